@@ -1,0 +1,141 @@
+# Lapwing. `make` builds build/lapwing; `make help` lists the targets.
+
+# --- what you may set -----------------------------------------------------------------------------
+CC      ?= gcc
+CXX     ?= g++
+CFLAGS  ?= -O2 -g
+PREFIX  ?= /usr/local
+DESTDIR ?=
+SAN     ?= 0        # 1: address and undefined sanitizers
+TSAN    ?= 0        # 1: thread sanitizer
+MPI     ?= 1        # 0: leave the Open MPI plugin out
+CUDA    ?= 1        # 0: leave the NCCL plugin out
+T       ?=          # make check T=bucket: only tests/test_bucket.c
+F       ?=          # make check F='refuses*': only tests whose name matches
+SECONDS_PER_FUZZ ?= 10
+override SAN := $(strip $(SAN))
+override TSAN := $(strip $(TSAN))
+override T := $(strip $(T))
+
+# --- how it is compiled ---------------------------------------------------------------------------
+VERSION := 0.1.0
+WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
+EXACT := -ffp-contract=off
+BUILD := build$(if $(filter 1,$(SAN)),-san)$(if $(filter 1,$(TSAN)),-tsan)
+SANITIZE := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all) \
+            $(if $(filter 1,$(TSAN)),-fsanitize=thread)
+comma := ,
+CPPFLAGS += -I. -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' \
+            -DLW_BUILD_FLAGS='"$(strip $(CFLAGS) $(EXACT) $(SANITIZE))"'
+ALL_CFLAGS   = -std=c11 $(WARN) $(EXACT) -pthread -fPIC $(SANITIZE) $(CFLAGS)
+ALL_CXXFLAGS = -std=c++17 -Wall -Wextra $(EXACT) -fno-exceptions -fno-rtti -pthread -fPIC \
+               $(SANITIZE) $(filter-out -std=%,$(CFLAGS))
+LDLIBS = -lsimdjson -ldeflate -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
+
+# --- what it is made of ---------------------------------------------------------------------------
+PLUGIN_SRC := exec/backend_mpi.c exec/backend_nccl.c
+SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(wildcard shared/*.c sim/*.c exec/*.c traces/*.c analysis/*.c)))
+CXXSRC := $(wildcard shared/*.cc)
+EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/schema.sql)
+OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o
+TESTS := $(sort $(wildcard tests/test_*.c))
+TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/*.c))
+TEST_BIN := $(TESTS:tests/%.c=$(BUILD)/tests/%)
+DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev libsqlite3-dev \
+            libcmocka-dev libxxhash-dev gnuplot-nox libopenblas0
+ifneq ($(strip $(MPI)),0)
+DEPS_DEB += libopenmpi-dev openmpi-bin
+endif
+
+.PHONY: all deps check test demo bench install format check-layers check-headers fuzz help clean \
+        golden-update sanitize
+all: $(BUILD)/lapwing
+
+# --- rules ----------------------------------------------------------------------------------------
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/%.o: %.cc Makefile
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/lapwing: $(BUILD)/lapwing.o $(BUILD)/liblapwing.a
+	$(CC) $(ALL_CFLAGS) -rdynamic $< $(BUILD)/liblapwing.a $(LDLIBS) -o $@
+
+$(BUILD)/liblapwing.a: $(OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/embedded.c: $(EMBED) Makefile
+	@mkdir -p $(@D)
+	@{ echo '#include "shared/embedded.h"'; n=0; \
+	   for f in $(EMBED); do n=$$((n+1)); echo "static const unsigned char f$$n[] = {"; \
+	     od -An -v -tu1 $$f | sed 's/[0-9][0-9]*/&,/g'; \
+	     head -c 64 /dev/zero | od -An -v -tu1 | sed 's/[0-9][0-9]*/&,/g'; echo '};'; done; \
+	   echo 'const struct lw_embedded lw_embedded_files[] = {'; n=0; \
+	   for f in $(EMBED); do n=$$((n+1)); echo "{\"$$f\", f$$n, sizeof f$$n - 64},"; done; \
+	   echo '{0, 0, 0}};'; } > $@
+
+$(BUILD)/embedded.o: $(BUILD)/embedded.c
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c $< -o $@
+
+$(BUILD)/tests/%: tests/%.c $(TEST_HELP) $(BUILD)/liblapwing.a
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(filter %.c,$^) $(BUILD)/liblapwing.a \
+	    -lcmocka $(LDLIBS) -o $@
+
+# --- checks ---------------------------------------------------------------------------------------
+check: $(BUILD)/lapwing $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN)) check-layers check-headers
+	@LAPWING=$(BUILD)/lapwing F='$(strip $(F))' tests/run.sh \
+	    $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN))
+
+check-layers:
+	@tests/layers.sh
+
+check-headers:
+	@mkdir -p $(BUILD)
+	@for h in $(wildcard shared/*.h sim/*.h exec/*.h traces/*.h analysis/*.h); do \
+	   echo "#include \"$$h\"" | $(CC) $(CPPFLAGS) -std=c11 $(WARN) -Werror -fsyntax-only -x c - \
+	   || { echo "check-headers: $$h does not compile alone"; exit 1; }; done
+	@echo "check-headers: ok"
+
+sanitize:
+	$(MAKE) SAN=1 check
+	$(MAKE) TSAN=1 T=exec check
+
+# --- the two commands of the README ---------------------------------------------------------------
+test: deps
+	tests/all.sh
+
+demo: deps
+	$(MAKE) all
+	tests/demo.sh
+
+deps:
+	@tests/deps.sh $(DEPS_DEB)
+
+bench: $(BUILD)/lapwing
+	$(BUILD)/lapwing bench
+
+format:
+	clang-format -i lapwing.c $(wildcard */*.c */*.h)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lapwing
+	install -m 755 $(BUILD)/lapwing $(DESTDIR)$(PREFIX)/bin/lapwing
+
+clean:
+	rm -rf build build-san build-tsan out
+
+help:
+	@echo "make            build build/lapwing"
+	@echo "make demo       install what is missing, build, and run the main job on a recorded trace"
+	@echo "make test       install what is missing, then every check"
+	@echo "make check      the tests alone   T=bucket: one file   F='refuses*': by name"
+	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
+	@echo "make bench      speed tables      make fuzz     fuzz every importer"
+	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
+	@echo "make format, check-layers, check-headers, golden-update, deps, clean"
+
+-include $(OBJ:.o=.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)

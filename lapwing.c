@@ -1,0 +1,28 @@
+/* lapwing: one program, many subcommands. This file is their table and nothing else; each lives in
+ * the cmd_*.c of the folder that does its work. */
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/cli.h"
+#include "shared/command.h"
+
+const struct lw_command lw_commands[] = {
+    {"version", "print the version; -v: compiler, libraries, backends", cmd_version},
+    {"help", "explain a command, or every strategy option", cmd_help},
+    {NULL, NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "help";
+
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    for (const struct lw_command *c = lw_commands; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : argv);
+    fprintf(stderr, "lapwing: no command '%s'; see 'lapwing help'\n", name);
+    return LW_EXIT_USAGE;
+}

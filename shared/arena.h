@@ -1,0 +1,32 @@
+#ifndef LW_SHARED_ARENA_H
+#define LW_SHARED_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* All memory of the project is taken here, so that a test can fail the n-th allocation. */
+void *lw_alloc(size_t size);              /* uninitialised; NULL when memory runs out */
+void *lw_calloc(size_t n, size_t size);   /* zeroed; NULL also when n * size overflows */
+void *lw_realloc(void *p, size_t size);   /* as realloc: on NULL the old block lives on */
+void lw_free(void *p);
+
+/* Make sure that *items (elements of `size` bytes, capacity *cap) has room for `need` elements;
+ * grows by doubling. Returns 0, or -1 with everything unchanged when memory runs out. */
+int lw_reserve(void *items, int64_t *cap, int64_t need, size_t size);
+
+/* Test hook: the n-th allocation from now fails (1 = the next), all later ones too; 0 = never.
+ * lw_alloc_live() counts blocks taken and not given back. */
+void lw_alloc_fail_at(int64_t n);
+int64_t lw_alloc_live(void);
+
+/* An arena hands out memory that is given back all at once. A zeroed arena is a valid empty one. */
+struct lw_arena {
+    struct lw_arena_block *head;
+};
+
+void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size); /* zeroed, 16-byte aligned */
+char *lw_arena_strdup(struct lw_arena *a, const char *s);         /* NULL only without memory */
+char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len);
+void lw_arena_free(struct lw_arena *a);
+
+#endif

@@ -1,0 +1,17 @@
+#ifndef LW_SHARED_COMMAND_H
+#define LW_SHARED_COMMAND_H
+
+/* A subcommand: argv[0] is its name; returns the exit status (shared/cli.h). */
+typedef int lw_command_fn(int argc, char **argv);
+
+struct lw_command {
+    const char *name, *about;
+    lw_command_fn *run;
+};
+
+/* The table in lapwing.c; ends with name == NULL. */
+extern const struct lw_command lw_commands[];
+
+lw_command_fn cmd_version, cmd_help, cmd_doctor;
+
+#endif

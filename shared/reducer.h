@@ -1,0 +1,31 @@
+#ifndef LW_SHARED_REDUCER_H
+#define LW_SHARED_REDUCER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/err.h"
+#include "shared/strategy.h"
+
+/* Ready gradients in, bucket launches out: the state machine of one backward on one rank. The same
+ * code plans (lowering asks it for the launch order), simulates and executes (exec feeds real ready
+ * events and asserts the plan's order). Rules 18-27 of c10d; see docs/design/reducer.md. */
+struct lw_reducer;
+
+/* bucket_of[n_params]: bucket of each gradient, -1 = not reduced; copied.
+ * n_buckets buckets launch in index order (LW_LAUNCH_IN_ORDER) or as they complete. */
+enum lw_status lw_reducer_new(int32_t n_params, const int32_t *bucket_of, int32_t n_buckets,
+                              enum lw_launch_order order, struct lw_reducer **out,
+                              struct lw_err *err);
+void lw_reducer_free(struct lw_reducer *r);
+
+/* Begin a backward. LW_EFAILED when the last one was unfinished: names the unmarked gradients. */
+enum lw_status lw_reducer_begin(struct lw_reducer *r, bool synchronised, struct lw_err *err);
+/* Gradient p is ready. launches[] (room for n_buckets) receives the buckets to launch now, in
+ * order; *n_launches their number. LW_EFAILED: marked twice, or not reduced at all. */
+enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launches,
+                               int32_t *n_launches, struct lw_err *err);
+/* Every bucket was launched. */
+bool lw_reducer_finished(const struct lw_reducer *r);
+
+#endif

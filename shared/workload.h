@@ -1,0 +1,114 @@
+#ifndef LW_SHARED_WORKLOAD_H
+#define LW_SHARED_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/arena.h"
+#include "shared/dtype.h"
+#include "shared/err.h"
+#include "shared/units.h"
+
+/* What one training step of one model costs on one device.
+ *
+ * Time axes: modules run forward in their order and backward in the reverse order; their backward
+ * windows tile the backward, so module m's window begins at the sum of (backward_input +
+ * backward_weight) of all modules after it. A gradient's ready_ps counts from the start of the
+ * backward. Gaps (host) lie between the phases and are no part of any module. */
+
+enum lw_recompute { LW_RECOMPUTE_NONE, LW_RECOMPUTE_SELECTIVE, LW_RECOMPUTE_FULL, LW_N_RECOMPUTE };
+
+enum lw_tp_split { LW_TP_REPLICATED, LW_TP_COLUMN, LW_TP_ROW, LW_TP_VOCAB };
+
+struct lw_module {
+    const char *name;
+    lw_ps forward_ps, backward_input_ps, backward_weight_ps; /* one micro-batch; >= 0 */
+    int64_t forward_flops;       /* -1 = unknown; backward is twice that */
+    int64_t forward_bytes;       /* device memory traffic of the forward; -1 = unknown */
+    int64_t output_bytes;        /* activation passed on to the next module; -1 = unknown */
+    int64_t kept_bytes[LW_N_RECOMPUTE]; /* activation kept for backward by mode; -1 = unknown */
+    /* Tensor parallelism: how the weights are split, and the activation that is all-reduced over
+     * the tensor group after forward and after backward (0 = no communication). */
+    enum lw_tp_split tp_split;
+    int64_t tp_forward_bytes, tp_backward_bytes;
+};
+
+struct lw_param {
+    const char *name;       /* qualified; "" when the trace names none */
+    int64_t numel;          /* elements, >= 0 */
+    enum lw_dtype dtype;
+    int32_t module;         /* index of its owner */
+    int32_t device;         /* index among the model's devices; 0 unless model-parallel */
+    int32_t tied;           /* index of the first parameter that shares its storage; -1 = not tied */
+    bool trainable, sparse; /* sparse: expects a sparse gradient */
+    bool used;              /* takes part in the step (false: unused parameter) */
+    bool ignored;           /* on the ignore list of the data-parallel wrapper */
+    lw_ps ready_ps;         /* gradient ready, from the start of backward; -1 = unknown */
+};
+
+struct lw_buffer {
+    const char *name;
+    int64_t numel;
+    enum lw_dtype dtype;
+    bool broadcast; /* sent from rank 0 before a synchronised forward */
+};
+
+/* Where the host makes the device wait, once per step. */
+enum lw_gap {
+    LW_GAP_BEFORE_FORWARD, /* zero_grad, data ready, ... */
+    LW_GAP_BEFORE_BACKWARD,
+    LW_GAP_BEFORE_OPTIMIZER,
+    LW_GAP_AFTER_OPTIMIZER,
+    LW_N_GAPS,
+};
+
+/* What the recording itself showed: never used to predict, only to compare with. */
+struct lw_recorded {
+    int32_t world_size;           /* 0 = nothing recorded */
+    lw_ps step_ps;                /* median step of this recording; -1 = unknown */
+    lw_ps step_spread_ps;         /* interquartile range; -1 = unknown */
+    int32_t n_limits, n_buckets;
+    const int64_t *limit_bytes;   /* bucket limits that the recorded run used */
+    const int64_t *bucket_bytes;  /* in launch order */
+};
+
+/* Where the numbers come from. Not part of any hash of decisions. */
+struct lw_provenance {
+    const char *format;  /* "kineto", "model", ... */
+    const char *file;    /* base name only */
+    const char *hash;    /* of the file's bytes */
+    const char *device;  /* device kind of the times */
+    const char *producer;/* "torch 2.11.0", "lapwing model mlp", ... */
+    int32_t rank, step;  /* -1 = median over steps, or not applicable */
+};
+
+struct lw_workload {
+    struct lw_arena arena; /* owns everything below */
+    const char *name;
+    int32_t n_modules, n_params, n_buffers, n_ready, n_notes;
+    struct lw_module *modules; /* in forward order */
+    struct lw_param *params;   /* in registration order */
+    struct lw_buffer *buffers;
+    int32_t *ready_order;      /* parameters in the order their gradients become ready; n_ready = 0:
+                                * unknown, reverse registration order is assumed and said */
+    int64_t batch;             /* samples of one micro-batch; 0 = unknown */
+    lw_ps optimizer_ps;        /* step of all parameters */
+    lw_ps gap_ps[LW_N_GAPS];
+    struct lw_recorded recorded;
+    struct lw_provenance from;
+    const char **notes;        /* assumptions made while importing or modelling, one line each */
+};
+
+void lw_workload_free(struct lw_workload *w);
+
+/* LW_EFORMAT names the field: indexes in range, times and sizes not negative, ready_order a
+ * permutation of trainable used parameters, ready times inside the backward and in that order. */
+enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err);
+
+lw_ps lw_workload_forward_ps(const struct lw_workload *w);
+lw_ps lw_workload_backward_ps(const struct lw_workload *w);
+/* One step alone on one device: forward + backward + optimizer + gaps. */
+lw_ps lw_workload_step_ps(const struct lw_workload *w);
+int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
+
+#endif
