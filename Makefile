@@ -1,8 +1,12 @@
 # Lapwing. `make` builds build/lapwing; `make help` lists the targets.
 
 # --- what you may set -----------------------------------------------------------------------------
-CC      ?= gcc
-CXX     ?= g++
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX     := g++
+endif
 CFLAGS  ?= -O2 -g
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -12,19 +16,20 @@ MPI     ?= 1        # 0: leave the Open MPI plugin out
 CUDA    ?= 1        # 0: leave the NCCL plugin out
 T       ?=          # make check T=bucket: only tests/test_bucket.c
 F       ?=          # make check F='refuses*': only tests whose name matches
-SECONDS_PER_FUZZ ?= 10
+V       ?=          # 1: print whole command lines
 override SAN := $(strip $(SAN))
 override TSAN := $(strip $(TSAN))
 override T := $(strip $(T))
+say = $(if $(strip $(V)),,@echo "  $(1)" &&)
 
 # --- how it is compiled ---------------------------------------------------------------------------
 VERSION := 0.1.0
+comma := ,
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
 EXACT := -ffp-contract=off
 BUILD := build$(if $(filter 1,$(SAN)),-san)$(if $(filter 1,$(TSAN)),-tsan)
 SANITIZE := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all) \
             $(if $(filter 1,$(TSAN)),-fsanitize=thread)
-comma := ,
 CPPFLAGS += -I. -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' \
             -DLW_BUILD_FLAGS='"$(strip $(CFLAGS) $(EXACT) $(SANITIZE))"'
 ALL_CFLAGS   = -std=c11 $(WARN) $(EXACT) -pthread -fPIC $(SANITIZE) $(CFLAGS)
@@ -54,18 +59,18 @@ all: $(BUILD)/lapwing
 # --- rules ----------------------------------------------------------------------------------------
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/%.o: %.cc Makefile
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CXX   $<) $(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/lapwing: $(BUILD)/lapwing.o $(BUILD)/liblapwing.a
-	$(CC) $(ALL_CFLAGS) -rdynamic $< $(BUILD)/liblapwing.a $(LDLIBS) -o $@
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -rdynamic $< $(BUILD)/liblapwing.a $(LDLIBS) -o $@
 
 $(BUILD)/liblapwing.a: $(OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR    $@) ar rcs $@ $^
 
 $(BUILD)/embedded.c: $(EMBED) Makefile
 	@mkdir -p $(@D)
@@ -78,11 +83,11 @@ $(BUILD)/embedded.c: $(EMBED) Makefile
 	   echo '{0, 0, 0}};'; } > $@
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c $< -o $@
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c $< -o $@
 
 $(BUILD)/tests/%: tests/%.c $(TEST_HELP) $(BUILD)/liblapwing.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(filter %.c,$^) $(BUILD)/liblapwing.a \
+	$(call say,TEST  $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(filter %.c,$^) $(BUILD)/liblapwing.a \
 	    -lcmocka $(LDLIBS) -o $@
 
 # --- checks ---------------------------------------------------------------------------------------

@@ -12,6 +12,6 @@ struct lw_command {
 /* The table in lapwing.c; ends with name == NULL. */
 extern const struct lw_command lw_commands[];
 
-lw_command_fn cmd_version, cmd_help, cmd_doctor;
+lw_command_fn cmd_version, cmd_help;
 
 #endif

@@ -1,8 +1,8 @@
 /* Units: picoseconds, bytes, and how people write them. Every conversion rounds half up once. */
 #include "shared/units.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static enum lw_status parse_with_unit(const char *text, const struct unit *units
 
     errno = 0;
     double x = strtod(text, &end);
-    if (end == text || !isdigit((unsigned char)end[-1]) || strpbrk(text, "xXnNiI") == text)
+    if (end == text || (size_t)(end - text) > strspn(text, "+-.0123456789eE")) /* hex, inf, nan */
         return lw_fail(err, LW_EINVAL, "'%s' is no %s (%s)", text, what, allowed);
     if (errno == ERANGE || x < 0)
         return lw_fail(err, LW_EINVAL, "%s '%s' is out of range (0 or more, %s)", what, text,

@@ -1,0 +1,239 @@
+/* The command line, the same for every subcommand: one table per command, getopt_long underneath. */
+#include "shared/cli.h"
+
+#include <assert.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/output.h"
+#include "shared/units.h"
+
+enum { MAX_OPTIONS = 128, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };
+
+struct spec { /* what getopt_long needs, made from our table */
+    struct option longs[MAX_OPTIONS + 2];
+    char shorts[2 * MAX_OPTIONS + 8];
+    int n;
+};
+
+static void make_spec(const struct lw_opt *table, struct spec *s)
+{
+    char *p = s->shorts;
+
+    memset(s, 0, sizeof *s);
+    *p++ = ':';
+    for (; table[s->n].name; s->n++) {
+        const struct lw_opt *o = &table[s->n];
+        assert(s->n < MAX_OPTIONS);
+        int has_arg = o->kind == LW_OPT_FLAG ? no_argument : required_argument;
+        s->longs[s->n] = (struct option){o->name, has_arg, NULL, FIRST_LONG + s->n};
+        if (o->letter) {
+            *p++ = o->letter;
+            if (has_arg == required_argument)
+                *p++ = ':';
+        }
+    }
+    s->longs[s->n] = (struct option){"help", no_argument, NULL, HELP_ID};
+    *p++ = 'h';
+}
+
+static const struct lw_opt *find_letter(const struct lw_opt *table, int letter)
+{
+    for (; table->name; table++)
+        if (table->letter == letter)
+            return table;
+    return NULL;
+}
+
+static enum lw_status parse_format(const char *text, enum lw_format *f, struct lw_err *err)
+{
+    static const char *const names[] = {"text", "json", "csv"};
+
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *f = (enum lw_format)i;
+            return LW_OK;
+        }
+    }
+    return lw_fail(err, LW_EINVAL, "'%s' is no format (text, json, csv)", text);
+}
+
+static enum lw_status parse_double(const struct lw_opt *o, const char *text, struct lw_err *err)
+{
+    char *end;
+    double x = strtod(text, &end);
+
+    if (end == text || *end || !(x >= (double)o->min) || (o->max && !(x <= (double)o->max)))
+        return lw_fail(err, LW_EINVAL, "'%s' is no number of %lld or more", text,
+                       (long long)o->min);
+    *(double *)o->value = x;
+    return LW_OK;
+}
+
+static enum lw_status set_value(const struct lw_opt *o, const char *text, struct lw_err *err)
+{
+    struct lw_opt_call *call;
+
+    switch (o->kind) {
+    case LW_OPT_FLAG:
+        *(bool *)o->value = true;
+        return LW_OK;
+    case LW_OPT_STRING:
+        *(const char **)o->value = text;
+        return LW_OK;
+    case LW_OPT_INT:
+        return lw_parse_int(text, o->min, o->max ? o->max : INT64_MAX, o->value, err);
+    case LW_OPT_SIZE:
+        return lw_parse_size(text, o->value, err);
+    case LW_OPT_TIME:
+        return lw_parse_time(text, o->value, err);
+    case LW_OPT_DOUBLE:
+        return parse_double(o, text, err);
+    case LW_OPT_FORMAT:
+        return parse_format(text, o->value, err);
+    case LW_OPT_CALL:
+        call = o->value;
+        return call->set(call->ctx, o->name, text, err);
+    }
+    return LW_OK;
+}
+
+/* "--bucket_cap" is "--bucket-cap". Only the name is touched, in place. */
+static void dashes_for_underscores(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], "--", 2) == 0)
+            for (char *p = argv[i] + 2; *p && *p != '='; p++)
+                if (*p == '_')
+                    *p = '-';
+}
+
+enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
+                            bool *help, struct lw_err *err)
+{
+    struct spec spec;
+    int c;
+
+    make_spec(table, &spec);
+    dashes_for_underscores(argc, argv);
+    optind = 0; /* GNU: scan anew */
+    *help = false;
+    while ((c = getopt_long(argc, argv, spec.shorts, spec.longs, NULL)) != -1) {
+        if (c == HELP_ID || c == 'h') {
+            *help = true;
+            return LW_OK;
+        }
+        if (c == '?' || c == ':') {
+            const char *what = optind > 0 ? argv[optind - 1] : "";
+            return c == ':' ? lw_fail(err, LW_EINVAL, "option '%s' needs a value", what)
+                            : lw_fail(err, LW_EINVAL, "unknown or ambiguous option '%s'", what);
+        }
+        const struct lw_opt *o = c >= FIRST_LONG ? &table[c - FIRST_LONG] : find_letter(table, c);
+        if (set_value(o, optarg, err) != LW_OK)
+            return lw_err_context(err, "--%s", o->name);
+    }
+    *n_operands = argc - optind;
+    memmove(argv + 1, argv + optind, (size_t)*n_operands * sizeof *argv);
+    return LW_OK;
+}
+
+static void put_wrapped(FILE *f, const char *text, int column)
+{
+    int at = column;
+
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+        if (at + word > 80 && at > column) {
+            fprintf(f, "\n%*s", column, "");
+            at = column;
+        }
+        fprintf(f, "%.*s", word, text);
+        at += word;
+        text += word;
+        while (*text == ' ')
+            text++;
+        if (*text) {
+            fputc(' ', f);
+            at++;
+        }
+    }
+    fputc('\n', f);
+}
+
+void lw_cli_print_options(FILE *f, const struct lw_opt *table)
+{
+    enum { HELP_COLUMN = 28 };
+
+    for (; table->name; table++) {
+        char left[128];
+        int n = table->letter ? snprintf(left, sizeof left, "  -%c, --%s", table->letter, table->name)
+                              : snprintf(left, sizeof left, "      --%s", table->name);
+        if (table->arg)
+            n += snprintf(left + n, sizeof left - (size_t)n, " %s", table->arg);
+        fprintf(f, "%s", left);
+        if (n + 2 > HELP_COLUMN)
+            fprintf(f, "\n%*s", HELP_COLUMN, "");
+        else
+            fprintf(f, "%*s", HELP_COLUMN - n, "");
+        put_wrapped(f, table->help, HELP_COLUMN);
+    }
+}
+
+int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc, char **argv,
+                 int *n_operands)
+{
+    struct lw_err err = {0};
+    bool help;
+
+    if (lw_cli_parse(table, argc, argv, n_operands, &help, &err) != LW_OK)
+        return lw_cli_usage(u->command, "%s", err.msg);
+    if (help) {
+        printf("usage: lapwing %s %s\n\n", u->command, u->synopsis);
+        put_wrapped(stdout, u->about, 0);
+        if (table->name)
+            putchar('\n');
+        lw_cli_print_options(stdout, table);
+        return lw_cli_end(u->command, LW_OK, &err);
+    }
+    if (*n_operands < u->min_operands)
+        return lw_cli_usage(u->command, "needs %s", u->synopsis);
+    if (u->max_operands >= 0 && *n_operands > u->max_operands)
+        return lw_cli_usage(u->command, "unexpected '%s'", argv[u->max_operands + 1]);
+    return -1;
+}
+
+static int exit_of(enum lw_status s)
+{
+    return s == LW_OK ? LW_EXIT_OK : s == LW_ENO ? LW_EXIT_NO : LW_EXIT_COULD_NOT;
+}
+
+int lw_cli_fail(const char *command, const struct lw_err *err)
+{
+    fflush(stdout);
+    fprintf(stderr, "lapwing %s: %s\n", command, err->msg);
+    return exit_of(err->code);
+}
+
+int lw_cli_usage(const char *command, const char *fmt, ...)
+{
+    va_list ap;
+
+    fflush(stdout);
+    fprintf(stderr, "lapwing %s: ", command);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "; see 'lapwing help %s'\n", command);
+    return LW_EXIT_USAGE;
+}
+
+int lw_cli_end(const char *command, enum lw_status status, struct lw_err *err)
+{
+    if (status != LW_OK)
+        return lw_cli_fail(command, err);
+    if (lw_stdout_close(err) != LW_OK)
+        return lw_cli_fail(command, err);
+    return LW_EXIT_OK;
+}

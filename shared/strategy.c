@@ -1,0 +1,261 @@
+/* The strategy: one table says each option's name, words, range and place in the struct. The command
+ * line, strategy files, help and completion all read this table. */
+#include "shared/strategy.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/units.h"
+
+static const char *const bucket_policies[] = {
+    "c10d-2020", "c10d-1.13", "c10d-2", "picotron", "sharded-ddp", "colossal",
+    "per-tensor", "single", "mg-wfbp", "optimal", NULL,
+};
+static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
+                                       NULL};
+static const char *const launch_orders[] = {"in-order", "completion", NULL};
+static const char *const schedules[] = {
+    "gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "looped-bfs", "zb-h1", "zb-h2",
+    "zb-auto-1p", "zb-auto-2p", "zbv", "zbv-auto", "v-half", "v-min", "dualpipe", "dualpipev",
+    "colossal-1f1b", "colossal-interleaved", "custom", NULL,
+};
+static const char *const partitions[] = {
+    "uniform", "colossal-balanced", "deepspeed-uniform", "deepspeed-balanced", "pipedream",
+    "explicit", "exact", NULL,
+};
+static const char *const shard_policies[] = {"oss-greedy", "lpt", "flat-contiguous", "per-tensor",
+                                             NULL};
+static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
+static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};
+static const char *const compats[] = {"none", "picotron", "fairscale", "haiscale", "colossalai",
+                                      "c10d", NULL};
+static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const on_off[] = {"off", "on", NULL};
+
+enum kind { INT, SIZE, REAL, WORD, BOOLEAN, TEXT };
+
+static const struct option {
+    struct lw_strategy_option shown;
+    enum kind kind;
+    size_t at;
+    int64_t min;
+} options[] = {
+#define AT(field) offsetof(struct lw_strategy, field)
+    {{"dp", "N", "data-parallel ranks (1)", NULL}, INT, AT(dp), 1},
+    {{"pp", "N", "pipeline stages (1)", NULL}, INT, AT(pp), 1},
+    {{"tp", "N", "tensor-parallel ranks (1)", NULL}, INT, AT(tp), 1},
+    {{"rank-order", "ORDER", "how ranks map to coordinates (megatron)", rank_orders}, WORD,
+     AT(rank_order), 0},
+    {{"micro-batches", "N", "micro-batches of one step (1)", NULL}, INT, AT(micro_batches), 1},
+    {{"chunks", "N", "model chunks per pipeline stage (1)", NULL}, INT, AT(chunks), 1},
+    {{"schedule", "NAME", "pipeline schedule (1f1b)", schedules}, WORD, AT(schedule), 0},
+    {{"partition", "NAME", "modules to stages (exact)", partitions}, WORD, AT(partition), 0},
+    {{"partition-list", "LIST", "first module of each stage, for --partition explicit", NULL}, TEXT,
+     AT(partition_list), 0},
+    {{"bucket-policy", "NAME", "gradients to buckets (c10d-2; c10d means the same)",
+      bucket_policies}, WORD, AT(bucket_policy), 0},
+    {{"bucket-cap", "SIZE", "bucket size limit (the policy's own: 25 MiB for c10d)", NULL}, SIZE,
+     AT(bucket_cap_bytes), 0},
+    {{"first-bucket", "SIZE", "limit of the first bucket (the policy's own: 1 MiB for c10d)", NULL},
+     SIZE, AT(first_bucket_bytes), 0},
+    {{"launch-order", "ORDER", "buckets start in index order or as they complete (in-order)",
+      launch_orders}, WORD, AT(launch_order), 0},
+    {{"find-unused", "on|off", "detect unused parameters each step (off)", on_off}, BOOLEAN,
+     AT(find_unused), 0},
+    {{"static-graph", "on|off", "the graph never changes (off)", on_off}, BOOLEAN,
+     AT(static_graph), 0},
+    {{"no-sync", "K", "accumulating backwards before each synchronised one (0)", NULL}, INT,
+     AT(no_sync), 0},
+    {{"grad-dtype", "DTYPE", "element type of gradients (f32)", dtypes}, WORD, AT(grad_dtype), 0},
+    {{"comm-hook", "NAME", "compress gradients on the wire (none)", hooks}, WORD, AT(comm_hook), 0},
+    {{"zero", "STAGE", "ZeRO stage 0..3 (0)", NULL}, INT, AT(zero), 0},
+    {{"shard-policy", "NAME", "parameters to owners (oss-greedy)", shard_policies}, WORD,
+     AT(shard_policy), 0},
+    {{"prefetch", "N", "units gathered ahead, ZeRO-3 (the policy's own)", NULL}, INT, AT(prefetch),
+     0},
+    {{"reducer", "NAME", "how collectives are done (auto)", reducers}, WORD, AT(reducer), 0},
+    {{"broadcast-dtype", "DTYPE", "parameters on the wire after a sharded step (f32)", dtypes},
+     WORD, AT(broadcast_dtype), 0},
+    {{"clip", "NORM", "clip the gradient norm (0: off)", NULL}, REAL, AT(clip), 0},
+    {{"recompute", "MODE", "activations recomputed in backward (none)", recomputes}, WORD,
+     AT(recompute), 0},
+    {{"overlap", "on|off", "communicate during backward (on)", on_off}, BOOLEAN, AT(overlap), 0},
+    {{"compat", "NAME", "decide as this system does, quirks included (none)", compats}, WORD,
+     AT(compat), 0},
+#undef AT
+};
+
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+struct lw_strategy lw_strategy_default(void)
+{
+    return (struct lw_strategy){
+        .dp = 1, .pp = 1, .tp = 1, .micro_batches = 1, .chunks = 1,
+        .bucket_cap_bytes = -1, .first_bucket_bytes = -1, .prefetch = -1,
+        .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
+        .bucket_policy = LW_BUCKET_C10D_2, .overlap = true,
+    };
+}
+
+/* Enums and words correspond by position: the field is an int-sized enum. */
+static int word_of(const void *field)
+{
+    int v;
+    memcpy(&v, field, sizeof v);
+    return v;
+}
+
+static enum lw_status bad_word(const struct option *o, const char *value, struct lw_err *err)
+{
+    char all[256] = "";
+
+    for (int i = 0; o->shown.values[i]; i++) {
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", o->shown.values[i]);
+    }
+    return lw_fail(err, LW_EINVAL, "--%s: '%s' is none of %s", o->shown.name, value, all);
+}
+
+static void dashed(char *to, size_t room, const char *text)
+{
+    snprintf(to, room, "%s", text);
+    for (; *to; to++)
+        if (*to == '_')
+            *to = '-';
+}
+
+static enum lw_status set_word(const struct option *o, void *field, const char *value,
+                               struct lw_err *err)
+{
+    char word[64];
+
+    dashed(word, sizeof word, value);
+    if (strcmp(o->shown.name, "bucket-policy") == 0 && strcmp(word, "c10d") == 0)
+        snprintf(word, sizeof word, "c10d-2");
+    for (int i = 0; o->shown.values[i]; i++) {
+        if (strcmp(word, o->shown.values[i]) != 0)
+            continue;
+        if (o->kind == BOOLEAN)
+            *(bool *)field = i;
+        else
+            memcpy(field, &i, sizeof i);
+        return LW_OK;
+    }
+    return bad_word(o, value, err);
+}
+
+static enum lw_status set_real(const struct option *o, double *field, const char *value,
+                               struct lw_err *err)
+{
+    char *end;
+    double x = strtod(value, &end);
+
+    if (end == value || *end || !(x >= 0 && x < 1e300))
+        return lw_fail(err, LW_EINVAL, "--%s: '%s' is no number of 0 or more", o->shown.name, value);
+    *field = x;
+    return LW_OK;
+}
+
+enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const char *value,
+                               struct lw_err *err)
+{
+    char key[64];
+
+    dashed(key, sizeof key, name);
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct option *o = &options[i];
+        if (strcmp(key, o->shown.name) != 0)
+            continue;
+        void *field = (char *)s + o->at;
+        enum lw_status st = LW_OK;
+        switch (o->kind) {
+        case INT:
+            st = lw_parse_int(value, o->min, INT32_MAX, field, err);
+            break;
+        case SIZE:
+            st = lw_parse_size(value, field, err);
+            break;
+        case REAL:
+            return set_real(o, field, value, err);
+        case WORD:
+        case BOOLEAN:
+            return set_word(o, field, value, err);
+        case TEXT:
+            *(const char **)field = value;
+            return LW_OK;
+        }
+        return st == LW_OK ? LW_OK : lw_err_context(err, "--%s", o->shown.name);
+    }
+    return lw_fail(err, LW_EINVAL, "unknown strategy option '%s'; see 'lapwing help strategy'",
+                   name);
+}
+
+const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
+{
+    const struct option *o = &options[option];
+    const void *field = (const char *)s + o->at;
+
+    switch (o->kind) {
+    case INT:
+    case SIZE:
+        snprintf(buf, 64, "%lld", (long long)*(const int64_t *)field);
+        return buf;
+    case REAL:
+        snprintf(buf, 64, "%.17g", *(const double *)field);
+        return buf;
+    case WORD:
+        return o->shown.values[word_of(field)];
+    case BOOLEAN:
+        return on_off[*(const bool *)field];
+    case TEXT:
+        return *(const char *const *)field ? *(const char *const *)field : "";
+    }
+    return "";
+}
+
+int lw_strategy_n_options(void)
+{
+    return N_OPTIONS;
+}
+
+const struct lw_strategy_option *lw_strategy_option(int option)
+{
+    return &options[option].shown;
+}
+
+const char *lw_bucket_policy_name(enum lw_bucket_policy p)
+{
+    return bucket_policies[p];
+}
+
+const char *lw_reducer_name(enum lw_reducer_kind r)
+{
+    return reducers[r];
+}
+
+const char *lw_schedule_name(enum lw_schedule s)
+{
+    return schedules[s];
+}
+
+enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->dp < 1 || s->pp < 1 || s->tp < 1)
+        return lw_fail(err, LW_EINVAL, "dp, pp and tp must be at least 1, got %lld, %lld, %lld",
+                       (long long)s->dp, (long long)s->pp, (long long)s->tp);
+    if (s->dp > INT32_MAX / s->pp / s->tp)
+        return lw_fail(err, LW_EINVAL, "dp * pp * tp is beyond 2^31 ranks");
+    if (s->zero > 3)
+        return lw_fail(err, LW_EINVAL, "--zero: %lld is no stage from 0 to 3", (long long)s->zero);
+    if (s->partition == LW_PARTITION_EXPLICIT && !s->partition_list)
+        return lw_fail(err, LW_EINVAL, "--partition explicit needs --partition-list");
+    if (s->chunks > 1 && s->pp == 1)
+        return lw_fail(err, LW_EINVAL, "--chunks %lld needs --pp of at least 2",
+                       (long long)s->chunks);
+    if (s->bucket_cap_bytes < -1 || s->first_bucket_bytes < -1)
+        return lw_fail(err, LW_EINVAL, "bucket limits cannot be negative");
+    return LW_OK;
+}

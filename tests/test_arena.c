@@ -1,0 +1,122 @@
+/* Memory and its failing hook: shared/arena.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/arena.h"
+#include "shared/plan_builder.h"
+
+static void memory_from_an_arena_is_zero_and_aligned(void **state)
+{
+    struct lw_arena a = {0};
+
+    (void)state;
+    for (int i = 1; i < 2000; i += 37) {
+        unsigned char *p = lw_arena_alloc(&a, i, 3);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 16, 0);
+        for (int k = 0; k < i * 3; k++)
+            assert_int_equal(p[k], 0);
+        memset(p, 0xff, (size_t)i * 3);
+    }
+    lw_arena_free(&a);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+static void an_overflowing_size_is_refused(void **state)
+{
+    struct lw_arena a = {0};
+
+    (void)state;
+    assert_null(lw_arena_alloc(&a, INT64_MAX, 16));
+    assert_null(lw_arena_alloc(&a, -1, 1));
+    lw_arena_free(&a);
+}
+
+static enum lw_status small_plan(struct lw_plan *p, struct lw_err *err)
+{
+    struct lw_builder *b = lw_builder_new("two ranks", 2);
+    int32_t both[] = {0, 1};
+
+    if (!b)
+        return lw_fail_nomem(err);
+    int32_t role = lw_builder_role(b, &(struct lw_role){.name = "all"});
+    if (role >= 0) {
+        lw_builder_rank(b, 0, role, 0, 0, 0);
+        lw_builder_rank(b, 1, role, 1, 0, 0);
+    }
+    int32_t stream = lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+    int32_t comm = lw_builder_comm(b, "data", LW_COMM_DATA, LW_REDUCER_RING, stream);
+    lw_builder_group(b, comm, both, 2);
+    int32_t v = lw_builder_variant(b, "steady", "", true);
+    lw_builder_program(b, v, role);
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, stream);
+    op.comm = comm;
+    op.bytes = 64;
+    lw_builder_op(b, &op, NULL, 0);
+    lw_builder_pass(b, v);
+    return lw_builder_finish(b, p, err);
+}
+
+static void every_failing_allocation_of_a_build_is_reported_and_leaks_nothing(void **state)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    enum lw_status s = LW_ENOMEM;
+    int n = 0;
+
+    (void)state;
+    while (s != LW_OK && ++n < 1000) {
+        lw_alloc_fail_at(n);
+        s = small_plan(&p, &err);
+        lw_alloc_fail_at(0);
+        if (s != LW_OK) {
+            assert_int_equal(s, LW_ENOMEM);
+            assert_int_equal(lw_alloc_live(), 0);
+            assert_int_equal(p.n_ranks, 0);
+        }
+    }
+    assert_int_equal(s, LW_OK);
+    assert_true(n > 10);
+    assert_int_equal(p.n_ops, 1);
+    assert_int_equal(p.roles[0].n_ranks, 2);
+    assert_int_equal(p.index_in_role[1], 1);
+    assert_int_equal(strlen(p.hash), 32);
+    lw_plan_free(&p);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+static void the_hash_sees_decisions_and_not_their_notes(void **state)
+{
+    struct lw_plan a = {0}, b = {0};
+    struct lw_err err = {0};
+    char first[33];
+
+    (void)state;
+    assert_int_equal(small_plan(&a, &err), LW_OK);
+    assert_int_equal(small_plan(&b, &err), LW_OK);
+    assert_string_equal(a.hash, b.hash);
+    memcpy(first, a.hash, sizeof first);
+    a.workload_hash = "other";
+    assert_int_equal(lw_plan_hash(&a, &err), LW_OK);
+    assert_string_equal(a.hash, first);
+    a.ops[0].bytes++;
+    assert_int_equal(lw_plan_hash(&a, &err), LW_OK);
+    assert_string_not_equal(a.hash, first);
+    lw_plan_free(&a);
+    lw_plan_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_from_an_arena_is_zero_and_aligned),
+        cmocka_unit_test(an_overflowing_size_is_refused),
+        cmocka_unit_test(every_failing_allocation_of_a_build_is_reported_and_leaks_nothing),
+        cmocka_unit_test(the_hash_sees_decisions_and_not_their_notes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

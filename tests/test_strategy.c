@@ -1,0 +1,71 @@
+/* The strategy's one table: shared/strategy.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/strategy.h"
+
+static void words_are_taken_with_dash_or_underscore(void **state)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_strategy_set(&s, "bucket_policy", "per_tensor", &err), LW_OK);
+    assert_int_equal(s.bucket_policy, LW_BUCKET_PER_TENSOR);
+    assert_int_equal(lw_strategy_set(&s, "bucket-policy", "c10d", &err), LW_OK);
+    assert_int_equal(s.bucket_policy, LW_BUCKET_C10D_2);
+    assert_int_equal(lw_strategy_set(&s, "bucket-cap", "25MiB", &err), LW_OK);
+    assert_int_equal(s.bucket_cap_bytes, 26214400);
+    assert_int_equal(lw_strategy_set(&s, "overlap", "off", &err), LW_OK);
+    assert_false(s.overlap);
+}
+
+static void a_wrong_word_lists_the_right_ones(void **state)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_strategy_set(&s, "launch-order", "random", &err), LW_EINVAL);
+    assert_string_equal(err.msg, "--launch-order: 'random' is none of in-order, completion");
+    assert_int_equal(lw_strategy_set(&s, "dp", "0", &err), LW_EINVAL);
+    assert_string_equal(err.msg, "--dp: '0' is no whole number from 1 to 2147483647");
+    assert_int_equal(lw_strategy_set(&s, "nope", "1", &err), LW_EINVAL);
+}
+
+static void every_option_reads_back_what_it_was_given(void **state)
+{
+    struct lw_strategy a = lw_strategy_default(), b = lw_strategy_default();
+    struct lw_err err = {0};
+    char buf[64], again[64];
+
+    (void)state;
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const struct lw_strategy_option *o = lw_strategy_option(i);
+        const char *value = "3";
+        if (o->values) /* the last word: no default is last but for two-word options */
+            for (int v = 0; o->values[v]; v++)
+                value = o->values[v];
+        assert_int_equal(lw_strategy_set(&a, o->name, value, &err), LW_OK);
+        assert_string_equal(lw_strategy_get(&a, i, buf), value);
+        assert_int_equal(lw_strategy_set(&b, o->name, lw_strategy_get(&a, i, again), &err), LW_OK);
+    }
+    b.partition_list = a.partition_list;
+    assert_memory_equal(&a.bucket_policy, &b.bucket_policy, sizeof a.bucket_policy);
+    for (int i = 0; i < lw_strategy_n_options(); i++)
+        assert_string_equal(lw_strategy_get(&a, i, buf), lw_strategy_get(&b, i, again));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_are_taken_with_dash_or_underscore),
+        cmocka_unit_test(a_wrong_word_lists_the_right_ones),
+        cmocka_unit_test(every_option_reads_back_what_it_was_given),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+/* Sizes, times and rounding: shared/units.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "shared/units.h"
+
+static void picoseconds_round_half_up_once(void **state)
+{
+    (void)state;
+    assert_int_equal(lw_ps_to_ns(499), 0);
+    assert_int_equal(lw_ps_to_ns(500), 1);
+    assert_int_equal(lw_ps_to_ns(1499), 1);
+    assert_int_equal(lw_ps_to_ns(-1500), -1);
+    assert_int_equal(lw_ps_to_ns(-1501), -2);
+}
+
+static void transfer_time_of_whole_rates_is_exact(void **state)
+{
+    (void)state;
+    /* 64 MiB / 8 ranks at 50 GB/s: 8,388,608 B / 50e9 B/s = 167,772,160 ps */
+    assert_int_equal(lw_transfer_ps(67108864 / 8, 50e9), 167772160);
+    /* 16,384 B: 327.68 ns */
+    assert_int_equal(lw_transfer_ps(16384, 50e9), 327680);
+    assert_int_equal(lw_transfer_ps(1, 3e12), 0);  /* 0.333 ps */
+    assert_int_equal(lw_transfer_ps(1, 2e12), 1);  /* 0.5 ps rounds up */
+    assert_int_equal(lw_transfer_ps(0, 0), 0);
+    assert_int_equal(lw_transfer_ps(1, 0), INT64_MAX);
+}
+
+static void sizes_know_both_kinds_of_units(void **state)
+{
+    static const struct { const char *text; int64_t bytes; } good[] = {
+        {"0", 0}, {"1024", 1024}, {"1KiB", 1024}, {"25MiB", 26214400}, {"25MB", 25000000},
+        {"1.5GiB", 1610612736}, {"2gb", 2000000000}, {"7B", 7},
+    };
+    static const char *const bad[] = {"", "MiB", "12XB", "-1", "1e30", "9e18KB", "nan", "1 2", "0x10"};
+    int64_t v;
+    struct lw_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(lw_parse_size(good[i].text, &v, &err), LW_OK);
+        assert_int_equal(v, good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(lw_parse_size(bad[i], &v, &err), LW_EINVAL);
+}
+
+static void times_need_a_unit(void **state)
+{
+    lw_ps t;
+    struct lw_err err;
+
+    (void)state;
+    assert_int_equal(lw_parse_time("1.5us", &t, &err), LW_OK);
+    assert_int_equal(t, 1500000);
+    assert_int_equal(lw_parse_time("3s", &t, &err), LW_OK);
+    assert_int_equal(t, 3 * LW_PS_PER_S);
+    assert_int_equal(lw_parse_time("3", &t, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "'3' has the unknown unit '' (a number with ps, ns, us, ms or s)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(picoseconds_round_half_up_once),
+        cmocka_unit_test(transfer_time_of_whole_rates_is_exact),
+        cmocka_unit_test(sizes_know_both_kinds_of_units),
+        cmocka_unit_test(times_need_a_unit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
