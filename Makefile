@@ -16,6 +16,7 @@ MPI     ?= 1        # 0: leave the Open MPI plugin out
 CUDA    ?= 1        # 0: leave the NCCL plugin out
 T       ?=          # make check T=bucket: only tests/test_bucket.c
 F       ?=          # make check F='refuses*': only tests whose name matches
+SECONDS_PER_FUZZ ?= 10 # make fuzz SECONDS_PER_FUZZ=600
 V       ?=          # 1: print whole command lines
 override SAN := $(strip $(SAN))
 override TSAN := $(strip $(TSAN))
@@ -27,9 +28,10 @@ VERSION := 0.1.0
 comma := ,
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
 EXACT := -ffp-contract=off
-BUILD := build$(if $(filter 1,$(SAN)),-san)$(if $(filter 1,$(TSAN)),-tsan)
+BUILD := build$(if $(filter 1,$(SAN)),-san)$(if $(filter 1,$(TSAN)),-tsan)$(if $(FUZZ),-fuzz)
 SANITIZE := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all) \
-            $(if $(filter 1,$(TSAN)),-fsanitize=thread)
+            $(if $(filter 1,$(TSAN)),-fsanitize=thread) \
+            $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefined)
 CPPFLAGS += -I. -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' \
             -DLW_BUILD_FLAGS='"$(strip $(CFLAGS) $(EXACT) $(SANITIZE))"'
 ALL_CFLAGS   = -std=c11 $(WARN) $(EXACT) -pthread -fPIC $(SANITIZE) $(CFLAGS)
@@ -44,6 +46,7 @@ CXXSRC := $(wildcard shared/*.cc)
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/schema.sql)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o
 TESTS := $(sort $(wildcard tests/test_*.c))
+FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/*.c))
 TEST_BIN := $(TESTS:tests/%.c=$(BUILD)/tests/%)
 DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev libsqlite3-dev \
@@ -52,8 +55,8 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check test demo bench install format check-layers check-headers fuzz help clean \
-        golden-update sanitize
+.PHONY: all deps check test demo bench install format check-layers check-headers fuzz run-fuzz help \
+        clean
 all: $(BUILD)/lapwing
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -105,9 +108,17 @@ check-headers:
 	   || { echo "check-headers: $$h does not compile alone"; exit 1; }; done
 	@echo "check-headers: ok"
 
-sanitize:
-	$(MAKE) SAN=1 check
-	$(MAKE) TSAN=1 T=exec check
+# Each tests/fuzz/fuzz_X.c runs SECONDS_PER_FUZZ seconds on its corpus tests/fuzz/corpus/X.
+fuzz:
+	$(MAKE) FUZZ=1 CC=clang CXX=clang++ run-fuzz
+
+run-fuzz: $(FUZZ_BIN)
+	@tests/fuzz/run.sh $(strip $(SECONDS_PER_FUZZ)) $(FUZZ_BIN)
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/liblapwing.a
+	@mkdir -p $(@D)
+	$(call say,FUZZ  $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fsanitize=fuzzer $< $(BUILD)/liblapwing.a \
+	    $(LDLIBS) -o $@
 
 # --- the two commands of the README ---------------------------------------------------------------
 test: deps
@@ -131,7 +142,7 @@ install: all
 	install -m 755 $(BUILD)/lapwing $(DESTDIR)$(PREFIX)/bin/lapwing
 
 clean:
-	rm -rf build build-san build-tsan out
+	rm -rf build build-san build-tsan build-fuzz out
 
 help:
 	@echo "make            build build/lapwing"
@@ -141,6 +152,6 @@ help:
 	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
-	@echo "make format, check-layers, check-headers, golden-update, deps, clean"
+	@echo "make format, check-layers, check-headers, deps, clean"
 
 -include $(OBJ:.o=.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)

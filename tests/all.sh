@@ -1,0 +1,44 @@
+#!/bin/sh
+# Every check, one stage after the other; all stages run even when one fails. Ends with
+# "N passed, M failed, K skipped" over all of them. A stage that counts nothing itself is one check.
+cd "$(dirname "$0")/.." || exit 1
+pass=0 fail=0 skip=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+stage() { # title, command...
+    title=$1; shift
+    echo "=== $title"
+    began=$(date +%s)
+    "$@" >"$log" 2>&1
+    rc=$?
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
+    if [ -n "$line" ]; then
+        set -- $(echo "$line" | tr -dc '0-9 ')
+        pass=$((pass + $1)) fail=$((fail + $2)) skip=$((skip + ${3:-0}))
+        [ $rc -ne 0 ] && [ "$2" -eq 0 ] && fail=$((fail + 1))
+        grep -E '^SKIP' "$log"
+    elif [ $rc -eq 0 ]; then pass=$((pass + 1)); else fail=$((fail + 1)); fi
+    [ $rc -ne 0 ] && tail -n 200 "$log"
+    echo "    ${line:-exit $rc} ($(($(date +%s) - began)) s)"
+}
+
+left_out() { echo "=== $1: left out ($2)"; skip=$((skip + 1)); }
+
+jobs=$(nproc 2>/dev/null || echo 2)
+[ -d ../shared/golden ] || echo "NOTE: ../shared is absent: tests that need its data skip"
+stage "build" make -j"$jobs" all
+stage "checks" make -j"$jobs" check
+stage "checks under address and undefined sanitizers" make -j"$jobs" SAN=1 check
+stage "executor under the thread sanitizer" make -j"$jobs" TSAN=1 T=exec check
+if command -v clang >/dev/null && echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n);
+int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; return (int)(n & 0); }' |
+    clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null; then
+    stage "short fuzz of every importer" make -j"$jobs" fuzz
+else
+    left_out "short fuzz of every importer" "no clang with libFuzzer; the corpus is replayed in the checks"
+fi
+stage "the demo" make demo
+stage "install into a folder" make install DESTDIR="$(mktemp -d)"
+echo "$pass passed, $fail failed, $skip skipped"
+[ $fail -eq 0 ]

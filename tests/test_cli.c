@@ -1,0 +1,115 @@
+/* The command line as people type it: the binary's own answers and exit statuses. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "shared/cli.h"
+#include "shared/units.h"
+
+struct opts {
+    bool flag;
+    int64_t count, bytes;
+    const char *name;
+    enum lw_format format;
+};
+
+static enum lw_status parse(struct opts *o, char *line, char **argv, int *n_operands,
+                            struct lw_err *err)
+{
+    const struct lw_opt table[] = {
+        {"flag", 'f', LW_OPT_FLAG, &o->flag, NULL, "", 0, 0},
+        {"count", 'n', LW_OPT_INT, &o->count, "N", "", 1, 9},
+        {"big-size", 0, LW_OPT_SIZE, &o->bytes, "SIZE", "", 0, 0},
+        {"name", 0, LW_OPT_STRING, &o->name, "S", "", 0, 0},
+        {"format", 0, LW_OPT_FORMAT, &o->format, "F", "", 0, 0},
+        {0},
+    };
+    int argc = 0;
+    bool help;
+
+    for (char *p = strtok(line, " "); p; p = strtok(NULL, " "))
+        argv[argc++] = p;
+    argv[argc] = NULL;
+    return lw_cli_parse(table, argc, argv, n_operands, &help, err);
+}
+
+static void options_and_operands_may_mix(void **state)
+{
+    struct opts o = {0};
+    struct lw_err err;
+    char *argv[20], line[] = "cmd a -n 3 --big_size=4KiB - --flag --format json -- --name";
+    int n;
+
+    (void)state;
+    assert_int_equal(parse(&o, line, argv, &n, &err), LW_OK);
+    assert_int_equal(o.count, 3);
+    assert_int_equal(o.bytes, 4096);
+    assert_true(o.flag);
+    assert_int_equal(o.format, LW_FORMAT_JSON);
+    assert_int_equal(n, 3);
+    assert_string_equal(argv[1], "a");
+    assert_string_equal(argv[2], "-");
+    assert_string_equal(argv[3], "--name");
+}
+
+static void a_bad_option_is_named_with_what_is_allowed(void **state)
+{
+    static const struct { const char *line, *message; } cases[] = {
+        {"cmd --count 12", "--count: '12' is no whole number from 1 to 9"},
+        {"cmd --format xml", "--format: 'xml' is no format (text, json, csv)"},
+        {"cmd --count", "option '--count' needs a value"},
+        {"cmd --nope", "unknown or ambiguous option '--nope'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opts o = {0};
+        struct lw_err err = {0};
+        char *argv[20], line[64];
+        int n;
+        snprintf(line, sizeof line, "%s", cases[i].line);
+        assert_int_equal(parse(&o, line, argv, &n, &err), LW_EINVAL);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+}
+
+static int exit_of(const char *arguments)
+{
+    char command[512];
+    const char *lapwing = getenv("LAPWING");
+
+    snprintf(command, sizeof command, "exec >/dev/null 2>&1; %s %s", lapwing ? lapwing : "build/lapwing",
+             arguments);
+    return WEXITSTATUS(system(command));
+}
+
+static void wrong_usage_exits_2_and_help_exits_0(void **state)
+{
+    (void)state;
+    assert_int_equal(exit_of(""), 0);
+    assert_int_equal(exit_of("help"), 0);
+    assert_int_equal(exit_of("help strategy"), 0);
+    assert_int_equal(exit_of("help version"), 0);
+    assert_int_equal(exit_of("version -v"), 0);
+    assert_int_equal(exit_of("help nope"), 2);
+    assert_int_equal(exit_of("nope"), 2);
+    assert_int_equal(exit_of("version --nope"), 2);
+    assert_int_equal(exit_of("version extra"), 2);
+    assert_int_equal(exit_of("help >/dev/full"), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_and_operands_may_mix),
+        cmocka_unit_test(a_bad_option_is_named_with_what_is_allowed),
+        cmocka_unit_test(wrong_usage_exits_2_and_help_exits_0),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
