@@ -140,6 +140,7 @@ format:
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lapwing
 	install -m 755 $(BUILD)/lapwing $(DESTDIR)$(PREFIX)/bin/lapwing
+	@tests/install_docs.sh $(BUILD)/lapwing "$(DESTDIR)$(PREFIX)/share"
 
 clean:
 	rm -rf build build-san build-tsan build-fuzz out

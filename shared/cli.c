@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/cli_help.h"
 #include "shared/output.h"
 #include "shared/units.h"
 
@@ -139,69 +140,32 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
     return LW_OK;
 }
 
-static void put_wrapped(FILE *f, const char *text, int column)
+static int check_operands(const struct lw_usage *u, char **argv, int n_operands)
 {
-    int at = column;
-
-    while (*text) {
-        int word = (int)strcspn(text, " ");
-        if (at + word > 80 && at > column) {
-            fprintf(f, "\n%*s", column, "");
-            at = column;
-        }
-        fprintf(f, "%.*s", word, text);
-        at += word;
-        text += word;
-        while (*text == ' ')
-            text++;
-        if (*text) {
-            fputc(' ', f);
-            at++;
-        }
-    }
-    fputc('\n', f);
-}
-
-void lw_cli_print_options(FILE *f, const struct lw_opt *table)
-{
-    enum { HELP_COLUMN = 28 };
-
-    for (; table->name; table++) {
-        char left[128];
-        int n = table->letter ? snprintf(left, sizeof left, "  -%c, --%s", table->letter, table->name)
-                              : snprintf(left, sizeof left, "      --%s", table->name);
-        if (table->arg)
-            n += snprintf(left + n, sizeof left - (size_t)n, " %s", table->arg);
-        fprintf(f, "%s", left);
-        if (n + 2 > HELP_COLUMN)
-            fprintf(f, "\n%*s", HELP_COLUMN, "");
-        else
-            fprintf(f, "%*s", HELP_COLUMN - n, "");
-        put_wrapped(f, table->help, HELP_COLUMN);
-    }
+    if (n_operands < u->min_operands)
+        return lw_cli_usage(u->command, "needs %s", u->synopsis);
+    if (u->max_operands >= 0 && n_operands > u->max_operands)
+        return lw_cli_usage(u->command, "unexpected '%s'", argv[u->max_operands + 1]);
+    return -1;
 }
 
 int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc, char **argv,
                  int *n_operands)
 {
     struct lw_err err = {0};
-    bool help;
+    bool help = false;
 
-    if (lw_cli_parse(table, argc, argv, n_operands, &help, &err) != LW_OK)
+    if (argc == 2 && strcmp(argv[1], "--help-man") == 0)
+        lw_cli_help_man(stdout, u, table);
+    else if (argc == 2 && strcmp(argv[1], "--help-words") == 0)
+        lw_cli_help_words(stdout, table);
+    else if (lw_cli_parse(table, argc, argv, n_operands, &help, &err) != LW_OK)
         return lw_cli_usage(u->command, "%s", err.msg);
-    if (help) {
-        printf("usage: lapwing %s %s\n\n", u->command, u->synopsis);
-        put_wrapped(stdout, u->about, 0);
-        if (table->name)
-            putchar('\n');
-        lw_cli_print_options(stdout, table);
-        return lw_cli_end(u->command, LW_OK, &err);
-    }
-    if (*n_operands < u->min_operands)
-        return lw_cli_usage(u->command, "needs %s", u->synopsis);
-    if (u->max_operands >= 0 && *n_operands > u->max_operands)
-        return lw_cli_usage(u->command, "unexpected '%s'", argv[u->max_operands + 1]);
-    return -1;
+    else if (help)
+        lw_cli_help_text(stdout, u, table);
+    else
+        return check_operands(u, argv, *n_operands);
+    return lw_cli_end(u->command, LW_OK, &err);
 }
 
 static int exit_of(enum lw_status s)

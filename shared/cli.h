@@ -3,7 +3,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "shared/err.h"
 
@@ -49,9 +48,6 @@ struct lw_opt {
  * LW_EINVAL names the option and what it takes. "--help" sets *help (the caller then prints). */
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err);
-
-/* The option part of a help text, wrapped at 80 columns. */
-void lw_cli_print_options(FILE *f, const struct lw_opt *table);
 
 /* What every command does in the same way: parse, "--help" (usage line, one paragraph, options), and
  * errors to stderr. Returns -1 to go on, else the exit status to return at once. */

@@ -104,12 +104,43 @@ static void wrong_usage_exits_2_and_help_exits_0(void **state)
     assert_int_equal(exit_of("help >/dev/full"), 1);
 }
 
+static char *output_of(const char *arguments)
+{
+    char command[512];
+    char *text = calloc(1, 1 << 16);
+    const char *lapwing = getenv("LAPWING");
+
+    snprintf(command, sizeof command, "%s %s", lapwing ? lapwing : "build/lapwing", arguments);
+    FILE *f = popen(command, "r");
+    assert_int_not_equal(fread(text, 1, (1 << 16) - 1, f), 0);
+    pclose(f);
+    return text;
+}
+
+static void manual_pages_and_completion_come_from_the_tables(void **state)
+{
+    char *man = output_of("version --help-man"), *words = output_of("version --help-words");
+    char *all = output_of("help --man"), *script = output_of("help --completion");
+
+    (void)state;
+    assert_non_null(strstr(man, ".TH LAPWING\\-VERSION 1"));
+    assert_non_null(strstr(man, ".B \\-v, \\-\\-verbose"));
+    assert_string_equal(words, "--verbose\n--help\n");
+    assert_non_null(strstr(all, ".BR lapwing\\-version (1)"));
+    assert_non_null(strstr(script, "complete -F _lapwing lapwing"));
+    free(man);
+    free(words);
+    free(all);
+    free(script);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_and_operands_may_mix),
         cmocka_unit_test(a_bad_option_is_named_with_what_is_allowed),
         cmocka_unit_test(wrong_usage_exits_2_and_help_exits_0),
+        cmocka_unit_test(manual_pages_and_completion_come_from_the_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
