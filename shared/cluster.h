@@ -99,6 +99,10 @@ struct lw_cluster {
 void lw_cluster_free(struct lw_cluster *c);
 enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err);
 
+/* 128-bit hash of every figure with its source, in hex: the same machines with the same
+ * measurements, whatever the file is called. */
+enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct lw_err *err);
+
 /* The first link of that level, or NULL. */
 const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_level level);
 /* Distinct nodes of n ranks, ranks filling node after node. */

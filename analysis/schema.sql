@@ -1,0 +1,271 @@
+-- The results database. All times are integer picoseconds (columns *_ps), so that a run read back is
+-- the run that was stored; the views show nanoseconds, rounded half up. -1 = none or unknown, as in
+-- the structures of shared/; NULL = was not given. docs/formats/schema.md explains every column.
+--
+-- Each part below is run once, in order, on databases whose user_version is smaller than its number.
+
+-- version 1
+CREATE TABLE op_kind (          -- names of span.kind, so that numbers mean the same in every version
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,  -- all_reduce
+    letter TEXT NOT NULL,
+    class TEXT NOT NULL         -- compute, copy, collective, p2p, memory, host
+) STRICT;
+
+CREATE TABLE plan (             -- one row per plan hash
+    id INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    n_ranks INTEGER NOT NULL,
+    n_stages INTEGER NOT NULL,
+    n_params INTEGER NOT NULL,
+    n_buckets INTEGER NOT NULL,
+    n_ops INTEGER NOT NULL,
+    bucket_cap_bytes INTEGER NOT NULL,
+    repeat_from INTEGER NOT NULL,
+    workload_hash TEXT,
+    cluster_name TEXT
+) STRICT;
+
+CREATE TABLE plan_option (      -- the strategy, in the words of the command line
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (plan, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE plan_note (        -- decisions and the rules behind them
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    note INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (plan, note)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE plan_rank (
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    rank INTEGER NOT NULL,
+    role INTEGER NOT NULL,
+    role_name TEXT NOT NULL,
+    index_in_role INTEGER NOT NULL,
+    dp INTEGER NOT NULL,
+    pp INTEGER NOT NULL,
+    tp INTEGER NOT NULL,
+    PRIMARY KEY (plan, rank)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE stream (
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    stream INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    class TEXT NOT NULL,        -- compute, comm, copy, host
+    priority INTEGER NOT NULL,
+    PRIMARY KEY (plan, stream)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE comm (             -- classes of communicators
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    comm INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    reducer TEXT NOT NULL,
+    stream INTEGER NOT NULL,
+    PRIMARY KEY (plan, comm)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE comm_rank (        -- the group that a rank is in, in a class of communicators
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    comm INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    member_group INTEGER NOT NULL,
+    PRIMARY KEY (plan, comm, rank)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE param (
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    param INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    numel INTEGER NOT NULL,
+    dtype TEXT NOT NULL,
+    stage INTEGER NOT NULL,
+    module INTEGER NOT NULL,
+    trainable INTEGER NOT NULL,
+    PRIMARY KEY (plan, param)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE bucket (           -- numbered as in the plan; launch = place in its set
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    bucket INTEGER NOT NULL,
+    set_name TEXT NOT NULL,     -- initial, rebuilt
+    stage INTEGER NOT NULL,
+    launch INTEGER NOT NULL,
+    dtype TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    limit_bytes INTEGER NOT NULL,
+    n_params INTEGER NOT NULL,
+    PRIMARY KEY (plan, bucket)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE slot (             -- where each gradient lies in its bucket
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    bucket INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    param INTEGER NOT NULL,
+    offset INTEGER NOT NULL,    -- in elements
+    PRIMARY KEY (plan, bucket, slot)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pass (             -- pass i runs variant; after the last, on from plan.repeat_from
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    pass INTEGER NOT NULL,
+    variant INTEGER NOT NULL,
+    PRIMARY KEY (plan, pass)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE program (          -- the ops of a role in a variant: [first_op, first_op + n_ops)
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    variant INTEGER NOT NULL,
+    role INTEGER NOT NULL,
+    variant_name TEXT NOT NULL, -- first, accumulate, steady
+    ends_step INTEGER NOT NULL,
+    first_op INTEGER NOT NULL,
+    n_ops INTEGER NOT NULL,
+    PRIMARY KEY (plan, variant, role)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE op (               -- numbered through all programs of the plan
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    op INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    class TEXT NOT NULL,
+    dtype TEXT NOT NULL,
+    stream INTEGER NOT NULL,
+    comm INTEGER NOT NULL,
+    call INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    work_ps INTEGER NOT NULL,   -- -1 = timed by the cluster
+    peer INTEGER NOT NULL,
+    operand INTEGER NOT NULL,   -- row of operands that replaces bytes and peer by rank; -1 = none
+    module INTEGER NOT NULL,
+    stage INTEGER NOT NULL,
+    micro_batch INTEGER NOT NULL,
+    bucket INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    PRIMARY KEY (plan, op)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE operand (
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    row INTEGER NOT NULL,
+    index_in_role INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    peer INTEGER NOT NULL,
+    PRIMARY KEY (plan, row, index_in_role)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE dep (              -- op starts after dep
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    op INTEGER NOT NULL,
+    dep INTEGER NOT NULL,
+    PRIMARY KEY (plan, op, dep)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE ready (            -- the gradient of param is complete (copy_in: copied) when op ends
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    op INTEGER NOT NULL,
+    param INTEGER NOT NULL,
+    PRIMARY KEY (plan, op, param)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL CHECK (kind IN ('sim', 'exec', 'import')),
+    status TEXT NOT NULL CHECK (status IN ('running', 'ok', 'failed', 'timeout')),
+    message TEXT NOT NULL DEFAULT '',
+    plan INTEGER REFERENCES plan(id),
+    workload_name TEXT,
+    workload_hash TEXT,
+    workload_from TEXT,         -- producer and file of the recording
+    cluster_name TEXT,
+    cluster_hash TEXT,
+    backend TEXT,               -- exec: threads, mpi, nccl
+    honesty TEXT,               -- exec: real, paced, emulated
+    seed INTEGER NOT NULL DEFAULT 0,
+    n_warmup INTEGER NOT NULL DEFAULT 0, -- first steps that are not measured
+    command TEXT NOT NULL DEFAULT '',
+    version TEXT NOT NULL,      -- of lapwing
+    started_at INTEGER NOT NULL,-- seconds since 1970
+    ended_at INTEGER,
+    first_span INTEGER,         -- the run's spans have ids in [first_span, last_span]
+    last_span INTEGER,
+    n_spans INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE span (             -- one op that ran; a run's rows ascend by (step, pass, rank, op)
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    pass INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    op INTEGER NOT NULL,
+    kind INTEGER NOT NULL,      -- op_kind.id
+    stream INTEGER NOT NULL,
+    comm INTEGER NOT NULL,
+    ready_ps INTEGER NOT NULL,
+    issue_ps INTEGER NOT NULL,
+    start_ps INTEGER NOT NULL,
+    all_in_ps INTEGER NOT NULL,
+    end_ps INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE metric (           -- step -1: over all steps; rank -1: of the run, or of its worst rank
+    run INTEGER NOT NULL REFERENCES run(id),
+    name TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    value ANY NOT NULL,         -- integer or real, by the unit at the end of the name
+    PRIMARY KEY (run, name, step, rank)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE comparison (
+    id INTEGER PRIMARY KEY,
+    predicted INTEGER NOT NULL REFERENCES run(id),
+    measured INTEGER NOT NULL REFERENCES run(id),
+    cluster_hash TEXT,
+    joined_by TEXT NOT NULL CHECK (joined_by IN ('op', 'bucket', 'step')),
+    predicted_step_ps INTEGER NOT NULL,
+    measured_step_ps INTEGER NOT NULL,
+    error_pct REAL NOT NULL,    -- 100 * (predicted - measured) / measured
+    predicted_exposed_ps INTEGER NOT NULL,
+    measured_exposed_ps INTEGER NOT NULL,
+    tolerance_pct REAL,
+    made_at INTEGER NOT NULL,
+    UNIQUE (predicted, measured)
+) STRICT;
+
+-- For people: `SELECT * FROM run_summary;`  `SELECT * FROM run_span WHERE run = 3;`
+CREATE VIEW run_summary AS
+SELECT run.id, run.kind, run.status, plan.hash AS plan_hash, plan.bucket_cap_bytes,
+       run.workload_name, run.cluster_name, run.backend, run.honesty, run.n_spans,
+       (step.value + 500) / 1000 AS step_ns,
+       (exposed.value + 500) / 1000 AS exposed_comm_ns
+FROM run
+LEFT JOIN plan ON plan.id = run.plan
+LEFT JOIN metric AS step
+    ON step.run = run.id AND step.name = 'step_ps' AND step.step = -1 AND step.rank = -1
+LEFT JOIN metric AS exposed
+    ON exposed.run = run.id AND exposed.name = 'exposed_comm_ps'
+    AND exposed.step = -1 AND exposed.rank = -1;
+
+CREATE VIEW run_span AS
+SELECT run.id AS run, span.step, span.pass, span.rank, span.op, op_kind.name AS kind,
+       op_kind.class, op.name, op.bucket, op.bytes, stream.name AS stream,
+       (span.ready_ps + 500) / 1000 AS ready_ns,
+       CASE WHEN span.issue_ps < 0 THEN -1 ELSE (span.issue_ps + 500) / 1000 END AS issue_ns,
+       (span.start_ps + 500) / 1000 AS start_ns,
+       CASE WHEN span.all_in_ps < 0 THEN -1 ELSE (span.all_in_ps + 500) / 1000 END AS all_in_ns,
+       (span.end_ps + 500) / 1000 AS end_ns
+FROM run
+JOIN span ON span.id BETWEEN run.first_span AND run.last_span AND span.run = run.id
+JOIN op_kind ON op_kind.id = span.kind
+LEFT JOIN op ON op.plan = run.plan AND op.op = span.op
+LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream;
