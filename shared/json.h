@@ -18,7 +18,9 @@
  *         }                                       // next() == false also leaves the container
  *     }
  *
- * Error messages read "NAME: at ops[3].bytes (byte 8123): found string, expected integer". */
+ * Everything passed over is checked, whether read or skipped; only what follows the last call is not.
+ * At most 1024 containers lie inside each other. Error messages read
+ * "NAME: at ops[3].bytes (byte 8123): found string "x", expected an integer". */
 struct lw_json;
 
 enum lw_json_type {
@@ -36,7 +38,7 @@ enum lw_json_type {
 
 /* Open a document held in memory: text[len] borrowed until lw_json_close, with LW_JSON_PADDING
  * allocated bytes behind it. `name` (borrowed) begins every message. The cursor stands on the root
- * value. LW_EFORMAT when it is no JSON at all. */
+ * value. LW_EFORMAT when it is no JSON at all; LW_ENOTSUP beyond 4 GiB. */
 enum lw_status lw_json_open(const char *name, char *text, size_t len, struct lw_json **out,
                             struct lw_err *err);
 void lw_json_close(struct lw_json *j);
@@ -59,7 +61,8 @@ const char *lw_json_key(struct lw_json *j, size_t *len);
 bool lw_json_key_is(struct lw_json *j, const char *key);
 
 /* The scalar under the cursor. Strings are unescaped, NUL-terminated, and valid until the document
- * is closed (they live in the reader's own buffer). lw_json_int64 refuses fractions and numbers
+ * is closed (they live in the reader's own buffer); len may be NULL, and then a string that holds a
+ * zero character is refused. lw_json_int64 refuses fractions and numbers
  * beyond int64; lw_json_number_text gives a number's own characters (not terminated), so that
  * decimal times lose nothing, and also accepts a string that holds a number. */
 const char *lw_json_string(struct lw_json *j, size_t *len);
