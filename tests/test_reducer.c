@@ -1,0 +1,251 @@
+/* The reducer's state machine: shared/reducer.h, docs/design/reducer.md. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/arena.h"
+#include "shared/reducer.h"
+
+/* Gradients 0..4: bucket 0 = {3, 4}, bucket 1 = {1, 2}, bucket 2 = {0}. */
+static const int32_t bucket_of[] = {2, 1, 1, 0, 0};
+
+static struct lw_reducer *fresh(enum lw_launch_order order)
+{
+    struct lw_reducer *r = NULL;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_reducer_new(5, bucket_of, 3, order, &r, &err), LW_OK);
+    assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK);
+    return r;
+}
+
+/* Marks p and shows what is launched: "" or "0,1". */
+static const char *mark(struct lw_reducer *r, int32_t p)
+{
+    static char text[64];
+    int32_t launches[3], n;
+    size_t at = 0;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_reducer_mark(r, p, launches, &n, &err), LW_OK);
+    text[0] = 0;
+    for (int32_t i = 0; i < n; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? "," : "", launches[i]);
+    return text;
+}
+
+static void buckets_launch_when_their_last_gradient_is_ready(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+
+    (void)state;
+    assert_string_equal(mark(r, 4), "");
+    assert_string_equal(mark(r, 3), "0");
+    assert_string_equal(mark(r, 2), "");
+    assert_string_equal(mark(r, 1), "1");
+    assert_false(lw_reducer_finished(r));
+    assert_string_equal(mark(r, 0), "2");
+    assert_true(lw_reducer_finished(r));
+    lw_reducer_free(r);
+}
+
+static void in_order_a_late_bucket_holds_back_those_after_it(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+
+    (void)state;
+    assert_string_equal(mark(r, 0), ""); /* bucket 2 complete, must wait */
+    assert_string_equal(mark(r, 3), "");
+    assert_string_equal(mark(r, 1), "");
+    assert_string_equal(mark(r, 2), ""); /* bucket 1 complete, must wait */
+    assert_string_equal(mark(r, 4), "0,1,2");
+    lw_reducer_free(r);
+}
+
+static void in_completion_order_each_launches_at_once(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_COMPLETION);
+
+    (void)state;
+    assert_string_equal(mark(r, 0), "2");
+    assert_string_equal(mark(r, 3), "");
+    assert_string_equal(mark(r, 4), "0");
+    assert_string_equal(mark(r, 1), "");
+    assert_string_equal(mark(r, 2), "1");
+    assert_true(lw_reducer_finished(r));
+    lw_reducer_free(r);
+}
+
+static void no_sync_launches_nothing_and_is_never_unfinished(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_reducer_begin(r, false, &err), LW_OK);
+    assert_string_equal(mark(r, 4), "");
+    assert_string_equal(mark(r, 3), "");
+    assert_string_equal(mark(r, 3), "");
+    assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK);
+    assert_string_equal(mark(r, 4), "");
+    assert_string_equal(mark(r, 3), "0");
+    lw_reducer_free(r);
+}
+
+static void unused_gradients_count_as_ready_at_the_first_mark(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+    const int32_t unused[] = {0, 3};
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_reducer_unused(r, unused, 2, &err), LW_OK);
+    assert_string_equal(mark(r, 4), "0");
+    assert_string_equal(mark(r, 2), "");
+    assert_string_equal(mark(r, 1), "1,2"); /* bucket 2 holds only the unused gradient 0 */
+    assert_int_equal(lw_reducer_unused(r, unused, 2, &err), LW_EINVAL);
+    lw_reducer_free(r);
+}
+
+static void marking_twice_is_an_error_at_once(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+    int32_t launches[3], n;
+    struct lw_err err = {0};
+
+    (void)state;
+    mark(r, 4);
+    assert_int_equal(lw_reducer_mark(r, 4, launches, &n, &err), LW_EFAILED);
+    assert_string_equal(err.msg, "gradient 4 became ready twice in one backward");
+    assert_int_equal(n, 0);
+    assert_int_equal(lw_reducer_mark(r, 5, launches, &n, &err), LW_EFAILED);
+    lw_reducer_free(r);
+}
+
+static void an_unfinished_backward_is_named_at_the_next_begin(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+    struct lw_err err = {0};
+    int32_t missing[5];
+
+    (void)state;
+    mark(r, 4);
+    mark(r, 3);
+    mark(r, 1);
+    assert_int_equal(lw_reducer_begin(r, false, &err), LW_EFAILED); /* under no_sync too */
+    assert_string_equal(err.msg, "the previous backward is unfinished: 1 of 3 buckets were "
+                                 "launched, because gradients 0, 2 never became ready");
+    assert_int_equal(lw_reducer_unmarked(r, missing, 5), 2);
+    assert_int_equal(missing[0], 0);
+    assert_int_equal(missing[1], 2);
+    lw_reducer_free(r);
+}
+
+static void a_begin_without_a_single_mark_is_not_unfinished(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK); /* a forward without backward */
+    lw_reducer_free(r);
+}
+
+static void refuses_empty_buckets_and_numbers_out_of_range(void **state)
+{
+    const int32_t holes[] = {0, 2}, outside[] = {0, 3};
+    struct lw_reducer *r = NULL;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_reducer_new(2, holes, 3, LW_LAUNCH_IN_ORDER, &r, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "bucket 1 holds no gradient");
+    assert_int_equal(lw_reducer_new(2, outside, 3, LW_LAUNCH_IN_ORDER, &r, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "gradient 1 is in bucket 3 of 3");
+    assert_null(r);
+}
+
+/* Over any ready order: every bucket exactly once, in order 0, 1, 2, ..., and never before all of
+ * its gradients are ready. */
+static void random_orders_launch_every_bucket_once_and_in_order(void **state)
+{
+    enum { N = 40, B = 7 };
+    uint64_t x = 11;
+    struct lw_err err = {0};
+
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)x);
+    for (int round = 0; round < 500; round++) {
+        int32_t of[N], order[N], launches[B], n, next = 0;
+        bool ready[N] = {false};
+        struct lw_reducer *r;
+        for (int32_t i = 0; i < N; i++) {
+            of[i] = i < B ? i : (int32_t)((x = x * 6364136223846793005u + 1) >> 33) % B;
+            order[i] = i;
+        }
+        for (int32_t i = N - 1; i > 0; i--) {
+            int32_t j = (int32_t)((x = x * 6364136223846793005u + 1) >> 33) % (i + 1);
+            int32_t t = order[i];
+            order[i] = order[j];
+            order[j] = t;
+        }
+        assert_int_equal(lw_reducer_new(N, of, B, LW_LAUNCH_IN_ORDER, &r, &err), LW_OK);
+        assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK);
+        for (int32_t i = 0; i < N; i++) {
+            assert_int_equal(lw_reducer_mark(r, order[i], launches, &n, &err), LW_OK);
+            ready[order[i]] = true;
+            for (int32_t k = 0; k < n; k++) {
+                assert_int_equal(launches[k], next++);
+                for (int32_t p = 0; p < N; p++)
+                    assert_true(of[p] != launches[k] || ready[p]);
+            }
+        }
+        assert_int_equal(next, B);
+        lw_reducer_free(r);
+    }
+}
+
+static void a_failing_allocation_leaks_nothing(void **state)
+{
+    int64_t before = lw_alloc_live();
+
+    (void)state;
+    for (int64_t n = 1;; n++) {
+        struct lw_reducer *r = NULL;
+        struct lw_err err = {0};
+        lw_alloc_fail_at(n);
+        enum lw_status s = lw_reducer_new(5, bucket_of, 3, LW_LAUNCH_IN_ORDER, &r, &err);
+        lw_alloc_fail_at(0);
+        if (s == LW_OK) {
+            lw_reducer_free(r);
+            assert_true(n > 1);
+            break;
+        }
+        assert_int_equal(s, LW_ENOMEM);
+        assert_null(r);
+        assert_int_equal(lw_alloc_live(), before);
+    }
+    assert_int_equal(lw_alloc_live(), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets_launch_when_their_last_gradient_is_ready),
+        cmocka_unit_test(in_order_a_late_bucket_holds_back_those_after_it),
+        cmocka_unit_test(in_completion_order_each_launches_at_once),
+        cmocka_unit_test(no_sync_launches_nothing_and_is_never_unfinished),
+        cmocka_unit_test(unused_gradients_count_as_ready_at_the_first_mark),
+        cmocka_unit_test(marking_twice_is_an_error_at_once),
+        cmocka_unit_test(an_unfinished_backward_is_named_at_the_next_begin),
+        cmocka_unit_test(a_begin_without_a_single_mark_is_not_unfinished),
+        cmocka_unit_test(refuses_empty_buckets_and_numbers_out_of_range),
+        cmocka_unit_test(random_orders_launch_every_bucket_once_and_in_order),
+        cmocka_unit_test(a_failing_allocation_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
