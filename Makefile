@@ -88,10 +88,15 @@ $(BUILD)/embedded.c: $(EMBED) Makefile
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c $< -o $@
 
-$(BUILD)/tests/%: tests/%.c $(TEST_HELP) $(BUILD)/liblapwing.a
+# What tests share is taken from an archive, so that a test links only what it uses.
+$(BUILD)/tests/libhelp.a: $(TEST_HELP:%.c=$(BUILD)/%.o)
+	@rm -f $@
+	@ar rcs $@ $^
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/tests/libhelp.a $(BUILD)/liblapwing.a
 	@mkdir -p $(@D)
-	$(call say,TEST  $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(filter %.c,$^) $(BUILD)/liblapwing.a \
-	    -lcmocka $(LDLIBS) -o $@
+	$(call say,TEST  $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(filter %.c %.a,$^) -lcmocka \
+	    $(LDLIBS) -o $@
 
 # --- checks ---------------------------------------------------------------------------------------
 check: $(BUILD)/lapwing $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN)) check-layers check-headers
@@ -155,4 +160,4 @@ help:
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
 	@echo "make format, check-layers, check-headers, deps, clean"
 
--include $(OBJ:.o=.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)
+-include $(OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)

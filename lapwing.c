@@ -7,6 +7,8 @@
 #include "shared/command.h"
 
 const struct lw_command lw_commands[] = {
+    {"runs", "list the runs of the results database", cmd_runs},
+    {"compare", "compare two runs: step, buckets, ops", cmd_compare},
     {"version", "print the version; -v: compiler, libraries, backends", cmd_version},
     {"help", "explain a command, or every strategy option", cmd_help},
     {NULL, NULL, NULL},

@@ -60,9 +60,9 @@ enum lw_status lw_store_metric_int(struct lw_store *s, int64_t run, const char *
 enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char *name,
                                     int32_t step, int32_t rank, double value, struct lw_err *err);
 /* The end: measures (NULL: none) and the status in one transaction. message: "" or what went wrong.
- * Stored measures, all with the worst rank at rank -1 and each rank's own at its number: step_ps
- * (step -1: the median), compute_busy_ps, copy_busy_ps, comm_busy_ps, exposed_comm_ps, idle_ps,
- * bubble_ratio, peak_memory_bytes, n_ops. */
+ * Stored measures: step_ps (step -1, rank -1: the median; step k: that step; rank r: r's own in
+ * shown_step), compute_busy_ps, copy_busy_ps, comm_busy_ps, exposed_comm_ps and idle_ps (rank -1:
+ * worst_rank's) of shown_step, the step nearest the median; bubble_ratio, peak_memory_bytes, n_ops. */
 enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run, const struct lw_summary *summary,
                                    enum lw_run_status status, const char *message,
                                    struct lw_err *err);

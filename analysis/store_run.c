@@ -201,7 +201,8 @@ static void put_summary(struct lw_sql *q, int64_t run, const struct lw_summary *
         put_measure(q, run, m->ranks[i].rank, &m->ranks[i]);
     if (m->worst >= 0 && m->worst < m->n_ranks) {
         put_measure(q, run, -1, &m->ranks[m->worst]);
-        lw_sql_run(q, "ltiii", run, "measured_step", -1, -1, m->ranks[m->worst].step);
+        lw_sql_run(q, "ltiii", run, "worst_rank", -1, -1, m->ranks[m->worst].rank);
+        lw_sql_run(q, "ltiii", run, "shown_step", -1, -1, m->ranks[m->worst].step);
     }
     lw_sql_run(q, "ltiid", run, "bubble_ratio", -1, -1, m->bubble_ratio);
     lw_sql_run(q, "ltiil", run, "peak_memory_bytes", -1, -1, m->peak_memory_bytes);

@@ -13,5 +13,6 @@ struct lw_command {
 extern const struct lw_command lw_commands[];
 
 lw_command_fn cmd_version, cmd_help;
+lw_command_fn cmd_runs, cmd_compare;
 
 #endif
