@@ -1,0 +1,343 @@
+/* Device figures of a trace, by the definitions of docs/design/inspect.md.
+ *
+ * Busy times are lengths of unions of intervals over all streams, clipped to a window; exposed times
+ * are differences of such unions; so window = compute + exposed comm + exposed mem + idle holds
+ * exactly, in whole nanoseconds. An iteration is a distinct host-side ProfilerStep#N. Nothing is
+ * estimated: a communication kernel's time includes waiting for peers, and no figure corrects it. */
+#include "traces/inspect.h"
+
+#include <string.h>
+
+#include "shared/timeline.h"
+#include "traces/launches.h"
+
+enum kind { COMPUTE, COMM, MEM, N_KINDS };
+
+struct context {
+    const struct lw_trace *t;
+    struct traces_launches launches;
+    uint8_t *kind;                     /* [launches.n] enum kind */
+    int64_t *noted;                    /* host rows with a detail, in start order */
+    int64_t n_noted;
+    struct lw_interval *set[N_KINDS];  /* [launches.n] each: the rows of one window */
+    struct lw_interval *a, *b;         /* [launches.n] scratch, as measuring reorders its input */
+    int64_t n_set[N_KINDS];
+};
+
+bool lw_kernel_is_comm(const char *name)
+{
+    static const char *const marks[] = {"nccl", "rccl", "deep_ep", "deepep", "internode",
+                                        "intranode"};
+
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (strcasestr(name, marks[i]))
+            return true;
+    return false;
+}
+
+/* ---- measuring ---- */
+
+static struct lw_interval *join(struct lw_interval *to, const struct context *c, unsigned kinds,
+                                int64_t *n)
+{
+    *n = 0;
+    for (int k = 0; k < N_KINDS; k++)
+        if (kinds & 1u << k) {
+            memcpy(to + *n, c->set[k], (size_t)c->n_set[k] * sizeof *to);
+            *n += c->n_set[k];
+        }
+    return to;
+}
+
+static int64_t busy(struct context *c, unsigned kinds, int64_t from, int64_t to)
+{
+    int64_t n;
+    struct lw_interval *v = join(c->a, c, kinds, &n);
+
+    return lw_intervals_union(v, n, from, to);
+}
+
+static int64_t exposed(struct context *c, unsigned kinds, unsigned hidden_by, int64_t from,
+                       int64_t to)
+{
+    int64_t n_a, n_b;
+    struct lw_interval *a = join(c->a, c, kinds, &n_a), *b = join(c->b, c, hidden_by, &n_b);
+
+    return lw_intervals_minus(a, n_a, b, n_b, from, to);
+}
+
+static struct lw_busy measure(struct context *c, int64_t from, int64_t to)
+{
+    unsigned compute = 1u << COMPUTE, comm = 1u << COMM, mem = 1u << MEM;
+
+    return (struct lw_busy){
+        .window_ns = to - from,
+        .compute_busy_ns = busy(c, compute, from, to),
+        .comm_busy_ns = busy(c, comm, from, to),
+        .mem_busy_ns = busy(c, mem, from, to),
+        .exposed_comm_ns = exposed(c, comm, compute, from, to),
+        .exposed_mem_ns = exposed(c, mem, compute | comm, from, to),
+        .idle_ns = to - from - busy(c, compute | comm | mem, from, to),
+    };
+}
+
+static void clear(struct context *c)
+{
+    memset(c->n_set, 0, sizeof c->n_set);
+}
+
+static void put(struct context *c, int64_t i)
+{
+    int64_t row = c->launches.row[i];
+    int k = c->kind[i];
+
+    c->set[k][c->n_set[k]++] =
+        (struct lw_interval){c->t->start_ns[row], lw_trace_end_ns(c->t, row)};
+}
+
+static struct lw_busy measure_span(struct context *c)
+{
+    int64_t from = INT64_MAX, to = INT64_MIN;
+
+    for (int k = 0; k < N_KINDS; k++)
+        for (int64_t i = 0; i < c->n_set[k]; i++) {
+            from = c->set[k][i].start < from ? c->set[k][i].start : from;
+            to = c->set[k][i].end > to ? c->set[k][i].end : to;
+        }
+    return measure(c, from, to);
+}
+
+/* ---- communication kernels ---- */
+
+/* The host's own record of the collective that this call launched: the innermost of the few ranges
+ * around it that carry sizes (record_param_comms, nccl:all_reduce). */
+static const struct lw_row_detail *host_detail(const struct context *c, int64_t launch)
+{
+    const struct lw_trace *t = c->t;
+    int64_t low = 0, high = c->n_noted, at = t->start_ns[launch];
+    const struct lw_row_detail *best = NULL;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (t->start_ns[c->noted[mid]] <= at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    for (int64_t i = low - 1, tries = 0; i >= 0 && tries < 8; i--, tries++) {
+        int64_t row = c->noted[i];
+        const struct lw_row_detail *d = &t->details[t->detail[row]];
+        if (t->track[row] != t->track[launch] || lw_trace_end_ns(t, row) < at)
+            continue;
+        if (d->in_numel >= 0)
+            return d;
+        best = best ? best : d;
+    }
+    return best;
+}
+
+static const char *op_of_kernel(const char *kernel)
+{
+    static const struct {
+        const char *mark, *op;
+    } names[] = {{"AllReduce", "allreduce"},     {"ReduceScatter", "reduce_scatter"},
+                 {"AllGather", "allgather"},     {"Broadcast", "broadcast"},
+                 {"SendRecv", "sendrecv"},       {"_Reduce_", "reduce"}};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(kernel, names[i].mark))
+            return names[i].op;
+    return NULL;
+}
+
+static void set_size(struct lw_comm_op *op, const struct lw_trace *t, int64_t numel, int32_t dtype)
+{
+    enum lw_dtype type;
+
+    op->dtype = dtype >= 0 ? lw_trace_text(t, dtype) : NULL;
+    if (!lw_trace_dtype(t, dtype, &type) ||
+        __builtin_mul_overflow(numel, lw_dtype_size(type), &op->bytes))
+        op->bytes = -1;
+}
+
+static enum lw_status fill_comm(struct context *c, int64_t i, struct lw_iteration *it,
+                                struct lw_arena *arena, struct lw_err *err)
+{
+    const struct lw_trace *t = c->t;
+    int64_t row = c->launches.row[i], launch = c->launches.launch[i];
+    const char *name = lw_trace_name(t, row);
+    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]]
+                                                        : host_detail(c, launch);
+    struct lw_comm_op *op = &it->comm[it->n_comm++];
+
+    *op = (struct lw_comm_op){
+        .op = op_of_kernel(name),
+        .kernel = lw_arena_strndup(arena, name, strcspn(name, "(")),
+        .stream = t->track[row],
+        .group_size = -1,
+        .launch_ns = t->start_ns[launch] - it->start_ns,
+        .start_ns = t->start_ns[row] - it->start_ns,
+        .dur_ns = t->dur_ns[row],
+        .bytes = -1,
+    };
+    if (d && d->in_numel >= 0) {
+        op->op = d->op >= 0 ? lw_trace_text(t, d->op) : op->op;
+        op->group_size = d->group_size > 0 ? d->group_size : -1;
+        set_size(op, t, d->in_numel, d->dtype);
+    } else if (d && d->shape_numel >= 0) {
+        set_size(op, t, d->shape_numel, d->shape_type);
+    }
+    return op->kernel ? LW_OK : lw_fail_nomem(err);
+}
+
+/* ---- iterations ---- */
+
+static void measure_by_time(struct context *c, struct lw_iteration *it)
+{
+    const struct lw_trace *t = c->t;
+
+    clear(c);
+    for (int64_t i = 0; i < c->launches.n; i++) {
+        int64_t row = c->launches.row[i];
+        if (t->start_ns[row] >= it->end_ns)
+            break;
+        if (lw_trace_end_ns(t, row) > it->start_ns)
+            put(c, i);
+    }
+    it->by_time = measure(c, it->start_ns, it->end_ns);
+}
+
+static bool launched_in(const struct context *c, int64_t i, const struct lw_iteration *it)
+{
+    int64_t launch = c->launches.launch[i];
+
+    return launch >= 0 && c->t->start_ns[launch] >= it->start_ns &&
+           c->t->start_ns[launch] < it->end_ns;
+}
+
+static enum lw_status measure_by_launch(struct context *c, struct lw_iteration *it,
+                                        struct lw_arena *arena, struct lw_err *err)
+{
+    int64_t n_comm = 0;
+
+    clear(c);
+    for (int64_t i = 0; i < c->launches.n; i++)
+        if (launched_in(c, i, it)) {
+            put(c, i);
+            it->n_gpu_ops++;
+            n_comm += c->kind[i] == COMM;
+        }
+    if (it->n_gpu_ops > 0)
+        it->by_launch = measure_span(c);
+    it->comm = lw_arena_alloc(arena, n_comm, sizeof *it->comm);
+    if (!it->comm)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < c->launches.n; i++)
+        if (c->kind[i] == COMM && launched_in(c, i, it))
+            LW_TRY(fill_comm(c, i, it, arena, err));
+    return LW_OK;
+}
+
+static bool is_new_step(const struct lw_trace *t, int64_t row, const struct lw_inspection *out)
+{
+    if (!lw_trace_on_host(t, row) || !lw_trace_name_begins(t, row, "ProfilerStep#"))
+        return false;
+    for (int64_t k = 0; k < out->n_iterations; k++)
+        if (strcmp(out->iterations[k].name, lw_trace_name(t, row)) == 0)
+            return false;
+    return true;
+}
+
+static enum lw_status measure_iterations(struct context *c, struct lw_inspection *out,
+                                         struct lw_err *err)
+{
+    const struct lw_trace *t = c->t;
+    int64_t n = 0;
+
+    for (int64_t row = 0; row < t->n; row++)
+        n += lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "ProfilerStep#");
+    out->iterations = lw_arena_alloc(&out->arena, n, sizeof *out->iterations);
+    if (!out->iterations)
+        return lw_fail_nomem(err);
+    for (int64_t row = 0; row < t->n; row++)
+        if (is_new_step(t, row, out)) {
+            struct lw_iteration *it = &out->iterations[out->n_iterations++];
+            it->name = lw_trace_name(t, row);
+            it->start_ns = t->start_ns[row];
+            it->end_ns = lw_trace_end_ns(t, row);
+            measure_by_time(c, it);
+            LW_TRY(measure_by_launch(c, it, &out->arena, err));
+        }
+    return LW_OK;
+}
+
+/* ---- the whole ---- */
+
+static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struct lw_err *err)
+{
+    const struct lw_trace *t = c->t;
+    int64_t n = c->launches.n;
+    uint8_t *is_comm = lw_arena_alloc(scratch, t->strings.n, 1);
+
+    c->kind = lw_arena_alloc(scratch, n, sizeof *c->kind);
+    c->noted = lw_arena_alloc(scratch, t->n_details, sizeof *c->noted);
+    c->a = lw_arena_alloc(scratch, n, sizeof *c->a);
+    c->b = lw_arena_alloc(scratch, n, sizeof *c->b);
+    for (int k = 0; k < N_KINDS; k++)
+        c->set[k] = lw_arena_alloc(scratch, n, sizeof *c->set[k]);
+    if (!is_comm || !c->kind || !c->noted || !c->a || !c->b || !c->set[COMPUTE] ||
+        !c->set[COMM] || !c->set[MEM])
+        return lw_fail_nomem(err);
+    for (int64_t s = 0; s < t->strings.n; s++)
+        is_comm[s] = lw_kernel_is_comm(t->strings.text[s]);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = c->launches.row[i];
+        c->kind[i] = t->class[row] == LW_ROW_MEM ? MEM : is_comm[t->name[row]] ? COMM : COMPUTE;
+    }
+    for (int64_t row = 0; row < t->n; row++)
+        if (t->detail[row] >= 0 && lw_trace_on_host(t, row))
+            c->noted[c->n_noted++] = row;
+    return LW_OK;
+}
+
+static enum lw_status inspect(struct context *c, struct lw_inspection *out, struct lw_err *err)
+{
+    clear(c);
+    for (int64_t i = 0; i < c->launches.n; i++) {
+        put(c, i);
+        out->n_resolved += c->launches.launch[i] >= 0;
+    }
+    out->n_device_rows = c->launches.n;
+    out->has_device = true;
+    out->whole = measure_span(c);
+    return measure_iterations(c, out, err);
+}
+
+enum lw_status lw_inspect(const struct lw_trace *t, struct lw_inspection *out, struct lw_err *err)
+{
+    struct lw_inspection result = {0};
+    struct lw_arena scratch = {0};
+    struct context c = {.t = t};
+
+    LW_TRY(traces_launches_build(t, &c.launches, err));
+    enum lw_status status = LW_OK;
+    if (c.launches.n > 0) {
+        status = prepare(&c, &scratch, err);
+        if (status == LW_OK)
+            status = inspect(&c, &result, err);
+    }
+    traces_launches_free(&c.launches);
+    lw_arena_free(&scratch);
+    if (status != LW_OK) {
+        lw_inspection_free(&result);
+        return status;
+    }
+    *out = result;
+    return LW_OK;
+}
+
+void lw_inspection_free(struct lw_inspection *i)
+{
+    lw_arena_free(&i->arena);
+    *i = (struct lw_inspection){0};
+}

@@ -1,0 +1,21 @@
+#ifndef LW_TRACES_LAUNCHES_H
+#define LW_TRACES_LAUNCHES_H
+
+#include <stdint.h>
+
+#include "shared/err.h"
+#include "traces/trace.h"
+
+/* The device rows of a trace with the call that launched each. Several device rows may share one
+ * call (graph replay); some have none (launched before the capture began). */
+struct traces_launches {
+    int64_t n;       /* device rows, in start order */
+    int64_t *row;    /* [n] */
+    int64_t *launch; /* [n] row of the runtime or driver call, -1 = not in the trace */
+};
+
+enum lw_status traces_launches_build(const struct lw_trace *t, struct traces_launches *out,
+                                     struct lw_err *err);
+void traces_launches_free(struct traces_launches *l);
+
+#endif
