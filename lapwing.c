@@ -7,6 +7,7 @@
 #include "shared/command.h"
 
 const struct lw_command lw_commands[] = {
+    {"inspect", "show what recorded traces hold", cmd_inspect},
     {"runs", "list the runs of the results database", cmd_runs},
     {"compare", "compare two runs: step, buckets, ops", cmd_compare},
     {"version", "print the version; -v: compiler, libraries, backends", cmd_version},

@@ -14,5 +14,6 @@ extern const struct lw_command lw_commands[];
 
 lw_command_fn cmd_version, cmd_help;
 lw_command_fn cmd_runs, cmd_compare;
+lw_command_fn cmd_inspect;
 
 #endif
