@@ -13,7 +13,7 @@
 
 #include "shared/input.h"
 #include "shared/json.h"
-#include "tests/fuzz/fuzz_kineto.c"
+#include "tests/fuzz/kineto_target.h"
 #include "traces/decimal.h"
 
 /* ---- decimal text ---- */
