@@ -30,6 +30,9 @@ struct lw_span { /* one row */
 };
 
 enum lw_status lw_timeline_add(struct lw_timeline *t, const struct lw_span *s, struct lw_err *err);
+/* Room for n rows in all; and one row written in place, for engines that know their rows. */
+enum lw_status lw_timeline_reserve(struct lw_timeline *t, int64_t n, struct lw_err *err);
+void lw_timeline_put(struct lw_timeline *t, int64_t row, const struct lw_span *s);
 struct lw_span lw_timeline_get(const struct lw_timeline *t, int64_t row);
 enum lw_status lw_timeline_sort(struct lw_timeline *t, struct lw_err *err);
 void lw_timeline_free(struct lw_timeline *t);
@@ -40,7 +43,8 @@ enum lw_status lw_timeline_check(const struct lw_timeline *t, const struct lw_pl
                                  struct lw_err *err);
 
 /* Measures of one rank in one step. busy = union of intervals of the class over the rank's streams;
- * exposed communication = union(comm) minus union(compute and copy); comm counts from local start. */
+ * exposed communication = union(comm) minus union(compute and copy); comm counts from local start;
+ * idle = [start, end) minus all of these. Host and memory ops are no work of the device. */
 struct lw_measure {
     int32_t step, rank;
     lw_ps start, end;
@@ -49,7 +53,8 @@ struct lw_measure {
 
 struct lw_summary {
     int32_t n_steps, n_ranks;
-    lw_ps step;             /* median over measured steps of (max end - min start over ranks) */
+    lw_ps step;             /* median over measured steps of (max end - min start over ranks);
+                             * of an even number the mean of the middle two, rounded down */
     lw_ps *steps;           /* [n_steps] */
     struct lw_measure *ranks; /* [n_ranks]: of the step nearest the median (the lower one) */
     int32_t worst;          /* index into ranks: the longest step */
