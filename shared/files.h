@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "shared/arena.h"
 #include "shared/cluster.h"
 #include "shared/err.h"
 #include "shared/plan.h"
@@ -23,10 +24,14 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
 /* The k-th known system's name; NULL after the last. */
 const char *lw_cluster_known(int k);
 
-enum lw_status lw_strategy_read(const char *file, struct lw_strategy *s, struct lw_err *err);
+/* Strings of the strategy live in the arena. */
+enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct lw_strategy *s,
+                                struct lw_err *err);
 enum lw_status lw_strategy_write(const struct lw_strategy *s, const char *file, struct lw_err *err);
 
-/* LW_EPLAN when the plan in the file fails lw_plan_check; unchecked: read without that check. */
+/* LW_EPLAN when the plan in the file fails lw_plan_check, or when its "hash" is not that of its
+ * contents (it was edited; without the field "hash" it is taken as it is). unchecked: read without
+ * these two. Every index is verified in any case. */
 enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err);
 

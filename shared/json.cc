@@ -638,6 +638,14 @@ void lw_json_close(struct lw_json *j)
     lw_free(j);
 }
 
+void lw_json_rewind(struct lw_json *j)
+{
+    j->cur = j->after = 0;
+    j->depth = 0;
+    j->field = nullptr;
+    j->has_value = true;
+}
+
 enum lw_json_type lw_json_type(struct lw_json *j)
 {
     if (j->failed || !j->has_value)

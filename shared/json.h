@@ -43,6 +43,9 @@ enum lw_status lw_json_open(const char *name, char *text, size_t len, struct lw_
                             struct lw_err *err);
 void lw_json_close(struct lw_json *j);
 
+/* Back to the root, to read the document once more. An error stays. */
+void lw_json_rewind(struct lw_json *j);
+
 /* The value under the cursor. */
 enum lw_json_type lw_json_type(struct lw_json *j);
 int64_t lw_json_offset(struct lw_json *j); /* byte offset of that value in the text */

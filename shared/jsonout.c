@@ -150,3 +150,19 @@ void lw_jsonout_ns(struct lw_jsonout *o, const char *key, lw_ps value)
 {
     lw_jsonout_int(o, key, lw_ps_to_ns(value));
 }
+
+void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value)
+{
+    uint64_t ps = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    int decimals = 3;
+
+    while (decimals > 0 && ps % 10 == 0) {
+        ps /= 10;
+        decimals--;
+    }
+    uint64_t unit = decimals == 3 ? 1000 : decimals == 2 ? 100 : decimals == 1 ? 10 : 1;
+    before_value(o, key);
+    fprintf(o->file, "%s%" PRIu64, value < 0 ? "-" : "", ps / unit);
+    if (decimals)
+        fprintf(o->file, ".%0*" PRIu64, decimals, ps % unit);
+}

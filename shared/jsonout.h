@@ -36,5 +36,7 @@ void lw_jsonout_fixed(struct lw_jsonout *o, const char *key, double value, int d
 void lw_jsonout_bool(struct lw_jsonout *o, const char *key, bool value);
 void lw_jsonout_null(struct lw_jsonout *o, const char *key);
 void lw_jsonout_ns(struct lw_jsonout *o, const char *key, lw_ps value); /* rounded once */
+/* ns with as many of three decimals as it needs: nothing is lost ("0.32", "1234.567", "5"). */
+void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value);
 
 #endif

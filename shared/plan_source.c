@@ -58,12 +58,12 @@ void lw_plan_source_options(struct lw_plan_source *s, const struct lw_opt *own,
     table[n] = (struct lw_opt){0};
 }
 
-static enum lw_status strategy_of(const struct lw_plan_source *s, struct lw_strategy *out,
+static enum lw_status strategy_of(struct lw_plan_source *s, struct lw_strategy *out,
                                   struct lw_err *err)
 {
     *out = lw_strategy_default();
     if (s->strategy_file)
-        LW_TRY(lw_strategy_read(s->strategy_file, out, err));
+        LW_TRY(lw_strategy_read(s->strategy_file, &s->strings, out, err));
     for (int i = 0; i < s->n_given; i++)
         LW_TRY(lw_strategy_set(out, s->names[i], s->values[i], err));
     return LW_OK;
@@ -113,5 +113,6 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
 void lw_plan_source_free(struct lw_plan_source *s)
 {
     lw_workload_free(&s->workload);
+    lw_arena_free(&s->strings);
     s->has_workload = false;
 }

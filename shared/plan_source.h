@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/arena.h"
 #include "shared/cli.h"
 #include "shared/cluster.h"
 #include "shared/cost.h"
@@ -32,6 +33,7 @@ struct lw_plan_source {
     int n_given;                  /* strategy options on the command line */
     struct lw_opt_call call;
 
+    struct lw_arena strings;      /* of the strategy file */
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;
 };

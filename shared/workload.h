@@ -101,8 +101,12 @@ struct lw_workload {
 
 void lw_workload_free(struct lw_workload *w);
 
+/* It is reduced on its own: trainable, used, and not tied to an earlier one. */
+bool lw_param_has_gradient(const struct lw_param *p);
+
 /* LW_EFORMAT names the field: indexes in range, times and sizes not negative, ready_order a
- * permutation of trainable used parameters, ready times inside the backward and in that order. */
+ * permutation of the parameters with a gradient, ready times inside the backward and in that order.
+ */
 enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err);
 
 lw_ps lw_workload_forward_ps(const struct lw_workload *w);

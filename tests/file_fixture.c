@@ -1,0 +1,102 @@
+#include "file_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[64];
+
+void fixture_open(void)
+{
+    strcpy(folder, "/tmp/lapwing-test-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+}
+
+void fixture_close(void)
+{
+    DIR *d = opendir(folder);
+    char left[256] = "";
+
+    assert_non_null(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        size_t n = strlen(e->d_name); /* lw_output's temporary names end in six characters */
+        if (n > 7 && e->d_name[n - 7] == '.')
+            snprintf(left, sizeof left, "%s", e->d_name);
+        unlink(fixture_path(e->d_name));
+    }
+    closedir(d);
+    rmdir(folder);
+    assert_string_equal(left, "");
+}
+
+const char *fixture_path(const char *name)
+{
+    static char paths[4][400];
+    static int turn;
+    char *p = paths[turn++ % 4];
+
+    snprintf(p, sizeof paths[0], "%s/%s", folder, name);
+    return p;
+}
+
+void fixture_put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+char *fixture_get(const char *path)
+{
+    FILE *f = fopen(path, "r");
+
+    if (!f)
+        fail_msg("cannot open %s", path);
+    fseek(f, 0, SEEK_END);
+    size_t n = (size_t)ftell(f);
+    rewind(f);
+    char *text = malloc(n + 1);
+    assert_non_null(text);
+    assert_int_equal(fread(text, 1, n, f), n);
+    text[n] = 0;
+    fclose(f);
+    return text;
+}
+
+char *fixture_example(const char *markdown)
+{
+    char *text = fixture_get(markdown), *from = strstr(text, "```json\n");
+
+    if (!from)
+        fail_msg("%s holds no block of JSON", markdown);
+    from += strlen("```json\n");
+    char *end = strstr(from, "```");
+    assert_non_null(end);
+    memmove(text, from, (size_t)(end - from));
+    text[end - from] = 0;
+    return text;
+}
+
+char *fixture_replaced(const char *text, const char *from, const char *to)
+{
+    const char *p = strstr(text, from);
+
+    if (!p)
+        fail_msg("the text holds no %s", from);
+    char *out = malloc(strlen(text) + strlen(to) + 1);
+    assert_non_null(out);
+    sprintf(out, "%.*s%s%s", (int)(p - text), text, to, p + strlen(from));
+    return out;
+}

@@ -1,0 +1,16 @@
+#ifndef LW_TESTS_FILE_FIXTURE_H
+#define LW_TESTS_FILE_FIXTURE_H
+
+/* For tests that read and write files: a folder of their own, whole texts, and the examples of
+ * docs/formats. Texts belong to the caller (free); every failure stops the test. */
+void fixture_open(void);  /* make the folder */
+void fixture_close(void); /* remove it; fails when a temporary file was left in it */
+const char *fixture_path(const char *name); /* FOLDER/name; valid until the next call but three */
+
+void fixture_put(const char *path, const char *text);
+char *fixture_get(const char *path);
+char *fixture_example(const char *markdown); /* its first block of JSON */
+/* A copy with the first occurrence of `from` (which must be there) replaced. */
+char *fixture_replaced(const char *text, const char *from, const char *to);
+
+#endif
