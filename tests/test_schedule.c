@@ -1,0 +1,218 @@
+/* Pipeline schedules: orders against the recorded tables and against what every order must obey. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <dirent.h>
+#include <cmocka.h>
+
+#include "shared/input.h"
+#include "shared/schedule.h"
+
+#define GOLDEN "../shared/golden/schedules"
+
+/* "0F0 1B2 ..." of one rank. */
+static void put_rank(const struct lw_grid *g, int32_t rank, char *buf, size_t room)
+{
+    size_t n = 0;
+
+    buf[0] = 0;
+    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++)
+        n += (size_t)snprintf(buf + n, room - n, "%s%d%c%d%s", n ? " " : "", g->actions[i].stage,
+                              lw_action_letter(g->actions[i].kind), g->actions[i].micro_batch,
+                              g->actions[i].with_next ? "+" : "");
+}
+
+static void expect_rank(enum lw_schedule schedule, int32_t p, int32_t m, int32_t v, int32_t rank,
+                        const char *expected)
+{
+    struct lw_grid g;
+    struct lw_err err = {0};
+    char text[1024];
+
+    assert_int_equal(lw_schedule_grid(&(struct lw_schedule_shape){schedule, p, m, v}, &g, &err),
+                     LW_OK);
+    put_rank(&g, rank, text, sizeof text);
+    assert_string_equal(text, expected);
+    lw_grid_free(&g);
+}
+
+static void orders_are_as_written_in_the_design_page(void **state)
+{
+    (void)state;
+    expect_rank(LW_SCHEDULE_GPIPE, 2, 2, 1, 1, "1F0 1F1 1B0 1B1");
+    /* rank 0 of 3: two forwards before the first pair */
+    expect_rank(LW_SCHEDULE_1F1B, 3, 4, 1, 0, "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3");
+    /* fewer micro-batches than ranks: warm-up is cut at m */
+    expect_rank(LW_SCHEDULE_1F1B, 4, 2, 1, 0, "0F0 0F1 0B0 0B1");
+    expect_rank(LW_SCHEDULE_INTERLEAVED_1F1B, 2, 2, 2, 1,
+                "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1");
+    expect_rank(LW_SCHEDULE_ZB_H1, 2, 3, 1, 1, "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2");
+    expect_rank(LW_SCHEDULE_ZB_H2, 2, 4, 1, 0, "0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3");
+    expect_rank(LW_SCHEDULE_DUALPIPE, 2, 4, 2, 0,
+                "0F0 1F2 0F1 1B2 1F3+ 0B0 1B3 0I1 0W1");
+}
+
+static void demands_are_refused_in_words(void **state)
+{
+    static const struct {
+        struct lw_schedule_shape shape;
+        enum lw_status status;
+        const char *message;
+    } cases[] = {
+        {{LW_SCHEDULE_1F1B, 2, 4, 2}, LW_EINVAL,
+         "--schedule 1f1b with --pp 2, --micro-batches 4, --chunks 2: it takes --chunks 1"},
+        {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 10, 2}, LW_OK, ""},
+        {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 9, 2}, LW_EINVAL,
+         "--schedule interleaved-1f1b with --pp 4, --micro-batches 9, --chunks 2: the micro-batches "
+         "must divide into m / pp equal rounds"},
+        {{LW_SCHEDULE_DUALPIPE, 3, 8, 2}, LW_EINVAL,
+         "--schedule dualpipe with --pp 3, --micro-batches 8, --chunks 2: it needs an even pp and an "
+         "even number of at least 2 * pp micro-batches"},
+        {{LW_SCHEDULE_DUALPIPEV, 3, 5, 2}, LW_EINVAL,
+         "--schedule dualpipev with --pp 3, --micro-batches 5, --chunks 2: it needs at least 2 * pp "
+         "micro-batches"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_grid g = {0};
+        struct lw_err err = {0};
+        assert_int_equal(lw_schedule_grid(&cases[i].shape, &g, &err), cases[i].status);
+        assert_string_equal(err.msg, cases[i].message);
+        lw_grid_free(&g);
+    }
+}
+
+static const enum lw_schedule with_rules[] = {
+    LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B, LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_INTERLEAVED_ZB,
+    LW_SCHEDULE_LOOPED_BFS, LW_SCHEDULE_ZB_H1, LW_SCHEDULE_ZB_H2, LW_SCHEDULE_ZBV,
+    LW_SCHEDULE_DUALPIPE, LW_SCHEDULE_DUALPIPEV,
+};
+
+static void every_grid_that_is_not_refused_can_run(void **state)
+{
+    int built = 0;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof with_rules / sizeof *with_rules; k++)
+        for (int32_t p = 1; p <= 8; p++)
+            for (int32_t m = 1; m <= 26; m++)
+                for (int32_t v = 1; v <= 3; v++) {
+                    struct lw_grid g = {0};
+                    struct lw_err err = {0};
+                    struct lw_schedule_shape s = {with_rules[k], p, m, v};
+                    if (lw_schedule_grid(&s, &g, &err) != LW_OK)
+                        continue;
+                    if (lw_grid_check(&g, &err) != LW_OK)
+                        fail_msg("%s p %d m %d v %d: %s", lw_schedule_name(s.schedule), p, m, v,
+                                 err.msg);
+                    lw_grid_free(&g);
+                    built++;
+                }
+    assert_true(built > 1500);
+}
+
+static void a_changed_grid_is_found(void **state)
+{
+    struct lw_grid g;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_grid_parse("t.csv", "0F0,0B0\n1B0,1F0\n", LW_LAYOUT_LOOP, &g, &err), LW_OK);
+    assert_int_equal(lw_grid_check(&g, &err), LW_EPLAN);
+    assert_string_equal(err.msg, "rank 0: action 0B0 can never run: what it needs is not done before "
+                                 "it, or it was already done");
+    lw_grid_free(&g);
+    assert_int_equal(lw_grid_parse("t.csv", "0F0,1F0\n1B0,0B0\n", LW_LAYOUT_LOOP, &g, &err), LW_OK);
+    assert_int_equal(lw_grid_check(&g, &err), LW_EPLAN);
+    assert_string_equal(err.msg, "rank 0: action 1F0 belongs to another rank");
+    lw_grid_free(&g);
+    assert_int_equal(lw_grid_parse("t.csv", "0F0,,0F1,0B0\n", LW_LAYOUT_LOOP, &g, &err), LW_OK);
+    assert_int_equal(lw_grid_check(&g, &err), LW_EPLAN);
+    assert_string_equal(err.msg, "stage 0 never finishes micro-batch 1");
+    lw_grid_free(&g);
+    assert_int_equal(lw_grid_parse("t.csv", "0F0\n0X0\n", LW_LAYOUT_LOOP, &g, &err), LW_EFORMAT);
+    assert_string_equal(err.msg, "t.csv:2: cell 1: '0X0' is no action (0F3, 2I0, 2W0, 1B4 or "
+                                 "(0F3;3B5)OVERLAP_F_B)");
+}
+
+static bool shape_of_file(const char *file, struct lw_schedule_shape *s)
+{
+    for (size_t k = 0; k < sizeof with_rules / sizeof *with_rules; k++) {
+        char name[64], tail[8];
+        snprintf(name, sizeof name, "%s", lw_schedule_name(with_rules[k]));
+        for (char *c = name; *c; c++)
+            *c = *c == '-' ? '_' : *c;
+        size_t n = strlen(name);
+        if (strncmp(file, name, n) == 0 && file[n] == '_' &&
+            sscanf(file + n, "_p%d_m%d_v%d%7s", &s->n_ranks, &s->n_micro_batches, &s->n_chunks,
+                   tail) == 4 && strcmp(tail, ".csv") == 0) {
+            s->schedule = with_rules[k];
+            return true;
+        }
+    }
+    return false;
+}
+
+static void compare_with_file(const char *file, const struct lw_schedule_shape *s)
+{
+    struct lw_grid g, want;
+    struct lw_input in;
+    struct lw_err err = {0};
+    char path[256], a[8192], b[8192];
+
+    snprintf(path, sizeof path, GOLDEN "/%s", file);
+    assert_int_equal(lw_input_read(path, 0, &in, &err), LW_OK);
+    if (lw_schedule_grid(s, &g, &err) != LW_OK)
+        fail_msg("%s: %s", file, err.msg);
+    assert_int_equal(lw_grid_parse(path, in.text, g.layout, &want, &err), LW_OK);
+    assert_int_equal(g.n_ranks, want.n_ranks);
+    for (int32_t r = 0; r < g.n_ranks; r++) {
+        put_rank(&g, r, a, sizeof a);
+        put_rank(&want, r, b, sizeof b);
+        if (strcmp(a, b) != 0)
+            fail_msg("%s rank %d:\n  made %s\n  want %s", file, r, a, b);
+    }
+    lw_grid_free(&g);
+    lw_grid_free(&want);
+    lw_input_free(&in);
+}
+
+static void orders_equal_the_recorded_tables(void **state)
+{
+    DIR *d = opendir(GOLDEN);
+    int n = 0;
+
+    (void)state;
+    if (!d) {
+        printf("SKIP orders_equal_the_recorded_tables: " GOLDEN " is absent\n");
+        skip();
+    }
+    for (struct dirent *e; (e = readdir(d));) {
+        struct lw_schedule_shape s;
+        if (shape_of_file(e->d_name, &s)) {
+            if (s.schedule == LW_SCHEDULE_GPIPE || s.schedule == LW_SCHEDULE_1F1B)
+                s.n_chunks = 1;
+            compare_with_file(e->d_name, &s);
+            n++;
+        }
+    }
+    closedir(d);
+    assert_int_equal(n, 51);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders_are_as_written_in_the_design_page),
+        cmocka_unit_test(demands_are_refused_in_words),
+        cmocka_unit_test(every_grid_that_is_not_refused_can_run),
+        cmocka_unit_test(a_changed_grid_is_found),
+        cmocka_unit_test(orders_equal_the_recorded_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
