@@ -10,6 +10,7 @@ const struct lw_command lw_commands[] = {
     {"inspect", "show what recorded traces hold", cmd_inspect},
     {"runs", "list the runs of the results database", cmd_runs},
     {"compare", "compare two runs: step, buckets, ops", cmd_compare},
+    {"plot", "draw stored runs: timeline, overlap, predicted, sweep", cmd_plot},
     {"version", "print the version; -v: compiler, libraries, backends", cmd_version},
     {"help", "explain a command, or every strategy option", cmd_help},
     {NULL, NULL, NULL},

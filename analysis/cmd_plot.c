@@ -1,0 +1,86 @@
+/* lapwing plot: pictures of stored runs. */
+#include <string.h>
+
+#include "analysis/plot.h"
+#include "shared/cli.h"
+#include "shared/command.h"
+
+/* The runs named by the operands; none: all that ended well. */
+static enum lw_status collect(struct lw_store *s, char **names, int n, struct lw_arena *a,
+                              struct lw_run **runs, int32_t *n_runs, struct lw_err *err)
+{
+    if (n == 0) {
+        struct lw_run *all;
+        int32_t n_all, k = 0;
+        LW_TRY(lw_store_runs(s, a, &all, &n_all, err));
+        for (int32_t i = 0; i < n_all; i++)
+            if (all[i].status == LW_RUN_OK)
+                all[k++] = all[i];
+        *runs = all;
+        *n_runs = k;
+        return k > 0 ? LW_OK
+                     : lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                                  "holds no finished run to draw");
+    }
+    *runs = lw_arena_alloc(a, n, sizeof **runs);
+    if (!*runs)
+        return lw_fail_nomem(err);
+    for (int i = 0; i < n; i++)
+        LW_TRY(lw_store_find_run(s, names[i], a, &(*runs)[i], err));
+    *n_runs = n;
+    return LW_OK;
+}
+
+int cmd_plot(int argc, char **argv)
+{
+    const char *db = "lapwing.db", *file = NULL;
+    int64_t step = -1, ranks = 8, width = 0, height = 0;
+    const struct lw_opt options[] = {
+        {"output", 'o', LW_OPT_STRING, &file, "FILE",
+         ".png, .svg, .gp (gnuplot script), or - for characters (KIND.png)", 0, 0},
+        {"step", 0, LW_OPT_INT, &step, "N", "timeline: this step (the one nearest the median)", 0,
+         0},
+        {"max-ranks", 0, LW_OPT_INT, &ranks, "N", "timeline: the first N ranks (8)", 1, 1000},
+        {"width", 0, LW_OPT_INT, &width, "N", "pixels, with -o - characters", 20, 20000},
+        {"height", 0, LW_OPT_INT, &height, "N", "pixels, with -o - characters", 10, 20000},
+        {"db", 0, LW_OPT_STRING, &db, "FILE", "results database (lapwing.db)", 0, 0},
+        {0},
+    };
+    const struct lw_usage usage = {
+        "plot", "KIND [RUN...] [-o FILE] [options]",
+        "Draw stored runs with gnuplot. KIND: timeline (streams of every rank over one step), "
+        "overlap (what a step is made of), predicted (predicted against measured steps), sweep "
+        "(step over bucket cap). RUN is a number or 'last'; none: every finished run.",
+        1, -1};
+    struct lw_err err = {0};
+    struct lw_store *store = NULL;
+    struct lw_arena arena = {0};
+    struct lw_plot plot = {0};
+    struct lw_run *runs = NULL;
+    char name[64];
+    int n_operands, rc;
+
+    if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
+        return rc;
+    if (lw_plot_parse(argv[1], &plot.kind, &err) != LW_OK)
+        return lw_cli_usage("plot", "%s", err.msg);
+    if (!file) {
+        strcat(strcpy(name, lw_plot_name(plot.kind)), ".png");
+        file = name;
+    }
+    if (lw_plot_terminal_of(file, &plot.terminal, &err) != LW_OK)
+        return lw_cli_usage("plot", "%s", err.msg);
+    plot.step = (int32_t)step;
+    plot.max_ranks = (int32_t)ranks;
+    plot.width = (int32_t)width;
+    plot.height = (int32_t)height;
+    enum lw_status st = lw_store_open(db, LW_STORE_READ, &store, &err);
+    if (st == LW_OK)
+        st = collect(store, argv + 2, n_operands - 1, &arena, &runs, &plot.n_runs, &err);
+    plot.runs = runs;
+    if (st == LW_OK)
+        st = lw_plot_draw(store, &plot, file, &err);
+    lw_store_close(store);
+    lw_arena_free(&arena);
+    return lw_cli_end("plot", st, &err);
+}

@@ -1,0 +1,272 @@
+/* Pictures of whole runs: what a step is made of, predicted against measured, step over bucket cap.
+ * A prediction and an execution belong together when they have the same plan; of several the later
+ * one counts. */
+#include <string.h>
+
+#include "analysis/plot_style.h"
+#include "analysis/sql.h"
+
+enum { BAND_PCT = 5 };
+
+/* The parts of a run's worst rank, which add up to its step; and the spread over steps. */
+struct totals {
+    lw_ps alone, hidden, exposed, idle; /* compute alone, communication under it, ... */
+    lw_ps low, high;                    /* quartiles of the step over measured steps */
+};
+
+static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, struct totals *t,
+                                  struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT (SELECT value FROM metric WHERE run = ?1 AND name = 'comm_busy_ps'"
+                        "   AND step = -1 AND rank = -1),"
+                        " (SELECT value FROM metric WHERE run = ?1 AND name = 'exposed_comm_ps'"
+                        "   AND step = -1 AND rank = -1),"
+                        " (SELECT value FROM metric WHERE run = ?1 AND name = 'idle_ps'"
+                        "   AND step = -1 AND rank = -1),"
+                        " (SELECT value FROM metric WHERE run = ?1 AND name = 'step_ps'"
+                        "   AND step = -1 AND rank = (SELECT value FROM metric WHERE run = ?1"
+                        "    AND name = 'worst_rank' AND step = -1 AND rank = -1))",
+                        "l", r->id));
+    bool known = lw_sql_next(q) && !lw_sql_is_null(q, 3);
+    lw_ps comm = lw_sql_int(q, 0), exposed = lw_sql_int(q, 1), idle = lw_sql_int(q, 2);
+    lw_ps own = lw_sql_int(q, 3);
+    LW_TRY(lw_sql_finish(q, err));
+    if (!known || r->step < 0)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          "run %lld has no step to draw (status %s)", (long long)r->id,
+                          lw_run_status_name(r->status));
+    *t = (struct totals){.hidden = comm - exposed, .exposed = exposed, .idle = idle,
+                         .alone = own - idle - comm};
+    return LW_OK;
+}
+
+static enum lw_status read_quartiles(struct lw_store *s, const struct lw_run *r, lw_ps *low,
+                                     lw_ps *high, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "WITH v AS (SELECT value, row_number() OVER (ORDER BY value) - 1 AS i,"
+                        "  count(*) OVER () - 1 AS n FROM metric"
+                        "  WHERE run = ?1 AND name = 'step_ps' AND step >= 0 AND rank = -1)"
+                        " SELECT (SELECT value FROM v WHERE i = n / 4),"
+                        "  (SELECT value FROM v WHERE i = n - n / 4)",
+                        "l", r->id));
+    lw_sql_next(q);
+    *low = lw_sql_is_null(q, 0) ? r->step : lw_sql_int(q, 0);
+    *high = lw_sql_is_null(q, 1) ? r->step : lw_sql_int(q, 1);
+    return lw_sql_finish(q, err);
+}
+
+static lw_ps longest_step(const struct lw_plot *p)
+{
+    lw_ps most = 0;
+    for (int32_t i = 0; i < p->n_runs; i++)
+        most = p->runs[i].step > most ? p->runs[i].step : most;
+    return most;
+}
+
+static void cap_text(char *buf, size_t size, const struct lw_run *r)
+{
+    char cap[32];
+    snprintf(buf, size, "%s",
+             r->bucket_cap_bytes < 0 ? "default cap" : lw_format_bytes(cap, r->bucket_cap_bytes));
+}
+
+/* --- overlap ---------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *title;
+    int32_t colour;
+} part_style[] = {
+    {"compute and copies alone", PLOT_FORWARD},
+    {"communication under compute", PLOT_BACKWARD},
+    {"exposed communication", PLOT_COMM_EVEN},
+    {"idle", 0xd0d0d0},
+};
+
+static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double unit)
+{
+    const lw_ps part[] = {t->alone, t->hidden, t->exposed, t->idle};
+    lw_ps at = 0;
+
+    for (int i = 0; i < 4; at += part[i], i++)
+        if (part[i] > 0)
+            fprintf(f, "%.6g %.6g %.3f %.3f %d %.4g %d\n", (double)at / unit,
+                    (double)(at + part[i]) / unit, -row - 0.34, -row + 0.34,
+                    (int)part_style[i].colour, (double)part[i] / unit,
+                    i == 1 ? 0xffffff : 0);
+}
+
+enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                            struct lw_err *err)
+{
+    lw_ps most = longest_step(p);
+    struct plot_unit unit = plot_unit_for(most);
+    bool plain = p->terminal == LW_TERMINAL_DUMB;
+
+    plot_begin(p, f, 1200, 190 + 50 * p->n_runs,
+               "What a step is made of (the rank with the longest step)");
+    plot_key_below(p, f, 190 + 50 * p->n_runs);
+    fputs("$parts << EOD\n", f);
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        struct totals t = {0};
+        LW_TRY(read_totals(s, &p->runs[i], &t, err));
+        put_part_bars(f, &t, i, unit.ps);
+    }
+    fprintf(f, "EOD\nset xlabel 'time [%s]'\nset xrange [0:%.6g]\nset yrange [%.2f:0.6]\n"
+               "set lmargin %d\nset ytics (", unit.name, (double)most / unit.ps * 1.03,
+            -p->n_runs + 0.4, plain ? 26 : 44);
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        fputs(i ? ", " : "", f);
+        plot_run_text(f, &p->runs[i]);
+        fprintf(f, " %d", -i);
+    }
+    fputs(")\nset grid noytics\n"
+          "plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
+          "linecolor rgb variable notitle", f);
+    if (!plain) /* a number where it fits */
+        fprintf(f, ", \\\n  $parts using (($2-$1) > %.6g ? ($1+$2)/2 : NaN):(($3+$4)/2):"
+                   "(sprintf('%%.4g', $6)):7 with labels textcolor rgb variable notitle",
+                (double)most / unit.ps / 20);
+    for (int i = 0; i < 4; i++)
+        fprintf(f, ", \\\n  NaN with boxes linecolor rgb '#%06x' title '%s'",
+                (unsigned)part_style[i].colour, part_style[i].title);
+    fputs("\n", f);
+    return LW_OK;
+}
+
+/* --- predicted against measured --------------------------------------------------------------- */
+
+/* The last prediction among the runs with the plan of an execution; NULL = none. */
+static const struct lw_run *prediction_of(const struct lw_plot *p, const struct lw_run *measured)
+{
+    for (int32_t i = p->n_runs - 1; i >= 0; i--)
+        if (p->runs[i].kind == LW_RUN_SIM && p->runs[i].plan == measured->plan &&
+            measured->plan >= 0 && p->runs[i].step >= 0)
+            return &p->runs[i];
+    return NULL;
+}
+
+static bool is_measured(const struct lw_run *r)
+{
+    return r->kind == LW_RUN_EXEC && r->step >= 0;
+}
+
+static void widen(lw_ps v, lw_ps *low, lw_ps *high)
+{
+    *low = *low < 0 || v < *low ? v : *low;
+    *high = v > *high ? v : *high;
+}
+
+enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                              struct lw_err *err)
+{
+    struct plot_unit unit = plot_unit_for(longest_step(p));
+    lw_ps low = -1, high = -1;
+    int n = 0;
+    char cap[32];
+
+    plot_begin(p, f, 900, 820, "Predicted against measured step");
+    fputs("$pairs << EOD\n", f);
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        const struct lw_run *m = &p->runs[i], *q = is_measured(m) ? prediction_of(p, m) : NULL;
+        if (!q)
+            continue;
+        lw_ps from, to;
+        LW_TRY(read_quartiles(s, m, &from, &to, err));
+        widen(m->step, &low, &high);
+        widen(q->step, &low, &high);
+        cap_text(cap, sizeof cap, m);
+        fprintf(f, "%.6g %.6g %.6g %.6g \"%s, %+.1f %%\"\n", (double)m->step / unit.ps,
+                (double)q->step / unit.ps, (double)from / unit.ps, (double)to / unit.ps, cap,
+                100.0 * (double)(q->step - m->step) / (double)m->step);
+        n++;
+    }
+    fputs("EOD\n", f);
+    if (n == 0)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          "no execution among these runs has a prediction of the same plan there");
+    fprintf(f, "set xlabel 'measured step [%s]  (median; bars: quartiles over steps)'\n"
+               "set ylabel 'predicted step [%s]'\nset xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
+               "set size ratio 1\nset key top left\n", unit.name, unit.name,
+            (double)low / unit.ps * 0.93, (double)high / unit.ps * 1.07,
+            (double)low / unit.ps * 0.93, (double)high / unit.ps * 1.07);
+    fprintf(f, "plot '+' using 1:($1*%.2f):($1*%.2f) with filledcurves linecolor rgb '#e4eef6' "
+               "title 'within %d %%', \\\n"
+               "  x with lines linecolor rgb '#404040' linewidth 1.5 title 'equal', \\\n"
+               "  $pairs using 1:2:3:4 with xerrorbars pointtype 7 pointsize 1.4 linecolor rgb "
+               "'#%06x' title 'a plan', \\\n"
+               "  $pairs using 1:2:5 with labels left offset 1,-0.8 notitle\n",
+            1 - BAND_PCT / 100.0, 1 + BAND_PCT / 100.0, BAND_PCT, PLOT_COMM_ODD);
+    return LW_OK;
+}
+
+/* --- sweep ------------------------------------------------------------------------------------ */
+
+struct series {
+    int n;
+    lw_ps best;
+    int64_t best_cap;
+};
+
+static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FILE *f, bool sim,
+                                 double unit, struct series *out, struct lw_err *err)
+{
+    *out = (struct series){.best = -1};
+    fprintf(f, "$%s << EOD\n", sim ? "predicted" : "measured");
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        const struct lw_run *r = &p->runs[i];
+        lw_ps low, high;
+        if ((r->kind == LW_RUN_SIM) != sim || r->step < 0 || r->bucket_cap_bytes <= 0)
+            continue;
+        LW_TRY(read_quartiles(s, r, &low, &high, err));
+        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)r->bucket_cap_bytes / 1048576.0,
+                (double)r->step / unit, (double)low / unit, (double)high / unit);
+        if (out->n++ == 0 || r->step < out->best) {
+            out->best = r->step;
+            out->best_cap = r->bucket_cap_bytes;
+        }
+    }
+    fputs("EOD\n", f);
+    return LW_OK;
+}
+
+static void put_best(FILE *f, const struct series *v, const char *title, double unit,
+                     int32_t colour)
+{
+    if (v->n > 0)
+        fprintf(f, ", \\\n  '+' using (%.6g):(%.6g) every ::0::0 with points pointtype 6 "
+                   "pointsize 3.2 linewidth 2 linecolor rgb '#%06x' title '%s'",
+                (double)v->best_cap / 1048576.0, (double)v->best / unit, (unsigned)colour, title);
+}
+
+enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err)
+{
+    struct plot_unit unit = plot_unit_for(longest_step(p));
+    struct series predicted, measured;
+
+    plot_begin(p, f, 1000, 640, "Step over bucket cap");
+    LW_TRY(put_series(s, p, f, true, unit.ps, &predicted, err));
+    LW_TRY(put_series(s, p, f, false, unit.ps, &measured, err));
+    if (predicted.n + measured.n < 2)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          "a sweep needs two or more runs with a step and a --bucket-cap");
+    fprintf(f, "set xlabel 'bucket cap [MiB]'\nset ylabel 'step [%s]'\nset logscale x 2\n"
+               "set format x '%%g'\nset offsets graph 0.05, graph 0.05, graph 0.15, graph 0.1\n"
+               "set key top right\nset samples 2\nplot \\\n"
+               "  $predicted using 1:2 smooth unique with linespoints pointtype 5 linewidth 2 "
+               "linecolor rgb '#%06x' title 'predicted', \\\n"
+               "  $measured using 1:2 smooth unique with lines dashtype 2 linewidth 2 "
+               "linecolor rgb '#%06x' notitle, \\\n"
+               "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
+               "linecolor rgb '#%06x' title 'measured (median, quartiles)'",
+            unit.name, PLOT_BACKWARD, PLOT_COMM_ODD, PLOT_COMM_ODD);
+    put_best(f, &predicted, "best predicted", unit.ps, PLOT_BACKWARD);
+    put_best(f, &measured, "best measured", unit.ps, PLOT_COMM_ODD);
+    fputs("\n", f);
+    return LW_OK;
+}

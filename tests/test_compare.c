@@ -1,0 +1,276 @@
+/* Two runs side by side: hand-computed differences, joins, tolerance. The runs are those of
+ * tests/run_fixture.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "analysis/compare.h"
+#include "tests/run_fixture.h"
+
+static const int64_t two[] = {1024, 4096}, one[] = {5120};
+
+static const struct fixture_run
+    predicted = {.kind = LW_RUN_SIM, .sizes = two, .n_buckets = 2, .n_steps = 3, .wire_us = 100,
+                 .cap_bytes = 1024},
+    measured = {.kind = LW_RUN_EXEC, .sizes = two, .n_buckets = 2, .n_steps = 4, .wire_us = 140,
+                .cap_bytes = 1024, .n_warmup = 1},
+    one_bucket = {.kind = LW_RUN_EXEC, .sizes = one, .n_buckets = 1, .n_steps = 2,
+                  .wire_us = 150, .cap_bytes = 8192};
+
+static lw_ps us(double t)
+{
+    return (lw_ps)(t * (double)LW_PS_PER_US);
+}
+
+static void compare(const char *a, const char *b, struct lw_comparison *c)
+{
+    struct lw_store *s = NULL;
+    struct lw_err err = {0};
+
+    if (lw_store_open(fixture_db, LW_STORE_WRITE, &s, &err) != LW_OK ||
+        lw_compare(s, a, b, c, &err) != LW_OK || lw_comparison_store(s, c, -1, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_store_close(s);
+}
+
+static void assert_both(struct lw_both v, double p, double m)
+{
+    assert_int_equal(v.predicted, us(p));
+    assert_int_equal(v.measured, us(m));
+}
+
+static void times_of_buckets_and_step_are_those_of_the_runs(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&measured);
+    compare("1", "2", &c);
+    assert_int_equal(c.joined, LW_JOINED_OP);
+    /* ends: 212 + 2 * 100 = 412 and 212 + 2 * 140 = 492, then 20 of optimizer */
+    assert_both(c.step, 432, 512);
+    assert_float_equal(lw_both_error_pct(c.step), -15.625, 1e-9); /* -80 / 512 */
+    /* 320 of compute on both sides; the rest of the step is exposed: 412 - 300 and 492 - 300 */
+    assert_both(c.part[LW_PART_BUSY], 320, 320);
+    assert_both(c.part[LW_PART_EXPOSED], 112, 192);
+    assert_both(c.part[LW_PART_IDLE], 0, 0);
+    assert_both(c.part[LW_PART_SKEW], 0, 0);
+    assert_int_equal(c.n_buckets, 2);
+    assert_both(c.buckets[0].ready, 200, 200);
+    assert_both(c.buckets[0].launch, 201, 201);
+    assert_both(c.buckets[0].start, 212, 212);  /* rank 1, the later one */
+    assert_both(c.buckets[0].finish, 312, 352);
+    assert_both(c.buckets[1].ready, 250, 250);
+    assert_both(c.buckets[1].start, 312, 352);
+    assert_both(c.buckets[1].finish, 412, 492);
+    assert_int_equal(c.buckets[1].bytes.predicted, 4096);
+    lw_comparison_free(&c);
+}
+
+static void parts_add_up_to_the_difference_of_the_step(void **state)
+{
+    struct lw_comparison c;
+    lw_ps p = 0, m = 0;
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&one_bucket);
+    compare("1", "2", &c);
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        p += c.part[i].predicted;
+        m += c.part[i].measured;
+    }
+    assert_int_equal(p, c.step.predicted);
+    assert_int_equal(m, c.step.measured);
+    lw_comparison_free(&c);
+}
+
+static void the_largest_contributors_come_first(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&measured);
+    compare("1", "2", &c);
+    /* only the transfers differ, by 40 each: 100 against 140 from the last arrival on */
+    assert_int_equal(c.n_ops, 2);
+    assert_string_equal(c.ops[0].name, "all_reduce, transfer of bucket 0");
+    assert_both(c.ops[0].time, 100, 140);
+    assert_string_equal(c.ops[1].name, "all_reduce, transfer of bucket 1");
+    lw_comparison_free(&c);
+}
+
+static void the_simulation_is_the_prediction_in_either_order(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&measured);
+    compare("2", "1", &c);
+    assert_int_equal(c.predicted.id, 1);
+    assert_both(c.step, 432, 512);
+    lw_comparison_free(&c);
+}
+
+static void different_plans_are_joined_by_launch_place_and_say_so(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&one_bucket);
+    compare("1", "2", &c);
+    assert_int_equal(c.joined, LW_JOINED_BUCKET);
+    assert_non_null(strstr(c.note, "the plans differ"));
+    assert_int_equal(c.n_buckets, 1);
+    assert_both(c.buckets[0].finish, 312, 362); /* 212 + 150 */
+    assert_int_equal(c.n_ops, 0);
+    lw_comparison_free(&c);
+}
+
+static void runs_without_spans_are_compared_by_their_totals(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&measured);
+    fixture_sql("UPDATE run SET n_spans = 0 WHERE id = 1");
+    compare("1", "2", &c);
+    assert_int_equal(c.joined, LW_JOINED_STEP);
+    assert_non_null(strstr(c.note, "--spans"));
+    assert_both(c.step, 432, 512);
+    assert_int_equal(c.n_buckets, 0);
+    lw_comparison_free(&c);
+}
+
+static void a_run_without_a_step_is_refused(void **state)
+{
+    struct lw_store *s = NULL;
+    struct lw_comparison c = {0};
+    struct lw_err err = {0};
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&measured);
+    fixture_sql("DELETE FROM metric WHERE run = 2; UPDATE run SET status = 'running' WHERE id = 2");
+    assert_int_equal(lw_store_open(fixture_db, LW_STORE_READ, &s, &err), LW_OK);
+    assert_int_equal(lw_compare(s, "1", "2", &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "run 2 has no step to compare (status running)"));
+    assert_int_equal(c.n_buckets, 0);
+    lw_store_close(s);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+static void comparisons_become_the_past_errors_of_a_cluster(void **state)
+{
+    struct lw_figure speed = {.value = 1e9, .source = "measured"};
+    struct lw_cluster two_cores = {.name = "two cores", .n_nodes = 1, .devices_per_node = 2,
+                                   .device = {.kind = "cpu", .copy_bytes_per_s = speed}};
+    struct lw_past_errors e;
+    struct lw_comparison c;
+    struct lw_store *s = NULL;
+    struct lw_err err = {0};
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&measured);
+    for (int i = 0; i < 2; i++) { /* twice the same pair is one comparison */
+        compare("1", "2", &c);
+        lw_comparison_free(&c);
+    }
+    assert_int_equal(lw_store_open(fixture_db, LW_STORE_READ, &s, &err), LW_OK);
+    assert_int_equal(lw_store_past_errors(s, &two_cores, &e, &err), LW_OK);
+    assert_int_equal(e.n, 1);
+    assert_float_equal(e.mean_abs_pct, 15.625, 1e-9);
+    lw_store_close(s);
+}
+
+static int run_lapwing(const char *arguments)
+{
+    char command[512];
+
+    snprintf(command, sizeof command, "%s %s --db %s >%s/out 2>%s/err", getenv("LAPWING"),
+             arguments, fixture_db, fixture_folder, fixture_folder);
+    int rc = system(command);
+    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+}
+
+static void beyond_the_tolerance_the_command_exits_with_3(void **state)
+{
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&measured);
+    assert_int_equal(run_lapwing("compare 1 2 --tolerance 15.6"), 3);
+    assert_int_equal(run_lapwing("compare 1 2 --tolerance 15.7"), 0);
+    assert_int_equal(run_lapwing("compare 1 2 --format json"), 0);
+    assert_int_equal(run_lapwing("compare 1 last"), 0);
+    assert_int_equal(run_lapwing("compare 1 9"), 1);
+    assert_int_equal(run_lapwing("compare 1"), 2);
+}
+
+static enum lw_status try_compare(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
+{
+    LW_TRY(lw_compare(s, "1", "2", c, err));
+    enum lw_status st = lw_comparison_store(s, c, 5, err);
+    lw_comparison_free(c);
+    return st;
+}
+
+static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+{
+    struct lw_comparison c = {0};
+    struct lw_store *s = NULL;
+    struct lw_err err = {0};
+    enum lw_status st = LW_ENOMEM;
+    int n = 0;
+
+    (void)state;
+    fixture_store(&predicted);
+    fixture_store(&measured);
+    assert_int_equal(lw_store_open(fixture_db, LW_STORE_WRITE, &s, &err), LW_OK);
+    int64_t held = lw_alloc_live();
+    while (st != LW_OK && ++n < 10000) {
+        lw_alloc_fail_at(n);
+        st = try_compare(s, &c, &err);
+        lw_alloc_fail_at(0);
+        if (st != LW_OK)
+            assert_int_equal(st, LW_ENOMEM);
+        assert_null(c.arena.head);
+        assert_int_equal(lw_alloc_live(), held);
+    }
+    assert_int_equal(st, LW_OK);
+    assert_true(n > 10);
+    lw_store_close(s);
+}
+
+#define STORED(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORED(times_of_buckets_and_step_are_those_of_the_runs),
+        STORED(parts_add_up_to_the_difference_of_the_step),
+        STORED(the_largest_contributors_come_first),
+        STORED(the_simulation_is_the_prediction_in_either_order),
+        STORED(different_plans_are_joined_by_launch_place_and_say_so),
+        STORED(runs_without_spans_are_compared_by_their_totals),
+        STORED(a_run_without_a_step_is_refused),
+        STORED(comparisons_become_the_past_errors_of_a_cluster),
+        STORED(beyond_the_tolerance_the_command_exits_with_3),
+        STORED(every_failing_allocation_is_reported_and_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
+}
