@@ -150,12 +150,28 @@ static enum lw_status copy_file(FILE *from, FILE *to, struct lw_err *err)
     return ferror(from) ? lw_fail(err, LW_EIO, "cannot read the plot script back") : LW_OK;
 }
 
+static enum lw_status draw_characters(struct lw_store *s, const struct lw_plot *p,
+                                      const char *file, struct lw_err *err)
+{
+    struct lw_output out = {0};
+
+    LW_TRY(lw_output_open(file, &out, err));
+    enum lw_status st = plot_characters(s, p, out.file, err);
+    if (st == LW_OK)
+        st = lw_output_commit(&out, err);
+    else
+        lw_output_abort(&out);
+    return st;
+}
+
 enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const char *file,
                             struct lw_err *err)
 {
     struct lw_output out = {0};
     FILE *script;
 
+    if (p->kind == LW_PLOT_TIMELINE && p->terminal == LW_TERMINAL_DUMB)
+        return draw_characters(s, p, file, err);
     LW_TRY(temporary(&script, err));
     enum lw_status st = lw_plot_script(s, p, script, err);
     if (st == LW_OK)

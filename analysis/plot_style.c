@@ -33,17 +33,24 @@ void plot_text(FILE *f, const char *text)
     fputc('"', f);
 }
 
-void plot_run_text(FILE *f, const struct lw_run *r)
+void plot_run_words(char *buf, size_t size, const struct lw_run *r)
 {
-    char cap[32], text[256];
+    char cap[32];
 
-    snprintf(text, sizeof text, "run %lld: %s%s%s%s%s%s%s%s", (long long)r->id,
+    snprintf(buf, size, "run %lld: %s%s%s%s%s%s%s%s", (long long)r->id,
              r->kind == LW_RUN_SIM    ? "predicted"
              : r->kind == LW_RUN_EXEC ? "measured"
                                       : "recorded",
              r->backend[0] ? " on " : "", r->backend, r->honesty[0] ? " (" : "", r->honesty,
              r->honesty[0] ? ")" : "", r->bucket_cap_bytes >= 0 ? ", bucket cap " : "",
              r->bucket_cap_bytes >= 0 ? lw_format_bytes(cap, r->bucket_cap_bytes) : "");
+}
+
+void plot_run_text(FILE *f, const struct lw_run *r)
+{
+    char text[256];
+
+    plot_run_words(text, sizeof text, r);
     plot_text(f, text);
 }
 
@@ -91,13 +98,15 @@ void plot_key_below(const struct lw_plot *p, FILE *f, int height)
     else
         fprintf(f, "set bmargin at screen %.4f\n"
                    "set key at screen 0.5, screen %.4f center center horizontal samplen 2 "
-                   "width 1\n", 105.0 / height, 42.0 / height);
+                   "width 1\n", 118.0 / height, 42.0 / height);
 }
 
 void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const char *title)
 {
     fputs("# drawn by gnuplot 5 or newer: gnuplot THIS > picture\n", f);
     terminal(p, f, width, height);
+    if (p->terminal != LW_TERMINAL_DUMB)
+        fprintf(f, "set bmargin at screen %.4f\n", 80.0 / (p->height > 0 ? p->height : height));
     provenance(p, f);
     fputs("set title ", f);
     plot_text(f, title);

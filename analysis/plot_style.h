@@ -36,11 +36,15 @@ void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const c
 
 void plot_key_below(const struct lw_plot *p, FILE *f, int height);
 
-/* "run 2: exec threads (real), 1.00 MiB buckets" */
+/* "run 2: measured on threads (real), bucket cap 1.00 MiB" */
+void plot_run_words(char *buf, size_t size, const struct lw_run *r);
 void plot_run_text(FILE *f, const struct lw_run *r);
 
 enum lw_status plot_timeline(struct lw_store *s, const struct lw_plot *p, FILE *f,
                              struct lw_err *err);
+/* The timeline in characters; no script. */
+enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                               struct lw_err *err);
 enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
                             struct lw_err *err);
 enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,

@@ -119,7 +119,7 @@ enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f
     }
     fprintf(f, "EOD\nset xlabel 'time [%s]'\nset xrange [0:%.6g]\nset yrange [%.2f:0.6]\n"
                "set lmargin %d\nset ytics (", unit.name, (double)most / unit.ps * 1.03,
-            -p->n_runs + 0.4, plain ? 26 : 44);
+            -p->n_runs + 0.4, plain ? 26 : 52);
     for (int32_t i = 0; i < p->n_runs; i++) {
         fputs(i ? ", " : "", f);
         plot_run_text(f, &p->runs[i]);
@@ -257,7 +257,7 @@ enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, 
                           "a sweep needs two or more runs with a step and a --bucket-cap");
     fprintf(f, "set xlabel 'bucket cap [MiB]'\nset ylabel 'step [%s]'\nset logscale x 2\n"
                "set format x '%%g'\nset offsets graph 0.05, graph 0.05, graph 0.15, graph 0.1\n"
-               "set key top right\nset samples 2\nplot \\\n"
+               "set key top right spacing 1.9\nset samples 2\nplot \\\n"
                "  $predicted using 1:2 smooth unique with linespoints pointtype 5 linewidth 2 "
                "linecolor rgb '#%06x' title 'predicted', \\\n"
                "  $measured using 1:2 smooth unique with lines dashtype 2 linewidth 2 "

@@ -12,33 +12,33 @@
 #include "shared/plan_builder.h"
 #include "tests/run_fixture.h"
 
-char fixture_folder[64], fixture_db[128];
+char runs_folder[64], runs_db[128];
 
-int fixture_open(void **state)
+int runs_open(void **state)
 {
     (void)state;
-    strcpy(fixture_folder, "/tmp/lapwing-runs-XXXXXX");
-    if (!mkdtemp(fixture_folder))
+    strcpy(runs_folder, "/tmp/lapwing-runs-XXXXXX");
+    if (!mkdtemp(runs_folder))
         return -1;
-    snprintf(fixture_db, sizeof fixture_db, "%s/runs.db", fixture_folder);
+    snprintf(runs_db, sizeof runs_db, "%s/runs.db", runs_folder);
     return 0;
 }
 
-int fixture_close(void **state)
+int runs_close(void **state)
 {
     char command[128];
 
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", fixture_folder);
+    snprintf(command, sizeof command, "rm -rf %s", runs_folder);
     return system(command);
 }
 
-void fixture_sql(const char *sql)
+void runs_sql(const char *sql)
 {
     sqlite3 *db;
     char *words = NULL;
 
-    assert_int_equal(sqlite3_open(fixture_db, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_open(runs_db, &db), SQLITE_OK);
     if (sqlite3_exec(db, sql, NULL, NULL, &words) != SQLITE_OK)
         fail_msg("%s: %s", sql, words);
     sqlite3_close(db);
@@ -129,7 +129,7 @@ static void add_step(struct lw_timeline *t, const struct fixture_run *f, int32_t
              (int64_t[]){end, end, end, -1, end + 20});
 }
 
-int64_t fixture_store(const struct fixture_run *f)
+int64_t runs_store(const struct fixture_run *f)
 {
     struct lw_figure speed = {.value = 1e9, .source = "measured"};
     struct lw_cluster c = {.name = "two cores", .n_nodes = 1, .devices_per_node = 2,
@@ -153,7 +153,7 @@ int64_t fixture_store(const struct fixture_run *f)
             add_step(&t, f, step, rank);
     if (lw_timeline_sort(&t, &err) != LW_OK ||
         lw_timeline_summarize(&t, &p, f->n_warmup, &sum, &err) != LW_OK ||
-        lw_store_open(fixture_db, LW_STORE_WRITE, &s, &err) != LW_OK ||
+        lw_store_open(runs_db, LW_STORE_WRITE, &s, &err) != LW_OK ||
         lw_store_begin_run(s, &info, &id, &err) != LW_OK ||
         lw_store_spans(s, id, &t, &err) != LW_OK ||
         lw_store_finish_run(s, id, &sum, LW_RUN_OK, "", &err) != LW_OK)

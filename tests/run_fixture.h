@@ -25,11 +25,11 @@ struct fixture_run {
 };
 
 /* A database of its own in a new folder below /tmp. */
-int fixture_open(void **state);   /* setup: fixture_db is set */
-int fixture_close(void **state);  /* teardown */
-extern char fixture_folder[64], fixture_db[128];
+int runs_open(void **state);   /* setup: runs_db is set */
+int runs_close(void **state);  /* teardown */
+extern char runs_folder[64], runs_db[128];
 
-int64_t fixture_store(const struct fixture_run *f); /* the run's id; fails the test on any error */
-void fixture_sql(const char *sql);                  /* run it on the database */
+int64_t runs_store(const struct fixture_run *f); /* the run's id; fails the test on any error */
+void runs_sql(const char *sql);                  /* run it on the database */
 
 #endif

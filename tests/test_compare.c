@@ -35,7 +35,7 @@ static void compare(const char *a, const char *b, struct lw_comparison *c)
     struct lw_store *s = NULL;
     struct lw_err err = {0};
 
-    if (lw_store_open(fixture_db, LW_STORE_WRITE, &s, &err) != LW_OK ||
+    if (lw_store_open(runs_db, LW_STORE_WRITE, &s, &err) != LW_OK ||
         lw_compare(s, a, b, c, &err) != LW_OK || lw_comparison_store(s, c, -1, &err) != LW_OK)
         fail_msg("%s", err.msg);
     lw_store_close(s);
@@ -52,8 +52,8 @@ static void times_of_buckets_and_step_are_those_of_the_runs(void **state)
     struct lw_comparison c;
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&measured);
+    runs_store(&predicted);
+    runs_store(&measured);
     compare("1", "2", &c);
     assert_int_equal(c.joined, LW_JOINED_OP);
     /* ends: 212 + 2 * 100 = 412 and 212 + 2 * 140 = 492, then 20 of optimizer */
@@ -82,8 +82,8 @@ static void parts_add_up_to_the_difference_of_the_step(void **state)
     lw_ps p = 0, m = 0;
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&one_bucket);
+    runs_store(&predicted);
+    runs_store(&one_bucket);
     compare("1", "2", &c);
     for (int i = 0; i < LW_N_PARTS; i++) {
         p += c.part[i].predicted;
@@ -99,8 +99,8 @@ static void the_largest_contributors_come_first(void **state)
     struct lw_comparison c;
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&measured);
+    runs_store(&predicted);
+    runs_store(&measured);
     compare("1", "2", &c);
     /* only the transfers differ, by 40 each: 100 against 140 from the last arrival on */
     assert_int_equal(c.n_ops, 2);
@@ -115,8 +115,8 @@ static void the_simulation_is_the_prediction_in_either_order(void **state)
     struct lw_comparison c;
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&measured);
+    runs_store(&predicted);
+    runs_store(&measured);
     compare("2", "1", &c);
     assert_int_equal(c.predicted.id, 1);
     assert_both(c.step, 432, 512);
@@ -128,8 +128,8 @@ static void different_plans_are_joined_by_launch_place_and_say_so(void **state)
     struct lw_comparison c;
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&one_bucket);
+    runs_store(&predicted);
+    runs_store(&one_bucket);
     compare("1", "2", &c);
     assert_int_equal(c.joined, LW_JOINED_BUCKET);
     assert_non_null(strstr(c.note, "the plans differ"));
@@ -144,9 +144,9 @@ static void runs_without_spans_are_compared_by_their_totals(void **state)
     struct lw_comparison c;
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&measured);
-    fixture_sql("UPDATE run SET n_spans = 0 WHERE id = 1");
+    runs_store(&predicted);
+    runs_store(&measured);
+    runs_sql("UPDATE run SET n_spans = 0 WHERE id = 1");
     compare("1", "2", &c);
     assert_int_equal(c.joined, LW_JOINED_STEP);
     assert_non_null(strstr(c.note, "--spans"));
@@ -162,10 +162,10 @@ static void a_run_without_a_step_is_refused(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&measured);
-    fixture_sql("DELETE FROM metric WHERE run = 2; UPDATE run SET status = 'running' WHERE id = 2");
-    assert_int_equal(lw_store_open(fixture_db, LW_STORE_READ, &s, &err), LW_OK);
+    runs_store(&predicted);
+    runs_store(&measured);
+    runs_sql("DELETE FROM metric WHERE run = 2; UPDATE run SET status = 'running' WHERE id = 2");
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_READ, &s, &err), LW_OK);
     assert_int_equal(lw_compare(s, "1", "2", &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "run 2 has no step to compare (status running)"));
     assert_int_equal(c.n_buckets, 0);
@@ -184,13 +184,13 @@ static void comparisons_become_the_past_errors_of_a_cluster(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&measured);
+    runs_store(&predicted);
+    runs_store(&measured);
     for (int i = 0; i < 2; i++) { /* twice the same pair is one comparison */
         compare("1", "2", &c);
         lw_comparison_free(&c);
     }
-    assert_int_equal(lw_store_open(fixture_db, LW_STORE_READ, &s, &err), LW_OK);
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_READ, &s, &err), LW_OK);
     assert_int_equal(lw_store_past_errors(s, &two_cores, &e, &err), LW_OK);
     assert_int_equal(e.n, 1);
     assert_float_equal(e.mean_abs_pct, 15.625, 1e-9);
@@ -202,7 +202,7 @@ static int run_lapwing(const char *arguments)
     char command[512];
 
     snprintf(command, sizeof command, "%s %s --db %s >%s/out 2>%s/err", getenv("LAPWING"),
-             arguments, fixture_db, fixture_folder, fixture_folder);
+             arguments, runs_db, runs_folder, runs_folder);
     int rc = system(command);
     return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
 }
@@ -210,8 +210,8 @@ static int run_lapwing(const char *arguments)
 static void beyond_the_tolerance_the_command_exits_with_3(void **state)
 {
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&measured);
+    runs_store(&predicted);
+    runs_store(&measured);
     assert_int_equal(run_lapwing("compare 1 2 --tolerance 15.6"), 3);
     assert_int_equal(run_lapwing("compare 1 2 --tolerance 15.7"), 0);
     assert_int_equal(run_lapwing("compare 1 2 --format json"), 0);
@@ -237,9 +237,9 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     int n = 0;
 
     (void)state;
-    fixture_store(&predicted);
-    fixture_store(&measured);
-    assert_int_equal(lw_store_open(fixture_db, LW_STORE_WRITE, &s, &err), LW_OK);
+    runs_store(&predicted);
+    runs_store(&measured);
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_WRITE, &s, &err), LW_OK);
     int64_t held = lw_alloc_live();
     while (st != LW_OK && ++n < 10000) {
         lw_alloc_fail_at(n);
@@ -255,7 +255,7 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     lw_store_close(s);
 }
 
-#define STORED(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
+#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, runs_close)
 
 int main(void)
 {
