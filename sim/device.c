@@ -1,0 +1,147 @@
+/* Times and rates on one device.
+ *
+ * Interference. Each term is off unless the cluster gives it. A measured rate is used as it is, and
+ * then replaces what the mechanisms below would say about the same op:
+ *   core share  communication runs on the compute core and wants a share v of it. The core is split
+ *               max-min fairly between the compute thread (which wants all of it) and k threads that
+ *               want v each: each of those gets s = min(v, 1/(k+1)) and runs at s/v; compute gets
+ *               the rest, 1 - k s. Without compute, s = min(v, 1/k).
+ *   SM share    a collective holds comm_sms of n_sms from its local entry on, moving or waiting.
+ * Not modelled: compute beside compute on other streams, device memory bandwidth. */
+#include "sim/device.h"
+
+int64_t sim_rate_of(double share)
+{
+    int64_t r = (int64_t)(share * (double)SIM_FULL_RATE + 0.5);
+    return r < 1 ? 1 : r;
+}
+
+int64_t sim_rate_product(int64_t a, int64_t b)
+{
+    if (b == SIM_FULL_RATE)
+        return a;
+    int64_t r = (int64_t)(((__int128)a * b + SIM_FULL_RATE / 2) / SIM_FULL_RATE);
+    return r < 1 ? 1 : r;
+}
+
+static int64_t rate_if_set(struct lw_figure f)
+{
+    return lw_figure_is_set(f) && f.value > 0 ? sim_rate_of(f.value) : 0;
+}
+
+struct sim_terms sim_terms_of(const struct lw_cluster *c)
+{
+    struct sim_terms t = {
+        .compute_under_comm = rate_if_set(c->interference.compute_rate_under_comm),
+        .comm_under_compute = rate_if_set(c->interference.comm_rate_under_compute),
+        .core_share = rate_if_set(c->interference.comm_on_compute_core),
+    };
+
+    if (lw_figure_is_set(c->interference.comm_sms) && lw_figure_is_set(c->device.n_sms) &&
+        c->device.n_sms.value > 0 && c->interference.comm_sms.value > 0)
+        t.sm_share = sim_rate_of(c->interference.comm_sms.value / c->device.n_sms.value);
+    for (int32_t i = 0; i < c->n_tables; i++)
+        t.in_flight |= c->tables[i].n_in_flight > 1;
+    t.dynamic = t.compute_under_comm || t.comm_under_compute || t.core_share || t.sm_share ||
+                t.in_flight;
+    return t;
+}
+
+/* What each of k communications gets of the core. */
+static int64_t fair_share(int64_t wanted, int32_t k, bool computing)
+{
+    int64_t equal = SIM_FULL_RATE / (k + computing);
+    return wanted < equal ? wanted : equal;
+}
+
+int64_t sim_compute_rate(const struct sim_terms *t, int32_t n_moving, int32_t n_waiting)
+{
+    int64_t rate = SIM_FULL_RATE;
+
+    if (t->compute_under_comm && n_moving > 0)
+        return t->compute_under_comm;
+    if (t->core_share && n_moving > 0)
+        rate -= n_moving * fair_share(t->core_share, n_moving, true);
+    if (t->sm_share) {
+        int64_t left = SIM_FULL_RATE - ((int64_t)n_moving + n_waiting) * t->sm_share;
+        rate = sim_rate_product(rate, left > 1 ? left : 1);
+    }
+    return rate;
+}
+
+int64_t sim_comm_rate(const struct sim_terms *t, int32_t n_moving, bool computing)
+{
+    if (t->comm_under_compute)
+        return computing ? t->comm_under_compute : SIM_FULL_RATE;
+    if (t->core_share) {
+        int64_t got = fair_share(t->core_share, n_moving > 0 ? n_moving : 1, computing);
+        return (int64_t)((__int128)got * SIM_FULL_RATE / t->core_share);
+    }
+    return SIM_FULL_RATE;
+}
+
+static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluster *c,
+                              const struct lw_op *op, const char *what, struct lw_err *err)
+{
+    return lw_fail(err, LW_ENOTSUP,
+                   "op %lld (%s%s%s) has no time of its own, and cluster '%s' gives no %s",
+                   (long long)(op - plan->ops), lw_op_name(op->kind), *op->name ? " " : "",
+                   op->name, c->name, what);
+}
+
+/* Roofline: the longer of computing and moving, of what is known (Williams, Waterman, Patterson,
+ * CACM 52(4), 2009). */
+static enum lw_status roofline(const struct lw_plan *plan, const struct lw_cluster *c,
+                               const struct lw_op *op, lw_ps *work, struct lw_err *err)
+{
+    struct lw_figure peak = c->device.peak_flops[op->dtype], eff = c->device.gemm_efficiency;
+    int64_t flops = op->work >= 0 ? plan->works[op->work].flops : -1;
+    int64_t bytes = op->work >= 0 ? plan->works[op->work].bytes : -1;
+    lw_ps t = 0, move = 0;
+
+    if (flops < 0 && bytes < 0)
+        return missing(plan, c, op, "way to time it: neither FLOPs nor bytes are known", err);
+    if (flops > 0) {
+        if (!lw_figure_is_set(peak))
+            return missing(plan, c, op, "peak FLOP rate of its data type", err);
+        t = lw_transfer_ps(flops, peak.value * (lw_figure_is_set(eff) ? eff.value : 1));
+    }
+    if (bytes > 0) {
+        if (!lw_figure_is_set(c->device.memory_bytes_per_s))
+            return missing(plan, c, op, "device memory bandwidth", err);
+        move = lw_transfer_ps(bytes, c->device.memory_bytes_per_s.value);
+    }
+    *work = t > move ? t : move;
+    return LW_OK;
+}
+
+enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *c,
+                           const struct lw_op *op, int64_t bytes, lw_ps *work, struct lw_err *err)
+{
+    lw_ps own = lw_plan_work_ps(plan, op);
+
+    if (own >= 0) {
+        *work = own;
+        return LW_OK;
+    }
+    switch (lw_op_class(op->kind)) {
+    case LW_CLASS_COPY:
+        if (!lw_figure_is_set(c->device.copy_bytes_per_s))
+            return missing(plan, c, op, "copy bandwidth (copy_bytes_per_s)", err);
+        *work = lw_transfer_ps(bytes, c->device.copy_bytes_per_s.value);
+        return LW_OK;
+    case LW_CLASS_COMPUTE:
+        return roofline(plan, c, op, work, err);
+    case LW_CLASS_HOST:
+        if (op->kind == LW_OP_LAUNCH && lw_figure_is_set(c->device.launch_ps)) {
+            *work = (lw_ps)(c->device.launch_ps.value + 0.5);
+            return LW_OK;
+        }
+        if (op->kind == LW_OP_LAUNCH)
+            return missing(plan, c, op, "launch time (launch_ps)", err);
+        return missing(plan, c, op, "host times", err);
+    default:
+        *work = 0;
+        return LW_OK;
+    }
+}

@@ -1,0 +1,43 @@
+#ifndef LW_SIM_DEVICE_H
+#define LW_SIM_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/cluster.h"
+#include "shared/err.h"
+#include "shared/plan.h"
+
+/* What a device does alone, and how much slower beside something else. Rates are whole parts in
+ * 1e9, so that progress is counted exactly. */
+#define SIM_FULL_RATE INT64_C(1000000000)
+
+/* Time alone, at full rate, of an op that is no communication; bytes: its payload as the rank sees
+ * it. An op with work of its own has that; the rest is timed by the cluster: copies by the copy
+ * rate, launches by the launch time, compute of known FLOPs or bytes by the roofline.
+ * LW_ENOTSUP names the figure that is missing. */
+enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                           const struct lw_op *op, int64_t bytes, lw_ps *work, struct lw_err *err);
+
+/* The interference terms that a cluster gives; 0 = off. */
+struct sim_terms {
+    int64_t compute_under_comm; /* measured rate of compute while data moves */
+    int64_t comm_under_compute; /* measured rate of communication while compute runs */
+    int64_t core_share;         /* of the compute core that one communication wants */
+    int64_t sm_share;           /* of the SMs that one collective holds from its local entry */
+    bool in_flight;             /* tables for several collectives at once */
+    bool dynamic;               /* any of them: rates depend on what runs */
+};
+
+struct sim_terms sim_terms_of(const struct lw_cluster *cluster);
+
+/* Rate of compute and copies on a device where n_moving communications move data and n_waiting
+ * collectives were entered but still wait for other members. */
+int64_t sim_compute_rate(const struct sim_terms *t, int32_t n_moving, int32_t n_waiting);
+/* Rate of one of n_moving communications on a device; computing: compute or copies run there. */
+int64_t sim_comm_rate(const struct sim_terms *t, int32_t n_moving, bool computing);
+
+int64_t sim_rate_of(double share);              /* to parts in 1e9, at least 1 */
+int64_t sim_rate_product(int64_t a, int64_t b); /* at least 1 */
+
+#endif

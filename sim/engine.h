@@ -1,0 +1,209 @@
+#ifndef LW_SIM_ENGINE_H
+#define LW_SIM_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sim/cost.h"
+#include "sim/device.h"
+#include "sim/queue.h"
+#include "sim/sim.h"
+#include "sim/unit.h"
+
+/* The state of a simulation, shared by the files that move it on: engine.c (units, passes, the
+ * loop), timer.c (work and rates), collective.c, ring_events.c, p2p.c, deadlock.c.
+ *
+ * A slot is one stream of one rank: rank * n_streams + stream. A place is one member of one group:
+ * an index into plan->members. */
+
+enum sim_event_kind {
+    SIM_SLOT_END,     /* index: slot; generation checked */
+    SIM_GROUP_END,    /* index: group; generation checked */
+    SIM_MESSAGE_END,  /* index: message; generation checked */
+    SIM_RANK_BEGIN,   /* index: rank: a late rank enters its pass */
+    SIM_CHUNK_ARRIVE, /* index: place that receives */
+    SIM_CHUNK_END,    /* index: place whose part of the ring is done */
+};
+
+/* Work that is being done, at a rate that may change. */
+struct sim_timer {
+    __int128 left;       /* ps at full rate, times SIM_FULL_RATE */
+    lw_ps since;         /* `left` was true then */
+    int64_t rate;        /* 0 = not scheduled yet */
+    uint32_t generation; /* of the one event that counts */
+    bool running, on_device; /* on_device: compute or copy, slowed by what runs beside it */
+};
+
+/* One send and the receive it meets. */
+struct sim_message {
+    struct sim_timer timer;
+    int32_t rank[2], unit[2], op[2]; /* sender, receiver; unit -1 = not there yet */
+    int64_t bytes;
+    int32_t next;                    /* in its channel, or in the free list */
+    int32_t active_next[2], active_before[2]; /* among those moving at sender and at receiver */
+    int32_t comm;
+    bool arrived;                    /* buffered: at the receiver before it asked */
+};
+
+/* Messages from one rank to another on one communicator class that wait for their other end; all
+ * of them lack the same end. */
+struct sim_channel {
+    int32_t comm, from, to;          /* comm -1: empty place of the hash table */
+    int32_t first, last;
+};
+
+/* A member of a ring at chunk detail. */
+struct sim_ring_place {
+    lw_ps chunk, latency;   /* of the link to the next member, for the collective it is in */
+    lw_ps sent_done;        /* when its last message has left */
+    int32_t got, sent;      /* messages of this collective; got may run ahead of entry */
+    int32_t next;           /* place of the next member */
+    int32_t steps;          /* 0 = not in a collective */
+    int32_t rank, group;
+    int64_t turn;           /* collectives entered before this one */
+};
+
+/* What is the same for all instances of a communicator: NCCL runs its collectives one by one. */
+struct sim_group {
+    int32_t comm;           /* class; -1 = used by none */
+    int32_t first, n;       /* places */
+    int32_t n_nodes;
+    int32_t n_arrived;      /* members in the collective that gathers */
+    int32_t first_rank, first_op; /* of the member that came first */
+    struct lw_cost_query query; /* of the collective that gathers; bytes: largest of the members */
+    lw_ps own_work;         /* largest own (recorded) work; 0 = none */
+    lw_ps all_in;           /* when the last member of the latest complete collective came */
+    struct sim_timer timer; /* collective detail */
+    bool dirty, chunked;    /* chunked: the collective that gathers goes message by message */
+    struct lw_cost_query known; /* one answer remembered */
+    lw_ps known_time;       /* -1 = none yet */
+};
+
+struct sim_engine {
+    const struct lw_plan *plan;
+    const struct lw_cluster *cluster;
+    struct lw_sim_options options;
+    struct lw_cost cost;
+    struct sim_terms terms;
+    struct lw_timeline *timeline; /* NULL: no rows */
+    struct lw_sim_stats *stats;
+    struct lw_err *err;
+    struct lw_arena arena;        /* fixed columns */
+    struct sim_queue queue;
+    lw_ps now;
+    bool ring_by_events, slow_links;
+
+    struct sim_program *programs; /* [n_variants * n_roles] */
+    lw_ps *work;                  /* [n_ops]: at full rate; -1 = depends on the rank */
+
+    int32_t n_passes;
+    int32_t *pass_variant, *pass_step, *pass_in_step; /* [n_passes] */
+    int64_t *pass_row;            /* [n_passes]: first row of the timeline */
+    int64_t *variant_row;         /* [n_variants * n_ranks]: rows of the ranks before */
+
+    /* ranks */
+    const struct sim_program **program;
+    int32_t *pass, *units_left;
+    int64_t *first_wait;          /* into wait */
+    int32_t *wait;                /* edges a unit still waits for; or one of the marks below */
+    lw_ps *pass_start;
+    int64_t *row;                 /* of the pass's first op */
+    int64_t *speed;               /* own compute rate, in 1e9 */
+    lw_ps *late;
+    int32_t *n_device;            /* compute and copies running */
+    int32_t *n_moving, *n_waiting; /* communications moving data; collectives entered, not moving */
+    int32_t *n_collectives;       /* collectives moving data */
+    int32_t *active_message;      /* first message moving at this rank, -1 = none */
+    bool *rank_dirty;
+    int32_t *dirty_ranks, n_dirty_ranks, *dirty_groups, n_dirty_groups;
+    lw_ps *link_free;             /* when the rank's outgoing link is free, chunk detail */
+
+    /* slots */
+    struct sim_timer *timers;
+    int32_t *slot_unit, *slot_parts; /* parts of a group call not done yet */
+    uint64_t *ready;              /* ring of (rank, unit) to start now */
+    int64_t ready_capacity, ready_head, n_ready;
+
+    /* places and groups */
+    int32_t *place_of;            /* [n_comms * n_ranks]; -1 = outside */
+    int32_t *place_unit;          /* unit in which the member entered last */
+    struct sim_group *groups;
+    struct sim_ring_place *ring;
+    lw_ps *ring_scratch[4];       /* [largest group] each */
+
+    /* messages */
+    struct sim_message *messages;
+    int64_t messages_capacity;
+    int32_t n_messages, free_message;
+    struct sim_channel *channels;
+    int64_t n_channels, channels_capacity; /* capacity: a power of two */
+};
+
+enum { SIM_STARTED = -1, SIM_DONE = -2 }; /* marks in wait[] */
+
+/* engine.c */
+enum lw_status sim_engine_loop(struct sim_engine *e);
+enum lw_status sim_engine_begin(struct sim_engine *e);
+enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t unit);
+enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind kind,
+                        uint32_t generation, int32_t index);
+/* Note in the timeline when the last member came: for a unit's first op, for one op. */
+void sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in);
+void sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in);
+/* A draw in [0, 1) from the seed and up to four numbers: the same for any order of events. */
+double sim_draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
+
+/* prepare.c: columns for a plan; everything is the arena's. */
+enum lw_status sim_prepare(struct sim_engine *e);
+
+/* timer.c */
+void sim_timer_set(struct sim_timer *t, lw_ps now, lw_ps work);
+enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t rate,
+                              enum sim_event_kind kind, int32_t index);
+void sim_rank_changed(struct sim_engine *e, int32_t rank);
+void sim_group_changed(struct sim_engine *e, int32_t group);
+enum lw_status sim_rates_settle(struct sim_engine *e);
+enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, lw_ps work,
+                              bool on_device);
+/* One communication more (+1) or less (-1) moves data or waits at a rank. */
+void sim_rank_moving(struct sim_engine *e, int32_t rank, int32_t by);
+void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
+
+/* collective.c */
+enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit);
+enum lw_status sim_group_end(struct sim_engine *e, int32_t group);
+int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
+/* Time of `bytes` and the latency behind them on the hop from a place to the next of its group;
+ * slow_links: with the cluster's exceptions. */
+enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool slow_links,
+                       lw_ps *time, lw_ps *latency);
+double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to);
+/* What the cost function says, or why it cannot. */
+enum lw_status sim_ask_cost(struct sim_engine *e, const struct lw_cost_query *q, lw_ps *time);
+
+/* ring_events.c */
+enum lw_status sim_ring_enter(struct sim_engine *e, int32_t place, int64_t bytes);
+enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group);
+enum lw_status sim_chunk_arrive(struct sim_engine *e, int32_t place);
+enum lw_status sim_chunk_end(struct sim_engine *e, int32_t place);
+
+/* p2p.c */
+enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit);
+enum lw_status sim_message_end(struct sim_engine *e, int32_t message);
+
+/* deadlock.c: LW_EFAILED with the ops that wait for each other. */
+enum lw_status sim_deadlock(struct sim_engine *e);
+
+static inline int32_t sim_slot(const struct sim_engine *e, int32_t rank, int32_t stream)
+{
+    return rank * e->plan->n_streams + stream;
+}
+
+static inline const struct lw_op *sim_unit_op(const struct sim_engine *e, int32_t rank,
+                                              int32_t unit)
+{
+    const struct sim_program *p = e->program[rank];
+    return &e->plan->ops[p->parts[p->first_part[unit]]];
+}
+
+#endif

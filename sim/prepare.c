@@ -1,0 +1,305 @@
+/* Columns of a simulation, sized from the plan: programs as graphs, the passes to run, ranks, slots,
+ * groups and their places. After this, only the queue, the pool of messages and their channels grow,
+ * and those stop growing once they are large enough. */
+#include <string.h>
+
+#include "sim/engine.h"
+
+static void *column(struct sim_engine *e, int64_t n, size_t size, bool *ok)
+{
+    void *p = lw_arena_alloc(&e->arena, n > 0 ? n : 1, size);
+
+    *ok &= p != NULL;
+    return p;
+}
+
+#define COLUMN(field, n) (e->field = column(e, (n), sizeof *e->field, &ok))
+
+static enum lw_status count_passes(const struct sim_engine *e, int32_t *n_passes)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t pass = 0, since_step = 0;
+
+    for (int32_t step = 0; step < e->options.n_steps; pass++) {
+        if (p->n_passes < 1 || since_step > p->n_passes)
+            return lw_fail(e->err, LW_EPLAN, "no pass of plan '%s' ends a step", p->name);
+        bool ends = p->variants[lw_plan_variant_of_pass(p, pass)].ends_step;
+        step += ends;
+        since_step = ends ? 0 : since_step + 1;
+    }
+    if (pass > INT32_MAX)
+        return lw_fail(e->err, LW_EINVAL, "%d steps are more than %d passes", e->options.n_steps,
+                       INT32_MAX);
+    *n_passes = (int32_t)pass;
+    return LW_OK;
+}
+
+static enum lw_status prepare_passes(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    bool ok = true;
+    int32_t step = 0, in_step = 0;
+
+    LW_TRY(count_passes(e, &e->n_passes));
+    COLUMN(pass_variant, e->n_passes);
+    COLUMN(pass_step, e->n_passes);
+    COLUMN(pass_in_step, e->n_passes);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int32_t i = 0; i < e->n_passes; i++) {
+        e->pass_variant[i] = lw_plan_variant_of_pass(p, i);
+        e->pass_step[i] = step;
+        e->pass_in_step[i] = in_step++;
+        if (p->variants[e->pass_variant[i]].ends_step) {
+            step++;
+            in_step = 0;
+        }
+    }
+    return LW_OK;
+}
+
+/* Rows of the timeline: pass by pass, rank by rank, op by op, which is its sorted order. */
+static enum lw_status prepare_rows(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    bool ok = true;
+    int64_t n = 0;
+
+    COLUMN(pass_row, e->n_passes);
+    COLUMN(variant_row, (int64_t)p->n_variants * p->n_ranks);
+    int64_t *of_variant = column(e, p->n_variants, sizeof *of_variant, &ok);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            e->variant_row[(int64_t)v * p->n_ranks + r] = of_variant[v];
+            of_variant[v] += lw_plan_program(p, v, r).n_ops;
+        }
+    }
+    for (int32_t i = 0; i < e->n_passes; i++) {
+        e->pass_row[i] = n;
+        n += of_variant[e->pass_variant[i]];
+    }
+    e->stats->n_ops = n;
+    if (!e->timeline)
+        return LW_OK;
+    LW_TRY(lw_timeline_reserve(e->timeline, n, e->err));
+    e->timeline->n = n;
+    return LW_OK;
+}
+
+static enum lw_status prepare_programs(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t n = (int64_t)p->n_variants * p->n_roles;
+    bool ok = true;
+
+    COLUMN(programs, n);
+    COLUMN(work, p->n_ops);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int64_t i = 0; i < n; i++)
+        LW_TRY(sim_program_make(p, p->programs[i], &e->arena, &e->programs[i], e->err));
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        e->work[i] = -1;
+        if (op->operand < 0 || lw_plan_work_ps(p, op) >= 0)
+            LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &e->work[i], e->err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status prepare_ranks(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t n_wait = 0, n_slots = (int64_t)p->n_ranks * p->n_streams;
+    bool ok = true;
+
+    COLUMN(program, p->n_ranks);
+    COLUMN(pass, p->n_ranks);
+    COLUMN(units_left, p->n_ranks);
+    COLUMN(first_wait, p->n_ranks);
+    COLUMN(pass_start, p->n_ranks);
+    COLUMN(row, p->n_ranks);
+    COLUMN(speed, p->n_ranks);
+    COLUMN(late, p->n_ranks);
+    COLUMN(n_device, p->n_ranks);
+    COLUMN(n_moving, p->n_ranks);
+    COLUMN(n_waiting, p->n_ranks);
+    COLUMN(n_collectives, p->n_ranks);
+    COLUMN(active_message, p->n_ranks);
+    COLUMN(rank_dirty, p->n_ranks);
+    COLUMN(dirty_ranks, p->n_ranks);
+    COLUMN(link_free, p->n_ranks);
+    COLUMN(timers, n_slots);
+    COLUMN(slot_unit, n_slots);
+    COLUMN(slot_parts, n_slots);
+    e->ready_capacity = n_slots + 1;
+    COLUMN(ready, e->ready_capacity);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t most = 0;
+        for (int32_t v = 0; v < p->n_variants; v++) {
+            int32_t n = e->programs[(int64_t)v * p->n_roles + p->role_of[r]].n_units;
+            most = n > most ? n : most;
+        }
+        e->first_wait[r] = n_wait;
+        n_wait += most;
+        e->speed[r] = SIM_FULL_RATE;
+        e->active_message[r] = -1;
+    }
+    COLUMN(wait, n_wait);
+    return ok ? LW_OK : lw_fail_nomem(e->err);
+}
+
+static void apply_exceptions(struct sim_engine *e)
+{
+    for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
+        const struct lw_exception *x = &e->cluster->exceptions[i];
+        if (x->rank < 0 || x->rank >= e->plan->n_ranks)
+            continue;
+        if (x->rank_to >= 0) {
+            e->slow_links |= x->speed != 1;
+        } else {
+            e->speed[x->rank] = sim_rate_product(e->speed[x->rank], sim_rate_of(x->speed));
+            e->late[x->rank] += x->late_ps;
+        }
+    }
+}
+
+static void fill_group(struct sim_engine *e, int32_t g)
+{
+    const struct lw_plan *p = e->plan;
+    struct sim_group *x = &e->groups[g];
+
+    *x = (struct sim_group){.comm = -1, .first = p->groups[g].first_member,
+                            .n = p->groups[g].n_members, .known_time = -1};
+    x->n_nodes = lw_cluster_nodes_of(e->cluster, p->members + x->first, x->n);
+    for (int32_t i = 0; i < x->n; i++) {
+        struct sim_ring_place *m = &e->ring[x->first + i];
+        m->rank = p->members[x->first + i];
+        m->group = g;
+        m->next = x->first + (i + 1 < x->n ? i + 1 : 0);
+    }
+}
+
+static enum lw_status prepare_groups(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    bool ok = true;
+    int32_t largest = 0;
+
+    COLUMN(groups, p->n_groups);
+    COLUMN(dirty_groups, p->n_groups);
+    COLUMN(ring, p->n_members);
+    COLUMN(place_unit, p->n_members);
+    COLUMN(place_of, (int64_t)p->n_comms * p->n_ranks);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    memset(e->place_of, 0xff, (size_t)p->n_comms * (size_t)p->n_ranks * sizeof *e->place_of);
+    for (int32_t g = 0; g < p->n_groups; g++) {
+        fill_group(e, g);
+        largest = e->groups[g].n > largest ? e->groups[g].n : largest;
+    }
+    for (int32_t i = 0; i < 4; i++)
+        COLUMN(ring_scratch[i], largest);
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
+            if (g < 0)
+                continue;
+            if (e->groups[g].comm >= 0 && e->groups[g].comm != c)
+                return lw_fail(e->err, LW_EPLAN, "group %d belongs to two communicators, %s and %s",
+                               g, p->comms[e->groups[g].comm].name, p->comms[c].name);
+            e->groups[g].comm = c;
+        }
+    }
+    for (int32_t i = 0; i < p->n_members; i++) {
+        int32_t c = e->groups[e->ring[i].group].comm;
+        if (c >= 0)
+            e->place_of[(int64_t)c * p->n_ranks + e->ring[i].rank] = i;
+    }
+    return ok ? LW_OK : lw_fail_nomem(e->err);
+}
+
+/* Classes whose collectives go message by message, as bits; more than 63 count as shared. */
+static bool links_are_shared(const struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    uint64_t chunked = 0;
+
+    if (p->n_comms > 63)
+        return true;
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].comm >= 0 && sim_ring_steps(p->ops[i].kind, 2) > 0)
+            chunked |= UINT64_C(1) << p->ops[i].comm;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t n = 0;
+        for (int32_t c = 0; c < p->n_comms; c++) {
+            int32_t place = e->place_of[(int64_t)c * p->n_ranks + r];
+            n += (chunked >> c & 1) && place >= 0 && e->groups[e->ring[place].group].n > 1;
+        }
+        if (n > 1)
+            return true;
+    }
+    return false;
+}
+
+static enum lw_status choose_ring(struct sim_engine *e)
+{
+    bool shared = e->options.detail == LW_SIM_CHUNK && links_are_shared(e);
+
+    if (shared && e->options.ring == LW_SIM_RING_RECURRENCE)
+        return lw_fail(e->err, LW_EINVAL,
+                       "the recurrence needs links that nobody shares, and collectives of two "
+                       "communicators use the links of one rank: choose events or auto");
+    e->ring_by_events = e->options.detail == LW_SIM_CHUNK &&
+                        (e->options.ring == LW_SIM_RING_EVENTS || shared);
+    e->stats->ring_by_events = e->ring_by_events;
+    return LW_OK;
+}
+
+/* A reducer for which neither a model nor a measurement of this cluster speaks is refused. */
+static enum lw_status check_reducers(const struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+
+    for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || lw_plan_work_ps(p, op) > 0)
+            continue;
+        enum lw_reducer_kind k = p->comms[op->comm].reducer;
+        if (k != LW_REDUCER_AUTO && k != LW_REDUCER_RING && k != LW_REDUCER_GLOO)
+            return lw_fail(e->err, LW_ENOTSUP,
+                           "communicator '%s' asks for the reducer %s: collectives are timed as "
+                           "rings (auto, ring, gloo)",
+                           p->comms[op->comm].name, lw_reducer_name(k));
+    }
+    return LW_OK;
+}
+
+enum lw_status sim_prepare(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t n_devices = (int64_t)e->cluster->n_nodes * e->cluster->devices_per_node;
+
+    if (p->n_ranks > n_devices)
+        return lw_fail(e->err, LW_EINVAL,
+                       "plan '%s' has %d ranks, cluster '%s' has %lld devices (%d nodes of %d): "
+                       "choose a cluster that is large enough",
+                       p->name, p->n_ranks, e->cluster->name, (long long)n_devices,
+                       e->cluster->n_nodes, e->cluster->devices_per_node);
+    if ((int64_t)p->n_ranks * p->n_streams > INT32_MAX)
+        return lw_fail(e->err, LW_ENOTSUP, "%d ranks with %d streams: at most 2^31 streams in all",
+                       p->n_ranks, p->n_streams);
+    e->terms = sim_terms_of(e->cluster);
+    LW_TRY(check_reducers(e));
+    LW_TRY(prepare_passes(e));
+    LW_TRY(prepare_programs(e));
+    LW_TRY(prepare_ranks(e));
+    apply_exceptions(e);
+    LW_TRY(prepare_groups(e));
+    LW_TRY(prepare_rows(e));
+    return choose_ring(e);
+}

@@ -1,0 +1,118 @@
+/* The public entry: prepare, run, say which terms were on, and give everything back. */
+#include "sim/sim.h"
+
+#include <string.h>
+
+#include "sim/engine.h"
+
+struct lw_sim_options lw_sim_options_default(void)
+{
+    return (struct lw_sim_options){.n_steps = 1};
+}
+
+static enum lw_status check_options(const struct lw_sim_options *o, struct lw_err *err)
+{
+    if (o->n_steps < 1)
+        return lw_fail(err, LW_EINVAL, "%d steps: at least 1", o->n_steps);
+    if (o->jitter_ps < 0 || o->start_skew_ps < 0)
+        return lw_fail(err, LW_EINVAL, "jitter and start skew must not be negative");
+    if (o->jitter_ps > 0 && o->detail != LW_SIM_CHUNK)
+        return lw_fail(err, LW_EINVAL, "jitter is per message: it needs --detail chunk");
+    return LW_OK;
+}
+
+static void term(struct lw_sim_stats *s, const char *name, double value, const char *source,
+                 const char *why)
+{
+    if (s->n_terms < LW_SIM_MAX_TERMS)
+        s->terms[s->n_terms++] = (struct lw_sim_term){
+            name, value, source, *why ? LW_SIM_TERM_UNUSED : LW_SIM_TERM_ON, why};
+}
+
+static void figure(struct lw_sim_stats *s, const char *name, struct lw_figure f, const char *why)
+{
+    if (lw_figure_is_set(f))
+        term(s, name, f.value, f.source, why);
+}
+
+static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const struct lw_interference *i = &e->cluster->interference;
+    bool chunk = e->options.detail == LW_SIM_CHUNK;
+    const char *messages = chunk ? "messages are not re-timed at chunk detail" : "";
+    const char *core = e->terms.compute_under_comm && e->terms.comm_under_compute
+                           ? "the measured rates replace it"
+                           : "";
+
+    figure(s, "compute_rate_under_comm", i->compute_rate_under_comm, "");
+    figure(s, "comm_rate_under_compute", i->comm_rate_under_compute, messages);
+    figure(s, "comm_on_compute_core", i->comm_on_compute_core, core);
+    figure(s, "comm_sms", i->comm_sms, e->terms.sm_share ? "" : "the device's n_sms is not given");
+    figure(s, "memory_bytes_per_comm_byte", i->memory_bytes_per_comm_byte,
+           "memory bandwidth sharing is not modelled");
+    for (int32_t t = 0; t < e->cluster->n_tables; t++) {
+        const struct lw_cost_table *table = &e->cluster->tables[t];
+        if (table->n_in_flight > 1) {
+            term(s, "in_flight", table->n_in_flight, table->source, messages);
+            break;
+        }
+    }
+}
+
+static void list_exceptions(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const char *outside = "no rank of the plan";
+
+    for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
+        const struct lw_exception *x = &e->cluster->exceptions[i];
+        const char *why = x->rank < e->plan->n_ranks && x->rank_to < e->plan->n_ranks ? "" : outside;
+        if (x->rank_to >= 0)
+            term(s, "slow_link", x->speed, "exception of the cluster", why);
+        else if (x->speed != 1)
+            term(s, "slow_rank", x->speed, "exception of the cluster", why);
+        if (x->rank_to < 0 && x->late_ps != 0)
+            term(s, "late_rank_ps", (double)x->late_ps, "exception of the cluster", why);
+    }
+}
+
+static void list_terms(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const char *no_seed = e->options.noise ? "" : "noise is drawn only when a seed is given";
+
+    list_interference(e, s);
+    figure(s, "compute_sigma", e->cluster->noise.compute_sigma, no_seed);
+    figure(s, "comm_sigma", e->cluster->noise.comm_sigma, "noise of communication is not modelled");
+    list_exceptions(e, s);
+}
+
+enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                          const struct lw_sim_options *options, struct lw_timeline *timeline,
+                          struct lw_sim_stats *stats, struct lw_err *err)
+{
+    struct lw_timeline rows = {0};
+    struct lw_sim_stats counted = {0};
+    struct sim_engine e = {.plan = plan, .cluster = cluster, .options = *options,
+                           .cost = options->cost ? *options->cost : lw_sim_cost(cluster),
+                           .timeline = timeline ? &rows : NULL, .stats = &counted, .err = err,
+                           .free_message = -1};
+
+    LW_TRY(check_options(options, err));
+    enum lw_status status = sim_prepare(&e);
+    if (status == LW_OK)
+        status = sim_engine_begin(&e);
+    if (status == LW_OK)
+        status = sim_engine_loop(&e);
+    if (status == LW_OK) {
+        list_terms(&e, &counted);
+        *stats = counted;
+        if (timeline)
+            *timeline = rows;
+    } else {
+        lw_timeline_free(&rows);
+    }
+    sim_queue_free(&e.queue);
+    lw_free(e.messages);
+    lw_free(e.channels);
+    lw_arena_free(&e.arena);
+    return status;
+}

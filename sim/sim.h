@@ -1,0 +1,79 @@
+#ifndef LW_SIM_SIM_H
+#define LW_SIM_SIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/cluster.h"
+#include "shared/cost.h"
+#include "shared/err.h"
+#include "shared/plan.h"
+#include "shared/timeline.h"
+
+/* Predict what a plan does on a cluster. See docs/design/engine.md. */
+
+enum lw_sim_detail {
+    LW_SIM_COLLECTIVE, /* one event per collective: all members end together */
+    LW_SIM_CHUNK,      /* every message of ring collectives: each member ends with its last one */
+};
+
+/* How chunk detail computes a ring. Both give the same picoseconds where both apply. */
+enum lw_sim_ring {
+    LW_SIM_RING_AUTO,       /* recurrence, unless two communicators of a rank share its link */
+    LW_SIM_RING_EVENTS,     /* every message an event */
+    LW_SIM_RING_RECURRENCE, /* refused where links are shared */
+};
+
+struct lw_sim_options {
+    int32_t n_steps;         /* optimizer steps, >= 1 */
+    enum lw_sim_detail detail;
+    enum lw_sim_ring ring;
+    bool buffered;           /* a send costs the sender nothing; default is rendezvous */
+    bool noise;              /* apply the cluster's noise terms, drawn from seed */
+    uint64_t seed;
+    lw_ps jitter_ps;         /* chunk detail: each message takes up to this much longer, by seed */
+    lw_ps start_skew_ps;     /* each rank enters each step up to this much later, by seed */
+    const struct lw_cost *cost; /* NULL: the cluster's tables and models */
+};
+
+/* A term of the model that is off unless the cluster gives it a figure. */
+enum lw_sim_term_state {
+    LW_SIM_TERM_ON,
+    LW_SIM_TERM_UNUSED, /* given, but this run does not use it: `why` says the reason */
+};
+
+struct lw_sim_term {
+    const char *name;   /* as the cluster file spells it */
+    double value;
+    const char *source; /* of the figure */
+    enum lw_sim_term_state state;
+    const char *why;    /* "" when on */
+};
+
+enum { LW_SIM_MAX_TERMS = 12 };
+
+struct lw_sim_stats {
+    int64_t n_events;   /* queue pops that changed state */
+    int64_t n_stale;    /* pops of events that a re-timing had replaced */
+    int64_t n_messages; /* of ring collectives at chunk detail, and sends */
+    int64_t n_ops;      /* ops that ran, over all ranks */
+    lw_ps end;          /* when the last op ended */
+    bool ring_by_events;
+    int32_t n_terms;
+    struct lw_sim_term terms[LW_SIM_MAX_TERMS]; /* borrow the cluster's strings */
+};
+
+/* Run n_steps optimizer steps. Plan and cluster must have passed their checks.
+ *   timeline  NULL, or zeroed; filled with one row per op that ran, sorted; the caller frees it
+ *   stats     filled
+ * LW_EINVAL: an option out of range, or more ranks than the cluster has devices.
+ * LW_ENOTSUP: the cluster lacks a figure that an op needs, or the plan asks for a reducer without a
+ * model. LW_EFAILED: ops wait for each other; the message names them. Outputs are unset on failure. */
+enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                          const struct lw_sim_options *options, struct lw_timeline *timeline,
+                          struct lw_sim_stats *stats, struct lw_err *err);
+
+/* One step, collective detail, rendezvous, the cluster's costs, no noise. */
+struct lw_sim_options lw_sim_options_default(void);
+
+#endif

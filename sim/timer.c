@@ -1,0 +1,130 @@
+/* Work and rate. A timer holds what is left of an op's work; when the rate changes, what was done
+ * since the last change is taken off, the end is computed anew, and the generation goes up, so that
+ * the event of the old end is stale: it is dropped when it comes out of the queue.
+ *
+ * Rates are a function of what runs on the ranks concerned at the end of an instant: whatever starts
+ * or ends at one time only marks its rank (and the communications on it) as changed, and rates
+ * settle once before time moves on. So the order of events of equal time does not matter, and an op
+ * that starts is scheduled once. Progress is counted in 1e-9 ps of work: no rounding but the last,
+ * up to the next whole picosecond. Without any interference term nothing is ever marked. */
+#include "sim/engine.h"
+
+void sim_timer_set(struct sim_timer *t, lw_ps now, lw_ps work)
+{
+    t->left = (__int128)work * SIM_FULL_RATE;
+    t->since = now;
+    t->rate = 0;
+    t->running = true;
+}
+
+static lw_ps time_for(__int128 left, int64_t rate)
+{
+    __int128 t = rate == SIM_FULL_RATE && left <= INT64_MAX
+                     ? ((int64_t)left + SIM_FULL_RATE - 1) / SIM_FULL_RATE
+                     : (left + rate - 1) / rate;
+    return t > INT64_MAX / 2 ? INT64_MAX / 2 : (lw_ps)t;
+}
+
+enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t rate,
+                              enum sim_event_kind kind, int32_t index)
+{
+    if (!t->running || t->rate == rate)
+        return LW_OK;
+    t->left -= (__int128)(e->now - t->since) * t->rate;
+    if (t->left < 0)
+        t->left = 0;
+    t->since = e->now;
+    t->rate = rate;
+    t->generation = (t->generation + 1) & 0x0fffffff;
+    return sim_post(e, e->now + time_for(t->left, rate), kind, t->generation, index);
+}
+
+void sim_rank_changed(struct sim_engine *e, int32_t rank)
+{
+    if (!e->terms.dynamic || e->rank_dirty[rank])
+        return;
+    e->rank_dirty[rank] = true;
+    e->dirty_ranks[e->n_dirty_ranks++] = rank;
+}
+
+void sim_group_changed(struct sim_engine *e, int32_t group)
+{
+    if (e->groups[group].dirty)
+        return;
+    e->groups[group].dirty = true;
+    e->dirty_groups[e->n_dirty_groups++] = group;
+}
+
+void sim_rank_moving(struct sim_engine *e, int32_t rank, int32_t by)
+{
+    e->n_moving[rank] += by;
+    sim_rank_changed(e, rank);
+}
+
+void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by)
+{
+    e->n_waiting[rank] += by;
+    sim_rank_changed(e, rank);
+}
+
+enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, lw_ps work,
+                              bool on_device)
+{
+    struct sim_timer *t = &e->timers[slot];
+
+    sim_timer_set(t, e->now, work);
+    t->on_device = on_device;
+    if (!on_device)
+        return sim_timer_rate(e, t, SIM_FULL_RATE, SIM_SLOT_END, slot);
+    e->n_device[rank]++;
+    if (!e->terms.dynamic)
+        return sim_timer_rate(e, t, e->speed[rank], SIM_SLOT_END, slot);
+    sim_rank_changed(e, rank);
+    return LW_OK;
+}
+
+/* Rates of what runs on one rank; its communications are marked. */
+static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t rate = sim_compute_rate(&e->terms, e->n_moving[rank], e->n_waiting[rank]);
+
+    rate = sim_rate_product(rate, e->speed[rank]);
+    for (int32_t s = 0; s < p->n_streams; s++) {
+        int32_t slot = sim_slot(e, rank, s);
+        if (e->timers[slot].on_device)
+            LW_TRY(sim_timer_rate(e, &e->timers[slot], rate, SIM_SLOT_END, slot));
+    }
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        if (g >= 0 && e->groups[g].timer.running)
+            sim_group_changed(e, g);
+    }
+    for (int32_t m = e->active_message[rank]; m >= 0;) {
+        struct sim_message *x = &e->messages[m];
+        int64_t at_from = sim_comm_rate(&e->terms, e->n_moving[x->rank[0]],
+                                        e->n_device[x->rank[0]] > 0);
+        int64_t at_to = sim_comm_rate(&e->terms, e->n_moving[x->rank[1]],
+                                      e->n_device[x->rank[1]] > 0);
+        LW_TRY(sim_timer_rate(e, &x->timer, at_from < at_to ? at_from : at_to, SIM_MESSAGE_END, m));
+        m = x->active_next[x->rank[0] == rank ? 0 : 1];
+    }
+    return LW_OK;
+}
+
+enum lw_status sim_rates_settle(struct sim_engine *e)
+{
+    for (int32_t i = 0; i < e->n_dirty_ranks; i++) {
+        LW_TRY(settle_rank(e, e->dirty_ranks[i]));
+        e->rank_dirty[e->dirty_ranks[i]] = false;
+    }
+    e->n_dirty_ranks = 0;
+    for (int32_t i = 0; i < e->n_dirty_groups; i++) {
+        int32_t g = e->dirty_groups[i];
+        e->groups[g].dirty = false;
+        if (e->groups[g].timer.running)
+            LW_TRY(sim_timer_rate(e, &e->groups[g].timer, sim_group_rate(e, g), SIM_GROUP_END, g));
+    }
+    e->n_dirty_groups = 0;
+    return LW_OK;
+}
