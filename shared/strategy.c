@@ -31,6 +31,7 @@ static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
 static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};
 static const char *const compats[] = {"none", "picotron", "fairscale", "haiscale", "colossalai",
                                       "c10d", NULL};
+static const char *const grad_dtypes[] = {"param", "f32", "f64", "f16", "bf16", NULL};
 static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
@@ -69,7 +70,8 @@ static const struct option {
      AT(static_graph), 0},
     {{"no-sync", "K", "accumulating backwards before each synchronised one (0)", NULL}, INT,
      AT(no_sync), 0},
-    {{"grad-dtype", "DTYPE", "element type of gradients (f32)", dtypes}, WORD, AT(grad_dtype), 0},
+    {{"grad-dtype", "DTYPE", "element type of gradients (each parameter's own)",
+      grad_dtypes}, WORD, AT(grad_dtype), 0},
     {{"comm-hook", "NAME", "compress gradients on the wire (none)", hooks}, WORD, AT(comm_hook), 0},
     {{"zero", "STAGE", "ZeRO stage 0..3 (0)", NULL}, INT, AT(zero), 0},
     {{"shard-policy", "NAME", "parameters to owners (oss-greedy)", shard_policies}, WORD,
@@ -224,6 +226,16 @@ int lw_strategy_n_options(void)
 const struct lw_strategy_option *lw_strategy_option(int option)
 {
     return &options[option].shown;
+}
+
+enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype param)
+{
+    static const enum lw_dtype of[LW_N_GRAD_DTYPES] = {
+        [LW_GRAD_F32] = LW_F32, [LW_GRAD_F64] = LW_F64,
+        [LW_GRAD_F16] = LW_F16, [LW_GRAD_BF16] = LW_BF16,
+    };
+
+    return s->grad_dtype == LW_GRAD_AS_PARAM ? param : of[s->grad_dtype];
 }
 
 const char *lw_bucket_policy_name(enum lw_bucket_policy p)

@@ -59,6 +59,11 @@ enum lw_shard_policy {
 
 enum lw_comm_hook { LW_HOOK_NONE, LW_HOOK_FP16, LW_HOOK_BF16, LW_N_COMM_HOOKS };
 
+/* Element type of gradients: each parameter's own, or one for all. */
+enum lw_grad_dtype {
+    LW_GRAD_AS_PARAM, LW_GRAD_F32, LW_GRAD_F64, LW_GRAD_F16, LW_GRAD_BF16, LW_N_GRAD_DTYPES,
+};
+
 enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
 
 enum lw_compat {
@@ -83,7 +88,8 @@ struct lw_strategy {
     enum lw_shard_policy shard_policy;
     enum lw_reducer_kind reducer;
     enum lw_comm_hook comm_hook;
-    enum lw_dtype grad_dtype, broadcast_dtype;
+    enum lw_grad_dtype grad_dtype;
+    enum lw_dtype broadcast_dtype;
     enum lw_recompute recompute;
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
@@ -107,6 +113,9 @@ struct lw_strategy_option {
 };
 int lw_strategy_n_options(void);
 const struct lw_strategy_option *lw_strategy_option(int option);
+
+/* The gradient's element type of a parameter of that type. */
+enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype param);
 
 const char *lw_bucket_policy_name(enum lw_bucket_policy p);
 const char *lw_reducer_name(enum lw_reducer_kind r);
