@@ -20,13 +20,6 @@ struct timed {
     int32_t param;
 };
 
-bool lw_param_has_gradient(const struct lw_workload *w, int32_t param)
-{
-    const struct lw_param *p = &w->params[param];
-
-    return p->trainable && p->used && (p->tied < 0 || p->tied == param);
-}
-
 void lw_backward_free(struct lw_backward *b)
 {
     lw_arena_free(&b->arena);
@@ -49,7 +42,7 @@ static enum lw_status assume_order(struct cut *c, struct lw_err *err)
     const struct lw_workload *w = c->w;
 
     for (int32_t i = w->n_params - 1; i >= 0; i--)
-        if (lw_param_has_gradient(w, i))
+        if (lw_param_has_gradient(&w->params[i]))
             b->ready[b->n_ready++] = i;
     if (b->n_untimed > 0)
         return LW_OK;
@@ -72,11 +65,11 @@ static enum lw_status find_order(struct cut *c, struct lw_err *err)
     const struct lw_workload *w = c->w;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        b->n_untimed += lw_param_has_gradient(w, i) && w->params[i].ready_ps < 0;
+        b->n_untimed += lw_param_has_gradient(&w->params[i]) && w->params[i].ready_ps < 0;
     if (w->n_ready == 0)
         return assume_order(c, err);
     for (int32_t i = 0; i < w->n_ready; i++)
-        if (lw_param_has_gradient(w, w->ready_order[i]))
+        if (lw_param_has_gradient(&w->params[w->ready_order[i]]))
             b->ready[b->n_ready++] = w->ready_order[i];
     b->order_known = true;
     return LW_OK;

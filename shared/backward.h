@@ -32,7 +32,4 @@ enum lw_status lw_backward_cut(const struct lw_workload *w, struct lw_backward *
                                struct lw_err *err);
 void lw_backward_free(struct lw_backward *b);
 
-/* This parameter gets a gradient of its own: trainable, used, and no later copy of a tied one. */
-bool lw_param_has_gradient(const struct lw_workload *w, int32_t param);
-
 #endif

@@ -1,0 +1,36 @@
+#ifndef LW_SHARED_PLAN_CHECK_H
+#define LW_SHARED_PLAN_CHECK_H
+
+#include <stdint.h>
+
+#include "shared/err.h"
+#include "shared/plan.h"
+
+/* The parts of lw_plan_check (shared/plan.h), each in its own file, in the order they are run: a
+ * later part relies on what an earlier one has proven. docs/design/plan.md lists the properties.
+ *
+ *   tables    every index and range lies inside its table; ranks, groups, buckets, shards agree
+ *   reduce    each gradient is reduced once, after it is complete and before the optimizer
+ *   comm      members of a communicator issue the same collectives; sends meet receives
+ *   progress  no rank waits for ever under rendezvous semantics */
+enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
+enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err);
+enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
+
+/* Where each send or receive of a variant meets its partner. Entry base[rank] + ordinal[op] is of
+ * that op on that rank. */
+struct lw_matches {
+    const int32_t *base;    /* [n_ranks] */
+    const int32_t *ordinal; /* [n_ops]: place among the sends and receives of its program */
+    int32_t *rank, *op;     /* partner */
+    bool any;               /* the variant has sends or receives */
+};
+
+enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
+                                 const struct lw_matches *matches, struct lw_err *err);
+
+/* "op 12 (all_reduce, bucket 3) of 'steady' for 'data'"; room for LW_OP_TEXT bytes. */
+enum { LW_OP_TEXT = 160 };
+const char *lw_check_op_text(const struct lw_plan *p, int32_t op, char *text);
+
+#endif

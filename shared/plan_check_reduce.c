@@ -1,0 +1,286 @@
+/* Gradients of a plan: each that is to be reduced lies in exactly one bucket of every synchronising
+ * variant; each bucket is reduced by an op that begins after all of its gradients are complete (and
+ * copied, where the program copies); its result is copied out, and the optimizer begins, after that.
+ *
+ * "After" is decided with one number per stream: clock[op][s] = the last op of stream s that has
+ * surely ended when op begins. It follows from the op before it in its stream and in its
+ * communicator and from its dependencies, in one pass over the program (vector clocks: Fidge 1988,
+ * Mattern 1989). O(ops * streams + dependencies + slots * micro-batches). */
+#include <string.h>
+
+#include "shared/arena.h"
+#include "shared/plan_check.h"
+
+struct reduce {
+    const struct lw_plan *p;
+    int32_t variant;
+    struct lw_program program;
+    int32_t stage;
+    int32_t *bucket_of;                  /* [n_params] in the variant's sets; -1 = none */
+    int32_t *clock;                      /* [program.n_ops * n_streams] */
+    int32_t *on_stream, *on_comm;        /* last op so far; -1 = none */
+    int32_t *first_of, *next_of, *op_of; /* ready entries of a parameter, chained */
+    int32_t *reduced_by, *last_of;       /* [n_buckets]: reducing op, last op about it; -1 */
+    bool copies;
+};
+
+static bool reduces(enum lw_op_kind k)
+{
+    return k == LW_OP_ALL_REDUCE || k == LW_OP_REDUCE || k == LW_OP_REDUCE_SCATTER;
+}
+
+static bool needs_bucket(const struct lw_plan *p, int32_t i)
+{
+    const struct lw_plan_param *a = &p->params[i];
+
+    return a->trainable && a->used && !a->ignored && a->tied < 0;
+}
+
+/* Fill bucket_of; every gradient that needs a bucket has one, and no parameter has two. */
+static enum lw_status place(struct reduce *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const char *name = p->variants[k->variant].name;
+
+    for (int32_t i = 0; i < p->n_params; i++)
+        k->bucket_of[i] = -1;
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
+        if (strcmp(set->name, p->variants[k->variant].set_name) != 0)
+            continue;
+        for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
+            int32_t a = p->slots[p->buckets[b].first_slot + i].param;
+            if (k->bucket_of[a] >= 0)
+                return lw_fail(err, LW_EPLAN, "variant '%s': parameter %d '%s' is in buckets %d and "
+                                              "%d", name, a, p->params[a].name, k->bucket_of[a],
+                               b);
+            if (!p->params[a].trainable || p->params[a].ignored || p->params[a].stage != set->stage)
+                return lw_fail(err, LW_EPLAN, "variant '%s': parameter %d '%s' is in bucket %d, but "
+                                              "has no gradient to reduce at its stage", name, a,
+                               p->params[a].name, b);
+            k->bucket_of[a] = b;
+        }
+    }
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (needs_bucket(p, i) && k->bucket_of[i] < 0)
+            return lw_fail(err, LW_EPLAN, "variant '%s': the gradient of parameter %d '%s' is in no "
+                                          "bucket", name, i, p->params[i].name);
+    return LW_OK;
+}
+
+static void join(struct reduce *k, int32_t *into, int32_t op)
+{
+    int32_t n = k->p->n_streams, first = k->program.first_op;
+    const int32_t *from = k->clock + (int64_t)(op - first) * n;
+
+    for (int32_t s = 0; s < n; s++)
+        into[s] = from[s] > into[s] ? from[s] : into[s];
+    if (op > into[k->p->ops[op].stream])
+        into[k->p->ops[op].stream] = op;
+}
+
+static void tick(struct reduce *k, int32_t op)
+{
+    const struct lw_op *o = &k->p->ops[op];
+    int32_t *clock = k->clock + (int64_t)(op - k->program.first_op) * k->p->n_streams;
+
+    for (int32_t s = 0; s < k->p->n_streams; s++)
+        clock[s] = -1;
+    if (k->on_stream[o->stream] >= 0)
+        join(k, clock, k->on_stream[o->stream]);
+    if (o->comm >= 0 && k->on_comm[o->comm] >= 0)
+        join(k, clock, k->on_comm[o->comm]);
+    for (int32_t d = 0; d < o->n_deps; d++)
+        join(k, clock, k->p->deps[o->first_dep + d]);
+    k->on_stream[o->stream] = op;
+    if (o->comm >= 0)
+        k->on_comm[o->comm] = op;
+}
+
+/* `before` has ended when `op` begins. */
+static bool after(const struct reduce *k, int32_t op, int32_t before)
+{
+    int32_t n = k->p->n_streams;
+
+    return k->clock[(int64_t)(op - k->program.first_op) * n + k->p->ops[before].stream] >= before;
+}
+
+static enum lw_status check_complete(const struct reduce *k, int32_t op, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    for (int32_t i = 0; i < b->n_slots; i++) {
+        int32_t a = p->slots[b->first_slot + i].param;
+        bool made = !p->params[a].used, copied = !k->copies;
+        for (int32_t r = k->first_of[a]; r >= 0; r = k->next_of[r]) {
+            int32_t maker = k->op_of[r];
+            if (p->ops[maker].kind == LW_OP_COPY_IN)
+                copied = true;
+            else
+                made = true;
+            if (maker >= op || !after(k, op, maker))
+                return lw_fail(err, LW_EPLAN, "%s does not wait for %s, which completes the gradient "
+                                              "of parameter %d '%s'",
+                               lw_check_op_text(p, op, text), lw_check_op_text(p, maker, other), a,
+                               p->params[a].name);
+        }
+        if (!made || !copied)
+            return lw_fail(err, LW_EPLAN, "%s: the gradient of parameter %d '%s' is never %s",
+                           lw_check_op_text(p, op, text), a, p->params[a].name,
+                           made ? "copied into its bucket" : "complete");
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_reduction(struct reduce *k, int32_t op, struct lw_err *err)
+{
+    const struct lw_op *o = &k->p->ops[op];
+    const struct lw_bucket *b = &k->p->buckets[o->bucket];
+    char text[LW_OP_TEXT];
+
+    if (o->kind == LW_OP_ALL_REDUCE && k->reduced_by[o->bucket] >= 0)
+        return lw_fail(err, LW_EPLAN, "%s: op %d has already reduced this bucket",
+                       lw_check_op_text(k->p, op, text), k->reduced_by[o->bucket]);
+    if (o->kind == LW_OP_ALL_REDUCE && o->operand < 0 &&
+        (o->bytes != b->bytes || o->dtype != b->dtype))
+        return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s, but the bucket has %lld of %s",
+                       lw_check_op_text(k->p, op, text), (long long)o->bytes,
+                       lw_dtype_name(o->dtype), (long long)b->bytes, lw_dtype_name(b->dtype));
+    k->reduced_by[o->bucket] = op;
+    return check_complete(k, op, err);
+}
+
+static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_op *o = &p->ops[op];
+    const struct lw_bucket_set *set = &p->sets[p->buckets[o->bucket].set];
+    char text[LW_OP_TEXT];
+
+    if (strcmp(set->name, p->variants[k->variant].set_name) != 0 || set->stage != k->stage)
+        return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
+                       lw_check_op_text(p, op, text), set->name, set->stage);
+    if (reduces(o->kind))
+        LW_TRY(check_reduction(k, op, err));
+    if (o->kind == LW_OP_COPY_OUT &&
+        (k->reduced_by[o->bucket] < 0 || !after(k, op, k->reduced_by[o->bucket])))
+        return lw_fail(err, LW_EPLAN, "%s does not wait for the reduction of its bucket",
+                       lw_check_op_text(p, op, text));
+    k->last_of[o->bucket] = op;
+    return LW_OK;
+}
+
+static enum lw_status check_optimizer(const struct reduce *k, int32_t op, struct lw_err *err)
+{
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    for (int32_t b = 0; b < k->p->n_buckets; b++)
+        if (k->last_of[b] >= 0 && !after(k, op, k->last_of[b]))
+            return lw_fail(err, LW_EPLAN, "%s does not wait for %s",
+                           lw_check_op_text(k->p, op, text),
+                           lw_check_op_text(k->p, k->last_of[b], other));
+    return LW_OK;
+}
+
+/* Chains of ready entries, so that a bucket finds the ops that complete its gradients. */
+static void index_ready(struct reduce *k)
+{
+    const struct lw_plan *p = k->p;
+    int32_t end = k->program.first_op + k->program.n_ops;
+
+    for (int32_t i = 0; i < p->n_params; i++)
+        k->first_of[i] = -1;
+    k->copies = false;
+    for (int32_t op = k->program.first_op; op < end; op++) {
+        k->copies = k->copies || p->ops[op].kind == LW_OP_COPY_IN;
+        for (int32_t r = 0; r < p->ops[op].n_ready; r++) {
+            int32_t entry = p->ops[op].first_ready + r;
+            k->op_of[entry] = op;
+            k->next_of[entry] = k->first_of[p->ready[entry]];
+            k->first_of[p->ready[entry]] = entry;
+        }
+    }
+}
+
+static enum lw_status check_program(struct reduce *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_variant *v = &p->variants[k->variant];
+
+    index_ready(k);
+    memset(k->on_stream, -1, (size_t)p->n_streams * sizeof *k->on_stream);
+    memset(k->on_comm, -1, (size_t)p->n_comms * sizeof *k->on_comm);
+    memset(k->reduced_by, -1, (size_t)p->n_buckets * sizeof *k->reduced_by);
+    memset(k->last_of, -1, (size_t)p->n_buckets * sizeof *k->last_of);
+    for (int32_t i = 0; i < k->program.n_ops; i++) {
+        int32_t op = k->program.first_op + i;
+        tick(k, op);
+        if (p->ops[op].bucket >= 0)
+            LW_TRY(check_about_bucket(k, op, err));
+        if (p->ops[op].kind == LW_OP_OPTIMIZER)
+            LW_TRY(check_optimizer(k, op, err));
+    }
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
+        if (set->stage == k->stage && strcmp(set->name, v->set_name) == 0 && k->reduced_by[b] < 0)
+            return lw_fail(err, LW_EPLAN, "variant '%s': bucket %d is never reduced", v->name, b);
+    }
+    return LW_OK;
+}
+
+static enum lw_status run(struct reduce *k, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    int64_t longest = 0;
+
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
+    k->bucket_of = lw_arena_alloc(room, p->n_params, sizeof *k->bucket_of);
+    k->first_of = lw_arena_alloc(room, p->n_params, sizeof *k->first_of);
+    k->next_of = lw_arena_alloc(room, p->n_ready, sizeof *k->next_of);
+    k->op_of = lw_arena_alloc(room, p->n_ready, sizeof *k->op_of);
+    k->on_stream = lw_arena_alloc(room, p->n_streams, sizeof *k->on_stream);
+    k->on_comm = lw_arena_alloc(room, p->n_comms, sizeof *k->on_comm);
+    k->reduced_by = lw_arena_alloc(room, p->n_buckets, sizeof *k->reduced_by);
+    k->last_of = lw_arena_alloc(room, p->n_buckets, sizeof *k->last_of);
+    k->clock = lw_arena_alloc(room, longest, (size_t)p->n_streams * sizeof *k->clock);
+    if (!k->bucket_of || !k->first_of || !k->next_of || !k->op_of || !k->on_stream ||
+        !k->on_comm || !k->reduced_by || !k->last_of || !k->clock)
+        return lw_fail_nomem(err);
+    for (k->variant = 0; k->variant < p->n_variants; k->variant++) {
+        if (!*p->variants[k->variant].set_name)
+            continue;
+        LW_TRY(place(k, err));
+        for (int32_t r = 0; r < p->n_roles; r++) {
+            k->program = p->programs[(int64_t)k->variant * p->n_roles + r];
+            k->stage = p->roles[r].stage;
+            LW_TRY(check_program(k, err));
+        }
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err)
+{
+    struct reduce k = {.p = p};
+    struct lw_arena room = {0};
+    bool any = false;
+
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        any = any || *p->variants[v].set_name;
+        for (int32_t r = 0; !*p->variants[v].set_name && r < p->n_roles; r++) {
+            struct lw_program g = p->programs[(int64_t)v * p->n_roles + r];
+            for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+                if (p->ops[i].bucket >= 0)
+                    return lw_fail(err, LW_EPLAN, "op %d (%s): variant '%s' has no buckets", i,
+                                   lw_op_name(p->ops[i].kind), p->variants[v].name);
+        }
+    }
+    if (!any)
+        return LW_OK;
+    enum lw_status s = run(&k, &room, err);
+    lw_arena_free(&room);
+    return s;
+}

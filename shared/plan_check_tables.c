@@ -1,0 +1,390 @@
+/* Tables of a plan: every index inside its table, every range inside the table it points into, and
+ * no table entry used by two owners. Afterwards the other checks may follow indexes blindly.
+ * Invariant: nothing is read through an index before that index was checked; ranges of an owner
+ * table sum to no more than the table they cut, so that the work is linear in the plan. */
+#include <string.h>
+
+#include "shared/plan_check.h"
+
+static enum lw_status fail(struct lw_err *err, const char *what, int64_t i, const char *field,
+                           int64_t found, int64_t lowest, int64_t limit)
+{
+    return lw_fail(err, LW_EPLAN, "%s %lld: %s is %lld, allowed %lld to %lld", what, (long long)i,
+                   field, (long long)found, (long long)lowest, (long long)limit - 1);
+}
+
+/* v in [lowest, n) */
+static enum lw_status within(const char *what, int64_t i, const char *field, int64_t v,
+                             int64_t lowest, int64_t n, struct lw_err *err)
+{
+    return v >= lowest && v < n ? LW_OK : fail(err, what, i, field, v, lowest, n);
+}
+
+/* [first, first + n) inside a table of `size`; *used sums what is taken of it. */
+static enum lw_status range(const char *what, int64_t i, const char *field, int64_t first,
+                            int64_t n, int64_t size, int64_t *used, struct lw_err *err)
+{
+    if (first < 0 || n < 0 || first > size || n > size - first)
+        return lw_fail(err, LW_EPLAN, "%s %lld: %s %lld and %lld more lie outside a table of %lld",
+                       what, (long long)i, field, (long long)first, (long long)n,
+                       (long long)size);
+    *used += n;
+    if (*used > size)
+        return lw_fail(err, LW_EPLAN, "%s %lld: its %s belong to another one too", what,
+                       (long long)i, field);
+    return LW_OK;
+}
+
+static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
+{
+    const struct {
+        const char *name;
+        int64_t n, least;
+    } counts[] = {
+        {"ranks", p->n_ranks, 1},     {"roles", p->n_roles, 1},   {"variants", p->n_variants, 1},
+        {"streams", p->n_streams, 1}, {"passes", p->n_passes, 1}, {"comms", p->n_comms, 0},
+        {"groups", p->n_groups, 0},   {"members", p->n_members, 0}, {"params", p->n_params, 0},
+        {"buffers", p->n_buffers, 0}, {"modules", p->n_modules, 0}, {"sets", p->n_sets, 0},
+        {"buckets", p->n_buckets, 0}, {"slots", p->n_slots, 0},   {"shards", p->n_shards, 0},
+        {"works", p->n_works, 0},     {"ops", p->n_ops, 0},       {"deps", p->n_deps, 0},
+        {"ready", p->n_ready, 0},     {"operand rows", p->n_operand_rows, 0},
+        {"operands", p->n_operands, 0}, {"stages", p->n_stages, 0},
+    };
+
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].n < counts[i].least)
+            return lw_fail(err, LW_EPLAN, "plan has %lld %s, needs at least %lld",
+                           (long long)counts[i].n, counts[i].name, (long long)counts[i].least);
+    return LW_OK;
+}
+
+/* Ranks of a role are numbered 0 .. n_ranks-1, each number once. */
+static enum lw_status check_ranks(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t sum = 0;
+    enum lw_status s = LW_OK;
+
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        LW_TRY(within("role", r, "stage", p->roles[r].stage, 0,
+                      p->n_stages > 0 ? p->n_stages : 1, err));
+        LW_TRY(within("role", r, "number of ranks", p->roles[r].n_ranks, 1, p->n_ranks + 1L, err));
+        sum += p->roles[r].n_ranks;
+        for (int m = 0; m < LW_N_MEM; m++)
+            if (p->roles[r].static_bytes[m] < 0)
+                return lw_fail(err, LW_EPLAN, "role %d: %lld bytes of memory", r,
+                               (long long)p->roles[r].static_bytes[m]);
+    }
+    if (sum != p->n_ranks)
+        return lw_fail(err, LW_EPLAN, "roles count %lld ranks, the plan has %d", (long long)sum,
+                       p->n_ranks);
+    int32_t *first = lw_calloc((size_t)p->n_roles, sizeof *first);
+    bool *seen = lw_calloc((size_t)p->n_ranks, sizeof *seen);
+    if (!first || !seen)
+        s = lw_fail_nomem(err);
+    for (int32_t r = 1; s == LW_OK && r < p->n_roles; r++)
+        first[r] = first[r - 1] + p->roles[r - 1].n_ranks;
+    for (int32_t r = 0; s == LW_OK && r < p->n_ranks; r++) {
+        if ((s = within("rank", r, "role", p->role_of[r], 0, p->n_roles, err)) != LW_OK ||
+            (s = within("rank", r, "index in role", p->index_in_role[r], 0,
+                        p->roles[p->role_of[r]].n_ranks, err)) != LW_OK)
+            break;
+        bool *mine = &seen[first[p->role_of[r]] + p->index_in_role[r]];
+        if (*mine)
+            s = lw_fail(err, LW_EPLAN, "rank %d: its role has another rank with index %d", r,
+                        p->index_in_role[r]);
+        *mine = true;
+    }
+    lw_free(seen);
+    lw_free(first);
+    return s;
+}
+
+static enum lw_status check_streams(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t used = 0;
+
+    for (int32_t i = 0; i < p->n_streams; i++)
+        LW_TRY(within("stream", i, "class", (int64_t)p->streams[i].class_, 0, LW_STREAM_HOST + 1,
+                      err));
+    for (int32_t i = 0; i < p->n_comms; i++) {
+        LW_TRY(within("communicator class", i, "stream", p->comms[i].stream, 0, p->n_streams, err));
+        LW_TRY(within("communicator class", i, "purpose", (int64_t)p->comms[i].purpose, 0,
+                      LW_COMM_RECORDED + 1, err));
+        LW_TRY(within("communicator class", i, "reducer", (int64_t)p->comms[i].reducer, 0,
+                      LW_N_REDUCERS, err));
+    }
+    for (int32_t i = 0; i < p->n_groups; i++)
+        LW_TRY(range("group", i, "members", p->groups[i].first_member, p->groups[i].n_members,
+                     p->n_members, &used, err));
+    for (int32_t i = 0; i < p->n_members; i++)
+        LW_TRY(within("member", i, "rank", p->members[i], 0, p->n_ranks, err));
+    return LW_OK;
+}
+
+/* In every class, the ranks that name a group are exactly its members. */
+static enum lw_status check_membership(const struct lw_plan *p, struct lw_err *err)
+{
+    int32_t *named = lw_alloc((size_t)p->n_groups * sizeof *named);
+    enum lw_status s = named ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t c = 0; s == LW_OK && c < p->n_comms; c++) {
+        const int32_t *of = p->comm_group + (int64_t)c * p->n_ranks;
+        memset(named, 0, (size_t)p->n_groups * sizeof *named);
+        for (int32_t r = 0; s == LW_OK && r < p->n_ranks; r++) {
+            s = within("rank", r, "group", of[r], -1, p->n_groups, err);
+            if (s == LW_OK && of[r] >= 0)
+                named[of[r]]++;
+        }
+        for (int32_t g = 0; s == LW_OK && g < p->n_groups; g++) {
+            if (named[g] == 0)
+                continue;
+            const int32_t *members = p->members + p->groups[g].first_member;
+            if (named[g] != p->groups[g].n_members)
+                s = lw_fail(err, LW_EPLAN, "communicator '%s', group %d: %d members, but %d ranks "
+                                           "name it", p->comms[c].name, g,
+                            p->groups[g].n_members, named[g]);
+            for (int32_t i = 0; s == LW_OK && i < p->groups[g].n_members; i++)
+                if (of[members[i]] != g)
+                    s = lw_fail(err, LW_EPLAN, "communicator '%s', group %d: member rank %d names "
+                                               "group %d", p->comms[c].name, g, members[i],
+                                of[members[i]]);
+        }
+    }
+    lw_free(named);
+    return s;
+}
+
+static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t n_stages = p->n_stages > 0 ? p->n_stages : 1;
+
+    for (int32_t i = 0; i < p->n_params; i++) {
+        const struct lw_plan_param *a = &p->params[i];
+        LW_TRY(within("parameter", i, "elements", a->numel, 0, INT64_MAX, err));
+        LW_TRY(within("parameter", i, "dtype", (int64_t)a->dtype, 0, LW_N_DTYPES, err));
+        LW_TRY(within("parameter", i, "stage", a->stage, 0, n_stages, err));
+        LW_TRY(within("parameter", i, "module", a->module, -1, p->n_modules, err));
+        LW_TRY(within("parameter", i, "tied", a->tied, -1, p->n_params, err));
+    }
+    for (int32_t i = 0; i < p->n_buffers; i++) {
+        LW_TRY(within("buffer", i, "elements", p->buffers[i].numel, 0, INT64_MAX, err));
+        LW_TRY(within("buffer", i, "dtype", (int64_t)p->buffers[i].dtype, 0, LW_N_DTYPES, err));
+    }
+    for (int32_t i = 0; i < p->n_modules; i++)
+        LW_TRY(within("module", i, "stage", p->stage_of[i], 0, n_stages, err));
+    for (int32_t i = 0; i < p->n_works; i++)
+        if (p->works[i].ps < 0)
+            return lw_fail(err, LW_EPLAN, "work %d lasts %lld ps", i, (long long)p->works[i].ps);
+    return LW_OK;
+}
+
+/* Slots lie in their bucket, ascending, and a bucket is as long as its last slot. */
+static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw_err *err)
+{
+    const struct lw_bucket *k = &p->buckets[b];
+    int64_t size = lw_dtype_size(k->dtype), end = 0;
+
+    for (int32_t i = 0; i < k->n_slots; i++) {
+        const struct lw_slot *s = &p->slots[k->first_slot + i];
+        LW_TRY(within("slot", k->first_slot + i, "parameter", s->param, 0, p->n_params, err));
+        const struct lw_plan_param *a = &p->params[s->param];
+        if (s->offset < end)
+            return lw_fail(err, LW_EPLAN, "bucket %d: parameter %d '%s' at element %lld overlaps the "
+                                          "slot before it, which ends at %lld", b, s->param,
+                           a->name, (long long)s->offset, (long long)end);
+        if (a->numel > INT64_MAX / size - s->offset)
+            return lw_fail(err, LW_EPLAN, "bucket %d: parameter %d '%s' ends beyond 2^63 bytes", b,
+                           s->param, a->name);
+        end = s->offset + a->numel;
+    }
+    if (k->bytes < end * size)
+        return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes, but its slots end at %lld", b,
+                       (long long)k->bytes, (long long)(end * size));
+    if (p->strategy.zero == 0 && k->bytes != end * size)
+        return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes for %lld bytes of gradients", b,
+                       (long long)k->bytes, (long long)(end * size));
+    return LW_OK;
+}
+
+static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t used_buckets = 0, used_slots = 0;
+
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        const struct lw_bucket_set *set = &p->sets[s];
+        LW_TRY(within("bucket set", s, "stage", set->stage, 0, p->n_stages > 0 ? p->n_stages : 1,
+                      err));
+        LW_TRY(range("bucket set", s, "buckets", set->first_bucket, set->n_buckets, p->n_buckets,
+                     &used_buckets, err));
+    }
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket *k = &p->buckets[b];
+        LW_TRY(within("bucket", b, "set", k->set, 0, p->n_sets, err));
+        const struct lw_bucket_set *set = &p->sets[k->set];
+        if (b < set->first_bucket || b - set->first_bucket >= set->n_buckets)
+            return lw_fail(err, LW_EPLAN, "bucket %d: set %d '%s' does not hold it", b, k->set,
+                           set->name);
+        LW_TRY(within("bucket", b, "dtype", (int64_t)k->dtype, 0, LW_N_DTYPES, err));
+        LW_TRY(range("bucket", b, "slots", k->first_slot, k->n_slots, p->n_slots, &used_slots,
+                     err));
+        if (k->bytes < 0 || k->limit_bytes < 0)
+            return lw_fail(err, LW_EPLAN, "bucket %d: negative size %lld or limit %lld bytes", b,
+                           (long long)k->bytes, (long long)k->limit_bytes);
+        LW_TRY(check_bucket(p, b, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err *err)
+{
+    const struct lw_op *o = &p->ops[i];
+
+    LW_TRY(within("op", i, "kind", (int64_t)o->kind, 0, LW_N_OP_KINDS, err));
+    LW_TRY(within("op", i, "dtype", (int64_t)o->dtype, 0, LW_N_DTYPES, err));
+    LW_TRY(within("op", i, "stream", o->stream, 0, p->n_streams, err));
+    LW_TRY(within("op", i, "communicator class", o->comm, -1, p->n_comms, err));
+    LW_TRY(within("op", i, "work", o->work, -1, p->n_works, err));
+    LW_TRY(within("op", i, "operand row", o->operand, -1, p->n_operand_rows, err));
+    LW_TRY(within("op", i, "peer", o->peer, -1, p->n_ranks, err));
+    LW_TRY(within("op", i, "module", o->module, -1, p->n_modules, err));
+    LW_TRY(within("op", i, "bucket", o->bucket, -1, p->n_buckets, err));
+    LW_TRY(within("op", i, "stage", o->stage, -1, p->n_stages > 0 ? p->n_stages : 1, err));
+    bool talks = lw_op_class(o->kind) == LW_CLASS_COLLECTIVE || lw_op_class(o->kind) == LW_CLASS_P2P;
+    if (talks != (o->comm >= 0))
+        return lw_fail(err, LW_EPLAN, "op %d (%s) %s", i, lw_op_name(o->kind),
+                       talks ? "needs a communicator" : "takes no communicator");
+    if (o->bytes < 0 || o->offset < 0 || o->work_ps < -1)
+        return lw_fail(err, LW_EPLAN, "op %d (%s): negative bytes %lld, offset %lld or work %lld ps",
+                       i, lw_op_name(o->kind), (long long)o->bytes, (long long)o->offset,
+                       (long long)o->work_ps);
+    return LW_OK;
+}
+
+static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t n_ranks,
+                                    struct lw_err *err)
+{
+    int64_t first = p->operand_first[p->ops[i].operand];
+
+    if (first < 0 || first > p->n_operands - (int64_t)n_ranks)
+        return lw_fail(err, LW_EPLAN, "op %d: its operand row begins at %lld and needs %d of %d "
+                                      "operands", i, (long long)first, n_ranks, p->n_operands);
+    for (int32_t r = 0; r < n_ranks; r++) {
+        const struct lw_operand *d = &p->operands[first + r];
+        if (d->bytes < 0 || d->offset < 0 || d->peer < -1 || d->peer >= p->n_ranks)
+            return lw_fail(err, LW_EPLAN, "op %d, operand of rank %d of its role: bytes %lld, offset "
+                                          "%lld or peer %d out of range", i, r,
+                           (long long)d->bytes, (long long)d->offset, d->peer);
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_program(const struct lw_plan *p, const struct lw_program *g,
+                                    const struct lw_role *role, int64_t used[2],
+                                    struct lw_err *err)
+{
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *o = &p->ops[i];
+        LW_TRY(check_op(p, i, err));
+        LW_TRY(range("op", i, "dependencies", o->first_dep, o->n_deps, p->n_deps, &used[0], err));
+        LW_TRY(range("op", i, "ready gradients", o->first_ready, o->n_ready, p->n_ready, &used[1],
+                     err));
+        for (int32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
+            if (p->deps[d] < g->first_op || p->deps[d] >= i)
+                return lw_fail(err, LW_EPLAN, "op %d (%s): depends on op %d, which is no earlier op "
+                                              "of its program (%d to %d)", i,
+                               lw_op_name(o->kind), p->deps[d], g->first_op, i - 1);
+        for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++)
+            LW_TRY(within("op", i, "ready gradient", p->ready[r], 0, p->n_params, err));
+        if (o->operand >= 0)
+            LW_TRY(check_operand(p, i, role->n_ranks, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_programs(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t used_ops = 0, used[2] = {0, 0};
+
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        for (int32_t r = 0; r < p->n_roles; r++) {
+            const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + r];
+            LW_TRY(range("program of variant", v, "ops", g->first_op, g->n_ops, p->n_ops, &used_ops,
+                         err));
+            LW_TRY(check_program(p, g, &p->roles[r], used, err));
+        }
+    }
+    if (used_ops != p->n_ops)
+        return lw_fail(err, LW_EPLAN, "%lld of %d ops belong to no program",
+                       (long long)(p->n_ops - used_ops), p->n_ops);
+    return LW_OK;
+}
+
+static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
+{
+    bool ends = false;
+
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        int32_t n = 0;
+        for (int32_t s = 0; *p->variants[v].set_name && s < p->n_sets; s++)
+            n += strcmp(p->sets[s].name, p->variants[v].set_name) == 0;
+        if (n != p->variants[v].n_sets || (n == 0 && *p->variants[v].set_name))
+            return lw_fail(err, LW_EPLAN, "variant '%s': uses %d bucket sets '%s', the plan has %d",
+                           p->variants[v].name, p->variants[v].n_sets, p->variants[v].set_name, n);
+    }
+    LW_TRY(within("plan", 0, "repeat_from", p->repeat_from, 0, p->n_passes, err));
+    for (int32_t i = 0; i < p->n_passes; i++) {
+        LW_TRY(within("pass", i, "variant", p->pass_variant[i], 0, p->n_variants, err));
+        ends = ends || (i >= p->repeat_from && p->variants[p->pass_variant[i]].ends_step);
+    }
+    if (!ends)
+        return lw_fail(err, LW_EPLAN, "no pass from %d on ends a step", p->repeat_from);
+    return LW_OK;
+}
+
+/* Shards of a parameter, in table order, tile it; a parameter that the optimizer updates has some. */
+static enum lw_status check_shards(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t *end = lw_calloc((size_t)p->n_params, sizeof *end);
+    bool *has = lw_calloc((size_t)p->n_params, sizeof *has);
+    enum lw_status s = end && has ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t i = 0; s == LW_OK && i < p->n_shards; i++) {
+        const struct lw_shard *h = &p->shards[i];
+        if ((s = within("shard", i, "parameter", h->param, 0, p->n_params, err)) != LW_OK ||
+            (s = within("shard", i, "owner", h->owner, -1, p->n_ranks, err)) != LW_OK)
+            break;
+        const struct lw_plan_param *a = &p->params[h->param];
+        if (h->numel < 0 || h->first != end[h->param] || h->numel > a->numel - h->first)
+            s = lw_fail(err, LW_EPLAN, "shard %d of parameter %d '%s': elements %lld and %lld more, "
+                                       "the shards before it end at %lld of %lld", i, h->param,
+                        a->name, (long long)h->first, (long long)h->numel,
+                        (long long)end[h->param], (long long)a->numel);
+        end[h->param] = h->first + h->numel;
+        has[h->param] = true;
+    }
+    for (int32_t i = 0; s == LW_OK && i < p->n_params; i++) {
+        const struct lw_plan_param *a = &p->params[i];
+        bool updated = a->trainable && a->tied < 0;
+        if ((updated || has[i]) && end[i] != a->numel)
+            s = lw_fail(err, LW_EPLAN, "parameter %d '%s': shards cover %lld of %lld elements", i,
+                        a->name, (long long)end[i], (long long)a->numel);
+        else if (updated && !has[i])
+            s = lw_fail(err, LW_EPLAN, "parameter %d '%s': no shard holds it", i, a->name);
+    }
+    lw_free(has);
+    lw_free(end);
+    return s;
+}
+
+enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err)
+{
+    LW_TRY(check_counts(p, err));
+    LW_TRY(check_ranks(p, err));
+    LW_TRY(check_streams(p, err));
+    LW_TRY(check_membership(p, err));
+    LW_TRY(check_params(p, err));
+    LW_TRY(check_buckets(p, err));
+    LW_TRY(check_programs(p, err));
+    LW_TRY(check_passes(p, err));
+    return check_shards(p, err);
+}

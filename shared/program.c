@@ -1,0 +1,101 @@
+/* Lowering a strategy: what this build can plan, and in which order the parts are asked. Everything
+ * else is refused here, in words, before any work is done. */
+#include "shared/program.h"
+
+#include "shared/program_dp.h"
+
+enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
+
+static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->pp > 1)
+        return lw_fail(err, LW_ENOTSUP, "--pp %lld: this build plans data parallelism alone, no "
+                                        "pipeline stages", (long long)s->pp);
+    if (s->tp > 1)
+        return lw_fail(err, LW_ENOTSUP, "--tp %lld: this build plans data parallelism alone, no "
+                                        "tensor parallelism", (long long)s->tp);
+    if (s->zero > 0)
+        return lw_fail(err, LW_ENOTSUP, "--zero %lld: this build plans unsharded optimizers alone",
+                       (long long)s->zero);
+    if (s->clip > 0)
+        return lw_fail(err, LW_ENOTSUP, "--clip %g: this build plans no gradient norm", s->clip);
+    if (s->recompute != LW_RECOMPUTE_NONE)
+        return lw_fail(err, LW_ENOTSUP, "--recompute: this build plans backwards without "
+                                        "recomputation alone");
+    if (s->compat != LW_COMPAT_NONE && s->compat != LW_COMPAT_C10D)
+        return lw_fail(err, LW_ENOTSUP, "--compat: this build reproduces c10d alone");
+    return LW_OK;
+}
+
+static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->prefetch >= 0)
+        return lw_fail(err, LW_EINVAL, "--prefetch needs --zero 3");
+    if (s->broadcast_dtype != LW_F32)
+        return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");
+    if (s->compat == LW_COMPAT_C10D && s->bucket_policy > LW_BUCKET_C10D_2)
+        return lw_fail(err, LW_EINVAL, "--compat c10d contradicts --bucket-policy %s",
+                       lw_bucket_policy_name(s->bucket_policy));
+    if (s->no_sync > MAX_PASSES)
+        return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
+                       MAX_PASSES);
+    return LW_OK;
+}
+
+/* A parameter that data parallelism cannot reduce as the workload describes it. */
+static enum lw_status check_params(const struct lw_workload *w, const struct lw_strategy *s,
+                                   struct lw_err *err)
+{
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        if (!p->trainable || p->ignored || p->tied >= 0)
+            continue;
+        if (p->sparse)
+            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' expects a sparse gradient: the "
+                                            "workload does not say how many rows it has", i,
+                           p->name);
+        if (!p->used && !s->find_unused && !s->static_graph)
+            return lw_fail(err, LW_EINVAL, "parameter %d '%s' is unused in the step: its bucket "
+                                           "would never be reduced and the next forward would "
+                                           "fail; use --find-unused on or --static-graph on", i,
+                           p->name);
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_size(const struct lw_workload *w, const struct lw_strategy *s,
+                                 struct lw_err *err)
+{
+    int64_t ops = 2 * (int64_t)w->n_modules + 6 * (int64_t)w->n_params + 16;
+
+    if (w->n_modules < 1)
+        return lw_fail(err, LW_EINVAL, "workload '%s' has no modules", w->name);
+    if (ops > MAX_OPS / s->micro_batches)
+        return lw_fail(err, LW_EINVAL, "--micro-batches %lld of %d modules and %d parameters: the "
+                                       "plan could hold more than %d ops",
+                       (long long)s->micro_batches, w->n_modules, w->n_params, MAX_OPS);
+    return LW_OK;
+}
+
+enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
+                             const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_plan made;
+
+    (void)cost; /* no policy of this build asks for one */
+    LW_TRY(lw_strategy_check(s, err));
+    LW_TRY(lw_workload_check(w, err));
+    LW_TRY(refuse_unlowered(s, err));
+    LW_TRY(refuse_contradictions(s, err));
+    LW_TRY(check_size(w, s, err));
+    if (s->dp > 1)
+        LW_TRY(check_params(w, s, err));
+    LW_TRY(lw_dp_build(w, s, &made, err));
+    enum lw_status st = lw_plan_check(&made, err);
+    if (st != LW_OK) {
+        lw_plan_free(&made);
+        return st;
+    }
+    *plan = made;
+    return LW_OK;
+}
