@@ -82,8 +82,8 @@ enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *e
                        b->name, b->size, sizeof *b);
     if (!b->probe || !b->open || !b->close || !b->abort || !b->facts || !b->now_ns ||
         !b->mem_alloc || !b->mem_free || !b->mem_read || !b->mem_write || !b->stream_create ||
-        !b->event_create || !b->event_record || !b->event_wait || !b->compute || !b->comm_create ||
-        !b->comm_destroy || !b->poll)
+        !b->event_create || !b->event_record || !b->event_wait || !b->compute || !b->hold ||
+        !b->release || !b->comm_create || !b->comm_destroy || !b->poll)
         return lw_fail(err, LW_ENOTSUP, "backend '%s' lacks a function that every backend needs",
                        b->name);
     if (!optional_ones_agree(b))

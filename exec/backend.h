@@ -94,7 +94,7 @@ struct exec_gradient {
 enum exec_part_kind {
     EXEC_PART_FILL, /* to[count] = gradient, or += when `add` */
     EXEC_PART_COPY, /* to[count] = from[count] / divisor, converted */
-    EXEC_PART_SGD,  /* to = f32 weights, from = gradient, state = f32 momentum or NULL */
+    EXEC_PART_SGD,  /* to = f32 weights, from = gradient * divisor, state = f32 momentum or NULL */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
 };
@@ -175,6 +175,11 @@ struct exec_backend {
 
     enum lw_status (*compute)(struct exec_stream *s, const struct exec_task *task,
                               struct exec_stamp *stamp, struct lw_err *err);
+
+    /* Work given after `hold` begins no earlier than `release`, and then on all ranks at once (a
+     * barrier where ranks are processes). */
+    void (*hold)(struct exec_world *w);
+    enum lw_status (*release)(struct exec_world *w, struct lw_err *err);
 
     /* Communicators: one handle per group and process; every process calls in the same order. Ops
      * of one communicator run one at a time on each member, in the order given, across streams.

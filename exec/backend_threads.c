@@ -41,6 +41,7 @@ enum command_kind { CMD_RECORD, CMD_WAIT, CMD_COMPUTE, CMD_COLLECTIVE, CMD_EXCHA
 struct command {
     enum command_kind kind;
     enum lw_op_kind op;
+    uint32_t batch;  /* held back until `released` reaches it */
     uint32_t ticket; /* events: value of `done`; communication: turn of the member */
     int32_t n_items; /* exchange: sends and receives, in the stream's items */
     struct exec_event *event;
@@ -103,8 +104,8 @@ struct exec_world {
     struct exec_stream *streams;
     struct exec_event *events;
     struct exec_comm *comms;
-    uint32_t n_given;
-    struct exec_counter finished;
+    uint32_t n_given, batch;     /* batch: of what is given now */
+    struct exec_counter finished, released;
     atomic_bool stop;
     pthread_mutex_t mutex;       /* guards failure */
     struct lw_err failure;
@@ -166,7 +167,8 @@ static enum lw_status run_part(const struct exec_part *p, const atomic_bool *sto
         exec_convert(p->to_dtype, p->to, p->from_dtype, p->from, p->count, p->divisor);
         return LW_OK;
     case EXEC_PART_SGD:
-        exec_sgd(p->to, p->state, p->from_dtype, p->from, p->count, p->rate, p->momentum);
+        exec_sgd(p->to, p->state, p->from_dtype, p->from, p->count, p->divisor, p->rate,
+                 p->momentum);
         return LW_OK;
     case EXEC_PART_FAIL:
         return lw_fail(err, LW_EFAILED, "made to fail");
@@ -291,6 +293,8 @@ static enum lw_status run_stamped(struct exec_stream *s, const struct command *c
 static enum lw_status run_command(struct exec_stream *s, const struct command *c,
                                   struct lw_err *err)
 {
+    if (!exec_counter_wait(&s->world->released, c->batch, INT64_MAX, &s->world->stop))
+        return lw_fail(err, LW_EFAILED, "stopped before it began");
     if (s->issue_ns == 0)
         s->issue_ns = exec_now_ns();
     switch (c->kind) {
@@ -607,8 +611,10 @@ static enum lw_status give(struct exec_stream *s, const struct command *c, struc
 
     pthread_mutex_lock(&s->mutex);
     int full = lw_reserve(&q->items, &q->capacity, q->n + 1, sizeof *q->items);
-    if (!full)
-        q->items[q->n++] = *c;
+    if (!full) {
+        q->items[q->n] = *c;
+        q->items[q->n++].batch = s->world->batch;
+    }
     pthread_cond_signal(&s->given);
     pthread_mutex_unlock(&s->mutex);
     if (full)
@@ -650,6 +656,18 @@ static enum lw_status threads_compute(struct exec_stream *s, const struct exec_t
 {
     struct command c = {.kind = CMD_COMPUTE, .task = *task, .stamp = stamp};
     return give(s, &c, err);
+}
+
+static void threads_hold(struct exec_world *w)
+{
+    w->batch++;
+}
+
+static enum lw_status threads_release(struct exec_world *w, struct lw_err *err)
+{
+    (void)err;
+    exec_counter_set(&w->released, w->batch);
+    return LW_OK;
 }
 
 /* --- communication ------------------------------------------------------------------------------ */
@@ -867,6 +885,8 @@ const struct exec_backend exec_backend_threads = {
     .event_record = threads_event_record,
     .event_wait = threads_event_wait,
     .compute = threads_compute,
+    .hold = threads_hold,
+    .release = threads_release,
     .comm_create = threads_comm_create,
     .comm_split = threads_comm_split,
     .comm_destroy = threads_comm_destroy,

@@ -34,19 +34,19 @@ static void step_f32(float *w, float *state, const float *g, int64_t n, float ra
         plain_f32(w, g, n, rate);
 }
 
-void exec_sgd(float *w, float *state, enum lw_dtype t, const void *g, int64_t n, float rate,
-              float momentum)
+void exec_sgd(float *w, float *state, enum lw_dtype t, const void *g, int64_t n, int32_t divisor,
+              float rate, float momentum)
 {
     float part[SOME];
 
-    if (t == LW_F32) {
+    if (t == LW_F32 && divisor == 1) {
         step_f32(w, state, g, n, rate, momentum);
         return;
     }
     for (int64_t at = 0; at < n; at += SOME) {
         int64_t k = n - at < SOME ? n - at : SOME;
         for (int64_t i = 0; i < k; i++)
-            part[i] = (float)exec_get(t, g, at + i);
+            part[i] = (float)(exec_get(t, g, at + i) / divisor);
         step_f32(w + at, state ? state + at : 0, part, k, rate, momentum);
     }
 }

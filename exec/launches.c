@@ -1,0 +1,172 @@
+/* Launch order, planned against real. The plan fixes the order of collectives; the reducer's state
+ * machine, given the gradients in the order in which they really became ready, must come to the same
+ * one. A gradient is ready when the op that copies it into its bucket has ended, or, where nothing is copied,
+ * the backward op that completes it. */
+#include "exec/launches.h"
+
+#include <stdlib.h>
+
+#include "shared/arena.h"
+#include "shared/op.h"
+#include "shared/reducer.h"
+
+struct moment {
+    int64_t at_ns;
+    int32_t op;
+};
+
+struct check {
+    const struct lw_plan *plan;
+    const struct exec_layout *layout;
+    struct lw_program program;
+    const struct exec_stamp *stamps;
+    int32_t rank, first_bucket, n_buckets;
+    struct lw_arena arena;
+    struct lw_reducer *reducer;
+    struct moment *ready, *begun; /* [n_ops] ops that make gradients ready; collectives */
+    int32_t n_ready, n_begun;
+    int32_t *asked, *launches, n_asked; /* [n_buckets] in the set's own numbers */
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct moment *x = a, *y = b;
+
+    if (x->at_ns != y->at_ns)
+        return x->at_ns < y->at_ns ? -1 : 1;
+    return (x->op > y->op) - (x->op < y->op);
+}
+
+static bool makes_ready(const struct check *c, const struct lw_op *op)
+{
+    if (op->n_ready == 0)
+        return false;
+    bool copied = c->layout->copied_in[c->plan->ready[op->first_ready]];
+    return copied ? op->kind == LW_OP_COPY_IN : lw_op_class(op->kind) == LW_CLASS_COMPUTE;
+}
+
+static void note_moments(struct check *c)
+{
+    for (int32_t i = 0; i < c->program.n_ops; i++) {
+        const struct lw_op *op = &c->plan->ops[c->program.first_op + i];
+        if (makes_ready(c, op))
+            c->ready[c->n_ready++] = (struct moment){c->stamps[i].end_ns, i};
+        if (op->comm >= 0 && op->bucket >= 0 && op->kind == LW_OP_ALL_REDUCE)
+            c->begun[c->n_begun++] = (struct moment){c->stamps[i].start_ns, i};
+    }
+    qsort(c->ready, (size_t)c->n_ready, sizeof *c->ready, by_time);
+    qsort(c->begun, (size_t)c->n_begun, sizeof *c->begun, by_time);
+}
+
+/* The set the variant reduces on this rank; none: nothing to check. */
+static bool find_buckets(struct check *c)
+{
+    int32_t last = -1;
+
+    c->first_bucket = -1;
+    for (int32_t b = 0; b < c->plan->n_buckets; b++) {
+        if (c->layout->stage_at[b] < 0)
+            continue;
+        if (c->first_bucket < 0)
+            c->first_bucket = b;
+        last = b;
+    }
+    c->n_buckets = c->first_bucket < 0 ? 0 : last - c->first_bucket + 1;
+    return c->n_buckets > 0;
+}
+
+static enum lw_status make_reducer(struct check *c, struct lw_err *err)
+{
+    int32_t n = c->plan->n_params, n_unused = 0;
+    int32_t *bucket_of = lw_arena_alloc(&c->arena, n, sizeof *bucket_of);
+    int32_t *unused = lw_arena_alloc(&c->arena, n, sizeof *unused);
+
+    if (!bucket_of || !unused)
+        return lw_fail_nomem(err);
+    for (int32_t p = 0; p < n; p++) {
+        bucket_of[p] = c->layout->bucket_of[p] < 0 ? -1 : c->layout->bucket_of[p] - c->first_bucket;
+        if (bucket_of[p] >= 0 && !c->layout->produced[p])
+            unused[n_unused++] = p;
+    }
+    LW_TRY(lw_reducer_new(n, bucket_of, c->n_buckets, c->plan->strategy.launch_order, &c->reducer,
+                          err));
+    LW_TRY(lw_reducer_begin(c->reducer, true, err));
+    return lw_reducer_unused(c->reducer, unused, n_unused, err);
+}
+
+/* Only the last micro-batch's gradients count: those of the op that ends last for each. */
+static bool is_last(const struct check *c, int32_t k, int32_t param)
+{
+    for (int32_t later = k + 1; later < c->n_ready; later++) {
+        const struct lw_op *op = &c->plan->ops[c->program.first_op + c->ready[later].op];
+        for (int32_t i = 0; i < op->n_ready; i++)
+            if (c->plan->ready[op->first_ready + i] == param)
+                return false;
+    }
+    return true;
+}
+
+static enum lw_status feed(struct check *c, struct lw_err *err)
+{
+    for (int32_t k = 0; k < c->n_ready; k++) {
+        const struct lw_op *op = &c->plan->ops[c->program.first_op + c->ready[k].op];
+        for (int32_t i = 0; i < op->n_ready; i++) {
+            int32_t p = c->plan->ready[op->first_ready + i], n = 0;
+            if (c->layout->bucket_of[p] < 0 || !c->layout->produced[p])
+                continue;
+            if (op->kind != LW_OP_COPY_IN && !is_last(c, k, p))
+                continue;
+            LW_TRY(lw_reducer_mark(c->reducer, p, c->launches, &n, err));
+            for (int32_t l = 0; l < n; l++)
+                c->asked[c->n_asked++] = c->launches[l];
+        }
+    }
+    return LW_OK;
+}
+
+static enum lw_status compare(const struct check *c, struct lw_err *err)
+{
+    for (int32_t k = 0; k < c->n_begun || k < c->n_asked; k++) {
+        int32_t ran = k < c->n_begun
+                          ? c->plan->ops[c->program.first_op + c->begun[k].op].bucket
+                          : -1;
+        int32_t asked = k < c->n_asked ? c->asked[k] + c->first_bucket : -1;
+        if (ran != asked)
+            return lw_fail(err, LW_EFAILED,
+                           "launch order of rank %d: collective %d was of bucket %d, but the "
+                           "gradients, as they became ready, ask for bucket %d", c->rank, k, ran,
+                           asked);
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_all(struct check *c, struct lw_err *err)
+{
+    LW_TRY(make_reducer(c, err));
+    c->ready = lw_arena_alloc(&c->arena, c->program.n_ops, sizeof *c->ready);
+    c->begun = lw_arena_alloc(&c->arena, c->program.n_ops, sizeof *c->begun);
+    c->asked = lw_arena_alloc(&c->arena, c->n_buckets, sizeof *c->asked);
+    c->launches = lw_arena_alloc(&c->arena, c->n_buckets, sizeof *c->launches);
+    if (!c->ready || !c->begun || !c->asked || !c->launches)
+        return lw_fail_nomem(err);
+    note_moments(c);
+    LW_TRY(feed(c, err));
+    return compare(c, err);
+}
+
+enum lw_status exec_launches_check(const struct lw_plan *plan, const struct exec_layout *layout,
+                                   int32_t variant, int32_t rank, const struct exec_stamp *stamps,
+                                   struct lw_err *err)
+{
+    struct check c = {.plan = plan, .layout = layout, .stamps = stamps, .rank = rank,
+                      .program = lw_plan_program(plan, variant, rank)};
+
+    if (!find_buckets(&c))
+        return LW_OK;
+    enum lw_status s = check_all(&c, err);
+    if (s != LW_OK)
+        lw_err_context(err, "rank %d", rank);
+    lw_reducer_free(c.reducer);
+    lw_arena_free(&c.arena);
+    return s;
+}

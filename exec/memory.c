@@ -1,0 +1,671 @@
+/* Where tensors lie. Every rank has weights (f32, with momentum if asked), gradients (each in its
+ * parameter's type), one region for buckets and one for communication that carries no bucket. Bucket
+ * sets of different variants share the region: a step uses the set of the pass that ends it, and the
+ * streams have run dry between steps.
+ *
+ * A gradient's way: FILL into its array (or straight into its slot, when the plan copies nothing in);
+ * COPY_IN divides by the group's size on the way into the slot; a CAST goes to the bucket's wire
+ * form and back; COPY_OUT returns the average; the optimizer reads the array, the slot when nothing
+ * is copied out, or the undivided slot. */
+#include "exec/memory.h"
+
+#include <string.h>
+
+#include "exec/element.h"
+#include "exec/optimizer.h"
+#include "shared/op.h"
+
+enum { ALIGN = 64 };
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank)
+{
+    const struct lw_plan_param *a = &p->params[param];
+
+    return a->trainable && a->stage == p->roles[p->role_of[rank]].stage &&
+           (a->tied < 0 || a->tied == param);
+}
+
+int32_t exec_plan_micro_batches(const struct lw_plan *p)
+{
+    int32_t most = 0;
+
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].micro_batch > most)
+            most = p->ops[i].micro_batch;
+    return most + 1;
+}
+
+int64_t exec_plan_terms(const struct lw_plan *p)
+{
+    int64_t most = 1, run = 0;
+
+    for (int32_t i = 0; i < p->n_passes + (p->n_passes - p->repeat_from); i++) {
+        run++;
+        if (run > most)
+            most = run;
+        if (p->variants[lw_plan_variant_of_pass(p, i)].ends_step)
+            run = 0;
+    }
+    return most * exec_plan_micro_batches(p) * p->n_ranks;
+}
+
+/* --- safety ------------------------------------------------------------------------------------- */
+
+static enum lw_status bad_op(const struct lw_plan *p, int32_t i, const char *what, int64_t value,
+                             struct lw_err *err)
+{
+    return lw_fail(err, LW_EPLAN, "op %d (%s): %s %lld is out of range", i,
+                   p->ops[i].kind < LW_N_OP_KINDS ? lw_op_name(p->ops[i].kind) : "?", what,
+                   (long long)value);
+}
+
+static bool outside(int64_t value, int64_t low, int64_t end)
+{
+    return value < low || value >= end;
+}
+
+static enum lw_status safe_op(const struct lw_plan *p, const struct lw_program *g, int32_t i,
+                              struct lw_err *err)
+{
+    const struct lw_op *op = &p->ops[i];
+
+    if (outside(op->kind, 0, LW_N_OP_KINDS))
+        return lw_fail(err, LW_EPLAN, "op %d is of unknown kind %d", i, (int)op->kind);
+    if (outside(op->stream, 0, p->n_streams))
+        return bad_op(p, i, "stream", op->stream, err);
+    if (outside(op->comm, -1, p->n_comms))
+        return bad_op(p, i, "communicator", op->comm, err);
+    if (outside(op->dtype, 0, LW_N_DTYPES))
+        return bad_op(p, i, "dtype", op->dtype, err);
+    if (outside(op->work, -1, p->n_works))
+        return bad_op(p, i, "work", op->work, err);
+    if (outside(op->bucket, -1, p->n_buckets))
+        return bad_op(p, i, "bucket", op->bucket, err);
+    if (op->bytes < 0)
+        return bad_op(p, i, "bytes", op->bytes, err);
+    if (op->bucket >= 0 && op->comm >= 0 && op->bytes > p->buckets[op->bucket].bytes)
+        return bad_op(p, i, "bytes beyond its bucket:", op->bytes, err);
+    if (op->n_deps < 0 || outside(op->first_dep, 0, (int64_t)p->n_deps + 1) ||
+        op->first_dep + (int64_t)op->n_deps > p->n_deps)
+        return bad_op(p, i, "dependency list at", op->first_dep, err);
+    for (int32_t d = 0; d < op->n_deps; d++)
+        if (outside(p->deps[op->first_dep + d], g->first_op, i))
+            return bad_op(p, i, "dependency", p->deps[op->first_dep + d], err);
+    if (op->n_ready < 0 || outside(op->first_ready, 0, (int64_t)p->n_ready + 1) ||
+        op->first_ready + (int64_t)op->n_ready > p->n_ready)
+        return bad_op(p, i, "gradient list at", op->first_ready, err);
+    for (int32_t r = 0; r < op->n_ready; r++)
+        if (outside(p->ready[op->first_ready + r], 0, p->n_params))
+            return bad_op(p, i, "gradient", p->ready[op->first_ready + r], err);
+    return LW_OK;
+}
+
+static enum lw_status safe_buckets(const struct lw_plan *p, struct lw_err *err)
+{
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket *k = &p->buckets[b];
+        int64_t room = k->bytes / lw_dtype_size(k->dtype);
+        if (k->first_slot < 0 || k->n_slots < 0 || k->first_slot + (int64_t)k->n_slots > p->n_slots)
+            return lw_fail(err, LW_EPLAN, "bucket %d: slots %d to %lld of %d", b, k->first_slot,
+                           (long long)k->first_slot + k->n_slots, p->n_slots);
+        for (int32_t s = 0; s < k->n_slots; s++) {
+            const struct lw_slot *slot = &p->slots[k->first_slot + s];
+            if (outside(slot->param, 0, p->n_params))
+                return lw_fail(err, LW_EPLAN, "bucket %d: slot %d is of parameter %d of %d", b, s,
+                               slot->param, p->n_params);
+            if (slot->offset < 0 || slot->offset + p->params[slot->param].numel > room)
+                return lw_fail(err, LW_EPLAN,
+                               "bucket %d: '%s' at element %lld with %lld elements leaves its "
+                               "%lld elements",
+                               b, p->params[slot->param].name, (long long)slot->offset,
+                               (long long)p->params[slot->param].numel, (long long)room);
+        }
+    }
+    return LW_OK;
+}
+
+enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err)
+{
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (p->params[i].numel < 0)
+            return lw_fail(err, LW_EPLAN, "parameter %d '%s' has %lld elements", i,
+                           p->params[i].name, (long long)p->params[i].numel);
+    LW_TRY(safe_buckets(p, err));
+    for (int32_t v = 0; v < p->n_variants * p->n_roles; v++) {
+        const struct lw_program *g = &p->programs[v];
+        if (g->first_op < 0 || g->n_ops < 0 || g->first_op + (int64_t)g->n_ops > p->n_ops)
+            return lw_fail(err, LW_EPLAN, "program %d: ops %d to %lld of %d", v, g->first_op,
+                           (long long)g->first_op + g->n_ops, p->n_ops);
+        for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++)
+            LW_TRY(safe_op(p, g, i, err));
+    }
+    return LW_OK;
+}
+
+/* --- layout ------------------------------------------------------------------------------------- */
+
+static enum lw_status alloc_layout(struct exec_memory *m, struct exec_layout *l, int32_t n_ops,
+                                   struct lw_err *err)
+{
+    int32_t n = m->plan->n_params, b = m->plan->n_buckets;
+    struct lw_arena *a = &m->arena;
+
+    l->bucket_of = lw_arena_alloc(a, n, sizeof *l->bucket_of);
+    l->slot_of = lw_arena_alloc(a, n, sizeof *l->slot_of);
+    l->copied_in = lw_arena_alloc(a, n, sizeof *l->copied_in);
+    l->produced = lw_arena_alloc(a, n, sizeof *l->produced);
+    l->copied_out = lw_arena_alloc(a, b, sizeof *l->copied_out);
+    l->cast = lw_arena_alloc(a, b, sizeof *l->cast);
+    l->stage_at = lw_arena_alloc(a, b, sizeof *l->stage_at);
+    l->wire_at = lw_arena_alloc(a, b, sizeof *l->wire_at);
+    l->divisor = lw_arena_alloc(a, b, sizeof *l->divisor);
+    l->scratch_at = lw_arena_alloc(a, n_ops, sizeof *l->scratch_at);
+    if (!l->bucket_of || !l->slot_of || !l->copied_in || !l->produced || !l->copied_out ||
+        !l->cast || !l->stage_at || !l->wire_at || !l->divisor || !l->scratch_at)
+        return lw_fail_nomem(err);
+    return LW_OK;
+}
+
+static int32_t a_rank_of(const struct lw_plan *p, int32_t role)
+{
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        if (p->role_of[r] == role)
+            return r;
+    return -1;
+}
+
+/* What the ops of the program say about gradients and buckets. */
+static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_t rank,
+                     struct exec_layout *l)
+{
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        bool copies = op->kind == LW_OP_COPY_IN;
+        bool completes = lw_op_class(op->kind) == LW_CLASS_COMPUTE;
+        for (int32_t r = 0; r < op->n_ready; r++) {
+            l->copied_in[p->ready[op->first_ready + r]] |= copies;
+            l->produced[p->ready[op->first_ready + r]] |= completes;
+        }
+        if (op->bucket < 0)
+            continue;
+        l->copied_out[op->bucket] |= op->kind == LW_OP_COPY_OUT;
+        l->cast[op->bucket] |= op->kind == LW_OP_CAST;
+        const struct lw_group *group = op->comm >= 0 ? lw_plan_group(p, op->comm, rank) : NULL;
+        if (group)
+            l->divisor[op->bucket] = group->n_members;
+    }
+}
+
+/* Type in which a bucket is filled: its gradients'. */
+static enum lw_dtype stage_dtype(const struct lw_plan *p, int32_t bucket)
+{
+    const struct lw_bucket *b = &p->buckets[bucket];
+    return b->n_slots > 0 ? p->params[p->slots[b->first_slot].param].dtype : b->dtype;
+}
+
+static void place_bucket(const struct lw_plan *p, struct exec_layout *l, int32_t b)
+{
+    const struct lw_bucket *k = &p->buckets[b];
+    int64_t elements = k->bytes / lw_dtype_size(k->dtype);
+
+    l->wire_at[b] = l->bucket_bytes;
+    l->bucket_bytes += aligned(k->bytes);
+    l->stage_at[b] = l->wire_at[b];
+    if (l->cast[b]) {
+        l->stage_at[b] = l->bucket_bytes;
+        l->bucket_bytes += aligned(elements * lw_dtype_size(stage_dtype(p, b)));
+    }
+    for (int32_t s = 0; s < k->n_slots; s++) {
+        l->bucket_of[p->slots[k->first_slot + s].param] = b;
+        l->slot_of[p->slots[k->first_slot + s].param] = p->slots[k->first_slot + s].offset;
+    }
+}
+
+/* Without a cast, what is filled and what is reduced is the same memory: one type. */
+static enum lw_status check_types(const struct lw_plan *p, const struct exec_layout *l, int32_t b,
+                                  struct lw_err *err)
+{
+    const struct lw_bucket *k = &p->buckets[b];
+
+    for (int32_t s = 0; s < k->n_slots; s++) {
+        const struct lw_plan_param *a = &p->params[p->slots[k->first_slot + s].param];
+        if (a->dtype != (l->cast[b] ? stage_dtype(p, b) : k->dtype))
+            return lw_fail(err, LW_EPLAN, "bucket %d is of %s and holds '%s' of %s without a cast",
+                           b, lw_dtype_name(k->dtype), a->name, lw_dtype_name(a->dtype));
+    }
+    return LW_OK;
+}
+
+static void place_scratch(struct exec_memory *m, const struct lw_program *g, int32_t rank,
+                          struct exec_layout *l)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        int64_t bytes = lw_plan_operand(p, op, rank).bytes;
+        if (lw_op_class(op->kind) == LW_CLASS_COPY && bytes > m->copy_bytes)
+            m->copy_bytes = aligned(bytes);
+        if (op->comm < 0 || op->bucket >= 0)
+            continue;
+        if (m->keep_scratch_apart) {
+            l->scratch_at[i - g->first_op] = l->scratch_bytes;
+            l->scratch_bytes += aligned(bytes);
+        } else if (aligned(bytes) > l->scratch_bytes) {
+            l->scratch_bytes = aligned(bytes);
+        }
+    }
+}
+
+static enum lw_status lay_out(struct exec_memory *m, int32_t variant, int32_t role,
+                              struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    struct exec_layout *l = &m->layouts[(int64_t)variant * p->n_roles + role];
+    const struct lw_program *g = &p->programs[(int64_t)variant * p->n_roles + role];
+    int32_t rank = a_rank_of(p, role);
+
+    LW_TRY(alloc_layout(m, l, g->n_ops, err));
+    for (int32_t i = 0; i < p->n_params; i++)
+        l->bucket_of[i] = -1;
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        l->stage_at[b] = -1;
+        l->divisor[b] = 1;
+    }
+    if (rank < 0)
+        return LW_OK;
+    note_ops(p, g, rank, l);
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        const struct lw_bucket_set *set = &p->sets[s];
+        if (set->stage != p->roles[role].stage ||
+            strcmp(set->name, p->variants[variant].set_name) != 0)
+            continue;
+        for (int32_t b = set->first_bucket; b < set->first_bucket + set->n_buckets; b++) {
+            LW_TRY(check_types(p, l, b, err));
+            place_bucket(p, l, b);
+        }
+    }
+    place_scratch(m, g, rank, l);
+    if (l->bucket_bytes > m->bucket_bytes)
+        m->bucket_bytes = l->bucket_bytes;
+    if (l->scratch_bytes > m->scratch_bytes)
+        m->scratch_bytes = l->scratch_bytes;
+    return LW_OK;
+}
+
+const struct exec_layout *exec_memory_layout(const struct exec_memory *m, int32_t variant,
+                                             int32_t rank)
+{
+    return &m->layouts[(int64_t)variant * m->plan->n_roles + m->plan->role_of[rank]];
+}
+
+static enum lw_status place_params(struct exec_memory *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    m->weight_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weight_at);
+    m->grad_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->grad_at);
+    if (!m->weight_at || !m->grad_at)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->n_params; i++) {
+        const struct lw_plan_param *a = &p->params[i];
+        if (!a->trainable || (a->tied >= 0 && a->tied != i))
+            continue;
+        if (a->dtype > LW_BF16)
+            return lw_fail(err, LW_ENOTSUP, "parameter '%s' is trained in %s; exec does f32, f64, "
+                                            "f16, bf16", a->name, lw_dtype_name(a->dtype));
+        m->weight_at[i] = m->n_weights;
+        m->grad_at[i] = m->grad_bytes;
+        m->n_weights += aligned(a->numel * 4) / 4;
+        m->grad_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
+    }
+    return LW_OK;
+}
+
+/* --- memory ------------------------------------------------------------------------------------- */
+
+static enum lw_status alloc_some(struct exec_memory *m, int32_t rank, int64_t bytes, void **mem,
+                                 struct lw_err *err)
+{
+    return bytes > 0 ? m->backend->mem_alloc(m->world, rank, bytes, mem, err) : LW_OK;
+}
+
+static enum lw_status set_weights(struct exec_memory *m, int32_t rank, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t i = 0; i < p->n_params; i++) {
+        int64_t n = p->params[i].numel;
+        if (n == 0 || !exec_param_is_here(p, i, rank))
+            continue;
+        float *first = lw_alloc((size_t)n * sizeof *first);
+        if (!first)
+            return lw_fail_nomem(err);
+        exec_initial_weights(first, i, n);
+        enum lw_status s = m->backend->mem_write(m->world, rank,
+                                                 (float *)m->ranks[rank].weights + m->weight_at[i],
+                                                 first, n * 4, err);
+        lw_free(first);
+        LW_TRY(s);
+    }
+    return LW_OK;
+}
+
+static enum lw_status alloc_rank(struct exec_memory *m, int32_t rank, struct lw_err *err)
+{
+    struct exec_rank_memory *r = &m->ranks[rank];
+
+    LW_TRY(alloc_some(m, rank, m->n_weights * 4, &r->weights, err));
+    LW_TRY(alloc_some(m, rank, m->momentum > 0 ? m->n_weights * 4 : 0, &r->state, err));
+    LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
+    LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
+    /* behind the messages: source and target of copies that name no bucket */
+    LW_TRY(alloc_some(m, rank, m->scratch_bytes * m->plan->n_streams +
+                                   2 * m->copy_bytes * m->plan->n_streams,
+                      &r->scratch, err));
+    return set_weights(m, rank, err);
+}
+
+static int64_t exact_limit(const struct lw_plan *p)
+{
+    int64_t limit = exec_exact_limit(LW_F32);
+
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (p->params[i].trainable && exec_exact_limit(p->params[i].dtype) < limit)
+            limit = exec_exact_limit(p->params[i].dtype);
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        if (exec_exact_limit(p->buckets[b].dtype) < limit)
+            limit = exec_exact_limit(p->buckets[b].dtype);
+    return limit;
+}
+
+/* Messages of half types are summed as well: as small as those need, where there are any. */
+static int64_t message_limit(const struct lw_plan *p)
+{
+    int64_t limit = exec_exact_limit(LW_F32);
+
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (op->comm >= 0 && op->bucket < 0 && op->dtype != LW_U8 &&
+            exec_exact_limit(op->dtype) < limit)
+            limit = exec_exact_limit(op->dtype);
+    }
+    return limit;
+}
+
+static int32_t largest_divisor(const struct exec_memory *m)
+{
+    int32_t most = 1;
+
+    for (int32_t v = 0; v < m->plan->n_variants * m->plan->n_roles; v++)
+        for (int32_t b = 0; b < m->plan->n_buckets; b++)
+            if (m->layouts[v].divisor[b] > most)
+                most = m->layouts[v].divisor[b];
+    return most;
+}
+
+static enum lw_status refuse_unexecuted(const struct lw_plan *p, struct lw_err *err)
+{
+    for (int32_t s = 0; s < p->n_shards; s++)
+        if (p->shards[s].owner >= 0)
+            return lw_fail(err, LW_ENOTSUP, "the plan shards '%s': this version executes plans whose "
+                                            "every rank updates all of its parameters",
+                           p->params[p->shards[s].param].name);
+    return LW_OK;
+}
+
+enum lw_status exec_memory_init(struct exec_memory *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    LW_TRY(refuse_unexecuted(p, err));
+    m->layouts = lw_arena_alloc(&m->arena, (int64_t)p->n_variants * p->n_roles, sizeof *m->layouts);
+    m->ranks = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->ranks);
+    if (!m->layouts || !m->ranks)
+        return lw_fail_nomem(err);
+    LW_TRY(place_params(m, err));
+    for (int32_t v = 0; v < p->n_variants; v++)
+        for (int32_t r = 0; r < p->n_roles; r++)
+            LW_TRY(lay_out(m, v, r, err));
+    LW_TRY(exec_gradient_table_init(&m->table, exec_plan_terms(p), largest_divisor(m),
+                                    exact_limit(p), err));
+    LW_TRY(exec_gradient_table_init(&m->messages, p->n_ranks, 1, message_limit(p), err));
+    for (int32_t r = m->facts.first_local; r < m->facts.first_local + m->facts.n_local; r++)
+        LW_TRY(alloc_rank(m, r, err));
+    return LW_OK;
+}
+
+void exec_memory_free(struct exec_memory *m)
+{
+    for (int32_t r = 0; m->ranks && r < m->plan->n_ranks; r++) {
+        void *all[] = {m->ranks[r].weights, m->ranks[r].state, m->ranks[r].grads,
+                       m->ranks[r].buckets, m->ranks[r].scratch};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (all[i])
+                m->backend->mem_free(m->world, r, all[i]);
+    }
+    lw_arena_free(&m->arena);
+    *m = (struct exec_memory){0};
+}
+
+/* --- parts -------------------------------------------------------------------------------------- */
+
+static enum lw_status add(struct exec_parts *parts, struct exec_part part, struct lw_err *err)
+{
+    if (part.count <= 0)
+        return LW_OK;
+    if (lw_reserve(&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
+        return lw_fail_nomem(err);
+    parts->items[parts->n++] = part;
+    return LW_OK;
+}
+
+static void *grad_array(const struct exec_memory *m, int32_t rank, int32_t param)
+{
+    return (char *)m->ranks[rank].grads + m->grad_at[param];
+}
+
+/* The gradient's place in its bucket; NULL when it has none. */
+static void *slot_of(const struct exec_memory *m, const struct exec_layout *l, int32_t rank,
+                     int32_t param)
+{
+    int32_t b = l->bucket_of[param];
+
+    if (b < 0)
+        return NULL;
+    return (char *)m->ranks[rank].buckets + l->stage_at[b] +
+           l->slot_of[param] * lw_dtype_size(m->plan->params[param].dtype);
+}
+
+static void *local_gradient(const struct exec_memory *m, const struct exec_layout *l, int32_t rank,
+                            int32_t param)
+{
+    void *slot = slot_of(m, l, rank, param);
+    return slot && !l->copied_in[param] ? slot : grad_array(m, rank, param);
+}
+
+static enum lw_status fill_parts(const struct exec_memory *m, const struct lw_op *op,
+                                 const struct exec_place *at, struct exec_parts *parts,
+                                 struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t i = 0; i < op->n_ready; i++) {
+        int32_t a = p->ready[op->first_ready + i];
+        int32_t micro = op->micro_batch > 0 ? op->micro_batch : 0;
+        if (!exec_param_is_here(p, a, at->rank))
+            continue;
+        struct exec_part part = {
+            .kind = EXEC_PART_FILL,
+            .to = local_gradient(m, at->layout, at->rank, a),
+            .to_dtype = p->params[a].dtype,
+            .count = p->params[a].numel,
+            .add = at->filled[a],
+            .gradient = {&m->table, a, at->rank, at->step, at->pass * at->micro_batches + micro},
+        };
+        at->filled[a] = true;
+        LW_TRY(add(parts, part, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status copy_in_parts(const struct exec_memory *m, const struct lw_op *op,
+                                    const struct exec_place *at, struct exec_parts *parts,
+                                    struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t i = 0; i < op->n_ready; i++) {
+        int32_t a = p->ready[op->first_ready + i];
+        void *slot = slot_of(m, at->layout, at->rank, a);
+        if (!slot || !exec_param_is_here(p, a, at->rank))
+            continue;
+        struct exec_part part = {.kind = EXEC_PART_COPY, .to = slot,
+                                 .from = grad_array(m, at->rank, a),
+                                 .to_dtype = p->params[a].dtype, .from_dtype = p->params[a].dtype,
+                                 .count = p->params[a].numel,
+                                 .divisor = at->layout->divisor[at->layout->bucket_of[a]]};
+        LW_TRY(add(parts, part, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status copy_out_parts(const struct exec_memory *m, const struct lw_op *op,
+                                     const struct exec_place *at, struct exec_parts *parts,
+                                     struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    const struct lw_bucket *b = &p->buckets[op->bucket];
+
+    for (int32_t s = 0; s < b->n_slots; s++) {
+        int32_t a = p->slots[b->first_slot + s].param;
+        if (!exec_param_is_here(p, a, at->rank) || at->layout->bucket_of[a] != op->bucket)
+            continue;
+        struct exec_part part = {.kind = EXEC_PART_COPY, .from = slot_of(m, at->layout, at->rank, a),
+                                 .to = grad_array(m, at->rank, a),
+                                 .to_dtype = p->params[a].dtype, .from_dtype = p->params[a].dtype,
+                                 .count = p->params[a].numel,
+                                 .divisor = at->layout->copied_in[a]
+                                                ? 1
+                                                : at->layout->divisor[op->bucket]};
+        LW_TRY(add(parts, part, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status cast_parts(const struct exec_memory *m, const struct lw_op *op,
+                                 const struct exec_place *at, struct exec_parts *parts,
+                                 struct lw_err *err)
+{
+    const struct lw_bucket *b = &m->plan->buckets[op->bucket];
+    char *base = m->ranks[at->rank].buckets;
+    enum lw_dtype stage = stage_dtype(m->plan, op->bucket);
+    void *filled = base + at->layout->stage_at[op->bucket];
+    void *wire = base + at->layout->wire_at[op->bucket];
+    bool out = op->dtype == b->dtype && op->dtype != stage;
+    struct exec_part part = {.kind = EXEC_PART_COPY, .to = out ? wire : filled,
+                             .from = out ? filled : wire, .to_dtype = out ? b->dtype : stage,
+                             .from_dtype = out ? stage : b->dtype,
+                             .count = b->bytes / lw_dtype_size(b->dtype), .divisor = 1};
+    return add(parts, part, err);
+}
+
+static char *copy_area(const struct exec_memory *m, int32_t rank, int32_t stream)
+{
+    return (char *)m->ranks[rank].scratch + m->scratch_bytes * m->plan->n_streams +
+           2 * m->copy_bytes * stream;
+}
+
+static enum lw_status plain_copy(const struct exec_memory *m, const struct lw_op *op,
+                                 const struct exec_place *at, struct exec_parts *parts,
+                                 struct lw_err *err)
+{
+    char *area = copy_area(m, at->rank, op->stream);
+    struct exec_part part = {.kind = EXEC_PART_COPY, .to = area, .from = area + m->copy_bytes,
+                             .to_dtype = LW_U8, .from_dtype = LW_U8, .divisor = 1,
+                             .count = lw_plan_operand(m->plan, op, at->rank).bytes};
+    return add(parts, part, err);
+}
+
+const void *exec_memory_average(const struct exec_memory *m, const struct exec_layout *l,
+                                int32_t rank, int32_t param, int32_t *divisor)
+{
+    int32_t b = l->bucket_of[param];
+    bool from_slot = b >= 0 && !l->copied_out[b];
+
+    *divisor = from_slot && !l->copied_in[param] ? l->divisor[b] : 1;
+    return from_slot ? slot_of(m, l, rank, param) : grad_array(m, rank, param);
+}
+
+/* Parameters with a gradient: completed by a backward of this step, or reduced (an unused one gets
+ * the average of the others). */
+static enum lw_status optimizer_parts(const struct exec_memory *m, const struct exec_place *at,
+                                      struct exec_parts *parts, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    const struct exec_layout *l = at->layout;
+    const struct exec_rank_memory *r = &m->ranks[at->rank];
+
+    for (int32_t a = 0; a < p->n_params; a++) {
+        if (!exec_param_is_here(p, a, at->rank) || (l->bucket_of[a] < 0 && !at->filled[a]))
+            continue;
+        struct exec_part part = {
+            .kind = EXEC_PART_SGD,
+            .to = (float *)r->weights + m->weight_at[a],
+            .state = m->momentum > 0 ? (float *)r->state + m->weight_at[a] : NULL,
+            .to_dtype = LW_F32, .from_dtype = p->params[a].dtype,
+            .count = p->params[a].numel, .rate = m->rate, .momentum = m->momentum,
+        };
+        part.from = exec_memory_average(m, l, at->rank, a, &part.divisor);
+        LW_TRY(add(parts, part, err));
+    }
+    return LW_OK;
+}
+
+enum lw_status exec_memory_parts(const struct exec_memory *m, const struct lw_op *op,
+                                 const struct exec_place *at, struct exec_parts *parts,
+                                 struct lw_err *err)
+{
+    bool bucketed = op->bucket >= 0 && at->layout->stage_at[op->bucket] >= 0;
+
+    switch (op->kind) {
+    case LW_OP_COPY_IN:
+        return op->n_ready > 0 ? copy_in_parts(m, op, at, parts, err)
+                               : plain_copy(m, op, at, parts, err);
+    case LW_OP_COPY_OUT:
+        return bucketed ? copy_out_parts(m, op, at, parts, err)
+                        : plain_copy(m, op, at, parts, err);
+    case LW_OP_CAST:
+        return bucketed ? cast_parts(m, op, at, parts, err) : plain_copy(m, op, at, parts, err);
+    case LW_OP_COPY:
+        return plain_copy(m, op, at, parts, err);
+    case LW_OP_OPTIMIZER:
+        return optimizer_parts(m, at, parts, err);
+    default:
+        return fill_parts(m, op, at, parts, err);
+    }
+}
+
+struct exec_message exec_memory_message(const struct exec_memory *m, const struct lw_op *op,
+                                        int32_t variant, int32_t rank,
+                                        const struct exec_layout *step_layout)
+{
+    const struct lw_plan *p = m->plan;
+    struct lw_operand o = lw_plan_operand(p, op, rank);
+    struct exec_message msg = {.dtype = op->dtype, .peer = o.peer,
+                               .count = o.bytes / lw_dtype_size(op->dtype)};
+
+    if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {
+        msg.mem = (char *)m->ranks[rank].buckets + step_layout->wire_at[op->bucket];
+        return msg;
+    }
+    const struct exec_layout *own = exec_memory_layout(m, variant, rank);
+    int32_t i = (int32_t)(op - p->ops) - lw_plan_program(p, variant, rank).first_op;
+    msg.mem = (char *)m->ranks[rank].scratch + m->scratch_bytes * op->stream + own->scratch_at[i];
+    return msg;
+}

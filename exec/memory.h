@@ -1,0 +1,100 @@
+#ifndef LW_EXEC_MEMORY_H
+#define LW_EXEC_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "exec/backend.h"
+#include "exec/gradients.h"
+#include "shared/arena.h"
+#include "shared/err.h"
+#include "shared/plan.h"
+
+/* The tensors of a run: where every weight, gradient and bucket lies on every rank, and which parts
+ * (exec/backend.h) an op of the plan works on. */
+
+/* How the gradients of one (variant, role) travel. */
+struct exec_layout {
+    int32_t *bucket_of;    /* [n_params] plan's bucket; -1 = not reduced */
+    int64_t *slot_of;      /* [n_params] offset in its bucket, elements */
+    bool *copied_in;       /* [n_params] by a COPY_IN; else the slot itself is the gradient */
+    bool *produced;        /* [n_params] a backward op of the program completes it */
+    bool *copied_out;      /* [n_buckets] back into the gradients */
+    bool *cast;            /* [n_buckets] reduced in another type than it is filled in */
+    int64_t *stage_at;     /* [n_buckets] offset in the bucket memory, bytes; -1 = another variant's */
+    int64_t *wire_at;      /* [n_buckets] what is reduced; = stage_at unless cast */
+    int32_t *divisor;      /* [n_buckets] members of the group that reduces it; 1 = nobody */
+    int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
+    int64_t bucket_bytes, scratch_bytes;
+};
+
+struct exec_rank_memory {
+    void *weights, *state, *grads, *buckets, *scratch; /* the backend's; NULL = none */
+};
+
+struct exec_memory {
+    struct lw_arena arena;
+    const struct lw_plan *plan;
+    const struct exec_backend *backend;
+    struct exec_world *world;
+    struct exec_facts facts;
+    bool keep_scratch_apart;     /* each op its own, so that its contents can be verified */
+    float rate, momentum;
+    struct exec_layout *layouts; /* [n_variants * n_roles] */
+    int64_t *weight_at;          /* [n_params] offset in weights and state, elements */
+    int64_t *grad_at;            /* [n_params] offset in grads, bytes */
+    int64_t n_weights, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
+    struct exec_rank_memory *ranks; /* [n_ranks] */
+    struct exec_gradient_table table;   /* gradients */
+    struct exec_gradient_table messages; /* contents of communication without a bucket */
+};
+
+/* What an op works on: filled per rank and pass; offsets resolve to the backend's memory. */
+struct exec_parts {
+    struct exec_part *items;
+    int64_t n, capacity;
+};
+
+/* Where in the run: the key of this pass's gradients. */
+struct exec_place {
+    int32_t step, pass;           /* optimizer step; pass within it */
+    int32_t rank;
+    const struct exec_layout *layout;  /* of the pass that ends the step: it says where gradients lie */
+    bool *filled;                 /* [n_params] gradient holds something of this step already */
+    int32_t micro_batches;        /* of the plan, per pass */
+};
+
+/* Indexes in range, dependencies backwards, slots inside buckets: what even a plan that is run
+ * unchecked must keep, so that a run touches its own memory only. LW_EPLAN names the op. */
+enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err);
+
+/* Lay out and allocate; weights get their first values. n_passes: largest number of passes of a
+ * step. The plan is borrowed. LW_ENOTSUP: what this version does not execute, named. */
+enum lw_status exec_memory_init(struct exec_memory *m, struct lw_err *err);
+void exec_memory_free(struct exec_memory *m); /* before the world is closed */
+
+const struct exec_layout *exec_memory_layout(const struct exec_memory *m, int32_t variant,
+                                             int32_t rank);
+/* The parameter lives on this rank and takes part: of its role's stage, trainable, not a later copy
+ * of a tied one. */
+bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank);
+
+/* Append the parts of an op as the rank at `place` runs it. LW_ENOMEM. */
+enum lw_status exec_memory_parts(const struct exec_memory *m, const struct lw_op *op,
+                                 const struct exec_place *place, struct exec_parts *parts,
+                                 struct lw_err *err);
+/* The payload of a communication op. */
+struct exec_message exec_memory_message(const struct exec_memory *m, const struct lw_op *op,
+                                        int32_t variant, int32_t rank,
+                                        const struct exec_layout *step_layout);
+
+/* What the optimizer reads for a parameter: where, and by what it divides. layout: of the pass that
+ * ends the step. */
+const void *exec_memory_average(const struct exec_memory *m, const struct exec_layout *layout,
+                                int32_t rank, int32_t param, int32_t *divisor);
+
+/* Terms that are summed into one gradient: ranks times backwards of one optimizer step. */
+int64_t exec_plan_terms(const struct lw_plan *p);
+int32_t exec_plan_micro_batches(const struct lw_plan *p);
+
+#endif

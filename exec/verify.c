@@ -1,0 +1,346 @@
+/* The bitwise check. The run of reference goes parameter by parameter: for each step, sum the
+ * gradients of every rank, pass and micro-batch that the programs say exist, divide by the number of
+ * ranks that hold the parameter, and let the optimizer step; all of it in the same f32 operations. It
+ * knows nothing of buckets, so a plan that loses, doubles or misplaces a gradient cannot agree. */
+#include "exec/verify.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/element.h"
+#include "exec/optimizer.h"
+#include "shared/arena.h"
+#include "shared/op.h"
+
+struct reference {
+    const struct exec_memory *m;
+    int32_t n_steps, micro_batches, n_ops_max;
+    float *weights, *state, *sum, *got; /* [largest parameter] */
+};
+
+/* The micro-batches in which a program completes a parameter: counted by op. */
+static double add_terms(const struct reference *f, struct exec_gradient *g, int32_t variant,
+                        int32_t pass, int64_t element, float *sum, int64_t n)
+{
+    const struct lw_plan *p = f->m->plan;
+    struct lw_program program = lw_plan_program(p, variant, g->rank);
+    double one = 0;
+
+    for (int32_t i = program.first_op; i < program.first_op + program.n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (lw_op_class(op->kind) != LW_CLASS_COMPUTE)
+            continue;
+        for (int32_t r = 0; r < op->n_ready; r++) {
+            if (p->ready[op->first_ready + r] != g->param)
+                continue;
+            g->pass = pass * f->micro_batches + (op->micro_batch > 0 ? op->micro_batch : 0);
+            if (sum)
+                exec_gradient_fill(g, LW_F32, sum, 0, n, true);
+            else
+                one += exec_gradient_at(g, element);
+        }
+    }
+    return one;
+}
+
+/* One rank's terms of one step: added to sum[n], or of one element when sum is NULL. *next: the
+ * step's first pass; moved on to the next step's. */
+static double add_rank(const struct reference *f, int32_t param, int32_t rank, int32_t step,
+                       int64_t *next, int64_t element, float *sum, int64_t n)
+{
+    const struct lw_plan *p = f->m->plan;
+    struct exec_gradient g = {.table = &f->m->table, .param = param, .rank = rank, .step = step};
+    double one = 0;
+    int32_t pass = 0, v;
+
+    do {
+        v = lw_plan_variant_of_pass(p, (*next)++);
+        one += add_terms(f, &g, v, pass++, element, sum, n);
+    } while (!p->variants[v].ends_step);
+    return one;
+}
+
+static bool averaged_with(const struct lw_plan *p, int32_t param, int32_t rank, int32_t other)
+{
+    if (p->params[param].ignored)
+        return other == rank;
+    return exec_param_is_here(p, param, other);
+}
+
+static int32_t n_averaged(const struct lw_plan *p, int32_t param, int32_t rank)
+{
+    int32_t n = 0;
+
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        n += averaged_with(p, param, rank, r);
+    return n;
+}
+
+static void run_reference(struct reference *f, int32_t param, int32_t rank)
+{
+    const struct lw_plan *p = f->m->plan;
+    int64_t n = p->params[param].numel, first = 0;
+    int32_t divisor = n_averaged(p, param, rank);
+
+    exec_initial_weights(f->weights, param, n);
+    memset(f->state, 0, (size_t)n * sizeof *f->state);
+    for (int32_t step = 0; step < f->n_steps; step++) {
+        int64_t next = first;
+        memset(f->sum, 0, (size_t)n * sizeof *f->sum);
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            next = first;
+            if (averaged_with(p, param, rank, r))
+                add_rank(f, param, r, step, &next, 0, f->sum, n);
+            else
+                add_rank(f, -1, r, step, &next, 0, f->sum, n);
+        }
+        first = next;
+        exec_sgd(f->weights, f->m->momentum > 0 ? f->state : NULL, LW_F32, f->sum, n, divisor,
+                 f->m->rate, f->m->momentum);
+    }
+}
+
+/* The gradient of the last step, as the optimizer saw it, against its terms. */
+static void explain(const struct reference *f, int32_t param, int32_t rank, int64_t element,
+                    char *text, size_t room)
+{
+    const struct exec_memory *m = f->m;
+    const struct lw_plan *p = m->plan;
+    int32_t divisor, n = n_averaged(p, param, rank), variant = 0;
+    int64_t first = 0, next = 0;
+    double all = 0, own = 0;
+    enum lw_dtype t = p->params[param].dtype;
+    unsigned char raw[8] = {0};
+
+    text[0] = '\0';
+    for (int32_t step = 0; step < f->n_steps; step++) {
+        first = next;
+        do
+            variant = lw_plan_variant_of_pass(p, next++);
+        while (!p->variants[variant].ends_step);
+    }
+    const char *from = exec_memory_average(m, exec_memory_layout(m, variant, rank), rank, param,
+                                           &divisor);
+    if (m->backend->mem_read(m->world, rank, raw, from + element * lw_dtype_size(t),
+                             lw_dtype_size(t), NULL) != LW_OK)
+        return;
+    double got = exec_get(t, raw, 0) / divisor;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        next = first;
+        if (averaged_with(p, param, rank, r)) {
+            double terms = add_rank(f, param, r, f->n_steps - 1, &next, element, NULL, 0);
+            all += terms;
+            own = r == rank ? terms : own;
+        }
+    }
+    snprintf(text, room, "; its last gradient is %g instead of %g", got, all / n);
+    if (got == own && own != all / n)
+        snprintf(text, room, "; it was not reduced: the last gradient is this rank's own");
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        next = first;
+        if (!averaged_with(p, param, rank, r))
+            continue;
+        double terms = add_rank(f, param, r, f->n_steps - 1, &next, element, NULL, 0);
+        if (terms != 0 && got == (all - terms) / n)
+            snprintf(text, room, "; the gradient of rank %d was lost", r);
+        if (terms != 0 && got == (all + terms) / n)
+            snprintf(text, room, "; the gradient of rank %d was counted twice", r);
+    }
+}
+
+static enum lw_status compare(struct reference *f, int32_t param, int32_t rank, const float *want,
+                              const void *mem, const char *what, struct lw_err *err)
+{
+    const struct exec_memory *m = f->m;
+    const struct lw_plan_param *a = &m->plan->params[param];
+    char why[160];
+
+    LW_TRY(m->backend->mem_read(m->world, rank, f->got, mem, a->numel * 4, err));
+    if (memcmp(f->got, want, (size_t)a->numel * 4) == 0)
+        return LW_OK;
+    for (int64_t e = 0; e < a->numel; e++) {
+        if (memcmp(&f->got[e], &want[e], 4) == 0)
+            continue;
+        explain(f, param, rank, e, why, sizeof why);
+        return lw_fail(err, LW_ENO,
+                       "%s of parameter %d '%s', element %lld, rank %d: %.9g, the one-rank run has "
+                       "%.9g%s", what, param, a->name, (long long)e, rank, (double)f->got[e],
+                       (double)want[e], why);
+    }
+    return LW_OK;
+}
+
+static enum lw_status verify_param(struct reference *f, int32_t param, int64_t *n_bytes,
+                                   struct lw_err *err)
+{
+    const struct exec_memory *m = f->m;
+    const struct lw_plan *p = m->plan;
+    bool known = false;
+
+    for (int32_t k = 0; k < m->facts.n_local; k++) {
+        int32_t rank = m->facts.first_local + k;
+        if (!exec_param_is_here(p, param, rank))
+            continue;
+        if (!known || p->params[param].ignored)
+            run_reference(f, param, rank);
+        known = true;
+        LW_TRY(compare(f, param, rank, f->weights,
+                       (float *)m->ranks[rank].weights + m->weight_at[param], "weight", err));
+        *n_bytes += p->params[param].numel * 4;
+        if (m->momentum <= 0)
+            continue;
+        LW_TRY(compare(f, param, rank, f->state,
+                       (float *)m->ranks[rank].state + m->weight_at[param], "momentum", err));
+        *n_bytes += p->params[param].numel * 4;
+    }
+    return LW_OK;
+}
+
+enum lw_status exec_verify(const struct exec_memory *m, int32_t n_steps, int64_t *n_bytes,
+                           struct lw_err *err)
+{
+    struct reference f = {.m = m, .n_steps = n_steps,
+                          .micro_batches = exec_plan_micro_batches(m->plan)};
+    int64_t most = 1;
+    enum lw_status s = LW_OK;
+
+    for (int32_t i = 0; i < m->plan->n_params; i++)
+        if (m->plan->params[i].numel > most)
+            most = m->plan->params[i].numel;
+    float *room = lw_alloc((size_t)most * 4 * sizeof *room);
+    if (!room)
+        return lw_fail_nomem(err);
+    f.weights = room;
+    f.state = room + most;
+    f.sum = room + 2 * most;
+    f.got = room + 3 * most;
+    for (int32_t i = 0; i < m->plan->n_params && s == LW_OK; i++)
+        if (m->plan->params[i].numel > 0)
+            s = verify_param(&f, i, n_bytes, err);
+    lw_free(room);
+    return s;
+}
+
+/* --- communication without a bucket ------------------------------------------------------------- */
+
+struct letter { /* one op as one rank sends it */
+    const struct lw_op *op;
+    const struct lw_group *group;
+    struct exec_message m;
+    struct exec_gradient g;
+    int32_t member;
+};
+
+/* false: nothing to set or compare. */
+static bool read_letter(const struct exec_memory *m, int32_t variant, int32_t rank, int32_t step,
+                        int32_t i, struct letter *l)
+{
+    const struct lw_plan *p = m->plan;
+    const struct lw_op *op = &p->ops[i];
+
+    if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER || op->dtype == LW_U8)
+        return false;
+    *l = (struct letter){.op = op, .group = lw_plan_group(p, op->comm, rank)};
+    l->m = exec_memory_message(m, op, variant, rank, exec_memory_layout(m, variant, rank));
+    l->g = (struct exec_gradient){&m->messages, p->n_params + i, rank, step, 0};
+    for (int32_t k = 0; l->group && k < l->group->n_members; k++)
+        if (p->members[l->group->first_member + k] == rank)
+            l->member = k;
+    return l->group && l->m.count > 0 && lw_op_class(op->kind) == LW_CLASS_COLLECTIVE;
+}
+
+enum lw_status exec_scratch_set(const struct exec_memory *m, int32_t variant, int32_t step,
+                                struct lw_err *err)
+{
+    for (int32_t k = 0; k < m->facts.n_local; k++) {
+        int32_t rank = m->facts.first_local + k;
+        struct lw_program g = lw_plan_program(m->plan, variant, rank);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            struct letter l;
+            if (!read_letter(m, variant, rank, step, i, &l))
+                continue;
+            int64_t bytes = l.m.count * lw_dtype_size(l.m.dtype);
+            void *host = lw_alloc((size_t)bytes);
+            if (!host)
+                return lw_fail_nomem(err);
+            exec_gradient_fill(&l.g, l.m.dtype, host, 0, l.m.count, false);
+            enum lw_status s = m->backend->mem_write(m->world, rank, l.m.mem, host, bytes, err);
+            lw_free(host);
+            LW_TRY(s);
+        }
+    }
+    return LW_OK;
+}
+
+/* The range of elements that the op defines on this rank. */
+static void defined_range(const struct letter *l, int64_t *first, int64_t *n)
+{
+    *first = 0;
+    *n = l->m.count;
+    if (l->op->kind == LW_OP_REDUCE_SCATTER)
+        exec_range(l->m.count, l->group->n_members, l->member, first, n);
+    if (l->op->kind == LW_OP_REDUCE && l->m.peer != l->g.rank)
+        *n = 0;
+    if (l->op->kind == LW_OP_ALL_TO_ALL)
+        *n = 0;
+}
+
+static double expected(const struct lw_plan *p, const struct letter *l, int64_t element)
+{
+    struct exec_gradient g = l->g;
+    double sum = 0;
+
+    if (l->op->kind == LW_OP_BROADCAST) {
+        g.rank = l->m.peer;
+        return exec_gradient_at(&g, element);
+    }
+    for (int32_t k = 0; k < l->group->n_members; k++) {
+        int64_t first, n;
+        g.rank = p->members[l->group->first_member + k];
+        exec_range(l->m.count, l->group->n_members, k, &first, &n);
+        if (l->op->kind == LW_OP_ALL_GATHER && (element < first || element >= first + n))
+            continue;
+        sum += exec_gradient_at(&g, element);
+    }
+    return sum;
+}
+
+static enum lw_status check_letter(const struct exec_memory *m, const struct letter *l,
+                                   int64_t *n_bytes, struct lw_err *err)
+{
+    int64_t first, n, size = lw_dtype_size(l->m.dtype);
+
+    defined_range(l, &first, &n);
+    if (n == 0)
+        return LW_OK;
+    char *host = lw_alloc((size_t)(n * size));
+    if (!host)
+        return lw_fail_nomem(err);
+    enum lw_status s = m->backend->mem_read(m->world, l->g.rank, host, (char *)l->m.mem + first * size,
+                                            n * size, err);
+    for (int64_t e = 0; e < n && s == LW_OK; e++) {
+        double want = expected(m->plan, l, first + e), got = exec_get(l->m.dtype, host, e);
+        if (got != want)
+            s = lw_fail(err, LW_ENO, "op %lld (%s %s), element %lld, rank %d: %g, not %g",
+                        (long long)(l->op - m->plan->ops), lw_op_name(l->op->kind), l->op->name,
+                        (long long)(first + e), l->g.rank, got, want);
+    }
+    lw_free(host);
+    *n_bytes += n * size;
+    return s;
+}
+
+enum lw_status exec_scratch_check(const struct exec_memory *m, int32_t variant, int32_t step,
+                                  int64_t *n_bytes, struct lw_err *err)
+{
+    for (int32_t k = 0; k < m->facts.n_local; k++) {
+        int32_t rank = m->facts.first_local + k;
+        struct lw_program g = lw_plan_program(m->plan, variant, rank);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            struct letter l;
+            if (read_letter(m, variant, rank, step, i, &l))
+                LW_TRY(check_letter(m, &l, n_bytes, err));
+        }
+    }
+    return LW_OK;
+}
