@@ -74,7 +74,8 @@ struct exec_facts {
     double unit_ns;            /* compute: time of one GEMM with every rank computing; 0 = by clock */
 };
 
-/* When one piece of work ran. end_ns > 0 exactly when it has finished. */
+/* When one piece of work ran. end_ns > 0 exactly when it has finished; -1: it failed, and that is why
+ * everything stopped. */
 struct exec_stamp {
     int64_t issue_ns;  /* its stream reached it */
     int64_t start_ns;  /* what it waits for was done: local entry */

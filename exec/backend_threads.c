@@ -29,7 +29,7 @@
 #include "exec/gradients.h"
 #include "exec/element.h"
 #include "exec/optimizer.h"
-#include "exec/ring.h"
+#include "exec/thread_ring.h"
 #include "exec/spin.h"
 #include "shared/arena.h"
 #include "shared/op.h"
@@ -311,14 +311,16 @@ static enum lw_status run_command(struct exec_stream *s, const struct command *c
 }
 
 /* The first failure is kept; everything else then stops. */
-static void fail_world(struct exec_world *w, const struct lw_err *why)
+static bool fail_world(struct exec_world *w, const struct lw_err *why)
 {
     pthread_mutex_lock(&w->mutex);
-    if (w->failure.code == LW_OK)
+    bool first = w->failure.code == LW_OK;
+    if (first)
         w->failure = *why;
     pthread_mutex_unlock(&w->mutex);
     atomic_store(&w->stop, true);
     exec_counter_wake(&w->finished);
+    return first;
 }
 
 static bool next_command(struct exec_stream *s, struct command *c)
@@ -351,8 +353,9 @@ static void *work(void *arg)
         renice(NICE_STEP);
     while (next_command(s, &c)) {
         struct lw_err err = {0};
-        if (!atomic_load(&w->stop) && run_command(s, &c, &err) != LW_OK && !atomic_load(&w->stop))
-            fail_world(w, &err);
+        if (!atomic_load(&w->stop) && run_command(s, &c, &err) != LW_OK &&
+            !atomic_load(&w->stop) && fail_world(w, &err) && c.stamp)
+            c.stamp->end_ns = -1;
         if (c.kind == CMD_EXCHANGE)
             lw_free(c.message.mem);
         exec_counter_add(&w->finished, 1);

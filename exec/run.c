@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/launches.h"
-#include "exec/memory.h"
+#include "exec/launch_order.h"
+#include "exec/tensors.h"
 #include "exec/verify.h"
 #include "shared/arena.h"
 #include "shared/op.h"
@@ -29,7 +29,7 @@ struct run {
     const struct lw_exec_options *options;
     const struct exec_backend *backend;
     struct exec_world *world;
-    struct exec_memory memory;
+    struct exec_tensors memory;
     struct lw_arena arena;
     struct exec_stream **streams; /* [n_ranks * n_streams], NULL until used */
     struct exec_event **events;   /* [n_ranks * largest program] */
@@ -163,7 +163,7 @@ static enum lw_status set_up(struct run *r, struct lw_err *err)
     if (o->link_bytes_per_s > 0 && !(r->backend->capabilities & EXEC_CAN_PACE))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot pace links", r->backend->name);
     LW_TRY(r->backend->open(&how, &r->world, err));
-    r->memory = (struct exec_memory){.plan = p, .backend = r->backend, .world = r->world,
+    r->memory = (struct exec_tensors){.plan = p, .backend = r->backend, .world = r->world,
                                      .keep_scratch_apart = o->verify, .rate = o->rate,
                                      .momentum = o->momentum};
     r->backend->facts(r->world, &r->memory.facts);
@@ -178,7 +178,7 @@ static enum lw_status set_up(struct run *r, struct lw_err *err)
                                sizeof *r->events);
     if (!r->events)
         return lw_fail_nomem(err);
-    LW_TRY(exec_memory_init(&r->memory, err));
+    LW_TRY(exec_tensors_init(&r->memory, err));
     LW_TRY(create_streams(r, err));
     return create_comms(r, err);
 }
@@ -259,14 +259,14 @@ static enum lw_status list_parts(struct run *r, int32_t last_variant, struct lw_
     for (int64_t k = 0; k < r->n_lanes; k++) {
         const struct lane *l = &r->lanes[k];
         struct exec_place at = {r->n_done, l->pass, l->rank,
-                                exec_memory_layout(&r->memory, last_variant, l->rank),
+                                exec_tensors_layout(&r->memory, last_variant, l->rank),
                                 r->filled + (int64_t)l->rank * p->n_params, micro};
         for (int32_t i = 0; i < l->program.n_ops; i++) {
             const struct lw_op *op = &p->ops[l->program.first_op + i];
             r->first_part[l->first_stamp + i] = r->parts.n;
             LW_TRY(add_fault(r, l, l->program.first_op + i, err));
             if (op->comm < 0)
-                LW_TRY(exec_memory_parts(&r->memory, op, &at, &r->parts, err));
+                LW_TRY(exec_tensors_parts(&r->memory, op, &at, &r->parts, err));
         }
     }
     r->first_part[r->n_stamps] = r->parts.n;
@@ -309,7 +309,7 @@ static enum lw_status give_comm(struct run *r, const struct lane *l, int32_t i,
     const struct lw_plan *p = r->plan;
     const struct lw_op *op = &p->ops[l->program.first_op + i];
     int32_t g = p->comm_group[(int64_t)op->comm * p->n_ranks + l->rank];
-    struct exec_message m = exec_memory_message(&r->memory, op, l->variant, l->rank, step_layout);
+    struct exec_message m = exec_tensors_message(&r->memory, op, l->variant, l->rank, step_layout);
 
     if (g < 0)
         return lw_fail(err, LW_EPLAN, "op %d (%s): rank %d is no member of '%s'",
@@ -375,7 +375,7 @@ static enum lw_status give_lane(struct run *r, const struct lane *l, int32_t las
                                 struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
-    const struct exec_layout *layout = exec_memory_layout(&r->memory, last_variant, l->rank);
+    const struct exec_layout *layout = exec_tensors_layout(&r->memory, last_variant, l->rank);
 
     for (int32_t i = 0; i < l->program.n_ops; i++) {
         const struct lw_op *op = &p->ops[l->program.first_op + i];
@@ -458,7 +458,7 @@ static enum lw_status check_launches(const struct run *r, struct lw_err *err)
 {
     for (int64_t k = 0; k < r->n_lanes; k++) {
         const struct lane *l = &r->lanes[k];
-        LW_TRY(exec_launches_check(r->plan, exec_memory_layout(&r->memory, l->variant, l->rank),
+        LW_TRY(exec_launch_order_check(r->plan, exec_tensors_layout(&r->memory, l->variant, l->rank),
                                    l->variant, l->rank, r->stamps + l->first_stamp, err));
     }
     return LW_OK;
@@ -481,11 +481,13 @@ static enum lw_status check_messages(struct run *r, struct lw_err *err)
 
 /* --- a step that did not finish ----------------------------------------------------------------- */
 
-/* What is waited for: a compute op rather than a communication op, which may just wait for others;
+/* What is waited for: the op that failed; else a compute op rather than a communication op, which may just wait for others;
  * of those that began, the first. */
 static bool more_to_blame(const struct lw_op *a, const struct exec_stamp *sa,
                           const struct lw_op *b, const struct exec_stamp *sb)
 {
+    if ((sa->end_ns < 0) != (sb->end_ns < 0))
+        return sa->end_ns < 0;
     if ((sa->start_ns > 0) != (sb->start_ns > 0))
         return sa->start_ns > 0;
     if ((a->comm < 0) != (b->comm < 0))
@@ -521,7 +523,7 @@ static enum lw_status blame(const struct run *r, enum lw_status code, const char
                 (!last || s->end_ns > r->stamps[last->first_stamp + last_i].end_ns)) {
                 last = l;
                 last_i = i;
-            } else if (s->end_ns == 0 &&
+            } else if (s->end_ns <= 0 &&
                        (!open || more_to_blame(op, s, &r->plan->ops[open->program.first_op + open_i],
                                                &r->stamps[open->first_stamp + open_i]))) {
                 open = l;
@@ -549,7 +551,7 @@ static enum lw_status wait_step(struct run *r, struct lw_err *err)
     snprintf(limit, sizeof limit, "not done after %.3g s (--timeout)",
              (double)r->options->timeout_ns * 1e-9);
     r->backend->abort(r->world, "stopped");
-    exec_memory_free(&r->memory);
+    exec_tensors_free(&r->memory);
     r->backend->close(r->world);
     r->world = NULL;
     return state == EXEC_FAILED ? blame(r, LW_EFAILED, why.msg, err)
@@ -586,7 +588,7 @@ static void tear_down(struct run *r)
 {
     if (r->world) {
         r->backend->abort(r->world, "closed"); /* parts may still be given but not run */
-        exec_memory_free(&r->memory);
+        exec_tensors_free(&r->memory);
         r->backend->close(r->world);
     }
     lw_free(r->parts.items);

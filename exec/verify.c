@@ -13,8 +13,8 @@
 #include "shared/op.h"
 
 struct reference {
-    const struct exec_memory *m;
-    int32_t n_steps, micro_batches, n_ops_max;
+    const struct exec_tensors *m;
+    int32_t n_steps, micro_batches;
     float *weights, *state, *sum, *got; /* [largest parameter] */
 };
 
@@ -43,20 +43,27 @@ static double add_terms(const struct reference *f, struct exec_gradient *g, int3
     return one;
 }
 
-/* One rank's terms of one step: added to sum[n], or of one element when sum is NULL. *next: the
- * step's first pass; moved on to the next step's. */
+/* The first pass behind the step that begins with pass `first`. */
+static int64_t after_step(const struct lw_plan *p, int64_t first)
+{
+    while (!p->variants[lw_plan_variant_of_pass(p, first)].ends_step)
+        first++;
+    return first + 1;
+}
+
+/* One rank's terms of the step that begins with pass `first`: added to sum[n], or of one element when
+ * sum is NULL. */
 static double add_rank(const struct reference *f, int32_t param, int32_t rank, int32_t step,
-                       int64_t *next, int64_t element, float *sum, int64_t n)
+                       int64_t first, int64_t element, float *sum, int64_t n)
 {
     const struct lw_plan *p = f->m->plan;
     struct exec_gradient g = {.table = &f->m->table, .param = param, .rank = rank, .step = step};
+    int64_t end = after_step(p, first);
     double one = 0;
-    int32_t pass = 0, v;
 
-    do {
-        v = lw_plan_variant_of_pass(p, (*next)++);
-        one += add_terms(f, &g, v, pass++, element, sum, n);
-    } while (!p->variants[v].ends_step);
+    for (int64_t pass = first; pass < end; pass++)
+        one += add_terms(f, &g, lw_plan_variant_of_pass(p, pass), (int32_t)(pass - first), element,
+                         sum, n);
     return one;
 }
 
@@ -85,73 +92,69 @@ static void run_reference(struct reference *f, int32_t param, int32_t rank)
     exec_initial_weights(f->weights, param, n);
     memset(f->state, 0, (size_t)n * sizeof *f->state);
     for (int32_t step = 0; step < f->n_steps; step++) {
-        int64_t next = first;
         memset(f->sum, 0, (size_t)n * sizeof *f->sum);
-        for (int32_t r = 0; r < p->n_ranks; r++) {
-            next = first;
+        for (int32_t r = 0; r < p->n_ranks; r++)
             if (averaged_with(p, param, rank, r))
-                add_rank(f, param, r, step, &next, 0, f->sum, n);
-            else
-                add_rank(f, -1, r, step, &next, 0, f->sum, n);
-        }
-        first = next;
+                add_rank(f, param, r, step, first, 0, f->sum, n);
+        first = after_step(p, first);
         exec_sgd(f->weights, f->m->momentum > 0 ? f->state : NULL, LW_F32, f->sum, n, divisor,
                  f->m->rate, f->m->momentum);
     }
+}
+
+/* What the optimizer read for an element in the last step. false: it cannot be read. */
+static bool last_gradient(const struct reference *f, int32_t param, int32_t rank, int64_t element,
+                          int64_t first, double *value)
+{
+    const struct exec_tensors *m = f->m;
+    int32_t divisor, variant = lw_plan_variant_of_pass(m->plan, after_step(m->plan, first) - 1);
+    enum lw_dtype t = m->plan->params[param].dtype;
+    const char *from = exec_tensors_average(m, exec_tensors_layout(m, variant, rank), rank, param,
+                                           &divisor);
+    double raw = 0; /* room for any type, aligned */
+
+    if (m->backend->mem_read(m->world, rank, &raw, from + element * lw_dtype_size(t),
+                             lw_dtype_size(t), NULL) != LW_OK)
+        return false;
+    *value = exec_get(t, &raw, 0) / divisor;
+    return true;
 }
 
 /* The gradient of the last step, as the optimizer saw it, against its terms. */
 static void explain(const struct reference *f, int32_t param, int32_t rank, int64_t element,
                     char *text, size_t room)
 {
-    const struct exec_memory *m = f->m;
-    const struct lw_plan *p = m->plan;
-    int32_t divisor, n = n_averaged(p, param, rank), variant = 0;
-    int64_t first = 0, next = 0;
-    double all = 0, own = 0;
-    enum lw_dtype t = p->params[param].dtype;
-    unsigned char raw[8] = {0};
+    const struct lw_plan *p = f->m->plan;
+    int32_t n = n_averaged(p, param, rank), last = f->n_steps - 1;
+    int64_t first = 0;
+    double got, all = 0;
 
     text[0] = '\0';
-    for (int32_t step = 0; step < f->n_steps; step++) {
-        first = next;
-        do
-            variant = lw_plan_variant_of_pass(p, next++);
-        while (!p->variants[variant].ends_step);
-    }
-    const char *from = exec_memory_average(m, exec_memory_layout(m, variant, rank), rank, param,
-                                           &divisor);
-    if (m->backend->mem_read(m->world, rank, raw, from + element * lw_dtype_size(t),
-                             lw_dtype_size(t), NULL) != LW_OK)
+    for (int32_t step = 0; step < last; step++)
+        first = after_step(p, first);
+    if (!last_gradient(f, param, rank, element, first, &got))
         return;
-    double got = exec_get(t, raw, 0) / divisor;
-    for (int32_t r = 0; r < p->n_ranks; r++) {
-        next = first;
-        if (averaged_with(p, param, rank, r)) {
-            double terms = add_rank(f, param, r, f->n_steps - 1, &next, element, NULL, 0);
-            all += terms;
-            own = r == rank ? terms : own;
-        }
-    }
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        if (averaged_with(p, param, rank, r))
+            all += add_rank(f, param, r, last, first, element, NULL, 0);
     snprintf(text, room, "; its last gradient is %g instead of %g", got, all / n);
-    if (got == own && own != all / n)
-        snprintf(text, room, "; it was not reduced: the last gradient is this rank's own");
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        next = first;
-        if (!averaged_with(p, param, rank, r))
+        double terms = add_rank(f, param, r, last, first, element, NULL, 0);
+        if (!averaged_with(p, param, rank, r) || terms == 0)
             continue;
-        double terms = add_rank(f, param, r, f->n_steps - 1, &next, element, NULL, 0);
-        if (terms != 0 && got == (all - terms) / n)
+        if (got == (all - terms) / n)
             snprintf(text, room, "; the gradient of rank %d was lost", r);
-        if (terms != 0 && got == (all + terms) / n)
+        else if (got == (all + terms) / n)
             snprintf(text, room, "; the gradient of rank %d was counted twice", r);
+        else if (r == rank && got == terms && n > 1)
+            snprintf(text, room, "; it was not reduced: the last gradient is this rank's own");
     }
 }
 
 static enum lw_status compare(struct reference *f, int32_t param, int32_t rank, const float *want,
                               const void *mem, const char *what, struct lw_err *err)
 {
-    const struct exec_memory *m = f->m;
+    const struct exec_tensors *m = f->m;
     const struct lw_plan_param *a = &m->plan->params[param];
     char why[160];
 
@@ -173,7 +176,7 @@ static enum lw_status compare(struct reference *f, int32_t param, int32_t rank, 
 static enum lw_status verify_param(struct reference *f, int32_t param, int64_t *n_bytes,
                                    struct lw_err *err)
 {
-    const struct exec_memory *m = f->m;
+    const struct exec_tensors *m = f->m;
     const struct lw_plan *p = m->plan;
     bool known = false;
 
@@ -196,7 +199,7 @@ static enum lw_status verify_param(struct reference *f, int32_t param, int64_t *
     return LW_OK;
 }
 
-enum lw_status exec_verify(const struct exec_memory *m, int32_t n_steps, int64_t *n_bytes,
+enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_t *n_bytes,
                            struct lw_err *err)
 {
     struct reference f = {.m = m, .n_steps = n_steps,
@@ -231,8 +234,18 @@ struct letter { /* one op as one rank sends it */
     int32_t member;
 };
 
+/* Which of its communicator's ops this is: the number that all members agree on. */
+static int32_t turn_of(const struct lw_plan *p, struct lw_program g, int32_t op)
+{
+    int32_t turn = 0;
+
+    for (int32_t i = g.first_op; i < op; i++)
+        turn += p->ops[i].comm == p->ops[op].comm;
+    return turn * p->n_comms + p->ops[op].comm;
+}
+
 /* false: nothing to set or compare. */
-static bool read_letter(const struct exec_memory *m, int32_t variant, int32_t rank, int32_t step,
+static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t step,
                         int32_t i, struct letter *l)
 {
     const struct lw_plan *p = m->plan;
@@ -241,15 +254,16 @@ static bool read_letter(const struct exec_memory *m, int32_t variant, int32_t ra
     if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER || op->dtype == LW_U8)
         return false;
     *l = (struct letter){.op = op, .group = lw_plan_group(p, op->comm, rank)};
-    l->m = exec_memory_message(m, op, variant, rank, exec_memory_layout(m, variant, rank));
-    l->g = (struct exec_gradient){&m->messages, p->n_params + i, rank, step, 0};
+    l->m = exec_tensors_message(m, op, variant, rank, exec_tensors_layout(m, variant, rank));
+    int32_t turn = turn_of(p, lw_plan_program(p, variant, rank), i);
+    l->g = (struct exec_gradient){&m->messages, turn, rank, step, 0};
     for (int32_t k = 0; l->group && k < l->group->n_members; k++)
         if (p->members[l->group->first_member + k] == rank)
             l->member = k;
     return l->group && l->m.count > 0 && lw_op_class(op->kind) == LW_CLASS_COLLECTIVE;
 }
 
-enum lw_status exec_scratch_set(const struct exec_memory *m, int32_t variant, int32_t step,
+enum lw_status exec_scratch_set(const struct exec_tensors *m, int32_t variant, int32_t step,
                                 struct lw_err *err)
 {
     for (int32_t k = 0; k < m->facts.n_local; k++) {
@@ -305,7 +319,7 @@ static double expected(const struct lw_plan *p, const struct letter *l, int64_t 
     return sum;
 }
 
-static enum lw_status check_letter(const struct exec_memory *m, const struct letter *l,
+static enum lw_status check_letter(const struct exec_tensors *m, const struct letter *l,
                                    int64_t *n_bytes, struct lw_err *err)
 {
     int64_t first, n, size = lw_dtype_size(l->m.dtype);
@@ -330,7 +344,7 @@ static enum lw_status check_letter(const struct exec_memory *m, const struct let
     return s;
 }
 
-enum lw_status exec_scratch_check(const struct exec_memory *m, int32_t variant, int32_t step,
+enum lw_status exec_scratch_check(const struct exec_tensors *m, int32_t variant, int32_t step,
                                   int64_t *n_bytes, struct lw_err *err)
 {
     for (int32_t k = 0; k < m->facts.n_local; k++) {

@@ -3,22 +3,22 @@
 
 #include <stdint.h>
 
-#include "exec/memory.h"
+#include "exec/tensors.h"
 #include "shared/err.h"
 
 /* Compare every rank's weights and optimizer state, bit by bit, with a run of the same n_steps on one
  * rank that sees every gradient itself. *n_bytes: how much was compared. LW_ENO names parameter,
  * element, rank, both values, and what the last step's gradient suggests (one rank's lost, or
  * counted twice). Nothing may be in flight. */
-enum lw_status exec_verify(const struct exec_memory *m, int32_t n_steps, int64_t *n_bytes,
+enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_t *n_bytes,
                            struct lw_err *err);
 
 /* Communication without a bucket (buffers, maps, whatever a plan sends) of one variant: its memory is
  * set before the step and compared after it; n_bytes counts on. Sends and receives, reductions of u8
  * and what an op leaves undefined are not compared. Only with keep_scratch_apart. */
-enum lw_status exec_scratch_set(const struct exec_memory *m, int32_t variant, int32_t step,
+enum lw_status exec_scratch_set(const struct exec_tensors *m, int32_t variant, int32_t step,
                                 struct lw_err *err);
-enum lw_status exec_scratch_check(const struct exec_memory *m, int32_t variant, int32_t step,
+enum lw_status exec_scratch_check(const struct exec_tensors *m, int32_t variant, int32_t step,
                                   int64_t *n_bytes, struct lw_err *err);
 
 #endif

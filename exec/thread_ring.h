@@ -1,5 +1,5 @@
-#ifndef LW_EXEC_RING_H
-#define LW_EXEC_RING_H
+#ifndef LW_EXEC_THREAD_RING_H
+#define LW_EXEC_THREAD_RING_H
 
 #include <stdatomic.h>
 #include <stdint.h>

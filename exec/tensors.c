@@ -7,7 +7,7 @@
  * COPY_IN divides by the group's size on the way into the slot; a CAST goes to the bucket's wire
  * form and back; COPY_OUT returns the average; the optimizer reads the array, the slot when nothing
  * is copied out, or the undivided slot. */
-#include "exec/memory.h"
+#include "exec/tensors.h"
 
 #include <string.h>
 
@@ -149,7 +149,7 @@ enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err)
 
 /* --- layout ------------------------------------------------------------------------------------- */
 
-static enum lw_status alloc_layout(struct exec_memory *m, struct exec_layout *l, int32_t n_ops,
+static enum lw_status alloc_layout(struct exec_tensors *m, struct exec_layout *l, int32_t n_ops,
                                    struct lw_err *err)
 {
     int32_t n = m->plan->n_params, b = m->plan->n_buckets;
@@ -241,7 +241,7 @@ static enum lw_status check_types(const struct lw_plan *p, const struct exec_lay
     return LW_OK;
 }
 
-static void place_scratch(struct exec_memory *m, const struct lw_program *g, int32_t rank,
+static void place_scratch(struct exec_tensors *m, const struct lw_program *g, int32_t rank,
                           struct exec_layout *l)
 {
     const struct lw_plan *p = m->plan;
@@ -262,7 +262,7 @@ static void place_scratch(struct exec_memory *m, const struct lw_program *g, int
     }
 }
 
-static enum lw_status lay_out(struct exec_memory *m, int32_t variant, int32_t role,
+static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role,
                               struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
@@ -298,13 +298,13 @@ static enum lw_status lay_out(struct exec_memory *m, int32_t variant, int32_t ro
     return LW_OK;
 }
 
-const struct exec_layout *exec_memory_layout(const struct exec_memory *m, int32_t variant,
+const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,
                                              int32_t rank)
 {
     return &m->layouts[(int64_t)variant * m->plan->n_roles + m->plan->role_of[rank]];
 }
 
-static enum lw_status place_params(struct exec_memory *m, struct lw_err *err)
+static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
@@ -329,13 +329,13 @@ static enum lw_status place_params(struct exec_memory *m, struct lw_err *err)
 
 /* --- memory ------------------------------------------------------------------------------------- */
 
-static enum lw_status alloc_some(struct exec_memory *m, int32_t rank, int64_t bytes, void **mem,
+static enum lw_status alloc_some(struct exec_tensors *m, int32_t rank, int64_t bytes, void **mem,
                                  struct lw_err *err)
 {
     return bytes > 0 ? m->backend->mem_alloc(m->world, rank, bytes, mem, err) : LW_OK;
 }
 
-static enum lw_status set_weights(struct exec_memory *m, int32_t rank, struct lw_err *err)
+static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
@@ -356,7 +356,7 @@ static enum lw_status set_weights(struct exec_memory *m, int32_t rank, struct lw
     return LW_OK;
 }
 
-static enum lw_status alloc_rank(struct exec_memory *m, int32_t rank, struct lw_err *err)
+static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw_err *err)
 {
     struct exec_rank_memory *r = &m->ranks[rank];
 
@@ -398,7 +398,7 @@ static int64_t message_limit(const struct lw_plan *p)
     return limit;
 }
 
-static int32_t largest_divisor(const struct exec_memory *m)
+static int32_t largest_divisor(const struct exec_tensors *m)
 {
     int32_t most = 1;
 
@@ -419,7 +419,7 @@ static enum lw_status refuse_unexecuted(const struct lw_plan *p, struct lw_err *
     return LW_OK;
 }
 
-enum lw_status exec_memory_init(struct exec_memory *m, struct lw_err *err)
+enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
@@ -440,7 +440,7 @@ enum lw_status exec_memory_init(struct exec_memory *m, struct lw_err *err)
     return LW_OK;
 }
 
-void exec_memory_free(struct exec_memory *m)
+void exec_tensors_free(struct exec_tensors *m)
 {
     for (int32_t r = 0; m->ranks && r < m->plan->n_ranks; r++) {
         void *all[] = {m->ranks[r].weights, m->ranks[r].state, m->ranks[r].grads,
@@ -450,7 +450,7 @@ void exec_memory_free(struct exec_memory *m)
                 m->backend->mem_free(m->world, r, all[i]);
     }
     lw_arena_free(&m->arena);
-    *m = (struct exec_memory){0};
+    *m = (struct exec_tensors){0};
 }
 
 /* --- parts -------------------------------------------------------------------------------------- */
@@ -465,13 +465,13 @@ static enum lw_status add(struct exec_parts *parts, struct exec_part part, struc
     return LW_OK;
 }
 
-static void *grad_array(const struct exec_memory *m, int32_t rank, int32_t param)
+static void *grad_array(const struct exec_tensors *m, int32_t rank, int32_t param)
 {
     return (char *)m->ranks[rank].grads + m->grad_at[param];
 }
 
 /* The gradient's place in its bucket; NULL when it has none. */
-static void *slot_of(const struct exec_memory *m, const struct exec_layout *l, int32_t rank,
+static void *slot_of(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
                      int32_t param)
 {
     int32_t b = l->bucket_of[param];
@@ -482,14 +482,14 @@ static void *slot_of(const struct exec_memory *m, const struct exec_layout *l, i
            l->slot_of[param] * lw_dtype_size(m->plan->params[param].dtype);
 }
 
-static void *local_gradient(const struct exec_memory *m, const struct exec_layout *l, int32_t rank,
+static void *local_gradient(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
                             int32_t param)
 {
     void *slot = slot_of(m, l, rank, param);
     return slot && !l->copied_in[param] ? slot : grad_array(m, rank, param);
 }
 
-static enum lw_status fill_parts(const struct exec_memory *m, const struct lw_op *op,
+static enum lw_status fill_parts(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *at, struct exec_parts *parts,
                                  struct lw_err *err)
 {
@@ -514,7 +514,7 @@ static enum lw_status fill_parts(const struct exec_memory *m, const struct lw_op
     return LW_OK;
 }
 
-static enum lw_status copy_in_parts(const struct exec_memory *m, const struct lw_op *op,
+static enum lw_status copy_in_parts(const struct exec_tensors *m, const struct lw_op *op,
                                     const struct exec_place *at, struct exec_parts *parts,
                                     struct lw_err *err)
 {
@@ -535,7 +535,7 @@ static enum lw_status copy_in_parts(const struct exec_memory *m, const struct lw
     return LW_OK;
 }
 
-static enum lw_status copy_out_parts(const struct exec_memory *m, const struct lw_op *op,
+static enum lw_status copy_out_parts(const struct exec_tensors *m, const struct lw_op *op,
                                      const struct exec_place *at, struct exec_parts *parts,
                                      struct lw_err *err)
 {
@@ -558,7 +558,7 @@ static enum lw_status copy_out_parts(const struct exec_memory *m, const struct l
     return LW_OK;
 }
 
-static enum lw_status cast_parts(const struct exec_memory *m, const struct lw_op *op,
+static enum lw_status cast_parts(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *at, struct exec_parts *parts,
                                  struct lw_err *err)
 {
@@ -575,13 +575,13 @@ static enum lw_status cast_parts(const struct exec_memory *m, const struct lw_op
     return add(parts, part, err);
 }
 
-static char *copy_area(const struct exec_memory *m, int32_t rank, int32_t stream)
+static char *copy_area(const struct exec_tensors *m, int32_t rank, int32_t stream)
 {
     return (char *)m->ranks[rank].scratch + m->scratch_bytes * m->plan->n_streams +
            2 * m->copy_bytes * stream;
 }
 
-static enum lw_status plain_copy(const struct exec_memory *m, const struct lw_op *op,
+static enum lw_status plain_copy(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *at, struct exec_parts *parts,
                                  struct lw_err *err)
 {
@@ -592,7 +592,7 @@ static enum lw_status plain_copy(const struct exec_memory *m, const struct lw_op
     return add(parts, part, err);
 }
 
-const void *exec_memory_average(const struct exec_memory *m, const struct exec_layout *l,
+const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *l,
                                 int32_t rank, int32_t param, int32_t *divisor)
 {
     int32_t b = l->bucket_of[param];
@@ -604,7 +604,7 @@ const void *exec_memory_average(const struct exec_memory *m, const struct exec_l
 
 /* Parameters with a gradient: completed by a backward of this step, or reduced (an unused one gets
  * the average of the others). */
-static enum lw_status optimizer_parts(const struct exec_memory *m, const struct exec_place *at,
+static enum lw_status optimizer_parts(const struct exec_tensors *m, const struct exec_place *at,
                                       struct exec_parts *parts, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
@@ -621,13 +621,13 @@ static enum lw_status optimizer_parts(const struct exec_memory *m, const struct 
             .to_dtype = LW_F32, .from_dtype = p->params[a].dtype,
             .count = p->params[a].numel, .rate = m->rate, .momentum = m->momentum,
         };
-        part.from = exec_memory_average(m, l, at->rank, a, &part.divisor);
+        part.from = exec_tensors_average(m, l, at->rank, a, &part.divisor);
         LW_TRY(add(parts, part, err));
     }
     return LW_OK;
 }
 
-enum lw_status exec_memory_parts(const struct exec_memory *m, const struct lw_op *op,
+enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *at, struct exec_parts *parts,
                                  struct lw_err *err)
 {
@@ -651,7 +651,7 @@ enum lw_status exec_memory_parts(const struct exec_memory *m, const struct lw_op
     }
 }
 
-struct exec_message exec_memory_message(const struct exec_memory *m, const struct lw_op *op,
+struct exec_message exec_tensors_message(const struct exec_tensors *m, const struct lw_op *op,
                                         int32_t variant, int32_t rank,
                                         const struct exec_layout *step_layout)
 {
@@ -664,7 +664,7 @@ struct exec_message exec_memory_message(const struct exec_memory *m, const struc
         msg.mem = (char *)m->ranks[rank].buckets + step_layout->wire_at[op->bucket];
         return msg;
     }
-    const struct exec_layout *own = exec_memory_layout(m, variant, rank);
+    const struct exec_layout *own = exec_tensors_layout(m, variant, rank);
     int32_t i = (int32_t)(op - p->ops) - lw_plan_program(p, variant, rank).first_op;
     msg.mem = (char *)m->ranks[rank].scratch + m->scratch_bytes * op->stream + own->scratch_at[i];
     return msg;

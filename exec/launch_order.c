@@ -2,7 +2,7 @@
  * machine, given the gradients in the order in which they really became ready, must come to the same
  * one. A gradient is ready when the op that copies it into its bucket has ended, or, where nothing is copied,
  * the backward op that completes it. */
-#include "exec/launches.h"
+#include "exec/launch_order.h"
 
 #include <stdlib.h>
 
@@ -154,7 +154,7 @@ static enum lw_status check_all(struct check *c, struct lw_err *err)
     return compare(c, err);
 }
 
-enum lw_status exec_launches_check(const struct lw_plan *plan, const struct exec_layout *layout,
+enum lw_status exec_launch_order_check(const struct lw_plan *plan, const struct exec_layout *layout,
                                    int32_t variant, int32_t rank, const struct exec_stamp *stamps,
                                    struct lw_err *err)
 {

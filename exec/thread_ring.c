@@ -20,7 +20,7 @@
  * seen everybody enter t+1, that is finish t.
  *
  * Not modelled: tree and hierarchical forms. */
-#include "exec/ring.h"
+#include "exec/thread_ring.h"
 
 #include <string.h>
 

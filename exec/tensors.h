@@ -1,5 +1,5 @@
-#ifndef LW_EXEC_MEMORY_H
-#define LW_EXEC_MEMORY_H
+#ifndef LW_EXEC_TENSORS_H
+#define LW_EXEC_TENSORS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ struct exec_rank_memory {
     void *weights, *state, *grads, *buckets, *scratch; /* the backend's; NULL = none */
 };
 
-struct exec_memory {
+struct exec_tensors {
     struct lw_arena arena;
     const struct lw_plan *plan;
     const struct exec_backend *backend;
@@ -70,27 +70,27 @@ enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err);
 
 /* Lay out and allocate; weights get their first values. n_passes: largest number of passes of a
  * step. The plan is borrowed. LW_ENOTSUP: what this version does not execute, named. */
-enum lw_status exec_memory_init(struct exec_memory *m, struct lw_err *err);
-void exec_memory_free(struct exec_memory *m); /* before the world is closed */
+enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err);
+void exec_tensors_free(struct exec_tensors *m); /* before the world is closed */
 
-const struct exec_layout *exec_memory_layout(const struct exec_memory *m, int32_t variant,
+const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,
                                              int32_t rank);
 /* The parameter lives on this rank and takes part: of its role's stage, trainable, not a later copy
  * of a tied one. */
 bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank);
 
 /* Append the parts of an op as the rank at `place` runs it. LW_ENOMEM. */
-enum lw_status exec_memory_parts(const struct exec_memory *m, const struct lw_op *op,
+enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *place, struct exec_parts *parts,
                                  struct lw_err *err);
 /* The payload of a communication op. */
-struct exec_message exec_memory_message(const struct exec_memory *m, const struct lw_op *op,
+struct exec_message exec_tensors_message(const struct exec_tensors *m, const struct lw_op *op,
                                         int32_t variant, int32_t rank,
                                         const struct exec_layout *step_layout);
 
 /* What the optimizer reads for a parameter: where, and by what it divides. layout: of the pass that
  * ends the step. */
-const void *exec_memory_average(const struct exec_memory *m, const struct exec_layout *layout,
+const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *layout,
                                 int32_t rank, int32_t param, int32_t *divisor);
 
 /* Terms that are summed into one gradient: ranks times backwards of one optimizer step. */

@@ -1,17 +1,17 @@
-#ifndef LW_EXEC_LAUNCHES_H
-#define LW_EXEC_LAUNCHES_H
+#ifndef LW_EXEC_LAUNCH_ORDER_H
+#define LW_EXEC_LAUNCH_ORDER_H
 
 #include <stdint.h>
 
 #include "exec/backend.h"
-#include "exec/memory.h"
+#include "exec/tensors.h"
 #include "shared/err.h"
 #include "shared/plan.h"
 
 /* The reducer that made the plan, fed with what really happened on one rank in one pass: gradients
  * in the order in which their ops ended. It must ask for the buckets in the order in which the
  * collectives began. LW_EFAILED names the rank, the bucket that ran and the one that was asked for. */
-enum lw_status exec_launches_check(const struct lw_plan *plan, const struct exec_layout *layout,
+enum lw_status exec_launch_order_check(const struct lw_plan *plan, const struct exec_layout *layout,
                                    int32_t variant, int32_t rank, const struct exec_stamp *stamps,
                                    struct lw_err *err);
 

@@ -1,0 +1,455 @@
+/* The executor on the threads backend: exec/run.h, docs/design/exec.md. Spin compute throughout, so
+ * that the thread sanitizer sees every instruction. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/run.h"
+#include "shared/arena.h"
+#include "tests/exec_plan.h"
+
+static struct lw_exec_options options(void)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+
+    o.compute = EXEC_COMPUTE_SPIN;
+    o.n_steps = 3;
+    o.n_warmup = 1;
+    o.timeout_ns = INT64_C(20) * 1000000000;
+    return o;
+}
+
+static void build(const struct exec_test_plan *t, struct lw_plan *plan)
+{
+    struct lw_err err = {0};
+
+    if (exec_test_plan_build(t, plan, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* Runs, expects verification, returns the checked bytes. */
+static int64_t run_verified(const struct exec_test_plan *t, const struct lw_exec_options *o)
+{
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    build(t, &plan);
+    if (lw_exec_run(&plan, o, &r, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+    assert_int_equal(r.n_steps, o->n_steps);
+    if (lw_timeline_check(&r.timeline, &plan, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    int64_t bytes = r.n_checked_bytes;
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+    return bytes;
+}
+
+static void two_ranks_end_like_one(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+
+    /* 5 parameters of 1000 .. 1004 f32 elements on 2 ranks: 5010 * 4 * 2 */
+    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2);
+    o.momentum = 0.5f; /* as much again of state */
+    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2 * 2);
+}
+
+static void any_number_of_ranks_ends_like_one(void **state)
+{
+    (void)state;
+    for (int32_t n = 1; n <= 5; n++) {
+        struct exec_test_plan t = exec_test_plan_default();
+        struct lw_exec_options o = options();
+        t.n_ranks = n;
+        t.work_ps = 0;
+        assert_int_equal(run_verified(&t, &o), (int64_t)5010 * 4 * n);
+    }
+}
+
+static void accumulated_passes_and_micro_batches_end_like_one(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+
+    t.accumulate = 2;
+    t.micro_batches = 2;
+    t.n_ranks = 3;
+    t.work_ps = 0;
+    run_verified(&t, &o);
+}
+
+static void half_types_and_casts_end_like_one(void **state)
+{
+    static const enum lw_dtype types[][2] = {
+        {LW_F16, LW_F16}, {LW_BF16, LW_BF16}, {LW_F32, LW_F16}, {LW_F32, LW_BF16}, {LW_F64, LW_F64}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct exec_test_plan t = exec_test_plan_default();
+        struct lw_exec_options o = options();
+        t.dtype = types[i][0];
+        t.wire = types[i][1];
+        t.n_ranks = 3;
+        t.work_ps = 0;
+        run_verified(&t, &o);
+    }
+}
+
+static void gradients_may_live_in_their_bucket(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+
+    t.view = true;
+    t.n_ranks = 3; /* division behind the sum */
+    t.work_ps = 0;
+    run_verified(&t, &o);
+}
+
+/* Ops of each stream run in program order, behind their dependencies; one collective at a time. */
+static void streams_keep_order_and_dependencies(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    lw_ps end_of[64];
+
+    build(&t, &plan);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_OK);
+    assert_int_equal(r.timeline.n, (int64_t)plan.n_ops * 2 * 4);
+    for (int64_t i = 0; i < r.timeline.n; i++) {
+        struct lw_span s = lw_timeline_get(&r.timeline, i);
+        const struct lw_op *op = &plan.ops[s.op];
+        if (i > 0 && r.timeline.rank[i] == r.timeline.rank[i - 1])
+            assert_int_equal(s.op, r.timeline.op[i - 1] + 1);
+        for (int32_t d = 0; d < op->n_deps; d++)
+            assert_true(s.start >= end_of[plan.deps[op->first_dep + d]]);
+        if (op->work_ps > 0)
+            assert_true(s.end - s.start >= op->work_ps);
+        if (op->kind == LW_OP_ALL_REDUCE)
+            assert_true(s.all_in >= s.start && s.all_in <= s.end);
+        end_of[s.op] = s.end;
+    }
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+static void a_misplaced_gradient_is_named(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    t.n_params = 4;    /* buckets {w03 w02} {w01 w00}: w00 over the end of w01 */
+    t.shift_slot = -7; /* w00 begins 7 elements early: the last 7 of w01 are lost */
+    t.work_ps = 0;
+    build(&t, &plan);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO);
+    assert_int_equal(r.verified, LW_EXEC_MISMATCH);
+    /* w01 has 1001 elements: the first wrong one is 1001 - 7 = 994 */
+    if (!strstr(err.msg, "'w01', element 994, rank 0"))
+        fail_msg("%s", err.msg);
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+static void a_lost_gradient_is_named(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    struct lw_err err = {0};
+    struct lw_exec_result r;
+
+    build(&t, &plan);
+    for (int32_t b = 0; b < plan.n_buckets; b++) /* w00 out of the last bucket's slots */
+        if (plan.slots[plan.buckets[b].first_slot].param == 0)
+            plan.buckets[b].n_slots = 0;
+    plan.n_buckets -= 1; /* and the bucket itself: its all-reduce goes too */
+    plan.sets[0].n_buckets -= 1;
+    for (int32_t i = 0; i < plan.n_ops; i++)
+        if (plan.ops[i].bucket == plan.n_buckets)
+            plan.ops[i].bucket = -1;
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO);
+    if (!strstr(err.msg, "'w00', element 0, rank 0") || !strstr(err.msg, "this rank's own"))
+        fail_msg("%s", err.msg);
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+/* What exec must refuse even unchecked: it would leave its own memory. */
+static void unsafe_plans_are_refused(void **state)
+{
+    (void)state;
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    static const char *const expected[] = {"stream 99", "dependency 40", "bucket 7", "leaves its",
+                                           "bytes beyond its bucket"};
+
+    for (int k = 0; k < 5; k++) {
+        struct exec_test_plan t = exec_test_plan_default();
+        struct lw_plan plan;
+        struct lw_err err = {0};
+        build(&t, &plan);
+        for (int32_t i = 0; i < plan.n_ops; i++) {
+            if (plan.ops[i].kind != LW_OP_ALL_REDUCE)
+                continue;
+            if (k == 0)
+                plan.ops[i].stream = 99;
+            if (k == 1)
+                plan.deps[plan.ops[i].first_dep] = 40;
+            if (k == 2)
+                plan.ops[i].bucket = 7;
+            if (k == 4)
+                plan.ops[i].bytes++;
+        }
+        if (k == 3)
+            plan.slots[1].offset += 2;
+        assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_EPLAN);
+        if (!strstr(err.msg, expected[k]))
+            fail_msg("%d: %s", k, err.msg);
+        lw_plan_free(&plan);
+    }
+}
+
+/* The fault sits in op 7 (the second backward) of rank 1 in step 1. Rank 0 goes on until it needs
+ * rank 1. */
+static void stops_at(int kind, enum lw_status status, const char *words)
+{
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    build(&t, &plan);
+    o.timeout_ns = 300 * 1000 * 1000;
+    o.fault.kind = kind;
+    o.fault.rank = 1;
+    o.fault.step = 1;
+    o.fault.op = 7;
+    assert_int_equal(plan.ops[7].kind, LW_OP_BACKWARD);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), status);
+    if (!strstr(err.msg, words) || !strstr(err.msg, "first unfinished: op 7 (backward) of rank 1") ||
+        !strstr(err.msg, "last finished: op "))
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.timeline.n, (int64_t)plan.n_ops * 2); /* step 0 is kept */
+    assert_int_equal(r.verified, LW_EXEC_NOT_VERIFIED);
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+static void a_rank_that_fails_stops_all(void **state)
+{
+    (void)state;
+    stops_at(LW_FAULT_FAIL, LW_EFAILED, "step 1: made to fail");
+}
+
+static void a_rank_that_hangs_stops_all_at_the_deadline(void **state)
+{
+    (void)state;
+    stops_at(LW_FAULT_HANG, LW_ETIMEOUT, "step 1: not done after 0.3 s");
+}
+
+/* Two collectives swapped: not the order that the gradients ask for. */
+static void another_launch_order_is_a_failure(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    int32_t at[2] = {-1, -1};
+
+    t.n_ranks = 1; /* nobody to race with: the swapped one begins before its bucket is filled */
+    build(&t, &plan);
+    for (int32_t i = plan.n_ops - 1; i >= 0; i--)
+        if (plan.ops[i].kind == LW_OP_ALL_REDUCE) {
+            at[1] = at[0];
+            at[0] = i;
+        }
+    struct lw_op *a = &plan.ops[at[0]], *b = &plan.ops[at[1]];
+    int32_t bucket = a->bucket;
+    int64_t bytes = a->bytes;
+    a->bucket = b->bucket, a->bytes = b->bytes;
+    b->bucket = bucket, b->bytes = bytes;
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_EFAILED);
+    if (!strstr(err.msg, "collective 0 was of bucket 1, but the gradients, as they became ready, "
+                         "ask for bucket 0"))
+        fail_msg("%s", err.msg);
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+/* A paced link: an all-reduce on 2 ranks sends each half twice over a link of 100 MB/s. */
+static void paced_links_hold_back(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    t.n_params = 1;
+    t.numel = 50000; /* 200 000 bytes; 2 * 100 000 bytes / (100 MB/s) = 2 ms */
+    o.link_bytes_per_s = 1e8;
+    build(&t, &plan);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_OK);
+    assert_int_equal(r.honesty, EXEC_PACED);
+    for (int64_t i = 0; i < r.timeline.n; i++)
+        if (r.timeline.kind[i] == LW_OP_ALL_REDUCE)
+            assert_true(r.timeline.end[i] - r.timeline.all_in[i] >= 2 * LW_PS_PER_MS);
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+/* Collectives without buckets carry numbers of their own, which are checked. */
+static void other_collectives_are_checked(void **state)
+{
+    static const enum lw_op_kind kinds[] = {LW_OP_ALL_REDUCE, LW_OP_BROADCAST, LW_OP_ALL_GATHER,
+                                            LW_OP_REDUCE_SCATTER, LW_OP_REDUCE, LW_OP_BARRIER};
+    int32_t members[3] = {2, 0, 1};
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct lw_role role = {.name = "all"};
+
+    (void)state;
+    struct lw_builder *b = lw_builder_new("collectives", 3);
+    lw_builder_role(b, &role);
+    for (int32_t i = 0; i < 3; i++)
+        lw_builder_rank(b, i, 0, i, 0, 0);
+    int32_t s = lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+    int32_t c = lw_builder_comm(b, "world", LW_COMM_WORLD, LW_REDUCER_RING, s);
+    lw_builder_group(b, c, members, 3);
+    lw_builder_program(b, lw_builder_variant(b, "steady", "", true), 0);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct lw_op op = lw_builder_blank(kinds[i], s);
+        op.comm = c;
+        op.work_ps = -1;
+        op.dtype = i % 2 ? LW_F32 : LW_BF16;
+        op.bytes = kinds[i] == LW_OP_BARRIER ? 0 : 1001 * lw_dtype_size(op.dtype);
+        op.peer = kinds[i] == LW_OP_BROADCAST || kinds[i] == LW_OP_REDUCE ? 1 : -1;
+        lw_builder_op(b, &op, NULL, 0);
+    }
+    lw_builder_pass(b, 0);
+    lw_builder_repeat_from(b, 0);
+    assert_int_equal(lw_builder_finish(b, &plan, &err), LW_OK);
+    if (lw_exec_run(&plan, &o, &r, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    /* per step: all-reduce 3*1001*2, broadcast 3*1001*4, all-gather 3*1001*2, reduce-scatter
+     * 1001*4 in all, reduce 1001*2 at the root; 4 steps */
+    assert_int_equal(r.n_checked_bytes, 4 * 1001 * (6 + 12 + 6 + 4 + 2));
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+static void out_of_memory_leaves_nothing(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    enum lw_status s;
+    int64_t n = 1;
+
+    t.work_ps = 0;
+    o.n_steps = 1;
+    build(&t, &plan);
+    int64_t live = lw_alloc_live();
+    do {
+        struct lw_exec_result r = {0};
+        struct lw_err err = {0};
+        lw_alloc_fail_at(n++);
+        s = lw_exec_run(&plan, &o, &r, &err);
+        lw_alloc_fail_at(0);
+        lw_exec_result_free(&r);
+        assert_int_equal(lw_alloc_live(), live);
+        if (s != LW_OK && s != LW_ENOMEM && s != LW_EFAILED)
+            fail_msg("allocation %lld: %s", (long long)n, err.msg);
+    } while (s != LW_OK && n < 2000);
+    assert_int_equal(s, LW_OK);
+    assert_true(n > 20);
+    lw_plan_free(&plan);
+}
+
+static void backends_say_why_not(void **state)
+{
+    (void)state;
+    struct exec_listing list[EXEC_N_BACKENDS];
+    const struct exec_backend *b;
+    struct lw_err err = {0};
+
+    exec_backend_list(list);
+    assert_string_equal(list[0].name, "threads");
+    assert_ptr_equal(list[0].backend, &exec_backend_threads);
+    for (int i = 1; i < EXEC_N_BACKENDS; i++) {
+        assert_null(list[i].backend);
+        assert_non_null(strstr(list[i].reason, "not built into this version"));
+    }
+    assert_int_equal(exec_backend_find("nccl", &b, &err), LW_ENOTSUP);
+    assert_int_equal(exec_backend_find("rdma", &b, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "threads, mpi, nccl"));
+}
+
+static void backend_tables_are_checked(void **state)
+{
+    (void)state;
+    struct exec_backend b = exec_backend_threads;
+    struct lw_err err = {0};
+
+    assert_int_equal(exec_backend_check(&b, &err), LW_OK);
+    b.capabilities |= EXEC_CAN_ALL_TO_ALL; /* a bit without its function */
+    assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
+    b = exec_backend_threads;
+    b.api_version++;
+    assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
+    b = exec_backend_threads;
+    b.poll = NULL;
+    assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_ranks_end_like_one),
+        cmocka_unit_test(any_number_of_ranks_ends_like_one),
+        cmocka_unit_test(accumulated_passes_and_micro_batches_end_like_one),
+        cmocka_unit_test(half_types_and_casts_end_like_one),
+        cmocka_unit_test(gradients_may_live_in_their_bucket),
+        cmocka_unit_test(streams_keep_order_and_dependencies),
+        cmocka_unit_test(a_misplaced_gradient_is_named),
+        cmocka_unit_test(a_lost_gradient_is_named),
+        cmocka_unit_test(unsafe_plans_are_refused),
+        cmocka_unit_test(a_rank_that_fails_stops_all),
+        cmocka_unit_test(a_rank_that_hangs_stops_all_at_the_deadline),
+        cmocka_unit_test(another_launch_order_is_a_failure),
+        cmocka_unit_test(paced_links_hold_back),
+        cmocka_unit_test(other_collectives_are_checked),
+        cmocka_unit_test(out_of_memory_leaves_nothing),
+        cmocka_unit_test(backends_say_why_not),
+        cmocka_unit_test(backend_tables_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
