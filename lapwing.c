@@ -8,6 +8,7 @@
 
 const struct lw_command lw_commands[] = {
     {"inspect", "show what recorded traces hold", cmd_inspect},
+    {"cluster", "list the known systems, or show one", cmd_cluster},
     {"runs", "list the runs of the results database", cmd_runs},
     {"compare", "compare two runs: step, buckets, ops", cmd_compare},
     {"plot", "draw stored runs: timeline, overlap, predicted, sweep", cmd_plot},

@@ -82,7 +82,8 @@ struct lw_exception {
 struct lw_cluster {
     struct lw_arena arena; /* owns everything below */
     const char *name;
-    int32_t n_nodes, devices_per_node;
+    int32_t n_nodes;          /* 0 = as many as a plan needs (a kind of machine, no installation) */
+    int32_t devices_per_node;
     struct lw_device device;
     int32_t n_links, n_tables, n_exceptions;
     struct lw_link *links;
@@ -97,7 +98,17 @@ struct lw_cluster {
 };
 
 void lw_cluster_free(struct lw_cluster *c);
+/* LW_EFORMAT names the figure: numbers finite and in range, tables ascending. */
 enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err);
+
+/* The figures one after the other, unset ones too, in a fixed order; false behind the last. Names
+ * are those of a cluster file ("device.memory_bytes", "links[0].latency_ns"). */
+struct lw_cluster_figure {
+    char name[64];
+    const char *unit; /* of figure.value: "B/s", "flop/s", "ps", ...; "" for counts and shares */
+    struct lw_figure figure;
+};
+bool lw_cluster_figure(const struct lw_cluster *c, int k, struct lw_cluster_figure *out);
 
 /* 128-bit hash of every figure with its source, in hex: the same machines with the same
  * measurements, whatever the file is called. */

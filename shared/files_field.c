@@ -419,7 +419,7 @@ bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *bas
         next = k + 1;
         read_field(r, &table[k], base);
     }
-    for (int k = 0; table[k].name; k++)
+    for (int k = 0; !r->no_memory && table[k].name; k++)
         if (table[k].must && !(seen >> k & 1)) {
             lw_json_fail(r->j, "the field \"%s\" is missing", table[k].name);
             return false;
@@ -476,7 +476,10 @@ static void write_list(struct lw_jsonout *o, const struct lw_field *f, const voi
     memcpy(&items, const_at(f, base), sizeof items);
     lw_jsonout_array(o, f->name);
     for (int32_t i = 0; i < count_of(f, base); i++) {
-        lw_jsonout_line_object(o, NULL);
+        if (f->spread_out)
+            lw_jsonout_object(o, NULL);
+        else
+            lw_jsonout_line_object(o, NULL);
         lw_fields_write(o, f->fields, items + (size_t)i * f->size);
         lw_jsonout_end(o);
     }
@@ -513,6 +516,15 @@ static void write_number(struct lw_jsonout *o, const struct lw_field *f, int64_t
         lw_jsonout_int(o, f->name, v);
 }
 
+/* Whole numbers whole ("80000000000"), others in the shortest form. */
+static void write_real(struct lw_jsonout *o, const char *name, double v)
+{
+    if (v > -1e15 && v < 1e15 && v == (double)(int64_t)v)
+        lw_jsonout_int(o, name, (int64_t)v);
+    else
+        lw_jsonout_double(o, name, v);
+}
+
 static void write_figure(struct lw_jsonout *o, const struct lw_field *f,
                          const struct lw_figure *figure)
 {
@@ -520,7 +532,7 @@ static void write_figure(struct lw_jsonout *o, const struct lw_field *f,
     if (f->kind == LW_FIELD_FIGURE_NS)
         lw_jsonout_exact_ns(o, "value", (lw_ps)figure->value);
     else
-        lw_jsonout_double(o, "value", figure->value);
+        write_real(o, "value", figure->value);
     lw_jsonout_string(o, "source", figure->source);
     lw_jsonout_end(o);
 }
@@ -549,7 +561,7 @@ static void write_field(struct lw_jsonout *o, const struct lw_field *f, const vo
         break;
     case LW_FIELD_REAL:
         memcpy(&real, from, sizeof real);
-        lw_jsonout_double(o, f->name, real);
+        write_real(o, f->name, real);
         break;
     case LW_FIELD_FIGURE:
     case LW_FIELD_FIGURE_NS:
@@ -607,7 +619,7 @@ static bool read_head(struct lw_json *j, char kind[16])
     return ours;
 }
 
-enum lw_status lw_text_read(const char *name, char *text, size_t len, const char *kind,
+enum lw_status lw_text_read(const char *name, const char *text, size_t len, const char *kind,
                             const struct lw_field *table, struct lw_arena *arena, void *base,
                             struct lw_err *err)
 {

@@ -47,6 +47,7 @@ struct lw_field {
     const struct lw_field *fields; /* OBJECT, LIST: of one struct */
     size_t size;                   /* LIST: bytes of one struct */
     bool null_is_minus_1;          /* numbers: -1 is written as null */
+    bool spread_out;               /* LIST: each struct over several lines */
     void (*read)(struct lw_fields *r, void *base); /* OWN */
     void (*write)(struct lw_jsonout *o, const struct lw_field *f, const void *base);
 };
@@ -136,7 +137,7 @@ bool lw_fields_append_ints(struct lw_fields *r, int32_t **items, int64_t *n, int
 enum lw_status lw_file_read(const char *file, const char *kind, const struct lw_field *table,
                             struct lw_arena *arena, void *base, struct lw_err *err);
 /* The same from a text in memory, with LW_JSON_PADDING bytes behind it. */
-enum lw_status lw_text_read(const char *name, char *text, size_t len, const char *kind,
+enum lw_status lw_text_read(const char *name, const char *text, size_t len, const char *kind,
                             const struct lw_field *table, struct lw_arena *arena, void *base,
                             struct lw_err *err);
 /* "-" is standard output; a regular file appears whole or not at all. */

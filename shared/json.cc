@@ -598,7 +598,7 @@ char *string_room(lw_json *j, size_t n)
 
 /* --- the interface ---------------------------------------------------------------------------- */
 
-enum lw_status lw_json_open(const char *name, char *text, size_t len, struct lw_json **out,
+enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
                             struct lw_err *err)
 {
     if (len > simdjson::SIMDJSON_MAXSIZE_BYTES - 64)

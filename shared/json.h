@@ -39,7 +39,7 @@ enum lw_json_type {
 /* Open a document held in memory: text[len] borrowed until lw_json_close, with LW_JSON_PADDING
  * allocated bytes behind it. `name` (borrowed) begins every message. The cursor stands on the root
  * value. LW_EFORMAT when it is no JSON at all; LW_ENOTSUP beyond 4 GiB. */
-enum lw_status lw_json_open(const char *name, char *text, size_t len, struct lw_json **out,
+enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
                             struct lw_err *err);
 void lw_json_close(struct lw_json *j);
 
