@@ -7,6 +7,7 @@
 #include "shared/command.h"
 
 const struct lw_command lw_commands[] = {
+    {"import", "turn recorded traces into a workload", cmd_import},
     {"inspect", "show what recorded traces hold", cmd_inspect},
     {"cluster", "list the known systems, or show one", cmd_cluster},
     {"runs", "list the runs of the results database", cmd_runs},

@@ -109,13 +109,13 @@ static struct lw_busy measure_span(struct context *c)
 
 /* ---- communication kernels ---- */
 
-/* The host's own record of the collective that this call launched: the innermost of the few ranges
- * around it that carry sizes (record_param_comms, nccl:all_reduce). */
-static const struct lw_row_detail *host_detail(const struct context *c, int64_t launch)
+/* The host's own record of the collective that this call launched: of the few ranges around it that
+ * carry sizes the one with a message size (record_param_comms), else the innermost (nccl:all_reduce,
+ * where shapes were recorded). -1 = none. */
+static int64_t host_record(const struct context *c, int64_t launch)
 {
     const struct lw_trace *t = c->t;
-    int64_t low = 0, high = c->n_noted, at = t->start_ns[launch];
-    const struct lw_row_detail *best = NULL;
+    int64_t low = 0, high = c->n_noted, at = t->start_ns[launch], best = -1;
 
     while (low < high) {
         int64_t mid = low + (high - low) / 2;
@@ -126,12 +126,11 @@ static const struct lw_row_detail *host_detail(const struct context *c, int64_t 
     }
     for (int64_t i = low - 1, tries = 0; i >= 0 && tries < 8; i--, tries++) {
         int64_t row = c->noted[i];
-        const struct lw_row_detail *d = &t->details[t->detail[row]];
         if (t->track[row] != t->track[launch] || lw_trace_end_ns(t, row) < at)
             continue;
-        if (d->in_numel >= 0)
-            return d;
-        best = best ? best : d;
+        if (t->details[t->detail[row]].in_numel >= 0)
+            return row;
+        best = best >= 0 ? best : row;
     }
     return best;
 }
@@ -166,8 +165,8 @@ static enum lw_status fill_comm(struct context *c, int64_t i, struct lw_iteratio
     const struct lw_trace *t = c->t;
     int64_t row = c->launches.row[i], launch = c->launches.launch[i];
     const char *name = lw_trace_name(t, row);
-    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]]
-                                                        : host_detail(c, launch);
+    int64_t from = t->detail[row] >= 0 ? row : host_record(c, launch);
+    const struct lw_row_detail *d = from >= 0 ? &t->details[t->detail[from]] : NULL;
     struct lw_comm_op *op = &it->comm[it->n_comm++];
 
     *op = (struct lw_comm_op){
@@ -185,6 +184,8 @@ static enum lw_status fill_comm(struct context *c, int64_t i, struct lw_iteratio
         op->group_size = d->group_size > 0 ? d->group_size : -1;
         set_size(op, t, d->in_numel, d->dtype);
     } else if (d && d->shape_numel >= 0) {
+        if (lw_trace_name_begins(t, from, "nccl:")) /* the kernel may only say SendRecv */
+            op->op = lw_trace_name(t, from) + strlen("nccl:");
         set_size(op, t, d->shape_numel, d->shape_type);
     }
     return op->kernel ? LW_OK : lw_fail_nomem(err);

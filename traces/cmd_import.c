@@ -1,0 +1,109 @@
+/* lapwing import: recorded traces into a workload file. */
+#include <string.h>
+
+#include "shared/arena.h"
+#include "shared/cli.h"
+#include "shared/command.h"
+#include "shared/files.h"
+#include "traces/import_print.h"
+#include "traces/to_workload.h"
+
+static const struct lw_usage usage = {
+    .command = "import",
+    .synopsis = "TRACE... -o workload.json [--sidecar FILE] [--step N|median] [--as-traced] "
+                "[--model-params FILE]",
+    .about = "Turns PyTorch profiler (Kineto) traces of one model into a workload: modules, "
+             "parameters, gradient-ready times, gaps. A trace of one rank alone gives the times; "
+             "traces of data-parallel ranks beside it give what to compare with (world size, step, "
+             "buckets). The sidecar that record_ddp.py writes is found beside each trace.",
+    .min_operands = 1,
+    .max_operands = -1,
+};
+
+struct options {
+    const char *output, *sidecar, *step, *params;
+    bool as_traced;
+    enum lw_format format;
+};
+
+static enum lw_status parse_step(const char *text, int64_t *step, struct lw_err *err)
+{
+    *step = -1;
+    if (!text || strcmp(text, "median") == 0)
+        return LW_OK;
+    if (lw_parse_int(text, 0, INT32_MAX, step, err) != LW_OK)
+        return lw_err_context(err, "--step (a number, or 'median')");
+    return LW_OK;
+}
+
+static enum lw_status convert(const struct options *o, const struct traces_source *source, int n,
+                              struct traces_choice *choice, struct lw_err *err)
+{
+    struct lw_workload w;
+    struct traces_coverage coverage;
+
+    LW_TRY(lw_workload_from_traces(source, n, choice, &w, &coverage, err));
+    enum lw_status status = lw_workload_write(&w, o->output, err);
+    FILE *f = strcmp(o->output, "-") == 0 ? stderr : stdout;
+    if (status == LW_OK && o->format == LW_FORMAT_JSON)
+        traces_import_json(&w, &coverage, o->output, f);
+    else if (status == LW_OK)
+        traces_import_text(&w, &coverage, o->output, f);
+    lw_workload_free(&w);
+    return status;
+}
+
+static enum lw_status run(const struct options *o, char **files, int n, struct lw_err *err)
+{
+    struct traces_sidecar params = {0};
+    struct traces_choice choice = {.as_traced = o->as_traced};
+    struct traces_source *source;
+    enum lw_status status;
+    int n_read = 0;
+
+    LW_TRY(parse_step(o->step, &choice.step, err));
+    source = lw_calloc((size_t)n, sizeof *source);
+    if (!source)
+        return lw_fail_nomem(err);
+    status = o->params ? traces_params_read(o->params, &params, err) : LW_OK;
+    choice.params = o->params ? &params : NULL;
+    for (; status == LW_OK && n_read < n; n_read += status == LW_OK)
+        status = traces_source_read(files[n_read], o->sidecar, &source[n_read], err);
+    if (status == LW_OK)
+        status = convert(o, source, n, &choice, err);
+    while (n_read > 0)
+        traces_source_free(&source[--n_read]);
+    lw_free(source);
+    traces_sidecar_free(&params);
+    return status;
+}
+
+int cmd_import(int argc, char **argv)
+{
+    struct options o = {0};
+    const struct lw_opt table[] = {
+        {"output", 'o', LW_OPT_STRING, &o.output, "FILE", "the workload to write; - = stdout", 0, 0},
+        {"sidecar", 0, LW_OPT_STRING, &o.sidecar, "FILE",
+         "what the recorder wrote (STEM.sidecar.json beside STEM.json.gz)", 0, 0},
+        {"model-params", 0, LW_OPT_STRING, &o.params, "FILE",
+         "parameters of a trace that names none: a workload or a sidecar of the same model", 0, 0},
+        {"step", 0, LW_OPT_STRING, &o.step, "N|median",
+         "take ProfilerStep#N, or the median over all steps (median)", 0, 0},
+        {"as-traced", 0, LW_OPT_FLAG, &o.as_traced, NULL,
+         "keep the profiled times where the sidecar has some measured without the profiler", 0, 0},
+        {"format", 0, LW_OPT_FORMAT, &o.format, "text|json", "how to print the summary (text)", 0, 0},
+        {0},
+    };
+    struct lw_err err = {0};
+    int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
+
+    if (rc >= 0)
+        return rc;
+    if (!o.output)
+        return lw_cli_usage("import", "needs -o FILE");
+    if (o.sidecar && n > 1)
+        return lw_cli_usage("import", "--sidecar goes with one trace; found %d", n);
+    if (o.format == LW_FORMAT_CSV)
+        return lw_cli_usage("import", "--format csv: import prints text or json");
+    return lw_cli_end("import", run(&o, argv + 1, n, &err), &err);
+}
