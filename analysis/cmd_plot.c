@@ -5,32 +5,6 @@
 #include "shared/cli.h"
 #include "shared/command.h"
 
-/* The runs named by the operands; none: all that ended well. */
-static enum lw_status collect(struct lw_store *s, char **names, int n, struct lw_arena *a,
-                              struct lw_run **runs, int32_t *n_runs, struct lw_err *err)
-{
-    if (n == 0) {
-        struct lw_run *all;
-        int32_t n_all, k = 0;
-        LW_TRY(lw_store_runs(s, a, &all, &n_all, err));
-        for (int32_t i = 0; i < n_all; i++)
-            if (all[i].status == LW_RUN_OK)
-                all[k++] = all[i];
-        *runs = all;
-        *n_runs = k;
-        return k > 0 ? LW_OK
-                     : lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                                  "holds no finished run to draw");
-    }
-    *runs = lw_arena_alloc(a, n, sizeof **runs);
-    if (!*runs)
-        return lw_fail_nomem(err);
-    for (int i = 0; i < n; i++)
-        LW_TRY(lw_store_find_run(s, names[i], a, &(*runs)[i], err));
-    *n_runs = n;
-    return LW_OK;
-}
-
 int cmd_plot(int argc, char **argv)
 {
     const char *db = "lapwing.db", *file = NULL;
@@ -76,7 +50,8 @@ int cmd_plot(int argc, char **argv)
     plot.height = (int32_t)height;
     enum lw_status st = lw_store_open(db, LW_STORE_READ, &store, &err);
     if (st == LW_OK)
-        st = collect(store, argv + 2, n_operands - 1, &arena, &runs, &plot.n_runs, &err);
+        st = lw_store_select_runs(store, argv + 2, n_operands - 1, &arena, &runs, &plot.n_runs,
+                                  &err);
     plot.runs = runs;
     if (st == LW_OK)
         st = lw_plot_draw(store, &plot, file, &err);

@@ -455,6 +455,21 @@ enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run
     return LW_OK;
 }
 
+bool lw_run_is_measured(const struct lw_run *r)
+{
+    return r->kind != LW_RUN_SIM && r->status == LW_RUN_OK && r->step >= 0;
+}
+
+const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
+                                      const struct lw_run *measured)
+{
+    for (int32_t i = n - 1; i >= 0; i--)
+        if (runs[i].kind == LW_RUN_SIM && runs[i].plan == measured->plan && measured->plan >= 0 &&
+            runs[i].status == LW_RUN_OK && runs[i].step >= 0)
+            return &runs[i];
+    return NULL;
+}
+
 enum lw_status lw_comparison_store(struct lw_store *s, const struct lw_comparison *c,
                                    double tolerance_pct, struct lw_err *err)
 {

@@ -3,6 +3,7 @@
  * one counts. */
 #include <string.h>
 
+#include "analysis/compare.h"
 #include "analysis/plot_style.h"
 #include "analysis/sql.h"
 
@@ -141,21 +142,6 @@ enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f
 
 /* --- predicted against measured --------------------------------------------------------------- */
 
-/* The last prediction among the runs with the plan of an execution; NULL = none. */
-static const struct lw_run *prediction_of(const struct lw_plot *p, const struct lw_run *measured)
-{
-    for (int32_t i = p->n_runs - 1; i >= 0; i--)
-        if (p->runs[i].kind == LW_RUN_SIM && p->runs[i].plan == measured->plan &&
-            measured->plan >= 0 && p->runs[i].step >= 0)
-            return &p->runs[i];
-    return NULL;
-}
-
-static bool is_measured(const struct lw_run *r)
-{
-    return r->kind == LW_RUN_EXEC && r->step >= 0;
-}
-
 static void widen(lw_ps v, lw_ps *low, lw_ps *high)
 {
     *low = *low < 0 || v < *low ? v : *low;
@@ -173,7 +159,9 @@ enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE 
     plot_begin(p, f, 900, 820, "Predicted against measured step");
     fputs("$pairs << EOD\n", f);
     for (int32_t i = 0; i < p->n_runs; i++) {
-        const struct lw_run *m = &p->runs[i], *q = is_measured(m) ? prediction_of(p, m) : NULL;
+        const struct lw_run *m = &p->runs[i], *q = NULL;
+        if (lw_run_is_measured(m))
+            q = lw_prediction_of(p->runs, p->n_runs, m);
         if (!q)
             continue;
         lw_ps from, to;

@@ -88,6 +88,11 @@ struct lw_run {
 
 enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_run **runs,
                              int32_t *n, struct lw_err *err);
+/* The runs named by the operands of a command, ascending by id; no operands: all that ended well.
+ * LW_EINVAL also when there is none. */
+enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_names,
+                                    struct lw_arena *a, struct lw_run **runs, int32_t *n,
+                                    struct lw_err *err);
 /* "last" or an id; LW_EINVAL says which ids there are. */
 enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw_arena *a,
                                  struct lw_run *run, struct lw_err *err);

@@ -1,6 +1,7 @@
 /* Runs out of the database: list, look up, past errors. */
 #include "analysis/store.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/sql.h"
@@ -170,6 +171,39 @@ enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw
         return st != LW_OK ? st : end;
     return found ? LW_OK
                  : lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0, "no run '%s'", text);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct lw_run *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_names,
+                                    struct lw_arena *a, struct lw_run **runs, int32_t *n,
+                                    struct lw_err *err)
+{
+    struct lw_run *v;
+    int32_t n_all = n_names, k = 0;
+
+    if (n_names == 0) {
+        LW_TRY(lw_store_runs(s, a, &v, &n_all, err));
+    } else {
+        v = lw_arena_alloc(a, n_names, sizeof *v);
+        if (!v)
+            return lw_fail_nomem(err);
+        for (int i = 0; i < n_names; i++)
+            LW_TRY(lw_store_find_run(s, names[i], a, &v[i], err));
+        qsort(v, (size_t)n_names, sizeof *v, by_id);
+    }
+    for (int32_t i = 0; i < n_all; i++)
+        if (n_names > 0 ? k == 0 || v[k - 1].id != v[i].id : v[i].status == LW_RUN_OK)
+            v[k++] = v[i];
+    if (k == 0)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0, "holds no finished run");
+    *runs = v;
+    *n = k;
+    return LW_OK;
 }
 
 enum lw_status lw_store_past_errors(struct lw_store *s, const struct lw_cluster *c,

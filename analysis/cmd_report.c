@@ -1,0 +1,52 @@
+/* lapwing report: stored runs as one HTML page. */
+#include "analysis/report.h"
+#include "shared/cli.h"
+#include "shared/command.h"
+#include "shared/output.h"
+
+static enum lw_status write_report(struct lw_store *s, const struct lw_run *runs, int32_t n,
+                                   const char *file, struct lw_err *err)
+{
+    struct lw_output out = {0};
+
+    LW_TRY(lw_output_open(file, &out, err));
+    enum lw_status st = lw_report_write(s, runs, n, out.file, err);
+    if (st != LW_OK) {
+        lw_output_abort(&out);
+        return st;
+    }
+    return lw_output_commit(&out, err);
+}
+
+int cmd_report(int argc, char **argv)
+{
+    const char *db = "lapwing.db", *file = "report.html";
+    const struct lw_opt options[] = {
+        {"output", 'o', LW_OPT_STRING, &file, "FILE", "the page (report.html); - is standard output",
+         0, 0},
+        {"db", 0, LW_OPT_STRING, &db, "FILE", "results database (lapwing.db)", 0, 0},
+        {0},
+    };
+    const struct lw_usage usage = {
+        "report", "[RUN...] [-o FILE] [options]",
+        "Write stored runs as one HTML page without outside references: predicted against "
+        "measured, timelines, plans, provenance. RUN is a number or 'last'; none: every finished "
+        "run.", 0, -1};
+    struct lw_err err = {0};
+    struct lw_store *store = NULL;
+    struct lw_arena arena = {0};
+    struct lw_run *runs;
+    int32_t n;
+    int n_operands, rc;
+
+    if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
+        return rc;
+    enum lw_status st = lw_store_open(db, LW_STORE_READ, &store, &err);
+    if (st == LW_OK)
+        st = lw_store_select_runs(store, argv + 1, n_operands, &arena, &runs, &n, &err);
+    if (st == LW_OK)
+        st = write_report(store, runs, n, file, &err);
+    lw_store_close(store);
+    lw_arena_free(&arena);
+    return lw_cli_end("report", st, &err);
+}
