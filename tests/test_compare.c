@@ -220,6 +220,36 @@ static void beyond_the_tolerance_the_command_exits_with_3(void **state)
     assert_int_equal(run_lapwing("compare 1"), 2);
 }
 
+/* What the last command wrote to standard output. */
+static char *answer(void)
+{
+    static char text[8192];
+    char file[160];
+
+    snprintf(file, sizeof file, "%s/out", runs_folder);
+    FILE *f = fopen(file, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+static void without_runs_every_execution_stands_beside_its_last_prediction(void **state)
+{
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&one_bucket); /* never predicted */
+    runs_store(&predicted);
+    runs_store(&measured);
+    assert_int_equal(run_lapwing("compare --format csv"), 0);
+    assert_string_equal(answer(),
+                        "runs,bucket cap,buckets,predicted step ms,measured step ms,error %,"
+                        "predicted exposed ms,measured exposed ms,measured on\n"
+                        "\"3, 4\",1.00 KiB,2,0.432,0.512,-15.6,0.112,0.192,\"threads, real\"\n");
+    assert_int_equal(run_lapwing("compare --tolerance 15"), 3);
+    assert_int_equal(run_lapwing("compare --tolerance 16"), 0);
+}
+
 static enum lw_status try_compare(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
 {
     LW_TRY(lw_compare(s, "1", "2", c, err));
@@ -269,6 +299,7 @@ int main(void)
         STORED(a_run_without_a_step_is_refused),
         STORED(comparisons_become_the_past_errors_of_a_cluster),
         STORED(beyond_the_tolerance_the_command_exits_with_3),
+        STORED(without_runs_every_execution_stands_beside_its_last_prediction),
         STORED(every_failing_allocation_is_reported_and_leaks_nothing),
     };
 

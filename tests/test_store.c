@@ -289,6 +289,42 @@ static void spans_keep_picoseconds_and_the_names_of_their_ops(void **state)
                      -1);
 }
 
+static void a_timeline_comes_back_to_the_picosecond(void **state)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_arena a = {0};
+    struct lw_timeline t = {0};
+    struct lw_store *s;
+    struct lw_run r;
+    int64_t id;
+
+    (void)state;
+    assert_int_equal(small_plan(1024, &p, &err), LW_OK);
+    for (int i = 0; i < 2; i++) /* the second run's rows lie behind the first one's */
+        assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
+    assert_int_equal(lw_store_open(file, LW_STORE_READ, &s, &err), LW_OK);
+    assert_int_equal(lw_store_find_run(s, "2", &a, &r, &err), LW_OK);
+    assert_int_equal(lw_store_load_timeline(s, &r, &t, &err), LW_OK);
+    assert_int_equal(t.n, ROWS);
+    assert_memory_equal(t.step, step_, sizeof step_);
+    assert_memory_equal(t.pass, pass_, sizeof pass_);
+    assert_memory_equal(t.rank, rank_, sizeof rank_);
+    assert_memory_equal(t.stream, stream_, sizeof stream_);
+    assert_memory_equal(t.comm, comm_, sizeof comm_);
+    assert_memory_equal(t.op, op_, sizeof op_);
+    assert_memory_equal(t.kind, kind_, sizeof kind_);
+    assert_memory_equal(t.ready, ready_, sizeof ready_);
+    assert_memory_equal(t.issue, issue_, sizeof issue_);
+    assert_memory_equal(t.start, start_, sizeof start_);
+    assert_memory_equal(t.all_in, all_in_, sizeof all_in_);
+    assert_memory_equal(t.end, end_, sizeof end_);
+    lw_timeline_free(&t);
+    lw_store_close(s);
+    lw_arena_free(&a);
+    lw_plan_free(&p);
+}
+
 static void a_plan_is_stored_once_per_hash(void **state)
 {
     struct lw_plan p = {0}, other = {0};
@@ -614,6 +650,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_stored_run_comes_back_with_its_measures),
         IN_FOLDER(spans_keep_picoseconds_and_the_names_of_their_ops),
+        IN_FOLDER(a_timeline_comes_back_to_the_picosecond),
         IN_FOLDER(a_plan_is_stored_once_per_hash),
         IN_FOLDER(a_run_that_never_ends_stays_visible_as_running),
         IN_FOLDER(a_failed_run_keeps_its_message),
