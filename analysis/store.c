@@ -407,6 +407,11 @@ void lw_store_close(struct lw_store *s)
     lw_free(s);
 }
 
+const char *lw_store_version(void)
+{
+    return sqlite3_libversion();
+}
+
 void lw_store_wait_at_most(struct lw_store *s, int ms)
 {
     s->wait_ms = ms;

@@ -26,6 +26,7 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
                              struct lw_err *err);
 void lw_store_close(struct lw_store *s); /* NULL is fine */
 const char *lw_store_file(const struct lw_store *s);
+const char *lw_store_version(void); /* of SQLite: "3.40.1" */
 void lw_store_wait_at_most(struct lw_store *s, int ms); /* for another writer; 10 000 unless set */
 
 /* --- writing ---------------------------------------------------------------------------------- */
