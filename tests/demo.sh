@@ -1,0 +1,54 @@
+#!/bin/sh
+# The main job on a recorded training step: measure this machine, import the recording, then for
+# three bucket caps predict the step of two ranks and run the same plan for real on threads; compare,
+# draw, report. Everything goes to out/. A step that fails stops the demo with its own message.
+cd "$(dirname "$0")/.." || exit 1
+lapwing=${LAPWING:-build/lapwing}
+trace=traces/recorded/gpt6__local.rank0.json.gz
+ranks=2 steps=20 warmup=3 caps="1MiB 5MiB 25MiB"
+db=out/demo.db
+began=$(date +%s)
+
+run() { # say what is run, run it, keep its words in out/demo.log; stop when it fails
+    echo "+ lapwing $*"
+    echo "+ lapwing $*" >>out/demo.log
+    if ! "$lapwing" "$@" >out/last.txt 2>out/errors.txt; then
+        cat out/last.txt out/errors.txt >&2
+        echo "demo: stopped: 'lapwing $1' failed, its words are above" >&2
+        exit 1
+    fi
+    cat out/last.txt out/errors.txt >>out/demo.log
+}
+
+[ -x "$lapwing" ] || { echo "demo: $lapwing is not built; run 'make'" >&2; exit 1; }
+[ -f "$trace" ] || { echo "demo: $trace is not there" >&2; exit 1; }
+mkdir -p out && rm -f out/demo.db* out/demo.log out/*.png out/report.html || exit 1
+
+echo "Recorded: a 6-layer GPT, one training step on one CPU core by PyTorch ($trace)"
+run doctor --db "$db"
+run calibrate --backend threads -o out/cluster.json
+run import "$trace" -o out/workload.json
+for cap in $caps; do
+    strategy="-w out/workload.json -c out/cluster.json --dp $ranks --bucket-cap $cap"
+    run plan $strategy -o "out/plan-$cap.json"
+    run sim $strategy --spans --db "$db"
+    run exec $strategy --backend threads --steps $steps --warmup $warmup --compute gemm --db "$db"
+done
+run compare --db "$db"
+cp out/last.txt out/table.txt
+run plot timeline --db "$db" -o out/timeline.png 3 4
+run plot overlap --db "$db" -o out/overlap.png
+run plot predicted --db "$db" -o out/predicted.png
+run plot sweep --db "$db" -o out/sweep.png
+run report --db "$db" -o out/report.html
+rm -f out/last.txt out/errors.txt
+
+echo
+echo "Two ranks, medians of $steps steps; predicted before it was measured, from a calibration of"
+echo "its own; the same plan on both sides, its sums checked bitwise against one rank:"
+echo
+cat out/table.txt
+echo
+echo "Written in $(($(date +%s) - began)) s: out/report.html (open it in a browser), out/timeline.png,"
+echo "out/overlap.png, out/predicted.png, out/sweep.png, out/demo.db ('$lapwing runs --db $db'),"
+echo "out/workload.json, out/cluster.json, out/plan-*.json, out/demo.log"
