@@ -1,0 +1,42 @@
+#ifndef LW_TESTS_SIM_HELP_H
+#define LW_TESTS_SIM_HELP_H
+
+#include "shared/cluster.h"
+#include "shared/plan.h"
+#include "shared/plan_builder.h"
+#include "sim/sim.h"
+
+/* Clusters and plans that the simulator's tests share. */
+
+/* One node of n devices on links of one speed; free with lw_cluster_free. */
+void make_cluster(struct lw_cluster *c, int32_t n, double bytes_per_s, lw_ps latency);
+/* Room for exceptions and tables is taken from the cluster's arena. */
+void add_exception(struct lw_cluster *c, struct lw_exception x);
+void add_table(struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks, int32_t n_in_flight,
+               int32_t n_rows, const int64_t *bytes, const lw_ps *time_ps);
+struct lw_figure given(double value);
+
+/* A plan in the making with one role for all ranks, a compute stream (0), a communication stream (1)
+ * and one communicator class (0) over all ranks on it; one variant, whose program is open. */
+struct lw_builder *begin_plan(const char *name, int32_t n_ranks);
+void finish_plan(struct lw_builder *b, struct lw_plan *plan); /* one pass of the variant */
+/* Ops; dep -1 = none. Each returns the op's number. */
+int32_t add_work(struct lw_builder *b, enum lw_op_kind kind, int32_t stream, lw_ps work,
+                 int32_t dep);
+int32_t add_collective(struct lw_builder *b, enum lw_op_kind kind, int32_t comm, int32_t stream,
+                       int64_t bytes, int32_t dep);
+int32_t add_message(struct lw_builder *b, enum lw_op_kind kind, int32_t comm, int32_t stream,
+                    int64_t bytes, int32_t peer, int32_t call, int32_t dep);
+
+/* The exact oracles: one ring all-reduce of 64 MiB; and 10 forwards of 1000 us, 10 backwards of
+ * 2000 us, each releasing such an all-reduce on the communication stream. */
+enum { ORACLE_BYTES = 67108864 };
+void make_w_ar(struct lw_plan *plan, int32_t n_ranks);
+void make_w_ddp(struct lw_plan *plan, int32_t n_ranks);
+/* 2 (n-1) (B / n / 50e9 B/s + 500 ns), in ps; n divides B. */
+lw_ps w_ar_time(int32_t n_ranks);
+
+/* Run and return the end; fails the test when the run fails. */
+lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o);
+
+#endif
