@@ -10,6 +10,8 @@ const struct lw_command lw_commands[] = {
     {"import", "turn recorded traces into a workload", cmd_import},
     {"inspect", "show what recorded traces hold", cmd_inspect},
     {"cluster", "list the known systems, or show one", cmd_cluster},
+    {"cost", "what communication costs on a cluster", cmd_cost},
+    {"sim", "predict a plan's timeline from a plan or a workload", cmd_sim},
     {"runs", "list the runs of the results database", cmd_runs},
     {"compare", "compare two runs: step, buckets, ops", cmd_compare},
     {"plot", "draw stored runs: timeline, overlap, predicted, sweep", cmd_plot},

@@ -201,3 +201,15 @@ int lw_cli_end(const char *command, enum lw_status status, struct lw_err *err)
         return lw_cli_fail(command, err);
     return LW_EXIT_OK;
 }
+
+char *lw_cli_join(int argc, char **argv, char *buf, size_t size)
+{
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (int i = 0; i < argc && n + 1 < size; i++) {
+        int k = snprintf(buf + n, size - n, "%s%s", i > 0 ? " " : "", argv[i]);
+        n += k > 0 ? (size_t)k : 0;
+    }
+    return buf;
+}

@@ -2,6 +2,7 @@
 #define LW_SHARED_CLI_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shared/err.h"
@@ -57,6 +58,10 @@ struct lw_usage {
 };
 int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc, char **argv,
                  int *n_operands);
+
+/* The command line as it was typed (words joined by blanks, cut at size); call it before lw_cli_begin,
+ * which moves operands. Returns buf. */
+char *lw_cli_join(int argc, char **argv, char *buf, size_t size);
 
 /* "lapwing COMMAND: message" to stderr; the exit status that goes with the code. */
 int lw_cli_fail(const char *command, const struct lw_err *err);

@@ -1,0 +1,192 @@
+/* lapwing sim: predict a plan's timeline on a cluster. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "analysis/store.h"
+#include "shared/cli.h"
+#include "shared/command.h"
+#include "shared/plan_source.h"
+#include "sim/cost.h"
+#include "sim/sim_print.h"
+
+static const struct lw_usage usage = {
+    .command = "sim",
+    .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options]",
+    .about = "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
+             "Every term of the model that slows one thing beside another is off unless the "
+             "cluster gives it, and is listed with its source. Steps that only lead up to the "
+             "steady state (first buckets) are simulated and not measured.",
+    .min_operands = 0,
+    .max_operands = 1,
+};
+
+/* What the command line says, and all that the command makes of it. */
+struct session {
+    struct lw_plan_source source;
+    struct lw_sim_options options;
+    const char *db;
+    char command[1024];
+    bool no_db, spans;
+    int64_t steps, seed;
+    enum lw_format format;
+    struct lw_plan plan;
+    struct lw_cluster cluster;
+    struct lw_timeline timeline;
+    struct lw_summary summary;
+    struct lw_sim_stats stats;
+    int32_t n_warmup;
+    double wall_s;
+};
+
+/* Steps before the plan's passes repeat are warm-up; one step is always measured. */
+static void choose_steps(struct session *s)
+{
+    int32_t before = 0;
+
+    for (int32_t i = 0; i < s->plan.repeat_from && i < s->plan.n_passes; i++)
+        before += s->plan.variants[s->plan.pass_variant[i]].ends_step;
+    s->options.n_steps = (int32_t)(s->steps > 0 ? s->steps : before + 1);
+    s->n_warmup = before < s->options.n_steps ? before : s->options.n_steps - 1;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static enum lw_status predict(struct session *s, const char *plan_file, struct lw_err *err)
+{
+    LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
+    struct lw_cost cost = lw_sim_cost(&s->cluster);
+    LW_TRY(lw_plan_source_load(&s->source, plan_file, &cost, &s->plan, err));
+    choose_steps(s);
+    s->options.noise = s->seed >= 0;
+    s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
+    double began = seconds();
+    LW_TRY(lw_sim_run(&s->plan, &s->cluster, &s->options, &s->timeline, &s->stats, err));
+    s->wall_s = seconds() - began;
+    return lw_timeline_summarize(&s->timeline, &s->plan, s->n_warmup, &s->summary, err);
+}
+
+static enum lw_status store_ok(struct session *s, struct lw_store *store, int64_t run,
+                               struct lw_err *err)
+{
+    if (s->spans)
+        LW_TRY(lw_store_spans(store, run, &s->timeline, err));
+    LW_TRY(lw_store_metric_int(store, run, "n_events", -1, -1, s->stats.n_events, err));
+    LW_TRY(lw_store_metric_real(store, run, "wall_s", -1, -1, s->wall_s, err));
+    return lw_store_finish_run(store, run, &s->summary, LW_RUN_OK, "", err);
+}
+
+/* Store a run that ended, well or (message) not; and ask how good earlier ones were. */
+static enum lw_status store(struct session *s, const char *message, struct lw_sim_report *r,
+                            struct lw_err *err)
+{
+    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &s->plan, .cluster = &s->cluster,
+                               .workload = s->source.has_workload ? &s->source.workload : NULL,
+                               .command = s->command, .seed = s->seed > 0 ? s->seed : 0,
+                               .n_warmup = s->n_warmup};
+    struct lw_past_errors past = {0};
+    struct lw_store *db;
+
+    LW_TRY(lw_store_open(s->db, LW_STORE_WRITE, &db, err));
+    enum lw_status status = lw_store_begin_run(db, &info, &r->run, err);
+    if (status == LW_OK && message)
+        status = lw_store_finish_run(db, r->run, NULL, LW_RUN_FAILED, message, err);
+    else if (status == LW_OK)
+        status = store_ok(s, db, r->run, err);
+    if (status == LW_OK)
+        status = lw_store_past_errors(db, &s->cluster, &past, err);
+    r->n_past = past.n;
+    r->mean_past_pct = past.mean_abs_pct;
+    r->max_past_pct = past.max_abs_pct;
+    lw_store_close(db);
+    return status;
+}
+
+static enum lw_status work(struct session *s, const char *plan_file, struct lw_err *err)
+{
+    struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
+                              .timeline = &s->timeline, .summary = &s->summary,
+                              .stats = &s->stats, .run = -1, .n_past = -1};
+    struct lw_err why = {0}, unused;
+    enum lw_status status = predict(s, plan_file, &why);
+
+    if (status == LW_EFAILED && !s->no_db)
+        (void)store(s, why.msg, &r, &unused); /* what failed is the message to give */
+    if (status == LW_OK && !s->no_db)
+        status = store(s, NULL, &r, &why);
+    r.wall_s = s->wall_s;
+    if (status == LW_OK)
+        status = lw_sim_print(&r, s->format, stdout, &why);
+    *err = why;
+    return status;
+}
+
+static enum lw_status set_word(const char *option, const char *text, const char *const *words,
+                               int *value, struct lw_err *err)
+{
+    for (*value = 0; words[*value]; ++*value)
+        if (strcmp(words[*value], text) == 0)
+            return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--%s: '%s' is none of its values", option, text);
+}
+
+static void session_free(struct session *s)
+{
+    lw_summary_free(&s->summary);
+    lw_timeline_free(&s->timeline);
+    lw_plan_free(&s->plan);
+    lw_cluster_free(&s->cluster);
+    lw_plan_source_free(&s->source);
+}
+
+int cmd_sim(int argc, char **argv)
+{
+    static const char *const details[] = {"collective", "chunk", NULL};
+    static const char *const rings[] = {"auto", "events", "recurrence", NULL};
+    struct session s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1};
+    const char *detail = "collective", *ring = "auto";
+    const struct lw_opt own[] = {
+        {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps (until the steady state, and one)",
+         1, 1000000},
+        {"detail", 0, LW_OPT_STRING, &detail, "LEVEL", "collective|chunk (collective)", 0, 0},
+        {"ring", 0, LW_OPT_STRING, &ring, "HOW", "chunk detail: auto|events|recurrence (auto)", 0,
+         0},
+        {"buffered", 0, LW_OPT_FLAG, &s.options.buffered, NULL,
+         "a send costs its sender nothing (rendezvous)", 0, 0},
+        {"seed", 0, LW_OPT_INT, &s.seed, "N", "draw the cluster's noise from this seed (no noise)",
+         0, INT64_MAX},
+        {"jitter", 0, LW_OPT_TIME, &s.options.jitter_ps, "TIME",
+         "chunk detail: up to this much more for each message (0)", 0, 0},
+        {"start-skew", 0, LW_OPT_TIME, &s.options.start_skew_ps, "TIME",
+         "each rank enters each step up to this much later (0)", 0, 0},
+        {"spans", 0, LW_OPT_FLAG, &s.spans, NULL, "store every op, not only the measures", 0, 0},
+        {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
+        {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
+        {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
+        {0},
+    };
+    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + sizeof own / sizeof *own];
+    struct lw_err err = {0};
+    int n, value;
+
+    lw_cli_join(argc, argv, s.command, sizeof s.command);
+    lw_plan_source_options(&s.source, own, table);
+    int rc = lw_cli_begin(&usage, table, argc, argv, &n);
+    if (rc >= 0)
+        return rc;
+    if (set_word("detail", detail, details, &value, &err) != LW_OK)
+        return lw_cli_usage("sim", "%s (collective, chunk)", err.msg);
+    s.options.detail = (enum lw_sim_detail)value;
+    if (set_word("ring", ring, rings, &value, &err) != LW_OK)
+        return lw_cli_usage("sim", "%s (auto, events, recurrence)", err.msg);
+    s.options.ring = (enum lw_sim_ring)value;
+    enum lw_status status = work(&s, n > 0 ? argv[1] : NULL, &err);
+    session_free(&s);
+    return lw_cli_end("sim", status, &err);
+}

@@ -1,0 +1,301 @@
+/* A prediction for people and for programs. Times of buckets count from the start of the step shown
+ * and are those of the last rank, as `compare` shows them. Every term of the model that is off unless
+ * the cluster gives it is listed with its source, and the error that such predictions had. */
+#include "sim/sim_print.h"
+
+#include "shared/arena.h"
+#include "shared/jsonout.h"
+#include "shared/table.h"
+
+struct bucket_times {
+    int32_t bucket;
+    enum lw_op_kind kind;
+    int64_t bytes;
+    lw_ps ready, launch, start, all_in, end;
+};
+
+struct bucket_list {
+    struct bucket_times *v;
+    int64_t n, capacity;
+};
+
+static lw_ps later(lw_ps a, lw_ps b)
+{
+    return a > b ? a : b;
+}
+
+static struct bucket_times *entry(struct bucket_list *l, const struct lw_op *op)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->v[i].bucket == op->bucket && l->v[i].kind == op->kind)
+            return &l->v[i];
+    if (lw_reserve(&l->v, &l->capacity, l->n + 1, sizeof *l->v) != 0)
+        return NULL;
+    l->v[l->n] = (struct bucket_times){.bucket = op->bucket, .kind = op->kind, .bytes = op->bytes,
+                                       .launch = -1};
+    return &l->v[l->n++];
+}
+
+/* The collectives on buckets in the step shown, in program order. */
+static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list *l,
+                              struct lw_err *err)
+{
+    const struct lw_timeline *t = r->timeline;
+    int32_t step = r->summary->ranks[0].step;
+    lw_ps began = INT64_MAX;
+
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->step[i] == step && t->start[i] < began)
+            began = t->start[i];
+    for (int64_t i = 0; i < t->n; i++) {
+        const struct lw_op *op = &r->plan->ops[t->op[i]];
+        if (t->step[i] != step || op->bucket < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
+            continue;
+        struct bucket_times *b = entry(l, op);
+        if (!b)
+            return lw_fail_nomem(err);
+        b->ready = later(b->ready, t->ready[i] - began);
+        b->launch = later(b->launch, t->issue[i] - began);
+        b->start = later(b->start, t->start[i] - began);
+        b->all_in = later(b->all_in, t->all_in[i] - began);
+        b->end = later(b->end, t->end[i] - began);
+    }
+    return LW_OK;
+}
+
+/* --- text --- */
+
+static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
+{
+    char buf[32];
+
+    fprintf(f, "  %-22s %14s", name, lw_format_ps(buf, t));
+    if (step > 0)
+        fprintf(f, "  %5.1f %%", 100.0 * (double)t / (double)step);
+    fputc('\n', f);
+}
+
+static enum lw_status text_buckets(const struct bucket_list *l, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"bucket", "op",     ">size",    ">ready", ">launch",
+                                         ">start", ">moves", ">end"};
+    struct lw_table *t;
+    char buf[32];
+
+    if (l->n == 0)
+        return LW_OK;
+    if (!(t = lw_table_new(8, titles)))
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < l->n; i++) {
+        const struct bucket_times *b = &l->v[i];
+        lw_table_cell(t, "%d", b->bucket);
+        lw_table_cell(t, "%s", lw_op_name(b->kind));
+        lw_table_cell(t, "%s", lw_format_bytes(buf, b->bytes));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->ready));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->launch));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->start));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->all_in));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->end));
+    }
+    fprintf(f, "\nbuckets, from the start of the step (last rank; moves: all members are in)\n");
+    enum lw_status status = lw_table_print(t, f, 2, err);
+    lw_table_free(t);
+    return status;
+}
+
+static void text_terms(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_sim_stats *s = r->stats;
+
+    fprintf(f, "\n");
+    if (s->n_terms == 0)
+        fprintf(f, "interference: none (cluster '%s' gives no such term)\n", r->cluster->name);
+    for (int32_t i = 0; i < s->n_terms; i++) {
+        const struct lw_sim_term *x = &s->terms[i];
+        fprintf(f, "interference: %s = %g (%s)%s%s\n", x->name, x->value, x->source,
+                x->state == LW_SIM_TERM_ON ? "" : ", not used: ", x->why);
+    }
+    if (!r->cluster->calibrated)
+        fprintf(f, "cluster '%s' is not calibrated: its figures are not measured on the machine\n",
+                r->cluster->name);
+    if (r->n_past > 0)
+        fprintf(f, "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d "
+                   "compared\n", r->mean_past_pct, r->max_past_pct, r->n_past);
+    else
+        fprintf(f, "error unknown: nothing measured yet%s\n",
+                r->n_past < 0 ? " (no database was read)" : " for this cluster");
+}
+
+static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
+                                 FILE *f, struct lw_err *err)
+{
+    const struct lw_summary *s = r->summary;
+    const struct lw_measure *m = &s->ranks[s->worst];
+    char buf[32];
+
+    fprintf(f, "plan %s (%s), %d ranks on cluster '%s', %s detail%s\n", r->plan->name, r->plan->hash,
+            r->plan->n_ranks, r->cluster->name,
+            r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
+            r->options->buffered ? ", buffered sends" : "");
+    fprintf(f, "step %s, median of %d measured\n", lw_format_ps(buf, s->step), s->n_steps);
+    fprintf(f, "\nrank %d, whose step is the longest\n", m->rank);
+    line(f, "compute busy", m->compute_busy, s->step);
+    line(f, "copy busy", m->copy_busy, s->step);
+    line(f, "communication busy", m->comm_busy, s->step);
+    line(f, "exposed communication", m->exposed_comm, s->step);
+    line(f, "idle", m->idle, s->step);
+    fprintf(f, "bubble %.4f of all ranks' time, peak memory %s a rank\n", s->bubble_ratio,
+            s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown");
+    LW_TRY(text_buckets(l, f, err));
+    text_terms(r, f);
+    fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
+            (long long)r->stats->n_events, r->wall_s);
+    if (r->run >= 0)
+        fprintf(f, "; stored as run %lld", (long long)r->run);
+    fprintf(f, "\n");
+    return LW_OK;
+}
+
+/* --- JSON --- */
+
+static void json_measure(struct lw_jsonout *o, const struct lw_measure *m)
+{
+    lw_jsonout_ns(o, "compute_busy_ns", m->compute_busy);
+    lw_jsonout_ns(o, "copy_busy_ns", m->copy_busy);
+    lw_jsonout_ns(o, "comm_busy_ns", m->comm_busy);
+    lw_jsonout_ns(o, "exposed_comm_ns", m->exposed_comm);
+    lw_jsonout_ns(o, "idle_ns", m->idle);
+}
+
+static void json_ranks(struct lw_jsonout *o, const struct lw_summary *s)
+{
+    lw_jsonout_array(o, "ranks");
+    for (int32_t i = 0; i < s->n_ranks; i++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "rank", s->ranks[i].rank);
+        lw_jsonout_ns(o, "step_ns", s->ranks[i].end - s->ranks[i].start);
+        json_measure(o, &s->ranks[i]);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_buckets(struct lw_jsonout *o, const struct bucket_list *l)
+{
+    lw_jsonout_array(o, "buckets");
+    for (int64_t i = 0; i < l->n; i++) {
+        const struct bucket_times *b = &l->v[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "bucket", b->bucket);
+        lw_jsonout_string(o, "op", lw_op_name(b->kind));
+        lw_jsonout_int(o, "bytes", b->bytes);
+        lw_jsonout_ns(o, "ready_ns", b->ready);
+        lw_jsonout_ns(o, "launch_ns", b->launch);
+        lw_jsonout_ns(o, "start_ns", b->start);
+        lw_jsonout_ns(o, "all_in_ns", b->all_in);
+        lw_jsonout_ns(o, "end_ns", b->end);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
+{
+    lw_jsonout_array(o, "interference");
+    for (int32_t i = 0; i < s->n_terms; i++) {
+        const struct lw_sim_term *x = &s->terms[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "term", x->name);
+        lw_jsonout_double(o, "value", x->value);
+        lw_jsonout_string(o, "source", x->source);
+        lw_jsonout_bool(o, "on", x->state == LW_SIM_TERM_ON);
+        lw_jsonout_string(o, "why_not", x->state == LW_SIM_TERM_ON ? NULL : x->why);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    if (r->n_past <= 0) {
+        lw_jsonout_null(o, "past_error");
+        return;
+    }
+    lw_jsonout_line_object(o, "past_error");
+    lw_jsonout_int(o, "n_compared", r->n_past);
+    lw_jsonout_fixed(o, "mean_abs_error_pct", r->mean_past_pct, 3);
+    lw_jsonout_fixed(o, "max_abs_error_pct", r->max_past_pct, 3);
+    lw_jsonout_end(o);
+}
+
+static void print_json(const struct lw_sim_report *r, const struct bucket_list *l, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+    const struct lw_summary *s = r->summary;
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "status", "ok");
+    lw_jsonout_string(&o, "plan", r->plan->name);
+    lw_jsonout_string(&o, "plan_hash", r->plan->hash);
+    lw_jsonout_string(&o, "cluster", r->cluster->name);
+    lw_jsonout_bool(&o, "cluster_calibrated", r->cluster->calibrated);
+    lw_jsonout_string(&o, "detail",
+                      r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective");
+    lw_jsonout_int(&o, "n_ranks", r->plan->n_ranks);
+    lw_jsonout_ns(&o, "step_ns", s->step);
+    lw_jsonout_line_array(&o, "steps_ns");
+    for (int32_t i = 0; i < s->n_steps; i++)
+        lw_jsonout_ns(&o, NULL, s->steps[i]);
+    lw_jsonout_end(&o);
+    json_measure(&o, &s->ranks[s->worst]);
+    lw_jsonout_fixed(&o, "bubble_ratio", s->bubble_ratio, 6);
+    lw_jsonout_int(&o, "peak_memory_bytes", s->peak_memory_bytes);
+    json_ranks(&o, s);
+    json_buckets(&o, l);
+    json_terms(&o, r->stats);
+    json_error(&o, r);
+    lw_jsonout_int(&o, "n_ops", r->stats->n_ops);
+    lw_jsonout_int(&o, "n_events", r->stats->n_events);
+    lw_jsonout_int(&o, "n_messages", r->stats->n_messages);
+    lw_jsonout_fixed(&o, "wall_s", r->wall_s, 6);
+    if (r->run >= 0)
+        lw_jsonout_int(&o, "run", r->run);
+    else
+        lw_jsonout_null(&o, "run");
+    lw_jsonout_end(&o);
+}
+
+static enum lw_status print_csv(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"rank", "step_ns", "compute_busy_ns", "copy_busy_ns",
+                                         "comm_busy_ns", "exposed_comm_ns", "idle_ns"};
+    struct lw_table *t = lw_table_new(7, titles);
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < r->summary->n_ranks; i++) {
+        const struct lw_measure *m = &r->summary->ranks[i];
+        const lw_ps v[] = {m->end - m->start, m->compute_busy, m->copy_busy,
+                           m->comm_busy,      m->exposed_comm, m->idle};
+        lw_table_cell(t, "%d", m->rank);
+        for (int k = 0; k < 6; k++)
+            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v[k]));
+    }
+    enum lw_status status = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return status;
+}
+
+enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,
+                            struct lw_err *err)
+{
+    struct bucket_list l = {0};
+    enum lw_status status = collect(r, &l, err);
+
+    if (status == LW_OK && format == LW_FORMAT_JSON)
+        print_json(r, &l, f);
+    else if (status == LW_OK)
+        status = format == LW_FORMAT_CSV ? print_csv(r, f, err) : print_text(r, &l, f, err);
+    lw_free(l.v);
+    return status;
+}

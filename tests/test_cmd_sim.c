@@ -1,0 +1,145 @@
+/* The commands sim and cost, run as a user runs them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shared/files.h"
+#include "tests/sim_help.h"
+
+static char folder[] = "/tmp/lapwing_sim_XXXXXX";
+
+/* Output of "lapwing ARGS" in the test's folder, both streams; *rc = exit status. */
+static char *lapwing(const char *args, int *rc)
+{
+    static char out[1 << 16];
+    char command[2048], *binary = realpath(getenv("LAPWING") ? getenv("LAPWING") : "", NULL);
+
+    if (!binary) {
+        printf("SKIP LAPWING does not name the binary\n");
+        skip();
+    }
+    snprintf(command, sizeof command, "cd %s && %s %s 2>&1", folder, binary, args);
+    free(binary);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    size_t n = fread(out, 1, sizeof out - 1, f);
+    out[n] = '\0';
+    *rc = WEXITSTATUS(pclose(f));
+    return out;
+}
+
+static void expect(const char *args, int rc, const char *says)
+{
+    int got;
+    const char *out = lapwing(args, &got);
+
+    if (got != rc || !strstr(out, says))
+        fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, got, rc, says, out);
+}
+
+static int write_files(void **unused)
+{
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    char path[256];
+    (void)unused;
+
+    assert_non_null(mkdtemp(folder));
+    make_w_ddp(&plan, 8);
+    snprintf(path, sizeof path, "%s/ddp.json", folder);
+    if (lw_plan_write(&plan, path, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    make_cluster(&c, 8, 50e9, 500 * LW_PS_PER_NS);
+    c.device.kind = "test device";
+    c.interference.compute_rate_under_comm = (struct lw_figure){1, "measured by hand"};
+    snprintf(path, sizeof path, "%s/eight.json", folder);
+    if (lw_cluster_write(&c, path, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+    return 0;
+}
+
+static int remove_files(void **unused)
+{
+    char command[256];
+    (void)unused;
+
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static void a_plan_file_is_predicted_exactly(void **unused)
+{
+    (void)unused;
+    /* 12000 us + 10 x 2355.810240 us, in ns, rounded half up from ...102400 ps */
+    expect("sim ddp.json -c eight.json --no-db --format json", 0, "\"step_ns\": 35558102,");
+    expect("sim ddp.json -c eight.json --no-db --format json --detail chunk --ring events", 0,
+           "\"step_ns\": 35558102,");
+    expect("sim ddp.json -c eight.json --no-db --format json", 0, "\"status\": \"ok\"");
+    expect("sim ddp.json -c eight.json --no-db --steps 3 --format json", 0,
+           "\"steps_ns\": [35558102, 35558102, 35558102]");
+    expect("sim ddp.json -c eight.json --no-db --format csv", 0,
+           "7,35558102,30000000,0,23558102,5558102,0");
+}
+
+static void the_text_names_terms_sources_and_error(void **unused)
+{
+    (void)unused;
+    expect("sim ddp.json -c eight.json --no-db", 0,
+           "interference: compute_rate_under_comm = 1 (measured by hand)");
+    expect("sim ddp.json -c eight.json --no-db", 0, "error unknown: nothing measured yet");
+}
+
+static void a_prediction_is_stored_unless_told_not_to(void **unused)
+{
+    (void)unused;
+    expect("sim ddp.json -c eight.json --db runs.db --spans", 0, "stored as run 1");
+    expect("sim ddp.json -c eight.json --db runs.db", 0, "stored as run 2");
+    expect("runs --db runs.db --format json", 0,
+           "sim ddp.json -c eight.json --db runs.db --spans");
+    expect("runs --db runs.db --format json", 0, "\"step_ns\": 35558102");
+}
+
+static void bad_requests_are_refused_in_one_line(void **unused)
+{
+    (void)unused;
+    expect("sim absent.json -c eight.json --no-db", 1, "absent.json");
+    expect("sim ddp.json -c absent --no-db", 1, "absent");
+    expect("sim ddp.json -c eight.json --no-db --detail fine", 2, "collective, chunk");
+    expect("sim ddp.json -c eight.json --no-db --steps 0", 2, "steps");
+    expect("sim ddp.json -c eight.json --no-db --jitter 5ns", 1, "--detail chunk");
+    expect("sim ddp.json -c eight.json --db /absent/folder/x.db", 1, "/absent/folder/x.db");
+}
+
+static void cost_prints_time_and_bandwidths(void **unused)
+{
+    (void)unused;
+    /* 64 MiB on 8 ranks: 2355.810 us; algbw 67108864 B / that = 28.486e9, busbw x 14/8 */
+    expect("cost -c eight.json --bytes 64MiB", 0, "2.356 ms      28.487      49.851  alpha-beta");
+    expect("cost -c eight.json --bytes 64MiB --format json", 0, "\"time_ns\": 2355810,");
+    expect("cost -c eight.json --ranks 16", 1, "16 ranks on 2 nodes");
+    expect("cost -c eight.json --op all_or_nothing", 2, "all_or_nothing");
+    expect("cost -c eight.json --bytes 8..4", 2, "upwards");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_file_is_predicted_exactly),
+        cmocka_unit_test(the_text_names_terms_sources_and_error),
+        cmocka_unit_test(a_prediction_is_stored_unless_told_not_to),
+        cmocka_unit_test(bad_requests_are_refused_in_one_line),
+        cmocka_unit_test(cost_prints_time_and_bandwidths),
+    };
+    return cmocka_run_group_tests(tests, write_files, remove_files);
+}
