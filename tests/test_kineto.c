@@ -239,6 +239,9 @@ static void bad_contents_are_refused_with_file_and_place(void **state)
         {"[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1e300,\"dur\":1}]", "[0].ts"},
         {"[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":NaN,\"dur\":1}]", "t.json"},
         {"[{\"ph\":\"X\"},]", "t.json"},
+        {"[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":0,\"dur\":1},"
+         "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1712195495519689,\"dur\":1}]",
+         "span 19817 days"},
     };
 
     (void)state;

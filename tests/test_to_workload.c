@@ -16,6 +16,7 @@
 #include "traces/import_kineto.h"
 #include "traces/phases.h"
 #include "traces/profile.h"
+#include "traces/to_cluster.h"
 #include "traces/to_workload.h"
 
 /* ---- a step by hand ----
@@ -576,6 +577,74 @@ static void recorded_ranks_give_the_buckets_that_ddp_logged(void **state)
     traces_source_free(&s[1]);
 }
 
+/* ---- links ---- */
+
+/* One rank of a run of two: all-reduces of 30 and 40 floats. */
+static void make_rank(struct traces_source *s, int64_t first, int64_t second)
+{
+    *s = (struct traces_source){.file = "rank.json", .parallel = true};
+    lw_trace_init(&s->trace);
+    s->trace.world_size = 2;
+    put_step(&s->trace, 5000, "ProfilerStep#3", true);
+    put(&s->trace, LW_ROW_USER, "gloo:all_reduce", 5470, 5470 + first, -1, 30);
+    put(&s->trace, LW_ROW_USER, "gloo:all_reduce", 5710, 5710 + second, -1, 40);
+    assert_int_equal(lw_trace_sort(&s->trace, NULL), LW_OK);
+    assert_int_equal(lw_steps_find(&s->trace, &s->steps, NULL), LW_OK);
+}
+
+static void one_ranks_collectives_are_upper_bounds(void **state)
+{
+    struct traces_source s;
+    struct lw_cluster c;
+
+    (void)state;
+    make_rank(&s, 130, 18);
+    assert_int_equal(lw_cluster_from_traces(&s, 1, &c, NULL), LW_OK);
+    assert_int_equal(c.n_tables, 1);
+    assert_int_equal(c.tables[0].op, LW_OP_ALL_REDUCE);
+    assert_int_equal(c.tables[0].n_ranks, 2);
+    assert_int_equal(c.tables[0].n_in_flight, 1);
+    assert_int_equal(c.tables[0].n_rows, 2);
+    assert_int_equal(c.tables[0].bytes[0], 120);
+    assert_int_equal(c.tables[0].time_ps[0], 130000);
+    assert_int_equal(c.tables[0].bytes[1], 160);
+    assert_int_equal(c.tables[0].time_ps[1], 18000);
+    assert_non_null(strstr(c.tables[0].source, "upper bounds"));
+    lw_cluster_free(&c);
+    traces_source_free(&s);
+}
+
+static void of_all_ranks_the_shortest_time_counts(void **state)
+{
+    struct traces_source s[2];
+    struct lw_cluster c;
+
+    (void)state;
+    make_rank(&s[0], 130, 18);
+    make_rank(&s[1], 90, 19); /* came later to the first, waited in the second */
+    assert_int_equal(lw_cluster_from_traces(s, 2, &c, NULL), LW_OK);
+    assert_int_equal(c.tables[0].time_ps[0], 90000);
+    assert_int_equal(c.tables[0].time_ps[1], 18000);
+    assert_non_null(strstr(c.tables[0].source, "shortest over ranks"));
+    lw_cluster_free(&c);
+    traces_source_free(&s[0]);
+    traces_source_free(&s[1]);
+}
+
+static void collectives_that_overlap_count_as_two_in_flight(void **state)
+{
+    struct traces_source s;
+    struct lw_cluster c;
+
+    (void)state;
+    make_rank(&s, 300, 18);
+    assert_int_equal(lw_cluster_from_traces(&s, 1, &c, NULL), LW_OK);
+    assert_int_equal(c.n_tables, 1);
+    assert_int_equal(c.tables[0].n_in_flight, 2);
+    lw_cluster_free(&c);
+    traces_source_free(&s);
+}
+
 /* ---- the command ---- */
 
 static char folder[] = "/tmp/lapwing-import-XXXXXX";
@@ -668,6 +737,8 @@ static void bad_input_gets_one_line_exit_1_and_no_output(void **state)
          "badside.json"},
         {"import tests/fuzz/corpus/kineto/cpu_ddp.json -o @/no/such/o.json", "no/such/o.json"},
         {"import tests/fuzz/corpus/kineto/cpu_ddp.json -o - > /dev/full", "No space left"},
+        {"import traces/recorded/gpt6__local.rank0.json.gz -o @/o.json --cluster-out @/c.json",
+         "no collective of known size"},
         {"inspect @/absent.json", "absent.json: cannot open"},
         {"inspect @/cut.json --format json", "cut.json"},
         {"inspect tests/fuzz/corpus/kineto/gpu.json @/cut.json", "cut.json"},
@@ -783,6 +854,9 @@ int main(void)
         cmocka_unit_test(recorded_local_steps_are_covered_within_one_percent),
         cmocka_unit_test(recorded_gradients_are_ready_inside_their_modules_windows),
         cmocka_unit_test(recorded_ranks_give_the_buckets_that_ddp_logged),
+        cmocka_unit_test(one_ranks_collectives_are_upper_bounds),
+        cmocka_unit_test(of_all_ranks_the_shortest_time_counts),
+        cmocka_unit_test(collectives_that_overlap_count_as_two_in_flight),
         cmocka_unit_test(bad_input_gets_one_line_exit_1_and_no_output),
         cmocka_unit_test(wrong_usage_exits_2),
         cmocka_unit_test(the_command_writes_a_workload_that_reads_back_the_same_twice),

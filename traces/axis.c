@@ -31,7 +31,7 @@ static int compare_launch(const void *a, const void *b)
 
 struct stream_time {
     int32_t stream;
-    int64_t ns;
+    __int128 ns;
 };
 
 /* The stream with the most compute; few streams, so a linear list will do. */

@@ -6,12 +6,13 @@
 #include "shared/command.h"
 #include "shared/files.h"
 #include "traces/import_print.h"
+#include "traces/to_cluster.h"
 #include "traces/to_workload.h"
 
 static const struct lw_usage usage = {
     .command = "import",
     .synopsis = "TRACE... -o workload.json [--sidecar FILE] [--step N|median] [--as-traced] "
-                "[--model-params FILE]",
+                "[--model-params FILE] [--cluster-out FILE]",
     .about = "Turns PyTorch profiler (Kineto) traces of one model into a workload: modules, "
              "parameters, gradient-ready times, gaps. A trace of one rank alone gives the times; "
              "traces of data-parallel ranks beside it give what to compare with (world size, step, "
@@ -21,7 +22,7 @@ static const struct lw_usage usage = {
 };
 
 struct options {
-    const char *output, *sidecar, *step, *params;
+    const char *output, *sidecar, *cluster_out, *step, *params;
     bool as_traced;
     enum lw_format format;
 };
@@ -36,6 +37,20 @@ static enum lw_status parse_step(const char *text, int64_t *step, struct lw_err 
     return LW_OK;
 }
 
+static enum lw_status write_files(const struct options *o, const struct traces_source *source, int n,
+                                  const struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_cluster c = {0};
+
+    if (o->cluster_out)
+        LW_TRY(lw_cluster_from_traces(source, n, &c, err));
+    enum lw_status status = lw_workload_write(w, o->output, err);
+    if (status == LW_OK && o->cluster_out)
+        status = lw_cluster_write(&c, o->cluster_out, err);
+    lw_cluster_free(&c);
+    return status;
+}
+
 static enum lw_status convert(const struct options *o, const struct traces_source *source, int n,
                               struct traces_choice *choice, struct lw_err *err)
 {
@@ -43,7 +58,7 @@ static enum lw_status convert(const struct options *o, const struct traces_sourc
     struct traces_coverage coverage;
 
     LW_TRY(lw_workload_from_traces(source, n, choice, &w, &coverage, err));
-    enum lw_status status = lw_workload_write(&w, o->output, err);
+    enum lw_status status = write_files(o, source, n, &w, err);
     FILE *f = strcmp(o->output, "-") == 0 ? stderr : stdout;
     if (status == LW_OK && o->format == LW_FORMAT_JSON)
         traces_import_json(&w, &coverage, o->output, f);
@@ -91,6 +106,8 @@ int cmd_import(int argc, char **argv)
          "take ProfilerStep#N, or the median over all steps (median)", 0, 0},
         {"as-traced", 0, LW_OPT_FLAG, &o.as_traced, NULL,
          "keep the profiled times where the sidecar has some measured without the profiler", 0, 0},
+        {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
+         "also write the collectives of data-parallel traces as a cluster's measured table", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &o.format, "text|json", "how to print the summary (text)", 0, 0},
         {0},
     };

@@ -115,7 +115,7 @@ static int32_t read_text(struct reader *r)
     return len ? intern(r, text, len) : -1;
 }
 
-/* Microseconds to ns. Beyond 2^62 ns (146 years) start + duration could leave int64. */
+/* Microseconds to ns. Up to 2^61 ns (73 years, so 1970 to 2043) sums and differences fit int64. */
 static int64_t read_time(struct lw_json *j, bool *has)
 {
     size_t len;
@@ -124,7 +124,7 @@ static int64_t read_time(struct lw_json *j, bool *has)
 
     *has = true;
     if (!lw_json_failed(j) &&
-        (!traces_decimal(text, len, 3, &ns) || ns > INT64_MAX / 2 || ns < -(INT64_MAX / 2)))
+        (!traces_decimal(text, len, 3, &ns) || ns > INT64_MAX / 4 || ns < -(INT64_MAX / 4)))
         lw_json_fail(j, "found %.*s, expected microseconds", (int)(len < 40 ? len : 40), text);
     return ns;
 }
@@ -403,6 +403,24 @@ static enum lw_status read_root(struct reader *r, struct lw_err *err)
     return r->nomem ? lw_fail_nomem(err) : LW_OK;
 }
 
+/* All rows must fit into a quarter of the 106 days of a picosecond clock, so that sums do too. */
+static enum lw_status check_span(const char *name, const struct lw_trace *t, struct lw_err *err)
+{
+    const int64_t most = INT64_MAX / 4000;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        first = t->start_ns[i] < first ? t->start_ns[i] : first;
+        last = lw_trace_end_ns(t, i) > last ? lw_trace_end_ns(t, i) : last;
+    }
+    if (t->n > 0 && last - first > most)
+        return lw_fail_at(err, LW_EFORMAT, name, 0,
+                          "events span %.0f days, from %.6f s to %.6f s; allowed: 26",
+                          (double)(last - first) / 86400e9, (double)first / 1e9,
+                          (double)last / 1e9);
+    return LW_OK;
+}
+
 enum lw_status lw_kineto_parse(const char *name, char *text, size_t len, struct lw_trace *out,
                                struct lw_err *err)
 {
@@ -419,6 +437,8 @@ enum lw_status lw_kineto_parse(const char *name, char *text, size_t len, struct 
     if (status == LW_OK && !r.has_events)
         status = lw_fail_at(err, LW_EFORMAT, name, 0,
                             "no \"traceEvents\": this is no Kineto (Chrome) trace");
+    if (status == LW_OK)
+        status = check_span(name, &t, err);
     lw_json_close(r.json);
     if (status != LW_OK)
         lw_trace_free(&t);

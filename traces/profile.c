@@ -157,7 +157,8 @@ static struct marks find_marks(const struct builder *b, const struct traces_axis
 
 static int64_t busy_of(const struct builder *b, const struct marks *m)
 {
-    int64_t sum = 0;
+    __int128 sum = 0;
+    int64_t length = m->end - m->start;
 
     for (int64_t i = 0; i < b->ops.n; i++) {
         int64_t start = b->t->start_ns[b->ops.row[i]], end = lw_trace_end_ns(b->t, b->ops.row[i]);
@@ -165,7 +166,7 @@ static int64_t busy_of(const struct builder *b, const struct marks *m)
         end = end < m->end ? end : m->end;
         sum += end > start ? end - start : 0;
     }
-    return sum;
+    return sum < length ? (int64_t)sum : length;
 }
 
 /* gap before the optimizer: from the end of the host's backward on, so that waiting for the last

@@ -36,9 +36,15 @@ static const char *read_text(struct reader *r)
     return copy ? copy : "";
 }
 
-static int64_t read_time(struct reader *r)
+/* A count or a time; null = -1. Times in picoseconds must fit int64 several times over. */
+static int64_t read_number(struct reader *r)
 {
-    return lw_json_type(r->json) == LW_JSON_NULL ? -1 : lw_json_int64(r->json);
+    int64_t n = lw_json_type(r->json) == LW_JSON_NULL ? -1 : lw_json_int64(r->json);
+
+    if (n > INT64_MAX / 4000)
+        lw_json_fail(r->json, "found %lld, expected at most %lld", (long long)n,
+                     (long long)(INT64_MAX / 4000));
+    return n;
 }
 
 static int64_t read_size(struct reader *r)
@@ -74,7 +80,7 @@ static int64_t *read_ints(struct reader *r, int32_t *n)
         if (count == INT32_MAX || lw_reserve(&v, &cap, count + 1, sizeof *v) < 0)
             r->nomem = true;
         else
-            v[count++] = read_time(r);
+            v[count++] = read_number(r);
     }
     copy = lw_arena_alloc(&r->s->arena, count, sizeof *copy);
     r->nomem |= !copy;
@@ -194,11 +200,11 @@ static void read_summary(struct reader *r, int64_t *median, int64_t *p25, int64_
         return;
     while (lw_json_next(r->json)) {
         if (lw_json_key_is(r->json, "median"))
-            *median = read_time(r);
+            *median = read_number(r);
         else if (p25 && lw_json_key_is(r->json, "p25"))
-            *p25 = read_time(r);
+            *p25 = read_number(r);
         else if (p75 && lw_json_key_is(r->json, "p75"))
-            *p75 = read_time(r);
+            *p75 = read_number(r);
     }
 }
 

@@ -8,19 +8,40 @@
 #include "traces/import_kineto.h"
 #include "traces/inspect.h"
 #include "traces/phases.h"
+#include "traces/to_cluster.h"
+#include "traces/to_workload.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void read_meaning(const struct lw_trace *t)
+static void convert(struct traces_source *s)
 {
-    struct lw_inspection inspection;
-    struct lw_steps steps;
+    struct traces_choice choice = {.step = -1};
+    struct traces_coverage coverage;
+    struct lw_workload w;
+    struct lw_cluster c;
     struct lw_err err;
 
-    if (lw_inspect(t, &inspection, &err) == LW_OK)
+    for (int parallel = 0; parallel < 2; parallel++) {
+        s->parallel = parallel;
+        if (lw_workload_from_traces(s, 1, &choice, &w, &coverage, &err) == LW_OK)
+            lw_workload_free(&w);
+    }
+    if (lw_cluster_from_traces(s, 1, &c, &err) == LW_OK)
+        lw_cluster_free(&c);
+}
+
+/* Takes the trace over. */
+static void read_meaning(struct lw_trace *t)
+{
+    struct traces_source s = {.file = "fuzz", .trace = *t};
+    struct lw_inspection inspection;
+    struct lw_err err;
+
+    if (lw_inspect(&s.trace, &inspection, &err) == LW_OK)
         lw_inspection_free(&inspection);
-    if (lw_steps_find(t, &steps, &err) == LW_OK)
-        lw_steps_free(&steps);
+    if (lw_steps_find(&s.trace, &s.steps, &err) == LW_OK)
+        convert(&s);
+    traces_source_free(&s);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -36,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (lw_kineto_parse("fuzz", text, size, &t, &err) == LW_OK) {
         if (lw_trace_sort(&t, &err) == LW_OK)
             read_meaning(&t);
-        lw_trace_free(&t);
+        else
+            lw_trace_free(&t);
     }
     free(text);
     if (lw_alloc_live() != 0)
