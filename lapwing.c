@@ -9,6 +9,7 @@
 const struct lw_command lw_commands[] = {
     {"import", "turn recorded traces into a workload", cmd_import},
     {"inspect", "show what recorded traces hold", cmd_inspect},
+    {"model", "make a workload from a model's shape", cmd_model},
     {"cluster", "list the known systems, or show one", cmd_cluster},
     {"cost", "what communication costs on a cluster", cmd_cost},
     {"sim", "predict a plan's timeline from a plan or a workload", cmd_sim},
