@@ -507,6 +507,49 @@ static void a_newer_schema_is_refused(void **state)
     refused(LW_STORE_WRITE, LW_EFORMAT, "written by a newer lapwing (schema 99, this one knows");
 }
 
+static void an_older_schema_is_brought_up_to_date_by_a_writer(void **state)
+{
+    struct lw_store *s;
+    struct lw_err err = {0};
+
+    (void)state;
+    must_do("PRAGMA application_id = 0x4c617077; CREATE TABLE kept (x); INSERT INTO kept VALUES (5)");
+    refused(LW_STORE_READ, LW_EFORMAT, "written by an older lapwing (schema 0, this one has 1)");
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
+    lw_store_close(s);
+    assert_int_equal(ask("PRAGMA user_version"), 1);
+    assert_int_equal(ask("SELECT count(*) FROM run"), 0);
+    assert_int_equal(ask("SELECT x FROM kept"), 5);
+}
+
+/* What the documentation tells people to type works on a stored run. */
+static void the_statements_of_the_documentation_work(void **state)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    static char text[16384];
+    int64_t id;
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(small_plan(1024, &p, &err), LW_OK);
+    assert_int_equal(store_one(&p, LW_RUN_EXEC, &id, &err), LW_OK);
+    lw_plan_free(&p);
+    FILE *f = fopen("docs/formats/schema.md", "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    for (char *at = strstr(text, "```sql\n"); at; at = strstr(at + 1, "```sql\n")) {
+        char *end = strstr(at + 7, "```");
+        assert_non_null(end);
+        *end = '\0';
+        must_do(at + 7);
+        *end = '`';
+        n++;
+    }
+    assert_int_equal(n, 2);
+}
+
 static void an_absent_file_is_created_only_for_writing(void **state)
 {
     (void)state;
@@ -659,6 +702,8 @@ int main(void)
         IN_FOLDER(a_text_file_is_not_a_database),
         IN_FOLDER(another_programs_database_is_left_alone),
         IN_FOLDER(a_newer_schema_is_refused),
+        IN_FOLDER(an_older_schema_is_brought_up_to_date_by_a_writer),
+        IN_FOLDER(the_statements_of_the_documentation_work),
         IN_FOLDER(an_absent_file_is_created_only_for_writing),
         IN_FOLDER(a_locked_database_says_so),
         IN_FOLDER(a_full_disk_is_reported),
