@@ -1,63 +1,8 @@
 /* Elements of buffers. Plain loops that the compiler vectorises for f32, the type that is timed; half
- * types go through f32 one by one. f16 follows IEEE 754 binary16, bf16 is the upper half of a f32,
- * both rounded to nearest even. */
+ * types go through f32 one by one. */
 #include "exec/element.h"
 
 #include <string.h>
-
-float exec_f32_of_bf16(uint16_t h)
-{
-    uint32_t u = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-uint16_t exec_bf16_of_f32(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if ((u & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(u >> 16 | 0x40);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-float exec_f32_of_f16(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff, u;
-    float f;
-
-    if (e == 0) {
-        f = (float)m / 16777216.0f; /* subnormal: m * 2^-24 */
-        memcpy(&u, &f, sizeof u);
-        u |= sign;
-    } else {
-        u = sign | (e == 31 ? 255 : e + 112) << 23 | m << 13;
-    }
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-uint16_t exec_f16_of_f32(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    uint16_t sign = (uint16_t)(u >> 16 & 0x8000);
-    uint32_t a = u & 0x7fffffff;
-
-    if (a > 0x7f800000)
-        return (uint16_t)(sign | 0x7e00);
-    if (a >= 0x477ff000) /* 65520 and more */
-        return (uint16_t)(sign | 0x7c00);
-    if (a < 0x38800000) { /* below 2^-14: a multiple of 2^-24; adding 0.5 aligns and rounds */
-        float t, half = 0.5f;
-        memcpy(&t, &a, sizeof t);
-        t += half;
-        memcpy(&a, &t, sizeof a);
-        return (uint16_t)(sign | (a - 0x3f000000));
-    }
-    return (uint16_t)(sign | (a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13);
-}
 
 /* Blocks of a fixed length: gcc makes vector code of them at -O2, where it leaves a loop of unknown
  * length alone. */
@@ -96,32 +41,6 @@ void exec_add(enum lw_dtype t, void *to, const void *from, int64_t n)
     case LW_I32: add_i32(to, from, n); break;
     case LW_U8: add_u8(to, from, n); break;
     default: add_half(t, to, from, n); break;
-    }
-}
-
-double exec_get(enum lw_dtype t, const void *from, int64_t i)
-{
-    switch (t) {
-    case LW_F32: return (double)((const float *)from)[i];
-    case LW_F64: return ((const double *)from)[i];
-    case LW_F16: return (double)exec_f32_of_f16(((const uint16_t *)from)[i]);
-    case LW_BF16: return (double)exec_f32_of_bf16(((const uint16_t *)from)[i]);
-    case LW_I64: return (double)((const int64_t *)from)[i];
-    case LW_I32: return (double)((const int32_t *)from)[i];
-    default: return (double)((const uint8_t *)from)[i];
-    }
-}
-
-void exec_put(enum lw_dtype t, void *to, int64_t i, double value)
-{
-    switch (t) {
-    case LW_F32: ((float *)to)[i] = (float)value; break;
-    case LW_F64: ((double *)to)[i] = value; break;
-    case LW_F16: ((uint16_t *)to)[i] = exec_f16_of_f32((float)value); break;
-    case LW_BF16: ((uint16_t *)to)[i] = exec_bf16_of_f32((float)value); break;
-    case LW_I64: ((int64_t *)to)[i] = (int64_t)value; break;
-    case LW_I32: ((int32_t *)to)[i] = (int32_t)value; break;
-    default: ((uint8_t *)to)[i] = (uint8_t)value; break;
     }
 }
 

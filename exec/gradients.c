@@ -14,21 +14,9 @@
 
 enum { TABLE = EXEC_GRADIENT_TABLE, BLOCK = EXEC_GRADIENT_BLOCK, CAP = 1000 };
 
-static uint64_t mix(uint64_t x) /* splitmix64's finaliser (Steele, Lea, Flood, OOPSLA 2014) */
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 static uint32_t block_start(const struct exec_gradient *g, int64_t block)
 {
-    uint64_t h = mix((uint64_t)g->param);
-    h = mix(h ^ (uint64_t)block);
-    h = mix(h ^ (uint64_t)g->step);
-    h = mix(h ^ ((uint64_t)(uint32_t)g->pass << 32 | (uint32_t)g->rank));
-    return (uint32_t)(h % TABLE);
+    return exec_gradient_start(g->param, g->rank, g->step, g->pass, block);
 }
 
 enum lw_status exec_gradient_table_init(struct exec_gradient_table *t, int64_t n_terms,
@@ -47,7 +35,7 @@ enum lw_status exec_gradient_table_init(struct exec_gradient_table *t, int64_t n
     t->multiple = odd;
     t->largest = largest < CAP ? (int32_t)largest : CAP;
     for (uint32_t i = 0; i < TABLE + BLOCK; i++) {
-        uint64_t h = mix(i);
+        uint64_t h = exec_mix(i);
         float v = (float)((int64_t)(h % (uint64_t)t->largest + 1) * odd);
         t->value[i] = h >> 63 ? -v : v;
     }

@@ -4,14 +4,13 @@
 #include <stdint.h>
 
 #include "exec/backend.h"
+#include "exec/scalar.h"
 #include "shared/dtype.h"
 #include "shared/err.h"
 
 /* Gradients that can be checked exactly: whole numbers, a function of (parameter, element, step,
  * pass, rank) alone, small enough that every sum over ranks and passes is exact in the dtypes they
  * pass through, and multiples of the odd part of the divisor, so that the average is exact too. */
-
-enum { EXEC_GRADIENT_TABLE = 4096, EXEC_GRADIENT_BLOCK = 1024 };
 
 /* Values to draw from: whole numbers v * multiple, 1 <= |v| <= largest. */
 struct exec_gradient_table {
