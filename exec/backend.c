@@ -1,22 +1,26 @@
 /* The table of backends: which there are, which can run here, and for the rest why not. A backend's
- * table is checked before it is used, so that a plugin of another version is refused in words.
- * Loading plugins is not part of this version: mpi and nccl are listed with what is missing. */
+ * table is checked before it is used, so that a plugin of another version is refused in words. A
+ * backend with a library of its own is a plugin (plugin.h), loaded when it is asked for. */
 #include "exec/backend.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/plugin.h"
+#include "exec/scalar.h"
+
 static const struct {
     const char *name, *about;
     const struct exec_backend *built_in;
+    const char *plugin; /* NULL: built in, or not there at all */
     const char *missing;
 } known[EXEC_N_BACKENDS] = {
     {"threads", "ranks are threads of one process; collectives over shared memory",
-     &exec_backend_threads, NULL},
-    {"mpi", "one process per rank, collectives of Open MPI", NULL,
+     &exec_backend_threads, NULL, NULL},
+    {"mpi", "one process per rank, collectives of Open MPI", NULL, NULL,
      "not built into this version: it has no exec/backend_mpi.c and no plugin lapwing-openmpi.so"},
-    {"nccl", "one process per GPU, collectives of NCCL", NULL,
-     "not built into this version: it has no exec/backend_nccl.c and no plugin lapwing-nccl.so"},
+    {"nccl", "one process per GPU, collectives of NCCL; or a loop of ranks on one GPU", NULL,
+     "lapwing-nccl.so", NULL},
 };
 
 static const char *const honesty_names[] = {"real", "paced", "emulated"};
@@ -45,10 +49,8 @@ enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct
 
 void exec_range(int64_t count, int32_t n_members, int32_t i, int64_t *first, int64_t *n)
 {
-    int64_t each = count / n_members, rest = count % n_members;
-
-    *first = each * i + (i < rest ? i : rest);
-    *n = each + (i < rest);
+    *first = exec_range_first(count, n_members, i);
+    *n = exec_range_first(count, n_members, i + 1) - *first;
 }
 
 static bool bit_agrees(const struct exec_backend *b, uint32_t bit, bool there)
@@ -94,15 +96,15 @@ enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *e
 
 static void list_one(int i, struct exec_listing *l)
 {
-    struct lw_err err = {0};
+    const struct exec_backend *b = known[i].built_in;
 
     *l = (struct exec_listing){.name = known[i].name, .about = known[i].about};
-    if (!known[i].built_in)
+    if (known[i].plugin)
+        b = exec_plugin_load(known[i].plugin, l->reason);
+    else if (!b)
         snprintf(l->reason, sizeof l->reason, "%s", known[i].missing);
-    else if (exec_backend_check(known[i].built_in, &err) != LW_OK)
-        snprintf(l->reason, sizeof l->reason, "%.*s", EXEC_REASON - 1, err.msg);
-    else if (known[i].built_in->probe(l->reason))
-        l->backend = known[i].built_in;
+    if (b && b->probe(l->reason))
+        l->backend = b;
 }
 
 void exec_backend_list(struct exec_listing list[EXEC_N_BACKENDS])

@@ -38,6 +38,8 @@ enum exec_capability {
     EXEC_CAN_SPLIT = 1 << 9,
     EXEC_CAN_PACE = 1 << 10,     /* links of a chosen speed */
     EXEC_CAN_ALL_IN = 1 << 11,   /* stamps say when the last member arrived */
+    EXEC_CAN_LOOP = 1 << 12,     /* several ranks as streams of one device */
+    EXEC_CAN_SPAWN = 1 << 13,    /* a rank may be a process: exec_open.process */
 };
 
 /* What a row of results may claim. */
@@ -55,12 +57,25 @@ enum exec_compute {
     EXEC_N_COMPUTES,
 };
 
+/* This process among those of the run, where each rank is one. Calls block, within the run's time
+ * limit; they come from one thread. */
+struct exec_process {
+    int32_t rank, local_rank; /* local_rank: among the processes of this machine */
+    /* data[bytes] of rank 0 on every rank; nobody returns before all have come. */
+    enum lw_status (*broadcast)(void *context, void *data, int32_t bytes, struct lw_err *err);
+    enum lw_status (*barrier)(void *context, struct lw_err *err);
+    void *context;
+};
+
 struct exec_open {
     int32_t n_ranks;
     enum exec_compute compute;
     bool pin;                  /* rank r on the r-th usable core, modulo their number */
     double link_bytes_per_s;   /* > 0: pace every link (EXEC_CAN_PACE) */
     int64_t link_latency_ns;
+    int64_t timeout_ns;        /* for what opening and handing work over may wait on other ranks */
+    bool loop;                 /* EXEC_CAN_LOOP: all ranks in this process, on one device */
+    const struct exec_process *process; /* kept until close; NULL = all ranks are in this process */
 };
 
 /* What an open world is; strings live until close. */

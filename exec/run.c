@@ -155,13 +155,20 @@ static enum lw_status set_up(struct run *r, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
     const struct lw_exec_options *o = r->options;
-    struct exec_open how = {p->n_ranks, o->compute, o->pin, o->link_bytes_per_s,
-                            o->link_latency_ns};
+    struct exec_open how = {.n_ranks = p->n_ranks, .compute = o->compute, .pin = o->pin,
+                            .link_bytes_per_s = o->link_bytes_per_s,
+                            .link_latency_ns = o->link_latency_ns, .timeout_ns = o->timeout_ns,
+                            .loop = o->loop, .process = o->process};
 
     LW_TRY(exec_plan_is_safe(p, err));
     LW_TRY(refuse(r, err));
     if (o->link_bytes_per_s > 0 && !(r->backend->capabilities & EXEC_CAN_PACE))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot pace links", r->backend->name);
+    if (o->loop && !(r->backend->capabilities & EXEC_CAN_LOOP))
+        return lw_fail(err, LW_ENOTSUP, "backend '%s' has no loop transport", r->backend->name);
+    if (o->process && !(r->backend->capabilities & EXEC_CAN_SPAWN))
+        return lw_fail(err, LW_ENOTSUP, "backend '%s' has all ranks in one process; this is rank %d "
+                                        "of several", r->backend->name, o->process->rank);
     LW_TRY(r->backend->open(&how, &r->world, err));
     r->memory = (struct exec_tensors){.plan = p, .backend = r->backend, .world = r->world,
                                      .keep_scratch_apart = o->verify, .rate = o->rate,

@@ -28,6 +28,8 @@ struct lw_exec_options {
     double link_bytes_per_s;    /* > 0: paced links */
     int64_t link_latency_ns;
     float rate, momentum;       /* of the optimizer */
+    bool loop;                  /* all ranks as streams of one device */
+    const struct exec_process *process; /* this process is one rank; NULL = all are in it */
     struct lw_exec_fault fault;
     const struct lw_progress *progress; /* NULL = silent */
 };
