@@ -40,7 +40,8 @@ ALL_CXXFLAGS = -std=c++17 -Wall -Wextra $(EXACT) -fno-exceptions -fno-rtti -pthr
 LDLIBS = -lsimdjson -ldeflate -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
 
 # --- what it is made of ---------------------------------------------------------------------------
-PLUGIN_SRC := exec/backend_mpi.c exec/backend_nccl.c
+NCCL_SRC := exec/backend_nccl.c $(sort $(wildcard exec/nccl_*.c))
+PLUGIN_SRC := exec/backend_mpi.c $(NCCL_SRC)
 SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(wildcard shared/*.c sim/*.c exec/*.c traces/*.c analysis/*.c)))
 CXXSRC := $(wildcard shared/*.cc)
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/schema.sql)
@@ -57,7 +58,7 @@ endif
 
 .PHONY: all deps check test demo bench install format check-layers check-headers fuzz run-fuzz help \
         clean
-all: $(BUILD)/lapwing
+all: $(BUILD)/lapwing plugins
 
 # --- rules ----------------------------------------------------------------------------------------
 $(BUILD)/%.o: %.c Makefile
@@ -98,9 +99,54 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/tests/libhelp.a $(BUILD)/liblapwing.a
 	$(call say,TEST  $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(filter %.c %.a,$^) -lcmocka \
 	    $(LDLIBS) -o $@
 
+# --- the NCCL plugin: built where nvcc, cuda.h, nccl.h and cublas_v2.h are found -------------------
+NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_AT := $(or $(CUDA_HOME),$(patsubst %/bin/nvcc,%,$(NVCC)))
+cuda_header = $(if $(firstword $(wildcard $(CUDA_AT)/include/$(1) /usr/include/$(1))),,$(1))
+CUDA_LACKS := $(strip $(if $(NVCC),,nvcc) $(foreach h,cuda.h nccl.h cublas_v2.h,$(call cuda_header,$(h))))
+CUDA_WHY := $(if $(filter 0,$(strip $(CUDA))),CUDA=0,$(if $(CUDA_LACKS),not found: $(CUDA_LACKS)))
+NCCL_OBJ := $(patsubst %.c,$(BUILD)/plugin/%.o,$(NCCL_SRC) shared/err.c shared/op.c shared/dtype.c) \
+            $(BUILD)/plugin/kernels.o
+CUDA_INC = -isystem $(CUDA_AT)/include
+CUDA_LIB = -L$(CUDA_AT)/lib64 -L$(CUDA_AT)/lib64/stubs -lcuda -lnccl -lcublas
+FAKE_DIR := $(BUILD)/fake_gpu
+FAKE_GPU := $(if $(CUDA_WHY),,$(foreach l,cuda nccl cublas,$(FAKE_DIR)/lib$(l).so))
+PLUGINS  := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so)
+
+.PHONY: plugins
+plugins: $(PLUGINS)
+	$(if $(CUDA_WHY),@echo "  LEFT OUT lapwing-nccl.so ($(CUDA_WHY))")
+
+$(BUILD)/plugin/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
+
+# -fmad=false: a multiplication and an addition round as they do on the host.
+$(BUILD)/plugin/kernels.fatbin: exec/kernels.cu exec/kernels.h exec/scalar.h Makefile
+	@mkdir -p $(@D)
+	$(call say,NVCC  $<) $(NVCC) -fatbin -arch=all-major -O3 -fmad=false -I. $< -o $@
+
+$(BUILD)/plugin/kernels.o: $(BUILD)/plugin/kernels.fatbin
+	@printf '.section .rodata\n.balign 64\n.globl lw_kernels_fatbin\n.hidden lw_kernels_fatbin\nlw_kernels_fatbin:\n.incbin "%s"\n.section .note.GNU-stack,"",%%progbits\n' $< \
+	    | $(CC) -c -x assembler - -o $@
+
+$(BUILD)/lapwing-nccl.so: $(NCCL_OBJ)
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ $(CUDA_LIB) -lm -o $@
+
+# Stand-ins for the driver, NCCL and cuBLAS on host memory: tests load the plugin against them.
+soname = $(or $(shell readelf -d $(CUDA_AT)/lib64/lib$(1).so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p'),lib$(1).so)
+$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/kernels.h exec/scalar.h Makefile
+	@mkdir -p $(@D)
+	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -Wno-missing-prototypes -shared $< \
+	    $(if $(filter cuda,$*),,$(FAKE_DIR)/libcuda.so) \
+	    -Wl,-soname,$(if $(filter cuda,$*),libcuda.so.1,$(call soname,$*)) -o $@
+	@ln -sf lib$*.so $(FAKE_DIR)/$(if $(filter cuda,$*),libcuda.so.1,$(call soname,$*))
+$(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
+
 # --- checks ---------------------------------------------------------------------------------------
-check: $(BUILD)/lapwing $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN)) check-layers check-headers
-	@LAPWING=$(BUILD)/lapwing F='$(strip $(F))' tests/run.sh \
+check: $(BUILD)/lapwing $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN)) check-layers check-headers \
+       $(if $(filter-out nccl,$(T)),,$(PLUGINS) $(FAKE_GPU))
+	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' F='$(strip $(F))' tests/run.sh \
 	    $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN))
 
 check-layers:
@@ -108,8 +154,8 @@ check-layers:
 
 check-headers:
 	@mkdir -p $(BUILD)
-	@for h in $(wildcard shared/*.h sim/*.h exec/*.h traces/*.h analysis/*.h); do \
-	   echo "#include \"$$h\"" | $(CC) $(CPPFLAGS) -std=c11 $(WARN) -Werror -fsyntax-only -x c - \
+	@for h in $(filter-out $(if $(CUDA_WHY),exec/nccl_%),$(wildcard shared/*.h sim/*.h exec/*.h traces/*.h analysis/*.h)); do \
+	   echo "#include \"$$h\"" | $(CC) $(CPPFLAGS) $(CUDA_INC) -std=c11 $(WARN) -Werror -fsyntax-only -x c - \
 	   || { echo "check-headers: $$h does not compile alone"; exit 1; }; done
 	@echo "check-headers: ok"
 
@@ -145,6 +191,7 @@ format:
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lapwing
 	install -m 755 $(BUILD)/lapwing $(DESTDIR)$(PREFIX)/bin/lapwing
+	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/lapwing)
 	@tests/install_docs.sh $(BUILD)/lapwing "$(DESTDIR)$(PREFIX)/share"
 
 clean:
@@ -160,4 +207,4 @@ help:
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
 	@echo "make format, check-layers, check-headers, deps, clean"
 
--include $(OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)
+-include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)

@@ -1,0 +1,175 @@
+#ifndef LW_EXEC_KERNELS_H
+#define LW_EXEC_KERNELS_H
+
+#include <stdint.h>
+#ifndef __CUDACC__
+#include <time.h>
+#endif
+
+#include "exec/scalar.h"
+#include "shared/dtype.h"
+
+/* The bodies of the NCCL backend's kernels. nvcc compiles them for the GPU (exec/kernels.cu), gcc for
+ * the fake GPU of the tests (tests/fake_gpu): so the arithmetic that CI checks is the one that a GPU
+ * runs. A kernel lw_X takes one `struct kernel_X` by value; its body sees the number of its thread
+ * and of all threads, and strides over its elements. */
+
+enum { KERNEL_MAX_MEMBERS = 64 };
+
+struct kernel_fill { /* to[n] = gradient, or += */
+    void *to;
+    const float *table; /* [EXEC_GRADIENT_TABLE + EXEC_GRADIENT_BLOCK] in device memory */
+    int64_t n;
+    int32_t dtype, add, param, rank, step, pass;
+};
+
+struct kernel_convert { /* to[n] = from[n] / divisor */
+    void *to;
+    const void *from;
+    int64_t n;
+    int32_t to_dtype, from_dtype, divisor;
+};
+
+struct kernel_sgd { /* g = gradient * divisor; state may be NULL */
+    float *w, *state;
+    const void *g;
+    int64_t n;
+    int32_t dtype, divisor;
+    float rate, momentum;
+};
+
+struct kernel_sum { /* each of to[n_to][n] = sum of from[n_from][n]; a `to` may be a `from` */
+    void *to[KERNEL_MAX_MEMBERS];
+    const void *from[KERNEL_MAX_MEMBERS];
+    int64_t n;
+    int32_t dtype, n_to, n_from;
+};
+
+struct kernel_begin { /* *at = the device's clock */
+    int64_t *at;
+};
+
+struct kernel_wait { /* until the device's clock shows *from + ns, or *stop is not 0 */
+    const int64_t *from;
+    int64_t ns;
+    const volatile int32_t *stop;
+    int32_t idle; /* sleep between looks */
+};
+
+struct kernel_report { /* *flag = value, seen by the host */
+    volatile int32_t *flag;
+    int32_t value;
+};
+
+#define KERNEL_LIST(X) X(fill) X(convert) X(sgd) X(sum) X(begin) X(wait) X(report)
+
+EXEC_BOTH int64_t kernel_now_ns(void)
+{
+#ifdef __CUDA_ARCH__
+    unsigned long long t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return (int64_t)t;
+#elif defined(__CUDACC__)
+    return 0; /* the host half of a device function: never called */
+#else
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+#endif
+}
+
+EXEC_BOTH void kernel_doze(void)
+{
+#if defined(__CUDA_ARCH__)
+    __nanosleep(2000);
+#elif !defined(__CUDACC__)
+    nanosleep(&(struct timespec){0, 20000}, 0);
+#endif
+}
+
+EXEC_BOTH void kernel_publish(void) /* what was written is seen by the host */
+{
+#ifdef __CUDA_ARCH__
+    __threadfence_system();
+#endif
+}
+
+EXEC_BOTH void kernel_fill_run(const struct kernel_fill *a, int64_t thread, int64_t n_threads)
+{
+    enum lw_dtype t = (enum lw_dtype)a->dtype;
+
+    for (int64_t i = thread; i < a->n; i += n_threads) {
+        uint32_t start = exec_gradient_start(a->param, a->rank, a->step, a->pass,
+                                             i / EXEC_GRADIENT_BLOCK);
+        float v = a->table[start + i % EXEC_GRADIENT_BLOCK];
+        if (a->add)
+            exec_put(t, a->to, i, (double)v + exec_get(t, a->to, i));
+        else
+            exec_put(t, a->to, i, (double)v);
+    }
+}
+
+EXEC_BOTH void kernel_convert_run(const struct kernel_convert *a, int64_t thread, int64_t n_threads)
+{
+    enum lw_dtype to = (enum lw_dtype)a->to_dtype, from = (enum lw_dtype)a->from_dtype;
+
+    for (int64_t i = thread; i < a->n; i += n_threads) {
+        if (to == LW_F32 && from == LW_F32)
+            ((float *)a->to)[i] = ((const float *)a->from)[i] / (float)a->divisor;
+        else
+            exec_put(to, a->to, i, exec_get(from, a->from, i) / a->divisor);
+    }
+}
+
+EXEC_BOTH void kernel_sgd_run(const struct kernel_sgd *a, int64_t thread, int64_t n_threads)
+{
+    for (int64_t i = thread; i < a->n; i += n_threads) {
+        float g = (float)(exec_get((enum lw_dtype)a->dtype, a->g, i) / a->divisor);
+        if (a->state) {
+            a->state[i] = a->momentum * a->state[i] + g;
+            g = a->state[i];
+        }
+        a->w[i] -= a->rate * g;
+    }
+}
+
+EXEC_BOTH void kernel_sum_run(const struct kernel_sum *a, int64_t thread, int64_t n_threads)
+{
+    enum lw_dtype t = (enum lw_dtype)a->dtype;
+
+    for (int64_t i = thread; i < a->n; i += n_threads) {
+        double sum = exec_get(t, a->from[0], i);
+        for (int32_t k = 1; k < a->n_from; k++)
+            sum += exec_get(t, a->from[k], i);
+        for (int32_t k = 0; k < a->n_to; k++)
+            exec_put(t, a->to[k], i, sum);
+    }
+}
+
+EXEC_BOTH void kernel_begin_run(const struct kernel_begin *a, int64_t thread, int64_t n_threads)
+{
+    (void)n_threads;
+    if (thread == 0)
+        *a->at = kernel_now_ns();
+}
+
+EXEC_BOTH void kernel_wait_run(const struct kernel_wait *a, int64_t thread, int64_t n_threads)
+{
+    (void)n_threads;
+    if (thread != 0)
+        return;
+    while (kernel_now_ns() - *a->from < a->ns && *a->stop == 0)
+        if (a->idle)
+            kernel_doze();
+}
+
+EXEC_BOTH void kernel_report_run(const struct kernel_report *a, int64_t thread, int64_t n_threads)
+{
+    (void)n_threads;
+    if (thread != 0)
+        return;
+    *a->flag = a->value;
+    kernel_publish();
+}
+
+#endif

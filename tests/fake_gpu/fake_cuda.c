@@ -1,0 +1,749 @@
+/* A test fixture, not a GPU: the part of the CUDA driver API that the NCCL backend uses, on host
+ * memory. One thread per stream runs that stream's commands in order; an event is a counter; kernels
+ * are the bodies of exec/kernels.h compiled for the host. Like the real thing it is asynchronous,
+ * refuses calls without a current context, keeps an error until the end ("sticky"), and times with
+ * its events. It models no speed: times are those of the host.
+ *
+ * FAKE_GPU_COUNT=n        devices (1)
+ * FAKE_GPU_MEMORY=bytes   of each device (1 GiB): cuMemAlloc refuses more
+ * FAKE_GPU_DELAY_US=n     every command waits a random time below n first
+ * FAKE_GPU_SEED=n         of those random times
+ * FAKE_CUDA_FAIL=cuX:n:e  the n-th call of cuX returns error e
+ * FAKE_CUDA_ASYNC=lw_X:n:e  the n-th run of kernel lw_X ends the device with error e
+ * FAKE_GPU_LOG=file       one line per stream made and kernel run, and at exit what was not freed */
+#include <cuda.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include "exec/kernels.h"
+#include "tests/fake_gpu/fake_env.h"
+
+enum command_kind { KERNEL, COPY, SET, RECORD, WAIT, HOST };
+
+typedef void kernel_fn(const void *args, int64_t n_threads);
+
+struct CUfunc_st {
+    const char *name;
+    size_t size;
+    kernel_fn *run;
+};
+
+#define RUN(k)                                                        \
+    static void run_##k(const void *args, int64_t n_threads)          \
+    {                                                                 \
+        for (int64_t t = 0; t < n_threads; t++)                       \
+            kernel_##k##_run((const struct kernel_##k *)args, t, n_threads); \
+    }
+KERNEL_LIST(RUN)
+
+#define ENTRY(k) {"lw_" #k, sizeof(struct kernel_##k), run_##k},
+static struct CUfunc_st functions[] = {KERNEL_LIST(ENTRY)};
+enum { N_FUNCTIONS = sizeof functions / sizeof functions[0] };
+
+struct command {
+    struct command *next;
+    enum command_kind kind;
+    const struct CUfunc_st *function;
+    int64_t n_threads;
+    void *to;
+    const void *from;
+    size_t bytes;
+    unsigned char value;
+    CUevent event;
+    uint64_t target;
+    CUhostFn host;
+    _Alignas(16) unsigned char args[];
+};
+
+struct CUstream_st {
+    pthread_t thread;
+    struct command *head, **tail;
+    int64_t given, done;
+    int id, priority;
+    bool closing;
+};
+
+struct CUevent_st {
+    uint64_t given, done;
+    int64_t at_ns;
+    bool timed;
+};
+
+struct CUmod_st {
+    int live;
+};
+
+struct CUctx_st {
+    int device, users;
+};
+
+struct block {
+    struct block *next;
+    char *mem;
+    size_t bytes;
+    int device; /* -1: host */
+};
+
+enum { MAX_DEVICES = 16 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+static struct CUctx_st contexts[MAX_DEVICES];
+static struct block *blocks;
+static CUresult sticky;
+static int n_streams_made, n_streams, n_events, n_modules;
+static uint64_t n_commands;
+static __thread CUcontext current;
+static bool started;
+
+static int device_count(void)
+{
+    int64_t n = fake_env_int("FAKE_GPU_COUNT", 1);
+    return (int)(n > MAX_DEVICES ? MAX_DEVICES : n);
+}
+
+__attribute__((format(printf, 1, 2))) static void log_line(const char *fmt, ...)
+{
+    const char *path = getenv("FAKE_GPU_LOG");
+    FILE *f = path && *path ? fopen(path, "a") : NULL;
+    va_list args;
+
+    if (!f)
+        return;
+    va_start(args, fmt);
+    vfprintf(f, fmt, args);
+    va_end(args);
+    fclose(f);
+}
+
+/* The injected error of this call, or none. */
+static CUresult injected(const char *call)
+{
+    static int64_t n_calls;
+    static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+    struct fake_spec spec;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!fake_env_spec("FAKE_CUDA_FAIL", &spec) || strcmp(spec.word, call) != 0)
+        return r;
+    pthread_mutex_lock(&guard);
+    if (++n_calls == spec.a)
+        r = (CUresult)spec.b;
+    pthread_mutex_unlock(&guard);
+    return r;
+}
+
+static CUresult enter(const char *call)
+{
+    CUresult r = injected(call);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!current)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&lock);
+    r = sticky;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static void set_sticky(CUresult r)
+{
+    pthread_mutex_lock(&lock);
+    if (sticky == CUDA_SUCCESS)
+        sticky = r;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- memory ---- */
+
+static bool inside(const void *p, size_t bytes)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (const struct block *b = blocks; b && !found; b = b->next)
+        found = (const char *)p >= b->mem && (const char *)p + bytes <= b->mem + b->bytes;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static CUresult take(size_t bytes, int device, void **mem)
+{
+    struct block *b = malloc(sizeof *b);
+    size_t taken = 0, limit = (size_t)fake_env_int("FAKE_GPU_MEMORY", INT64_C(1) << 30);
+    CUresult r = CUDA_SUCCESS;
+
+    pthread_mutex_lock(&lock);
+    for (const struct block *k = blocks; k; k = k->next)
+        taken += k->device == device ? k->bytes : 0;
+    if (bytes == 0)
+        r = CUDA_ERROR_INVALID_VALUE;
+    else if (device >= 0 && taken + bytes > limit)
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS) {
+        *b = (struct block){blocks, aligned_alloc(256, (bytes + 255) / 256 * 256), bytes, device};
+        memset(b->mem, 0xa5, bytes); /* a real device does not zero either */
+        blocks = b;
+        *mem = b->mem;
+    } else {
+        free(b);
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static CUresult give(const void *mem)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    pthread_mutex_lock(&lock);
+    for (struct block **at = &blocks; *at; at = &(*at)->next) {
+        struct block *b = *at;
+        if (b->mem != mem)
+            continue;
+        *at = b->next;
+        free(b->mem);
+        free(b);
+        r = CUDA_SUCCESS;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *p, size_t bytes)
+{
+    void *mem;
+    CUresult r = enter("cuMemAlloc");
+
+    if (r == CUDA_SUCCESS)
+        r = take(bytes, current->device, &mem);
+    if (r == CUDA_SUCCESS)
+        *p = (CUdeviceptr)mem;
+    return r;
+}
+
+CUresult cuMemFree(CUdeviceptr p)
+{
+    CUresult r = enter("cuMemFree");
+    return r == CUDA_SUCCESS ? give((void *)p) : r;
+}
+
+CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned int flags)
+{
+    CUresult r = enter("cuMemHostAlloc");
+    (void)flags;
+    return r == CUDA_SUCCESS ? take(bytes, -1, p) : r;
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+    CUresult r = enter("cuMemFreeHost");
+    return r == CUDA_SUCCESS ? give(p) : r;
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned int flags)
+{
+    CUresult r = enter("cuMemHostGetDevicePointer");
+    (void)flags;
+    *d = (CUdeviceptr)p;
+    return r;
+}
+
+CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    *total = (size_t)fake_env_int("FAKE_GPU_MEMORY", INT64_C(1) << 30);
+    *free_bytes = *total;
+    return enter("cuMemGetInfo");
+}
+
+/* ---- streams ---- */
+
+static void run_command(const struct CUstream_st *s, struct command *c)
+{
+    struct fake_spec spec;
+    static int64_t n_runs;
+
+    switch (c->kind) {
+    case KERNEL:
+        c->function->run(c->args, c->n_threads);
+        log_line("run %s stream %d threads %lld\n", c->function->name, s->id,
+                 (long long)c->n_threads);
+        if (fake_env_spec("FAKE_CUDA_ASYNC", &spec) && strcmp(spec.word, c->function->name) == 0 &&
+            __atomic_add_fetch(&n_runs, 1, __ATOMIC_SEQ_CST) == spec.a)
+            set_sticky((CUresult)spec.b);
+        break;
+    case COPY: memmove(c->to, c->from, c->bytes); break;
+    case SET: memset(c->to, c->value, c->bytes); break;
+    case HOST: c->host(c->to); break;
+    default: break;
+    }
+}
+
+static void record(CUevent e, uint64_t target)
+{
+    pthread_mutex_lock(&lock);
+    e->done = target;
+    e->at_ns = fake_now_ns();
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_for(CUevent e, uint64_t target)
+{
+    pthread_mutex_lock(&lock);
+    while (e->done < target)
+        pthread_cond_wait(&moved, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void *stream_main(void *arg)
+{
+    struct CUstream_st *s = arg;
+    int64_t max_us = fake_env_int("FAKE_GPU_DELAY_US", 0);
+
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        while (!s->head && !s->closing)
+            pthread_cond_wait(&moved, &lock);
+        struct command *c = s->head;
+        if (!c) {
+            pthread_mutex_unlock(&lock);
+            break;
+        }
+        bool dead = sticky != CUDA_SUCCESS;
+        uint64_t n = n_commands++;
+        pthread_mutex_unlock(&lock);
+        if (max_us > 0)
+            fake_sleep_us(fake_delay_us(max_us, n));
+        if (c->kind == RECORD)
+            record(c->event, c->target);
+        else if (c->kind == WAIT)
+            wait_for(c->event, c->target);
+        else if (!dead)
+            run_command(s, c);
+        pthread_mutex_lock(&lock);
+        s->head = c->next;
+        if (!s->head)
+            s->tail = &s->head;
+        s->done++;
+        pthread_cond_broadcast(&moved);
+        pthread_mutex_unlock(&lock);
+        free(c);
+    }
+    free(s);
+    return NULL;
+}
+
+static struct command *command_new(enum command_kind kind, size_t args)
+{
+    struct command *c = calloc(1, sizeof *c + args);
+    c->kind = kind;
+    return c;
+}
+
+static void give_command(CUstream s, struct command *c)
+{
+    pthread_mutex_lock(&lock);
+    *s->tail = c;
+    s->tail = &c->next;
+    s->given++;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&lock);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+{
+    CUresult r = enter("cuStreamCreateWithPriority");
+    pthread_attr_t attr;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (flags != CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE; /* the legacy stream's implicit waits are not modelled */
+    struct CUstream_st *s = calloc(1, sizeof *s);
+    s->tail = &s->head;
+    s->priority = priority;
+    s->id = n_streams_made++;
+    n_streams++;
+    log_line("stream %d priority %d\n", s->id, priority);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_create(&s->thread, &attr, stream_main, s);
+    pthread_attr_destroy(&attr);
+    *out = s;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream s)
+{
+    pthread_mutex_lock(&lock);
+    s->closing = true;
+    n_streams--;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream s)
+{
+    CUresult r = enter("cuStreamQuery");
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    pthread_mutex_lock(&lock);
+    r = s->done == s->given ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
+{
+    CUresult r = enter("cuStreamWaitEvent");
+    struct command *c;
+
+    (void)flags;
+    if (r != CUDA_SUCCESS)
+        return r;
+    c = command_new(WAIT, 0);
+    c->event = e;
+    pthread_mutex_lock(&lock);
+    c->target = e->given;
+    pthread_mutex_unlock(&lock);
+    give_command(s, c);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *arg)
+{
+    CUresult r = enter("cuLaunchHostFunc");
+    struct command *c;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    c = command_new(HOST, 0);
+    c->host = fn;
+    c->to = arg;
+    give_command(s, c);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy(const char *call, CUstream s, void *to, const void *from, size_t bytes)
+{
+    CUresult r = enter(call);
+    struct command *c;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!inside(to, bytes) || !inside(from, bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    c = command_new(COPY, 0);
+    c->to = to;
+    c->from = from;
+    c->bytes = bytes;
+    give_command(s, c);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
+{
+    return copy("cuMemcpyDtoDAsync", s, (void *)to, (const void *)from, bytes);
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
+{
+    CUresult r = enter("cuMemcpyHtoD");
+
+    if (r == CUDA_SUCCESS && !inside((void *)to, bytes))
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        memcpy((void *)to, from, bytes);
+    return r;
+}
+
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
+{
+    CUresult r = enter("cuMemcpyDtoH");
+
+    if (r == CUDA_SUCCESS && !inside((void *)from, bytes))
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        memcpy(to, (void *)from, bytes);
+    return r;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream s)
+{
+    CUresult r = enter("cuMemsetD8Async");
+    struct command *c;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!inside((void *)to, bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    c = command_new(SET, 0);
+    c->to = (void *)to;
+    c->value = value;
+    c->bytes = bytes;
+    give_command(s, c);
+    return CUDA_SUCCESS;
+}
+
+/* ---- events ---- */
+
+CUresult cuEventCreate(CUevent *e, unsigned int flags)
+{
+    CUresult r = enter("cuEventCreate");
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    *e = calloc(1, sizeof **e);
+    (*e)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
+    n_events++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent e)
+{
+    pthread_mutex_lock(&lock);
+    n_events--;
+    if (e->given == e->done) /* else a stream that never ends still holds it */
+        free(e);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent e, CUstream s)
+{
+    CUresult r = enter("cuEventRecord");
+    struct command *c;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    c = command_new(RECORD, 0);
+    c->event = e;
+    pthread_mutex_lock(&lock);
+    c->target = ++e->given;
+    pthread_mutex_unlock(&lock);
+    give_command(s, c);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventQuery(CUevent e)
+{
+    CUresult r = enter("cuEventQuery");
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    pthread_mutex_lock(&lock);
+    r = e->given == e->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+    CUresult r = enter("cuEventElapsedTime");
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    pthread_mutex_lock(&lock);
+    if (!from->timed || !to->timed || !from->given || !to->given)
+        r = CUDA_ERROR_INVALID_HANDLE;
+    else if (from->given != from->done || to->given != to->done)
+        r = CUDA_ERROR_NOT_READY;
+    else
+        *ms = (float)((double)(to->at_ns - from->at_ns) / 1e6);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* ---- modules ---- */
+
+CUresult cuModuleLoadData(CUmodule *m, const void *image)
+{
+    CUresult r = enter("cuModuleLoadData");
+    uint32_t magic;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    memcpy(&magic, image, sizeof magic);
+    if (magic != 0xba55ed50u || (uintptr_t)image % 8 != 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    *m = calloc(1, sizeof **m);
+    n_modules++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule m)
+{
+    n_modules--;
+    free(m);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
+{
+    CUresult r = enter("cuModuleGetFunction");
+
+    (void)m;
+    if (r != CUDA_SUCCESS)
+        return r;
+    for (int i = 0; i < N_FUNCTIONS; i++) {
+        if (strcmp(functions[i].name, name) == 0) {
+            *f = &functions[i];
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
+                        unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
+                        CUstream s, void **params, void **extra)
+{
+    CUresult r = enter("cuLaunchKernel");
+    struct command *c;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (gx < 1 || gy != 1 || gz != 1 || bx < 1 || bx > 1024 || by != 1 || bz != 1 || shared || extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    c = command_new(KERNEL, f->size);
+    memcpy(c->args, params[0], f->size);
+    c->function = f;
+    c->n_threads = (int64_t)gx * bx;
+    give_command(s, c);
+    return CUDA_SUCCESS;
+}
+
+/* ---- device and context ---- */
+
+static void say_what_lives(void)
+{
+    int n_blocks = 0;
+
+    for (const struct block *b = blocks; b; b = b->next)
+        n_blocks++;
+    log_line("live blocks %d streams %d events %d modules %d\n", n_blocks, n_streams, n_events,
+             n_modules);
+}
+
+CUresult cuInit(unsigned int flags)
+{
+    (void)flags;
+    if (injected("cuInit") != CUDA_SUCCESS)
+        return CUDA_ERROR_NO_DEVICE;
+    if (device_count() < 1)
+        return CUDA_ERROR_NO_DEVICE;
+    if (!started)
+        atexit(say_what_lives);
+    started = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    *version = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *n)
+{
+    *n = device_count();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *d, int ordinal)
+{
+    if (ordinal < 0 || ordinal >= device_count())
+        return CUDA_ERROR_INVALID_DEVICE;
+    *d = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice d)
+{
+    snprintf(name, (size_t)len, "fake device %d on host memory", d);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice d)
+{
+    memset(uuid, 0, sizeof *uuid);
+    snprintf(uuid->bytes, sizeof uuid->bytes, "fake-%d", d);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d)
+{
+    (void)d;
+    switch (a) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 1; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
+{
+    CUresult r = injected("cuDevicePrimaryCtxRetain");
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    contexts[d].device = d;
+    contexts[d].users++;
+    *c = &contexts[d];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice d)
+{
+    contexts[d].users--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext c)
+{
+    current = c;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *c)
+{
+    *c = current;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorName(CUresult r, const char **name)
+{
+    switch (r) {
+    case CUDA_SUCCESS: *name = "CUDA_SUCCESS"; break;
+    case CUDA_ERROR_INVALID_VALUE: *name = "CUDA_ERROR_INVALID_VALUE"; break;
+    case CUDA_ERROR_OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+    case CUDA_ERROR_NO_DEVICE: *name = "CUDA_ERROR_NO_DEVICE"; break;
+    case CUDA_ERROR_INVALID_CONTEXT: *name = "CUDA_ERROR_INVALID_CONTEXT"; break;
+    case CUDA_ERROR_ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+    default: *name = "CUDA_ERROR_OTHER"; break;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult r, const char **text)
+{
+    *text = r == CUDA_ERROR_OUT_OF_MEMORY    ? "out of memory"
+            : r == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
+                                              : "fake driver error";
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,63 @@
+#ifndef FAKE_ENV_H
+#define FAKE_ENV_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What the fake libraries share: settings from the environment, waiting, a log. */
+
+static inline int64_t fake_env_int(const char *name, int64_t otherwise)
+{
+    const char *s = getenv(name);
+    return s && *s ? strtoll(s, NULL, 10) : otherwise;
+}
+
+/* "a:b:c" with up to three fields; missing numbers are -1. false: not set. */
+struct fake_spec {
+    char word[64];
+    int64_t a, b, c;
+};
+
+static inline int fake_env_spec(const char *name, struct fake_spec *spec)
+{
+    const char *s = getenv(name);
+    long long a = -1, b = -1, c = -1;
+
+    if (!s || !*s)
+        return 0;
+    *spec = (struct fake_spec){.a = -1, .b = -1, .c = -1};
+    if (sscanf(s, "%63[^:0-9]:%lld:%lld:%lld", spec->word, &a, &b, &c) < 1)
+        sscanf(s, "%lld:%lld:%lld", &a, &b, &c);
+    spec->a = a, spec->b = b, spec->c = c;
+    return 1;
+}
+
+static inline int64_t fake_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline void fake_sleep_us(int64_t us)
+{
+    struct timespec t = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&t, NULL);
+}
+
+/* A delay below max_us: a function of the seed and a counter. */
+static inline int64_t fake_delay_us(int64_t max_us, uint64_t n)
+{
+    uint64_t x = (n + (uint64_t)fake_env_int("FAKE_GPU_SEED", 1) * 1000003u) *
+                 UINT64_C(0x9e3779b97f4a7c15);
+    x ^= x >> 29;
+    x *= UINT64_C(0xbf58476d1ce4e5b9);
+    x ^= x >> 32;
+    return max_us > 0 ? (int64_t)(x % (uint64_t)max_us) : 0;
+}
+
+#endif

@@ -1,0 +1,746 @@
+/* A test fixture, not NCCL: the part of its C interface that the NCCL backend uses, among processes of
+ * one machine, over POSIX shared memory and the fake driver's streams. Like the real library it is
+ * asynchronous: calls on a non-blocking communicator return ncclInProgress and reach the stream later,
+ * from another thread; a caller that goes on before ncclCommGetAsyncError says success is refused,
+ * and one that records an event too early sees it fire too early.
+ *
+ * Data moves in rounds: in round k every member puts a chunk into its own slot, waits for all, reads
+ * what it needs, and lets the slots be used again. Sends and receives go through one box per pair.
+ * Sums are made in member order in f64: no particular rounding of NCCL is imitated.
+ *
+ * FAKE_NCCL_DELAY_US=n        before each op a random wait below n (FAKE_GPU_SEED)
+ * FAKE_NCCL_LAUNCH_US=n       a call is in progress for a random time below n
+ * FAKE_NCCL_ERROR=rank:op:e   on that rank of the first communicator, op number `op` (1 = the first)
+ *                             reports the asynchronous error e and never ends
+ * FAKE_NCCL_LOSE=rank:op      that process kills itself there (op 0: while communicators are made)
+ * FAKE_NCCL_HANG=rank:op      that rank never enters the op
+ * FAKE_NCCL_LOG=file          one line per op a rank has finished */
+#include <cuda.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "exec/scalar.h"
+#include "tests/fake_gpu/fake_env.h"
+
+enum { MAX_RANKS = 8, SLOT = 1 << 16, BOX = 1 << 15, MAX_SPLITS = 64 };
+
+enum op_kind { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
+static const char *const op_names[] = {"AllReduce", "Reduce", "ReduceScatter", "AllGather",
+                                       "Broadcast", "Send", "Recv"};
+
+struct slot {
+    _Atomic uint64_t written, read;
+    int64_t count;
+    int32_t kind, dtype, root;
+    _Atomic uint64_t split_seq;
+    int32_t color[MAX_SPLITS], key[MAX_SPLITS];
+    unsigned char data[SLOT];
+};
+
+struct box {
+    _Atomic uint64_t sent, received;
+    int64_t bytes;
+    unsigned char data[BOX];
+};
+
+struct segment {
+    _Atomic int32_t arrived, mismatch;
+    struct slot slot[MAX_RANKS];
+    struct box box[MAX_RANKS][MAX_RANKS]; /* [from][to] */
+};
+
+struct ncclComm {
+    char name[NCCL_UNIQUE_ID_BYTES];
+    struct segment *shared;
+    int rank, n_ranks;
+    int world_rank; /* of the communicator it was split from first: what FAKE_NCCL_* name */
+    bool blocking;
+    uint64_t round, n_splits;
+    _Atomic int32_t state, aborted, n_flying;
+};
+
+struct item {
+    enum op_kind kind;
+    const void *send;
+    void *recv;
+    size_t count;
+    ncclDataType_t dtype;
+    int peer;
+    ncclComm_t comm;
+    cudaStream_t stream;
+};
+
+enum { MAX_ITEMS = 64 };
+
+struct batch { /* what goes to one stream as one host function */
+    ncclComm_t comm;
+    CUstream stream;
+    CUcontext context;
+    int n;
+    struct item items[MAX_ITEMS];
+};
+
+static __thread struct item pending[MAX_ITEMS];
+static __thread int n_pending, depth;
+static _Atomic int64_t n_ops, n_launches;
+static __thread char last_error[256];
+
+static size_t size_of(ncclDataType_t t)
+{
+    switch (t) {
+    case ncclInt8: case ncclUint8: return 1;
+    case ncclFloat16: case ncclBfloat16: return 2;
+    case ncclInt32: case ncclUint32: case ncclFloat32: return 4;
+    default: return 8;
+    }
+}
+
+static enum lw_dtype dtype_of(ncclDataType_t t)
+{
+    switch (t) {
+    case ncclFloat16: return LW_F16;
+    case ncclBfloat16: return LW_BF16;
+    case ncclFloat32: return LW_F32;
+    case ncclFloat64: return LW_F64;
+    case ncclInt32: return LW_I32;
+    case ncclInt64: return LW_I64;
+    default: return LW_U8;
+    }
+}
+
+static bool stopped(const struct ncclComm *c)
+{
+    return atomic_load(&c->aborted) || atomic_load(&c->shared->mismatch);
+}
+
+static bool wait_u64(const struct ncclComm *c, _Atomic uint64_t *word, uint64_t target)
+{
+    for (int i = 0; atomic_load(word) < target; i++) {
+        if (stopped(c))
+            return false;
+        if (i > 100)
+            fake_sleep_us(20);
+    }
+    return true;
+}
+
+/* ---- rounds ---- */
+
+static bool put(struct ncclComm *c, const struct item *it, const void *data, size_t bytes)
+{
+    struct slot *mine = &c->shared->slot[c->rank];
+
+    c->round++;
+    for (int r = 0; r < c->n_ranks; r++)
+        if (!wait_u64(c, &c->shared->slot[r].read, c->round - 1))
+            return false;
+    mine->kind = (int32_t)it->kind;
+    mine->count = (int64_t)it->count;
+    mine->dtype = (int32_t)it->dtype;
+    mine->root = it->peer;
+    if (data)
+        memcpy(mine->data, data, bytes);
+    atomic_store(&mine->written, c->round);
+    for (int r = 0; r < c->n_ranks; r++) {
+        struct slot *s = &c->shared->slot[r];
+        if (!wait_u64(c, &s->written, c->round))
+            return false;
+        if (s->kind != mine->kind || s->count != mine->count || s->dtype != mine->dtype ||
+            s->root != mine->root) {
+            atomic_store(&c->shared->mismatch, 1);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void taken(struct ncclComm *c)
+{
+    atomic_store(&c->shared->slot[c->rank].read, c->round);
+}
+
+static void sum_slots(const struct ncclComm *c, ncclDataType_t t, void *to, size_t n)
+{
+    enum lw_dtype d = dtype_of(t);
+
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int r = 0; r < c->n_ranks; r++)
+            sum += exec_get(d, c->shared->slot[r].data, (int64_t)i);
+        exec_put(d, to, (int64_t)i, sum);
+    }
+}
+
+/* One chunk of `bytes` at `at` of a block of the op; `block` is the member it belongs to. */
+static bool chunk(struct ncclComm *c, const struct item *it, size_t block, size_t at, size_t bytes)
+{
+    size_t size = size_of(it->dtype), block_bytes = it->count * size;
+    const char *send = it->send;
+    char *recv = it->recv;
+    bool root = c->rank == it->peer;
+
+    switch (it->kind) {
+    case ALL_REDUCE: case REDUCE:
+        if (!put(c, it, send + at, bytes))
+            return false;
+        if (it->kind == ALL_REDUCE || root)
+            sum_slots(c, it->dtype, recv + at, bytes / size);
+        break;
+    case BROADCAST:
+        if (!put(c, it, root ? send + at : NULL, bytes))
+            return false;
+        memcpy(recv + at, c->shared->slot[it->peer].data, bytes);
+        break;
+    case ALL_GATHER:
+        if (!put(c, it, send + at, bytes))
+            return false;
+        for (int r = 0; r < c->n_ranks; r++)
+            memcpy(recv + (size_t)r * block_bytes + at, c->shared->slot[r].data, bytes);
+        break;
+    default: /* REDUCE_SCATTER */
+        if (!put(c, it, send + block * block_bytes + at, bytes))
+            return false;
+        if (block == (size_t)c->rank)
+            sum_slots(c, it->dtype, recv + at, bytes / size);
+        break;
+    }
+    taken(c);
+    return true;
+}
+
+static bool collective(struct ncclComm *c, const struct item *it)
+{
+    size_t bytes = it->count * size_of(it->dtype);
+    size_t n_blocks = it->kind == REDUCE_SCATTER ? (size_t)c->n_ranks : 1;
+
+    for (size_t block = 0; block < n_blocks; block++)
+        for (size_t at = 0; at < bytes; at += SLOT)
+            if (!chunk(c, it, block, at, bytes - at < SLOT ? bytes - at : SLOT))
+                return false;
+    return true;
+}
+
+/* One try to move a piece of a send or receive on; true: something moved. */
+static bool p2p_step(struct ncclComm *c, const struct item *it, size_t *at)
+{
+    size_t bytes = it->count * size_of(it->dtype), left = bytes - *at;
+    bool sends = it->kind == SEND;
+    struct box *b = sends ? &c->shared->box[c->rank][it->peer] : &c->shared->box[it->peer][c->rank];
+    uint64_t sent = atomic_load(&b->sent), received = atomic_load(&b->received);
+    size_t some = left < BOX ? left : BOX;
+
+    if (left == 0 || (sends ? sent != received : sent == received))
+        return false;
+    if (sends) {
+        memcpy(b->data, (const char *)it->send + *at, some);
+        b->bytes = (int64_t)some;
+        atomic_store(&b->sent, sent + 1);
+    } else {
+        if (b->bytes != (int64_t)some)
+            atomic_store(&c->shared->mismatch, 1);
+        memcpy((char *)it->recv + *at, b->data, some);
+        atomic_store(&b->received, received + 1);
+    }
+    *at += some;
+    return true;
+}
+
+/* Earlier messages between the same pair in the same direction go first. */
+static bool its_turn(const struct batch *b, const size_t *at, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (b->items[k].kind == b->items[i].kind && b->items[k].peer == b->items[i].peer &&
+            at[k] < b->items[k].count * size_of(b->items[k].dtype))
+            return false;
+    return true;
+}
+
+static bool exchange(struct ncclComm *c, const struct batch *b)
+{
+    size_t at[MAX_ITEMS] = {0};
+    bool all = false;
+
+    while (!all) {
+        bool any = false;
+        all = true;
+        for (int i = 0; i < b->n; i++) {
+            if (its_turn(b, at, i))
+                any |= p2p_step(c, &b->items[i], &at[i]);
+            all &= at[i] == b->items[i].count * size_of(b->items[i].dtype);
+        }
+        if (stopped(c))
+            return false;
+        if (!any)
+            fake_sleep_us(20);
+    }
+    return true;
+}
+
+/* ---- what the environment asks for ---- */
+
+static bool asked(const char *name, const struct ncclComm *c, int64_t op, struct fake_spec *spec)
+{
+    return fake_env_spec(name, spec) && spec->a == c->world_rank && spec->b == op;
+}
+
+static void hang(const struct ncclComm *c)
+{
+    while (!stopped(c))
+        fake_sleep_us(200);
+}
+
+static bool injected(struct ncclComm *c, int64_t op)
+{
+    struct fake_spec spec;
+
+    if (asked("FAKE_NCCL_LOSE", c, op, &spec))
+        kill(getpid(), SIGKILL);
+    if (asked("FAKE_NCCL_ERROR", c, op, &spec)) {
+        atomic_store(&c->state, (int32_t)spec.c);
+        hang(c);
+        return true;
+    }
+    if (asked("FAKE_NCCL_HANG", c, op, &spec)) {
+        hang(c);
+        return true;
+    }
+    return false;
+}
+
+static void log_op(const struct ncclComm *c, const struct item *it)
+{
+    const char *path = getenv("FAKE_NCCL_LOG");
+    FILE *f = path && *path ? fopen(path, "a") : NULL;
+
+    if (!f)
+        return;
+    fprintf(f, "rank %d of %d: %s count %zu\n", c->rank, c->n_ranks, op_names[it->kind], it->count);
+    fclose(f);
+}
+
+static void CUDA_CB run_batch(void *arg)
+{
+    struct batch *b = arg;
+    struct ncclComm *c = b->comm;
+    int64_t op = atomic_fetch_add(&n_ops, 1) + 1;
+    bool ok = !atomic_load(&c->aborted);
+
+    fake_sleep_us(fake_delay_us(fake_env_int("FAKE_NCCL_DELAY_US", 0),
+                                (uint64_t)op * 16 + (uint64_t)c->world_rank));
+    if (ok && !injected(c, op)) {
+        if (b->items[0].kind == SEND || b->items[0].kind == RECV)
+            ok = exchange(c, b);
+        else
+            ok = collective(c, &b->items[0]);
+        for (int i = 0; ok && i < b->n; i++)
+            log_op(c, &b->items[i]);
+    }
+    if (atomic_load(&c->shared->mismatch))
+        atomic_store(&c->state, ncclInvalidUsage);
+    if (!ok)
+        hang(c);
+    atomic_fetch_sub(&c->n_flying, 1);
+    free(b);
+}
+
+static void *launch_later(void *arg)
+{
+    struct batch *b = arg;
+    struct ncclComm *c = b->comm;
+    int32_t in_progress = ncclInProgress;
+
+    fake_sleep_us(fake_delay_us(fake_env_int("FAKE_NCCL_LAUNCH_US", 0),
+                                (uint64_t)atomic_fetch_add(&n_launches, 1)));
+    cuCtxSetCurrent(b->context);
+    CUstream stream = b->stream;
+    if (cuLaunchHostFunc(stream, run_batch, b) != CUDA_SUCCESS) {
+        atomic_store(&c->state, ncclUnhandledCudaError);
+        atomic_fetch_sub(&c->n_flying, 1);
+        free(b);
+        return NULL;
+    }
+    atomic_compare_exchange_strong(&c->state, &in_progress, ncclSuccess);
+    return NULL;
+}
+
+static void start_thread(void *(*fn)(void *), void *arg)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_create(&thread, &attr, fn, arg);
+    pthread_attr_destroy(&attr);
+}
+
+static void *launch_all_later(void *arg) /* a NULL-ended list: their order is kept */
+{
+    struct batch **list = arg;
+
+    for (int i = 0; list[i]; i++)
+        launch_later(list[i]);
+    free(list);
+    return NULL;
+}
+
+static bool p2p(enum op_kind k)
+{
+    return k == SEND || k == RECV;
+}
+
+/* Sends and receives of one communicator and stream go as one batch; each collective alone. */
+static struct batch *batch_for(struct batch **list, int *n, const struct item *it)
+{
+    for (int i = 0; p2p(it->kind) && i < *n; i++)
+        if (list[i]->comm == it->comm && list[i]->stream == (CUstream)it->stream &&
+            p2p(list[i]->items[0].kind))
+            return list[i];
+    struct batch *b = calloc(1, sizeof *b);
+    b->comm = it->comm;
+    b->stream = (CUstream)it->stream;
+    cuCtxGetCurrent(&b->context);
+    return list[(*n)++] = b;
+}
+
+static ncclResult_t launch_pending(void)
+{
+    struct batch **list = calloc(MAX_ITEMS + 1, sizeof(struct batch *));
+    bool blocking = true;
+    int n = 0;
+
+    for (int i = 0; i < n_pending; i++) {
+        struct batch *b = batch_for(list, &n, &pending[i]);
+        b->items[b->n++] = pending[i];
+    }
+    n_pending = 0;
+    if (n == 0) {
+        free(list);
+        return ncclSuccess;
+    }
+    for (int i = 0; i < n; i++) {
+        blocking &= list[i]->comm->blocking;
+        atomic_fetch_add(&list[i]->comm->n_flying, 1);
+        atomic_store(&list[i]->comm->state, ncclInProgress);
+    }
+    if (blocking) {
+        launch_all_later(list);
+        return ncclSuccess;
+    }
+    start_thread(launch_all_later, list);
+    return ncclInProgress;
+}
+
+static ncclResult_t refuse(const char *why)
+{
+    snprintf(last_error, sizeof last_error, "%s", why);
+    return ncclInvalidUsage;
+}
+
+static ncclResult_t give(struct item it)
+{
+    int32_t state = atomic_load(&it.comm->state);
+
+    if (state == ncclInProgress && depth == 0)
+        return refuse("a call on a communicator whose last call is still in progress");
+    if (state != ncclSuccess && state != ncclInProgress)
+        return (ncclResult_t)state;
+    if (it.peer >= it.comm->n_ranks || n_pending == MAX_ITEMS)
+        return refuse("peer out of range, or too many calls in a group");
+    pending[n_pending++] = it;
+    return depth == 0 ? launch_pending() : ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    return --depth == 0 ? launch_pending() : ncclSuccess;
+}
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < n_pending; i++)
+        bytes += (double)(pending[i].count * size_of(pending[i].dtype));
+    n_pending = 0;
+    depth--;
+    info->estimatedTime = (float)(10.0 + bytes / 1e4); /* us: 10 GB/s */
+    return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t t,
+                           ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+{
+    (void)op;
+    return give((struct item){ALL_REDUCE, send, recv, count, t, 0, c, s});
+}
+
+ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t t,
+                        ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t s)
+{
+    (void)op;
+    return give((struct item){REDUCE, send, recv, count, t, root, c, s});
+}
+
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t t,
+                               ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+{
+    (void)op;
+    return give((struct item){REDUCE_SCATTER, send, recv, count, t, 0, c, s});
+}
+
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t t,
+                           ncclComm_t c, cudaStream_t s)
+{
+    return give((struct item){ALL_GATHER, send, recv, count, t, 0, c, s});
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t t, int root,
+                           ncclComm_t c, cudaStream_t s)
+{
+    return give((struct item){BROADCAST, send, recv, count, t, root, c, s});
+}
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t t, int peer, ncclComm_t c,
+                      cudaStream_t s)
+{
+    return give((struct item){SEND, send, NULL, count, t, peer, c, s});
+}
+
+ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t t, int peer, ncclComm_t c,
+                      cudaStream_t s)
+{
+    return give((struct item){RECV, NULL, recv, count, t, peer, c, s});
+}
+
+/* ---- communicators ---- */
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "/lapwing-fake-nccl-%d-%lld", (int)getpid(),
+             (long long)fake_now_ns());
+    return ncclSuccess;
+}
+
+static bool attach(struct ncclComm *c)
+{
+    int fd = shm_open(c->name, O_CREAT | O_RDWR, 0600);
+
+    if (fd < 0 || ftruncate(fd, sizeof(struct segment)) != 0)
+        return false;
+    c->shared = mmap(NULL, sizeof(struct segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return c->shared != MAP_FAILED;
+}
+
+/* Wait for all members; the name goes as soon as everyone has opened it. */
+static void arrive(struct ncclComm *c)
+{
+    atomic_fetch_add(&c->shared->arrived, 1);
+    while (atomic_load(&c->shared->arrived) < c->n_ranks && !atomic_load(&c->aborted))
+        fake_sleep_us(50);
+    shm_unlink(c->name);
+    int32_t in_progress = ncclInProgress;
+    atomic_compare_exchange_strong(&c->state, &in_progress, ncclSuccess);
+}
+
+static void *init_main(void *arg)
+{
+    struct ncclComm *c = arg;
+    struct fake_spec spec;
+
+    if (asked("FAKE_NCCL_LOSE", c, 0, &spec))
+        kill(getpid(), SIGKILL);
+    if (asked("FAKE_NCCL_HANG", c, 0, &spec))
+        while (!atomic_load(&c->aborted))
+            fake_sleep_us(200);
+    else
+        arrive(c);
+    atomic_fetch_sub(&c->n_flying, 1);
+    return NULL;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
+    struct ncclComm *c = calloc(1, sizeof *c);
+
+    if (n < 1 || n > MAX_RANKS || rank < 0 || rank >= n) {
+        free(c);
+        return refuse("the fake library holds 1 to 8 ranks");
+    }
+    memcpy(c->name, id.internal, sizeof c->name);
+    c->rank = c->world_rank = rank;
+    c->n_ranks = n;
+    c->blocking = config->blocking != 0;
+    atomic_store(&c->state, ncclInProgress);
+    if (!attach(c)) {
+        free(c);
+        return ncclSystemError;
+    }
+    *out = c;
+    atomic_fetch_add(&c->n_flying, 1);
+    if (c->blocking) {
+        init_main(c);
+        return ncclSuccess;
+    }
+    start_thread(init_main, c);
+    return ncclInProgress;
+}
+
+struct split {
+    struct ncclComm *parent, *child; /* child NULL: no colour */
+    uint64_t seq;
+    int color, key;
+};
+
+/* My rank among the members of my colour, by (key, rank in the parent). */
+static void place(const struct split *s)
+{
+    const struct ncclComm *p = s->parent;
+
+    s->child->rank = 0;
+    s->child->n_ranks = 0;
+    for (int r = 0; r < p->n_ranks; r++) {
+        const struct slot *o = &p->shared->slot[r];
+        int32_t key = o->key[s->seq];
+        if (o->color[s->seq] != s->color)
+            continue;
+        s->child->n_ranks++;
+        s->child->rank += key < s->key || (key == s->key && r < p->rank);
+    }
+    snprintf(s->child->name, sizeof s->child->name, "%.80s-%d-%d", p->name, (int)s->seq, s->color);
+}
+
+static void *split_main(void *arg)
+{
+    struct split *s = arg;
+    struct ncclComm *p = s->parent;
+    bool ok = true;
+    int32_t in_progress = ncclInProgress;
+
+    for (int r = 0; ok && r < p->n_ranks; r++)
+        ok = wait_u64(p, &p->shared->slot[r].split_seq, s->seq);
+    if (ok && s->child) {
+        place(s);
+        ok = attach(s->child);
+        if (ok)
+            arrive(s->child);
+    }
+    atomic_compare_exchange_strong(&p->state, &in_progress, ok ? ncclSuccess : ncclSystemError);
+    if (s->child)
+        atomic_fetch_sub(&s->child->n_flying, 1);
+    atomic_fetch_sub(&p->n_flying, 1);
+    free(s);
+    return NULL;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, ncclConfig_t *config)
+{
+    struct slot *mine = &p->shared->slot[p->rank];
+    struct split *s = calloc(1, sizeof *s);
+
+    (void)config;
+    if (atomic_load(&p->state) != ncclSuccess || p->n_splits + 1 == MAX_SPLITS) {
+        free(s);
+        return refuse("a split of a communicator that is not ready, or one too many");
+    }
+    *s = (struct split){p, NULL, ++p->n_splits, color, key};
+    if (color != NCCL_SPLIT_NOCOLOR) {
+        s->child = calloc(1, sizeof *s->child);
+        s->child->world_rank = p->world_rank;
+        s->child->blocking = p->blocking;
+        atomic_store(&s->child->state, ncclInProgress);
+        atomic_fetch_add(&s->child->n_flying, 1);
+    }
+    *out = s->child;
+    mine->color[s->seq] = color;
+    mine->key[s->seq] = key;
+    atomic_store(&mine->split_seq, p->n_splits);
+    atomic_store(&p->state, ncclInProgress);
+    atomic_fetch_add(&p->n_flying, 1);
+    if (p->blocking) {
+        split_main(s);
+        return ncclSuccess;
+    }
+    start_thread(split_main, s);
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
+{
+    *state = (ncclResult_t)atomic_load(&c->state);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c)
+{
+    return atomic_load(&c->state) == ncclSuccess ? ncclSuccess
+                                                 : refuse("finalize of a communicator in progress");
+}
+
+static void release(ncclComm_t c)
+{
+    while (atomic_load(&c->n_flying) > 0)
+        fake_sleep_us(50);
+    if (c->shared) {
+        shm_unlink(c->name);
+        munmap(c->shared, sizeof(struct segment));
+    }
+    free(c);
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t c)
+{
+    release(c);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c)
+{
+    atomic_store(&c->aborted, 1);
+    release(c);
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t r)
+{
+    switch (r) {
+    case ncclSuccess: return "no error";
+    case ncclUnhandledCudaError: return "unhandled cuda error";
+    case ncclSystemError: return "unhandled system error";
+    case ncclInternalError: return "internal error";
+    case ncclInvalidArgument: return "invalid argument";
+    case ncclInvalidUsage: return "invalid usage";
+    case ncclRemoteError: return "remote process exited or there was a network error";
+    case ncclInProgress: return "NCCL operation in progress";
+    default: return "unknown result code";
+    }
+}
+
+const char *ncclGetLastError(ncclComm_t c)
+{
+    (void)c;
+    return last_error;
+}
