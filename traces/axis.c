@@ -6,8 +6,8 @@
  *
  * Data parallelism adds work that a compute-only profile must not have. Taken out: on the host what
  * follows an AccumulateGrad inside its engine node (the reducer's hook: scaling, copying into the
- * bucket, launching) and from the first buffer broadcast's launch to the last one's end; on the
- * device the ops launched inside such nodes. Not identifiable, so still inside: that communication
+ * bucket, launching), on the device the ops launched inside such nodes, and on both the buffer
+ * broadcast before the model's own forward. Not identifiable, so still inside: that communication
  * threads take time from compute on the same cores, or bandwidth from it on a device. */
 #include "traces/axis.h"
 
@@ -121,29 +121,50 @@ static void exclude(struct traces_axis *a, int64_t start, int64_t end)
         a->excluded[a->n_excluded++] = (struct lw_interval){start, end};
 }
 
+static bool is_broadcast(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_on_host(t, row) && (lw_trace_name_begins(t, row, "c10d::broadcast") ||
+                                        lw_trace_name_begins(t, row, "gloo:broadcast") ||
+                                        lw_trace_name_begins(t, row, "nccl:broadcast"));
+}
+
+/* The model's own work: a module's range, or an op that autograd numbered. */
+static bool is_model_work(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_name_begins(t, row, "lw:module:") ||
+           (t->class[row] == LW_ROW_HOST && t->link[row] >= 0 && !lw_row_is_range(t, row) &&
+            !lw_trace_name_begins(t, row, "c10d::"));
+}
+
+/* Buffers are packed, broadcast and unpacked before the model runs: from the wrapper's start (else
+ * the first broadcast) to the first of the model's own work after the last broadcast. */
 static void exclude_broadcasts(struct traces_axis *a, const struct lw_step *s)
 {
     const struct lw_trace *t = a->t;
     const struct lw_phase_span *f = &s->phase[LW_PHASE_FORWARD];
-    int64_t start = INT64_MAX, end = INT64_MIN;
+    int64_t start = INT64_MAX, end = INT64_MIN, from = lw_trace_row_at(t, f->start_ns);
+    int64_t to = lw_trace_row_at(t, f->end_ns);
 
-    for (int64_t i = lw_trace_row_at(t, f->start_ns); i < t->n && t->start_ns[i] < f->end_ns; i++) {
-        if (!lw_trace_on_host(t, i))
+    for (int64_t i = from; i < to; i++) {
+        bool wrapper = start == INT64_MAX && t->track[i] == s->thread &&
+                       lw_trace_name_begins(t, i, "DistributedDataParallel.forward");
+        if (!wrapper && !is_broadcast(t, i))
             continue;
-        if (lw_trace_name_begins(t, i, "c10d::broadcast") && t->start_ns[i] < start)
-            start = t->start_ns[i];
-        if ((lw_trace_name_begins(t, i, "c10d::broadcast") ||
-             lw_trace_name_begins(t, i, "gloo:broadcast")) && lw_trace_end_ns(t, i) > end)
-            end = lw_trace_end_ns(t, i);
+        start = t->start_ns[i] < start ? t->start_ns[i] : start;
+        end = !wrapper && lw_trace_end_ns(t, i) > end ? lw_trace_end_ns(t, i) : end;
     }
-    if (start < INT64_MAX)
-        exclude(a, start, end < f->end_ns ? end : f->end_ns);
+    if (end == INT64_MIN)
+        return;
+    for (int64_t i = lw_trace_row_at(t, end); i < to; i++)
+        if (t->track[i] == s->thread && is_model_work(t, i)) {
+            end = t->start_ns[i];
+            break;
+        }
+    exclude(a, traces_axis_start(a, start), traces_axis_start(a, end < f->end_ns ? end : f->end_ns));
 }
 
 static void exclude_on_host(struct traces_axis *a, const struct lw_step *s)
 {
-    if (s->phase[LW_PHASE_FORWARD].found)
-        exclude_broadcasts(a, s);
     for (int64_t g = 0; g < s->n_gradients; g++)
         exclude(a, lw_trace_end_ns(a->t, s->gradients[g].row), s->gradients[g].node_end_ns);
 }
@@ -197,6 +218,8 @@ enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_o
     a.excluded = lw_arena_alloc(arena, s->n_gradients + 1 + ops->n, sizeof *a.excluded);
     if (!a.is_overhead || !a.max_end || !a.excluded)
         return lw_fail_nomem(err);
+    if (parallel && s->phase[LW_PHASE_FORWARD].found)
+        exclude_broadcasts(&a, s);
     if (parallel && ops->device)
         exclude_on_device(&a, s);
     else if (parallel)
