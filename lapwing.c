@@ -17,6 +17,7 @@ const struct lw_command lw_commands[] = {
     {"compare", "compare two runs: step, buckets, ops", cmd_compare},
     {"plot", "draw stored runs: timeline, overlap, predicted, sweep", cmd_plot},
     {"report", "write stored runs as one HTML page", cmd_report},
+    {"bench", "measure the simulator's speed", cmd_bench},
     {"doctor", "say what this machine has and what is missing", cmd_doctor},
     {"version", "print the version; -v: compiler, libraries, backends", cmd_version},
     {"help", "explain a command, or every strategy option", cmd_help},

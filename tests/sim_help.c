@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sim/bench_plan.h"
 #include "tests/sim_help.h"
 
 struct lw_figure given(double value)
@@ -110,32 +111,28 @@ int32_t add_message(struct lw_builder *b, enum lw_op_kind kind, int32_t comm, in
     return add(b, &op, dep);
 }
 
+static void make_oracle(enum sim_bench which, struct lw_plan *plan, int32_t n_ranks)
+{
+    struct lw_err err = {0};
+
+    if (sim_bench_plan(which, n_ranks, plan, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
 void make_w_ar(struct lw_plan *plan, int32_t n_ranks)
 {
-    struct lw_builder *b = begin_plan("w-ar", n_ranks);
-
-    add_collective(b, LW_OP_ALL_REDUCE, 0, 1, ORACLE_BYTES, -1);
-    finish_plan(b, plan);
+    make_oracle(SIM_BENCH_W_AR, plan, n_ranks);
 }
 
 void make_w_ddp(struct lw_plan *plan, int32_t n_ranks)
 {
-    struct lw_builder *b = begin_plan("w-ddp", n_ranks);
-    int32_t last = -1;
-
-    for (int i = 0; i < 10; i++)
-        last = add_work(b, LW_OP_FORWARD, 0, 1000 * LW_PS_PER_US, last);
-    for (int i = 0; i < 10; i++) {
-        last = add_work(b, LW_OP_BACKWARD, 0, 2000 * LW_PS_PER_US, last);
-        add_collective(b, LW_OP_ALL_REDUCE, 0, 1, ORACLE_BYTES, last);
-    }
-    finish_plan(b, plan);
+    make_oracle(SIM_BENCH_W_DDP, plan, n_ranks);
 }
 
 lw_ps w_ar_time(int32_t n_ranks)
 {
     /* B / n bytes at 50e9 B/s = B / n * 20 ps */
-    return 2 * ((lw_ps)n_ranks - 1) * (ORACLE_BYTES / n_ranks * 20 + 500 * LW_PS_PER_NS);
+    return 2 * ((lw_ps)n_ranks - 1) * (SIM_BENCH_BYTES / n_ranks * 20 + 500 * LW_PS_PER_NS);
 }
 
 lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o)

@@ -28,8 +28,7 @@ int32_t add_collective(struct lw_builder *b, enum lw_op_kind kind, int32_t comm,
 int32_t add_message(struct lw_builder *b, enum lw_op_kind kind, int32_t comm, int32_t stream,
                     int64_t bytes, int32_t peer, int32_t call, int32_t dep);
 
-/* The exact oracles: one ring all-reduce of 64 MiB; and 10 forwards of 1000 us, 10 backwards of
- * 2000 us, each releasing such an all-reduce on the communication stream. */
+/* The exact oracles of sim/bench_plan.h. */
 enum { ORACLE_BYTES = 67108864 };
 void make_w_ar(struct lw_plan *plan, int32_t n_ranks);
 void make_w_ddp(struct lw_plan *plan, int32_t n_ranks);

@@ -132,6 +132,25 @@ static void cost_prints_time_and_bandwidths(void **unused)
     expect("cost -c eight.json --bytes 8..4", 2, "upwards");
 }
 
+static void bench_simulates_the_oracles(void **unused)
+{
+    (void)unused;
+    /* 14 (167,772,160 + 500,000) ps; 12,000 us and ten of them */
+    expect("bench w-ar --ranks 8 --format json", 0, "\"simulated_ps\": 2355810240,");
+    expect("bench w-ar --ranks 8 --method recurrence --format json", 0,
+           "\"simulated_ps\": 2355810240,");
+    expect("bench w-ar --ranks 8 --method collective --format json", 0, "\"n_events\": 1,");
+    expect("bench w-ddp --ranks 8 --format json", 0, "\"simulated_ps\": 35558102400,");
+    /* two stages, 32 micro-batches: F 100 us, message 2^20 B / 50e9 B/s + 500 ns = 21,471,520 ps;
+     * forwards of stage 1 follow each other from 121,471,520 ps on, as do the backwards; stage 0
+     * ends one message and one backward behind stage 1's last backward:
+     * 100 us + m + 64 x 100 us + m + 100 us = 6,600 us + 2 m */
+    expect("bench streams --ranks 2 --method collective --format json", 0,
+           "\"simulated_ps\": 6642943040,");
+    expect("bench nothing", 1, "no benchmark 'nothing'");
+    expect("bench --method magic", 2, "magic");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +159,7 @@ int main(void)
         cmocka_unit_test(a_prediction_is_stored_unless_told_not_to),
         cmocka_unit_test(bad_requests_are_refused_in_one_line),
         cmocka_unit_test(cost_prints_time_and_bandwidths),
+        cmocka_unit_test(bench_simulates_the_oracles),
     };
     return cmocka_run_group_tests(tests, write_files, remove_files);
 }
