@@ -34,7 +34,7 @@
 #include "shared/arena.h"
 #include "shared/op.h"
 
-enum { NICE_STEP = 10, MEASURE_NS = 60 * 1000 * 1000, MAX_RANKS = 1024, GROUP_MAX = 64 };
+enum { NICE_STEP = 19, MEASURE_NS = 60 * 1000 * 1000, MAX_RANKS = 1024, GROUP_MAX = 64 };
 
 enum command_kind { CMD_RECORD, CMD_WAIT, CMD_COMPUTE, CMD_COLLECTIVE, CMD_EXCHANGE };
 

@@ -124,8 +124,8 @@ static double measure(const struct exec_gemm *g, struct exec_gemm_space *s, int 
         ns[n_rounds++] = (double)(exec_cpu_ns() - t) / (double)times;
     } while (n_rounds < ROUNDS && exec_now_ns() < until);
     qsort(ns, (size_t)n_rounds, sizeof *ns, compare);
-    double low = ns[n_rounds / 4];
-    return low >= 1 ? low : 1;
+    double median = ns[n_rounds / 2];
+    return median >= 1 ? median : 1;
 }
 
 void exec_gemm_measure(const struct exec_gemm *g, struct exec_gemm_space *s, int64_t budget_ns,

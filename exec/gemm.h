@@ -29,7 +29,7 @@ struct exec_gemm_rate {
     double unit_ns, grain_ns; /* processor time of one, with every rank computing */
 };
 
-/* Processor time of one product, by the calling thread: lower quartile over rounds that last about
+/* Processor time of one product, by the calling thread: median over rounds that last about
  * budget_ns together. */
 void exec_gemm_measure(const struct exec_gemm *g, struct exec_gemm_space *s, int64_t budget_ns,
                        const atomic_bool *stop, struct exec_gemm_rate *rate);

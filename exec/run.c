@@ -422,27 +422,28 @@ static lw_ps on_timeline(const struct run *r, int64_t ns)
     return lw_ns_to_ps(ns - r->origin_ns);
 }
 
+/* An op counts as handed to its stream when its dependencies are done, or, where the plan has one, when
+ * its launch is: everything was given to the backend before the step. */
 static struct lw_span span_of(const struct run *r, const struct lane *l, int32_t i)
 {
     const struct lw_plan *p = r->plan;
     const struct exec_stamp *s = &r->stamps[l->first_stamp + i];
     const struct lw_op *op = &p->ops[l->program.first_op + i];
-    int64_t ready = r->released_ns;
+    int64_t ready = r->released_ns, launched = -1;
 
     for (int32_t d = 0; d < op->n_deps; d++) {
-        int64_t end = r->stamps[l->first_stamp + p->deps[op->first_dep + d] - l->program.first_op]
-                          .end_ns;
-        if (end > ready)
-            ready = end;
+        int32_t before = p->deps[op->first_dep + d];
+        int64_t end = r->stamps[l->first_stamp + before - l->program.first_op].end_ns;
+        ready = end > ready ? end : ready;
+        if (p->ops[before].kind == LW_OP_LAUNCH && end > launched)
+            launched = end;
     }
-    if (ready > s->start_ns)
-        ready = s->start_ns;
-    int64_t issue = s->issue_ns > r->released_ns ? s->issue_ns : r->released_ns;
+    ready = ready < s->start_ns ? ready : s->start_ns;
     return (struct lw_span){
         .step = r->n_done, .pass = l->pass, .rank = l->rank, .stream = op->stream,
         .comm = op->comm, .op = l->program.first_op + i, .kind = op->kind,
         .ready = on_timeline(r, ready),
-        .issue = on_timeline(r, issue < s->start_ns ? issue : s->start_ns),
+        .issue = on_timeline(r, launched < 0 ? ready : launched),
         .start = on_timeline(r, s->start_ns),
         .all_in = op->comm >= 0 && s->all_in_ns >= 0 ? on_timeline(r, s->all_in_ns) : -1,
         .end = on_timeline(r, s->end_ns),
@@ -620,6 +621,7 @@ static void report(const struct run *r, int64_t began_ns, struct lw_exec_result 
     out->honesty = f->honesty;
     out->oversubscribed = f->oversubscribed;
     out->n_cores = f->n_cores;
+    out->unit_ns = f->unit_ns;
     snprintf(out->compute, sizeof out->compute, "%s", f->compute);
     snprintf(out->about, sizeof out->about, "%s", f->about);
     out->wall_s = (double)(r->backend->now_ns(r->world) - began_ns) * 1e-9;

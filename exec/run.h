@@ -45,6 +45,7 @@ struct lw_exec_result {
     bool oversubscribed;
     int32_t n_cores;
     char compute[192], about[256];
+    double unit_ns;              /* of one GEMM with every rank computing; 0 = compute by clock */
     enum lw_exec_verified verified;
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
     lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */

@@ -1,0 +1,29 @@
+#ifndef LW_EXEC_CALIBRATE_H
+#define LW_EXEC_CALIBRATE_H
+
+#include <stdint.h>
+
+#include "exec/backend.h"
+#include "shared/cluster.h"
+#include "shared/err.h"
+#include "shared/progress.h"
+
+/* Measure this machine as exec uses it: with exec itself, on small plans, in the placement in which
+ * plans run. The result is a cluster named "host" of one node, every figure with its spread in its
+ * source. See docs/design/calibrate.md. */
+struct lw_calibrate_options {
+    const struct exec_backend *backend;
+    int32_t n_ranks;      /* >= 2; tables are for groups of this many */
+    int32_t n_rounds;     /* the whole series is repeated this often; medians are over all */
+    int32_t n_steps;      /* of each plan and round */
+    int64_t max_bytes;    /* largest message */
+    const struct lw_progress *progress;
+};
+
+struct lw_calibrate_options lw_calibrate_options_default(void);
+
+/* LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
+enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
+                            struct lw_err *err);
+
+#endif
