@@ -1,0 +1,133 @@
+/* lapwing calibrate: measure this machine and write it as a cluster file. */
+#include <stdio.h>
+
+#include "exec/calibrate.h"
+#include "shared/cli.h"
+#include "shared/command.h"
+#include "shared/files.h"
+#include "shared/jsonout.h"
+#include "shared/table.h"
+
+static void put_json(const struct lw_cluster *c, const char *file)
+{
+    struct lw_jsonout o = {.file = stdout};
+    const struct lw_interference *f = &c->interference;
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "file", file);
+    lw_jsonout_string(&o, "cluster", c->name);
+    lw_jsonout_int(&o, "n_ranks", c->devices_per_node);
+    lw_jsonout_double(&o, "gemm_flops_per_s", c->device.peak_flops[LW_F32].value);
+    lw_jsonout_double(&o, "copy_bytes_per_s", c->device.copy_bytes_per_s.value);
+    lw_jsonout_ns(&o, "launch_ns", (lw_ps)c->device.launch_ps.value);
+    lw_jsonout_double(&o, "compute_rate_under_comm", f->compute_rate_under_comm.value);
+    lw_jsonout_double(&o, "comm_rate_under_compute", f->comm_rate_under_compute.value);
+    lw_jsonout_array(&o, "tables");
+    for (int32_t i = 0; i < c->n_tables; i++)
+        for (int32_t k = 0; k < c->tables[i].n_rows; k++) {
+            const struct lw_cost_table *t = &c->tables[i];
+            lw_jsonout_line_object(&o, NULL);
+            lw_jsonout_string(&o, "op", lw_op_name(t->op));
+            lw_jsonout_int(&o, "bytes", t->bytes[k]);
+            lw_jsonout_ns(&o, "time_ns", t->time_ps[k]);
+            lw_jsonout_ns(&o, "spread_ns", t->spread_ps[k]);
+            lw_jsonout_end(&o);
+        }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+static void figure_row(struct lw_table *t, const char *name, double value, const char *unit,
+                       struct lw_figure f)
+{
+    lw_table_cell(t, "%s", name);
+    lw_table_cell(t, "%.4g", value);
+    lw_table_cell(t, "%s", unit);
+    lw_table_cell(t, "%s", f.source);
+}
+
+static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct lw_err *err)
+{
+    static const char *const titles[] = {"figure", ">value", "unit", "how"};
+    struct lw_table *t = lw_table_new(4, titles);
+    struct lw_figure gemm = c->device.peak_flops[LW_F32], copy = c->device.copy_bytes_per_s;
+    struct lw_figure compute = c->interference.compute_rate_under_comm;
+    struct lw_figure comm = c->interference.comm_rate_under_compute;
+
+    figure_row(t, "GEMM", gemm.value * 1e-9, "Gflop/s per rank", gemm);
+    figure_row(t, "copy", copy.value * 1e-9, "GB/s per rank", copy);
+    figure_row(t, "launch", c->device.launch_ps.value * 1e-3, "ns", c->device.launch_ps);
+    figure_row(t, "compute under communication", compute.value, "of its speed", compute);
+    figure_row(t, "communication under compute", comm.value, "of its speed", comm);
+    for (int32_t i = 0; i < c->n_tables; i++)
+        for (int32_t k = 0; k < c->tables[i].n_rows; k++) {
+            const struct lw_cost_table *m = &c->tables[i];
+            char bytes[32], name[64];
+            snprintf(name, sizeof name, "%s %s", lw_op_name(m->op),
+                     lw_format_bytes(bytes, m->bytes[k]));
+            lw_table_cell(t, "%s", name);
+            lw_table_cell(t, "%.4g", (double)m->time_ps[k] * 1e-6);
+            lw_table_cell(t, "us");
+            lw_table_cell(t, "spread %.1f %%",
+                          m->time_ps[k] > 0 ? 100.0 * (double)m->spread_ps[k] / (double)m->time_ps[k]
+                                            : 0.0);
+        }
+    enum lw_status s = csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 0, err);
+    lw_table_free(t);
+    return s;
+}
+
+static enum lw_status calibrate(struct lw_calibrate_options *o, const char *backend,
+                                const char *file, enum lw_format format, struct lw_err *err)
+{
+    struct lw_cluster c = {0};
+    struct lw_progress_bar bar;
+
+    LW_TRY(exec_backend_find(backend, &o->backend, err));
+    struct lw_progress progress = lw_progress_bar_begin(&bar, false);
+    o->progress = &progress;
+    enum lw_status s = lw_calibrate(o, &c, err);
+    lw_progress_bar_end(&bar);
+    if (s == LW_OK)
+        s = lw_cluster_write(&c, file, err);
+    if (s == LW_OK && format == LW_FORMAT_JSON)
+        put_json(&c, file);
+    else if (s == LW_OK)
+        s = put_figures(&c, format == LW_FORMAT_CSV, err);
+    if (s == LW_OK && format == LW_FORMAT_TEXT)
+        printf("\nwrote %s: use it with -c %s\n", file, file);
+    lw_cluster_free(&c);
+    return s;
+}
+
+int cmd_calibrate(int argc, char **argv)
+{
+    struct lw_calibrate_options o = lw_calibrate_options_default();
+    const char *backend = "threads", *file = NULL;
+    enum lw_format format = LW_FORMAT_TEXT;
+    int64_t n_ranks = o.n_ranks, n_rounds = o.n_rounds;
+    const struct lw_opt options[] = {
+        {"backend", 0, LW_OPT_STRING, &backend, "NAME", "what to measure with (threads)", 0, 0},
+        {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2)", 2, 64},
+        {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
+        {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},
+        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
+        {0},
+    };
+    const struct lw_usage usage = {
+        "calibrate", "-o cluster.json [options]",
+        "Measure this machine as `lapwing exec` uses it: matrix products, copies, dispatch, "
+        "collectives over sizes, and how much compute and communication of a rank slow each other "
+        "down. Writes a cluster file for `lapwing sim -c`. Leave the machine alone meanwhile.",
+        0, 0};
+    struct lw_err err = {0};
+    int n_operands, rc;
+
+    if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
+        return rc;
+    if (!file)
+        return lw_cli_usage("calibrate", "needs -o FILE");
+    o.n_ranks = (int32_t)n_ranks;
+    o.n_rounds = (int32_t)n_rounds;
+    return lw_cli_end("calibrate", calibrate(&o, backend, file, format, &err), &err);
+}

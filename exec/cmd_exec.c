@@ -1,0 +1,188 @@
+/* lapwing exec: run a plan for real, check what it computed, store what it did. */
+#include <stdio.h>
+
+#include "analysis/store.h"
+#include "exec/exec_print.h"
+#include "exec/run.h"
+#include "shared/cli.h"
+#include "shared/command.h"
+#include "shared/files.h"
+#include "shared/plan_source.h"
+#include "sim/cost.h"
+
+static const struct lw_usage usage = {
+    .command = "exec",
+    .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options]",
+    .about = "Runs a plan for real: every op takes its recorded time, gradients are real memory, "
+             "reduced in the plan's buckets and order, and updated. At the end every parameter must "
+             "equal a one-rank run of the same steps bit by bit (exit status 3 if not).",
+    .min_operands = 0,
+    .max_operands = 1,
+};
+
+struct session {
+    struct lw_plan_source source;
+    struct lw_exec_options options;
+    const char *backend, *compute, *db;
+    char command[1024];
+    bool no_check, no_verify, no_pin, no_db, list;
+    int64_t steps, warmup, link_bytes_per_s;
+    lw_ps link_latency;
+    double momentum, timeout_s;
+    enum lw_format format;
+    struct lw_plan plan;
+    struct lw_cluster cluster;
+    struct lw_exec_result result;
+    struct lw_summary summary;
+};
+
+static enum lw_status load(struct session *s, const char *plan_file, struct lw_err *err)
+{
+    LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
+    struct lw_cost cost = lw_sim_cost(&s->cluster);
+
+    if (!s->no_check || !plan_file)
+        return lw_plan_source_load(&s->source, plan_file, &cost, &s->plan, err);
+    if (s->source.workload_file || s->source.n_given > 0)
+        return lw_fail(err, LW_EINVAL, "--no-check runs a plan file as it is: no -w, no strategy");
+    return lw_plan_read(plan_file, true, &s->plan, err);
+}
+
+static enum lw_status run(struct session *s, struct lw_err *err)
+{
+    struct lw_progress_bar bar;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, false);
+
+    s->options.progress = &progress;
+    enum lw_status status = lw_exec_run(&s->plan, &s->options, &s->result, err);
+    lw_progress_bar_end(&bar);
+    return status;
+}
+
+static enum lw_run_status stored_status(enum lw_status status)
+{
+    return status == LW_OK ? LW_RUN_OK : status == LW_ETIMEOUT ? LW_RUN_TIMEOUT : LW_RUN_FAILED;
+}
+
+static enum lw_status store_spans(struct session *s, struct lw_store *db, int64_t run,
+                                  enum lw_status ran, const char *message, struct lw_err *err)
+{
+    const struct lw_exec_result *x = &s->result;
+
+    if (x->timeline.n > 0)
+        LW_TRY(lw_store_spans(db, run, &x->timeline, err));
+    LW_TRY(lw_store_metric_real(db, run, "wall_s", -1, -1, x->wall_s, err));
+    LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
+    LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
+    return lw_store_finish_run(db, run, s->summary.n_steps > 0 ? &s->summary : NULL,
+                               stored_status(ran), message, err);
+}
+
+/* The run as it ended: with what was measured, also when it failed. */
+static enum lw_status store(struct session *s, enum lw_status ran, const char *message, int64_t *run,
+                            struct lw_err *err)
+{
+    struct lw_run_info info = {.kind = LW_RUN_EXEC, .plan = &s->plan, .cluster = &s->cluster,
+                               .workload = s->source.has_workload ? &s->source.workload : NULL,
+                               .backend = s->options.backend->name,
+                               .honesty = exec_honesty_name(s->result.honesty),
+                               .command = s->command, .n_warmup = s->result.n_warmup};
+    struct lw_store *db;
+
+    LW_TRY(lw_store_open(s->db, LW_STORE_WRITE, &db, err));
+    enum lw_status status = lw_store_begin_run(db, &info, run, err);
+    if (status == LW_OK)
+        status = store_spans(s, db, *run, ran, message, err);
+    lw_store_close(db);
+    return status;
+}
+
+static enum lw_status work(struct session *s, const char *plan_file, struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    LW_TRY(load(s, plan_file, err));
+    LW_TRY(exec_backend_find(s->backend, &s->options.backend, err));
+    enum lw_status ran = run(s, &why);
+    if (ran != LW_OK && ran != LW_ENO && ran != LW_EFAILED && ran != LW_ETIMEOUT) {
+        *err = why;
+        return ran;
+    }
+    struct lw_exec_report r = {.plan = &s->plan, .options = &s->options, .result = &s->result,
+                               .summary = &s->summary, .message = why.msg, .run = -1,
+                               .status = lw_run_status_name(stored_status(ran)),
+                               .verify = s->options.verify};
+    if (s->result.n_steps > 0)
+        LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
+                                     err));
+    if (!s->no_db)
+        LW_TRY(store(s, ran, why.msg, &r.run, err));
+    if (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON)
+        LW_TRY(lw_exec_print(&r, s->format, stdout, err));
+    *err = why;
+    return ran;
+}
+
+static void session_free(struct session *s)
+{
+    lw_summary_free(&s->summary);
+    lw_exec_result_free(&s->result);
+    lw_plan_free(&s->plan);
+    lw_cluster_free(&s->cluster);
+    lw_plan_source_free(&s->source);
+}
+
+int cmd_exec(int argc, char **argv)
+{
+    struct session s = {.options = lw_exec_options_default(), .backend = "threads",
+                        .compute = "gemm", .db = "lapwing.db", .steps = 20, .warmup = 3,
+                        .timeout_s = 60};
+    const struct lw_opt own[] = {
+        {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)", 0, 0},
+        {"list-backends", 0, LW_OPT_FLAG, &s.list, NULL, "say which backends can run, and why not",
+         0, 0},
+        {"steps", 0, LW_OPT_INT, &s.steps, "N", "measured optimizer steps (20)", 1, 100000},
+        {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "steps before them (3)", 0, 100000},
+        {"compute", 0, LW_OPT_STRING, &s.compute, "HOW", "gemm|spin|sleep (gemm)", 0, 0},
+        {"timeout", 0, LW_OPT_DOUBLE, &s.timeout_s, "SECONDS", "longest time of one step (60)", 0,
+         1000000},
+        {"no-check", 0, LW_OPT_FLAG, &s.no_check, NULL, "run a plan file without proving it", 0, 0},
+        {"no-verify", 0, LW_OPT_FLAG, &s.no_verify, NULL, "do not compare with a one-rank run", 0,
+         0},
+        {"no-pin", 0, LW_OPT_FLAG, &s.no_pin, NULL, "leave threads on any core", 0, 0},
+        {"link-rate", 0, LW_OPT_SIZE, &s.link_bytes_per_s, "BYTES",
+         "pace links to this many bytes per second (as fast as it goes)", 0, 0},
+        {"link-latency", 0, LW_OPT_TIME, &s.link_latency, "TIME", "of a paced link (0)", 0, 0},
+        {"momentum", 0, LW_OPT_DOUBLE, &s.momentum, "M", "of the optimizer (0: no state)", 0, 1},
+        {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
+        {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
+        {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
+        {0},
+    };
+    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + sizeof own / sizeof *own];
+    struct lw_err err = {0};
+    int n;
+
+    lw_cli_join(argc, argv, s.command, sizeof s.command);
+    lw_plan_source_options(&s.source, own, table);
+    int rc = lw_cli_begin(&usage, table, argc, argv, &n);
+    if (rc >= 0)
+        return rc;
+    if (s.list)
+        return lw_cli_end("exec", lw_exec_print_backends(s.format, stdout, &err), &err);
+    if (exec_compute_parse(s.compute, &s.options.compute, &err) != LW_OK)
+        return lw_cli_usage("exec", "%s", err.msg);
+    if (!(s.timeout_s > 0))
+        return lw_cli_usage("exec", "--timeout %g: must be more than 0 seconds", s.timeout_s);
+    s.options.n_steps = (int32_t)s.steps;
+    s.options.n_warmup = (int32_t)s.warmup;
+    s.options.timeout_ns = (int64_t)(s.timeout_s * 1e9);
+    s.options.verify = !s.no_verify;
+    s.options.pin = !s.no_pin;
+    s.options.link_bytes_per_s = (double)s.link_bytes_per_s;
+    s.options.link_latency_ns = lw_ps_to_ns(s.link_latency);
+    s.options.momentum = (float)s.momentum;
+    enum lw_status status = work(&s, n > 0 ? argv[1] : NULL, &err);
+    session_free(&s);
+    return lw_cli_end("exec", status, &err);
+}

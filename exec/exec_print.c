@@ -1,0 +1,205 @@
+/* An execution for people and for programs. Times are those of the rank whose step is the longest;
+ * what a row may claim (real, paced, emulated; oversubscribed; verified) stands beside them. */
+#include "exec/exec_print.h"
+
+#include "shared/jsonout.h"
+#include "shared/table.h"
+
+static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
+{
+    char buf[32];
+
+    fprintf(f, "  %-22s %14s  %5.1f %%\n", name, lw_format_ps(buf, t),
+            step > 0 ? 100.0 * (double)t / (double)step : 0.0);
+}
+
+static void text_verified(const struct lw_exec_report *r, FILE *f)
+{
+    char buf[32];
+
+    if (r->result->verified == LW_EXEC_VERIFIED)
+        fprintf(f, "verified: %s equal to a one-rank run of the same steps, bit by bit\n",
+                lw_format_bytes(buf, r->result->n_checked_bytes));
+    else if (r->result->verified == LW_EXEC_MISMATCH)
+        fprintf(f, "NOT verified: %s\n", r->message);
+    else
+        fprintf(f, "not verified%s\n", r->verify ? "" : " (--no-verify)");
+}
+
+static void print_text(const struct lw_exec_report *r, FILE *f)
+{
+    const struct lw_exec_result *x = r->result;
+    const struct lw_summary *s = r->summary;
+    char buf[32], low[32], high[32];
+
+    fprintf(f, "plan %s (%s), %d ranks, backend %s, %s%s\n", r->plan->name, r->plan->hash,
+            r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
+            x->oversubscribed ? ", oversubscribed: ranks share cores" : "");
+    fprintf(f, "%s; compute: %s\n", x->about, x->compute);
+    if (s->n_steps > 0) {
+        const struct lw_measure *m = &s->ranks[s->worst];
+        lw_ps least = s->steps[0], most = s->steps[0];
+        for (int32_t i = 1; i < s->n_steps; i++) {
+            least = s->steps[i] < least ? s->steps[i] : least;
+            most = s->steps[i] > most ? s->steps[i] : most;
+        }
+        fprintf(f, "step %s, median of %d measured (%s to %s)\n", lw_format_ps(buf, s->step),
+                s->n_steps, lw_format_ps(low, least), lw_format_ps(high, most));
+        fprintf(f, "\nrank %d, whose step is the longest\n", m->rank);
+        line(f, "compute busy", m->compute_busy, s->step);
+        line(f, "copy busy", m->copy_busy, s->step);
+        line(f, "communication busy", m->comm_busy, s->step);
+        line(f, "exposed communication", m->exposed_comm, s->step);
+        line(f, "idle", m->idle, s->step);
+        fprintf(f, "\n");
+    }
+    if (x->over > 0)
+        fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
+                lw_format_ps(buf, x->over));
+    text_verified(r, f);
+    if (r->run >= 0)
+        fprintf(f, "stored as run %lld\n", (long long)r->run);
+}
+
+static void json_measure(struct lw_jsonout *o, const struct lw_measure *m)
+{
+    lw_jsonout_ns(o, "compute_busy_ns", m->compute_busy);
+    lw_jsonout_ns(o, "copy_busy_ns", m->copy_busy);
+    lw_jsonout_ns(o, "comm_busy_ns", m->comm_busy);
+    lw_jsonout_ns(o, "exposed_comm_ns", m->exposed_comm);
+    lw_jsonout_ns(o, "idle_ns", m->idle);
+}
+
+static void json_times(struct lw_jsonout *o, const struct lw_summary *s)
+{
+    lw_jsonout_ns(o, "step_ns", s->step);
+    lw_jsonout_line_array(o, "steps_ns");
+    for (int32_t i = 0; i < s->n_steps; i++)
+        lw_jsonout_ns(o, NULL, s->steps[i]);
+    lw_jsonout_end(o);
+    json_measure(o, &s->ranks[s->worst]);
+    lw_jsonout_fixed(o, "bubble_ratio", s->bubble_ratio, 6);
+    lw_jsonout_int(o, "peak_memory_bytes", s->peak_memory_bytes);
+    lw_jsonout_array(o, "ranks");
+    for (int32_t i = 0; i < s->n_ranks; i++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "rank", s->ranks[i].rank);
+        lw_jsonout_ns(o, "step_ns", s->ranks[i].end - s->ranks[i].start);
+        json_measure(o, &s->ranks[i]);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void print_json(const struct lw_exec_report *r, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+    const struct lw_exec_result *x = r->result;
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "status", r->status);
+    lw_jsonout_string(&o, "message", r->message);
+    lw_jsonout_string(&o, "plan", r->plan->name);
+    lw_jsonout_string(&o, "plan_hash", r->plan->hash);
+    lw_jsonout_string(&o, "backend", r->options->backend->name);
+    lw_jsonout_string(&o, "honesty", exec_honesty_name(x->honesty));
+    lw_jsonout_bool(&o, "oversubscribed", x->oversubscribed);
+    lw_jsonout_string(&o, "compute", exec_compute_name(r->options->compute));
+    lw_jsonout_string(&o, "compute_with", x->compute);
+    lw_jsonout_string(&o, "placement", x->about);
+    lw_jsonout_int(&o, "n_ranks", r->plan->n_ranks);
+    lw_jsonout_int(&o, "n_cores", x->n_cores);
+    lw_jsonout_int(&o, "n_warmup", x->n_warmup);
+    if (r->summary->n_steps > 0) {
+        json_times(&o, r->summary);
+    } else {
+        lw_jsonout_null(&o, "step_ns");
+        lw_jsonout_line_array(&o, "steps_ns");
+        lw_jsonout_end(&o);
+    }
+    if (x->verified == LW_EXEC_NOT_VERIFIED)
+        lw_jsonout_null(&o, "verified");
+    else
+        lw_jsonout_bool(&o, "verified", x->verified == LW_EXEC_VERIFIED);
+    lw_jsonout_int(&o, "n_checked_bytes", x->n_checked_bytes);
+    lw_jsonout_ns(&o, "over_ns", x->over);
+    lw_jsonout_int(&o, "n_ops", x->timeline.n);
+    lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
+    lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);
+    if (r->run >= 0)
+        lw_jsonout_int(&o, "run", r->run);
+    else
+        lw_jsonout_null(&o, "run");
+    lw_jsonout_end(&o);
+}
+
+static enum lw_status print_csv(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"rank", "step_ns", "compute_busy_ns", "copy_busy_ns",
+                                         "comm_busy_ns", "exposed_comm_ns", "idle_ns"};
+    struct lw_table *t = lw_table_new(7, titles);
+
+    for (int32_t i = 0; i < r->summary->n_ranks; i++) {
+        const struct lw_measure *m = &r->summary->ranks[i];
+        const lw_ps v[] = {m->end - m->start, m->compute_busy, m->copy_busy,
+                           m->comm_busy, m->exposed_comm, m->idle};
+        lw_table_cell(t, "%d", m->rank);
+        for (int k = 0; k < 6; k++)
+            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v[k]));
+    }
+    enum lw_status s = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return s;
+}
+
+enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format format, FILE *f,
+                             struct lw_err *err)
+{
+    if (format == LW_FORMAT_CSV)
+        return print_csv(r, f, err);
+    if (format == LW_FORMAT_JSON)
+        print_json(r, f);
+    else
+        print_text(r, f);
+    return LW_OK;
+}
+
+static void backends_json(const struct exec_listing *list, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "backends");
+    for (int i = 0; i < EXEC_N_BACKENDS; i++) {
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", list[i].name);
+        lw_jsonout_string(&o, "about", list[i].about);
+        lw_jsonout_bool(&o, "available", list[i].backend != NULL);
+        lw_jsonout_string(&o, "reason", list[i].backend ? NULL : list[i].reason);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"backend", "available", "about"};
+    struct exec_listing list[EXEC_N_BACKENDS];
+
+    exec_backend_list(list);
+    if (format == LW_FORMAT_JSON) {
+        backends_json(list, f);
+        return LW_OK;
+    }
+    struct lw_table *t = lw_table_new(3, titles);
+    for (int i = 0; i < EXEC_N_BACKENDS; i++) {
+        lw_table_cell(t, "%s", list[i].name);
+        lw_table_cell(t, "%s", list[i].backend ? "yes" : "no");
+        lw_table_cell(t, "%s", list[i].backend ? list[i].about : list[i].reason);
+    }
+    enum lw_status s = format == LW_FORMAT_CSV ? lw_table_print_csv(t, f, err)
+                                               : lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    return s;
+}
