@@ -49,11 +49,12 @@ static void put_rect(FILE *f, const struct picture *pic, lw_ps from, lw_ps to, d
 
 static void put_hover(FILE *f, const struct picture_bar *b)
 {
-    char ready[32], start[32], end[32], time[32], wait[32];
+    char ready[32], start[32], end[32], time[32], wait[32], name[PICTURE_TEXT];
 
     fputs("<title>", f);
-    html_text(f, b->name);
-    fprintf(f, " (%s): %s, from %s to %s", b->kind, lw_format_ps(time, b->end - b->start),
+    html_text(f, picture_name(b, name));
+    fprintf(f, " (%s): %s, from %s to %s", lw_op_name((enum lw_op_kind)b->kind),
+            lw_format_ps(time, b->end - b->start),
             lw_format_ps(start, b->start), lw_format_ps(end, b->end));
     if (b->comm && b->all_in > b->start)
         fprintf(f, ", of it %s waiting for the last rank",
@@ -67,11 +68,12 @@ static void put_bar_text(FILE *f, const struct picture *pic, const struct pictur
 {
     double room = x_of(pic, b->end) - x_of(pic, b->start);
     bool dark = b->colour == PLOT_BACKWARD || b->colour == PLOT_COMM_ODD;
-    char brief[32] = "";
+    char brief[32] = "", name[PICTURE_TEXT];
 
     if (b->bucket >= 0 && b->comm)
         snprintf(brief, sizeof brief, "b%d", b->bucket);
-    const char *text = room > 7.0 * (double)strlen(b->name) ? b->name
+    picture_name(b, name);
+    const char *text = room > 7.0 * (double)strlen(name) ? name
                        : room > 8.0 * (double)strlen(brief) ? brief : "";
     if (!text[0])
         return;
@@ -98,12 +100,12 @@ static void put_bars(FILE *f, const struct picture *pic)
         put_bar_text(f, pic, &b);
         fputs("</g>\n", f);
     }
-    for (int64_t i = 0; i < pic->n_strips; i++) {
-        const struct picture_strip *x = &pic->strips[i];
+    struct picture_strip x;
+    for (int64_t i = 0; i < pic->n_strips;) {
         char time[32];
-        fprintf(f, "<g><title>exposed communication: %s</title>",
-                lw_format_ps(time, x->end - x->start));
-        put_rect(f, pic, x->start, x->end, y_of(pic->rows[x->row].y) + BAR / 2.0 + 1, 4,
+        i = picture_join_strips(pic, i, pic->most / (2 * WIDTH), &x);
+        fprintf(f, "<g><title>exposed communication: %s</title>", lw_format_ps(time, x.covered));
+        put_rect(f, pic, x.start, x.end, y_of(pic->rows[x.row].y) + BAR / 2.0 + 1, 4,
                  PLOT_EXPOSED);
         fputs("</g>\n", f);
     }

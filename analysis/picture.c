@@ -39,22 +39,26 @@ static enum lw_status add_row(struct picture *pic, int32_t run, struct lw_sql *q
     return LW_OK;
 }
 
-static void describe(struct picture_bar *b)
+const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT])
 {
     char size[32];
 
-    if (b->bucket >= 0 && b->comm)
-        snprintf(b->name, sizeof b->name, "bucket %d, %s", b->bucket,
-                 lw_format_bytes(size, b->bytes));
+    if (b->n_ops > 1 && b->comm)
+        snprintf(buf, PICTURE_TEXT, "%d ops", b->n_ops);
+    else if (b->bucket >= 0 && b->comm)
+        snprintf(buf, PICTURE_TEXT, "bucket %d, %s", b->bucket, lw_format_bytes(size, b->bytes));
     else
-        snprintf(b->name, sizeof b->name, "%s", b->kind);
+        snprintf(buf, PICTURE_TEXT, "%s", lw_op_name((enum lw_op_kind)b->kind));
+    return buf;
 }
 
 static enum lw_status add_bar(struct picture *pic, int32_t run, struct lw_sql *q,
                               struct lw_err *err)
 {
-    const char *kind = lw_sql_text(q, 3), *class = lw_sql_text(q, 4);
+    const char *kind_text = lw_sql_text(q, 3), *class = lw_sql_text(q, 4);
+    enum lw_op_kind kind;
 
+    LW_TRY(lw_op_parse(kind_text, &kind, err));
     LW_TRY(add_row(pic, run, q, err));
     if (lw_reserve(&pic->bars, &pic->bar_capacity, pic->n_bars + 1, sizeof *pic->bars) != 0)
         return lw_fail_nomem(err);
@@ -64,11 +68,10 @@ static enum lw_status add_bar(struct picture *pic, int32_t run, struct lw_sql *q
         .bytes = lw_sql_int(q, 6), .ready = lw_sql_int(q, 7), .start = lw_sql_int(q, 8),
         .all_in = lw_sql_int(q, 9), .end = lw_sql_int(q, 10),
         .comm = strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0,
+        .n_ops = 1, .kind = (uint8_t)kind,
         .work = strcmp(class, "compute") == 0 || strcmp(class, "copy") == 0,
     };
-    b->colour = plot_colour(kind, class, b->bucket);
-    snprintf(b->kind, sizeof b->kind, "%s", kind);
-    describe(b);
+    b->colour = plot_colour(kind_text, class, b->bucket);
     return LW_OK;
 }
 
@@ -142,7 +145,7 @@ static enum lw_status add_strip(struct picture *pic, int32_t row, lw_ps start, l
     if (lw_reserve(&pic->strips, &pic->strip_capacity, pic->n_strips + 1,
                    sizeof *pic->strips) != 0)
         return lw_fail_nomem(err);
-    pic->strips[pic->n_strips++] = (struct picture_strip){row, start, end};
+    pic->strips[pic->n_strips++] = (struct picture_strip){row, start, end, end - start};
     return LW_OK;
 }
 
@@ -226,16 +229,47 @@ void picture_free(struct picture *pic)
     *pic = (struct picture){0};
 }
 
+static bool look_alike(const struct picture_bar *a, const struct picture_bar *b)
+{
+    return !a->comm && !b->comm && a->colour == b->colour && a->kind == b->kind;
+}
+
 int64_t picture_join(const struct picture *pic, int64_t i, lw_ps gap, struct picture_bar *out)
 {
+    lw_ps longest = pic->bars[i].end - pic->bars[i].start;
+
     *out = pic->bars[i];
     for (i++; i < pic->n_bars; i++) {
         const struct picture_bar *b = &pic->bars[i];
-        bool alike = b->row == out->row && b->colour == out->colour && !b->comm && !out->comm &&
-                     strcmp(b->name, out->name) == 0;
-        if (!alike || b->start > out->end + gap)
+        lw_ps length = b->end - b->start;
+        bool tiny = out->end - out->start <= gap && length <= gap;
+        if (b->row != out->row || b->start > out->end + gap || !(tiny || look_alike(out, b)))
             break;
+        if (length > longest && !look_alike(out, b)) {
+            longest = length;
+            out->kind = b->kind;
+            out->colour = b->colour;
+            out->comm = b->comm;
+            out->work = b->work;
+        }
         out->end = b->end > out->end ? b->end : out->end;
+        out->n_ops++;
+    }
+    if (out->n_ops > 1)
+        out->all_in = out->ready = -1;
+    return i;
+}
+
+int64_t picture_join_strips(const struct picture *pic, int64_t i, lw_ps gap,
+                            struct picture_strip *out)
+{
+    *out = pic->strips[i];
+    for (i++; i < pic->n_strips; i++) {
+        const struct picture_strip *x = &pic->strips[i];
+        if (x->row != out->row || x->start > out->end + gap)
+            break;
+        out->end = x->end;
+        out->covered += x->covered;
     }
     return i;
 }

@@ -14,9 +14,10 @@ struct picture_bar {
     int32_t row, bucket;
     int64_t bytes;
     lw_ps ready, start, all_in, end; /* all_in: -1 unknown */
-    bool comm, work;   /* communication; compute or copies; neither: host */
-    char kind[24], name[PICTURE_TEXT]; /* "all_reduce"; "bucket 3, 1.00 MiB" */
     int32_t colour;    /* rgb */
+    int32_t n_ops;     /* 1, or how many were joined */
+    uint8_t kind;      /* enum lw_op_kind */
+    bool comm, work;   /* communication; compute or copies; neither: host */
 };
 
 struct picture_row { /* a stream of a rank */
@@ -29,6 +30,7 @@ struct picture_row { /* a stream of a rank */
 struct picture_strip {
     int32_t row;
     lw_ps start, end;
+    lw_ps covered;             /* of it; less than its length when strips were joined */
 };
 
 struct picture {
@@ -53,8 +55,15 @@ enum lw_status picture_read(struct lw_store *s, const struct picture_view *p, st
                             struct lw_err *err);
 void picture_free(struct picture *pic);
 
-/* The bar that begins at i joined with those behind it that look the same and are no further than
- * `gap` away; returns the index behind them. Communication is never joined. */
+/* The bar that begins at i joined with those behind it that cannot be told apart when `gap` is half
+ * a pixel: work of one kind less than a gap apart, and anything that is itself no longer than a gap
+ * as long as the whole is not (it takes the kind of its longest). Returns the index behind them. */
 int64_t picture_join(const struct picture *pic, int64_t i, lw_ps gap, struct picture_bar *out);
+/* The same for strips less than a gap apart. */
+int64_t picture_join_strips(const struct picture *pic, int64_t i, lw_ps gap,
+                            struct picture_strip *out);
+
+/* "bucket 3, 1.00 MiB", "forward", "12 ops"; returns buf. */
+const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT]);
 
 #endif

@@ -32,11 +32,9 @@ static void fill(struct canvas *c, lw_ps start, lw_ps end, char what)
 
 static char letter(const struct picture_bar *b)
 {
-    enum lw_op_kind kind;
-
     if (b->comm && b->bucket >= 0)
         return (char)('0' + b->bucket % 10);
-    return lw_op_parse(b->kind, &kind, NULL) == LW_OK ? lw_op_letter(kind)[0] : '?';
+    return lw_op_letter((enum lw_op_kind)b->kind)[0];
 }
 
 static void clear(struct canvas *c)

@@ -41,13 +41,14 @@ static void put_bars(const struct picture *pic, FILE *f, double unit)
 
 static void put_links(const struct picture *pic, FILE *f, double unit)
 {
+    struct picture_bar b;
+
     fputs("$links << EOD\n", f);
-    for (int64_t i = 0; i < pic->n_bars; i++) {
-        const struct picture_bar *b = &pic->bars[i];
-        double y = pic->rows[b->row].y;
-        if (b->comm && b->ready >= 0)
-            fprintf(f, "%.6g %.3f %.6g %.3f\n", (double)b->ready / unit, y + 0.62,
-                    (double)(b->start - b->ready) / unit, -0.26);
+    for (int64_t i = 0; i < pic->n_bars;) {
+        i = picture_join(pic, i, pixel(pic) / 2, &b);
+        if (b.comm && b.ready >= 0)
+            fprintf(f, "%.6g %.3f %.6g %.3f\n", (double)b.ready / unit,
+                    pic->rows[b.row].y + 0.62, (double)(b.start - b.ready) / unit, -0.26);
     }
     fputs("EOD\n", f);
 }
@@ -61,14 +62,15 @@ static bool dark(int32_t colour)
 static void put_labels(const struct picture *pic, FILE *f, double unit)
 {
     struct picture_bar b;
-    char brief[32];
+    char brief[32], name[PICTURE_TEXT];
 
     fputs("$labels << EOD\n", f);
     for (int64_t i = 0; i < pic->n_bars;) {
         i = picture_join(pic, i, pixel(pic) / 2, &b);
         int64_t room = (b.end - b.start) / pixel(pic) / CHAR_PX;
         snprintf(brief, sizeof brief, b.bucket >= 0 && b.comm ? "b%d" : "", b.bucket);
-        const char *text = room > (int64_t)strlen(b.name) ? b.name
+        picture_name(&b, name);
+        const char *text = room > (int64_t)strlen(name) ? name
                            : room > (int64_t)strlen(brief) ? brief : "";
         if (!text[0])
             continue;
@@ -81,11 +83,13 @@ static void put_labels(const struct picture *pic, FILE *f, double unit)
 
 static void put_exposed(const struct picture *pic, FILE *f, double unit)
 {
+    struct picture_strip x;
+
     fputs("$exposed << EOD\n", f);
-    for (int64_t i = 0; i < pic->n_strips; i++) {
-        const struct picture_strip *x = &pic->strips[i];
-        double y = pic->rows[x->row].y;
-        put_box(f, unit, x->start, x->end, y - 0.5, y - 0.38, PLOT_EXPOSED);
+    for (int64_t i = 0; i < pic->n_strips;) {
+        i = picture_join_strips(pic, i, pixel(pic) / 2, &x);
+        double y = pic->rows[x.row].y;
+        put_box(f, unit, x.start, x.end, y - 0.5, y - 0.38, PLOT_EXPOSED);
     }
     fputs("EOD\n", f);
 }

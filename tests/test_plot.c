@@ -151,17 +151,42 @@ static void strips_add_up_to_the_exposed_communication_of_the_summary(void **sta
 static void short_bars_of_one_kind_are_drawn_as_one(void **state)
 {
     struct picture_bar bars[3] = {
-        {.start = 0, .end = 10, .name = "kernel"}, {.start = 12, .end = 20, .name = "kernel"},
-        {.start = 40, .end = 50, .name = "kernel"}};
+        {.start = 0, .end = 10, .kind = LW_OP_KERNEL, .n_ops = 1},
+        {.start = 12, .end = 20, .kind = LW_OP_KERNEL, .n_ops = 1},
+        {.start = 40, .end = 50, .kind = LW_OP_KERNEL, .n_ops = 1}};
     struct picture pic = {.bars = bars, .n_bars = 3};
     struct picture_bar joined;
 
     (void)state;
     assert_int_equal(picture_join(&pic, 0, 2, &joined), 2);
     assert_int_equal(joined.end, 20);
+    assert_int_equal(joined.n_ops, 2);
     assert_int_equal(picture_join(&pic, 0, 1, &joined), 1);
     bars[0].comm = bars[1].comm = true;
     assert_int_equal(picture_join(&pic, 0, 2, &joined), 1);
+}
+
+static void ops_below_a_pixel_become_one_bar_of_the_longest_kind(void **state)
+{
+    struct picture_bar bars[3] = {
+        {.start = 0, .end = 2, .kind = LW_OP_KERNEL, .colour = 1, .n_ops = 1},
+        {.start = 2, .end = 6, .kind = LW_OP_COPY, .colour = 2, .n_ops = 1},
+        {.start = 6, .end = 9, .kind = LW_OP_KERNEL, .colour = 1, .n_ops = 1}};
+    struct picture_strip strips[2] = {{.start = 0, .end = 4, .covered = 4},
+                                      {.start = 6, .end = 9, .covered = 3}};
+    struct picture pic = {.bars = bars, .n_bars = 3, .strips = strips, .n_strips = 2};
+    struct picture_bar joined;
+    struct picture_strip strip;
+
+    (void)state;
+    assert_int_equal(picture_join(&pic, 0, 5, &joined), 2); /* 0-6 is longer than a gap: closed */
+    assert_int_equal(joined.end, 6);
+    assert_int_equal(joined.kind, LW_OP_COPY);
+    assert_int_equal(joined.colour, 2);
+    assert_int_equal(picture_join_strips(&pic, 0, 2, &strip), 2);
+    assert_int_equal(strip.end, 9);
+    assert_int_equal(strip.covered, 7);
+    assert_int_equal(picture_join_strips(&pic, 0, 1, &strip), 1);
 }
 
 static void parts_of_a_step_stand_end_to_end(void **state)
@@ -393,6 +418,7 @@ int main(void)
         STORED(the_same_database_gives_the_same_script),
         STORED(strips_add_up_to_the_exposed_communication_of_the_summary),
         cmocka_unit_test(short_bars_of_one_kind_are_drawn_as_one),
+        cmocka_unit_test(ops_below_a_pixel_become_one_bar_of_the_longest_kind),
         STORED(parts_of_a_step_stand_end_to_end),
         STORED(predictions_are_paired_with_executions_of_the_same_plan),
         STORED(a_sweep_marks_the_best_cap),
