@@ -1,33 +1,35 @@
 /* Modules to pipeline stages: the result, its check, and the policies that need no search.
  *
- * Invariants: items keep their order; part q = chunk * n_stages + stage holds the items right behind
- * those of part q - 1; the parts tile [0, n_items). Sums of weights stay within int64 or are refused.
+ * Invariants: items keep their order; part q = chunk * n_stages + stage holds the items right
+ * behind those of part q - 1; the parts tile [0, n_items). Sums of weights stay within int64 or are
+ * refused.
  *
  * Sources: ColossalAI colossalai/builder/pipeline.py@96780e6 (uniform), DeepSpeed
  * deepspeed/runtime/utils.py@edaa7221 (uniform, balanced). Searching policies are in
- * partition_colossal.c, partition_minmax.c and partition_pipedream.c. Not modelled here: the cost of
+ * partition_colossal.c, partition_exact.c and partition_pipedream.c. Not modelled here: the cost of
  * a schedule; a part's weight is the sum of its items' weights. */
 #include "shared/partition.h"
 
 #include <inttypes.h>
 
-void lw_partition_free(struct lw_partition *p)
+void lw_partition_free(struct lw_partitioning *p)
 {
     lw_arena_free(&p->arena);
-    *p = (struct lw_partition){0};
+    *p = (struct lw_partitioning){0};
 }
 
-const struct lw_range *lw_partition_part(const struct lw_partition *p, int32_t stage, int32_t chunk)
+const struct lw_range *lw_partition_part(const struct lw_partitioning *p, int32_t stage,
+                                         int32_t chunk)
 {
     return &p->parts[(int64_t)stage * p->n_chunks + chunk];
 }
 
-static struct lw_range *part_number(struct lw_partition *p, int64_t q)
+static struct lw_range *part_number(struct lw_partitioning *p, int64_t q)
 {
     return &p->parts[(q % p->n_stages) * p->n_chunks + q / p->n_stages];
 }
 
-enum lw_status lw_partition_check(const struct lw_partition *p, struct lw_err *err)
+enum lw_status lw_partition_check(const struct lw_partitioning *p, struct lw_err *err)
 {
     int32_t at = 0;
 
@@ -46,14 +48,14 @@ enum lw_status lw_partition_check(const struct lw_partition *p, struct lw_err *e
 }
 
 enum lw_status lw_partition_alloc(int32_t n_items, int32_t n_stages, int32_t n_chunks,
-                                  struct lw_partition *out, struct lw_err *err)
+                                  struct lw_partitioning *out, struct lw_err *err)
 {
-    struct lw_partition p = {.n_items = n_items, .n_stages = n_stages, .n_chunks = n_chunks};
+    struct lw_partitioning p = {.n_items = n_items, .n_stages = n_stages, .n_chunks = n_chunks};
 
     if (n_stages < 1 || n_chunks < 1)
         return lw_fail(err, LW_EINVAL,
-                       "a partition needs at least one stage and one chunk, got %d and %d", n_stages,
-                       n_chunks);
+                       "a partition needs at least one stage and one chunk, got %d and %d",
+                       n_stages, n_chunks);
     if (n_items < 0)
         return lw_fail(err, LW_EINVAL, "a partition needs 0 or more items, got %d", n_items);
     if ((int64_t)n_stages * n_chunks > INT32_MAX)
@@ -73,8 +75,8 @@ enum lw_status lw_partition_check_weights(const int64_t *weights, int32_t n, int
 
     for (int32_t i = 0; i < n; i++) {
         if (weights[i] < 0)
-            return lw_fail(err, LW_EINVAL, "weight of item %d is %" PRId64 ", allowed: 0 or more", i,
-                           weights[i]);
+            return lw_fail(err, LW_EINVAL, "weight of item %d is %" PRId64 ", allowed: 0 or more",
+                           i, weights[i]);
         /* a weight of 0 may count as 1 */
         if (__builtin_add_overflow(sum, weights[i] + (weights[i] == 0), &sum))
             return lw_fail(err, LW_EINVAL, "the weights of items 0 to %d sum to more than 2^63 - 1",
@@ -85,17 +87,18 @@ enum lw_status lw_partition_check_weights(const int64_t *weights, int32_t n, int
 }
 
 enum lw_status lw_partition_uniform(int32_t n_items, int32_t n_stages, int32_t n_chunks,
-                                    struct lw_partition *out, struct lw_err *err)
+                                    struct lw_partitioning *out, struct lw_err *err)
 {
-    struct lw_partition p = {0};
+    struct lw_partitioning p = {0};
 
     LW_TRY(lw_partition_alloc(n_items, n_stages, n_chunks, &p, err));
     if (n_items % n_chunks != 0) {
         lw_partition_free(&p);
-        return lw_fail(err, LW_EINVAL,
-                       "uniform partition: %d items do not divide into %d chunks (use a balanced or "
-                       "explicit partition, or another --chunks)",
-                       n_items, n_chunks);
+        return lw_fail(
+            err, LW_EINVAL,
+            "uniform partition: %d items do not divide into %d chunks (use a balanced or "
+            "explicit partition, or another --chunks)",
+            n_items, n_chunks);
     }
     int32_t per_chunk = n_items / n_chunks, base = per_chunk / n_stages;
     int32_t first_larger = n_stages - per_chunk % n_stages, at = 0;
@@ -114,9 +117,9 @@ enum lw_status lw_partition_uniform(int32_t n_items, int32_t n_stages, int32_t n
 }
 
 enum lw_status lw_partition_deepspeed_uniform(int32_t n_items, int32_t n_stages,
-                                              struct lw_partition *out, struct lw_err *err)
+                                              struct lw_partitioning *out, struct lw_err *err)
 {
-    struct lw_partition p = {0};
+    struct lw_partitioning p = {0};
     int32_t at = 0;
 
     LW_TRY(lw_partition_alloc(n_items, n_stages, 1, &p, err));
@@ -138,7 +141,8 @@ struct difference_table {
     int32_t *cut;
 };
 
-static void fill_differences(struct difference_table *t, const int64_t *prefix, int32_t n, int32_t k)
+static void fill_differences(struct difference_table *t, const int64_t *prefix, int32_t n,
+                             int32_t k)
 {
     int64_t row = (int64_t)k + 1;
 
@@ -160,7 +164,7 @@ static void fill_differences(struct difference_table *t, const int64_t *prefix, 
         }
 }
 
-static enum lw_status balance_differences(const int64_t *weights, struct lw_partition *p,
+static enum lw_status balance_differences(const int64_t *weights, struct lw_partitioning *p,
                                           struct lw_err *err)
 {
     int32_t n = p->n_items, k = p->n_stages;
@@ -190,10 +194,10 @@ static enum lw_status balance_differences(const int64_t *weights, struct lw_part
 }
 
 enum lw_status lw_partition_deepspeed_balanced(const int64_t *weights, int32_t n_items,
-                                               int32_t n_stages, struct lw_partition *out,
+                                               int32_t n_stages, struct lw_partitioning *out,
                                                struct lw_err *err)
 {
-    struct lw_partition p = {0};
+    struct lw_partitioning p = {0};
     int64_t total;
 
     LW_TRY(lw_partition_check_weights(weights, n_items, &total, err));
@@ -210,9 +214,10 @@ enum lw_status lw_partition_deepspeed_balanced(const int64_t *weights, int32_t n
 }
 
 enum lw_status lw_partition_explicit(const int32_t *begins, int32_t n_items, int32_t n_stages,
-                                     int32_t n_chunks, struct lw_partition *out, struct lw_err *err)
+                                     int32_t n_chunks, struct lw_partitioning *out,
+                                     struct lw_err *err)
 {
-    struct lw_partition p = {0};
+    struct lw_partitioning p = {0};
 
     LW_TRY(lw_partition_alloc(n_items, n_stages, n_chunks, &p, err));
     int64_t n_parts = (int64_t)n_stages * n_chunks;
@@ -236,8 +241,8 @@ enum lw_status lw_partition_explicit(const int32_t *begins, int32_t n_items, int
     return LW_OK;
 }
 
-void lw_partition_extremes(const struct lw_partition *p, const int64_t *weights, int64_t *heaviest,
-                           int64_t *lightest)
+void lw_partition_extremes(const struct lw_partitioning *p, const int64_t *weights,
+                           int64_t *heaviest, int64_t *lightest)
 {
     int64_t n_parts = (int64_t)p->n_stages * p->n_chunks;
 

@@ -8,9 +8,9 @@
  *    place); a block of one item is set aside and counts for nothing.
  * 3. Blocks in order of their begin go to the stages in turn.
  *
- * Kept as it is, because it is the root system's: the search's lower bound uses the weights as given
- * while blocks are measured with 1 for 0; greedy filling leaves the last block light; the cost is
- * elements, not time. lw_partition_minmax is the improved policy. */
+ * Kept as it is, because it is the root system's: the search's lower bound uses the weights as
+ * given while blocks are measured with 1 for 0; greedy filling leaves the last block light; the
+ * cost is elements, not time. lw_partition_exact is the improved policy. */
 #include "shared/partition.h"
 
 #include <stdlib.h>
@@ -47,7 +47,8 @@ static int32_t fill_greedily(const int64_t *prefix, int32_t n, int64_t value, in
     return n_blocks;
 }
 
-static int64_t search_value(const int64_t *prefix, const int64_t *weights, int32_t n, int32_t n_parts)
+static int64_t search_value(const int64_t *prefix, const int64_t *weights, int32_t n,
+                            int32_t n_parts)
 {
     int64_t low = 0, high = prefix[n];
 
@@ -138,7 +139,7 @@ static int by_begin(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-static enum lw_status balance(const int64_t *weights, struct lw_partition *p, struct lw_err *err)
+static enum lw_status balance(const int64_t *weights, struct lw_partitioning *p, struct lw_err *err)
 {
     int32_t n = p->n_items, n_parts = p->n_stages * p->n_chunks;
     struct lw_arena work = {0};
@@ -169,9 +170,10 @@ static enum lw_status balance(const int64_t *weights, struct lw_partition *p, st
 }
 
 enum lw_status lw_partition_colossal(const int64_t *weights, int32_t n_items, int32_t n_stages,
-                                     int32_t n_chunks, struct lw_partition *out, struct lw_err *err)
+                                     int32_t n_chunks, struct lw_partitioning *out,
+                                     struct lw_err *err)
 {
-    struct lw_partition p = {0};
+    struct lw_partitioning p = {0};
     int64_t total;
 
     LW_TRY(lw_partition_check_weights(weights, n_items, &total, err));

@@ -6,9 +6,10 @@
  * computing and the gradient exchange 4 m w / (bandwidth (m + 1)), or the best A[i][k][m - m'] and
  * behind it one stage of states k+1..j on m' machines. What a whole machine of this level needs for
  * i..j is the computing time that the next level starts from. Of equal times the first found wins:
- * a single stage, then k in the order given (ascending in a chain; in the root system the order of a
- * Python set of objects, so its choice among equals is undefined), then m' upward. The expressions
- * keep the root system's order of operations, because near ties are decided by rounding.
+ * a single stage, then k in the order given (ascending in a chain; in the root system the order of
+ * a Python set of objects, so its choice among equals is undefined), then m' upward. The
+ * expressions keep the root system's order of operations, because near ties are decided by
+ * rounding.
  *
  * Kept as it is: activation transfer counts only when a compression ratio is given; the exchange
  * inside a level is divided by the machines of the level below for a single stage and not for the
@@ -20,21 +21,21 @@
 enum { NONE = -1 };
 
 struct cell {
-    double time;             /* < 0 = impossible */
-    int32_t split, split_m;  /* the stage before ends with state split and has split_m + 1 machines;
-                              * NONE = a single stage */
+    double time;            /* < 0 = impossible */
+    int32_t split, split_m; /* the stage before ends with state split and has split_m + 1 machines;
+                             * NONE = a single stage */
     int32_t machines;
 };
 
 struct planner {
     const struct lw_pipedream_problem *p;
     int32_t n;
-    double *compute;         /* [n * n]: time of states i..j on one machine of the level below */
-    struct cell **table;     /* [n_levels] -> [n * n * machines] */
-    struct lw_arena *arena;  /* tables */
-    bool *before_start;      /* [n]: states before i - 1 */
+    double *compute;        /* [n * n]: time of states i..j on one machine of the level below */
+    struct cell **table;    /* [n_levels] -> [n * n * machines] */
+    struct lw_arena *arena; /* tables */
+    bool *before_start;     /* [n]: states before i - 1 */
     struct lw_pipedream_plan *out;
-    int64_t cap;             /* of out->stages */
+    int64_t cap; /* of out->stages */
 };
 
 void lw_pipedream_free(struct lw_pipedream_plan *p)
@@ -75,8 +76,8 @@ static int32_t ceil_div(int32_t a, int32_t b)
 }
 
 /* All of i..j as one stage on m + 1 machines. */
-static struct cell one_stage(const struct planner *q, int32_t level, int32_t i, int32_t j, int32_t m,
-                             int32_t machines_below)
+static struct cell one_stage(const struct planner *q, int32_t level, int32_t i, int32_t j,
+                             int32_t m, int32_t machines_below)
 {
     const struct lw_pipedream_level *l = &q->p->levels[level];
     double w = parameters(q, i, j), compute = q->compute[(int64_t)i * q->n + j];
@@ -203,8 +204,8 @@ static enum lw_status add_stage(struct planner *q, struct lw_pipedream_stage s, 
     return LW_OK;
 }
 
-/* The stages of [begin, end) on one machine of `level`, from the input on. The root system looks the
- * split up with the state before the one it was made behind, row `begin`. */
+/* The stages of [begin, end) on one machine of `level`, from the input on. The root system looks
+ * the split up with the state before the one it was made behind, row `begin`. */
 static enum lw_status read_level(struct planner *q, int32_t level, int32_t begin, int32_t end,
                                  struct lw_err *err)
 {

@@ -12,16 +12,16 @@
  * the antichain j was computed"; in a chain of layers state j is layer j. Times and sizes are
  * doubles, as in the root system: its ties are decided by their last bit. */
 struct lw_pipedream_state {
-    double time_s;           /* forward + backward of all work up to and with this state */
-    double activation_bytes; /* kept by all work up to and with this state */
-    double parameter_bytes;  /* of all work up to and with this state */
-    double output_bytes;     /* activation that crosses a cut behind this state */
+    double time_s;                  /* forward + backward of all work up to and with this state */
+    double activation_bytes;        /* kept by all work up to and with this state */
+    double parameter_bytes;         /* of all work up to and with this state */
+    double output_bytes;            /* activation that crosses a cut behind this state */
     int32_t first_before, n_before; /* into `before`: states that must be complete earlier */
 };
 
 struct lw_pipedream_level {
-    int32_t n_machines;      /* of the level below, joined by this level's links */
-    double bandwidth;        /* bytes per second */
+    int32_t n_machines; /* of the level below, joined by this level's links */
+    double bandwidth;   /* bytes per second */
 };
 
 struct lw_pipedream_problem {
@@ -29,10 +29,10 @@ struct lw_pipedream_problem {
     const struct lw_pipedream_state *states; /* in topological order */
     const int32_t *before;                   /* NULL: a chain, every earlier state comes before */
     const struct lw_pipedream_level *levels; /* innermost first */
-    bool straight;                /* one machine per stage */
-    double memory_bytes;          /* per machine; 0 = not considered */
-    double compression;           /* of activations; 0 = activation transfer is not considered, as in
-                                   * the root system without this option */
+    bool straight;                           /* one machine per stage */
+    double memory_bytes;                     /* per machine; 0 = not considered */
+    double compression; /* of activations; 0 = activation transfer is not considered, as in
+                         * the root system without this option */
 };
 
 /* One stage as the planner reports it: states begin .. end-1 on `replicas` machines of `level`,

@@ -14,7 +14,7 @@
 enum { N_MAX = 12 };
 
 /* "0-2,5-7|2-5,7-9": stages split by '|', their chunks by ',' */
-static const char *shown(const struct lw_partition *p)
+static const char *shown(const struct lw_partitioning *p)
 {
     static char text[512];
     size_t at = 0;
@@ -31,7 +31,7 @@ static const char *shown(const struct lw_partition *p)
 
 static void uniform_gives_the_remainder_to_the_last_stages(void **state)
 {
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -49,7 +49,7 @@ static void uniform_gives_the_remainder_to_the_last_stages(void **state)
 
 static void uniform_warns_of_empty_stages_and_refuses_uneven_chunks(void **state)
 {
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -67,7 +67,7 @@ static void uniform_warns_of_empty_stages_and_refuses_uneven_chunks(void **state
 
 static void deepspeed_uniform_gives_the_remainder_to_the_first_stages(void **state)
 {
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -86,7 +86,7 @@ static void colossal_fills_to_the_smallest_bottleneck_and_halves_the_heaviest(vo
     /* total 21; with 7 greedy filling makes 3 | 5+1+1 | 6 | 5, four parts; with 8 it makes
      * 3+5 | 1+1+6 | 5 */
     static const int64_t weights[] = {3, 5, 1, 1, 6, 5};
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -106,7 +106,7 @@ static void colossal_halves_the_heaviest_where_parts_are_missing(void **state)
      * is the heaviest but one item: set aside. 6 is cut in the middle, 3 | 3; of these the first,
      * where |3 - 2*1| = |3 - 2*2| = 1: at the first place, 1 | 2 */
     static const int64_t weights[] = {1, 1, 1, 1, 1, 1, 9};
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -119,7 +119,7 @@ static void colossal_counts_a_weight_of_zero_as_one(void **state)
 {
     /* as 1 1 1 1 2 in 2 parts: 3 | 3, cut behind the third */
     static const int64_t weights[] = {0, 0, 0, 0, 2};
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -132,7 +132,7 @@ static void deepspeed_balanced_minimises_the_spread_not_the_bottleneck(void **st
 {
     /* docs/design/partition.md: 1+3 | 6 | 2+2 has spread 2 */
     static const int64_t weights[] = {1, 3, 6, 2, 2};
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
     int64_t max, min;
 
@@ -151,7 +151,7 @@ static void deepspeed_balanced_minimises_the_spread_not_the_bottleneck(void **st
 static void explicit_parts_must_ascend(void **state)
 {
     static const int32_t good[] = {0, 1, 4, 6}, late[] = {1, 4}, flat[] = {0, 3, 3}, far[] = {0, 8};
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -170,7 +170,7 @@ static void explicit_parts_must_ascend(void **state)
 static void weights_below_zero_or_beyond_int64_are_refused(void **state)
 {
     static const int64_t negative[] = {1, -2, 3}, huge[] = {INT64_MAX, 1, 1};
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -182,7 +182,7 @@ static void weights_below_zero_or_beyond_int64_are_refused(void **state)
 
 static void check_names_a_part_out_of_place(void **state)
 {
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
@@ -202,24 +202,24 @@ static struct lw_stage_problem problem(const int64_t *work, int32_t n, int32_t k
     return (struct lw_stage_problem){.n_items = n, .n_stages = k, .work = work};
 }
 
-static void minmax_example_of_the_design_page(void **state)
+static void exact_example_of_the_design_page(void **state)
 {
     /* work 3 5 1 1 6 5 on 3 stages: without transfer 3 5 | 1 1 6 | 5 has bottleneck 8. A transfer of
      * 4 behind item 1 makes that 12 and 12; then 3 5 1 | 1 6 | 5 with transfer 1 behind item 2:
      * 9+1 | 1+7+0 | 5 = 10 is best */
     static const int64_t work[] = {3, 5, 1, 1, 6, 5}, transfer[] = {2, 4, 1, 3, 0};
     struct lw_stage_problem q = problem(work, 6, 3);
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
     int64_t best;
 
     (void)state;
-    assert_int_equal(lw_partition_minmax(&q, &p, &best, &err), LW_OK);
+    assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_OK);
     assert_string_equal(shown(&p), "0-2|2-5|5-6");
     assert_int_equal(best, 8);
     lw_partition_free(&p);
     q.transfer = transfer;
-    assert_int_equal(lw_partition_minmax(&q, &p, &best, &err), LW_OK);
+    assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_OK);
     assert_string_equal(shown(&p), "0-3|3-5|5-6");
     assert_int_equal(best, 10);
     assert_int_equal(lw_stage_time(&q, p.parts[0]), 10);
@@ -228,13 +228,13 @@ static void minmax_example_of_the_design_page(void **state)
     /* head pinned: the last two items together, 6 + 5 = 11 */
     q.transfer = NULL;
     q.pinned_last = 2;
-    assert_int_equal(lw_partition_minmax(&q, &p, &best, &err), LW_OK);
+    assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_OK);
     assert_int_equal(best, 11);
     assert_string_equal(shown(&p), "0-3|3-4|4-6");
     lw_partition_free(&p);
 }
 
-static void minmax_memory_limit_moves_the_cut_and_a_refusal_tells_the_least(void **state)
+static void exact_memory_limit_moves_the_cut_and_a_refusal_tells_the_least(void **state)
 {
     /* bytes 4 each, kept 1 each: stage 0 keeps 2 micro-batches, stage 1 one. Four items 1 1 1 1 cut
      * in the middle: stage 0 holds 2*(4+2) = 12, stage 1 2*(4+1) = 10. With 11 bytes stage 0 can
@@ -243,12 +243,12 @@ static void minmax_memory_limit_moves_the_cut_and_a_refusal_tells_the_least(void
     static const int64_t work[] = {1, 1, 1, 3}, fixed[] = {4, 4, 4, 4}, kept[] = {1, 1, 1, 1};
     static const int32_t flight[] = {2, 1};
     struct lw_stage_problem q = problem(work, 4, 2);
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
     int64_t best;
 
     (void)state;
-    assert_int_equal(lw_partition_minmax(&q, &p, &best, &err), LW_OK);
+    assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_OK);
     assert_string_equal(shown(&p), "0-3|3-4");
     assert_int_equal(best, 3);
     lw_partition_free(&p);
@@ -256,39 +256,39 @@ static void minmax_memory_limit_moves_the_cut_and_a_refusal_tells_the_least(void
     q.kept_bytes = kept;
     q.in_flight = flight;
     q.limit_bytes = 12;
-    assert_int_equal(lw_partition_minmax(&q, &p, &best, &err), LW_OK);
+    assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_OK);
     assert_string_equal(shown(&p), "0-2|2-4");
     assert_int_equal(best, 4);
     assert_int_equal(lw_stage_bytes(&q, 0, p.parts[0]), 12);
     lw_partition_free(&p);
     q.limit_bytes = 11;
-    assert_int_equal(lw_partition_minmax(&q, &p, &best, &err), LW_EINVAL);
+    assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_EINVAL);
     assert_string_equal(err.msg, "no partition of 4 items into 2 stages fits in 11 bytes per stage; "
                                  "the least that does is 12 bytes");
 }
 
-static void minmax_refuses_what_cannot_be(void **state)
+static void exact_refuses_what_cannot_be(void **state)
 {
     static const int64_t work[] = {1, 1, 1}, negative[] = {1, -1, 1}, transfer[] = {1, -7};
     struct lw_stage_problem q = problem(work, 3, 4);
-    struct lw_partition p;
+    struct lw_partitioning p;
     struct lw_err err;
 
     (void)state;
-    assert_int_equal(lw_partition_minmax(&q, &p, NULL, &err), LW_EINVAL);
+    assert_int_equal(lw_partition_exact(&q, &p, NULL, &err), LW_EINVAL);
     assert_string_equal(err.msg,
                         "4 stages for 3 items, allowed: 1 to 3 (no stage may be empty)");
     q.n_stages = 2;
     q.pinned_first = q.pinned_last = 2;
-    assert_int_equal(lw_partition_minmax(&q, &p, NULL, &err), LW_EINVAL);
+    assert_int_equal(lw_partition_exact(&q, &p, NULL, &err), LW_EINVAL);
     assert_string_equal(err.msg, "2 items pinned to the first and 2 to the last of 2 stages leave no "
                                  "item for a stage between them (3 items)");
     q = problem(negative, 3, 2);
-    assert_int_equal(lw_partition_minmax(&q, &p, NULL, &err), LW_EINVAL);
+    assert_int_equal(lw_partition_exact(&q, &p, NULL, &err), LW_EINVAL);
     assert_string_equal(err.msg, "work of item 1 is -1, allowed: 0 or more");
     q = problem(work, 3, 2);
     q.transfer = transfer;
-    assert_int_equal(lw_partition_minmax(&q, &p, NULL, &err), LW_EINVAL);
+    assert_int_equal(lw_partition_exact(&q, &p, NULL, &err), LW_EINVAL);
     assert_string_equal(err.msg, "transfer behind item 1 is -7, allowed: 0 to 2^60");
 }
 
@@ -365,7 +365,7 @@ static void draw(struct prng *r, struct drawn *d)
     }
 }
 
-static void minmax_equals_brute_force(void **state)
+static void exact_equals_brute_force(void **state)
 {
     struct prng r = prng_start(__func__);
     int n_refused = 0;
@@ -373,14 +373,14 @@ static void minmax_equals_brute_force(void **state)
     (void)state;
     for (int i = 0; i < 4000; i++) {
         struct drawn d;
-        struct lw_partition p;
+        struct lw_partitioning p;
         struct lw_err err;
         int32_t cuts[N_MAX + 1] = {0};
         int64_t best;
 
         draw(&r, &d);
         int64_t expected = brute_force(&d.q, cuts);
-        enum lw_status status = lw_partition_minmax(&d.q, &p, &best, &err);
+        enum lw_status status = lw_partition_exact(&d.q, &p, &best, &err);
         if (expected < 0) {
             assert_int_equal(status, LW_EINVAL);
             n_refused++;
@@ -404,15 +404,15 @@ static void both_probes_agree_on_large_inputs(void **state)
 
     (void)state;
     for (int i = 0; i < 20; i++) {
-        struct lw_partition a, b;
+        struct lw_partitioning a, b;
         struct lw_err err;
         int64_t best_a, best_b;
         for (int j = 0; j < N; j++)
             work[j] = prng_in(&r, 0, 1000000000);
         struct lw_stage_problem q = problem(work, N, (int32_t)prng_in(&r, 1, 64));
-        assert_int_equal(lw_partition_minmax(&q, &a, &best_a, &err), LW_OK);
+        assert_int_equal(lw_partition_exact(&q, &a, &best_a, &err), LW_OK);
         q.transfer = none; /* all zero: the general probe */
-        assert_int_equal(lw_partition_minmax(&q, &b, &best_b, &err), LW_OK);
+        assert_int_equal(lw_partition_exact(&q, &b, &best_b, &err), LW_OK);
         assert_int_equal(best_a, best_b);
         assert_memory_equal(a.parts, b.parts, (size_t)q.n_stages * sizeof *a.parts);
         lw_partition_free(&a);
@@ -420,7 +420,7 @@ static void both_probes_agree_on_large_inputs(void **state)
     }
 }
 
-static void every_policy_tiles_and_none_beats_minmax(void **state)
+static void every_policy_tiles_and_none_beats_exact(void **state)
 {
     struct prng r = prng_start(__func__);
 
@@ -428,13 +428,13 @@ static void every_policy_tiles_and_none_beats_minmax(void **state)
     for (int i = 0; i < 2000; i++) {
         int64_t w[60], best, max, min;
         int32_t n = (int32_t)prng_in(&r, 1, 60), k = (int32_t)prng_in(&r, 1, n);
-        struct lw_partition p[4];
+        struct lw_partitioning p[4];
         struct lw_err err;
         int n_made = 0;
         for (int32_t j = 0; j < n; j++)
             w[j] = prng_in(&r, 0, 3) ? prng_in(&r, 1, 100) : prng_in(&r, 1, 5000);
         struct lw_stage_problem q = problem(w, n, k);
-        assert_int_equal(lw_partition_minmax(&q, &p[n_made++], &best, &err), LW_OK);
+        assert_int_equal(lw_partition_exact(&q, &p[n_made++], &best, &err), LW_OK);
         assert_int_equal(lw_partition_uniform(n, k, 1, &p[n_made++], &err), LW_OK);
         assert_int_equal(lw_partition_deepspeed_uniform(n, k, &p[n_made++], &err), LW_OK);
         assert_int_equal(lw_partition_deepspeed_balanced(w, n, k, &p[n_made++], &err), LW_OK);
@@ -463,7 +463,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
     q.transfer = transfer;
     for (int policy = 0; policy < 5; policy++)
         for (int64_t n = 1;; n++) {
-            struct lw_partition p = {.n_items = -7};
+            struct lw_partitioning p = {.n_items = -7};
             struct lw_err err;
             enum lw_status s = LW_OK;
             int64_t live = lw_alloc_live();
@@ -473,7 +473,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
             case 1: s = lw_partition_colossal(w, 6, 3, 1, &p, &err); break;
             case 2: s = lw_partition_deepspeed_balanced(w, 6, 3, &p, &err); break;
             case 3: s = lw_partition_explicit(begins, 6, 3, 1, &p, &err); break;
-            case 4: s = lw_partition_minmax(&q, &p, NULL, &err); break;
+            case 4: s = lw_partition_exact(&q, &p, NULL, &err); break;
             }
             lw_alloc_fail_at(0);
             if (s == LW_OK) {
@@ -501,12 +501,12 @@ int main(void)
         cmocka_unit_test(explicit_parts_must_ascend),
         cmocka_unit_test(weights_below_zero_or_beyond_int64_are_refused),
         cmocka_unit_test(check_names_a_part_out_of_place),
-        cmocka_unit_test(minmax_example_of_the_design_page),
-        cmocka_unit_test(minmax_memory_limit_moves_the_cut_and_a_refusal_tells_the_least),
-        cmocka_unit_test(minmax_refuses_what_cannot_be),
-        cmocka_unit_test(minmax_equals_brute_force),
+        cmocka_unit_test(exact_example_of_the_design_page),
+        cmocka_unit_test(exact_memory_limit_moves_the_cut_and_a_refusal_tells_the_least),
+        cmocka_unit_test(exact_refuses_what_cannot_be),
+        cmocka_unit_test(exact_equals_brute_force),
         cmocka_unit_test(both_probes_agree_on_large_inputs),
-        cmocka_unit_test(every_policy_tiles_and_none_beats_minmax),
+        cmocka_unit_test(every_policy_tiles_and_none_beats_exact),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

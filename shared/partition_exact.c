@@ -1,15 +1,15 @@
 /* The exact partition: the smallest possible time of the slowest stage.
  *
- * The time of a stage that holds items [a, b) is prefix[b] - prefix[a] + x(a) + x(b), where x is the
- * transfer of the boundary (0 at both ends of the model). A bound B is feasible when n_stages
+ * The time of a stage that holds items [a, b) is prefix[b] - prefix[a] + x(a) + x(b), where x is
+ * the transfer of the boundary (0 at both ends of the model). A bound B is feasible when n_stages
  * non-empty ranges of time <= B tile the items, respect the pins and fit in memory. Feasibility is
  * monotone in B, all values are whole numbers, so bisection finds the optimum exactly.
  *
  * Two probes:
- *   - without transfer and memory limit, each stage takes as many items as fit (binary search on the
- *     prefix sums): O(k log n) a probe. An exchange argument shows that a later cut never hurts
- *     (A. Pinar, C. Aykanat, "Fast optimal load balancing algorithms for 1D partitioning", JPDC
- *     2004, section 3);
+ *   - without transfer and memory limit, each stage takes as many items as fit (binary search on
+ * the prefix sums): O(k log n) a probe. An exchange argument shows that a later cut never hurts (A.
+ * Pinar, C. Aykanat, "Fast optimal load balancing algorithms for 1D partitioning", JPDC 2004,
+ * section 3);
  *   - with a transfer a later cut can be dearer, and with a limit that differs by stage an item can
  *     fit one stage and not the one before it. So the probe computes, from the last stage back, the
  *     set of places from where the remaining stages can cover the rest: place a works for stage s
@@ -110,9 +110,8 @@ static void cover_row(struct search *s, int32_t stage, int64_t bound)
         int64_t in = transfer_at(s->p, a), b = a + 1;
         if (next[b] && (stage > 0 || b >= s->pin_first)) {
             int64_t left = s->prefix[b] + transfer_at(s->p, (int32_t)b);
-            while (tail > head && s->prefix[s->window[tail - 1]] +
-                                          transfer_at(s->p, s->window[tail - 1]) >=
-                                      left)
+            while (tail > head &&
+                   s->prefix[s->window[tail - 1]] + transfer_at(s->p, s->window[tail - 1]) >= left)
                 tail--;
             s->window[tail++] = (int32_t)b;
         }
@@ -254,7 +253,7 @@ static int64_t least_limit(struct search *s, int64_t highest)
     return high;
 }
 
-static enum lw_status solve(struct search *s, struct lw_partition *out, int64_t *bottleneck,
+static enum lw_status solve(struct search *s, struct lw_partitioning *out, int64_t *bottleneck,
                             struct lw_err *err)
 {
     int64_t highest = 0, low = 0;
@@ -295,12 +294,12 @@ static enum lw_status prepare(struct search *s, struct lw_arena *work, struct lw
     return LW_OK;
 }
 
-enum lw_status lw_partition_minmax(const struct lw_stage_problem *p, struct lw_partition *out,
-                                   int64_t *bottleneck, struct lw_err *err)
+enum lw_status lw_partition_exact(const struct lw_stage_problem *p, struct lw_partitioning *out,
+                                  int64_t *bottleneck, struct lw_err *err)
 {
     struct search s = {.p = p, .n = p->n_items, .k = p->n_stages};
     struct lw_arena work = {0};
-    struct lw_partition result = {0};
+    struct lw_partitioning result = {0};
 
     LW_TRY(check_problem(p, err));
     s.pin_first = p->pinned_first > 1 ? p->pinned_first : 1;
