@@ -13,6 +13,7 @@ const struct lw_command lw_commands[] = {
     {"cluster", "list the known systems, or show one", cmd_cluster},
     {"calibrate", "measure this machine into a cluster file", cmd_calibrate},
     {"cost", "what communication costs on a cluster", cmd_cost},
+    {"plan", "decide a training step: buckets, launches, ops", cmd_plan},
     {"sim", "predict a plan's timeline from a plan or a workload", cmd_sim},
     {"exec", "run a plan for real and check what it computed", cmd_exec},
     {"runs", "list the runs of the results database", cmd_runs},

@@ -19,7 +19,7 @@ struct reduce {
     int32_t *bucket_of;                  /* [n_params] in the variant's sets; -1 = none */
     int32_t *clock;                      /* [program.n_ops * n_streams] */
     int32_t *on_stream, *on_comm;        /* last op so far; -1 = none */
-    int32_t *first_of, *next_of, *op_of; /* ready entries of a parameter, chained */
+    int32_t *first_of, *next_of, *op_of; /* chains: ops that make a parameter ready, or copy it */
     int32_t *reduced_by, *last_of;       /* [n_buckets]: reducing op, last op about it; -1 */
     bool copies;
 };
@@ -184,11 +184,11 @@ static enum lw_status check_optimizer(const struct reduce *k, int32_t op, struct
     return LW_OK;
 }
 
-/* Chains of ready entries, so that a bucket finds the ops that complete its gradients. */
+/* Chain the ops of each parameter, so that a bucket finds those that complete its gradients. */
 static void index_ready(struct reduce *k)
 {
     const struct lw_plan *p = k->p;
-    int32_t end = k->program.first_op + k->program.n_ops;
+    int32_t end = k->program.first_op + k->program.n_ops, link = 0;
 
     for (int32_t i = 0; i < p->n_params; i++)
         k->first_of[i] = -1;
@@ -196,10 +196,10 @@ static void index_ready(struct reduce *k)
     for (int32_t op = k->program.first_op; op < end; op++) {
         k->copies = k->copies || p->ops[op].kind == LW_OP_COPY_IN;
         for (int32_t r = 0; r < p->ops[op].n_ready; r++) {
-            int32_t entry = p->ops[op].first_ready + r;
-            k->op_of[entry] = op;
-            k->next_of[entry] = k->first_of[p->ready[entry]];
-            k->first_of[p->ready[entry]] = entry;
+            int32_t param = p->ready[p->ops[op].first_ready + r];
+            k->op_of[link] = op;
+            k->next_of[link] = k->first_of[param];
+            k->first_of[param] = link++;
         }
     }
 }

@@ -121,6 +121,23 @@ static enum lw_status check_streams(const struct lw_plan *p, struct lw_err *err)
     return LW_OK;
 }
 
+static enum lw_status check_distinct(const struct lw_plan *p, struct lw_err *err)
+{
+    int32_t *group_of = lw_calloc((size_t)p->n_ranks, sizeof *group_of); /* 1 + the last one */
+    enum lw_status s = group_of ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t g = 0; s == LW_OK && g < p->n_groups; g++) {
+        const int32_t *members = p->members + p->groups[g].first_member;
+        for (int32_t i = 0; s == LW_OK && i < p->groups[g].n_members; i++) {
+            if (group_of[members[i]] == g + 1)
+                s = lw_fail(err, LW_EPLAN, "group %d: rank %d stands in it twice", g, members[i]);
+            group_of[members[i]] = g + 1;
+        }
+    }
+    lw_free(group_of);
+    return s;
+}
+
 /* In every class, the ranks that name a group are exactly its members. */
 static enum lw_status check_membership(const struct lw_plan *p, struct lw_err *err)
 {
@@ -365,11 +382,11 @@ static enum lw_status check_shards(const struct lw_plan *p, struct lw_err *err)
     for (int32_t i = 0; s == LW_OK && i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
         bool updated = a->trainable && a->tied < 0;
-        if ((updated || has[i]) && end[i] != a->numel)
+        if (updated && !has[i])
+            s = lw_fail(err, LW_EPLAN, "parameter %d '%s': no shard holds it", i, a->name);
+        else if (has[i] && end[i] != a->numel)
             s = lw_fail(err, LW_EPLAN, "parameter %d '%s': shards cover %lld of %lld elements", i,
                         a->name, (long long)end[i], (long long)a->numel);
-        else if (updated && !has[i])
-            s = lw_fail(err, LW_EPLAN, "parameter %d '%s': no shard holds it", i, a->name);
     }
     lw_free(has);
     lw_free(end);
@@ -381,6 +398,7 @@ enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err)
     LW_TRY(check_counts(p, err));
     LW_TRY(check_ranks(p, err));
     LW_TRY(check_streams(p, err));
+    LW_TRY(check_distinct(p, err));
     LW_TRY(check_membership(p, err));
     LW_TRY(check_params(p, err));
     LW_TRY(check_buckets(p, err));

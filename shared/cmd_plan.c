@@ -1,0 +1,107 @@
+/* lapwing plan: make a plan from a workload and a strategy, show it, compare two. */
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/cli.h"
+#include "shared/cmd_plan_show.h"
+#include "shared/command.h"
+#include "shared/files.h"
+#include "shared/jsonout.h"
+#include "shared/plan_diff.h"
+#include "shared/plan_source.h"
+
+static enum lw_status diff(const char *first, const char *second, enum lw_format format,
+                           struct lw_err *err)
+{
+    struct lw_plan a, b;
+    char text[512];
+
+    LW_TRY(lw_plan_read(first, false, &a, err));
+    enum lw_status s = lw_plan_read(second, false, &b, err);
+    if (s != LW_OK) {
+        lw_plan_free(&a);
+        return s;
+    }
+    bool differs = lw_plan_diff(&a, &b, text, sizeof text);
+    if (format == LW_FORMAT_JSON) {
+        struct lw_jsonout o = {.file = stdout};
+        lw_jsonout_object(&o, NULL);
+        lw_jsonout_bool(&o, "same", !differs);
+        lw_jsonout_string(&o, "first_difference", differs ? text : NULL);
+        lw_jsonout_string(&o, "first_plan_hash", a.hash);
+        lw_jsonout_string(&o, "second_plan_hash", b.hash);
+        lw_jsonout_end(&o);
+    } else if (differs) {
+        printf("%s\n", text);
+    } else {
+        printf("the plans decide the same (%s)\n", a.hash);
+    }
+    if (differs)
+        s = lw_fail(err, LW_ENO, "%s and %s differ", first, second);
+    lw_plan_free(&b);
+    lw_plan_free(&a);
+    return s;
+}
+
+static enum lw_status make(struct lw_plan_source *src, const char *plan_file, const char *out,
+                           enum lw_format format, struct lw_err *err)
+{
+    struct lw_plan p;
+    struct lw_cluster c;
+    enum lw_status s = lw_plan_source_load(src, plan_file, NULL, &p, err);
+
+    if (s != LW_OK)
+        return s;
+    if (src->cluster_file) { /* only its name is kept: no decision of this build asks for costs */
+        s = lw_plan_source_cluster(src, &c, err);
+        if (s == LW_OK) {
+            p.cluster_name = lw_arena_strdup(&p.arena, c.name);
+            lw_cluster_free(&c);
+            s = p.cluster_name ? LW_OK : lw_fail_nomem(err);
+        }
+    }
+    if (s == LW_OK && out)
+        s = lw_plan_write(&p, out, err);
+    if (s == LW_OK && !(out && strcmp(out, "-") == 0)) /* else standard output is the plan */
+        s = lw_plan_show(&p, format, err);
+    lw_plan_free(&p);
+    return s;
+}
+
+int cmd_plan(int argc, char **argv)
+{
+    static const struct lw_usage usage = {
+        "plan", "-w WORKLOAD [strategy options] [-o PLAN] | PLAN | diff A B",
+        "Make a plan from a workload and a strategy and show its decisions; show a plan file; or name "
+        "the first decision in which two plan files differ (exit status 3 when they do).", 0, 3};
+    const char *out = NULL;
+    enum lw_format format = LW_FORMAT_TEXT;
+    struct lw_plan_source src = {0};
+    struct lw_err err = {0};
+    const struct lw_opt own[] = {
+        {"output", 'o', LW_OPT_STRING, &out, "FILE", "write the plan here ('-': standard output)",
+         0, 0},
+        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how it is shown (text)", 0, 0},
+        {0}};
+    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + 3];
+    int n;
+
+    lw_plan_source_options(&src, own, table);
+    int done = lw_cli_begin(&usage, table, argc, argv, &n);
+    if (done >= 0)
+        return done;
+    enum lw_status s;
+    if (n > 0 && strcmp(argv[1], "diff") == 0) {
+        if (n != 3)
+            return lw_cli_usage("plan", "diff takes two plan files, got %d", n - 1);
+        s = diff(argv[2], argv[3], format, &err);
+    } else if (n > 1) {
+        return lw_cli_usage("plan", "takes one plan file, got '%s' too", argv[2]);
+    } else if (n == 0 && !src.workload_file) {
+        return lw_cli_usage("plan", "needs -w FILE or a plan file");
+    } else {
+        s = make(&src, n == 1 ? argv[1] : NULL, out, format, &err);
+    }
+    lw_plan_source_free(&src);
+    return lw_cli_end("plan", s, &err);
+}

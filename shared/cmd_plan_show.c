@@ -1,0 +1,222 @@
+/* What a person or a program sees of a plan: text, CSV of its buckets, one JSON object. */
+#include "shared/cmd_plan_show.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/jsonout.h"
+#include "shared/plan_diff.h"
+#include "shared/table.h"
+
+static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
+
+/* The variant whose launches are shown for a set: the last that uses it. */
+static int32_t variant_of_set(const struct lw_plan *p, const struct lw_bucket_set *set)
+{
+    int32_t found = -1;
+
+    for (int32_t v = 0; v < p->n_variants; v++)
+        if (strcmp(p->variants[v].set_name, set->name) == 0)
+            found = v;
+    return found;
+}
+
+static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_err *err)
+{
+    static const char *const titles[] = {"set", ">bucket", "dtype", ">gradients", ">bytes",
+                                         ">limit bytes", ">launched after gradients",
+                                         ">launched at ns of backward"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        const struct lw_bucket_set *set = &p->sets[s];
+        for (int32_t i = 0; i < set->n_buckets; i++) {
+            const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
+            struct lw_launch_point at = {0, 0, -1};
+            lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
+            lw_table_cell(t, "%s", set->name);
+            lw_table_cell(t, "%d", i);
+            lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
+            lw_table_cell(t, "%d", b->n_slots);
+            lw_table_cell(t, "%lld", (long long)b->bytes);
+            if (b->limit_bytes > 0)
+                lw_table_cell(t, "%lld", (long long)b->limit_bytes);
+            else
+                lw_table_cell(t, "%s", csv ? "" : "none");
+            lw_table_cell(t, "%d", at.n_ready);
+            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(at.at));
+        }
+    }
+    enum lw_status st = csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 2, err);
+    lw_table_free(t);
+    return st;
+}
+
+static void count_kinds(const struct lw_plan *p, int32_t variant, int64_t n[LW_N_OP_KINDS])
+{
+    memset(n, 0, LW_N_OP_KINDS * sizeof *n);
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+            n[p->ops[i].kind]++;
+    }
+}
+
+/* "accumulate x 3, first, repeated: accumulate x 3, steady" */
+static void show_passes(const struct lw_plan *p)
+{
+    printf("\npasses:");
+    for (int32_t i = 0; i < p->n_passes;) {
+        int32_t run = i + 1;
+        while (run < p->n_passes && run != p->repeat_from &&
+               p->pass_variant[run] == p->pass_variant[i])
+            run++;
+        printf("%s%s %s", i > 0 ? "," : "", i == p->repeat_from ? " repeated:" : "",
+               p->variants[p->pass_variant[i]].name);
+        if (run - i > 1)
+            printf(" x %d", run - i);
+        i = run;
+    }
+    putchar('\n');
+}
+
+static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
+{
+    printf("plan %s\n%s: %d rank%s, %d role%s, %d ops\n\n", p->hash, p->name, p->n_ranks,
+           p->n_ranks == 1 ? "" : "s", p->n_roles, p->n_roles == 1 ? "" : "s", p->n_ops);
+    if (p->n_buckets > 0) {
+        printf("buckets\n");
+        LW_TRY(bucket_table(p, false, err));
+        putchar('\n');
+    }
+    printf("ops by kind (all roles)\n");
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        int64_t n[LW_N_OP_KINDS];
+        count_kinds(p, v, n);
+        printf("  %s:", p->variants[v].name);
+        for (int k = 0; k < LW_N_OP_KINDS; k++)
+            if (n[k] > 0)
+                printf(" %s %lld", lw_op_name((enum lw_op_kind)k), (long long)n[k]);
+        putchar('\n');
+    }
+    printf("\nmemory of a rank, without activations\n");
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        printf("  %s:", p->roles[r].name);
+        for (int m = 0; m < LW_N_MEM; m++) {
+            char text[32];
+            printf(" %s %s", mem_names[m], lw_format_bytes(text, p->roles[r].static_bytes[m]));
+        }
+        putchar('\n');
+    }
+    show_passes(p);
+    printf("\nnotes\n");
+    for (int32_t i = 0; i < p->n_notes; i++)
+        printf("  %s\n", p->notes[i]);
+    return LW_OK;
+}
+
+static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct lw_bucket_set *set)
+{
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_string(o, "name", set->name);
+    lw_jsonout_int(o, "stage", set->stage);
+    lw_jsonout_array(o, "buckets");
+    for (int32_t i = 0; i < set->n_buckets; i++) {
+        const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
+        struct lw_launch_point at = {0, 0, -1};
+        lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "bucket", i);
+        lw_jsonout_int(o, "bytes", b->bytes);
+        lw_jsonout_string(o, "dtype", lw_dtype_name(b->dtype));
+        if (b->limit_bytes > 0)
+            lw_jsonout_int(o, "limit_bytes", b->limit_bytes);
+        else
+            lw_jsonout_null(o, "limit_bytes");
+        lw_jsonout_int(o, "launch_after_gradients", at.n_ready);
+        lw_jsonout_ns(o, "launch_ns", at.at);
+        lw_jsonout_array(o, "params");
+        for (int32_t s = 0; s < b->n_slots; s++)
+            lw_jsonout_int(o, NULL, p->slots[b->first_slot + s].param);
+        lw_jsonout_end(o);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+static void json_variants(struct lw_jsonout *o, const struct lw_plan *p)
+{
+    lw_jsonout_array(o, "variants");
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        int64_t n[LW_N_OP_KINDS];
+        count_kinds(p, v, n);
+        lw_jsonout_object(o, NULL);
+        lw_jsonout_string(o, "name", p->variants[v].name);
+        lw_jsonout_string(o, "bucket_set",
+                          *p->variants[v].set_name ? p->variants[v].set_name : NULL);
+        lw_jsonout_bool(o, "ends_step", p->variants[v].ends_step);
+        lw_jsonout_line_object(o, "ops_by_kind");
+        for (int k = 0; k < LW_N_OP_KINDS; k++)
+            if (n[k] > 0)
+                lw_jsonout_int(o, lw_op_name((enum lw_op_kind)k), n[k]);
+        lw_jsonout_end(o);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void show_json(const struct lw_plan *p)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "plan_hash", p->hash);
+    lw_jsonout_string(&o, "name", p->name);
+    lw_jsonout_int(&o, "n_ranks", p->n_ranks);
+    lw_jsonout_int(&o, "n_roles", p->n_roles);
+    lw_jsonout_int(&o, "n_ops", p->n_ops);
+    lw_jsonout_object(&o, "strategy");
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        char text[64];
+        lw_jsonout_string(&o, lw_strategy_option(i)->name, lw_strategy_get(&p->strategy, i, text));
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_array(&o, "bucket_sets");
+    for (int32_t s = 0; s < p->n_sets; s++)
+        json_set(&o, p, &p->sets[s]);
+    lw_jsonout_end(&o);
+    json_variants(&o, p);
+    lw_jsonout_line_array(&o, "passes");
+    for (int32_t i = 0; i < p->n_passes; i++)
+        lw_jsonout_string(&o, NULL, p->variants[p->pass_variant[i]].name);
+    lw_jsonout_end(&o);
+    lw_jsonout_int(&o, "repeat_from", p->repeat_from);
+    lw_jsonout_array(&o, "roles");
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", p->roles[r].name);
+        lw_jsonout_int(&o, "n_ranks", p->roles[r].n_ranks);
+        lw_jsonout_int(&o, "parameter_bytes", p->roles[r].static_bytes[LW_MEM_PARAMS]);
+        lw_jsonout_int(&o, "gradient_bytes", p->roles[r].static_bytes[LW_MEM_GRADS]);
+        lw_jsonout_int(&o, "optimizer_bytes", p->roles[r].static_bytes[LW_MEM_OPTIMIZER]);
+        lw_jsonout_int(&o, "bucket_bytes", p->roles[r].static_bytes[LW_MEM_BUCKETS]);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_array(&o, "notes");
+    for (int32_t i = 0; i < p->n_notes; i++)
+        lw_jsonout_string(&o, NULL, p->notes[i]);
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_plan_show(const struct lw_plan *p, enum lw_format format, struct lw_err *err)
+{
+    if (format == LW_FORMAT_CSV)
+        return bucket_table(p, true, err);
+    if (format == LW_FORMAT_TEXT)
+        return show_text(p, err);
+    show_json(p);
+    return LW_OK;
+}
