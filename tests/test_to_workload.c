@@ -495,6 +495,73 @@ static void scaling_is_exact_and_keeps_shares(void **state)
     assert_int_equal(zero[0], 5);
 }
 
+/* Rows at random: whatever they mean, a workload passes its check and covers the step that its parts
+ * sum to, or the trace is refused; nothing leaks. */
+static void random_traces_become_sound_workloads_or_are_refused(void **state)
+{
+    static const struct {
+        enum lw_row_class class;
+        const char *name;
+    } kinds[] = {
+        {LW_ROW_USER, "ProfilerStep#1"}, {LW_ROW_USER, "ProfilerStep#2"},
+        {LW_ROW_USER, "lw:forward"},     {LW_ROW_USER, "lw:backward"},
+        {LW_ROW_USER, "lw:optimizer"},   {LW_ROW_USER, "lw:module:a"},
+        {LW_ROW_USER, "lw:module:b"},    {LW_ROW_USER, "Optimizer.step#SGD.step"},
+        {LW_ROW_HOST, "aten::linear"},   {LW_ROW_HOST, EVAL "AddmmBackward0"},
+        {LW_ROW_HOST, EVAL ACC},         {LW_ROW_HOST, ACC},
+        {LW_ROW_HOST, ACC},              {LW_ROW_LAUNCH, "cudaLaunchKernel"},
+        {LW_ROW_KERNEL, "gemm"},         {LW_ROW_KERNEL, "ncclKernel_AllReduce"},
+        {LW_ROW_USER, "gloo:all_reduce"}, {LW_ROW_HOST, "c10d::broadcast_"},
+        {LW_ROW_USER, "DistributedDataParallel.forward"},
+    };
+    enum { N_KINDS = sizeof kinds / sizeof *kinds };
+    int n_sound = 0;
+    unsigned seed = 4711;
+
+    (void)state;
+    print_message("seed %u\n", seed);
+    srand(seed);
+    for (int round = 0; round < 4000; round++) {
+        struct traces_source s = {.file = "random.json", .parallel = round % 2};
+        struct lw_workload w;
+        struct lw_cluster links;
+        struct traces_coverage c;
+        struct lw_err err = {0};
+        int n = rand() % 80;
+        lw_trace_init(&s.trace);
+        s.trace.world_size = 1 + round % 2;
+        if (rand() % 2)
+            put_step(&s.trace, 0, "ProfilerStep#1", rand() % 2);
+        for (int i = 0; i < n; i++) {
+            int k = rand() % N_KINDS, start = rand() % 1000;
+            put(&s.trace, kinds[k].class, kinds[k].name, start, start + rand() % 400,
+                rand() % 4 ? rand() % 14 : -1, rand() % 3 ? rand() % 50 : -1);
+            if (rand() % 8 == 0)
+                s.trace.track[s.trace.n - 1] = 2;
+        }
+        assert_int_equal(lw_trace_sort(&s.trace, NULL), LW_OK);
+        assert_int_equal(lw_steps_find(&s.trace, &s.steps, NULL), LW_OK);
+        enum lw_status status = lw_workload_from_traces(&s, 1, &median, &w, &c, &err);
+        if (status == LW_OK) {
+            n_sound++;
+            assert_int_equal(lw_workload_check(&w, &err), LW_OK);
+            assert_true(c.excluded_ns >= 0 && c.workload_ns >= 0);
+            /* one step: exact; a median of two differs by at most the halves that are dropped */
+            assert_true(llabs(c.workload_ns - (c.traced_ns - c.excluded_ns)) <= 1);
+            lw_workload_free(&w);
+        } else {
+            assert_int_equal(status, LW_EFORMAT);
+            assert_true(err.msg[0] != '\0');
+        }
+        if (lw_cluster_from_traces(&s, 1, &links, &err) == LW_OK)
+            lw_cluster_free(&links);
+        traces_source_free(&s);
+        assert_int_equal(lw_alloc_live(), 0);
+    }
+    print_message("%d of 4000 became workloads\n", n_sound);
+    assert_true(n_sound > 500);
+}
+
 /* ---- our own recordings ---- */
 
 static void recorded_local_steps_are_covered_within_one_percent(void **state)
@@ -671,9 +738,12 @@ static int run(const char *args, char *output, size_t room)
     size_t n = 0;
     const char *binary = getenv("LAPWING");
 
-    for (const char *p = args; *p && n + sizeof folder < sizeof expanded; p++)
-        n += (size_t)snprintf(expanded + n, sizeof expanded - n, *p == '@' ? "%s" : "%c",
-                              *p == '@' ? (intptr_t)folder : (intptr_t)*p);
+    for (const char *p = args; *p && n + sizeof folder < sizeof expanded; p++) {
+        size_t len = *p == '@' ? strlen(folder) : 1;
+        memcpy(expanded + n, *p == '@' ? folder : p, len);
+        n += len;
+    }
+    expanded[n] = '\0';
     snprintf(command, sizeof command, "%s 2>&1 %s", binary ? binary : "build/lapwing", expanded);
     FILE *f = popen(command, "r");
     assert_non_null(f);
@@ -852,6 +922,7 @@ int main(void)
         cmocka_unit_test(a_missing_step_is_refused),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
         cmocka_unit_test(scaling_is_exact_and_keeps_shares),
+        cmocka_unit_test(random_traces_become_sound_workloads_or_are_refused),
         cmocka_unit_test(recorded_local_steps_are_covered_within_one_percent),
         cmocka_unit_test(recorded_gradients_are_ready_inside_their_modules_windows),
         cmocka_unit_test(recorded_ranks_give_the_buckets_that_ddp_logged),
