@@ -1,6 +1,5 @@
 /* lapwing sim: predict a plan's timeline on a cluster. */
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "analysis/store.h"
@@ -39,13 +38,11 @@ struct session {
     double wall_s;
 };
 
-/* Steps before the plan's passes repeat are warm-up; one step is always measured. */
+/* What leads up to the steady state is warm-up; one step is always measured. */
 static void choose_steps(struct session *s)
 {
-    int32_t before = 0;
+    int32_t before = lw_sim_warmup_steps(&s->plan);
 
-    for (int32_t i = 0; i < s->plan.repeat_from && i < s->plan.n_passes; i++)
-        before += s->plan.variants[s->plan.pass_variant[i]].ends_step;
     s->options.n_steps = (int32_t)(s->steps > 0 ? s->steps : before + 1);
     s->n_warmup = before < s->options.n_steps ? before : s->options.n_steps - 1;
 }
@@ -127,15 +124,6 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
     return status;
 }
 
-static enum lw_status set_word(const char *option, const char *text, const char *const *words,
-                               int *value, struct lw_err *err)
-{
-    for (*value = 0; words[*value]; ++*value)
-        if (strcmp(words[*value], text) == 0)
-            return LW_OK;
-    return lw_fail(err, LW_EINVAL, "--%s: '%s' is none of its values", option, text);
-}
-
 static void session_free(struct session *s)
 {
     lw_summary_free(&s->summary);
@@ -147,15 +135,13 @@ static void session_free(struct session *s)
 
 int cmd_sim(int argc, char **argv)
 {
-    static const char *const details[] = {"collective", "chunk", NULL};
-    static const char *const rings[] = {"auto", "events", "recurrence", NULL};
     struct session s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1};
-    const char *detail = "collective", *ring = "auto";
+    struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps (until the steady state, and one)",
          1, 1000000},
-        {"detail", 0, LW_OPT_STRING, &detail, "LEVEL", "collective|chunk (collective)", 0, 0},
-        {"ring", 0, LW_OPT_STRING, &ring, "HOW", "chunk detail: auto|events|recurrence (auto)", 0,
+        {"detail", 0, LW_OPT_CALL, &words, "LEVEL", "collective|chunk (collective)", 0, 0},
+        {"ring", 0, LW_OPT_CALL, &words, "HOW", "chunk detail: auto|events|recurrence (auto)", 0,
          0},
         {"buffered", 0, LW_OPT_FLAG, &s.options.buffered, NULL,
          "a send costs its sender nothing (rendezvous)", 0, 0},
@@ -173,19 +159,13 @@ int cmd_sim(int argc, char **argv)
     };
     struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + sizeof own / sizeof *own];
     struct lw_err err = {0};
-    int n, value;
+    int n;
 
     lw_cli_join(argc, argv, s.command, sizeof s.command);
     lw_plan_source_options(&s.source, own, table);
     int rc = lw_cli_begin(&usage, table, argc, argv, &n);
     if (rc >= 0)
         return rc;
-    if (set_word("detail", detail, details, &value, &err) != LW_OK)
-        return lw_cli_usage("sim", "%s (collective, chunk)", err.msg);
-    s.options.detail = (enum lw_sim_detail)value;
-    if (set_word("ring", ring, rings, &value, &err) != LW_OK)
-        return lw_cli_usage("sim", "%s (auto, events, recurrence)", err.msg);
-    s.options.ring = (enum lw_sim_ring)value;
     enum lw_status status = work(&s, n > 0 ? argv[1] : NULL, &err);
     session_free(&s);
     return lw_cli_end("sim", status, &err);

@@ -84,7 +84,8 @@ static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluste
                               const struct lw_op *op, const char *what, struct lw_err *err)
 {
     return lw_fail(err, LW_ENOTSUP,
-                   "op %lld (%s%s%s) has no time of its own, and cluster '%s' gives no %s",
+                   "op %lld (%s%s%s) has no time of its own, and cluster '%s' gives no %s: add the "
+                   "figure to its file, or choose another cluster",
                    (long long)(op - plan->ops), lw_op_name(op->kind), *op->name ? " " : "",
                    op->name, c->name, what);
 }
@@ -100,7 +101,7 @@ static enum lw_status roofline(const struct lw_plan *plan, const struct lw_clust
     lw_ps t = 0, move = 0;
 
     if (flops < 0 && bytes < 0)
-        return missing(plan, c, op, "way to time it: neither FLOPs nor bytes are known", err);
+        return missing(plan, c, op, "way to time an op of unknown FLOPs and bytes", err);
     if (flops > 0) {
         if (!lw_figure_is_set(peak))
             return missing(plan, c, op, "peak FLOP rate of its data type", err);

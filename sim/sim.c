@@ -10,6 +10,40 @@ struct lw_sim_options lw_sim_options_default(void)
     return (struct lw_sim_options){.n_steps = 1};
 }
 
+enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value,
+                                  struct lw_err *err)
+{
+    static const char *const details[] = {"collective", "chunk"};
+    static const char *const rings[] = {"auto", "events", "recurrence"};
+    struct lw_sim_options *o = ctx;
+
+    if (strcmp(name, "detail") == 0) {
+        for (int i = 0; i < 2; i++) {
+            if (strcmp(value, details[i]) == 0) {
+                o->detail = (enum lw_sim_detail)i;
+                return LW_OK;
+            }
+        }
+        return lw_fail(err, LW_EINVAL, "'%s' is no level (collective, chunk)", value);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(value, rings[i]) == 0) {
+            o->ring = (enum lw_sim_ring)i;
+            return LW_OK;
+        }
+    }
+    return lw_fail(err, LW_EINVAL, "'%s' is no way (auto, events, recurrence)", value);
+}
+
+int32_t lw_sim_warmup_steps(const struct lw_plan *plan)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < plan->repeat_from && i < plan->n_passes; i++)
+        n += plan->variants[plan->pass_variant[i]].ends_step;
+    return n;
+}
+
 static enum lw_status check_options(const struct lw_sim_options *o, struct lw_err *err)
 {
     if (o->n_steps < 1)

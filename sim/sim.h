@@ -73,6 +73,14 @@ enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *c
                           const struct lw_sim_options *options, struct lw_timeline *timeline,
                           struct lw_sim_stats *stats, struct lw_err *err);
 
+/* Set "detail" or "ring" by its word; ctx is a struct lw_sim_options (a handler of lw_opt_call).
+ * LW_EINVAL names the words allowed. */
+enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value,
+                                  struct lw_err *err);
+
+/* Steps that only lead up to the passes that a plan repeats: not to be measured. */
+int32_t lw_sim_warmup_steps(const struct lw_plan *plan);
+
 /* One step, collective detail, rendezvous, the cluster's costs, no noise. */
 struct lw_sim_options lw_sim_options_default(void);
 
