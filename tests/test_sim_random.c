@@ -338,6 +338,53 @@ static void slowed_runs_stay_within_the_slowest_rate(void **unused)
     }
 }
 
+/* Every rank issues its items in an order of its own: some of these plans deadlock, some pair ends
+ * that do not fit. All end, and those that fail say which ops. */
+static void plans_in_random_issue_order_end_or_name_what_waits(void **unused)
+{
+    static struct history h;
+    static int32_t op_of[MAX_RANKS][MAX_ITEMS];
+    const int32_t map[MAX_RANKS] = {0, 1, 2, 3, 4, 5};
+    int n_ok = 0, n_waiting = 0;
+    (void)unused;
+
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        struct lw_plan plan;
+        struct lw_cluster c;
+        struct lw_sim_stats s;
+        struct lw_sim_options o = {.n_steps = 1, .buffered = seed % 2};
+        struct lw_err err = {0};
+        state = seed * 0x94d049bb133111ebu;
+        random_history(&h);
+        h.n_items = h.n_items < 11 ? h.n_items : 3 + (int32_t)draw(8);
+        for (int32_t i = 0; i < h.n_items; i++) {
+            h.items[i].amount = 8;
+            memset(h.items[i].dep, 0xff, sizeof h.items[i].dep);
+        }
+        history_plan(&h, map, &plan, op_of);
+        for (int32_t r = 0; r < h.n_ranks; r++) { /* swap neighbours within the rank's program */
+            struct lw_program p = lw_plan_program(&plan, 0, r);
+            for (int32_t i = p.first_op; i + 1 < p.first_op + p.n_ops; i++) {
+                struct lw_op op = plan.ops[i];
+                if (draw(4) > 0)
+                    continue;
+                plan.ops[i] = plan.ops[i + 1];
+                plan.ops[i + 1] = op;
+            }
+        }
+        make_cluster(&c, h.n_ranks, 1e9, LATENCY);
+        enum lw_status status = lw_sim_run(&plan, &c, &o, NULL, &s, &err);
+        if (status != LW_OK && (status != LW_EFAILED || !strstr(err.msg, "(op ")))
+            fail_msg("seed %llu: %d %s, %d ranks", (unsigned long long)seed, status, err.msg, h.n_ranks);
+        n_ok += status == LW_OK;
+        n_waiting += strstr(err.msg, "wait") != NULL;
+        lw_cluster_free(&c);
+        lw_plan_free(&plan);
+    }
+    assert_true(n_ok > 50);
+    assert_true(n_waiting > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +392,7 @@ int main(void)
         cmocka_unit_test(random_plans_keep_their_bounds_and_their_bytes),
         cmocka_unit_test(permuted_ranks_permute_the_timeline),
         cmocka_unit_test(slowed_runs_stay_within_the_slowest_rate),
+        cmocka_unit_test(plans_in_random_issue_order_end_or_name_what_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
