@@ -8,9 +8,12 @@
  * waiting for the end of the compute thread's time slice.
  *
  * Invariants: commands of a stream start in the order given and each ends before the next starts; a
- * stamp is complete before `finished` counts its command; every wait ends within a few milliseconds
+ * stamp is complete before `n_pending` stops counting its command; every wait ends within a few milliseconds
  * of `stop`; no thread outlives close. Ops of a communicator take a ticket per member when given,
- * and start in ticket order, so two streams of a rank cannot swap them. */
+ * and start in ticket order, so two streams of a rank cannot swap them.
+ *
+ * A compute or copy op that waits for nothing starts when the op before it ends: what another thread
+ * takes of the core in between is part of it, as it is when it comes a moment later. */
 #include "exec/backend.h"
 
 #include <errno.h>
@@ -73,7 +76,8 @@ struct exec_stream {
     pthread_cond_t given;
     struct queue queue;
     struct exec_gemm_space space;
-    int64_t issue_ns; /* when the worker reached the op it is at; 0 = not yet */
+    int64_t issue_ns; /* when it came to the op at hand; 0 = not yet */
+    int64_t free_ns; /* end of the last op, if nothing had to be waited for since; else 0 */
     /* group of sends and receives being given; copied into the command's own block */
     bool in_group;
     struct exec_comm *group_comm;
@@ -104,8 +108,10 @@ struct exec_world {
     struct exec_stream *streams;
     struct exec_event *events;
     struct exec_comm *comms;
-    uint32_t n_given, batch;     /* batch: of what is given now */
-    struct exec_counter finished, released;
+    uint32_t batch;              /* of what is given now */
+    _Atomic int64_t n_pending;   /* commands given and not done */
+    struct exec_counter idle;    /* times that n_pending came to 0: poll is woken then only */
+    struct exec_counter released;
     atomic_bool stop;
     pthread_mutex_t mutex;       /* guards failure */
     struct lw_err failure;
@@ -274,7 +280,7 @@ static enum lw_status run_stamped(struct exec_stream *s, const struct command *c
     s->issue_ns = 0;
     if (c->kind != CMD_COMPUTE)
         LW_TRY(wait_turn(s, c, err));
-    stamp->start_ns = exec_now_ns();
+    stamp->start_ns = c->kind == CMD_COMPUTE && s->free_ns ? s->free_ns : exec_now_ns();
     if (c->kind == CMD_COMPUTE)
         LW_TRY(run_task(s, c, stamp->start_ns, err));
     else if (c->kind == CMD_COLLECTIVE)
@@ -284,27 +290,35 @@ static enum lw_status run_stamped(struct exec_stream *s, const struct command *c
     if (atomic_load(&s->world->stop))
         return lw_fail(err, LW_EFAILED, "stopped");
     stamp->all_in_ns = all_in > stamp->start_ns || all_in < 0 ? all_in : stamp->start_ns;
-    stamp->end_ns = exec_now_ns();
+    stamp->end_ns = s->free_ns = exec_now_ns();
     if (c->kind == CMD_EXCHANGE)
         stamp_items(c, stamp);
     return LW_OK;
 }
 
+static bool wait_for(struct exec_stream *s, struct exec_counter *counter, uint32_t value)
+{
+    if (exec_counter_reached(counter, value))
+        return true;
+    s->free_ns = 0;
+    return exec_counter_wait(counter, value, INT64_MAX, &s->world->stop);
+}
+
 static enum lw_status run_command(struct exec_stream *s, const struct command *c,
                                   struct lw_err *err)
 {
-    if (!exec_counter_wait(&s->world->released, c->batch, INT64_MAX, &s->world->stop))
+    if (!wait_for(s, &s->world->released, c->batch))
         return lw_fail(err, LW_EFAILED, "stopped before it began");
     if (s->issue_ns == 0)
-        s->issue_ns = exec_now_ns();
+        s->issue_ns = s->free_ns ? s->free_ns : exec_now_ns();
     switch (c->kind) {
     case CMD_RECORD:
         exec_counter_set(&c->event->done, c->ticket);
         return LW_OK;
     case CMD_WAIT:
-        if (exec_counter_wait(&c->event->done, c->ticket, INT64_MAX, &s->world->stop))
-            return LW_OK;
-        return lw_fail(err, LW_EFAILED, "stopped while waiting for an event");
+        return wait_for(s, &c->event->done, c->ticket)
+                   ? LW_OK
+                   : lw_fail(err, LW_EFAILED, "stopped while waiting for an event");
     default:
         return run_stamped(s, c, err);
     }
@@ -319,7 +333,7 @@ static bool fail_world(struct exec_world *w, const struct lw_err *why)
         w->failure = *why;
     pthread_mutex_unlock(&w->mutex);
     atomic_store(&w->stop, true);
-    exec_counter_wake(&w->finished);
+    exec_counter_wake(&w->idle);
     return first;
 }
 
@@ -328,6 +342,8 @@ static bool next_command(struct exec_stream *s, struct command *c)
     struct queue *q = &s->queue;
 
     pthread_mutex_lock(&s->mutex);
+    if (q->head == q->n)
+        s->free_ns = 0;
     while (q->head == q->n && !s->quit)
         pthread_cond_wait(&s->given, &s->mutex);
     bool there = q->head < q->n;
@@ -358,7 +374,8 @@ static void *work(void *arg)
             c.stamp->end_ns = -1;
         if (c.kind == CMD_EXCHANGE)
             lw_free(c.message.mem);
-        exec_counter_add(&w->finished, 1);
+        if (atomic_fetch_sub(&w->n_pending, 1) == 1)
+            exec_counter_add(&w->idle, 1);
     }
     return NULL;
 }
@@ -612,6 +629,7 @@ static enum lw_status give(struct exec_stream *s, const struct command *c, struc
 {
     struct queue *q = &s->queue;
 
+    atomic_fetch_add(&s->world->n_pending, 1);
     pthread_mutex_lock(&s->mutex);
     int full = lw_reserve(&q->items, &q->capacity, q->n + 1, sizeof *q->items);
     if (!full) {
@@ -621,9 +639,8 @@ static enum lw_status give(struct exec_stream *s, const struct command *c, struc
     pthread_cond_signal(&s->given);
     pthread_mutex_unlock(&s->mutex);
     if (full)
-        return lw_fail_nomem(err);
-    s->world->n_given++;
-    return LW_OK;
+        atomic_fetch_sub(&s->world->n_pending, 1);
+    return full ? lw_fail_nomem(err) : LW_OK;
 }
 
 static enum lw_status threads_event_create(struct exec_world *w, int32_t rank,
@@ -853,10 +870,16 @@ static enum lw_status threads_group_end(struct exec_stream *s, struct lw_err *er
 
 static enum exec_state threads_poll(struct exec_world *w, int64_t deadline_ns, struct lw_err *err)
 {
-    bool done = exec_counter_wait(&w->finished, w->n_given, deadline_ns, &w->stop);
+    bool more = true;
 
+    while (more && !atomic_load(&w->stop)) {
+        uint32_t seen = atomic_load(&w->idle.value);
+        if (atomic_load(&w->n_pending) == 0)
+            return EXEC_DONE;
+        more = exec_counter_wait(&w->idle, seen + 1, deadline_ns, &w->stop);
+    }
     if (!atomic_load(&w->stop))
-        return done ? EXEC_DONE : EXEC_RUNNING;
+        return EXEC_RUNNING;
     pthread_mutex_lock(&w->mutex);
     if (err)
         *err = w->failure;

@@ -86,6 +86,13 @@ static bool reached(struct exec_counter *c, uint32_t target, uint32_t *seen)
     return (int32_t)(*seen - target) >= 0;
 }
 
+bool exec_counter_reached(struct exec_counter *c, uint32_t target)
+{
+    uint32_t seen;
+
+    return reached(c, target, &seen);
+}
+
 bool exec_counter_wait(struct exec_counter *c, uint32_t target, int64_t deadline_ns,
                        const atomic_bool *stop)
 {

@@ -25,6 +25,7 @@ struct exec_counter {
 
 void exec_counter_set(struct exec_counter *c, uint32_t value);
 void exec_counter_add(struct exec_counter *c, uint32_t delta);
+bool exec_counter_reached(struct exec_counter *c, uint32_t target);
 /* Wait until value - target >= 0 (as int32). false: stopped, or the clock passed deadline_ns
  * (INT64_MAX = none). */
 bool exec_counter_wait(struct exec_counter *c, uint32_t target, int64_t deadline_ns,
