@@ -31,9 +31,16 @@ static void cores(struct finding *f)
     cpu_set_t set;
     int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 
-    f->ok = usable >= 2;
-    snprintf(f->detail, DETAIL, "%d usable of %ld%s", usable, sysconf(_SC_NPROCESSORS_ONLN),
-             f->ok ? "" : ": two ranks would share a core, and measured steps mean little");
+    double load = 0;
+    const char *but = "";
+
+    if (getloadavg(&load, 1) == 1 && load > 0.5 * usable)
+        but = ": other work is running, and measured steps will be too long";
+    if (usable < 2)
+        but = ": two ranks would share a core, and measured steps mean little";
+    f->ok = !but[0];
+    snprintf(f->detail, DETAIL, "%d usable of %ld, load %.1f%s", usable,
+             sysconf(_SC_NPROCESSORS_ONLN), load, but);
 }
 
 static void memory(struct finding *f)

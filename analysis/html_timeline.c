@@ -66,8 +66,9 @@ static void put_hover(FILE *f, const struct picture_bar *b)
 
 static void put_bar_text(FILE *f, const struct picture *pic, const struct picture_bar *b)
 {
-    double room = x_of(pic, b->end) - x_of(pic, b->start);
-    bool dark = b->colour == PLOT_BACKWARD || b->colour == PLOT_COMM_ODD;
+    lw_ps from, to;
+    bool dark = picture_text_place(b, &from, &to);
+    double room = x_of(pic, to) - x_of(pic, from);
     char brief[32] = "", name[PICTURE_TEXT];
 
     if (b->bucket >= 0 && b->comm)
@@ -78,7 +79,7 @@ static void put_bar_text(FILE *f, const struct picture *pic, const struct pictur
     if (!text[0])
         return;
     fprintf(f, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">",
-            (x_of(pic, b->start) + x_of(pic, b->end)) / 2, y_of(pic->rows[b->row].y) + 4,
+            (x_of(pic, from) + x_of(pic, to)) / 2, y_of(pic->rows[b->row].y) + 4,
             dark ? "#fff" : "#000");
     html_text(f, text);
     fputs("</text>", f);

@@ -52,6 +52,16 @@ const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT])
     return buf;
 }
 
+bool picture_text_place(const struct picture_bar *b, lw_ps *from, lw_ps *to)
+{
+    lw_ps moves = b->comm && b->all_in > b->start ? b->all_in : b->start;
+    bool pale = moves - b->start > b->end - moves;
+
+    *from = pale ? b->start : moves;
+    *to = pale ? moves : b->end;
+    return !pale && (b->colour == PLOT_BACKWARD || b->colour == PLOT_COMM_ODD);
+}
+
 static enum lw_status add_bar(struct picture *pic, int32_t run, struct lw_sql *q,
                               struct lw_err *err)
 {

@@ -63,6 +63,9 @@ int64_t picture_join(const struct picture *pic, int64_t i, lw_ps gap, struct pic
 int64_t picture_join_strips(const struct picture *pic, int64_t i, lw_ps gap,
                             struct picture_strip *out);
 
+/* A text goes into the wider part of a bar, [*from, *to): waiting or the rest. True: on dark. */
+bool picture_text_place(const struct picture_bar *b, lw_ps *from, lw_ps *to);
+
 /* "bucket 3, 1.00 MiB", "forward", "12 ops"; returns buf. */
 const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT]);
 

@@ -39,46 +39,51 @@ static void put_bars(const struct picture *pic, FILE *f, double unit)
     fputs("EOD\n", f);
 }
 
-static void put_links(const struct picture *pic, FILE *f, double unit)
+/* Returns how many: gnuplot cannot draw an empty set of labels or vectors. */
+static int64_t put_links(const struct picture *pic, FILE *f, double unit)
 {
     struct picture_bar b;
+    int64_t n = 0;
 
     fputs("$links << EOD\n", f);
     for (int64_t i = 0; i < pic->n_bars;) {
         i = picture_join(pic, i, pixel(pic) / 2, &b);
-        if (b.comm && b.ready >= 0)
-            fprintf(f, "%.6g %.3f %.6g %.3f\n", (double)b.ready / unit,
-                    pic->rows[b.row].y + 0.62, (double)(b.start - b.ready) / unit, -0.26);
+        if (!b.comm || b.ready < 0)
+            continue;
+        fprintf(f, "%.6g %.3f %.6g %.3f\n", (double)b.ready / unit, pic->rows[b.row].y + 0.62,
+                (double)(b.start - b.ready) / unit, -0.26);
+        n++;
     }
     fputs("EOD\n", f);
-}
-
-static bool dark(int32_t colour)
-{
-    return colour == PLOT_BACKWARD || colour == PLOT_COMM_ODD;
+    return n;
 }
 
 /* What fits into the bar: its name, "b3", or nothing. */
-static void put_labels(const struct picture *pic, FILE *f, double unit)
+static int64_t put_labels(const struct picture *pic, FILE *f, double unit)
 {
     struct picture_bar b;
     char brief[32], name[PICTURE_TEXT];
+    lw_ps from, to;
+    int64_t n = 0;
 
     fputs("$labels << EOD\n", f);
     for (int64_t i = 0; i < pic->n_bars;) {
         i = picture_join(pic, i, pixel(pic) / 2, &b);
-        int64_t room = (b.end - b.start) / pixel(pic) / CHAR_PX;
+        bool dark = picture_text_place(&b, &from, &to);
+        int64_t room = (to - from) / pixel(pic) / CHAR_PX;
         snprintf(brief, sizeof brief, b.bucket >= 0 && b.comm ? "b%d" : "", b.bucket);
         picture_name(&b, name);
         const char *text = room > (int64_t)strlen(name) ? name
                            : room > (int64_t)strlen(brief) ? brief : "";
         if (!text[0])
             continue;
-        fprintf(f, "%.6g %.3f ", (double)(b.start + b.end) / 2 / unit, pic->rows[b.row].y);
+        fprintf(f, "%.6g %.3f ", (double)(from + to) / 2 / unit, pic->rows[b.row].y);
         plot_text(f, text);
-        fprintf(f, " %d\n", dark(b.colour) ? 0xffffff : 0);
+        fprintf(f, " %d\n", dark ? 0xffffff : 0);
+        n++;
     }
     fputs("EOD\n", f);
+    return n;
 }
 
 static void put_exposed(const struct picture *pic, FILE *f, double unit)
@@ -137,7 +142,7 @@ static void put_key(FILE *f, const char *title, int32_t colour)
     fprintf(f, ", \\\n  NaN with boxes linecolor rgb '#%06x' title '%s'", (unsigned)colour, title);
 }
 
-static void put_plot(const struct picture *pic, FILE *f)
+static void put_plot(const struct picture *pic, FILE *f, bool links, bool labels)
 {
     bool copies = false;
 
@@ -147,9 +152,12 @@ static void put_plot(const struct picture *pic, FILE *f)
           "linecolor rgb variable notitle, \\\n"
           "  $exposed using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
           "linecolor rgb variable notitle", f);
-    fputs(", \\\n  $links using 1:2:3:4 with vectors nohead linecolor rgb '#606060' "
-          "linewidth 0.7 notitle, \\\n"
-          "  $labels using 1:2:3:4 with labels font ',9' textcolor rgb variable notitle", f);
+    if (links)
+        fputs(", \\\n  $links using 1:2:3:4 with vectors nohead linecolor rgb '#606060' "
+              "linewidth 0.7 notitle", f);
+    if (labels)
+        fputs(", \\\n  $labels using 1:2:3:4 with labels font ',9' textcolor rgb variable "
+              "notitle", f);
     put_key(f, "forward", PLOT_FORWARD);
     put_key(f, "backward", PLOT_BACKWARD);
     put_key(f, "optimizer", PLOT_OPTIMIZER);
@@ -172,10 +180,9 @@ static void put_script(const struct picture *pic, const struct lw_plot *p, FILE 
     put_headings(pic, p, f, unit);
     put_axes(pic, f, unit);
     put_bars(pic, f, unit.ps);
-    put_links(pic, f, unit.ps);
-    put_labels(pic, f, unit.ps);
+    bool links = put_links(pic, f, unit.ps) > 0, labels = put_labels(pic, f, unit.ps) > 0;
     put_exposed(pic, f, unit.ps);
-    put_plot(pic, f);
+    put_plot(pic, f, links, labels);
 }
 
 enum lw_status plot_timeline(struct lw_store *s, const struct lw_plot *p, FILE *f,

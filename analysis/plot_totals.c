@@ -89,6 +89,19 @@ static const struct {
     {"idle", 0xd0d0d0},
 };
 
+/* Numbers where they fit: as labels, because gnuplot cannot draw an empty set of them. */
+static void put_part_numbers(FILE *f, const struct totals *t, int32_t row, double unit, lw_ps fits)
+{
+    const lw_ps part[] = {t->alone, t->hidden, t->exposed, t->idle};
+    lw_ps at = 0;
+
+    for (int i = 0; i < 4; at += part[i], i++)
+        if (part[i] > fits)
+            fprintf(f, "set label \"%.4g\" at %.6g,%d center front textcolor rgb '%s'\n",
+                    (double)part[i] / unit, (double)(at + part[i] / 2) / unit, (int)-row,
+                    i == 1 ? "white" : "black");
+}
+
 static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double unit)
 {
     const lw_ps part[] = {t->alone, t->hidden, t->exposed, t->idle};
@@ -96,10 +109,9 @@ static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double u
 
     for (int i = 0; i < 4; at += part[i], i++)
         if (part[i] > 0)
-            fprintf(f, "%.6g %.6g %.3f %.3f %d %.4g %d\n", (double)at / unit,
+            fprintf(f, "%.6g %.6g %.3f %.3f %d\n", (double)at / unit,
                     (double)(at + part[i]) / unit, -row - 0.34, -row + 0.34,
-                    (int)part_style[i].colour, (double)part[i] / unit,
-                    i == 1 ? 0xffffff : 0);
+                    (int)part_style[i].colour);
 }
 
 enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
@@ -112,11 +124,16 @@ enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f
     plot_begin(p, f, 1200, 190 + 50 * p->n_runs,
                "What a step is made of (the rank with the longest step)");
     plot_key_below(p, f, 190 + 50 * p->n_runs);
-    fputs("$parts << EOD\n", f);
-    for (int32_t i = 0; i < p->n_runs; i++) {
-        struct totals t = {0};
-        LW_TRY(read_totals(s, &p->runs[i], &t, err));
-        put_part_bars(f, &t, i, unit.ps);
+    for (int pass = 0; pass < 2; pass++) {
+        fputs(pass ? "$parts << EOD\n" : "", f);
+        for (int32_t i = 0; i < p->n_runs; i++) {
+            struct totals t = {0};
+            LW_TRY(read_totals(s, &p->runs[i], &t, err));
+            if (pass)
+                put_part_bars(f, &t, i, unit.ps);
+            else if (!plain)
+                put_part_numbers(f, &t, i, unit.ps, most / 20);
+        }
     }
     fprintf(f, "EOD\nset xlabel 'time [%s]'\nset xrange [0:%.6g]\nset yrange [%.2f:0.6]\n"
                "set lmargin %d\nset ytics (", unit.name, (double)most / unit.ps * 1.03,
@@ -129,10 +146,6 @@ enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f
     fputs(")\nset grid noytics\n"
           "plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
           "linecolor rgb variable notitle", f);
-    if (!plain) /* a number where it fits */
-        fprintf(f, ", \\\n  $parts using (($2-$1) > %.6g ? ($1+$2)/2 : NaN):(($3+$4)/2):"
-                   "(sprintf('%%.4g', $6)):7 with labels textcolor rgb variable notitle",
-                (double)most / unit.ps / 20);
     for (int i = 0; i < 4; i++)
         fprintf(f, ", \\\n  NaN with boxes linecolor rgb '#%06x' title '%s'",
                 (unsigned)part_style[i].colour, part_style[i].title);
@@ -148,13 +161,31 @@ static void widen(lw_ps v, lw_ps *low, lw_ps *high)
     *high = v > *high ? v : *high;
 }
 
+/* Beside each point its cap and error, towards the middle of the picture. */
+static void put_pair_labels(const struct lw_plot *p, FILE *f, lw_ps middle, double unit)
+{
+    char cap[32];
+
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        const struct lw_run *m = &p->runs[i], *q = NULL;
+        if (lw_run_is_measured(m))
+            q = lw_prediction_of(p->runs, p->n_runs, m);
+        if (!q)
+            continue;
+        cap_text(cap, sizeof cap, m);
+        fprintf(f, "set label \"%s, %+.1f %%\" at %.6g,%.6g %s\n", cap,
+                100.0 * (double)(q->step - m->step) / (double)m->step, (double)m->step / unit,
+                (double)q->step / unit,
+                m->step < middle ? "left offset 1,-0.8" : "right offset -1,0.8");
+    }
+}
+
 enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,
                               struct lw_err *err)
 {
     struct plot_unit unit = plot_unit_for(longest_step(p));
     lw_ps low = -1, high = -1;
     int n = 0;
-    char cap[32];
 
     plot_begin(p, f, 900, 820, "Predicted against measured step");
     fputs("$pairs << EOD\n", f);
@@ -168,16 +199,15 @@ enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE 
         LW_TRY(read_quartiles(s, m, &from, &to, err));
         widen(m->step, &low, &high);
         widen(q->step, &low, &high);
-        cap_text(cap, sizeof cap, m);
-        fprintf(f, "%.6g %.6g %.6g %.6g \"%s, %+.1f %%\"\n", (double)m->step / unit.ps,
-                (double)q->step / unit.ps, (double)from / unit.ps, (double)to / unit.ps, cap,
-                100.0 * (double)(q->step - m->step) / (double)m->step);
+        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)m->step / unit.ps,
+                (double)q->step / unit.ps, (double)from / unit.ps, (double)to / unit.ps);
         n++;
     }
     fputs("EOD\n", f);
     if (n == 0)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
                           "no execution among these runs has a prediction of the same plan there");
+    put_pair_labels(p, f, (low + high) / 2, unit.ps);
     fprintf(f, "set xlabel 'measured step [%s]  (median; bars: quartiles over steps)'\n"
                "set ylabel 'predicted step [%s]'\nset xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
                "set size ratio 1\nset key top left\n", unit.name, unit.name,
@@ -187,8 +217,7 @@ enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE 
                "title 'within %d %%', \\\n"
                "  x with lines linecolor rgb '#404040' linewidth 1.5 title 'equal', \\\n"
                "  $pairs using 1:2:3:4 with xerrorbars pointtype 7 pointsize 1.4 linecolor rgb "
-               "'#%06x' title 'a plan', \\\n"
-               "  $pairs using 1:2:5 with labels left offset 1,-0.8 notitle\n",
+               "'#%06x' title 'a plan'\n",
             1 - BAND_PCT / 100.0, 1 + BAND_PCT / 100.0, BAND_PCT, PLOT_COMM_ODD);
     return LW_OK;
 }
@@ -197,7 +226,7 @@ enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE 
 
 struct series {
     int n;
-    lw_ps best;
+    lw_ps best, worst;
     int64_t best_cap;
 };
 
@@ -214,6 +243,7 @@ static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FI
         LW_TRY(read_quartiles(s, r, &low, &high, err));
         fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)r->bucket_cap_bytes / 1048576.0,
                 (double)r->step / unit, (double)low / unit, (double)high / unit);
+        out->worst = r->step > out->worst ? r->step : out->worst;
         if (out->n++ == 0 || r->step < out->best) {
             out->best = r->step;
             out->best_cap = r->bucket_cap_bytes;
@@ -221,6 +251,17 @@ static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FI
     }
     fputs("EOD\n", f);
     return LW_OK;
+}
+
+/* From the lowest to the highest step with some room, not below zero. */
+static void put_step_range(FILE *f, const struct series *a, const struct series *b, double unit)
+{
+    lw_ps low = a->n == 0 || (b->n > 0 && b->best < a->best) ? b->best : a->best;
+    lw_ps high = a->worst > b->worst ? a->worst : b->worst;
+    lw_ps span = high - low > high / 10 ? high - low : high / 10;
+
+    fprintf(f, "set yrange [%.6g:%.6g]\n", (double)(low > span / 4 ? low - span / 4 : 0) / unit,
+            (double)(high + span / 2) / unit);
 }
 
 static void put_best(FILE *f, const struct series *v, const char *title, double unit,
@@ -243,8 +284,9 @@ enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, 
     if (predicted.n + measured.n < 2)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
                           "a sweep needs two or more runs with a step and a --bucket-cap");
+    put_step_range(f, &predicted, &measured, unit.ps);
     fprintf(f, "set xlabel 'bucket cap [MiB]'\nset ylabel 'step [%s]'\nset logscale x 2\n"
-               "set format x '%%g'\nset offsets graph 0.05, graph 0.05, graph 0.15, graph 0.1\n"
+               "set format x '%%g'\nset offsets graph 0.05, graph 0.05, 0, 0\n"
                "set key top right spacing 1.9\nset samples 2\nplot \\\n"
                "  $predicted using 1:2 smooth unique with linespoints pointtype 5 linewidth 2 "
                "linecolor rgb '#%06x' title 'predicted', \\\n"

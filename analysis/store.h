@@ -77,7 +77,8 @@ struct lw_run {
     enum lw_run_status status;
     int64_t plan;                /* plan.id; -1 = none */
     const char *plan_hash, *plan_name;
-    int32_t n_ranks, n_buckets;  /* of the plan; 0 without one */
+    int32_t n_ranks;             /* of the plan; 0 without one */
+    int32_t n_buckets;           /* of the set that the plan settles on (rebuilt, where there is one) */
     int64_t bucket_cap_bytes;    /* asked for; -1 = the policy's default */
     const char *workload_name, *workload_hash, *workload_from;
     const char *cluster_name, *cluster_hash;

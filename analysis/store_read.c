@@ -8,7 +8,10 @@
 
 static const char run_columns[] =
     "SELECT run.id, run.kind, run.status, ifnull(run.plan, -1), plan.hash, plan.name,"
-    " ifnull(plan.n_ranks, 0), ifnull(plan.n_buckets, 0), ifnull(plan.bucket_cap_bytes, -1),"
+    " ifnull(plan.n_ranks, 0),"
+    " (SELECT count(*) FROM bucket WHERE bucket.plan = run.plan AND set_name = (SELECT set_name"
+    "   FROM bucket WHERE bucket.plan = run.plan ORDER BY bucket DESC LIMIT 1)),"
+    " ifnull(plan.bucket_cap_bytes, -1),"
     " run.workload_name, run.workload_hash, run.workload_from, run.cluster_name, run.cluster_hash,"
     " run.backend, run.honesty, run.command, run.message, run.version, run.seed, run.started_at,"
     " run.n_spans, run.n_warmup,"

@@ -26,6 +26,7 @@ mkdir -p out && rm -f out/demo.db* out/demo.log out/*.png out/report.html || exi
 
 echo "Recorded: a 6-layer GPT, one training step on one CPU core by PyTorch ($trace)"
 run doctor --db "$db"
+grep '^cores  *no' out/last.txt | sed 's/^cores *no */  NOTE: cores: /'
 run calibrate --backend threads -o out/cluster.json
 run import "$trace" -o out/workload.json
 for cap in $caps; do
