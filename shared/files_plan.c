@@ -354,7 +354,7 @@ static enum lw_status within(const struct pack *k, const char *list, int64_t i, 
 {
     if (found >= least && found < n)
         return LW_OK;
-    if (n <= least)
+    if (n <= 0)
         return lw_fail(k->err, LW_EFORMAT,
                        "at %s[%" PRId64 "].%s: found %" PRId64 ", but there is none to refer to",
                        list, i, field, found);

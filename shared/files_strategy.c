@@ -76,8 +76,10 @@ void lw_strategy_fields_write(struct lw_jsonout *o, const char *key, const struc
         double number = strtod(text, &end);
         if (option->values || end == text || *end)
             lw_jsonout_string(o, option->name, text);
-        else
+        else if (strpbrk(text, ".e"))
             lw_jsonout_double(o, option->name, number);
+        else
+            lw_jsonout_int(o, option->name, strtoll(text, NULL, 10));
     }
     lw_jsonout_end(o);
 }

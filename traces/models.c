@@ -174,26 +174,27 @@ static void note_roofline(struct traces_builder *b)
                            "overhead and gaps of the host are left out");
 }
 
+/* What is left once the modules are known to add up to a time that can be counted. */
+static enum lw_status complete(struct traces_builder *b, const char *producer, struct lw_err *err)
+{
+    LW_TRY(lw_workload_check(&b->w, err));
+    order_gradients(&b->w);
+    time_optimizer(b);
+    note_roofline(b);
+    b->w.from.producer = producer;
+    b->w.from.device = b->no_memory ? NULL : lw_arena_strdup(&b->w.arena, b->device->kind);
+    if (!b->w.from.device)
+        return lw_fail_nomem(err);
+    return lw_workload_check(&b->w, err);
+}
+
 enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,
                                      struct lw_workload *w, struct lw_err *err)
 {
-    enum lw_status s = LW_OK;
-
-    if (!b->no_memory) {
-        order_gradients(&b->w);
-        time_optimizer(b);
-        note_roofline(b);
-        b->w.recorded.step_ps = b->w.recorded.step_spread_ps = -1;
-        b->w.from = (struct lw_provenance){.format = "model",
-                                           .file = "",
-                                           .hash = "",
-                                           .producer = producer,
-                                           .device = lw_arena_strdup(&b->w.arena, b->device->kind),
-                                           .rank = -1,
-                                           .step = -1};
-        b->no_memory = b->no_memory || !b->w.from.device;
-    }
-    s = b->no_memory ? lw_fail_nomem(err) : lw_workload_check(&b->w, err);
+    b->w.recorded.step_ps = b->w.recorded.step_spread_ps = -1;
+    b->w.from =
+        (struct lw_provenance){.format = "model", .file = "", .hash = "", .rank = -1, .step = -1};
+    enum lw_status s = b->no_memory ? lw_fail_nomem(err) : complete(b, producer, err);
     if (s != LW_OK) {
         lw_workload_free(&b->w);
         return s;
