@@ -234,6 +234,30 @@ static char *answer(void)
     return text;
 }
 
+static void json_holds_what_the_documentation_shows(void **state)
+{
+    static const char *const parts[] = {
+        "\"step\": {\"predicted_ns\": 432000, \"measured_ns\": 512000, \"error_pct\": -15.625}",
+        "\"exposed_comm\": {\"predicted_ns\": 112000, \"measured_ns\": 192000, ",
+        "\"comm_busy\": {\"predicted_ns\": 210000, \"measured_ns\": 290000, ",
+        "\"finish\": {\"predicted_ns\": 312000, \"measured_ns\": 352000, \"error_pct\": -11.364}",
+        "\"joined_by\": \"op\"", "\"within_tolerance\": null"};
+    static char page[8192];
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    assert_int_equal(run_lapwing("compare 1 2 --format json"), 0);
+    FILE *f = fopen("docs/formats/compare.md", "r");
+    assert_non_null(f);
+    page[fread(page, 1, sizeof page - 1, f)] = '\0';
+    fclose(f);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        assert_non_null(strstr(answer(), parts[i]));
+        assert_non_null(strstr(page, parts[i]));
+    }
+}
+
 static void without_runs_every_execution_stands_beside_its_last_prediction(void **state)
 {
     (void)state;
@@ -299,6 +323,7 @@ int main(void)
         STORED(a_run_without_a_step_is_refused),
         STORED(comparisons_become_the_past_errors_of_a_cluster),
         STORED(beyond_the_tolerance_the_command_exits_with_3),
+        STORED(json_holds_what_the_documentation_shows),
         STORED(without_runs_every_execution_stands_beside_its_last_prediction),
         STORED(every_failing_allocation_is_reported_and_leaks_nothing),
     };
