@@ -59,12 +59,8 @@ static lw_ps median(lw_ps *v, int64_t n)
 
 /* --- the parts of a step ---------------------------------------------------------------------- */
 
-struct parts {
-    lw_ps compute, copy, comm, part[LW_N_PARTS];
-};
-
-static enum lw_status read_parts(struct lw_store *s, const struct lw_run *run, struct parts *p,
-                                 struct lw_err *err)
+enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run,
+                                 struct lw_run_parts *p, struct lw_err *err)
 {
     struct lw_sql *q;
 
@@ -81,19 +77,20 @@ static enum lw_status read_parts(struct lw_store *s, const struct lw_run *run, s
                         "l", run->id));
     bool found = lw_sql_next(q) && !lw_sql_is_null(q, 5);
     lw_ps own = lw_sql_int(q, 5), exposed = lw_sql_int(q, 3), idle = lw_sql_int(q, 4);
-    *p = (struct parts){
+    *p = (struct lw_run_parts){
         .compute = lw_sql_int(q, 0), .copy = lw_sql_int(q, 1), .comm = lw_sql_int(q, 2),
         .part = {own - exposed - idle, exposed, idle, run->step - own},
     };
     LW_TRY(lw_sql_finish(q, err));
     if (run->step < 0 || !found)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                          "run %lld has no step to compare (status %s)", (long long)run->id,
+                          "run %lld has no step to show (status %s)", (long long)run->id,
                           lw_run_status_name(run->status));
     return LW_OK;
 }
 
-static void join_parts(struct lw_comparison *c, const struct parts *p, const struct parts *m)
+static void join_parts(struct lw_comparison *c, const struct lw_run_parts *p,
+                       const struct lw_run_parts *m)
 {
     c->step = (struct lw_both){c->predicted.step, c->measured.step};
     c->compute_busy = (struct lw_both){p->compute, m->compute};
@@ -420,10 +417,10 @@ static void choose_join(struct lw_comparison *c)
 static enum lw_status compare_found(struct lw_store *s, struct lw_comparison *c,
                                     struct lw_err *err)
 {
-    struct parts p, m;
+    struct lw_run_parts p, m;
 
-    LW_TRY(read_parts(s, &c->predicted, &p, err));
-    LW_TRY(read_parts(s, &c->measured, &m, err));
+    LW_TRY(lw_run_read_parts(s, &c->predicted, &p, err));
+    LW_TRY(lw_run_read_parts(s, &c->measured, &m, err));
     join_parts(c, &p, &m);
     choose_join(c);
     if (c->joined == LW_JOINED_STEP)

@@ -23,6 +23,13 @@ double lw_both_error_pct(struct lw_both v);
 enum lw_part { LW_PART_BUSY, LW_PART_EXPOSED, LW_PART_IDLE, LW_PART_SKEW, LW_N_PARTS };
 const char *lw_part_name(enum lw_part p);
 
+/* The measures of a run's worst rank. LW_EINVAL: the run has no step (still running, failed). */
+struct lw_run_parts {
+    lw_ps compute, copy, comm, part[LW_N_PARTS];
+};
+enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run,
+                                 struct lw_run_parts *p, struct lw_err *err);
+
 /* The collectives of one kind on one bucket. Times count from the start of the step (first start on
  * any rank) to the last rank's event: ready (dependencies done), launch (handed to its stream; -1
  * unknown), start (local entry), finish. */

@@ -71,7 +71,9 @@ static int64_t put_labels(const struct picture *pic, FILE *f, double unit)
         i = picture_join(pic, i, pixel(pic) / 2, &b);
         bool dark = picture_text_place(&b, &from, &to);
         int64_t room = (to - from) / pixel(pic) / CHAR_PX;
-        snprintf(brief, sizeof brief, b.bucket >= 0 && b.comm ? "b%d" : "", b.bucket);
+        brief[0] = '\0';
+        if (b.bucket >= 0 && b.comm)
+            snprintf(brief, sizeof brief, "b%d", b.bucket);
         picture_name(&b, name);
         const char *text = room > (int64_t)strlen(name) ? name
                            : room > (int64_t)strlen(brief) ? brief : "";

@@ -9,38 +9,20 @@
 
 enum { BAND_PCT = 5 };
 
-/* The parts of a run's worst rank, which add up to its step; and the spread over steps. */
+/* A step of a run's worst rank, cut so that the pieces add up to it. */
 struct totals {
     lw_ps alone, hidden, exposed, idle; /* compute alone, communication under it, ... */
-    lw_ps low, high;                    /* quartiles of the step over measured steps */
 };
 
 static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, struct totals *t,
                                   struct lw_err *err)
 {
-    struct lw_sql *q;
+    struct lw_run_parts p;
 
-    LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT (SELECT value FROM metric WHERE run = ?1 AND name = 'comm_busy_ps'"
-                        "   AND step = -1 AND rank = -1),"
-                        " (SELECT value FROM metric WHERE run = ?1 AND name = 'exposed_comm_ps'"
-                        "   AND step = -1 AND rank = -1),"
-                        " (SELECT value FROM metric WHERE run = ?1 AND name = 'idle_ps'"
-                        "   AND step = -1 AND rank = -1),"
-                        " (SELECT value FROM metric WHERE run = ?1 AND name = 'step_ps'"
-                        "   AND step = -1 AND rank = (SELECT value FROM metric WHERE run = ?1"
-                        "    AND name = 'worst_rank' AND step = -1 AND rank = -1))",
-                        "l", r->id));
-    bool known = lw_sql_next(q) && !lw_sql_is_null(q, 3);
-    lw_ps comm = lw_sql_int(q, 0), exposed = lw_sql_int(q, 1), idle = lw_sql_int(q, 2);
-    lw_ps own = lw_sql_int(q, 3);
-    LW_TRY(lw_sql_finish(q, err));
-    if (!known || r->step < 0)
-        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                          "run %lld has no step to draw (status %s)", (long long)r->id,
-                          lw_run_status_name(r->status));
-    *t = (struct totals){.hidden = comm - exposed, .exposed = exposed, .idle = idle,
-                         .alone = own - idle - comm};
+    LW_TRY(lw_run_read_parts(s, r, &p, err));
+    lw_ps hidden = p.comm - p.part[LW_PART_EXPOSED];
+    *t = (struct totals){.alone = p.part[LW_PART_BUSY] - hidden, .hidden = hidden,
+                         .exposed = p.part[LW_PART_EXPOSED], .idle = p.part[LW_PART_IDLE]};
     return LW_OK;
 }
 

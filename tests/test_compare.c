@@ -167,7 +167,7 @@ static void a_run_without_a_step_is_refused(void **state)
     runs_sql("DELETE FROM metric WHERE run = 2; UPDATE run SET status = 'running' WHERE id = 2");
     assert_int_equal(lw_store_open(runs_db, LW_STORE_READ, &s, &err), LW_OK);
     assert_int_equal(lw_compare(s, "1", "2", &c, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "run 2 has no step to compare (status running)"));
+    assert_non_null(strstr(err.msg, "run 2 has no step to show (status running)"));
     assert_int_equal(c.n_buckets, 0);
     lw_store_close(s);
     assert_int_equal(lw_alloc_live(), 0);

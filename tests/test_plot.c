@@ -246,7 +246,7 @@ static void a_picture_that_lacks_its_runs_says_which(void **state)
     runs_sql("UPDATE run SET n_spans = 0, first_span = NULL, last_span = NULL");
     refused(LW_PLOT_TIMELINE, "run 1 was stored without spans");
     runs_sql("DELETE FROM metric");
-    refused(LW_PLOT_OVERLAP, "run 1 has no step to draw");
+    refused(LW_PLOT_OVERLAP, "run 1 has no step to show");
 }
 
 static void the_output_name_chooses_the_terminal(void **state)
