@@ -1,0 +1,92 @@
+/* Arbitrary bytes as each of Lapwing's own files. What is accepted is written, and must be read
+ * back: a file that can be read is one that can be kept. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shared/files.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(enum lw_status s, const struct lw_err *err)
+{
+    if (s != LW_OK) {
+        fprintf(stderr, "written, but not read back: %s\n", err->msg);
+        abort();
+    }
+}
+
+static void try_plan(const char *in, const char *out)
+{
+    struct lw_plan p, q;
+    struct lw_err err = {0};
+
+    if (lw_plan_read(in, true, &p, &err) != LW_OK)
+        return;
+    (void)lw_plan_check(&p, &err);
+    require(lw_plan_write(&p, out, &err), &err);
+    require(lw_plan_read(out, true, &q, &err), &err);
+    lw_plan_free(&p);
+    lw_plan_free(&q);
+}
+
+static void try_workload(const char *in, const char *out)
+{
+    struct lw_workload w, r;
+    struct lw_err err = {0};
+
+    if (lw_workload_read(in, &w, &err) != LW_OK)
+        return;
+    require(lw_workload_write(&w, out, &err), &err);
+    require(lw_workload_read(out, &r, &err), &err);
+    lw_workload_free(&w);
+    lw_workload_free(&r);
+}
+
+static void try_cluster(const char *in, const char *out)
+{
+    struct lw_cluster c, r;
+    struct lw_err err = {0};
+
+    if (lw_cluster_read(in, &c, &err) != LW_OK)
+        return;
+    require(lw_cluster_write(&c, out, &err), &err);
+    require(lw_cluster_read(out, &r, &err), &err);
+    lw_cluster_free(&c);
+    lw_cluster_free(&r);
+}
+
+static void try_strategy(const char *in, const char *out)
+{
+    struct lw_arena arena = {0};
+    struct lw_strategy s, r;
+    struct lw_err err = {0};
+
+    if (lw_strategy_read(in, &arena, &s, &err) == LW_OK) {
+        require(lw_strategy_write(&s, out, &err), &err);
+        require(lw_strategy_read(out, &arena, &r, &err), &err);
+    }
+    lw_arena_free(&arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char in[64], out[64], kind[16];
+    struct lw_err err = {0};
+    int fd = memfd_create("fuzz", 0);
+
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        abort();
+    snprintf(in, sizeof in, "/proc/self/fd/%d", fd);
+    snprintf(out, sizeof out, "/tmp/lapwing-fuzz-%d.json", (int)getpid());
+    (void)lw_file_kind(in, kind, &err);
+    try_plan(in, out);
+    try_workload(in, out);
+    try_cluster(in, out);
+    try_strategy(in, out);
+    unlink(out);
+    close(fd);
+    return 0;
+}
