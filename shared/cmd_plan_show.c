@@ -35,7 +35,7 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
             struct lw_launch_point at = {0, 0, -1};
             lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
             lw_table_cell(t, "%s", set->name);
-            lw_table_cell(t, "%d", i);
+            lw_table_cell(t, "%d", set->first_bucket + i);
             lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
             lw_table_cell(t, "%d", b->n_slots);
             lw_table_cell(t, "%lld", (long long)b->bytes);
@@ -126,7 +126,7 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
         struct lw_launch_point at = {0, 0, -1};
         lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
         lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "bucket", i);
+        lw_jsonout_int(o, "bucket", set->first_bucket + i);
         lw_jsonout_int(o, "bytes", b->bytes);
         lw_jsonout_string(o, "dtype", lw_dtype_name(b->dtype));
         if (b->limit_bytes > 0)
