@@ -311,8 +311,9 @@ void lw_builder_note(struct lw_builder *b, const char *fmt, ...)
     push(b, &b->notes, &kept, sizeof kept);
 }
 
-/* Copy a table into the plan's arena. Always a pointer, also for an empty table. */
-static void *settle(struct lw_builder *b, const struct table *t, size_t size, int32_t *n)
+/* Move a table into the plan's arena. Always a pointer, also for an empty table. The grown one goes at
+ * once, so that the peak is the plan and its largest table. */
+static void *settle(struct lw_builder *b, struct table *t, size_t size, int32_t *n)
 {
     void *p = b->failed ? NULL : lw_arena_alloc(&b->plan.arena, t->n, size);
 
@@ -323,6 +324,8 @@ static void *settle(struct lw_builder *b, const struct table *t, size_t size, in
     if (t->n)
         memcpy(p, t->items, (size_t)t->n * size);
     *n = (int32_t)t->n;
+    lw_free(t->items);
+    t->items = NULL;
     return p;
 }
 

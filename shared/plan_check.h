@@ -17,9 +17,10 @@ enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
 
-/* Where each send or receive of a variant meets its partner. Entry base[rank] + ordinal[op] is of
- * that op on that rank. */
+/* Where each send or receive of a variant meets its partner. Role r has the sends and receives
+ * list[first[r]] .. list[first[r+1]-1]; entry base[rank] + i is of the i-th of them on that rank. */
 struct lw_matches {
+    const int32_t *first, *list;
     const int32_t *base;    /* [n_ranks] */
     const int32_t *ordinal; /* [n_ops]: place among the sends and receives of its program */
     int32_t *rank, *op;     /* partner */

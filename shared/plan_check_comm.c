@@ -219,27 +219,26 @@ static int compare_messages(const void *a, const void *b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-static enum lw_status list_messages(const struct lw_plan *p, int32_t variant, struct message *list,
-                                    int64_t *n, struct lw_err *err)
+/* The messages of every rank; list NULL: checked and counted only. */
+static enum lw_status list_messages(const struct lw_plan *p, const struct lw_matches *m,
+                                    struct message *list, int64_t *n, struct lw_err *err)
 {
     *n = 0;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        struct lw_program g = lw_plan_program(p, variant, r);
-        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            const struct lw_op *o = &p->ops[i];
-            char text[LW_OP_TEXT];
-            if (lw_op_class(o->kind) != LW_CLASS_P2P)
-                continue;
+        for (int32_t k = m->first[p->role_of[r]]; k < m->first[p->role_of[r] + 1]; k++) {
+            const struct lw_op *o = &p->ops[m->list[k]];
             struct lw_operand d = lw_plan_operand(p, o, r);
             const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
+            char text[LW_OP_TEXT];
             if (d.peer < 0 || of[r] < 0 || of[d.peer] != of[r])
                 return lw_fail(err, LW_EPLAN, "%s on rank %d: peer %d is not in its group of "
                                               "communicator '%.40s'",
-                               lw_check_op_text(p, i, text), r, d.peer, p->comms[o->comm].name);
+                               lw_check_op_text(p, m->list[k], text), r, d.peer,
+                               p->comms[o->comm].name);
             bool received = o->kind == LW_OP_RECV;
             if (list)
                 list[*n] = (struct message){o->comm, received ? d.peer : r,
-                                            received ? r : d.peer, i, received, d.bytes};
+                                            received ? r : d.peer, m->list[k], received, d.bytes};
             (*n)++;
         }
     }
@@ -291,39 +290,66 @@ static enum lw_status match(const struct lw_plan *p, const struct message *list,
     return LW_OK;
 }
 
+/* The sends and receives of each role, found once: ranks are many. */
+static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
+                                    struct lw_matches *out, struct lw_arena *room,
+                                    struct lw_err *err)
+{
+    int32_t *first = lw_arena_alloc(room, (int64_t)p->n_roles + 1, sizeof *first), n = 0;
+
+    if (!first)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        struct lw_program g = program_of(p, variant, r);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+            n += lw_op_class(p->ops[i].kind) == LW_CLASS_P2P;
+        first[r + 1] = n;
+    }
+    out->first = first;
+    out->any = n > 0;
+    if (n == 0)
+        return LW_OK;
+    int32_t *list = lw_arena_alloc(room, n, sizeof *list);
+    int32_t *ordinal = lw_arena_alloc(room, p->n_ops, sizeof *ordinal);
+    if (!list || !ordinal)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0, at = 0; r < p->n_roles; r++) {
+        struct lw_program g = program_of(p, variant, r);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            if (lw_op_class(p->ops[i].kind) != LW_CLASS_P2P)
+                continue;
+            ordinal[i] = at - first[r];
+            list[at++] = i;
+        }
+    }
+    out->list = list;
+    out->ordinal = ordinal;
+    return LW_OK;
+}
+
 static enum lw_status check_messages(const struct lw_plan *p, int32_t variant,
                                      struct lw_matches *out, struct lw_arena *room,
                                      struct lw_err *err)
 {
     int64_t n;
 
-    LW_TRY(list_messages(p, variant, NULL, &n, err));
-    out->any = n > 0;
-    if (n == 0)
+    LW_TRY(find_messages(p, variant, out, room, err));
+    if (!out->any)
         return LW_OK;
+    LW_TRY(list_messages(p, out, NULL, &n, err));
     if (n > INT32_MAX)
         return lw_fail(err, LW_EPLAN, "variant '%s' has %lld messages, more than 2^31",
                        p->variants[variant].name, (long long)n);
     int32_t *base = lw_arena_alloc(room, p->n_ranks, sizeof *base);
-    int32_t *ordinal = lw_arena_alloc(room, p->n_ops, sizeof *ordinal);
     struct message *list = lw_arena_alloc(room, n, sizeof *list);
     out->rank = lw_arena_alloc(room, n, sizeof *out->rank);
     out->op = lw_arena_alloc(room, n, sizeof *out->op);
-    if (!base || !ordinal || !list || !out->rank || !out->op)
+    if (!base || !list || !out->rank || !out->op)
         return lw_fail_nomem(err);
-    int32_t at = 0;
-    for (int32_t r = 0; r < p->n_ranks; r++) {
-        struct lw_program g = lw_plan_program(p, variant, r);
-        int32_t here = 0;
-        base[r] = at;
-        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-            if (lw_op_class(p->ops[i].kind) == LW_CLASS_P2P)
-                ordinal[i] = here++;
-        at += here;
-    }
+    for (int32_t r = 1; r < p->n_ranks; r++)
+        base[r] = base[r - 1] + out->first[p->role_of[r - 1] + 1] - out->first[p->role_of[r - 1]];
     out->base = base;
-    out->ordinal = ordinal;
-    LW_TRY(list_messages(p, variant, list, &n, err));
+    LW_TRY(list_messages(p, out, list, &n, err));
     qsort(list, (size_t)n, sizeof *list, compare_messages);
     return match(p, list, n, out, err);
 }

@@ -140,12 +140,9 @@ static bool messages_fold(const struct run *k)
         return true;
     bool same = true;
     for (int32_t r = 0; same && r < p->n_ranks; r++) {
-        struct lw_program g = lw_plan_program(p, k->variant, r);
-        int32_t first = k->first_rank[p->role_of[r]];
-        for (int32_t i = g.first_op; same && i < g.first_op + g.n_ops; i++) {
-            if (lw_op_class(p->ops[i].kind) != LW_CLASS_P2P)
-                continue;
-            int32_t a = m->base[r] + m->ordinal[i], b = m->base[first] + m->ordinal[i];
+        int32_t role = p->role_of[r], first = k->first_rank[role];
+        for (int32_t i = 0; same && i < m->first[role + 1] - m->first[role]; i++) {
+            int32_t a = m->base[r] + i, b = m->base[first] + i;
             same = m->op[a] == m->op[b] && p->role_of[m->rank[a]] == p->role_of[m->rank[b]];
         }
     }

@@ -1,0 +1,132 @@
+/* `lapwing plan` as a user meets it: what it writes and shows, and what it refuses. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char folder[] = "/tmp/lapwing-plan-XXXXXX";
+
+/* Run "lapwing ARGS" in the folder; standard output, then standard error, into text. */
+static int run(const char *args, char *text, size_t room)
+{
+    char command[2048], here[1024];
+    const char *binary = getenv("LAPWING") ? getenv("LAPWING") : "build/lapwing";
+
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(command, sizeof command, "cd %s && %s%s%s %s >out 2>err; rc=$?; cat out err; exit $rc",
+             folder, *binary == '/' ? "" : here, *binary == '/' ? "" : "/", binary, args);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    size_t n = fread(text, 1, room - 1, f);
+    text[n] = 0;
+    return WEXITSTATUS(pclose(f));
+}
+
+static void expect(const char *args, int status, const char *part)
+{
+    static char text[1 << 20];
+    int rc = run(args, text, sizeof text);
+
+    if (rc != status || !strstr(text, part))
+        fail_msg("lapwing %s: status %d, output:\n%s\nexpected status %d with: %s", args, rc, text,
+                 status, part);
+}
+
+static int make_workload(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    expect("model resnet50 -o w.json", 0, "");
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static void a_plan_is_written_shown_and_read_back(void **state)
+{
+    (void)state;
+    expect("plan -w w.json --dp 2 -o p.json", 0, "limits [1.00 MiB, 25.00 MiB]");
+    expect("plan p.json", 0, "resnet50 dp2: 2 ranks");
+    expect("plan p.json --format csv", 0, "rebuilt,1,f32,2,8196000,1048576,2,");
+    expect("plan p.json --format csv", 0, "rebuilt,5,f32,81,9724160,26214400,161,");
+    expect("plan p.json --format json", 0, "\"bytes\": 31502336");
+}
+
+static void options_win_over_a_strategy_file(void **state)
+{
+    (void)state;
+    expect("plan -w w.json --dp 2 --bucket-cap 5MiB --no-sync 2 -o q.json", 0,
+           "passes: accumulate x 2, first, repeated: accumulate x 2, steady");
+    FILE *f;
+    char path[128];
+    snprintf(path, sizeof path, "%s/s.json", folder);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("{\"lapwing\": 1, \"kind\": \"strategy\", \"strategy\": {\"dp\": 2, \"bucket-cap\": "
+          "1048576}}", f);
+    fclose(f);
+}
+
+static void diff_names_the_decision_and_exits_3(void **state)
+{
+    (void)state;
+    expect("plan -w w.json --dp 2 -o a.json", 0, "");
+    expect("plan -w w.json --dp 2 --bucket-cap 25MiB -o b.json", 0, "");
+    expect("plan diff a.json a.json", 0, "the plans decide the same");
+    expect("plan diff a.json b.json", 3,
+           "strategy: --bucket-cap is '-1' in the first plan, '26214400' in the second");
+    expect("plan diff a.json b.json --format json", 3, "\"same\": false");
+    expect("plan diff a.json", 2, "diff takes two plan files, got 1");
+}
+
+static void bad_input_is_refused_in_one_line(void **state)
+{
+    (void)state;
+    expect("plan", 2, "lapwing plan: needs -w FILE or a plan file");
+    expect("plan -w w.json --bucket-policy nope", 2, "--bucket-policy: 'nope' is none of c10d-2020");
+    expect("plan -w w.json --dp 2 --ranks 3", 1, "--ranks 3, but the plan is for 2 ranks");
+    expect("plan -w absent.json", 1, "absent.json");
+    expect("plan -w w.json --pp 2", 1, "--pp 2: this build plans data parallelism alone");
+    expect("plan a.json --dp 2", 1, "plan file 'a.json' holds its strategy: --dp needs -w");
+    expect("plan a.json -w w.json", 1, "takes plan file 'a.json' or -w w.json, not both");
+    expect("plan w.json", 1, "w.json");
+    expect("plan -w w.json --dp 2 -o /nowhere/p.json", 1, "/nowhere/p.json");
+}
+
+/* A plan edited so that a gradient lies in no bucket, or a shard overlaps, is refused by name. */
+static void edited_plans_are_refused(void **state)
+{
+    char command[512];
+
+    (void)state;
+    expect("plan -w w.json --dp 2 -o a.json", 0, "");
+    snprintf(command, sizeof command, "cd %s && grep -q shards a.json", folder);
+    assert_int_equal(system(command), 0);
+    expect("plan a.json", 0, "plan ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_is_written_shown_and_read_back),
+        cmocka_unit_test(options_win_over_a_strategy_file),
+        cmocka_unit_test(diff_names_the_decision_and_exits_3),
+        cmocka_unit_test(bad_input_is_refused_in_one_line),
+        cmocka_unit_test(edited_plans_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_workload, remove_folder);
+}
