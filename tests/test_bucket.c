@@ -270,6 +270,12 @@ static void per_tensor_and_single_follow_the_ready_order(void **state)
     lw_bucketing_free(&b);
 }
 
+static int next(uint64_t *x, int below)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*x >> 33) % (uint64_t)below);
+}
+
 /* Every gradient in exactly one bucket; a bucket closes at its limit and not before. */
 static void random_lists_are_partitioned_and_closed_on_time(void **state)
 {
@@ -282,12 +288,15 @@ static void random_lists_are_partitioned_and_closed_on_time(void **state)
         bool seen[N_MAX] = {false};
         struct lw_bucketing b;
         struct lw_err err = {0};
-#define NEXT(m) (x = x * 6364136223846793005u + 1442695040888963407u, (int)((x >> 33) % (m)))
-        int n = 1 + NEXT(N_MAX);
-        int64_t limits[2] = {NEXT(300), NEXT(3000)};
-        for (int i = 0; i < n; i++)
-            g[i] = (struct lw_grad){NEXT(100), NEXT(2) ? LW_F32 : LW_BF16, NEXT(2), NEXT(9) == 0};
-#undef NEXT
+        int n = 1 + next(&x, N_MAX);
+        int64_t limits[2] = {next(&x, 300), 0};
+        limits[1] = next(&x, 3000);
+        for (int i = 0; i < n; i++) {
+            g[i] = f32(next(&x, 100));
+            g[i].dtype = next(&x, 2) ? LW_F32 : LW_BF16;
+            g[i].device = next(&x, 2);
+            g[i].sparse = next(&x, 9) == 0;
+        }
         assert_int_equal(lw_bucket_assign_c10d(g, n, NULL, limits, 2, &b, &err), LW_OK);
         assert_int_equal(b.n_items, n);
         for (int32_t i = 0; i < b.n_buckets; i++) {
