@@ -99,6 +99,11 @@ struct exec_comm {
     struct exec_counter *turn;      /* [n] tickets served */
 };
 
+struct block { /* memory of a rank */
+    struct block *next;
+    _Alignas(16) unsigned char bytes[];
+};
+
 struct exec_world {
     struct exec_open how;
     struct exec_gemm gemm;
@@ -108,6 +113,7 @@ struct exec_world {
     struct exec_stream *streams;
     struct exec_event *events;
     struct exec_comm *comms;
+    struct block *blocks;
     uint32_t batch;              /* of what is given now */
     _Atomic int64_t n_pending;   /* commands given and not done */
     struct exec_counter idle;    /* times that n_pending came to 0: poll is woken then only */
@@ -529,6 +535,11 @@ static void threads_close(struct exec_world *w)
         w->events = e->next;
         lw_free(e);
     }
+    while (w->blocks) {
+        struct block *b = w->blocks;
+        w->blocks = b->next;
+        lw_free(b);
+    }
     pthread_mutex_destroy(&w->mutex);
     lw_free(w->cores);
     lw_free(w->rate);
@@ -560,21 +571,29 @@ static int64_t threads_now_ns(const struct exec_world *w)
 static enum lw_status threads_mem_alloc(struct exec_world *w, int32_t rank, int64_t bytes,
                                         void **mem, struct lw_err *err)
 {
-    (void)w;
-    void *p = bytes < 0 ? NULL : lw_alloc((size_t)bytes);
+    struct block *b = bytes < 0 ? NULL : lw_alloc(sizeof *b + (size_t)bytes);
 
-    if (!p)
+    if (!b)
         return lw_fail(err, LW_ENOMEM, "rank %d: out of memory for %lld bytes", rank,
                        (long long)bytes);
-    memset(p, 0, (size_t)bytes); /* pages are there before anything is timed */
-    *mem = p;
+    memset(b->bytes, 0, (size_t)bytes); /* pages are there before anything is timed */
+    b->next = w->blocks;
+    w->blocks = b;
+    *mem = b->bytes;
     return LW_OK;
 }
 
 static void threads_mem_free(struct exec_world *w, int32_t rank, void *mem)
 {
-    (void)w, (void)rank;
-    lw_free(mem);
+    (void)rank;
+    for (struct block **b = &w->blocks; *b; b = &(*b)->next) {
+        if ((*b)->bytes != mem)
+            continue;
+        struct block *gone = *b;
+        *b = gone->next;
+        lw_free(gone);
+        return;
+    }
 }
 
 static enum lw_status threads_mem_read(struct exec_world *w, int32_t rank, void *host,

@@ -124,6 +124,7 @@ enum lw_status exec_plan_copies(int32_t n_ranks, const int64_t *bytes, int32_t n
                                 struct lw_plan *plan, struct lw_err *err)
 {
     struct maker k = {.first_bucket = -1};
+    int32_t reduced = -1;
 
     LW_TRY(begin(&k, "copies", n_ranks, err));
     add_buckets(&k, bytes, n);
@@ -131,10 +132,10 @@ enum lw_status exec_plan_copies(int32_t n_ranks, const int64_t *bytes, int32_t n
     for (int32_t i = 0; i < n; i++) {
         add_op(&k, LW_OP_BACKWARD, i, 0, LW_PS_PER_MS, -1);
         int32_t in = add_op(&k, LW_OP_COPY_IN, i, bytes[i], -1, -1);
-        add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, in);
+        reduced = add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, in);
     }
-    for (int32_t i = 0; i < n; i++)
-        add_op(&k, LW_OP_COPY_OUT, i, bytes[i], -1, -1);
+    for (int32_t i = 0; i < n; i++) /* the last one is done, and so are all */
+        add_op(&k, LW_OP_COPY_OUT, i, bytes[i], -1, reduced);
     return finish(&k, plan, err);
 }
 

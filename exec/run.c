@@ -559,7 +559,6 @@ static enum lw_status wait_step(struct run *r, struct lw_err *err)
     snprintf(limit, sizeof limit, "not done after %.3g s (--timeout)",
              (double)r->options->timeout_ns * 1e-9);
     r->backend->abort(r->world, "stopped");
-    exec_tensors_free(&r->memory);
     r->backend->close(r->world);
     r->world = NULL;
     return state == EXEC_FAILED ? blame(r, LW_EFAILED, why.msg, err)
@@ -596,9 +595,9 @@ static void tear_down(struct run *r)
 {
     if (r->world) {
         r->backend->abort(r->world, "closed"); /* parts may still be given but not run */
-        exec_tensors_free(&r->memory);
         r->backend->close(r->world);
     }
+    exec_tensors_free(&r->memory);
     lw_free(r->parts.items);
     lw_free(r->first_part);
     lw_free(r->stamps);

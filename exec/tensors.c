@@ -442,13 +442,6 @@ enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
 
 void exec_tensors_free(struct exec_tensors *m)
 {
-    for (int32_t r = 0; m->ranks && r < m->plan->n_ranks; r++) {
-        void *all[] = {m->ranks[r].weights, m->ranks[r].state, m->ranks[r].grads,
-                       m->ranks[r].buckets, m->ranks[r].scratch};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            if (all[i])
-                m->backend->mem_free(m->world, r, all[i]);
-    }
     lw_arena_free(&m->arena);
     *m = (struct exec_tensors){0};
 }

@@ -71,7 +71,7 @@ enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err);
 /* Lay out and allocate; weights get their first values. n_passes: largest number of passes of a
  * step. The plan is borrowed. LW_ENOTSUP: what this version does not execute, named. */
 enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err);
-void exec_tensors_free(struct exec_tensors *m); /* before the world is closed */
+void exec_tensors_free(struct exec_tensors *m); /* the lists; the tensors go with their world */
 
 const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,
                                              int32_t rank);

@@ -1,0 +1,182 @@
+/* Integer gradients, element types and the optimizer: exec/gradients.h, element.h, optimizer.h and
+ * docs/design/gradients.md. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/element.h"
+#include "exec/gradients.h"
+#include "exec/optimizer.h"
+
+static struct exec_gradient_table table;
+
+static struct exec_gradient gradient(int32_t param, int32_t rank, int32_t step, int32_t pass)
+{
+    return (struct exec_gradient){&table, param, rank, step, pass};
+}
+
+/* The example of the page: 6 ranks, 2 passes, bf16. 12 terms; 6 = 3 * 2, so multiples of 3;
+ * 256 / 12 / 3 = 7: values 3, 6, ... 21 and their negatives; the largest sum is 12 * 21 = 252. */
+static void the_table_fits_the_type(void **state)
+{
+    (void)state;
+    struct lw_err err = {0};
+
+    assert_int_equal(exec_gradient_table_init(&table, 12, 6, exec_exact_limit(LW_BF16), &err),
+                     LW_OK);
+    assert_int_equal(table.multiple, 3);
+    assert_int_equal(table.largest, 7);
+    for (int i = 0; i < EXEC_GRADIENT_TABLE + EXEC_GRADIENT_BLOCK; i++) {
+        float v = fabsf(table.value[i]);
+        assert_true(v >= 3 && v <= 21 && fmodf(v, 3) == 0);
+    }
+}
+
+/* 257 ranks in bf16: 257 is odd, and 257 terms of at least 257 do not fit 256 */
+static void what_cannot_be_exact_is_refused(void **state)
+{
+    (void)state;
+    struct lw_err err = {0};
+
+    assert_int_equal(exec_gradient_table_init(&table, 257, 257, 256, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "multiples of 257"));
+    assert_int_equal(exec_gradient_table_init(&table, 256, 256, 256, &err), LW_OK); /* +-1 each */
+}
+
+static void sums_are_exact_in_every_type_and_order(void **state)
+{
+    static const enum lw_dtype types[] = {LW_F32, LW_F16, LW_BF16, LW_F64};
+    enum { N = 3000, RANKS = 6 };
+    static unsigned char up[N * 8], down[N * 8], one[N * 8];
+
+    (void)state;
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        enum lw_dtype t = types[k];
+        assert_int_equal(exec_gradient_table_init(&table, RANKS, RANKS, exec_exact_limit(t), NULL),
+                         LW_OK);
+        memset(up, 0, sizeof up);
+        memset(down, 0, sizeof down);
+        for (int32_t r = 0; r < RANKS; r++) {
+            struct exec_gradient a = gradient(5, r, 2, 0), b = gradient(5, RANKS - 1 - r, 2, 0);
+            exec_gradient_fill(&a, t, up, 0, N, true);
+            exec_gradient_fill(&b, t, one, 0, N, false);
+            exec_add(t, down, one, N);
+        }
+        assert_memory_equal(up, down, (size_t)(N * lw_dtype_size(t)));
+        for (int64_t e = 0; e < N; e++) {
+            double sum = 0;
+            for (int32_t r = 0; r < RANKS; r++) {
+                struct exec_gradient a = gradient(5, r, 2, 0);
+                sum += exec_gradient_at(&a, e);
+            }
+            assert_true(exec_get(t, up, e) == sum);
+            exec_put(t, one, 0, sum / RANKS); /* 6 = 3 * 2: the quotient is a half at most */
+            assert_true(exec_get(t, one, 0) * RANKS == sum);
+        }
+    }
+}
+
+static void a_part_is_a_part_of_the_whole(void **state)
+{
+    (void)state;
+    float whole[5000], part[700];
+    struct exec_gradient g = gradient(1, 2, 3, 4);
+
+    assert_int_equal(exec_gradient_table_init(&table, 4, 4, 1 << 24, NULL), LW_OK);
+    exec_gradient_fill(&g, LW_F32, whole, 0, 5000, false);
+    exec_gradient_fill(&g, LW_F32, part, 1000, 700, false);
+    assert_memory_equal(part, whole + 1000, sizeof part);
+    for (int64_t e = 0; e < 5000; e++)
+        assert_true((double)whole[e] == exec_gradient_at(&g, e));
+}
+
+/* How many of n elements agree when one stream is shifted, or is of another parameter, step, pass or
+ * rank: about one in 2 * largest by chance, here 2000; 5 % would be a pattern. */
+static void other_gradients_differ(void **state)
+{
+    (void)state;
+    struct exec_gradient base = gradient(7, 0, 0, 0);
+    const struct exec_gradient others[] = {gradient(8, 0, 0, 0), gradient(7, 1, 0, 0),
+                                           gradient(7, 0, 1, 0), gradient(7, 0, 0, 1), base};
+
+    assert_int_equal(exec_gradient_table_init(&table, 2, 2, 1 << 24, NULL), LW_OK);
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+        int64_t shift = others[k].param == 7 && k == 4 ? 1024 : 0, same = 0;
+        for (int64_t e = 0; e < 20000; e++)
+            same += exec_gradient_at(&base, e) == exec_gradient_at(&others[k], e + shift);
+        assert_true(same < 1000);
+    }
+}
+
+static void half_types_convert_both_ways(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        float f = exec_f32_of_f16((uint16_t)h), b = exec_f32_of_bf16((uint16_t)h);
+        if (f == f)
+            assert_int_equal(exec_f16_of_f32(f), h);
+        if (b == b)
+            assert_int_equal(exec_bf16_of_f32(b), h);
+    }
+    assert_true(exec_f32_of_f16(exec_f16_of_f32(2049.0f)) == 2048.0f); /* to even */
+    assert_true(exec_f32_of_f16(exec_f16_of_f32(2051.0f)) == 2052.0f);
+    assert_true(exec_f32_of_bf16(exec_bf16_of_f32(257.0f)) == 256.0f);
+    assert_true(exec_f32_of_bf16(exec_bf16_of_f32(259.0f)) == 260.0f);
+}
+
+/* rate 0.5, momentum 0.5, gradient 6 / 3 = 2 twice from w = 10:
+ * state 2, w = 10 - 1 = 9; state 0.5 * 2 + 2 = 3, w = 9 - 1.5 = 7.5 */
+static void the_optimizer_steps_by_hand(void **state)
+{
+    (void)state;
+    float w[70], s[70] = {0}, g[70], plain[70];
+
+    for (int i = 0; i < 70; i++) {
+        w[i] = plain[i] = 10;
+        g[i] = 6;
+    }
+    exec_sgd(w, s, LW_F32, g, 70, 3, 0.5f, 0.5f);
+    exec_sgd(w, s, LW_F32, g, 70, 3, 0.5f, 0.5f);
+    exec_sgd(plain, NULL, LW_F32, g, 70, 3, 0.5f, 0);
+    for (int i = 0; i < 70; i++) {
+        assert_true(w[i] == 7.5f && s[i] == 3.0f);
+        assert_true(plain[i] == 9.0f);
+    }
+}
+
+/* Cut anywhere, the same bits: what a sharded optimizer will rely on. */
+static void the_optimizer_is_the_same_in_parts(void **state)
+{
+    (void)state;
+    float whole[333], parts[333], g[333], sw[333] = {0}, sp[333] = {0};
+
+    for (int i = 0; i < 333; i++) {
+        whole[i] = parts[i] = 1.0f / (float)(i + 1);
+        g[i] = (float)(i % 17) / 3.0f;
+    }
+    exec_sgd(whole, sw, LW_F32, g, 333, 1, 0.1f, 0.9f);
+    exec_sgd(parts, sp, LW_F32, g, 101, 1, 0.1f, 0.9f);
+    exec_sgd(parts + 101, sp + 101, LW_F32, g + 101, 232, 1, 0.1f, 0.9f);
+    assert_memory_equal(whole, parts, sizeof whole);
+    assert_memory_equal(sw, sp, sizeof sw);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_table_fits_the_type),
+        cmocka_unit_test(what_cannot_be_exact_is_refused),
+        cmocka_unit_test(sums_are_exact_in_every_type_and_order),
+        cmocka_unit_test(a_part_is_a_part_of_the_whole),
+        cmocka_unit_test(other_gradients_differ),
+        cmocka_unit_test(half_types_convert_both_ways),
+        cmocka_unit_test(the_optimizer_steps_by_hand),
+        cmocka_unit_test(the_optimizer_is_the_same_in_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,232 @@
+/* Ring collectives between threads: exec/thread_ring.h, docs/design/backend_threads.md. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/element.h"
+#include "exec/thread_ring.h"
+#include "shared/arena.h"
+
+enum { MEMBERS_MAX = 6 };
+
+struct job {
+    struct exec_ring *ring;
+    int32_t i, n;
+    enum lw_op_kind op;
+    enum lw_dtype dtype;
+    int64_t count;
+    int32_t root, times;
+    void *mem;
+    enum lw_status status;
+    struct lw_err err;
+    int64_t all_in_ns;
+};
+
+static double value_of(int32_t member, int64_t element, int32_t time)
+{
+    return (double)((element * 7 + member * 3 + time) % 11 - 5);
+}
+
+static void *run_job(void *arg)
+{
+    struct job *j = arg;
+    struct exec_message m = {j->mem, j->count, j->dtype, j->root};
+
+    for (int32_t t = 0; t < j->times && j->status == LW_OK; t++) {
+        for (int64_t e = 0; e < j->count; e++)
+            exec_put(j->dtype, j->mem, e, value_of(j->i, e, t));
+        j->status = exec_ring_run(j->ring, j->i, j->op, &m, &j->all_in_ns, &j->err);
+    }
+    return NULL;
+}
+
+static double sum_of(int32_t n, int64_t e, int32_t t)
+{
+    double sum = 0;
+
+    for (int32_t i = 0; i < n; i++)
+        sum += value_of(i, e, t);
+    return sum;
+}
+
+/* Element e on member i after the last time; false: undefined there. */
+static bool expected(const struct job *j, int64_t e, double *v)
+{
+    int64_t first, n;
+    int32_t t = j->times - 1;
+
+    switch (j->op) {
+    case LW_OP_ALL_REDUCE: *v = sum_of(j->n, e, t); return true;
+    case LW_OP_BROADCAST: *v = value_of(j->root, e, t); return true;
+    case LW_OP_REDUCE: *v = sum_of(j->n, e, t); return j->i == j->root;
+    case LW_OP_REDUCE_SCATTER:
+        exec_range(j->count, j->n, j->i, &first, &n);
+        *v = sum_of(j->n, e, t);
+        return e >= first && e < first + n;
+    default:
+        for (int32_t i = 0; i < j->n; i++) {
+            exec_range(j->count, j->n, i, &first, &n);
+            if (e >= first && e < first + n)
+                *v = value_of(i, e, t);
+        }
+        return true;
+    }
+}
+
+static void run_all(struct job *jobs, int32_t n)
+{
+    pthread_t threads[MEMBERS_MAX];
+
+    for (int32_t i = 0; i < n; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_job, &jobs[i]), 0);
+    for (int32_t i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void check(enum lw_op_kind op, int32_t n, int64_t count, enum lw_dtype dtype)
+{
+    struct job jobs[MEMBERS_MAX];
+    struct exec_ring *ring;
+    atomic_bool stop = false;
+
+    assert_int_equal(exec_ring_new(n, (struct exec_pace){0}, &stop, &ring, NULL), LW_OK);
+    for (int32_t i = 0; i < n; i++) {
+        jobs[i] = (struct job){.ring = ring, .i = i, .n = n, .op = op, .dtype = dtype,
+                               .count = count, .root = n - 1, .times = 4};
+        jobs[i].mem = lw_alloc((size_t)(count * lw_dtype_size(dtype)));
+    }
+    run_all(jobs, n);
+    for (int32_t i = 0; i < n; i++) {
+        if (jobs[i].status != LW_OK)
+            fail_msg("%s", jobs[i].err.msg);
+        for (int64_t e = 0; e < count; e++) {
+            double v, got = exec_get(dtype, jobs[i].mem, e);
+            if (expected(&jobs[i], e, &v) && got != v)
+                fail_msg("%s of %lld %s on %d: member %d, element %lld: %g, not %g",
+                         lw_op_name(op), (long long)count, lw_dtype_name(dtype), n, i,
+                         (long long)e, got, v);
+        }
+        lw_free(jobs[i].mem);
+    }
+    exec_ring_free(ring);
+}
+
+static void every_collective_gives_the_sums_of_one_thread(void **state)
+{
+    static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER,
+                                          LW_OP_BROADCAST, LW_OP_REDUCE};
+    static const int64_t counts[] = {1, 2, 5, 1000, 70001}; /* fewer than members; uneven */
+
+    (void)state;
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (int32_t n = 1; n <= 5; n++)
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                check(ops[o], n, counts[c], LW_F32);
+}
+
+static void every_element_type_is_summed(void **state)
+{
+    (void)state;
+    for (int t = 0; t < LW_U8; t++)
+        check(LW_OP_ALL_REDUCE, 3, 501, (enum lw_dtype)t);
+}
+
+/* 300 000 f32 on 2 members: ranges of 600 000 bytes are three chunks of 256 KiB each */
+static void long_messages_go_in_chunks(void **state)
+{
+    (void)state;
+    check(LW_OP_ALL_REDUCE, 2, 300000, LW_F32);
+    check(LW_OP_ALL_REDUCE, 3, 300001, LW_F32);
+    check(LW_OP_BROADCAST, 4, 300000, LW_F32);
+}
+
+static void members_that_disagree_are_told(void **state)
+{
+    (void)state;
+    struct job jobs[2];
+    struct exec_ring *ring;
+    atomic_bool stop = false;
+    float mem[2][8] = {{0}};
+
+    assert_int_equal(exec_ring_new(2, (struct exec_pace){0}, &stop, &ring, NULL), LW_OK);
+    for (int32_t i = 0; i < 2; i++)
+        jobs[i] = (struct job){.ring = ring, .i = i, .n = 2, .op = LW_OP_ALL_REDUCE,
+                               .dtype = LW_F32, .count = 8 - i, .times = 1, .mem = mem[i]};
+    run_all(jobs, 2);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(jobs[i].status, LW_EFAILED);
+        assert_non_null(strstr(jobs[i].err.msg, "all_reduce of 8 f32"));
+        assert_non_null(strstr(jobs[i].err.msg, "all_reduce of 7 f32"));
+    }
+    exec_ring_free(ring);
+}
+
+static void a_stop_ends_a_wait(void **state)
+{
+    (void)state;
+    struct exec_ring *ring;
+    atomic_bool stop = true; /* the other member never comes */
+    float mem[4] = {0};
+    struct exec_message m = {mem, 4, LW_F32, -1};
+    int64_t all_in;
+    struct lw_err err = {0};
+
+    assert_int_equal(exec_ring_new(2, (struct exec_pace){0}, &stop, &ring, NULL), LW_OK);
+    assert_int_equal(exec_ring_run(ring, 0, LW_OP_ALL_REDUCE, &m, &all_in, &err), LW_EFAILED);
+    exec_ring_free(ring);
+}
+
+/* Each member sends its number to the right and receives from the left, in one call: with a plain
+ * send followed by a receive all would wait for each other. */
+static void *exchange(void *arg)
+{
+    struct job *j = arg;
+    int32_t sent = j->i * 10, *got = j->mem;
+    struct exec_message m[2] = {{&sent, 1, LW_I32, (j->i + 1) % j->n},
+                                {got, 1, LW_I32, (j->i + j->n - 1) % j->n}};
+    enum lw_op_kind op[2] = {LW_OP_SEND, LW_OP_RECV};
+
+    for (int t = 0; t < 50 && j->status == LW_OK; t++)
+        j->status = exec_ring_exchange(j->ring, j->i, m, op, 2, &j->err);
+    return NULL;
+}
+
+static void sends_and_receives_of_a_call_complete_together(void **state)
+{
+    (void)state;
+    struct job jobs[4];
+    pthread_t threads[4];
+    int32_t got[4] = {0};
+    struct exec_ring *ring;
+    atomic_bool stop = false;
+
+    assert_int_equal(exec_ring_new(4, (struct exec_pace){0}, &stop, &ring, NULL), LW_OK);
+    for (int32_t i = 0; i < 4; i++) {
+        jobs[i] = (struct job){.ring = ring, .i = i, .n = 4, .mem = &got[i]};
+        assert_int_equal(pthread_create(&threads[i], NULL, exchange, &jobs[i]), 0);
+    }
+    for (int32_t i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(jobs[i].status, LW_OK);
+        assert_int_equal(got[i], (i + 3) % 4 * 10);
+    }
+    exec_ring_free(ring);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_collective_gives_the_sums_of_one_thread),
+        cmocka_unit_test(every_element_type_is_summed),
+        cmocka_unit_test(long_messages_go_in_chunks),
+        cmocka_unit_test(members_that_disagree_are_told),
+        cmocka_unit_test(a_stop_ends_a_wait),
+        cmocka_unit_test(sends_and_receives_of_a_call_complete_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
