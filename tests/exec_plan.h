@@ -56,6 +56,8 @@ static inline void exec_test_tables(struct exec_test_builder *k)
                                   .module = p, .tied = -1, .trainable = true, .used = true};
         lw_builder_param(k->b, &a);
         lw_builder_module(k->b, 0);
+        struct lw_shard all = {.param = p, .owner = -1, .first = 0, .numel = t->numel + p};
+        lw_builder_shard(k->b, &all);
     }
     lw_builder_set(k->b, "rebuilt", 0);
     for (int32_t p = t->n_params - 1; p >= 0; p -= t->per_bucket) {

@@ -1,0 +1,145 @@
+/* `lapwing exec` and `lapwing calibrate` as a user meets them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "exec/run.h"
+#include "shared/files.h"
+#include "tests/exec_plan.h"
+
+static char folder[] = "/tmp/lapwing-exec-XXXXXX";
+
+static int run(const char *args, char *text, size_t room)
+{
+    char command[2048], here[1024];
+    const char *binary = getenv("LAPWING") ? getenv("LAPWING") : "build/lapwing";
+
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(command, sizeof command, "cd %s && %s%s%s %s >out 2>err; rc=$?; cat out err; exit $rc",
+             folder, *binary == '/' ? "" : here, *binary == '/' ? "" : "/", binary, args);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    size_t n = fread(text, 1, room - 1, f);
+    text[n] = 0;
+    return WEXITSTATUS(pclose(f));
+}
+
+static void expect(const char *args, int status, const char *part)
+{
+    static char text[1 << 20];
+    int rc = run(args, text, sizeof text);
+
+    if (rc != status || !strstr(text, part))
+        fail_msg("lapwing %s: status %d, output:\n%s\nexpected status %d with: %s", args, rc, text,
+                 status, part);
+}
+
+static void write_plan(const struct exec_test_plan *t, const char *name)
+{
+    struct lw_plan plan;
+    struct lw_err err = {0};
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (exec_test_plan_build(t, &plan, &err) != LW_OK || lw_plan_write(&plan, path, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_plan_free(&plan);
+}
+
+static int make_plans(void **state)
+{
+    struct exec_test_plan t = exec_test_plan_default();
+
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    write_plan(&t, "good.json");
+    t.n_params = 4;
+    t.shift_slot = -7; /* w00 over the last 7 elements of w01 */
+    write_plan(&t, "shifted.json");
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static void a_run_is_verified_stored_and_told(void **state)
+{
+    (void)state;
+    expect("exec good.json --compute spin --steps 3 --warmup 1", 0,
+           "verified: 39.14 KiB equal to a one-rank run"); /* 5010 * 4 * 2 bytes / 1024 */
+    expect("exec good.json --compute spin --steps 3 --warmup 1 --format json", 0,
+           "\"verified\": true");
+    expect("exec good.json --compute spin --steps 2 --no-verify --format json", 0,
+           "\"verified\": null");
+    expect("exec good.json --compute spin --steps 2 --format json", 0,
+           "\"n_checked_bytes\": 40080");
+    expect("exec good.json --compute spin --steps 2 --link-rate 100MB --format json", 0,
+           "\"honesty\": \"paced\"");
+    expect("runs", 0, "exec threads");
+}
+
+static void a_wrong_plan_is_refused_or_found_out(void **state)
+{
+    (void)state;
+    expect("exec shifted.json --compute spin --no-db", 1, "w0");
+    expect("exec shifted.json --compute spin --steps 2 --no-check --no-db", 3,
+           "parameter 1 'w01', element 994, rank 0");
+    expect("exec shifted.json --compute spin --steps 2 --no-check --no-db --format json", 3,
+           "\"verified\": false");
+}
+
+static void a_step_beyond_its_time_is_stored_as_timeout(void **state)
+{
+    (void)state;
+    expect("exec good.json --compute spin --timeout 0.00001 --db late.db --format json", 1,
+           "\"status\": \"timeout\"");
+    expect("runs --db late.db", 0, "timeout");
+}
+
+static void wrong_usage_is_said(void **state)
+{
+    (void)state;
+    expect("exec", 1, "needs a plan file or a workload");
+    expect("exec good.json --compute fast", 2, "unknown compute 'fast' (gemm, spin, sleep)");
+    expect("exec good.json --backend rdma --no-db", 1, "unknown backend 'rdma'");
+    expect("exec good.json --ranks 4 --no-db", 1, "--ranks 4, but the plan is for 2 ranks");
+    expect("exec good.json --steps 0", 2, "'0' is no whole number from 1");
+    expect("exec good.json --timeout 0", 2, "must be more than 0 seconds");
+    expect("exec nowhere.json --no-db", 1, "nowhere.json");
+    expect("calibrate", 2, "needs -o FILE");
+    expect("calibrate -o c.json --ranks 1", 2, "from 2");
+}
+
+static void backends_are_listed_with_reasons(void **state)
+{
+    (void)state;
+    expect("exec --list-backends", 0, "threads");
+    expect("exec --list-backends --format json", 0, "\"available\": true");
+    expect("exec --list-backends --format json", 0, "\"available\": false");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_is_verified_stored_and_told),
+        cmocka_unit_test(a_wrong_plan_is_refused_or_found_out),
+        cmocka_unit_test(a_step_beyond_its_time_is_stored_as_timeout),
+        cmocka_unit_test(wrong_usage_is_said),
+        cmocka_unit_test(backends_are_listed_with_reasons),
+    };
+    return cmocka_run_group_tests(tests, make_plans, remove_folder);
+}
