@@ -77,7 +77,7 @@ struct exec_stream {
     struct queue queue;
     struct exec_gemm_space space;
     int64_t issue_ns; /* when it came to the op at hand; 0 = not yet */
-    int64_t free_ns; /* end of the last op, if nothing had to be waited for since; else 0 */
+    int64_t free_ns; /* since when it could run the next op, if it never slept since; else 0 */
     /* group of sends and receives being given; copied into the command's own block */
     bool in_group;
     struct exec_comm *group_comm;
@@ -89,6 +89,7 @@ struct exec_event {
     struct exec_event *next;
     uint32_t n_given;
     struct exec_counter done;
+    _Atomic int64_t at_ns; /* of the last record */
 };
 
 struct exec_comm {
@@ -319,12 +320,15 @@ static enum lw_status run_command(struct exec_stream *s, const struct command *c
         s->issue_ns = s->free_ns ? s->free_ns : exec_now_ns();
     switch (c->kind) {
     case CMD_RECORD:
+        atomic_store(&c->event->at_ns, s->free_ns ? s->free_ns : exec_now_ns());
         exec_counter_set(&c->event->done, c->ticket);
         return LW_OK;
     case CMD_WAIT:
-        return wait_for(s, &c->event->done, c->ticket)
-                   ? LW_OK
-                   : lw_fail(err, LW_EFAILED, "stopped while waiting for an event");
+        if (!wait_for(s, &c->event->done, c->ticket))
+            return lw_fail(err, LW_EFAILED, "stopped while waiting for an event");
+        if (s->free_ns && atomic_load(&c->event->at_ns) > s->free_ns)
+            s->free_ns = atomic_load(&c->event->at_ns);
+        return LW_OK;
     default:
         return run_stamped(s, c, err);
     }
