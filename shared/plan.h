@@ -120,8 +120,9 @@ struct lw_op {
     int32_t operand;           /* row of operands that replaces bytes, offset, peer; -1 = none */
     int32_t module, stage, micro_batch, bucket; /* what it is about; -1 = nothing */
     int32_t first_dep, n_deps; /* into plan->deps: ops of the same program, all before this one */
-    int32_t first_ready, n_ready; /* into plan->ready: gradients complete when this op ends (for
-                                   * COPY_IN: gradients that it copies) */
+    int32_t first_ready, n_ready; /* into plan->ready: gradients complete when this op ends (their
+                                   * share of its micro-batch; for COPY_IN: gradients that it
+                                   * copies, zeros of unused ones among them) */
     const char *name;          /* "" or what a person calls it */
 };
 
