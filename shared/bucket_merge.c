@@ -445,31 +445,3 @@ enum lw_status lw_bucket_optimal(const struct lw_merge *m, struct lw_bucketing *
     lw_arena_free(&work);
     return status;
 }
-
-static enum lw_status check_grads(const struct lw_grad *grads, int32_t n, struct lw_err *err)
-{
-    for (int32_t i = 0; i < n; i++)
-        if (grads[i].numel < 0)
-            return lw_fail(err, LW_EINVAL,
-                           "gradient %d has %" PRId64 " elements, allowed: 0 or more", i,
-                           grads[i].numel);
-    return n < 1 ? lw_fail(err, LW_EINVAL, "no gradients to put into buckets") : LW_OK;
-}
-
-enum lw_status lw_bucket_per_tensor(const struct lw_grad *grads, int32_t n, const int32_t *order,
-                                    struct lw_bucketing *out, struct lw_err *err)
-{
-    static const int64_t limit = 0; /* c10d's assignment with limit 0 closes after every gradient */
-
-    LW_TRY(check_grads(grads, n, err));
-    return lw_bucket_assign_c10d(grads, n, order, &limit, 1, out, err);
-}
-
-enum lw_status lw_bucket_single(const struct lw_grad *grads, int32_t n, const int32_t *order,
-                                struct lw_bucketing *out, struct lw_err *err)
-{
-    static const int64_t limit = LW_BUCKET_NO_LIMIT;
-
-    LW_TRY(check_grads(grads, n, err));
-    return lw_bucket_assign_c10d(grads, n, order, &limit, 1, out, err);
-}

@@ -47,11 +47,4 @@ enum { LW_MERGE_MAX = 32768, LW_MERGE_LABELS = 1 << 20 };
 enum lw_status lw_bucket_optimal(const struct lw_merge *m, struct lw_bucketing *out, lw_ps *end,
                                  struct lw_err *err);
 
-/* The two policies that need no cost: one bucket per gradient, and one per dtype and device, each
- * in ready order (order NULL = by index). */
-enum lw_status lw_bucket_per_tensor(const struct lw_grad *grads, int32_t n, const int32_t *order,
-                                    struct lw_bucketing *out, struct lw_err *err);
-enum lw_status lw_bucket_single(const struct lw_grad *grads, int32_t n, const int32_t *order,
-                                struct lw_bucketing *out, struct lw_err *err);
-
 #endif

@@ -23,13 +23,14 @@ int32_t lw_groups_size(const struct lw_groups *g, int32_t group)
     return g->first[group + 1] - g->first[group];
 }
 
-enum lw_status lw_grid_ranks(const struct lw_grid *grid, int32_t *n_ranks, struct lw_err *err)
+enum lw_status lw_rank_grid_size(const struct lw_rank_grid *grid, int32_t *n_ranks,
+                                 struct lw_err *err)
 {
     int32_t n = 1;
 
-    if (grid->n_axes < 1 || grid->n_axes > LW_GRID_AXES)
+    if (grid->n_axes < 1 || grid->n_axes > LW_RANK_AXES)
         return lw_fail(err, LW_EINVAL, "a grid of %d axes, allowed: 1 to %d", grid->n_axes,
-                       LW_GRID_AXES);
+                       LW_RANK_AXES);
     for (int32_t a = 0; a < grid->n_axes; a++)
         if (grid->size[a] < 1 || __builtin_mul_overflow(n, grid->size[a], &n))
             return lw_fail(
@@ -41,7 +42,7 @@ enum lw_status lw_grid_ranks(const struct lw_grid *grid, int32_t *n_ranks, struc
     return LW_OK;
 }
 
-void lw_grid_coords(const struct lw_grid *grid, int32_t rank, int32_t *coord)
+void lw_rank_grid_coords(const struct lw_rank_grid *grid, int32_t rank, int32_t *coord)
 {
     for (int32_t a = 0; a < grid->n_axes; a++) {
         coord[a] = rank % grid->size[a];
@@ -49,7 +50,7 @@ void lw_grid_coords(const struct lw_grid *grid, int32_t rank, int32_t *coord)
     }
 }
 
-int32_t lw_grid_rank(const struct lw_grid *grid, const int32_t *coord)
+int32_t lw_rank_grid_rank(const struct lw_rank_grid *grid, const int32_t *coord)
 {
     int32_t rank = 0;
 
@@ -82,13 +83,13 @@ static void put(struct lw_groups *g, int32_t group, int32_t local, int32_t rank)
     g->local_rank[rank] = local;
 }
 
-enum lw_status lw_groups_along(const struct lw_grid *grid, uint32_t axes, struct lw_groups *out,
-                               struct lw_err *err)
+enum lw_status lw_groups_along(const struct lw_rank_grid *grid, uint32_t axes,
+                               struct lw_groups *out, struct lw_err *err)
 {
     struct lw_groups g;
     int32_t n_ranks, size = 1;
 
-    LW_TRY(lw_grid_ranks(grid, &n_ranks, err));
+    LW_TRY(lw_rank_grid_size(grid, &n_ranks, err));
     for (int32_t a = 0; a < grid->n_axes; a++)
         size *= axes >> a & 1 ? grid->size[a] : 1;
     LW_TRY(alloc_groups(&g, n_ranks, n_ranks / size, n_ranks, err));
@@ -124,27 +125,27 @@ static enum lw_status derive_data(int32_t world, int32_t pipeline, int32_t tenso
     return LW_OK;
 }
 
-enum lw_status lw_grid_megatron(int32_t world, int32_t pipeline, int32_t tensor,
-                                struct lw_grid *out, struct lw_err *err)
+enum lw_status lw_rank_grid_megatron(int32_t world, int32_t pipeline, int32_t tensor,
+                                     struct lw_rank_grid *out, struct lw_err *err)
 {
     int32_t data;
 
     LW_TRY(derive_data(world, pipeline, tensor, &data, err));
-    *out = (struct lw_grid){3, {tensor, data, pipeline}};
+    *out = (struct lw_rank_grid){3, {tensor, data, pipeline}};
     return LW_OK;
 }
 
-enum lw_status lw_grid_colossal(int32_t world, int32_t pipeline, int32_t tensor,
-                                struct lw_grid *out, struct lw_err *err)
+enum lw_status lw_rank_grid_colossal(int32_t world, int32_t pipeline, int32_t tensor,
+                                     struct lw_rank_grid *out, struct lw_err *err)
 {
     int32_t data;
 
     LW_TRY(derive_data(world, pipeline, tensor, &data, err));
-    *out = (struct lw_grid){3, {tensor, pipeline, data}};
+    *out = (struct lw_rank_grid){3, {tensor, pipeline, data}};
     return LW_OK;
 }
 
-int32_t lw_colossal_creation_order(const struct lw_grid *grid, enum lw_colossal_groups *kinds)
+int32_t lw_colossal_creation_order(const struct lw_rank_grid *grid, enum lw_colossal_groups *kinds)
 {
     int32_t n = 0;
 
@@ -156,7 +157,7 @@ int32_t lw_colossal_creation_order(const struct lw_grid *grid, enum lw_colossal_
     return n;
 }
 
-enum lw_status lw_groups_colossal(const struct lw_grid *grid, enum lw_colossal_groups kind,
+enum lw_status lw_groups_colossal(const struct lw_rank_grid *grid, enum lw_colossal_groups kind,
                                   struct lw_groups *out, struct lw_err *err)
 {
     static const uint32_t axes[] = {
@@ -169,8 +170,8 @@ enum lw_status lw_groups_colossal(const struct lw_grid *grid, enum lw_colossal_g
     return lw_groups_along(grid, axes[kind], out, err);
 }
 
-static enum lw_status check_stages(const struct lw_grid *grid, const int32_t *stages, int32_t n,
-                                   struct lw_err *err)
+static enum lw_status check_stages(const struct lw_rank_grid *grid, const int32_t *stages,
+                                   int32_t n, struct lw_err *err)
 {
     int32_t most = grid->size[LW_COLOSSAL_PIPELINE];
 
@@ -187,7 +188,7 @@ static enum lw_status check_stages(const struct lw_grid *grid, const int32_t *st
     return LW_OK;
 }
 
-enum lw_status lw_groups_shared_module(const struct lw_grid *grid, const int32_t *stages,
+enum lw_status lw_groups_shared_module(const struct lw_rank_grid *grid, const int32_t *stages,
                                        int32_t n_stages, struct lw_groups *out, struct lw_err *err)
 {
     struct lw_groups pipeline, g;

@@ -22,20 +22,21 @@ void lw_groups_free(struct lw_groups *g);
 int32_t lw_groups_size(const struct lw_groups *g, int32_t group);
 
 /* Ranks on a grid: axis 0 varies fastest, rank = sum of coord[a] * (size[0] * ... * size[a-1]). */
-enum { LW_GRID_AXES = 8 };
-struct lw_grid {
+enum { LW_RANK_AXES = 8 };
+struct lw_rank_grid {
     int32_t n_axes;
-    int32_t size[LW_GRID_AXES]; /* each >= 1 */
+    int32_t size[LW_RANK_AXES]; /* each >= 1 */
 };
-enum lw_status lw_grid_ranks(const struct lw_grid *grid, int32_t *n_ranks, struct lw_err *err);
-void lw_grid_coords(const struct lw_grid *grid, int32_t rank, int32_t *coord);
-int32_t lw_grid_rank(const struct lw_grid *grid, const int32_t *coord);
+enum lw_status lw_rank_grid_size(const struct lw_rank_grid *grid, int32_t *n_ranks,
+                                 struct lw_err *err);
+void lw_rank_grid_coords(const struct lw_rank_grid *grid, int32_t rank, int32_t *coord);
+int32_t lw_rank_grid_rank(const struct lw_rank_grid *grid, const int32_t *coord);
 
 /* Every rank in one group: those that differ only along the axes whose bit is set in `axes`. Groups
  * and their members count the lowest axis fastest (Megatron-LM megatron/core/parallel_state.py
  * RankGenerator@d98e8a64; ColossalAI's groups are those of its order). */
-enum lw_status lw_groups_along(const struct lw_grid *grid, uint32_t axes, struct lw_groups *out,
-                               struct lw_err *err);
+enum lw_status lw_groups_along(const struct lw_rank_grid *grid, uint32_t axes,
+                               struct lw_groups *out, struct lw_err *err);
 
 /* Axis numbers of the two rank orders. */
 enum { LW_COLOSSAL_TENSOR, LW_COLOSSAL_PIPELINE, LW_COLOSSAL_DATA };
@@ -43,13 +44,13 @@ enum { LW_MEGATRON_TENSOR, LW_MEGATRON_DATA, LW_MEGATRON_PIPELINE };
 
 /* tensor, data, pipeline from fast to slow: Megatron's default "tp-cp-ep-dp-pp" without the two
  * axes in between. */
-enum lw_status lw_grid_megatron(int32_t world, int32_t pipeline, int32_t tensor,
-                                struct lw_grid *out, struct lw_err *err);
+enum lw_status lw_rank_grid_megatron(int32_t world, int32_t pipeline, int32_t tensor,
+                                     struct lw_rank_grid *out, struct lw_err *err);
 
 /* ColossalAI 96780e6: tensor, pipeline, data from fast to slow; the data size is derived, never
  * configured. LW_EINVAL when pipeline * tensor does not divide world. */
-enum lw_status lw_grid_colossal(int32_t world, int32_t pipeline, int32_t tensor,
-                                struct lw_grid *out, struct lw_err *err);
+enum lw_status lw_rank_grid_colossal(int32_t world, int32_t pipeline, int32_t tensor,
+                                     struct lw_rank_grid *out, struct lw_err *err);
 
 /* The groups of ColossalAI in creation order: data, model, pipeline (only if there are two stages
  * or more), tensor. kinds[4] is filled, the number returned. */
@@ -59,14 +60,14 @@ enum lw_colossal_groups {
     LW_COLOSSAL_GROUPS_PIPELINE,
     LW_COLOSSAL_GROUPS_TENSOR,
 };
-int32_t lw_colossal_creation_order(const struct lw_grid *grid, enum lw_colossal_groups *kinds);
-enum lw_status lw_groups_colossal(const struct lw_grid *grid, enum lw_colossal_groups kind,
+int32_t lw_colossal_creation_order(const struct lw_rank_grid *grid, enum lw_colossal_groups *kinds);
+enum lw_status lw_groups_colossal(const struct lw_rank_grid *grid, enum lw_colossal_groups kind,
                                   struct lw_groups *out, struct lw_err *err);
 
 /* A module that lives on several stages of a pipeline (a tied embedding): for each pipeline group,
  * in creation order, its members at these stages, in the order given. LW_EINVAL: fewer than two
  * stages, a stage out of range or named twice. */
-enum lw_status lw_groups_shared_module(const struct lw_grid *grid, const int32_t *stages,
+enum lw_status lw_groups_shared_module(const struct lw_rank_grid *grid, const int32_t *stages,
                                        int32_t n_stages, struct lw_groups *out, struct lw_err *err);
 
 /* The rank that broadcasts the shared parameters to `rank` at start: the subgroup's first member.

@@ -254,27 +254,6 @@ static void three_hundred_gradients_with_the_next_forward_are_searched(void **st
     assert_true(end >= ready[N - 1] + forward[0]);
 }
 
-static void per_tensor_and_single_need_no_cost(void **state)
-{
-    static const struct lw_grad g[] = {
-        {.numel = 3, .dtype = LW_F32}, {.numel = 0, .dtype = LW_F16}, {.numel = 5, .dtype = LW_F32}};
-    static const int32_t order[] = {2, 1, 0};
-    struct lw_bucketing b;
-    struct lw_err err;
-
-    (void)state;
-    assert_int_equal(lw_bucket_per_tensor(g, 3, order, &b, &err), LW_OK);
-    assert_string_equal(shown(&b), "1,1,1");
-    assert_int_equal(b.items[0], 2);
-    lw_bucketing_free(&b);
-    assert_int_equal(lw_bucket_single(g, 3, order, &b, &err), LW_OK);
-    assert_string_equal(shown(&b), "2,1"); /* f32, then f16: by first ready gradient */
-    assert_int_equal(b.items[0], 2);
-    assert_int_equal(b.items[1], 0);
-    lw_bucketing_free(&b);
-    assert_int_equal(lw_bucket_single(g, 0, NULL, &b, &err), LW_EINVAL);
-}
-
 static void failing_allocations_leave_nothing_behind(void **state)
 {
     static const int64_t bytes[] = {1, 1, 4};
@@ -314,7 +293,6 @@ int main(void)
         cmocka_unit_test(refusals_name_gradient_and_value),
         cmocka_unit_test(optimal_equals_brute_force_under_any_monotone_cost),
         cmocka_unit_test(three_hundred_gradients_with_the_next_forward_are_searched),
-        cmocka_unit_test(per_tensor_and_single_need_no_cost),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

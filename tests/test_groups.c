@@ -34,13 +34,13 @@ static void colossal_orders_tensor_pipeline_data(void **state)
         [LW_COLOSSAL_GROUPS_PIPELINE] = "0,2|1,3|4,6|5,7",
         [LW_COLOSSAL_GROUPS_TENSOR] = "0,1|2,3|4,5|6,7",
     };
-    struct lw_grid grid;
+    struct lw_rank_grid grid;
     struct lw_groups g;
     struct lw_err err;
     enum lw_colossal_groups kinds[4];
 
     (void)state;
-    assert_int_equal(lw_grid_colossal(8, 2, 2, &grid, &err), LW_OK);
+    assert_int_equal(lw_rank_grid_colossal(8, 2, 2, &grid, &err), LW_OK);
     assert_int_equal(grid.size[LW_COLOSSAL_DATA], 2);
     assert_int_equal(lw_colossal_creation_order(&grid, kinds), 4);
     assert_int_equal(kinds[2], LW_COLOSSAL_GROUPS_PIPELINE);
@@ -49,7 +49,7 @@ static void colossal_orders_tensor_pipeline_data(void **state)
         assert_string_equal(shown(&g), expected[kinds[k]]);
         lw_groups_free(&g);
     }
-    assert_int_equal(lw_grid_colossal(8, 1, 2, &grid, &err), LW_OK);
+    assert_int_equal(lw_rank_grid_colossal(8, 1, 2, &grid, &err), LW_OK);
     assert_int_equal(lw_colossal_creation_order(&grid, kinds), 3); /* no pipeline groups */
     assert_int_equal(kinds[2], LW_COLOSSAL_GROUPS_TENSOR);
 }
@@ -57,12 +57,12 @@ static void colossal_orders_tensor_pipeline_data(void **state)
 static void megatron_orders_tensor_data_pipeline(void **state)
 {
     /* the example of Megatron's initialize_model_parallel: 16 GPUs, tensor 2, pipeline 4, data 2 */
-    struct lw_grid grid;
+    struct lw_rank_grid grid;
     struct lw_groups g;
     struct lw_err err;
 
     (void)state;
-    assert_int_equal(lw_grid_megatron(16, 4, 2, &grid, &err), LW_OK);
+    assert_int_equal(lw_rank_grid_megatron(16, 4, 2, &grid, &err), LW_OK);
     assert_int_equal(lw_groups_along(&grid, 1u << LW_MEGATRON_DATA, &g, &err), LW_OK);
     assert_string_equal(shown(&g), "0,2|1,3|4,6|5,7|8,10|9,11|12,14|13,15");
     lw_groups_free(&g);
@@ -75,17 +75,17 @@ static void megatron_orders_tensor_data_pipeline(void **state)
 
 static void sizes_that_do_not_divide_are_refused(void **state)
 {
-    struct lw_grid grid;
+    struct lw_rank_grid grid;
     struct lw_err err;
     int32_t n;
 
     (void)state;
-    assert_int_equal(lw_grid_colossal(12, 5, 2, &grid, &err), LW_EINVAL);
+    assert_int_equal(lw_rank_grid_colossal(12, 5, 2, &grid, &err), LW_EINVAL);
     assert_string_equal(err.msg,
                         "12 ranks are no multiple of 5 pipeline stages times 2 tensor ranks");
-    assert_int_equal(lw_grid_megatron(0, 1, 1, &grid, &err), LW_EINVAL);
-    grid = (struct lw_grid){2, {1 << 16, 1 << 16}};
-    assert_int_equal(lw_grid_ranks(&grid, &n, &err), LW_EINVAL);
+    assert_int_equal(lw_rank_grid_megatron(0, 1, 1, &grid, &err), LW_EINVAL);
+    grid = (struct lw_rank_grid){2, {1 << 16, 1 << 16}};
+    assert_int_equal(lw_rank_grid_size(&grid, &n, &err), LW_EINVAL);
     assert_string_equal(err.msg, "axis 1 of the grid has 65536 ranks, allowed: 1 or more, the "
                                  "product below 2^31");
 }
@@ -96,14 +96,14 @@ static void groups_partition_the_ranks_and_agree_with_coordinates(void **state)
 
     (void)state;
     for (int i = 0; i < 500; i++) {
-        struct lw_grid grid = {.n_axes = (int32_t)prng_in(&r, 1, 4)};
+        struct lw_rank_grid grid = {.n_axes = (int32_t)prng_in(&r, 1, 4)};
         uint32_t axes = (uint32_t)prng_in(&r, 0, 15);
         struct lw_groups g;
         struct lw_err err;
-        int32_t n, seen[N_MAX] = {0}, a[LW_GRID_AXES], b[LW_GRID_AXES];
+        int32_t n, seen[N_MAX] = {0}, a[LW_RANK_AXES], b[LW_RANK_AXES];
         for (int32_t k = 0; k < grid.n_axes; k++)
             grid.size[k] = (int32_t)prng_in(&r, 1, 4);
-        assert_int_equal(lw_grid_ranks(&grid, &n, &err), LW_OK);
+        assert_int_equal(lw_rank_grid_size(&grid, &n, &err), LW_OK);
         assert_int_equal(lw_groups_along(&grid, axes, &g, &err), LW_OK);
         for (int32_t k = 0; k < g.n_groups; k++) {
             if (k > 0) /* creation order: ascending first members */
@@ -113,9 +113,9 @@ static void groups_partition_the_ranks_and_agree_with_coordinates(void **state)
                 seen[rank]++;
                 assert_int_equal(g.group_of[rank], k);
                 assert_int_equal(g.local_rank[rank], m - g.first[k]);
-                lw_grid_coords(&grid, rank, a);
-                assert_int_equal(lw_grid_rank(&grid, a), rank);
-                lw_grid_coords(&grid, g.members[g.first[k]], b);
+                lw_rank_grid_coords(&grid, rank, a);
+                assert_int_equal(lw_rank_grid_rank(&grid, a), rank);
+                lw_rank_grid_coords(&grid, g.members[g.first[k]], b);
                 for (int32_t x = 0; x < grid.n_axes; x++)
                     if (!(axes >> x & 1))
                         assert_int_equal(a[x], b[x]);
@@ -130,14 +130,14 @@ static void groups_partition_the_ranks_and_agree_with_coordinates(void **state)
 static void a_shared_module_takes_the_stages_in_the_given_order(void **state)
 {
     static const int32_t stages[] = {3, 0};
-    struct lw_grid grid;
+    struct lw_rank_grid grid;
     struct lw_groups g;
     struct lw_err err;
     int32_t source;
 
     (void)state;
     /* 8 ranks, 4 stages of 2 tensor ranks: pipelines 0 2 4 6 and 1 3 5 7 */
-    lw_grid_colossal(8, 4, 2, &grid, &err);
+    lw_rank_grid_colossal(8, 4, 2, &grid, &err);
     assert_int_equal(lw_groups_shared_module(&grid, stages, 2, &g, &err), LW_OK);
     assert_string_equal(shown(&g), "6,0|7,1");
     assert_int_equal(lw_shared_module_source(&g, stages, 0, false, &source, &err), LW_OK);
@@ -150,13 +150,13 @@ static void a_shared_module_takes_the_stages_in_the_given_order(void **state)
 static void compat_indexes_the_subgroup_by_stage_number(void **state)
 {
     static const int32_t middle[] = {1, 2}, last[] = {2, 3};
-    struct lw_grid grid;
+    struct lw_rank_grid grid;
     struct lw_groups g;
     struct lw_err err;
     int32_t source;
 
     (void)state;
-    lw_grid_colossal(4, 4, 1, &grid, &err);
+    lw_rank_grid_colossal(4, 4, 1, &grid, &err);
     assert_int_equal(lw_groups_shared_module(&grid, middle, 2, &g, &err), LW_OK);
     assert_int_equal(lw_shared_module_source(&g, middle, 1, true, &source, &err), LW_OK);
     assert_int_equal(source, 2); /* subgroup[1] of (1, 2) */
@@ -174,12 +174,12 @@ static void compat_indexes_the_subgroup_by_stage_number(void **state)
 static void shared_modules_need_two_different_stages(void **state)
 {
     static const int32_t one[] = {0}, twice[] = {1, 1}, far[] = {0, 4};
-    struct lw_grid grid;
+    struct lw_rank_grid grid;
     struct lw_groups g;
     struct lw_err err;
 
     (void)state;
-    lw_grid_colossal(4, 4, 1, &grid, &err);
+    lw_rank_grid_colossal(4, 4, 1, &grid, &err);
     assert_int_equal(lw_groups_shared_module(&grid, one, 1, &g, &err), LW_EINVAL);
     assert_string_equal(err.msg, "a shared module on 1 stage(s), allowed: 2 or more");
     assert_int_equal(lw_groups_shared_module(&grid, twice, 2, &g, &err), LW_EINVAL);
@@ -249,7 +249,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
 {
     static const int32_t stages[] = {0, 1}, device[] = {0, 1, 0, 1};
     static const int64_t node[] = {7, 7, 8, 8};
-    struct lw_grid grid = {3, {1, 2, 2}};
+    struct lw_rank_grid grid = {3, {1, 2, 2}};
 
     (void)state;
     for (int which = 0; which < 3; which++)
