@@ -16,6 +16,7 @@ const struct lw_command lw_commands[] = {
     {"plan", "decide a training step: buckets, launches, ops", cmd_plan},
     {"sim", "predict a plan's timeline from a plan or a workload", cmd_sim},
     {"exec", "run a plan for real and check what it computed", cmd_exec},
+    {"golden", "repeat recorded decisions of reference systems", cmd_golden},
     {"runs", "list the runs of the results database", cmd_runs},
     {"compare", "compare two runs: step, buckets, ops", cmd_compare},
     {"plot", "draw stored runs: timeline, overlap, predicted, sweep", cmd_plot},

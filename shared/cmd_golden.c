@@ -1,0 +1,97 @@
+/* lapwing golden: do the policies of this build answer as the reference systems did? */
+#include <stdio.h>
+
+#include "shared/cli.h"
+#include "shared/command.h"
+#include "shared/golden.h"
+#include "shared/jsonout.h"
+#include "shared/table.h"
+
+static const struct lw_usage usage = {
+    .command = "golden",
+    .synopsis = "FILE...",
+    .about = "Repeats recorded decisions of reference systems - buckets, shards, partitions, "
+             "groups, reducer runs - and compares every recorded answer exactly (end times to "
+             "1e-9). A file holds JSON lines, one case each, or a table, one case a row; what a "
+             "case is follows from its content. An unknown kind is a failure. Exit status 3 if "
+             "any case failed.",
+    .min_operands = 1,
+    .max_operands = -1,
+};
+
+static void print_text(const struct lw_golden_result *r)
+{
+    for (int64_t i = 0; i < r->n_failed; i++) {
+        const struct lw_golden_failure *f = &r->failures[i];
+        printf("%s:%lld:%s%s: %s\n", f->file, (long long)f->line, *f->id ? " " : "", f->id,
+               f->message);
+    }
+    printf("%lld passed, %lld failed\n", (long long)r->n_passed, (long long)r->n_failed);
+}
+
+static void print_json(const struct lw_golden_result *r)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_int(&o, "passed", r->n_passed);
+    lw_jsonout_int(&o, "failed", r->n_failed);
+    lw_jsonout_array(&o, "failures");
+    for (int64_t i = 0; i < r->n_failed; i++) {
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "file", r->failures[i].file);
+        lw_jsonout_int(&o, "line", r->failures[i].line);
+        lw_jsonout_string(&o, "id", r->failures[i].id);
+        lw_jsonout_string(&o, "message", r->failures[i].message);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+static enum lw_status print_csv(const struct lw_golden_result *r, struct lw_err *err)
+{
+    static const char *const titles[] = {"file", "line", "id", "message"};
+    struct lw_table *t = lw_table_new(4, titles);
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < r->n_failed; i++) {
+        lw_table_cell(t, "%s", r->failures[i].file);
+        lw_table_cell(t, "%lld", (long long)r->failures[i].line);
+        lw_table_cell(t, "%s", r->failures[i].id);
+        lw_table_cell(t, "%s", r->failures[i].message);
+    }
+    enum lw_status status = lw_table_print_csv(t, stdout, err);
+    lw_table_free(t);
+    return status;
+}
+
+int cmd_golden(int argc, char **argv)
+{
+    enum lw_format format = LW_FORMAT_TEXT;
+    const struct lw_opt options[] = {
+        {"format", 0, LW_OPT_FORMAT, &format, "FORMAT", "text, json or csv (text)", 0, 0},
+        {0},
+    };
+    struct lw_golden_result r = {0};
+    struct lw_err err = {0};
+    enum lw_status status = LW_OK;
+    int n_files, exit_status = lw_cli_begin(&usage, options, argc, argv, &n_files);
+
+    if (exit_status >= 0)
+        return exit_status;
+    for (int i = 1; status == LW_OK && i <= n_files; i++)
+        status = lw_golden_file(argv[i], &r, &err);
+    if (status == LW_OK && format == LW_FORMAT_JSON)
+        print_json(&r);
+    else if (status == LW_OK && format == LW_FORMAT_CSV)
+        status = print_csv(&r, &err);
+    else if (status == LW_OK)
+        print_text(&r);
+    exit_status = lw_cli_end("golden", status, &err);
+    if (exit_status == LW_EXIT_OK && r.n_failed > 0)
+        exit_status = LW_EXIT_NO;
+    lw_golden_free(&r);
+    return exit_status;
+}
