@@ -57,6 +57,8 @@ enum exec_compute {
     EXEC_N_COMPUTES,
 };
 
+typedef void exec_lost_fn(void *argument, const char *why);
+
 /* This process among those of the run, where each rank is one. Calls block, within the run's time
  * limit; they come from one thread. */
 struct exec_process {
@@ -64,6 +66,10 @@ struct exec_process {
     /* data[bytes] of rank 0 on every rank; nobody returns before all have come. */
     enum lw_status (*broadcast)(void *context, void *data, int32_t bytes, struct lw_err *err);
     enum lw_status (*barrier)(void *context, struct lw_err *err);
+    /* `lost` is called, from another thread and at most once, when another process is gone or gave
+     * up; NULL ends it. stop: tell the others that this one gives up. Neither blocks. */
+    void (*watch)(void *context, exec_lost_fn *lost, void *argument);
+    void (*stop)(void *context, const char *why);
     void *context;
 };
 
