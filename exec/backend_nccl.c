@@ -6,8 +6,9 @@
  * errors: of CUDA, of kernels that report one, of NCCL's communicators, of abort. After the first error
  * nothing more is handed over, and stamps stay as they were: what had finished, what had begun.
  *
- * Stopping. Kernels that wait look at a word of host memory, which abort sets from any thread.
- * Communicators are aborted in close, by the thread that used them, before memory is freed; if the
+ * Stopping. abort, from any thread, only says so. The thread that polls stamps what still ends by itself
+ * within GRACE_NS, and then sets the word of host memory at which waiting kernels look: an op that was
+ * cut short is never taken for one that ended. Communicators are aborted in close, by the thread that used them, before memory is freed; if the
  * device still does not come to rest in CLOSE_WAIT_NS, its memory is left to the end of the process,
  * because freeing it would wait for ever. */
 #include <sched.h>
@@ -18,6 +19,7 @@
 #include "exec/nccl_world.h"
 
 #define CLOSE_WAIT_NS INT64_C(5000000000)
+#define GRACE_NS INT64_C(50000000)
 
 enum { NCCL_OLDEST = 21801 }; /* 2.18.1: ncclCommSplit */
 
@@ -55,15 +57,13 @@ void nccl_doze(int32_t n_tries)
 
 /* --- stopping ----------------------------------------------------------------------------------- */
 
-void nccl_stop(struct exec_world *w, const struct lw_err *why)
+static void stop(struct exec_world *w, const struct lw_err *why)
 {
     pthread_mutex_lock(&w->mutex);
     if (w->why.code == LW_OK)
         w->why = *why;
     pthread_mutex_unlock(&w->mutex);
     atomic_store(&w->stop, true);
-    if (w->flags)
-        w->flags[FLAG_STOP] = 1;
 }
 
 enum lw_status nccl_stopped(struct exec_world *w, struct lw_err *err)
@@ -78,12 +78,42 @@ enum lw_status nccl_stopped(struct exec_world *w, struct lw_err *err)
     return why.code;
 }
 
+void nccl_stop(struct exec_world *w, const struct lw_err *why)
+{
+    atomic_store(&w->failed, true);
+    stop(w, why);
+}
+
 static void backend_abort(struct exec_world *w, const char *why)
 {
     struct lw_err err = {0};
 
     lw_fail(&err, LW_EFAILED, "%s", why);
+    stop(w, &err);
+}
+
+static void lost(void *world, const char *why)
+{
+    struct exec_world *w = world;
+    struct lw_err err = {0};
+
+    atomic_store(&w->told, true);
+    lw_fail(&err, LW_EFAILED, "%s", why);
     nccl_stop(w, &err);
+}
+
+/* The other processes stop when this one does, not at their own time limit. */
+static void tell_others(struct exec_world *w)
+{
+    const struct exec_process *p = w->how.process;
+    char words[320];
+
+    if (!p || atomic_exchange(&w->told, true))
+        return;
+    pthread_mutex_lock(&w->mutex);
+    snprintf(words, sizeof words, "rank %d gave up: %.280s", p->rank, w->why.msg);
+    pthread_mutex_unlock(&w->mutex);
+    p->stop(p->context, words);
 }
 
 /* --- opening and closing ------------------------------------------------------------------------ */
@@ -186,11 +216,18 @@ static void close_world(struct exec_world *w)
 {
     if (!w)
         return;
-    bool unfinished = atomic_load(&w->stop) || !nccl_idle(w);
+    const struct exec_process *p = w->how.process;
+    bool unfinished = atomic_load(&w->failed) || !nccl_idle(w);
     int64_t until = nccl_now_ns() + CLOSE_WAIT_NS;
 
+    backend_abort(w, "closed");
+    if (w->flags)
+        w->flags[FLAG_STOP] = 1;
+    w->closing = true;
     if (unfinished)
-        backend_abort(w, "closed");
+        tell_others(w);
+    if (p)
+        p->watch(p->context, NULL, NULL);
     nccl_comms_close(w, unfinished);
     for (int32_t i = 0; !at_rest(w) && nccl_now_ns() < until; i++)
         nccl_doze(i);
@@ -216,9 +253,13 @@ static enum lw_status open_world(const struct exec_open *how, struct exec_world 
     w->how = *how;
     w->tail = &w->head;
     pthread_mutex_init(&w->mutex, NULL);
+    if (how->process)
+        how->process->watch(how->process->context, lost, w);
     enum lw_status s = fill_world(w, err);
     if (s != LW_OK) {
-        backend_abort(w, "not opened");
+        struct lw_err why = {.code = s};
+        lw_fail(&why, s, "%s", err ? err->msg : "not opened");
+        nccl_stop(w, &why);
         close_world(w);
         return s;
     }
@@ -360,7 +401,7 @@ static void hold(struct exec_world *w)
     w->held = true;
 }
 
-static enum lw_status release(struct exec_world *w, struct lw_err *err)
+static enum lw_status let_go(struct exec_world *w, struct lw_err *err)
 {
     const struct exec_process *p = w->how.process;
 
@@ -370,6 +411,17 @@ static enum lw_status release(struct exec_world *w, struct lw_err *err)
     for (struct exec_stream *s = w->streams; s; s = s->next)
         s->last_end_ns = 0;
     return nccl_pump(w, err);
+}
+
+/* What goes wrong while work is handed over is found by poll, like what goes wrong later. */
+static enum lw_status release(struct exec_world *w, struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    (void)err;
+    if (let_go(w, &why) != LW_OK)
+        nccl_stop(w, &why);
+    return LW_OK;
 }
 
 static enum lw_status member(const struct exec_stream *s, const struct exec_comm *c,
@@ -485,6 +537,19 @@ static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
     return LW_OK;
 }
 
+/* After a failure: what has begun and needs no other rank may end. */
+static void last_look(struct exec_world *w)
+{
+    int64_t until = nccl_now_ns() + GRACE_NS;
+
+    for (int32_t i = 0; nccl_harvest(w, NULL) == LW_OK; i++) {
+        if (!nccl_computing(w) || nccl_now_ns() > until)
+            break;
+        nccl_doze(i);
+    }
+    w->flags[FLAG_STOP] = 1;
+}
+
 static enum exec_state poll_world(struct exec_world *w, int64_t deadline_ns, struct lw_err *err)
 {
     struct lw_err why = {0};
@@ -492,7 +557,7 @@ static enum exec_state poll_world(struct exec_world *w, int64_t deadline_ns, str
 
     for (int32_t i = 0;; i++) {
         if (atomic_load(&w->stop)) {
-            nccl_harvest(w, NULL);
+            last_look(w);
             nccl_stopped(w, err);
             return EXEC_FAILED;
         }

@@ -18,10 +18,15 @@ static const ncclDataType_t dtypes[LW_N_DTYPES] = {
     [LW_BF16] = ncclBfloat16, [LW_I64] = ncclInt64, [LW_I32] = ncclInt32, [LW_U8] = ncclUint8,
 };
 
-static enum lw_status failed(ncclComm_t c, ncclResult_t r, const char *call, struct lw_err *err)
+/* NCCL's words; CUDA's own where it was CUDA that failed under NCCL. */
+static enum lw_status failed(struct exec_world *w, ncclComm_t c, ncclResult_t r, const char *call,
+                             struct lw_err *err)
 {
     const char *last = c ? ncclGetLastError(c) : NULL;
+    CUresult cuda = r == ncclUnhandledCudaError ? cuStreamQuery(w->setup) : CUDA_SUCCESS;
 
+    if (cuda != CUDA_SUCCESS && cuda != CUDA_ERROR_NOT_READY)
+        return nccl_cu(cuda, call, err);
     return lw_fail(err, LW_EFAILED, "NCCL: %s: %s%s%.160s", call, ncclGetErrorString(r),
                      last && *last ? ": " : "", last ? last : "");
 }
@@ -32,15 +37,15 @@ enum lw_status nccl_settle(struct exec_world *w, ncclComm_t c, ncclResult_t r, c
     int64_t until = nccl_now_ns() + w->how.timeout_ns;
 
     if (r != ncclSuccess && r != ncclInProgress)
-        return failed(c, r, call, err);
+        return failed(w, c, r, call, err);
     for (int32_t i = 0;; i++) {
         ncclResult_t state;
         r = ncclCommGetAsyncError(c, &state);
         if (r != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
-            return failed(c, r != ncclSuccess ? r : state, call, err);
+            return failed(w, c, r != ncclSuccess ? r : state, call, err);
         if (state == ncclSuccess)
             return LW_OK;
-        if (atomic_load(&w->stop))
+        if (atomic_load(&w->stop) && !w->closing)
             return nccl_stopped(w, err);
         if (nccl_now_ns() > until)
             return lw_fail(err, LW_ETIMEOUT, "NCCL: %s: still in progress after %.3g s", call,
@@ -57,7 +62,7 @@ enum lw_status nccl_check_async(struct exec_world *w, struct lw_err *err)
             continue;
         r = ncclCommGetAsyncError(c->nccl, &state);
         if (r != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
-            return failed(c->nccl, r != ncclSuccess ? r : state, "asynchronous error", err);
+            return failed(w, c->nccl, r != ncclSuccess ? r : state, "asynchronous error", err);
     }
     return LW_OK;
 }
@@ -104,7 +109,7 @@ enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
     if (rank == 0) {
         ncclResult_t r = ncclGetUniqueId(&id);
         if (r != ncclSuccess)
-            return failed(NULL, r, "ncclGetUniqueId", err);
+            return failed(w, NULL, r, "ncclGetUniqueId", err);
     }
     if (w->how.process)
         LW_TRY(w->how.process->broadcast(w->how.process->context, &id, sizeof id, err));

@@ -16,8 +16,8 @@
 
 #include "exec/gradients.h"
 
-enum { TILE = 128, GRAINS_PER_SIDE = 4, ROUNDS = 9, PER_ROUND = 4, N_TINY = 32 };
-enum { ELEMENTS_PER_SM = 1 << 18, MAX_ELEMENTS = 1 << 25 };
+enum { TILE = 128, GRAINS_PER_SIDE = 4, ROUNDS = 5, PER_ROUND = 4, N_TINY = 32 };
+enum { ELEMENTS_PER_SM = 1 << 16, MAX_ELEMENTS = 1 << 25 };
 
 enum lw_status nccl_blas(cublasStatus_t s, const char *call, struct lw_err *err)
 {
@@ -121,16 +121,19 @@ static enum lw_status wait_until(struct exec_stream *s, int64_t ns, bool idle, s
     return nccl_launch(s->world, s->cu, KERNEL_wait, &a, 1, err);
 }
 
-static enum lw_status report(struct exec_stream *s, struct lw_err *err)
-{
-    struct kernel_report a = {(volatile int32_t *)s->world->flags_at + FLAG_FAILED, 1};
-    return nccl_launch(s->world, s->cu, KERNEL_report, &a, 1, err);
-}
-
 static enum lw_status hang(struct exec_stream *s, struct lw_err *err)
 {
     LW_TRY(begin(s, err));
     return wait_until(s, INT64_MAX, true, err);
+}
+
+/* What follows on the stream does not run: a failed rank gives the others nothing more. */
+static enum lw_status report(struct exec_stream *s, struct lw_err *err)
+{
+    struct kernel_report a = {(volatile int32_t *)s->world->flags_at + FLAG_FAILED, 1};
+
+    LW_TRY(nccl_launch(s->world, s->cu, KERNEL_report, &a, 1, err));
+    return hang(s, err);
 }
 
 /* *ns: what the part takes alone on the device. */
@@ -172,7 +175,7 @@ static enum lw_status compute_rest(struct exec_stream *s, double ns, struct lw_e
     return products(w, s->cu, w->grain, grains, err);
 }
 
-enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, int64_t *over_ns,
+enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
                                struct lw_err *err)
 {
     bool by_clock = t->idle || s->world->how.compute != EXEC_COMPUTE_GEMM;
@@ -182,10 +185,11 @@ enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t,
         LW_TRY(begin(s, err));
     for (int32_t i = 0; i < t->n_parts; i++) {
         LW_TRY(issue_part(s, &t->parts[i], &ns, err));
+        f->fails |= t->parts[i].kind == EXEC_PART_FAIL;
         rest -= ns;
     }
     if (t->work_ns > 0 && rest < 0)
-        *over_ns = (int64_t)-rest;
+        f->over_ns = (int64_t)-rest;
     if (by_clock && t->work_ns > 0)
         return wait_until(s, t->work_ns,
                           t->idle || s->world->how.compute == EXEC_COMPUTE_SLEEP, err);

@@ -161,7 +161,7 @@ enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err)
         while (s->head) {
             struct flight *f = s->head;
             LW_TRY(query(f->end, &done, err));
-            if (!done || !f->noted || (f->round && f->round->n_missing > 0))
+            if (!done || f->fails || !f->noted || (f->round && f->round->n_missing > 0))
                 break; /* what began since the first round is noted next time */
             LW_TRY(stamp_flight(s, f, err));
             s->head = f->next;
@@ -181,7 +181,8 @@ static enum lw_status issue_compute(struct command *c, struct lw_err *err)
     struct flight *f;
 
     LW_TRY(nccl_begin(c->stream, &f, err));
-    enum lw_status s = nccl_issue_task(c->stream, &c->task, &f->over_ns, err);
+    f->computes = true;
+    enum lw_status s = nccl_issue_task(c->stream, &c->task, f, err);
     enum lw_status ended = nccl_end(c->stream, f, c->stamp, s == LW_OK ? err : NULL);
     return s != LW_OK ? s : ended;
 }
@@ -274,6 +275,14 @@ bool nccl_idle(const struct exec_world *w)
         if (s->head)
             return false;
     return true;
+}
+
+bool nccl_computing(const struct exec_world *w)
+{
+    for (const struct exec_stream *s = w->streams; s; s = s->next)
+        if (s->head && s->head->noted && s->head->computes && !s->head->fails)
+            return true;
+    return false;
 }
 
 void nccl_queue_drop(struct exec_world *w)

@@ -66,7 +66,8 @@ struct flight {
     struct flight *next;
     struct exec_stamp *stamp;
     CUevent start, end;
-    bool noted;                /* known to have begun */
+    bool noted, fails;         /* known to have begun; reports a failure, so never ends */
+    bool computes;             /* waits for no other rank */
     int64_t over_ns, n_launches;
     struct loop_round *round;  /* loop: the collective's members; NULL = alone */
     struct command *exchange;  /* owned: its items get the stamp */
@@ -151,13 +152,13 @@ struct exec_world {
     struct exec_comm *comms;
     ncclComm_t world_comm;   /* parent of all others; NULL in a loop */
     struct command *head, **tail;
-    bool held;
+    bool held, closing;
     cublasHandle_t blas;
     CUdeviceptr a, b, c;     /* matrices of the products */
     int32_t unit, grain;     /* their sides */
     double unit_ns, grain_ns;
     struct rates rates;
-    atomic_bool stop;
+    atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */
     pthread_mutex_t mutex;   /* guards why */
     struct lw_err why;       /* of the stop */
     char compute[192], about[256];
@@ -175,7 +176,7 @@ enum lw_status nccl_blas(cublasStatus_t s, const char *call, struct lw_err *err)
 
 /* Stopped by abort or a failure: LW_EFAILED with the reason. */
 enum lw_status nccl_stopped(struct exec_world *w, struct lw_err *err);
-void nccl_stop(struct exec_world *w, const struct lw_err *why); /* from any thread; the first counts */
+void nccl_stop(struct exec_world *w, const struct lw_err *why); /* it failed; the first counts */
 
 /* nccl_device.c */
 enum lw_status nccl_device_open(struct exec_world *w, int32_t ordinal, struct lw_err *err);
@@ -197,6 +198,7 @@ enum lw_status nccl_give(struct exec_world *w, const struct command *c, const st
 enum lw_status nccl_pump(struct exec_world *w, struct lw_err *err); /* hand over what may go */
 enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err); /* stamp what is done */
 bool nccl_idle(const struct exec_world *w); /* all given, all stamped */
+bool nccl_computing(const struct exec_world *w); /* an op that waits for nobody is under way */
 void nccl_queue_drop(struct exec_world *w);
 /* Begin and end the measured part of a command on its stream. end puts it in flight. */
 enum lw_status nccl_begin(struct exec_stream *s, struct flight **f, struct lw_err *err);
@@ -208,7 +210,7 @@ void nccl_flight_drop(struct exec_world *w, struct flight *f); /* begun, never e
 /* nccl_compute.c */
 enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);
 void nccl_compute_close(struct exec_world *w);
-enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, int64_t *over_ns,
+enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
                                struct lw_err *err);
 
 /* nccl_comm.c */

@@ -558,7 +558,7 @@ static enum lw_status wait_step(struct run *r, struct lw_err *err)
         return LW_OK;
     snprintf(limit, sizeof limit, "not done after %.3g s (--timeout)",
              (double)r->options->timeout_ns * 1e-9);
-    r->backend->abort(r->world, "stopped");
+    r->backend->abort(r->world, state == EXEC_FAILED ? why.msg : limit);
     r->backend->close(r->world);
     r->world = NULL;
     return state == EXEC_FAILED ? blame(r, LW_EFAILED, why.msg, err)

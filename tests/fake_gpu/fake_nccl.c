@@ -351,11 +351,9 @@ static void CUDA_CB run_batch(void *arg)
     free(b);
 }
 
-static void *launch_later(void *arg)
+static void launch(struct batch *b)
 {
-    struct batch *b = arg;
     struct ncclComm *c = b->comm;
-    int32_t in_progress = ncclInProgress;
 
     fake_sleep_us(fake_delay_us(fake_env_int("FAKE_NCCL_LAUNCH_US", 0),
                                 (uint64_t)atomic_fetch_add(&n_launches, 1)));
@@ -365,10 +363,7 @@ static void *launch_later(void *arg)
         atomic_store(&c->state, ncclUnhandledCudaError);
         atomic_fetch_sub(&c->n_flying, 1);
         free(b);
-        return NULL;
     }
-    atomic_compare_exchange_strong(&c->state, &in_progress, ncclSuccess);
-    return NULL;
 }
 
 static void start_thread(void *(*fn)(void *), void *arg)
@@ -382,12 +377,25 @@ static void start_thread(void *(*fn)(void *), void *arg)
     pthread_attr_destroy(&attr);
 }
 
-static void *launch_all_later(void *arg) /* a NULL-ended list: their order is kept */
+/* A NULL-ended list, in its order. Communicators are ready again when all of it is on its streams:
+ * one more flight each, so that an abort does not free them before. */
+static void *launch_all(void *arg)
 {
     struct batch **list = arg;
+    struct ncclComm *comms[MAX_ITEMS];
+    int n = 0;
 
-    for (int i = 0; list[i]; i++)
-        launch_later(list[i]);
+    for (; list[n]; n++) {
+        comms[n] = list[n]->comm;
+        atomic_fetch_add(&comms[n]->n_flying, 1);
+    }
+    for (int i = 0; i < n; i++)
+        launch(list[i]);
+    for (int i = 0; i < n; i++) {
+        int32_t in_progress = ncclInProgress;
+        atomic_compare_exchange_strong(&comms[i]->state, &in_progress, ncclSuccess);
+        atomic_fetch_sub(&comms[i]->n_flying, 1);
+    }
     free(list);
     return NULL;
 }
@@ -432,10 +440,10 @@ static ncclResult_t launch_pending(void)
         atomic_store(&list[i]->comm->state, ncclInProgress);
     }
     if (blocking) {
-        launch_all_later(list);
+        launch_all(list);
         return ncclSuccess;
     }
-    start_thread(launch_all_later, list);
+    start_thread(launch_all, list);
     return ncclInProgress;
 }
 
@@ -641,7 +649,10 @@ static void *split_main(void *arg)
     int32_t in_progress = ncclInProgress;
 
     for (int r = 0; ok && r < p->n_ranks; r++)
-        ok = wait_u64(p, &p->shared->slot[r].split_seq, s->seq);
+        while (ok && atomic_load(&p->shared->slot[r].split_seq) < s->seq) {
+            ok = !stopped(p) && !(s->child && atomic_load(&s->child->aborted));
+            fake_sleep_us(20);
+        }
     if (ok && s->child) {
         place(s);
         ok = attach(s->child);

@@ -1,0 +1,634 @@
+/* The NCCL backend against the fake driver, NCCL and cuBLAS of tests/fake_gpu: its order, data, errors
+ * and stopping, on host memory. Nothing here says that it works, or how fast, on a GPU.
+ *
+ * The libraries a process gets are fixed when it starts, so each rank is a process of its own: this
+ * program again, with --rank and an environment. A rank prints one line; the parent reads it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "exec/rendezvous.h"
+#include "exec/run.h"
+#include "shared/arena.h"
+#include "tests/exec_plan.h"
+#include "tests/nccl_ops.h"
+
+enum { MAX_RANKS = 8, LINE = 1024, PATIENCE_S = 60 };
+
+/* --- a rank ------------------------------------------------------------------------------------- */
+
+static int64_t setting(const char *name, int64_t otherwise)
+{
+    const char *s = getenv(name);
+    return s && *s ? strtoll(s, NULL, 10) : otherwise;
+}
+
+static struct exec_test_plan plan_asked_for(int32_t n_ranks)
+{
+    struct exec_test_plan t = exec_test_plan_default();
+
+    t.n_ranks = n_ranks;
+    t.work_ps = setting("T_WORK_US", 200) * LW_PS_PER_US;
+    t.dtype = (enum lw_dtype)setting("T_DTYPE", LW_F32);
+    t.wire = (enum lw_dtype)setting("T_WIRE", t.dtype);
+    t.accumulate = (int32_t)setting("T_ACCUMULATE", 0);
+    t.micro_batches = (int32_t)setting("T_MICRO", 1);
+    t.view = setting("T_VIEW", 0);
+    t.numel = setting("T_NUMEL", 1000);
+    return t;
+}
+
+static struct lw_exec_options options_asked_for(const struct exec_process *process)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+
+    o.compute = (enum exec_compute)setting("T_COMPUTE", EXEC_COMPUTE_SLEEP);
+    o.n_steps = 3;
+    o.n_warmup = 1;
+    o.momentum = 0.5f;
+    o.timeout_ns = setting("T_TIMEOUT_MS", 20000) * 1000000;
+    o.loop = setting("T_LOOP", 0);
+    o.process = process;
+    if (setting("T_FAULT", 0) && (!process || process->rank == 1))
+        o.fault.kind = (int)setting("T_FAULT", 0), o.fault.rank = 1, o.fault.step = 1,
+        o.fault.op = 7;
+    return o;
+}
+
+static void say(enum lw_status code, const struct lw_err *err, const struct lw_exec_result *r)
+{
+    printf("code=%d verified=%d checked=%lld honesty=%s spans=%lld steps=%d about=%s compute=%s "
+           "msg=%s\n",
+           (int)code, (int)r->verified, (long long)r->n_checked_bytes,
+           exec_honesty_name(r->honesty), (long long)r->timeline.n, r->n_warmup + r->n_steps,
+           r->about, r->compute, err->msg);
+}
+
+/* A rank that could not even hand its work over says so too. */
+static void give_up(const struct exec_process *process, const char *why)
+{
+    char words[300];
+
+    if (!process)
+        return;
+    snprintf(words, sizeof words, "rank %d gave up: %.250s", process->rank, why);
+    process->stop(process->context, words);
+}
+
+static enum lw_status run_plan(const struct exec_backend *b, const struct exec_process *process,
+                               int32_t n_ranks)
+{
+    struct exec_test_plan t = plan_asked_for(n_ranks);
+    struct lw_exec_options o = options_asked_for(process);
+    struct lw_exec_result r = {0};
+    struct lw_plan plan = {0};
+    struct lw_err err = {0};
+
+    o.backend = b;
+    enum lw_status s = exec_test_plan_build(&t, &plan, &err);
+    if (s == LW_OK)
+        s = lw_exec_run(&plan, &o, &r, &err);
+    if (s == LW_OK)
+        s = lw_timeline_check(&r.timeline, &plan, &err);
+    if (s != LW_OK)
+        give_up(process, err.msg);
+    say(s, &err, &r);
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+    return s;
+}
+
+static enum lw_status run_ops(const struct exec_backend *b, const struct exec_process *process,
+                              int32_t n_ranks)
+{
+    struct lw_exec_result r = {0};
+    struct lw_err err = {0};
+    enum lw_status s = nccl_ops_run(b, process, n_ranks, &r.n_checked_bytes, &err);
+
+    say(s, &err, &r);
+    return s;
+}
+
+static enum lw_status be_rank(void)
+{
+    struct exec_identity id = {.n_ranks = (int32_t)setting("T_RANKS", 1)};
+    struct exec_agreement same = {.backend = "nccl", .program = "test"};
+    struct exec_rendezvous *r = NULL;
+    struct exec_process process;
+    struct lw_exec_result none = {0};
+    struct lw_err err = {0};
+    const struct exec_backend *b;
+    bool several = false;
+    enum lw_status s = exec_backend_find("nccl", &b, &err);
+
+    if (s == LW_OK)
+        s = exec_identity_read(&id, &several, &err);
+    snprintf(same.plan_hash, sizeof same.plan_hash, "%s",
+             getenv("T_HASH") ? getenv("T_HASH") : "0");
+    if (s == LW_OK && several)
+        s = exec_rendezvous_open(&id, &same, setting("T_TIMEOUT_MS", 20000) * 1000000, &r, &err);
+    if (s != LW_OK) {
+        say(s, &err, &none);
+        return s;
+    }
+    if (several)
+        exec_rendezvous_process(r, &process);
+    s = setting("T_OPS", 0) ? run_ops(b, several ? &process : NULL, id.n_ranks)
+                            : run_plan(b, several ? &process : NULL, id.n_ranks);
+    exec_rendezvous_close(r);
+    return s;
+}
+
+/* --- the parent --------------------------------------------------------------------------------- */
+
+struct job {
+    int32_t n;                /* processes */
+    bool alone;               /* no rendezvous: one process */
+    const char *set[12][2];   /* environment of all, NULL-ended */
+    const char *only[4][3];   /* rank, name, value; NULL-ended */
+    pid_t pid[MAX_RANKS];
+    int out[MAX_RANKS];
+    char line[MAX_RANKS][LINE];
+    int code[MAX_RANKS];      /* as printed; 999: killed, nothing printed */
+    int left;                 /* had to be killed by the test */
+    double wall_s;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void set_int(const char *name, int64_t v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)v);
+    setenv(name, text, 1);
+}
+
+static int32_t a_port(void)
+{
+    static int32_t next;
+    return 20000 + (int32_t)((getpid() * 37 + next++ * 101) % 30000);
+}
+
+static void become(const struct job *j, int32_t rank, int32_t port)
+{
+    char plugins[PATH_MAX], address[64];
+
+    if (!realpath(getenv("LAPWING"), plugins))
+        _exit(98);
+    *strrchr(plugins, '/') = '\0';
+    setenv("LAPWING_PLUGINS", plugins, 1);
+    setenv("LD_LIBRARY_PATH", getenv("LAPWING_FAKE_GPU"), 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
+    snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    setenv("LAPWING_RENDEZVOUS", address, 1);
+    if (!j->alone) {
+        set_int("LAPWING_RANK", rank);
+        set_int("LAPWING_RANKS", j->n);
+        set_int("LAPWING_LOCAL_RANK", rank);
+        set_int("LAPWING_TOKEN", port);
+    }
+    for (int i = 0; i < 12 && j->set[i][0]; i++)
+        setenv(j->set[i][0], j->set[i][1], 1);
+    for (int i = 0; i < 4 && j->only[i][0]; i++)
+        if (atoi(j->only[i][0]) == rank)
+            setenv(j->only[i][1], j->only[i][2], 1);
+    execl("/proc/self/exe", "test_nccl", "--rank", (char *)NULL);
+    _exit(99);
+}
+
+static void start(struct job *j)
+{
+    int32_t port = a_port();
+
+    for (int32_t r = 0; r < j->n; r++) {
+        int pipes[2];
+        assert_int_equal(pipe(pipes), 0);
+        j->pid[r] = fork();
+        assert_true(j->pid[r] >= 0);
+        if (j->pid[r] == 0) {
+            dup2(pipes[1], STDOUT_FILENO);
+            close(pipes[0]);
+            close(pipes[1]);
+            become(j, r, port);
+        }
+        close(pipes[1]);
+        j->out[r] = pipes[0];
+    }
+}
+
+static void collect(struct job *j)
+{
+    for (int32_t r = 0; r < j->n; r++) {
+        ssize_t n = 0, got;
+        while (n < LINE - 1 && (got = read(j->out[r], j->line[r] + n, (size_t)(LINE - 1 - n))) > 0)
+            n += got;
+        j->line[r][n] = '\0';
+        close(j->out[r]);
+        j->code[r] = 999;
+        sscanf(j->line[r], "code=%d", &j->code[r]);
+    }
+}
+
+/* Starts all ranks, waits until each is gone; what is not gone in time is killed and counted. */
+static void run(struct job *j)
+{
+    double began = now_s();
+    int32_t alive = j->n;
+
+    j->left = 0;
+    start(j);
+    bool gone[MAX_RANKS] = {false};
+    while (alive > 0) {
+        int status;
+        for (int32_t r = 0; r < j->n; r++)
+            if (!gone[r] && waitpid(j->pid[r], &status, WNOHANG) == j->pid[r]) {
+                gone[r] = true;
+                alive--;
+            }
+        if (alive > 0 && now_s() - began > PATIENCE_S)
+            for (int32_t r = 0; r < j->n; r++)
+                if (!gone[r]) {
+                    j->left++;
+                    kill(j->pid[r], SIGKILL);
+                }
+        poll(NULL, 0, 5);
+    }
+    j->wall_s = now_s() - began;
+    collect(j);
+    assert_int_equal(j->left, 0);
+}
+
+static bool no_fakes(void)
+{
+    const char *dir = getenv("LAPWING_FAKE_GPU");
+
+    if (dir && *dir)
+        return false;
+    printf("SKIP test_nccl: the plugin was left out of this build (CUDA toolkit or NCCL headers not "
+           "found, or CUDA=0)\n");
+    return true;
+}
+
+#define NEEDS_FAKES()   \
+    do {                \
+        (void)state;    \
+        if (no_fakes()) \
+            skip();     \
+    } while (0)
+
+static void has(const char *line, const char *words)
+{
+    if (!strstr(line, words))
+        fail_msg("'%s' is not in: %s", words, line);
+}
+
+/* 5 parameters of 1000 .. 1004 elements: 5010 f32 weights and as many of momentum, per local rank. */
+static void all_verified(const struct job *j, int32_t local, const char *honesty)
+{
+    char words[128];
+
+    for (int32_t r = 0; r < j->n; r++) {
+        snprintf(words, sizeof words, "code=0 verified=1 checked=%d honesty=%s", 5010 * 4 * 2 * local,
+                 honesty);
+        has(j->line[r], words);
+    }
+}
+
+static char *log_path(char path[64])
+{
+    snprintf(path, 64, "/tmp/lapwing-test-nccl-%d.log", (int)getpid());
+    unlink(path);
+    return path;
+}
+
+static char *read_log(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *text = calloc(1, 1 << 20);
+
+    assert_non_null(f);
+    assert_non_null(text);
+    size_t n = fread(text, 1, (1 << 20) - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    unlink(path);
+    return text;
+}
+
+/* --- one process -------------------------------------------------------------------------------- */
+
+static void a_world_of_one_is_real_and_leaves_nothing_behind(void **state)
+{
+    NEEDS_FAKES();
+    char path[64], *text;
+    struct job j = {.n = 1, .alone = true, .set = {{"FAKE_GPU_LOG", log_path(path)}}};
+
+    run(&j);
+    all_verified(&j, 1, "real");
+    has(j.line[0], "fake device 0 on host memory");
+    text = read_log(path);
+    has(text, "priority 0\n");
+    has(text, "priority -1\n"); /* communication above computation: smaller runs first */
+    has(text, "live blocks 0 streams 0 events 0 modules 0\n");
+    free(text);
+}
+
+static void a_loop_of_ranks_ends_like_one(void **state)
+{
+    NEEDS_FAKES();
+    static const char *const n_ranks[] = {"1", "2", "3", "5"};
+
+    for (int i = 0; i < 4; i++) {
+        char path[64], *text;
+        struct job j = {.n = 1, .alone = true,
+                        .set = {{"T_LOOP", "1"}, {"T_RANKS", n_ranks[i]},
+                                {"FAKE_GPU_DELAY_US", "300"}, {"FAKE_GPU_SEED", n_ranks[i]},
+                                {"FAKE_GPU_LOG", log_path(path)}, {"T_WORK_US", "50"}}};
+        run(&j);
+        all_verified(&j, atoi(n_ranks[i]), i == 0 ? "real" : "emulated");
+        text = read_log(path);
+        has(text, "live blocks 0 streams 0 events 0 modules 0\n");
+        free(text);
+    }
+}
+
+static void types_passes_and_views_end_like_one(void **state)
+{
+    NEEDS_FAKES();
+    static const char *const cases[][4][2] = {
+        {{"T_DTYPE", "2"}},                   /* f16 */
+        {{"T_WIRE", "3"}},                    /* f32 reduced as bf16 */
+        {{"T_DTYPE", "1"}},                   /* f64 */
+        {{"T_ACCUMULATE", "2"}, {"T_MICRO", "2"}},
+        {{"T_VIEW", "1"}},
+        {{"T_COMPUTE", "1"}},                 /* spin */
+        {{"T_COMPUTE", "0"}, {"T_WORK_US", "2500"}}, /* products */
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job j = {.n = 1, .alone = true, .set = {{"T_LOOP", "1"}, {"T_RANKS", "3"}}};
+        for (int k = 0; k < 4 && cases[i][k][0]; k++)
+            memcpy(j.set[2 + k], cases[i][k], sizeof j.set[0]);
+        run(&j);
+        all_verified(&j, 3, "emulated");
+        if (i == 6)
+            has(j.line[0], "compute=cuBLAS");
+    }
+}
+
+static void every_collective_moves_the_right_elements(void **state)
+{
+    NEEDS_FAKES();
+    struct job loop = {.n = 1, .alone = true,
+                       .set = {{"T_LOOP", "1"}, {"T_RANKS", "3"}, {"T_OPS", "1"},
+                               {"FAKE_GPU_DELAY_US", "200"}}};
+    struct job three = {.n = 3, .set = {{"T_OPS", "1"}, {"FAKE_NCCL_DELAY_US", "500"},
+                                        {"FAKE_NCCL_LAUNCH_US", "300"}}};
+
+    run(&loop);
+    has(loop.line[0], "code=0");
+    run(&three);
+    for (int r = 0; r < 3; r++)
+        has(three.line[r], "code=0");
+}
+
+static void several_ranks_in_one_process_are_refused_without_a_loop(void **state)
+{
+    NEEDS_FAKES();
+    struct job j = {.n = 1, .alone = true, .set = {{"T_RANKS", "2"}}};
+
+    run(&j);
+    assert_int_equal(j.code[0], LW_ENOTSUP);
+    has(j.line[0], "one process for 2 ranks");
+}
+
+static void errors_of_the_driver_are_named(void **state)
+{
+    NEEDS_FAKES();
+    static const struct {
+        const char *name, *value, *words;
+        int code;
+    } cases[] = {
+        {"FAKE_CUDA_FAIL", "cuMemAlloc:6:2", "has no", LW_ENOMEM},
+        {"FAKE_GPU_MEMORY", "594000", "has no", LW_ENOMEM},
+        {"FAKE_CUDA_FAIL", "cuModuleLoadData:1:200", "cuModuleLoadData", LW_EFAILED},
+        {"FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:2:2", "CUDA", LW_ENOMEM},
+        {"FAKE_CUDA_ASYNC", "lw_sgd:14:700", "an illegal memory access was encountered", LW_EFAILED},
+        {"FAKE_CUDA_ASYNC", "lw_sgd:16:700", "last finished", LW_EFAILED},
+        {"FAKE_GPU_COUNT", "0", "CUDA_ERROR_NO_DEVICE", LW_ENOTSUP},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job j = {.n = 1, .alone = true, .set = {{cases[i].name, cases[i].value}}};
+        run(&j);
+        if (j.code[0] != cases[i].code)
+            fail_msg("case %zu: %s", i, j.line[0]);
+        has(j.line[0], cases[i].words);
+    }
+}
+
+/* --- several processes -------------------------------------------------------------------------- */
+
+static void processes_end_like_one_rank_whatever_the_delays(void **state)
+{
+    NEEDS_FAKES();
+    static const char *const seeds[] = {"1", "2", "3"};
+
+    for (int32_t n = 2; n <= 4; n++)
+        for (int s = 0; s < 3; s++) {
+            struct job j = {.n = n, .set = {{"FAKE_GPU_SEED", seeds[s]},
+                                            {"FAKE_GPU_DELAY_US", s == 1 ? "300" : "0"},
+                                            {"FAKE_NCCL_DELAY_US", s == 0 ? "3000" : "0"},
+                                            {"FAKE_NCCL_LAUNCH_US", s == 2 ? "2000" : "0"},
+                                            {"T_WORK_US", "50"}}};
+            run(&j);
+            all_verified(&j, 1, "emulated"); /* they share the one fake device */
+        }
+}
+
+static void ranks_with_devices_of_their_own_are_real(void **state)
+{
+    NEEDS_FAKES();
+    struct job j = {.n = 2, .set = {{"FAKE_GPU_COUNT", "2"}}};
+
+    run(&j);
+    all_verified(&j, 1, "real");
+    has(j.line[1], "fake device 1");
+}
+
+static void large_buckets_and_half_types_cross_processes(void **state)
+{
+    NEEDS_FAKES();
+    struct job j = {.n = 3, .set = {{"T_NUMEL", "40000"}, {"T_DTYPE", "2"}, {"T_WORK_US", "50"}}};
+
+    run(&j);
+    for (int r = 0; r < 3; r++)
+        has(j.line[r], "code=0 verified=1");
+}
+
+/* Each rank ends by itself, says what it was at, and none waits for its own time limit when another
+ * has already given up: the limit is 20 s, all are gone long before. */
+static void all_stop(struct job *j, int lost, const char *words)
+{
+    run(j);
+    for (int32_t r = 0; r < j->n; r++) {
+        if (r == lost) {
+            assert_int_equal(j->code[r], 999);
+            continue;
+        }
+        if (j->code[r] != LW_EFAILED && j->code[r] != LW_ETIMEOUT)
+            fail_msg("rank %d: %s", r, j->line[r]);
+        has(j->line[r], words);
+    }
+}
+
+static void an_asynchronous_error_stops_all_and_names_the_op(void **state)
+{
+    NEEDS_FAKES();
+    for (int32_t n = 2; n <= 4; n++) {
+        /* op 1 gathers the devices' ids; each step has 3 all-reduces: op 6 is step 1's second */
+        struct job j = {.n = n, .set = {{"FAKE_NCCL_ERROR", "1:6:6"}, {"FAKE_NCCL_DELAY_US", "500"}}};
+        all_stop(&j, -1, "first unfinished: op ");
+        for (int32_t r = 0; r < n; r++) {
+            has(j.line[r], "step 1");
+            has(j.line[r], "(all_reduce of bucket 1)");
+            has(j.line[r], "remote process exited or there was a network error");
+        }
+        has(j.line[0], "rank 1 gave up");
+    }
+}
+
+static void a_lost_rank_stops_the_others(void **state)
+{
+    NEEDS_FAKES();
+    for (int32_t n = 2; n <= 4; n++) {
+        struct job j = {.n = n, .set = {{"FAKE_NCCL_LOSE", n == 3 ? "0:7" : "1:7"}}};
+        all_stop(&j, n == 3 ? 0 : 1, n == 3 ? "rank 0 is gone" : "rank 1 is gone");
+        has(j.line[n == 3 ? 1 : 0], "(all_reduce of bucket 2) of rank");
+        has(j.line[n == 3 ? 1 : 0], "last finished: op ");
+    }
+}
+
+static void a_hanging_rank_ends_at_the_time_limit(void **state)
+{
+    NEEDS_FAKES();
+    for (int32_t n = 2; n <= 4; n++) {
+        struct job j = {.n = n, .set = {{"FAKE_NCCL_HANG", "1:5"}, {"T_TIMEOUT_MS", "1000"}}};
+        all_stop(&j, -1, "first unfinished: op ");
+        for (int32_t r = 0; r < n; r++)
+            has(j.line[r], "(all_reduce of bucket 0)");
+    }
+}
+
+static void a_failing_and_a_hanging_kernel_stop_all(void **state)
+{
+    NEEDS_FAKES();
+    struct job fails = {.n = 2, .set = {{"T_FAULT", "1"}}};
+    struct job hangs = {.n = 2, .set = {{"T_FAULT", "2"}, {"T_TIMEOUT_MS", "1000"}}};
+    struct job loop = {.n = 1, .alone = true,
+                       .set = {{"T_LOOP", "1"}, {"T_RANKS", "2"}, {"T_FAULT", "2"},
+                               {"T_TIMEOUT_MS", "1000"}}};
+
+    all_stop(&fails, -1, "step 1");
+    has(fails.line[1], "made to fail");
+    has(fails.line[1], "first unfinished: op 7 (backward) of rank 1");
+    has(fails.line[0], "rank 1 gave up: made to fail");
+    all_stop(&hangs, -1, "step 1");
+    all_stop(&loop, -1, "first unfinished: op 7 (backward) of rank 1");
+    assert_int_equal(loop.code[0], LW_ETIMEOUT);
+}
+
+static void a_rank_lost_while_opening_stops_the_others(void **state)
+{
+    NEEDS_FAKES();
+    struct job lost = {.n = 3, .set = {{"FAKE_NCCL_LOSE", "2:0"}}};
+    struct job hung = {.n = 2, .set = {{"FAKE_NCCL_HANG", "1:0"}, {"T_TIMEOUT_MS", "1500"}}};
+
+    all_stop(&lost, 2, "rank 2 is gone");
+    run(&hung);
+    for (int r = 0; r < 2; r++)
+        if (hung.code[r] != LW_ETIMEOUT && hung.code[r] != LW_EFAILED)
+            fail_msg("%s", hung.line[r]);
+}
+
+static void a_driver_error_of_one_rank_stops_all(void **state)
+{
+    NEEDS_FAKES();
+    struct job j = {.n = 3, .only = {{"1", "FAKE_CUDA_ASYNC", "lw_convert:200:700"}},
+                    .set = {{"T_WORK_US", "50"}}};
+    struct job memory = {.n = 2, .only = {{"1", "FAKE_GPU_MEMORY", "594000"}}};
+
+    all_stop(&j, -1, "an illegal memory access was encountered");
+    run(&memory);
+    assert_int_equal(memory.code[1], LW_ENOMEM);
+    has(memory.line[0], "rank 1 gave up");
+}
+
+/* --- finding each other ------------------------------------------------------------------------- */
+
+static void processes_that_differ_are_turned_away(void **state)
+{
+    NEEDS_FAKES();
+    struct job plan = {.n = 3, .only = {{"2", "T_HASH", "abc"}}};
+    struct job size = {.n = 2, .only = {{"1", "LAPWING_RANKS", "4"}}};
+    struct job twice = {.n = 3, .only = {{"2", "LAPWING_RANK", "1"}}};
+    struct job absent = {.n = 2, .only = {{"1", "LAPWING_TOKEN", "other"}},
+                         .set = {{"T_TIMEOUT_MS", "1000"}}};
+    struct job two_launchers = {.n = 1, .set = {{"RANK", "0"}, {"WORLD_SIZE", "8"}}};
+
+    run(&plan);
+    for (int r = 0; r < 3; r += 2)
+        has(plan.line[r], "rank 2 has another plan (abc) than rank 0 (0)");
+    run(&size);
+    has(size.line[0], "rank 1 of 4 came to a run of 2 ranks");
+    has(size.line[1], "rank 1 of 4 came to a run of 2 ranks");
+    run(&twice);
+    has(twice.line[0], "two processes say that they are rank 1");
+    run(&absent);
+    has(absent.line[0], "these ranks have not come: 1");
+    run(&two_launchers);
+    has(two_launchers.line[0], "lapwing says rank 0 of 1, torchrun says rank 0 of 8");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--rank") == 0)
+        return be_rank() == LW_OK ? 0 : 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_world_of_one_is_real_and_leaves_nothing_behind),
+        cmocka_unit_test(a_loop_of_ranks_ends_like_one),
+        cmocka_unit_test(types_passes_and_views_end_like_one),
+        cmocka_unit_test(every_collective_moves_the_right_elements),
+        cmocka_unit_test(several_ranks_in_one_process_are_refused_without_a_loop),
+        cmocka_unit_test(errors_of_the_driver_are_named),
+        cmocka_unit_test(processes_end_like_one_rank_whatever_the_delays),
+        cmocka_unit_test(ranks_with_devices_of_their_own_are_real),
+        cmocka_unit_test(large_buckets_and_half_types_cross_processes),
+        cmocka_unit_test(an_asynchronous_error_stops_all_and_names_the_op),
+        cmocka_unit_test(a_lost_rank_stops_the_others),
+        cmocka_unit_test(a_hanging_rank_ends_at_the_time_limit),
+        cmocka_unit_test(a_failing_and_a_hanging_kernel_stop_all),
+        cmocka_unit_test(a_rank_lost_while_opening_stops_the_others),
+        cmocka_unit_test(a_driver_error_of_one_rank_stops_all),
+        cmocka_unit_test(processes_that_differ_are_turned_away),
+    };
+
+    return cmocka_run_group_tests_name("nccl", tests, NULL, NULL);
+}
