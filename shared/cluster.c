@@ -38,6 +38,7 @@ static const struct row cluster_rows[] = {
     {"interference.memory_bytes_per_comm_byte", "B/B", AT(interference.memory_bytes_per_comm_byte),
      POSITIVE},
     {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), FLAG},
+    {"interference.comm_workers", "", AT(interference.comm_workers), COUNT},
     {"noise.compute_sigma", "", AT(noise.compute_sigma), SIGMA},
     {"noise.comm_sigma", "", AT(noise.comm_sigma), SIGMA},
 };
@@ -200,6 +201,11 @@ static enum lw_status check_table(const struct lw_cost_table *t, int32_t i, stru
                            i, r, t->bytes[r]);
         if (t->time_ps[r] < 0 || (t->spread_ps && t->spread_ps[r] < -1))
             return lw_fail(err, LW_EFORMAT, "at tables[%d].rows[%d]: found a negative time", i, r);
+        if (t->cpu_ps && t->cpu_ps[r] < 0)
+            return lw_fail(err, LW_EFORMAT,
+                           "at tables[%d].rows[%d].cpu_ns: found none, or one below 0, allowed: a "
+                           "CPU time in every row of the table, or in none",
+                           i, r);
     }
     return LW_OK;
 }

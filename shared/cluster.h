@@ -55,6 +55,7 @@ struct lw_cost_table {
     const int64_t *bytes; /* as in shared/cost.h */
     const lw_ps *time_ps;
     const lw_ps *spread_ps; /* interquartile range; NULL = unknown */
+    const lw_ps *cpu_ps;    /* CPU time that one call takes from each member; NULL = unknown */
     const char *source;
 };
 
@@ -65,6 +66,8 @@ struct lw_interference {
     struct lw_figure comm_sms;                   /* SMs a collective takes from compute */
     struct lw_figure memory_bytes_per_comm_byte; /* device memory traffic per byte reduced */
     struct lw_figure comm_on_compute_core;       /* 1: communication runs on the compute core */
+    struct lw_figure comm_workers;               /* collectives of one communicator that the library
+                                                  * runs at once (gloo: 2 threads); absent: 1 */
 };
 
 struct lw_noise {

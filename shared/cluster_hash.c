@@ -37,7 +37,7 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
     const struct lw_figure *const all[] = {
         &d->gemm_efficiency, &d->memory_bytes, &d->memory_bytes_per_s, &d->copy_bytes_per_s,
         &d->n_sms, &d->launch_ps, &x->compute_rate_under_comm, &x->comm_rate_under_compute,
-        &x->comm_sms, &x->memory_bytes_per_comm_byte, &x->comm_on_compute_core,
+        &x->comm_sms, &x->memory_bytes_per_comm_byte, &x->comm_on_compute_core, &x->comm_workers,
         &c->noise.compute_sigma, &c->noise.comm_sigma, &c->host_bytes_per_s,
     };
 
@@ -58,6 +58,7 @@ static void feed_table(struct lw_hash *h, const struct lw_cost_table *t)
     for (int32_t i = 0; i < t->n_rows; i++) {
         lw_hash_int(h, t->bytes[i]);
         lw_hash_int(h, t->time_ps[i]);
+        lw_hash_int(h, t->cpu_ps ? t->cpu_ps[i] : -1);
     }
 }
 

@@ -61,6 +61,7 @@ static const struct lw_field interference_fields[] = {
     LW_F_FIGURE("comm_sms", AT(comm_sms)),
     LW_F_FIGURE("memory_bytes_per_comm_byte", AT(memory_bytes_per_comm_byte)),
     LW_F_FIGURE("comm_on_compute_core", AT(comm_on_compute_core)),
+    LW_F_FIGURE("comm_workers", AT(comm_workers)),
     {0},
 };
 #undef AT
@@ -88,7 +89,7 @@ static const struct lw_field exception_fields[] = {
 
 struct measured {
     int64_t bytes;
-    lw_ps time, spread;
+    lw_ps time, spread, cpu;
 };
 
 #define AT(field) offsetof(struct measured, field)
@@ -96,6 +97,7 @@ static const struct lw_field measured_fields[] = {
     {.name = "bytes", .kind = LW_FIELD_INT64, .must = true, .at = AT(bytes), .most = INT64_MAX},
     {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
     LW_F_NS("spread_ns", AT(spread), -1),
+    LW_F_NS("cpu_ns", AT(cpu), -1),
     {0},
 };
 #undef AT
@@ -104,7 +106,7 @@ static void read_rows(struct lw_fields *r, void *base)
 {
     struct lw_cost_table *t = base;
     struct measured *rows = NULL;
-    bool spread = false;
+    bool spread = false, cpu = false;
     int32_t n = 0;
 
     if (!lw_fields_read_list(r, measured_fields, sizeof *rows, &rows, &n))
@@ -112,7 +114,8 @@ static void read_rows(struct lw_fields *r, void *base)
     int64_t *bytes = lw_arena_alloc(r->arena, n, sizeof *bytes);
     lw_ps *time = lw_arena_alloc(r->arena, n, sizeof *time);
     lw_ps *spreads = lw_arena_alloc(r->arena, n, sizeof *spreads);
-    if (!bytes || !time || !spreads) {
+    lw_ps *cpus = lw_arena_alloc(r->arena, n, sizeof *cpus);
+    if (!bytes || !time || !spreads || !cpus) {
         r->no_memory = true;
         return;
     }
@@ -120,12 +123,15 @@ static void read_rows(struct lw_fields *r, void *base)
         bytes[i] = rows[i].bytes;
         time[i] = rows[i].time;
         spreads[i] = rows[i].spread;
+        cpus[i] = rows[i].cpu;
         spread = spread || spreads[i] >= 0;
+        cpu = cpu || cpus[i] >= 0;
     }
     t->n_rows = n;
     t->bytes = bytes;
     t->time_ps = time;
     t->spread_ps = spread ? spreads : NULL;
+    t->cpu_ps = cpu ? cpus : NULL;
 }
 
 static void write_rows(struct lw_jsonout *o, const struct lw_field *f, const void *base)
@@ -134,7 +140,8 @@ static void write_rows(struct lw_jsonout *o, const struct lw_field *f, const voi
 
     lw_jsonout_array(o, f->name);
     for (int32_t i = 0; i < t->n_rows; i++) {
-        struct measured row = {t->bytes[i], t->time_ps[i], t->spread_ps ? t->spread_ps[i] : -1};
+        struct measured row = {t->bytes[i], t->time_ps[i], t->spread_ps ? t->spread_ps[i] : -1,
+                               t->cpu_ps ? t->cpu_ps[i] : -1};
         lw_jsonout_line_object(o, NULL);
         lw_fields_write(o, measured_fields, &row);
         lw_jsonout_end(o);

@@ -228,6 +228,14 @@ static bool one_call(const struct lw_timeline *t, int64_t a, int64_t b, const st
                      plan->ops[t->op[a]].call == plan->ops[t->op[b]].call);
 }
 
+/* Collectives of one communicator, run by different workers of the library. */
+static bool two_workers(const struct lw_timeline *t, int64_t a, int64_t b)
+{
+    return t->comm_workers > 1 && t->comm[a] >= 0 && t->comm[a] == t->comm[b] &&
+           lw_op_class((enum lw_op_kind)t->kind[a]) == LW_CLASS_COLLECTIVE &&
+           lw_op_class((enum lw_op_kind)t->kind[b]) == LW_CLASS_COLLECTIVE;
+}
+
 static enum lw_status check_streams(const struct lw_timeline *t, const struct lw_plan *plan,
                                     struct place *v, struct lw_err *err)
 {
@@ -242,7 +250,8 @@ static enum lw_status check_streams(const struct lw_timeline *t, const struct lw
             longest = v[i].row;
             continue;
         }
-        if (t->start[v[i].row] < t->end[longest] && !one_call(t, v[i].row, longest, plan))
+        if (t->start[v[i].row] < t->end[longest] && !one_call(t, v[i].row, longest, plan) &&
+            !two_workers(t, v[i].row, longest))
             return bad_row(t, v[i].row, "overlaps another op of its stream", err);
         if (t->end[v[i].row] > t->end[longest])
             longest = v[i].row;

@@ -14,6 +14,7 @@
  * from the start of the first step on a clock common to all ranks. */
 struct lw_timeline {
     int64_t n, capacity;
+    int32_t comm_workers; /* collectives of one communicator that may run at once; 0 = one */
     int32_t *step, *pass, *rank, *stream, *comm, *op;
     uint8_t *kind;  /* enum lw_op_kind */
     lw_ps *ready;   /* dependencies done */
@@ -37,7 +38,8 @@ struct lw_span lw_timeline_get(const struct lw_timeline *t, int64_t row);
 enum lw_status lw_timeline_sort(struct lw_timeline *t, struct lw_err *err);
 void lw_timeline_free(struct lw_timeline *t);
 
-/* Times in order (ready <= start <= all_in <= end), no two device ops of one stream overlap, every
+/* Times in order (ready <= start <= all_in <= end), no two device ops of one stream overlap (but
+ * collectives of one communicator may where the library has several workers), every
  * receive ends after its send began, op indexes belong to the plan (plan may be NULL: skipped). */
 enum lw_status lw_timeline_check(const struct lw_timeline *t, const struct lw_plan *plan,
                                  struct lw_err *err);

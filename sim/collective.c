@@ -98,10 +98,22 @@ static bool same_query(const struct lw_cost_query *a, const struct lw_cost_query
     return a->op == b->op && a->dtype == b->dtype && a->bytes == b->bytes;
 }
 
+/* CPU time over time, where the table that fits tells it; -1 where none does. */
+static int64_t share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time)
+{
+    const struct lw_cost_table *t = e->terms.cpu_times ? sim_table_find(e->cluster, q, 1) : NULL;
+
+    if (!t || !t->cpu_ps || time <= 0)
+        return -1;
+    double share = (double)sim_table_cpu(t, q->bytes) / (double)time;
+    return share < 1 ? (int64_t)(share * (double)SIM_FULL_RATE + 0.5) : SIM_FULL_RATE;
+}
+
 static enum lw_status duration(struct sim_engine *e, struct sim_group *g, lw_ps *time)
 {
     lw_ps extra = 0;
 
+    g->core_share = -1;
     if (g->own_work > 0 || g->n == 1) {
         *time = g->own_work;
         return LW_OK;
@@ -112,8 +124,10 @@ static enum lw_status duration(struct sim_engine *e, struct sim_group *g, lw_ps 
             LW_TRY(slow_link_extra(e, g, &extra));
         g->known = g->query;
         g->known_time = *time + extra;
+        g->known_share = share_of_core(e, &g->query, g->known_time);
     }
     *time = g->known_time;
+    g->core_share = g->known_share;
     return LW_OK;
 }
 
@@ -133,23 +147,36 @@ static int64_t in_flight_rate(const struct sim_engine *e, const struct lw_cost_q
     return beside > alone && alone > 0 ? sim_rate_of(alone / beside) : SIM_FULL_RATE;
 }
 
+int64_t sim_link_rate(const struct sim_engine *e, int32_t group)
+{
+    const struct sim_group *g = &e->groups[group];
+    int32_t most = 1;
+
+    for (int32_t i = 0; e->terms.in_flight && i < g->n; i++)
+        if (e->n_collectives[e->ring[g->first + i].rank] > most)
+            most = e->n_collectives[e->ring[g->first + i].rank];
+    return most > 1 ? in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
+}
+
+int64_t sim_core_want(const struct sim_engine *e, const struct sim_group *g)
+{
+    if (g->core_share < 0)
+        return e->terms.core_share;
+    return (int64_t)((__int128)g->core_share * g->link_rate / SIM_FULL_RATE);
+}
+
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group)
 {
     const struct sim_group *g = &e->groups[group];
-    int64_t rate = SIM_FULL_RATE;
-    int32_t most = 1;
+    int64_t rate = SIM_FULL_RATE, want = sim_core_want(e, g);
 
     for (int32_t i = 0; i < g->n; i++) {
         int32_t r = e->ring[g->first + i].rank;
-        int64_t mine = sim_comm_rate(&e->terms, e->n_moving[r], e->n_device[r] > 0);
+        int64_t mine = sim_comm_rate(&e->terms, want, e->core[r], e->n_device[r] > 0);
         if (mine < rate)
             rate = mine;
-        if (e->n_collectives[r] > most)
-            most = e->n_collectives[r];
     }
-    if (e->terms.in_flight && most > 1)
-        rate = sim_rate_product(rate, in_flight_rate(e, &g->query, most));
-    return rate;
+    return sim_rate_product(rate, g->link_rate);
 }
 
 static enum lw_status mismatch(struct sim_engine *e, const struct sim_group *g, int32_t rank,
@@ -187,7 +214,8 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
 {
     const struct lw_op *op = sim_unit_op(e, rank, unit);
     int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
-    int32_t group = e->ring[place].group;
+    int32_t group = sim_is_pooled(e, rank, unit) ? sim_workers_lane(e, place)
+                                                 : e->ring[place].group;
     struct sim_group *g = &e->groups[group];
     int64_t bytes = lw_plan_operand(e->plan, op, rank).bytes;
     lw_ps own = lw_plan_work_ps(e->plan, op);
@@ -206,7 +234,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         g->query.bytes = bytes;
     if (own > g->own_work)
         g->own_work = own;
-    e->place_unit[place] = unit;
+    e->place_unit[place * e->n_workers + group - e->ring[place].group] = unit;
     if (g->chunked)
         LW_TRY(sim_ring_enter(e, place, bytes));
     else
@@ -223,12 +251,17 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
     struct sim_group *g = &e->groups[group];
 
     g->timer.running = false;
+    g->turn = -1; /* before its members go on: the lane is free for what their workers take next */
     for (int32_t i = 0; i < g->n; i++) {
         int32_t place = g->first + i, r = e->ring[place].rank;
+        int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
+        bool pooled = sim_is_pooled(e, r, unit);
         sim_rank_moving(e, r, -1);
         e->n_collectives[r]--;
-        sim_all_in(e, r, e->place_unit[place], g->all_in);
-        LW_TRY(sim_unit_complete(e, r, e->place_unit[place]));
+        sim_all_in(e, r, unit, g->all_in);
+        LW_TRY(sim_unit_complete(e, r, unit));
+        if (pooled)
+            LW_TRY(sim_workers_end(e, group, place));
     }
     return LW_OK;
 }

@@ -60,5 +60,7 @@ enum lw_status sim_alpha_beta(const struct lw_cluster *cluster, const struct lw_
 const struct lw_cost_table *sim_table_find(const struct lw_cluster *cluster,
                                            const struct lw_cost_query *query, int32_t n_in_flight);
 lw_ps sim_table_time(const struct lw_cost_table *t, int64_t bytes, const char **detail);
+/* CPU time of a call, by the same interpolation; the table has cpu_ps. */
+lw_ps sim_table_cpu(const struct lw_cost_table *t, int64_t bytes);
 
 #endif

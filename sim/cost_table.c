@@ -31,19 +31,20 @@ static lw_ps round_ps(double t)
     return t < 9.2e18 ? (lw_ps)(t + 0.5) : INT64_MAX;
 }
 
-static lw_ps beyond(const struct lw_cost_table *t, int64_t bytes)
+static lw_ps beyond(const struct lw_cost_table *t, const lw_ps *column, int64_t bytes)
 {
     int32_t last = t->n_rows - 1;
-    double b = (double)t->bytes[last], y = (double)t->time_ps[last];
+    double b = (double)t->bytes[last], y = (double)column[last];
 
-    if (last > 0 && t->time_ps[last] > t->time_ps[last - 1]) {
-        double slope = (y - (double)t->time_ps[last - 1]) / (b - (double)t->bytes[last - 1]);
+    if (last > 0 && column[last] > column[last - 1]) {
+        double slope = (y - (double)column[last - 1]) / (b - (double)t->bytes[last - 1]);
         return round_ps(y + ((double)bytes - b) * slope);
     }
-    return b > 0 ? round_ps(y * ((double)bytes / b)) : t->time_ps[last];
+    return b > 0 ? round_ps(y * ((double)bytes / b)) : column[last];
 }
 
-lw_ps sim_table_time(const struct lw_cost_table *t, int64_t bytes, const char **detail)
+static lw_ps value_at(const struct lw_cost_table *t, const lw_ps *column, int64_t bytes,
+                      const char **detail)
 {
     int32_t hi = 0;
 
@@ -51,21 +52,33 @@ lw_ps sim_table_time(const struct lw_cost_table *t, int64_t bytes, const char **
         hi++;
     if (hi == t->n_rows) {
         *detail = "beyond the largest measured size";
-        return beyond(t, bytes);
+        return beyond(t, column, bytes);
     }
     if (t->bytes[hi] == bytes) {
         *detail = "measured";
-        return t->time_ps[hi];
+        return column[hi];
     }
     if (hi == 0) {
         *detail = "below the smallest measured size";
-        return t->time_ps[0];
+        return column[0];
     }
     *detail = "between measured sizes";
-    const lw_ps y0 = t->time_ps[hi - 1], y1 = t->time_ps[hi];
+    const lw_ps y0 = column[hi - 1], y1 = column[hi];
     const int64_t b0 = t->bytes[hi - 1], b1 = t->bytes[hi];
     if (b0 < 1 || y0 < 1 || y1 < 1) /* no logarithm: straight on plain axes */
         return round_ps((double)y0 +
                         (double)(y1 - y0) * ((double)(bytes - b0) / (double)(b1 - b0)));
     return round_ps(sim_loglog((double)bytes, (double)b0, (double)y0, (double)b1, (double)y1));
+}
+
+lw_ps sim_table_time(const struct lw_cost_table *t, int64_t bytes, const char **detail)
+{
+    return value_at(t, t->time_ps, bytes, detail);
+}
+
+lw_ps sim_table_cpu(const struct lw_cost_table *t, int64_t bytes)
+{
+    const char *unused;
+
+    return value_at(t, t->cpu_ps, bytes, &unused);
 }

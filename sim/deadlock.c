@@ -32,7 +32,8 @@ static int32_t not_entered(const struct sim_engine *e, int32_t rank, int32_t com
         return -1;
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &e->plan->ops[p->first_op + i];
-        if (waits(e, rank)[p->unit_of[i]] < 0 || op->comm != comm)
+        int32_t mark = waits(e, rank)[p->unit_of[i]];
+        if (mark == SIM_STARTED || mark == SIM_DONE || op->comm != comm)
             continue;
         if (peer < 0 ||
             (op->kind == kind && lw_plan_operand(e->plan, op, rank).peer == peer))
@@ -41,16 +42,28 @@ static int32_t not_entered(const struct sim_engine *e, int32_t rank, int32_t com
     return -1;
 }
 
-static struct where missing_member(const struct sim_engine *e, const struct lw_op *op, int32_t rank)
+/* Which of its group's lanes a unit has entered. */
+static int32_t lane_of(const struct sim_engine *e, int32_t place, int32_t unit)
 {
-    const struct sim_group *g =
-        &e->groups[e->ring[e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank]].group];
+    int32_t k = 0;
+
+    while (k + 1 < e->n_workers && e->place_unit[place * e->n_workers + k] != unit)
+        k++;
+    return k;
+}
+
+static struct where missing_member(const struct sim_engine *e, const struct lw_op *op, int32_t rank,
+                                   int32_t unit)
+{
+    int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
+    const struct sim_group *g = &e->groups[e->ring[place].group];
+    int32_t lane = lane_of(e, place, unit);
 
     for (int32_t i = 0; i < g->n; i++) {
         int32_t r = e->ring[g->first + i].rank;
-        if (!is_finished(e, r) && e->program[r] &&
-            waits(e, r)[e->place_unit[g->first + i]] == SIM_STARTED &&
-            sim_unit_op(e, r, e->place_unit[g->first + i])->comm == op->comm)
+        int32_t u = e->place_unit[(g->first + i) * e->n_workers + lane];
+        if (!is_finished(e, r) && e->program[r] && u >= 0 && waits(e, r)[u] == SIM_STARTED &&
+            sim_unit_op(e, r, u)->comm == op->comm)
             continue;
         return (struct where){r, not_entered(e, r, op->comm, -1, op->kind)};
     }
@@ -83,15 +96,28 @@ static int32_t first_edge_into(const struct sim_engine *e, int32_t rank, int32_t
     return -1;
 }
 
+/* A collective that no worker took: an earlier one is not ready, or all workers are busy. */
+static struct where waits_for_worker(const struct sim_engine *e, const struct lw_op *op,
+                                     int32_t rank)
+{
+    int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
+
+    if (e->pool_running[place] < e->n_workers)
+        return (struct where){rank, e->pool_next[place]};
+    return (struct where){rank, e->place_unit[place * e->n_workers]};
+}
+
 static struct where follow(const struct sim_engine *e, struct where w)
 {
     const struct lw_op *op = sim_unit_op(e, w.rank, w.unit);
 
+    if (waits(e, w.rank)[w.unit] == SIM_QUEUED)
+        return waits_for_worker(e, op, w.rank);
     if (waits(e, w.rank)[w.unit] != SIM_STARTED)
         return (struct where){w.rank, first_edge_into(e, w.rank, w.unit)};
     if (lw_op_class(op->kind) == LW_CLASS_P2P)
         return missing_peer(e, w.rank, w.unit);
-    return missing_member(e, op, w.rank);
+    return missing_member(e, op, w.rank, w.unit);
 }
 
 static void describe(const struct sim_engine *e, struct where w, char *text, size_t size)

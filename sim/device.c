@@ -2,10 +2,11 @@
  *
  * Interference. Each term is off unless the cluster gives it. A measured rate is used as it is, and
  * then replaces what the mechanisms below would say about the same op:
- *   core share  communication runs on the compute core and wants a share v of it. The core is split
- *               max-min fairly between the compute thread (which wants all of it) and k threads that
- *               want v each: each of those gets s = min(v, 1/(k+1)) and runs at s/v; compute gets
- *               the rest, 1 - k s. Without compute, s = min(v, 1/k).
+ *   core share  communication runs on the compute core and wants a share v of it: the figure of the
+ *               cluster, or CPU time over time at the rate the link gives, where a table tells the
+ *               CPU time. The core is split max-min fairly between the compute thread (which wants
+ *               all of it) and the communications: each gets s = min(v, level) and runs at s/v;
+ *               compute gets the rest. k of equal v: level = 1/(k+1) beside compute, else 1/k.
  *   SM share    a collective holds comm_sms of n_sms from its local entry on, moving or waiting.
  * Not modelled: compute beside compute on other streams, device memory bandwidth. */
 #include "sim/device.h"
@@ -42,26 +43,47 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
         t.sm_share = sim_rate_of(c->interference.comm_sms.value / c->device.n_sms.value);
     for (int32_t i = 0; i < c->n_tables; i++)
         t.in_flight |= c->tables[i].n_in_flight > 1;
+    for (int32_t i = 0; i < c->n_tables; i++)
+        t.cpu_times |= t.core_share > 0 && c->tables[i].cpu_ps != NULL;
     t.dynamic = t.compute_under_comm || t.comm_under_compute || t.core_share || t.sm_share ||
                 t.in_flight;
     return t;
 }
 
-/* What each of k communications gets of the core. */
-static int64_t fair_share(int64_t wanted, int32_t k, bool computing)
+/* Raise the level to an equal part of what those who want no more leave, until nobody else is
+ * satisfied by it: at most n + 1 rounds. */
+struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, int32_t n_more,
+                               bool computing)
 {
-    int64_t equal = SIM_FULL_RATE / (k + computing);
-    return wanted < equal ? wanted : equal;
+    struct sim_core core = {0, 0};
+    int64_t before = -1;
+
+    while (core.level != before) {
+        int64_t left = SIM_FULL_RATE, n_open = computing;
+        before = core.level;
+        for (int32_t i = 0; i < n; i++) {
+            left -= wants[i] <= before ? wants[i] : 0;
+            n_open += wants[i] > before;
+        }
+        left -= more <= before ? n_more * more : 0;
+        n_open += more <= before ? 0 : n_more;
+        core.level = n_open > 0 ? left / n_open : SIM_FULL_RATE;
+    }
+    for (int32_t i = 0; i < n; i++)
+        core.used += wants[i] < core.level ? wants[i] : core.level;
+    core.used += n_more * (more < core.level ? more : core.level);
+    return core;
 }
 
-int64_t sim_compute_rate(const struct sim_terms *t, int32_t n_moving, int32_t n_waiting)
+int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_t n_moving,
+                         int32_t n_waiting)
 {
     int64_t rate = SIM_FULL_RATE;
 
     if (t->compute_under_comm && n_moving > 0)
         return t->compute_under_comm;
     if (t->core_share && n_moving > 0)
-        rate -= n_moving * fair_share(t->core_share, n_moving, true);
+        rate -= core.used;
     if (t->sm_share) {
         int64_t left = SIM_FULL_RATE - ((int64_t)n_moving + n_waiting) * t->sm_share;
         rate = sim_rate_product(rate, left > 1 ? left : 1);
@@ -69,14 +91,13 @@ int64_t sim_compute_rate(const struct sim_terms *t, int32_t n_moving, int32_t n_
     return rate;
 }
 
-int64_t sim_comm_rate(const struct sim_terms *t, int32_t n_moving, bool computing)
+int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,
+                      bool computing)
 {
     if (t->comm_under_compute)
         return computing ? t->comm_under_compute : SIM_FULL_RATE;
-    if (t->core_share) {
-        int64_t got = fair_share(t->core_share, n_moving > 0 ? n_moving : 1, computing);
-        return (int64_t)((__int128)got * SIM_FULL_RATE / t->core_share);
-    }
+    if (t->core_share && want > core.level)
+        return core.level * SIM_FULL_RATE / want;
     return SIM_FULL_RATE;
 }
 

@@ -23,7 +23,9 @@ enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *
 struct sim_terms {
     int64_t compute_under_comm; /* measured rate of compute while data moves */
     int64_t comm_under_compute; /* measured rate of communication while compute runs */
-    int64_t core_share;         /* of the compute core that one communication wants */
+    int64_t core_share;         /* of the compute core that one communication wants, where no table
+                                 * tells its CPU time */
+    bool cpu_times;             /* tables with CPU times, and the core is shared */
     int64_t sm_share;           /* of the SMs that one collective holds from its local entry */
     bool in_flight;             /* tables for several collectives at once */
     bool dynamic;               /* any of them: rates depend on what runs */
@@ -31,11 +33,21 @@ struct sim_terms {
 
 struct sim_terms sim_terms_of(const struct lw_cluster *cluster);
 
+/* How a compute core is split: no communication gets more of it than `level`, all get `used`. */
+struct sim_core {
+    int64_t level, used;
+};
+/* wants[n]: shares that communications want, plus n_more that want `more` each. */
+struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, int32_t n_more,
+                               bool computing);
+
 /* Rate of compute and copies on a device where n_moving communications move data and n_waiting
- * collectives were entered but still wait for other members. */
-int64_t sim_compute_rate(const struct sim_terms *t, int32_t n_moving, int32_t n_waiting);
-/* Rate of one of n_moving communications on a device; computing: compute or copies run there. */
-int64_t sim_comm_rate(const struct sim_terms *t, int32_t n_moving, bool computing);
+ * collectives were entered but still wait for other members; core: its split when it is shared. */
+int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_t n_moving,
+                         int32_t n_waiting);
+/* Rate of a communication that wants a share of the core; computing: compute or copies run there. */
+int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,
+                      bool computing);
 
 int64_t sim_rate_of(double share);              /* to parts in 1e9, at least 1 */
 int64_t sim_rate_product(int64_t a, int64_t b); /* at least 1 */

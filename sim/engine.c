@@ -1,6 +1,7 @@
 /* The event loop. Invariants: time never runs backwards; a unit starts in the instant in which the
- * last thing it waits for ends; at most one unit runs per slot, and at most one waits to start there;
- * all that becomes ready in an instant starts in the order in which it became so. Nothing is allocated
+ * last thing it waits for ends; at most one unit runs per slot, and at most one waits to start there
+ * (pooled collectives apart: sim/workers.c); all that becomes ready in an instant starts in the order
+ * in which it became so. Nothing is allocated
  * per event: units, slots and groups live in columns made by prepare.c.
  *
  * A pass is rank-local: a rank begins its next pass when all ops of the last one have ended there,
@@ -122,6 +123,7 @@ static void enter_pass(struct sim_engine *e, int32_t rank)
                    e->variant_row[(int64_t)variant * e->plan->n_ranks + rank];
     e->units_left[rank] = p->n_units;
     memcpy(e->wait + e->first_wait[rank], p->wait, (size_t)p->n_units * sizeof *e->wait);
+    sim_workers_pass(e, rank);
     for (int32_t i = 0; i < p->n_roots; i++)
         make_ready(e, rank, p->roots[i]);
 }
@@ -218,7 +220,7 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
     return sim_slot_start(e, rank, slot, work, on_device);
 }
 
-static enum lw_status start_unit(struct sim_engine *e, int32_t rank, int32_t unit)
+enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct lw_op *op = sim_unit_op(e, rank, unit);
 
@@ -247,7 +249,9 @@ static enum lw_status start_ready(struct sim_engine *e)
         if (++e->ready_head == e->ready_capacity)
             e->ready_head = 0;
         e->n_ready--;
-        LW_TRY(start_unit(e, (int32_t)(u >> 32), (int32_t)(uint32_t)u));
+        int32_t rank = (int32_t)(u >> 32), unit = (int32_t)(uint32_t)u;
+        LW_TRY(sim_is_pooled(e, rank, unit) ? sim_workers_ready(e, rank, unit)
+                                            : sim_unit_begin(e, rank, unit));
     }
     return LW_OK;
 }

@@ -14,7 +14,8 @@
  * loop), timer.c (work and rates), collective.c, ring_events.c, p2p.c, deadlock.c.
  *
  * A slot is one stream of one rank: rank * n_streams + stream. A place is one member of one group:
- * an index into plan->members. */
+ * an index into plan->members. A lane is one collective in flight of a group: group * n_workers + k;
+ * `groups` holds lanes, and a lane is called a group where a group has one (n_workers = 1). */
 
 enum sim_event_kind {
     SIM_SLOT_END,     /* index: slot; generation checked */
@@ -63,7 +64,8 @@ struct sim_ring_place {
     int64_t turn;           /* collectives entered before this one */
 };
 
-/* What is the same for all instances of a communicator: NCCL runs its collectives one by one. */
+/* What is the same for all instances of a communicator. NCCL runs its collectives one by one; a
+ * library with several workers has one of these, a lane, for each that is in flight. */
 struct sim_group {
     int32_t comm;           /* class; -1 = used by none */
     int32_t first, n;       /* places */
@@ -77,6 +79,10 @@ struct sim_group {
     bool dirty, chunked;    /* chunked: the collective that gathers goes message by message */
     struct lw_cost_query known; /* one answer remembered */
     lw_ps known_time;       /* -1 = none yet */
+    int64_t known_share;    /* of the core while it moves alone; -1 = no CPU time is known */
+    int64_t core_share;     /* the same, of the collective that moves; -1 = by the cluster's figure */
+    int64_t link_rate;      /* beside what else its members have in flight */
+    int64_t turn;           /* pooled: which collective of its communicator it is in; -1 = free */
 };
 
 struct sim_engine {
@@ -92,6 +98,8 @@ struct sim_engine {
     struct sim_queue queue;
     lw_ps now;
     bool ring_by_events, slow_links;
+    int32_t n_workers;            /* lanes of a group */
+    bool *pooled;                 /* [n_comms]; NULL when n_workers is 1 */
 
     struct sim_program *programs; /* [n_variants * n_roles] */
     lw_ps *work;                  /* [n_ops]: at full rate; -1 = depends on the rank */
@@ -114,6 +122,8 @@ struct sim_engine {
     int32_t *n_moving, *n_waiting; /* communications moving data; collectives entered, not moving */
     int32_t *n_collectives;       /* collectives moving data */
     int32_t *active_message;      /* first message moving at this rank, -1 = none */
+    struct sim_core *core;        /* how its core is split */
+    int64_t *wants;               /* scratch: [n_comms * n_workers] */
     bool *rank_dirty;
     int32_t *dirty_ranks, n_dirty_ranks, *dirty_groups, n_dirty_groups;
     lw_ps *link_free;             /* when the rank's outgoing link is free, chunk detail */
@@ -126,8 +136,11 @@ struct sim_engine {
 
     /* places and groups */
     int32_t *place_of;            /* [n_comms * n_ranks]; -1 = outside */
-    int32_t *place_unit;          /* unit in which the member entered last */
-    struct sim_group *groups;
+    int32_t *place_unit;          /* [places * n_workers]: unit in which the member entered last;
+                                   * -1 = none */
+    struct sim_group *groups;     /* [groups * n_workers] */
+    int64_t *place_turn;          /* collectives that the member entered; pooled only, as below */
+    int32_t *pool_next, *pool_running; /* workers: next unit in issue order, -1 = none; how many run */
     struct sim_ring_place *ring;
     lw_ps *ring_scratch[4];       /* [largest group] each */
 
@@ -139,11 +152,12 @@ struct sim_engine {
     int64_t n_channels, channels_capacity; /* capacity: a power of two */
 };
 
-enum { SIM_STARTED = -1, SIM_DONE = -2 }; /* marks in wait[] */
+enum { SIM_STARTED = -1, SIM_DONE = -2, SIM_QUEUED = -3 }; /* marks in wait[] */
 
 /* engine.c */
 enum lw_status sim_engine_loop(struct sim_engine *e);
 enum lw_status sim_engine_begin(struct sim_engine *e);
+enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind kind,
                         uint32_t generation, int32_t index);
@@ -155,6 +169,15 @@ double sim_draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 
 /* prepare.c: columns for a plan; everything is the arena's. */
 enum lw_status sim_prepare(struct sim_engine *e);
+
+/* workers.c: collectives of pooled communicators. */
+bool sim_is_pooled(const struct sim_engine *e, int32_t rank, int32_t unit);
+void sim_workers_pass(struct sim_engine *e, int32_t rank); /* the rank begins a pass */
+enum lw_status sim_workers_ready(struct sim_engine *e, int32_t rank, int32_t unit);
+/* The lane of the collective that a member enters; it is taken if the member is the first. */
+int32_t sim_workers_lane(struct sim_engine *e, int32_t place);
+/* A member's collective in this lane is over: its worker takes the next one. */
+enum lw_status sim_workers_end(struct sim_engine *e, int32_t lane, int32_t place);
 
 /* timer.c */
 void sim_timer_set(struct sim_timer *t, lw_ps now, lw_ps work);
@@ -173,6 +196,9 @@ void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_group_end(struct sim_engine *e, int32_t group);
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
+/* Beside what else its members have in flight; and the share of a member's core it wants then. */
+int64_t sim_link_rate(const struct sim_engine *e, int32_t group);
+int64_t sim_core_want(const struct sim_engine *e, const struct sim_group *g);
 /* Time of `bytes` and the latency behind them on the hop from a place to the next of its group;
  * slow_links: with the cluster's exceptions. */
 enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool slow_links,

@@ -88,6 +88,32 @@ static enum lw_status prepare_rows(struct sim_engine *e)
     return LW_OK;
 }
 
+/* Communicators of collectives alone have the library's workers; messages, and the chunks of chunk
+ * detail, go one by one. */
+static enum lw_status choose_workers(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    struct lw_figure f = e->cluster->interference.comm_workers;
+    bool ok = true;
+
+    e->n_workers = 1;
+    if (!lw_figure_is_set(f) || f.value < 2 || e->options.detail == LW_SIM_CHUNK)
+        return LW_OK;
+    if (f.value > 1024)
+        return lw_fail(e->err, LW_ENOTSUP, "cluster '%s': %g comm_workers, at most 1024",
+                       e->cluster->name, f.value);
+    COLUMN(pooled, p->n_comms);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int32_t c = 0; c < p->n_comms; c++)
+        e->pooled[c] = true;
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].comm >= 0 && lw_op_class(p->ops[i].kind) != LW_CLASS_COLLECTIVE)
+            e->pooled[p->ops[i].comm] = false;
+    e->n_workers = (int32_t)f.value;
+    return LW_OK;
+}
+
 static enum lw_status prepare_programs(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
@@ -98,8 +124,9 @@ static enum lw_status prepare_programs(struct sim_engine *e)
     COLUMN(work, p->n_ops);
     if (!ok)
         return lw_fail_nomem(e->err);
+    LW_TRY(choose_workers(e));
     for (int64_t i = 0; i < n; i++)
-        LW_TRY(sim_program_make(p, p->programs[i], &e->arena, &e->programs[i], e->err));
+        LW_TRY(sim_program_make(p, p->programs[i], e->pooled, &e->arena, &e->programs[i], e->err));
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         e->work[i] = -1;
@@ -112,7 +139,7 @@ static enum lw_status prepare_programs(struct sim_engine *e)
 static enum lw_status prepare_ranks(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
-    int64_t n_wait = 0, n_slots = (int64_t)p->n_ranks * p->n_streams;
+    int64_t n_wait = 0, n_pooled = 0, n_slots = (int64_t)p->n_ranks * p->n_streams;
     bool ok = true;
 
     COLUMN(program, p->n_ranks);
@@ -134,22 +161,26 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
     COLUMN(timers, n_slots);
     COLUMN(slot_unit, n_slots);
     COLUMN(slot_parts, n_slots);
-    e->ready_capacity = n_slots + 1;
-    COLUMN(ready, e->ready_capacity);
+    COLUMN(core, p->n_ranks);
+    COLUMN(wants, (int64_t)p->n_comms * e->n_workers);
     if (!ok)
         return lw_fail_nomem(e->err);
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        int32_t most = 0;
+        int32_t most = 0, most_pooled = 0;
         for (int32_t v = 0; v < p->n_variants; v++) {
-            int32_t n = e->programs[(int64_t)v * p->n_roles + p->role_of[r]].n_units;
-            most = n > most ? n : most;
+            const struct sim_program *x = &e->programs[(int64_t)v * p->n_roles + p->role_of[r]];
+            most = x->n_units > most ? x->n_units : most;
+            most_pooled = x->n_pooled > most_pooled ? x->n_pooled : most_pooled;
         }
+        n_pooled += most_pooled;
         e->first_wait[r] = n_wait;
         n_wait += most;
         e->speed[r] = SIM_FULL_RATE;
         e->active_message[r] = -1;
     }
     COLUMN(wait, n_wait);
+    e->ready_capacity = n_slots + n_pooled + 1;
+    COLUMN(ready, e->ready_capacity);
     return ok ? LW_OK : lw_fail_nomem(e->err);
 }
 
@@ -171,15 +202,18 @@ static void apply_exceptions(struct sim_engine *e)
 static void fill_group(struct sim_engine *e, int32_t g)
 {
     const struct lw_plan *p = e->plan;
-    struct sim_group *x = &e->groups[g];
+    struct sim_group *x = &e->groups[(int64_t)g * e->n_workers];
 
     *x = (struct sim_group){.comm = -1, .first = p->groups[g].first_member,
-                            .n = p->groups[g].n_members, .known_time = -1};
+                            .n = p->groups[g].n_members, .known_time = -1, .known_share = -1,
+                            .core_share = -1, .link_rate = SIM_FULL_RATE, .turn = -1};
     x->n_nodes = lw_cluster_nodes_of(e->cluster, p->members + x->first, x->n);
+    for (int32_t k = 1; k < e->n_workers; k++)
+        x[k] = x[0];
     for (int32_t i = 0; i < x->n; i++) {
         struct sim_ring_place *m = &e->ring[x->first + i];
         m->rank = p->members[x->first + i];
-        m->group = g;
+        m->group = g * e->n_workers;
         m->next = x->first + (i + 1 < x->n ? i + 1 : 0);
     }
 }
@@ -190,17 +224,28 @@ static enum lw_status prepare_groups(struct sim_engine *e)
     bool ok = true;
     int32_t largest = 0;
 
-    COLUMN(groups, p->n_groups);
-    COLUMN(dirty_groups, p->n_groups);
+    if ((int64_t)p->n_groups * e->n_workers > INT32_MAX ||
+        (int64_t)p->n_members * e->n_workers > INT32_MAX)
+        return lw_fail(e->err, LW_ENOTSUP, "%d members of %d groups with %d workers each: at most "
+                       "2^31 in all", p->n_members, p->n_groups, e->n_workers);
+    COLUMN(groups, (int64_t)p->n_groups * e->n_workers);
+    COLUMN(dirty_groups, (int64_t)p->n_groups * e->n_workers);
     COLUMN(ring, p->n_members);
-    COLUMN(place_unit, p->n_members);
+    COLUMN(place_unit, (int64_t)p->n_members * e->n_workers);
+    if (e->pooled) {
+        COLUMN(place_turn, p->n_members);
+        COLUMN(pool_next, p->n_members);
+        COLUMN(pool_running, p->n_members);
+    }
     COLUMN(place_of, (int64_t)p->n_comms * p->n_ranks);
     if (!ok)
         return lw_fail_nomem(e->err);
+    memset(e->place_unit, 0xff,
+           (size_t)p->n_members * (size_t)e->n_workers * sizeof *e->place_unit);
     memset(e->place_of, 0xff, (size_t)p->n_comms * (size_t)p->n_ranks * sizeof *e->place_of);
     for (int32_t g = 0; g < p->n_groups; g++) {
         fill_group(e, g);
-        largest = e->groups[g].n > largest ? e->groups[g].n : largest;
+        largest = p->groups[g].n_members > largest ? p->groups[g].n_members : largest;
     }
     for (int32_t i = 0; i < 4; i++)
         COLUMN(ring_scratch[i], largest);
@@ -209,10 +254,12 @@ static enum lw_status prepare_groups(struct sim_engine *e)
             int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
             if (g < 0)
                 continue;
-            if (e->groups[g].comm >= 0 && e->groups[g].comm != c)
+            struct sim_group *x = &e->groups[(int64_t)g * e->n_workers];
+            if (x->comm >= 0 && x->comm != c)
                 return lw_fail(e->err, LW_EPLAN, "group %d belongs to two communicators, %s and %s",
-                               g, p->comms[e->groups[g].comm].name, p->comms[c].name);
-            e->groups[g].comm = c;
+                               g, p->comms[x->comm].name, p->comms[c].name);
+            for (int32_t k = 0; k < e->n_workers; k++)
+                x[k].comm = c;
         }
     }
     for (int32_t i = 0; i < p->n_members; i++) {

@@ -69,6 +69,18 @@ static void figure(struct lw_sim_stats *s, const char *name, struct lw_figure f,
         term(s, name, f.value, f.source, why);
 }
 
+/* CPU times of collectives: how much of the compute core each of them wants. */
+static void list_cpu_times(const struct sim_engine *e, struct lw_sim_stats *s, const char *why)
+{
+    for (int32_t t = 0; t < e->cluster->n_tables; t++) {
+        if (!e->cluster->tables[t].cpu_ps)
+            continue;
+        term(s, "cpu_ns", e->cluster->tables[t].n_rows, e->cluster->tables[t].source,
+             e->terms.cpu_times ? why : "the cluster gives no comm_on_compute_core");
+        return;
+    }
+}
+
 static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s)
 {
     const struct lw_interference *i = &e->cluster->interference;
@@ -81,6 +93,9 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     figure(s, "compute_rate_under_comm", i->compute_rate_under_comm, "");
     figure(s, "comm_rate_under_compute", i->comm_rate_under_compute, messages);
     figure(s, "comm_on_compute_core", i->comm_on_compute_core, core);
+    list_cpu_times(e, s, chunk ? messages : core);
+    figure(s, "comm_workers", i->comm_workers,
+           chunk ? "collectives of a communicator go one by one at chunk detail" : "");
     figure(s, "comm_sms", i->comm_sms, e->terms.sm_share ? "" : "the device's n_sms is not given");
     figure(s, "memory_bytes_per_comm_byte", i->memory_bytes_per_comm_byte,
            "memory bandwidth sharing is not modelled");
@@ -138,6 +153,7 @@ enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *c
         status = sim_engine_loop(&e);
     if (status == LW_OK) {
         list_terms(&e, &counted);
+        rows.comm_workers = e.n_workers;
         *stats = counted;
         if (timeline)
             *timeline = rows;

@@ -50,7 +50,7 @@ struct lw_sim_term {
     const char *why;    /* "" when on */
 };
 
-enum { LW_SIM_MAX_TERMS = 12 };
+enum { LW_SIM_MAX_TERMS = 16 };
 
 struct lw_sim_stats {
     int64_t n_events;   /* queue pops that changed state */

@@ -4,7 +4,7 @@
  *
  * Rates are a function of what runs on the ranks concerned at the end of an instant: whatever starts
  * or ends at one time only marks its rank (and the communications on it) as changed, and rates
- * settle once before time moves on. So the order of events of equal time does not matter, and an op
+ * settle once before time moves on: what changed is spread, then links, cores, ops and collectives. So the order of events of equal time does not matter, and an op
  * that starts is scheduled once. Progress is counted in 1e-9 ps of work: no rounding but the last,
  * up to the next whole picosecond. Without any interference term nothing is ever marked. */
 #include "sim/engine.h"
@@ -83,11 +83,57 @@ enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, 
     return LW_OK;
 }
 
-/* Rates of what runs on one rank; its communications are marked. */
+/* A rank on which something changed: so may the rates of its collectives. */
+static void mark_groups(struct sim_engine *e, int32_t rank)
+{
+    const struct lw_plan *p = e->plan;
+
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        for (int32_t k = 0; g >= 0 && k < e->n_workers; k++)
+            if (e->groups[g * e->n_workers + k].timer.running)
+                sim_group_changed(e, g * e->n_workers + k);
+    }
+}
+
+/* What a collective gets of the links; where that changes what it wants of its members' cores, they
+ * change too. */
+static void settle_link(struct sim_engine *e, int32_t group)
+{
+    struct sim_group *g = &e->groups[group];
+    int64_t before = g->link_rate;
+
+    if (!g->timer.running)
+        return;
+    g->link_rate = sim_link_rate(e, group);
+    for (int32_t i = 0; g->core_share >= 0 && g->link_rate != before && i < g->n; i++)
+        sim_rank_changed(e, e->ring[g->first + i].rank);
+}
+
+/* Split the core between compute and all that moves data on the rank. */
+static void settle_core(struct sim_engine *e, int32_t rank)
+{
+    const struct lw_plan *p = e->plan;
+    int32_t n = 0;
+
+    if (!e->terms.core_share)
+        return;
+    for (int32_t c = 0; e->terms.cpu_times && c < p->n_comms; c++) {
+        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        for (int32_t k = 0; g >= 0 && k < e->n_workers; k++)
+            if (e->groups[g * e->n_workers + k].timer.running)
+                e->wants[n++] = sim_core_want(e, &e->groups[g * e->n_workers + k]);
+    }
+    e->core[rank] = sim_core_split(e->wants, n, e->terms.core_share, e->n_moving[rank] - n,
+                                   e->n_device[rank] > 0);
+}
+
+/* Rates of what runs on one rank, collectives apart. */
 static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
 {
     const struct lw_plan *p = e->plan;
-    int64_t rate = sim_compute_rate(&e->terms, e->n_moving[rank], e->n_waiting[rank]);
+    int64_t rate =
+        sim_compute_rate(&e->terms, e->core[rank], e->n_moving[rank], e->n_waiting[rank]);
 
     rate = sim_rate_product(rate, e->speed[rank]);
     for (int32_t s = 0; s < p->n_streams; s++) {
@@ -95,16 +141,11 @@ static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
         if (e->timers[slot].on_device)
             LW_TRY(sim_timer_rate(e, &e->timers[slot], rate, SIM_SLOT_END, slot));
     }
-    for (int32_t c = 0; c < p->n_comms; c++) {
-        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
-        if (g >= 0 && e->groups[g].timer.running)
-            sim_group_changed(e, g);
-    }
     for (int32_t m = e->active_message[rank]; m >= 0;) {
         struct sim_message *x = &e->messages[m];
-        int64_t at_from = sim_comm_rate(&e->terms, e->n_moving[x->rank[0]],
+        int64_t at_from = sim_comm_rate(&e->terms, e->terms.core_share, e->core[x->rank[0]],
                                         e->n_device[x->rank[0]] > 0);
-        int64_t at_to = sim_comm_rate(&e->terms, e->n_moving[x->rank[1]],
+        int64_t at_to = sim_comm_rate(&e->terms, e->terms.core_share, e->core[x->rank[1]],
                                       e->n_device[x->rank[1]] > 0);
         LW_TRY(sim_timer_rate(e, &x->timer, at_from < at_to ? at_from : at_to, SIM_MESSAGE_END, m));
         m = x->active_next[x->rank[0] == rank ? 0 : 1];
@@ -114,6 +155,16 @@ static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
 
 enum lw_status sim_rates_settle(struct sim_engine *e)
 {
+    int32_t n_marked = 0, n_settled = 0;
+
+    while (n_marked < e->n_dirty_ranks || n_settled < e->n_dirty_groups) {
+        if (n_marked < e->n_dirty_ranks)
+            mark_groups(e, e->dirty_ranks[n_marked++]);
+        else
+            settle_link(e, e->dirty_groups[n_settled++]);
+    }
+    for (int32_t i = 0; i < e->n_dirty_ranks; i++)
+        settle_core(e, e->dirty_ranks[i]);
     for (int32_t i = 0; i < e->n_dirty_ranks; i++) {
         LW_TRY(settle_rank(e, e->dirty_ranks[i]));
         e->rank_dirty[e->dirty_ranks[i]] = false;

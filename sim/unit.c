@@ -5,9 +5,12 @@
 
 #include <string.h>
 
-/* Scratch of one call: the latest unit on each stream and communicator, and of each group call. */
+/* Scratch of one call: the latest unit on each stream and communicator, and of each group call; the
+ * pooled units on a stream since its latest other unit, as a list. */
 struct scratch {
+    const bool *pooled;
     int32_t *last_on_stream, *last_on_comm, *unit_of_call;
+    int32_t *pool_on_stream, *pool_before; /* [n_streams], [n_units] */
     int32_t n_calls;
 };
 
@@ -56,9 +59,30 @@ static void edge(struct sim_program *p, int32_t from, int32_t to, int32_t *curso
     }
 }
 
+static bool is_pooled(const struct scratch *s, const struct lw_op *op)
+{
+    return s->pooled && op->comm >= 0 && s->pooled[op->comm];
+}
+
+static void stream_edges(struct sim_program *p, struct scratch *s, const struct lw_op *op,
+                         int32_t u, int32_t *cursor)
+{
+    edge(p, s->last_on_stream[op->stream], u, cursor);
+    if (is_pooled(s, op)) {
+        s->pool_before[u] = s->pool_on_stream[op->stream];
+        s->pool_on_stream[op->stream] = u;
+        return;
+    }
+    for (int32_t v = s->pool_on_stream[op->stream]; v >= 0; v = s->pool_before[v])
+        edge(p, v, u, cursor);
+    s->pool_on_stream[op->stream] = -1;
+    s->last_on_stream[op->stream] = u;
+}
+
 static void visit_edges(const struct lw_plan *plan, struct sim_program *p, struct scratch *s,
                         int32_t *cursor)
 {
+    memset(s->pool_on_stream, 0xff, (size_t)plan->n_streams * sizeof *s->pool_on_stream);
     memset(s->last_on_stream, 0xff, (size_t)plan->n_streams * sizeof *s->last_on_stream);
     memset(s->last_on_comm, 0xff, (size_t)plan->n_comms * sizeof *s->last_on_comm);
     for (int32_t i = 0; i < p->n_ops; i++) {
@@ -66,9 +90,8 @@ static void visit_edges(const struct lw_plan *plan, struct sim_program *p, struc
         int32_t u = p->unit_of[i];
         for (int32_t d = 0; d < op->n_deps; d++)
             edge(p, p->unit_of[plan->deps[op->first_dep + d] - p->first_op], u, cursor);
-        edge(p, s->last_on_stream[op->stream], u, cursor);
-        s->last_on_stream[op->stream] = u;
-        if (op->comm >= 0) {
+        stream_edges(p, s, op, u, cursor);
+        if (op->comm >= 0 && !is_pooled(s, op)) {
             edge(p, s->last_on_comm[op->comm], u, cursor);
             s->last_on_comm[op->comm] = u;
         }
@@ -89,7 +112,10 @@ static enum lw_status take_scratch(const struct lw_plan *plan, const struct sim_
     s->last_on_stream = ints(a, plan->n_streams);
     s->last_on_comm = ints(a, plan->n_comms);
     s->unit_of_call = ints(a, s->n_calls);
-    if (!s->last_on_stream || !s->last_on_comm || !s->unit_of_call)
+    s->pool_on_stream = ints(a, plan->n_streams);
+    s->pool_before = ints(a, p->n_ops);
+    if (!s->last_on_stream || !s->last_on_comm || !s->unit_of_call || !s->pool_on_stream ||
+        !s->pool_before)
         return lw_fail_nomem(err);
     memset(s->unit_of_call, 0xff, (size_t)s->n_calls * sizeof *s->unit_of_call);
     return LW_OK;
@@ -122,13 +148,37 @@ static enum lw_status fill(const struct lw_plan *plan, struct sim_program *p, st
     return LW_OK;
 }
 
+/* The collectives of each pooled communicator in issue order. */
+static enum lw_status list_pooled(const struct lw_plan *plan, struct sim_program *p,
+                                  struct scratch *s, struct lw_arena *arena, struct lw_err *err)
+{
+    if (!s->pooled)
+        return LW_OK;
+    p->first_pooled = ints(arena, plan->n_comms);
+    p->next_pooled = ints(arena, p->n_units);
+    if (!p->first_pooled || !p->next_pooled)
+        return lw_fail_nomem(err);
+    memset(p->first_pooled, 0xff, (size_t)plan->n_comms * sizeof *p->first_pooled);
+    for (int32_t u = 0; u < p->n_units; u++)
+        p->next_pooled[u] = SIM_NOT_POOLED;
+    for (int32_t i = p->n_ops - 1; i >= 0; i--) {
+        const struct lw_op *op = &plan->ops[p->first_op + i];
+        if (!is_pooled(s, op))
+            continue;
+        p->next_pooled[p->unit_of[i]] = p->first_pooled[op->comm];
+        p->first_pooled[op->comm] = p->unit_of[i];
+        p->n_pooled++;
+    }
+    return LW_OK;
+}
+
 enum lw_status sim_program_make(const struct lw_plan *plan, struct lw_program range,
-                                struct lw_arena *arena, struct sim_program *out,
-                                struct lw_err *err)
+                                const bool *pooled, struct lw_arena *arena,
+                                struct sim_program *out, struct lw_err *err)
 {
     struct sim_program p = {.first_op = range.first_op, .n_ops = range.n_ops};
     struct lw_arena temporary = {0};
-    struct scratch s = {0};
+    struct scratch s = {.pooled = pooled};
     enum lw_status status = LW_ENOMEM;
 
     p.unit_of = ints(arena, p.n_ops);
@@ -139,6 +189,8 @@ enum lw_status sim_program_make(const struct lw_plan *plan, struct lw_program ra
         status = name_units(plan, &p, &s, err);
     if (status == LW_OK)
         status = fill(plan, &p, &s, arena, err);
+    if (status == LW_OK)
+        status = list_pooled(plan, &p, &s, arena, err);
     if (status == LW_OK)
         *out = p;
     lw_arena_free(&temporary);

@@ -1,0 +1,256 @@
+/* Collectives with CPU times on the compute core, and libraries with several workers (gloo), each on
+ * an example small enough to follow by hand. Times in us unless said. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "shared/arena.h"
+#include "shared/timeline.h"
+#include "tests/sim_help.h"
+
+static const lw_ps us = LW_PS_PER_US;
+
+/* 1000 bytes: 100 alone, `two` with two in flight, `cpu` of the core. */
+static const int64_t bytes[] = {1000};
+static const lw_ps alone[] = {100 * LW_PS_PER_US}, two[] = {200 * LW_PS_PER_US};
+
+struct world {
+    struct lw_builder *b;
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_timeline t;
+    struct lw_sim_stats s;
+};
+
+static void begin(struct world *w, const lw_ps *cpu)
+{
+    *w = (struct world){.b = begin_plan("p", 2)};
+    make_cluster(&w->c, 2, 1e9, 0);
+    add_table(&w->c, LW_OP_ALL_REDUCE, 2, 1, 1, bytes, alone);
+    w->c.tables[0].cpu_ps = cpu;
+    w->c.interference.comm_on_compute_core = given(1);
+}
+
+static void run(struct world *w)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_err err = {0};
+
+    finish_plan(w->b, &w->plan);
+    if (lw_sim_run(&w->plan, &w->c, &o, &w->t, &w->s, &err) != LW_OK ||
+        lw_timeline_check(&w->t, &w->plan, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+static void end(struct world *w)
+{
+    lw_timeline_free(&w->t);
+    lw_cluster_free(&w->c);
+    lw_plan_free(&w->plan);
+}
+
+static void expect(const struct world *w, int32_t op, lw_ps start, lw_ps finish)
+{
+    for (int64_t i = 0; i < w->t.n; i++)
+        if (w->t.op[i] == op && (w->t.start[i] != start || w->t.end[i] != finish))
+            fail_msg("rank %d op %d: %lld..%lld ps, expected %lld..%lld", w->t.rank[i], op,
+                     (long long)w->t.start[i], (long long)w->t.end[i], (long long)start,
+                     (long long)finish);
+}
+
+static const struct lw_sim_term *term(const struct world *w, const char *name)
+{
+    for (int32_t i = 0; i < w->s.n_terms; i++)
+        if (strcmp(w->s.terms[i].name, name) == 0)
+            return &w->s.terms[i];
+    fail_msg("no term %s", name);
+    return NULL;
+}
+
+/* Compute 120 and a collective, both at 0.
+ *   CPU 40 of 100: it wants 0.4 of the core; compute does 60 by 100 and the other 60 by 160.
+ *   CPU 80 of 100: both want more than half and get half, so the collective runs at 0.5 / 0.8 and
+ *                  ends at 160; compute has done 80 then and ends at 200. */
+static void a_collective_wants_its_cpu_time_of_the_core(void **unused)
+{
+    static const lw_ps cpu[] = {40 * LW_PS_PER_US, 80 * LW_PS_PER_US};
+    static const lw_ps ends[][2] = {{160, 100}, {200, 160}};
+    (void)unused;
+
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+        begin(&w, &cpu[i]);
+        int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 120 * us, -1);
+        int32_t a = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
+        run(&w);
+        expect(&w, k, 0, ends[i][0] * us);
+        expect(&w, a, 0, ends[i][1] * us);
+        assert_int_equal(term(&w, "cpu_ns")->state, LW_SIM_TERM_ON);
+        end(&w);
+    }
+}
+
+/* Without the figure that says whose core it is, CPU times change nothing, and the run says so. */
+static void cpu_times_are_off_unless_communication_is_on_the_core(void **unused)
+{
+    static const lw_ps cpu[] = {40 * LW_PS_PER_US};
+    struct world w;
+    (void)unused;
+
+    begin(&w, cpu);
+    w.c.interference.comm_on_compute_core = (struct lw_figure){0, NULL};
+    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 120 * us, -1);
+    int32_t a = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
+    run(&w);
+    expect(&w, k, 0, 120 * us);
+    expect(&w, a, 0, 100 * us);
+    assert_int_equal(term(&w, "cpu_ns")->state, LW_SIM_TERM_UNUSED);
+    end(&w);
+}
+
+/* Three all-reduces at 0, two workers. Two share the link at half speed and want 0.2 of the core each
+ * (CPU 40 of 100, at half speed); the third waits for a worker.
+ *   0..200    two in flight; compute runs at 0.6 and does 120 of 200
+ *   200..300  the third alone wants 0.4; compute does 60
+ *   300..320  compute alone does the last 20 */
+static void two_workers_share_the_link_and_the_third_collective_waits(void **unused)
+{
+    static const lw_ps cpu[] = {40 * LW_PS_PER_US};
+    struct world w;
+    int32_t a[3];
+    (void)unused;
+
+    begin(&w, cpu);
+    add_table(&w.c, LW_OP_ALL_REDUCE, 2, 2, 1, bytes, two);
+    w.c.interference.comm_workers = given(2);
+    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 200 * us, -1);
+    for (int i = 0; i < 3; i++)
+        a[i] = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
+    run(&w);
+    expect(&w, a[0], 0, 200 * us);
+    expect(&w, a[1], 0, 200 * us);
+    expect(&w, a[2], 200 * us, 300 * us);
+    expect(&w, k, 0, 320 * us);
+    assert_int_equal(term(&w, "comm_workers")->state, LW_SIM_TERM_ON);
+    end(&w);
+}
+
+static int32_t add_timed(struct world *w, lw_ps time, int32_t dep)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, 1);
+
+    op.comm = 0;
+    op.bytes = 8;
+    op.work_ps = time;
+    return lw_builder_op(w->b, &op, &dep, dep >= 0);
+}
+
+/* Recorded times, two workers: the third takes the worker that is free first (the second's), and the
+ * fourth, ready long before the third's worker is free, does not overtake: it takes the third's
+ * worker at 50 + 10. A kernel on the communication stream comes after all of them. */
+static void a_free_worker_takes_the_next_in_issue_order(void **unused)
+{
+    struct world w;
+    (void)unused;
+
+    begin(&w, NULL);
+    w.c.interference = (struct lw_interference){.comm_workers = given(2)};
+    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 50 * us, -1);
+    int32_t a = add_timed(&w, 100 * us, -1), b = add_timed(&w, 30 * us, -1);
+    int32_t c = add_timed(&w, 10 * us, k), d = add_timed(&w, 20 * us, -1);
+    int32_t last = add_work(w.b, LW_OP_KERNEL, 1, 5 * us, -1);
+    run(&w);
+    expect(&w, a, 0, 100 * us);
+    expect(&w, b, 0, 30 * us);
+    expect(&w, c, 50 * us, 60 * us);
+    expect(&w, d, 60 * us, 80 * us);
+    expect(&w, last, 100 * us, 105 * us);
+    end(&w);
+}
+
+/* The same plan on a library that says nothing of workers: one by one. */
+static void without_the_figure_collectives_go_one_by_one(void **unused)
+{
+    struct world w;
+    (void)unused;
+
+    begin(&w, NULL);
+    w.c.interference = (struct lw_interference){.comm_workers = given(1)};
+    int32_t a = add_timed(&w, 100 * us, -1), b = add_timed(&w, 30 * us, -1);
+    run(&w);
+    expect(&w, a, 0, 100 * us);
+    expect(&w, b, 100 * us, 130 * us);
+    end(&w);
+}
+
+/* Rank 1 computes 40 before its first collective, rank 0 nothing: the k-th collectives of both are
+ * one, so both begin to move at 40, and three workers run three at once. */
+static void the_kth_collectives_of_all_members_are_one(void **unused)
+{
+    struct world w;
+    (void)unused;
+
+    begin(&w, NULL);
+    w.c.interference = (struct lw_interference){.comm_workers = given(3)};
+    add_exception(&w.c, (struct lw_exception){1, -1, 1, 40 * us});
+    int32_t a = add_timed(&w, 30 * us, -1), b = add_timed(&w, 20 * us, -1);
+    int32_t c = add_timed(&w, 10 * us, -1), d = add_timed(&w, 5 * us, -1);
+    run(&w);
+    const int32_t ops[] = {a, b, c, d};
+    const lw_ps ends[] = {70, 60, 50, 55};
+    for (int64_t i = 0; i < w.t.n; i++)
+        for (int k = 0; k < 4; k++)
+            if (w.t.op[i] == ops[k]) {
+                assert_int_equal(w.t.end[i], ends[k] * us);
+                assert_int_equal(w.t.all_in[i], k < 3 ? 40 * us : 50 * us);
+            }
+    end(&w);
+}
+
+/* Many more ready collectives than workers, on one stream and over three steps, with failing
+ * allocations: the run ends or reports memory, and every stretch of two is 2 x 7. */
+static void ready_collectives_queue_without_bound(void **unused)
+{
+    struct world w;
+    struct lw_sim_options o = lw_sim_options_default();
+    enum lw_status status = LW_ENOMEM;
+    (void)unused;
+
+    begin(&w, NULL);
+    w.c.interference = (struct lw_interference){.comm_workers = given(2)};
+    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 1 * us, -1);
+    for (int i = 0; i < 40; i++)
+        add_timed(&w, 7 * us, k);
+    finish_plan(w.b, &w.plan);
+    o.n_steps = 3;
+    int64_t live = lw_alloc_live();
+    for (int64_t n = 1; status == LW_ENOMEM; n++) {
+        struct lw_err err = {0};
+        lw_alloc_fail_at(n);
+        status = lw_sim_run(&w.plan, &w.c, &o, &w.t, &w.s, &err);
+        lw_alloc_fail_at(0);
+        if (status == LW_ENOMEM)
+            assert_int_equal(lw_alloc_live(), live);
+    }
+    assert_int_equal(status, LW_OK);
+    assert_int_equal(w.s.end, 3 * (1 + 20 * 7) * us);
+    end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_collective_wants_its_cpu_time_of_the_core),
+        cmocka_unit_test(cpu_times_are_off_unless_communication_is_on_the_core),
+        cmocka_unit_test(two_workers_share_the_link_and_the_third_collective_waits),
+        cmocka_unit_test(a_free_worker_takes_the_next_in_issue_order),
+        cmocka_unit_test(without_the_figure_collectives_go_one_by_one),
+        cmocka_unit_test(the_kth_collectives_of_all_members_are_one),
+        cmocka_unit_test(ready_collectives_queue_without_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
