@@ -41,7 +41,6 @@ struct fill {
     struct visit *visits; /* [n] */
     int32_t *list;        /* [n] scratch */
     int32_t *open;        /* [n_devices * world]: bucket being filled; -1 = none yet */
-    int32_t *device_of;   /* [n]: number of a parameter's device in the optimizer */
     int32_t *slot;        /* [n]: next free place in items by bucket */
     struct lw_sharded_buckets *out;
 };
@@ -50,18 +49,14 @@ static void order_gradients(struct fill *f)
 {
     int32_t n = 0;
 
-    for (int32_t d = 0; d < lw_oss_n_devices(f->oss); d++)
-        for (int32_t r = 0; r < f->world; r++) {
-            int32_t n_list = lw_oss_of_device(f->oss, d, r, f->list);
-            for (int32_t k = 0; k < n_list; k++) {
-                int32_t p = f->list[k];
-                f->device_of[p] = d;
-                if (f->params[p].trainable) {
-                    f->visits[n] = (struct visit){f->params[p].numel, n, p};
-                    n++;
-                }
-            }
+    lw_oss_in_buffer_order(f->oss, f->list);
+    for (int32_t k = 0; k < f->n; k++) {
+        int32_t p = f->list[k];
+        if (f->params[p].trainable) {
+            f->visits[n] = (struct visit){f->params[p].numel, n, p};
+            n++;
         }
+    }
     qsort(f->visits, (size_t)n, sizeof *f->visits, by_size);
     f->out->n_trainable = n;
     for (int32_t k = 0; k < n; k++)
@@ -80,7 +75,7 @@ static int32_t bucket_for(struct fill *f, int32_t p)
 {
     struct lw_sharded_buckets *out = f->out;
     int32_t owner = lw_oss_owner(f->oss, p);
-    int32_t *open = &f->open[(int64_t)f->device_of[p] * f->world + owner];
+    int32_t *open = &f->open[(int64_t)lw_oss_device_index(f->oss, p) * f->world + owner];
     int64_t numel = f->params[p].numel;
     bool taken = *open >= 0 && fits(f, out->buckets[*open].numel, numel);
 
@@ -163,14 +158,13 @@ static enum lw_status prepare(struct fill *f, struct lw_arena *work, struct lw_e
 
     f->visits = lw_arena_alloc(work, n, sizeof *f->visits);
     f->list = lw_arena_alloc(work, n, sizeof *f->list);
-    f->device_of = lw_arena_alloc(work, n, sizeof *f->device_of);
     f->slot = lw_arena_alloc(work, n, sizeof *f->slot);
     f->open = lw_arena_alloc(work, n_open, sizeof *f->open);
     out->order = lw_arena_alloc(&out->arena, n, sizeof *out->order);
     out->bucket_of = lw_arena_alloc(&out->arena, n, sizeof *out->bucket_of);
     out->buckets = lw_arena_alloc(&out->arena, n, sizeof *out->buckets);
-    if (!f->visits || !f->list || !f->device_of || !f->slot || !f->open || !out->order ||
-        !out->bucket_of || !out->buckets)
+    if (!f->visits || !f->list || !f->slot || !f->open || !out->order || !out->bucket_of ||
+        !out->buckets)
         return lw_fail_nomem(err);
     for (int64_t i = 0; i < n_open; i++)
         f->open[i] = -1;

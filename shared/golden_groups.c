@@ -11,14 +11,14 @@ static enum lw_status read_grid(struct lw_golden_case *c, struct lw_rank_grid *g
 {
     int64_t data, pipeline, tensor, world;
 
-    LW_TRY(lw_golden_int(c, "data", 1, INT32_MAX, &data, err));
-    LW_TRY(lw_golden_int(c, "pipeline", 1, INT32_MAX, &pipeline, err));
-    LW_TRY(lw_golden_int(c, "tensor", 1, INT32_MAX, &tensor, err));
-    LW_TRY(lw_golden_int(c, "world", 1, INT32_MAX, &world, err));
+    LW_TRY(lw_golden_int(c, "data", 1, 1 << 22, &data, err));
+    LW_TRY(lw_golden_int(c, "pipeline", 1, 1 << 22, &pipeline, err));
+    LW_TRY(lw_golden_int(c, "tensor", 1, 1 << 22, &tensor, err));
+    LW_TRY(lw_golden_int(c, "world", 1, 1 << 22, &world, err));
     LW_TRY(lw_rank_grid_colossal((int32_t)world, (int32_t)pipeline, (int32_t)tensor, grid, err));
     if (grid->size[LW_COLOSSAL_DATA] != data)
-        return lw_fail(err, LW_ENO, "data: computed %d, the case says %lld",
-                       grid->size[LW_COLOSSAL_DATA], (long long)data);
+        return lw_fail(err, LW_EINVAL, "data: %lld, %d follows from the other sizes",
+                       (long long)data, grid->size[LW_COLOSSAL_DATA]);
     return LW_OK;
 }
 
@@ -57,16 +57,21 @@ enum lw_status lw_golden_groups(struct lw_golden_case *c, struct lw_err *err)
         [LW_COLOSSAL_GROUPS_PIPELINE] = "pipeline",
         [LW_COLOSSAL_GROUPS_TENSOR] = "tensor",
     };
+    static const char answers[] = "data_groups model_groups pipeline_groups tensor_groups";
     struct lw_rank_grid grid;
     struct lw_groups g;
 
     LW_TRY(lw_golden_known(c,
-                           "id kind name data pipeline tensor world data_groups "
+                           "id kind name error data pipeline tensor world data_groups "
                            "data_local_rank_and_group model_groups model_local_rank_and_group "
                            "pipeline_groups pipeline_local_rank_and_group tensor_groups "
                            "tensor_local_rank_and_group",
                            err));
-    LW_TRY(read_grid(c, &grid, err));
+    enum lw_status shaped = read_grid(c, &grid, err);
+    if (shaped == LW_EINVAL && lw_value_get(c->root, "error"))
+        return lw_golden_expect_error(c, "AssertionError", answers, err);
+    LW_TRY(shaped);
+    LW_TRY(lw_golden_expect_error(c, NULL, "", err));
     for (int k = 0; k < 4; k++) {
         LW_TRY(lw_groups_colossal(&grid, (enum lw_colossal_groups)k, &g, err));
         enum lw_status status = expect_groups(c, names[k], &g, err);
@@ -188,8 +193,8 @@ enum lw_status lw_golden_grad_handlers(struct lw_golden_case *c, struct lw_err *
 
     LW_TRY(lw_golden_known(c, "id kind name params pipeline data shared data_parallel", err));
     LW_TRY(read_grads(c, &grads, &n, err));
-    LW_TRY(lw_golden_int(c, "pipeline", 1, INT32_MAX, &pipeline, err));
-    LW_TRY(lw_golden_int(c, "data", 1, INT32_MAX, &data, err));
+    LW_TRY(lw_golden_int(c, "pipeline", 1, 1 << 22, &pipeline, err));
+    LW_TRY(lw_golden_int(c, "data", 1, 1 << 22, &data, err));
     LW_TRY(lw_bucket_colossal_shared(grads, n, (int32_t)pipeline, &b, err));
     enum lw_status status = expect_buckets(c, "shared", &b, err);
     lw_colossal_buckets_free(&b);

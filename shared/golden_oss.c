@@ -21,7 +21,7 @@ static enum lw_status read_params(struct lw_golden_case *c, struct input *in, st
     enum lw_dtype *dtype;
 
     LW_TRY(lw_golden_list(c, "numel", 0, INT64_MAX, &numel, &in->n, err));
-    LW_TRY(lw_golden_int(c, "world", 1, INT32_MAX, &world, err));
+    LW_TRY(lw_golden_int(c, "world", 1, 1 << 22, &world, err));
     LW_TRY(lw_golden_indices(c, "trainable", 0, 1, &trainable, &n_trainable, err));
     LW_TRY(lw_golden_indices(c, "device", INT32_MIN, INT32_MAX, &device, &n_device, err));
     LW_TRY(lw_golden_dtypes(c, in->n, &dtype, err));

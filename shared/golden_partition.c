@@ -43,7 +43,7 @@ static enum lw_status expect_answer(struct lw_golden_case *c, enum lw_status mad
 static enum lw_status read_shape(struct lw_golden_case *c, int64_t *stages, int64_t *chunks,
                                  struct lw_err *err)
 {
-    LW_TRY(lw_golden_int(c, "stages", 1, 1 << 20, stages, err));
+    LW_TRY(lw_golden_int(c, "stages", 1, 1 << 16, stages, err));
     return lw_golden_int(c, "chunks", 1, 1 << 10, chunks, err);
 }
 
@@ -89,7 +89,7 @@ static enum lw_status read_row(struct lw_golden_case *c, struct row *r, struct l
 
     LW_TRY(lw_golden_cell_ints(c, "weights", 0, INT64_MAX, &r->weights, &r->n, err));
     LW_TRY(lw_golden_cell_ints(c, "n", 1, INT32_MAX, &n, &one, err));
-    LW_TRY(lw_golden_cell_ints(c, "k", 1, 1 << 20, &k, &one, err));
+    LW_TRY(lw_golden_cell_ints(c, "k", 1, 1 << 16, &k, &one, err));
     if (*n != r->n)
         return lw_fail(err, LW_ENO, "n: computed %d, the case says %lld", r->n, (long long)*n);
     r->k = *k;
@@ -139,11 +139,24 @@ static enum lw_status check_deepspeed(struct lw_golden_case *c, const struct row
     return expect_number(c, "deepspeed_balanced_min", lightest, err);
 }
 
+/* A cell where the root system stopped with an assertion: empty, or a word for that. */
+static enum lw_status expect_assertion(struct lw_golden_case *c, const char *title,
+                                       struct lw_err *err)
+{
+    static const char *const words[] = {"", "-", "None", "error", "AssertionError"};
+    const char *text;
+
+    LW_TRY(lw_golden_cell(c, title, &text, err));
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i], text) == 0)
+            return LW_OK;
+    return lw_fail(err, LW_ENO, "%s: computed an assertion, the case says %.60s", title, text);
+}
+
 static enum lw_status check_colossal(struct lw_golden_case *c, const struct row *r,
                                      struct lw_err *err)
 {
     struct lw_partitioning p;
-    struct lw_text t = {0};
     int64_t heaviest, lightest;
 
     LW_TRY(lw_partition_colossal(r->weights, r->n, (int32_t)r->k, 1, &p, err));
@@ -151,8 +164,8 @@ static enum lw_status check_colossal(struct lw_golden_case *c, const struct row 
     LW_TRY(expect_cuts(c, "colossal_balanced_chunks1", false, &p, err));
     LW_TRY(expect_number(c, "colossal_balanced_max", heaviest, err));
     enum lw_status status = lw_partition_colossal(r->weights, r->n, (int32_t)r->k, 2, &p, err);
-    if (status == LW_EINVAL) /* the assertion leaves the cell empty */
-        return lw_golden_expect_cell(c, "colossal_balanced_chunks2", &t, err);
+    if (status == LW_EINVAL)
+        return expect_assertion(c, "colossal_balanced_chunks2", err);
     LW_TRY(status);
     return expect_cuts(c, "colossal_balanced_chunks2", false, &p, err);
 }

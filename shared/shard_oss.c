@@ -422,6 +422,17 @@ int32_t lw_oss_of_device(const struct lw_oss *o, int32_t device, int32_t rank, i
     return n;
 }
 
+void lw_oss_in_buffer_order(const struct lw_oss *o, int32_t *items)
+{
+    for (int32_t k = 0; k < o->n; k++)
+        items[k] = o->sorted[k];
+}
+
+int32_t lw_oss_device_index(const struct lw_oss *o, int32_t param)
+{
+    return o->device_index[param];
+}
+
 int32_t lw_oss_n_buffers(const struct lw_oss *o)
 {
     return o->n_buffers;

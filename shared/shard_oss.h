@@ -50,6 +50,11 @@ int32_t lw_oss_n_devices(const struct lw_oss *o);
 int32_t lw_oss_device(const struct lw_oss *o, int32_t device); /* its own number */
 int32_t lw_oss_of_device(const struct lw_oss *o, int32_t device, int32_t rank, int32_t *items);
 
+/* All of these lists one behind the other: items (room for all parameters) by device, rank, size.
+ * O(parameters), where the lists above are so for each call. */
+void lw_oss_in_buffer_order(const struct lw_oss *o, int32_t *items);
+int32_t lw_oss_device_index(const struct lw_oss *o, int32_t param);
+
 /* The flat buffers, in the order in which they are broadcast from their owners after each step. */
 struct lw_oss_buffer {
     int32_t device, owner;

@@ -90,6 +90,9 @@ static void devices_are_kept_apart_in_order_of_appearance(void **state)
     assert_string_equal(buffers(o), "d3r0=10[0,2] d0r1=7[3,1]");
     assert_int_equal(lw_oss_of_device(o, 1, 1, list), 2);
     assert_int_equal(list[0], 3); /* the smaller first */
+    lw_oss_in_buffer_order(o, list); /* device 3: 0, 2; device 0: 3, 1 */
+    assert_int_equal(list[0] * 1000 + list[1] * 100 + list[2] * 10 + list[3], 231);
+    assert_int_equal(lw_oss_device_index(o, 1), 1);
     lw_oss_free(o);
 }
 
