@@ -102,6 +102,12 @@ enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw
 enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *run,
                                       struct lw_timeline *t, struct lw_err *err);
 
+/* The plan of a run, as far as the tables hold it: enough to read, export, explain and simulate at
+ * collective detail; without shards, buffers and static memory, so not to be run. It carries the
+ * hash of the plan that was stored. LW_EINVAL: the run has no plan; LW_EFORMAT: edited tables. */
+enum lw_status lw_store_load_plan(struct lw_store *s, const struct lw_run *run,
+                                  struct lw_plan *plan, struct lw_err *err);
+
 /* How good predictions for a cluster were: over the stored comparisons of a prediction for that
  * cluster (by content) with an execution. n = 0: none yet. */
 struct lw_past_errors {

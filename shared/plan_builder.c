@@ -289,6 +289,11 @@ int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *en
     return last(&b->rows);
 }
 
+void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry)
+{
+    push(b, &b->operands, entry, sizeof *entry);
+}
+
 void lw_builder_pass(struct lw_builder *b, int32_t variant)
 {
     push(b, &b->passes, &variant, sizeof variant);

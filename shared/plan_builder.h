@@ -44,6 +44,8 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
 void lw_builder_ready(struct lw_builder *b, int32_t param);
 /* A row of operands for a role: entries[i] for the rank with index i in the role. */
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n);
+/* One more entry of the row added last. */
+void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry);
 
 void lw_builder_pass(struct lw_builder *b, int32_t variant);
 void lw_builder_repeat_from(struct lw_builder *b, int32_t pass);

@@ -382,6 +382,18 @@ static void read_device(struct reader *r)
     lw_json_leave(j);
 }
 
+/* What `lapwing export` says about its files. */
+static void read_own(struct reader *r)
+{
+    struct lw_json *j = r->json;
+
+    if (lw_json_type(j) != LW_JSON_OBJECT || !lw_json_enter(j, LW_JSON_OBJECT))
+        return;
+    while (lw_json_next(j))
+        if (lw_json_key_is(j, "copies_hide_comm"))
+            r->trace->copies_hide_comm = lw_json_bool(j);
+}
+
 static enum lw_status read_root(struct reader *r, struct lw_err *err)
 {
     struct lw_json *j = r->json;
@@ -399,6 +411,8 @@ static enum lw_status read_root(struct reader *r, struct lw_err *err)
             read_distributed(r);
         else if (lw_json_key_is(j, "deviceProperties"))
             read_device(r);
+        else if (lw_json_key_is(j, "lapwing"))
+            read_own(r);
     }
     return r->nomem ? lw_fail_nomem(err) : LW_OK;
 }

@@ -69,14 +69,16 @@ static int64_t exposed(struct context *c, unsigned kinds, unsigned hidden_by, in
 static struct lw_busy measure(struct context *c, int64_t from, int64_t to)
 {
     unsigned compute = 1u << COMPUTE, comm = 1u << COMM, mem = 1u << MEM;
+    unsigned hides_comm = c->t->copies_hide_comm ? compute | mem : compute;
+    unsigned hides_mem = c->t->copies_hide_comm ? compute : compute | comm;
 
     return (struct lw_busy){
         .window_ns = to - from,
         .compute_busy_ns = busy(c, compute, from, to),
         .comm_busy_ns = busy(c, comm, from, to),
         .mem_busy_ns = busy(c, mem, from, to),
-        .exposed_comm_ns = exposed(c, comm, compute, from, to),
-        .exposed_mem_ns = exposed(c, mem, compute | comm, from, to),
+        .exposed_comm_ns = exposed(c, comm, hides_comm, from, to),
+        .exposed_mem_ns = exposed(c, mem, hides_mem, from, to),
         .idle_ns = to - from - busy(c, compute | comm | mem, from, to),
     };
 }
