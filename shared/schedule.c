@@ -1,8 +1,9 @@
 /* Pipeline schedules: which rule makes the grid, what it demands, and whether a grid can run. The
- * rules live in schedule_1f1b.c, schedule_zb.c and schedule_dualpipe.c.
+ * rules live in schedule_1f1b.c, schedule_zb.c and schedule_dualpipe.c; those that search for an order
+ * in schedule_zb_auto.c, schedule_zbv_auto.c and schedule_v_greedy.c.
  *
- * Not here: times (the simulator), the searching schedules (zb-auto-1p, zb-auto-2p, zbv-auto, v-half,
- * v-min) and ColossalAI's blocking calls. */
+ * Not here: times (grid_time.c and the simulator), messages (schedule_lower.c), ColossalAI's combined
+ * calls (schedule_colossal.c). */
 #include "shared/schedule.h"
 
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 #include "shared/schedule_emit.h"
 
 struct rule {
-    lw_schedule_rule *rank;
+    lw_schedule_rule *rank;      /* makes one rank's actions, or */
+    lw_schedule_search *all;     /* all at once */
     enum lw_layout layout;
     int32_t chunks;              /* that it needs; 0 = any number from 1 */
     enum lw_status (*demand)(const struct lw_schedule_shape *s, struct lw_err *err);
@@ -23,10 +25,28 @@ static enum lw_status refuse(const struct lw_schedule_shape *s, struct lw_err *e
                    lw_schedule_name(s->schedule), s->n_ranks, s->n_micro_batches, s->n_chunks, why);
 }
 
+/* A group shorter than the pipeline leaves chunk 1 of rank 0 waiting for what the last rank has not
+ * been given, unless all micro-batches are one group. */
+static enum lw_status group_serves_ranks(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    int32_t left = s->group > 0 ? s->n_micro_batches % s->group : 0;
+
+    if (s->schedule == LW_SCHEDULE_INTERLEAVED_ZB)
+        return refuse(s, err, "it makes equal rounds and takes no --group");
+    if (s->group < 0)
+        return refuse(s, err, "--group must be at least 1");
+    if (s->n_chunks > 1 && s->n_micro_batches > s->group &&
+        (s->group < s->n_ranks || (left > 0 && left < s->n_ranks)))
+        return refuse(s, err, "every --group, the last too, needs at least pp micro-batches");
+    return LW_OK;
+}
+
 static enum lw_status whole_rounds(const struct lw_schedule_shape *s, struct lw_err *err)
 {
     int32_t rounds = s->n_micro_batches / s->n_ranks;
 
+    if (s->group != 0)
+        return group_serves_ranks(s, err);
     if (s->n_micro_batches % (rounds > 1 ? rounds : 1) != 0)
         return refuse(s, err, "the micro-batches must divide into m / pp equal rounds");
     return LW_OK;
@@ -48,16 +68,21 @@ static enum lw_status dualpipev_demand(const struct lw_schedule_shape *s, struct
 }
 
 static const struct rule rules[LW_N_SCHEDULES] = {
-    [LW_SCHEDULE_GPIPE] = {lw_rule_gpipe, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_1F1B] = {lw_rule_1f1b, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_INTERLEAVED_1F1B] = {lw_rule_interleaved_1f1b, LW_LAYOUT_LOOP, 0, whole_rounds},
-    [LW_SCHEDULE_INTERLEAVED_ZB] = {lw_rule_interleaved_zb, LW_LAYOUT_LOOP, 0, whole_rounds},
-    [LW_SCHEDULE_LOOPED_BFS] = {lw_rule_looped_bfs, LW_LAYOUT_LOOP, 0, NULL},
-    [LW_SCHEDULE_ZB_H1] = {lw_rule_zb_h1, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_ZB_H2] = {lw_rule_zb_h2, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_ZBV] = {lw_rule_zbv, LW_LAYOUT_V, 2, NULL},
-    [LW_SCHEDULE_DUALPIPE] = {lw_rule_dualpipe, LW_LAYOUT_BIDIR, 2, dualpipe_demand},
-    [LW_SCHEDULE_DUALPIPEV] = {lw_rule_dualpipev, LW_LAYOUT_V, 2, dualpipev_demand},
+    [LW_SCHEDULE_GPIPE] = {lw_rule_gpipe, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_1F1B] = {lw_rule_1f1b, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_INTERLEAVED_1F1B] = {lw_rule_interleaved_1f1b, NULL, LW_LAYOUT_LOOP, 0, whole_rounds},
+    [LW_SCHEDULE_INTERLEAVED_ZB] = {lw_rule_interleaved_zb, NULL, LW_LAYOUT_LOOP, 0, whole_rounds},
+    [LW_SCHEDULE_LOOPED_BFS] = {lw_rule_looped_bfs, NULL, LW_LAYOUT_LOOP, 0, NULL},
+    [LW_SCHEDULE_ZB_H1] = {lw_rule_zb_h1, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_ZB_H2] = {lw_rule_zb_h2, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_ZB_AUTO_1P] = {NULL, lw_search_zb_auto, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_ZB_AUTO_2P] = {NULL, lw_search_zb_auto, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_ZBV_AUTO] = {NULL, lw_search_zbv_auto, LW_LAYOUT_V, 2, NULL},
+    [LW_SCHEDULE_V_HALF] = {NULL, lw_search_v_greedy, LW_LAYOUT_V, 2, NULL},
+    [LW_SCHEDULE_V_MIN] = {NULL, lw_search_v_greedy, LW_LAYOUT_V, 2, NULL},
+    [LW_SCHEDULE_ZBV] = {lw_rule_zbv, NULL, LW_LAYOUT_V, 2, NULL},
+    [LW_SCHEDULE_DUALPIPE] = {lw_rule_dualpipe, NULL, LW_LAYOUT_BIDIR, 2, dualpipe_demand},
+    [LW_SCHEDULE_DUALPIPEV] = {lw_rule_dualpipev, NULL, LW_LAYOUT_V, 2, dualpipev_demand},
 };
 
 void lw_grid_free(struct lw_grid *g)
@@ -106,17 +131,59 @@ static enum lw_status settle(struct lw_emit *e, const int32_t *first, struct lw_
     return LW_OK;
 }
 
+/* A rule that goes rank by rank. */
+static enum lw_status make_ranks(const struct lw_schedule_shape *s, lw_schedule_rule *rule,
+                                 struct lw_grid *g, struct lw_err *err)
+{
+    struct lw_emit e = {.skip_from = s->n_micro_batches};
+    int32_t *first = lw_calloc((size_t)s->n_ranks + 1, sizeof *first);
+
+    for (int32_t r = 0; first && r < s->n_ranks; r++) {
+        rule(&e, s, r);
+        first[r + 1] = (int32_t)e.n;
+    }
+    enum lw_status status = first ? settle(&e, first, g, err) : lw_fail_nomem(err);
+    lw_free(first);
+    lw_free(e.actions);
+    return status;
+}
+
+/* A rule that searches: F, I and W of every stage, on every rank the same number. */
+static enum lw_status make_all(const struct lw_schedule_shape *s, lw_schedule_search *search,
+                               struct lw_grid *g, struct lw_err *err)
+{
+    int32_t n = 3 * s->n_micro_batches * s->n_chunks;
+
+    g->first = lw_arena_alloc(&g->arena, (int64_t)g->n_ranks + 1, sizeof *g->first);
+    g->actions = lw_arena_alloc(&g->arena, (int64_t)g->n_ranks * n, sizeof *g->actions);
+    if (!g->first || !g->actions)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        g->first[r + 1] = g->first[r] + n;
+    return search(s, g->actions, err);
+}
+
+/* Sizes that are positive, and few enough actions for indices of 32 bits. */
+static enum lw_status sizes(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_ranks < 1 || s->n_micro_batches < 1 || s->n_chunks < 1)
+        return refuse(s, err, "all must be at least 1");
+    if (s->n_ranks > 1 << 15 || s->n_chunks > 1 << 10 || s->n_micro_batches > 1 << 24 ||
+        (int64_t)s->n_ranks * s->n_chunks > INT16_MAX ||
+        (int64_t)s->n_ranks * s->n_chunks * s->n_micro_batches > INT32_MAX / 16)
+        return refuse(s, err, "these are more actions than a grid holds");
+    return LW_OK;
+}
+
 enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_grid *out,
                                 struct lw_err *err)
 {
     const struct rule *rule = &rules[s->schedule];
-    struct lw_emit e = {.skip_from = s->n_micro_batches};
 
-    if (!rule->rank)
+    if (!rule->rank && !rule->all)
         return lw_fail(err, LW_ENOTSUP, "--schedule %s: this build has no rule for it",
                        lw_schedule_name(s->schedule));
-    if (s->n_ranks < 1 || s->n_micro_batches < 1 || s->n_chunks < 1)
-        return refuse(s, err, "all must be at least 1");
+    LW_TRY(sizes(s, err));
     if (rule->chunks && s->n_chunks != rule->chunks)
         return refuse(s, err, rule->chunks == 1 ? "it takes --chunks 1" : "it takes --chunks 2");
     if (rule->demand)
@@ -125,14 +192,8 @@ enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_gri
     struct lw_grid g = {.n_ranks = s->n_ranks, .n_micro_batches = s->n_micro_batches,
                         .layout = rule->layout};
     g.n_stages = rule->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
-    int32_t *first = lw_calloc((size_t)s->n_ranks + 1, sizeof *first);
-    for (int32_t r = 0; first && r < s->n_ranks; r++) {
-        rule->rank(&e, s, r);
-        first[r + 1] = (int32_t)e.n;
-    }
-    enum lw_status status = first ? settle(&e, first, &g, err) : lw_fail_nomem(err);
-    lw_free(first);
-    lw_free(e.actions);
+    enum lw_status status = rule->rank ? make_ranks(s, rule->rank, &g, err)
+                                       : make_all(s, rule->all, &g, err);
     if (status != LW_OK)
         lw_grid_free(&g);
     else

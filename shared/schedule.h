@@ -33,10 +33,22 @@ struct lw_grid {
     struct lw_action *actions;
 };
 
+/* What the searching schedules (zb-auto-*, zbv-auto) believe of every stage: durations in one unit of
+ * time, and what an action adds to the memory of its rank in one unit of memory (mem_f + mem_i +
+ * mem_w = 0: what a forward keeps, the backwards give back). */
+struct lw_schedule_costs {
+    int64_t f, i, w, comm;
+    int64_t mem_f, mem_i, mem_w;
+};
+
 struct lw_schedule_shape {
     enum lw_schedule schedule;
     int32_t n_ranks, n_micro_batches;
     int32_t n_chunks;      /* stages per rank; schedules with a fixed number refuse another */
+    int32_t group;         /* interleaved-1f1b: micro-batches that pass a chunk before the next one has
+                            * its turn, as Megatron-LM; 0 = equal rounds of about p, as torch */
+    const struct lw_schedule_costs *costs; /* borrowed; NULL = F, I and W take the same, transfers
+                                            * (almost) nothing; see docs/design/schedule.md */
 };
 
 void lw_grid_free(struct lw_grid *g);

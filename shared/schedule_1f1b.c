@@ -32,11 +32,21 @@ int32_t lw_interleaved_group(const struct lw_schedule_shape *s)
 {
     int32_t rounds = s->n_micro_batches / s->n_ranks;
 
-    return s->n_micro_batches / (rounds > 1 ? rounds : 1);
+    return s->group ? s->group : s->n_micro_batches / (rounds > 1 ? rounds : 1);
+}
+
+int32_t lw_interleaved_warmup(const struct lw_schedule_shape *s, int32_t rank)
+{
+    int64_t warmup = (s->n_chunks - 1) * (int64_t)lw_interleaved_group(s) +
+                     2 * (s->n_ranks - 1 - rank);
+    int32_t total = s->n_micro_batches * s->n_chunks;
+
+    return warmup < total ? (int32_t)warmup : total;
 }
 
 /* Step k of the forwards (or backwards) of a rank: groups of G micro-batches go through chunk 0, the
- * same G through chunk 1, ..., then the next G. Backwards walk the chunks from the last. */
+ * same G through chunk 1, ..., then the next G; the last group may be short. Backwards walk the
+ * chunks from the last. */
 struct step {
     int32_t stage, micro_batch;
 };
@@ -44,11 +54,13 @@ struct step {
 static struct step step_of(const struct lw_schedule_shape *s, int32_t group, int32_t rank, int32_t k,
                            bool backward)
 {
-    int32_t v = s->n_chunks, chunk = k / group % v;
+    int32_t v = s->n_chunks, begin = k / v / group * group;
+    int32_t size = least(group, s->n_micro_batches - begin);
+    int32_t chunk = (k - begin * v) / size;
 
     if (backward)
         chunk = v - 1 - chunk;
-    return (struct step){chunk * s->n_ranks + rank, k / (group * v) * group + k % group};
+    return (struct step){chunk * s->n_ranks + rank, begin + (k - begin * v) % size};
 }
 
 static void emit_step(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t group,
@@ -88,9 +100,7 @@ void lw_rule_1f1b(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t 
 
 void lw_rule_interleaved_1f1b(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
-    int32_t warmup = (s->n_chunks - 1) * lw_interleaved_group(s) + 2 * (s->n_ranks - 1 - rank);
-
-    alternate(e, s, rank, warmup, false, 0);
+    alternate(e, s, rank, lw_interleaved_warmup(s, rank), false, 0);
 }
 
 void lw_rule_interleaved_zb(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)

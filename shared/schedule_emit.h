@@ -23,7 +23,15 @@ lw_schedule_rule lw_rule_gpipe, lw_rule_1f1b, lw_rule_interleaved_1f1b, lw_rule_
     lw_rule_looped_bfs, lw_rule_zb_h1, lw_rule_zb_h2, lw_rule_zbv, lw_rule_dualpipe,
     lw_rule_dualpipev;
 
+/* A schedule that searches makes the whole grid at once: actions[rank * n + k], n = 3 m v of them on
+ * every rank, F, I and W apart. */
+typedef enum lw_status lw_schedule_search(const struct lw_schedule_shape *s,
+                                          struct lw_action *actions, struct lw_err *err);
+lw_schedule_search lw_search_zb_auto, lw_search_zbv_auto, lw_search_v_greedy;
+
 /* Micro-batches of one round of the interleaved schedules. */
 int32_t lw_interleaved_group(const struct lw_schedule_shape *s);
+/* Forwards of a rank before its first pair in interleaved-1f1b. */
+int32_t lw_interleaved_warmup(const struct lw_schedule_shape *s, int32_t rank);
 
 #endif

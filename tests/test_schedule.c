@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <cmocka.h>
 
+#include "shared/arena.h"
 #include "shared/input.h"
 #include "shared/schedule.h"
 
@@ -33,7 +34,7 @@ static void expect_rank(enum lw_schedule schedule, int32_t p, int32_t m, int32_t
     struct lw_err err = {0};
     char text[1024];
 
-    assert_int_equal(lw_schedule_grid(&(struct lw_schedule_shape){schedule, p, m, v}, &g, &err),
+    assert_int_equal(lw_schedule_grid(&(struct lw_schedule_shape){schedule, p, m, v, 0, NULL}, &g, &err),
                      LW_OK);
     put_rank(&g, rank, text, sizeof text);
     assert_string_equal(text, expected);
@@ -63,16 +64,16 @@ static void demands_are_refused_in_words(void **state)
         enum lw_status status;
         const char *message;
     } cases[] = {
-        {{LW_SCHEDULE_1F1B, 2, 4, 2}, LW_EINVAL,
+        {{LW_SCHEDULE_1F1B, 2, 4, 2, 0, NULL}, LW_EINVAL,
          "--schedule 1f1b with --pp 2, --micro-batches 4, --chunks 2: it takes --chunks 1"},
-        {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 10, 2}, LW_OK, ""},
-        {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 9, 2}, LW_EINVAL,
+        {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 10, 2, 0, NULL}, LW_OK, ""},
+        {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 9, 2, 0, NULL}, LW_EINVAL,
          "--schedule interleaved-1f1b with --pp 4, --micro-batches 9, --chunks 2: the micro-batches "
          "must divide into m / pp equal rounds"},
-        {{LW_SCHEDULE_DUALPIPE, 3, 8, 2}, LW_EINVAL,
+        {{LW_SCHEDULE_DUALPIPE, 3, 8, 2, 0, NULL}, LW_EINVAL,
          "--schedule dualpipe with --pp 3, --micro-batches 8, --chunks 2: it needs an even pp and an "
          "even number of at least 2 * pp micro-batches"},
-        {{LW_SCHEDULE_DUALPIPEV, 3, 5, 2}, LW_EINVAL,
+        {{LW_SCHEDULE_DUALPIPEV, 3, 5, 2, 0, NULL}, LW_EINVAL,
          "--schedule dualpipev with --pp 3, --micro-batches 5, --chunks 2: it needs at least 2 * pp "
          "micro-batches"},
     };
@@ -90,7 +91,8 @@ static void demands_are_refused_in_words(void **state)
 static const enum lw_schedule with_rules[] = {
     LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B, LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_INTERLEAVED_ZB,
     LW_SCHEDULE_LOOPED_BFS, LW_SCHEDULE_ZB_H1, LW_SCHEDULE_ZB_H2, LW_SCHEDULE_ZBV,
-    LW_SCHEDULE_DUALPIPE, LW_SCHEDULE_DUALPIPEV,
+    LW_SCHEDULE_DUALPIPE, LW_SCHEDULE_DUALPIPEV, LW_SCHEDULE_ZB_AUTO_1P, LW_SCHEDULE_ZB_AUTO_2P,
+    LW_SCHEDULE_ZBV_AUTO, LW_SCHEDULE_V_HALF, LW_SCHEDULE_V_MIN,
 };
 
 static void every_grid_that_is_not_refused_can_run(void **state)
@@ -104,7 +106,7 @@ static void every_grid_that_is_not_refused_can_run(void **state)
                 for (int32_t v = 1; v <= 3; v++) {
                     struct lw_grid g = {0};
                     struct lw_err err = {0};
-                    struct lw_schedule_shape s = {with_rules[k], p, m, v};
+                    struct lw_schedule_shape s = {with_rules[k], p, m, v, 0, NULL};
                     if (lw_schedule_grid(&s, &g, &err) != LW_OK)
                         continue;
                     if (lw_grid_check(&g, &err) != LW_OK)
@@ -114,6 +116,114 @@ static void every_grid_that_is_not_refused_can_run(void **state)
                     built++;
                 }
     assert_true(built > 1500);
+}
+
+/* Megatron-LM's groups: any number of micro-batches, the last group may be short. */
+static void groups_are_refused_exactly_where_a_rank_would_wait_for_ever(void **state)
+{
+    int built = 0;
+
+    (void)state;
+    for (int32_t p = 1; p <= 5; p++)
+        for (int32_t m = 1; m <= 13; m++)
+            for (int32_t group = 1; group <= 9; group++) {
+                struct lw_grid g = {0};
+                struct lw_err err = {0};
+                struct lw_schedule_shape s = {LW_SCHEDULE_INTERLEAVED_1F1B, p, m, 2, group, NULL};
+                if (lw_schedule_grid(&s, &g, &err) != LW_OK) {
+                    assert_true(m > group && (group < p || m % group < p));
+                    continue;
+                }
+                assert_int_equal(lw_grid_check(&g, &err), LW_OK);
+                lw_grid_free(&g);
+                built++;
+            }
+    assert_true(built > 300);
+}
+
+static void a_group_may_be_short(void **state)
+{
+    struct lw_schedule_shape s = {LW_SCHEDULE_INTERLEAVED_1F1B, 2, 5, 2, 3, NULL};
+    struct lw_grid g;
+    struct lw_err err = {0};
+    char text[1024];
+
+    (void)state;
+    /* groups {0,1,2} and {3,4}; rank 1 of 2: warm-up (v-1) G + 2 (p-1-r) = 3 */
+    assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_OK);
+    put_rank(&g, 1, text, sizeof text);
+    assert_string_equal(text, "1F0 1F1 1F2 3F0 3B0 3F1 3B1 3F2 3B2 1F3 1B0 1F4 1B1 3F3 1B2 3F4 3B3 "
+                              "3B4 1B3 1B4");
+    lw_grid_free(&g);
+    s.group = 4; /* the last group would hold 1 of 2 */
+    assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "--schedule interleaved-1f1b with --pp 2, --micro-batches 5, --chunks "
+                                 "2: every --group, the last too, needs at least pp micro-batches");
+}
+
+/* F 2, I 3, W 1, transfer 1: worked through by hand. */
+static void searches_follow_the_durations_given(void **state)
+{
+    /* Two ranks, two micro-batches, room for 2 forwards. Rank 1: F0 from 3 (2+1) to 5, I0 to 8. Rank 0
+     * has F0 until 2; its first I can start at 8+1 = 9; F1 fits (2..4). Rank 1 wave 2: F1 (there at 5)
+     * 8..10, I1 10..13. Rank 0: I0 9..12, then its I1 is there at 13+1 = 14: W0 fits before (12..13). */
+    static const struct lw_schedule_costs cost = {2, 3, 1, 1, 2, -1, -1};
+    struct lw_schedule_shape s = {LW_SCHEDULE_ZB_AUTO_1P, 2, 2, 1, 0, &cost};
+    struct lw_grid g;
+    struct lw_err err = {0};
+    char text[1024];
+
+    (void)state;
+    assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_OK);
+    put_rank(&g, 0, text, sizeof text);
+    assert_string_equal(text, "0F0 0F1 0I0 0W0 0I1 0W1");
+    put_rank(&g, 1, text, sizeof text);
+    assert_string_equal(text, "1F0 1I0 1F1 1I1 1W0 1W1");
+    lw_grid_free(&g);
+}
+
+static void a_search_without_room_is_refused(void **state)
+{
+    /* W frees nothing: the second forward never fits */
+    static const struct lw_schedule_costs cost = {1, 1, 1, 0, 2, 0, 0};
+    struct lw_grid g = {0};
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_schedule_grid(&(struct lw_schedule_shape){LW_SCHEDULE_ZB_AUTO_1P, 1, 2, 1, 0,
+                                                                  &cost}, &g, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "--schedule zb-auto-1p: the search finds no order that keeps 1 forwards "
+                                 "per rank in memory");
+    assert_int_equal(lw_schedule_grid(&(struct lw_schedule_shape){LW_SCHEDULE_ZBV_AUTO, 2, 9, 2, 0,
+                                                                  &cost}, &g, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "--schedule zbv-auto: the search finds no order that keeps 4 forwards "
+                                 "per rank in memory");
+}
+
+static void a_failed_allocation_leaves_nothing(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof with_rules / sizeof *with_rules; k++) {
+        int64_t before = lw_alloc_live(), n = 0;
+        enum lw_status status = LW_ENOMEM;
+        struct lw_schedule_shape s = {with_rules[k], 2, 4, 1, 0, NULL};
+        struct lw_grid g = {0};
+        struct lw_err err = {0};
+        if (lw_schedule_grid(&s, &g, &err) == LW_EINVAL)
+            s.n_chunks = 2;
+        lw_grid_free(&g);
+        while (status == LW_ENOMEM) {
+            lw_alloc_fail_at(++n);
+            status = lw_schedule_grid(&s, &g, &err);
+            if (status == LW_OK)
+                status = lw_grid_check(&g, &err);
+            lw_alloc_fail_at(0);
+            lw_grid_free(&g);
+            assert_int_equal(lw_alloc_live(), before);
+        }
+        assert_int_equal(status, LW_OK);
+        assert_true(n > 3);
+    }
 }
 
 static void a_changed_grid_is_found(void **state)
@@ -202,7 +312,7 @@ static void orders_equal_the_recorded_tables(void **state)
         }
     }
     closedir(d);
-    assert_int_equal(n, 51);
+    assert_int_equal(n, 78);
 }
 
 int main(void)
@@ -211,6 +321,11 @@ int main(void)
         cmocka_unit_test(orders_are_as_written_in_the_design_page),
         cmocka_unit_test(demands_are_refused_in_words),
         cmocka_unit_test(every_grid_that_is_not_refused_can_run),
+        cmocka_unit_test(groups_are_refused_exactly_where_a_rank_would_wait_for_ever),
+        cmocka_unit_test(a_group_may_be_short),
+        cmocka_unit_test(searches_follow_the_durations_given),
+        cmocka_unit_test(a_search_without_room_is_refused),
+        cmocka_unit_test(a_failed_allocation_leaves_nothing),
         cmocka_unit_test(a_changed_grid_is_found),
         cmocka_unit_test(orders_equal_the_recorded_tables),
     };
