@@ -473,3 +473,28 @@ int32_t lw_oss_state_map(const struct lw_oss *o, int32_t rank, int32_t *global)
     }
     return n;
 }
+
+void lw_oss_clip_free(struct lw_oss_clip *c)
+{
+    lw_free(c->items);
+    *c = (struct lw_oss_clip){0};
+}
+
+enum lw_status lw_oss_clip_list(const struct lw_oss *o, int32_t rank, const bool *has_grad,
+                                struct lw_oss_clip *clip, struct lw_err *err)
+{
+    if (rank < 0 || rank >= o->world)
+        return lw_fail(err, LW_EINVAL, "rank %d, allowed: 0 to %d", rank, o->world - 1);
+    if (clip->known && o->compat)
+        return LW_OK;
+    int32_t *items = lw_calloc((size_t)o->n, sizeof *items), n = 0;
+
+    if (!items)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; k < o->n; k++)
+        if (o->owner[o->sorted[k]] == rank && has_grad[o->sorted[k]])
+            items[n++] = o->sorted[k];
+    lw_oss_clip_free(clip);
+    *clip = (struct lw_oss_clip){.n = n, .items = items, .known = true, .over_world = o->compat};
+    return LW_OK;
+}

@@ -83,4 +83,19 @@ enum lw_status lw_oss_consolidate(const struct lw_oss *o, int32_t recipient,
  * of the parameters it owns. */
 int32_t lw_oss_state_map(const struct lw_oss *o, int32_t rank, int32_t *global);
 
+/* clip_grad_norm on one rank: the gradients whose norm it takes - owned parameters that have one,
+ * by device and size. The norms to the p-th power are all-reduced with SUM (MAX for the infinity
+ * norm) and lw_clip_coefficient scales what is below 1. Compat finds the list once and keeps it, so
+ * that gradients that appear later are left out, until the caller frees it (a new param group
+ * does), and reduces over all ranks of the run instead of the optimizer's group. Zeroed = empty. */
+struct lw_oss_clip {
+    int32_t n;
+    int32_t *items;
+    bool known, over_world;
+};
+void lw_oss_clip_free(struct lw_oss_clip *c);
+/* has_grad[n_params]. On failure *clip is as before. */
+enum lw_status lw_oss_clip_list(const struct lw_oss *o, int32_t rank, const bool *has_grad,
+                                struct lw_oss_clip *clip, struct lw_err *err);
+
 #endif

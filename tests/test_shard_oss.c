@@ -201,6 +201,33 @@ static void the_state_map_counts_places_in_all_groups(void **state)
     lw_oss_free(o);
 }
 
+static void compat_clips_the_gradients_that_were_there_at_first(void **state)
+{
+    /* owners 0 1 0 1; parameter 2 gets its first gradient in the second step */
+    static const bool before[] = {true, true, false, true}, after[] = {true, true, true, true};
+
+    (void)state;
+    for (int compat = 0; compat < 2; compat++) {
+        struct lw_oss *o = four(compat);
+        struct lw_oss_clip clip = {0};
+        struct lw_err err;
+        assert_int_equal(lw_oss_clip_list(o, 0, before, &clip, &err), LW_OK);
+        assert_int_equal(clip.n, 1);
+        assert_int_equal(clip.over_world, compat);
+        lw_alloc_fail_at(1);
+        assert_int_equal(lw_oss_clip_list(o, 0, after, &clip, &err), compat ? LW_OK : LW_ENOMEM);
+        lw_alloc_fail_at(0);
+        assert_int_equal(clip.n, 1);
+        assert_int_equal(lw_oss_clip_list(o, 0, after, &clip, &err), LW_OK);
+        assert_int_equal(clip.n, compat ? 1 : 2);
+        assert_int_equal(clip.items[0], 0);
+        assert_int_equal(lw_oss_clip_list(o, 2, after, &clip, &err), LW_EINVAL);
+        assert_string_equal(err.msg, "rank 2, allowed: 0 to 1");
+        lw_oss_clip_free(&clip);
+        lw_oss_free(o);
+    }
+}
+
 static void mixed_buffers_and_wrong_groups_are_refused(void **state)
 {
     static const int32_t first[] = {0, 2, 3}, twice[] = {0, 1, 1}, nine[] = {0, 1, 9};
@@ -338,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_group_added_after_freezing_moves_parameters),
         cmocka_unit_test(consolidation_goes_by_rank_and_the_recipient_sends_a_dummy),
         cmocka_unit_test(the_state_map_counts_places_in_all_groups),
+        cmocka_unit_test(compat_clips_the_gradients_that_were_there_at_first),
         cmocka_unit_test(mixed_buffers_and_wrong_groups_are_refused),
         cmocka_unit_test(a_random_life_keeps_its_invariants),
         cmocka_unit_test(failing_allocations_change_nothing),
