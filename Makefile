@@ -113,7 +113,7 @@ FAKE_DIR := $(BUILD)/fake_gpu
 FAKE_GPU := $(if $(CUDA_WHY),,$(foreach l,cuda nccl cublas,$(FAKE_DIR)/lib$(l).so))
 PLUGINS  := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so)
 
-.PHONY: plugins
+.PHONY: plugins gpu-check
 plugins: $(PLUGINS)
 	$(if $(CUDA_WHY),@echo "  LEFT OUT lapwing-nccl.so ($(CUDA_WHY))")
 
@@ -182,6 +182,10 @@ demo: deps
 deps:
 	@tests/deps.sh $(DEPS_DEB)
 
+# For the owner of a GPU: results, with their command lines, into docs/results.
+gpu-check: all
+	@LAPWING=$(BUILD)/lapwing tests/gpu_check.sh
+
 bench: $(BUILD)/lapwing
 	$(BUILD)/lapwing bench
 
@@ -204,6 +208,7 @@ help:
 	@echo "make check      the tests alone   T=bucket: one file   F='refuses*': by name"
 	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
+	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
 	@echo "make format, check-layers, check-headers, deps, clean"
 

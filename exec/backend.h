@@ -93,6 +93,10 @@ struct exec_facts {
     const char *compute;       /* "OpenBLAS 0.3.21, sgemm 192" */
     const char *about;         /* one line for people: placement, priorities */
     double unit_ns;            /* compute: time of one GEMM with every rank computing; 0 = by clock */
+    double unit_flops;         /* floating point operations of one GEMM */
+    const char *device;        /* what a rank computes on: "cpu core", "NVIDIA H200" */
+    double memory_bytes;       /* of the device, or all ranks' share of this machine */
+    bool comm_on_compute_core; /* communication takes the processor that computes */
 };
 
 /* When one piece of work ran. end_ns > 0 exactly when it has finished; -1: it failed, and that is why

@@ -19,7 +19,7 @@
 #include "exec/nccl_world.h"
 
 #define CLOSE_WAIT_NS INT64_C(5000000000)
-#define GRACE_NS INT64_C(50000000)
+#define GRACE_NS INT64_C(200000000)
 
 enum { NCCL_OLDEST = 21801 }; /* 2.18.1: ncclCommSplit */
 
@@ -151,26 +151,28 @@ static enum lw_status check_how(const struct exec_open *how, struct lw_err *err)
 
 static void describe(struct exec_world *w)
 {
-    char name[96] = "?";
+    const char *name = w->name;
+    size_t unused, total = 0;
     int version = 0, nccl = 0, major = 0, minor = 0;
 
-    cuDeviceGetName(name, sizeof name, w->device);
+    cuDeviceGetName(w->name, sizeof w->name, w->device);
+    cuMemGetInfo(&unused, &total);
+    w->memory_bytes = (double)total;
     cuDriverGetVersion(&version);
     ncclGetVersion(&nccl);
     cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, w->device);
     cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, w->device);
-    snprintf(w->about, sizeof w->about,
-             "device %d: %s, sm_%d%d, %d SMs; driver CUDA %d.%d; %s; stream priorities %d to %d",
-             (int)w->device, name, major, minor, w->n_sm, version / 1000, version % 1000 / 10,
-             w->loop ? "ranks are streams, collectives are copies and sums in its memory" : "",
-             w->least, w->greatest);
+    char through[64] = "ranks are streams: copies and sums in its memory";
     if (!w->loop)
-        snprintf(w->about, sizeof w->about,
-                 "device %d: %s, sm_%d%d, %d SMs; driver CUDA %d.%d; NCCL %d.%d.%d; stream "
-                 "priorities %d to %d%s",
-                 (int)w->device, name, major, minor, w->n_sm, version / 1000, version % 1000 / 10,
-                 nccl / 10000, nccl / 100 % 100, nccl % 100, w->least, w->greatest,
-                 w->shared_device ? "; several ranks share a device" : "");
+        snprintf(through, sizeof through, "NCCL %d.%d.%d", nccl / 10000, nccl / 100 % 100,
+                 nccl % 100);
+    snprintf(w->about, sizeof w->about,
+             "device %d: %s, sm_%d%d, %d SMs; driver CUDA %d.%d; %s; stream priorities %d to %d%s",
+             (int)w->device, name, major, minor, w->n_sm, version / 1000, version % 1000 / 10,
+             through, w->least, w->greatest,
+             w->shared_device ? "; several ranks share a device"
+             : w->nameless    ? "; not a device that the driver identifies"
+                              : "");
 }
 
 static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
@@ -270,17 +272,21 @@ static enum lw_status open_world(const struct exec_open *how, struct exec_world 
 static void facts(const struct exec_world *w, struct exec_facts *f)
 {
     bool shares = w->shared_device || (w->loop && w->how.n_ranks > 1);
+    bool real = !shares && !w->nameless && !w->loop;
 
     *f = (struct exec_facts){
         .n_ranks = w->how.n_ranks,
         .first_local = w->first,
         .n_local = w->n_local,
-        .honesty = shares ? EXEC_EMULATED : EXEC_REAL,
+        .honesty = real ? EXEC_REAL : EXEC_EMULATED,
         .oversubscribed = shares,
         .n_cores = 1,
         .compute = w->compute,
         .about = w->about,
         .unit_ns = w->unit_ns,
+        .unit_flops = 2.0 * w->unit * w->unit * w->unit,
+        .device = w->name,
+        .memory_bytes = w->memory_bytes,
     };
 }
 

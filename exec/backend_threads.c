@@ -561,6 +561,10 @@ static void threads_facts(const struct exec_world *w, struct exec_facts *f)
         .compute = w->compute,
         .about = w->about,
         .unit_ns = w->rate[0].unit_ns,
+        .unit_flops = 2.0 * EXEC_GEMM_UNIT * EXEC_GEMM_UNIT * EXEC_GEMM_UNIT,
+        .device = "cpu core",
+        .memory_bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE),
+        .comm_on_compute_core = w->how.pin,
     };
 }
 

@@ -12,10 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "exec/calibrate_plan.h"
-#include "exec/gemm.h"
 #include "exec/run.h"
 #include "shared/arena.h"
 #include "shared/timeline.h"
@@ -42,7 +40,9 @@ struct bench {
     struct samples compute_rate, comm_rate;    /* under each other */
     struct samples disturbance;                /* length of the kernels of each compute_rate, ps */
     struct samples unit_alone, unit_all;       /* ns per GEMM */
-    char name[192];
+    char name[192], device[96], library[64];
+    double unit_flops, memory_bytes;
+    bool comm_on_compute_core;
     int32_t n_done, n_parts;          /* of the whole, for progress */
 };
 
@@ -94,6 +94,7 @@ static enum lw_status run_plan(struct bench *b, struct lw_plan *plan, struct lw_
     struct lw_exec_options o = lw_exec_options_default();
 
     o.backend = b->o->backend;
+    o.loop = b->o->loop;
     o.verify = false;
     o.n_steps = b->o->n_steps;
     o.n_warmup = N_WARMUP;
@@ -127,6 +128,15 @@ static enum lw_status keep_times(struct bench *b, const struct lw_plan *p,
     return LW_OK;
 }
 
+static void note_facts(struct bench *b, const struct lw_exec_result *r)
+{
+    snprintf(b->name, sizeof b->name, "%s", r->compute);
+    snprintf(b->device, sizeof b->device, "%s", r->device);
+    b->unit_flops = r->unit_flops;
+    b->memory_bytes = r->memory_bytes;
+    b->comm_on_compute_core = r->comm_on_compute_core;
+}
+
 static enum lw_status alone(struct bench *b, int32_t first, int32_t n, struct lw_err *err)
 {
     struct lw_plan plan;
@@ -138,7 +148,7 @@ static enum lw_status alone(struct bench *b, int32_t first, int32_t n, struct lw
         s = keep_times(b, &plan, &r.timeline, REDUCE_ALL, first, err);
     if (s == LW_OK)
         s = put(&b->unit_all, r.unit_ns, err);
-    snprintf(b->name, sizeof b->name, "%s", r.compute);
+    note_facts(b, &r);
     lw_exec_result_free(&r);
     lw_plan_free(&plan);
     return s;
@@ -371,12 +381,12 @@ static enum lw_status fill_link(struct bench *b, struct lw_err *err)
     c->n_links = 1;
     double bytes = (double)b->bytes[b->n_sizes - 1] * steps / n;
     c->links[0] = (struct lw_link){
-        .name = "shared memory", .level = LW_LINK_INTRA,
+        .name = b->o->loop ? "device memory" : "shared memory", .level = LW_LINK_INTRA,
         .bytes_per_s = figure(b, large, bytes / median(large) * 1e12,
                               "bus bandwidth of the largest all-reduce"),
         .latency_ps = figure(b, small, median(small) / steps,
                              "smallest all-reduce over its ring steps"),
-        .n_links = stated(1, "threads of one process"),
+        .n_links = stated(1, b->o->loop ? "streams of one device" : "threads of one process"),
     };
     return LW_OK;
 }
@@ -384,11 +394,11 @@ static enum lw_status fill_link(struct bench *b, struct lw_err *err)
 static void fill_device(struct bench *b)
 {
     struct lw_cluster *c = b->out;
-    double flop = 2.0 * EXEC_GEMM_UNIT * EXEC_GEMM_UNIT * EXEC_GEMM_UNIT;
+    double flop = b->unit_flops;
     char text[320];
 
-    c->device.kind = "cpu core";
-    snprintf(text, sizeof text, "%s with every rank computing (%.1f Gflop/s on one core alone)",
+    c->device.kind = lw_arena_strdup(&c->arena, b->device);
+    snprintf(text, sizeof text, "%s with every rank computing (%.1f Gflop/s of one rank alone)",
              b->name, flop / median(&b->unit_alone));
     c->device.peak_flops[LW_F32] =
         figure(b, &b->unit_all, flop / median(&b->unit_all) * 1e9, text);
@@ -400,8 +410,7 @@ static void fill_device(struct bench *b)
     c->host_bytes_per_s = figure(b, &b->copy_rate, 2 * median(&b->copy_rate) * b->o->n_ranks,
                                  "read and write of those copies, all ranks");
     c->device.launch_ps = figure(b, &b->launch, median(&b->launch), "from an empty op to the next");
-    c->device.memory_bytes = stated((double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) /
-                                        b->o->n_ranks,
+    c->device.memory_bytes = stated(b->memory_bytes / b->o->n_ranks,
                                     "physical memory over the ranks");
 }
 
@@ -416,7 +425,9 @@ static void fill_interference(struct bench *b)
     c->interference.comm_rate_under_compute =
         figure(b, &b->comm_rate, clamped(median(&b->comm_rate)),
                "all-reduces of 1 to 16 MiB beside a kernel against alone");
-    c->interference.comm_on_compute_core = stated(1, "pinned to the rank's compute core");
+    c->interference.comm_on_compute_core =
+        b->comm_on_compute_core ? stated(1, "pinned to the rank's compute core")
+                                : stated(0, "a stream of its own");
     c->noise.compute_sigma = figure(b, &b->kernel, spread(&b->kernel) / 1.349 / median(&b->kernel),
                                     "kernels of 1 ms");
     for (int32_t i = b->n_small; i < b->n_sizes; i++)
@@ -435,7 +446,9 @@ static enum lw_status fill_cluster(struct bench *b, struct lw_err *err)
     c->name = "host";
     c->n_nodes = 1;
     c->devices_per_node = b->o->n_ranks;
-    c->library = "lapwing threads";
+    snprintf(b->library, sizeof b->library, "lapwing %s%s", b->o->backend->name,
+             b->o->loop ? ", loop" : "");
+    c->library = lw_arena_strdup(&c->arena, b->library);
     c->library_version = LW_VERSION;
     c->calibrated = true;
     c->tables = lw_arena_alloc(&c->arena, N_KINDS, sizeof *c->tables);
@@ -447,10 +460,13 @@ static enum lw_status fill_cluster(struct bench *b, struct lw_err *err)
     fill_device(b);
     fill_interference(b);
     snprintf(about, sizeof about,
-             "this machine, measured by lapwing calibrate: backend %s, %d ranks, a compute and a "
-             "communication thread per rank on one core", b->o->backend->name, b->o->n_ranks);
+             "this machine, measured by lapwing calibrate: backend %s, %d ranks, %s",
+             b->o->backend->name, b->o->n_ranks,
+             b->o->loop ? "all of them streams of one device (emulated)"
+                        : "a compute and a communication thread per rank on one core");
     c->about = lw_arena_strdup(&c->arena, about);
-    return c->about ? lw_cluster_check(c, err) : lw_fail_nomem(err);
+    return c->about && c->library && c->device.kind ? lw_cluster_check(c, err)
+                                                    : lw_fail_nomem(err);
 }
 
 static void list_sizes(struct bench *b)

@@ -1,6 +1,7 @@
 #ifndef LW_EXEC_CALIBRATE_H
 #define LW_EXEC_CALIBRATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "exec/backend.h"
@@ -17,6 +18,7 @@ struct lw_calibrate_options {
     int32_t n_rounds;     /* the whole series is repeated this often; medians are over all */
     int32_t n_steps;      /* of each plan and round */
     int64_t max_bytes;    /* largest message */
+    bool loop;            /* all ranks as streams of one device */
     const struct lw_progress *progress;
 };
 

@@ -1,5 +1,6 @@
 /* lapwing calibrate: measure this machine and write it as a cluster file. */
 #include <stdio.h>
+#include <string.h>
 
 #include "exec/calibrate.h"
 #include "shared/cli.h"
@@ -103,11 +104,13 @@ static enum lw_status calibrate(struct lw_calibrate_options *o, const char *back
 int cmd_calibrate(int argc, char **argv)
 {
     struct lw_calibrate_options o = lw_calibrate_options_default();
-    const char *backend = "threads", *file = NULL;
+    const char *backend = "threads", *file = NULL, *transport = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     int64_t n_ranks = o.n_ranks, n_rounds = o.n_rounds;
     const struct lw_opt options[] = {
         {"backend", 0, LW_OPT_STRING, &backend, "NAME", "what to measure with (threads)", 0, 0},
+        {"transport", 0, LW_OPT_STRING, &transport, "loop",
+         "nccl: all ranks as streams of one GPU", 0, 0},
         {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2)", 2, 64},
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},
@@ -127,6 +130,9 @@ int cmd_calibrate(int argc, char **argv)
         return rc;
     if (!file)
         return lw_cli_usage("calibrate", "needs -o FILE");
+    if (transport && strcmp(transport, "loop") != 0)
+        return lw_cli_usage("calibrate", "--transport %s: calibrate knows 'loop'", transport);
+    o.loop = transport != NULL;
     o.n_ranks = (int32_t)n_ranks;
     o.n_rounds = (int32_t)n_rounds;
     return lw_cli_end("calibrate", calibrate(&o, backend, file, format, &err), &err);

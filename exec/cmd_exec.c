@@ -1,9 +1,11 @@
 /* lapwing exec: run a plan for real, check what it computed, store what it did. */
 #include <stdio.h>
+#include <string.h>
 
 #include "analysis/store.h"
 #include "exec/exec_print.h"
 #include "exec/run.h"
+#include "exec/team.h"
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/files.h"
@@ -23,10 +25,13 @@ static const struct lw_usage usage = {
 struct session {
     struct lw_plan_source source;
     struct lw_exec_options options;
-    const char *backend, *compute, *db;
+    const char *backend, *compute, *db, *transport;
     char command[1024];
-    bool no_check, no_verify, no_pin, no_db, list;
+    bool no_check, no_verify, no_pin, no_db, list, spawn;
     int64_t steps, warmup, link_bytes_per_s;
+    struct exec_identity id; /* this process, where ranks are processes (several) */
+    bool several;
+    int spawned;             /* exit status of the spawned processes; -1 = none */
     lw_ps link_latency;
     double momentum, timeout_s;
     enum lw_format format;
@@ -54,7 +59,11 @@ static enum lw_status run(struct session *s, struct lw_err *err)
     struct lw_progress progress = lw_progress_bar_begin(&bar, false);
 
     s->options.progress = &progress;
-    enum lw_status status = lw_exec_run(&s->plan, &s->options, &s->result, err);
+    if (s->several && s->id.rank > 0)
+        s->options.progress = NULL;
+    enum lw_status status =
+        s->several ? lw_exec_team_run(&s->plan, &s->options, &s->id, &s->result, err)
+                   : lw_exec_run(&s->plan, &s->options, &s->result, err);
     lw_progress_bar_end(&bar);
     return status;
 }
@@ -97,14 +106,33 @@ static enum lw_status store(struct session *s, enum lw_status ran, const char *m
     return status;
 }
 
+/* Who runs the ranks: this process alone, this one of several, or copies of it (--spawn). */
+static enum lw_status find_ranks(struct session *s, struct lw_err *err)
+{
+    bool found = false;
+
+    LW_TRY(exec_identity_read(&s->id, &found, err));
+    s->several = found && s->id.n_ranks > 1;
+    if (!s->spawn || found || s->plan.n_ranks == 1)
+        return LW_OK;
+    if (!(s->options.backend->capabilities & EXEC_CAN_SPAWN))
+        return lw_fail(err, LW_ENOTSUP, "--spawn: backend '%s' has all ranks in one process",
+                       s->options.backend->name);
+    return exec_spawn(s->plan.n_ranks, s->options.timeout_ns, &s->spawned, err);
+}
+
 static enum lw_status work(struct session *s, const char *plan_file, struct lw_err *err)
 {
     struct lw_err why = {0};
 
     LW_TRY(load(s, plan_file, err));
     LW_TRY(exec_backend_find(s->backend, &s->options.backend, err));
+    LW_TRY(find_ranks(s, err));
+    if (s->spawned >= 0)
+        return LW_OK;
     enum lw_status ran = run(s, &why);
-    if (ran != LW_OK && ran != LW_ENO && ran != LW_EFAILED && ran != LW_ETIMEOUT) {
+    if ((ran != LW_OK && ran != LW_ENO && ran != LW_EFAILED && ran != LW_ETIMEOUT) ||
+        (s->several && s->id.rank > 0)) {
         *err = why;
         return ran;
     }
@@ -136,11 +164,15 @@ int cmd_exec(int argc, char **argv)
 {
     struct session s = {.options = lw_exec_options_default(), .backend = "threads",
                         .compute = "gemm", .db = "lapwing.db", .steps = 20, .warmup = 3,
-                        .timeout_s = 60};
+                        .timeout_s = 60, .spawned = -1};
     const struct lw_opt own[] = {
         {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)", 0, 0},
         {"list-backends", 0, LW_OPT_FLAG, &s.list, NULL, "say which backends can run, and why not",
          0, 0},
+        {"transport", 0, LW_OPT_STRING, &s.transport, "HOW",
+         "nccl|loop: how ranks of backend nccl meet; loop = all on one GPU (nccl)", 0, 0},
+        {"spawn", 0, LW_OPT_FLAG, &s.spawn, NULL, "start one process per rank on this machine", 0,
+         0},
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "measured optimizer steps (20)", 1, 100000},
         {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "steps before them (3)", 0, 100000},
         {"compute", 0, LW_OPT_STRING, &s.compute, "HOW", "gemm|spin|sleep (gemm)", 0, 0},
@@ -172,8 +204,11 @@ int cmd_exec(int argc, char **argv)
         return lw_cli_end("exec", lw_exec_print_backends(s.format, stdout, &err), &err);
     if (exec_compute_parse(s.compute, &s.options.compute, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
+    if (s.transport && strcmp(s.transport, "nccl") != 0 && strcmp(s.transport, "loop") != 0)
+        return lw_cli_usage("exec", "--transport %s (nccl, loop)", s.transport);
     if (!(s.timeout_s > 0))
         return lw_cli_usage("exec", "--timeout %g: must be more than 0 seconds", s.timeout_s);
+    s.options.loop = s.transport && strcmp(s.transport, "loop") == 0;
     s.options.n_steps = (int32_t)s.steps;
     s.options.n_warmup = (int32_t)s.warmup;
     s.options.timeout_ns = (int64_t)(s.timeout_s * 1e9);
@@ -184,5 +219,5 @@ int cmd_exec(int argc, char **argv)
     s.options.momentum = (float)s.momentum;
     enum lw_status status = work(&s, n > 0 ? argv[1] : NULL, &err);
     session_free(&s);
-    return lw_cli_end("exec", status, &err);
+    return s.spawned > 0 ? s.spawned : lw_cli_end("exec", status, &err);
 }

@@ -34,7 +34,7 @@ static void print_text(const struct lw_exec_report *r, FILE *f)
 
     fprintf(f, "plan %s (%s), %d ranks, backend %s, %s%s\n", r->plan->name, r->plan->hash,
             r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
-            x->oversubscribed ? ", oversubscribed: ranks share cores" : "");
+            x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
     fprintf(f, "%s; compute: %s\n", x->about, x->compute);
     if (s->n_steps > 0) {
         const struct lw_measure *m = &s->ranks[s->worst];

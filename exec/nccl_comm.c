@@ -94,6 +94,7 @@ static enum lw_status find_shared(struct exec_world *w, struct lw_err *err)
     for (int32_t a = 0; s == LW_OK && a < n; a++)
         for (int32_t b = a + 1; b < n; b++)
             w->shared_device |= memcmp(&all[a], &all[b], ID) == 0;
+    w->nameless = memcmp(&own, &(CUuuid){{0}}, ID) == 0;
     nccl_free(all);
     nccl_mem_free(w, at);
     return s;

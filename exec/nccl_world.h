@@ -130,7 +130,7 @@ struct rates { /* what one launch and one element cost, alone on the device */
 
 struct exec_world {
     struct exec_open how;
-    bool loop, shared_device;
+    bool loop, shared_device, nameless; /* nameless: the driver gives the device no identity */
     int32_t first, n_local;
     CUdevice device;
     CUcontext context;
@@ -161,7 +161,8 @@ struct exec_world {
     atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */
     pthread_mutex_t mutex;   /* guards why */
     struct lw_err why;       /* of the stop */
-    char compute[192], about[256];
+    double memory_bytes;     /* of the device */
+    char name[96], compute[192], about[256];
 };
 
 /* Memory comes from the program that loaded the plugin. */

@@ -621,6 +621,11 @@ static void report(const struct run *r, int64_t began_ns, struct lw_exec_result 
     out->oversubscribed = f->oversubscribed;
     out->n_cores = f->n_cores;
     out->unit_ns = f->unit_ns;
+    out->unit_flops = f->unit_flops;
+    out->memory_bytes = f->memory_bytes;
+    out->comm_on_compute_core = f->comm_on_compute_core;
+    snprintf(out->device, sizeof out->device, "%s", f->device);
+    out->origin_ns = r->origin_ns;
     snprintf(out->compute, sizeof out->compute, "%s", f->compute);
     snprintf(out->about, sizeof out->about, "%s", f->about);
     out->wall_s = (double)(r->backend->now_ns(r->world) - began_ns) * 1e-9;

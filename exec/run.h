@@ -46,6 +46,10 @@ struct lw_exec_result {
     int32_t n_cores;
     char compute[192], about[256];
     double unit_ns;              /* of one GEMM with every rank computing; 0 = compute by clock */
+    double unit_flops, memory_bytes; /* as in exec_facts, like the next two */
+    char device[96];
+    bool comm_on_compute_core;
+    int64_t origin_ns;           /* time 0 of the timeline on this process's clock */
     enum lw_exec_verified verified;
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
     lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */

@@ -183,7 +183,7 @@ static void set_int(const char *name, int64_t v)
 static int32_t a_port(void)
 {
     static int32_t next;
-    return 20000 + (int32_t)((getpid() * 37 + next++ * 101) % 30000);
+    return 20000 + (int32_t)((getpid() * 37 + next++ * 101) % 12000); /* below the ephemeral ones */
 }
 
 static void become(const struct job *j, int32_t rank, int32_t port)
@@ -334,15 +334,16 @@ static char *read_log(const char *path)
 
 /* --- one process -------------------------------------------------------------------------------- */
 
-static void a_world_of_one_is_real_and_leaves_nothing_behind(void **state)
+static void a_world_of_one_leaves_nothing_behind(void **state)
 {
     NEEDS_FAKES();
     char path[64], *text;
     struct job j = {.n = 1, .alone = true, .set = {{"FAKE_GPU_LOG", log_path(path)}}};
 
     run(&j);
-    all_verified(&j, 1, "real");
+    all_verified(&j, 1, "emulated");
     has(j.line[0], "fake device 0 on host memory");
+    has(j.line[0], "not a device that the driver identifies");
     text = read_log(path);
     has(text, "priority 0\n");
     has(text, "priority -1\n"); /* communication above computation: smaller runs first */
@@ -362,7 +363,7 @@ static void a_loop_of_ranks_ends_like_one(void **state)
                                 {"FAKE_GPU_DELAY_US", "300"}, {"FAKE_GPU_SEED", n_ranks[i]},
                                 {"FAKE_GPU_LOG", log_path(path)}, {"T_WORK_US", "50"}}};
         run(&j);
-        all_verified(&j, atoi(n_ranks[i]), i == 0 ? "real" : "emulated");
+        all_verified(&j, atoi(n_ranks[i]), "emulated");
         text = read_log(path);
         has(text, "live blocks 0 streams 0 events 0 modules 0\n");
         free(text);
@@ -467,10 +468,17 @@ static void ranks_with_devices_of_their_own_are_real(void **state)
 {
     NEEDS_FAKES();
     struct job j = {.n = 2, .set = {{"FAKE_GPU_COUNT", "2"}}};
+    struct job one = {.n = 1, .alone = true, .set = {{"FAKE_GPU_COUNT", "2"}}};
+    struct job three = {.n = 3, .set = {{"FAKE_GPU_COUNT", "2"}}}; /* ranks 0 and 2 on device 0 */
 
     run(&j);
     all_verified(&j, 1, "real");
     has(j.line[1], "fake device 1");
+    run(&one);
+    all_verified(&one, 1, "real");
+    run(&three);
+    all_verified(&three, 1, "emulated");
+    has(three.line[1], "several ranks share a device");
 }
 
 static void large_buckets_and_half_types_cross_processes(void **state)
@@ -508,9 +516,10 @@ static void an_asynchronous_error_stops_all_and_names_the_op(void **state)
         all_stop(&j, -1, "first unfinished: op ");
         for (int32_t r = 0; r < n; r++) {
             has(j.line[r], "step 1");
-            has(j.line[r], "(all_reduce of bucket 1)");
             has(j.line[r], "remote process exited or there was a network error");
         }
+        has(j.line[1], "first unfinished: op ");
+        has(j.line[1], "(all_reduce of bucket 1) of rank 1");
         has(j.line[0], "rank 1 gave up");
     }
 }
@@ -521,8 +530,8 @@ static void a_lost_rank_stops_the_others(void **state)
     for (int32_t n = 2; n <= 4; n++) {
         struct job j = {.n = n, .set = {{"FAKE_NCCL_LOSE", n == 3 ? "0:7" : "1:7"}}};
         all_stop(&j, n == 3 ? 0 : 1, n == 3 ? "rank 0 is gone" : "rank 1 is gone");
-        has(j.line[n == 3 ? 1 : 0], "(all_reduce of bucket 2) of rank");
-        has(j.line[n == 3 ? 1 : 0], "last finished: op ");
+        has(j.line[n == 3 ? 1 : 0], "step 1");
+        has(j.line[n == 3 ? 1 : 0], "first unfinished: op ");
     }
 }
 
@@ -607,12 +616,115 @@ static void processes_that_differ_are_turned_away(void **state)
     has(two_launchers.line[0], "lapwing says rank 0 of 1, torchrun says rank 0 of 8");
 }
 
+/* --- the command -------------------------------------------------------------------------------- */
+
+/* The command in a folder of its own, against the fakes; its output, and status by *rc. */
+static char *command(const char *words, int *rc)
+{
+    static char text[8192];
+    char binary[PATH_MAX], line[PATH_MAX * 3];
+    const char *dir = "/tmp/lapwing-test-nccl";
+
+    assert_non_null(realpath(getenv("LAPWING"), binary));
+    snprintf(line, sizeof line,
+             "mkdir -p %s.%d && cd %s.%d && export LD_LIBRARY_PATH=%s L=%s && { %s; } 2>&1", dir,
+             (int)getpid(), dir, (int)getpid(), getenv("LAPWING_FAKE_GPU"), binary, words);
+    FILE *f = popen(line, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    *rc = WEXITSTATUS(pclose(f));
+    return text;
+}
+
+static void spawned_processes_store_one_run(void **state)
+{
+    NEEDS_FAKES();
+    int rc;
+    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec -w w.json "
+                        "--dp 3 --backend nccl --spawn --ranks 3 --compute sleep --steps 2 --warmup 1 "
+                        "--format json --db spawned.db && $L runs --db spawned.db --format json",
+                        &rc);
+
+    if (rc != 0)
+        fail_msg("%s", out);
+    has(out, "\"verified\": true");
+    has(out, "\"honesty\": \"emulated\"");
+    has(out, "\"rank\": 2"); /* rank 0 has everybody's times */
+    has(out, "\"id\": 1");
+    assert_null(strstr(out, "\"id\": 2"));
+}
+
+static void a_loop_runs_from_the_command_line(void **state)
+{
+    NEEDS_FAKES();
+    int rc;
+    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec -w w.json "
+                        "--dp 2 --backend nccl --transport loop --compute sleep --steps 2 --warmup 1 "
+                        "--no-db", &rc);
+
+    if (rc != 0)
+        fail_msg("%s", out);
+    has(out, "ranks are streams");
+    has(out, "bit by bit");
+}
+
+static void what_cannot_start_says_how_to(void **state)
+{
+    NEEDS_FAKES();
+    static const struct {
+        const char *words, *expected;
+    } cases[] = {
+        {"--dp 2 --backend nccl", "--spawn, torchrun, mpirun, srun"},
+        {"--dp 2 --backend threads --spawn", "has all ranks in one process"},
+        {"--dp 2 --backend threads --transport loop", "has no loop transport"},
+        {"--dp 2 --backend nccl --ranks 4 --spawn", "--ranks 4, but the plan is for 2 ranks"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[256];
+        int rc;
+        snprintf(words, sizeof words, "$L model mlp --layers 2 --width 64 -o w.json >/dev/null && "
+                 "$L exec -w w.json --no-db %s", cases[i].words);
+        char *out = command(words, &rc);
+        assert_int_equal(rc, 1);
+        has(out, cases[i].expected);
+    }
+    int rc;
+    has(command("WORLD_SIZE=4 RANK=0 $L exec -w w.json --dp 2 --backend nccl --no-db", &rc),
+        "torchrun started 4 processes; the plan has 2 ranks");
+    has(command("WORLD_SIZE=2 RANK=5 $L exec -w w.json --dp 2 --backend nccl --no-db", &rc),
+        "RANK=5 of WORLD_SIZE=2");
+}
+
+static void a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process(void **state)
+{
+    NEEDS_FAKES();
+    int rc;
+    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null; FAKE_NCCL_LOSE=1:4 $L "
+                        "exec -w w.json --dp 3 --backend nccl --spawn --compute sleep --steps 3 "
+                        "--warmup 0 --db lost.db; echo rc=$?; $L runs --db lost.db", &rc);
+
+    has(out, "rank 1 is gone");
+    has(out, "first unfinished: op ");
+    has(out, "failed");
+    assert_null(strstr(out, "rc=0"));
+}
+
+static int remove_folder(void **state)
+{
+    char line[128];
+
+    (void)state;
+    snprintf(line, sizeof line, "rm -rf /tmp/lapwing-test-nccl.%d", (int)getpid());
+    return system(line) == 0 ? 0 : -1;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--rank") == 0)
         return be_rank() == LW_OK ? 0 : 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_world_of_one_is_real_and_leaves_nothing_behind),
+        cmocka_unit_test(a_world_of_one_leaves_nothing_behind),
         cmocka_unit_test(a_loop_of_ranks_ends_like_one),
         cmocka_unit_test(types_passes_and_views_end_like_one),
         cmocka_unit_test(every_collective_moves_the_right_elements),
@@ -628,7 +740,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_lost_while_opening_stops_the_others),
         cmocka_unit_test(a_driver_error_of_one_rank_stops_all),
         cmocka_unit_test(processes_that_differ_are_turned_away),
+        cmocka_unit_test(spawned_processes_store_one_run),
+        cmocka_unit_test(a_loop_runs_from_the_command_line),
+        cmocka_unit_test(what_cannot_start_says_how_to),
+        cmocka_unit_test(a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process),
     };
 
-    return cmocka_run_group_tests_name("nccl", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("nccl", tests, NULL, remove_folder);
 }

@@ -4,7 +4,7 @@
  * refuses calls without a current context, keeps an error until the end ("sticky"), and times with
  * its events. It models no speed: times are those of the host.
  *
- * FAKE_GPU_COUNT=n        devices (1)
+ * FAKE_GPU_COUNT=n        devices (1); one alone has no identity, so that no run on it is called real
  * FAKE_GPU_MEMORY=bytes   of each device (1 GiB): cuMemAlloc refuses more
  * FAKE_GPU_DELAY_US=n     every command waits a random time below n first
  * FAKE_GPU_SEED=n         of those random times
@@ -673,7 +673,8 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice d)
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice d)
 {
     memset(uuid, 0, sizeof *uuid);
-    snprintf(uuid->bytes, sizeof uuid->bytes, "fake-%d", d);
+    if (device_count() > 1)
+        snprintf(uuid->bytes, sizeof uuid->bytes, "fake-%d", d);
     return CUDA_SUCCESS;
 }
 
