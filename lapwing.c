@@ -21,6 +21,7 @@ const struct lw_command lw_commands[] = {
     {"compare", "compare two runs: step, buckets, ops", cmd_compare},
     {"plot", "draw stored runs: timeline, overlap, predicted, sweep", cmd_plot},
     {"report", "write stored runs as one HTML page", cmd_report},
+    {"recommend", "say which bucket cap is best, and how sure that is", cmd_recommend},
     {"export", "write a stored run for Perfetto, or as CSV", cmd_export},
     {"bench", "measure the simulator's speed", cmd_bench},
     {"doctor", "say what this machine has and what is missing", cmd_doctor},

@@ -20,5 +20,6 @@ lw_command_fn cmd_cost, cmd_sim, cmd_bench;
 lw_command_fn cmd_exec, cmd_calibrate;
 lw_command_fn cmd_golden;
 lw_command_fn cmd_runs, cmd_compare, cmd_plot, cmd_report, cmd_export, cmd_doctor;
+lw_command_fn cmd_recommend;
 
 #endif

@@ -58,8 +58,8 @@ void lw_plan_source_options(struct lw_plan_source *s, const struct lw_opt *own,
     table[n] = (struct lw_opt){0};
 }
 
-static enum lw_status strategy_of(struct lw_plan_source *s, struct lw_strategy *out,
-                                  struct lw_err *err)
+enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
+                                       struct lw_err *err)
 {
     *out = lw_strategy_default();
     if (s->strategy_file)
@@ -74,7 +74,7 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
 {
     struct lw_strategy strategy;
 
-    LW_TRY(strategy_of(s, &strategy, err));
+    LW_TRY(lw_plan_source_strategy(s, &strategy, err));
     LW_TRY(lw_workload_read(s->workload_file, &s->workload, err));
     s->has_workload = true;
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);

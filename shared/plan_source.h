@@ -50,6 +50,10 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
                                    const struct lw_cost *cost, struct lw_plan *plan,
                                    struct lw_err *err);
 
+/* The strategy that file and options make, on top of the defaults; not checked as a whole. */
+enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
+                                       struct lw_err *err);
+
 /* The cluster of -c, or `host`. */
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err);
