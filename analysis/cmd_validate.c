@@ -1,0 +1,81 @@
+/* lapwing validate: predictions beside what was measured, with bars. */
+#include <stdio.h>
+
+#include "analysis/cmd_validate.h"
+#include "shared/cli.h"
+#include "shared/command.h"
+
+static const struct lw_validate_kind kinds[] = {
+    {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",
+     lw_validate_is_groundtruth, lw_validate_groundtruth},
+};
+
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+static const struct lw_usage usage = {
+    .command = "validate",
+    .synopsis = "FILE...",
+    .about = "Predicts what the files measured, from what was known before the run, and says how far "
+             "apart the two are: by case, by family, and in the order of choices such as bucket "
+             "caps. Exit status 3 when a bar is missed, with what the numbers say about why.",
+    .min_operands = 1,
+    .max_operands = -1,
+};
+
+static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
+{
+    char list[320] = "";
+    size_t used = 0;
+
+    for (int k = 0; k < N_KINDS && used < sizeof list; k++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", or " : "",
+                                 kinds[k].what);
+    return lw_fail(err, LW_EFORMAT, "%s: nothing that can be validated; expected %s", in->name, list);
+}
+
+static enum lw_status add_file(const char *name, struct lw_validation *v, struct lw_err *err)
+{
+    struct lw_input in;
+    int k = 0;
+
+    LW_TRY(lw_input_read(name, 0, &in, err));
+    while (k < N_KINDS && !kinds[k].is(&in))
+        k++;
+    enum lw_status status = k < N_KINDS ? kinds[k].add(&in, v, err) : foreign(&in, err);
+    lw_input_free(&in);
+    return status;
+}
+
+static enum lw_status work(char **files, int n, enum lw_format format, struct lw_err *err)
+{
+    struct lw_validation v = {0};
+    enum lw_status status = LW_OK;
+
+    for (int i = 0; status == LW_OK && i < n; i++)
+        status = add_file(files[i], &v, err);
+    if (status == LW_OK)
+        status = lw_validation_judge(&v, err);
+    if (status == LW_OK)
+        status = lw_validation_print(&v, format, stdout, err);
+    if (status == LW_OK && v.n_misses > 0)
+        status = lw_fail(err, LW_ENO, "%d bar%s missed; first: %s %.2f %%, allowed %g %%: %s",
+                         v.n_misses, v.n_misses == 1 ? "" : "s", v.misses[0].bar,
+                         v.misses[0].value_pct, v.misses[0].allowed_pct, v.misses[0].reason);
+    lw_validation_free(&v);
+    return status;
+}
+
+int cmd_validate(int argc, char **argv)
+{
+    enum lw_format format = LW_FORMAT_TEXT;
+    const struct lw_opt table[] = {
+        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how to print (text)", 0, 0},
+        {0},
+    };
+    struct lw_err err = {0};
+    int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
+
+    if (rc >= 0)
+        return rc;
+    return lw_cli_end("validate", work(argv + 1, n, format, &err), &err);
+}
