@@ -67,6 +67,13 @@ static enum lw_status dualpipev_demand(const struct lw_schedule_shape *s, struct
     return LW_OK;
 }
 
+static enum lw_status colossal_demand(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_micro_batches % s->n_ranks != 0)
+        return refuse(s, err, "the micro-batches must be a multiple of pp");
+    return LW_OK;
+}
+
 static const struct rule rules[LW_N_SCHEDULES] = {
     [LW_SCHEDULE_GPIPE] = {lw_rule_gpipe, NULL, LW_LAYOUT_LOOP, 1, NULL},
     [LW_SCHEDULE_1F1B] = {lw_rule_1f1b, NULL, LW_LAYOUT_LOOP, 1, NULL},
@@ -83,6 +90,9 @@ static const struct rule rules[LW_N_SCHEDULES] = {
     [LW_SCHEDULE_ZBV] = {lw_rule_zbv, NULL, LW_LAYOUT_V, 2, NULL},
     [LW_SCHEDULE_DUALPIPE] = {lw_rule_dualpipe, NULL, LW_LAYOUT_BIDIR, 2, dualpipe_demand},
     [LW_SCHEDULE_DUALPIPEV] = {lw_rule_dualpipev, NULL, LW_LAYOUT_V, 2, dualpipev_demand},
+    [LW_SCHEDULE_COLOSSAL_1F1B] = {lw_rule_colossal, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_COLOSSAL_INTERLEAVED] = {lw_rule_colossal, NULL, LW_LAYOUT_LOOP, 0,
+                                          colossal_demand},
 };
 
 void lw_grid_free(struct lw_grid *g)
@@ -175,8 +185,7 @@ static enum lw_status sizes(const struct lw_schedule_shape *s, struct lw_err *er
     return LW_OK;
 }
 
-enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_grid *out,
-                                struct lw_err *err)
+enum lw_status lw_schedule_demand(const struct lw_schedule_shape *s, struct lw_err *err)
 {
     const struct rule *rule = &rules[s->schedule];
 
@@ -186,9 +195,15 @@ enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_gri
     LW_TRY(sizes(s, err));
     if (rule->chunks && s->n_chunks != rule->chunks)
         return refuse(s, err, rule->chunks == 1 ? "it takes --chunks 1" : "it takes --chunks 2");
-    if (rule->demand)
-        LW_TRY(rule->demand(s, err));
+    return rule->demand ? rule->demand(s, err) : LW_OK;
+}
 
+enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_grid *out,
+                                struct lw_err *err)
+{
+    const struct rule *rule = &rules[s->schedule];
+
+    LW_TRY(lw_schedule_demand(s, err));
     struct lw_grid g = {.n_ranks = s->n_ranks, .n_micro_batches = s->n_micro_batches,
                         .layout = rule->layout};
     g.n_stages = rule->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
