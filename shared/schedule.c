@@ -225,6 +225,8 @@ int32_t lw_grid_rank_of(const struct lw_grid *g, int32_t stage, int32_t micro_ba
         return stage < g->n_ranks ? stage : 2 * g->n_ranks - 1 - stage;
     case LW_LAYOUT_BIDIR:
         return micro_batch < g->n_micro_batches / 2 ? stage : g->n_ranks - 1 - stage;
+    case LW_LAYOUT_FREE:
+        return g->rank_of_stage[stage];
     }
     return -1;
 }
@@ -319,6 +321,23 @@ static enum lw_status take_line(struct reader *in, const char *p, const char *en
     }
 }
 
+/* A stage lives on the first rank that names it; one that none names, on no rank. */
+static enum lw_status place_stages(struct lw_grid *g, struct lw_err *err)
+{
+    if (g->layout != LW_LAYOUT_FREE)
+        return LW_OK;
+    g->rank_of_stage = lw_arena_alloc(&g->arena, g->n_stages, sizeof *g->rank_of_stage);
+    if (!g->rank_of_stage)
+        return lw_fail_nomem(err);
+    for (int32_t s = 0; s < g->n_stages; s++)
+        g->rank_of_stage[s] = -1;
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        for (int32_t i = g->first[r]; i < g->first[r + 1]; i++)
+            if (g->rank_of_stage[g->actions[i].stage] < 0)
+                g->rank_of_stage[g->actions[i].stage] = r;
+    return LW_OK;
+}
+
 enum lw_status lw_grid_parse(const char *name, const char *text, enum lw_layout layout,
                              struct lw_grid *out, struct lw_err *err)
 {
@@ -346,6 +365,8 @@ enum lw_status lw_grid_parse(const char *name, const char *text, enum lw_layout 
     g.n_micro_batches = in.max_mb + 1;
     if (s == LW_OK)
         s = settle(&in.emit, first, &g, err);
+    if (s == LW_OK)
+        s = place_stages(&g, err);
     lw_free(first);
     lw_free(in.emit.actions);
     if (s != LW_OK)
@@ -428,6 +449,9 @@ static enum lw_status run_all(struct run *r, struct lw_err *err)
 
 enum lw_status lw_grid_check(const struct lw_grid *g, struct lw_err *err)
 {
+    if ((int64_t)g->n_stages * g->n_micro_batches > g->first[g->n_ranks])
+        return lw_fail(err, LW_EPLAN, "%d actions are too few for %d stages and %d micro-batches",
+                       g->first[g->n_ranks], g->n_stages, g->n_micro_batches);
     for (int32_t rank = 0; rank < g->n_ranks; rank++) {
         for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++) {
             const struct lw_action *a = &g->actions[i];
@@ -448,4 +472,28 @@ enum lw_status lw_grid_check(const struct lw_grid *g, struct lw_err *err)
     lw_free(r.done);
     lw_free(r.at);
     return s;
+}
+
+enum lw_status lw_grid_custom(const char *name, const char *text, struct lw_grid *out,
+                              struct lw_err *err)
+{
+    static const enum lw_layout layouts[] = {LW_LAYOUT_FREE, LW_LAYOUT_BIDIR};
+    enum lw_status first = LW_OK;
+
+    for (int k = 0; k < 2; k++) {
+        struct lw_grid g = {0};
+        struct lw_err why = {0};
+        LW_TRY(lw_grid_parse(name, text, layouts[k], &g, err));
+        enum lw_status status = lw_grid_check(&g, &why);
+        if (status == LW_OK) {
+            *out = g;
+            return LW_OK;
+        }
+        lw_grid_free(&g);
+        if (status != LW_EPLAN)
+            return lw_fail(err, status, "%s", why.msg);
+        if (k == 0)
+            first = lw_fail(err, status, "%s: %s", name, why.msg);
+    }
+    return first;
 }

@@ -23,12 +23,14 @@ enum lw_layout {
     LW_LAYOUT_V,     /* stage s on rank s, or 2p-1-s for the second half */
     LW_LAYOUT_BIDIR, /* two directions: micro-batches of the second half enter at the last rank,
                       * where stage 0 of their direction lives */
+    LW_LAYOUT_FREE,  /* as rank_of_stage says: a user's grid */
 };
 
 struct lw_grid {
     struct lw_arena arena; /* owns everything below */
     int32_t n_ranks, n_stages, n_micro_batches;
     enum lw_layout layout;
+    int32_t *rank_of_stage; /* [n_stages] with LW_LAYOUT_FREE, else NULL */
     int32_t *first;        /* [n_ranks + 1]: rank r runs actions first[r] .. first[r+1]-1 */
     struct lw_action *actions;
 };
@@ -59,9 +61,15 @@ enum lw_status lw_schedule_grid(const struct lw_schedule_shape *shape, struct lw
                                 struct lw_err *err);
 
 /* A grid from text: one line per rank, cells separated by commas, "(a;b)OVERLAP_F_B" for a unit,
- * empty cells are idle time and dropped. LW_EFORMAT names line and cell. */
+ * empty cells are idle time and dropped. With LW_LAYOUT_FREE a stage lives where it is first seen.
+ * LW_EFORMAT names line and cell. */
 enum lw_status lw_grid_parse(const char *name, const char *text, enum lw_layout layout,
                              struct lw_grid *out, struct lw_err *err);
+
+/* A user's grid: as LW_LAYOUT_FREE, or LW_LAYOUT_BIDIR if it can run only as that, and checked. The
+ * message of a grid that cannot run names the file. */
+enum lw_status lw_grid_custom(const char *name, const char *text, struct lw_grid *out,
+                              struct lw_err *err);
 
 /* The rank that runs a stage for a micro-batch. */
 int32_t lw_grid_rank_of(const struct lw_grid *g, int32_t stage, int32_t micro_batch);

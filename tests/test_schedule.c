@@ -250,6 +250,52 @@ static void a_changed_grid_is_found(void **state)
                                  "(0F3;3B5)OVERLAP_F_B)");
 }
 
+static void a_users_grid_places_its_stages(void **state)
+{
+    struct lw_grid g;
+    struct lw_err err = {0};
+
+    (void)state;
+    /* stages 0 and 3 on rank 0, 1 and 2 on rank 1: no layout has a name for it that fits all */
+    assert_int_equal(lw_grid_custom("u.csv", "1F0,2F0,2B0,1B0\n0F0,3F0,3B0,0B0\n", &g, &err), LW_OK);
+    assert_int_equal(g.layout, LW_LAYOUT_FREE);
+    assert_int_equal(lw_grid_rank_of(&g, 3, 0), 1);
+    assert_int_equal(lw_grid_rank_of(&g, 2, 0), 0);
+    lw_grid_free(&g);
+    /* both directions: stage 0 of micro-batch 1 lives on the last rank */
+    assert_int_equal(lw_grid_custom("u.csv", "0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n", &g, &err), LW_OK);
+    assert_int_equal(g.layout, LW_LAYOUT_BIDIR);
+    lw_grid_free(&g);
+}
+
+static void a_users_grid_that_cannot_run_is_refused(void **state)
+{
+    static const struct {
+        const char *text;
+        enum lw_status status;
+        const char *message;
+    } cases[] = {
+        {"0F0,0B0\n1B0,1F0\n", LW_EPLAN, "u.csv: rank 0: action 0B0 can never run: what it needs is "
+                                         "not done before it, or it was already done"},
+        {"0F0,0B0,1F0\n1B0\n", LW_EPLAN, "u.csv: rank 1: action 1B0 belongs to another rank"},
+        {"0F0,0I0\n", LW_EPLAN, "u.csv: stage 0 never finishes micro-batch 0"},
+        {"0F9999999,0B9999999\n", LW_EPLAN, "u.csv: 2 actions are too few for 1 stages and 10000000 "
+                                           "micro-batches"},
+        {"0F0,0SEND_F0\n", LW_EFORMAT, "u.csv:1: cell 2: '0SEND_F0' is no action (0F3, 2I0, 2W0, 1B4 "
+                                      "or (0F3;3B5)OVERLAP_F_B)"},
+        {"\n", LW_EFORMAT, "u.csv: holds no action"},
+    };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_grid g = {0};
+        struct lw_err err = {0};
+        assert_int_equal(lw_grid_custom("u.csv", cases[k].text, &g, &err), cases[k].status);
+        assert_string_equal(err.msg, cases[k].message);
+        assert_null(g.actions);
+    }
+}
+
 static bool shape_of_file(const char *file, struct lw_schedule_shape *s)
 {
     for (size_t k = 0; k < sizeof with_rules / sizeof *with_rules; k++) {
@@ -327,6 +373,8 @@ int main(void)
         cmocka_unit_test(a_search_without_room_is_refused),
         cmocka_unit_test(a_failed_allocation_leaves_nothing),
         cmocka_unit_test(a_changed_grid_is_found),
+        cmocka_unit_test(a_users_grid_places_its_stages),
+        cmocka_unit_test(a_users_grid_that_cannot_run_is_refused),
         cmocka_unit_test(orders_equal_the_recorded_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
