@@ -19,6 +19,7 @@ const struct lw_command lw_commands[] = {
     {"golden", "repeat recorded decisions of reference systems", cmd_golden},
     {"runs", "list the runs of the results database", cmd_runs},
     {"compare", "compare two runs: step, buckets, ops", cmd_compare},
+    {"explain", "say why a stored step took as long as it did", cmd_explain},
     {"validate", "predict what files measured, and say how far apart", cmd_validate},
     {"plot", "draw stored runs: timeline, overlap, predicted, sweep", cmd_plot},
     {"report", "write stored runs as one HTML page", cmd_report},

@@ -1,0 +1,131 @@
+/* lapwing explain: why a stored run's step took as long as it did, and what would change it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/cmd_explain_whatif.h"
+#include "shared/cli.h"
+#include "shared/command.h"
+#include "shared/files.h"
+
+/* What one call was asked to do, and what it read. */
+struct session {
+    const char *db, *cluster_file, *run_name;
+    int64_t step, rank;
+    enum lw_format format;
+    struct lw_arena arena;
+    struct lw_run run;
+    struct lw_plan plan;
+    struct lw_timeline timeline;
+    struct lw_cluster cluster;
+    struct lw_explanation e;
+    struct lw_what_if what_ifs[LW_N_WHAT_IFS];
+    int n_what_ifs;
+    char why[640];
+};
+
+static enum lw_status load(struct session *s, struct lw_err *err)
+{
+    struct lw_store *store = NULL;
+
+    enum lw_status st = lw_store_open(s->db, LW_STORE_READ, &store, err);
+    if (st == LW_OK)
+        st = lw_store_find_run(store, s->run_name, &s->arena, &s->run, err);
+    if (st == LW_OK)
+        st = lw_store_load_plan(store, &s->run, &s->plan, err);
+    if (st == LW_OK)
+        st = lw_store_load_timeline(store, &s->run, &s->timeline, err);
+    lw_store_close(store);
+    return st;
+}
+
+/* The cluster to simulate on: the one that was named, else the run's own if it is a known one and
+ * still has the same figures. False: none, and why. */
+static bool find_cluster(struct session *s)
+{
+    struct lw_err why = {0};
+    char hash[33];
+    const char *name = s->cluster_file ? s->cluster_file : s->run.cluster_name;
+
+    if (lw_cluster_find(name, &s->cluster, &why) != LW_OK ||
+        lw_cluster_hash(&s->cluster, hash, &why) != LW_OK) {
+        snprintf(s->why, sizeof s->why, "%s%s", why.msg,
+                 s->cluster_file ? "" : "; name the run's cluster file with -c");
+        return false;
+    }
+    if (strcmp(hash, s->run.cluster_hash) == 0)
+        return true;
+    if (s->cluster_file)
+        snprintf(s->why, sizeof s->why, "'%s' is not the cluster of the run: its figures differ",
+                 name);
+    else
+        snprintf(s->why, sizeof s->why, "the figures of cluster '%s' are not those of the run any "
+                                        "more; name its cluster file with -c", name);
+    return s->cluster_file != NULL;
+}
+
+static enum lw_status ask_what_if(struct session *s, struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    if (!find_cluster(s))
+        return s->cluster_file ? lw_fail(err, LW_EINVAL, "%s", s->why) : LW_OK;
+    enum lw_status st = lw_explain_what_ifs(&s->plan, &s->cluster, s->what_ifs, &s->n_what_ifs,
+                                            &why);
+    if (st == LW_ENOMEM || (st != LW_OK && s->cluster_file)) {
+        *err = why;
+        return st;
+    }
+    if (st != LW_OK)
+        snprintf(s->why, sizeof s->why, "%s", why.msg);
+    else if (s->run.kind == LW_RUN_SIM && !s->why[0] && s->what_ifs[0].step != s->run.step)
+        snprintf(s->why, sizeof s->why, "the run itself had other options (noise, detail, skew): "
+                                        "these are at collective detail without noise");
+    return LW_OK;
+}
+
+static enum lw_status work(struct session *s, struct lw_err *err)
+{
+    LW_TRY(load(s, err));
+    LW_TRY(lw_explain(&s->timeline, &s->plan, s->run.n_warmup, (int32_t)s->step, (int32_t)s->rank,
+                      &s->e, err));
+    LW_TRY(ask_what_if(s, err));
+    struct lw_explain_report r = {.run = &s->run, .plan = &s->plan, .e = &s->e,
+                                  .what_ifs = s->what_ifs, .n_what_ifs = s->n_what_ifs,
+                                  .why = s->why};
+    return lw_explain_print(&r, s->format, stdout, err);
+}
+
+int cmd_explain(int argc, char **argv)
+{
+    struct session s = {.db = "lapwing.db", .step = -1, .rank = -1};
+    const struct lw_opt options[] = {
+        {"cluster", 'c', LW_OPT_STRING, &s.cluster_file, "NAME",
+         "known cluster or cluster file to simulate the what-ifs on (the run's own)", 0, 0},
+        {"step", 0, LW_OPT_INT, &s.step, "N", "the step to explain (the one nearest the median)", 0,
+         INT32_MAX},
+        {"rank", 0, LW_OPT_INT, &s.rank, "N", "whose time is charged (the longest step's)", 0,
+         INT32_MAX},
+        {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
+        {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "output format (text)", 0, 0},
+        {0},
+    };
+    const struct lw_usage usage = {
+        "explain", "RUN [options]",
+        "Say why a stored run's step took as long as it did: every moment of its slowest rank "
+        "charged to one cause, the critical path over all ranks, and what-ifs that are simulated "
+        "from the run's own plan. RUN is a number or 'last'.",
+        1, 1};
+    struct lw_err err = {0};
+    int n_operands, rc;
+
+    if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
+        return rc;
+    s.run_name = argv[1];
+    enum lw_status st = work(&s, &err);
+    lw_explanation_free(&s.e);
+    lw_timeline_free(&s.timeline);
+    lw_plan_free(&s.plan);
+    lw_cluster_free(&s.cluster);
+    lw_arena_free(&s.arena);
+    return lw_cli_end("explain", st, &err);
+}
