@@ -11,9 +11,10 @@ static const struct lw_usage usage = {
     .command = "golden",
     .synopsis = "FILE...",
     .about = "Repeats recorded decisions of reference systems - buckets, shards, partitions, "
-             "groups, reducer runs - and compares every recorded answer exactly (end times to "
-             "1e-9). A file holds JSON lines, one case each, or a table, one case a row; what a "
-             "case is follows from its content. An unknown kind is a failure. Exit status 3 if "
+             "groups, reducer runs, pipeline schedules - and compares every recorded answer "
+             "exactly (end times to 1e-9). A file holds JSON lines, one case each, or a table, one "
+             "case a row; what a case is follows from its content, and of a schedule table from "
+             "its name. An unknown kind is a failure. Exit status 3 if "
              "any case failed.",
     .min_operands = 1,
     .max_operands = -1,

@@ -1,13 +1,15 @@
 /* Golden files: finds what a file and a case are, hands each case to its checker and counts.
  *
  * Invariants: what a case is follows from its content alone (its "kind" and the fields that go with
- * it, or the table's first columns), never from the file's name; every non-empty line counts as
+ * it, or the table's first columns), never from the file's name, except for a schedule table, which
+ * holds nothing but cells; every non-empty line counts as
  * passed or failed; a case's memory is freed before the next. */
 #include "shared/golden.h"
 
 #include <string.h>
 
 #include "shared/golden_case.h"
+#include "shared/golden_schedule.h"
 #include "shared/input.h"
 
 void lw_golden_free(struct lw_golden_result *r)
@@ -35,6 +37,8 @@ static const struct {
     {"groups", NULL, lw_golden_groups},
     {"shared_module", NULL, lw_golden_shared_module},
     {"grad_handlers", NULL, lw_golden_grad_handlers},
+    {"schedule_1f1b", "stages", lw_golden_schedule_1f1b},
+    {"schedule_interleaved", "stages", lw_golden_schedule_interleaved},
 };
 
 /* CSV tables, known by their first two columns. */
@@ -44,6 +48,8 @@ static const struct {
 } tables[] = {
     {"name", "n", "name k", lw_golden_partition_row},
     {"model", "net", "model net workers", lw_golden_bucketing_row},
+    {"file", "schedule", "file", lw_golden_manifest_row},
+    {"p", "rank", "p rank v_blank_is_none microbatch_group_size m", lw_golden_megatron_row},
 };
 
 static enum lw_status check_value(struct lw_golden_case *c, struct lw_err *err)
@@ -258,6 +264,8 @@ enum lw_status lw_golden_file(const char *file, struct lw_golden_result *r, stru
         status = count(r, file, 1, "", "holds no case", err);
     else if (in.text[at] == '{')
         status = run_lines(&in, r, err);
+    else if (lw_golden_is_schedule(file))
+        status = settle(r, file, 1, "", lw_golden_schedule_file(file, in.text, err), err);
     else
         status = run_rows(&in, &head, r, err);
     lw_arena_free(&head);

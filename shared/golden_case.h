@@ -28,6 +28,8 @@ lw_golden_check lw_golden_oss, lw_golden_sharded;
 lw_golden_check lw_golden_uniform, lw_golden_balanced, lw_golden_partition_row;
 lw_golden_check lw_golden_groups, lw_golden_shared_module, lw_golden_grad_handlers;
 lw_golden_check lw_golden_bucketing_row;
+lw_golden_check lw_golden_schedule_1f1b, lw_golden_schedule_interleaved;
+lw_golden_check lw_golden_manifest_row, lw_golden_megatron_row;
 
 /* Every field or column is one of these (separated by blanks), so that none goes unchecked. */
 enum lw_status lw_golden_known(const struct lw_golden_case *c, const char *names,

@@ -1,6 +1,6 @@
-/* Times of a grid, exactly: every rank runs its actions in order, each starting when the rank is free
- * and its inputs have arrived. The value of an action is the longest path to it, so the order in
- * which ranks are visited does not matter.
+/* Times of a grid, exactly: every rank runs its actions in order, each starting when the rank is
+ * free and its inputs have arrived. The value of an action is the longest path to it, so the order
+ * in which ranks are visited does not matter.
  *
  * Not here: sharing of links, streams, kernels, anything that is not in the grid. The simulator's
  * engine has all of it and is given whole plans; this is for grids alone. */
@@ -154,9 +154,11 @@ enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs 
     size_t cells = (size_t)g->n_stages * (size_t)g->n_micro_batches;
 
     if (costs->f < 0 || costs->i < 0 || costs->w < 0 || costs->comm < 0)
-        return lw_fail(err, LW_EINVAL, "durations of a grid must not be negative, got F %lld, I %lld, "
-                       "W %lld, transfer %lld", (long long)costs->f, (long long)costs->i,
-                       (long long)costs->w, (long long)costs->comm);
+        return lw_fail(err, LW_EINVAL,
+                       "durations of a grid must not be negative, got F %lld, I %lld, "
+                       "W %lld, transfer %lld",
+                       (long long)costs->f, (long long)costs->i, (long long)costs->w,
+                       (long long)costs->comm);
     t.start = lw_arena_alloc(&t.arena, g->first[g->n_ranks], sizeof *t.start);
     t.end = lw_arena_alloc(&t.arena, g->first[g->n_ranks], sizeof *t.end);
     t.peak_until_input = lw_arena_alloc(&t.arena, g->n_ranks, sizeof *t.peak_until_input);
@@ -164,8 +166,8 @@ enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs 
     c.end = lw_calloc(cells, N_VALUES * sizeof *c.end);
     c.now = lw_calloc((size_t)g->n_ranks, sizeof *c.now);
     c.at = lw_calloc((size_t)g->n_ranks, sizeof *c.at);
-    bool memory = t.start && t.end && t.peak_until_input && t.peak_until_weight && c.end && c.now &&
-                  c.at;
+    bool memory =
+        t.start && t.end && t.peak_until_input && t.peak_until_weight && c.end && c.now && c.at;
     enum lw_status status = memory ? run(&c, err) : lw_fail_nomem(err);
     lw_free(c.at);
     lw_free(c.now);

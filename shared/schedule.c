@@ -1,9 +1,9 @@
 /* Pipeline schedules: which rule makes the grid, what it demands, and whether a grid can run. The
- * rules live in schedule_1f1b.c, schedule_zb.c and schedule_dualpipe.c; those that search for an order
- * in schedule_zb_auto.c, schedule_zbv_auto.c and schedule_v_greedy.c.
+ * rules live in schedule_1f1b.c, schedule_zb.c and schedule_dualpipe.c; those that search for an
+ * order in schedule_zb_auto.c, schedule_zbv_auto.c and schedule_v_greedy.c.
  *
- * Not here: times (grid_time.c and the simulator), messages (schedule_lower.c), ColossalAI's combined
- * calls (schedule_colossal.c). */
+ * Not here: times (grid_time.c and the simulator), messages (schedule_lower.c), ColossalAI's
+ * combined calls (schedule_colossal.c). */
 #include "shared/schedule.h"
 
 #include <stdlib.h>
@@ -12,16 +12,17 @@
 #include "shared/schedule_emit.h"
 
 struct rule {
-    lw_schedule_rule *rank;      /* makes one rank's actions, or */
-    lw_schedule_search *all;     /* all at once */
+    lw_schedule_rule *rank;  /* makes one rank's actions, or */
+    lw_schedule_search *all; /* all at once */
     enum lw_layout layout;
-    int32_t chunks;              /* that it needs; 0 = any number from 1 */
+    int32_t chunks; /* that it needs; 0 = any number from 1 */
     enum lw_status (*demand)(const struct lw_schedule_shape *s, struct lw_err *err);
 };
 
 static enum lw_status refuse(const struct lw_schedule_shape *s, struct lw_err *err, const char *why)
 {
-    return lw_fail(err, LW_EINVAL, "--schedule %s with --pp %d, --micro-batches %d, --chunks %d: %s",
+    return lw_fail(err, LW_EINVAL,
+                   "--schedule %s with --pp %d, --micro-batches %d, --chunks %d: %s",
                    lw_schedule_name(s->schedule), s->n_ranks, s->n_micro_batches, s->n_chunks, why);
 }
 
@@ -55,8 +56,9 @@ static enum lw_status whole_rounds(const struct lw_schedule_shape *s, struct lw_
 static enum lw_status dualpipe_demand(const struct lw_schedule_shape *s, struct lw_err *err)
 {
     if (s->n_ranks % 2 || s->n_micro_batches % 2 || s->n_micro_batches < 2 * s->n_ranks)
-        return refuse(s, err, "it needs an even pp and an even number of at least 2 * pp "
-                              "micro-batches");
+        return refuse(s, err,
+                      "it needs an even pp and an even number of at least 2 * pp "
+                      "micro-batches");
     return LW_OK;
 }
 
@@ -77,7 +79,8 @@ static enum lw_status colossal_demand(const struct lw_schedule_shape *s, struct 
 static const struct rule rules[LW_N_SCHEDULES] = {
     [LW_SCHEDULE_GPIPE] = {lw_rule_gpipe, NULL, LW_LAYOUT_LOOP, 1, NULL},
     [LW_SCHEDULE_1F1B] = {lw_rule_1f1b, NULL, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_INTERLEAVED_1F1B] = {lw_rule_interleaved_1f1b, NULL, LW_LAYOUT_LOOP, 0, whole_rounds},
+    [LW_SCHEDULE_INTERLEAVED_1F1B] = {lw_rule_interleaved_1f1b, NULL, LW_LAYOUT_LOOP, 0,
+                                      whole_rounds},
     [LW_SCHEDULE_INTERLEAVED_ZB] = {lw_rule_interleaved_zb, NULL, LW_LAYOUT_LOOP, 0, whole_rounds},
     [LW_SCHEDULE_LOOPED_BFS] = {lw_rule_looped_bfs, NULL, LW_LAYOUT_LOOP, 0, NULL},
     [LW_SCHEDULE_ZB_H1] = {lw_rule_zb_h1, NULL, LW_LAYOUT_LOOP, 1, NULL},
@@ -204,11 +207,11 @@ enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_gri
     const struct rule *rule = &rules[s->schedule];
 
     LW_TRY(lw_schedule_demand(s, err));
-    struct lw_grid g = {.n_ranks = s->n_ranks, .n_micro_batches = s->n_micro_batches,
-                        .layout = rule->layout};
+    struct lw_grid g = {
+        .n_ranks = s->n_ranks, .n_micro_batches = s->n_micro_batches, .layout = rule->layout};
     g.n_stages = rule->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
-    enum lw_status status = rule->rank ? make_ranks(s, rule->rank, &g, err)
-                                       : make_all(s, rule->all, &g, err);
+    enum lw_status status =
+        rule->rank ? make_ranks(s, rule->rank, &g, err) : make_all(s, rule->all, &g, err);
     if (status != LW_OK)
         lw_grid_free(&g);
     else
@@ -259,7 +262,8 @@ static bool read_action(const char *p, const char *end, enum lw_op_kind *kind, i
         return false;
     long s = strtol(p, &after, 10);
     const char *letter = after < end ? strchr(letters, *after) : NULL;
-    if (!letter || !*letter || s > INT16_MAX || after + 1 == end || after[1] < '0' || after[1] > '9')
+    if (!letter || !*letter || s > INT16_MAX || after + 1 == end || after[1] < '0' ||
+        after[1] > '9')
         return false;
     long m = strtol(after + 1, &after, 10);
     if (after != end || m > 1 << 24)
@@ -341,8 +345,8 @@ static enum lw_status place_stages(struct lw_grid *g, struct lw_err *err)
 enum lw_status lw_grid_parse(const char *name, const char *text, enum lw_layout layout,
                              struct lw_grid *out, struct lw_err *err)
 {
-    struct reader in = {.name = name, .emit = {.skip_from = INT32_MAX}, .err = err,
-                        .max_stage = -1, .max_mb = -1};
+    struct reader in = {
+        .name = name, .emit = {.skip_from = INT32_MAX}, .err = err, .max_stage = -1, .max_mb = -1};
     int32_t *first = NULL;
     int64_t capacity = 0;
     struct lw_grid g = {.layout = layout};
@@ -407,11 +411,10 @@ static bool may_run(const struct run *r, const struct lw_action *a)
 
 static void mark(const struct run *r, const struct lw_action *a)
 {
-    *cell_of(r, a->stage, a->micro_batch) |=
-        a->kind == LW_OP_FORWARD          ? DONE_F
-        : a->kind == LW_OP_BACKWARD       ? DONE_I | DONE_W
-        : a->kind == LW_OP_BACKWARD_INPUT ? DONE_I
-                                          : DONE_W;
+    *cell_of(r, a->stage, a->micro_batch) |= a->kind == LW_OP_FORWARD          ? DONE_F
+                                             : a->kind == LW_OP_BACKWARD       ? DONE_I | DONE_W
+                                             : a->kind == LW_OP_BACKWARD_INPUT ? DONE_I
+                                                                               : DONE_W;
 }
 
 static enum lw_status action_fault(const struct lw_action *a, int32_t rank, struct lw_err *err,

@@ -14,7 +14,7 @@
 struct lw_action {
     enum lw_op_kind kind; /* FORWARD, BACKWARD, BACKWARD_INPUT or BACKWARD_WEIGHT */
     int32_t stage, micro_batch;
-    bool with_next;       /* runs as one overlapped unit with the action after it */
+    bool with_next; /* runs as one overlapped unit with the action after it */
 };
 
 /* Which rank holds which stage. */
@@ -31,12 +31,12 @@ struct lw_grid {
     int32_t n_ranks, n_stages, n_micro_batches;
     enum lw_layout layout;
     int32_t *rank_of_stage; /* [n_stages] with LW_LAYOUT_FREE, else NULL */
-    int32_t *first;        /* [n_ranks + 1]: rank r runs actions first[r] .. first[r+1]-1 */
+    int32_t *first;         /* [n_ranks + 1]: rank r runs actions first[r] .. first[r+1]-1 */
     struct lw_action *actions;
 };
 
-/* What the searching schedules (zb-auto-*, zbv-auto) believe of every stage: durations in one unit of
- * time, and what an action adds to the memory of its rank in one unit of memory (mem_f + mem_i +
+/* What the searching schedules (zb-auto-*, zbv-auto) believe of every stage: durations in one unit
+ * of time, and what an action adds to the memory of its rank in one unit of memory (mem_f + mem_i +
  * mem_w = 0: what a forward keeps, the backwards give back). */
 struct lw_schedule_costs {
     int64_t f, i, w, comm;
@@ -46,9 +46,9 @@ struct lw_schedule_costs {
 struct lw_schedule_shape {
     enum lw_schedule schedule;
     int32_t n_ranks, n_micro_batches;
-    int32_t n_chunks;      /* stages per rank; schedules with a fixed number refuse another */
-    int32_t group;         /* interleaved-1f1b: micro-batches that pass a chunk before the next one has
-                            * its turn, as Megatron-LM; 0 = equal rounds of about p, as torch */
+    int32_t n_chunks; /* stages per rank; schedules with a fixed number refuse another */
+    int32_t group;    /* interleaved-1f1b: micro-batches that pass a chunk before the next one has
+                       * its turn, as Megatron-LM; 0 = equal rounds of about p, as torch */
     const struct lw_schedule_costs *costs; /* borrowed; NULL = F, I and W take the same, transfers
                                             * (almost) nothing; see docs/design/schedule.md */
 };
@@ -74,9 +74,9 @@ enum lw_status lw_grid_custom(const char *name, const char *text, struct lw_grid
 /* The rank that runs a stage for a micro-batch. */
 int32_t lw_grid_rank_of(const struct lw_grid *g, int32_t stage, int32_t micro_batch);
 
-/* Every stage runs F and then B, or F, I and then W, once per micro-batch, on its own rank, and some
- * order of all ranks together exists in which each action follows what it needs. LW_EPLAN names the
- * first action that does not fit. */
+/* Every stage runs F and then B, or F, I and then W, once per micro-batch, on its own rank, and
+ * some order of all ranks together exists in which each action follows what it needs. LW_EPLAN
+ * names the first action that does not fit. */
 enum lw_status lw_grid_check(const struct lw_grid *g, struct lw_err *err);
 
 /* Names of actions: 'F', 'B', 'I', 'W'. */

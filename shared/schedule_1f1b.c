@@ -1,6 +1,6 @@
 /* The schedules in which a stage alternates forwards and backwards, and their simplest relatives.
- * Sources: GPipe, 1F1B and the interleaved form of Narayanan et al. (SC'21) section 2; breadth-first
- * order of Lamy-Poirier (2022); group size and warm-up as in pytorch
+ * Sources: GPipe, 1F1B and the interleaved form of Narayanan et al. (SC'21) section 2;
+ * breadth-first order of Lamy-Poirier (2022); group size and warm-up as in pytorch
  * torch/distributed/pipelining/schedules.py @ 00722e64; the order for all of them is written out in
  * docs/design/schedule.md. */
 #include "shared/schedule_emit.h"
@@ -37,22 +37,22 @@ int32_t lw_interleaved_group(const struct lw_schedule_shape *s)
 
 int32_t lw_interleaved_warmup(const struct lw_schedule_shape *s, int32_t rank)
 {
-    int64_t warmup = (s->n_chunks - 1) * (int64_t)lw_interleaved_group(s) +
-                     2 * (s->n_ranks - 1 - rank);
+    int64_t warmup =
+        (s->n_chunks - 1) * (int64_t)lw_interleaved_group(s) + 2 * (s->n_ranks - 1 - rank);
     int32_t total = s->n_micro_batches * s->n_chunks;
 
     return warmup < total ? (int32_t)warmup : total;
 }
 
-/* Step k of the forwards (or backwards) of a rank: groups of G micro-batches go through chunk 0, the
- * same G through chunk 1, ..., then the next G; the last group may be short. Backwards walk the
+/* Step k of the forwards (or backwards) of a rank: groups of G micro-batches go through chunk 0,
+ * the same G through chunk 1, ..., then the next G; the last group may be short. Backwards walk the
  * chunks from the last. */
 struct step {
     int32_t stage, micro_batch;
 };
 
-static struct step step_of(const struct lw_schedule_shape *s, int32_t group, int32_t rank, int32_t k,
-                           bool backward)
+static struct step step_of(const struct lw_schedule_shape *s, int32_t group, int32_t rank,
+                           int32_t k, bool backward)
 {
     int32_t v = s->n_chunks, begin = k / v / group * group;
     int32_t size = least(group, s->n_micro_batches - begin);

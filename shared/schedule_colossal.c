@@ -77,15 +77,16 @@ static void rank_of_1f1b(struct writer *w, const struct lw_schedule_shape *s, in
 
 /* --- interleaved ------------------------------------------------------------------------------ */
 
-/* One rank's view: steps 0 .. n-1 of the forwards and of the backwards; groups of p micro-batches go
- * through chunk 0, the same through chunk 1, and so on. */
+/* One rank's view: steps 0 .. n-1 of the forwards and of the backwards; groups of p micro-batches
+ * go through chunk 0, the same through chunk 1, and so on. */
 struct view {
     struct writer *w;
     int32_t p, m, v, rank, n;
     bool first, last; /* rank of the pipeline */
 };
 
-/* Steps before the first count backwards from the end of a round, as a modulo that is never negative. */
+/* Steps before the first count backwards from the end of a round, as a modulo that is never
+ * negative. */
 static int32_t chunk_of(const struct view *x, int32_t step, bool backward)
 {
     int32_t round = x->p * x->v, chunk = ((step % round) + round) % round / x->p;
@@ -138,8 +139,8 @@ static void warm_up(const struct view *x, int32_t warmup, bool steady_follows)
     }
 }
 
-/* In the steady part a rank at an end of the pipeline asks for what the other end sends now, p-1 steps
- * behind it. */
+/* In the steady part a rank at an end of the pipeline asks for what the other end sends now, p-1
+ * steps behind it. */
 static bool steady_receives_on(const struct view *x, int32_t step)
 {
     return x->first ? chunk_of(x, step - (x->p - 1), false) != x->v - 1 : true;
@@ -175,8 +176,14 @@ static void cool_down(const struct view *x, int32_t from)
 static void rank_of_interleaved(struct writer *w, const struct lw_schedule_shape *s, int32_t rank,
                                 bool forward_only)
 {
-    struct view x = {w, s->n_ranks, s->n_micro_batches, s->n_chunks, rank,
-                     s->n_micro_batches * s->n_chunks, rank == 0, rank + 1 == s->n_ranks};
+    struct view x = {w,
+                     s->n_ranks,
+                     s->n_micro_batches,
+                     s->n_chunks,
+                     rank,
+                     s->n_micro_batches * s->n_chunks,
+                     rank == 0,
+                     rank + 1 == s->n_ranks};
     int32_t warmup = 2 * (x.p - 1 - rank) + (x.v - 1) * x.p;
     bool all = forward_only || x.m == x.p;
 

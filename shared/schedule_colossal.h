@@ -9,8 +9,8 @@
 #include "shared/op.h"
 #include "shared/schedule.h"
 
-/* ColossalAI's pipeline schedules: forwards, backwards, and between them combined calls. A call posts
- * its sends and receives together and returns when all are done. */
+/* ColossalAI's pipeline schedules: forwards, backwards, and between them combined calls. A call
+ * posts its sends and receives together and returns when all are done. */
 enum lw_colossal_call {
     LW_CALL_SEND_PREV = 1, /* P: gradient of the input to the stage before */
     LW_CALL_RECV_PREV = 2, /* p: activation from the stage before */
@@ -27,13 +27,13 @@ struct lw_colossal_event {
 struct lw_colossal_order {
     struct lw_arena arena; /* owns everything below */
     int32_t n_ranks;
-    int32_t *first;        /* [n_ranks + 1] */
+    int32_t *first; /* [n_ranks + 1] */
     struct lw_colossal_event *events;
 };
 void lw_colossal_free(struct lw_colossal_order *o);
 
-/* The events of every rank for LW_SCHEDULE_COLOSSAL_1F1B or _INTERLEAVED. In the interleaved one the
- * ranks form a ring: the stage behind the last rank's chunk c is the first rank's chunk c + 1.
+/* The events of every rank for LW_SCHEDULE_COLOSSAL_1F1B or _INTERLEAVED. In the interleaved one
+ * the ranks form a ring: the stage behind the last rank's chunk c is the first rank's chunk c + 1.
  * LW_EINVAL as lw_schedule_grid. */
 enum lw_status lw_colossal_order(const struct lw_schedule_shape *s, bool forward_only,
                                  struct lw_colossal_order *out, struct lw_err *err);

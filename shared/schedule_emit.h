@@ -23,8 +23,8 @@ lw_schedule_rule lw_rule_gpipe, lw_rule_1f1b, lw_rule_interleaved_1f1b, lw_rule_
     lw_rule_looped_bfs, lw_rule_zb_h1, lw_rule_zb_h2, lw_rule_zbv, lw_rule_dualpipe,
     lw_rule_dualpipev, lw_rule_colossal;
 
-/* A schedule that searches makes the whole grid at once: actions[rank * n + k], n = 3 m v of them on
- * every rank, F, I and W apart. */
+/* A schedule that searches makes the whole grid at once: actions[rank * n + k], n = 3 m v of them
+ * on every rank, F, I and W apart. */
 typedef enum lw_status lw_schedule_search(const struct lw_schedule_shape *s,
                                           struct lw_action *actions, struct lw_err *err);
 lw_schedule_search lw_search_zb_auto, lw_search_zbv_auto, lw_search_v_greedy;

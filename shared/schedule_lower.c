@@ -11,16 +11,18 @@
 #include <stdio.h>
 #include <string.h>
 
-void lw_steps_free(struct lw_steps *s)
+void lw_lowered_free(struct lw_lowered *s)
 {
     lw_arena_free(&s->arena);
-    *s = (struct lw_steps){0};
+    *s = (struct lw_lowered){0};
 }
 
 enum lw_status lw_grid_merge(const struct lw_grid *g, struct lw_grid *out, struct lw_err *err)
 {
-    struct lw_grid m = {.n_ranks = g->n_ranks, .n_stages = g->n_stages,
-                        .n_micro_batches = g->n_micro_batches, .layout = g->layout};
+    struct lw_grid m = {.n_ranks = g->n_ranks,
+                        .n_stages = g->n_stages,
+                        .n_micro_batches = g->n_micro_batches,
+                        .layout = g->layout};
     int32_t n = 0;
 
     m.first = lw_arena_alloc(&m.arena, (int64_t)g->n_ranks + 1, sizeof *m.first);
@@ -55,10 +57,11 @@ enum lw_status lw_grid_merge(const struct lw_grid *g, struct lw_grid *out, struc
     return LW_OK;
 }
 
-/* --- lists that grow --------------------------------------------------------------------------- */
+/* --- lists that grow ---------------------------------------------------------------------------
+ */
 
 struct list {
-    struct lw_step *at;
+    struct lw_lowered_step *at;
     int64_t n, capacity;
 };
 
@@ -76,7 +79,7 @@ static struct lists lists_of(int32_t n_ranks)
     return l;
 }
 
-static void append(struct lists *l, int32_t rank, struct lw_step step)
+static void append(struct lists *l, int32_t rank, struct lw_lowered_step step)
 {
     struct list *x = l->failed ? NULL : &l->rank[rank];
 
@@ -87,17 +90,17 @@ static void append(struct lists *l, int32_t rank, struct lw_step step)
     x->at[x->n++] = step;
 }
 
-static struct lw_step step_of(const struct lw_action *a)
+static struct lw_lowered_step step_of(const struct lw_action *a)
 {
-    return (struct lw_step){(enum lw_step_kind)(LW_STEP_F + (a->kind - LW_OP_FORWARD)), a->stage,
-                            a->micro_batch, a->with_next};
+    return (struct lw_lowered_step){(enum lw_lowered_kind)(LW_STEP_F + (a->kind - LW_OP_FORWARD)),
+                                    a->stage, a->micro_batch, a->with_next};
 }
 
 /* The lists become one result, unless `status` or a list failed; they are freed in every case. */
-static enum lw_status settle(struct lists *l, enum lw_status status, struct lw_steps *out,
+static enum lw_status settle(struct lists *l, enum lw_status status, struct lw_lowered *out,
                              struct lw_err *err)
 {
-    struct lw_steps s = {.n_ranks = l->n_ranks};
+    struct lw_lowered s = {.n_ranks = l->n_ranks};
     int64_t n = 0;
 
     for (int32_t r = 0; !l->failed && r < l->n_ranks; r++)
@@ -120,11 +123,11 @@ static enum lw_status settle(struct lists *l, enum lw_status status, struct lw_s
     if (status == LW_OK)
         *out = s;
     else
-        lw_steps_free(&s);
+        lw_lowered_free(&s);
     return status;
 }
 
-enum lw_status lw_lower_plain(const struct lw_grid *g, struct lw_steps *out, struct lw_err *err)
+enum lw_status lw_lower_plain(const struct lw_grid *g, struct lw_lowered *out, struct lw_err *err)
 {
     struct lists l = lists_of(g->n_ranks);
 
@@ -134,9 +137,13 @@ enum lw_status lw_lower_plain(const struct lw_grid *g, struct lw_steps *out, str
     return settle(&l, LW_OK, out, err);
 }
 
-/* --- messages ---------------------------------------------------------------------------------- */
+/* --- messages ----------------------------------------------------------------------------------
+ */
 
-enum { HAS_INPUT = 1, HAS_GRADIENT = 2 }; /* what a (stage, micro-batch) has got from its neighbours */
+enum {
+    HAS_INPUT = 1,
+    HAS_GRADIENT = 2
+}; /* what a (stage, micro-batch) has got from its neighbours */
 
 struct exchange {
     const struct lw_grid *g;
@@ -171,10 +178,12 @@ static void pass_on(struct exchange *x, int32_t rank, const struct lw_action *a)
     *got(x, to, a->micro_batch) |= on ? HAS_INPUT : HAS_GRADIENT;
     if (peer == rank)
         return;
-    append(&x->l, rank, (struct lw_step){on ? LW_STEP_SEND_F : LW_STEP_SEND_B, a->stage,
-                                         a->micro_batch, false});
-    append(&x->l, peer, (struct lw_step){on ? LW_STEP_RECV_F : LW_STEP_RECV_B, to, a->micro_batch,
-                                         false});
+    append(&x->l, rank,
+           (struct lw_lowered_step){on ? LW_STEP_SEND_F : LW_STEP_SEND_B, a->stage, a->micro_batch,
+                                    false});
+    append(
+        &x->l, peer,
+        (struct lw_lowered_step){on ? LW_STEP_RECV_F : LW_STEP_RECV_B, to, a->micro_batch, false});
 }
 
 /* One action, or one unit of two. */
@@ -212,13 +221,16 @@ static enum lw_status exchange_all(struct exchange *x, struct lw_err *err)
     for (int32_t r = 0; r < g->n_ranks && left; r++) {
         const struct lw_action *a = &g->actions[x->at[r]];
         if (x->at[r] < g->first[r + 1])
-            return lw_fail(err, LW_EPLAN, "rank %d: action %d%c%d waits for a message that is never "
-                           "sent", r, a->stage, lw_action_letter(a->kind), a->micro_batch);
+            return lw_fail(err, LW_EPLAN,
+                           "rank %d: action %d%c%d waits for a message that is never "
+                           "sent",
+                           r, a->stage, lw_action_letter(a->kind), a->micro_batch);
     }
     return LW_OK;
 }
 
-enum lw_status lw_lower_messages(const struct lw_grid *g, struct lw_steps *out, struct lw_err *err)
+enum lw_status lw_lower_messages(const struct lw_grid *g, struct lw_lowered *out,
+                                 struct lw_err *err)
 {
     struct exchange x = {g, lists_of(g->n_ranks),
                          lw_calloc((size_t)g->n_stages, (size_t)g->n_micro_batches),
@@ -232,14 +244,15 @@ enum lw_status lw_lower_messages(const struct lw_grid *g, struct lw_steps *out, 
     return settle(&x.l, status, out, err);
 }
 
-/* --- sharded stages ---------------------------------------------------------------------------- */
+/* --- sharded stages ----------------------------------------------------------------------------
+ */
 
 struct keeper {
     const struct lw_grid *g;
     struct lists l;
-    bool *held;                 /* [n_stages] gathered now */
-    bool *soon;                 /* [n_stages] among the next */
-    int32_t *next, n_next;      /* [n_stages] the next distinct stages, in order of use */
+    bool *held;            /* [n_stages] gathered now */
+    bool *soon;            /* [n_stages] among the next */
+    int32_t *next, n_next; /* [n_stages] the next distinct stages, in order of use */
     int32_t n_active;
 };
 
@@ -269,12 +282,13 @@ static void keep_rank(struct keeper *k, int32_t rank)
             look_ahead(k, i, g->first[rank + 1]);
             for (int32_t s = 0; s < g->n_stages; s++) {
                 if (k->held[s] && !k->soon[s])
-                    append(&k->l, rank, (struct lw_step){LW_STEP_RESHARD, s, -1, false});
+                    append(&k->l, rank, (struct lw_lowered_step){LW_STEP_RESHARD, s, -1, false});
                 k->held[s] = k->held[s] && k->soon[s];
             }
             for (int32_t n = 0; n < k->n_next; n++) {
                 if (!k->held[k->next[n]])
-                    append(&k->l, rank, (struct lw_step){LW_STEP_UNSHARD, k->next[n], -1, false});
+                    append(&k->l, rank,
+                           (struct lw_lowered_step){LW_STEP_UNSHARD, k->next[n], -1, false});
                 k->held[k->next[n]] = true;
             }
         }
@@ -283,7 +297,7 @@ static void keep_rank(struct keeper *k, int32_t rank)
     }
 }
 
-enum lw_status lw_lower_shards(const struct lw_grid *g, int32_t n_active, struct lw_steps *out,
+enum lw_status lw_lower_shards(const struct lw_grid *g, int32_t n_active, struct lw_lowered *out,
                                struct lw_err *err)
 {
     struct keeper k = {.g = g, .l = lists_of(g->n_ranks), .n_active = n_active};
@@ -294,8 +308,8 @@ enum lw_status lw_lower_shards(const struct lw_grid *g, int32_t n_active, struct
     k.soon = lw_calloc(n, sizeof *k.soon);
     k.next = lw_calloc(n, sizeof *k.next);
     if (n_active < 1)
-        status = lw_fail(err, LW_EINVAL, "a rank must hold at least 1 gathered stage, got %d",
-                         n_active);
+        status =
+            lw_fail(err, LW_EINVAL, "a rank must hold at least 1 gathered stage, got %d", n_active);
     else if (!k.held || !k.soon || !k.next || k.l.failed)
         status = lw_fail_nomem(err);
     for (int32_t r = 0; r < g->n_ranks && status == LW_OK; r++)
@@ -306,7 +320,8 @@ enum lw_status lw_lower_shards(const struct lw_grid *g, int32_t n_active, struct
     return settle(&k.l, status, out, err);
 }
 
-/* --- text -------------------------------------------------------------------------------------- */
+/* --- text --------------------------------------------------------------------------------------
+ */
 
 static const char *const names_of[][LW_N_STEP_KINDS] = {
     [LW_IR_NAMES] = {"F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD",
@@ -315,15 +330,15 @@ static const char *const names_of[][LW_N_STEP_KINDS] = {
                          "RESHARD"},
 };
 
-static int put_step(const struct lw_step *s, enum lw_ir_names names, char *buf, size_t room)
+static int put_step(const struct lw_lowered_step *s, enum lw_ir_names names, char *buf, size_t room)
 {
     if (s->micro_batch < 0)
         return snprintf(buf, room, "%d%s", s->stage, names_of[names][s->kind]);
     return snprintf(buf, room, "%d%s%d", s->stage, names_of[names][s->kind], s->micro_batch);
 }
 
-int32_t lw_step_cell(const struct lw_steps *s, int32_t i, enum lw_ir_names names, char *buf,
-                     size_t room)
+int32_t lw_lowered_cell(const struct lw_lowered *s, int32_t i, enum lw_ir_names names, char *buf,
+                        size_t room)
 {
     char a[32], b[32];
 

@@ -1,9 +1,9 @@
-/* V-Half and V-Min (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory"): two stages per
- * rank in a V with about a half and a third of the activations of 1F1B.
+/* V-Half and V-Min (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory"): two stages
+ * per rank in a V with about a half and a third of the activations of 1F1B.
  *
  * Time is slots of one action. A micro-batch's four legs (F down, F up, I down, I up) have fixed
- * distances on every rank, chosen so that copies of it every 6 slots never meet: 4 slots hold legs, 2
- * stay free for W. That is optimal in the steady part and wasteful at both ends, so:
+ * distances on every rank, chosen so that copies of it every 6 slots never meet: 4 slots hold legs,
+ * 2 stay free for W. That is optimal in the steady part and wasteful at both ends, so:
  *   1. W go to the free slots; actions of the ends move to earlier free slots as far as what they
  *      need and the memory of the steady part allow; then idle slots are squeezed out;
  *   2. the W are taken out again, the end's actions move once more with W in whatever slot is free,
@@ -27,11 +27,11 @@ struct item {
 
 struct v {
     int32_t p, m;
-    int32_t room;         /* slots of one rank */
-    struct item *slot;    /* [p room] */
-    struct item *before;  /* [p room] what the slots held when a step began */
-    int32_t *at;          /* [6 p 2m] slot of every action; ANY_W counts to 2m */
-    int32_t *ready;       /* [p] squeeze: first free slot */
+    int32_t room;        /* slots of one rank */
+    struct item *slot;   /* [p room] */
+    struct item *before; /* [p room] what the slots held when a step began */
+    int32_t *at;         /* [6 p 2m] slot of every action; ANY_W counts to 2m */
+    int32_t *ready;      /* [p] squeeze: first free slot */
 };
 
 static struct item *slot_of(const struct v *v, int32_t rank, int32_t t)
@@ -65,8 +65,8 @@ static int32_t last_slot(const struct v *v, int32_t rank)
     return t;
 }
 
-/* The steady pattern: slot of a leg of micro-batch 0. Another distance between forwards and backwards
- * keeps copies apart when p divides by 2 or 3. */
+/* The steady pattern: slot of a leg of micro-batch 0. Another distance between forwards and
+ * backwards keeps copies apart when p divides by 2 or 3. */
 static int32_t pattern(enum lw_schedule schedule, int32_t p, int32_t r, enum lw_leg leg)
 {
     if (schedule == LW_SCHEDULE_V_MIN) {
@@ -113,8 +113,8 @@ static void remove_w(struct v *v)
             v->slot[k].leg = -1;
 }
 
-/* Most activations that the rank holds at once. Where no W has a slot, one takes place in every free
- * slot while an I waits for it. */
+/* Most activations that the rank holds at once. Where no W has a slot, one takes place in every
+ * free slot while an I waits for it. */
 static int32_t peak(const struct v *v, int32_t rank, bool with_w)
 {
     int32_t held = 0, most = 0, due = 0, end = last_slot(v, rank);

@@ -1,12 +1,12 @@
-/* ZB-1p and ZB-2p (Qi et al., ICLR 2024, section 3: the heuristic): orders of F, I and W on one stage
- * per rank that keep the activations of a rank under 1 or 2 times p forwards.
+/* ZB-1p and ZB-2p (Qi et al., ICLR 2024, section 3: the heuristic): orders of F, I and W on one
+ * stage per rank that keep the activations of a rank under 1 or 2 times p forwards.
  *
  * Micro-batches go in waves. The first wave fills the pipeline with as many forwards as fit before
  * each rank's first I. Every later wave gives each rank one forward (or not) and one I; a rank that
  * would wait fills the gap with W, and does W when memory demands it. Three choices are left open:
  * whether a forward may delay the first I, whether a forward is dropped for an I that is nearly
- * there, and whether W fills gaps that would not make this rank the one with the longest bubble. All
- * eight combinations are tried; the first with the shortest longest rank is the order.
+ * there, and whether W fills gaps that would not make this rank the one with the longest bubble.
+ * All eight combinations are tried; the first with the shortest longest rank is the order.
  *
  * The rule was read in sail-sg/zero-bubble-pipeline-parallelism @ 39f2c186,
  * megatron/core/pipeline_parallel/zerobubble/scheduler/zb.py; recorded orders of that code are
@@ -25,13 +25,13 @@ struct stage {
 struct search {
     int32_t p, m;
     struct lw_schedule_costs cost;
-    int64_t limit;               /* of memory, on every rank */
+    int64_t limit; /* of memory, on every rank */
     bool late_first_i, prefer_i, eager_w;
     bool no_room;
-    struct stage *stage;         /* [p] */
-    int32_t *wanted;             /* [p] forwards of this wave */
-    int64_t *end;                /* [3 p m] */
-    struct lw_action *order;     /* [p 3 m] */
+    struct stage *stage;     /* [p] */
+    int32_t *wanted;         /* [p] forwards of this wave */
+    int64_t *end;            /* [3 p m] */
+    struct lw_action *order; /* [p 3 m] */
 };
 
 static int64_t duration(const struct search *z, int kind)
@@ -49,7 +49,8 @@ static int64_t *end_of(const struct search *z, int kind, int32_t rank, int32_t m
     return &z->end[((int64_t)kind * z->p + rank) * z->m + mb];
 }
 
-/* When what the next action of that kind needs from another rank is there; 0 if it needs nothing. */
+/* When what the next action of that kind needs from another rank is there; 0 if it needs nothing.
+ */
 static int64_t arrival(const struct search *z, int kind, int32_t rank)
 {
     int32_t source = kind == F ? rank - 1 : rank + 1;
@@ -156,8 +157,8 @@ static bool wants_forward(const struct search *z, int32_t rank)
     return next_i - s->end > longest_bubble(z) - s->bubble;
 }
 
-/* W until the action fits into memory, then W in the time until `ready`; and one more that ends after
- * it, unless this rank can afford to wait. */
+/* W until the action fits into memory, then W in the time until `ready`; and one more that ends
+ * after it, unless this rank can afford to wait. */
 static void put_after_w(struct search *z, int kind, int32_t rank)
 {
     struct stage *s = &z->stage[rank];
@@ -227,14 +228,15 @@ static void try_all(struct search *z, struct lw_action *best)
     }
 }
 
-/* h = 4096, a = 32 heads, s = 1024: a layer keeps 34 h + 5 a s bytes per token, 32 h of them until W. */
+/* h = 4096, a = 32 heads, s = 1024: a layer keeps 34 h + 5 a s bytes per token, 32 h of them until
+ * W. */
 static const struct lw_schedule_costs usual = {1, 1, 1, 0, 303104, -172032, -131072};
 
 enum lw_status lw_search_zb_auto(const struct lw_schedule_shape *s, struct lw_action *actions,
                                  struct lw_err *err)
 {
-    struct search z = {.p = s->n_ranks, .m = s->n_micro_batches,
-                       .cost = s->costs ? *s->costs : usual};
+    struct search z = {
+        .p = s->n_ranks, .m = s->n_micro_batches, .cost = s->costs ? *s->costs : usual};
     size_t n = 3 * (size_t)z.p * (size_t)z.m;
     int64_t times = s->schedule == LW_SCHEDULE_ZB_AUTO_1P ? 1 : 2;
 
@@ -253,7 +255,9 @@ enum lw_status lw_search_zb_auto(const struct lw_schedule_shape *s, struct lw_ac
     if (!memory)
         return lw_fail_nomem(err);
     if (z.no_room)
-        return lw_fail(err, LW_EINVAL, "--schedule %s: the search finds no order that keeps %d forwards "
-                       "per rank in memory", lw_schedule_name(s->schedule), (int)times * z.p);
+        return lw_fail(err, LW_EINVAL,
+                       "--schedule %s: the search finds no order that keeps %d forwards "
+                       "per rank in memory",
+                       lw_schedule_name(s->schedule), (int)times * z.p);
     return LW_OK;
 }

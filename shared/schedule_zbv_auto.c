@@ -3,11 +3,11 @@
  *
  * After a warm-up that fills the V, 2m waves follow; in each every rank does one I (of the stage
  * whose gradient is there, the far one first) and one F (the far stage when it can). Before each, W
- * fills the time that the rank would wait; one W more, which makes the action late, is done when the
- * wait would make this rank's bubble the longest. A pass knows only the bubbles so far; so it is
- * repeated with the bubbles of the pass before as a forecast, as long as the longest becomes shorter.
- * All of it is tried with and without the late W before F and before the I of the near stage; the
- * first order with the shortest bubble is taken.
+ * fills the time that the rank would wait; one W more, which makes the action late, is done when
+ * the wait would make this rank's bubble the longest. A pass knows only the bubbles so far; so it
+ * is repeated with the bubbles of the pass before as a forecast, as long as the longest becomes
+ * shorter. All of it is tried with and without the late W before F and before the I of the near
+ * stage; the first order with the shortest bubble is taken.
  *
  * The rule was read in sail-sg/zero-bubble-pipeline-parallelism @ 39f2c186,
  * megatron/core/pipeline_parallel/zerobubble/scheduler/zbv.py; recorded orders of that code are
@@ -19,7 +19,7 @@
 
 struct lane { /* one rank */
     int32_t done[LW_N_LEGS];
-    int32_t n, w_taken;  /* actions so far; how many of its I have had their W */
+    int32_t n, w_taken; /* actions so far; how many of its I have had their W */
     int64_t now, mem, bubble, forecast;
 };
 
@@ -74,8 +74,7 @@ static bool possible(const struct search *z, enum lw_leg leg, int32_t rank)
 
     if (mb >= z->m || z->lane[rank].mem + growth(z, leg) > z->limit)
         return false;
-    if (leg > LW_F_DOWN && leg < LW_W_DOWN &&
-        *end_of(z, (enum lw_leg)(leg - 1), rank, mb) < 0)
+    if (leg > LW_F_DOWN && leg < LW_W_DOWN && *end_of(z, (enum lw_leg)(leg - 1), rank, mb) < 0)
         return false;
     return need_of(z, leg, rank).there;
 }
@@ -152,8 +151,8 @@ static void put_after_w(struct search *z, enum lw_leg leg, int32_t rank, bool la
 
 /* --- warm-up ---------------------------------------------------------------------------------- */
 
-/* The first micro-batch goes down and up; on its way up, rank r and all before it do further forwards
- * while r waits for it and memory lasts. */
+/* The first micro-batch goes down and up; on its way up, rank r and all before it do further
+ * forwards while r waits for it and memory lasts. */
 static void first_round(struct search *z)
 {
     int32_t p = z->p;
@@ -179,9 +178,8 @@ static void even_out(struct search *z)
 
     for (int32_t r = 1; r < z->p; r++) {
         const int32_t *own = z->lane[r].done, *before = z->lane[r - 1].done;
-        while (!z->stuck &&
-               (own[LW_F_DOWN] + own[LW_F_UP] < before[LW_F_DOWN] + before[LW_F_UP] ||
-                (own[LW_F_UP] <= before[LW_F_UP] && before[LW_F_UP] < z->m))) {
+        while (!z->stuck && (own[LW_F_DOWN] + own[LW_F_UP] < before[LW_F_DOWN] + before[LW_F_UP] ||
+                             (own[LW_F_UP] <= before[LW_F_UP] && before[LW_F_UP] < z->m))) {
             for (int32_t j = z->p - 1; j >= r; j--)
                 if (z->lane[j].done[leg] < z->m)
                     put(z, leg, j);
@@ -248,8 +246,8 @@ static int64_t pass(struct search *z, bool *second)
     return longest_bubble(z);
 }
 
-/* Passes with the bubbles of the one before as forecast, while they help; the best goes to `best` if
- * it is better than what is there. */
+/* Passes with the bubbles of the one before as forecast, while they help; the best goes to `best`
+ * if it is better than what is there. */
 static void refine(struct search *z, bool *second, int64_t *shortest, struct lw_action *best)
 {
     size_t size = (size_t)z->p * 6 * (size_t)z->m * sizeof *best;
@@ -277,8 +275,8 @@ static const struct lw_schedule_costs usual = {1000, 1000, 1000, 1, 303104, -172
 enum lw_status lw_search_zbv_auto(const struct lw_schedule_shape *s, struct lw_action *actions,
                                   struct lw_err *err)
 {
-    struct search z = {.p = s->n_ranks, .m = s->n_micro_batches,
-                       .cost = s->costs ? *s->costs : usual};
+    struct search z = {
+        .p = s->n_ranks, .m = s->n_micro_batches, .cost = s->costs ? *s->costs : usual};
     size_t n = LW_N_LEGS * (size_t)z.p * (size_t)z.m;
     int64_t shortest = INT64_MAX;
     bool *second = lw_calloc((size_t)z.p, sizeof *second);
@@ -302,7 +300,9 @@ enum lw_status lw_search_zbv_auto(const struct lw_schedule_shape *s, struct lw_a
     if (!memory)
         return lw_fail_nomem(err);
     if (z.stuck)
-        return lw_fail(err, LW_EINVAL, "--schedule zbv-auto: the search finds no order that keeps %d "
-                       "forwards per rank in memory", 2 * z.p);
+        return lw_fail(err, LW_EINVAL,
+                       "--schedule zbv-auto: the search finds no order that keeps %d "
+                       "forwards per rank in memory",
+                       2 * z.p);
     return LW_OK;
 }

@@ -60,7 +60,8 @@ static void a_unit_starts_with_the_later_of_its_inputs_and_takes_both(void **sta
     (void)state;
     /* rank 1: F0 1-2, unit (F1 since 2, B0 since 2) 2-5, B1 5-7; rank 0: B0 5-7, B1 7-9 */
     assert_int_equal(lw_grid_parse("t.csv", "0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n",
-                                   LW_LAYOUT_LOOP, &g, &err), LW_OK);
+                                   LW_LAYOUT_LOOP, &g, &err),
+                     LW_OK);
     struct lw_grid_times t = timed(&g, (struct lw_grid_costs){1, 1, 1, 0});
     assert_int_equal(t.start[5], 2);
     assert_int_equal(t.start[6], 2);
@@ -80,9 +81,9 @@ static void bubbles_equal_their_closed_forms(void **state)
         enum lw_schedule schedule;
         int64_t per_rank; /* bubble / (p-1) */
     } cases[] = {
-        {LW_SCHEDULE_GPIPE, 10 + 18},     /* F + B */
+        {LW_SCHEDULE_GPIPE, 10 + 18}, /* F + B */
         {LW_SCHEDULE_1F1B, 10 + 18},
-        {LW_SCHEDULE_ZB_H1, 10 + 11 - 7}, /* F + I - W */
+        {LW_SCHEDULE_ZB_H1, 10 + 11 - 7},  /* F + I - W */
         {LW_SCHEDULE_ZB_H2, 10 + 11 - 14}, /* F + I - 2W */
     };
 

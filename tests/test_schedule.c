@@ -34,8 +34,8 @@ static void expect_rank(enum lw_schedule schedule, int32_t p, int32_t m, int32_t
     struct lw_err err = {0};
     char text[1024];
 
-    assert_int_equal(lw_schedule_grid(&(struct lw_schedule_shape){schedule, p, m, v, 0, NULL}, &g, &err),
-                     LW_OK);
+    assert_int_equal(
+        lw_schedule_grid(&(struct lw_schedule_shape){schedule, p, m, v, 0, NULL}, &g, &err), LW_OK);
     put_rank(&g, rank, text, sizeof text);
     assert_string_equal(text, expected);
     lw_grid_free(&g);
@@ -49,12 +49,10 @@ static void orders_are_as_written_in_the_design_page(void **state)
     expect_rank(LW_SCHEDULE_1F1B, 3, 4, 1, 0, "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3");
     /* fewer micro-batches than ranks: warm-up is cut at m */
     expect_rank(LW_SCHEDULE_1F1B, 4, 2, 1, 0, "0F0 0F1 0B0 0B1");
-    expect_rank(LW_SCHEDULE_INTERLEAVED_1F1B, 2, 2, 2, 1,
-                "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1");
+    expect_rank(LW_SCHEDULE_INTERLEAVED_1F1B, 2, 2, 2, 1, "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1");
     expect_rank(LW_SCHEDULE_ZB_H1, 2, 3, 1, 1, "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2");
     expect_rank(LW_SCHEDULE_ZB_H2, 2, 4, 1, 0, "0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3");
-    expect_rank(LW_SCHEDULE_DUALPIPE, 2, 4, 2, 0,
-                "0F0 1F2 0F1 1B2 1F3+ 0B0 1B3 0I1 0W1");
+    expect_rank(LW_SCHEDULE_DUALPIPE, 2, 4, 2, 0, "0F0 1F2 0F1 1B2 1F3+ 0B0 1B3 0I1 0W1");
 }
 
 static void demands_are_refused_in_words(void **state)
@@ -64,17 +62,24 @@ static void demands_are_refused_in_words(void **state)
         enum lw_status status;
         const char *message;
     } cases[] = {
-        {{LW_SCHEDULE_1F1B, 2, 4, 2, 0, NULL}, LW_EINVAL,
+        {{LW_SCHEDULE_1F1B, 2, 4, 2, 0, NULL},
+         LW_EINVAL,
          "--schedule 1f1b with --pp 2, --micro-batches 4, --chunks 2: it takes --chunks 1"},
         {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 10, 2, 0, NULL}, LW_OK, ""},
-        {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 9, 2, 0, NULL}, LW_EINVAL,
-         "--schedule interleaved-1f1b with --pp 4, --micro-batches 9, --chunks 2: the micro-batches "
+        {{LW_SCHEDULE_INTERLEAVED_1F1B, 4, 9, 2, 0, NULL},
+         LW_EINVAL,
+         "--schedule interleaved-1f1b with --pp 4, --micro-batches 9, --chunks 2: the "
+         "micro-batches "
          "must divide into m / pp equal rounds"},
-        {{LW_SCHEDULE_DUALPIPE, 3, 8, 2, 0, NULL}, LW_EINVAL,
-         "--schedule dualpipe with --pp 3, --micro-batches 8, --chunks 2: it needs an even pp and an "
+        {{LW_SCHEDULE_DUALPIPE, 3, 8, 2, 0, NULL},
+         LW_EINVAL,
+         "--schedule dualpipe with --pp 3, --micro-batches 8, --chunks 2: it needs an even pp and "
+         "an "
          "even number of at least 2 * pp micro-batches"},
-        {{LW_SCHEDULE_DUALPIPEV, 3, 5, 2, 0, NULL}, LW_EINVAL,
-         "--schedule dualpipev with --pp 3, --micro-batches 5, --chunks 2: it needs at least 2 * pp "
+        {{LW_SCHEDULE_DUALPIPEV, 3, 5, 2, 0, NULL},
+         LW_EINVAL,
+         "--schedule dualpipev with --pp 3, --micro-batches 5, --chunks 2: it needs at least 2 * "
+         "pp "
          "micro-batches"},
     };
 
@@ -89,10 +94,11 @@ static void demands_are_refused_in_words(void **state)
 }
 
 static const enum lw_schedule with_rules[] = {
-    LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B, LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_INTERLEAVED_ZB,
-    LW_SCHEDULE_LOOPED_BFS, LW_SCHEDULE_ZB_H1, LW_SCHEDULE_ZB_H2, LW_SCHEDULE_ZBV,
-    LW_SCHEDULE_DUALPIPE, LW_SCHEDULE_DUALPIPEV, LW_SCHEDULE_ZB_AUTO_1P, LW_SCHEDULE_ZB_AUTO_2P,
-    LW_SCHEDULE_ZBV_AUTO, LW_SCHEDULE_V_HALF, LW_SCHEDULE_V_MIN,
+    LW_SCHEDULE_GPIPE,          LW_SCHEDULE_1F1B,       LW_SCHEDULE_INTERLEAVED_1F1B,
+    LW_SCHEDULE_INTERLEAVED_ZB, LW_SCHEDULE_LOOPED_BFS, LW_SCHEDULE_ZB_H1,
+    LW_SCHEDULE_ZB_H2,          LW_SCHEDULE_ZBV,        LW_SCHEDULE_DUALPIPE,
+    LW_SCHEDULE_DUALPIPEV,      LW_SCHEDULE_ZB_AUTO_1P, LW_SCHEDULE_ZB_AUTO_2P,
+    LW_SCHEDULE_ZBV_AUTO,       LW_SCHEDULE_V_HALF,     LW_SCHEDULE_V_MIN,
 };
 
 static void every_grid_that_is_not_refused_can_run(void **state)
@@ -157,16 +163,18 @@ static void a_group_may_be_short(void **state)
     lw_grid_free(&g);
     s.group = 4; /* the last group would hold 1 of 2 */
     assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--schedule interleaved-1f1b with --pp 2, --micro-batches 5, --chunks "
-                                 "2: every --group, the last too, needs at least pp micro-batches");
+    assert_string_equal(err.msg,
+                        "--schedule interleaved-1f1b with --pp 2, --micro-batches 5, --chunks "
+                        "2: every --group, the last too, needs at least pp micro-batches");
 }
 
 /* F 2, I 3, W 1, transfer 1: worked through by hand. */
 static void searches_follow_the_durations_given(void **state)
 {
-    /* Two ranks, two micro-batches, room for 2 forwards. Rank 1: F0 from 3 (2+1) to 5, I0 to 8. Rank 0
-     * has F0 until 2; its first I can start at 8+1 = 9; F1 fits (2..4). Rank 1 wave 2: F1 (there at 5)
-     * 8..10, I1 10..13. Rank 0: I0 9..12, then its I1 is there at 13+1 = 14: W0 fits before (12..13). */
+    /* Two ranks, two micro-batches, room for 2 forwards. Rank 1: F0 from 3 (2+1) to 5, I0 to 8.
+     * Rank 0 has F0 until 2; its first I can start at 8+1 = 9; F1 fits (2..4). Rank 1 wave 2: F1
+     * (there at 5) 8..10, I1 10..13. Rank 0: I0 9..12, then its I1 is there at 13+1 = 14: W0 fits
+     * before (12..13). */
     static const struct lw_schedule_costs cost = {2, 3, 1, 1, 2, -1, -1};
     struct lw_schedule_shape s = {LW_SCHEDULE_ZB_AUTO_1P, 2, 2, 1, 0, &cost};
     struct lw_grid g;
@@ -190,14 +198,20 @@ static void a_search_without_room_is_refused(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    assert_int_equal(lw_schedule_grid(&(struct lw_schedule_shape){LW_SCHEDULE_ZB_AUTO_1P, 1, 2, 1, 0,
-                                                                  &cost}, &g, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--schedule zb-auto-1p: the search finds no order that keeps 1 forwards "
-                                 "per rank in memory");
-    assert_int_equal(lw_schedule_grid(&(struct lw_schedule_shape){LW_SCHEDULE_ZBV_AUTO, 2, 9, 2, 0,
-                                                                  &cost}, &g, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--schedule zbv-auto: the search finds no order that keeps 4 forwards "
-                                 "per rank in memory");
+    assert_int_equal(
+        lw_schedule_grid(&(struct lw_schedule_shape){LW_SCHEDULE_ZB_AUTO_1P, 1, 2, 1, 0, &cost}, &g,
+                         &err),
+        LW_EINVAL);
+    assert_string_equal(err.msg,
+                        "--schedule zb-auto-1p: the search finds no order that keeps 1 forwards "
+                        "per rank in memory");
+    assert_int_equal(
+        lw_schedule_grid(&(struct lw_schedule_shape){LW_SCHEDULE_ZBV_AUTO, 2, 9, 2, 0, &cost}, &g,
+                         &err),
+        LW_EINVAL);
+    assert_string_equal(err.msg,
+                        "--schedule zbv-auto: the search finds no order that keeps 4 forwards "
+                        "per rank in memory");
 }
 
 static void a_failed_allocation_leaves_nothing(void **state)
@@ -234,8 +248,9 @@ static void a_changed_grid_is_found(void **state)
     (void)state;
     assert_int_equal(lw_grid_parse("t.csv", "0F0,0B0\n1B0,1F0\n", LW_LAYOUT_LOOP, &g, &err), LW_OK);
     assert_int_equal(lw_grid_check(&g, &err), LW_EPLAN);
-    assert_string_equal(err.msg, "rank 0: action 0B0 can never run: what it needs is not done before "
-                                 "it, or it was already done");
+    assert_string_equal(err.msg,
+                        "rank 0: action 0B0 can never run: what it needs is not done before "
+                        "it, or it was already done");
     lw_grid_free(&g);
     assert_int_equal(lw_grid_parse("t.csv", "0F0,1F0\n1B0,0B0\n", LW_LAYOUT_LOOP, &g, &err), LW_OK);
     assert_int_equal(lw_grid_check(&g, &err), LW_EPLAN);
@@ -257,13 +272,15 @@ static void a_users_grid_places_its_stages(void **state)
 
     (void)state;
     /* stages 0 and 3 on rank 0, 1 and 2 on rank 1: no layout has a name for it that fits all */
-    assert_int_equal(lw_grid_custom("u.csv", "1F0,2F0,2B0,1B0\n0F0,3F0,3B0,0B0\n", &g, &err), LW_OK);
+    assert_int_equal(lw_grid_custom("u.csv", "1F0,2F0,2B0,1B0\n0F0,3F0,3B0,0B0\n", &g, &err),
+                     LW_OK);
     assert_int_equal(g.layout, LW_LAYOUT_FREE);
     assert_int_equal(lw_grid_rank_of(&g, 3, 0), 1);
     assert_int_equal(lw_grid_rank_of(&g, 2, 0), 0);
     lw_grid_free(&g);
     /* both directions: stage 0 of micro-batch 1 lives on the last rank */
-    assert_int_equal(lw_grid_custom("u.csv", "0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n", &g, &err), LW_OK);
+    assert_int_equal(lw_grid_custom("u.csv", "0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n", &g, &err),
+                     LW_OK);
     assert_int_equal(g.layout, LW_LAYOUT_BIDIR);
     lw_grid_free(&g);
 }
@@ -275,14 +292,17 @@ static void a_users_grid_that_cannot_run_is_refused(void **state)
         enum lw_status status;
         const char *message;
     } cases[] = {
-        {"0F0,0B0\n1B0,1F0\n", LW_EPLAN, "u.csv: rank 0: action 0B0 can never run: what it needs is "
-                                         "not done before it, or it was already done"},
+        {"0F0,0B0\n1B0,1F0\n", LW_EPLAN,
+         "u.csv: rank 0: action 0B0 can never run: what it needs is "
+         "not done before it, or it was already done"},
         {"0F0,0B0,1F0\n1B0\n", LW_EPLAN, "u.csv: rank 1: action 1B0 belongs to another rank"},
         {"0F0,0I0\n", LW_EPLAN, "u.csv: stage 0 never finishes micro-batch 0"},
-        {"0F9999999,0B9999999\n", LW_EPLAN, "u.csv: 2 actions are too few for 1 stages and 10000000 "
-                                           "micro-batches"},
-        {"0F0,0SEND_F0\n", LW_EFORMAT, "u.csv:1: cell 2: '0SEND_F0' is no action (0F3, 2I0, 2W0, 1B4 "
-                                      "or (0F3;3B5)OVERLAP_F_B)"},
+        {"0F9999999,0B9999999\n", LW_EPLAN,
+         "u.csv: 2 actions are too few for 1 stages and 10000000 "
+         "micro-batches"},
+        {"0F0,0SEND_F0\n", LW_EFORMAT,
+         "u.csv:1: cell 2: '0SEND_F0' is no action (0F3, 2I0, 2W0, 1B4 "
+         "or (0F3;3B5)OVERLAP_F_B)"},
         {"\n", LW_EFORMAT, "u.csv: holds no action"},
     };
 
@@ -306,7 +326,8 @@ static bool shape_of_file(const char *file, struct lw_schedule_shape *s)
         size_t n = strlen(name);
         if (strncmp(file, name, n) == 0 && file[n] == '_' &&
             sscanf(file + n, "_p%d_m%d_v%d%7s", &s->n_ranks, &s->n_micro_batches, &s->n_chunks,
-                   tail) == 4 && strcmp(tail, ".csv") == 0) {
+                   tail) == 4 &&
+            strcmp(tail, ".csv") == 0) {
             s->schedule = with_rules[k];
             return true;
         }

@@ -51,8 +51,8 @@ static void calls_of_1f1b_are_as_the_design_page_says(void **state)
 static void calls_of_interleaved_follow_the_ring(void **state)
 {
     (void)state;
-    /* m = p: all forwards, then all backwards; rank 0's chunk 1 is fed by rank 1's chunk 0, one step
-     * behind, so its first p comes in the call after F0.1 */
+    /* m = p: all forwards, then all backwards; rank 0's chunk 1 is fed by rank 1's chunk 0, one
+     * step behind, so its first p comes in the call after F0.1 */
     expect_rank(LW_SCHEDULE_COLOSSAL_INTERLEAVED, 2, 2, 2, false, 0,
                 "F0.0 CN F0.1 CpN F1.0 CpN F1.1 CN Cn B1.0 CPn B1.1 CPn B0.0 Cn B0.1 C-");
     expect_rank(LW_SCHEDULE_COLOSSAL_INTERLEAVED, 2, 2, 2, true, 1,
@@ -121,9 +121,13 @@ static void every_call_returns_and_every_message_is_received(void **state)
         for (int32_t m = 1; m <= 24; m++)
             for (int32_t v = 0; v <= 3; v++)
                 for (int forward_only = 0; forward_only < 2; forward_only++) {
-                    struct lw_schedule_shape s = {v ? LW_SCHEDULE_COLOSSAL_INTERLEAVED
-                                                    : LW_SCHEDULE_COLOSSAL_1F1B,
-                                                  p, m, v ? v : 1, 0, NULL};
+                    struct lw_schedule_shape s = {
+                        v ? LW_SCHEDULE_COLOSSAL_INTERLEAVED : LW_SCHEDULE_COLOSSAL_1F1B,
+                        p,
+                        m,
+                        v ? v : 1,
+                        0,
+                        NULL};
                     if (v && m % p)
                         continue;
                     assert_int_equal(lw_colossal_order(&s, forward_only, &o, &err), LW_OK);

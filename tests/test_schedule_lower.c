@@ -23,7 +23,7 @@ static struct lw_grid grid_of(const char *text, enum lw_layout layout)
 }
 
 /* All ranks, cells by ',', ranks by '\n'. */
-static void put(const struct lw_steps *s, enum lw_ir_names names, char *buf, size_t room)
+static void put(const struct lw_lowered *s, enum lw_ir_names names, char *buf, size_t room)
 {
     char cell[96];
     size_t n = 0;
@@ -32,28 +32,29 @@ static void put(const struct lw_steps *s, enum lw_ir_names names, char *buf, siz
     for (int32_t r = 0; r < s->n_ranks; r++) {
         for (int32_t i = s->first[r]; i < s->first[r + 1];) {
             const char *gap = i > s->first[r] ? "," : "";
-            i += lw_step_cell(s, i, names, cell, sizeof cell);
+            i += lw_lowered_cell(s, i, names, cell, sizeof cell);
             n += (size_t)snprintf(buf + n, room - n, "%s%s", gap, cell);
         }
         n += (size_t)snprintf(buf + n, room - n, "\n");
     }
 }
 
-static void expect_text(struct lw_steps *s, enum lw_ir_names names, const char *expected)
+static void expect_text(struct lw_lowered *s, enum lw_ir_names names, const char *expected)
 {
     char text[2048];
 
     put(s, names, text, sizeof text);
     assert_string_equal(text, expected);
-    lw_steps_free(s);
+    lw_lowered_free(s);
 }
 
 static void adjacent_halves_become_one_backward(void **state)
 {
     /* rank 0: the W of another micro-batch follows, not merged; idle cells do not part a pair */
     struct lw_grid g = grid_of("0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,,1W0,1F1,1I1,1W1\n",
-                               LW_LAYOUT_LOOP), m;
-    struct lw_steps s;
+                               LW_LAYOUT_LOOP),
+                   m;
+    struct lw_lowered s;
     struct lw_err err = {0};
 
     (void)state;
@@ -71,7 +72,7 @@ static void a_receive_is_placed_when_its_sender_runs(void **state)
     /* Turns: rank 0 F0, rank 1 F0 (just got), rank 0 F1, rank 1 B0, rank 0 B0 (got in the turn
      * before), rank 1 F1, rank 0 waits, rank 1 B1, rank 0 B1. */
     struct lw_grid g = grid_of("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", LW_LAYOUT_LOOP);
-    struct lw_steps s;
+    struct lw_lowered s;
     struct lw_err err = {0};
 
     (void)state;
@@ -86,7 +87,7 @@ static void stages_of_one_rank_exchange_nothing(void **state)
 {
     /* a V of two ranks: stages 1 and 2 both on rank 1 */
     struct lw_grid g = grid_of("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", LW_LAYOUT_V);
-    struct lw_steps s;
+    struct lw_lowered s;
     struct lw_err err = {0};
 
     (void)state;
@@ -100,7 +101,7 @@ static void stages_of_one_rank_exchange_nothing(void **state)
 static void units_stay_whole(void **state)
 {
     struct lw_grid g = grid_of("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", LW_LAYOUT_LOOP);
-    struct lw_steps s;
+    struct lw_lowered s;
     struct lw_err err = {0};
 
     (void)state;
@@ -114,17 +115,19 @@ static void units_stay_whole(void **state)
 static void sharded_stages_are_gathered_ahead_and_dropped(void **state)
 {
     struct lw_grid g = grid_of("0F0,1F0,2F0,2B0,1B0,0B0\n", LW_LAYOUT_LOOP);
-    struct lw_steps s;
+    struct lw_lowered s;
     struct lw_err err = {0};
 
     (void)state;
     assert_int_equal(lw_lower_shards(&g, 3, &s, &err), LW_OK);
-    expect_text(&s, LW_IR_NAMES, "0UNSHARD,1UNSHARD,2UNSHARD,0F0,1F0,2F0,2B0,2RESHARD,1B0,1RESHARD,"
-                                 "0B0,0RESHARD\n");
+    expect_text(&s, LW_IR_NAMES,
+                "0UNSHARD,1UNSHARD,2UNSHARD,0F0,1F0,2F0,2B0,2RESHARD,1B0,1RESHARD,"
+                "0B0,0RESHARD\n");
     /* one at a time: nothing is prefetched, 2 stays between its F and its B */
     assert_int_equal(lw_lower_shards(&g, 1, &s, &err), LW_OK);
-    expect_text(&s, LW_IR_NAMES, "0UNSHARD,0F0,0RESHARD,1UNSHARD,1F0,1RESHARD,2UNSHARD,2F0,2B0,"
-                                 "2RESHARD,1UNSHARD,1B0,1RESHARD,0UNSHARD,0B0,0RESHARD\n");
+    expect_text(&s, LW_IR_NAMES,
+                "0UNSHARD,0F0,0RESHARD,1UNSHARD,1F0,1RESHARD,2UNSHARD,2F0,2B0,"
+                "2RESHARD,1UNSHARD,1B0,1RESHARD,0UNSHARD,0B0,0RESHARD\n");
     assert_int_equal(lw_lower_shards(&g, 0, &s, &err), LW_EINVAL);
     assert_string_equal(err.msg, "a rank must hold at least 1 gathered stage, got 0");
     lw_grid_free(&g);
@@ -134,13 +137,13 @@ static void an_order_without_a_sender_is_refused(void **state)
 {
     struct lw_grid g = grid_of("0F0,0B0\n1B0,1F0\n", LW_LAYOUT_LOOP);
     struct lw_grid bad = grid_of("0B0,0F0\n1F0,1B0\n", LW_LAYOUT_LOOP);
-    struct lw_steps s = {0};
+    struct lw_lowered s = {0};
     struct lw_err err = {0};
 
     (void)state;
     /* the last rank's B needs no message: the order is wrong, but not for its messages */
     assert_int_equal(lw_lower_messages(&g, &s, &err), LW_OK);
-    lw_steps_free(&s);
+    lw_lowered_free(&s);
     assert_int_equal(lw_lower_messages(&bad, &s, &err), LW_EPLAN);
     assert_string_equal(err.msg, "rank 0: action 0B0 waits for a message that is never sent");
     lw_grid_free(&bad);
@@ -148,12 +151,17 @@ static void an_order_without_a_sender_is_refused(void **state)
 }
 
 static const enum lw_schedule some[] = {
-    LW_SCHEDULE_1F1B, LW_SCHEDULE_INTERLEAVED_ZB, LW_SCHEDULE_ZBV, LW_SCHEDULE_V_HALF,
-    LW_SCHEDULE_DUALPIPE, LW_SCHEDULE_DUALPIPEV, LW_SCHEDULE_COLOSSAL_INTERLEAVED,
+    LW_SCHEDULE_1F1B,
+    LW_SCHEDULE_INTERLEAVED_ZB,
+    LW_SCHEDULE_ZBV,
+    LW_SCHEDULE_V_HALF,
+    LW_SCHEDULE_DUALPIPE,
+    LW_SCHEDULE_DUALPIPEV,
+    LW_SCHEDULE_COLOSSAL_INTERLEAVED,
 };
 
 /* Blocking sends and receives in list order: a send waits for its receive. */
-static void expect_no_wait_for_ever(const struct lw_grid *g, const struct lw_steps *s)
+static void expect_no_wait_for_ever(const struct lw_grid *g, const struct lw_lowered *s)
 {
     int32_t at[16], sends = 0, recvs = 0;
 
@@ -161,14 +169,14 @@ static void expect_no_wait_for_ever(const struct lw_grid *g, const struct lw_ste
     for (bool moved = true; moved;) {
         moved = false;
         for (int32_t r = 0; r < s->n_ranks; r++) {
-            const struct lw_step *x = &s->steps[at[r]];
+            const struct lw_lowered_step *x = &s->steps[at[r]];
             if (at[r] == s->first[r + 1])
                 continue;
             if (x->kind == LW_STEP_SEND_F || x->kind == LW_STEP_SEND_B) {
                 bool on = x->kind == LW_STEP_SEND_F;
                 int32_t to = x->stage + (on ? 1 : -1);
                 int32_t peer = lw_grid_rank_of(g, to, x->micro_batch);
-                const struct lw_step *y = &s->steps[at[peer]];
+                const struct lw_lowered_step *y = &s->steps[at[peer]];
                 if (at[peer] == s->first[peer + 1] || y->stage != to ||
                     y->micro_batch != x->micro_batch ||
                     y->kind != (on ? LW_STEP_RECV_F : LW_STEP_RECV_B))
@@ -198,10 +206,10 @@ static void every_grid_lowers_to_messages(void **state)
     for (size_t k = 0; k < sizeof some / sizeof *some; k++)
         for (int32_t p = 1; p <= 6; p++)
             for (int32_t m = 1; m <= 13; m++) {
-                struct lw_schedule_shape shape = {some[k], p, m, some[k] == LW_SCHEDULE_1F1B ? 1 : 2,
-                                                  0, NULL};
+                struct lw_schedule_shape shape = {
+                    some[k], p, m, some[k] == LW_SCHEDULE_1F1B ? 1 : 2, 0, NULL};
                 struct lw_grid g, merged;
-                struct lw_steps s;
+                struct lw_lowered s;
                 struct lw_err err = {0};
                 int32_t sends = 0, wanted = 0;
                 if (lw_schedule_grid(&shape, &g, &err) != LW_OK)
@@ -213,10 +221,11 @@ static void every_grid_lowers_to_messages(void **state)
                     sends += s.steps[i].kind == LW_STEP_SEND_F || s.steps[i].kind == LW_STEP_SEND_B;
                 for (int32_t b = 0; b + 1 < g.n_stages; b++)
                     for (int32_t mb = 0; mb < m; mb++)
-                        wanted += 2 * (lw_grid_rank_of(&g, b, mb) != lw_grid_rank_of(&g, b + 1, mb));
+                        wanted +=
+                            2 * (lw_grid_rank_of(&g, b, mb) != lw_grid_rank_of(&g, b + 1, mb));
                 assert_int_equal(sends, wanted);
                 expect_no_wait_for_ever(&g, &s);
-                lw_steps_free(&s);
+                lw_lowered_free(&s);
                 lw_grid_free(&merged);
                 lw_grid_free(&g);
                 n++;
@@ -227,15 +236,15 @@ static void every_grid_lowers_to_messages(void **state)
 static enum lw_status lower_all(const struct lw_grid *g, struct lw_err *err)
 {
     struct lw_grid m = {0};
-    struct lw_steps a = {0}, b = {0};
+    struct lw_lowered a = {0}, b = {0};
     enum lw_status s = lw_grid_merge(g, &m, err);
 
     if (s == LW_OK)
         s = lw_lower_messages(&m, &a, err);
     if (s == LW_OK)
         s = lw_lower_shards(&m, 3, &b, err);
-    lw_steps_free(&b);
-    lw_steps_free(&a);
+    lw_lowered_free(&b);
+    lw_lowered_free(&a);
     lw_grid_free(&m);
     return s;
 }
