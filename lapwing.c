@@ -36,6 +36,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "help";
 
+    lw_cli_signals();
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     if (strcmp(name, "--version") == 0)

@@ -14,19 +14,6 @@ struct request {
     double tolerance; /* < 0: none */
 };
 
-/* Comparisons are kept for later predictions; a database that cannot be written does not spoil the
- * answer, but that is said. */
-static void keep(const char *db, const struct lw_comparison *c, double tolerance)
-{
-    struct lw_store *store = NULL;
-    struct lw_err err = {0};
-
-    if (lw_store_open(db, LW_STORE_WRITE, &store, &err) != LW_OK ||
-        lw_comparison_store(store, c, tolerance, &err) != LW_OK)
-        fprintf(stderr, "lapwing compare: the comparison is not kept: %s\n", err.msg);
-    lw_store_close(store);
-}
-
 static enum lw_status judge(struct lw_both step, double tolerance, struct lw_err *err)
 {
     double e = lw_both_error_pct(step);
@@ -54,33 +41,22 @@ static enum lw_status compare_two(const struct request *r, char **names, struct 
     else
         st = r->format == LW_FORMAT_CSV ? lw_comparison_totals(&c, true, stdout, err)
                                         : lw_comparison_text(&c, stdout, err);
-    keep(r->db, &c, r->tolerance);
     lw_comparison_free(&c);
     return st == LW_OK ? verdict : st;
 }
 
-/* Keep every pair; the worst decides. */
-static enum lw_status judge_pairs(const struct request *r, struct lw_store *store,
-                                  const struct lw_run *runs, int32_t n, struct lw_err *err)
+/* The worst pair decides. */
+static enum lw_status judge_pairs(const struct request *r, const struct lw_run *runs, int32_t n,
+                                  struct lw_err *err)
 {
-    enum lw_status verdict = LW_OK;
-
     for (int32_t i = 0; i < n; i++) {
         const struct lw_run *p = lw_run_is_measured(&runs[i])
                                      ? lw_prediction_of(runs, n, &runs[i]) : NULL;
-        struct lw_comparison c = {0};
-        char a[24], b[24];
-        if (!p)
-            continue;
-        snprintf(a, sizeof a, "%lld", (long long)p->id);
-        snprintf(b, sizeof b, "%lld", (long long)runs[i].id);
-        LW_TRY(lw_compare(store, a, b, &c, err));
-        keep(r->db, &c, r->tolerance);
-        if (verdict == LW_OK && judge(c.step, r->tolerance, err) != LW_OK)
-            verdict = lw_err_context(err, "runs %s and %s", a, b);
-        lw_comparison_free(&c);
+        if (p && judge((struct lw_both){p->step, runs[i].step}, r->tolerance, err) != LW_OK)
+            return lw_err_context(err, "runs %lld and %lld", (long long)p->id,
+                                  (long long)runs[i].id);
     }
-    return verdict;
+    return LW_OK;
 }
 
 static enum lw_status compare_pairs(const struct request *r, struct lw_err *err)
@@ -98,7 +74,7 @@ static enum lw_status compare_pairs(const struct request *r, struct lw_err *err)
     else if (st == LW_OK)
         st = lw_pairs_text(runs, n, r->format == LW_FORMAT_CSV, stdout, err);
     if (st == LW_OK)
-        st = judge_pairs(r, store, runs, n, err);
+        st = judge_pairs(r, runs, n, err);
     lw_store_close(store);
     lw_arena_free(&arena);
     return st;

@@ -467,30 +467,33 @@ const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
     return NULL;
 }
 
-enum lw_status lw_comparison_store(struct lw_store *s, const struct lw_comparison *c,
-                                   double tolerance_pct, struct lw_err *err)
+static const char record_text[] =
+    "INSERT INTO comparison (predicted, measured, cluster_hash, joined_by, predicted_step_ps,"
+    " measured_step_ps, error_pct, predicted_exposed_ps, measured_exposed_ps, made_at)"
+    " SELECT p.id, m.id, p.cluster_hash, iif(p.n_spans > 0 AND m.n_spans > 0, 'op', 'step'),"
+    "  ps.value, ms.value, 100.0 * (ps.value - ms.value) / ms.value, ifnull(pe.value, -1),"
+    "  ifnull(me.value, -1), ?2"
+    " FROM run AS self"
+    " JOIN run AS p ON p.id = iif(self.kind = 'sim', self.id, (SELECT max(r.id) FROM run AS r"
+    "  WHERE r.kind = 'sim' AND r.status = 'ok' AND r.plan = self.plan"
+    "   AND r.cluster_hash = self.cluster_hash))"
+    " JOIN run AS m ON m.id = iif(self.kind <> 'sim', self.id, (SELECT max(r.id) FROM run AS r"
+    "  WHERE r.kind <> 'sim' AND r.status = 'ok' AND r.plan = self.plan"
+    "   AND r.cluster_hash = self.cluster_hash))"
+    " JOIN metric AS ps ON ps.run = p.id AND ps.name = 'step_ps' AND ps.step = -1 AND ps.rank = -1"
+    " JOIN metric AS ms ON ms.run = m.id AND ms.name = 'step_ps' AND ms.step = -1 AND ms.rank = -1"
+    " LEFT JOIN metric AS pe ON pe.run = p.id AND pe.name = 'exposed_comm_ps' AND pe.step = -1"
+    "  AND pe.rank = -1"
+    " LEFT JOIN metric AS me ON me.run = m.id AND me.name = 'exposed_comm_ps' AND me.step = -1"
+    "  AND me.rank = -1"
+    " WHERE self.id = ?1 AND self.status = 'ok' AND ms.value > 0"
+    " ON CONFLICT (predicted, measured) DO NOTHING";
+
+enum lw_status lw_comparison_record(struct lw_store *s, int64_t run, struct lw_err *err)
 {
-    double error = lw_both_error_pct(c->step);
     struct lw_sql *q;
 
-    if (isnan(error))
-        return LW_OK;
-    LW_TRY(lw_sql_prepare(s,
-                          "INSERT INTO comparison (predicted, measured, cluster_hash, joined_by,"
-                          " predicted_step_ps, measured_step_ps, error_pct, predicted_exposed_ps,"
-                          " measured_exposed_ps, tolerance_pct, made_at)"
-                          " VALUES (?,?,?,?,?,?,?,?,?,nullif(?,-1.0),?)"
-                          " ON CONFLICT (predicted, measured) DO UPDATE SET"
-                          " joined_by = excluded.joined_by, error_pct = excluded.error_pct,"
-                          " predicted_step_ps = excluded.predicted_step_ps,"
-                          " measured_step_ps = excluded.measured_step_ps,"
-                          " predicted_exposed_ps = excluded.predicted_exposed_ps,"
-                          " measured_exposed_ps = excluded.measured_exposed_ps,"
-                          " tolerance_pct = excluded.tolerance_pct, made_at = excluded.made_at",
-                          &q, err));
-    lw_sql_run(q, "llttlldlldl", c->predicted.id, c->measured.id, c->predicted.cluster_hash,
-               lw_joined_name(c->joined), c->step.predicted, c->step.measured, error,
-               c->part[LW_PART_EXPOSED].predicted, c->part[LW_PART_EXPOSED].measured,
-               tolerance_pct < 0 ? -1.0 : tolerance_pct, (int64_t)time(NULL));
+    LW_TRY(lw_sql_prepare(s, record_text, &q, err));
+    lw_sql_run(q, "ll", run, (int64_t)time(NULL));
     return lw_sql_finish(q, err);
 }

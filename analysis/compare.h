@@ -72,8 +72,10 @@ const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
                                       const struct lw_run *measured);
 bool lw_run_is_measured(const struct lw_run *r); /* an execution or import that has a step */
 
-/* Keep the result, one row per pair of runs; tolerance_pct < 0: none was asked for. */
-enum lw_status lw_comparison_store(struct lw_store *s, const struct lw_comparison *c,
-                                   double tolerance_pct, struct lw_err *err);
+/* Keep how far a prediction was from a measurement: called by who has just finished `run`. An
+ * execution is set against the last prediction of its plan for its cluster (by content), a
+ * prediction against the last measured run of both; without a partner nothing is kept. One row per
+ * pair. */
+enum lw_status lw_comparison_record(struct lw_store *s, int64_t run, struct lw_err *err);
 
 #endif

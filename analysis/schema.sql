@@ -237,7 +237,7 @@ CREATE TABLE comparison (
     error_pct REAL NOT NULL,    -- 100 * (predicted - measured) / measured
     predicted_exposed_ps INTEGER NOT NULL,
     measured_exposed_ps INTEGER NOT NULL,
-    tolerance_pct REAL,
+    tolerance_pct REAL,         -- NULL: rows are written by who finished a run, not by who judges
     made_at INTEGER NOT NULL,
     UNIQUE (predicted, measured)
 ) STRICT;

@@ -109,7 +109,7 @@ enum lw_status lw_store_load_plan(struct lw_store *s, const struct lw_run *run,
                                   struct lw_plan *plan, struct lw_err *err);
 
 /* How good predictions for a cluster were: over the stored comparisons of a prediction for that
- * cluster (by content) with an execution. n = 0: none yet. */
+ * cluster (by content) with an execution, each execution once. n = 0: none yet. */
 struct lw_past_errors {
     int32_t n;
     double mean_abs_pct, max_abs_pct; /* of the step */

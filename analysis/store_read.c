@@ -222,7 +222,10 @@ enum lw_status lw_store_past_errors(struct lw_store *s, const struct lw_cluster 
                         " FROM comparison"
                         " JOIN run AS p ON p.id = comparison.predicted AND p.kind = 'sim'"
                         " JOIN run AS m ON m.id = comparison.measured AND m.kind = 'exec'"
-                        " WHERE comparison.cluster_hash = ?",
+                        " WHERE comparison.cluster_hash = ?1 AND comparison.predicted ="
+                        "  (SELECT max(c.predicted) FROM comparison AS c"
+                        "   JOIN run AS r ON r.id = c.predicted AND r.kind = 'sim'"
+                        "   WHERE c.measured = comparison.measured AND c.cluster_hash = ?1)",
                         "t", hash));
     struct lw_past_errors e = {0};
     if (lw_sql_next(q))

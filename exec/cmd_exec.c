@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/store.h"
+#include "analysis/compare.h"
 #include "exec/exec_print.h"
 #include "exec/run.h"
 #include "exec/team.h"
@@ -83,8 +83,9 @@ static enum lw_status store_spans(struct session *s, struct lw_store *db, int64_
     LW_TRY(lw_store_metric_real(db, run, "wall_s", -1, -1, x->wall_s, err));
     LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
     LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
-    return lw_store_finish_run(db, run, s->summary.n_steps > 0 ? &s->summary : NULL,
-                               stored_status(ran), message, err);
+    LW_TRY(lw_store_finish_run(db, run, s->summary.n_steps > 0 ? &s->summary : NULL,
+                               stored_status(ran), message, err));
+    return lw_comparison_record(db, run, err);
 }
 
 /* The run as it ended: with what was measured, also when it failed. */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,12 @@
 #include "shared/units.h"
 
 enum { MAX_OPTIONS = 128, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };
+
+void lw_cli_signals(void)
+{
+    signal(SIGXFSZ, SIG_IGN); /* EFBIG */
+    signal(SIGPIPE, SIG_IGN); /* EPIPE */
+}
 
 struct spec { /* what getopt_long needs, made from our table */
     struct option longs[MAX_OPTIONS + 2];

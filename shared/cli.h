@@ -50,6 +50,10 @@ struct lw_opt {
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err);
 
+/* Before anything else in main: a full disk or a reader that goes away becomes an error of the write
+ * that met it, with one line and no partial file, instead of a signal's death. */
+void lw_cli_signals(void);
+
 /* What every command does in the same way: parse, "--help" (usage line, one paragraph, options), and
  * errors to stderr. Returns -1 to go on, else the exit status to return at once. */
 struct lw_usage {

@@ -113,8 +113,13 @@ void lw_output_abort(struct lw_output *out)
 
 enum lw_status lw_stdout_close(struct lw_err *err)
 {
+    bool failed = ferror(stdout); /* what the cause was is forgotten by then */
+
     errno = 0;
-    if (ferror(stdout) || fflush(stdout) != 0)
-        return lw_fail(err, LW_EIO, "standard output: %s", strerror(errno ? errno : EIO));
+    if (fflush(stdout) != 0 && errno)
+        return lw_fail(err, LW_EIO, "standard output: %s", strerror(errno));
+    if (failed || ferror(stdout))
+        return lw_fail(err, LW_EIO, "standard output: not all of it could be written (no reader, "
+                                    "or a full disk)");
     return LW_OK;
 }

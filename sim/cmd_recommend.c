@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/store.h"
+#include "analysis/compare.h"
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/files.h"
@@ -121,6 +121,8 @@ static enum lw_status store_cap(struct session *s, struct lw_store *db,
         st = lw_store_begin_run(db, &info, &run, err);
     if (st == LW_OK)
         st = lw_store_finish_run(db, run, &sum, LW_RUN_OK, "", err);
+    if (st == LW_OK)
+        st = lw_comparison_record(db, run, err);
     lw_summary_free(&sum);
     lw_timeline_free(&t);
     lw_plan_free(&p);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "analysis/store.h"
+#include "analysis/compare.h"
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/plan_source.h"
@@ -76,7 +76,8 @@ static enum lw_status store_ok(struct session *s, struct lw_store *store, int64_
         LW_TRY(lw_store_spans(store, run, &s->timeline, err));
     LW_TRY(lw_store_metric_int(store, run, "n_events", -1, -1, s->stats.n_events, err));
     LW_TRY(lw_store_metric_real(store, run, "wall_s", -1, -1, s->wall_s, err));
-    return lw_store_finish_run(store, run, &s->summary, LW_RUN_OK, "", err);
+    LW_TRY(lw_store_finish_run(store, run, &s->summary, LW_RUN_OK, "", err));
+    return lw_comparison_record(store, run, err);
 }
 
 /* Store a run that ended, well or (message) not; and ask how good earlier ones were. */
