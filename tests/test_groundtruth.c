@@ -431,7 +431,7 @@ static void measured_runs_are_predicted_within_the_bars(void **unused)
 
 /* --- the command --- */
 
-static int run(const char *args, char *out, size_t size)
+static int run_command(const char *args, char *out, size_t size)
 {
     char command[512];
     FILE *f;
@@ -440,12 +440,44 @@ static int run(const char *args, char *out, size_t size)
         printf("SKIP LAPWING does not name the binary\n");
         skip();
     }
-    snprintf(command, sizeof command, "%s validate %s 2>&1", getenv("LAPWING"), args);
+    snprintf(command, sizeof command, "%s %s 2>&1", getenv("LAPWING"), args);
     f = popen(command, "r");
     assert_non_null(f);
     size_t n = fread(out, 1, size - 1, f);
     out[n] = '\0';
     return pclose(f) >> 8;
+}
+
+static int run(const char *args, char *out, size_t size)
+{
+    char whole[400];
+
+    snprintf(whole, sizeof whole, "validate %s", args);
+    return run_command(whole, out, size);
+}
+
+/* The worked example once more: import, then sim, as a user does it. */
+static void import_and_sim_give_the_same_step(void **unused)
+{
+    static char out[1 << 16];
+    char args[400], w[128], c[128];
+    (void)unused;
+
+    fixture_open();
+    snprintf(w, sizeof w, "%s", fixture_path("w.json"));
+    snprintf(c, sizeof c, "%s", fixture_path("c.json"));
+    snprintf(args, sizeof args, "import " TINY " -o %s --cluster-out %s", w, c);
+    assert_int_equal(run_command(args, out, sizeof out), 0);
+    assert_non_null(strstr(out, "note: ready times of rank 0 of the no_sync step"));
+    snprintf(args, sizeof args, "sim -w %s -c %s --dp 2 --bucket-policy c10d-1.13 --bucket-cap 1MiB "
+             "--reducer gloo --no-db --format json", w, c);
+    assert_int_equal(run_command(args, out, sizeof out), 0);
+    if (!strstr(out, "\"step_ns\": 55786432"))
+        fail_msg("%s", out);
+    snprintf(args, sizeof args, "import " TINY " -o %s --step 1", w);
+    assert_int_equal(run_command(args, out, sizeof out), 1);
+    assert_non_null(strstr(out, "takes -o and --cluster-out alone"));
+    fixture_close();
 }
 
 static void the_command_says_no_with_3_and_what_it_cannot_read_with_1(void **unused)
@@ -491,6 +523,7 @@ int main(void)
         cmocka_unit_test(every_fuzz_corpus_file_is_read_or_refused),
         cmocka_unit_test(predictions_are_blind_to_what_caps_measured),
         cmocka_unit_test(measured_runs_are_predicted_within_the_bars),
+        cmocka_unit_test(import_and_sim_give_the_same_step),
         cmocka_unit_test(the_command_says_no_with_3_and_what_it_cannot_read_with_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

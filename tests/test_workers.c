@@ -172,6 +172,21 @@ static void a_free_worker_takes_the_next_in_issue_order(void **unused)
     end(&w);
 }
 
+static void a_table_tells_every_cpu_time_or_none(void **unused)
+{
+    static const lw_ps cpu[] = {-1};
+    struct world w;
+    struct lw_err err = {0};
+    (void)unused;
+
+    begin(&w, cpu);
+    w.c.device.kind = "core";
+    assert_int_equal(lw_cluster_check(&w.c, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "at tables[0].rows[0].cpu_ns"));
+    lw_builder_free(w.b);
+    lw_cluster_free(&w.c);
+}
+
 /* The same plan on a library that says nothing of workers: one by one. */
 static void without_the_figure_collectives_go_one_by_one(void **unused)
 {
@@ -241,6 +256,128 @@ static void ready_collectives_queue_without_bound(void **unused)
     end(&w);
 }
 
+static uint64_t state;
+
+static uint64_t draw(uint64_t below)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (state >> 11) % below;
+}
+
+static void random_world(struct world *w, int32_t n_workers, int32_t n_collectives, int32_t *ops)
+{
+    int32_t last = -1;
+
+    begin(w, NULL);
+    w->c.interference = (struct lw_interference){.comm_workers = given(n_workers)};
+    for (int32_t r = 0; r < 2; r++)
+        add_exception(&w->c, (struct lw_exception){r, -1, 0.25 * (double)(1 + draw(4)),
+                                                   (lw_ps)draw(50) * us});
+    for (int32_t i = 0; i < n_collectives; i++) {
+        if (draw(2))
+            last = add_work(w->b, LW_OP_KERNEL, 0, (lw_ps)draw(40) * us, draw(2) ? last : -1);
+        ops[i] = add_timed(w, (lw_ps)(1 + draw(90)) * us, last);
+    }
+    run(w);
+}
+
+/* Row of an op on a rank; the plan has one step. */
+static struct lw_span row(const struct world *w, int32_t rank, int32_t op)
+{
+    for (int64_t i = 0; i < w->t.n; i++)
+        if (w->t.rank[i] == rank && w->t.op[i] == op)
+            return lw_timeline_get(&w->t, i);
+    fail_msg("rank %d op %d did not run", rank, op);
+    return (struct lw_span){0};
+}
+
+/* Against the rule itself, computed the slow way: on each rank a collective starts when it is ready,
+ * all before it have started, and fewer than n of those have not ended; it moves when the slower rank
+ * has entered, and lasts its recorded time. */
+static void random_collectives_follow_the_rule_of_the_workers(void **unused)
+{
+    enum { MOST = 12 };
+    (void)unused;
+
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct world w;
+        int32_t ops[MOST];
+        state = seed * 0x9e3779b97f4a7c15u;
+        int32_t n_workers = 1 + (int32_t)draw(4), n = 1 + (int32_t)draw(MOST);
+        random_world(&w, n_workers, n, ops);
+        for (int32_t k = 0; k < n; k++) {
+            lw_ps enters[2];
+            for (int32_t r = 0; r < 2; r++) {
+                lw_ps at = row(&w, r, ops[k]).ready, ends[MOST];
+                for (int32_t i = 0; i < k; i++) {
+                    struct lw_span s = row(&w, r, ops[i]);
+                    at = s.start > at ? s.start : at;
+                    int32_t j = i; /* ends[] sorted, latest first */
+                    for (; j > 0 && ends[j - 1] < s.end; j--)
+                        ends[j] = ends[j - 1];
+                    ends[j] = s.end;
+                }
+                if (k >= n_workers && ends[n_workers - 1] > at)
+                    at = ends[n_workers - 1];
+                enters[r] = at;
+                if (row(&w, r, ops[k]).start != at)
+                    fail_msg("seed %llu, collective %d of rank %d", (unsigned long long)seed, k, r);
+            }
+            lw_ps all_in = enters[0] > enters[1] ? enters[0] : enters[1];
+            assert_int_equal(row(&w, 0, ops[k]).all_in, all_in);
+            assert_int_equal(row(&w, 1, ops[k]).end,
+                             all_in + w.plan.ops[ops[k]].work_ps);
+        }
+        end(&w);
+    }
+}
+
+/* Rank 0 receives before its first all-reduce; rank 1 sends after its second. The second of rank 0 is
+ * ready, but the first one has not started. */
+static void a_collective_behind_one_that_never_starts_is_a_deadlock(void **unused)
+{
+    struct lw_builder *b = lw_builder_new("p", 2);
+    struct lw_role role = {.name = "r"};
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats s;
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    (void)unused;
+
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_role(b, &role);
+        lw_builder_rank(b, r, r, r, 0, 0);
+    }
+    lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+    lw_builder_stream(b, "messages", LW_STREAM_COMM, 1);
+    lw_builder_comm(b, "all", LW_COMM_DATA, LW_REDUCER_GLOO, 0);
+    lw_builder_comm(b, "pair", LW_COMM_FORWARD, LW_REDUCER_GLOO, 1);
+    lw_builder_group(b, 0, (int32_t[]){0, 1}, 2);
+    lw_builder_group(b, 1, (int32_t[]){0, 1}, 2);
+    lw_builder_variant(b, "steady", "", true);
+    lw_builder_program(b, 0, 0);
+    int32_t got = add_message(b, LW_OP_RECV, 1, 1, 8, 1, -1, -1);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, got);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
+    lw_builder_program(b, 0, 1);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
+    int32_t second = add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
+    add_message(b, LW_OP_SEND, 1, 1, 8, 0, -1, second);
+    finish_plan(b, &plan);
+    make_cluster(&c, 2, 1e9, 0);
+    c.interference.comm_workers = given(2);
+    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, &err), LW_EFAILED);
+    if (strncmp(err.msg, "ops wait for each other: ", 25) != 0 ||
+        !strstr(err.msg, "rank 0 all_reduce (op 1) cannot start") ||
+        !strstr(err.msg, "rank 0 recv from 1 (op 0) entered"))
+        fail_msg("%s", err.msg);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,9 +385,12 @@ int main(void)
         cmocka_unit_test(cpu_times_are_off_unless_communication_is_on_the_core),
         cmocka_unit_test(two_workers_share_the_link_and_the_third_collective_waits),
         cmocka_unit_test(a_free_worker_takes_the_next_in_issue_order),
+        cmocka_unit_test(a_table_tells_every_cpu_time_or_none),
         cmocka_unit_test(without_the_figure_collectives_go_one_by_one),
         cmocka_unit_test(the_kth_collectives_of_all_members_are_one),
         cmocka_unit_test(ready_collectives_queue_without_bound),
+        cmocka_unit_test(random_collectives_follow_the_rule_of_the_workers),
+        cmocka_unit_test(a_collective_behind_one_that_never_starts_is_a_deadlock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

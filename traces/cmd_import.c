@@ -5,6 +5,9 @@
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/files.h"
+#include "shared/input.h"
+#include "traces/gloo.h"
+#include "traces/import_groundtruth.h"
 #include "traces/import_print.h"
 #include "traces/to_cluster.h"
 #include "traces/to_workload.h"
@@ -16,7 +19,9 @@ static const struct lw_usage usage = {
     .about = "Turns PyTorch profiler (Kineto) traces of one model into a workload: modules, "
              "parameters, gradient-ready times, gaps. A trace of one rank alone gives the times; "
              "traces of data-parallel ranks beside it give what to compare with (world size, step, "
-             "buckets). The sidecar that record_ddp.py writes is found beside each trace.",
+             "buckets). The sidecar that record_ddp.py writes is found beside each trace. A "
+             "measured-run file (lapwing-groundtruth/1) gives the workload and, as --cluster-out, "
+             "its network.",
     .min_operands = 1,
     .max_operands = -1,
 };
@@ -51,6 +56,17 @@ static enum lw_status write_files(const struct options *o, const struct traces_s
     return status;
 }
 
+static void print(const struct options *o, const struct lw_workload *w,
+                  const struct traces_coverage *coverage)
+{
+    FILE *f = strcmp(o->output, "-") == 0 ? stderr : stdout;
+
+    if (o->format == LW_FORMAT_JSON)
+        traces_import_json(w, coverage, o->output, f);
+    else
+        traces_import_text(w, coverage, o->output, f);
+}
+
 static enum lw_status convert(const struct options *o, const struct traces_source *source, int n,
                               struct traces_choice *choice, struct lw_err *err)
 {
@@ -59,12 +75,42 @@ static enum lw_status convert(const struct options *o, const struct traces_sourc
 
     LW_TRY(lw_workload_from_traces(source, n, choice, &w, &coverage, err));
     enum lw_status status = write_files(o, source, n, &w, err);
-    FILE *f = strcmp(o->output, "-") == 0 ? stderr : stdout;
-    if (status == LW_OK && o->format == LW_FORMAT_JSON)
-        traces_import_json(&w, &coverage, o->output, f);
-    else if (status == LW_OK)
-        traces_import_text(&w, &coverage, o->output, f);
+    if (status == LW_OK)
+        print(o, &w, &coverage);
     lw_workload_free(&w);
+    return status;
+}
+
+/* A measured-run file holds a whole profile and a network: no trace, no sidecar. */
+static enum lw_status convert_measured(const struct options *o, const char *file,
+                                       struct lw_err *err)
+{
+    struct lw_input in;
+    struct lw_groundtruth g = {0};
+    struct lw_workload w = {0};
+    struct lw_cluster c = {0};
+
+    if (o->step || o->sidecar || o->params || o->as_traced)
+        return lw_fail(err, LW_EINVAL, "%s: a measured-run file takes -o and --cluster-out alone",
+                       file);
+    LW_TRY(lw_input_read(file, 0, &in, err));
+    enum lw_status status = lw_groundtruth_read(&in, &g, err);
+    if (status == LW_OK)
+        status = lw_gloo_workload(&g, &w, err);
+    if (status == LW_OK && o->cluster_out)
+        status = lw_gloo_cluster(&g, &c, err);
+    if (status == LW_OK)
+        status = lw_workload_write(&w, o->output, err);
+    if (status == LW_OK && o->cluster_out)
+        status = lw_cluster_write(&c, o->cluster_out, err);
+    if (status == LW_OK) {
+        lw_ns step = lw_ps_to_ns(lw_workload_step_ps(&w));
+        print(o, &w, &(struct traces_coverage){step, 0, step, step});
+    }
+    lw_cluster_free(&c);
+    lw_workload_free(&w);
+    lw_groundtruth_free(&g);
+    lw_input_free(&in);
     return status;
 }
 
@@ -76,6 +122,8 @@ static enum lw_status run(const struct options *o, char **files, int n, struct l
     enum lw_status status;
     int n_read = 0;
 
+    if (n == 1 && lw_groundtruth_file(files[0]))
+        return convert_measured(o, files[0], err);
     LW_TRY(parse_step(o->step, &choice.step, err));
     source = lw_calloc((size_t)n, sizeof *source);
     if (!source)

@@ -6,6 +6,7 @@
  * Not read: profiler traces that belong to the file, buffers, noise of the machine. */
 #include "traces/import_groundtruth.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/input.h"
@@ -400,6 +401,18 @@ bool lw_groundtruth_is(const char *text, size_t len)
                 found = strncmp(lw_json_string(j, NULL), SCHEMA, strlen(SCHEMA)) == 0;
     lw_json_close(j);
     return found;
+}
+
+bool lw_groundtruth_file(const char *file)
+{
+    char text[4097];
+    FILE *f = strcmp(file, "-") == 0 ? NULL : fopen(file, "rb");
+
+    if (!f)
+        return false;
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return strstr(text, "\"schema\"") && strstr(text, "\"" SCHEMA);
 }
 
 enum lw_status lw_groundtruth_read(const struct lw_input *in, struct lw_groundtruth *out,
