@@ -43,6 +43,31 @@ void lw_bucketing_free(struct lw_bucketing *b)
     *b = (struct lw_bucketing){0};
 }
 
+enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err)
+{
+    int32_t *first = lw_arena_alloc(&b->arena, (int64_t)b->n_buckets + 1, sizeof *first);
+    int32_t *items = lw_arena_alloc(&b->arena, b->n_items, sizeof *items);
+    int32_t at = 0;
+
+    if (!first || !items)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < b->n_buckets; i++) {
+        int32_t from = b->n_buckets - 1 - i, n = b->first[from + 1] - b->first[from];
+        memcpy(items + at, b->items + b->first[from], (size_t)n * sizeof *items);
+        at += n;
+        first[i + 1] = at;
+    }
+    for (int32_t i = 0, j = b->n_buckets - 1; i < j; i++, j--) {
+        int64_t t = b->limit_bytes[i];
+        b->limit_bytes[i] = b->limit_bytes[j];
+        b->limit_bytes[j] = t;
+    }
+    b->first = first;
+    b->items = items;
+    b->n_open = 0;
+    return LW_OK;
+}
+
 static int compare_keys(const void *a, const void *b)
 {
     const struct key *x = a, *y = b;

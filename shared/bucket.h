@@ -28,6 +28,8 @@ struct lw_bucketing {
 };
 
 void lw_bucketing_free(struct lw_bucketing *b);
+/* The list of buckets back to front; the order inside each stays. LW_ENOMEM: unchanged. */
+enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err);
 
 /* c10d's assignment by size (pytorch torch/csrc/distributed/c10d/reducer.cpp,
  * compute_bucket_assignment_by_size, 1.13): one open bucket per (dtype, device), closed once its size
@@ -64,17 +66,18 @@ struct lw_bucket_rules {
     bool initial_in_ready_order;   /* else by index, and the list of buckets reversed */
     int32_t n_initial_passes;      /* synchronised backwards before the rebuild */
     bool first_after_backward;     /* the first one launches nothing before its backward ended */
+    bool limited;                  /* by the limits above; else by the policy's own function */
     enum lw_used_map used_map;
     char why[160];                 /* for people: where the limits come from */
 };
 
-/* LW_EINVAL: options that contradict the policy; LW_ENOTSUP: a policy that is not planned here.
- * docs/design/bucket.md lists the rules of each torch generation. */
+/* LW_EINVAL: options that contradict the policy. docs/design/bucket.md lists the rules of each torch
+ * generation; what the policies with a function of their own decide is told by shared/bucket_*.h. */
 enum lw_status lw_bucket_rules(const struct lw_bucket_request *r, struct lw_bucket_rules *out,
                                struct lw_err *err);
 
 /* Buckets of the first synchronised backwards, and of those after the rebuild, in launch index
- * order. order[n]: gradients as they become ready (unused ones last). */
+ * order, of a policy that is limited. order[n]: gradients as they become ready (unused ones last). */
 enum lw_status lw_bucket_initial(const struct lw_bucket_rules *r, const struct lw_grad *grads,
                                  int32_t n, const int32_t *order, struct lw_bucketing *out,
                                  struct lw_err *err);

@@ -13,17 +13,22 @@
 
 #include <inttypes.h>
 
+int64_t lw_picotron_elements(int64_t cap_bytes, enum lw_dtype grad_dtype, bool compat)
+{
+    if (compat)
+        return cap_bytes / (grad_dtype == LW_BF16 ? 2 : 4);
+    return cap_bytes / lw_dtype_size(grad_dtype);
+}
+
 enum lw_status lw_picotron_capacity(int64_t cap_mib, enum lw_dtype grad_dtype, bool compat,
                                     int64_t *elements, struct lw_err *err)
 {
-    int64_t bytes, size = lw_dtype_size(grad_dtype);
+    int64_t bytes;
 
-    if (compat)
-        size = grad_dtype == LW_BF16 ? 2 : 4;
     if (cap_mib < 0 || __builtin_mul_overflow(cap_mib, INT64_C(1048576), &bytes))
         return lw_fail(err, LW_EINVAL, "bucket cap %" PRId64 " MiB, allowed: 0 to 2^43 - 1",
                        cap_mib);
-    *elements = bytes / size;
+    *elements = lw_picotron_elements(bytes, grad_dtype, compat);
     return LW_OK;
 }
 

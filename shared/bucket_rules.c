@@ -83,6 +83,27 @@ static enum lw_status rules_plain(const struct lw_bucket_request *r, int64_t lim
     return LW_OK;
 }
 
+/* Policies with a function of their own: buckets are made once and never rebuilt. */
+static enum lw_status rules_own(const struct lw_bucket_request *r, struct lw_bucket_rules *out,
+                                struct lw_err *err)
+{
+    const char *name = lw_bucket_policy_name(r->policy);
+
+    if (r->first_bytes >= 0)
+        return lw_fail(err, LW_EINVAL, "--bucket-policy %s takes no --first-bucket", name);
+    if (r->cap_bytes >= 0 && r->policy != LW_BUCKET_PICOTRON)
+        return lw_fail(err, LW_EINVAL, "--bucket-policy %s takes no --bucket-cap", name);
+    if (r->static_graph)
+        return lw_fail(err, LW_EINVAL, "--bucket-policy %s knows no --static-graph (c10d-1.13 and "
+                                       "c10d-2 do)", name);
+    if (r->find_unused && r->policy == LW_BUCKET_COLOSSAL)
+        return lw_fail(err, LW_EINVAL, "--bucket-policy colossal takes the gradients that exist: "
+                                       "--find-unused on has nothing to find");
+    out->used_map = r->find_unused ? LW_MAP_EACH : LW_MAP_NEVER;
+    out->first_after_backward = r->policy == LW_BUCKET_COLOSSAL;
+    return LW_OK;
+}
+
 enum lw_status lw_bucket_rules(const struct lw_bucket_request *r, struct lw_bucket_rules *out,
                                struct lw_err *err)
 {
@@ -104,38 +125,12 @@ enum lw_status lw_bucket_rules(const struct lw_bucket_request *r, struct lw_buck
         s = rules_plain(r, LW_BUCKET_NO_LIMIT, &rules, err);
         break;
     default:
-        s = lw_fail(err, LW_ENOTSUP,
-                    "--bucket-policy %s is not planned by this build (c10d-2020, c10d-1.13, "
-                    "c10d-2, per-tensor and single are)", lw_bucket_policy_name(r->policy));
+        s = rules_own(r, &rules, err);
     }
+    rules.limited = rules.n_initial > 0;
     if (s == LW_OK)
         *out = rules;
     return s;
-}
-
-static enum lw_status reverse_list(struct lw_bucketing *b, struct lw_err *err)
-{
-    int32_t *first = lw_arena_alloc(&b->arena, (int64_t)b->n_buckets + 1, sizeof *first);
-    int32_t *items = lw_arena_alloc(&b->arena, b->n_items, sizeof *items);
-    int32_t at = 0;
-
-    if (!first || !items)
-        return lw_fail_nomem(err);
-    for (int32_t i = 0; i < b->n_buckets; i++) {
-        int32_t from = b->n_buckets - 1 - i, n = b->first[from + 1] - b->first[from];
-        memcpy(items + at, b->items + b->first[from], (size_t)n * sizeof *items);
-        at += n;
-        first[i + 1] = at;
-    }
-    for (int32_t i = 0, j = b->n_buckets - 1; i < j; i++, j--) {
-        int64_t t = b->limit_bytes[i];
-        b->limit_bytes[i] = b->limit_bytes[j];
-        b->limit_bytes[j] = t;
-    }
-    b->first = first;
-    b->items = items;
-    b->n_open = 0;
-    return LW_OK;
 }
 
 enum lw_status lw_bucket_initial(const struct lw_bucket_rules *r, const struct lw_grad *grads,
@@ -147,7 +142,7 @@ enum lw_status lw_bucket_initial(const struct lw_bucket_rules *r, const struct l
     LW_TRY(lw_bucket_assign_c10d(grads, n, r->initial_in_ready_order ? order : NULL,
                                  r->initial_limits, r->n_initial, &b, err));
     if (!r->initial_in_ready_order) {
-        enum lw_status s = reverse_list(&b, err);
+        enum lw_status s = lw_bucketing_reverse(&b, err);
         if (s != LW_OK) {
             lw_bucketing_free(&b);
             return s;

@@ -177,7 +177,16 @@ int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc,
 
 static int exit_of(enum lw_status s)
 {
-    return s == LW_OK ? LW_EXIT_OK : s == LW_ENO ? LW_EXIT_NO : LW_EXIT_COULD_NOT;
+    switch (s) {
+    case LW_OK:
+        return LW_EXIT_OK;
+    case LW_ENO:
+        return LW_EXIT_NO;
+    case LW_EUSAGE:
+        return LW_EXIT_USAGE;
+    default:
+        return LW_EXIT_COULD_NOT;
+    }
 }
 
 int lw_cli_fail(const char *command, const struct lw_err *err)

@@ -9,6 +9,7 @@
 #include "shared/jsonout.h"
 #include "shared/plan_diff.h"
 #include "shared/plan_source.h"
+#include "sim/cost.h"
 
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,
                            struct lw_err *err)
@@ -43,24 +44,35 @@ static enum lw_status diff(const char *first, const char *second, enum lw_format
     return s;
 }
 
+/* Policies that weigh times ask the cluster, which is the host's where none was named. */
+static enum lw_status load(struct lw_plan_source *src, const char *plan_file, struct lw_plan *p,
+                           struct lw_err *err)
+{
+    struct lw_cluster c;
+
+    LW_TRY(lw_plan_source_cluster(src, &c, err));
+    struct lw_cost cost = lw_sim_cost(&c);
+    enum lw_status s = lw_plan_source_load(src, plan_file, &cost, p, err);
+    if (s == LW_OK && src->cluster_file) {
+        p->cluster_name = lw_arena_strdup(&p->arena, c.name);
+        if (!p->cluster_name) {
+            lw_plan_free(p);
+            s = lw_fail_nomem(err);
+        }
+    }
+    lw_cluster_free(&c);
+    return s;
+}
+
 static enum lw_status make(struct lw_plan_source *src, const char *plan_file, const char *out,
                            enum lw_format format, struct lw_err *err)
 {
     struct lw_plan p;
-    struct lw_cluster c;
-    enum lw_status s = lw_plan_source_load(src, plan_file, NULL, &p, err);
+    enum lw_status s = load(src, plan_file, &p, err);
 
     if (s != LW_OK)
         return s;
-    if (src->cluster_file) { /* only its name is kept: no decision of this build asks for costs */
-        s = lw_plan_source_cluster(src, &c, err);
-        if (s == LW_OK) {
-            p.cluster_name = lw_arena_strdup(&p.arena, c.name);
-            lw_cluster_free(&c);
-            s = p.cluster_name ? LW_OK : lw_fail_nomem(err);
-        }
-    }
-    if (s == LW_OK && out)
+    if (out)
         s = lw_plan_write(&p, out, err);
     if (s == LW_OK && !(out && strcmp(out, "-") == 0)) /* else standard output is the plan */
         s = lw_plan_show(&p, format, err);

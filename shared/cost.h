@@ -19,8 +19,9 @@ struct lw_cost_query {
 };
 
 struct lw_cost {
-    lw_ps (*time)(const void *ctx, const struct lw_cost_query *query);
+    lw_ps (*time)(const void *ctx, const struct lw_cost_query *query); /* -1 = cannot tell */
     const void *ctx;
+    int32_t ranks_per_node; /* ranks fill nodes in order; 0 = all are on one */
 };
 
 /* How good a whole plan is, for policies that search (tune, optimal buckets with an engine): lower

@@ -161,7 +161,7 @@ static enum lw_status expect_buckets(struct lw_golden_case *c, const struct row 
 static enum lw_status check_by_time(struct lw_golden_case *c, const struct row *r,
                                     struct lw_err *err)
 {
-    struct lw_cost cost = {cost_time, r};
+    struct lw_cost cost = {.time = cost_time, .ctx = r};
     struct lw_merge m = {.n = r->n,
                          .bytes = r->bytes,
                          .ready = r->ready_units,

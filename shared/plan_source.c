@@ -75,6 +75,12 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
     struct lw_strategy strategy;
 
     LW_TRY(lw_plan_source_strategy(s, &strategy, err));
+    LW_TRY(lw_strategy_check(&strategy, err));
+    if (s->ranks > 0 && s->ranks != strategy.dp * strategy.pp * strategy.tp)
+        return lw_fail(err, LW_EUSAGE, "--ranks %lld, but --dp %lld, --pp %lld and --tp %lld make "
+                                       "%lld ranks", (long long)s->ranks, (long long)strategy.dp,
+                       (long long)strategy.pp, (long long)strategy.tp,
+                       (long long)(strategy.dp * strategy.pp * strategy.tp));
     LW_TRY(lw_workload_read(s->workload_file, &s->workload, err));
     s->has_workload = true;
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);
@@ -85,19 +91,20 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
                                    struct lw_err *err)
 {
     if (!plan_file && !s->workload_file)
-        return lw_fail(err, LW_EINVAL, "needs a plan file or a workload (-w FILE)");
+        return lw_fail(err, LW_EUSAGE, "needs a plan file or a workload (-w FILE)");
     if (plan_file && s->workload_file)
-        return lw_fail(err, LW_EINVAL, "takes plan file '%s' or -w %s, not both", plan_file,
+        return lw_fail(err, LW_EUSAGE, "takes plan file '%s' or -w %s, not both", plan_file,
                        s->workload_file);
     if (plan_file && (s->n_given > 0 || s->strategy_file))
-        return lw_fail(err, LW_EINVAL, "plan file '%s' holds its strategy: %s%s needs -w", plan_file,
+        return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w", plan_file,
                        s->n_given > 0 ? "--" : "-s",
                        s->n_given > 0 ? s->names[0] : "");
     LW_TRY(plan_file ? lw_plan_read(plan_file, false, plan, err)
                      : plan_workload(s, cost, plan, err));
     if (s->ranks > 0 && s->ranks != plan->n_ranks) {
-        enum lw_status st = lw_fail(err, LW_EINVAL, "--ranks %lld, but the plan is for %d ranks",
-                                    (long long)s->ranks, plan->n_ranks);
+        enum lw_status st = lw_fail(err, LW_EUSAGE, "--ranks %lld, but plan '%s' is for %d ranks",
+                                    (long long)s->ranks, plan_file ? plan_file : plan->name,
+                                    plan->n_ranks);
         lw_plan_free(plan);
         return st;
     }

@@ -44,7 +44,7 @@ void lw_plan_source_options(struct lw_plan_source *s, const struct lw_opt *own,
                             struct lw_opt *table);
 
 /* Read or make the plan; checked in both cases. A strategy file is read first, options win over it.
- * LW_EINVAL: neither or both of plan_file and -w, strategy options beside a plan file, --ranks that
+ * LW_EUSAGE: neither or both of plan_file and -w, strategy options beside a plan file, --ranks that
  * is not the plan's world. */
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
                                    const struct lw_cost *cost, struct lw_plan *plan,

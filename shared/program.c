@@ -2,6 +2,7 @@
  * else is refused here, in words, before any work is done. */
 #include "shared/program.h"
 
+#include "shared/compat.h"
 #include "shared/program_dp.h"
 
 enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
@@ -22,8 +23,11 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     if (s->recompute != LW_RECOMPUTE_NONE)
         return lw_fail(err, LW_ENOTSUP, "--recompute: this build plans backwards without "
                                         "recomputation alone");
-    if (s->compat != LW_COMPAT_NONE && s->compat != LW_COMPAT_C10D)
-        return lw_fail(err, LW_ENOTSUP, "--compat: this build reproduces c10d alone");
+    if (s->compat == LW_COMPAT_FAIRSCALE)
+        return lw_fail(err, LW_ENOTSUP, "--compat fairscale: this build plans no sharded optimizer");
+    if (s->bucket_policy == LW_BUCKET_SHARDED_DDP)
+        return lw_fail(err, LW_ENOTSUP, "--bucket-policy sharded-ddp reduces to the owners of a "
+                                        "sharded optimizer, and this build plans none");
     return LW_OK;
 }
 
@@ -33,9 +37,6 @@ static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct 
         return lw_fail(err, LW_EINVAL, "--prefetch needs --zero 3");
     if (s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");
-    if (s->compat == LW_COMPAT_C10D && s->bucket_policy > LW_BUCKET_C10D_2)
-        return lw_fail(err, LW_EINVAL, "--compat c10d contradicts --bucket-policy %s",
-                       lw_bucket_policy_name(s->bucket_policy));
     if (s->no_sync > MAX_PASSES)
         return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
                        MAX_PASSES);
@@ -54,7 +55,8 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
             return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' expects a sparse gradient: the "
                                             "workload does not say how many rows it has", i,
                            p->name);
-        if (!p->used && !s->find_unused && !s->static_graph)
+        if (!p->used && !s->find_unused && !s->static_graph &&
+            s->bucket_policy != LW_BUCKET_COLOSSAL)
             return lw_fail(err, LW_EINVAL, "parameter %d '%s' is unused in the step: its bucket "
                                            "would never be reduced and the next forward would "
                                            "fail; use --find-unused on or --static-graph on", i,
@@ -80,17 +82,20 @@ static enum lw_status check_size(const struct lw_workload *w, const struct lw_st
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
+    struct lw_strategy resolved;
     struct lw_plan made;
 
-    (void)cost; /* no policy of this build asks for one */
+    LW_TRY(lw_compat_resolve(s, &resolved, err));
+    s = &resolved;
     LW_TRY(lw_strategy_check(s, err));
     LW_TRY(lw_workload_check(w, err));
+    LW_TRY(lw_compat_check(s, w, err));
     LW_TRY(refuse_unlowered(s, err));
     LW_TRY(refuse_contradictions(s, err));
     LW_TRY(check_size(w, s, err));
     if (s->dp > 1)
         LW_TRY(check_params(w, s, err));
-    LW_TRY(lw_dp_build(w, s, &made, err));
+    LW_TRY(lw_dp_build(w, s, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
     if (st != LW_OK) {
         lw_plan_free(&made);

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/compat.h"
+
 #define BROADCAST_LIMIT_BYTES (INT64_C(250) << 20) /* of one coalesced broadcast, as in c10d */
 
 enum lw_dtype lw_dp_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad)
@@ -19,8 +21,11 @@ enum lw_dtype lw_dp_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad)
     return s->comm_hook == LW_HOOK_BF16 ? LW_BF16 : grad;
 }
 
-static bool is_reduced(const struct lw_param *p)
+/* ColossalAI's handler runs after the backward and takes the gradients that exist. */
+static bool is_reduced(const struct lw_dp *d, const struct lw_param *p)
 {
+    if (d->s->bucket_policy == LW_BUCKET_COLOSSAL && !p->used)
+        return false;
     return p->trainable && !p->ignored && p->tied < 0;
 }
 
@@ -41,7 +46,7 @@ static enum lw_status list_gradients(struct lw_dp *d, struct lw_err *err)
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
         d->grad_of[i] = -1;
-        if (d->s->dp == 1 || !is_reduced(p))
+        if (d->s->dp == 1 || !is_reduced(d, p))
             continue;
         d->grad_of[i] = d->n_grads;
         d->param_of[d->n_grads] = i;
@@ -61,49 +66,6 @@ static enum lw_status list_gradients(struct lw_dp *d, struct lw_err *err)
 }
 
 /* --- buckets ------------------------------------------------------------------------------------ */
-
-static enum lw_status index_set(struct lw_dp *d, struct lw_dp_set *set, struct lw_err *err)
-{
-    const struct lw_bucketing *k = &set->buckets;
-
-    set->bucket_of = lw_arena_alloc(&d->arena, d->w->n_params, sizeof *set->bucket_of);
-    set->elements = lw_arena_alloc(&d->arena, k->n_buckets, sizeof *set->elements);
-    set->dtype = lw_arena_alloc(&d->arena, k->n_buckets, sizeof *set->dtype);
-    if (!set->bucket_of || !set->elements || !set->dtype)
-        return lw_fail_nomem(err);
-    for (int32_t i = 0; i < d->w->n_params; i++)
-        set->bucket_of[i] = -1;
-    for (int32_t b = 0; b < k->n_buckets; b++) {
-        for (int32_t i = k->first[b]; i < k->first[b + 1]; i++) {
-            set->bucket_of[d->param_of[k->items[i]]] = b;
-            set->elements[b] += d->grads[k->items[i]].numel;
-            set->dtype[b] = d->grads[k->items[i]].dtype;
-        }
-    }
-    return LW_OK;
-}
-
-static enum lw_status assign_buckets(struct lw_dp *d, struct lw_err *err)
-{
-    struct lw_bucket_request r = {d->s->bucket_policy, d->s->bucket_cap_bytes,
-                                  d->s->first_bucket_bytes, d->s->find_unused,
-                                  d->s->static_graph};
-
-    LW_TRY(lw_bucket_rules(&r, &d->rules, err));
-    if (d->s->dp == 1)
-        return LW_OK;
-    if (d->n_grads == 0)
-        return lw_fail(err, LW_EINVAL, "--dp %lld: no parameter of workload '%s' needs a gradient",
-                       (long long)d->s->dp, d->w->name);
-    d->initial.name = "initial";
-    LW_TRY(lw_bucket_initial(&d->rules, d->grads, d->n_grads, d->order, &d->initial.buckets, err));
-    LW_TRY(index_set(d, &d->initial, err));
-    if (d->rules.n_rebuilt == 0)
-        return LW_OK;
-    d->rebuilt.name = "rebuilt";
-    LW_TRY(lw_bucket_rebuilt(&d->rules, d->grads, d->n_grads, d->order, &d->rebuilt.buckets, err));
-    return index_set(d, &d->rebuilt, err);
-}
 
 /* Buffers that rank 0 sends before a synchronised forward, coalesced as one would bucket them. */
 static enum lw_status coalesce_buffers(struct lw_dp *d, struct lw_err *err)
@@ -311,44 +273,6 @@ static enum lw_status add_passes(struct lw_dp *d, struct lw_err *err)
 
 /* --- notes -------------------------------------------------------------------------------------- */
 
-static void note_buckets(struct lw_dp *d)
-{
-    const struct lw_bucket_rules *r = &d->rules;
-    const char *policy = lw_bucket_policy_name(d->s->bucket_policy);
-    struct lw_builder *b = d->b;
-
-    lw_builder_note(b, "buckets: %s, limits %s", policy, r->why);
-    if (r->n_rebuilt > 0)
-        lw_builder_note(b, "buckets: %d synchronised %s on one bucket per dtype and device, then "
-                           "rebuilt in ready order", r->n_initial_passes,
-                        r->n_initial_passes == 1 ? "backward" : "backwards");
-    else if (!r->initial_in_ready_order)
-        lw_builder_note(b, "buckets: registration order, the list reversed, never rebuilt%s",
-                        d->s->find_unused ? " (unused parameters are looked for each step)" : "");
-    if (r->first_after_backward)
-        lw_builder_note(b, "static graph: the first step only records; it reduces everything after "
-                           "its backward");
-    if (r->used_map != LW_MAP_NEVER)
-        lw_builder_note(b, "unused parameters: a map of %d x 4 bytes is all-reduced %s", d->n_grads,
-                        r->used_map == LW_MAP_EACH ? "after the last bucket"
-                                                   : "in the first step, before the buckets");
-    if (d->n_unused > 0)
-        lw_builder_note(b, "unused parameters: %d, copied as zeros at the first ready gradient",
-                        d->n_unused);
-    lw_builder_note(b, "launch order: %s",
-                    d->s->launch_order == LW_LAUNCH_IN_ORDER
-                        ? "in order (a late bucket holds back those after it)"
-                        : "as buckets complete (ranks must complete them alike)");
-    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
-                    d->s->bucket_policy == LW_BUCKET_C10D_2020 ? "at the launch of their bucket"
-                                                               : "while copied into their bucket");
-    if (d->s->comm_hook != LW_HOOK_NONE)
-        lw_builder_note(b, "comm hook: buckets travel as %s, cast back on a copy stream",
-                        lw_dtype_name(lw_dp_wire_dtype(d->s, LW_F32)));
-    if (!d->s->overlap)
-        lw_builder_note(b, "overlap off: every all-reduce waits for the end of the backward");
-}
-
 static void note_all(struct lw_dp *d)
 {
     const struct lw_backward *back = &d->back;
@@ -362,7 +286,7 @@ static void note_all(struct lw_dp *d)
         lw_builder_note(b, "ready times: %d of %d gradients have none and count as ready at the "
                            "end of their module's backward", back->n_untimed, back->n_ready);
     if (d->s->dp > 1)
-        note_buckets(d);
+        lw_dp_note_buckets(d);
     else
         lw_builder_note(b, "one rank: nothing is reduced");
     if (d->n_buffers > 0)
@@ -375,9 +299,7 @@ static void note_all(struct lw_dp *d)
                            "in every micro-batch, those around the optimizer once a step");
     lw_builder_note(b, "memory: parameters, gradients and buckets alone; the workload tells no "
                        "optimizer state, and activations are not counted");
-    if (d->s->compat == LW_COMPAT_C10D)
-        lw_builder_note(b, "compat c10d: buckets left open under an order go by first-ready "
-                           "gradient (c10d: hash order)");
+    lw_compat_notes(d->s, b);
 }
 
 /* --- all of it ---------------------------------------------------------------------------------- */
@@ -386,7 +308,7 @@ static enum lw_status decide(struct lw_dp *d, struct lw_err *err)
 {
     LW_TRY(lw_backward_cut(d->w, &d->back, err));
     LW_TRY(list_gradients(d, err));
-    LW_TRY(assign_buckets(d, err));
+    LW_TRY(lw_dp_assign_buckets(d, err));
     return coalesce_buffers(d, err);
 }
 
@@ -408,9 +330,9 @@ static enum lw_status lower(struct lw_dp *d, struct lw_err *err)
 }
 
 enum lw_status lw_dp_build(const struct lw_workload *w, const struct lw_strategy *s,
-                           struct lw_plan *plan, struct lw_err *err)
+                           const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
-    struct lw_dp d = {.w = w, .s = s};
+    struct lw_dp d = {.w = w, .s = s, .cost = cost};
     enum lw_status st = decide(&d, err);
 
     if (st == LW_OK) {

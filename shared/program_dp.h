@@ -6,13 +6,14 @@
 
 #include "shared/backward.h"
 #include "shared/bucket.h"
+#include "shared/cost.h"
 #include "shared/plan_builder.h"
 #include "shared/strategy.h"
 #include "shared/workload.h"
 
 /* Lowering of a data-parallel step, in parts: program.c says what can be lowered, program_dp.c makes
- * the decisions (gradients, buckets, tables, passes), program_pass.c writes the ops of one pass. Only
- * these three see this header's structs. */
+ * the decisions (gradients, tables, passes), program_buckets.c asks the bucket policy, program_pass.c
+ * writes the ops of one pass. Only these see this header's structs. */
 
 /* The buckets of one set: numbers within the set, and where they begin in the plan. */
 struct lw_dp_set {
@@ -27,6 +28,7 @@ struct lw_dp_set {
 struct lw_dp {
     const struct lw_workload *w;
     const struct lw_strategy *s;
+    const struct lw_cost *cost;  /* NULL = none was handed in */
     struct lw_builder *b;
     struct lw_arena arena;
     struct lw_backward back;
@@ -39,6 +41,8 @@ struct lw_dp {
     int32_t *order;              /* [n_grads] as they become ready, unused ones last */
     int32_t *unused;             /* [n_unused] parameters */
     struct lw_dp_set initial, rebuilt;
+    bool in_place;               /* gradients are views of their buckets: no copies out */
+    bool one_by_one;             /* each bucket is reduced and waited for before the next */
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
     int32_t n_buffers, *buffer_of;
 
@@ -56,6 +60,10 @@ struct lw_dp_pass {
     enum lw_used_map used_map;
 };
 
+/* Ask the strategy's policy: fills d->rules, d->initial and d->rebuilt. */
+enum lw_status lw_dp_assign_buckets(struct lw_dp *d, struct lw_err *err);
+void lw_dp_note_buckets(const struct lw_dp *d);
+
 /* Adds a variant with the ops of the pass; returns its number in *variant. */
 enum lw_status lw_dp_write_pass(struct lw_dp *d, const struct lw_dp_pass *pass, int32_t *variant,
                                 struct lw_err *err);
@@ -65,6 +73,6 @@ enum lw_dtype lw_dp_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
 
 /* Lower a strategy that lw_plan_build has found to be plain data parallelism. */
 enum lw_status lw_dp_build(const struct lw_workload *w, const struct lw_strategy *s,
-                           struct lw_plan *plan, struct lw_err *err);
+                           const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
 
 #endif

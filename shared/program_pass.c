@@ -26,6 +26,7 @@ struct writer {
     int32_t *launches;           /* [n_buckets] room for one mark */
     int32_t *late, n_late;       /* [n_buckets] launches that wait for the end of the backward */
     int32_t *done_of;            /* [n_buckets] op after which the bucket holds its result */
+    int32_t *params;             /* [n_grads] room for the gradients of one bucket */
     int32_t *deps, n_deps;       /* [n_buckets + 2] what the optimizer waits for */
     int32_t last_compute;        /* op added last to the compute stream; -1 = none yet */
     bool unused_copied, map_reduced;
@@ -250,6 +251,43 @@ static enum lw_status backward(struct writer *k, bool reduce, struct lw_err *err
     return LW_OK;
 }
 
+static int32_t copy_out(struct writer *k, int32_t b)
+{
+    const struct lw_dp_set *set = k->pass->set;
+
+    return add_copy(k, LW_OP_COPY_OUT, set->elements[b] * lw_dtype_size(set->dtype[b]),
+                    set->dtype[b], set->first_bucket + b, k->done_of[b]);
+}
+
+/* Flatten, reduce and spread one bucket after the other, each waited for (ColossalAI's handler). */
+static enum lw_status reduce_one_by_one(struct writer *k, struct lw_err *err)
+{
+    const struct lw_bucketing *set = &k->pass->set->buckets;
+
+    for (int32_t b = 0; b < set->n_buckets; b++) {
+        int32_t n = 0;
+        for (int32_t i = set->first[b]; i < set->first[b + 1]; i++)
+            k->params[n++] = k->d->param_of[set->items[i]];
+        LW_TRY(copy_and_mark(k, k->params, n, err));
+        int32_t copy = k->last_compute;
+        while (k->n_late > 0)
+            launch(k, k->late[--k->n_late], copy);
+        k->deps[k->n_deps++] = copy_out(k, b);
+    }
+    return LW_OK;
+}
+
+/* The results stay in their buckets: what follows on the compute stream waits for all of them. */
+static void wait_for_buckets(struct writer *k, int32_t n_buckets)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_EVENT_WAIT, k->d->compute);
+
+    op.stage = 0;
+    op.micro_batch = k->micro_batch;
+    op.name = "buckets";
+    k->deps[k->n_deps++] = add_compute(k, &op, k->done_of, n_buckets);
+}
+
 static enum lw_status finish_reduction(struct writer *k, struct lw_err *err)
 {
     const struct lw_dp_set *set = k->pass->set;
@@ -257,6 +295,8 @@ static enum lw_status finish_reduction(struct writer *k, struct lw_err *err)
 
     if (k->pass->used_map == LW_MAP_FIRST)
         reduce_used_map(k, k->last_compute);
+    if (k->d->one_by_one)
+        return reduce_one_by_one(k, err);
     if (k->pass->after_backward)
         LW_TRY(copy_and_mark(k, back->ready, back->n_ready, err));
     int32_t end = k->last_compute;
@@ -266,10 +306,10 @@ static enum lw_status finish_reduction(struct writer *k, struct lw_err *err)
         return lw_fail(err, LW_EINVAL, "no parameter that is reduced gets a gradient in the step");
     if (k->pass->used_map == LW_MAP_EACH && !k->map_reduced)
         reduce_used_map(k, k->last_compute);
-    for (int32_t b = 0; b < set->buckets.n_buckets; b++)
-        k->deps[k->n_deps++] =
-            add_copy(k, LW_OP_COPY_OUT, set->elements[b] * lw_dtype_size(set->dtype[b]),
-                     set->dtype[b], set->first_bucket + b, k->done_of[b]);
+    if (k->d->in_place)
+        wait_for_buckets(k, set->buckets.n_buckets);
+    for (int32_t b = 0; !k->d->in_place && b < set->buckets.n_buckets; b++)
+        k->deps[k->n_deps++] = copy_out(k, b);
     return LW_OK;
 }
 
@@ -320,8 +360,9 @@ enum lw_status lw_dp_write_pass(struct lw_dp *d, const struct lw_dp_pass *pass, 
     k.launches = lw_arena_alloc(&room, n_buckets, sizeof *k.launches);
     k.late = lw_arena_alloc(&room, n_buckets, sizeof *k.late);
     k.done_of = lw_arena_alloc(&room, n_buckets, sizeof *k.done_of);
+    k.params = lw_arena_alloc(&room, d->n_grads, sizeof *k.params);
     k.deps = lw_arena_alloc(&room, (int64_t)n_buckets + 2, sizeof *k.deps);
-    if (!k.launches || !k.late || !k.done_of || !k.deps)
+    if (!k.launches || !k.late || !k.done_of || !k.params || !k.deps)
         s = lw_fail_nomem(err);
     if (s == LW_OK && pass->set)
         s = lw_reducer_new(d->w->n_params, pass->set->bucket_of, n_buckets, d->s->launch_order,

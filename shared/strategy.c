@@ -91,6 +91,7 @@ static const struct option {
 };
 
 enum { N_OPTIONS = sizeof options / sizeof *options };
+_Static_assert(N_OPTIONS <= 64, "lw_strategy.given holds a bit per option");
 
 struct lw_strategy lw_strategy_default(void)
 {
@@ -161,38 +162,62 @@ static enum lw_status set_real(const struct option *o, double *field, const char
     return LW_OK;
 }
 
-enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const char *value,
-                               struct lw_err *err)
+static enum lw_status set_field(const struct option *o, void *field, const char *value,
+                                struct lw_err *err)
+{
+    enum lw_status st = LW_OK;
+
+    switch (o->kind) {
+    case INT:
+        st = lw_parse_int(value, o->min, INT32_MAX, field, err);
+        break;
+    case SIZE:
+        st = lw_parse_size(value, field, err);
+        break;
+    case REAL:
+        return set_real(o, field, value, err);
+    case WORD:
+    case BOOLEAN:
+        return set_word(o, field, value, err);
+    case TEXT:
+        *(const char **)field = value;
+        return LW_OK;
+    }
+    return st == LW_OK ? LW_OK : lw_err_context(err, "--%s", o->shown.name);
+}
+
+int lw_strategy_find(const char *name)
 {
     char key[64];
 
     dashed(key, sizeof key, name);
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const struct option *o = &options[i];
-        if (strcmp(key, o->shown.name) != 0)
-            continue;
-        void *field = (char *)s + o->at;
-        enum lw_status st = LW_OK;
-        switch (o->kind) {
-        case INT:
-            st = lw_parse_int(value, o->min, INT32_MAX, field, err);
-            break;
-        case SIZE:
-            st = lw_parse_size(value, field, err);
-            break;
-        case REAL:
-            return set_real(o, field, value, err);
-        case WORD:
-        case BOOLEAN:
-            return set_word(o, field, value, err);
-        case TEXT:
-            *(const char **)field = value;
-            return LW_OK;
-        }
-        return st == LW_OK ? LW_OK : lw_err_context(err, "--%s", o->shown.name);
-    }
-    return lw_fail(err, LW_EINVAL, "unknown strategy option '%s'; see 'lapwing help strategy'",
-                   name);
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (strcmp(key, options[i].shown.name) == 0)
+            return i;
+    return -1;
+}
+
+enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const char *value,
+                               struct lw_err *err)
+{
+    int i = lw_strategy_find(name);
+
+    if (i < 0)
+        return lw_fail(err, LW_EINVAL,
+                       "unknown strategy option '%s'; see 'lapwing help strategy'", name);
+    LW_TRY(set_field(&options[i], (char *)s + options[i].at, value, err));
+    s->given |= UINT64_C(1) << i;
+    return LW_OK;
+}
+
+bool lw_strategy_given(const struct lw_strategy *s, int option)
+{
+    struct lw_strategy plain = lw_strategy_default();
+    char mine[64], usual[64];
+
+    if (s->given >> option & 1)
+        return true;
+    return strcmp(lw_strategy_get(s, option, mine), lw_strategy_get(&plain, option, usual)) != 0;
 }
 
 const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
@@ -241,6 +266,11 @@ enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype 
 const char *lw_bucket_policy_name(enum lw_bucket_policy p)
 {
     return bucket_policies[p];
+}
+
+const char *lw_compat_name(enum lw_compat c)
+{
+    return compats[c];
 }
 
 const char *lw_reducer_name(enum lw_reducer_kind r)

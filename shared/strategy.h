@@ -94,6 +94,7 @@ struct lw_strategy {
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
     const char *partition_list;    /* explicit partition "0,4,8"; borrowed, NULL otherwise */
+    uint64_t given;                /* bit i: option i of the table was set by lw_strategy_set */
 };
 
 /* Everything off, dp = pp = tp = 1, c10d-2, in-order, overlap on. */
@@ -106,18 +107,23 @@ enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const ch
 /* The text of a field as lw_strategy_set takes it; buf holds 64 bytes. */
 const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf);
 
+/* The user chose this field: it was set by its name, or differs from the default. */
+bool lw_strategy_given(const struct lw_strategy *s, int option);
+
 /* The table of options, for help, files and completion. */
 struct lw_strategy_option {
     const char *name, *arg, *help;
     const char *const *values; /* NULL-ended words; NULL when it takes a number */
 };
 int lw_strategy_n_options(void);
+int lw_strategy_find(const char *name); /* -1 = no such option */
 const struct lw_strategy_option *lw_strategy_option(int option);
 
 /* The gradient's element type of a parameter of that type. */
 enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype param);
 
 const char *lw_bucket_policy_name(enum lw_bucket_policy p);
+const char *lw_compat_name(enum lw_compat c);
 const char *lw_reducer_name(enum lw_reducer_kind r);
 const char *lw_schedule_name(enum lw_schedule s);
 

@@ -47,7 +47,7 @@ static lw_ps time_of(const void *ctx, const struct lw_cost_query *query)
 
 struct lw_cost lw_sim_cost(const struct lw_cluster *cluster)
 {
-    return (struct lw_cost){time_of, cluster};
+    return (struct lw_cost){time_of, cluster, cluster->devices_per_node};
 }
 
 double lw_sim_algbw(const struct lw_cost_query *query, lw_ps time)

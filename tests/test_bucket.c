@@ -203,9 +203,9 @@ static void unused_detection_and_static_graphs_change_what_is_rebuilt(void **sta
 
     struct lw_bucket_request old = {LW_BUCKET_C10D_2020, -1, -1, false, true};
     assert_int_equal(lw_bucket_rules(&old, &r, &err), LW_EINVAL);
-    struct lw_bucket_request other = {LW_BUCKET_MG_WFBP, -1, -1, false, false};
-    assert_int_equal(lw_bucket_rules(&other, &r, &err), LW_ENOTSUP);
-    assert_non_null(strstr(err.msg, "mg-wfbp"));
+    struct lw_bucket_request other = {LW_BUCKET_MG_WFBP, 100, -1, false, false};
+    assert_int_equal(lw_bucket_rules(&other, &r, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "mg-wfbp takes no --bucket-cap"));
 }
 
 /* The published buckets of ResNet-50 under DDP: the gradients in reverse registration order with

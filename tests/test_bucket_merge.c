@@ -49,7 +49,7 @@ static void example_of_the_design_page(void **state)
     static const lw_ps ready[] = {1, 2, 4};
     static const struct affine a = {3, 1};
     static const int32_t each[] = {0, 1, 2, 3}, pair[] = {0, 2, 3}, all[] = {0, 3};
-    struct lw_cost cost = {affine_time, &a};
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct lw_merge m = {.n = 3, .bytes = bytes, .ready = ready, .cost = &cost};
     struct lw_bucketing b;
     struct lw_err err;
@@ -82,7 +82,7 @@ static void the_next_forward_prefers_small_last_buckets(void **state)
     static const lw_ps ready[] = {0, 0}, deep[] = {20, 1}, shallow[] = {1, 20};
     static const struct affine a = {1, 1};
     static const int32_t each[] = {0, 1, 2}, all[] = {0, 2};
-    struct lw_cost cost = {affine_time, &a};
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct lw_merge m = {.n = 2, .bytes = bytes, .ready = ready, .cost = &cost, .forward = deep};
     struct lw_bucketing b;
     struct lw_err err;
@@ -113,7 +113,7 @@ static void refusals_name_gradient_and_value(void **state)
     static const lw_ps ready[] = {5, 4}, fine[] = {4, 5};
     static const struct affine falls = {100, -1}, below = {-5, 1};
     static const int32_t gap[] = {0, 1}, none[] = {0, 0, 2};
-    struct lw_cost cost = {affine_time, &falls};
+    struct lw_cost cost = {.time = affine_time, .ctx = &falls};
     struct lw_merge m = {.n = 2, .bytes = bytes, .ready = fine};
     struct lw_bucketing b;
     struct lw_err err;
@@ -197,7 +197,7 @@ static void optimal_equals_brute_force_under_any_monotone_cost(void **state)
         static struct steps s;
         int64_t bytes[N_MAX];
         lw_ps ready[N_MAX], forward[N_MAX], t = 0, end, greedy;
-        struct lw_cost cost = {steps_time, &s};
+        struct lw_cost cost = {.time = steps_time, .ctx = &s};
         struct lw_merge m = {.n = (int32_t)prng_in(&r, 1, N_MAX), .bytes = bytes, .ready = ready,
                              .cost = &cost, .query = {.op = LW_OP_ALL_REDUCE}};
         struct lw_bucketing b;
@@ -232,7 +232,7 @@ static void three_hundred_gradients_with_the_next_forward_are_searched(void **st
     static lw_ps ready[N], forward[N];
     static const struct affine a = {20000, 3};
     struct prng r = prng_start(__func__);
-    struct lw_cost cost = {affine_time, &a};
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct lw_merge m = {.n = N, .bytes = bytes, .ready = ready, .cost = &cost, .forward = forward};
     struct lw_bucketing b;
     struct lw_err err;
@@ -259,7 +259,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
     static const int64_t bytes[] = {1, 1, 4};
     static const lw_ps ready[] = {1, 2, 4}, forward[] = {1, 1, 1};
     static const struct affine a = {3, 1};
-    struct lw_cost cost = {affine_time, &a};
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct lw_merge m = {.n = 3, .bytes = bytes, .ready = ready, .cost = &cost};
 
     (void)state;

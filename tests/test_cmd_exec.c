@@ -116,7 +116,7 @@ static void wrong_usage_is_said(void **state)
     expect("exec", 1, "needs a plan file or a workload");
     expect("exec good.json --compute fast", 2, "unknown compute 'fast' (gemm, spin, sleep)");
     expect("exec good.json --backend rdma --no-db", 1, "unknown backend 'rdma'");
-    expect("exec good.json --ranks 4 --no-db", 1, "--ranks 4, but the plan is for 2 ranks");
+    expect("exec good.json --ranks 4 --no-db", 2, "--ranks 4, but plan 'good.json' is for 2 ranks");
     expect("exec good.json --steps 0", 2, "'0' is no whole number from 1");
     expect("exec good.json --timeout 0", 2, "must be more than 0 seconds");
     expect("exec nowhere.json --no-db", 1, "nowhere.json");

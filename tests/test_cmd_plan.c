@@ -99,11 +99,12 @@ static void bad_input_is_refused_in_one_line(void **state)
     (void)state;
     expect("plan", 2, "lapwing plan: needs -w FILE or a plan file");
     expect("plan -w w.json --bucket-policy nope", 2, "--bucket-policy: 'nope' is none of c10d-2020");
-    expect("plan -w w.json --dp 2 --ranks 3", 1, "--ranks 3, but the plan is for 2 ranks");
+    expect("plan -w w.json --dp 2 --ranks 3", 2,
+           "--ranks 3, but --dp 2, --pp 1 and --tp 1 make 2 ranks");
     expect("plan -w absent.json", 1, "absent.json");
     expect("plan -w w.json --pp 2", 1, "--pp 2: this build plans data parallelism alone");
-    expect("plan a.json --dp 2", 1, "plan file 'a.json' holds its strategy: --dp needs -w");
-    expect("plan a.json -w w.json", 1, "takes plan file 'a.json' or -w w.json, not both");
+    expect("plan a.json --dp 2", 2, "plan file 'a.json' holds its strategy: --dp needs -w");
+    expect("plan a.json -w w.json", 2, "takes plan file 'a.json' or -w w.json, not both");
     expect("plan w.json", 1, "w.json");
     expect("plan -w w.json --dp 2 -o /nowhere/p.json", 1, "/nowhere/p.json");
 }

@@ -621,7 +621,7 @@ static lw_ps seven(const void *ctx, const struct lw_cost_query *q)
 static void the_cost_is_the_callers_function(void **unused)
 {
     static const lw_ps base = 700;
-    const struct lw_cost cost = {seven, &base};
+    const struct lw_cost cost = {.time = seven, .ctx = &base};
     struct lw_plan plan;
     struct lw_cluster c;
     (void)unused;

@@ -1,0 +1,322 @@
+/* Which buckets data parallelism reduces: the policy's function is asked, its answer is indexed.
+ *
+ * Invariants: items of every set are numbers into lw_dp.grads; a bucket has one dtype and device;
+ * launch index order is the order of the list. Policies that choose by time see the times of the
+ * plan: a gradient is ready when its stretch of the backward ends, or all of them at the end where
+ * nothing overlaps. Not modelled for them: the copies into buckets and what they delay. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/bucket_colossal.h"
+#include "shared/bucket_merge.h"
+#include "shared/bucket_picotron.h"
+#include "shared/program_dp.h"
+
+#define PICOTRON_CAP_BYTES (INT64_C(25) << 20)
+
+static enum lw_status index_set(struct lw_dp *d, struct lw_dp_set *set, struct lw_err *err)
+{
+    const struct lw_bucketing *k = &set->buckets;
+
+    set->bucket_of = lw_arena_alloc(&d->arena, d->w->n_params, sizeof *set->bucket_of);
+    set->elements = lw_arena_alloc(&d->arena, k->n_buckets, sizeof *set->elements);
+    set->dtype = lw_arena_alloc(&d->arena, k->n_buckets, sizeof *set->dtype);
+    if (!set->bucket_of || !set->elements || !set->dtype)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < d->w->n_params; i++)
+        set->bucket_of[i] = -1;
+    for (int32_t b = 0; b < k->n_buckets; b++) {
+        for (int32_t i = k->first[b]; i < k->first[b + 1]; i++) {
+            set->bucket_of[d->param_of[k->items[i]]] = b;
+            set->elements[b] += d->grads[k->items[i]].numel;
+            set->dtype[b] = d->grads[k->items[i]].dtype;
+        }
+    }
+    return LW_OK;
+}
+
+/* For policies whose buckets are one flat buffer for whatever gradients come next. */
+static enum lw_status need_one_kind(const struct lw_dp *d, struct lw_err *err)
+{
+    const struct lw_grad *first = &d->grads[0];
+
+    for (int32_t g = 1; g < d->n_grads; g++) {
+        const struct lw_grad *x = &d->grads[g];
+        if (x->dtype == first->dtype && x->device == first->device)
+            continue;
+        return lw_fail(err, LW_EINVAL, "--bucket-policy %s keeps all gradients in one dtype on one "
+                                       "device: '%s' is %s on %d, '%s' is %s on %d (--grad-dtype "
+                                       "makes dtypes one)",
+                       lw_bucket_policy_name(d->s->bucket_policy),
+                       d->w->params[d->param_of[0]].name, lw_dtype_name(first->dtype),
+                       first->device, d->w->params[d->param_of[g]].name, lw_dtype_name(x->dtype),
+                       x->device);
+    }
+    return LW_OK;
+}
+
+/* --- picotron ----------------------------------------------------------------------------------- */
+
+/* Gradients are views of the buckets, and parameters take them as they are where dtypes agree. */
+static bool keeps_dtype(const struct lw_dp *d)
+{
+    for (int32_t g = 0; g < d->n_grads; g++)
+        if (d->grads[g].dtype != d->w->params[d->param_of[g]].dtype)
+            return false;
+    return d->s->comm_hook == LW_HOOK_NONE;
+}
+
+/* Compat keeps the numbers as registered; else the list is reversed, so that in index order the
+ * bucket that completes first goes first. */
+static enum lw_status picotron(struct lw_dp *d, struct lw_bucketing *out, struct lw_err *err)
+{
+    bool compat = d->s->compat == LW_COMPAT_PICOTRON;
+    int64_t cap = d->s->bucket_cap_bytes >= 0 ? d->s->bucket_cap_bytes : PICOTRON_CAP_BYTES, limit;
+    int64_t *numel = lw_arena_alloc(&d->arena, d->n_grads, sizeof *numel);
+    struct lw_picotron_place *places = lw_arena_alloc(&d->arena, d->n_grads, sizeof *places);
+    struct lw_bucketing b;
+
+    if (!numel || !places)
+        return lw_fail_nomem(err);
+    LW_TRY(need_one_kind(d, err));
+    enum lw_dtype dtype = d->grads[0].dtype;
+    int64_t capacity = lw_picotron_elements(cap, dtype, compat);
+    for (int32_t g = 0; g < d->n_grads; g++)
+        numel[g] = d->grads[g].numel;
+    LW_TRY(lw_bucket_picotron(numel, NULL, d->n_grads, capacity, compat, &b, places, err));
+    if (__builtin_mul_overflow(capacity, lw_dtype_size(dtype), &limit))
+        limit = LW_BUCKET_NO_LIMIT;
+    for (int32_t i = 0; i < b.n_buckets; i++)
+        b.limit_bytes[i] = limit;
+    if (!compat && lw_bucketing_reverse(&b, err) != LW_OK) {
+        lw_bucketing_free(&b);
+        return LW_ENOMEM;
+    }
+    *out = b;
+    d->in_place = keeps_dtype(d);
+    snprintf(d->rules.why, sizeof d->rules.why,
+             "registration order, a bucket holds at most %" PRId64 " elements%s", capacity,
+             compat ? "" : ", the list reversed: the one that completes first goes first");
+    return LW_OK;
+}
+
+/* --- colossal ----------------------------------------------------------------------------------- */
+
+static enum lw_status as_bucketing(const struct lw_colossal_buckets *from, int32_t n_items,
+                                   struct lw_bucketing *out, struct lw_err *err)
+{
+    struct lw_bucketing b = {.n_buckets = from->n_buckets};
+
+    b.first = lw_arena_alloc(&b.arena, (int64_t)b.n_buckets + 1, sizeof *b.first);
+    b.items = lw_arena_alloc(&b.arena, n_items, sizeof *b.items);
+    b.limit_bytes = lw_arena_alloc(&b.arena, b.n_buckets, sizeof *b.limit_bytes);
+    if (!b.first || !b.items || !b.limit_bytes) {
+        lw_bucketing_free(&b);
+        return lw_fail_nomem(err);
+    }
+    for (int32_t i = 0; i < b.n_buckets; i++) {
+        const struct lw_colossal_bucket *k = &from->buckets[i];
+        memcpy(b.items + b.n_items, k->items, (size_t)k->n_items * sizeof *k->items);
+        b.n_items += k->n_items;
+        b.first[i + 1] = b.n_items;
+        b.limit_bytes[i] = LW_BUCKET_NO_LIMIT;
+    }
+    *out = b;
+    return LW_OK;
+}
+
+static enum lw_status colossal(struct lw_dp *d, struct lw_bucketing *out, struct lw_err *err)
+{
+    struct lw_colossal_grad *grads = lw_arena_alloc(&d->arena, d->n_grads, sizeof *grads);
+    struct lw_colossal_buckets made;
+
+    if (!grads)
+        return lw_fail_nomem(err);
+    for (int32_t g = 0; g < d->n_grads; g++)
+        grads[g] = (struct lw_colossal_grad){d->grads[g].numel, d->grads[g].dtype, true, true, -1};
+    LW_TRY(lw_bucket_colossal_data(grads, d->n_grads, (int32_t)d->s->dp, &made, err));
+    enum lw_status s = as_bucketing(&made, d->n_grads, out, err);
+    lw_colossal_buckets_free(&made);
+    d->one_by_one = d->s->compat == LW_COMPAT_COLOSSALAI;
+    snprintf(d->rules.why, sizeof d->rules.why,
+             "one flat buffer per dtype in model order, reduced after the backward: no overlap");
+    return s;
+}
+
+/* --- by time ------------------------------------------------------------------------------------ */
+
+/* Bytes on the wire and ready times of d->order. */
+static void list_by_time(const struct lw_dp *d, int64_t *bytes, lw_ps *ready)
+{
+    const struct lw_backward *back = &d->back;
+    lw_ps end = back->n_stretches > 0 ? back->stretches[back->n_stretches - 1].end : 0;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < d->n_grads; i++) {
+        const struct lw_grad *g = &d->grads[d->order[i]];
+        bytes[i] = g->numel * lw_dtype_size(lw_dp_wire_dtype(d->s, g->dtype));
+    }
+    for (int32_t i = 0; i < back->n_stretches; i++) {
+        const struct lw_stretch *s = &back->stretches[i];
+        for (int32_t r = s->first_ready; r < s->first_ready + s->n_ready; r++)
+            if (d->grad_of[back->ready[r]] >= 0)
+                ready[n++] = d->s->overlap ? s->end : end;
+    }
+    while (n < d->n_grads) /* unused ones stand last in the order */
+        ready[n++] = end;
+}
+
+static enum lw_status check_cost(const struct lw_dp *d, const struct lw_merge *m,
+                                 struct lw_err *err)
+{
+    struct lw_cost_query q = m->query;
+    const char *policy = lw_bucket_policy_name(d->s->bucket_policy);
+
+    if (!m->cost || !m->cost->time)
+        return lw_fail(err, LW_EINVAL, "--bucket-policy %s weighs buckets by the time they take: "
+                                       "name a cluster (-c)", policy);
+    q.bytes = m->bytes[0];
+    if (m->cost->time(m->cost->ctx, &q) < 0)
+        return lw_fail(err, LW_ENOTSUP, "--bucket-policy %s: the cluster cannot tell what an "
+                                        "all-reduce of %" PRId64 " bytes over %d ranks on %d nodes "
+                                        "costs (see 'lapwing cost'); calibrate it or name another "
+                                        "(-c)", policy, q.bytes, q.n_ranks, q.n_nodes);
+    return LW_OK;
+}
+
+static enum lw_status by_time(struct lw_dp *d, struct lw_bucketing *out, struct lw_err *err)
+{
+    bool best = d->s->bucket_policy == LW_BUCKET_OPTIMAL;
+    int64_t *bytes = lw_arena_alloc(&d->arena, d->n_grads, sizeof *bytes);
+    lw_ps *ready = lw_arena_alloc(&d->arena, d->n_grads, sizeof *ready), end;
+    int32_t per_node = d->cost ? d->cost->ranks_per_node : 0, dp = (int32_t)d->s->dp;
+    struct lw_bucketing b;
+
+    if (!bytes || !ready)
+        return lw_fail_nomem(err);
+    LW_TRY(need_one_kind(d, err));
+    list_by_time(d, bytes, ready);
+    struct lw_merge m = {.n = d->n_grads, .bytes = bytes, .ready = ready, .cost = d->cost,
+                         .query = {.op = LW_OP_ALL_REDUCE, .n_ranks = dp,
+                                   .dtype = lw_dp_wire_dtype(d->s, d->grads[0].dtype),
+                                   .n_nodes = per_node > 0 ? (dp - 1) / per_node + 1 : 1}};
+    LW_TRY(check_cost(d, &m, err));
+    LW_TRY(best ? lw_bucket_optimal(&m, &b, &end, err) : lw_bucket_mg_wfbp(&m, &b, &end, err));
+    for (int32_t i = 0; i < b.n_items; i++)
+        b.items[i] = d->order[b.items[i]];
+    for (int32_t i = 0; i < b.n_buckets; i++)
+        b.limit_bytes[i] = LW_BUCKET_NO_LIMIT;
+    *out = b;
+    char text[32];
+    snprintf(d->rules.why, sizeof d->rules.why,
+             "ready order, %s; by the cluster's cost the last all-reduce ends %s after the "
+             "backward began",
+             best ? "the exact minimum of that end over all runs"
+                  : "merged where waiting costs less than a start-up",
+             lw_format_ps(text, end));
+    return LW_OK;
+}
+
+/* --- all ---------------------------------------------------------------------------------------- */
+
+static enum lw_status make_initial(struct lw_dp *d, struct lw_err *err)
+{
+    struct lw_bucketing *out = &d->initial.buckets;
+
+    switch (d->s->bucket_policy) {
+    case LW_BUCKET_PICOTRON:
+        return picotron(d, out, err);
+    case LW_BUCKET_COLOSSAL:
+        return colossal(d, out, err);
+    case LW_BUCKET_MG_WFBP:
+    case LW_BUCKET_OPTIMAL:
+        return by_time(d, out, err);
+    default:
+        return lw_bucket_initial(&d->rules, d->grads, d->n_grads, d->order, out, err);
+    }
+}
+
+enum lw_status lw_dp_assign_buckets(struct lw_dp *d, struct lw_err *err)
+{
+    struct lw_bucket_request r = {d->s->bucket_policy, d->s->bucket_cap_bytes,
+                                  d->s->first_bucket_bytes, d->s->find_unused,
+                                  d->s->static_graph};
+
+    LW_TRY(lw_bucket_rules(&r, &d->rules, err));
+    if (d->s->dp == 1)
+        return LW_OK;
+    if (d->n_grads == 0)
+        return lw_fail(err, LW_EINVAL, "--dp %lld: no parameter of workload '%s' needs a gradient",
+                       (long long)d->s->dp, d->w->name);
+    d->initial.name = "initial";
+    LW_TRY(make_initial(d, err));
+    LW_TRY(index_set(d, &d->initial, err));
+    if (d->rules.n_rebuilt == 0)
+        return LW_OK;
+    d->rebuilt.name = "rebuilt";
+    LW_TRY(lw_bucket_rebuilt(&d->rules, d->grads, d->n_grads, d->order, &d->rebuilt.buckets, err));
+    return index_set(d, &d->rebuilt, err);
+}
+
+/* --- notes -------------------------------------------------------------------------------------- */
+
+static void note_rule(const struct lw_dp *d)
+{
+    const struct lw_bucket_rules *r = &d->rules;
+    const char *policy = lw_bucket_policy_name(d->s->bucket_policy);
+
+    lw_builder_note(d->b, "buckets: %s, %s%s", policy, r->limited ? "limits " : "", r->why);
+    if (r->n_rebuilt > 0)
+        lw_builder_note(d->b, "buckets: %d synchronised %s on one bucket per dtype and device, "
+                              "then rebuilt in ready order", r->n_initial_passes,
+                        r->n_initial_passes == 1 ? "backward" : "backwards");
+    else if (r->limited && !r->initial_in_ready_order)
+        lw_builder_note(d->b, "buckets: registration order, the list reversed, never rebuilt%s",
+                        d->s->find_unused ? " (unused parameters are looked for each step)" : "");
+    if (r->first_after_backward && d->s->static_graph)
+        lw_builder_note(d->b, "static graph: the first step only records; it reduces everything "
+                              "after its backward");
+}
+
+static const char *averaging(enum lw_bucket_policy p)
+{
+    switch (p) {
+    case LW_BUCKET_C10D_2020:
+        return "at the launch of their bucket";
+    case LW_BUCKET_PICOTRON:
+        return "in their bucket, before its all-reduce";
+    case LW_BUCKET_COLOSSAL:
+        return "in the flat buffer, before its all-reduce";
+    default:
+        return "while copied into their bucket";
+    }
+}
+
+void lw_dp_note_buckets(const struct lw_dp *d)
+{
+    const struct lw_bucket_rules *r = &d->rules;
+    struct lw_builder *b = d->b;
+
+    note_rule(d);
+    if (r->used_map != LW_MAP_NEVER)
+        lw_builder_note(b, "unused parameters: a map of %d x 4 bytes is all-reduced %s", d->n_grads,
+                        r->used_map == LW_MAP_EACH ? "after the last bucket"
+                                                   : "in the first step, before the buckets");
+    if (d->n_unused > 0)
+        lw_builder_note(b, "unused parameters: %d, copied as zeros at the first ready gradient",
+                        d->n_unused);
+    lw_builder_note(b, "launch order: %s",
+                    d->s->launch_order == LW_LAUNCH_IN_ORDER
+                        ? "in order (a late bucket holds back those after it)"
+                        : "as buckets complete (ranks must complete them alike)");
+    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
+                    averaging(d->s->bucket_policy));
+    if (d->in_place)
+        lw_builder_note(b, "buckets hold the gradients themselves: nothing is copied out");
+    if (d->s->comm_hook != LW_HOOK_NONE)
+        lw_builder_note(b, "comm hook: buckets travel as %s, cast back on a copy stream",
+                        lw_dtype_name(lw_dp_wire_dtype(d->s, LW_F32)));
+    if (!d->s->overlap)
+        lw_builder_note(b, "overlap off: every all-reduce waits for the end of the backward");
+}
