@@ -113,7 +113,7 @@ static void a_step_beyond_its_time_is_stored_as_timeout(void **state)
 static void wrong_usage_is_said(void **state)
 {
     (void)state;
-    expect("exec", 1, "needs a plan file or a workload");
+    expect("exec", 2, "needs a plan file or a workload");
     expect("exec good.json --compute fast", 2, "unknown compute 'fast' (gemm, spin, sleep)");
     expect("exec good.json --backend rdma --no-db", 1, "unknown backend 'rdma'");
     expect("exec good.json --ranks 4 --no-db", 2, "--ranks 4, but plan 'good.json' is for 2 ranks");
