@@ -79,13 +79,14 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
 }
 
 static enum lw_status calibrate(struct lw_calibrate_options *o, const char *backend,
-                                const char *file, enum lw_format format, struct lw_err *err)
+                                const char *file, bool quiet, enum lw_format format,
+                                struct lw_err *err)
 {
     struct lw_cluster c = {0};
     struct lw_progress_bar bar;
 
     LW_TRY(exec_backend_find(backend, &o->backend, err));
-    struct lw_progress progress = lw_progress_bar_begin(&bar, false);
+    struct lw_progress progress = lw_progress_bar_begin(&bar, quiet);
     o->progress = &progress;
     enum lw_status s = lw_calibrate(o, &c, err);
     lw_progress_bar_end(&bar);
@@ -106,6 +107,7 @@ int cmd_calibrate(int argc, char **argv)
     struct lw_calibrate_options o = lw_calibrate_options_default();
     const char *backend = "threads", *file = NULL, *transport = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
+    bool quiet = false;
     int64_t n_ranks = o.n_ranks, n_rounds = o.n_rounds;
     const struct lw_opt options[] = {
         {"backend", 0, LW_OPT_STRING, &backend, "NAME", "what to measure with (threads)", 0, 0},
@@ -114,6 +116,7 @@ int cmd_calibrate(int argc, char **argv)
         {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2)", 2, 64},
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},
+        {"quiet", 'q', LW_OPT_FLAG, &quiet, NULL, "no progress bar", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
         {0},
     };
@@ -135,5 +138,5 @@ int cmd_calibrate(int argc, char **argv)
     o.loop = transport != NULL;
     o.n_ranks = (int32_t)n_ranks;
     o.n_rounds = (int32_t)n_rounds;
-    return lw_cli_end("calibrate", calibrate(&o, backend, file, format, &err), &err);
+    return lw_cli_end("calibrate", calibrate(&o, backend, file, quiet, format, &err), &err);
 }

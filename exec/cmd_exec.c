@@ -27,7 +27,7 @@ struct session {
     struct lw_exec_options options;
     const char *backend, *compute, *db, *transport;
     char command[1024];
-    bool no_check, no_verify, no_pin, no_db, list, spawn;
+    bool no_check, no_verify, no_pin, no_db, list, spawn, quiet;
     int64_t steps, warmup, link_bytes_per_s;
     struct exec_identity id; /* this process, where ranks are processes (several) */
     bool several;
@@ -56,7 +56,7 @@ static enum lw_status load(struct session *s, const char *plan_file, struct lw_e
 static enum lw_status run(struct session *s, struct lw_err *err)
 {
     struct lw_progress_bar bar;
-    struct lw_progress progress = lw_progress_bar_begin(&bar, false);
+    struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
 
     s->options.progress = &progress;
     if (s->several && s->id.rank > 0)
@@ -188,6 +188,7 @@ int cmd_exec(int argc, char **argv)
         {"link-latency", 0, LW_OPT_TIME, &s.link_latency, "TIME", "of a paced link (0)", 0, 0},
         {"momentum", 0, LW_OPT_DOUBLE, &s.momentum, "M", "of the optimizer (0: no state)", 0, 1},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
+        {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
         {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
         {0},

@@ -3,9 +3,14 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "shared/arena.h"
+
+enum { NARROWEST = 8 }; /* of a column that is cut */
 
 struct lw_table {
     struct lw_arena arena;
@@ -59,16 +64,33 @@ static int shown_width(const char *s)
     return n;
 }
 
+/* As much of a text as fits, its last place taken by an ellipsis where it is cut. */
+static void put_cut(FILE *f, const char *s, int width)
+{
+    int n = 0;
+
+    if (shown_width(s) <= width) {
+        fputs(s, f);
+        return;
+    }
+    for (; *s && (n < width - 1 || ((unsigned char)*s & 0xc0) == 0x80); s++) {
+        n += ((unsigned char)s[1] & 0xc0) != 0x80;
+        fputc(*s, f);
+    }
+    fputs("\xe2\x80\xa6", f);
+}
+
 static void put_row(const struct lw_table *t, FILE *f, int indent, const int *width,
                     const char *(*cell)(const struct lw_table *, int64_t), int64_t first)
 {
     fprintf(f, "%*s", indent, "");
     for (int c = 0; c < t->n_columns; c++) {
         const char *s = cell(t, first + c);
-        int pad = width[c] - shown_width(s);
+        int pad = width[c] > shown_width(s) ? width[c] - shown_width(s) : 0;
         bool last = c + 1 == t->n_columns, right = t->titles[c][0] == '>';
-        fprintf(f, "%*s%s%*s%s", right ? pad : 0, "", s, right || last ? 0 : pad, "",
-                last ? "\n" : "  ");
+        fprintf(f, "%*s", right ? pad : 0, "");
+        put_cut(f, s, width[c]);
+        fprintf(f, "%*s%s", right || last ? 0 : pad, "", last ? "\n" : "  ");
     }
 }
 
@@ -82,7 +104,47 @@ static const char *body_cell(const struct lw_table *t, int64_t i)
     return t->cells[i];
 }
 
+/* Columns of the terminal behind f; 0 = no terminal, or it does not say. */
+static int terminal_width(FILE *f)
+{
+    const char *said = getenv("COLUMNS");
+    struct winsize size;
+    int fd = fileno(f);
+
+    if (fd < 0 || !isatty(fd))
+        return 0;
+    long n = said ? strtol(said, NULL, 10) : 0;
+    if (n > 0 && n < 10000)
+        return (int)n;
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* Take from the widest text column until the table fits or no text is left to cut. */
+static void fit(const struct lw_table *t, int room, int *width)
+{
+    int whole = 2 * (t->n_columns - 1);
+
+    for (int c = 0; c < t->n_columns; c++)
+        whole += width[c];
+    for (; whole > room; whole--) {
+        int widest = -1;
+        for (int c = 0; c < t->n_columns; c++)
+            if (t->titles[c][0] != '>' && width[c] > NARROWEST &&
+                (widest < 0 || width[c] > width[widest]))
+                widest = c;
+        if (widest < 0)
+            return;
+        width[widest]--;
+    }
+}
+
 enum lw_status lw_table_print(const struct lw_table *t, FILE *f, int indent, struct lw_err *err)
+{
+    return lw_table_print_within(t, f, indent, terminal_width(f), err);
+}
+
+enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int indent, int n_columns,
+                                     struct lw_err *err)
 {
     if (!t || t->failed)
         return lw_fail_nomem(err);
@@ -97,6 +159,8 @@ enum lw_status lw_table_print(const struct lw_table *t, FILE *f, int indent, str
             width[c] = w > width[c] ? w : width[c];
         }
     }
+    if (n_columns > 0)
+        fit(t, n_columns - indent, width);
     put_row(t, f, indent, width, title_cell, 0);
     fprintf(f, "%*s", indent, "");
     for (int c = 0; c < t->n_columns; c++) {

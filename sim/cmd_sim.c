@@ -26,7 +26,7 @@ struct session {
     struct lw_sim_options options;
     const char *db;
     char command[1024];
-    bool no_db, spans;
+    bool no_db, spans, quiet;
     int64_t steps, seed;
     enum lw_format format;
     struct lw_plan plan;
@@ -64,7 +64,15 @@ static enum lw_status predict(struct session *s, const char *plan_file, struct l
     s->options.noise = s->seed >= 0;
     s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
     double began = seconds();
-    LW_TRY(lw_sim_run(&s->plan, &s->cluster, &s->options, &s->timeline, &s->stats, err));
+    struct lw_progress_bar bar;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
+    s->options.progress = &progress;
+    enum lw_status ran = lw_sim_run(&s->plan, &s->cluster, &s->options, &s->timeline, &s->stats,
+                                    err);
+    s->options.progress = NULL;
+    lw_progress_bar_end(&bar);
+    if (ran != LW_OK)
+        return ran;
     s->wall_s = seconds() - began;
     return lw_timeline_summarize(&s->timeline, &s->plan, s->n_warmup, &s->summary, err);
 }
@@ -154,6 +162,7 @@ int cmd_sim(int argc, char **argv)
          "each rank enters each step up to this much later (0)", 0, 0},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL, "store every op, not only the measures", 0, 0},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
+        {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
         {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
         {0},

@@ -306,6 +306,17 @@ static enum lw_status handle(struct sim_engine *e, enum sim_event_kind kind, int
     return LW_OK;
 }
 
+/* Once in 2^18 events: passes that ranks have reached, of all. */
+static void report(const struct sim_engine *e)
+{
+    int64_t reached = 0;
+
+    for (int32_t r = 0; r < e->plan->n_ranks; r++)
+        reached += e->pass[r];
+    lw_progress_report(e->options.progress, "simulating",
+                       (double)reached / ((double)e->n_passes * e->plan->n_ranks));
+}
+
 enum lw_status sim_engine_loop(struct sim_engine *e)
 {
     struct sim_event event;
@@ -326,7 +337,8 @@ enum lw_status sim_engine_loop(struct sim_engine *e)
             continue;
         }
         e->now = event.time;
-        e->stats->n_events++;
+        if ((++e->stats->n_events & ((1 << 18) - 1)) == 0)
+            report(e);
         LW_TRY(handle(e, kind, index));
         LW_TRY(start_ready(e));
     }

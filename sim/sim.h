@@ -8,6 +8,7 @@
 #include "shared/cost.h"
 #include "shared/err.h"
 #include "shared/plan.h"
+#include "shared/progress.h"
 #include "shared/timeline.h"
 
 /* Predict what a plan does on a cluster. See docs/design/engine.md. */
@@ -34,6 +35,7 @@ struct lw_sim_options {
     lw_ps jitter_ps;         /* chunk detail: each message takes up to this much longer, by seed */
     lw_ps start_skew_ps;     /* each rank enters each step up to this much later, by seed */
     const struct lw_cost *cost; /* NULL: the cluster's tables and models */
+    const struct lw_progress *progress; /* NULL: silent */
 };
 
 /* A term of the model that is off unless the cluster gives it a figure. */

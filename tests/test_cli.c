@@ -134,6 +134,44 @@ static void manual_pages_and_completion_come_from_the_tables(void **state)
     free(script);
 }
 
+/* The text of "sh -c TEXT", empty when it says nothing. */
+static void expect_from(const char *text, const char *want)
+{
+    char got[4096];
+    FILE *f = popen(text, "r");
+
+    assert_non_null(f);
+    size_t n = fread(got, 1, sizeof got - 1, f);
+    got[n] = '\0';
+    pclose(f);
+    assert_string_equal(got, want);
+}
+
+static void every_manual_page_renders_without_a_warning(void **state)
+{
+    (void)state;
+    if (!getenv("LAPWING") || system("command -v groff >/dev/null") != 0) {
+        printf("SKIP groff is not installed: manual pages are not rendered\n");
+        skip();
+    }
+    expect_from("for c in $($LAPWING help | sed -n 's/^  \\([a-z]*\\) .*/\\1/p'); do "
+                "[ $c = help ] || $LAPWING $c --help-man | groff -man -Tutf8 -ww 2>&1 >/dev/null; "
+                "done; $LAPWING help --man | groff -man -Tutf8 -ww 2>&1 >/dev/null", "");
+}
+
+static void completion_offers_commands_and_their_options(void **state)
+{
+    (void)state;
+    if (!getenv("LAPWING") || system("command -v bash >/dev/null") != 0) {
+        printf("SKIP bash is not installed: completion is not tried\n");
+        skip();
+    }
+    expect_from("bash -c 'eval \"$($LAPWING help --completion)\"; lapwing() { $LAPWING \"$@\"; };"
+                " COMP_WORDS=(lapwing exp) COMP_CWORD=1; _lapwing; echo ${COMPREPLY[@]};"
+                " COMP_WORDS=(lapwing export --f) COMP_CWORD=2; _lapwing; echo ${COMPREPLY[@]}' "
+                "2>/dev/null", "explain export\n--format=\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +179,8 @@ int main(void)
         cmocka_unit_test(a_bad_option_is_named_with_what_is_allowed),
         cmocka_unit_test(wrong_usage_exits_2_and_help_exits_0),
         cmocka_unit_test(manual_pages_and_completion_come_from_the_tables),
+        cmocka_unit_test(every_manual_page_renders_without_a_warning),
+        cmocka_unit_test(completion_offers_commands_and_their_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
