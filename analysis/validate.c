@@ -4,6 +4,8 @@
  * their measured values differ by more than the series' margin, relative to the smaller one; the pair
  * is right when the predicted values differ the same way (equal predictions are wrong).
  *
+ * A case without a measurement is shown, counted as a miss, and enters no figure.
+ *
  * The reason of a miss is read off the numbers: where the error is, whether it leans to one side, what
  * is known about the measurement. It is no proof. */
 #include "analysis/validate.h"
@@ -55,16 +57,17 @@ enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case 
 {
     struct lw_case c = *given;
 
-    if (!(c.measured > 0) || !(c.predicted > 0))
-        return lw_fail(err, LW_EFORMAT, "case %s: predicted %g, measured %g %s: both must be above 0",
-                       c.id, c.predicted, c.measured, c.unit);
+    if (!(c.predicted > 0))
+        return lw_fail(err, LW_EFORMAT, "case %s: predicted %g %s: it must be above 0", c.id,
+                       c.predicted, c.unit);
     for (int32_t i = 0; i < v->n_cases; i++)
         if (v->cases[i].family == c.family && strcmp(v->cases[i].id, c.id) == 0)
             return lw_fail(err, LW_EFORMAT, "case %s is there twice: give each file once", c.id);
     c.id = copy(v, c.id);
     c.unit = copy(v, c.unit);
     c.remark = copy(v, c.remark);
-    c.error_pct = 100 * (c.predicted - c.measured) / c.measured;
+    c.measured = c.measured > 0 ? c.measured : 0;
+    c.error_pct = c.measured > 0 ? 100 * (c.predicted - c.measured) / c.measured : 0;
     if (!c.id || !c.unit || !c.remark ||
         lw_reserve(&v->cases, &v->capacity[CASES], v->n_cases + 1, sizeof *v->cases) != 0)
         return lw_fail_nomem(err);
@@ -129,6 +132,10 @@ static void add_errors(struct lw_validation *v)
         const struct lw_case *c = &v->cases[i];
         struct lw_family *f = &v->families[c->family];
         struct lw_series *s = c->series >= 0 ? &v->series[c->series] : NULL;
+        if (c->measured == 0) {
+            f->n_unmeasured++;
+            continue;
+        }
         if (f->worst < 0 || fabs(c->error_pct) > fabs(v->cases[f->worst].error_pct))
             f->worst = i;
         add_error(c->error_pct, &f->n, &f->mean_abs_pct, &f->max_abs_pct, &f->bias_pct);
@@ -144,6 +151,8 @@ static void add_errors(struct lw_validation *v)
 /* 1: right, 0: wrong, -1: too near to have an order. */
 static int pair_is_right(const struct lw_case *a, const struct lw_case *b, double margin_pct)
 {
+    if (a->measured == 0 || b->measured == 0)
+        return -1;
     double gap = a->measured - b->measured;
     double smaller = a->measured < b->measured ? a->measured : b->measured;
 
@@ -267,6 +276,19 @@ static enum lw_status miss_order(struct lw_validation *v, int32_t k, double righ
     return miss(v, k, "order", right_pct, f->bars.order_pct, text, err);
 }
 
+static enum lw_status miss_measured(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    const struct lw_family *f = &v->families[k];
+    char text[320];
+    int32_t i = 0;
+
+    while (v->cases[i].family != k || v->cases[i].measured > 0)
+        i++;
+    snprintf(text, sizeof text, "%d of %d cases have no measured value, %s is the first",
+             f->n_unmeasured, f->n + f->n_unmeasured, v->cases[i].id);
+    return miss(v, k, "measured", 100.0 * f->n / (f->n + f->n_unmeasured), 100, text, err);
+}
+
 enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
 {
     add_errors(v);
@@ -274,6 +296,8 @@ enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
     for (int32_t k = 0; k < v->n_families; k++) {
         const struct lw_family *f = &v->families[k];
         double right = f->n_pairs > 0 ? 100.0 * (double)f->n_right / (double)f->n_pairs : 100;
+        if (f->n_unmeasured > 0)
+            LW_TRY(miss_measured(v, k, err));
         if (f->bars.mean_pct > 0 && f->mean_abs_pct > f->bars.mean_pct)
             LW_TRY(miss_mean(v, k, err));
         if (f->bars.worst_pct > 0 && f->max_abs_pct > f->bars.worst_pct)

@@ -24,7 +24,8 @@ struct lw_family {
     bool overall;         /* counts in the overall error: predictions of whole steps in time */
     int32_t n_fitted, fit_rows;
     /* found by lw_validation_judge: */
-    int32_t n, worst;     /* cases; number of the worst one, -1 = none */
+    int32_t n, n_unmeasured; /* cases with a measured value, and without */
+    int32_t worst;        /* number of the worst case, -1 = none */
     double mean_abs_pct, max_abs_pct, bias_pct; /* bias: mean of the signed errors */
     int64_t n_pairs, n_right;
 };
@@ -41,9 +42,9 @@ struct lw_series {
 struct lw_case {
     const char *id, *unit; /* "ns": a time, printed as such */
     int32_t family, series;
-    double predicted, measured;
+    double predicted, measured; /* measured 0: it was not, or cannot be read */
     const char *remark;    /* what is known about the measurement; "" = nothing */
-    double error_pct;      /* (predicted - measured) / measured */
+    double error_pct;      /* (predicted - measured) / measured; 0 without a measurement */
 };
 
 /* A figure that was fitted on measured cases. */
@@ -61,7 +62,7 @@ struct lw_note {
 /* A bar that was missed, and what the numbers say about why. */
 struct lw_miss {
     int32_t family;
-    const char *bar;       /* "mean", "worst", "order" */
+    const char *bar;       /* "mean", "worst", "order"; "measured": share of cases that were */
     double value_pct, allowed_pct;
     const char *reason;
 };
@@ -86,7 +87,7 @@ enum lw_status lw_validation_family(struct lw_validation *v, const char *name, s
                                     bool overall, int32_t *out, struct lw_err *err);
 enum lw_status lw_validation_series(struct lw_validation *v, int32_t family, const char *name,
                                     double margin_pct, int32_t *out, struct lw_err *err);
-/* series -1: in none. LW_EFORMAT: a value that is not above 0, or an id that is there already. */
+/* series -1: in none. LW_EFORMAT: a prediction that is not above 0, or an id that is there already. */
 enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case *c,
                                   struct lw_err *err);
 enum lw_status lw_validation_fit(struct lw_validation *v, const struct lw_fit *f,

@@ -23,7 +23,9 @@ static void value_cell(struct lw_table *t, const struct lw_case *c, double value
 {
     char buf[32];
 
-    if (is_time(c))
+    if (value <= 0)
+        lw_table_cell(t, "-");
+    else if (is_time(c))
         lw_table_cell(t, "%s", lw_format_ps(buf, lw_ns_to_ps((lw_ns)(value + 0.5))));
     else
         lw_table_cell(t, "%.4g %s", value, c->unit);
@@ -40,7 +42,10 @@ static struct lw_table *case_table(const struct lw_validation *v)
         lw_table_cell(t, "%s", v->families[c->family].name);
         value_cell(t, c, c->predicted);
         value_cell(t, c, c->measured);
-        lw_table_cell(t, "%+.1f %%", c->error_pct);
+        if (c->measured > 0)
+            lw_table_cell(t, "%+.1f %%", c->error_pct);
+        else
+            lw_table_cell(t, "-");
     }
     return t;
 }
@@ -206,15 +211,23 @@ static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const
     lw_jsonout_line_object(o, NULL);
     lw_jsonout_string(o, "id", c->id);
     lw_jsonout_string(o, "family", v->families[c->family].name);
-    if (is_time(c)) {
+    const char *measured = is_time(c) ? "measured_ns" : "measured";
+    if (is_time(c))
         lw_jsonout_int(o, "predicted_ns", (int64_t)(c->predicted + 0.5));
-        lw_jsonout_int(o, "measured_ns", (int64_t)(c->measured + 0.5));
-    } else {
+    else
         lw_jsonout_double(o, "predicted", c->predicted);
-        lw_jsonout_double(o, "measured", c->measured);
+    if (c->measured <= 0)
+        lw_jsonout_null(o, measured);
+    else if (is_time(c))
+        lw_jsonout_int(o, measured, (int64_t)(c->measured + 0.5));
+    else
+        lw_jsonout_double(o, measured, c->measured);
+    if (!is_time(c))
         lw_jsonout_string(o, "unit", c->unit);
-    }
-    lw_jsonout_fixed(o, "error_pct", c->error_pct, 4);
+    if (c->measured > 0)
+        lw_jsonout_fixed(o, "error_pct", c->error_pct, 4);
+    else
+        lw_jsonout_null(o, "error_pct");
     if (*c->remark)
         lw_jsonout_string(o, "remark", c->remark);
     lw_jsonout_end(o);
@@ -270,9 +283,9 @@ static enum lw_status print_csv(const struct lw_validation *v, FILE *f, struct l
         lw_table_cell(t, "%s", c->id);
         lw_table_cell(t, "%s", v->families[c->family].name);
         lw_table_cell(t, "%.10g", c->predicted);
-        lw_table_cell(t, "%.10g", c->measured);
+        lw_table_cell(t, c->measured > 0 ? "%.10g" : "", c->measured);
         lw_table_cell(t, "%s", c->unit);
-        lw_table_cell(t, "%.4f", c->error_pct);
+        lw_table_cell(t, c->measured > 0 ? "%.4f" : "", c->error_pct);
     }
     enum lw_status status = lw_table_print_csv(t, f, err);
     lw_table_free(t);

@@ -204,6 +204,22 @@ static void the_worked_example_comes_out_to_the_nanosecond(void **unused)
     free(text);
 }
 
+static void a_run_that_was_not_measured_is_predicted_all_the_same(void **unused)
+{
+    char *text = fixture_get(TINY);
+    char *less = fixture_replaced(text, "{\"step\": {\"median\": 0.056}}", "\"lost\"");
+    struct lw_validation v;
+    (void)unused;
+
+    validate_text(less, &v);
+    assert_true(v.cases[0].predicted == 55786432 && v.cases[0].measured == 0);
+    assert_non_null(strstr(v.cases[0].remark, "ddp.cap1 has no timing.step.median"));
+    assert_true(v.cases[1].measured == 56600000);
+    lw_validation_free(&v);
+    free(less);
+    free(text);
+}
+
 static void what_cannot_be_used_is_refused_with_its_place(void **unused)
 {
     static const struct {
@@ -224,7 +240,6 @@ static void what_cannot_be_used_is_refused_with_its_place(void **unused)
         {"\"bucket_cap_mb\": 25, \"timing\": {\"step\": {\"median\": 0.0565}}",
          "\"bucket_cap_mb\": 0", "ddp.cap25.rank0.bucket_cap_mb"},
         {"\"cap25\": {\n", "\"cap1\": {\n", "cap1 is there twice"},
-        {"{\"step\": {\"median\": 0.056}}", "{}", "at ddp.cap1: no timing.step.median"},
         {"{\"order\": [1, 0], \"ready_s\": [0.02,", "{\"order\": [1, 2], \"ready_s\": [0.02,",
          "grad_ready.order[1]: found 2"},
         {"{\"order\": [1, 0], \"ready_s\": [0.02,", "{\"order\": [1], \"ready_s\": [0.02,",
@@ -518,6 +533,7 @@ int main(void)
         cmocka_unit_test(a_rank_without_ready_times_is_replaced_and_it_is_said),
         cmocka_unit_test(the_microbenchmark_is_made_monotone),
         cmocka_unit_test(the_worked_example_comes_out_to_the_nanosecond),
+        cmocka_unit_test(a_run_that_was_not_measured_is_predicted_all_the_same),
         cmocka_unit_test(what_cannot_be_used_is_refused_with_its_place),
         cmocka_unit_test(every_failing_allocation_is_reported_and_leaks_nothing),
         cmocka_unit_test(every_fuzz_corpus_file_is_read_or_refused),

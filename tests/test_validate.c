@@ -173,9 +173,40 @@ static void a_case_twice_or_without_values_is_refused(void **unused)
     assert_int_equal(lw_validation_case(&v, &again, &err), LW_EFORMAT);
     assert_string_equal(err.msg, "case x is there twice: give each file once");
     again.id = "z";
-    again.measured = 0;
+    again.predicted = 0;
     assert_int_equal(lw_validation_case(&v, &again, &err), LW_EFORMAT);
     assert_int_equal(v.n_cases, 1);
+    lw_validation_free(&v);
+}
+
+/* 11 for 10 is +10 %; the case that was not measured has no error, no order, and fails the family. */
+static void a_case_without_a_measurement_is_shown_and_missed(void **unused)
+{
+    struct lw_validation v = {0};
+    struct lw_err err = {0};
+    int32_t f, s;
+    char *text = NULL;
+    size_t size = 0;
+    (void)unused;
+
+    ok(lw_validation_family(&v, "a", (struct lw_bars){20, 20, 90}, true, &f, &err), &err);
+    ok(lw_validation_series(&v, f, "one", 5, &s, &err), &err);
+    add(&v, f, s, "x", 11, 10, "");
+    add(&v, f, s, "y", 500, -1, "");
+    ok(lw_validation_judge(&v, &err), &err);
+    assert_int_equal(v.families[f].n, 1);
+    assert_true(near(v.mean_abs_pct, 10) && near(v.families[f].max_abs_pct, 10));
+    assert_int_equal(v.n_pairs, 0);
+    assert_int_equal(v.n_misses, 1);
+    assert_string_equal(v.misses[0].bar, "measured");
+    assert_string_equal(v.misses[0].reason,
+                        "1 of 2 cases have no measured value, y is the first");
+    FILE *out = open_memstream(&text, &size);
+    ok(lw_validation_print(&v, LW_FORMAT_JSON, out, &err), &err);
+    fclose(out);
+    assert_non_null(strstr(text, "\"predicted_ns\": 500, \"measured_ns\": null, "
+                                 "\"error_pct\": null"));
+    free(text);
     lw_validation_free(&v);
 }
 
@@ -187,6 +218,7 @@ int main(void)
         cmocka_unit_test(files_are_not_ordered_among_each_other),
         cmocka_unit_test(missed_bars_come_with_a_reason),
         cmocka_unit_test(other_units_stay_out_of_the_overall_error),
+        cmocka_unit_test(a_case_without_a_measurement_is_shown_and_missed),
         cmocka_unit_test(a_case_twice_or_without_values_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
