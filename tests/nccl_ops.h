@@ -84,7 +84,7 @@ static inline enum lw_status nccl_ops_finish(struct nccl_ops *k, struct lw_err *
     LW_TRY(k->b->release(k->w, err));
     switch (k->b->poll(k->w, k->b->now_ns(k->w) + INT64_C(10000000000), err)) {
     case EXEC_DONE: return LW_OK;
-    case EXEC_FAILED: return LW_EFAILED;
+    case EXEC_FAILED: return err->code;
     default: return lw_fail(err, LW_ETIMEOUT, "not done");
     }
 }

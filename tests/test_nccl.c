@@ -121,6 +121,30 @@ static enum lw_status run_ops(const struct exec_backend *b, const struct exec_pr
     return s;
 }
 
+/* The n-th allocation fails, n = 1, 2, ... and later every 7th, until the whole goes through: each time
+ * LW_ENOMEM and nothing kept. Says how many failures there were. */
+static enum lw_status starve(const struct exec_backend *b)
+{
+    struct lw_exec_result r = {0};
+    struct lw_err err = {0};
+    enum lw_status s = LW_ENOMEM;
+    int64_t kept = lw_alloc_live(), before = 0;
+
+    for (int64_t n = 1; s == LW_ENOMEM && lw_alloc_live() == kept; n += n < 60 ? 1 : 7) {
+        lw_alloc_fail_at(n);
+        s = nccl_ops_run(b, NULL, 2, &r.n_checked_bytes, &err);
+        lw_alloc_fail_at(0);
+        before += s == LW_ENOMEM;
+    }
+    if (s == LW_OK && before < 60)
+        s = lw_fail(&err, LW_ENO, "only %lld allocations", (long long)before);
+    if (lw_alloc_live() != kept)
+        s = lw_fail(&err, LW_ENO, "after failure %lld: %lld blocks kept", (long long)before,
+                    (long long)(lw_alloc_live() - kept));
+    say(s, &err, &r);
+    return s;
+}
+
 static enum lw_status be_rank(void)
 {
     struct exec_identity id = {.n_ranks = (int32_t)setting("T_RANKS", 1)};
@@ -143,6 +167,8 @@ static enum lw_status be_rank(void)
         say(s, &err, &none);
         return s;
     }
+    if (setting("T_STARVE", 0))
+        return starve(b);
     if (several)
         exec_rendezvous_process(r, &process);
     s = setting("T_OPS", 0) ? run_ops(b, several ? &process : NULL, id.n_ranks)
@@ -408,6 +434,20 @@ static void every_collective_moves_the_right_elements(void **state)
     run(&three);
     for (int r = 0; r < 3; r++)
         has(three.line[r], "code=0");
+}
+
+static void running_out_of_memory_leaves_nothing_behind(void **state)
+{
+    NEEDS_FAKES();
+    char path[64], *text;
+    struct job j = {.n = 1, .alone = true,
+                    .set = {{"T_STARVE", "1"}, {"FAKE_GPU_LOG", log_path(path)}}};
+
+    run(&j);
+    has(j.line[0], "code=0");
+    text = read_log(path);
+    has(text, "live blocks 0 streams 0 events 0 modules 0\n");
+    free(text);
 }
 
 static void several_ranks_in_one_process_are_refused_without_a_loop(void **state)
@@ -729,6 +769,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_loop_of_ranks_ends_like_one),
         cmocka_unit_test(types_passes_and_views_end_like_one),
         cmocka_unit_test(every_collective_moves_the_right_elements),
+        cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
         cmocka_unit_test(several_ranks_in_one_process_are_refused_without_a_loop),
         cmocka_unit_test(errors_of_the_driver_are_named),
         cmocka_unit_test(processes_end_like_one_rank_whatever_the_delays),
