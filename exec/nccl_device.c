@@ -2,11 +2,12 @@
  * the build embeds; a host-mapped pair of words lets the host stop kernels that wait, and kernels
  * report a failure.
  *
- * Time. CUDA events give intervals between events as f32 milliseconds. Between polls, when nothing
- * runs, `anchor` is recorded and tied to the host's clock; event times are the anchor's host time
- * plus the interval since. So intervals inside one step of one rank have the resolution of the events
- * (and of an f32: 60 ns in the first second after the anchor), and the offset to the host's clock is
- * known to the time that recording and seeing one event takes (the best of ANCHOR_TRIES). */
+ * Time. CUDA events give intervals between events as f32 milliseconds. An event, the anchor, is tied to
+ * the host's clock at opening, to half the time that recording and seeing it takes; event times are
+ * the anchor's host time plus the interval since. Between polls, when nothing runs, the anchor is
+ * renewed: its time comes from the one before, unless the host's clock says that this cannot be. So
+ * intervals have the resolution of the events (and of an f32: 60 ns in the first second after the
+ * anchor), and a drift between the clocks does not add up. */
 #include "exec/nccl_world.h"
 
 #include <stdio.h>
@@ -156,29 +157,51 @@ static enum lw_status record_and_see(struct exec_world *w, CUevent e, int64_t *s
     return nccl_cu(r, "cuEventQuery", err);
 }
 
+/* e becomes the anchor: its time by the anchor before, moved into [from, seen] where the clocks have
+ * drifted apart. */
+static enum lw_status set_anchor(struct exec_world *w, CUevent e, int64_t from, int64_t seen,
+                                 struct lw_err *err)
+{
+    int64_t at = from + (seen - from) / 2;
+
+    if (w->anchor) {
+        LW_TRY(nccl_time_of(w, e, &at, err));
+        at = at < from ? from : at > seen ? seen : at;
+        nccl_timer_give(w, w->anchor);
+    }
+    w->anchor = e;
+    w->anchor_ns = at;
+    return LW_OK;
+}
+
+/* The first anchor is the one seen quickest of ANCHOR_TRIES; later ones carry it on. */
 enum lw_status nccl_anchor(struct exec_world *w, struct lw_err *err)
 {
-    int64_t best = INT64_MAX;
+    CUevent best = NULL;
+    int64_t best_from = 0, best_seen = INT64_MAX;
+    enum lw_status s = LW_OK;
 
-    for (int i = 0; i < ANCHOR_TRIES; i++) {
+    for (int i = 0; i < (w->anchor ? 1 : ANCHOR_TRIES) && s == LW_OK; i++) {
         CUevent e;
-        int64_t from = 0, seen = 0;
+        int64_t from, seen = 0;
         LW_TRY(nccl_timer_take(w, &e, err));
         from = nccl_now_ns();
-        enum lw_status s = record_and_see(w, e, &seen, err);
-        if (s != LW_OK || seen - from >= best) {
-            nccl_timer_give(w, e);
-            LW_TRY(s);
-            continue;
+        s = record_and_see(w, e, &seen, err);
+        bool better = s == LW_OK && seen - from < best_seen - best_from;
+        CUevent worse = better ? best : e;
+        if (worse)
+            nccl_timer_give(w, worse);
+        if (better) {
+            best = e;
+            best_from = from;
+            best_seen = seen;
         }
-        best = seen - from;
-        CUevent before = w->anchor;
-        w->anchor = e;
-        w->anchor_ns = from + best / 2;
-        if (before)
-            nccl_timer_give(w, before);
     }
-    return LW_OK;
+    if (s == LW_OK)
+        s = set_anchor(w, best, best_from, best_seen, err);
+    if (s != LW_OK && best)
+        nccl_timer_give(w, best);
+    return s;
 }
 
 enum lw_status nccl_time_of(const struct exec_world *w, CUevent e, int64_t *ns, struct lw_err *err)

@@ -106,6 +106,8 @@ static enum lw_status stamp_flight(struct exec_stream *s, struct flight *f, stru
 
     LW_TRY(nccl_time_of(s->world, f->start, &stamp.start_ns, err));
     LW_TRY(nccl_time_of(s->world, f->end, &stamp.end_ns, err));
+    if (stamp.start_ns < s->floor_ns) /* the anchor was moved back since the op before */
+        stamp.start_ns = s->floor_ns;
     if (stamp.end_ns < stamp.start_ns)
         stamp.end_ns = stamp.start_ns;
     if (stamp.issue_ns == 0 || stamp.issue_ns > stamp.start_ns)
@@ -113,7 +115,7 @@ static enum lw_status stamp_flight(struct exec_stream *s, struct flight *f, stru
     if (f->round)
         stamp.all_in_ns = f->round->all_in_ns > stamp.end_ns ? stamp.end_ns : f->round->all_in_ns;
     stamp_all(f, &stamp);
-    s->last_end_ns = stamp.end_ns;
+    s->last_end_ns = s->floor_ns = stamp.end_ns;
     s->n_landed += f->n_launches;
     return LW_OK;
 }

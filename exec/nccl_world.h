@@ -88,7 +88,7 @@ struct exec_stream {
     int64_t n_launched, n_landed;       /* kernels: handed over, known to be done */
     int64_t *clock;                     /* device word: when the running task began */
     struct flight *head, **tail;
-    int64_t last_end_ns;
+    int64_t last_end_ns, floor_ns;      /* of this step, 0 = none yet; of all */
     bool blocked;                       /* in this pass over the queue */
     bool in_group;
     struct exec_comm *group_comm;
