@@ -65,7 +65,8 @@ struct CUstream_st {
     bool closing;
 };
 
-struct CUevent_st {
+struct CUevent_st { /* lives until it is destroyed and no command refers to it */
+    int users;
     uint64_t given, done;
     int64_t at_ns;
     bool timed;
@@ -283,11 +284,18 @@ static void run_command(const struct CUstream_st *s, struct command *c)
     }
 }
 
+static void leave(CUevent e) /* the lock is held */
+{
+    if (--e->users == 0)
+        free(e);
+}
+
 static void record(CUevent e, uint64_t target)
 {
     pthread_mutex_lock(&lock);
     e->done = target;
     e->at_ns = fake_now_ns();
+    leave(e);
     pthread_mutex_unlock(&lock);
 }
 
@@ -296,6 +304,7 @@ static void wait_for(CUevent e, uint64_t target)
     pthread_mutex_lock(&lock);
     while (e->done < target)
         pthread_cond_wait(&moved, &lock);
+    leave(e);
     pthread_mutex_unlock(&lock);
 }
 
@@ -411,6 +420,7 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
     c->event = e;
     pthread_mutex_lock(&lock);
     c->target = e->given;
+    e->users++;
     pthread_mutex_unlock(&lock);
     give_command(s, c);
     return CUDA_SUCCESS;
@@ -500,6 +510,7 @@ CUresult cuEventCreate(CUevent *e, unsigned int flags)
     if (r != CUDA_SUCCESS)
         return r;
     *e = calloc(1, sizeof **e);
+    (*e)->users = 1;
     (*e)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
     n_events++;
     return CUDA_SUCCESS;
@@ -509,8 +520,7 @@ CUresult cuEventDestroy(CUevent e)
 {
     pthread_mutex_lock(&lock);
     n_events--;
-    if (e->given == e->done) /* else a stream that never ends still holds it */
-        free(e);
+    leave(e);
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
@@ -526,6 +536,7 @@ CUresult cuEventRecord(CUevent e, CUstream s)
     c->event = e;
     pthread_mutex_lock(&lock);
     c->target = ++e->given;
+    e->users++;
     pthread_mutex_unlock(&lock);
     give_command(s, c);
     return CUDA_SUCCESS;
