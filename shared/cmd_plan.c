@@ -1,8 +1,10 @@
-/* lapwing plan: make a plan from a workload and a strategy, show it, compare two. */
+/* lapwing plan: make a plan from a workload and a strategy, show it, compare two; or draw the grid of
+ * a pipeline schedule. */
 #include <stdio.h>
 #include <string.h>
 
 #include "shared/cli.h"
+#include "shared/cmd_plan_grid.h"
 #include "shared/cmd_plan_show.h"
 #include "shared/command.h"
 #include "shared/files.h"
@@ -83,21 +85,24 @@ static enum lw_status make(struct lw_plan_source *src, const char *plan_file, co
 int cmd_plan(int argc, char **argv)
 {
     static const struct lw_usage usage = {
-        "plan", "-w WORKLOAD [strategy options] [-o PLAN] | PLAN | diff A B",
+        "plan", "-w WORKLOAD [strategy options] [-o PLAN] | PLAN | diff A B | --schedule NAME ...",
         "Make a plan from a workload and a strategy and show its decisions; show a plan file; or name "
-        "the first decision in which two plan files differ (exit status 3 when they do).", 0, 3};
+        "the first decision in which two plan files differ (exit status 3 when they do). Without a "
+        "workload, --schedule NAME --pp P --micro-batches M [--chunks V] draws the grid of a pipeline "
+        "schedule (csv: torch's schedule IR).", 0, 3};
     const char *out = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     struct lw_plan_source src = {0};
+    struct lw_grid_request grid = {0};
     struct lw_err err = {0};
-    const struct lw_opt own[] = {
+    struct lw_opt own[3 + LW_GRID_OPTIONS] = {
         {"output", 'o', LW_OPT_STRING, &out, "FILE", "write the plan here ('-': standard output)",
          0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how it is shown (text)", 0, 0},
-        {0}};
-    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + 3];
+        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how it is shown (text)", 0, 0}};
+    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + 3 + LW_GRID_OPTIONS];
     int n;
 
+    lw_grid_request_options(&grid, own + 2);
     lw_plan_source_options(&src, own, table);
     int done = lw_cli_begin(&usage, table, argc, argv, &n);
     if (done >= 0)
@@ -109,6 +114,12 @@ int cmd_plan(int argc, char **argv)
         s = diff(argv[2], argv[3], format, &err);
     } else if (n > 1) {
         return lw_cli_usage("plan", "takes one plan file, got '%s' too", argv[2]);
+    } else if (n == 0 && !src.workload_file && lw_grid_requested(&grid, &src)) {
+        if (out)
+            return lw_cli_usage("plan", "a grid alone is no plan: --format csv instead of -o");
+        s = lw_plan_grid(&src, &grid, format, &err);
+    } else if (grid.file || grid.lower || grid.group) {
+        return lw_cli_usage("plan", "--schedule-file, --group and --lower are for a grid alone");
     } else if (n == 0 && !src.workload_file) {
         return lw_cli_usage("plan", "needs -w FILE or a plan file");
     } else {

@@ -188,6 +188,11 @@ static enum lw_status sizes(const struct lw_schedule_shape *s, struct lw_err *er
     return LW_OK;
 }
 
+int32_t lw_schedule_chunks(enum lw_schedule schedule)
+{
+    return rules[schedule].chunks;
+}
+
 enum lw_status lw_schedule_demand(const struct lw_schedule_shape *s, struct lw_err *err)
 {
     const struct rule *rule = &rules[s->schedule];

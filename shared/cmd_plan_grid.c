@@ -1,0 +1,230 @@
+/* lapwing plan --schedule X: the grid of a schedule, or of a user's file, drawn in units of time
+ * (F, I and W take 1, B 2, a unit of two actions their sum, transfers nothing). */
+#include "shared/cmd_plan_grid.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/grid_print.h"
+#include "shared/input.h"
+#include "shared/jsonout.h"
+#include "shared/schedule_colossal.h"
+
+void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_GRID_OPTIONS])
+{
+    const struct lw_opt options[LW_GRID_OPTIONS] = {
+        {"schedule-file", 0, LW_OPT_STRING, &q->file, "FILE",
+         "grid alone: a schedule of your own as CSV, one line per rank, cells like 0F3", 0, 0},
+        {"group", 0, LW_OPT_INT, &q->group, "N",
+         "grid alone: micro-batches of a group of interleaved-1f1b (about pp)", 1, INT32_MAX},
+        {"lower", 0, LW_OPT_STRING, &q->lower, "messages|shards",
+         "grid alone, as csv: with sends and receives, or with at most 3 stages gathered", 0, 0},
+    };
+
+    memcpy(table, options, sizeof options);
+}
+
+static bool given(const struct lw_plan_source *src, const char *name)
+{
+    for (int i = 0; i < src->n_given; i++)
+        if (strcmp(src->names[i], name) == 0)
+            return true;
+    return false;
+}
+
+bool lw_grid_requested(const struct lw_grid_request *q, const struct lw_plan_source *src)
+{
+    return q->file || q->lower || q->group || given(src, "schedule");
+}
+
+/* A grid has no place for the rest of a strategy: nothing of it is dropped in silence. */
+static enum lw_status only_grid_options(const struct lw_plan_source *src,
+                                        const struct lw_grid_request *q, struct lw_err *err)
+{
+    static const char *const known[] = {"schedule", "pp", "micro-batches", "chunks"};
+
+    for (int i = 0; i < src->n_given; i++) {
+        size_t k = 0;
+        while (k < 4 && strcmp(src->names[i], known[k]) != 0)
+            k++;
+        if (k == 4)
+            return lw_fail(err, LW_EINVAL,
+                           "--%s needs -w FILE: a grid alone takes --schedule, --pp, "
+                           "--micro-batches and --chunks",
+                           src->names[i]);
+    }
+    if (src->cluster_file || src->strategy_file || src->ranks)
+        return lw_fail(err, LW_EINVAL,
+                       "-c, -s and --ranks need -w FILE: a grid alone has no cluster "
+                       "and no strategy");
+    if (q->lower && strcmp(q->lower, "messages") != 0 && strcmp(q->lower, "shards") != 0)
+        return lw_fail(err, LW_EINVAL, "--lower: '%s' is none of messages, shards", q->lower);
+    return LW_OK;
+}
+
+static enum lw_status read_grid(const struct lw_plan_source *src, const struct lw_grid_request *q,
+                                const struct lw_strategy *st, struct lw_grid *g, struct lw_err *err)
+{
+    struct lw_input in;
+
+    if (given(src, "schedule") && st->schedule != LW_SCHEDULE_CUSTOM)
+        return lw_fail(err, LW_EINVAL,
+                       "--schedule %s beside --schedule-file: leave one of them out",
+                       lw_schedule_name(st->schedule));
+    LW_TRY(lw_input_read(q->file, 0, &in, err));
+    enum lw_status status = lw_grid_custom(q->file, in.text, g, err);
+    lw_input_free(&in);
+    LW_TRY(status);
+    if (given(src, "pp") && st->pp != g->n_ranks)
+        status = lw_fail(err, LW_EINVAL, "--pp %lld: %s has %d ranks", (long long)st->pp, q->file,
+                         g->n_ranks);
+    else if (given(src, "micro-batches") && st->micro_batches != g->n_micro_batches)
+        status = lw_fail(err, LW_EINVAL, "--micro-batches %lld: %s has %d",
+                         (long long)st->micro_batches, q->file, g->n_micro_batches);
+    else if (given(src, "chunks"))
+        status = lw_fail(err, LW_EINVAL, "--chunks: the stages of a rank follow from %s", q->file);
+    if (status != LW_OK)
+        lw_grid_free(g);
+    return status;
+}
+
+/* Schedules with a fixed number of stages per rank need no --chunks. */
+static enum lw_status shape_of(const struct lw_plan_source *src, const struct lw_grid_request *q,
+                               const struct lw_strategy *st, struct lw_schedule_shape *s,
+                               struct lw_err *err)
+{
+    int32_t fixed = lw_schedule_chunks(st->schedule);
+
+    if (st->schedule == LW_SCHEDULE_CUSTOM)
+        return lw_fail(err, LW_EINVAL, "--schedule custom needs --schedule-file FILE");
+    if (st->pp > INT32_MAX || st->micro_batches > INT32_MAX || st->chunks > INT32_MAX)
+        return lw_fail(err, LW_EINVAL, "--pp, --micro-batches, --chunks: more than a grid holds");
+    *s = (struct lw_schedule_shape){.schedule = st->schedule,
+                                    .n_ranks = (int32_t)st->pp,
+                                    .n_micro_batches = (int32_t)st->micro_batches,
+                                    .n_chunks = (int32_t)st->chunks,
+                                    .group = (int32_t)q->group};
+    if (fixed > 0 && !given(src, "chunks"))
+        s->n_chunks = fixed;
+    if (q->group && st->schedule != LW_SCHEDULE_INTERLEAVED_1F1B &&
+        st->schedule != LW_SCHEDULE_INTERLEAVED_ZB)
+        return lw_fail(err, LW_EINVAL, "--group is of --schedule interleaved-1f1b, not of %s",
+                       lw_schedule_name(st->schedule));
+    return LW_OK;
+}
+
+static bool is_colossal(const struct lw_schedule_shape *s)
+{
+    return s->schedule == LW_SCHEDULE_COLOSSAL_1F1B ||
+           s->schedule == LW_SCHEDULE_COLOSSAL_INTERLEAVED;
+}
+
+/* The tokens of every rank; o = NULL: as text. */
+static enum lw_status print_calls(const struct lw_schedule_shape *s, struct lw_jsonout *o,
+                                  struct lw_err *err)
+{
+    bool interleaved = s->schedule == LW_SCHEDULE_COLOSSAL_INTERLEAVED;
+    struct lw_colossal_order order;
+    char token[32];
+
+    LW_TRY(lw_colossal_order(s, false, &order, err));
+    if (o)
+        lw_jsonout_array(o, "events");
+    else
+        printf("\nevents; C: combined call (P, N send to previous, next; p, n receive)\n");
+    for (int32_t r = 0; r < order.n_ranks; r++) {
+        if (o)
+            lw_jsonout_line_array(o, NULL);
+        else
+            printf("rank %d ", r);
+        for (int32_t i = order.first[r]; i < order.first[r + 1]; i++) {
+            lw_colossal_token(&order.events[i], interleaved, token);
+            if (o)
+                lw_jsonout_string(o, NULL, token);
+            else
+                printf(" %s", token);
+        }
+        if (o)
+            lw_jsonout_end(o);
+        else
+            printf("\n");
+    }
+    if (o)
+        lw_jsonout_end(o);
+    lw_colossal_free(&order);
+    return LW_OK;
+}
+
+static enum lw_status print_csv(const struct lw_grid *g, const char *lower, struct lw_err *err)
+{
+    struct lw_grid merged = {0};
+    struct lw_lowered l = {0};
+    enum lw_status status = LW_OK;
+
+    if (lower)
+        status = lw_grid_merge(g, &merged, err);
+    if (status == LW_OK)
+        status = !lower                           ? lw_lower_plain(g, &l, err)
+                 : strcmp(lower, "messages") == 0 ? lw_lower_messages(&merged, &l, err)
+                                                  : lw_lower_shards(&merged, 3, &l, err);
+    if (status == LW_OK)
+        lw_lowered_print_csv(&l, stdout);
+    lw_lowered_free(&l);
+    lw_grid_free(&merged);
+    return status;
+}
+
+static enum lw_status print_timed(const struct lw_grid *g, const struct lw_schedule_shape *s,
+                                  const char *name, enum lw_format format, struct lw_err *err)
+{
+    static const struct lw_grid_costs unit = {1, 1, 1, 0};
+    struct lw_grid_times t;
+    enum lw_status status = LW_OK;
+
+    LW_TRY(lw_grid_time(g, &unit, &t, err));
+    if (format == LW_FORMAT_JSON) {
+        struct lw_jsonout o = {.file = stdout};
+        lw_jsonout_object(&o, NULL);
+        lw_jsonout_string(&o, "schedule", name);
+        lw_grid_print_json(g, &t, &o);
+        if (is_colossal(s))
+            status = print_calls(s, &o, err);
+        lw_jsonout_end(&o);
+    } else {
+        printf("%s: %d ranks, %d stages, %d micro-batches; one column is one unit of time\n"
+               "(F, I, W 1 unit, B 2, overlapped pairs 3, transfers 0)\n\n",
+               name, g->n_ranks, g->n_stages, g->n_micro_batches);
+        status = lw_grid_print_text(g, &t, stdout, err);
+        if (status == LW_OK && is_colossal(s))
+            status = print_calls(s, NULL, err);
+    }
+    lw_grid_times_free(&t);
+    return status;
+}
+
+enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_request *q,
+                            enum lw_format format, struct lw_err *err)
+{
+    struct lw_schedule_shape s = {.schedule = LW_SCHEDULE_CUSTOM};
+    struct lw_strategy st;
+    struct lw_grid g;
+
+    LW_TRY(only_grid_options(src, q, err));
+    if (q->lower && format != LW_FORMAT_CSV)
+        return lw_fail(err, LW_EINVAL, "--lower needs --format csv");
+    LW_TRY(lw_plan_source_strategy(src, &st, err));
+    if (q->file) {
+        LW_TRY(read_grid(src, q, &st, &g, err));
+    } else {
+        LW_TRY(shape_of(src, q, &st, &s, err));
+        LW_TRY(lw_schedule_grid(&s, &g, err));
+    }
+    enum lw_status status = lw_grid_check(&g, err);
+    if (status == LW_OK)
+        status = format == LW_FORMAT_CSV
+                     ? print_csv(&g, q->lower, err)
+                     : print_timed(&g, &s, q->file ? q->file : lw_schedule_name(s.schedule), format,
+                                   err);
+    lw_grid_free(&g);
+    return status;
+}
