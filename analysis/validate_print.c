@@ -270,6 +270,15 @@ static void print_json(const struct lw_validation *v, FILE *f)
 
 /* --- csv: the cases --- */
 
+/* Empty without a measurement. */
+static void number_cell(struct lw_table *t, const struct lw_case *c, int digits, double value)
+{
+    if (c->measured > 0)
+        lw_table_cell(t, "%.*g", digits, value);
+    else
+        lw_table_cell(t, "%s", "");
+}
+
 static enum lw_status print_csv(const struct lw_validation *v, FILE *f, struct lw_err *err)
 {
     static const char *const titles[] = {"id", "family", "predicted", "measured", "unit",
@@ -283,9 +292,9 @@ static enum lw_status print_csv(const struct lw_validation *v, FILE *f, struct l
         lw_table_cell(t, "%s", c->id);
         lw_table_cell(t, "%s", v->families[c->family].name);
         lw_table_cell(t, "%.10g", c->predicted);
-        lw_table_cell(t, c->measured > 0 ? "%.10g" : "", c->measured);
+        number_cell(t, c, 10, c->measured);
         lw_table_cell(t, "%s", c->unit);
-        lw_table_cell(t, c->measured > 0 ? "%.4f" : "", c->error_pct);
+        number_cell(t, c, 6, c->error_pct);
     }
     enum lw_status status = lw_table_print_csv(t, f, err);
     lw_table_free(t);
