@@ -210,7 +210,7 @@ static void predictions_are_paired_with_executions_of_the_same_plan(void **state
     runs_store(&measured);
     char *text = script_of(LW_PLOT_PREDICTED);
     assert_has(text, "$pairs << EOD\n512 432 512 512\nEOD");
-    assert_has(text, "set label \"1.00 MiB, -15.6 %\" at 512,432 ");
+    assert_has(text, "set label \"1.00 MiB, -15.6 %\" at graph ");
     test_free(text);
 }
 
