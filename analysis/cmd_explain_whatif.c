@@ -49,7 +49,7 @@ static enum lw_status simulate(const struct lw_plan *plan, const struct lw_clust
                                enum change c, struct lw_what_if *out, struct lw_err *err)
 {
     struct bent_cost bent = {lw_sim_cost(cluster), c};
-    const struct lw_cost cost = {bent_time, &bent};
+    const struct lw_cost cost = {bent_time, &bent, bent.cost.ranks_per_node};
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_timeline t = {0};
     struct lw_summary s = {0};
