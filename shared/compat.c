@@ -21,7 +21,7 @@ static const struct fixed table[] = {
     {LW_COMPAT_C10D, "zero", "0"},
 
     {LW_COMPAT_PICOTRON, "bucket-policy", "picotron"},
-    {LW_COMPAT_PICOTRON, "launch-order", "completion"},
+    {LW_COMPAT_PICOTRON, "launch-order", "completion-order"},
     {LW_COMPAT_PICOTRON, "find-unused", "off"},
     {LW_COMPAT_PICOTRON, "static-graph", "off"},
     {LW_COMPAT_PICOTRON, "comm-hook", "none"},

@@ -15,7 +15,7 @@ static const char *const bucket_policies[] = {
 };
 static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
                                        NULL};
-static const char *const launch_orders[] = {"in-order", "completion", NULL};
+static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
 static const char *const schedules[] = {
     "gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "looped-bfs", "zb-h1", "zb-h2",
     "zb-auto-1p", "zb-auto-2p", "zbv", "zbv-auto", "v-half", "v-min", "dualpipe", "dualpipev",
@@ -130,14 +130,23 @@ static void dashed(char *to, size_t room, const char *text)
             *to = '-';
 }
 
+/* Words that mean another one. */
+static const struct {
+    const char *option, *word, *means;
+} aliases[] = {
+    {"bucket-policy", "c10d", "c10d-2"},
+    {"launch-order", "completion", "completion-order"},
+};
+
 static enum lw_status set_word(const struct option *o, void *field, const char *value,
                                struct lw_err *err)
 {
     char word[64];
 
     dashed(word, sizeof word, value);
-    if (strcmp(o->shown.name, "bucket-policy") == 0 && strcmp(word, "c10d") == 0)
-        snprintf(word, sizeof word, "c10d-2");
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(o->shown.name, aliases[i].option) == 0 && strcmp(word, aliases[i].word) == 0)
+            snprintf(word, sizeof word, "%s", aliases[i].means);
     for (int i = 0; o->shown.values[i]; i++) {
         if (strcmp(word, o->shown.values[i]) != 0)
             continue;

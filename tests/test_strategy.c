@@ -24,6 +24,24 @@ static void words_are_taken_with_dash_or_underscore(void **state)
     assert_false(s.overlap);
 }
 
+static void a_short_word_means_the_full_one(void **state)
+{
+    static const char *const cases[][3] = {
+        {"bucket-policy", "c10d", "c10d-2"},
+        {"launch-order", "completion", "completion-order"},
+        {"launch-order", "completion_order", "completion-order"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_strategy s = lw_strategy_default();
+        struct lw_err err = {0};
+        char buf[64];
+        assert_int_equal(lw_strategy_set(&s, cases[i][0], cases[i][1], &err), LW_OK);
+        assert_string_equal(lw_strategy_get(&s, lw_strategy_find(cases[i][0]), buf), cases[i][2]);
+    }
+}
+
 static void a_wrong_word_lists_the_right_ones(void **state)
 {
     struct lw_strategy s = lw_strategy_default();
@@ -31,7 +49,7 @@ static void a_wrong_word_lists_the_right_ones(void **state)
 
     (void)state;
     assert_int_equal(lw_strategy_set(&s, "launch-order", "random", &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--launch-order: 'random' is none of in-order, completion");
+    assert_string_equal(err.msg, "--launch-order: 'random' is none of in-order, completion-order");
     assert_int_equal(lw_strategy_set(&s, "dp", "0", &err), LW_EINVAL);
     assert_string_equal(err.msg, "--dp: '0' is no whole number from 1 to 2147483647");
     assert_int_equal(lw_strategy_set(&s, "nope", "1", &err), LW_EINVAL);
@@ -64,6 +82,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_taken_with_dash_or_underscore),
+        cmocka_unit_test(a_short_word_means_the_full_one),
         cmocka_unit_test(a_wrong_word_lists_the_right_ones),
         cmocka_unit_test(every_option_reads_back_what_it_was_given),
     };
