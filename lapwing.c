@@ -1,5 +1,6 @@
 /* lapwing: one program, many subcommands. This file is their table and nothing else; each lives in
  * the cmd_*.c of the folder that does its work. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "help";
 
     lw_cli_signals();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a death */
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     if (strcmp(name, "--version") == 0)

@@ -77,7 +77,7 @@ enum lw_status lw_output_commit(struct lw_output *out, struct lw_err *err)
     if (!out->path)
         return lw_stdout_close(err);
     errno = 0;
-    bool bad = ferror(out->file) || fflush(out->file) != 0;
+    bool bad = fflush(out->file) != 0 || ferror(out->file); /* the flush knows why */
     if (!bad && out->temp)
         bad = fsync(fileno(out->file)) != 0;
     int cause = errno;
