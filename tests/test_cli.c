@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "shared/cli.h"
@@ -117,6 +119,51 @@ static char *output_of(const char *arguments)
     return text;
 }
 
+static void version_answers_in_every_format(void **state)
+{
+    (void)state;
+    char *json = output_of("version --format json"), *csv = output_of("version --format csv");
+    char *text = output_of("version"), *all = output_of("version -v --format json");
+    char expected[128];
+
+    snprintf(expected, sizeof expected, "{\n  \"version\": \"%s\"\n}\n", LW_VERSION);
+    assert_string_equal(json, expected);
+    snprintf(expected, sizeof expected, "what,value\nversion,%s\n", LW_VERSION);
+    assert_string_equal(csv, expected);
+    snprintf(expected, sizeof expected, "lapwing %s\n", LW_VERSION);
+    assert_string_equal(text, expected);
+    assert_non_null(strstr(all, "\"compiler\": \""));
+    assert_non_null(strstr(all, "\"xxhash\": \""));
+    free(json);
+    free(csv);
+    free(text);
+    free(all);
+}
+
+/* The one bad end of a full disk that a test can make without a disk: files may not grow. */
+static void a_file_that_may_not_grow_is_an_error_and_leaves_nothing(void **state)
+{
+    char folder[] = "/tmp/lapwing-cli-XXXXXX", arguments[256];
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    struct rlimit usual, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    small = usual;
+    small.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    snprintf(arguments, sizeof arguments, "model resnet50 -o %s/w.json 2>&1", folder);
+    char *said = output_of(arguments);
+    snprintf(arguments, sizeof arguments, "model resnet50 -o %s/w.json", folder);
+    int rc = exit_of(arguments);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+
+    assert_non_null(strstr(said, "/w.json: cannot write: File too large\n"));
+    assert_int_equal(rc, 1);
+    assert_int_equal(rmdir(folder), 0); /* nothing is left in it */
+    free(said);
+}
+
 static void manual_pages_and_completion_come_from_the_tables(void **state)
 {
     char *man = output_of("version --help-man"), *words = output_of("version --help-words");
@@ -125,7 +172,7 @@ static void manual_pages_and_completion_come_from_the_tables(void **state)
     (void)state;
     assert_non_null(strstr(man, ".TH LAPWING\\-VERSION 1"));
     assert_non_null(strstr(man, ".B \\-v, \\-\\-verbose"));
-    assert_string_equal(words, "--verbose\n--help\n");
+    assert_string_equal(words, "--verbose\n--format=\n--help\n");
     assert_non_null(strstr(all, ".BR lapwing\\-version (1)"));
     assert_non_null(strstr(script, "complete -F _lapwing lapwing"));
     free(man);
@@ -178,6 +225,8 @@ int main(void)
         cmocka_unit_test(options_and_operands_may_mix),
         cmocka_unit_test(a_bad_option_is_named_with_what_is_allowed),
         cmocka_unit_test(wrong_usage_exits_2_and_help_exits_0),
+        cmocka_unit_test(version_answers_in_every_format),
+        cmocka_unit_test(a_file_that_may_not_grow_is_an_error_and_leaves_nothing),
         cmocka_unit_test(manual_pages_and_completion_come_from_the_tables),
         cmocka_unit_test(every_manual_page_renders_without_a_warning),
         cmocka_unit_test(completion_offers_commands_and_their_options),
