@@ -76,6 +76,30 @@ static void times_of_buckets_and_step_are_those_of_the_runs(void **state)
     lw_comparison_free(&c);
 }
 
+static void of_an_even_number_of_steps_the_middle_two_are_halved(void **state)
+{
+    struct fixture_run two_steps = measured;
+    struct lw_comparison c;
+
+    (void)state;
+    two_steps.n_steps = 2;
+    two_steps.n_warmup = 0;
+    runs_store(&predicted);
+    runs_store(&two_steps);
+    runs_sql("UPDATE span SET end_ps = end_ps + 10000000 WHERE run = 2 AND step = 1 AND op = 2");
+    compare("1", "2", &c);
+    assert_both(c.buckets[0].finish, 312, 357); /* of 352 and 352 + 10 */
+    lw_comparison_free(&c);
+}
+
+static void without_a_measured_time_there_is_no_error(void **state)
+{
+    (void)state;
+    assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = 10, .measured = 0})));
+    assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = 10, .measured = -1})));
+    assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = -1, .measured = 10})));
+}
+
 static void parts_add_up_to_the_difference_of_the_step(void **state)
 {
     struct lw_comparison c;
@@ -320,6 +344,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         STORED(times_of_buckets_and_step_are_those_of_the_runs),
+        STORED(of_an_even_number_of_steps_the_middle_two_are_halved),
+        cmocka_unit_test(without_a_measured_time_there_is_no_error),
         STORED(parts_add_up_to_the_difference_of_the_step),
         STORED(the_largest_contributors_come_first),
         STORED(the_simulation_is_the_prediction_in_either_order),
