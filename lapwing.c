@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/arena.h"
 #include "shared/cli.h"
 #include "shared/command.h"
 
@@ -26,7 +27,7 @@ const struct lw_command lw_commands[] = {
     {"report", "write stored runs as one HTML page", cmd_report},
     {"recommend", "say which bucket cap is best, and how sure that is", cmd_recommend},
     {"export", "write a stored run for Perfetto, or as CSV", cmd_export},
-    {"bench", "measure the simulator's speed", cmd_bench},
+    {"bench", "measure the speed of planning and of the simulator", cmd_bench},
     {"doctor", "say what this machine has and what is missing", cmd_doctor},
     {"version", "print the version; -v: compiler, libraries, backends", cmd_version},
     {"help", "explain a command, or every strategy option", cmd_help},
@@ -37,6 +38,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "help";
 
+    lw_alloc_setup();
     lw_cli_signals();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a death */
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)

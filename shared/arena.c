@@ -1,9 +1,12 @@
 /* Memory. One counted allocator under everything, and arenas on top of it: a result (workload,
- * cluster, plan) owns one arena and is freed at once. Invariants: every block starts on a 16-byte
- * boundary; a block is never moved, so pointers into an arena stay valid until lw_arena_free. */
+ * cluster, plan) owns one arena and is freed at once. Invariants: what is handed out starts on a
+ * 16-byte boundary, strings on any; a block is never moved, so pointers into an arena stay valid
+ * until lw_arena_free. */
 #include "shared/arena.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +44,13 @@ static void *counted(void *p)
     if (p)
         atomic_fetch_add(&live_blocks, 1);
     return p;
+}
+
+void lw_alloc_setup(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
 }
 
 void *lw_alloc(size_t size)
@@ -92,35 +102,70 @@ struct lw_arena_block {
     _Alignas(ALIGN) unsigned char bytes[];
 };
 
+struct lw_arena_adopted {
+    struct lw_arena_adopted *next;
+    void *block;
+};
+
+static size_t aligned(size_t at, size_t align)
+{
+    return (at + align - 1) & ~(align - 1);
+}
+
+/* A new block with room for `want`; one that is large stands behind the open one. */
+static struct lw_arena_block *add_block(struct lw_arena *a, size_t want)
+{
+    bool large = want > BLOCK_BYTES / 4;
+    size_t room = large ? want : BLOCK_BYTES;
+    struct lw_arena_block *b = lw_calloc(1, sizeof *b + room);
+
+    if (!b)
+        return NULL;
+    b->size = room;
+    if (a->head && large) {
+        b->next = a->head->next;
+        a->head->next = b;
+    } else {
+        b->next = a->head;
+        a->head = b;
+    }
+    return b;
+}
+
+static void *take(struct lw_arena *a, size_t want, size_t align)
+{
+    struct lw_arena_block *b = a->head;
+
+    if (!b || aligned(b->used, align) > b->size || b->size - aligned(b->used, align) < want)
+        b = add_block(a, want);
+    if (!b)
+        return NULL;
+    size_t at = aligned(b->used, align);
+    b->used = at + want;
+    return b->bytes + at;
+}
+
 void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size)
 {
     if (n < 0 || (size && (uint64_t)n > (SIZE_MAX - BLOCK_BYTES) / size))
         return NULL;
-    size_t want = ((size_t)n * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    struct lw_arena_block *b = a->head;
+    return take(a, aligned((size_t)n * size, ALIGN), ALIGN);
+}
 
-    if (!b || b->size - b->used < want) {
-        size_t room = want > BLOCK_BYTES / 4 ? want : BLOCK_BYTES;
-        b = lw_calloc(1, sizeof *b + room);
-        if (!b)
-            return NULL;
-        b->size = room;
-        if (a->head && room == want && want > BLOCK_BYTES / 4) {
-            b->next = a->head->next; /* a large block of its own: the open one stays in front */
-            a->head->next = b;
-        } else {
-            b->next = a->head;
-            a->head = b;
-        }
-    }
-    void *p = b->bytes + b->used;
-    b->used += want;
-    return p;
+int lw_arena_adopt(struct lw_arena *a, void *block)
+{
+    struct lw_arena_adopted *node = lw_arena_alloc(a, 1, sizeof *node);
+
+    if (!node)
+        return -1;
+    *node = (struct lw_arena_adopted){a->adopted, block};
+    a->adopted = node;
+    return 0;
 }
 
 char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len)
 {
-    char *p = lw_arena_alloc(a, (int64_t)len + 1, 1);
+    char *p = len < SIZE_MAX - BLOCK_BYTES ? take(a, len + 1, 1) : NULL;
     if (p)
         memcpy(p, s, len);
     return p;
@@ -133,6 +178,8 @@ char *lw_arena_strdup(struct lw_arena *a, const char *s)
 
 void lw_arena_free(struct lw_arena *a)
 {
+    for (; a->adopted; a->adopted = a->adopted->next)
+        lw_free(a->adopted->block);
     while (a->head) {
         struct lw_arena_block *b = a->head;
         a->head = b->next;

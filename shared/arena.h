@@ -9,6 +9,9 @@ void *lw_alloc(size_t size);              /* uninitialised; NULL when memory run
 void *lw_calloc(size_t n, size_t size);   /* zeroed; NULL also when n * size overflows */
 void *lw_realloc(void *p, size_t size);   /* as realloc: on NULL the old block lives on */
 void lw_free(void *p);
+/* Once, at the start of a program: tables of 1 MiB and more come from the system and go back to it
+ * whole, so that growing them moves pages and not bytes. */
+void lw_alloc_setup(void);
 
 /* Make sure that *items (elements of `size` bytes, capacity *cap) has room for `need` elements;
  * grows by doubling. Returns 0, or -1 with everything unchanged when memory runs out. */
@@ -22,10 +25,14 @@ int64_t lw_alloc_live(void);
 /* An arena hands out memory that is given back all at once. A zeroed arena is a valid empty one. */
 struct lw_arena {
     struct lw_arena_block *head;
+    struct lw_arena_adopted *adopted;
 };
 
 void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size); /* zeroed, 16-byte aligned */
 char *lw_arena_strdup(struct lw_arena *a, const char *s);         /* NULL only without memory */
+/* Take over a block of lw_alloc or lw_realloc: it goes with the arena. -1 without memory: it is
+ * still the caller's. */
+int lw_arena_adopt(struct lw_arena *a, void *block);
 char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len);
 void lw_arena_free(struct lw_arena *a);
 

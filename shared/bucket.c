@@ -89,17 +89,27 @@ static struct key key_of(const struct lw_grad *g)
     return (struct key){(int32_t)g->dtype, g->device};
 }
 
-static void collect_keys(struct assign *a)
+/* Sorted, each once. Gradients of one key come in runs: each run is noted once. */
+static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
 {
-    int32_t kept = 0;
+    int64_t room = 0;
+    int32_t n = 0;
 
-    for (int32_t i = 0; i < a->n; i++)
-        a->keys[i] = key_of(&a->grads[i]);
-    qsort(a->keys, (size_t)a->n, sizeof *a->keys, compare_keys);
-    for (int32_t i = 0; i < a->n; i++)
-        if (kept == 0 || compare_keys(&a->keys[kept - 1], &a->keys[i]) != 0)
-            a->keys[kept++] = a->keys[i];
-    a->n_keys = kept;
+    for (int32_t i = 0; i < a->n; i++) {
+        struct key key = key_of(&a->grads[i]);
+        if (n > 0 && compare_keys(&a->keys[n - 1], &key) == 0)
+            continue;
+        if (lw_reserve(&a->keys, &room, n + 1L, sizeof *a->keys) != 0)
+            return lw_fail_nomem(err);
+        a->keys[n++] = key;
+    }
+    qsort(a->keys, (size_t)n, sizeof *a->keys, compare_keys);
+    for (int32_t i = 0; i < n; i++)
+        if (a->n_keys == 0 || compare_keys(&a->keys[a->n_keys - 1], &a->keys[i]) != 0)
+            a->keys[a->n_keys++] = a->keys[i];
+    a->open = lw_calloc((size_t)a->n_keys, sizeof *a->open);
+    a->at_limit = lw_calloc((size_t)a->n_keys, sizeof *a->at_limit);
+    return a->open && a->at_limit ? LW_OK : lw_fail_nomem(err);
 }
 
 static void append(struct assign *a, struct chain *c, int32_t grad, int32_t visit)
@@ -203,7 +213,7 @@ static enum lw_status run(struct assign *a, const int32_t *order, struct lw_buck
 {
     enum { UNSEEN = -2 };
 
-    collect_keys(a);
+    LW_TRY(collect_keys(a, err));
     for (int32_t i = 0; i < a->n; i++)
         a->next[i] = UNSEEN;
     for (int32_t i = 0; i < a->n; i++) {
@@ -228,12 +238,9 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
     enum lw_status s = LW_ENOMEM;
     size_t room = (size_t)n;
 
-    a.keys = lw_alloc(room * sizeof *a.keys);
-    a.open = lw_calloc(room, sizeof *a.open);
-    a.at_limit = lw_calloc(room, sizeof *a.at_limit);
     a.closed = lw_alloc(room * sizeof *a.closed);
     a.next = lw_alloc(room * sizeof *a.next);
-    if (a.keys && a.open && a.at_limit && a.closed && a.next)
+    if (a.closed && a.next)
         s = run(&a, order, &b, err);
     else
         lw_fail_nomem(err);

@@ -1,5 +1,4 @@
-/* Builds a plan: tables grow by doubling while pieces are added, and are moved into one arena at the
- * end. Invariant: the parts of an op that live in shared tables (deps, ready) belong to the op added
+/* Builds a plan: tables grow by doubling while pieces are added, and go to one arena at the end. Invariant: the parts of an op that live in shared tables (deps, ready) belong to the op added
  * last, so they are contiguous. The first failure sticks; later additions do nothing. */
 #include "shared/plan_builder.h"
 
@@ -16,6 +15,8 @@ struct table {
 
 struct lw_builder {
     struct lw_plan plan; /* owns the strings; its table pointers are filled at the end */
+    const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
+    int64_t n_words, words_capacity;
     struct table roles, streams, comms, groups, members, params, buffers, modules, sets, buckets,
         slots, shards, works, variants, programs, ops, deps, ready, rows, operands, passes, notes;
     int32_t *comm_group; /* [comms * n_ranks] */
@@ -47,6 +48,61 @@ static const char *keep(struct lw_builder *b, const char *s)
     if (!copy)
         b->failed = true;
     return copy ? copy : "";
+}
+
+static uint64_t hash_of(const char *s)
+{
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
+
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+    return h;
+}
+
+static const char **find_word(const char **words, int64_t capacity, const char *s)
+{
+    int64_t at = (int64_t)(hash_of(s) & (uint64_t)(capacity - 1));
+
+    while (words[at] && strcmp(words[at], s) != 0)
+        at = (at + 1) & (capacity - 1);
+    return &words[at];
+}
+
+/* At most half full. */
+static bool grow_words(struct lw_builder *b)
+{
+    int64_t capacity = b->words_capacity > 0 ? 2 * b->words_capacity : 64;
+
+    if (2 * (b->n_words + 1) <= b->words_capacity)
+        return true;
+    const char **words = lw_calloc((size_t)capacity, sizeof *words);
+    if (!words)
+        return false;
+    for (int64_t i = 0; i < b->words_capacity; i++)
+        if (b->words[i])
+            *find_word(words, capacity, b->words[i]) = b->words[i];
+    lw_free(b->words);
+    b->words = words;
+    b->words_capacity = capacity;
+    return true;
+}
+
+/* As keep, but a name that ops share is kept once. */
+static const char *keep_word(struct lw_builder *b, const char *s)
+{
+    if (!s || !*s || b->failed)
+        return "";
+    if (!grow_words(b)) {
+        b->failed = true;
+        return "";
+    }
+    const char **slot = find_word(b->words, b->words_capacity, s);
+    if (!*slot) {
+        *slot = lw_arena_strdup(&b->plan.arena, s);
+        b->failed = !*slot;
+        b->n_words++;
+    }
+    return *slot ? *slot : "";
 }
 
 static int32_t last(const struct table *t)
@@ -81,6 +137,7 @@ void lw_builder_free(struct lw_builder *b)
                            &b->passes,  &b->notes};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         lw_free(all[i]->items);
+    lw_free(b->words);
     lw_free(b->comm_group);
     lw_free(b->role_of);
     lw_free(b->coord);
@@ -209,6 +266,12 @@ int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
     return last(&b->buckets);
 }
 
+void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s)
+{
+    if (push(b, &b->slots, s, sizeof *s))
+        ((struct lw_bucket *)b->buckets.items)[b->buckets.n - 1].n_slots++;
+}
+
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
 {
     push(b, &b->shards, s, sizeof *s);
@@ -259,7 +322,7 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
     if (b->failed)
         return -1;
     assert(b->variant >= 0);
-    copy.name = keep(b, op->name);
+    copy.name = keep_word(b, op->name);
     copy.first_dep = (int32_t)b->deps.n;
     copy.n_deps = n_deps;
     copy.first_ready = (int32_t)b->ready.n;
@@ -316,22 +379,21 @@ void lw_builder_note(struct lw_builder *b, const char *fmt, ...)
     push(b, &b->notes, &kept, sizeof kept);
 }
 
-/* Move a table into the plan's arena. Always a pointer, also for an empty table. The grown one goes at
- * once, so that the peak is the plan and its largest table. */
+/* Hand a table to the plan's arena as it is, cut to its length. Always a pointer, also for an empty
+ * table. */
 static void *settle(struct lw_builder *b, struct table *t, size_t size, int32_t *n)
 {
-    void *p = b->failed ? NULL : lw_arena_alloc(&b->plan.arena, t->n, size);
+    void *cut = b->failed ? NULL : lw_realloc(t->items, (size_t)t->n * size);
 
-    if (!p) {
+    if (cut)
+        t->items = cut;
+    if (!cut || lw_arena_adopt(&b->plan.arena, cut) != 0) {
         b->failed = true;
         return NULL;
     }
-    if (t->n)
-        memcpy(p, t->items, (size_t)t->n * size);
     *n = (int32_t)t->n;
-    lw_free(t->items);
     t->items = NULL;
-    return p;
+    return cut;
 }
 
 static void settle_tables(struct lw_builder *b)

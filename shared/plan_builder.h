@@ -28,6 +28,7 @@ int32_t lw_builder_module(struct lw_builder *b, int32_t stage);
 int32_t lw_builder_set(struct lw_builder *b, const char *name, int32_t stage);
 int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
                           const struct lw_slot *slots, int32_t n); /* of the set added last */
+void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s); /* of the bucket added last */
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s);
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w);
 

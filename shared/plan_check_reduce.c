@@ -233,14 +233,20 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
 static enum lw_status run(struct reduce *k, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int64_t longest = 0;
+    int64_t longest = 0, most_ready = 0;
 
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
-        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
+        const struct lw_program *g = &p->programs[i];
+        int64_t n_ready = 0;
+        for (int32_t op = g->first_op; op < g->first_op + g->n_ops; op++)
+            n_ready += p->ops[op].n_ready;
+        longest = g->n_ops > longest ? g->n_ops : longest;
+        most_ready = n_ready > most_ready ? n_ready : most_ready;
+    }
     k->bucket_of = lw_arena_alloc(room, p->n_params, sizeof *k->bucket_of);
     k->first_of = lw_arena_alloc(room, p->n_params, sizeof *k->first_of);
-    k->next_of = lw_arena_alloc(room, p->n_ready, sizeof *k->next_of);
-    k->op_of = lw_arena_alloc(room, p->n_ready, sizeof *k->op_of);
+    k->next_of = lw_arena_alloc(room, most_ready, sizeof *k->next_of);
+    k->op_of = lw_arena_alloc(room, most_ready, sizeof *k->op_of);
     k->on_stream = lw_arena_alloc(room, p->n_streams, sizeof *k->on_stream);
     k->on_comm = lw_arena_alloc(room, p->n_comms, sizeof *k->on_comm);
     k->reduced_by = lw_arena_alloc(room, p->n_buckets, sizeof *k->reduced_by);

@@ -36,7 +36,7 @@ static enum lw_status list_gradients(struct lw_dp *d, struct lw_err *err)
     const struct lw_workload *w = d->w;
     int32_t n = 0;
 
-    d->grads = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->grads);
+    d->grads = lw_calloc((size_t)w->n_params, sizeof *d->grads);
     d->param_of = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->param_of);
     d->grad_of = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->grad_of);
     d->order = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->order);
@@ -88,7 +88,7 @@ static enum lw_status coalesce_buffers(struct lw_dp *d, struct lw_err *err)
     return lw_bucket_assign_c10d(as_grads, d->n_buffers, NULL, &limit, 1, &d->buffers, err);
 }
 
-static void add_set(struct lw_dp *d, struct lw_dp_set *set, struct lw_slot *slots)
+static void add_set(struct lw_dp *d, struct lw_dp_set *set)
 {
     const struct lw_bucketing *k = &set->buckets;
 
@@ -101,13 +101,13 @@ static void add_set(struct lw_dp *d, struct lw_dp_set *set, struct lw_slot *slot
             .dtype = wire,
             .bytes = set->elements[b] * lw_dtype_size(wire),
             .limit_bytes = k->limit_bytes[b] == LW_BUCKET_NO_LIMIT ? 0 : k->limit_bytes[b]};
-        int32_t n = 0;
+        int32_t number = lw_builder_bucket(d->b, &bucket, NULL, 0);
         int64_t at = 0;
         for (int32_t i = k->first[b]; i < k->first[b + 1]; i++) {
-            slots[n++] = (struct lw_slot){d->param_of[k->items[i]], at};
-            at += d->grads[k->items[i]].numel;
+            int32_t param = d->param_of[k->items[i]];
+            lw_builder_slot(d->b, &(struct lw_slot){param, at});
+            at += d->w->params[param].numel;
         }
-        int32_t number = lw_builder_bucket(d->b, &bucket, slots, n);
         if (b == 0)
             set->first_bucket = number;
     }
@@ -314,19 +314,27 @@ static enum lw_status decide(struct lw_dp *d, struct lw_err *err)
 
 static enum lw_status lower(struct lw_dp *d, struct lw_err *err)
 {
-    struct lw_slot *slots = lw_arena_alloc(&d->arena, d->n_grads, sizeof *slots);
-
-    if (!slots)
-        return lw_fail_nomem(err);
     lw_builder_strategy(d->b, d->s);
     LW_TRY(add_ranks(d, err));
     add_model(d);
-    add_set(d, &d->initial, slots);
-    add_set(d, &d->rebuilt, slots);
+    add_set(d, &d->initial);
+    add_set(d, &d->rebuilt);
     LW_TRY(add_works(d, err));
     LW_TRY(add_passes(d, err));
     note_all(d);
     return LW_OK;
+}
+
+static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *plan,
+                                  struct lw_err *err)
+{
+    if (!w->from.hash || !*w->from.hash)
+        return LW_OK;
+    plan->workload_hash = lw_arena_strdup(&plan->arena, w->from.hash);
+    if (plan->workload_hash)
+        return LW_OK;
+    lw_plan_free(plan);
+    return lw_fail_nomem(err);
 }
 
 enum lw_status lw_dp_build(const struct lw_workload *w, const struct lw_strategy *s,
@@ -335,27 +343,22 @@ enum lw_status lw_dp_build(const struct lw_workload *w, const struct lw_strategy
     struct lw_dp d = {.w = w, .s = s, .cost = cost};
     enum lw_status st = decide(&d, err);
 
+    lw_free(d.grads); /* buckets are made: what follows looks at the workload */
     if (st == LW_OK) {
         char name[256];
         snprintf(name, sizeof name, "%s dp%lld", w->name, (long long)s->dp);
         d.b = lw_builder_new(name, (int32_t)s->dp);
         st = d.b ? lower(&d, err) : lw_fail_nomem(err);
     }
-    if (st == LW_OK)
-        st = lw_builder_finish(d.b, plan, err);
-    else
-        lw_builder_free(d.b);
-    if (st == LW_OK && w->from.hash && *w->from.hash) {
-        plan->workload_hash = lw_arena_strdup(&plan->arena, w->from.hash);
-        if (!plan->workload_hash) {
-            lw_plan_free(plan);
-            st = lw_fail_nomem(err);
-        }
-    }
     lw_bucketing_free(&d.buffers);
     lw_bucketing_free(&d.rebuilt.buckets);
     lw_bucketing_free(&d.initial.buckets);
     lw_backward_free(&d.back);
     lw_arena_free(&d.arena);
-    return st;
+    if (st != LW_OK) {
+        lw_builder_free(d.b);
+        return st;
+    }
+    LW_TRY(lw_builder_finish(d.b, plan, err));
+    return keep_origin(w, plan, err);
 }

@@ -35,7 +35,7 @@ struct lw_dp {
     struct lw_bucket_rules rules;
 
     int32_t n_grads, n_unused;   /* gradients that are reduced; of these without a value */
-    struct lw_grad *grads;       /* [n_grads] in registration order */
+    struct lw_grad *grads;       /* [n_grads] in registration order; for the policies alone */
     int32_t *param_of;           /* [n_grads] */
     int32_t *grad_of;            /* [n_params], -1 = not reduced */
     int32_t *order;              /* [n_grads] as they become ready, unused ones last */

@@ -133,9 +133,14 @@ static void forward(struct writer *k)
     }
 }
 
-static int64_t bytes_of_grad(const struct lw_dp *d, int32_t g)
+static enum lw_dtype dtype_of(const struct lw_dp *d, int32_t param)
 {
-    return d->grads[g].numel * lw_dtype_size(d->grads[g].dtype);
+    return lw_strategy_grad_dtype(d->s, d->w->params[param].dtype);
+}
+
+static int64_t bytes_of(const struct lw_dp *d, int32_t param)
+{
+    return d->w->params[param].numel * lw_dtype_size(dtype_of(d, param));
 }
 
 /* Bucket b goes out; `after` is the op that completed it. */
@@ -186,14 +191,14 @@ static bool copy_in(struct writer *k, const int32_t *params, int32_t n)
     for (int32_t i = 0; i < n; i++) {
         if (d->grad_of[params[i]] < 0)
             continue;
-        last = d->grad_of[params[i]];
-        bytes += bytes_of_grad(d, last);
+        last = params[i];
+        bytes += bytes_of(d, last);
     }
     if (last < 0)
         return false;
     for (int32_t i = 0; i < n_unused; i++)
-        bytes += bytes_of_grad(d, d->grad_of[d->unused[i]]);
-    add_copy(k, LW_OP_COPY_IN, bytes, d->grads[last].dtype, -1, -1);
+        bytes += bytes_of(d, d->unused[i]);
+    add_copy(k, LW_OP_COPY_IN, bytes, dtype_of(d, last), -1, -1);
     for (int32_t i = 0; i < n_unused; i++)
         lw_builder_ready(d->b, d->unused[i]);
     for (int32_t i = 0; i < n; i++)

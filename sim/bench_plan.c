@@ -2,6 +2,8 @@
  * directed ring, no splitting, chunk = bytes / ranks, no cost at the ends. */
 #include "sim/bench_plan.h"
 
+#include <stdio.h>
+
 #include "shared/plan_builder.h"
 
 enum { COMPUTE, COMM, DOWN, UP, N_MICRO = 32, MESSAGE_BYTES = 1 << 20 };
@@ -147,5 +149,40 @@ enum lw_status sim_bench_cluster(int32_t n, struct lw_cluster *c, struct lw_err 
                                   .bytes_per_s = {50e9, source},
                                   .latency_ps = {500.0 * LW_PS_PER_NS, source}};
     *c = x;
+    return LW_OK;
+}
+
+enum { PARAMS_PER_MODULE = 8 };
+
+static void fill_workload(struct lw_workload *w)
+{
+    for (int32_t m = 0; m < w->n_modules; m++)
+        w->modules[m] = (struct lw_module){.name = "module", .forward_ps = LW_PS_PER_US,
+                                           .backward_input_ps = LW_PS_PER_US,
+                                           .backward_weight_ps = LW_PS_PER_US,
+                                           .forward_flops = -1, .forward_bytes = -1,
+                                           .output_bytes = -1, .kept_bytes = {-1, -1, -1}};
+    for (int32_t i = 0; i < w->n_params; i++)
+        w->params[i] = (struct lw_param){.name = "layer.weight", .numel = 64, .dtype = LW_F32,
+                                         .module = i / PARAMS_PER_MODULE, .tied = -1,
+                                         .trainable = true, .used = true, .ready_ps = -1};
+}
+
+enum lw_status sim_bench_workload(int32_t n_params, struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_workload x = {.name = "bench", .n_params = n_params,
+                            .n_modules = (n_params - 1) / PARAMS_PER_MODULE + 1,
+                            .optimizer_ps = LW_PS_PER_MS};
+
+    x.from.rank = x.from.step = -1;
+    x.recorded.step_ps = x.recorded.step_spread_ps = -1;
+    x.modules = lw_arena_alloc(&x.arena, x.n_modules, sizeof *x.modules);
+    x.params = lw_arena_alloc(&x.arena, x.n_params, sizeof *x.params);
+    if (!x.modules || !x.params) {
+        lw_workload_free(&x);
+        return lw_fail_nomem(err);
+    }
+    fill_workload(&x);
+    *w = x;
     return LW_OK;
 }

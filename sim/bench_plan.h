@@ -4,6 +4,7 @@
 #include "shared/cluster.h"
 #include "shared/err.h"
 #include "shared/plan.h"
+#include "shared/workload.h"
 
 /* Plans whose answer is known on paper, for measuring speed and for tests.
  *   w-ar     one all-reduce of 64 MiB
@@ -19,5 +20,10 @@ enum lw_status sim_bench_plan(enum sim_bench which, int32_t n_ranks, struct lw_p
                               struct lw_err *err);
 /* n devices in one node, links of 50e9 B/s and 500 ns. */
 enum lw_status sim_bench_cluster(int32_t n, struct lw_cluster *c, struct lw_err *err);
+
+/* A model of n_params f32 parameters of 64 elements, eight to a module of 1 us forward and 2 us
+ * backward, in registration order and without recorded ready times: what planning at size is
+ * measured on. */
+enum lw_status sim_bench_workload(int32_t n_params, struct lw_workload *w, struct lw_err *err);
 
 #endif

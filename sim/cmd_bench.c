@@ -1,4 +1,4 @@
-/* lapwing bench: how fast the simulator is, on loads whose answer is known. */
+/* lapwing bench: how fast planning and the simulator are, on loads whose answer is known. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -7,6 +7,7 @@
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/jsonout.h"
+#include "shared/program.h"
 #include "shared/table.h"
 #include "sim/bench_plan.h"
 #include "sim/queue.h"
@@ -14,8 +15,9 @@
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[queue|w-ar|w-ddp|streams] [--ranks N] [--method events|recurrence|collective]",
-    .about = "Measures the simulator: the event queue alone (hold model), one ring all-reduce of 64 "
+    .synopsis = "[plan|queue|w-ar|w-ddp|streams] [--ranks N] [--method events|recurrence|collective]",
+    .about = "Measures planning (plan: build, check and hash one of --params parameters for "
+             "--ranks ranks) and the simulator: the event queue alone (hold model), one ring all-reduce of 64 "
              "MiB (w-ar), a step of ten of them under compute (w-ddp), a pipeline with messages on "
              "their own streams (streams). Without a name, a table of all. Times are of this "
              "machine; simulated times are the same everywhere.",
@@ -30,7 +32,7 @@ struct result {
 };
 
 struct choice {
-    int64_t ranks, jitter_ns, start_skew_ns, seed;
+    int64_t ranks, params, jitter_ns, start_skew_ns, seed;
 };
 
 static double seconds(void)
@@ -91,6 +93,25 @@ static enum lw_status bench_plan(enum sim_bench which, const char *name, const c
     return status;
 }
 
+/* Build, check and hash a data-parallel plan in memory; events = its ops. */
+static enum lw_status bench_planning(const struct choice *c, struct result *r, struct lw_err *err)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_workload w = {0};
+    struct lw_plan plan = {0};
+
+    s.dp = c->ranks;
+    enum lw_status status = sim_bench_workload((int32_t)c->params, &w, err);
+    double began = seconds();
+    if (status == LW_OK)
+        status = lw_plan_build(&w, &s, NULL, &plan, err);
+    *r = (struct result){"plan", "c10d-2", c->ranks, 0, plan.n_ops, 0, peak_rss(),
+                         seconds() - began};
+    lw_plan_free(&plan);
+    lw_workload_free(&w);
+    return status;
+}
+
 static const struct {
     const char *name;
     enum sim_bench which;
@@ -101,10 +122,12 @@ static enum lw_status bench(const char *name, const char *method, const struct c
 {
     if (strcmp(name, "queue") == 0)
         return bench_queue(c->ranks, r, err);
+    if (strcmp(name, "plan") == 0)
+        return bench_planning(c, r, err);
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         if (strcmp(name, plans[i].name) == 0)
             return bench_plan(plans[i].which, plans[i].name, method, c, r, err);
-    return lw_fail(err, LW_EINVAL, "no benchmark '%s' (queue, w-ar, w-ddp, streams)", name);
+    return lw_fail(err, LW_EINVAL, "no benchmark '%s' (queue, plan, w-ar, w-ddp, streams)", name);
 }
 
 static void print_json(const struct result *r)
@@ -145,6 +168,7 @@ static enum lw_status bench_all(const struct choice *c, struct lw_table *t, stru
         const char *name, *method;
         int64_t ranks;
     } rows[] = {
+        {"plan", "", 4096},
         {"w-ar", "collective", 4096}, {"w-ar", "recurrence", 4096}, {"w-ar", "events", 4096},
         {"w-ddp", "collective", 4096}, {"w-ddp", "recurrence", 4096}, {"streams", "collective", 512},
         {"queue", "", 64}, {"queue", "", 16384}, {"queue", "", 4194304},
@@ -164,11 +188,12 @@ int cmd_bench(int argc, char **argv)
 {
     static const char *const titles[] = {"name", "method", ">ranks", ">simulated", ">events",
                                          ">messages", ">wall s", ">M events/s", ">peak memory"};
-    struct choice c = {.seed = 1};
+    struct choice c = {.seed = 1, .params = 1000000};
     const char *method = "events";
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
         {"ranks", 0, LW_OPT_INT, &c.ranks, "N", "ranks, or events pending (4096)", 1, 1 << 24},
+        {"params", 0, LW_OPT_INT, &c.params, "N", "plan: parameters (1000000)", 1, 100000000},
         {"method", 0, LW_OPT_STRING, &method, "HOW", "events|recurrence|collective (events)", 0, 0},
         {"jitter-ns", 0, LW_OPT_INT, &c.jitter_ns, "NS", "up to this much more for each message (0)",
          0, 1000000000},

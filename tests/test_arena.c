@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "shared/arena.h"
+#include "shared/hash.h"
 #include "shared/plan_builder.h"
 
 static void memory_from_an_arena_is_zero_and_aligned(void **state)
@@ -110,6 +111,66 @@ static void the_hash_sees_decisions_and_not_their_notes(void **state)
     lw_plan_free(&b);
 }
 
+static void strings_stand_close_and_what_follows_is_aligned(void **state)
+{
+    struct lw_arena a = {0};
+
+    (void)state;
+    char *first = lw_arena_strdup(&a, "ab"), *second = lw_arena_strdup(&a, "cd");
+    int64_t *number = lw_arena_alloc(&a, 1, sizeof *number);
+    assert_ptr_equal(second, first + 3);
+    assert_int_equal((uintptr_t)number % 16, 0);
+    assert_string_equal(first, "ab");
+    assert_string_equal(second, "cd");
+    lw_arena_free(&a);
+}
+
+static void an_adopted_block_goes_with_its_arena(void **state)
+{
+    struct lw_arena a = {0};
+    int64_t before = lw_alloc_live();
+    void *block = lw_alloc(100);
+
+    (void)state;
+    lw_alloc_fail_at(1); /* an arena without a block needs one for its note */
+    assert_int_equal(lw_arena_adopt(&a, block), -1);
+    lw_alloc_fail_at(0);
+    assert_int_equal(lw_alloc_live(), before + 1);
+    assert_int_equal(lw_arena_adopt(&a, block), 0);
+    lw_arena_free(&a);
+    assert_int_equal(lw_alloc_live(), before);
+}
+
+/* 5,000 numbers are 40,000 bytes, more than the stream gathers at once; strings of many lengths move
+ * the place where it is full. */
+static void a_hash_does_not_depend_on_how_it_is_fed(void **state)
+{
+    enum { N = 5000 };
+    static unsigned char bytes[N * 8 + 3 * N];
+    size_t at = 0;
+    char streamed[33], whole[33];
+    struct lw_hash *h = lw_hash_new();
+
+    (void)state;
+    for (int64_t i = 0; i < N; i++) {
+        uint64_t v = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
+        lw_hash_int(h, (int64_t)v);
+        for (int k = 0; k < 8; k++)
+            bytes[at++] = (unsigned char)(v >> 8 * k);
+        lw_hash_bytes(h, "abc", (size_t)(i % 4));
+        memcpy(bytes + at, "abc", (size_t)(i % 4));
+        at += (size_t)(i % 4);
+    }
+    lw_hash_finish(h, streamed);
+    lw_hash_of(bytes, at, whole);
+    assert_string_equal(streamed, whole);
+    h = lw_hash_new();
+    lw_hash_bytes(h, bytes, 1);
+    lw_hash_bytes(h, bytes + 1, at - 1); /* longer than all it gathers */
+    lw_hash_finish(h, streamed);
+    assert_string_equal(streamed, whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +178,9 @@ int main(void)
         cmocka_unit_test(an_overflowing_size_is_refused),
         cmocka_unit_test(every_failing_allocation_of_a_build_is_reported_and_leaks_nothing),
         cmocka_unit_test(the_hash_sees_decisions_and_not_their_notes),
+        cmocka_unit_test(strings_stand_close_and_what_follows_is_aligned),
+        cmocka_unit_test(an_adopted_block_goes_with_its_arena),
+        cmocka_unit_test(a_hash_does_not_depend_on_how_it_is_fed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,102 @@
+/* Writes the plans of random models under every bucket policy into a folder, one file each:
+ * tests/same_bytes.sh compiles this several times and compares what they write. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shared/cluster.h"
+#include "shared/files.h"
+#include "shared/program.h"
+#include "sim/cost.h"
+
+enum { MODULES = 40, PARAMS = 200, ROUNDS = 12 };
+
+struct model {
+    struct lw_module modules[MODULES];
+    struct lw_param params[PARAMS];
+    struct lw_workload w;
+};
+
+static int64_t next(uint64_t *x, int64_t below)
+{
+    *x = *x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int64_t)((*x >> 20) % (uint64_t)below);
+}
+
+static void draw(uint64_t *x, bool mixed, struct model *k)
+{
+    static struct model empty;
+
+    *k = empty;
+    k->w = (struct lw_workload){.name = "random", .modules = k->modules, .params = k->params,
+                                .n_modules = (int32_t)(1 + next(x, MODULES)),
+                                .n_params = (int32_t)(1 + next(x, PARAMS)),
+                                .optimizer_ps = next(x, 1000000000), .batch = 1};
+    k->w.from.rank = k->w.from.step = -1;
+    k->w.recorded.step_ps = k->w.recorded.step_spread_ps = -1;
+    for (int32_t m = 0; m < k->w.n_modules; m++)
+        k->modules[m] = (struct lw_module){
+            .name = "m", .forward_ps = next(x, 1000000000), .backward_input_ps = next(x, 1000000000),
+            .backward_weight_ps = next(x, 1000000000), .forward_flops = next(x, 1000000000000),
+            .forward_bytes = -1, .output_bytes = -1, .kept_bytes = {-1, -1, -1}};
+    for (int32_t i = 0; i < k->w.n_params; i++)
+        k->params[i] = (struct lw_param){
+            .name = "p", .numel = next(x, 4000000), .dtype = mixed && next(x, 3) == 0 ? LW_BF16 : LW_F32,
+            .module = i * k->w.n_modules / k->w.n_params, .tied = -1, .trainable = true,
+            .used = true, .ready_ps = -1};
+}
+
+/* Latencies and bandwidths that no double holds exactly. */
+static struct lw_cluster cluster(struct lw_link *link)
+{
+    struct lw_cluster c = {.name = "portable", .n_nodes = 1, .devices_per_node = 64, .n_links = 1,
+                           .links = link, .library = "", .library_version = "", .about = "",
+                           .device = {.kind = "none"}};
+
+    *link = (struct lw_link){.name = "ring", .level = LW_LINK_INTRA,
+                             .bytes_per_s = {12.3456789e9, "test"},
+                             .latency_ps = {1234.567 * LW_PS_PER_NS, "test"}};
+    return c;
+}
+
+static int write_plan(const struct model *k, const struct lw_strategy *s,
+                      const struct lw_cost *cost, const char *path)
+{
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    if (lw_plan_build(&k->w, s, cost, &p, &err) != LW_OK ||
+        lw_plan_write(&p, path, &err) != LW_OK) {
+        fprintf(stderr, "%s: %s\n", path, err.msg);
+        return 1;
+    }
+    lw_plan_free(&p);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct model k;
+    struct lw_link link;
+    struct lw_cluster c = cluster(&link);
+    struct lw_cost cost = lw_sim_cost(&c);
+    uint64_t x = 1;
+
+    for (int round = 0; argc > 1 && round < ROUNDS; round++) {
+        for (int policy = 0; policy < LW_N_BUCKET_POLICIES; policy++) {
+            struct lw_strategy s = lw_strategy_default();
+            char path[512];
+            if (policy == LW_BUCKET_SHARDED_DDP)
+                continue;
+            s.bucket_policy = (enum lw_bucket_policy)policy;
+            s.dp = 2 + next(&x, 60);
+            s.no_sync = next(&x, 3);
+            s.comm_hook = (enum lw_comm_hook)next(&x, LW_N_COMM_HOOKS);
+            draw(&x, policy <= LW_BUCKET_C10D_2 || policy == LW_BUCKET_COLOSSAL, &k);
+            snprintf(path, sizeof path, "%s/%02d-%s.json", argv[1], round,
+                     lw_bucket_policy_name(s.bucket_policy));
+            if (write_plan(&k, &s, &cost, path) != 0)
+                return EXIT_FAILURE;
+        }
+    }
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,41 @@
+#!/bin/sh
+# The same plans, byte for byte, whoever compiled them: gcc and clang, without optimisation and with
+# all of it. Compiles what planning needs into a temporary folder and compares the plan files.
+cd "$(dirname "$0")/.." || exit 1
+build=${BUILD:-build}
+command -v clang >/dev/null || { echo "SKIP same bytes: no clang"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+make "$build/shared/json.o" "$build/embedded.o" >/dev/null || exit 1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+sources="tests/portable/plans.c sim/cost.c sim/cost_alpha_beta.c sim/cost_table.c sim/loglog.c
+$(ls shared/arena.c shared/backward.c shared/bucket*.c shared/cluster*.c shared/compat.c shared/dtype.c shared/e*.c \
+    shared/f*.c shared/hash.c shared/input.c shared/jsonout.c shared/op.c shared/output.c shared/plan*.c \
+    shared/program*.c shared/reducer.c shared/shard*.c shared/strategy.c shared/units.c shared/value.c \
+    shared/workload.c | grep -v plan_source)"
+libs="-lsimdjson -ldeflate -lstdc++ -lxxhash -lm -pthread"
+
+compile() { # name, compiler, level
+    mkdir -p "$folder/$1"
+    "$2" -std=c11 "$3" -ffp-contract=off -I. -D_GNU_SOURCE -DLW_VERSION='""' -DLW_BUILD_FLAGS='""' \
+        $sources "$build/shared/json.o" "$build/embedded.o" $libs -o "$folder/$1.bin" &&
+        "$folder/$1.bin" "$folder/$1"
+}
+
+pass=0 fail=0
+for c in gcc clang; do
+    for level in -O0 -O3; do
+        if ! compile "$c$level" "$c" "$level"; then
+            echo "same bytes: $c $level: could not be compiled or run"
+            fail=$((fail + 1))
+        elif ! diff -r "$folder/gcc-O0" "$folder/$c$level" >"$folder/diff"; then
+            echo "same bytes: $c $level differs from gcc -O0:"
+            head -n 5 "$folder/diff"
+            fail=$((fail + 1))
+        else
+            pass=$((pass + 1))
+        fi
+    done
+done
+echo "same bytes: $(ls "$folder/gcc-O0" | wc -l) plan files"
+echo "$pass passed, $fail failed, 0 skipped"
+[ $fail -eq 0 ]
