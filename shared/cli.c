@@ -118,6 +118,28 @@ static void dashes_for_underscores(int argc, char **argv)
                     *p = '-';
 }
 
+static const struct lw_opt *option_of(const struct lw_opt *table, int n, int c)
+{
+    return c >= FIRST_LONG && c < FIRST_LONG + n ? &table[c - FIRST_LONG] : find_letter(table, c);
+}
+
+static bool is_switch(const struct lw_opt *o)
+{
+    return o->arg && strcmp(o->arg, "on|off") == 0;
+}
+
+/* A switch alone means "on": a word behind it that is neither on nor off is left for the scan. */
+static const char *switch_value(char **argv, bool is_last)
+{
+    if (is_last)
+        return "on";
+    if (strcmp(optarg, "on") != 0 && strcmp(optarg, "off") != 0 && optarg == argv[optind - 1]) {
+        optind--;
+        return "on";
+    }
+    return optarg;
+}
+
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err)
 {
@@ -133,13 +155,14 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
             *help = true;
             return LW_OK;
         }
-        if (c == '?' || c == ':') {
+        const struct lw_opt *o = option_of(table, spec.n, c == ':' ? optopt : c);
+        if (c == '?' || (c == ':' && !(o && is_switch(o)))) {
             const char *what = optind > 0 ? argv[optind - 1] : "";
             return c == ':' ? lw_fail(err, LW_EINVAL, "option '%s' needs a value", what)
                             : lw_fail(err, LW_EINVAL, "unknown or ambiguous option '%s'", what);
         }
-        const struct lw_opt *o = c >= FIRST_LONG ? &table[c - FIRST_LONG] : find_letter(table, c);
-        if (set_value(o, optarg, err) != LW_OK)
+        const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
+        if (set_value(o, value, err) != LW_OK)
             return lw_err_context(err, "--%s", o->name);
     }
     *n_operands = argc - optind;

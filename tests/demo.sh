@@ -37,6 +37,15 @@ for cap in $caps; do
 done
 run compare --db "$db"
 cp out/last.txt out/table.txt
+{ # what remains, and the largest part of it
+    echo
+    first=1
+    for cap in $caps; do
+        run compare --db "$db" "$first" $((first + 1)) >&2
+        sed -n "s/^the prediction is/$cap: the prediction is/p" out/last.txt
+        first=$((first + 2))
+    done
+} >>out/table.txt
 run plot timeline --db "$db" -o out/timeline.png 3 4
 run plot overlap --db "$db" -o out/overlap.png
 run plot predicted --db "$db" -o out/predicted.png

@@ -15,6 +15,7 @@
 #include "shared/units.h"
 
 struct opts {
+    const char *unused;
     bool flag;
     int64_t count, bytes;
     const char *name;
@@ -30,6 +31,7 @@ static enum lw_status parse(struct opts *o, char *line, char **argv, int *n_oper
         {"big-size", 0, LW_OPT_SIZE, &o->bytes, "SIZE", "", 0, 0},
         {"name", 0, LW_OPT_STRING, &o->name, "S", "", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &o->format, "F", "", 0, 0},
+        {"find-unused", 0, LW_OPT_STRING, &o->unused, "on|off", "", 0, 0},
         {0},
     };
     int argc = 0;
@@ -58,6 +60,28 @@ static void options_and_operands_may_mix(void **state)
     assert_string_equal(argv[1], "a");
     assert_string_equal(argv[2], "-");
     assert_string_equal(argv[3], "--name");
+}
+
+static void a_switch_alone_means_on(void **state)
+{
+    static const struct { const char *line, *value; int n_operands; } cases[] = {
+        {"cmd --find-unused", "on", 0},        {"cmd --find-unused --flag", "on", 0},
+        {"cmd --find-unused off a", "off", 1}, {"cmd --find-unused a", "on", 1},
+        {"cmd --find-unused=off", "off", 0},   {"cmd a --find-unused on --flag", "on", 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opts o = {0};
+        struct lw_err err = {0};
+        char *argv[20], line[64];
+        int n;
+        snprintf(line, sizeof line, "%s", cases[i].line);
+        assert_int_equal(parse(&o, line, argv, &n, &err), LW_OK);
+        assert_string_equal(o.unused, cases[i].value);
+        assert_int_equal(n, cases[i].n_operands);
+        assert_int_equal(o.flag, strstr(cases[i].line, "--flag") != NULL);
+    }
 }
 
 static void a_bad_option_is_named_with_what_is_allowed(void **state)
@@ -223,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_and_operands_may_mix),
+        cmocka_unit_test(a_switch_alone_means_on),
         cmocka_unit_test(a_bad_option_is_named_with_what_is_allowed),
         cmocka_unit_test(wrong_usage_exits_2_and_help_exits_0),
         cmocka_unit_test(version_answers_in_every_format),
