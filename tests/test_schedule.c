@@ -370,7 +370,7 @@ static void orders_equal_the_recorded_tables(void **state)
         skip();
     }
     for (struct dirent *e; (e = readdir(d));) {
-        struct lw_schedule_shape s;
+        struct lw_schedule_shape s = {0};
         if (shape_of_file(e->d_name, &s)) {
             if (s.schedule == LW_SCHEDULE_GPIPE || s.schedule == LW_SCHEDULE_1F1B)
                 s.n_chunks = 1;
