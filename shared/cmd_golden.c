@@ -68,14 +68,31 @@ static enum lw_status print_csv(const struct lw_golden_result *r, struct lw_err 
     return status;
 }
 
+static enum lw_status add_profiles(void *ctx, const char *name, const char *value,
+                                   struct lw_err *err)
+{
+    struct lw_golden_result *r = ctx;
+
+    (void)name;
+    if (r->n_profiles == LW_GOLDEN_PROFILES)
+        return lw_fail(err, LW_EINVAL, "at most %d folders", LW_GOLDEN_PROFILES);
+    r->profiles[r->n_profiles++] = value;
+    return LW_OK;
+}
+
 int cmd_golden(int argc, char **argv)
 {
     enum lw_format format = LW_FORMAT_TEXT;
+    struct lw_golden_result r = {0};
+    struct lw_opt_call profiles = {add_profiles, &r};
     const struct lw_opt options[] = {
+        {"profiles", 0, LW_OPT_CALL, &profiles, "DIR",
+         "folder of PipeDream's profiles, MODEL_nodes.csv and MODEL_edges.csv; repeatable "
+         "(../../../papers/pipedream_profiles from the table)",
+         0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "FORMAT", "text, json or csv (text)", 0, 0},
         {0},
     };
-    struct lw_golden_result r = {0};
     struct lw_err err = {0};
     enum lw_status status = LW_OK;
     int n_files, exit_status = lw_cli_begin(&usage, options, argc, argv, &n_files);

@@ -48,6 +48,7 @@ static const struct {
 } tables[] = {
     {"name", "n", "name k", lw_golden_partition_row},
     {"model", "net", "model net workers", lw_golden_bucketing_row},
+    {"model", "machines", "model machines straight", lw_golden_pipedream_row},
     {"file", "schedule", "file", lw_golden_manifest_row},
     {"p", "rank", "p rank v_blank_is_none microbatch_group_size m", lw_golden_megatron_row},
 };
@@ -206,7 +207,11 @@ static enum lw_status run_row(const struct lw_input *in, int64_t line, const cha
                               struct lw_golden_result *r, struct lw_err *err)
 {
     struct lw_arena arena = {0};
-    struct lw_golden_case c = {.arena = &arena, .titles = titles};
+    struct lw_golden_case c = {.arena = &arena,
+                               .titles = titles,
+                               .file = in->name,
+                               .n_profiles = r->n_profiles,
+                               .profiles = r->profiles};
     char **cells;
     const char *id = "";
     enum lw_status status = split(&arena, p, end, &cells, &c.n_cells, err);

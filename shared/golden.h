@@ -16,7 +16,10 @@ struct lw_golden_failure {
     const char *message;
 };
 
+enum { LW_GOLDEN_PROFILES = 16 };
 struct lw_golden_result {
+    const char *profiles[LW_GOLDEN_PROFILES]; /* set before a run: folders of recorded profiles */
+    int n_profiles;
     struct lw_arena arena; /* owns the failures' strings; the array is its own */
     int64_t n_passed, n_failed, cap;
     struct lw_golden_failure *failures; /* [n_failed] in order */

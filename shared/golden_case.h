@@ -18,6 +18,9 @@ struct lw_golden_case {
     const struct lw_value *root; /* a JSON line; NULL in a table */
     int32_t n_cells;             /* a row of a CSV table */
     char *const *titles, *const *cells;
+    const char *file;            /* the case's file, as the user wrote it */
+    int n_profiles;              /* folders of recorded profiles (--profiles) */
+    const char *const *profiles;
 };
 
 typedef enum lw_status lw_golden_check(struct lw_golden_case *c, struct lw_err *err);
@@ -29,7 +32,7 @@ lw_golden_check lw_golden_uniform, lw_golden_balanced, lw_golden_partition_row;
 lw_golden_check lw_golden_groups, lw_golden_shared_module, lw_golden_grad_handlers;
 lw_golden_check lw_golden_bucketing_row;
 lw_golden_check lw_golden_schedule_1f1b, lw_golden_schedule_interleaved;
-lw_golden_check lw_golden_manifest_row, lw_golden_megatron_row;
+lw_golden_check lw_golden_manifest_row, lw_golden_megatron_row, lw_golden_pipedream_row;
 
 /* Every field or column is one of these (separated by blanks), so that none goes unchecked. */
 enum lw_status lw_golden_known(const struct lw_golden_case *c, const char *names,
