@@ -45,13 +45,18 @@ static bool makes_ready(const struct check *c, const struct lw_op *op)
     return copied ? op->kind == LW_OP_COPY_IN : lw_op_class(op->kind) == LW_CLASS_COMPUTE;
 }
 
+static bool reduces(enum lw_op_kind k)
+{
+    return k == LW_OP_ALL_REDUCE || k == LW_OP_REDUCE || k == LW_OP_REDUCE_SCATTER;
+}
+
 static void note_moments(struct check *c)
 {
     for (int32_t i = 0; i < c->program.n_ops; i++) {
         const struct lw_op *op = &c->plan->ops[c->program.first_op + i];
         if (makes_ready(c, op))
             c->ready[c->n_ready++] = (struct moment){c->stamps[i].end_ns, i};
-        if (op->comm >= 0 && op->bucket >= 0 && op->kind == LW_OP_ALL_REDUCE)
+        if (op->comm >= 0 && op->bucket >= 0 && reduces(op->kind))
             c->begun[c->n_begun++] = (struct moment){c->stamps[i].start_ns, i};
     }
     qsort(c->ready, (size_t)c->n_ready, sizeof *c->ready, by_time);

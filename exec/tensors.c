@@ -304,14 +304,53 @@ const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int3
     return &m->layouts[(int64_t)variant * m->plan->n_roles + m->plan->role_of[rank]];
 }
 
-static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
+bool exec_shard_is_mine(const struct lw_plan *p, int32_t shard, int32_t rank)
+{
+    int32_t owner = p->shards[shard].owner;
+
+    return owner < 0 || owner == p->coord[rank * 3L];
+}
+
+/* Flat buffers of weights lie as the plan says, so that they travel without a copy. Their elements
+ * are f32 here, as all weights. */
+static enum lw_status place_flat_weights(struct exec_tensors *m, bool *placed, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket *k = &p->buckets[b];
+        m->weights_bucket_at[b] = -1;
+        if (!lw_plan_is_weights(p, b))
+            continue;
+        if (k->dtype != LW_F32)
+            return lw_fail(err, LW_ENOTSUP, "flat buffer %d of weights is of %s: exec keeps and "
+                                            "sends weights as f32 alone", b,
+                           lw_dtype_name(k->dtype));
+        m->weights_bucket_at[b] = m->n_weights;
+        for (int32_t s = 0; s < k->n_slots; s++) {
+            const struct lw_slot *slot = &p->slots[k->first_slot + s];
+            if (placed[slot->param])
+                return lw_fail(err, LW_EPLAN, "flat buffer %d: the weights of '%s' lie in another "
+                                              "one too", b, p->params[slot->param].name);
+            placed[slot->param] = true;
+            m->weight_at[slot->param] = m->n_weights + slot->offset;
+        }
+        m->n_weights += aligned(k->bytes) / 4;
+    }
+    return LW_OK;
+}
+
+static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    bool *placed = lw_arena_alloc(&m->arena, p->n_params, sizeof *placed);
+
+    m->weights_bucket_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_bucket_at);
     m->weight_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weight_at);
     m->grad_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->grad_at);
-    if (!m->weight_at || !m->grad_at)
+    if (!m->weight_at || !m->grad_at || !m->weights_bucket_at || !placed)
         return lw_fail_nomem(err);
+    LW_TRY(place_flat_weights(m, placed, err));
     for (int32_t i = 0; i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
         if (!a->trainable || (a->tied >= 0 && a->tied != i))
@@ -319,9 +358,11 @@ static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
         if (a->dtype > LW_BF16)
             return lw_fail(err, LW_ENOTSUP, "parameter '%s' is trained in %s; exec does f32, f64, "
                                             "f16, bf16", a->name, lw_dtype_name(a->dtype));
-        m->weight_at[i] = m->n_weights;
         m->grad_at[i] = m->grad_bytes;
-        m->n_weights += aligned(a->numel * 4) / 4;
+        if (!placed[i]) {
+            m->weight_at[i] = m->n_weights;
+            m->n_weights += aligned(a->numel * 4) / 4;
+        }
         m->grad_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
     }
     return LW_OK;
@@ -409,13 +450,24 @@ static int32_t largest_divisor(const struct exec_tensors *m)
     return most;
 }
 
-static enum lw_status refuse_unexecuted(const struct lw_plan *p, struct lw_err *err)
+/* Shards lie inside their parameters, and what has an owner is sent to the others. */
+static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
 {
-    for (int32_t s = 0; s < p->n_shards; s++)
-        if (p->shards[s].owner >= 0)
-            return lw_fail(err, LW_ENOTSUP, "the plan shards '%s': this version executes plans whose "
-                                            "every rank updates all of its parameters",
-                           p->params[p->shards[s].param].name);
+    const struct lw_plan *p = m->plan;
+
+    m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
+    if (!m->sharded)
+        return lw_fail_nomem(err);
+    for (int32_t s = 0; s < p->n_shards; s++) {
+        const struct lw_shard *h = &p->shards[s];
+        if (outside(h->param, 0, p->n_params) || h->first < 0 || h->numel < 0 ||
+            h->numel > p->params[h->param].numel - h->first)
+            return lw_fail(err, LW_EPLAN, "shard %d: elements %lld and %lld more of parameter %d "
+                                          "do not exist", s, (long long)h->first,
+                           (long long)h->numel, h->param);
+        if (h->owner >= 0)
+            m->sharded[h->param] = true;
+    }
     return LW_OK;
 }
 
@@ -423,7 +475,7 @@ enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
-    LW_TRY(refuse_unexecuted(p, err));
+    LW_TRY(index_shards(m, err));
     m->layouts = lw_arena_alloc(&m->arena, (int64_t)p->n_variants * p->n_roles, sizeof *m->layouts);
     m->ranks = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->ranks);
     if (!m->layouts || !m->ranks)
@@ -595,27 +647,44 @@ const void *exec_tensors_average(const struct exec_tensors *m, const struct exec
     return from_slot ? slot_of(m, l, rank, param) : grad_array(m, rank, param);
 }
 
+/* Elements [first, first + n) of a parameter take a step. */
+static enum lw_status sgd_part(const struct exec_tensors *m, const struct exec_place *at, int32_t a,
+                               int64_t first, int64_t n, struct exec_parts *parts,
+                               struct lw_err *err)
+{
+    const struct exec_rank_memory *r = &m->ranks[at->rank];
+    int64_t place = m->weight_at[a] + first;
+    struct exec_part part = {
+        .kind = EXEC_PART_SGD,
+        .to = (float *)r->weights + place,
+        .state = m->momentum > 0 ? (float *)r->state + place : NULL,
+        .to_dtype = LW_F32, .from_dtype = m->plan->params[a].dtype,
+        .count = n, .rate = m->rate, .momentum = m->momentum,
+    };
+    const char *from = exec_tensors_average(m, at->layout, at->rank, a, &part.divisor);
+
+    part.from = from + first * lw_dtype_size(part.from_dtype);
+    return add(parts, part, err);
+}
+
 /* Parameters with a gradient: completed by a backward of this step, or reduced (an unused one gets
- * the average of the others). */
+ * the average of the others); of sharded ones this rank's own elements. */
 static enum lw_status optimizer_parts(const struct exec_tensors *m, const struct exec_place *at,
                                       struct exec_parts *parts, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     const struct exec_layout *l = at->layout;
-    const struct exec_rank_memory *r = &m->ranks[at->rank];
 
-    for (int32_t a = 0; a < p->n_params; a++) {
-        if (!exec_param_is_here(p, a, at->rank) || (l->bucket_of[a] < 0 && !at->filled[a]))
-            continue;
-        struct exec_part part = {
-            .kind = EXEC_PART_SGD,
-            .to = (float *)r->weights + m->weight_at[a],
-            .state = m->momentum > 0 ? (float *)r->state + m->weight_at[a] : NULL,
-            .to_dtype = LW_F32, .from_dtype = p->params[a].dtype,
-            .count = p->params[a].numel, .rate = m->rate, .momentum = m->momentum,
-        };
-        part.from = exec_tensors_average(m, l, at->rank, a, &part.divisor);
-        LW_TRY(add(parts, part, err));
+    for (int32_t a = 0; a < p->n_params; a++)
+        if (exec_param_is_here(p, a, at->rank) && (l->bucket_of[a] >= 0 || at->filled[a]) &&
+            !m->sharded[a])
+            LW_TRY(sgd_part(m, at, a, 0, p->params[a].numel, parts, err));
+    for (int32_t s = 0; s < p->n_shards; s++) {
+        const struct lw_shard *h = &p->shards[s];
+        if (m->sharded[h->param] && exec_param_is_here(p, h->param, at->rank) &&
+            (l->bucket_of[h->param] >= 0 || at->filled[h->param]) &&
+            exec_shard_is_mine(p, s, at->rank))
+            LW_TRY(sgd_part(m, at, h->param, h->first, h->numel, parts, err));
     }
     return LW_OK;
 }
@@ -653,6 +722,10 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
     struct exec_message msg = {.dtype = op->dtype, .peer = o.peer,
                                .count = o.bytes / lw_dtype_size(op->dtype)};
 
+    if (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0) {
+        msg.mem = (float *)m->ranks[rank].weights + m->weights_bucket_at[op->bucket];
+        return msg;
+    }
     if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {
         msg.mem = (char *)m->ranks[rank].buckets + step_layout->wire_at[op->bucket];
         return msg;

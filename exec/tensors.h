@@ -42,6 +42,8 @@ struct exec_tensors {
     float rate, momentum;
     struct exec_layout *layouts; /* [n_variants * n_roles] */
     int64_t *weight_at;          /* [n_params] offset in weights and state, elements */
+    int64_t *weights_bucket_at;  /* [n_buckets] the same of flat buffers of weights; -1 = others */
+    bool *sharded;               /* [n_params] its shards have owners */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     int64_t n_weights, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
     struct exec_rank_memory *ranks; /* [n_ranks] */
@@ -78,6 +80,9 @@ const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int3
 /* The parameter lives on this rank and takes part: of its role's stage, trainable, not a later copy
  * of a tied one. */
 bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank);
+
+/* Shard s of the plan is updated by this rank. */
+bool exec_shard_is_mine(const struct lw_plan *p, int32_t shard, int32_t rank);
 
 /* Append the parts of an op as the rank at `place` runs it. LW_ENOMEM. */
 enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,

@@ -151,24 +151,50 @@ static void explain(const struct reference *f, int32_t param, int32_t rank, int6
     }
 }
 
+/* Elements [first, first + n) of what the rank holds at mem against want. */
 static enum lw_status compare(struct reference *f, int32_t param, int32_t rank, const float *want,
-                              const void *mem, const char *what, struct lw_err *err)
+                              const float *mem, const char *what, int64_t first, int64_t n,
+                              struct lw_err *err)
 {
     const struct exec_tensors *m = f->m;
     const struct lw_plan_param *a = &m->plan->params[param];
     char why[160];
 
-    LW_TRY(m->backend->mem_read(m->world, rank, f->got, mem, a->numel * 4, err));
-    if (memcmp(f->got, want, (size_t)a->numel * 4) == 0)
+    if (n == 0)
         return LW_OK;
-    for (int64_t e = 0; e < a->numel; e++) {
-        if (memcmp(&f->got[e], &want[e], 4) == 0)
+    LW_TRY(m->backend->mem_read(m->world, rank, f->got, mem + first, n * 4, err));
+    if (memcmp(f->got, want + first, (size_t)n * 4) == 0)
+        return LW_OK;
+    for (int64_t e = first; e < first + n; e++) {
+        if (memcmp(&f->got[e - first], &want[e], 4) == 0)
             continue;
         explain(f, param, rank, e, why, sizeof why);
         return lw_fail(err, LW_ENO,
                        "%s of parameter %d '%s', element %lld, rank %d: %.9g, the one-rank run has "
-                       "%.9g%s", what, param, a->name, (long long)e, rank, (double)f->got[e],
+                       "%.9g%s", what, param, a->name, (long long)e, rank, (double)f->got[e - first],
                        (double)want[e], why);
+    }
+    return LW_OK;
+}
+
+/* Optimizer state, where this rank keeps some. */
+static enum lw_status compare_state(struct reference *f, int32_t param, int32_t rank,
+                                    int64_t *n_bytes, struct lw_err *err)
+{
+    const struct exec_tensors *m = f->m;
+    const struct lw_plan *p = m->plan;
+    const float *mem = (float *)m->ranks[rank].state + m->weight_at[param];
+
+    if (!m->sharded[param]) {
+        *n_bytes += p->params[param].numel * 4;
+        return compare(f, param, rank, f->state, mem, "momentum", 0, p->params[param].numel, err);
+    }
+    for (int32_t s = 0; s < p->n_shards; s++) {
+        const struct lw_shard *h = &p->shards[s];
+        if (h->param != param || !exec_shard_is_mine(p, s, rank))
+            continue;
+        *n_bytes += h->numel * 4;
+        LW_TRY(compare(f, param, rank, f->state, mem, "momentum", h->first, h->numel, err));
     }
     return LW_OK;
 }
@@ -188,13 +214,11 @@ static enum lw_status verify_param(struct reference *f, int32_t param, int64_t *
             run_reference(f, param, rank);
         known = true;
         LW_TRY(compare(f, param, rank, f->weights,
-                       (float *)m->ranks[rank].weights + m->weight_at[param], "weight", err));
+                       (float *)m->ranks[rank].weights + m->weight_at[param], "weight", 0,
+                       p->params[param].numel, err));
         *n_bytes += p->params[param].numel * 4;
-        if (m->momentum <= 0)
-            continue;
-        LW_TRY(compare(f, param, rank, f->state,
-                       (float *)m->ranks[rank].state + m->weight_at[param], "momentum", err));
-        *n_bytes += p->params[param].numel * 4;
+        if (m->momentum > 0)
+            LW_TRY(compare_state(f, param, rank, n_bytes, err));
     }
     return LW_OK;
 }

@@ -10,10 +10,10 @@
 
 static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
 
-/* The variant whose launches are shown for a set: the last that uses it. */
+/* The variant whose launches are shown for a set: the last that uses it, or any for weights. */
 static int32_t variant_of_set(const struct lw_plan *p, const struct lw_bucket_set *set)
 {
-    int32_t found = -1;
+    int32_t found = strcmp(set->name, LW_SET_WEIGHTS) == 0 ? p->n_variants - 1 : -1;
 
     for (int32_t v = 0; v < p->n_variants; v++)
         if (strcmp(p->variants[v].set_name, set->name) == 0)
@@ -32,6 +32,7 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
         const struct lw_bucket_set *set = &p->sets[s];
         for (int32_t i = 0; i < set->n_buckets; i++) {
             const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
+            bool weights = lw_plan_is_weights(p, set->first_bucket + i);
             struct lw_launch_point at = {0, 0, -1};
             lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
             lw_table_cell(t, "%s", set->name);
@@ -43,6 +44,11 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                 lw_table_cell(t, "%lld", (long long)b->limit_bytes);
             else
                 lw_table_cell(t, "%s", csv ? "" : "none");
+            if (weights) { /* sent behind the optimizer */
+                lw_table_cell(t, "%s", csv ? "" : "optimizer");
+                lw_table_cell(t, "%s", csv ? "" : "-");
+                continue;
+            }
             lw_table_cell(t, "%d", at.n_ready);
             lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(at.at));
         }
@@ -133,8 +139,13 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
             lw_jsonout_int(o, "limit_bytes", b->limit_bytes);
         else
             lw_jsonout_null(o, "limit_bytes");
-        lw_jsonout_int(o, "launch_after_gradients", at.n_ready);
-        lw_jsonout_ns(o, "launch_ns", at.at);
+        if (lw_plan_is_weights(p, set->first_bucket + i)) { /* sent behind the optimizer */
+            lw_jsonout_null(o, "launch_after_gradients");
+            lw_jsonout_null(o, "launch_ns");
+        } else {
+            lw_jsonout_int(o, "launch_after_gradients", at.n_ready);
+            lw_jsonout_ns(o, "launch_ns", at.at);
+        }
         lw_jsonout_array(o, "params");
         for (int32_t s = 0; s < b->n_slots; s++)
             lw_jsonout_int(o, NULL, p->slots[b->first_slot + s].param);

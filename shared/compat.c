@@ -28,6 +28,15 @@ static const struct fixed table[] = {
     {LW_COMPAT_PICOTRON, "overlap", "on"},
     {LW_COMPAT_PICOTRON, "zero", "0"},
 
+    {LW_COMPAT_FAIRSCALE, "zero", "1"},
+    {LW_COMPAT_FAIRSCALE, "shard-policy", "oss-greedy"},
+    {LW_COMPAT_FAIRSCALE, "bucket-policy", "sharded-ddp"},
+    {LW_COMPAT_FAIRSCALE, "launch-order", "completion-order"},
+    {LW_COMPAT_FAIRSCALE, "find-unused", "off"},
+    {LW_COMPAT_FAIRSCALE, "static-graph", "off"},
+    {LW_COMPAT_FAIRSCALE, "comm-hook", "none"},
+    {LW_COMPAT_FAIRSCALE, "overlap", "on"},
+
     {LW_COMPAT_COLOSSALAI, "bucket-policy", "colossal"},
     {LW_COMPAT_COLOSSALAI, "find-unused", "off"},
     {LW_COMPAT_COLOSSALAI, "static-graph", "off"},
@@ -105,6 +114,17 @@ static enum lw_status check_haiscale(const struct lw_workload *w, struct lw_err 
     return LW_OK;
 }
 
+/* Unused gradients: bucketed ones go with their bucket behind the backward, others are never sent. */
+static enum lw_status check_fairscale(const struct lw_workload *w, struct lw_err *err)
+{
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].trainable && w->params[i].tied < 0 && !w->params[i].used)
+            return lw_fail(err, LW_ENOTSUP, "--compat fairscale: parameter %d '%s' is unused; its "
+                                            "bucket would be flushed behind the backward, which "
+                                            "this build does not plan", i, w->params[i].name);
+    return LW_OK;
+}
+
 static enum lw_status check_picotron(const struct lw_workload *w, struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++) {
@@ -125,6 +145,8 @@ enum lw_status lw_compat_check(const struct lw_strategy *s, const struct lw_work
 {
     if (s->compat == LW_COMPAT_HAISCALE)
         return check_haiscale(w, err);
+    if (s->compat == LW_COMPAT_FAIRSCALE)
+        return check_fairscale(w, err);
     return s->compat == LW_COMPAT_PICOTRON ? check_picotron(w, err) : LW_OK;
 }
 

@@ -46,6 +46,11 @@ lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op)
     return op->work >= 0 ? p->works[op->work].ps : op->work_ps;
 }
 
+bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket)
+{
+    return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_WEIGHTS) == 0;
+}
+
 int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name)
 {
     for (int32_t v = 0; v < p->n_variants; v++)

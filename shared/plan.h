@@ -86,9 +86,13 @@ struct lw_slot {
 };
 
 /* The buckets of one stage for the variants that use them: [first_bucket, +n_buckets) in launch
- * index order. */
+ * index order. The set of the name LW_SET_WEIGHTS is of no variant and holds no gradients: its
+ * buckets are flat buffers of parameters, which every member gets after a sharded optimizer step by
+ * a broadcast from the one owner, or by an all-gather of equal shares, the r-th owned by member r. */
+#define LW_SET_WEIGHTS "weights"
+
 struct lw_bucket_set {
-    const char *name;          /* "initial", "rebuilt" */
+    const char *name;          /* "initial", "rebuilt", LW_SET_WEIGHTS */
     int32_t stage, first_bucket, n_buckets;
 };
 
@@ -211,6 +215,7 @@ const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int3
 struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *op, int32_t rank);
 /* Work of a compute op in ps; -1 = timed by the cluster. */
 lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);
+bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket); /* it is of LW_SET_WEIGHTS */
 int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name); /* -1 = none */
 
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without

@@ -11,10 +11,12 @@
  *
  *   tables    every index and range lies inside its table; ranks, groups, buckets, shards agree
  *   reduce    each gradient is reduced once, after it is complete and before the optimizer
+ *   shard     what one member updates reaches all others; reduces go to owners
  *   comm      members of a communicator issue the same collectives; sends meet receives
  *   progress  no rank waits for ever under rendezvous semantics */
 enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err);
+enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
 
 /* Where each send or receive of a variant meets its partner. Role r has the sends and receives

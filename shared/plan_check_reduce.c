@@ -20,6 +20,7 @@ struct reduce {
     int32_t *clock;                      /* [program.n_ops * n_streams] */
     int32_t *on_stream, *on_comm;        /* last op so far; -1 = none */
     int32_t *first_of, *next_of, *op_of; /* chains: ops that make a parameter ready, or copy it */
+    int32_t optimizer;                   /* of the program so far; -1 = none */
     int32_t *reduced_by, *last_of;       /* [n_buckets]: reducing op, last op about it; -1 */
     bool copies;
 };
@@ -152,6 +153,20 @@ static enum lw_status check_reduction(struct reduce *k, int32_t op, struct lw_er
     return check_complete(k, op, err);
 }
 
+/* Weights are sent when they are updated. */
+static enum lw_status check_about_weights(const struct reduce *k, int32_t op, struct lw_err *err)
+{
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    if (k->optimizer < 0)
+        return lw_fail(err, LW_EPLAN, "%s: no optimizer comes before it",
+                       lw_check_op_text(k->p, op, text));
+    if (!after(k, op, k->optimizer))
+        return lw_fail(err, LW_EPLAN, "%s does not wait for %s", lw_check_op_text(k->p, op, text),
+                       lw_check_op_text(k->p, k->optimizer, other));
+    return LW_OK;
+}
+
 static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
@@ -159,6 +174,8 @@ static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw
     const struct lw_bucket_set *set = &p->sets[p->buckets[o->bucket].set];
     char text[LW_OP_TEXT];
 
+    if (lw_plan_is_weights(p, o->bucket))
+        return check_about_weights(k, op, err);
     if (strcmp(set->name, p->variants[k->variant].set_name) != 0 || set->stage != k->stage)
         return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
                        lw_check_op_text(p, op, text), set->name, set->stage);
@@ -210,6 +227,7 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
     const struct lw_variant *v = &p->variants[k->variant];
 
     index_ready(k);
+    k->optimizer = -1;
     memset(k->on_stream, -1, (size_t)p->n_streams * sizeof *k->on_stream);
     memset(k->on_comm, -1, (size_t)p->n_comms * sizeof *k->on_comm);
     memset(k->reduced_by, -1, (size_t)p->n_buckets * sizeof *k->reduced_by);
@@ -219,8 +237,10 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
         tick(k, op);
         if (p->ops[op].bucket >= 0)
             LW_TRY(check_about_bucket(k, op, err));
-        if (p->ops[op].kind == LW_OP_OPTIMIZER)
+        if (p->ops[op].kind == LW_OP_OPTIMIZER) {
             LW_TRY(check_optimizer(k, op, err));
+            k->optimizer = op;
+        }
     }
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];

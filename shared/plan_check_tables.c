@@ -342,6 +342,9 @@ static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
 
     for (int32_t v = 0; v < p->n_variants; v++) {
         int32_t n = 0;
+        if (strcmp(p->variants[v].set_name, LW_SET_WEIGHTS) == 0)
+            return lw_fail(err, LW_EPLAN, "variant '%s': the set '%s' holds no gradients",
+                           p->variants[v].name, LW_SET_WEIGHTS);
         for (int32_t s = 0; *p->variants[v].set_name && s < p->n_sets; s++)
             n += strcmp(p->sets[s].name, p->variants[v].set_name) == 0;
         if (n != p->variants[v].n_sets || (n == 0 && *p->variants[v].set_name))

@@ -15,19 +15,17 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     if (s->tp > 1)
         return lw_fail(err, LW_ENOTSUP, "--tp %lld: this build plans data parallelism alone, no "
                                         "tensor parallelism", (long long)s->tp);
-    if (s->zero > 0)
-        return lw_fail(err, LW_ENOTSUP, "--zero %lld: this build plans unsharded optimizers alone",
+    if (s->zero > 1)
+        return lw_fail(err, LW_ENOTSUP, "--zero %lld: this build shards optimizers alone (--zero 1)",
                        (long long)s->zero);
+    if (s->zero == 1 && s->broadcast_dtype != LW_F32)
+        return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: this build sends weights in their "
+                                        "own dtype", lw_dtype_name(s->broadcast_dtype));
     if (s->clip > 0)
         return lw_fail(err, LW_ENOTSUP, "--clip %g: this build plans no gradient norm", s->clip);
     if (s->recompute != LW_RECOMPUTE_NONE)
         return lw_fail(err, LW_ENOTSUP, "--recompute: this build plans backwards without "
                                         "recomputation alone");
-    if (s->compat == LW_COMPAT_FAIRSCALE)
-        return lw_fail(err, LW_ENOTSUP, "--compat fairscale: this build plans no sharded optimizer");
-    if (s->bucket_policy == LW_BUCKET_SHARDED_DDP)
-        return lw_fail(err, LW_ENOTSUP, "--bucket-policy sharded-ddp reduces to the owners of a "
-                                        "sharded optimizer, and this build plans none");
     return LW_OK;
 }
 
@@ -35,8 +33,15 @@ static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct 
 {
     if (s->prefetch >= 0)
         return lw_fail(err, LW_EINVAL, "--prefetch needs --zero 3");
-    if (s->broadcast_dtype != LW_F32)
+    if (s->zero == 0 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");
+    if (s->zero == 0 && lw_strategy_given(s, lw_strategy_find("shard-policy")))
+        return lw_fail(err, LW_EINVAL, "--shard-policy needs --zero of at least 1");
+    if (s->bucket_policy == LW_BUCKET_SHARDED_DDP &&
+        (s->zero != 1 || s->shard_policy != LW_SHARD_OSS_GREEDY))
+        return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp reduces gradients to the owners "
+                                       "of whole parameters: it needs --zero 1 --shard-policy "
+                                       "oss-greedy");
     if (s->no_sync > MAX_PASSES)
         return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
                        MAX_PASSES);

@@ -6,11 +6,13 @@
  * nothing overlaps. Not modelled for them: the copies into buckets and what they delay. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/bucket_colossal.h"
 #include "shared/bucket_merge.h"
 #include "shared/bucket_picotron.h"
+#include "shared/bucket_sharded.h"
 #include "shared/program_dp.h"
 
 #define PICOTRON_CAP_BYTES (INT64_C(25) << 20)
@@ -144,6 +146,126 @@ static enum lw_status colossal(struct lw_dp *d, struct lw_bucketing *out, struct
     return s;
 }
 
+/* --- sharded-ddp -------------------------------------------------------------------------------- */
+
+/* One reduce: a bucket of several gradients or a gradient alone, and when it is complete. */
+struct reduce {
+    int32_t at, made, owner, n_items;
+    const int32_t *items; /* as given to the sharded optimizer */
+    int64_t limit_bytes;
+};
+
+static int by_completion(const void *a, const void *b)
+{
+    const struct reduce *x = a, *y = b;
+
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return (x->made > y->made) - (x->made < y->made);
+}
+
+static int32_t grad_of_given(const struct lw_dp *d, int32_t given)
+{
+    return d->grad_of[d->shards.param_of[given]];
+}
+
+static struct reduce reduce_of(const struct lw_dp *d, const int32_t *ready_at, int32_t made,
+                               int32_t owner, const int32_t *items, int32_t n, int64_t limit)
+{
+    struct reduce r = {-1, made, owner, n, items, limit};
+
+    for (int32_t i = 0; i < n; i++) {
+        int32_t at = ready_at[grad_of_given(d, items[i])];
+        r.at = at > r.at ? at : r.at;
+    }
+    return r;
+}
+
+/* The reduces in the order in which they complete; empty buckets go to d->empty. */
+static int32_t list_reduces(struct lw_dp *d, const struct lw_sharded_buckets *from,
+                            const int32_t *ready_at, struct reduce *list)
+{
+    const struct lw_oss *oss = d->shards.oss;
+    int32_t n = 0;
+
+    for (int32_t b = 0; b < from->n_buckets; b++) {
+        const struct lw_sharded_bucket *k = &from->buckets[b];
+        if (k->n_items == 0) {
+            d->empty[d->n_empty++] = k->owner;
+            continue;
+        }
+        int64_t size = lw_dtype_size(d->shards.as_given[k->items[0]].dtype);
+        list[n] = reduce_of(d, ready_at, n, k->owner, k->items, k->n_items,
+                            from->limit <= INT64_MAX / size ? from->limit * size
+                                                            : LW_BUCKET_NO_LIMIT);
+        n++;
+    }
+    for (int32_t i = 0; i < from->n_trainable; i++) {
+        if (from->bucket_of[i] >= 0)
+            continue;
+        list[n] = reduce_of(d, ready_at, n, lw_oss_owner(oss, from->order[i]), &from->order[i], 1,
+                            LW_BUCKET_NO_LIMIT);
+        n++;
+    }
+    qsort(list, (size_t)n, sizeof *list, by_completion);
+    return n;
+}
+
+static enum lw_status sharded_list(struct lw_dp *d, const struct lw_sharded_buckets *from,
+                                   struct lw_bucketing *out, struct lw_err *err)
+{
+    int32_t *ready_at = lw_arena_alloc(&d->arena, d->n_grads, sizeof *ready_at);
+    struct reduce *list = lw_arena_alloc(&d->arena, d->n_grads, sizeof *list);
+    struct lw_bucketing b = {0};
+
+    d->empty = lw_arena_alloc(&d->arena, from->n_buckets, sizeof *d->empty);
+    d->root_of = lw_arena_alloc(&d->arena, d->n_grads, sizeof *d->root_of);
+    b.first = lw_arena_alloc(&b.arena, d->n_grads + 1L, sizeof *b.first);
+    b.items = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.items);
+    b.limit_bytes = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.limit_bytes);
+    if (!ready_at || !list || !d->empty || !d->root_of || !b.first || !b.items || !b.limit_bytes) {
+        lw_bucketing_free(&b);
+        return lw_fail_nomem(err);
+    }
+    for (int32_t i = 0; i < d->n_grads; i++)
+        ready_at[d->order[i]] = i;
+    b.n_buckets = list_reduces(d, from, ready_at, list);
+    for (int32_t i = 0; i < b.n_buckets; i++) {
+        for (int32_t k = 0; k < list[i].n_items; k++)
+            b.items[b.n_items++] = grad_of_given(d, list[i].items[k]);
+        b.first[i + 1] = b.n_items;
+        b.limit_bytes[i] = list[i].limit_bytes;
+        d->root_of[i] = list[i].owner;
+    }
+    *out = b;
+    return LW_OK;
+}
+
+static enum lw_status sharded(struct lw_dp *d, struct lw_bucketing *out, struct lw_err *err)
+{
+    bool compat = d->s->compat == LW_COMPAT_FAIRSCALE;
+    int64_t elements = LW_SHARDED_BUFFER_DEFAULT;
+    struct lw_sharded_buckets made;
+
+    if (!keeps_dtype(d))
+        return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp reduces gradients as they are: "
+                                       "no --grad-dtype, no --comm-hook");
+    if (d->s->bucket_cap_bytes >= 0) {
+        LW_TRY(need_one_kind(d, err));
+        elements = d->s->bucket_cap_bytes / lw_dtype_size(d->grads[0].dtype);
+    }
+    LW_TRY(lw_bucket_sharded(d->shards.oss, d->shards.as_given, (int32_t)d->s->dp, elements, compat,
+                             &made, err));
+    enum lw_status s = sharded_list(d, &made, out, err);
+    d->in_place = d->at_launch = true;
+    snprintf(d->rules.why, sizeof d->rules.why,
+             "by size and owner, %s %" PRId64 " elements, the rest alone, each reduced to its "
+             "owner",
+             compat ? "one bucket per owner below" : "buckets of at most", made.limit);
+    lw_sharded_buckets_free(&made);
+    return s;
+}
+
 /* --- by time ------------------------------------------------------------------------------------ */
 
 /* Bytes on the wire and ready times of d->order. */
@@ -229,6 +351,8 @@ static enum lw_status make_initial(struct lw_dp *d, struct lw_err *err)
         return picotron(d, out, err);
     case LW_BUCKET_COLOSSAL:
         return colossal(d, out, err);
+    case LW_BUCKET_SHARDED_DDP:
+        return sharded(d, out, err);
     case LW_BUCKET_MG_WFBP:
     case LW_BUCKET_OPTIMAL:
         return by_time(d, out, err);
@@ -284,6 +408,8 @@ static const char *averaging(enum lw_bucket_policy p)
     switch (p) {
     case LW_BUCKET_C10D_2020:
         return "at the launch of their bucket";
+    case LW_BUCKET_SHARDED_DDP:
+        return "in their bucket, before its reduce";
     case LW_BUCKET_PICOTRON:
         return "in their bucket, before its all-reduce";
     case LW_BUCKET_COLOSSAL:
@@ -312,6 +438,9 @@ void lw_dp_note_buckets(const struct lw_dp *d)
                         : "as buckets complete (ranks must complete them alike)");
     lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
                     averaging(d->s->bucket_policy));
+    for (int32_t i = 0; i < d->n_empty; i++)
+        lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
+                           "behind the backward", d->empty[i]);
     if (d->in_place)
         lw_builder_note(b, "buckets hold the gradients themselves: nothing is copied out");
     if (d->s->comm_hook != LW_HOOK_NONE)

@@ -70,7 +70,8 @@ static enum lw_status list_gradients(struct lw_dp *d, struct lw_err *err)
 /* Buffers that rank 0 sends before a synchronised forward, coalesced as one would bucket them. */
 static enum lw_status coalesce_buffers(struct lw_dp *d, struct lw_err *err)
 {
-    const int64_t limit = BROADCAST_LIMIT_BYTES;
+    /* FairScale sends them one by one */
+    const int64_t limit = d->s->compat == LW_COMPAT_FAIRSCALE ? 0 : BROADCAST_LIMIT_BYTES;
     struct lw_grad *as_grads = lw_arena_alloc(&d->arena, d->w->n_buffers, sizeof *as_grads);
 
     d->buffer_of = lw_arena_alloc(&d->arena, d->w->n_buffers, sizeof *d->buffer_of);
@@ -128,7 +129,7 @@ static void add_model(struct lw_dp *d)
                                   .tied = p->tied, .trainable = p->trainable,
                                   .sparse = p->sparse, .used = p->used, .ignored = p->ignored};
         lw_builder_param(d->b, &q);
-        if (p->trainable && p->tied < 0)
+        if (d->shards.n == 0 && p->trainable && p->tied < 0)
             lw_builder_shard(d->b, &(struct lw_shard){i, -1, 0, p->numel});
     }
     for (int32_t i = 0; i < w->n_buffers; i++)
@@ -199,6 +200,17 @@ static int64_t share(int64_t whole, lw_ps from, lw_ps to, lw_ps length)
     return (int64_t)((__int128)whole * to / length) - (int64_t)((__int128)whole * from / length);
 }
 
+/* The share of the member with the most elements, rounded up. */
+static lw_ps optimizer_ps(const struct lw_dp *d)
+{
+    const struct lw_dp_shards *h = &d->shards;
+
+    if (h->n_elements == 0)
+        return d->w->optimizer_ps;
+    return (lw_ps)(((__int128)d->w->optimizer_ps * h->most_owned + h->n_elements - 1) /
+                   h->n_elements);
+}
+
 static enum lw_status add_works(struct lw_dp *d, struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
@@ -227,7 +239,7 @@ static enum lw_status add_works(struct lw_dp *d, struct lw_err *err)
                                     share(m->forward_flops < 0 ? -1 : flops, s->start - window,
                                           s->end - window, length), -1});
     }
-    d->optimizer_work = lw_builder_work(d->b, &(struct lw_work){w->optimizer_ps, -1, -1});
+    d->optimizer_work = lw_builder_work(d->b, &(struct lw_work){optimizer_ps(d), -1, -1});
     return LW_OK;
 }
 
@@ -289,9 +301,11 @@ static void note_all(struct lw_dp *d)
         lw_dp_note_buckets(d);
     else
         lw_builder_note(b, "one rank: nothing is reduced");
+    lw_dp_note_shards(d);
     if (d->n_buffers > 0)
         lw_builder_note(b, "buffers: %d are broadcast from rank 0 before a synchronised forward, in "
-                           "%d of at most 250 MiB", d->n_buffers, d->buffers.n_buckets);
+                           "%d%s", d->n_buffers, d->buffers.n_buckets,
+                        d->s->compat == LW_COMPAT_FAIRSCALE ? ", one by one" : " of at most 250 MiB");
     for (int i = 0; i < LW_N_GAPS; i++)
         gap += d->w->gap_ps[i];
     if (gap > 0)
@@ -308,6 +322,7 @@ static enum lw_status decide(struct lw_dp *d, struct lw_err *err)
 {
     LW_TRY(lw_backward_cut(d->w, &d->back, err));
     LW_TRY(list_gradients(d, err));
+    LW_TRY(lw_dp_assign_shards(d, err));
     LW_TRY(lw_dp_assign_buckets(d, err));
     return coalesce_buffers(d, err);
 }
@@ -319,6 +334,7 @@ static enum lw_status lower(struct lw_dp *d, struct lw_err *err)
     add_model(d);
     add_set(d, &d->initial);
     add_set(d, &d->rebuilt);
+    lw_dp_add_shards(d);
     LW_TRY(add_works(d, err));
     LW_TRY(add_passes(d, err));
     note_all(d);
@@ -343,6 +359,7 @@ enum lw_status lw_dp_build(const struct lw_workload *w, const struct lw_strategy
     struct lw_dp d = {.w = w, .s = s, .cost = cost};
     enum lw_status st = decide(&d, err);
 
+    lw_dp_free_shards(&d);
     lw_free(d.grads); /* buckets are made: what follows looks at the workload */
     if (st == LW_OK) {
         char name[256];

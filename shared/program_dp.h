@@ -8,12 +8,13 @@
 #include "shared/bucket.h"
 #include "shared/cost.h"
 #include "shared/plan_builder.h"
+#include "shared/shard_oss.h"
 #include "shared/strategy.h"
 #include "shared/workload.h"
 
 /* Lowering of a data-parallel step, in parts: program.c says what can be lowered, program_dp.c makes
- * the decisions (gradients, tables, passes), program_buckets.c asks the bucket policy, program_pass.c
- * writes the ops of one pass. Only these see this header's structs. */
+ * the decisions (gradients, tables, passes), program_buckets.c asks the bucket policy, program_shards.c
+ * the shard policy, program_pass.c writes the ops of one pass. Only these see this header's structs. */
 
 /* The buckets of one set: numbers within the set, and where they begin in the plan. */
 struct lw_dp_set {
@@ -23,6 +24,27 @@ struct lw_dp_set {
     int32_t first_bucket;        /* plan's number of bucket 0 */
     int64_t *elements;           /* [n_buckets] */
     enum lw_dtype *dtype;        /* [n_buckets] of the gradients */
+};
+
+/* ZeRO-1: who updates what, and the flat buffers that bring updated weights to all members. */
+struct lw_dp_buffer {
+    enum lw_dtype dtype;
+    int32_t device, owner;       /* owner -1: an all-gather of equal shares */
+    int32_t first_item, n_items;
+    int64_t elements;            /* padding included */
+};
+
+struct lw_dp_shards {
+    int32_t n, n_shards, n_buffers, n_items;
+    int32_t *param_of;           /* [n] what a sharded optimizer is given: all but later tied ones */
+    struct lw_shard_param *as_given; /* [n] */
+    struct lw_shard *shards;     /* [n_shards] of workload parameters, by parameter */
+    struct lw_dp_buffer *buffers;
+    int32_t *items;              /* [n_items] workload parameters by buffer */
+    int64_t *offset;             /* [n_items] in elements of the buffer */
+    struct lw_oss *oss;          /* NULL but for oss-greedy */
+    int64_t n_elements, most_owned, padding;
+    int32_t first_bucket;        /* plan's number of buffer 0 */
 };
 
 struct lw_dp {
@@ -41,6 +63,10 @@ struct lw_dp {
     int32_t *order;              /* [n_grads] as they become ready, unused ones last */
     int32_t *unused;             /* [n_unused] parameters */
     struct lw_dp_set initial, rebuilt;
+    struct lw_dp_shards shards;  /* n == 0: every member updates everything */
+    int32_t *root_of;            /* [buckets of initial] reduced to this rank; NULL = all-reduced */
+    int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced behind the backward */
+    bool at_launch;              /* gradients are scaled in their bucket when it is launched */
     bool in_place;               /* gradients are views of their buckets: no copies out */
     bool one_by_one;             /* each bucket is reduced and waited for before the next */
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
@@ -59,6 +85,12 @@ struct lw_dp_pass {
     bool after_backward; /* copies and launches only when the backward has ended */
     enum lw_used_map used_map;
 };
+
+/* Decide the shards of a strategy with ZeRO-1 and put them into the plan. */
+enum lw_status lw_dp_assign_shards(struct lw_dp *d, struct lw_err *err);
+void lw_dp_add_shards(struct lw_dp *d);
+void lw_dp_note_shards(const struct lw_dp *d);
+void lw_dp_free_shards(struct lw_dp *d);
 
 /* Ask the strategy's policy: fills d->rules, d->initial and d->rebuilt. */
 enum lw_status lw_dp_assign_buckets(struct lw_dp *d, struct lw_err *err);

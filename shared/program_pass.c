@@ -27,7 +27,7 @@ struct writer {
     int32_t *late, n_late;       /* [n_buckets] launches that wait for the end of the backward */
     int32_t *done_of;            /* [n_buckets] op after which the bucket holds its result */
     int32_t *params;             /* [n_grads] room for the gradients of one bucket */
-    int32_t *deps, n_deps;       /* [n_buckets + 2] what the optimizer waits for */
+    int32_t *deps, n_deps;       /* [deps_room] what the optimizer waits for, then what follows it */
     int32_t last_compute;        /* op added last to the compute stream; -1 = none yet */
     bool unused_copied, map_reduced;
 };
@@ -143,6 +143,18 @@ static int64_t bytes_of(const struct lw_dp *d, int32_t param)
     return d->w->params[param].numel * lw_dtype_size(dtype_of(d, param));
 }
 
+/* One pass over a bucket that holds its gradients already. */
+static int32_t scale_bucket(struct writer *k, int32_t b)
+{
+    const struct lw_dp_set *set = k->pass->set;
+    int32_t op = add_copy(k, LW_OP_COPY_IN, set->elements[b] * lw_dtype_size(set->dtype[b]),
+                          set->dtype[b], -1, -1);
+
+    for (int32_t i = set->buckets.first[b]; i < set->buckets.first[b + 1]; i++)
+        lw_builder_ready(k->d->b, k->d->param_of[set->buckets.items[i]]);
+    return op;
+}
+
 /* Bucket b goes out; `after` is the op that completed it. */
 static void launch(struct writer *k, int32_t b, int32_t after)
 {
@@ -152,10 +164,14 @@ static void launch(struct writer *k, int32_t b, int32_t after)
     int64_t full = set->elements[b] * lw_dtype_size(grad);
     int64_t bytes = set->elements[b] * lw_dtype_size(wire);
 
+    if (k->d->at_launch)
+        after = scale_bucket(k, b);
     if (wire != grad)
         after = add_copy(k, LW_OP_CAST, full, wire, number, after);
-    struct lw_op op = collective(k, LW_OP_ALL_REDUCE, bytes, wire);
+    struct lw_op op = collective(k, k->d->root_of ? LW_OP_REDUCE : LW_OP_ALL_REDUCE, bytes, wire);
     op.bucket = number;
+    if (k->d->root_of)
+        op.peer = k->d->root_of[b];
     k->done_of[b] = lw_builder_op(k->d->b, &op, &after, 1);
     if (wire != grad) {
         struct lw_op back = lw_builder_blank(LW_OP_CAST, k->d->copy);
@@ -215,7 +231,7 @@ static enum lw_status copy_and_mark(struct writer *k, const int32_t *params, int
     const struct lw_dp *d = k->d;
     bool late = k->pass->after_backward || !d->s->overlap;
 
-    if (!copy_in(k, params, n))
+    if (!d->at_launch && !copy_in(k, params, n))
         return LW_OK;
     int32_t copy = k->last_compute;
     for (int32_t i = 0; i < n; i++) {
@@ -282,15 +298,26 @@ static enum lw_status reduce_one_by_one(struct writer *k, struct lw_err *err)
     return LW_OK;
 }
 
-/* The results stay in their buckets: what follows on the compute stream waits for all of them. */
-static void wait_for_buckets(struct writer *k, int32_t n_buckets)
+/* What follows on the compute stream waits for these. */
+static int32_t wait_for(struct writer *k, const char *what, const int32_t *ops, int32_t n)
 {
     struct lw_op op = lw_builder_blank(LW_OP_EVENT_WAIT, k->d->compute);
 
     op.stage = 0;
     op.micro_batch = k->micro_batch;
-    op.name = "buckets";
-    k->deps[k->n_deps++] = add_compute(k, &op, k->done_of, n_buckets);
+    op.name = what;
+    return add_compute(k, &op, ops, n);
+}
+
+/* FairScale reduces a bucket that took no gradient like any other. */
+static void reduce_empty(struct writer *k)
+{
+    for (int32_t i = 0; i < k->d->n_empty; i++) {
+        struct lw_op op = collective(k, LW_OP_REDUCE, 0, LW_F32);
+        op.peer = k->d->empty[i];
+        op.name = "empty bucket";
+        k->deps[k->n_deps++] = lw_builder_op(k->d->b, &op, &k->last_compute, 1);
+    }
 }
 
 static enum lw_status finish_reduction(struct writer *k, struct lw_err *err)
@@ -311,11 +338,31 @@ static enum lw_status finish_reduction(struct writer *k, struct lw_err *err)
         return lw_fail(err, LW_EINVAL, "no parameter that is reduced gets a gradient in the step");
     if (k->pass->used_map == LW_MAP_EACH && !k->map_reduced)
         reduce_used_map(k, k->last_compute);
+    reduce_empty(k);
     if (k->d->in_place)
-        wait_for_buckets(k, set->buckets.n_buckets);
+        k->deps[k->n_deps++] = wait_for(k, "buckets", k->done_of, set->buckets.n_buckets);
     for (int32_t b = 0; !k->d->in_place && b < set->buckets.n_buckets; b++)
         k->deps[k->n_deps++] = copy_out(k, b);
     return LW_OK;
+}
+
+/* The new weights reach every member: flat buffer by flat buffer, in order. */
+static void spread_weights(struct writer *k, int32_t optimizer)
+{
+    const struct lw_dp_shards *h = &k->d->shards;
+
+    k->n_deps = 0;
+    for (int32_t b = 0; b < h->n_buffers; b++) {
+        const struct lw_dp_buffer *f = &h->buffers[b];
+        struct lw_op op = collective(k, f->owner < 0 ? LW_OP_ALL_GATHER : LW_OP_BROADCAST,
+                                     f->elements * lw_dtype_size(f->dtype), f->dtype);
+        op.peer = f->owner;
+        op.bucket = h->first_bucket + b;
+        op.name = "weights";
+        k->deps[k->n_deps++] = lw_builder_op(k->d->b, &op, &optimizer, 1);
+    }
+    if (h->n_buffers > 0)
+        wait_for(k, "weights", k->deps, k->n_deps);
 }
 
 static void end_step(struct writer *k)
@@ -328,7 +375,7 @@ static void end_step(struct writer *k)
         k->deps[k->n_deps++] = k->last_compute;
     op.work = k->d->optimizer_work;
     op.stage = 0;
-    add_compute(k, &op, k->deps, k->n_deps);
+    spread_weights(k, add_compute(k, &op, k->deps, k->n_deps));
     add_gap(k, LW_GAP_AFTER_OPTIMIZER);
 }
 
@@ -359,6 +406,7 @@ enum lw_status lw_dp_write_pass(struct lw_dp *d, const struct lw_dp_pass *pass, 
 {
     struct writer k = {.d = d, .pass = pass, .last_compute = -1};
     int32_t n_buckets = pass->set ? pass->set->buckets.n_buckets : 0;
+    int64_t deps_room = (int64_t)n_buckets + d->n_empty + 2;
     struct lw_arena room = {0};
     enum lw_status s = LW_OK;
 
@@ -366,7 +414,9 @@ enum lw_status lw_dp_write_pass(struct lw_dp *d, const struct lw_dp_pass *pass, 
     k.late = lw_arena_alloc(&room, n_buckets, sizeof *k.late);
     k.done_of = lw_arena_alloc(&room, n_buckets, sizeof *k.done_of);
     k.params = lw_arena_alloc(&room, d->n_grads, sizeof *k.params);
-    k.deps = lw_arena_alloc(&room, (int64_t)n_buckets + 2, sizeof *k.deps);
+    if (deps_room < d->shards.n_buffers)
+        deps_room = d->shards.n_buffers;
+    k.deps = lw_arena_alloc(&room, deps_room, sizeof *k.deps);
     if (!k.launches || !k.late || !k.done_of || !k.params || !k.deps)
         s = lw_fail_nomem(err);
     if (s == LW_OK && pass->set)

@@ -418,10 +418,10 @@ static void what_is_not_lowered_is_refused_in_words(void **state)
         enum lw_status status;
     } cases[] = {
         {"pp", "2", "--pp 2", LW_ENOTSUP},          {"tp", "4", "--tp 4", LW_ENOTSUP},
-        {"zero", "1", "--zero 1", LW_ENOTSUP},      {"clip", "1", "--clip 1", LW_ENOTSUP},
+        {"zero", "2", "--zero 2", LW_ENOTSUP},      {"clip", "1", "--clip 1", LW_ENOTSUP},
         {"recompute", "full", "--recompute", LW_ENOTSUP},
-        {"compat", "fairscale", "--compat fairscale", LW_ENOTSUP},
-        {"bucket-policy", "sharded-ddp", "--bucket-policy sharded-ddp", LW_ENOTSUP},
+        {"broadcast-dtype", "f16", "--broadcast-dtype needs --zero", LW_EINVAL},
+        {"bucket-policy", "sharded-ddp", "it needs --zero 1", LW_EINVAL},
         {"prefetch", "1", "--prefetch needs --zero 3", LW_EINVAL},
         {"micro-batches", "2147483647", "--micro-batches 2147483647", LW_EINVAL},
         {"no-sync", "2147483647", "--no-sync 2147483647", LW_EINVAL},
