@@ -94,10 +94,9 @@ $(BUILD)/tests/libhelp.a: $(TEST_HELP:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	@ar rcs $@ $^
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/tests/libhelp.a $(BUILD)/liblapwing.a
-	@mkdir -p $(@D)
-	$(call say,TEST  $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP $(filter %.c %.a,$^) -lcmocka \
-	    $(LDLIBS) -o $@
+.SECONDARY: $(TEST_BIN:%=%.o)
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/libhelp.a $(BUILD)/liblapwing.a
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
 # --- the NCCL plugin: built where nvcc, cuda.h, nccl.h and cublas_v2.h are found -------------------
 NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
