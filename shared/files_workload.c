@@ -6,8 +6,8 @@
 
 static const char *split_word(int k)
 {
-    static const char *const words[] = {"replicated", "column", "row", "vocab"};
-    return k >= 0 && k < 4 ? words[k] : NULL;
+    static const char *const words[] = {"replicated", "column", "row", "vocab", "block"};
+    return k >= 0 && k < LW_N_TP_SPLITS ? words[k] : NULL;
 }
 
 #define AT(field) offsetof(struct lw_module, field)
@@ -22,9 +22,17 @@ static const struct lw_field module_fields[] = {
     LW_F_INT64("kept_bytes", AT(kept_bytes[LW_RECOMPUTE_NONE]), -1),
     LW_F_INT64("kept_bytes_selective", AT(kept_bytes[LW_RECOMPUTE_SELECTIVE]), -1),
     LW_F_INT64("kept_bytes_full", AT(kept_bytes[LW_RECOMPUTE_FULL]), -1),
+    LW_F_NS("selective_ns", AT(selective_ps), 0),
     LW_F_WORD("tp_split", AT(tp_split), split_word),
     LW_F_INT64("tp_forward_bytes", AT(tp_forward_bytes), 0),
     LW_F_INT64("tp_backward_bytes", AT(tp_backward_bytes), 0),
+    LW_F_INT32("tp_calls", AT(tp_calls), 0),
+    LW_F_NS("whole_forward_ns", AT(whole_forward_ps), 0),
+    LW_F_NS("whole_backward_input_ns", AT(whole_input_ps), 0),
+    LW_F_NS("whole_backward_weight_ns", AT(whole_weight_ps), 0),
+    LW_F_INT64("whole_kept_bytes", AT(whole_kept_bytes[LW_RECOMPUTE_NONE]), 0),
+    LW_F_INT64("whole_kept_bytes_selective", AT(whole_kept_bytes[LW_RECOMPUTE_SELECTIVE]), 0),
+    LW_F_INT64("whole_kept_bytes_full", AT(whole_kept_bytes[LW_RECOMPUTE_FULL]), 0),
     {0},
 };
 #undef AT
@@ -37,6 +45,7 @@ static const struct lw_field param_fields[] = {
     {.name = "module", .kind = LW_FIELD_INT32, .must = true, .at = AT(module), .most = INT32_MAX},
     LW_F_INT32("device", AT(device), 0),
     LW_F_INT32("tied", AT(tied), -1),
+    LW_F_WORD("tp_split", AT(tp_split), split_word),
     LW_F_BOOL("trainable", AT(trainable), true),
     LW_F_BOOL("sparse", AT(sparse), false),
     LW_F_BOOL("used", AT(used), true),

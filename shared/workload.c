@@ -96,6 +96,31 @@ static enum lw_status add_time(struct lw_err *err, lw_ps *sum, lw_ps t)
     return LW_OK;
 }
 
+/* What tensor parallelism leaves whole is a part of the whole. */
+static enum lw_status check_whole(int32_t i, const struct lw_module *m, struct lw_err *err)
+{
+    const struct {
+        const char *name;
+        int64_t found, all;
+    } parts[] = {
+        {"whole_forward_ps", m->whole_forward_ps, m->forward_ps},
+        {"whole_backward_input_ps", m->whole_input_ps, m->backward_input_ps},
+        {"whole_backward_weight_ps", m->whole_weight_ps, m->backward_weight_ps},
+        {"whole_kept_bytes", m->whole_kept_bytes[LW_RECOMPUTE_NONE],
+         m->kept_bytes[LW_RECOMPUTE_NONE]},
+        {"whole_kept_bytes_selective", m->whole_kept_bytes[LW_RECOMPUTE_SELECTIVE],
+         m->kept_bytes[LW_RECOMPUTE_SELECTIVE]},
+        {"whole_kept_bytes_full", m->whole_kept_bytes[LW_RECOMPUTE_FULL],
+         m->kept_bytes[LW_RECOMPUTE_FULL]},
+    };
+
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        if (parts[k].found != 0 && (parts[k].found < 0 || parts[k].found > parts[k].all))
+            return bad(err, "modules", i, parts[k].name, parts[k].found,
+                       "0 to what the module has in all");
+    return LW_OK;
+}
+
 static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,
                                    struct lw_err *err)
 {
@@ -113,13 +138,16 @@ static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps
         {"kept_bytes", m->kept_bytes[LW_RECOMPUTE_NONE], -1},
         {"kept_bytes_selective", m->kept_bytes[LW_RECOMPUTE_SELECTIVE], -1},
         {"kept_bytes_full", m->kept_bytes[LW_RECOMPUTE_FULL], -1},
+        {"selective_ns", m->selective_ps, 0},
         {"tp_forward_bytes", m->tp_forward_bytes, 0},
         {"tp_backward_bytes", m->tp_backward_bytes, 0},
+        {"tp_calls", m->tp_calls, 0},
     };
 
     for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
         LW_TRY(at_least(err, "modules", i, fields[k].name, fields[k].found, fields[k].least));
-    LW_TRY(in_range(err, "modules", i, "tp_split", (int64_t)m->tp_split, 0, LW_TP_VOCAB + 1));
+    LW_TRY(in_range(err, "modules", i, "tp_split", (int64_t)m->tp_split, 0, LW_N_TP_SPLITS));
+    LW_TRY(check_whole(i, m, err));
     LW_TRY(add_time(err, sum, m->forward_ps));
     LW_TRY(add_time(err, sum, m->backward_input_ps));
     return add_time(err, sum, m->backward_weight_ps);
@@ -134,6 +162,7 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
     LW_TRY(in_range(err, "params", i, "dtype", (int64_t)p->dtype, 0, LW_N_DTYPES));
     LW_TRY(in_range(err, "params", i, "module", p->module, 0, w->n_modules));
     LW_TRY(at_least(err, "params", i, "device", p->device, 0));
+    LW_TRY(in_range(err, "params", i, "tp_split", (int64_t)p->tp_split, 0, LW_TP_BLOCK));
     LW_TRY(in_range(err, "params", i, "tied", p->tied, -1, i));
     if (p->tied >= 0) {
         const struct lw_param *first = &w->params[p->tied];

@@ -18,7 +18,11 @@
 
 enum lw_recompute { LW_RECOMPUTE_NONE, LW_RECOMPUTE_SELECTIVE, LW_RECOMPUTE_FULL, LW_N_RECOMPUTE };
 
-enum lw_tp_split { LW_TP_REPLICATED, LW_TP_COLUMN, LW_TP_ROW, LW_TP_VOCAB };
+/* How tensor parallelism splits weights. BLOCK, of modules only: column layers with row layers behind
+ * them, as a transformer block; its parameters say which is which. */
+enum lw_tp_split {
+    LW_TP_REPLICATED, LW_TP_COLUMN, LW_TP_ROW, LW_TP_VOCAB, LW_TP_BLOCK, LW_N_TP_SPLITS,
+};
 
 struct lw_module {
     const char *name;
@@ -27,10 +31,17 @@ struct lw_module {
     int64_t forward_bytes;       /* device memory traffic of the forward; -1 = unknown */
     int64_t output_bytes;        /* activation passed on to the next module; -1 = unknown */
     int64_t kept_bytes[LW_N_RECOMPUTE]; /* activation kept for backward by mode; -1 = unknown */
-    /* Tensor parallelism: how the weights are split, and the activation that is all-reduced over
-     * the tensor group after forward and after backward (0 = no communication). */
+    lw_ps selective_ps; /* forward work that selective recomputation does again; full: forward_ps */
+    /* Tensor parallelism: how the work is split, and the activation that is all-reduced over the
+     * tensor group in forward and in backward (0 = no communication), spread over tp_calls equal
+     * calls (0 or 1 = one, at the end). */
     enum lw_tp_split tp_split;
+    int32_t tp_calls;
     int64_t tp_forward_bytes, tp_backward_bytes;
+    /* The part of times and kept_bytes that every rank of a tensor group has whole; the rest, of a
+     * module that is not REPLICATED, is divided among them. */
+    lw_ps whole_forward_ps, whole_input_ps, whole_weight_ps;
+    int64_t whole_kept_bytes[LW_N_RECOMPUTE];
 };
 
 struct lw_param {
@@ -40,6 +51,7 @@ struct lw_param {
     int32_t module;         /* index of its owner */
     int32_t device;         /* index among the model's devices; 0 unless model-parallel */
     int32_t tied;           /* index of the first parameter that shares its storage; -1 = not tied */
+    enum lw_tp_split tp_split; /* REPLICATED: whole on every rank of a tensor group */
     bool trainable, sparse; /* sparse: expects a sparse gradient */
     bool used;              /* takes part in the step (false: unused parameter) */
     bool ignored;           /* on the ignore list of the data-parallel wrapper */

@@ -117,7 +117,13 @@ static void damaged_files_are_refused_by_place(void **state)
          "i32, u8"},
         {"\"row\"", "\"rows\"",
          "at modules[1].tp_split (byte 986): found \"rows\", allowed: "
-         "replicated, column, row, vocab"},
+         "replicated, column, row, vocab, block"},
+        {"\"tp_split\": \"row\"", "\"whole_forward_ns\": 20000.001",
+         "at modules[1].whole_forward_ps: found 20000001, allowed: 0 to what the module has in all"},
+        {"\"kept_bytes_full\": 0", "\"kept_bytes_full\": 0, \"whole_kept_bytes_full\": 1",
+         "at modules[1].whole_kept_bytes_full: found 1, allowed: 0 to what the module has in all"},
+        {"\"tied\": 0", "\"tp_split\": \"block\"",
+         "at params[4].tp_split: found 4, allowed: 0 to 3"},
         {"\"module\": 0", "\"module\": 2", "at params[0].module: found 2, allowed: 0 to 1"},
         {"\"tied\": 0", "\"tied\": 4", "at params[4].tied: found 4, allowed: -1 to 3"},
         {"\"tied\": 0", "\"tied\": 1",
@@ -234,10 +240,19 @@ static void random_modules(struct lw_workload *w)
             .forward_bytes = up_to(INT64_C(1) << 50) - 1,
             .output_bytes = -1,
             .kept_bytes = {up_to(100), -1, 0},
-            .tp_split = (enum lw_tp_split)up_to(4),
+            .selective_ps = up_to(2) * up_to(1 << 20),
+            .tp_split = (enum lw_tp_split)up_to(LW_N_TP_SPLITS),
+            .tp_calls = (int32_t)up_to(3),
             .tp_forward_bytes = up_to(2),
             .tp_backward_bytes = up_to(1 << 20),
         };
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        struct lw_module *m = &w->modules[i];
+        m->whole_forward_ps = up_to(m->forward_ps + 1);
+        m->whole_input_ps = up_to(m->backward_input_ps + 1);
+        m->whole_weight_ps = up_to(m->backward_weight_ps + 1);
+        m->whole_kept_bytes[LW_RECOMPUTE_NONE] = up_to(m->kept_bytes[LW_RECOMPUTE_NONE] + 1);
+    }
 }
 
 static void random_params(struct lw_workload *w)
@@ -254,6 +269,7 @@ static void random_params(struct lw_workload *w)
                                .module = (int32_t)up_to(w->n_modules),
                                .device = (int32_t)up_to(2),
                                .tied = -1,
+                               .tp_split = (enum lw_tp_split)up_to(LW_TP_BLOCK),
                                .trainable = up_to(4) > 0,
                                .sparse = up_to(2),
                                .used = up_to(4) > 0,
@@ -316,6 +332,7 @@ static void random_workloads_survive_writing_and_reading(void **state)
             assert_string_equal(r.params[i].name, w.params[i].name);
             assert_int_equal(r.params[i].ready_ps, w.params[i].ready_ps);
             assert_int_equal(r.params[i].used, w.params[i].used);
+            assert_int_equal(r.params[i].tp_split, w.params[i].tp_split);
             assert_int_equal(r.params[i].module, w.params[i].module);
         }
         assert_memory_equal(r.ready_order, w.ready_order, (size_t)w.n_ready * sizeof(int32_t));
