@@ -3,7 +3,7 @@
 #include "shared/program.h"
 
 #include "shared/compat.h"
-#include "shared/program_dp.h"
+#include "shared/program_lower.h"
 
 enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
 
@@ -100,7 +100,7 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_TRY(check_size(w, s, err));
     if (s->dp > 1)
         LW_TRY(check_params(w, s, err));
-    LW_TRY(lw_dp_build(w, s, cost, &made, err));
+    LW_TRY(lw_lower(w, s, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
     if (st != LW_OK) {
         lw_plan_free(&made);

@@ -1,6 +1,6 @@
 /* Which buckets data parallelism reduces: the policy's function is asked, its answer is indexed.
  *
- * Invariants: items of every set are numbers into lw_dp.grads; a bucket has one dtype and device;
+ * Invariants: items of every set are numbers into lw_part.grads; a bucket has one dtype and device;
  * launch index order is the order of the list. Policies that choose by time see the times of the
  * plan: a gradient is ready when its stretch of the backward ends, or all of them at the end where
  * nothing overlaps. Not modelled for them: the copies into buckets and what they delay. */
@@ -13,11 +13,11 @@
 #include "shared/bucket_merge.h"
 #include "shared/bucket_picotron.h"
 #include "shared/bucket_sharded.h"
-#include "shared/program_dp.h"
+#include "shared/program_part.h"
 
 #define PICOTRON_CAP_BYTES (INT64_C(25) << 20)
 
-static enum lw_status index_set(struct lw_dp *d, struct lw_dp_set *set, struct lw_err *err)
+static enum lw_status index_set(struct lw_part *d, struct lw_part_set *set, struct lw_err *err)
 {
     const struct lw_bucketing *k = &set->buckets;
 
@@ -39,7 +39,7 @@ static enum lw_status index_set(struct lw_dp *d, struct lw_dp_set *set, struct l
 }
 
 /* For policies whose buckets are one flat buffer for whatever gradients come next. */
-static enum lw_status need_one_kind(const struct lw_dp *d, struct lw_err *err)
+static enum lw_status need_one_kind(const struct lw_part *d, struct lw_err *err)
 {
     const struct lw_grad *first = &d->grads[0];
 
@@ -61,7 +61,7 @@ static enum lw_status need_one_kind(const struct lw_dp *d, struct lw_err *err)
 /* --- picotron ----------------------------------------------------------------------------------- */
 
 /* Gradients are views of the buckets, and parameters take them as they are where dtypes agree. */
-static bool keeps_dtype(const struct lw_dp *d)
+static bool keeps_dtype(const struct lw_part *d)
 {
     for (int32_t g = 0; g < d->n_grads; g++)
         if (d->grads[g].dtype != d->w->params[d->param_of[g]].dtype)
@@ -71,7 +71,7 @@ static bool keeps_dtype(const struct lw_dp *d)
 
 /* Compat keeps the numbers as registered; else the list is reversed, so that in index order the
  * bucket that completes first goes first. */
-static enum lw_status picotron(struct lw_dp *d, struct lw_bucketing *out, struct lw_err *err)
+static enum lw_status picotron(struct lw_part *d, struct lw_bucketing *out, struct lw_err *err)
 {
     bool compat = d->s->compat == LW_COMPAT_PICOTRON;
     int64_t cap = d->s->bucket_cap_bytes >= 0 ? d->s->bucket_cap_bytes : PICOTRON_CAP_BYTES, limit;
@@ -128,7 +128,7 @@ static enum lw_status as_bucketing(const struct lw_colossal_buckets *from, int32
     return LW_OK;
 }
 
-static enum lw_status colossal(struct lw_dp *d, struct lw_bucketing *out, struct lw_err *err)
+static enum lw_status colossal(struct lw_part *d, struct lw_bucketing *out, struct lw_err *err)
 {
     struct lw_colossal_grad *grads = lw_arena_alloc(&d->arena, d->n_grads, sizeof *grads);
     struct lw_colossal_buckets made;
@@ -137,7 +137,7 @@ static enum lw_status colossal(struct lw_dp *d, struct lw_bucketing *out, struct
         return lw_fail_nomem(err);
     for (int32_t g = 0; g < d->n_grads; g++)
         grads[g] = (struct lw_colossal_grad){d->grads[g].numel, d->grads[g].dtype, true, true, -1};
-    LW_TRY(lw_bucket_colossal_data(grads, d->n_grads, (int32_t)d->s->dp, &made, err));
+    LW_TRY(lw_bucket_colossal_data(grads, d->n_grads, d->n_members, &made, err));
     enum lw_status s = as_bucketing(&made, d->n_grads, out, err);
     lw_colossal_buckets_free(&made);
     d->one_by_one = d->s->compat == LW_COMPAT_COLOSSALAI;
@@ -164,12 +164,12 @@ static int by_completion(const void *a, const void *b)
     return (x->made > y->made) - (x->made < y->made);
 }
 
-static int32_t grad_of_given(const struct lw_dp *d, int32_t given)
+static int32_t grad_of_given(const struct lw_part *d, int32_t given)
 {
     return d->grad_of[d->shards.param_of[given]];
 }
 
-static struct reduce reduce_of(const struct lw_dp *d, const int32_t *ready_at, int32_t made,
+static struct reduce reduce_of(const struct lw_part *d, const int32_t *ready_at, int32_t made,
                                int32_t owner, const int32_t *items, int32_t n, int64_t limit)
 {
     struct reduce r = {-1, made, owner, n, items, limit};
@@ -182,7 +182,7 @@ static struct reduce reduce_of(const struct lw_dp *d, const int32_t *ready_at, i
 }
 
 /* The reduces in the order in which they complete; empty buckets go to d->empty. */
-static int32_t list_reduces(struct lw_dp *d, const struct lw_sharded_buckets *from,
+static int32_t list_reduces(struct lw_part *d, const struct lw_sharded_buckets *from,
                             const int32_t *ready_at, struct reduce *list)
 {
     const struct lw_oss *oss = d->shards.oss;
@@ -211,7 +211,7 @@ static int32_t list_reduces(struct lw_dp *d, const struct lw_sharded_buckets *fr
     return n;
 }
 
-static enum lw_status sharded_list(struct lw_dp *d, const struct lw_sharded_buckets *from,
+static enum lw_status sharded_list(struct lw_part *d, const struct lw_sharded_buckets *from,
                                    struct lw_bucketing *out, struct lw_err *err)
 {
     int32_t *ready_at = lw_arena_alloc(&d->arena, d->n_grads, sizeof *ready_at);
@@ -241,7 +241,7 @@ static enum lw_status sharded_list(struct lw_dp *d, const struct lw_sharded_buck
     return LW_OK;
 }
 
-static enum lw_status sharded(struct lw_dp *d, struct lw_bucketing *out, struct lw_err *err)
+static enum lw_status sharded(struct lw_part *d, struct lw_bucketing *out, struct lw_err *err)
 {
     bool compat = d->s->compat == LW_COMPAT_FAIRSCALE;
     int64_t elements = LW_SHARDED_BUFFER_DEFAULT;
@@ -254,7 +254,7 @@ static enum lw_status sharded(struct lw_dp *d, struct lw_bucketing *out, struct 
         LW_TRY(need_one_kind(d, err));
         elements = d->s->bucket_cap_bytes / lw_dtype_size(d->grads[0].dtype);
     }
-    LW_TRY(lw_bucket_sharded(d->shards.oss, d->shards.as_given, (int32_t)d->s->dp, elements, compat,
+    LW_TRY(lw_bucket_sharded(d->shards.oss, d->shards.as_given, d->n_members, elements, compat,
                              &made, err));
     enum lw_status s = sharded_list(d, &made, out, err);
     d->in_place = d->at_launch = true;
@@ -269,7 +269,7 @@ static enum lw_status sharded(struct lw_dp *d, struct lw_bucketing *out, struct 
 /* --- by time ------------------------------------------------------------------------------------ */
 
 /* Bytes on the wire and ready times of d->order. */
-static void list_by_time(const struct lw_dp *d, int64_t *bytes, lw_ps *ready)
+static void list_by_time(const struct lw_part *d, int64_t *bytes, lw_ps *ready)
 {
     const struct lw_backward *back = &d->back;
     lw_ps end = back->n_stretches > 0 ? back->stretches[back->n_stretches - 1].end : 0;
@@ -277,7 +277,7 @@ static void list_by_time(const struct lw_dp *d, int64_t *bytes, lw_ps *ready)
 
     for (int32_t i = 0; i < d->n_grads; i++) {
         const struct lw_grad *g = &d->grads[d->order[i]];
-        bytes[i] = g->numel * lw_dtype_size(lw_dp_wire_dtype(d->s, g->dtype));
+        bytes[i] = g->numel * lw_dtype_size(lw_part_wire_dtype(d->s, g->dtype));
     }
     for (int32_t i = 0; i < back->n_stretches; i++) {
         const struct lw_stretch *s = &back->stretches[i];
@@ -289,7 +289,7 @@ static void list_by_time(const struct lw_dp *d, int64_t *bytes, lw_ps *ready)
         ready[n++] = end;
 }
 
-static enum lw_status check_cost(const struct lw_dp *d, const struct lw_merge *m,
+static enum lw_status check_cost(const struct lw_part *d, const struct lw_merge *m,
                                  struct lw_err *err)
 {
     struct lw_cost_query q = m->query;
@@ -307,22 +307,21 @@ static enum lw_status check_cost(const struct lw_dp *d, const struct lw_merge *m
     return LW_OK;
 }
 
-static enum lw_status by_time(struct lw_dp *d, struct lw_bucketing *out, struct lw_err *err)
+static enum lw_status by_time(struct lw_part *d, struct lw_bucketing *out, struct lw_err *err)
 {
     bool best = d->s->bucket_policy == LW_BUCKET_OPTIMAL;
     int64_t *bytes = lw_arena_alloc(&d->arena, d->n_grads, sizeof *bytes);
     lw_ps *ready = lw_arena_alloc(&d->arena, d->n_grads, sizeof *ready), end;
-    int32_t per_node = d->cost ? d->cost->ranks_per_node : 0, dp = (int32_t)d->s->dp;
-    struct lw_bucketing b;
+        struct lw_bucketing b;
 
     if (!bytes || !ready)
         return lw_fail_nomem(err);
     LW_TRY(need_one_kind(d, err));
     list_by_time(d, bytes, ready);
     struct lw_merge m = {.n = d->n_grads, .bytes = bytes, .ready = ready, .cost = d->cost,
-                         .query = {.op = LW_OP_ALL_REDUCE, .n_ranks = dp,
-                                   .dtype = lw_dp_wire_dtype(d->s, d->grads[0].dtype),
-                                   .n_nodes = per_node > 0 ? (dp - 1) / per_node + 1 : 1}};
+                         .query = {.op = LW_OP_ALL_REDUCE, .n_ranks = d->n_members,
+                                   .dtype = lw_part_wire_dtype(d->s, d->grads[0].dtype),
+                                   .n_nodes = d->n_nodes}};
     LW_TRY(check_cost(d, &m, err));
     LW_TRY(best ? lw_bucket_optimal(&m, &b, &end, err) : lw_bucket_mg_wfbp(&m, &b, &end, err));
     for (int32_t i = 0; i < b.n_items; i++)
@@ -342,7 +341,7 @@ static enum lw_status by_time(struct lw_dp *d, struct lw_bucketing *out, struct 
 
 /* --- all ---------------------------------------------------------------------------------------- */
 
-static enum lw_status make_initial(struct lw_dp *d, struct lw_err *err)
+static enum lw_status make_initial(struct lw_part *d, struct lw_err *err)
 {
     struct lw_bucketing *out = &d->initial.buckets;
 
@@ -361,18 +360,15 @@ static enum lw_status make_initial(struct lw_dp *d, struct lw_err *err)
     }
 }
 
-enum lw_status lw_dp_assign_buckets(struct lw_dp *d, struct lw_err *err)
+enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err)
 {
     struct lw_bucket_request r = {d->s->bucket_policy, d->s->bucket_cap_bytes,
                                   d->s->first_bucket_bytes, d->s->find_unused,
                                   d->s->static_graph};
 
     LW_TRY(lw_bucket_rules(&r, &d->rules, err));
-    if (d->s->dp == 1)
-        return LW_OK;
     if (d->n_grads == 0)
-        return lw_fail(err, LW_EINVAL, "--dp %lld: no parameter of workload '%s' needs a gradient",
-                       (long long)d->s->dp, d->w->name);
+        return LW_OK;
     d->initial.name = "initial";
     LW_TRY(make_initial(d, err));
     LW_TRY(index_set(d, &d->initial, err));
@@ -381,71 +377,4 @@ enum lw_status lw_dp_assign_buckets(struct lw_dp *d, struct lw_err *err)
     d->rebuilt.name = "rebuilt";
     LW_TRY(lw_bucket_rebuilt(&d->rules, d->grads, d->n_grads, d->order, &d->rebuilt.buckets, err));
     return index_set(d, &d->rebuilt, err);
-}
-
-/* --- notes -------------------------------------------------------------------------------------- */
-
-static void note_rule(const struct lw_dp *d)
-{
-    const struct lw_bucket_rules *r = &d->rules;
-    const char *policy = lw_bucket_policy_name(d->s->bucket_policy);
-
-    lw_builder_note(d->b, "buckets: %s, %s%s", policy, r->limited ? "limits " : "", r->why);
-    if (r->n_rebuilt > 0)
-        lw_builder_note(d->b, "buckets: %d synchronised %s on one bucket per dtype and device, "
-                              "then rebuilt in ready order", r->n_initial_passes,
-                        r->n_initial_passes == 1 ? "backward" : "backwards");
-    else if (r->limited && !r->initial_in_ready_order)
-        lw_builder_note(d->b, "buckets: registration order, the list reversed, never rebuilt%s",
-                        d->s->find_unused ? " (unused parameters are looked for each step)" : "");
-    if (r->first_after_backward && d->s->static_graph)
-        lw_builder_note(d->b, "static graph: the first step only records; it reduces everything "
-                              "after its backward");
-}
-
-static const char *averaging(enum lw_bucket_policy p)
-{
-    switch (p) {
-    case LW_BUCKET_C10D_2020:
-        return "at the launch of their bucket";
-    case LW_BUCKET_SHARDED_DDP:
-        return "in their bucket, before its reduce";
-    case LW_BUCKET_PICOTRON:
-        return "in their bucket, before its all-reduce";
-    case LW_BUCKET_COLOSSAL:
-        return "in the flat buffer, before its all-reduce";
-    default:
-        return "while copied into their bucket";
-    }
-}
-
-void lw_dp_note_buckets(const struct lw_dp *d)
-{
-    const struct lw_bucket_rules *r = &d->rules;
-    struct lw_builder *b = d->b;
-
-    note_rule(d);
-    if (r->used_map != LW_MAP_NEVER)
-        lw_builder_note(b, "unused parameters: a map of %d x 4 bytes is all-reduced %s", d->n_grads,
-                        r->used_map == LW_MAP_EACH ? "after the last bucket"
-                                                   : "in the first step, before the buckets");
-    if (d->n_unused > 0)
-        lw_builder_note(b, "unused parameters: %d, copied as zeros at the first ready gradient",
-                        d->n_unused);
-    lw_builder_note(b, "launch order: %s",
-                    d->s->launch_order == LW_LAUNCH_IN_ORDER
-                        ? "in order (a late bucket holds back those after it)"
-                        : "as buckets complete (ranks must complete them alike)");
-    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
-                    averaging(d->s->bucket_policy));
-    for (int32_t i = 0; i < d->n_empty; i++)
-        lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
-                           "behind the backward", d->empty[i]);
-    if (d->in_place)
-        lw_builder_note(b, "buckets hold the gradients themselves: nothing is copied out");
-    if (d->s->comm_hook != LW_HOOK_NONE)
-        lw_builder_note(b, "comm hook: buckets travel as %s, cast back on a copy stream",
-                        lw_dtype_name(lw_dp_wire_dtype(d->s, LW_F32)));
-    if (!d->s->overlap)
-        lw_builder_note(b, "overlap off: every all-reduce waits for the end of the backward");
 }

@@ -12,14 +12,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "shared/program_dp.h"
+#include "shared/program_part.h"
 
 /* --- what the policies are given ---------------------------------------------------------------- */
 
-static enum lw_status list_given(struct lw_dp *d, struct lw_err *err)
+static enum lw_status list_given(struct lw_part *d, struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
-    struct lw_dp_shards *h = &d->shards;
+    struct lw_part_shards *h = &d->shards;
 
     h->param_of = lw_arena_alloc(&d->arena, w->n_params, sizeof *h->param_of);
     h->as_given = lw_arena_alloc(&d->arena, w->n_params, sizeof *h->as_given);
@@ -34,17 +34,16 @@ static enum lw_status list_given(struct lw_dp *d, struct lw_err *err)
         if (p->ignored && p->trainable)
             return lw_fail(err, LW_EINVAL, "--zero 1: parameter %d '%s' is ignored by data "
                                            "parallelism, and its owner's weights would overwrite "
-                                           "those of the others", i, p->name);
+                                           "those of the others", lw_part_param(d, i), p->name);
         h->param_of[h->n] = i;
         h->as_given[h->n++] = (struct lw_shard_param){p->numel, p->dtype, p->device, p->trainable};
     }
-    return h->n > 0 ? LW_OK : lw_fail(err, LW_EINVAL, "--zero 1: workload '%s' has no parameters",
-                                      w->name);
+    return LW_OK;
 }
 
-static enum lw_status take_shards(struct lw_dp *d, const struct lw_sharding *s, struct lw_err *err)
+static enum lw_status take_shards(struct lw_part *d, const struct lw_sharding *s, struct lw_err *err)
 {
-    struct lw_dp_shards *h = &d->shards;
+    struct lw_part_shards *h = &d->shards;
 
     h->shards = lw_arena_alloc(&d->arena, s->n_shards, sizeof *h->shards);
     if (!h->shards)
@@ -59,20 +58,20 @@ static enum lw_status take_shards(struct lw_dp *d, const struct lw_sharding *s, 
     return LW_OK;
 }
 
-static enum lw_status room_for_buffers(struct lw_dp *d, int64_t n, struct lw_err *err)
+static enum lw_status room_for_buffers(struct lw_part *d, int64_t n, struct lw_err *err)
 {
     d->shards.buffers = lw_arena_alloc(&d->arena, n, sizeof *d->shards.buffers);
     return d->shards.buffers ? LW_OK : lw_fail_nomem(err);
 }
 
-static void open_buffer(struct lw_dp_shards *h, enum lw_dtype dtype, int32_t device, int32_t owner)
+static void open_buffer(struct lw_part_shards *h, enum lw_dtype dtype, int32_t device, int32_t owner)
 {
-    h->buffers[h->n_buffers++] = (struct lw_dp_buffer){dtype, device, owner, h->n_items, 0, 0};
+    h->buffers[h->n_buffers++] = (struct lw_part_buffer){dtype, device, owner, h->n_items, 0, 0};
 }
 
-static void put_item(struct lw_dp_shards *h, int32_t given)
+static void put_item(struct lw_part_shards *h, int32_t given)
 {
-    struct lw_dp_buffer *b = &h->buffers[h->n_buffers - 1];
+    struct lw_part_buffer *b = &h->buffers[h->n_buffers - 1];
 
     h->items[h->n_items] = h->param_of[given];
     h->offset[h->n_items++] = b->elements;
@@ -82,12 +81,12 @@ static void put_item(struct lw_dp_shards *h, int32_t given)
 
 /* --- whole parameters --------------------------------------------------------------------------- */
 
-static enum lw_status oss_greedy(struct lw_dp *d, struct lw_err *err)
+static enum lw_status oss_greedy(struct lw_part *d, struct lw_err *err)
 {
-    struct lw_dp_shards *h = &d->shards;
+    struct lw_part_shards *h = &d->shards;
     bool compat = d->s->compat == LW_COMPAT_FAIRSCALE;
 
-    LW_TRY(lw_oss_new(h->as_given, h->n, NULL, NULL, 0, (int32_t)d->s->dp, compat, &h->oss, err));
+    LW_TRY(lw_oss_new(h->as_given, h->n, NULL, NULL, 0, d->n_members, compat, &h->oss, err));
     h->shards = lw_arena_alloc(&d->arena, h->n, sizeof *h->shards);
     if (!h->shards)
         return lw_fail_nomem(err);
@@ -123,10 +122,10 @@ static int by_buffer(const void *a, const void *b)
 }
 
 /* One buffer per device, owner and dtype. */
-static enum lw_status buffers_by_owner(struct lw_dp *d, const struct lw_sharding *s,
+static enum lw_status buffers_by_owner(struct lw_part *d, const struct lw_sharding *s,
                                        struct lw_err *err)
 {
-    struct lw_dp_shards *h = &d->shards;
+    struct lw_part_shards *h = &d->shards;
     struct place *places = lw_arena_alloc(&d->arena, s->n_shards, sizeof *places);
     int32_t n = 0;
 
@@ -150,11 +149,11 @@ static enum lw_status buffers_by_owner(struct lw_dp *d, const struct lw_sharding
     return LW_OK;
 }
 
-static enum lw_status lpt(struct lw_dp *d, struct lw_err *err)
+static enum lw_status lpt(struct lw_part *d, struct lw_err *err)
 {
     struct lw_sharding s;
 
-    LW_TRY(lw_shard_lpt(d->shards.as_given, d->shards.n, (int32_t)d->s->dp, 0, &s, err));
+    LW_TRY(lw_shard_lpt(d->shards.as_given, d->shards.n, d->n_members, 0, &s, err));
     enum lw_status st = take_shards(d, &s, err);
     if (st == LW_OK)
         st = buffers_by_owner(d, &s, err);
@@ -165,7 +164,7 @@ static enum lw_status lpt(struct lw_dp *d, struct lw_err *err)
 /* --- equal shares ------------------------------------------------------------------------------- */
 
 /* Lists of the trainable parameters by device and dtype: units of flat buffers. */
-static int32_t list_units(const struct lw_dp_shards *h, struct place *places, int32_t *first,
+static int32_t list_units(const struct lw_part_shards *h, struct place *places, int32_t *first,
                           int32_t *items)
 {
     int32_t n = 0, n_units = 0;
@@ -186,17 +185,17 @@ static int32_t list_units(const struct lw_dp_shards *h, struct place *places, in
 }
 
 /* Padded so that every share is a multiple of 4 bytes, as DeepSpeed does for NCCL. */
-static enum lw_status cut_units(struct lw_dp *d, const int32_t *first, const int32_t *items,
+static enum lw_status cut_units(struct lw_part *d, const int32_t *first, const int32_t *items,
                                int32_t n_units, struct lw_err *err)
 {
-    struct lw_dp_shards *h = &d->shards;
+    struct lw_part_shards *h = &d->shards;
     struct lw_sharding s;
     int64_t align = 1;
 
     for (int32_t u = 0; u < n_units; u++)
         if (lw_dtype_size(h->as_given[items[first[u]]].dtype) < 4)
             align = 2;
-    LW_TRY(lw_shard_flat(h->as_given, h->n, (int32_t)d->s->dp, first, items, n_units, align, &s,
+    LW_TRY(lw_shard_flat(h->as_given, h->n, d->n_members, first, items, n_units, align, &s,
                          err));
     enum lw_status st = take_shards(d, &s, err);
     for (int32_t u = 0; st == LW_OK && u < n_units; u++) {
@@ -211,9 +210,9 @@ static enum lw_status cut_units(struct lw_dp *d, const int32_t *first, const int
     return st;
 }
 
-static enum lw_status flat(struct lw_dp *d, struct lw_err *err)
+static enum lw_status flat(struct lw_part *d, struct lw_err *err)
 {
-    struct lw_dp_shards *h = &d->shards;
+    struct lw_part_shards *h = &d->shards;
     struct place *places = lw_arena_alloc(&d->arena, h->n, sizeof *places);
     int32_t *first = lw_arena_alloc(&d->arena, h->n + 1L, sizeof *first);
     int32_t *items = lw_arena_alloc(&d->arena, h->n, sizeof *items);
@@ -225,18 +224,18 @@ static enum lw_status flat(struct lw_dp *d, struct lw_err *err)
     return cut_units(d, first, items, n_units, err);
 }
 
-static enum lw_status per_tensor(struct lw_dp *d, struct lw_err *err)
+static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
 {
-    struct lw_dp_shards *h = &d->shards;
+    struct lw_part_shards *h = &d->shards;
     struct lw_sharding s;
 
     for (int32_t g = 0; g < h->n; g++)
-        if (h->as_given[g].trainable && h->as_given[g].numel % d->s->dp != 0)
+        if (h->as_given[g].trainable && h->as_given[g].numel % d->n_members != 0)
             return lw_fail(err, LW_EINVAL, "--shard-policy per-tensor: parameter %d '%s' has %" PRId64
                                            " elements, which make no %" PRId64 " equal parts "
                                            "(flat-contiguous pads)", h->param_of[g],
                            d->w->params[h->param_of[g]].name, h->as_given[g].numel, d->s->dp);
-    LW_TRY(lw_shard_per_tensor(h->as_given, h->n, (int32_t)d->s->dp, &s, err));
+    LW_TRY(lw_shard_per_tensor(h->as_given, h->n, d->n_members, &s, err));
     enum lw_status st = take_shards(d, &s, err);
     if (st == LW_OK)
         st = room_for_buffers(d, h->n, err);
@@ -252,15 +251,15 @@ static enum lw_status per_tensor(struct lw_dp *d, struct lw_err *err)
 
 /* --- all ---------------------------------------------------------------------------------------- */
 
-static enum lw_status count_owned(struct lw_dp *d, struct lw_err *err)
+static enum lw_status count_owned(struct lw_part *d, struct lw_err *err)
 {
-    struct lw_dp_shards *h = &d->shards;
-    int64_t *owned = lw_arena_alloc(&d->arena, d->s->dp, sizeof *owned);
+    struct lw_part_shards *h = &d->shards;
 
-    if (!owned)
+    h->owned = lw_arena_alloc(&d->arena, d->n_members, sizeof *h->owned);
+    if (!h->owned)
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < h->n_shards; i++) {
-        int64_t *mine = &owned[h->shards[i].owner];
+        int64_t *mine = &h->owned[h->shards[i].owner];
         *mine += h->shards[i].numel;
         h->n_elements += h->shards[i].numel;
         h->most_owned = *mine > h->most_owned ? *mine : h->most_owned;
@@ -268,80 +267,43 @@ static enum lw_status count_owned(struct lw_dp *d, struct lw_err *err)
     return LW_OK;
 }
 
-enum lw_status lw_dp_assign_shards(struct lw_dp *d, struct lw_err *err)
+enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err)
 {
-    static enum lw_status (*const policies[LW_N_SHARD_POLICIES])(struct lw_dp *, struct lw_err *) = {
+    static enum lw_status (*const policies[LW_N_SHARD_POLICIES])(struct lw_part *, struct lw_err *) = {
         [LW_SHARD_OSS_GREEDY] = oss_greedy, [LW_SHARD_LPT] = lpt,
         [LW_SHARD_FLAT] = flat, [LW_SHARD_PER_TENSOR] = per_tensor,
     };
 
-    if (d->s->zero == 0 || d->s->dp == 1)
+    if (d->s->zero == 0 || d->n_members == 1)
         return LW_OK;
     LW_TRY(list_given(d, err));
+    if (d->shards.n == 0)
+        return LW_OK;
     if (policies[d->s->shard_policy](d, err) != LW_OK)
         return lw_err_context(err, "--zero 1");
     return count_owned(d, err);
 }
 
-void lw_dp_free_shards(struct lw_dp *d)
+void lw_part_add_shards(struct lw_part *d, struct lw_builder *b)
 {
-    lw_oss_free(d->shards.oss);
-    d->shards.oss = NULL;
-}
-
-void lw_dp_add_shards(struct lw_dp *d)
-{
-    struct lw_dp_shards *h = &d->shards;
+    struct lw_part_shards *h = &d->shards;
 
     if (h->n == 0)
         return;
-    for (int32_t i = 0; i < h->n_shards; i++)
-        lw_builder_shard(d->b, &h->shards[i]);
-    lw_builder_set(d->b, LW_SET_WEIGHTS, 0);
-    for (int32_t b = 0; b < h->n_buffers; b++) {
-        const struct lw_dp_buffer *f = &h->buffers[b];
+    for (int32_t i = 0; i < h->n_shards; i++) {
+        struct lw_shard x = h->shards[i];
+        x.param = lw_part_param(d, x.param);
+        lw_builder_shard(b, &x);
+    }
+    lw_builder_set(b, LW_SET_WEIGHTS, d->stage);
+    for (int32_t k = 0; k < h->n_buffers; k++) {
+        const struct lw_part_buffer *f = &h->buffers[k];
         struct lw_bucket bucket = {.dtype = f->dtype,
                                    .bytes = f->elements * lw_dtype_size(f->dtype)};
-        int32_t number = lw_builder_bucket(d->b, &bucket, NULL, 0);
-        if (b == 0)
+        int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
+        if (k == 0)
             h->first_bucket = number;
         for (int32_t i = f->first_item; i < f->first_item + f->n_items; i++)
-            lw_builder_slot(d->b, &(struct lw_slot){h->items[i], h->offset[i]});
+            lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, h->items[i]), h->offset[i]});
     }
-}
-
-/* --- notes -------------------------------------------------------------------------------------- */
-
-static const char *rule_of(enum lw_shard_policy p)
-{
-    switch (p) {
-    case LW_SHARD_OSS_GREEDY:
-        return "oss-greedy: whole parameters as registered, each to the first member with the "
-               "fewest elements";
-    case LW_SHARD_LPT:
-        return "lpt: whole parameters, the largest first, each to the member with the fewest bytes";
-    case LW_SHARD_FLAT:
-        return "flat-contiguous: one flat buffer per dtype, cut into equal shares";
-    default:
-        return "per-tensor: every parameter cut into equal parts";
-    }
-}
-
-void lw_dp_note_shards(const struct lw_dp *d)
-{
-    const struct lw_dp_shards *h = &d->shards;
-
-    if (h->n == 0)
-        return;
-    lw_builder_note(d->b, "shards: %s; the fullest member updates %" PRId64 " of %" PRId64
-                          " elements, which is the optimizer's time for all",
-                    rule_of(d->s->shard_policy), h->most_owned, h->n_elements);
-    if (h->padding > 0)
-        lw_builder_note(d->b, "shards: %" PRId64 " elements of padding make the shares equal",
-                        h->padding);
-    lw_builder_note(d->b, "weights: sent after the optimizer in their own dtype, %d %s, all waited "
-                          "for", h->n_buffers,
-                    h->n_buffers > 0 && h->buffers[0].owner < 0 ? "flat buffers all-gathered"
-                                                                : "flat buffers broadcast by their "
-                                                                  "owners");
 }

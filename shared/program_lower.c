@@ -1,0 +1,118 @@
+/* Lowering from end to end: the model's parts are decided, then the plan's tables, then the passes of
+ * a run. Passes: K accumulating ones before each synchronised one; the initial buckets for as many
+ * synchronised passes as the policy says, the rebuilt ones ever after. */
+#include <stdio.h>
+
+#include "shared/program_lower.h"
+
+/* --- passes ------------------------------------------------------------------------------------- */
+
+static void add_cycle(struct lw_lowering *l, int32_t accumulate, int32_t synchronised)
+{
+    for (int64_t k = 0; k < l->s->no_sync; k++)
+        lw_builder_pass(l->b, accumulate);
+    lw_builder_pass(l->b, synchronised);
+}
+
+static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_part *d = &l->parts[0];
+    const struct lw_bucket_rules *r = &d->rules;
+    enum lw_pass_set first_set = d->initial.name ? LW_PASS_INITIAL : LW_PASS_REDUCES_NOTHING;
+    enum lw_used_map each = r->used_map == LW_MAP_EACH ? LW_MAP_EACH : LW_MAP_NEVER;
+    struct lw_pass first = {"first", first_set, true, r->first_after_backward, r->used_map};
+    struct lw_pass second = {"second", first_set, true, false, each};
+    struct lw_pass steady = {"steady", LW_PASS_REBUILT, true, false, each};
+    struct lw_pass accumulate = {"accumulate", LW_PASS_REDUCES_NOTHING, false, false, LW_MAP_NEVER};
+    int32_t acc = -1, v;
+
+    if (l->s->no_sync > 0)
+        LW_TRY(lw_write_pass(l, &accumulate, &acc, err));
+    LW_TRY(lw_write_pass(l, &first, &v, err));
+    add_cycle(l, acc, v);
+    if (!d->rebuilt.name) {
+        lw_builder_repeat_from(l->b, 0);
+        return LW_OK;
+    }
+    int64_t passes = l->s->no_sync + 1;
+    if (r->n_initial_passes > 1) {
+        LW_TRY(lw_write_pass(l, &second, &v, err));
+        add_cycle(l, acc, v);
+        passes += l->s->no_sync + 1;
+    }
+    LW_TRY(lw_write_pass(l, &steady, &v, err));
+    add_cycle(l, acc, v);
+    lw_builder_repeat_from(l->b, (int32_t)passes);
+    return LW_OK;
+}
+
+/* --- all of it ---------------------------------------------------------------------------------- */
+
+static enum lw_status decide(struct lw_lowering *l, const struct lw_cost *cost, struct lw_err *err)
+{
+    int32_t per_node = cost ? cost->ranks_per_node : 0, dp = (int32_t)l->s->dp;
+    struct lw_part *d;
+
+    l->parts = lw_arena_alloc(&l->arena, 1, sizeof *l->parts);
+    if (!l->parts)
+        return lw_fail_nomem(err);
+    l->n_parts = 1;
+    d = &l->parts[0];
+    *d = (struct lw_part){.w = l->w, .s = l->s, .cost = cost, .n_members = dp,
+                          .n_nodes = per_node > 0 ? (dp - 1) / per_node + 1 : 1};
+    LW_TRY(lw_part_decide(d, err));
+    if (dp > 1 && d->n_grads == 0)
+        return lw_fail(err, LW_EINVAL, "--dp %d: no parameter of workload '%s' needs a gradient",
+                       dp, l->w->name);
+    return LW_OK;
+}
+
+static enum lw_status write_all(struct lw_lowering *l, struct lw_err *err)
+{
+    lw_builder_strategy(l->b, l->s);
+    LW_TRY(lw_lower_ranks(l, err));
+    LW_TRY(lw_lower_model(l, err));
+    LW_TRY(add_passes(l, err));
+    lw_lower_notes(l);
+    return LW_OK;
+}
+
+static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *plan,
+                                  struct lw_err *err)
+{
+    if (!w->from.hash || !*w->from.hash)
+        return LW_OK;
+    plan->workload_hash = lw_arena_strdup(&plan->arena, w->from.hash);
+    if (plan->workload_hash)
+        return LW_OK;
+    lw_plan_free(plan);
+    return lw_fail_nomem(err);
+}
+
+static void free_all(struct lw_lowering *l)
+{
+    for (int32_t i = 0; i < l->n_parts; i++)
+        lw_part_free(&l->parts[i]);
+    lw_arena_free(&l->arena);
+}
+
+enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s,
+                        const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_lowering l = {.w = w, .s = s};
+    enum lw_status st = decide(&l, cost, err);
+
+    if (st == LW_OK) {
+        char name[256];
+        snprintf(name, sizeof name, "%s dp%lld", w->name, (long long)s->dp);
+        l.b = lw_builder_new(name, (int32_t)s->dp);
+        st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
+    }
+    free_all(&l);
+    if (st != LW_OK) {
+        lw_builder_free(l.b);
+        return st;
+    }
+    LW_TRY(lw_builder_finish(l.b, plan, err));
+    return keep_origin(w, plan, err);
+}

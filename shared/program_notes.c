@@ -1,0 +1,136 @@
+/* What a plan tells people: the decisions of a lowering and the rules behind them. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "shared/compat.h"
+#include "shared/program_lower.h"
+
+static void note_rule(const struct lw_part *d, struct lw_builder *b)
+{
+    const struct lw_bucket_rules *r = &d->rules;
+    const char *policy = lw_bucket_policy_name(d->s->bucket_policy);
+
+    lw_builder_note(b, "buckets: %s, %s%s", policy, r->limited ? "limits " : "", r->why);
+    if (r->n_rebuilt > 0)
+        lw_builder_note(b, "buckets: %d synchronised %s on one bucket per dtype and device, "
+                              "then rebuilt in ready order", r->n_initial_passes,
+                        r->n_initial_passes == 1 ? "backward" : "backwards");
+    else if (r->limited && !r->initial_in_ready_order)
+        lw_builder_note(b, "buckets: registration order, the list reversed, never rebuilt%s",
+                        d->s->find_unused ? " (unused parameters are looked for each step)" : "");
+    if (r->first_after_backward && d->s->static_graph)
+        lw_builder_note(b, "static graph: the first step only records; it reduces everything "
+                              "after its backward");
+}
+
+static const char *averaging(enum lw_bucket_policy p)
+{
+    switch (p) {
+    case LW_BUCKET_C10D_2020:
+        return "at the launch of their bucket";
+    case LW_BUCKET_SHARDED_DDP:
+        return "in their bucket, before its reduce";
+    case LW_BUCKET_PICOTRON:
+        return "in their bucket, before its all-reduce";
+    case LW_BUCKET_COLOSSAL:
+        return "in the flat buffer, before its all-reduce";
+    default:
+        return "while copied into their bucket";
+    }
+}
+
+static void note_buckets(const struct lw_part *d, struct lw_builder *b)
+{
+    const struct lw_bucket_rules *r = &d->rules;
+
+    note_rule(d, b);
+    if (r->used_map != LW_MAP_NEVER)
+        lw_builder_note(b, "unused parameters: a map of %d x 4 bytes is all-reduced %s", d->n_grads,
+                        r->used_map == LW_MAP_EACH ? "after the last bucket"
+                                                   : "in the first step, before the buckets");
+    if (d->n_unused > 0)
+        lw_builder_note(b, "unused parameters: %d, copied as zeros at the first ready gradient",
+                        d->n_unused);
+    lw_builder_note(b, "launch order: %s",
+                    d->s->launch_order == LW_LAUNCH_IN_ORDER
+                        ? "in order (a late bucket holds back those after it)"
+                        : "as buckets complete (ranks must complete them alike)");
+    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
+                    averaging(d->s->bucket_policy));
+    for (int32_t i = 0; i < d->n_empty; i++)
+        lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
+                           "behind the backward", d->empty[i]);
+    if (d->in_place)
+        lw_builder_note(b, "buckets hold the gradients themselves: nothing is copied out");
+    if (d->s->comm_hook != LW_HOOK_NONE)
+        lw_builder_note(b, "comm hook: buckets travel as %s, cast back on a copy stream",
+                        lw_dtype_name(lw_part_wire_dtype(d->s, LW_F32)));
+    if (!d->s->overlap)
+        lw_builder_note(b, "overlap off: every all-reduce waits for the end of the backward");
+}
+
+static const char *rule_of(enum lw_shard_policy p)
+{
+    switch (p) {
+    case LW_SHARD_OSS_GREEDY:
+        return "oss-greedy: whole parameters as registered, each to the first member with the "
+               "fewest elements";
+    case LW_SHARD_LPT:
+        return "lpt: whole parameters, the largest first, each to the member with the fewest bytes";
+    case LW_SHARD_FLAT:
+        return "flat-contiguous: one flat buffer per dtype, cut into equal shares";
+    default:
+        return "per-tensor: every parameter cut into equal parts";
+    }
+}
+
+static void note_shards(const struct lw_part *d, struct lw_builder *b)
+{
+    const struct lw_part_shards *h = &d->shards;
+
+    if (h->n == 0)
+        return;
+    lw_builder_note(b, "shards: %s; the fullest member updates %" PRId64 " of %" PRId64
+                          " elements, which is the optimizer's time for all",
+                    rule_of(d->s->shard_policy), h->most_owned, h->n_elements);
+    if (h->padding > 0)
+        lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal",
+                        h->padding);
+    lw_builder_note(b, "weights: sent after the optimizer in their own dtype, %d %s, all waited "
+                          "for", h->n_buffers,
+                    h->n_buffers > 0 && h->buffers[0].owner < 0 ? "flat buffers all-gathered"
+                                                                : "flat buffers broadcast by their "
+                                                                  "owners");
+}
+
+void lw_lower_notes(const struct lw_lowering *l)
+{
+    const struct lw_part *d = &l->parts[0];
+    const struct lw_backward *back = &d->back;
+    struct lw_builder *b = l->b;
+    int64_t gap = 0;
+
+    lw_builder_note(b, "ready order: %s",
+                    back->order_known ? "from the workload"
+                                      : "unknown to the workload; reverse registration is assumed");
+    if (back->n_untimed > 0)
+        lw_builder_note(b, "ready times: %d of %d gradients have none and count as ready at the "
+                           "end of their module's backward", back->n_untimed, back->n_ready);
+    if (d->s->dp > 1)
+        note_buckets(d, b);
+    else
+        lw_builder_note(b, "one rank: nothing is reduced");
+    note_shards(d, b);
+    if (d->n_buffers > 0)
+        lw_builder_note(b, "buffers: %d are broadcast from rank 0 before a synchronised forward, in "
+                           "%d%s", d->n_buffers, d->buffers.n_buckets,
+                        d->s->compat == LW_COMPAT_FAIRSCALE ? ", one by one" : " of at most 250 MiB");
+    for (int i = 0; i < LW_N_GAPS; i++)
+        gap += l->w->gap_ps[i];
+    if (gap > 0)
+        lw_builder_note(b, "host gaps: on the compute stream; those before forward and backward "
+                           "in every micro-batch, those around the optimizer once a step");
+    lw_builder_note(b, "memory: parameters, gradients and buckets alone; the workload tells no "
+                       "optimizer state, and activations are not counted");
+    lw_compat_notes(d->s, b);
+}

@@ -1,0 +1,183 @@
+/* Data parallelism of one part of the model, decided: which gradients are reduced, in which buckets
+ * and order, who updates what, and the works of its modules.
+ *
+ * Invariants: a gradient is reduced when its parameter is trainable, not ignored and the first of a
+ * tied set in the part; each is in one bucket of every set. */
+#include "shared/program_part.h"
+
+#define BROADCAST_LIMIT_BYTES (INT64_C(250) << 20) /* of one coalesced broadcast, as in c10d */
+
+enum lw_dtype lw_part_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad)
+{
+    if (s->comm_hook == LW_HOOK_FP16)
+        return LW_F16;
+    return s->comm_hook == LW_HOOK_BF16 ? LW_BF16 : grad;
+}
+
+/* ColossalAI's handler runs after the backward and takes the gradients that exist. */
+static bool is_reduced(const struct lw_part *d, const struct lw_param *p)
+{
+    if (d->s->bucket_policy == LW_BUCKET_COLOSSAL && !p->used)
+        return false;
+    return p->trainable && !p->ignored && p->tied < 0;
+}
+
+/* --- gradients ---------------------------------------------------------------------------------- */
+
+static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+    int32_t n = 0;
+
+    d->grads = lw_calloc((size_t)w->n_params, sizeof *d->grads);
+    d->param_of = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->param_of);
+    d->grad_of = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->grad_of);
+    d->order = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->order);
+    d->unused = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->unused);
+    if (!d->grads || !d->param_of || !d->grad_of || !d->order || !d->unused)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        d->grad_of[i] = -1;
+        if (d->n_members == 1 || !is_reduced(d, p))
+            continue;
+        d->grad_of[i] = d->n_grads;
+        d->param_of[d->n_grads] = i;
+        d->grads[d->n_grads++] = (struct lw_grad){
+            p->numel, lw_strategy_grad_dtype(d->s, p->dtype), p->device, p->sparse};
+    }
+    for (int32_t i = 0; i < d->back.n_ready; i++)
+        if (d->grad_of[d->back.ready[i]] >= 0)
+            d->order[n++] = d->grad_of[d->back.ready[i]];
+    for (int32_t g = 0; g < d->n_grads; g++) {
+        if (lw_param_has_gradient(&w->params[d->param_of[g]]))
+            continue;
+        d->unused[d->n_unused++] = d->param_of[g];
+        d->order[n++] = g;
+    }
+    return LW_OK;
+}
+
+/* --- buckets ------------------------------------------------------------------------------------ */
+
+/* Buffers that rank 0 sends before a synchronised forward, coalesced as one would bucket them. */
+static enum lw_status coalesce_buffers(struct lw_part *d, struct lw_err *err)
+{
+    /* FairScale sends them one by one */
+    const int64_t limit = d->s->compat == LW_COMPAT_FAIRSCALE ? 0 : BROADCAST_LIMIT_BYTES;
+    struct lw_grad *as_grads = lw_arena_alloc(&d->arena, d->w->n_buffers, sizeof *as_grads);
+
+    d->buffer_of = lw_arena_alloc(&d->arena, d->w->n_buffers, sizeof *d->buffer_of);
+    if (!as_grads || !d->buffer_of)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; d->n_members > 1 && i < d->w->n_buffers; i++) {
+        if (!d->w->buffers[i].broadcast)
+            continue;
+        d->buffer_of[d->n_buffers] = i;
+        as_grads[d->n_buffers++] =
+            (struct lw_grad){d->w->buffers[i].numel, d->w->buffers[i].dtype, 0, false};
+    }
+    if (d->n_buffers == 0)
+        return LW_OK;
+    return lw_bucket_assign_c10d(as_grads, d->n_buffers, NULL, &limit, 1, &d->buffers, err);
+}
+
+static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set *set)
+{
+    const struct lw_bucketing *k = &set->buckets;
+
+    if (!set->name)
+        return;
+    lw_builder_set(b, set->name, d->stage);
+    for (int32_t n = 0; n < k->n_buckets; n++) {
+        enum lw_dtype wire = lw_part_wire_dtype(d->s, set->dtype[n]);
+        struct lw_bucket bucket = {
+            .dtype = wire,
+            .bytes = set->elements[n] * lw_dtype_size(wire),
+            .limit_bytes = k->limit_bytes[n] == LW_BUCKET_NO_LIMIT ? 0 : k->limit_bytes[n]};
+        int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
+        int64_t at = 0;
+        for (int32_t i = k->first[n]; i < k->first[n + 1]; i++) {
+            int32_t param = d->param_of[k->items[i]];
+            lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, param), at});
+            at += d->w->params[param].numel;
+        }
+        if (n == 0)
+            set->first_bucket = number;
+    }
+}
+
+/* --- works --------------------------------------------------------------------------------------- */
+
+/* Share of `whole` that lies in [from, to) of `length`; shares of a partition sum to the whole. */
+static int64_t share(int64_t whole, lw_ps from, lw_ps to, lw_ps length)
+{
+    if (whole < 0 || length <= 0)
+        return whole < 0 ? -1 : 0;
+    return (int64_t)((__int128)whole * to / length) - (int64_t)((__int128)whole * from / length);
+}
+
+enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+    lw_ps window = 0;
+    int32_t module = w->n_modules;
+
+    d->forward_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->forward_work);
+    d->stretch_work = lw_arena_alloc(&d->arena, d->back.n_stretches, sizeof *d->stretch_work);
+    if (!d->forward_work || !d->stretch_work)
+        return lw_fail_nomem(err);
+    for (int32_t m = 0; m < w->n_modules; m++)
+        d->forward_work[m] =
+            lw_builder_work(b, &(struct lw_work){w->modules[m].forward_ps,
+                                                 w->modules[m].forward_flops,
+                                                 w->modules[m].forward_bytes});
+    for (int32_t i = 0; i < d->back.n_stretches; i++) {
+        const struct lw_stretch *s = &d->back.stretches[i];
+        const struct lw_module *m = &w->modules[s->module];
+        lw_ps length = m->backward_input_ps + m->backward_weight_ps;
+        if (s->module != module)
+            window = s->start;
+        module = s->module;
+        int64_t flops = m->forward_flops <= INT64_MAX / 2 ? 2 * m->forward_flops : INT64_MAX;
+        d->stretch_work[i] = lw_builder_work(
+            b, &(struct lw_work){s->end - s->start,
+                                 share(m->forward_flops < 0 ? -1 : flops, s->start - window,
+                                       s->end - window, length), -1});
+    }
+    return LW_OK;
+}
+
+/* --- all ---------------------------------------------------------------------------------------- */
+
+void lw_part_add_sets(struct lw_part *d, struct lw_builder *b)
+{
+    add_set(d, b, &d->initial);
+    add_set(d, b, &d->rebuilt);
+}
+
+enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err)
+{
+    LW_TRY(lw_backward_cut(d->w, &d->back, err));
+    LW_TRY(list_gradients(d, err));
+    LW_TRY(lw_part_assign_shards(d, err));
+    LW_TRY(lw_part_assign_buckets(d, err));
+    LW_TRY(coalesce_buffers(d, err));
+    lw_oss_free(d->shards.oss);
+    d->shards.oss = NULL;
+    lw_free(d->grads); /* buckets are made: what follows looks at the workload */
+    d->grads = NULL;
+    return LW_OK;
+}
+
+void lw_part_free(struct lw_part *d)
+{
+    lw_oss_free(d->shards.oss);
+    lw_free(d->grads);
+    lw_bucketing_free(&d->buffers);
+    lw_bucketing_free(&d->rebuilt.buckets);
+    lw_bucketing_free(&d->initial.buckets);
+    lw_backward_free(&d->back);
+    lw_arena_free(&d->arena);
+    *d = (struct lw_part){0};
+}

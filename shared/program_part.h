@@ -1,0 +1,112 @@
+#ifndef LW_SHARED_PROGRAM_PART_H
+#define LW_SHARED_PROGRAM_PART_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/backward.h"
+#include "shared/bucket.h"
+#include "shared/cost.h"
+#include "shared/plan_builder.h"
+#include "shared/shard_oss.h"
+#include "shared/strategy.h"
+#include "shared/workload.h"
+
+/* One part of the model: consecutive modules that live on one pipeline stage (all of them without a
+ * pipeline), with the decisions of data parallelism about their gradients. Numbers of modules and
+ * parameters inside a part count within it; lw_part_param and lw_part_module tell the plan's.
+ * program_part.c decides, program_buckets.c asks the bucket policy, program_shards.c the shard
+ * policy. Only shared/program_*.c see this header. */
+
+/* The buckets of one set: numbers within the set, and where they begin in the plan. */
+struct lw_part_set {
+    const char *name;
+    struct lw_bucketing buckets; /* items are numbers into lw_part.grads */
+    int32_t *bucket_of;          /* [n_params], -1 = not reduced */
+    int32_t first_bucket;        /* plan's number of bucket 0 */
+    int64_t *elements;           /* [n_buckets] */
+    enum lw_dtype *dtype;        /* [n_buckets] of the gradients */
+};
+
+/* ZeRO-1: who updates what, and the flat buffers that bring updated weights to all members. */
+struct lw_part_buffer {
+    enum lw_dtype dtype;
+    int32_t device, owner;       /* owner -1: an all-gather of equal shares */
+    int32_t first_item, n_items;
+    int64_t elements;            /* padding included */
+};
+
+struct lw_part_shards {
+    int32_t n, n_shards, n_buffers, n_items;
+    int32_t *param_of;           /* [n] what a sharded optimizer is given: all but later tied ones */
+    struct lw_shard_param *as_given; /* [n] */
+    struct lw_shard *shards;     /* [n_shards] of the part's parameters, by parameter */
+    struct lw_part_buffer *buffers;
+    int32_t *items;              /* [n_items] parameters by buffer */
+    int64_t *offset;             /* [n_items] in elements of the buffer */
+    struct lw_oss *oss;          /* NULL but for oss-greedy */
+    int64_t *owned;              /* [members of the data group] elements that each updates */
+    int64_t n_elements, most_owned, padding;
+    int32_t first_bucket;        /* plan's number of buffer 0 */
+};
+
+struct lw_part {
+    const struct lw_workload *w; /* of this part alone */
+    const struct lw_strategy *s;
+    const struct lw_cost *cost;  /* NULL = none was handed in */
+    struct lw_arena arena;
+    int32_t stage;               /* of the plan */
+    int32_t n_members;           /* ranks that hold a copy: the size of its data groups */
+    int32_t n_nodes;             /* that the members of a data group live on */
+    int32_t first_module;        /* of the model */
+    const int32_t *param_in_model; /* [w->n_params]; NULL = the same numbers */
+
+    struct lw_backward back;
+    struct lw_bucket_rules rules;
+    int32_t n_grads, n_unused;   /* gradients that are reduced; of these without a value */
+    struct lw_grad *grads;       /* [n_grads] in registration order; for the policies alone */
+    int32_t *param_of;           /* [n_grads] */
+    int32_t *grad_of;            /* [n_params], -1 = not reduced */
+    int32_t *order;              /* [n_grads] as they become ready, unused ones last */
+    int32_t *unused;             /* [n_unused] parameters */
+    struct lw_part_set initial, rebuilt;
+    struct lw_part_shards shards; /* n == 0: every member updates everything */
+    int32_t *root_of;            /* [buckets of initial] reduced to this member; NULL = all-reduced */
+    int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced behind the backward */
+    bool at_launch;              /* gradients are scaled in their bucket when it is launched */
+    bool in_place;               /* gradients are views of their buckets: no copies out */
+    bool one_by_one;             /* each bucket is reduced and waited for before the next */
+    struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
+    int32_t n_buffers, *buffer_of;
+
+    int32_t *forward_work, *stretch_work; /* plan's numbers by module, by stretch */
+};
+
+static inline int32_t lw_part_param(const struct lw_part *d, int32_t param)
+{
+    return d->param_in_model ? d->param_in_model[param] : param;
+}
+
+static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
+{
+    return d->first_module + module;
+}
+
+/* Make all decisions about a part: w, s, cost, stage, members and maps are set, the rest is zero.
+ * What was made by a call that fails is freed by lw_part_free, as always. */
+enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err);
+void lw_part_free(struct lw_part *d);
+
+/* Ask the strategy's policies: shards and weights buffers; rules, initial and rebuilt buckets. */
+enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
+enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
+
+/* The element type of a bucket on the wire under the strategy's hook. */
+enum lw_dtype lw_part_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
+
+/* Put a part into the plan: its bucket sets, its shards with their buffers, its works. */
+void lw_part_add_sets(struct lw_part *d, struct lw_builder *b);
+void lw_part_add_shards(struct lw_part *d, struct lw_builder *b);
+enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct lw_err *err);
+
+#endif
