@@ -15,21 +15,6 @@
 
 #include "sim/engine.h"
 
-static uint64_t mix(uint64_t x) /* splitmix64 (Steele, Lea, Flood, OOPSLA 2014) */
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
-double sim_draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-    uint64_t h = mix(mix(mix(mix(mix(seed) ^ a) ^ b) ^ c) ^ d);
-
-    return (double)(h >> 11) * 0x1p-53;
-}
-
 enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind kind,
                         uint32_t generation, int32_t index)
 {
@@ -131,13 +116,9 @@ static void enter_pass(struct sim_engine *e, int32_t rank)
 /* How much later than possible a rank enters a step. */
 static lw_ps delay_of(const struct sim_engine *e, int32_t rank)
 {
-    lw_ps t = e->late[rank];
+    uint64_t seed = sim_seed_of(e->options.seed, (uint64_t)e->pass_step[e->pass[rank]]);
 
-    if (e->options.start_skew_ps > 0)
-        t += (lw_ps)(sim_draw(e->options.seed, (uint64_t)rank,
-                              (uint64_t)e->pass_step[e->pass[rank]], 0, 2) *
-                     (double)(e->options.start_skew_ps + 1));
-    return t;
+    return e->late[rank] + (e->options.start_skew_ps ? sim_skew(seed, e->skew, rank) : 0);
 }
 
 /* From e->pass[rank] on, until a pass has something to do. */
@@ -189,18 +170,6 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
     return begin_passes(e, rank);
 }
 
-/* A relative error of roughly normal shape, from the sum of 12 draws (mean 6, variance 1). */
-static lw_ps with_noise(const struct sim_engine *e, int32_t rank, int32_t op, lw_ps work)
-{
-    double sum = -6, sigma = e->cluster->noise.compute_sigma.value;
-
-    for (uint64_t i = 0; i < 12; i++)
-        sum += sim_draw(e->options.seed, (uint64_t)rank, (uint64_t)e->pass[rank], (uint64_t)op,
-                        3 + i);
-    double factor = 1 + sigma * sum;
-    return factor > 0 ? (lw_ps)((double)work * factor + 0.5) : 0;
-}
-
 static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t unit,
                                  const struct lw_op *op)
 {
@@ -213,7 +182,8 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
         LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes, &work,
                            e->err));
     if (on_device && e->options.noise && lw_figure_is_set(e->cluster->noise.compute_sigma))
-        work = with_noise(e, rank, index, work);
+        work = sim_noisy(e->options.seed, (uint64_t)rank, (uint64_t)e->pass[rank], (uint64_t)index,
+                         e->cluster->noise.compute_sigma.value, work);
     if (work == 0)
         return sim_unit_complete(e, rank, unit);
     e->slot_unit[slot] = unit;

@@ -6,6 +6,7 @@
 
 #include "sim/cost.h"
 #include "sim/device.h"
+#include "sim/draw.h"
 #include "sim/queue.h"
 #include "sim/sim.h"
 #include "sim/unit.h"
@@ -61,7 +62,7 @@ struct sim_ring_place {
     int32_t next;           /* place of the next member */
     int32_t steps;          /* 0 = not in a collective */
     int32_t rank, group;
-    int64_t turn;           /* collectives entered before this one */
+    uint64_t n_before;      /* messages of the collectives before this one */
 };
 
 /* What is the same for all instances of a communicator. NCCL runs its collectives one by one; a
@@ -97,6 +98,7 @@ struct sim_engine {
     struct lw_arena arena;        /* fixed columns */
     struct sim_queue queue;
     lw_ps now;
+    struct sim_range jitter, skew; /* when the options ask for them */
     bool ring_by_events, slow_links;
     int32_t n_workers;            /* lanes of a group */
     bool *pooled;                 /* [n_comms]; NULL when n_workers is 1 */
@@ -164,8 +166,6 @@ enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind ki
 /* Note in the timeline when the last member came: for a unit's first op, for one op. */
 void sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in);
 void sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in);
-/* A draw in [0, 1) from the seed and up to four numbers: the same for any order of events. */
-double sim_draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 
 /* prepare.c: columns for a plan; everything is the arena's. */
 enum lw_status sim_prepare(struct sim_engine *e);

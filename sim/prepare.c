@@ -341,6 +341,8 @@ enum lw_status sim_prepare(struct sim_engine *e)
         return lw_fail(e->err, LW_ENOTSUP, "%d ranks with %d streams: at most 2^31 streams in all",
                        p->n_ranks, p->n_streams);
     e->terms = sim_terms_of(e->cluster);
+    e->jitter = sim_range_of(e->options.jitter_ps);
+    e->skew = sim_range_of(e->options.start_skew_ps);
     LW_TRY(check_reducers(e));
     LW_TRY(prepare_passes(e));
     LW_TRY(prepare_programs(e));

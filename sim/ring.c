@@ -28,8 +28,8 @@ void sim_ring_run(int32_t n, int64_t steps, lw_ps *t, const lw_ps *cost, const l
                 t[r] = later(t[r], t[r - 1] + latency[r - 1]) + cost[r];
             t[0] = later(t[0], last + latency[n - 1]) + cost[0];
         }
-        for (int32_t r = 0; extra && r < n; r++)
-            t[r] += extra(ctx, r, s);
+        if (extra)
+            extra(ctx, s, n, t);
     }
     for (int32_t r = 0; r < n; r++) {
         int32_t before = r > 0 ? r - 1 : n - 1;

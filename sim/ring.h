@@ -12,9 +12,9 @@
  *   t[n]         in: when each member enters; out: when its last message has left the link
  *   cost[n]      time of one message on the link r -> r + 1
  *   latency[n]   of that link
- *   extra        NULL, or what message s (1..steps) of member r takes longer
+ *   extra        NULL, or adds to t[r] what message s (1..steps) of each member takes longer
  *   end[n]       filled: when the member has sent and received all */
-typedef lw_ps sim_extra_fn(const void *ctx, int32_t r, int64_t step);
+typedef void sim_extra_fn(const void *ctx, int64_t step, int32_t n, lw_ps *t);
 
 void sim_ring_run(int32_t n, int64_t steps, lw_ps *t, const lw_ps *cost, const lw_ps *latency,
                   sim_extra_fn *extra, const void *ctx, lw_ps *end);

@@ -10,12 +10,10 @@
 #include "sim/engine.h"
 #include "sim/ring.h"
 
-static lw_ps jitter(const struct sim_engine *e, int32_t place, int64_t turn, int64_t step)
+/* Seed of the jitter on a communicator class. */
+static uint64_t jitter_seed(const struct sim_engine *e, int32_t place)
 {
-    if (e->options.jitter_ps == 0)
-        return 0;
-    return (lw_ps)(sim_draw(e->options.seed, (uint64_t)place, (uint64_t)turn, (uint64_t)step, 1) *
-                   (double)(e->options.jitter_ps + 1));
+    return sim_seed_of(e->options.seed, (uint64_t)e->groups[e->ring[place].group].comm);
 }
 
 static enum lw_status send(struct sim_engine *e, int32_t place)
@@ -23,8 +21,11 @@ static enum lw_status send(struct sim_engine *e, int32_t place)
     struct sim_ring_place *m = &e->ring[place];
     lw_ps start = e->link_free[m->rank] > e->now ? e->link_free[m->rank] : e->now;
 
+    m->sent_done = start + m->chunk;
+    if (e->options.jitter_ps > 0)
+        m->sent_done += sim_jitter(jitter_seed(e, place), e->jitter, m->rank,
+                                   m->n_before + (uint64_t)m->sent);
     m->sent++;
-    m->sent_done = start + m->chunk + jitter(e, place, m->turn, m->sent);
     e->link_free[m->rank] = m->sent_done;
     return sim_post(e, m->sent_done + m->latency, SIM_CHUNK_ARRIVE, 0, m->next);
 }
@@ -56,16 +57,18 @@ enum lw_status sim_ring_enter(struct sim_engine *e, int32_t place, int64_t bytes
 }
 
 struct jitter_of {
-    const struct sim_engine *e;
-    int32_t first;
+    const int32_t *ranks; /* of the members, who have all sent as many messages before */
+    uint64_t seed, n_before;
+    struct sim_range range;
 };
 
-static lw_ps extra(const void *ctx, int32_t r, int64_t step)
+static void add_jitter(const void *ctx, int64_t step, int32_t n, lw_ps *restrict t)
 {
-    const struct jitter_of *j = ctx;
-    int32_t place = j->first + r;
+    const struct jitter_of j = *(const struct jitter_of *)ctx;
+    uint64_t s = j.n_before + (uint64_t)step - 1;
 
-    return jitter(j->e, place, j->e->ring[place].turn, step);
+    for (int32_t r = 0; r < n; r++)
+        t[r] += sim_jitter(j.seed, j.range, j.ranks[r], s);
 }
 
 enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)
@@ -73,7 +76,8 @@ enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)
     const struct sim_group *g = &e->groups[group];
     lw_ps *t = e->ring_scratch[0], *cost = e->ring_scratch[1], *latency = e->ring_scratch[2],
           *end = e->ring_scratch[3];
-    struct jitter_of j = {e, g->first};
+    struct jitter_of j = {e->plan->members + g->first, jitter_seed(e, g->first),
+                          e->ring[g->first].n_before, e->jitter};
 
     if (e->ring_by_events)
         return LW_OK;
@@ -83,7 +87,7 @@ enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)
         latency[i] = e->ring[g->first + i].latency;
     }
     sim_ring_run(g->n, e->ring[g->first].steps, t, cost, latency,
-                 e->options.jitter_ps ? extra : NULL, &j, end);
+                 e->options.jitter_ps ? add_jitter : NULL, &j, end);
     for (int32_t i = 0; i < g->n; i++) {
         e->ring[g->first + i].got = e->ring[g->first + i].steps;
         LW_TRY(sim_post(e, end[i], SIM_CHUNK_END, 0, g->first + i));
@@ -106,10 +110,10 @@ enum lw_status sim_chunk_end(struct sim_engine *e, int32_t place)
     struct sim_ring_place *m = &e->ring[place];
     int32_t unit = e->place_unit[place];
 
+    m->n_before += (uint64_t)m->steps;
     m->got -= m->steps;
     m->sent = 0;
     m->steps = 0;
-    m->turn++;
     sim_rank_moving(e, m->rank, -1);
     sim_all_in(e, m->rank, unit, e->groups[m->group].all_in);
     return sim_unit_complete(e, m->rank, unit);
