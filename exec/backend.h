@@ -7,6 +7,7 @@
 
 #include "shared/dtype.h"
 #include "shared/err.h"
+#include "shared/strategy.h"
 
 /* What runs a plan on real hardware. One table of functions per backend; everything in it is
  * asynchronous: a call hands work to a stream and returns, and only `poll` blocks. Work given to one
@@ -40,6 +41,7 @@ enum exec_capability {
     EXEC_CAN_ALL_IN = 1 << 11,   /* stamps say when the last member arrived */
     EXEC_CAN_LOOP = 1 << 12,     /* several ranks as streams of one device */
     EXEC_CAN_SPAWN = 1 << 13,    /* a rank may be a process: exec_open.process */
+    EXEC_CAN_ALGORITHM = 1 << 14, /* comm_reducer */
 };
 
 /* What a row of results may claim. */
@@ -77,7 +79,9 @@ struct exec_open {
     int32_t n_ranks;
     enum exec_compute compute;
     bool pin;                  /* rank r on the r-th usable core, modulo their number */
-    double link_bytes_per_s;   /* > 0: pace every link (EXEC_CAN_PACE) */
+    int32_t ranks_per_node;    /* ranks r with equal r / ranks_per_node share a node; 0 = all do */
+    double link_bytes_per_s;   /* > 0: pace the links between nodes, or all where there is one node
+                                * (EXEC_CAN_PACE) */
     int64_t link_latency_ns;
     int64_t timeout_ns;        /* for what opening and handing work over may wait on other ranks */
     bool loop;                 /* EXEC_CAN_LOOP: all ranks in this process, on one device */
@@ -216,6 +220,10 @@ struct exec_backend {
                                  const int32_t *members, int32_t n, struct exec_comm **c,
                                  struct lw_err *err); /* (optional) members of the parent */
     void (*comm_destroy)(struct exec_world *w, struct exec_comm *c);
+    /* (optional) All-reduces of the communicator go by this algorithm, said before its first op.
+     * LW_ENOTSUP: one that the backend does not have, or that the group's nodes do not fit. */
+    enum lw_status (*comm_reducer)(struct exec_world *w, struct exec_comm *c,
+                                   enum lw_reducer_kind reducer, struct lw_err *err);
 
     exec_comm_fn *all_reduce, *reduce, *reduce_scatter, *all_gather, *broadcast, *all_to_all,
         *barrier; /* (optional) sums; peer = root */

@@ -46,6 +46,8 @@ static enum lw_status load(struct session *s, const char *plan_file, struct lw_e
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
 
+    s->options.ranks_per_node = cost.ranks_per_node;
+
     if (!s->no_check || !plan_file)
         return lw_plan_source_load(&s->source, plan_file, &cost, &s->plan, err);
     if (s->source.workload_file || s->source.n_given > 0)
@@ -184,7 +186,7 @@ int cmd_exec(int argc, char **argv)
          0},
         {"no-pin", 0, LW_OPT_FLAG, &s.no_pin, NULL, "leave threads on any core", 0, 0},
         {"link-rate", 0, LW_OPT_SIZE, &s.link_bytes_per_s, "BYTES",
-         "pace links to this many bytes per second (as fast as it goes)", 0, 0},
+         "pace links between nodes, or all on one node, to this many bytes per second", 0, 0},
         {"link-latency", 0, LW_OPT_TIME, &s.link_latency, "TIME", "of a paced link (0)", 0, 0},
         {"momentum", 0, LW_OPT_DOUBLE, &s.momentum, "M", "of the optimizer (0: no state)", 0, 1},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},

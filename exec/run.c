@@ -135,6 +135,21 @@ static enum lw_status create_streams(struct run *r, struct lw_err *err)
     return LW_OK;
 }
 
+/* What the plan asks for is done or refused; a library that is named after itself is asked for. */
+static enum lw_status choose_reducer(struct run *r, struct exec_comm *comm,
+                                     enum lw_reducer_kind reducer, struct lw_err *err)
+{
+    const char *name = lw_reducer_name(reducer);
+
+    if (reducer == LW_REDUCER_AUTO || strcmp(name, r->backend->name) == 0)
+        return LW_OK;
+    if (r->backend->comm_reducer)
+        return r->backend->comm_reducer(r->world, comm, reducer, err);
+    return lw_fail(err, LW_ENOTSUP, "the plan asks for the reducer '%s', but backend '%s' chooses "
+                                    "its algorithms itself (--reducer auto)", name,
+                   r->backend->name);
+}
+
 static enum lw_status create_comms(struct run *r, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
@@ -144,9 +159,10 @@ static enum lw_status create_comms(struct run *r, struct lw_err *err)
             int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
             if (g < 0 || r->comms[(int64_t)c * p->n_groups + g])
                 continue;
+            struct exec_comm **comm = &r->comms[(int64_t)c * p->n_groups + g];
             LW_TRY(r->backend->comm_create(r->world, p->members + p->groups[g].first_member,
-                                           p->groups[g].n_members,
-                                           &r->comms[(int64_t)c * p->n_groups + g], err));
+                                           p->groups[g].n_members, comm, err));
+            LW_TRY(choose_reducer(r, *comm, p->comms[c].reducer, err));
         }
     return LW_OK;
 }
@@ -156,6 +172,7 @@ static enum lw_status set_up(struct run *r, struct lw_err *err)
     const struct lw_plan *p = r->plan;
     const struct lw_exec_options *o = r->options;
     struct exec_open how = {.n_ranks = p->n_ranks, .compute = o->compute, .pin = o->pin,
+                            .ranks_per_node = o->ranks_per_node,
                             .link_bytes_per_s = o->link_bytes_per_s,
                             .link_latency_ns = o->link_latency_ns, .timeout_ns = o->timeout_ns,
                             .loop = o->loop, .process = o->process};

@@ -25,7 +25,8 @@ struct lw_exec_options {
     int32_t n_steps, n_warmup;  /* measured steps; steps before them */
     int64_t timeout_ns;         /* no step may take longer */
     bool verify, pin;
-    double link_bytes_per_s;    /* > 0: paced links */
+    int32_t ranks_per_node;     /* of the plan's cluster; 0 = all on one node */
+    double link_bytes_per_s;    /* > 0: paced links between nodes, or all of one node */
     int64_t link_latency_ns;
     float rate, momentum;       /* of the optimizer */
     bool loop;                  /* all ranks as streams of one device */

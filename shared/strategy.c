@@ -13,8 +13,8 @@ static const char *const bucket_policies[] = {
     "c10d-2020", "c10d-1.13", "c10d-2", "picotron", "sharded-ddp", "colossal",
     "per-tensor", "single", "mg-wfbp", "optimal", NULL,
 };
-static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
-                                       NULL};
+static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo",
+                                       "mpi", "hierarchical", NULL};
 static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
 static const char *const schedules[] = {
     "gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "looped-bfs", "zb-h1", "zb-h2",

@@ -34,6 +34,7 @@ enum lw_reducer_kind { /* how a collective is done */
     LW_REDUCER_HFREDUCE,
     LW_REDUCER_GLOO,
     LW_REDUCER_MPI,
+    LW_REDUCER_HIERARCHICAL, /* ring within a node, ring between nodes on each part, ring within */
     LW_N_REDUCERS,
 };
 

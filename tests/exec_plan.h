@@ -11,6 +11,7 @@
 
 struct exec_test_plan {
     int32_t n_ranks, n_params, per_bucket;
+    enum lw_reducer_kind reducer;
     int64_t numel;             /* of parameter p: numel + p */
     enum lw_dtype dtype, wire; /* differ: a cast on both ways */
     int32_t accumulate;        /* passes without reduction before each reducing one */
@@ -48,7 +49,7 @@ static inline void exec_test_tables(struct exec_test_builder *k)
     }
     k->compute = lw_builder_stream(k->b, "compute", LW_STREAM_COMPUTE, 0);
     k->comm_stream = lw_builder_stream(k->b, "comm", LW_STREAM_COMM, 1);
-    k->comm = lw_builder_comm(k->b, "data", LW_COMM_DATA, LW_REDUCER_RING, k->comm_stream);
+    k->comm = lw_builder_comm(k->b, "data", LW_COMM_DATA, t->reducer, k->comm_stream);
     lw_builder_group(k->b, k->comm, members, t->n_ranks);
     for (int32_t p = 0; p < t->n_params; p++) {
         char name[16] = {'w', (char)('0' + p / 10), (char)('0' + p % 10), 0};

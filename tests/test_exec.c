@@ -323,6 +323,70 @@ static void paced_links_hold_back(void **state)
     lw_plan_free(&plan);
 }
 
+static void run_by(enum lw_reducer_kind reducer, int32_t ranks_per_node, double link_rate,
+                   enum lw_status expected, struct lw_exec_result *r, struct lw_err *err)
+{
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+
+    t.n_ranks = 4;
+    t.reducer = reducer;
+    t.n_params = 1;
+    t.numel = 50000;
+    o.ranks_per_node = ranks_per_node;
+    o.link_bytes_per_s = link_rate;
+    build(&t, &plan);
+    if (lw_exec_run(&plan, &o, r, err) != expected)
+        fail_msg("%s on %d ranks a node: %s", lw_reducer_name(reducer), ranks_per_node, err->msg);
+    lw_plan_free(&plan);
+}
+
+static void a_plans_reducer_is_used_and_verified(void **state)
+{
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    for (int32_t per_node = 1; per_node <= 4; per_node *= 2) {
+        run_by(LW_REDUCER_TREE, per_node, 0, LW_OK, &r, &err);
+        assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+        lw_exec_result_free(&r);
+        run_by(LW_REDUCER_HIERARCHICAL, per_node, 0, LW_OK, &r, &err);
+        lw_exec_result_free(&r);
+        run_by(LW_REDUCER_HFREDUCE, per_node, 0, LW_OK, &r, &err);
+        lw_exec_result_free(&r);
+    }
+    run_by(LW_REDUCER_HFREDUCE, 3, 0, LW_ENOTSUP, &r, &err);
+    assert_non_null(strstr(err.msg, "4 members at 3 ranks per node are not laid out so"));
+    run_by(LW_REDUCER_NVLS, 2, 0, LW_ENOTSUP, &r, &err);
+    assert_non_null(strstr(err.msg, "no reducer 'nvls' (ring, tree, hierarchical, hfreduce)"));
+}
+
+/* Four ranks on two nodes, 200 000 bytes, 100 MB/s between nodes alone. hfreduce: the firsts exchange
+ * halves: each pulls 100 000 bytes up and 100 000 down its trees, 2 ms. hierarchical: of its 100 000
+ * bytes each rank pulls 50 000 twice, 1 ms; and a ring over all links would take 3 ms. */
+static void only_links_between_nodes_are_paced(void **state)
+{
+    static const struct { enum lw_reducer_kind reducer; lw_ps least; } cases[] = {
+        {LW_REDUCER_HFREDUCE, 2 * LW_PS_PER_MS}, {LW_REDUCER_HIERARCHICAL, LW_PS_PER_MS}};
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    for (int c = 0; c < 2; c++) {
+        lw_ps shortest = INT64_MAX;
+        run_by(cases[c].reducer, 2, 1e8, LW_OK, &r, &err);
+        for (int64_t i = 0; i < r.timeline.n; i++) {
+            lw_ps t = r.timeline.end[i] - r.timeline.all_in[i];
+            if (r.timeline.kind[i] == LW_OP_ALL_REDUCE && r.timeline.rank[i] == 0 && t < shortest)
+                shortest = t;
+        }
+        assert_true(shortest >= cases[c].least && shortest < INT64_MAX);
+        lw_exec_result_free(&r);
+    }
+}
+
 /* Collectives without buckets carry numbers of their own, which are checked. */
 static void other_collectives_are_checked(void **state)
 {
@@ -446,6 +510,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_hangs_stops_all_at_the_deadline),
         cmocka_unit_test(another_launch_order_is_a_failure),
         cmocka_unit_test(paced_links_hold_back),
+        cmocka_unit_test(a_plans_reducer_is_used_and_verified),
+        cmocka_unit_test(only_links_between_nodes_are_paced),
         cmocka_unit_test(other_collectives_are_checked),
         cmocka_unit_test(out_of_memory_leaves_nothing),
         cmocka_unit_test(backends_say_why_not),

@@ -1,4 +1,4 @@
-/* Ring collectives between threads: exec/thread_ring.h, docs/design/backend_threads.md. */
+/* Collectives between threads: exec/thread_group.h, docs/design/backend_threads.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,13 +9,13 @@
 #include <cmocka.h>
 
 #include "exec/element.h"
-#include "exec/thread_ring.h"
+#include "exec/thread_group.h"
 #include "shared/arena.h"
 
-enum { MEMBERS_MAX = 6 };
+enum { MEMBERS_MAX = 12 };
 
 struct job {
-    struct exec_ring *ring;
+    struct exec_group *group;
     int32_t i, n;
     enum lw_op_kind op;
     enum lw_dtype dtype;
@@ -40,7 +40,7 @@ static void *run_job(void *arg)
     for (int32_t t = 0; t < j->times && j->status == LW_OK; t++) {
         for (int64_t e = 0; e < j->count; e++)
             exec_put(j->dtype, j->mem, e, value_of(j->i, e, t));
-        j->status = exec_ring_run(j->ring, j->i, j->op, &m, &j->all_in_ns, &j->err);
+        j->status = exec_group_run(j->group, j->i, j->op, &m, &j->all_in_ns, &j->err);
     }
     return NULL;
 }
@@ -88,15 +88,22 @@ static void run_all(struct job *jobs, int32_t n)
         pthread_join(threads[i], NULL);
 }
 
-static void check(enum lw_op_kind op, int32_t n, int64_t count, enum lw_dtype dtype)
+static struct exec_shape ring_of(int32_t n)
+{
+    return (struct exec_shape){LW_REDUCER_RING, n, 1};
+}
+
+static void check_shape(struct exec_shape shape, enum lw_op_kind op, int64_t count,
+                        enum lw_dtype dtype)
 {
     struct job jobs[MEMBERS_MAX];
-    struct exec_ring *ring;
+    int32_t n = shape.n_nodes * shape.per_node;
+    struct exec_group *group;
     atomic_bool stop = false;
 
-    assert_int_equal(exec_ring_new(n, (struct exec_pace){0}, &stop, &ring, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, &group, NULL), LW_OK);
     for (int32_t i = 0; i < n; i++) {
-        jobs[i] = (struct job){.ring = ring, .i = i, .n = n, .op = op, .dtype = dtype,
+        jobs[i] = (struct job){.group = group, .i = i, .n = n, .op = op, .dtype = dtype,
                                .count = count, .root = n - 1, .times = 4};
         jobs[i].mem = lw_alloc((size_t)(count * lw_dtype_size(dtype)));
     }
@@ -105,15 +112,21 @@ static void check(enum lw_op_kind op, int32_t n, int64_t count, enum lw_dtype dt
         if (jobs[i].status != LW_OK)
             fail_msg("%s", jobs[i].err.msg);
         for (int64_t e = 0; e < count; e++) {
-            double v, got = exec_get(dtype, jobs[i].mem, e);
+            double v = 0, got = exec_get(dtype, jobs[i].mem, e);
             if (expected(&jobs[i], e, &v) && got != v)
-                fail_msg("%s of %lld %s on %d: member %d, element %lld: %g, not %g",
-                         lw_op_name(op), (long long)count, lw_dtype_name(dtype), n, i,
-                         (long long)e, got, v);
+                fail_msg("%s by %s of %lld %s on %d x %d: member %d, element %lld: %g, not %g",
+                         lw_op_name(op), lw_reducer_name(shape.reducer), (long long)count,
+                         lw_dtype_name(dtype), shape.n_nodes, shape.per_node, i, (long long)e, got,
+                         v);
         }
         lw_free(jobs[i].mem);
     }
-    exec_ring_free(ring);
+    exec_group_free(group);
+}
+
+static void check(enum lw_op_kind op, int32_t n, int64_t count, enum lw_dtype dtype)
+{
+    check_shape(ring_of(n), op, count, dtype);
 }
 
 static void every_collective_gives_the_sums_of_one_thread(void **state)
@@ -145,17 +158,44 @@ static void long_messages_go_in_chunks(void **state)
     check(LW_OP_BROADCAST, 4, 300000, LW_F32);
 }
 
-static void members_that_disagree_are_told(void **state)
+/* Every algorithm on every layout up to 12 members: one node, a member per node, both. 200 001
+ * elements of 4 bytes: a half of the buffer is two chunks of 256 KiB. */
+static void every_reducer_gives_the_sums_of_one_thread(void **state)
+{
+    static const enum lw_reducer_kind reducers[] = {LW_REDUCER_TREE, LW_REDUCER_HIERARCHICAL,
+                                                    LW_REDUCER_HFREDUCE};
+    static const int64_t counts[] = {1, 5, 1000, 200001};
+
+    (void)state;
+    for (int r = 0; r < 3; r++)
+        for (int32_t nodes = 1; nodes <= MEMBERS_MAX; nodes++)
+            for (int32_t each = 1; nodes * each <= MEMBERS_MAX; each++)
+                for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                    check_shape((struct exec_shape){reducers[r], nodes, each}, LW_OP_ALL_REDUCE,
+                                counts[c], LW_I32);
+}
+
+/* Of a group with a tree, what has no tree goes round the ring. */
+static void other_collectives_do_not_mind_the_reducer(void **state)
 {
     (void)state;
+    check_shape((struct exec_shape){LW_REDUCER_HFREDUCE, 2, 3}, LW_OP_BROADCAST, 70001, LW_F32);
+    check_shape((struct exec_shape){LW_REDUCER_HIERARCHICAL, 3, 2}, LW_OP_ALL_GATHER, 70001, LW_F32);
+    check_shape((struct exec_shape){LW_REDUCER_TREE, 5, 1}, LW_OP_REDUCE_SCATTER, 70001, LW_F32);
+}
+
+static void members_that_disagree_are_told(void **state)
+{
+    struct exec_shape shape = ring_of(2);
+    (void)state;
     struct job jobs[2];
-    struct exec_ring *ring;
+    struct exec_group *group;
     atomic_bool stop = false;
     float mem[2][8] = {{0}};
 
-    assert_int_equal(exec_ring_new(2, (struct exec_pace){0}, &stop, &ring, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, &group, NULL), LW_OK);
     for (int32_t i = 0; i < 2; i++)
-        jobs[i] = (struct job){.ring = ring, .i = i, .n = 2, .op = LW_OP_ALL_REDUCE,
+        jobs[i] = (struct job){.group = group, .i = i, .n = 2, .op = LW_OP_ALL_REDUCE,
                                .dtype = LW_F32, .count = 8 - i, .times = 1, .mem = mem[i]};
     run_all(jobs, 2);
     for (int32_t i = 0; i < 2; i++) {
@@ -163,22 +203,23 @@ static void members_that_disagree_are_told(void **state)
         assert_non_null(strstr(jobs[i].err.msg, "all_reduce of 8 f32"));
         assert_non_null(strstr(jobs[i].err.msg, "all_reduce of 7 f32"));
     }
-    exec_ring_free(ring);
+    exec_group_free(group);
 }
 
 static void a_stop_ends_a_wait(void **state)
 {
+    struct exec_shape shape = ring_of(2);
     (void)state;
-    struct exec_ring *ring;
+    struct exec_group *group;
     atomic_bool stop = true; /* the other member never comes */
     float mem[4] = {0};
     struct exec_message m = {mem, 4, LW_F32, -1};
     int64_t all_in;
     struct lw_err err = {0};
 
-    assert_int_equal(exec_ring_new(2, (struct exec_pace){0}, &stop, &ring, NULL), LW_OK);
-    assert_int_equal(exec_ring_run(ring, 0, LW_OP_ALL_REDUCE, &m, &all_in, &err), LW_EFAILED);
-    exec_ring_free(ring);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_run(group, 0, LW_OP_ALL_REDUCE, &m, &all_in, &err), LW_EFAILED);
+    exec_group_free(group);
 }
 
 /* Each member sends its number to the right and receives from the left, in one call: with a plain
@@ -192,22 +233,23 @@ static void *exchange(void *arg)
     enum lw_op_kind op[2] = {LW_OP_SEND, LW_OP_RECV};
 
     for (int t = 0; t < 50 && j->status == LW_OK; t++)
-        j->status = exec_ring_exchange(j->ring, j->i, m, op, 2, &j->err);
+        j->status = exec_group_exchange(j->group, j->i, m, op, 2, &j->err);
     return NULL;
 }
 
 static void sends_and_receives_of_a_call_complete_together(void **state)
 {
+    struct exec_shape shape = ring_of(4);
     (void)state;
     struct job jobs[4];
     pthread_t threads[4];
     int32_t got[4] = {0};
-    struct exec_ring *ring;
+    struct exec_group *group;
     atomic_bool stop = false;
 
-    assert_int_equal(exec_ring_new(4, (struct exec_pace){0}, &stop, &ring, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, &group, NULL), LW_OK);
     for (int32_t i = 0; i < 4; i++) {
-        jobs[i] = (struct job){.ring = ring, .i = i, .n = 4, .mem = &got[i]};
+        jobs[i] = (struct job){.group = group, .i = i, .n = 4, .mem = &got[i]};
         assert_int_equal(pthread_create(&threads[i], NULL, exchange, &jobs[i]), 0);
     }
     for (int32_t i = 0; i < 4; i++) {
@@ -215,7 +257,7 @@ static void sends_and_receives_of_a_call_complete_together(void **state)
         assert_int_equal(jobs[i].status, LW_OK);
         assert_int_equal(got[i], (i + 3) % 4 * 10);
     }
-    exec_ring_free(ring);
+    exec_group_free(group);
 }
 
 int main(void)
@@ -224,6 +266,8 @@ int main(void)
         cmocka_unit_test(every_collective_gives_the_sums_of_one_thread),
         cmocka_unit_test(every_element_type_is_summed),
         cmocka_unit_test(long_messages_go_in_chunks),
+        cmocka_unit_test(every_reducer_gives_the_sums_of_one_thread),
+        cmocka_unit_test(other_collectives_do_not_mind_the_reducer),
         cmocka_unit_test(members_that_disagree_are_told),
         cmocka_unit_test(a_stop_ends_a_wait),
         cmocka_unit_test(sends_and_receives_of_a_call_complete_together),
