@@ -41,7 +41,8 @@ LDLIBS = -lsimdjson -ldeflate -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
 
 # --- what it is made of ---------------------------------------------------------------------------
 NCCL_SRC := exec/backend_nccl.c $(sort $(wildcard exec/nccl_*.c))
-PLUGIN_SRC := exec/backend_mpi.c $(NCCL_SRC)
+MPI_SRC  := exec/backend_mpi.c $(sort $(wildcard exec/mpi_*.c))
+PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC)
 SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(wildcard shared/*.c sim/*.c exec/*.c traces/*.c analysis/*.c)))
 CXXSRC := $(wildcard shared/*.cc)
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/schema.sql)
@@ -110,11 +111,27 @@ CUDA_INC = -isystem $(CUDA_AT)/include
 CUDA_LIB = -L$(CUDA_AT)/lib64 -L$(CUDA_AT)/lib64/stubs -lcuda -lnccl -lcublas
 FAKE_DIR := $(BUILD)/fake_gpu
 FAKE_GPU := $(if $(CUDA_WHY),,$(foreach l,cuda nccl cublas,$(FAKE_DIR)/lib$(l).so))
-PLUGINS  := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so)
+
+# --- the Open MPI plugin: built where pkg-config knows ompi-c --------------------------------------
+MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1),,not found: ompi-c (pkg-config)))
+MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c)))
+MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
+MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) exec/cpu_world.c exec/cpu_stream.c exec/cpu_comm.c \
+           exec/element.c exec/gemm.c exec/gradients.c exec/optimizer.c exec/spin.c shared/err.c shared/op.c \
+           shared/dtype.c)
+PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
 
 .PHONY: plugins gpu-check
 plugins: $(PLUGINS)
 	$(if $(CUDA_WHY),@echo "  LEFT OUT lapwing-nccl.so ($(CUDA_WHY))")
+	$(if $(MPI_WHY),@echo "  LEFT OUT lapwing-openmpi.so ($(MPI_WHY))")
+
+$(BUILD)/openmpi/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(MPI_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
+
+$(BUILD)/lapwing-openmpi.so: $(MPI_OBJ)
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic $^ $(MPI_LIB) -lm -ldl -o $@
 
 $(BUILD)/plugin/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -144,8 +161,9 @@ $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 
 # --- checks ---------------------------------------------------------------------------------------
 check: $(BUILD)/lapwing $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN)) check-layers check-headers \
-       $(if $(filter-out nccl,$(T)),,$(PLUGINS) $(FAKE_GPU))
-	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' F='$(strip $(F))' tests/run.sh \
+       $(if $(filter-out nccl mpi,$(T)),,$(PLUGINS) $(FAKE_GPU))
+	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
+	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
 	    $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN))
 
 check-layers:
@@ -211,4 +229,4 @@ help:
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
 	@echo "make format, check-layers, check-headers, deps, clean"
 
--include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)
+-include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(MPI_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)

@@ -12,15 +12,13 @@
 static const struct {
     const char *name, *about;
     const struct exec_backend *built_in;
-    const char *plugin; /* NULL: built in, or not there at all */
-    const char *missing;
+    const char *plugin; /* NULL: built in */
 } known[EXEC_N_BACKENDS] = {
     {"threads", "ranks are threads of one process; collectives over shared memory",
-     &exec_backend_threads, NULL, NULL},
-    {"mpi", "one process per rank, collectives of Open MPI", NULL, NULL,
-     "not built into this version: it has no exec/backend_mpi.c and no plugin lapwing-openmpi.so"},
+     &exec_backend_threads, NULL},
+    {"mpi", "one process per rank, collectives of Open MPI", NULL, "lapwing-openmpi.so"},
     {"nccl", "one process per GPU, collectives of NCCL; or a loop of ranks on one GPU", NULL,
-     "lapwing-nccl.so", NULL},
+     "lapwing-nccl.so"},
 };
 
 static const char *const honesty_names[] = {"real", "paced", "emulated"};
@@ -102,8 +100,6 @@ static void list_one(int i, struct exec_listing *l)
     *l = (struct exec_listing){.name = known[i].name, .about = known[i].about};
     if (known[i].plugin)
         b = exec_plugin_load(known[i].plugin, l->reason);
-    else if (!b)
-        snprintf(l->reason, sizeof l->reason, "%s", known[i].missing);
     if (b && b->probe(l->reason))
         l->backend = b;
 }

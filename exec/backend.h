@@ -19,7 +19,7 @@
  * from one thread, except `abort`. Memory handed to a call (stamps, tasks, messages' contents) is
  * kept until poll reports that the work is done. Times are ns on the world's clock. */
 
-#define EXEC_API_VERSION 1
+#define EXEC_API_VERSION 2
 
 struct exec_world;
 struct exec_stream;
@@ -40,8 +40,9 @@ enum exec_capability {
     EXEC_CAN_PACE = 1 << 10,     /* links of a chosen speed */
     EXEC_CAN_ALL_IN = 1 << 11,   /* stamps say when the last member arrived */
     EXEC_CAN_LOOP = 1 << 12,     /* several ranks as streams of one device */
-    EXEC_CAN_SPAWN = 1 << 13,    /* a rank may be a process: exec_open.process */
+    EXEC_CAN_SPAWN = 1 << 13,    /* processes need no launcher of a library: --spawn starts them */
     EXEC_CAN_ALGORITHM = 1 << 14, /* comm_reducer */
+    EXEC_CAN_PROCESS = 1 << 15,  /* a rank may be a process: exec_open.process */
 };
 
 /* What a row of results may claim. */
@@ -152,7 +153,8 @@ struct exec_task {
 
 /* Payload of a communication. In place; `count` elements are the whole of the op: the buffer of an
  * all-reduce, the gathered whole of an all-gather or reduce-scatter, where member i of n holds the
- * range exec_range(count, n, i). What reduce and reduce_scatter leave outside of the result is
+ * range exec_range(count, n, i). All-to-all: n equal blocks, of which block j of member i becomes block
+ * i of member j. What reduce and reduce_scatter leave outside of the result is
  * undefined. `peer` is a rank of the world: root, receiver or sender. */
 struct exec_message {
     void *mem;
@@ -269,7 +271,9 @@ struct exec_host {
     uint32_t api_version;
     size_t size;
     void *(*alloc)(size_t size);
+    void *(*realloc)(void *p, size_t size);
     void (*free)(void *p);
+    int (*reserve)(void *items, int64_t *cap, int64_t need, size_t size); /* lw_reserve */
     enum lw_status (*fail)(struct lw_err *err, enum lw_status code, const char *fmt, ...);
 };
 typedef const struct exec_backend *exec_plugin_fn(const struct exec_host *host);

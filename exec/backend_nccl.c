@@ -590,7 +590,7 @@ static const struct exec_backend backend = {
     .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT | EXEC_CAN_LOOP |
-                    EXEC_CAN_SPAWN,
+                    EXEC_CAN_SPAWN | EXEC_CAN_PROCESS,
     .probe = probe,
     .open = open_world,
     .close = close_world,

@@ -118,9 +118,13 @@ static enum lw_status find_ranks(struct session *s, struct lw_err *err)
     s->several = found && s->id.n_ranks > 1;
     if (!s->spawn || found || s->plan.n_ranks == 1)
         return LW_OK;
-    if (!(s->options.backend->capabilities & EXEC_CAN_SPAWN))
+    if (!(s->options.backend->capabilities & EXEC_CAN_PROCESS))
         return lw_fail(err, LW_ENOTSUP, "--spawn: backend '%s' has all ranks in one process",
                        s->options.backend->name);
+    if (!(s->options.backend->capabilities & EXEC_CAN_SPAWN))
+        return lw_fail(err, LW_ENOTSUP, "--spawn: processes of backend '%s' are started by its own "
+                                        "launcher: mpirun -n %d lapwing exec ..., or srun",
+                       s->options.backend->name, s->plan.n_ranks);
     return exec_spawn(s->plan.n_ranks, s->options.timeout_ns, &s->spawned, err);
 }
 

@@ -209,6 +209,8 @@ static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
         exec_gemm_open(&w->gemm);
     LW_TRY(find_cores(w, err));
     LW_TRY(measure_all(w, err));
+    w->n_machine_cores = w->n_cores;
+    w->one_machine = true;
     w->oversubscribed = w->how.n_ranks > w->n_cores;
     describe(w);
     if (p)
@@ -298,7 +300,7 @@ void cpu_facts(const struct exec_world *w, struct exec_facts *f)
         .n_local = w->n_local,
         .honesty = w->how.link_bytes_per_s > 0 ? EXEC_PACED : EXEC_REAL,
         .oversubscribed = w->oversubscribed,
-        .n_cores = w->n_cores,
+        .n_cores = w->n_machine_cores,
         .compute = w->compute,
         .about = w->about,
         .unit_ns = w->rate[0].unit_ns,
@@ -346,6 +348,7 @@ enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_er
     if (err)
         *err = w->failure;
     pthread_mutex_unlock(&w->mutex);
+    w->failed = true;
     cpu_tell_others(w);
     return EXEC_FAILED;
 }

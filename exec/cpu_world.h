@@ -112,7 +112,9 @@ struct exec_world {
     struct exec_gemm_rate *rate; /* [n_local] */
     int32_t n_cores, *cores;
     bool lifts;                  /* a better nice level is allowed */
-    bool oversubscribed;
+    int32_t n_machine_cores;     /* that ranks of this machine may use */
+    bool oversubscribed, one_machine;
+    bool failed;                 /* poll said so, or it was aborted with work left */
     struct exec_stream *streams;
     struct exec_event *events;
     struct exec_comm *comms;

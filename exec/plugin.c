@@ -17,7 +17,9 @@ static const struct exec_host host = {
     .api_version = EXEC_API_VERSION,
     .size = sizeof(struct exec_host),
     .alloc = lw_alloc,
+    .realloc = lw_realloc,
     .free = lw_free,
+    .reserve = lw_reserve,
     .fail = lw_fail,
 };
 

@@ -183,7 +183,7 @@ static enum lw_status set_up(struct run *r, struct lw_err *err)
         return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot pace links", r->backend->name);
     if (o->loop && !(r->backend->capabilities & EXEC_CAN_LOOP))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' has no loop transport", r->backend->name);
-    if (o->process && !(r->backend->capabilities & EXEC_CAN_SPAWN))
+    if (o->process && !(r->backend->capabilities & EXEC_CAN_PROCESS))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' has all ranks in one process; this is rank %d "
                                         "of several", r->backend->name, o->process->rank);
     LW_TRY(r->backend->open(&how, &r->world, err));
