@@ -23,7 +23,7 @@
 #include "exec/run.h"
 #include "shared/arena.h"
 #include "tests/exec_plan.h"
-#include "tests/nccl_ops.h"
+#include "tests/exec_ops.h"
 
 enum { MAX_RANKS = 8, LINE = 1024, PATIENCE_S = 60 };
 
@@ -115,7 +115,7 @@ static enum lw_status run_ops(const struct exec_backend *b, const struct exec_pr
 {
     struct lw_exec_result r = {0};
     struct lw_err err = {0};
-    enum lw_status s = nccl_ops_run(b, process, n_ranks, &r.n_checked_bytes, &err);
+    enum lw_status s = exec_ops_run(b, process, n_ranks, false, &r.n_checked_bytes, &err);
 
     say(s, &err, &r);
     return s;
@@ -132,7 +132,7 @@ static enum lw_status starve(const struct exec_backend *b)
 
     for (int64_t n = 1; s == LW_ENOMEM && lw_alloc_live() == kept; n += n < 60 ? 1 : 7) {
         lw_alloc_fail_at(n);
-        s = nccl_ops_run(b, NULL, 2, &r.n_checked_bytes, &err);
+        s = exec_ops_run(b, NULL, 2, false, &r.n_checked_bytes, &err);
         lw_alloc_fail_at(0);
         before += s == LW_ENOMEM;
     }

@@ -1,5 +1,5 @@
-#ifndef LW_TESTS_NCCL_OPS_H
-#define LW_TESTS_NCCL_OPS_H
+#ifndef LW_TESTS_EXEC_OPS_H
+#define LW_TESTS_EXEC_OPS_H
 
 /* Every communication of a backend on small whole numbers, element by element against what it must
  * be. Counts that the members do not share evenly are among them. */
@@ -8,36 +8,38 @@
 #include <string.h>
 
 #include "exec/backend.h"
+#include "exec/scalar.h"
 #include "shared/op.h"
 
-enum { NCCL_OPS_MAX = 8 };
+enum { EXEC_OPS_MAX = 8 };
 
-struct nccl_ops {
+struct exec_ops {
     const struct exec_backend *b;
     struct exec_world *w;
     struct exec_facts facts;
     struct exec_comm *comm;
-    struct exec_stream *stream[NCCL_OPS_MAX];
-    float *mem[NCCL_OPS_MAX];
+    struct exec_stream *stream[EXEC_OPS_MAX];
+    char *mem[EXEC_OPS_MAX];
+    enum lw_dtype type;
     int64_t n_checked;
 };
 
-/* What rank r brings at element i. */
-static inline float nccl_ops_value(int32_t r, int64_t i)
+/* What rank r brings at element i: sums of up to 4 ranks (at most 208) are exact in every type. */
+static inline float exec_ops_value(int32_t r, int64_t i)
 {
-    return (float)((r + 1) * 100 + i % 37);
+    return (float)((r + 1) * 16 + i % 13);
 }
 
-static inline float nccl_ops_sum(int32_t n, int64_t i)
+static inline float exec_ops_sum(int32_t n, int64_t i)
 {
     float s = 0;
     for (int32_t r = 0; r < n; r++)
-        s += nccl_ops_value(r, i);
+        s += exec_ops_value(r, i);
     return s;
 }
 
 /* After the op, element i of rank r; false: undefined there. */
-static inline bool nccl_ops_expected(enum lw_op_kind op, int32_t n, int32_t r, int32_t root,
+static inline bool exec_ops_expected(enum lw_op_kind op, int32_t n, int32_t r, int32_t root,
                                      int64_t count, int64_t i, float *v)
 {
     int64_t first, some;
@@ -46,16 +48,19 @@ static inline bool nccl_ops_expected(enum lw_op_kind op, int32_t n, int32_t r, i
     while (exec_range(count, n, owner, &first, &some), i >= first + some)
         owner++;
     switch (op) {
-    case LW_OP_ALL_REDUCE: *v = nccl_ops_sum(n, i); return true;
-    case LW_OP_REDUCE: *v = nccl_ops_sum(n, i); return r == root;
-    case LW_OP_REDUCE_SCATTER: *v = nccl_ops_sum(n, i); return owner == r;
-    case LW_OP_ALL_GATHER: *v = nccl_ops_value(owner, i); return true;
-    case LW_OP_BROADCAST: *v = nccl_ops_value(root, i); return true;
-    default: *v = nccl_ops_value(r, i); return true;
+    case LW_OP_ALL_REDUCE: *v = exec_ops_sum(n, i); return true;
+    case LW_OP_REDUCE: *v = exec_ops_sum(n, i); return r == root;
+    case LW_OP_REDUCE_SCATTER: *v = exec_ops_sum(n, i); return owner == r;
+    case LW_OP_ALL_GATHER: *v = exec_ops_value(owner, i); return true;
+    case LW_OP_BROADCAST: *v = exec_ops_value(root, i); return true;
+    case LW_OP_ALL_TO_ALL: /* block j of rank i becomes block i of rank j */
+        *v = exec_ops_value((int32_t)(i / (count / n)), r * (count / n) + i % (count / n));
+        return true;
+    default: *v = exec_ops_value(r, i); return true;
     }
 }
 
-static inline exec_comm_fn *nccl_ops_function(const struct exec_backend *b, enum lw_op_kind op)
+static inline exec_comm_fn *exec_ops_function(const struct exec_backend *b, enum lw_op_kind op)
 {
     switch (op) {
     case LW_OP_ALL_REDUCE: return b->all_reduce;
@@ -63,23 +68,25 @@ static inline exec_comm_fn *nccl_ops_function(const struct exec_backend *b, enum
     case LW_OP_REDUCE_SCATTER: return b->reduce_scatter;
     case LW_OP_ALL_GATHER: return b->all_gather;
     case LW_OP_BROADCAST: return b->broadcast;
+    case LW_OP_ALL_TO_ALL: return b->all_to_all;
     default: return b->barrier;
     }
 }
 
-static inline enum lw_status nccl_ops_fill(struct nccl_ops *k, int64_t count, struct lw_err *err)
+static inline enum lw_status exec_ops_fill(struct exec_ops *k, int64_t count, struct lw_err *err)
 {
-    float host[512];
+    double host[512]; /* the widest type */
+    int64_t bytes = count * lw_dtype_size(k->type);
 
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         for (int64_t i = 0; i < count; i++)
-            host[i] = nccl_ops_value(k->facts.first_local + l, i);
-        LW_TRY(k->b->mem_write(k->w, k->facts.first_local + l, k->mem[l], host, count * 4, err));
+            exec_put(k->type, host, i, (double)exec_ops_value(k->facts.first_local + l, i));
+        LW_TRY(k->b->mem_write(k->w, k->facts.first_local + l, k->mem[l], host, bytes, err));
     }
     return LW_OK;
 }
 
-static inline enum lw_status nccl_ops_finish(struct nccl_ops *k, struct lw_err *err)
+static inline enum lw_status exec_ops_finish(struct exec_ops *k, struct lw_err *err)
 {
     LW_TRY(k->b->release(k->w, err));
     switch (k->b->poll(k->w, k->b->now_ns(k->w) + INT64_C(10000000000), err)) {
@@ -89,72 +96,76 @@ static inline enum lw_status nccl_ops_finish(struct nccl_ops *k, struct lw_err *
     }
 }
 
-static inline enum lw_status nccl_ops_compare(struct nccl_ops *k, enum lw_op_kind op, int32_t root,
+static inline enum lw_status exec_ops_compare(struct exec_ops *k, enum lw_op_kind op, int32_t root,
                                               int64_t count, struct lw_err *err)
 {
-    float host[512], v = 0;
+    double host[512];
+    int64_t size = lw_dtype_size(k->type);
+    float v = 0;
 
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         int32_t r = k->facts.first_local + l;
-        LW_TRY(k->b->mem_read(k->w, r, host, k->mem[l], count * 4, err));
+        LW_TRY(k->b->mem_read(k->w, r, host, k->mem[l], count * size, err));
         for (int64_t i = 0; i < count; i++) {
-            if (!nccl_ops_expected(op, k->facts.n_ranks, r, root, count, i, &v))
+            if (!exec_ops_expected(op, k->facts.n_ranks, r, root, count, i, &v))
                 continue;
-            k->n_checked += 4;
-            if (host[i] < v || host[i] > v)
-                return lw_fail(err, LW_ENO, "%s of %lld, root %d: element %lld of rank %d is %g, not %g",
-                               lw_op_name(op), (long long)count, root, (long long)i, r,
-                               (double)host[i], (double)v);
+            k->n_checked += size;
+            double got = exec_get(k->type, host, i);
+            if (got < (double)v || got > (double)v)
+                return lw_fail(err, LW_ENO,
+                               "%s of %lld %s, root %d: element %lld of rank %d is %g, not %g",
+                               lw_op_name(op), (long long)count, lw_dtype_name(k->type), root,
+                               (long long)i, r, got, (double)v);
         }
     }
     return LW_OK;
 }
 
-static inline enum lw_status nccl_ops_collective(struct nccl_ops *k, enum lw_op_kind op,
+static inline enum lw_status exec_ops_collective(struct exec_ops *k, enum lw_op_kind op,
                                                  int32_t root, int64_t count, struct lw_err *err)
 {
-    struct exec_stamp stamps[NCCL_OPS_MAX] = {{0}};
+    struct exec_stamp stamps[EXEC_OPS_MAX] = {{0}};
 
-    LW_TRY(nccl_ops_fill(k, count, err));
+    LW_TRY(exec_ops_fill(k, count, err));
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
-        struct exec_message m = {k->mem[l], count, LW_F32, root};
-        LW_TRY(nccl_ops_function(k->b, op)(k->stream[l], k->comm, &m, &stamps[l], err));
+        struct exec_message m = {k->mem[l], count, k->type, root};
+        LW_TRY(exec_ops_function(k->b, op)(k->stream[l], k->comm, &m, &stamps[l], err));
     }
-    LW_TRY(nccl_ops_finish(k, err));
+    LW_TRY(exec_ops_finish(k, err));
     for (int32_t l = 0; l < k->facts.n_local; l++)
         if (stamps[l].end_ns < stamps[l].start_ns || stamps[l].start_ns <= 0)
             return lw_fail(err, LW_ENO, "%s: ends at %lld, starts at %lld", lw_op_name(op),
                            (long long)stamps[l].end_ns, (long long)stamps[l].start_ns);
-    return nccl_ops_compare(k, op, root, count, err);
+    return exec_ops_compare(k, op, root, count, err);
 }
 
 /* Every rank sends its first half to the next and receives the previous one's into its second half;
  * in a group, so that the ring does not lock. */
-static inline enum lw_status nccl_ops_ring(struct nccl_ops *k, struct lw_err *err)
+static inline enum lw_status exec_ops_ring(struct exec_ops *k, struct lw_err *err)
 {
     enum { N = 100 };
     int32_t n = k->facts.n_ranks;
     float host[2 * N];
 
-    LW_TRY(nccl_ops_fill(k, 2 * N, err));
+    LW_TRY(exec_ops_fill(k, 2 * N, err));
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         int32_t r = k->facts.first_local + l;
         struct exec_message out = {k->mem[l], N, LW_F32, (r + 1) % n};
-        struct exec_message in = {k->mem[l] + N, N, LW_F32, (r + n - 1) % n};
+        struct exec_message in = {k->mem[l] + N * 4, N, LW_F32, (r + n - 1) % n};
         LW_TRY(k->b->group_begin(k->stream[l], err));
         LW_TRY(k->b->send(k->stream[l], k->comm, &out, NULL, err));
         LW_TRY(k->b->recv(k->stream[l], k->comm, &in, NULL, err));
         LW_TRY(k->b->group_end(k->stream[l], err));
     }
-    LW_TRY(nccl_ops_finish(k, err));
+    LW_TRY(exec_ops_finish(k, err));
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         int32_t r = k->facts.first_local + l;
         LW_TRY(k->b->mem_read(k->w, r, host, k->mem[l], sizeof host, err));
         for (int64_t i = 0; i < N; i++, k->n_checked += 4)
-            if (host[N + i] < nccl_ops_value((r + n - 1) % n, i) ||
-                host[N + i] > nccl_ops_value((r + n - 1) % n, i))
+            if (host[N + i] < exec_ops_value((r + n - 1) % n, i) ||
+                host[N + i] > exec_ops_value((r + n - 1) % n, i))
                 return lw_fail(err, LW_ENO, "ring: element %lld of rank %d is %g", (long long)i, r,
                                (double)host[N + i]);
     }
@@ -162,26 +173,26 @@ static inline enum lw_status nccl_ops_ring(struct nccl_ops *k, struct lw_err *er
 }
 
 /* A communicator of the last two ranks: everybody takes part in making it, two use it. */
-static inline enum lw_status nccl_ops_pair(struct nccl_ops *k, struct lw_err *err)
+static inline enum lw_status exec_ops_pair(struct exec_ops *k, struct lw_err *err)
 {
     int32_t n = k->facts.n_ranks, members[2] = {n - 1, n - 2};
     struct exec_comm *pair;
     float host;
 
     LW_TRY(k->b->comm_split(k->w, k->comm, members, 2, &pair, err));
-    LW_TRY(nccl_ops_fill(k, 10, err));
+    LW_TRY(exec_ops_fill(k, 10, err));
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         struct exec_message m = {k->mem[l], 10, LW_F32, -1};
         if (k->facts.first_local + l >= n - 2)
             LW_TRY(k->b->all_reduce(k->stream[l], pair, &m, NULL, err));
     }
-    LW_TRY(nccl_ops_finish(k, err));
+    LW_TRY(exec_ops_finish(k, err));
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         int32_t r = k->facts.first_local + l;
-        float v = r < n - 2 ? nccl_ops_value(r, 3)
-                            : nccl_ops_value(n - 1, 3) + nccl_ops_value(n - 2, 3);
-        LW_TRY(k->b->mem_read(k->w, r, &host, k->mem[l] + 3, sizeof host, err));
+        float v = r < n - 2 ? exec_ops_value(r, 3)
+                            : exec_ops_value(n - 1, 3) + exec_ops_value(n - 2, 3);
+        LW_TRY(k->b->mem_read(k->w, r, &host, k->mem[l] + 3 * 4, sizeof host, err));
         if (host < v || host > v)
             return lw_fail(err, LW_ENO, "pair: rank %d has %g, not %g", r, (double)host, (double)v);
     }
@@ -189,43 +200,52 @@ static inline enum lw_status nccl_ops_pair(struct nccl_ops *k, struct lw_err *er
     return LW_OK;
 }
 
-static inline enum lw_status nccl_ops_all(struct nccl_ops *k, struct lw_err *err)
+static inline enum lw_status exec_ops_all(struct exec_ops *k, bool all_types, struct lw_err *err)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE, LW_OP_REDUCE_SCATTER,
                                           LW_OP_ALL_GATHER, LW_OP_BROADCAST, LW_OP_BARRIER};
     static const int64_t counts[] = {1, 7, 300, 301, 302};
-    int32_t members[NCCL_OPS_MAX];
+    int32_t members[EXEC_OPS_MAX];
 
     for (int32_t r = 0; r < k->facts.n_ranks; r++)
         members[r] = r;
     LW_TRY(k->b->comm_create(k->w, members, k->facts.n_ranks, &k->comm, err));
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         int32_t r = k->facts.first_local + l;
-        void *mem;
+        void *mem = NULL;
         LW_TRY(k->b->stream_create(k->w, r, "comm", 1, &k->stream[l], err));
-        LW_TRY(k->b->mem_alloc(k->w, r, 512 * 4, &mem, err));
+        LW_TRY(k->b->mem_alloc(k->w, r, 512 * 8, &mem, err));
         k->mem[l] = mem;
     }
-    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
-        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-            LW_TRY(nccl_ops_collective(k, ops[o], (int32_t)(c % (size_t)k->facts.n_ranks),
-                                       counts[c], err));
-    LW_TRY(nccl_ops_ring(k, err));
-    return nccl_ops_pair(k, err);
+    for (int t = 0; t < LW_N_DTYPES; t++) {
+        k->type = (enum lw_dtype)t;
+        for (size_t o = 0; (t == LW_F32 || all_types) && o < sizeof ops / sizeof *ops; o++)
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                LW_TRY(exec_ops_collective(k, ops[o], (int32_t)(c % (size_t)k->facts.n_ranks),
+                                           counts[c], err));
+        if (k->b->all_to_all && (t == LW_F32 || all_types))
+            LW_TRY(exec_ops_collective(k, LW_OP_ALL_TO_ALL, -1, 36 * k->facts.n_ranks, err));
+    }
+    k->type = LW_F32;
+    if (k->facts.n_ranks < 2)
+        return LW_OK;
+    LW_TRY(exec_ops_ring(k, err));
+    return exec_ops_pair(k, err);
 }
 
-static inline enum lw_status nccl_ops_run(const struct exec_backend *b,
+static inline enum lw_status exec_ops_run(const struct exec_backend *b,
                                           const struct exec_process *process, int32_t n_ranks,
-                                          int64_t *n_checked, struct lw_err *err)
+                                          bool all_types, int64_t *n_checked,
+                                          struct lw_err *err)
 {
     struct exec_open how = {.n_ranks = n_ranks, .compute = EXEC_COMPUTE_SLEEP,
                             .timeout_ns = INT64_C(10000000000), .loop = process == NULL,
                             .process = process};
-    struct nccl_ops k = {.b = b};
+    struct exec_ops k = {.b = b};
 
     LW_TRY(b->open(&how, &k.w, err));
     b->facts(k.w, &k.facts);
-    enum lw_status s = nccl_ops_all(&k, err);
+    enum lw_status s = exec_ops_all(&k, all_types, err);
     b->close(k.w);
     *n_checked = k.n_checked;
     return s;
