@@ -6,6 +6,7 @@
 #include "shared/golden.h"
 #include "shared/jsonout.h"
 #include "shared/table.h"
+#include "sim/alone.h"
 
 static const struct lw_usage usage = {
     .command = "golden",
@@ -83,7 +84,7 @@ static enum lw_status add_profiles(void *ctx, const char *name, const char *valu
 int cmd_golden(int argc, char **argv)
 {
     enum lw_format format = LW_FORMAT_TEXT;
-    struct lw_golden_result r = {0};
+    struct lw_golden_result r = {.engine = {lw_sim_alone, NULL}};
     struct lw_opt_call profiles = {add_profiles, &r};
     const struct lw_opt options[] = {
         {"profiles", 0, LW_OPT_CALL, &profiles, "DIR",

@@ -89,7 +89,7 @@ int cmd_plan(int argc, char **argv)
         "Make a plan from a workload and a strategy and show its decisions; show a plan file; or name "
         "the first decision in which two plan files differ (exit status 3 when they do). Without a "
         "workload, --schedule NAME --pp P --micro-batches M [--chunks V] draws the grid of a pipeline "
-        "schedule (csv: torch's schedule IR).", 0, 3};
+        "schedule (csv: torch's schedule IR); -o writes it as a plan that sim runs.", 0, 3};
     const char *out = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     struct lw_plan_source src = {0};
@@ -115,11 +115,10 @@ int cmd_plan(int argc, char **argv)
     } else if (n > 1) {
         return lw_cli_usage("plan", "takes one plan file, got '%s' too", argv[2]);
     } else if (n == 0 && !src.workload_file && lw_grid_requested(&grid, &src)) {
-        if (out)
-            return lw_cli_usage("plan", "a grid alone is no plan: --format csv instead of -o");
-        s = lw_plan_grid(&src, &grid, format, &err);
-    } else if (grid.file || grid.lower || grid.group) {
-        return lw_cli_usage("plan", "--schedule-file, --group and --lower are for a grid alone");
+        s = lw_plan_grid(&src, &grid, out, format, &err);
+    } else if (grid.file || grid.lower || grid.group || grid.durations) {
+        return lw_cli_usage("plan", "--schedule-file, --group, --lower and --durations are for a "
+                                    "grid alone");
     } else if (n == 0 && !src.workload_file) {
         return lw_cli_usage("plan", "needs -w FILE or a plan file");
     } else {

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/files.h"
 #include "shared/grid_print.h"
 #include "shared/input.h"
 #include "shared/jsonout.h"
+#include "shared/program_grid.h"
 #include "shared/schedule_colossal.h"
 
 void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_GRID_OPTIONS])
@@ -19,6 +21,8 @@ void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_G
          "grid alone: micro-batches of a group of interleaved-1f1b (about pp)", 1, INT32_MAX},
         {"lower", 0, LW_OPT_STRING, &q->lower, "messages|shards",
          "grid alone, as csv: with sends and receives, or with at most 3 stages gathered", 0, 0},
+        {"durations", 0, LW_OPT_STRING, &q->durations, "F,I,W,C",
+         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us)", 0, 0},
     };
 
     memcpy(table, options, sizeof options);
@@ -34,7 +38,7 @@ static bool given(const struct lw_plan_source *src, const char *name)
 
 bool lw_grid_requested(const struct lw_grid_request *q, const struct lw_plan_source *src)
 {
-    return q->file || q->lower || q->group || given(src, "schedule");
+    return q->file || q->lower || q->group || q->durations || given(src, "schedule");
 }
 
 /* A grid has no place for the rest of a strategy: nothing of it is dropped in silence. */
@@ -177,7 +181,7 @@ static enum lw_status print_csv(const struct lw_grid *g, const char *lower, stru
 static enum lw_status print_timed(const struct lw_grid *g, const struct lw_schedule_shape *s,
                                   const char *name, enum lw_format format, struct lw_err *err)
 {
-    static const struct lw_grid_costs unit = {1, 1, 1, 0};
+    static const struct lw_grid_costs unit = {1, 1, 1, 0, NULL};
     struct lw_grid_times t;
     enum lw_status status = LW_OK;
 
@@ -202,9 +206,42 @@ static enum lw_status print_timed(const struct lw_grid *g, const struct lw_sched
     return status;
 }
 
-enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_request *q,
-                            enum lw_format format, struct lw_err *err)
+static enum lw_status read_durations(const char *text, struct lw_grid_durations *d,
+                                     struct lw_err *err)
 {
+    lw_ps *fields[] = {&d->f, &d->i, &d->w, &d->comm};
+    char part[64];
+
+    for (int k = 0; k < 4; k++) {
+        size_t n = strcspn(text, ",");
+        if (n == 0 || n >= sizeof part || (k == 3) != (text[n] == '\0'))
+            return lw_fail(err, LW_EINVAL, "--durations needs four times as F,I,W,C, like "
+                                           "10us,11us,7us,2us");
+        memcpy(part, text, n);
+        part[n] = '\0';
+        LW_TRY(lw_parse_time(part, fields[k], err));
+        text += n + (k < 3);
+    }
+    d->b = d->i + d->w;
+    return LW_OK;
+}
+
+static enum lw_status write_grid(const struct lw_grid *g, const char *name,
+                                 enum lw_schedule schedule, const struct lw_grid_durations *d,
+                                 const char *out, struct lw_err *err)
+{
+    struct lw_plan p;
+
+    LW_TRY(lw_grid_plan(g, name, schedule, d, &p, err));
+    enum lw_status status = lw_plan_write(&p, out, err);
+    lw_plan_free(&p);
+    return status;
+}
+
+enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_request *q,
+                            const char *out, enum lw_format format, struct lw_err *err)
+{
+    struct lw_grid_durations d = {LW_PS_PER_US, LW_PS_PER_US, LW_PS_PER_US, 2 * LW_PS_PER_US, 0};
     struct lw_schedule_shape s = {.schedule = LW_SCHEDULE_CUSTOM};
     struct lw_strategy st;
     struct lw_grid g;
@@ -212,6 +249,10 @@ enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_req
     LW_TRY(only_grid_options(src, q, err));
     if (q->lower && format != LW_FORMAT_CSV)
         return lw_fail(err, LW_EINVAL, "--lower needs --format csv");
+    if (q->durations && !out)
+        return lw_fail(err, LW_EINVAL, "--durations needs -o: the grid itself is drawn in units");
+    if (q->durations)
+        LW_TRY(read_durations(q->durations, &d, err));
     LW_TRY(lw_plan_source_strategy(src, &st, err));
     if (q->file) {
         LW_TRY(read_grid(src, q, &st, &g, err));
@@ -219,12 +260,14 @@ enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_req
         LW_TRY(shape_of(src, q, &st, &s, err));
         LW_TRY(lw_schedule_grid(&s, &g, err));
     }
+    const char *name = q->file ? "custom schedule" : lw_schedule_name(s.schedule);
     enum lw_status status = lw_grid_check(&g, err);
-    if (status == LW_OK)
+    if (status == LW_OK && out)
+        status = write_grid(&g, name, s.schedule, &d, out, err);
+    if (status == LW_OK && !(out && strcmp(out, "-") == 0)) /* else standard output is the plan */
         status = format == LW_FORMAT_CSV
                      ? print_csv(&g, q->lower, err)
-                     : print_timed(&g, &s, q->file ? q->file : lw_schedule_name(s.schedule), format,
-                                   err);
+                     : print_timed(&g, &s, q->file ? q->file : name, format, err);
     lw_grid_free(&g);
     return status;
 }

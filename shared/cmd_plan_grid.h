@@ -13,15 +13,16 @@ struct lw_grid_request {
     const char *file;  /* --schedule-file: a user's grid; NULL = --schedule says which */
     const char *lower; /* --lower: NULL, "messages" or "shards" */
     int64_t group;     /* --group; 0 = not given */
+    const char *durations; /* --durations; NULL = not given */
 };
-enum { LW_GRID_OPTIONS = 3 };
+enum { LW_GRID_OPTIONS = 4 };
 void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_GRID_OPTIONS]);
 
 /* Did the user ask for a grid alone? */
 bool lw_grid_requested(const struct lw_grid_request *q, const struct lw_plan_source *src);
 
-/* Make, check and print it to standard output. */
+/* Make, check and print it to standard output; out (may be NULL): write it as a plan there. */
 enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_request *q,
-                            enum lw_format format, struct lw_err *err);
+                            const char *out, enum lw_format format, struct lw_err *err);
 
 #endif

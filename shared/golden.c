@@ -211,7 +211,8 @@ static enum lw_status run_row(const struct lw_input *in, int64_t line, const cha
                                .titles = titles,
                                .file = in->name,
                                .n_profiles = r->n_profiles,
-                               .profiles = r->profiles};
+                               .profiles = r->profiles,
+                               .engine = &r->engine};
     char **cells;
     const char *id = "";
     enum lw_status status = split(&arena, p, end, &cells, &c.n_cells, err);

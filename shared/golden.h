@@ -16,10 +16,21 @@ struct lw_golden_failure {
     const char *message;
 };
 
+/* Runs one step of a plan, sends buffered: the simulator, which shared/ does not see. *timeline is
+ * zeroed before. */
+struct lw_plan;
+struct lw_timeline;
+struct lw_golden_engine {
+    enum lw_status (*run)(const void *ctx, const struct lw_plan *plan,
+                          struct lw_timeline *timeline, struct lw_err *err);
+    const void *ctx;
+};
+
 enum { LW_GOLDEN_PROFILES = 16 };
 struct lw_golden_result {
     const char *profiles[LW_GOLDEN_PROFILES]; /* set before a run: folders of recorded profiles */
     int n_profiles;
+    struct lw_golden_engine engine; /* set before a run; without one, what needs it fails */
     struct lw_arena arena; /* owns the failures' strings; the array is its own */
     int64_t n_passed, n_failed, cap;
     struct lw_golden_failure *failures; /* [n_failed] in order */

@@ -7,6 +7,7 @@
 #include "shared/arena.h"
 #include "shared/dtype.h"
 #include "shared/err.h"
+#include "shared/golden.h"
 #include "shared/value.h"
 
 /* One recorded case as a checker sees it: its inputs are read by name, and every expected field is
@@ -21,6 +22,7 @@ struct lw_golden_case {
     const char *file;            /* the case's file, as the user wrote it */
     int n_profiles;              /* folders of recorded profiles (--profiles) */
     const char *const *profiles;
+    const struct lw_golden_engine *engine; /* its run may be NULL */
 };
 
 typedef enum lw_status lw_golden_check(struct lw_golden_case *c, struct lw_err *err);

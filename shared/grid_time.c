@@ -17,6 +17,7 @@ struct clock {
     int64_t *end; /* [2 n_stages n_micro_batches] of F and of I or B; -1 = not yet */
     int64_t *now; /* [n_ranks] */
     int32_t *at;  /* [n_ranks] next action */
+    int32_t n_run;
 };
 
 void lw_grid_times_free(struct lw_grid_times *t)
@@ -58,7 +59,7 @@ static int64_t inputs(const struct clock *c, const struct lw_action *a, int32_t 
 
 static int64_t duration(const struct clock *c, const struct lw_action *a)
 {
-    const struct lw_grid_costs *k = c->cost;
+    const struct lw_grid_costs *k = c->cost->of_stage ? &c->cost->of_stage[a->stage] : c->cost;
 
     return a->kind == LW_OP_FORWARD          ? k->f
            : a->kind == LW_OP_BACKWARD       ? k->i + k->w
@@ -90,6 +91,7 @@ static bool advance(struct clock *c, int32_t rank)
         const struct lw_action *a = &g->actions[k];
         c->t->start[k] = start;
         c->t->end[k] = end;
+        c->t->turn[k] = c->n_run++;
         if (a->kind != LW_OP_BACKWARD_WEIGHT)
             *value(c, a->kind == LW_OP_FORWARD ? F : I, a->stage, a->micro_batch) = end;
     }
@@ -146,6 +148,15 @@ static enum lw_status run(struct clock *c, struct lw_err *err)
     return LW_OK;
 }
 
+static enum lw_status check_costs(const struct lw_grid_costs *c, struct lw_err *err)
+{
+    if (c->f >= 0 && c->i >= 0 && c->w >= 0 && c->comm >= 0)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "durations of a grid must not be negative, got F %lld, I %lld, W %lld, transfer "
+                   "%lld", (long long)c->f, (long long)c->i, (long long)c->w, (long long)c->comm);
+}
+
 enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs *costs,
                             struct lw_grid_times *out, struct lw_err *err)
 {
@@ -153,21 +164,19 @@ enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs 
     struct clock c = {.g = g, .cost = costs, .t = &t};
     size_t cells = (size_t)g->n_stages * (size_t)g->n_micro_batches;
 
-    if (costs->f < 0 || costs->i < 0 || costs->w < 0 || costs->comm < 0)
-        return lw_fail(err, LW_EINVAL,
-                       "durations of a grid must not be negative, got F %lld, I %lld, "
-                       "W %lld, transfer %lld",
-                       (long long)costs->f, (long long)costs->i, (long long)costs->w,
-                       (long long)costs->comm);
+    LW_TRY(check_costs(costs, err));
+    for (int32_t s = 0; costs->of_stage && s < g->n_stages; s++)
+        LW_TRY(check_costs(&costs->of_stage[s], err));
     t.start = lw_arena_alloc(&t.arena, g->first[g->n_ranks], sizeof *t.start);
     t.end = lw_arena_alloc(&t.arena, g->first[g->n_ranks], sizeof *t.end);
+    t.turn = lw_arena_alloc(&t.arena, g->first[g->n_ranks], sizeof *t.turn);
     t.peak_until_input = lw_arena_alloc(&t.arena, g->n_ranks, sizeof *t.peak_until_input);
     t.peak_until_weight = lw_arena_alloc(&t.arena, g->n_ranks, sizeof *t.peak_until_weight);
     c.end = lw_calloc(cells, N_VALUES * sizeof *c.end);
     c.now = lw_calloc((size_t)g->n_ranks, sizeof *c.now);
     c.at = lw_calloc((size_t)g->n_ranks, sizeof *c.at);
-    bool memory =
-        t.start && t.end && t.peak_until_input && t.peak_until_weight && c.end && c.now && c.at;
+    bool memory = t.start && t.end && t.turn && t.peak_until_input && t.peak_until_weight &&
+                  c.end && c.now && c.at;
     enum lw_status status = memory ? run(&c, err) : lw_fail_nomem(err);
     lw_free(c.at);
     lw_free(c.now);

@@ -135,7 +135,7 @@ static enum lw_status message_time(struct sim_engine *e, const struct sim_messag
     struct sim_path path;
 
     *time = lw_plan_work_ps(e->plan, op);
-    if (*time > 0) /* recorded */
+    if (*time > 0 || (*time == 0 && x->bytes == 0)) /* recorded; nothing to move, in no time */
         return LW_OK;
     LW_TRY(sim_ask_cost(e, &q, time));
     if (speed == 1)

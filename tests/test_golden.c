@@ -13,6 +13,7 @@
 
 #include "shared/golden.h"
 #include "shared/input.h"
+#include "sim/alone.h"
 
 #define SHARED "../shared/golden/"
 
@@ -108,7 +109,7 @@ static FILE *new_file(void)
 /* Close the file, run it, remove it. */
 static struct lw_golden_result run(FILE *f)
 {
-    struct lw_golden_result r = {0};
+    struct lw_golden_result r = {.engine = {lw_sim_alone, NULL}};
     struct lw_err err;
 
     fclose(f);
@@ -290,7 +291,7 @@ static const char *const recorded[] = {
 
 static void recorded_answers_are_repeated(void **state)
 {
-    struct lw_golden_result r = {0};
+    struct lw_golden_result r = {.engine = {lw_sim_alone, NULL}};
     struct lw_err err;
 
     (void)state;
@@ -373,7 +374,7 @@ static void failing_allocations_end_the_run(void **state)
     fprintf(f, "{\"kind\":\"other\"}\n");
     fclose(f);
     for (int64_t n = 1;; n++) {
-        struct lw_golden_result r = {0};
+        struct lw_golden_result r = {.engine = {lw_sim_alone, NULL}};
         struct lw_err err;
         int64_t live = lw_alloc_live();
         lw_alloc_fail_at(n);

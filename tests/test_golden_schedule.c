@@ -14,6 +14,7 @@
 #include "shared/golden.h"
 #include "shared/golden_schedule.h"
 #include "shared/input.h"
+#include "sim/alone.h"
 
 #define TABLES "../shared/golden/schedules"
 
@@ -113,7 +114,7 @@ static void run_text(const char *text, struct lw_golden_result *r)
 
 static void expect_row(const char *head, const char *row, bool passes)
 {
-    struct lw_golden_result r = {0};
+    struct lw_golden_result r = {.engine = {lw_sim_alone, NULL}};
     char text[1024];
 
     snprintf(text, sizeof text, "%s%s\n", head, row);

@@ -211,8 +211,10 @@ static void what_a_grid_has_no_place_for_is_refused(void **state)
            "--lower: 'nothing' is none of messages, shards");
     expect("--schedule 1f1b --pp 2 --group 2", 1,
            "--group is of --schedule interleaved-1f1b, not of 1f1b");
-    expect("--schedule 1f1b --pp 2 -o x.json", 2, "a grid alone is no plan");
-    expect("--group 2 -w w.json", 2, "--schedule-file, --group and --lower are for a grid alone");
+    expect("--schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 1, "--durations needs -o");
+    expect("--schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 1, "needs four times");
+    expect("--schedule 1f1b --pp 2 -o -", 0, "\"name\":");
+    expect("--group 2 -w w.json", 2, "--lower and --durations are for a grid alone");
     expect("--schedule dualpipe --pp 3 --micro-batches 6", 1, "it needs an even pp");
     expect("--schedule zbv --pp 2 --chunks 3", 1, "it takes --chunks 2");
     expect("--schedule gpipe --pp 40000 --micro-batches 1", 1,
