@@ -13,6 +13,13 @@ void lw_workload_free(struct lw_workload *w)
     *w = (struct lw_workload){0};
 }
 
+const char *lw_optimizer_name(int optimizer)
+{
+    static const char *const names[LW_N_OPTIMIZERS] = {"unknown", "sgd", "momentum", "adam"};
+
+    return optimizer >= 0 && optimizer < LW_N_OPTIMIZERS ? names[optimizer] : NULL;
+}
+
 lw_ps lw_workload_forward_ps(const struct lw_workload *w)
 {
     lw_ps sum = 0;

@@ -65,6 +65,12 @@ struct lw_buffer {
     bool broadcast; /* sent from rank 0 before a synchronised forward */
 };
 
+/* Whose state the parameters have: SGD none, with momentum one element each, Adam two. */
+enum lw_optimizer {
+    LW_OPTIMIZER_UNKNOWN, LW_OPTIMIZER_SGD, LW_OPTIMIZER_MOMENTUM, LW_OPTIMIZER_ADAM,
+    LW_N_OPTIMIZERS,
+};
+
 /* Where the host makes the device wait, once per step. */
 enum lw_gap {
     LW_GAP_BEFORE_FORWARD, /* zero_grad, data ready, ... */
@@ -104,6 +110,7 @@ struct lw_workload {
     int32_t *ready_order;      /* parameters in the order their gradients become ready; n_ready = 0:
                                 * unknown, reverse registration order is assumed and said */
     int64_t batch;             /* samples of one micro-batch; 0 = unknown */
+    enum lw_optimizer optimizer;
     lw_ps optimizer_ps;        /* step of all parameters */
     lw_ps gap_ps[LW_N_GAPS];
     struct lw_recorded recorded;
@@ -120,6 +127,9 @@ bool lw_param_has_gradient(const struct lw_param *p);
  * permutation of the parameters with a gradient, ready times inside the backward and in that order.
  */
 enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err);
+
+/* "unknown", "sgd", "momentum", "adam"; NULL behind the last. */
+const char *lw_optimizer_name(int optimizer);
 
 lw_ps lw_workload_forward_ps(const struct lw_workload *w);
 lw_ps lw_workload_backward_ps(const struct lw_workload *w);

@@ -92,7 +92,7 @@ static void damaged_files_are_refused_by_place(void **state)
          "at batch (byte 318): found string \"8\", expected an integer"},
         {"\"batch\": 8", "\"bach\": 8",
          "at bach (byte 317): unknown field; allowed: lapwing, kind, name, from, notes, batch, "
-         "optimizer_ns, gap_before_forward_ns, gap_before_backward_ns, gap_before_optimizer_ns, "
+         "optimizer, optimizer_ns, gap_before_forward_ns, gap_before_backward_ns, gap_before_optimizer_ns, "
          "gap_after_optimizer_ns, recorded, modules, params, buffers, ready_order"},
         {"\"batch\": 8", "\"batch\": 8, \"batch\": 9", "at batch (byte 330): field given twice"},
         {"1500,", "1500.0001,",
@@ -289,7 +289,9 @@ static void random_params(struct lw_workload *w)
 
 static struct lw_workload random_workload(void)
 {
-    struct lw_workload w = {.batch = up_to(100), .optimizer_ps = up_to(1 << 30)};
+    struct lw_workload w = {.batch = up_to(100),
+                            .optimizer = (enum lw_optimizer)up_to(LW_N_OPTIMIZERS),
+                            .optimizer_ps = up_to(1 << 30)};
     w.name = random_name(&w.arena);
     random_modules(&w);
     random_params(&w);
@@ -322,6 +324,7 @@ static void random_workloads_survive_writing_and_reading(void **state)
         assert_int_equal(r.n_modules, w.n_modules);
         assert_int_equal(r.n_params, w.n_params);
         assert_int_equal(r.n_ready, w.n_ready);
+        assert_int_equal(r.optimizer, w.optimizer);
         for (int32_t i = 0; i < w.n_modules; i++) {
             assert_string_equal(r.modules[i].name, w.modules[i].name);
             assert_memory_equal((const char *)&r.modules[i] + sizeof(char *),

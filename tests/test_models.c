@@ -205,12 +205,24 @@ static void sizes_that_a_model_cannot_have_are_refused(void **state)
         struct traces_model_shape shape;
         const char *message;
     } cases[] = {
-        {"vgg16", {0}, "no model 'vgg16'; known: mlp, resnet50"},
+        {"mlp", {.dtype = "i64"}, "--dtype: found 'i64', allowed: f32, bf16, f16"},
+        {"mlp", {.attention = "flash"}, "model mlp has no --attention"},
+        {"gpt2", {.attention = "fast"}, "--attention: found 'fast', allowed: full, flash"},
+        {"gpt2", {.heads = 7}, "--heads: found 7, allowed: divisors of the hidden size, 768"},
+        {"gpt2", {.kv_heads = 4}, "model gpt2 has no --kv-heads"},
+        {"gpt2",
+         {.batch = 65536, .seq = 4194304},
+         "batch 65536, sequence 4194304, hidden 768: the flops of one module are beyond 2^62; lower "
+         "one of them"},
+        {"gpt2",
+         {.dtype = "fp16"},
+         "device 'round' has no peak_flops.f16, which times by roofline need; choose another "
+         "--device or --dtype f32"},
         {"mlp",
          {.layers = 3},
          "--layers: found 3, allowed: even numbers (a column and a row layer "
          "make a pair)"},
-        {"mlp", {.layers = 4098}, "--layers: found 4098, allowed: 2 to 4096"},
+        {"mlp", {.layers = 4098}, "--layers: found 4098, allowed: 1 to 4096"},
         {"mlp", {.image = 224}, "model mlp has no --image"},
         {"mlp", {.batch = -1}, "--batch: found -1, allowed: 1 to 65536"},
         {"resnet50", {.width = 64}, "model resnet50 has no --width"},
@@ -227,6 +239,10 @@ static void sizes_that_a_model_cannot_have_are_refused(void **state)
     }
     struct lw_err err = {0};
     struct lw_workload w;
+    assert_int_equal(traces_model_build("vgg16", &(struct traces_model_shape){0}, &d, &w, &err),
+                     LW_EINVAL);
+    const char *known = "no model 'vgg16'; known: mlp, resnet18, resnet34, resnet50";
+    assert_memory_equal(err.msg, known, strlen(known));
     d.memory_bytes_per_s.source = NULL;
     assert_int_equal(traces_model_build("mlp", &(struct traces_model_shape){0}, &d, &w, &err),
                      LW_EINVAL);
@@ -259,11 +275,11 @@ static void largest_sizes_do_not_overflow(void **state)
 
 static void failing_allocations_leave_nothing(void **state)
 {
-    static const char *const names[] = {"mlp", "resnet50"};
+    static const char *const names[] = {"mlp", "resnet18", "gpt2"};
     struct lw_device d = round_device();
     struct traces_model_shape shape = {0};
     (void)state;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         int64_t live = lw_alloc_live(), n = 0;
         enum lw_status s;
         do {

@@ -93,6 +93,82 @@ static enum lw_status put_csv(const struct lw_workload *w, struct lw_err *err)
     return s;
 }
 
+/* Sizes do not depend on the device: any with the figures of a roofline. */
+static enum lw_status size_of(const struct traces_model *m, int64_t *numel, int32_t *n_modules,
+                              struct lw_err *err)
+{
+    const struct lw_figure one = {1e15, "any"};
+    struct traces_model_shape shape = {0};
+    struct lw_device d = {.kind = "any", .gemm_efficiency = {1, "any"}, .memory_bytes_per_s = one};
+    struct lw_workload w;
+
+    for (int t = 0; t < LW_N_DTYPES; t++)
+        d.peak_flops[t] = one;
+    LW_TRY(traces_model_build(m->name, &shape, &d, &w, err));
+    *numel = lw_workload_numel(&w, false);
+    *n_modules = w.n_modules;
+    lw_workload_free(&w);
+    return LW_OK;
+}
+
+static enum lw_status list_table(enum lw_format format, struct lw_err *err)
+{
+    static const char *const titles[] = {"model", ">parameters", ">modules", "dtype", "about",
+                                         "source"};
+    struct lw_table *t = lw_table_new(6, titles);
+    const struct traces_model *m;
+    enum lw_status s = LW_OK;
+
+    for (int k = 0; s == LW_OK && (m = traces_model_at(k)) != NULL; k++) {
+        int64_t numel;
+        int32_t n_modules;
+        s = size_of(m, &numel, &n_modules, err);
+        if (s != LW_OK)
+            break;
+        lw_table_cell(t, "%s", m->name);
+        lw_table_cell(t, "%lld", (long long)numel);
+        lw_table_cell(t, "%d", n_modules);
+        lw_table_cell(t, "%s", m->defaults.dtype);
+        lw_table_cell(t, "%s", m->about);
+        lw_table_cell(t, "%s", m->source);
+    }
+    if (s == LW_OK)
+        s = format == LW_FORMAT_CSV ? lw_table_print_csv(t, stdout, err)
+                                    : lw_table_print(t, stdout, 0, err);
+    lw_table_free(t);
+    return s;
+}
+
+static enum lw_status list_json(struct lw_err *err)
+{
+    struct lw_jsonout o = {.file = stdout};
+    const struct traces_model *m;
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "models");
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
+        int64_t numel;
+        int32_t n_modules;
+        LW_TRY(size_of(m, &numel, &n_modules, err));
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", m->name);
+        lw_jsonout_int(&o, "numel", numel);
+        lw_jsonout_int(&o, "n_modules", n_modules);
+        lw_jsonout_string(&o, "dtype", m->defaults.dtype);
+        lw_jsonout_string(&o, "about", m->about);
+        lw_jsonout_string(&o, "source", m->source);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+    return LW_OK;
+}
+
+static enum lw_status print_list(enum lw_format format, struct lw_err *err)
+{
+    return format == LW_FORMAT_JSON ? list_json(err) : list_table(format, err);
+}
+
 static enum lw_status make(const char *name, const struct traces_model_shape *shape,
                            const char *device, const char *output, enum lw_format format,
                            struct lw_err *err)
@@ -124,27 +200,48 @@ int cmd_model(int argc, char **argv)
     const char *device = "host", *output = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     struct traces_model_shape shape = {0};
+    bool list = false;
     const struct lw_opt options[] = {
+        {"list", 0, LW_OPT_FLAG, &list, NULL, "show every model with its size and source", 0, 0},
         {"output", 'o', LW_OPT_STRING, &output, "FILE", "write the workload (else only summed up)",
          0, 0},
         {"device", 0, LW_OPT_STRING, &device, "KIND",
          "a known system, its device's kind, or a cluster file (host)", 0, 0},
-        {"batch", 0, LW_OPT_INT, &shape.batch, "N", "samples of one micro-batch (32)", 1, 0},
-        {"layers", 0, LW_OPT_INT, &shape.layers, "N", "mlp: layers, an even number (16)", 1, 0},
+        {"batch", 0, LW_OPT_INT, &shape.batch, "N", "samples of one micro-batch (the model's)", 1, 0},
+        {"layers", 0, LW_OPT_INT, &shape.layers, "N", "blocks; mlp: layers, an even number", 1, 0},
+        {"hidden", 0, LW_OPT_INT, &shape.hidden, "N", "transformers: width of a token", 1, 0},
+        {"heads", 0, LW_OPT_INT, &shape.heads, "N", "transformers: attention heads", 1, 0},
+        {"kv-heads", 0, LW_OPT_INT, &shape.kv_heads, "N", "llama: heads of keys and values", 1, 0},
+        {"ffn", 0, LW_OPT_INT, &shape.ffn, "N",
+         "transformers: width inside a block's linear pair (by the family's rule)", 1, 0},
+        {"seq", 0, LW_OPT_INT, &shape.seq, "N", "tokens of a sample", 1, 0},
+        {"vocab", 0, LW_OPT_INT, &shape.vocab, "N", "rows of the token embedding", 1, 0},
         {"width", 0, LW_OPT_INT, &shape.width, "N", "mlp: width of every layer (1024)", 1, 0},
-        {"image", 0, LW_OPT_INT, &shape.image, "N", "resnet50: pixels of a side (224)", 1, 0},
+        {"image", 0, LW_OPT_INT, &shape.image, "N", "resnet, vit: pixels of a side (224)", 1, 0},
+        {"patch", 0, LW_OPT_INT, &shape.patch, "N", "vit: pixels of a patch's side", 1, 0},
+        {"dtype", 0, LW_OPT_STRING, &shape.dtype, "TYPE",
+         "parameters and activations: f32|bf16|f16 (the model's)", 0, 0},
+        {"attention", 0, LW_OPT_STRING, &shape.attention, "HOW",
+         "scores stored or fused: full|flash (the model's)", 0, 0},
+        {"optimizer", 0, LW_OPT_STRING, &shape.optimizer, "NAME",
+         "sgd|momentum|adam (the model's)", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
         {0},
     };
     const struct lw_usage usage = {
-        "model", "NAME [options]",
-        "Make the workload of a model from its shape: mlp (equal linear layers, split for tensor "
-        "parallelism) or resnet50. Times are a roofline's on the device; nothing is measured.",
-        1, 1};
+        "model", "NAME [options] | --list",
+        "Make the workload of a model from its shape: multi-layer perceptrons, ResNets, transformers "
+        "under the names that --list shows. Sizes that are not given are the named model's. Times "
+        "are a roofline's on the device; nothing is measured.",
+        0, 1};
     struct lw_err err = {0};
     int n, rc;
 
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n)) >= 0)
         return rc;
+    if (list != (n == 0))
+        return lw_cli_usage("model", list ? "--list takes no NAME" : "expects a NAME, or --list");
+    if (list)
+        return lw_cli_end("model", print_list(format, &err), &err);
     return lw_cli_end("model", make(argv[1], &shape, device, output, format, &err), &err);
 }

@@ -1,216 +1,32 @@
-/* Parametric models: the table of them, and the builder they share. A time is the roofline's
- * (Williams, Waterman, Patterson, CACM 52(4), 2009): the larger of the time of the matrix products
- * and the time of the memory traffic, per module and direction, rounded once to the picosecond.
- * Not modelled: launch overhead, caches, overlap of traffic and products beyond the maximum. */
+/* Parametric models: the tables of the families, and a shape's way from options to a builder. */
 #include "traces/models.h"
 
-#include <assert.h>
 #include <inttypes.h>
-#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_NOTES = 12 };
-
-const struct traces_model traces_models[] = {
-    {"mlp",
-     "equal linear layers with ReLU, split in column and row pairs",
-     {.batch = 32, .layers = 16, .width = 1024},
-     traces_build_mlp},
-    {"resnet50",
-     "ResNet-50 v1.5 as torchvision registers it (25,557,032 parameters)",
-     {.batch = 32, .image = 224},
-     traces_build_resnet50},
-    {0},
+static const struct traces_model *const families[] = {
+    traces_models_mlp,
+    traces_models_resnet,
+    traces_models_gpt,
 };
 
-/* --- the builder -------------------------------------------------------------------------------
- */
-
-void traces_builder_init(struct traces_builder *b, const char *name, int32_t max_modules,
-                         int32_t max_params, int32_t max_buffers)
+const struct traces_model *traces_model_at(int k)
 {
-    struct lw_workload *w = &b->w;
-
-    b->max_modules = max_modules;
-    b->max_params = max_params;
-    b->max_buffers = max_buffers;
-    w->name = lw_arena_strdup(&w->arena, name);
-    w->modules = lw_arena_alloc(&w->arena, max_modules, sizeof *w->modules);
-    w->params = lw_arena_alloc(&w->arena, max_params, sizeof *w->params);
-    w->ready_order = lw_arena_alloc(&w->arena, max_params, sizeof *w->ready_order);
-    w->buffers = lw_arena_alloc(&w->arena, max_buffers, sizeof *w->buffers);
-    w->notes = lw_arena_alloc(&w->arena, MAX_NOTES, sizeof *w->notes);
-    w->batch = b->shape.batch;
-    b->no_memory =
-        !w->name || !w->modules || !w->params || !w->ready_order || !w->buffers || !w->notes;
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const struct traces_model *m = families[f]; m->name; m++)
+            if (k-- == 0)
+                return m;
+    return NULL;
 }
-
-static lw_ps roofline(const struct lw_device *d, int64_t flops, int64_t bytes)
-{
-    double compute = (double)flops / (d->peak_flops[LW_F32].value * d->gemm_efficiency.value);
-    double traffic = (double)bytes / d->memory_bytes_per_s.value;
-
-    return lw_ps_from_seconds(compute > traffic ? compute : traffic);
-}
-
-struct lw_module *traces_builder_module(struct traces_builder *b, const struct traces_cost *cost,
-                                        const char *name)
-{
-    char *copy = b->no_memory ? NULL : lw_arena_strdup(&b->w.arena, name);
-
-    b->no_memory = b->no_memory || !copy;
-    if (b->no_memory)
-        return &b->spare;
-    assert(b->w.n_modules < b->max_modules);
-    struct lw_module *m = &b->w.modules[b->w.n_modules++];
-    *m = (struct lw_module){
-        .name = copy,
-        .forward_ps = roofline(b->device, cost->forward_flops, cost->forward_bytes),
-        .backward_input_ps = roofline(b->device, cost->input_flops, cost->input_bytes),
-        .backward_weight_ps = roofline(b->device, cost->weight_flops, cost->weight_bytes),
-        .forward_flops = cost->forward_flops,
-        .forward_bytes = cost->forward_bytes,
-        .output_bytes = -1,
-        .kept_bytes = {-1, -1, -1},
-    };
-    return m;
-}
-
-/* MODULE.SUFFIX, for a parameter or buffer of the module added last. */
-static const char *qualified(struct traces_builder *b, const char *suffix)
-{
-    char name[160];
-
-    if (b->no_memory)
-        return NULL;
-    snprintf(name, sizeof name, "%s.%s", b->w.modules[b->w.n_modules - 1].name, suffix);
-    const char *copy = lw_arena_strdup(&b->w.arena, name);
-    b->no_memory = !copy;
-    return copy;
-}
-
-void traces_builder_param(struct traces_builder *b, const char *suffix, int64_t numel)
-{
-    const char *name = qualified(b, suffix);
-
-    if (!name)
-        return;
-    assert(b->w.n_params < b->max_params);
-    b->w.params[b->w.n_params++] = (struct lw_param){.name = name,
-                                                     .numel = numel,
-                                                     .dtype = LW_F32,
-                                                     .module = b->w.n_modules - 1,
-                                                     .tied = -1,
-                                                     .trainable = true,
-                                                     .used = true,
-                                                     .ready_ps = -1};
-}
-
-void traces_builder_buffer(struct traces_builder *b, const char *suffix, int64_t numel,
-                           enum lw_dtype dtype)
-{
-    const char *name = qualified(b, suffix);
-
-    if (!name)
-        return;
-    assert(b->w.n_buffers < b->max_buffers);
-    b->w.buffers[b->w.n_buffers++] =
-        (struct lw_buffer){.name = name, .numel = numel, .dtype = dtype, .broadcast = true};
-}
-
-void traces_builder_note(struct traces_builder *b, const char *fmt, ...)
-{
-    char text[400];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    const char *copy = b->no_memory ? NULL : lw_arena_strdup(&b->w.arena, text);
-    b->no_memory = b->no_memory || !copy;
-    if (b->no_memory)
-        return;
-    assert(b->w.n_notes < MAX_NOTES);
-    b->w.notes[b->w.n_notes++] = copy;
-}
-
-/* Gradients become ready at the end of their module's backward, modules from the last to the first,
- * the parameters of one module in reverse registration order. */
-static void order_gradients(struct lw_workload *w)
-{
-    lw_ps end = 0;
-    int32_t i = w->n_params - 1;
-
-    for (int32_t m = w->n_modules - 1; m >= 0; m--) {
-        end += w->modules[m].backward_input_ps + w->modules[m].backward_weight_ps;
-        for (; i >= 0 && w->params[i].module == m; i--) {
-            w->params[i].ready_ps = end;
-            w->ready_order[w->n_ready++] = i;
-        }
-    }
-}
-
-/* SGD with momentum reads parameter, gradient and momentum, and writes parameter and momentum. */
-static void time_optimizer(struct traces_builder *b)
-{
-    b->w.optimizer_ps = roofline(b->device, 0, 5 * 4 * lw_workload_numel(&b->w, true));
-    traces_builder_note(b, "optimizer: SGD with momentum, five passes over 4-byte elements");
-}
-
-static void note_roofline(struct traces_builder *b)
-{
-    const struct lw_device *d = b->device;
-
-    traces_builder_note(b,
-                        "times by roofline on %s: max of flops / (%.4g flop/s * %.4g) and bytes / "
-                        "(%.4g B/s); f32, nothing measured",
-                        d->kind, d->peak_flops[LW_F32].value, d->gemm_efficiency.value,
-                        d->memory_bytes_per_s.value);
-    traces_builder_note(b, "peak: %s", d->peak_flops[LW_F32].source);
-    traces_builder_note(b, "efficiency: %s", d->gemm_efficiency.source);
-    traces_builder_note(b, "memory bandwidth: %s", d->memory_bytes_per_s.source);
-    traces_builder_note(b, "a gradient is ready at the end of its module's backward; launch "
-                           "overhead and gaps of the host are left out");
-}
-
-/* What is left once the modules are known to add up to a time that can be counted. */
-static enum lw_status complete(struct traces_builder *b, const char *producer, struct lw_err *err)
-{
-    LW_TRY(lw_workload_check(&b->w, err));
-    order_gradients(&b->w);
-    time_optimizer(b);
-    note_roofline(b);
-    b->w.from.producer = producer;
-    b->w.from.device = b->no_memory ? NULL : lw_arena_strdup(&b->w.arena, b->device->kind);
-    if (!b->w.from.device)
-        return lw_fail_nomem(err);
-    return lw_workload_check(&b->w, err);
-}
-
-enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,
-                                     struct lw_workload *w, struct lw_err *err)
-{
-    b->w.recorded.step_ps = b->w.recorded.step_spread_ps = -1;
-    b->w.from =
-        (struct lw_provenance){.format = "model", .file = "", .hash = "", .rank = -1, .step = -1};
-    enum lw_status s = b->no_memory ? lw_fail_nomem(err) : complete(b, producer, err);
-    if (s != LW_OK) {
-        lw_workload_free(&b->w);
-        return s;
-    }
-    *w = b->w;
-    return LW_OK;
-}
-
-/* --- the table ---------------------------------------------------------------------------------
- */
 
 static const struct traces_model *find_model(const char *name, struct lw_err *err)
 {
-    char all[160] = "";
+    char all[400] = "";
+    const struct traces_model *m;
 
-    for (const struct traces_model *m = traces_models; m->name; m++) {
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
         if (strcmp(m->name, name) == 0)
             return m;
         size_t n = strlen(all);
@@ -220,17 +36,92 @@ static const struct traces_model *find_model(const char *name, struct lw_err *er
     return NULL;
 }
 
-static enum lw_status take_size(const char *model, const char *option, int64_t given,
-                                int64_t standard, int64_t least, int64_t most, int64_t *out,
-                                struct lw_err *err)
+#define AT(field) offsetof(struct traces_model_shape, field)
+static const struct {
+    const char *option;
+    size_t at;
+    int64_t least, most;
+} sizes[] = {
+    {"batch", AT(batch), 1, 65536},      {"layers", AT(layers), 1, 4096},
+    {"width", AT(width), 1, 65536},      {"image", AT(image), 32, 4096},
+    {"patch", AT(patch), 1, 4096},       {"hidden", AT(hidden), 1, 262144},
+    {"heads", AT(heads), 1, 4096},       {"kv-heads", AT(kv_heads), 1, 4096},
+    {"ffn", AT(ffn), 1, 1048576},        {"seq", AT(seq), 1, 4194304},
+    {"vocab", AT(vocab), 1, 16777216},
+};
+
+static const struct {
+    const char *option;
+    size_t at;
+    const char *words[4];
+} choices[] = {
+    {"dtype", AT(dtype), {"f32", "bf16", "f16"}},
+    {"attention", AT(attention), {"full", "flash"}},
+    {"optimizer", AT(optimizer), {"sgd", "momentum", "adam"}},
+};
+#undef AT
+
+static enum lw_status take_size(const struct traces_model *m, size_t k,
+                                const struct traces_model_shape *given,
+                                struct traces_model_shape *out, struct lw_err *err)
 {
-    *out = given ? given : standard;
-    if (given && !standard)
-        return lw_fail(err, LW_EINVAL, "model %s has no --%s", model, option);
-    if (*out && (*out < least || *out > most))
+    int64_t found = *(const int64_t *)((const char *)given + sizes[k].at);
+    int64_t standard = *(const int64_t *)((const char *)&m->defaults + sizes[k].at);
+
+    if (found && !standard)
+        return lw_fail(err, LW_EINVAL, "model %s has no --%s", m->name, sizes[k].option);
+    if (found && (found < sizes[k].least || found > sizes[k].most))
         return lw_fail(err, LW_EINVAL, "--%s: found %" PRId64 ", allowed: %" PRId64 " to %" PRId64,
-                       option, given, least, most);
+                       sizes[k].option, found, sizes[k].least, sizes[k].most);
+    *(int64_t *)((char *)out + sizes[k].at) = found ? found : standard;
     return LW_OK;
+}
+
+/* A dtype may be given by any of its names; the choice is one of the words here. */
+static const char *canonical(const char *option, const char *found)
+{
+    static const char *const floats[][2] = {{"fp32", "f32"}, {"fp16", "f16"}};
+    enum lw_dtype dtype;
+
+    if (strcmp(option, "dtype") != 0)
+        return found;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (strcmp(found, floats[i][0]) == 0)
+            return floats[i][1];
+    return lw_dtype_parse(found, &dtype, NULL) == LW_OK ? lw_dtype_name(dtype) : found;
+}
+
+static enum lw_status take_choice(const struct traces_model *m, size_t k,
+                                  const struct traces_model_shape *given,
+                                  struct traces_model_shape *out, struct lw_err *err)
+{
+    const char *found = *(const char *const *)((const char *)given + choices[k].at);
+    const char *standard = *(const char *const *)((const char *)&m->defaults + choices[k].at);
+    char all[80] = "";
+
+    if (found && !standard)
+        return lw_fail(err, LW_EINVAL, "model %s has no --%s", m->name, choices[k].option);
+    found = found ? canonical(choices[k].option, found) : standard;
+    *(const char **)((char *)out + choices[k].at) = found;
+    for (int i = 0; found && choices[k].words[i]; i++) {
+        if (strcmp(found, choices[k].words[i]) == 0)
+            return LW_OK;
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", choices[k].words[i]);
+    }
+    if (!found)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--%s: found '%s', allowed: %s", choices[k].option, found, all);
+}
+
+/* What follows from another size unless it is given: 0 asks the family for its rule. */
+static void leave_derived(const struct traces_model *m, const struct traces_model_shape *given,
+                          struct traces_model_shape *out)
+{
+    if (given->hidden && !given->ffn)
+        out->ffn = 0;
+    if (given->heads && !given->kv_heads && m->defaults.kv_heads == m->defaults.heads)
+        out->kv_heads = 0;
 }
 
 static enum lw_status need(const struct lw_device *d, struct lw_figure f, const char *name,
@@ -242,22 +133,37 @@ static enum lw_status need(const struct lw_device *d, struct lw_figure f, const 
                    name);
 }
 
+static enum lw_status need_roofline(const struct lw_device *d, const char *word, struct lw_err *err)
+{
+    enum lw_dtype dtype = LW_F32;
+    char name[40];
+
+    LW_TRY(lw_dtype_parse(word, &dtype, err));
+    snprintf(name, sizeof name, "peak_flops.%s", lw_dtype_name(dtype));
+    if (!lw_figure_is_set(d->peak_flops[dtype]) && lw_figure_is_set(d->peak_flops[LW_F32]))
+        return lw_fail(err, LW_EINVAL,
+                       "device '%s' has no %s, which times by roofline need; choose another --device "
+                       "or --dtype f32",
+                       d->kind, name);
+    LW_TRY(need(d, d->peak_flops[dtype], name, err));
+    LW_TRY(need(d, d->gemm_efficiency, "gemm_efficiency", err));
+    return need(d, d->memory_bytes_per_s, "memory_bytes_per_s", err);
+}
+
 enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
                                   const struct lw_device *device, struct lw_workload *w,
                                   struct lw_err *err)
 {
     const struct traces_model *m = find_model(name, err);
-    const struct traces_model_shape *d = m ? &m->defaults : NULL;
-    struct traces_model_shape s;
+    struct traces_model_shape s = {0};
 
     if (!m)
         return LW_EINVAL;
-    LW_TRY(take_size(name, "batch", shape->batch, d->batch, 1, 65536, &s.batch, err));
-    LW_TRY(take_size(name, "layers", shape->layers, d->layers, 2, 4096, &s.layers, err));
-    LW_TRY(take_size(name, "width", shape->width, d->width, 1, 65536, &s.width, err));
-    LW_TRY(take_size(name, "image", shape->image, d->image, 32, 4096, &s.image, err));
-    LW_TRY(need(device, device->peak_flops[LW_F32], "peak_flops.f32", err));
-    LW_TRY(need(device, device->gemm_efficiency, "gemm_efficiency", err));
-    LW_TRY(need(device, device->memory_bytes_per_s, "memory_bytes_per_s", err));
-    return m->build(&s, device, w, err);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        LW_TRY(take_size(m, k, shape, &s, err));
+    for (size_t k = 0; k < sizeof choices / sizeof *choices; k++)
+        LW_TRY(take_choice(m, k, shape, &s, err));
+    leave_derived(m, shape, &s);
+    LW_TRY(need_roofline(device, s.dtype, err));
+    return m->build(m, &s, device, w, err);
 }

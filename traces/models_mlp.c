@@ -5,12 +5,13 @@
  * computes the gradient of its input, as inside a larger network. */
 #include <stdio.h>
 
-#include "traces/models.h"
+#include "traces/models_build.h"
 
 /* Traffic counts every operand of a product once and ReLU's two passes over the output. */
-static struct traces_cost layer_cost(int64_t batch, int64_t width)
+static struct traces_cost layer_cost(const struct traces_builder *b)
 {
-    int64_t weight = 4 * width * width, activation = 4 * batch * width;
+    int64_t batch = b->shape.batch, width = b->shape.width;
+    int64_t weight = b->item * width * width, activation = b->item * batch * width;
     int64_t flops = 2 * batch * width * width;
 
     return (struct traces_cost){
@@ -23,13 +24,12 @@ static struct traces_cost layer_cost(int64_t batch, int64_t width)
     };
 }
 
-enum lw_status traces_build_mlp(const struct traces_model_shape *shape,
-                                const struct lw_device *device, struct lw_workload *w,
-                                struct lw_err *err)
+static enum lw_status build(const struct traces_model *model,
+                            const struct traces_model_shape *shape, const struct lw_device *device,
+                            struct lw_workload *w, struct lw_err *err)
 {
-    struct traces_builder b = {.device = device, .shape = *shape};
-    int64_t batch = shape->batch, width = shape->width, activation = 4 * batch * width;
-    struct traces_cost cost = layer_cost(batch, width);
+    struct traces_builder b;
+    int64_t batch = shape->batch, width = shape->width;
     char name[32];
 
     if (shape->layers % 2)
@@ -37,19 +37,26 @@ enum lw_status traces_build_mlp(const struct traces_model_shape *shape,
                        "--layers: found %lld, allowed: even numbers (a column and a row layer "
                        "make a pair)",
                        (long long)shape->layers);
-    traces_builder_init(&b, "mlp", (int32_t)shape->layers, (int32_t)shape->layers * 2, 0);
+    traces_builder_init(&b, model->name, shape, device);
+    traces_builder_room(&b, shape->layers, shape->layers * 2, 0);
+    int64_t activation = b.item * batch * width;
+    struct traces_cost cost = layer_cost(&b);
     for (int64_t i = 0; i < shape->layers; i++) {
         bool column = i % 2 == 0;
         snprintf(name, sizeof name, "layers.%lld", (long long)i);
-        struct lw_module *m = traces_builder_module(&b, &cost, name);
+        struct lw_module *m = traces_builder_module(&b, name);
+        int32_t part = traces_builder_part(&b, &cost);
         m->output_bytes = activation;
         for (int r = 0; r < LW_N_RECOMPUTE; r++)
             m->kept_bytes[r] = activation; /* its input; ReLU's output is the next one's */
+        for (int r = 0; column && r < LW_N_RECOMPUTE; r++)
+            m->whole_kept_bytes[r] = activation;
         m->tp_split = column ? LW_TP_COLUMN : LW_TP_ROW;
         m->tp_forward_bytes = column ? 0 : activation;
         m->tp_backward_bytes = column ? activation : 0;
-        traces_builder_param(&b, "weight", width * width);
-        traces_builder_param(&b, "bias", width);
+        traces_builder_param(&b, part, width * width, m->tp_split, "%s.weight", name);
+        traces_builder_param(&b, part, width, column ? LW_TP_COLUMN : LW_TP_REPLICATED, "%s.bias",
+                             name);
     }
     traces_builder_note(&b, "mlp: %lld layers of width %lld, batch %lld", (long long)shape->layers,
                         (long long)width, (long long)batch);
@@ -57,3 +64,13 @@ enum lw_status traces_build_mlp(const struct traces_model_shape *shape,
                             "that all are equal");
     return traces_builder_finish(&b, "lapwing model mlp", w, err);
 }
+
+const struct traces_model traces_models_mlp[] = {
+    {.name = "mlp",
+     .about = "equal linear layers with ReLU, split in column and row pairs",
+     .defaults =
+         {.batch = 32, .layers = 16, .width = 1024, .dtype = "f32", .optimizer = "momentum"},
+     .build = build,
+     .source = "no published model"},
+    {0},
+};
