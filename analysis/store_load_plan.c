@@ -154,13 +154,16 @@ static enum lw_status add_module(struct loader *l, struct lw_sql *q)
 static enum lw_status add_param(struct loader *l, struct lw_sql *q)
 {
     struct lw_plan_param p = {.name = lw_sql_text(q, 1), .numel = lw_sql_int(q, 2),
-                              .stage = number(q, 4), .module = number(q, 5), .tied = -1,
+                              .module = number(q, 5), .tied = -1,
                               .trainable = number(q, 6) != 0, .used = true};
+    enum lw_dtype dtype;
 
-    if (number(q, 0) != l->n_params)
+    if (number(q, 0) != l->n_params || !within(number(q, 4), 0, LW_MAX_STAGES))
         return bad(l, "param");
     l->n_params++;
-    LW_TRY(lw_dtype_parse(lw_sql_text(q, 3), &p.dtype, l->err));
+    LW_TRY(lw_dtype_parse(lw_sql_text(q, 3), &dtype, l->err));
+    p.dtype = (uint8_t)dtype;
+    p.stage = (int16_t)number(q, 4);
     lw_builder_param(l->builder, &p);
     return LW_OK;
 }
@@ -284,10 +287,14 @@ static enum lw_status read_edges(struct loader *l, const char *table, const char
 static enum lw_status read_op(struct loader *l, struct lw_sql *q, struct lw_op *op)
 {
     enum lw_op_kind kind;
+    enum lw_dtype dtype;
 
     LW_TRY(lw_op_parse(lw_sql_text(q, 1), &kind, l->err));
     *op = lw_builder_blank(kind, number(q, 3));
-    LW_TRY(lw_dtype_parse(lw_sql_text(q, 2), &op->dtype, l->err));
+    LW_TRY(lw_dtype_parse(lw_sql_text(q, 2), &dtype, l->err));
+    if (!within(number(q, 11), -1, LW_MAX_STAGES))
+        return bad(l, "op");
+    op->dtype = (uint8_t)dtype;
     op->comm = number(q, 4);
     op->call = number(q, 5);
     op->bytes = lw_sql_int(q, 6);
@@ -295,7 +302,7 @@ static enum lw_status read_op(struct loader *l, struct lw_sql *q, struct lw_op *
     op->peer = number(q, 8);
     op->operand = number(q, 9);
     op->module = number(q, 10);
-    op->stage = number(q, 11);
+    op->stage = (int16_t)number(q, 11);
     op->micro_batch = number(q, 12);
     op->bucket = number(q, 13);
     op->name = lw_sql_text(q, 14);

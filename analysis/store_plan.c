@@ -83,10 +83,8 @@ static void put_buckets(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 static void put_slots(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 {
     for (int32_t i = 0; i < p->n_buckets; i++)
-        for (int32_t k = 0; k < p->buckets[i].n_slots; k++) {
-            const struct lw_slot *slot = &p->slots[p->buckets[i].first_slot + k];
-            lw_sql_run(q, "liiil", id, i, k, slot->param, slot->offset);
-        }
+        for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, &p->buckets[i], &w);)
+            lw_sql_run(q, "liiil", id, i, w.n - 1, w.slot.param, w.slot.offset);
 }
 
 static void put_passes(struct lw_sql *q, int64_t id, const struct lw_plan *p)

@@ -113,17 +113,20 @@ static enum lw_status safe_buckets(const struct lw_plan *p, struct lw_err *err)
         if (k->first_slot < 0 || k->n_slots < 0 || k->first_slot + (int64_t)k->n_slots > p->n_slots)
             return lw_fail(err, LW_EPLAN, "bucket %d: slots %d to %lld of %d", b, k->first_slot,
                            (long long)k->first_slot + k->n_slots, p->n_slots);
-        for (int32_t s = 0; s < k->n_slots; s++) {
-            const struct lw_slot *slot = &p->slots[k->first_slot + s];
-            if (outside(slot->param, 0, p->n_params))
-                return lw_fail(err, LW_EPLAN, "bucket %d: slot %d is of parameter %d of %d", b, s,
-                               slot->param, p->n_params);
-            if (slot->offset < 0 || slot->offset + p->params[slot->param].numel > room)
+        if (k->first_offset >= 0 && k->first_offset + (int64_t)k->n_slots > p->n_offsets)
+            return lw_fail(err, LW_EPLAN, "bucket %d: offsets %d to %lld of %d", b, k->first_offset,
+                           (long long)k->first_offset + k->n_slots, p->n_offsets);
+        for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
+            if (outside(w.slot.param, 0, p->n_params))
+                return lw_fail(err, LW_EPLAN, "bucket %d: slot %d is of parameter %d of %d", b,
+                               w.n - 1, w.slot.param, p->n_params);
+            int64_t numel = p->params[w.slot.param].numel;
+            if (w.slot.offset < 0 || w.slot.offset > room || numel > room - w.slot.offset)
                 return lw_fail(err, LW_EPLAN,
                                "bucket %d: '%s' at element %lld with %lld elements leaves its "
                                "%lld elements",
-                               b, p->params[slot->param].name, (long long)slot->offset,
-                               (long long)p->params[slot->param].numel, (long long)room);
+                               b, p->params[w.slot.param].name, (long long)w.slot.offset,
+                               (long long)numel, (long long)room);
         }
     }
     return LW_OK;
@@ -205,7 +208,7 @@ static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_
 static enum lw_dtype stage_dtype(const struct lw_plan *p, int32_t bucket)
 {
     const struct lw_bucket *b = &p->buckets[bucket];
-    return b->n_slots > 0 ? p->params[p->slots[b->first_slot].param].dtype : b->dtype;
+    return b->n_slots > 0 ? p->params[p->slots[b->first_slot]].dtype : b->dtype;
 }
 
 static void place_bucket(const struct lw_plan *p, struct exec_layout *l, int32_t b)
@@ -220,9 +223,9 @@ static void place_bucket(const struct lw_plan *p, struct exec_layout *l, int32_t
         l->stage_at[b] = l->bucket_bytes;
         l->bucket_bytes += aligned(elements * lw_dtype_size(stage_dtype(p, b)));
     }
-    for (int32_t s = 0; s < k->n_slots; s++) {
-        l->bucket_of[p->slots[k->first_slot + s].param] = b;
-        l->slot_of[p->slots[k->first_slot + s].param] = p->slots[k->first_slot + s].offset;
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
+        l->bucket_of[w.slot.param] = b;
+        l->slot_of[w.slot.param] = w.slot.offset;
     }
 }
 
@@ -233,7 +236,7 @@ static enum lw_status check_types(const struct lw_plan *p, const struct exec_lay
     const struct lw_bucket *k = &p->buckets[b];
 
     for (int32_t s = 0; s < k->n_slots; s++) {
-        const struct lw_plan_param *a = &p->params[p->slots[k->first_slot + s].param];
+        const struct lw_plan_param *a = &p->params[p->slots[k->first_slot + s]];
         if (a->dtype != (l->cast[b] ? stage_dtype(p, b) : k->dtype))
             return lw_fail(err, LW_EPLAN, "bucket %d is of %s and holds '%s' of %s without a cast",
                            b, lw_dtype_name(k->dtype), a->name, lw_dtype_name(a->dtype));
@@ -327,13 +330,12 @@ static enum lw_status place_flat_weights(struct exec_tensors *m, bool *placed, s
                                             "sends weights as f32 alone", b,
                            lw_dtype_name(k->dtype));
         m->weights_bucket_at[b] = m->n_weights;
-        for (int32_t s = 0; s < k->n_slots; s++) {
-            const struct lw_slot *slot = &p->slots[k->first_slot + s];
-            if (placed[slot->param])
+        for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
+            if (placed[w.slot.param])
                 return lw_fail(err, LW_EPLAN, "flat buffer %d: the weights of '%s' lie in another "
-                                              "one too", b, p->params[slot->param].name);
-            placed[slot->param] = true;
-            m->weight_at[slot->param] = m->n_weights + slot->offset;
+                                              "one too", b, p->params[w.slot.param].name);
+            placed[w.slot.param] = true;
+            m->weight_at[w.slot.param] = m->n_weights + w.slot.offset;
         }
         m->n_weights += aligned(k->bytes) / 4;
     }
@@ -588,7 +590,7 @@ static enum lw_status copy_out_parts(const struct exec_tensors *m, const struct 
     const struct lw_bucket *b = &p->buckets[op->bucket];
 
     for (int32_t s = 0; s < b->n_slots; s++) {
-        int32_t a = p->slots[b->first_slot + s].param;
+        int32_t a = p->slots[b->first_slot + s];
         if (!exec_param_is_here(p, a, at->rank) || at->layout->bucket_of[a] != op->bucket)
             continue;
         struct exec_part part = {.kind = EXEC_PART_COPY, .from = slot_of(m, at->layout, at->rank, a),

@@ -148,7 +148,7 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
         }
         lw_jsonout_array(o, "params");
         for (int32_t s = 0; s < b->n_slots; s++)
-            lw_jsonout_int(o, NULL, p->slots[b->first_slot + s].param);
+            lw_jsonout_int(o, NULL, p->slots[b->first_slot + s]);
         lw_jsonout_end(o);
         lw_jsonout_end(o);
     }

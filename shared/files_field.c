@@ -134,8 +134,15 @@ static int64_t read_number(const struct lw_field *f, struct lw_json *j)
 static void set_number(const struct lw_field *f, void *to, int64_t v)
 {
     int32_t narrow = (int32_t)v;
+    int16_t half = (int16_t)v;
+    int8_t byte = (int8_t)v;
+    bool is_narrow = f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD;
 
-    if (f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD)
+    if (is_narrow && f->size == sizeof byte)
+        memcpy(to, &byte, sizeof byte);
+    else if (is_narrow && f->size == sizeof half)
+        memcpy(to, &half, sizeof half);
+    else if (is_narrow)
         memcpy(to, &narrow, sizeof narrow);
     else if (f->kind == LW_FIELD_BOOL)
         *(bool *)to = v != 0;
@@ -147,10 +154,18 @@ static int64_t get_number(const struct lw_field *f, const void *from)
 {
     int64_t wide;
     int32_t narrow;
+    int16_t half;
+    bool is_narrow = f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD;
 
     if (f->kind == LW_FIELD_BOOL)
         return *(const bool *)from;
-    if (f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD) {
+    if (is_narrow && f->size == sizeof(int8_t))
+        return *(const int8_t *)from;
+    if (is_narrow && f->size == sizeof half) {
+        memcpy(&half, from, sizeof half);
+        return half;
+    }
+    if (is_narrow) {
         memcpy(&narrow, from, sizeof narrow);
         return narrow;
     }

@@ -22,7 +22,7 @@ enum lw_field_kind {
     LW_FIELD_INT64,
     LW_FIELD_BOOL,
     LW_FIELD_NS,        /* lw_ps, in the file: ns with at most three decimals */
-    LW_FIELD_WORD,      /* an int-sized enum, in the file one of the words */
+    LW_FIELD_WORD,      /* an enum, in the file one of the words */
     LW_FIELD_REAL,      /* double, finite */
     LW_FIELD_FIGURE,    /* struct lw_figure: {"value", "source"}; left out when it has no source */
     LW_FIELD_FIGURE_NS, /* the same; whole ps in memory, ns in the file */
@@ -45,7 +45,7 @@ struct lw_field {
     int64_t least, most;           /* numbers (and items of INTS): allowed; NS in ps */
     const char *(*word)(int k);    /* WORD: the k-th word, NULL behind the last */
     const struct lw_field *fields; /* OBJECT, LIST: of one struct */
-    size_t size;                   /* LIST: bytes of one struct */
+    size_t size;                   /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4 */
     bool null_is_minus_1;          /* numbers: -1 is written as null */
     bool spread_out;               /* LIST: each struct over several lines */
     void (*read)(struct lw_fields *r, void *base); /* OWN */
@@ -69,6 +69,16 @@ struct lw_field {
     {                                                                                              \
         .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT32_MAX      \
     }
+#define LW_F_INT16(json, at_, absent_)                                                             \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT16_MAX,     \
+        .size = sizeof(int16_t)                                                                    \
+    }
+#define LW_F_INT8(json, at_, absent_)                                                              \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT8_MAX,      \
+        .size = sizeof(int8_t)                                                                     \
+    }
 #define LW_F_INT64(json, at_, absent_)                                                             \
     {                                                                                              \
         .name = json, .kind = LW_FIELD_INT64, .at = at_, .absent = absent_, .most = INT64_MAX      \
@@ -80,6 +90,10 @@ struct lw_field {
 #define LW_F_WORD(json, at_, words)                                                                \
     {                                                                                              \
         .name = json, .kind = LW_FIELD_WORD, .at = at_, .word = words                              \
+    }
+#define LW_F_BYTE_WORD(json, at_, words)                                                           \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_WORD, .at = at_, .word = words, .size = 1                   \
     }
 #define LW_F_FIGURE(json, at_)                                                                     \
     {                                                                                              \

@@ -156,10 +156,10 @@ static const struct lw_field comm_fields[] = {
 static const struct lw_field param_fields[] = {
     LW_F_NAME("name", AT(name)),
     {.name = "numel", .kind = LW_FIELD_INT64, .must = true, .at = AT(numel), .most = INT64_MAX},
-    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
-    LW_F_INT32("stage", AT(stage), 0),
+    LW_F_BYTE_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_INT16("stage", AT(stage), 0),
     INDEX("module", AT(module)),
-    LW_F_INT32("device", AT(device), 0),
+    LW_F_INT8("device", AT(device), 0),
     INDEX("tied", AT(tied)),
     LW_F_BOOL("trainable", AT(trainable), true),
     LW_F_BOOL("sparse", AT(sparse), false),
@@ -247,7 +247,7 @@ static const struct lw_field program_fields[] = {
 
 #define AT(field) offsetof(struct op_row, field)
 static const struct lw_field op_fields[] = {
-    {.name = "kind", .kind = LW_FIELD_WORD, .must = true, .at = AT(op.kind), .word = lw_word_op},
+    {.name = "kind", .kind = LW_FIELD_WORD, .must = true, .at = AT(op.kind), .word = lw_word_op, .size = 1},
     LW_F_STRING("name", AT(op.name)),
     {.name = "stream",
      .kind = LW_FIELD_INT32,
@@ -261,15 +261,14 @@ static const struct lw_field op_fields[] = {
      .at = AT(op.work_ps),
      .most = INT64_MAX,
      .null_is_minus_1 = true},
-    LW_F_WORD("dtype", AT(op.dtype), lw_word_dtype),
+    LW_F_BYTE_WORD("dtype", AT(op.dtype), lw_word_dtype),
     INDEX("comm", AT(op.comm)),
     INDEX("call", AT(op.call)),
     LW_F_INT64("bytes", AT(op.bytes), 0),
-    LW_F_INT64("offset", AT(op.offset), 0),
     INDEX("peer", AT(op.peer)),
     INDEX("operand", AT(op.operand)),
     INDEX("module", AT(op.module)),
-    INDEX("stage", AT(op.stage)),
+    LW_F_INT16("stage", AT(op.stage), -1),
     INDEX("micro_batch", AT(op.micro_batch)),
     INDEX("bucket", AT(op.bucket)),
     LW_F_ITEMS("ready", LW_FIELD_INTS32, AT(ready), AT(op.n_ready)),
@@ -491,6 +490,18 @@ static enum lw_status pack_params(const struct pack *k)
     return LW_OK;
 }
 
+/* Each begins where the one before it ends: nothing to write down. */
+static bool lie_in_a_row(const struct lw_plan *p, const struct bucket_row *row)
+{
+    int64_t end = 0;
+
+    for (int32_t i = 0; i < row->n_params; i++)
+        if (row->offsets[i] != end ||
+            __builtin_add_overflow(end, p->params[row->params[i]].numel, &end))
+            return false;
+    return true;
+}
+
 static enum lw_status pack_bucket(const struct pack *k, int32_t s, const struct bucket_row *row,
                                   int32_t b)
 {
@@ -509,8 +520,14 @@ static enum lw_status pack_bucket(const struct pack *k, int32_t s, const struct 
     to->n_slots = row->n_params;
     for (int32_t i = 0; i < row->n_params; i++) {
         LW_TRY(within(k, "bucket_sets", s, "buckets.params", row->params[i], 0, p->n_params));
-        p->slots[p->n_slots++] = (struct lw_slot){row->params[i], row->offsets[i]};
+        p->slots[p->n_slots++] = row->params[i];
     }
+    to->first_offset = -1;
+    if (lie_in_a_row(p, row))
+        return LW_OK;
+    to->first_offset = p->n_offsets;
+    for (int32_t i = 0; i < row->n_params; i++)
+        p->offsets[p->n_offsets++] = row->offsets[i];
     return LW_OK;
 }
 
@@ -531,7 +548,8 @@ static enum lw_status pack_buckets(const struct pack *k)
     p->sets = take(k, p->n_sets, sizeof *p->sets);
     p->buckets = take(k, n_buckets, sizeof *p->buckets);
     p->slots = take(k, n_slots, sizeof *p->slots);
-    if (!p->sets || !p->buckets || !p->slots)
+    p->offsets = take(k, n_slots, sizeof *p->offsets);
+    if (!p->sets || !p->buckets || !p->slots || !p->offsets)
         return lw_fail_nomem(k->err);
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct set_row *row = &k->file->sets[s];
@@ -802,9 +820,9 @@ static enum lw_status unpack_bucket(const struct lw_plan *p, int32_t b, struct b
     row->offsets = lw_arena_alloc(a, row->n_params, sizeof *row->offsets);
     if (!row->params || !row->offsets)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < row->n_params; i++) {
-        row->params[i] = p->slots[row->bucket.first_slot + i].param;
-        row->offsets[i] = p->slots[row->bucket.first_slot + i].offset;
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, &row->bucket, &w);) {
+        row->params[w.n - 1] = w.slot.param;
+        row->offsets[w.n - 1] = w.slot.offset;
     }
     return LW_OK;
 }

@@ -37,7 +37,7 @@ const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int3
 struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *op, int32_t rank)
 {
     if (op->operand < 0)
-        return (struct lw_operand){.bytes = op->bytes, .offset = op->offset, .peer = op->peer};
+        return (struct lw_operand){.bytes = op->bytes, .peer = op->peer};
     return p->operands[p->operand_first[op->operand] + p->index_in_role[rank]];
 }
 
@@ -57,6 +57,18 @@ int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name)
         if (strcmp(p->variants[v].name, name) == 0)
             return v;
     return -1;
+}
+
+bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w)
+{
+    int64_t end = w->n > 0 ? w->slot.offset + p->params[w->slot.param].numel : 0;
+
+    if (w->n >= b->n_slots)
+        return false;
+    w->slot.param = p->slots[b->first_slot + w->n];
+    w->slot.offset = b->first_offset < 0 ? end : p->offsets[b->first_offset + w->n];
+    w->n++;
+    return true;
 }
 
 static void feed_ints(struct lw_hash *h, const int32_t *v, int64_t n)
@@ -152,9 +164,9 @@ static void feed_buckets(struct lw_hash *h, const struct lw_plan *p)
         lw_hash_int(h, b->bytes);
         lw_hash_int(h, b->limit_bytes);
         lw_hash_int(h, b->n_slots);
-        for (int32_t s = 0; s < b->n_slots; s++) {
-            lw_hash_int(h, p->slots[b->first_slot + s].param);
-            lw_hash_int(h, p->slots[b->first_slot + s].offset);
+        for (struct lw_slot_walk k = {0}; lw_plan_next_slot(p, b, &k);) {
+            lw_hash_int(h, k.slot.param);
+            lw_hash_int(h, k.slot.offset);
         }
     }
     lw_hash_int(h, p->n_shards);
@@ -170,8 +182,7 @@ static void feed_op(struct lw_hash *h, const struct lw_plan *p, const struct lw_
 {
     const int64_t fields[] = {
         op->kind,  op->dtype,  op->stream, op->comm,    op->call,   op->work,        op->work_ps,
-        op->bytes, op->offset, op->peer,   op->operand, op->module, op->stage,       op->micro_batch,
-        op->bucket,
+        op->bytes, op->peer,   op->operand, op->module, op->stage,  op->micro_batch, op->bucket,
     };
 
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

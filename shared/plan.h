@@ -59,8 +59,10 @@ struct lw_group {
 struct lw_plan_param {
     const char *name;
     int64_t numel;
-    enum lw_dtype dtype;
-    int32_t stage, module, device, tied;
+    int32_t module, tied;
+    int16_t stage;
+    int8_t device;
+    uint8_t dtype;             /* enum lw_dtype */
     bool trainable, sparse, used, ignored;
 };
 
@@ -78,8 +80,11 @@ struct lw_bucket {
     enum lw_dtype dtype;       /* on the wire */
     int64_t bytes;             /* of the whole buffer, padding included */
     int64_t limit_bytes;       /* that applied when it was closed; 0 = none */
+    int32_t first_offset;      /* into plan->offsets, one per slot; -1 = each begins where the one
+                                * before it ends, and nothing is written down */
 };
 
+/* A gradient's place in its bucket, as a bucket is built and read (lw_plan_next_slot). */
 struct lw_slot {
     int32_t param;
     int64_t offset;            /* in elements from the start of the bucket */
@@ -97,7 +102,8 @@ struct lw_bucket_set {
 };
 
 /* Elements [first, first + numel) of a parameter are updated by `owner` (index in its data group;
- * -1 = by every member). The shards of a parameter tile it. */
+ * -1 = by every member). The shards of a parameter tile it. A plan without any shards: every member
+ * updates everything. */
 struct lw_shard {
     int32_t param, owner;
     int64_t first, numel;
@@ -109,9 +115,14 @@ struct lw_work {
     int64_t flops, bytes;
 };
 
+#define LW_MAX_STAGES INT16_MAX
+
+/* A plan may hold millions: narrow where numbers are small. */
 struct lw_op {
-    enum lw_op_kind kind;
-    enum lw_dtype dtype;
+    uint8_t kind;              /* enum lw_op_kind */
+    uint8_t dtype;             /* enum lw_dtype */
+    int16_t stage;             /* what it is about, with those below; -1 = nothing */
+    int32_t module, micro_batch, bucket;
     int32_t stream;
     int32_t comm;              /* class; -1 = no communication */
     int32_t call;              /* sends and receives with the same number (>= 0) within a program
@@ -119,10 +130,8 @@ struct lw_op {
     int32_t work;              /* index into plan->works; -1 = work_ps holds */
     lw_ps work_ps;             /* own work; 0 for none; -1 = timed by the cluster (copies, comm) */
     int64_t bytes;             /* payload as in shared/cost.h; memory ops: bytes taken or freed */
-    int64_t offset;            /* of the payload in its buffer, in bytes */
     int32_t peer;              /* global rank: receiver, sender or root; -1 = none */
-    int32_t operand;           /* row of operands that replaces bytes, offset, peer; -1 = none */
-    int32_t module, stage, micro_batch, bucket; /* what it is about; -1 = nothing */
+    int32_t operand;           /* row of operands that replaces bytes and peer; -1 = none */
     int32_t first_dep, n_deps; /* into plan->deps: ops of the same program, all before this one */
     int32_t first_ready, n_ready; /* into plan->ready: gradients complete when this op ends (their
                                    * share of its micro-batch; for COPY_IN: gradients that it
@@ -133,7 +142,7 @@ struct lw_op {
 /* What one rank puts in place of the fields of an op. Row o of role r starts at
  * plan->operand_first[o]; the entry of a rank is that plus its index within its role. */
 struct lw_operand {
-    int64_t bytes, offset;
+    int64_t bytes, offset;     /* offset: of the payload in its buffer, in bytes */
     int32_t peer;
 };
 
@@ -165,7 +174,7 @@ struct lw_plan {
     int32_t n_ranks, n_stages, n_roles, n_variants;
     int32_t n_streams, n_comms, n_groups, n_members;
     int32_t n_params, n_buffers, n_modules;
-    int32_t n_sets, n_buckets, n_slots, n_shards, n_works;
+    int32_t n_sets, n_buckets, n_slots, n_offsets, n_shards, n_works;
     int32_t n_ops, n_deps, n_ready, n_operand_rows, n_operands, n_passes, n_notes;
 
     int32_t *role_of;       /* [n_ranks] */
@@ -183,7 +192,8 @@ struct lw_plan {
     int32_t *stage_of;      /* [n_modules] */
     struct lw_bucket_set *sets;
     struct lw_bucket *buckets;
-    struct lw_slot *slots;
+    int32_t *slots;         /* parameters */
+    int64_t *offsets;       /* in elements */
     struct lw_shard *shards;
     struct lw_work *works;
 
@@ -211,7 +221,15 @@ int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass);
 struct lw_program lw_plan_program(const struct lw_plan *p, int32_t variant, int32_t rank);
 /* The group of a rank in a class; NULL when it is outside. */
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank);
-/* An op as one rank sees it: operand resolved. */
+/* The slots of a bucket in order, with their offsets: begin with an empty walk; false behind the
+ * last. Who needs no offsets reads p->slots[bucket.first_slot + i]. */
+struct lw_slot_walk {
+    struct lw_slot slot;
+    int32_t n;                 /* slots walked, this one included */
+};
+
+bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w);
+/* An op as one rank sees it: operand resolved. Without one the offset is 0. */
 struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *op, int32_t rank);
 /* Work of a compute op in ps; -1 = timed by the cluster. */
 lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);

@@ -18,11 +18,13 @@ struct lw_builder {
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
     int64_t n_words, words_capacity;
     struct table roles, streams, comms, groups, members, params, buffers, modules, sets, buckets,
-        slots, shards, works, variants, programs, ops, deps, ready, rows, operands, passes, notes;
+        slots, offsets, shards, works, variants, programs, ops, deps, ready, rows, operands, passes, notes;
     int32_t *comm_group; /* [comms * n_ranks] */
     int64_t comm_group_capacity;
     int32_t *role_of, *coord;
     int32_t variant, role; /* that ops are added to */
+    int64_t list_before, list_next, list_first; /* where in ready the next list may stand already */
+    int64_t slot_end;      /* where the slot added last ends in its bucket; -1 = nobody knows */
     bool failed;
 };
 
@@ -132,9 +134,9 @@ void lw_builder_free(struct lw_builder *b)
         return;
     struct table *all[] = {&b->roles,   &b->streams, &b->comms,  &b->groups,   &b->members,
                            &b->params,  &b->buffers, &b->modules, &b->sets,    &b->buckets,
-                           &b->slots,   &b->shards,  &b->works,  &b->variants, &b->programs,
-                           &b->ops,     &b->deps,    &b->ready,  &b->rows,     &b->operands,
-                           &b->passes,  &b->notes};
+                           &b->slots,   &b->offsets, &b->shards, &b->works,    &b->variants,
+                           &b->programs, &b->ops,    &b->deps,   &b->ready,    &b->rows,
+                           &b->operands, &b->passes, &b->notes};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         lw_free(all[i]->items);
     lw_free(b->words);
@@ -220,7 +222,10 @@ int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p)
 {
     struct lw_plan_param copy = *p;
 
-    copy.name = keep(b, p->name);
+    const struct lw_plan_param *before =
+        b->params.n > 0 ? (struct lw_plan_param *)b->params.items + b->params.n - 1 : NULL;
+    bool same = before && p->name && strcmp(before->name, p->name) == 0;
+    copy.name = same ? before->name : keep(b, p->name);
     push(b, &b->params, &copy, sizeof copy);
     return last(&b->params);
 }
@@ -258,18 +263,51 @@ int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
     assert(b->sets.n > 0);
     copy.set = last(&b->sets);
     copy.first_slot = (int32_t)b->slots.n;
-    copy.n_slots = n;
-    push(b, &b->buckets, &copy, sizeof copy);
-    for (int32_t i = 0; i < n; i++)
-        push(b, &b->slots, &slots[i], sizeof slots[i]);
+    copy.n_slots = 0;
+    copy.first_offset = -1;
+    b->slot_end = 0;
+    if (!push(b, &b->buckets, &copy, sizeof copy))
+        return -1;
     ((struct lw_bucket_set *)b->sets.items)[copy.set].n_buckets++;
+    for (int32_t i = 0; i < n; i++)
+        lw_builder_slot(b, &slots[i]);
     return last(&b->buckets);
+}
+
+static int64_t numel_of(const struct lw_builder *b, int32_t param)
+{
+    return param >= 0 && param < b->params.n
+               ? ((const struct lw_plan_param *)b->params.items)[param].numel
+               : -1;
+}
+
+/* The bucket's slots so far lie one behind the other: write their offsets down. */
+static void write_offsets(struct lw_builder *b, struct lw_bucket *k)
+{
+    const int32_t *params = (const int32_t *)b->slots.items + k->first_slot;
+    int64_t at = 0;
+
+    k->first_offset = (int32_t)b->offsets.n;
+    for (int32_t i = 0; i < k->n_slots; i++) {
+        push(b, &b->offsets, &at, sizeof at);
+        at += i + 1 < k->n_slots ? numel_of(b, params[i]) : 0;
+    }
 }
 
 void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s)
 {
-    if (push(b, &b->slots, s, sizeof *s))
-        ((struct lw_bucket *)b->buckets.items)[b->buckets.n - 1].n_slots++;
+    int64_t numel = numel_of(b, s->param), end;
+
+    if (b->failed)
+        return;
+    struct lw_bucket *k = (struct lw_bucket *)b->buckets.items + b->buckets.n - 1;
+    if (k->first_offset < 0 && s->offset != b->slot_end)
+        write_offsets(b, k);
+    if (k->first_offset >= 0)
+        push(b, &b->offsets, &s->offset, sizeof s->offset);
+    if (push(b, &b->slots, &s->param, sizeof s->param))
+        k->n_slots++;
+    b->slot_end = numel < 0 || __builtin_add_overflow(s->offset, numel, &end) ? -1 : end;
 }
 
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
@@ -296,13 +334,58 @@ int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *s
     return last(&b->variants);
 }
 
+/* --- ready lists ---------------------------------------------------------------------------------
+ * A copy takes what the backward before it completed, and passes repeat each other: an op whose list
+ * stands in the table already refers to it there. */
+
+static bool list_stands_at(const struct lw_builder *b, int64_t at, const struct lw_op *op)
+{
+    const int32_t *ready = b->ready.items;
+
+    return at + op->n_ready <= op->first_ready &&
+           memcmp(ready + at, ready + op->first_ready, (size_t)op->n_ready * sizeof *ready) == 0;
+}
+
+/* The op added last will get no more gradients. */
+static void close_list(struct lw_builder *b)
+{
+    struct lw_op *op = b->ops.n > 0 ? (struct lw_op *)b->ops.items + b->ops.n - 1 : NULL;
+
+    if (b->failed || !op || op->n_ready == 0 || op->first_ready + op->n_ready != b->ready.n)
+        return;
+    const int64_t places[] = {b->list_before, b->list_next, b->list_first};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (!list_stands_at(b, places[i], op))
+            continue;
+        b->ready.n -= op->n_ready;
+        op->first_ready = (int32_t)places[i];
+        break;
+    }
+    b->list_before = op->first_ready;
+    b->list_next = op->first_ready + (int64_t)op->n_ready;
+}
+
+/* Lists of the program that begins now may be those of this role in another variant. */
+static void expect_lists(struct lw_builder *b)
+{
+    b->list_first = b->ready.n;
+    for (int64_t v = b->variants.n - 1; v >= 0; v--) {
+        struct lw_program g = ((struct lw_program *)b->programs.items)[v * b->roles.n + b->role];
+        if (g.n_ops > 0)
+            b->list_first = ((struct lw_op *)b->ops.items)[g.first_op].first_ready;
+    }
+    b->list_before = b->list_next = b->list_first;
+}
+
 void lw_builder_program(struct lw_builder *b, int32_t variant, int32_t role)
 {
     if (b->failed)
         return;
     assert(variant < b->variants.n && role < b->roles.n);
+    close_list(b);
     b->variant = variant;
     b->role = role;
+    expect_lists(b);
     ((struct lw_program *)b->programs.items)[variant * b->roles.n + role] =
         (struct lw_program){(int32_t)b->ops.n, 0};
 }
@@ -322,6 +405,7 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
     if (b->failed)
         return -1;
     assert(b->variant >= 0);
+    close_list(b);
     copy.name = keep_word(b, op->name);
     copy.first_dep = (int32_t)b->deps.n;
     copy.n_deps = n_deps;
@@ -412,6 +496,7 @@ static void settle_tables(struct lw_builder *b)
     SETTLE(sets, sets, n_sets);
     SETTLE(buckets, buckets, n_buckets);
     SETTLE(slots, slots, n_slots);
+    SETTLE(offsets, offsets, n_offsets);
     SETTLE(shards, shards, n_shards);
     SETTLE(works, works, n_works);
     SETTLE(variants, variants, n_variants);
@@ -460,6 +545,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
 {
     if (!b)
         return lw_fail_nomem(err);
+    close_list(b);
     settle_tables(b);
     if (!b->failed)
         settle_ranks(b);

@@ -31,7 +31,7 @@ struct run {
     int32_t *next_on_stream, *before_on_comm; /* -1 = none */
     int32_t *ordinal;            /* of a collective within its class and program */
     int32_t *call_lead;          /* first op of its group call in the program; itself when alone */
-    int32_t *call_size;          /* at the lead: ops of the call */
+    int32_t *call_size;          /* at the lead: ops of the call; both empty without messages */
     int32_t *head;               /* [n_roles * n_streams] first op of a stream; -1 = none */
     int32_t *first_rank;         /* [n_roles] -1 = the role has none */
 
@@ -236,8 +236,8 @@ static enum lw_status make_tables(struct run *k, struct lw_err *err)
     k->next_on_stream = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
     k->before_on_comm = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
     k->ordinal = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
-    k->call_lead = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
-    k->call_size = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
+    k->call_lead = lw_arena_alloc(&k->room, k->matches->any ? p->n_ops : 0, sizeof(int32_t));
+    k->call_size = lw_arena_alloc(&k->room, k->matches->any ? p->n_ops : 0, sizeof(int32_t));
     k->head = lw_arena_alloc(&k->room, (int64_t)p->n_roles * p->n_streams, sizeof(int32_t));
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
         widest = p->programs[i].n_ops > widest ? p->programs[i].n_ops : widest;
@@ -251,7 +251,8 @@ static enum lw_status make_tables(struct run *k, struct lw_err *err)
     for (int32_t r = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)k->variant * p->n_roles + r];
         link_program(k, r, last_on_comm, n_on_comm, last_on_stream);
-        lead_calls(k, &g, calls);
+        if (k->matches->any)
+            lead_calls(k, &g, calls);
     }
     return LW_OK;
 }
@@ -365,7 +366,7 @@ static void wake(struct run *k, int32_t actor)
 
 static bool same_call(const struct run *k, int32_t a, int32_t b)
 {
-    return k->call_lead[a] == k->call_lead[b];
+    return k->matches->any && k->call_lead[a] == k->call_lead[b];
 }
 
 static bool can_enter(struct run *k, int32_t actor, int32_t op, int32_t *dep_cursor)

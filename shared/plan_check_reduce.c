@@ -6,10 +6,15 @@
  * surely ended when op begins. It follows from the op before it in its stream and in its
  * communicator and from its dependencies, in one pass over the program (vector clocks: Fidge 1988,
  * Mattern 1989). O(ops * streams + dependencies + slots * micro-batches). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/arena.h"
 #include "shared/plan_check.h"
+
+struct earlier {
+    int32_t param, op;
+};
 
 struct reduce {
     const struct lw_plan *p;
@@ -19,7 +24,10 @@ struct reduce {
     int32_t *bucket_of;                  /* [n_params] in the variant's sets; -1 = none */
     int32_t *clock;                      /* [program.n_ops * n_streams] */
     int32_t *on_stream, *on_comm;        /* last op so far; -1 = none */
-    int32_t *first_of, *next_of, *op_of; /* chains: ops that make a parameter ready, or copy it */
+    int32_t *made_by, *copied_by;        /* [n_params] last op that completes its gradient, or
+                                          * copies it; -1 = none */
+    struct earlier *earlier;             /* those before the last on other streams, by parameter */
+    int32_t n_earlier;
     int32_t optimizer;                   /* of the program so far; -1 = none */
     int32_t *reduced_by, *last_of;       /* [n_buckets]: reducing op, last op about it; -1 */
     bool copies;
@@ -50,7 +58,7 @@ static enum lw_status place(struct reduce *k, struct lw_err *err)
         if (strcmp(set->name, p->variants[k->variant].set_name) != 0)
             continue;
         for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
-            int32_t a = p->slots[p->buckets[b].first_slot + i].param;
+            int32_t a = p->slots[p->buckets[b].first_slot + i];
             if (k->bucket_of[a] >= 0)
                 return lw_fail(err, LW_EPLAN, "variant '%s': parameter %d '%s' is in buckets %d and "
                                               "%d", name, a, p->params[a].name, k->bucket_of[a],
@@ -106,6 +114,33 @@ static bool after(const struct reduce *k, int32_t op, int32_t before)
     return k->clock[(int64_t)(op - k->program.first_op) * n + k->p->ops[before].stream] >= before;
 }
 
+static bool awaited(const struct reduce *k, int32_t op, int32_t before)
+{
+    return before < 0 || (before < op && after(k, op, before));
+}
+
+/* An op that works on the parameter's gradient and may still run when `op` begins; -1 = none. */
+static int32_t not_awaited(const struct reduce *k, int32_t op, int32_t param)
+{
+    int32_t low = 0, high = k->n_earlier;
+
+    if (!awaited(k, op, k->copied_by[param]))
+        return k->copied_by[param];
+    if (!awaited(k, op, k->made_by[param]))
+        return k->made_by[param];
+    while (low < high) { /* to the first entry of the parameter */
+        int32_t mid = low + (high - low) / 2;
+        if (k->earlier[mid].param < param)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    for (; low < k->n_earlier && k->earlier[low].param == param; low++)
+        if (!awaited(k, op, k->earlier[low].op))
+            return k->earlier[low].op;
+    return -1;
+}
+
 static enum lw_status check_complete(const struct reduce *k, int32_t op, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
@@ -113,20 +148,15 @@ static enum lw_status check_complete(const struct reduce *k, int32_t op, struct 
     char text[LW_OP_TEXT], other[LW_OP_TEXT];
 
     for (int32_t i = 0; i < b->n_slots; i++) {
-        int32_t a = p->slots[b->first_slot + i].param;
-        bool made = !p->params[a].used, copied = !k->copies;
-        for (int32_t r = k->first_of[a]; r >= 0; r = k->next_of[r]) {
-            int32_t maker = k->op_of[r];
-            if (p->ops[maker].kind == LW_OP_COPY_IN)
-                copied = true;
-            else
-                made = true;
-            if (maker >= op || !after(k, op, maker))
-                return lw_fail(err, LW_EPLAN, "%s does not wait for %s, which completes the gradient "
-                                              "of parameter %d '%s'",
-                               lw_check_op_text(p, op, text), lw_check_op_text(p, maker, other), a,
-                               p->params[a].name);
-        }
+        int32_t a = p->slots[b->first_slot + i];
+        bool made = !p->params[a].used || k->made_by[a] >= 0;
+        bool copied = !k->copies || k->copied_by[a] >= 0;
+        int32_t late = not_awaited(k, op, a);
+        if (late >= 0)
+            return lw_fail(err, LW_EPLAN, "%s does not wait for %s, which completes the gradient "
+                                          "of parameter %d '%s'",
+                           lw_check_op_text(p, op, text), lw_check_op_text(p, late, other), a,
+                           p->params[a].name);
         if (!made || !copied)
             return lw_fail(err, LW_EPLAN, "%s: the gradient of parameter %d '%s' is never %s",
                            lw_check_op_text(p, op, text), a, p->params[a].name,
@@ -201,24 +231,58 @@ static enum lw_status check_optimizer(const struct reduce *k, int32_t op, struct
     return LW_OK;
 }
 
-/* Chain the ops of each parameter, so that a bucket finds those that complete its gradients. */
-static void index_ready(struct reduce *k)
+/* Find the last op that completes each parameter's gradient, and the last that copies it. Of the ops
+ * before it those on its own stream need no entry: who waits for the last waited for them. Returns
+ * how many others there are; `list` takes them unless it is NULL. */
+static int32_t find_makers(struct reduce *k, struct earlier *list)
 {
     const struct lw_plan *p = k->p;
-    int32_t end = k->program.first_op + k->program.n_ops, link = 0;
+    int32_t end = k->program.first_op + k->program.n_ops, n = 0;
 
-    for (int32_t i = 0; i < p->n_params; i++)
-        k->first_of[i] = -1;
+    memset(k->made_by, -1, (size_t)p->n_params * sizeof *k->made_by);
+    memset(k->copied_by, -1, (size_t)p->n_params * sizeof *k->copied_by);
     k->copies = false;
     for (int32_t op = k->program.first_op; op < end; op++) {
-        k->copies = k->copies || p->ops[op].kind == LW_OP_COPY_IN;
-        for (int32_t r = 0; r < p->ops[op].n_ready; r++) {
-            int32_t param = p->ready[p->ops[op].first_ready + r];
-            k->op_of[link] = op;
-            k->next_of[link] = k->first_of[param];
-            k->first_of[param] = link++;
+        const struct lw_op *o = &p->ops[op];
+        int32_t *by = o->kind == LW_OP_COPY_IN ? k->copied_by : k->made_by;
+        k->copies = k->copies || o->kind == LW_OP_COPY_IN;
+        for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++) {
+            int32_t param = p->ready[r], before = by[param];
+            if (before >= 0 && p->ops[before].stream != o->stream) {
+                if (list)
+                    list[n] = (struct earlier){param, before};
+                n++;
+            }
+            by[param] = op;
         }
     }
+    return n;
+}
+
+static int by_param(const void *a, const void *b)
+{
+    const struct earlier *x = a, *y = b;
+
+    if (x->param != y->param)
+        return x->param < y->param ? -1 : 1;
+    return (x->op > y->op) - (x->op < y->op);
+}
+
+static enum lw_status index_makers(struct reduce *k, struct lw_err *err)
+{
+    int32_t n = find_makers(k, NULL);
+
+    lw_free(k->earlier);
+    k->earlier = NULL;
+    k->n_earlier = 0;
+    if (n == 0)
+        return LW_OK;
+    k->earlier = lw_alloc((size_t)n * sizeof *k->earlier);
+    if (!k->earlier)
+        return lw_fail_nomem(err);
+    k->n_earlier = find_makers(k, k->earlier);
+    qsort(k->earlier, (size_t)n, sizeof *k->earlier, by_param);
+    return LW_OK;
 }
 
 static enum lw_status check_program(struct reduce *k, struct lw_err *err)
@@ -226,7 +290,7 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
     const struct lw_plan *p = k->p;
     const struct lw_variant *v = &p->variants[k->variant];
 
-    index_ready(k);
+    LW_TRY(index_makers(k, err));
     k->optimizer = -1;
     memset(k->on_stream, -1, (size_t)p->n_streams * sizeof *k->on_stream);
     memset(k->on_comm, -1, (size_t)p->n_comms * sizeof *k->on_comm);
@@ -253,27 +317,19 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
 static enum lw_status run(struct reduce *k, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int64_t longest = 0, most_ready = 0;
+    int64_t longest = 0;
 
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
-        const struct lw_program *g = &p->programs[i];
-        int64_t n_ready = 0;
-        for (int32_t op = g->first_op; op < g->first_op + g->n_ops; op++)
-            n_ready += p->ops[op].n_ready;
-        longest = g->n_ops > longest ? g->n_ops : longest;
-        most_ready = n_ready > most_ready ? n_ready : most_ready;
-    }
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
     k->bucket_of = lw_arena_alloc(room, p->n_params, sizeof *k->bucket_of);
-    k->first_of = lw_arena_alloc(room, p->n_params, sizeof *k->first_of);
-    k->next_of = lw_arena_alloc(room, most_ready, sizeof *k->next_of);
-    k->op_of = lw_arena_alloc(room, most_ready, sizeof *k->op_of);
+    k->made_by = lw_arena_alloc(room, p->n_params, sizeof *k->made_by);
+    k->copied_by = lw_arena_alloc(room, p->n_params, sizeof *k->copied_by);
     k->on_stream = lw_arena_alloc(room, p->n_streams, sizeof *k->on_stream);
     k->on_comm = lw_arena_alloc(room, p->n_comms, sizeof *k->on_comm);
     k->reduced_by = lw_arena_alloc(room, p->n_buckets, sizeof *k->reduced_by);
     k->last_of = lw_arena_alloc(room, p->n_buckets, sizeof *k->last_of);
     k->clock = lw_arena_alloc(room, longest, (size_t)p->n_streams * sizeof *k->clock);
-    if (!k->bucket_of || !k->first_of || !k->next_of || !k->op_of || !k->on_stream ||
-        !k->on_comm || !k->reduced_by || !k->last_of || !k->clock)
+    if (!k->bucket_of || !k->made_by || !k->copied_by || !k->on_stream || !k->on_comm || !k->reduced_by || !k->last_of || !k->clock)
         return lw_fail_nomem(err);
     for (k->variant = 0; k->variant < p->n_variants; k->variant++) {
         if (!*p->variants[k->variant].set_name)
@@ -307,6 +363,7 @@ enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err)
     if (!any)
         return LW_OK;
     enum lw_status s = run(&k, &room, err);
+    lw_free(k.earlier);
     lw_arena_free(&room);
     return s;
 }

@@ -44,7 +44,7 @@ static enum lw_status check_root_owns(const struct shard_check *k, int32_t op, i
     const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
 
     for (int32_t i = 0; i < b->n_slots; i++)
-        for (int32_t s = k->first[p->slots[b->first_slot + i].param]; s >= 0; s = k->next[s])
+        for (int32_t s = k->first[p->slots[b->first_slot + i]]; s >= 0; s = k->next[s])
             if (p->shards[s].owner != root)
                 return wrong_owner(p, op, &p->shards[s], what, root, err);
     return LW_OK;
@@ -62,11 +62,10 @@ static enum lw_status check_shares(const struct shard_check *k, int32_t op, int3
     if (elements % n_members != 0)
         return lw_fail(err, LW_EPLAN, "%s: %lld elements make no equal shares for %d members",
                        lw_check_op_text(p, op, text), (long long)elements, n_members);
-    for (int32_t i = 0; i < b->n_slots; i++) {
-        const struct lw_slot *slot = &p->slots[b->first_slot + i];
-        for (int32_t s = k->first[slot->param]; s >= 0; s = k->next[s]) {
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, b, &w);) {
+        for (int32_t s = k->first[w.slot.param]; s >= 0; s = k->next[s]) {
             const struct lw_shard *h = &p->shards[s];
-            int64_t from = slot->offset + h->first, to = from + h->numel;
+            int64_t from = w.slot.offset + h->first, to = from + h->numel;
             int32_t owner = share > 0 ? (int32_t)(from / share) : 0;
             if (h->numel == 0)
                 continue;
@@ -121,7 +120,7 @@ static enum lw_status note_sent(struct shard_check *k, int32_t op, struct lw_err
     char text[LW_OP_TEXT];
 
     for (int32_t i = 0; i < b->n_slots; i++) {
-        int32_t a = p->slots[b->first_slot + i].param;
+        int32_t a = p->slots[b->first_slot + i];
         if (k->sent_by[a] >= 0)
             return lw_fail(err, LW_EPLAN, "%s: op %d has already sent the weights of parameter %d "
                                           "'%s'", lw_check_op_text(p, op, text), k->sent_by[a], a,

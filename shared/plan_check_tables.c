@@ -46,7 +46,7 @@ static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
         {"groups", p->n_groups, 0},   {"members", p->n_members, 0}, {"params", p->n_params, 0},
         {"buffers", p->n_buffers, 0}, {"modules", p->n_modules, 0}, {"sets", p->n_sets, 0},
         {"buckets", p->n_buckets, 0}, {"slots", p->n_slots, 0},   {"shards", p->n_shards, 0},
-        {"works", p->n_works, 0},     {"ops", p->n_ops, 0},       {"deps", p->n_deps, 0},
+        {"offsets", p->n_offsets, 0}, {"works", p->n_works, 0},     {"ops", p->n_ops, 0},       {"deps", p->n_deps, 0},
         {"ready", p->n_ready, 0},     {"operand rows", p->n_operand_rows, 0},
         {"operands", p->n_operands, 0}, {"stages", p->n_stages, 0},
     };
@@ -201,9 +201,9 @@ static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw
     const struct lw_bucket *k = &p->buckets[b];
     int64_t size = lw_dtype_size(k->dtype), end = 0;
 
-    for (int32_t i = 0; i < k->n_slots; i++) {
-        const struct lw_slot *s = &p->slots[k->first_slot + i];
-        LW_TRY(within("slot", k->first_slot + i, "parameter", s->param, 0, p->n_params, err));
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
+        const struct lw_slot *s = &w.slot;
+        LW_TRY(within("slot", k->first_slot + w.n - 1, "parameter", s->param, 0, p->n_params, err));
         const struct lw_plan_param *a = &p->params[s->param];
         if (s->offset < end)
             return lw_fail(err, LW_EPLAN, "bucket %d: parameter %d '%s' at element %lld overlaps the "
@@ -225,7 +225,7 @@ static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw
 
 static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
 {
-    int64_t used_buckets = 0, used_slots = 0;
+    int64_t used_buckets = 0, used_slots = 0, used_offsets = 0;
 
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
@@ -244,6 +244,10 @@ static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
         LW_TRY(within("bucket", b, "dtype", (int64_t)k->dtype, 0, LW_N_DTYPES, err));
         LW_TRY(range("bucket", b, "slots", k->first_slot, k->n_slots, p->n_slots, &used_slots,
                      err));
+        LW_TRY(within("bucket", b, "first offset", k->first_offset, -1, p->n_offsets + 1L, err));
+        if (k->first_offset >= 0)
+            LW_TRY(range("bucket", b, "offsets", k->first_offset, k->n_slots, p->n_offsets,
+                         &used_offsets, err));
         if (k->bytes < 0 || k->limit_bytes < 0)
             return lw_fail(err, LW_EPLAN, "bucket %d: negative size %lld or limit %lld bytes", b,
                            (long long)k->bytes, (long long)k->limit_bytes);
@@ -270,10 +274,9 @@ static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err
     if (talks != (o->comm >= 0))
         return lw_fail(err, LW_EPLAN, "op %d (%s) %s", i, lw_op_name(o->kind),
                        talks ? "needs a communicator" : "takes no communicator");
-    if (o->bytes < 0 || o->offset < 0 || o->work_ps < -1)
-        return lw_fail(err, LW_EPLAN, "op %d (%s): negative bytes %lld, offset %lld or work %lld ps",
-                       i, lw_op_name(o->kind), (long long)o->bytes, (long long)o->offset,
-                       (long long)o->work_ps);
+    if (o->bytes < 0 || o->work_ps < -1)
+        return lw_fail(err, LW_EPLAN, "op %d (%s): negative bytes %lld or work %lld ps", i,
+                       lw_op_name(o->kind), (long long)o->bytes, (long long)o->work_ps);
     return LW_OK;
 }
 
@@ -296,15 +299,20 @@ static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t 
 }
 
 static enum lw_status check_program(const struct lw_plan *p, const struct lw_program *g,
-                                    const struct lw_role *role, int64_t used[2],
-                                    struct lw_err *err)
+                                    const struct lw_role *role, int64_t *used,
+                                    int64_t *n_ready, struct lw_err *err)
 {
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
         const struct lw_op *o = &p->ops[i];
         LW_TRY(check_op(p, i, err));
-        LW_TRY(range("op", i, "dependencies", o->first_dep, o->n_deps, p->n_deps, &used[0], err));
-        LW_TRY(range("op", i, "ready gradients", o->first_ready, o->n_ready, p->n_ready, &used[1],
+        LW_TRY(range("op", i, "dependencies", o->first_dep, o->n_deps, p->n_deps, used, err));
+        int64_t own = 0; /* ops may share a list of gradients */
+        LW_TRY(range("op", i, "ready gradients", o->first_ready, o->n_ready, p->n_ready, &own,
                      err));
+        *n_ready += own;
+        if (*n_ready > INT32_MAX)
+            return lw_fail(err, LW_EPLAN, "op %d: the ops up to it complete 2^31 gradients and more",
+                           i);
         for (int32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
             if (p->deps[d] < g->first_op || p->deps[d] >= i)
                 return lw_fail(err, LW_EPLAN, "op %d (%s): depends on op %d, which is no earlier op "
@@ -320,14 +328,14 @@ static enum lw_status check_program(const struct lw_plan *p, const struct lw_pro
 
 static enum lw_status check_programs(const struct lw_plan *p, struct lw_err *err)
 {
-    int64_t used_ops = 0, used[2] = {0, 0};
+    int64_t used_ops = 0, used_deps = 0, n_ready = 0;
 
     for (int32_t v = 0; v < p->n_variants; v++) {
         for (int32_t r = 0; r < p->n_roles; r++) {
             const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + r];
             LW_TRY(range("program of variant", v, "ops", g->first_op, g->n_ops, p->n_ops, &used_ops,
                          err));
-            LW_TRY(check_program(p, g, &p->roles[r], used, err));
+            LW_TRY(check_program(p, g, &p->roles[r], &used_deps, &n_ready, err));
         }
     }
     if (used_ops != p->n_ops)
@@ -361,9 +369,12 @@ static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
     return LW_OK;
 }
 
-/* Shards of a parameter, in table order, tile it; a parameter that the optimizer updates has some. */
+/* Shards of a parameter, in table order, tile it; a parameter that the optimizer updates has some,
+ * unless there are none at all: then every member updates everything. */
 static enum lw_status check_shards(const struct lw_plan *p, struct lw_err *err)
 {
+    if (p->n_shards == 0)
+        return LW_OK;
     int64_t *end = lw_calloc((size_t)p->n_params, sizeof *end);
     bool *has = lw_calloc((size_t)p->n_params, sizeof *has);
     enum lw_status s = end && has ? LW_OK : lw_fail_nomem(err);

@@ -192,17 +192,17 @@ static bool bucket_differs(struct diff *d, const char *set, int32_t i, const str
     snprintf(what, sizeof what, "bucket %d of set '%.40s'", i, set);
     if (fields_differ(d, what, f, sizeof f / sizeof *f))
         return true;
-    for (int32_t s = 0; s < x->n_slots; s++) {
-        const struct lw_slot *p = &d->a->slots[x->first_slot + s];
-        const struct lw_slot *q = &d->b->slots[y->first_slot + s];
-        if (p->param != q->param)
+    struct lw_slot_walk p = {0}, q = {0};
+    while (lw_plan_next_slot(d->a, x, &p) && lw_plan_next_slot(d->b, y, &q)) {
+        int32_t a = p.slot.param, b = q.slot.param;
+        if (a != b)
             return say(d, "%s: place %d holds parameter %d '%s' in the first plan, %d '%s' in the "
-                          "second", what, s, p->param, d->a->params[p->param].name, q->param,
-                       d->b->params[q->param].name);
-        if (p->offset != q->offset)
+                          "second", what, p.n - 1, a, d->a->params[a].name, b,
+                       d->b->params[b].name);
+        if (p.slot.offset != q.slot.offset)
             return say(d, "%s: parameter %d '%s' begins at element %lld in the first plan, %lld in "
-                          "the second", what, p->param, d->a->params[p->param].name,
-                       (long long)p->offset, (long long)q->offset);
+                          "the second", what, a, d->a->params[a].name, (long long)p.slot.offset,
+                       (long long)q.slot.offset);
     }
     return false;
 }
@@ -290,8 +290,7 @@ static bool op_differs(struct diff *d, const char *what, int32_t first_a, int32_
         {"bucket", x->bucket, y->bucket}, {"module", x->module, y->module},
         {"stage", x->stage, y->stage}, {"micro-batch", x->micro_batch, y->micro_batch},
         {"communicator class", x->comm, y->comm}, {"call", x->call, y->call},
-        {"peer", x->peer, y->peer}, {"offset", x->offset, y->offset},
-        {"operand row", x->operand, y->operand}, {"work index", x->work, y->work},
+        {"peer", x->peer, y->peer}, {"operand row", x->operand, y->operand}, {"work index", x->work, y->work},
         {"number of dependencies", x->n_deps, y->n_deps},
         {"number of ready gradients", x->n_ready, y->n_ready}};
 

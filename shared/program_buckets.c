@@ -1,8 +1,8 @@
 /* Which buckets data parallelism reduces: the policy's function is asked, its answer is indexed.
  *
- * Invariants: items of every set are numbers into lw_part.grads; a bucket has one dtype and device;
- * launch index order is the order of the list. Policies that choose by time see the times of the
- * plan: a gradient is ready when its stretch of the backward ends, or all of them at the end where
+ * Invariants: items are numbers into lw_part.grads until their set is made, then parameters; a bucket
+ * has one dtype and device; launch index order is the order of the list. Policies that choose by time
+ * see the times of the plan: a gradient is ready when its stretch of the backward ends, or all of them at the end where
  * nothing overlaps. Not modelled for them: the copies into buckets and what they delay. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,22 +17,20 @@
 
 #define PICOTRON_CAP_BYTES (INT64_C(25) << 20)
 
+/* From here on the items are parameters. */
 static enum lw_status index_set(struct lw_part *d, struct lw_part_set *set, struct lw_err *err)
 {
     const struct lw_bucketing *k = &set->buckets;
 
-    set->bucket_of = lw_arena_alloc(&d->arena, d->w->n_params, sizeof *set->bucket_of);
     set->elements = lw_arena_alloc(&d->arena, k->n_buckets, sizeof *set->elements);
     set->dtype = lw_arena_alloc(&d->arena, k->n_buckets, sizeof *set->dtype);
-    if (!set->bucket_of || !set->elements || !set->dtype)
+    if (!set->elements || !set->dtype)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < d->w->n_params; i++)
-        set->bucket_of[i] = -1;
     for (int32_t b = 0; b < k->n_buckets; b++) {
         for (int32_t i = k->first[b]; i < k->first[b + 1]; i++) {
-            set->bucket_of[d->param_of[k->items[i]]] = b;
             set->elements[b] += d->grads[k->items[i]].numel;
             set->dtype[b] = d->grads[k->items[i]].dtype;
+            k->items[i] = d->param_of[k->items[i]];
         }
     }
     return LW_OK;
@@ -75,8 +73,8 @@ static enum lw_status picotron(struct lw_part *d, struct lw_bucketing *out, stru
 {
     bool compat = d->s->compat == LW_COMPAT_PICOTRON;
     int64_t cap = d->s->bucket_cap_bytes >= 0 ? d->s->bucket_cap_bytes : PICOTRON_CAP_BYTES, limit;
-    int64_t *numel = lw_arena_alloc(&d->arena, d->n_grads, sizeof *numel);
-    struct lw_picotron_place *places = lw_arena_alloc(&d->arena, d->n_grads, sizeof *places);
+    int64_t *numel = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *numel);
+    struct lw_picotron_place *places = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *places);
     struct lw_bucketing b;
 
     if (!numel || !places)
@@ -130,7 +128,7 @@ static enum lw_status as_bucketing(const struct lw_colossal_buckets *from, int32
 
 static enum lw_status colossal(struct lw_part *d, struct lw_bucketing *out, struct lw_err *err)
 {
-    struct lw_colossal_grad *grads = lw_arena_alloc(&d->arena, d->n_grads, sizeof *grads);
+    struct lw_colossal_grad *grads = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *grads);
     struct lw_colossal_buckets made;
 
     if (!grads)
@@ -214,8 +212,8 @@ static int32_t list_reduces(struct lw_part *d, const struct lw_sharded_buckets *
 static enum lw_status sharded_list(struct lw_part *d, const struct lw_sharded_buckets *from,
                                    struct lw_bucketing *out, struct lw_err *err)
 {
-    int32_t *ready_at = lw_arena_alloc(&d->arena, d->n_grads, sizeof *ready_at);
-    struct reduce *list = lw_arena_alloc(&d->arena, d->n_grads, sizeof *list);
+    int32_t *ready_at = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *ready_at);
+    struct reduce *list = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *list);
     struct lw_bucketing b = {0};
 
     d->empty = lw_arena_alloc(&d->arena, from->n_buckets, sizeof *d->empty);
@@ -310,9 +308,9 @@ static enum lw_status check_cost(const struct lw_part *d, const struct lw_merge 
 static enum lw_status by_time(struct lw_part *d, struct lw_bucketing *out, struct lw_err *err)
 {
     bool best = d->s->bucket_policy == LW_BUCKET_OPTIMAL;
-    int64_t *bytes = lw_arena_alloc(&d->arena, d->n_grads, sizeof *bytes);
-    lw_ps *ready = lw_arena_alloc(&d->arena, d->n_grads, sizeof *ready), end;
-        struct lw_bucketing b;
+    int64_t *bytes = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *bytes);
+    lw_ps *ready = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *ready), end;
+    struct lw_bucketing b;
 
     if (!bytes || !ready)
         return lw_fail_nomem(err);

@@ -29,18 +29,20 @@ static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
     const struct lw_workload *w = d->w;
     int32_t n = 0;
 
-    d->grads = lw_calloc((size_t)w->n_params, sizeof *d->grads);
-    d->param_of = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->param_of);
-    d->grad_of = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->grad_of);
-    d->order = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->order);
+    d->grads = lw_arena_alloc(&d->scratch, w->n_params, sizeof *d->grads);
+    d->param_of = lw_arena_alloc(&d->scratch, w->n_params, sizeof *d->param_of);
+    d->grad_of = lw_arena_alloc(&d->scratch, w->n_params, sizeof *d->grad_of);
+    d->order = lw_arena_alloc(&d->scratch, w->n_params, sizeof *d->order);
+    d->reduced = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->reduced);
     d->unused = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->unused);
-    if (!d->grads || !d->param_of || !d->grad_of || !d->order || !d->unused)
+    if (!d->grads || !d->param_of || !d->grad_of || !d->order || !d->reduced || !d->unused)
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
         d->grad_of[i] = -1;
         if (d->n_members == 1 || !is_reduced(d, p))
             continue;
+        d->reduced[i] = true;
         d->grad_of[i] = d->n_grads;
         d->param_of[d->n_grads] = i;
         d->grads[d->n_grads++] = (struct lw_grad){
@@ -98,7 +100,7 @@ static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set 
         int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
         int64_t at = 0;
         for (int32_t i = k->first[n]; i < k->first[n + 1]; i++) {
-            int32_t param = d->param_of[k->items[i]];
+            int32_t param = k->items[i];
             lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, param), at});
             at += d->w->params[param].numel;
         }
@@ -165,15 +167,16 @@ enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err)
     LW_TRY(coalesce_buffers(d, err));
     lw_oss_free(d->shards.oss);
     d->shards.oss = NULL;
-    lw_free(d->grads); /* buckets are made: what follows looks at the workload */
+    lw_arena_free(&d->scratch);
     d->grads = NULL;
+    d->param_of = d->grad_of = d->order = NULL;
     return LW_OK;
 }
 
 void lw_part_free(struct lw_part *d)
 {
     lw_oss_free(d->shards.oss);
-    lw_free(d->grads);
+    lw_arena_free(&d->scratch);
     lw_bucketing_free(&d->buffers);
     lw_bucketing_free(&d->rebuilt.buckets);
     lw_bucketing_free(&d->initial.buckets);

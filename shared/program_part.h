@@ -21,8 +21,7 @@
 /* The buckets of one set: numbers within the set, and where they begin in the plan. */
 struct lw_part_set {
     const char *name;
-    struct lw_bucketing buckets; /* items are numbers into lw_part.grads */
-    int32_t *bucket_of;          /* [n_params], -1 = not reduced */
+    struct lw_bucketing buckets; /* items are parameters */
     int32_t first_bucket;        /* plan's number of bucket 0 */
     int64_t *elements;           /* [n_buckets] */
     enum lw_dtype *dtype;        /* [n_buckets] of the gradients */
@@ -63,11 +62,16 @@ struct lw_part {
 
     struct lw_backward back;
     struct lw_bucket_rules rules;
-    int32_t n_grads, n_unused;   /* gradients that are reduced; of these without a value */
-    struct lw_grad *grads;       /* [n_grads] in registration order; for the policies alone */
+
+    /* What decisions are made with; given back when all are made. */
+    struct lw_arena scratch;
+    struct lw_grad *grads;       /* [n_grads] in registration order */
     int32_t *param_of;           /* [n_grads] */
     int32_t *grad_of;            /* [n_params], -1 = not reduced */
     int32_t *order;              /* [n_grads] as they become ready, unused ones last */
+
+    int32_t n_grads, n_unused;   /* gradients that are reduced; of these without a value */
+    bool *reduced;               /* [n_params] its gradient is */
     int32_t *unused;             /* [n_unused] parameters */
     struct lw_part_set initial, rebuilt;
     struct lw_part_shards shards; /* n == 0: every member updates everything */

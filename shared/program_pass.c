@@ -4,6 +4,8 @@
  *
  * Invariant: ops of the compute stream are written in the order they run. Source of the order:
  * torch/nn/parallel/distributed.py 1.13.1. */
+#include <string.h>
+
 #include "shared/program_lower.h"
 
 static enum lw_status write_ops(struct lw_writer *k, struct lw_err *err)
@@ -38,6 +40,24 @@ static const struct lw_part_set *set_of(const struct lw_part *d, enum lw_pass_se
     return set && set->name ? set : NULL;
 }
 
+static enum lw_status new_reducer(const struct lw_part *d, const struct lw_part_set *set,
+                                  struct lw_reducer **out, struct lw_err *err)
+{
+    const struct lw_bucketing *k = &set->buckets;
+    int32_t *bucket_of = lw_alloc((size_t)d->w->n_params * sizeof *bucket_of);
+
+    if (!bucket_of)
+        return lw_fail_nomem(err);
+    memset(bucket_of, -1, (size_t)d->w->n_params * sizeof *bucket_of);
+    for (int32_t b = 0; b < k->n_buckets; b++)
+        for (int32_t i = k->first[b]; i < k->first[b + 1]; i++)
+            bucket_of[k->items[i]] = b;
+    enum lw_status s = lw_reducer_new(d->w->n_params, bucket_of, k->n_buckets, d->s->launch_order,
+                                      out, err);
+    lw_free(bucket_of);
+    return s;
+}
+
 static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
                                  struct lw_arena *room, struct lw_err *err)
 {
@@ -53,8 +73,7 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     x->params = lw_arena_alloc(room, d->n_grads, sizeof *x->params);
     if (!x->launches || !x->late || !x->done_of || !x->params)
         return lw_fail_nomem(err);
-    LW_TRY(lw_reducer_new(d->w->n_params, x->set->bucket_of, n_buckets, d->s->launch_order,
-                          &x->reducer, err));
+    LW_TRY(new_reducer(d, x->set, &x->reducer, err));
     LW_TRY(lw_reducer_begin(x->reducer, true, err));
     return lw_reducer_unused(x->reducer, d->unused, d->n_unused, err);
 }

@@ -27,7 +27,7 @@ static int32_t scale_bucket(struct lw_writer *k, struct lw_writer_part *x, int32
                                set->dtype[b], -1, -1);
 
     for (int32_t i = set->buckets.first[b]; i < set->buckets.first[b + 1]; i++)
-        lw_builder_ready(k->l->b, lw_part_param(x->d, x->d->param_of[set->buckets.items[i]]));
+        lw_builder_ready(k->l->b, lw_part_param(x->d, set->buckets.items[i]));
     return op;
 }
 
@@ -83,7 +83,7 @@ static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t
     int32_t n_unused = x->unused_copied ? 0 : d->n_unused, last = -1;
 
     for (int32_t i = 0; i < n; i++) {
-        if (d->grad_of[params[i]] < 0)
+        if (!d->reduced[params[i]])
             continue;
         last = params[i];
         bytes += bytes_of(d, last);
@@ -96,7 +96,7 @@ static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t
     for (int32_t i = 0; i < n_unused; i++)
         lw_builder_ready(k->l->b, lw_part_param(d, d->unused[i]));
     for (int32_t i = 0; i < n; i++)
-        if (d->grad_of[params[i]] >= 0)
+        if (d->reduced[params[i]])
             lw_builder_ready(k->l->b, lw_part_param(d, params[i]));
     x->unused_copied = true;
     return true;
@@ -114,7 +114,7 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
     int32_t copy = k->last_compute;
     for (int32_t i = 0; i < n; i++) {
         int32_t n_launches;
-        if (d->grad_of[params[i]] < 0)
+        if (!d->reduced[params[i]])
             continue;
         LW_TRY(lw_reducer_mark(x->reducer, params[i], x->launches, &n_launches, err));
         for (int32_t l = 0; l < n_launches; l++) {
@@ -146,7 +146,7 @@ static enum lw_status reduce_one_by_one(struct lw_writer *k, struct lw_writer_pa
     for (int32_t b = 0; b < set->n_buckets; b++) {
         int32_t n = 0;
         for (int32_t i = set->first[b]; i < set->first[b + 1]; i++)
-            x->params[n++] = x->d->param_of[set->items[i]];
+            x->params[n++] = set->items[i];
         LW_TRY(lw_write_ready(k, x, x->params, n, err));
         int32_t copy = k->last_compute;
         while (x->n_late > 0)

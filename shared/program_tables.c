@@ -17,8 +17,6 @@ static void add_params(struct lw_lowering *l)
                                   .tied = p->tied, .trainable = p->trainable,
                                   .sparse = p->sparse, .used = p->used, .ignored = p->ignored};
         lw_builder_param(l->b, &q);
-        if (d->shards.n == 0 && p->trainable && p->tied < 0)
-            lw_builder_shard(l->b, &(struct lw_shard){i, -1, 0, p->numel});
     }
     for (int32_t i = 0; i < w->n_buffers; i++)
         lw_builder_buffer(l->b, &(struct lw_plan_buffer){w->buffers[i].name, w->buffers[i].numel,

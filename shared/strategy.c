@@ -297,6 +297,8 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
     if (s->dp < 1 || s->pp < 1 || s->tp < 1)
         return lw_fail(err, LW_EINVAL, "dp, pp and tp must be at least 1, got %lld, %lld, %lld",
                        (long long)s->dp, (long long)s->pp, (long long)s->tp);
+    if (s->pp > INT16_MAX)
+        return lw_fail(err, LW_EINVAL, "--pp %lld: at most %d stages", (long long)s->pp, INT16_MAX);
     if (s->dp > INT32_MAX / s->pp / s->tp)
         return lw_fail(err, LW_EINVAL, "dp * pp * tp is beyond 2^31 ranks");
     if (s->zero > 3)

@@ -47,11 +47,11 @@ struct lw_module {
 struct lw_param {
     const char *name;       /* qualified; "" when the trace names none */
     int64_t numel;          /* elements, >= 0 */
-    enum lw_dtype dtype;
     int32_t module;         /* index of its owner */
-    int32_t device;         /* index among the model's devices; 0 unless model-parallel */
     int32_t tied;           /* index of the first parameter that shares its storage; -1 = not tied */
-    enum lw_tp_split tp_split; /* REPLICATED: whole on every rank of a tensor group */
+    uint8_t dtype;          /* enum lw_dtype */
+    uint8_t tp_split;       /* enum lw_tp_split; REPLICATED: whole on every rank of a tensor group */
+    int8_t device;          /* index among the model's devices; 0 unless model-parallel */
     bool trainable, sparse; /* sparse: expects a sparse gradient */
     bool used;              /* takes part in the step (false: unused parameter) */
     bool ignored;           /* on the ignore list of the data-parallel wrapper */

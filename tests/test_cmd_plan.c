@@ -127,7 +127,8 @@ static void edited_plans_are_refused(void **state)
     edit("s/\\(\"bytes\": \\)8196000\\(.*\\)\"params\": .160, 159., \"offsets\": .0, 1000./\\14000\\2"
          "\"params\": [160], \"offsets\": [0]/");
     expect("plan edited.json", 1, "in no bucket");
-    edit("s/{\"param\": 1, \"numel\": 64}/{\"param\": 0, \"numel\": 64}/");
+    expect("plan -w w.json --dp 2 --zero 1 -o a.json", 0, "");
+    edit("s/{\"param\": 1, \\(\"owner\": [01], \"numel\": 64}\\)/{\"param\": 0, \\1/");
     expect("plan edited.json", 1, "shard 1 of parameter 0 'conv1.weight': elements 0 and 64 more, the "
                                   "shards before it end at 9408 of 9408");
     edit("s/\"lapwing\": 1/\"lapwing\": 2/");

@@ -14,7 +14,7 @@
 
 /* The worked example of docs/design/program.md: ops 15 .. 31 are the steady pass, buckets 1 and 2 its
  * set. Op 20 is the all-reduce of bucket 1, op 26 that of bucket 2. */
-static struct lw_plan example(void)
+static struct lw_plan example_of(int32_t micro_batches)
 {
     struct tiny t;
     struct lw_strategy s = lw_strategy_default();
@@ -24,9 +24,17 @@ static struct lw_plan example(void)
     tiny_init(&t);
     s.dp = 4;
     s.bucket_cap_bytes = 1200;
+    s.micro_batches = micro_batches;
     if (lw_plan_build(&t.w, &s, NULL, &p, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(lw_plan_find_variant(&p, "steady"), 1);
+    return p;
+}
+
+static struct lw_plan example(void)
+{
+    struct lw_plan p = example_of(1);
+
     assert_int_equal(p.programs[1].first_op, 15);
     return p;
 }
@@ -59,6 +67,25 @@ static void a_made_plan_passes(void **state)
     lw_plan_free(&p);
 }
 
+/* What a plan may leave out: offsets of buckets without gaps, shards of what all members update. */
+static void write_tables(struct lw_plan *p)
+{
+    p->offsets = lw_arena_alloc(&p->arena, p->n_slots, sizeof *p->offsets);
+    p->shards = lw_arena_alloc(&p->arena, p->n_params, sizeof *p->shards);
+    assert_non_null(p->offsets);
+    assert_non_null(p->shards);
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        struct lw_bucket k = p->buckets[b];
+        for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, &k, &w);)
+            p->offsets[p->n_offsets++] = w.slot.offset;
+        p->buckets[b].first_offset = p->n_offsets - k.n_slots;
+    }
+    for (int32_t i = 0; i < p->n_params; i++)
+        p->shards[p->n_shards++] = (struct lw_shard){i, -1, 0, p->params[i].numel};
+    struct lw_err err = {0};
+    assert_int_equal(lw_plan_check(p, &err), LW_OK);
+}
+
 static void a_gradient_in_no_bucket_is_named(void **state)
 {
     struct lw_plan p = example();
@@ -76,7 +103,7 @@ static void a_gradient_in_two_buckets_is_named(void **state)
     struct lw_plan p = example();
 
     (void)state;
-    p.slots[p.buckets[2].first_slot + 2].param = C_WEIGHT;
+    p.slots[p.buckets[2].first_slot + 2] = C_WEIGHT;
     p.buckets[2].bytes = 4 * (202 + 300);
     assert_fault(&p, "parameter 3 'c.weight' is in buckets 1 and 2");
     lw_plan_free(&p);
@@ -87,10 +114,12 @@ static void slots_and_sizes_of_a_bucket_are_checked(void **state)
     struct lw_plan p = example();
 
     (void)state;
-    p.slots[p.buckets[2].first_slot + 1].offset = 1;
+    write_tables(&p);
+    int64_t *offset = p.offsets + p.buckets[2].first_offset;
+    offset[1] = 1;
     assert_fault(&p, "bucket 2: parameter 1 'b.weight' at element 1 overlaps the slot before it, "
                      "which ends at 2");
-    p.slots[p.buckets[2].first_slot + 1].offset = 2;
+    offset[1] = 2;
     p.buckets[2].bytes = 1204;
     assert_fault(&p, "bucket 2: 1204 bytes, but its slots end at 1208");
     p.buckets[2].bytes = 1212;
@@ -111,6 +140,26 @@ static void a_bucket_that_leaves_before_its_gradients_is_named(void **state)
     p.ops[ar].n_deps = 1;
     p.deps[p.ops[ar].first_dep] = ar - 2; /* the backward, not the copy after it */
     assert_fault(&p, "does not wait for op 19 (copy_in)");
+    lw_plan_free(&p);
+}
+
+/* Both backwards complete the gradient; the first runs on a stream that the all-reduce, moved to the
+ * compute stream, does not wait for. */
+static void every_backward_of_a_gradient_is_awaited(void **state)
+{
+    struct lw_plan p = example_of(2);
+    int32_t first = find(&p, LW_OP_BACKWARD, -1), ar = find(&p, LW_OP_ALL_REDUCE, 1);
+    char expected[64];
+
+    (void)state;
+    assert_int_equal(p.ready[p.ops[first].first_ready], C_WEIGHT);
+    p.ops[first].stream = 1;
+    p.ops[ar].stream = 0;
+    snprintf(expected, sizeof expected, "does not wait for op %d (backward, module 2)", first);
+    assert_fault(&p, expected);
+    p.deps[p.ops[ar].first_dep] = first; /* its copy stands before it on its stream */
+    struct lw_err err = {0};
+    assert_int_equal(lw_plan_check(&p, &err), LW_OK);
     lw_plan_free(&p);
 }
 
@@ -166,6 +215,7 @@ static void shards_tile_the_parameters(void **state)
     struct lw_plan p = example();
 
     (void)state;
+    write_tables(&p);
     p.shards[1].numel = 150;
     assert_fault(&p, "parameter 1 'b.weight': shards cover 150 of 200 elements");
     p.shards[1].numel = 201;
@@ -508,6 +558,7 @@ static void poke_all(struct lw_plan *p, int rounds, uint64_t *x)
 #define TABLE(field, count) {p->field, p->count, sizeof *p->field, sizeof *p->field}
         TABLE(role_of, n_ranks), TABLE(index_in_role, n_ranks), TABLE(groups, n_groups),
         TABLE(members, n_members), TABLE(buckets, n_buckets), TABLE(slots, n_slots),
+        TABLE(offsets, n_offsets),
         TABLE(shards, n_shards), TABLE(works, n_works), TABLE(deps, n_deps), TABLE(ready, n_ready),
         TABLE(operand_first, n_operand_rows), TABLE(operands, n_operands),
         TABLE(pass_variant, n_passes), TABLE(stage_of, n_modules),
@@ -539,6 +590,8 @@ static void hostile_numbers_never_lead_outside_a_table(void **state)
 
     (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
+    poke_all(&p, 20000, &x);
+    write_tables(&p);
     poke_all(&p, 20000, &x);
     assert_int_equal(lw_plan_check(&p, &err), LW_OK);
     lw_plan_free(&p);
@@ -584,6 +637,7 @@ int main(void)
         cmocka_unit_test(a_gradient_in_two_buckets_is_named),
         cmocka_unit_test(slots_and_sizes_of_a_bucket_are_checked),
         cmocka_unit_test(a_bucket_that_leaves_before_its_gradients_is_named),
+        cmocka_unit_test(every_backward_of_a_gradient_is_awaited),
         cmocka_unit_test(a_gradient_that_is_never_ready_or_copied_is_named),
         cmocka_unit_test(results_are_awaited),
         cmocka_unit_test(every_bucket_is_reduced_exactly_once_and_whole),

@@ -94,7 +94,7 @@ static void what_changes_the_hash_is_found(void **state)
     for (int32_t i = 0; i < a.n_ops; i += 7) {
         for (size_t at = 0; at < offsetof(struct lw_op, name); at += sizeof(int32_t)) {
             int32_t *word = (int32_t *)(void *)((char *)&b.ops[i] + at), old = *word;
-            if (at == offsetof(struct lw_op, kind))
+            if (at == offsetof(struct lw_op, kind)) /* shares its word with dtype and stage */
                 continue;
             *word = old == 0;
             if (b.ops[i].n_deps <= b.n_deps && b.ops[i].work < b.n_works &&

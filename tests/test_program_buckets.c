@@ -98,8 +98,10 @@ static void picotron_fills_to_its_capacity_and_launches_from_the_back(void **sta
                "AR2/1200 Ew O:7");
     struct lw_plan p = build(&t, &s, NULL);
     assert_int_equal(p.buckets[2].n_slots, 2);
-    assert_int_equal(p.slots[p.buckets[2].first_slot].param, A_WEIGHT);
-    assert_int_equal(p.slots[p.buckets[2].first_slot + 1].offset, 100);
+    assert_int_equal(p.slots[p.buckets[2].first_slot], A_WEIGHT);
+    struct lw_slot_walk w = {0};
+    assert_true(lw_plan_next_slot(&p, &p.buckets[2], &w) && lw_plan_next_slot(&p, &p.buckets[2], &w));
+    assert_int_equal(w.slot.offset, 100);
     assert_int_equal(p.buckets[0].limit_bytes, 1200);
     assert_true(has_note(&p, "buckets: picotron, registration order, a bucket holds at most 300 "
                              "elements"));
@@ -134,7 +136,7 @@ static void colossal_reduces_one_buffer_per_dtype_after_the_backward(void **stat
                "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2 Ci/1808 AR0/1208 AR1/600 Co0/1208 Co1/600 "
                "O:7");
     struct lw_plan p = build(&t, &s, NULL);
-    assert_int_equal(p.slots[p.buckets[0].first_slot].param, A_WEIGHT); /* model order */
+    assert_int_equal(p.slots[p.buckets[0].first_slot], A_WEIGHT); /* model order */
     assert_true(has_note(&p, "no overlap"));
     lw_plan_free(&p);
 }
@@ -407,7 +409,7 @@ static void random_models_keep_bytes_caps_and_order(void **state)
         for (int32_t b = 0; s.bucket_policy == LW_BUCKET_PICOTRON && b < p.n_buckets; b++)
             if (p.buckets[b].bytes > s.bucket_cap_bytes)
                 for (int32_t i = 0, seen = 0; i < p.buckets[b].n_slots; i++) {
-                    seen += p.params[p.slots[p.buckets[b].first_slot + i].param].numel > 0;
+                    seen += p.params[p.slots[p.buckets[b].first_slot + i]].numel > 0;
                     assert_true(seen <= 1);
                 }
         lw_plan_free(&p);

@@ -84,10 +84,12 @@ static void greedy_owners_broadcast_what_they_updated(void **state)
         assert_int_equal(p.shards[i].owner, owners[i]);
     assert_string_equal(p.sets[1].name, LW_SET_WEIGHTS);
     const struct lw_bucket *b = &p.buckets[1]; /* the smallest first */
-    assert_int_equal(p.slots[b->first_slot].param, B_BIAS);
-    assert_int_equal(p.slots[b->first_slot + 1].param, A_WEIGHT);
-    assert_int_equal(p.slots[b->first_slot + 2].param, C_WEIGHT);
-    assert_int_equal(p.slots[b->first_slot + 2].offset, 102);
+    assert_int_equal(p.slots[b->first_slot], B_BIAS);
+    assert_int_equal(p.slots[b->first_slot + 1], A_WEIGHT);
+    assert_int_equal(p.slots[b->first_slot + 2], C_WEIGHT);
+    static const int64_t offsets[] = {0, 2, 102};
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(&p, b, &w);)
+        assert_int_equal(w.slot.offset, offsets[w.n - 1]);
     assert_true(has_note(&p, "the fullest member updates 402 of 602 elements"));
     lw_plan_free(&p);
 }
@@ -510,7 +512,7 @@ static void random_models_are_sharded_whole(void **state)
         }
         for (int32_t b = 0; b < p.n_buckets; b++)
             for (int32_t i = 0; lw_plan_is_weights(&p, b) && i < p.buckets[b].n_slots; i++)
-                sent += p.params[p.slots[p.buckets[b].first_slot + i].param].numel;
+                sent += p.params[p.slots[p.buckets[b].first_slot + i]].numel;
         assert_int_equal(owned, all);
         assert_int_equal(sent, all);
         lw_plan_free(&p);

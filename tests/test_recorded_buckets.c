@@ -133,7 +133,7 @@ static void buckets_equal_those_that_ddp_logged(void **state)
             assert_int_equal(k->bytes, l.bytes[b]);
             assert_int_equal(k->n_slots, l.first[b + 1] - l.first[b]);
             for (int32_t s = 0; s < k->n_slots; s++)
-                assert_int_equal(p.slots[k->first_slot + s].param, l.items[l.first[b] + s]);
+                assert_int_equal(p.slots[k->first_slot + s], l.items[l.first[b] + s]);
         }
         lw_plan_free(&p);
     }

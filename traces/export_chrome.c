@@ -285,7 +285,7 @@ static void put_flows(struct writer *w, const struct path *at)
             continue;
         const struct lw_bucket *bucket = &w->p->buckets[b];
         for (int32_t k = 0; k < bucket->n_slots; k++) {
-            int32_t param = w->p->slots[bucket->first_slot + k].param;
+            int32_t param = w->p->slots[bucket->first_slot + k];
             int64_t made = at->made[param], copied = at->copied[param];
             if (made < 0 && copied < 0)
                 continue;
