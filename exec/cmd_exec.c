@@ -25,7 +25,7 @@ static const struct lw_usage usage = {
 struct session {
     struct lw_plan_source source;
     struct lw_exec_options options;
-    const char *backend, *compute, *db, *transport;
+    const char *backend, *compute, *db, *transport, *rendezvous;
     char command[1024];
     bool no_check, no_verify, no_pin, no_db, list, spawn, quiet;
     int64_t steps, warmup, link_bytes_per_s;
@@ -115,7 +115,13 @@ static enum lw_status find_ranks(struct session *s, struct lw_err *err)
     bool found = false;
 
     LW_TRY(exec_identity_read(&s->id, &found, err));
+    if (s->rendezvous)
+        LW_TRY(exec_identity_address(&s->id, s->rendezvous, err));
     s->several = found && s->id.n_ranks > 1;
+    if (s->spawn && found && strncmp(s->id.source, "lapwing", 7) != 0)
+        return lw_fail(err, LW_EUSAGE, "--spawn starts the ranks, and %s says that this is rank %d of "
+                                       "%d: use one of them", s->id.source, s->id.rank,
+                       s->id.n_ranks);
     if (!s->spawn || found || s->plan.n_ranks == 1)
         return LW_OK;
     if (!(s->options.backend->capabilities & EXEC_CAN_PROCESS))
@@ -171,7 +177,7 @@ int cmd_exec(int argc, char **argv)
 {
     struct session s = {.options = lw_exec_options_default(), .backend = "threads",
                         .compute = "gemm", .db = "lapwing.db", .steps = 20, .warmup = 3,
-                        .timeout_s = 60, .spawned = -1};
+                        .timeout_s = 30, .spawned = -1};
     const struct lw_opt own[] = {
         {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)", 0, 0},
         {"list-backends", 0, LW_OPT_FLAG, &s.list, NULL, "say which backends can run, and why not",
@@ -180,10 +186,12 @@ int cmd_exec(int argc, char **argv)
          "nccl|loop: how ranks of backend nccl meet; loop = all on one GPU (nccl)", 0, 0},
         {"spawn", 0, LW_OPT_FLAG, &s.spawn, NULL, "start one process per rank on this machine", 0,
          0},
+        {"rendezvous", 0, LW_OPT_STRING, &s.rendezvous, "HOST:PORT",
+         "where rank 0 listens, [IPv6]:PORT too (127.0.0.1, or the launcher's)", 0, 0},
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "measured optimizer steps (20)", 1, 100000},
         {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "steps before them (3)", 0, 100000},
         {"compute", 0, LW_OPT_STRING, &s.compute, "HOW", "gemm|spin|sleep (gemm)", 0, 0},
-        {"timeout", 0, LW_OPT_DOUBLE, &s.timeout_s, "SECONDS", "longest time of one step (60)", 0,
+        {"timeout", 0, LW_OPT_DOUBLE, &s.timeout_s, "SECONDS", "longest time of one step (30)", 0,
          1000000},
         {"no-check", 0, LW_OPT_FLAG, &s.no_check, NULL, "run a plan file without proving it", 0, 0},
         {"no-verify", 0, LW_OPT_FLAG, &s.no_verify, NULL, "do not compare with a one-rank run", 0,

@@ -1,14 +1,17 @@
 /* A star of TCP connections around rank 0.
  *
- * Hello. Each process says protocol, job token, rank, size and agreement on each of its two
- * connections. Rank 0 answers when all ranks are there, or LINGER_NS after the first that does not
- * agree: with a welcome, or with the words that say who differs in what; every process then ends with
- * the same message. Connections
- * that speak another protocol or bring another token are closed and not counted.
+ * Hello. Rank 0 gives each connection a number drawn for it; a process answers with protocol, rank, size,
+ * agreement, and a proof: the hash of its job token, that number, and what it says. So the token does not
+ * travel, and a hello recorded from another connection proves nothing. Each process connects twice. Rank 0
+ * answers when all ranks are there, or LINGER_NS after the first that does not agree: with a welcome, or
+ * with the words that say who differs in what; every process then ends with the same message.
+ * Connections that speak another protocol, prove nothing, or say nothing for HELLO_NS are closed, not
+ * counted, and noted. All are listened to at once: none holds up another.
  *
  * Life. A thread per process listens on the `life` connections: an end of file without a farewell
  * means that the process is gone; a message says why it stops. Rank 0 passes both on to all others, so
- * everyone stops as soon as the first does, not at its own time limit. Frames are length, kind, text.
+ * everyone stops as soon as the first does, not at its own time limit. A process that stopped then says
+ * at which op, and rank 0 keeps that. Messages are of one size; results have a limit.
  *
  * Numbers travel in the machine's own byte order: a run is of one kind of machine. */
 #include "exec/rendezvous.h"
@@ -23,23 +26,45 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "exec/spin.h"
 #include "shared/arena.h"
+#include "shared/hash.h"
 
-enum { PROTOCOL = 1, MAGIC = 0x4c617057, WORDS = 400, PINGS = 16, MAX_RANKS = 4096 };
+enum { PROTOCOL = 2, MAGIC = 0x4c617057, WORDS = 400, PINGS = 16, MAX_RANKS = 4096, WAITING = 64 };
 #define LINGER_NS INT64_C(500000000)
+#define HELLO_NS INT64_C(2000000000)
+#define MAX_RESULTS (INT64_C(1) << 30)
 enum channel { DATA, LIFE, N_CHANNELS };
-enum life_kind { LIFE_BYE = 1, LIFE_STOP = 2 };
+enum life_kind { LIFE_BYE = 1, LIFE_STOP = 2, LIFE_PLACE = 3 };
+
+struct challenge {
+    uint32_t magic, protocol;
+    uint64_t number[2];
+};
+
+struct claim { /* what a process says of itself */
+    int32_t rank, n_ranks, channel;
+    struct exec_agreement agreement;
+};
 
 struct hello {
     uint32_t magic, protocol;
-    int32_t rank, n_ranks, channel;
-    char token[64];
-    struct exec_agreement agreement;
+    struct claim claim;
+    char proof[33];
+};
+
+struct waiting { /* a connection that has not said all of its hello; fd -1: a free place */
+    int fd;
+    int64_t until_ns;
+    size_t got;
+    struct challenge challenge;
+    struct hello hello;
+    char from[96];
 };
 
 struct answer {
@@ -49,6 +74,7 @@ struct answer {
 
 struct life {
     uint32_t kind;
+    struct exec_place place;
     char words[WORDS];
 };
 
@@ -67,7 +93,10 @@ struct exec_rendezvous {
     bool stopped;           /* somebody is lost: words say who */
     bool *gone;             /* [n_fds] said farewell, or lost */
     char words[WORDS];
+    struct exec_place *places; /* [n_fds] where stopped processes say they were */
     char refusal[WORDS];    /* while gathering: the first difference found */
+    int32_t n_turned_away;
+    char turned_away[160];  /* who was, and why: the last one */
 };
 
 /* --- bytes -------------------------------------------------------------------------------------- */
@@ -151,12 +180,18 @@ static void set_up_socket(int fd)
     fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-static struct hello hello_of(const struct exec_rendezvous *r, int32_t channel)
+static void prove(const char *token, const struct challenge *c, const struct claim *claim,
+                  char proof[33])
 {
-    struct hello h = {.magic = MAGIC, .protocol = PROTOCOL, .rank = r->id.rank,
-                      .n_ranks = r->id.n_ranks, .channel = channel, .agreement = r->agreement};
-    memcpy(h.token, r->id.token, sizeof h.token);
-    return h;
+    struct lw_hash *h = lw_hash_new();
+
+    memset(proof, 0, 33);
+    if (!h)
+        return; /* without memory no proof fits */
+    lw_hash_string(h, token);
+    lw_hash_bytes(h, c, sizeof *c);
+    lw_hash_bytes(h, claim, sizeof *claim);
+    lw_hash_finish(h, proof);
 }
 
 /* Rank 0 may not listen yet: try until the time is over. */
@@ -186,15 +221,39 @@ static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd,
     return LW_OK;
 }
 
+static enum lw_status introduce(struct exec_rendezvous *r, int32_t channel, struct lw_err *err)
+{
+    struct challenge c;
+    struct hello h;
+    int fd = r->fds[0][channel];
+
+    if (get(r, fd, &c, sizeof c, err) != LW_OK)
+        return lw_err_context(err, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
+    if (c.magic != MAGIC)
+        return lw_fail(err, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
+                       r->id.port);
+    if (c.protocol != PROTOCOL)
+        return lw_fail(err, LW_EINVAL, "rank 0 at %s:%d speaks protocol %u, this one %d", r->id.host,
+                       r->id.port, c.protocol, PROTOCOL);
+    memset(&h, 0, sizeof h);
+    h.magic = MAGIC;
+    h.protocol = PROTOCOL;
+    h.claim.rank = r->id.rank;
+    h.claim.n_ranks = r->id.n_ranks;
+    h.claim.channel = channel;
+    h.claim.agreement = r->agreement;
+    prove(r->id.token, &c, &h.claim, h.proof);
+    return put(r, fd, &h, sizeof h, err);
+}
+
 static enum lw_status join(struct exec_rendezvous *r, struct lw_err *err)
 {
     int64_t until = exec_now_ns() + r->timeout_ns;
     struct answer answer;
 
     for (int32_t c = 0; c < N_CHANNELS; c++) {
-        struct hello h = hello_of(r, c);
         LW_TRY(dial(r, until, &r->fds[0][c], err));
-        LW_TRY(put(r, r->fds[0][c], &h, sizeof h, err));
+        LW_TRY(introduce(r, c, err));
     }
     if (get(r, r->fds[0][DATA], &answer, sizeof answer, err) != LW_OK)
         return lw_err_context(err, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
@@ -223,7 +282,7 @@ static enum lw_status listen_here(struct exec_rendezvous *r, struct lw_err *err)
 }
 
 /* Where the newcomer differs from this process; "" = nowhere. false: there is no place for it. */
-static bool compare(const struct exec_rendezvous *r, const struct hello *h, char words[WORDS])
+static bool compare(const struct exec_rendezvous *r, const struct claim *h, char words[WORDS])
 {
     const struct exec_agreement *a = &r->agreement, *b = &h->agreement;
 
@@ -256,36 +315,108 @@ static void answer_all(struct exec_rendezvous *r, const char *words)
             put(r, r->fds[k][DATA], &a, sizeof a, NULL);
 }
 
-/* Take one connection; one that does not belong here is closed. *n counts those that do. */
-static enum lw_status take(struct exec_rendezvous *r, int64_t until_ns, int32_t *n,
-                           struct lw_err *err)
+static void turn_away(struct exec_rendezvous *r, struct waiting *w, const char *why)
 {
-    struct hello h;
-    char words[WORDS];
+    close(w->fd);
+    w->fd = -1;
+    r->n_turned_away++;
+    snprintf(r->turned_away, sizeof r->turned_away, "%s %s", w->from, why);
+}
 
-    LW_TRY(wait_ready(r, r->listener, POLLIN, until_ns, err));
-    int fd = accept(r->listener, NULL, NULL);
-    if (fd < 0)
-        return LW_OK;
-    set_up_socket(fd);
-    if (get(r, fd, &h, sizeof h, NULL) != LW_OK || h.magic != MAGIC || h.protocol != PROTOCOL ||
-        memcmp(h.token, r->id.token, sizeof h.token) != 0) {
-        close(fd);
-        return LW_OK;
+static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
+{
+    struct claim *c = &w->hello.claim;
+    char proof[33], words[WORDS];
+
+    if (w->hello.magic != MAGIC || w->hello.protocol != PROTOCOL) {
+        turn_away(r, w, "does not speak this protocol");
+        return;
     }
-    h.agreement.plan_hash[32] = h.agreement.backend[15] = h.agreement.program[31] = '\0';
-    bool fits = compare(r, &h, words);
+    prove(r->id.token, &w->challenge, c, proof);
+    if (!proof[0] || memcmp(proof, w->hello.proof, sizeof proof) != 0) {
+        turn_away(r, w, "has another job token, or repeats an old hello");
+        return;
+    }
+    c->agreement.plan_hash[32] = c->agreement.backend[15] = c->agreement.program[31] = '\0';
+    bool fits = compare(r, c, words);
     if (words[0] && !r->refusal[0])
         memcpy(r->refusal, words, sizeof words);
     if (fits) {
-        r->fds[h.rank][h.channel] = fd;
+        r->fds[c->rank][c->channel] = w->fd;
         ++*n;
-        return LW_OK;
+    } else {
+        struct answer a = {.magic = MAGIC};
+        memcpy(a.words, words, sizeof words);
+        put(r, w->fd, &a, sizeof a, NULL);
+        shutdown(w->fd, SHUT_WR); /* closed at the end of the process: the words must arrive */
     }
-    struct answer a = {.magic = MAGIC};
-    memcpy(a.words, words, sizeof words);
-    put(r, fd, &a, sizeof a, NULL);
-    shutdown(fd, SHUT_WR); /* closed with the rest, at the end of the process: the words must arrive */
+    w->fd = -1;
+}
+
+static void hear(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
+{
+    ssize_t got = recv(w->fd, (char *)&w->hello + w->got, sizeof w->hello - w->got, 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        turn_away(r, w, "left without a word");
+        return;
+    }
+    w->got += (size_t)got;
+    if (w->got == sizeof w->hello)
+        judge(r, w, n);
+}
+
+static void admit(struct exec_rendezvous *r, struct waiting all[WAITING])
+{
+    struct sockaddr_storage from;
+    socklen_t len = sizeof from;
+    char host[64] = "?", port[16] = "";
+    struct waiting *w = NULL;
+    int fd = accept4(r->listener, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    for (int i = 0; i < WAITING && !w; i++)
+        w = all[i].fd < 0 ? &all[i] : NULL;
+    if (!w)
+        turn_away(r, w = &all[0], "was in the way of others");
+    set_up_socket(fd);
+    getnameinfo((struct sockaddr *)&from, len, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    memset(w, 0, sizeof *w);
+    w->fd = fd;
+    w->until_ns = exec_now_ns() + HELLO_NS;
+    snprintf(w->from, sizeof w->from, "%.60s port %.15s", host, port);
+    w->challenge.magic = MAGIC;
+    w->challenge.protocol = PROTOCOL;
+    if (getrandom(w->challenge.number, sizeof w->challenge.number, 0) !=
+            (ssize_t)sizeof w->challenge.number ||
+        send(fd, &w->challenge, sizeof w->challenge, MSG_NOSIGNAL) !=
+            (ssize_t)sizeof w->challenge)
+        turn_away(r, w, "took no challenge");
+}
+
+/* One round of listening, to newcomers and to all that are about to say who they are. */
+static enum lw_status listen_round(struct exec_rendezvous *r, struct waiting all[WAITING],
+                                   int32_t *n, struct lw_err *err)
+{
+    struct pollfd p[WAITING + 1];
+
+    for (int i = 0; i < WAITING; i++)
+        p[i] = (struct pollfd){all[i].fd, POLLIN, 0};
+    p[WAITING] = (struct pollfd){r->listener, POLLIN, 0};
+    if (poll(p, WAITING + 1, 20) < 0 && errno != EINTR)
+        return lw_fail(err, LW_EIO, "waiting for other processes: %s", strerror(errno));
+    for (int i = 0; i < WAITING; i++) {
+        if (all[i].fd >= 0 && p[i].revents)
+            hear(r, &all[i], n);
+        else if (all[i].fd >= 0 && exec_now_ns() > all[i].until_ns)
+            turn_away(r, &all[i], "said nothing");
+    }
+    if (p[WAITING].revents)
+        admit(r, all);
     return LW_OK;
 }
 
@@ -299,28 +430,38 @@ static void name_missing(const struct exec_rendezvous *r, char *text, size_t roo
             at += (size_t)snprintf(text + at, room - at, "%s%d", at ? ", " : "", k);
 }
 
+static enum lw_status say_missing(struct exec_rendezvous *r, struct lw_err *err)
+{
+    char missing[128], words[WORDS];
+
+    name_missing(r, missing, sizeof missing);
+    snprintf(words, sizeof words, "after %.3g s these ranks have not come: %s%s%s%s",
+             (double)r->timeout_ns * 1e-9, missing, r->n_turned_away ? " (turned away: " : "",
+             r->turned_away, r->n_turned_away ? ")" : "");
+    answer_all(r, words);
+    return lw_fail(err, LW_ETIMEOUT, "%s", words);
+}
+
 static enum lw_status gather_all(struct exec_rendezvous *r, struct lw_err *err)
 {
     int64_t until = exec_now_ns() + r->timeout_ns;
-    char missing[128], words[WORDS];
+    struct waiting all[WAITING];
+    enum lw_status s = listen_here(r, err);
     int32_t n = 0;
 
-    LW_TRY(listen_here(r, err));
-    while (n < N_CHANNELS * (r->id.n_ranks - 1)) {
-        enum lw_status s = take(r, until, &n, err);
+    for (int i = 0; i < WAITING; i++)
+        all[i].fd = -1;
+    while (s == LW_OK && n < N_CHANNELS * (r->id.n_ranks - 1) && exec_now_ns() < until) {
+        s = listen_round(r, all, &n, err);
         if (r->refusal[0] && until > exec_now_ns() + LINGER_NS)
             until = exec_now_ns() + LINGER_NS; /* for the others, who are on their way */
-        if (s == LW_ETIMEOUT && r->refusal[0])
-            break;
-        if (s == LW_ETIMEOUT) {
-            name_missing(r, missing, sizeof missing);
-            snprintf(words, sizeof words, "after %.3g s these ranks have not come: %s",
-                     (double)r->timeout_ns * 1e-9, missing);
-            answer_all(r, words);
-            return lw_fail(err, LW_ETIMEOUT, "%s", words);
-        }
-        LW_TRY(s);
     }
+    for (int i = 0; i < WAITING; i++)
+        if (all[i].fd >= 0)
+            turn_away(r, &all[i], "came when all were there");
+    LW_TRY(s);
+    if (n < N_CHANNELS * (r->id.n_ranks - 1) && !r->refusal[0])
+        return say_missing(r, err);
     answer_all(r, r->refusal);
     close(r->listener);
     r->listener = -1;
@@ -355,16 +496,23 @@ static enum lw_status find_offset(struct exec_rendezvous *r, struct lw_err *err)
 
 /* --- life --------------------------------------------------------------------------------------- */
 
-static void tell(int fd, uint32_t kind, const char *words)
+static void tell_place(int fd, uint32_t kind, const char *words, const struct exec_place *place)
 {
     struct life l = {.kind = kind};
 
+    if (place)
+        l.place = *place;
     snprintf(l.words, sizeof l.words, "%.*s", WORDS - 1, words);
     for (int i = 0; i < 50; i++) { /* small beside a socket's buffer: nearly always the first time */
         if (send(fd, &l, sizeof l, MSG_NOSIGNAL) >= 0 || (errno != EAGAIN && errno != EINTR))
             return;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
+}
+
+static void tell(int fd, uint32_t kind, const char *words)
+{
+    tell_place(fd, kind, words, NULL);
 }
 
 /* The mutex is held. The first loss is told to all others and to this process. */
@@ -381,21 +529,33 @@ static void note_loss(struct exec_rendezvous *r, int32_t but, const char *words)
         r->lost(r->context, r->words);
 }
 
+/* The mutex is held. */
 static void listen_to(struct exec_rendezvous *r, int32_t k)
 {
     struct life l;
     char words[WORDS];
+    int32_t who = r->id.rank == 0 ? k : 0;
     ssize_t n = recv(r->fds[k][LIFE], &l, sizeof l, MSG_DONTWAIT | MSG_PEEK);
 
     if ((n < 0 && (errno == EAGAIN || errno == EINTR)) || (n > 0 && n < (ssize_t)sizeof l))
         return; /* the rest is on its way */
-    r->gone[k] = true;
-    if (n == (ssize_t)sizeof l && l.kind == LIFE_BYE)
+    if (n < (ssize_t)sizeof l) {
+        r->gone[k] = true;
+        snprintf(words, sizeof words, "rank %d is gone: its connection closed", who);
+        note_loss(r, k, words);
         return;
+    }
+    recv(r->fds[k][LIFE], &l, sizeof l, MSG_DONTWAIT);
     l.words[WORDS - 1] = '\0';
-    snprintf(words, sizeof words, "rank %d is gone: its connection closed",
-             r->id.rank == 0 ? k : 0);
-    note_loss(r, k, n == (ssize_t)sizeof l && l.kind == LIFE_STOP ? l.words : words);
+    if (l.kind == LIFE_PLACE && r->id.rank == 0) {
+        r->places[k] = l.place;
+        r->places[k].rank = k;
+        r->places[k].known = true;
+    } else if (l.kind == LIFE_STOP) {
+        note_loss(r, k, l.words);
+    } else {
+        r->gone[k] = true; /* a farewell */
+    }
 }
 
 static void *watch(void *arg)
@@ -438,6 +598,44 @@ void exec_rendezvous_abort(struct exec_rendezvous *r, const char *why)
     pthread_mutex_unlock(&r->mutex);
 }
 
+static bool all_heard(struct exec_rendezvous *r)
+{
+    bool all = true;
+
+    pthread_mutex_lock(&r->mutex);
+    for (int32_t k = 0; k < r->n_fds; k++)
+        if (r->fds[k][LIFE] >= 0 && !r->gone[k] && !(r->id.rank == 0 && r->places[k].known))
+            all = false;
+    pthread_mutex_unlock(&r->mutex);
+    return all;
+}
+
+void exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct exec_place *mine,
+                                int64_t wait_ns, struct exec_place *all)
+{
+    int64_t until = exec_now_ns() + wait_ns;
+
+    if (r->id.rank != 0) {
+        pthread_mutex_lock(&r->mutex);
+        tell_place(r->fds[0][LIFE], LIFE_PLACE, "", mine);
+        pthread_mutex_unlock(&r->mutex);
+    }
+    while (!all_heard(r) && exec_now_ns() < until)
+        nanosleep(&(struct timespec){0, 2000000}, NULL);
+    if (r->id.rank != 0 || !all)
+        return;
+    pthread_mutex_lock(&r->mutex);
+    for (int32_t k = 0; k < r->n_fds; k++)
+        all[k] = k == 0 ? *mine : r->places[k];
+    pthread_mutex_unlock(&r->mutex);
+}
+
+int32_t exec_rendezvous_turned_away(const struct exec_rendezvous *r, const char **last)
+{
+    *last = r->turned_away;
+    return r->n_turned_away;
+}
+
 /* --- the whole ---------------------------------------------------------------------------------- */
 
 static enum lw_status connect_all(struct exec_rendezvous *r, struct lw_err *err)
@@ -473,9 +671,12 @@ enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct
     int32_t n = id->rank == 0 ? id->n_ranks : 1;
     r->fds = lw_calloc((size_t)n, sizeof *r->fds);
     r->gone = lw_calloc((size_t)n, sizeof *r->gone);
-    r->n_fds = r->fds && r->gone ? n : 0;
-    for (int32_t k = 0; k < r->n_fds; k++)
+    r->places = lw_calloc((size_t)n, sizeof *r->places);
+    r->n_fds = r->fds && r->gone && r->places ? n : 0;
+    for (int32_t k = 0; k < r->n_fds; k++) {
         r->fds[k][DATA] = r->fds[k][LIFE] = -1;
+        r->places[k].rank = k;
+    }
     enum lw_status s = r->n_fds ? connect_all(r, err) : lw_fail_nomem(err);
     if (s != LW_OK) {
         exec_rendezvous_close(r);
@@ -511,6 +712,7 @@ void exec_rendezvous_close(struct exec_rendezvous *r)
     pthread_mutex_destroy(&r->mutex);
     lw_free(r->fds);
     lw_free(r->gone);
+    lw_free(r->places);
     lw_free(r);
 }
 
@@ -546,7 +748,10 @@ static enum lw_status take_from(struct exec_rendezvous *r, int32_t k, exec_take_
     int64_t bytes = 0;
 
     LW_TRY(get(r, r->fds[k][DATA], &bytes, sizeof bytes, err));
-    void *data = bytes >= 0 ? lw_alloc((size_t)bytes + 1) : NULL;
+    if (bytes < 0 || bytes > MAX_RESULTS)
+        return lw_fail(err, LW_EFAILED, "%lld bytes announced, at most %lld are taken",
+                       (long long)bytes, (long long)MAX_RESULTS);
+    void *data = lw_alloc((size_t)bytes + 1);
     if (!data)
         return lw_fail_nomem(err);
     enum lw_status s = get(r, r->fds[k][DATA], data, bytes, err);

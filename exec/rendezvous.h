@@ -16,7 +16,7 @@ struct exec_identity {
     char host[256]; /* where rank 0 listens */
     int32_t port;
     char token[64]; /* of the job: a stranger with another one is turned away */
-    char source[48]; /* where this comes from, for people: "torchrun (RANK, WORLD_SIZE)" */
+    char source[96]; /* where this comes from, for people: "torchrun (RANK, WORLD_SIZE)" */
 };
 
 /* Who this process is, by the variables of its launcher: LAPWING_RANK ..., torchrun, Open MPI, PMI,
@@ -24,12 +24,22 @@ struct exec_identity {
  * or one is incomplete; the message names the variables and their values. */
 enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct lw_err *err);
 
+/* Where rank 0 listens: HOST:PORT, a name or an address; [ADDRESS]:PORT for IPv6. LW_EINVAL: not so. */
+enum lw_status exec_identity_address(struct exec_identity *id, const char *text, struct lw_err *err);
+
 /* What all processes must have in common, told to rank 0 before anything else. */
 struct exec_agreement {
     char plan_hash[33], backend[16], program[32]; /* program: version of lapwing */
 };
 
 struct exec_rendezvous;
+
+/* Where a stopped rank was: indexes into plan->ops, -1 = none. */
+struct exec_place {
+    int32_t rank, step;
+    int32_t last_op, open_op; /* finished last; first that did not finish */
+    bool known;               /* false: the rank was gone, or did not say */
+};
 
 /* LW_ETIMEOUT: who is missing; LW_EINVAL: who differs, in what. */
 enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct exec_agreement *a,
@@ -43,6 +53,15 @@ void exec_rendezvous_close(struct exec_rendezvous *r);
 void exec_rendezvous_watch(struct exec_rendezvous *r, exec_lost_fn *lost, void *context);
 /* Tell all others to stop, and why. From any thread. */
 void exec_rendezvous_abort(struct exec_rendezvous *r, const char *why);
+
+/* After a run that stopped: rank 0 hears where the others were, as long as wait_ns; all[n_ranks] is
+ * filled, known or not. The others say where they were and stay until rank 0 is done (or wait_ns):
+ * launchers end a job when the first of its processes does. */
+void exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct exec_place *mine,
+                                int64_t wait_ns, struct exec_place *all);
+
+/* How many connections rank 0 turned away, and who was the last and why ("" = none). */
+int32_t exec_rendezvous_turned_away(const struct exec_rendezvous *r, const char **last);
 
 /* All processes together, from one thread, in the same order; within the time limit. */
 enum lw_status exec_rendezvous_broadcast(struct exec_rendezvous *r, void *data, int32_t bytes,

@@ -52,7 +52,7 @@ struct run {
 struct lw_exec_options lw_exec_options_default(void)
 {
     return (struct lw_exec_options){.backend = &exec_backend_threads, .n_steps = 10, .n_warmup = 2,
-                                    .timeout_ns = INT64_C(60) * 1000000000, .verify = true,
+                                    .timeout_ns = INT64_C(30) * 1000000000, .verify = true,
                                     .pin = true, .rate = 0.0009765625f};
 }
 

@@ -229,7 +229,7 @@ static void what_cannot_start_says_how_to(void **state)
         "mpirun -n 2 lapwing exec ..., or srun");
     assert_int_equal(rc, 1);
     has(shell("$M -n 3 $L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
-        "Open MPI started 3 processes; the plan has 2 ranks");
+        "OMPI_COMM_WORLD_SIZE) started 3 processes; the plan has 2 ranks");
     has(shell("$L exec --list-backends", &rc), "mpi      yes");
     has(shell("cp $L here && env -u LAPWING_PLUGINS ./here exec --list-backends", &rc),
         "lapwing-openmpi.so is not in $LAPWING_PLUGINS");

@@ -653,7 +653,7 @@ static void processes_that_differ_are_turned_away(void **state)
     run(&absent);
     has(absent.line[0], "these ranks have not come: 1");
     run(&two_launchers);
-    has(two_launchers.line[0], "lapwing says rank 0 of 1, torchrun says rank 0 of 8");
+    has(two_launchers.line[0], "torchrun (RANK, WORLD_SIZE) says rank 0 of 8");
 }
 
 /* --- the command -------------------------------------------------------------------------------- */
@@ -732,7 +732,7 @@ static void what_cannot_start_says_how_to(void **state)
     }
     int rc;
     has(command("WORLD_SIZE=4 RANK=0 $L exec -w w.json --dp 2 --backend nccl --no-db", &rc),
-        "torchrun started 4 processes; the plan has 2 ranks");
+        "torchrun (RANK, WORLD_SIZE) started 4 processes; the plan has 2 ranks");
     has(command("WORLD_SIZE=2 RANK=5 $L exec -w w.json --dp 2 --backend nccl --no-db", &rc),
         "RANK=5 of WORLD_SIZE=2");
 }

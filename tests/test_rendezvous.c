@@ -1,0 +1,520 @@
+/* Who a process is, and how the processes of a run find each other: docs/design/rendezvous.md. Processes are
+ * threads here. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "exec/rendezvous.h"
+
+/* --- who am I ----------------------------------------------------------------------------------- */
+
+static const char *const variables[] = {
+    "LAPWING_RANK", "LAPWING_RANKS", "LAPWING_LOCAL_RANK", "LAPWING_TOKEN", "LAPWING_RENDEZVOUS",
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+    "PMI_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID",
+    "SLURM_JOB_ID", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST", "ENVIRONMENT",
+};
+
+/* "A=1 B=2" into an environment without any other launcher. */
+static enum lw_status read_with(const char *settings, struct exec_identity *id, bool *found,
+                                struct lw_err *err)
+{
+    char text[512], *save = NULL;
+
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        unsetenv(variables[i]);
+    snprintf(text, sizeof text, "%s", settings);
+    for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        char *value = strchr(word, '=');
+        *value = '\0';
+        setenv(word, value + 1, 1);
+    }
+    *id = (struct exec_identity){0};
+    *err = (struct lw_err){0};
+    enum lw_status s = exec_identity_read(id, found, err);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        unsetenv(variables[i]);
+    return s;
+}
+
+static void every_launcher_is_understood(void **state)
+{
+    static const struct {
+        const char *settings;
+        int32_t rank, n_ranks, local_rank;
+        const char *source, *token;
+    } cases[] = {
+        {"LAPWING_RANK=2 LAPWING_RANKS=3 LAPWING_LOCAL_RANK=1 LAPWING_TOKEN=x", 2, 3, 1,
+         "lapwing (LAPWING_RANK, LAPWING_RANKS)", "x"},
+        {"RANK=5 WORLD_SIZE=8 LOCAL_RANK=1", 5, 8, 1, "torchrun (RANK, WORLD_SIZE)", ""},
+        {"RANK=5 WORLD_SIZE=8 TORCHELASTIC_RUN_ID=job7", 5, 8, 5, "torchrun (RANK, WORLD_SIZE)",
+         "job7"}, /* no local rank: one machine */
+        {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
+         "PMIX_NAMESPACE=n1", 1, 4, 1, "Open MPI (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)",
+         "n1"},
+        {"PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0", 0, 2, 0, "PMI (PMI_RANK, PMI_SIZE)", ""},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=1 SLURM_JOB_ID=77", 3, 4, 1,
+         "Slurm (SLURM_PROCID, SLURM_STEP_NUM_TASKS)", "77"},
+        {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1", 3, 4, 1,
+         "Slurm (SLURM_PROCID, SLURM_NTASKS)", ""},
+        /* mpirun inside a batch script: the script's own variables say nothing */
+        {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 SLURM_PROCID=0 SLURM_NTASKS=2 "
+         "ENVIRONMENT=BATCH", 1, 4, 1, "Open MPI (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)", ""},
+        /* srun starts torchrun once per node */
+        {"RANK=9 WORLD_SIZE=16 LOCAL_RANK=1 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 "
+         "SLURM_STEP_NUM_NODES=2 MASTER_ADDR=a", 9, 16, 1, "torchrun (RANK, WORLD_SIZE)", ""},
+        /* two that agree */
+        {"PMI_RANK=1 PMI_SIZE=2 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", 1, 2, 1,
+         "PMI (PMI_RANK, PMI_SIZE)", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct exec_identity id;
+        struct lw_err err;
+        bool found;
+        if (read_with(cases[i].settings, &id, &found, &err) != LW_OK || !found)
+            fail_msg("%s: %s", cases[i].settings, err.msg);
+        assert_int_equal(id.rank, cases[i].rank);
+        assert_int_equal(id.n_ranks, cases[i].n_ranks);
+        assert_int_equal(id.local_rank, cases[i].local_rank);
+        assert_string_equal(id.source, cases[i].source);
+        assert_string_equal(id.token, cases[i].token);
+    }
+}
+
+static void no_launcher_is_found_where_none_is(void **state)
+{
+    struct exec_identity id;
+    struct lw_err err;
+    bool found = true;
+
+    (void)state;
+    assert_int_equal(read_with("", &id, &found, &err), LW_OK);
+    assert_false(found);
+    /* a batch script is not a rank */
+    assert_int_equal(read_with("SLURM_PROCID=0 SLURM_NTASKS=4 ENVIRONMENT=BATCH", &id, &found, &err),
+                     LW_OK);
+    assert_false(found);
+}
+
+/* Every pair of launchers that says different things is refused with both named. */
+static void contradictions_name_both_sources(void **state)
+{
+    static const struct {
+        const char *rank, *size, *name;
+    } all[] = {{"LAPWING_RANK", "LAPWING_RANKS", "lapwing"},
+               {"RANK", "WORLD_SIZE", "torchrun"},
+               {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI"},
+               {"PMI_RANK", "PMI_SIZE", "PMI"},
+               {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "Slurm"}};
+
+    (void)state;
+    for (int a = 0; a < 5; a++)
+        for (int b = a + 1; b < 5; b++)
+            for (int size = 0; size < 2; size++) {
+                char settings[256], words[256];
+                struct exec_identity id;
+                struct lw_err err;
+                bool found;
+                snprintf(settings, sizeof settings, "%s=1 %s=4 %s=%d %s=%d", all[a].rank,
+                         all[a].size, all[b].rank, size ? 1 : 2, all[b].size, size ? 2 : 4);
+                assert_int_equal(read_with(settings, &id, &found, &err), LW_EINVAL);
+                snprintf(words, sizeof words, "%s (%s, %s) says rank 1 of 4", all[a].name,
+                         all[a].rank, all[a].size);
+                if (!strstr(err.msg, words))
+                    fail_msg("%s", err.msg);
+                snprintf(words, sizeof words, "%s (%s, %s) says rank %d of %d", all[b].name,
+                         all[b].rank, all[b].size, size ? 1 : 2, size ? 2 : 4);
+                if (!strstr(err.msg, words))
+                    fail_msg("%s", err.msg);
+            }
+}
+
+static void what_is_incomplete_or_no_number_is_refused(void **state)
+{
+    static const char *const cases[][2] = {
+        {"RANK=0", "WORLD_SIZE is not set"},
+        {"RANK=x WORLD_SIZE=2", "RANK"},
+        {"RANK=2 WORLD_SIZE=2", "RANK=2 of WORLD_SIZE=2"},
+        {"PMI_RANK=0 PMI_SIZE=-1", "PMI_SIZE"},
+        {"SLURM_PROCID=0", "SLURM_NTASKS is not set"},
+        {"RANK=0 WORLD_SIZE=2 MASTER_PORT=99999", "MASTER_PORT"},
+        {"RANK=0 WORLD_SIZE=2 LAPWING_RENDEZVOUS=here", "is not HOST:PORT"},
+        {"RANK=0 WORLD_SIZE=2 LAPWING_RENDEZVOUS=::1:700", "[ADDRESS]:PORT"},
+        {"RANK=0 WORLD_SIZE=2 LAPWING_RENDEZVOUS=a:0", "rendezvous 'a:0'"},
+        {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+         "started processes on several machines: say where rank 0 listens"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct exec_identity id;
+        struct lw_err err;
+        bool found;
+        assert_int_equal(read_with(cases[i][0], &id, &found, &err), LW_EINVAL);
+        if (!strstr(err.msg, cases[i][1]))
+            fail_msg("%s: %s", cases[i][0], err.msg);
+    }
+}
+
+static void rank_0_listens_where_it_is_told(void **state)
+{
+    static const struct {
+        const char *settings, *host;
+        int32_t port; /* 0: one of the range for numbered jobs */
+    } cases[] = {
+        {"RANK=0 WORLD_SIZE=2", "127.0.0.1", 29511},
+        {"RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=none", "127.0.0.1", 29511},
+        {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=node7 MASTER_PORT=29500", "node7", 29501},
+        {"RANK=0 WORLD_SIZE=2 LAPWING_RENDEZVOUS=[fe80::1]:700", "fe80::1", 700},
+        {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=x LAPWING_RENDEZVOUS=10.0.0.1:700", "10.0.0.1", 700},
+        {"PMI_RANK=0 PMI_SIZE=2 PMI_ID=j", "127.0.0.1", 0},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n1",
+         "127.0.0.1", 29511},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 "
+         "SLURM_STEP_NODELIST=gpu[03-04]", "gpu03", 29511},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 "
+         "SLURM_STEP_NODELIST=a,b", "a", 29511},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct exec_identity id;
+        struct lw_err err;
+        bool found;
+        if (read_with(cases[i].settings, &id, &found, &err) != LW_OK)
+            fail_msg("%s: %s", cases[i].settings, err.msg);
+        assert_string_equal(id.host, cases[i].host);
+        if (cases[i].port)
+            assert_int_equal(id.port, cases[i].port);
+        else
+            assert_true(id.port >= 20000 && id.port < 32000);
+    }
+}
+
+/* --- meeting ------------------------------------------------------------------------------------ */
+
+struct member {
+    struct exec_identity id;
+    struct exec_agreement same;
+    struct exec_rendezvous *r;
+    enum lw_status status;
+    struct lw_err err;
+    int64_t timeout_ns;
+    pthread_t thread;
+};
+
+static int32_t a_port(void)
+{
+    static int32_t next;
+    return 20000 + (int32_t)((getpid() * 41 + next++ * 103) % 12000);
+}
+
+static struct member member_of(int32_t rank, int32_t n, const char *host, int32_t port)
+{
+    struct member m = {.id = {.rank = rank, .n_ranks = n, .port = port, .token = "secret"},
+                       .same = {.plan_hash = "0", .backend = "threads", .program = "1"},
+                       .timeout_ns = INT64_C(10000000000)};
+    snprintf(m.id.host, sizeof m.id.host, "%s", host);
+    return m;
+}
+
+static void *come(void *arg)
+{
+    struct member *m = arg;
+    m->status = exec_rendezvous_open(&m->id, &m->same, m->timeout_ns, &m->r, &m->err);
+    return NULL;
+}
+
+static void start(struct member *m)
+{
+    assert_int_equal(pthread_create(&m->thread, NULL, come, m), 0);
+}
+
+static int dial(int32_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = -1;
+
+    for (int i = 0; i < 2000 && fd < 0; i++) {
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&a, sizeof a) != 0) {
+            close(fd);
+            fd = -1;
+            usleep(1000);
+        }
+    }
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void meet_and_part(const char *host)
+{
+    struct member m[3];
+    int32_t port = a_port();
+
+    for (int32_t i = 0; i < 3; i++) {
+        m[i] = member_of(i, 3, host, port);
+        start(&m[i]);
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        pthread_join(m[i].thread, NULL);
+        if (m[i].status != LW_OK)
+            fail_msg("rank %d: %s", i, m[i].err.msg);
+    }
+    for (int32_t i = 0; i < 3; i++)
+        exec_rendezvous_close(m[i].r);
+}
+
+static void processes_meet_over_both_families(void **state)
+{
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+
+    (void)state;
+    meet_and_part("127.0.0.1");
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0)
+        meet_and_part("::1");
+    else
+        printf("SKIP the half over IPv6: this machine has no ::1\n");
+    if (fd >= 0)
+        close(fd);
+}
+
+static void strangers_are_turned_away_and_noted(void **state)
+{
+    struct member m[2];
+    int32_t port = a_port();
+    char noise[512];
+    const char *last;
+
+    (void)state;
+    m[0] = member_of(0, 2, "127.0.0.1", port);
+    start(&m[0]);
+    int silent = dial(port), loud = dial(port), brief = dial(port); /* none holds up the rank */
+    memset(noise, 'G', sizeof noise);
+    assert_int_equal(send(loud, noise, sizeof noise, MSG_NOSIGNAL), sizeof noise);
+    close(brief);
+    m[1] = member_of(1, 2, "127.0.0.1", port);
+    start(&m[1]);
+    pthread_join(m[0].thread, NULL);
+    pthread_join(m[1].thread, NULL);
+    assert_int_equal(m[0].status, LW_OK);
+    assert_int_equal(m[1].status, LW_OK);
+    assert_int_equal(exec_rendezvous_turned_away(m[0].r, &last), 3);
+    assert_non_null(strstr(last, "127.0.0.1 port "));
+    close(silent);
+    close(loud);
+    exec_rendezvous_close(m[0].r);
+    exec_rendezvous_close(m[1].r);
+}
+
+static void another_token_is_turned_away_by_name(void **state)
+{
+    struct member m[2];
+    int32_t port = a_port();
+
+    (void)state;
+    for (int32_t i = 0; i < 2; i++) {
+        m[i] = member_of(i, 2, "127.0.0.1", port);
+        m[i].timeout_ns = INT64_C(500000000);
+    }
+    snprintf(m[1].id.token, sizeof m[1].id.token, "guess");
+    start(&m[0]);
+    start(&m[1]);
+    pthread_join(m[0].thread, NULL);
+    pthread_join(m[1].thread, NULL);
+    assert_int_equal(m[0].status, LW_ETIMEOUT);
+    assert_non_null(strstr(m[0].err.msg, "these ranks have not come: 1 (turned away: 127.0.0.1"));
+    assert_non_null(strstr(m[0].err.msg, "has another job token"));
+    assert_true(m[1].status != LW_OK);
+}
+
+/* A hello that was right for one connection proves nothing on the next. The false rank 0 gives the
+ * number that a challenge has (24 bytes: magic, protocol, number) and keeps what it is told. */
+static void a_replayed_hello_is_turned_away(void **state)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof a;
+    struct {
+        uint32_t magic, protocol;
+        uint64_t number[2];
+    } challenge = {0x4c617057, 2, {1, 2}};
+    char hello[1024];
+    struct member victim, m[2];
+    const char *last;
+
+    (void)state;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    getsockname(listener, (struct sockaddr *)&a, &len);
+    victim = member_of(1, 2, "127.0.0.1", ntohs(a.sin_port));
+    victim.timeout_ns = INT64_C(500000000);
+    start(&victim);
+    int fd = accept(listener, NULL, NULL);
+    assert_int_equal(send(fd, &challenge, sizeof challenge, 0), sizeof challenge);
+    ssize_t n = recv(fd, hello, sizeof hello, 0);
+    assert_true(n > 64);
+    close(fd);
+    close(listener);
+    pthread_join(victim.thread, NULL);
+    assert_true(victim.status != LW_OK);
+
+    int32_t port = a_port();
+    m[0] = member_of(0, 2, "127.0.0.1", port);
+    m[1] = member_of(1, 2, "127.0.0.1", port);
+    start(&m[0]);
+    int again = dial(port);
+    assert_int_equal(send(again, hello, (size_t)n, MSG_NOSIGNAL), n);
+    assert_int_equal(recv(again, hello, sizeof challenge, MSG_WAITALL), sizeof challenge);
+    assert_true(recv(again, hello, sizeof hello, 0) <= 0); /* closed: judged before the rank comes */
+    start(&m[1]);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(m[i].thread, NULL);
+        assert_int_equal(m[i].status, LW_OK);
+    }
+    assert_int_equal(exec_rendezvous_turned_away(m[0].r, &last), 1);
+    assert_non_null(strstr(last, "repeats an old hello"));
+    close(again);
+    exec_rendezvous_close(m[0].r);
+    exec_rendezvous_close(m[1].r);
+}
+
+static void what_differs_is_said_to_all(void **state)
+{
+    static const char *const words[] = {"has another plan (1) than rank 0 (0)",
+                                        "runs backend 'mpi', rank 0 'threads'", "runs 2, rank 0 1"};
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        struct member m[2];
+        int32_t port = a_port();
+        for (int32_t i = 0; i < 2; i++)
+            m[i] = member_of(i, 2, "127.0.0.1", port);
+        snprintf(k == 0 ? m[1].same.plan_hash : k == 1 ? m[1].same.backend : m[1].same.program, 16,
+                 "%s", k == 0 ? "1" : k == 1 ? "mpi" : "2");
+        for (int32_t i = 0; i < 2; i++)
+            start(&m[i]);
+        for (int32_t i = 0; i < 2; i++) {
+            pthread_join(m[i].thread, NULL);
+            assert_int_equal(m[i].status, LW_EINVAL);
+            if (!strstr(m[i].err.msg, words[k]))
+                fail_msg("%s", m[i].err.msg);
+        }
+    }
+}
+
+static enum lw_status no_take(void *context, int32_t rank, const void *data, int64_t bytes,
+                              struct lw_err *err)
+{
+    (void)context, (void)rank, (void)data, (void)bytes, (void)err;
+    return LW_OK;
+}
+
+static void *send_too_much(void *arg)
+{
+    struct member *m = arg;
+    size_t bytes = ((size_t)1 << 30) + 1; /* never touched: pages of zeros */
+    void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    exec_rendezvous_gather(m->r, data, (int64_t)bytes, NULL, NULL, NULL);
+    munmap(data, bytes);
+    return NULL;
+}
+
+static void results_have_a_limit(void **state)
+{
+    struct member m[2];
+    struct lw_err err = {0};
+    int32_t port = a_port();
+    pthread_t sender;
+
+    (void)state;
+    for (int32_t i = 0; i < 2; i++) {
+        m[i] = member_of(i, 2, "127.0.0.1", port);
+        start(&m[i]);
+    }
+    for (int32_t i = 0; i < 2; i++)
+        pthread_join(m[i].thread, NULL);
+    assert_int_equal(pthread_create(&sender, NULL, send_too_much, &m[1]), 0);
+    assert_int_equal(exec_rendezvous_gather(m[0].r, "", 1, no_take, NULL, &err), LW_EFAILED);
+    assert_non_null(strstr(err.msg, "results of rank 1: 1073741825 bytes announced"));
+    exec_rendezvous_abort(m[0].r, "too much");
+    pthread_join(sender, NULL);
+    exec_rendezvous_close(m[0].r);
+    exec_rendezvous_close(m[1].r);
+}
+
+static void *stay_until_done(void *arg)
+{
+    struct member *m = arg;
+    struct exec_place mine = {.rank = m->id.rank, .step = 4, .last_op = 10 + m->id.rank,
+                              .open_op = 11 + m->id.rank};
+
+    exec_rendezvous_stopped_at(m->r, &mine, INT64_C(5000000000), NULL);
+    exec_rendezvous_close(m->r);
+    return NULL;
+}
+
+/* Rank 0 hears from rank 1 where it was; rank 2 is gone without a word. */
+static void stopped_processes_say_where_they_were(void **state)
+{
+    struct member m[3];
+    struct exec_place mine = {.rank = 0, .step = 4, .last_op = 7, .open_op = 8, .known = true}, all[3];
+    int32_t port = a_port();
+    pthread_t one;
+
+    (void)state;
+    for (int32_t i = 0; i < 3; i++) {
+        m[i] = member_of(i, 3, "127.0.0.1", port);
+        start(&m[i]);
+    }
+    for (int32_t i = 0; i < 3; i++)
+        pthread_join(m[i].thread, NULL);
+    exec_rendezvous_abort(m[2].r, "lost"); /* no farewell */
+    exec_rendezvous_close(m[2].r);
+    assert_int_equal(pthread_create(&one, NULL, stay_until_done, &m[1]), 0);
+    exec_rendezvous_stopped_at(m[0].r, &mine, INT64_C(5000000000), all);
+    assert_int_equal(all[0].open_op, 8);
+    assert_true(all[1].known);
+    assert_int_equal(all[1].step, 4);
+    assert_int_equal(all[1].last_op, 11);
+    assert_int_equal(all[1].open_op, 12);
+    assert_false(all[2].known);
+    exec_rendezvous_close(m[0].r);
+    pthread_join(one, NULL); /* it stayed until rank 0 was done */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_launcher_is_understood),
+        cmocka_unit_test(no_launcher_is_found_where_none_is),
+        cmocka_unit_test(contradictions_name_both_sources),
+        cmocka_unit_test(what_is_incomplete_or_no_number_is_refused),
+        cmocka_unit_test(rank_0_listens_where_it_is_told),
+        cmocka_unit_test(processes_meet_over_both_families),
+        cmocka_unit_test(strangers_are_turned_away_and_noted),
+        cmocka_unit_test(another_token_is_turned_away_by_name),
+        cmocka_unit_test(a_replayed_hello_is_turned_away),
+        cmocka_unit_test(what_differs_is_said_to_all),
+        cmocka_unit_test(results_have_a_limit),
+        cmocka_unit_test(stopped_processes_say_where_they_were),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
