@@ -16,7 +16,8 @@
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[plan|queue|w-ar|w-ddp|streams] [--ranks N] [--method events|recurrence|collective]",
+    .synopsis = "[plan|queue|w-ar|w-ddp|streams] [--ranks N] [--method events|recurrence|collective] "
+                "[--no-fold]",
     .about = "Measures planning (plan: build, check and hash one of --params parameters for "
              "--ranks ranks) and the simulator: the event queue alone (hold model), one ring all-reduce of 64 "
              "MiB (w-ar), a step of ten of them under compute (w-ddp), a pipeline with messages on "
@@ -28,12 +29,13 @@ static const struct lw_usage usage = {
 
 struct result {
     const char *name, *method;
-    int64_t ranks, simulated_ps, n_events, n_messages, peak_rss_bytes;
+    int64_t ranks, n_simulated, simulated_ps, n_events, n_messages, peak_rss_bytes;
     double wall_s;
 };
 
 struct choice {
     int64_t ranks, params, jitter_ns, start_skew_ns, seed;
+    bool no_fold;
 };
 
 static double seconds(void)
@@ -63,7 +65,8 @@ static enum lw_status bench_queue(int64_t pending, struct result *r, struct lw_e
     began = seconds();
     if (sim_queue_hold(pending, n, 1 << 30, 1) < 0)
         return lw_fail_nomem(err);
-    *r = (struct result){"queue", "hold", pending, 0, n, 0, peak_rss(), seconds() - began - filled};
+    *r = (struct result){"queue", "hold", pending, 0, 0, n, 0, peak_rss(),
+                         seconds() - began - filled};
     return LW_OK;
 }
 
@@ -71,7 +74,8 @@ static enum lw_status bench_plan(enum sim_bench which, const char *name, const c
                                  const struct choice *c, struct result *r, struct lw_err *err)
 {
     struct lw_sim_options o = {.n_steps = 1, .seed = (uint64_t)c->seed,
-                               .start_skew_ps = c->start_skew_ns * LW_PS_PER_NS};
+                               .start_skew_ps = c->start_skew_ns * LW_PS_PER_NS,
+                               .no_fold = c->no_fold};
     struct lw_plan plan = {0};
     struct lw_cluster cluster = {0};
     struct lw_sim_stats s = {0};
@@ -87,8 +91,8 @@ static enum lw_status bench_plan(enum sim_bench which, const char *name, const c
     double began = seconds();
     if (status == LW_OK)
         status = lw_sim_run(&plan, &cluster, &o, NULL, &s, err);
-    *r = (struct result){name, method, c->ranks, s.end, s.n_events, s.n_messages, peak_rss(),
-                         seconds() - began};
+    *r = (struct result){name, method, c->ranks, s.n_simulated, s.end, s.n_events, s.n_messages,
+                         peak_rss(), seconds() - began};
     lw_plan_free(&plan);
     lw_cluster_free(&cluster);
     return status;
@@ -106,7 +110,7 @@ static enum lw_status bench_planning(const struct choice *c, struct result *r, s
     double began = seconds();
     if (status == LW_OK)
         status = lw_plan_build(&w, &s, NULL, &plan, err);
-    *r = (struct result){"plan", "c10d-2", c->ranks, 0, plan.n_ops, 0, peak_rss(),
+    *r = (struct result){"plan", "c10d-2", c->ranks, 0, 0, plan.n_ops, 0, peak_rss(),
                          seconds() - began};
     lw_plan_free(&plan);
     lw_workload_free(&w);
@@ -138,6 +142,7 @@ static void print_json(const struct result *r)
     lw_jsonout_object(&o, NULL);
     lw_jsonout_string(&o, "name", r->name);
     lw_jsonout_int(&o, "ranks", r->ranks);
+    lw_jsonout_int(&o, "n_simulated_ranks", r->n_simulated);
     lw_jsonout_string(&o, "method", r->method);
     lw_jsonout_int(&o, "simulated_ps", r->simulated_ps);
     lw_jsonout_ns(&o, "simulated_ns", r->simulated_ps);
@@ -155,6 +160,7 @@ static void add_row(struct lw_table *t, const struct result *r)
     lw_table_cell(t, "%s", r->name);
     lw_table_cell(t, "%s", r->method);
     lw_table_cell(t, "%lld", (long long)r->ranks);
+    lw_table_cell(t, "%lld", (long long)r->n_simulated);
     lw_table_cell(t, "%s", lw_format_ps(buf, r->simulated_ps));
     lw_table_cell(t, "%lld", (long long)r->n_events);
     lw_table_cell(t, "%lld", (long long)r->n_messages);
@@ -168,17 +174,21 @@ static enum lw_status bench_all(const struct choice *c, struct lw_table *t, stru
     static const struct {
         const char *name, *method;
         int64_t ranks;
+        bool no_fold;
     } rows[] = {
-        {"plan", "", 4096},
-        {"w-ar", "collective", 4096}, {"w-ar", "recurrence", 4096}, {"w-ar", "events", 4096},
-        {"w-ddp", "collective", 4096}, {"w-ddp", "recurrence", 4096}, {"streams", "collective", 512},
-        {"queue", "", 64}, {"queue", "", 16384}, {"queue", "", 4194304},
+        {"plan", "", 4096, false},
+        {"w-ar", "recurrence", 4096, false},   {"w-ar", "recurrence", 4096, true},
+        {"w-ar", "events", 4096, true},        {"w-ddp", "recurrence", 4096, false},
+        {"w-ddp", "recurrence", 4096, true},   {"streams", "collective", 512, true},
+        {"queue", "", 64, true},               {"queue", "", 16384, true},
+        {"queue", "", 4194304, true},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct choice one = *c;
         struct result r;
         one.ranks = c->ranks > 0 ? c->ranks : rows[i].ranks;
+        one.no_fold = c->no_fold || rows[i].no_fold;
         LW_TRY(bench(rows[i].name, rows[i].method, &one, &r, err));
         add_row(t, &r);
     }
@@ -187,7 +197,8 @@ static enum lw_status bench_all(const struct choice *c, struct lw_table *t, stru
 
 int cmd_bench(int argc, char **argv)
 {
-    static const char *const titles[] = {"name", "method", ">ranks", ">simulated", ">events",
+    static const char *const titles[] = {"name", "method", ">ranks", ">simulated ranks",
+                                         ">simulated time", ">events",
                                          ">messages", ">wall s", ">M events/s", ">peak memory"};
     struct choice c = {.seed = 1, .params = 1000000};
     const char *method = "recurrence";
@@ -200,6 +211,8 @@ int cmd_bench(int argc, char **argv)
          0, 1000000000},
         {"start-skew-ns", 0, LW_OPT_INT, &c.start_skew_ns, "NS",
          "each rank enters up to this much later (0)", 0, 1000000000},
+        {"no-fold", 0, LW_OPT_FLAG, &c.no_fold, NULL,
+         "simulate every rank, also those that are alike", 0, 0},
         {"seed", 0, LW_OPT_INT, &c.seed, "N", "of jitter and skew (1)", 0, INT64_MAX},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how to print (text)", 0, 0},
         {0},
@@ -215,7 +228,7 @@ int cmd_bench(int argc, char **argv)
         return lw_cli_usage("bench", "--method '%s': events, recurrence or collective", method);
     if (n == 0 && format == LW_FORMAT_JSON)
         return lw_cli_usage("bench", "--format json shows one benchmark: name it");
-    struct lw_table *t = lw_table_new(9, titles);
+    struct lw_table *t = lw_table_new(10, titles);
     enum lw_status status = t ? LW_OK : lw_fail_nomem(&err);
     if (status == LW_OK && n == 0) {
         status = bench_all(&c, t, &err);

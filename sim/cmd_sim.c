@@ -31,7 +31,7 @@ struct session {
     enum lw_format format;
     struct lw_plan plan;
     struct lw_cluster cluster;
-    struct lw_timeline timeline;
+    struct lw_sim_classes classes;
     struct lw_summary summary;
     struct lw_sim_stats stats;
     int32_t n_warmup;
@@ -67,21 +67,32 @@ static enum lw_status predict(struct session *s, const char *plan_file, struct l
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
     s->options.progress = &progress;
-    enum lw_status ran = lw_sim_run(&s->plan, &s->cluster, &s->options, &s->timeline, &s->stats,
-                                    err);
+    enum lw_status ran = lw_sim_run_classes(&s->plan, &s->cluster, &s->options, &s->classes,
+                                            &s->stats, err);
     s->options.progress = NULL;
     lw_progress_bar_end(&bar);
     if (ran != LW_OK)
         return ran;
     s->wall_s = seconds() - began;
-    return lw_timeline_summarize(&s->timeline, &s->plan, s->n_warmup, &s->summary, err);
+    return lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err);
+}
+
+static enum lw_status store_spans(struct session *s, struct lw_store *store, int64_t run,
+                                  struct lw_err *err)
+{
+    struct lw_timeline all = {0};
+
+    LW_TRY(lw_sim_expand(&s->classes, &all, err));
+    enum lw_status status = lw_store_spans(store, run, &all, err);
+    lw_timeline_free(&all);
+    return status;
 }
 
 static enum lw_status store_ok(struct session *s, struct lw_store *store, int64_t run,
                                struct lw_err *err)
 {
     if (s->spans)
-        LW_TRY(lw_store_spans(store, run, &s->timeline, err));
+        LW_TRY(store_spans(s, store, run, err));
     LW_TRY(lw_store_metric_int(store, run, "n_events", -1, -1, s->stats.n_events, err));
     LW_TRY(lw_store_metric_real(store, run, "wall_s", -1, -1, s->wall_s, err));
     LW_TRY(lw_store_finish_run(store, run, &s->summary, LW_RUN_OK, "", err));
@@ -117,7 +128,7 @@ static enum lw_status store(struct session *s, const char *message, struct lw_si
 static enum lw_status work(struct session *s, const char *plan_file, struct lw_err *err)
 {
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
-                              .timeline = &s->timeline, .summary = &s->summary,
+                              .timeline = &s->classes.rows, .summary = &s->summary,
                               .stats = &s->stats, .run = -1, .n_past = -1};
     struct lw_err why = {0}, unused;
     enum lw_status status = predict(s, plan_file, &why);
@@ -136,7 +147,7 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
 static void session_free(struct session *s)
 {
     lw_summary_free(&s->summary);
-    lw_timeline_free(&s->timeline);
+    lw_sim_classes_free(&s->classes);
     lw_plan_free(&s->plan);
     lw_cluster_free(&s->cluster);
     lw_plan_source_free(&s->source);
@@ -160,6 +171,8 @@ int cmd_sim(int argc, char **argv)
          "chunk detail: up to this much more for each message (0)", 0, 0},
         {"start-skew", 0, LW_OPT_TIME, &s.options.start_skew_ps, "TIME",
          "each rank enters each step up to this much later (0)", 0, 0},
+        {"no-fold", 0, LW_OPT_FLAG, &s.options.no_fold, NULL,
+         "simulate every rank, also those that are alike", 0, 0},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL, "store every op, not only the measures", 0, 0},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
         {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},

@@ -38,14 +38,14 @@ enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool 
 {
     const struct sim_ring_place *m = &e->ring[place];
     const struct sim_group *g = &e->groups[m->group];
-    int32_t to = e->ring[m->next].rank, per_node = e->cluster->devices_per_node;
+    int32_t per_node = e->cluster->devices_per_node;
     struct sim_path path;
 
     LW_TRY(sim_path_of(e->cluster, g->n, g->n_nodes, &path, e->err));
-    bool inside = m->rank / per_node == to / per_node;
+    bool inside = m->from / per_node == m->to / per_node;
     double rate = inside ? path.intra_bytes_per_s : path.inter_bytes_per_s;
     if (slow_links)
-        rate *= sim_link_speed(e, m->rank, to);
+        rate *= sim_link_speed(e, m->from, m->to);
     *time = lw_transfer_ps(bytes, rate);
     *latency = inside ? path.intra_ps : path.inter_ps;
     return LW_OK;
@@ -58,13 +58,13 @@ static enum lw_status ring_time(struct sim_engine *e, const struct sim_group *g,
     lw_ps *t = e->ring_scratch[0], *cost = e->ring_scratch[1], *latency = e->ring_scratch[2],
           *end = e->ring_scratch[3];
 
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n_places; i++) {
         t[i] = 0;
         LW_TRY(sim_hop(e, g->first + i, chunk, slow, &cost[i], &latency[i]));
     }
-    sim_ring_run(g->n, steps, t, cost, latency, NULL, NULL, end);
+    sim_ring_run(g->n_places, steps, t, cost, latency, NULL, NULL, end);
     *time = 0;
-    for (int32_t i = 0; i < g->n; i++)
+    for (int32_t i = 0; i < g->n_places; i++)
         if (end[i] > *time)
             *time = end[i];
     return LW_OK;
@@ -79,7 +79,7 @@ static enum lw_status slow_link_extra(struct sim_engine *e, const struct sim_gro
     lw_ps with, without, latency;
 
     *extra = 0;
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n_places; i++) {
         LW_TRY(sim_hop(e, g->first + i, crossing, true, &with, &latency));
         LW_TRY(sim_hop(e, g->first + i, crossing, false, &without, &latency));
         if (with - without > *extra)
@@ -152,7 +152,7 @@ int64_t sim_link_rate(const struct sim_engine *e, int32_t group)
     const struct sim_group *g = &e->groups[group];
     int32_t most = 1;
 
-    for (int32_t i = 0; e->terms.in_flight && i < g->n; i++)
+    for (int32_t i = 0; e->terms.in_flight && i < g->n_places; i++)
         if (e->n_collectives[e->ring[g->first + i].rank] > most)
             most = e->n_collectives[e->ring[g->first + i].rank];
     return most > 1 ? in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
@@ -170,7 +170,7 @@ int64_t sim_group_rate(const struct sim_engine *e, int32_t group)
     const struct sim_group *g = &e->groups[group];
     int64_t rate = SIM_FULL_RATE, want = sim_core_want(e, g);
 
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
         int64_t mine = sim_comm_rate(&e->terms, want, e->core[r], e->n_device[r] > 0);
         if (mine < rate)
@@ -197,7 +197,7 @@ static enum lw_status start(struct sim_engine *e, int32_t group)
     lw_ps time;
 
     LW_TRY(duration(e, g, &time));
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
         sim_rank_waiting(e, r, -1);
         sim_rank_moving(e, r, 1);
@@ -239,7 +239,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         LW_TRY(sim_ring_enter(e, place, bytes));
     else
         sim_rank_waiting(e, rank, 1);
-    if (++g->n_arrived < g->n)
+    if (++g->n_arrived < g->n_places)
         return LW_OK;
     g->n_arrived = 0;
     g->all_in = e->now;
@@ -252,7 +252,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
 
     g->timer.running = false;
     g->turn = -1; /* before its members go on: the lane is free for what their workers take next */
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n_places; i++) {
         int32_t place = g->first + i, r = e->ring[place].rank;
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);

@@ -59,7 +59,7 @@ static struct where missing_member(const struct sim_engine *e, const struct lw_o
     const struct sim_group *g = &e->groups[e->ring[place].group];
     int32_t lane = lane_of(e, place, unit);
 
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
         int32_t u = e->place_unit[(g->first + i) * e->n_workers + lane];
         if (!is_finished(e, r) && e->program[r] && u >= 0 && waits(e, r)[u] == SIM_STARTED &&

@@ -167,3 +167,18 @@ enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *
         return LW_OK;
     }
 }
+
+void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_ps *late)
+{
+    for (int32_t r = 0; r < n; r++) {
+        speed[r] = SIM_FULL_RATE;
+        late[r] = 0;
+    }
+    for (int32_t i = 0; i < cluster->n_exceptions; i++) {
+        const struct lw_exception *x = &cluster->exceptions[i];
+        if (x->rank < 0 || x->rank >= n || x->rank_to >= 0)
+            continue;
+        speed[x->rank] = sim_rate_product(speed[x->rank], sim_rate_of(x->speed));
+        late[x->rank] += x->late_ps;
+    }
+}

@@ -49,6 +49,10 @@ int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_
 int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,
                       bool computing);
 
+/* The cluster's exceptions of ranks below n: speed[n] of their compute and how much later late[n] they
+ * enter each step. */
+void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_ps *late);
+
 int64_t sim_rate_of(double share);              /* to parts in 1e9, at least 1 */
 int64_t sim_rate_product(int64_t a, int64_t b); /* at least 1 */
 

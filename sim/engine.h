@@ -7,6 +7,7 @@
 #include "sim/cost.h"
 #include "sim/device.h"
 #include "sim/draw.h"
+#include "sim/fold.h"
 #include "sim/queue.h"
 #include "sim/sim.h"
 #include "sim/unit.h"
@@ -40,6 +41,7 @@ struct sim_timer {
 struct sim_message {
     struct sim_timer timer;
     int32_t rank[2], unit[2], op[2]; /* sender, receiver; unit -1 = not there yet */
+    int32_t given[2];        /* ranks of the given plan between which it goes */
     int64_t bytes;
     int32_t next;                    /* in its channel, or in the free list */
     int32_t active_next[2], active_before[2]; /* among those moving at sender and at receiver */
@@ -59,7 +61,8 @@ struct sim_ring_place {
     lw_ps chunk, latency;   /* of the link to the next member, for the collective it is in */
     lw_ps sent_done;        /* when its last message has left */
     int32_t got, sent;      /* messages of this collective; got may run ahead of entry */
-    int32_t next;           /* place of the next member */
+    int32_t next;           /* place of the next member; a folded ring goes round on itself */
+    int32_t from, to;       /* the ranks at the ends of the link to it */
     int32_t steps;          /* 0 = not in a collective */
     int32_t rank, group;
     uint64_t n_before;      /* messages of the collectives before this one */
@@ -69,9 +72,10 @@ struct sim_ring_place {
  * library with several workers has one of these, a lane, for each that is in flight. */
 struct sim_group {
     int32_t comm;           /* class; -1 = used by none */
-    int32_t first, n;       /* places */
+    int32_t first, n_places; /* simulated: a folded group holds each class of its members once */
+    int32_t n;              /* members of the group that it stands for */
     int32_t n_nodes;
-    int32_t n_arrived;      /* members in the collective that gathers */
+    int32_t n_arrived;      /* places in the collective that gathers */
     int32_t first_rank, first_op; /* of the member that came first */
     struct lw_cost_query query; /* of the collective that gathers; bytes: largest of the members */
     lw_ps own_work;         /* largest own (recorded) work; 0 = none */
@@ -87,7 +91,9 @@ struct sim_group {
 };
 
 struct sim_engine {
-    const struct lw_plan *plan;
+    const struct lw_plan *plan;   /* the one that runs: the quotient, where ranks are folded */
+    const struct lw_plan *given;
+    const struct sim_fold *fold;  /* NULL: ranks are what they are */
     const struct lw_cluster *cluster;
     struct lw_sim_options options;
     struct lw_cost cost;
@@ -219,6 +225,23 @@ enum lw_status sim_message_end(struct sim_engine *e, int32_t message);
 
 /* deadlock.c: LW_EFAILED with the ops that wait for each other. */
 enum lw_status sim_deadlock(struct sim_engine *e);
+
+/* Between ranks of the plan as it was given and ranks of the one that runs. */
+static inline int32_t sim_given_rank(const struct sim_engine *e, int32_t rank)
+{
+    return e->fold ? e->fold->rank_of[rank] : rank;
+}
+
+static inline int32_t sim_run_rank(const struct sim_engine *e, int32_t given)
+{
+    return e->fold ? e->fold->class_of[given] : given;
+}
+
+/* Ranks of the given plan that this one stands for. */
+static inline int32_t sim_n_alike(const struct sim_engine *e, int32_t rank)
+{
+    return e->fold ? e->fold->n_alike[rank] : 1;
+}
 
 static inline int32_t sim_slot(const struct sim_engine *e, int32_t rank, int32_t stream)
 {

@@ -129,9 +129,10 @@ static enum lw_status message_time(struct sim_engine *e, const struct sim_messag
                                    const struct lw_op *op, lw_ps *time)
 {
     int32_t per_node = e->cluster->devices_per_node;
-    int32_t n_nodes = x->rank[0] / per_node == x->rank[1] / per_node ? 1 : 2;
+    int32_t from = x->given[SENDER], to = x->given[RECEIVER];
+    int32_t n_nodes = from / per_node == to / per_node ? 1 : 2;
     struct lw_cost_query q = {LW_OP_SEND, op->dtype, x->bytes, 2, n_nodes};
-    double speed = e->slow_links ? sim_link_speed(e, x->rank[0], x->rank[1]) : 1;
+    double speed = e->slow_links ? sim_link_speed(e, from, to) : 1;
     struct sim_path path;
 
     *time = lw_plan_work_ps(e->plan, op);
@@ -151,7 +152,7 @@ static enum lw_status move(struct sim_engine *e, int32_t m, const struct lw_op *
     lw_ps time;
 
     LW_TRY(message_time(e, &e->messages[m], op, &time));
-    e->stats->n_messages++;
+    e->stats->n_messages += sim_n_alike(e, e->messages[m].rank[SENDER]);
     sim_timer_set(&e->messages[m].timer, e->now, time);
     if (!e->terms.dynamic)
         return sim_timer_rate(e, &e->messages[m].timer, SIM_FULL_RATE, SIM_MESSAGE_END, m);
@@ -193,12 +194,15 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
     if (op->comm < 0)
         return lw_fail(e->err, LW_EPLAN, "op %d (%s) names no communicator", i,
                        lw_op_name(op->kind));
-    if (operand.peer < 0 || operand.peer >= e->plan->n_ranks || operand.peer == rank)
+    int32_t given = sim_given_rank(e, rank);
+    if (operand.peer < 0 || operand.peer >= e->given->n_ranks || operand.peer == given)
         return lw_fail(e->err, LW_EPLAN, "op %d (%s) of rank %d has peer %d: need another rank", i,
-                       lw_op_name(op->kind), rank, operand.peer);
-    LW_TRY(meet(e, op->comm, side == SENDER ? rank : operand.peer,
-                side == SENDER ? operand.peer : rank, side, &m));
+                       lw_op_name(op->kind), given, operand.peer);
+    int32_t peer = sim_run_rank(e, operand.peer);
+    LW_TRY(meet(e, op->comm, side == SENDER ? rank : peer, side == SENDER ? peer : rank, side, &m));
     struct sim_message *x = &e->messages[m];
+    x->given[side] = given;
+    x->given[!side] = operand.peer;
     bool both = x->unit[!side] >= 0;
     x->unit[side] = unit;
     x->op[side] = i;

@@ -68,19 +68,21 @@ static enum lw_status prepare_rows(struct sim_engine *e)
     COLUMN(pass_row, e->n_passes);
     COLUMN(variant_row, (int64_t)p->n_variants * p->n_ranks);
     int64_t *of_variant = column(e, p->n_variants, sizeof *of_variant, &ok);
+    int64_t *n_ops = column(e, p->n_variants, sizeof *n_ops, &ok);
     if (!ok)
         return lw_fail_nomem(e->err);
     for (int32_t v = 0; v < p->n_variants; v++) {
         for (int32_t r = 0; r < p->n_ranks; r++) {
             e->variant_row[(int64_t)v * p->n_ranks + r] = of_variant[v];
             of_variant[v] += lw_plan_program(p, v, r).n_ops;
+            n_ops[v] += (int64_t)lw_plan_program(p, v, r).n_ops * sim_n_alike(e, r);
         }
     }
     for (int32_t i = 0; i < e->n_passes; i++) {
         e->pass_row[i] = n;
         n += of_variant[e->pass_variant[i]];
+        e->stats->n_ops += n_ops[e->pass_variant[i]];
     }
-    e->stats->n_ops = n;
     if (!e->timeline)
         return LW_OK;
     LW_TRY(lw_timeline_reserve(e->timeline, n, e->err));
@@ -175,7 +177,6 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
         n_pooled += most_pooled;
         e->first_wait[r] = n_wait;
         n_wait += most;
-        e->speed[r] = SIM_FULL_RATE;
         e->active_message[r] = -1;
     }
     COLUMN(wait, n_wait);
@@ -184,38 +185,61 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
     return ok ? LW_OK : lw_fail_nomem(e->err);
 }
 
-static void apply_exceptions(struct sim_engine *e)
+static enum lw_status apply_exceptions(struct sim_engine *e)
 {
+    int32_t n = e->given->n_ranks;
+    bool ok = true;
+    int64_t *speed = column(e, n, sizeof *speed, &ok);
+    lw_ps *late = column(e, n, sizeof *late, &ok);
+
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    sim_speeds(e->cluster, n, speed, late);
+    for (int32_t r = 0; r < e->plan->n_ranks; r++) {
+        e->speed[r] = speed[sim_given_rank(e, r)];
+        e->late[r] = late[sim_given_rank(e, r)];
+    }
     for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
         const struct lw_exception *x = &e->cluster->exceptions[i];
-        if (x->rank < 0 || x->rank >= e->plan->n_ranks)
-            continue;
-        if (x->rank_to >= 0) {
-            e->slow_links |= x->speed != 1;
-        } else {
-            e->speed[x->rank] = sim_rate_product(e->speed[x->rank], sim_rate_of(x->speed));
-            e->late[x->rank] += x->late_ps;
-        }
+        e->slow_links |= x->rank >= 0 && x->rank < n && x->rank_to >= 0 && x->speed != 1;
+    }
+    return LW_OK;
+}
+
+/* The places of a group in their order: the first member of each class, where ranks are folded. */
+static void fill_places(struct sim_engine *e, int32_t g, const struct lw_group *given)
+{
+    const struct lw_plan *p = e->plan;
+    const int32_t *members = e->given->members + given->first_member;
+    const struct lw_group *x = &p->groups[g];
+    int32_t j = 0;
+
+    for (int32_t i = 0; i < x->n_members; i++) {
+        struct sim_ring_place *m = &e->ring[x->first_member + i];
+        m->rank = p->members[x->first_member + i];
+        m->group = g * e->n_workers;
+        m->next = x->first_member + (i + 1 < x->n_members ? i + 1 : 0);
+        while (sim_run_rank(e, members[j]) != m->rank)
+            j++;
+        m->from = members[j];
+        m->to = members[(j + 1) % given->n_members];
     }
 }
 
 static void fill_group(struct sim_engine *e, int32_t g)
 {
     const struct lw_plan *p = e->plan;
+    const struct lw_group *given = &e->given->groups[e->fold ? e->fold->group_of[g] : g];
     struct sim_group *x = &e->groups[(int64_t)g * e->n_workers];
 
     *x = (struct sim_group){.comm = -1, .first = p->groups[g].first_member,
-                            .n = p->groups[g].n_members, .known_time = -1, .known_share = -1,
-                            .core_share = -1, .link_rate = SIM_FULL_RATE, .turn = -1};
-    x->n_nodes = lw_cluster_nodes_of(e->cluster, p->members + x->first, x->n);
+                            .n_places = p->groups[g].n_members, .n = given->n_members,
+                            .known_time = -1, .known_share = -1, .core_share = -1,
+                            .link_rate = SIM_FULL_RATE, .turn = -1};
+    x->n_nodes = lw_cluster_nodes_of(e->cluster, e->given->members + given->first_member, x->n);
     for (int32_t k = 1; k < e->n_workers; k++)
         x[k] = x[0];
-    for (int32_t i = 0; i < x->n; i++) {
-        struct sim_ring_place *m = &e->ring[x->first + i];
-        m->rank = p->members[x->first + i];
-        m->group = g * e->n_workers;
-        m->next = x->first + (i + 1 < x->n ? i + 1 : 0);
-    }
+    fill_places(e, g, given);
 }
 
 static enum lw_status prepare_groups(struct sim_engine *e)
@@ -329,14 +353,6 @@ static enum lw_status check_reducers(const struct sim_engine *e)
 enum lw_status sim_prepare(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
-    int64_t n_devices = (int64_t)e->cluster->n_nodes * e->cluster->devices_per_node;
-
-    if (e->cluster->n_nodes > 0 && p->n_ranks > n_devices)
-        return lw_fail(e->err, LW_EINVAL,
-                       "plan '%s' has %d ranks, cluster '%s' has %lld devices (%d nodes of %d): "
-                       "choose a cluster that is large enough",
-                       p->name, p->n_ranks, e->cluster->name, (long long)n_devices,
-                       e->cluster->n_nodes, e->cluster->devices_per_node);
     if ((int64_t)p->n_ranks * p->n_streams > INT32_MAX)
         return lw_fail(e->err, LW_ENOTSUP, "%d ranks with %d streams: at most 2^31 streams in all",
                        p->n_ranks, p->n_streams);
@@ -347,7 +363,7 @@ enum lw_status sim_prepare(struct sim_engine *e)
     LW_TRY(prepare_passes(e));
     LW_TRY(prepare_programs(e));
     LW_TRY(prepare_ranks(e));
-    apply_exceptions(e);
+    LW_TRY(apply_exceptions(e));
     LW_TRY(prepare_groups(e));
     LW_TRY(prepare_rows(e));
     return choose_ring(e);

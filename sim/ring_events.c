@@ -51,7 +51,7 @@ enum lw_status sim_ring_enter(struct sim_engine *e, int32_t place, int64_t bytes
     LW_TRY(sim_hop(e, place, chunk, true, &m->chunk, &m->latency));
     m->steps = (int32_t)sim_ring_steps(g->query.op, g->n);
     m->sent_done = e->now;
-    e->stats->n_messages += m->steps;
+    e->stats->n_messages += (int64_t)m->steps * sim_n_alike(e, m->rank);
     sim_rank_moving(e, m->rank, 1);
     return e->ring_by_events ? go_on(e, place) : LW_OK;
 }
@@ -81,14 +81,14 @@ enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)
 
     if (e->ring_by_events)
         return LW_OK;
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n_places; i++) {
         t[i] = e->ring[g->first + i].sent_done;
         cost[i] = e->ring[g->first + i].chunk;
         latency[i] = e->ring[g->first + i].latency;
     }
-    sim_ring_run(g->n, e->ring[g->first].steps, t, cost, latency,
+    sim_ring_run(g->n_places, e->ring[g->first].steps, t, cost, latency,
                  e->options.jitter_ps ? add_jitter : NULL, &j, end);
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n_places; i++) {
         e->ring[g->first + i].got = e->ring[g->first + i].steps;
         LW_TRY(sim_post(e, end[i], SIM_CHUNK_END, 0, g->first + i));
     }

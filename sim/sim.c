@@ -114,7 +114,7 @@ static void list_exceptions(const struct sim_engine *e, struct lw_sim_stats *s)
 
     for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
         const struct lw_exception *x = &e->cluster->exceptions[i];
-        const char *why = x->rank < e->plan->n_ranks && x->rank_to < e->plan->n_ranks ? "" : outside;
+        const char *why = x->rank < e->given->n_ranks && x->rank_to < e->given->n_ranks ? "" : outside;
         if (x->rank_to >= 0)
             term(s, "slow_link", x->speed, "exception of the cluster", why);
         else if (x->speed != 1)
@@ -134,18 +134,33 @@ static void list_terms(const struct sim_engine *e, struct lw_sim_stats *s)
     list_exceptions(e, s);
 }
 
-enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
-                          const struct lw_sim_options *options, struct lw_timeline *timeline,
-                          struct lw_sim_stats *stats, struct lw_err *err)
+static enum lw_status check_devices(const struct lw_plan *p, const struct lw_cluster *c,
+                                    struct lw_err *err)
 {
-    struct lw_timeline rows = {0};
+    int64_t n_devices = (int64_t)c->n_nodes * c->devices_per_node;
+
+    if (c->n_nodes > 0 && p->n_ranks > n_devices)
+        return lw_fail(err, LW_EINVAL,
+                       "plan '%s' has %d ranks, cluster '%s' has %lld devices (%d nodes of %d): "
+                       "choose a cluster that is large enough",
+                       p->name, p->n_ranks, c->name, (long long)n_devices, c->n_nodes,
+                       c->devices_per_node);
+    return LW_OK;
+}
+
+/* One run of a plan, or of its quotient: rows (NULL: none) and stats are set on success. */
+static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fold,
+                          const struct lw_cluster *cluster, const struct lw_sim_options *options,
+                          struct lw_timeline *rows, struct lw_sim_stats *stats, struct lw_err *err)
+{
+    struct lw_timeline made = {0};
     struct lw_sim_stats counted = {0};
-    struct sim_engine e = {.plan = plan, .cluster = cluster, .options = *options,
+    struct sim_engine e = {.plan = fold ? &fold->plan : plan, .given = plan, .fold = fold,
+                           .cluster = cluster, .options = *options,
                            .cost = options->cost ? *options->cost : lw_sim_cost(cluster),
-                           .timeline = timeline ? &rows : NULL, .stats = &counted, .err = err,
+                           .timeline = rows ? &made : NULL, .stats = &counted, .err = err,
                            .free_message = -1};
 
-    LW_TRY(check_options(options, err));
     enum lw_status status = sim_prepare(&e);
     if (status == LW_OK)
         status = sim_engine_begin(&e);
@@ -153,16 +168,98 @@ enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *c
         status = sim_engine_loop(&e);
     if (status == LW_OK) {
         list_terms(&e, &counted);
-        rows.comm_workers = e.n_workers;
+        counted.n_simulated = e.plan->n_ranks;
+        made.comm_workers = e.n_workers;
         *stats = counted;
-        if (timeline)
-            *timeline = rows;
+        if (rows)
+            *rows = made;
     } else {
-        lw_timeline_free(&rows);
+        lw_timeline_free(&made);
     }
     sim_queue_free(&e.queue);
     lw_free(e.messages);
     lw_free(e.channels);
     lw_arena_free(&e.arena);
+    return status;
+}
+
+/* Folded where that is possible. What fails there fails again rank by rank, with the ranks named. */
+static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                 const struct lw_sim_options *options, struct lw_arena *arena,
+                                 struct sim_fold *fold, struct lw_timeline *rows,
+                                 struct lw_sim_stats *stats, struct lw_err *err)
+{
+    LW_TRY(check_options(options, err));
+    LW_TRY(check_devices(plan, cluster, err));
+    LW_TRY(sim_fold_make(plan, cluster, options, arena, fold, err));
+    enum lw_status status = run(plan, fold->n_classes > 0 ? fold : NULL, cluster, options, rows,
+                                stats, err);
+    if (status == LW_OK || status == LW_ENOMEM || fold->n_classes == 0)
+        return status;
+    *fold = (struct sim_fold){.n_ranks = plan->n_ranks};
+    return run(plan, NULL, cluster, options, rows, stats, err);
+}
+
+static enum lw_status take_classes(const struct lw_plan *plan, const struct sim_fold *fold,
+                                   struct lw_sim_classes *c, struct lw_err *err)
+{
+    c->n_ranks = plan->n_ranks;
+    c->n_classes = fold->n_classes > 0 ? fold->n_classes : plan->n_ranks;
+    c->class_of = fold->class_of;
+    c->rank_of = fold->rank_of;
+    c->plan = fold->n_classes > 0 ? fold->plan : *plan;
+    c->plan.arena = (struct lw_arena){0};
+    if (fold->n_classes > 0)
+        return LW_OK;
+    c->class_of = c->rank_of = lw_arena_alloc(&c->arena, plan->n_ranks, sizeof *c->class_of);
+    if (!c->class_of)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < plan->n_ranks; r++)
+        c->class_of[r] = r;
+    return LW_OK;
+}
+
+enum lw_status lw_sim_run_classes(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                  const struct lw_sim_options *options, struct lw_sim_classes *out,
+                                  struct lw_sim_stats *stats, struct lw_err *err)
+{
+    struct lw_sim_classes c = {0};
+    struct lw_sim_stats counted;
+    struct sim_fold fold = {0};
+
+    enum lw_status status =
+        run_folded(plan, cluster, options, &c.arena, &fold, &c.rows, &counted, err);
+    if (status == LW_OK)
+        status = take_classes(plan, &fold, &c, err);
+    if (status != LW_OK) {
+        lw_sim_classes_free(&c);
+        return status;
+    }
+    *out = c;
+    *stats = counted;
+    return LW_OK;
+}
+
+enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                          const struct lw_sim_options *options, struct lw_timeline *timeline,
+                          struct lw_sim_stats *stats, struct lw_err *err)
+{
+    struct lw_sim_classes c = {0};
+    struct sim_fold fold = {0};
+    struct lw_sim_stats counted;
+
+    enum lw_status status = run_folded(plan, cluster, options, &c.arena, &fold,
+                                       timeline ? &c.rows : NULL, &counted, err);
+    if (status == LW_OK && timeline && fold.n_classes > 0)
+        status = take_classes(plan, &fold, &c, err);
+    if (status == LW_OK && timeline && fold.n_classes > 0) {
+        status = lw_sim_expand(&c, timeline, err);
+    } else if (status == LW_OK && timeline) {
+        *timeline = c.rows;
+        c.rows = (struct lw_timeline){0};
+    }
+    if (status == LW_OK)
+        *stats = counted;
+    lw_sim_classes_free(&c);
     return status;
 }

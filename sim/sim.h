@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/arena.h"
 #include "shared/cluster.h"
 #include "shared/cost.h"
 #include "shared/err.h"
@@ -34,6 +35,7 @@ struct lw_sim_options {
     uint64_t seed;
     lw_ps jitter_ps;         /* chunk detail: each message takes up to this much longer, by seed */
     lw_ps start_skew_ps;     /* each rank enters each step up to this much later, by seed */
+    bool no_fold;            /* simulate every rank, also those that are alike */
     const struct lw_cost *cost; /* NULL: the cluster's tables and models */
     const struct lw_progress *progress; /* NULL: silent */
 };
@@ -61,6 +63,7 @@ struct lw_sim_stats {
     int64_t n_ops;      /* ops that ran, over all ranks */
     lw_ps end;          /* when the last op ended */
     bool ring_by_events;
+    int32_t n_simulated; /* ranks, after those that are alike were folded into one */
     int32_t n_terms;
     struct lw_sim_term terms[LW_SIM_MAX_TERMS]; /* borrow the cluster's strings */
 };
@@ -74,6 +77,29 @@ struct lw_sim_stats {
 enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
                           const struct lw_sim_options *options, struct lw_timeline *timeline,
                           struct lw_sim_stats *stats, struct lw_err *err);
+
+/* What a run gives where ranks that are alike are simulated once (docs/design/folding.md): the rows of
+ * one rank for each class. Without folding every rank is a class of its own. */
+struct lw_sim_classes {
+    struct lw_arena arena;   /* owns the columns below */
+    int32_t n_ranks, n_classes;
+    int32_t *class_of;       /* [n_ranks] */
+    int32_t *rank_of;        /* [n_classes]: the lowest rank of the class; ascending */
+    struct lw_timeline rows; /* `rank` is a class; else as lw_sim_run */
+    struct lw_plan plan;     /* of the classes: roles and operands by class. Borrows the plan's rest */
+};
+
+/* As lw_sim_run, with the rows of the classes alone; free with lw_sim_classes_free. */
+enum lw_status lw_sim_run_classes(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                  const struct lw_sim_options *options, struct lw_sim_classes *out,
+                                  struct lw_sim_stats *stats, struct lw_err *err);
+/* Rows of every rank, in the order of lw_sim_run; the caller frees them. */
+enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline *timeline,
+                             struct lw_err *err);
+/* lw_timeline_summarize of the expanded rows, without expanding them. */
+enum lw_status lw_sim_summarize(const struct lw_sim_classes *c, int32_t first_step,
+                                struct lw_summary *out, struct lw_err *err);
+void lw_sim_classes_free(struct lw_sim_classes *c);
 
 /* Set "detail" or "ring" by its word; ctx is a struct lw_sim_options (a handler of lw_opt_call).
  * LW_EINVAL names the words allowed. */

@@ -150,6 +150,8 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     text_terms(r, f);
     fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
             (long long)r->stats->n_events, r->wall_s);
+    if (r->stats->n_simulated < r->plan->n_ranks)
+        fprintf(f, "; %d ranks stand for all %d", r->stats->n_simulated, r->plan->n_ranks);
     if (r->run >= 0)
         fprintf(f, "; stored as run %lld", (long long)r->run);
     fprintf(f, "\n");
@@ -255,6 +257,7 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     json_terms(&o, r->stats);
     json_error(&o, r);
     lw_jsonout_int(&o, "n_ops", r->stats->n_ops);
+    lw_jsonout_int(&o, "n_simulated_ranks", r->stats->n_simulated);
     lw_jsonout_int(&o, "n_events", r->stats->n_events);
     lw_jsonout_int(&o, "n_messages", r->stats->n_messages);
     lw_jsonout_fixed(&o, "wall_s", r->wall_s, 6);

@@ -11,7 +11,7 @@ struct lw_sim_report {
     const struct lw_plan *plan;
     const struct lw_cluster *cluster;
     const struct lw_sim_options *options;
-    const struct lw_timeline *timeline;
+    const struct lw_timeline *timeline; /* of classes: sim/sim.h */
     const struct lw_summary *summary;
     const struct lw_sim_stats *stats;
     double wall_s;

@@ -106,7 +106,7 @@ static void settle_link(struct sim_engine *e, int32_t group)
     if (!g->timer.running)
         return;
     g->link_rate = sim_link_rate(e, group);
-    for (int32_t i = 0; g->core_share >= 0 && g->link_rate != before && i < g->n; i++)
+    for (int32_t i = 0; g->core_share >= 0 && g->link_rate != before && i < g->n_places; i++)
         sim_rank_changed(e, e->ring[g->first + i].rank);
 }
 

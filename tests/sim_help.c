@@ -135,12 +135,83 @@ lw_ps w_ar_time(int32_t n_ranks)
     return 2 * ((lw_ps)n_ranks - 1) * (SIM_BENCH_BYTES / n_ranks * 20 + 500 * LW_PS_PER_NS);
 }
 
-lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o)
+static void expect_same_rows(const struct lw_timeline *a, const struct lw_timeline *b)
 {
-    struct lw_sim_stats stats;
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(a->comm_workers, b->comm_workers);
+    for (int64_t i = 0; i < a->n; i++) {
+        struct lw_span x = lw_timeline_get(a, i), y = lw_timeline_get(b, i);
+        if (x.step != y.step || x.pass != y.pass || x.rank != y.rank || x.stream != y.stream ||
+            x.comm != y.comm || x.op != y.op || x.kind != y.kind || x.ready != y.ready ||
+            x.issue != y.issue || x.start != y.start || x.all_in != y.all_in || x.end != y.end)
+            fail_msg("rank %d op %d: folded %lld..%lld, unfolded rank %d op %d %lld..%lld", x.rank,
+                     x.op, (long long)x.start, (long long)x.end, y.rank, y.op, (long long)y.start,
+                     (long long)y.end);
+    }
+}
+
+static void expect_same_summary(const struct lw_sim_classes *c, const struct lw_timeline *t,
+                                const struct lw_plan *plan)
+{
+    struct lw_summary a, b;
     struct lw_err err = {0};
 
-    if (lw_sim_run(plan, c, &o, NULL, &stats, &err) != LW_OK)
+    if (t->n == 0)
+        return;
+    if (lw_sim_summarize(c, 0, &a, &err) != LW_OK ||
+        lw_timeline_summarize(t, plan, 0, &b, &err) != LW_OK)
         fail_msg("%s", err.msg);
-    return stats.end;
+    assert_int_equal(a.n_ranks, b.n_ranks);
+    assert_memory_equal(a.ranks, b.ranks, (size_t)a.n_ranks * sizeof *a.ranks);
+    assert_int_equal(a.n_steps, b.n_steps);
+    assert_memory_equal(a.steps, b.steps, (size_t)a.n_steps * sizeof *a.steps);
+    assert_int_equal(a.step, b.step);
+    assert_int_equal(a.worst, b.worst);
+    assert_memory_equal(&a.bubble_ratio, &b.bubble_ratio, sizeof a.bubble_ratio);
+    assert_int_equal(a.peak_memory_bytes, b.peak_memory_bytes);
+    assert_int_equal(a.n_ops, b.n_ops);
+    lw_summary_free(&a);
+    lw_summary_free(&b);
+}
+
+void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o,
+              struct lw_timeline *t, struct lw_sim_stats *s)
+{
+    struct lw_timeline all = {0};
+    struct lw_sim_stats folded;
+    struct lw_sim_classes classes;
+    struct lw_err err = {0};
+
+    *t = (struct lw_timeline){0};
+    o.no_fold = false;
+    if (lw_sim_run(plan, c, &o, t, &folded, &err) != LW_OK ||
+        lw_sim_run_classes(plan, c, &o, &classes, s, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    o.no_fold = true;
+    if (lw_sim_run(plan, c, &o, &all, s, &err) != LW_OK || lw_timeline_check(t, plan, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    expect_same_rows(t, &all);
+    expect_same_summary(&classes, &all, plan);
+    assert_int_equal(folded.end, s->end);
+    assert_int_equal(folded.n_ops, s->n_ops);
+    assert_int_equal(folded.n_messages, s->n_messages);
+    assert_int_equal(s->n_simulated, plan->n_ranks);
+    assert_true(folded.n_simulated <= plan->n_ranks && folded.n_events <= s->n_events);
+    s->n_simulated = folded.n_simulated;
+    lw_sim_classes_free(&classes);
+    lw_timeline_free(&all);
+}
+
+lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o)
+{
+    struct lw_sim_stats folded, all;
+    struct lw_err err = {0};
+
+    if (lw_sim_run(plan, c, &o, NULL, &folded, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    o.no_fold = true;
+    if (lw_sim_run(plan, c, &o, NULL, &all, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(folded.end, all.end);
+    return all.end;
 }

@@ -4,6 +4,7 @@
 #include "shared/cluster.h"
 #include "shared/plan.h"
 #include "shared/plan_builder.h"
+#include "shared/timeline.h"
 #include "sim/sim.h"
 
 /* Clusters and plans that the simulator's tests share. */
@@ -34,6 +35,12 @@ void make_w_ar(struct lw_plan *plan, int32_t n_ranks);
 void make_w_ddp(struct lw_plan *plan, int32_t n_ranks);
 /* 2 (n-1) (B / n / 50e9 B/s + 500 ns), in ps; n divides B. */
 lw_ps w_ar_time(int32_t n_ranks);
+
+/* Run with ranks that are alike folded and without: both end at the same times, row by row and measure
+ * by measure, or the test fails. The rows are those of all ranks; stats are of the run without, but for
+ * n_simulated. */
+void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o,
+              struct lw_timeline *t, struct lw_sim_stats *s);
 
 /* Run and return the end; fails the test when the run fails. */
 lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o);

@@ -13,18 +13,6 @@
 
 static const lw_ps us = LW_PS_PER_US;
 
-static void run(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o,
-                struct lw_timeline *t, struct lw_sim_stats *s)
-{
-    struct lw_err err = {0};
-
-    *t = (struct lw_timeline){0};
-    if (lw_sim_run(plan, c, &o, t, s, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    if (lw_timeline_check(t, plan, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-}
-
 static struct lw_span row_of(const struct lw_timeline *t, int32_t step, int32_t rank, int32_t op)
 {
     for (int64_t i = 0; i < t->n; i++)
@@ -72,7 +60,7 @@ static void streams_run_beside_each_other_and_ops_of_one_in_order(void **unused)
     int32_t k3 = add_work(b, LW_OP_KERNEL, second, 4 * us, k0);
     finish_plan(b, &plan);
     make_cluster(&c, 1, 1e9, 0);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
     expect_span(&t, 0, k0, 0, 10 * us);
     expect_span(&t, 0, k1, 10 * us, 15 * us);
     expect_span(&t, 0, k2, 0, 7 * us);
@@ -107,7 +95,7 @@ static void ops_of_one_communicator_run_in_issue_order_across_streams(void **unu
     int32_t x = add_timed(b, other, s3, 12 * us, -1);
     finish_plan(b, &plan);
     make_cluster(&c, 2, 1e9, 0);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
     for (int32_t r = 0; r < 2; r++) {
         expect_span(&t, r, a1, 10 * us, 30 * us);
         expect_span(&t, r, a2, 30 * us, 35 * us);
@@ -156,7 +144,7 @@ static void a_collective_occupies_from_entry_and_moves_from_the_last(void **unus
     }
     finish_plan(b, &plan);
     make_cluster(&c, 2, 1e9, 0);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
     expect_span(&t, 0, ar[0], 10 * us, 45 * us);
     expect_span(&t, 1, ar[1], 25 * us, 45 * us);
     assert_int_equal(row_of(&t, 0, 0, ar[0]).all_in, 25 * us);
@@ -188,7 +176,7 @@ static void an_op_is_retimed_when_a_collective_starts_beside_it(void **unused)
         c.interference.compute_rate_under_comm = given(0.5);
         if (both)
             c.interference.comm_rate_under_compute = given(0.8);
-        run(&plan, &c, lw_sim_options_default(), &t, &s);
+        run_both(&plan, &c, lw_sim_options_default(), &t, &s);
         for (int32_t r = 0; r < 2; r++) {
             expect_span(&t, r, k, 0, both ? 125 * us : 120 * us);
             expect_span(&t, r, ar, 30 * us, both ? 80 * us : 70 * us);
@@ -227,7 +215,7 @@ static void communication_on_the_compute_core_shares_it_fairly(void **unused)
         finish_plan(b, &plan);
         make_cluster(&c, 2, 1e9, 0);
         c.interference.comm_on_compute_core = given(cases[i].wanted);
-        run(&plan, &c, lw_sim_options_default(), &t, &s);
+        run_both(&plan, &c, lw_sim_options_default(), &t, &s);
         expect_span(&t, 1, k, 0, cases[i].compute_end * us);
         expect_span(&t, 1, ar, 0, cases[i].comm_end * us);
         lw_timeline_free(&t);
@@ -259,7 +247,7 @@ static void tables_for_two_in_flight_slow_both(void **unused)
     make_cluster(&c, 2, 1e9, 0);
     add_table(&c, LW_OP_ALL_REDUCE, 2, 1, 2, bytes, one);
     add_table(&c, LW_OP_ALL_REDUCE, 2, 2, 2, bytes, two);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
     expect_span(&t, 0, x, 0, 150 * us);
     expect_span(&t, 0, y, 50 * us, 200 * us);
     assert_string_equal(s.terms[0].name, "in_flight");
@@ -289,7 +277,7 @@ static void a_waiting_collective_holds_its_sms(void **unused)
     make_cluster(&c, 2, 1e9, 0);
     c.interference.comm_sms = given(27);
     c.device.n_sms = given(108);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
     expect_span(&t, 0, k, 0, 115 * us);
     expect_span(&t, 0, ar, 0, 60 * us);
     lw_timeline_free(&t);
@@ -311,7 +299,7 @@ static void a_slow_rank_computes_at_its_speed(void **unused)
     finish_plan(b, &plan);
     make_cluster(&c, 2, 1e9, 0);
     add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 0.8});
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
     expect_span(&t, 0, k, 0, 100 * us);
     expect_span(&t, 1, k, 0, 125 * us);
     expect_span(&t, 0, ar, 100 * us, 135 * us);
@@ -349,7 +337,7 @@ static void rendezvous_holds_the_sender_and_buffered_does_not(void **unused)
         op[8] = add_work(b, LW_OP_FORWARD, 0, 20 * us, -1);
         finish_plan(b, &plan);
         make_cluster(&c, 2, 1e9, 0);
-        run(&plan, &c, o, &t, &s);
+        run_both(&plan, &c, o, &t, &s);
         expect_span(&t, 0, op[1], 10 * us, buffered ? 10 * us : 13 * us);
         expect_span(&t, 0, op[3], buffered ? 20 * us : 23 * us, buffered ? 20 * us : 36 * us);
         expect_span(&t, 0, op[4], buffered ? 20 * us : 36 * us, buffered ? 30 * us : 46 * us);
@@ -384,7 +372,7 @@ static void a_group_call_completes_as_a_unit(void **unused)
     int32_t r2 = add_message(b, LW_OP_RECV, 0, 1, 5000, 0, -1, -1);
     finish_plan(b, &plan);
     make_cluster(&c, 3, 1e9, 0);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
     expect_span(&t, 0, s1, 0, 5 * us);
     expect_span(&t, 0, s2, 0, 5 * us);
     expect_span(&t, 0, k, 5 * us, 6 * us);
@@ -417,7 +405,7 @@ static void operands_say_what_differs_between_ranks_of_a_role(void **unused)
     }
     finish_plan(b, &plan);
     make_cluster(&c, 3, 1e9, 0);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
     for (int32_t r = 0; r < 3; r++) /* longer of what it sends and receives: 3, 2, 3 */
         expect_span(&t, r, ops[0], 0, r == 1 ? 2 * us : 3 * us);
     lw_timeline_free(&t);
@@ -454,7 +442,7 @@ static void passes_run_their_variants_and_are_rank_local(void **unused)
     assert_int_equal(lw_builder_finish(b, &plan, NULL), LW_OK);
     make_cluster(&c, 2, 1e9, 0);
     add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 0.5});
-    run(&plan, &c, (struct lw_sim_options){.n_steps = 3}, &t, &s);
+    run_both(&plan, &c, (struct lw_sim_options){.n_steps = 3}, &t, &s);
     assert_int_equal(t.n, 10); /* 2 ranks x (1 + 2 + 2 passes) */
     assert_int_equal(row_of(&t, 1, 0, op[1]).start, 10 * us);
     assert_int_equal(row_of(&t, 1, 0, op[1]).pass, 0);

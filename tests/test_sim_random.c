@@ -21,18 +21,6 @@ static uint64_t draw(uint64_t below)
     return (state >> 11) % below;
 }
 
-static void run(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o,
-                struct lw_timeline *t, struct lw_sim_stats *s)
-{
-    struct lw_err err = {0};
-
-    *t = (struct lw_timeline){0};
-    if (lw_sim_run(plan, c, &o, t, s, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    if (lw_timeline_check(t, plan, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-}
-
 static bool same_times(const struct lw_timeline *a, const struct lw_timeline *b)
 {
     size_t size = (size_t)a->n * sizeof(lw_ps);
@@ -88,9 +76,9 @@ static void events_and_recurrence_agree_on_every_row(void **unused)
                                    .jitter_ps = draw(2) ? (lw_ps)draw(500000) : 0,
                                    .start_skew_ps = draw(2) ? (lw_ps)draw(5000000) : 0,
                                    .ring = LW_SIM_RING_EVENTS};
-        run(&plan, &c, o, &a, &s);
+        run_both(&plan, &c, o, &a, &s);
         o.ring = LW_SIM_RING_RECURRENCE;
-        run(&plan, &c, o, &b, &u);
+        run_both(&plan, &c, o, &b, &u);
         if (!same_times(&a, &b) || s.end != u.end)
             fail_msg("seed %llu: events and recurrence differ", (unsigned long long)seed);
         assert_int_equal(s.n_messages, u.n_messages);
@@ -246,11 +234,11 @@ static void random_plans_keep_their_bounds_and_their_bytes(void **unused)
         history_plan(&h, map, &plan, op_of);
         make_cluster(&c, h.n_ranks, 1e9, LATENCY);
         bounds(&h, &critical, &serial);
-        run(&plan, &c, lw_sim_options_default(), &a, &s); /* checks that streams do not overlap */
+        run_both(&plan, &c, lw_sim_options_default(), &a, &s); /* checks that streams do not overlap */
         if (s.end < critical || s.end > serial)
             fail_msg("seed %llu: %lld ps is outside %lld..%lld", (unsigned long long)seed,
                      (long long)s.end, (long long)critical, (long long)serial);
-        run(&plan, &c, lw_sim_options_default(), &b, &s);
+        run_both(&plan, &c, lw_sim_options_default(), &b, &s);
         if (!same_times(&a, &b))
             fail_msg("seed %llu: a second run differs", (unsigned long long)seed);
         lw_timeline_free(&a);
@@ -288,8 +276,8 @@ static void permuted_ranks_permute_the_timeline(void **unused)
             c.interference.compute_rate_under_comm = given(0.7);
             c.interference.comm_rate_under_compute = given(0.9);
         }
-        run(&plan, &c, lw_sim_options_default(), &a, &s);
-        run(&moved, &c, lw_sim_options_default(), &b, &s);
+        run_both(&plan, &c, lw_sim_options_default(), &a, &s);
+        run_both(&moved, &c, lw_sim_options_default(), &b, &s);
         assert_int_equal(a.n, b.n);
         for (int64_t i = 0; i < a.n; i++) {
             int64_t k = 0;
@@ -328,7 +316,7 @@ static void slowed_runs_stay_within_the_slowest_rate(void **unused)
         c.interference.compute_rate_under_comm = given(0.5);
         c.interference.comm_rate_under_compute = given(0.5);
         bounds(&h, &critical, &serial);
-        run(&plan, &c, lw_sim_options_default(), &t, &s);
+        run_both(&plan, &c, lw_sim_options_default(), &t, &s);
         if (s.end < critical || s.end > 2 * serial)
             fail_msg("seed %llu: %lld ps is outside %lld..%lld", (unsigned long long)seed,
                      (long long)s.end, (long long)critical, 2 * (long long)serial);

@@ -38,12 +38,9 @@ static void begin(struct world *w, const lw_ps *cpu)
 static void run(struct world *w)
 {
     struct lw_sim_options o = lw_sim_options_default();
-    struct lw_err err = {0};
 
     finish_plan(w->b, &w->plan);
-    if (lw_sim_run(&w->plan, &w->c, &o, &w->t, &w->s, &err) != LW_OK ||
-        lw_timeline_check(&w->t, &w->plan, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    run_both(&w->plan, &w->c, o, &w->t, &w->s);
 }
 
 static void end(struct world *w)
