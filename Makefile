@@ -37,7 +37,7 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' \
 ALL_CFLAGS   = -std=c11 $(WARN) $(EXACT) -pthread -fPIC $(SANITIZE) $(CFLAGS)
 ALL_CXXFLAGS = -std=c++17 -Wall -Wextra $(EXACT) -fno-exceptions -fno-rtti -pthread -fPIC \
                $(SANITIZE) $(filter-out -std=%,$(CFLAGS))
-LDLIBS = -lsimdjson -ldeflate -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
+LDLIBS = -lsimdjson -ldeflate -lz -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
 
 # --- what it is made of ---------------------------------------------------------------------------
 NCCL_SRC := exec/backend_nccl.c $(sort $(wildcard exec/nccl_*.c))
@@ -51,7 +51,7 @@ TESTS := $(sort $(wildcard tests/test_*.c))
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/*.c))
 TEST_BIN := $(TESTS:tests/%.c=$(BUILD)/tests/%)
-DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev libsqlite3-dev \
+DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev zlib1g-dev libsqlite3-dev \
             libcmocka-dev libxxhash-dev gnuplot-nox libopenblas0
 ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin

@@ -1,6 +1,7 @@
 /* Read a whole file, unpacking gzip. The size of a gzip member is not known beforehand (its trailer
  * holds it modulo 2^32), so the output buffer doubles until libdeflate is content; members that
- * follow each other are concatenated, as gzip does. */
+ * follow each other are concatenated, as gzip does. What it refuses is looked at once more, slowly
+ * (shared/gzip_damage.h), for the reason and, where a caller salvages, for the text before it. */
 #include "shared/input.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "shared/arena.h"
+#include "shared/gzip_damage.h"
 #include "shared/hash.h"
 #include "shared/json.h"
 
@@ -26,6 +28,7 @@ static enum lw_status make_room(struct bytes *b, size_t room, struct lw_err *err
 
     if (!p)
         return lw_fail_nomem(err);
+    lw_alloc_large(p, room);
     b->p = p;
     b->room = room;
     return LW_OK;
@@ -61,10 +64,29 @@ static bool is_gzip(const struct bytes *b)
     return b->n >= 2 && (unsigned char)b->p[0] == 0x1f && (unsigned char)b->p[1] == 0x8b;
 }
 
+/* A member that libdeflate refuses: its error, or with `damage` the text before the damage. */
+static enum lw_status take_damaged(const char *name, const struct bytes *packed, size_t from,
+                                   size_t max, struct bytes *out, struct lw_err *damage,
+                                   struct lw_err *err)
+{
+    struct lw_gzip_text text = {out->p, out->n, out->room};
+    struct lw_err why = {0};
+    enum lw_status s = lw_gzip_damage(name, packed->p, packed->n, from, max, damage ? &text : NULL,
+                                      &why, err);
+
+    *out = (struct bytes){text.text, text.len, text.room};
+    if (s == LW_OK && damage)
+        *damage = why;
+    else if (s == LW_OK && err)
+        *err = why;
+    return s != LW_OK ? s : damage ? LW_OK : LW_EFORMAT;
+}
+
 /* The text of the member at `from`, appended to out; *used = its packed length. */
 static enum lw_status unpack_member(struct libdeflate_decompressor *d, const char *name,
                                     const struct bytes *packed, size_t from, size_t max,
-                                    struct bytes *out, size_t *used, struct lw_err *err)
+                                    struct bytes *out, size_t *used, struct lw_err *damage,
+                                    struct lw_err *err)
 {
     for (;;) {
         size_t made = 0;
@@ -75,10 +97,10 @@ static enum lw_status unpack_member(struct libdeflate_decompressor *d, const cha
             out->n += made;
             return LW_OK;
         }
-        if (r != LIBDEFLATE_INSUFFICIENT_SPACE)
-            return lw_fail(err, LW_EFORMAT,
-                           "%s: byte %zu: the gzip data is damaged or truncated (bad checksum)",
-                           name, from);
+        if (r != LIBDEFLATE_INSUFFICIENT_SPACE) {
+            *used = packed->n - from;
+            return take_damaged(name, packed, from, max, out, damage, err);
+        }
         if (max && out->room > max)
             return lw_fail(err, LW_EIO, "%s: unpacks to more than %zu bytes", name, max);
         LW_TRY(make_room(out, out->room * 2, err));
@@ -86,7 +108,7 @@ static enum lw_status unpack_member(struct libdeflate_decompressor *d, const cha
 }
 
 static enum lw_status unpack(const char *name, const struct bytes *packed, size_t max,
-                             struct bytes *out, struct lw_err *err)
+                             struct bytes *out, struct lw_err *damage, struct lw_err *err)
 {
     struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
     enum lw_status s = d ? make_room(out, packed->n * 4 + 4096, err) : lw_fail_nomem(err);
@@ -101,7 +123,7 @@ static enum lw_status unpack(const char *name, const struct bytes *packed, size_
     }
     while (s == LW_OK && at < packed->n) {
         size_t used = 0;
-        s = unpack_member(d, name, packed, at, max, out, &used, err);
+        s = unpack_member(d, name, packed, at, max, out, &used, damage, err);
         at += used;
     }
     if (d)
@@ -109,8 +131,8 @@ static enum lw_status unpack(const char *name, const struct bytes *packed, size_
     return s;
 }
 
-enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
-                             struct lw_err *err)
+static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_input *in,
+                                 struct lw_err *damage, struct lw_err *err)
 {
     struct bytes raw = {0}, text = {0};
     bool is_stdin = strcmp(name, "-") == 0;
@@ -125,7 +147,7 @@ enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input
         *in = (struct lw_input){.name = is_stdin ? "<standard input>" : name};
         lw_hash_of(raw.p, raw.n, in->hash);
         if (is_gzip(&raw)) {
-            s = unpack(in->name, &raw, max_bytes, &text, err);
+            s = unpack(in->name, &raw, max_bytes, &text, damage, err);
             lw_free(raw.p);
             raw = text;
         }
@@ -139,6 +161,19 @@ enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input
     in->text = raw.p;
     in->len = raw.n;
     return LW_OK;
+}
+
+enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
+                             struct lw_err *err)
+{
+    return read_input(name, max_bytes, in, NULL, err);
+}
+
+enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct lw_input *in,
+                                    struct lw_err *damage, struct lw_err *err)
+{
+    *damage = (struct lw_err){0};
+    return read_input(name, max_bytes, in, damage, err);
 }
 
 void lw_input_free(struct lw_input *in)

@@ -17,6 +17,10 @@ struct lw_input {
 /* LW_EIO: absent, unreadable, larger than max_bytes (0 = no limit). LW_EFORMAT: bad gzip. */
 enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
                              struct lw_err *err);
+/* The same, but of damaged or truncated gzip data what unpacks before the damage is kept, and
+ * *damage says where it ends and why (code LW_OK: the file is whole). */
+enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct lw_input *in,
+                                    struct lw_err *damage, struct lw_err *err);
 void lw_input_free(struct lw_input *in);
 
 #endif

@@ -514,16 +514,18 @@ int utf8_length(const unsigned char *p, size_t left)
     return bad ? 0 : n;
 }
 
-/* The first stage says that a text is bad, not where: look for the place, byte by byte. */
-lw_status fail_scan(const lw_json *j, simdjson::error_code code, lw_err *err)
+/* The first stage says that a text is bad, not where: look for the place, byte by byte. *good: the
+ * text before that byte passes, or at least gets further when it is scanned alone. */
+lw_status fail_scan(const lw_json *j, simdjson::error_code code, size_t *good, lw_err *err)
 {
     const unsigned char *t = (const unsigned char *)j->text;
     size_t quote = 0;
-    bool in_string = false;
+    bool in_string = false, escaped = false;
 
     for (size_t i = 0; i < j->len;) {
         long long byte = (long long)i + (long long)j->skipped;
         int n = utf8_length(t + i, j->len - i);
+        *good = in_string ? quote : i;
         if (n == 0)
             return lw_fail(err, LW_EFORMAT, "%s: at byte %lld: found 0x%02x, expected UTF-8",
                            j->name, byte, t[i]);
@@ -532,16 +534,14 @@ lw_status fail_scan(const lw_json *j, simdjson::error_code code, lw_err *err)
                            "%s: at byte %lld: found control character 0x%02x in a string, expected "
                            "\\u%04x",
                            j->name, byte, t[i], t[i]);
-        if (t[i] == '\\') {
-            i++;
-            continue;
-        }
-        if (t[i] == '"' && !(i > 0 && t[i - 1] == '\\')) {
+        if (t[i] == '"' && !escaped) {
             in_string = !in_string;
             quote = i;
         }
+        escaped = t[i] == '\\' && !escaped;
         i += (size_t)n;
     }
+    *good = in_string ? quote : 0;
     if (in_string)
         return lw_fail(err, LW_EFORMAT,
                        "%s: at byte %lld: found a string that is not closed before the end of the "
@@ -551,10 +551,12 @@ lw_status fail_scan(const lw_json *j, simdjson::error_code code, lw_err *err)
     return lw_fail(err, LW_EFORMAT, "%s: not JSON: %s", j->name, simdjson::error_message(code));
 }
 
-lw_status scan(lw_json *j, lw_err *err)
+lw_status scan(lw_json *j, size_t *good, lw_err *err)
 {
     auto impl = simdjson::get_active_implementation().operator->();
     simdjson::error_code code = impl->create_dom_parser_implementation(j->len, 1, j->scanner);
+    if (!code)
+        lw_alloc_large(j->scanner->structural_indexes.get(), j->len);
     if (!code)
         code = j->scanner->stage1((const uint8_t *)j->text, j->len, simdjson::stage1_mode::regular);
     if (code == simdjson::MEMALLOC)
@@ -562,7 +564,7 @@ lw_status scan(lw_json *j, lw_err *err)
     if (code == simdjson::EMPTY)
         return lw_fail(err, LW_EFORMAT, "%s: found no text, expected JSON", j->name);
     if (code)
-        return fail_scan(j, code, err);
+        return fail_scan(j, code, good, err);
     j->at = j->scanner->structural_indexes.get();
     j->n = j->scanner->n_structural_indexes;
     return LW_OK;
@@ -598,8 +600,33 @@ char *string_room(lw_json *j, size_t n)
 
 /* --- the interface ---------------------------------------------------------------------------- */
 
-enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
-                            struct lw_err *err)
+/* Scan; with `broken`, the longest beginning that passes, which a text cut in a string still has. */
+static lw_status open_text(lw_json *j, struct lw_err *broken, struct lw_err *err)
+{
+    size_t good = 0;
+    lw_err first = {};
+    lw_status status = LW_EFORMAT;
+
+    for (;;) {
+        lw_err here = {};
+        good = 0;
+        status = j->len ? scan(j, &good, &here)
+                        : lw_fail(&here, LW_EFORMAT, "%s: found no text, expected JSON", j->name);
+        if (first.code == LW_OK || status == LW_ENOMEM)
+            first = here;
+        if (status != LW_EFORMAT || !broken || good == 0 || good >= j->len)
+            break;
+        j->len = good;
+    }
+    if (status != LW_OK && err)
+        *err = first;
+    else if (broken)
+        *broken = first;
+    return status;
+}
+
+static lw_status open_any(const char *name, const char *text, size_t len, struct lw_json **out,
+                          struct lw_err *broken, struct lw_err *err)
 {
     if (len > simdjson::SIMDJSON_MAXSIZE_BYTES - 64)
         return lw_fail(err, LW_ENOTSUP, "%s: found %zu bytes of JSON, at most 4 GiB can be read",
@@ -614,14 +641,25 @@ enum lw_status lw_json_open(const char *name, const char *text, size_t len, stru
     j->text = text + j->skipped;
     j->len = len - (size_t)j->skipped;
     j->has_value = true;
-    lw_status status =
-        j->len ? scan(j, err) : lw_fail(err, LW_EFORMAT, "%s: found no text, expected JSON", name);
+    lw_status status = open_text(j, broken, err);
     if (status != LW_OK) {
         lw_json_close(j);
         return status;
     }
     *out = j;
     return LW_OK;
+}
+
+enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
+                            struct lw_err *err)
+{
+    return open_any(name, text, len, out, nullptr, err);
+}
+
+enum lw_status lw_json_open_broken(const char *name, const char *text, size_t len,
+                                   struct lw_json **out, struct lw_err *broken, struct lw_err *err)
+{
+    return open_any(name, text, len, out, broken, err);
 }
 
 void lw_json_close(struct lw_json *j)

@@ -41,6 +41,11 @@ enum lw_json_type {
  * value. LW_EFORMAT when it is no JSON at all; LW_ENOTSUP beyond 4 GiB. */
 enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
                             struct lw_err *err);
+/* The same for a text that may be cut or damaged: what stands before the first byte that cannot be
+ * part of JSON is opened, and *broken says what is wrong there (code LW_OK: nothing was seen; the
+ * reader still finds what only reading shows). */
+enum lw_status lw_json_open_broken(const char *name, const char *text, size_t len,
+                                   struct lw_json **out, struct lw_err *broken, struct lw_err *err);
 void lw_json_close(struct lw_json *j);
 
 /* Back to the root, to read the document once more. An error stays. */

@@ -12,7 +12,7 @@ $(ls shared/arena.c shared/backward.c shared/bucket*.c shared/cluster*.c shared/
     shared/f*.c shared/hash.c shared/input.c shared/jsonout.c shared/op.c shared/output.c shared/plan*.c \
     shared/program*.c shared/reducer.c shared/shard*.c shared/strategy.c shared/units.c shared/value.c \
     shared/workload.c | grep -v plan_source)"
-libs="-lsimdjson -ldeflate -lstdc++ -lxxhash -lm -pthread"
+libs="-lsimdjson -ldeflate -lz -lstdc++ -lxxhash -lm -pthread"
 
 compile() { # name, compiler, level
     mkdir -p "$folder/$1"
