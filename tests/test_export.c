@@ -353,7 +353,7 @@ static void expect_same(const struct lw_plan *p, const struct lw_timeline *t, in
 
     ok(lw_timeline_summarize(t, NULL, t->step[t->n - 1], &s, &err));
     char *text = export_text(p, t, rank, &len);
-    ok(lw_kineto_parse("export.json", text, len, &trace, &err));
+    ok(lw_kineto_parse("export.json", text, len, NULL, &trace, &err));
     ok(lw_trace_sort(&trace, &err));
     ok(lw_inspect(&trace, &seen, &err));
     assert_int_equal(trace.rank, rank);

@@ -77,7 +77,7 @@ static enum lw_status parse(const char *text, struct lw_trace *t, struct lw_err 
     char *copy = calloc(len + LW_JSON_PADDING, 1);
 
     memcpy(copy, text, len);
-    enum lw_status status = lw_kineto_parse("t.json", copy, len, t, err);
+    enum lw_status status = lw_kineto_parse("t.json", copy, len, NULL, t, err);
     free(copy);
     return status;
 }
@@ -268,7 +268,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
         char *copy = calloc(sizeof text + LW_JSON_PADDING, 1);
         memcpy(copy, text, sizeof text);
         lw_alloc_fail_at(n);
-        status = lw_kineto_parse("t.json", copy, sizeof text - 1, &t, NULL);
+        status = lw_kineto_parse("t.json", copy, sizeof text - 1, NULL, &t, NULL);
         lw_alloc_fail_at(0);
         free(copy);
         if (status != LW_OK) {

@@ -1,17 +1,17 @@
-/* lapwing inspect: what recorded traces show, in text or JSON. Every file is read before anything is
+/* lapwing inspect: what recordings show, in text, JSON or CSV. Every file is read before anything is
  * printed, so that a bad one leaves no half answer. */
-#include <string.h>
-
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "traces/inspect_print.h"
 
 static const struct lw_usage usage = {
     .command = "inspect",
-    .synopsis = "TRACE... [--format json]",
-    .about = "Shows what recorded traces hold: for devices the busy, exposed and idle time of each "
+    .synopsis = "FILE... [--salvage] [--format text|json|csv]",
+    .about = "Shows what recordings hold; the format is found by content, gzipped or plain. PyTorch "
+             "profiler (Kineto) traces: for devices the busy, exposed and idle time of each "
              "iteration and its communication kernels with bytes; for the host its steps, phases "
-             "and collectives. Reads PyTorch profiler (Kineto) traces, gzipped or plain.",
+             "and collectives. Tables of collectives (nccl-tests, CSV): their rows. PipeDream "
+             "profiles: sums.",
     .min_operands = 1,
     .max_operands = -1,
 };
@@ -19,24 +19,35 @@ static const struct lw_usage usage = {
 int cmd_inspect(int argc, char **argv)
 {
     enum lw_format format = LW_FORMAT_TEXT;
+    struct traces_reading reading = {0};
+    struct traces_bench_hint hint = {0};
     const struct lw_opt table[] = {
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json", "how to print (text)", 0, 0},
+        {"salvage", 0, LW_OPT_FLAG, &reading.salvage, NULL,
+         "of a cut or damaged trace show what stands before the damage, and say where it is", 0, 0},
+        {"op", 0, LW_OPT_STRING, &hint.op, "OP",
+         "nccl-tests: the operation, where the output does not say", 0, 0},
+        {"ranks", 0, LW_OPT_INT, &hint.n_ranks, "N", "nccl-tests: ranks that ran", 1, INT32_MAX},
+        {"nodes", 0, LW_OPT_INT, &hint.n_nodes, "N", "nccl-tests: nodes that they ran on", 1,
+         INT32_MAX},
+        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv",
+         "how to print; csv: a row per window, kernel, step or size (text)", 0, 0},
         {0},
     };
     struct traces_report report = {0};
+    struct lw_progress_bar bar;
     struct lw_err err = {0};
     int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
 
     if (rc >= 0)
         return rc;
-    if (format == LW_FORMAT_CSV)
-        return lw_cli_usage("inspect", "--format csv: inspect prints text or json");
-    enum lw_status status = LW_OK;
-    for (int i = 1; i <= n && status == LW_OK; i++)
-        status = traces_report_add(&report, argv[i], &err);
+    struct lw_progress progress = lw_progress_bar_begin(&bar, false);
+    reading.progress = &progress;
+    enum lw_status status = traces_report_read(&report, argv + 1, n, &reading, &hint, &err);
+    lw_progress_bar_end(&bar);
     if (status == LW_OK)
-        status = format == LW_FORMAT_JSON ? traces_report_json(&report, stdout, &err)
-                                          : traces_report_text(&report, stdout, &err);
+        status = format == LW_FORMAT_JSON  ? traces_report_json(&report, stdout, &err)
+                 : format == LW_FORMAT_CSV ? traces_report_csv(&report, stdout, &err)
+                                           : traces_report_text(&report, stdout, &err);
     traces_report_free(&report);
     return lw_cli_end("inspect", status, &err);
 }

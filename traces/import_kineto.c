@@ -9,13 +9,14 @@
  * (f329bb5f) and param (1e115ff). Not read: stacks, occupancy, memory events, counters. */
 #include "traces/import_kineto.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/input.h"
 #include "shared/json.h"
 #include "traces/decimal.h"
 
-enum { CLASS_UNKNOWN = -2, CLASS_SKIP = -1 };
+enum { CLASS_UNKNOWN = -2, CLASS_SKIP = -1, EVENTS_PER_REPORT = 1 << 16 };
 
 static const struct {
     const char *category;
@@ -50,7 +51,11 @@ struct event {
 struct reader {
     struct lw_json *json;
     struct lw_trace *trace;
+    const struct lw_progress *progress;
+    const char *name;
+    size_t len;
     bool nomem, has_events;
+    int64_t n_phases; /* entries with a "ph" */
     /* thread of the previous event: most events follow one of the same thread */
     char thread[96];
     size_t thread_len;
@@ -242,6 +247,7 @@ static void read_field(struct reader *r, struct event *e)
     if (key_is(key, len, "ph")) {
         const char *ph = lw_json_string(j, &len);
         e->ph = len == 1 ? ph[0] : '?';
+        r->n_phases++;
     } else if (skip) {
         return;
     } else if (key_is(key, len, "cat")) {
@@ -331,16 +337,15 @@ static enum lw_status read_event(struct reader *r, struct lw_err *err)
         return LW_OK; /* the reader holds the error */
     while (lw_json_next(j))
         read_field(r, &e);
-    r->trace->n_events++;
     if (r->nomem)
         return lw_fail_nomem(err);
-    if (lw_json_failed(j) || e.ph != 'X' || e.class < 0)
-        return LW_OK;
-    if (!e.has_ts || !e.has_dur) {
+    bool kept = e.ph == 'X' && e.class >= 0;
+    if (kept && (!e.has_ts || !e.has_dur))
         lw_json_fail(j, "a complete event (ph X) needs \"%s\"", e.has_ts ? "dur" : "ts");
+    if (lw_json_failed(j))
         return LW_OK;
-    }
-    return add_event(r, &e, err);
+    r->trace->n_events++;
+    return kept ? add_event(r, &e, err) : LW_OK;
 }
 
 static enum lw_status read_events(struct reader *r, struct lw_err *err)
@@ -348,8 +353,12 @@ static enum lw_status read_events(struct reader *r, struct lw_err *err)
     r->has_events = true;
     if (!lw_json_enter(r->json, LW_JSON_ARRAY))
         return LW_OK;
-    while (lw_json_next(r->json))
+    for (int64_t n = 0; lw_json_next(r->json); n++) {
+        if (n % EVENTS_PER_REPORT == 0)
+            lw_progress_report(r->progress, r->name,
+                               (double)lw_json_offset(r->json) / (double)(r->len + 1));
         LW_TRY(read_event(r, err));
+    }
     return LW_OK;
 }
 
@@ -435,25 +444,100 @@ static enum lw_status check_span(const char *name, const struct lw_trace *t, str
     return LW_OK;
 }
 
-enum lw_status lw_kineto_parse(const char *name, char *text, size_t len, struct lw_trace *out,
+/* Is this what was read of a trace, and all of it? An array of anything is no trace. */
+static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
+{
+    if (!r->has_events)
+        return lw_fail_at(err, LW_EFORMAT, r->name, 0,
+                          "no \"traceEvents\": this is no Kineto (Chrome) trace");
+    if (r->trace->n_events > 0 && r->n_phases == 0)
+        return lw_fail_at(err, LW_EFORMAT, r->name, 0,
+                          "%lld entries, none with \"ph\": this is no Kineto (Chrome) trace",
+                          (long long)r->trace->n_events);
+    return check_span(r->name, r->trace, err);
+}
+
+/* A broken text that may be salvaged: what was read stands, and `damage` becomes a text of it. */
+static enum lw_status keep_damage(struct reader *r, const struct lw_err *damage, struct lw_err *err)
+{
+    if (r->trace->n_events == 0) {
+        if (err) {
+            *err = *damage;
+            lw_err_context(err, "nothing to salvage");
+        }
+        return damage->code;
+    }
+    r->trace->damage = intern(r, damage->msg, strlen(damage->msg));
+    return r->nomem ? lw_fail_nomem(err) : LW_OK;
+}
+
+static enum lw_status read_document(struct reader *r, const struct lw_err *broken, bool salvage,
+                                    struct lw_err *err)
+{
+    struct lw_err found = {0};
+    enum lw_status status = read_root(r, &found);
+
+    if (status == LW_OK)
+        status = lw_json_done(r->json, &found);
+    if (status == LW_OK && broken->code != LW_OK)
+        status = broken->code;
+    if (status == LW_EFORMAT && salvage)
+        status = keep_damage(r, broken->code != LW_OK ? broken : &found, err);
+    else if (status != LW_OK && err)
+        *err = found;
+    return status == LW_OK ? check_kind(r, err) : status;
+}
+
+enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
+                               const struct lw_kineto_options *options, struct lw_trace *out,
                                struct lw_err *err)
 {
     struct lw_trace t;
-    struct reader r = {.trace = &t};
-    enum lw_status status = lw_json_open(name, text, len, &r.json, err);
+    struct lw_err broken = {0};
+    struct reader r = {.trace = &t, .name = name, .len = len,
+                       .progress = options ? options->progress : NULL};
+    bool salvage = options && options->salvage;
+    enum lw_status status = salvage ? lw_json_open_broken(name, text, len, &r.json, &broken, err)
+                                    : lw_json_open(name, text, len, &r.json, err);
 
     if (status != LW_OK)
         return status;
     lw_trace_init(&t);
-    status = read_root(&r, err);
-    if (status == LW_OK)
-        status = lw_json_done(r.json, err);
-    if (status == LW_OK && !r.has_events)
-        status = lw_fail_at(err, LW_EFORMAT, name, 0,
-                            "no \"traceEvents\": this is no Kineto (Chrome) trace");
-    if (status == LW_OK)
-        status = check_span(name, &t, err);
+    status = read_document(&r, &broken, salvage, err);
     lw_json_close(r.json);
+    if (status != LW_OK)
+        lw_trace_free(&t);
+    else
+        *out = t;
+    return status;
+}
+
+/* Packed data that ends early leaves a text that ends early: both are told. */
+static enum lw_status add_damage(struct lw_trace *t, const struct lw_err *damage,
+                                 struct lw_err *err)
+{
+    char text[2 * sizeof damage->msg];
+
+    if (!damage || damage->code == LW_OK)
+        return LW_OK;
+    snprintf(text, sizeof text, "%s%s%s", damage->msg, t->damage >= 0 ? "; " : "",
+             lw_trace_text(t, t->damage));
+    t->damage = traces_strings_add(&t->strings, text, strlen(text));
+    return t->damage >= 0 ? LW_OK : lw_fail_nomem(err);
+}
+
+enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
+                              const struct lw_kineto_options *options, struct lw_trace *out,
+                              struct lw_err *err)
+{
+    struct lw_trace t;
+    enum lw_status status = lw_kineto_parse(in->name, in->text, in->len, options, &t, err);
+
+    lw_input_free(in);
+    LW_TRY(status);
+    status = add_damage(&t, damage, err);
+    if (status == LW_OK)
+        status = lw_trace_sort(&t, err);
     if (status != LW_OK)
         lw_trace_free(&t);
     else
@@ -465,19 +549,9 @@ enum lw_status lw_kineto_read(const char *file, struct lw_trace *out, char hash[
                               struct lw_err *err)
 {
     struct lw_input in;
-    struct lw_trace t;
 
     LW_TRY(lw_input_read(file, 0, &in, err));
-    enum lw_status status = lw_kineto_parse(file, in.text, in.len, &t, err);
     if (hash)
         memcpy(hash, in.hash, sizeof in.hash);
-    lw_input_free(&in);
-    LW_TRY(status);
-    status = lw_trace_sort(&t, err);
-    if (status != LW_OK) {
-        lw_trace_free(&t);
-        return status;
-    }
-    *out = t;
-    return LW_OK;
+    return lw_kineto_take(&in, NULL, NULL, out, err);
 }

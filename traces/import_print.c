@@ -1,8 +1,9 @@
-/* The summary of an import: sizes, times, how much of the recorded step the workload covers, and
- * every assumption. */
+/* The summary of an import: sizes, times, how much of the recorded step the workload covers, every
+ * assumption, and the measured tables of a cluster. */
 #include "traces/import_print.h"
 
 #include "shared/jsonout.h"
+#include "shared/table.h"
 #include "shared/units.h"
 
 static double percent(int64_t part, int64_t whole)
@@ -38,8 +39,8 @@ static void put_recorded(const struct lw_recorded *r, FILE *f)
                 i + 1 == r->n_buckets ? " bytes\n" : "");
 }
 
-void traces_import_text(const struct lw_workload *w, const struct traces_coverage *c,
-                        const char *output, FILE *f)
+static void workload_text(const struct lw_workload *w, const struct traces_coverage *c,
+                          const char *output, FILE *f)
 {
     lw_ps gaps = 0;
 
@@ -65,33 +66,186 @@ void traces_import_text(const struct lw_workload *w, const struct traces_coverag
         fprintf(f, "  note: %s\n", w->notes[i]);
 }
 
-void traces_import_json(const struct lw_workload *w, const struct traces_coverage *c,
-                        const char *output, FILE *f)
+static enum lw_status cluster_text(const struct lw_cluster *c, const char *output, FILE *f,
+                                   struct lw_err *err)
 {
-    struct lw_jsonout o = {.file = f};
+    static const char *const titles[] = {"op", "dtype", ">ranks", ">nodes", ">at once", ">rows",
+                                         ">from", ">to", ">shortest", ">longest", "source"};
+    struct lw_table *t = lw_table_new(11, titles);
+    char buf[32];
+
+    if (!t)
+        return lw_fail_nomem(err);
+    fprintf(f, "%s: %s, %d node%s of %d x %s, %d measured table%s\n", output, c->name, c->n_nodes,
+            c->n_nodes == 1 ? "" : "s", c->devices_per_node, c->device.kind, c->n_tables,
+            c->n_tables == 1 ? "" : "s");
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *m = &c->tables[i];
+        lw_table_cell(t, "%s", lw_op_name(m->op));
+        lw_table_cell(t, "%s", lw_dtype_name(m->dtype));
+        lw_table_cell(t, "%d", m->n_ranks);
+        lw_table_cell(t, "%d", m->n_nodes);
+        lw_table_cell(t, "%d", m->n_in_flight);
+        lw_table_cell(t, "%d", m->n_rows);
+        lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[0]));
+        lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[m->n_rows - 1]));
+        lw_table_cell(t, "%s", lw_format_ps(buf, m->time_ps[0]));
+        lw_table_cell(t, "%s", lw_format_ps(buf, m->time_ps[m->n_rows - 1]));
+        lw_table_cell(t, "%s", m->source);
+    }
+    enum lw_status status = lw_table_print(t, f, 2, err);
+    lw_table_free(t);
+    return status;
+}
+
+static void workload_json(const struct lw_workload *w, const struct traces_coverage *c,
+                          const char *output, struct lw_jsonout *o)
+{
     int64_t covered = c->measured_ns >= 0 ? c->measured_ns : c->traced_ns - c->excluded_ns;
 
-    lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "output", output);
-    lw_jsonout_string(&o, "name", w->name);
-    lw_jsonout_int(&o, "n_modules", w->n_modules);
-    lw_jsonout_int(&o, "n_params", w->n_params);
-    lw_jsonout_int(&o, "numel", lw_workload_numel(w, false));
-    lw_jsonout_int(&o, "n_gradients", w->n_ready);
-    lw_jsonout_ns(&o, "step_ns", lw_workload_step_ps(w));
-    lw_jsonout_ns(&o, "forward_ns", lw_workload_forward_ps(w));
-    lw_jsonout_ns(&o, "backward_ns", lw_workload_backward_ps(w));
-    lw_jsonout_ns(&o, "optimizer_ns", w->optimizer_ps);
-    lw_jsonout_int(&o, "traced_step_ns", c->traced_ns);
-    lw_jsonout_int(&o, "excluded_ns", c->excluded_ns);
+    lw_jsonout_string(o, "output", output);
+    lw_jsonout_string(o, "name", w->name);
+    lw_jsonout_string(o, "format", w->from.format);
+    lw_jsonout_int(o, "n_modules", w->n_modules);
+    lw_jsonout_int(o, "n_params", w->n_params);
+    lw_jsonout_int(o, "numel", lw_workload_numel(w, false));
+    lw_jsonout_int(o, "n_gradients", w->n_ready);
+    lw_jsonout_ns(o, "step_ns", lw_workload_step_ps(w));
+    lw_jsonout_ns(o, "forward_ns", lw_workload_forward_ps(w));
+    lw_jsonout_ns(o, "backward_ns", lw_workload_backward_ps(w));
+    lw_jsonout_ns(o, "optimizer_ns", w->optimizer_ps);
+    lw_jsonout_int(o, "traced_step_ns", c->traced_ns);
+    lw_jsonout_int(o, "excluded_ns", c->excluded_ns);
     if (c->measured_ns >= 0)
-        lw_jsonout_int(&o, "measured_step_ns", c->measured_ns);
+        lw_jsonout_int(o, "measured_step_ns", c->measured_ns);
     else
-        lw_jsonout_null(&o, "measured_step_ns");
-    lw_jsonout_fixed(&o, "coverage_pct", percent(c->workload_ns, covered), 3);
-    lw_jsonout_array(&o, "notes");
+        lw_jsonout_null(o, "measured_step_ns");
+    lw_jsonout_fixed(o, "coverage_pct", percent(c->workload_ns, covered), 3);
+    lw_jsonout_array(o, "notes");
     for (int32_t i = 0; i < w->n_notes; i++)
-        lw_jsonout_string(&o, NULL, w->notes[i]);
+        lw_jsonout_string(o, NULL, w->notes[i]);
+    lw_jsonout_end(o);
+}
+
+static void cluster_json(const struct lw_cluster *c, const char *output, struct lw_jsonout *o)
+{
+    lw_jsonout_object(o, "cluster");
+    lw_jsonout_string(o, "output", output);
+    lw_jsonout_string(o, "name", c->name);
+    lw_jsonout_string(o, "device_kind", c->device.kind);
+    lw_jsonout_int(o, "n_nodes", c->n_nodes);
+    lw_jsonout_int(o, "devices_per_node", c->devices_per_node);
+    lw_jsonout_array(o, "tables");
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *m = &c->tables[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(m->op));
+        lw_jsonout_string(o, "dtype", lw_dtype_name(m->dtype));
+        lw_jsonout_int(o, "n_ranks", m->n_ranks);
+        lw_jsonout_int(o, "n_nodes", m->n_nodes);
+        lw_jsonout_int(o, "n_in_flight", m->n_in_flight);
+        lw_jsonout_int(o, "n_rows", m->n_rows);
+        lw_jsonout_int(o, "least_bytes", m->bytes[0]);
+        lw_jsonout_int(o, "most_bytes", m->bytes[m->n_rows - 1]);
+        lw_jsonout_string(o, "source", m->source);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+static enum lw_status print_json(const struct traces_import_summary *s, FILE *f)
+{
+    const struct traces_converted *c = s->converted;
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    if (s->workload_file)
+        workload_json(&c->workload, &c->coverage, s->workload_file, &o);
+    if (s->cluster_file)
+        cluster_json(&c->cluster, s->cluster_file, &o);
+    if (s->run > 0)
+        lw_jsonout_int(&o, "run", s->run);
     lw_jsonout_end(&o);
-    lw_jsonout_end(&o);
+    return LW_OK;
+}
+
+/* A row per module of the workload, or per measured size of the cluster. */
+static enum lw_status modules_csv(const struct lw_workload *w, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"module", "name", "forward_ns", "backward_ns",
+                                         "output_bytes", "n_params", "numel", "last_ready_ns"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        const struct lw_module *v = &w->modules[m];
+        int64_t n = 0, numel = 0;
+        lw_ps ready = -1;
+        for (int32_t i = 0; i < w->n_params; i++)
+            if (w->params[i].module == m) {
+                n++;
+                numel += w->params[i].numel;
+                ready = w->params[i].ready_ps > ready ? w->params[i].ready_ps : ready;
+            }
+        lw_table_cell(t, "%d", m);
+        lw_table_cell(t, "%s", v->name);
+        lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v->forward_ps));
+        lw_table_cell(t, "%lld",
+                      (long long)lw_ps_to_ns(v->backward_input_ps + v->backward_weight_ps));
+        lw_table_cell(t, v->output_bytes >= 0 ? "%lld" : "", (long long)v->output_bytes);
+        lw_table_cell(t, "%lld", (long long)n);
+        lw_table_cell(t, "%lld", (long long)numel);
+        lw_table_cell(t, ready >= 0 ? "%lld" : "", (long long)lw_ps_to_ns(ready));
+    }
+    enum lw_status status = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return status;
+}
+
+static enum lw_status tables_csv(const struct lw_cluster *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"op",          "dtype", "n_ranks", "n_nodes",
+                                         "n_in_flight", "bytes", "time_ns", "source"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *m = &c->tables[i];
+        for (int32_t k = 0; k < m->n_rows; k++) {
+            lw_table_cell(t, "%s", lw_op_name(m->op));
+            lw_table_cell(t, "%s", lw_dtype_name(m->dtype));
+            lw_table_cell(t, "%d", m->n_ranks);
+            lw_table_cell(t, "%d", m->n_nodes);
+            lw_table_cell(t, "%d", m->n_in_flight);
+            lw_table_cell(t, "%lld", (long long)m->bytes[k]);
+            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(m->time_ps[k]));
+            lw_table_cell(t, "%s", m->source);
+        }
+    }
+    enum lw_status status = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return status;
+}
+
+enum lw_status traces_import_print(const struct traces_import_summary *s, enum lw_format format,
+                                   FILE *f, struct lw_err *err)
+{
+    const struct traces_converted *c = s->converted;
+
+    if (format == LW_FORMAT_JSON)
+        return print_json(s, f);
+    if (format == LW_FORMAT_CSV)
+        return s->workload_file ? modules_csv(&c->workload, f, err)
+               : s->cluster_file ? tables_csv(&c->cluster, f, err)
+                                 : LW_OK;
+    if (s->workload_file)
+        workload_text(&c->workload, &c->coverage, s->workload_file, f);
+    if (s->cluster_file)
+        LW_TRY(cluster_text(&c->cluster, s->cluster_file, f, err));
+    if (s->run > 0)
+        fprintf(f, "stored as run %lld\n", (long long)s->run);
+    return LW_OK;
 }

@@ -3,13 +3,16 @@
 
 #include <stdio.h>
 
-#include "shared/workload.h"
-#include "traces/to_workload.h"
+#include "shared/cli.h"
+#include "traces/convert.h"
 
-/* What `lapwing import` says about the workload it wrote. */
-void traces_import_text(const struct lw_workload *w, const struct traces_coverage *c,
-                        const char *output, FILE *f);
-void traces_import_json(const struct lw_workload *w, const struct traces_coverage *c,
-                        const char *output, FILE *f);
+/* What `lapwing import` says about the files it wrote; names NULL = not written. */
+struct traces_import_summary {
+    const struct traces_converted *converted;
+    const char *workload_file, *cluster_file;
+    int64_t run; /* stored as this one; 0 = not stored */
+};
+enum lw_status traces_import_print(const struct traces_import_summary *s, enum lw_format format,
+                                   FILE *f, struct lw_err *err);
 
 #endif

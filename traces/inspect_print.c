@@ -4,70 +4,9 @@
 
 #include <string.h>
 
-#include "shared/arena.h"
 #include "shared/jsonout.h"
 #include "shared/table.h"
 #include "shared/units.h"
-#include "traces/import_kineto.h"
-#include "traces/inspect.h"
-#include "traces/phases.h"
-
-struct traces_report_file {
-    const char *name; /* borrowed */
-    struct lw_trace trace;
-    struct lw_inspection device;
-    struct lw_steps steps;
-};
-
-static void free_file(struct traces_report_file *f)
-{
-    lw_inspection_free(&f->device);
-    lw_steps_free(&f->steps);
-    lw_trace_free(&f->trace);
-}
-
-enum lw_status traces_report_add(struct traces_report *r, const char *file, struct lw_err *err)
-{
-    struct traces_report_file f = {.name = file};
-
-    if (lw_reserve(&r->files, &r->cap, r->n + 1, sizeof *r->files) < 0)
-        return lw_fail_nomem(err);
-    LW_TRY(lw_kineto_read(file, &f.trace, NULL, err));
-    enum lw_status status = lw_inspect(&f.trace, &f.device, err);
-    if (status == LW_OK)
-        status = lw_steps_find(&f.trace, &f.steps, err);
-    if (status != LW_OK)
-        free_file(&f);
-    else
-        r->files[r->n++] = f;
-    return status;
-}
-
-void traces_report_free(struct traces_report *r)
-{
-    for (int64_t i = 0; i < r->n; i++)
-        free_file(&r->files[i]);
-    lw_free(r->files);
-    *r = (struct traces_report){0};
-}
-
-/* Bytes of a host collective: elements and their type, where both were recorded. */
-static int64_t host_bytes(const struct lw_trace *t, int64_t row)
-{
-    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
-    enum lw_dtype dtype;
-    int64_t bytes;
-
-    if (!d || d->shape_numel < 0 || !lw_trace_dtype(t, d->shape_type, &dtype) ||
-        __builtin_mul_overflow(d->shape_numel, lw_dtype_size(dtype), &bytes))
-        return -1;
-    return bytes;
-}
-
-static int64_t host_numel(const struct lw_trace *t, int64_t row)
-{
-    return t->detail[row] >= 0 ? t->details[t->detail[row]].shape_numel : -1;
-}
 
 /* ---- JSON ---- */
 
@@ -145,8 +84,8 @@ static void put_collective(struct lw_jsonout *o, const struct lw_trace *t, const
     lw_jsonout_int(o, "start_ns", t->start_ns[row] - s->start_ns);
     lw_jsonout_int(o, "dur_ns", t->dur_ns[row]);
     lw_jsonout_string(o, "dtype", d && d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL);
-    put_known(o, "numel", host_numel(t, row));
-    put_known(o, "bytes", host_bytes(t, row));
+    put_known(o, "numel", traces_host_numel(t, row));
+    put_known(o, "bytes", traces_host_bytes(t, row));
     lw_jsonout_end(o);
 }
 
@@ -169,11 +108,91 @@ static void put_step(struct lw_jsonout *o, const struct lw_trace *t, const struc
     lw_jsonout_end(o);
 }
 
+static void put_bench(struct lw_jsonout *o, const struct traces_bench *b)
+{
+    lw_jsonout_array(o, "tables");
+    for (int32_t i = 0; i < b->n; i++) {
+        const struct traces_bench_table *t = &b->tables[i];
+        lw_jsonout_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(t->op));
+        lw_jsonout_string(o, "dtype", lw_dtype_name(t->dtype));
+        lw_jsonout_int(o, "n_ranks", t->n_ranks);
+        lw_jsonout_int(o, "n_nodes", t->n_nodes);
+        lw_jsonout_string(o, "device", *t->gpu ? t->gpu : NULL);
+        lw_jsonout_array(o, "rows");
+        for (int32_t k = 0; k < t->n_rows; k++) {
+            lw_jsonout_line_object(o, NULL);
+            lw_jsonout_int(o, "bytes", t->rows[k].bytes);
+            lw_jsonout_ns(o, "time_ns", t->rows[k].time);
+            if (t->rows[k].in_place > 0)
+                lw_jsonout_ns(o, "in_place_ns", t->rows[k].in_place);
+            else
+                lw_jsonout_null(o, "in_place_ns");
+            lw_jsonout_end(o);
+        }
+        lw_jsonout_end(o);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+struct graph_sums {
+    double forward_ms, backward_ms, parameter_bytes;
+};
+
+static struct graph_sums sum_graph(const struct lw_profile_graph *g)
+{
+    struct graph_sums s = {0};
+
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        if (strncmp(g->nodes[i].op, "Input", 5) == 0)
+            continue;
+        s.forward_ms += g->nodes[i].forward_ms;
+        s.backward_ms += g->nodes[i].backward_ms;
+        s.parameter_bytes += g->nodes[i].parameter_bytes;
+    }
+    return s;
+}
+
+static void put_graph(struct lw_jsonout *o, const struct lw_profile_graph *g)
+{
+    struct graph_sums s = sum_graph(g);
+
+    lw_jsonout_int(o, "n_nodes", g->n_nodes);
+    lw_jsonout_int(o, "n_edges", g->n_edges);
+    lw_jsonout_fixed(o, "forward_ns", s.forward_ms * 1e6, 0);
+    lw_jsonout_fixed(o, "backward_ns", s.backward_ms * 1e6, 0);
+    lw_jsonout_fixed(o, "parameter_bytes", s.parameter_bytes, 0);
+}
+
+/* What has no timeline: the keys of the contract are there, and empty. */
+static void put_counts(struct lw_jsonout *o, const struct traces_report_file *f)
+{
+    lw_jsonout_null(o, "rank");
+    lw_jsonout_null(o, "world_size");
+    lw_jsonout_null(o, "whole_gpu_span");
+    lw_jsonout_array(o, "iterations");
+    lw_jsonout_end(o);
+    if (f->format == TRACES_NCCL_TESTS)
+        put_bench(o, &f->bench);
+    else
+        put_graph(o, &f->graph);
+    lw_jsonout_end(o);
+}
+
 static void put_file(struct lw_jsonout *o, const struct traces_report_file *f)
 {
     lw_jsonout_object(o, NULL);
     lw_jsonout_string(o, "file", f->name);
-    lw_jsonout_string(o, "format", "kineto");
+    lw_jsonout_string(o, "format", traces_format_name(f->format));
+    if (f->format != TRACES_KINETO) {
+        put_counts(o, f);
+        return;
+    }
+    if (f->trace.damage >= 0)
+        lw_jsonout_string(o, "damage", lw_trace_text(&f->trace, f->trace.damage));
+    else
+        lw_jsonout_null(o, "damage");
     put_known(o, "rank", f->trace.rank);
     put_known(o, "world_size", f->trace.world_size);
     lw_jsonout_int(o, "n_events", f->trace.n_events);
@@ -318,8 +337,8 @@ static enum lw_status text_collectives(const struct traces_report_file *file, FI
             int64_t row = s->collectives[k];
             lw_table_cell(t, "%s", s->name);
             lw_table_cell(t, "%s", lw_trace_name(&file->trace, row) + strlen("gloo:"));
-            cell_bytes(t, host_numel(&file->trace, row));
-            cell_bytes(t, host_bytes(&file->trace, row));
+            cell_bytes(t, traces_host_numel(&file->trace, row));
+            cell_bytes(t, traces_host_bytes(&file->trace, row));
             cell_ns(t, file->trace.start_ns[row] - s->start_ns);
             cell_ns(t, file->trace.dur_ns[row]);
         }
@@ -343,6 +362,8 @@ static void text_head(const struct traces_report_file *file, FILE *f)
     else
         fprintf(f, ", host only");
     fprintf(f, ", %lld steps by %s\n", (long long)file->steps.n, file->steps.found_by);
+    if (t->damage >= 0)
+        fprintf(f, "  salvaged: the events before %s\n", lw_trace_text(t, t->damage));
     if (t->n_negative > 0)
         fprintf(f, "  note: %lld negative durations taken as 0\n", (long long)t->n_negative);
 }
@@ -363,8 +384,53 @@ static bool any_collective(const struct lw_steps *s)
     return false;
 }
 
+static enum lw_status text_bench(const struct traces_report_file *file, FILE *f,
+                                 struct lw_err *err)
+{
+    static const char *const titles[] = {"op", "dtype", ">ranks", ">nodes", "device", ">size",
+                                         ">out of place", ">in place", ">algbw GB/s"};
+    struct lw_table *t = lw_table_new(9, titles);
+    char buf[32];
+
+    fprintf(f, "%s: measured collectives, %d table%s%s%s\n", file->name, file->bench.n,
+            file->bench.n == 1 ? "" : "s", *file->bench.version ? ", NCCL " : "",
+            file->bench.version);
+    for (int32_t i = 0; i < file->bench.n; i++)
+        for (int32_t k = 0; k < file->bench.tables[i].n_rows; k++) {
+            const struct traces_bench_table *b = &file->bench.tables[i];
+            const struct traces_bench_row *row = &b->rows[k];
+            lw_table_cell(t, "%s", lw_op_name(b->op));
+            lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
+            lw_table_cell(t, "%d", b->n_ranks);
+            lw_table_cell(t, "%d", b->n_nodes);
+            lw_table_cell(t, "%s", *b->gpu ? b->gpu : "-");
+            lw_table_cell(t, "%s", lw_format_bytes(buf, row->bytes));
+            lw_table_cell(t, "%s", lw_format_ps(buf, row->time));
+            lw_table_cell(t, "%s", row->in_place > 0 ? lw_format_ps(buf, row->in_place) : "-");
+            lw_table_cell(t, "%.3f", (double)row->bytes / ((double)row->time / 1e3));
+        }
+    return print_and_free(t, f, err);
+}
+
+static void text_graph(const struct traces_report_file *file, FILE *f)
+{
+    struct graph_sums s = sum_graph(&file->graph);
+    char buf[32];
+
+    fprintf(f, "%s: PipeDream profile, %d nodes, %d edges; without inputs forward %.3f ms, backward "
+               "%.3f ms, parameters %s\n",
+            file->name, file->graph.n_nodes, file->graph.n_edges, s.forward_ms, s.backward_ms,
+            lw_format_bytes(buf, (int64_t)(s.parameter_bytes < 9e18 ? s.parameter_bytes : 9e18)));
+}
+
 static enum lw_status text_file(const struct traces_report_file *file, FILE *f, struct lw_err *err)
 {
+    if (file->format == TRACES_NCCL_TESTS)
+        return text_bench(file, f, err);
+    if (file->format != TRACES_KINETO) {
+        text_graph(file, f);
+        return LW_OK;
+    }
     text_head(file, f);
     if (file->device.has_device)
         LW_TRY(text_device(&file->device, f, err));

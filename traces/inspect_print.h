@@ -5,16 +5,46 @@
 #include <stdio.h>
 
 #include "shared/err.h"
+#include "shared/input.h"
+#include "shared/pipedream_graph.h"
+#include "traces/format.h"
+#include "traces/import_bench.h"
+#include "traces/inspect.h"
+#include "traces/phases.h"
+#include "traces/reading.h"
+#include "traces/trace.h"
 
-/* What `lapwing inspect` says about a list of traces, held until all are read. Zeroed = empty. */
+/* What `lapwing inspect` says about a list of files, held until all are read. Zeroed = empty. */
+struct traces_report_file {
+    const char *name; /* borrowed */
+    enum traces_format format;
+    /* of a trace */
+    struct lw_trace trace;
+    struct lw_inspection device;
+    struct lw_steps steps;
+    /* of other formats, which have no timeline: what is counted */
+    struct traces_bench bench;
+    struct lw_profile_graph graph;
+};
+
 struct traces_report {
-    int64_t n, cap;
+    int64_t n;
     struct traces_report_file *files;
 };
 
-enum lw_status traces_report_add(struct traces_report *r, const char *file, struct lw_err *err);
+/* On as many cores as there are; the error is that of the first file that has one. */
+enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
+                                  const struct traces_reading *reading,
+                                  const struct traces_bench_hint *hint, struct lw_err *err);
+void traces_report_free(struct traces_report *r);
+
 enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct lw_err *err);
 enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err);
-void traces_report_free(struct traces_report *r);
+/* One table: a row per window, communication kernel, host step, host collective or measured size. */
+enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct lw_err *err);
+
+/* Elements and bytes of a collective that the host ran; -1 = not recorded. */
+int64_t traces_host_numel(const struct lw_trace *t, int64_t row);
+int64_t traces_host_bytes(const struct lw_trace *t, int64_t row);
 
 #endif

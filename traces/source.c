@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "shared/files.h"
+#include "shared/input.h"
 #include "traces/import_kineto.h"
 #include "traces/inspect.h"
 #include "traces/to_workload.h"
@@ -47,9 +48,21 @@ static enum lw_status read_sidecar(const char *file, const char *sidecar, struct
 enum lw_status traces_source_read(const char *file, const char *sidecar, struct traces_source *out,
                                   struct lw_err *err)
 {
+    struct lw_input in;
+
+    LW_TRY(lw_input_read(file, 0, &in, err));
+    return traces_source_take(file, &in, NULL, NULL, sidecar, out, err);
+}
+
+enum lw_status traces_source_take(const char *file, struct lw_input *in,
+                                  const struct lw_err *damage,
+                                  const struct lw_kineto_options *options, const char *sidecar,
+                                  struct traces_source *out, struct lw_err *err)
+{
     struct traces_source s = {.file = file};
 
-    LW_TRY(lw_kineto_read(file, &s.trace, s.hash, err));
+    memcpy(s.hash, in->hash, sizeof s.hash);
+    LW_TRY(lw_kineto_take(in, damage, options, &s.trace, err));
     enum lw_status status = read_sidecar(file, sidecar, &s, err);
     if (status == LW_OK)
         status = lw_steps_find(&s.trace, &s.steps, err);

@@ -37,7 +37,7 @@ static enum lw_status note(struct importer *m, const char *fmt, ...)
 
 static enum lw_status note(struct importer *m, const char *fmt, ...)
 {
-    char text[512];
+    char text[1024];
     va_list ap;
 
     va_start(ap, fmt);
@@ -104,6 +104,17 @@ static enum lw_status build_profile(struct importer *m)
                                                  m->main->parallel, m->choice->step, &ready, &m->profile, m->err);
     lw_arena_free(&scratch);
     return status;
+}
+
+static enum lw_status note_damage(struct importer *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const struct lw_trace *t = &m->source[i].trace;
+        if (t->damage >= 0)
+            LW_TRY(note(m, "salvaged: %lld events before %s", (long long)t->n_events,
+                        lw_trace_text(t, t->damage)));
+    }
+    return LW_OK;
 }
 
 static enum lw_status note_profile(struct importer *m)
@@ -541,6 +552,7 @@ static enum lw_status import(struct importer *m)
     choose_main(m);
     LW_TRY(check_same_model(m));
     LW_TRY(build_profile(m));
+    LW_TRY(note_damage(m));
     LW_TRY(note_profile(m));
     LW_TRY(choose_list(m));
     LW_TRY(fill_params(m));

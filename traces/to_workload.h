@@ -23,6 +23,13 @@ struct traces_source {
 /* sidecar NULL: the one beside the trace, if there is one. */
 enum lw_status traces_source_read(const char *file, const char *sidecar, struct traces_source *out,
                                   struct lw_err *err);
+/* The same from what was read of a file already; frees `in` (see lw_kineto_take). */
+struct lw_input;
+struct lw_kineto_options;
+enum lw_status traces_source_take(const char *file, struct lw_input *in,
+                                  const struct lw_err *damage,
+                                  const struct lw_kineto_options *options, const char *sidecar,
+                                  struct traces_source *out, struct lw_err *err);
 void traces_source_free(struct traces_source *s);
 
 struct traces_choice {

@@ -9,7 +9,8 @@
 
 void lw_trace_init(struct lw_trace *t)
 {
-    *t = (struct lw_trace){.rank = -1, .world_size = -1, .device = -1, .backend = -1};
+    *t = (struct lw_trace){.rank = -1, .world_size = -1, .device = -1, .backend = -1,
+                           .damage = -1};
 }
 
 void lw_trace_free(struct lw_trace *t)

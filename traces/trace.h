@@ -48,6 +48,8 @@ struct lw_trace {
     int64_t base_ns;       /* what the file counts its times from */
     int32_t rank, world_size; /* -1 = the file does not say */
     int32_t device, backend;  /* string numbers: device kind, communication backend; -1 */
+    int32_t damage;           /* string number: where and why reading stopped before the end of a
+                               * broken file that was salvaged; -1 = read whole */
     bool copies_hide_comm;    /* exposed communication is that beside neither compute nor copies:
                                * in files that `lapwing export` wrote */
 };

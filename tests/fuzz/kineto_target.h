@@ -44,23 +44,39 @@ static void read_meaning(struct lw_trace *t)
     traces_source_free(&s);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* Salvaging accepts all that is read strictly, and gives the same rows. */
+static void read_as(const uint8_t *data, size_t size, bool salvage, struct lw_trace *t, bool *read)
 {
+    struct lw_kineto_options options = {.salvage = salvage};
     char *text = calloc(size + LW_JSON_PADDING, 1);
-    struct lw_trace t;
     struct lw_err err;
 
     if (!text)
         abort();
     if (size > 0)
         memcpy(text, data, size);
-    if (lw_kineto_parse("fuzz", text, size, &t, &err) == LW_OK) {
-        if (lw_trace_sort(&t, &err) == LW_OK)
-            read_meaning(&t);
-        else
-            lw_trace_free(&t);
-    }
+    *read = lw_kineto_parse("fuzz", text, size, &options, t, &err) == LW_OK;
     free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct lw_trace strict, t;
+    struct lw_err err;
+    bool whole, read;
+
+    read_as(data, size, false, &strict, &whole);
+    read_as(data, size, true, &t, &read);
+    if (whole && (!read || strict.n != t.n || strict.n_events != t.n_events || t.damage >= 0))
+        abort();
+    if (read && !whole && t.damage < 0)
+        abort();
+    if (whole)
+        lw_trace_free(&strict);
+    if (read && lw_trace_sort(&t, &err) == LW_OK)
+        read_meaning(&t);
+    else if (read)
+        lw_trace_free(&t);
     if (lw_alloc_live() != 0)
         abort();
     return 0;
