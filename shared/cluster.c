@@ -32,6 +32,8 @@ static const struct row cluster_rows[] = {
     {"device.n_sms", "", AT(device.n_sms), COUNT},
     {"device.launch_ns", "ps", AT(device.launch_ps), WHOLE_PS},
     {"host_bytes_per_s", "B/s", AT(host_bytes_per_s), POSITIVE},
+    {"host.n_numa", "", AT(host.n_numa), COUNT},
+    {"host.piece_bytes", "B", AT(host.piece_bytes), COUNT},
     {"interference.compute_rate_under_comm", "", AT(interference.compute_rate_under_comm), SHARE},
     {"interference.comm_rate_under_compute", "", AT(interference.comm_rate_under_compute), SHARE},
     {"interference.comm_sms", "", AT(interference.comm_sms), COUNT},

@@ -33,9 +33,15 @@ struct lw_device {
     struct lw_figure launch_ps;                  /* host time to launch one op */
 };
 
-enum lw_link_level { LW_LINK_INTRA, LW_LINK_INTER, LW_LINK_HOST, LW_N_LINK_LEVELS };
+enum lw_link_level {
+    LW_LINK_INTRA,
+    LW_LINK_INTER,
+    LW_LINK_HOST,   /* a device's way to the host */
+    LW_LINK_BRIDGE, /* what several devices share on that way; bytes_per_s: both directions together */
+    LW_N_LINK_LEVELS,
+};
 
-/* One kind of link: what a device (intra), a node (inter) or the host bridge has. */
+/* One kind of link: what a device (intra, host), a node (inter) or a host bridge has. */
 struct lw_link {
     const char *name;                   /* "NVLink 3", "HDR InfiniBand", "shared memory" */
     enum lw_link_level level;
@@ -70,6 +76,13 @@ struct lw_interference {
                                                   * runs at once (gloo: 2 threads); absent: 1 */
 };
 
+/* The host as a reducer of its devices' gradients (hfreduce). */
+struct lw_host {
+    struct lw_figure n_numa;      /* memory nodes that devices read results from once each (GDRCopy);
+                                   * absent: each device copies for itself */
+    struct lw_figure piece_bytes; /* of one device's buffer in each stage of its pipeline */
+};
+
 struct lw_noise {
     struct lw_figure compute_sigma; /* relative standard deviation of compute ops */
     struct lw_figure comm_sigma;
@@ -96,6 +109,7 @@ struct lw_cluster {
     struct lw_interference interference;
     struct lw_noise noise;
     struct lw_figure host_bytes_per_s;     /* host memory bandwidth of a node */
+    struct lw_host host;
     bool calibrated;                       /* measured on the machine itself */
     const char *about;                     /* one line, with the source */
 };

@@ -39,6 +39,7 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
         &d->n_sms, &d->launch_ps, &x->compute_rate_under_comm, &x->comm_rate_under_compute,
         &x->comm_sms, &x->memory_bytes_per_comm_byte, &x->comm_on_compute_core, &x->comm_workers,
         &c->noise.compute_sigma, &c->noise.comm_sigma, &c->host_bytes_per_s,
+        &c->host.n_numa, &c->host.piece_bytes,
     };
 
     feed_text(h, d->kind);

@@ -15,7 +15,7 @@
 
 static const char *level_word(int k)
 {
-    static const char *const words[] = {"intra", "inter", "host"};
+    static const char *const words[] = {"intra", "inter", "host", "bridge"};
     return k >= 0 && k < LW_N_LINK_LEVELS ? words[k] : NULL;
 }
 
@@ -62,6 +62,14 @@ static const struct lw_field interference_fields[] = {
     LW_F_FIGURE("memory_bytes_per_comm_byte", AT(memory_bytes_per_comm_byte)),
     LW_F_FIGURE("comm_on_compute_core", AT(comm_on_compute_core)),
     LW_F_FIGURE("comm_workers", AT(comm_workers)),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_host, field)
+static const struct lw_field host_fields[] = {
+    LW_F_FIGURE("n_numa", AT(n_numa)),
+    LW_F_FIGURE("piece_bytes", AT(piece_bytes)),
     {0},
 };
 #undef AT
@@ -187,6 +195,7 @@ static const struct lw_field cluster_fields[] = {
      .fields = device_fields},
     LW_F_LIST("links", AT(links), AT(n_links), link_fields, struct lw_link),
     LW_F_FIGURE("host_bytes_per_s", AT(host_bytes_per_s)),
+    LW_F_OBJECT("host", AT(host), host_fields),
     LW_F_OBJECT("interference", AT(interference), interference_fields),
     LW_F_OBJECT("noise", AT(noise), noise_fields),
     LW_F_LIST("exceptions", AT(exceptions), AT(n_exceptions), exception_fields,
@@ -234,7 +243,8 @@ enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, st
 /* --- known systems -----------------------------------------------------------------------------
  */
 
-static const char *const known_names[] = {"host", "dgx-a100", "dgx-h100", NULL};
+static const char *const known_names[] = {
+    "host", "dgx-a100", "dgx-h100", "dgx-h200", "gb200", "p4d", "p5", "pcie-box", "fire-flyer", NULL};
 
 const char *lw_cluster_known(int k)
 {

@@ -317,7 +317,8 @@ static enum lw_status by_time(struct lw_part *d, struct lw_bucketing *out, struc
     LW_TRY(need_one_kind(d, err));
     list_by_time(d, bytes, ready);
     struct lw_merge m = {.n = d->n_grads, .bytes = bytes, .ready = ready, .cost = d->cost,
-                         .query = {.op = LW_OP_ALL_REDUCE, .n_ranks = d->n_members,
+                         .query = {.op = LW_OP_ALL_REDUCE, .algorithm = d->s->reducer,
+                                   .n_ranks = d->n_members,
                                    .dtype = lw_part_wire_dtype(d->s, d->grads[0].dtype),
                                    .n_nodes = d->n_nodes}};
     LW_TRY(check_cost(d, &m, err));

@@ -13,8 +13,8 @@ static const char *const bucket_policies[] = {
     "c10d-2020", "c10d-1.13", "c10d-2", "picotron", "sharded-ddp", "colossal",
     "per-tensor", "single", "mg-wfbp", "optimal", NULL,
 };
-static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo",
-                                       "mpi", "hierarchical", NULL};
+static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
+                                       "hierarchical", "direct", "one-shot", "pairwise", NULL};
 static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
 static const char *const schedules[] = {
     "gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "looped-bfs", "zb-h1", "zb-h2",
@@ -285,6 +285,13 @@ const char *lw_compat_name(enum lw_compat c)
 const char *lw_reducer_name(enum lw_reducer_kind r)
 {
     return reducers[r];
+}
+
+enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, struct lw_err *err)
+{
+    static const struct option all = {{"algorithm", "NAME", "", reducers}, WORD, 0, 0};
+
+    return set_word(&all, kind, name, err);
 }
 
 const char *lw_schedule_name(enum lw_schedule s)

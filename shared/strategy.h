@@ -6,6 +6,7 @@
 
 #include "shared/dtype.h"
 #include "shared/err.h"
+#include "shared/reducer_kind.h"
 #include "shared/workload.h"
 
 /* What the user chose. Every field is one option of the command line and one field of a strategy
@@ -24,18 +25,6 @@ enum lw_bucket_policy {
     LW_BUCKET_MG_WFBP,
     LW_BUCKET_OPTIMAL,
     LW_N_BUCKET_POLICIES,
-};
-
-enum lw_reducer_kind { /* how a collective is done */
-    LW_REDUCER_AUTO,
-    LW_REDUCER_RING,
-    LW_REDUCER_TREE,
-    LW_REDUCER_NVLS,
-    LW_REDUCER_HFREDUCE,
-    LW_REDUCER_GLOO,
-    LW_REDUCER_MPI,
-    LW_REDUCER_HIERARCHICAL, /* ring within a node, ring between nodes on each part, ring within */
-    LW_N_REDUCERS,
 };
 
 enum lw_launch_order { LW_LAUNCH_IN_ORDER, LW_LAUNCH_COMPLETION, LW_N_LAUNCH_ORDERS };
@@ -125,7 +114,6 @@ enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype 
 
 const char *lw_bucket_policy_name(enum lw_bucket_policy p);
 const char *lw_compat_name(enum lw_compat c);
-const char *lw_reducer_name(enum lw_reducer_kind r);
 const char *lw_schedule_name(enum lw_schedule s);
 
 /* Values in range and not contradicting each other. */

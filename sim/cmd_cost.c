@@ -5,27 +5,17 @@
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/files.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
-#include "sim/cost.h"
+#include "sim/cost_print.h"
 
 static const struct lw_usage usage = {
     .command = "cost",
-    .synopsis = "[-c CLUSTER] [--op OP] [--ranks N] [--nodes N] [--bytes A..B]",
+    .synopsis = "[-c CLUSTER] [--op OP] [--algorithm NAME] [--ranks N] [--nodes N] [--bytes A..B]",
     .about = "Prints the time of a collective or message over sizes (doubling from A to B), with "
              "the model or measured table that gives it. algbw is bytes over time; busbw corrects "
              "it for the traffic that an ideal algorithm must cause, so it compares with the speed "
              "of a link.",
     .min_operands = 0,
     .max_operands = 0,
-};
-
-enum { MAX_ROWS = 64 };
-
-struct answers {
-    struct lw_cost_query query[MAX_ROWS];
-    struct lw_cost_answer answer[MAX_ROWS];
-    int n;
 };
 
 static enum lw_status parse_range(const char *text, int64_t *from, int64_t *to, struct lw_err *err)
@@ -51,9 +41,9 @@ static enum lw_status parse_range(const char *text, int64_t *from, int64_t *to, 
 
 /* Sizes double from `from`; the last is `to`. */
 static enum lw_status ask(const struct lw_cluster *c, struct lw_cost_query q, int64_t from,
-                          int64_t to, struct answers *a, struct lw_err *err)
+                          int64_t to, struct sim_cost_answers *a, struct lw_err *err)
 {
-    for (q.bytes = from; a->n < MAX_ROWS; q.bytes = q.bytes > to / 2 ? to : 2 * q.bytes) {
+    for (q.bytes = from; a->n < SIM_COST_MAX_ROWS; q.bytes = q.bytes > to / 2 ? to : 2 * q.bytes) {
         LW_TRY(lw_sim_cost_explain(c, &q, &a->answer[a->n], err));
         a->query[a->n++] = q;
         if (q.bytes >= to)
@@ -62,93 +52,18 @@ static enum lw_status ask(const struct lw_cluster *c, struct lw_cost_query q, in
     return LW_OK;
 }
 
-/* Each model's source once: they are long, and mostly the same for all sizes. */
-static void print_sources(const struct answers *a)
-{
-    for (int i = 0; i < a->n; i++) {
-        int k = 0;
-        while (strcmp(a->answer[k].source, a->answer[i].source) != 0)
-            k++;
-        if (k == i && *a->answer[i].source)
-            printf("%s: %s\n", a->answer[i].model, a->answer[i].source);
-    }
-}
-
-static enum lw_status print_table(const struct answers *a, bool csv, struct lw_err *err)
-{
-    static const char *const text[] = {">size", ">time", ">algbw GB/s", ">busbw GB/s", "model",
-                                       "how"};
-    static const char *const machine[] = {"bytes", "time_ns", "algbw_bytes_per_s",
-                                          "busbw_bytes_per_s", "model", "how", "source"};
-    struct lw_table *t = lw_table_new(csv ? 7 : 6, csv ? machine : text);
-    char buf[32];
-
-    if (!t)
-        return lw_fail_nomem(err);
-    for (int i = 0; i < a->n; i++) {
-        const struct lw_cost_query *q = &a->query[i];
-        const struct lw_cost_answer *x = &a->answer[i];
-        double algbw = lw_sim_algbw(q, x->time), busbw = lw_sim_busbw(q, x->time);
-        if (csv) {
-            lw_table_cell(t, "%lld", (long long)q->bytes);
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(x->time));
-            lw_table_cell(t, "%.0f", algbw);
-            lw_table_cell(t, "%.0f", busbw);
-        } else {
-            lw_table_cell(t, "%s", lw_format_bytes(buf, q->bytes));
-            lw_table_cell(t, "%s", lw_format_ps(buf, x->time));
-            lw_table_cell(t, "%.3f", algbw / 1e9);
-            lw_table_cell(t, "%.3f", busbw / 1e9);
-        }
-        lw_table_cell(t, "%s", x->model);
-        lw_table_cell(t, "%s", x->detail);
-        if (csv)
-            lw_table_cell(t, "%s", x->source);
-    }
-    enum lw_status status = csv ? lw_table_print_csv(t, stdout, err)
-                                : lw_table_print(t, stdout, 0, err);
-    lw_table_free(t);
-    if (status == LW_OK && !csv)
-        print_sources(a);
-    return status;
-}
-
-static void print_json(const struct lw_cluster *c, const struct answers *a)
-{
-    struct lw_jsonout o = {.file = stdout};
-
-    lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "cluster", c->name);
-    lw_jsonout_string(&o, "op", lw_op_name(a->query[0].op));
-    lw_jsonout_string(&o, "dtype", lw_dtype_name(a->query[0].dtype));
-    lw_jsonout_int(&o, "n_ranks", a->query[0].n_ranks);
-    lw_jsonout_int(&o, "n_nodes", a->query[0].n_nodes);
-    lw_jsonout_array(&o, "rows");
-    for (int i = 0; i < a->n; i++) {
-        const struct lw_cost_answer *x = &a->answer[i];
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_int(&o, "bytes", a->query[i].bytes);
-        lw_jsonout_ns(&o, "time_ns", x->time);
-        lw_jsonout_fixed(&o, "algbw_bytes_per_s", lw_sim_algbw(&a->query[i], x->time), 0);
-        lw_jsonout_fixed(&o, "busbw_bytes_per_s", lw_sim_busbw(&a->query[i], x->time), 0);
-        lw_jsonout_string(&o, "model", x->model);
-        lw_jsonout_string(&o, "source", x->source);
-        lw_jsonout_string(&o, "how", x->detail);
-        lw_jsonout_end(&o);
-    }
-    lw_jsonout_end(&o);
-    lw_jsonout_end(&o);
-}
-
 int cmd_cost(int argc, char **argv)
 {
-    const char *cluster_name = "host", *op = "all_reduce", *bytes = "1KiB..1GiB", *dtype = "f32";
+    const char *cluster_name = "host", *op = "all_reduce", *bytes = "1KiB..1GiB", *dtype = "f32",
+               *algorithm = "auto";
     int64_t ranks = 0, nodes = 0, from = 0, to = 0;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
         {"cluster", 'c', LW_OPT_STRING, &cluster_name, "NAME", "known cluster or cluster file (host)",
          0, 0},
         {"op", 0, LW_OPT_STRING, &op, "OP", "all_reduce, all_gather, send, ... (all_reduce)", 0, 0},
+        {"algorithm", 0, LW_OPT_STRING, &algorithm, "NAME",
+         "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce (auto)", 0, 0},
         {"ranks", 0, LW_OPT_INT, &ranks, "N", "members (all devices)", 1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &nodes, "N", "nodes they live on (as few as hold them)", 1,
          INT32_MAX},
@@ -159,13 +74,14 @@ int cmd_cost(int argc, char **argv)
     };
     struct lw_cluster c = {0};
     struct lw_cost_query q = {0};
-    struct answers a = {.n = 0};
+    struct sim_cost_answers a = {.n = 0};
     struct lw_err err = {0};
     int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
 
     if (rc >= 0)
         return rc;
     if (lw_op_parse(op, &q.op, &err) != LW_OK || lw_dtype_parse(dtype, &q.dtype, &err) != LW_OK ||
+        lw_reducer_parse(algorithm, &q.algorithm, &err) != LW_OK ||
         parse_range(bytes, &from, &to, &err) != LW_OK)
         return lw_cli_usage("cost", "%s", err.msg);
     enum lw_status status = lw_cluster_find(cluster_name, &c, &err);
@@ -182,13 +98,8 @@ int cmd_cost(int argc, char **argv)
     }
     if (status == LW_OK)
         status = ask(&c, q, from, to, &a, &err);
-    if (status == LW_OK && format == LW_FORMAT_TEXT)
-        printf("%s of %s on %d ranks, %d node%s of '%s'\n", op, dtype, q.n_ranks, q.n_nodes,
-               q.n_nodes == 1 ? "" : "s", c.name);
-    if (status == LW_OK && format == LW_FORMAT_JSON)
-        print_json(&c, &a);
-    else if (status == LW_OK)
-        status = print_table(&a, format == LW_FORMAT_CSV, &err);
+    if (status == LW_OK)
+        status = sim_cost_print(&c, &a, format, stdout, &err);
     lw_cluster_free(&c);
     return lw_cli_end("cost", status, &err);
 }

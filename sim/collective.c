@@ -224,7 +224,8 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         g->first_rank = rank;
         g->first_op = (int32_t)(op - e->plan->ops);
         g->own_work = 0;
-        g->query = (struct lw_cost_query){op->kind, op->dtype, 0, g->n, g->n_nodes};
+        g->query = (struct lw_cost_query){op->kind, op->dtype, 0, g->n, g->n_nodes,
+                                           e->plan->comms[g->comm].reducer};
         g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&
                      sim_ring_steps(op->kind, g->n) > 0;
     } else if (op->kind != g->query.op) {

@@ -1,6 +1,9 @@
-/* The dispatcher of communication costs: a measured table where one fits, else the alpha-beta model.
+/* The dispatcher of communication costs: a measured table where one fits, else the alpha-beta model;
+ * the closed form of an algorithm where one is asked for by name.
  * Every answer says which it was. Costs are whole picoseconds before anything is compared. */
 #include "sim/cost.h"
+
+#include "sim/cost_algorithm.h"
 
 static enum lw_status check(const struct lw_cost_query *q, struct lw_err *err)
 {
@@ -17,6 +20,13 @@ static enum lw_status check(const struct lw_cost_query *q, struct lw_err *err)
     return LW_OK;
 }
 
+/* Whether tables, and the model that stands in for them, answer for the algorithm. */
+static bool speaks_for(enum lw_reducer_kind algorithm)
+{
+    return algorithm == LW_REDUCER_AUTO || algorithm == LW_REDUCER_RING ||
+           algorithm == LW_REDUCER_GLOO;
+}
+
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,
                                    struct lw_err *err)
@@ -27,13 +37,19 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
     if (q.op == LW_OP_RECV) /* both ends of one message cost the same */
         q.op = LW_OP_SEND;
     if (q.n_ranks == 1) {
-        *out = (struct lw_cost_answer){0, "nothing to do", "", "one rank"};
+        *out = (struct lw_cost_answer){.model = "nothing to do", .source = "", .detail = "one rank",
+                                       .algorithm = "none"};
         return LW_OK;
     }
+    bool by_name = lw_op_class(q.op) == LW_CLASS_COLLECTIVE && q.op != LW_OP_BARRIER;
+    if (by_name && !speaks_for(q.algorithm))
+        return sim_algorithm_time(cluster, &q, out, err);
     const struct lw_cost_table *t = sim_table_find(cluster, &q, 1);
+    q.algorithm = sim_algorithm_of(cluster, &q);
     if (!t)
-        return sim_alpha_beta(cluster, &q, out, err);
-    *out = (struct lw_cost_answer){0, "table", t->source, NULL};
+        return by_name && !speaks_for(q.algorithm) ? sim_algorithm_time(cluster, &q, out, err)
+                                                   : sim_alpha_beta(cluster, &q, out, err);
+    *out = (struct lw_cost_answer){.model = "table", .source = t->source, .algorithm = "library"};
     out->time = sim_table_time(t, q.bytes, &out->detail);
     return LW_OK;
 }

@@ -17,12 +17,17 @@ struct lw_cost lw_sim_cost(const struct lw_cluster *cluster);
 /* How one query is answered. */
 struct lw_cost_answer {
     lw_ps time;
-    const char *model;  /* "table", "alpha-beta", "nothing to do" */
+    const char *model;  /* "table", "alpha-beta", "nothing to do", or the algorithm asked for */
     const char *source; /* of the table, or of the link's bandwidth */
     const char *detail; /* "between measured sizes", "beyond the largest measured size", ... */
+    const char *algorithm; /* "ring", "chain", "pairwise", "tree", ...; "library" = as measured */
+    int32_t n_pieces;      /* that the buffer is cut into; 0 = not said */
+    int64_t n_steps;       /* one after the other; 0 = not said */
 };
 
-/* LW_EINVAL: a negative size, no ranks, more nodes than ranks. LW_ENOTSUP: neither a table nor the
+/* With an algorithm that --reducer names (not auto, ring, gloo, which the cluster's tables speak for),
+ * its closed form on the cluster's links: sim/cost_algorithm.h.
+ * LW_EINVAL: a negative size, no ranks, more nodes than ranks. LW_ENOTSUP: neither a table nor the
  * figures a model needs; the message names the missing figure. */
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,

@@ -4,7 +4,7 @@
  *
  *     all-reduce                   2(n-1) steps of C      (ring: reduce-scatter, then all-gather;
  *     reduce-scatter, all-gather    (n-1) steps of C       Patarasuk and Yuan, JPDC 69(2), 2009)
- *     all-to-all                    (n-1) steps of C      (every rank sends a part to each other)
+ *     all-to-all                   pairwise exchange      (sim/cost_algorithm.c)
  *     broadcast, reduce            B / bandwidth + (n-1) latencies    (chain, pieces small against B)
  *     send, receive                B / bandwidth + 1 latency
  *     barrier                      2(n-1) latencies       (an all-reduce of nothing)
@@ -14,8 +14,10 @@
  * nodes a group gets the links of a node in proportion to its ranks there, so that groups which run
  * side by side on all devices find their share.
  * Every piece is rounded to the picosecond once (lw_transfer_ps), so the closed forms are exact.
- * Not modelled: algorithms other than these, protocols, contention (the engine's business). */
+ * Not modelled: protocols, contention (the engine's business). */
 #include "sim/cost.h"
+
+#include "sim/cost_algorithm.h"
 
 int64_t sim_chunk_bytes(int64_t bytes, enum lw_dtype dtype, int32_t n)
 {
@@ -112,8 +114,13 @@ enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_q
     lw_ps t;
 
     LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, &p, err));
-    if (q->op == LW_OP_ALL_TO_ALL)
-        steps = hops;
+    if (q->op == LW_OP_ALL_TO_ALL) {
+        struct lw_cost_query exchange = *q;
+        exchange.algorithm = LW_REDUCER_PAIRWISE;
+        LW_TRY(sim_algorithm_time(c, &exchange, out, err));
+        out->model = "alpha-beta";
+        return LW_OK;
+    }
     if (steps > 0) {
         t = steps * lw_transfer_ps(sim_chunk_bytes(q->bytes, q->dtype, q->n_ranks), p.bytes_per_s) +
             latencies(&p, steps, q->n_ranks, q->n_nodes);
@@ -122,6 +129,8 @@ enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_q
     } else {
         t = lw_transfer_ps(q->bytes, p.bytes_per_s) + latencies(&p, hops, q->n_ranks, q->n_nodes);
     }
-    *out = (struct lw_cost_answer){t, "alpha-beta", p.source, "closed form"};
+    *out = (struct lw_cost_answer){.time = t, .model = "alpha-beta", .source = p.source,
+                                   .detail = "closed form",
+                                   .algorithm = steps > 0 ? "ring" : "chain"};
     return LW_OK;
 }

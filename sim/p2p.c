@@ -131,7 +131,8 @@ static enum lw_status message_time(struct sim_engine *e, const struct sim_messag
     int32_t per_node = e->cluster->devices_per_node;
     int32_t from = x->given[SENDER], to = x->given[RECEIVER];
     int32_t n_nodes = from / per_node == to / per_node ? 1 : 2;
-    struct lw_cost_query q = {LW_OP_SEND, op->dtype, x->bytes, 2, n_nodes};
+    struct lw_cost_query q = {LW_OP_SEND, op->dtype, x->bytes, 2, n_nodes,
+                              LW_REDUCER_AUTO};
     double speed = e->slow_links ? sim_link_speed(e, from, to) : 1;
     struct sim_path path;
 

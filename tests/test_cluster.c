@@ -91,7 +91,7 @@ static void damaged_files_are_refused_by_place(void **state)
         {"\"source\": \"sysconf, half of the machine\"", "\"source\": \"\"",
          "at device.memory_bytes (byte 504): the source of a figure cannot be empty"},
         {"\"intra\"", "\"inner\"",
-         "at links[0].level (byte 783): found \"inner\", allowed: intra, inter, host"},
+         "at links[0].level (byte 783): found \"inner\", allowed: intra, inter, host, bridge"},
         {"\"all_reduce\"", "\"forward\"",
          "at tables[0].op: found forward, allowed: communication only"},
         {"\"bytes\": 1048576", "\"bytes\": 4096",
@@ -185,7 +185,7 @@ static void unknown_name_lists_what_is_known(void **state)
     (void)state;
     assert_int_equal(lw_cluster_find("dgx-z9", &c, &err), LW_EINVAL);
     assert_string_equal(err.msg, "cluster 'dgx-z9': no such file, and none of the known systems "
-                                 "host, dgx-a100, dgx-h100");
+                                 "host, dgx-a100, dgx-h100, dgx-h200, gb200, p4d, p5, pcie-box, fire-flyer");
 }
 
 static void nodes_are_counted_once(void **state)
@@ -249,12 +249,13 @@ static void command_shows_figures_with_unit_and_source(void **state)
     free(text);
     assert_int_equal(run("cluster"), 0);
     text = fixture_get(fixture_path("stdout"));
-    assert_non_null(strstr(text, "\ndgx-a100  A100-SXM4-80GB"));
+    assert_non_null(strstr(text, "\ndgx-a100    A100-SXM4-80GB"));
     free(text);
     assert_int_equal(run("cluster nothing-of-the-kind"), 1);
     text = fixture_get(fixture_path("stderr"));
     assert_string_equal(text, "lapwing cluster: cluster 'nothing-of-the-kind': no such file, and "
-                              "none of the known systems host, dgx-a100, dgx-h100\n");
+                              "none of the known systems host, dgx-a100, dgx-h100, dgx-h200, gb200, "
+                              "p4d, p5, pcie-box, fire-flyer\n");
     free(text);
 }
 

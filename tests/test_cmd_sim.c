@@ -128,6 +128,14 @@ static void cost_prints_time_and_bandwidths(void **unused)
     expect("cost -c eight.json --bytes 64MiB", 0, "2.356 ms      28.487      49.851  alpha-beta");
     expect("cost -c eight.json --bytes 64MiB --format json", 0, "\"time_ns\": 2355810,");
     expect("cost -c eight.json --ranks 16", 1, "16 ranks on 2 nodes");
+    /* pairwise: 14 steps of 8 MiB as well; one-shot: 7 x 64 MiB at 50e9 B/s = 9395.241 us, + 0.5 */
+    expect("cost -c eight.json --bytes 64MiB --algorithm pairwise --format json", 0,
+           "\"time_ns\": 2355810,");
+    expect("cost -c eight.json --bytes 64MiB --algorithm one_shot --format json", 0,
+           "\"time_ns\": 9395741,");
+    expect("cost -c eight.json --algorithm spiral", 2, "'spiral' is none of auto, ring, tree");
+    expect("cost -c eight.json --algorithm nvls", 1, "no model of all_reduce by nvls");
+    expect("cost -c fire-flyer --ranks 16", 0, "host bridge 8.100 GB/s, NIC 12.500 GB/s");
     expect("cost -c eight.json --op all_or_nothing", 2, "all_or_nothing");
     expect("cost -c eight.json --bytes 8..4", 2, "upwards");
 }

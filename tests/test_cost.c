@@ -17,7 +17,7 @@ static lw_ps time_of(const struct lw_cluster *c, enum lw_op_kind op, int64_t byt
                      int32_t n_nodes)
 {
     struct lw_cost cost = lw_sim_cost(c);
-    struct lw_cost_query q = {op, LW_F32, bytes, n_ranks, n_nodes};
+    struct lw_cost_query q = {op, LW_F32, bytes, n_ranks, n_nodes, LW_REDUCER_AUTO};
 
     return cost.time(cost.ctx, &q);
 }
@@ -106,7 +106,8 @@ static void tables_are_exact_at_rows_and_straight_on_log_axes_between(void **unu
     make_cluster(&c, 2, 1e9, 0);
     add_table(&c, LW_OP_ALL_REDUCE, 2, 1, 3, sizes, times);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, cases[i].bytes, 2, 1};
+        struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, cases[i].bytes, 2, 1,
+                                  LW_REDUCER_AUTO};
         assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_OK);
         assert_int_equal(a.time, cases[i].expected);
         assert_string_equal(a.detail, cases[i].detail);
@@ -147,7 +148,7 @@ static void a_table_wins_only_where_it_fits(void **unused)
 
 static void bus_bandwidth_corrects_for_the_algorithm(void **unused)
 {
-    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1000000, 4, 1};
+    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1000000, 4, 1, LW_REDUCER_AUTO};
     (void)unused;
 
     /* 1 MB in 1 ms: 1e9 B/s; all-reduce 2 * 3/4, all-gather 3/4, broadcast 1 */
@@ -167,11 +168,11 @@ static void what_cannot_be_timed_says_why(void **unused)
         enum lw_status expected;
         const char *says;
     } cases[] = {
-        {{LW_OP_ALL_REDUCE, LW_F32, 8, 2, 2}, LW_ENOTSUP, "no bandwidth for its inter-node link"},
-        {{LW_OP_ALL_REDUCE, LW_F32, -8, 2, 1}, LW_EINVAL, "-8 bytes"},
-        {{LW_OP_ALL_REDUCE, LW_F32, 8, 0, 1}, LW_EINVAL, "0 ranks"},
-        {{LW_OP_ALL_REDUCE, LW_F32, 8, 2, 3}, LW_EINVAL, "3 nodes"},
-        {{LW_OP_FORWARD, LW_F32, 8, 2, 1}, LW_EINVAL, "'forward' is no communication"},
+        {{LW_OP_ALL_REDUCE, LW_F32, 8, 2, 2, LW_REDUCER_AUTO}, LW_ENOTSUP, "no bandwidth for its inter-node link"},
+        {{LW_OP_ALL_REDUCE, LW_F32, -8, 2, 1, LW_REDUCER_AUTO}, LW_EINVAL, "-8 bytes"},
+        {{LW_OP_ALL_REDUCE, LW_F32, 8, 0, 1, LW_REDUCER_AUTO}, LW_EINVAL, "0 ranks"},
+        {{LW_OP_ALL_REDUCE, LW_F32, 8, 2, 3, LW_REDUCER_AUTO}, LW_EINVAL, "3 nodes"},
+        {{LW_OP_FORWARD, LW_F32, 8, 2, 1, LW_REDUCER_AUTO}, LW_EINVAL, "'forward' is no communication"},
     };
     struct lw_cluster c;
     (void)unused;
