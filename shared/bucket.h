@@ -47,6 +47,7 @@ struct lw_bucket_request {
     enum lw_bucket_policy policy;
     int64_t cap_bytes, first_bytes;
     bool find_unused, static_graph;
+    bool last_cap; /* the first bucket's limit holds for the last one: DDP_SET_LAST_BUCKET_CAP */
 };
 
 /* When the map of used parameters (4 bytes each, summed over ranks) is reduced. */
@@ -66,6 +67,7 @@ struct lw_bucket_rules {
     bool initial_in_ready_order;   /* else by index, and the list of buckets reversed */
     int32_t n_initial_passes;      /* synchronised backwards before the rebuild */
     bool first_after_backward;     /* the first one launches nothing before its backward ended */
+    bool rebuilt_from_behind;      /* visited against the ready order, the list then reversed */
     bool limited;                  /* by the limits above; else by the policy's own function */
     enum lw_used_map used_map;
     char why[160];                 /* for people: where the limits come from */

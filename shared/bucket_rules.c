@@ -3,7 +3,7 @@
  *
  * Sources: pytorch torch/nn/parallel/distributed.py and torch/csrc/distributed/c10d/reducer.cpp, at
  * 0028a16 (2021) for the 2020 behaviour, 1.13.1, and 2.x. docs/design/bucket.md has the table. Not
- * modelled: DDP_SET_LAST_BUCKET_CAP, bucket_cap_mb_list, delayed all-reduce lists. */
+ * modelled: bucket_cap_mb_list, delayed all-reduce lists. */
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +47,20 @@ static enum lw_status rules_2020(const struct lw_bucket_request *r, struct lw_bu
     return LW_OK;
 }
 
+static enum lw_status check_last_cap(const struct lw_bucket_request *r, struct lw_err *err)
+{
+    if (!r->last_cap)
+        return LW_OK;
+    if (r->policy != LW_BUCKET_C10D_1_13 && r->policy != LW_BUCKET_C10D_2)
+        return lw_fail(err, LW_EINVAL, "--last-bucket-cap on: --bucket-policy %s does not know "
+                                       "DDP_SET_LAST_BUCKET_CAP (c10d-1.13 and c10d-2 do)",
+                       lw_bucket_policy_name(r->policy));
+    if (r->find_unused && !r->static_graph)
+        return lw_fail(err, LW_EINVAL, "--last-bucket-cap on acts where buckets are rebuilt: with "
+                                       "--find-unused on they never are");
+    return LW_OK;
+}
+
 static void rules_rebuilding(const struct lw_bucket_request *r, struct lw_bucket_rules *out)
 {
     int64_t limits[2];
@@ -64,6 +78,7 @@ static void rules_rebuilding(const struct lw_bucket_request *r, struct lw_bucket
     out->n_rebuilt = n;
     out->n_initial_passes = r->static_graph ? 2 : 1;
     out->first_after_backward = r->static_graph;
+    out->rebuilt_from_behind = r->last_cap;
     out->used_map = r->static_graph ? LW_MAP_FIRST : LW_MAP_NEVER;
 }
 
@@ -109,8 +124,10 @@ enum lw_status lw_bucket_rules(const struct lw_bucket_request *r, struct lw_buck
                                struct lw_err *err)
 {
     struct lw_bucket_rules rules = {0};
-    enum lw_status s = LW_OK;
+    enum lw_status s = check_last_cap(r, err);
 
+    if (s != LW_OK)
+        return s;
     switch (r->policy) {
     case LW_BUCKET_C10D_2020:
         s = rules_2020(r, &rules, err);
@@ -157,5 +174,21 @@ enum lw_status lw_bucket_rebuilt(const struct lw_bucket_rules *r, const struct l
                                  int32_t n, const int32_t *order, struct lw_bucketing *out,
                                  struct lw_err *err)
 {
-    return lw_bucket_assign_c10d(grads, n, order, r->rebuilt_limits, r->n_rebuilt, out, err);
+    struct lw_bucketing b = {0};
+
+    if (!r->rebuilt_from_behind)
+        return lw_bucket_assign_c10d(grads, n, order, r->rebuilt_limits, r->n_rebuilt, out, err);
+    int32_t *reversed = lw_alloc((size_t)n * sizeof *reversed);
+    if (!reversed)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < n; i++)
+        reversed[i] = order[n - 1 - i];
+    enum lw_status s = lw_bucket_assign_c10d(grads, n, reversed, r->rebuilt_limits, r->n_rebuilt,
+                                             &b, err);
+    lw_free(reversed);
+    if (s == LW_OK && (s = lw_bucketing_reverse(&b, err)) == LW_OK)
+        *out = b;
+    else
+        lw_bucketing_free(&b);
+    return s;
 }

@@ -78,14 +78,20 @@ static void feed_ints(struct lw_hash *h, const int32_t *v, int64_t n)
         lw_hash_int(h, v[i]);
 }
 
+/* Options that differ from the default, so that a new option leaves hashes as they are. */
 static void feed_strategy(struct lw_hash *h, const struct lw_strategy *s)
 {
-    char buf[64];
+    struct lw_strategy usual = lw_strategy_default();
+    char buf[64], other[64];
 
     for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const char *text = lw_strategy_get(s, i, buf);
+        if (strcmp(text, lw_strategy_get(&usual, i, other)) == 0)
+            continue;
         lw_hash_string(h, lw_strategy_option(i)->name);
-        lw_hash_string(h, lw_strategy_get(s, i, buf));
+        lw_hash_string(h, text);
     }
+    lw_hash_string(h, "");
 }
 
 static void feed_ranks(struct lw_hash *h, const struct lw_plan *p)

@@ -363,7 +363,7 @@ enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err)
 {
     struct lw_bucket_request r = {d->s->bucket_policy, d->s->bucket_cap_bytes,
                                   d->s->first_bucket_bytes, d->s->find_unused,
-                                  d->s->static_graph};
+                                  d->s->static_graph, d->s->last_bucket_cap};
 
     LW_TRY(lw_bucket_rules(&r, &d->rules, err));
     if (d->n_grads == 0)

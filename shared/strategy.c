@@ -62,6 +62,8 @@ static const struct option {
      AT(bucket_cap_bytes), 0},
     {{"first-bucket", "SIZE", "limit of the first bucket (the policy's own: 1 MiB for c10d)", NULL},
      SIZE, AT(first_bucket_bytes), 0},
+    {{"last-bucket-cap", "on|off", "the first bucket's limit is the last one's instead, as "
+      "DDP_SET_LAST_BUCKET_CAP=1 (off)", on_off}, BOOLEAN, AT(last_bucket_cap), 0},
     {{"launch-order", "ORDER", "buckets start in index order or as they complete (in-order)",
       launch_orders}, WORD, AT(launch_order), 0},
     {{"find-unused", "on|off", "detect unused parameters each step (off)", on_off}, BOOLEAN,

@@ -83,6 +83,7 @@ struct lw_strategy {
     enum lw_recompute recompute;
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
+    bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */
     const char *partition_list;    /* explicit partition "0,4,8"; borrowed, NULL otherwise */
     uint64_t given;                /* bit i: option i of the table was set by lw_strategy_set */
 };

@@ -148,7 +148,7 @@ static void refuses_what_makes_no_sense(void **state)
 static struct lw_bucket_rules rules_of(enum lw_bucket_policy policy, int64_t cap, int64_t first,
                                        bool find_unused, bool static_graph)
 {
-    struct lw_bucket_request r = {policy, cap, first, find_unused, static_graph};
+    struct lw_bucket_request r = {policy, cap, first, find_unused, static_graph, false};
     struct lw_bucket_rules rules;
     struct lw_err err = {0};
 
@@ -201,11 +201,52 @@ static void unused_detection_and_static_graphs_change_what_is_rebuilt(void **sta
     assert_true(r.first_after_backward);
     assert_int_equal(r.used_map, LW_MAP_FIRST);
 
-    struct lw_bucket_request old = {LW_BUCKET_C10D_2020, -1, -1, false, true};
+    struct lw_bucket_request old = {LW_BUCKET_C10D_2020, -1, -1, false, true, false};
     assert_int_equal(lw_bucket_rules(&old, &r, &err), LW_EINVAL);
-    struct lw_bucket_request other = {LW_BUCKET_MG_WFBP, 100, -1, false, false};
+    struct lw_bucket_request other = {LW_BUCKET_MG_WFBP, 100, -1, false, false, false};
     assert_int_equal(lw_bucket_rules(&other, &r, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "mg-wfbp takes no --bucket-cap"));
+}
+
+/* Limits 4 and 8, five gradients of 4 bytes, ready as 0 1 2 3 4. From behind: 4 closes at 4 bytes,
+ * 3 2 and 1 0 at 8; the list is reversed, what lies inside a bucket is not. */
+static void the_small_bucket_can_be_the_last(void **state)
+{
+    struct lw_bucket_request q = {LW_BUCKET_C10D_1_13, 8, 4, false, false, true};
+    struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(1), f32(1)};
+    static const int32_t order[] = {0, 1, 2, 3, 4};
+    struct lw_bucket_rules r;
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_OK);
+    assert_int_equal(lw_bucket_rebuilt(&r, g, 5, order, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "1,0|3,2|4");
+    assert_int_equal(b.limit_bytes[0], 8);
+    assert_int_equal(b.limit_bytes[2], 4);
+    lw_bucketing_free(&b);
+    q.last_cap = false;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_OK);
+    assert_int_equal(lw_bucket_rebuilt(&r, g, 5, order, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "0|1,2|3,4");
+    lw_bucketing_free(&b);
+    assert_int_equal(lw_bucket_initial(&r, g, 5, order, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "0,1,2,3,4"); /* before the rebuild it changes nothing */
+    lw_bucketing_free(&b);
+    q.last_cap = true;
+    q.policy = LW_BUCKET_C10D_2020;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "--last-bucket-cap on: --bucket-policy c10d-2020 does not know "
+                                 "DDP_SET_LAST_BUCKET_CAP (c10d-1.13 and c10d-2 do)");
+    q.policy = LW_BUCKET_SINGLE;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
+    q.policy = LW_BUCKET_C10D_2;
+    q.find_unused = true;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "with --find-unused on they never are"));
+    q.static_graph = true; /* rebuilds all the same */
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_OK);
 }
 
 /* The published buckets of ResNet-50 under DDP: the gradients in reverse registration order with
@@ -352,6 +393,7 @@ int main(void)
         cmocka_unit_test(refuses_what_makes_no_sense),
         cmocka_unit_test(limits_follow_the_generation),
         cmocka_unit_test(unused_detection_and_static_graphs_change_what_is_rebuilt),
+        cmocka_unit_test(the_small_bucket_can_be_the_last),
         cmocka_unit_test(resnet50_gives_the_five_sizes_of_its_recorded_step),
         cmocka_unit_test(the_2020_list_is_reversed_so_the_small_bucket_comes_last),
         cmocka_unit_test(per_tensor_and_single_follow_the_ready_order),

@@ -325,7 +325,7 @@ static void run_iteration(struct ddp *d, const struct iteration *it, char *text,
 static int check_trace(const struct golden *c)
 {
     struct lw_bucket_request q = {LW_BUCKET_C10D_1_13, c->cap, c->first_bucket, c->find_unused,
-                                  c->static_graph};
+                                  c->static_graph, false};
     struct ddp *d = calloc(1, sizeof *d);
     size_t room = 1 << 20;
     char *text = malloc(room);
