@@ -8,6 +8,10 @@
 static const struct lw_validate_kind kinds[] = {
     {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",
      lw_validate_is_groundtruth, lw_validate_groundtruth},
+    {"a table of memory under ZeRO (CSV with model, dp_degree and P_os...)", lw_validate_is_zero,
+     lw_validate_zero},
+    {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
+     lw_validate_is_bubble, lw_validate_bubble},
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
@@ -24,7 +28,7 @@ static const struct lw_usage usage = {
 
 static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
 {
-    char list[320] = "";
+    char list[512] = "";
     size_t used = 0;
 
     for (int k = 0; k < N_KINDS && used < sizeof list; k++)

@@ -20,4 +20,14 @@ bool lw_validate_is_groundtruth(const struct lw_input *in);
 enum lw_status lw_validate_groundtruth(const struct lw_input *in, struct lw_validation *v,
                                        struct lw_err *err);
 
+/* cmd_validate_zero.c: memory per device under ZeRO, as published. */
+bool lw_validate_is_zero(const struct lw_input *in);
+enum lw_status lw_validate_zero(const struct lw_input *in, struct lw_validation *v,
+                                struct lw_err *err);
+
+/* cmd_validate_bubble.c: bubble rates of pipeline schedules, as published. */
+bool lw_validate_is_bubble(const struct lw_input *in);
+enum lw_status lw_validate_bubble(const struct lw_input *in, struct lw_validation *v,
+                                  struct lw_err *err);
+
 #endif

@@ -122,6 +122,11 @@ static void add_error(double error, int32_t *n, double *mean_abs, double *max_ab
     ++*n;
 }
 
+static bool beyond(const struct lw_case *c)
+{
+    return c->allowed > 0 && c->measured > 0 && !(fabs(c->predicted - c->measured) <= c->allowed);
+}
+
 static void add_errors(struct lw_validation *v)
 {
     int32_t n = 0;
@@ -136,6 +141,8 @@ static void add_errors(struct lw_validation *v)
             f->n_unmeasured++;
             continue;
         }
+        f->n_asked += c->allowed > 0;
+        f->n_beyond += beyond(c);
         if (f->worst < 0 || fabs(c->error_pct) > fabs(v->cases[f->worst].error_pct))
             f->worst = i;
         add_error(c->error_pct, &f->n, &f->mean_abs_pct, &f->max_abs_pct, &f->bias_pct);
@@ -289,6 +296,22 @@ static enum lw_status miss_measured(struct lw_validation *v, int32_t k, struct l
     return miss(v, k, "measured", 100.0 * f->n / (f->n + f->n_unmeasured), 100, text, err);
 }
 
+static enum lw_status miss_digits(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    const struct lw_family *f = &v->families[k];
+    char text[512];
+    int32_t i = 0;
+
+    while (v->cases[i].family != k || !beyond(&v->cases[i]))
+        i++;
+    const struct lw_case *c = &v->cases[i];
+    snprintf(text, sizeof text,
+             "%d of %d cases differ by more than their printed digits allow; %s: %.6g %s, printed "
+             "%.6g%s%s", f->n_beyond, f->n_asked, c->id, c->predicted, c->unit, c->measured,
+             *c->remark ? ": " : "", c->remark);
+    return miss(v, k, "digits", 100.0 * (f->n_asked - f->n_beyond) / f->n_asked, 100, text, err);
+}
+
 enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
 {
     add_errors(v);
@@ -298,6 +321,8 @@ enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
         double right = f->n_pairs > 0 ? 100.0 * (double)f->n_right / (double)f->n_pairs : 100;
         if (f->n_unmeasured > 0)
             LW_TRY(miss_measured(v, k, err));
+        if (f->n_beyond > 0)
+            LW_TRY(miss_digits(v, k, err));
         if (f->bars.mean_pct > 0 && f->mean_abs_pct > f->bars.mean_pct)
             LW_TRY(miss_mean(v, k, err));
         if (f->bars.worst_pct > 0 && f->max_abs_pct > f->bars.worst_pct)

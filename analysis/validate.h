@@ -25,6 +25,7 @@ struct lw_family {
     int32_t n_fitted, fit_rows;
     /* found by lw_validation_judge: */
     int32_t n, n_unmeasured; /* cases with a measured value, and without */
+    int32_t n_asked, n_beyond; /* cases with an allowed difference, and those beyond it */
     int32_t worst;        /* number of the worst case, -1 = none */
     double mean_abs_pct, max_abs_pct, bias_pct; /* bias: mean of the signed errors */
     int64_t n_pairs, n_right;
@@ -43,6 +44,7 @@ struct lw_case {
     const char *id, *unit; /* "ns": a time, printed as such */
     int32_t family, series;
     double predicted, measured; /* measured 0: it was not, or cannot be read */
+    double allowed;        /* |predicted - measured| at most, in units; 0 = not asked */
     const char *remark;    /* what is known about the measurement; "" = nothing */
     double error_pct;      /* (predicted - measured) / measured; 0 without a measurement */
 };
@@ -62,7 +64,8 @@ struct lw_note {
 /* A bar that was missed, and what the numbers say about why. */
 struct lw_miss {
     int32_t family;
-    const char *bar;       /* "mean", "worst", "order"; "measured": share of cases that were */
+    const char *bar;       /* "mean", "worst", "order"; "measured": share of cases that were;
+                            * "digits": share of cases within their allowed difference */
     double value_pct, allowed_pct;
     const char *reason;
 };

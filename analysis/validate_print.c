@@ -28,7 +28,7 @@ static void value_cell(struct lw_table *t, const struct lw_case *c, double value
     else if (is_time(c))
         lw_table_cell(t, "%s", lw_format_ps(buf, lw_ns_to_ps((lw_ns)(value + 0.5))));
     else
-        lw_table_cell(t, "%.4g %s", value, c->unit);
+        lw_table_cell(t, "%.5g %s", value, c->unit);
 }
 
 static struct lw_table *case_table(const struct lw_validation *v)
@@ -99,12 +99,16 @@ static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
     for (int32_t i = 0; i < v->n_notes; i++)
         if (v->notes[i].family == k)
             fprintf(f, "  %s\n", v->notes[i].text);
+    if (x->n_asked > 0)
+        fprintf(f, "  %d of %d cases agree to their printed digits\n", x->n_asked - x->n_beyond,
+                x->n_asked);
     if (x->bars.mean_pct > 0)
         fprintf(f, "  bars: mean error <= %g %%, worst <= %g %%", x->bars.mean_pct,
                 x->bars.worst_pct);
     if (x->bars.order_pct > 0)
         fprintf(f, ", order right in >= %g %% of pairs", x->bars.order_pct);
-    fputc('\n', f);
+    if (x->bars.mean_pct > 0)
+        fputc('\n', f);
 }
 
 static enum lw_status print_table(struct lw_table *t, FILE *f, struct lw_err *err)
@@ -181,6 +185,8 @@ static void json_family(struct lw_jsonout *o, const struct lw_validation *v, int
     lw_jsonout_int(o, "n", f->n);
     json_errors(o, f->mean_abs_pct, f->max_abs_pct);
     lw_jsonout_fixed(o, "bias_pct", f->bias_pct, 4);
+    if (f->n_asked > 0)
+        lw_jsonout_int(o, "n_beyond_digits", f->n_beyond);
     lw_jsonout_int(o, "fitted_scalars", f->n_fitted);
     lw_jsonout_int(o, "fit_rows", f->fit_rows);
     lw_jsonout_array(o, "fitted");
@@ -224,6 +230,8 @@ static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const
         lw_jsonout_double(o, measured, c->measured);
     if (!is_time(c))
         lw_jsonout_string(o, "unit", c->unit);
+    if (c->allowed > 0)
+        lw_jsonout_double(o, "allowed_difference", c->allowed);
     if (c->measured > 0)
         lw_jsonout_fixed(o, "error_pct", c->error_pct, 4);
     else

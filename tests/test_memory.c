@@ -1,0 +1,89 @@
+/* What a parameter costs, by type, optimizer and ZeRO stage. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "shared/memory.h"
+
+static int64_t sum(const int64_t bytes[LW_N_MEM])
+{
+    int64_t s = 0;
+
+    for (int k = 0; k < LW_N_MEM; k++)
+        s += bytes[k];
+    return s;
+}
+
+static void state_counts_tensors_and_masters(void **unused)
+{
+    (void)unused;
+    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_BF16), 12); /* 4 + 4 + 4 */
+    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_F32), 8);
+    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_F64), 16);
+    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_MOMENTUM, LW_F16), 8);
+    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_MOMENTUM, LW_F32), 4);
+    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_SGD, LW_F32), 0);
+    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_SGD, LW_BF16), 4);
+    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_UNKNOWN, LW_BF16), 0);
+}
+
+/* docs/design/memory.md works these out. */
+static void each_stage_shares_out_one_more_thing(void **unused)
+{
+    static const int64_t expected[4][3] = {
+        {2000, 2000, 12000}, {2000, 2000, 1500}, {2000, 250, 1500}, {250, 250, 1500}};
+    (void)unused;
+    for (int stage = 0; stage <= 3; stage++) {
+        const struct lw_memory_rule rule = {LW_BF16, LW_OPTIMIZER_ADAM, stage};
+        int64_t bytes[LW_N_MEM] = {0};
+        lw_memory_add(&rule, LW_BF16, 1000, 125, bytes);
+        assert_int_equal(bytes[LW_MEM_PARAMS], expected[stage][0]);
+        assert_int_equal(bytes[LW_MEM_GRADS], expected[stage][1]);
+        assert_int_equal(bytes[LW_MEM_OPTIMIZER], expected[stage][2]);
+        assert_int_equal(bytes[LW_MEM_BUCKETS], 0);
+    }
+}
+
+/* Psi and N of table 1 where N divides: 4 + 12 / N, 2 + 14 / N, 16 / N bytes each. */
+static void stages_are_the_papers_formulas(void **unused)
+{
+    static const int64_t psi[] = {INT64_C(7500000000), INT64_C(128000000000), INT64_C(1000000000000)};
+    (void)unused;
+    for (int k = 0; k < 3; k++) {
+        for (int64_t n = 1; n <= 1024; n *= 4) {
+            const int64_t p = psi[k] / n * n, by_stage[] = {
+                16 * p, 4 * p + 12 * p / n, 2 * p + 14 * p / n, 16 * p / n};
+            for (int stage = 0; stage <= 3; stage++) {
+                const struct lw_memory_rule rule = {LW_F16, LW_OPTIMIZER_ADAM, stage};
+                int64_t bytes[LW_N_MEM] = {0};
+                lw_memory_add(&rule, LW_F16, p, p / n, bytes);
+                assert_int_equal(sum(bytes), by_stage[stage]);
+            }
+        }
+    }
+}
+
+static void gradients_may_have_a_type_of_their_own(void **unused)
+{
+    const struct lw_memory_rule rule = {LW_F32, LW_OPTIMIZER_SGD, 0};
+    int64_t bytes[LW_N_MEM] = {1, 1, 1, 1};
+    (void)unused;
+    lw_memory_add(&rule, LW_BF16, 10, 10, bytes);
+    assert_int_equal(bytes[LW_MEM_PARAMS], 21); /* added to what was there */
+    assert_int_equal(bytes[LW_MEM_GRADS], 41);
+    assert_int_equal(bytes[LW_MEM_OPTIMIZER], 41);
+    assert_int_equal(bytes[LW_MEM_BUCKETS], 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(state_counts_tensors_and_masters),
+        cmocka_unit_test(each_stage_shares_out_one_more_thing),
+        cmocka_unit_test(stages_are_the_papers_formulas),
+        cmocka_unit_test(gradients_may_have_a_type_of_their_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
