@@ -1,7 +1,4 @@
-/* The double binary tree (Sanders, Speck, Traeff, Parallel Computing 35(12), 2009). The first tree
- * takes the numbers 0 .. p-1 in order: with b the lowest set bit of r, the parent of r is
- * (r - b) + 2b where that exists, else r - b, and 0 is the root; so odd numbers are leaves. The second
- * is the first one mirrored (p even) or turned by one (p odd), which makes even numbers its leaves.
+/* The double binary tree of shared/tree.h, with the steps in which pieces travel.
  *
  * Colours: edges that leave one member, or enter one, must differ. At most two edges leave a member
  * and two enter it, so edges that must differ form paths and rings of even length: walking along
@@ -13,6 +10,7 @@
 #include <assert.h>
 
 #include "shared/arena.h"
+#include "shared/tree.h"
 
 /* Edges by number: tree * n + the child they lead to. */
 struct edges {
@@ -21,28 +19,6 @@ struct edges {
     int8_t *colour; /* [2 n]: by edge; -1 = none yet */
 };
 
-static int32_t parent_in_order(int32_t r, int32_t p)
-{
-    int32_t b = r & -r, up = (r ^ b) | b << 1;
-
-    return r == 0 ? -1 : up < p ? up : r ^ b;
-}
-
-/* Number of a member in tree `which`, as the first tree counts; and back. */
-static int32_t place_in(int32_t which, int32_t r, int32_t p)
-{
-    if (which == 0)
-        return r;
-    return p % 2 == 0 ? p - 1 - r : (r + p - 1) % p;
-}
-
-static int32_t member_at(int32_t which, int32_t place, int32_t p)
-{
-    if (which == 0)
-        return place;
-    return p % 2 == 0 ? p - 1 - place : (place + 1) % p;
-}
-
 static void fill_parents(struct sim_trees *t)
 {
     int32_t base = t->rooted, p = t->n - base;
@@ -50,9 +26,8 @@ static void fill_parents(struct sim_trees *t)
     for (int32_t which = 0; which < 2; which++) {
         t->parent[which][0] = -1;
         for (int32_t r = 0; r < p; r++) {
-            int32_t up = parent_in_order(place_in(which, r, p), p);
-            t->parent[which][r + base] =
-                up >= 0 ? member_at(which, up, p) + base : t->rooted ? 0 : -1;
+            int32_t up = lw_tree_place(p, which, r).parent;
+            t->parent[which][r + base] = up >= 0 ? up + base : t->rooted ? 0 : -1;
         }
     }
 }
