@@ -1,4 +1,5 @@
 /* lapwing model: a workload from a model's shape, without a recording. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,36 @@ static int64_t param_bytes(const struct lw_workload *w)
     return sum;
 }
 
+static int64_t sum_of(const struct lw_workload *w, size_t at)
+{
+    int64_t sum = 0;
+
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        int64_t v = *(const int64_t *)((const char *)&w->modules[m] + at);
+        sum += v > 0 ? v : 0;
+    }
+    return sum;
+}
+
+#define AT(field) offsetof(struct lw_module, field)
+/* Of all modules, by the names that JSON has; also the columns of the modules as CSV. */
+static const struct {
+    const char *name;
+    size_t at;
+} sums[] = {
+    {"forward_flops", AT(forward_flops)},
+    {"forward_bytes", AT(forward_bytes)},
+    {"output_bytes", AT(output_bytes)},
+    {"kept_bytes", AT(kept_bytes[LW_RECOMPUTE_NONE])},
+    {"kept_bytes_selective", AT(kept_bytes[LW_RECOMPUTE_SELECTIVE])},
+    {"kept_bytes_full", AT(kept_bytes[LW_RECOMPUTE_FULL])},
+    {"tp_forward_bytes", AT(tp_forward_bytes)},
+    {"tp_backward_bytes", AT(tp_backward_bytes)},
+};
+#undef AT
+
+enum { N_SUMS = sizeof sums / sizeof *sums };
+
 static void put_json(const struct lw_workload *w, const char *output)
 {
     struct lw_jsonout o = {.file = stdout};
@@ -43,6 +74,8 @@ static void put_json(const struct lw_workload *w, const char *output)
     lw_jsonout_int(&o, "n_params", w->n_params);
     lw_jsonout_int(&o, "numel", lw_workload_numel(w, false));
     lw_jsonout_int(&o, "param_bytes", param_bytes(w));
+    for (int k = 0; k < N_SUMS; k++)
+        lw_jsonout_int(&o, sums[k].name, sum_of(w, sums[k].at));
     lw_jsonout_ns(&o, "forward_ns", lw_workload_forward_ps(w));
     lw_jsonout_ns(&o, "backward_ns", lw_workload_backward_ps(w));
     lw_jsonout_ns(&o, "optimizer_ns", w->optimizer_ps);
@@ -56,7 +89,7 @@ static void put_json(const struct lw_workload *w, const char *output)
 
 static void put_text(const struct lw_workload *w, const char *output)
 {
-    char forward[32], backward[32], optimizer[32], step[32], bytes[32];
+    char forward[32], backward[32], optimizer[32], step[32], bytes[32], none[32], part[32], full[32];
 
     printf("%s on %s: %d modules, %d parameters of %lld elements (%s)\n", w->name, w->from.device,
            w->n_modules, w->n_params, (long long)lw_workload_numel(w, false),
@@ -66,6 +99,11 @@ static void put_text(const struct lw_workload *w, const char *output)
            lw_format_ps(forward, lw_workload_forward_ps(w)),
            lw_format_ps(backward, lw_workload_backward_ps(w)),
            lw_format_ps(optimizer, w->optimizer_ps));
+    printf("forward %.4g flops of matrix products; activations kept %s, with selective recomputation "
+           "%s, with full %s\n",
+           (double)sum_of(w, sums[0].at), lw_format_bytes(none, sum_of(w, sums[3].at)),
+           lw_format_bytes(part, sum_of(w, sums[4].at)),
+           lw_format_bytes(full, sum_of(w, sums[5].at)));
     for (int32_t i = 0; i < w->n_notes; i++)
         printf("  %s\n", w->notes[i]);
     if (output)
@@ -74,10 +112,13 @@ static void put_text(const struct lw_workload *w, const char *output)
 
 static enum lw_status put_csv(const struct lw_workload *w, struct lw_err *err)
 {
-    static const char *const titles[] = {
-        "module",        "forward_ns",   "backward_input_ns", "backward_weight_ns",
-        "forward_flops", "forward_bytes"};
-    struct lw_table *t = lw_table_new(6, titles);
+    const char *titles[4 + N_SUMS] = {"module", "forward_ns", "backward_input_ns",
+                                      "backward_weight_ns"};
+    struct lw_table *t;
+
+    for (int k = 0; k < N_SUMS; k++)
+        titles[4 + k] = sums[k].name;
+    t = lw_table_new(4 + N_SUMS, titles);
 
     for (int32_t i = 0; i < w->n_modules; i++) {
         const struct lw_module *m = &w->modules[i];
@@ -85,8 +126,9 @@ static enum lw_status put_csv(const struct lw_workload *w, struct lw_err *err)
         lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(m->forward_ps));
         lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(m->backward_input_ps));
         lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(m->backward_weight_ps));
-        lw_table_cell(t, "%lld", (long long)m->forward_flops);
-        lw_table_cell(t, "%lld", (long long)m->forward_bytes);
+        for (int k = 0; k < N_SUMS; k++)
+            lw_table_cell(t, "%lld",
+                          (long long)*(const int64_t *)((const char *)m + sums[k].at));
     }
     enum lw_status s = lw_table_print_csv(t, stdout, err);
     lw_table_free(t);

@@ -10,6 +10,9 @@ static const struct traces_model *const families[] = {
     traces_models_mlp,
     traces_models_resnet,
     traces_models_gpt,
+    traces_models_llama,
+    traces_models_bert,
+    traces_models_vit,
 };
 
 const struct traces_model *traces_model_at(int k)
@@ -23,7 +26,7 @@ const struct traces_model *traces_model_at(int k)
 
 static const struct traces_model *find_model(const char *name, struct lw_err *err)
 {
-    char all[400] = "";
+    char all[480] = "";
     const struct traces_model *m;
 
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {

@@ -48,6 +48,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
 
 /* The tables of the families; each ends with name == NULL. */
 extern const struct traces_model traces_models_mlp[], traces_models_resnet[];
-extern const struct traces_model traces_models_gpt[];
+extern const struct traces_model traces_models_gpt[], traces_models_llama[];
+extern const struct traces_model traces_models_bert[], traces_models_vit[];
 
 #endif
