@@ -4,17 +4,15 @@
 
 #include "shared/compat.h"
 #include "shared/program_lower.h"
+#include "shared/schedule.h"
 
 enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
 
 static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_err *err)
 {
-    if (s->pp > 1)
-        return lw_fail(err, LW_ENOTSUP, "--pp %lld: this build plans data parallelism alone, no "
-                                        "pipeline stages", (long long)s->pp);
     if (s->tp > 1)
-        return lw_fail(err, LW_ENOTSUP, "--tp %lld: this build plans data parallelism alone, no "
-                                        "tensor parallelism", (long long)s->tp);
+        return lw_fail(err, LW_ENOTSUP, "--tp %lld: this build plans no tensor parallelism",
+                       (long long)s->tp);
     if (s->zero > 1)
         return lw_fail(err, LW_ENOTSUP, "--zero %lld: this build shards optimizers alone (--zero 1)",
                        (long long)s->zero);
@@ -29,8 +27,26 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     return LW_OK;
 }
 
+static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struct lw_err *err)
+{
+    static const char *const options[] = {"schedule", "partition", "partition-list"};
+
+    for (size_t i = 0; s->pp == 1 && i < sizeof options / sizeof *options; i++)
+        if (lw_strategy_given(s, lw_strategy_find(options[i])))
+            return lw_fail(err, LW_EINVAL, "--%s needs --pp of at least 2", options[i]);
+    if (s->pp > 1 && s->schedule == LW_SCHEDULE_CUSTOM)
+        return lw_fail(err, LW_ENOTSUP, "--schedule custom: a user's grid is drawn and simulated "
+                                        "alone (plan --schedule-file), not under a workload");
+    if (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE &&
+        s->launch_order == LW_LAUNCH_COMPLETION)
+        return lw_fail(err, LW_EINVAL, "--launch-order completion-order: the two directions of "
+                                       "dualpipe complete their buckets in different orders");
+    return LW_OK;
+}
+
 static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct lw_err *err)
 {
+    LW_TRY(refuse_without_pipeline(s, err));
     if (s->prefetch >= 0)
         return lw_fail(err, LW_EINVAL, "--prefetch needs --zero 3");
     if (s->zero == 0 && s->broadcast_dtype != LW_F32)
@@ -91,6 +107,9 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     struct lw_plan made;
 
     LW_TRY(lw_compat_resolve(s, &resolved, err));
+    if (s->pp > 1 && lw_schedule_chunks(s->schedule) > 0 &&
+        !lw_strategy_given(s, lw_strategy_find("chunks")))
+        resolved.chunks = lw_schedule_chunks(s->schedule);
     s = &resolved;
     LW_TRY(lw_strategy_check(s, err));
     LW_TRY(lw_workload_check(w, err));
@@ -98,7 +117,7 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_TRY(refuse_unlowered(s, err));
     LW_TRY(refuse_contradictions(s, err));
     LW_TRY(check_size(w, s, err));
-    if (s->dp > 1)
+    if (s->dp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));
     LW_TRY(lw_lower(w, s, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);

@@ -34,7 +34,7 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
         }
         int32_t flat = lw_write_copy(k, LW_OP_COPY, bytes, dtype, -1, -1);
         struct lw_op op = lw_write_collective(k, LW_OP_BROADCAST, bytes, dtype);
-        op.peer = 0;
+        lw_write_root(k, &op, 0);
         op.name = "buffers";
         flying[at] = lw_builder_op(k->l->b, &op, &flat, 1);
         bytes_of[at] = bytes;
@@ -42,7 +42,7 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
     }
 }
 
-void lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x)
+int32_t lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x, int32_t input)
 {
     const struct lw_part *d = x->d;
 
@@ -53,6 +53,7 @@ void lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x)
         op.stage = k->stage;
         op.micro_batch = k->micro_batch;
         op.name = d->w->modules[m].name;
-        lw_write_compute(k, &op, NULL, 0);
+        lw_write_compute(k, &op, &input, m == 0 && input >= 0);
     }
+    return k->last_compute;
 }

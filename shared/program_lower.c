@@ -14,9 +14,17 @@ static void add_cycle(struct lw_lowering *l, int32_t accumulate, int32_t synchro
     lw_builder_pass(l->b, synchronised);
 }
 
+const struct lw_part *lw_lower_speaker(const struct lw_lowering *l)
+{
+    for (int32_t q = 0; q < l->n_parts; q++)
+        if (l->parts[q].n_grads > 0)
+            return &l->parts[q];
+    return &l->parts[0];
+}
+
 static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
 {
-    const struct lw_part *d = &l->parts[0];
+    const struct lw_part *d = lw_lower_speaker(l);
     const struct lw_bucket_rules *r = &d->rules;
     enum lw_pass_set first_set = d->initial.name ? LW_PASS_INITIAL : LW_PASS_REDUCES_NOTHING;
     enum lw_used_map each = r->used_map == LW_MAP_EACH ? LW_MAP_EACH : LW_MAP_NEVER;
@@ -52,20 +60,16 @@ static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
 
 static enum lw_status decide(struct lw_lowering *l, const struct lw_cost *cost, struct lw_err *err)
 {
-    int32_t per_node = cost ? cost->ranks_per_node : 0, dp = (int32_t)l->s->dp;
-    struct lw_part *d;
+    int64_t n_grads = 0;
 
-    l->parts = lw_arena_alloc(&l->arena, 1, sizeof *l->parts);
-    if (!l->parts)
-        return lw_fail_nomem(err);
-    l->n_parts = 1;
-    d = &l->parts[0];
-    *d = (struct lw_part){.w = l->w, .s = l->s, .cost = cost, .n_members = dp,
-                          .n_nodes = per_node > 0 ? (dp - 1) / per_node + 1 : 1};
-    LW_TRY(lw_part_decide(d, err));
-    if (dp > 1 && d->n_grads == 0)
+    LW_TRY(lw_lower_axes(l, err));
+    LW_TRY(lw_lower_stages(l, cost, err));
+    LW_TRY(lw_lower_order(l, err));
+    for (int32_t q = 0; q < l->n_parts; q++)
+        n_grads += l->parts[q].n_grads;
+    if (l->parts[0].n_members > 1 && n_grads == 0)
         return lw_fail(err, LW_EINVAL, "--dp %d: no parameter of workload '%s' needs a gradient",
-                       dp, l->w->name);
+                       l->dp, l->w->name);
     return LW_OK;
 }
 
@@ -76,7 +80,7 @@ static enum lw_status write_all(struct lw_lowering *l, struct lw_err *err)
     LW_TRY(lw_lower_model(l, err));
     LW_TRY(add_passes(l, err));
     lw_lower_notes(l);
-    return LW_OK;
+    return l->no_memory ? lw_fail_nomem(err) : LW_OK;
 }
 
 static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *plan,
@@ -93,8 +97,12 @@ static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *p
 
 static void free_all(struct lw_lowering *l)
 {
-    for (int32_t i = 0; i < l->n_parts; i++)
+    for (int32_t i = 0; l->parts && i < l->n_parts; i++)
         lw_part_free(&l->parts[i]);
+    lw_colossal_free(&l->calls);
+    lw_grid_order_free(&l->order);
+    lw_grid_free(&l->grid);
+    lw_free(l->rows);
     lw_arena_free(&l->arena);
 }
 
@@ -105,9 +113,11 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
     enum lw_status st = decide(&l, cost, err);
 
     if (st == LW_OK) {
-        char name[256];
-        snprintf(name, sizeof name, "%s dp%lld", w->name, (long long)s->dp);
-        l.b = lw_builder_new(name, (int32_t)s->dp);
+        char name[256], more[64] = "";
+        if (!lw_is_plain(&l))
+            snprintf(more, sizeof more, " pp%d tp%d", l.pp, l.tp);
+        snprintf(name, sizeof name, "%s dp%d%s", w->name, l.dp, more);
+        l.b = lw_builder_new(name, l.n_ranks);
         st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
     }
     free_all(&l);

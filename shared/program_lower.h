@@ -1,25 +1,73 @@
 #ifndef LW_SHARED_PROGRAM_LOWER_H
 #define LW_SHARED_PROGRAM_LOWER_H
 
+#include "shared/grid_order.h"
+#include "shared/groups.h"
+#include "shared/partition.h"
 #include "shared/program_part.h"
 #include "shared/reducer.h"
+#include "shared/schedule_colossal.h"
 
-/* Lowering, as a whole and phase by phase: program.c says what can be lowered, program_lower.c
- * decides and fills the plan's tables, program_pass.c orders the phases of a pass, and each phase
- * writes its ops: program_forward.c, program_backward.c, program_reduce.c, program_update.c. Only
- * shared/program_*.c see this header. */
+/* Lowering, as a whole and phase by phase: program.c says what can be lowered, program_lower.c runs
+ * it: program_stages.c lays the model over the pipeline, program_ranks.c the ranks over both,
+ * program_tables.c fills the plan's tables, program_pass.c orders the phases of a pass, and each
+ * phase writes its ops: program_pipeline.c, program_forward.c, program_backward.c, program_reduce.c,
+ * program_update.c. Only shared/program_*.c see this header.
+ *
+ * A pipeline rank is a role of the plan. It holds one part of the model or several (chunks). A plan's
+ * stage is what holds the same parameters: the pipeline rank, but for two directions, where the
+ * ranks r and p-1-r hold the same two parts. */
+
+/* Operands that a row resolves for each rank of a role. */
+enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT };
+struct lw_row {
+    enum lw_row_kind kind;
+    int32_t role, which;         /* which: the peer's pipeline rank; the root's index in its group */
+    int64_t bytes;
+    int32_t row;
+};
+
 struct lw_lowering {
     const struct lw_workload *w;
     const struct lw_strategy *s;
     struct lw_builder *b;
     struct lw_arena arena;
+    struct lw_grid grid;         /* of the pipeline; one rank and one stage without one */
+    struct lw_grid_order order;  /* what each of its ranks does */
+    struct lw_colossal_order calls; /* the same for schedules of combined calls; else empty */
+    bool mirrored;               /* two directions: two pipeline ranks hold the same parts */
     int32_t n_parts;
-    struct lw_part *parts;       /* [n_parts] in the order of the model */
+    struct lw_part *parts;       /* [n_parts] in the order of the model: part q is the grid's stage q */
+    int32_t *part_of;            /* [modules] */
+
+    /* ranks */
+    int32_t n_ranks, dp, pp, tp;
+    struct lw_rank_grid axes;
+    int32_t axis_dp, axis_pp, axis_tp;
+    int32_t *ranks_of;           /* [n_ranks] by role, ascending: role r has dp * tp from r * dp * tp */
+    struct lw_row *rows;         /* rows of operands made so far */
+    int64_t n_rows, rows_capacity;
+    bool no_memory;              /* for a row: the lowering has failed */
 
     int32_t compute, comm, copy; /* streams; -1 = the plan has none */
     int32_t data;                /* communicator class; -1 = none */
-    int32_t optimizer_work;
+    int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
+    int32_t forward_stream, backward_stream;
+    enum lw_dtype activation_dtype;
+    int32_t *optimizer_work;     /* [pp] */
 };
+
+/* Ranks that run the same program have one role, the pipeline rank; this is its stage in the plan. */
+static inline int32_t lw_stage_of_role(const struct lw_lowering *l, int32_t role)
+{
+    return l->mirrored && role >= l->pp / 2 ? l->pp - 1 - role : role;
+}
+
+/* Without pipeline and tensor parallelism all ranks are alike. */
+static inline bool lw_is_plain(const struct lw_lowering *l)
+{
+    return l->pp == 1 && l->tp == 1;
+}
 
 /* Which of a part's bucket sets a pass reduces. */
 enum lw_pass_set { LW_PASS_REDUCES_NOTHING, LW_PASS_INITIAL, LW_PASS_REBUILT };
@@ -41,6 +89,7 @@ struct lw_writer_part {
     int32_t *late, n_late;         /* [n_buckets] launches that wait for the end of the backward */
     int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result */
     int32_t *params;               /* [n_grads] room for the gradients of one bucket */
+    int32_t backwards_left;        /* until its gradients are complete */
     bool unused_copied, map_reduced;
 };
 
@@ -48,10 +97,14 @@ struct lw_writer_part {
 struct lw_writer {
     struct lw_lowering *l;
     const struct lw_pass *pass;
-    int32_t stage;
-    struct lw_writer_part *parts;  /* [n_parts] those of the stage */
+    int32_t role, stage;
+    struct lw_writer_part *parts;  /* [n_parts] those of the role */
     int32_t n_parts;
     int32_t micro_batch;
+    int32_t *made;                 /* [2 * grid stages * micro-batches] op behind which the output of
+                                    * a forward, of a backward is there; -1 = not here */
+    int32_t *got;                  /* the same for what a forward, a backward takes */
+    bool *gap_written;             /* [2 * micro-batches] host gap before forward, before backward */
     int32_t *deps, n_deps;         /* what the optimizer waits for, then what follows it */
     int32_t last_compute;          /* op added last to the compute stream; -1 = none yet */
 };
@@ -68,13 +121,21 @@ struct lw_op lw_write_collective(const struct lw_writer *k, enum lw_op_kind kind
 /* What follows on the compute stream waits for these. */
 int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops, int32_t n);
 
-/* program_forward.c */
-void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
-void lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x);
+/* An op that others than the plain data group's first rank may be the root of. */
+void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
 
-/* program_backward.c; reduce: gradients that are complete go into their buckets. */
-enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, bool reduce,
-                                 struct lw_err *err);
+/* program_pipeline.c: forwards, backwards and messages in the schedule's order. */
+enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
+
+/* program_forward.c; `input`: the op that brings what it takes, -1 = none. Returns the op behind
+ * which its output is there. */
+void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
+int32_t lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x, int32_t input);
+
+/* program_backward.c: the whole, the input's half or the weights' half (kind); reduce: gradients that
+ * are complete go into their buckets. *output as for forward. */
+enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
+                                 int32_t input, bool reduce, int32_t *output, struct lw_err *err);
 
 /* program_reduce.c: copy these gradients and launch what they complete; what is left to do when the
  * backward has ended. */
@@ -90,9 +151,34 @@ void lw_write_update(struct lw_writer *k);
 enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, int32_t *variant,
                              struct lw_err *err);
 
-/* program_tables.c: ranks, streams and communicators; then the model with its buckets and works. */
+/* program_stages.c: the schedule's grid, the partition, and the parts with their workloads. */
+enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost,
+                               struct lw_err *err);
+enum lw_status lw_lower_partition(const struct lw_lowering *l, struct lw_range *ranges,
+                                  struct lw_err *err); /* ranges[n_parts] */
+int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module);
+/* The first parameter at this one's stage with the same storage: itself, unless it is tied there. */
+int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);
+/* The parts are decided: what each rank does, in order. */
+enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err);
+
+/* program_ranks.c: coordinates; then roles, streams and communicators in the plan. */
+enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err);
+int32_t lw_rank_at(const struct lw_lowering *l, int32_t dp, int32_t pp, int32_t tp);
+/* Members of the data group with this stage and tensor coordinate, in order; returns their number.
+ * members: room for all that have a copy. */
+int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, int32_t *members);
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err);
+/* The row of operands of a role that names this peer or root; -1 when memory ran out. */
+int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
+                     int64_t bytes);
+
+/* program_tables.c: the model with its buckets, shards and works. */
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err);
+void lw_part_memory(const struct lw_part *d, int64_t bytes[LW_N_MEM]);
+
+/* A part whose gradients are reduced, for what all such parts have alike; else the first. */
+const struct lw_part *lw_lower_speaker(const struct lw_lowering *l);
 
 /* program_notes.c: the decisions and the rules behind them, for people. */
 void lw_lower_notes(const struct lw_lowering *l);

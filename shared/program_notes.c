@@ -58,7 +58,7 @@ static void note_buckets(const struct lw_part *d, struct lw_builder *b)
                     d->s->launch_order == LW_LAUNCH_IN_ORDER
                         ? "in order (a late bucket holds back those after it)"
                         : "as buckets complete (ranks must complete them alike)");
-    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
+    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->n_members,
                     averaging(d->s->bucket_policy));
     for (int32_t i = 0; i < d->n_empty; i++)
         lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
@@ -106,9 +106,63 @@ static void note_shards(const struct lw_part *d, struct lw_builder *b)
                                                                   "owners");
 }
 
+static const char *partition_rule(enum lw_partition p)
+{
+    static const char *const rules[LW_N_PARTITIONS] = {
+        [LW_PARTITION_UNIFORM] = "equal numbers of modules, the rest to the last stages",
+        [LW_PARTITION_COLOSSAL_BALANCED] = "trainable elements by ColossalAI's bisection",
+        [LW_PARTITION_DEEPSPEED_UNIFORM] = "equal numbers of modules, the rest to the first parts",
+        [LW_PARTITION_DEEPSPEED_BALANCED] = "trainable elements by DeepSpeed's balancing",
+        [LW_PARTITION_PIPEDREAM] = "time by PipeDream's planner, transfers not weighed",
+        [LW_PARTITION_EXPLICIT] = "as given",
+        [LW_PARTITION_EXACT] = "the slowest part is as fast as can be (forward and backward time)",
+    };
+
+    return rules[p];
+}
+
+static void note_part(const struct lw_lowering *l, int32_t q)
+{
+    const struct lw_part *d = &l->parts[q];
+    int64_t elements = 0;
+    char forward[32], backward[32], second[32] = "";
+
+    for (int32_t i = 0; i < d->w->n_params; i++)
+        elements += d->w->params[i].tied < 0 ? d->w->params[i].numel : 0;
+    if (l->mirrored)
+        snprintf(second, sizeof second, " and %d", l->pp - 1 - q);
+    lw_builder_note(l->b, "part %d on pipeline rank %d%s: modules %d to %d, %" PRId64 " elements, "
+                          "forward %s, backward %s", q, lw_grid_rank_of(&l->grid, q, 0), second,
+                    d->first_module, d->first_module + d->w->n_modules - 1, elements,
+                    lw_format_ps(forward, lw_workload_forward_ps(d->w)),
+                    lw_format_ps(backward, lw_workload_backward_ps(d->w)));
+}
+
+static void note_pipeline(const struct lw_lowering *l)
+{
+    struct lw_builder *b = l->b;
+
+    if (l->pp == 1)
+        return;
+    lw_builder_note(b, "pipeline: %s, %d micro-batches, %d parts on %d ranks", lw_schedule_name(
+                        l->s->schedule), l->grid.n_micro_batches, l->n_parts, l->pp);
+    lw_builder_note(b, "partition: %s", partition_rule(l->s->partition));
+    for (int32_t q = 0; q < l->n_parts; q++)
+        note_part(l, q);
+    if (l->calls.n_ranks > 0)
+        lw_builder_note(b, "messages: combined calls of sends and receives%s",
+                        l->s->compat == LW_COMPAT_COLOSSALAI ? ", each waited for" : "");
+    else
+        lw_builder_note(b, "messages: a communicator per direction; they go in the order in which "
+                           "their senders finish by the workload's times");
+    if (l->mirrored)
+        lw_builder_note(b, "two directions: both holders of a part reduce its gradients, behind "
+                           "the last backward");
+}
+
 void lw_lower_notes(const struct lw_lowering *l)
 {
-    const struct lw_part *d = &l->parts[0];
+    const struct lw_part *d = lw_lower_speaker(l);
     const struct lw_backward *back = &d->back;
     struct lw_builder *b = l->b;
     int64_t gap = 0;
@@ -119,10 +173,12 @@ void lw_lower_notes(const struct lw_lowering *l)
     if (back->n_untimed > 0)
         lw_builder_note(b, "ready times: %d of %d gradients have none and count as ready at the "
                            "end of their module's backward", back->n_untimed, back->n_ready);
-    if (d->s->dp > 1)
+    note_pipeline(l);
+    if (d->n_members > 1)
         note_buckets(d, b);
     else
-        lw_builder_note(b, "one rank: nothing is reduced");
+        lw_builder_note(b, lw_is_plain(l) ? "one rank: nothing is reduced"
+                                          : "one data-parallel rank: nothing is reduced over data");
     note_shards(d, b);
     if (d->n_buffers > 0)
         lw_builder_note(b, "buffers: %d are broadcast from rank 0 before a synchronised forward, in "

@@ -119,6 +119,44 @@ static int64_t share(int64_t whole, lw_ps from, lw_ps to, lw_ps length)
     return (int64_t)((__int128)whole * to / length) - (int64_t)((__int128)whole * from / length);
 }
 
+static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+    const struct lw_backward *back = &d->back;
+
+    d->ready_of = lw_arena_alloc(&d->arena, back->n_ready, sizeof *d->ready_of);
+    d->first_ready_of = lw_arena_alloc(&d->arena, w->n_modules + 2L, sizeof *d->first_ready_of);
+    if (!d->ready_of || !d->first_ready_of)
+        return lw_fail_nomem(err);
+    int32_t *first = d->first_ready_of + 1; /* counted one too far, so that filling moves it back */
+    for (int32_t i = 0; i < back->n_ready; i++)
+        first[w->params[back->ready[i]].module + 1]++;
+    for (int32_t m = 0; m < w->n_modules; m++)
+        first[m + 1] += first[m];
+    for (int32_t i = 0; i < back->n_ready; i++)
+        d->ready_of[first[w->params[back->ready[i]].module]++] = back->ready[i];
+    return LW_OK;
+}
+
+/* The halves of every module's backward, each with the flops of a forward. */
+static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+
+    d->input_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->input_work);
+    d->weight_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->weight_work);
+    if (!d->input_work || !d->weight_work)
+        return lw_fail_nomem(err);
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        const struct lw_module *x = &w->modules[m];
+        d->input_work[m] =
+            lw_builder_work(b, &(struct lw_work){x->backward_input_ps, x->forward_flops, -1});
+        d->weight_work[m] =
+            lw_builder_work(b, &(struct lw_work){x->backward_weight_ps, x->forward_flops, -1});
+    }
+    return list_ready(d, err);
+}
+
 enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
@@ -147,7 +185,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
                                  share(m->forward_flops < 0 ? -1 : flops, s->start - window,
                                        s->end - window, length), -1});
     }
-    return LW_OK;
+    return d->splits ? add_halves(d, b, err) : LW_OK;
 }
 
 /* --- all ---------------------------------------------------------------------------------------- */

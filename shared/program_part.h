@@ -84,6 +84,10 @@ struct lw_part {
     int32_t n_buffers, *buffer_of;
 
     int32_t *forward_work, *stretch_work; /* plan's numbers by module, by stretch */
+    bool splits;                 /* some backwards run in halves: what follows is filled */
+    int32_t *input_work, *weight_work;
+    int32_t *ready_of;           /* gradients by module, in ready order within one: */
+    int32_t *first_ready_of;     /* [n_modules + 1] into ready_of */
 };
 
 static inline int32_t lw_part_param(const struct lw_part *d, int32_t param)

@@ -1,6 +1,6 @@
-/* The ops of one pass: gap, buffer broadcasts, forward, gap, backward with its copies and
- * collectives, what is left of the reduction, and where the pass ends a step the update. Micro-batches
- * before the last only run forward and backward.
+/* The ops of one pass on every role: forwards and backwards in the schedule's order, each part's last
+ * backward with its copies and collectives, what is left of the reduction, and where the pass ends a
+ * step the update.
  *
  * Invariant: ops of the compute stream are written in the order they run. Source of the order:
  * torch/nn/parallel/distributed.py 1.13.1. */
@@ -10,20 +10,10 @@
 
 static enum lw_status write_ops(struct lw_writer *k, struct lw_err *err)
 {
-    struct lw_writer_part *x = &k->parts[0];
-
-    for (int32_t m = 0; m < k->l->s->micro_batches; m++) {
-        bool reduce = x->reducer && m + 1 == k->l->s->micro_batches;
-        k->micro_batch = m;
-        lw_write_gap(k, LW_GAP_BEFORE_FORWARD);
-        if (reduce)
-            lw_write_buffers(k, x);
-        lw_write_forward(k, x);
-        lw_write_gap(k, LW_GAP_BEFORE_BACKWARD);
-        LW_TRY(lw_write_backward(k, x, reduce, err));
-        if (reduce)
-            LW_TRY(lw_write_reduction_end(k, x, err));
-    }
+    LW_TRY(lw_write_pipeline(k, err));
+    for (int32_t i = 0; i < k->n_parts; i++)
+        if (k->parts[i].reducer)
+            LW_TRY(lw_write_reduction_end(k, &k->parts[i], err));
     if (k->pass->ends_step)
         lw_write_update(k);
     return LW_OK;
@@ -78,18 +68,37 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     return lw_reducer_unused(x->reducer, d->unused, d->n_unused, err);
 }
 
+/* Backwards of a part that this role runs and that complete its gradients. */
+static int32_t count_backwards(const struct lw_writer *k, int32_t part)
+{
+    const struct lw_grid *g = &k->l->grid;
+    int32_t n = 0;
+
+    for (int32_t i = g->first[k->role]; i < g->first[k->role + 1]; i++)
+        n += g->actions[i].stage == part && (g->actions[i].kind == LW_OP_BACKWARD ||
+                                             g->actions[i].kind == LW_OP_BACKWARD_WEIGHT);
+    return n;
+}
+
 static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
 {
     int64_t n_reduced = 2, n_weights = 0;
+    int64_t n_values = 2L * k->l->grid.n_stages * k->l->grid.n_micro_batches;
 
     k->parts = lw_arena_alloc(room, k->l->n_parts, sizeof *k->parts);
-    if (!k->parts)
+    k->made = lw_arena_alloc(room, n_values, sizeof *k->made);
+    k->got = lw_arena_alloc(room, n_values, sizeof *k->got);
+    k->gap_written = lw_arena_alloc(room, 2L * k->l->grid.n_micro_batches, sizeof *k->gap_written);
+    if (!k->parts || !k->made || !k->got || !k->gap_written)
         return lw_fail_nomem(err);
+    memset(k->made, -1, (size_t)n_values * sizeof *k->made);
+    memset(k->got, -1, (size_t)n_values * sizeof *k->got);
     for (int32_t i = 0; i < k->l->n_parts; i++) {
         if (k->l->parts[i].stage != k->stage)
             continue;
         struct lw_writer_part *x = &k->parts[k->n_parts++];
         x->d = &k->l->parts[i];
+        x->backwards_left = count_backwards(k, i);
         LW_TRY(begin_part(k, x, room, err));
         n_reduced += x->d->n_empty + (x->set ? x->set->buckets.n_buckets : 0);
         n_weights += x->d->shards.n_buffers;
@@ -98,21 +107,31 @@ static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, st
     return k->deps ? LW_OK : lw_fail_nomem(err);
 }
 
+static enum lw_status write_role(struct lw_writer *k, int32_t variant, struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    enum lw_status s = begin_parts(k, &room, err);
+
+    if (s == LW_OK) {
+        lw_builder_program(k->l->b, variant, k->role);
+        s = write_ops(k, err);
+    }
+    for (int32_t i = 0; i < k->n_parts; i++)
+        lw_reducer_free(k->parts[i].reducer);
+    lw_arena_free(&room);
+    return s;
+}
+
 enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, int32_t *variant,
                              struct lw_err *err)
 {
     static const char *const sets[] = {"", "initial", "rebuilt"};
-    struct lw_writer k = {.l = l, .pass = pass, .last_compute = -1};
-    struct lw_arena room = {0};
 
     *variant = lw_builder_variant(l->b, pass->name, sets[pass->set], pass->ends_step);
-    enum lw_status s = begin_parts(&k, &room, err);
-    if (s == LW_OK) {
-        lw_builder_program(l->b, *variant, 0);
-        s = write_ops(&k, err);
+    for (int32_t role = 0; role < l->pp; role++) {
+        struct lw_writer k = {.l = l, .pass = pass, .last_compute = -1, .role = role,
+                              .stage = lw_stage_of_role(l, role)};
+        LW_TRY(write_role(&k, *variant, err));
     }
-    for (int32_t i = 0; i < k.n_parts; i++)
-        lw_reducer_free(k.parts[i].reducer);
-    lw_arena_free(&room);
-    return s;
+    return LW_OK;
 }

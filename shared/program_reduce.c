@@ -48,7 +48,7 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
                                           wire);
     op.bucket = number;
     if (x->d->root_of)
-        op.peer = x->d->root_of[b];
+        lw_write_root(k, &op, x->d->root_of[b]);
     x->done_of[b] = lw_builder_op(k->l->b, &op, &after, 1);
     if (wire != grad) {
         struct lw_op back = lw_builder_blank(LW_OP_CAST, k->l->copy);
@@ -107,7 +107,7 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
                               int32_t n, struct lw_err *err)
 {
     const struct lw_part *d = x->d;
-    bool late = k->pass->after_backward || !d->s->overlap;
+    bool late = k->pass->after_backward || !d->s->overlap || k->l->mirrored;
 
     if (!d->at_launch && !copy_in(k, x, params, n))
         return LW_OK;
@@ -161,7 +161,7 @@ static void reduce_empty(struct lw_writer *k, struct lw_writer_part *x)
 {
     for (int32_t i = 0; i < x->d->n_empty; i++) {
         struct lw_op op = lw_write_collective(k, LW_OP_REDUCE, 0, LW_F32);
-        op.peer = x->d->empty[i];
+        lw_write_root(k, &op, x->d->empty[i]);
         op.name = "empty bucket";
         k->deps[k->n_deps++] = lw_builder_op(k->l->b, &op, &k->last_compute, 1);
     }

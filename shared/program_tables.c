@@ -1,21 +1,23 @@
-/* The plan's tables of a lowering: the model with the stage of each module, ranks with their
- * memory, streams, communicators, the optimizer's work. Not counted in memory: activations and
- * optimizer state, which no workload tells. */
+/* The plan's tables of a lowering: the model with the stage of each module and parameter, buckets,
+ * shards, works; and the memory of a part. A parameter's `tied` is the first at its own stage with
+ * the same storage, or, of a copy at another stage, the first of all. Not counted in memory:
+ * activations and optimizer state, which no workload tells. */
 #include "shared/program_lower.h"
 
 static void add_params(struct lw_lowering *l)
 {
     const struct lw_workload *w = l->w;
-    const struct lw_part *d = &l->parts[0];
 
     for (int32_t m = 0; m < w->n_modules; m++)
-        lw_builder_module(l->b, d->stage);
+        lw_builder_module(l->b, lw_lower_stage_of(l, m));
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
+        int32_t holder = lw_lower_holder(l, i);
         struct lw_plan_param q = {.name = p->name, .numel = p->numel, .dtype = p->dtype,
-                                  .stage = d->stage, .module = p->module, .device = p->device,
-                                  .tied = p->tied, .trainable = p->trainable,
-                                  .sparse = p->sparse, .used = p->used, .ignored = p->ignored};
+                                  .stage = lw_lower_stage_of(l, p->module), .module = p->module,
+                                  .device = p->device, .tied = holder == i ? p->tied : holder,
+                                  .trainable = p->trainable, .sparse = p->sparse,
+                                  .used = p->used, .ignored = p->ignored};
         lw_builder_param(l->b, &q);
     }
     for (int32_t i = 0; i < w->n_buffers; i++)
@@ -33,7 +35,7 @@ static int64_t set_bytes(const struct lw_part_set *set)
     return bytes;
 }
 
-static void count_memory(const struct lw_part *d, int64_t bytes[LW_N_MEM])
+void lw_part_memory(const struct lw_part *d, int64_t bytes[LW_N_MEM])
 {
     const struct lw_workload *w = d->w;
 
@@ -51,45 +53,45 @@ static void count_memory(const struct lw_part *d, int64_t bytes[LW_N_MEM])
     bytes[LW_MEM_BUCKETS] += set_bytes(&d->initial);
 }
 
-enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
+/* What a stage updates: of the member with the most elements where they are sharded. */
+static int64_t updated_elements(const struct lw_lowering *l, int32_t stage)
 {
-    int32_t n = (int32_t)l->s->dp;
-    struct lw_role role = {.name = "data"};
-    int32_t *members = lw_arena_alloc(&l->arena, n, sizeof *members);
+    int64_t whole = 0, most = 0;
 
-    if (!members)
-        return lw_fail_nomem(err);
-    count_memory(&l->parts[0], role.static_bytes);
-    lw_builder_role(l->b, &role);
-    for (int32_t r = 0; r < n; r++) {
-        lw_builder_rank(l->b, r, 0, r, 0, 0);
-        members[r] = r;
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        const struct lw_part *d = &l->parts[q];
+        for (int32_t i = 0; d->stage == stage && d->shards.n == 0 && i < d->w->n_params; i++)
+            if (d->w->params[i].trainable && d->w->params[i].tied < 0)
+                whole += d->w->params[i].numel;
     }
-    l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
-    l->comm = l->copy = l->data = -1;
-    if (n == 1)
-        return LW_OK;
-    l->comm = lw_builder_stream(l->b, "comm", LW_STREAM_COMM, 1);
-    if (l->s->comm_hook != LW_HOOK_NONE)
-        l->copy = lw_builder_stream(l->b, "copy", LW_STREAM_COPY, 1);
-    l->data = lw_builder_comm(l->b, "data", LW_COMM_DATA, l->s->reducer, l->comm);
-    lw_builder_group(l->b, l->data, members, n);
-    return LW_OK;
+    for (int32_t m = 0; m < l->parts[0].n_members; m++) {
+        int64_t owned = 0;
+        for (int32_t q = 0; q < l->n_parts; q++)
+            if (l->parts[q].stage == stage && l->parts[q].shards.owned)
+                owned += l->parts[q].shards.owned[m];
+        most = owned > most ? owned : most;
+    }
+    return whole + most;
 }
 
-/* The share of the member with the most elements, rounded up. */
-static lw_ps optimizer_ps(const struct lw_lowering *l)
+/* The workload's time for all elements, in proportion, rounded up. */
+static lw_ps optimizer_ps(const struct lw_lowering *l, int32_t stage)
 {
-    const struct lw_part_shards *h = &l->parts[0].shards;
+    int64_t all = 0;
 
-    if (h->n_elements == 0)
+    for (int32_t i = 0; i < l->w->n_params; i++)
+        if (l->w->params[i].trainable && l->w->params[i].tied < 0)
+            all += l->w->params[i].numel;
+    if (all == 0)
         return l->w->optimizer_ps;
-    return (lw_ps)(((__int128)l->w->optimizer_ps * h->most_owned + h->n_elements - 1) /
-                   h->n_elements);
+    return (lw_ps)(((__int128)l->w->optimizer_ps * updated_elements(l, stage) + all - 1) / all);
 }
 
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
 {
+    l->optimizer_work = lw_arena_alloc(&l->arena, l->pp, sizeof *l->optimizer_work);
+    if (!l->optimizer_work)
+        return lw_fail_nomem(err);
     add_params(l);
     for (int32_t i = 0; i < l->n_parts; i++) {
         lw_part_add_sets(&l->parts[i], l->b);
@@ -97,6 +99,8 @@ enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
     }
     for (int32_t i = 0; i < l->n_parts; i++)
         LW_TRY(lw_part_add_works(&l->parts[i], l->b, err));
-    l->optimizer_work = lw_builder_work(l->b, &(struct lw_work){optimizer_ps(l), -1, -1});
+    for (int32_t r = 0; r < l->pp; r++)
+        l->optimizer_work[r] = lw_builder_work(
+            l->b, &(struct lw_work){optimizer_ps(l, lw_stage_of_role(l, r)), -1, -1});
     return LW_OK;
 }

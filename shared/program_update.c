@@ -13,7 +13,8 @@ static void spread_weights(struct lw_writer *k, int32_t optimizer)
             struct lw_op op = lw_write_collective(
                 k, f->owner < 0 ? LW_OP_ALL_GATHER : LW_OP_BROADCAST,
                 f->elements * lw_dtype_size(f->dtype), f->dtype);
-            op.peer = f->owner;
+            if (f->owner >= 0)
+                lw_write_root(k, &op, f->owner);
             op.bucket = h->first_bucket + b;
             op.name = "weights";
             k->deps[k->n_deps++] = lw_builder_op(k->l->b, &op, &optimizer, 1);
@@ -31,7 +32,7 @@ void lw_write_update(struct lw_writer *k)
     lw_write_gap(k, LW_GAP_BEFORE_OPTIMIZER);
     if (k->n_deps == 0)
         k->deps[k->n_deps++] = k->last_compute;
-    op.work = k->l->optimizer_work;
+    op.work = k->l->optimizer_work[k->role];
     op.stage = k->stage;
     spread_weights(k, lw_write_compute(k, &op, k->deps, k->n_deps));
     lw_write_gap(k, LW_GAP_AFTER_OPTIMIZER);

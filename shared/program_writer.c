@@ -61,3 +61,11 @@ int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops,
     op.name = what;
     return lw_write_compute(k, &op, ops, n);
 }
+
+void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member)
+{
+    if (lw_is_plain(k->l))
+        op->peer = member;
+    else
+        op->operand = lw_lower_row(k->l, LW_ROW_ROOT, k->role, member, op->bytes);
+}

@@ -102,7 +102,7 @@ static void bad_input_is_refused_in_one_line(void **state)
     expect("plan -w w.json --dp 2 --ranks 3", 2,
            "--ranks 3, but --dp 2, --pp 1 and --tp 1 make 2 ranks");
     expect("plan -w absent.json", 1, "absent.json");
-    expect("plan -w w.json --pp 2", 1, "--pp 2: this build plans data parallelism alone");
+    expect("plan -w w.json --pp 2000", 1, "2000");
     expect("plan a.json --dp 2", 2, "plan file 'a.json' holds its strategy: --dp needs -w");
     expect("plan a.json -w w.json", 2, "takes plan file 'a.json' or -w w.json, not both");
     expect("plan w.json", 1, "w.json");

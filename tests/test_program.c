@@ -418,7 +418,7 @@ static void what_is_not_lowered_is_refused_in_words(void **state)
         const char *option, *value, *message;
         enum lw_status status;
     } cases[] = {
-        {"pp", "2", "--pp 2", LW_ENOTSUP},          {"tp", "4", "--tp 4", LW_ENOTSUP},
+        {"pp", "2", "--pp 2: module", LW_EINVAL},   {"tp", "4", "--tp 4", LW_ENOTSUP},
         {"zero", "2", "--zero 2", LW_ENOTSUP},      {"clip", "1", "--clip 1", LW_ENOTSUP},
         {"recompute", "full", "--recompute", LW_ENOTSUP},
         {"broadcast-dtype", "f16", "--broadcast-dtype needs --zero", LW_EINVAL},

@@ -1,0 +1,278 @@
+/* Pipelines lowered to programs: docs/design/program_parallel.md. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/arena.h"
+#include "shared/program.h"
+#include "tests/tiny_workload.h"
+
+enum { ROOM = 4096 };
+
+static void init(struct tiny *t)
+{
+    tiny_init(t);
+    for (int m = 0; m < 3; m++)
+        t->modules[m].output_bytes = 1000 * (m + 1);
+}
+
+static struct lw_strategy two_stages(void)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    s.pp = 2;
+    s.micro_batches = 2;
+    s.bucket_cap_bytes = 1200;
+    return s;
+}
+
+static struct lw_plan build(const struct tiny *t, const struct lw_strategy *s)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+
+    if (lw_plan_build(&t->w, s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return p;
+}
+
+static void refuse(const struct tiny *t, const struct lw_strategy *s, enum lw_status status,
+                   const char *part)
+{
+    struct lw_plan p = {.n_ranks = -7};
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_plan_build(&t->w, s, NULL, &p, &err), status);
+    if (!strstr(err.msg, part))
+        fail_msg("'%s' does not say '%s'", err.msg, part);
+    assert_int_equal(p.n_ranks, -7);
+}
+
+/* Letter, module or bucket, '.' micro-batch of F, B, I, W and messages; '>' and '<' with the peer of
+ * the role's first rank for sends and receives; bytes of communication behind '/'. */
+static const char *ops_of(const struct lw_plan *p, const char *variant, int32_t rank, char *text)
+{
+    struct lw_program g = lw_plan_program(p, lw_plan_find_variant(p, variant), rank);
+    size_t at = 0;
+
+    text[0] = 0;
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *o = &p->ops[i];
+        struct lw_operand d = lw_plan_operand(p, o, rank);
+        at += (size_t)snprintf(text + at, ROOM - at, "%s", i > g.first_op ? " " : "");
+        if (lw_op_class(o->kind) == LW_CLASS_P2P)
+            at += (size_t)snprintf(text + at, ROOM - at, "%c%d.%d/%lld",
+                                   o->kind == LW_OP_SEND ? '>' : '<', d.peer, o->micro_batch,
+                                   (long long)d.bytes);
+        else if (lw_op_class(o->kind) == LW_CLASS_COMPUTE && o->module >= 0)
+            at += (size_t)snprintf(text + at, ROOM - at, "%s%d.%d", lw_op_letter(o->kind),
+                                   o->module, o->micro_batch);
+        else if (o->comm >= 0)
+            at += (size_t)snprintf(text + at, ROOM - at, "%s%d/%lld", lw_op_letter(o->kind),
+                                   o->bucket, (long long)d.bytes);
+        else
+            at += (size_t)snprintf(text + at, ROOM - at, "%s", lw_op_letter(o->kind));
+    }
+    return text;
+}
+
+static void assert_ops(const struct lw_plan *p, const char *variant, int32_t rank,
+                       const char *expected)
+{
+    char text[ROOM];
+
+    assert_string_equal(ops_of(p, variant, rank, text), expected);
+}
+
+/* The worked example of docs/design/program_parallel.md. Forward and backward of a, b, c take 3, 6 and
+ * 9 us, so the exact partition is a, b | c with 9 us each. Stage 0 runs F 0-3, 3-6, B 12-18, 21-27;
+ * stage 1 runs F 3-6, B 6-12, F 12-15, B 15-21 (transfers not counted): the second activation, made at
+ * 6, stands before everything of stage 1, whose first forward ends then too. */
+static void two_stages_of_1f1b_are_lowered_op_by_op(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    struct lw_plan p = build(&t, &s);
+    assert_int_equal(p.n_roles, 2);
+    assert_int_equal(p.n_ranks, 2);
+    assert_ops(&p, "first", 0,
+               "F0.0 F1.0 >1.0/2000 F0.1 F1.1 >1.1/2000 <1.0/2000 B1.0 B1.0 B0.0 <1.1/2000 B1.1 "
+               "B1.1 B0.1 O");
+    assert_ops(&p, "first", 1,
+               "<0.0/2000 <0.1/2000 F2.0 B2.0 B2.0 >0.0/2000 F2.1 B2.1 B2.1 >0.1/2000 O");
+    /* 7 us of optimizer for 602 elements: 302 and 300 of them */
+    assert_int_equal(p.works[p.ops[p.programs[0].first_op + 14].work].ps,
+                     (7000000L * 302 + 601) / 602);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_PARAMS], 302 * 4);
+    assert_int_equal(p.roles[1].static_bytes[LW_MEM_PARAMS], 300 * 4);
+    lw_plan_free(&p);
+}
+
+/* Two replicas: stage 0 fills bucket 0 of 1208 bytes (b.bias, b.weight, a.weight), stage 1 its own of
+ * 1200, each during the backward of the last micro-batch. */
+static void gradients_are_reduced_in_the_last_micro_batch(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    s.dp = 2;
+    struct lw_plan p = build(&t, &s);
+    assert_ops(&p, "steady", 0,
+               "F0.0 F1.0 >2.0/2000 F0.1 F1.1 >2.1/2000 <2.0/2000 B1.0 B1.0 B0.0 <2.1/2000 B1.1 Ci "
+               "B1.1 Ci B0.1 Ci AR1/1208 Co O");
+    assert_ops(&p, "steady", 3,
+               "<1.0/2000 <1.1/2000 F2.0 B2.0 B2.0 >1.0/2000 F2.1 B2.1 Ci AR3/1200 B2.1 >1.1/2000 "
+               "Co O");
+    assert_int_equal(p.coord[3 * 3], 1);     /* rank 3: data 1, stage 1 */
+    assert_int_equal(p.coord[3 * 3 + 1], 1);
+    s.rank_order = LW_RANKS_COLOSSAL;         /* pipeline fastest: rank 1 is stage 1 of replica 0 */
+    lw_plan_free(&p);
+    p = build(&t, &s);
+    assert_ops(&p, "steady", 1,
+               "<0.0/2000 <0.1/2000 F2.0 B2.0 B2.0 >0.0/2000 F2.1 B2.1 Ci AR3/1200 B2.1 >0.1/2000 "
+               "Co O");
+    lw_plan_free(&p);
+}
+
+/* zb-h1 of one micro-batch, halves of each module apart; gradients complete with the weights' half. */
+static void halves_of_a_backward_are_ops_of_their_own(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    s.dp = 2;
+    s.micro_batches = 1;
+    s.schedule = LW_SCHEDULE_ZB_H1;
+    struct lw_plan p = build(&t, &s);
+    assert_ops(&p, "steady", 2, "<0.0/2000 F2.0 I2.0 >0.0/2000 W2.0 Ci AR3/1200 Co O");
+    assert_ops(&p, "steady", 0,
+               "F0.0 F1.0 >2.0/2000 <2.0/2000 I1.0 I0.0 W1.0 Ci W0.0 Ci AR1/1208 Co O");
+    lw_plan_free(&p);
+}
+
+/* A send waits for what it carries, what takes a message waits for it. */
+static void messages_are_dependencies(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    struct lw_plan p = build(&t, &s);
+    const struct lw_op *send = &p.ops[2], *first = &p.ops[p.programs[1].first_op + 2];
+    assert_int_equal(send->kind, LW_OP_SEND);
+    assert_int_equal(send->n_deps, 1);
+    assert_int_equal(p.deps[send->first_dep], 1);
+    assert_int_equal(first->kind, LW_OP_FORWARD);
+    assert_int_equal(first->n_deps, 1);
+    assert_int_equal(p.deps[first->first_dep], p.programs[1].first_op);
+    assert_string_equal(p.comms[send->comm].name, "forward");
+    assert_string_equal(p.streams[send->stream].name, "forward");
+    lw_plan_free(&p);
+}
+
+static void parts_of_an_explicit_list_follow_the_layout(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+    struct lw_err err = {0};
+
+    (void)state;
+    init(&t);
+    assert_int_equal(lw_strategy_set(&s, "partition", "explicit", &err), LW_OK);
+    assert_int_equal(lw_strategy_set(&s, "partition-list", "0,1", &err), LW_OK);
+    struct lw_plan p = build(&t, &s);
+    assert_int_equal(p.stage_of[0], 0);
+    assert_int_equal(p.stage_of[1], 1);
+    assert_int_equal(p.params[B_BIAS].stage, 1);
+    lw_plan_free(&p);
+    s.partition_list = "0,1,2";
+    refuse(&t, &s, LW_EINVAL, "more than 2 stages");
+    s.partition_list = "0,x";
+    refuse(&t, &s, LW_EINVAL, "'x' is no module number");
+    s.partition_list = "0";
+    refuse(&t, &s, LW_EINVAL, "1 stages, --pp and --chunks make 2");
+}
+
+static void what_makes_no_sense_is_refused_with_the_reason(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+    struct lw_err err = {0};
+
+    (void)state;
+    init(&t);
+    t.modules[1].output_bytes = -1;
+    refuse(&t, &s, LW_EINVAL, "module 1 'b' ends a stage");
+    init(&t);
+    s.pp = 4;
+    refuse(&t, &s, LW_EINVAL, "4");
+    s = two_stages();
+    s.schedule = LW_SCHEDULE_DUALPIPE;
+    s.chunks = 2;
+    refuse(&t, &s, LW_EINVAL, "at least 2 * pp micro-batches");
+    s.micro_batches = 4;
+    s.launch_order = LW_LAUNCH_COMPLETION;
+    refuse(&t, &s, LW_EINVAL, "complete their buckets in different orders");
+    s = two_stages();
+    s.schedule = LW_SCHEDULE_CUSTOM;
+    refuse(&t, &s, LW_ENOTSUP, "a user's grid");
+    s = lw_strategy_default();
+    assert_int_equal(lw_strategy_set(&s, "schedule", "gpipe", &err), LW_OK);
+    refuse(&t, &s, LW_EINVAL, "--schedule needs --pp of at least 2");
+    s = two_stages();
+    s.rank_order = LW_RANKS_HAISCALE;
+    refuse(&t, &s, LW_ENOTSUP, "--rank-order haiscale");
+}
+
+static void running_out_of_memory_leaves_nothing(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    s.dp = 2;
+    s.zero = 1;
+    s.schedule = LW_SCHEDULE_INTERLEAVED_ZB;
+    for (int64_t n = 1;; n++) {
+        struct lw_plan p = {.n_ranks = -5};
+        struct lw_err err = {0};
+        int64_t live = lw_alloc_live();
+        lw_alloc_fail_at(n);
+        enum lw_status st = lw_plan_build(&t.w, &s, NULL, &p, &err);
+        lw_alloc_fail_at(0);
+        if (st == LW_OK) {
+            lw_plan_free(&p);
+            break;
+        }
+        assert_int_equal(st, LW_ENOMEM);
+        assert_int_equal(p.n_ranks, -5);
+        assert_int_equal(lw_alloc_live(), live);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_stages_of_1f1b_are_lowered_op_by_op),
+        cmocka_unit_test(gradients_are_reduced_in_the_last_micro_batch),
+        cmocka_unit_test(halves_of_a_backward_are_ops_of_their_own),
+        cmocka_unit_test(messages_are_dependencies),
+        cmocka_unit_test(parts_of_an_explicit_list_follow_the_layout),
+        cmocka_unit_test(what_makes_no_sense_is_refused_with_the_reason),
+        cmocka_unit_test(running_out_of_memory_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
