@@ -4,7 +4,8 @@
  * communicator are one collective: different kinds there are a failure, not a wait.
  *
  * A slow link adds to a ring what the recurrence of sim/ring.c gains by it, from a common entry; to
- * other algorithms, what the slowest hop of the group gains on the bytes that cross it. */
+ * an algorithm of sim/messages.c, what its messages gain; to the rest, what the slowest hop of the
+ * group gains on the bytes that cross it. */
 #include "sim/engine.h"
 
 #include "sim/ring.h"
@@ -78,6 +79,8 @@ static enum lw_status slow_link_extra(struct sim_engine *e, const struct sim_gro
     int64_t crossing = q->op == LW_OP_ALL_TO_ALL ? chunk * (g->n - 1) : q->bytes;
     lw_ps with, without, latency;
 
+    if (g->scheduled)
+        return sim_messages_extra(e, (int32_t)(g - e->groups), extra);
     *extra = 0;
     for (int32_t i = 0; i < g->n_places; i++) {
         LW_TRY(sim_hop(e, g->first + i, crossing, true, &with, &latency));
@@ -225,9 +228,10 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         g->first_op = (int32_t)(op - e->plan->ops);
         g->own_work = 0;
         g->query = (struct lw_cost_query){op->kind, op->dtype, 0, g->n, g->n_nodes,
-                                           e->plan->comms[g->comm].reducer};
+                                           sim_reducer_of(e, g->comm, op->kind)};
+        g->scheduled = sim_is_scheduled(e->cluster, &g->query);
         g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&
-                     sim_ring_steps(op->kind, g->n) > 0;
+                     (g->scheduled || sim_ring_steps(op->kind, g->n) > 0);
     } else if (op->kind != g->query.op) {
         return mismatch(e, g, rank, op);
     }
@@ -237,14 +241,16 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         g->own_work = own;
     e->place_unit[place * e->n_workers + group - e->ring[place].group] = unit;
     if (g->chunked)
-        LW_TRY(sim_ring_enter(e, place, bytes));
+        LW_TRY(g->scheduled ? sim_messages_enter(e, place) : sim_ring_enter(e, place, bytes));
     else
         sim_rank_waiting(e, rank, 1);
     if (++g->n_arrived < g->n_places)
         return LW_OK;
     g->n_arrived = 0;
     g->all_in = e->now;
-    return g->chunked ? sim_ring_all_in(e, group) : start(e, group);
+    if (!g->chunked)
+        return start(e, group);
+    return g->scheduled ? sim_messages_all_in(e, group) : sim_ring_all_in(e, group);
 }
 
 enum lw_status sim_group_end(struct sim_engine *e, int32_t group)

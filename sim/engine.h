@@ -81,7 +81,8 @@ struct sim_group {
     lw_ps own_work;         /* largest own (recorded) work; 0 = none */
     lw_ps all_in;           /* when the last member of the latest complete collective came */
     struct sim_timer timer; /* collective detail */
-    bool dirty, chunked;    /* chunked: the collective that gathers goes message by message */
+    bool dirty;
+    bool chunked, scheduled; /* the collective that gathers goes message by message; not as a ring */
     struct lw_cost_query known; /* one answer remembered */
     lw_ps known_time;       /* -1 = none yet */
     int64_t known_share;    /* of the core while it moves alone; -1 = no CPU time is known */
@@ -212,6 +213,17 @@ enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool 
 double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to);
 /* What the cost function says, or why it cannot. */
 enum lw_status sim_ask_cost(struct sim_engine *e, const struct lw_cost_query *q, lw_ps *time);
+
+/* chunk_messages.c: algorithms other than the ring, by their messages. */
+/* How a collective of a communicator is done, for its query; whether that is by such messages. */
+enum lw_reducer_kind sim_reducer_of(const struct sim_engine *e, int32_t comm, enum lw_op_kind op);
+bool sim_is_scheduled(const struct lw_cluster *c, const struct lw_cost_query *q);
+/* Ranks of a group's members, in the plan as it was given; group: a lane. */
+const int32_t *sim_given_members(const struct sim_engine *e, int32_t group);
+enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place);
+enum lw_status sim_messages_all_in(struct sim_engine *e, int32_t group);
+/* What the slow links of its members add to the collective at hand. */
+enum lw_status sim_messages_extra(struct sim_engine *e, int32_t group, lw_ps *extra);
 
 /* ring_events.c */
 enum lw_status sim_ring_enter(struct sim_engine *e, int32_t place, int64_t bytes);

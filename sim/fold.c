@@ -503,6 +503,17 @@ static enum lw_status make(struct maker *m, struct lw_arena *arena, struct sim_f
     return match ? give(m, arena, out, err) : LW_OK;
 }
 
+/* Members of a tree, or of another algorithm than the ring, differ by their place message by message. */
+static bool all_rings(const struct lw_plan *p, const struct lw_cluster *c)
+{
+    bool all = strcmp(c->library, "hfreduce") != 0;
+
+    for (int32_t i = 0; i < p->n_comms; i++)
+        all &= p->comms[i].reducer == LW_REDUCER_AUTO || p->comms[i].reducer == LW_REDUCER_RING ||
+               p->comms[i].reducer == LW_REDUCER_GLOO;
+    return all;
+}
+
 /* What is drawn is drawn for every rank; rings by events are asked for message by message, and where
  * rings share a link, equal times go in an order that classes do not have. */
 static bool may_fold(const struct lw_plan *p, const struct lw_cluster *c,
@@ -512,7 +523,7 @@ static bool may_fold(const struct lw_plan *p, const struct lw_cluster *c,
 
     return !o->no_fold && p->n_ranks > 1 && c->devices_per_node > 0 && !noise &&
            o->jitter_ps == 0 && o->start_skew_ps == 0 &&
-           !(o->detail == LW_SIM_CHUNK && o->ring == LW_SIM_RING_EVENTS);
+           !(o->detail == LW_SIM_CHUNK && (o->ring == LW_SIM_RING_EVENTS || !all_rings(p, c)));
 }
 
 enum lw_status sim_fold_make(const struct lw_plan *plan, const struct lw_cluster *cluster,

@@ -3,6 +3,7 @@
  * and those stop growing once they are large enough. */
 #include <string.h>
 
+#include "sim/cost_algorithm.h"
 #include "sim/engine.h"
 
 static void *column(struct sim_engine *e, int64_t n, size_t size, bool *ok)
@@ -294,6 +295,21 @@ static enum lw_status prepare_groups(struct sim_engine *e)
     return ok ? LW_OK : lw_fail_nomem(e->err);
 }
 
+static bool is_scheduled(const struct sim_engine *e, const struct lw_op *op)
+{
+    struct lw_cost_query q = {.op = op->kind, .n_ranks = 2, .n_nodes = 1};
+
+    if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->comm < 0)
+        return false;
+    q.algorithm = sim_reducer_of(e, op->comm, op->kind);
+    return sim_is_scheduled(e->cluster, &q);
+}
+
+static bool goes_by_messages(const struct sim_engine *e, const struct lw_op *op)
+{
+    return op->comm >= 0 && (sim_ring_steps(op->kind, 2) > 0 || is_scheduled(e, op));
+}
+
 /* Classes whose collectives go message by message, as bits; more than 63 count as shared. */
 static bool links_are_shared(const struct sim_engine *e)
 {
@@ -303,7 +319,7 @@ static bool links_are_shared(const struct sim_engine *e)
     if (p->n_comms > 63)
         return true;
     for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].comm >= 0 && sim_ring_steps(p->ops[i].kind, 2) > 0)
+        if (goes_by_messages(e, &p->ops[i]))
             chunked |= UINT64_C(1) << p->ops[i].comm;
     for (int32_t r = 0; r < p->n_ranks; r++) {
         int32_t n = 0;
@@ -328,24 +344,35 @@ static enum lw_status choose_ring(struct sim_engine *e)
     e->ring_by_events = e->options.detail == LW_SIM_CHUNK &&
                         (e->options.ring == LW_SIM_RING_EVENTS || shared);
     e->stats->ring_by_events = e->ring_by_events;
+    for (int32_t i = 0; e->ring_by_events && i < e->plan->n_ops; i++)
+        if (is_scheduled(e, &e->plan->ops[i]))
+            return lw_fail(e->err, LW_ENOTSUP,
+                           "op %d (%s): at chunk detail only rings can share links or go by events; "
+                           "its communicator '%s' goes by %s: choose --detail collective or --reducer "
+                           "ring", i, lw_op_name(e->plan->ops[i].kind),
+                           e->plan->comms[e->plan->ops[i].comm].name,
+                           lw_reducer_name(sim_reducer_of(e, e->plan->ops[i].comm,
+                                                          e->plan->ops[i].kind)));
     return LW_OK;
 }
 
-/* A reducer for which neither a model nor a measurement of this cluster speaks is refused. */
+/* An operation that a communicator's reducer neither does nor leaves to the ring is refused. */
 static enum lw_status check_reducers(const struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
 
     for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
         const struct lw_op *op = &p->ops[i];
-        if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || lw_plan_work_ps(p, op) > 0)
+        if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER ||
+            lw_plan_work_ps(p, op) > 0)
             continue;
-        enum lw_reducer_kind k = p->comms[op->comm].reducer;
-        if (k != LW_REDUCER_AUTO && k != LW_REDUCER_RING && k != LW_REDUCER_GLOO)
+        enum lw_reducer_kind k = sim_reducer_of(e, op->comm, op->kind);
+        bool by_table = k == LW_REDUCER_AUTO || k == LW_REDUCER_RING || k == LW_REDUCER_GLOO;
+        if (!by_table && !sim_algorithm_does(k, op->kind))
             return lw_fail(e->err, LW_ENOTSUP,
-                           "communicator '%s' asks for the reducer %s: collectives are timed as "
-                           "rings (auto, ring, gloo)",
-                           p->comms[op->comm].name, lw_reducer_name(k));
+                           "communicator '%s' asks for the reducer %s, of which there is no model "
+                           "for %s (see 'lapwing cost --algorithm'): choose auto, ring or another",
+                           p->comms[op->comm].name, lw_reducer_name(k), lw_op_name(op->kind));
     }
     return LW_OK;
 }

@@ -591,12 +591,12 @@ static void what_the_cluster_cannot_time_is_refused_in_words(void **unused)
     lw_plan_free(&plan);
 
     b = begin_plan("p", 2);
-    int32_t tree = lw_builder_comm(b, "t", LW_COMM_DATA, LW_REDUCER_TREE, 1);
+    int32_t tree = lw_builder_comm(b, "t", LW_COMM_DATA, LW_REDUCER_NVLS, 1);
     lw_builder_group(b, tree, (int32_t[]){0, 1}, 2);
     add_collective(b, LW_OP_ALL_REDUCE, tree, 1, 8, -1);
     finish_plan(b, &plan);
     expect_failure(&plan, &c, lw_sim_options_default(), LW_ENOTSUP,
-                   (const char *[]){"reducer tree", "ring", NULL});
+                   (const char *[]){"reducer nvls", "ring", NULL});
     lw_plan_free(&plan);
     lw_cluster_free(&c);
 }
