@@ -84,20 +84,40 @@ static bool is_new(struct sim_trie *t, const int64_t *path, int n)
     return t->n > before;
 }
 
+/* The same as one of the first few of the role: most roles have no more. */
+static bool have_row(const struct maker *m, const struct role_list *l, int32_t row)
+{
+    for (int64_t i = l->first_row; i < m->n_rows && i < l->first_row + 8; i++)
+        if (m->rows[i] == row)
+            return true;
+    return false;
+}
+
+static bool have_relation(const struct maker *m, const struct role_list *l,
+                          const struct relation *x)
+{
+    for (int64_t i = l->first_relation; i < m->n_relations && i < l->first_relation + 8; i++)
+        if (compare_relations(&m->relations[i], x) == 0)
+            return true;
+    return false;
+}
+
 static enum lw_status add_op(struct maker *m, int32_t role, const struct lw_op *op,
                              struct lw_err *err)
 {
+    const struct role_list *l = &m->roles[role];
     struct relation x = {op->comm, op->operand, op->operand < 0 ? op->peer : -1,
                          op->kind == LW_OP_SEND};
     int64_t row[] = {ROWS, role, op->operand};
     int64_t relation[] = {RELATIONS, role, x.comm, x.sends, x.row, x.peer};
 
-    if (op->operand >= 0 && is_new(&m->trie, row, 3)) {
+    if (op->operand >= 0 && !have_row(m, l, op->operand) && is_new(&m->trie, row, 3)) {
         if (lw_reserve(&m->rows, &m->rows_capacity, m->n_rows + 1, sizeof *m->rows) != 0)
             return lw_fail_nomem(err);
         m->rows[m->n_rows++] = op->operand;
     }
-    if (lw_op_class(op->kind) == LW_CLASS_P2P && is_new(&m->trie, relation, 6)) {
+    if (lw_op_class(op->kind) == LW_CLASS_P2P && !have_relation(m, l, &x) &&
+        is_new(&m->trie, relation, 6)) {
         if (lw_reserve(&m->relations, &m->relations_capacity, m->n_relations + 1,
                        sizeof *m->relations) != 0)
             return lw_fail_nomem(err);
@@ -521,7 +541,7 @@ static bool may_fold(const struct lw_plan *p, const struct lw_cluster *c,
 {
     bool noise = o->noise && lw_figure_is_set(c->noise.compute_sigma);
 
-    return !o->no_fold && p->n_ranks > 1 && c->devices_per_node > 0 && !noise &&
+    return !o->no_fold && p->n_ranks > p->n_roles && c->devices_per_node > 0 && !noise &&
            o->jitter_ps == 0 && o->start_skew_ps == 0 &&
            !(o->detail == LW_SIM_CHUNK && (o->ring == LW_SIM_RING_EVENTS || !all_rings(p, c)));
 }

@@ -1,0 +1,315 @@
+/* The loads of `lapwing bench` (docs/design/bench.md). Each sets up, then measures the one thing that
+ * it is about: wall_s is of that alone, the peak of memory is of the whole process. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "analysis/store.h"
+#include "shared/files.h"
+#include "shared/program.h"
+#include "shared/strategy.h"
+#include "sim/bench_plan.h"
+#include "sim/cmd_bench.h"
+#include "sim/cost.h"
+#include "sim/queue.h"
+#include "sim/sim.h"
+#include "traces/models.h"
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int64_t peak_rss(void)
+{
+    struct rusage u;
+
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : -1;
+}
+
+/* ranks = events pending; an event = one pop and one push. */
+static enum lw_status run_queue(const struct bench_choice *c, struct bench_result *r,
+                                struct lw_err *err)
+{
+    double began = seconds(), filled;
+
+    r->n_events = 4000000 + r->ranks;
+    (void)c;
+    if (sim_queue_hold(r->ranks, 0, 1 << 30, 1) < 0)
+        return lw_fail_nomem(err);
+    filled = seconds() - began;
+    began = seconds();
+    if (sim_queue_hold(r->ranks, r->n_events, 1 << 30, 1) < 0)
+        return lw_fail_nomem(err);
+    r->wall_s = seconds() - began - filled;
+    return LW_OK;
+}
+
+/* --- the simulator --- */
+
+static enum lw_status simulate(const struct bench_choice *c, const struct lw_plan *plan,
+                               const struct lw_cluster *cluster, struct bench_result *r,
+                               struct lw_err *err)
+{
+    struct lw_sim_options o = {.n_steps = 1, .seed = (uint64_t)c->seed, .no_fold = c->no_fold,
+                               .start_skew_ps = c->start_skew_ns * LW_PS_PER_NS};
+    struct lw_sim_stats s;
+
+    if (strcmp(r->method, "collective") != 0) {
+        o.detail = LW_SIM_CHUNK;
+        o.ring = strcmp(r->method, "events") == 0 ? LW_SIM_RING_EVENTS : LW_SIM_RING_RECURRENCE;
+    }
+    o.jitter_ps = c->jitter_ns * LW_PS_PER_NS;
+    double began = seconds();
+    LW_TRY(lw_sim_run(plan, cluster, &o, NULL, &s, err));
+    r->wall_s = seconds() - began;
+    r->n_simulated = s.n_simulated;
+    r->simulated_ps = s.end;
+    r->n_events = s.n_events;
+    r->n_messages = s.n_messages;
+    return LW_OK;
+}
+
+static enum lw_status run_known(enum sim_bench which, const struct bench_choice *c,
+                                struct bench_result *r, struct lw_err *err)
+{
+    struct lw_plan plan = {0};
+    struct lw_cluster cluster = {0};
+
+    enum lw_status status = sim_bench_plan(which, (int32_t)r->ranks, &plan, err);
+    if (status == LW_OK)
+        status = sim_bench_cluster((int32_t)r->ranks, &cluster, err);
+    if (status == LW_OK)
+        status = simulate(c, &plan, &cluster, r, err);
+    lw_plan_free(&plan);
+    lw_cluster_free(&cluster);
+    return status;
+}
+
+static enum lw_status run_w_ar(const struct bench_choice *c, struct bench_result *r,
+                               struct lw_err *err)
+{
+    return run_known(SIM_BENCH_W_AR, c, r, err);
+}
+
+static enum lw_status run_w_ddp(const struct bench_choice *c, struct bench_result *r,
+                                struct lw_err *err)
+{
+    return run_known(SIM_BENCH_W_DDP, c, r, err);
+}
+
+static enum lw_status run_streams(const struct bench_choice *c, struct bench_result *r,
+                                  struct lw_err *err)
+{
+    return run_known(SIM_BENCH_STREAMS, c, r, err);
+}
+
+enum { TP = 8, PP = 16 };
+
+/* GPT-3 of 175 G parameters on tp 8, pp 16 and as many data ranks as there are. */
+static enum lw_status plan_3d(int64_t ranks, const struct lw_cluster *cluster, struct lw_plan *plan,
+                              struct lw_err *err)
+{
+    struct traces_model_shape shape = {0};
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_cost cost = lw_sim_cost(cluster);
+    struct lw_workload w = {0};
+
+    s.tp = TP;
+    s.pp = PP;
+    s.dp = ranks / (TP * PP);
+    s.micro_batches = 64;
+    s.schedule = LW_SCHEDULE_1F1B;
+    s.zero = 1;
+    if (ranks % (TP * PP) != 0)
+        return lw_fail(err, LW_EINVAL, "3d has 8 tensor and 16 pipeline ranks: --ranks %lld is no "
+                                       "multiple of 128", (long long)ranks);
+    LW_TRY(traces_model_build("gpt-175b", &shape, &cluster->device, &w, err));
+    enum lw_status status = lw_plan_build(&w, &s, &cost, plan, err);
+    lw_workload_free(&w);
+    return status;
+}
+
+static enum lw_status run_3d(const struct bench_choice *c, struct bench_result *r,
+                             struct lw_err *err)
+{
+    struct lw_plan plan = {0};
+    struct lw_cluster cluster = {0};
+
+    LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
+    enum lw_status status = plan_3d(r->ranks, &cluster, &plan, err);
+    if (status == LW_OK)
+        status = simulate(c, &plan, &cluster, r, err);
+    lw_plan_free(&plan);
+    lw_cluster_free(&cluster);
+    return status;
+}
+
+/* --- planning --- */
+
+/* Build, check and hash a data-parallel plan in memory; events = its ops. */
+static enum lw_status run_planning(const struct bench_choice *c, struct bench_result *r,
+                                   struct lw_err *err)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_workload w = {0};
+    struct lw_plan plan = {0};
+
+    s.dp = r->ranks;
+    LW_TRY(sim_bench_workload((int32_t)c->params, &w, err));
+    double began = seconds();
+    enum lw_status status = lw_plan_build(&w, &s, NULL, &plan, err);
+    r->wall_s = seconds() - began;
+    r->n_events = plan.n_ops;
+    lw_plan_free(&plan);
+    lw_workload_free(&w);
+    return status;
+}
+
+/* --- the store --- */
+
+static enum lw_status store_rows(const char *file, const struct lw_plan *plan,
+                                 const struct lw_timeline *t, double *wall_s, struct lw_err *err)
+{
+    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = plan, .command = "bench"};
+    struct lw_store *db;
+    int64_t run;
+
+    LW_TRY(lw_store_open(file, LW_STORE_WRITE, &db, err));
+    enum lw_status status = lw_store_begin_run(db, &info, &run, err);
+    double began = seconds();
+    if (status == LW_OK)
+        status = lw_store_spans(db, run, t, err);
+    *wall_s = seconds() - began;
+    lw_store_close(db);
+    return status;
+}
+
+/* In a folder of its own below $TMPDIR, which goes again. */
+static enum lw_status store_apart(const struct lw_plan *plan, const struct lw_timeline *t,
+                                  double *wall_s, struct lw_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    char folder[512], file[544];
+
+    snprintf(folder, sizeof folder, "%s/lapwing-bench-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder))
+        return lw_fail(err, LW_EIO, "%s: %s", folder, strerror(errno));
+    snprintf(file, sizeof file, "%s/bench.db", folder);
+    enum lw_status status = store_rows(file, plan, t, wall_s, err);
+    unlink(file);
+    for (int i = 0; i < 2; i++) {
+        snprintf(file, sizeof file, "%s/bench.db-%s", folder, i ? "wal" : "shm");
+        unlink(file);
+    }
+    rmdir(folder);
+    return status;
+}
+
+/* Spans of w-ddp, all ranks; events = rows. */
+static enum lw_status run_store(const struct bench_choice *c, struct bench_result *r,
+                                struct lw_err *err)
+{
+    struct lw_sim_options o = {.n_steps = 8};
+    struct lw_plan plan = {0};
+    struct lw_cluster cluster = {0};
+    struct lw_timeline t = {0};
+    struct lw_sim_stats s = {0};
+
+    (void)c;
+    enum lw_status status = sim_bench_plan(SIM_BENCH_W_DDP, (int32_t)r->ranks, &plan, err);
+    if (status == LW_OK)
+        status = sim_bench_cluster((int32_t)r->ranks, &cluster, err);
+    if (status == LW_OK)
+        status = lw_sim_run(&plan, &cluster, &o, &t, &s, err);
+    if (status == LW_OK)
+        status = store_apart(&plan, &t, &r->wall_s, err);
+    r->n_events = t.n;
+    lw_timeline_free(&t);
+    lw_plan_free(&plan);
+    lw_cluster_free(&cluster);
+    return status;
+}
+
+/* --- one of them --- */
+
+static const struct load {
+    const char *name, *method;
+    int64_t ranks;
+    bool rings; /* has methods */
+    enum lw_status (*run)(const struct bench_choice *c, struct bench_result *r,
+                          struct lw_err *err);
+} loads[] = {
+    {"w-ar", "recurrence", 4096, true, run_w_ar},
+    {"w-ddp", "recurrence", 4096, true, run_w_ddp},
+    {"3d", "collective", 16384, true, run_3d},
+    {"streams", "collective", 512, true, run_streams},
+    {"queue", "hold", 4096, false, run_queue},
+    {"plan", "c10d-2", 4096, false, run_planning},
+    {"store", "spans", 4096, false, run_store},
+};
+
+enum lw_status bench_run(const struct bench_choice *c, struct bench_result *r, struct lw_err *err)
+{
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        const struct load *l = &loads[i];
+        if (strcmp(c->name, l->name) != 0)
+            continue;
+        struct bench_result x = {.name = l->name, .ranks = c->ranks > 0 ? c->ranks : l->ranks,
+                                 .method = l->rings && c->method ? c->method : l->method};
+        LW_TRY(l->run(c, &x, err));
+        x.peak_rss_bytes = peak_rss();
+        *r = x;
+        return LW_OK;
+    }
+    return lw_fail(err, LW_EINVAL,
+                   "no benchmark '%s' (w-ar, w-ddp, 3d, streams, queue, plan, store)", c->name);
+}
+
+/* What a child says: its strings are constants, at the same place in parent and child. */
+struct answer {
+    enum lw_status status;
+    struct bench_result result;
+    struct lw_err err;
+};
+
+static void answer(const struct bench_choice *c, int fd)
+{
+    struct answer a = {0};
+
+    a.status = bench_run(c, &a.result, &a.err);
+    _exit(write(fd, &a, sizeof a) == (ssize_t)sizeof a ? 0 : 1);
+}
+
+enum lw_status bench_run_apart(const struct bench_choice *c, struct bench_result *r,
+                               struct lw_err *err)
+{
+    struct answer a;
+    int fd[2];
+
+    if (pipe(fd) != 0)
+        return lw_fail(err, LW_EIO, "bench: %s", strerror(errno));
+    pid_t child = fork();
+    if (child == 0)
+        answer(c, fd[1]);
+    close(fd[1]);
+    ssize_t n = child > 0 ? read(fd[0], &a, sizeof a) : -1;
+    close(fd[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    if (n != (ssize_t)sizeof a)
+        return lw_fail(err, LW_EIO, "bench: the process that ran '%s' ended early", c->name);
+    if (a.status != LW_OK) {
+        *err = a.err;
+        return a.status;
+    }
+    *r = a.result;
+    return LW_OK;
+}
