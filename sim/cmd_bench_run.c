@@ -55,10 +55,10 @@ static enum lw_status run_queue(const struct bench_choice *c, struct bench_resul
 /* --- the simulator --- */
 
 static enum lw_status simulate(const struct bench_choice *c, const struct lw_plan *plan,
-                               const struct lw_cluster *cluster, struct bench_result *r,
-                               struct lw_err *err)
+                               const struct lw_cluster *cluster, int32_t n_steps,
+                               struct bench_result *r, struct lw_err *err)
 {
-    struct lw_sim_options o = {.n_steps = 1, .seed = (uint64_t)c->seed, .no_fold = c->no_fold,
+    struct lw_sim_options o = {.n_steps = n_steps, .seed = (uint64_t)c->seed, .no_fold = c->no_fold,
                                .start_skew_ps = c->start_skew_ns * LW_PS_PER_NS};
     struct lw_sim_stats s;
 
@@ -77,7 +77,7 @@ static enum lw_status simulate(const struct bench_choice *c, const struct lw_pla
     return LW_OK;
 }
 
-static enum lw_status run_known(enum sim_bench which, const struct bench_choice *c,
+static enum lw_status run_known(enum sim_bench which, const struct bench_choice *c, int32_t n_steps,
                                 struct bench_result *r, struct lw_err *err)
 {
     struct lw_plan plan = {0};
@@ -87,7 +87,7 @@ static enum lw_status run_known(enum sim_bench which, const struct bench_choice 
     if (status == LW_OK)
         status = sim_bench_cluster((int32_t)r->ranks, &cluster, err);
     if (status == LW_OK)
-        status = simulate(c, &plan, &cluster, r, err);
+        status = simulate(c, &plan, &cluster, n_steps, r, err);
     lw_plan_free(&plan);
     lw_cluster_free(&cluster);
     return status;
@@ -96,19 +96,21 @@ static enum lw_status run_known(enum sim_bench which, const struct bench_choice 
 static enum lw_status run_w_ar(const struct bench_choice *c, struct bench_result *r,
                                struct lw_err *err)
 {
-    return run_known(SIM_BENCH_W_AR, c, r, err);
+    return run_known(SIM_BENCH_W_AR, c, 1, r, err);
 }
 
 static enum lw_status run_w_ddp(const struct bench_choice *c, struct bench_result *r,
                                 struct lw_err *err)
 {
-    return run_known(SIM_BENCH_W_DDP, c, r, err);
+    return run_known(SIM_BENCH_W_DDP, c, 1, r, err);
 }
+
+enum { N_STEPS = 8 }; /* what is measured is the engine, not reading the programs */
 
 static enum lw_status run_streams(const struct bench_choice *c, struct bench_result *r,
                                   struct lw_err *err)
 {
-    return run_known(SIM_BENCH_STREAMS, c, r, err);
+    return run_known(SIM_BENCH_STREAMS, c, N_STEPS, r, err);
 }
 
 enum { TP = 8, PP = 16 };
@@ -146,7 +148,7 @@ static enum lw_status run_3d(const struct bench_choice *c, struct bench_result *
     LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
     enum lw_status status = plan_3d(r->ranks, &cluster, &plan, err);
     if (status == LW_OK)
-        status = simulate(c, &plan, &cluster, r, err);
+        status = simulate(c, &plan, &cluster, 1, r, err);
     lw_plan_free(&plan);
     lw_cluster_free(&cluster);
     return status;
