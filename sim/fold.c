@@ -39,7 +39,8 @@ struct maker {
     int32_t *colour;            /* [n_ranks]: class, dense, by lowest rank */
     int32_t n_colours;
     bool *single;               /* [n_ranks]: singled out */
-    bool *ring;                 /* [n_comms]: goes message by message */
+    bool *ring, *unlike;        /* [n_comms]: has rings that go message by message; or collectives
+                                 * whose members have parts of their own there, such as a root */
     int32_t *comm_of;           /* [n_groups]; -1 = none */
     int64_t *signature;         /* [n_groups] */
     int32_t *nodes;             /* [n_groups] */
@@ -123,8 +124,13 @@ static enum lw_status add_op(struct maker *m, int32_t role, const struct lw_op *
             return lw_fail_nomem(err);
         m->relations[m->n_relations++] = x;
     }
-    if (m->chunk && op->comm >= 0 && sim_ring_steps(op->kind, 2) > 0)
-        m->ring[op->comm] = true;
+    if (m->chunk && op->comm >= 0 && lw_op_class(op->kind) == LW_CLASS_COLLECTIVE) {
+        enum lw_reducer_kind k = m->plan->comms[op->comm].reducer;
+        m->ring[op->comm] |= sim_ring_steps(op->kind, 2) > 0;
+        m->unlike[op->comm] |=
+            (k != LW_REDUCER_AUTO && k != LW_REDUCER_RING && k != LW_REDUCER_GLOO) ||
+            (sim_ring_steps(op->kind, 2) == 0 && op->kind != LW_OP_BARRIER);
+    }
     return LW_OK;
 }
 
@@ -373,14 +379,15 @@ static enum lw_status refine(struct maker *m, int64_t *node, int32_t *round, str
 /* --- what classes must be besides stable --- */
 
 /* A ring that goes message by message is the same from every member only when all are of one class
- * and all hops are alike. */
+ * and all hops are alike; other algorithms never are. */
 static bool single_out_rings(struct maker *m)
 {
     bool change = false;
 
     for (int32_t g = 0; g < m->plan->n_groups; g++)
-        if (m->comm_of[g] >= 0 && m->ring[m->comm_of[g]] &&
-            (hops_of(m, g) < 0 || classes_of(m, g) > 1))
+        if (m->comm_of[g] >= 0 && m->plan->groups[g].n_members > 1 &&
+            (m->unlike[m->comm_of[g]] ||
+             (m->ring[m->comm_of[g]] && (hops_of(m, g) < 0 || classes_of(m, g) > 1))))
             change |= single_out_group(m, g);
     return change;
 }
@@ -464,6 +471,7 @@ static enum lw_status take_columns(struct maker *m, int64_t **node, struct lw_er
     m->colour = lw_arena_alloc(a, p->n_ranks, sizeof *m->colour);
     m->single = lw_arena_alloc(a, p->n_ranks, sizeof *m->single);
     m->ring = lw_arena_alloc(a, p->n_comms + 1, sizeof *m->ring);
+    m->unlike = lw_arena_alloc(a, p->n_comms + 1, sizeof *m->unlike);
     m->comm_of = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->comm_of);
     m->signature = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->signature);
     m->nodes = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->nodes);
@@ -472,7 +480,7 @@ static enum lw_status take_columns(struct maker *m, int64_t **node, struct lw_er
     m->seen_as = lw_arena_alloc(a, p->n_ranks, sizeof *m->seen_as);
     m->seen_key = lw_arena_alloc(a, p->n_ranks, sizeof *m->seen_key);
     *node = lw_arena_alloc(a, p->n_ranks, sizeof **node);
-    if (!m->colour || !m->single || !m->ring || !m->comm_of || !m->signature || !m->nodes ||
+    if (!m->colour || !m->single || !m->ring || !m->unlike || !m->comm_of || !m->signature || !m->nodes ||
         !m->set || !m->roles || !m->seen_as || !m->seen_key || !*node)
         return lw_fail_nomem(err);
     return LW_OK;

@@ -25,6 +25,7 @@ enum { MOST = 64 };
 struct grid {
     int32_t dp, pp, tp, n_micro, n_steps;
     bool operands; /* bytes of the data collectives differ between data ranks */
+    bool spread;   /* weights by a broadcast */
     bool tied;     /* first and last stage share an embedding */
 };
 
@@ -122,7 +123,7 @@ static void add_reduction(struct lw_builder *b, const struct grid *g, struct prn
         op.operand = lw_builder_operand_row(b, row, g->dp * g->tp);
     dep = lw_builder_op(b, &op, &dep, 1);
     dep = add_work(b, LW_OP_OPTIMIZER, COMPUTE, 7 * us, dep);
-    add_collective(b, LW_OP_ALL_GATHER, DATA, COMM, 64000, dep);
+    add_collective(b, g->spread ? LW_OP_BROADCAST : LW_OP_ALL_GATHER, DATA, COMM, 64000, dep);
 }
 
 static void add_stage(struct lw_builder *b, const struct grid *g, int32_t p, struct prng *r)
@@ -277,7 +278,8 @@ static void random_grids_are_the_same_folded_and_not(void **unused)
     for (int i = 0; i < 300; i++) {
         struct grid g = {.dp = (int32_t)prng_in(&r, 1, 4), .pp = (int32_t)prng_in(&r, 1, 4),
                          .tp = (int32_t)prng_in(&r, 1, 4), .n_micro = (int32_t)prng_in(&r, 1, 3),
-                         .operands = prng_in(&r, 0, 3) == 0, .tied = prng_in(&r, 0, 1)};
+                         .operands = prng_in(&r, 0, 3) == 0, .spread = prng_in(&r, 0, 3) == 0,
+                         .tied = prng_in(&r, 0, 1)};
         struct lw_sim_options o = {.n_steps = (int32_t)prng_in(&r, 1, 2),
                                    .buffered = prng_in(&r, 0, 1),
                                    .detail = prng_in(&r, 0, 1) ? LW_SIM_CHUNK : LW_SIM_COLLECTIVE};
