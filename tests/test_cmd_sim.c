@@ -152,9 +152,12 @@ static void bench_simulates_the_oracles(void **unused)
     /* two stages, 32 micro-batches: F 100 us, message 2^20 B / 50e9 B/s + 500 ns = 21,471,520 ps;
      * forwards of stage 1 follow each other from 121,471,520 ps on, as do the backwards; stage 0
      * ends one message and one backward behind stage 1's last backward:
-     * 100 us + m + 64 x 100 us + m + 100 us = 6,600 us + 2 m */
+     * 100 us + m + 64 x 100 us + m + 100 us = 6,600 us + 2 m = 6,642,943,040 ps, eight times */
     expect("bench streams --ranks 2 --method collective --format json", 0,
-           "\"simulated_ps\": 6642943040,");
+           "\"simulated_ps\": 53143544320,");
+    expect("bench 3d --ranks 100", 1, "no multiple of 128");
+    expect("bench store --ranks 4 --format json", 0, "\"n_events\": 960,"); /* 8 x 4 x 30 ops */
+    expect("bench w-ar --ranks 8 --no-fold", 0, "112"); /* messages: 2 x 8 x 7 */
     expect("bench nothing", 1, "no benchmark 'nothing'");
     expect("bench --method magic", 2, "magic");
 }
