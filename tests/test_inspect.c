@@ -108,7 +108,8 @@ static void sizes_come_from_the_host_where_the_kernel_has_none(void **state)
 {
     struct lw_trace t;
     struct lw_inspection i;
-    struct lw_row_detail d = {.op = -1, .dtype = -1, .in_numel = -1, .out_numel = -1,
+    struct lw_row_detail d = {.op = -1, .dtype = -1, .group = -1, .wait_stream = -1,
+                             .wait_record = -1, .in_numel = -1, .out_numel = -1,
                               .shape_numel = 1000};
     struct lw_row row = {LW_ROW_USER, 3, 5, -1, 0, 1};
 

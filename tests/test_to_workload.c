@@ -37,7 +37,8 @@ static void put(struct lw_trace *t, enum lw_row_class class, const char *name, i
 {
     struct lw_row row = {class, start, end - start, link,
                          traces_strings_add(&t->strings, name, strlen(name)), THREAD};
-    struct lw_row_detail d = {.op = -1, .dtype = -1, .in_numel = -1, .out_numel = -1,
+    struct lw_row_detail d = {.op = -1, .dtype = -1, .group = -1, .wait_stream = -1,
+                             .wait_record = -1, .in_numel = -1, .out_numel = -1,
                               .shape_numel = numel,
                               .shape_type = traces_strings_add(&t->strings, "float", 5)};
 

@@ -25,7 +25,7 @@ static const struct {
     {"cpu_op", LW_ROW_HOST},         {"user_annotation", LW_ROW_USER},
     {"cuda_runtime", LW_ROW_LAUNCH}, {"cuda_driver", LW_ROW_LAUNCH},
     {"kernel", LW_ROW_KERNEL},       {"gpu_memcpy", LW_ROW_MEM},
-    {"gpu_memset", LW_ROW_MEM},
+    {"gpu_memset", LW_ROW_MEM},      {"cuda_sync", LW_ROW_SYNC},
     /* torch 1.8 and 1.9 */
     {"Operator", LW_ROW_HOST},       {"Runtime", LW_ROW_LAUNCH},
     {"Kernel", LW_ROW_KERNEL},       {"Memcpy", LW_ROW_MEM},
@@ -182,6 +182,18 @@ static bool key_is(const char *key, size_t len, const char *want)
     return strlen(want) == len && memcmp(key, want, len) == 0;
 }
 
+/* What a cuda_sync event waited for. */
+static void read_sync(struct lw_json *j, struct event *e, const char *key, size_t len)
+{
+    if (key_is(key, len, "wait_on_stream"))
+        e->detail.wait_stream = read_int32(j, -1);
+    else if (key_is(key, len, "wait_on_cuda_event_record_corr_id"))
+        e->detail.wait_record = read_int(j, -1);
+    else
+        return;
+    e->has_detail = true;
+}
+
 static void read_argument(struct reader *r, struct event *e)
 {
     struct lw_json *j = r->json;
@@ -206,6 +218,10 @@ static void read_argument(struct reader *r, struct event *e)
         d->out_numel = read_int(j, -1);
     else if (key_is(key, len, "Group size"))
         d->group_size = read_int32(j, 0);
+    else if (key_is(key, len, "Process Group Name"))
+        d->group = read_text(r);
+    else if (len > 8 && memcmp(key, "wait_on_", 8) == 0)
+        read_sync(j, e, key, len);
     else if (key_is(key, len, "Input Dims") && is_shaped(e->name))
         read_shape(r, e);
     else if (key_is(key, len, "Input type") && is_shaped(e->name))
@@ -310,13 +326,14 @@ static int32_t stream_of(const struct event *e)
 static enum lw_status add_event(struct reader *r, const struct event *e, struct lw_err *err)
 {
     bool device = e->class == LW_ROW_KERNEL || e->class == LW_ROW_MEM;
-    bool linked = device || e->class == LW_ROW_LAUNCH;
+    bool on_stream = device || e->class == LW_ROW_SYNC;
+    bool linked = on_stream || e->class == LW_ROW_LAUNCH;
     struct lw_row row = {
         .class = (enum lw_row_class)e->class,
         .start_ns = e->ts_ns,
         .dur_ns = e->dur_ns > 0 ? e->dur_ns : 0,
         .link = linked ? e->correlation : e->sequence,
-        .track = device ? stream_of(e) : thread_of(r, e),
+        .track = on_stream ? stream_of(e) : thread_of(r, e),
         .name = intern(r, e->name ? e->name : "", e->name ? e->name_len : 0),
     };
 
@@ -331,6 +348,7 @@ static enum lw_status read_event(struct reader *r, struct lw_err *err)
     struct lw_json *j = r->json;
     struct event e = {.class = CLASS_UNKNOWN, .correlation = -1, .sequence = -1, .stream = -1,
                       .detail = {.op = -1, .dtype = -1, .in_numel = -1, .out_numel = -1,
+                                 .group = -1, .wait_stream = -1, .wait_record = -1,
                                  .shape_numel = -1, .shape_type = -1}};
 
     if (!lw_json_enter(j, LW_JSON_OBJECT))

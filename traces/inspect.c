@@ -9,31 +9,21 @@
 #include <string.h>
 
 #include "shared/timeline.h"
+#include "traces/comm_op.h"
 #include "traces/launches.h"
 
 enum kind { COMPUTE, COMM, MEM, N_KINDS };
 
 struct context {
     const struct lw_trace *t;
+    const struct lw_kernel_table *table; /* a user's classes; NULL = none */
     struct traces_launches launches;
     uint8_t *kind;                     /* [launches.n] enum kind */
-    int64_t *noted;                    /* host rows with a detail, in start order */
-    int64_t n_noted;
+    struct traces_comm_index comms;
     struct lw_interval *set[N_KINDS];  /* [launches.n] each: the rows of one window */
     struct lw_interval *a, *b;         /* [launches.n] scratch, as measuring reorders its input */
     int64_t n_set[N_KINDS];
 };
-
-bool lw_kernel_is_comm(const char *name)
-{
-    static const char *const marks[] = {"nccl", "rccl", "deep_ep", "deepep", "internode",
-                                        "intranode"};
-
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (strcasestr(name, marks[i]))
-            return true;
-    return false;
-}
 
 /* ---- measuring ---- */
 
@@ -111,85 +101,26 @@ static struct lw_busy measure_span(struct context *c)
 
 /* ---- communication kernels ---- */
 
-/* The host's own record of the collective that this call launched: of the few ranges around it that
- * carry sizes the one with a message size (record_param_comms), else the innermost (nccl:all_reduce,
- * where shapes were recorded). -1 = none. */
-static int64_t host_record(const struct context *c, int64_t launch)
-{
-    const struct lw_trace *t = c->t;
-    int64_t low = 0, high = c->n_noted, at = t->start_ns[launch], best = -1;
-
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (t->start_ns[c->noted[mid]] <= at)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    for (int64_t i = low - 1, tries = 0; i >= 0 && tries < 8; i--, tries++) {
-        int64_t row = c->noted[i];
-        if (t->track[row] != t->track[launch] || lw_trace_end_ns(t, row) < at)
-            continue;
-        if (t->details[t->detail[row]].in_numel >= 0)
-            return row;
-        best = best >= 0 ? best : row;
-    }
-    return best;
-}
-
-static const char *op_of_kernel(const char *kernel)
-{
-    static const struct {
-        const char *mark, *op;
-    } names[] = {{"AllReduce", "allreduce"},     {"ReduceScatter", "reduce_scatter"},
-                 {"AllGather", "allgather"},     {"Broadcast", "broadcast"},
-                 {"SendRecv", "sendrecv"},       {"_Reduce_", "reduce"}};
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strstr(kernel, names[i].mark))
-            return names[i].op;
-    return NULL;
-}
-
-static void set_size(struct lw_comm_op *op, const struct lw_trace *t, int64_t numel, int32_t dtype)
-{
-    enum lw_dtype type;
-
-    op->dtype = dtype >= 0 ? lw_trace_text(t, dtype) : NULL;
-    if (!lw_trace_dtype(t, dtype, &type) ||
-        __builtin_mul_overflow(numel, lw_dtype_size(type), &op->bytes))
-        op->bytes = -1;
-}
-
 static enum lw_status fill_comm(struct context *c, int64_t i, struct lw_iteration *it,
                                 struct lw_arena *arena, struct lw_err *err)
 {
     const struct lw_trace *t = c->t;
     int64_t row = c->launches.row[i], launch = c->launches.launch[i];
     const char *name = lw_trace_name(t, row);
-    int64_t from = t->detail[row] >= 0 ? row : host_record(c, launch);
-    const struct lw_row_detail *d = from >= 0 ? &t->details[t->detail[from]] : NULL;
+    struct traces_comm_fact f = traces_comm_fact_of(t, &c->comms, row, launch);
     struct lw_comm_op *op = &it->comm[it->n_comm++];
 
     *op = (struct lw_comm_op){
-        .op = op_of_kernel(name),
+        .op = f.op,
         .kernel = lw_arena_strndup(arena, name, strcspn(name, "(")),
+        .dtype = f.dtype,
         .stream = t->track[row],
-        .group_size = -1,
+        .group_size = f.group_size,
         .launch_ns = t->start_ns[launch] - it->start_ns,
         .start_ns = t->start_ns[row] - it->start_ns,
         .dur_ns = t->dur_ns[row],
-        .bytes = -1,
+        .bytes = f.bytes,
     };
-    if (d && d->in_numel >= 0) {
-        op->op = d->op >= 0 ? lw_trace_text(t, d->op) : op->op;
-        op->group_size = d->group_size > 0 ? d->group_size : -1;
-        set_size(op, t, d->in_numel, d->dtype);
-    } else if (d && d->shape_numel >= 0) {
-        if (lw_trace_name_begins(t, from, "nccl:")) /* the kernel may only say SendRecv */
-            op->op = lw_trace_name(t, from) + strlen("nccl:");
-        set_size(op, t, d->shape_numel, d->shape_type);
-    }
     return op->kernel ? LW_OK : lw_fail_nomem(err);
 }
 
@@ -283,24 +214,21 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
     uint8_t *is_comm = lw_arena_alloc(scratch, t->strings.n, 1);
 
     c->kind = lw_arena_alloc(scratch, n, sizeof *c->kind);
-    c->noted = lw_arena_alloc(scratch, t->n_details, sizeof *c->noted);
     c->a = lw_arena_alloc(scratch, n, sizeof *c->a);
     c->b = lw_arena_alloc(scratch, n, sizeof *c->b);
     for (int k = 0; k < N_KINDS; k++)
         c->set[k] = lw_arena_alloc(scratch, n, sizeof *c->set[k]);
-    if (!is_comm || !c->kind || !c->noted || !c->a || !c->b || !c->set[COMPUTE] ||
+    if (!is_comm || !c->kind || !c->a || !c->b || !c->set[COMPUTE] ||
         !c->set[COMM] || !c->set[MEM])
         return lw_fail_nomem(err);
     for (int64_t s = 0; s < t->strings.n; s++)
-        is_comm[s] = lw_kernel_is_comm(t->strings.text[s]);
+        is_comm[s] =
+            lw_kernel_class_of(c->table, t->strings.text[s]) == LW_KERNEL_COMM;
     for (int64_t i = 0; i < n; i++) {
         int64_t row = c->launches.row[i];
         c->kind[i] = t->class[row] == LW_ROW_MEM ? MEM : is_comm[t->name[row]] ? COMM : COMPUTE;
     }
-    for (int64_t row = 0; row < t->n; row++)
-        if (t->detail[row] >= 0 && lw_trace_on_host(t, row))
-            c->noted[c->n_noted++] = row;
-    return LW_OK;
+    return traces_comm_index_build(t, scratch, &c->comms, err);
 }
 
 static enum lw_status inspect(struct context *c, struct lw_inspection *out, struct lw_err *err)
@@ -318,9 +246,15 @@ static enum lw_status inspect(struct context *c, struct lw_inspection *out, stru
 
 enum lw_status lw_inspect(const struct lw_trace *t, struct lw_inspection *out, struct lw_err *err)
 {
+    return lw_inspect_with(t, NULL, out, err);
+}
+
+enum lw_status lw_inspect_with(const struct lw_trace *t, const struct lw_kernel_table *table,
+                               struct lw_inspection *out, struct lw_err *err)
+{
     struct lw_inspection result = {0};
     struct lw_arena scratch = {0};
-    struct context c = {.t = t};
+    struct context c = {.t = t, .table = table};
 
     LW_TRY(traces_launches_build(t, &c.launches, err));
     enum lw_status status = LW_OK;

@@ -6,6 +6,7 @@
 
 #include "shared/arena.h"
 #include "shared/err.h"
+#include "traces/kernel_class.h"
 #include "traces/trace.h"
 
 /* What the devices of one rank did, measured on its trace. Definitions: docs/design/inspect.md. */
@@ -47,9 +48,9 @@ struct lw_inspection {
 };
 
 enum lw_status lw_inspect(const struct lw_trace *t, struct lw_inspection *out, struct lw_err *err);
+/* The same with a user's kernel classes before the built-in ones; table may be NULL. */
+enum lw_status lw_inspect_with(const struct lw_trace *t, const struct lw_kernel_table *table,
+                               struct lw_inspection *out, struct lw_err *err);
 void lw_inspection_free(struct lw_inspection *i);
-
-/* Communication by the kernel's name (NCCL, RCCL, DeepEP). */
-bool lw_kernel_is_comm(const char *name);
 
 #endif

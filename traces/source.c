@@ -6,7 +6,7 @@
 #include "shared/files.h"
 #include "shared/input.h"
 #include "traces/import_kineto.h"
-#include "traces/inspect.h"
+#include "traces/kernel_class.h"
 #include "traces/to_workload.h"
 
 static bool is_parallel(const struct traces_source *s)

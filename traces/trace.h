@@ -18,12 +18,16 @@ enum lw_row_class {
     LW_ROW_LAUNCH, /* runtime or driver call */
     LW_ROW_KERNEL, /* device kernel, communication kernels included */
     LW_ROW_MEM,    /* device copy or set */
+    LW_ROW_SYNC,   /* what a waiting call waited for, as the recorder knows it: link is that call */
     LW_N_ROW_CLASSES,
 };
 
 /* What few rows have: communication and shapes. Texts are string numbers, -1 = absent. */
 struct lw_row_detail {
     int32_t op, dtype;         /* collective and element type as the recorder names them */
+    int32_t group;             /* name of its process group */
+    int32_t wait_stream;       /* sync: stream that is waited for, -1 = unknown or all */
+    int64_t wait_record;       /* sync: correlation of the event's record, -1 = unknown */
     int64_t in_numel, out_numel; /* elements of its message; -1 = absent */
     int32_t group_size;        /* ranks; 0 = absent */
     int32_t shape_type;        /* element type of the first input */
@@ -37,7 +41,8 @@ struct lw_trace {
     int64_t *dur_ns;       /* >= 0 */
     int64_t *link;         /* device and launch: correlation; host op: autograd sequence number; -1 */
     int32_t *name;         /* string number */
-    int32_t *track;        /* host: string number of its thread; device: stream, -1 = unknown */
+    int32_t *track;        /* host: string number of its thread; device: stream, -1 = unknown;
+                            * sync: stream that waits, -1 = the host */
     int32_t *detail;       /* index into details, -1 = none */
     uint8_t *class;        /* enum lw_row_class */
     struct lw_row_detail *details;

@@ -1,0 +1,408 @@
+/* What runtime calls mean. Kinds come from names (cuda*, hip* and cu* spell them alike); what a wait
+ * is for comes from the recorder's cuda_sync rows where the file has them, joined by correlation.
+ *
+ * Where it does not, order tells, by what PyTorch does (torch/csrc/distributed/c10d,
+ * ProcessGroupNCCL.cpp: before a collective the communication stream waits for an event on the
+ * current one; Work.wait makes the current stream wait for the collective's end event):
+ *   - a stream wait right before a launch of communication: that stream waits for the one that the
+ *     thread launched on before;
+ *   - any other stream wait: the stream of the thread's next launch waits for the oldest collective
+ *     that nobody waited for yet; without one, for the other stream that was launched on last;
+ *   - an event's or stream's synchronisation: the stream of the thread's last launch, an event up to
+ *     the last record on the thread.
+ * No device time is read here: only order and names. Not seen: waits by polling (EventQuery), implicit
+ * ones (cudaFree, cudaMalloc), and any inside a graph. */
+#include "traces/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct builder {
+    const struct lw_trace *t;
+    struct traces_calls *out;
+    int64_t *next, *before; /* [n] the launch on the same thread after and before a call; -1 */
+};
+
+const char *traces_call_kind_name(enum traces_call_kind k)
+{
+    static const char *const names[TRACES_N_CALL_KINDS] = {
+        "other", "launch", "copy", "record", "stream_wait", "event_sync", "stream_sync",
+        "device_sync",
+    };
+
+    return names[k];
+}
+
+bool traces_call_blocks(enum traces_call_kind k)
+{
+    return k == TRACES_CALL_COPY || k == TRACES_CALL_EVENT_SYNC || k == TRACES_CALL_STREAM_SYNC ||
+           k == TRACES_CALL_DEVICE_SYNC;
+}
+
+static enum traces_call_kind kind_of_name(const char *name)
+{
+    static const struct {
+        const char *mark;
+        enum traces_call_kind kind;
+    } names[] = {
+        {"EventRecord", TRACES_CALL_RECORD},
+        {"StreamWaitEvent", TRACES_CALL_STREAM_WAIT},
+        {"EventSynchronize", TRACES_CALL_EVENT_SYNC},
+        {"StreamSynchronize", TRACES_CALL_STREAM_SYNC},
+        {"DeviceSynchronize", TRACES_CALL_DEVICE_SYNC},
+        {"CtxSynchronize", TRACES_CALL_DEVICE_SYNC},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(name, names[i].mark))
+            return names[i].kind;
+    return TRACES_CALL_OTHER;
+}
+
+/* CUDA and HIP return from a copy to pageable memory, and from every copy that is not "Async", when
+ * it is done. */
+static bool copy_blocks(const struct lw_trace *t, int64_t call_row, int64_t device_row)
+{
+    const char *call = lw_trace_name(t, call_row), *what = lw_trace_name(t, device_row);
+
+    if (!strstr(call, "Memcpy"))
+        return false;
+    return !strstr(call, "Async") || (strstr(what, "DtoH") && strstr(what, "Pageable"));
+}
+
+/* ---- calls and their work ---- */
+
+struct pair {
+    int64_t launch, at, row; /* launching row, place in start order, device row */
+};
+
+static int by_launch(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+
+    if (x->launch != y->launch)
+        return x->launch < y->launch ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static void attach(struct builder *b, struct traces_call *c, const struct pair *v, int64_t n,
+                   const struct lw_kernel_table *table)
+{
+    const struct lw_trace *t = b->t;
+
+    c->first_device = b->out->n_device;
+    for (int64_t i = 0; i < n && v[i].launch == c->row; i++, c->n_device++)
+        b->out->device[b->out->n_device++] = v[i].row;
+    if (c->n_device == 0)
+        return;
+    c->stream = t->track[v[0].row];
+    c->kind = copy_blocks(t, c->row, v[0].row) ? TRACES_CALL_COPY : TRACES_CALL_LAUNCH;
+    for (int64_t i = 0; i < c->n_device && !c->comm; i++)
+        c->comm = t->class[v[i].row] == LW_ROW_KERNEL &&
+                  lw_kernel_class_of(table, lw_trace_name(t, v[i].row)) == LW_KERNEL_COMM;
+}
+
+static enum lw_status list_calls(struct builder *b, const struct traces_launches *l,
+                                 const struct lw_kernel_table *table, struct lw_arena *arena,
+                                 struct lw_err *err)
+{
+    const struct lw_trace *t = b->t;
+    struct traces_calls *out = b->out;
+    int64_t n_calls = 0, n = 0, k = 0;
+    struct pair *v = lw_alloc((size_t)(l->n + 1) * sizeof *v);
+
+    for (int64_t i = 0; i < t->n; i++)
+        n_calls += t->class[i] == LW_ROW_LAUNCH;
+    out->calls = lw_arena_alloc(arena, n_calls, sizeof *out->calls);
+    out->device = lw_arena_alloc(arena, l->n, sizeof *out->device);
+    if (!v || !out->calls || !out->device) {
+        lw_free(v);
+        return lw_fail_nomem(err);
+    }
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->launch[i] >= 0)
+            v[n++] = (struct pair){l->launch[i], i, l->row[i]};
+    qsort(v, (size_t)n, sizeof *v, by_launch);
+    for (int64_t i = 0; i < t->n; i++) {
+        if (t->class[i] != LW_ROW_LAUNCH)
+            continue;
+        struct traces_call *c = &out->calls[out->n++];
+        *c = (struct traces_call){.row = i, .kind = kind_of_name(lw_trace_name(t, i)),
+                                  .stream = -1, .on_stream = -1, .upto = -1};
+        for (; k < n && v[k].launch < i; k++)
+            ;
+        attach(b, c, v + k, n - k, table);
+    }
+    lw_free(v);
+    return LW_OK;
+}
+
+/* ---- what the recorder knows ---- */
+
+struct link {
+    int64_t correlation, call;
+};
+
+static int by_correlation(const void *a, const void *b)
+{
+    const struct link *x = a, *y = b;
+
+    if (x->correlation != y->correlation)
+        return x->correlation < y->correlation ? -1 : 1;
+    return x->call < y->call ? -1 : x->call > y->call;
+}
+
+static int64_t find_call(const struct link *v, int64_t n, int64_t correlation)
+{
+    int64_t low = 0, high = n;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (v[mid].correlation < correlation)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return correlation >= 0 && low < n && v[low].correlation == correlation ? v[low].call : -1;
+}
+
+static void take_sync(struct builder *b, int64_t row, const struct link *v, int64_t n)
+{
+    const struct lw_trace *t = b->t;
+    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
+    int64_t call = find_call(v, n, t->link[row]);
+    int64_t record = d ? find_call(v, n, d->wait_record) : -1;
+
+    if (call < 0)
+        return;
+    struct traces_call *c = &b->out->calls[call];
+    if (c->kind == TRACES_CALL_STREAM_WAIT || c->kind == TRACES_CALL_EVENT_SYNC) {
+        if (!d || d->wait_stream < 0 || (record >= 0 && record > call))
+            return; /* the event is unknown to the recorder: it was recorded before the capture */
+        c->on_stream = d->wait_stream;
+        c->upto = record >= 0 ? record : call;
+        if (record >= 0)
+            b->out->calls[record].stream = d->wait_stream;
+        c->stream = c->kind == TRACES_CALL_STREAM_WAIT ? t->track[row] : -1;
+    } else if (c->kind == TRACES_CALL_STREAM_SYNC) {
+        c->on_stream = t->track[row];
+        c->upto = call;
+    } else {
+        return;
+    }
+    c->source = TRACES_WAIT_RECORDED;
+}
+
+static enum lw_status take_syncs(struct builder *b, bool *any, struct lw_err *err)
+{
+    const struct lw_trace *t = b->t;
+    int64_t n = 0;
+    struct link *v = lw_alloc((size_t)(b->out->n + 1) * sizeof *v);
+
+    if (!v)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < b->out->n; i++)
+        if (t->link[b->out->calls[i].row] >= 0)
+            v[n++] = (struct link){t->link[b->out->calls[i].row], i};
+    qsort(v, (size_t)n, sizeof *v, by_correlation);
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->class[i] == LW_ROW_SYNC) {
+            *any = true;
+            take_sync(b, i, v, n);
+        }
+    lw_free(v);
+    return LW_OK;
+}
+
+/* ---- what order tells ---- */
+
+/* Number the host threads of calls from 0; how many there are. */
+static int32_t number_threads(const struct builder *b, int32_t *of_string)
+{
+    int32_t n = 0;
+
+    memset(of_string, 0xff, (size_t)b->t->strings.n * sizeof *of_string);
+    for (int64_t i = 0; i < b->out->n; i++) {
+        int32_t s = b->t->track[b->out->calls[i].row];
+        if (s >= 0 && of_string[s] < 0)
+            of_string[s] = n++;
+    }
+    return n;
+}
+
+static bool launches_work(const struct traces_call *c)
+{
+    return c->n_device > 0;
+}
+
+static void link_launches(struct builder *b, const int32_t *of_string, int64_t *last,
+                          int32_t n_threads)
+{
+    struct traces_calls *out = b->out;
+
+    memset(last, 0xff, (size_t)n_threads * sizeof *last);
+    for (int64_t i = 0; i < out->n; i++) {
+        int32_t k = of_string[b->t->track[out->calls[i].row]];
+        b->before[i] = last[k];
+        if (launches_work(&out->calls[i]))
+            last[k] = i;
+    }
+    memset(last, 0xff, (size_t)n_threads * sizeof *last);
+    for (int64_t i = out->n - 1; i >= 0; i--) {
+        int32_t k = of_string[b->t->track[out->calls[i].row]];
+        b->next[i] = last[k];
+        if (launches_work(&out->calls[i]))
+            last[k] = i;
+    }
+}
+
+static int32_t stream_at(const struct builder *b, int64_t call)
+{
+    return call >= 0 ? b->out->calls[call].stream : -1;
+}
+
+/* The next call of the thread that is a stream wait or launches work. */
+static bool last_wait_before_launch(const struct builder *b, int64_t i)
+{
+    const struct traces_calls *out = b->out;
+    int32_t thread = b->t->track[out->calls[i].row];
+
+    for (int64_t k = i + 1; k < out->n && (b->next[i] < 0 || k < b->next[i]); k++)
+        if (out->calls[k].kind == TRACES_CALL_STREAM_WAIT &&
+            b->t->track[out->calls[k].row] == thread)
+            return false;
+    return true;
+}
+
+/* Launches of the thread before call i, the latest on another stream than `stream`. */
+static int64_t other_launch(const struct builder *b, int64_t i, int32_t stream, bool any_thread)
+{
+    const struct traces_calls *out = b->out;
+
+    if (any_thread) {
+        for (int64_t k = i - 1; k >= 0; k--)
+            if (launches_work(&out->calls[k]) && out->calls[k].stream != stream)
+                return k;
+        return -1;
+    }
+    int64_t k = b->before[i];
+    while (k >= 0 && out->calls[k].stream == stream)
+        k = b->before[k];
+    return k;
+}
+
+static void set_wait(struct traces_call *c, int32_t on_stream, int64_t upto)
+{
+    if (upto < 0)
+        return;
+    c->on_stream = on_stream;
+    c->upto = upto;
+    c->source = TRACES_WAIT_INFERRED;
+}
+
+static void infer_stream_wait(struct builder *b, int64_t i, int64_t *oldest)
+{
+    struct traces_calls *out = b->out;
+    struct traces_call *c = &out->calls[i];
+    int64_t next = b->next[i];
+    bool before_comm = next >= 0 && out->calls[next].comm && last_wait_before_launch(b, i);
+
+    c->stream = stream_at(b, next >= 0 ? next : b->before[i]);
+    if (!before_comm && next >= 0 && out->calls[next].comm)
+        c->stream = stream_at(b, other_launch(b, i, out->calls[next].stream, false));
+    if (c->stream < 0)
+        return;
+    int64_t upto = -1;
+    if (before_comm) {
+        upto = other_launch(b, i, c->stream, false);
+        if (upto < 0)
+            upto = other_launch(b, i, c->stream, true);
+    } else {
+        for (; *oldest < i; ++*oldest)
+            if (out->calls[*oldest].comm && out->calls[*oldest].stream != c->stream)
+                break;
+        upto = *oldest < i ? (*oldest)++ : other_launch(b, i, c->stream, true);
+    }
+    set_wait(c, stream_at(b, upto), upto);
+}
+
+static int64_t last_record(const struct builder *b, int64_t i)
+{
+    const struct traces_calls *out = b->out;
+    int32_t thread = b->t->track[out->calls[i].row];
+
+    for (int64_t k = i - 1; k >= 0; k--)
+        if (out->calls[k].kind == TRACES_CALL_RECORD && b->t->track[out->calls[k].row] == thread)
+            return k;
+    return -1;
+}
+
+static void infer(struct builder *b, int64_t i, int64_t *oldest)
+{
+    struct traces_call *c = &b->out->calls[i];
+
+    if (c->source == TRACES_WAIT_RECORDED)
+        return;
+    switch (c->kind) {
+    case TRACES_CALL_STREAM_WAIT:
+        infer_stream_wait(b, i, oldest);
+        break;
+    case TRACES_CALL_STREAM_SYNC:
+        set_wait(c, stream_at(b, b->before[i]), b->before[i]);
+        break;
+    case TRACES_CALL_EVENT_SYNC: {
+        int64_t record = last_record(b, i);
+        int64_t launch = record >= 0 ? b->before[record] : b->before[i];
+        set_wait(c, stream_at(b, launch), launch);
+        break;
+    }
+    case TRACES_CALL_DEVICE_SYNC:
+        c->on_stream = -1;
+        c->upto = i;
+        c->source = TRACES_WAIT_RECORDED; /* its name says it all */
+        break;
+    default:
+        break;
+    }
+}
+
+/* Where the recorder wrote cuda_sync rows, what they do not tell is no wait for work of this file. */
+static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_arena *scratch,
+                                struct lw_err *err)
+{
+    struct traces_calls *out = b->out;
+    int32_t *of_string = lw_arena_alloc(scratch, b->t->strings.n, sizeof *of_string);
+    int64_t oldest = 0;
+
+    b->before = lw_arena_alloc(scratch, out->n, sizeof *b->before);
+    b->next = lw_arena_alloc(scratch, out->n, sizeof *b->next);
+    if (!of_string || !b->before || !b->next)
+        return lw_fail_nomem(err);
+    int32_t n_threads = number_threads(b, of_string);
+    int64_t *last = lw_arena_alloc(scratch, n_threads, sizeof *last);
+    if (!last)
+        return lw_fail_nomem(err);
+    link_launches(b, of_string, last, n_threads);
+    for (int64_t i = 0; i < out->n; i++)
+        if (!recorded || out->calls[i].kind == TRACES_CALL_DEVICE_SYNC)
+            infer(b, i, &oldest);
+    return LW_OK;
+}
+
+enum lw_status traces_calls_build(const struct lw_trace *t, const struct traces_launches *launches,
+                                  const struct lw_kernel_table *table, struct lw_arena *arena,
+                                  struct traces_calls *out, struct lw_err *err)
+{
+    struct traces_calls calls = {0};
+    struct lw_arena scratch = {0};
+    struct builder b = {.t = t, .out = &calls};
+    bool recorded = false;
+
+    LW_TRY(list_calls(&b, launches, table, arena, err));
+    LW_TRY(take_syncs(&b, &recorded, err));
+    enum lw_status status = infer_all(&b, recorded, &scratch, err);
+    lw_arena_free(&scratch);
+    if (status == LW_OK)
+        *out = calls;
+    return status;
+}
