@@ -6,23 +6,29 @@
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/plan_source.h"
+#include "sim/cmd_sim_replay.h"
 #include "sim/cost.h"
 #include "sim/sim_print.h"
 
 static const struct lw_usage usage = {
     .command = "sim",
-    .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options]",
+    .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options] | --replay TRACE...",
     .about = "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
              "Every term of the model that slows one thing beside another is off unless the "
              "cluster gives it, and is listed with its source. Steps that only lead up to the "
-             "steady state (first buckets) are simulated and not measured.",
+             "steady state (first buckets) are simulated and not measured. With --replay recorded "
+             "traces (one per rank) are run again: only durations, the host's own time and "
+             "dependencies are taken from them, and every step is compared with the recorded one.",
     .min_operands = 0,
-    .max_operands = 1,
+    .max_operands = -1,
 };
 
 /* What the command line says, and all that the command makes of it. */
 struct session {
     struct lw_plan_source source;
+    struct sim_replay replay;
+    char **operands;
+    int n_operands;
     struct lw_sim_options options;
     const char *db;
     char command[1024];
@@ -55,26 +61,45 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static enum lw_status predict(struct session *s, const char *plan_file, struct lw_err *err)
+static enum lw_status load(struct session *s, struct lw_err *err)
 {
+    if (s->replay.on)
+        return sim_replay_load(&s->replay, s->operands, s->n_operands, &s->plan, &s->cluster, err);
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
-    LW_TRY(lw_plan_source_load(&s->source, plan_file, &cost, &s->plan, err));
-    choose_steps(s);
-    s->options.noise = s->seed >= 0;
-    s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
+    return lw_plan_source_load(&s->source, s->n_operands > 0 ? s->operands[0] : NULL, &cost,
+                               &s->plan, err);
+}
+
+static enum lw_status run(struct session *s, struct lw_err *err)
+{
     double began = seconds();
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
+
     s->options.progress = &progress;
-    enum lw_status ran = lw_sim_run_classes(&s->plan, &s->cluster, &s->options, &s->classes,
-                                            &s->stats, err);
+    s->options.no_fold |= s->replay.on; /* its ranks differ */
+    enum lw_status status = lw_sim_run_classes(&s->plan, &s->cluster, &s->options, &s->classes,
+                                               &s->stats, err);
     s->options.progress = NULL;
     lw_progress_bar_end(&bar);
-    if (ran != LW_OK)
-        return ran;
     s->wall_s = seconds() - began;
-    return lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err);
+    return status;
+}
+
+static enum lw_status predict(struct session *s, struct lw_err *err)
+{
+    LW_TRY(load(s, err));
+    choose_steps(s);
+    s->options.noise = s->seed >= 0;
+    s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
+    LW_TRY(run(s, err));
+    if (s->replay.on)
+        LW_TRY(sim_replay_compare(&s->replay, &s->classes.rows, &s->n_warmup, err));
+    LW_TRY(lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err));
+    if (s->replay.on)
+        sim_replay_summary(&s->replay, &s->summary);
+    return LW_OK;
 }
 
 static enum lw_status store_spans(struct session *s, struct lw_store *store, int64_t run,
@@ -125,13 +150,14 @@ static enum lw_status store(struct session *s, const char *message, struct lw_si
     return status;
 }
 
-static enum lw_status work(struct session *s, const char *plan_file, struct lw_err *err)
+static enum lw_status work(struct session *s, struct lw_err *err)
 {
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
                               .timeline = &s->classes.rows, .summary = &s->summary,
-                              .stats = &s->stats, .run = -1, .n_past = -1};
+                              .stats = &s->stats, .run = -1, .n_past = -1,
+                              .replayed = s->replay.on ? &s->replay.shown : NULL};
     struct lw_err why = {0}, unused;
-    enum lw_status status = predict(s, plan_file, &why);
+    enum lw_status status = predict(s, &why);
 
     if (status == LW_EFAILED && !s->no_db)
         (void)store(s, why.msg, &r, &unused); /* what failed is the message to give */
@@ -150,6 +176,7 @@ static void session_free(struct session *s)
     lw_sim_classes_free(&s->classes);
     lw_plan_free(&s->plan);
     lw_cluster_free(&s->cluster);
+    sim_replay_free(&s->replay);
     lw_plan_source_free(&s->source);
 }
 
@@ -173,6 +200,10 @@ int cmd_sim(int argc, char **argv)
          "each rank enters each step up to this much later (0)", 0, 0},
         {"no-fold", 0, LW_OPT_FLAG, &s.options.no_fold, NULL,
          "simulate every rank, also those that are alike", 0, 0},
+        {"replay", 0, LW_OPT_FLAG, &s.replay.on, NULL,
+         "the operands are recorded traces, one per rank: run them again", 0, 0},
+        {"kernel-classes", 0, LW_OPT_STRING, &s.replay.kernels_file, "FILE",
+         "with --replay: what kernels are, before the built-in table", 0, 0},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL, "store every op, not only the measures", 0, 0},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
         {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
@@ -189,7 +220,15 @@ int cmd_sim(int argc, char **argv)
     int rc = lw_cli_begin(&usage, table, argc, argv, &n);
     if (rc >= 0)
         return rc;
-    enum lw_status status = work(&s, n > 0 ? argv[1] : NULL, &err);
+    s.operands = argv + 1;
+    s.n_operands = n;
+    if (!s.replay.on && n > 1)
+        return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
+    if (s.replay.on && n == 0)
+        return lw_cli_usage("sim", "--replay needs traces");
+    if (s.replay.on && s.steps > 1)
+        return lw_cli_usage("sim", "--steps: a replay has the steps of its traces");
+    enum lw_status status = work(&s, &err);
     session_free(&s);
     return lw_cli_end("sim", status, &err);
 }

@@ -126,6 +126,37 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
                 r->n_past < 0 ? " (no database was read)" : " for this cluster");
 }
 
+/* A replay: every step against its recording, and what was assumed. */
+static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"step", ">predicted", ">recorded", ">difference"};
+    const struct lw_sim_replayed *x = r->replayed;
+    struct lw_table *t = lw_table_new(4, titles);
+    char buf[32];
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; k < x->n_steps; k++) {
+        const struct lw_sim_replayed_step *s = &x->steps[k];
+        lw_table_cell(t, "%s", s->name);
+        lw_table_cell(t, "%s", lw_format_ps(buf, s->predicted));
+        lw_table_cell(t, "%s", lw_format_ps(buf, s->recorded));
+        lw_table_cell(t, "%+.2f %%", s->error_pct);
+    }
+    fprintf(f, "\nreplay: host range of each step%s\n",
+            x->n_ranks > 1 ? ", of the rank where it is longest" : "");
+    enum lw_status status = lw_table_print(t, f, 2, err);
+    lw_table_free(t);
+    if (status != LW_OK)
+        return status;
+    fprintf(f, "median: predicted %s, ", lw_format_ps(buf, x->predicted));
+    fprintf(f, "recorded %s, %s %+.2f %%\n", lw_format_ps(buf, x->recorded),
+            x->what_if ? "what-if changes it by" : "error", x->error_pct);
+    for (int32_t i = 0; i < r->plan->n_notes; i++)
+        fprintf(f, "assumption: %s\n", r->plan->notes[i]);
+    return LW_OK;
+}
+
 static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
                                  FILE *f, struct lw_err *err)
 {
@@ -147,7 +178,10 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     fprintf(f, "bubble %.4f of all ranks' time, peak memory %s a rank\n", s->bubble_ratio,
             s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown");
     LW_TRY(text_buckets(l, f, err));
-    text_terms(r, f);
+    if (r->replayed)
+        LW_TRY(text_replay(r, f, err));
+    else
+        text_terms(r, f);
     fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
             (long long)r->stats->n_events, r->wall_s);
     if (r->stats->n_simulated < r->plan->n_ranks)
@@ -230,6 +264,46 @@ static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_end(o);
 }
 
+static void json_replayed_step(struct lw_jsonout *o, const struct lw_sim_replayed *x, int32_t k)
+{
+    const struct lw_sim_replayed_step *s = &x->steps[k];
+
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_string(o, "name", s->name);
+    lw_jsonout_ns(o, "predicted_ns", s->predicted);
+    lw_jsonout_ns(o, "recorded_ns", s->recorded);
+    lw_jsonout_fixed(o, "error_pct", s->error_pct, 4);
+    lw_jsonout_array(o, "ranks");
+    for (int32_t i = 0; i < x->n_ranks; i++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "rank", x->rank_of_file[i] >= 0 ? x->rank_of_file[i] : i);
+        lw_jsonout_ns(o, "predicted_ns", s->rank_predicted[i]);
+        lw_jsonout_ns(o, "recorded_ns", s->rank_recorded[i]);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    const struct lw_sim_replayed *x = r->replayed;
+
+    lw_jsonout_object(o, "replay");
+    lw_jsonout_ns(o, "recorded_step_ns", x->recorded);
+    lw_jsonout_fixed(o, "error_pct", x->error_pct, 4);
+    lw_jsonout_bool(o, "what_if", x->what_if);
+    lw_jsonout_array(o, "steps");
+    for (int32_t k = 0; k < x->n_steps; k++)
+        json_replayed_step(o, x, k);
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "assumptions");
+    for (int32_t i = 0; i < r->plan->n_notes; i++)
+        lw_jsonout_string(o, NULL, r->plan->notes[i]);
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
 static void print_json(const struct lw_sim_report *r, const struct bucket_list *l, FILE *f)
 {
     struct lw_jsonout o = {.file = f};
@@ -256,6 +330,8 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     json_buckets(&o, l);
     json_terms(&o, r->stats);
     json_error(&o, r);
+    if (r->replayed)
+        json_replay(&o, r);
     lw_jsonout_int(&o, "n_ops", r->stats->n_ops);
     lw_jsonout_int(&o, "n_simulated_ranks", r->stats->n_simulated);
     lw_jsonout_int(&o, "n_events", r->stats->n_events);

@@ -1,10 +1,29 @@
 #ifndef LW_SIM_SIM_PRINT_H
 #define LW_SIM_SIM_PRINT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "shared/cli.h"
 #include "sim/sim.h"
+
+/* A replay's steps: host range of the step, of the rank where it is longest. All borrowed. */
+struct lw_sim_replayed_step {
+    const char *name;
+    lw_ps predicted, recorded;
+    double error_pct;
+    const lw_ps *rank_recorded;     /* [n_ranks] */
+    lw_ps *rank_predicted;
+};
+
+struct lw_sim_replayed {
+    int32_t n_steps, n_ranks;
+    struct lw_sim_replayed_step *steps;
+    const int32_t *rank_of_file;    /* [n_ranks] -1 = the trace does not say */
+    lw_ps predicted, recorded;      /* medians */
+    double error_pct;
+    bool what_if;                   /* something was changed: not to be compared with the recording */
+};
 
 /* What a prediction says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
 struct lw_sim_report {
@@ -18,6 +37,7 @@ struct lw_sim_report {
     int64_t run;                          /* id in the database; -1 = not stored */
     int32_t n_past;                       /* compared predictions for this cluster; -1 = not asked */
     double mean_past_pct, max_past_pct;   /* absolute error of their step */
+    const struct lw_sim_replayed *replayed; /* NULL: no replay */
 };
 
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,

@@ -4,10 +4,11 @@
  * Where it does not, order tells, by what PyTorch does (torch/csrc/distributed/c10d,
  * ProcessGroupNCCL.cpp: before a collective the communication stream waits for an event on the
  * current one; Work.wait makes the current stream wait for the collective's end event):
- *   - a stream wait right before a launch of communication: that stream waits for the one that the
- *     thread launched on before;
- *   - any other stream wait: the stream of the thread's next launch waits for the oldest collective
- *     that nobody waited for yet; without one, for the other stream that was launched on last;
+ *   - a stream wait before a launch of communication, inside the host's range of that collective: the
+ *     communication stream waits for the one that the thread launched on before;
+ *   - one behind the launch in that range is for callbacks and holds nothing of this file up;
+ *   - any other: the stream of the thread's launch before or after waits for the oldest collective
+ *     that was launched for its work and that nobody waited for yet; without one it stays unknown;
  *   - an event's or stream's synchronisation: the stream of the thread's last launch, an event up to
  *     the last record on the thread.
  * No device time is read here: only order and names. Not seen: waits by polling (EventQuery), implicit
@@ -21,6 +22,10 @@ struct builder {
     const struct lw_trace *t;
     struct traces_calls *out;
     int64_t *next, *before; /* [n] the launch on the same thread after and before a call; -1 */
+    int64_t *ranges, n_ranges; /* host rows of collectives, in start order */
+    int32_t *origin;        /* [n] of a collective: the stream whose work it was launched for; -1 */
+    bool *taken;            /* [n] of a collective: some wait is for it */
+    int64_t oldest;         /* no collective before it is untaken */
 };
 
 const char *traces_call_kind_name(enum traces_call_kind k)
@@ -261,32 +266,89 @@ static int32_t stream_at(const struct builder *b, int64_t call)
     return call >= 0 ? b->out->calls[call].stream : -1;
 }
 
-/* The next call of the thread that is a stream wait or launches work. */
-static bool last_wait_before_launch(const struct builder *b, int64_t i)
+/* ---- stream waits ---- */
+
+static bool is_comm_range(const struct lw_trace *t, int64_t row)
+{
+    static const char *const prefixes[] = {"record_param_comms", "nccl:", "c10d::", "rccl:"};
+
+    for (size_t i = 0; lw_trace_on_host(t, row) && i < sizeof prefixes / sizeof *prefixes; i++)
+        if (lw_trace_name_begins(t, row, prefixes[i]))
+            return true;
+    return false;
+}
+
+/* Host rows of collectives: what waits inside one of them are for depends on its launch. */
+static enum lw_status list_ranges(struct builder *b, struct lw_arena *scratch, struct lw_err *err)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < b->t->n; i++)
+        n += is_comm_range(b->t, i);
+    b->ranges = lw_arena_alloc(scratch, n, sizeof *b->ranges);
+    if (!b->ranges)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < b->t->n; i++)
+        if (is_comm_range(b->t, i))
+            b->ranges[b->n_ranges++] = i;
+    return LW_OK;
+}
+
+/* Some range of a collective holds both calls of one thread. */
+static bool share_range(const struct builder *b, int64_t call, int64_t other)
+{
+    const struct lw_trace *t = b->t;
+    int64_t a = t->start_ns[b->out->calls[call].row], o = t->start_ns[b->out->calls[other].row];
+    int64_t first = a < o ? a : o, last = a < o ? o : a, low = 0, high = b->n_ranges;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (t->start_ns[b->ranges[mid]] <= first)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    for (int64_t i = low - 1, tries = 0; i >= 0 && tries < 8; i--, tries++) {
+        int64_t row = b->ranges[i];
+        if (t->track[row] == t->track[b->out->calls[call].row] && lw_trace_end_ns(t, row) > last)
+            return true;
+    }
+    return false;
+}
+
+/* The wait makes the communication stream wait: the next launch of the thread is communication, in
+ * one range with it, or (where no range tells) no other wait is between. */
+static bool is_before_comm(const struct builder *b, int64_t i)
 {
     const struct traces_calls *out = b->out;
-    int32_t thread = b->t->track[out->calls[i].row];
+    int64_t next = b->next[i];
 
-    for (int64_t k = i + 1; k < out->n && (b->next[i] < 0 || k < b->next[i]); k++)
+    if (next < 0 || !out->calls[next].comm)
+        return false;
+    if (b->n_ranges > 0)
+        return share_range(b, i, next);
+    for (int64_t k = i + 1; k < next; k++)
         if (out->calls[k].kind == TRACES_CALL_STREAM_WAIT &&
-            b->t->track[out->calls[k].row] == thread)
+            b->t->track[out->calls[k].row] == b->t->track[out->calls[i].row])
             return false;
     return true;
 }
 
-/* Launches of the thread before call i, the latest on another stream than `stream`. */
-static int64_t other_launch(const struct builder *b, int64_t i, int32_t stream, bool any_thread)
+/* Right behind the launch of a collective, in its range: a stream of its own (for callbacks) waits. */
+static bool is_after_comm(const struct builder *b, int64_t i)
 {
-    const struct traces_calls *out = b->out;
+    int64_t before = b->before[i];
 
-    if (any_thread) {
-        for (int64_t k = i - 1; k >= 0; k--)
-            if (launches_work(&out->calls[k]) && out->calls[k].stream != stream)
-                return k;
-        return -1;
-    }
+    return before >= 0 && b->out->calls[before].comm && b->n_ranges > 0 &&
+           share_range(b, i, before);
+}
+
+/* The thread's latest launch before call i on another stream than that; -1 = none. */
+static int64_t other_launch(const struct builder *b, int64_t i, int32_t stream)
+{
     int64_t k = b->before[i];
-    while (k >= 0 && out->calls[k].stream == stream)
+
+    while (k >= 0 && b->out->calls[k].stream == stream)
         k = b->before[k];
     return k;
 }
@@ -300,31 +362,66 @@ static void set_wait(struct traces_call *c, int32_t on_stream, int64_t upto)
     c->source = TRACES_WAIT_INFERRED;
 }
 
-static void infer_stream_wait(struct builder *b, int64_t i, int64_t *oldest)
+/* The oldest collective before call i that was launched for work of one of two streams and that
+ * nobody waited for; it now is waited for. -1 = none. */
+static int64_t take_collective(struct builder *b, int64_t i, int32_t one, int32_t other)
+{
+    const struct traces_calls *out = b->out;
+    int64_t *first = &b->oldest;
+
+    while (*first < i && (!out->calls[*first].comm || b->taken[*first]))
+        ++*first;
+    for (int64_t k = *first; k < i; k++)
+        if (out->calls[k].comm && !b->taken[k] && b->origin[k] >= 0 &&
+            (b->origin[k] == one || b->origin[k] == other)) {
+            b->taken[k] = true;
+            return k;
+        }
+    return -1;
+}
+
+/* Which stream was current is not recorded: that of the thread's launch before, or of the one after.
+ * The collective that is waited for tells, as it was launched for the work of that stream. */
+static void infer_stream_wait(struct builder *b, int64_t i)
 {
     struct traces_calls *out = b->out;
     struct traces_call *c = &out->calls[i];
-    int64_t next = b->next[i];
-    bool before_comm = next >= 0 && out->calls[next].comm && last_wait_before_launch(b, i);
+    int64_t next = b->next[i], before = b->before[i], upto;
 
-    c->stream = stream_at(b, next >= 0 ? next : b->before[i]);
-    if (!before_comm && next >= 0 && out->calls[next].comm)
-        c->stream = stream_at(b, other_launch(b, i, out->calls[next].stream, false));
-    if (c->stream < 0)
+    if (is_before_comm(b, i)) {
+        c->stream = out->calls[next].stream;
+        upto = other_launch(b, i, c->stream);
+        set_wait(c, stream_at(b, upto), upto);
         return;
-    int64_t upto = -1;
-    if (before_comm) {
-        upto = other_launch(b, i, c->stream, false);
-        if (upto < 0)
-            upto = other_launch(b, i, c->stream, true);
-    } else {
-        for (; *oldest < i; ++*oldest)
-            if (out->calls[*oldest].comm && out->calls[*oldest].stream != c->stream)
-                break;
-        upto = *oldest < i ? (*oldest)++ : other_launch(b, i, c->stream, true);
     }
+    if (is_after_comm(b, i))
+        return;
+    if (next >= 0 && out->calls[next].comm)
+        next = other_launch(b, next, out->calls[next].stream);
+    if (before >= 0 && out->calls[before].comm)
+        before = other_launch(b, before, out->calls[before].stream);
+    upto = take_collective(b, i, stream_at(b, next), stream_at(b, before));
+    if (upto >= 0)
+        c->stream = b->origin[upto];
     set_wait(c, stream_at(b, upto), upto);
 }
+
+/* The stream whose work each collective was launched for: that of the thread's launch before. */
+static enum lw_status find_origins(struct builder *b, struct lw_arena *scratch, struct lw_err *err)
+{
+    b->origin = lw_arena_alloc(scratch, b->out->n, sizeof *b->origin);
+    b->taken = lw_arena_alloc(scratch, b->out->n, sizeof *b->taken);
+    if (!b->origin || !b->taken)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < b->out->n; i++)
+        if (b->out->calls[i].comm)
+            b->origin[i] = stream_at(b, other_launch(b, i, b->out->calls[i].stream));
+        else
+            b->origin[i] = -1;
+    return LW_OK;
+}
+
+/* ---- waits of the host ---- */
 
 static int64_t last_record(const struct builder *b, int64_t i)
 {
@@ -337,7 +434,7 @@ static int64_t last_record(const struct builder *b, int64_t i)
     return -1;
 }
 
-static void infer(struct builder *b, int64_t i, int64_t *oldest)
+static void infer(struct builder *b, int64_t i)
 {
     struct traces_call *c = &b->out->calls[i];
 
@@ -345,7 +442,7 @@ static void infer(struct builder *b, int64_t i, int64_t *oldest)
         return;
     switch (c->kind) {
     case TRACES_CALL_STREAM_WAIT:
-        infer_stream_wait(b, i, oldest);
+        infer_stream_wait(b, i);
         break;
     case TRACES_CALL_STREAM_SYNC:
         set_wait(c, stream_at(b, b->before[i]), b->before[i]);
@@ -372,7 +469,6 @@ static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_aren
 {
     struct traces_calls *out = b->out;
     int32_t *of_string = lw_arena_alloc(scratch, b->t->strings.n, sizeof *of_string);
-    int64_t oldest = 0;
 
     b->before = lw_arena_alloc(scratch, out->n, sizeof *b->before);
     b->next = lw_arena_alloc(scratch, out->n, sizeof *b->next);
@@ -383,9 +479,11 @@ static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_aren
     if (!last)
         return lw_fail_nomem(err);
     link_launches(b, of_string, last, n_threads);
+    LW_TRY(list_ranges(b, scratch, err));
+    LW_TRY(find_origins(b, scratch, err));
     for (int64_t i = 0; i < out->n; i++)
         if (!recorded || out->calls[i].kind == TRACES_CALL_DEVICE_SYNC)
-            infer(b, i, &oldest);
+            infer(b, i);
     return LW_OK;
 }
 

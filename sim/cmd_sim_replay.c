@@ -1,0 +1,146 @@
+/* The part of `lapwing sim` that replays recorded traces: reading them, the machine they stand for
+ * (nothing slows anything: what did is inside the recorded times), and predicted against recorded. */
+#include "sim/cmd_sim_replay.h"
+
+#include <stdlib.h>
+
+/* Where the plan runs: every op has its own time, so no figure of a machine is needed. Collectives
+ * that the host runs itself were taken by as many threads as the traces show. */
+static enum lw_status recorded_machine(int32_t n_workers, struct lw_cluster *c, struct lw_err *err)
+{
+    struct lw_cluster x = {.devices_per_node = 1 << 20};
+
+    x.name = lw_arena_strdup(&x.arena, "recorded");
+    x.library = x.library_version = "";
+    x.device.kind = "as recorded";
+    x.about = "the machines of the recording: every op takes its recorded time";
+    x.calibrated = true;
+    if (n_workers > 1)
+        x.interference.comm_workers =
+            (struct lw_figure){n_workers, "threads that ran collectives in the traces"};
+    if (!x.name)
+        return lw_fail_nomem(err);
+    *c = x;
+    return LW_OK;
+}
+
+static enum lw_status read_all(struct traces_source *v, char **files, int n, struct lw_err *err)
+{
+    for (int i = 0; i < n; i++)
+        LW_TRY(traces_source_read(files[i], NULL, &v[i], err));
+    return LW_OK;
+}
+
+static enum lw_status build(struct sim_replay *r, const struct traces_source *v, int n,
+                            struct lw_err *err)
+{
+    struct lw_kernel_table kernels = {0};
+    struct traces_replay_choice choice = {.kernels = &kernels, .step = r->step};
+
+    if (r->kernels_file)
+        LW_TRY(lw_kernel_table_read(r->kernels_file, &kernels, err));
+    enum lw_status status = traces_replay_build(v, n, &choice, &r->replay, err);
+    lw_kernel_table_free(&kernels);
+    return status;
+}
+
+enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
+                               struct lw_cluster *cluster, struct lw_err *err)
+{
+    struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
+
+    if (!v)
+        return lw_fail_nomem(err);
+    enum lw_status status = read_all(v, files, n, err);
+    if (status == LW_OK)
+        status = build(r, v, n, err);
+    for (int i = 0; i < n; i++)
+        traces_source_free(&v[i]);
+    lw_free(v);
+    if (status == LW_OK)
+        status = recorded_machine(r->replay.n_workers, cluster, err);
+    if (status != LW_OK)
+        return status;
+    *plan = r->replay.plan;
+    r->replay.plan = (struct lw_plan){0};
+    return LW_OK;
+}
+
+/* ---- predicted against recorded ---- */
+
+static double error_pct(lw_ps predicted, lw_ps recorded)
+{
+    return recorded > 0 ? 100.0 * (double)(predicted - recorded) / (double)recorded : 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    lw_ps x = *(const lw_ps *)a, y = *(const lw_ps *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Of an even number the mean of the middle two, rounded down. Sorts v. */
+static lw_ps median(lw_ps *v, int32_t n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return n > 0 ? v[(n - 1) / 2] + (v[n / 2] - v[(n - 1) / 2]) / 2 : 0;
+}
+
+static enum lw_status fill_step(struct sim_replay *r, const struct lw_timeline *t, int32_t k,
+                                struct lw_err *err)
+{
+    const struct traces_replay_step *s = &r->replay.steps[k];
+    struct lw_sim_replayed_step *x = &r->shown.steps[k];
+
+    x->name = s->name;
+    x->recorded = s->recorded;
+    x->predicted = traces_replay_length(&r->replay, t, k, -1);
+    x->error_pct = error_pct(x->predicted, x->recorded);
+    x->rank_recorded = s->of_rank;
+    x->rank_predicted = lw_arena_alloc(&r->arena, r->replay.n_ranks, sizeof *x->rank_predicted);
+    if (!x->rank_predicted)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < r->replay.n_ranks; i++)
+        x->rank_predicted[i] = traces_replay_length(&r->replay, t, k, i);
+    return LW_OK;
+}
+
+enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_before,
+                                  struct lw_err *err)
+{
+    struct lw_sim_replayed *x = &r->shown;
+    int32_t n = r->replay.n_steps;
+    lw_ps *v = lw_arena_alloc(&r->arena, n, sizeof *v);
+
+    x->n_steps = n;
+    x->n_ranks = r->replay.n_ranks;
+    x->rank_of_file = r->replay.rank_of_file;
+    x->steps = lw_arena_alloc(&r->arena, n, sizeof *x->steps);
+    if (!v || !x->steps)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; k < n; k++)
+        LW_TRY(fill_step(r, t, k, err));
+    for (int32_t k = 0; k < n; k++)
+        v[k] = x->steps[k].recorded;
+    x->recorded = median(v, n);
+    for (int32_t k = 0; k < n; k++)
+        v[k] = x->steps[k].predicted;
+    x->predicted = median(v, n);
+    x->error_pct = error_pct(x->predicted, x->recorded);
+    *n_before = r->replay.n_before;
+    return traces_replay_divide(&r->replay, t, err);
+}
+
+void sim_replay_summary(const struct sim_replay *r, struct lw_summary *s)
+{
+    for (int32_t k = 0; k < s->n_steps && k < r->shown.n_steps; k++)
+        s->steps[k] = r->shown.steps[k].predicted;
+    s->step = r->shown.predicted;
+}
+
+void sim_replay_free(struct sim_replay *r)
+{
+    traces_replay_free(&r->replay);
+    lw_arena_free(&r->arena);
+}

@@ -1,0 +1,35 @@
+#ifndef LW_SIM_CMD_SIM_REPLAY_H
+#define LW_SIM_CMD_SIM_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/cluster.h"
+#include "shared/err.h"
+#include "shared/plan_source.h"
+#include "sim/sim_print.h"
+#include "traces/to_replay.h"
+
+/* `lapwing sim --replay TRACE...`: the part of the command that reads traces and compares. */
+struct sim_replay {
+    bool on;                      /* --replay */
+    const char *kernels_file;     /* --kernel-classes */
+    int64_t step;                 /* --replay-step; -1 = all */
+
+    struct lw_arena arena;
+    struct traces_replay replay;  /* its plan moves to the command */
+    struct lw_sim_replayed shown;
+};
+
+/* Read the traces; *plan and *cluster are the caller's. */
+enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
+                               struct lw_cluster *cluster, struct lw_err *err);
+
+/* After the run: predicted against recorded, and the timeline by steps; *n_before steps only lead up. */
+enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_before,
+                                  struct lw_err *err);
+/* Steps of the summary are those of the marks. */
+void sim_replay_summary(const struct sim_replay *r, struct lw_summary *s);
+void sim_replay_free(struct sim_replay *r);
+
+#endif
