@@ -1,28 +1,10 @@
-/* The part of `lapwing sim` that replays recorded traces: reading them, the machine they stand for
- * (nothing slows anything: what did is inside the recorded times), and predicted against recorded. */
+/* The part of `lapwing sim` that replays recorded traces: reading them, and predicted against
+ * recorded. */
 #include "sim/cmd_sim_replay.h"
 
 #include <stdlib.h>
 
-/* Where the plan runs: every op has its own time, so no figure of a machine is needed. Collectives
- * that the host runs itself were taken by as many threads as the traces show. */
-static enum lw_status recorded_machine(int32_t n_workers, struct lw_cluster *c, struct lw_err *err)
-{
-    struct lw_cluster x = {.devices_per_node = 1 << 20};
-
-    x.name = lw_arena_strdup(&x.arena, "recorded");
-    x.library = x.library_version = "";
-    x.device.kind = "as recorded";
-    x.about = "the machines of the recording: every op takes its recorded time";
-    x.calibrated = true;
-    if (n_workers > 1)
-        x.interference.comm_workers =
-            (struct lw_figure){n_workers, "threads that ran collectives in the traces"};
-    if (!x.name)
-        return lw_fail_nomem(err);
-    *c = x;
-    return LW_OK;
-}
+#include "traces/to_replay.h"
 
 static enum lw_status read_all(struct traces_source *v, char **files, int n, struct lw_err *err)
 {
@@ -39,7 +21,7 @@ static enum lw_status build(struct sim_replay *r, const struct traces_source *v,
 
     if (r->kernels_file)
         LW_TRY(lw_kernel_table_read(r->kernels_file, &kernels, err));
-    enum lw_status status = traces_replay_build(v, n, &choice, &r->replay, err);
+    enum lw_status status = traces_replay_build(v, n, &choice, r->replay, err);
     lw_kernel_table_free(&kernels);
     return status;
 }
@@ -51,18 +33,18 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
 
     if (!v)
         return lw_fail_nomem(err);
-    enum lw_status status = read_all(v, files, n, err);
+    r->replay = lw_calloc(1, sizeof *r->replay);
+    enum lw_status status = r->replay ? read_all(v, files, n, err) : lw_fail_nomem(err);
     if (status == LW_OK)
         status = build(r, v, n, err);
     for (int i = 0; i < n; i++)
         traces_source_free(&v[i]);
     lw_free(v);
-    if (status == LW_OK)
-        status = recorded_machine(r->replay.n_workers, cluster, err);
     if (status != LW_OK)
         return status;
-    *plan = r->replay.plan;
-    r->replay.plan = (struct lw_plan){0};
+    *cluster = traces_replay_cluster(r->replay);
+    *plan = r->replay->plan;
+    r->replay->plan = (struct lw_plan){0};
     return LW_OK;
 }
 
@@ -90,19 +72,19 @@ static lw_ps median(lw_ps *v, int32_t n)
 static enum lw_status fill_step(struct sim_replay *r, const struct lw_timeline *t, int32_t k,
                                 struct lw_err *err)
 {
-    const struct traces_replay_step *s = &r->replay.steps[k];
+    const struct traces_replay_step *s = &r->replay->steps[k];
     struct lw_sim_replayed_step *x = &r->shown.steps[k];
 
     x->name = s->name;
     x->recorded = s->recorded;
-    x->predicted = traces_replay_length(&r->replay, t, k, -1);
+    x->predicted = traces_replay_length(r->replay, t, k, -1);
     x->error_pct = error_pct(x->predicted, x->recorded);
     x->rank_recorded = s->of_rank;
-    x->rank_predicted = lw_arena_alloc(&r->arena, r->replay.n_ranks, sizeof *x->rank_predicted);
+    x->rank_predicted = lw_arena_alloc(&r->arena, r->replay->n_ranks, sizeof *x->rank_predicted);
     if (!x->rank_predicted)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < r->replay.n_ranks; i++)
-        x->rank_predicted[i] = traces_replay_length(&r->replay, t, k, i);
+    for (int32_t i = 0; i < r->replay->n_ranks; i++)
+        x->rank_predicted[i] = traces_replay_length(r->replay, t, k, i);
     return LW_OK;
 }
 
@@ -110,12 +92,12 @@ enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, i
                                   struct lw_err *err)
 {
     struct lw_sim_replayed *x = &r->shown;
-    int32_t n = r->replay.n_steps;
+    int32_t n = r->replay->n_steps;
     lw_ps *v = lw_arena_alloc(&r->arena, n, sizeof *v);
 
     x->n_steps = n;
-    x->n_ranks = r->replay.n_ranks;
-    x->rank_of_file = r->replay.rank_of_file;
+    x->n_ranks = r->replay->n_ranks;
+    x->rank_of_file = r->replay->rank_of_file;
     x->steps = lw_arena_alloc(&r->arena, n, sizeof *x->steps);
     if (!v || !x->steps)
         return lw_fail_nomem(err);
@@ -128,8 +110,8 @@ enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, i
         v[k] = x->steps[k].predicted;
     x->predicted = median(v, n);
     x->error_pct = error_pct(x->predicted, x->recorded);
-    *n_before = r->replay.n_before;
-    return traces_replay_divide(&r->replay, t, err);
+    *n_before = r->replay->n_before;
+    return traces_replay_divide(r->replay, t, err);
 }
 
 void sim_replay_summary(const struct sim_replay *r, struct lw_summary *s)
@@ -141,6 +123,8 @@ void sim_replay_summary(const struct sim_replay *r, struct lw_summary *s)
 
 void sim_replay_free(struct sim_replay *r)
 {
-    traces_replay_free(&r->replay);
+    if (r->replay)
+        traces_replay_free(r->replay);
+    lw_free(r->replay);
     lw_arena_free(&r->arena);
 }

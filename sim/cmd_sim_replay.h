@@ -8,7 +8,8 @@
 #include "shared/err.h"
 #include "shared/plan_source.h"
 #include "sim/sim_print.h"
-#include "traces/to_replay.h"
+
+struct traces_replay;
 
 /* `lapwing sim --replay TRACE...`: the part of the command that reads traces and compares. */
 struct sim_replay {
@@ -17,7 +18,7 @@ struct sim_replay {
     int64_t step;                 /* --replay-step; -1 = all */
 
     struct lw_arena arena;
-    struct traces_replay replay;  /* its plan moves to the command */
+    struct traces_replay *replay; /* owned; its plan moves to the command */
     struct lw_sim_replayed shown;
 };
 

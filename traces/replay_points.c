@@ -7,7 +7,7 @@
  *
  * gloo: the k-th launch (c10d::...) is the k-th run (gloo:...) to start. A run is waited for in the
  * gap of its launching thread in which it ended; one that ended in no gap (its thread ran again only
- * later) in the last gap before its end that began after it, and is cut there. */
+ * later) in the last gap before its end, if nothing was launched since that gap, and is cut there. */
 #include "traces/replay_points.h"
 
 #include <stdlib.h>
@@ -145,6 +145,11 @@ static void own_times(const struct maker *m)
         if (traces_call_blocks(c->kind) && dur < own[t->name[c->row]])
             own[t->name[c->row]] = dur;
     }
+    for (int64_t i = 0; i < m->out->n_comms; i++) {
+        int64_t issue = m->out->comms[i].issue;
+        if (t->dur_ns[issue] < own[t->name[issue]])
+            own[t->name[issue]] = t->dur_ns[issue];
+    }
 }
 
 /* ---- device rows without a launch ---- */
@@ -266,10 +271,27 @@ static enum lw_status find_gaps(struct maker *m, int32_t thread, struct gap **ga
     return LW_OK;
 }
 
-/* The gap in which a run ended, else the last one before its end that began after its launch. */
-static int64_t gap_of(const struct lw_trace *t, const struct traces_host_comm *c,
-                      const struct gap *v, int64_t n)
+/* The thread of a collective hands over no other one in [from, to). */
+static bool issues_nothing(const struct maker *m, const struct traces_host_comm *c, int64_t from,
+                           int64_t to)
 {
+    const struct traces_points *p = m->out;
+
+    for (const struct traces_host_comm *x = c; x < p->comms + p->n_comms; x++) {
+        int64_t at = m->t->start_ns[x->issue];
+        if (at >= to)
+            break;
+        if (at >= from && m->t->track[x->issue] == m->t->track[c->issue])
+            return false;
+    }
+    return true;
+}
+
+/* The gap in which a run ended, else the last one before its end that began after its launch. */
+static int64_t gap_of(const struct maker *m, const struct traces_host_comm *c, const struct gap *v,
+                      int64_t n)
+{
+    const struct lw_trace *t = m->t;
     int64_t end = lw_trace_end_ns(t, c->row), issued = lw_trace_end_ns(t, c->issue), low = 0,
             high = n;
 
@@ -282,7 +304,7 @@ static int64_t gap_of(const struct lw_trace *t, const struct traces_host_comm *c
     }
     if (low == 0 || v[low - 1].start < issued)
         return -1;
-    return low - 1;
+    return end <= v[low - 1].end || issues_nothing(m, c, v[low - 1].start, end) ? low - 1 : -1;
 }
 
 static enum lw_status find_waits(struct maker *m, int32_t thread)
@@ -297,7 +319,7 @@ static enum lw_status find_waits(struct maker *m, int32_t thread)
         return lw_fail_nomem(m->err);
     for (int64_t i = 0; i < p->n_comms; i++) {
         struct traces_host_comm *c = &p->comms[i];
-        int64_t g = m->t->track[c->issue] == thread ? gap_of(m->t, c, gaps, n) : -1;
+        int64_t g = m->t->track[c->issue] == thread ? gap_of(m, c, gaps, n) : -1;
         if (g < 0)
             continue;
         int64_t end = lw_trace_end_ns(m->t, c->row);

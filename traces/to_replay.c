@@ -76,7 +76,8 @@ struct maker {
     struct traces_cross_rank cross;
     int32_t *comm_of_class;  /* plan's communicators, one per class */
     struct traces_replay *out;
-    int64_t steps_cap, ends_cap;
+    int64_t steps_cap, ends_cap, rows_cap;
+    int64_t *row_of;         /* grows */
     int32_t *step_of;        /* grows */
     lw_ps *end_of;           /* grows: when an op ends, ranks alone and collectives as recorded */
     lw_ps *stream_end;       /* [n_streams] of the rank that is emitted */
@@ -253,15 +254,24 @@ static int32_t emit(struct maker *m, const struct rank *r, const struct lw_op *o
 
     if (id < 0 || m->nomem ||
         lw_reserve(&m->step_of, &m->steps_cap, (int64_t)m->n_ops + 1, sizeof *m->step_of) < 0 ||
-        lw_reserve(&m->end_of, &m->ends_cap, (int64_t)m->n_ops + 1, sizeof *m->end_of) < 0) {
+        lw_reserve(&m->end_of, &m->ends_cap, (int64_t)m->n_ops + 1, sizeof *m->end_of) < 0 ||
+        lw_reserve(&m->row_of, &m->rows_cap, (int64_t)m->n_ops + 1, sizeof *m->row_of) < 0) {
         m->nomem = true;
         return id;
     }
     for (int32_t i = 0; i < n_deps; i++)
         start = m->end_of[deps[i]] > start ? m->end_of[deps[i]] : start;
     m->step_of[m->n_ops] = r->step;
+    m->row_of[m->n_ops] = -1;
     m->end_of[m->n_ops++] = m->stream_end[op->stream] = start + recorded;
     return id;
+}
+
+/* The op added last is this row of its trace. */
+static void note_row(struct maker *m, int64_t row)
+{
+    if (!m->nomem)
+        m->row_of[m->n_ops - 1] = row;
 }
 
 static int32_t emit_host(struct maker *m, struct rank *r, struct host *h, enum lw_op_kind kind,
@@ -412,6 +422,7 @@ static enum lw_status emit_device(struct maker *m, struct rank *r, int64_t row, 
         LW_TRY(time_of(m, &x, &op.work_ps));
     }
     d->last_op = emit(m, r, &op, recorded, &launch, launch >= 0);
+    note_row(m, row);
     return note_device_op(m, d, call, d->last_op);
 }
 
@@ -558,18 +569,23 @@ static enum lw_status emit_call(struct maker *m, struct rank *r, struct host *h,
     return status;
 }
 
-/* A collective that the host runs: it is handed over here. */
+/* A collective that the host runs: it is handed over after the shortest such call; what a call lasts
+ * longer, its thread stood still or worked while the collective ran. */
 static enum lw_status emit_issue(struct maker *m, struct rank *r, struct host *h,
                                  const struct traces_point *x)
 {
     const struct traces_host_comm *c = &r->p.comms[x->index];
     struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, r->comm_stream);
-    int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->issue), rest_of(h, x),
-                               NULL, 0);
+    int64_t rest = rest_of(h, x), least = r->p.own_ns[r->t->name[c->issue]];
+    int64_t own = least < rest ? least : rest;
+    int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->issue), own, NULL, 0);
 
     op.name = lw_trace_name(r->t, c->row);
     LW_TRY(fill_comm(m, r, c->row, &op));
     r->run_op[x->index] = emit(m, r, &op, lw_ns_to_ps(c->dur_ns), &launch, 1);
+    note_row(m, c->row);
+    if (rest > own)
+        emit_host(m, r, h, LW_OP_HOST, "while a collective runs", rest - own, NULL, 0);
     return LW_OK;
 }
 
@@ -823,6 +839,10 @@ static enum lw_status finish(struct maker *m)
         return lw_fail_nomem(m->err);
     m->out->step_of = m->step_of;
     m->step_of = NULL;
+    if (lw_arena_adopt(m->result, m->row_of) < 0)
+        return lw_fail_nomem(m->err);
+    m->out->row_of = m->row_of;
+    m->row_of = NULL;
     m->out->n_ranks = m->n;
     return lw_plan_check(&m->out->plan, m->err);
 }
@@ -850,12 +870,26 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
     free_ranks(&m);
     lw_free(m.step_of);
     lw_free(m.end_of);
+    lw_free(m.row_of);
     lw_arena_free(&scratch);
     if (status != LW_OK)
         traces_replay_free(&result);
     else
         *out = result;
     return status;
+}
+
+struct lw_cluster traces_replay_cluster(const struct traces_replay *r)
+{
+    struct lw_cluster x = {.name = "recorded", .devices_per_node = 1 << 20, .library = "",
+                           .library_version = "", .calibrated = true};
+
+    x.device.kind = "as recorded";
+    x.about = "the machines of the recording: every op takes its recorded time";
+    if (r->n_workers > 1)
+        x.interference.comm_workers =
+            (struct lw_figure){r->n_workers, "threads that ran collectives in the traces"};
+    return x;
 }
 
 void traces_replay_free(struct traces_replay *r)

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "shared/arena.h"
+#include "shared/cluster.h"
 #include "shared/err.h"
 #include "shared/plan.h"
 #include "shared/timeline.h"
@@ -55,6 +56,7 @@ struct traces_replay {
     struct traces_replay_step *steps;
     int32_t *rank_of_file;    /* [n_ranks] rank that each file says it is */
     int32_t *step_of;         /* [plan.n_ops] step in the timeline */
+    int64_t *row_of;          /* [plan.n_ops] row of its rank's trace: device op or run; -1 */
 };
 
 /* source[0 .. n): traces of one run, a rank each. LW_EFORMAT: nothing to replay (no host event, no
@@ -63,6 +65,10 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
                                    const struct traces_replay_choice *choice,
                                    struct traces_replay *out, struct lw_err *err);
 void traces_replay_free(struct traces_replay *r);
+
+/* The machine that a replay runs on: every op has its own time, so no figure is needed but the number
+ * of threads that ran collectives of the host. */
+struct lw_cluster traces_replay_cluster(const struct traces_replay *r);
 
 /* Predicted length of a step by its marks: of rank, or (-1) of the rank where it is longest. The
  * timeline is that of one simulated pass, not yet sorted by step. */
