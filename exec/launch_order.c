@@ -95,6 +95,7 @@ static enum lw_status make_reducer(struct check *c, struct lw_err *err)
     }
     LW_TRY(lw_reducer_new(n, bucket_of, c->n_buckets, c->plan->strategy.launch_order, &c->reducer,
                           err));
+    lw_reducer_set_rules(c->reducer, lw_reducer_rules_of(&c->plan->strategy));
     LW_TRY(lw_reducer_begin(c->reducer, true, err));
     return lw_reducer_unused(c->reducer, unused, n_unused, err);
 }

@@ -359,6 +359,31 @@ static enum lw_status make_initial(struct lw_part *d, struct lw_err *err)
     }
 }
 
+/* --- averaging ---------------------------------------------------------------------------------- */
+
+/* c10d with a comm hook scales nothing: the hook divides what it compressed. Without one c10d of
+ * 2020 divides the bucket when it is launched, as picotron and ColossalAI's handler do. Else
+ * gradients are multiplied while they are copied, which costs no pass of its own. */
+static void choose_scaling(struct lw_part *d)
+{
+    bool is_2020 = d->s->bucket_policy == LW_BUCKET_C10D_2020;
+    bool hook = d->s->comm_hook != LW_HOOK_NONE;
+
+    d->divides_wire = hook && (is_2020 || d->s->compat == LW_COMPAT_C10D);
+    d->divides_bucket = !hook && (is_2020 || d->s->compat == LW_COMPAT_PICOTRON ||
+                                  d->s->compat == LW_COMPAT_COLOSSALAI);
+}
+
+const char *lw_part_averaging(const struct lw_part *d)
+{
+    if (d->at_launch)
+        return "in their bucket, before its reduce";
+    if (d->divides_wire)
+        return "by the comm hook, a pass over what it compressed";
+    return d->divides_bucket ? "in their bucket, a pass of its own before its all-reduce"
+                             : "while copied into their bucket";
+}
+
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err)
 {
     struct lw_bucket_request r = {d->s->bucket_policy, d->s->bucket_cap_bytes,
@@ -366,6 +391,7 @@ enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err)
                                   d->s->static_graph, d->s->last_bucket_cap};
 
     LW_TRY(lw_bucket_rules(&r, &d->rules, err));
+    choose_scaling(d);
     if (d->n_grads == 0)
         return LW_OK;
     d->initial.name = "initial";

@@ -26,22 +26,6 @@ static void note_rule(const struct lw_part *d, struct lw_builder *b)
                               "after its backward");
 }
 
-static const char *averaging(enum lw_bucket_policy p)
-{
-    switch (p) {
-    case LW_BUCKET_C10D_2020:
-        return "at the launch of their bucket";
-    case LW_BUCKET_SHARDED_DDP:
-        return "in their bucket, before its reduce";
-    case LW_BUCKET_PICOTRON:
-        return "in their bucket, before its all-reduce";
-    case LW_BUCKET_COLOSSAL:
-        return "in the flat buffer, before its all-reduce";
-    default:
-        return "while copied into their bucket";
-    }
-}
-
 static void note_buckets(const struct lw_part *d, struct lw_builder *b)
 {
     const struct lw_bucket_rules *r = &d->rules;
@@ -58,8 +42,8 @@ static void note_buckets(const struct lw_part *d, struct lw_builder *b)
                     d->s->launch_order == LW_LAUNCH_IN_ORDER
                         ? "in order (a late bucket holds back those after it)"
                         : "as buckets complete (ranks must complete them alike)");
-    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->n_members,
-                    averaging(d->s->bucket_policy));
+    lw_builder_note(b, "averaging: gradients are scaled by 1/%d %s", d->n_members,
+                    lw_part_averaging(d));
     for (int32_t i = 0; i < d->n_empty; i++)
         lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
                            "behind the backward", d->empty[i]);

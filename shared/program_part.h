@@ -78,6 +78,8 @@ struct lw_part {
     int32_t *root_of;            /* [buckets of initial] reduced to this member; NULL = all-reduced */
     int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced behind the backward */
     bool at_launch;              /* gradients are scaled in their bucket when it is launched */
+    bool divides_bucket;         /* the same, in a pass of its own behind the copies */
+    bool divides_wire;           /* a comm hook divides what it compressed; nothing else scales */
     bool in_place;               /* gradients are views of their buckets: no copies out */
     bool one_by_one;             /* each bucket is reduced and waited for before the next */
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
@@ -108,6 +110,9 @@ void lw_part_free(struct lw_part *d);
 /* Ask the strategy's policies: shards and weights buffers; rules, initial and rebuilt buckets. */
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
+
+/* Where a part's gradients are averaged, in words; asked when its buckets are made. */
+const char *lw_part_averaging(const struct lw_part *d);
 
 /* The element type of a bucket on the wire under the strategy's hook. */
 enum lw_dtype lw_part_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);

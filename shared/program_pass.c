@@ -45,6 +45,8 @@ static enum lw_status new_reducer(const struct lw_part *d, const struct lw_part_
     enum lw_status s = lw_reducer_new(d->w->n_params, bucket_of, k->n_buckets, d->s->launch_order,
                                       out, err);
     lw_free(bucket_of);
+    if (s == LW_OK)
+        lw_reducer_set_rules(*out, lw_reducer_rules_of(d->s));
     return s;
 }
 

@@ -31,6 +31,20 @@ static int32_t scale_bucket(struct lw_writer *k, struct lw_writer_part *x, int32
     return op;
 }
 
+/* A pass over the whole bucket: root systems that do not scale while they copy. */
+static int32_t divide(struct lw_writer *k, int64_t bytes, enum lw_dtype dtype, int32_t after)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_COPY, k->l->compute);
+
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = dtype;
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "divide";
+    return lw_write_compute(k, &op, &after, 1);
+}
+
 /* Bucket b goes out; `after` is the op that completed it. */
 static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int32_t after)
 {
@@ -42,8 +56,12 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
 
     if (x->d->at_launch)
         after = scale_bucket(k, x, b);
+    if (x->d->divides_bucket)
+        after = divide(k, full, grad, after);
     if (wire != grad)
         after = lw_write_copy(k, LW_OP_CAST, full, wire, number, after);
+    if (x->d->divides_wire)
+        after = divide(k, bytes, wire, after);
     struct lw_op op = lw_write_collective(k, x->d->root_of ? LW_OP_REDUCE : LW_OP_ALL_REDUCE, bytes,
                                           wire);
     op.bucket = number;

@@ -5,7 +5,8 @@
  * Invariants: pending[b] = gradients of bucket b not marked in this backward; in order, buckets
  * 0 .. next-1 are launched and no other; as they complete, a bucket is launched exactly when its
  * pending count is 0. Unused gradients are marked just before the first real mark, as the first hook
- * of a backward does. A double mark is an error at once (c10d of 2020 found it late or never).
+ * of a backward does. A double mark is an error at once; under the rules of 2020 it is found late or
+ * never.
  * Not here: copies, scaling, waiting - they are ops of the plan. */
 #include "shared/reducer.h"
 
@@ -13,6 +14,8 @@
 #include <string.h>
 
 #include "shared/arena.h"
+
+enum { MARKED = 1, USED = 2 };
 
 struct lw_reducer {
     struct lw_arena arena;
@@ -22,7 +25,8 @@ struct lw_reducer {
     int32_t *size;      /* [n_buckets] gradients */
     int32_t *pending;   /* [n_buckets] */
     int32_t *unused;    /* [n_params] room */
-    bool *marked;       /* [n_params] */
+    uint8_t *flags;     /* [n_params] MARKED in this backward, USED since the last synchronised one */
+    enum lw_reducer_rules rules;
     int32_t n_unused, n_marked, n_launched, next;
     bool synchronised;
 };
@@ -43,10 +47,10 @@ enum lw_status lw_reducer_new(int32_t n_params, const int32_t *bucket_of, int32_
     r->order = order;
     r->bucket_of = lw_arena_alloc(&r->arena, n_params, sizeof *r->bucket_of);
     r->unused = lw_arena_alloc(&r->arena, n_params, sizeof *r->unused);
-    r->marked = lw_arena_alloc(&r->arena, n_params, sizeof *r->marked);
+    r->flags = lw_arena_alloc(&r->arena, n_params, sizeof *r->flags);
     r->size = lw_arena_alloc(&r->arena, n_buckets, sizeof *r->size);
     r->pending = lw_arena_alloc(&r->arena, n_buckets, sizeof *r->pending);
-    if (!r->bucket_of || !r->unused || !r->marked || !r->size || !r->pending) {
+    if (!r->bucket_of || !r->unused || !r->flags || !r->size || !r->pending) {
         lw_reducer_free(r);
         return lw_fail_nomem(err);
     }
@@ -63,6 +67,18 @@ enum lw_status lw_reducer_new(int32_t n_params, const int32_t *bucket_of, int32_
     }
     *out = r;
     return LW_OK;
+}
+
+void lw_reducer_set_rules(struct lw_reducer *r, enum lw_reducer_rules rules)
+{
+    r->rules = rules;
+}
+
+enum lw_reducer_rules lw_reducer_rules_of(const struct lw_strategy *s)
+{
+    if (s->compat != LW_COMPAT_C10D)
+        return LW_REDUCER_REPAIRED;
+    return s->bucket_policy == LW_BUCKET_C10D_2020 ? LW_REDUCER_C10D_2020 : LW_REDUCER_C10D_1_13;
 }
 
 void lw_reducer_free(struct lw_reducer *r)
@@ -92,12 +108,13 @@ enum lw_status lw_reducer_begin(struct lw_reducer *r, bool synchronised, struct 
 {
     if (r->synchronised && r->n_marked > 0 && !lw_reducer_finished(r))
         return fail_unfinished(r, err);
+    uint8_t keep = r->synchronised && lw_reducer_finished(r) ? 0 : USED;
+    for (int32_t p = 0; p < r->n_params; p++)
+        r->flags[p] &= keep;
     r->synchronised = synchronised;
     r->n_unused = r->n_marked = r->n_launched = r->next = 0;
-    if (synchronised) {
-        memset(r->marked, 0, (size_t)r->n_params * sizeof *r->marked);
+    if (synchronised)
         memcpy(r->pending, r->size, (size_t)r->n_buckets * sizeof *r->pending);
-    }
     return LW_OK;
 }
 
@@ -135,12 +152,17 @@ static enum lw_status mark(struct lw_reducer *r, int32_t p, int32_t *launches, i
 {
     if (p < 0 || p >= r->n_params || r->bucket_of[p] < 0)
         return lw_fail(err, LW_EFAILED, "gradient %d became ready, but is in no bucket", p);
-    if (r->marked[p])
+    int32_t b = r->bucket_of[p];
+    if (r->rules == LW_REDUCER_C10D_2020 && r->pending[b] == 0)
+        return lw_fail(err, LW_EFAILED, "gradient %d became ready, but bucket %d has left with as "
+                                        "many marks as it has gradients: one of them was marked "
+                                        "twice in this backward", p, b);
+    if (r->rules != LW_REDUCER_C10D_2020 && (r->flags[p] & MARKED))
         return lw_fail(err, LW_EFAILED, "gradient %d became ready twice in one backward", p);
-    r->marked[p] = true;
+    r->flags[p] |= MARKED;
     r->n_marked++;
-    if (--r->pending[r->bucket_of[p]] == 0)
-        launch(r, r->bucket_of[p], launches, n);
+    if (--r->pending[b] == 0)
+        launch(r, b, launches, n);
     return LW_OK;
 }
 
@@ -150,6 +172,8 @@ enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launche
     int32_t n = 0, n_unused = r->n_unused;
 
     *n_launches = 0;
+    if (p >= 0 && p < r->n_params && (r->synchronised || r->rules != LW_REDUCER_C10D_1_13))
+        r->flags[p] |= USED;
     if (!r->synchronised)
         return LW_OK;
     r->n_unused = 0;
@@ -158,6 +182,11 @@ enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launche
     LW_TRY(mark(r, p, launches, &n, err));
     *n_launches = n;
     return LW_OK;
+}
+
+bool lw_reducer_used(const struct lw_reducer *r, int32_t p)
+{
+    return p >= 0 && p < r->n_params && (r->flags[p] & USED);
 }
 
 bool lw_reducer_finished(const struct lw_reducer *r)
@@ -170,7 +199,7 @@ int32_t lw_reducer_unmarked(const struct lw_reducer *r, int32_t *params, int32_t
     int32_t n = 0;
 
     for (int32_t p = 0; p < r->n_params; p++) {
-        if (r->bucket_of[p] < 0 || r->marked[p])
+        if (r->bucket_of[p] < 0 || (r->flags[p] & MARKED))
             continue;
         if (n < room)
             params[n] = p;

@@ -105,7 +105,7 @@ static void picotron_fills_to_its_capacity_and_launches_from_the_back(void **sta
     assert_int_equal(p.buckets[0].limit_bytes, 1200);
     assert_true(has_note(&p, "buckets: picotron, registration order, a bucket holds at most 300 "
                              "elements"));
-    assert_true(has_note(&p, "scaled by 1/2 in their bucket, before its all-reduce"));
+    assert_true(has_note(&p, "scaled by 1/2 while copied into their bucket"));
     lw_plan_free(&p);
 }
 

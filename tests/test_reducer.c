@@ -126,6 +126,76 @@ static void marking_twice_is_an_error_at_once(void **state)
     lw_reducer_free(r);
 }
 
+/* Bucket 0 = {3, 4}. Under the rules of 2020 the second mark of 3 counts for 4: the bucket leaves
+ * without it, and the fault shows when 4 is marked honestly. */
+static void c10d_of_2020_launches_early_on_a_double_mark(void **state)
+{
+    struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+    int32_t launches[3], n;
+    struct lw_err err = {0};
+
+    (void)state;
+    lw_reducer_set_rules(r, LW_REDUCER_C10D_2020);
+    assert_string_equal(mark(r, 3), "");
+    assert_string_equal(mark(r, 3), "0");
+    assert_int_equal(lw_reducer_unmarked(r, launches, 0), 4); /* 4 among them */
+    assert_int_equal(lw_reducer_mark(r, 4, launches, &n, &err), LW_EFAILED);
+    assert_string_equal(err.msg, "gradient 4 became ready, but bucket 0 has left with as many marks "
+                                 "as it has gradients: one of them was marked twice in this "
+                                 "backward");
+    lw_reducer_free(r);
+    r = fresh(LW_LAUNCH_IN_ORDER);
+    lw_reducer_set_rules(r, LW_REDUCER_C10D_1_13); /* a set per iteration: found at once */
+    mark(r, 3);
+    assert_int_equal(lw_reducer_mark(r, 3, launches, &n, &err), LW_EFAILED);
+    assert_string_equal(err.msg, "gradient 3 became ready twice in one backward");
+    lw_reducer_free(r);
+}
+
+/* A parameter used under no_sync alone: its gradient must be averaged in the backward that follows.
+ * torch from 1.13 on forgets it, and ranks part. */
+static void use_under_no_sync_is_remembered_but_by_1_13(void **state)
+{
+    static const enum lw_reducer_rules all[] = {LW_REDUCER_REPAIRED, LW_REDUCER_C10D_2020,
+                                                LW_REDUCER_C10D_1_13};
+    static const int32_t unused[] = {4};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
+        struct lw_err err = {0};
+        lw_reducer_set_rules(r, all[i]);
+        assert_int_equal(lw_reducer_begin(r, false, &err), LW_OK);
+        assert_string_equal(mark(r, 4), "");
+        assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK);
+        assert_int_equal(lw_reducer_unused(r, unused, 1, &err), LW_OK);
+        for (int32_t p = 0; p < 4; p++)
+            mark(r, p);
+        assert_true(lw_reducer_finished(r));
+        assert_int_equal(lw_reducer_used(r, 4), all[i] != LW_REDUCER_C10D_1_13);
+        assert_true(lw_reducer_used(r, 3));
+        assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK); /* the map is zeroed */
+        assert_false(lw_reducer_used(r, 4));
+        assert_false(lw_reducer_used(r, 3));
+        lw_reducer_free(r);
+    }
+}
+
+static void rules_follow_compat_and_generation(void **state)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    (void)state;
+    s.bucket_policy = LW_BUCKET_C10D_2020;
+    assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_REPAIRED);
+    s.compat = LW_COMPAT_C10D;
+    assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_C10D_2020);
+    s.bucket_policy = LW_BUCKET_C10D_2;
+    assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_C10D_1_13);
+    s.compat = LW_COMPAT_PICOTRON;
+    assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_REPAIRED);
+}
+
 static void an_unfinished_backward_is_named_at_the_next_begin(void **state)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
@@ -241,6 +311,9 @@ int main(void)
         cmocka_unit_test(no_sync_launches_nothing_and_is_never_unfinished),
         cmocka_unit_test(unused_gradients_count_as_ready_at_the_first_mark),
         cmocka_unit_test(marking_twice_is_an_error_at_once),
+        cmocka_unit_test(c10d_of_2020_launches_early_on_a_double_mark),
+        cmocka_unit_test(use_under_no_sync_is_remembered_but_by_1_13),
+        cmocka_unit_test(rules_follow_compat_and_generation),
         cmocka_unit_test(an_unfinished_backward_is_named_at_the_next_begin),
         cmocka_unit_test(a_begin_without_a_single_mark_is_not_unfinished),
         cmocka_unit_test(refuses_empty_buckets_and_numbers_out_of_range),
