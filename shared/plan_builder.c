@@ -419,6 +419,13 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
     return last(&b->ops);
 }
 
+void lw_builder_dep(struct lw_builder *b, int32_t dep)
+{
+    push(b, &b->deps, &dep, sizeof dep);
+    if (!b->failed)
+        ((struct lw_op *)b->ops.items)[b->ops.n - 1].n_deps++;
+}
+
 void lw_builder_ready(struct lw_builder *b, int32_t param)
 {
     push(b, &b->ready, &param, sizeof param);

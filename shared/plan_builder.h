@@ -41,6 +41,8 @@ struct lw_op lw_builder_blank(enum lw_op_kind kind, int32_t stream);
 /* Returns the op's number; deps are numbers returned earlier for the same program. */
 int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_t *deps,
                       int32_t n_deps);
+/* The op added last waits for this earlier one of its program too. */
+void lw_builder_dep(struct lw_builder *b, int32_t dep);
 /* The op added last completes (or, for COPY_IN, copies) this gradient too. */
 void lw_builder_ready(struct lw_builder *b, int32_t param);
 /* A row of operands for a role: entries[i] for the rank with index i in the role. */

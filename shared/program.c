@@ -10,9 +10,6 @@ enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
 
 static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_err *err)
 {
-    if (s->tp > 1)
-        return lw_fail(err, LW_ENOTSUP, "--tp %lld: this build plans no tensor parallelism",
-                       (long long)s->tp);
     if (s->zero > 1)
         return lw_fail(err, LW_ENOTSUP, "--zero %lld: this build shards optimizers alone (--zero 1)",
                        (long long)s->zero);
@@ -21,9 +18,6 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
                                         "own dtype", lw_dtype_name(s->broadcast_dtype));
     if (s->clip > 0)
         return lw_fail(err, LW_ENOTSUP, "--clip %g: this build plans no gradient norm", s->clip);
-    if (s->recompute != LW_RECOMPUTE_NONE)
-        return lw_fail(err, LW_ENOTSUP, "--recompute: this build plans backwards without "
-                                        "recomputation alone");
     return LW_OK;
 }
 
@@ -86,10 +80,30 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
     return LW_OK;
 }
 
+/* Selective recomputation repeats what the workload says, if it says anything. */
+static enum lw_status check_recompute(const struct lw_workload *w, const struct lw_strategy *s,
+                                      struct lw_err *err)
+{
+    if (s->recompute != LW_RECOMPUTE_SELECTIVE)
+        return LW_OK;
+    for (int32_t m = 0; m < w->n_modules; m++)
+        if (w->modules[m].selective_ps > 0 || w->modules[m].kept_bytes[LW_RECOMPUTE_SELECTIVE] >= 0)
+            return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--recompute selective: workload '%s' does not say what of a "
+                                   "module's forward it does again (selective_ns); full does all",
+                   w->name);
+}
+
 static enum lw_status check_size(const struct lw_workload *w, const struct lw_strategy *s,
                                  struct lw_err *err)
 {
-    int64_t ops = 2 * (int64_t)w->n_modules + 6 * (int64_t)w->n_params + 16;
+    int64_t calls = 1;
+
+    for (int32_t m = 0; s->tp > 1 && m < w->n_modules; m++)
+        calls = w->modules[m].tp_calls > calls ? w->modules[m].tp_calls : calls;
+    /* forward, both halves of backward, what is recomputed, and as many sums */
+    int64_t ops = (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
+                  6 * (int64_t)w->n_params + 16;
 
     if (w->n_modules < 1)
         return lw_fail(err, LW_EINVAL, "workload '%s' has no modules", w->name);
@@ -116,6 +130,7 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_TRY(lw_compat_check(s, w, err));
     LW_TRY(refuse_unlowered(s, err));
     LW_TRY(refuse_contradictions(s, err));
+    LW_TRY(check_recompute(w, s, err));
     LW_TRY(check_size(w, s, err));
     if (s->dp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));

@@ -1,6 +1,7 @@
 /* The backward of a part. A whole one runs the recorded stretches, each followed by what its ready
- * gradients set off. Split into halves, the input's gradient and the weights' are an op per module
- * each, and the gradients of a module are complete at the end of its weights' op. */
+ * gradients set off. Split into halves, the input's gradient and the weights' are ops of their own per
+ * module, and the gradients of a module are complete at the end of its weights' op. What is recomputed
+ * of a module stands before the first of its backward. */
 #include "shared/program_lower.h"
 
 static void add_module_op(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
@@ -26,6 +27,14 @@ static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x, c
     return LW_OK;
 }
 
+static void add_sums(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t n)
+{
+    int32_t calls = lw_tensor_calls(d, module, true);
+
+    for (int32_t i = 0; i < n; i++)
+        lw_write_sum(k, d->w->modules[module].tp_backward_bytes / calls, lw_part_module(d, module));
+}
+
 static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32_t input,
                             bool reduce, int32_t *output, struct lw_err *err)
 {
@@ -34,11 +43,35 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
 
     for (int32_t i = 0; i < back->n_stretches; i++) {
         const struct lw_stretch *s = &back->stretches[i];
+        if (i == 0 || s[-1].module != s->module)
+            lw_write_again(k, d, s->module);
         add_module_op(k, d, LW_OP_BACKWARD, s->module, d->stretch_work[i], i == 0 ? input : -1);
-        *output = k->last_compute;
-        LW_TRY(add_ready(k, x, back->ready + s->first_ready, s->n_ready, reduce, err));
+        if (i + 1 == back->n_stretches)
+            *output = k->last_compute;
+        for (int32_t r = 0; r < s->n_ready; r++)
+            lw_builder_ready(k->l->b, lw_part_param(d, back->ready[s->first_ready + r]));
+        if (d->sums_after)
+            add_sums(k, d, s->module, d->sums_after[i]);
+        if (i + 1 == back->n_stretches && k->after >= 0)
+            *output = k->after;
+        if (reduce && !k->pass->after_backward)
+            LW_TRY(lw_write_ready(k, x, back->ready + s->first_ready, s->n_ready, err));
     }
     return LW_OK;
+}
+
+static int32_t input_half(struct lw_writer *k, const struct lw_part *d, int32_t input)
+{
+    for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {
+        int32_t n_sums = lw_tensor_calls(d, m, true), n = n_sums > 1 ? n_sums : 1;
+        lw_write_again(k, d, m);
+        for (int32_t i = 0; i < n; i++) {
+            add_module_op(k, d, LW_OP_BACKWARD_INPUT, m, d->input_work[m] + i, input);
+            input = -1;
+            add_sums(k, d, m, n_sums > 0);
+        }
+    }
+    return k->after >= 0 ? k->after : k->last_compute;
 }
 
 enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
@@ -48,14 +81,14 @@ enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, 
 
     if (kind == LW_OP_BACKWARD)
         return whole(k, x, input, reduce, output, err);
+    if (kind == LW_OP_BACKWARD_INPUT) {
+        *output = input_half(k, d, input);
+        return LW_OK;
+    }
     for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {
-        bool weights = kind == LW_OP_BACKWARD_WEIGHT, first = m == d->w->n_modules - 1;
-        add_module_op(k, d, kind, m, weights ? d->weight_work[m] : d->input_work[m],
-                      first ? input : -1);
-        *output = k->last_compute;
-        if (weights)
-            LW_TRY(add_ready(k, x, d->ready_of + d->first_ready_of[m],
-                             d->first_ready_of[m + 1] - d->first_ready_of[m], reduce, err));
+        add_module_op(k, d, kind, m, d->weight_work[m], -1);
+        LW_TRY(add_ready(k, x, d->ready_of + d->first_ready_of[m],
+                         d->first_ready_of[m + 1] - d->first_ready_of[m], reduce, err));
     }
     return LW_OK;
 }

@@ -1,4 +1,5 @@
-/* The forward of a part: its buffers' broadcasts before a synchronised one, then an op per module. */
+/* The forward of a part: its buffers' broadcasts before a synchronised one, then an op per module, with
+ * the tensor group's sums; and what recomputation does again of it. */
 #include "shared/program_lower.h"
 
 enum { BROADCASTS_IN_FLIGHT = 2 };
@@ -42,18 +43,47 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
     }
 }
 
-int32_t lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x, int32_t input)
+/* One module's ops with the sums between and behind them. */
+static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
+                         enum lw_op_kind kind, int32_t work, int32_t input)
 {
-    const struct lw_part *d = x->d;
+    const struct lw_module *module = &d->w->modules[m];
+    int32_t n_sums = lw_tensor_calls(d, m, false), n = n_sums > 1 ? n_sums : 1;
 
-    for (int32_t m = 0; m < d->w->n_modules; m++) {
-        struct lw_op op = lw_builder_blank(LW_OP_FORWARD, k->l->compute);
-        op.work = d->forward_work[m];
+    for (int32_t i = 0; i < n; i++) {
+        struct lw_op op = lw_builder_blank(kind, k->l->compute);
+        op.work = work + i;
         op.module = lw_part_module(d, m);
         op.stage = k->stage;
         op.micro_batch = k->micro_batch;
-        op.name = d->w->modules[m].name;
-        lw_write_compute(k, &op, &input, m == 0 && input >= 0);
+        op.name = kind == LW_OP_FORWARD ? module->name : "recompute";
+        lw_write_compute(k, &op, &input, i == 0 && input >= 0);
+        if (n_sums > 0)
+            lw_write_sum(k, module->tp_forward_bytes / n_sums, op.module);
     }
-    return k->last_compute;
+}
+
+int32_t lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x, int32_t input)
+{
+    for (int32_t m = 0; m < x->d->w->n_modules; m++)
+        write_module(k, x->d, m, LW_OP_FORWARD, x->d->forward_work[m], m == 0 ? input : -1);
+    return k->after >= 0 ? k->after : k->last_compute;
+}
+
+void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t m)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_KERNEL, k->l->compute);
+
+    if (d->again_work[m] < 0)
+        return;
+    if (d->s->recompute == LW_RECOMPUTE_FULL) {
+        write_module(k, d, m, LW_OP_KERNEL, d->again_work[m], -1);
+        return;
+    }
+    op.work = d->again_work[m];
+    op.module = lw_part_module(d, m);
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "recompute";
+    lw_write_compute(k, &op, NULL, 0);
 }

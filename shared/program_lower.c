@@ -63,6 +63,7 @@ static enum lw_status decide(struct lw_lowering *l, const struct lw_cost *cost, 
     int64_t n_grads = 0;
 
     LW_TRY(lw_lower_axes(l, err));
+    LW_TRY(lw_lower_tensor(l, err));
     LW_TRY(lw_lower_stages(l, cost, err));
     LW_TRY(lw_lower_order(l, err));
     for (int32_t q = 0; q < l->n_parts; q++)
@@ -109,7 +110,7 @@ static void free_all(struct lw_lowering *l)
 enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s,
                         const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
-    struct lw_lowering l = {.w = w, .s = s};
+    struct lw_lowering l = {.model = w, .w = w, .s = s};
     enum lw_status st = decide(&l, cost, err);
 
     if (st == LW_OK) {

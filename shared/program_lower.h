@@ -28,7 +28,8 @@ struct lw_row {
 };
 
 struct lw_lowering {
-    const struct lw_workload *w;
+    const struct lw_workload *model; /* as given */
+    const struct lw_workload *w;     /* of one rank of a tensor group */
     const struct lw_strategy *s;
     struct lw_builder *b;
     struct lw_arena arena;
@@ -53,6 +54,7 @@ struct lw_lowering {
     int32_t data;                /* communicator class; -1 = none */
     int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
     int32_t forward_stream, backward_stream;
+    int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
     enum lw_dtype activation_dtype;
     int32_t *optimizer_work;     /* [pp] */
 };
@@ -107,6 +109,7 @@ struct lw_writer {
     bool *gap_written;             /* [2 * micro-batches] host gap before forward, before backward */
     int32_t *deps, n_deps;         /* what the optimizer waits for, then what follows it */
     int32_t last_compute;          /* op added last to the compute stream; -1 = none yet */
+    int32_t after;                 /* what the next one there waits for too; -1 = nothing */
 };
 
 /* program_writer.c: ops with the fields that all of a pass share. */
@@ -124,6 +127,9 @@ int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops,
 /* An op that others than the plain data group's first rank may be the root of. */
 void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
 
+/* An all-reduce over the tensor group behind the last compute, before the next. */
+void lw_write_sum(struct lw_writer *k, int64_t bytes, int32_t module);
+
 /* program_pipeline.c: forwards, backwards and messages in the schedule's order. */
 enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
 
@@ -131,6 +137,8 @@ enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
  * which its output is there. */
 void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
 int32_t lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x, int32_t input);
+/* What is recomputed of a module before its backward. */
+void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t module);
 
 /* program_backward.c: the whole, the input's half or the weights' half (kind); reduce: gradients that
  * are complete go into their buckets. *output as for forward. */
@@ -150,6 +158,9 @@ void lw_write_update(struct lw_writer *k);
 /* program_pass.c: adds a variant with the ops of the pass on every stage; its number in *variant. */
 enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, int32_t *variant,
                              struct lw_err *err);
+
+/* program_tensor.c: l->w from l->model. */
+enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err);
 
 /* program_stages.c: the schedule's grid, the partition, and the parts with their workloads. */
 enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost,

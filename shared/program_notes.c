@@ -144,6 +144,19 @@ static void note_pipeline(const struct lw_lowering *l)
                            "the last backward");
 }
 
+static void note_tensor(const struct lw_lowering *l)
+{
+    if (l->tp > 1)
+        lw_builder_note(l->b, "tensor parallelism: split modules take their whole part and 1/%d of "
+                              "the rest; activations are summed in equal steps of a module, each "
+                              "waited for; no sequence parallelism", l->tp);
+    if (l->s->recompute == LW_RECOMPUTE_FULL)
+        lw_builder_note(l->b, "recomputation: each module's forward again, in front of its backward");
+    if (l->s->recompute == LW_RECOMPUTE_SELECTIVE)
+        lw_builder_note(l->b, "recomputation: what the workload names of a module's forward again, in "
+                              "front of its backward");
+}
+
 void lw_lower_notes(const struct lw_lowering *l)
 {
     const struct lw_part *d = lw_lower_speaker(l);
@@ -158,6 +171,7 @@ void lw_lower_notes(const struct lw_lowering *l)
         lw_builder_note(b, "ready times: %d of %d gradients have none and count as ready at the "
                            "end of their module's backward", back->n_untimed, back->n_ready);
     note_pipeline(l);
+    note_tensor(l);
     if (d->n_members > 1)
         note_buckets(d, b);
     else

@@ -138,6 +138,40 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
+/* A work in n equal parts (0: as one); returns the number of the first. */
+static int32_t add_equal(struct lw_builder *b, const struct lw_work *w, int32_t n)
+{
+    int32_t first = -1;
+
+    n = n > 1 ? n : 1;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t at = lw_builder_work(b, &(struct lw_work){share(w->ps, i, i + 1, n),
+                                                          share(w->flops, i, i + 1, n),
+                                                          share(w->bytes, i, i + 1, n)});
+        first = i == 0 ? at : first;
+    }
+    return first;
+}
+
+/* What recomputation does again: the whole forward with its sums, or what the workload says. */
+static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+
+    d->again_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->again_work);
+    if (!d->again_work)
+        return lw_fail_nomem(err);
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        lw_ps selective = w->modules[m].selective_ps;
+        d->again_work[m] = -1;
+        if (d->s->recompute == LW_RECOMPUTE_FULL)
+            d->again_work[m] = d->forward_work[m];
+        else if (d->s->recompute == LW_RECOMPUTE_SELECTIVE && selective > 0)
+            d->again_work[m] = lw_builder_work(b, &(struct lw_work){selective, -1, -1});
+    }
+    return LW_OK;
+}
+
 /* The halves of every module's backward, each with the flops of a forward. */
 static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
 {
@@ -149,8 +183,8 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++) {
         const struct lw_module *x = &w->modules[m];
-        d->input_work[m] =
-            lw_builder_work(b, &(struct lw_work){x->backward_input_ps, x->forward_flops, -1});
+        d->input_work[m] = add_equal(b, &(struct lw_work){x->backward_input_ps, x->forward_flops, -1},
+                                     lw_tensor_calls(d, m, true));
         d->weight_work[m] =
             lw_builder_work(b, &(struct lw_work){x->backward_weight_ps, x->forward_flops, -1});
     }
@@ -168,10 +202,10 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     if (!d->forward_work || !d->stretch_work)
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++)
-        d->forward_work[m] =
-            lw_builder_work(b, &(struct lw_work){w->modules[m].forward_ps,
-                                                 w->modules[m].forward_flops,
-                                                 w->modules[m].forward_bytes});
+        d->forward_work[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
+                                                            w->modules[m].forward_flops,
+                                                            w->modules[m].forward_bytes},
+                                       lw_tensor_calls(d, m, false));
     for (int32_t i = 0; i < d->back.n_stretches; i++) {
         const struct lw_stretch *s = &d->back.stretches[i];
         const struct lw_module *m = &w->modules[s->module];
@@ -185,6 +219,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
                                  share(m->forward_flops < 0 ? -1 : flops, s->start - window,
                                        s->end - window, length), -1});
     }
+    LW_TRY(add_again(d, b, err));
     return d->splits ? add_halves(d, b, err) : LW_OK;
 }
 
@@ -199,6 +234,7 @@ void lw_part_add_sets(struct lw_part *d, struct lw_builder *b)
 enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err)
 {
     LW_TRY(lw_backward_cut(d->w, &d->back, err));
+    LW_TRY(lw_tensor_cut(d, err));
     LW_TRY(list_gradients(d, err));
     LW_TRY(lw_part_assign_shards(d, err));
     LW_TRY(lw_part_assign_buckets(d, err));

@@ -85,9 +85,12 @@ struct lw_part {
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
     int32_t n_buffers, *buffer_of;
 
-    int32_t *forward_work, *stretch_work; /* plan's numbers by module, by stretch */
+    int32_t *sums_after;         /* [stretches] tensor-parallel sums behind each; NULL = none */
+    int32_t *forward_work;       /* plan's number by module: the first of lw_tensor_calls (or 1) */
+    int32_t *again_work;         /* the same of what recomputation does before the backward; -1 = none */
+    int32_t *stretch_work;       /* by stretch */
     bool splits;                 /* some backwards run in halves: what follows is filled */
-    int32_t *input_work, *weight_work;
+    int32_t *input_work, *weight_work; /* by module; input as forward_work */
     int32_t *ready_of;           /* gradients by module, in ready order within one: */
     int32_t *first_ready_of;     /* [n_modules + 1] into ready_of */
 };
@@ -101,6 +104,11 @@ static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
 {
     return d->first_module + module;
 }
+
+/* All-reduces over the tensor group in a module's forward or backward. */
+int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward);
+/* Cut the part's stretches where its backward sums; program_tensor.c. */
+enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err);
 
 /* Make all decisions about a part: w, s, cost, stage, members and maps are set, the rest is zero.
  * What was made by a call that fails is freed by lw_part_free, as always. */

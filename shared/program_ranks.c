@@ -3,7 +3,8 @@
  *
  * Invariants: a role's ranks ascend; a data group's members ascend by data coordinate, those of the
  * second direction's pipeline rank behind those of the first; the rank with the same data and tensor coordinate is the peer on another pipeline
- * rank. Classes are made in ColossalAI's creation order: data, pipeline. */
+ * rank. Classes are made in ColossalAI's creation order: data, pipeline,
+ * tensor. */
 #include <stdio.h>
 
 #include "shared/program_lower.h"
@@ -158,20 +159,35 @@ static void add_pipeline(struct lw_lowering *l, int32_t *members)
     add_pipeline_groups(l, l->backward, members);
 }
 
+static void add_tensor(struct lw_lowering *l, int32_t *members)
+{
+    l->tensor_stream = lw_builder_stream(l->b, "tensor", LW_STREAM_COMM, 1);
+    l->tensor = lw_builder_comm(l->b, "tensor", LW_COMM_TENSOR, l->s->reducer, l->tensor_stream);
+    for (int32_t d = 0; d < l->dp; d++) {
+        for (int32_t p = 0; p < l->pp; p++) {
+            for (int32_t t = 0; t < l->tp; t++)
+                members[t] = lw_rank_at(l, d, p, t);
+            lw_builder_group(l->b, l->tensor, members, l->tp);
+        }
+    }
+}
+
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 {
     int32_t most = 2 * l->dp > l->pp ? 2 * l->dp : l->pp;
-    int32_t *members = lw_alloc((size_t)most * sizeof *members);
+    int32_t *members = lw_alloc((size_t)(most > l->tp ? most : l->tp) * sizeof *members);
 
     if (!members)
         return lw_fail_nomem(err);
     add_roles(l);
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
-    l->comm = l->copy = l->data = l->forward = l->backward = -1;
+    l->comm = l->copy = l->data = l->forward = l->backward = l->tensor = -1;
     if (l->parts[0].n_members > 1)
         add_data(l, members);
     if (l->pp > 1)
         add_pipeline(l, members);
+    if (l->tp > 1)
+        add_tensor(l, members);
     lw_free(members);
     return LW_OK;
 }

@@ -79,9 +79,9 @@ static lw_ps optimizer_ps(const struct lw_lowering *l, int32_t stage)
 {
     int64_t all = 0;
 
-    for (int32_t i = 0; i < l->w->n_params; i++)
-        if (l->w->params[i].trainable && l->w->params[i].tied < 0)
-            all += l->w->params[i].numel;
+    for (int32_t i = 0; i < l->model->n_params; i++)
+        if (l->model->params[i].trainable && l->model->params[i].tied < 0)
+            all += l->model->params[i].numel;
     if (all == 0)
         return l->w->optimizer_ps;
     return (lw_ps)(((__int128)l->w->optimizer_ps * updated_elements(l, stage) + all - 1) / all);

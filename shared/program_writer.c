@@ -6,7 +6,25 @@ int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *d
 {
     op->stream = k->l->compute;
     k->last_compute = lw_builder_op(k->l->b, op, deps, n);
+    if (k->after >= 0)
+        lw_builder_dep(k->l->b, k->after);
+    k->after = -1;
     return k->last_compute;
+}
+
+void lw_write_sum(struct lw_writer *k, int64_t bytes, int32_t module)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, k->l->tensor_stream);
+
+    op.comm = k->l->tensor;
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = (uint8_t)k->l->activation_dtype;
+    op.module = module;
+    op.stage = (int16_t)k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "activations";
+    k->after = lw_builder_op(k->l->b, &op, &k->last_compute, 1);
 }
 
 void lw_write_gap(struct lw_writer *k, enum lw_gap gap)

@@ -45,12 +45,24 @@ static void draw_model(struct prng *r, struct model *k)
             .backward_input_ps = prng_in(r, 0, 9000000),
             .backward_weight_ps = prng_in(r, 0, 9000000), .forward_flops = -1,
             .forward_bytes = -1, .output_bytes = prng_in(r, 1, 100000),
-            .kept_bytes = {-1, -1, -1}};
+            .kept_bytes = {-1, 0, -1}, .tp_split = (enum lw_tp_split)prng_in(r, 0, LW_TP_BLOCK),
+            .tp_calls = (int32_t)prng_in(r, 0, 3), .selective_ps = 0};
+    for (int32_t m = 0; m < k->w.n_modules; m++) {
+        struct lw_module *x = &k->modules[m];
+        x->selective_ps = prng_in(r, 0, x->forward_ps);
+        x->whole_forward_ps = prng_in(r, 0, x->forward_ps);
+        x->whole_input_ps = prng_in(r, 0, x->backward_input_ps);
+        if (x->tp_split != LW_TP_REPLICATED) {
+            x->tp_forward_bytes = prng_in(r, 0, 2) * 1000;
+            x->tp_backward_bytes = prng_in(r, 0, 2) * 1000;
+        }
+    }
     for (int32_t i = 0; i < k->w.n_params; i++)
         k->params[i] = (struct lw_param){
             .name = "p", .numel = prng_in(r, 1, 400) * 12, .dtype = LW_F32,
             .module = i * k->w.n_modules / k->w.n_params, .tied = -1,
-            .trainable = prng_in(r, 0, 9) > 0, .used = true, .ready_ps = -1};
+            .trainable = prng_in(r, 0, 9) > 0, .used = true, .ready_ps = -1,
+            .tp_split = (uint8_t)prng_in(r, 0, 3)};
 }
 
 /* Where two parts of a rank are neighbours (the turn of a V), only an explicit list tells the test
@@ -84,6 +96,8 @@ static void draw_strategy(struct prng *r, struct model *k, struct lw_strategy *s
     *s = lw_strategy_default();
     s->dp = prng_in(r, 1, 4);
     s->pp = prng_in(r, 1, 5);
+    s->tp = prng_in(r, 0, 1) ? prng_in(r, 2, 4) : 1;
+    s->recompute = (enum lw_recompute)prng_in(r, 0, LW_N_RECOMPUTE - 1);
     s->micro_batches = prng_in(r, 1, 12);
     s->schedule = (enum lw_schedule)prng_in(r, 0, LW_SCHEDULE_CUSTOM - 1);
     s->chunks = s->pp > 1 ? prng_in(r, 1, 3) : 1;
@@ -136,7 +150,7 @@ static void expect_in_flight(const struct lw_plan *p, const struct model *k,
                 continue;
             /* a run of ops of one kind and micro-batch over neighbouring modules is one action */
             bool goes_on = o->kind == last && o->micro_batch == last_mb &&
-                           (forward ? o->module == last_module + 1
+                           (forward ? o->module == last_module || o->module == last_module + 1
                                     : o->module == last_module || o->module == last_module - 1);
             bool cut = o->module != last_module &&
                        k->begins[o->module > last_module ? o->module : last_module];
@@ -192,7 +206,7 @@ static void simulate(const struct lw_plan *p, const char *what)
 static void every_combination_is_proven_and_runs(void **state)
 {
     struct prng r = prng_start("combinations");
-    int made = 0, pipelines = 0;
+    int made = 0, pipelines = 0, tensor = 0;
 
     (void)state;
     for (int tries = 0; made < PLANS; tries++) {
@@ -216,11 +230,12 @@ static void every_combination_is_proven_and_runs(void **state)
         if (p.strategy.pp > 1)
             check_in_flight(&p, &k, text);
         pipelines += p.strategy.pp > 1;
+        tensor += p.strategy.tp > 1;
         lw_plan_free(&p);
         made++;
     }
-    printf("%d plans, %d of them pipelines\n", made, pipelines);
-    assert_true(pipelines > PLANS / 3);
+    printf("%d plans, %d of them pipelines, %d with tensor parallelism\n", made, pipelines, tensor);
+    assert_true(pipelines > PLANS / 3 && tensor > PLANS / 4);
 }
 
 int main(void)
