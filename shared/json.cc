@@ -843,6 +843,31 @@ const char *lw_json_string(struct lw_json *j, size_t *len)
     return room;
 }
 
+const char *lw_json_view(struct lw_json *j, size_t *len)
+{
+    size_t begin, end;
+
+    *len = 0;
+    if (!wants(j, LW_JSON_STRING, "a string"))
+        return "";
+    string_range(j, j->cur, &begin, &end);
+    if (has_backslash(j, begin, end))
+        return lw_json_string(j, len);
+    *len = end - begin;
+    j->after = j->cur + 1;
+    return j->text + begin;
+}
+
+const char *lw_json_key_view(struct lw_json *j, size_t *len)
+{
+    const frame *f = j->field;
+
+    if (!f || j->failed || has_backslash(j, f->key, f->key + f->key_bytes))
+        return lw_json_key(j, len);
+    *len = f->key_bytes;
+    return j->text + f->key;
+}
+
 int64_t lw_json_int64(struct lw_json *j)
 {
     if (!wants(j, LW_JSON_NUMBER, "an integer"))

@@ -74,6 +74,10 @@ bool lw_json_key_is(struct lw_json *j, const char *key);
  * beyond int64; lw_json_number_text gives a number's own characters (not terminated), so that
  * decimal times lose nothing, and also accepts a string that holds a number. */
 const char *lw_json_string(struct lw_json *j, size_t *len);
+/* The same without a copy: characters in the text itself unless the string holds an escape, not
+ * terminated, valid as long as the text. The key of the field likewise. */
+const char *lw_json_view(struct lw_json *j, size_t *len);
+const char *lw_json_key_view(struct lw_json *j, size_t *len);
 int64_t lw_json_int64(struct lw_json *j);
 double lw_json_double(struct lw_json *j);
 bool lw_json_bool(struct lw_json *j);

@@ -9,19 +9,21 @@
 #include "shared/jsonout.h"
 #include "shared/table.h"
 #include "sim/bench_others.h"
+#include "traces/cmd_bench_import.h"
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[w-ar|w-ddp|3d|streams|queue|plan|store] [--ranks N] "
+    .synopsis = "[w-ar|w-ddp|3d|streams|queue|plan|store|import FILE] [--ranks N] "
                 "[--method events|recurrence|collective] [--no-fold]",
     .about = "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
              "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), a "
              "pipeline with messages on their own streams (streams), the event queue alone "
              "(queue: hold model, --ranks events pending); planning (plan: build, check and hash one "
-             "of --params parameters); and how fast spans are stored (store). Without a name, a "
-             "table of all. Times are of this machine; simulated times are the same everywhere.",
+             "of --params parameters); how fast spans are stored (store); and how fast a trace, "
+             "repeated to --size bytes of JSON in memory, is imported on one core, plain and "
+             "gzipped (import FILE). Without a name, a table of all but that. Times are of this machine; simulated times are the same everywhere.",
     .min_operands = 0,
-    .max_operands = 1,
+    .max_operands = 2,
 };
 
 static void print_json(const struct bench_result *r)
@@ -127,6 +129,7 @@ int cmd_bench(int argc, char **argv)
                                          ">simulated time", ">events", ">messages", ">wall s",
                                          ">M events/s", ">peak memory"};
     struct bench_choice c = {.seed = 1, .params = 1000000};
+    int64_t size = 500000000;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
         {"ranks", 0, LW_OPT_INT, &c.ranks, "N",
@@ -141,6 +144,7 @@ int cmd_bench(int argc, char **argv)
         {"no-fold", 0, LW_OPT_FLAG, &c.no_fold, NULL,
          "simulate every rank, also those that are alike", 0, 0},
         {"seed", 0, LW_OPT_INT, &c.seed, "N", "of jitter and skew (1)", 0, INT64_MAX},
+        {"size", 0, LW_OPT_SIZE, &size, "BYTES", "import: JSON to import (500MB)", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how to print (text)", 0, 0},
         {0},
     };
@@ -150,6 +154,11 @@ int cmd_bench(int argc, char **argv)
 
     if (rc >= 0)
         return rc;
+    bool import = n > 0 && strcmp(argv[1], "import") == 0;
+    if (import != (n == 2))
+        return lw_cli_usage("bench", import ? "import needs a trace" : "found '%s'", argv[2]);
+    if (import)
+        return lw_cli_end("bench", cmd_bench_import(argv[2], size, format, &err), &err);
     c.name = n > 0 ? argv[1] : NULL;
     if ((rc = check(&c, format)) >= 0)
         return rc;

@@ -71,13 +71,15 @@ static int class_of(const char *category, size_t len)
     return CLASS_SKIP;
 }
 
-static bool is_shaped(const char *name)
+static bool is_shaped(const struct event *e)
 {
-    if (!name)
+    if (!e->name)
         return true;
-    for (size_t i = 0; i < sizeof shaped / sizeof *shaped; i++)
-        if (strncmp(name, shaped[i], strlen(shaped[i])) == 0)
+    for (size_t i = 0; i < sizeof shaped / sizeof *shaped; i++) {
+        size_t len = strlen(shaped[i]);
+        if (e->name_len >= len && memcmp(e->name, shaped[i], len) == 0)
             return true;
+    }
     return false;
 }
 
@@ -99,7 +101,7 @@ static int64_t read_int(struct lw_json *j, int64_t absent)
     if (type != LW_JSON_NUMBER && type != LW_JSON_STRING)
         return absent;
     const char *text = type == LW_JSON_NUMBER ? lw_json_number_text(j, &len)
-                                              : lw_json_string(j, &len);
+                                              : lw_json_view(j, &len);
     return traces_decimal(text, len, 0, &value) ? value : absent;
 }
 
@@ -116,7 +118,7 @@ static int32_t read_text(struct reader *r)
 
     if (lw_json_type(r->json) != LW_JSON_STRING)
         return -1;
-    const char *text = lw_json_string(r->json, &len);
+    const char *text = lw_json_view(r->json, &len);
     return len ? intern(r, text, len) : -1;
 }
 
@@ -199,7 +201,7 @@ static void read_argument(struct reader *r, struct event *e)
     struct lw_json *j = r->json;
     struct lw_row_detail *d = &e->detail;
     size_t len;
-    const char *key = lw_json_key(j, &len);
+    const char *key = lw_json_key_view(j, &len);
 
     if (key_is(key, len, "correlation"))
         e->correlation = read_int(j, -1);
@@ -222,9 +224,9 @@ static void read_argument(struct reader *r, struct event *e)
         d->group = read_text(r);
     else if (len > 8 && memcmp(key, "wait_on_", 8) == 0)
         read_sync(j, e, key, len);
-    else if (key_is(key, len, "Input Dims") && is_shaped(e->name))
+    else if (key_is(key, len, "Input Dims") && is_shaped(e))
         read_shape(r, e);
-    else if (key_is(key, len, "Input type") && is_shaped(e->name))
+    else if (key_is(key, len, "Input type") && is_shaped(e))
         read_shape_type(r, e);
 }
 
@@ -235,7 +237,7 @@ static void read_tid(struct lw_json *j, struct event *e)
     if (type == LW_JSON_NUMBER)
         e->tid = lw_json_number_text(j, &e->tid_len);
     else if (type == LW_JSON_STRING)
-        e->tid = lw_json_string(j, &e->tid_len);
+        e->tid = lw_json_view(j, &e->tid_len);
 }
 
 static void read_pid(struct lw_json *j, struct event *e)
@@ -247,7 +249,7 @@ static void read_pid(struct lw_json *j, struct event *e)
     if (type == LW_JSON_NUMBER)
         text = lw_json_number_text(j, &len);
     else if (type == LW_JSON_STRING)
-        text = lw_json_string(j, &len);
+        text = lw_json_view(j, &len);
     e->pid_len = len < sizeof e->pid ? len : sizeof e->pid;
     if (text)
         memcpy(e->pid, text, e->pid_len);
@@ -258,19 +260,19 @@ static void read_field(struct reader *r, struct event *e)
     struct lw_json *j = r->json;
     bool skip = e->class == CLASS_SKIP || (e->ph != 0 && e->ph != 'X');
     size_t len;
-    const char *key = lw_json_key(j, &len);
+    const char *key = lw_json_key_view(j, &len);
 
     if (key_is(key, len, "ph")) {
-        const char *ph = lw_json_string(j, &len);
+        const char *ph = lw_json_view(j, &len);
         e->ph = len == 1 ? ph[0] : '?';
         r->n_phases++;
     } else if (skip) {
         return;
     } else if (key_is(key, len, "cat")) {
-        const char *category = lw_json_string(j, &len);
+        const char *category = lw_json_view(j, &len);
         e->class = class_of(category, len);
     } else if (key_is(key, len, "name")) {
-        e->name = lw_json_string(j, &e->name_len);
+        e->name = lw_json_view(j, &e->name_len);
     } else if (key_is(key, len, "ts")) {
         e->ts_ns = read_time(j, &e->has_ts);
     } else if (key_is(key, len, "dur")) {

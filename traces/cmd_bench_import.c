@@ -1,0 +1,97 @@
+/* lapwing bench import: speed and memory of importing a trace, plain and packed. */
+#include "traces/cmd_bench_import.h"
+
+#include "shared/jsonout.h"
+#include "shared/table.h"
+#include "traces/bench_import.h"
+
+enum { PLAIN, PACKED, N_FORMS };
+
+static const char *const forms[N_FORMS] = {"json", "gzip"};
+
+static double per_s(const struct traces_import_speed *s)
+{
+    double wall = s->read_s + s->parse_s;
+
+    return wall > 0 ? (double)s->json_bytes / wall / 1e6 : 0;
+}
+
+static double multiple(const struct traces_import_speed *s)
+{
+    return (double)s->peak_rss_bytes / (double)s->json_bytes;
+}
+
+static void put_form(struct lw_jsonout *o, const struct traces_import_speed *s)
+{
+    lw_jsonout_int(o, "json_bytes", s->json_bytes);
+    lw_jsonout_int(o, "file_bytes", s->file_bytes);
+    lw_jsonout_int(o, "n_events", s->n_events);
+    lw_jsonout_int(o, "n_rows", s->n_rows);
+    lw_jsonout_fixed(o, "read_s", s->read_s, 6);
+    lw_jsonout_fixed(o, "parse_s", s->parse_s, 6);
+    lw_jsonout_fixed(o, "wall_s", s->read_s + s->parse_s, 6);
+    lw_jsonout_fixed(o, "json_mb_per_s", per_s(s), 1);
+    lw_jsonout_int(o, "peak_rss_bytes", s->peak_rss_bytes);
+    lw_jsonout_fixed(o, "memory_multiple", multiple(s), 3);
+}
+
+static enum lw_status print_table(const struct traces_import_speed *s, bool csv,
+                                  struct lw_err *err)
+{
+    static const char *const text[] = {"form", ">file", ">JSON", ">events", ">rows", ">read s",
+                                       ">parse s", ">JSON MB/s", ">peak memory", ">of JSON"};
+    static const char *const machine[] = {"form", "file_bytes", "json_bytes", "n_events", "n_rows",
+                                          "read_s", "parse_s", "json_mb_per_s", "peak_rss_bytes",
+                                          "memory_multiple"};
+    struct lw_table *t = lw_table_new(10, csv ? machine : text);
+    char a[32], b[32], c[32];
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int i = 0; i < N_FORMS; i++) {
+        lw_table_cell(t, "%s", forms[i]);
+        if (csv) {
+            snprintf(a, sizeof a, "%lld", (long long)s[i].file_bytes);
+            snprintf(b, sizeof b, "%lld", (long long)s[i].json_bytes);
+            snprintf(c, sizeof c, "%lld", (long long)s[i].peak_rss_bytes);
+        } else {
+            lw_format_bytes(a, s[i].file_bytes);
+            lw_format_bytes(b, s[i].json_bytes);
+            lw_format_bytes(c, s[i].peak_rss_bytes);
+        }
+        lw_table_cell(t, "%s", a);
+        lw_table_cell(t, "%s", b);
+        lw_table_cell(t, "%lld", (long long)s[i].n_events);
+        lw_table_cell(t, "%lld", (long long)s[i].n_rows);
+        lw_table_cell(t, "%.3f", s[i].read_s);
+        lw_table_cell(t, "%.3f", s[i].parse_s);
+        lw_table_cell(t, "%.1f", per_s(&s[i]));
+        lw_table_cell(t, "%s", c);
+        lw_table_cell(t, csv ? "%.3f" : "%.3f x", multiple(&s[i]));
+    }
+    enum lw_status status = csv ? lw_table_print_csv(t, stdout, err)
+                                : lw_table_print(t, stdout, 0, err);
+    lw_table_free(t);
+    return status;
+}
+
+enum lw_status cmd_bench_import(const char *file, int64_t bytes, enum lw_format format,
+                                struct lw_err *err)
+{
+    struct traces_import_speed s[N_FORMS];
+
+    for (int i = 0; i < N_FORMS; i++)
+        LW_TRY(traces_bench_import(file, bytes, i == PACKED, &s[i], err));
+    if (format != LW_FORMAT_JSON)
+        return print_table(s, format == LW_FORMAT_CSV, err);
+    struct lw_jsonout o = {.file = stdout};
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "name", "import");
+    lw_jsonout_string(&o, "file", file);
+    put_form(&o, &s[PLAIN]);
+    lw_jsonout_object(&o, "gzip");
+    put_form(&o, &s[PACKED]);
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+    return LW_OK;
+}

@@ -1,0 +1,12 @@
+#ifndef LW_TRACES_CMD_BENCH_IMPORT_H
+#define LW_TRACES_CMD_BENCH_IMPORT_H
+
+#include <stdint.h>
+
+#include "shared/cli.h"
+
+/* `lapwing bench import FILE`: measures and prints. */
+enum lw_status cmd_bench_import(const char *file, int64_t bytes, enum lw_format format,
+                                struct lw_err *err);
+
+#endif
