@@ -6,7 +6,7 @@
  * (it may come after the events, so it is kept apart and never added to a row). Key order is free:
  * what arguments mean depends on name and category, which usually come first; where they do not,
  * everything is collected. Format facts: the traces of HolisticTraceAnalysis (f4d0062), kineto
- * (f329bb5f) and param (1e115ff). Not read: stacks, occupancy, memory events, counters. */
+ * (f329bb5f; its ActivityType names) and param (1e115ff). Not read: stacks, occupancy, memory events, counters. */
 #include "traces/import_kineto.h"
 
 #include <stdio.h>
@@ -26,6 +26,10 @@ static const struct {
     {"cuda_runtime", LW_ROW_LAUNCH}, {"cuda_driver", LW_ROW_LAUNCH},
     {"kernel", LW_ROW_KERNEL},       {"gpu_memcpy", LW_ROW_MEM},
     {"gpu_memset", LW_ROW_MEM},      {"cuda_sync", LW_ROW_SYNC},
+    /* other devices call by other names and run kernels of the same category */
+    {"mtia_runtime", LW_ROW_LAUNCH}, {"xpu_runtime", LW_ROW_LAUNCH},
+    {"xpu_driver", LW_ROW_LAUNCH},   {"glow_runtime", LW_ROW_LAUNCH},
+    {"privateuse1_runtime", LW_ROW_LAUNCH}, {"privateuse1_driver", LW_ROW_LAUNCH},
     /* torch 1.8 and 1.9 */
     {"Operator", LW_ROW_HOST},       {"Runtime", LW_ROW_LAUNCH},
     {"Kernel", LW_ROW_KERNEL},       {"Memcpy", LW_ROW_MEM},
