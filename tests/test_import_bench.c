@@ -14,6 +14,7 @@
 #include "shared/input.h"
 #include "shared/json.h"
 #include "sim/cost.h"
+#include "tests/fuzz/bench_target.h"
 #include "traces/format.h"
 #include "traces/import_bench.h"
 
@@ -314,7 +315,8 @@ static void a_cluster_holds_the_rows_as_they_were_measured(void **state)
         assert_string_equal(c.device.kind, "NVIDIA H100 80GB HBM3");
         assert_string_equal(c.library, "nccl");
         assert_string_equal(c.library_version, "2.26.2");
-        struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1024, 4, 2};
+        struct lw_cost_query q = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .bytes = 1024, .n_ranks = 4,
+                                  .n_nodes = 2};
         struct lw_cost_answer a;
         assert_int_equal(lw_sim_cost_explain(&c, &q, &a, &err), LW_OK);
         assert_string_equal(a.model, "table");
@@ -407,7 +409,8 @@ static void published_tables_come_back_from_the_cost_function(void **state)
             fail_msg("%s", err.msg);
         for (int32_t k = 0; k < b.tables[0].n_rows; k++, n_rows++) {
             const struct traces_bench_table *t = &b.tables[0];
-            struct lw_cost_query q = {t->op, LW_F32, t->rows[k].bytes, t->n_ranks, t->n_nodes};
+            struct lw_cost_query q = {.op = t->op, .dtype = LW_F32, .bytes = t->rows[k].bytes,
+                                      .n_ranks = t->n_ranks, .n_nodes = t->n_nodes};
             struct lw_cost_answer a;
             assert_int_equal(lw_sim_cost_explain(&c, &q, &a, &err), LW_OK);
             assert_int_equal(a.time, t->rows[k].time);
@@ -419,6 +422,34 @@ static void published_tables_come_back_from_the_cost_function(void **state)
     }
     closedir(dir);
     assert_true(n_files > 0 && n_rows > 5 * n_files);
+}
+
+static void every_fuzz_corpus_file_is_read_or_refused(void **state)
+{
+    static const char folder[] = "tests/fuzz/corpus/bench";
+    DIR *dir = opendir(folder);
+    struct dirent *e;
+    int n = 0;
+
+    (void)state;
+    assert_non_null(dir);
+    while ((e = readdir(dir)) != NULL) {
+        char path[512];
+        struct lw_input in;
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        assert_int_equal(lw_input_read(path, 0, &in, NULL), LW_OK);
+        char *copy = malloc(in.len + 1);
+        size_t len = in.len;
+        memcpy(copy, in.text, len);
+        lw_input_free(&in);
+        assert_int_equal(LLVMFuzzerTestOneInput((const uint8_t *)copy, len), 0);
+        free(copy);
+        n++;
+    }
+    closedir(dir);
+    assert_true(n >= 4);
 }
 
 int main(void)
@@ -438,6 +469,7 @@ int main(void)
         cmocka_unit_test(files_of_different_devices_or_the_same_table_twice_are_refused),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
         cmocka_unit_test(published_tables_come_back_from_the_cost_function),
+        cmocka_unit_test(every_fuzz_corpus_file_is_read_or_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,6 +170,14 @@ static enum lw_status print_json(const struct traces_import_summary *s, FILE *f)
     return LW_OK;
 }
 
+static void cell_known(struct lw_table *t, int64_t value)
+{
+    if (value >= 0)
+        lw_table_cell(t, "%lld", (long long)value);
+    else
+        lw_table_cell(t, "%s", "");
+}
+
 /* A row per module of the workload, or per measured size of the cluster. */
 static enum lw_status modules_csv(const struct lw_workload *w, FILE *f, struct lw_err *err)
 {
@@ -194,10 +202,10 @@ static enum lw_status modules_csv(const struct lw_workload *w, FILE *f, struct l
         lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v->forward_ps));
         lw_table_cell(t, "%lld",
                       (long long)lw_ps_to_ns(v->backward_input_ps + v->backward_weight_ps));
-        lw_table_cell(t, v->output_bytes >= 0 ? "%lld" : "", (long long)v->output_bytes);
+        cell_known(t, v->output_bytes);
         lw_table_cell(t, "%lld", (long long)n);
         lw_table_cell(t, "%lld", (long long)numel);
-        lw_table_cell(t, ready >= 0 ? "%lld" : "", (long long)lw_ps_to_ns(ready));
+        cell_known(t, ready >= 0 ? lw_ps_to_ns(ready) : -1);
     }
     enum lw_status status = lw_table_print_csv(t, f, err);
     lw_table_free(t);

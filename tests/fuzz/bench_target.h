@@ -1,0 +1,40 @@
+/* Arbitrary bytes as a table of measured collectives, up to the cluster. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/arena.h"
+#include "shared/input.h"
+#include "shared/json.h"
+#include "traces/format.h"
+#include "traces/import_bench.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct traces_bench_hint hints[] = {{0}, {"all_reduce", 8, 2}};
+    struct lw_input in = {.name = "fuzz", .text = calloc(size + LW_JSON_PADDING, 1), .len = size};
+    enum traces_format format;
+    struct lw_err err;
+
+    if (!in.text)
+        abort();
+    if (size > 0)
+        memcpy(in.text, data, size);
+    (void)traces_format_of(&in, &format, &err);
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
+        struct traces_bench b;
+        struct lw_cluster c;
+        if (traces_bench_read(&in, &hints[i], &b, &err) != LW_OK)
+            continue;
+        for (int in_place = 0; in_place < 2; in_place++)
+            if (lw_cluster_from_bench(&b, 1, in_place, &c, &err) == LW_OK)
+                lw_cluster_free(&c);
+        traces_bench_free(&b);
+    }
+    free(in.text);
+    if (lw_alloc_live() != 0)
+        abort();
+    return 0;
+}
