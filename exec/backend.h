@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "exec/optimizer.h"
 #include "shared/dtype.h"
 #include "shared/err.h"
 #include "shared/strategy.h"
@@ -125,7 +126,7 @@ struct exec_gradient {
 enum exec_part_kind {
     EXEC_PART_FILL, /* to[count] = gradient, or += when `add` */
     EXEC_PART_COPY, /* to[count] = from[count] / divisor, converted */
-    EXEC_PART_SGD,  /* to = f32 weights, from = gradient * divisor, state = f32 momentum or NULL */
+    EXEC_PART_UPDATE, /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
 };
@@ -135,10 +136,10 @@ struct exec_part {
     bool add;
     enum lw_dtype to_dtype, from_dtype;
     int32_t divisor;
-    void *to, *state;
+    void *to, *state[2];
     const void *from;
     int64_t count;
-    float rate, momentum;
+    struct exec_update update;
     struct exec_gradient gradient;
 };
 

@@ -25,7 +25,7 @@ static const struct lw_usage usage = {
 struct session {
     struct lw_plan_source source;
     struct lw_exec_options options;
-    const char *backend, *compute, *db, *transport, *rendezvous;
+    const char *optimizer, *backend, *compute, *db, *transport, *rendezvous;
     char command[1024];
     bool no_check, no_verify, no_pin, no_db, list, spawn, quiet;
     int64_t steps, warmup, link_bytes_per_s;
@@ -33,7 +33,7 @@ struct session {
     bool several;
     int spawned;             /* exit status of the spawned processes; -1 = none */
     lw_ps link_latency;
-    double momentum, timeout_s;
+    double momentum, timeout_s; /* momentum -1: the optimizer's own */
     enum lw_format format;
     struct lw_plan plan;
     struct lw_cluster cluster;
@@ -164,6 +164,21 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
     return ran;
 }
 
+static enum lw_status choose_optimizer(struct session *s, struct lw_err *err)
+{
+    enum exec_optimizer_kind kind = s->momentum > 0 ? EXEC_MOMENTUM : EXEC_SGD;
+
+    if (s->optimizer)
+        LW_TRY(exec_optimizer_parse(s->optimizer, &kind, err));
+    if (kind == EXEC_SGD && s->momentum > 0)
+        return lw_fail(err, LW_EUSAGE, "--momentum %g: --optimizer sgd has none (momentum, adam)",
+                       s->momentum);
+    s->options.optimizer = exec_optimizer_of(kind);
+    if (s->momentum >= 0)
+        s->options.optimizer.momentum = (float)s->momentum;
+    return LW_OK;
+}
+
 static void session_free(struct session *s)
 {
     lw_summary_free(&s->summary);
@@ -177,7 +192,7 @@ int cmd_exec(int argc, char **argv)
 {
     struct session s = {.options = lw_exec_options_default(), .backend = "threads",
                         .compute = "gemm", .db = "lapwing.db", .steps = 20, .warmup = 3,
-                        .timeout_s = 30, .spawned = -1};
+                        .timeout_s = 30, .spawned = -1, .momentum = -1};
     const struct lw_opt own[] = {
         {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)", 0, 0},
         {"list-backends", 0, LW_OPT_FLAG, &s.list, NULL, "say which backends can run, and why not",
@@ -200,7 +215,10 @@ int cmd_exec(int argc, char **argv)
         {"link-rate", 0, LW_OPT_SIZE, &s.link_bytes_per_s, "BYTES",
          "pace links between nodes, or all on one node, to this many bytes per second", 0, 0},
         {"link-latency", 0, LW_OPT_TIME, &s.link_latency, "TIME", "of a paced link (0)", 0, 0},
-        {"momentum", 0, LW_OPT_DOUBLE, &s.momentum, "M", "of the optimizer (0: no state)", 0, 1},
+        {"optimizer", 0, LW_OPT_STRING, &s.optimizer, "NAME",
+         "sgd|momentum|adam: what updates the weights (sgd)", 0, 0},
+        {"momentum", 0, LW_OPT_DOUBLE, &s.momentum, "M",
+         "of momentum, beta1 of adam (0.9); alone: --optimizer momentum", 0, 1},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
         {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
         {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
@@ -232,7 +250,8 @@ int cmd_exec(int argc, char **argv)
     s.options.pin = !s.no_pin;
     s.options.link_bytes_per_s = (double)s.link_bytes_per_s;
     s.options.link_latency_ns = lw_ps_to_ns(s.link_latency);
-    s.options.momentum = (float)s.momentum;
+    if (choose_optimizer(&s, &err) != LW_OK)
+        return lw_cli_usage("exec", "%s", err.msg);
     enum lw_status status = work(&s, n > 0 ? argv[1] : NULL, &err);
     session_free(&s);
     return s.spawned > 0 ? s.spawned : lw_cli_end("exec", status, &err);

@@ -30,9 +30,9 @@ static enum lw_status run_part(const struct exec_part *p, const atomic_bool *sto
     case EXEC_PART_COPY:
         exec_convert(p->to_dtype, p->to, p->from_dtype, p->from, p->count, p->divisor);
         return LW_OK;
-    case EXEC_PART_SGD:
-        exec_sgd(p->to, p->state, p->from_dtype, p->from, p->count, p->divisor, p->rate,
-                 p->momentum);
+    case EXEC_PART_UPDATE:
+        exec_update_run(&p->update, p->to, p->state[0], p->state[1], p->from_dtype, p->from,
+                        p->count, p->divisor);
         return LW_OK;
     case EXEC_PART_FAIL:
         return lw_fail(err, LW_EFAILED, "made to fail");

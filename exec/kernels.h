@@ -6,6 +6,7 @@
 #include <time.h>
 #endif
 
+#include "exec/optimizer.h"
 #include "exec/scalar.h"
 #include "shared/dtype.h"
 
@@ -30,12 +31,12 @@ struct kernel_convert { /* to[n] = from[n] / divisor */
     int32_t to_dtype, from_dtype, divisor;
 };
 
-struct kernel_sgd { /* g = gradient * divisor; state may be NULL */
-    float *w, *state;
+struct kernel_update { /* g = gradient * divisor; m, v: what the update keeps */
+    float *w, *m, *v;
     const void *g;
     int64_t n;
     int32_t dtype, divisor;
-    float rate, momentum;
+    struct exec_update u;
 };
 
 struct kernel_sum { /* each of to[n_to][n] = sum of from[n_from][n]; a `to` may be a `from` */
@@ -61,7 +62,7 @@ struct kernel_report { /* *flag = value, seen by the host */
     int32_t value;
 };
 
-#define KERNEL_LIST(X) X(fill) X(convert) X(sgd) X(sum) X(begin) X(wait) X(report)
+#define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(begin) X(wait) X(report)
 
 EXEC_BOTH int64_t kernel_now_ns(void)
 {
@@ -121,16 +122,11 @@ EXEC_BOTH void kernel_convert_run(const struct kernel_convert *a, int64_t thread
     }
 }
 
-EXEC_BOTH void kernel_sgd_run(const struct kernel_sgd *a, int64_t thread, int64_t n_threads)
+EXEC_BOTH void kernel_update_run(const struct kernel_update *a, int64_t thread, int64_t n_threads)
 {
-    for (int64_t i = thread; i < a->n; i += n_threads) {
-        float g = (float)(exec_get((enum lw_dtype)a->dtype, a->g, i) / a->divisor);
-        if (a->state) {
-            a->state[i] = a->momentum * a->state[i] + g;
-            g = a->state[i];
-        }
-        a->w[i] -= a->rate * g;
-    }
+    for (int64_t i = thread; i < a->n; i += n_threads)
+        exec_update_one(&a->u, a->w + i, a->m ? a->m + i : 0, a->v ? a->v + i : 0,
+                        (float)(exec_get((enum lw_dtype)a->dtype, a->g, i) / a->divisor));
 }
 
 EXEC_BOTH void kernel_sum_run(const struct kernel_sum *a, int64_t thread, int64_t n_threads)

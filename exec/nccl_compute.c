@@ -98,12 +98,12 @@ static enum lw_status copy(struct exec_world *w, CUstream s, const struct exec_p
     return nccl_launch(w, s, KERNEL_convert, &a, p->count, err);
 }
 
-static enum lw_status sgd(struct exec_world *w, CUstream s, const struct exec_part *p,
-                          struct lw_err *err)
+static enum lw_status update(struct exec_world *w, CUstream s, const struct exec_part *p,
+                             struct lw_err *err)
 {
-    struct kernel_sgd a = {p->to, p->state, p->from, p->count, (int32_t)p->from_dtype, p->divisor,
-                           p->rate, p->momentum};
-    return nccl_launch(w, s, KERNEL_sgd, &a, p->count, err);
+    struct kernel_update a = {p->to, p->state[0], p->state[1], p->from, p->count,
+                              (int32_t)p->from_dtype, p->divisor, p->update};
+    return nccl_launch(w, s, KERNEL_update, &a, p->count, err);
 }
 
 static enum lw_status begin(struct exec_stream *s, struct lw_err *err)
@@ -144,7 +144,7 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
 
     s->n_launched++;
     *ns = r->launch_ns;
-    if (p->count == 0 && p->kind <= EXEC_PART_SGD)
+    if (p->count == 0 && p->kind <= EXEC_PART_UPDATE)
         return LW_OK;
     switch (p->kind) {
     case EXEC_PART_FILL:
@@ -153,9 +153,9 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     case EXEC_PART_COPY:
         *ns += r->copy_ns * (double)p->count;
         return copy(s->world, s->cu, p, err);
-    case EXEC_PART_SGD:
-        *ns += r->sgd_ns * (double)p->count;
-        return sgd(s->world, s->cu, p, err);
+    case EXEC_PART_UPDATE:
+        *ns += r->update_ns * (double)p->count;
+        return update(s->world, s->cu, p, err);
     case EXEC_PART_FAIL: return report(s, err);
     case EXEC_PART_HANG: return hang(s, err);
     }
@@ -256,10 +256,10 @@ static enum lw_status one_copy(struct exec_world *w, int64_t n, struct lw_err *e
     return nccl_launch(w, w->setup, KERNEL_convert, &a, n, err);
 }
 
-static enum lw_status one_sgd(struct exec_world *w, int64_t n, struct lw_err *err)
+static enum lw_status one_update(struct exec_world *w, int64_t n, struct lw_err *err)
 {
-    struct kernel_sgd a = {(float *)w->a, NULL, (const void *)w->b, n, LW_F32, 1, 0.0f, 0.0f};
-    return nccl_launch(w, w->setup, KERNEL_sgd, &a, n, err);
+    struct kernel_update a = {(float *)w->a, NULL, NULL, (const void *)w->b, n, LW_F32, 1, {0}};
+    return nccl_launch(w, w->setup, KERNEL_update, &a, n, err);
 }
 
 /* Matrices of small random numbers: a device draws less power, and clocks higher, on zeros. */
@@ -286,10 +286,10 @@ static enum lw_status measure_parts(struct exec_world *w, int64_t n, struct lw_e
     LW_TRY(time_of(w, one_copy, 1, N_TINY, &r->launch_ns, err));
     LW_TRY(time_of(w, one_fill, n, 1, &r->fill_ns, err));
     LW_TRY(time_of(w, one_copy, n, 1, &r->copy_ns, err));
-    LW_TRY(time_of(w, one_sgd, n, 1, &r->sgd_ns, err));
+    LW_TRY(time_of(w, one_update, n, 1, &r->update_ns, err));
     r->fill_ns = fmax(r->fill_ns - r->launch_ns, 0) / (double)n;
     r->copy_ns = fmax(r->copy_ns - r->launch_ns, 0) / (double)n;
-    r->sgd_ns = fmax(r->sgd_ns - r->launch_ns, 0) / (double)n;
+    r->update_ns = fmax(r->update_ns - r->launch_ns, 0) / (double)n;
     return LW_OK;
 }
 

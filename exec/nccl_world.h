@@ -125,7 +125,7 @@ struct gradient_table { /* on the device */
 };
 
 struct rates { /* what one launch and one element cost, alone on the device */
-    double launch_ns, fill_ns, copy_ns, sgd_ns;
+    double launch_ns, fill_ns, copy_ns, update_ns;
 };
 
 struct exec_world {

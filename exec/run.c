@@ -53,7 +53,8 @@ struct lw_exec_options lw_exec_options_default(void)
 {
     return (struct lw_exec_options){.backend = &exec_backend_threads, .n_steps = 10, .n_warmup = 2,
                                     .timeout_ns = INT64_C(30) * 1000000000, .verify = true,
-                                    .pin = true, .rate = 0.0009765625f};
+                                    .pin = true,
+                                    .optimizer = exec_optimizer_of(EXEC_SGD)};
 }
 
 /* --- set-up ------------------------------------------------------------------------------------- */
@@ -188,8 +189,8 @@ static enum lw_status set_up(struct run *r, struct lw_err *err)
                                         "of several", r->backend->name, o->process->rank);
     LW_TRY(r->backend->open(&how, &r->world, err));
     r->memory = (struct exec_tensors){.plan = p, .backend = r->backend, .world = r->world,
-                                     .keep_scratch_apart = o->verify, .rate = o->rate,
-                                     .momentum = o->momentum};
+                                     .keep_scratch_apart = o->verify,
+                                     .optimizer = o->optimizer};
     r->backend->facts(r->world, &r->memory.facts);
     r->needs_event = lw_arena_alloc(&r->arena, p->n_ops, sizeof *r->needs_event);
     r->streams = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams, sizeof *r->streams);

@@ -28,7 +28,7 @@ struct lw_exec_options {
     int32_t ranks_per_node;     /* of the plan's cluster; 0 = all on one node */
     double link_bytes_per_s;    /* > 0: paced links between nodes, or all of one node */
     int64_t link_latency_ns;
-    float rate, momentum;       /* of the optimizer */
+    struct exec_optimizer optimizer;
     bool loop;                  /* all ranks as streams of one device */
     const struct exec_process *process; /* this process is one rank; NULL = all are in it */
     struct lw_exec_fault fault;

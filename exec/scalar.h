@@ -1,6 +1,7 @@
 #ifndef LW_EXEC_SCALAR_H
 #define LW_EXEC_SCALAR_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 

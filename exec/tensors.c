@@ -1,5 +1,5 @@
-/* Where tensors lie. Every rank has weights (f32, with momentum if asked), gradients (each in its
- * parameter's type), one region for buckets and one for communication that carries no bucket. Bucket
+/* Where tensors lie. Every rank has weights and gradients (each in its parameter's type), f32 masters of
+ * those that are not f32, what the optimizer keeps (f32), one region for buckets and one for communication that carries no bucket. Bucket
  * sets of different variants share the region: a step uses the set of the pass that ends it, and the
  * streams have run dry between steps.
  *
@@ -52,102 +52,6 @@ int64_t exec_plan_terms(const struct lw_plan *p)
             run = 0;
     }
     return most * exec_plan_micro_batches(p) * p->n_ranks;
-}
-
-/* --- safety ------------------------------------------------------------------------------------- */
-
-static enum lw_status bad_op(const struct lw_plan *p, int32_t i, const char *what, int64_t value,
-                             struct lw_err *err)
-{
-    return lw_fail(err, LW_EPLAN, "op %d (%s): %s %lld is out of range", i,
-                   p->ops[i].kind < LW_N_OP_KINDS ? lw_op_name(p->ops[i].kind) : "?", what,
-                   (long long)value);
-}
-
-static bool outside(int64_t value, int64_t low, int64_t end)
-{
-    return value < low || value >= end;
-}
-
-static enum lw_status safe_op(const struct lw_plan *p, const struct lw_program *g, int32_t i,
-                              struct lw_err *err)
-{
-    const struct lw_op *op = &p->ops[i];
-
-    if (outside(op->kind, 0, LW_N_OP_KINDS))
-        return lw_fail(err, LW_EPLAN, "op %d is of unknown kind %d", i, (int)op->kind);
-    if (outside(op->stream, 0, p->n_streams))
-        return bad_op(p, i, "stream", op->stream, err);
-    if (outside(op->comm, -1, p->n_comms))
-        return bad_op(p, i, "communicator", op->comm, err);
-    if (outside(op->dtype, 0, LW_N_DTYPES))
-        return bad_op(p, i, "dtype", op->dtype, err);
-    if (outside(op->work, -1, p->n_works))
-        return bad_op(p, i, "work", op->work, err);
-    if (outside(op->bucket, -1, p->n_buckets))
-        return bad_op(p, i, "bucket", op->bucket, err);
-    if (op->bytes < 0)
-        return bad_op(p, i, "bytes", op->bytes, err);
-    if (op->bucket >= 0 && op->comm >= 0 && op->bytes > p->buckets[op->bucket].bytes)
-        return bad_op(p, i, "bytes beyond its bucket:", op->bytes, err);
-    if (op->n_deps < 0 || outside(op->first_dep, 0, (int64_t)p->n_deps + 1) ||
-        op->first_dep + (int64_t)op->n_deps > p->n_deps)
-        return bad_op(p, i, "dependency list at", op->first_dep, err);
-    for (int32_t d = 0; d < op->n_deps; d++)
-        if (outside(p->deps[op->first_dep + d], g->first_op, i))
-            return bad_op(p, i, "dependency", p->deps[op->first_dep + d], err);
-    if (op->n_ready < 0 || outside(op->first_ready, 0, (int64_t)p->n_ready + 1) ||
-        op->first_ready + (int64_t)op->n_ready > p->n_ready)
-        return bad_op(p, i, "gradient list at", op->first_ready, err);
-    for (int32_t r = 0; r < op->n_ready; r++)
-        if (outside(p->ready[op->first_ready + r], 0, p->n_params))
-            return bad_op(p, i, "gradient", p->ready[op->first_ready + r], err);
-    return LW_OK;
-}
-
-static enum lw_status safe_buckets(const struct lw_plan *p, struct lw_err *err)
-{
-    for (int32_t b = 0; b < p->n_buckets; b++) {
-        const struct lw_bucket *k = &p->buckets[b];
-        int64_t room = k->bytes / lw_dtype_size(k->dtype);
-        if (k->first_slot < 0 || k->n_slots < 0 || k->first_slot + (int64_t)k->n_slots > p->n_slots)
-            return lw_fail(err, LW_EPLAN, "bucket %d: slots %d to %lld of %d", b, k->first_slot,
-                           (long long)k->first_slot + k->n_slots, p->n_slots);
-        if (k->first_offset >= 0 && k->first_offset + (int64_t)k->n_slots > p->n_offsets)
-            return lw_fail(err, LW_EPLAN, "bucket %d: offsets %d to %lld of %d", b, k->first_offset,
-                           (long long)k->first_offset + k->n_slots, p->n_offsets);
-        for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
-            if (outside(w.slot.param, 0, p->n_params))
-                return lw_fail(err, LW_EPLAN, "bucket %d: slot %d is of parameter %d of %d", b,
-                               w.n - 1, w.slot.param, p->n_params);
-            int64_t numel = p->params[w.slot.param].numel;
-            if (w.slot.offset < 0 || w.slot.offset > room || numel > room - w.slot.offset)
-                return lw_fail(err, LW_EPLAN,
-                               "bucket %d: '%s' at element %lld with %lld elements leaves its "
-                               "%lld elements",
-                               b, p->params[w.slot.param].name, (long long)w.slot.offset,
-                               (long long)numel, (long long)room);
-        }
-    }
-    return LW_OK;
-}
-
-enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err)
-{
-    for (int32_t i = 0; i < p->n_params; i++)
-        if (p->params[i].numel < 0)
-            return lw_fail(err, LW_EPLAN, "parameter %d '%s' has %lld elements", i,
-                           p->params[i].name, (long long)p->params[i].numel);
-    LW_TRY(safe_buckets(p, err));
-    for (int32_t v = 0; v < p->n_variants * p->n_roles; v++) {
-        const struct lw_program *g = &p->programs[v];
-        if (g->first_op < 0 || g->n_ops < 0 || g->first_op + (int64_t)g->n_ops > p->n_ops)
-            return lw_fail(err, LW_EPLAN, "program %d: ops %d to %lld of %d", v, g->first_op,
-                           (long long)g->first_op + g->n_ops, p->n_ops);
-        for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++)
-            LW_TRY(safe_op(p, g, i, err));
-    }
-    return LW_OK;
 }
 
 /* --- layout ------------------------------------------------------------------------------------- */
@@ -314,8 +218,7 @@ bool exec_shard_is_mine(const struct lw_plan *p, int32_t shard, int32_t rank)
     return owner < 0 || owner == p->coord[rank * 3L];
 }
 
-/* Flat buffers of weights lie as the plan says, so that they travel without a copy. Their elements
- * are f32 here, as all weights. */
+/* Flat buffers of weights lie as the plan says, so that they travel without a copy. */
 static enum lw_status place_flat_weights(struct exec_tensors *m, bool *placed, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
@@ -325,19 +228,21 @@ static enum lw_status place_flat_weights(struct exec_tensors *m, bool *placed, s
         m->weights_bucket_at[b] = -1;
         if (!lw_plan_is_weights(p, b))
             continue;
-        if (k->dtype != LW_F32)
-            return lw_fail(err, LW_ENOTSUP, "flat buffer %d of weights is of %s: exec keeps and "
-                                            "sends weights as f32 alone", b,
-                           lw_dtype_name(k->dtype));
-        m->weights_bucket_at[b] = m->n_weights;
+        m->weights_bucket_at[b] = m->weight_bytes;
         for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
             if (placed[w.slot.param])
                 return lw_fail(err, LW_EPLAN, "flat buffer %d: the weights of '%s' lie in another "
                                               "one too", b, p->params[w.slot.param].name);
+            if (p->params[w.slot.param].dtype != k->dtype)
+                return lw_fail(err, LW_ENOTSUP, "flat buffer %d is of %s and holds '%s' of %s: exec "
+                                                "sends weights in their own type", b,
+                               lw_dtype_name(k->dtype), p->params[w.slot.param].name,
+                               lw_dtype_name(p->params[w.slot.param].dtype));
             placed[w.slot.param] = true;
-            m->weight_at[w.slot.param] = m->n_weights + w.slot.offset;
+            m->weight_at[w.slot.param] =
+                m->weight_bytes + w.slot.offset * lw_dtype_size(k->dtype);
         }
-        m->n_weights += aligned(k->bytes) / 4;
+        m->weight_bytes += aligned(k->bytes);
     }
     return LW_OK;
 }
@@ -350,7 +255,8 @@ static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
     m->weights_bucket_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_bucket_at);
     m->weight_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weight_at);
     m->grad_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->grad_at);
-    if (!m->weight_at || !m->grad_at || !m->weights_bucket_at || !placed)
+    m->state_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->state_at);
+    if (!m->weight_at || !m->state_at || !m->grad_at || !m->weights_bucket_at || !placed)
         return lw_fail_nomem(err);
     LW_TRY(place_flat_weights(m, placed, err));
     for (int32_t i = 0; i < p->n_params; i++) {
@@ -362,9 +268,12 @@ static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
                                             "f16, bf16", a->name, lw_dtype_name(a->dtype));
         m->grad_at[i] = m->grad_bytes;
         if (!placed[i]) {
-            m->weight_at[i] = m->n_weights;
-            m->n_weights += aligned(a->numel * 4) / 4;
+            m->weight_at[i] = m->weight_bytes;
+            m->weight_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
         }
+        m->state_at[i] = m->n_state;
+        m->n_state += aligned(a->numel * 4) / 4;
+        m->has_masters = m->has_masters || a->dtype != LW_F32;
         m->grad_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
     }
     return LW_OK;
@@ -378,22 +287,47 @@ static enum lw_status alloc_some(struct exec_tensors *m, int32_t rank, int64_t b
     return bytes > 0 ? m->backend->mem_alloc(m->world, rank, bytes, mem, err) : LW_OK;
 }
 
+float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t param)
+{
+    const struct exec_rank_memory *r = &m->ranks[rank];
+
+    if (m->plan->params[param].dtype != LW_F32)
+        return r->masters + m->state_at[param];
+    return (float *)(void *)((char *)r->weights + m->weight_at[param]);
+}
+
+/* The first values of a parameter, as masters and in its type: first[n] and own[n] are room. */
+static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t param, float *first,
+                                void *own, struct lw_err *err)
+{
+    const struct lw_plan_param *a = &m->plan->params[param];
+    char *weights = (char *)m->ranks[rank].weights + m->weight_at[param];
+    enum lw_dtype dtype = (enum lw_dtype)a->dtype;
+
+    exec_initial_weights(first, param, a->numel);
+    LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
+                                 a->numel * 4, err));
+    if (dtype == LW_F32)
+        return LW_OK;
+    exec_convert(dtype, own, LW_F32, first, a->numel, 1);
+    return m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
+                                 err);
+}
+
 static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
     for (int32_t i = 0; i < p->n_params; i++) {
-        int64_t n = p->params[i].numel;
+        size_t n = (size_t)p->params[i].numel;
         if (n == 0 || !exec_param_is_here(p, i, rank))
             continue;
-        float *first = lw_alloc((size_t)n * sizeof *first);
-        if (!first)
-            return lw_fail_nomem(err);
-        exec_initial_weights(first, i, n);
-        enum lw_status s = m->backend->mem_write(m->world, rank,
-                                                 (float *)m->ranks[rank].weights + m->weight_at[i],
-                                                 first, n * 4, err);
+        float *first = lw_alloc(n * sizeof *first);
+        void *own = lw_alloc(n * (size_t)lw_dtype_size(p->params[i].dtype));
+        enum lw_status s = first && own ? set_param(m, rank, i, first, own, err)
+                                        : lw_fail_nomem(err);
         lw_free(first);
+        lw_free(own);
         LW_TRY(s);
     }
     return LW_OK;
@@ -402,9 +336,15 @@ static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct l
 static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw_err *err)
 {
     struct exec_rank_memory *r = &m->ranks[rank];
+    void *mem = NULL;
 
-    LW_TRY(alloc_some(m, rank, m->n_weights * 4, &r->weights, err));
-    LW_TRY(alloc_some(m, rank, m->momentum > 0 ? m->n_weights * 4 : 0, &r->state, err));
+    LW_TRY(alloc_some(m, rank, m->weight_bytes, &r->weights, err));
+    LW_TRY(alloc_some(m, rank, m->has_masters ? m->n_state * 4 : 0, &mem, err));
+    r->masters = mem;
+    for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++) {
+        LW_TRY(alloc_some(m, rank, m->n_state * 4, &mem, err));
+        r->state[k] = mem;
+    }
     LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
     LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
     /* behind the messages: source and target of copies that name no bucket */
@@ -452,7 +392,6 @@ static int32_t largest_divisor(const struct exec_tensors *m)
     return most;
 }
 
-/* Shards lie inside their parameters, and what has an owner is sent to the others. */
 static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
@@ -460,16 +399,9 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
     if (!m->sharded)
         return lw_fail_nomem(err);
-    for (int32_t s = 0; s < p->n_shards; s++) {
-        const struct lw_shard *h = &p->shards[s];
-        if (outside(h->param, 0, p->n_params) || h->first < 0 || h->numel < 0 ||
-            h->numel > p->params[h->param].numel - h->first)
-            return lw_fail(err, LW_EPLAN, "shard %d: elements %lld and %lld more of parameter %d "
-                                          "do not exist", s, (long long)h->first,
-                           (long long)h->numel, h->param);
-        if (h->owner >= 0)
-            m->sharded[h->param] = true;
-    }
+    for (int32_t s = 0; s < p->n_shards; s++)
+        if (p->shards[s].owner >= 0)
+            m->sharded[p->shards[s].param] = true;
     return LW_OK;
 }
 
@@ -649,24 +581,31 @@ const void *exec_tensors_average(const struct exec_tensors *m, const struct exec
     return from_slot ? slot_of(m, l, rank, param) : grad_array(m, rank, param);
 }
 
-/* Elements [first, first + n) of a parameter take a step. */
-static enum lw_status sgd_part(const struct exec_tensors *m, const struct exec_place *at, int32_t a,
-                               int64_t first, int64_t n, struct exec_parts *parts,
-                               struct lw_err *err)
+/* Elements [first, first + n) of a parameter take a step, in f32; half types are then rounded from
+ * their masters. */
+static enum lw_status update_parts(const struct exec_tensors *m, const struct exec_place *at,
+                                   int32_t a, int64_t first, int64_t n, struct exec_parts *parts,
+                                   struct lw_err *err)
 {
     const struct exec_rank_memory *r = &m->ranks[at->rank];
-    int64_t place = m->weight_at[a] + first;
-    struct exec_part part = {
-        .kind = EXEC_PART_SGD,
-        .to = (float *)r->weights + place,
-        .state = m->momentum > 0 ? (float *)r->state + place : NULL,
-        .to_dtype = LW_F32, .from_dtype = m->plan->params[a].dtype,
-        .count = n, .rate = m->rate, .momentum = m->momentum,
-    };
+    enum lw_dtype own = (enum lw_dtype)m->plan->params[a].dtype;
+    struct exec_part part = {.kind = EXEC_PART_UPDATE,
+                             .to = exec_tensors_master(m, at->rank, a) + first,
+                             .to_dtype = LW_F32, .from_dtype = own, .count = n,
+                             .update = exec_update_of(&m->optimizer, at->step)};
     const char *from = exec_tensors_average(m, at->layout, at->rank, a, &part.divisor);
 
-    part.from = from + first * lw_dtype_size(part.from_dtype);
-    return add(parts, part, err);
+    part.from = from + first * lw_dtype_size(own);
+    for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++)
+        part.state[k] = r->state[k] + m->state_at[a] + first;
+    LW_TRY(add(parts, part, err));
+    if (own == LW_F32)
+        return LW_OK;
+    struct exec_part copy = {.kind = EXEC_PART_COPY, .from = part.to, .from_dtype = LW_F32,
+                             .to = (char *)r->weights + m->weight_at[a] +
+                                   first * lw_dtype_size(own),
+                             .to_dtype = own, .count = n, .divisor = 1};
+    return add(parts, copy, err);
 }
 
 /* Parameters with a gradient: completed by a backward of this step, or reduced (an unused one gets
@@ -680,13 +619,13 @@ static enum lw_status optimizer_parts(const struct exec_tensors *m, const struct
     for (int32_t a = 0; a < p->n_params; a++)
         if (exec_param_is_here(p, a, at->rank) && (l->bucket_of[a] >= 0 || at->filled[a]) &&
             !m->sharded[a])
-            LW_TRY(sgd_part(m, at, a, 0, p->params[a].numel, parts, err));
+            LW_TRY(update_parts(m, at, a, 0, p->params[a].numel, parts, err));
     for (int32_t s = 0; s < p->n_shards; s++) {
         const struct lw_shard *h = &p->shards[s];
         if (m->sharded[h->param] && exec_param_is_here(p, h->param, at->rank) &&
             (l->bucket_of[h->param] >= 0 || at->filled[h->param]) &&
             exec_shard_is_mine(p, s, at->rank))
-            LW_TRY(sgd_part(m, at, h->param, h->first, h->numel, parts, err));
+            LW_TRY(update_parts(m, at, h->param, h->first, h->numel, parts, err));
     }
     return LW_OK;
 }
@@ -725,7 +664,7 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
                                .count = o.bytes / lw_dtype_size(op->dtype)};
 
     if (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0) {
-        msg.mem = (float *)m->ranks[rank].weights + m->weights_bucket_at[op->bucket];
+        msg.mem = (char *)m->ranks[rank].weights + m->weights_bucket_at[op->bucket];
         return msg;
     }
     if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {

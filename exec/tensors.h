@@ -28,8 +28,12 @@ struct exec_layout {
     int64_t bucket_bytes, scratch_bytes;
 };
 
+enum { EXEC_MAX_STATES = 2 };
+
 struct exec_rank_memory {
-    void *weights, *state, *grads, *buckets, *scratch; /* the backend's; NULL = none */
+    void *weights;                             /* each parameter's in its type */
+    float *masters, *state[EXEC_MAX_STATES];   /* f32 */
+    void *grads, *buckets, *scratch;           /* all are the backend's; NULL = none */
 };
 
 struct exec_tensors {
@@ -39,13 +43,15 @@ struct exec_tensors {
     struct exec_world *world;
     struct exec_facts facts;
     bool keep_scratch_apart;     /* each op its own, so that its contents can be verified */
-    float rate, momentum;
+    struct exec_optimizer optimizer;
     struct exec_layout *layouts; /* [n_variants * n_roles] */
-    int64_t *weight_at;          /* [n_params] offset in weights and state, elements */
+    int64_t *weight_at;          /* [n_params] offset in weights, bytes */
     int64_t *weights_bucket_at;  /* [n_buckets] the same of flat buffers of weights; -1 = others */
+    int64_t *state_at;           /* [n_params] offset in masters and state, elements */
     bool *sharded;               /* [n_params] its shards have owners */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
-    int64_t n_weights, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
+    bool has_masters;            /* some parameter is not f32 */
+    int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
     struct exec_rank_memory *ranks; /* [n_ranks] */
     struct exec_gradient_table table;   /* gradients */
     struct exec_gradient_table messages; /* contents of communication without a bucket */
@@ -80,6 +86,9 @@ const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int3
 /* The parameter lives on this rank and takes part: of its role's stage, trainable, not a later copy
  * of a tied one. */
 bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank);
+
+/* The f32 weights that the optimizer updates: the parameter's own, or masters beside them. */
+float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t param);
 
 /* Shard s of the plan is updated by this rank. */
 bool exec_shard_is_mine(const struct lw_plan *p, int32_t shard, int32_t rank);

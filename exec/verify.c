@@ -15,7 +15,9 @@
 struct reference {
     const struct exec_tensors *m;
     int32_t n_steps, micro_batches;
-    float *weights, *state, *sum, *got; /* [largest parameter] */
+    int64_t n_bytes;                                     /* compared */
+    float *weights, *state[EXEC_MAX_STATES], *sum, *got; /* [largest parameter] */
+    void *own;                                           /* the same, in the parameter's type */
 };
 
 /* The micro-batches in which a program completes a parameter: counted by op. */
@@ -90,16 +92,18 @@ static void run_reference(struct reference *f, int32_t param, int32_t rank)
     int32_t divisor = n_averaged(p, param, rank);
 
     exec_initial_weights(f->weights, param, n);
-    memset(f->state, 0, (size_t)n * sizeof *f->state);
+    for (int32_t k = 0; k < EXEC_MAX_STATES; k++)
+        memset(f->state[k], 0, (size_t)n * sizeof *f->state[k]);
     for (int32_t step = 0; step < f->n_steps; step++) {
         memset(f->sum, 0, (size_t)n * sizeof *f->sum);
         for (int32_t r = 0; r < p->n_ranks; r++)
             if (averaged_with(p, param, rank, r))
                 add_rank(f, param, r, step, first, 0, f->sum, n);
         first = after_step(p, first);
-        exec_sgd(f->weights, f->m->momentum > 0 ? f->state : NULL, LW_F32, f->sum, n, divisor,
-                 f->m->rate, f->m->momentum);
+        struct exec_update u = exec_update_of(&f->m->optimizer, step);
+        exec_update_run(&u, f->weights, f->state[0], f->state[1], LW_F32, f->sum, n, divisor);
     }
+    exec_convert((enum lw_dtype)p->params[param].dtype, f->own, LW_F32, f->weights, n, 1);
 }
 
 /* What the optimizer read for an element in the last step. false: it cannot be read. */
@@ -151,56 +155,81 @@ static void explain(const struct reference *f, int32_t param, int32_t rank, int6
     }
 }
 
-/* Elements [first, first + n) of what the rank holds at mem against want. */
-static enum lw_status compare(struct reference *f, int32_t param, int32_t rank, const float *want,
-                              const float *mem, const char *what, int64_t first, int64_t n,
-                              struct lw_err *err)
+/* What a rank holds of a parameter, whole, at mem; and what it should hold. */
+struct held {
+    const char *what;
+    enum lw_dtype dtype;
+    const void *mem, *want;
+};
+
+/* Elements [first, first + n) of it. */
+static enum lw_status compare(struct reference *f, int32_t param, int32_t rank,
+                              const struct held *h, int64_t first, int64_t n, struct lw_err *err)
 {
     const struct exec_tensors *m = f->m;
-    const struct lw_plan_param *a = &m->plan->params[param];
+    int64_t size = lw_dtype_size(h->dtype);
+    const char *want = (const char *)h->want + first * size, *got = (const char *)f->got;
     char why[160];
 
     if (n == 0)
         return LW_OK;
-    LW_TRY(m->backend->mem_read(m->world, rank, f->got, mem + first, n * 4, err));
-    if (memcmp(f->got, want + first, (size_t)n * 4) == 0)
+    LW_TRY(m->backend->mem_read(m->world, rank, f->got, (const char *)h->mem + first * size,
+                                n * size, err));
+    f->n_bytes += n * size;
+    if (memcmp(got, want, (size_t)(n * size)) == 0)
         return LW_OK;
-    for (int64_t e = first; e < first + n; e++) {
-        if (memcmp(&f->got[e - first], &want[e], 4) == 0)
+    for (int64_t e = 0; e < n; e++) {
+        if (memcmp(got + e * size, want + e * size, (size_t)size) == 0)
             continue;
-        explain(f, param, rank, e, why, sizeof why);
+        explain(f, param, rank, first + e, why, sizeof why);
         return lw_fail(err, LW_ENO,
                        "%s of parameter %d '%s', element %lld, rank %d: %.9g, the one-rank run has "
-                       "%.9g%s", what, param, a->name, (long long)e, rank, (double)f->got[e - first],
-                       (double)want[e], why);
+                       "%.9g%s", h->what, param, m->plan->params[param].name,
+                       (long long)(first + e), rank, exec_get(h->dtype, got, e),
+                       exec_get(h->dtype, want, e), why);
     }
     return LW_OK;
 }
 
-/* Optimizer state, where this rank keeps some. */
-static enum lw_status compare_state(struct reference *f, int32_t param, int32_t rank,
-                                    int64_t *n_bytes, struct lw_err *err)
+/* Masters and optimizer state, on elements that this rank updates. */
+static enum lw_status compare_state(struct reference *f, int32_t param, int32_t rank, int64_t first,
+                                    int64_t n, struct lw_err *err)
+{
+    static const char *const names[EXEC_N_OPTIMIZERS][EXEC_MAX_STATES] = {
+        [EXEC_MOMENTUM] = {"momentum"}, [EXEC_ADAM] = {"first moment", "second moment"}};
+    const struct exec_tensors *m = f->m;
+
+    if (m->plan->params[param].dtype != LW_F32) {
+        struct held h = {"master", LW_F32, exec_tensors_master(m, rank, param), f->weights};
+        LW_TRY(compare(f, param, rank, &h, first, n, err));
+    }
+    for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++) {
+        struct held h = {names[m->optimizer.kind][k], LW_F32,
+                         m->ranks[rank].state[k] + m->state_at[param], f->state[k]};
+        LW_TRY(compare(f, param, rank, &h, first, n, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status compare_param(struct reference *f, int32_t param, int32_t rank,
+                                    struct lw_err *err)
 {
     const struct exec_tensors *m = f->m;
     const struct lw_plan *p = m->plan;
-    const float *mem = (float *)m->ranks[rank].state + m->weight_at[param];
+    int64_t n = p->params[param].numel;
+    struct held h = {"weight", (enum lw_dtype)p->params[param].dtype,
+                     (const char *)m->ranks[rank].weights + m->weight_at[param], f->own};
 
-    if (!m->sharded[param]) {
-        *n_bytes += p->params[param].numel * 4;
-        return compare(f, param, rank, f->state, mem, "momentum", 0, p->params[param].numel, err);
-    }
-    for (int32_t s = 0; s < p->n_shards; s++) {
-        const struct lw_shard *h = &p->shards[s];
-        if (h->param != param || !exec_shard_is_mine(p, s, rank))
-            continue;
-        *n_bytes += h->numel * 4;
-        LW_TRY(compare(f, param, rank, f->state, mem, "momentum", h->first, h->numel, err));
-    }
+    LW_TRY(compare(f, param, rank, &h, 0, n, err));
+    if (!m->sharded[param])
+        return compare_state(f, param, rank, 0, n, err);
+    for (int32_t s = 0; s < p->n_shards; s++)
+        if (p->shards[s].param == param && exec_shard_is_mine(p, s, rank))
+            LW_TRY(compare_state(f, param, rank, p->shards[s].first, p->shards[s].numel, err));
     return LW_OK;
 }
 
-static enum lw_status verify_param(struct reference *f, int32_t param, int64_t *n_bytes,
-                                   struct lw_err *err)
+static enum lw_status verify_param(struct reference *f, int32_t param, struct lw_err *err)
 {
     const struct exec_tensors *m = f->m;
     const struct lw_plan *p = m->plan;
@@ -213,12 +242,7 @@ static enum lw_status verify_param(struct reference *f, int32_t param, int64_t *
         if (!known || p->params[param].ignored)
             run_reference(f, param, rank);
         known = true;
-        LW_TRY(compare(f, param, rank, f->weights,
-                       (float *)m->ranks[rank].weights + m->weight_at[param], "weight", 0,
-                       p->params[param].numel, err));
-        *n_bytes += p->params[param].numel * 4;
-        if (m->momentum > 0)
-            LW_TRY(compare_state(f, param, rank, n_bytes, err));
+        LW_TRY(compare_param(f, param, rank, err));
     }
     return LW_OK;
 }
@@ -234,16 +258,19 @@ enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_
     for (int32_t i = 0; i < m->plan->n_params; i++)
         if (m->plan->params[i].numel > most)
             most = m->plan->params[i].numel;
-    float *room = lw_alloc((size_t)most * 4 * sizeof *room);
+    float *room = lw_alloc((size_t)most * 8 * sizeof *room);
     if (!room)
         return lw_fail_nomem(err);
     f.weights = room;
-    f.state = room + most;
-    f.sum = room + 2 * most;
-    f.got = room + 3 * most;
+    f.state[0] = room + most;
+    f.state[1] = room + 2 * most;
+    f.sum = room + 3 * most;
+    f.got = room + 4 * most; /* of any type: up to twice as wide */
+    f.own = room + 6 * most;
     for (int32_t i = 0; i < m->plan->n_params && s == LW_OK; i++)
         if (m->plan->params[i].numel > 0)
-            s = verify_param(&f, i, n_bytes, err);
+            s = verify_param(&f, i, err);
+    *n_bytes += f.n_bytes;
     lw_free(room);
     return s;
 }

@@ -60,8 +60,23 @@ static void two_ranks_end_like_one(void **state)
 
     /* 5 parameters of 1000 .. 1004 f32 elements on 2 ranks: 5010 * 4 * 2 */
     assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2);
-    o.momentum = 0.5f; /* as much again of state */
+    o.optimizer = exec_optimizer_of(EXEC_MOMENTUM); /* as much again of state */
     assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2 * 2);
+    o.optimizer = exec_optimizer_of(EXEC_ADAM);
+    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2 * 3);
+}
+
+/* Weights of 2 bytes, masters of 4 and two moments of 4 on each rank. */
+static void half_types_train_with_masters(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct exec_test_plan t = exec_test_plan_default();
+        struct lw_exec_options o = options();
+        t.dtype = t.wire = k ? LW_BF16 : LW_F16;
+        o.optimizer = exec_optimizer_of(EXEC_ADAM);
+        assert_int_equal(run_verified(&t, &o), 5010 * (2 + 4 + 8) * 2);
+    }
 }
 
 static void any_number_of_ranks_ends_like_one(void **state)
@@ -499,6 +514,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_end_like_one),
+        cmocka_unit_test(half_types_train_with_masters),
         cmocka_unit_test(any_number_of_ranks_ends_like_one),
         cmocka_unit_test(accumulated_passes_and_micro_batches_end_like_one),
         cmocka_unit_test(half_types_and_casts_end_like_one),

@@ -140,30 +140,55 @@ static void the_optimizer_steps_by_hand(void **state)
         w[i] = plain[i] = 10;
         g[i] = 6;
     }
-    exec_sgd(w, s, LW_F32, g, 70, 3, 0.5f, 0.5f);
-    exec_sgd(w, s, LW_F32, g, 70, 3, 0.5f, 0.5f);
-    exec_sgd(plain, NULL, LW_F32, g, 70, 3, 0.5f, 0);
+    struct exec_optimizer sgd = {.kind = EXEC_SGD, .rate = 0.5f};
+    struct exec_optimizer momentum = {.kind = EXEC_MOMENTUM, .rate = 0.5f, .momentum = 0.5f};
+    struct exec_update u = exec_update_of(&momentum, 0), v = exec_update_of(&sgd, 0);
+
+    exec_update_run(&u, w, s, NULL, LW_F32, g, 70, 3);
+    exec_update_run(&u, w, s, NULL, LW_F32, g, 70, 3);
+    exec_update_run(&v, plain, NULL, NULL, LW_F32, g, 70, 3);
     for (int i = 0; i < 70; i++) {
         assert_true(w[i] == 7.5f && s[i] == 3.0f);
         assert_true(plain[i] == 9.0f);
     }
 }
 
+/* rate 1, betas 0.5 and 0.75, epsilon 0, gradient 2 from w = 10. Step 0: m = 1, v = 1, rate_t = 1 / 0.5,
+ * root_t = sqrt(0.25): w = 10 - 2 * 1 / (1 / 0.5) = 9. Step 1, gradient 2: m = 0.5 + 1 = 1.5,
+ * v = 0.75 + 1 = 1.75, rate_t = 1 / 0.75, root_t = sqrt(1 - 0.5625): the same direction, so
+ * w = 9 - (1.5 / 0.75) / sqrt(1.75 / 0.4375) = 9 - 2 / 2 = 8. */
+static void adam_steps_by_hand(void **state)
+{
+    (void)state;
+    struct exec_optimizer adam = {EXEC_ADAM, 1.0f, 0.5f, 0.75f, 0.0f};
+    float w[3] = {10, 10, 10}, m[3] = {0}, v[3] = {0}, g[3] = {2, 2, 2};
+
+    for (int64_t step = 0; step < 2; step++) {
+        struct exec_update u = exec_update_of(&adam, step);
+        exec_update_run(&u, w, m, v, LW_F32, g, 3, 1);
+        assert_float_equal(w[2], step == 0 ? 9 : 8, 1e-6);
+    }
+    assert_true(m[1] == 1.5f && v[1] == 1.75f);
+}
+
 /* Cut anywhere, the same bits: what a sharded optimizer will rely on. */
 static void the_optimizer_is_the_same_in_parts(void **state)
 {
     (void)state;
-    float whole[333], parts[333], g[333], sw[333] = {0}, sp[333] = {0};
+    float whole[333], parts[333], g[333], m[2][333] = {{0}}, v[2][333] = {{0}};
+    struct exec_optimizer adam = exec_optimizer_of(EXEC_ADAM);
+    struct exec_update u = exec_update_of(&adam, 4);
 
     for (int i = 0; i < 333; i++) {
         whole[i] = parts[i] = 1.0f / (float)(i + 1);
         g[i] = (float)(i % 17) / 3.0f;
     }
-    exec_sgd(whole, sw, LW_F32, g, 333, 1, 0.1f, 0.9f);
-    exec_sgd(parts, sp, LW_F32, g, 101, 1, 0.1f, 0.9f);
-    exec_sgd(parts + 101, sp + 101, LW_F32, g + 101, 232, 1, 0.1f, 0.9f);
+    exec_update_run(&u, whole, m[0], v[0], LW_F32, g, 333, 1);
+    exec_update_run(&u, parts, m[1], v[1], LW_F32, g, 101, 1);
+    exec_update_run(&u, parts + 101, m[1] + 101, v[1] + 101, LW_F32, g + 101, 232, 1);
     assert_memory_equal(whole, parts, sizeof whole);
-    assert_memory_equal(sw, sp, sizeof sw);
+    assert_memory_equal(m[0], m[1], sizeof m[0]);
+    assert_memory_equal(v[0], v[1], sizeof v[0]);
 }
 
 int main(void)
@@ -176,6 +201,7 @@ int main(void)
         cmocka_unit_test(other_gradients_differ),
         cmocka_unit_test(half_types_convert_both_ways),
         cmocka_unit_test(the_optimizer_steps_by_hand),
+        cmocka_unit_test(adam_steps_by_hand),
         cmocka_unit_test(the_optimizer_is_the_same_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

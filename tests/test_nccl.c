@@ -57,7 +57,8 @@ static struct lw_exec_options options_asked_for(const struct exec_process *proce
     o.compute = (enum exec_compute)setting("T_COMPUTE", EXEC_COMPUTE_SLEEP);
     o.n_steps = 3;
     o.n_warmup = 1;
-    o.momentum = 0.5f;
+    o.optimizer = exec_optimizer_of(
+        (enum exec_optimizer_kind)setting("T_OPTIMIZER", EXEC_MOMENTUM));
     o.timeout_ns = setting("T_TIMEOUT_MS", 20000) * 1000000;
     o.loop = setting("T_LOOP", 0);
     o.process = process;
@@ -325,16 +326,23 @@ static void has(const char *line, const char *words)
         fail_msg("'%s' is not in: %s", words, line);
 }
 
-/* 5 parameters of 1000 .. 1004 elements: 5010 f32 weights and as many of momentum, per local rank. */
-static void all_verified(const struct job *j, int32_t local, const char *honesty)
+/* 5 parameters of 1000 .. 1004 elements on each local rank: 5010 weights of T_DTYPE, as many f32
+ * masters beside those that are not f32, and as many of each array that the optimizer keeps. */
+static void all_verified_with(const struct job *j, int32_t local, int32_t bytes_each,
+                              const char *honesty)
 {
     char words[128];
 
     for (int32_t r = 0; r < j->n; r++) {
-        snprintf(words, sizeof words, "code=0 verified=1 checked=%d honesty=%s", 5010 * 4 * 2 * local,
-                 honesty);
+        snprintf(words, sizeof words, "code=0 verified=1 checked=%d honesty=%s",
+                 5010 * bytes_each * local, honesty);
         has(j->line[r], words);
     }
+}
+
+static void all_verified(const struct job *j, int32_t local, const char *honesty)
+{
+    all_verified_with(j, local, 4 + 4, honesty); /* f32 with momentum */
 }
 
 static char *log_path(char path[64])
@@ -399,6 +407,7 @@ static void a_loop_of_ranks_ends_like_one(void **state)
 static void types_passes_and_views_end_like_one(void **state)
 {
     NEEDS_FAKES();
+    static const int32_t bytes_each[] = {2 + 4 + 4, 8, 8 + 4 + 4, 8, 8, 8, 8, 4 + 4 + 4, 2 + 4 + 8};
     static const char *const cases[][4][2] = {
         {{"T_DTYPE", "2"}},                   /* f16 */
         {{"T_WIRE", "3"}},                    /* f32 reduced as bf16 */
@@ -407,6 +416,8 @@ static void types_passes_and_views_end_like_one(void **state)
         {{"T_VIEW", "1"}},
         {{"T_COMPUTE", "1"}},                 /* spin */
         {{"T_COMPUTE", "0"}, {"T_WORK_US", "2500"}}, /* products */
+        {{"T_OPTIMIZER", "2"}},               /* adam */
+        {{"T_OPTIMIZER", "2"}, {"T_DTYPE", "3"}}, /* on bf16 */
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -414,7 +425,7 @@ static void types_passes_and_views_end_like_one(void **state)
         for (int k = 0; k < 4 && cases[i][k][0]; k++)
             memcpy(j.set[2 + k], cases[i][k], sizeof j.set[0]);
         run(&j);
-        all_verified(&j, 3, "emulated");
+        all_verified_with(&j, 3, bytes_each[i], "emulated");
         if (i == 6)
             has(j.line[0], "compute=cuBLAS");
     }
@@ -471,8 +482,8 @@ static void errors_of_the_driver_are_named(void **state)
         {"FAKE_GPU_MEMORY", "594000", "has no", LW_ENOMEM},
         {"FAKE_CUDA_FAIL", "cuModuleLoadData:1:200", "cuModuleLoadData", LW_EFAILED},
         {"FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:2:2", "CUDA", LW_ENOMEM},
-        {"FAKE_CUDA_ASYNC", "lw_sgd:14:700", "an illegal memory access was encountered", LW_EFAILED},
-        {"FAKE_CUDA_ASYNC", "lw_sgd:16:700", "last finished", LW_EFAILED},
+        {"FAKE_CUDA_ASYNC", "lw_update:14:700", "an illegal memory access was encountered", LW_EFAILED},
+        {"FAKE_CUDA_ASYNC", "lw_update:16:700", "last finished", LW_EFAILED},
         {"FAKE_GPU_COUNT", "0", "CUDA_ERROR_NO_DEVICE", LW_ENOTSUP},
     };
 
