@@ -1,4 +1,5 @@
-/* The threads backend: ranks are threads of one process, and the reference for every other backend.
+/* The threads backend: ranks are threads of one process, or each is a process of its own on this machine
+ * with memory that all share (region.h); the reference for every other backend.
  * A world on cores (cpu_world.h) whose wire is the collectives of thread_group.c, over shared
  * memory, by the algorithm that the plan names. Nodes are groups of ranks: they tell the algorithms
  * who is near, and which links are paced. */
@@ -49,7 +50,7 @@ static enum lw_status fill_link(struct cpu_link *l, const struct exec_world *w,
         l->node[i] = c->members[i] / per_node;
     l->pace = (struct exec_pace){w->how.link_bytes_per_s, w->how.link_latency_ns,
                                  one_node ? NULL : l->node};
-    return exec_group_new(&shape, l->pace, l->stop, &l->group, err);
+    return exec_group_new(&shape, l->pace, l->stop, w->region, &l->group, err);
 }
 
 static enum lw_status link_new(struct exec_world *w, const struct exec_comm *c,
@@ -90,7 +91,6 @@ static enum lw_status threads_comm_reducer(struct exec_world *w, struct exec_com
     struct exec_shape shape = {reducer, each > 0 ? l->n / each : 0, each};
     struct exec_group *group;
 
-    (void)w;
     if (!levels && reducer != LW_REDUCER_RING && reducer != LW_REDUCER_TREE)
         return lw_fail(err, LW_ENOTSUP, "threads: no reducer '%s' (ring, tree, hierarchical, "
                                         "hfreduce)", lw_reducer_name(reducer));
@@ -99,7 +99,7 @@ static enum lw_status threads_comm_reducer(struct exec_world *w, struct exec_com
                                         "each of its nodes, next to each other; %d members at %d "
                                         "ranks per node are not laid out so",
                        lw_reducer_name(reducer), l->n, l->ranks_per_node);
-    LW_TRY(exec_group_new(&shape, l->pace, l->stop, &group, err));
+    LW_TRY(exec_group_new(&shape, l->pace, l->stop, w->region, &group, err));
     exec_group_free(l->group);
     l->group = group;
     return LW_OK;
@@ -118,8 +118,14 @@ static enum lw_status exchange(struct cpu_link *link, int32_t i, const struct ex
     return exec_group_exchange(link->group, i, m, op, n, err);
 }
 
-static const struct cpu_wire wire = {
-    .link_new = link_new, .link_free = link_free, .collective = collective, .exchange = exchange};
+static void *memory(struct exec_world *w, int32_t rank, int64_t bytes)
+{
+    return exec_region_take(w->region, rank, bytes);
+}
+
+static const struct cpu_wire wire = {.everyone = true, .link_new = link_new,
+                                     .link_free = link_free, .memory = memory, .collective = collective,
+                                     .exchange = exchange};
 
 /* --- the table ---------------------------------------------------------------------------------- */
 
@@ -128,12 +134,23 @@ static enum lw_status threads_open(const struct exec_open *how, struct exec_worl
 {
     if (how->n_ranks < 1 || how->n_ranks > MAX_RANKS)
         return lw_fail(err, LW_EINVAL, "threads: %d ranks (1 to %d)", how->n_ranks, MAX_RANKS);
-    return cpu_open(how, &wire, world, err);
+    struct exec_world *w;
+    LW_TRY(cpu_open(how, &wire, &w, err));
+    enum lw_status s =
+        how->process ? exec_region_open(how->process, how->n_ranks, &w->region, err) : LW_OK;
+    if (s == LW_OK)
+        *world = w;
+    else
+        cpu_close(w);
+    return s;
 }
 
 static void threads_close(struct exec_world *w)
 {
+    struct exec_region *region = w ? w->region : NULL;
+
     cpu_close(w);
+    exec_region_close(region);
 }
 
 const struct exec_backend exec_backend_threads = {
@@ -144,7 +161,8 @@ const struct exec_backend exec_backend_threads = {
     .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT | EXEC_CAN_PACE |
-                    EXEC_CAN_ALL_IN | EXEC_CAN_ALGORITHM,
+                    EXEC_CAN_ALL_IN | EXEC_CAN_ALGORITHM | EXEC_CAN_SPAWN |
+                    EXEC_CAN_PROCESS,
     .probe = threads_probe,
     .open = threads_open,
     .close = threads_close,

@@ -38,7 +38,7 @@ static enum lw_status fill_comm(struct exec_world *w, struct exec_comm *c, const
         c->members[i] = r;
         c->index_of[r] = i;
     }
-    return here ? w->wire->link_new(w, c, &c->link, err) : LW_OK;
+    return here || w->wire->everyone ? w->wire->link_new(w, c, &c->link, err) : LW_OK;
 }
 
 enum lw_status cpu_comm_create(struct exec_world *w, const int32_t *members, int32_t n,

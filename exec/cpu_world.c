@@ -359,12 +359,19 @@ enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_er
 enum lw_status cpu_mem_alloc(struct exec_world *w, int32_t rank, int64_t bytes, void **mem,
                              struct lw_err *err)
 {
-    struct cpu_block *b = bytes < 0 ? NULL : lw_alloc(sizeof *b + (size_t)bytes);
+    size_t need = sizeof(struct cpu_block) + (size_t)bytes;
+    struct cpu_block *b = bytes < 0   ? NULL
+                          : w->region ? w->wire->memory(w, rank, (int64_t)need)
+                                      : lw_alloc(need);
 
     if (!b)
         return lw_fail(err, LW_ENOMEM, "rank %d: out of memory for %lld bytes", rank,
                        (long long)bytes);
     memset(b->bytes, 0, (size_t)bytes); /* pages are there before anything is timed */
+    if (w->region) {
+        *mem = b->bytes;
+        return LW_OK;
+    }
     b->next = w->blocks;
     w->blocks = b;
     *mem = b->bytes;

@@ -26,10 +26,12 @@ struct cpu_link; /* a communicator as its wire knows it */
 /* Calls on one communicator and member come one at a time, from threads of streams; they block. A
  * message's peer is a member number. */
 struct cpu_wire {
+    bool everyone; /* processes without a member make links, too */
     bool may_hang; /* a call may last for ever when another process is gone */
     enum lw_status (*link_new)(struct exec_world *w, const struct exec_comm *c,
                                struct cpu_link **link, struct lw_err *err);
     void (*link_free)(struct cpu_link *link); /* NULL is fine */
+    void *(*memory)(struct exec_world *w, int32_t rank, int64_t bytes); /* of w->region, until close */
     /* *all_in_ns: when the last member entered; -1 unknown. */
     enum lw_status (*collective)(struct cpu_link *link, int32_t i, enum lw_op_kind op,
                                  const struct exec_message *m, int64_t *all_in_ns,
@@ -103,6 +105,7 @@ struct exec_comm {
 };
 
 struct cpu_block; /* memory of a rank */
+struct exec_region;
 
 struct exec_world {
     struct exec_open how;
@@ -119,6 +122,7 @@ struct exec_world {
     struct exec_event *events;
     struct exec_comm *comms;
     struct cpu_block *blocks;
+    struct exec_region *region;  /* of the wire: where memory comes from; NULL = of this process */
     uint32_t batch;              /* of what is given now */
     _Atomic int64_t n_pending;   /* commands given and not done */
     struct exec_counter idle;    /* times that n_pending came to 0: poll is woken then only */

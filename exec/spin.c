@@ -52,13 +52,13 @@ void exec_sleep_until(int64_t t_ns, const atomic_bool *stop)
 
 static void futex_wake_all(_Atomic uint32_t *word)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t ns)
 {
     struct timespec t = {ns / 1000000000, ns % 1000000000};
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &t, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAIT, seen, &t, NULL, 0);
 }
 
 void exec_counter_wake(struct exec_counter *c)

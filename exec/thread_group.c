@@ -35,7 +35,6 @@ struct member {
     struct entry entry[2];
     uint32_t n_ops, base;         /* own view; touched by the member alone */
     int64_t link_free_ns;
-    struct exec_pull *pulls;      /* of the phase at hand */
     char pad[LINE];               /* no two members in one cache line */
 };
 
@@ -52,7 +51,9 @@ struct exec_group {
     const atomic_bool *stop;
     struct member *members; /* [n] */
     struct box *boxes;      /* [n * n], sender major */
-    struct exec_pull *pulls;
+    struct exec_region *region; /* of members and boxes; NULL: they are this process's own */
+    struct exec_pull *pulls;    /* [n][n_pulls] of each member's phase at hand */
+    int32_t n_pulls;
 };
 
 /* One op as one member walks it. */
@@ -66,22 +67,26 @@ struct walk {
     int64_t size, chunks; /* element size; chunks per phase */
 };
 
+static void *take(const struct exec_group *g, int64_t n, size_t size)
+{
+    return g->region ? exec_region_take(g->region, -1, n * (int64_t)size)
+                     : lw_calloc((size_t)n, size);
+}
+
 static enum lw_status fill(struct exec_group *g, struct lw_err *err)
 {
-    int32_t n_pulls = exec_script_most_pulls(&g->shape);
-
-    g->members = lw_calloc((size_t)g->n, sizeof *g->members);
-    g->boxes = lw_calloc((size_t)g->n * (size_t)g->n, sizeof *g->boxes);
-    g->pulls = lw_calloc((size_t)g->n * (size_t)n_pulls, sizeof *g->pulls);
+    g->n_pulls = exec_script_most_pulls(&g->shape);
+    g->members = take(g, g->n, sizeof *g->members);
+    g->boxes = take(g, (int64_t)g->n * g->n, sizeof *g->boxes);
+    g->pulls = lw_calloc((size_t)g->n * (size_t)g->n_pulls, sizeof *g->pulls);
     if (!g->members || !g->boxes || !g->pulls)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < g->n; i++)
-        g->members[i].pulls = g->pulls + (int64_t)i * n_pulls;
     return LW_OK;
 }
 
 enum lw_status exec_group_new(const struct exec_shape *shape, struct exec_pace pace,
-                              const atomic_bool *stop, struct exec_group **group,
+                              const atomic_bool *stop, struct exec_region *region,
+                              struct exec_group **group,
                               struct lw_err *err)
 {
     struct exec_group *g = lw_calloc(1, sizeof *g);
@@ -92,6 +97,7 @@ enum lw_status exec_group_new(const struct exec_shape *shape, struct exec_pace p
     g->n = shape->n_nodes * shape->per_node;
     g->pace = pace;
     g->stop = stop;
+    g->region = region;
     enum lw_status status = fill(g, err);
     if (status == LW_OK)
         *group = g;
@@ -104,8 +110,10 @@ void exec_group_free(struct exec_group *group)
 {
     if (!group)
         return;
-    lw_free(group->members);
-    lw_free(group->boxes);
+    if (!group->region) {
+        lw_free(group->members);
+        lw_free(group->boxes);
+    }
     lw_free(group->pulls);
     lw_free(group);
 }
@@ -202,10 +210,10 @@ static bool pull_chunk(struct walk *w, const struct exec_pull *p, int64_t k)
 
 static bool walk_phase(struct walk *w, int32_t phase)
 {
-    const struct exec_pull *pulls = w->self->pulls;
+    struct exec_pull *pulls = w->group->pulls + (int64_t)w->i * w->group->n_pulls;
 
     exec_script_phase(&w->group->shape, w->mine->op, w->mine->m.count, w->mine->m.peer, w->i, phase,
-                      w->self->pulls);
+                      pulls);
     for (int64_t k = 0; k < w->chunks; k++)
         for (int32_t q = 0; q < w->script.n_pulls; q++) {
             if (!pull_chunk(w, &pulls[q], k))

@@ -5,11 +5,12 @@
 #include <stdint.h>
 
 #include "exec/backend.h"
+#include "exec/region.h"
 #include "exec/thread_script.h"
 #include "shared/err.h"
 #include "shared/op.h"
 
-/* Collectives among n threads that share memory: each member calls exec_group_run with its own
+/* Collectives among n threads that share memory, of one process or of several: each member calls exec_group_run with its own
  * buffer, all in the same order of ops; the calls block. Data moves straight out of another member's
  * buffer, as exec/thread_script.h says: there is no staging copy. */
 struct exec_group;
@@ -21,9 +22,11 @@ struct exec_pace {
     const int32_t *node; /* of each member, borrowed: links within a node are not paced; NULL: all */
 };
 
-/* *stop (borrowed) makes every call return LW_EFAILED. */
+/* *stop (borrowed) makes every call return LW_EFAILED. region (borrowed, NULL = all members are in this
+ * process): where what members share lives; every process of the run makes every group. */
 enum lw_status exec_group_new(const struct exec_shape *shape, struct exec_pace pace,
-                              const atomic_bool *stop, struct exec_group **group,
+                              const atomic_bool *stop, struct exec_region *region,
+                              struct exec_group **group,
                               struct lw_err *err);
 void exec_group_free(struct exec_group *group);
 
