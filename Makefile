@@ -57,7 +57,7 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check test demo bench install format check-layers check-headers fuzz run-fuzz help \
+.PHONY: all deps check stress test demo bench install format check-layers check-headers fuzz run-fuzz help \
         clean
 all: $(BUILD)/lapwing plugins
 
@@ -161,10 +161,16 @@ $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 
 # --- checks ---------------------------------------------------------------------------------------
 check: $(BUILD)/lapwing $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN)) check-layers check-headers \
-       $(if $(filter-out nccl mpi,$(T)),,$(PLUGINS) $(FAKE_GPU))
+       $(if $(filter-out nccl mpi stop,$(T)),,$(PLUGINS) $(FAKE_GPU))
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
 	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
 	    $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN))
+
+# Every way in which a run can stop, LOOPS times each.
+LOOPS ?= 50
+stress: $(BUILD)/lapwing plugins $(BUILD)/tests/test_stop
+	@LAPWING=$(BUILD)/lapwing LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_STRESS=$(LOOPS) \
+	    tests/run.sh $(BUILD)/tests/test_stop
 
 check-layers:
 	@tests/layers.sh
@@ -224,6 +230,7 @@ help:
 	@echo "make test       install what is missing, then every check"
 	@echo "make check      the tests alone   T=bucket: one file   F='refuses*': by name"
 	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
+	@echo "make stress     every failure of a run, LOOPS=50 times each"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="

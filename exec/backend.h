@@ -44,6 +44,7 @@ enum exec_capability {
     EXEC_CAN_SPAWN = 1 << 13,    /* processes need no launcher of a library: --spawn starts them */
     EXEC_CAN_ALGORITHM = 1 << 14, /* comm_reducer */
     EXEC_CAN_PROCESS = 1 << 15,  /* a rank may be a process: exec_open.process */
+    EXEC_CAN_END = 1 << 16,      /* EXEC_PART_EXIT, KILL and STOP */
 };
 
 /* What a row of results may claim. */
@@ -74,6 +75,7 @@ struct exec_process {
      * up; NULL ends it. stop: tell the others that this one gives up. Neither blocks. */
     void (*watch)(void *context, exec_lost_fn *lost, void *argument);
     void (*stop)(void *context, const char *why);
+    void (*limit)(void *context, int64_t ns); /* from now on calls may last so long */
     void *context;
 };
 
@@ -129,6 +131,9 @@ enum exec_part_kind {
     EXEC_PART_UPDATE, /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
+    EXEC_PART_EXIT, /* these end or stop the process (EXEC_CAN_END): tests of stopping */
+    EXEC_PART_KILL,
+    EXEC_PART_STOP,
 };
 
 struct exec_part {

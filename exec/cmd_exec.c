@@ -1,8 +1,10 @@
 /* lapwing exec: run a plan for real, check what it computed, store what it did. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/compare.h"
+#include "analysis/store.h"
+#include "exec/cmd_exec_store.h"
 #include "exec/exec_print.h"
 #include "exec/run.h"
 #include "exec/team.h"
@@ -22,15 +24,34 @@ static const struct lw_usage usage = {
     .max_operands = 1,
 };
 
+/* The number of the signal that asks this process to end; a handler has no other place for it. */
+static volatile sig_atomic_t asked_to_end;
+
+static void note_signal(int signal)
+{
+    asked_to_end = signal;
+}
+
+/* The first one stops the run, which is then stored; a second one ends the process. Launchers send
+ * SIGTERM when another process of the run has died. */
+static void catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
+
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, NULL);
+}
+
 struct session {
     struct lw_plan_source source;
     struct lw_exec_options options;
-    const char *optimizer, *backend, *compute, *db, *transport, *rendezvous;
+    const char *optimizer, *backend, *compute, *db, *transport, *rendezvous, *fault;
     char command[1024];
     bool no_check, no_verify, no_pin, no_db, list, spawn, quiet;
     int64_t steps, warmup, link_bytes_per_s;
     struct exec_identity id; /* this process, where ranks are processes (several) */
     bool several;
+    struct exec_rendezvous *team; /* of several; closed at the end: the others wait for it */
     int spawned;             /* exit status of the spawned processes; -1 = none */
     lw_ps link_latency;
     double momentum, timeout_s; /* momentum -1: the optimizer's own */
@@ -64,33 +85,12 @@ static enum lw_status run(struct session *s, struct lw_err *err)
     if (s->several && s->id.rank > 0)
         s->options.progress = NULL;
     enum lw_status status =
-        s->several ? lw_exec_team_run(&s->plan, &s->options, &s->id, &s->result, err)
+        s->several ? lw_exec_team_run(&s->plan, &s->options, &s->id, &s->team, &s->result, err)
                    : lw_exec_run(&s->plan, &s->options, &s->result, err);
     lw_progress_bar_end(&bar);
     return status;
 }
 
-static enum lw_run_status stored_status(enum lw_status status)
-{
-    return status == LW_OK ? LW_RUN_OK : status == LW_ETIMEOUT ? LW_RUN_TIMEOUT : LW_RUN_FAILED;
-}
-
-static enum lw_status store_spans(struct session *s, struct lw_store *db, int64_t run,
-                                  enum lw_status ran, const char *message, struct lw_err *err)
-{
-    const struct lw_exec_result *x = &s->result;
-
-    if (x->timeline.n > 0)
-        LW_TRY(lw_store_spans(db, run, &x->timeline, err));
-    LW_TRY(lw_store_metric_real(db, run, "wall_s", -1, -1, x->wall_s, err));
-    LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
-    LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
-    LW_TRY(lw_store_finish_run(db, run, s->summary.n_steps > 0 ? &s->summary : NULL,
-                               stored_status(ran), message, err));
-    return lw_comparison_record(db, run, err);
-}
-
-/* The run as it ended: with what was measured, also when it failed. */
 static enum lw_status store(struct session *s, enum lw_status ran, const char *message, int64_t *run,
                             struct lw_err *err)
 {
@@ -99,14 +99,8 @@ static enum lw_status store(struct session *s, enum lw_status ran, const char *m
                                .backend = s->options.backend->name,
                                .honesty = exec_honesty_name(s->result.honesty),
                                .command = s->command, .n_warmup = s->result.n_warmup};
-    struct lw_store *db;
 
-    LW_TRY(lw_store_open(s->db, LW_STORE_WRITE, &db, err));
-    enum lw_status status = lw_store_begin_run(db, &info, run, err);
-    if (status == LW_OK)
-        status = store_spans(s, db, *run, ran, message, err);
-    lw_store_close(db);
-    return status;
+    return cmd_exec_store(s->db, &info, &s->result, &s->summary, ran, message, run, err);
 }
 
 /* Who runs the ranks: this process alone, this one of several, or copies of it (--spawn). */
@@ -131,7 +125,29 @@ static enum lw_status find_ranks(struct session *s, struct lw_err *err)
         return lw_fail(err, LW_ENOTSUP, "--spawn: processes of backend '%s' are started by its own "
                                         "launcher: mpirun -n %d lapwing exec ..., or srun",
                        s->options.backend->name, s->plan.n_ranks);
-    return exec_spawn(s->plan.n_ranks, s->options.timeout_ns, &s->spawned, err);
+    return exec_spawn(s->plan.n_ranks, s->options.timeout_ns, s->rendezvous, &asked_to_end, &s->spawned,
+                      err);
+}
+
+/* What the run was: into the database, and on stdout by rank 0. `why` is how it ended. */
+static enum lw_status tell(struct session *s, enum lw_status ran, const struct lw_err *why,
+                           struct lw_err *err)
+{
+    bool silent = s->several && s->id.rank > 0;
+    struct lw_exec_report r = {.plan = &s->plan, .options = &s->options, .result = &s->result,
+                               .summary = &s->summary, .message = why->msg, .run = -1,
+                               .status = cmd_exec_status_name(ran),
+                               .verify = s->options.verify};
+
+    if (s->result.n_steps > 0)
+        LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
+                                     err));
+    if (!s->no_db)
+        LW_TRY(store(s, ran, why->msg, &r.run, err));
+    lw_exec_print_stop(&r, stderr);
+    if (!silent && (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON))
+        LW_TRY(lw_exec_print(&r, s->format, stdout, err));
+    return LW_OK;
 }
 
 static enum lw_status work(struct session *s, const char *plan_file, struct lw_err *err)
@@ -144,22 +160,8 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
     if (s->spawned >= 0)
         return LW_OK;
     enum lw_status ran = run(s, &why);
-    if ((ran != LW_OK && ran != LW_ENO && ran != LW_EFAILED && ran != LW_ETIMEOUT) ||
-        (s->several && s->id.rank > 0)) {
-        *err = why;
-        return ran;
-    }
-    struct lw_exec_report r = {.plan = &s->plan, .options = &s->options, .result = &s->result,
-                               .summary = &s->summary, .message = why.msg, .run = -1,
-                               .status = lw_run_status_name(stored_status(ran)),
-                               .verify = s->options.verify};
-    if (s->result.n_steps > 0)
-        LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
-                                     err));
-    if (!s->no_db)
-        LW_TRY(store(s, ran, why.msg, &r.run, err));
-    if (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON)
-        LW_TRY(lw_exec_print(&r, s->format, stdout, err));
+    if (cmd_exec_ran(ran) && (!s->several || s->result.speaks))
+        LW_TRY(tell(s, ran, &why, err));
     *err = why;
     return ran;
 }
@@ -186,6 +188,7 @@ static void session_free(struct session *s)
     lw_plan_free(&s->plan);
     lw_cluster_free(&s->cluster);
     lw_plan_source_free(&s->source);
+    exec_rendezvous_close(s->team);
 }
 
 int cmd_exec(int argc, char **argv)
@@ -203,6 +206,8 @@ int cmd_exec(int argc, char **argv)
          0},
         {"rendezvous", 0, LW_OPT_STRING, &s.rendezvous, "HOST:PORT",
          "where rank 0 listens, [IPv6]:PORT too (127.0.0.1, or the launcher's)", 0, 0},
+        {"fault", 0, LW_OPT_STRING, &s.fault, "RANK:STEP:OP:KIND",
+         "tests of stopping: fail|hang|memory|exit|kill|stop (none)", 0, 0},
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "measured optimizer steps (20)", 1, 100000},
         {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "steps before them (3)", 0, 100000},
         {"compute", 0, LW_OPT_STRING, &s.compute, "HOW", "gemm|spin|sleep (gemm)", 0, 0},
@@ -242,6 +247,10 @@ int cmd_exec(int argc, char **argv)
         return lw_cli_usage("exec", "--transport %s (nccl, loop)", s.transport);
     if (!(s.timeout_s > 0))
         return lw_cli_usage("exec", "--timeout %g: must be more than 0 seconds", s.timeout_s);
+    if (s.fault && lw_exec_fault_parse(s.fault, &s.options.fault, &err) != LW_OK)
+        return lw_cli_usage("exec", "%s", err.msg);
+    catch_signals();
+    s.options.signal = &asked_to_end;
     s.options.loop = s.transport && strcmp(s.transport, "loop") == 0;
     s.options.n_steps = (int32_t)s.steps;
     s.options.n_warmup = (int32_t)s.warmup;

@@ -8,8 +8,10 @@
  *
  * A compute or copy op that waits for nothing starts when the op before it ends: what another
  * thread takes of the core in between is part of it, as it is when it comes a moment later. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "exec/cpu_world.h"
 #include "exec/element.h"
@@ -19,6 +21,12 @@
 
 /* --- running commands ---------------------------------------------------------------------------
  */
+
+static enum lw_status end_by(int signal, struct lw_err *err)
+{
+    kill(getpid(), signal);
+    return lw_fail(err, LW_EFAILED, "went on after signal %d", signal);
+}
 
 static enum lw_status run_part(const struct exec_part *p, const atomic_bool *stop,
                                struct lw_err *err)
@@ -39,6 +47,9 @@ static enum lw_status run_part(const struct exec_part *p, const atomic_bool *sto
     case EXEC_PART_HANG:
         exec_sleep_until(INT64_MAX, stop);
         return lw_fail(err, LW_EFAILED, "stopped while it hung");
+    case EXEC_PART_EXIT: _exit(1);
+    case EXEC_PART_KILL: return end_by(SIGKILL, err);
+    case EXEC_PART_STOP: return end_by(SIGSTOP, err);
     }
     return lw_fail(err, LW_ENOTSUP, "part of kind %d", (int)p->kind);
 }

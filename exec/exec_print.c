@@ -3,6 +3,7 @@
 #include "exec/exec_print.h"
 
 #include "shared/jsonout.h"
+#include "shared/op.h"
 #include "shared/table.h"
 
 static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
@@ -59,6 +60,62 @@ static void print_text(const struct lw_exec_report *r, FILE *f)
     text_verified(r, f);
     if (r->run >= 0)
         fprintf(f, "stored as run %lld\n", (long long)r->run);
+}
+
+static void print_op(const struct lw_plan *p, int32_t i, FILE *f)
+{
+    const struct lw_op *op = i >= 0 && i < p->n_ops ? &p->ops[i] : NULL;
+
+    if (!op)
+        fprintf(f, "none");
+    else if (op->bucket >= 0)
+        fprintf(f, "op %d (%s of bucket %d)", i, lw_op_name(op->kind), op->bucket);
+    else
+        fprintf(f, "op %d (%s%s%s)", i, lw_op_name(op->kind), op->name && *op->name ? " " : "",
+                op->name ? op->name : "");
+}
+
+void lw_exec_print_stop(const struct lw_exec_report *r, FILE *f)
+{
+    const struct lw_exec_result *x = r->result;
+
+    for (int32_t i = 0; i < x->n_places; i++) {
+        const struct lw_exec_place *p = &x->places[i];
+        fprintf(f, "rank %d: ", p->rank);
+        if (p->known) {
+            fprintf(f, "step %d, last finished: ", p->step);
+            print_op(r->plan, p->last_op, f);
+            fprintf(f, "; first unfinished: ");
+            print_op(r->plan, p->open_op, f);
+            fprintf(f, "\n");
+        } else {
+            fprintf(f, "did not say where it was\n");
+        }
+    }
+    if (x->n_turned_away > 0)
+        fprintf(f, "%d connection%s turned away; the last: %s\n", x->n_turned_away,
+                x->n_turned_away > 1 ? "s" : "", x->turned_away);
+}
+
+static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
+{
+    lw_jsonout_array(o, "stopped");
+    for (int32_t i = 0; i < x->n_places; i++) {
+        const struct lw_exec_place *p = &x->places[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "rank", p->rank);
+        if (p->known) {
+            lw_jsonout_int(o, "step", p->step);
+            lw_jsonout_int(o, "last_finished_op", p->last_op);
+            lw_jsonout_int(o, "first_unfinished_op", p->open_op);
+        } else {
+            lw_jsonout_null(o, "step");
+            lw_jsonout_null(o, "last_finished_op");
+            lw_jsonout_null(o, "first_unfinished_op");
+        }
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
 }
 
 static void json_measure(struct lw_jsonout *o, const struct lw_measure *m)
@@ -126,6 +183,8 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_int(&o, "n_ops", x->timeline.n);
     lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
     lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);
+    json_places(&o, x);
+    lw_jsonout_int(&o, "n_turned_away", x->n_turned_away);
     if (r->run >= 0)
         lw_jsonout_int(&o, "run", r->run);
     else

@@ -158,6 +158,9 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
         return update(s->world, s->cu, p, err);
     case EXEC_PART_FAIL: return report(s, err);
     case EXEC_PART_HANG: return hang(s, err);
+    case EXEC_PART_EXIT:
+    case EXEC_PART_KILL:
+    case EXEC_PART_STOP: break; /* not among its capabilities */
     }
     return lw_fail(err, LW_ENOTSUP, "part of kind %d", (int)p->kind);
 }

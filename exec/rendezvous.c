@@ -40,7 +40,7 @@ enum { PROTOCOL = 2, MAGIC = 0x4c617057, WORDS = 400, PINGS = 16, MAX_RANKS = 40
 #define HELLO_NS INT64_C(2000000000)
 #define MAX_RESULTS (INT64_C(1) << 30)
 enum channel { DATA, LIFE, N_CHANNELS };
-enum life_kind { LIFE_BYE = 1, LIFE_STOP = 2, LIFE_PLACE = 3 };
+enum life_kind { LIFE_BYE = 1, LIFE_STOP = 2, LIFE_PLACE = 3, LIFE_SPEAKS = 4 };
 
 struct challenge {
     uint32_t magic, protocol;
@@ -74,7 +74,7 @@ struct answer {
 
 struct life {
     uint32_t kind;
-    struct exec_place place;
+    struct lw_exec_place place;
     char words[WORDS];
 };
 
@@ -92,8 +92,11 @@ struct exec_rendezvous {
     void *context;
     bool stopped;           /* somebody is lost: words say who */
     bool *gone;             /* [n_fds] said farewell, or lost */
+    bool farewell;          /* not at rank 0: rank 0 said it */
+    bool spoken_for;        /* at rank 0: rank 1 took it for lost and stores the run */
     char words[WORDS];
-    struct exec_place *places; /* [n_fds] where stopped processes say they were */
+    struct lw_exec_place *places; /* [n_fds] where stopped processes say they were */
+    bool *heard;            /* [n_fds] they said it */
     char refusal[WORDS];    /* while gathering: the first difference found */
     int32_t n_turned_away;
     char turned_away[160];  /* who was, and why: the last one */
@@ -496,7 +499,7 @@ static enum lw_status find_offset(struct exec_rendezvous *r, struct lw_err *err)
 
 /* --- life --------------------------------------------------------------------------------------- */
 
-static void tell_place(int fd, uint32_t kind, const char *words, const struct exec_place *place)
+static void tell_place(int fd, uint32_t kind, const char *words, const struct lw_exec_place *place)
 {
     struct life l = {.kind = kind};
 
@@ -549,12 +552,15 @@ static void listen_to(struct exec_rendezvous *r, int32_t k)
     l.words[WORDS - 1] = '\0';
     if (l.kind == LIFE_PLACE && r->id.rank == 0) {
         r->places[k] = l.place;
+        r->places[k].known = l.place.known;
         r->places[k].rank = k;
-        r->places[k].known = true;
+        r->heard[k] = true;
+    } else if (l.kind == LIFE_SPEAKS) {
+        r->spoken_for = true;
     } else if (l.kind == LIFE_STOP) {
         note_loss(r, k, l.words);
     } else {
-        r->gone[k] = true; /* a farewell */
+        r->gone[k] = r->farewell = true;
     }
 }
 
@@ -604,14 +610,14 @@ static bool all_heard(struct exec_rendezvous *r)
 
     pthread_mutex_lock(&r->mutex);
     for (int32_t k = 0; k < r->n_fds; k++)
-        if (r->fds[k][LIFE] >= 0 && !r->gone[k] && !(r->id.rank == 0 && r->places[k].known))
+        if (r->fds[k][LIFE] >= 0 && !r->gone[k] && !(r->id.rank == 0 && r->heard[k]))
             all = false;
     pthread_mutex_unlock(&r->mutex);
     return all;
 }
 
-void exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct exec_place *mine,
-                                int64_t wait_ns, struct exec_place *all)
+bool exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct lw_exec_place *mine,
+                                int64_t wait_ns, struct lw_exec_place *all)
 {
     int64_t until = exec_now_ns() + wait_ns;
 
@@ -622,12 +628,14 @@ void exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct exec_pla
     }
     while (!all_heard(r) && exec_now_ns() < until)
         nanosleep(&(struct timespec){0, 2000000}, NULL);
-    if (r->id.rank != 0 || !all)
-        return;
     pthread_mutex_lock(&r->mutex);
-    for (int32_t k = 0; k < r->n_fds; k++)
+    for (int32_t k = 0; all && r->id.rank == 0 && k < r->n_fds; k++)
         all[k] = k == 0 ? *mine : r->places[k];
+    bool done = r->id.rank == 0 ? !r->spoken_for : r->farewell;
+    if (r->id.rank == 1 && !done && !r->gone[0])
+        tell(r->fds[0][LIFE], LIFE_SPEAKS, "");
     pthread_mutex_unlock(&r->mutex);
+    return done;
 }
 
 int32_t exec_rendezvous_turned_away(const struct exec_rendezvous *r, const char **last)
@@ -672,7 +680,8 @@ enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct
     r->fds = lw_calloc((size_t)n, sizeof *r->fds);
     r->gone = lw_calloc((size_t)n, sizeof *r->gone);
     r->places = lw_calloc((size_t)n, sizeof *r->places);
-    r->n_fds = r->fds && r->gone && r->places ? n : 0;
+    r->heard = lw_calloc((size_t)n, sizeof *r->heard);
+    r->n_fds = r->fds && r->gone && r->places && r->heard ? n : 0;
     for (int32_t k = 0; k < r->n_fds; k++) {
         r->fds[k][DATA] = r->fds[k][LIFE] = -1;
         r->places[k].rank = k;
@@ -693,7 +702,7 @@ void exec_rendezvous_close(struct exec_rendezvous *r)
     if (r->watching) {
         pthread_mutex_lock(&r->mutex);
         for (int32_t k = 0; k < r->n_fds; k++)
-            if (r->fds[k][LIFE] >= 0 && !r->gone[k] && !r->stopped)
+            if (r->fds[k][LIFE] >= 0 && !r->gone[k])
                 tell(r->fds[k][LIFE], LIFE_BYE, "");
         pthread_mutex_unlock(&r->mutex);
         close(r->wake[1]);
@@ -713,6 +722,7 @@ void exec_rendezvous_close(struct exec_rendezvous *r)
     lw_free(r->fds);
     lw_free(r->gone);
     lw_free(r->places);
+    lw_free(r->heard);
     lw_free(r);
 }
 
@@ -795,6 +805,11 @@ static void process_stop(void *r, const char *why)
     exec_rendezvous_abort(r, why);
 }
 
+static void process_limit(void *r, int64_t ns)
+{
+    ((struct exec_rendezvous *)r)->timeout_ns = ns;
+}
+
 static enum lw_status process_barrier(void *r, struct lw_err *err)
 {
     return exec_rendezvous_barrier(r, err);
@@ -804,6 +819,6 @@ void exec_rendezvous_process(struct exec_rendezvous *r, struct exec_process *p)
 {
     *p = (struct exec_process){.rank = r->id.rank, .local_rank = r->id.local_rank,
                                .broadcast = process_broadcast, .barrier = process_barrier,
-                               .watch = process_watch, .stop = process_stop,
+                               .watch = process_watch, .stop = process_stop, .limit = process_limit,
                                .context = r};
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "exec/backend.h"
+#include "exec/run.h"
 #include "shared/err.h"
 
 /* How the processes of one run find each other, agree that they are one run, and stay in touch. Rank 0
@@ -34,13 +35,6 @@ struct exec_agreement {
 
 struct exec_rendezvous;
 
-/* Where a stopped rank was: indexes into plan->ops, -1 = none. */
-struct exec_place {
-    int32_t rank, step;
-    int32_t last_op, open_op; /* finished last; first that did not finish */
-    bool known;               /* false: the rank was gone, or did not say */
-};
-
 /* LW_ETIMEOUT: who is missing; LW_EINVAL: who differs, in what. */
 enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct exec_agreement *a,
                                     int64_t timeout_ns, struct exec_rendezvous **r,
@@ -56,9 +50,11 @@ void exec_rendezvous_abort(struct exec_rendezvous *r, const char *why);
 
 /* After a run that stopped: rank 0 hears where the others were, as long as wait_ns; all[n_ranks] is
  * filled, known or not. The others say where they were and stay until rank 0 is done (or wait_ns):
- * launchers end a job when the first of its processes does. */
-void exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct exec_place *mine,
-                                int64_t wait_ns, struct exec_place *all);
+ * launchers end a job when the first of its processes does. False, on them: rank 0 is lost, or did
+ * not say farewell in that time; on rank 0: rank 1 took it for lost. Of the two, who gets true on rank 0 or
+ * false on rank 1 stores the run. */
+bool exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct lw_exec_place *mine,
+                                int64_t wait_ns, struct lw_exec_place *all);
 
 /* How many connections rank 0 turned away, and who was the last and why ("" = none). */
 int32_t exec_rendezvous_turned_away(const struct exec_rendezvous *r, const char **last);

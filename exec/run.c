@@ -18,6 +18,9 @@
 #include "shared/arena.h"
 #include "shared/op.h"
 
+#define OPENING_NS INT64_C(10000000000)
+#define LOOK_NS INT64_C(100000000) /* how soon a signal is seen */
+
 struct lane { /* one pass of the step on one rank */
     int32_t rank, pass, variant;
     struct lw_program program;
@@ -47,6 +50,8 @@ struct run {
     int64_t origin_ns, released_ns; /* first step's start; this step's */
     int32_t n_done;               /* steps */
     int64_t n_checked, over_ns;
+    bool blamed;                  /* the message says where the step stopped */
+    struct exec_stamp fault_stamp; /* of a fault before a communication op */
 };
 
 struct lw_exec_options lw_exec_options_default(void)
@@ -58,6 +63,48 @@ struct lw_exec_options lw_exec_options_default(void)
 }
 
 /* --- set-up ------------------------------------------------------------------------------------- */
+
+static const char *const fault_names[LW_N_FAULTS] = {"none", "fail", "hang", "memory",
+                                                     "exit", "kill", "stop"};
+
+static const enum exec_part_kind fault_part[LW_N_FAULTS] = {
+    [LW_FAULT_FAIL] = EXEC_PART_FAIL, [LW_FAULT_HANG] = EXEC_PART_HANG,
+    [LW_FAULT_EXIT] = EXEC_PART_EXIT, [LW_FAULT_KILL] = EXEC_PART_KILL,
+    [LW_FAULT_STOP] = EXEC_PART_STOP,
+};
+
+enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, struct lw_err *err)
+{
+    char kind[16] = "";
+    int rank, step, op, end = 0;
+
+    if (sscanf(text, "%d:%d:%d:%15[a-z]%n", &rank, &step, &op, kind, &end) == 4 && !text[end] &&
+        rank >= 0 && step >= 0 && op >= 0)
+        for (int k = LW_FAULT_FAIL; k < LW_N_FAULTS; k++)
+            if (strcmp(kind, fault_names[k]) == 0) {
+                *f = (struct lw_exec_fault){(enum lw_fault_kind)k, rank, step, op};
+                return LW_OK;
+            }
+    return lw_fail(err, LW_EINVAL, "fault '%s' is not RANK:STEP:OP:KIND with KIND one of fail, hang, "
+                                   "memory, exit, kill, stop", text);
+}
+
+static enum lw_status refuse_fault(const struct run *r, struct lw_err *err)
+{
+    const struct lw_exec_fault *f = &r->options->fault;
+    const struct lw_plan *p = r->plan;
+
+    if (f->kind == LW_FAULT_NONE)
+        return LW_OK;
+    if (f->rank >= p->n_ranks || f->op >= p->n_ops)
+        return lw_fail(err, LW_EINVAL, "fault in op %d of rank %d: the plan has %d ops and %d ranks",
+                       f->op, f->rank, p->n_ops, p->n_ranks);
+    if (f->kind >= LW_FAULT_EXIT &&
+        !(r->options->process && (r->backend->capabilities & EXEC_CAN_END)))
+        return lw_fail(err, LW_ENOTSUP, "fault '%s' needs ranks that are processes (--spawn, mpirun)",
+                       fault_names[f->kind]);
+    return LW_OK;
+}
 
 static enum lw_status refuse(const struct run *r, struct lw_err *err)
 {
@@ -85,11 +132,8 @@ static enum lw_status refuse(const struct run *r, struct lw_err *err)
             return lw_fail(err, LW_ENOTSUP, "op %d (%s %s) has no time of its own: exec cannot "
                                             "derive one from a cluster", i, lw_op_name(op->kind),
                            op->name ? op->name : "");
-        if (r->options->fault.kind != LW_FAULT_NONE && i == r->options->fault.op && op->comm >= 0)
-            return lw_fail(err, LW_EINVAL, "faults are put into compute and copy ops, op %d is %s", i,
-                           lw_op_name(op->kind));
     }
-    return LW_OK;
+    return refuse_fault(r, err);
 }
 
 static void note_events(struct run *r)
@@ -168,6 +212,11 @@ static enum lw_status create_comms(struct run *r, struct lw_err *err)
     return LW_OK;
 }
 
+int64_t exec_opening_limit(int64_t timeout_ns)
+{
+    return timeout_ns > OPENING_NS ? timeout_ns : OPENING_NS;
+}
+
 static enum lw_status set_up(struct run *r, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
@@ -175,7 +224,7 @@ static enum lw_status set_up(struct run *r, struct lw_err *err)
     struct exec_open how = {.n_ranks = p->n_ranks, .compute = o->compute, .pin = o->pin,
                             .ranks_per_node = o->ranks_per_node,
                             .link_bytes_per_s = o->link_bytes_per_s,
-                            .link_latency_ns = o->link_latency_ns, .timeout_ns = o->timeout_ns,
+                            .link_latency_ns = o->link_latency_ns, .timeout_ns = exec_opening_limit(o->timeout_ns),
                             .loop = o->loop, .process = o->process};
 
     LW_TRY(exec_plan_is_safe(p, err));
@@ -264,12 +313,12 @@ static enum lw_status add_fault(struct run *r, const struct lane *l, int32_t op,
     const struct lw_exec_fault *f = &r->options->fault;
     struct exec_parts *parts = &r->parts;
 
-    if (f->kind == LW_FAULT_NONE || f->rank != l->rank || f->step != r->n_done || f->op != op)
+    if (f->kind == LW_FAULT_NONE || f->kind == LW_FAULT_MEMORY || f->rank != l->rank || f->step != r->n_done || f->op != op)
         return LW_OK;
     if (lw_reserve(&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
         return lw_fail_nomem(err);
     parts->items[parts->n++] = (struct exec_part){
-        .kind = f->kind == LW_FAULT_FAIL ? EXEC_PART_FAIL : EXEC_PART_HANG};
+        .kind = fault_part[f->kind]};
     return LW_OK;
 }
 
@@ -334,12 +383,17 @@ static enum lw_status give_comm(struct run *r, const struct lane *l, int32_t i,
     const struct lw_plan *p = r->plan;
     const struct lw_op *op = &p->ops[l->program.first_op + i];
     int32_t g = p->comm_group[(int64_t)op->comm * p->n_ranks + l->rank];
+    int64_t at = l->first_stamp + i;
+    struct exec_task fault = {.n_parts = (int32_t)(r->first_part[at + 1] - r->first_part[at]),
+                              .parts = r->parts.items + r->first_part[at]};
     struct exec_message m = exec_tensors_message(&r->memory, op, l->variant, l->rank, step_layout);
 
     if (g < 0)
         return lw_fail(err, LW_EPLAN, "op %d (%s): rank %d is no member of '%s'",
                        l->program.first_op + i, lw_op_name(op->kind), l->rank,
                        p->comms[op->comm].name);
+    if (fault.n_parts > 0)
+        LW_TRY(r->backend->compute(stream_of(r, l->rank, op->stream), &fault, &r->fault_stamp, err));
     return comm_function(r->backend, op->kind)(stream_of(r, l->rank, op->stream),
                                                r->comms[(int64_t)op->comm * p->n_groups + g], &m,
                                                &r->stamps[l->first_stamp + i], err);
@@ -507,8 +561,8 @@ static enum lw_status check_messages(struct run *r, struct lw_err *err)
 
 /* --- a step that did not finish ----------------------------------------------------------------- */
 
-/* What is waited for: the op that failed; else a compute op rather than a communication op, which may just wait for others;
- * of those that began, the first. */
+/* What is waited for: the op that failed; else one that began, a compute op rather than a communication op,
+ * which may just wait for others; of those the first. Where none began, the first in the program. */
 static bool more_to_blame(const struct lw_op *a, const struct exec_stamp *sa,
                           const struct lw_op *b, const struct exec_stamp *sb)
 {
@@ -516,9 +570,9 @@ static bool more_to_blame(const struct lw_op *a, const struct exec_stamp *sa,
         return sa->end_ns < 0;
     if ((sa->start_ns > 0) != (sb->start_ns > 0))
         return sa->start_ns > 0;
-    if ((a->comm < 0) != (b->comm < 0))
+    if (sa->start_ns > 0 && (a->comm < 0) != (b->comm < 0))
         return a->comm < 0;
-    return sa->start_ns < sb->start_ns;
+    return sa->start_ns > 0 && sa->start_ns < sb->start_ns;
 }
 
 static void describe_op(const struct run *r, const struct lane *l, int32_t i, char *text, size_t room)
@@ -531,6 +585,41 @@ static void describe_op(const struct run *r, const struct lane *l, int32_t i, ch
         snprintf(what, sizeof what, " of bucket %d", op->bucket);
     snprintf(text, room, "op %d (%s%s%.40s%s) of rank %d", l->program.first_op + i,
              lw_op_name(op->kind), *name ? " " : "", name, what, l->rank);
+}
+
+/* Of one rank: what ended last, and what is most to blame among what did not. */
+static struct lw_exec_place place_of(const struct run *r, int32_t rank)
+{
+    struct lw_exec_place place = {.rank = rank, .step = r->n_done, .last_op = -1, .open_op = -1,
+                                  .known = true};
+    const struct exec_stamp *last = NULL, *open = NULL;
+
+    for (int64_t k = 0; k < r->n_lanes; k++) {
+        const struct lane *l = &r->lanes[k];
+        for (int32_t i = 0; l->rank == rank && i < l->program.n_ops; i++) {
+            const struct exec_stamp *s = &r->stamps[l->first_stamp + i];
+            int32_t op = l->program.first_op + i;
+            if (s->end_ns > 0 && (!last || s->end_ns > last->end_ns)) {
+                last = s;
+                place.last_op = op;
+            } else if (s->end_ns <= 0 && (!open || more_to_blame(&r->plan->ops[op], s,
+                                                                 &r->plan->ops[place.open_op], open))) {
+                open = s;
+                place.open_op = op;
+            }
+        }
+    }
+    return place;
+}
+
+/* Without memory for it the message alone says where. */
+static void keep_places(const struct run *r, struct lw_exec_result *out)
+{
+    const struct exec_facts *f = &r->memory.facts;
+
+    out->places = lw_calloc((size_t)f->n_local, sizeof *out->places);
+    for (int32_t k = 0; out->places && k < f->n_local; k++)
+        out->places[out->n_places++] = place_of(r, f->first_local + k);
 }
 
 static enum lw_status blame(const struct run *r, enum lw_status code, const char *why,
@@ -565,12 +654,29 @@ static enum lw_status blame(const struct run *r, enum lw_status code, const char
                    why, done, undone);
 }
 
-static enum lw_status wait_step(struct run *r, struct lw_err *err)
+/* As backend->poll, but looks for a signal now and then. */
+static enum exec_state poll_step(struct run *r, int64_t deadline_ns, struct lw_err *why)
+{
+    const volatile sig_atomic_t *signal = r->options->signal;
+    enum exec_state state = EXEC_RUNNING;
+
+    while (state == EXEC_RUNNING && r->backend->now_ns(r->world) < deadline_ns) {
+        int64_t until = r->backend->now_ns(r->world) + LOOK_NS;
+        if (signal && *signal) {
+            lw_fail(why, LW_EFAILED, "stopped by signal %d", (int)*signal);
+            return EXEC_FAILED;
+        }
+        state = r->backend->poll(r->world, signal && until < deadline_ns ? until : deadline_ns, why);
+    }
+    return state;
+}
+
+static enum lw_status wait_step(struct run *r, struct lw_exec_result *out, struct lw_err *err)
 {
     struct lw_err why = {0};
     char limit[96];
     int64_t deadline = r->backend->now_ns(r->world) + r->options->timeout_ns;
-    enum exec_state state = r->backend->poll(r->world, deadline, &why);
+    enum exec_state state = poll_step(r, deadline, &why);
 
     if (state == EXEC_DONE)
         return LW_OK;
@@ -579,33 +685,84 @@ static enum lw_status wait_step(struct run *r, struct lw_err *err)
     r->backend->abort(r->world, state == EXEC_FAILED ? why.msg : limit);
     r->backend->close(r->world);
     r->world = NULL;
+    keep_places(r, out);
+    r->blamed = true;
     return state == EXEC_FAILED ? blame(r, LW_EFAILED, why.msg, err)
                                 : blame(r, LW_ETIMEOUT, limit, err);
 }
 
 /* --- the whole ---------------------------------------------------------------------------------- */
 
+static bool is_here(const struct run *r, int32_t rank)
+{
+    const struct exec_facts *f = &r->memory.facts;
+
+    return rank >= f->first_local && rank < f->first_local + f->n_local;
+}
+
+static bool memory_runs_out(const struct run *r)
+{
+    const struct lw_exec_fault *f = &r->options->fault;
+
+    return f->kind == LW_FAULT_MEMORY && f->step == r->n_done && is_here(r, f->rank);
+}
+
 static enum lw_status run_step(struct run *r, struct lw_exec_result *out, struct lw_err *err)
 {
+    if (memory_runs_out(r))
+        return lw_fail_nomem(err);
     LW_TRY(give_step(r, err));
     r->released_ns = r->backend->now_ns(r->world);
     if (r->n_done == 0)
         r->origin_ns = r->released_ns;
     LW_TRY(r->backend->release(r->world, err));
-    LW_TRY(wait_step(r, err));
+    LW_TRY(wait_step(r, out, err));
     LW_TRY(check_launches(r, err));
     LW_TRY(check_messages(r, err));
     return keep_spans(r, &out->timeline, err);
 }
 
+static void tell_others(const struct run *r, const char *why)
+{
+    const struct exec_process *p = r->options->process;
+    char words[320];
+
+    if (!p)
+        return;
+    snprintf(words, sizeof words, "rank %d gave up: %.280s", p->rank, why);
+    p->stop(p->context, words);
+}
+
+/* A step that could not even be given, or that the others stopped meanwhile, is a run that failed, too;
+ * so is one that had no memory left. */
+static enum lw_status step_failed(struct run *r, enum lw_status s, struct lw_exec_result *out,
+                                  struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    if (r->blamed || (s != LW_EFAILED && s != LW_ETIMEOUT && s != LW_ENOMEM && s != LW_EIO))
+        return s;
+    if (err)
+        why = *err;
+    tell_others(r, why.msg);
+    keep_places(r, out);
+    return blame(r, s == LW_ETIMEOUT ? s : LW_EFAILED, why.msg, err);
+}
+
 static enum lw_status run_steps(struct run *r, struct lw_exec_result *out, struct lw_err *err)
 {
     int32_t total = r->options->n_warmup + r->options->n_steps;
+    const struct lw_exec_fault *f = &r->options->fault;
 
     for (; r->n_done < total; r->n_done++) {
         lw_progress_report(r->options->progress, "executing", (double)r->n_done / total);
-        LW_TRY(run_step(r, out, err));
+        enum lw_status s = run_step(r, out, err);
+        if (s != LW_OK)
+            return step_failed(r, s, out, err);
     }
+    if (f->kind != LW_FAULT_NONE && is_here(r, f->rank))
+        return lw_fail(err, LW_EINVAL, "rank %d did not meet op %d in step %d: the fault was not made",
+                       f->rank, f->op, f->step);
     return LW_OK;
 }
 
@@ -658,6 +815,8 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
 
     if (s == LW_OK) {
         int64_t began = r.backend->now_ns(r.world);
+        if (options->process)
+            options->process->limit(options->process->context, options->timeout_ns);
         report(&r, began, &made);
         s = run_steps(&r, &made, err);
         if (s == LW_OK && options->verify) {
@@ -681,5 +840,6 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
 void lw_exec_result_free(struct lw_exec_result *r)
 {
     lw_timeline_free(&r->timeline);
+    lw_free(r->places);
     *r = (struct lw_exec_result){0};
 }

@@ -1,6 +1,7 @@
 #ifndef LW_EXEC_RUN_H
 #define LW_EXEC_RUN_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,17 +14,39 @@
 /* Run a plan for real: every rank of the backend walks its programs, step after step, with real
  * memory, real reductions and a real optimizer step. See docs/design/exec.md. */
 
-/* Make one op of one rank misbehave in one step: tests of stopping. */
+/* Make one op of one rank misbehave in one step: tests of stopping. A communication op misbehaves before it
+ * enters: its link stalls. The last three end or stop the rank's process. */
+enum lw_fault_kind {
+    LW_FAULT_NONE,
+    LW_FAULT_FAIL,   /* the op reports an error */
+    LW_FAULT_HANG,   /* it never ends */
+    LW_FAULT_MEMORY, /* no memory is left when the step is prepared */
+    LW_FAULT_EXIT,   /* exit, SIGKILL, SIGSTOP */
+    LW_FAULT_KILL,
+    LW_FAULT_STOP,
+    LW_N_FAULTS,
+};
+
 struct lw_exec_fault {
-    enum { LW_FAULT_NONE, LW_FAULT_FAIL, LW_FAULT_HANG } kind;
-    int32_t rank, step, op; /* op: index into plan->ops, a compute or copy op */
+    enum lw_fault_kind kind;
+    int32_t rank, step, op; /* step: warm-up counts; op: index into plan->ops */
+};
+
+/* "RANK:STEP:OP:KIND"; KIND: fail, hang, memory, exit, kill, stop. */
+enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, struct lw_err *err);
+
+/* Where a rank was when the run stopped: indexes into plan->ops, -1 = none. */
+struct lw_exec_place {
+    int32_t rank, step;
+    int32_t last_op, open_op; /* finished last; the first that did not finish */
+    bool known;               /* false: the rank is gone, or did not say */
 };
 
 struct lw_exec_options {
     const struct exec_backend *backend;
     enum exec_compute compute;
     int32_t n_steps, n_warmup;  /* measured steps; steps before them */
-    int64_t timeout_ns;         /* no step may take longer */
+    int64_t timeout_ns;         /* no step may take longer; see exec_opening_limit */
     bool verify, pin;
     int32_t ranks_per_node;     /* of the plan's cluster; 0 = all on one node */
     double link_bytes_per_s;    /* > 0: paced links between nodes, or all of one node */
@@ -32,10 +55,14 @@ struct lw_exec_options {
     bool loop;                  /* all ranks as streams of one device */
     const struct exec_process *process; /* this process is one rank; NULL = all are in it */
     struct lw_exec_fault fault;
+    const volatile sig_atomic_t *signal; /* not 0: stop at once, as a failure; NULL = never */
     const struct lw_progress *progress; /* NULL = silent */
 };
 
 struct lw_exec_options lw_exec_options_default(void);
+
+/* How long processes may take to meet and open: 10 s even when steps must be quicker. */
+int64_t exec_opening_limit(int64_t timeout_ns);
 
 enum lw_exec_verified { LW_EXEC_NOT_VERIFIED, LW_EXEC_VERIFIED, LW_EXEC_MISMATCH };
 
@@ -55,6 +82,11 @@ struct lw_exec_result {
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
     lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */
     double wall_s;
+    struct lw_exec_place *places; /* [n_places] when the run stopped: of this process's ranks, or of all */
+    int32_t n_places;
+    int32_t n_turned_away;        /* connections of strangers, of processes that met */
+    char turned_away[160];        /* the last of them, and why */
+    bool speaks;                  /* this process stores the run: rank 0, or rank 1 when that is lost */
 };
 
 /* LW_ENOTSUP: the plan or the backend's capabilities, in words. LW_ETIMEOUT, LW_EFAILED: a step did

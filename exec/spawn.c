@@ -1,6 +1,6 @@
 /* Starting the processes of a run on this machine. The parent picks a free port and a token, starts n
  * copies of the program with who they are in the environment, and waits. Copies die with their
- * parent. */
+ * parent. One that a signal stopped is seen as such: when the run has failed it will not end by itself. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -51,15 +52,13 @@ static void set_number(const char *name, int64_t n)
     setenv(name, text, 1);
 }
 
-static void become(int32_t rank, int32_t n_ranks, int32_t port, int64_t token, pid_t parent,
+static void become(int32_t rank, int32_t n_ranks, const char *address, int64_t token, pid_t parent,
                    char *const argv[])
 {
-    char address[64];
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    snprintf(address, sizeof address, "127.0.0.1:%d", port);
     setenv("LAPWING_RENDEZVOUS", address, 1);
     set_number("LAPWING_RANK", rank);
     set_number("LAPWING_RANKS", n_ranks);
@@ -111,44 +110,92 @@ static int status_of(int wait_status)
     return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
-static void wait_all(pid_t *pids, int32_t n, int64_t grace_ns, int *exit_status)
-{
-    int64_t until = INT64_MAX;
-    int32_t left = n;
+struct family {
+    pid_t *pids;   /* [n] 0 = gone */
+    bool *stopped; /* [n] by a signal */
+    int32_t n, left;
+    int status;    /* of the first that did not succeed */
+    int64_t until_ns;
+    const volatile sig_atomic_t *signal;
+    bool told;     /* of the signal */
+};
 
-    *exit_status = 0;
-    while (left > 0) {
+static void note(struct family *f, pid_t pid, int status)
+{
+    for (int32_t r = 0; r < f->n; r++) {
+        if (f->pids[r] != pid)
+            continue;
+        f->stopped[r] = WIFSTOPPED(status);
+        if (f->stopped[r])
+            return;
+        f->pids[r] = 0;
+        f->left--;
+        if (f->status == 0)
+            f->status = status_of(status);
+    }
+}
+
+static void send_on(struct family *f)
+{
+    if (!f->signal || !*f->signal || f->told)
+        return;
+    f->told = true;
+    for (int32_t r = 0; r < f->n; r++)
+        if (f->pids[r] > 0)
+            kill(f->pids[r], (int)*f->signal);
+}
+
+static void end_rest(struct family *f, int64_t grace_ns)
+{
+    if (f->status == 0 && !f->told)
+        return;
+    if (f->until_ns == 0)
+        f->until_ns = exec_now_ns() + grace_ns;
+    for (int32_t r = 0; r < f->n; r++)
+        if (f->pids[r] > 0 && (f->stopped[r] || exec_now_ns() > f->until_ns))
+            kill(f->pids[r], SIGKILL);
+}
+
+static void wait_all(struct family *f, int64_t grace_ns)
+{
+    while (f->left > 0) {
         int status;
-        pid_t gone = waitpid(-1, &status, WNOHANG);
-        for (int32_t r = 0; r < n; r++) {
-            if (gone <= 0 || pids[r] != gone)
-                continue;
-            pids[r] = 0;
-            left--;
-            if (*exit_status == 0)
-                *exit_status = status_of(status);
-        }
-        if (*exit_status != 0 && until == INT64_MAX)
-            until = exec_now_ns() + grace_ns;
-        if (exec_now_ns() > until)
-            kill_all(pids, n);
-        if (gone <= 0)
+        pid_t one = waitpid(-1, &status, WNOHANG | WUNTRACED);
+        if (one > 0)
+            note(f, one, status);
+        send_on(f);
+        end_rest(f, grace_ns);
+        if (one <= 0)
             nanosleep(&(struct timespec){0, 2000000}, NULL);
     }
 }
 
-static enum lw_status start_all(pid_t *pids, int32_t n_ranks, char *const argv[], struct lw_err *err)
+static int64_t draw_token(void)
+{
+    int64_t token = 0;
+
+    if (getrandom(&token, sizeof token, 0) != (ssize_t)sizeof token)
+        token = (int64_t)getpid() << 32 ^ exec_now_ns();
+    return token & INT64_MAX;
+}
+
+static enum lw_status start_all(pid_t *pids, int32_t n_ranks, const char *rendezvous,
+                                char *const argv[], struct lw_err *err)
 {
     pid_t parent = getpid();
     int32_t port = 0;
-    int64_t token = (int64_t)parent << 32 ^ exec_now_ns();
+    int64_t token = draw_token();
+    char loopback[64];
 
-    LW_TRY(free_port(token, &port, err));
+    if (!rendezvous)
+        LW_TRY(free_port(token, &port, err));
+    snprintf(loopback, sizeof loopback, "127.0.0.1:%d", port);
+    const char *address = rendezvous ? rendezvous : loopback;
     fflush(NULL);
     for (int32_t r = 0; r < n_ranks; r++) {
         pids[r] = fork();
         if (pids[r] == 0)
-            become(r, n_ranks, port, token, parent, argv);
+            become(r, n_ranks, address, token, parent, argv);
         if (pids[r] < 0) {
             pids[r] = 0;
             return lw_fail(err, LW_EIO, "starting rank %d: %s", r, strerror(errno));
@@ -157,21 +204,26 @@ static enum lw_status start_all(pid_t *pids, int32_t n_ranks, char *const argv[]
     return LW_OK;
 }
 
-enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, int *exit_status, struct lw_err *err)
+enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezvous,
+                          const volatile sig_atomic_t *signal, int *exit_status, struct lw_err *err)
 {
+    struct family f = {.n = n_ranks, .signal = signal};
     char *text, **argv;
-    pid_t *pids;
 
     LW_TRY(own_arguments(&text, &argv, err));
-    pids = lw_calloc((size_t)n_ranks, sizeof *pids);
-    enum lw_status s = pids ? start_all(pids, n_ranks, argv, err) : lw_fail_nomem(err);
-    int32_t n = 0;
-    while (pids && n < n_ranks && pids[n] > 0)
-        n++;
+    f.pids = lw_calloc((size_t)n_ranks, sizeof *f.pids);
+    f.stopped = lw_calloc((size_t)n_ranks, sizeof *f.stopped);
+    enum lw_status s = f.pids && f.stopped
+                           ? start_all(f.pids, n_ranks, rendezvous, argv, err)
+                           : lw_fail_nomem(err);
+    for (int32_t r = 0; f.pids && f.stopped && r < n_ranks; r++)
+        f.left += f.pids[r] > 0;
     if (s != LW_OK)
-        kill_all(pids, n);
-    wait_all(pids, n, grace_ns, exit_status);
-    lw_free(pids);
+        kill_all(f.pids, f.left);
+    wait_all(&f, grace_ns);
+    *exit_status = f.status;
+    lw_free(f.pids);
+    lw_free(f.stopped);
     lw_free(argv);
     lw_free(text);
     return s;

@@ -10,6 +10,10 @@
 
 #include "shared/arena.h"
 
+#define HEAR_NS INT64_C(1000000000) /* rank 0 hears where stopped ranks were */
+#define STAY_NS INT64_C(5000000000) /* the others leave it time to store the run, */
+#define LONGER_NS INT64_C(500000000) /* and then rank 1, should rank 0 be lost */
+
 struct part { /* what a process sends ahead of its spans */
     int32_t status, verified, honesty, oversubscribed;
     int64_t n_checked_bytes, origin_ns, n_spans; /* origin on rank 0's clock */
@@ -155,32 +159,66 @@ static bool has_result(enum lw_status s)
     return s == LW_OK || s == LW_ENO || s == LW_EFAILED || s == LW_ETIMEOUT;
 }
 
+/* After the run: what stopped it is known to all; rank 0 takes everybody's place. */
+static void part(struct exec_rendezvous *r, const struct exec_identity *id, int64_t timeout_ns,
+                 struct lw_exec_result *out)
+{
+    struct lw_exec_place mine = {.rank = id->rank, .last_op = -1, .open_op = -1}, *all = NULL;
+    int64_t wait_ns = id->rank == 0 ? HEAR_NS : STAY_NS;
+    int64_t more_ns = id->rank > 1 ? LONGER_NS : 0;
+
+    if (out->n_places > 0)
+        mine = out->places[0];
+    if (id->rank == 0)
+        all = lw_calloc((size_t)id->n_ranks, sizeof *all);
+    bool done = exec_rendezvous_stopped_at(r, &mine, (wait_ns < timeout_ns ? wait_ns : timeout_ns) +
+                                               more_ns, all);
+    out->speaks = id->rank == 0 ? done : id->rank == 1 && !done;
+    if (all) {
+        lw_free(out->places);
+        out->places = all;
+        out->n_places = id->n_ranks;
+    }
+}
+
+static enum lw_status run_and_part(const struct lw_plan *plan, const struct lw_exec_options *options,
+                                   const struct exec_identity *id, struct exec_rendezvous *r,
+                                   struct lw_exec_result *out, struct lw_err *err)
+{
+    struct lw_exec_options mine = *options;
+    struct exec_process process;
+
+    exec_rendezvous_process(r, &process);
+    mine.process = &process;
+    enum lw_status s = lw_exec_run(plan, &mine, out, err);
+    if (!has_result(s))
+        *out = (struct lw_exec_result){0};
+    if (s == LW_OK || s == LW_ENO)
+        s = gather(r, id, s, out, err);
+    out->speaks = id->rank == 0;
+    if (s != LW_OK && s != LW_ENO) {
+        give_up(r, id, err);
+        part(r, id, options->timeout_ns, out);
+    }
+    const char *last;
+    out->n_turned_away = exec_rendezvous_turned_away(r, &last);
+    snprintf(out->turned_away, sizeof out->turned_away, "%s", last);
+    return s;
+}
+
 enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec_options *options,
-                                const struct exec_identity *id, struct lw_exec_result *out,
-                                struct lw_err *err)
+                                const struct exec_identity *id, struct exec_rendezvous **team,
+                                struct lw_exec_result *out, struct lw_err *err)
 {
     struct exec_agreement agreement = {.program = LW_VERSION};
-    struct lw_exec_options mine = *options;
-    struct exec_rendezvous *r;
-    struct exec_process process;
     struct lw_err own = {0}, *e = err ? err : &own;
 
+    *team = NULL;
     if (id->n_ranks != plan->n_ranks)
         return lw_fail(e, LW_EINVAL, "%s started %d processes; the plan has %d ranks", id->source,
                        id->n_ranks, plan->n_ranks);
     snprintf(agreement.plan_hash, sizeof agreement.plan_hash, "%s", plan->hash);
     snprintf(agreement.backend, sizeof agreement.backend, "%s", options->backend->name);
-    LW_TRY(exec_rendezvous_open(id, &agreement, options->timeout_ns, &r, e));
-    exec_rendezvous_process(r, &process);
-    mine.process = &process;
-    enum lw_status s = lw_exec_run(plan, &mine, out, e);
-    bool made = has_result(s);
-    if (s == LW_OK || s == LW_ENO)
-        s = gather(r, id, s, out, e);
-    if (s != LW_OK && s != LW_ENO)
-        give_up(r, id, e);
-    if (made && !has_result(s))
-        lw_exec_result_free(out);
-    exec_rendezvous_close(r);
-    return s;
+    LW_TRY(exec_rendezvous_open(id, &agreement, exec_opening_limit(options->timeout_ns), team, e));
+    return run_and_part(plan, options, id, *team, out, e);
 }

@@ -727,7 +727,7 @@ static void what_cannot_start_says_how_to(void **state)
         int status;
     } cases[] = {
         {"--dp 2 --backend nccl", "--spawn, torchrun, mpirun, srun", 1},
-        {"--dp 2 --backend threads --spawn", "has all ranks in one process", 1},
+        {"--dp 2 --backend threads --spawn --compute sleep", "bit by bit", 0},
         {"--dp 2 --backend threads --transport loop", "has no loop transport", 1},
         {"--dp 2 --backend nccl --ranks 4 --spawn", "--ranks 4, but --dp 2", 2},
     };

@@ -463,19 +463,19 @@ static void results_have_a_limit(void **state)
 static void *stay_until_done(void *arg)
 {
     struct member *m = arg;
-    struct exec_place mine = {.rank = m->id.rank, .step = 4, .last_op = 10 + m->id.rank,
-                              .open_op = 11 + m->id.rank};
+    struct lw_exec_place mine = {.rank = m->id.rank, .step = 4, .last_op = 10 + m->id.rank,
+                              .open_op = 11 + m->id.rank, .known = true};
 
-    exec_rendezvous_stopped_at(m->r, &mine, INT64_C(5000000000), NULL);
+    bool done = exec_rendezvous_stopped_at(m->r, &mine, INT64_C(5000000000), NULL);
     exec_rendezvous_close(m->r);
-    return NULL;
+    return done ? m : NULL;
 }
 
 /* Rank 0 hears from rank 1 where it was; rank 2 is gone without a word. */
 static void stopped_processes_say_where_they_were(void **state)
 {
     struct member m[3];
-    struct exec_place mine = {.rank = 0, .step = 4, .last_op = 7, .open_op = 8, .known = true}, all[3];
+    struct lw_exec_place mine = {.rank = 0, .step = 4, .last_op = 7, .open_op = 8, .known = true}, all[3];
     int32_t port = a_port();
     pthread_t one;
 
@@ -486,7 +486,7 @@ static void stopped_processes_say_where_they_were(void **state)
     }
     for (int32_t i = 0; i < 3; i++)
         pthread_join(m[i].thread, NULL);
-    exec_rendezvous_abort(m[2].r, "lost"); /* no farewell */
+    exec_rendezvous_abort(m[2].r, "lost");
     exec_rendezvous_close(m[2].r);
     assert_int_equal(pthread_create(&one, NULL, stay_until_done, &m[1]), 0);
     exec_rendezvous_stopped_at(m[0].r, &mine, INT64_C(5000000000), all);
@@ -497,7 +497,9 @@ static void stopped_processes_say_where_they_were(void **state)
     assert_int_equal(all[1].open_op, 12);
     assert_false(all[2].known);
     exec_rendezvous_close(m[0].r);
-    pthread_join(one, NULL); /* it stayed until rank 0 was done */
+    void *stayed = NULL;
+    pthread_join(one, &stayed);
+    assert_non_null(stayed); /* until rank 0 was done */
 }
 
 int main(void)

@@ -1,0 +1,287 @@
+/* What becomes of a run when a rank fails, hangs, ends, is killed or is stopped, when a link stalls, when memory
+ * or disk run out: everybody stops within the time limit, nobody is left, the run is stored as failed with
+ * where each rank was, and the next run works. LAPWING_STRESS=N repeats every case N times (make stress). */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char folder[] = "/tmp/lapwing-stop-XXXXXX";
+
+/* The plan of 4 layers on 3 ranks: in its steady program, step 1 and later, op 15 is the first forward,
+ * 24 a copy in, 27 the all-reduce. */
+enum { COPY_OP = 24, REDUCE_OP = 27, RANKS = 3 };
+
+static char *shell(const char *words, int *rc)
+{
+    static char text[1 << 16];
+    char binary[PATH_MAX], line[PATH_MAX * 3];
+    const char *mpi = getenv("LAPWING_MPI");
+
+    assert_non_null(realpath(getenv("LAPWING"), binary));
+    snprintf(line, sizeof line,
+             "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
+             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 L=%s && mine() { for p in $(pgrep "
+             "-x lapwing); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; } && { "
+             "%s; } 2>&1",
+             folder, mpi ? mpi : "", binary, words);
+    FILE *f = popen(line, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    *rc = WEXITSTATUS(pclose(f));
+    return text;
+}
+
+static int repeats(void)
+{
+    const char *n = getenv("LAPWING_STRESS");
+    return n && *n ? atoi(n) : 1;
+}
+
+static bool has_mpirun(void)
+{
+    return getenv("LAPWING_MPI") && *getenv("LAPWING_MPI") &&
+           system("command -v mpirun >/dev/null 2>&1") == 0;
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+enum how { THREADS, SPAWN, MPI, N_HOWS };
+enum { T = 1 << THREADS, S = 1 << SPAWN, M = 1 << MPI };
+
+static const char *const before[N_HOWS] = {"", "", "mpirun --oversubscribe -n 3 "};
+static const char *const after[N_HOWS] = {"", " --spawn", " --backend mpi"};
+
+/* No process of this folder's runs is left: each has the folder as its working directory. */
+static void nobody_is_left(const char *what)
+{
+    int rc;
+    char *out = shell("mine", &rc);
+
+    if (*out)
+        fail_msg("%s: left are %s", what, out);
+}
+
+/* Runs, expects a run stored as failed or timed out that names the ops, and nobody left. */
+static void stops(enum how how, int rank, int op, const char *kind, const char *expected)
+{
+    char words[512];
+    int rc, rc_sql;
+
+    snprintf(words, sizeof words, "rm -f s.db; timeout 40 %s$L exec -w w.json --dp %d%s --steps 3 --warmup 0 "
+             "--compute sleep --timeout 0.5 --db s.db --fault %d:2:%d:%s", before[how], RANKS,
+             after[how], rank, op, kind);
+    double began = now_s();
+    char *out = strdup(shell(words, &rc));
+    if (rc == 0 || rc == 124 || !strstr(out, expected))
+        fail_msg("%s\nstatus %d, expected \"%s\" in:\n%s", words, rc, expected, out);
+    if (now_s() - began > 20)
+        fail_msg("%s: %g s", words, now_s() - began);
+    char *runs = shell("$L runs --db s.db --format json", &rc_sql);
+    bool stored = strstr(runs, "\"status\": \"failed\"") || strstr(runs, "\"status\": \"timeout\"");
+    if (!stored || strstr(runs, "\"id\": 2"))
+        fail_msg("%s\nis stored as:\n%s\nafter:\n%s", words, runs, out);
+    free(out);
+    nobody_is_left(words);
+}
+
+static void the_next_run_works(enum how how)
+{
+    char words[256];
+    int rc;
+
+    snprintf(words, sizeof words, "timeout 60 %s$L exec -w w.json --dp %d%s --steps 2 --compute sleep --db s.db",
+             before[how], RANKS, after[how]);
+    char *out = shell(words, &rc);
+    if (rc != 0 || !strstr(out, "verified: "))
+        fail_msg("%s: status %d\n%s", words, rc, out);
+}
+
+static void every_failure_stops_all(enum how how)
+{
+    static const struct {
+        const char *kind;
+        int rank, op;
+        bool ends_process;
+        int always; /* bits of `how`: the rest under stress alone */
+        const char *expected;
+    } cases[] = {
+        {"fail", 1, COPY_OP, false, T | S | M, "rank 1: step 2, last finished: op 23 (backward layers.1); first "
+                                    "unfinished: op 24 (copy_in)"},
+        {"hang", 1, COPY_OP, false, 0, "rank 1: step 2, last finished: op 23 (backward layers.1); first "
+                                    "unfinished: op 24 (copy_in)"},
+        {"hang", 2, REDUCE_OP, false, T | S, "rank 2: step 2, last finished: op 26 (copy_in); first unfinished: op "
+                                      "27 (all_reduce of bucket 1)"}, /* its link stalls */
+        {"memory", 1, COPY_OP, false, T | S, "step 2: out of memory"},
+        {"exit", 1, COPY_OP, true, S, "rank 1 is gone"},
+        {"kill", 1, REDUCE_OP, true, M, "rank 1 is gone"},
+        {"kill", 0, COPY_OP, true, S, "rank 0 is gone"}, /* rank 1 stores the run */
+        {"stop", 1, COPY_OP, true, M, "not done after 0.5 s"},
+        {"stop", 0, COPY_OP, true, S, "not done after 0.5 s"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if ((cases[i].ends_process && how == THREADS) ||
+            (!(cases[i].always & 1 << how) && !getenv("LAPWING_STRESS")))
+            continue;
+        for (int k = 0; k < repeats(); k++)
+            stops(how, cases[i].rank, cases[i].op, cases[i].kind, cases[i].expected);
+        if (getenv("LAPWING_STRESS"))
+            the_next_run_works(how);
+    }
+    the_next_run_works(how);
+}
+
+static void threads_stop_whatever_fails(void **state)
+{
+    (void)state;
+    every_failure_stops_all(THREADS);
+}
+
+static void processes_stop_whatever_fails(void **state)
+{
+    (void)state;
+    every_failure_stops_all(SPAWN);
+}
+
+static void mpi_ranks_stop_whatever_fails(void **state)
+{
+    (void)state;
+    if (!has_mpirun()) {
+        printf("SKIP mpi_ranks_stop_whatever_fails: no Open MPI here\n");
+        skip();
+    }
+    every_failure_stops_all(MPI);
+}
+
+/* At any moment, also inside a collective of 16 MiB: nobody is left, and what is stored is a failure. */
+static void a_rank_killed_at_any_moment_stops_all(void **state)
+{
+    (void)state;
+    for (int how = SPAWN; how < (has_mpirun() ? N_HOWS : MPI); how++)
+        for (int k = 0; k < repeats(); k++) {
+            char words[512];
+            int rc;
+            snprintf(words, sizeof words,
+                     "rm -f s.db; timeout 40 %s$L exec -w big.json --dp %d%s --steps 100000 --no-verify "
+                     "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; sleep 0.%d; kill "
+                     "-9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
+                     "$L runs --db s.db 2>&1", before[how], RANKS, after[how], 6 + k % 4);
+            char *out = shell(words, &rc);
+            if (strstr(out, "status 0\n") || strstr(out, "status 124\n"))
+                fail_msg("%s\n%s", words, out);
+            nobody_is_left(words);
+        }
+}
+
+static void a_signal_ends_the_run_and_stores_it(void **state)
+{
+    (void)state;
+    for (int how = THREADS; how <= SPAWN; how++) {
+        char words[512];
+        int rc;
+        snprintf(words, sizeof words,
+                 "rm -f s.db; timeout 40 $L exec -w w.json --dp 3%s --steps 100000 --compute sleep --db s.db -q "
+                 "2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; echo status $?; $L "
+                 "runs --db s.db --format json", after[how]);
+        char *out = shell(words, &rc);
+        if (!strstr(out, "stopped by signal 15") || !strstr(out, "\"status\": \"failed\"") ||
+            !strstr(out, "status 1\n"))
+            fail_msg("%s\n%s", words, out);
+        nobody_is_left(words);
+    }
+}
+
+static void a_full_disk_ends_all_and_the_next_run_works(void **state)
+{
+    (void)state;
+    for (int k = 0; k < repeats(); k++) {
+        int rc;
+        char *out = shell("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
+                          "--compute sleep --db s.db ); echo status $?", &rc);
+        if (!strstr(out, "status 1\n") || !strstr(out, "s.db"))
+            fail_msg("%s", out);
+        nobody_is_left("full disk");
+        out = shell("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db /proc/s.db; "
+                    "echo status $?", &rc);
+        if (!strstr(out, "status 1\n") || !strstr(out, "/proc/s.db"))
+            fail_msg("%s", out);
+        nobody_is_left("no disk");
+        shell("rm -f s.db*", &rc);
+    }
+    the_next_run_works(SPAWN);
+}
+
+static void faults_that_make_no_sense_are_refused(void **state)
+{
+    static const struct {
+        const char *fault, *words;
+        int rc;
+    } cases[] = {
+        {"1:2:3", "is not RANK:STEP:OP:KIND", 2},
+        {"1:2:3:melt", "is not RANK:STEP:OP:KIND", 2},
+        {"9:0:0:fail", "fault in op 0 of rank 9: the plan has 30 ops and 3 ranks", 1},
+        {"1:0:0:kill", "needs ranks that are processes", 1},
+        {"1:0:27:fail", "rank 1 did not meet op 27 in step 0: the fault was not made", 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[256];
+        int rc;
+        snprintf(words, sizeof words, "$L exec -w w.json --dp 3 --steps 1 --warmup 0 --compute sleep --no-db "
+                 "--fault %s", cases[i].fault);
+        char *out = shell(words, &rc);
+        if (rc != cases[i].rc || !strstr(out, cases[i].words))
+            fail_msg("%s: status %d\n%s", words, rc, out);
+    }
+}
+
+static int make_folder(void **state)
+{
+    int rc;
+
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    shell("$L model mlp --layers 4 --width 64 -o w.json && $L model mlp --layers 4 --width 1024 -o big.json",
+          &rc);
+    return rc;
+}
+
+static int remove_folder(void **state)
+{
+    char line[128];
+
+    (void)state;
+    snprintf(line, sizeof line, "rm -rf %s", folder);
+    return system(line) == 0 ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_stop_whatever_fails),
+        cmocka_unit_test(processes_stop_whatever_fails),
+        cmocka_unit_test(mpi_ranks_stop_whatever_fails),
+        cmocka_unit_test(a_rank_killed_at_any_moment_stops_all),
+        cmocka_unit_test(a_signal_ends_the_run_and_stores_it),
+        cmocka_unit_test(a_full_disk_ends_all_and_the_next_run_works),
+        cmocka_unit_test(faults_that_make_no_sense_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
