@@ -101,7 +101,7 @@ static void check_shape(struct exec_shape shape, enum lw_op_kind op, int64_t cou
     struct exec_group *group;
     atomic_bool stop = false;
 
-    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL), LW_OK);
     for (int32_t i = 0; i < n; i++) {
         jobs[i] = (struct job){.group = group, .i = i, .n = n, .op = op, .dtype = dtype,
                                .count = count, .root = n - 1, .times = 4};
@@ -193,7 +193,7 @@ static void members_that_disagree_are_told(void **state)
     atomic_bool stop = false;
     float mem[2][8] = {{0}};
 
-    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL), LW_OK);
     for (int32_t i = 0; i < 2; i++)
         jobs[i] = (struct job){.group = group, .i = i, .n = 2, .op = LW_OP_ALL_REDUCE,
                                .dtype = LW_F32, .count = 8 - i, .times = 1, .mem = mem[i]};
@@ -217,7 +217,7 @@ static void a_stop_ends_a_wait(void **state)
     int64_t all_in;
     struct lw_err err = {0};
 
-    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL), LW_OK);
     assert_int_equal(exec_group_run(group, 0, LW_OP_ALL_REDUCE, &m, &all_in, &err), LW_EFAILED);
     exec_group_free(group);
 }
@@ -247,7 +247,7 @@ static void sends_and_receives_of_a_call_complete_together(void **state)
     struct exec_group *group;
     atomic_bool stop = false;
 
-    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL), LW_OK);
     for (int32_t i = 0; i < 4; i++) {
         jobs[i] = (struct job){.group = group, .i = i, .n = 4, .mem = &got[i]};
         assert_int_equal(pthread_create(&threads[i], NULL, exchange, &jobs[i]), 0);
