@@ -477,7 +477,11 @@ static enum lw_status give_step(struct run *r, struct lw_err *err)
 {
     int32_t last_variant = 0;
 
-    LW_TRY(list_lanes(r, &last_variant, err));
+    enum lw_status listed = list_lanes(r, &last_variant, err);
+    if (listed != LW_OK) {
+        r->n_lanes = 0; /* there are no stamps to look at */
+        return listed;
+    }
     LW_TRY(list_parts(r, last_variant, err));
     for (int64_t k = 0; r->options->verify && k < r->n_lanes; k += r->memory.facts.n_local)
         LW_TRY(exec_scratch_set(&r->memory, r->lanes[k].variant, r->n_done, err));
