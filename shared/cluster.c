@@ -41,6 +41,7 @@ static const struct row cluster_rows[] = {
      POSITIVE},
     {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), FLAG},
     {"interference.comm_workers", "", AT(interference.comm_workers), COUNT},
+    {"interference.fair_links", "", AT(interference.fair_links), FLAG},
     {"noise.compute_sigma", "", AT(noise.compute_sigma), SIGMA},
     {"noise.comm_sigma", "", AT(noise.comm_sigma), SIGMA},
 };

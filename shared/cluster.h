@@ -74,6 +74,8 @@ struct lw_interference {
     struct lw_figure comm_on_compute_core;       /* 1: communication runs on the compute core */
     struct lw_figure comm_workers;               /* collectives of one communicator that the library
                                                   * runs at once (gloo: 2 threads); absent: 1 */
+    struct lw_figure fair_links;                 /* 1: whatever moves at once shares devices' links and
+                                                  * nodes' adapters max-min fairly */
 };
 
 /* The host as a reducer of its devices' gradients (hfreduce). */

@@ -38,6 +38,7 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
         &d->gemm_efficiency, &d->memory_bytes, &d->memory_bytes_per_s, &d->copy_bytes_per_s,
         &d->n_sms, &d->launch_ps, &x->compute_rate_under_comm, &x->comm_rate_under_compute,
         &x->comm_sms, &x->memory_bytes_per_comm_byte, &x->comm_on_compute_core, &x->comm_workers,
+        &x->fair_links,
         &c->noise.compute_sigma, &c->noise.comm_sigma, &c->host_bytes_per_s,
         &c->host.n_numa, &c->host.piece_bytes,
     };

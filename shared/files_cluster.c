@@ -62,6 +62,7 @@ static const struct lw_field interference_fields[] = {
     LW_F_FIGURE("memory_bytes_per_comm_byte", AT(memory_bytes_per_comm_byte)),
     LW_F_FIGURE("comm_on_compute_core", AT(comm_on_compute_core)),
     LW_F_FIGURE("comm_workers", AT(comm_workers)),
+    LW_F_FIGURE("fair_links", AT(fair_links)),
     {0},
 };
 #undef AT

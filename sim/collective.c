@@ -158,7 +158,8 @@ int64_t sim_link_rate(const struct sim_engine *e, int32_t group)
     for (int32_t i = 0; e->terms.in_flight && i < g->n_places; i++)
         if (e->n_collectives[e->ring[g->first + i].rank] > most)
             most = e->n_collectives[e->ring[g->first + i].rank];
-    return most > 1 ? in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
+    int64_t measured = most > 1 ? in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
+    return measured < g->fair_rate ? measured : g->fair_rate;
 }
 
 int64_t sim_core_want(const struct sim_engine *e, const struct sim_group *g)
@@ -175,11 +176,14 @@ int64_t sim_group_rate(const struct sim_engine *e, int32_t group)
 
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
-        int64_t mine = sim_comm_rate(&e->terms, want, e->core[r], e->n_device[r] > 0);
+        int64_t mine = sim_rate_product(sim_comm_rate(&e->terms, want, e->core[r],
+                                                      e->n_device[r] > 0), g->link_rate);
+        if (!e->terms.comm_under_compute)
+            mine = sim_memory_rate(e, r, g->memory, mine);
         if (mine < rate)
             rate = mine;
     }
-    return sim_rate_product(rate, g->link_rate);
+    return rate;
 }
 
 static enum lw_status mismatch(struct sim_engine *e, const struct sim_group *g, int32_t rank,
@@ -193,6 +197,19 @@ static enum lw_status mismatch(struct sim_engine *e, const struct sim_group *g, 
                    g->first_op, rank, lw_op_name(op->kind), (int32_t)(op - e->plan->ops));
 }
 
+/* The k-th collective of a group is drawn by its first member's rank and k. */
+static lw_ps with_noise(const struct sim_engine *e, struct sim_group *g, lw_ps time)
+{
+    struct lw_figure sigma = e->cluster->noise.comm_sigma;
+    uint64_t k = g->turn >= 0 ? (uint64_t)g->turn : g->n_begun++;
+    int32_t rank = e->ring[g->first].rank;
+
+    if (!e->options.noise || !lw_figure_is_set(sigma) || g->n == 1)
+        return time;
+    return sim_noisy(sim_seed_of(e->options.seed, 1), (uint64_t)rank, k, (uint64_t)g->comm,
+                     sigma.value, time);
+}
+
 /* The last member is in: data moves. */
 static enum lw_status start(struct sim_engine *e, int32_t group)
 {
@@ -200,6 +217,12 @@ static enum lw_status start(struct sim_engine *e, int32_t group)
     lw_ps time;
 
     LW_TRY(duration(e, g, &time));
+    g->memory = e->terms.memory ? sim_comm_memory_share(e->cluster, g->query.bytes, time) : 0;
+    g->fair_rate = SIM_FULL_RATE;
+    g->time = time;
+    time = with_noise(e, g, time);
+    if (e->net && g->time > 0 && g->n > 1)
+        LW_TRY(sim_net_add_group(e, group));
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
         sim_rank_waiting(e, r, -1);
@@ -258,6 +281,8 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
     struct sim_group *g = &e->groups[group];
 
     g->timer.running = false;
+    if (g->flow >= 0)
+        sim_net_remove_group(e, group);
     g->turn = -1; /* before its members go on: the lane is free for what their workers take next */
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t place = g->first + i, r = e->ring[place].rank;

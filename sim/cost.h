@@ -53,6 +53,10 @@ struct sim_path {
 enum lw_status sim_path_of(const struct lw_cluster *cluster, int32_t n_ranks, int32_t n_nodes,
                            struct sim_path *path, struct lw_err *err);
 
+/* Adapters of a node as its devices use them: one for as many devices as the inter-node link's n_sharers
+ * says, else as many as there are links, a device each at most. Links beyond that add to each. */
+int32_t sim_adapters(const struct lw_cluster *cluster);
+
 /* The largest chunk when `bytes` of dtype are cut into n parts of whole elements. */
 int64_t sim_chunk_bytes(int64_t bytes, enum lw_dtype dtype, int32_t n);
 /* Messages each rank sends one after the other in the ring form of op; 0 = op has no ring form. */

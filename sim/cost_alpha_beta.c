@@ -69,6 +69,35 @@ static double n_links(const struct lw_link *l)
     return lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
 }
 
+int32_t sim_adapters(const struct lw_cluster *c)
+{
+    const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
+    double devices = c->devices_per_node, n = l ? n_links(l) : 1;
+
+    if (l && lw_figure_is_set(l->n_sharers))
+        n = (devices + l->n_sharers.value - 1) / l->n_sharers.value;
+    n = n < devices ? n : devices;
+    return n < 1 ? 1 : (int32_t)n;
+}
+
+static bool links_are_fair(const struct lw_cluster *c)
+{
+    return lw_figure_is_set(c->interference.fair_links) && c->interference.fair_links.value > 0;
+}
+
+/* Share of a node's links that a group with so many members on it has: of the adapters they use when
+ * links are shared as it comes; in proportion, as if every device had such a group, when not. */
+static double share_of_node(const struct lw_cluster *c, double members)
+{
+    double devices = c->devices_per_node, n = sim_adapters(c);
+
+    if (!links_are_fair(c))
+        return members < devices ? members / devices : 1;
+    double used = members * n / devices;
+    int32_t whole = (int32_t)used + (used > (int32_t)used);
+    return whole < n ? whole / n : 1;
+}
+
 enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
                            struct sim_path *path, struct lw_err *err)
 {
@@ -84,8 +113,7 @@ enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t 
     if (n_nodes > 1) {
         LW_TRY(link_of(c, LW_LINK_INTER, &l, err));
         double per_node = l->bytes_per_s.value * n_links(l);
-        double share = (double)n_ranks / n_nodes / c->devices_per_node;
-        p.inter_bytes_per_s = per_node * (share < 1 ? share : 1);
+        p.inter_bytes_per_s = per_node * share_of_node(c, (double)n_ranks / n_nodes);
         p.inter_ps = (lw_ps)(l->latency_ps.value + 0.5);
         if (n_ranks == n_nodes || p.inter_bytes_per_s < p.bytes_per_s) {
             p.bytes_per_s = p.inter_bytes_per_s;

@@ -8,7 +8,12 @@
  *               all of it) and the communications: each gets s = min(v, level) and runs at s/v;
  *               compute gets the rest. k of equal v: level = 1/(k+1) beside compute, else 1/k.
  *   SM share    a collective holds comm_sms of n_sms from its local entry on, moving or waiting.
- * Not modelled: compute beside compute on other streams, device memory bandwidth. */
+ *   memory      a collective moves memory_bytes_per_comm_byte for each of its bytes through the device's
+ *               memory, a copy reads and writes its bytes, a compute op moves those its work says.
+ *               Each takes its bytes over its time of the bandwidth; where that is more than all, it is
+ *               split max-min fairly, and who gets s of the v it wants runs at s/v. What the core and
+ *               the SMs leave an op is what it wants memory for.
+ * Not modelled: compute beside compute on other streams, but for memory. */
 #include "sim/device.h"
 
 int64_t sim_rate_of(double share)
@@ -45,7 +50,11 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
         t.in_flight |= c->tables[i].n_in_flight > 1;
     for (int32_t i = 0; i < c->n_tables; i++)
         t.cpu_times |= t.core_share > 0 && c->tables[i].cpu_ps != NULL;
-    t.dynamic = t.compute_under_comm || t.comm_under_compute || t.core_share || t.sm_share ||
+    t.memory = lw_figure_is_set(c->interference.memory_bytes_per_comm_byte) &&
+               lw_figure_is_set(c->device.memory_bytes_per_s);
+    t.fair_links = lw_figure_is_set(c->interference.fair_links) &&
+                   c->interference.fair_links.value > 0;
+    t.dynamic = t.memory || t.fair_links || t.compute_under_comm || t.comm_under_compute || t.core_share || t.sm_share ||
                 t.in_flight;
     return t;
 }
@@ -89,6 +98,30 @@ int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_
         rate = sim_rate_product(rate, left > 1 ? left : 1);
     }
     return rate;
+}
+
+static int64_t memory_share(const struct lw_cluster *c, double bytes, lw_ps time)
+{
+    double share = bytes / ((double)time / (double)LW_PS_PER_S) / c->device.memory_bytes_per_s.value;
+
+    return share < 1 ? (int64_t)(share * (double)SIM_FULL_RATE + 0.5) : SIM_FULL_RATE;
+}
+
+int64_t sim_memory_share(const struct lw_plan *plan, const struct lw_cluster *c,
+                         const struct lw_op *op, int64_t bytes, lw_ps work)
+{
+    int64_t moved = op->work >= 0 ? plan->works[op->work].bytes : -1;
+
+    if (moved < 0 && lw_op_class(op->kind) == LW_CLASS_COPY)
+        moved = 2 * bytes;
+    return moved > 0 && work > 0 ? memory_share(c, (double)moved, work) : 0;
+}
+
+int64_t sim_comm_memory_share(const struct lw_cluster *c, int64_t bytes, lw_ps time)
+{
+    double each = c->interference.memory_bytes_per_comm_byte.value;
+
+    return time > 0 ? memory_share(c, (double)bytes * each, time) : 0;
 }
 
 int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,

@@ -28,6 +28,8 @@ struct sim_terms {
     bool cpu_times;             /* tables with CPU times, and the core is shared */
     int64_t sm_share;           /* of the SMs that one collective holds from its local entry */
     bool in_flight;             /* tables for several collectives at once */
+    bool memory;                /* communication and compute share device memory's bandwidth */
+    bool fair_links;            /* communications share links and adapters */
     bool dynamic;               /* any of them: rates depend on what runs */
 };
 
@@ -48,6 +50,12 @@ int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_
 /* Rate of a communication that wants a share of the core; computing: compute or copies run there. */
 int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,
                       bool computing);
+
+/* Share of device memory's bandwidth, in parts of 1e9, that a compute op or copy takes at full rate, where
+ * its bytes are known (a copy's: read and written), else 0; and a communication of so many bytes. */
+int64_t sim_memory_share(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                         const struct lw_op *op, int64_t bytes, lw_ps work);
+int64_t sim_comm_memory_share(const struct lw_cluster *cluster, int64_t bytes, lw_ps time);
 
 /* The cluster's exceptions of ranks below n: speed[n] of their compute and how much later late[n] they
  * enter each step. */

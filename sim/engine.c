@@ -177,17 +177,21 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
     int32_t index = (int32_t)(op - e->plan->ops), slot = sim_slot(e, rank, op->stream);
     bool on_device = class_ == LW_CLASS_COMPUTE || class_ == LW_CLASS_COPY;
     lw_ps work = e->work[index];
+    int64_t memory = 0;
 
     if (work < 0)
         LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes, &work,
                            e->err));
+    if (on_device && e->terms.memory)
+        memory = sim_memory_share(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
+                                  work);
     if (on_device && e->options.noise && lw_figure_is_set(e->cluster->noise.compute_sigma))
         work = sim_noisy(e->options.seed, (uint64_t)rank, (uint64_t)e->pass[rank], (uint64_t)index,
                          e->cluster->noise.compute_sigma.value, work);
     if (work == 0)
         return sim_unit_complete(e, rank, unit);
     e->slot_unit[slot] = unit;
-    return sim_slot_start(e, rank, slot, work, on_device);
+    return sim_slot_start(e, rank, slot, work, on_device, memory);
 }
 
 enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)

@@ -42,6 +42,10 @@ struct sim_message {
     struct sim_timer timer;
     int32_t rank[2], unit[2], op[2]; /* sender, receiver; unit -1 = not there yet */
     int32_t given[2];        /* ranks of the given plan between which it goes */
+    int64_t memory;          /* share of memory bandwidth that it takes at each end */
+    int64_t fair_rate;       /* what it gets of the links */
+    double wire_bytes_per_s; /* on them, alone */
+    int32_t flow;            /* among those that share links; -1 = none */
     int64_t bytes;
     int32_t next;                    /* in its channel, or in the free list */
     int32_t active_next[2], active_before[2]; /* among those moving at sender and at receiver */
@@ -88,8 +92,15 @@ struct sim_group {
     int64_t known_share;    /* of the core while it moves alone; -1 = no CPU time is known */
     int64_t core_share;     /* the same, of the collective that moves; -1 = by the cluster's figure */
     int64_t link_rate;      /* beside what else its members have in flight */
+    int64_t memory;         /* share of memory bandwidth that it takes of each member, alone */
+    int64_t fair_rate;      /* what it gets of links that others use too */
+    lw_ps time;             /* of the collective that moves, alone */
+    int32_t flow;           /* among those that share links; -1 = none */
+    uint64_t n_begun;       /* collectives whose data has moved */
     int64_t turn;           /* pooled: which collective of its communicator it is in; -1 = free */
 };
+
+struct sim_net;
 
 struct sim_engine {
     const struct lw_plan *plan;   /* the one that runs: the quotient, where ranks are folded */
@@ -133,6 +144,9 @@ struct sim_engine {
     int32_t *active_message;      /* first message moving at this rank, -1 = none */
     struct sim_core *core;        /* how its core is split */
     int64_t *wants;               /* scratch: [n_comms * n_workers] */
+    int64_t *memory_wants, memory_capacity; /* scratch, grows with the messages of a rank */
+    int64_t *memory_level;        /* [n_ranks]: what no user of its memory gets more than */
+    struct sim_net *net;          /* NULL: links are not shared */
     bool *rank_dirty;
     int32_t *dirty_ranks, n_dirty_ranks, *dirty_groups, n_dirty_groups;
     lw_ps *link_free;             /* when the rank's outgoing link is free, chunk detail */
@@ -140,6 +154,7 @@ struct sim_engine {
     /* slots */
     struct sim_timer *timers;
     int32_t *slot_unit, *slot_parts; /* parts of a group call not done yet */
+    int64_t *slot_memory;         /* share of memory bandwidth that the op takes */
     uint64_t *ready;              /* ring of (rank, unit) to start now */
     int64_t ready_capacity, ready_head, n_ready;
 
@@ -193,8 +208,11 @@ enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t
 void sim_rank_changed(struct sim_engine *e, int32_t rank);
 void sim_group_changed(struct sim_engine *e, int32_t group);
 enum lw_status sim_rates_settle(struct sim_engine *e);
+/* memory: share of memory bandwidth that the op takes at full rate. */
 enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, lw_ps work,
-                              bool on_device);
+                              bool on_device, int64_t memory);
+/* A rate as far as the rank's memory lets what takes `share` of its bandwidth. */
+int64_t sim_memory_rate(const struct sim_engine *e, int32_t rank, int64_t share, int64_t rate);
 /* One communication more (+1) or less (-1) moves data or waits at a rank. */
 void sim_rank_moving(struct sim_engine *e, int32_t rank, int32_t by);
 void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
@@ -234,6 +252,18 @@ enum lw_status sim_chunk_end(struct sim_engine *e, int32_t place);
 /* p2p.c */
 enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_message_end(struct sim_engine *e, int32_t message);
+
+/* link.c: communications that share links. */
+/* LW_ENOTSUP: a link without its figures. */
+enum lw_status sim_net_prepare(struct sim_engine *e);
+void sim_net_free(struct sim_engine *e);
+/* A group (a lane) or a message begins or ends to move data. */
+enum lw_status sim_net_add_group(struct sim_engine *e, int32_t group);
+enum lw_status sim_net_add_message(struct sim_engine *e, int32_t message);
+void sim_net_remove_group(struct sim_engine *e, int32_t group);
+void sim_net_remove_message(struct sim_engine *e, int32_t message);
+/* Share the links anew, where something began or ended, and mark whose rate changed. */
+enum lw_status sim_net_settle(struct sim_engine *e);
 
 /* deadlock.c: LW_EFAILED with the ops that wait for each other. */
 enum lw_status sim_deadlock(struct sim_engine *e);

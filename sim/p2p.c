@@ -148,11 +148,32 @@ static enum lw_status message_time(struct sim_engine *e, const struct sim_messag
     return LW_OK;
 }
 
+/* Drawn by who sends to whom, and in which op of which pass. */
+static lw_ps with_noise(const struct sim_engine *e, const struct sim_message *x, lw_ps time)
+{
+    struct lw_figure sigma = e->cluster->noise.comm_sigma;
+    uint64_t ends = (uint64_t)(uint32_t)x->rank[SENDER] << 32 | (uint32_t)x->rank[RECEIVER];
+
+    if (!e->options.noise || !lw_figure_is_set(sigma))
+        return time;
+    return sim_noisy(sim_seed_of(e->options.seed, 2), ends, (uint64_t)e->pass[x->rank[SENDER]],
+                     (uint64_t)x->op[SENDER], sigma.value, time);
+}
+
 static enum lw_status move(struct sim_engine *e, int32_t m, const struct lw_op *op)
 {
     lw_ps time;
 
     LW_TRY(message_time(e, &e->messages[m], op, &time));
+    struct sim_message *x = &e->messages[m];
+    x->memory = e->terms.memory ? sim_comm_memory_share(e->cluster, x->bytes, time) : 0;
+    x->fair_rate = SIM_FULL_RATE;
+    x->flow = -1;
+    if (e->net && time > 0 && x->bytes > 0) {
+        x->wire_bytes_per_s = (double)x->bytes / ((double)time / (double)LW_PS_PER_S);
+        LW_TRY(sim_net_add_message(e, m));
+    }
+    time = with_noise(e, x, time);
     e->stats->n_messages += sim_n_alike(e, e->messages[m].rank[SENDER]);
     sim_timer_set(&e->messages[m].timer, e->now, time);
     if (!e->terms.dynamic)
@@ -249,6 +270,8 @@ enum lw_status sim_message_end(struct sim_engine *e, int32_t m)
     struct sim_message x = e->messages[m];
 
     e->messages[m].timer.running = false;
+    if (x.flow >= 0)
+        sim_net_remove_message(e, m);
     if (e->terms.dynamic)
         unlink_active(e, m);
     if (e->options.buffered && x.unit[RECEIVER] < 0) {

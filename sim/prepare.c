@@ -165,6 +165,8 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
     COLUMN(slot_unit, n_slots);
     COLUMN(slot_parts, n_slots);
     COLUMN(core, p->n_ranks);
+    COLUMN(slot_memory, n_slots);
+    COLUMN(memory_level, p->n_ranks);
     COLUMN(wants, (int64_t)p->n_comms * e->n_workers);
     if (!ok)
         return lw_fail_nomem(e->err);
@@ -179,6 +181,7 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
         e->first_wait[r] = n_wait;
         n_wait += most;
         e->active_message[r] = -1;
+        e->memory_level[r] = SIM_FULL_RATE;
     }
     COLUMN(wait, n_wait);
     e->ready_capacity = n_slots + n_pooled + 1;
@@ -236,7 +239,8 @@ static void fill_group(struct sim_engine *e, int32_t g)
     *x = (struct sim_group){.comm = -1, .first = p->groups[g].first_member,
                             .n_places = p->groups[g].n_members, .n = given->n_members,
                             .known_time = -1, .known_share = -1, .core_share = -1,
-                            .link_rate = SIM_FULL_RATE, .turn = -1};
+                            .link_rate = SIM_FULL_RATE, .fair_rate = SIM_FULL_RATE,
+                            .flow = -1, .turn = -1};
     x->n_nodes = lw_cluster_nodes_of(e->cluster, e->given->members + given->first_member, x->n);
     for (int32_t k = 1; k < e->n_workers; k++)
         x[k] = x[0];
@@ -393,5 +397,7 @@ enum lw_status sim_prepare(struct sim_engine *e)
     LW_TRY(apply_exceptions(e));
     LW_TRY(prepare_groups(e));
     LW_TRY(prepare_rows(e));
+    if (e->terms.fair_links)
+        LW_TRY(sim_net_prepare(e));
     return choose_ring(e);
 }

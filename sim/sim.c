@@ -81,6 +81,21 @@ static void list_cpu_times(const struct sim_engine *e, struct lw_sim_stats *s, c
     }
 }
 
+/* On when somebody uses memory whose bytes are known. */
+static void list_memory(const struct sim_engine *e, struct lw_sim_stats *s, const char *messages)
+{
+    const struct lw_plan *p = e->plan;
+    bool known = false;
+
+    for (int32_t i = 0; i < p->n_ops && !known; i++)
+        known = lw_op_class(p->ops[i].kind) == LW_CLASS_COPY ||
+                (p->ops[i].work >= 0 && p->works[p->ops[i].work].bytes > 0);
+    figure(s, "memory_bytes_per_comm_byte", e->cluster->interference.memory_bytes_per_comm_byte,
+           !e->terms.memory ? "the device's memory_bytes_per_s is not given"
+           : !known         ? "no op of the plan says how many bytes it moves"
+                            : messages);
+}
+
 static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s)
 {
     const struct lw_interference *i = &e->cluster->interference;
@@ -97,8 +112,9 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     figure(s, "comm_workers", i->comm_workers,
            chunk ? "collectives of a communicator go one by one at chunk detail" : "");
     figure(s, "comm_sms", i->comm_sms, e->terms.sm_share ? "" : "the device's n_sms is not given");
-    figure(s, "memory_bytes_per_comm_byte", i->memory_bytes_per_comm_byte,
-           "memory bandwidth sharing is not modelled");
+    list_memory(e, s, messages);
+    if (e->terms.fair_links)
+        figure(s, "fair_links", i->fair_links, messages);
     for (int32_t t = 0; t < e->cluster->n_tables; t++) {
         const struct lw_cost_table *table = &e->cluster->tables[t];
         if (table->n_in_flight > 1) {
@@ -130,7 +146,7 @@ static void list_terms(const struct sim_engine *e, struct lw_sim_stats *s)
 
     list_interference(e, s);
     figure(s, "compute_sigma", e->cluster->noise.compute_sigma, no_seed);
-    figure(s, "comm_sigma", e->cluster->noise.comm_sigma, "noise of communication is not modelled");
+    figure(s, "comm_sigma", e->cluster->noise.comm_sigma, e->options.detail == LW_SIM_CHUNK ? "messages vary by --jitter-ns at chunk detail" : no_seed);
     list_exceptions(e, s);
 }
 
@@ -178,6 +194,8 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
     }
     sim_queue_free(&e.queue);
     lw_free(e.messages);
+    lw_free(e.memory_wants);
+    sim_net_free(&e);
     lw_free(e.channels);
     lw_arena_free(&e.arena);
     return status;

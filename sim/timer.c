@@ -4,7 +4,8 @@
  *
  * Rates are a function of what runs on the ranks concerned at the end of an instant: whatever starts
  * or ends at one time only marks its rank (and the communications on it) as changed, and rates
- * settle once before time moves on: what changed is spread, then links, cores, ops and collectives. So the order of events of equal time does not matter, and an op
+ * settle once before time moves on: links are shared, what changed is spread, then cores, memory, ops
+ * and collectives. So the order of events of equal time does not matter, and an op
  * that starts is scheduled once. Progress is counted in 1e-9 ps of work: no rounding but the last,
  * up to the next whole picosecond. Without any interference term nothing is ever marked. */
 #include "sim/engine.h"
@@ -68,12 +69,13 @@ void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by)
 }
 
 enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, lw_ps work,
-                              bool on_device)
+                              bool on_device, int64_t memory)
 {
     struct sim_timer *t = &e->timers[slot];
 
     sim_timer_set(t, e->now, work);
     t->on_device = on_device;
+    e->slot_memory[slot] = memory;
     if (!on_device)
         return sim_timer_rate(e, t, SIM_FULL_RATE, SIM_SLOT_END, slot);
     e->n_device[rank]++;
@@ -106,7 +108,9 @@ static void settle_link(struct sim_engine *e, int32_t group)
     if (!g->timer.running)
         return;
     g->link_rate = sim_link_rate(e, group);
-    for (int32_t i = 0; g->core_share >= 0 && g->link_rate != before && i < g->n_places; i++)
+    if (g->core_share < 0 && g->memory == 0)
+        return;
+    for (int32_t i = 0; g->link_rate != before && i < g->n_places; i++)
         sim_rank_changed(e, e->ring[g->first + i].rank);
 }
 
@@ -128,26 +132,90 @@ static void settle_core(struct sim_engine *e, int32_t rank)
                                    e->n_device[rank] > 0);
 }
 
+/* Of compute and copies, as far as memory lets them. */
+static int64_t rate_before_memory(const struct sim_engine *e, int32_t rank)
+{
+    return sim_rate_product(sim_compute_rate(&e->terms, e->core[rank], e->n_moving[rank],
+                                             e->n_waiting[rank]), e->speed[rank]);
+}
+
+static enum lw_status want_memory(struct sim_engine *e, int32_t *n, int64_t share, int64_t rate)
+{
+    if (share == 0)
+        return LW_OK;
+    if (lw_reserve(&e->memory_wants, &e->memory_capacity, *n + 1, sizeof *e->memory_wants) != 0)
+        return lw_fail_nomem(e->err);
+    e->memory_wants[(*n)++] = sim_rate_product(share, rate);
+    return LW_OK;
+}
+
+/* Split the bandwidth of a rank's memory among all that use it. */
+static enum lw_status settle_memory(struct sim_engine *e, int32_t rank)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t rate = rate_before_memory(e, rank);
+    int32_t n = 0;
+
+    if (!e->terms.memory)
+        return LW_OK;
+    for (int32_t s = 0; s < p->n_streams; s++)
+        if (e->timers[sim_slot(e, rank, s)].on_device)
+            LW_TRY(want_memory(e, &n, e->slot_memory[sim_slot(e, rank, s)], rate));
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        for (int32_t k = 0; g >= 0 && k < e->n_workers; k++) {
+            const struct sim_group *x = &e->groups[g * e->n_workers + k];
+            if (x->timer.running)
+                LW_TRY(want_memory(e, &n, x->memory, x->link_rate));
+        }
+    }
+    for (int32_t m = e->active_message[rank]; m >= 0;) {
+        const struct sim_message *x = &e->messages[m];
+        LW_TRY(want_memory(e, &n, x->memory, x->fair_rate));
+        m = x->active_next[x->rank[0] == rank ? 0 : 1];
+    }
+    e->memory_level[rank] = sim_core_split(e->memory_wants, n, 0, 0, false).level;
+    return LW_OK;
+}
+
+int64_t sim_memory_rate(const struct sim_engine *e, int32_t rank, int64_t share, int64_t rate)
+{
+    int64_t level = e->terms.memory ? e->memory_level[rank] : SIM_FULL_RATE;
+
+    if (share == 0 || sim_rate_product(share, rate) <= level)
+        return rate;
+    int64_t r = (int64_t)((__int128)level * SIM_FULL_RATE / share);
+    return r < 1 ? 1 : r;
+}
+
+/* What one end of a message lets it do. */
+static int64_t rate_at(const struct sim_engine *e, const struct sim_message *x, int end)
+{
+    int32_t rank = x->rank[end];
+    int64_t rate = sim_comm_rate(&e->terms, e->terms.core_share, e->core[rank],
+                                 e->n_device[rank] > 0);
+
+    rate = rate < x->fair_rate ? rate : x->fair_rate;
+    return e->terms.comm_under_compute ? rate : sim_memory_rate(e, rank, x->memory, rate);
+}
+
 /* Rates of what runs on one rank, collectives apart. */
 static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
 {
     const struct lw_plan *p = e->plan;
-    int64_t rate =
-        sim_compute_rate(&e->terms, e->core[rank], e->n_moving[rank], e->n_waiting[rank]);
+    int64_t rate = rate_before_memory(e, rank);
+    bool measured = e->terms.compute_under_comm && e->n_moving[rank] > 0;
 
-    rate = sim_rate_product(rate, e->speed[rank]);
     for (int32_t s = 0; s < p->n_streams; s++) {
         int32_t slot = sim_slot(e, rank, s);
+        int64_t mine = measured ? rate : sim_memory_rate(e, rank, e->slot_memory[slot], rate);
         if (e->timers[slot].on_device)
-            LW_TRY(sim_timer_rate(e, &e->timers[slot], rate, SIM_SLOT_END, slot));
+            LW_TRY(sim_timer_rate(e, &e->timers[slot], mine, SIM_SLOT_END, slot));
     }
     for (int32_t m = e->active_message[rank]; m >= 0;) {
         struct sim_message *x = &e->messages[m];
-        int64_t at_from = sim_comm_rate(&e->terms, e->terms.core_share, e->core[x->rank[0]],
-                                        e->n_device[x->rank[0]] > 0);
-        int64_t at_to = sim_comm_rate(&e->terms, e->terms.core_share, e->core[x->rank[1]],
-                                      e->n_device[x->rank[1]] > 0);
-        LW_TRY(sim_timer_rate(e, &x->timer, at_from < at_to ? at_from : at_to, SIM_MESSAGE_END, m));
+        int64_t from = rate_at(e, x, 0), to = rate_at(e, x, 1);
+        LW_TRY(sim_timer_rate(e, &x->timer, from < to ? from : to, SIM_MESSAGE_END, m));
         m = x->active_next[x->rank[0] == rank ? 0 : 1];
     }
     return LW_OK;
@@ -157,6 +225,7 @@ enum lw_status sim_rates_settle(struct sim_engine *e)
 {
     int32_t n_marked = 0, n_settled = 0;
 
+    LW_TRY(sim_net_settle(e));
     while (n_marked < e->n_dirty_ranks || n_settled < e->n_dirty_groups) {
         if (n_marked < e->n_dirty_ranks)
             mark_groups(e, e->dirty_ranks[n_marked++]);
@@ -165,6 +234,8 @@ enum lw_status sim_rates_settle(struct sim_engine *e)
     }
     for (int32_t i = 0; i < e->n_dirty_ranks; i++)
         settle_core(e, e->dirty_ranks[i]);
+    for (int32_t i = 0; i < e->n_dirty_ranks; i++)
+        LW_TRY(settle_memory(e, e->dirty_ranks[i]));
     for (int32_t i = 0; i < e->n_dirty_ranks; i++) {
         LW_TRY(settle_rank(e, e->dirty_ranks[i]));
         e->rank_dirty[e->dirty_ranks[i]] = false;
