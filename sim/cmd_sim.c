@@ -61,10 +61,23 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+static enum lw_status load_replay(struct session *s, struct lw_err *err)
+{
+    const struct lw_plan_source *p = &s->source;
+
+    if (p->workload_file || p->strategy_file || p->n_given > 0)
+        return lw_fail(err, LW_EUSAGE, "a replay takes its plan from the traces: %s%s does not go "
+                       "with --replay", p->n_given > 0 ? "--" : "",
+                       p->n_given > 0 ? p->names[0] : p->workload_file ? "-w" : "-s");
+    s->replay.whatif.network = p->cluster_file;
+    s->replay.whatif.ranks = p->ranks;
+    return sim_replay_load(&s->replay, s->operands, s->n_operands, &s->plan, &s->cluster, err);
+}
+
 static enum lw_status load(struct session *s, struct lw_err *err)
 {
     if (s->replay.on)
-        return sim_replay_load(&s->replay, s->operands, s->n_operands, &s->plan, &s->cluster, err);
+        return load_replay(s, err);
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
     return lw_plan_source_load(&s->source, s->n_operands > 0 ? s->operands[0] : NULL, &cost,
@@ -204,6 +217,10 @@ int cmd_sim(int argc, char **argv)
          "the operands are recorded traces, one per rank: run them again", 0, 0},
         {"kernel-classes", 0, LW_OPT_STRING, &s.replay.kernels_file, "FILE",
          "with --replay: what kernels are, before the built-in table", 0, 0},
+        {"device", 0, LW_OPT_STRING, &s.replay.whatif.device, "KIND",
+         "with --replay: kernels on this device (a known system, its device's kind, a file)", 0, 0},
+        {"from-device", 0, LW_OPT_STRING, &s.replay.whatif.from_device, "KIND",
+         "with --device: the device that was recorded (what the trace names)", 0, 0},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL, "store every op, not only the measures", 0, 0},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
         {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
@@ -222,6 +239,9 @@ int cmd_sim(int argc, char **argv)
         return rc;
     s.operands = argv + 1;
     s.n_operands = n;
+    if (!s.replay.on && (s.replay.whatif.device || s.replay.whatif.from_device ||
+                         s.replay.kernels_file))
+        return lw_cli_usage("sim", "--device, --from-device and --kernel-classes go with --replay");
     if (!s.replay.on && n > 1)
         return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
     if (s.replay.on && n == 0)

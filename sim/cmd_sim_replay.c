@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "traces/kernel_class.h"
 #include "traces/to_replay.h"
 
 static enum lw_status read_all(struct traces_source *v, char **files, int n, struct lw_err *err)
@@ -13,15 +14,40 @@ static enum lw_status read_all(struct traces_source *v, char **files, int n, str
     return LW_OK;
 }
 
+/* What the what-ifs need to know about the recording. */
+static void describe(struct sim_whatif *w, const struct traces_source *v, int n)
+{
+    const struct lw_trace *t = &v[0].trace;
+
+    w->world = t->world_size > 0 ? t->world_size : n > 1 ? n : -1;
+    w->recorded_device = lw_trace_text(t, t->device);
+}
+
+static enum lw_status build_with(struct sim_replay *r, const struct traces_source *v, int n,
+                                 const struct lw_kernel_table *kernels, struct lw_err *err)
+{
+    struct traces_replay_rule rule;
+    struct traces_replay_choice choice = {.kernels = kernels};
+
+    if (sim_whatif_asked(&r->whatif) || r->whatif.from_device) {
+        r->whatif.kernels = kernels;
+        describe(&r->whatif, v, n);
+        LW_TRY(sim_whatif_open(&r->whatif, &rule, err));
+        choice.rule = &rule;
+        r->shown.what_if = true;
+    }
+    return traces_replay_build(v, n, &choice, r->replay, err);
+}
+
 static enum lw_status build(struct sim_replay *r, const struct traces_source *v, int n,
                             struct lw_err *err)
 {
     struct lw_kernel_table kernels = {0};
-    struct traces_replay_choice choice = {.kernels = &kernels, .step = r->step};
 
     if (r->kernels_file)
         LW_TRY(lw_kernel_table_read(r->kernels_file, &kernels, err));
-    enum lw_status status = traces_replay_build(v, n, &choice, r->replay, err);
+    enum lw_status status = build_with(r, v, n, &kernels, err);
+    sim_whatif_close(&r->whatif);
     lw_kernel_table_free(&kernels);
     return status;
 }

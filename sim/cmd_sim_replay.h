@@ -6,7 +6,7 @@
 
 #include "shared/cluster.h"
 #include "shared/err.h"
-#include "shared/plan_source.h"
+#include "sim/cmd_sim_whatif.h"
 #include "sim/sim_print.h"
 
 struct traces_replay;
@@ -15,7 +15,7 @@ struct traces_replay;
 struct sim_replay {
     bool on;                      /* --replay */
     const char *kernels_file;     /* --kernel-classes */
-    int64_t step;                 /* --replay-step; -1 = all */
+    struct sim_whatif whatif;     /* what is changed */
 
     struct lw_arena arena;
     struct traces_replay *replay; /* owned; its plan moves to the command */

@@ -20,7 +20,7 @@
 #define KINETO "../shared/traces/kineto"
 #define RECORDED "traces/recorded"
 
-static const struct traces_replay_choice plain = {.step = -1};
+static const struct traces_replay_choice plain = {0};
 
 static void read_trace(const char *folder, const char *name, struct traces_source *s)
 {

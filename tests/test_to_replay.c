@@ -11,7 +11,7 @@
 
 #define US LW_PS_PER_US
 
-static const struct traces_replay_choice plain = {.step = -1};
+static const struct traces_replay_choice plain = {0};
 
 /* The worked example of docs/design/replay.md: step [0,200). gemm (40) launched at 10, relu (30) at
  * 20, a synchronisation from 30 to 100, last (20) launched at 110, a synchronisation of 2 at 180. */

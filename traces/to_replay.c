@@ -83,7 +83,7 @@ struct maker {
     lw_ps *stream_end;       /* [n_streams] of the rank that is emitted */
     int64_t n_unexplained;
     lw_ps unexplained;
-    int64_t n_inferred, n_unknown, n_orphans, n_waits;
+    int64_t n_guessed, n_inferred, n_unknown, n_orphans, n_waits;
     struct lw_err *err;
 };
 
@@ -295,7 +295,7 @@ static void emit_gap(struct maker *m, struct rank *r, struct host *h, int64_t ns
         emit_host(m, r, h, LW_OP_HOST, "after another thread", ns - r->last_end, &other->last_op,
                   1);
     } else if (ns > h->cursor) {
-        emit_host(m, r, h, LW_OP_HOST, "host", ns - h->cursor, NULL, 0);
+        emit_host(m, r, h, LW_OP_HOST, "between calls", ns - h->cursor, NULL, 0);
     }
     h->cursor = ns > h->cursor ? ns : h->cursor;
 }
@@ -383,8 +383,10 @@ static enum lw_status fill_comm(struct maker *m, const struct rank *r, int64_t r
 
     if (x.group_size < 0 && c->matched)
         x.group_size = c->n_members;
-    if (x.group_size < 0 && r->t->world_size > 0)
+    if (x.group_size < 0 && r->t->world_size > 0) {
         x.group_size = r->t->world_size;
+        m->n_guessed++;
+    }
     for (int64_t i = 0; c->matched && first != r && i < first->comms.n; i++)
         if (first->comms.items[i].class == item->class && first->comms.items[i].k == item->k) {
             x.bytes = gathered_bytes(&first->comms.items[i].fact);
@@ -656,7 +658,7 @@ static enum lw_status emit_rank(struct maker *m, struct rank *r)
     memset(m->stream_end, 0, (size_t)m->n_streams * sizeof *m->stream_end);
     lw_builder_program(m->b, 0, r->role);
     for (int32_t i = 0; i < r->n_hosts && r->offset_ns > 0; i++) {
-        r->step = m->out->n_before ? 0 : r->p.points[0].step;
+        r->step = 0;
         emit_host(m, r, &r->hosts[i], LW_OP_HOST, "began later", r->offset_ns, NULL, 0);
     }
     for (int64_t i = 0; i < r->p.n; i++)
@@ -745,6 +747,7 @@ static enum lw_status align(struct maker *m)
             r->offset_ns > INT64_MAX / 8000)
             return lw_fail(m->err, LW_EFORMAT, "%s begins more than 13 days after another rank: "
                            "not one run, or clocks that differ", r->s->file);
+        m->out->n_before |= r->offset_ns > 0;
     }
     return LW_OK;
 }
@@ -797,6 +800,12 @@ static void add_notes(struct maker *m)
                         "inside: give the traces of all ranks to simulate it");
     if (m->n > 1)
         lw_builder_note(m->b, "host clocks of the ranks are taken as common");
+    const struct traces_replay_rule *rule = m->choice->rule;
+    if (rule && m->n_guessed > 0)
+        lw_builder_note(m->b, "%lld collectives whose ranks the traces do not tell are taken as "
+                        "collectives of all ranks", (long long)m->n_guessed);
+    for (int k = 0; rule && rule->note && rule->note(rule->ctx, k); k++)
+        lw_builder_note(m->b, "%s", rule->note(rule->ctx, k));
 }
 
 static enum lw_status make(struct maker *m, const struct traces_source *source)

@@ -16,8 +16,7 @@
  * streams. Durations, the host's own time between calls and dependencies are taken from the traces;
  * no start of a device op is. See docs/design/replay.md. */
 
-/* Time of one collective or kernel in another world; called for every such op, after waiting was
- * removed. Returns the new time, or -1 with err set. NULL: as recorded. */
+/* A collective or kernel, for a rule that times it anew (waiting removed where it could be). */
 struct traces_replay_op {
     const char *name;         /* of the kernel */
     bool comm;
@@ -31,13 +30,13 @@ struct traces_replay_op {
 struct traces_replay_rule {
     enum lw_status (*time)(void *ctx, const struct traces_replay_op *op, lw_ps *time,
                            struct lw_err *err);
+    const char *(*note)(void *ctx, int k); /* the k-th thing it assumes, after all ops; NULL = end */
     void *ctx;
 };
 
 struct traces_replay_choice {
     const struct lw_kernel_table *kernels;  /* a user's classes; NULL = none */
     const struct traces_replay_rule *rule;  /* what is timed anew; NULL = nothing */
-    int64_t step;                           /* number of the only step shown; -1 = all */
 };
 
 struct traces_replay_step {
