@@ -22,6 +22,9 @@ struct lw_figure {
 
 bool lw_figure_is_set(struct lw_figure f);
 
+/* The name of what a replay runs on: no figure of it is asked for (traces/to_replay.h). */
+#define LW_RECORDED_CLUSTER "recorded"
+
 struct lw_device {
     const char *kind;                            /* "A100-SXM4-80GB", "cpu core" */
     struct lw_figure peak_flops[LW_N_DTYPES];    /* flop/s of dense matrix products */

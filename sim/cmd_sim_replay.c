@@ -5,12 +5,19 @@
 #include <stdlib.h>
 
 #include "traces/kernel_class.h"
+#include "traces/reading.h"
 #include "traces/to_replay.h"
 
-static enum lw_status read_all(struct traces_source *v, char **files, int n, struct lw_err *err)
+/* Borrow the sources of files that are all traces. */
+static enum lw_status take_sources(const struct traces_file *f, int n, struct traces_source *v,
+                                   struct lw_err *err)
 {
-    for (int i = 0; i < n; i++)
-        LW_TRY(traces_source_read(files[i], NULL, &v[i], err));
+    for (int i = 0; i < n; i++) {
+        if (f[i].format != TRACES_KINETO)
+            return lw_fail(err, LW_ENOTSUP, "%s: a %s file: only traces can be replayed", f[i].file,
+                           traces_format_name(f[i].format));
+        v[i] = f[i].source;
+    }
     return LW_OK;
 }
 
@@ -55,19 +62,22 @@ static enum lw_status build(struct sim_replay *r, const struct traces_source *v,
 enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
                                struct lw_cluster *cluster, struct lw_err *err)
 {
+    struct traces_reading reading = {0};
+    struct traces_file *f = lw_calloc((size_t)n, sizeof *f);
     struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
 
-    if (!v)
-        return lw_fail_nomem(err);
     r->replay = lw_calloc(1, sizeof *r->replay);
-    enum lw_status status = r->replay ? read_all(v, files, n, err) : lw_fail_nomem(err);
-    if (status == LW_OK)
-        status = build(r, v, n, err);
-    for (int i = 0; i < n; i++)
-        traces_source_free(&v[i]);
+    enum lw_status status = f && v && r->replay ? traces_files_read(&reading, files, n, f, err)
+                                                : lw_fail_nomem(err);
+    if (status == LW_OK) {
+        status = take_sources(f, n, v, err);
+        if (status == LW_OK)
+            status = build(r, v, n, err);
+        traces_files_free(f, n);
+    }
     lw_free(v);
-    if (status != LW_OK)
-        return status;
+    lw_free(f);
+    LW_TRY(status);
     *cluster = traces_replay_cluster(r->replay);
     *plan = r->replay->plan;
     r->replay->plan = (struct lw_plan){0};

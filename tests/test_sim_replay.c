@@ -207,6 +207,7 @@ static void the_command_says_predicted_recorded_and_error(void **state)
     char *text = output_of("explain last --db %s", db);
     contains(text, "big_gemm");
     contains(text, "between calls");
+    contains(text, "a replay ran on no cluster; ask 'lapwing sim --replay'");
     free(text);
     for (int i = 0; i < 2; i++) { /* left by a reader of the database */
         char path[512];

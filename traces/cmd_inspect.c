@@ -21,6 +21,8 @@ int cmd_inspect(int argc, char **argv)
     enum lw_format format = LW_FORMAT_TEXT;
     struct traces_reading reading = {0};
     struct traces_bench_hint hint = {0};
+    struct lw_kernel_table kernels = {0};
+    const char *kernels_file = NULL;
     const struct lw_opt table[] = {
         {"salvage", 0, LW_OPT_FLAG, &reading.salvage, NULL,
          "of a cut or damaged trace show what stands before the damage, and say where it is", 0, 0},
@@ -29,6 +31,8 @@ int cmd_inspect(int argc, char **argv)
         {"ranks", 0, LW_OPT_INT, &hint.n_ranks, "N", "nccl-tests: ranks that ran", 1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &hint.n_nodes, "N", "nccl-tests: nodes that they ran on", 1,
          INT32_MAX},
+        {"kernel-classes", 0, LW_OPT_STRING, &kernels_file, "FILE",
+         "what kernels are (comm, compute, memory), before the built-in table", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv",
          "how to print; csv: a row per window, kernel, step or size (text)", 0, 0},
         {0},
@@ -42,12 +46,16 @@ int cmd_inspect(int argc, char **argv)
         return rc;
     struct lw_progress progress = lw_progress_bar_begin(&bar, false);
     reading.progress = &progress;
-    enum lw_status status = traces_report_read(&report, argv + 1, n, &reading, &hint, &err);
+    report.kernels = &kernels;
+    enum lw_status status = kernels_file ? lw_kernel_table_read(kernels_file, &kernels, &err) : LW_OK;
+    if (status == LW_OK)
+        status = traces_report_read(&report, argv + 1, n, &reading, &hint, &err);
     lw_progress_bar_end(&bar);
     if (status == LW_OK)
         status = format == LW_FORMAT_JSON  ? traces_report_json(&report, stdout, &err)
                  : format == LW_FORMAT_CSV ? traces_report_csv(&report, stdout, &err)
                                            : traces_report_text(&report, stdout, &err);
     traces_report_free(&report);
+    lw_kernel_table_free(&kernels);
     return lw_cli_end("inspect", status, &err);
 }

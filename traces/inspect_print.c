@@ -7,6 +7,7 @@
 #include "shared/jsonout.h"
 #include "shared/table.h"
 #include "shared/units.h"
+#include "traces/inspect_meaning.h"
 
 /* ---- JSON ---- */
 
@@ -51,8 +52,10 @@ static void put_comm(struct lw_jsonout *o, const struct lw_comm_op *c)
     lw_jsonout_end(o);
 }
 
-static void put_iteration(struct lw_jsonout *o, const struct lw_iteration *it)
+static void put_iteration(struct lw_jsonout *o, const struct traces_report_file *f, int64_t k)
 {
+    const struct lw_iteration *it = &f->device.iterations[k];
+
     lw_jsonout_object(o, NULL);
     lw_jsonout_string(o, "name", it->name);
     put_window(o, "by_time", &it->by_time);
@@ -71,6 +74,7 @@ static void put_iteration(struct lw_jsonout *o, const struct lw_iteration *it)
     for (int64_t i = 0; i < it->n_comm; i++)
         put_comm(o, &it->comm[i]);
     lw_jsonout_end(o);
+    traces_put_host_use(o, f, k);
     lw_jsonout_end(o);
 }
 
@@ -204,12 +208,13 @@ static void put_file(struct lw_jsonout *o, const struct traces_report_file *f)
         lw_jsonout_null(o, "whole_gpu_span");
     lw_jsonout_array(o, "iterations");
     for (int64_t i = 0; i < f->device.n_iterations; i++)
-        put_iteration(o, &f->device.iterations[i]);
+        put_iteration(o, f, i);
     lw_jsonout_end(o);
     lw_jsonout_array(o, "host_steps");
     for (int64_t i = 0; i < f->steps.n; i++)
         put_step(o, &f->trace, &f->steps.steps[i]);
     lw_jsonout_end(o);
+    traces_put_meaning(o, f);
     lw_jsonout_end(o);
 }
 
@@ -223,6 +228,7 @@ enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct
     for (int64_t i = 0; i < r->n; i++)
         put_file(&o, &r->files[i]);
     lw_jsonout_end(&o);
+    traces_put_cross_rank(&o, r);
     lw_jsonout_end(&o);
     return LW_OK;
 }
@@ -440,7 +446,7 @@ static enum lw_status text_file(const struct traces_report_file *file, FILE *f, 
         LW_TRY(text_steps(&file->steps, f, err));
     if (any_collective(&file->steps))
         LW_TRY(text_collectives(file, f, err));
-    return LW_OK;
+    return traces_text_meaning(file, f, err);
 }
 
 enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err)
@@ -450,5 +456,5 @@ enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct
             fputc('\n', f);
         LW_TRY(text_file(&r->files[i], f, err));
     }
-    return LW_OK;
+    return traces_text_cross_rank(r, f, err);
 }

@@ -1,15 +1,18 @@
 #ifndef LW_TRACES_INSPECT_PRINT_H
 #define LW_TRACES_INSPECT_PRINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "shared/err.h"
 #include "shared/input.h"
 #include "shared/pipedream_graph.h"
+#include "traces/cross_rank.h"
 #include "traces/format.h"
 #include "traces/import_bench.h"
 #include "traces/inspect.h"
+#include "traces/meaning.h"
 #include "traces/phases.h"
 #include "traces/reading.h"
 #include "traces/trace.h"
@@ -22,6 +25,7 @@ struct traces_report_file {
     struct lw_trace trace;
     struct lw_inspection device;
     struct lw_steps steps;
+    struct traces_meaning meaning;
     /* of other formats, which have no timeline: what is counted */
     struct traces_bench bench;
     struct lw_profile_graph graph;
@@ -30,6 +34,10 @@ struct traces_report_file {
 struct traces_report {
     int64_t n;
     struct traces_report_file *files;
+    const struct lw_kernel_table *kernels; /* a user's classes; NULL = none; borrowed */
+    struct lw_arena arena;                 /* of cross */
+    bool one_run;                          /* several traces, of different ranks of one run */
+    struct traces_cross_rank cross;        /* of them, lists in the order of the files */
 };
 
 /* On as many cores as there are; the error is that of the first file that has one. */

@@ -19,14 +19,17 @@ static void free_file(struct traces_report_file *f)
 {
     lw_inspection_free(&f->device);
     lw_steps_free(&f->steps);
+    traces_meaning_free(&f->meaning);
     lw_trace_free(&f->trace);
     traces_bench_free(&f->bench);
     lw_profile_graph_free(&f->graph);
 }
 
-static enum lw_status look_at_trace(struct traces_report_file *f, struct lw_err *err)
+static enum lw_status look_at_trace(struct traces_report_file *f,
+                                    const struct lw_kernel_table *kernels, struct lw_err *err)
 {
-    LW_TRY(lw_inspect(&f->trace, &f->device, err));
+    LW_TRY(lw_inspect_with(&f->trace, kernels, &f->device, err));
+    LW_TRY(traces_meaning_find(&f->trace, &f->device, kernels, &f->meaning, err));
     return lw_steps_find(&f->trace, &f->steps, err);
 }
 
@@ -64,7 +67,7 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
     if (status == LW_OK && f.format == TRACES_KINETO) {
         status = lw_kineto_take(&in, &damage, &options, &f.trace, err);
         if (status == LW_OK)
-            status = look_at_trace(&f, err);
+            status = look_at_trace(&f, job->report->kernels, err);
     } else if (status == LW_OK) {
         status = damage.code != LW_OK ? lw_fail(err, damage.code, "%s", damage.msg)
                                       : look_at_other(&f, &in, job->hint, err);
@@ -75,6 +78,34 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
     else
         job->report->files[i] = f;
     return status;
+}
+
+/* Traces with device work of different ranks, and as many ranks in all as each of them says. */
+static bool is_one_run(const struct traces_report *r)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        const struct lw_trace *t = &r->files[i].trace;
+        if (r->files[i].format != TRACES_KINETO || t->rank < 0 || !r->files[i].device.has_device ||
+            t->world_size != r->files[0].trace.world_size)
+            return false;
+        for (int64_t k = 0; k < i; k++)
+            if (r->files[k].trace.rank == t->rank)
+                return false;
+    }
+    return r->n > 1;
+}
+
+static enum lw_status compare_ranks(struct traces_report *r, struct lw_err *err)
+{
+    struct traces_comm_list *lists = lw_arena_alloc(&r->arena, r->n, sizeof *lists);
+
+    if (!lists)
+        return lw_fail_nomem(err);
+    for (int64_t k = 0; k < r->n; k++)
+        LW_TRY(traces_comm_list_build(&r->files[k].trace, r->kernels, &r->arena, &lists[k], err));
+    LW_TRY(traces_cross_rank_build(lists, (int32_t)r->n, &r->arena, &r->cross, err));
+    r->one_run = true;
+    return LW_OK;
 }
 
 enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
@@ -89,6 +120,8 @@ enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
         return lw_fail_nomem(err);
     r->n = n;
     enum lw_status status = traces_parallel(&work, err);
+    if (status == LW_OK && is_one_run(r))
+        status = compare_ranks(r, err);
     if (status != LW_OK)
         traces_report_free(r);
     return status;
@@ -99,6 +132,7 @@ void traces_report_free(struct traces_report *r)
     for (int64_t i = 0; i < r->n; i++)
         free_file(&r->files[i]);
     lw_free(r->files);
+    lw_arena_free(&r->arena);
     *r = (struct traces_report){0};
 }
 

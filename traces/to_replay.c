@@ -890,7 +890,7 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
 
 struct lw_cluster traces_replay_cluster(const struct traces_replay *r)
 {
-    struct lw_cluster x = {.name = "recorded", .devices_per_node = 1 << 20, .library = "",
+    struct lw_cluster x = {.name = LW_RECORDED_CLUSTER, .devices_per_node = 1 << 20, .library = "",
                            .library_version = "", .calibrated = true};
 
     x.device.kind = "as recorded";
