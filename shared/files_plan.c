@@ -218,6 +218,8 @@ static const struct lw_field work_fields[] = {
     LW_F_NS("ns", AT(ps), -1),
     LW_F_INT64("flops", AT(flops), -1),
     LW_F_INT64("bytes", AT(bytes), -1),
+    {.name = "keeps_bytes", .kind = LW_FIELD_INT64, .at = AT(keeps_bytes), .least = -INT64_MAX,
+     .most = INT64_MAX},
     {0},
 };
 #undef AT

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/arena.h"
+#include "shared/memory.h"
 #include "shared/timeline.h"
 
 static int compare_ps(lw_ps a, lw_ps b)
@@ -142,7 +143,7 @@ static enum lw_status measure_ranks(const struct lw_timeline *t, const struct st
     for (int32_t r = 0; r < out->n_ranks; r++) {
         int64_t begin = first[r + 1], end = r + 1 < out->n_ranks ? first[r + 2] : n;
         struct lw_measure *m = &out->ranks[r];
-        *m = (struct lw_measure){.step = step, .rank = r};
+        *m = (struct lw_measure){.step = step, .rank = r, .peak_memory_bytes = -1};
         measure_rank(t, rows + begin, end - begin, x, y, m);
         if (m->end - m->start > out->ranks[out->worst].end - out->ranks[out->worst].start)
             out->worst = r;
@@ -152,55 +153,21 @@ static enum lw_status measure_ranks(const struct lw_timeline *t, const struct st
 
 /* --- memory --- */
 
-struct memory_change {
-    int32_t rank;
-    lw_ps at;
-    int64_t row, bytes;
-};
-
-static int compare_changes(const void *pa, const void *pb)
-{
-    const struct memory_change *a = pa, *b = pb;
-    int c = (a->rank > b->rank) - (a->rank < b->rank);
-
-    c = c ? c : compare_ps(a->at, b->at);
-    return c ? c : (a->row > b->row) - (a->row < b->row);
-}
-
+/* Of every rank of the timeline, and the largest of the plan. */
 static enum lw_status peak_memory(const struct lw_timeline *t, const struct lw_plan *plan,
-                                  struct lw_arena *a, int64_t *peak, struct lw_err *err)
+                                  struct lw_arena *a, struct lw_summary *out, struct lw_err *err)
 {
-    int64_t n = 0, now = 0;
+    int64_t *peak = lw_arena_alloc(a, plan->n_ranks, sizeof *peak);
 
-    for (int64_t i = 0; i < t->n; i++)
-        n += t->kind[i] == LW_OP_ALLOC || t->kind[i] == LW_OP_FREE;
-    struct memory_change *v = lw_arena_alloc(a, n > 0 ? n : 1, sizeof *v);
-    if (!v)
+    if (!peak)
         return lw_fail_nomem(err);
-    n = 0;
-    for (int64_t i = 0; i < t->n; i++) {
-        if (t->kind[i] != LW_OP_ALLOC && t->kind[i] != LW_OP_FREE)
-            continue;
-        int64_t bytes = lw_plan_operand(plan, &plan->ops[t->op[i]], t->rank[i]).bytes;
-        v[n++] = (struct memory_change){t->rank[i], t->end[i], i,
-                                        t->kind[i] == LW_OP_ALLOC ? bytes : -bytes};
-    }
-    qsort(v, (size_t)n, sizeof *v, compare_changes);
-    *peak = 0;
+    LW_TRY(lw_memory_peaks(t, plan, peak, err));
+    out->peak_memory_bytes = 0;
     for (int32_t r = 0; r < plan->n_ranks; r++) {
-        int64_t fixed = 0;
-        for (int k = 0; k < LW_N_MEM; k++)
-            fixed += plan->roles[plan->role_of[r]].static_bytes[k];
-        *peak = fixed > *peak ? fixed : *peak;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (i == 0 || v[i].rank != v[i - 1].rank) {
-            now = 0;
-            for (int k = 0; k < LW_N_MEM; k++)
-                now += plan->roles[plan->role_of[v[i].rank]].static_bytes[k];
-        }
-        now += v[i].bytes;
-        *peak = now > *peak ? now : *peak;
+        if (r < out->n_ranks)
+            out->ranks[r].peak_memory_bytes = peak[r];
+        if (peak[r] > out->peak_memory_bytes)
+            out->peak_memory_bytes = peak[r];
     }
     return LW_OK;
 }
@@ -235,7 +202,7 @@ static enum lw_status summarize(const struct lw_timeline *t, const struct lw_pla
     if (s.length[middle] > 0)
         out->bubble_ratio =
             1 - (double)compute / ((double)out->n_ranks * (double)s.length[middle]);
-    return plan ? peak_memory(t, plan, a, &out->peak_memory_bytes, err) : LW_OK;
+    return plan ? peak_memory(t, plan, a, out, err) : LW_OK;
 }
 
 enum lw_status lw_timeline_summarize(const struct lw_timeline *t, const struct lw_plan *plan,

@@ -205,6 +205,10 @@ static void feed_programs(struct lw_hash *h, const struct lw_plan *p)
         lw_hash_int(h, p->works[i].ps);
         lw_hash_int(h, p->works[i].flops);
         lw_hash_int(h, p->works[i].bytes);
+        if (p->works[i].keeps_bytes != 0) { /* no other number here is below -1 */
+            lw_hash_int(h, -2);
+            lw_hash_int(h, p->works[i].keeps_bytes);
+        }
     }
     lw_hash_int(h, p->n_variants);
     for (int32_t i = 0; i < p->n_variants; i++) {

@@ -113,6 +113,8 @@ struct lw_shard {
 struct lw_work {
     lw_ps ps;                  /* alone on the device the workload was recorded on */
     int64_t flops, bytes;
+    int64_t keeps_bytes;       /* activations: > 0 a forward takes them when it starts, < 0 a
+                                * backward gives them back when it ends; 0 = none, or unknown */
 };
 
 #define LW_MAX_STAGES INT16_MAX

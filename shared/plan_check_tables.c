@@ -298,6 +298,25 @@ static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t 
     return LW_OK;
 }
 
+/* What the forwards of a program keep, its backwards give back, and never more than there is. */
+static enum lw_status check_kept(const struct lw_plan *p, const struct lw_program *g,
+                                 struct lw_err *err)
+{
+    int64_t kept = 0;
+
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        int64_t change = p->ops[i].work < 0 ? 0 : p->works[p->ops[i].work].keeps_bytes;
+        if (__builtin_add_overflow(kept, change, &kept) || kept < 0)
+            return lw_fail(err, LW_EPLAN, "op %d (%s): gives back more activations than are kept", i,
+                           lw_op_name(p->ops[i].kind));
+    }
+    if (kept == 0)
+        return LW_OK;
+    return lw_fail(err, LW_EPLAN, "the program of ops %d to %d keeps %lld bytes of activations that "
+                                  "no backward gives back",
+                   g->first_op, g->first_op + g->n_ops - 1, (long long)kept);
+}
+
 static enum lw_status check_program(const struct lw_plan *p, const struct lw_program *g,
                                     const struct lw_role *role, int64_t *used,
                                     int64_t *n_ready, struct lw_err *err)
@@ -336,6 +355,7 @@ static enum lw_status check_programs(const struct lw_plan *p, struct lw_err *err
             LW_TRY(range("program of variant", v, "ops", g->first_op, g->n_ops, p->n_ops, &used_ops,
                          err));
             LW_TRY(check_program(p, g, &p->roles[r], &used_deps, &n_ready, err));
+            LW_TRY(check_kept(p, g, err));
         }
     }
     if (used_ops != p->n_ops)

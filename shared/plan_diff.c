@@ -287,6 +287,8 @@ static bool op_differs(struct diff *d, const char *what, int32_t first_a, int32_
          y->work < 0 ? -1 : b->works[y->work].flops},
         {"memory traffic", x->work < 0 ? -1 : a->works[x->work].bytes,
          y->work < 0 ? -1 : b->works[y->work].bytes},
+        {"activations kept", x->work < 0 ? 0 : a->works[x->work].keeps_bytes,
+         y->work < 0 ? 0 : b->works[y->work].keeps_bytes},
         {"bucket", x->bucket, y->bucket}, {"module", x->module, y->module},
         {"stage", x->stage, y->stage}, {"micro-batch", x->micro_batch, y->micro_batch},
         {"communicator class", x->comm, y->comm}, {"call", x->call, y->call},

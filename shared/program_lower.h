@@ -186,7 +186,7 @@ int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
 
 /* program_tables.c: the model with its buckets, shards and works. */
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err);
-void lw_part_memory(const struct lw_part *d, int64_t bytes[LW_N_MEM]);
+enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct lw_err *err);
 
 /* A part whose gradients are reduced, for what all such parts have alike; else the first. */
 const struct lw_part *lw_lower_speaker(const struct lw_lowering *l);

@@ -151,10 +151,25 @@ static void note_tensor(const struct lw_lowering *l)
                               "the rest; activations are summed in equal steps of a module, each "
                               "waited for; no sequence parallelism", l->tp);
     if (l->s->recompute == LW_RECOMPUTE_FULL)
-        lw_builder_note(l->b, "recomputation: each module's forward again, in front of its backward");
+        lw_builder_note(l->b, "recomputation: each module's forward again, in front of its backward; not of "
+                              "modules that keep as much either way");
     if (l->s->recompute == LW_RECOMPUTE_SELECTIVE)
         lw_builder_note(l->b, "recomputation: what the workload names of a module's forward again, in "
                               "front of its backward");
+}
+
+static void note_memory(const struct lw_lowering *l)
+{
+    bool kept = true;
+
+    for (int32_t q = 0; q < l->n_parts; q++)
+        kept = kept && l->parts[q].tells_kept;
+    lw_builder_note(l->b, "memory: parameters, gradients, buckets; %s; %s",
+                    l->w->optimizer == LW_OPTIMIZER_UNKNOWN
+                        ? "no optimizer state, since the workload does not tell its optimizer"
+                        : lw_optimizer_name((int)l->w->optimizer),
+                    kept ? "activations from the forward to the end of its backward"
+                         : "no activations, since the workload does not tell what modules keep");
 }
 
 void lw_lower_notes(const struct lw_lowering *l)
@@ -187,7 +202,6 @@ void lw_lower_notes(const struct lw_lowering *l)
     if (gap > 0)
         lw_builder_note(b, "host gaps: on the compute stream; those before forward and backward "
                            "in every micro-batch, those around the optimizer once a step");
-    lw_builder_note(b, "memory: parameters, gradients and buckets alone; the workload tells no "
-                       "optimizer state, and activations are not counted");
+    note_memory(l);
     lw_compat_notes(d->s, b);
 }

@@ -5,6 +5,7 @@
  * tied set in the part; each is in one bucket of every set. */
 #include "shared/program_part.h"
 
+
 #define BROADCAST_LIMIT_BYTES (INT64_C(250) << 20) /* of one coalesced broadcast, as in c10d */
 
 enum lw_dtype lw_part_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad)
@@ -138,7 +139,8 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
-/* A work in n equal parts (0: as one); returns the number of the first. */
+/* A work in n equal parts (0: as one), of which the first keeps what it keeps; returns the number of
+ * the first. */
 static int32_t add_equal(struct lw_builder *b, const struct lw_work *w, int32_t n)
 {
     int32_t first = -1;
@@ -147,10 +149,52 @@ static int32_t add_equal(struct lw_builder *b, const struct lw_work *w, int32_t 
     for (int32_t i = 0; i < n; i++) {
         int32_t at = lw_builder_work(b, &(struct lw_work){share(w->ps, i, i + 1, n),
                                                           share(w->flops, i, i + 1, n),
-                                                          share(w->bytes, i, i + 1, n)});
+                                                          share(w->bytes, i, i + 1, n),
+                                                          i == 0 ? w->keeps_bytes : 0});
         first = i == 0 ? at : first;
     }
     return first;
+}
+
+/* Activations are counted where every module tells them. */
+static bool tells_kept(const struct lw_part *d)
+{
+    for (int32_t m = 0; m < d->w->n_modules; m++)
+        if (d->w->modules[m].kept_bytes[d->s->recompute] < 0)
+            return false;
+    return true;
+}
+
+/* Of one micro-batch, from forward to backward; modules are a tensor rank's own. */
+static int64_t kept_bytes(const struct lw_part *d, int32_t module)
+{
+    return d->tells_kept ? d->w->modules[module].kept_bytes[d->s->recompute] : 0;
+}
+
+/* Full recomputation leaves out modules that drop nothing, such as a head outside the blocks. */
+static bool does_again(const struct lw_part *d, int32_t module)
+{
+    const struct lw_module *m = &d->w->modules[module];
+    int64_t full = m->kept_bytes[LW_RECOMPUTE_FULL];
+
+    if (d->s->recompute == LW_RECOMPUTE_SELECTIVE)
+        return m->selective_ps > 0;
+    return d->s->recompute == LW_RECOMPUTE_FULL &&
+           (full < 0 || full != m->kept_bytes[LW_RECOMPUTE_NONE]);
+}
+
+/* What recomputation brings back in front of the backward. */
+static int64_t regained_bytes(const struct lw_part *d, int32_t module)
+{
+    int64_t all = d->w->modules[module].kept_bytes[LW_RECOMPUTE_NONE], kept = kept_bytes(d, module);
+
+    return does_again(d, module) && d->tells_kept && all > kept ? all - kept : 0;
+}
+
+/* All of it is given back when the module's backward is through (of a split one: its weights'). */
+static int64_t given_back(const struct lw_part *d, int32_t module)
+{
+    return -kept_bytes(d, module) - regained_bytes(d, module);
 }
 
 /* What recomputation does again: the whole forward with its sums, or what the workload says. */
@@ -164,10 +208,17 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
     for (int32_t m = 0; m < w->n_modules; m++) {
         lw_ps selective = w->modules[m].selective_ps;
         d->again_work[m] = -1;
+        if (!does_again(d, m))
+            continue;
         if (d->s->recompute == LW_RECOMPUTE_FULL)
-            d->again_work[m] = d->forward_work[m];
-        else if (d->s->recompute == LW_RECOMPUTE_SELECTIVE && selective > 0)
-            d->again_work[m] = lw_builder_work(b, &(struct lw_work){selective, -1, -1});
+            d->again_work[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
+                                                              w->modules[m].forward_flops,
+                                                              w->modules[m].forward_bytes,
+                                                              regained_bytes(d, m)},
+                                         lw_tensor_calls(d, m, false));
+        else
+            d->again_work[m] =
+                lw_builder_work(b, &(struct lw_work){selective, -1, -1, regained_bytes(d, m)});
     }
     return LW_OK;
 }
@@ -183,10 +234,11 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++) {
         const struct lw_module *x = &w->modules[m];
-        d->input_work[m] = add_equal(b, &(struct lw_work){x->backward_input_ps, x->forward_flops, -1},
-                                     lw_tensor_calls(d, m, true));
-        d->weight_work[m] =
-            lw_builder_work(b, &(struct lw_work){x->backward_weight_ps, x->forward_flops, -1});
+        d->input_work[m] =
+            add_equal(b, &(struct lw_work){x->backward_input_ps, x->forward_flops, -1, 0},
+                      lw_tensor_calls(d, m, true));
+        d->weight_work[m] = lw_builder_work(
+            b, &(struct lw_work){x->backward_weight_ps, x->forward_flops, -1, given_back(d, m)});
     }
     return list_ready(d, err);
 }
@@ -197,6 +249,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     lw_ps window = 0;
     int32_t module = w->n_modules;
 
+    d->tells_kept = tells_kept(d);
     d->forward_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->forward_work);
     d->stretch_work = lw_arena_alloc(&d->arena, d->back.n_stretches, sizeof *d->stretch_work);
     if (!d->forward_work || !d->stretch_work)
@@ -204,7 +257,8 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     for (int32_t m = 0; m < w->n_modules; m++)
         d->forward_work[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
                                                             w->modules[m].forward_flops,
-                                                            w->modules[m].forward_bytes},
+                                                            w->modules[m].forward_bytes,
+                                                            kept_bytes(d, m)},
                                        lw_tensor_calls(d, m, false));
     for (int32_t i = 0; i < d->back.n_stretches; i++) {
         const struct lw_stretch *s = &d->back.stretches[i];
@@ -217,7 +271,9 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
         d->stretch_work[i] = lw_builder_work(
             b, &(struct lw_work){s->end - s->start,
                                  share(m->forward_flops < 0 ? -1 : flops, s->start - window,
-                                       s->end - window, length), -1});
+                                       s->end - window, length), -1,
+                                 i == d->back.n_stretches - 1 || s[1].module != s->module
+                                     ? given_back(d, s->module) : 0});
     }
     LW_TRY(add_again(d, b, err));
     return d->splits ? add_halves(d, b, err) : LW_OK;

@@ -85,6 +85,7 @@ struct lw_part {
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
     int32_t n_buffers, *buffer_of;
 
+    bool tells_kept;             /* every module tells the activations that it keeps */
     int32_t *sums_after;         /* [stretches] tensor-parallel sums behind each; NULL = none */
     int32_t *forward_work;       /* plan's number by module: the first of lw_tensor_calls (or 1) */
     int32_t *again_work;         /* the same of what recomputation does before the backward; -1 = none */

@@ -104,7 +104,7 @@ int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
 
 /* --- the plan's ranks and communicators --------------------------------------------------------- */
 
-static void add_roles(struct lw_lowering *l)
+static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
 {
     for (int32_t role = 0; role < l->pp; role++) {
         char name[32];
@@ -112,7 +112,7 @@ static void add_roles(struct lw_lowering *l)
         struct lw_role x = {.name = l->pp > 1 ? name : "data", .stage = lw_stage_of_role(l, role)};
         for (int32_t q = 0; q < l->n_parts; q++)
             if (l->parts[q].stage == x.stage)
-                lw_part_memory(&l->parts[q], x.static_bytes);
+                LW_TRY(lw_part_memory(&l->parts[q], x.static_bytes, err));
         lw_builder_role(l->b, &x);
     }
     for (int32_t r = 0; r < l->n_ranks; r++) {
@@ -121,6 +121,7 @@ static void add_roles(struct lw_lowering *l)
         lw_builder_rank(l->b, r, coord[l->axis_pp], coord[l->axis_dp], coord[l->axis_pp],
                         coord[l->axis_tp]);
     }
+    return LW_OK;
 }
 
 static void add_data(struct lw_lowering *l, int32_t *members)
@@ -179,7 +180,7 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 
     if (!members)
         return lw_fail_nomem(err);
-    add_roles(l);
+    enum lw_status status = add_roles(l, err);
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
     l->comm = l->copy = l->data = l->forward = l->backward = l->tensor = -1;
     if (l->parts[0].n_members > 1)
@@ -189,5 +190,5 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     if (l->tp > 1)
         add_tensor(l, members);
     lw_free(members);
-    return LW_OK;
+    return status;
 }

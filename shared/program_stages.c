@@ -85,7 +85,7 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
     }
     *sub = (struct lw_workload){.name = w->name, .modules = w->modules + r.begin,
                                 .n_modules = r.end - r.begin, .params = params, .batch = w->batch,
-                                .optimizer_ps = w->optimizer_ps};
+                                .optimizer = w->optimizer, .optimizer_ps = w->optimizer_ps};
     l->parts[q].w = sub;
     l->parts[q].first_module = r.begin;
     l->parts[q].param_in_model = map;

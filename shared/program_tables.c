@@ -1,7 +1,7 @@
 /* The plan's tables of a lowering: the model with the stage of each module and parameter, buckets,
  * shards, works; and the memory of a part. A parameter's `tied` is the first at its own stage with
- * the same storage, or, of a copy at another stage, the first of all. Not counted in memory:
- * activations and optimizer state, which no workload tells. */
+ * the same storage, or, of a copy at another stage, the first of all. */
+#include "shared/memory.h"
 #include "shared/program_lower.h"
 
 static void add_params(struct lw_lowering *l)
@@ -35,22 +35,53 @@ static int64_t set_bytes(const struct lw_part_set *set)
     return bytes;
 }
 
-void lw_part_memory(const struct lw_part *d, int64_t bytes[LW_N_MEM])
+/* What the shards add to the member that has most of them. */
+static enum lw_status add_owned(struct lw_part *d, const struct lw_memory_rule *rule,
+                                int64_t bytes[LW_N_MEM], struct lw_err *err)
+{
+    int64_t(*of_member)[LW_N_MEM] =
+        lw_arena_alloc(&d->arena, d->n_members, sizeof *of_member), most = 0;
+    int32_t which = 0;
+
+    if (!of_member)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < d->shards.n_shards; i++) {
+        const struct lw_shard *h = &d->shards.shards[i];
+        if (h->owner >= 0)
+            lw_memory_add(rule, d->w->params[h->param].dtype, 0, h->numel, of_member[h->owner]);
+    }
+    for (int32_t m = 0; m < d->n_members; m++) {
+        int64_t sum = 0;
+        for (int k = 0; k < LW_N_MEM; k++)
+            sum += of_member[m][k];
+        which = sum > most ? m : which;
+        most = sum > most ? sum : most;
+    }
+    for (int k = 0; k < LW_N_MEM; k++)
+        bytes[k] += of_member[which][k];
+    return LW_OK;
+}
+
+enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
+    bool sharded = d->shards.n > 0;
+    struct lw_memory_rule rule = {.optimizer = w->optimizer, .zero = sharded ? (int)d->s->zero : 0};
 
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
         if (p->tied >= 0)
             continue;
-        bytes[LW_MEM_PARAMS] += p->numel * lw_dtype_size(p->dtype);
+        rule.grad = lw_strategy_grad_dtype(d->s, p->dtype);
         if (p->trainable)
-            bytes[LW_MEM_GRADS] +=
-                p->numel * lw_dtype_size(lw_strategy_grad_dtype(d->s, p->dtype));
+            lw_memory_add(&rule, p->dtype, p->numel, 0, bytes);
+        else
+            bytes[LW_MEM_PARAMS] += p->numel * lw_dtype_size(p->dtype);
     }
     for (int32_t i = 0; i < w->n_buffers; i++)
         bytes[LW_MEM_PARAMS] += w->buffers[i].numel * lw_dtype_size(w->buffers[i].dtype);
     bytes[LW_MEM_BUCKETS] += set_bytes(&d->initial);
+    return sharded ? add_owned(d, &rule, bytes, err) : LW_OK;
 }
 
 /* What a stage updates: of the member with the most elements where they are sharded. */
@@ -101,6 +132,6 @@ enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
         LW_TRY(lw_part_add_works(&l->parts[i], l->b, err));
     for (int32_t r = 0; r < l->pp; r++)
         l->optimizer_work[r] = lw_builder_work(
-            l->b, &(struct lw_work){optimizer_ps(l, lw_stage_of_role(l, r)), -1, -1});
+            l->b, &(struct lw_work){optimizer_ps(l, lw_stage_of_role(l, r)), -1, -1, 0});
     return LW_OK;
 }

@@ -51,6 +51,7 @@ struct lw_measure {
     int32_t step, rank;
     lw_ps start, end;
     lw_ps compute_busy, copy_busy, comm_busy, exposed_comm, idle;
+    int64_t peak_memory_bytes; /* over all steps; -1 without a plan */
 };
 
 struct lw_summary {

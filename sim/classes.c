@@ -87,7 +87,7 @@ static void spread(const struct lw_sim_classes *c, const struct lw_summary *s,
     lw_ps compute = 0, start = INT64_MAX, end = INT64_MIN;
 
     for (int32_t r = 0; r < out->n_ranks; r++) {
-        struct lw_measure m = {.step = s->ranks[0].step};
+        struct lw_measure m = {.step = s->ranks[0].step, .peak_memory_bytes = -1};
         if (c->class_of[r] < s->n_ranks)
             m = s->ranks[c->class_of[r]];
         m.rank = r;

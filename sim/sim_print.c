@@ -157,6 +157,13 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     return LW_OK;
 }
 
+static bool too_large(const struct lw_sim_report *r)
+{
+    struct lw_figure memory = r->cluster->device.memory_bytes;
+
+    return lw_figure_is_set(memory) && (double)r->summary->peak_memory_bytes > memory.value;
+}
+
 static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
                                  FILE *f, struct lw_err *err)
 {
@@ -175,8 +182,9 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     line(f, "communication busy", m->comm_busy, s->step);
     line(f, "exposed communication", m->exposed_comm, s->step);
     line(f, "idle", m->idle, s->step);
-    fprintf(f, "bubble %.4f of all ranks' time, peak memory %s a rank\n", s->bubble_ratio,
-            s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown");
+    fprintf(f, "bubble %.4f of all ranks' time, peak memory %s a rank%s\n", s->bubble_ratio,
+            s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
+            too_large(r) ? ": more than the device has" : "");
     LW_TRY(text_buckets(l, f, err));
     if (r->replayed)
         LW_TRY(text_replay(r, f, err));
@@ -211,6 +219,10 @@ static void json_ranks(struct lw_jsonout *o, const struct lw_summary *s)
         lw_jsonout_int(o, "rank", s->ranks[i].rank);
         lw_jsonout_ns(o, "step_ns", s->ranks[i].end - s->ranks[i].start);
         json_measure(o, &s->ranks[i]);
+        if (s->ranks[i].peak_memory_bytes >= 0)
+            lw_jsonout_int(o, "peak_memory_bytes", s->ranks[i].peak_memory_bytes);
+        else
+            lw_jsonout_null(o, "peak_memory_bytes");
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -304,6 +316,20 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_end(o);
 }
 
+/* Whether the largest rank fits its device; null where the cluster does not tell its memory. */
+static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    struct lw_figure memory = r->cluster->device.memory_bytes;
+
+    if (!lw_figure_is_set(memory)) {
+        lw_jsonout_null(o, "device_memory_bytes");
+        lw_jsonout_null(o, "memory_fits");
+        return;
+    }
+    lw_jsonout_int(o, "device_memory_bytes", (int64_t)memory.value);
+    lw_jsonout_bool(o, "memory_fits", !too_large(r));
+}
+
 static void print_json(const struct lw_sim_report *r, const struct bucket_list *l, FILE *f)
 {
     struct lw_jsonout o = {.file = f};
@@ -326,6 +352,7 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     json_measure(&o, &s->ranks[s->worst]);
     lw_jsonout_fixed(&o, "bubble_ratio", s->bubble_ratio, 6);
     lw_jsonout_int(&o, "peak_memory_bytes", s->peak_memory_bytes);
+    json_device_memory(&o, r);
     json_ranks(&o, s);
     json_buckets(&o, l);
     json_terms(&o, r->stats);

@@ -153,15 +153,15 @@ static void wrong_types_and_signs_are_refused_by_place(void **state)
         const char *from, *to, *words;
     } cases[] = {
         {"\"bytes\": 256", "\"bytes\": -256",
-         "at ops[3].bytes (byte 2440): found -256, allowed: 0 or more"},
+         "at ops[3].bytes (byte 2495): found -256, allowed: 0 or more"},
         {"\"all_reduce\"", "\"allreduce\"",
-         "at ops[6].kind (byte 2737): found \"allreduce\", allowed: forward, backward, "},
+         "at ops[6].kind (byte 2792): found \"allreduce\", allowed: forward, backward, "},
         {"\"dp\": 1}", "\"dp\": true}",
-         "at ranks[1].dp (byte 862): found true, expected an integer"},
+         "at ranks[1].dp (byte 917): found true, expected an integer"},
         {"\"role\": 0, \"dp\": 1", "\"dp\": 1",
-         "at ranks[1] (byte 844): the field \"role\" is missing"},
+         "at ranks[1] (byte 899): the field \"role\" is missing"},
         {"{\"ns\": 40}", "{\"ns\": null}",
-         "at works[4].ns (byte 1710): found null, expected a number"},
+         "at works[4].ns (byte 1765): found null, expected a number"},
     };
     char *text = fixture_example(example_page);
     (void)state;
@@ -324,7 +324,7 @@ static struct lw_plan random_plan(void)
                           &(struct lw_slot){0, 3}, 1);
         lw_builder_shard(b, &(struct lw_shard){.param = 0, .owner = -1, .first = k, .numel = 4});
     }
-    lw_builder_work(b, &(struct lw_work){up_to(1 << 20), -1, 7});
+    lw_builder_work(b, &(struct lw_work){up_to(1 << 20), -1, 7, 0});
     for (int32_t v = 0; v < 2; v++) {
         lw_builder_variant(b, v ? "steady" : "first", v ? "rebuilt" : "", v);
         for (int32_t r = 0; r < n_roles; r++) {

@@ -10,6 +10,7 @@
 
 #include "shared/arena.h"
 #include "shared/plan_builder.h"
+#include "shared/memory.h"
 #include "shared/timeline.h"
 
 static void union_counts_overlaps_once(void **unused)
@@ -260,6 +261,41 @@ static void peak_memory_follows_allocations_in_time(void **unused)
     lw_plan_free(&plan);
 }
 
+/* One stage keeps 100 B a micro-batch: F0 0..10, F1 10..20, B0 20..30, F2 30..40, B1 40..50, B2 50..60.
+ * B0 gives back at 30 what F2 takes at 30: two in flight, 120 fixed + 200; rank 1 keeps nothing. */
+static void activations_are_held_until_their_backward_ends(void **unused)
+{
+    struct lw_plan plan;
+    struct lw_timeline t = {0};
+    struct lw_summary s;
+    struct lw_work works[] = {{10, -1, -1, 100}, {10, -1, -1, -100}};
+    const struct {
+        bool forward;
+        lw_ps at;
+    } ops[] = {{true, 0}, {true, 10}, {false, 20}, {true, 30}, {false, 40}, {false, 50}};
+    (void)unused;
+
+    make_plan(&plan);
+    int32_t held[] = {plan.ops[0].work, plan.ops[1].work};
+    plan.works = works;
+    plan.n_works = 2;
+    plan.ops[0].work = 0;
+    plan.ops[1].work = 1;
+    for (int i = 0; i < 6; i++)
+        add(&t, 0, 0, 0, ops[i].forward ? LW_OP_FORWARD : LW_OP_BACKWARD, !ops[i].forward, ops[i].at,
+            ops[i].at + 10);
+    add(&t, 0, 1, 0, LW_OP_ALLOC, 5, 1, 1);
+    assert_int_equal(lw_timeline_summarize(&t, &plan, 0, &s, NULL), LW_OK);
+    assert_int_equal(s.ranks[0].peak_memory_bytes - lw_memory_fixed(&plan, 0), 200);
+    assert_int_equal(s.ranks[1].peak_memory_bytes - lw_memory_fixed(&plan, 1), 8);
+    assert_int_equal(s.peak_memory_bytes, s.ranks[0].peak_memory_bytes);
+    lw_summary_free(&s);
+    lw_timeline_free(&t);
+    plan.ops[0].work = held[0];
+    plan.ops[1].work = held[1];
+    lw_plan_free(&plan);
+}
+
 static void failed_allocations_leave_nothing_behind(void **unused)
 {
     int64_t live = lw_alloc_live(), n = 1;
@@ -306,6 +342,7 @@ int main(void)
         cmocka_unit_test(check_names_the_fault),
         cmocka_unit_test(a_receive_may_not_end_before_its_send_begins),
         cmocka_unit_test(peak_memory_follows_allocations_in_time),
+        cmocka_unit_test(activations_are_held_until_their_backward_ends),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
