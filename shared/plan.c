@@ -51,6 +51,18 @@ bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket)
     return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_WEIGHTS) == 0;
 }
 
+bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket)
+{
+    return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_TIED) == 0;
+}
+
+bool lw_plan_holds(const struct lw_plan *p, int32_t param)
+{
+    const struct lw_plan_param *a = &p->params[param];
+
+    return a->tied < 0 || a->tied == param || p->params[a->tied].stage != a->stage;
+}
+
 int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name)
 {
     for (int32_t v = 0; v < p->n_variants; v++)

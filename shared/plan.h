@@ -55,7 +55,9 @@ struct lw_group {
     int32_t first_member, n_members; /* into plan->members: ranks, in group order */
 };
 
-/* Parameters of the model, with the stage that holds them. */
+/* Parameters of the model, with the stage that holds them; numel is what one rank of a tensor group
+ * has. tied: the first parameter with the same storage at its stage; of a copy at another stage, the
+ * first of all; -1 = none. */
 struct lw_plan_param {
     const char *name;
     int64_t numel;
@@ -95,6 +97,10 @@ struct lw_slot {
  * buckets are flat buffers of parameters, which every member gets after a sharded optimizer step by
  * a broadcast from the one owner, or by an all-gather of equal shares, the r-th owned by member r. */
 #define LW_SET_WEIGHTS "weights"
+
+/* Of no variant either: gradients of parameters with copies on several stages, each of which a stage
+ * sums with the others' over a communicator of the purpose LW_COMM_EMBEDDING before its update. */
+#define LW_SET_TIED "tied"
 
 struct lw_bucket_set {
     const char *name;          /* "initial", "rebuilt", LW_SET_WEIGHTS */
@@ -236,6 +242,9 @@ struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *o
 /* Work of a compute op in ps; -1 = timed by the cluster. */
 lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);
 bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket); /* it is of LW_SET_WEIGHTS */
+bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_TIED */
+/* The parameter has storage and a gradient of its own: it is not tied to another of its stage. */
+bool lw_plan_holds(const struct lw_plan *p, int32_t param);
 int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name); /* -1 = none */
 
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without

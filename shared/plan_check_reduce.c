@@ -2,15 +2,14 @@
  * variant; each bucket is reduced by an op that begins after all of its gradients are complete (and
  * copied, where the program copies); its result is copied out, and the optimizer begins, after that.
  *
- * "After" is decided with one number per stream: clock[op][s] = the last op of stream s that has
- * surely ended when op begins. It follows from the op before it in its stream and in its
- * communicator and from its dependencies, in one pass over the program (vector clocks: Fidge 1988,
- * Mattern 1989). O(ops * streams + dependencies + slots * micro-batches). */
+ * "After" is decided with the clocks of plan_clock.h; gradients summed over stages that share a
+ * parameter are plan_check_tied.c's. O(ops * streams + dependencies + slots * micro-batches). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/arena.h"
 #include "shared/plan_check.h"
+#include "shared/plan_clock.h"
 
 struct earlier {
     int32_t param, op;
@@ -22,8 +21,7 @@ struct reduce {
     struct lw_program program;
     int32_t stage;
     int32_t *bucket_of;                  /* [n_params] in the variant's sets; -1 = none */
-    int32_t *clock;                      /* [program.n_ops * n_streams] */
-    int32_t *on_stream, *on_comm;        /* last op so far; -1 = none */
+    struct lw_op_clock clock;
     int32_t *made_by, *copied_by;        /* [n_params] last op that completes its gradient, or
                                           * copies it; -1 = none */
     struct earlier *earlier;             /* those before the last on other streams, by parameter */
@@ -42,7 +40,7 @@ static bool needs_bucket(const struct lw_plan *p, int32_t i)
 {
     const struct lw_plan_param *a = &p->params[i];
 
-    return a->trainable && a->used && !a->ignored && a->tied < 0;
+    return a->trainable && a->used && !a->ignored && lw_plan_holds(p, i);
 }
 
 /* Fill bucket_of; every gradient that needs a bucket has one, and no parameter has two. */
@@ -77,41 +75,10 @@ static enum lw_status place(struct reduce *k, struct lw_err *err)
     return LW_OK;
 }
 
-static void join(struct reduce *k, int32_t *into, int32_t op)
-{
-    int32_t n = k->p->n_streams, first = k->program.first_op;
-    const int32_t *from = k->clock + (int64_t)(op - first) * n;
-
-    for (int32_t s = 0; s < n; s++)
-        into[s] = from[s] > into[s] ? from[s] : into[s];
-    if (op > into[k->p->ops[op].stream])
-        into[k->p->ops[op].stream] = op;
-}
-
-static void tick(struct reduce *k, int32_t op)
-{
-    const struct lw_op *o = &k->p->ops[op];
-    int32_t *clock = k->clock + (int64_t)(op - k->program.first_op) * k->p->n_streams;
-
-    for (int32_t s = 0; s < k->p->n_streams; s++)
-        clock[s] = -1;
-    if (k->on_stream[o->stream] >= 0)
-        join(k, clock, k->on_stream[o->stream]);
-    if (o->comm >= 0 && k->on_comm[o->comm] >= 0)
-        join(k, clock, k->on_comm[o->comm]);
-    for (int32_t d = 0; d < o->n_deps; d++)
-        join(k, clock, k->p->deps[o->first_dep + d]);
-    k->on_stream[o->stream] = op;
-    if (o->comm >= 0)
-        k->on_comm[o->comm] = op;
-}
-
 /* `before` has ended when `op` begins. */
 static bool after(const struct reduce *k, int32_t op, int32_t before)
 {
-    int32_t n = k->p->n_streams;
-
-    return k->clock[(int64_t)(op - k->program.first_op) * n + k->p->ops[before].stream] >= before;
+    return lw_op_after(&k->clock, op, before);
 }
 
 static bool awaited(const struct reduce *k, int32_t op, int32_t before)
@@ -206,6 +173,8 @@ static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw
 
     if (lw_plan_is_weights(p, o->bucket))
         return check_about_weights(k, op, err);
+    if (lw_plan_is_tied(p, o->bucket))
+        return LW_OK;
     if (strcmp(set->name, p->variants[k->variant].set_name) != 0 || set->stage != k->stage)
         return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
                        lw_check_op_text(p, op, text), set->name, set->stage);
@@ -292,13 +261,11 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
 
     LW_TRY(index_makers(k, err));
     k->optimizer = -1;
-    memset(k->on_stream, -1, (size_t)p->n_streams * sizeof *k->on_stream);
-    memset(k->on_comm, -1, (size_t)p->n_comms * sizeof *k->on_comm);
+    lw_op_clock_set(&k->clock, k->program);
     memset(k->reduced_by, -1, (size_t)p->n_buckets * sizeof *k->reduced_by);
     memset(k->last_of, -1, (size_t)p->n_buckets * sizeof *k->last_of);
     for (int32_t i = 0; i < k->program.n_ops; i++) {
         int32_t op = k->program.first_op + i;
-        tick(k, op);
         if (p->ops[op].bucket >= 0)
             LW_TRY(check_about_bucket(k, op, err));
         if (p->ops[op].kind == LW_OP_OPTIMIZER) {
@@ -317,19 +284,14 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
 static enum lw_status run(struct reduce *k, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int64_t longest = 0;
 
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
-        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
+    LW_TRY(lw_op_clock_init(&k->clock, p, room, err));
     k->bucket_of = lw_arena_alloc(room, p->n_params, sizeof *k->bucket_of);
     k->made_by = lw_arena_alloc(room, p->n_params, sizeof *k->made_by);
     k->copied_by = lw_arena_alloc(room, p->n_params, sizeof *k->copied_by);
-    k->on_stream = lw_arena_alloc(room, p->n_streams, sizeof *k->on_stream);
-    k->on_comm = lw_arena_alloc(room, p->n_comms, sizeof *k->on_comm);
     k->reduced_by = lw_arena_alloc(room, p->n_buckets, sizeof *k->reduced_by);
     k->last_of = lw_arena_alloc(room, p->n_buckets, sizeof *k->last_of);
-    k->clock = lw_arena_alloc(room, longest, (size_t)p->n_streams * sizeof *k->clock);
-    if (!k->bucket_of || !k->made_by || !k->copied_by || !k->on_stream || !k->on_comm || !k->reduced_by || !k->last_of || !k->clock)
+    if (!k->bucket_of || !k->made_by || !k->copied_by || !k->reduced_by || !k->last_of)
         return lw_fail_nomem(err);
     for (k->variant = 0; k->variant < p->n_variants; k->variant++) {
         if (!*p->variants[k->variant].set_name)
@@ -355,7 +317,7 @@ enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err)
         for (int32_t r = 0; !*p->variants[v].set_name && r < p->n_roles; r++) {
             struct lw_program g = p->programs[(int64_t)v * p->n_roles + r];
             for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-                if (p->ops[i].bucket >= 0)
+                if (p->ops[i].bucket >= 0 && !lw_plan_is_tied(p, p->ops[i].bucket))
                     return lw_fail(err, LW_EPLAN, "op %d (%s): variant '%s' has no buckets", i,
                                    lw_op_name(p->ops[i].kind), p->variants[v].name);
         }

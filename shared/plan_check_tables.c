@@ -370,9 +370,10 @@ static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
 
     for (int32_t v = 0; v < p->n_variants; v++) {
         int32_t n = 0;
-        if (strcmp(p->variants[v].set_name, LW_SET_WEIGHTS) == 0)
-            return lw_fail(err, LW_EPLAN, "variant '%s': the set '%s' holds no gradients",
-                           p->variants[v].name, LW_SET_WEIGHTS);
+        if (strcmp(p->variants[v].set_name, LW_SET_WEIGHTS) == 0 ||
+            strcmp(p->variants[v].set_name, LW_SET_TIED) == 0)
+            return lw_fail(err, LW_EPLAN, "variant '%s': the set '%s' is of no variant",
+                           p->variants[v].name, p->variants[v].set_name);
         for (int32_t s = 0; *p->variants[v].set_name && s < p->n_sets; s++)
             n += strcmp(p->sets[s].name, p->variants[v].set_name) == 0;
         if (n != p->variants[v].n_sets || (n == 0 && *p->variants[v].set_name))
@@ -415,7 +416,7 @@ static enum lw_status check_shards(const struct lw_plan *p, struct lw_err *err)
     }
     for (int32_t i = 0; s == LW_OK && i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
-        bool updated = a->trainable && a->tied < 0;
+        bool updated = a->trainable && lw_plan_holds(p, i);
         if (updated && !has[i])
             s = lw_fail(err, LW_EPLAN, "parameter %d '%s': no shard holds it", i, a->name);
         else if (has[i] && end[i] != a->numel)

@@ -27,6 +27,15 @@ struct lw_row {
     int32_t row;
 };
 
+/* A parameter's copies at several stages, ascending. */
+struct lw_tied_copy {
+    int32_t param, stage, bucket; /* bucket: the plan's number */
+};
+struct lw_tied_set {
+    int32_t first, n_copies, comm, stream;
+    struct lw_tied_copy *copies;
+};
+
 struct lw_lowering {
     const struct lw_workload *model; /* as given */
     const struct lw_workload *w;     /* of one rank of a tensor group */
@@ -40,6 +49,8 @@ struct lw_lowering {
     int32_t n_parts;
     struct lw_part *parts;       /* [n_parts] in the order of the model: part q is the grid's stage q */
     int32_t *part_of;            /* [modules] */
+    int32_t n_tied;
+    struct lw_tied_set *tied;
 
     /* ranks */
     int32_t n_ranks, dp, pp, tp;
@@ -70,6 +81,8 @@ static inline bool lw_is_plain(const struct lw_lowering *l)
 {
     return l->pp == 1 && l->tp == 1;
 }
+
+struct lw_writer;
 
 /* Which of a part's bucket sets a pass reduces. */
 enum lw_pass_set { LW_PASS_REDUCES_NOTHING, LW_PASS_INITIAL, LW_PASS_REBUILT };
@@ -172,6 +185,13 @@ int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module);
 int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);
 /* The parts are decided: what each rank does, in order. */
 enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err);
+
+/* program_tied.c: sets of copies; their communicators (members: room for pp); their buffers; their
+ * sums behind the reduction, which the optimizer waits for. */
+enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err);
+void lw_lower_tied_comms(struct lw_lowering *l, int32_t *members);
+void lw_lower_tied_sets(struct lw_lowering *l);
+void lw_write_tied(struct lw_writer *k);
 
 /* program_ranks.c: coordinates; then roles, streams and communicators in the plan. */
 enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err);

@@ -144,6 +144,14 @@ static void note_pipeline(const struct lw_lowering *l)
                            "the last backward");
 }
 
+static void note_tied(const struct lw_lowering *l)
+{
+    for (int32_t s = 0; s < l->n_tied; s++)
+        lw_builder_note(l->b, "tied: '%s' has copies at %d stages; their gradients are summed over an "
+                              "embedding communicator behind the reduction, before the optimizer",
+                        l->w->params[l->tied[s].first].name, l->tied[s].n_copies);
+}
+
 static void note_tensor(const struct lw_lowering *l)
 {
     if (l->tp > 1)
@@ -187,6 +195,7 @@ void lw_lower_notes(const struct lw_lowering *l)
                            "end of their module's backward", back->n_untimed, back->n_ready);
     note_pipeline(l);
     note_tensor(l);
+    note_tied(l);
     if (d->n_members > 1)
         note_buckets(d, b);
     else

@@ -84,7 +84,7 @@ static int32_t count_backwards(const struct lw_writer *k, int32_t part)
 
 static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
 {
-    int64_t n_reduced = 2, n_weights = 0;
+    int64_t n_reduced = 2L + k->l->n_tied, n_weights = 0;
     int64_t n_values = 2L * k->l->grid.n_stages * k->l->grid.n_micro_batches;
 
     k->parts = lw_arena_alloc(room, k->l->n_parts, sizeof *k->parts);

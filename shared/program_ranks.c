@@ -189,6 +189,7 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
         add_pipeline(l, members);
     if (l->tp > 1)
         add_tensor(l, members);
+    lw_lower_tied_comms(l, members);
     lw_free(members);
     return status;
 }

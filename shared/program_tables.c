@@ -128,6 +128,7 @@ enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
         lw_part_add_sets(&l->parts[i], l->b);
         lw_part_add_shards(&l->parts[i], l->b);
     }
+    lw_lower_tied_sets(l);
     for (int32_t i = 0; i < l->n_parts; i++)
         LW_TRY(lw_part_add_works(&l->parts[i], l->b, err));
     for (int32_t r = 0; r < l->pp; r++)

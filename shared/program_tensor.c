@@ -40,6 +40,10 @@ static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, str
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
         out[i] = *p;
+        if (p->tied >= 0 && p->tp_split != w->params[p->tied].tp_split)
+            return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' shares the storage of '%s', "
+                                           "but the workload splits them differently (tp_split)",
+                           tp, i, p->name, w->params[p->tied].name);
         if (p->tp_split == LW_TP_REPLICATED)
             continue;
         if (p->numel % tp != 0 && p->tp_split != LW_TP_VOCAB)

@@ -63,6 +63,13 @@ static void draw_model(struct prng *r, struct model *k)
             .module = i * k->w.n_modules / k->w.n_params, .tied = -1,
             .trainable = prng_in(r, 0, 9) > 0, .used = true, .ready_ps = -1,
             .tp_split = (uint8_t)prng_in(r, 0, 3)};
+    for (int32_t n = (int32_t)prng_in(r, 0, 3), i = 0; i < n; i++) { /* copies of an early one */
+        struct lw_param *p = &k->params[prng_in(r, 4, k->w.n_params - 1)];
+        int32_t module = p->module, first = (int32_t)prng_in(r, 0, 1);
+        *p = k->params[first];
+        p->module = module;
+        p->tied = first;
+    }
 }
 
 /* Where two parts of a rank are neighbours (the turn of a V), only an explicit list tells the test
