@@ -1,8 +1,10 @@
 #ifndef LW_SHARED_PLAN_CHECK_H
 #define LW_SHARED_PLAN_CHECK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/arena.h"
 #include "shared/err.h"
 #include "shared/plan.h"
 
@@ -22,17 +24,30 @@ enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
 
 /* Where each send or receive of a variant meets its partner. Role r has the sends and receives
- * list[first[r]] .. list[first[r+1]-1]; entry base[rank] + i is of the i-th of them on that rank. */
+ * list[first[r]] .. list[first[r+1]-1].
+ *   folded  every rank of a role meets the same op: mate[op] on a rank of mate_role[op]
+ *   else    entry base[rank] + ordinal[op] of `rank` and `op` is the partner of an op on that rank */
 struct lw_matches {
-    const int32_t *first, *list;
-    const int32_t *base;    /* [n_ranks] */
-    const int32_t *ordinal; /* [n_ops]: place among the sends and receives of its program */
-    int32_t *rank, *op;     /* partner */
+    int32_t variant;
     bool any;               /* the variant has sends or receives */
+    bool folded;
+    const int32_t *first, *list;
+    const int32_t *ordinal; /* [n_ops]: place among the sends and receives of its program */
+    int32_t *mate, *mate_role; /* [n_ops] */
+    const int32_t *base;    /* [n_ranks] */
+    int32_t *rank, *op;     /* partner */
 };
 
+/* Match a variant's messages; LW_EPLAN: a send without its receive, or with another's. */
+enum lw_status lw_match_messages(const struct lw_plan *p, int32_t variant, struct lw_matches *out,
+                                 struct lw_arena *room, struct lw_err *err);
+/* The same without folding, for who asks rank by rank. */
+enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
+                                struct lw_arena *room, struct lw_err *err);
+
+/* matches may be unfolded. */
 enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
-                                 const struct lw_matches *matches, struct lw_err *err);
+                                 struct lw_matches *matches, struct lw_err *err);
 
 /* "op 12 (all_reduce, bucket 3) of 'steady' for 'data'"; room for LW_OP_TEXT bytes. */
 enum { LW_OP_TEXT = 160 };

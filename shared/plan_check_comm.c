@@ -1,12 +1,10 @@
 /* Communication of a plan: the members of a group issue the same collectives in the same order with
- * the same kind, bytes, dtype and root; every send has its receive with equal bytes; and nobody waits
- * for ever (plan_check_progress.c).
+ * the same kind, bytes, dtype and root; every send has its receive (plan_check_message.c); and nobody
+ * waits for ever (plan_check_progress.c).
  *
  * Collectives are compared role by role, since ranks of a role run one list; each pair of roles once
  * per communicator class. Only what differs between the ranks of a role (operands) is compared rank
- * by rank. Messages are matched rank by rank: the i-th send from a to b in a class with the i-th
- * receive of b from a. */
-#include <stdlib.h>
+ * by rank. */
 #include <string.h>
 
 #include "shared/arena.h"
@@ -196,171 +194,13 @@ static enum lw_status check_collectives(struct comm_check *k, struct lw_err *err
     return LW_OK;
 }
 
-/* --- sends and receives ------------------------------------------------------------------------- */
-
-struct message {
-    int32_t comm, from, to, op; /* op: on the rank that sends or receives it */
-    bool received;
-    int64_t bytes;
-};
-
-static int compare_messages(const void *a, const void *b)
-{
-    const struct message *x = a, *y = b;
-
-    if (x->comm != y->comm)
-        return x->comm < y->comm ? -1 : 1;
-    if (x->from != y->from)
-        return x->from < y->from ? -1 : 1;
-    if (x->to != y->to)
-        return x->to < y->to ? -1 : 1;
-    if (x->received != y->received)
-        return x->received - y->received;
-    return (x->op > y->op) - (x->op < y->op);
-}
-
-/* The messages of every rank; list NULL: checked and counted only. */
-static enum lw_status list_messages(const struct lw_plan *p, const struct lw_matches *m,
-                                    struct message *list, int64_t *n, struct lw_err *err)
-{
-    *n = 0;
-    for (int32_t r = 0; r < p->n_ranks; r++) {
-        for (int32_t k = m->first[p->role_of[r]]; k < m->first[p->role_of[r] + 1]; k++) {
-            const struct lw_op *o = &p->ops[m->list[k]];
-            struct lw_operand d = lw_plan_operand(p, o, r);
-            const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
-            char text[LW_OP_TEXT];
-            if (d.peer < 0 || of[r] < 0 || of[d.peer] != of[r])
-                return lw_fail(err, LW_EPLAN, "%s on rank %d: peer %d is not in its group of "
-                                              "communicator '%.40s'",
-                               lw_check_op_text(p, m->list[k], text), r, d.peer,
-                               p->comms[o->comm].name);
-            bool received = o->kind == LW_OP_RECV;
-            if (list)
-                list[*n] = (struct message){o->comm, received ? d.peer : r,
-                                            received ? r : d.peer, m->list[k], received, d.bytes};
-            (*n)++;
-        }
-    }
-    return LW_OK;
-}
-
-static enum lw_status unmatched(const struct lw_plan *p, const struct message *m,
-                                struct lw_err *err)
-{
-    char text[LW_OP_TEXT];
-
-    return lw_fail(err, LW_EPLAN, "%s on rank %d: rank %d never %s it",
-                   lw_check_op_text(p, m->op, text), m->received ? m->to : m->from,
-                   m->received ? m->from : m->to, m->received ? "sends" : "receives");
-}
-
-/* list is sorted: for each (class, from, to) the sends, then the receives, both in program order. */
-static enum lw_status match(const struct lw_plan *p, const struct message *list, int64_t n,
-                            struct lw_matches *out, struct lw_err *err)
-{
-    for (int64_t i = 0; i < n;) {
-        int64_t end = i, receives;
-        while (end < n && list[end].comm == list[i].comm && list[end].from == list[i].from &&
-               list[end].to == list[i].to)
-            end++;
-        for (receives = i; receives < end && !list[receives].received; receives++)
-            ;
-        int64_t n_sent = receives - i, n_received = end - receives;
-        for (int64_t k = 0; k < n_sent && k < n_received; k++) {
-            const struct message *s = &list[i + k], *r = &list[receives + k];
-            char text[LW_OP_TEXT], other[LW_OP_TEXT];
-            if (s->bytes != r->bytes)
-                return lw_fail(err, LW_EPLAN, "%s sends %lld bytes from rank %d, but %s takes %lld "
-                                              "on rank %d", lw_check_op_text(p, s->op, text),
-                               (long long)s->bytes, s->from, lw_check_op_text(p, r->op, other),
-                               (long long)r->bytes, r->to);
-            int32_t at = out->base[s->from] + out->ordinal[s->op];
-            out->rank[at] = s->to;
-            out->op[at] = r->op;
-            at = out->base[r->to] + out->ordinal[r->op];
-            out->rank[at] = r->from;
-            out->op[at] = s->op;
-        }
-        if (n_sent != n_received)
-            return unmatched(p, n_sent > n_received ? &list[i + n_received] : &list[receives + n_sent],
-                             err);
-        i = end;
-    }
-    return LW_OK;
-}
-
-/* The sends and receives of each role, found once: ranks are many. */
-static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
-                                    struct lw_matches *out, struct lw_arena *room,
-                                    struct lw_err *err)
-{
-    int32_t *first = lw_arena_alloc(room, (int64_t)p->n_roles + 1, sizeof *first), n = 0;
-
-    if (!first)
-        return lw_fail_nomem(err);
-    for (int32_t r = 0; r < p->n_roles; r++) {
-        struct lw_program g = program_of(p, variant, r);
-        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-            n += lw_op_class(p->ops[i].kind) == LW_CLASS_P2P;
-        first[r + 1] = n;
-    }
-    out->first = first;
-    out->any = n > 0;
-    if (n == 0)
-        return LW_OK;
-    int32_t *list = lw_arena_alloc(room, n, sizeof *list);
-    int32_t *ordinal = lw_arena_alloc(room, p->n_ops, sizeof *ordinal);
-    if (!list || !ordinal)
-        return lw_fail_nomem(err);
-    for (int32_t r = 0, at = 0; r < p->n_roles; r++) {
-        struct lw_program g = program_of(p, variant, r);
-        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            if (lw_op_class(p->ops[i].kind) != LW_CLASS_P2P)
-                continue;
-            ordinal[i] = at - first[r];
-            list[at++] = i;
-        }
-    }
-    out->list = list;
-    out->ordinal = ordinal;
-    return LW_OK;
-}
-
-static enum lw_status check_messages(const struct lw_plan *p, int32_t variant,
-                                     struct lw_matches *out, struct lw_arena *room,
-                                     struct lw_err *err)
-{
-    int64_t n;
-
-    LW_TRY(find_messages(p, variant, out, room, err));
-    if (!out->any)
-        return LW_OK;
-    LW_TRY(list_messages(p, out, NULL, &n, err));
-    if (n > INT32_MAX)
-        return lw_fail(err, LW_EPLAN, "variant '%s' has %lld messages, more than 2^31",
-                       p->variants[variant].name, (long long)n);
-    int32_t *base = lw_arena_alloc(room, p->n_ranks, sizeof *base);
-    struct message *list = lw_arena_alloc(room, n, sizeof *list);
-    out->rank = lw_arena_alloc(room, n, sizeof *out->rank);
-    out->op = lw_arena_alloc(room, n, sizeof *out->op);
-    if (!base || !list || !out->rank || !out->op)
-        return lw_fail_nomem(err);
-    for (int32_t r = 1; r < p->n_ranks; r++)
-        base[r] = base[r - 1] + out->first[p->role_of[r - 1] + 1] - out->first[p->role_of[r - 1]];
-    out->base = base;
-    LW_TRY(list_messages(p, out, list, &n, err));
-    qsort(list, (size_t)n, sizeof *list, compare_messages);
-    return match(p, list, n, out, err);
-}
-
 static enum lw_status check_variant(struct comm_check *k, struct lw_err *err)
 {
     struct lw_arena room = {0};
     struct lw_matches matches = {0};
 
     LW_TRY(check_collectives(k, err));
-    enum lw_status s = check_messages(k->p, k->variant, &matches, &room, err);
+    enum lw_status s = lw_match_messages(k->p, k->variant, &matches, &room, err);
     if (s == LW_OK)
         s = lw_check_progress(k->p, k->variant, &matches, err);
     lw_arena_free(&room);

@@ -22,7 +22,7 @@ enum { WAITING, ENTERED, ENDED };
 struct run {
     const struct lw_plan *p;
     int32_t variant;
-    const struct lw_matches *matches;
+    struct lw_matches *matches;
     struct lw_arena room;
     bool folded;                 /* actors are roles */
     int32_t n_actors;
@@ -136,7 +136,7 @@ static bool messages_fold(const struct run *k)
     const struct lw_plan *p = k->p;
     const struct lw_matches *m = k->matches;
 
-    if (!m->any)
+    if (!m->any || m->folded)
         return true;
     bool same = true;
     for (int32_t r = 0; same && r < p->n_ranks; r++) {
@@ -279,6 +279,8 @@ static enum lw_status choose_actors(struct run *k, struct lw_err *err)
             return lw_fail_nomem(err);
         k->folded = groups_are_whole(k, seen) && messages_fold(k);
     }
+    if (!k->folded && k->matches->folded)
+        LW_TRY(lw_match_by_rank(p, k->matches, &k->room, err));
     k->n_actors = k->folded ? p->n_roles : p->n_ranks;
     k->n_keys = k->folded ? p->n_roles : p->n_groups;
     for (int32_t c = 0; !k->folded && c < p->n_comms; c++)
@@ -420,6 +422,21 @@ static void matched(struct run *k, int32_t actor, int32_t op)
     wake(k, actor);
 }
 
+/* The actor that a send or receive meets, and its op there. */
+static int32_t partner(const struct run *k, int32_t actor, int32_t op, int32_t *mate)
+{
+    const struct lw_matches *m = k->matches;
+
+    if (m->folded) {
+        *mate = m->mate[op];
+        return m->mate_role[op];
+    }
+    int32_t rank = k->folded ? k->first_rank[actor] : actor; /* stands for all of its role */
+    int32_t at = m->base[rank] + m->ordinal[op];
+    *mate = m->op[at];
+    return k->folded ? k->p->role_of[m->rank[at]] : m->rank[at];
+}
+
 static void enter(struct run *k, int32_t actor, int32_t op)
 {
     const struct lw_op *o = &k->p->ops[op];
@@ -431,12 +448,10 @@ static void enter(struct run *k, int32_t actor, int32_t op)
         if (++k->arrived[k->meeting_at[key] + k->ordinal[op]] == k->expected[key])
             end_collective(k, actor, o->comm, k->ordinal[op]);
     } else if (lw_op_class(o->kind) == LW_CLASS_P2P) {
-        int32_t rank = k->folded ? k->first_rank[actor] : actor; /* stands for all of its role */
-        int32_t at = k->matches->base[rank] + k->matches->ordinal[op];
-        int32_t other = k->folded ? k->p->role_of[k->matches->rank[at]] : k->matches->rank[at];
-        if (k->state[state_of(k, other, k->matches->op[at])] != WAITING) {
+        int32_t mate, other = partner(k, actor, op, &mate);
+        if (k->state[state_of(k, other, mate)] != WAITING) {
             matched(k, actor, op);
-            matched(k, other, k->matches->op[at]);
+            matched(k, other, mate);
         }
     } else {
         *state = ENDED;
@@ -513,7 +528,7 @@ static enum lw_status execute(struct run *k, struct lw_err *err)
 }
 
 enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
-                                 const struct lw_matches *matches, struct lw_err *err)
+                                 struct lw_matches *matches, struct lw_err *err)
 {
     struct run k = {.p = p, .variant = variant, .matches = matches};
     enum lw_status s = choose_actors(&k, err);

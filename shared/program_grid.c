@@ -184,12 +184,12 @@ static void pass_message(struct writer *k, int32_t rank, const struct lw_grid_st
     op.comm = k->comm[x->backward][x->colour];
     op.work_ps = k->d->comm;
     op.peer = s->peer;
-    op.module = sends ? s->action.stage : lw_action_target(k->g, &s->action);
+    op.module = s->action.stage;
     op.stage = rank;
     op.micro_batch = s->action.micro_batch;
     int32_t at = lw_builder_op(k->b, &op, &dep, sends);
     if (!sends)
-        *received(k, x->backward, op.module, op.micro_batch) = at;
+        *received(k, x->backward, lw_action_target(k->g, &s->action), op.micro_batch) = at;
 }
 
 static void write_rank(struct writer *k, int32_t rank)
