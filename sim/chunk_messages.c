@@ -4,8 +4,8 @@
  * not re-timed by what runs beside them, and links belong to one communicator: where two share a
  * link, prepare.c refuses.
  *
- * What a communicator's reducer does not do goes by ring, as libraries and the executor have it: trees,
- * levels and hfreduce are for all-reduces. */
+ * What a communicator's reducer does not do goes by ring, as libraries and the executor have it; trees,
+ * levels and hfreduce are for all-reduces. The result lists it. */
 #include "sim/cost_algorithm.h"
 #include "sim/engine.h"
 
@@ -14,8 +14,14 @@ enum lw_reducer_kind sim_reducer_of(const struct sim_engine *e, int32_t comm, en
     enum lw_reducer_kind k = e->plan->comms[comm].reducer;
     bool reduces_only = k == LW_REDUCER_TREE || k == LW_REDUCER_HIERARCHICAL ||
                         k == LW_REDUCER_HFREDUCE;
+    bool by_name = reduces_only || k == LW_REDUCER_DIRECT || k == LW_REDUCER_ONE_SHOT ||
+                   k == LW_REDUCER_PAIRWISE;
 
-    return reduces_only && op != LW_OP_ALL_REDUCE ? LW_REDUCER_RING : k;
+    if (!by_name) /* auto and gloo, which tables speak for; nvls and mpi, which are refused */
+        return k;
+    if (reduces_only && op != LW_OP_ALL_REDUCE)
+        return LW_REDUCER_RING;
+    return sim_algorithm_does(k, op) ? k : LW_REDUCER_RING;
 }
 
 bool sim_is_scheduled(const struct lw_cluster *c, const struct lw_cost_query *q)

@@ -124,6 +124,27 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     }
 }
 
+/* Collectives that their communicator's reducer does not do. */
+static void list_by_ring(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const struct lw_plan *p = e->plan;
+    const char *how = NULL;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER)
+            continue;
+        enum lw_reducer_kind asked = p->comms[op->comm].reducer;
+        if (sim_reducer_of(e, op->comm, op->kind) == asked)
+            continue;
+        how = lw_reducer_name(asked);
+        n++;
+    }
+    if (n > 0)
+        term(s, "ring_instead", n, how, "");
+}
+
 static void list_exceptions(const struct sim_engine *e, struct lw_sim_stats *s)
 {
     const char *outside = "no rank of the plan";
@@ -148,6 +169,7 @@ static void list_terms(const struct sim_engine *e, struct lw_sim_stats *s)
     figure(s, "compute_sigma", e->cluster->noise.compute_sigma, no_seed);
     figure(s, "comm_sigma", e->cluster->noise.comm_sigma, e->options.detail == LW_SIM_CHUNK ? "messages vary by --jitter-ns at chunk detail" : no_seed);
     list_exceptions(e, s);
+    list_by_ring(e, s);
 }
 
 static enum lw_status check_devices(const struct lw_plan *p, const struct lw_cluster *c,

@@ -153,19 +153,30 @@ static void hfreduce_runs_message_by_message(void **unused)
     lw_plan_free(&plan);
 }
 
-/* A tree is for all-reduces: an all-gather of its communicator goes by ring, 3 x 1 us. */
-static void what_a_tree_does_not_do_goes_by_ring(void **unused)
+/* A tree is for all-reduces, and so is one-shot: an all-gather of its communicator goes by ring, 3 x 1 us,
+ * and the result says so. */
+static void what_a_reducer_does_not_do_goes_by_ring(void **unused)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
+    static const enum lw_reducer_kind asked[] = {LW_REDUCER_TREE, LW_REDUCER_ONE_SHOT};
     (void)unused;
 
-    one_collective(&plan, 4, LW_REDUCER_TREE, LW_OP_ALL_GATHER, 4000);
-    make_cluster(&c, 4, 1e9, 0);
-    assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), 13 * us);
-    assert_int_equal(run_end(&plan, &c, chunk()), 13 * us);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    for (int i = 0; i < 2; i++) {
+        struct lw_plan plan;
+        struct lw_cluster c;
+        struct lw_sim_options o = lw_sim_options_default();
+        struct lw_sim_stats s;
+        one_collective(&plan, 4, asked[i], LW_OP_ALL_GATHER, 4000);
+        make_cluster(&c, 4, 1e9, 0);
+        assert_int_equal(run_end(&plan, &c, o), 13 * us);
+        assert_int_equal(run_end(&plan, &c, chunk()), 13 * us);
+        assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
+        assert_int_equal(s.n_terms, 1);
+        assert_string_equal(s.terms[0].name, "ring_instead");
+        assert_string_equal(s.terms[0].source, lw_reducer_name(asked[i]));
+        assert_true(s.terms[0].value == 1);
+        lw_cluster_free(&c);
+        lw_plan_free(&plan);
+    }
 }
 
 static void expect_refusal(const struct lw_plan *plan, const struct lw_cluster *c,
@@ -187,8 +198,8 @@ static void what_cannot_be_done_is_refused_in_words(void **unused)
     (void)unused;
 
     make_cluster(&c, 4, 1e9, 0);
-    one_collective(&plan, 4, LW_REDUCER_ONE_SHOT, LW_OP_ALL_GATHER, 4000);
-    expect_refusal(&plan, &c, lw_sim_options_default(), "reducer one-shot");
+    one_collective(&plan, 4, LW_REDUCER_NVLS, LW_OP_ALL_GATHER, 4000);
+    expect_refusal(&plan, &c, lw_sim_options_default(), "reducer nvls");
     lw_plan_free(&plan);
     o.ring = LW_SIM_RING_EVENTS;
     one_collective(&plan, 4, LW_REDUCER_TREE, LW_OP_ALL_REDUCE, 4000);
@@ -234,7 +245,7 @@ int main(void)
         cmocka_unit_test(a_late_member_holds_up_who_waits_for_it),
         cmocka_unit_test(messages_are_counted_and_jittered_by_seed),
         cmocka_unit_test(hfreduce_runs_message_by_message),
-        cmocka_unit_test(what_a_tree_does_not_do_goes_by_ring),
+        cmocka_unit_test(what_a_reducer_does_not_do_goes_by_ring),
         cmocka_unit_test(what_cannot_be_done_is_refused_in_words),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
     };
