@@ -105,6 +105,7 @@ struct exec_facts {
     const char *device;        /* what a rank computes on: "cpu core", "NVIDIA H200" */
     double memory_bytes;       /* of the device, or all ranks' share of this machine */
     bool comm_on_compute_core; /* communication takes the processor that computes */
+    double stamp_ns;           /* what stamping one op takes, measured; 0 = not known */
 };
 
 /* When one piece of work ran. end_ns > 0 exactly when it has finished; -1: it failed, and that is why

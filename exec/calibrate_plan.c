@@ -155,6 +155,22 @@ enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, cons
     return finish(&k, plan, err);
 }
 
+enum lw_status exec_plan_overlap(int32_t n_ranks, int64_t bytes, int32_t n, lw_ps work_ps,
+                                 struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+    int32_t reduced = -1;
+
+    LW_TRY(begin(&k, "overlap", n_ranks, err));
+    start_program(&k, "");
+    for (int32_t i = 0; i < n; i++) {
+        int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, -1);
+        reduced = add_op(&k, LW_OP_ALL_REDUCE, i, bytes / 4 * 4, -1, kernel);
+    }
+    add_op(&k, LW_OP_KERNEL, n, 0, 0, reduced);
+    return finish(&k, plan, err);
+}
+
 enum lw_status exec_plan_kernels(int32_t n_ranks, int32_t n, lw_ps work_ps, struct lw_plan *plan,
                                  struct lw_err *err)
 {

@@ -127,6 +127,7 @@ struct exec_world {
     _Atomic int64_t n_pending;   /* commands given and not done */
     struct exec_counter idle;    /* times that n_pending came to 0: poll is woken then only */
     struct exec_counter released;
+    double stamp_ns;
     atomic_bool stop;
     atomic_bool told;            /* the other processes know that this one stops */
     pthread_mutex_t mutex;       /* guards failure */

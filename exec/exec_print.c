@@ -14,6 +14,30 @@ static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
             step > 0 ? 100.0 * (double)t / (double)step : 0.0);
 }
 
+/* Of an average rank: what measuring took of a step. */
+static lw_ps measuring(const struct lw_exec_report *r)
+{
+    const struct lw_exec_result *x = r->result;
+    int64_t steps = (int64_t)(x->n_steps + x->n_warmup) * r->plan->n_ranks;
+
+    return steps > 0 ? (lw_ps)(x->stamp_ns * LW_PS_PER_NS * (double)((x->timeline.n + steps - 1) / steps))
+                     : 0;
+}
+
+static void text_measuring(const struct lw_exec_report *r, FILE *f)
+{
+    const struct lw_exec_result *x = r->result;
+    char a[32], b[32];
+
+    if (x->stamp_ns > 0 && r->summary->step > 0)
+        fprintf(f, "measuring took %s a step (%s an op): %.3f %% of it\n",
+                lw_format_ps(a, measuring(r)), lw_format_ps(b, (lw_ps)(x->stamp_ns * LW_PS_PER_NS)),
+                100.0 * (double)measuring(r) / (double)r->summary->step);
+    if (x->clock_error_ns > 0)
+        fprintf(f, "clocks of the ranks' processes agree to within %s\n",
+                lw_format_ps(a, lw_ns_to_ps(x->clock_error_ns)));
+}
+
 static void text_verified(const struct lw_exec_report *r, FILE *f)
 {
     char buf[32];
@@ -54,6 +78,7 @@ static void print_text(const struct lw_exec_report *r, FILE *f)
         line(f, "idle", m->idle, s->step);
         fprintf(f, "\n");
     }
+    text_measuring(r, f);
     if (x->over > 0)
         fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
                 lw_format_ps(buf, x->over));
@@ -180,6 +205,8 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
         lw_jsonout_bool(&o, "verified", x->verified == LW_EXEC_VERIFIED);
     lw_jsonout_int(&o, "n_checked_bytes", x->n_checked_bytes);
     lw_jsonout_ns(&o, "over_ns", x->over);
+    lw_jsonout_ns(&o, "measuring_ns", measuring(r));
+    lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);
     lw_jsonout_int(&o, "n_ops", x->timeline.n);
     lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
     lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);

@@ -81,7 +81,7 @@ struct life {
 struct exec_rendezvous {
     struct exec_identity id;
     struct exec_agreement agreement;
-    int64_t timeout_ns, offset_ns;
+    int64_t timeout_ns, offset_ns, error_ns;
     int (*fds)[N_CHANNELS]; /* [n_ranks] at rank 0 (its own: -1); else [1]: to rank 0 */
     int32_t n_fds;
     int listener, wake[2];  /* wake: a pipe that ends the thread */
@@ -492,6 +492,7 @@ static enum lw_status find_offset(struct exec_rendezvous *r, struct lw_err *err)
             if (i > 0 && trip < best) { /* the first waits for its turn */
                 best = trip;
                 r->offset_ns = theirs - (sent + trip / 2);
+                r->error_ns = (trip + 1) / 2;
             }
         }
     return LW_OK;
@@ -788,6 +789,11 @@ enum lw_status exec_rendezvous_gather(struct exec_rendezvous *r, const void *dat
 int64_t exec_rendezvous_clock_offset(const struct exec_rendezvous *r)
 {
     return r->offset_ns;
+}
+
+int64_t exec_rendezvous_clock_error(const struct exec_rendezvous *r)
+{
+    return r->error_ns;
 }
 
 static enum lw_status process_broadcast(void *r, void *data, int32_t bytes, struct lw_err *err)

@@ -69,9 +69,10 @@ typedef enum lw_status exec_take_fn(void *context, int32_t rank, const void *dat
 enum lw_status exec_rendezvous_gather(struct exec_rendezvous *r, const void *data, int64_t bytes,
                                       exec_take_fn *take, void *context, struct lw_err *err);
 
-/* Rank 0's clock minus this process's (CLOCK_MONOTONIC), from the quickest of a few round trips; half
- * of that trip is how far off it may be. */
+/* Rank 0's clock minus this process's (CLOCK_MONOTONIC), from the quickest of a few round trips. */
 int64_t exec_rendezvous_clock_offset(const struct exec_rendezvous *r);
+
+int64_t exec_rendezvous_clock_error(const struct exec_rendezvous *r); /* half of that trip */
 
 /* For exec_open: process->context is r. */
 void exec_rendezvous_process(struct exec_rendezvous *r, struct exec_process *p);

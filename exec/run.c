@@ -803,6 +803,7 @@ static void report(const struct run *r, int64_t began_ns, struct lw_exec_result 
     out->unit_flops = f->unit_flops;
     out->memory_bytes = f->memory_bytes;
     out->comm_on_compute_core = f->comm_on_compute_core;
+    out->stamp_ns = f->stamp_ns;
     snprintf(out->device, sizeof out->device, "%s", f->device);
     out->origin_ns = r->origin_ns;
     snprintf(out->compute, sizeof out->compute, "%s", f->compute);

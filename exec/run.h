@@ -77,6 +77,8 @@ struct lw_exec_result {
     double unit_flops, memory_bytes; /* as in exec_facts, like the next two */
     char device[96];
     bool comm_on_compute_core;
+    double stamp_ns;             /* what measuring adds to one op; 0 = not known */
+    int64_t clock_error_ns;      /* how far apart the clocks of the ranks' processes may still be */
     int64_t origin_ns;           /* time 0 of the timeline on this process's clock */
     enum lw_exec_verified verified;
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */

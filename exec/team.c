@@ -16,7 +16,8 @@
 
 struct part { /* what a process sends ahead of its spans */
     int32_t status, verified, honesty, oversubscribed;
-    int64_t n_checked_bytes, origin_ns, n_spans; /* origin on rank 0's clock */
+    int64_t n_checked_bytes, origin_ns, n_spans; /* origin on rank 0's clock, */
+    int64_t clock_error_ns;                      /* known to so much */
     lw_ps over;
     char message[512];
 };
@@ -65,6 +66,8 @@ static enum lw_status take(void *context, int32_t rank, const void *data, int64_
         if (p.honesty > (int32_t)r->honesty)
             r->honesty = (enum exec_honesty)p.honesty;
         r->oversubscribed |= p.oversubscribed != 0;
+        if (p.clock_error_ns > r->clock_error_ns)
+            r->clock_error_ns = p.clock_error_ns;
     }
     if (p.verified == LW_EXEC_MISMATCH)
         r->verified = LW_EXEC_MISMATCH;
@@ -86,7 +89,8 @@ static enum lw_status pack(const struct lw_exec_result *r, enum lw_status status
     struct part p = {.status = (int32_t)status, .verified = (int32_t)r->verified,
                      .honesty = (int32_t)r->honesty, .oversubscribed = r->oversubscribed,
                      .n_checked_bytes = r->n_checked_bytes, .origin_ns = r->origin_ns + offset_ns,
-                     .n_spans = r->timeline.n, .over = r->over};
+                     .n_spans = r->timeline.n, .over = r->over,
+                     .clock_error_ns = r->clock_error_ns};
 
     snprintf(p.message, sizeof p.message, "%.511s", why->msg);
     *bytes = (int64_t)sizeof p + r->timeline.n * (int64_t)sizeof(struct lw_span);
@@ -193,6 +197,7 @@ static enum lw_status run_and_part(const struct lw_plan *plan, const struct lw_e
     enum lw_status s = lw_exec_run(plan, &mine, out, err);
     if (!has_result(s))
         *out = (struct lw_exec_result){0};
+    out->clock_error_ns = exec_rendezvous_clock_error(r);
     if (s == LW_OK || s == LW_ENO)
         s = gather(r, id, s, out, err);
     out->speaks = id->rank == 0;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/cmd_bench_exec.h"
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/jsonout.h"
@@ -13,13 +14,14 @@
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[w-ar|w-ddp|3d|streams|queue|plan|store|import FILE] [--ranks N] "
+    .synopsis = "[w-ar|w-ddp|3d|streams|queue|plan|store|dispatch|by-hand|import FILE] [--ranks N] "
                 "[--method events|recurrence|collective] [--no-fold]",
     .about = "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
              "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), a "
              "pipeline with messages on their own streams (streams), the event queue alone "
              "(queue: hold model, --ranks events pending); planning (plan: build, check and hash one "
-             "of --params parameters); how fast spans are stored (store); and how fast a trace, "
+             "of --params parameters); how fast spans are stored (store); what the executor takes for an "
+             "op without work (dispatch) and beyond the same calls by hand (by-hand); and how fast a trace, "
              "repeated to --size bytes of JSON in memory, is imported on one core, plain and "
              "gzipped (import FILE). Without a name, a table of all but that. Times are of this machine; simulated times are the same everywhere.",
     .min_operands = 0,
@@ -159,6 +161,8 @@ int cmd_bench(int argc, char **argv)
         return lw_cli_usage("bench", import ? "import needs a trace" : "found '%s'", argv[2]);
     if (import)
         return lw_cli_end("bench", cmd_bench_import(argv[2], size, format, &err), &err);
+    if (n == 1 && cmd_bench_exec_knows(argv[1]))
+        return lw_cli_end("bench", cmd_bench_exec(argv[1], format, &err), &err);
     c.name = n > 0 ? argv[1] : NULL;
     if ((rc = check(&c, format)) >= 0)
         return rc;

@@ -1,0 +1,88 @@
+/* lapwing bench dispatch, by-hand: what the executor itself costs. */
+#include "exec/cmd_bench_exec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/bench_exec.h"
+#include "shared/jsonout.h"
+
+bool cmd_bench_exec_knows(const char *name)
+{
+    return strcmp(name, "dispatch") == 0 || strcmp(name, "by-hand") == 0;
+}
+
+static void print_dispatch(const struct exec_bench_dispatch *d, enum lw_format format)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    if (format == LW_FORMAT_TEXT) {
+        printf("empty ops on one stream, %d in each of %d steps, threads backend\n", d->n_ops,
+               d->n_steps);
+        printf("  from one start to the next   %8.1f ns median, %.1f ns at 90 %%\n", d->median_ns,
+               d->p90_ns);
+        printf("  whole run, giving included   %8.1f ns per op\n", d->whole_ns);
+    } else if (format == LW_FORMAT_CSV) {
+        printf("name,n_ops,n_steps,median_ns,p90_ns,whole_ns\ndispatch,%d,%d,%.1f,%.1f,%.1f\n",
+               d->n_ops, d->n_steps, d->median_ns, d->p90_ns, d->whole_ns);
+    } else {
+        lw_jsonout_object(&o, NULL);
+        lw_jsonout_string(&o, "name", "dispatch");
+        lw_jsonout_int(&o, "n_ops", d->n_ops);
+        lw_jsonout_int(&o, "n_steps", d->n_steps);
+        lw_jsonout_fixed(&o, "median_ns", d->median_ns, 1);
+        lw_jsonout_fixed(&o, "p90_ns", d->p90_ns, 1);
+        lw_jsonout_fixed(&o, "whole_ns", d->whole_ns, 1);
+        lw_jsonout_end(&o);
+    }
+}
+
+static void print_by_hand(const struct exec_bench_by_hand *b, enum lw_format format)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    if (format == LW_FORMAT_TEXT) {
+        printf("a step of %d kernels of %.0f us and all-reduces of %lld bytes on 2 ranks, %d pairs of "
+               "%d steps\n", b->n_ops, (double)b->work_ns * 1e-3, (long long)b->bytes, b->n_pairs,
+               b->n_steps);
+        printf("  executor %.1f us, the same calls by hand %.1f us\n", b->executor_ns * 1e-3,
+               b->hand_ns * 1e-3);
+        printf("  ratio %.4f, 95 %% interval %.4f to %.4f\n", b->ratio, b->low, b->high);
+    } else if (format == LW_FORMAT_CSV) {
+        printf("name,n_pairs,executor_ns,hand_ns,ratio,low,high\nby-hand,%d,%.0f,%.0f,%.5f,%.5f,%.5f\n",
+               b->n_pairs, b->executor_ns, b->hand_ns, b->ratio, b->low, b->high);
+    } else {
+        lw_jsonout_object(&o, NULL);
+        lw_jsonout_string(&o, "name", "by-hand");
+        lw_jsonout_int(&o, "n_pairs", b->n_pairs);
+        lw_jsonout_int(&o, "n_ops", b->n_ops);
+        lw_jsonout_int(&o, "n_steps", b->n_steps);
+        lw_jsonout_int(&o, "bytes", b->bytes);
+        lw_jsonout_int(&o, "work_ns", b->work_ns);
+        lw_jsonout_fixed(&o, "executor_ns", b->executor_ns, 0);
+        lw_jsonout_fixed(&o, "hand_ns", b->hand_ns, 0);
+        lw_jsonout_fixed(&o, "ratio", b->ratio, 5);
+        lw_jsonout_fixed(&o, "ratio_low", b->low, 5);
+        lw_jsonout_fixed(&o, "ratio_high", b->high, 5);
+        lw_jsonout_end(&o);
+    }
+}
+
+enum lw_status cmd_bench_exec(const char *name, enum lw_format format, struct lw_err *err)
+{
+    struct exec_bench_dispatch d;
+    struct exec_bench_by_hand b;
+    struct lw_progress_bar bar;
+
+    if (strcmp(name, "dispatch") == 0) {
+        LW_TRY(exec_bench_dispatch(&d, err));
+        print_dispatch(&d, format);
+        return LW_OK;
+    }
+    struct lw_progress progress = lw_progress_bar_begin(&bar, false);
+    enum lw_status s = exec_bench_by_hand(&progress, &b, err);
+    lw_progress_bar_end(&bar);
+    if (s == LW_OK)
+        print_by_hand(&b, format);
+    return s;
+}

@@ -1,0 +1,96 @@
+/* What the executor costs, as `lapwing bench dispatch`, `lapwing bench by-hand` and every run say it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "exec/bench_exec.h"
+#include "exec/calibrate_plan.h"
+#include "exec/run.h"
+
+static double number_after(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+
+    if (!at)
+        fail_msg("no %s in %s", key, text);
+    return strtod(at + strlen(key), NULL);
+}
+
+static char *bench(const char *words)
+{
+    static char text[4096], line[4096];
+
+    snprintf(line, sizeof line, "%s bench %s 2>&1", getenv("LAPWING"), words);
+    FILE *f = popen(line, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    int rc = WEXITSTATUS(pclose(f));
+    if (rc != 0)
+        fail_msg("%s: %d\n%s", line, rc, text);
+    return text;
+}
+
+static void dispatch_of_an_empty_op_is_told(void **state)
+{
+    (void)state;
+    char *out = bench("dispatch --format json");
+    double median = number_after(out, "\"median_ns\": "), p90 = number_after(out, "\"p90_ns\": ");
+
+    assert_true(median > 0 && median <= p90);
+    assert_true(number_after(out, "\"whole_ns\": ") > median); /* giving comes on top */
+}
+
+static void the_ratio_to_calls_by_hand_has_an_interval(void **state)
+{
+    (void)state;
+    char *out = bench("by-hand --format json");
+    double ratio = number_after(out, "\"ratio\": ");
+    /* 8 kernels of 600 us follow each other on either side: no step is shorter */
+    assert_true(number_after(out, "\"executor_ns\": ") >= 8 * 600e3);
+    assert_true(number_after(out, "\"hand_ns\": ") >= 8 * 600e3);
+    assert_true(number_after(out, "\"ratio_low\": ") <= ratio);
+    assert_true(number_after(out, "\"ratio_high\": ") >= ratio);
+    assert_int_equal((int)number_after(out, "\"n_pairs\": "), 30);
+}
+
+/* Kernels of 1 ms beside all-reduces: a step of 4 is 4 ms and a little, not 4 ms and 4 all-reduces. */
+static void all_reduces_run_beside_the_next_kernel(void **state)
+{
+    (void)state;
+    struct lw_exec_options o = lw_exec_options_default();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct lw_plan plan;
+    int64_t beside = 0;
+
+    o.compute = EXEC_COMPUTE_SLEEP;
+    o.n_steps = 2;
+    o.n_warmup = 0;
+    assert_int_equal(exec_plan_overlap(2, 65536, 4, LW_PS_PER_MS, &plan, &err), LW_OK);
+    if (lw_exec_run(&plan, &o, &r, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_true(r.stamp_ns > 0);
+    for (int64_t i = 0; i + 1 < r.timeline.n; i++) /* sorted by op: kernel k, its all-reduce, kernel k + 1 */
+        beside += plan.ops[r.timeline.op[i]].kind == LW_OP_ALL_REDUCE &&
+                  plan.ops[r.timeline.op[i + 1]].work_ps != 0 &&
+                  r.timeline.start[i + 1] <= r.timeline.start[i];
+    assert_true(beside >= 8); /* of 3 a step and rank, 12 */
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dispatch_of_an_empty_op_is_told),
+        cmocka_unit_test(the_ratio_to_calls_by_hand_has_an_interval),
+        cmocka_unit_test(all_reduces_run_beside_the_next_kernel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
