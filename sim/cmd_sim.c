@@ -65,10 +65,10 @@ static enum lw_status load_replay(struct session *s, struct lw_err *err)
 {
     const struct lw_plan_source *p = &s->source;
 
-    if (p->workload_file || p->strategy_file || p->n_given > 0)
-        return lw_fail(err, LW_EUSAGE, "a replay takes its plan from the traces: %s%s does not go "
-                       "with --replay", p->n_given > 0 ? "--" : "",
-                       p->n_given > 0 ? p->names[0] : p->workload_file ? "-w" : "-s");
+    if (p->workload_file || p->strategy_file)
+        return lw_fail(err, LW_EUSAGE, "a replay takes its plan from the traces: %s does not go with "
+                       "--replay", p->workload_file ? "-w" : "-s");
+    LW_TRY(sim_replay_buckets(&s->replay, p, err));
     s->replay.whatif.network = p->cluster_file;
     s->replay.whatif.ranks = p->ranks;
     return sim_replay_load(&s->replay, s->operands, s->n_operands, &s->plan, &s->cluster, err);

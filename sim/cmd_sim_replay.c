@@ -3,10 +3,32 @@
 #include "sim/cmd_sim_replay.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "traces/kernel_class.h"
 #include "traces/reading.h"
 #include "traces/to_replay.h"
+
+enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_source *given,
+                                  struct lw_err *err)
+{
+    static const char *const allowed[] = {"bucket-cap", "first-bucket", "last-bucket-cap"};
+
+    for (int i = 0; i < given->n_given; i++) {
+        bool ok = false;
+        for (size_t k = 0; k < sizeof allowed / sizeof *allowed; k++)
+            ok |= strcmp(given->names[i], allowed[k]) == 0;
+        if (!ok)
+            return lw_fail(err, LW_EUSAGE, "a replay takes its plan from the traces: --%s does not "
+                           "go with --replay", given->names[i]);
+    }
+    r->other_buckets = given->n_given > 0;
+    r->buckets = (struct lw_bucket_request){.policy = LW_BUCKET_C10D_2,
+                                            .cap_bytes = given->given.bucket_cap_bytes,
+                                            .first_bytes = given->given.first_bucket_bytes,
+                                            .last_cap = given->given.last_bucket_cap};
+    return LW_OK;
+}
 
 /* Borrow the sources of files that are all traces. */
 static enum lw_status take_sources(const struct traces_file *f, int n, struct traces_source *v,
@@ -34,8 +56,10 @@ static enum lw_status build_with(struct sim_replay *r, const struct traces_sourc
                                  const struct lw_kernel_table *kernels, struct lw_err *err)
 {
     struct traces_replay_rule rule;
-    struct traces_replay_choice choice = {.kernels = kernels};
+    struct traces_replay_choice choice = {.kernels = kernels,
+                                          .buckets = r->other_buckets ? &r->buckets : NULL};
 
+    r->shown.what_if = r->other_buckets;
     if (sim_whatif_asked(&r->whatif) || r->whatif.from_device) {
         r->whatif.kernels = kernels;
         describe(&r->whatif, v, n);

@@ -4,8 +4,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/bucket.h"
 #include "shared/cluster.h"
 #include "shared/err.h"
+#include "shared/plan_source.h"
 #include "sim/cmd_sim_whatif.h"
 #include "sim/sim_print.h"
 
@@ -16,12 +18,17 @@ struct sim_replay {
     bool on;                      /* --replay */
     const char *kernels_file;     /* --kernel-classes */
     struct sim_whatif whatif;     /* what is changed */
+    bool other_buckets;
+    struct lw_bucket_request buckets;
 
     struct lw_arena arena;
     struct traces_replay *replay; /* owned; its plan moves to the command */
     struct lw_sim_replayed shown;
 };
 
+/* Strategy options beside --replay: those of buckets; LW_EUSAGE names any other. */
+enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_source *given,
+                                  struct lw_err *err);
 /* Read the traces; *plan and *cluster are the caller's. */
 enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
                                struct lw_cluster *cluster, struct lw_err *err);

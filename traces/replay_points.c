@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "traces/rebucket.h"
+
 enum { LEAST_GAP_NS = 50000 }; /* between two host ops, to be a wait for a collective */
 
 struct maker {
@@ -20,6 +22,7 @@ struct maker {
     struct traces_points *out;
     struct lw_arena *arena;
     struct lw_err *err;
+    const struct lw_bucket_request *want;
     int64_t cap;
     int64_t n_waits;
 };
@@ -344,7 +347,10 @@ static enum lw_status add_comms(struct maker *m)
     const struct traces_points *p = m->out;
 
     for (int64_t i = 0; i < p->n_comms; i++)
-        add_row(m, TRACES_POINT_ISSUE, p->comms[i].issue, i);
+        if (!p->new_of_comm || p->new_of_comm[i] < 0)
+            add_row(m, TRACES_POINT_ISSUE, p->comms[i].issue, i);
+    for (int64_t i = 0; i < p->n_buckets; i++)
+        add(m, TRACES_POINT_BUCKET, p->buckets[i].thread, p->buckets[i].ns, p->buckets[i].ns, i);
     for (int64_t i = 0; i < p->n_comms; i++) {
         int32_t thread = m->t->track[p->comms[i].issue];
         bool done = false;
@@ -397,7 +403,9 @@ static enum lw_status make(struct maker *m, const struct traces_source *s,
     LW_TRY(traces_calls_build(m->t, &p->launches, kernels, m->arena, &p->calls, m->err));
     LW_TRY(find_ranges(m, &s->steps));
     LW_TRY(match_runs(m));
-    m->cap = p->calls.n + 2 * p->n_steps + 2 * p->n_comms;
+    if (m->want)
+        LW_TRY(traces_rebucket(s, m->want, m->arena, p, m->err));
+    m->cap = p->calls.n + 2 * p->n_steps + 2 * p->n_comms + p->n_buckets;
     p->points = lw_arena_alloc(m->arena, m->cap, sizeof *p->points);
     p->own_ns = lw_arena_alloc(m->arena, m->t->strings.n, sizeof *p->own_ns);
     if (!p->points || !p->own_ns)
@@ -412,11 +420,12 @@ static enum lw_status make(struct maker *m, const struct traces_source *s,
 }
 
 enum lw_status traces_points_build(const struct traces_source *s,
-                                   const struct lw_kernel_table *kernels, struct lw_arena *arena,
+                                   const struct lw_kernel_table *kernels,
+                                   const struct lw_bucket_request *buckets, struct lw_arena *arena,
                                    struct traces_points *out, struct lw_err *err)
 {
     struct traces_points p = {0};
-    struct maker m = {.t = &s->trace, .out = &p, .arena = arena, .err = err};
+    struct maker m = {.t = &s->trace, .out = &p, .arena = arena, .want = buckets, .err = err};
 
     LW_TRY(traces_launches_build(&s->trace, &p.launches, err));
     enum lw_status status = make(&m, s, kernels);

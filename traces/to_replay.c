@@ -39,6 +39,7 @@ enum {
 
 struct host {
     int32_t thread, stream, last_op; /* last_op -1 = none yet */
+    int32_t launched;                /* device stream it launched on last, not communication; -2 */
     int64_t cursor;                  /* everything up to here is emitted */
 };
 
@@ -62,6 +63,8 @@ struct rank {
     int64_t next_orphan;
     int32_t *record_op;    /* [calls] event records emitted; -1 */
     int32_t *run_op;       /* [host collectives] -1 */
+    int32_t *bucket_op;    /* [new buckets] -1 */
+    int64_t last_call;     /* emitted */
     int32_t last_host;     /* hosts index of the point emitted last; -1 */
     int64_t last_end;      /* its end */
 };
@@ -112,7 +115,7 @@ static enum lw_status collect_streams(struct maker *m, struct rank *r)
         return lw_fail_nomem(m->err);
     for (int64_t i = 0; i < r->p.n; i++)
         if (!host_of(r, r->p.points[i].thread))
-            r->hosts[r->n_hosts++] = (struct host){r->p.points[i].thread, -1, -1, r->p.start_ns};
+            r->hosts[r->n_hosts++] = (struct host){r->p.points[i].thread, -1, -1, -2, r->p.start_ns};
     int64_t n = 0, cap = 0;
     for (int64_t i = 0; i < r->p.launches.n; i++) {
         int32_t id = r->t->track[r->p.launches.row[i]];
@@ -403,6 +406,19 @@ static enum lw_status fill_comm(struct maker *m, const struct rank *r, int64_t r
     return LW_OK;
 }
 
+/* The beginning of a name that may be some kB long, cut between characters. */
+static const char *shorten(const char *name, char *text, size_t size)
+{
+    size_t len = strlen(name);
+
+    if (len >= size)
+        for (len = size - 1; len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80;)
+            len--;
+    memcpy(text, name, len);
+    text[len] = 0;
+    return text;
+}
+
 static enum lw_status emit_device(struct maker *m, struct rank *r, int64_t row, int64_t call,
                                   int32_t launch)
 {
@@ -412,8 +428,7 @@ static enum lw_status emit_device(struct maker *m, struct rank *r, int64_t row, 
     lw_ps recorded = lw_ns_to_ps(r->t->dur_ns[row]);
     struct lw_op op = lw_builder_blank(LW_OP_KERNEL, d->stream);
 
-    snprintf(text, sizeof text, "%s", name);
-    op.name = text;
+    op.name = shorten(name, text, sizeof text);
     op.work_ps = recorded;
     if (r->comm_of[row] > 0) {
         LW_TRY(fill_comm(m, r, row, &op));
@@ -520,7 +535,10 @@ static enum lw_status emit_stream_wait(struct maker *m, struct rank *r, struct h
     int32_t deps[2];
 
     deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->row), rest_of(h, x), NULL, 0);
-    if (!d || awaited(r, c, deps + 1, 1) == 0)
+    int64_t bucket = r->p.new_of_call ? r->p.new_of_call[c->upto] : -1;
+    if (!d || (bucket < 0 && awaited(r, c, deps + 1, 1) == 0))
+        return LW_OK;
+    if (bucket >= 0 && (deps[1] = r->bucket_op[bucket]) < 0)
         return LW_OK;
     struct lw_op op = lw_builder_blank(LW_OP_EVENT_WAIT, d->stream);
     op.work_ps = 0;
@@ -551,6 +569,9 @@ static enum lw_status emit_call(struct maker *m, struct rank *r, struct host *h,
     const struct traces_call *c = &r->p.calls.calls[x->index];
     enum lw_status status;
 
+    r->last_call = x->index;
+    if (c->n_device > 0 && !c->comm)
+        h->launched = c->stream;
     switch (c->kind) {
     case TRACES_CALL_LAUNCH:
     case TRACES_CALL_COPY:
@@ -598,12 +619,68 @@ static enum lw_status emit_host_wait(struct maker *m, struct rank *r, struct hos
 
     if (!deps)
         return lw_fail_nomem(m->err);
-    for (int64_t i = 0; i < r->p.n_comms; i++)
-        if (r->p.comms[i].wait == x->index && r->run_op[i] >= 0)
-            deps[n++] = r->run_op[i];
+    for (int64_t i = 0; i < r->p.n_comms; i++) {
+        int64_t bucket = r->p.new_of_comm ? r->p.new_of_comm[i] : -1;
+        int32_t op = bucket >= 0 ? r->bucket_op[bucket] : r->run_op[i];
+        if (r->p.comms[i].wait == x->index && op >= 0)
+            deps[n++] = op;
+    }
     emit_host(m, r, h, LW_OP_HOST_SYNC, "wait for collectives", 0, deps, n);
     lw_free(deps);
     return LW_OK;
+}
+
+/* What a bucket of that size would have taken: a line through the recorded ones of its step, or, where
+ * the line has a negative part, their time per byte. */
+static lw_ps fitted_time(const struct maker *m, const struct rank *r, const struct traces_bucket *b)
+{
+    double n = 0, sb = 0, st = 0, sbb = 0, sbt = 0;
+
+    for (int64_t i = 0; i < r->p.n_replaced; i++) {
+        if (r->p.replaced[i].step != b->step)
+            continue;
+        const struct traces_comm_item *x = &r->comms.items[r->comm_of[r->p.replaced[i].row] - 1];
+        const struct traces_comm_class *c = &m->cross.classes[x->class];
+        double bytes = (double)gathered_bytes(&x->fact);
+        double ns = (double)(c->matched ? c->ops[x->k].transfer_ns : x->dur_ns);
+        n += 1, sb += bytes, st += ns, sbb += bytes * bytes, sbt += bytes * ns;
+    }
+    double width = n * sbb - sb * sb, slope = width > 0 ? (n * sbt - sb * st) / width : -1;
+    double least = (st - slope * sb) / n;
+    if (slope < 0 || least < 0) {
+        least = 0;
+        slope = st / sb;
+    }
+    return (lw_ps)((least + slope * (double)b->bytes) * (double)LW_PS_PER_NS + 0.5);
+}
+
+static enum lw_status emit_bucket(struct maker *m, struct rank *r, struct host *h,
+                                  const struct traces_point *x)
+{
+    const struct traces_bucket *b = &r->p.buckets[x->index];
+    const struct traces_comm_item *like = &r->comms.items[r->comm_of[b->like] - 1];
+    struct device *d = lw_trace_on_host(r->t, b->like) ? NULL : device_of(r, r->t->track[b->like]);
+    struct device *on = h->launched > -2 ? device_of(r, h->launched) : NULL;
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, d ? d->stream : r->comm_stream);
+    int32_t group = like->fact.group_size > 0 ? like->fact.group_size : r->t->world_size;
+    struct traces_replay_op y = {"a new bucket", true, LW_OP_ALL_REDUCE, b->dtype, b->bytes,
+                                 group > 0 ? group : m->n > 1 ? m->n : -1, fitted_time(m, r, b)};
+    int32_t deps[2], n = 1;
+
+    deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, "launch of a new bucket", 0, NULL, 0);
+    if (d && on && on->last_op >= 0)
+        deps[n++] = on->last_op;
+    op.name = y.name;
+    op.dtype = b->dtype;
+    op.bytes = b->bytes;
+    op.comm = m->comm_of_class[like->class];
+    LW_TRY(time_of(m, &y, &op.work_ps));
+    op.work_ps = op.work_ps > 0 ? op.work_ps : 1;
+    r->bucket_op[x->index] = emit(m, r, &op, y.recorded, deps, n);
+    if (!d)
+        return LW_OK;
+    d->last_op = r->bucket_op[x->index];
+    return note_device_op(m, d, r->last_call, d->last_op);
 }
 
 static void emit_mark(struct maker *m, struct rank *r, struct host *h,
@@ -614,7 +691,8 @@ static void emit_mark(struct maker *m, struct rank *r, struct host *h,
     bool begins = x->kind == TRACES_POINT_STEP_BEGIN;
     char text[96];
 
-    snprintf(text, sizeof text, "%s %s", s->name, begins ? "begins" : "ends");
+    shorten(s->name, text, sizeof text - 8);
+    strcat(text, begins ? " begins" : " ends");
     int32_t op = emit_host(m, r, h, LW_OP_HOST, text, 0, NULL, 0);
     (begins ? step->first : step->last)[r - m->ranks] = op;
 }
@@ -636,6 +714,9 @@ static enum lw_status emit_point(struct maker *m, struct rank *r, const struct t
     case TRACES_POINT_WAIT:
         status = emit_host_wait(m, r, h, x);
         break;
+    case TRACES_POINT_BUCKET:
+        status = emit_bucket(m, r, h, x);
+        break;
     default:
         emit_mark(m, r, h, x);
         break;
@@ -650,8 +731,10 @@ static enum lw_status emit_rank(struct maker *m, struct rank *r)
 {
     r->record_op = lw_arena_alloc(m->arena, r->p.calls.n, sizeof *r->record_op);
     r->run_op = lw_arena_alloc(m->arena, r->p.n_comms, sizeof *r->run_op);
-    if (!r->record_op || !r->run_op)
+    r->bucket_op = lw_arena_alloc(m->arena, r->p.n_buckets, sizeof *r->bucket_op);
+    if (!r->record_op || !r->run_op || !r->bucket_op)
         return lw_fail_nomem(m->err);
+    memset(r->bucket_op, 0xff, (size_t)r->p.n_buckets * sizeof *r->bucket_op);
     memset(r->record_op, 0xff, (size_t)r->p.calls.n * sizeof *r->record_op);
     memset(r->run_op, 0xff, (size_t)r->p.n_comms * sizeof *r->run_op);
     r->last_host = -1;
@@ -675,7 +758,7 @@ static enum lw_status read_rank(struct maker *m, int32_t k, const struct traces_
     r->s = s;
     r->t = &s->trace;
     r->comm_stream = -1;
-    LW_TRY(traces_points_build(s, m->choice->kernels, m->arena, &r->p, m->err));
+    LW_TRY(traces_points_build(s, m->choice->kernels, m->choice->buckets, m->arena, &r->p, m->err));
     if (r->p.n_workers > m->out->n_workers)
         m->out->n_workers = r->p.n_workers;
     if (r->p.n == 0)
@@ -800,6 +883,13 @@ static void add_notes(struct maker *m)
                         "inside: give the traces of all ranks to simulate it");
     if (m->n > 1)
         lw_builder_note(m->b, "host clocks of the ranks are taken as common");
+    const struct traces_points *p = &m->ranks[0].p;
+    if (m->choice->buckets)
+        lw_builder_note(m->b, "what-if: %lld buckets instead of the %lld recorded in all steps, "
+                        "launched when their last gradient is there; time by a line through the "
+                        "recorded ones%s; the host's time in recorded launches stays, new ones "
+                        "take none", (long long)p->n_buckets, (long long)p->n_replaced,
+                        m->choice->rule ? " unless the network is asked" : "");
     const struct traces_replay_rule *rule = m->choice->rule;
     if (rule && m->n_guessed > 0)
         lw_builder_note(m->b, "%lld collectives whose ranks the traces do not tell are taken as "

@@ -27,6 +27,8 @@ struct traces_replay_op {
     lw_ps recorded;
 };
 
+struct lw_bucket_request;
+
 struct traces_replay_rule {
     enum lw_status (*time)(void *ctx, const struct traces_replay_op *op, lw_ps *time,
                            struct lw_err *err);
@@ -37,6 +39,7 @@ struct traces_replay_rule {
 struct traces_replay_choice {
     const struct lw_kernel_table *kernels;  /* a user's classes; NULL = none */
     const struct traces_replay_rule *rule;  /* what is timed anew; NULL = nothing */
+    const struct lw_bucket_request *buckets; /* gradients' buckets cut anew; NULL = as recorded */
 };
 
 struct traces_replay_step {
