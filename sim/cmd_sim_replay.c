@@ -19,8 +19,10 @@ enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_sou
         for (size_t k = 0; k < sizeof allowed / sizeof *allowed; k++)
             ok |= strcmp(given->names[i], allowed[k]) == 0;
         if (!ok)
-            return lw_fail(err, LW_EUSAGE, "a replay takes its plan from the traces: --%s does not "
-                           "go with --replay", given->names[i]);
+            return lw_fail(err, LW_EUSAGE,
+                           "a replay takes its plan from the traces: --%s does not "
+                           "go with --replay",
+                           given->names[i]);
     }
     r->other_buckets = given->n_given > 0;
     r->buckets = (struct lw_bucket_request){.policy = LW_BUCKET_C10D_2,
@@ -91,8 +93,8 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
     struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
 
     r->replay = lw_calloc(1, sizeof *r->replay);
-    enum lw_status status = f && v && r->replay ? traces_files_read(&reading, files, n, f, err)
-                                                : lw_fail_nomem(err);
+    enum lw_status status =
+        f && v && r->replay ? traces_files_read(&reading, files, n, f, err) : lw_fail_nomem(err);
     if (status == LW_OK) {
         status = take_sources(f, n, v, err);
         if (status == LW_OK)

@@ -15,9 +15,9 @@ struct traces_replay;
 
 /* `lapwing sim --replay TRACE...`: the part of the command that reads traces and compares. */
 struct sim_replay {
-    bool on;                      /* --replay */
-    const char *kernels_file;     /* --kernel-classes */
-    struct sim_whatif whatif;     /* what is changed */
+    bool on;                  /* --replay */
+    const char *kernels_file; /* --kernel-classes */
+    struct sim_whatif whatif; /* what is changed */
     bool other_buckets;
     struct lw_bucket_request buckets;
 
@@ -33,7 +33,8 @@ enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_sou
 enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
                                struct lw_cluster *cluster, struct lw_err *err);
 
-/* After the run: predicted against recorded, and the timeline by steps; *n_before steps only lead up. */
+/* After the run: predicted against recorded, and the timeline by steps; *n_before steps only lead
+ * up. */
 enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_before,
                                   struct lw_err *err);
 /* Steps of the summary are those of the marks. */

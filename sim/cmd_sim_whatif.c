@@ -1,5 +1,5 @@
-/* What-ifs on a replay. Each replaces the time of single ops and leaves everything else recorded; what
- * it assumes is said in notes.
+/* What-ifs on a replay. Each replaces the time of single ops and leaves everything else recorded;
+ * what it assumes is said in notes.
  *
  *   network  a collective of known size takes what the cluster's tables and models say;
  *   ranks    groups of the size of the recorded world get the new size; without a cluster their
@@ -36,21 +36,23 @@ static enum lw_status ask_network(struct sim_whatif *w, const struct traces_repl
                                   int32_t n, lw_ps *time, struct lw_err *err)
 {
     struct lw_cost_answer answer;
-    struct lw_cost_query q = {.op = op->kind, .dtype = op->dtype, .bytes = op->bytes, .n_ranks = n,
-                              .n_nodes = 1};
+    struct lw_cost_query q = {
+        .op = op->kind, .dtype = op->dtype, .bytes = op->bytes, .n_ranks = n, .n_nodes = 1};
 
     if (op->bytes < 0)
-        return lw_fail(err, LW_EINVAL, "-c: the traces do not tell the size of '%.80s': another "
+        return lw_fail(err, LW_EINVAL,
+                       "-c: the traces do not tell the size of '%.80s': another "
                        "network can be asked about collectives of known size (torch 2.2 and later "
-                       "record it)", op->name);
+                       "record it)",
+                       op->name);
     q.n_nodes = (n + w->net.devices_per_node - 1) / w->net.devices_per_node;
     LW_TRY(lw_sim_cost_explain(&w->net, &q, &answer, err));
     *time = answer.time;
     return LW_OK;
 }
 
-/* recorded * traffic(to) / traffic(from), rounded: traffic is (n-1)/n but for a constant factor, and
- * the same for all n where every member gets or gives the whole. */
+/* recorded * traffic(to) / traffic(from), rounded: traffic is (n-1)/n but for a constant factor,
+ * and the same for all n where every member gets or gives the whole. */
 static enum lw_status scale(const struct traces_replay_op *op, int32_t to, lw_ps *time,
                             struct lw_err *err)
 {
@@ -59,8 +61,10 @@ static enum lw_status scale(const struct traces_replay_op *op, int32_t to, lw_ps
     if (op->kind == LW_OP_BROADCAST || op->kind == LW_OP_REDUCE || op->kind == LW_OP_BARRIER)
         return LW_OK;
     if (from < 2)
-        return lw_fail(err, LW_EINVAL, "--ranks: '%.80s' was recorded with one rank, so it holds no "
-                       "transfer to scale: name a network with -c", op->name);
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks: '%.80s' was recorded with one rank, so it holds no "
+                       "transfer to scale: name a network with -c",
+                       op->name);
     __int128 num = (__int128)op->recorded * (to - 1) * from, den = (__int128)to * (from - 1);
     *time = (lw_ps)((num + den / 2) / den);
     return LW_OK;
@@ -76,7 +80,8 @@ static enum lw_status time_comm(struct sim_whatif *w, const struct traces_replay
         return LW_OK;
     }
     if (op->group_size < 0)
-        return lw_fail(err, LW_EINVAL, "the traces do not tell how many ranks '%.80s' has", op->name);
+        return lw_fail(err, LW_EINVAL, "the traces do not tell how many ranks '%.80s' has",
+                       op->name);
     w->n_comm++;
     return w->network ? ask_network(w, op, size, time, err) : scale(op, size, time, err);
 }
@@ -136,18 +141,23 @@ static const char *note(void *ctx, int k)
     size_t size = sizeof w->note[0];
 
     if (w->network)
-        snprintf(w->note[n++], size, "what-if: %lld collectives take what cluster '%s' says for "
-                 "their size, instead of their recorded time", (long long)w->n_comm, w->net.name);
+        snprintf(w->note[n++], size,
+                 "what-if: %lld collectives take what cluster '%s' says for "
+                 "their size, instead of their recorded time",
+                 (long long)w->n_comm, w->net.name);
     if (w->ranks > 0)
-        snprintf(w->note[n++], size, "what-if: groups of all %d ranks have %lld: %lld collectives, "
+        snprintf(w->note[n++], size,
+                 "what-if: groups of all %d ranks have %lld: %lld collectives, "
                  "each rank's buffers and compute as recorded, %lld of other groups as recorded",
                  w->world, (long long)w->ranks, (long long)w->n_comm, (long long)w->n_comm_kept);
     if (w->ranks > 0 && !w->network)
-        snprintf(w->note[n++], size, "what-if: their recorded times, latency and waiting inside, "
+        snprintf(w->note[n++], size,
+                 "what-if: their recorded times, latency and waiting inside, "
                  "scale with the traffic of a ring: all-reduce, all-gather, reduce-scatter and "
                  "all-to-all by (n-1)/n");
     if (w->has_device)
-        snprintf(w->note[n++], size, "what-if: %s instead of %s: %lld kernels bound by arithmetic "
+        snprintf(w->note[n++], size,
+                 "what-if: %s instead of %s: %lld kernels bound by arithmetic "
                  "scale with peak flop/s (f32 where the name tells no type), %lld bound by memory "
                  "and %lld of no known class with memory bandwidth",
                  w->to.device.kind, w->from.device.kind, (long long)w->n_compute,
@@ -186,9 +196,11 @@ static enum lw_status find_recorded(struct sim_whatif *w, struct lw_err *err)
             return LW_OK;
         lw_cluster_free(&w->from);
     }
-    return lw_fail(err, LW_EINVAL, "--device: the traces were recorded on '%s', which is no known "
+    return lw_fail(err, LW_EINVAL,
+                   "--device: the traces were recorded on '%s', which is no known "
                    "device: name it with --from-device (a known system, its device's kind, or a "
-                   "cluster file)", *w->recorded_device ? w->recorded_device : "unknown");
+                   "cluster file)",
+                   *w->recorded_device ? w->recorded_device : "unknown");
 }
 
 static enum lw_status check(const struct sim_whatif *w, struct lw_err *err)
@@ -196,7 +208,8 @@ static enum lw_status check(const struct sim_whatif *w, struct lw_err *err)
     if (w->ranks > 0 && w->world < 0)
         return lw_fail(err, LW_EINVAL, "--ranks: the traces do not tell how many ranks ran");
     if (w->from_device && !w->device)
-        return lw_fail(err, LW_EUSAGE, "--from-device says what was recorded on; --device says what "
+        return lw_fail(err, LW_EUSAGE,
+                       "--from-device says what was recorded on; --device says what "
                        "to ask about");
     return LW_OK;
 }

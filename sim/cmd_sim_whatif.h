@@ -13,11 +13,11 @@ struct lw_kernel_table;
 /* What `lapwing sim --replay` changes: network, number of ranks, device. Zeroed = nothing. See
  * docs/design/replay.md. */
 struct sim_whatif {
-    const char *network;      /* -c; NULL = recorded times */
-    int64_t ranks;            /* --ranks; 0 = as recorded */
+    const char *network;              /* -c; NULL = recorded times */
+    int64_t ranks;                    /* --ranks; 0 = as recorded */
     const char *device, *from_device; /* --device, --from-device */
     const struct lw_kernel_table *kernels;
-    int32_t world;            /* ranks of the recorded run; -1 = the traces do not say */
+    int32_t world;               /* ranks of the recorded run; -1 = the traces do not say */
     const char *recorded_device; /* as the trace names it; "" = it does not */
 
     struct lw_cluster net, to, from;

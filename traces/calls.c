@@ -1,18 +1,18 @@
-/* What runtime calls mean. Kinds come from names (cuda*, hip* and cu* spell them alike); what a wait
- * is for comes from the recorder's cuda_sync rows where the file has them, joined by correlation.
+/* What runtime calls mean. Kinds come from names (cuda*, hip* and cu* spell them alike); what a
+ * wait is for comes from the recorder's cuda_sync rows where the file has them, joined by
+ * correlation.
  *
  * Where it does not, order tells, by what PyTorch does (torch/csrc/distributed/c10d,
  * ProcessGroupNCCL.cpp: before a collective the communication stream waits for an event on the
  * current one; Work.wait makes the current stream wait for the collective's end event):
- *   - a stream wait before a launch of communication, inside the host's range of that collective: the
- *     communication stream waits for the one that the thread launched on before;
+ *   - a stream wait before a launch of communication, inside the host's range of that collective:
+ * the communication stream waits for the one that the thread launched on before;
  *   - one behind the launch in that range is for callbacks and holds nothing of this file up;
  *   - any other: the stream of the thread's launch before or after waits for the oldest collective
  *     that was launched for its work and that nobody waited for yet; without one it stays unknown;
- *   - an event's or stream's synchronisation: the stream of the thread's last launch, an event up to
- *     the last record on the thread.
- * No device time is read here: only order and names. Not seen: waits by polling (EventQuery), implicit
- * ones (cudaFree, cudaMalloc), and any inside a graph. */
+ *   - an event's or stream's synchronisation: the stream of the thread's last launch, an event up
+ * to the last record on the thread. No device time is read here: only order and names. Not seen:
+ * waits by polling (EventQuery), implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
 #include "traces/calls.h"
 
 #include <stdlib.h>
@@ -21,18 +21,18 @@
 struct builder {
     const struct lw_trace *t;
     struct traces_calls *out;
-    int64_t *next, *before; /* [n] the launch on the same thread after and before a call; -1 */
+    int64_t *next, *before;    /* [n] the launch on the same thread after and before a call; -1 */
     int64_t *ranges, n_ranges; /* host rows of collectives, in start order */
-    int32_t *origin;        /* [n] of a collective: the stream whose work it was launched for; -1 */
-    bool *taken;            /* [n] of a collective: some wait is for it */
-    int64_t oldest;         /* no collective before it is untaken */
+    int32_t *origin; /* [n] of a collective: the stream whose work it was launched for; -1 */
+    bool *taken;     /* [n] of a collective: some wait is for it */
+    int64_t oldest;  /* no collective before it is untaken */
 };
 
 const char *traces_call_kind_name(enum traces_call_kind k)
 {
     static const char *const names[TRACES_N_CALL_KINDS] = {
-        "other", "launch", "copy", "record", "stream_wait", "event_sync", "stream_sync",
-        "device_sync",
+        "other",       "launch",     "copy",        "record",
+        "stream_wait", "event_sync", "stream_sync", "device_sync",
     };
 
     return names[k];
@@ -132,8 +132,11 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
         if (t->class[i] != LW_ROW_LAUNCH)
             continue;
         struct traces_call *c = &out->calls[out->n++];
-        *c = (struct traces_call){.row = i, .kind = kind_of_name(lw_trace_name(t, i)),
-                                  .stream = -1, .on_stream = -1, .upto = -1};
+        *c = (struct traces_call){.row = i,
+                                  .kind = kind_of_name(lw_trace_name(t, i)),
+                                  .stream = -1,
+                                  .on_stream = -1,
+                                  .upto = -1};
         for (; k < n && v[k].launch < i; k++)
             ;
         attach(b, c, v + k, n - k, table);
@@ -334,7 +337,8 @@ static bool is_before_comm(const struct builder *b, int64_t i)
     return true;
 }
 
-/* Right behind the launch of a collective, in its range: a stream of its own (for callbacks) waits. */
+/* Right behind the launch of a collective, in its range: a stream of its own (for callbacks) waits.
+ */
 static bool is_after_comm(const struct builder *b, int64_t i)
 {
     int64_t before = b->before[i];
@@ -380,8 +384,9 @@ static int64_t take_collective(struct builder *b, int64_t i, int32_t one, int32_
     return -1;
 }
 
-/* Which stream was current is not recorded: that of the thread's launch before, or of the one after.
- * The collective that is waited for tells, as it was launched for the work of that stream. */
+/* Which stream was current is not recorded: that of the thread's launch before, or of the one
+ * after. The collective that is waited for tells, as it was launched for the work of that stream.
+ */
 static void infer_stream_wait(struct builder *b, int64_t i)
 {
     struct traces_calls *out = b->out;
@@ -463,7 +468,8 @@ static void infer(struct builder *b, int64_t i)
     }
 }
 
-/* Where the recorder wrote cuda_sync rows, what they do not tell is no wait for work of this file. */
+/* Where the recorder wrote cuda_sync rows, what they do not tell is no wait for work of this file.
+ */
 static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_arena *scratch,
                                 struct lw_err *err)
 {

@@ -36,12 +36,13 @@ struct traces_call {
     int64_t row;
     int64_t first_device, n_device; /* into device: what it launched, in start order */
     enum traces_call_kind kind;
-    int32_t stream;       /* launch: of its work; record: where; stream wait: who waits; -1 unknown */
-    bool comm;            /* it launched communication */
-    /* waits: for the work on on_stream (-1 = of all streams) launched up to call `upto`, inclusive */
+    int32_t stream; /* launch: of its work; record: where; stream wait: who waits; -1 unknown */
+    bool comm;      /* it launched communication */
+    /* waits: for the work on on_stream (-1 = of all streams) launched up to call `upto`, inclusive
+     */
     enum traces_wait_source source;
     int32_t on_stream;
-    int64_t upto;         /* into calls; -1 = nothing */
+    int64_t upto; /* into calls; -1 = nothing */
 };
 
 struct traces_calls {

@@ -1,6 +1,7 @@
 /* Facts of a collective: sizes and group on the kernel (torch 2.2 and later), else on the host's
- * record of it around the launch (record_param_comms, or nccl:all_reduce with recorded shapes), else
- * only what the kernel's name says. A kernel that holds no sizes may hold a group and vice versa. */
+ * record of it around the launch (record_param_comms, or nccl:all_reduce with recorded shapes),
+ * else only what the kernel's name says. A kernel that holds no sizes may hold a group and vice
+ * versa. */
 #include "traces/comm_op.h"
 
 #include <string.h>
@@ -21,8 +22,8 @@ enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena
 }
 
 /* The host's own record of the collective that this call launched: of the few ranges around it that
- * carry sizes the one with a message size (record_param_comms), else the innermost (nccl:all_reduce,
- * where shapes were recorded). -1 = none. */
+ * carry sizes the one with a message size (record_param_comms), else the innermost
+ * (nccl:all_reduce, where shapes were recorded). -1 = none. */
 static int64_t host_record(const struct lw_trace *t, const struct traces_comm_index *x,
                            int64_t launch)
 {
@@ -50,9 +51,9 @@ static const char *op_of_kernel(const char *kernel)
 {
     static const struct {
         const char *mark, *op;
-    } names[] = {{"AllReduce", "allreduce"},     {"ReduceScatter", "reduce_scatter"},
-                 {"AllGather", "allgather"},     {"Broadcast", "broadcast"},
-                 {"SendRecv", "sendrecv"},       {"_Reduce_", "reduce"}};
+    } names[] = {{"AllReduce", "allreduce"}, {"ReduceScatter", "reduce_scatter"},
+                 {"AllGather", "allgather"}, {"Broadcast", "broadcast"},
+                 {"SendRecv", "sendrecv"},   {"_Reduce_", "reduce"}};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strstr(kernel, names[i].mark))
@@ -83,11 +84,14 @@ struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
                                             const struct traces_comm_index *index, int64_t kernel,
                                             int64_t launch)
 {
-    int64_t from = t->detail[kernel] >= 0 ? kernel : launch >= 0 ? host_record(t, index, launch)
-                                                                 : -1;
+    int64_t from = t->detail[kernel] >= 0 ? kernel
+                   : launch >= 0          ? host_record(t, index, launch)
+                                          : -1;
     const struct lw_row_detail *d = from >= 0 ? &t->details[t->detail[from]] : NULL;
-    struct traces_comm_fact f = {.op = op_of_kernel(lw_trace_name(t, kernel)), .bytes = -1,
-                                 .out_bytes = -1, .group_size = -1};
+    struct traces_comm_fact f = {.op = op_of_kernel(lw_trace_name(t, kernel)),
+                                 .bytes = -1,
+                                 .out_bytes = -1,
+                                 .group_size = -1};
 
     if (!d)
         return f;
@@ -110,10 +114,14 @@ enum lw_op_kind traces_comm_kind(const char *op)
         const char *mark;
         enum lw_op_kind kind;
     } kinds[] = {
-        {"allreduce", LW_OP_ALL_REDUCE},         {"all_reduce", LW_OP_ALL_REDUCE},
-        {"reduce_scatter", LW_OP_REDUCE_SCATTER}, {"reducescatter", LW_OP_REDUCE_SCATTER},
-        {"allgather", LW_OP_ALL_GATHER},         {"all_gather", LW_OP_ALL_GATHER},
-        {"broadcast", LW_OP_BROADCAST},          {"barrier", LW_OP_BARRIER},
+        {"allreduce", LW_OP_ALL_REDUCE},
+        {"all_reduce", LW_OP_ALL_REDUCE},
+        {"reduce_scatter", LW_OP_REDUCE_SCATTER},
+        {"reducescatter", LW_OP_REDUCE_SCATTER},
+        {"allgather", LW_OP_ALL_GATHER},
+        {"all_gather", LW_OP_ALL_GATHER},
+        {"broadcast", LW_OP_BROADCAST},
+        {"barrier", LW_OP_BARRIER},
         {"reduce", LW_OP_REDUCE},
     };
 

@@ -9,7 +9,8 @@
 #include "shared/op.h"
 #include "traces/trace.h"
 
-/* What a trace tells of a collective: from its kernel, or from the host's record around its launch. */
+/* What a trace tells of a collective: from its kernel, or from the host's record around its launch.
+ */
 struct traces_comm_index {
     int64_t n;
     int64_t *noted; /* host rows with a detail, in start order */
@@ -29,7 +30,8 @@ struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
                                             const struct traces_comm_index *index, int64_t kernel,
                                             int64_t launch);
 
-/* The kind of collective that a name means; exchanges of any kind and unknown ones are ALL_TO_ALL. */
+/* The kind of collective that a name means; exchanges of any kind and unknown ones are ALL_TO_ALL.
+ */
 enum lw_op_kind traces_comm_kind(const char *op);
 
 #endif

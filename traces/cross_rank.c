@@ -1,8 +1,9 @@
-/* Matching collectives over ranks by order: members of a process group issue the same collectives in
- * the same order (NCCL and gloo demand it), so the k-th of each are one. All end together but for
- * the clock; the member that came last waited for nobody, so the shortest duration is the transfer.
- * Ranks whose counts or kinds differ are not matched, and the reason is kept. Clocks: base times are
- * added, nothing is corrected; how far the ends of collectives are apart says how good that is. */
+/* Matching collectives over ranks by order: members of a process group issue the same collectives
+ * in the same order (NCCL and gloo demand it), so the k-th of each are one. All end together but
+ * for the clock; the member that came last waited for nobody, so the shortest duration is the
+ * transfer. Ranks whose counts or kinds differ are not matched, and the reason is kept. Clocks:
+ * base times are added, nothing is corrected; how far the ends of collectives are apart says how
+ * good that is. */
 #include "traces/cross_rank.h"
 
 #include <stdarg.h>
@@ -32,8 +33,8 @@ enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_
         int64_t row = l.row[i];
         if (t->class[row] == LW_ROW_KERNEL && is_comm[t->name[row]])
             list.items[list.n++] = (struct traces_comm_item){
-                row, l.launch[i], t->dur_ns[row],
-                traces_comm_fact_of(t, &index, row, l.launch[i]), -1, -1};
+                row, l.launch[i], t->dur_ns[row], traces_comm_fact_of(t, &index, row, l.launch[i]),
+                -1,  -1};
     }
     traces_launches_free(&l);
     if (!list.items)
@@ -84,9 +85,10 @@ static enum lw_status class_of(struct matcher *m, const char *key, int32_t list,
         if (out->n_classes == 4096)
             return lw_fail(m->err, LW_ENOTSUP, "more than 4096 process groups in these traces");
         c = &out->classes[out->n_classes++];
-        *c = (struct traces_comm_class){.name = lw_arena_strdup(m->arena, key), .why = "",
-                                        .members = lw_arena_alloc(m->arena, m->n,
-                                                                  sizeof *c->members)};
+        *c = (struct traces_comm_class){.name = lw_arena_strdup(m->arena, key),
+                                        .why = "",
+                                        .members =
+                                            lw_arena_alloc(m->arena, m->n, sizeof *c->members)};
         if (!c->name || !c->members)
             return lw_fail_nomem(m->err);
     }
@@ -166,8 +168,7 @@ static const char *obstacle(struct matcher *m, const struct traces_comm_class *c
     if (c->n_members == 1)
         return "one member was given";
     for (int32_t k = 1; k < c->n_members; k++) {
-        const struct traces_comm_list *a = &m->lists[c->members[0]],
-                                      *b = &m->lists[c->members[k]];
+        const struct traces_comm_list *a = &m->lists[c->members[0]], *b = &m->lists[c->members[k]];
         if (n[k] != n[0])
             return say(m, "file %d holds %lld collectives of it and file %d %lld", c->members[0],
                        (long long)n[0], c->members[k], (long long)n[k]);
@@ -188,8 +189,7 @@ static int64_t absolute(const struct traces_comm_list *l, int64_t ns, int64_t ba
     return (int64_t)((uint64_t)ns + (uint64_t)l->t->base_ns - (uint64_t)base); /* wraps: any file */
 }
 
-static enum lw_status compare(struct matcher *m, struct traces_comm_class *c,
-                              int64_t *const *items)
+static enum lw_status compare(struct matcher *m, struct traces_comm_class *c, int64_t *const *items)
 {
     int64_t base = m->lists[0].t->base_ns;
 
@@ -206,7 +206,8 @@ static enum lw_status compare(struct matcher *m, struct traces_comm_class *c,
             const struct traces_comm_item *item = &l->items[items[k][i]];
             const char *name = short_name(l, items[k][i], &len);
             int64_t s = absolute(l, l->t->start_ns[item->row], base), e = s + item->dur_ns;
-            x.same_kernel = x.same_kernel && len == first_len && memcmp(name, first, (size_t)len) == 0;
+            x.same_kernel =
+                x.same_kernel && len == first_len && memcmp(name, first, (size_t)len) == 0;
             x.transfer_ns = item->dur_ns < x.transfer_ns ? item->dur_ns : x.transfer_ns;
             x.longest_ns = item->dur_ns > x.longest_ns ? item->dur_ns : x.longest_ns;
             start[0] = s < start[0] ? s : start[0];

@@ -15,11 +15,11 @@
 
 /* One rank's communication, in start order. */
 struct traces_comm_item {
-    int64_t row, launch;            /* kernel (or run on the host); its call, -1 = none */
+    int64_t row, launch; /* kernel (or run on the host); its call, -1 = none */
     int64_t dur_ns;
     struct traces_comm_fact fact;
-    int32_t class;                  /* filled by the match: into classes */
-    int64_t k;                      /* filled: number within its class on this rank */
+    int32_t class; /* filled by the match: into classes */
+    int64_t k;     /* filled: number within its class on this rank */
 };
 
 struct traces_comm_list {
@@ -28,10 +28,10 @@ struct traces_comm_list {
     struct traces_comm_item *items;
 };
 
-struct traces_matched {             /* the k-th collective of a class */
+struct traces_matched { /* the k-th collective of a class */
     const char *kernel;
-    bool same_kernel;               /* all members ran a kernel of that name */
-    int64_t transfer_ns;            /* the shortest: whoever came last waited least */
+    bool same_kernel;    /* all members ran a kernel of that name */
+    int64_t transfer_ns; /* the shortest: whoever came last waited least */
     int64_t longest_ns;
     int64_t start_skew_ns, end_skew_ns;
     int64_t last_start_to_last_end_ns;
@@ -42,18 +42,18 @@ struct traces_matched {             /* the k-th collective of a class */
 struct traces_comm_class {
     const char *name;
     int32_t n_members;
-    int32_t *members;               /* indexes of the lists */
-    bool matched;                   /* more than one member, and the k-th are the same collective */
-    const char *why;                /* not matched: the reason, for people */
-    int64_t n;                      /* collectives; where not matched, of the first member */
-    struct traces_matched *ops;     /* [n]; NULL where not matched */
+    int32_t *members;           /* indexes of the lists */
+    bool matched;               /* more than one member, and the k-th are the same collective */
+    const char *why;            /* not matched: the reason, for people */
+    int64_t n;                  /* collectives; where not matched, of the first member */
+    struct traces_matched *ops; /* [n]; NULL where not matched */
 };
 
 struct traces_cross_rank {
     int32_t n_classes;
     struct traces_comm_class *classes;
-    int64_t *clock_ns;              /* [n lists] how much later its ends are than those of list 0, on
-                                     * the common clock: median over collectives; 0 where unknown */
+    int64_t *clock_ns; /* [n lists] how much later its ends are than those of list 0, on
+                        * the common clock: median over collectives; 0 where unknown */
     bool *clock_known;
 };
 

@@ -156,9 +156,9 @@ static enum lw_status print_and_free(struct lw_table *t, FILE *f, struct lw_err 
 
 static enum lw_status text_host(const struct traces_report_file *f, FILE *out, struct lw_err *err)
 {
-    static const char *const titles[] = {"host in",   ">launches",   ">in them",
-                                         ">blocking", ">in them",    ">host-bound",
-                                         ">longest",  "waiting for the launch of"};
+    static const char *const titles[] = {
+        "host in",  ">launches",   ">in them", ">blocking",
+        ">in them", ">host-bound", ">longest", "waiting for the launch of"};
     struct lw_table *t = lw_table_new(8, titles);
 
     for (int64_t k = 0; k < f->device.n_iterations; k++) {
@@ -222,13 +222,14 @@ enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, 
 
     if (!r->one_run)
         return LW_OK;
-    fprintf(out, "\nranks of one run: collectives matched by order, transfer is the shortest of the "
-                 "ranks'\n");
+    fprintf(out,
+            "\nranks of one run: collectives matched by order, transfer is the shortest of the "
+            "ranks'\n");
     for (int64_t k = 0; k < r->n; k++)
         if (r->cross.clock_known[k] && k > 0)
             fprintf(out, "  ends of rank %d are %s later than those of rank %d (median)\n",
-                    r->files[k].trace.rank,
-                    lw_format_ps(text, lw_ns_to_ps(r->cross.clock_ns[k])), r->files[0].trace.rank);
+                    r->files[k].trace.rank, lw_format_ps(text, lw_ns_to_ps(r->cross.clock_ns[k])),
+                    r->files[0].trace.rank);
     for (int32_t c = 0; c < r->cross.n_classes; c++) {
         const struct traces_comm_class *x = &r->cross.classes[c];
         fprintf(out, "  group '%s', %d ranks%s%s\n", x->name, x->n_members,

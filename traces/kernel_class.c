@@ -1,42 +1,110 @@
 /* Kernel classes by marks in names: a user's, then the table below, the first that fits. The class
  * tells communication from compute for every figure, and which rate of a device bounds a kernel for
- * the what-if of another device. A name is all there is: a small matrix product may be bound by memory
- * and is called compute nevertheless. Names seen in the traces of ../shared and in the libraries'
- * sources (NCCL, RCCL, DeepEP, NVSHMEM, MSCCL++, cuBLAS, cuDNN, CUTLASS, Tensile, FlashAttention). */
+ * the what-if of another device. A name is all there is: a small matrix product may be bound by
+ * memory and is called compute nevertheless. Names seen in the traces of ../shared and in the
+ * libraries' sources (NCCL, RCCL, DeepEP, NVSHMEM, MSCCL++, cuBLAS, cuDNN, CUTLASS, Tensile,
+ * FlashAttention). */
 #include "traces/kernel_class.h"
 
 #include <string.h>
 
 #include "shared/input.h"
 
-#define COMM(m) {LW_KERNEL_COMM, m, false, LW_F32}
-#define COMPUTE(m) {LW_KERNEL_COMPUTE, m, false, LW_F32}
-#define TYPED(m, t) {LW_KERNEL_COMPUTE, m, true, t}
-#define MEMORY(m) {LW_KERNEL_MEMORY, m, false, LW_F32}
+#define COMM(m)                                                                                    \
+    {                                                                                              \
+        LW_KERNEL_COMM, m, false, LW_F32                                                           \
+    }
+#define COMPUTE(m)                                                                                 \
+    {                                                                                              \
+        LW_KERNEL_COMPUTE, m, false, LW_F32                                                        \
+    }
+#define TYPED(m, t)                                                                                \
+    {                                                                                              \
+        LW_KERNEL_COMPUTE, m, true, t                                                              \
+    }
+#define MEMORY(m)                                                                                  \
+    {                                                                                              \
+        LW_KERNEL_MEMORY, m, false, LW_F32                                                         \
+    }
 
 /* Communication first: lw_kernel_is_comm stops behind it. */
 static const struct lw_kernel_mark builtin[] = {
-    COMM("nccl"), COMM("rccl"), COMM("deep_ep"), COMM("deepep"), COMM("internode"),
-    COMM("intranode"), COMM("nvshmem"), COMM("rocshmem"), COMM("mscclpp"), COMM("msccl"),
-    COMM("hccl"), COMM("oneccl"),
+    COMM("nccl"),
+    COMM("rccl"),
+    COMM("deep_ep"),
+    COMM("deepep"),
+    COMM("internode"),
+    COMM("intranode"),
+    COMM("nvshmem"),
+    COMM("rocshmem"),
+    COMM("mscclpp"),
+    COMM("msccl"),
+    COMM("hccl"),
+    COMM("oneccl"),
     /* memory-bound kernels whose names hold a mark of the next group */
-    MEMORY("im2col"), MEMORY("nchwToNhwc"), MEMORY("nhwcToNchw"), MEMORY("convertTensor"),
-    MEMORY("splitKreduce"), MEMORY("gemvNSP"), MEMORY("gemv"), MEMORY("conv_depthwise"),
+    MEMORY("im2col"),
+    MEMORY("nchwToNhwc"),
+    MEMORY("nhwcToNchw"),
+    MEMORY("convertTensor"),
+    MEMORY("splitKreduce"),
+    MEMORY("gemvNSP"),
+    MEMORY("gemv"),
+    MEMORY("conv_depthwise"),
     /* type by the library's own letters */
-    TYPED("bf16gemm", LW_BF16), TYPED("bf16_s", LW_BF16), TYPED("hgemm", LW_F16),
-    TYPED("h884", LW_F16), TYPED("h16816", LW_F16), TYPED("h1688", LW_F16),
-    TYPED("f16_s", LW_F16), TYPED("fp16", LW_F16), TYPED("sgemm", LW_F32),
-    TYPED("scudnn", LW_F32), TYPED("dgemm", LW_F64),
-    COMPUTE("gemm"), COMPUTE("cutlass"), COMPUTE("xmma"), COMPUTE("wgrad"), COMPUTE("dgrad"),
-    COMPUTE("fprop"), COMPUTE("implicit_con"), COMPUTE("convolve"), COMPUTE("winograd"),
-    COMPUTE("conv2d"), COMPUTE("Cijk_"), COMPUTE("miopenSp3AsmConv"), COMPUTE("igemm"),
-    COMPUTE("flash_fwd"), COMPUTE("flash_bwd"), COMPUTE("fmha"), COMPUTE("nvjet"),
-    COMPUTE("_mm_"), COMPUTE("matmul"),
-    MEMORY("elementwise"), MEMORY("reduce"), MEMORY("norm"), MEMORY("softmax"), MEMORY("bn_fw"),
-    MEMORY("bn_bw"), MEMORY("dropout"), MEMORY("pool"), MEMORY("copy"), MEMORY("transpose"),
-    MEMORY("embedding"), MEMORY("index"), MEMORY("scatter"), MEMORY("gather"),
-    MEMORY("CatArray"), MEMORY("multi_tensor"), MEMORY("fill"), MEMORY("adam"), MEMORY("sgd"),
-    MEMORY("triton_"), MEMORY("cub::"), MEMORY("thrust::"), MEMORY("sort"), MEMORY("nll_loss"),
+    TYPED("bf16gemm", LW_BF16),
+    TYPED("bf16_s", LW_BF16),
+    TYPED("hgemm", LW_F16),
+    TYPED("h884", LW_F16),
+    TYPED("h16816", LW_F16),
+    TYPED("h1688", LW_F16),
+    TYPED("f16_s", LW_F16),
+    TYPED("fp16", LW_F16),
+    TYPED("sgemm", LW_F32),
+    TYPED("scudnn", LW_F32),
+    TYPED("dgemm", LW_F64),
+    COMPUTE("gemm"),
+    COMPUTE("cutlass"),
+    COMPUTE("xmma"),
+    COMPUTE("wgrad"),
+    COMPUTE("dgrad"),
+    COMPUTE("fprop"),
+    COMPUTE("implicit_con"),
+    COMPUTE("convolve"),
+    COMPUTE("winograd"),
+    COMPUTE("conv2d"),
+    COMPUTE("Cijk_"),
+    COMPUTE("miopenSp3AsmConv"),
+    COMPUTE("igemm"),
+    COMPUTE("flash_fwd"),
+    COMPUTE("flash_bwd"),
+    COMPUTE("fmha"),
+    COMPUTE("nvjet"),
+    COMPUTE("_mm_"),
+    COMPUTE("matmul"),
+    MEMORY("elementwise"),
+    MEMORY("reduce"),
+    MEMORY("norm"),
+    MEMORY("softmax"),
+    MEMORY("bn_fw"),
+    MEMORY("bn_bw"),
+    MEMORY("dropout"),
+    MEMORY("pool"),
+    MEMORY("copy"),
+    MEMORY("transpose"),
+    MEMORY("embedding"),
+    MEMORY("index"),
+    MEMORY("scatter"),
+    MEMORY("gather"),
+    MEMORY("CatArray"),
+    MEMORY("multi_tensor"),
+    MEMORY("fill"),
+    MEMORY("adam"),
+    MEMORY("sgd"),
+    MEMORY("triton_"),
+    MEMORY("cub::"),
+    MEMORY("thrust::"),
+    MEMORY("sort"),
+    MEMORY("nll_loss"),
 };
 
 static const char *const class_names[LW_N_KERNEL_CLASSES] = {"other", "comm", "compute", "memory"};
@@ -46,8 +114,7 @@ const char *lw_kernel_class_name(enum lw_kernel_class c)
     return class_names[c];
 }
 
-const struct lw_kernel_mark *lw_kernel_mark_of(const struct lw_kernel_table *user,
-                                               const char *name)
+const struct lw_kernel_mark *lw_kernel_mark_of(const struct lw_kernel_table *user, const char *name)
 {
     for (int32_t i = 0; user && i < user->n; i++)
         if (strcasestr(name, user->marks[i].mark))

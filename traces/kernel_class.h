@@ -21,7 +21,7 @@ enum lw_kernel_class {
 struct lw_kernel_mark {
     enum lw_kernel_class class;
     const char *mark;
-    bool has_dtype;      /* of the arithmetic, where the name tells it */
+    bool has_dtype; /* of the arithmetic, where the name tells it */
     enum lw_dtype dtype;
 };
 
@@ -42,7 +42,7 @@ void lw_kernel_table_free(struct lw_kernel_table *t);
 const struct lw_kernel_mark *lw_kernel_mark_of(const struct lw_kernel_table *user,
                                                const char *name);
 enum lw_kernel_class lw_kernel_class_of(const struct lw_kernel_table *user, const char *name);
-bool lw_kernel_is_comm(const char *name); /* by the built-in marks */
+bool lw_kernel_is_comm(const char *name);                 /* by the built-in marks */
 const char *lw_kernel_class_name(enum lw_kernel_class c); /* "comm", ... */
 
 #endif

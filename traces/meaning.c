@@ -1,7 +1,7 @@
-/* Host and device together. A stretch is host-bound when the device ran nothing and the op that ended
- * it was launched after it began: a faster device would not shorten it. Idle time before an op that
- * was launched earlier (it waited for another stream, or for its own queue) is not counted. Only ops
- * launched inside the iteration are looked at, in the order in which they started. */
+/* Host and device together. A stretch is host-bound when the device ran nothing and the op that
+ * ended it was launched after it began: a faster device would not shorten it. Idle time before an
+ * op that was launched earlier (it waited for another stream, or for its own queue) is not counted.
+ * Only ops launched inside the iteration are looked at, in the order in which they started. */
 #include "traces/meaning.h"
 
 enum { LEAST_STRETCH_NS = 50000 };
@@ -66,8 +66,8 @@ static enum lw_status find_stretches(struct finder *f, const struct lw_iteration
     for (int64_t i = 0; i < f->launches.n; i++) {
         int64_t row = f->launches.row[i], launch = f->launches.launch[i];
         int64_t start = t->start_ns[row], end = lw_trace_end_ns(t, row);
-        bool mine = launch >= 0 && t->start_ns[launch] >= it->start_ns &&
-                    t->start_ns[launch] < it->end_ns;
+        bool mine =
+            launch >= 0 && t->start_ns[launch] >= it->start_ns && t->start_ns[launch] < it->end_ns;
         if (mine && start > busy_until && t->start_ns[launch] >= busy_until) {
             u->host_bound_ns += start - busy_until;
             if (start - busy_until >= LEAST_STRETCH_NS)

@@ -23,19 +23,19 @@ struct traces_stretch {
     int64_t row;              /* that op */
 };
 
-struct traces_host_use {      /* of one iteration */
-    int64_t n_launches, launch_ns;  /* calls that launched device work, and their time */
+struct traces_host_use {             /* of one iteration */
+    int64_t n_launches, launch_ns;   /* calls that launched device work, and their time */
     int64_t n_blocking, blocking_ns; /* calls in which the host waits for the device */
-    int64_t host_bound_ns;    /* all such stretches */
+    int64_t host_bound_ns;           /* all such stretches */
     int64_t n_stretches;
     struct traces_stretch *stretches; /* those of at least 50 us, in time order */
 };
 
 struct traces_meaning {
-    struct lw_arena arena;    /* owns everything below */
+    struct lw_arena arena; /* owns everything below */
     struct traces_class_use classes[LW_N_KERNEL_CLASSES];
     struct traces_calls calls;
-    int64_t n_waits[3];       /* by enum traces_wait_source: stream waits and host syncs */
+    int64_t n_waits[3];           /* by enum traces_wait_source: stream waits and host syncs */
     struct traces_host_use *host; /* one per iteration */
 };
 

@@ -1,16 +1,16 @@
 /* Buckets anew. The gradients of a step in the order in which they were accumulated, closed by the
  * policy's own rules (shared/bucket.h), replace the all-reduces that were launched while gradients
- * were accumulated; both must hold the same bytes, else this is no plain DistributedDataParallel. A new
- * bucket is launched when its last gradient is accumulated, and no bucket before an earlier one. The
- * k-th of n recorded waits is for the share k/n of the new buckets, rounded up. The host's time in the
- * recorded launches stays where it was, the new launches take none. */
+ * were accumulated; both must hold the same bytes, else this is no plain DistributedDataParallel. A
+ * new bucket is launched when its last gradient is accumulated, and no bucket before an earlier
+ * one. The k-th of n recorded waits is for the share k/n of the new buckets, rounded up. The host's
+ * time in the recorded launches stays where it was, the new launches take none. */
 #include "traces/rebucket.h"
 
 #include <string.h>
 
 #include "traces/comm_op.h"
 
-struct old {          /* a recorded bucket */
+struct old {            /* a recorded bucket */
     int64_t call, comm; /* one of them; the other -1 */
     int64_t row, bytes;
 };
@@ -91,13 +91,14 @@ static int64_t last_of_share(int64_t o, int64_t n, int64_t m)
 }
 
 static void add_new(struct rebucketer *b, const struct lw_step *s, int64_t step,
-                              const struct lw_bucketing *v, const struct lw_grad *grads)
+                    const struct lw_bucketing *v, const struct lw_grad *grads)
 {
     struct traces_points *p = b->p;
     int64_t ns = INT64_MIN, first = p->n_buckets;
 
     for (int32_t k = 0; k < v->n_buckets; k++) {
-        struct traces_bucket x = {.step = step, .like = b->old[0].row,
+        struct traces_bucket x = {.step = step,
+                                  .like = b->old[0].row,
                                   .dtype = grads[v->items[v->first[k]]].dtype,
                                   .thread = s->backward_thread};
         for (int32_t i = v->first[k]; i < v->first[k + 1]; i++) {
@@ -138,7 +139,8 @@ static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *
         if (bytes < 0 || __builtin_add_overflow(sum, bytes, &sum))
             return lw_fail_at(b->err, LW_EFORMAT, b->s->file, 0,
                               "%s: gradient %d has no shape: other buckets need them (record with "
-                              "record_shapes=True)", s->name, i);
+                              "record_shapes=True)",
+                              s->name, i);
         order[i] = i;
     }
     LW_TRY(check_bytes(b, s, sum));
@@ -163,8 +165,7 @@ enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bu
     p->new_of_comm = lw_arena_alloc(arena, p->n_comms, sizeof *p->new_of_comm);
     p->replaced = lw_arena_alloc(arena, p->calls.n + p->n_comms, sizeof *p->replaced);
     b.old = lw_arena_alloc(arena, p->calls.n + p->n_comms, sizeof *b.old);
-    if (!p->buckets || !p->new_of_call || !p->new_of_comm || !p->replaced ||
-        !b.old)
+    if (!p->buckets || !p->new_of_call || !p->new_of_comm || !p->replaced || !b.old)
         return lw_fail_nomem(err);
     memset(p->new_of_call, 0xff, (size_t)p->calls.n * sizeof *p->new_of_call);
     memset(p->new_of_comm, 0xff, (size_t)p->n_comms * sizeof *p->new_of_comm);

@@ -13,7 +13,6 @@
  * docs/design/replay.md.
  * LW_EFORMAT: gradients without shapes, or buckets that do not hold them. */
 enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bucket_request *want,
-                               struct lw_arena *arena, struct traces_points *p,
-                               struct lw_err *err);
+                               struct lw_arena *arena, struct traces_points *p, struct lw_err *err);
 
 #endif

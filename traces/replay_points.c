@@ -1,13 +1,14 @@
 /* The host's side of a replay. A thread's time is cut at its calls that launch, record or wait, at
- * the marks of steps, and at collectives that the host runs itself; all between two cuts is the host's
- * own time and is kept as it is.
+ * the marks of steps, and at collectives that the host runs itself; all between two cuts is the
+ * host's own time and is kept as it is.
  *
- * A waiting call lasts as long as what it waits for; what it takes of the host itself is the shortest
- * call of that name in the file (for a blocking copy: of what is left without the copy).
+ * A waiting call lasts as long as what it waits for; what it takes of the host itself is the
+ * shortest call of that name in the file (for a blocking copy: of what is left without the copy).
  *
  * gloo: the k-th launch (c10d::...) is the k-th run (gloo:...) to start. A run is waited for in the
- * gap of its launching thread in which it ended; one that ended in no gap (its thread ran again only
- * later) in the last gap before its end, if nothing was launched since that gap, and is cut there. */
+ * gap of its launching thread in which it ended; one that ended in no gap (its thread ran again
+ * only later) in the last gap before its end, if nothing was launched since that gap, and is cut
+ * there. */
 #include "traces/replay_points.h"
 
 #include <stdlib.h>

@@ -18,41 +18,41 @@ struct lw_bucket_request;
 enum traces_point_kind {
     TRACES_POINT_STEP_END,
     TRACES_POINT_STEP_BEGIN,
-    TRACES_POINT_CALL,     /* index: into calls */
-    TRACES_POINT_ISSUE,    /* a collective of the host is handed over; index: into collectives */
-    TRACES_POINT_WAIT,     /* the thread waits for collectives of the host whose wait is this point */
-    TRACES_POINT_BUCKET,   /* a bucket that was not recorded is launched; index: into buckets */
+    TRACES_POINT_CALL,   /* index: into calls */
+    TRACES_POINT_ISSUE,  /* a collective of the host is handed over; index: into collectives */
+    TRACES_POINT_WAIT,   /* the thread waits for collectives of the host whose wait is this point */
+    TRACES_POINT_BUCKET, /* a bucket that was not recorded is launched; index: into buckets */
 };
 
 struct traces_point {
     int64_t ns, end_ns;
-    int32_t thread;        /* string number */
-    int32_t step;          /* into steps; -1 = before the first */
+    int32_t thread; /* string number */
+    int32_t step;   /* into steps; -1 = before the first */
     enum traces_point_kind kind;
     int64_t index;
 };
 
 /* A collective that the host itself runs (gloo). */
 struct traces_host_comm {
-    int64_t row;           /* of its run */
-    int64_t issue;         /* row of its launch */
-    int64_t dur_ns;        /* cut at the end of the wait for it */
-    int64_t wait;          /* number of the wait point that waits for it; -1 = none found */
+    int64_t row;    /* of its run */
+    int64_t issue;  /* row of its launch */
+    int64_t dur_ns; /* cut at the end of the wait for it */
+    int64_t wait;   /* number of the wait point that waits for it; -1 = none found */
 };
 
-struct traces_bucket {     /* one that a what-if asks for */
-    int64_t ns;            /* its last gradient is there */
+struct traces_bucket { /* one that a what-if asks for */
+    int64_t ns;        /* its last gradient is there */
     int32_t thread;
     enum lw_dtype dtype;
     int64_t bytes, step;
-    int64_t like;          /* row of a recorded one that it replaces */
+    int64_t like; /* row of a recorded one that it replaces */
 };
 
-struct traces_replaced {   /* a recorded bucket */
+struct traces_replaced { /* a recorded bucket */
     int64_t row, step;
 };
 
-struct traces_range {      /* a step */
+struct traces_range { /* a step */
     const char *name;
     int64_t start_ns, end_ns;
     int32_t thread;
@@ -61,25 +61,26 @@ struct traces_range {      /* a step */
 struct traces_points {
     struct traces_launches launches;
     struct traces_calls calls;
-    int64_t n, start_ns;   /* the earliest moment */
+    int64_t n, start_ns; /* the earliest moment */
     struct traces_point *points;
     int64_t n_steps;
     struct traces_range *steps; /* the whole file where nothing marks a step */
     bool marked;
     int64_t n_comms;
     struct traces_host_comm *comms; /* in the order of their launches */
-    int32_t n_workers;     /* threads that ran them */
+    int32_t n_workers;              /* threads that ran them */
     /* other buckets: none unless asked for */
     int64_t n_buckets, n_replaced;
     struct traces_bucket *buckets;
     struct traces_replaced *replaced;
-    int64_t *new_of_call, *new_of_comm; /* [calls.n], [n_comms]: what waited for this replaced one
-                                         * waits up to that new one; -1 = not replaced; NULL = none */
+    int64_t *new_of_call,
+        *new_of_comm; /* [calls.n], [n_comms]: what waited for this replaced one
+                       * waits up to that new one; -1 = not replaced; NULL = none */
     /* device rows without a launch, to be placed before what call before[i] launched (calls.n:
      * after everything); in start order */
     int64_t n_orphans;
     int64_t *orphan, *before;
-    int64_t *own_ns;       /* [strings] what a waiting call of that name takes of the host itself */
+    int64_t *own_ns; /* [strings] what a waiting call of that name takes of the host itself */
 };
 
 /* buckets: cut the gradients' buckets anew; NULL = as recorded. Arrays live in the arena but the

@@ -1,24 +1,25 @@
 /* A recorded run as a plan.
  *
- * Each host thread and each device stream of a rank is a stream of the plan. In the order of host time
- * the ops of a rank are emitted: the host's own time between two calls (host), a call that hands work
- * to the device (launch) with the device ops behind it, a record on its stream, a wait on the stream
- * that waits, and a synchronisation of the host, which ends when the work it is for has ended. What
- * enters: durations of calls and of device ops, the host's own time, and who follows whom. No start
- * of a device op is read; device ops of one stream keep the order in which they were launched (those
- * without a launch in the file, their recorded place). So any change of a duration moves exactly what
- * depends on it.
+ * Each host thread and each device stream of a rank is a stream of the plan. In the order of host
+ * time the ops of a rank are emitted: the host's own time between two calls (host), a call that
+ * hands work to the device (launch) with the device ops behind it, a record on its stream, a wait
+ * on the stream that waits, and a synchronisation of the host, which ends when the work it is for
+ * has ended. What enters: durations of calls and of device ops, the host's own time, and who
+ * follows whom. No start of a device op is read; device ops of one stream keep the order in which
+ * they were launched (those without a launch in the file, their recorded place). So any change of a
+ * duration moves exactly what depends on it.
  *
  * Threads: when a thread was silent while another one made calls, it was waiting for it (the main
- * thread during backward, the autograd thread outside of it): its silence ends as long after the last
- * call of the other as it did when recorded. Collectives of one communicator keep their issue order.
+ * thread during backward, the autograd thread outside of it): its silence ends as long after the
+ * last call of the other as it did when recorded. Collectives of one communicator keep their issue
+ * order.
  *
- * A waiting call whose work explains less than a quarter of its length waited for something else (SMs
- * that other kernels held, another process on the device): that time is kept, and said.
+ * A waiting call whose work explains less than a quarter of its length waited for something else
+ * (SMs that other kernels held, another process on the device): that time is kept, and said.
  *
- * Several ranks: collectives that can be matched (traces/cross_rank.c) take the shortest recorded time
- * from the entry of the last member; their waiting is simulated. Others keep their recorded time, with
- * waiting inside. Host clocks are taken as common after adding each file's base.
+ * Several ranks: collectives that can be matched (traces/cross_rank.c) take the shortest recorded
+ * time from the entry of the last member; their waiting is simulated. Others keep their recorded
+ * time, with waiting inside. Host clocks are taken as common after adding each file's base.
  *
  * Not modelled: implicit synchronisation (cudaMalloc, cudaFree), polling, a full launch queue: they
  * stay in the host's own time. */
@@ -46,8 +47,8 @@ struct host {
 struct device { /* a device stream, and what was emitted on it */
     int32_t id, stream, last_op;
     int64_t n, cap[2];
-    int64_t *call;  /* [n] */
-    int32_t *op;    /* [n] */
+    int64_t *call; /* [n] */
+    int32_t *op;   /* [n] */
 };
 
 struct rank {
@@ -55,18 +56,18 @@ struct rank {
     const struct lw_trace *t;
     struct traces_points p;
     struct traces_comm_list comms;
-    int64_t *comm_of;      /* [trace rows] number of the item of comms + 1; 0 = no communication */
+    int64_t *comm_of; /* [trace rows] number of the item of comms + 1; 0 = no communication */
     int32_t role, n_hosts, n_devices, comm_stream, step;
     struct host *hosts;
     struct device *devices;
-    int64_t offset_ns;     /* of its first moment after that of the earliest rank */
+    int64_t offset_ns; /* of its first moment after that of the earliest rank */
     int64_t next_orphan;
-    int32_t *record_op;    /* [calls] event records emitted; -1 */
-    int32_t *run_op;       /* [host collectives] -1 */
-    int32_t *bucket_op;    /* [new buckets] -1 */
-    int64_t last_call;     /* emitted */
-    int32_t last_host;     /* hosts index of the point emitted last; -1 */
-    int64_t last_end;      /* its end */
+    int32_t *record_op; /* [calls] event records emitted; -1 */
+    int32_t *run_op;    /* [host collectives] -1 */
+    int32_t *bucket_op; /* [new buckets] -1 */
+    int64_t last_call;  /* emitted */
+    int32_t last_host;  /* hosts index of the point emitted last; -1 */
+    int64_t last_end;   /* its end */
 };
 
 struct maker {
@@ -77,13 +78,13 @@ struct maker {
     int32_t n, n_streams, n_ops;
     bool nomem;
     struct traces_cross_rank cross;
-    int32_t *comm_of_class;  /* plan's communicators, one per class */
+    int32_t *comm_of_class; /* plan's communicators, one per class */
     struct traces_replay *out;
     int64_t steps_cap, ends_cap, rows_cap;
-    int64_t *row_of;         /* grows */
-    int32_t *step_of;        /* grows */
-    lw_ps *end_of;           /* grows: when an op ends, ranks alone and collectives as recorded */
-    lw_ps *stream_end;       /* [n_streams] of the rank that is emitted */
+    int64_t *row_of;   /* grows */
+    int32_t *step_of;  /* grows */
+    lw_ps *end_of;     /* grows: when an op ends, ranks alone and collectives as recorded */
+    lw_ps *stream_end; /* [n_streams] of the rank that is emitted */
     int64_t n_unexplained;
     lw_ps unexplained;
     int64_t n_guessed, n_inferred, n_unknown, n_orphans, n_waits;
@@ -115,7 +116,8 @@ static enum lw_status collect_streams(struct maker *m, struct rank *r)
         return lw_fail_nomem(m->err);
     for (int64_t i = 0; i < r->p.n; i++)
         if (!host_of(r, r->p.points[i].thread))
-            r->hosts[r->n_hosts++] = (struct host){r->p.points[i].thread, -1, -1, -2, r->p.start_ns};
+            r->hosts[r->n_hosts++] =
+                (struct host){r->p.points[i].thread, -1, -1, -2, r->p.start_ns};
     int64_t n = 0, cap = 0;
     for (int64_t i = 0; i < r->p.launches.n; i++) {
         int32_t id = r->t->track[r->p.launches.row[i]];
@@ -141,7 +143,8 @@ static int32_t add_stream(struct maker *m, const char *name, enum lw_stream_clas
     return m->n_streams++;
 }
 
-/* The k-th host thread of every rank shares one stream of the plan; device streams go by their id. */
+/* The k-th host thread of every rank shares one stream of the plan; device streams go by their id.
+ */
 static void add_streams(struct maker *m)
 {
     char name[32];
@@ -185,8 +188,7 @@ static enum lw_status add_comm(struct maker *m, int32_t class)
 
     if (!members)
         return lw_fail_nomem(m->err);
-    m->comm_of_class[class] =
-        lw_builder_comm(m->b, c->name, LW_COMM_RECORDED, LW_REDUCER_AUTO, 0);
+    m->comm_of_class[class] = lw_builder_comm(m->b, c->name, LW_COMM_RECORDED, LW_REDUCER_AUTO, 0);
     if (c->matched) {
         lw_builder_group(m->b, m->comm_of_class[class], c->members, c->n_members);
     } else {
@@ -194,11 +196,15 @@ static enum lw_status add_comm(struct maker *m, int32_t class)
             lw_builder_group(m->b, m->comm_of_class[class], &c->members[k], 1);
     }
     if (m->n > 1 && !c->matched)
-        lw_builder_note(m->b, "collectives of group '%s' keep their recorded times, waiting inside: "
-                        "%s", c->name, c->why);
+        lw_builder_note(m->b,
+                        "collectives of group '%s' keep their recorded times, waiting inside: "
+                        "%s",
+                        c->name, c->why);
     if (c->matched)
-        lw_builder_note(m->b, "collectives of group '%s': %d ranks matched, each takes the shortest "
-                        "recorded time from its last member's entry", c->name, c->n_members);
+        lw_builder_note(m->b,
+                        "collectives of group '%s': %d ranks matched, each takes the shortest "
+                        "recorded time from its last member's entry",
+                        c->name, c->n_members);
     return LW_OK;
 }
 
@@ -216,8 +222,9 @@ static enum lw_status list_comms(struct maker *m, struct rank *r)
     for (int64_t i = 0; i < r->p.n_comms; i++) {
         const struct traces_host_comm *c = &r->p.comms[i];
         v[l->n + i] = (struct traces_comm_item){
-            c->row, c->issue, c->dur_ns,
-            traces_comm_fact_of(r->t, &(struct traces_comm_index){0}, c->row, -1), -1, -1};
+            c->row,    c->issue,
+            c->dur_ns, traces_comm_fact_of(r->t, &(struct traces_comm_index){0}, c->row, -1),
+            -1,        -1};
         v[l->n + i].fact.op = lw_trace_name(r->t, c->row) + strlen("gloo:");
     }
     l->items = v;
@@ -381,8 +388,9 @@ static enum lw_status fill_comm(struct maker *m, const struct rank *r, int64_t r
     const struct rank *first = &m->ranks[c->members[0]];
     const struct traces_comm_fact *f = &item->fact;
     int64_t ns = c->matched ? c->ops[item->k].transfer_ns : item->dur_ns;
-    struct traces_replay_op x = {op->name, true, traces_comm_kind(f->op), dtype_of(f),
-                                 gathered_bytes(f), f->group_size, lw_ns_to_ps(ns)};
+    struct traces_replay_op x = {
+        op->name,          true,          traces_comm_kind(f->op), dtype_of(f),
+        gathered_bytes(f), f->group_size, lw_ns_to_ps(ns)};
 
     if (x.group_size < 0 && c->matched)
         x.group_size = c->n_members;
@@ -400,7 +408,8 @@ static enum lw_status fill_comm(struct maker *m, const struct rank *r, int64_t r
     op->comm = m->comm_of_class[item->class];
     op->bytes = x.bytes > 0 ? x.bytes : 0;
     op->peer = x.kind == LW_OP_BROADCAST || x.kind == LW_OP_REDUCE
-                   ? (c->matched ? c->members[0] : (int32_t)(r - m->ranks)) : -1;
+                   ? (c->matched ? c->members[0] : (int32_t)(r - m->ranks))
+                   : -1;
     LW_TRY(time_of(m, &x, &op->work_ps));
     op->work_ps = op->work_ps > 0 ? op->work_ps : 1; /* 0 would ask the cluster */
     return LW_OK;
@@ -457,8 +466,8 @@ static enum lw_status emit_orphans(struct maker *m, struct rank *r, int64_t call
     return LW_OK;
 }
 
-/* A copy from pageable memory moves while its call stages the rest: the copy's own time, if the call
- * lasts that long, is beside it. */
+/* A copy from pageable memory moves while its call stages the rest: the copy's own time, if the
+ * call lasts that long, is beside it. */
 static int64_t staged_ns(const struct rank *r, const struct traces_call *c, int64_t rest)
 {
     int64_t row = r->p.calls.device[c->first_device], dur = r->t->dur_ns[row];
@@ -520,8 +529,8 @@ static enum lw_status emit_record(struct maker *m, struct rank *r, struct host *
         emit_host(m, r, h, LW_OP_HOST, lw_trace_name(r->t, c->row), rest_of(h, x), NULL, 0);
         return LW_OK;
     }
-    int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->row), rest_of(h, x),
-                               NULL, 0);
+    int32_t launch =
+        emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->row), rest_of(h, x), NULL, 0);
     struct lw_op op = lw_builder_blank(LW_OP_EVENT_RECORD, d->stream);
     op.work_ps = 0;
     r->record_op[x->index] = d->last_op = emit(m, r, &op, 0, &launch, 1);
@@ -592,8 +601,8 @@ static enum lw_status emit_call(struct maker *m, struct rank *r, struct host *h,
     return status;
 }
 
-/* A collective that the host runs: it is handed over after the shortest such call; what a call lasts
- * longer, its thread stood still or worked while the collective ran. */
+/* A collective that the host runs: it is handed over after the shortest such call; what a call
+ * lasts longer, its thread stood still or worked while the collective ran. */
 static enum lw_status emit_issue(struct maker *m, struct rank *r, struct host *h,
                                  const struct traces_point *x)
 {
@@ -630,8 +639,8 @@ static enum lw_status emit_host_wait(struct maker *m, struct rank *r, struct hos
     return LW_OK;
 }
 
-/* What a bucket of that size would have taken: a line through the recorded ones of its step, or, where
- * the line has a negative part, their time per byte. */
+/* What a bucket of that size would have taken: a line through the recorded ones of its step, or,
+ * where the line has a negative part, their time per byte. */
 static lw_ps fitted_time(const struct maker *m, const struct rank *r, const struct traces_bucket *b)
 {
     double n = 0, sb = 0, st = 0, sbb = 0, sbt = 0;
@@ -663,8 +672,15 @@ static enum lw_status emit_bucket(struct maker *m, struct rank *r, struct host *
     struct device *on = h->launched > -2 ? device_of(r, h->launched) : NULL;
     struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, d ? d->stream : r->comm_stream);
     int32_t group = like->fact.group_size > 0 ? like->fact.group_size : r->t->world_size;
-    struct traces_replay_op y = {"a new bucket", true, LW_OP_ALL_REDUCE, b->dtype, b->bytes,
-                                 group > 0 ? group : m->n > 1 ? m->n : -1, fitted_time(m, r, b)};
+    struct traces_replay_op y = {"a new bucket",
+                                 true,
+                                 LW_OP_ALL_REDUCE,
+                                 b->dtype,
+                                 b->bytes,
+                                 group > 0  ? group
+                                 : m->n > 1 ? m->n
+                                            : -1,
+                                 fitted_time(m, r, b)};
     int32_t deps[2], n = 1;
 
     deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, "launch of a new bucket", 0, NULL, 0);
@@ -683,8 +699,7 @@ static enum lw_status emit_bucket(struct maker *m, struct rank *r, struct host *
     return note_device_op(m, d, r->last_call, d->last_op);
 }
 
-static void emit_mark(struct maker *m, struct rank *r, struct host *h,
-                      const struct traces_point *x)
+static void emit_mark(struct maker *m, struct rank *r, struct host *h, const struct traces_point *x)
 {
     const struct traces_range *s = &r->p.steps[x->index];
     struct traces_replay_step *step = &m->out->steps[x->index];
@@ -790,7 +805,8 @@ static enum lw_status take_steps(struct maker *m)
         for (int64_t i = 0; same && i < a->p.n_steps; i++)
             same = strcmp(r->p.steps[i].name, a->p.steps[i].name) == 0;
         if (!same)
-            return lw_fail(m->err, LW_EFORMAT, "%s and %s hold different steps (%lld and %lld): "
+            return lw_fail(m->err, LW_EFORMAT,
+                           "%s and %s hold different steps (%lld and %lld): "
                            "ranks of one run, recorded in the same steps, can be replayed together",
                            a->s->file, r->s->file, (long long)a->p.n_steps,
                            (long long)r->p.n_steps);
@@ -828,8 +844,10 @@ static enum lw_status align(struct maker *m)
         struct rank *r = &m->ranks[k];
         if (__builtin_sub_overflow(r->offset_ns, first, &r->offset_ns) ||
             r->offset_ns > INT64_MAX / 8000)
-            return lw_fail(m->err, LW_EFORMAT, "%s begins more than 13 days after another rank: "
-                           "not one run, or clocks that differ", r->s->file);
+            return lw_fail(m->err, LW_EFORMAT,
+                           "%s begins more than 13 days after another rank: "
+                           "not one run, or clocks that differ",
+                           r->s->file);
         m->out->n_before |= r->offset_ns > 0;
     }
     return LW_OK;
@@ -864,36 +882,43 @@ static void add_roles(struct maker *m)
 
 static void add_notes(struct maker *m)
 {
-    lw_builder_note(m->b, "host time between calls and calls that launch are kept as recorded; time "
+    lw_builder_note(m->b,
+                    "host time between calls and calls that launch are kept as recorded; time "
                     "blocked in a synchronising call is simulated");
     if (m->n_waits > 0)
-        lw_builder_note(m->b, "%lld waits between streams and of the host, %lld of them inferred "
-                        "from the order of calls%s", (long long)m->n_waits,
-                        (long long)m->n_inferred,
+        lw_builder_note(m->b,
+                        "%lld waits between streams and of the host, %lld of them inferred "
+                        "from the order of calls%s",
+                        (long long)m->n_waits, (long long)m->n_inferred,
                         m->n_inferred > 0 ? " (the trace holds no cuda_sync events)" : "");
     if (m->n_unexplained > 0)
-        lw_builder_note(m->b, "%lld calls waited for something that is not in the trace: their "
-                        "%.3f ms are kept as recorded", (long long)m->n_unexplained,
-                        (double)m->unexplained / (double)LW_PS_PER_MS);
+        lw_builder_note(m->b,
+                        "%lld calls waited for something that is not in the trace: their "
+                        "%.3f ms are kept as recorded",
+                        (long long)m->n_unexplained, (double)m->unexplained / (double)LW_PS_PER_MS);
     if (m->n_orphans > 0)
         lw_builder_note(m->b, "%lld device ops were launched before the recording: they run first",
                         (long long)m->n_orphans);
     if (m->n == 1 && m->cross.n_classes > 0)
         lw_builder_note(m->b, "collectives keep their recorded times, waiting for other ranks "
-                        "inside: give the traces of all ranks to simulate it");
+                              "inside: give the traces of all ranks to simulate it");
     if (m->n > 1)
         lw_builder_note(m->b, "host clocks of the ranks are taken as common");
     const struct traces_points *p = &m->ranks[0].p;
     if (m->choice->buckets)
-        lw_builder_note(m->b, "what-if: %lld buckets instead of the %lld recorded in all steps, "
+        lw_builder_note(m->b,
+                        "what-if: %lld buckets instead of the %lld recorded in all steps, "
                         "launched when their last gradient is there; time by a line through the "
                         "recorded ones%s; the host's time in recorded launches stays, new ones "
-                        "take none", (long long)p->n_buckets, (long long)p->n_replaced,
+                        "take none",
+                        (long long)p->n_buckets, (long long)p->n_replaced,
                         m->choice->rule ? " unless the network is asked" : "");
     const struct traces_replay_rule *rule = m->choice->rule;
     if (rule && m->n_guessed > 0)
-        lw_builder_note(m->b, "%lld collectives whose ranks the traces do not tell are taken as "
-                        "collectives of all ranks", (long long)m->n_guessed);
+        lw_builder_note(m->b,
+                        "%lld collectives whose ranks the traces do not tell are taken as "
+                        "collectives of all ranks",
+                        (long long)m->n_guessed);
     for (int k = 0; rule && rule->note && rule->note(rule->ctx, k); k++)
         lw_builder_note(m->b, "%s", rule->note(rule->ctx, k));
 }
@@ -952,8 +977,12 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
 {
     struct traces_replay result = {0};
     struct lw_arena scratch = {0};
-    struct maker m = {.choice = choice, .arena = &scratch, .result = &result.arena, .n = n,
-                      .out = &result, .err = err};
+    struct maker m = {.choice = choice,
+                      .arena = &scratch,
+                      .result = &result.arena,
+                      .n = n,
+                      .out = &result,
+                      .err = err};
     enum lw_status status = LW_OK;
 
     m.ranks = lw_arena_alloc(&scratch, n, sizeof *m.ranks);
@@ -980,8 +1009,11 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
 
 struct lw_cluster traces_replay_cluster(const struct traces_replay *r)
 {
-    struct lw_cluster x = {.name = LW_RECORDED_CLUSTER, .devices_per_node = 1 << 20, .library = "",
-                           .library_version = "", .calibrated = true};
+    struct lw_cluster x = {.name = LW_RECORDED_CLUSTER,
+                           .devices_per_node = 1 << 20,
+                           .library = "",
+                           .library_version = "",
+                           .calibrated = true};
 
     x.device.kind = "as recorded";
     x.about = "the machines of the recording: every op takes its recorded time";
