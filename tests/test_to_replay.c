@@ -234,6 +234,62 @@ static void ops_launched_before_the_recording_run_first_in_their_order(void **st
     traces_source_free(&s);
 }
 
+/* A copy from pageable memory (30) moves while its call (100) stages it: done when the call is. */
+static void a_staged_copy_moves_beside_its_call(void **state)
+{
+    struct traces_source s;
+    struct replay_run x;
+
+    (void)state;
+    replay_begin(&s);
+    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
+    replay_row(&s, LW_ROW_LAUNCH, "cudaMemcpyAsync", 10, 100, 0, 1);
+    replay_row(&s, LW_ROW_LAUNCH, "cudaStreamSynchronize", 110, 0, 0, 2);
+    replay_row(&s, LW_ROW_MEM, "Memcpy HtoD (Pageable -> Device)", 80, 30, 7, 1);
+    replay_ready(&s);
+    replay_run(&s, 1, &plain, &x);
+    assert_int_equal(x.t.start[replay_op(&x, "Memcpy HtoD (Pageable -> Device)", 0)], 80 * US);
+    assert_int_equal(replay_step(&x, 0), 200 * US);
+    replay_run_free(&x);
+    traces_source_free(&s);
+}
+
+/* A synchronisation of 500, its work of 20 done at 35: the rest is nobody's, and kept behind it. With
+ * work of 200 (more than a quarter) it is explained, and simulated. */
+static void a_wait_that_its_work_does_not_explain_is_kept_and_said(void **state)
+{
+    static const struct {
+        int64_t work;
+        lw_ps step;
+        bool said;
+    } cases[] = {
+        {20, 35 + 498 + 80, true}, /* 598 - 500 - 18 = 80 of the host behind it */
+        {200, 215 + 80, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_source s;
+        struct replay_run x;
+        replay_begin(&s);
+        replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 598, 0, -1);
+        replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
+        replay_row(&s, LW_ROW_LAUNCH, "cudaStreamSynchronize", 18, 500, 0, 2);
+        replay_row(&s, LW_ROW_LAUNCH, "cudaStreamSynchronize", 590, 2, 0, 3);
+        replay_row(&s, LW_ROW_KERNEL, "k", 490, cases[i].work, 7, 1);
+        replay_ready(&s);
+        replay_run(&s, 1, &plain, &x);
+        assert_int_equal(replay_step(&x, 0), cases[i].step * US);
+        bool said = false;
+        for (int32_t k = 0; k < x.r.plan.n_notes; k++)
+            said |= strstr(x.r.plan.notes[k], "1 calls waited for something that is not in the "
+                                              "trace: their 0.498 ms") != NULL;
+        assert_int_equal(said, cases[i].said);
+        replay_run_free(&x);
+        traces_source_free(&s);
+    }
+}
+
 static void refuses(struct traces_source *s, int n, const char *word)
 {
     struct traces_replay r;
@@ -257,6 +313,13 @@ static void what_cannot_be_replayed_is_refused_in_words(void **state)
     lw_steps_free(&s[0].steps);
     replay_ready(&s[0]);
     refuses(s, 1, "not one call that launched them");
+    traces_source_free(&s[0]);
+    replay_begin(&s[0]); /* 50 kernels of 23 days each on one stream */
+    replay_row(&s[0], LW_ROW_LAUNCH, "cudaGraphLaunch", 0, 5, 0, 1);
+    for (int i = 0; i < 50; i++)
+        replay_row(&s[0], LW_ROW_KERNEL, "k", 1, INT64_C(2000000000000), 7, 1);
+    replay_ready(&s[0]);
+    refuses(s, 1, "add up to more than 26 days");
     traces_source_free(&s[0]);
     make_rank(&s[0], 1, 100, 20);
     make_rank(&s[1], 1, 100, 20);
@@ -299,6 +362,8 @@ int main(void)
         cmocka_unit_test(a_thread_that_was_silent_waits_for_the_other_one),
         cmocka_unit_test(with_all_ranks_waiting_is_simulated),
         cmocka_unit_test(ops_launched_before_the_recording_run_first_in_their_order),
+        cmocka_unit_test(a_staged_copy_moves_beside_its_call),
+        cmocka_unit_test(a_wait_that_its_work_does_not_explain_is_kept_and_said),
         cmocka_unit_test(what_cannot_be_replayed_is_refused_in_words),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };

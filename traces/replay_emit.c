@@ -219,12 +219,10 @@ static enum lw_status emit_orphans(struct replay_maker *m, struct replay_rank *r
 {
     const struct traces_points *p = &r->p;
 
-    for (int64_t i = r->next_orphan; i < p->n_orphans; i++)
-        if (p->before[i] == call) {
-            LW_TRY(emit_device(m, r, p->orphan[i], call, -1));
-            m->n_orphans++;
-            r->next_orphan += i == r->next_orphan;
-        }
+    for (; r->next_orphan < p->n_orphans && p->before[r->next_orphan] <= call; r->next_orphan++) {
+        LW_TRY(emit_device(m, r, p->orphan[r->next_orphan], call, -1));
+        m->n_orphans++;
+    }
     return LW_OK;
 }
 

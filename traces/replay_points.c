@@ -172,6 +172,15 @@ static int by_stream(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
+static int by_call(const void *a, const void *b)
+{
+    const struct on_stream *x = a, *y = b;
+
+    if (x->call != y->call)
+        return x->call < y->call ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
 /* The call of each row of `calls`, by row of the trace. */
 static void calls_of_rows(const struct traces_points *p, int64_t *call_of)
 {
@@ -202,11 +211,15 @@ static enum lw_status place_orphans(struct maker *m)
         next = v[i].call >= 0 ? v[i].call : next;
         before[v[i].at] = next;
     }
+    struct on_stream *order = v; /* its rows are not needed any more either */
     for (int64_t i = 0; i < l->n; i++)
-        if (l->launch[i] < 0) {
-            p->before[p->n_orphans] = before[i];
-            p->orphan[p->n_orphans++] = l->row[i];
-        }
+        if (l->launch[i] < 0)
+            order[p->n_orphans++] = (struct on_stream){0, l->row[i], before[i]};
+    qsort(order, (size_t)p->n_orphans, sizeof *order, by_call);
+    for (int64_t i = 0; i < p->n_orphans; i++) {
+        p->orphan[i] = order[i].at;
+        p->before[i] = order[i].call;
+    }
     return LW_OK;
 }
 

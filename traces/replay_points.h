@@ -76,8 +76,8 @@ struct traces_points {
     int64_t *new_of_call,
         *new_of_comm; /* [calls.n], [n_comms]: what waited for this replaced one
                        * waits up to that new one; -1 = not replaced; NULL = none */
-    /* device rows without a launch, to be placed before what call before[i] launched (calls.n:
-     * after everything); in start order */
+    /* device rows without a launch, to be placed before what call before[i] launched (calls.n: after
+     * everything); by that call, then in start order */
     int64_t n_orphans;
     int64_t *orphan, *before;
     int64_t *own_ns; /* [strings] what a waiting call of that name takes of the host itself */

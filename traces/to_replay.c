@@ -30,6 +30,21 @@
 
 #include "traces/replay_maker.h"
 
+/* In the worst case all durations follow each other: their sum must fit the clock of picoseconds.
+ */
+static enum lw_status check_sum(const struct traces_source *s, struct lw_err *err)
+{
+    const int64_t most = INT64_MAX / 4000;
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < s->trace.n && sum <= most; i++)
+        if (s->trace.dur_ns[i] > most ||
+            (lw_trace_on_device(&s->trace, i) && (sum += s->trace.dur_ns[i]) > most))
+            return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                              "its device ops add up to more than 26 days");
+    return LW_OK;
+}
+
 static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct traces_source *s)
 {
     struct replay_rank *r = &m->ranks[k];
@@ -37,6 +52,7 @@ static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct 
     r->s = s;
     r->t = &s->trace;
     r->comm_stream = -1;
+    LW_TRY(check_sum(s, m->err));
     LW_TRY(traces_points_build(s, m->choice->kernels, m->choice->buckets, m->arena, &r->p, m->err));
     if (r->p.n_workers > m->out->n_workers)
         m->out->n_workers = r->p.n_workers;
