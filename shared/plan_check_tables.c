@@ -2,6 +2,7 @@
  * no table entry used by two owners. Afterwards the other checks may follow indexes blindly.
  * Invariant: nothing is read through an index before that index was checked; ranges of an owner
  * table sum to no more than the table they cut, so that the work is linear in the plan. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/plan_check.h"
@@ -97,6 +98,59 @@ static enum lw_status check_ranks(const struct lw_plan *p, struct lw_err *err)
     lw_free(seen);
     lw_free(first);
     return s;
+}
+
+struct place {
+    int32_t at[3], rank;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    for (int k = 0; k < 3; k++)
+        if (x->at[k] != y->at[k])
+            return x->at[k] < y->at[k] ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Nobody has another rank's place. */
+static enum lw_status check_places(const struct lw_plan *p, struct lw_err *err)
+{
+    struct place *list = lw_alloc((size_t)p->n_ranks * sizeof *list);
+    enum lw_status s = list ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t r = 0; list && r < p->n_ranks; r++) {
+        memcpy(list[r].at, p->coord + r * 3L, sizeof list[r].at);
+        list[r].rank = r;
+    }
+    if (list)
+        qsort(list, (size_t)p->n_ranks, sizeof *list, by_place);
+    for (int32_t r = 1; s == LW_OK && r < p->n_ranks; r++) {
+        const int32_t *at = list[r].at;
+        if (memcmp(list[r - 1].at, at, sizeof list[r].at) == 0)
+            s = lw_fail(err, LW_EPLAN, "ranks %d and %d both stand at dp %d, pp %d, tp %d",
+                        list[r - 1].rank, list[r].rank, at[0], at[1], at[2]);
+    }
+    lw_free(list);
+    return s;
+}
+
+/* Coordinates lie in the strategy's grid, or where that does not make up the ranks (a recorded plan)
+ * below their number. */
+static enum lw_status check_coords(const struct lw_plan *p, struct lw_err *err)
+{
+    static const char *const names[] = {"dp", "pp", "tp"};
+    const int64_t sizes[] = {p->strategy.dp, p->strategy.pp, p->strategy.tp};
+    bool grid = sizes[0] > 0 && sizes[1] > 0 && sizes[2] > 0 &&
+                sizes[0] <= p->n_ranks / sizes[1] / sizes[2] &&
+                sizes[0] * sizes[1] * sizes[2] == p->n_ranks;
+
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        for (int k = 0; k < 3; k++)
+            LW_TRY(within("rank", r, names[k], p->coord[r * 3L + k], 0,
+                          grid ? sizes[k] : p->n_ranks, err));
+    return check_places(p, err);
 }
 
 static enum lw_status check_streams(const struct lw_plan *p, struct lw_err *err)
@@ -432,6 +486,7 @@ enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err)
 {
     LW_TRY(check_counts(p, err));
     LW_TRY(check_ranks(p, err));
+    LW_TRY(check_coords(p, err));
     LW_TRY(check_streams(p, err));
     LW_TRY(check_distinct(p, err));
     LW_TRY(check_membership(p, err));

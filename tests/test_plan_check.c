@@ -274,6 +274,26 @@ static void groups_and_ranks_agree(void **state)
     lw_plan_free(&p);
 }
 
+static void coordinates_are_in_the_grid_and_one_ranks_alone(void **state)
+{
+    struct lw_plan p = example(); /* --dp 4 */
+
+    (void)state;
+    p.coord[2 * 3] = 4;
+    assert_fault(&p, "rank 2: dp is 4, allowed 0 to 3");
+    p.coord[2 * 3] = 1;
+    assert_fault(&p, "ranks 1 and 2 both stand at dp 1, pp 0, tp 0");
+    p.coord[2 * 3] = 2;
+    p.coord[3 * 3 + 2] = 1;
+    assert_fault(&p, "rank 3: tp is 1, allowed 0 to 0");
+    p.strategy.dp = 1; /* a recorded plan has no grid: its ranks bound the coordinates */
+    struct lw_err err = {0};
+    assert_int_equal(lw_plan_check(&p, &err), LW_OK);
+    p.coord[3 * 3 + 1] = -1;
+    assert_fault(&p, "rank 3: pp is -1, allowed 0 to 3");
+    lw_plan_free(&p);
+}
+
 static void passes_must_end_steps(void **state)
 {
     struct lw_plan p = example();
@@ -644,6 +664,7 @@ int main(void)
         cmocka_unit_test(shards_tile_the_parameters),
         cmocka_unit_test(indexes_outside_their_tables_are_named),
         cmocka_unit_test(groups_and_ranks_agree),
+        cmocka_unit_test(coordinates_are_in_the_grid_and_one_ranks_alone),
         cmocka_unit_test(passes_must_end_steps),
         cmocka_unit_test(collectives_are_issued_in_one_order),
         cmocka_unit_test(roots_are_equal_and_members),
