@@ -39,7 +39,7 @@ static enum lw_status compare_two(const struct request *r, char **names, struct 
     if (r->format == LW_FORMAT_JSON)
         lw_comparison_json(&c, r->tolerance, verdict == LW_OK, stdout);
     else
-        st = r->format == LW_FORMAT_CSV ? lw_comparison_totals(&c, true, stdout, err)
+        st = r->format == LW_FORMAT_CSV ? lw_comparison_csv(&c, stdout, err)
                                         : lw_comparison_text(&c, stdout, err);
     lw_comparison_free(&c);
     return st == LW_OK ? verdict : st;

@@ -1,4 +1,5 @@
 /* lapwing plot: pictures of stored runs. */
+#include <stdio.h>
 #include <string.h>
 
 #include "analysis/plot.h"
@@ -55,6 +56,9 @@ int cmd_plot(int argc, char **argv)
     plot.runs = runs;
     if (st == LW_OK)
         st = lw_plot_draw(store, &plot, file, &err);
+    if (st == LW_OK && strcmp(file, "-") != 0)
+        printf("wrote %s: %s of %d run%s\n", file, lw_plot_name(plot.kind), plot.n_runs,
+               plot.n_runs == 1 ? "" : "s");
     lw_store_close(store);
     lw_arena_free(&arena);
     return lw_cli_end("plot", st, &err);

@@ -1,4 +1,7 @@
 /* lapwing report: stored runs as one HTML page. */
+#include <stdio.h>
+#include <string.h>
+
 #include "analysis/report.h"
 #include "shared/cli.h"
 #include "shared/command.h"
@@ -46,6 +49,8 @@ int cmd_report(int argc, char **argv)
         st = lw_store_select_runs(store, argv + 1, n_operands, &arena, &runs, &n, &err);
     if (st == LW_OK)
         st = write_report(store, runs, n, file, &err);
+    if (st == LW_OK && strcmp(file, "-") != 0)
+        printf("wrote %s: %d run%s\n", file, n, n == 1 ? "" : "s");
     lw_store_close(store);
     lw_arena_free(&arena);
     return lw_cli_end("report", st, &err);

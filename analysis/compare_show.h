@@ -7,8 +7,8 @@
 
 /* A comparison for people and programs. tolerance < 0: none was asked for. */
 enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct lw_err *err);
-enum lw_status lw_comparison_totals(const struct lw_comparison *c, bool csv, FILE *f,
-                                    struct lw_err *err);
+/* One row a number: times in ns, bytes; empty = not known. */
+enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct lw_err *err);
 void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool within, FILE *f);
 
 /* Every execution of `runs` (ascending by id) beside its prediction, one row a pair. */

@@ -31,8 +31,7 @@ static void total_row(struct lw_table *t, const char *name, struct lw_both v)
     pct_cell(t, v);
 }
 
-enum lw_status lw_comparison_totals(const struct lw_comparison *c, bool csv, FILE *f,
-                                    struct lw_err *err)
+static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct lw_err *err)
 {
     static const char *const titles[] = {"", ">predicted ms", ">measured ms", ">difference ms",
                                          ">error %"};
@@ -41,16 +40,78 @@ enum lw_status lw_comparison_totals(const struct lw_comparison *c, bool csv, FIL
     total_row(t, "step", c->step);
     for (int i = 0; i < LW_N_PARTS; i++) {
         char name[64];
-        snprintf(name, sizeof name, csv ? "%s" : "  %s", lw_part_name((enum lw_part)i));
+        snprintf(name, sizeof name, "  %s", lw_part_name((enum lw_part)i));
         total_row(t, name, c->part[i]);
     }
     total_row(t, "compute busy", c->compute_busy);
     total_row(t, "communication busy", c->comm_busy);
-    enum lw_status st = csv ? lw_table_print_csv(t, f, err)
-                            : lw_table_print(t, f, 0, err);
+    enum lw_status st = lw_table_print(t, f, 0, err);
     lw_table_free(t);
     return st;
 }
+
+/* --- one flat table ----------------------------------------------------------------------------- */
+
+static void number_cell(struct lw_table *t, int64_t v, bool known)
+{
+    if (known)
+        lw_table_cell(t, "%lld", (long long)v);
+    else
+        lw_table_cell(t, "%s", "");
+}
+
+static void csv_row(struct lw_table *t, const char *of, int32_t bucket, const char *what,
+                    struct lw_both v, bool is_bytes)
+{
+    bool p = v.predicted != -1, m = v.measured != -1;
+    struct lw_both shown = is_bytes ? v : (struct lw_both){lw_ps_to_ns(v.predicted),
+                                                          lw_ps_to_ns(v.measured)};
+    double e = p && m ? lw_both_error_pct(v) : (double)NAN;
+
+    lw_table_cell(t, "%s", of);
+    number_cell(t, bucket, bucket >= 0);
+    lw_table_cell(t, "%s", what);
+    lw_table_cell(t, "%s", is_bytes ? "bytes" : "ns");
+    number_cell(t, shown.predicted, p);
+    number_cell(t, shown.measured, m);
+    number_cell(t, shown.predicted - shown.measured, p && m);
+    if (isnan(e))
+        lw_table_cell(t, "%s", "");
+    else
+        lw_table_cell(t, "%.3f", e);
+}
+
+static void csv_bucket(struct lw_table *t, const struct lw_bucket_line *b)
+{
+    csv_row(t, "bucket", b->bucket, "size", b->bytes, true);
+    csv_row(t, "bucket", b->bucket, "ready", b->ready, false);
+    csv_row(t, "bucket", b->bucket, "launch", b->launch, false);
+    csv_row(t, "bucket", b->bucket, "start", b->start, false);
+    csv_row(t, "bucket", b->bucket, "finish", b->finish, false);
+}
+
+enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"of", "bucket", "what", "unit", "predicted", "measured",
+                                         "difference", "error %"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    csv_row(t, "step", -1, "step", c->step, false);
+    for (int i = 0; i < LW_N_PARTS; i++)
+        csv_row(t, "part", -1, lw_part_name((enum lw_part)i), c->part[i], false);
+    csv_row(t, "busy", -1, "compute", c->compute_busy, false);
+    csv_row(t, "busy", -1, "copies", c->copy_busy, false);
+    csv_row(t, "busy", -1, "communication", c->comm_busy, false);
+    for (int32_t i = 0; i < c->n_buckets; i++)
+        csv_bucket(t, &c->buckets[i]);
+    for (int32_t i = 0; i < c->n_ops; i++)
+        csv_row(t, "op", -1, c->ops[i].name, c->ops[i].time, false);
+    enum lw_status st = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return st;
+}
+
+/* --- text --------------------------------------------------------------------------------------- */
 
 static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct lw_err *err)
 {
@@ -114,7 +175,7 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
            p->plan == m->plan ? "" : m->plan_hash);
     if (c->note[0])
         fprintf(f, "note: %s\n\n", c->note);
-    LW_TRY(lw_comparison_totals(c, false, f, err));
+    LW_TRY(put_totals(c, f, err));
     put_verdict(c, f);
     if (c->n_buckets > 0)
         LW_TRY(put_buckets(c, f, err));

@@ -182,6 +182,7 @@ static int check_operands(const struct lw_usage *u, char **argv, int n_operands)
 int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc, char **argv,
                  int *n_operands)
 {
+    enum lw_status s = LW_OK;
     struct lw_err err = {0};
     bool help = false;
 
@@ -189,13 +190,17 @@ int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc,
         lw_cli_help_man(stdout, u, table);
     else if (argc == 2 && strcmp(argv[1], "--help-words") == 0)
         lw_cli_help_words(stdout, table);
+    else if (argc == 2 && strcmp(argv[1], "--help-json") == 0)
+        lw_cli_help_json(stdout, u, table);
+    else if (argc == 2 && strcmp(argv[1], "--help-csv") == 0)
+        s = lw_cli_help_csv(stdout, table, &err);
     else if (lw_cli_parse(table, argc, argv, n_operands, &help, &err) != LW_OK)
         return lw_cli_usage(u->command, "%s", err.msg);
     else if (help)
         lw_cli_help_text(stdout, u, table);
     else
         return check_operands(u, argv, *n_operands);
-    return lw_cli_end(u->command, LW_OK, &err);
+    return lw_cli_end(u->command, s, &err);
 }
 
 static int exit_of(enum lw_status s)

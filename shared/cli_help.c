@@ -1,8 +1,12 @@
-/* Help for people, manual pages (roff, man macros) and words for completion, from one table. */
+/* Help for people and programs, manual pages (roff, man macros) and words for completion, from one
+ * table. */
 #include "shared/cli_help.h"
 
 #include <ctype.h>
 #include <string.h>
+
+#include "shared/jsonout.h"
+#include "shared/table.h"
 
 static void put_wrapped(FILE *f, const char *text, int column)
 {
@@ -102,4 +106,43 @@ void lw_cli_help_words(FILE *f, const struct lw_opt *table)
     for (; table->name; table++)
         fprintf(f, "--%s%s\n", table->name, table->kind == LW_OPT_FLAG ? "" : "=");
     fputs("--help\n", f);
+}
+
+void lw_cli_help_json(FILE *f, const struct lw_usage *u, const struct lw_opt *table)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "command", u->command);
+    lw_jsonout_string(&o, "synopsis", u->synopsis);
+    lw_jsonout_string(&o, "about", u->about);
+    lw_jsonout_array(&o, "options");
+    for (; table->name; table++) {
+        char letter[2] = {table->letter, 0};
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", table->name);
+        lw_jsonout_string(&o, "letter", table->letter ? letter : NULL);
+        lw_jsonout_string(&o, "argument", table->arg);
+        lw_jsonout_string(&o, "help", table->help);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_cli_help_csv(FILE *f, const struct lw_opt *table, struct lw_err *err)
+{
+    static const char *const titles[] = {"option", "letter", "argument", "help"};
+    struct lw_table *t = lw_table_new(4, titles);
+
+    for (; table->name; table++) {
+        char letter[2] = {table->letter, 0};
+        lw_table_cell(t, "%s", table->name);
+        lw_table_cell(t, "%s", letter);
+        lw_table_cell(t, "%s", table->arg ? table->arg : "");
+        lw_table_cell(t, "%s", table->help);
+    }
+    enum lw_status s = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return s;
 }

@@ -4,7 +4,9 @@
 
 #include "shared/cli.h"
 #include "shared/command.h"
+#include "shared/jsonout.h"
 #include "shared/strategy.h"
+#include "shared/table.h"
 
 static void list_commands(void)
 {
@@ -62,34 +64,136 @@ static void completion(void)
            "complete -F _lapwing lapwing\n");
 }
 
-static const struct {
-    const char *word;
-    void (*print)(void);
-} topics[] = {
-    {"strategy", list_strategy},
-    {"help", list_commands},
-    {"--man", man_page},
-    {"--completion", completion},
-    {"--help", list_commands},
-};
+/* Commands or strategy options as data. */
+static void json_commands(void)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "commands");
+    for (const struct lw_command *c = lw_commands; c->name; c++) {
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "command", c->name);
+        lw_jsonout_string(&o, "about", c->about);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+static void json_strategy(void)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "options");
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const struct lw_strategy_option *p = lw_strategy_option(i);
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", p->name);
+        lw_jsonout_string(&o, "argument", p->arg);
+        lw_jsonout_string(&o, "help", p->help);
+        lw_jsonout_line_array(&o, "values");
+        for (int v = 0; p->values && p->values[v]; v++)
+            lw_jsonout_string(&o, NULL, p->values[v]);
+        lw_jsonout_end(&o);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+static enum lw_status csv_commands(struct lw_err *err)
+{
+    static const char *const titles[] = {"command", "about"};
+    struct lw_table *t = lw_table_new(2, titles);
+
+    for (const struct lw_command *c = lw_commands; c->name; c++) {
+        lw_table_cell(t, "%s", c->name);
+        lw_table_cell(t, "%s", c->about);
+    }
+    enum lw_status s = lw_table_print_csv(t, stdout, err);
+    lw_table_free(t);
+    return s;
+}
+
+static enum lw_status csv_strategy(struct lw_err *err)
+{
+    static const char *const titles[] = {"option", "argument", "help", "values"};
+    struct lw_table *t = lw_table_new(4, titles);
+
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const struct lw_strategy_option *o = lw_strategy_option(i);
+        char values[512] = "";
+        size_t at = 0;
+        for (int v = 0; o->values && o->values[v] && at < sizeof values; v++)
+            at += (size_t)snprintf(values + at, sizeof values - at, "%s%s", v ? " " : "",
+                                   o->values[v]);
+        lw_table_cell(t, "%s", o->name);
+        lw_table_cell(t, "%s", o->arg);
+        lw_table_cell(t, "%s", o->help);
+        lw_table_cell(t, "%s", values);
+    }
+    enum lw_status s = lw_table_print_csv(t, stdout, err);
+    lw_table_free(t);
+    return s;
+}
+
+static enum lw_status show_commands(enum lw_format format, struct lw_err *err)
+{
+    if (format == LW_FORMAT_CSV)
+        return csv_commands(err);
+    if (format == LW_FORMAT_JSON)
+        json_commands();
+    else
+        list_commands();
+    return LW_OK;
+}
+
+static enum lw_status show_strategy(enum lw_format format, struct lw_err *err)
+{
+    if (format == LW_FORMAT_CSV)
+        return csv_strategy(err);
+    if (format == LW_FORMAT_JSON)
+        json_strategy();
+    else
+        list_strategy();
+    return LW_OK;
+}
 
 int cmd_help(int argc, char **argv)
 {
+    static char *const asked[] = {"--help", "--help-json", "--help-csv"};
+    bool man = false, script = false, help;
+    enum lw_format format = LW_FORMAT_TEXT;
+    const struct lw_opt options[] = {
+        {"man", 0, LW_OPT_FLAG, &man, NULL, "the manual page of the program", 0, 0},
+        {"completion", 0, LW_OPT_FLAG, &script, NULL, "a completion script for bash", 0, 0},
+        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
+        {0},
+    };
     struct lw_err err = {0};
-    char *ask[] = {argc > 1 ? argv[1] : NULL, "--help", NULL};
+    int n;
 
-    if (argc < 2) {
-        list_commands();
+    if (lw_cli_parse(options, argc, argv, &n, &help, &err) != LW_OK)
+        return lw_cli_usage("help", "%s", err.msg);
+    if (n > 1)
+        return lw_cli_usage("help", "explains one command at a time, got '%s' too", argv[2]);
+    if (man || script) {
+        if (man)
+            man_page();
+        else
+            completion();
         return lw_cli_end("help", LW_OK, &err);
     }
-    for (size_t i = 0; i < sizeof topics / sizeof *topics; i++) {
-        if (strcmp(argv[1], topics[i].word) == 0) {
-            topics[i].print();
-            return lw_cli_end("help", LW_OK, &err);
-        }
-    }
-    for (const struct lw_command *c = lw_commands; c->name; c++)
+    if (n == 0 || strcmp(argv[1], "help") == 0)
+        return lw_cli_end("help", show_commands(format, &err), &err);
+    if (strcmp(argv[1], "strategy") == 0)
+        return lw_cli_end("help", show_strategy(format, &err), &err);
+    for (const struct lw_command *c = lw_commands; c->name; c++) {
+        char *ask[] = {argv[1], asked[format], NULL};
         if (strcmp(c->name, argv[1]) == 0)
             return c->run(2, ask);
+    }
     return lw_cli_usage("help", "no command '%s'", argv[1]);
 }

@@ -78,6 +78,8 @@ static enum lw_status make(struct lw_plan_source *src, const char *plan_file, co
         s = lw_plan_write(&p, out, err);
     if (s == LW_OK && !(out && strcmp(out, "-") == 0)) /* else standard output is the plan */
         s = lw_plan_show(&p, format, err);
+    if (s == LW_OK && out && strcmp(out, "-") != 0 && format == LW_FORMAT_TEXT)
+        printf("\nwrote %s\n", out);
     lw_plan_free(&p);
     return s;
 }

@@ -21,12 +21,26 @@ static int32_t variant_of_set(const struct lw_plan *p, const struct lw_bucket_se
     return found;
 }
 
+static void bytes_cell(struct lw_table *t, int64_t bytes, bool csv)
+{
+    char text[32];
+
+    if (csv)
+        lw_table_cell(t, "%lld", (long long)bytes);
+    else
+        lw_table_cell(t, "%s", lw_format_bytes(text, bytes));
+}
+
 static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_err *err)
 {
-    static const char *const titles[] = {"set", ">bucket", "dtype", ">gradients", ">bytes",
-                                         ">limit bytes", ">launched after gradients",
-                                         ">launched at ns of backward"};
-    struct lw_table *t = lw_table_new(8, titles);
+    static const char *const exact[] = {"set", ">bucket", "dtype", ">gradients", ">bytes",
+                                        ">limit bytes", ">launched after gradients",
+                                        ">launched at ns of backward"};
+    static const char *const rounded[] = {"set", ">bucket", "dtype", ">gradients", ">size",
+                                          ">limit", ">launched behind gradient",
+                                          ">at, in the backward"};
+    struct lw_table *t = lw_table_new(8, csv ? exact : rounded);
+    char text[32];
 
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
@@ -39,9 +53,9 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
             lw_table_cell(t, "%d", set->first_bucket + i);
             lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
             lw_table_cell(t, "%d", b->n_slots);
-            lw_table_cell(t, "%lld", (long long)b->bytes);
+            bytes_cell(t, b->bytes, csv);
             if (b->limit_bytes > 0)
-                lw_table_cell(t, "%lld", (long long)b->limit_bytes);
+                bytes_cell(t, b->limit_bytes, csv);
             else
                 lw_table_cell(t, "%s", csv ? "" : "none");
             if (weights) { /* sent behind the optimizer */
@@ -50,7 +64,10 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                 continue;
             }
             lw_table_cell(t, "%d", at.n_ready);
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(at.at));
+            if (csv)
+                lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(at.at));
+            else
+                lw_table_cell(t, "%s", lw_format_ps(text, at.at));
         }
     }
     enum lw_status st = csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 2, err);
@@ -115,7 +132,7 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
         putchar('\n');
     }
     show_passes(p);
-    printf("\nnotes\n");
+    printf("\ndecisions, and the rules behind them\n");
     for (int32_t i = 0; i < p->n_notes; i++)
         printf("  %s\n", p->notes[i]);
     return LW_OK;

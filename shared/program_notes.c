@@ -15,12 +15,12 @@ static void note_rule(const struct lw_part *d, struct lw_builder *b)
         lw_builder_note(b, "buckets: %d synchronised %s on one bucket per dtype and device, "
                               "then rebuilt in ready order", r->n_initial_passes,
                         r->n_initial_passes == 1 ? "backward" : "backwards");
-    if (r->rebuilt_from_behind)
-        lw_builder_note(b, "buckets: rebuilt from the last ready gradient on, the list reversed: the "
-                           "first limit holds for the last bucket (DDP_SET_LAST_BUCKET_CAP=1)");
     else if (r->limited && !r->initial_in_ready_order)
         lw_builder_note(b, "buckets: registration order, the list reversed, never rebuilt%s",
                         d->s->find_unused ? " (unused parameters are looked for each step)" : "");
+    if (r->rebuilt_from_behind)
+        lw_builder_note(b, "buckets: rebuilt from the last ready gradient on, the list reversed: the "
+                           "first limit holds for the last bucket (DDP_SET_LAST_BUCKET_CAP=1)");
     if (r->first_after_backward && d->s->static_graph)
         lw_builder_note(b, "static graph: the first step only records; it reduces everything "
                               "after its backward");

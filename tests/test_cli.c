@@ -124,6 +124,8 @@ static void wrong_usage_exits_2_and_help_exits_0(void **state)
     assert_int_equal(exit_of("help version"), 0);
     assert_int_equal(exit_of("version -v"), 0);
     assert_int_equal(exit_of("help nope"), 2);
+    assert_int_equal(exit_of("help plan sim"), 2);
+    assert_int_equal(exit_of("help --format nope"), 2);
     assert_int_equal(exit_of("nope"), 2);
     assert_int_equal(exit_of("version --nope"), 2);
     assert_int_equal(exit_of("version extra"), 2);
@@ -199,6 +201,16 @@ static void manual_pages_and_completion_come_from_the_tables(void **state)
     assert_string_equal(words, "--verbose\n--format=\n--help\n");
     assert_non_null(strstr(all, ".BR lapwing\\-version (1)"));
     assert_non_null(strstr(script, "complete -F _lapwing lapwing"));
+    char *options = output_of("help version --format csv");
+    assert_string_equal(options, "option,letter,argument,help\n"
+                                 "verbose,v,,\"compiler, flags and library versions\"\n"
+                                 "format,,text|json|csv,output format (text)\n");
+    free(options);
+    char *commands = output_of("help --format csv"), *strategy = output_of("help strategy --format json");
+    assert_non_null(strstr(commands, "\nversion,"));
+    assert_non_null(strstr(strategy, "{\"name\": \"overlap\", \"argument\": \"on|off\", "));
+    free(commands);
+    free(strategy);
     free(man);
     free(words);
     free(all);

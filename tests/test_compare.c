@@ -285,6 +285,28 @@ static void json_holds_what_the_documentation_shows(void **state)
     }
 }
 
+/* Every number of the text, one row each: step, parts, buckets, ops. */
+static void csv_holds_buckets_and_ops_too(void **state)
+{
+    static const char *const rows[] = {
+        "of,bucket,what,unit,predicted,measured,difference,error %\n",
+        "step,,step,ns,432000,512000,-80000,-15.625\n",
+        "part,,exposed communication,ns,112000,192000,-80000,-41.667\n",
+        "busy,,communication,ns,210000,290000,-80000,-27.586\n",
+        "bucket,0,size,bytes,1024,1024,0,0.000\n",
+        "bucket,0,finish,ns,312000,352000,-40000,-11.364\n",
+        "bucket,1,size,bytes,4096,4096,0,0.000\n",
+        "op,,\"all_reduce, transfer of bucket 0\",ns,100000,140000,-40000,-28.571\n"};
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    assert_int_equal(run_lapwing("compare 1 2 --format csv"), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strstr(answer(), rows[i]))
+            fail_msg("no '%s' in\n%s", rows[i], answer());
+}
+
 static void without_runs_every_execution_stands_beside_its_last_prediction(void **state)
 {
     (void)state;
@@ -356,6 +378,7 @@ int main(void)
         STORED(beyond_the_tolerance_the_command_exits_with_3),
         STORED(json_holds_what_the_documentation_shows),
         STORED(without_runs_every_execution_stands_beside_its_last_prediction),
+        STORED(csv_holds_buckets_and_ops_too),
         STORED(every_failing_allocation_is_reported_and_leaks_nothing),
     };
 

@@ -119,6 +119,7 @@ static void slots_follow_the_ready_order_without_padding(void **state)
     static const int64_t offsets[] = {0, 2, 202};
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(&p, b, &w);)
         assert_int_equal(w.slot.offset, offsets[w.n - 1]);
+    assert_false(has_note(&p, "never rebuilt"));
     assert_int_equal(p.n_offsets, 0); /* running sums are not written down */
     assert_int_equal(p.n_ready, 4);   /* copies and the second pass refer to the first's lists */
     assert_int_equal(p.buckets[0].limit_bytes, 0); /* before the rebuild: none */
