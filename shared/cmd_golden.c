@@ -25,7 +25,7 @@ static void print_text(const struct lw_golden_result *r)
 {
     for (int64_t i = 0; i < r->n_failed; i++) {
         const struct lw_golden_failure *f = &r->failures[i];
-        printf("%s:%lld:%s%s: %s\n", f->file, (long long)f->line, *f->id ? " " : "", f->id,
+        printf("%s:%lld: %s%s%s\n", f->file, (long long)f->line, f->id, *f->id ? ": " : "",
                f->message);
     }
     printf("%lld passed, %lld failed\n", (long long)r->n_passed, (long long)r->n_failed);

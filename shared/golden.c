@@ -6,6 +6,7 @@
  * passed or failed; a case's memory is freed before the next. */
 #include "shared/golden.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/golden_case.h"
@@ -59,10 +60,18 @@ static enum lw_status check_value(struct lw_golden_case *c, struct lw_err *err)
 
     if (!kind || kind->type != LW_JSON_STRING)
         return lw_fail(err, LW_EFORMAT, "no \"kind\": this is no recorded case");
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        if (strcmp(kinds[k].kind, kind->text) == 0 &&
-            (!kinds[k].with || lw_value_get(c->root, kinds[k].with)))
+    char lacks[96] = "";
+    size_t at = 0;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        if (strcmp(kinds[k].kind, kind->text) != 0)
+            continue;
+        if (!kinds[k].with || lw_value_get(c->root, kinds[k].with))
             return kinds[k].check(c, err);
+        at += (size_t)snprintf(lacks + at, sizeof lacks - at, "%s\"%s\"", at ? " or " : "",
+                               kinds[k].with);
+    }
+    if (at > 0)
+        return lw_fail(err, LW_EFORMAT, "a case of kind '%s' needs %s", kind->text, lacks);
     return lw_fail(err, LW_EFORMAT, "unknown kind '%s'", kind->text);
 }
 
@@ -107,7 +116,7 @@ static enum lw_status run_line(const char *file, int64_t line, const char *text,
     struct lw_golden_case c = {.arena = &arena, .root = &root};
     struct lw_json *j;
     const char *id = "";
-    enum lw_status status = lw_json_open(file, text, len, &j, err);
+    enum lw_status status = lw_json_open("broken JSON", text, len, &j, err);
 
     if (status == LW_OK) {
         status = lw_value_read(j, &arena, &root, err);

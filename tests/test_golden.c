@@ -226,6 +226,8 @@ static void what_is_no_case_is_a_failure_in_words(void **state)
 {
     static const struct bad_case cases[] = {
         {"{\"kind\":\"schedule_9\"}\n", "unknown kind 'schedule_9'"},
+        {"{\"kind\":\"assign\"}\n", "a case of kind 'assign' needs \"bucket_size\" or \"limits\""},
+        {"{\"kind\":\n", "broken JSON: at kind (byte 8): found the end of the text, expected a value"},
         {"{\"id\":\"x\"}\n", "no \"kind\": this is no recorded case"},
         {"{\"kind\":\"uniform\",\"items\":-1,\"stages\":1,\"chunks\":1}\n",
          "items: '-1' is no whole number from 0 to 2147483647"},
