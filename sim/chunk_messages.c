@@ -2,7 +2,8 @@
  * messages of sim/messages.c are run with every member's entry, the speed of every link and the
  * jitter of every message, and the members' ends are events. As with the ring's recurrence, messages are
  * not re-timed by what runs beside them, and links belong to one communicator: where two share a
- * link, prepare.c refuses.
+ * link, prepare.c refuses. No member ends before the last one has entered (the root of a broadcast, whose
+ * messages are buffered, could).
  *
  * What a communicator's reducer does not do goes by ring, as libraries and the executor have it; trees,
  * levels and hfreduce are for all-reduces. The result lists it. */
@@ -193,7 +194,7 @@ enum lw_status sim_messages_all_in(struct sim_engine *e, int32_t group)
     for (int32_t i = 0; i < g->n; i++) {
         struct sim_ring_place *m = &e->ring[g->first + i];
         m->steps = m->got = (int32_t)n_steps;
-        LW_TRY(sim_post(e, end[i], SIM_CHUNK_END, 0, g->first + i));
+        LW_TRY(sim_post(e, end[i] > e->now ? end[i] : e->now, SIM_CHUNK_END, 0, g->first + i));
     }
     return LW_OK;
 }

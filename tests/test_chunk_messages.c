@@ -115,6 +115,62 @@ static void a_late_member_holds_up_who_waits_for_it(void **unused)
     }
 }
 
+/* Root 0 sends 4 us each to 1, 2, 3, and is done at 12; rank 1 enters at 50 and finds its own there. */
+static void a_broadcasts_root_waits_for_the_last_to_enter(void **unused)
+{
+    struct lw_builder *b = begin_plan("p", 4);
+    struct lw_op op = lw_builder_blank(LW_OP_BROADCAST, 1);
+    struct lw_plan plan;
+    struct lw_cluster c;
+    (void)unused;
+
+    op.comm = lw_builder_comm(b, "by name", LW_COMM_DATA, LW_REDUCER_DIRECT, 1);
+    lw_builder_group(b, op.comm, (int32_t[]){0, 1, 2, 3}, 4);
+    op.bytes = 4000;
+    op.peer = 0;
+    lw_builder_op(b, &op, NULL, 0);
+    finish_plan(b, &plan);
+    make_cluster(&c, 4, 1e9, 0);
+    assert_int_equal(run_end(&plan, &c, chunk()), 12 * us);
+    add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 1,
+                                            .late_ps = 50 * us});
+    assert_int_equal(run_end(&plan, &c, chunk()), 50 * us);
+    assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), 62 * us);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+}
+
+/* Later entries never make anything earlier: with entries up to 20 us late, a run takes at least what it
+ * takes from a common entry, and at most 20 us more. */
+static void skewed_entries_cost_at_most_the_skew(void **unused)
+{
+    static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER,
+                                          LW_OP_ALL_TO_ALL};
+    (void)unused;
+
+    for (int i = 0; i < N_ALGORITHMS; i++) {
+        for (int o = 0; o < 4; o++) {
+            for (int32_t n = 2; n <= 12; n += 1 + o % 2) {
+                struct lw_plan plan;
+                struct lw_cluster c;
+                struct lw_sim_options options = chunk();
+                make_cluster(&c, n % 3 == 0 ? 3 : 16, 1e9, 7000);
+                c.n_nodes = 0;
+                c.links[1] = (struct lw_link){.name = "nic", .level = LW_LINK_INTER,
+                                              .bytes_per_s = given(5e8), .latency_ps = given(9000)};
+                c.n_links = 2;
+                one_collective(&plan, n, algorithms[i], ops[o], BYTES);
+                lw_ps together = run_end(&plan, &c, options);
+                options.start_skew_ps = 20 * us;
+                options.seed = (uint64_t)n;
+                assert_in_range(run_end(&plan, &c, options), together, together + 20 * us);
+                lw_plan_free(&plan);
+                lw_cluster_free(&c);
+            }
+        }
+    }
+}
+
 static void messages_are_counted_and_jittered_by_seed(void **unused)
 {
     struct lw_plan plan;
@@ -243,6 +299,8 @@ int main(void)
         cmocka_unit_test(both_details_take_the_algorithms_cost),
         cmocka_unit_test(a_slow_link_delays_whom_it_concerns),
         cmocka_unit_test(a_late_member_holds_up_who_waits_for_it),
+        cmocka_unit_test(a_broadcasts_root_waits_for_the_last_to_enter),
+        cmocka_unit_test(skewed_entries_cost_at_most_the_skew),
         cmocka_unit_test(messages_are_counted_and_jittered_by_seed),
         cmocka_unit_test(hfreduce_runs_message_by_message),
         cmocka_unit_test(what_a_reducer_does_not_do_goes_by_ring),

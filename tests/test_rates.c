@@ -109,6 +109,37 @@ static void memory_is_shared_max_min_fairly(void **unused)
     }
 }
 
+/* 27 of 108 SMs leave the kernel three quarters, with which it wants 0.6 of memory; the collective (m = 5)
+ * wants 0.5: half each, 0.5 / 0.8 = 0.625 is what memory lets it do, the smaller of the two. From 30, where
+ * the collective enters, to 70: 25 us, as without the SMs. With m = 2 memory has room for both: 0.75, 30 us,
+ * and the end at 110. */
+static void memory_and_sms_leave_the_smaller_part(void **unused)
+{
+    static const struct {
+        double each;
+        lw_ps kernel;
+    } cases[] = {{5, 115}, {2, 110}};
+    (void)unused;
+
+    for (int i = 0; i < 2; i++) {
+        struct lw_builder *b = begin_plan("p", 2);
+        struct lw_plan plan;
+        struct lw_cluster c;
+        add_kernel(b, 0, 100 * us, 80000);
+        int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
+        add_timed(b, 0, 1, 4000, 40 * us, gap);
+        finish_plan(b, &plan);
+        make_cluster(&c, 2, 1e9, 0);
+        c.device.memory_bytes_per_s = given(1e9);
+        c.device.n_sms = given(108);
+        c.interference.comm_sms = given(27);
+        c.interference.memory_bytes_per_comm_byte = given(cases[i].each);
+        assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), cases[i].kernel * us);
+        lw_cluster_free(&c);
+        lw_plan_free(&plan);
+    }
+}
+
 /* A message of 4000 B takes 4 us and moves 3 B for each: 3000 B/us, all of the memory and more; a kernel of
  * 10 us and 10,000 B wants all of it too. Half each at both ends: 8 us for the message, and the kernel has
  * done 4 of 10 at 8: 14. */
@@ -636,6 +667,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_shared_max_min_fairly),
+        cmocka_unit_test(memory_and_sms_leave_the_smaller_part),
         cmocka_unit_test(messages_share_memory_too),
         cmocka_unit_test(copies_read_and_write),
         cmocka_unit_test(memory_needs_known_bytes),
