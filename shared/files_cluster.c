@@ -3,6 +3,7 @@
  * when it is asked for. */
 #include "shared/files.h"
 
+#include <ctype.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -252,13 +253,24 @@ const char *lw_cluster_known(int k)
     return k >= 0 && k < (int)(sizeof known_names / sizeof *known_names) ? known_names[k] : NULL;
 }
 
+/* "Fire-Flyer", "pcie box" and "DGX_A100" are names too. */
+static bool same_name(const char *known, const char *given)
+{
+    for (; *known && *given; known++, given++) {
+        int c = *given == ' ' || *given == '_' ? '-' : tolower((unsigned char)*given);
+        if (c != *known)
+            return false;
+    }
+    return *known == *given;
+}
+
 static const struct lw_embedded *find_known(const char *name)
 {
     char path[96];
 
     for (int k = 0; known_names[k]; k++)
-        if (strcmp(known_names[k], name) == 0) {
-            snprintf(path, sizeof path, "traces/clusters/%s.json", name);
+        if (same_name(known_names[k], name)) {
+            snprintf(path, sizeof path, "traces/clusters/%s.json", known_names[k]);
             return lw_embedded_find(path);
         }
     return NULL;

@@ -87,7 +87,11 @@ static enum lw_status print_table(const struct sim_cost_answers *a, bool csv, FI
             lw_table_cell(t, "%.3f", busbw / 1e9);
         }
         lw_table_cell(t, "%s", x->model);
-        lw_table_cell(t, "%s", x->detail);
+        if (!csv && x->n_steps > 0)
+            lw_table_cell(t, "%s, %lld steps of %d pieces", x->detail, (long long)x->n_steps,
+                          x->n_pieces);
+        else
+            lw_table_cell(t, "%s", x->detail);
         lw_table_cell(t, "%s", x->algorithm);
         if (csv)
             lw_table_cell(t, "%s", x->source);

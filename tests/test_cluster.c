@@ -178,6 +178,23 @@ static void host_has_this_machines_cores_and_says_it_is_not_calibrated(void **st
     lw_cluster_free(&c);
 }
 
+static void known_names_may_be_written_as_they_are_spoken(void **state)
+{
+    static const char *const names[][2] = {
+        {"Fire-Flyer", "fire-flyer"}, {"pcie box", "pcie-box"}, {"DGX_A100", "dgx-a100"}};
+    (void)state;
+
+    for (int i = 0; i < 3; i++) {
+        struct lw_cluster c;
+        assert_int_equal(lw_cluster_find(names[i][0], &c, NULL), LW_OK);
+        assert_string_equal(c.name, names[i][1]);
+        lw_cluster_free(&c);
+    }
+    struct lw_cluster none;
+    assert_int_equal(lw_cluster_find("dgx-a10", &none, NULL), LW_EINVAL);
+    assert_int_equal(lw_cluster_find("dgx-a1000", &none, NULL), LW_EINVAL);
+}
+
 static void unknown_name_lists_what_is_known(void **state)
 {
     struct lw_cluster c;
@@ -284,6 +301,7 @@ int main(void)
         cmocka_unit_test(known_systems_are_complete_and_cited),
         cmocka_unit_test(dgx_a100_has_the_datasheets_figures),
         cmocka_unit_test(host_has_this_machines_cores_and_says_it_is_not_calibrated),
+        cmocka_unit_test(known_names_may_be_written_as_they_are_spoken),
         cmocka_unit_test(unknown_name_lists_what_is_known),
         cmocka_unit_test(nodes_are_counted_once),
         cmocka_unit_test(failing_allocations_leave_nothing),
