@@ -11,7 +11,7 @@
  *                 are N C inside and m C between
  *   tree          rounds (X(B / 2k) + A), rounds being counted on unit links (they grow by a fixed
  *                 number for each piece more); of k = 1, 2, 4, ... 1024 the best
- *   hfreduce      k pieces through 2 H + 2 slots, H the height of the tree of hosts: slots with copies
+ *   hfreduce      k whole pieces (the last counts as one) through 2 H + 2 slots, H the height of the tree of hosts: slots with copies
  *                 to and from devices take d = piece / least of memory, PCIe and bridge; slots of the
  *                 tree e = piece / NIC + A
  *                 d >= e: min(2k, k + 2H + 1) d + max(0, 2H + 1 - k) e
@@ -204,6 +204,8 @@ enum lw_status sim_algorithm_schedule(const struct lw_cluster *c, const struct l
     else
         k = 1;
     LW_TRY(sim_schedule_make(q, k, root, s, err));
+    if (q->algorithm == LW_REDUCER_HFREDUCE && k > 1) /* half of a whole piece, so is the last */
+        s->piece_bytes = g.host.piece_bytes / 2 + g.host.piece_bytes % 2;
     *links = g;
     return LW_OK;
 }

@@ -392,6 +392,29 @@ static void messages_take_the_closed_form(void **unused)
     lw_cluster_free(&c);
 }
 
+/* What --bucket-policy optimal needs of a cost. */
+static void more_bytes_never_cost_less(void **unused)
+{
+    struct prng rng = prng_start("bytes");
+    struct lw_cluster c;
+    (void)unused;
+
+    two_level_cluster(&c);
+    for (int a = 0; a < N_ALGORITHMS; a++)
+        for (int32_t n = 2; n <= 24; n += 2) {
+            struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 0, n, n % 4 == 0 ? n / 4 : 1,
+                                      algorithms[a]};
+            lw_ps before = 0;
+            for (int i = 0; i < 60; i++) {
+                lw_ps time = closed(&c, &q);
+                assert_true(time >= before);
+                before = time;
+                q.bytes += 4 * prng_in(&rng, 1, 1 + q.bytes / 16);
+            }
+        }
+    lw_cluster_free(&c);
+}
+
 /* The general way of running messages is the ring's recurrence, with any entries, links, jitter. */
 struct ring_links {
     lw_ps cost[40], latency[40];
@@ -511,6 +534,7 @@ int main(void)
         cmocka_unit_test(hfreduce_runs_at_the_least_of_four_ceilings),
         cmocka_unit_test(the_fire_flyer_node_reduces_as_measured),
         cmocka_unit_test(messages_take_the_closed_form),
+        cmocka_unit_test(more_bytes_never_cost_less),
         cmocka_unit_test(rings_run_as_their_recurrence),
         cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_by_name),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
