@@ -23,6 +23,7 @@ struct lw_builder {
     int64_t comm_group_capacity;
     int32_t *role_of, *coord;
     int32_t variant, role; /* that ops are added to */
+    bool list_open;        /* the op added last has a list that close_list has not seen */
     int64_t list_before, list_next, list_first; /* where in ready the next list may stand already */
     int64_t slot_end;      /* where the slot added last ends in its bucket; -1 = nobody knows */
     bool failed;
@@ -351,8 +352,9 @@ static void close_list(struct lw_builder *b)
 {
     struct lw_op *op = b->ops.n > 0 ? (struct lw_op *)b->ops.items + b->ops.n - 1 : NULL;
 
-    if (b->failed || !op || op->n_ready == 0 || op->first_ready + op->n_ready != b->ready.n)
+    if (b->failed || !op || op->n_ready == 0 || !b->list_open)
         return;
+    b->list_open = false;
     const int64_t places[] = {b->list_before, b->list_next, b->list_first};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (!list_stands_at(b, places[i], op))
@@ -429,6 +431,7 @@ void lw_builder_dep(struct lw_builder *b, int32_t dep)
 void lw_builder_ready(struct lw_builder *b, int32_t param)
 {
     push(b, &b->ready, &param, sizeof param);
+    b->list_open = true;
     if (!b->failed)
         ((struct lw_op *)b->ops.items)[b->ops.n - 1].n_ready++;
 }

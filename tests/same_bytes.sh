@@ -7,11 +7,7 @@ command -v clang >/dev/null || { echo "SKIP same bytes: no clang"; echo "0 passe
 make "$build/shared/json.o" "$build/embedded.o" >/dev/null || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-sources="tests/portable/plans.c sim/cost.c sim/cost_alpha_beta.c sim/cost_table.c sim/loglog.c
-$(ls shared/arena.c shared/backward.c shared/bucket*.c shared/cluster*.c shared/compat.c shared/dtype.c shared/e*.c \
-    shared/f*.c shared/hash.c shared/input.c shared/jsonout.c shared/op.c shared/output.c shared/plan*.c \
-    shared/program*.c shared/reducer.c shared/shard*.c shared/strategy.c shared/units.c shared/value.c \
-    shared/workload.c | grep -v plan_source)"
+sources="tests/portable/plans.c $(ls sim/*.c shared/*.c | grep -v -e /cmd_ -e /golden -e /cli -e plan_source -e sim_print)"
 libs="-lsimdjson -ldeflate -lz -lstdc++ -lxxhash -lm -pthread"
 
 compile() { # name, compiler, level

@@ -294,6 +294,57 @@ static void coordinates_are_in_the_grid_and_one_ranks_alone(void **state)
     lw_plan_free(&p);
 }
 
+static void add_ready(struct lw_builder *b, int32_t param)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_BACKWARD, 0);
+
+    lw_builder_op(b, &op, NULL, 0);
+    lw_builder_ready(b, param);
+}
+
+/* Role 1's second and third op share a list of one gradient, and role 0 begins with an equal one. */
+static void lists_that_are_shared_stay_what_they_were(void **state)
+{
+    static const int32_t expected[] = {1, 9, 1, 1, 1, 9};
+    struct lw_builder *b = lw_builder_new("lists", 2);
+    struct lw_role role = {.name = "r"};
+    struct lw_plan_param param = {.name = "p", .numel = 1, .tied = -1};
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    (void)state;
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_role(b, &role);
+        lw_builder_rank(b, r, r, r, 0, 0);
+    }
+    for (int i = 0; i < 10; i++)
+        lw_builder_param(b, &param);
+    lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
+    lw_builder_variant(b, "first", "", true);
+    lw_builder_variant(b, "steady", "", true);
+    lw_builder_program(b, 0, 0);
+    add_ready(b, 1);
+    lw_builder_program(b, 0, 1);
+    add_ready(b, 9);
+    add_ready(b, 1);
+    add_ready(b, 1);
+    lw_builder_program(b, 1, 0);
+    add_ready(b, 1);
+    lw_builder_program(b, 1, 1);
+    add_ready(b, 9);
+    lw_builder_pass(b, 0);
+    lw_builder_pass(b, 1);
+    assert_int_equal(lw_builder_finish(b, &p, &err), LW_OK);
+    assert_int_equal(p.n_ops, 6);
+    for (int32_t i = 0; i < p.n_ops; i++) {
+        assert_int_equal(p.ops[i].n_ready, 1);
+        assert_true(p.ops[i].first_ready < p.n_ready);
+        assert_int_equal(p.ready[p.ops[i].first_ready], expected[i]);
+    }
+    assert_int_equal(p.n_ready, 3);
+    lw_plan_free(&p);
+}
+
 static void passes_must_end_steps(void **state)
 {
     struct lw_plan p = example();
@@ -665,6 +716,7 @@ int main(void)
         cmocka_unit_test(indexes_outside_their_tables_are_named),
         cmocka_unit_test(groups_and_ranks_agree),
         cmocka_unit_test(coordinates_are_in_the_grid_and_one_ranks_alone),
+        cmocka_unit_test(lists_that_are_shared_stay_what_they_were),
         cmocka_unit_test(passes_must_end_steps),
         cmocka_unit_test(collectives_are_issued_in_one_order),
         cmocka_unit_test(roots_are_equal_and_members),
