@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "shared/arena.h"
+#include "shared/bucket.h"
 #include "shared/json.h"
 #include "traces/import_kineto.h"
 #include "traces/inspect.h"
 #include "traces/phases.h"
+#include "traces/meaning.h"
 #include "traces/to_cluster.h"
+#include "traces/to_replay.h"
 #include "traces/to_workload.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -30,6 +33,27 @@ static void convert(struct traces_source *s)
         lw_cluster_free(&c);
 }
 
+/* The same trace as two ranks of a run, so that everything over ranks is met too. */
+static void replay(const struct traces_source *s)
+{
+    static const struct lw_bucket_request buckets = {.policy = LW_BUCKET_C10D_2,
+                                                     .cap_bytes = 1 << 20, .first_bytes = -1};
+    struct traces_replay_choice choice = {0};
+    struct traces_source two[2] = {*s, *s};
+    struct traces_replay r;
+    struct lw_err err;
+
+    two[1].trace.rank = s->trace.rank >= 0 ? -1 : 1;
+    for (int n = 1; n <= 2; n++)
+        if (traces_replay_build(two, n, &choice, &r, &err) == LW_OK)
+            traces_replay_free(&r);
+        else if (err.code == LW_EPLAN)
+            abort(); /* a replay is a plan that its check passes */
+    choice.buckets = &buckets;
+    if (traces_replay_build(two, 1, &choice, &r, &err) == LW_OK)
+        traces_replay_free(&r);
+}
+
 /* Takes the trace over. */
 static void read_meaning(struct lw_trace *t)
 {
@@ -37,10 +61,16 @@ static void read_meaning(struct lw_trace *t)
     struct lw_inspection inspection;
     struct lw_err err;
 
-    if (lw_inspect(&s.trace, &inspection, &err) == LW_OK)
+    if (lw_inspect(&s.trace, &inspection, &err) == LW_OK) {
+        struct traces_meaning meaning;
+        if (traces_meaning_find(&s.trace, &inspection, NULL, &meaning, &err) == LW_OK)
+            traces_meaning_free(&meaning);
         lw_inspection_free(&inspection);
-    if (lw_steps_find(&s.trace, &s.steps, &err) == LW_OK)
+    }
+    if (lw_steps_find(&s.trace, &s.steps, &err) == LW_OK) {
         convert(&s);
+        replay(&s);
+    }
     traces_source_free(&s);
 }
 
