@@ -107,6 +107,7 @@ static enum lw_status rules_own(const struct lw_bucket_request *r, struct lw_buc
     if (r->first_bytes >= 0)
         return lw_fail(err, LW_EINVAL, "--bucket-policy %s takes no --first-bucket", name);
     if (r->cap_bytes >= 0 && r->policy != LW_BUCKET_PICOTRON &&
+        r->policy != LW_BUCKET_DEEPSPEED &&
         r->policy != LW_BUCKET_SHARDED_DDP)
         return lw_fail(err, LW_EINVAL, "--bucket-policy %s takes no --bucket-cap", name);
     if (r->static_graph)

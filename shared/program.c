@@ -10,10 +10,7 @@ enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
 
 static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_err *err)
 {
-    if (s->zero > 1)
-        return lw_fail(err, LW_ENOTSUP, "--zero %lld: this build shards optimizers alone (--zero 1)",
-                       (long long)s->zero);
-    if (s->zero == 1 && s->broadcast_dtype != LW_F32)
+    if (s->zero >= 1 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: this build sends weights in their "
                                         "own dtype", lw_dtype_name(s->broadcast_dtype));
     if (s->clip > 0)
@@ -38,20 +35,76 @@ static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struc
     return LW_OK;
 }
 
+/* Equal shares are cut out of buckets that are made once. */
+static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *err)
+{
+    const char *policy = lw_bucket_policy_name(s->bucket_policy);
+    bool tensors = s->shard_policy == LW_SHARD_PER_TENSOR;
+    bool once = s->bucket_policy == LW_BUCKET_DEEPSPEED || s->bucket_policy == LW_BUCKET_SINGLE ||
+                s->bucket_policy == LW_BUCKET_PER_TENSOR;
+
+    if (s->zero == 3 && tensors)
+        return lw_fail(err, LW_EINVAL, "--zero 3 gathers what a module needs at once: --shard-policy "
+                                       "flat-contiguous, not per-tensor");
+    if (s->zero == 3 && (lw_strategy_given(s, lw_strategy_find("bucket-policy")) ||
+                         s->bucket_cap_bytes >= 0 || s->first_bucket_bytes >= 0))
+        return lw_fail(err, LW_EINVAL, "--zero 3 reduces gradients in the units of its modules: no "
+                                       "--bucket-policy, --bucket-cap or --first-bucket");
+    if (s->zero == 2 && !once)
+        return lw_fail(err, LW_EINVAL, "--zero 2 cuts buckets into shares: --bucket-policy deepspeed, "
+                                       "single or per-tensor, not %s", policy);
+    if (tensors && s->bucket_policy != LW_BUCKET_PER_TENSOR)
+        return lw_fail(err, LW_EINVAL, "--zero 2 --shard-policy per-tensor needs --bucket-policy "
+                                       "per-tensor, not %s", policy);
+    return LW_OK;
+}
+
+static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err *err)
+{
+    static const char *const third[] = {"prefetch", "persist", "reshard"};
+
+    for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
+        if (lw_strategy_given(s, lw_strategy_find(third[i])))
+            return lw_fail(err, LW_EINVAL, "--%s needs --zero 3", third[i]);
+    if (s->zero < 2)
+        return LW_OK;
+    if (lw_part_has_units(s))
+        return refuse_units(s, err);
+    if (s->zero == 3 || s->shard_policy == LW_SHARD_LPT)
+        return lw_fail(err, LW_EINVAL, "--zero %lld cannot keep parameters whole: --shard-policy "
+                                       "flat-contiguous%s", (long long)s->zero,
+                       s->zero == 2 ? ", or oss-greedy with gradients reduced to their owner" : "");
+    if (s->bucket_policy != LW_BUCKET_SHARDED_DDP)
+        return lw_fail(err, LW_EINVAL, "--zero 2 --shard-policy oss-greedy reduces gradients to their "
+                                       "owner: --bucket-policy sharded-ddp, not %s",
+                       lw_bucket_policy_name(s->bucket_policy));
+    return LW_OK;
+}
+
+/* What the ZeRO stage means where the user says nothing. */
+static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy *s)
+{
+    if (s->zero >= 2 && !lw_strategy_given(given, lw_strategy_find("shard-policy")))
+        s->shard_policy = LW_SHARD_FLAT;
+    if (s->zero == 2 && !lw_strategy_given(given, lw_strategy_find("bucket-policy")))
+        s->bucket_policy = s->shard_policy == LW_SHARD_OSS_GREEDY   ? LW_BUCKET_SHARDED_DDP
+                           : s->shard_policy == LW_SHARD_PER_TENSOR ? LW_BUCKET_PER_TENSOR
+                                                                    : LW_BUCKET_DEEPSPEED;
+}
+
 static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct lw_err *err)
 {
     LW_TRY(refuse_without_pipeline(s, err));
-    if (s->prefetch >= 0)
-        return lw_fail(err, LW_EINVAL, "--prefetch needs --zero 3");
+    LW_TRY(refuse_sharding(s, err));
     if (s->zero == 0 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");
     if (s->zero == 0 && lw_strategy_given(s, lw_strategy_find("shard-policy")))
         return lw_fail(err, LW_EINVAL, "--shard-policy needs --zero of at least 1");
     if (s->bucket_policy == LW_BUCKET_SHARDED_DDP &&
-        (s->zero != 1 || s->shard_policy != LW_SHARD_OSS_GREEDY))
+        (s->zero < 1 || s->zero > 2 || s->shard_policy != LW_SHARD_OSS_GREEDY))
         return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp reduces gradients to the owners "
-                                       "of whole parameters: it needs --zero 1 --shard-policy "
-                                       "oss-greedy");
+                                       "of whole parameters: it needs --zero 1 or 2 with "
+                                       "--shard-policy oss-greedy");
     if (s->no_sync > MAX_PASSES)
         return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
                        MAX_PASSES);
@@ -124,6 +177,7 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     if (s->pp > 1 && lw_schedule_chunks(s->schedule) > 0 &&
         !lw_strategy_given(s, lw_strategy_find("chunks")))
         resolved.chunks = lw_schedule_chunks(s->schedule);
+    resolve_sharding(s, &resolved);
     s = &resolved;
     LW_TRY(lw_strategy_check(s, err));
     LW_TRY(lw_workload_check(w, err));

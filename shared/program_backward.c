@@ -43,8 +43,10 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
 
     for (int32_t i = 0; i < back->n_stretches; i++) {
         const struct lw_stretch *s = &back->stretches[i];
-        if (i == 0 || s[-1].module != s->module)
+        if (i == 0 || s[-1].module != s->module) {
+            lw_write_units(k, x, s->module, -1);
             lw_write_again(k, d, s->module);
+        }
         add_module_op(k, d, LW_OP_BACKWARD, s->module, d->stretch_work[i], i == 0 ? input : -1);
         if (i + 1 == back->n_stretches)
             *output = k->last_compute;
@@ -54,24 +56,32 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             add_sums(k, d, s->module, d->sums_after[i]);
         if (i + 1 == back->n_stretches && k->after >= 0)
             *output = k->after;
+        if (i + 1 == back->n_stretches || s[1].module != s->module)
+            lw_write_give_up(k, x, s->module);
         if (reduce && !k->pass->after_backward)
             LW_TRY(lw_write_ready(k, x, back->ready + s->first_ready, s->n_ready, err));
     }
     return LW_OK;
 }
 
-static int32_t input_half(struct lw_writer *k, const struct lw_part *d, int32_t input)
+static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t input)
 {
+    const struct lw_part *d = x->d;
+    int32_t output = -1;
+
     for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {
         int32_t n_sums = lw_tensor_calls(d, m, true), n = n_sums > 1 ? n_sums : 1;
+        lw_write_units(k, x, m, -1);
         lw_write_again(k, d, m);
         for (int32_t i = 0; i < n; i++) {
             add_module_op(k, d, LW_OP_BACKWARD_INPUT, m, d->input_work[m] + i, input);
             input = -1;
             add_sums(k, d, m, n_sums > 0);
         }
+        output = k->after >= 0 ? k->after : k->last_compute;
+        lw_write_give_up(k, x, m);
     }
-    return k->after >= 0 ? k->after : k->last_compute;
+    return output;
 }
 
 enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
@@ -82,7 +92,7 @@ enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, 
     if (kind == LW_OP_BACKWARD)
         return whole(k, x, input, reduce, output, err);
     if (kind == LW_OP_BACKWARD_INPUT) {
-        *output = input_half(k, d, input);
+        *output = input_half(k, x, input);
         return LW_OK;
     }
     for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {

@@ -15,6 +15,7 @@
 #include "shared/bucket_sharded.h"
 #include "shared/program_part.h"
 
+#define DEEPSPEED_ELEMENTS INT64_C(500000000) /* reduce_bucket_size */
 #define PICOTRON_CAP_BYTES (INT64_C(25) << 20)
 
 /* From here on the items are parameters. */
@@ -98,6 +99,44 @@ static enum lw_status picotron(struct lw_part *d, struct lw_bucketing *out, stru
     snprintf(d->rules.why, sizeof d->rules.why,
              "registration order, a bucket holds at most %" PRId64 " elements%s", capacity,
              compat ? "" : ", the list reversed: the one that completes first goes first");
+    return LW_OK;
+}
+
+/* --- deepspeed ---------------------------------------------------------------------------------- */
+
+/* In ready order up to a number of elements; a bucket goes before the gradient that would overflow
+ * it, a larger one goes alone (deepspeed runtime/zero/stage_1_and_2.py@edaa7221). */
+static enum lw_status deepspeed(struct lw_part *d, struct lw_bucketing *out, struct lw_err *err)
+{
+    int64_t limit = DEEPSPEED_ELEMENTS, held = 0;
+    struct lw_bucketing b = {0};
+
+    LW_TRY(need_one_kind(d, err));
+    int64_t size = lw_dtype_size(d->grads[0].dtype);
+    if (d->s->bucket_cap_bytes >= 0)
+        limit = d->s->bucket_cap_bytes / size;
+    b.first = lw_arena_alloc(&b.arena, d->n_grads + 1L, sizeof *b.first);
+    b.items = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.items);
+    b.limit_bytes = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.limit_bytes);
+    if (!b.first || !b.items || !b.limit_bytes) {
+        lw_bucketing_free(&b);
+        return lw_fail_nomem(err);
+    }
+    for (int32_t i = 0; i < d->n_grads; i++) {
+        int64_t numel = d->grads[d->order[i]].numel;
+        if (i == 0 || (held > 0 && numel > limit - held)) {
+            b.limit_bytes[b.n_buckets] = limit * size;
+            b.first[b.n_buckets++] = i;
+            held = 0;
+        }
+        b.items[b.n_items++] = d->order[i];
+        held += numel;
+    }
+    b.first[b.n_buckets] = b.n_items;
+    *out = b;
+    snprintf(d->rules.why, sizeof d->rules.why,
+             "ready order, a bucket goes before the gradient that would take it beyond %" PRId64
+             " elements", limit);
     return LW_OK;
 }
 
@@ -344,7 +383,11 @@ static enum lw_status make_initial(struct lw_part *d, struct lw_err *err)
 {
     struct lw_bucketing *out = &d->initial.buckets;
 
+    if (d->s->zero == 3)
+        return lw_part_bucket_modules(d, out, err);
     switch (d->s->bucket_policy) {
+    case LW_BUCKET_DEEPSPEED:
+        return deepspeed(d, out, err);
     case LW_BUCKET_PICOTRON:
         return picotron(d, out, err);
     case LW_BUCKET_COLOSSAL:

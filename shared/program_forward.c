@@ -63,11 +63,17 @@ static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m
     }
 }
 
-int32_t lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x, int32_t input)
+int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t input)
 {
-    for (int32_t m = 0; m < x->d->w->n_modules; m++)
+    int32_t output = -1;
+
+    for (int32_t m = 0; m < x->d->w->n_modules; m++) {
+        lw_write_units(k, x, m, 1);
         write_module(k, x->d, m, LW_OP_FORWARD, x->d->forward_work[m], m == 0 ? input : -1);
-    return k->after >= 0 ? k->after : k->last_compute;
+        output = k->after >= 0 ? k->after : k->last_compute;
+        lw_write_reshard(k, x, m);
+    }
+    return output;
 }
 
 void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t m)

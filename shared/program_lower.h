@@ -105,6 +105,9 @@ struct lw_writer_part {
     int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result */
     int32_t *params;               /* [n_grads] room for the gradients of one bucket */
     int32_t backwards_left;        /* until its gradients are complete */
+    int32_t *unit_at;              /* [buffers] its gather; -1 = given up. NULL: no ZeRO-3 */
+    int32_t *unit_freed;           /* [buffers] when it was given up last; -1 = never */
+    bool *unit_waited;             /* [buffers] the compute stream has waited for it */
     bool unused_copied, map_reduced;
 };
 
@@ -149,7 +152,7 @@ enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
 /* program_forward.c; `input`: the op that brings what it takes, -1 = none. Returns the op behind
  * which its output is there. */
 void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
-int32_t lw_write_forward(struct lw_writer *k, const struct lw_writer_part *x, int32_t input);
+int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t input);
 /* What is recomputed of a module before its backward. */
 void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t module);
 
@@ -164,6 +167,16 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
                               int32_t n, struct lw_err *err);
 enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
                                       struct lw_err *err);
+
+/* program_units.c: ZeRO-3's weights. Gather those of a module and of the next ones in the direction
+ * of `step` (1 forward, -1 backward), and wait for the module's; give them up; give them up behind a
+ * forward, unless the backward follows. Nothing without ZeRO-3. */
+enum { LW_PREFETCH_DEFAULT = 1 };
+enum lw_status lw_write_begin_units(struct lw_writer_part *x, struct lw_arena *room,
+                                    struct lw_err *err);
+void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
+void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
+void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
 /* program_update.c: gaps, optimizer, weights to all members. */
 void lw_write_update(struct lw_writer *k);

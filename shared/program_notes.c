@@ -56,7 +56,7 @@ static void note_buckets(const struct lw_part *d, struct lw_builder *b)
         lw_builder_note(b, "overlap off: every all-reduce waits for the end of the backward");
 }
 
-static const char *rule_of(enum lw_shard_policy p)
+static const char *rule_of(enum lw_shard_policy p, bool scatter)
 {
     switch (p) {
     case LW_SHARD_OSS_GREEDY:
@@ -65,10 +65,35 @@ static const char *rule_of(enum lw_shard_policy p)
     case LW_SHARD_LPT:
         return "lpt: whole parameters, the largest first, each to the member with the fewest bytes";
     case LW_SHARD_FLAT:
-        return "flat-contiguous: one flat buffer per dtype, cut into equal shares";
+        return scatter ? "flat-contiguous: every unit cut into equal shares"
+                       : "flat-contiguous: one flat buffer per dtype, cut into equal shares";
     default:
         return "per-tensor: every parameter cut into equal parts";
     }
+}
+
+static void note_units(const struct lw_part *d, struct lw_builder *b)
+{
+    const struct lw_part_shards *h = &d->shards;
+    int32_t n_kept = 0;
+
+    for (int32_t i = 0; i < h->n_buffers; i++)
+        n_kept += h->buffers[i].module < 0;
+    lw_builder_note(b, "gradients: %d %s, reduce-scattered; each member updates its share",
+                    h->n_buffers, d->s->zero == 3 ? "units, one per module, dtype and device"
+                                                  : "buckets");
+    if (d->s->zero == 2)
+        lw_builder_note(b, "weights: all-gathered after the optimizer, %d flat buffers", n_kept);
+    if (d->s->zero == 3)
+        lw_builder_note(b, "weights: %d units are all-gathered before use, %" PRId64 " ahead%s; %d, of "
+                           "parameters below %" PRId64 " elements, stay and are all-gathered after "
+                           "the optimizer", h->n_buffers - n_kept,
+                        d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT,
+                        d->s->reshard ? ", given up behind forward and backward"
+                                      : ", given up behind the backward", n_kept, d->s->persist);
+    if (d->s->micro_batches > 1 || d->s->no_sync > 0)
+        lw_builder_note(b, "accumulation: gradients stay whole until the last backward, and are "
+                           "reduced then");
 }
 
 static void note_shards(const struct lw_part *d, struct lw_builder *b)
@@ -77,12 +102,16 @@ static void note_shards(const struct lw_part *d, struct lw_builder *b)
 
     if (h->n == 0)
         return;
+    if (d->scatter)
+        note_units(d, b);
     lw_builder_note(b, "shards: %s; the fullest member updates %" PRId64 " of %" PRId64
                           " elements, which is the optimizer's time for all",
-                    rule_of(d->s->shard_policy), h->most_owned, h->n_elements);
+                    rule_of(d->s->shard_policy, d->scatter), h->most_owned, h->n_elements);
     if (h->padding > 0)
         lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal",
                         h->padding);
+    if (d->scatter)
+        return;
     lw_builder_note(b, "weights: sent after the optimizer in their own dtype, %d %s, all waited "
                           "for", h->n_buffers,
                     h->n_buffers > 0 && h->buffers[0].owner < 0 ? "flat buffers all-gathered"

@@ -294,6 +294,7 @@ enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err)
     LW_TRY(list_gradients(d, err));
     LW_TRY(lw_part_assign_shards(d, err));
     LW_TRY(lw_part_assign_buckets(d, err));
+    LW_TRY(lw_part_assign_units(d, err));
     LW_TRY(coalesce_buffers(d, err));
     lw_oss_free(d->shards.oss);
     d->shards.oss = NULL;

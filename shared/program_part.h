@@ -27,16 +27,17 @@ struct lw_part_set {
     enum lw_dtype *dtype;        /* [n_buckets] of the gradients */
 };
 
-/* ZeRO-1: who updates what, and the flat buffers that bring updated weights to all members. */
+/* ZeRO: who updates what, and the flat buffers that bring updated weights to all members. */
 struct lw_part_buffer {
     enum lw_dtype dtype;
     int32_t device, owner;       /* owner -1: an all-gather of equal shares */
     int32_t first_item, n_items;
     int64_t elements;            /* padding included */
+    int32_t module;              /* gathered around its forward and backward; -1: after the optimizer */
 };
 
 struct lw_part_shards {
-    int32_t n, n_shards, n_buffers, n_items;
+    int32_t n, n_shards, n_buffers, n_items, shards_room;
     int32_t *param_of;           /* [n] what a sharded optimizer is given: all but later tied ones */
     struct lw_shard_param *as_given; /* [n] */
     struct lw_shard *shards;     /* [n_shards] of the part's parameters, by parameter */
@@ -47,6 +48,8 @@ struct lw_part_shards {
     int64_t *owned;              /* [members of the data group] elements that each updates */
     int64_t n_elements, most_owned, padding;
     int32_t first_bucket;        /* plan's number of buffer 0 */
+    int32_t *unit_of;            /* buffers by module, with units (program_units.c): */
+    int32_t *first_unit;         /* [n_modules + 1] into unit_of */
 };
 
 struct lw_part {
@@ -80,6 +83,7 @@ struct lw_part {
     bool at_launch;              /* gradients are scaled in their bucket when it is launched */
     bool divides_bucket;         /* the same, in a pass of its own behind the copies */
     bool divides_wire;           /* a comm hook divides what it compressed; nothing else scales */
+    bool scatter;                /* buckets are units, reduce-scattered */
     bool in_place;               /* gradients are views of their buckets: no copies out */
     bool one_by_one;             /* each bucket is reduced and waited for before the next */
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
@@ -116,7 +120,13 @@ enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err);
 void lw_part_free(struct lw_part *d);
 
-/* Ask the strategy's policies: shards and weights buffers; rules, initial and rebuilt buckets. */
+/* Ask the strategy's policies: shards and weights buffers; rules, initial and rebuilt buckets. With
+ * units (ZeRO-2 and -3 in equal shares) the shards follow from the buckets: assign_units. */
+bool lw_part_has_units(const struct lw_strategy *s);
+enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
+                                      struct lw_err *err);
+enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
+enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
 

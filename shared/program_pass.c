@@ -55,6 +55,7 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
 {
     const struct lw_part *d = x->d;
 
+    LW_TRY(lw_write_begin_units(x, room, err));
     x->set = set_of(d, k->pass->set);
     if (!x->set)
         return LW_OK;

@@ -62,8 +62,10 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
         after = lw_write_copy(k, LW_OP_CAST, full, wire, number, after);
     if (x->d->divides_wire)
         after = divide(k, bytes, wire, after);
-    struct lw_op op = lw_write_collective(k, x->d->root_of ? LW_OP_REDUCE : LW_OP_ALL_REDUCE, bytes,
-                                          wire);
+    enum lw_op_kind kind = x->d->root_of   ? LW_OP_REDUCE
+                           : x->d->scatter ? LW_OP_REDUCE_SCATTER
+                                           : LW_OP_ALL_REDUCE;
+    struct lw_op op = lw_write_collective(k, kind, bytes, wire);
     op.bucket = number;
     if (x->d->root_of)
         lw_write_root(k, &op, x->d->root_of[b]);

@@ -66,7 +66,7 @@ static enum lw_status room_for_buffers(struct lw_part *d, int64_t n, struct lw_e
 
 static void open_buffer(struct lw_part_shards *h, enum lw_dtype dtype, int32_t device, int32_t owner)
 {
-    h->buffers[h->n_buffers++] = (struct lw_part_buffer){dtype, device, owner, h->n_items, 0, 0};
+    h->buffers[h->n_buffers++] = (struct lw_part_buffer){dtype, device, owner, h->n_items, 0, 0, -1};
 }
 
 static void put_item(struct lw_part_shards *h, int32_t given)
@@ -251,7 +251,7 @@ static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
 
 /* --- all ---------------------------------------------------------------------------------------- */
 
-static enum lw_status count_owned(struct lw_part *d, struct lw_err *err)
+enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
 
@@ -277,11 +277,11 @@ enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err)
     if (d->s->zero == 0 || d->n_members == 1)
         return LW_OK;
     LW_TRY(list_given(d, err));
-    if (d->shards.n == 0)
+    if (d->shards.n == 0 || lw_part_has_units(d->s))
         return LW_OK;
     if (policies[d->s->shard_policy](d, err) != LW_OK)
         return lw_err_context(err, "--zero 1");
-    return count_owned(d, err);
+    return lw_part_count_owned(d, err);
 }
 
 void lw_part_add_shards(struct lw_part *d, struct lw_builder *b)

@@ -10,6 +10,8 @@ static void spread_weights(struct lw_writer *k, int32_t optimizer)
         const struct lw_part_shards *h = &k->parts[i].d->shards;
         for (int32_t b = 0; b < h->n_buffers; b++) {
             const struct lw_part_buffer *f = &h->buffers[b];
+            if (f->module >= 0)
+                continue; /* gathered where it is used */
             struct lw_op op = lw_write_collective(
                 k, f->owner < 0 ? LW_OP_ALL_GATHER : LW_OP_BROADCAST,
                 f->elements * lw_dtype_size(f->dtype), f->dtype);

@@ -11,7 +11,7 @@
 
 static const char *const bucket_policies[] = {
     "c10d-2020", "c10d-1.13", "c10d-2", "picotron", "sharded-ddp", "colossal",
-    "per-tensor", "single", "mg-wfbp", "optimal", NULL,
+    "per-tensor", "single", "mg-wfbp", "optimal", "deepspeed", NULL,
 };
 static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
                                        "hierarchical", "direct", "one-shot", "pairwise", NULL};
@@ -80,6 +80,10 @@ static const struct option {
      AT(shard_policy), 0},
     {{"prefetch", "N", "units gathered ahead, ZeRO-3 (the policy's own)", NULL}, INT, AT(prefetch),
      0},
+    {{"persist", "N", "ZeRO-3: parameters of fewer elements stay on every rank (0)", NULL}, INT,
+     AT(persist), 0},
+    {{"reshard", "on|off", "ZeRO-3: weights are given up behind the forward and gathered again (on)",
+      on_off}, BOOLEAN, AT(reshard), 0},
     {{"reducer", "NAME", "how collectives are done (auto)", reducers}, WORD, AT(reducer), 0},
     {{"broadcast-dtype", "DTYPE", "parameters on the wire after a sharded step (f32)", dtypes},
      WORD, AT(broadcast_dtype), 0},
@@ -101,7 +105,7 @@ struct lw_strategy lw_strategy_default(void)
         .dp = 1, .pp = 1, .tp = 1, .micro_batches = 1, .chunks = 1,
         .bucket_cap_bytes = -1, .first_bucket_bytes = -1, .prefetch = -1,
         .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
-        .bucket_policy = LW_BUCKET_C10D_2, .overlap = true,
+        .bucket_policy = LW_BUCKET_C10D_2, .overlap = true, .reshard = true,
     };
 }
 

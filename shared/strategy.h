@@ -24,6 +24,7 @@ enum lw_bucket_policy {
     LW_BUCKET_SINGLE,
     LW_BUCKET_MG_WFBP,
     LW_BUCKET_OPTIMAL,
+    LW_BUCKET_DEEPSPEED,
     LW_N_BUCKET_POLICIES,
 };
 
@@ -68,6 +69,7 @@ struct lw_strategy {
     int64_t bucket_cap_bytes;      /* -1 = the policy's default */
     int64_t first_bucket_bytes;    /* -1 = the policy's default */
     int64_t prefetch;              /* units gathered ahead (ZeRO-3); -1 = default */
+    int64_t persist;               /* ZeRO-3: parameters of fewer elements stay on every rank */
     int64_t zero;                  /* ZeRO stage 0..3 */
     double clip;                   /* gradient norm; 0 = no clipping */
     enum lw_rank_order rank_order;
@@ -83,6 +85,7 @@ struct lw_strategy {
     enum lw_recompute recompute;
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
+    bool reshard;                  /* ZeRO-3: weights are given up behind the forward too */
     bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */
     const char *partition_list;    /* explicit partition "0,4,8"; borrowed, NULL otherwise */
     uint64_t given;                /* bit i: option i of the table was set by lw_strategy_set */
