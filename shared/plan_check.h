@@ -15,13 +15,19 @@
  *   reduce    each gradient is reduced once, after it is complete and before the optimizer
  *   tied      gradients of parameters with copies on several stages are summed over all of them
  *   shard     what one member updates reaches all others; reduces go to owners
+ *   gather    weights that are not kept are there whenever they are used
  *   comm      members of a communicator issue the same collectives; sends meet receives
  *   progress  no rank waits for ever under rendezvous semantics */
 enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_tied(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
+enum lw_status lw_check_gathers(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
+
+/* Flat buffers of weights that the program frees: gathered around their use instead of after the
+ * optimizer. temporary[n_buckets]; false: none. */
+bool lw_check_temporary(const struct lw_plan *p, struct lw_program g, bool *temporary);
 
 /* Where each send or receive of a variant meets its partner. Role r has the sends and receives
  * list[first[r]] .. list[first[r+1]-1].

@@ -22,6 +22,7 @@ struct reduce {
     int32_t stage;
     int32_t *bucket_of;                  /* [n_params] in the variant's sets; -1 = none */
     struct lw_op_clock clock;
+    bool *temporary;                     /* [n_buckets] weights of plan_check_gather.c */
     int32_t *made_by, *copied_by;        /* [n_params] last op that completes its gradient, or
                                           * copies it; -1 = none */
     struct earlier *earlier;             /* those before the last on other streams, by parameter */
@@ -172,7 +173,7 @@ static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw
     char text[LW_OP_TEXT];
 
     if (lw_plan_is_weights(p, o->bucket))
-        return check_about_weights(k, op, err);
+        return k->temporary[o->bucket] ? LW_OK : check_about_weights(k, op, err);
     if (lw_plan_is_tied(p, o->bucket))
         return LW_OK;
     if (strcmp(set->name, p->variants[k->variant].set_name) != 0 || set->stage != k->stage)
@@ -262,6 +263,7 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
     LW_TRY(index_makers(k, err));
     k->optimizer = -1;
     lw_op_clock_set(&k->clock, k->program);
+    lw_check_temporary(p, k->program, k->temporary);
     memset(k->reduced_by, -1, (size_t)p->n_buckets * sizeof *k->reduced_by);
     memset(k->last_of, -1, (size_t)p->n_buckets * sizeof *k->last_of);
     for (int32_t i = 0; i < k->program.n_ops; i++) {
@@ -289,9 +291,10 @@ static enum lw_status run(struct reduce *k, struct lw_arena *room, struct lw_err
     k->bucket_of = lw_arena_alloc(room, p->n_params, sizeof *k->bucket_of);
     k->made_by = lw_arena_alloc(room, p->n_params, sizeof *k->made_by);
     k->copied_by = lw_arena_alloc(room, p->n_params, sizeof *k->copied_by);
+    k->temporary = lw_arena_alloc(room, p->n_buckets, sizeof *k->temporary);
     k->reduced_by = lw_arena_alloc(room, p->n_buckets, sizeof *k->reduced_by);
     k->last_of = lw_arena_alloc(room, p->n_buckets, sizeof *k->last_of);
-    if (!k->bucket_of || !k->made_by || !k->copied_by || !k->reduced_by || !k->last_of)
+    if (!k->bucket_of || !k->made_by || !k->copied_by || !k->temporary || !k->reduced_by || !k->last_of)
         return lw_fail_nomem(err);
     for (k->variant = 0; k->variant < p->n_variants; k->variant++) {
         if (!*p->variants[k->variant].set_name)
@@ -317,7 +320,8 @@ enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err)
         for (int32_t r = 0; !*p->variants[v].set_name && r < p->n_roles; r++) {
             struct lw_program g = p->programs[(int64_t)v * p->n_roles + r];
             for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-                if (p->ops[i].bucket >= 0 && !lw_plan_is_tied(p, p->ops[i].bucket))
+                if (p->ops[i].bucket >= 0 && !lw_plan_is_tied(p, p->ops[i].bucket) &&
+                    !lw_plan_is_weights(p, p->ops[i].bucket))
                     return lw_fail(err, LW_EPLAN, "op %d (%s): variant '%s' has no buckets", i,
                                    lw_op_name(p->ops[i].kind), p->variants[v].name);
         }

@@ -3,7 +3,8 @@
  *
  * Proven for every variant that ends a step: each shard with an owner lies in a flat buffer that is
  * broadcast from that owner, or all-gathered with the shard inside the owner's share; no parameter is
- * sent twice; a reduce has the owner of all of its bucket as root. That these ops follow the
+ * sent twice (but for those that plan_check_gather.c follows); a reduce-scatter leaves each shard with
+ * its owner; a reduce has the owner of all of its bucket as root. That these ops follow the
  * optimizer is shown with the clocks of plan_check_reduce.c.
  * O(ops + shards + flat buffers * members). */
 #include <string.h>
@@ -15,6 +16,7 @@ struct shard_check {
     const struct lw_plan *p;
     int32_t *first, *next; /* chains of shards by parameter; -1 = end */
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
+    bool *temporary;       /* [n_buckets] weights of plan_check_gather.c: sent again and again */
 };
 
 static int32_t member_index(const struct lw_plan *p, const struct lw_group *g, int32_t rank)
@@ -106,6 +108,8 @@ static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, 
 
     if (lw_plan_is_weights(p, o->bucket))
         return check_weights(k, op, rank, err);
+    if (o->kind == LW_OP_REDUCE_SCATTER && g)
+        return check_shares(k, op, g->n_members, err);
     if (o->kind == LW_OP_REDUCE && g)
         return check_root_owns(k, op, member_index(p, g, lw_plan_operand(p, o, rank).peer),
                                "are reduced to", err);
@@ -121,7 +125,7 @@ static enum lw_status note_sent(struct shard_check *k, int32_t op, struct lw_err
 
     for (int32_t i = 0; i < b->n_slots; i++) {
         int32_t a = p->slots[b->first_slot + i];
-        if (k->sent_by[a] >= 0)
+        if (k->sent_by[a] >= 0 && !k->temporary[p->ops[op].bucket])
             return lw_fail(err, LW_EPLAN, "%s: op %d has already sent the weights of parameter %d "
                                           "'%s'", lw_check_op_text(p, op, text), k->sent_by[a], a,
                            p->params[a].name);
@@ -136,6 +140,7 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
     const struct lw_plan *p = k->p;
     struct lw_program g = p->programs[(int64_t)variant * p->n_roles + role];
 
+    lw_check_temporary(p, g, k->temporary);
     memset(k->sent_by, -1, (size_t)p->n_params * sizeof *k->sent_by);
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
         const struct lw_op *o = &p->ops[i];
@@ -188,7 +193,8 @@ enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err)
     k.first = lw_arena_alloc(&room, p->n_params, sizeof *k.first);
     k.next = lw_arena_alloc(&room, p->n_shards, sizeof *k.next);
     k.sent_by = lw_arena_alloc(&room, p->n_params, sizeof *k.sent_by);
-    if (!k.first || !k.next || !k.sent_by) {
+    k.temporary = lw_arena_alloc(&room, p->n_buckets, sizeof *k.temporary);
+    if (!k.first || !k.next || !k.sent_by || !k.temporary) {
         lw_arena_free(&room);
         return lw_fail_nomem(err);
     }

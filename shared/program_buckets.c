@@ -433,6 +433,8 @@ enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err)
                                   d->s->first_bucket_bytes, d->s->find_unused,
                                   d->s->static_graph, d->s->last_bucket_cap};
 
+    if (d->s->zero == 3)
+        r.policy = LW_BUCKET_DEEPSPEED; /* made once, like these */
     LW_TRY(lw_bucket_rules(&r, &d->rules, err));
     choose_scaling(d);
     if (d->n_grads == 0)

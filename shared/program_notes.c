@@ -8,7 +8,7 @@
 static void note_rule(const struct lw_part *d, struct lw_builder *b)
 {
     const struct lw_bucket_rules *r = &d->rules;
-    const char *policy = lw_bucket_policy_name(d->s->bucket_policy);
+    const char *policy = d->s->zero == 3 ? "ZeRO-3" : lw_bucket_policy_name(d->s->bucket_policy);
 
     lw_builder_note(b, "buckets: %s, %s%s", policy, r->limited ? "limits " : "", r->why);
     if (r->n_rebuilt > 0)

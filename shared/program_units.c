@@ -18,6 +18,7 @@
  * runtime/zero/config.py@edaa7221 (stage3_param_persistence_threshold). Not modelled: DeepSpeed's
  * one partition of all elements, which spreads a bucket over few owners. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "shared/program_lower.h"
@@ -78,6 +79,7 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
     }
     b.first[b.n_buckets] = b.n_items;
     *out = b;
+    snprintf(d->rules.why, sizeof d->rules.why, "a unit per module, dtype and device");
     return LW_OK;
 }
 
