@@ -130,6 +130,8 @@ enum exec_part_kind {
     EXEC_PART_FILL, /* to[count] = gradient, or += when `add` */
     EXEC_PART_COPY, /* to[count] = from[count] / divisor, converted */
     EXEC_PART_UPDATE, /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
+    EXEC_PART_POISON, /* to[count] = what no weight ever is: all bits set */
+    EXEC_PART_CHECK,  /* fail where from[count] holds that */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
     EXEC_PART_EXIT, /* these end or stop the process (EXEC_CAN_END): tests of stopping */

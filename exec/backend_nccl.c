@@ -535,7 +535,10 @@ static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
     LW_TRY(nccl_pump(w, err));
     LW_TRY(nccl_harvest(w, err));
     if (w->flags[FLAG_FAILED])
-        return lw_fail(err, LW_EFAILED, "made to fail");
+        return lw_fail(err, LW_EFAILED, w->flags[FLAG_FAILED] == 1
+                                            ? "made to fail"
+                                            : "weights are used that are not there: given up, and not "
+                                              "gathered again");
     LW_TRY(nccl_check_async(w, err));
     if (!nccl_idle(w))
         return LW_OK;

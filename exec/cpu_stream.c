@@ -42,6 +42,14 @@ static enum lw_status run_part(const struct exec_part *p, const atomic_bool *sto
         exec_update_run(&p->update, p->to, p->state[0], p->state[1], p->from_dtype, p->from,
                         p->count, p->divisor);
         return LW_OK;
+    case EXEC_PART_POISON:
+        memset(p->to, 0xff, (size_t)(p->count * lw_dtype_size(p->to_dtype)));
+        return LW_OK;
+    case EXEC_PART_CHECK:
+        if (!exec_has_poison(p->from_dtype, p->from, p->count))
+            return LW_OK;
+        return lw_fail(err, LW_EFAILED, "weights of %s are used that are not there: given up, and "
+                                        "not gathered again", lw_dtype_name(p->from_dtype));
     case EXEC_PART_FAIL:
         return lw_fail(err, LW_EFAILED, "made to fail");
     case EXEC_PART_HANG:

@@ -76,3 +76,12 @@ int64_t exec_exact_limit(enum lw_dtype t)
     };
     return limit[t];
 }
+
+bool exec_has_poison(enum lw_dtype t, const void *from, int64_t n)
+{
+    int found = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        found |= exec_is_poison(t, from, i);
+    return found;
+}

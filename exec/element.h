@@ -1,6 +1,7 @@
 #ifndef LW_EXEC_ELEMENT_H
 #define LW_EXEC_ELEMENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "exec/scalar.h"
@@ -14,6 +15,9 @@ void exec_add(enum lw_dtype t, void *to, const void *from, int64_t n);
 /* to[n] = from[n] / divisor, converted. */
 void exec_convert(enum lw_dtype to_type, void *to, enum lw_dtype from_type, const void *from,
                   int64_t n, int32_t divisor);
+
+/* Some of from[n] has all bits set, which no computed value has. */
+bool exec_has_poison(enum lw_dtype t, const void *from, int64_t n);
 
 /* Largest m such that every whole number up to m has an exact value of the type. */
 int64_t exec_exact_limit(enum lw_dtype t);

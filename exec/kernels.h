@@ -46,6 +46,13 @@ struct kernel_sum { /* each of to[n_to][n] = sum of from[n_from][n]; a `to` may 
     int32_t dtype, n_to, n_from;
 };
 
+struct kernel_check { /* *flag = 2 where from[n] holds poison */
+    const void *from;
+    int64_t n;
+    int32_t dtype;
+    volatile int32_t *flag;
+};
+
 struct kernel_begin { /* *at = the device's clock */
     int64_t *at;
 };
@@ -62,7 +69,7 @@ struct kernel_report { /* *flag = value, seen by the host */
     int32_t value;
 };
 
-#define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(begin) X(wait) X(report)
+#define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(check) X(begin) X(wait) X(report)
 
 EXEC_BOTH int64_t kernel_now_ns(void)
 {
@@ -140,6 +147,15 @@ EXEC_BOTH void kernel_sum_run(const struct kernel_sum *a, int64_t thread, int64_
         for (int32_t k = 0; k < a->n_to; k++)
             exec_put(t, a->to[k], i, sum);
     }
+}
+
+EXEC_BOTH void kernel_check_run(const struct kernel_check *a, int64_t thread, int64_t n_threads)
+{
+    for (int64_t i = thread; i < a->n; i += n_threads)
+        if (exec_is_poison((enum lw_dtype)a->dtype, a->from, i)) {
+            *a->flag = 2;
+            kernel_publish();
+        }
 }
 
 EXEC_BOTH void kernel_begin_run(const struct kernel_begin *a, int64_t thread, int64_t n_threads)

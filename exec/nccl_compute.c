@@ -136,6 +136,13 @@ static enum lw_status report(struct exec_stream *s, struct lw_err *err)
     return hang(s, err);
 }
 
+static enum lw_status check(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
+{
+    struct kernel_check a = {p->from, p->count, (int32_t)p->from_dtype,
+                             (volatile int32_t *)s->world->flags_at + FLAG_FAILED};
+    return nccl_launch(s->world, s->cu, KERNEL_check, &a, p->count, err);
+}
+
 /* *ns: what the part takes alone on the device. */
 static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *p, double *ns,
                                  struct lw_err *err)
@@ -144,7 +151,7 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
 
     s->n_launched++;
     *ns = r->launch_ns;
-    if (p->count == 0 && p->kind <= EXEC_PART_UPDATE)
+    if (p->count == 0 && p->kind < EXEC_PART_FAIL)
         return LW_OK;
     switch (p->kind) {
     case EXEC_PART_FILL:
@@ -156,6 +163,14 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     case EXEC_PART_UPDATE:
         *ns += r->update_ns * (double)p->count;
         return update(s->world, s->cu, p, err);
+    case EXEC_PART_POISON:
+        *ns += r->fill_ns * (double)p->count;
+        return nccl_cu(cuMemsetD8Async((CUdeviceptr)p->to, 0xff,
+                                       (size_t)(p->count * lw_dtype_size(p->to_dtype)), s->cu),
+                       "cuMemsetD8Async", err);
+    case EXEC_PART_CHECK:
+        *ns += r->copy_ns * (double)p->count;
+        return check(s, p, err);
     case EXEC_PART_FAIL: return report(s, err);
     case EXEC_PART_HANG: return hang(s, err);
     case EXEC_PART_EXIT:

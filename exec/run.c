@@ -36,6 +36,7 @@ struct run {
     struct lw_arena arena;
     struct exec_stream **streams; /* [n_ranks * n_streams], NULL until used */
     struct exec_event **events;   /* [n_ranks * largest program] */
+    struct exec_event **pass_ends; /* [n_ranks * n_streams] what a stream did in a pass is done */
     struct exec_comm **comms;     /* [n_comms * n_groups] */
     bool *needs_event;            /* [n_ops] another stream waits for it */
     bool *filled;                 /* [n_ranks * n_params] */
@@ -248,9 +249,11 @@ static enum lw_status set_up(struct run *r, struct lw_err *err)
     if (!r->needs_event || !r->streams || !r->comms || !r->filled)
         return lw_fail_nomem(err);
     note_events(r);
+    r->pass_ends = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams,
+                                  sizeof *r->pass_ends);
     r->events = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * r->longest_program,
                                sizeof *r->events);
-    if (!r->events)
+    if (!r->events || !r->pass_ends)
         return lw_fail_nomem(err);
     LW_TRY(exec_tensors_init(&r->memory, err));
     LW_TRY(create_streams(r, err));
@@ -339,6 +342,10 @@ static enum lw_status list_parts(struct run *r, int32_t last_variant, struct lw_
             const struct lw_op *op = &p->ops[l->program.first_op + i];
             r->first_part[l->first_stamp + i] = r->parts.n;
             LW_TRY(add_fault(r, l, l->program.first_op + i, err));
+            if (op->comm < 0)
+                LW_TRY(exec_unit_parts(&r->memory, op,
+                                       exec_tensors_layout(&r->memory, l->variant, l->rank),
+                                       l->rank, &r->parts, err));
             if (op->comm < 0)
                 LW_TRY(exec_tensors_parts(&r->memory, op, &at, &r->parts, err));
         }
@@ -450,12 +457,35 @@ static enum lw_status give_call(struct run *r, const struct lane *l, int32_t i, 
     return LW_OK;
 }
 
+/* A rank begins a pass when its ops of the pass before have ended, on all of its streams. */
+static enum lw_status end_pass_before(struct run *r, int32_t rank, struct lw_err *err)
+{
+    int32_t n = r->plan->n_streams;
+    struct exec_stream **s = r->streams + (int64_t)rank * n;
+    struct exec_event **e = r->pass_ends + (int64_t)rank * n;
+
+    for (int32_t i = 0; i < n; i++) {
+        if (!s[i])
+            continue;
+        if (!e[i])
+            LW_TRY(r->backend->event_create(r->world, rank, &e[i], err));
+        LW_TRY(r->backend->event_record(s[i], e[i], err));
+    }
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = 0; s[i] && k < n; k++)
+            if (k != i && e[k])
+                LW_TRY(r->backend->event_wait(s[i], e[k], err));
+    return LW_OK;
+}
+
 static enum lw_status give_lane(struct run *r, const struct lane *l, int32_t last_variant,
                                 struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
     const struct exec_layout *layout = exec_tensors_layout(&r->memory, last_variant, l->rank);
 
+    if (l->pass > 0)
+        LW_TRY(end_pass_before(r, l->rank, err));
     for (int32_t i = 0; i < l->program.n_ops; i++) {
         const struct lw_op *op = &p->ops[l->program.first_op + i];
         if (lw_op_class(op->kind) == LW_CLASS_P2P && op->call >= 0) {

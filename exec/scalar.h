@@ -17,6 +17,16 @@
 #define EXEC_BOTH static inline
 #endif
 
+EXEC_BOTH int exec_is_poison(enum lw_dtype t, const void *from, int64_t i)
+{
+    switch (t) {
+    case LW_F64: return ((const uint64_t *)from)[i] == UINT64_MAX;
+    case LW_F16:
+    case LW_BF16: return ((const uint16_t *)from)[i] == UINT16_MAX;
+    default: return ((const uint32_t *)from)[i] == UINT32_MAX;
+    }
+}
+
 EXEC_BOTH float exec_f32_of_bf16(uint16_t h)
 {
     uint32_t u = (uint32_t)h << 16;

@@ -71,9 +71,11 @@ static enum lw_status alloc_layout(struct exec_tensors *m, struct exec_layout *l
     l->stage_at = lw_arena_alloc(a, b, sizeof *l->stage_at);
     l->wire_at = lw_arena_alloc(a, b, sizeof *l->wire_at);
     l->divisor = lw_arena_alloc(a, b, sizeof *l->divisor);
+    l->units_comm = lw_arena_alloc(a, b, sizeof *l->units_comm);
     l->scratch_at = lw_arena_alloc(a, n_ops, sizeof *l->scratch_at);
     if (!l->bucket_of || !l->slot_of || !l->copied_in || !l->produced || !l->copied_out ||
-        !l->cast || !l->stage_at || !l->wire_at || !l->divisor || !l->scratch_at)
+        !l->cast || !l->stage_at || !l->wire_at || !l->divisor || !l->units_comm ||
+        !l->scratch_at)
         return lw_fail_nomem(err);
     return LW_OK;
 }
@@ -169,6 +171,26 @@ static void place_scratch(struct exec_tensors *m, const struct lw_program *g, in
     }
 }
 
+/* Flat buffers of weights that the program frees, and who gathers them. */
+static void note_units(struct exec_tensors *m, const struct lw_program *g, struct exec_layout *l)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        l->units_comm[b] = -1;
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (op->kind != LW_OP_FREE || op->bucket < 0 || !lw_plan_is_weights(p, op->bucket))
+            continue;
+        for (int32_t k = g->first_op; k < i && l->units_comm[op->bucket] < 0; k++)
+            if (p->ops[k].kind == LW_OP_ALL_GATHER && p->ops[k].bucket == op->bucket)
+                l->units_comm[op->bucket] = p->ops[k].comm;
+        const struct lw_bucket *k = &p->buckets[op->bucket];
+        for (int32_t s = 0; s < k->n_slots; s++)
+            m->given_up[p->slots[k->first_slot + s]] = true;
+    }
+}
+
 static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role,
                               struct lw_err *err)
 {
@@ -187,6 +209,7 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
     if (rank < 0)
         return LW_OK;
     note_ops(p, g, rank, l);
+    note_units(m, g, l);
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
         if (set->stage != p->roles[role].stage ||
@@ -397,7 +420,8 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     const struct lw_plan *p = m->plan;
 
     m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
-    if (!m->sharded)
+    m->given_up = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->given_up);
+    if (!m->sharded || !m->given_up)
         return lw_fail_nomem(err);
     for (int32_t s = 0; s < p->n_shards; s++)
         if (p->shards[s].owner >= 0)
@@ -434,7 +458,7 @@ void exec_tensors_free(struct exec_tensors *m)
 
 /* --- parts -------------------------------------------------------------------------------------- */
 
-static enum lw_status add(struct exec_parts *parts, struct exec_part part, struct lw_err *err)
+enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err)
 {
     if (part.count <= 0)
         return LW_OK;
@@ -488,7 +512,7 @@ static enum lw_status fill_parts(const struct exec_tensors *m, const struct lw_o
             .gradient = {&m->table, a, at->rank, at->step, at->pass * at->micro_batches + micro},
         };
         at->filled[a] = true;
-        LW_TRY(add(parts, part, err));
+        LW_TRY(exec_parts_add(parts, part, err));
     }
     return LW_OK;
 }
@@ -509,7 +533,7 @@ static enum lw_status copy_in_parts(const struct exec_tensors *m, const struct l
                                  .to_dtype = p->params[a].dtype, .from_dtype = p->params[a].dtype,
                                  .count = p->params[a].numel,
                                  .divisor = at->layout->divisor[at->layout->bucket_of[a]]};
-        LW_TRY(add(parts, part, err));
+        LW_TRY(exec_parts_add(parts, part, err));
     }
     return LW_OK;
 }
@@ -532,7 +556,7 @@ static enum lw_status copy_out_parts(const struct exec_tensors *m, const struct 
                                  .divisor = at->layout->copied_in[a]
                                                 ? 1
                                                 : at->layout->divisor[op->bucket]};
-        LW_TRY(add(parts, part, err));
+        LW_TRY(exec_parts_add(parts, part, err));
     }
     return LW_OK;
 }
@@ -551,7 +575,7 @@ static enum lw_status cast_parts(const struct exec_tensors *m, const struct lw_o
                              .from = out ? filled : wire, .to_dtype = out ? b->dtype : stage,
                              .from_dtype = out ? stage : b->dtype,
                              .count = b->bytes / lw_dtype_size(b->dtype), .divisor = 1};
-    return add(parts, part, err);
+    return exec_parts_add(parts, part, err);
 }
 
 static char *copy_area(const struct exec_tensors *m, int32_t rank, int32_t stream)
@@ -568,7 +592,7 @@ static enum lw_status plain_copy(const struct exec_tensors *m, const struct lw_o
     struct exec_part part = {.kind = EXEC_PART_COPY, .to = area, .from = area + m->copy_bytes,
                              .to_dtype = LW_U8, .from_dtype = LW_U8, .divisor = 1,
                              .count = lw_plan_operand(m->plan, op, at->rank).bytes};
-    return add(parts, part, err);
+    return exec_parts_add(parts, part, err);
 }
 
 const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *l,
@@ -598,14 +622,14 @@ static enum lw_status update_parts(const struct exec_tensors *m, const struct ex
     part.from = from + first * lw_dtype_size(own);
     for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++)
         part.state[k] = r->state[k] + m->state_at[a] + first;
-    LW_TRY(add(parts, part, err));
+    LW_TRY(exec_parts_add(parts, part, err));
     if (own == LW_F32)
         return LW_OK;
     struct exec_part copy = {.kind = EXEC_PART_COPY, .from = part.to, .from_dtype = LW_F32,
                              .to = (char *)r->weights + m->weight_at[a] +
                                    first * lw_dtype_size(own),
                              .to_dtype = own, .count = n, .divisor = 1};
-    return add(parts, copy, err);
+    return exec_parts_add(parts, copy, err);
 }
 
 /* Parameters with a gradient: completed by a backward of this step, or reduced (an unused one gets

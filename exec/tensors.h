@@ -24,6 +24,8 @@ struct exec_layout {
     int64_t *stage_at;     /* [n_buckets] offset in the bucket memory, bytes; -1 = another variant's */
     int64_t *wire_at;      /* [n_buckets] what is reduced; = stage_at unless cast */
     int32_t *divisor;      /* [n_buckets] members of the group that reduces it; 1 = nobody */
+    int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights which the program
+                            * gives up again; -1 = none such */
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
     int64_t bucket_bytes, scratch_bytes;
 };
@@ -49,6 +51,7 @@ struct exec_tensors {
     int64_t *weights_bucket_at;  /* [n_buckets] the same of flat buffers of weights; -1 = others */
     int64_t *state_at;           /* [n_params] offset in masters and state, elements */
     bool *sharded;               /* [n_params] its shards have owners */
+    bool *given_up;              /* [n_params] a member keeps its own shards alone */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */
     int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
@@ -97,6 +100,11 @@ bool exec_shard_is_mine(const struct lw_plan *p, int32_t shard, int32_t rank);
 enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *place, struct exec_parts *parts,
                                  struct lw_err *err);
+/* units.c: of giving weights up, and of using those that are not kept: before the op's other parts. */
+enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op *op,
+                               const struct exec_layout *own, int32_t rank,
+                               struct exec_parts *parts, struct lw_err *err);
+enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err);
 /* The payload of a communication op. */
 struct exec_message exec_tensors_message(const struct exec_tensors *m, const struct lw_op *op,
                                         int32_t variant, int32_t rank,

@@ -220,12 +220,18 @@ static enum lw_status compare_param(struct reference *f, int32_t param, int32_t 
     struct held h = {"weight", (enum lw_dtype)p->params[param].dtype,
                      (const char *)m->ranks[rank].weights + m->weight_at[param], f->own};
 
-    LW_TRY(compare(f, param, rank, &h, 0, n, err));
+    if (!m->given_up[param])
+        LW_TRY(compare(f, param, rank, &h, 0, n, err));
     if (!m->sharded[param])
         return compare_state(f, param, rank, 0, n, err);
-    for (int32_t s = 0; s < p->n_shards; s++)
-        if (p->shards[s].param == param && exec_shard_is_mine(p, s, rank))
-            LW_TRY(compare_state(f, param, rank, p->shards[s].first, p->shards[s].numel, err));
+    for (int32_t s = 0; s < p->n_shards; s++) {
+        const struct lw_shard *x = &p->shards[s];
+        if (x->param != param || !exec_shard_is_mine(p, s, rank))
+            continue;
+        if (m->given_up[param])
+            LW_TRY(compare(f, param, rank, &h, x->first, x->numel, err));
+        LW_TRY(compare_state(f, param, rank, x->first, x->numel, err));
+    }
     return LW_OK;
 }
 
