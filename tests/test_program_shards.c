@@ -232,12 +232,12 @@ static void contradictions_are_refused_in_words(void **state)
     (void)state;
     tiny_init(&t);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;
-    expect_refusal(&t, &s, LW_EINVAL, "it needs --zero 1 --shard-policy oss-greedy");
+    expect_refusal(&t, &s, LW_EINVAL, "it needs --zero 1 or 2 with --shard-policy oss-greedy");
     s = zero(LW_SHARD_LPT);
     s.zero = 0;
     expect_refusal(&t, &s, LW_EINVAL, "--shard-policy needs --zero");
     s.zero = 2;
-    expect_refusal(&t, &s, LW_ENOTSUP, "--zero 2: this build shards optimizers alone");
+    expect_refusal(&t, &s, LW_EINVAL, "--zero 2 cannot keep parameters whole");
     s = zero(LW_SHARD_LPT);
     s.broadcast_dtype = LW_F16;
     expect_refusal(&t, &s, LW_ENOTSUP, "--broadcast-dtype f16");

@@ -216,7 +216,7 @@ static void faults_around_gathered_weights_are_named(void **state)
     expect_fault(&p, "(backward, module 0) of 'first' for role 'data' uses weights that are given up by");
 
     p = build_third();
-    op = find(&p, LW_OP_FREE, 2); /* c stays over the optimizer */
+    op = find(&p, LW_OP_FREE, 4); /* a stays over the optimizer */
     p.ops[op].kind = LW_OP_ALLOC;
     expect_fault(&p, "makes weights stale that nobody frees");
 }
