@@ -1,7 +1,7 @@
 /* Draws by seed. A draw is named by what it is for and mixed from the seed and its name, so two runs
  * that ask in another order, or ask for some of them only, get the same numbers.
  *
- * Not modelled: errors that last (a rank that is slow for a while), tails heavier than normal. */
+ * Not modelled: errors that last for a while, tails heavier than normal. */
 #include "sim/draw.h"
 
 uint64_t sim_seed_of(uint64_t seed, uint64_t k)

@@ -34,14 +34,14 @@ struct sim_range {
 };
 struct sim_range sim_range_of(lw_ps most);
 
-/* x modulo n, by the product with the inverse: the quotient is right or up to two too small. */
+/* x modulo n, by the product with the inverse. With 2^64 = inverse n + rest, x inverse / 2^64 is below
+ * x / n by x rest / (n 2^64) < 1, so the quotient is right or one too small: as likely as not, so what
+ * is left is corrected without a branch. */
 static inline lw_ps sim_range_take(struct sim_range r, uint64_t x)
 {
     uint64_t q = (uint64_t)((unsigned __int128)x * r.inverse >> 64), rest = x - q * r.n;
 
-    rest -= rest >= r.n ? r.n : 0;
-    rest -= rest >= r.n ? r.n : 0;
-    return (lw_ps)rest;
+    return (lw_ps)(rest - (r.n & -(uint64_t)(rest >= r.n)));
 }
 
 /* What message s (from 0, counted over all its ring collectives) of a rank takes longer, and how much

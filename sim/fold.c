@@ -547,8 +547,7 @@ static bool all_rings(const struct lw_plan *p, const struct lw_cluster *c)
 static bool may_fold(const struct lw_plan *p, const struct lw_cluster *c,
                      const struct lw_sim_options *o)
 {
-    bool noise = o->noise && (lw_figure_is_set(c->noise.compute_sigma) ||
-                              lw_figure_is_set(c->noise.comm_sigma));
+    bool noise = sim_compute_sigma(c, o) > 0 || sim_comm_sigma(c, o) > 0 || o->rank_sigma > 0;
     bool fair = lw_figure_is_set(c->interference.fair_links) && c->interference.fair_links.value > 0;
 
     return !o->no_fold && p->n_ranks > p->n_roles && c->devices_per_node > 0 && !noise && !fair &&
