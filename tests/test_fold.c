@@ -9,10 +9,15 @@
 #include <string.h>
 
 #include "shared/arena.h"
+#include "shared/files.h"
+#include "shared/program.h"
+#include "shared/strategy.h"
+#include "sim/cost.h"
 #include "sim/fold.h"
 #include "sim/trie.h"
 #include "tests/prng.h"
 #include "tests/sim_help.h"
+#include "traces/models.h"
 
 static const lw_ps us = LW_PS_PER_US;
 
@@ -300,6 +305,75 @@ static void random_grids_are_the_same_folded_and_not(void **unused)
     assert_true(n_simulated < n_ranks * 4 / 5); /* many were folded */
 }
 
+/* Strategies drawn at random, as a user asks for them. */
+static enum lw_status random_plan(struct prng *r, const struct lw_workload *w,
+                                  const struct lw_cluster *c, struct lw_plan *plan)
+{
+    static const enum lw_schedule schedules[] = {LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B,
+                                                 LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_ZB_H1,
+                                                 LW_SCHEDULE_ZBV, LW_SCHEDULE_DUALPIPE};
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_cost cost = lw_sim_cost(c);
+    struct lw_err err = {0};
+
+    s.dp = prng_in(r, 1, 4);
+    s.pp = 1 << prng_in(r, 0, 2);
+    s.tp = 1 << prng_in(r, 0, 2);
+    s.micro_batches = s.pp * prng_in(r, 1, 3);
+    s.schedule = schedules[prng_in(r, 0, 5)];
+    s.chunks = s.schedule == LW_SCHEDULE_INTERLEAVED_1F1B ? 2 : 1;
+    s.zero = s.dp > 1 && prng_in(r, 0, 1);
+    s.shard_policy = s.zero ? (enum lw_shard_policy)prng_in(r, 0, LW_N_SHARD_POLICIES - 1)
+                            : s.shard_policy;
+    s.rank_order = (enum lw_rank_order)prng_in(r, 0, 1);
+    s.bucket_cap_bytes = 1 << prng_in(r, 12, 22);
+    return lw_plan_build(w, &s, &cost, plan, &err);
+}
+
+static void lowered_strategies_are_the_same_folded_and_not(void **unused)
+{
+    struct prng r = prng_start("strategies");
+    struct traces_model_shape shape = {.layers = 6, .hidden = 64, .heads = 4, .seq = 32,
+                                       .vocab = 128};
+    int n_planned = 0, n_pipelines = 0;
+    int64_t n_ranks = 0, n_simulated = 0;
+    struct lw_workload w;
+    struct lw_cluster dgx;
+    struct lw_err err = {0};
+    (void)unused;
+
+    if (lw_cluster_find("dgx-a100", &dgx, &err) != LW_OK ||
+        traces_model_build("gpt-125m", &shape, &dgx.device, &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < 150; i++) {
+        struct lw_plan plan;
+        struct lw_cluster c;
+        struct lw_timeline t;
+        struct lw_sim_stats s;
+        struct lw_sim_options o = {.n_steps = 2, .detail = prng_in(&r, 0, 3) == 0
+                                                               ? LW_SIM_CHUNK
+                                                               : LW_SIM_COLLECTIVE};
+        if (random_plan(&r, &w, &dgx, &plan) != LW_OK)
+            continue;
+        random_cluster(&r, &plan, &c);
+        c.device = dgx.device;
+        run_both(&plan, &c, o, &t, &s);
+        n_planned++;
+        n_pipelines += plan.n_stages > 1;
+        n_ranks += plan.n_ranks;
+        n_simulated += s.n_simulated;
+        lw_timeline_free(&t);
+        lw_cluster_free(&c);
+        lw_plan_free(&plan);
+    }
+    printf("%d plans, %d of pipelines; %lld of %lld ranks were simulated\n", n_planned, n_pipelines,
+           (long long)n_simulated, (long long)n_ranks);
+    assert_true(n_planned > 50 && n_pipelines > 25);
+    assert_true(n_simulated < n_ranks * 4 / 5);
+    lw_workload_free(&w);
+    lw_cluster_free(&dgx);
+}
+
 /* Ranks of one role that send round in a circle, and one that two others send to. */
 static void messages_within_a_class_are_not_folded(void **unused)
 {
@@ -454,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_slow_rank_unfolds_what_it_touches),
         cmocka_unit_test(what_is_drawn_for_every_rank_unfolds_all),
         cmocka_unit_test(random_grids_are_the_same_folded_and_not),
+        cmocka_unit_test(lowered_strategies_are_the_same_folded_and_not),
         cmocka_unit_test(messages_within_a_class_are_not_folded),
         cmocka_unit_test(what_waits_is_named_as_without_folding),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),

