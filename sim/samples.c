@@ -124,9 +124,13 @@ static enum lw_status summarize(const struct pool *p, struct lw_sim_samples *out
     for (int32_t i = 0; i < p->n; i++)
         v[i] = p->step[i];
     qsort(v, (size_t)p->n, sizeof *v, compare_ps);
-    *out = (struct lw_sim_samples){.n = p->n, .step = p->step, .p50 = percentile(v, p->n, 50),
-                                   .p90 = percentile(v, p->n, 90), .p99 = percentile(v, p->n, 99),
-                                   .least = v[0], .most = v[p->n - 1]};
+    *out = (struct lw_sim_samples){.n = p->n,
+                                   .step = p->step,
+                                   .p50 = percentile(v, p->n, 50),
+                                   .p90 = percentile(v, p->n, 90),
+                                   .p99 = percentile(v, p->n, 99),
+                                   .least = v[0],
+                                   .most = v[p->n - 1]};
     lw_free(v);
     return LW_OK;
 }
@@ -144,12 +148,15 @@ static enum lw_status check(const struct lw_cluster *c, const struct lw_sim_opti
     if (n < 1)
         return lw_fail(err, LW_EINVAL, "%d samples: at least 1", n);
     if (first_step < 0 || first_step >= o->n_steps)
-        return lw_fail(err, LW_EINVAL, "%d steps, of which the first %d are warm-up: nothing to "
-                                       "measure", o->n_steps, first_step);
+        return lw_fail(err, LW_EINVAL,
+                       "%d steps, of which the first %d are warm-up: nothing to "
+                       "measure",
+                       o->n_steps, first_step);
     if (!draws(c, *o))
         return lw_fail(err, LW_EINVAL,
                        "cluster '%s' has no noise, and no --noise, --rank-noise, --jitter or "
-                       "--start-skew is given: all samples would be the same", c->name);
+                       "--start-skew is given: all samples would be the same",
+                       c->name);
     return LW_OK;
 }
 
@@ -157,8 +164,12 @@ enum lw_status lw_sim_sample(const struct lw_plan *plan, const struct lw_cluster
                              const struct lw_sim_options *options, int32_t first_step, int32_t n,
                              int32_t n_threads, struct lw_sim_samples *out, struct lw_err *err)
 {
-    struct pool p = {.plan = plan, .cluster = cluster, .options = *options,
-                     .first_step = first_step, .n = n, .failed = n};
+    struct pool p = {.plan = plan,
+                     .cluster = cluster,
+                     .options = *options,
+                     .first_step = first_step,
+                     .n = n,
+                     .failed = n};
 
     LW_TRY(check(cluster, options, first_step, n, err));
     p.step = lw_alloc((size_t)n * sizeof *p.step);

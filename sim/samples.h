@@ -6,8 +6,8 @@
 #include "sim/sim.h"
 
 /* How a step's length is spread when everything that a seed decides is drawn again and again.
- * Sample i is the run with the seed sim_seed_of(options->seed, i), so sample 0 is the run itself; the
- * numbers are the same for any number of threads. */
+ * Sample i is the run with the seed sim_seed_of(options->seed, i), so sample 0 is the run itself;
+ * the numbers are the same for any number of threads. */
 struct lw_sim_samples {
     int32_t n;
     lw_ps *step;         /* [n]: median over the measured steps, by sample; owned */
