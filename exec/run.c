@@ -107,6 +107,38 @@ static enum lw_status refuse_fault(const struct run *r, struct lw_err *err)
     return LW_OK;
 }
 
+/* Gradients of a made-up step are told apart by data and stage alone: what else plans can hold would
+ * run, but could not be verified. */
+static enum lw_status refuse_parallel(const struct lw_plan *p, struct lw_err *err)
+{
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        if (p->comms[c].purpose == LW_COMM_TENSOR)
+            return lw_fail(err, LW_ENOTSUP, "the plan sums activations over tensor groups ('%s'): "
+                                            "exec has no shares of tensors (sim predicts it)",
+                           p->comms[c].name);
+        if (p->comms[c].purpose == LW_COMM_EMBEDDING)
+            return lw_fail(err, LW_ENOTSUP, "the plan sums copies of tied parameters over stages "
+                                            "('%s'): exec keeps one of each (sim predicts it)",
+                           p->comms[c].name);
+    }
+    for (int32_t a = 0; a < p->n_sets; a++)
+        for (int32_t b = 0; b < a; b++)
+            if (p->sets[a].stage == p->sets[b].stage && p->sets[a].n_buckets > 0 &&
+                p->sets[b].n_buckets > 0 && strcmp(p->sets[a].name, p->sets[b].name) == 0)
+                return lw_fail(err, LW_ENOTSUP, "stage %d holds several parts of the model, each with "
+                                                "its own buckets '%s' (chunks): exec follows one a "
+                                                "stage (sim predicts it)", p->sets[a].stage,
+                               p->sets[a].name);
+    for (int32_t a = 0; a < p->n_roles; a++)
+        for (int32_t b = 0; b < a; b++)
+            if (p->roles[a].stage == p->roles[b].stage && p->strategy.pp > 1)
+                return lw_fail(err, LW_ENOTSUP, "roles '%s' and '%s' hold the same parameters and run "
+                                                "different programs (two directions): exec runs one "
+                                                "(sim predicts it)", p->roles[b].name,
+                               p->roles[a].name);
+    return LW_OK;
+}
+
 static enum lw_status refuse(const struct run *r, struct lw_err *err)
 {
     static const struct {
@@ -123,6 +155,7 @@ static enum lw_status refuse(const struct run *r, struct lw_err *err)
 
     if (p->n_passes == 0 || p->n_ops == 0)
         return lw_fail(err, LW_EPLAN, "the plan has nothing to run");
+    LW_TRY(refuse_parallel(p, err));
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cmd_plan_stages.h"
 #include "shared/jsonout.h"
 #include "shared/plan_diff.h"
 #include "shared/table.h"
@@ -47,8 +48,10 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
         for (int32_t i = 0; i < set->n_buckets; i++) {
             const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
             bool weights = lw_plan_is_weights(p, set->first_bucket + i);
+            bool tied = lw_plan_is_tied(p, set->first_bucket + i);
             struct lw_launch_point at = {0, 0, -1};
-            lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
+            if (!weights && !tied)
+                lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
             lw_table_cell(t, "%s", set->name);
             lw_table_cell(t, "%d", set->first_bucket + i);
             lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
@@ -58,8 +61,8 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                 bytes_cell(t, b->limit_bytes, csv);
             else
                 lw_table_cell(t, "%s", csv ? "" : "none");
-            if (weights) { /* sent behind the optimizer */
-                lw_table_cell(t, "%s", csv ? "" : "optimizer");
+            if (weights || tied) { /* sent behind the optimizer, summed in front of it */
+                lw_table_cell(t, "%s", csv ? "" : weights ? "optimizer" : "all gradients");
                 lw_table_cell(t, "%s", csv ? "" : "-");
                 continue;
             }
@@ -107,7 +110,10 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
 {
     printf("plan %s\n%s: %d rank%s, %d role%s, %d ops\n\n", p->hash, p->name, p->n_ranks,
            p->n_ranks == 1 ? "" : "s", p->n_roles, p->n_roles == 1 ? "" : "s", p->n_ops);
-    if (p->n_buckets > 0) {
+    if (p->n_roles > 1 && p->strategy.pp > 1) {
+        LW_TRY(lw_plan_show_stages(p, err));
+        printf("%d buckets in %d sets (--format csv lists them)\n\n", p->n_buckets, p->n_sets);
+    } else if (p->n_buckets > 0) {
         printf("buckets\n");
         LW_TRY(bucket_table(p, false, err));
         putchar('\n');
@@ -122,8 +128,9 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
                 printf(" %s %lld", lw_op_name((enum lw_op_kind)k), (long long)n[k]);
         putchar('\n');
     }
-    printf("\nmemory of a rank, without activations\n");
-    for (int32_t r = 0; r < p->n_roles; r++) {
+    if (p->strategy.pp == 1)
+        printf("\nmemory of a rank, without activations\n");
+    for (int32_t r = 0; p->strategy.pp == 1 && r < p->n_roles; r++) {
         printf("  %s:", p->roles[r].name);
         for (int m = 0; m < LW_N_MEM; m++) {
             char text[32];
@@ -146,8 +153,11 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
     lw_jsonout_array(o, "buckets");
     for (int32_t i = 0; i < set->n_buckets; i++) {
         const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
+        bool launched = !lw_plan_is_weights(p, set->first_bucket + i) &&
+                        !lw_plan_is_tied(p, set->first_bucket + i);
         struct lw_launch_point at = {0, 0, -1};
-        lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
+        if (launched)
+            lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_int(o, "bucket", set->first_bucket + i);
         lw_jsonout_int(o, "bytes", b->bytes);
@@ -156,7 +166,7 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
             lw_jsonout_int(o, "limit_bytes", b->limit_bytes);
         else
             lw_jsonout_null(o, "limit_bytes");
-        if (lw_plan_is_weights(p, set->first_bucket + i)) { /* sent behind the optimizer */
+        if (!launched) { /* weights go behind the optimizer, sums of copies in front of it */
             lw_jsonout_null(o, "launch_after_gradients");
             lw_jsonout_null(o, "launch_ns");
         } else {

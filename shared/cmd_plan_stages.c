@@ -1,0 +1,103 @@
+/* The roles of a parallel plan as a table: a rank's memory and one pass of its program, summed. */
+#include "shared/cmd_plan_stages.h"
+
+#include <stdio.h>
+
+#include "shared/table.h"
+#include "shared/units.h"
+
+struct pass {
+    lw_ps forward, backward, again;
+    int64_t n_sent, sent_bytes, reduced_bytes, summed_bytes;
+};
+
+static void add_op(struct pass *x, const struct lw_plan *p, const struct lw_op *o)
+{
+    lw_ps work = lw_plan_work_ps(p, o);
+
+    if (o->kind == LW_OP_FORWARD)
+        x->forward += work;
+    else if (o->kind == LW_OP_BACKWARD || o->kind == LW_OP_BACKWARD_INPUT ||
+             o->kind == LW_OP_BACKWARD_WEIGHT)
+        x->backward += work;
+    else if (o->kind == LW_OP_KERNEL)
+        x->again += work;
+    else if (o->comm >= 0 && p->comms[o->comm].purpose == LW_COMM_TENSOR)
+        x->summed_bytes += o->bytes;
+    else if (o->kind == LW_OP_SEND) {
+        x->n_sent++;
+        x->sent_bytes += o->bytes;
+    } else if (o->kind == LW_OP_ALL_REDUCE || o->kind == LW_OP_REDUCE ||
+               o->kind == LW_OP_REDUCE_SCATTER)
+        x->reduced_bytes += o->bytes;
+}
+
+static struct pass pass_of(const struct lw_plan *p, int32_t role)
+{
+    struct lw_program g = p->programs[(int64_t)(p->n_variants - 1) * p->n_roles + role];
+    struct pass x = {0};
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        add_op(&x, p, &p->ops[i]);
+    return x;
+}
+
+static void bytes_cell(struct lw_table *t, int64_t bytes)
+{
+    char text[32];
+
+    lw_table_cell(t, "%s", lw_format_bytes(text, bytes));
+}
+
+static void ps_cell(struct lw_table *t, lw_ps ps)
+{
+    char text[32];
+
+    lw_table_cell(t, "%s", lw_format_ps(text, ps));
+}
+
+static void add_role(struct lw_table *t, const struct lw_plan *p, int32_t role)
+{
+    const struct lw_role *r = &p->roles[role];
+    struct pass x = pass_of(p, role);
+    int64_t elements = 0, memory = 0;
+    int32_t modules = 0;
+
+    for (int32_t m = 0; m < p->n_modules; m++)
+        modules += p->stage_of[m] == r->stage;
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (p->params[i].stage == r->stage && lw_plan_holds(p, i))
+            elements += p->params[i].numel;
+    for (int m = 0; m < LW_N_MEM; m++)
+        memory += r->static_bytes[m];
+    lw_table_cell(t, "%s", r->name);
+    lw_table_cell(t, "%d", r->n_ranks);
+    lw_table_cell(t, "%d", modules);
+    lw_table_cell(t, "%lld", (long long)elements);
+    bytes_cell(t, memory);
+    ps_cell(t, x.forward);
+    ps_cell(t, x.backward + x.again);
+    lw_table_cell(t, "%lld", (long long)x.n_sent);
+    bytes_cell(t, x.sent_bytes);
+    bytes_cell(t, x.summed_bytes);
+    bytes_cell(t, x.reduced_bytes);
+}
+
+enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err)
+{
+    static const char *const titles[] = {"role", ">ranks", ">modules", ">elements", ">memory",
+                                         ">forward", ">backward", ">sends", ">sent", ">tensor sums",
+                                         ">gradients reduced"};
+    struct lw_table *t = lw_table_new(11, titles);
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < p->n_roles; r++)
+        add_role(t, p, r);
+    printf("stages: what a rank holds (memory without activations), and one pass of '%s': work alone on "
+           "the\ndevice with what is recomputed, bytes sent and reduced by a rank\n",
+           p->variants[p->n_variants - 1].name);
+    enum lw_status s = lw_table_print(t, stdout, 2, err);
+    lw_table_free(t);
+    return s;
+}

@@ -1,0 +1,11 @@
+#ifndef LW_SHARED_CMD_PLAN_STAGES_H
+#define LW_SHARED_CMD_PLAN_STAGES_H
+
+#include "shared/err.h"
+#include "shared/plan.h"
+
+/* A line per role of a plan with several: what its ranks hold, and what they do in a pass of the last
+ * variant. To standard output. */
+enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err);
+
+#endif
