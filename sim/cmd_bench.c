@@ -14,16 +14,17 @@
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[w-ar|w-ddp|3d|streams|queue|plan|store|dispatch|by-hand|import FILE] [--ranks N] "
+    .synopsis = "[w-ar|w-ddp|3d|streams|queue|plan|plan-3d|store|dispatch|by-hand|import FILE] [--ranks N] "
                 "[--method events|recurrence|collective] [--no-fold]",
     .about = "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
              "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), a "
              "pipeline with messages on their own streams (streams), the event queue alone "
              "(queue: hold model, --ranks events pending); planning (plan: build, check and hash one "
-             "of --params parameters); how fast spans are stored (store); what the executor takes for an "
+             "of --params parameters; plan-3d: that of 3d); how fast spans are stored (store); what the executor takes for an "
              "op without work (dispatch) and beyond the same calls by hand (by-hand); and how fast a trace, "
              "repeated to --size bytes of JSON in memory, is imported on one core, plain and "
-             "gzipped (import FILE). Without a name, a table of all but that. Times are of this machine; simulated times are the same everywhere.",
+             "gzipped (import FILE). Without a name, a table of all but "
+             "that. Times are of this machine; simulated times are the same everywhere.",
     .min_operands = 0,
     .max_operands = 2,
 };
@@ -77,7 +78,7 @@ static enum lw_status bench_all(const struct bench_choice *c, struct lw_table *t
         {"3d", NULL, 0, true},             {"streams", NULL, 0, true},
         {"queue", NULL, 64, true},         {"queue", NULL, 16384, true},
         {"queue", NULL, 4194304, true},    {"plan", NULL, 0, false},
-        {"store", NULL, 0, false},
+        {"plan-3d", NULL, 0, false},       {"store", NULL, 0, false},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -175,6 +175,24 @@ static enum lw_status run_planning(const struct bench_choice *c, struct bench_re
     return status;
 }
 
+/* The plan of 3d, its workload made as well; events = its ops. */
+static enum lw_status run_planning_3d(const struct bench_choice *c, struct bench_result *r,
+                                      struct lw_err *err)
+{
+    struct lw_plan plan = {0};
+    struct lw_cluster cluster = {0};
+
+    (void)c;
+    LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
+    double began = seconds();
+    enum lw_status status = plan_3d(r->ranks, &cluster, &plan, err);
+    r->wall_s = seconds() - began;
+    r->n_events = plan.n_ops;
+    lw_plan_free(&plan);
+    lw_cluster_free(&cluster);
+    return status;
+}
+
 /* --- the store --- */
 
 static enum lw_status store_rows(const char *file, const struct lw_plan *plan,
@@ -255,6 +273,7 @@ static const struct load {
     {"streams", "collective", 512, true, run_streams},
     {"queue", "hold", 4096, false, run_queue},
     {"plan", "c10d-2", 4096, false, run_planning},
+    {"plan-3d", "build+check", 16384, false, run_planning_3d},
     {"store", "spans", 4096, false, run_store},
 };
 
@@ -272,7 +291,7 @@ enum lw_status bench_run(const struct bench_choice *c, struct bench_result *r, s
         return LW_OK;
     }
     return lw_fail(err, LW_EINVAL,
-                   "no benchmark '%s' (w-ar, w-ddp, 3d, streams, queue, plan, store)", c->name);
+                   "no benchmark '%s' (w-ar, w-ddp, 3d, streams, queue, plan, plan-3d, store)", c->name);
 }
 
 /* What a child says: its strings are constants, at the same place in parent and child. */
