@@ -43,6 +43,8 @@ static const struct fixed table[] = {
     {LW_COMPAT_COLOSSALAI, "comm-hook", "none"},
     {LW_COMPAT_COLOSSALAI, "rank-order", "colossal"},
     {LW_COMPAT_COLOSSALAI, "zero", "0"},
+    {LW_COMPAT_COLOSSALAI, "schedule", "colossal-1f1b|colossal-interleaved"},
+    {LW_COMPAT_COLOSSALAI, "partition", "uniform|colossal-balanced"},
 
     {LW_COMPAT_HAISCALE, "reducer", "hfreduce"},
     {LW_COMPAT_HAISCALE, "static-graph", "off"},
@@ -82,13 +84,19 @@ static enum lw_status fix(const struct fixed *f, const struct lw_strategy *s,
     return lw_strategy_set(out, f->option, first, err);
 }
 
+/* Fixed only where there is a pipeline. */
+static bool of_pipelines(const char *option)
+{
+    return strcmp(option, "schedule") == 0 || strcmp(option, "partition") == 0;
+}
+
 enum lw_status lw_compat_resolve(const struct lw_strategy *s, struct lw_strategy *out,
                                  struct lw_err *err)
 {
     struct lw_strategy made = *s;
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (table[i].compat == s->compat)
+        if (table[i].compat == s->compat && (s->pp > 1 || !of_pipelines(table[i].option)))
             LW_TRY(fix(&table[i], s, &made, err));
     *out = made;
     return LW_OK;
@@ -179,8 +187,11 @@ void lw_compat_notes(const struct lw_strategy *s, struct lw_builder *b)
         break;
     case LW_COMPAT_COLOSSALAI:
         lw_builder_note(b, "compat colossalai: one flat buffer after the other, each waited for; "
-                           "found-inf and norm are reduced over the model group, which has one "
-                           "rank here");
+                           "found-inf and norm are reduced over the model group, which has %s",
+                        s->pp * s->tp > 1 ? "all ranks of a replica" : "one rank here");
+        if (s->pp > 1)
+            lw_builder_note(b, "compat colossalai: shapes are told before the first activation of a "
+                               "part (three dimensions are assumed), transfers block");
         break;
     case LW_N_COMPATS:
         break;

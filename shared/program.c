@@ -13,7 +13,7 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     if (s->zero >= 1 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: this build sends weights in their "
                                         "own dtype", lw_dtype_name(s->broadcast_dtype));
-    if (s->clip > 0)
+    if (s->clip > 0 && s->compat != LW_COMPAT_COLOSSALAI)
         return lw_fail(err, LW_ENOTSUP, "--clip %g: this build plans no gradient norm", s->clip);
     return LW_OK;
 }

@@ -111,7 +111,7 @@ static void free_all(struct lw_lowering *l)
 enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s,
                         const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
-    struct lw_lowering l = {.model = w, .w = w, .s = s};
+    struct lw_lowering l = {.given = w, .w = w, .s = s};
     enum lw_status st = decide(&l, cost, err);
 
     if (st == LW_OK) {

@@ -37,7 +37,7 @@ struct lw_tied_set {
 };
 
 struct lw_lowering {
-    const struct lw_workload *model; /* as given */
+    const struct lw_workload *given; /* the whole model */
     const struct lw_workload *w;     /* of one rank of a tensor group */
     const struct lw_strategy *s;
     struct lw_builder *b;
@@ -66,6 +66,8 @@ struct lw_lowering {
     int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
     int32_t forward_stream, backward_stream;
     int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
+    int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica, and of a
+                                    * pipeline, agree on (compat colossalai); -1 = none */
     enum lw_dtype activation_dtype;
     int32_t *optimizer_work;     /* [pp] */
 };
@@ -149,6 +151,17 @@ void lw_write_sum(struct lw_writer *k, int64_t bytes, int32_t module);
 /* program_pipeline.c: forwards, backwards and messages in the schedule's order. */
 enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
 
+/* Its pieces, for program_colossal.c: one forward or backward; one end of a message of what `made`
+ * made; where a value of a stage and micro-batch is kept in made[] and got[]. */
+enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err);
+int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
+                         int32_t peer, int32_t call, int32_t dep);
+int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb);
+
+/* program_colossal.c: the same as lw_write_pipeline for combined calls; found-inf and norm. */
+enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err);
+void lw_write_model_numbers(struct lw_writer *k);
+
 /* program_forward.c; `input`: the op that brings what it takes, -1 = none. Returns the op behind
  * which its output is there. */
 void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
@@ -185,7 +198,7 @@ void lw_write_update(struct lw_writer *k);
 enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, int32_t *variant,
                              struct lw_err *err);
 
-/* program_tensor.c: l->w from l->model. */
+/* program_tensor.c: l->w from l->given. */
 enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err);
 
 /* program_stages.c: the schedule's grid, the partition, and the parts with their workloads. */

@@ -1,16 +1,13 @@
-/* Forwards, backwards and messages of a pass on one pipeline rank, in the order of lw_grid_order, or
- * of the combined calls of ColossalAI's schedules.
+/* Forwards, backwards and messages of a pass on one pipeline rank, in the order of lw_grid_order.
  *
  * A receive waits for nothing but its turn on its communicator; what takes it waits for it. A send
- * waits for the op behind which its value is there. A combined call is one group call behind the
- * compute before it; under compat colossalai the compute after it waits for the whole call.
- * Gradients are reduced during the last backward of their part; host gaps come with the first forward
+ * waits for the op behind which its value is there. Gradients are reduced during the last backward of their part; host gaps come with the first forward
  * and the first backward of a micro-batch on the rank. */
 #include <string.h>
 
 #include "shared/program_lower.h"
 
-static int32_t value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb)
+int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb)
 {
     return (backward * k->l->grid.n_stages + stage) * k->l->grid.n_micro_batches + mb;
 }
@@ -40,11 +37,11 @@ static int32_t last_micro_batch(const struct lw_writer *k, const struct lw_grid_
     return lw_grid_rank_of(g, s->action.stage, last) == k->role ? last : g->n_micro_batches / 2 - 1;
 }
 
-static enum lw_status run(struct lw_writer *k, const struct lw_action *a, struct lw_err *err)
+enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err)
 {
     struct lw_writer_part *x = part_of(k, a->stage);
     bool backward = a->kind != LW_OP_FORWARD;
-    int32_t at = value_at(k, backward, a->stage, a->micro_batch);
+    int32_t at = lw_value_at(k, backward, a->stage, a->micro_batch);
 
     k->micro_batch = a->micro_batch;
     if (!backward) {
@@ -75,8 +72,8 @@ static int32_t boundary(const struct lw_lowering *l, const struct lw_action *a)
     return d->first_module + d->w->n_modules - 1;
 }
 
-static int32_t write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
-                             int32_t peer, int32_t call, int32_t dep)
+int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
+                         int32_t peer, int32_t call, int32_t dep)
 {
     struct lw_lowering *l = k->l;
     bool backward = made->kind != LW_OP_FORWARD;
@@ -102,92 +99,13 @@ static void pass_on(struct lw_writer *k, const struct lw_grid_step *s)
     bool backward = a->kind != LW_OP_FORWARD;
 
     if (s->kind == LW_GRID_SEND) {
-        write_message(k, true, a, s->peer, -1,
-                      k->made[value_at(k, backward, a->stage, a->micro_batch)]);
+        lw_write_message(k, true, a, s->peer, -1,
+                      k->made[lw_value_at(k, backward, a->stage, a->micro_batch)]);
         return;
     }
     int32_t target = lw_action_target(&k->l->grid, a);
-    k->got[value_at(k, backward, target, a->micro_batch)] =
-        write_message(k, false, a, s->peer, -1, -1);
-}
-
-/* --- combined calls ----------------------------------------------------------------------------- */
-
-/* Values leave and arrive in the order of the rank's own forwards and backwards. */
-struct queues {
-    const struct lw_colossal_order *o;
-    int32_t rank, n_calls;
-    int32_t at[4]; /* event that the next transfer of each kind belongs to */
-};
-
-static bool takes_part(const struct queues *q, const struct lw_grid *g, int bit,
-                       const struct lw_colossal_event *e)
-{
-    bool forward = bit == 1 || bit == 3; /* LW_CALL_RECV_PREV, LW_CALL_SEND_NEXT */
-    bool to_prev = bit == 0 || bit == 1;
-    int32_t stage = e->chunk * g->n_ranks + q->rank;
-
-    if (e->kind != (forward ? LW_OP_FORWARD : LW_OP_BACKWARD))
-        return false;
-    return to_prev ? stage > 0 : stage + 1 < g->n_stages;
-}
-
-/* The rank's next forward or backward whose value goes through transfers of this kind. */
-static struct lw_action next_of(struct queues *q, const struct lw_grid *g, int bit)
-{
-    const struct lw_colossal_event *e = &q->o->events[q->at[bit]];
-
-    while (!takes_part(q, g, bit, e))
-        e++;
-    q->at[bit] = (int32_t)(e - q->o->events) + 1;
-    return (struct lw_action){e->kind, e->chunk * g->n_ranks + q->rank, e->micro_batch, false};
-}
-
-/* Sends to and receives from the stage before, then those with the stage behind: the order in which
- * ColossalAI posts them. Returns the last op of the call. */
-static void write_call(struct lw_writer *k, struct queues *q, unsigned moves, bool blocking)
-{
-    static const int order[] = {0, 1, 2, 3};
-    const struct lw_grid *g = &k->l->grid;
-    int32_t after = k->last_compute, ops[4], n = 0, call = q->n_calls++;
-
-    for (int i = 0; i < 4; i++) {
-        int bit = order[i];
-        if (!(moves & 1u << bit))
-            continue;
-        bool sends = bit == 0 || bit == 3, forward = bit == 1 || bit == 3;
-        struct lw_action own = next_of(q, g, bit), made = own;
-        int32_t peer = ((bit < 2 ? q->rank - 1 : q->rank + 1) + g->n_ranks) % g->n_ranks;
-        if (!sends) { /* what it takes was made one stage away */
-            made.stage += forward ? -1 : 1;
-        }
-        ops[n] = write_message(k, sends, &made, peer, call, after);
-        if (!sends)
-            k->got[value_at(k, !forward, own.stage, own.micro_batch)] = ops[n];
-        n++;
-    }
-    if (blocking && n > 0)
-        lw_write_wait(k, "transfers", ops, n);
-}
-
-static enum lw_status write_calls(struct lw_writer *k, struct lw_err *err)
-{
-    const struct lw_colossal_order *o = &k->l->calls;
-    int32_t first = o->first[k->role];
-    struct queues q = {o, k->role, 0, {first, first, first, first}};
-    bool blocking = k->l->s->compat == LW_COMPAT_COLOSSALAI;
-
-    for (int32_t i = first; i < o->first[k->role + 1]; i++) {
-        const struct lw_colossal_event *e = &o->events[i];
-        if (e->kind == LW_OP_BARRIER) {
-            write_call(k, &q, e->call, blocking);
-            continue;
-        }
-        const struct lw_action a = {e->kind, e->chunk * k->l->grid.n_ranks + k->role,
-                                    e->micro_batch, false};
-        LW_TRY(run(k, &a, err));
-    }
-    return LW_OK;
+    k->got[lw_value_at(k, backward, target, a->micro_batch)] =
+        lw_write_message(k, false, a, s->peer, -1, -1);
 }
 
 enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err)
@@ -195,10 +113,10 @@ enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err)
     const struct lw_grid_order *o = &k->l->order;
 
     if (k->l->calls.n_ranks > 0)
-        return write_calls(k, err);
+        return lw_write_calls(k, err);
     for (int32_t i = o->first[k->role]; i < o->first[k->role + 1]; i++) {
         if (o->steps[i].kind == LW_GRID_RUN)
-            LW_TRY(run(k, &o->steps[i].action, err));
+            LW_TRY(lw_write_action(k, &o->steps[i].action, err));
         else
             pass_on(k, &o->steps[i]);
     }

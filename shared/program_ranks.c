@@ -3,8 +3,8 @@
  *
  * Invariants: a role's ranks ascend; a data group's members ascend by data coordinate, those of the
  * second direction's pipeline rank behind those of the first; the rank with the same data and tensor coordinate is the peer on another pipeline
- * rank. Classes are made in ColossalAI's creation order: data, pipeline,
- * tensor. */
+ * rank. Classes are made in ColossalAI's creation order: data, model,
+ * pipeline, tensor. */
 #include <stdio.h>
 
 #include "shared/program_lower.h"
@@ -160,6 +160,31 @@ static void add_pipeline(struct lw_lowering *l, int32_t *members)
     add_pipeline_groups(l, l->backward, members);
 }
 
+/* ColossalAI's model group: all ranks of a replica, consecutive in its order of ranks. */
+static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
+{
+    int32_t n = l->pp * l->tp;
+    int32_t *members = lw_alloc((size_t)n * sizeof *members);
+
+    if (!members)
+        return lw_fail_nomem(err);
+    l->model_stream = lw_builder_stream(l->b, "model", LW_STREAM_COMM, 1);
+    l->model = lw_builder_comm(l->b, "model", LW_COMM_MODEL, l->s->reducer, l->model_stream);
+    for (int32_t d = 0; d < l->dp; d++) {
+        for (int32_t p = 0; p < l->pp; p++)
+            for (int32_t t = 0; t < l->tp; t++)
+                members[p * l->tp + t] = lw_rank_at(l, d, p, t);
+        lw_builder_group(l->b, l->model, members, n);
+    }
+    if (l->pp > 1) {
+        l->pipeline = lw_builder_comm(l->b, "pipeline", LW_COMM_MODEL, l->s->reducer,
+                                      l->model_stream);
+        add_pipeline_groups(l, l->pipeline, members);
+    }
+    lw_free(members);
+    return LW_OK;
+}
+
 static void add_tensor(struct lw_lowering *l, int32_t *members)
 {
     l->tensor_stream = lw_builder_stream(l->b, "tensor", LW_STREAM_COMM, 1);
@@ -183,8 +208,11 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     enum lw_status status = add_roles(l, err);
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
     l->comm = l->copy = l->data = l->forward = l->backward = l->tensor = -1;
+    l->model = l->pipeline = -1;
     if (l->parts[0].n_members > 1)
         add_data(l, members);
+    if (status == LW_OK && l->s->compat == LW_COMPAT_COLOSSALAI && !lw_is_plain(l))
+        status = add_model(l, err);
     if (l->pp > 1)
         add_pipeline(l, members);
     if (l->tp > 1)

@@ -110,9 +110,9 @@ static lw_ps optimizer_ps(const struct lw_lowering *l, int32_t stage)
 {
     int64_t all = 0;
 
-    for (int32_t i = 0; i < l->model->n_params; i++)
-        if (l->model->params[i].trainable && l->model->params[i].tied < 0)
-            all += l->model->params[i].numel;
+    for (int32_t i = 0; i < l->given->n_params; i++)
+        if (l->given->params[i].trainable && l->given->params[i].tied < 0)
+            all += l->given->params[i].numel;
     if (all == 0)
         return l->w->optimizer_ps;
     return (lw_ps)(((__int128)l->w->optimizer_ps * updated_elements(l, stage) + all - 1) / all);

@@ -81,7 +81,7 @@ static void move_ready(const struct lw_workload *w, struct lw_workload *x)
 
 enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
 {
-    const struct lw_workload *w = l->model;
+    const struct lw_workload *w = l->given;
     struct lw_workload *x = lw_arena_alloc(&l->arena, 1, sizeof *x);
     bool any = false;
 

@@ -143,26 +143,34 @@ void lw_lower_tied_sets(struct lw_lowering *l)
 
 /* --- ops ---------------------------------------------------------------------------------------- */
 
-void lw_write_tied(struct lw_writer *k)
+/* ColossalAI flattens, sums, spreads, and waits. */
+static void sum(struct lw_writer *k, const struct lw_tied_set *x, const struct lw_tied_copy *c)
 {
     const struct lw_lowering *l = k->l;
+    const struct lw_param *p = &l->w->params[c->param];
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, x->stream);
+    bool flat = l->s->compat == LW_COMPAT_COLOSSALAI;
 
-    for (int32_t s = 0; s < l->n_tied; s++) {
-        for (int32_t i = 0; i < l->tied[s].n_copies; i++) {
-            const struct lw_tied_copy *c = &l->tied[s].copies[i];
-            const struct lw_param *p = &l->w->params[c->param];
-            struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, l->tied[s].stream);
-            if (c->stage != k->stage)
-                continue;
-            op.comm = l->tied[s].comm;
-            op.work_ps = -1;
-            op.dtype = (uint8_t)lw_strategy_grad_dtype(l->s, p->dtype);
-            op.bytes = p->numel * lw_dtype_size((enum lw_dtype)op.dtype);
-            op.bucket = c->bucket;
-            op.module = p->module;
-            op.stage = (int16_t)k->stage;
-            op.name = p->name;
-            k->deps[k->n_deps++] = lw_builder_op(l->b, &op, &k->last_compute, 1);
-        }
-    }
+    op.comm = x->comm;
+    op.work_ps = -1;
+    op.dtype = (uint8_t)lw_strategy_grad_dtype(l->s, p->dtype);
+    op.bytes = p->numel * lw_dtype_size((enum lw_dtype)op.dtype);
+    op.bucket = c->bucket;
+    op.module = p->module;
+    op.stage = (int16_t)k->stage;
+    op.name = p->name;
+    if (flat)
+        lw_write_copy(k, LW_OP_COPY, op.bytes, (enum lw_dtype)op.dtype, -1, -1);
+    int32_t at = lw_builder_op(l->b, &op, &k->last_compute, 1);
+    k->deps[k->n_deps++] = at;
+    if (flat)
+        lw_write_copy(k, LW_OP_COPY, op.bytes, (enum lw_dtype)op.dtype, -1, at);
+}
+
+void lw_write_tied(struct lw_writer *k)
+{
+    for (int32_t s = 0; s < k->l->n_tied; s++)
+        for (int32_t i = 0; i < k->l->tied[s].n_copies; i++)
+            if (k->l->tied[s].copies[i].stage == k->stage)
+                sum(k, &k->l->tied[s], &k->l->tied[s].copies[i]);
 }

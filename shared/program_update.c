@@ -32,6 +32,7 @@ void lw_write_update(struct lw_writer *k)
 
     k->micro_batch = -1;
     lw_write_tied(k);
+    lw_write_model_numbers(k);
     lw_write_gap(k, LW_GAP_BEFORE_OPTIMIZER);
     if (k->n_deps == 0)
         k->deps[k->n_deps++] = k->last_compute;

@@ -126,6 +126,18 @@ static void draw_strategy(struct prng *r, struct model *k, struct lw_strategy *s
         s->bucket_policy = LW_BUCKET_SHARDED_DDP, s->bucket_cap_bytes = -1;
     s->rank_order = (enum lw_rank_order)prng_in(r, 0, 1);
     s->overlap = prng_in(r, 0, 3) > 0;
+    if (s->pp > 1 && (s->schedule == LW_SCHEDULE_COLOSSAL_1F1B ||
+                      s->schedule == LW_SCHEDULE_COLOSSAL_INTERLEAVED) && prng_in(r, 0, 1)) {
+        s->compat = LW_COMPAT_COLOSSALAI;
+        s->bucket_policy = LW_BUCKET_COLOSSAL;
+        s->rank_order = LW_RANKS_COLOSSAL;
+        s->zero = 0;
+        s->shard_policy = LW_SHARD_OSS_GREEDY;
+        s->partition = s->partition == LW_PARTITION_COLOSSAL_BALANCED ? s->partition
+                                                                      : LW_PARTITION_UNIFORM;
+        s->partition_list = NULL;
+        memset(k->begins, 0, sizeof k->begins);
+    }
 }
 
 static const char *describe(const struct lw_strategy *s, char *text, size_t room)

@@ -6,6 +6,7 @@
 #include "shared/cluster.h"
 #include "shared/files.h"
 #include "shared/program.h"
+#include "shared/schedule.h"
 #include "sim/cost.h"
 
 enum { MODULES = 40, PARAMS = 200, ROUNDS = 12 };
@@ -58,6 +59,34 @@ static struct lw_cluster cluster(struct lw_link *link)
     return c;
 }
 
+/* The same model with what pipelines and tensor groups need to know, and a strategy of both. */
+static void make_parallel(uint64_t *x, struct model *k, struct lw_strategy *s)
+{
+    static const enum lw_schedule schedules[] = {
+        LW_SCHEDULE_1F1B, LW_SCHEDULE_GPIPE, LW_SCHEDULE_INTERLEAVED_ZB, LW_SCHEDULE_ZB_AUTO_2P,
+        LW_SCHEDULE_ZBV, LW_SCHEDULE_DUALPIPE, LW_SCHEDULE_COLOSSAL_1F1B};
+
+    k->w.n_modules = MODULES;
+    for (int32_t m = 0; m < MODULES; m++) {
+        k->modules[m].forward_ps = k->modules[m].forward_ps ? k->modules[m].forward_ps : 777;
+        k->modules[m].output_bytes = 1 + next(x, 100000);
+        k->modules[m].name = "m";
+        k->modules[m].tp_split = next(x, 2) ? LW_TP_BLOCK : LW_TP_REPLICATED;
+        k->modules[m].tp_calls = 2;
+        k->modules[m].tp_forward_bytes = k->modules[m].tp_backward_bytes = 3000;
+    }
+    s->schedule = schedules[next(x, 7)];
+    s->pp = 2 + 2 * next(x, 2);
+    s->tp = 1 + next(x, 3);
+    s->dp = 1 + next(x, 4);
+    s->micro_batches = 8;
+    s->partition = next(x, 2) ? LW_PARTITION_EXACT : LW_PARTITION_PIPEDREAM;
+    s->chunks = lw_schedule_chunks(s->schedule) > 0 ? lw_schedule_chunks(s->schedule) : 2;
+    s->recompute = next(x, 2) ? LW_RECOMPUTE_FULL : LW_RECOMPUTE_NONE;
+    s->zero = next(x, 2);
+    s->shard_policy = s->zero ? LW_SHARD_FLAT : LW_SHARD_OSS_GREEDY;
+}
+
 static int write_plan(const struct model *k, const struct lw_strategy *s,
                       const struct lw_cost *cost, const char *path)
 {
@@ -94,6 +123,12 @@ int main(int argc, char **argv)
             draw(&x, policy <= LW_BUCKET_C10D_2 || policy == LW_BUCKET_COLOSSAL, &k);
             snprintf(path, sizeof path, "%s/%02d-%s.json", argv[1], round,
                      lw_bucket_policy_name(s.bucket_policy));
+            if (write_plan(&k, &s, &cost, path) != 0)
+                return EXIT_FAILURE;
+            if (policy != LW_BUCKET_C10D_2)
+                continue;
+            make_parallel(&x, &k, &s);
+            snprintf(path, sizeof path, "%s/%02d-parallel.json", argv[1], round);
             if (write_plan(&k, &s, &cost, path) != 0)
                 return EXIT_FAILURE;
         }
