@@ -42,7 +42,7 @@ static void note_buckets(const struct lw_part *d, struct lw_builder *b)
                     d->s->launch_order == LW_LAUNCH_IN_ORDER
                         ? "in order (a late bucket holds back those after it)"
                         : "as buckets complete (ranks must complete them alike)");
-    lw_builder_note(b, "averaging: gradients are scaled by 1/%d %s", d->n_members,
+    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
                     lw_part_averaging(d));
     for (int32_t i = 0; i < d->n_empty; i++)
         lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
@@ -96,24 +96,35 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
                            "reduced then");
 }
 
-static void note_shards(const struct lw_part *d, struct lw_builder *b)
+static void note_shards(const struct lw_lowering *l)
 {
+    const struct lw_part *d = lw_lower_speaker(l);
     const struct lw_part_shards *h = &d->shards;
+    struct lw_builder *b = l->b;
+    int64_t padding = 0;
+    int32_t n_buffers = 0;
 
     if (h->n == 0)
         return;
     if (d->scatter)
         note_units(d, b);
-    lw_builder_note(b, "shards: %s; the fullest member updates %" PRId64 " of %" PRId64
-                          " elements, which is the optimizer's time for all",
-                    rule_of(d->s->shard_policy, d->scatter), h->most_owned, h->n_elements);
-    if (h->padding > 0)
-        lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal",
-                        h->padding);
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        padding += l->parts[q].shards.padding;
+        n_buffers += l->parts[q].shards.n_buffers;
+    }
+    if (l->n_parts == 1)
+        lw_builder_note(b, "shards: %s; the fullest member updates %" PRId64 " of %" PRId64
+                           " elements, which is the optimizer's time for all",
+                        rule_of(d->s->shard_policy, d->scatter), h->most_owned, h->n_elements);
+    else
+        lw_builder_note(b, "shards, part by part: %s; a stage's optimizer takes the time of its "
+                           "fullest member", rule_of(d->s->shard_policy, d->scatter));
+    if (padding > 0)
+        lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal", padding);
     if (d->scatter)
         return;
     lw_builder_note(b, "weights: sent after the optimizer in their own dtype, %d %s, all waited "
-                          "for", h->n_buffers,
+                       "for", n_buffers,
                     h->n_buffers > 0 && h->buffers[0].owner < 0 ? "flat buffers all-gathered"
                                                                 : "flat buffers broadcast by their "
                                                                   "owners");
@@ -173,6 +184,24 @@ static void note_pipeline(const struct lw_lowering *l)
                            "the last backward");
 }
 
+static void note_buffers(const struct lw_lowering *l)
+{
+    int32_t n = 0, n_calls = 0;
+
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        n += l->parts[q].n_buffers;
+        n_calls += l->parts[q].buffers.n_buckets;
+    }
+    if (n == 0)
+        return;
+    lw_builder_note(l->b, "buffers: %d are broadcast from %s before a synchronised forward, in %d%s",
+                    n, lw_is_plain(l) ? "rank 0" : "the first rank of each data group", n_calls,
+                    l->s->compat == LW_COMPAT_FAIRSCALE ? ", one by one" : " of at most 250 MiB");
+    if (l->n_parts > 1)
+        lw_builder_note(l->b, "buffers: each with the part whose parameters share most of its dotted "
+                              "name");
+}
+
 static void note_tied(const struct lw_lowering *l)
 {
     for (int32_t s = 0; s < l->n_tied; s++)
@@ -230,11 +259,8 @@ void lw_lower_notes(const struct lw_lowering *l)
     else
         lw_builder_note(b, lw_is_plain(l) ? "one rank: nothing is reduced"
                                           : "one data-parallel rank: nothing is reduced over data");
-    note_shards(d, b);
-    if (d->n_buffers > 0)
-        lw_builder_note(b, "buffers: %d are broadcast from rank 0 before a synchronised forward, in "
-                           "%d%s", d->n_buffers, d->buffers.n_buckets,
-                        d->s->compat == LW_COMPAT_FAIRSCALE ? ", one by one" : " of at most 250 MiB");
+    note_shards(l);
+    note_buffers(l);
     for (int i = 0; i < LW_N_GAPS; i++)
         gap += l->w->gap_ps[i];
     if (gap > 0)

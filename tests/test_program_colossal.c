@@ -176,6 +176,29 @@ static void what_it_does_not_know_is_refused(void **state)
     assert_non_null(strstr(err.msg, "it knows only colossal-1f1b|colossal-interleaved"));
 }
 
+static void running_out_of_memory_leaves_nothing(void **state)
+{
+    struct model k;
+    struct lw_strategy s = eight_ranks();
+
+    (void)state;
+    init(&k);
+    for (int64_t n = 1;; n++) {
+        struct lw_plan p;
+        struct lw_err err = {0};
+        int64_t live = lw_alloc_live();
+        lw_alloc_fail_at(n);
+        enum lw_status st = lw_plan_build(&k.t.w, &s, NULL, &p, &err);
+        lw_alloc_fail_at(0);
+        if (st == LW_OK) {
+            lw_plan_free(&p);
+            break;
+        }
+        assert_int_equal(st, LW_ENOMEM);
+        assert_int_equal(lw_alloc_live(), live);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +206,7 @@ int main(void)
         cmocka_unit_test(groups_are_those_of_its_initializers),
         cmocka_unit_test(by_default_transfers_overlap),
         cmocka_unit_test(what_it_does_not_know_is_refused),
+        cmocka_unit_test(running_out_of_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
