@@ -132,11 +132,20 @@ enum exec_part_kind {
     EXEC_PART_UPDATE, /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
     EXEC_PART_POISON, /* to[count] = what no weight ever is: all bits set */
     EXEC_PART_CHECK,  /* fail where from[count] holds that */
+    EXEC_PART_EXPECT, /* from[count] must be gradient: *found says where it is not first. A backend that
+                       * cannot tell fails with LW_ENO */
+    EXEC_PART_CARRY,  /* to[i] += from[i modulo n_from] - its gradient, i < count */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
     EXEC_PART_EXIT, /* these end or stop the process (EXEC_CAN_END): tests of stopping */
     EXEC_PART_KILL,
     EXEC_PART_STOP,
+};
+
+/* Zeroed: none. */
+struct exec_mismatch {
+    int64_t place; /* of the element, counted from 1 */
+    double got;
 };
 
 struct exec_part {
@@ -146,7 +155,9 @@ struct exec_part {
     int32_t divisor;
     void *to, *state[2];
     const void *from;
-    int64_t count;
+    int64_t count, n_from;
+    int32_t message;             /* EXPECT: which the host knows it by */
+    struct exec_mismatch *found;
     struct exec_update update;
     struct exec_gradient gradient;
 };

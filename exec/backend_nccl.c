@@ -528,6 +528,15 @@ static enum lw_status group_end(struct exec_stream *s, struct lw_err *err)
 
 /* --- waiting ------------------------------------------------------------------------------------ */
 
+static enum lw_status failed_by_flag(int32_t flag, struct lw_err *err)
+{
+    if (flag == 3)
+        return lw_fail(err, LW_ENO, "what came from another stage is not what that stage made");
+    return lw_fail(err, LW_EFAILED, flag == 1 ? "made to fail"
+                                              : "weights are used that are not there: given up, and "
+                                                "not gathered again");
+}
+
 /* One look at everything. *done: all that was given has ended. */
 static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
 {
@@ -535,10 +544,7 @@ static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
     LW_TRY(nccl_pump(w, err));
     LW_TRY(nccl_harvest(w, err));
     if (w->flags[FLAG_FAILED])
-        return lw_fail(err, LW_EFAILED, w->flags[FLAG_FAILED] == 1
-                                            ? "made to fail"
-                                            : "weights are used that are not there: given up, and not "
-                                              "gathered again");
+        return failed_by_flag(w->flags[FLAG_FAILED], err);
     LW_TRY(nccl_check_async(w, err));
     if (!nccl_idle(w))
         return LW_OK;

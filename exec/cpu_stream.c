@@ -50,6 +50,12 @@ static enum lw_status run_part(const struct exec_part *p, const atomic_bool *sto
             return LW_OK;
         return lw_fail(err, LW_EFAILED, "weights of %s are used that are not there: given up, and "
                                         "not gathered again", lw_dtype_name(p->from_dtype));
+    case EXEC_PART_EXPECT:
+        exec_gradient_expect(p);
+        return LW_OK;
+    case EXEC_PART_CARRY:
+        exec_gradient_carry(p);
+        return LW_OK;
     case EXEC_PART_FAIL:
         return lw_fail(err, LW_EFAILED, "made to fail");
     case EXEC_PART_HANG:

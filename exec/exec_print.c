@@ -204,6 +204,7 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     else
         lw_jsonout_bool(&o, "verified", x->verified == LW_EXEC_VERIFIED);
     lw_jsonout_int(&o, "n_checked_bytes", x->n_checked_bytes);
+    lw_jsonout_int(&o, "n_checked_message_bytes", x->n_checked_message_bytes);
     lw_jsonout_ns(&o, "over_ns", x->over);
     lw_jsonout_ns(&o, "measuring_ns", measuring(r));
     lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);

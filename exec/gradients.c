@@ -67,3 +67,30 @@ void exec_gradient_fill(const struct exec_gradient *g, enum lw_dtype t, void *to
         at += some;
     }
 }
+
+void exec_gradient_expect(const struct exec_part *p)
+{
+    const float *want = NULL;
+
+    for (int64_t i = 0; i < p->count; i++) {
+        double got = exec_get(p->from_dtype, p->from, i);
+        if (i % BLOCK == 0)
+            want = p->gradient.table->value + block_start(&p->gradient, i / BLOCK);
+        if (got == (double)want[i % BLOCK])
+            continue;
+        *p->found = (struct exec_mismatch){i + 1, got};
+        return;
+    }
+}
+
+void exec_gradient_carry(const struct exec_part *p)
+{
+    const float *own = NULL;
+
+    for (int64_t i = 0, k = 0; i < p->count; i++, k = k + 1 < p->n_from ? k + 1 : 0) {
+        if (k % BLOCK == 0)
+            own = p->gradient.table->value + block_start(&p->gradient, k / BLOCK);
+        double more = exec_get(p->from_dtype, p->from, k) - (double)own[k % BLOCK];
+        exec_put(p->to_dtype, p->to, i, exec_get(p->to_dtype, p->to, i) + more);
+    }
+}

@@ -29,4 +29,8 @@ void exec_gradient_fill(const struct exec_gradient *g, enum lw_dtype t, void *to
                         int64_t n, bool add);
 double exec_gradient_at(const struct exec_gradient *g, int64_t element);
 
+/* The parts EXEC_PART_EXPECT and EXEC_PART_CARRY. */
+void exec_gradient_expect(const struct exec_part *p);
+void exec_gradient_carry(const struct exec_part *p);
+
 #endif

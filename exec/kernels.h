@@ -53,6 +53,22 @@ struct kernel_check { /* *flag = 2 where from[n] holds poison */
     volatile int32_t *flag;
 };
 
+struct kernel_expect { /* *flag = 3 where from[n] is not the gradient */
+    const void *from;
+    const float *table;
+    int64_t n;
+    int32_t dtype, param, rank, step, pass;
+    volatile int32_t *flag;
+};
+
+struct kernel_carry { /* to[i] += from[i modulo n_from] - its gradient */
+    void *to;
+    const void *from;
+    const float *table;
+    int64_t n, n_from;
+    int32_t to_dtype, from_dtype, param, rank, step, pass;
+};
+
 struct kernel_begin { /* *at = the device's clock */
     int64_t *at;
 };
@@ -69,7 +85,7 @@ struct kernel_report { /* *flag = value, seen by the host */
     int32_t value;
 };
 
-#define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(check) X(begin) X(wait) X(report)
+#define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(check) X(expect) X(carry) X(begin) X(wait) X(report)
 
 EXEC_BOTH int64_t kernel_now_ns(void)
 {
@@ -156,6 +172,32 @@ EXEC_BOTH void kernel_check_run(const struct kernel_check *a, int64_t thread, in
             *a->flag = 2;
             kernel_publish();
         }
+}
+
+EXEC_BOTH void kernel_expect_run(const struct kernel_expect *a, int64_t thread, int64_t n_threads)
+{
+    for (int64_t i = thread; i < a->n; i += n_threads) {
+        uint32_t start = exec_gradient_start(a->param, a->rank, a->step, a->pass,
+                                             i / EXEC_GRADIENT_BLOCK);
+        if (exec_get((enum lw_dtype)a->dtype, a->from, i) !=
+            (double)a->table[start + i % EXEC_GRADIENT_BLOCK]) {
+            *a->flag = 3;
+            kernel_publish();
+        }
+    }
+}
+
+EXEC_BOTH void kernel_carry_run(const struct kernel_carry *a, int64_t thread, int64_t n_threads)
+{
+    enum lw_dtype to = (enum lw_dtype)a->to_dtype, from = (enum lw_dtype)a->from_dtype;
+
+    for (int64_t i = thread; i < a->n; i += n_threads) {
+        int64_t k = i % a->n_from;
+        uint32_t start = exec_gradient_start(a->param, a->rank, a->step, a->pass,
+                                             k / EXEC_GRADIENT_BLOCK);
+        double more = exec_get(from, a->from, k) - (double)a->table[start + k % EXEC_GRADIENT_BLOCK];
+        exec_put(to, a->to, i, exec_get(to, a->to, i) + more);
+    }
 }
 
 EXEC_BOTH void kernel_begin_run(const struct kernel_begin *a, int64_t thread, int64_t n_threads)

@@ -1,4 +1,5 @@
-/* Launch order, planned against real. The plan fixes the order of collectives; the reducer's state
+/* Launch order, planned against real, set of buckets by set (each part of the model that a rank holds has a
+ * reducer of its own). The plan fixes the order of collectives; the reducer's state
  * machine, given the gradients in the order in which they really became ready, must come to the same
  * one. A gradient is ready when the op that copies it into its bucket has ended, or, where nothing is copied,
  * the backward op that completes it. */
@@ -56,28 +57,20 @@ static void note_moments(struct check *c)
         const struct lw_op *op = &c->plan->ops[c->program.first_op + i];
         if (makes_ready(c, op))
             c->ready[c->n_ready++] = (struct moment){c->stamps[i].end_ns, i};
-        if (op->comm >= 0 && op->bucket >= 0 && reduces(op->kind))
+        if (op->comm >= 0 && op->bucket >= c->first_bucket &&
+            op->bucket < c->first_bucket + c->n_buckets && reduces(op->kind))
             c->begun[c->n_begun++] = (struct moment){c->stamps[i].start_ns, i};
     }
     qsort(c->ready, (size_t)c->n_ready, sizeof *c->ready, by_time);
     qsort(c->begun, (size_t)c->n_begun, sizeof *c->begun, by_time);
 }
 
-/* The set the variant reduces on this rank; none: nothing to check. */
-static bool find_buckets(struct check *c)
+/* The parameter's bucket in numbers of the set; -1 = in none of it. */
+static int32_t bucket_in_set(const struct check *c, int32_t param)
 {
-    int32_t last = -1;
+    int32_t b = c->layout->bucket_of[param] - c->first_bucket;
 
-    c->first_bucket = -1;
-    for (int32_t b = 0; b < c->plan->n_buckets; b++) {
-        if (c->layout->stage_at[b] < 0)
-            continue;
-        if (c->first_bucket < 0)
-            c->first_bucket = b;
-        last = b;
-    }
-    c->n_buckets = c->first_bucket < 0 ? 0 : last - c->first_bucket + 1;
-    return c->n_buckets > 0;
+    return c->layout->bucket_of[param] >= 0 && b >= 0 && b < c->n_buckets ? b : -1;
 }
 
 static enum lw_status make_reducer(struct check *c, struct lw_err *err)
@@ -89,7 +82,7 @@ static enum lw_status make_reducer(struct check *c, struct lw_err *err)
     if (!bucket_of || !unused)
         return lw_fail_nomem(err);
     for (int32_t p = 0; p < n; p++) {
-        bucket_of[p] = c->layout->bucket_of[p] < 0 ? -1 : c->layout->bucket_of[p] - c->first_bucket;
+        bucket_of[p] = bucket_in_set(c, p);
         if (bucket_of[p] >= 0 && !c->layout->produced[p])
             unused[n_unused++] = p;
     }
@@ -118,7 +111,7 @@ static enum lw_status feed(struct check *c, struct lw_err *err)
         const struct lw_op *op = &c->plan->ops[c->program.first_op + c->ready[k].op];
         for (int32_t i = 0; i < op->n_ready; i++) {
             int32_t p = c->plan->ready[op->first_ready + i], n = 0;
-            if (c->layout->bucket_of[p] < 0 || !c->layout->produced[p])
+            if (bucket_in_set(c, p) < 0 || !c->layout->produced[p])
                 continue;
             if (op->kind != LW_OP_COPY_IN && !is_last(c, k, p))
                 continue;
@@ -160,6 +153,21 @@ static enum lw_status check_all(struct check *c, struct lw_err *err)
     return compare(c, err);
 }
 
+static enum lw_status check_set(const struct check *of, const struct lw_bucket_set *set,
+                                struct lw_err *err)
+{
+    struct check c = *of;
+
+    c.first_bucket = set->first_bucket;
+    c.n_buckets = set->n_buckets;
+    if (set->n_buckets == 0 || c.layout->stage_at[set->first_bucket] < 0)
+        return LW_OK; /* of another variant or stage */
+    enum lw_status s = check_all(&c, err);
+    lw_reducer_free(c.reducer);
+    lw_arena_free(&c.arena);
+    return s;
+}
+
 enum lw_status exec_launch_order_check(const struct lw_plan *plan, const struct exec_layout *layout,
                                    int32_t variant, int32_t rank, const struct exec_stamp *stamps,
                                    struct lw_err *err)
@@ -167,12 +175,12 @@ enum lw_status exec_launch_order_check(const struct lw_plan *plan, const struct 
     struct check c = {.plan = plan, .layout = layout, .stamps = stamps, .rank = rank,
                       .program = lw_plan_program(plan, variant, rank)};
 
-    if (!find_buckets(&c))
-        return LW_OK;
-    enum lw_status s = check_all(&c, err);
-    if (s != LW_OK)
-        lw_err_context(err, "rank %d", rank);
-    lw_reducer_free(c.reducer);
-    lw_arena_free(&c.arena);
-    return s;
+    for (int32_t i = 0; i < plan->n_sets; i++) {
+        enum lw_status s = check_set(&c, &plan->sets[i], err);
+        if (s != LW_OK) {
+            lw_err_context(err, "rank %d", rank);
+            return s;
+        }
+    }
+    return LW_OK;
 }

@@ -143,6 +143,30 @@ static enum lw_status check(struct exec_stream *s, const struct exec_part *p, st
     return nccl_launch(s->world, s->cu, KERNEL_check, &a, p->count, err);
 }
 
+static enum lw_status expect(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
+{
+    const struct exec_gradient *g = &p->gradient;
+    CUdeviceptr table = 0;
+
+    LW_TRY(table_on_device(s->world, g->table, &table, err));
+    struct kernel_expect a = {p->from, (const float *)table, p->count, (int32_t)p->from_dtype,
+                              g->param, g->rank, g->step, g->pass,
+                              (volatile int32_t *)s->world->flags_at + FLAG_FAILED};
+    return nccl_launch(s->world, s->cu, KERNEL_expect, &a, p->count, err);
+}
+
+static enum lw_status carry(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
+{
+    const struct exec_gradient *g = &p->gradient;
+    CUdeviceptr table = 0;
+
+    LW_TRY(table_on_device(s->world, g->table, &table, err));
+    struct kernel_carry a = {p->to, p->from, (const float *)table, p->count, p->n_from,
+                             (int32_t)p->to_dtype, (int32_t)p->from_dtype, g->param, g->rank, g->step,
+                             g->pass};
+    return nccl_launch(s->world, s->cu, KERNEL_carry, &a, p->count, err);
+}
+
 /* *ns: what the part takes alone on the device. */
 static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *p, double *ns,
                                  struct lw_err *err)
@@ -171,6 +195,12 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     case EXEC_PART_CHECK:
         *ns += r->copy_ns * (double)p->count;
         return check(s, p, err);
+    case EXEC_PART_EXPECT:
+        *ns += r->copy_ns * (double)p->count;
+        return expect(s, p, err);
+    case EXEC_PART_CARRY:
+        *ns += r->copy_ns * (double)p->count;
+        return carry(s, p, err);
     case EXEC_PART_FAIL: return report(s, err);
     case EXEC_PART_HANG: return hang(s, err);
     case EXEC_PART_EXIT:

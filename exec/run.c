@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "exec/launch_order.h"
+#include "exec/stages.h"
 #include "exec/tensors.h"
 #include "exec/verify.h"
 #include "shared/arena.h"
@@ -40,8 +41,11 @@ struct run {
     struct exec_comm **comms;     /* [n_comms * n_groups] */
     bool *needs_event;            /* [n_ops] another stream waits for it */
     bool *filled;                 /* [n_ranks * n_params] */
-    int32_t longest_program;
+    int32_t longest_program, micro_batches;
     struct exec_parts parts;
+    struct exec_mismatch *found;  /* of the step's parts that compare */
+    int64_t found_capacity;
+    struct lw_err mismatch;       /* the first in a step; code LW_OK = none: the run goes on */
     int64_t *first_part;          /* [stamps] parts of an op: first_part[i] .. first_part[i + 1] */
     int64_t first_part_capacity;
     struct exec_stamp *stamps;
@@ -50,7 +54,7 @@ struct run {
     int64_t next_pass;            /* of the plan */
     int64_t origin_ns, released_ns; /* first step's start; this step's */
     int32_t n_done;               /* steps */
-    int64_t n_checked, over_ns;
+    int64_t n_checked, n_checked_messages, over_ns;
     bool blamed;                  /* the message says where the step stopped */
     struct exec_stamp fault_stamp; /* of a fault before a communication op */
 };
@@ -107,38 +111,6 @@ static enum lw_status refuse_fault(const struct run *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* Gradients of a made-up step are told apart by data and stage alone: what else plans can hold would
- * run, but could not be verified. */
-static enum lw_status refuse_parallel(const struct lw_plan *p, struct lw_err *err)
-{
-    for (int32_t c = 0; c < p->n_comms; c++) {
-        if (p->comms[c].purpose == LW_COMM_TENSOR)
-            return lw_fail(err, LW_ENOTSUP, "the plan sums activations over tensor groups ('%s'): "
-                                            "exec has no shares of tensors (sim predicts it)",
-                           p->comms[c].name);
-        if (p->comms[c].purpose == LW_COMM_EMBEDDING)
-            return lw_fail(err, LW_ENOTSUP, "the plan sums copies of tied parameters over stages "
-                                            "('%s'): exec keeps one of each (sim predicts it)",
-                           p->comms[c].name);
-    }
-    for (int32_t a = 0; a < p->n_sets; a++)
-        for (int32_t b = 0; b < a; b++)
-            if (p->sets[a].stage == p->sets[b].stage && p->sets[a].n_buckets > 0 &&
-                p->sets[b].n_buckets > 0 && strcmp(p->sets[a].name, p->sets[b].name) == 0)
-                return lw_fail(err, LW_ENOTSUP, "stage %d holds several parts of the model, each with "
-                                                "its own buckets '%s' (chunks): exec follows one a "
-                                                "stage (sim predicts it)", p->sets[a].stage,
-                               p->sets[a].name);
-    for (int32_t a = 0; a < p->n_roles; a++)
-        for (int32_t b = 0; b < a; b++)
-            if (p->roles[a].stage == p->roles[b].stage && p->strategy.pp > 1)
-                return lw_fail(err, LW_ENOTSUP, "roles '%s' and '%s' hold the same parameters and run "
-                                                "different programs (two directions): exec runs one "
-                                                "(sim predicts it)", p->roles[b].name,
-                               p->roles[a].name);
-    return LW_OK;
-}
-
 static enum lw_status refuse(const struct run *r, struct lw_err *err)
 {
     static const struct {
@@ -155,7 +127,6 @@ static enum lw_status refuse(const struct run *r, struct lw_err *err)
 
     if (p->n_passes == 0 || p->n_ops == 0)
         return lw_fail(err, LW_EPLAN, "the plan has nothing to run");
-    LW_TRY(refuse_parallel(p, err));
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)
@@ -358,33 +329,63 @@ static enum lw_status add_fault(struct run *r, const struct lane *l, int32_t op,
     return LW_OK;
 }
 
+/* Of the i-th op of a lane, which is no communication. */
+static enum lw_status op_parts(struct run *r, const struct lane *l, int32_t i,
+                               const struct exec_place *at, struct lw_err *err)
+{
+    const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
+    const struct exec_layout *own = exec_tensors_layout(&r->memory, l->variant, l->rank);
+
+    LW_TRY(exec_unit_parts(&r->memory, op, own, l->rank, &r->parts, err));
+    LW_TRY(exec_taken_parts(&r->memory, l->variant, i, at, &r->parts, err));
+    LW_TRY(exec_tensors_parts(&r->memory, op, at, &r->parts, err));
+    return exec_made_parts(&r->memory, l->variant, i, at, &r->parts, err);
+}
+
+static enum lw_status give_room_to_compare(struct run *r, struct lw_err *err)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < r->parts.n; i++)
+        n += r->parts.items[i].kind == EXEC_PART_EXPECT;
+    if (lw_reserve(&r->found, &r->found_capacity, n, sizeof *r->found))
+        return lw_fail_nomem(err);
+    n = 0;
+    for (int64_t i = 0; i < r->parts.n; i++)
+        if (r->parts.items[i].kind == EXEC_PART_EXPECT) {
+            r->found[n] = (struct exec_mismatch){0};
+            r->parts.items[i].found = &r->found[n++];
+        }
+    return LW_OK;
+}
+
+static struct exec_place place_in(const struct run *r, const struct lane *l, int32_t last_variant)
+{
+    return (struct exec_place){r->n_done, l->pass, l->rank,
+                               exec_tensors_layout(&r->memory, last_variant, l->rank),
+                               r->filled + (int64_t)l->rank * r->plan->n_params,
+                               r->micro_batches};
+}
+
 /* All parts of the step first: the list moves while it grows. */
 static enum lw_status list_parts(struct run *r, int32_t last_variant, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
-    int32_t micro = exec_plan_micro_batches(p);
 
     r->parts.n = 0;
     memset(r->filled, 0, (size_t)p->n_ranks * (size_t)p->n_params * sizeof *r->filled);
     for (int64_t k = 0; k < r->n_lanes; k++) {
         const struct lane *l = &r->lanes[k];
-        struct exec_place at = {r->n_done, l->pass, l->rank,
-                                exec_tensors_layout(&r->memory, last_variant, l->rank),
-                                r->filled + (int64_t)l->rank * p->n_params, micro};
+        struct exec_place at = place_in(r, l, last_variant);
         for (int32_t i = 0; i < l->program.n_ops; i++) {
-            const struct lw_op *op = &p->ops[l->program.first_op + i];
             r->first_part[l->first_stamp + i] = r->parts.n;
             LW_TRY(add_fault(r, l, l->program.first_op + i, err));
-            if (op->comm < 0)
-                LW_TRY(exec_unit_parts(&r->memory, op,
-                                       exec_tensors_layout(&r->memory, l->variant, l->rank),
-                                       l->rank, &r->parts, err));
-            if (op->comm < 0)
-                LW_TRY(exec_tensors_parts(&r->memory, op, &at, &r->parts, err));
+            if (p->ops[l->program.first_op + i].comm < 0)
+                LW_TRY(op_parts(r, l, i, &at, err));
         }
     }
     r->first_part[r->n_stamps] = r->parts.n;
-    return LW_OK;
+    return give_room_to_compare(r, err);
 }
 
 static enum lw_status give_compute(struct run *r, const struct lane *l, int32_t i,
@@ -473,18 +474,37 @@ static bool in_call(const struct run *r, const struct lane *l, int32_t i, int32_
     return i >= 0 && i < l->program.n_ops && r->plan->ops[l->program.first_op + i].call == call;
 }
 
-/* Sends and receives of one call, numbered i .. end - 1: everything they wait for first. */
+/* Of a call's ops i .. end - 1, those on the stream of op `first`: one group. */
+static enum lw_status give_group(struct run *r, const struct lane *l, int32_t i, int32_t end,
+                                 int32_t first, const struct exec_layout *layout,
+                                 struct lw_err *err)
+{
+    const struct lw_op *ops = r->plan->ops + l->program.first_op;
+    struct exec_stream *s = stream_of(r, l->rank, ops[first].stream);
+
+    LW_TRY(r->backend->group_begin(s, err));
+    for (int32_t k = i; k < end; k++)
+        if (ops[k].stream == ops[first].stream)
+            LW_TRY(give_comm(r, l, k, layout, err));
+    return r->backend->group_end(s, err);
+}
+
+/* Sends and receives of one call, numbered i .. end - 1: everything they wait for first. Streams do not
+ * wait for each other within it. */
 static enum lw_status give_call(struct run *r, const struct lane *l, int32_t i, int32_t end,
                                 const struct exec_layout *layout, struct lw_err *err)
 {
-    struct exec_stream *s = stream_of(r, l->rank, r->plan->ops[l->program.first_op + i].stream);
+    const struct lw_op *ops = r->plan->ops + l->program.first_op;
 
     for (int32_t k = i; k < end; k++)
         LW_TRY(give_waits(r, l, k, err));
-    LW_TRY(r->backend->group_begin(s, err));
-    for (int32_t k = i; k < end; k++)
-        LW_TRY(give_comm(r, l, k, layout, err));
-    LW_TRY(r->backend->group_end(s, err));
+    for (int32_t k = i; k < end; k++) {
+        int32_t first = i;
+        while (ops[first].stream != ops[k].stream)
+            first++;
+        if (first == k)
+            LW_TRY(give_group(r, l, i, end, k, layout, err));
+    }
     for (int32_t k = i; k < end; k++)
         LW_TRY(give_record(r, l, k, err));
     return LW_OK;
@@ -611,6 +631,39 @@ static enum lw_status check_launches(const struct run *r, struct lw_err *err)
     return LW_OK;
 }
 
+/* What did not stop the step: kept for the end of the run, when all ranks are there to hear of it. */
+static enum lw_status keep_mismatch(struct run *r, enum lw_status s, const struct lw_err *why,
+                                    struct lw_err *err)
+{
+    if (s == LW_ENO && r->mismatch.code == LW_OK)
+        r->mismatch = *why;
+    if (s != LW_OK && s != LW_ENO && err)
+        *err = *why;
+    return s == LW_ENO ? LW_OK : s;
+}
+
+/* What ops took from other stages; those of the earliest op in a program come first. */
+static enum lw_status check_values(struct run *r, struct lw_err *err)
+{
+    for (int64_t k = 0; k < r->n_lanes; k++) {
+        const struct lane *l = &r->lanes[k];
+        struct exec_place at = place_in(r, l, l->variant);
+        for (int32_t i = 0; i < l->program.n_ops; i++)
+            for (int64_t n = r->first_part[l->first_stamp + i];
+                 n < r->first_part[l->first_stamp + i + 1]; n++) {
+                const struct exec_part *part = &r->parts.items[n];
+                struct lw_err why = {0};
+                if (part->kind != EXEC_PART_EXPECT)
+                    continue;
+                r->n_checked_messages += part->count * lw_dtype_size(part->from_dtype);
+                if (part->found->place > 0)
+                    LW_TRY(keep_mismatch(r, exec_mismatch_tell(&r->memory, l->variant, i, &at, part,
+                                                               &why), &why, err));
+            }
+    }
+    return LW_OK;
+}
+
 /* A variant that ran twice in the step has sent what it had received: only the others are checked. */
 static enum lw_status check_messages(struct run *r, struct lw_err *err)
 {
@@ -620,8 +673,10 @@ static enum lw_status check_messages(struct run *r, struct lw_err *err)
         int32_t v = r->lanes[k].variant, times = 0;
         for (int64_t j = 0; j < r->n_lanes; j += n_local)
             times += r->lanes[j].variant == v;
+        struct lw_err why = {0};
         if (times == 1)
-            LW_TRY(exec_scratch_check(&r->memory, v, r->n_done, &r->n_checked, err));
+            LW_TRY(keep_mismatch(r, exec_scratch_check(&r->memory, v, r->n_done,
+                                                       &r->n_checked_messages, &why), &why, err));
     }
     return LW_OK;
 }
@@ -754,7 +809,7 @@ static enum lw_status wait_step(struct run *r, struct lw_exec_result *out, struc
     r->world = NULL;
     keep_places(r, out);
     r->blamed = true;
-    return state == EXEC_FAILED ? blame(r, LW_EFAILED, why.msg, err)
+    return state == EXEC_FAILED ? blame(r, why.code == LW_ENO ? LW_ENO : LW_EFAILED, why.msg, err)
                                 : blame(r, LW_ETIMEOUT, limit, err);
 }
 
@@ -785,6 +840,7 @@ static enum lw_status run_step(struct run *r, struct lw_exec_result *out, struct
     LW_TRY(r->backend->release(r->world, err));
     LW_TRY(wait_step(r, out, err));
     LW_TRY(check_launches(r, err));
+    LW_TRY(check_values(r, err));
     LW_TRY(check_messages(r, err));
     return keep_spans(r, &out->timeline, err);
 }
@@ -833,6 +889,17 @@ static enum lw_status run_steps(struct run *r, struct lw_exec_result *out, struc
     return LW_OK;
 }
 
+/* What went astray in a step is nearer to the fault than the weights that came of it. */
+static enum lw_status verify(struct run *r, struct lw_err *err)
+{
+    if (r->mismatch.code != LW_OK) {
+        if (err)
+            *err = r->mismatch;
+        return LW_ENO;
+    }
+    return exec_verify(&r->memory, r->n_done, &r->n_checked, err);
+}
+
 static void tear_down(struct run *r)
 {
     if (r->world) {
@@ -841,6 +908,7 @@ static void tear_down(struct run *r)
     }
     exec_tensors_free(&r->memory);
     lw_free(r->parts.items);
+    lw_free(r->found);
     lw_free(r->first_part);
     lw_free(r->stamps);
     lw_free(r->lanes);
@@ -855,6 +923,7 @@ static void report(const struct run *r, int64_t began_ns, struct lw_exec_result 
     out->n_warmup = measured < 0 ? r->n_done : r->options->n_warmup;
     out->n_steps = measured < 0 ? 0 : measured;
     out->n_checked_bytes = r->n_checked;
+    out->n_checked_message_bytes = r->n_checked_messages;
     if (measured > 0)
         out->over = lw_ns_to_ps(r->over_ns / measured / r->plan->n_ranks);
     if (!r->world)
@@ -877,7 +946,8 @@ static void report(const struct run *r, int64_t began_ns, struct lw_exec_result 
 enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_options *options,
                            struct lw_exec_result *out, struct lw_err *err)
 {
-    struct run r = {.plan = plan, .options = options, .backend = options->backend};
+    struct run r = {.plan = plan, .options = options, .backend = options->backend,
+                    .micro_batches = exec_plan_micro_batches(plan)};
     struct lw_exec_result made = {0};
     enum lw_status s = set_up(&r, err);
 
@@ -888,8 +958,10 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
         report(&r, began, &made);
         s = run_steps(&r, &made, err);
         if (s == LW_OK && options->verify) {
-            s = exec_verify(&r.memory, r.n_done, &r.n_checked, err);
+            s = verify(&r, err);
             made.verified = s == LW_OK ? LW_EXEC_VERIFIED : LW_EXEC_MISMATCH;
+        } else if (s == LW_ENO) {
+            made.verified = LW_EXEC_MISMATCH;
         }
         report(&r, began, &made);
         if (s == LW_OK || s == LW_ENO || s == LW_EFAILED || s == LW_ETIMEOUT) {

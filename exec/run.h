@@ -82,6 +82,7 @@ struct lw_exec_result {
     int64_t origin_ns;           /* time 0 of the timeline on this process's clock */
     enum lw_exec_verified verified;
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
+    int64_t n_checked_message_bytes; /* what communication without a bucket brought, over all steps */
     lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */
     double wall_s;
     struct lw_exec_place *places; /* [n_places] when the run stopped: of this process's ranks, or of all */

@@ -15,7 +15,7 @@
 #include "exec/optimizer.h"
 #include "shared/op.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, VALUES = 3 /* in one element while it is computed: exec/stages.c */ };
 
 static int64_t aligned(int64_t bytes)
 {
@@ -26,8 +26,18 @@ bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank)
 {
     const struct lw_plan_param *a = &p->params[param];
 
-    return a->trainable && a->stage == p->roles[p->role_of[rank]].stage &&
-           (a->tied < 0 || a->tied == param);
+    return a->trainable && a->stage == p->roles[p->role_of[rank]].stage && lw_plan_holds(p, param);
+}
+
+bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other)
+{
+    return p->roles[p->role_of[rank]].stage == p->roles[p->role_of[other]].stage &&
+           p->coord[3 * (int64_t)rank + 2] == p->coord[3 * (int64_t)other + 2];
+}
+
+int32_t exec_param_root(const struct lw_plan *p, int32_t param)
+{
+    return p->params[param].tied < 0 ? param : p->params[param].tied;
 }
 
 int32_t exec_plan_micro_batches(const struct lw_plan *p)
@@ -38,6 +48,26 @@ int32_t exec_plan_micro_batches(const struct lw_plan *p)
         if (p->ops[i].micro_batch > most)
             most = p->ops[i].micro_batch;
     return most + 1;
+}
+
+/* Ranks that share a parameter at one stage, times the most stages with copies of one. */
+static int64_t sharers(const struct lw_plan *p)
+{
+    int64_t most = 1, stages = 1;
+
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int64_t n = 0;
+        bool first = true;
+        for (int32_t k = 0; k < r && first; k++)
+            first = !exec_ranks_agree(p, r, k);
+        for (int32_t k = r; first && k < p->n_ranks; k++)
+            n += exec_ranks_agree(p, r, k);
+        most = n > most ? n : most;
+    }
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i))
+            stages = p->n_stages;
+    return most * stages;
 }
 
 int64_t exec_plan_terms(const struct lw_plan *p)
@@ -51,7 +81,7 @@ int64_t exec_plan_terms(const struct lw_plan *p)
         if (p->variants[lw_plan_variant_of_pass(p, i)].ends_step)
             run = 0;
     }
-    return most * exec_plan_micro_batches(p) * p->n_ranks;
+    return most * exec_plan_micro_batches(p) * sharers(p);
 }
 
 /* --- layout ------------------------------------------------------------------------------------- */
@@ -73,9 +103,10 @@ static enum lw_status alloc_layout(struct exec_tensors *m, struct exec_layout *l
     l->divisor = lw_arena_alloc(a, b, sizeof *l->divisor);
     l->units_comm = lw_arena_alloc(a, b, sizeof *l->units_comm);
     l->scratch_at = lw_arena_alloc(a, n_ops, sizeof *l->scratch_at);
+    l->turn_of = lw_arena_alloc(a, n_ops, sizeof *l->turn_of);
     if (!l->bucket_of || !l->slot_of || !l->copied_in || !l->produced || !l->copied_out ||
         !l->cast || !l->stage_at || !l->wire_at || !l->divisor || !l->units_comm ||
-        !l->scratch_at)
+        !l->scratch_at || !l->turn_of)
         return lw_fail_nomem(err);
     return LW_OK;
 }
@@ -105,7 +136,7 @@ static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_
         l->copied_out[op->bucket] |= op->kind == LW_OP_COPY_OUT;
         l->cast[op->bucket] |= op->kind == LW_OP_CAST;
         const struct lw_group *group = op->comm >= 0 ? lw_plan_group(p, op->comm, rank) : NULL;
-        if (group)
+        if (group && !lw_plan_is_tied(p, op->bucket))
             l->divisor[op->bucket] = group->n_members;
     }
 }
@@ -150,14 +181,25 @@ static enum lw_status check_types(const struct lw_plan *p, const struct exec_lay
     return LW_OK;
 }
 
-static void place_scratch(struct exec_tensors *m, const struct lw_program *g, int32_t rank,
+/* Of the ranks of a role, which may differ. */
+static int64_t most_bytes(const struct lw_plan *p, const struct lw_op *op, int32_t role)
+{
+    int64_t most = op->bytes;
+
+    for (int32_t r = 0; op->operand >= 0 && r < p->n_ranks; r++)
+        if (p->role_of[r] == role && lw_plan_operand(p, op, r).bytes > most)
+            most = lw_plan_operand(p, op, r).bytes;
+    return most > 0 || lw_op_class(op->kind) != LW_CLASS_P2P ? most : lw_dtype_size(op->dtype);
+}
+
+static void place_scratch(struct exec_tensors *m, const struct lw_program *g, int32_t role,
                           struct exec_layout *l)
 {
     const struct lw_plan *p = m->plan;
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        int64_t bytes = lw_plan_operand(p, op, rank).bytes;
+        int64_t bytes = most_bytes(p, op, role);
         if (lw_op_class(op->kind) == LW_CLASS_COPY && bytes > m->copy_bytes)
             m->copy_bytes = aligned(bytes);
         if (op->comm < 0 || op->bucket >= 0)
@@ -191,6 +233,30 @@ static void note_units(struct exec_tensors *m, const struct lw_program *g, struc
     }
 }
 
+/* Which of its communicator's ops each is: the number that all members, or both ends, agree on. */
+static enum lw_status note_messages(struct exec_tensors *m, const struct lw_program *g, int32_t rank,
+                                    struct exec_layout *l, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    int64_t classes = (int64_t)p->n_comms * (2 * p->n_ranks + 1);
+    int32_t *turn = lw_calloc((size_t)classes, sizeof *turn);
+
+    if (!turn)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[g->first_op + i];
+        int32_t peer = lw_plan_operand(p, op, rank).peer;
+        int64_t at = op->comm * (2L * p->n_ranks + 1);
+        if (op->comm < 0)
+            continue;
+        if (lw_op_class(op->kind) == LW_CLASS_P2P && peer >= 0)
+            at += 1 + 2L * peer + (op->kind == LW_OP_SEND);
+        l->turn_of[i] = turn[at]++;
+    }
+    lw_free(turn);
+    return exec_flow_init(p, g, &m->arena, &l->flow, err);
+}
+
 static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role,
                               struct lw_err *err)
 {
@@ -220,7 +286,8 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
             place_bucket(p, l, b);
         }
     }
-    place_scratch(m, g, rank, l);
+    place_scratch(m, g, role, l);
+    LW_TRY(note_messages(m, g, rank, l, err));
     if (l->bucket_bytes > m->bucket_bytes)
         m->bucket_bytes = l->bucket_bytes;
     if (l->scratch_bytes > m->scratch_bytes)
@@ -234,11 +301,11 @@ const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int3
     return &m->layouts[(int64_t)variant * m->plan->n_roles + m->plan->role_of[rank]];
 }
 
-bool exec_shard_is_mine(const struct lw_plan *p, int32_t shard, int32_t rank)
+bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t rank)
 {
-    int32_t owner = p->shards[shard].owner;
+    int32_t owner = m->plan->shards[shard].owner;
 
-    return owner < 0 || owner == p->coord[rank * 3L];
+    return owner < 0 || owner == m->data_member[rank];
 }
 
 /* Flat buffers of weights lie as the plan says, so that they travel without a copy. */
@@ -284,7 +351,7 @@ static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
     LW_TRY(place_flat_weights(m, placed, err));
     for (int32_t i = 0; i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
-        if (!a->trainable || (a->tied >= 0 && a->tied != i))
+        if (!a->trainable || !lw_plan_holds(p, i))
             continue;
         if (a->dtype > LW_BF16)
             return lw_fail(err, LW_ENOTSUP, "parameter '%s' is trained in %s; exec does f32, f64, "
@@ -327,7 +394,7 @@ static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t pa
     char *weights = (char *)m->ranks[rank].weights + m->weight_at[param];
     enum lw_dtype dtype = (enum lw_dtype)a->dtype;
 
-    exec_initial_weights(first, param, a->numel);
+    exec_initial_weights(first, exec_param_root(m->plan, param), a->numel);
     LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
                                  a->numel * 4, err));
     if (dtype == LW_F32)
@@ -356,6 +423,17 @@ static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct l
     return LW_OK;
 }
 
+/* Where messages of a stream begin: each its own place, or all of the stream's one. */
+static char *scratch_of(const struct exec_tensors *m, int32_t rank, int32_t stream)
+{
+    return (char *)m->ranks[rank].scratch + (m->keep_scratch_apart ? 0 : m->scratch_bytes * stream);
+}
+
+static int64_t scratch_size(const struct exec_tensors *m)
+{
+    return m->keep_scratch_apart ? m->scratch_bytes : m->scratch_bytes * m->plan->n_streams;
+}
+
 static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw_err *err)
 {
     struct exec_rank_memory *r = &m->ranks[rank];
@@ -371,9 +449,8 @@ static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw
     LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
     LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
     /* behind the messages: source and target of copies that name no bucket */
-    LW_TRY(alloc_some(m, rank, m->scratch_bytes * m->plan->n_streams +
-                                   2 * m->copy_bytes * m->plan->n_streams,
-                      &r->scratch, err));
+    LW_TRY(alloc_some(m, rank, scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams, &r->scratch,
+                      err));
     return set_weights(m, rank, err);
 }
 
@@ -390,14 +467,15 @@ static int64_t exact_limit(const struct lw_plan *p)
     return limit;
 }
 
-/* Messages of half types are summed as well: as small as those need, where there are any. */
-static int64_t message_limit(const struct lw_plan *p)
+/* Numbers of half types, which collectives sum as well: as small as those need, where there are any. */
+static int64_t number_limit(const struct lw_plan *p, bool messages_alone)
 {
     int64_t limit = exec_exact_limit(LW_F32);
 
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        if (op->comm >= 0 && op->bucket < 0 && op->dtype != LW_U8 &&
+        bool passes = lw_op_class(op->kind) == LW_CLASS_P2P;
+        if (op->comm >= 0 && op->bucket < 0 && (passes || !messages_alone) && op->dtype != LW_U8 &&
             exec_exact_limit(op->dtype) < limit)
             limit = exec_exact_limit(op->dtype);
     }
@@ -421,8 +499,16 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
 
     m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
     m->given_up = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->given_up);
-    if (!m->sharded || !m->given_up)
+    m->data_member = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->data_member);
+    if (!m->sharded || !m->given_up || !m->data_member)
         return lw_fail_nomem(err);
+    for (int32_t c = 0; c < p->n_comms; c++)
+        for (int32_t g = 0; p->comms[c].purpose == LW_COMM_DATA && g < p->n_groups; g++)
+            for (int32_t i = 0; i < p->groups[g].n_members; i++) {
+                int32_t rank = p->members[p->groups[g].first_member + i];
+                if (p->comm_group[(int64_t)c * p->n_ranks + rank] == g)
+                    m->data_member[rank] = i;
+            }
     for (int32_t s = 0; s < p->n_shards; s++)
         if (p->shards[s].owner >= 0)
             m->sharded[p->shards[s].param] = true;
@@ -444,7 +530,8 @@ enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
             LW_TRY(lay_out(m, v, r, err));
     LW_TRY(exec_gradient_table_init(&m->table, exec_plan_terms(p), largest_divisor(m),
                                     exact_limit(p), err));
-    LW_TRY(exec_gradient_table_init(&m->messages, p->n_ranks, 1, message_limit(p), err));
+    LW_TRY(exec_gradient_table_init(&m->messages, p->n_ranks, 1, number_limit(p, false), err));
+    LW_TRY(exec_gradient_table_init(&m->values, VALUES, 1, number_limit(p, true), err));
     for (int32_t r = m->facts.first_local; r < m->facts.first_local + m->facts.n_local; r++)
         LW_TRY(alloc_rank(m, r, err));
     return LW_OK;
@@ -580,8 +667,7 @@ static enum lw_status cast_parts(const struct exec_tensors *m, const struct lw_o
 
 static char *copy_area(const struct exec_tensors *m, int32_t rank, int32_t stream)
 {
-    return (char *)m->ranks[rank].scratch + m->scratch_bytes * m->plan->n_streams +
-           2 * m->copy_bytes * stream;
+    return (char *)m->ranks[rank].scratch + scratch_size(m) + 2 * m->copy_bytes * stream;
 }
 
 static enum lw_status plain_copy(const struct exec_tensors *m, const struct lw_op *op,
@@ -595,14 +681,20 @@ static enum lw_status plain_copy(const struct exec_tensors *m, const struct lw_o
     return exec_parts_add(parts, part, err);
 }
 
-const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *l,
-                                int32_t rank, int32_t param, int32_t *divisor)
+static void *average(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
+                     int32_t param, int32_t *divisor)
 {
     int32_t b = l->bucket_of[param];
     bool from_slot = b >= 0 && !l->copied_out[b];
 
     *divisor = from_slot && !l->copied_in[param] ? l->divisor[b] : 1;
     return from_slot ? slot_of(m, l, rank, param) : grad_array(m, rank, param);
+}
+
+const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *l,
+                                int32_t rank, int32_t param, int32_t *divisor)
+{
+    return average(m, l, rank, param, divisor);
 }
 
 /* Elements [first, first + n) of a parameter take a step, in f32; half types are then rounded from
@@ -648,7 +740,7 @@ static enum lw_status optimizer_parts(const struct exec_tensors *m, const struct
         const struct lw_shard *h = &p->shards[s];
         if (m->sharded[h->param] && exec_param_is_here(p, h->param, at->rank) &&
             (l->bucket_of[h->param] >= 0 || at->filled[h->param]) &&
-            exec_shard_is_mine(p, s, at->rank))
+            exec_shard_is_mine(m, s, at->rank))
             LW_TRY(update_parts(m, at, h->param, h->first, h->numel, parts, err));
     }
     return LW_OK;
@@ -687,6 +779,13 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
     struct exec_message msg = {.dtype = op->dtype, .peer = o.peer,
                                .count = o.bytes / lw_dtype_size(op->dtype)};
 
+    if (msg.count == 0 && lw_op_class(op->kind) == LW_CLASS_P2P)
+        msg.count = 1;
+    if (op->bucket >= 0 && lw_plan_is_tied(p, op->bucket)) {
+        int32_t divisor; /* alike for all copies: the sum may be divided later */
+        msg.mem = average(m, step_layout, rank, p->slots[p->buckets[op->bucket].first_slot], &divisor);
+        return msg;
+    }
     if (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0) {
         msg.mem = (char *)m->ranks[rank].weights + m->weights_bucket_at[op->bucket];
         return msg;
@@ -697,6 +796,6 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
     }
     const struct exec_layout *own = exec_tensors_layout(m, variant, rank);
     int32_t i = (int32_t)(op - p->ops) - lw_plan_program(p, variant, rank).first_op;
-    msg.mem = (char *)m->ranks[rank].scratch + m->scratch_bytes * op->stream + own->scratch_at[i];
+    msg.mem = scratch_of(m, rank, op->stream) + own->scratch_at[i];
     return msg;
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "exec/backend.h"
+#include "exec/flow.h"
 #include "exec/gradients.h"
 #include "shared/arena.h"
 #include "shared/err.h"
@@ -27,6 +28,9 @@ struct exec_layout {
     int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights which the program
                             * gives up again; -1 = none such */
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
+    int32_t *turn_of;      /* [n_ops of the program] which op of its communicator it is; of messages, of
+                            * those with this peer and direction */
+    struct exec_flow flow; /* of messages between stages */
     int64_t bucket_bytes, scratch_bytes;
 };
 
@@ -52,12 +56,14 @@ struct exec_tensors {
     int64_t *state_at;           /* [n_params] offset in masters and state, elements */
     bool *sharded;               /* [n_params] its shards have owners */
     bool *given_up;              /* [n_params] a member keeps its own shards alone */
+    int32_t *data_member;        /* [n_ranks] place in the data group; 0 without one */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */
     int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
     struct exec_rank_memory *ranks; /* [n_ranks] */
     struct exec_gradient_table table;   /* gradients */
     struct exec_gradient_table messages; /* contents of communication without a bucket */
+    struct exec_gradient_table values;   /* activations and their gradients */
 };
 
 /* What an op works on: filled per rank and pass; offsets resolve to the backend's memory. */
@@ -86,15 +92,19 @@ void exec_tensors_free(struct exec_tensors *m); /* the lists; the tensors go wit
 
 const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,
                                              int32_t rank);
-/* The parameter lives on this rank and takes part: of its role's stage, trainable, not a later copy
- * of a tied one. */
+/* The parameter lives on this rank and takes part: of its role's stage, trainable, not tied to another
+ * one there. */
 bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank);
+/* Both ranks hold the same elements of the parameters of their stage: their gradients are averaged. */
+bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other);
+/* The first of the copies that start from the same weights: itself, unless it is tied. */
+int32_t exec_param_root(const struct lw_plan *p, int32_t param);
 
 /* The f32 weights that the optimizer updates: the parameter's own, or masters beside them. */
 float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t param);
 
 /* Shard s of the plan is updated by this rank. */
-bool exec_shard_is_mine(const struct lw_plan *p, int32_t shard, int32_t rank);
+bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t rank);
 
 /* Append the parts of an op as the rank at `place` runs it. LW_ENOMEM. */
 enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
@@ -105,7 +115,8 @@ enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op 
                                const struct exec_layout *own, int32_t rank,
                                struct exec_parts *parts, struct lw_err *err);
 enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err);
-/* The payload of a communication op. */
+/* The payload of a communication op; step_layout: of the pass that ends the step, NULL for one without
+ * a bucket. A message without bytes carries one element, so that it can be told from others. */
 struct exec_message exec_tensors_message(const struct exec_tensors *m, const struct lw_op *op,
                                         int32_t variant, int32_t rank,
                                         const struct exec_layout *step_layout);
@@ -115,7 +126,8 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
 const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *layout,
                                 int32_t rank, int32_t param, int32_t *divisor);
 
-/* Terms that are summed into one gradient: ranks times backwards of one optimizer step. */
+/* Terms that are summed into one gradient: ranks that hold the parameter or a copy, times backwards of
+ * one optimizer step. */
 int64_t exec_plan_terms(const struct lw_plan *p);
 int32_t exec_plan_micro_batches(const struct lw_plan *p);
 

@@ -1,6 +1,7 @@
 /* The bitwise check. The run of reference goes parameter by parameter: for each step, sum the
  * gradients of every rank, pass and micro-batch that the programs say exist, divide by the number of
- * ranks that hold the parameter, and let the optimizer step; all of it in the same f32 operations. It
+ * ranks that hold the same elements (of a stage and tensor coordinate), add up the copies of a tied
+ * parameter at all stages, and let the optimizer step; all of it in the same f32 operations. It
  * knows nothing of buckets, so a plan that loses, doubles or misplaces a gradient cannot agree. */
 #include "exec/verify.h"
 
@@ -18,6 +19,7 @@ struct reference {
     int64_t n_bytes;                                     /* compared */
     float *weights, *state[EXEC_MAX_STATES], *sum, *got; /* [largest parameter] */
     void *own;                                           /* the same, in the parameter's type */
+    bool *copied;                                        /* [n_params] at several stages */
 };
 
 /* The micro-batches in which a program completes a parameter: counted by op. */
@@ -69,11 +71,12 @@ static double add_rank(const struct reference *f, int32_t param, int32_t rank, i
     return one;
 }
 
+/* Ranks whose gradients are averaged into this one's. */
 static bool averaged_with(const struct lw_plan *p, int32_t param, int32_t rank, int32_t other)
 {
     if (p->params[param].ignored)
         return other == rank;
-    return exec_param_is_here(p, param, other);
+    return exec_ranks_agree(p, rank, other);
 }
 
 static int32_t n_averaged(const struct lw_plan *p, int32_t param, int32_t rank)
@@ -85,20 +88,39 @@ static int32_t n_averaged(const struct lw_plan *p, int32_t param, int32_t rank)
     return n;
 }
 
+/* `other` has a copy of the parameter whose gradients go into this rank's: the parameter itself, or a
+ * copy at another stage, of equal tensor coordinate. -1 = none. */
+static int32_t copy_on(const struct reference *f, int32_t param, int32_t rank, int32_t other)
+{
+    const struct lw_plan *p = f->m->plan;
+
+    if (averaged_with(p, param, rank, other))
+        return param;
+    if (p->params[param].ignored || p->coord[3L * rank + 2] != p->coord[3L * other + 2])
+        return -1;
+    for (int32_t i = 0; f->copied[param] && i < p->n_params; i++)
+        if (i != param && f->copied[i] && exec_param_root(p, i) == exec_param_root(p, param) &&
+            exec_param_is_here(p, i, other))
+            return i;
+    return -1;
+}
+
 static void run_reference(struct reference *f, int32_t param, int32_t rank)
 {
     const struct lw_plan *p = f->m->plan;
     int64_t n = p->params[param].numel, first = 0;
     int32_t divisor = n_averaged(p, param, rank);
 
-    exec_initial_weights(f->weights, param, n);
+    exec_initial_weights(f->weights, exec_param_root(p, param), n);
     for (int32_t k = 0; k < EXEC_MAX_STATES; k++)
         memset(f->state[k], 0, (size_t)n * sizeof *f->state[k]);
     for (int32_t step = 0; step < f->n_steps; step++) {
         memset(f->sum, 0, (size_t)n * sizeof *f->sum);
-        for (int32_t r = 0; r < p->n_ranks; r++)
-            if (averaged_with(p, param, rank, r))
-                add_rank(f, param, r, step, first, 0, f->sum, n);
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            int32_t copy = copy_on(f, param, rank, r);
+            if (copy >= 0)
+                add_rank(f, copy, r, step, first, 0, f->sum, n);
+        }
         first = after_step(p, first);
         struct exec_update u = exec_update_of(&f->m->optimizer, step);
         exec_update_run(&u, f->weights, f->state[0], f->state[1], LW_F32, f->sum, n, divisor);
@@ -138,13 +160,16 @@ static void explain(const struct reference *f, int32_t param, int32_t rank, int6
         first = after_step(p, first);
     if (!last_gradient(f, param, rank, element, first, &got))
         return;
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        if (averaged_with(p, param, rank, r))
-            all += add_rank(f, param, r, last, first, element, NULL, 0);
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t copy = copy_on(f, param, rank, r);
+        if (copy >= 0)
+            all += add_rank(f, copy, r, last, first, element, NULL, 0);
+    }
     snprintf(text, room, "; its last gradient is %g instead of %g", got, all / n);
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        double terms = add_rank(f, param, r, last, first, element, NULL, 0);
-        if (!averaged_with(p, param, rank, r) || terms == 0)
+        int32_t copy = copy_on(f, param, rank, r);
+        double terms = copy < 0 ? 0 : add_rank(f, copy, r, last, first, element, NULL, 0);
+        if (terms == 0)
             continue;
         if (got == (all - terms) / n)
             snprintf(text, room, "; the gradient of rank %d was lost", r);
@@ -226,7 +251,7 @@ static enum lw_status compare_param(struct reference *f, int32_t param, int32_t 
         return compare_state(f, param, rank, 0, n, err);
     for (int32_t s = 0; s < p->n_shards; s++) {
         const struct lw_shard *x = &p->shards[s];
-        if (x->param != param || !exec_shard_is_mine(p, s, rank))
+        if (x->param != param || !exec_shard_is_mine(m, s, rank))
             continue;
         if (m->given_up[param])
             LW_TRY(compare(f, param, rank, &h, x->first, x->numel, err));
@@ -239,18 +264,29 @@ static enum lw_status verify_param(struct reference *f, int32_t param, struct lw
 {
     const struct exec_tensors *m = f->m;
     const struct lw_plan *p = m->plan;
-    bool known = false;
+    int32_t first = m->facts.first_local, end = first + m->facts.n_local;
 
-    for (int32_t k = 0; k < m->facts.n_local; k++) {
-        int32_t rank = m->facts.first_local + k;
-        if (!exec_param_is_here(p, param, rank))
+    for (int32_t rank = first; rank < end; rank++) {
+        bool known = !exec_param_is_here(p, param, rank);
+        for (int32_t before = first; before < rank && !known; before++)
+            known = exec_param_is_here(p, param, before) && averaged_with(p, param, before, rank);
+        if (known)
             continue;
-        if (!known || p->params[param].ignored)
-            run_reference(f, param, rank);
-        known = true;
-        LW_TRY(compare_param(f, param, rank, err));
+        run_reference(f, param, rank);
+        for (int32_t r = rank; r < end; r++)
+            if (averaged_with(p, param, rank, r))
+                LW_TRY(compare_param(f, param, r, err));
     }
     return LW_OK;
+}
+
+static void note_copies(struct reference *f)
+{
+    const struct lw_plan *p = f->m->plan;
+
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (exec_param_root(p, i) != i && lw_plan_holds(p, i))
+            f->copied[i] = f->copied[exec_param_root(p, i)] = true;
 }
 
 enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_t *n_bytes,
@@ -265,8 +301,13 @@ enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_
         if (m->plan->params[i].numel > most)
             most = m->plan->params[i].numel;
     float *room = lw_alloc((size_t)most * 8 * sizeof *room);
-    if (!room)
+    f.copied = lw_calloc((size_t)m->plan->n_params + 1, sizeof *f.copied);
+    if (!room || !f.copied) {
+        lw_free(room);
+        lw_free(f.copied);
         return lw_fail_nomem(err);
+    }
+    note_copies(&f);
     f.weights = room;
     f.state[0] = room + most;
     f.state[1] = room + 2 * most;
@@ -278,6 +319,7 @@ enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_
             s = verify_param(&f, i, err);
     *n_bytes += f.n_bytes;
     lw_free(room);
+    lw_free(f.copied);
     return s;
 }
 
@@ -291,16 +333,6 @@ struct letter { /* one op as one rank sends it */
     int32_t member;
 };
 
-/* Which of its communicator's ops this is: the number that all members agree on. */
-static int32_t turn_of(const struct lw_plan *p, struct lw_program g, int32_t op)
-{
-    int32_t turn = 0;
-
-    for (int32_t i = g.first_op; i < op; i++)
-        turn += p->ops[i].comm == p->ops[op].comm;
-    return turn * p->n_comms + p->ops[op].comm;
-}
-
 /* false: nothing to set or compare. */
 static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t step,
                         int32_t i, struct letter *l)
@@ -308,16 +340,21 @@ static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t r
     const struct lw_plan *p = m->plan;
     const struct lw_op *op = &p->ops[i];
 
-    if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER || op->dtype == LW_U8)
+    const struct exec_layout *layout = exec_tensors_layout(m, variant, rank);
+    int32_t k0 = i - lw_plan_program(p, variant, rank).first_op;
+    bool passes = lw_op_class(op->kind) == LW_CLASS_P2P;
+
+    if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER || op->dtype == LW_U8 ||
+        (passes && layout->flow.end_of[k0] >= 0))
         return false;
     *l = (struct letter){.op = op, .group = lw_plan_group(p, op->comm, rank)};
-    l->m = exec_tensors_message(m, op, variant, rank, exec_tensors_layout(m, variant, rank));
-    int32_t turn = turn_of(p, lw_plan_program(p, variant, rank), i);
-    l->g = (struct exec_gradient){&m->messages, turn, rank, step, 0};
+    l->m = exec_tensors_message(m, op, variant, rank, layout);
+    l->g = (struct exec_gradient){&m->messages, layout->turn_of[k0] * p->n_comms + op->comm, rank,
+                                  step, passes ? 1 + (op->kind == LW_OP_SEND ? l->m.peer : rank) : 0};
     for (int32_t k = 0; l->group && k < l->group->n_members; k++)
         if (p->members[l->group->first_member + k] == rank)
             l->member = k;
-    return l->group && l->m.count > 0 && lw_op_class(op->kind) == LW_CLASS_COLLECTIVE;
+    return l->group && l->m.count > 0;
 }
 
 enum lw_status exec_scratch_set(const struct exec_tensors *m, int32_t variant, int32_t step,
@@ -352,7 +389,7 @@ static void defined_range(const struct letter *l, int64_t *first, int64_t *n)
         exec_range(l->m.count, l->group->n_members, l->member, first, n);
     if (l->op->kind == LW_OP_REDUCE && l->m.peer != l->g.rank)
         *n = 0;
-    if (l->op->kind == LW_OP_ALL_TO_ALL)
+    if (l->op->kind == LW_OP_ALL_TO_ALL || l->op->kind == LW_OP_SEND)
         *n = 0;
 }
 
@@ -361,7 +398,7 @@ static double expected(const struct lw_plan *p, const struct letter *l, int64_t 
     struct exec_gradient g = l->g;
     double sum = 0;
 
-    if (l->op->kind == LW_OP_BROADCAST) {
+    if (l->op->kind == LW_OP_BROADCAST || l->op->kind == LW_OP_RECV) {
         g.rank = l->m.peer;
         return exec_gradient_at(&g, element);
     }

@@ -11,10 +11,11 @@
 
 static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
 
-/* The variant whose launches are shown for a set: the last that uses it, or any for weights. */
+/* The variant whose launches are shown for a set: the last that uses it, or any for weights and copies. */
 static int32_t variant_of_set(const struct lw_plan *p, const struct lw_bucket_set *set)
 {
-    int32_t found = strcmp(set->name, LW_SET_WEIGHTS) == 0 ? p->n_variants - 1 : -1;
+    bool of_none = strcmp(set->name, LW_SET_WEIGHTS) == 0 || strcmp(set->name, LW_SET_TIED) == 0;
+    int32_t found = of_none ? p->n_variants - 1 : -1;
 
     for (int32_t v = 0; v < p->n_variants; v++)
         if (strcmp(p->variants[v].set_name, set->name) == 0)

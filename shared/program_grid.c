@@ -184,7 +184,7 @@ static void pass_message(struct writer *k, int32_t rank, const struct lw_grid_st
     op.comm = k->comm[x->backward][x->colour];
     op.work_ps = k->d->comm;
     op.peer = s->peer;
-    op.module = s->action.stage;
+    op.module = s->action.stage - x->backward; /* the boundary behind it */
     op.stage = rank;
     op.micro_batch = s->action.micro_batch;
     int32_t at = lw_builder_op(k->b, &op, &dep, sends);

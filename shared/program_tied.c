@@ -58,6 +58,11 @@ enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err)
         return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp leaves a gradient with its owner "
                                        "alone, and the copies of a tied parameter at other stages "
                                        "may have other owners: reduce it to all (another policy)");
+    if (l->s->zero >= 2)
+        return lw_fail(err, LW_EINVAL, "--zero %d leaves each member with its share of a gradient, and "
+                                       "the copies of a tied parameter at other stages may be cut "
+                                       "elsewhere: --zero 1 keeps gradients whole",
+                       (int)l->s->zero);
     l->tied = lw_arena_alloc(&l->arena, n, sizeof *l->tied);
     if (!l->tied)
         return lw_fail_nomem(err);

@@ -1,0 +1,391 @@
+/* Pipelines, tensor groups and copies of parameters, run and verified: docs/design/stages.md. The
+ * model is a chain of equal modules with a parameter each: parameter i has 10 + i elements, f32;
+ * every module passes on 20 elements. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <dirent.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/run.h"
+#include "shared/op.h"
+#include "shared/program.h"
+#include "shared/program_grid.h"
+
+#define TABLES "../shared/golden/schedules"
+
+enum { MODULES = 64 };
+
+struct chain {
+    struct lw_module modules[MODULES];
+    struct lw_param params[MODULES];
+    int32_t order[MODULES];
+    struct lw_workload w;
+};
+
+static void chain_init(struct chain *c, int32_t n)
+{
+    memset(c, 0, sizeof *c);
+    for (int32_t i = 0; i < n; i++) {
+        c->modules[i] = (struct lw_module){.name = "m",
+                                           .forward_ps = 1000,
+                                           .backward_input_ps = 1000,
+                                           .backward_weight_ps = 1000,
+                                           .forward_flops = -1,
+                                           .forward_bytes = -1,
+                                           .output_bytes = 80,
+                                           .kept_bytes = {-1, -1, -1}};
+        c->params[i] = (struct lw_param){.name = "w",
+                                         .numel = 10 + i,
+                                         .dtype = LW_F32,
+                                         .module = i,
+                                         .tied = -1,
+                                         .trainable = true,
+                                         .used = true,
+                                         .ready_ps = 2000 * (n - i)};
+        c->order[i] = n - 1 - i;
+    }
+    c->w = (struct lw_workload){.name = "chain",
+                                .n_modules = n,
+                                .n_params = n,
+                                .n_ready = n,
+                                .modules = c->modules,
+                                .params = c->params,
+                                .ready_order = c->order,
+                                .batch = 1,
+                                .optimizer_ps = 1000};
+    c->w.from.rank = c->w.from.step = -1;
+    c->w.recorded.step_ps = c->w.recorded.step_spread_ps = -1;
+}
+
+static void given(struct lw_strategy *s, const char *name, const char *value)
+{
+    struct lw_err err = {0};
+
+    if (lw_strategy_set(s, name, value, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* "name value name value ..." */
+static struct lw_strategy strategy(const char *words)
+{
+    static char text[256]; /* values are kept by pointer */
+    struct lw_strategy s = lw_strategy_default();
+
+    snprintf(text, sizeof text, "%s", words);
+    for (char *name = strtok(text, " "); name; name = strtok(NULL, " "))
+        given(&s, name, strtok(NULL, " "));
+    return s;
+}
+
+static struct lw_plan build(const struct chain *c, const char *words)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    if (lw_plan_build(&c->w, &s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    return p;
+}
+
+static struct lw_exec_options options(void)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+
+    o.compute = EXEC_COMPUTE_SLEEP;
+    o.n_steps = 2;
+    o.n_warmup = 1;
+    o.timeout_ns = INT64_C(5000000000);
+    return o;
+}
+
+/* Runs, is verified, and returns the bytes of parameters compared; *messages: of messages. */
+static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, int64_t *messages)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    o.optimizer = exec_optimizer_of(kind);
+    if (lw_exec_run(p, &o, &r, &err) != LW_OK)
+        fail_msg("%s: %s", p->name, err.msg);
+    assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+    *messages = r.n_checked_message_bytes;
+    int64_t bytes = r.n_checked_bytes;
+    lw_exec_result_free(&r);
+    return bytes;
+}
+
+/* --- every schedule ------------------------------------------------------------------------------
+ */
+
+/* Two stages of two modules, two micro-batches: an activation and a gradient each, 80 bytes, in 3
+ * steps: 3 * 2 * 2 * 80 = 960 bytes of messages. Parameters of 10 to 13 elements: 46 * 4 = 184
+ * bytes. */
+static void values_pass_between_two_stages(void **state)
+{
+    int64_t messages;
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 4);
+    struct lw_plan p = build(&c, "pp 2 micro-batches 2");
+    assert_int_equal(verified(&p, EXEC_SGD, &messages), 184);
+    assert_int_equal(messages, 960);
+    lw_plan_free(&p);
+}
+
+struct size {
+    char schedule[40];
+    int p, m, v;
+};
+
+/* Messages of a step: each micro-batch crosses the boundaries between parts on different ranks
+ * twice. */
+static void run_schedule(const struct size *k, const char *more)
+{
+    bool chunks = strncmp(k->schedule, "interleaved", 11) == 0 ||
+                  strncmp(k->schedule, "looped", 6) == 0 || strstr(k->schedule, "colossal_i");
+    bool folded = k->v == 2 && !chunks, both = strcmp(k->schedule, "dualpipe") == 0;
+    int parts = both ? k->p : k->p * k->v;
+    char words[160], chunk[24] = "";
+    int64_t messages;
+    struct chain c;
+
+    chain_init(&c, parts);
+    if (chunks)
+        snprintf(chunk, sizeof chunk, " chunks %d", k->v);
+    snprintf(words, sizeof words, "schedule %s pp %d micro-batches %d%s%s", k->schedule, k->p, k->m,
+             chunk, more);
+    struct lw_plan p = build(&c, words);
+    int64_t numel = 10 * parts + parts * (parts - 1) / 2, copies = both ? 2 : 1;
+    int64_t ranks = strstr(more, "dp 2") ? 2 : 1;
+    int64_t crossed = folded && !both ? parts - 2 : parts - 1;
+    assert_int_equal(verified(&p, EXEC_MOMENTUM, &messages), strstr(more, "zero 1")
+                                                                 ? numel * (4 * copies * ranks + 4)
+                                                                 : numel * 8 * copies * ranks);
+    assert_int_equal(messages, 3 * 2 * crossed * k->m * 80 * ranks);
+    lw_plan_free(&p);
+}
+
+static void known_schedules_end_like_one_rank(void **state)
+{
+    static const struct size sizes[] = {
+        {"gpipe", 3, 5, 1},
+        {"1f1b", 4, 6, 1},
+        {"interleaved_1f1b", 2, 4, 2},
+        {"looped_bfs", 2, 4, 3},
+        {"interleaved_zb", 2, 4, 2},
+        {"zb_h1", 3, 6, 1},
+        {"zb_h2", 2, 4, 1},
+        {"zb_auto_1p", 3, 5, 1},
+        {"zb_auto_2p", 3, 5, 1},
+        {"zbv", 3, 6, 2},
+        {"zbv_auto", 2, 4, 2},
+        {"v_half", 2, 4, 2},
+        {"v_min", 3, 6, 2},
+        {"dualpipe", 4, 8, 2},
+        {"dualpipev", 2, 4, 2},
+        {"colossal_1f1b", 4, 6, 1},
+        {"colossal_interleaved", 2, 4, 2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        run_schedule(&sizes[i], "");
+        run_schedule(&sizes[i], " dp 2");
+    }
+}
+
+static void recorded_schedules_end_like_one_rank(void **state)
+{
+    DIR *d = opendir(TABLES);
+    int n = 0;
+
+    (void)state;
+    if (!d) {
+        printf("SKIP recorded_schedules_end_like_one_rank: no " TABLES "\n");
+        skip();
+    }
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        struct size k = {0};
+        char *at = strstr(e->d_name, "_p");
+        if (strncmp(e->d_name, "lowered", 7) == 0 || !at ||
+            (size_t)(at - e->d_name) >= sizeof k.schedule)
+            continue;
+        while (strstr(at + 1, "_p"))
+            at = strstr(at + 1, "_p");
+        if (sscanf(at, "_p%d_m%d_v%d.csv", &k.p, &k.m, &k.v) != 3 || k.p > 8)
+            continue;
+        memcpy(k.schedule, e->d_name, (size_t)(at - e->d_name));
+        run_schedule(&k, n++ % 2 ? "" : " dp 2 zero 1");
+    }
+    closedir(d);
+    assert_true(n >= 70);
+}
+
+/* A grid without a model: messages of no bytes carry one element. */
+static void a_grid_alone_is_verified_by_its_messages(void **state)
+{
+    const struct lw_grid_durations d = {.f = 1000, .b = 2000, .i = 1000, .w = 1000, .comm = 0};
+    const struct lw_schedule_shape shape = {
+        .schedule = LW_SCHEDULE_1F1B, .n_ranks = 2, .n_chunks = 1, .n_micro_batches = 3};
+    int64_t messages;
+    struct lw_grid g;
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_schedule_grid(&shape, &g, &err), LW_OK);
+    assert_int_equal(lw_grid_plan(&g, "grid", LW_SCHEDULE_1F1B, &d, &p, &err), LW_OK);
+    assert_int_equal(verified(&p, EXEC_SGD, &messages), 0);
+    assert_int_equal(messages, 3 * 2 * 3 * 4); /* steps, directions, micro-batches, an f32 */
+    lw_plan_free(&p);
+    lw_grid_free(&g);
+}
+
+/* --- dp x pp x tp x ZeRO -------------------------------------------------------------------------
+ */
+
+static void all_kinds_of_parallelism_together(void **state)
+{
+    char words[120];
+    int64_t messages;
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 4);
+    for (int i = 0; i < 4; i++) {
+        c.modules[i].tp_split = i % 2 ? LW_TP_ROW : LW_TP_COLUMN;
+        c.params[i].tp_split = LW_TP_COLUMN;
+        c.params[i].numel = 12;
+        c.modules[i].tp_calls = 1;
+        c.modules[i].tp_forward_bytes = i % 2 ? 40 : 0;
+        c.modules[i].tp_backward_bytes = i % 2 ? 0 : 40;
+    }
+    for (int zero = 0; zero < 4; zero++) {
+        snprintf(words, sizeof words, "dp 2 pp 2 tp 2 micro-batches 2 zero %d", zero);
+        struct lw_plan p = build(&c, words);
+        /* 24 elements of a stage over tp 2: 12 on each of 8 ranks. adam: weights and two states of
+         * 4 bytes, of which ZeRO keeps half on a rank (2 and 3; 3 half of the weights too) */
+        int64_t whole = 8 * 12 * 4, bytes = verified(&p, EXEC_ADAM, &messages);
+        assert_int_equal(bytes, zero == 0   ? 3 * whole
+                                : zero == 3 ? (whole + 2 * whole) / 2
+                                            : whole + 2 * whole / 2);
+        /* 3 steps, 2 micro-batches: an activation and a gradient of 80 bytes over 4 links; a sum of
+         * 40 bytes forward and one backward on each of 8 ranks */
+        assert_int_equal(messages, 3 * 2 * (2 * 80 * 4 + 2 * 40 * 8));
+        lw_plan_free(&p);
+    }
+}
+
+/* The last module's parameter is the first one's: two copies, whose gradients are summed over the
+ * stages. */
+static void tied_copies_stay_equal(void **state)
+{
+    static const char *const words[] = {"pp 2 micro-batches 2", "pp 2 dp 2 micro-batches 2 zero 1",
+                                        "pp 4 dp 2 micro-batches 8 schedule dualpipe",
+                                        "pp 3 micro-batches 4 bucket-policy picotron dp 2"};
+    int64_t messages;
+    struct chain c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        chain_init(&c, 4);
+        c.params[3].numel = c.params[0].numel;
+        c.params[3].tied = 0;
+        memmove(c.order, c.order + 1,
+                3 * sizeof *c.order); /* the last one has no place of its own */
+        c.w.n_ready = 3;
+        struct lw_plan p = build(&c, words[i]);
+        assert_true(verified(&p, EXEC_MOMENTUM, &messages) > 0);
+        lw_plan_free(&p);
+    }
+}
+
+/* Its shares would be cut differently at the two stages. */
+static void shares_of_tied_copies_are_refused(void **state)
+{
+    struct chain c;
+    struct lw_strategy s = strategy("pp 2 dp 2 zero 2");
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    (void)state;
+    chain_init(&c, 4);
+    c.params[3].numel = c.params[0].numel;
+    c.params[3].tied = 0;
+    memmove(c.order, c.order + 1, 3 * sizeof *c.order);
+    c.w.n_ready = 3;
+    assert_int_equal(lw_plan_build(&c.w, &s, NULL, &p, &err), LW_EINVAL);
+    if (!strstr(err.msg, "--zero 1 keeps gradients whole"))
+        fail_msg("%s", err.msg);
+}
+
+/* --- faults --------------------------------------------------------------------------------------
+ */
+
+static void expect_fault(const struct lw_plan *p, const char *words)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    if (lw_exec_run(p, &o, &r, &err) != LW_ENO)
+        fail_msg("not found: %s (%s)", words, err.msg);
+    assert_int_equal(r.verified, LW_EXEC_MISMATCH);
+    if (!strstr(err.msg, words))
+        fail_msg("'%s' lacks '%s'", err.msg, words);
+    lw_exec_result_free(&r);
+}
+
+/* The n-th op of a kind on a rank. */
+static struct lw_op *find(const struct lw_plan *p, int32_t rank, enum lw_op_kind kind, int n)
+{
+    const struct lw_program g = lw_plan_program(p, 0, rank);
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (p->ops[i].kind == kind && n-- == 0)
+            return &p->ops[i];
+    fail_msg("no such op");
+    return NULL;
+}
+
+/* Rank 0 runs F0 S0 F1 S1 ...; now F0 F1 S1 S0: the activations go in the other order. */
+static void swapped_sends_are_named(void **state)
+{
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 2);
+    struct lw_plan p = build(&c, "pp 2 micro-batches 2 schedule gpipe");
+    struct lw_op *f = find(&p, 0, LW_OP_FORWARD, 0), first = f[1];
+    assert_int_equal(first.kind, LW_OP_SEND);
+    f[1] = f[2];
+    f[2] = f[3];
+    f[3] = first;
+    p.deps[f[2].first_dep]--; /* its forward has moved */
+    expect_fault(&p, "takes the activation behind module 0 of micro-batch 0 from rank 0");
+    expect_fault(&p, "it is the activation behind module 0 of micro-batch 1");
+    lw_plan_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_pass_between_two_stages),
+        cmocka_unit_test(known_schedules_end_like_one_rank),
+        cmocka_unit_test(recorded_schedules_end_like_one_rank),
+        cmocka_unit_test(a_grid_alone_is_verified_by_its_messages),
+        cmocka_unit_test(all_kinds_of_parallelism_together),
+        cmocka_unit_test(tied_copies_stay_equal),
+        cmocka_unit_test(shares_of_tied_copies_are_refused),
+        cmocka_unit_test(swapped_sends_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
