@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/audit.h"
 #include "exec/launch_order.h"
 #include "exec/stages.h"
 #include "exec/tensors.h"
@@ -956,7 +957,9 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
         if (options->process)
             options->process->limit(options->process->context, options->timeout_ns);
         report(&r, began, &made);
-        s = run_steps(&r, &made, err);
+        s = options->verify ? exec_audit(&r.memory, err) : LW_OK;
+        if (s == LW_OK)
+            s = run_steps(&r, &made, err);
         if (s == LW_OK && options->verify) {
             s = verify(&r, err);
             made.verified = s == LW_OK ? LW_EXEC_VERIFIED : LW_EXEC_MISMATCH;

@@ -375,6 +375,111 @@ static void swapped_sends_are_named(void **state)
     lw_plan_free(&p);
 }
 
+static void messages_without_their_other_end_are_named(void **state)
+{
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 2);
+    struct lw_plan p = build(&c, "pp 2 micro-batches 2");
+    struct lw_op *send = find(&p, 1, LW_OP_SEND, 1);
+    send->kind = LW_OP_EVENT_WAIT;
+    send->comm = send->operand = -1;
+    expect_fault(&p, "(recv of module 0), micro-batch 1, on rank 0: rank 1 never sends it");
+    lw_plan_free(&p);
+}
+
+/* The wait of one op for another is taken away; it may be won by chance, so it is looked for. */
+static void missing_waits_are_named(void **state)
+{
+    static const struct {
+        int32_t rank;
+        enum lw_op_kind kind;
+        const char *words;
+    } cases[] = {
+        {1, LW_OP_FORWARD, "(forward of module 1) uses what op"},
+        {0, LW_OP_SEND, "(send of module 0) uses what op"},
+        {0, LW_OP_BACKWARD, "(backward of module 0) uses what op"},
+        {0, LW_OP_ALL_REDUCE, "(all_reduce of bucket 0) uses what op"},
+        {1, LW_OP_COPY_OUT, "(copy_out of bucket 2) uses what op"},
+    };
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_plan p = build(&c, "pp 2 dp 2 micro-batches 1");
+        int32_t rank = 2 * cases[i].rank; /* data is faster than the pipeline */
+        find(&p, rank, cases[i].kind, 0)->n_deps = 0;
+        expect_fault(&p, cases[i].words);
+        lw_plan_free(&p);
+    }
+}
+
+static void weights_that_do_not_wait_for_the_optimizer_are_named(void **state)
+{
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 2);
+    struct lw_plan p = build(&c, "dp 2 zero 1");
+    find(&p, 0, LW_OP_BROADCAST, 0)->n_deps = 0;
+    expect_fault(&p, "(optimizer) leaves, without waiting for it");
+    lw_plan_free(&p);
+}
+
+static void a_gradient_in_two_buckets_is_named(void **state)
+{
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 2);
+    c.params[1].numel = c.params[0].numel;
+    struct lw_plan p = build(&c, "dp 2 bucket-policy per-tensor");
+    assert_int_equal(p.n_buckets, 2);
+    p.slots[p.buckets[1].first_slot] = p.slots[p.buckets[0].first_slot];
+    expect_fault(&p, "lies in bucket 0 and in bucket 1");
+    lw_plan_free(&p);
+}
+
+/* Without its shard all would update the parameter, alike. */
+static void a_lost_shard_is_named(void **state)
+{
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 3);
+    struct lw_plan p = build(&c, "dp 2 zero 1 shard-policy oss-greedy");
+    p.n_shards--;
+    expect_fault(&p, "from element 0 of 12 on no shard says who updates it");
+    lw_plan_free(&p);
+}
+
+static void running_out_of_memory_leaves_nothing(void **state)
+{
+    struct chain c;
+    int64_t before;
+    enum lw_status s = LW_ENOMEM;
+
+    (void)state;
+    chain_init(&c, 2);
+    struct lw_plan p = build(&c, "pp 2 dp 2 micro-batches 2 zero 1");
+    struct lw_exec_options o = options();
+    before = lw_alloc_live();
+    for (int64_t n = 1; s != LW_OK; n += 3) { /* every third: threads take theirs, too */
+        struct lw_exec_result r = {0};
+        struct lw_err err = {0};
+        lw_alloc_fail_at(n);
+        s = lw_exec_run(&p, &o, &r, &err);
+        lw_alloc_fail_at(0);
+        if (s != LW_OK && s != LW_ENOMEM && s != LW_EFAILED)
+            fail_msg("allocation %lld: %s", (long long)n, err.msg);
+        lw_exec_result_free(&r);
+        assert_int_equal(lw_alloc_live(), before);
+    }
+    lw_plan_free(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +491,12 @@ int main(void)
         cmocka_unit_test(tied_copies_stay_equal),
         cmocka_unit_test(shares_of_tied_copies_are_refused),
         cmocka_unit_test(swapped_sends_are_named),
+        cmocka_unit_test(messages_without_their_other_end_are_named),
+        cmocka_unit_test(missing_waits_are_named),
+        cmocka_unit_test(weights_that_do_not_wait_for_the_optimizer_are_named),
+        cmocka_unit_test(a_gradient_in_two_buckets_is_named),
+        cmocka_unit_test(a_lost_shard_is_named),
+        cmocka_unit_test(running_out_of_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
