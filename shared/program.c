@@ -10,11 +10,9 @@ enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
 
 static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_err *err)
 {
-    if (s->zero >= 1 && s->broadcast_dtype != LW_F32)
-        return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: this build sends weights in their "
-                                        "own dtype", lw_dtype_name(s->broadcast_dtype));
-    if (s->clip > 0 && s->compat != LW_COMPAT_COLOSSALAI)
-        return lw_fail(err, LW_ENOTSUP, "--clip %g: this build plans no gradient norm", s->clip);
+    if (s->zero == 3 && s->broadcast_dtype != LW_F32)
+        return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: --zero 3 gathers weights in their own "
+                                        "dtype", lw_dtype_name(s->broadcast_dtype));
     return LW_OK;
 }
 

@@ -164,7 +164,7 @@ void lw_write_model_numbers(struct lw_writer *k)
 {
     const struct lw_lowering *l = k->l;
 
-    if (l->model < 0)
+    if (l->model < 0 || l->s->compat != LW_COMPAT_COLOSSALAI)
         return;
     if (has_f16(l))
         agree(k, l->model, "found inf");

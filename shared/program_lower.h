@@ -191,6 +191,9 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
 void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
+/* program_clip.c: the gradient norm and what it scales, behind all reductions; nothing without --clip. */
+void lw_write_clip(struct lw_writer *k);
+
 /* program_update.c: gaps, optimizer, weights to all members. */
 void lw_write_update(struct lw_writer *k);
 

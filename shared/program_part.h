@@ -133,6 +133,9 @@ enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
 /* Where a part's gradients are averaged, in words; asked when its buckets are made. */
 const char *lw_part_averaging(const struct lw_part *d);
 
+/* The element type of a flat buffer of weights on the wire: narrower where --broadcast-dtype is. */
+enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype weights);
+
 /* The element type of a bucket on the wire under the strategy's hook. */
 enum lw_dtype lw_part_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
 

@@ -160,7 +160,7 @@ static void add_pipeline(struct lw_lowering *l, int32_t *members)
     add_pipeline_groups(l, l->backward, members);
 }
 
-/* ColossalAI's model group: all ranks of a replica, consecutive in its order of ranks. */
+/* The model group: all ranks of a replica, consecutive in ColossalAI's order of ranks. */
 static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
 {
     int32_t n = l->pp * l->tp;
@@ -176,7 +176,7 @@ static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
                 members[p * l->tp + t] = lw_rank_at(l, d, p, t);
         lw_builder_group(l->b, l->model, members, n);
     }
-    if (l->pp > 1) {
+    if (l->pp > 1 && l->s->compat == LW_COMPAT_COLOSSALAI) {
         l->pipeline = lw_builder_comm(l->b, "pipeline", LW_COMM_MODEL, l->s->reducer,
                                       l->model_stream);
         add_pipeline_groups(l, l->pipeline, members);
@@ -211,7 +211,8 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     l->model = l->pipeline = -1;
     if (l->parts[0].n_members > 1)
         add_data(l, members);
-    if (status == LW_OK && l->s->compat == LW_COMPAT_COLOSSALAI && !lw_is_plain(l))
+    if (status == LW_OK && (l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
+        !lw_is_plain(l))
         status = add_model(l, err);
     if (l->pp > 1)
         add_pipeline(l, members);

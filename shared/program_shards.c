@@ -249,6 +249,11 @@ static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
     return st;
 }
 
+enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype weights)
+{
+    return lw_dtype_size(s->broadcast_dtype) < lw_dtype_size(weights) ? s->broadcast_dtype : weights;
+}
+
 /* --- all ---------------------------------------------------------------------------------------- */
 
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
@@ -298,8 +303,8 @@ void lw_part_add_shards(struct lw_part *d, struct lw_builder *b)
     lw_builder_set(b, LW_SET_WEIGHTS, d->stage);
     for (int32_t k = 0; k < h->n_buffers; k++) {
         const struct lw_part_buffer *f = &h->buffers[k];
-        struct lw_bucket bucket = {.dtype = f->dtype,
-                                   .bytes = f->elements * lw_dtype_size(f->dtype)};
+        enum lw_dtype wire = lw_part_weights_dtype(d->s, f->dtype);
+        struct lw_bucket bucket = {.dtype = wire, .bytes = f->elements * lw_dtype_size(wire)};
         int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
         if (k == 0)
             h->first_bucket = number;

@@ -420,7 +420,7 @@ static void what_is_not_lowered_is_refused_in_words(void **state)
         enum lw_status status;
     } cases[] = {
         {"pp", "2", "--pp 2: module", LW_EINVAL},   {"tp", "4", "--tp 4: workload", LW_EINVAL},
-        {"clip", "1", "--clip 1", LW_ENOTSUP},
+        
         {"recompute", "selective", "--recompute selective", LW_EINVAL},
         {"broadcast-dtype", "f16", "--broadcast-dtype needs --zero", LW_EINVAL},
         {"bucket-policy", "sharded-ddp", "it needs --zero 1", LW_EINVAL},

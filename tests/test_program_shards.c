@@ -238,7 +238,9 @@ static void contradictions_are_refused_in_words(void **state)
     expect_refusal(&t, &s, LW_EINVAL, "--shard-policy needs --zero");
     s.zero = 2;
     expect_refusal(&t, &s, LW_EINVAL, "--zero 2 cannot keep parameters whole");
-    s = zero(LW_SHARD_LPT);
+    s = zero(LW_SHARD_FLAT);
+    s.zero = 3;
+    s.bucket_policy = LW_BUCKET_C10D_2;
     s.broadcast_dtype = LW_F16;
     expect_refusal(&t, &s, LW_ENOTSUP, "--broadcast-dtype f16");
     s = zero(LW_SHARD_OSS_GREEDY);
