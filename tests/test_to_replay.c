@@ -234,6 +234,30 @@ static void ops_launched_before_the_recording_run_first_in_their_order(void **st
     traces_source_free(&s);
 }
 
+/* The communication stream (20) runs an op of before the recording, and is made to wait for `work`,
+ * which ends at 15 + 50: that wait is behind the early op, in the stream's order. */
+static void what_was_launched_before_the_recording_is_before_every_wait_in_it(void **state)
+{
+    struct traces_source s;
+    struct replay_run x;
+
+    (void)state;
+    replay_begin(&s);
+    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
+    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
+    replay_row(&s, LW_ROW_LAUNCH, "cudaStreamWaitEvent", 20, 2, 0, 2);
+    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 25, 5, 0, 3);
+    replay_row(&s, LW_ROW_KERNEL, "work", 16, 50, 7, 1);
+    replay_row(&s, LW_ROW_KERNEL, "early", 1, 30, 20, 99);
+    replay_row(&s, LW_ROW_KERNEL, "ncclKernel_AllReduce_RING_LL_Sum_float", 70, 10, 20, 3);
+    replay_ready(&s);
+    replay_run(&s, 1, &plain, &x);
+    assert_int_equal(x.t.start[replay_op(&x, "early", 0)], 0);
+    assert_int_equal(x.t.start[replay_op(&x, "ncclKernel_AllReduce_RING_LL_Sum_float", 0)], 65 * US);
+    replay_run_free(&x);
+    traces_source_free(&s);
+}
+
 /* A copy from pageable memory (30) moves while its call (100) stages it: done when the call is. */
 static void a_staged_copy_moves_beside_its_call(void **state)
 {
@@ -362,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_thread_that_was_silent_waits_for_the_other_one),
         cmocka_unit_test(with_all_ranks_waiting_is_simulated),
         cmocka_unit_test(ops_launched_before_the_recording_run_first_in_their_order),
+        cmocka_unit_test(what_was_launched_before_the_recording_is_before_every_wait_in_it),
         cmocka_unit_test(a_staged_copy_moves_beside_its_call),
         cmocka_unit_test(a_wait_that_its_work_does_not_explain_is_kept_and_said),
         cmocka_unit_test(what_cannot_be_replayed_is_refused_in_words),

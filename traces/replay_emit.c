@@ -528,6 +528,7 @@ enum lw_status replay_emit_rank(struct replay_maker *m, struct replay_rank *r)
         r->step = 0;
         emit_host(m, r, &r->hosts[i], LW_OP_HOST, "began later", r->offset_ns, NULL, 0);
     }
+    LW_TRY(emit_orphans(m, r, TRACES_BEFORE_ALL));
     for (int64_t i = 0; i < r->p.n; i++)
         LW_TRY(emit_point(m, r, &r->p.points[i]));
     return LW_OK;

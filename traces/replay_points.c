@@ -211,6 +211,12 @@ static enum lw_status place_orphans(struct maker *m)
         next = v[i].call >= 0 ? v[i].call : next;
         before[v[i].at] = next;
     }
+    bool launched = false; /* on this stream, up to here */
+    for (int64_t i = 0; i < l->n; i++) {
+        launched = (launched && v[i].stream == v[i - 1].stream) || v[i].call >= 0;
+        if (!launched)
+            before[v[i].at] = TRACES_BEFORE_ALL;
+    }
     struct on_stream *order = v; /* its rows are not needed any more either */
     for (int64_t i = 0; i < l->n; i++)
         if (l->launch[i] < 0)

@@ -15,6 +15,8 @@ struct lw_bucket_request;
 
 /* The moments of one rank's host threads that matter to a replay, in time order; between them the
  * host only works. All from host times and from the order of device ops. */
+enum { TRACES_BEFORE_ALL = -1 }; /* instead of a call */
+
 enum traces_point_kind {
     TRACES_POINT_STEP_END,
     TRACES_POINT_STEP_BEGIN,
@@ -76,8 +78,9 @@ struct traces_points {
     int64_t *new_of_call,
         *new_of_comm; /* [calls.n], [n_comms]: what waited for this replaced one
                        * waits up to that new one; -1 = not replaced; NULL = none */
-    /* device rows without a launch, to be placed before what call before[i] launched (calls.n: after
-     * everything); by that call, then in start order */
+    /* device rows without a launch: the first ones of a stream were launched before the recording
+     * and come before all else (TRACES_BEFORE_ALL), others before what call before[i] launched
+     * (calls.n: after everything); by that call, then in start order */
     int64_t n_orphans;
     int64_t *orphan, *before;
     int64_t *own_ns; /* [strings] what a waiting call of that name takes of the host itself */
