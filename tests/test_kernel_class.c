@@ -20,7 +20,7 @@ static void names_of_libraries_have_their_class(void **state)
         {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", LW_KERNEL_COMM, -1},
         {"void deep_ep::intranode::combine<__nv_bfloat16, 4>", LW_KERNEL_COMM, -1},
         {"nvshmemi_transfer_rma_signal", LW_KERNEL_COMM, -1},
-        {"mscclKernel_Sum_half_Simple", LW_KERNEL_COMM, -1},
+        {"mscclKernel_Sum_half_Simple", LW_KERNEL_OTHER, -1}, /* a user's line makes it comm */
         {"ampere_sgemm_128x64_nn", LW_KERNEL_COMPUTE, LW_F32},
         {"volta_h884gemm_64x64_ldg8_nn", LW_KERNEL_COMPUTE, LW_F16},
         {"ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn", LW_KERNEL_COMPUTE, LW_BF16},
@@ -46,10 +46,11 @@ static void a_users_marks_come_before_the_built_in_ones(void **state)
     const char *file = fixture_path("classes.txt");
 
     (void)state;
-    fixture_put(file, "# mine\ncomm cross_device_reduce # one-shot\n\ncompute my_attention bf16\n"
+    fixture_put(file, "# mine\ncomm cross_device_reduce # one-shot\n\ncomm mscclKernel\ncompute my_attention bf16\n"
                       "other sgemm\n");
     assert_int_equal(lw_kernel_table_read(file, &t, NULL), LW_OK);
-    assert_int_equal(t.n, 3);
+    assert_int_equal(t.n, 4);
+    assert_int_equal(lw_kernel_class_of(&t, "mscclKernel_Sum_half_Simple"), LW_KERNEL_COMM);
     assert_int_equal(lw_kernel_class_of(&t, "cross_device_reduce_1stage<half, 8>"), LW_KERNEL_COMM);
     assert_int_equal(lw_kernel_class_of(&t, "ampere_sgemm_128x64_nn"), LW_KERNEL_OTHER);
     assert_int_equal(lw_kernel_class_of(&t, "ampere_hgemm"), LW_KERNEL_COMPUTE);

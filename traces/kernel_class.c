@@ -2,7 +2,7 @@
  * tells communication from compute for every figure, and which rate of a device bounds a kernel for
  * the what-if of another device. A name is all there is: a small matrix product may be bound by
  * memory and is called compute nevertheless. Names seen in the traces of ../shared and in the
- * libraries' sources (NCCL, RCCL, DeepEP, NVSHMEM, MSCCL++, cuBLAS, cuDNN, CUTLASS, Tensile,
+ * libraries' sources (NCCL, RCCL, DeepEP, NVSHMEM, cuBLAS, cuDNN, CUTLASS, Tensile,
  * FlashAttention). */
 #include "traces/kernel_class.h"
 
@@ -27,7 +27,9 @@
         LW_KERNEL_MEMORY, m, false, LW_F32                                                         \
     }
 
-/* Communication first: lw_kernel_is_comm stops behind it. */
+/* Communication first: lw_kernel_is_comm stops behind it. Figures of traces are compared between
+ * tools, so this is the published definition of ../shared/traces (nccl, rccl, deep_ep, deepep,
+ * internode, intranode) and NVSHMEM; other libraries are a user's line each. */
 static const struct lw_kernel_mark builtin[] = {
     COMM("nccl"),
     COMM("rccl"),
@@ -36,11 +38,6 @@ static const struct lw_kernel_mark builtin[] = {
     COMM("internode"),
     COMM("intranode"),
     COMM("nvshmem"),
-    COMM("rocshmem"),
-    COMM("mscclpp"),
-    COMM("msccl"),
-    COMM("hccl"),
-    COMM("oneccl"),
     /* memory-bound kernels whose names hold a mark of the next group */
     MEMORY("im2col"),
     MEMORY("nchwToNhwc"),
