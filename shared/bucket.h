@@ -70,7 +70,7 @@ struct lw_bucket_rules {
     bool rebuilt_from_behind;      /* visited against the ready order, the list then reversed */
     bool limited;                  /* by the limits above; else by the policy's own function */
     enum lw_used_map used_map;
-    char why[160];                 /* for people: where the limits come from */
+    char why[224];                 /* for people: where the limits come from */
 };
 
 /* LW_EINVAL: options that contradict the policy. docs/design/bucket.md lists the rules of each torch

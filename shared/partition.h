@@ -75,6 +75,7 @@ struct lw_stage_problem {
     const int64_t *static_bytes; /* [n_items] parameters, gradients, optimizer; NULL = 0 */
     const int64_t *kept_bytes;   /* [n_items] activation kept for one micro-batch; NULL = 0 */
     const int32_t *in_flight;    /* [n_stages] micro-batches a stage keeps at once; NULL = 1 each */
+    int64_t beside_bytes;        /* what every stage holds whatever its items are, 0 to 2^61 */
     int32_t pinned_first;        /* leading items that must be on the first stage (embedding) */
     int32_t pinned_last;         /* trailing items that must be on the last stage (head) */
 };

@@ -55,7 +55,7 @@ static int32_t in_flight(const struct lw_stage_problem *p, int32_t stage)
 
 int64_t lw_stage_bytes(const struct lw_stage_problem *p, int32_t s, struct lw_range r)
 {
-    int64_t sum = 0;
+    int64_t sum = p->beside_bytes;
 
     for (int32_t i = r.begin; i < r.end; i++)
         sum += (p->static_bytes ? p->static_bytes[i] : 0) +
@@ -65,7 +65,8 @@ int64_t lw_stage_bytes(const struct lw_stage_problem *p, int32_t s, struct lw_ra
 
 static int64_t bytes_of(const struct search *s, int32_t stage, int32_t a, int32_t b)
 {
-    return s->fixed[b] - s->fixed[a] + in_flight(s->p, stage) * (s->kept[b] - s->kept[a]);
+    return s->p->beside_bytes + s->fixed[b] - s->fixed[a] +
+           in_flight(s->p, stage) * (s->kept[b] - s->kept[a]);
 }
 
 /* Largest b with prefix[b] <= value, at least `low`. */
@@ -180,6 +181,9 @@ static enum lw_status check_problem(const struct lw_stage_problem *p, struct lw_
     if (p->limit_bytes < 0)
         return lw_fail(err, LW_EINVAL, "memory limit %" PRId64 " bytes, allowed: 0 (none) or more",
                        p->limit_bytes);
+    if (p->beside_bytes < 0 || p->beside_bytes > INT64_MAX / 4)
+        return lw_fail(err, LW_EINVAL, "a stage holds %" PRId64 " bytes beside its items, allowed: "
+                                       "0 to 2^61", p->beside_bytes);
     return LW_OK;
 }
 

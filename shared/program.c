@@ -18,7 +18,9 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
 
 static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struct lw_err *err)
 {
-    static const char *const options[] = {"schedule", "partition", "partition-list"};
+    static const char *const options[] = {"schedule", "partition", "partition-list",
+                                          "stage-memory", "pin-first", "pin-last",
+                                          "weigh-transfers"};
 
     for (size_t i = 0; s->pp == 1 && i < sizeof options / sizeof *options; i++)
         if (lw_strategy_given(s, lw_strategy_find(options[i])))

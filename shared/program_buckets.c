@@ -329,6 +329,11 @@ static void list_by_time(const struct lw_part *d, int64_t *bytes, lw_ps *ready)
 static enum lw_status check_cost(const struct lw_part *d, const struct lw_merge *m,
                                  struct lw_err *err)
 {
+    static const struct {
+        enum lw_op_kind op;
+        const char *words;
+    } ops[] = {{LW_OP_ALL_REDUCE, "an all-reduce"}, {LW_OP_REDUCE_SCATTER, "a reduce-scatter"},
+               {LW_OP_ALL_GATHER, "an all-gather"}};
     struct lw_cost_query q = m->query;
     const char *policy = lw_bucket_policy_name(d->s->bucket_policy);
 
@@ -336,12 +341,51 @@ static enum lw_status check_cost(const struct lw_part *d, const struct lw_merge 
         return lw_fail(err, LW_EINVAL, "--bucket-policy %s weighs buckets by the time they take: "
                                        "name a cluster (-c)", policy);
     q.bytes = m->bytes[0];
-    if (m->cost->time(m->cost->ctx, &q) < 0)
-        return lw_fail(err, LW_ENOTSUP, "--bucket-policy %s: the cluster cannot tell what an "
-                                        "all-reduce of %" PRId64 " bytes over %d ranks on %d nodes "
-                                        "costs (see 'lapwing cost'); calibrate it or name another "
-                                        "(-c)", policy, q.bytes, q.n_ranks, q.n_nodes);
+    for (int i = m->forward ? 1 : 0; i < (m->forward ? 3 : 1); i++) {
+        q.op = ops[i].op;
+        if (m->cost->time(m->cost->ctx, &q) < 0)
+            return lw_fail(err, LW_ENOTSUP, "--bucket-policy %s: the cluster cannot tell what "
+                                            "%s of %" PRId64 " bytes over %d ranks on %d nodes "
+                                            "costs (see 'lapwing cost'); calibrate it or name "
+                                            "another (-c)", policy, ops[i].words, q.bytes,
+                           q.n_ranks, q.n_nodes);
+    }
     return LW_OK;
+}
+
+/* The next forward gathers against the ready order, so a module runs once the bucket of its gradient
+ * that is ready first is there; a module without gradients runs behind the one before it. */
+static enum lw_status list_forward(struct lw_part *d, struct lw_merge *m, struct lw_err *err)
+{
+    if (d->s->pp > 1)
+        return lw_fail(err, LW_ENOTSUP, "--count-forward on: the next forward of a pipeline's stage "
+                                        "is not weighed (--pp 1)");
+    const struct lw_workload *w = d->w;
+    lw_ps *forward = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *forward);
+    int32_t *first = lw_arena_alloc(&d->scratch, w->n_modules, sizeof *first), at = d->n_grads - 1;
+
+    if (!forward || !first)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; k < w->n_modules; k++)
+        first[k] = -1;
+    for (int32_t i = d->n_grads - 1; i >= 0; i--)
+        first[w->params[d->param_of[d->order[i]]].module] = i;
+    for (int32_t k = 0; k < w->n_modules; k++) {
+        at = first[k] >= 0 ? first[k] : at;
+        forward[at] += w->modules[k].forward_ps;
+    }
+    m->forward = forward;
+    m->between = w->optimizer_ps;
+    return LW_OK;
+}
+
+static const char *rule_by_time(const struct lw_part *d)
+{
+    if (d->s->bucket_policy == LW_BUCKET_MG_WFBP)
+        return "merged where waiting costs less than a start-up";
+    return d->s->count_forward ? "the exact minimum over all runs of the next forward's end, were "
+                                 "sums halved around the optimizer (this plan all-reduces)"
+                               : "the exact minimum of that end over all runs";
 }
 
 static enum lw_status by_time(struct lw_part *d, struct lw_bucketing *out, struct lw_err *err)
@@ -360,6 +404,8 @@ static enum lw_status by_time(struct lw_part *d, struct lw_bucketing *out, struc
                                    .n_ranks = d->n_members,
                                    .dtype = lw_part_wire_dtype(d->s, d->grads[0].dtype),
                                    .n_nodes = d->n_nodes}};
+    if (d->s->count_forward)
+        LW_TRY(list_forward(d, &m, err));
     LW_TRY(check_cost(d, &m, err));
     LW_TRY(best ? lw_bucket_optimal(&m, &b, &end, err) : lw_bucket_mg_wfbp(&m, &b, &end, err));
     for (int32_t i = 0; i < b.n_items; i++)
@@ -369,10 +415,8 @@ static enum lw_status by_time(struct lw_part *d, struct lw_bucketing *out, struc
     *out = b;
     char text[32];
     snprintf(d->rules.why, sizeof d->rules.why,
-             "ready order, %s; by the cluster's cost the last all-reduce ends %s after the "
-             "backward began",
-             best ? "the exact minimum of that end over all runs"
-                  : "merged where waiting costs less than a start-up",
+             "ready order, %s; by the cluster's cost %s ends %s after the backward began",
+             rule_by_time(d), d->s->count_forward ? "it" : "the last all-reduce",
              lw_format_ps(text, end));
     return LW_OK;
 }

@@ -49,6 +49,7 @@ struct lw_lowering {
     int32_t n_parts;
     struct lw_part *parts;       /* [n_parts] in the order of the model: part q is the grid's stage q */
     int32_t *part_of;            /* [modules] */
+    int64_t slowest_part;        /* the exact partition's bottleneck, in picoseconds */
     int32_t n_tied;
     struct lw_tied_set *tied;
 
@@ -207,8 +208,14 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err);
 /* program_stages.c: the schedule's grid, the partition, and the parts with their workloads. */
 enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost,
                                struct lw_err *err);
-enum lw_status lw_lower_partition(const struct lw_lowering *l, struct lw_range *ranges,
-                                  struct lw_err *err); /* ranges[n_parts] */
+enum lw_status lw_lower_partition(struct lw_lowering *l, const struct lw_cost *cost,
+                                  struct lw_range *ranges, struct lw_err *err); /* ranges[n_parts] */
+/* program_exact.c: the exact policy with work[modules] and what the strategy asks it to weigh; behind
+ * the parts' decisions, that no stage holds more than --stage-memory. */
+enum lw_status lw_lower_exact(struct lw_lowering *l, const struct lw_cost *cost,
+                              const int64_t *work, struct lw_arena *room,
+                              struct lw_partitioning *out, struct lw_err *err);
+enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err);
 int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module);
 /* The first parameter at this one's stage with the same storage: itself, unless it is tied there. */
 int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);

@@ -162,6 +162,26 @@ static void note_part(const struct lw_lowering *l, int32_t q)
                     lw_format_ps(backward, lw_workload_backward_ps(d->w)));
 }
 
+static void note_partition(const struct lw_lowering *l)
+{
+    const struct lw_strategy *s = l->s;
+    char time[32], size[32];
+
+    lw_builder_note(l->b, "partition: %s", partition_rule(s->partition));
+    if (s->partition == LW_PARTITION_EXACT)
+        lw_builder_note(l->b, "partition: the slowest part takes %s a micro-batch%s",
+                        lw_format_ps(time, l->slowest_part),
+                        s->weigh_transfers ? ", with activation and gradient at both ends by the "
+                                             "cluster's cost" : ", transfers not weighed");
+    if (s->stage_bytes >= 0)
+        lw_builder_note(l->b, "partition: no stage holds more than %s, with the activations of as "
+                              "many micro-batches as the schedule keeps",
+                        lw_format_bytes(size, s->stage_bytes));
+    if (s->pin_first > 0 || s->pin_last > 0)
+        lw_builder_note(l->b, "partition: the first %lld modules stay on the first stage, the last "
+                              "%lld on the last", (long long)s->pin_first, (long long)s->pin_last);
+}
+
 static void note_pipeline(const struct lw_lowering *l)
 {
     struct lw_builder *b = l->b;
@@ -170,7 +190,7 @@ static void note_pipeline(const struct lw_lowering *l)
         return;
     lw_builder_note(b, "pipeline: %s, %d micro-batches, %d parts on %d ranks", lw_schedule_name(
                         l->s->schedule), l->grid.n_micro_batches, l->n_parts, l->pp);
-    lw_builder_note(b, "partition: %s", partition_rule(l->s->partition));
+    note_partition(l);
     for (int32_t q = 0; q < l->n_parts; q++)
         note_part(l, q);
     if (l->calls.n_ranks > 0)

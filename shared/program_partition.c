@@ -1,6 +1,5 @@
-/* Modules to the parts of a pipeline: the strategy's policy, asked with what it weighs. The exact
- * policy minimises the slowest part's forward and backward time; transfers and memory are not
- * weighed, for a strategy names no cluster. */
+/* Modules to the parts of a pipeline: the strategy's policy, asked with what it weighs. What
+ * the exact policy is told beyond forward and backward times is in program_exact.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,8 +79,9 @@ static enum lw_status by_pipedream(const struct lw_workload *w, int32_t n_parts,
 }
 
 /* Part q of the model is chunk q / ranks of stage q mod ranks where a policy knows of chunks. */
-static enum lw_status partition(const struct lw_lowering *l, struct lw_arena *room,
-                                struct lw_partitioning *out, struct lw_err *err)
+static enum lw_status partition(struct lw_lowering *l, const struct lw_cost *cost,
+                                struct lw_arena *room, struct lw_partitioning *out,
+                                struct lw_err *err)
 {
     const struct lw_workload *w = l->w;
     int32_t n = w->n_modules, parts = l->n_parts, chunks = parts / l->pp;
@@ -104,19 +104,17 @@ static enum lw_status partition(const struct lw_lowering *l, struct lw_arena *ro
         return by_pipedream(w, parts, room, out, err);
     case LW_PARTITION_EXPLICIT:
         return by_list(l->s->partition_list, n, parts, room, out, err);
-    default: {
-        struct lw_stage_problem p = {.n_items = n, .n_stages = parts, .work = work};
-        return lw_partition_exact(&p, out, NULL, err);
-    }
+    default:
+        return lw_lower_exact(l, cost, work, room, out, err);
     }
 }
 
-enum lw_status lw_lower_partition(const struct lw_lowering *l, struct lw_range *ranges,
-                                  struct lw_err *err)
+enum lw_status lw_lower_partition(struct lw_lowering *l, const struct lw_cost *cost,
+                                  struct lw_range *ranges, struct lw_err *err)
 {
     struct lw_arena room = {0};
     struct lw_partitioning p;
-    enum lw_status s = partition(l, &room, &p, err);
+    enum lw_status s = partition(l, cost, &room, &p, err);
 
     lw_arena_free(&room);
     LW_TRY(s);

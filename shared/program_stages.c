@@ -221,7 +221,8 @@ static enum lw_status count_nodes(const struct lw_lowering *l, const struct lw_c
     return LW_OK;
 }
 
-static enum lw_status cut_model(struct lw_lowering *l, struct lw_arena *room, struct lw_err *err)
+static enum lw_status cut_model(struct lw_lowering *l, const struct lw_cost *cost,
+                                struct lw_arena *room, struct lw_err *err)
 {
     struct lw_range *ranges = lw_arena_alloc(room, l->n_parts, sizeof *ranges);
 
@@ -231,7 +232,7 @@ static enum lw_status cut_model(struct lw_lowering *l, struct lw_arena *room, st
         l->parts[0].w = l->w;
         return LW_OK;
     }
-    LW_TRY(lw_lower_partition(l, ranges, err));
+    LW_TRY(lw_lower_partition(l, cost, ranges, err));
     for (int32_t q = 0; q < l->n_parts; q++)
         for (int32_t m = ranges[q].begin; m < ranges[q].end; m++)
             l->part_of[m] = q;
@@ -271,7 +272,7 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
     l->part_of = lw_arena_alloc(&l->arena, l->w->n_modules, sizeof *l->part_of);
     if (!l->parts || !l->part_of)
         return lw_fail_nomem(err);
-    enum lw_status s = cut_model(l, &room, err);
+    enum lw_status s = cut_model(l, cost, &room, err);
     lw_arena_free(&room);
     if (s == LW_OK)
         s = check_boundaries(l, err);
@@ -286,7 +287,7 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
         if (s == LW_OK)
             s = lw_part_decide(d, err);
     }
-    return s;
+    return s == LW_OK ? lw_lower_check_memory(l, err) : s;
 }
 
 static lw_ps again_ps(const struct lw_lowering *l, const struct lw_module *m)

@@ -56,8 +56,18 @@ static const struct option {
     {{"partition", "NAME", "modules to stages (exact)", partitions}, WORD, AT(partition), 0},
     {{"partition-list", "LIST", "first module of each stage, for --partition explicit", NULL}, TEXT,
      AT(partition_list), 0},
+    {{"stage-memory", "SIZE", "most that a stage may hold, for --partition exact (no limit)", NULL},
+     SIZE, AT(stage_bytes), 0},
+    {{"pin-first", "N", "leading modules (embedding) on the first stage, for --partition exact (0)",
+      NULL}, INT, AT(pin_first), 0},
+    {{"pin-last", "N", "trailing modules (head) on the last stage, for --partition exact (0)", NULL},
+     INT, AT(pin_last), 0},
+    {{"weigh-transfers", "on|off", "--partition exact: a stage's time includes the transfers at its "
+      "ends by the cluster's cost (off)", on_off}, BOOLEAN, AT(weigh_transfers), 0},
     {{"bucket-policy", "NAME", "gradients to buckets (c10d-2; c10d means the same)",
       bucket_policies}, WORD, AT(bucket_policy), 0},
+    {{"count-forward", "on|off", "--bucket-policy optimal: the least end of the next step's forward, "
+      "sums halved around the optimizer as DeAR (off)", on_off}, BOOLEAN, AT(count_forward), 0},
     {{"bucket-cap", "SIZE", "bucket size limit (the policy's own: 25 MiB for c10d)", NULL}, SIZE,
      AT(bucket_cap_bytes), 0},
     {{"first-bucket", "SIZE", "limit of the first bucket (the policy's own: 1 MiB for c10d)", NULL},
@@ -104,6 +114,7 @@ struct lw_strategy lw_strategy_default(void)
     return (struct lw_strategy){
         .dp = 1, .pp = 1, .tp = 1, .micro_batches = 1, .chunks = 1,
         .bucket_cap_bytes = -1, .first_bucket_bytes = -1, .prefetch = -1,
+        .stage_bytes = -1,
         .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
         .bucket_policy = LW_BUCKET_C10D_2, .overlap = true, .reshard = true,
     };
@@ -307,6 +318,8 @@ const char *lw_schedule_name(enum lw_schedule s)
 
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err)
 {
+    static const char *const exact[] = {"stage-memory", "pin-first", "pin-last", "weigh-transfers"};
+
     if (s->dp < 1 || s->pp < 1 || s->tp < 1)
         return lw_fail(err, LW_EINVAL, "dp, pp and tp must be at least 1, got %lld, %lld, %lld",
                        (long long)s->dp, (long long)s->pp, (long long)s->tp);
@@ -318,6 +331,15 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
         return lw_fail(err, LW_EINVAL, "--zero: %lld is no stage from 0 to 3", (long long)s->zero);
     if (s->partition == LW_PARTITION_EXPLICIT && !s->partition_list)
         return lw_fail(err, LW_EINVAL, "--partition explicit needs --partition-list");
+    for (size_t i = 0; s->partition != LW_PARTITION_EXACT && i < sizeof exact / sizeof *exact; i++)
+        if (lw_strategy_given(s, lw_strategy_find(exact[i])))
+            return lw_fail(err, LW_EINVAL, "--%s is for --partition exact, not %s", exact[i],
+                           partitions[s->partition]);
+    if (s->stage_bytes == 0)
+        return lw_fail(err, LW_EINVAL, "--stage-memory: a stage of 0 bytes holds nothing");
+    if (s->count_forward && s->bucket_policy != LW_BUCKET_OPTIMAL)
+        return lw_fail(err, LW_EINVAL, "--count-forward on is for --bucket-policy optimal, not %s",
+                       bucket_policies[s->bucket_policy]);
     if (s->chunks > 1 && s->pp == 1)
         return lw_fail(err, LW_EINVAL, "--chunks %lld needs --pp of at least 2",
                        (long long)s->chunks);

@@ -87,6 +87,10 @@ struct lw_strategy {
     bool find_unused, static_graph, overlap;
     bool reshard;                  /* ZeRO-3: weights are given up behind the forward too */
     bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */
+    int64_t stage_bytes;           /* --partition exact: memory of a stage; -1 = no limit */
+    int64_t pin_first, pin_last;   /* modules that stay on the first and on the last stage */
+    bool weigh_transfers;          /* a stage's time includes what crosses its ends */
+    bool count_forward;            /* optimal buckets: the end of the next forward counts (DeAR) */
     const char *partition_list;    /* explicit partition "0,4,8"; borrowed, NULL otherwise */
     uint64_t given;                /* bit i: option i of the table was set by lw_strategy_set */
 };

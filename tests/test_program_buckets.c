@@ -181,6 +181,36 @@ static void the_optimum_beats_mg_wfbp_where_waiting_pays_once(void **state)
     lw_plan_free(&p);
 }
 
+/* 5 us + 1 ns a byte each way. For the backward alone c.weight goes first and the rest ends at
+ * 12 + 5 + 1.208 = 18.208. With the next forward: that, 7 of the optimizer, 6.208 for the gather of the
+ * rest = 31.416, behind it a and b until 34.416; c's gather ends at 31.416 + 6.2 = 37.616, c at 40.616.
+ * One bucket: 12 + 7.408 + 7 + 7.408 = 33.816 and 6 of forward, 39.816. */
+static void the_optimum_can_count_the_next_forward(void **state)
+{
+    const struct affine a = {5 * LW_PS_PER_US, LW_PS_PER_NS};
+    const struct lw_cost cost = {.time = affine_time, .ctx = &a};
+    struct tiny t;
+    struct lw_strategy s = with_policy(LW_BUCKET_OPTIMAL);
+
+    (void)state;
+    tiny_init(&t);
+    struct lw_plan p = build(&t, &s, &cost);
+    assert_int_equal(p.n_buckets, 2);
+    assert_true(has_note(&p, "the last all-reduce ends 18.208 us after the backward began"));
+    lw_plan_free(&p);
+    s.count_forward = true;
+    p = build(&t, &s, &cost);
+    assert_int_equal(p.n_buckets, 1);
+    assert_true(has_note(&p, "it ends 39.816 us after the backward began"));
+    lw_plan_free(&p);
+    s.pp = 2;
+    t.modules[0].output_bytes = t.modules[1].output_bytes = 8;
+    expect_refusal(&t, &s, &cost, LW_ENOTSUP, "--count-forward on: the next forward of a pipeline");
+    s = with_policy(LW_BUCKET_MG_WFBP);
+    s.count_forward = true;
+    expect_refusal(&t, &s, &cost, LW_EINVAL, "--count-forward on is for --bucket-policy optimal");
+}
+
 /* Without overlap all is ready at 12 us: every further start-up is a loss. */
 static void the_optimum_without_overlap_is_one_bucket(void **state)
 {
@@ -454,6 +484,7 @@ int main(void)
         cmocka_unit_test(colossal_reduces_one_buffer_per_dtype_after_the_backward),
         cmocka_unit_test(colossal_leaves_out_what_has_no_gradient),
         cmocka_unit_test(the_optimum_beats_mg_wfbp_where_waiting_pays_once),
+        cmocka_unit_test(the_optimum_can_count_the_next_forward),
         cmocka_unit_test(the_optimum_without_overlap_is_one_bucket),
         cmocka_unit_test(the_cost_is_asked_for_the_group_and_what_travels),
         cmocka_unit_test(contradictions_are_refused_in_words),

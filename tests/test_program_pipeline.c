@@ -205,6 +205,132 @@ static void parts_of_an_explicit_list_follow_the_layout(void **state)
     refuse(&t, &s, LW_EINVAL, "1 stages, --pp and --chunks make 2");
 }
 
+static lw_ps a_message_takes_1us_per_1000_bytes(const void *ctx, const struct lw_cost_query *q)
+{
+    (void)ctx;
+    return q->op == LW_OP_SEND ? q->bytes * q->n_nodes * 1000 : -1;
+}
+
+static bool has_note(const struct lw_plan *p, const char *part)
+{
+    for (int32_t i = 0; i < p->n_notes; i++)
+        if (strstr(p->notes[i], part))
+            return true;
+    return false;
+}
+
+/* Stage of b, the middle module, and the bottleneck as the notes tell it. */
+static void expect_cut(const struct tiny *t, const struct lw_strategy *s,
+                       const struct lw_cost *cost, int32_t stage_of_b, const char *bottleneck)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+
+    if (lw_plan_build(&t->w, s, cost, &p, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(p.stage_of[1], stage_of_b);
+    if (!has_note(&p, bottleneck))
+        fail_msg("no note says '%s'", bottleneck);
+    lw_plan_free(&p);
+}
+
+/* Forward and backward of a, b, c take 3, 6 and 9 us: a b | c costs 9, a | b c 15. What a passes on
+ * is 1000 bytes, b 2000: with 2 us for each way over two nodes of a thousand bytes the first is
+ * 9 + 2 * 4 = 17, the second 15 + 2 * 2 = 19; with 9000 bytes behind b on one node the first is
+ * 9 + 18 = 27, the second 15 + 2 = 17. */
+static void the_exact_cut_weighs_transfers_by_the_clusters_cost(void **state)
+{
+    const struct lw_cost apart = {a_message_takes_1us_per_1000_bytes, NULL, 1};
+    const struct lw_cost together = {a_message_takes_1us_per_1000_bytes, NULL, 8};
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    expect_cut(&t, &s, &together, 0, "the slowest part takes 9.000 us");
+    s.weigh_transfers = true;
+    expect_cut(&t, &s, &apart, 0, "the slowest part takes 17.000 us");
+    t.modules[1].output_bytes = 9000;
+    expect_cut(&t, &s, &together, 1, "the slowest part takes 17.000 us");
+    refuse(&t, &s, LW_EINVAL, "--weigh-transfers on asks the cluster");
+}
+
+static void pinned_modules_stay_on_the_first_and_the_last_stage(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    s.pin_last = 2;
+    expect_cut(&t, &s, NULL, 1, "the last 2 on the last");
+    s.pin_first = 2;
+    refuse(&t, &s, LW_EINVAL, "2 items pinned to the first and 2 to the last of 2 stages");
+    s.partition = LW_PARTITION_UNIFORM;
+    refuse(&t, &s, LW_EINVAL, "--pin-first is for --partition exact, not uniform");
+}
+
+/* Parameters, gradients and no state: 8 bytes an element, so a, b, c hold 800, 1616 and 2400; each
+ * keeps 1000 bytes a micro-batch, stage 0 of 1f1b two of them, stage 1 one. a b | c needs
+ * 800 + 1616 + 2 * 2000 = 6416 and 3400, a | b c 2800 and 1616 + 2400 + 2000 = 6016. Full
+ * recomputation drops 600 of c and brings them back: a b | c 6416, for c is not there, but a cut is
+ * sought with room for it, 7016; a | b c 1616 + 2400 + 1400 + 600 = 6016. */
+static void no_stage_holds_more_than_it_may(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    for (int m = 0; m < 3; m++)
+        t.modules[m].kept_bytes[LW_RECOMPUTE_NONE] = t.modules[m].kept_bytes[LW_RECOMPUTE_FULL] =
+            1000;
+    s.stage_bytes = 0;
+    refuse(&t, &s, LW_EINVAL, "--stage-memory: a stage of 0 bytes");
+    s.stage_bytes = 6416;
+    expect_cut(&t, &s, NULL, 0, "no stage holds more than 6.27 KiB");
+    s.stage_bytes = 6415;
+    expect_cut(&t, &s, NULL, 1, "the slowest part takes 15.000 us");
+    s.stage_bytes = 6015;
+    refuse(&t, &s, LW_EINVAL, "fits in 6015 bytes per stage; the least that does is 6016 bytes");
+    s.recompute = LW_RECOMPUTE_FULL;
+    t.modules[2].kept_bytes[LW_RECOMPUTE_FULL] = 400;
+    refuse(&t, &s, LW_EINVAL, "fits in 6015 bytes per stage; the least that does is 6016 bytes");
+    s.stage_bytes = 7016;
+    expect_cut(&t, &s, NULL, 0, "no stage holds more");
+    t.modules[2].kept_bytes[LW_RECOMPUTE_FULL] = -1;
+    refuse(&t, &s, LW_EINVAL, "module 2 'c' keeps for its backward");
+    s.zero = 2;
+    s.dp = 2;
+    s.bucket_policy = LW_BUCKET_SINGLE;
+    s.bucket_cap_bytes = -1;
+    s.shard_policy = LW_SHARD_FLAT;
+    refuse(&t, &s, LW_ENOTSUP, "--stage-memory with --zero 2");
+    s = two_stages();
+    s.stage_bytes = 7016;
+    s.chunks = 2;
+    s.schedule = LW_SCHEDULE_INTERLEAVED_1F1B;
+    refuse(&t, &s, LW_ENOTSUP, "--stage-memory limits stages of one part");
+}
+
+/* A buffer is no module's: 500 bytes go to a stage behind the cut, which then holds 6916. */
+static void what_only_the_cut_tells_is_checked_behind_it(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    for (int m = 0; m < 3; m++)
+        t.modules[m].kept_bytes[LW_RECOMPUTE_NONE] = 1000;
+    t.buffers[0] = (struct lw_buffer){"a.mean", 125, LW_F32, false};
+    t.w.n_buffers = 1;
+    s.stage_bytes = 6916;
+    expect_cut(&t, &s, NULL, 0, "no stage holds more");
+    s.stage_bytes = 6915;
+    refuse(&t, &s, LW_EINVAL, "stage 0 with modules 0 to 1 holds 6916 bytes");
+}
+
 static void what_makes_no_sense_is_refused_with_the_reason(void **state)
 {
     struct tiny t;
@@ -271,6 +397,10 @@ int main(void)
         cmocka_unit_test(halves_of_a_backward_are_ops_of_their_own),
         cmocka_unit_test(messages_are_dependencies),
         cmocka_unit_test(parts_of_an_explicit_list_follow_the_layout),
+        cmocka_unit_test(the_exact_cut_weighs_transfers_by_the_clusters_cost),
+        cmocka_unit_test(pinned_modules_stay_on_the_first_and_the_last_stage),
+        cmocka_unit_test(no_stage_holds_more_than_it_may),
+        cmocka_unit_test(what_only_the_cut_tells_is_checked_behind_it),
         cmocka_unit_test(what_makes_no_sense_is_refused_with_the_reason),
         cmocka_unit_test(running_out_of_memory_leaves_nothing),
     };
