@@ -13,6 +13,9 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     if (s->zero == 3 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: --zero 3 gathers weights in their own "
                                         "dtype", lw_dtype_name(s->broadcast_dtype));
+    if (s->count_forward && s->bucket_policy != LW_BUCKET_OPTIMAL)
+        return lw_fail(err, LW_EINVAL, "--count-forward on is for --bucket-policy optimal, not %s",
+                       lw_bucket_policy_name(s->bucket_policy));
     return LW_OK;
 }
 

@@ -106,6 +106,7 @@ static const struct option {
 #undef AT
 };
 
+enum { MAX_RANKS = 1 << 22 }; /* a plan of that many takes a second and 220 MB */
 enum { N_OPTIONS = sizeof options / sizeof *options };
 _Static_assert(N_OPTIONS <= 64, "lw_strategy.given holds a bit per option");
 
@@ -325,8 +326,10 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
                        (long long)s->dp, (long long)s->pp, (long long)s->tp);
     if (s->pp > INT16_MAX)
         return lw_fail(err, LW_EINVAL, "--pp %lld: at most %d stages", (long long)s->pp, INT16_MAX);
-    if (s->dp > INT32_MAX / s->pp / s->tp)
-        return lw_fail(err, LW_EINVAL, "dp * pp * tp is beyond 2^31 ranks");
+    if (s->dp > MAX_RANKS / s->pp / s->tp)
+        return lw_fail(err, LW_EINVAL, "--dp %lld, --pp %lld and --tp %lld make more than the %d ranks "
+                                       "that a plan may have", (long long)s->dp, (long long)s->pp,
+                       (long long)s->tp, MAX_RANKS);
     if (s->zero > 3)
         return lw_fail(err, LW_EINVAL, "--zero: %lld is no stage from 0 to 3", (long long)s->zero);
     if (s->partition == LW_PARTITION_EXPLICIT && !s->partition_list)
@@ -337,9 +340,6 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
                            partitions[s->partition]);
     if (s->stage_bytes == 0)
         return lw_fail(err, LW_EINVAL, "--stage-memory: a stage of 0 bytes holds nothing");
-    if (s->count_forward && s->bucket_policy != LW_BUCKET_OPTIMAL)
-        return lw_fail(err, LW_EINVAL, "--count-forward on is for --bucket-policy optimal, not %s",
-                       bucket_policies[s->bucket_policy]);
     if (s->chunks > 1 && s->pp == 1)
         return lw_fail(err, LW_EINVAL, "--chunks %lld needs --pp of at least 2",
                        (long long)s->chunks);
