@@ -589,6 +589,50 @@ static void recorded_local_steps_are_covered_within_one_percent(void **state)
     }
 }
 
+/* What the recorder names decides what a plan counts for the optimizer's state. */
+static void the_sidecar_names_the_optimizer(void **state)
+{
+    static const struct {
+        const char *named;
+        enum lw_optimizer optimizer;
+    } cases[] = {
+        {"\"SGD, momentum 0.9\"", LW_OPTIMIZER_MOMENTUM}, {"\"SGD\"", LW_OPTIMIZER_SGD},
+        {"\"SGD, momentum 0\"", LW_OPTIMIZER_SGD},       {"\"AdamW\"", LW_OPTIMIZER_ADAM},
+        {"\"Adam\"", LW_OPTIMIZER_ADAM},                 {"\"Adamax\"", LW_OPTIMIZER_UNKNOWN},
+        {"null", LW_OPTIMIZER_UNKNOWN},
+    };
+    static const char *const trace = "traces/recorded/gpt6__local.rank0.json.gz";
+    char path[] = "/tmp/lapwing-sidecar-XXXXXX";
+
+    (void)state;
+    assert_true(mkstemp(path) >= 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_sidecar s;
+        struct lw_err err = {0};
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fprintf(f, "{\"lapwing\":1,\"kind\":\"recording\",\"optimizer\":%s,\"parameters\":[]}",
+                cases[i].named);
+        assert_int_equal(fclose(f), 0);
+        if (traces_sidecar_read(path, &s, &err) != LW_OK)
+            fail_msg("%s", err.msg);
+        assert_int_equal(s.optimizer, cases[i].optimizer);
+        traces_sidecar_free(&s);
+    }
+    remove(path);
+    struct traces_source s;
+    struct lw_workload w;
+    struct traces_coverage c;
+    struct lw_err err = {0};
+    struct traces_choice choice = {.step = -1};
+    if (traces_source_read(trace, NULL, &s, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    import_ok(&s, 1, &choice, &w, &c);
+    assert_int_equal(w.optimizer, LW_OPTIMIZER_MOMENTUM);
+    lw_workload_free(&w);
+    traces_source_free(&s);
+}
+
 /* Each gradient becomes ready inside its module's window of the backward. */
 static void recorded_gradients_are_ready_inside_their_modules_windows(void **state)
 {
@@ -924,6 +968,7 @@ int main(void)
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
         cmocka_unit_test(scaling_is_exact_and_keeps_shares),
         cmocka_unit_test(random_traces_become_sound_workloads_or_are_refused),
+        cmocka_unit_test(the_sidecar_names_the_optimizer),
         cmocka_unit_test(recorded_local_steps_are_covered_within_one_percent),
         cmocka_unit_test(recorded_gradients_are_ready_inside_their_modules_windows),
         cmocka_unit_test(recorded_ranks_give_the_buckets_that_ddp_logged),

@@ -5,6 +5,7 @@
  * workload (raw step times, DDP's own timers) is skipped. */
 #include "traces/sidecar.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/input.h"
@@ -283,6 +284,20 @@ static int64_t *ready_ns_of(struct reader *r)
     return read_ints(r, &r->n_ready_ns);
 }
 
+/* "SGD, momentum 0.9", "AdamW": whose state the parameters have. */
+static enum lw_optimizer read_optimizer(struct reader *r)
+{
+    const char *text = read_text(r), *momentum = strstr(text, "momentum");
+
+    if (strcmp(text, "Adam") == 0 || strncmp(text, "AdamW", 5) == 0 ||
+        strncmp(text, "Adam,", 5) == 0)
+        return LW_OPTIMIZER_ADAM;
+    if (strncmp(text, "SGD", 3) != 0)
+        return LW_OPTIMIZER_UNKNOWN;
+    return momentum && strtod(momentum + strlen("momentum"), NULL) > 0 ? LW_OPTIMIZER_MOMENTUM
+                                                                        : LW_OPTIMIZER_SGD;
+}
+
 static void read_root(struct reader *r, int64_t **ready_ns)
 {
     struct lw_json *j = r->json;
@@ -299,6 +314,8 @@ static void read_root(struct reader *r, int64_t **ready_ns)
             s->model = read_text(r);
         else if (lw_json_key_is(j, "torch_version"))
             s->torch_version = read_text(r);
+        else if (lw_json_key_is(j, "optimizer"))
+            s->optimizer = read_optimizer(r);
         else if (lw_json_key_is(j, "cpu"))
             read_cpu(r);
         else if (lw_json_key_is(j, "gpu"))

@@ -7,6 +7,7 @@
 #include "shared/arena.h"
 #include "shared/dtype.h"
 #include "shared/err.h"
+#include "shared/workload.h"
 
 /* What record_ddp.py writes beside a trace: what the trace cannot tell. Times in ns, -1 = absent. */
 
@@ -32,6 +33,7 @@ struct traces_measured { /* medians over steps without the profiler */
 struct traces_sidecar {
     struct lw_arena arena;
     const char *file, *model, *torch_version, *cpu, *gpu, *backend; /* "" = absent */
+    enum lw_optimizer optimizer; /* UNKNOWN = absent, or none of those that workloads know */
     int32_t rank, world_size;
     int32_t n_params, n_buffers, n_modules, n_ready;
     struct traces_param *params;   /* in registration order, shared ones once */

@@ -525,6 +525,7 @@ static enum lw_status fill_provenance(struct importer *m)
         .producer = keep(m, text, &status),
         .rank = s->has_sidecar ? s->sidecar.rank : s->trace.rank,
         .step = m->choice->step >= 0 ? (int32_t)m->choice->step : -1};
+    w->optimizer = s->has_sidecar ? s->sidecar.optimizer : LW_OPTIMIZER_UNKNOWN;
     const char *name = base_name(s->file);
     snprintf(text, sizeof text, "%.*s", (int)strcspn(name, "."), name);
     w->name = keep(m, m->list && *m->list->model ? m->list->model : text, &status);
