@@ -120,6 +120,12 @@ static int64_t share(int64_t whole, lw_ps from, lw_ps to, lw_ps length)
     return (int64_t)((__int128)whole * to / length) - (int64_t)((__int128)whole * from / length);
 }
 
+/* Of a backward, from a forward's. -1 stays unknown. */
+static int64_t twice(int64_t x)
+{
+    return x < 0 ? -1 : x <= INT64_MAX / 2 ? 2 * x : INT64_MAX;
+}
+
 static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
@@ -223,7 +229,7 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
     return LW_OK;
 }
 
-/* The halves of every module's backward, each with the flops of a forward. */
+/* The halves of every module's backward, each with the flops and the bytes of a forward. */
 static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
@@ -235,10 +241,12 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
     for (int32_t m = 0; m < w->n_modules; m++) {
         const struct lw_module *x = &w->modules[m];
         d->input_work[m] =
-            add_equal(b, &(struct lw_work){x->backward_input_ps, x->forward_flops, -1, 0},
+            add_equal(b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
+                                           x->forward_bytes, 0},
                       lw_tensor_calls(d, m, true));
-        d->weight_work[m] = lw_builder_work(
-            b, &(struct lw_work){x->backward_weight_ps, x->forward_flops, -1, given_back(d, m)});
+        d->weight_work[m] =
+            lw_builder_work(b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
+                                                 x->forward_bytes, given_back(d, m)});
     }
     return list_ready(d, err);
 }
@@ -267,11 +275,12 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
         if (s->module != module)
             window = s->start;
         module = s->module;
-        int64_t flops = m->forward_flops <= INT64_MAX / 2 ? 2 * m->forward_flops : INT64_MAX;
         d->stretch_work[i] = lw_builder_work(
             b, &(struct lw_work){s->end - s->start,
-                                 share(m->forward_flops < 0 ? -1 : flops, s->start - window,
-                                       s->end - window, length), -1,
+                                 share(twice(m->forward_flops), s->start - window,
+                                       s->end - window, length),
+                                 share(twice(m->forward_bytes), s->start - window,
+                                       s->end - window, length),
                                  i == d->back.n_stretches - 1 || s[1].module != s->module
                                      ? given_back(d, s->module) : 0});
     }

@@ -28,7 +28,7 @@ struct lw_module {
     const char *name;
     lw_ps forward_ps, backward_input_ps, backward_weight_ps; /* one micro-batch; >= 0 */
     int64_t forward_flops;       /* -1 = unknown; backward is twice that */
-    int64_t forward_bytes;       /* device memory traffic of the forward; -1 = unknown */
+    int64_t forward_bytes;       /* device memory traffic; -1 = unknown; backward is twice that */
     int64_t output_bytes;        /* activation passed on to the next module; -1 = unknown */
     int64_t kept_bytes[LW_N_RECOMPUTE]; /* activation kept for backward by mode; -1 = unknown */
     lw_ps selective_ps; /* forward work that selective recomputation does again; full: forward_ps */

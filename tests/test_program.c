@@ -390,7 +390,7 @@ static void a_model_without_times_keeps_gradients_with_their_modules(void **stat
     lw_plan_free(&p);
 }
 
-static void flops_of_a_cut_module_sum_to_twice_its_forward(void **state)
+static void flops_and_bytes_of_a_cut_module_sum_to_twice_its_forward(void **state)
 {
     struct tiny t;
     struct lw_backward back;
@@ -405,11 +405,15 @@ static void flops_of_a_cut_module_sum_to_twice_its_forward(void **state)
     assert_int_equal(back.stretches[1].n_ready, 0);
     assert_true(back.order_known);
     lw_backward_free(&back);
+    t.modules[2].forward_bytes = 30;
     struct lw_plan p = build(&t, &s);
     struct lw_program g = lw_plan_program(&p, 0, 0);
-    /* 1200 flops over 6 us, cut at 5: 1000 and 200 */
+    /* 1200 flops and 60 bytes over 6 us, cut at 5: 1000 and 200, 50 and 10; module b tells no bytes */
     assert_int_equal(p.works[p.ops[g.first_op + 3].work].flops, 1000);
     assert_int_equal(p.works[p.ops[g.first_op + 4].work].flops, 200);
+    assert_int_equal(p.works[p.ops[g.first_op + 3].work].bytes, 50);
+    assert_int_equal(p.works[p.ops[g.first_op + 4].work].bytes, 10);
+    assert_int_equal(p.works[p.ops[g.first_op + 1].work].bytes, -1);
     lw_plan_free(&p);
 }
 
@@ -574,7 +578,7 @@ int main(void)
         cmocka_unit_test(frozen_ignored_and_tied_parameters_are_in_no_bucket),
         cmocka_unit_test(an_unknown_ready_order_is_reverse_registration_and_said),
         cmocka_unit_test(a_model_without_times_keeps_gradients_with_their_modules),
-        cmocka_unit_test(flops_of_a_cut_module_sum_to_twice_its_forward),
+        cmocka_unit_test(flops_and_bytes_of_a_cut_module_sum_to_twice_its_forward),
         cmocka_unit_test(what_is_not_lowered_is_refused_in_words),
         cmocka_unit_test(the_same_input_gives_the_same_hash),
         cmocka_unit_test(random_models_keep_bytes_and_times),
