@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum range { POSITIVE, SHARE, COUNT, WHOLE_PS, SIGMA, FLAG };
+enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG };
 
 struct row {
     const char *name, *unit;
@@ -39,7 +39,7 @@ static const struct row cluster_rows[] = {
     {"interference.comm_sms", "", AT(interference.comm_sms), COUNT},
     {"interference.memory_bytes_per_comm_byte", "B/B", AT(interference.memory_bytes_per_comm_byte),
      POSITIVE},
-    {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), FLAG},
+    {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), PART},
     {"interference.comm_workers", "", AT(interference.comm_workers), COUNT},
     {"interference.fair_links", "", AT(interference.fair_links), FLAG},
     {"noise.compute_sigma", "", AT(noise.compute_sigma), SIGMA},
@@ -130,6 +130,11 @@ static bool is_share(double v)
     return v > 0 && v <= 1;
 }
 
+static bool is_part(double v)
+{
+    return v >= 0 && v <= 1;
+}
+
 static bool is_count(double v)
 {
     return v >= 1 && v < 9.2e18 && v == floor(v);
@@ -156,6 +161,7 @@ static const struct {
 } ranges[] = {
     [POSITIVE] = {is_positive, "more than 0"},
     [SHARE] = {is_share, "more than 0 and at most 1"},
+    [PART] = {is_part, "0 to 1"},
     [COUNT] = {is_count, "a whole number of at least 1"},
     [WHOLE_PS] = {is_whole_ps, "whole picoseconds of at least 0"},
     [SIGMA] = {is_sigma, "0 or more"},

@@ -74,7 +74,7 @@ struct lw_interference {
     struct lw_figure comm_rate_under_compute;    /* a collective while compute runs */
     struct lw_figure comm_sms;                   /* SMs a collective takes from compute */
     struct lw_figure memory_bytes_per_comm_byte; /* device memory traffic per byte reduced */
-    struct lw_figure comm_on_compute_core;       /* 1: communication runs on the compute core */
+    struct lw_figure comm_on_compute_core;       /* share of the compute core it wants; 1: runs on it */
     struct lw_figure comm_workers;               /* collectives of one communicator that the library
                                                   * runs at once (gloo: 2 threads); absent: 1 */
     struct lw_figure fair_links;                 /* 1: whatever moves at once shares devices' links and

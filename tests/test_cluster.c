@@ -84,6 +84,8 @@ static void damaged_files_are_refused_by_place(void **state)
          "at device.gemm_efficiency.value: found 1.01, allowed: more than 0 and at most 1"},
         {"\"value\": 64000000000", "\"value\": -1",
          "at device.peak_flops.f32.value: found -1 flop/s, allowed: more than 0"},
+        {"\"compute_rate_under_comm\": {\"value\": 0.8", "\"comm_on_compute_core\": {\"value\": 1.25",
+         "at interference.comm_on_compute_core.value: found 1.25, allowed: 0 to 1"},
         {"\"value\": 12000000000", "\"value\": 1.5",
          "at device.memory_bytes.value: found 1.5 B, allowed: a whole number of at least 1"},
         {"\"value\": 412.5, ", "",
@@ -118,6 +120,27 @@ static void damaged_files_are_refused_by_place(void **state)
         assert_string_equal(err.msg, expected);
         assert_string_equal(c.name, "untouched");
         free(bad);
+    }
+    free(text);
+}
+
+static void communication_may_want_a_share_of_the_compute_core(void **state)
+{
+    static const char *const shares[] = {"0", "0.25", "1"};
+    char *text = fixture_example(example_page);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct lw_err err = {0};
+        struct lw_cluster c;
+        char to[80];
+        snprintf(to, sizeof to, "\"comm_on_compute_core\": {\"value\": %s", shares[i]);
+        char *good = fixture_replaced(text, "\"compute_rate_under_comm\": {\"value\": 0.8", to);
+        fixture_put(fixture_path("c.json"), good);
+        if (lw_cluster_read(fixture_path("c.json"), &c, &err) != LW_OK)
+            fail_msg("%s", err.msg);
+        assert_true(c.interference.comm_on_compute_core.value == atof(shares[i]));
+        lw_cluster_free(&c);
+        free(good);
     }
     free(text);
 }
@@ -298,6 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documented_example_reads_as_described),
         cmocka_unit_test(damaged_files_are_refused_by_place),
+        cmocka_unit_test(communication_may_want_a_share_of_the_compute_core),
         cmocka_unit_test(known_systems_are_complete_and_cited),
         cmocka_unit_test(dgx_a100_has_the_datasheets_figures),
         cmocka_unit_test(host_has_this_machines_cores_and_says_it_is_not_calibrated),
