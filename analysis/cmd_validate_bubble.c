@@ -172,8 +172,9 @@ static enum lw_status add_case(const struct lw_rows *r, int32_t row, struct sett
     struct lw_case c = {.unit = "bubble rate", .family = family, .series = -1};
     char id[200], remark[320] = "";
 
-    if (*lw_rows_cell(r, row, k->title))
-        LW_TRY(lw_rows_printed(r, row, k->title, &c.measured, &c.allowed, err));
+    if (!*lw_rows_cell(r, row, k->title))
+        return LW_OK; /* not given by the source */
+    LW_TRY(lw_rows_printed(r, row, k->title, &c.measured, &c.allowed, err));
     if (k->closed_form)
         LW_TRY(by_form(r, row, s, &c.predicted, remark, sizeof remark, err));
     else if (by_engine(s, k->schedule, 1, &c.predicted, err) != LW_OK)
@@ -229,6 +230,7 @@ static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v,
                               "1f1b_i by a closed form of the bubble, (p - 1)(F + B + W) / v + "
                               "(2 p v - p - 2) C, which was fitted to the published column; the "
                               "engine's value is in the remark", err));
+    int32_t before = v->n_cases;
     for (int32_t i = 0; i < r->n_rows; i++) {
         struct setting s;
         LW_TRY(read_setting(r, i, &s, err));
@@ -238,6 +240,9 @@ static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v,
                 LW_TRY(add_case(r, i, &s, k, v, family, err));
         }
     }
+    if (v->n_cases == before)
+        return lw_fail(err, LW_EFORMAT, "%s: every cell of bubble_* is blank: there is nothing to "
+                                        "compare with", r->file);
     return LW_OK;
 }
 

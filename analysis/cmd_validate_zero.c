@@ -54,8 +54,9 @@ static enum lw_status add_case(const struct lw_rows *r, int32_t row, int stage, 
     struct lw_case c = {.unit = "GB", .family = family, .series = -1, .remark = ""};
     char id[160];
 
-    if (*lw_rows_cell(r, row, column))
-        LW_TRY(lw_rows_printed(r, row, column, &c.measured, &c.allowed, err));
+    if (!*lw_rows_cell(r, row, column))
+        return LW_OK; /* not given by the source */
+    LW_TRY(lw_rows_printed(r, row, column, &c.measured, &c.allowed, err));
     lw_memory_add(&rule, LW_F16, numel, (numel + degree - 1) / degree, bytes);
     for (int k = 0; k < LW_N_MEM; k++)
         sum += bytes[k];
@@ -89,8 +90,12 @@ static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v,
                               "mixed-precision Adam: 2 + 2 + 12 bytes per parameter, of which ZeRO "
                               "stage 1 shards 12, stage 2 14, stage 3 all 16 (arXiv 1910.02054, "
                               "section 5); GB = 10^9 bytes", err));
+    int32_t before = v->n_cases;
     for (int32_t i = 0; i < r->n_rows; i++)
         LW_TRY(add_row(r, i, v, family, err));
+    if (v->n_cases == before)
+        return lw_fail(err, LW_EFORMAT, "%s: every cell of P_os, P_os_g and P_os_g_p is blank: "
+                                        "there is nothing to compare with", r->file);
     return LW_OK;
 }
 

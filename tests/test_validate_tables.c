@@ -61,6 +61,24 @@ static void zero_memory_agrees_to_one_unit_of_the_last_digit(void **unused)
                      "GB, printed 166.1");
 }
 
+/* A blank cell is what the source does not give: no case, and no miss; a table of them has none. */
+static void what_a_source_does_not_give_is_no_case(void **unused)
+{
+    (void)unused;
+    if (!getenv("LAPWING"))
+        skip();
+    assert_int_equal(validate("model,dp_degree,P_os,P_os_g\n30B,8,,112\n"), 0);
+    expect_in("out", "\"n\": 1,");
+    assert_int_equal(validate("model,dp_degree,P_os\n30B,8,\n"), 1);
+    expect_in("err", "t.csv: every cell of P_os, P_os_g and P_os_g_p is blank");
+    assert_int_equal(validate("model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b,bubble_zb_h1\n"
+                              "x,2,8,16,2,3,4,3,2,0,,0.1563\n"), 0);
+    expect_in("out", "\"n\": 1,");
+    assert_int_equal(validate("model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b\n"
+                              "x,2,8,16,2,3,4,3,2,0,\n"), 1);
+    expect_in("err", "t.csv: every cell of bubble_* is blank");
+}
+
 /* p 2, m 3, F 4, B 3, W 2, no transfers: 1f1b's bubble is (p - 1)(F + B + W) = 9 of 36: 0.25; zb-h1's
  * (F + B - W) = 5 of 32: 0.15625; 1f1b_i with v 3 is 9 / 3 = 3 of 30: 0.1 by its form. */
 static void bubble_rates_agree_to_the_printed_digits(void **unused)
@@ -135,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_memory_agrees_to_one_unit_of_the_last_digit),
         cmocka_unit_test(bubble_rates_agree_to_the_printed_digits),
+        cmocka_unit_test(what_a_source_does_not_give_is_no_case),
         cmocka_unit_test(what_has_no_meaning_is_refused_by_place),
         cmocka_unit_test(published_tables_are_reproduced),
     };
