@@ -111,6 +111,13 @@ static int check(const struct bench_choice *c, enum lw_format format)
         return lw_cli_usage("bench", "--method '%s': events, recurrence or collective", c->method);
     if (!c->name && format == LW_FORMAT_JSON)
         return lw_cli_usage("bench", "--format json shows one benchmark: name it");
+    if (c->name && !bench_knows(c->name))
+        return lw_cli_usage("bench", "no benchmark '%s': w-ar, w-ddp, 3d, streams, queue, plan, plan-3d, "
+                                     "store, dispatch, by-hand, import", c->name);
+    if (c->name && !bench_simulates(c->name) &&
+        (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))
+        return lw_cli_usage("bench", "%s simulates nothing: no --method, --jitter-ns, --start-skew-ns "
+                                     "or --no-fold", c->name);
     return -1;
 }
 

@@ -22,6 +22,9 @@ struct bench_result {
     double wall_s;
 };
 
+/* Is there such a load, and does it simulate (and have methods, jitter, skew and folding)? */
+bool bench_knows(const char *name);
+bool bench_simulates(const char *name);
 /* Run one load here. LW_EINVAL: no such load, or ranks that it cannot have. */
 enum lw_status bench_run(const struct bench_choice *c, struct bench_result *r, struct lw_err *err);
 /* The same in a process of its own, so that its peak of memory is its own. */

@@ -277,21 +277,36 @@ static const struct load {
     {"store", "spans", 4096, false, run_store},
 };
 
+static const struct load *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++)
+        if (strcmp(name, loads[i].name) == 0)
+            return &loads[i];
+    return NULL;
+}
+
+bool bench_knows(const char *name)
+{
+    return find(name) != NULL;
+}
+
+bool bench_simulates(const char *name)
+{
+    return find(name) && find(name)->rings;
+}
+
 enum lw_status bench_run(const struct bench_choice *c, struct bench_result *r, struct lw_err *err)
 {
-    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
-        const struct load *l = &loads[i];
-        if (strcmp(c->name, l->name) != 0)
-            continue;
-        struct bench_result x = {.name = l->name, .ranks = c->ranks > 0 ? c->ranks : l->ranks,
-                                 .method = l->rings && c->method ? c->method : l->method};
-        LW_TRY(l->run(c, &x, err));
-        x.peak_rss_bytes = peak_rss();
-        *r = x;
-        return LW_OK;
-    }
-    return lw_fail(err, LW_EINVAL,
-                   "no benchmark '%s' (w-ar, w-ddp, 3d, streams, queue, plan, plan-3d, store)", c->name);
+    const struct load *l = find(c->name);
+
+    if (!l)
+        return lw_fail(err, LW_EINVAL, "no benchmark '%s'", c->name);
+    struct bench_result x = {.name = l->name, .ranks = c->ranks > 0 ? c->ranks : l->ranks,
+                             .method = l->rings && c->method ? c->method : l->method};
+    LW_TRY(l->run(c, &x, err));
+    x.peak_rss_bytes = peak_rss();
+    *r = x;
+    return LW_OK;
 }
 
 /* What a child says: its strings are constants, at the same place in parent and child. */

@@ -55,7 +55,8 @@ static enum lw_status refuse(const struct lw_cost_query *q, struct lw_err *err)
     int at = 0;
 
     for (int k = LW_REDUCER_RING; k < LW_N_REDUCERS; k++)
-        if (k != LW_REDUCER_GLOO && sim_algorithm_does((enum lw_reducer_kind)k, q->op))
+        if (k == LW_REDUCER_RING || /* its chain and its pairs: sim/cost_alpha_beta.c */
+            (k != LW_REDUCER_GLOO && sim_algorithm_does((enum lw_reducer_kind)k, q->op)))
             at += snprintf(can + at, sizeof can - (size_t)at, ", %s",
                            lw_reducer_name((enum lw_reducer_kind)k));
     return lw_fail(err, LW_ENOTSUP, "no model of %s by %s (--reducer): choose auto%s",

@@ -476,7 +476,7 @@ static void what_an_algorithm_cannot_do_is_refused_by_name(void **unused)
     } cases[] = {
         {{LW_OP_ALL_GATHER, LW_F32, 8, 4, 1, LW_REDUCER_TREE}, "no model of all_gather by tree"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 4, 1, LW_REDUCER_NVLS}, "no model of all_reduce by nvls"},
-        {{LW_OP_BROADCAST, LW_F32, 8, 4, 1, LW_REDUCER_HFREDUCE}, "choose auto, tree, direct"},
+        {{LW_OP_BROADCAST, LW_F32, 8, 4, 1, LW_REDUCER_HFREDUCE}, "choose auto, ring, tree, direct"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 7, 2, LW_REDUCER_HIERARCHICAL}, "7 ranks on 2 nodes"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 7, 2, LW_REDUCER_HFREDUCE}, "7 ranks on 2 nodes"},
     };
