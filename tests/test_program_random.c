@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,70 @@ static void draw_partition(struct prng *r, struct model *k, struct lw_strategy *
     s->partition_list = k->list;
 }
 
+/* An option is set as a user sets it, so that options that ask who was given see it. */
+static void give(struct lw_strategy *s, const char *name, const char *value)
+{
+    struct lw_err err = {0};
+
+    if (lw_strategy_set(s, name, value, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+static void give_number(struct lw_strategy *s, const char *name, int64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRId64, value);
+    give(s, name, text);
+}
+
+/* ZeRO-3: the module's own units; what stays, what is gathered ahead, what is given up. */
+static void draw_gathering(struct prng *r, struct lw_strategy *s)
+{
+    s->bucket_policy = LW_BUCKET_C10D_2;
+    s->bucket_cap_bytes = -1;
+    if (prng_in(r, 0, 1))
+        give_number(s, "persist", prng_in(r, 0, 5000));
+    if (prng_in(r, 0, 1))
+        give_number(s, "prefetch", prng_in(r, 0, 4));
+    if (prng_in(r, 0, 1))
+        give(s, "reshard", prng_in(r, 0, 1) ? "on" : "off");
+}
+
+static void draw_buckets_of_shares(struct prng *r, struct lw_strategy *s)
+{
+    static const enum lw_bucket_policy cut[] = {LW_BUCKET_DEEPSPEED, LW_BUCKET_SINGLE,
+                                                LW_BUCKET_PER_TENSOR};
+
+    s->bucket_policy =
+        s->shard_policy == LW_SHARD_PER_TENSOR ? LW_BUCKET_PER_TENSOR : cut[prng_in(r, 0, 2)];
+    if (s->bucket_policy != LW_BUCKET_DEEPSPEED)
+        s->bucket_cap_bytes = -1;
+}
+
+static void draw_sharding(struct prng *r, struct lw_strategy *s)
+{
+    static const char *const second[] = {"flat-contiguous", "flat-contiguous", "per-tensor",
+                                         "oss-greedy"};
+
+    s->zero = prng_in(r, 0, 3);
+    if (s->zero == 1)
+        s->shard_policy = (enum lw_shard_policy)prng_in(r, 0, LW_N_SHARD_POLICIES - 1);
+    else if (s->zero == 2)
+        give(s, "shard-policy", second[prng_in(r, 0, 3)]);
+    else if (s->zero == 3)
+        draw_gathering(r, s);
+    if (s->zero == 2 && s->shard_policy != LW_SHARD_OSS_GREEDY)
+        draw_buckets_of_shares(r, s);
+    if ((s->zero == 1 || s->zero == 2) && s->shard_policy == LW_SHARD_OSS_GREEDY &&
+        (s->zero == 2 || prng_in(r, 0, 1)))
+        s->bucket_policy = LW_BUCKET_SHARDED_DDP, s->bucket_cap_bytes = -1;
+    if (s->zero > 0 && s->zero < 3 && prng_in(r, 0, 2) == 0)
+        give(s, "broadcast-dtype", prng_in(r, 0, 1) ? "f16" : "bf16");
+    if (prng_in(r, 0, 1))
+        give(s, "clip", "1.5");
+}
+
 static void draw_strategy(struct prng *r, struct model *k, struct lw_strategy *s)
 {
     static const enum lw_bucket_policy policies[] = {LW_BUCKET_C10D_2, LW_BUCKET_C10D_1_13,
@@ -119,11 +184,7 @@ static void draw_strategy(struct prng *r, struct model *k, struct lw_strategy *s
     s->bucket_policy = policies[prng_in(r, 0, 6)];
     s->bucket_cap_bytes = prng_in(r, 0, 1) ? -1 : prng_in(r, 1000, 30000);
     s->no_sync = prng_in(r, 0, 5) == 0;
-    s->zero = prng_in(r, 0, 1);
-    s->shard_policy = s->zero ? (enum lw_shard_policy)prng_in(r, 0, LW_N_SHARD_POLICIES - 1)
-                              : LW_SHARD_OSS_GREEDY;
-    if (s->zero && s->shard_policy == LW_SHARD_OSS_GREEDY && prng_in(r, 0, 1))
-        s->bucket_policy = LW_BUCKET_SHARDED_DDP, s->bucket_cap_bytes = -1;
+    draw_sharding(r, s);
     s->rank_order = (enum lw_rank_order)prng_in(r, 0, 1);
     s->overlap = prng_in(r, 0, 3) > 0;
     if (s->pp > 1 && (s->schedule == LW_SCHEDULE_COLOSSAL_1F1B ||
@@ -133,8 +194,11 @@ static void draw_strategy(struct prng *r, struct model *k, struct lw_strategy *s
         s->rank_order = LW_RANKS_COLOSSAL;
         s->zero = 0;
         s->shard_policy = LW_SHARD_OSS_GREEDY;
-        s->partition = s->partition == LW_PARTITION_COLOSSAL_BALANCED ? s->partition
-                                                                      : LW_PARTITION_UNIFORM;
+        s->persist = 0, s->prefetch = -1, s->reshard = true;
+        s->broadcast_dtype = LW_F32;
+        s->given = 0;
+        s->partition =
+            s->partition == LW_PARTITION_COLOSSAL_BALANCED ? s->partition : LW_PARTITION_UNIFORM;
         s->partition_list = NULL;
         memset(k->begins, 0, sizeof k->begins);
     }
@@ -225,7 +289,7 @@ static void simulate(const struct lw_plan *p, const char *what)
 static void every_combination_is_proven_and_runs(void **state)
 {
     struct prng r = prng_start("combinations");
-    int made = 0, pipelines = 0, tensor = 0;
+    int made = 0, pipelines = 0, tensor = 0, zero[4] = {0}, clipped = 0, cut_both_ways = 0;
 
     (void)state;
     for (int tries = 0; made < PLANS; tries++) {
@@ -250,11 +314,18 @@ static void every_combination_is_proven_and_runs(void **state)
             check_in_flight(&p, &k, text);
         pipelines += p.strategy.pp > 1;
         tensor += p.strategy.tp > 1;
+        zero[p.strategy.zero]++;
+        clipped += p.strategy.clip > 0;
+        cut_both_ways += p.strategy.zero > 1 && p.strategy.dp > 1 && p.strategy.pp > 1;
         lw_plan_free(&p);
         made++;
     }
-    printf("%d plans, %d of them pipelines, %d with tensor parallelism\n", made, pipelines, tensor);
-    assert_true(pipelines > PLANS / 3 && tensor > PLANS / 4);
+    printf("%d plans, %d of them pipelines, %d with tensor parallelism, ZeRO 0 to 3: %d %d %d %d "
+           "(%d of 2 and 3 on data-parallel pipelines), %d clipped\n",
+           made, pipelines, tensor, zero[0], zero[1], zero[2], zero[3], cut_both_ways, clipped);
+    assert_true(pipelines > PLANS / 3 && tensor > PLANS / 4 && clipped > PLANS / 4);
+    assert_true(zero[1] > PLANS / 10 && zero[2] > PLANS / 10 && zero[3] > PLANS / 10);
+    assert_true(cut_both_ways > PLANS / 10);
 }
 
 int main(void)
