@@ -48,7 +48,7 @@ struct session {
     const char *optimizer, *backend, *compute, *db, *transport, *rendezvous, *fault;
     char command[1024];
     bool no_check, no_verify, no_pin, no_db, list, spawn, quiet;
-    int64_t steps, warmup, link_bytes_per_s;
+    int64_t steps, warmup, link_bytes_per_s, consolidate;
     struct exec_identity id; /* this process, where ranks are processes (several) */
     bool several;
     struct exec_rendezvous *team; /* of several; closed at the end: the others wait for it */
@@ -195,7 +195,7 @@ int cmd_exec(int argc, char **argv)
 {
     struct session s = {.options = lw_exec_options_default(), .backend = "threads",
                         .compute = "gemm", .db = "lapwing.db", .steps = 20, .warmup = 3,
-                        .timeout_s = 30, .spawned = -1, .momentum = -1};
+                        .timeout_s = 30, .spawned = -1, .momentum = -1, .consolidate = -1};
     const struct lw_opt own[] = {
         {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)", 0, 0},
         {"list-backends", 0, LW_OPT_FLAG, &s.list, NULL, "say which backends can run, and why not",
@@ -224,6 +224,8 @@ int cmd_exec(int argc, char **argv)
          "sgd|momentum|adam: what updates the weights (sgd)", 0, 0},
         {"momentum", 0, LW_OPT_DOUBLE, &s.momentum, "M",
          "of momentum, beta1 of adam (0.9); alone: --optimizer momentum", 0, 1},
+        {"consolidate", 0, LW_OPT_INT, &s.consolidate, "RANK",
+         "put the optimizer state of this rank's data group together on it (none)", 0, INT32_MAX},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
         {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
         {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
@@ -255,6 +257,7 @@ int cmd_exec(int argc, char **argv)
     s.options.n_steps = (int32_t)s.steps;
     s.options.n_warmup = (int32_t)s.warmup;
     s.options.timeout_ns = (int64_t)(s.timeout_s * 1e9);
+    s.options.consolidate = (int32_t)s.consolidate;
     s.options.verify = !s.no_verify;
     s.options.pin = !s.no_pin;
     s.options.link_bytes_per_s = (double)s.link_bytes_per_s;

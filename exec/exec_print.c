@@ -42,6 +42,10 @@ static void text_verified(const struct lw_exec_report *r, FILE *f)
 {
     char buf[32];
 
+    if (r->result->verified != LW_EXEC_MISMATCH && r->result->n_consolidated_bytes > 0)
+        fprintf(f, "consolidated: %s of optimizer state on rank %d%s\n",
+                lw_format_bytes(buf, r->result->n_consolidated_bytes), r->options->consolidate,
+                r->verify ? ", as one rank alone would hold it" : "");
     if (r->result->verified == LW_EXEC_VERIFIED)
         fprintf(f, "verified: %s equal to a one-rank run of the same steps, bit by bit\n",
                 lw_format_bytes(buf, r->result->n_checked_bytes));
@@ -205,6 +209,7 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
         lw_jsonout_bool(&o, "verified", x->verified == LW_EXEC_VERIFIED);
     lw_jsonout_int(&o, "n_checked_bytes", x->n_checked_bytes);
     lw_jsonout_int(&o, "n_checked_message_bytes", x->n_checked_message_bytes);
+    lw_jsonout_int(&o, "n_consolidated_bytes", x->n_consolidated_bytes);
     lw_jsonout_ns(&o, "over_ns", x->over);
     lw_jsonout_ns(&o, "measuring_ns", measuring(r));
     lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "exec/audit.h"
+#include "exec/consolidate.h"
 #include "exec/launch_order.h"
 #include "exec/stages.h"
 #include "exec/tensors.h"
@@ -55,7 +56,8 @@ struct run {
     int64_t next_pass;            /* of the plan */
     int64_t origin_ns, released_ns; /* first step's start; this step's */
     int32_t n_done;               /* steps */
-    int64_t n_checked, n_checked_messages, over_ns;
+    int64_t n_checked, n_checked_messages, n_consolidated, over_ns;
+    float *consolidated;          /* on the rank that was asked for it */
     bool blamed;                  /* the message says where the step stopped */
     struct exec_stamp fault_stamp; /* of a fault before a communication op */
 };
@@ -64,7 +66,7 @@ struct lw_exec_options lw_exec_options_default(void)
 {
     return (struct lw_exec_options){.backend = &exec_backend_threads, .n_steps = 10, .n_warmup = 2,
                                     .timeout_ns = INT64_C(30) * 1000000000, .verify = true,
-                                    .pin = true,
+                                    .pin = true, .consolidate = -1,
                                     .optimizer = exec_optimizer_of(EXEC_SGD)};
 }
 
@@ -901,7 +903,61 @@ static enum lw_status verify(struct run *r, struct lw_err *err)
             *err = r->mismatch;
         return LW_ENO;
     }
-    return exec_verify(&r->memory, r->n_done, &r->n_checked, err);
+    LW_TRY(exec_verify(&r->memory, r->n_done, &r->n_checked, err));
+    return r->consolidated ? exec_verify_consolidated(&r->memory, r->n_done, r->options->consolidate,
+                                                      r->consolidated, err)
+                           : LW_OK;
+}
+
+/* The communicator of a rank's data group; NULL = it is alone. */
+static struct exec_comm *data_comm(const struct run *r, int32_t rank, int32_t *stream)
+{
+    const struct lw_plan *p = r->plan;
+
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        *stream = p->comms[c].stream;
+        if (p->comms[c].purpose == LW_COMM_DATA && g >= 0)
+            return r->comms[(int64_t)c * p->n_groups + g];
+    }
+    return NULL;
+}
+
+/* After the last step, before anything is judged: all processes are still there. */
+static enum lw_status consolidate(struct run *r, struct lw_err *err)
+{
+    int32_t rank = r->options->consolidate, n = r->plan->n_ranks, stream = 0;
+
+    if (rank < 0)
+        return LW_OK;
+    struct exec_stream **streams = lw_arena_alloc(&r->arena, n, sizeof *streams);
+    struct exec_meeting meeting = {.comm = data_comm(r, rank, &stream), .streams = streams,
+                                   .timeout_ns = r->options->timeout_ns};
+    if (!streams)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; meeting.comm && k < n; k++)
+        streams[k] = stream_of(r, k, stream);
+    LW_TRY(exec_consolidate(&r->memory, &meeting, rank, &r->consolidated, err));
+    for (int32_t a = 0; r->consolidated && a < r->plan->n_params; a++)
+        if (exec_param_is_here(r->plan, a, rank))
+            r->n_consolidated += exec_state_arrays(&r->memory) * r->plan->params[a].numel * 4;
+    return LW_OK;
+}
+
+static enum lw_status refuse_consolidation(const struct run *r, struct lw_err *err)
+{
+    const struct lw_exec_options *o = r->options;
+
+    if (o->consolidate >= r->plan->n_ranks)
+        return lw_fail(err, LW_EINVAL, "--consolidate %d: the plan has ranks 0 to %d", o->consolidate,
+                       r->plan->n_ranks - 1);
+    if (o->consolidate >= 0 && exec_optimizer_states(o->optimizer.kind) == 0)
+        return lw_fail(err, LW_EINVAL, "--consolidate %d: %s keeps no state (--optimizer momentum, "
+                                       "adam)", o->consolidate, exec_optimizer_name(o->optimizer.kind));
+    if (o->consolidate >= 0 && !(r->backend->capabilities & EXEC_CAN_BROADCAST))
+        return lw_fail(err, LW_ENOTSUP, "--consolidate %d: backend '%s' has no broadcast",
+                       o->consolidate, r->backend->name);
+    return LW_OK;
 }
 
 static void tear_down(struct run *r)
@@ -913,6 +969,7 @@ static void tear_down(struct run *r)
     exec_tensors_free(&r->memory);
     lw_free(r->parts.items);
     lw_free(r->found);
+    lw_free(r->consolidated);
     lw_free(r->first_part);
     lw_free(r->stamps);
     lw_free(r->lanes);
@@ -927,6 +984,7 @@ static void report(const struct run *r, int64_t began_ns, struct lw_exec_result 
     out->n_warmup = measured < 0 ? r->n_done : r->options->n_warmup;
     out->n_steps = measured < 0 ? 0 : measured;
     out->n_checked_bytes = r->n_checked;
+    out->n_consolidated_bytes = r->n_consolidated;
     out->n_checked_message_bytes = r->n_checked_messages;
     if (measured > 0)
         out->over = lw_ns_to_ps(r->over_ns / measured / r->plan->n_ranks);
@@ -953,7 +1011,10 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
     struct run r = {.plan = plan, .options = options, .backend = options->backend,
                     .micro_batches = exec_plan_micro_batches(plan)};
     struct lw_exec_result made = {0};
-    enum lw_status s = set_up(&r, err);
+    enum lw_status s = refuse_consolidation(&r, err);
+
+    if (s == LW_OK)
+        s = set_up(&r, err);
 
     if (s == LW_OK) {
         int64_t began = r.backend->now_ns(r.world);
@@ -963,6 +1024,8 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
         s = options->verify ? exec_audit(&r.memory, err) : LW_OK;
         if (s == LW_OK)
             s = run_steps(&r, &made, err);
+        if (s == LW_OK)
+            s = consolidate(&r, err);
         if (s == LW_OK && options->verify) {
             s = verify(&r, err);
             made.verified = s == LW_OK ? LW_EXEC_VERIFIED : LW_EXEC_MISMATCH;

@@ -52,6 +52,7 @@ struct lw_exec_options {
     double link_bytes_per_s;    /* > 0: paced links between nodes, or all of one node */
     int64_t link_latency_ns;
     struct exec_optimizer optimizer;
+    int32_t consolidate;        /* rank that puts its data group's optimizer state together; -1 = none */
     bool loop;                  /* all ranks as streams of one device */
     const struct exec_process *process; /* this process is one rank; NULL = all are in it */
     struct lw_exec_fault fault;
@@ -82,6 +83,7 @@ struct lw_exec_result {
     int64_t origin_ns;           /* time 0 of the timeline on this process's clock */
     enum lw_exec_verified verified;
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
+    int64_t n_consolidated_bytes; /* of optimizer state on the rank that consolidates */
     int64_t n_checked_message_bytes; /* what communication without a bucket brought, over all steps */
     lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */
     double wall_s;

@@ -16,7 +16,8 @@
 
 struct part { /* what a process sends ahead of its spans */
     int32_t status, verified, honesty, oversubscribed;
-    int64_t n_checked_bytes, n_checked_message_bytes, origin_ns, n_spans; /* origin on rank 0's clock, */
+    int64_t n_checked_bytes, n_checked_message_bytes, n_consolidated_bytes, n_spans;
+    int64_t origin_ns;                           /* on rank 0's clock, */
     int64_t clock_error_ns;                      /* known to so much */
     lw_ps over;
     char message[512];
@@ -63,6 +64,7 @@ static enum lw_status take(void *context, int32_t rank, const void *data, int64_
     } else {
         r->n_checked_bytes += p.n_checked_bytes;
         r->n_checked_message_bytes += p.n_checked_message_bytes;
+        r->n_consolidated_bytes += p.n_consolidated_bytes;
         r->over += p.over;
         if (p.honesty > (int32_t)r->honesty)
             r->honesty = (enum exec_honesty)p.honesty;
@@ -90,7 +92,8 @@ static enum lw_status pack(const struct lw_exec_result *r, enum lw_status status
     struct part p = {.status = (int32_t)status, .verified = (int32_t)r->verified,
                      .honesty = (int32_t)r->honesty, .oversubscribed = r->oversubscribed,
                      .n_checked_bytes = r->n_checked_bytes,
-                     .n_checked_message_bytes = r->n_checked_message_bytes, .origin_ns = r->origin_ns + offset_ns,
+                     .n_checked_message_bytes = r->n_checked_message_bytes,
+                     .n_consolidated_bytes = r->n_consolidated_bytes, .origin_ns = r->origin_ns + offset_ns,
                      .n_spans = r->timeline.n, .over = r->over,
                      .clock_error_ns = r->clock_error_ns};
 

@@ -289,37 +289,88 @@ static void note_copies(struct reference *f)
             f->copied[i] = f->copied[exec_param_root(p, i)] = true;
 }
 
-enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_t *n_bytes,
-                           struct lw_err *err)
+static enum lw_status reference_init(struct reference *f, const struct exec_tensors *m,
+                                     int32_t n_steps, struct lw_err *err)
 {
-    struct reference f = {.m = m, .n_steps = n_steps,
-                          .micro_batches = exec_plan_micro_batches(m->plan)};
     int64_t most = 1;
-    enum lw_status s = LW_OK;
 
+    *f = (struct reference){.m = m, .n_steps = n_steps,
+                            .micro_batches = exec_plan_micro_batches(m->plan)};
     for (int32_t i = 0; i < m->plan->n_params; i++)
         if (m->plan->params[i].numel > most)
             most = m->plan->params[i].numel;
     float *room = lw_alloc((size_t)most * 8 * sizeof *room);
-    f.copied = lw_calloc((size_t)m->plan->n_params + 1, sizeof *f.copied);
-    if (!room || !f.copied) {
+    f->copied = lw_calloc((size_t)m->plan->n_params + 1, sizeof *f->copied);
+    if (!room || !f->copied) {
         lw_free(room);
-        lw_free(f.copied);
+        lw_free(f->copied);
         return lw_fail_nomem(err);
     }
-    note_copies(&f);
-    f.weights = room;
-    f.state[0] = room + most;
-    f.state[1] = room + 2 * most;
-    f.sum = room + 3 * most;
-    f.got = room + 4 * most; /* of any type: up to twice as wide */
-    f.own = room + 6 * most;
+    note_copies(f);
+    f->weights = room;
+    f->state[0] = room + most;
+    f->state[1] = room + 2 * most;
+    f->sum = room + 3 * most;
+    f->got = room + 4 * most; /* of any type: up to twice as wide */
+    f->own = room + 6 * most;
+    return LW_OK;
+}
+
+static void reference_free(struct reference *f)
+{
+    lw_free(f->weights);
+    lw_free(f->copied);
+}
+
+enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_t *n_bytes,
+                           struct lw_err *err)
+{
+    struct reference f;
+    enum lw_status s = LW_OK;
+
+    LW_TRY(reference_init(&f, m, n_steps, err));
     for (int32_t i = 0; i < m->plan->n_params && s == LW_OK; i++)
         if (m->plan->params[i].numel > 0)
             s = verify_param(&f, i, err);
     *n_bytes += f.n_bytes;
-    lw_free(room);
-    lw_free(f.copied);
+    reference_free(&f);
+    return s;
+}
+
+/* One array of the state of one parameter. */
+static enum lw_status same_state(const struct exec_tensors *m, int32_t param, int32_t array,
+                                 const float *got, const float *want, struct lw_err *err)
+{
+    int64_t n = m->plan->params[param].numel, e = 0;
+
+    if (memcmp(got, want, (size_t)n * sizeof *got) == 0)
+        return LW_OK;
+    while (memcmp(got + e, want + e, sizeof *got) == 0)
+        e++;
+    return lw_fail(err, LW_ENO, "consolidated state %d of parameter %d '%s', element %lld: %.9g, the "
+                                "one-rank run has %.9g", array, param, m->plan->params[param].name,
+                   (long long)e, (double)got[e], (double)want[e]);
+}
+
+enum lw_status exec_verify_consolidated(const struct exec_tensors *m, int32_t n_steps, int32_t rank,
+                                        const float *whole, struct lw_err *err)
+{
+    int32_t n_states = exec_optimizer_states(m->optimizer.kind);
+    struct reference f;
+    enum lw_status s = LW_OK;
+
+    LW_TRY(reference_init(&f, m, n_steps, err));
+    for (int32_t a = 0; a < m->plan->n_params && s == LW_OK; a++) {
+        const float *got = whole + m->state_at[a];
+        if (!exec_param_is_here(m->plan, a, rank) || m->plan->params[a].numel == 0)
+            continue;
+        run_reference(&f, a, rank);
+        for (int32_t k = 0; k < n_states && s == LW_OK; k++)
+            s = same_state(m, a, k, got + k * m->n_state, f.state[k], err);
+        if (s == LW_OK && m->plan->params[a].dtype != LW_F32)
+            s = same_state(m, a, n_states, got + n_states * m->n_state, f.weights, err);
+    }
+    reference_free(&f);
     return s;
 }
 

@@ -13,6 +13,10 @@
 enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_t *n_bytes,
                            struct lw_err *err);
 
+/* The optimizer state that exec_consolidate put together for a rank: as one rank alone would hold it. */
+enum lw_status exec_verify_consolidated(const struct exec_tensors *m, int32_t n_steps, int32_t rank,
+                                        const float *whole, struct lw_err *err);
+
 /* Communication without a bucket (buffers, maps, whatever a plan sends) of one variant: its memory is
  * set before the step and compared after it; n_bytes counts on. Sends and receives, reductions of u8
  * and what an op leaves undefined are not compared. Only with keep_scratch_apart. */

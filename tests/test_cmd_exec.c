@@ -102,6 +102,26 @@ static void a_wrong_plan_is_refused_or_found_out(void **state)
            "\"verified\": false");
 }
 
+/* Adam keeps two f32 arrays: 5010 * 2 * 4 bytes. */
+static void optimizer_state_comes_together(void **state)
+{
+    (void)state;
+    expect("exec good.json --compute spin --steps 2 --no-db --optimizer adam --consolidate 1", 0,
+           "consolidated: 39.14 KiB of optimizer state on rank 1");
+    expect("exec good.json --compute spin --no-db --optimizer adam --consolidate 2", 1,
+           "--consolidate 2: the plan has ranks 0 to 1");
+    expect("exec good.json --compute spin --no-db --consolidate 0", 1, "sgd keeps no state");
+}
+
+static void pipelines_run_as_processes(void **state)
+{
+    (void)state;
+    expect("model mlp --layers 4 --width 8 -o w.json", 0, "wrote w.json");
+    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --schedule zb-h1 --spawn --compute "
+           "sleep --steps 2 --no-db --optimizer adam --consolidate 3 --format json", 0,
+           "\"verified\": true");
+}
+
 static void a_step_beyond_its_time_is_stored_as_timeout(void **state)
 {
     (void)state;
@@ -137,6 +157,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_is_verified_stored_and_told),
         cmocka_unit_test(a_wrong_plan_is_refused_or_found_out),
+        cmocka_unit_test(optimizer_state_comes_together),
+        cmocka_unit_test(pipelines_run_as_processes),
         cmocka_unit_test(a_step_beyond_its_time_is_stored_as_timeout),
         cmocka_unit_test(wrong_usage_is_said),
         cmocka_unit_test(backends_are_listed_with_reasons),

@@ -455,6 +455,54 @@ static void a_lost_shard_is_named(void **state)
     lw_plan_free(&p);
 }
 
+/* Parts of the momentum come together on one rank: 10 + 11 + 12 + 13 = 46 elements in two arrays of
+ * adam, or of the stage that the rank is at (the second: 25); of every policy, and where nobody
+ * owns a part. */
+static void optimizer_state_is_consolidated(void **state)
+{
+    static const struct {
+        const char *words;
+        int32_t rank;
+        int64_t elements;
+    } cases[] = {
+        {"dp 2 zero 1 shard-policy oss-greedy", 1, 46},
+        {"dp 3 zero 1 shard-policy lpt", 0, 46},
+        {"dp 3 zero 1 shard-policy flat-contiguous", 2, 46},
+        {"dp 2 zero 2", 0, 46},
+        {"dp 2 zero 3", 1, 46},
+        {"dp 2", 1, 46},
+        {"", 0, 46},
+        {"dp 2 pp 2 micro-batches 2 zero 1", 3, 25},
+        {"dp 2 pp 4 micro-batches 8 zero 1 schedule dualpipe", 0, 10 + 13},
+    };
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct chain c;
+
+    (void)state;
+    o.optimizer = exec_optimizer_of(EXEC_ADAM);
+    chain_init(&c, 4);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_plan p = build(&c, cases[i].words);
+        o.consolidate = cases[i].rank;
+        if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+            fail_msg("%s: %s", cases[i].words, err.msg);
+        assert_int_equal(r.n_consolidated_bytes, cases[i].elements * 2 * 4);
+        lw_exec_result_free(&r);
+        o.consolidate = p.n_ranks;
+        assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EINVAL);
+        lw_plan_free(&p);
+    }
+    struct lw_plan p = build(&c, "dp 2");
+    o.consolidate = 0;
+    o.optimizer = exec_optimizer_of(EXEC_SGD);
+    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EINVAL);
+    if (!strstr(err.msg, "sgd keeps no state"))
+        fail_msg("%s", err.msg);
+    lw_plan_free(&p);
+}
+
 static void running_out_of_memory_leaves_nothing(void **state)
 {
     struct chain c;
@@ -496,6 +544,7 @@ int main(void)
         cmocka_unit_test(weights_that_do_not_wait_for_the_optimizer_are_named),
         cmocka_unit_test(a_gradient_in_two_buckets_is_named),
         cmocka_unit_test(a_lost_shard_is_named),
+        cmocka_unit_test(optimizer_state_is_consolidated),
         cmocka_unit_test(running_out_of_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

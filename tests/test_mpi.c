@@ -190,6 +190,8 @@ static void every_kind_of_plan_ends_like_one_rank(void **state)
     static const char *const plans[] = {
         "2 --dp 2", "4 --dp 4 --zero 1", "3 --dp 3 --comm-hook bf16",
         "2 --dp 2 --no-sync 2", "3 --dp 3 --bucket-policy per-tensor",
+        "3 --pp 3 --schedule zb-h1 --micro-batches 6", "4 --pp 4 --schedule dualpipe --micro-batches 8",
+        "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --consolidate 3", "4 --dp 2 --tp 2 --zero 3",
     };
     NEEDS_MPI();
 
