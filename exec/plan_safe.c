@@ -33,6 +33,8 @@ static enum lw_status safe_op(const struct lw_plan *p, const struct lw_program *
         return bad_op(p, i, "work", op->work, err);
     if (outside(op->bucket, -1, p->n_buckets))
         return bad_op(p, i, "bucket", op->bucket, err);
+    if (outside(op->operand, -1, p->n_operand_rows))
+        return bad_op(p, i, "row of operands", op->operand, err);
     if (op->bytes < 0)
         return bad_op(p, i, "bytes", op->bytes, err);
     if (op->bucket >= 0 && op->comm >= 0 && op->bytes > p->buckets[op->bucket].bytes)
@@ -92,12 +94,26 @@ static enum lw_status safe_shards(const struct lw_plan *p, struct lw_err *err)
     return LW_OK;
 }
 
+static enum lw_status safe_param(const struct lw_plan *p, int32_t i, struct lw_err *err)
+{
+    const struct lw_plan_param *a = &p->params[i];
+
+    if (a->numel < 0)
+        return lw_fail(err, LW_EPLAN, "parameter %d '%s' has %lld elements", i, a->name,
+                       (long long)a->numel);
+    if (outside(a->stage, 0, p->n_stages))
+        return lw_fail(err, LW_EPLAN, "parameter %d '%s' is of stage %d of %d", i, a->name,
+                       (int)a->stage, p->n_stages);
+    if (outside(a->tied, -1, p->n_params))
+        return lw_fail(err, LW_EPLAN, "parameter %d '%s' is tied to parameter %d of %d", i, a->name,
+                       a->tied, p->n_params);
+    return LW_OK;
+}
+
 enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err)
 {
     for (int32_t i = 0; i < p->n_params; i++)
-        if (p->params[i].numel < 0)
-            return lw_fail(err, LW_EPLAN, "parameter %d '%s' has %lld elements", i,
-                           p->params[i].name, (long long)p->params[i].numel);
+        LW_TRY(safe_param(p, i, err));
     LW_TRY(safe_buckets(p, err));
     LW_TRY(safe_shards(p, err));
     for (int32_t v = 0; v < p->n_variants * p->n_roles; v++) {

@@ -308,17 +308,28 @@ bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t ran
     return owner < 0 || owner == m->data_member[rank];
 }
 
+static int64_t most_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+struct ends { /* of what a stage's parameters take so far */
+    int64_t weight_bytes, n_state, grad_bytes;
+};
+
 /* Flat buffers of weights lie as the plan says, so that they travel without a copy. */
-static enum lw_status place_flat_weights(struct exec_tensors *m, bool *placed, struct lw_err *err)
+static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *ends, bool *placed,
+                                         struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket *k = &p->buckets[b];
         m->weights_bucket_at[b] = -1;
-        if (!lw_plan_is_weights(p, b))
+        if (!lw_plan_is_weights(p, b) || k->n_slots == 0)
             continue;
-        m->weights_bucket_at[b] = m->weight_bytes;
+        struct ends *e = &ends[p->params[p->slots[k->first_slot]].stage];
+        m->weights_bucket_at[b] = e->weight_bytes;
         for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
             if (placed[w.slot.param])
                 return lw_fail(err, LW_EPLAN, "flat buffer %d: the weights of '%s' lie in another "
@@ -330,25 +341,28 @@ static enum lw_status place_flat_weights(struct exec_tensors *m, bool *placed, s
                                lw_dtype_name(p->params[w.slot.param].dtype));
             placed[w.slot.param] = true;
             m->weight_at[w.slot.param] =
-                m->weight_bytes + w.slot.offset * lw_dtype_size(k->dtype);
+                e->weight_bytes + w.slot.offset * lw_dtype_size(k->dtype);
         }
-        m->weight_bytes += aligned(k->bytes);
+        e->weight_bytes += aligned(k->bytes);
     }
     return LW_OK;
 }
 
+/* A rank holds one stage: all begin at 0, and there is room for the largest. */
 static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     bool *placed = lw_arena_alloc(&m->arena, p->n_params, sizeof *placed);
+    struct ends *ends = lw_arena_alloc(&m->arena, p->n_stages, sizeof *ends);
 
     m->weights_bucket_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_bucket_at);
     m->weight_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weight_at);
     m->grad_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->grad_at);
     m->state_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->state_at);
-    if (!m->weight_at || !m->state_at || !m->grad_at || !m->weights_bucket_at || !placed)
+    if (!m->weight_at || !m->state_at || !m->grad_at || !m->weights_bucket_at || !placed ||
+        !ends)
         return lw_fail_nomem(err);
-    LW_TRY(place_flat_weights(m, placed, err));
+    LW_TRY(place_flat_weights(m, ends, placed, err));
     for (int32_t i = 0; i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
         if (!a->trainable || !lw_plan_holds(p, i))
@@ -356,15 +370,21 @@ static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
         if (a->dtype > LW_BF16)
             return lw_fail(err, LW_ENOTSUP, "parameter '%s' is trained in %s; exec does f32, f64, "
                                             "f16, bf16", a->name, lw_dtype_name(a->dtype));
-        m->grad_at[i] = m->grad_bytes;
+        struct ends *e = &ends[a->stage];
+        m->grad_at[i] = e->grad_bytes;
         if (!placed[i]) {
-            m->weight_at[i] = m->weight_bytes;
-            m->weight_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
+            m->weight_at[i] = e->weight_bytes;
+            e->weight_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
         }
-        m->state_at[i] = m->n_state;
-        m->n_state += aligned(a->numel * 4) / 4;
+        m->state_at[i] = e->n_state;
+        e->n_state += aligned(a->numel * 4) / 4;
         m->has_masters = m->has_masters || a->dtype != LW_F32;
-        m->grad_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
+        e->grad_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
+    }
+    for (int32_t s = 0; s < p->n_stages; s++) {
+        m->weight_bytes = most_of(m->weight_bytes, ends[s].weight_bytes);
+        m->n_state = most_of(m->n_state, ends[s].n_state);
+        m->grad_bytes = most_of(m->grad_bytes, ends[s].grad_bytes);
     }
     return LW_OK;
 }
