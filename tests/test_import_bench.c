@@ -278,7 +278,7 @@ static void bad_tables_are_refused_with_file_and_line(void **state)
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,3,4,1\n", "nnodes: found '3'", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,x,1,4,1\n", "nranks: found 'x'", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,1e30,1\n", "size_bytes", LW_EFORMAT},
-        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,soon\n", "time_us: found 'soon'", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,soon\n", "time_us: found 'soon', expected a time in us", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,0\n", "above zero", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nhypercube,2,1,4,1\n", "operation 'hypercube'", LW_ENOTSUP},
         {TITLES, "no row", LW_EFORMAT},

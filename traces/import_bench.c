@@ -624,8 +624,8 @@ static enum lw_status csv_row(struct reader *r, const struct cell *cells, const 
     LW_TRY(csv_int(r, cells, at, NODES, ranks, &nodes));
     LW_TRY(csv_int(r, cells, at, SIZE, INT64_MAX, &bytes));
     if (!number(cells[at[TIME]], 6, &time))
-        return lw_fail_at(r->err, LW_EFORMAT, r->in->name, r->line, "time_us: found '%.*s'",
-                          (int)(cells[at[TIME]].len < 40 ? cells[at[TIME]].len : 40),
+        return lw_fail_at(r->err, LW_EFORMAT, r->in->name, r->line,
+                          "time_us: found '%.*s', expected a time in us", (int)(cells[at[TIME]].len < 40 ? cells[at[TIME]].len : 40),
                           cells[at[TIME]].at);
     if (at[IN_PLACE] >= 0 && !number(cells[at[IN_PLACE]], 6, &in_place))
         in_place = -1;
