@@ -81,7 +81,8 @@ static enum lw_status no_step(struct builder *b, int64_t step)
                        b->steps->steps[b->steps->n - 1].name);
     return lw_fail(b->err, LW_EFORMAT,
                    "%s: %lld steps, none with a forward and a backward (expected "
-                   "torch::autograd::AccumulateGrad events)",
+                   "torch::autograd::AccumulateGrad events): record whole training steps with "
+                   "ProfilerActivity.CPU",
                    b->file, (long long)b->steps->n);
 }
 
