@@ -427,6 +427,22 @@ static void read_own(struct reader *r)
             r->trace->copies_hide_comm = lw_json_bool(j);
 }
 
+/* Identifiers beyond 2^63 are taken as unknown; a clock must be read as it is. */
+static void read_base(struct reader *r)
+{
+    struct lw_json *j = r->json;
+    size_t len;
+
+    if (lw_json_type(j) != LW_JSON_NUMBER) {
+        r->trace->base_ns = read_int(j, 0);
+        return;
+    }
+    const char *text = lw_json_number_text(j, &len);
+    if (!lw_json_failed(j) && !traces_decimal(text, len, 0, &r->trace->base_ns))
+        lw_json_fail(j, "found %.*s, expected nanoseconds below 2^63", (int)(len < 40 ? len : 40),
+                     text);
+}
+
 static enum lw_status read_root(struct reader *r, struct lw_err *err)
 {
     struct lw_json *j = r->json;
@@ -439,7 +455,7 @@ static enum lw_status read_root(struct reader *r, struct lw_err *err)
         if (lw_json_key_is(j, "traceEvents"))
             LW_TRY(read_events(r, err));
         else if (lw_json_key_is(j, "baseTimeNanoseconds"))
-            r->trace->base_ns = read_int(j, 0);
+            read_base(r);
         else if (lw_json_key_is(j, "distributedInfo"))
             read_distributed(r);
         else if (lw_json_key_is(j, "deviceProperties"))
