@@ -497,7 +497,10 @@ static void two_sends_face_to_face_are_a_deadlock_unless_grouped(void **state)
             add(b, LW_OP_RECV, 0, 8, 1 - r, grouped ? 7 : -1, -1);
         }
         assert_checks(b, grouped ? NULL : "deadlock: on rank 0, op 0 (send) of 'only' for role 'r0' "
-                                          "waits for its partners, which never come to it");
+                                          "waits for op 3 (recv) of 'only' for role 'r1' on rank 1, "
+                                          "that for op 2 (send) of 'only' for role 'r1' on rank 1, "
+                                          "that for op 1 (recv) of 'only' for role 'r0' on rank 0, "
+                                          "that for the first");
     }
 }
 
@@ -518,7 +521,11 @@ static void communicators_that_wait_for_each_other_crosswise_are_a_deadlock(void
             int32_t first = add(b, LW_OP_ALL_REDUCE, 0, 8, -1, -1, -1);
             add(b, LW_OP_ALL_REDUCE, 1, 8, -1, -1, first);
         }
-        assert_checks(b, crossed ? "deadlock: on rank 0, op 0 (all_reduce)" : NULL);
+        assert_checks(b, crossed ? "deadlock: on rank 0, op 0 (all_reduce) of 'only' for role 'r0' "
+                                   "waits for op 3 (all_reduce) of 'only' for role 'r1' on rank 1, "
+                                   "that for op 2 (all_reduce) of 'only' for role 'r1' on rank 1, "
+                                   "that for op 1 (all_reduce) of 'only' for role 'r0' on rank 0, "
+                                   "that for the first" : NULL);
     }
 }
 
