@@ -52,6 +52,8 @@ static enum lw_status check_options(const struct lw_sim_options *o, struct lw_er
         return lw_fail(err, LW_EINVAL, "jitter and start skew must not be negative");
     if (o->jitter_ps > 0 && o->detail != LW_SIM_CHUNK)
         return lw_fail(err, LW_EINVAL, "jitter is per message: it needs --detail chunk");
+    if (o->ring != LW_SIM_RING_AUTO && o->detail != LW_SIM_CHUNK)
+        return lw_fail(err, LW_EINVAL, "events and recurrence are ways of --detail chunk");
     return LW_OK;
 }
 

@@ -118,6 +118,8 @@ static void bad_requests_are_refused_in_one_line(void **unused)
     expect("sim ddp.json -c eight.json --no-db --detail fine", 2, "collective, chunk");
     expect("sim ddp.json -c eight.json --no-db --steps 0", 2, "steps");
     expect("sim ddp.json -c eight.json --no-db --jitter 5ns", 1, "--detail chunk");
+    expect("sim ddp.json -c eight.json --no-db --ring events", 1,
+           "events and recurrence are ways of --detail chunk");
     expect("sim ddp.json -c eight.json --db /absent/folder/x.db", 1, "/absent/folder/x.db");
 }
 

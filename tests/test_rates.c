@@ -351,6 +351,29 @@ static void messages_get_what_others_cannot_use(void **unused)
     lw_plan_free(&plan);
 }
 
+/* Nodes of four devices with two adapters of 1000 B/us, a pair of devices at each: 0 -> 4 and 1 -> 5 share
+ * one both ways, half each; 2 -> 6 has the other alone. 3000 B take 3 us alone, 6 us at half the rate. */
+static void adapters_of_a_node_are_apart(void **unused)
+{
+    static const int32_t ends[][2] = {{0, 4}, {1, 5}, {2, 6}};
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_timeline t;
+    struct lw_sim_stats s;
+    int32_t received[3];
+    (void)unused;
+
+    plan_of_messages(&plan, 8, 3, ends, 3000, received);
+    one_adapter(&c, 4, true);
+    c.links[1].n_links = c.links[1].n_sharers = given(2);
+    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    for (int32_t i = 0; i < 3; i++)
+        assert_int_equal(end_of(&t, ends[i][1], received[i]), (i == 2 ? 3 : 6) * us);
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+}
+
 /* Two communicators of the same two ranks inside a node, on their own streams: both all-reduces use the
  * ranks' links, half each, 4 us instead of 2. */
 static void collectives_of_a_device_share_its_link(void **unused)
@@ -673,6 +696,7 @@ int main(void)
         cmocka_unit_test(memory_needs_known_bytes),
         cmocka_unit_test(collectives_share_an_adapter),
         cmocka_unit_test(messages_get_what_others_cannot_use),
+        cmocka_unit_test(adapters_of_a_node_are_apart),
         cmocka_unit_test(collectives_of_a_device_share_its_link),
         cmocka_unit_test(random_messages_share_as_by_hand),
         cmocka_unit_test(a_ring_leaves_each_node_once),
