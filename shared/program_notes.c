@@ -139,7 +139,8 @@ static const char *partition_rule(enum lw_partition p)
         [LW_PARTITION_DEEPSPEED_BALANCED] = "trainable elements by DeepSpeed's balancing",
         [LW_PARTITION_PIPEDREAM] = "time by PipeDream's planner, transfers not weighed",
         [LW_PARTITION_EXPLICIT] = "as given",
-        [LW_PARTITION_EXACT] = "the slowest part is as fast as can be (forward and backward time)",
+        [LW_PARTITION_EXACT] = "the slowest part is as fast as can be (forward and backward time, what is recomputed "
+                                "included)",
     };
 
     return rules[p];

@@ -177,16 +177,26 @@ static int64_t kept_bytes(const struct lw_part *d, int32_t module)
     return d->tells_kept ? d->w->modules[module].kept_bytes[d->s->recompute] : 0;
 }
 
-/* Full recomputation leaves out modules that drop nothing, such as a head outside the blocks. */
-static bool does_again(const struct lw_part *d, int32_t module)
+static bool again(const struct lw_strategy *s, const struct lw_module *m)
 {
-    const struct lw_module *m = &d->w->modules[module];
     int64_t full = m->kept_bytes[LW_RECOMPUTE_FULL];
 
-    if (d->s->recompute == LW_RECOMPUTE_SELECTIVE)
+    if (s->recompute == LW_RECOMPUTE_SELECTIVE)
         return m->selective_ps > 0;
-    return d->s->recompute == LW_RECOMPUTE_FULL &&
+    return s->recompute == LW_RECOMPUTE_FULL &&
            (full < 0 || full != m->kept_bytes[LW_RECOMPUTE_NONE]);
+}
+
+lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
+{
+    lw_ps time = s->recompute == LW_RECOMPUTE_FULL ? m->forward_ps : m->selective_ps;
+
+    return again(s, m) ? time : 0;
+}
+
+static bool does_again(const struct lw_part *d, int32_t module)
+{
+    return again(d->s, &d->w->modules[module]);
 }
 
 /* What recomputation brings back in front of the backward. */

@@ -110,6 +110,9 @@ static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
     return d->first_module + module;
 }
 
+/* Forward work of a module that recomputation does again, in front of its backward. Full recomputation
+ * leaves out modules that drop nothing, such as a head outside the blocks. */
+lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m);
 /* All-reduces over the tensor group in a module's forward or backward. */
 int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward);
 /* Cut the part's stretches where its backward sums; program_tensor.c. */

@@ -7,15 +7,15 @@
 #include "shared/partition_pipedream.h"
 #include "shared/program_lower.h"
 
-static int64_t work_of(const struct lw_module *m)
+static int64_t work_of(const struct lw_strategy *s, const struct lw_module *m)
 {
-    return m->forward_ps + m->backward_input_ps + m->backward_weight_ps;
+    return m->forward_ps + m->backward_input_ps + m->backward_weight_ps + lw_recomputed_ps(s, m);
 }
 
-static void weigh(const struct lw_workload *w, int64_t *elements, int64_t *work)
+static void weigh(const struct lw_strategy *s, const struct lw_workload *w, int64_t *elements, int64_t *work)
 {
     for (int32_t m = 0; m < w->n_modules; m++)
-        work[m] = work_of(&w->modules[m]);
+        work[m] = work_of(s, &w->modules[m]);
     for (int32_t i = 0; i < w->n_params; i++)
         if (w->params[i].trainable)
             elements[w->params[i].module] += w->params[i].numel;
@@ -48,9 +48,9 @@ static enum lw_status by_list(const char *list, int32_t n_items, int32_t n_parts
 }
 
 /* PipeDream's planner on a chain of modules, one machine a stage, transfers not weighed. */
-static enum lw_status by_pipedream(const struct lw_workload *w, int32_t n_parts,
-                                   struct lw_arena *room, struct lw_partitioning *out,
-                                   struct lw_err *err)
+static enum lw_status by_pipedream(const struct lw_strategy *s, const struct lw_workload *w,
+                                   int32_t n_parts, struct lw_arena *room,
+                                   struct lw_partitioning *out, struct lw_err *err)
 {
     struct lw_pipedream_state *states = lw_arena_alloc(room, w->n_modules, sizeof *states);
     int32_t *begins = lw_arena_alloc(room, n_parts, sizeof *begins);
@@ -63,7 +63,7 @@ static enum lw_status by_pipedream(const struct lw_workload *w, int32_t n_parts,
     if (!states || !begins)
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++) {
-        sum += (double)work_of(&w->modules[m]) / (double)LW_PS_PER_S;
+        sum += (double)work_of(s, &w->modules[m]) / (double)LW_PS_PER_S;
         states[m].time_s = sum;
     }
     LW_TRY(lw_pipedream_plan(&p, &plan, err));
@@ -90,7 +90,7 @@ static enum lw_status partition(struct lw_lowering *l, const struct lw_cost *cos
 
     if (!elements || !work)
         return lw_fail_nomem(err);
-    weigh(w, elements, work);
+    weigh(l->s, w, elements, work);
     switch (l->s->partition) {
     case LW_PARTITION_UNIFORM:
         return lw_partition_uniform(n, l->pp, chunks, out, err);
@@ -101,7 +101,7 @@ static enum lw_status partition(struct lw_lowering *l, const struct lw_cost *cos
     case LW_PARTITION_DEEPSPEED_BALANCED:
         return lw_partition_deepspeed_balanced(elements, n, parts, out, err);
     case LW_PARTITION_PIPEDREAM:
-        return by_pipedream(w, parts, room, out, err);
+        return by_pipedream(l->s, w, parts, room, out, err);
     case LW_PARTITION_EXPLICIT:
         return by_list(l->s->partition_list, n, parts, room, out, err);
     default:

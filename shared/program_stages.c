@@ -290,13 +290,6 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
     return s == LW_OK ? lw_lower_check_memory(l, err) : s;
 }
 
-static lw_ps again_ps(const struct lw_lowering *l, const struct lw_module *m)
-{
-    return l->s->recompute == LW_RECOMPUTE_FULL        ? m->forward_ps
-           : l->s->recompute == LW_RECOMPUTE_SELECTIVE ? m->selective_ps
-                                                       : 0;
-}
-
 enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err)
 {
     struct lw_grid_costs *of_stage = lw_calloc((size_t)l->n_parts, sizeof *of_stage);
@@ -308,7 +301,7 @@ enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err)
         const struct lw_workload *w = l->parts[q].w;
         for (int32_t m = 0; m < w->n_modules; m++) {
             of_stage[q].f += w->modules[m].forward_ps;
-            of_stage[q].i += w->modules[m].backward_input_ps + again_ps(l, &w->modules[m]);
+            of_stage[q].i += w->modules[m].backward_input_ps + lw_recomputed_ps(l->s, &w->modules[m]);
             of_stage[q].w += w->modules[m].backward_weight_ps;
         }
     }

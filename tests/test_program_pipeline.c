@@ -255,6 +255,29 @@ static void the_exact_cut_weighs_transfers_by_the_clusters_cost(void **state)
     refuse(&t, &s, LW_EINVAL, "--weigh-transfers on asks the cluster");
 }
 
+/* Forward 10, 2, 4 us of 12, 6, 10: a | b c costs 16, a b | c 18. When c alone is recomputed, which
+ * keeps less for it, its stage takes 4 us more: a | b c 20, a b | c 18. */
+static void the_exact_cut_counts_what_is_recomputed(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_stages();
+
+    (void)state;
+    init(&t);
+    t.modules[0].forward_ps = 10 * LW_PS_PER_US;
+    t.modules[2].forward_ps = 4 * LW_PS_PER_US;
+    for (int m = 0; m < 3; m++)
+        t.modules[m].kept_bytes[LW_RECOMPUTE_NONE] = t.modules[m].kept_bytes[LW_RECOMPUTE_FULL] =
+            1000;
+    t.modules[2].kept_bytes[LW_RECOMPUTE_FULL] = 10;
+    expect_cut(&t, &s, NULL, 1, "the slowest part takes 16.000 us");
+    s.recompute = LW_RECOMPUTE_FULL;
+    expect_cut(&t, &s, NULL, 0, "the slowest part takes 18.000 us");
+    s.recompute = LW_RECOMPUTE_SELECTIVE;
+    t.modules[1].selective_ps = LW_PS_PER_US; /* b 7: a b | c 19, a | b c 17 */
+    expect_cut(&t, &s, NULL, 1, "the slowest part takes 17.000 us");
+}
+
 static void pinned_modules_stay_on_the_first_and_the_last_stage(void **state)
 {
     struct tiny t;
@@ -398,6 +421,7 @@ int main(void)
         cmocka_unit_test(messages_are_dependencies),
         cmocka_unit_test(parts_of_an_explicit_list_follow_the_layout),
         cmocka_unit_test(the_exact_cut_weighs_transfers_by_the_clusters_cost),
+        cmocka_unit_test(the_exact_cut_counts_what_is_recomputed),
         cmocka_unit_test(pinned_modules_stay_on_the_first_and_the_last_stage),
         cmocka_unit_test(no_stage_holds_more_than_it_may),
         cmocka_unit_test(what_only_the_cut_tells_is_checked_behind_it),
