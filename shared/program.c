@@ -28,6 +28,9 @@ static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struc
     for (size_t i = 0; s->pp == 1 && i < sizeof options / sizeof *options; i++)
         if (lw_strategy_given(s, lw_strategy_find(options[i])))
             return lw_fail(err, LW_EINVAL, "--%s needs --pp of at least 2", options[i]);
+    if (s->partition_list && s->partition != LW_PARTITION_EXPLICIT)
+        return lw_fail(err, LW_EINVAL, "--partition-list %s is for --partition explicit",
+                       s->partition_list);
     if (s->pp > 1 && s->schedule == LW_SCHEDULE_CUSTOM)
         return lw_fail(err, LW_ENOTSUP, "--schedule custom: a user's grid is drawn and simulated "
                                         "alone (plan --schedule-file), not under a workload");

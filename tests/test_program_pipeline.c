@@ -203,6 +203,8 @@ static void parts_of_an_explicit_list_follow_the_layout(void **state)
     refuse(&t, &s, LW_EINVAL, "'x' is no module number");
     s.partition_list = "0";
     refuse(&t, &s, LW_EINVAL, "1 stages, --pp and --chunks make 2");
+    s.partition = LW_PARTITION_EXACT;
+    refuse(&t, &s, LW_EINVAL, "--partition-list 0 is for --partition explicit");
 }
 
 static lw_ps a_message_takes_1us_per_1000_bytes(const void *ctx, const struct lw_cost_query *q)
