@@ -4,7 +4,8 @@
  * Proven: every such parameter that gets a gradient lies in exactly one bucket of its stage's
  * LW_SET_TIED; in every variant that ends a step each bucket of a role's stage is all-reduced once,
  * whole, over a group that has every stage with a copy, after whatever completes, copies or reduces
- * the gradient, and before the optimizer begins. Plans without copies cost a look at the parameters. */
+ * the gradient (to all members: not to a share or an owner), and before the optimizer begins. Plans
+ * without copies cost a look at the parameters. */
 #include <string.h>
 
 #include "shared/arena.h"
@@ -108,6 +109,22 @@ static bool is_about(const struct tied *k, const struct lw_op *o, int32_t param)
     return false;
 }
 
+/* Shares and owners may differ from stage to stage, so every member has the whole gradient. */
+static enum lw_status check_whole(const struct tied *k, int32_t op, int32_t reduced_by, int32_t param,
+                                  struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_op *o = &p->ops[reduced_by];
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    if (o->bucket < 0 || o->bucket != k->data_of[param] ||
+        (o->kind != LW_OP_REDUCE && o->kind != LW_OP_REDUCE_SCATTER))
+        return LW_OK;
+    return lw_fail(err, LW_EPLAN, "%s sums copies of parameter %d '%s', of which %s leaves a member "
+                                  "with a part", lw_check_op_text(p, op, text), param,
+                   p->params[param].name, lw_check_op_text(p, reduced_by, other));
+}
+
 /* Whatever makes, copies or reduces the gradient has ended when the sum begins. */
 static enum lw_status check_sum(const struct tied *k, int32_t op, int32_t role, struct lw_err *err)
 {
@@ -136,6 +153,8 @@ static enum lw_status check_sum(const struct tied *k, int32_t op, int32_t role, 
                                               "of parameter %d '%s'",
                                lw_check_op_text(p, op, text), lw_check_op_text(p, i, other), param,
                                p->params[param].name);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+            LW_TRY(check_whole(k, op, i, param, err));
         LW_TRY(check_members(k, op, role, param, err));
     }
     return LW_OK;

@@ -225,6 +225,8 @@ enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err);
 /* program_tied.c: sets of copies; their communicators (members: room for pp); their buffers; their
  * sums behind the reduction, which the optimizer waits for. */
 enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err);
+/* The parameter is a copy of a set: its gradient is added to those at other stages. */
+bool lw_lower_has_tied(const struct lw_lowering *l, int32_t param);
 void lw_lower_tied_comms(struct lw_lowering *l, int32_t *members);
 void lw_lower_tied_sets(struct lw_lowering *l);
 void lw_write_tied(struct lw_writer *k);

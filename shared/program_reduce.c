@@ -45,6 +45,20 @@ static int32_t divide(struct lw_writer *k, int64_t bytes, enum lw_dtype dtype, i
     return lw_write_compute(k, &op, &after, 1);
 }
 
+/* Gradients go to whoever updates them; to all where copies at other stages are added to one. */
+static enum lw_op_kind reduction_of(const struct lw_writer *k, const struct lw_writer_part *x,
+                                    int32_t b)
+{
+    const struct lw_bucketing *set = &x->set->buckets;
+
+    for (int32_t i = set->first[b]; k->l->n_tied > 0 && i < set->first[b + 1]; i++)
+        if (lw_lower_has_tied(k->l, lw_part_param(x->d, set->items[i])))
+            return LW_OP_ALL_REDUCE;
+    return x->d->root_of   ? LW_OP_REDUCE
+           : x->d->scatter ? LW_OP_REDUCE_SCATTER
+                           : LW_OP_ALL_REDUCE;
+}
+
 /* Bucket b goes out; `after` is the op that completed it. */
 static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int32_t after)
 {
@@ -62,12 +76,10 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
         after = lw_write_copy(k, LW_OP_CAST, full, wire, number, after);
     if (x->d->divides_wire)
         after = divide(k, bytes, wire, after);
-    enum lw_op_kind kind = x->d->root_of   ? LW_OP_REDUCE
-                           : x->d->scatter ? LW_OP_REDUCE_SCATTER
-                                           : LW_OP_ALL_REDUCE;
+    enum lw_op_kind kind = reduction_of(k, x, b);
     struct lw_op op = lw_write_collective(k, kind, bytes, wire);
     op.bucket = number;
-    if (x->d->root_of)
+    if (kind == LW_OP_REDUCE)
         lw_write_root(k, &op, x->d->root_of[b]);
     x->done_of[b] = lw_builder_op(k->l->b, &op, &after, 1);
     if (wire != grad) {

@@ -3,7 +3,9 @@
  *
  * Invariants: the copies of a set are at distinct stages, ascending; sets over the same stages share a
  * communicator class, whose groups join equal data and tensor coordinates (of two directions, the
- * ranks of one direction). Every copy is a flat buffer of the set LW_SET_TIED. Source of the order,
+ * ranks of one direction). Every copy is a flat buffer of the set LW_SET_TIED. Shares and owners of
+ * the copies may differ from stage to stage, so ZeRO reduces buckets that hold one to all members
+ * (program_reduce.c): each then has the whole sum, whatever part of it it updates. Source of the order,
  * behind the reduction over data: NVIDIA/Megatron-LM megatron/core/distributed/finalize_model_grads.py
  * @d98e8a64. */
 #include <stdio.h>
@@ -54,15 +56,6 @@ enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err)
         n += is_copy(l, i);
     if (n == 0)
         return LW_OK;
-    if (l->s->bucket_policy == LW_BUCKET_SHARDED_DDP)
-        return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp leaves a gradient with its owner "
-                                       "alone, and the copies of a tied parameter at other stages "
-                                       "may have other owners: reduce it to all (another policy)");
-    if (l->s->zero >= 2)
-        return lw_fail(err, LW_EINVAL, "--zero %d leaves each member with its share of a gradient, and "
-                                       "the copies of a tied parameter at other stages may be cut "
-                                       "elsewhere: --zero 1 keeps gradients whole",
-                       (int)l->s->zero);
     l->tied = lw_arena_alloc(&l->arena, n, sizeof *l->tied);
     if (!l->tied)
         return lw_fail_nomem(err);
@@ -70,6 +63,15 @@ enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err)
         if (is_copy(l, i))
             LW_TRY(add_copy(l, i, err));
     return LW_OK;
+}
+
+bool lw_lower_has_tied(const struct lw_lowering *l, int32_t param)
+{
+    for (int32_t s = 0; s < l->n_tied; s++)
+        for (int32_t i = 0; i < l->tied[s].n_copies; i++)
+            if (l->tied[s].copies[i].param == param)
+                return true;
+    return false;
 }
 
 /* --- communicators and buffers ------------------------------------------------------------------ */

@@ -290,7 +290,11 @@ static void tied_copies_stay_equal(void **state)
 {
     static const char *const words[] = {"pp 2 micro-batches 2", "pp 2 dp 2 micro-batches 2 zero 1",
                                         "pp 4 dp 2 micro-batches 8 schedule dualpipe",
-                                        "pp 3 micro-batches 4 bucket-policy picotron dp 2"};
+                                        "pp 3 micro-batches 4 bucket-policy picotron dp 2",
+                                        "pp 2 dp 3 micro-batches 2 zero 2",
+                                        "pp 2 dp 2 micro-batches 2 zero 2 shard-policy oss-greedy",
+                                        "pp 2 dp 2 micro-batches 2 zero 3 no-sync 1",
+                                        "pp 2 dp 3 micro-batches 4 chunks 2 schedule zbv zero 3"};
     int64_t messages;
     struct chain c;
 
@@ -306,25 +310,6 @@ static void tied_copies_stay_equal(void **state)
         assert_true(verified(&p, EXEC_MOMENTUM, &messages) > 0);
         lw_plan_free(&p);
     }
-}
-
-/* Its shares would be cut differently at the two stages. */
-static void shares_of_tied_copies_are_refused(void **state)
-{
-    struct chain c;
-    struct lw_strategy s = strategy("pp 2 dp 2 zero 2");
-    struct lw_plan p;
-    struct lw_err err = {0};
-
-    (void)state;
-    chain_init(&c, 4);
-    c.params[3].numel = c.params[0].numel;
-    c.params[3].tied = 0;
-    memmove(c.order, c.order + 1, 3 * sizeof *c.order);
-    c.w.n_ready = 3;
-    assert_int_equal(lw_plan_build(&c.w, &s, NULL, &p, &err), LW_EINVAL);
-    if (!strstr(err.msg, "--zero 1 keeps gradients whole"))
-        fail_msg("%s", err.msg);
 }
 
 /* --- faults --------------------------------------------------------------------------------------
@@ -537,7 +522,6 @@ int main(void)
         cmocka_unit_test(a_grid_alone_is_verified_by_its_messages),
         cmocka_unit_test(all_kinds_of_parallelism_together),
         cmocka_unit_test(tied_copies_stay_equal),
-        cmocka_unit_test(shares_of_tied_copies_are_refused),
         cmocka_unit_test(swapped_sends_are_named),
         cmocka_unit_test(messages_without_their_other_end_are_named),
         cmocka_unit_test(missing_waits_are_named),

@@ -21,7 +21,7 @@ struct parallel {
 
 enum { COPY = 4 };
 
-static void make(struct parallel *k)
+static void make_sharded(struct parallel *k, int zero)
 {
     struct lw_strategy s = lw_strategy_default();
     struct lw_err err = {0};
@@ -40,8 +40,14 @@ static void make(struct parallel *k)
     k->t.w.n_params = 5;
     s.dp = s.pp = s.tp = 2;
     s.micro_batches = 2;
+    s.zero = zero;
     if (lw_plan_build(&k->t.w, &s, NULL, &k->p, &err) != LW_OK)
         fail_msg("%s", err.msg);
+}
+
+static void make(struct parallel *k)
+{
+    make_sharded(k, 0);
 }
 
 /* The n-th op of a kind and, unless -1, class of a role's program in the last variant. */
@@ -249,6 +255,21 @@ static void a_copy_that_is_not_summed_is_named(void **state)
     expect(&k, "tied", "parameter");
 }
 
+/* Under ZeRO-2 and 3 the bucket of a copy is reduced to all members, the others to their shares. */
+static void a_copy_that_is_reduced_to_shares_is_named(void **state)
+{
+    struct parallel k;
+    char text[32];
+
+    (void)state;
+    for (int zero = 2; zero <= 3; zero++) {
+        make_sharded(&k, zero);
+        struct lw_op *o = find(&k, 0, LW_OP_ALL_REDUCE, LW_COMM_DATA, 0);
+        o->kind = LW_OP_REDUCE_SCATTER;
+        expect(&k, number(&k, o, text), "leaves a member with a part");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_sum_that_comes_too_early_is_named),
         cmocka_unit_test(an_optimizer_that_does_not_wait_for_the_sum_is_named),
         cmocka_unit_test(a_copy_that_is_not_summed_is_named),
+        cmocka_unit_test(a_copy_that_is_reduced_to_shares_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
