@@ -66,6 +66,29 @@ static void shards_sum_their_norms_over_the_data_group(void **state)
     lw_plan_free(&p);
 }
 
+/* The sum waits for the pass that makes it, the pass that scales for the last sum. */
+static void gradients_are_scaled_behind_the_sum(void **state)
+{
+    (void)state;
+    struct lw_plan p = build((const char *const[][2]){
+        {"clip", "1"}, {"zero", "1"}, {"shard-policy", "flat-contiguous"}, {0}});
+    int sums = 0;
+
+    for (int32_t i = 1; i < p.n_ops; i++) {
+        if (p.ops[i].kind != LW_OP_ALL_REDUCE || p.ops[i].bytes != 8)
+            continue;
+        assert_int_equal(p.ops[i].n_deps, 1);
+        assert_int_equal(p.deps[p.ops[i].first_dep], i - 1);
+        assert_string_equal(p.ops[i - 1].name, "gradient norm");
+        assert_string_equal(p.ops[i + 1].name, "clip");
+        assert_int_equal(p.ops[i + 1].n_deps, 1);
+        assert_int_equal(p.deps[p.ops[i + 1].first_dep], i);
+        sums++;
+    }
+    assert_true(sums >= 1);
+    lw_plan_free(&p);
+}
+
 /* Stage 0 of two holds a and b, 302 elements of 4 bytes; the replica's two ranks sum theirs. */
 static void stages_sum_their_norms_over_the_replica(void **state)
 {
@@ -122,6 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_takes_the_whole_norm),
         cmocka_unit_test(shards_sum_their_norms_over_the_data_group),
+        cmocka_unit_test(gradients_are_scaled_behind_the_sum),
         cmocka_unit_test(stages_sum_their_norms_over_the_replica),
         cmocka_unit_test(weights_may_travel_narrowed),
         cmocka_unit_test(the_executor_refuses_what_it_does_not_do),
