@@ -15,15 +15,25 @@
 
 #include "exec/calibrate_plan.h"
 #include "exec/run.h"
+#include "exec/spin.h"
+#include "exec/team.h"
 #include "shared/arena.h"
 #include "shared/timeline.h"
 
-enum { N_SIZES_MAX = 24, N_WARMUP = 2, N_KERNELS = 200, N_BESIDE = 5, N_COPIES = 12, SMALL_BYTES = 4 << 20 };
+enum { N_SIZES_MAX = 24, N_WARMUP = 2, N_KERNELS = 200, N_BESIDE = 5, N_COPIES = 12 };
+enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2 };
 
-enum kind { REDUCE_ALL, CAST_OUT, GATHER, SCATTER, N_KINDS };
+enum kind { REDUCE_ALL, CAST_OUT, GATHER, SCATTER, REDUCE_ONE, ALL_TO_ALL, PAIRS, N_KINDS };
 
-static const enum lw_op_kind op_of[N_KINDS] = {LW_OP_ALL_REDUCE, LW_OP_BROADCAST, LW_OP_ALL_GATHER,
-                                               LW_OP_REDUCE_SCATTER};
+static const struct {
+    enum lw_op_kind op;
+    uint32_t needs;
+} kinds[N_KINDS] = {
+    {LW_OP_ALL_REDUCE, EXEC_CAN_ALL_REDUCE}, {LW_OP_BROADCAST, EXEC_CAN_BROADCAST},
+    {LW_OP_ALL_GATHER, EXEC_CAN_ALL_GATHER}, {LW_OP_REDUCE_SCATTER, EXEC_CAN_REDUCE_SCATTER},
+    {LW_OP_REDUCE, EXEC_CAN_REDUCE},         {LW_OP_ALL_TO_ALL, EXEC_CAN_ALL_TO_ALL},
+    {LW_OP_ALL_REDUCE, EXEC_CAN_ALL_REDUCE}, /* two at once */
+};
 
 struct samples {
     double *v;
@@ -33,7 +43,8 @@ struct samples {
 struct bench {
     const struct lw_calibrate_options *o;
     struct lw_cluster *out;
-    int32_t n_sizes, n_small;         /* all-reduce; n_small of them in one plan */
+    struct exec_rendezvous *team;     /* of processes: what rank 0 decides, all do */
+    int32_t n_sizes, n_small, n_bucket; /* n_small of them in one plan; n_bucket with real buckets */
     int64_t bytes[N_SIZES_MAX];
     struct samples time[N_KINDS][N_SIZES_MAX]; /* ps */
     struct samples copy_rate, launch, kernel;  /* bytes/s; ps; share of the time asked for */
@@ -49,7 +60,8 @@ struct bench {
 struct lw_calibrate_options lw_calibrate_options_default(void)
 {
     return (struct lw_calibrate_options){.backend = &exec_backend_threads, .n_ranks = 2,
-                                         .n_rounds = 3, .n_steps = 8, .max_bytes = 64 << 20};
+                                         .n_rounds = 3, .n_steps = 8, .max_bytes = 256 << 20,
+                                         .budget_ns = INT64_C(55000000000)};
 }
 
 /* --- samples ------------------------------------------------------------------------------------ */
@@ -88,18 +100,25 @@ static double spread(struct samples *s)
 
 /* --- running one plan --------------------------------------------------------------------------- */
 
-static enum lw_status run_plan(struct bench *b, struct lw_plan *plan, struct lw_exec_result *r,
+static enum lw_status run_plan(struct bench *b, struct lw_plan *plan, int32_t n_steps,
+                               enum exec_compute compute, struct lw_exec_result *r,
                                struct lw_err *err)
 {
     struct lw_exec_options o = lw_exec_options_default();
+    struct exec_rendezvous *team = NULL;
 
     o.backend = b->o->backend;
     o.loop = b->o->loop;
     o.verify = false;
-    o.n_steps = b->o->n_steps;
+    o.compute = compute;
+    o.n_steps = n_steps;
     o.n_warmup = N_WARMUP;
     lw_progress_report(b->o->progress, "calibrating", (double)b->n_done++ / b->n_parts);
-    return lw_exec_run(plan, &o, r, err);
+    if (!b->o->id)
+        return lw_exec_run(plan, &o, r, err);
+    enum lw_status s = lw_exec_team_run(plan, &o, b->o->id, &team, r, err);
+    exec_rendezvous_close(team);
+    return s;
 }
 
 static const struct lw_op *measured_op(const struct lw_plan *p, const struct lw_timeline *t,
@@ -122,7 +141,7 @@ static enum lw_status keep_times(struct bench *b, const struct lw_plan *p,
 {
     for (int64_t row = 0; row < t->n; row++) {
         const struct lw_op *op = measured_op(p, t, row);
-        if (op && op->kind == op_of[kind])
+        if (op && op->kind == kinds[kind].op)
             LW_TRY(put(&b->time[kind][first_size + op->module], (double)length(t, row), err));
     }
     return LW_OK;
@@ -143,7 +162,7 @@ static enum lw_status alone(struct bench *b, int32_t first, int32_t n, struct lw
     struct lw_exec_result r = {0};
 
     LW_TRY(exec_plan_alone(b->o->n_ranks, b->bytes + first, n, LW_PS_PER_MS / 5, &plan, err));
-    enum lw_status s = run_plan(b, &plan, &r, err);
+    enum lw_status s = run_plan(b, &plan, b->o->n_steps, EXEC_COMPUTE_GEMM, &r, err);
     if (s == LW_OK)
         s = keep_times(b, &plan, &r.timeline, REDUCE_ALL, first, err);
     if (s == LW_OK)
@@ -154,19 +173,42 @@ static enum lw_status alone(struct bench *b, int32_t first, int32_t n, struct lw
     return s;
 }
 
-static enum lw_status collectives(struct bench *b, enum kind kind, struct lw_err *err)
+static bool can(const struct bench *b, enum kind kind)
+{
+    return (b->o->backend->capabilities & kinds[kind].needs) != 0;
+}
+
+static enum lw_status collectives(struct bench *b, enum kind kind, int32_t first, int32_t n,
+                                  int32_t n_steps, struct lw_err *err)
 {
     struct lw_plan plan;
     struct lw_exec_result r = {0};
 
-    LW_TRY(exec_plan_collectives(b->o->n_ranks, op_of[kind], b->bytes, b->n_small, LW_PS_PER_MS / 5,
-                                 &plan, err));
-    enum lw_status s = run_plan(b, &plan, &r, err);
+    LW_TRY(kind == PAIRS
+               ? exec_plan_pairs(b->o->n_ranks, b->bytes + first, n, LW_PS_PER_MS / 5, &plan, err)
+               : exec_plan_collectives(b->o->n_ranks, kinds[kind].op, b->bytes + first, n,
+                                       LW_PS_PER_MS / 5, &plan, err));
+    enum exec_compute gaps = b->o->loop ? EXEC_COMPUTE_GEMM : EXEC_COMPUTE_SPIN; /* before each */
+    enum lw_status s = run_plan(b, &plan, n_steps, gaps, &r, err);
     if (s == LW_OK)
-        s = keep_times(b, &plan, &r.timeline, kind, 0, err);
+        s = keep_times(b, &plan, &r.timeline, kind, first, err);
     lw_exec_result_free(&r);
     lw_plan_free(&plan);
     return s;
+}
+
+/* Large ones in a plan of their own and fewer steps: they take long, and are steady. */
+static enum lw_status all_sizes(struct bench *b, enum kind kind, struct lw_err *err)
+{
+    int32_t first = kind == REDUCE_ALL ? b->n_bucket : b->n_small;
+
+    if (!can(b, kind))
+        return LW_OK;
+    if (kind != REDUCE_ALL)
+        LW_TRY(collectives(b, kind, 0, b->n_small, b->o->n_steps, err));
+    return first < b->n_sizes
+               ? collectives(b, kind, first, b->n_sizes - first, LARGE_STEPS, err)
+               : LW_OK;
 }
 
 /* Kernels without work: the time from one start to the next is what giving and taking an op costs.
@@ -178,7 +220,7 @@ static enum lw_status kernels(struct bench *b, int32_t n_ranks, int32_t n, lw_ps
     struct lw_exec_result r = {0};
 
     LW_TRY(exec_plan_kernels(n_ranks, n, work_ps, &plan, err));
-    enum lw_status s = run_plan(b, &plan, &r, err);
+    enum lw_status s = run_plan(b, &plan, b->o->n_steps, EXEC_COMPUTE_GEMM, &r, err);
     const struct lw_timeline *t = &r.timeline;
     for (int64_t row = 1; row < t->n && s == LW_OK; row++) {
         const struct lw_op *op = measured_op(&plan, t, row);
@@ -266,8 +308,10 @@ static enum lw_status beside(struct bench *b, struct lw_err *err)
         comm_alone += (double)work[i];
         work[i] = 3 * work[i] + LW_PS_PER_MS;
     }
+    if (b->team) /* all run rank 0's plan */
+        LW_TRY(exec_rendezvous_broadcast(b->team, work, sizeof work, err));
     LW_TRY(exec_plan_beside(b->o->n_ranks, bytes, N_BESIDE, work, &plan, err));
-    enum lw_status s = run_plan(b, &plan, &r, err);
+    enum lw_status s = run_plan(b, &plan, b->o->n_steps, EXEC_COMPUTE_GEMM, &r, err);
     if (s == LW_OK)
         s = keep_overlap(b, &plan, &r.timeline, comm_alone, err);
     lw_exec_result_free(&r);
@@ -285,7 +329,7 @@ static enum lw_status copies(struct bench *b, struct lw_err *err)
     for (int32_t i = 0; i < N_COPIES; i++)
         bytes[i] = 4 << 20;
     LW_TRY(exec_plan_copies(b->o->n_ranks, bytes, N_COPIES, &plan, err));
-    enum lw_status s = run_plan(b, &plan, &r, err);
+    enum lw_status s = run_plan(b, &plan, b->o->n_steps, EXEC_COMPUTE_GEMM, &r, err);
     const struct lw_timeline *t = &r.timeline;
     for (int64_t row = 0; row < t->n && s == LW_OK;) {
         int32_t step = t->step[row], rank = t->rank[row];
@@ -309,14 +353,15 @@ static enum lw_status copies(struct bench *b, struct lw_err *err)
 static enum lw_status one_round(struct bench *b, struct lw_err *err)
 {
     LW_TRY(alone(b, 0, b->n_small, err));
-    LW_TRY(kernels(b, 1, 20, LW_PS_PER_MS, err));
-    for (int32_t i = b->n_small; i < b->n_sizes; i++)
+    if (!b->o->id) /* one rank alone: of one process */
+        LW_TRY(kernels(b, 1, 20, LW_PS_PER_MS, err));
+    for (int32_t i = b->n_small; i < b->n_bucket; i++)
         LW_TRY(alone(b, i, 1, err));
     LW_TRY(beside(b, err));
     LW_TRY(copies(b, err));
     LW_TRY(kernels(b, b->o->n_ranks, N_KERNELS, 0, err));
-    for (int k = CAST_OUT; k < N_KINDS; k++)
-        LW_TRY(collectives(b, (enum kind)k, err));
+    for (int k = REDUCE_ALL; k < N_KINDS; k++)
+        LW_TRY(all_sizes(b, (enum kind)k, err));
     return kernels(b, b->o->n_ranks, 20, LW_PS_PER_MS, err);
 }
 
@@ -346,24 +391,29 @@ static enum lw_status fill_table(struct bench *b, enum kind kind, struct lw_cost
                                  struct lw_err *err)
 {
     struct lw_arena *a = &b->out->arena;
-    int32_t n = kind == REDUCE_ALL ? b->n_sizes : b->n_small;
-    int64_t *bytes = lw_arena_alloc(a, n, sizeof *bytes);
-    lw_ps *time = lw_arena_alloc(a, n, sizeof *time), *iqr = lw_arena_alloc(a, n, sizeof *iqr);
+    int64_t *bytes = lw_arena_alloc(a, b->n_sizes, sizeof *bytes), most = 0;
+    lw_ps *time = lw_arena_alloc(a, b->n_sizes, sizeof *time);
+    lw_ps *iqr = lw_arena_alloc(a, b->n_sizes, sizeof *iqr);
     char text[256];
+    int32_t n = 0;
 
     if (!bytes || !time || !iqr)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < b->n_sizes; i++) {
         struct samples *s = &b->time[kind][i];
-        bytes[i] = b->bytes[i];
-        time[i] = (lw_ps)median(s);
-        iqr[i] = (lw_ps)spread(s);
+        if (s->n == 0)
+            continue;
+        most = s->n > most ? s->n : most;
+        bytes[n] = b->bytes[i];
+        time[n] = (lw_ps)median(s);
+        iqr[n++] = (lw_ps)spread(s);
     }
-    snprintf(text, sizeof text, "lapwing calibrate: %s of backend %s, medians of %lld",
-             lw_op_name(op_of[kind]), b->o->backend->name, (long long)b->time[kind][0].n);
-    *t = (struct lw_cost_table){.op = op_of[kind], .dtype = LW_F32, .n_ranks = b->o->n_ranks,
-                                .n_nodes = 1, .n_in_flight = 1, .n_rows = n, .bytes = bytes,
-                                .time_ps = time, .spread_ps = iqr,
+    snprintf(text, sizeof text, "lapwing calibrate: %s of backend %s%s, medians of up to %lld",
+             lw_op_name(kinds[kind].op), b->o->backend->name, kind == PAIRS ? ", two at once" : "",
+             (long long)most);
+    *t = (struct lw_cost_table){.op = kinds[kind].op, .dtype = LW_F32, .n_ranks = b->o->n_ranks,
+                                .n_nodes = 1, .n_in_flight = kind == PAIRS ? 2 : 1, .n_rows = n,
+                                .bytes = bytes, .time_ps = time, .spread_ps = iqr,
                                 .source = lw_arena_strdup(a, text)};
     return t->source ? LW_OK : lw_fail_nomem(err);
 }
@@ -398,8 +448,10 @@ static void fill_device(struct bench *b)
     char text[320];
 
     c->device.kind = lw_arena_strdup(&c->arena, b->device);
-    snprintf(text, sizeof text, "%s with every rank computing (%.1f Gflop/s of one rank alone)",
-             b->name, flop / median(&b->unit_alone));
+    int at = snprintf(text, sizeof text, "%s with every rank computing", b->name);
+    if (b->unit_alone.n > 0)
+        snprintf(text + at, sizeof text - (size_t)at, " (%.1f Gflop/s of one rank alone)",
+                 flop / median(&b->unit_alone));
     c->device.peak_flops[LW_F32] =
         figure(b, &b->unit_all, flop / median(&b->unit_all) * 1e9, text);
     c->device.gemm_efficiency = stated(1, "the rate above is that of real GEMMs");
@@ -454,8 +506,9 @@ static enum lw_status fill_cluster(struct bench *b, struct lw_err *err)
     c->tables = lw_arena_alloc(&c->arena, N_KINDS, sizeof *c->tables);
     if (!c->tables)
         return lw_fail_nomem(err);
-    for (c->n_tables = 0; c->n_tables < N_KINDS; c->n_tables++)
-        LW_TRY(fill_table(b, (enum kind)c->n_tables, &c->tables[c->n_tables], err));
+    for (int k = 0; k < N_KINDS; k++)
+        if (can(b, (enum kind)k))
+            LW_TRY(fill_table(b, (enum kind)k, &c->tables[c->n_tables++], err));
     LW_TRY(fill_link(b, err));
     fill_device(b);
     fill_interference(b);
@@ -474,6 +527,7 @@ static void list_sizes(struct bench *b)
     for (int64_t bytes = 1024; bytes <= b->o->max_bytes && b->n_sizes < N_SIZES_MAX; bytes *= 2) {
         b->bytes[b->n_sizes++] = bytes;
         b->n_small += bytes <= SMALL_BYTES;
+        b->n_bucket += bytes <= BUCKET_BYTES;
     }
 }
 
@@ -487,6 +541,28 @@ static void free_samples(struct bench *b)
     for (int k = 0; k < N_KINDS; k++)
         for (int32_t i = 0; i < N_SIZES_MAX; i++)
             lw_free(b->time[k][i].v);
+}
+
+/* Beside the runs, which meet each on its own: what rank 0 measured decides the next plan. */
+static enum lw_status meet(struct bench *b, struct lw_err *err)
+{
+    struct exec_agreement same = {.plan_hash = "calibrate", .program = LW_VERSION};
+
+    if (b->o->id->n_ranks != b->o->n_ranks)
+        return lw_fail(err, LW_EINVAL, "%s started %d processes, --ranks is %d", b->o->id->source,
+                       b->o->id->n_ranks, b->o->n_ranks);
+    snprintf(same.backend, sizeof same.backend, "%s", b->o->backend->name);
+    return exec_rendezvous_open(b->o->id, &same, INT64_C(10000000000), &b->team, err);
+}
+
+/* Another round, if it will end within the time; rank 0 decides for all. */
+static enum lw_status decide(struct bench *b, int32_t n_rounds, int64_t took_ns, bool *more,
+                             struct lw_err *err)
+{
+    const struct lw_calibrate_options *o = b->o;
+
+    *more = n_rounds < o->n_rounds && took_ns + took_ns / n_rounds <= o->budget_ns;
+    return b->team ? exec_rendezvous_broadcast(b->team, more, sizeof *more, err) : LW_OK;
 }
 
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
@@ -506,9 +582,20 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
     b->o = o;
     b->out = &made;
     list_sizes(b);
-    b->n_parts = o->n_rounds * (b->n_sizes - b->n_small + 6 + N_KINDS - 1);
-    for (int32_t i = 0; i < o->n_rounds && s == LW_OK; i++)
+    int32_t n_kinds = 0;
+    for (int k = CAST_OUT; k < N_KINDS; k++)
+        n_kinds += can(b, (enum kind)k);
+    b->n_parts = o->n_rounds * (b->n_bucket - b->n_small + 7 + 2 * (n_kinds + 1));
+    if (o->id)
+        s = meet(b, err);
+    int64_t began = exec_now_ns();
+    bool more = true;
+    for (int32_t i = 1; s == LW_OK && more; i++) {
         s = one_round(b, err);
+        if (s == LW_OK)
+            s = decide(b, i, exec_now_ns() - began, &more, err);
+    }
+    exec_rendezvous_close(b->team);
     if (s == LW_OK)
         s = drop_disturbed(b, err);
     if (s == LW_OK)

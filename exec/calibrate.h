@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "exec/backend.h"
+#include "exec/rendezvous.h"
 #include "shared/cluster.h"
 #include "shared/err.h"
 #include "shared/progress.h"
@@ -16,15 +17,18 @@ struct lw_calibrate_options {
     const struct exec_backend *backend;
     int32_t n_ranks;      /* >= 2; tables are for groups of this many */
     int32_t n_rounds;     /* the whole series is repeated this often; medians are over all */
+    int64_t budget_ns;    /* but no round begins that would end later than this, after the first */
     int32_t n_steps;      /* of each plan and round */
-    int64_t max_bytes;    /* largest message */
+    int64_t max_bytes;    /* largest message, 16 MiB or more */
+    const struct exec_identity *id; /* this process is one rank of several; NULL = all are in it */
     bool loop;            /* all ranks as streams of one device */
     const struct lw_progress *progress;
 };
 
 struct lw_calibrate_options lw_calibrate_options_default(void);
 
-/* LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
+/* Where ranks are processes, all call this; rank 0's *out is what was measured, the others' is not to be
+ * used. LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
                             struct lw_err *err);
 

@@ -11,6 +11,15 @@ struct maker {
     int32_t compute, comm_stream, comm, first_bucket;
 };
 
+static void everybody(struct maker *k, int32_t n_ranks)
+{
+    int32_t members[1024], n = n_ranks < 1024 ? n_ranks : 1024;
+
+    for (int32_t r = 0; r < n; r++)
+        members[r] = r;
+    lw_builder_group(k->b, k->comm, members, n);
+}
+
 static enum lw_status begin(struct maker *k, const char *name, int32_t n_ranks, struct lw_err *err)
 {
     struct lw_role role = {.name = "all"};
@@ -23,11 +32,8 @@ static enum lw_status begin(struct maker *k, const char *name, int32_t n_ranks, 
         lw_builder_rank(k->b, r, 0, r, 0, 0);
     k->compute = lw_builder_stream(k->b, "compute", LW_STREAM_COMPUTE, 0);
     k->comm_stream = lw_builder_stream(k->b, "comm", LW_STREAM_COMM, 1);
-    k->comm = lw_builder_comm(k->b, "data", LW_COMM_DATA, LW_REDUCER_RING, k->comm_stream);
-    int32_t members[1024], n = n_ranks < 1024 ? n_ranks : 1024;
-    for (int32_t r = 0; r < n; r++)
-        members[r] = r;
-    lw_builder_group(k->b, k->comm, members, n);
+    k->comm = lw_builder_comm(k->b, "data", LW_COMM_DATA, LW_REDUCER_AUTO, k->comm_stream);
+    everybody(k, n_ranks);
     return LW_OK;
 }
 
@@ -151,6 +157,27 @@ enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, cons
     for (int32_t i = 0; i < n; i++) {
         int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, before);
         before = add_op(&k, kind, i, bytes[i] / 4 * 4, -1, kernel);
+    }
+    return finish(&k, plan, err);
+}
+
+enum lw_status exec_plan_pairs(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
+                               struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+    int32_t before[2] = {-1, -1};
+
+    LW_TRY(begin(&k, "pairs", n_ranks, err));
+    struct maker other = k;
+    other.comm_stream = lw_builder_stream(k.b, "comm2", LW_STREAM_COMM, 1);
+    other.comm = lw_builder_comm(k.b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, other.comm_stream);
+    everybody(&other, n_ranks);
+    start_program(&k, "");
+    for (int32_t i = 0; i < n; i++) {
+        int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, before[0]);
+        kernel = add_op(&k, LW_OP_KERNEL, i, 0, 0, before[1] >= 0 ? before[1] : kernel);
+        before[0] = add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, kernel);
+        before[1] = add_op(&other, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, kernel);
     }
     return finish(&k, plan, err);
 }

@@ -29,6 +29,11 @@ enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, cons
                                      int32_t n, lw_ps work_ps, struct lw_plan *plan,
                                      struct lw_err *err);
 
+/* Pairs of all-reduces that run at once, on communicators and streams of their own, behind a kernel of
+ * work_ps that waits for the pair before. */
+enum lw_status exec_plan_pairs(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
+                               struct lw_plan *plan, struct lw_err *err);
+
 /* n kernels of work_ps each, and behind each an all-reduce without a bucket, beside the next kernel; an
  * empty kernel waits for the last. */
 enum lw_status exec_plan_overlap(int32_t n_ranks, int64_t bytes, int32_t n, lw_ps work_ps,

@@ -29,6 +29,7 @@ static void put_json(const struct lw_cluster *c, const char *file)
             const struct lw_cost_table *t = &c->tables[i];
             lw_jsonout_line_object(&o, NULL);
             lw_jsonout_string(&o, "op", lw_op_name(t->op));
+            lw_jsonout_int(&o, "n_in_flight", t->n_in_flight);
             lw_jsonout_int(&o, "bytes", t->bytes[k]);
             lw_jsonout_ns(&o, "time_ns", t->time_ps[k]);
             lw_jsonout_ns(&o, "spread_ns", t->spread_ps[k]);
@@ -64,8 +65,8 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
         for (int32_t k = 0; k < c->tables[i].n_rows; k++) {
             const struct lw_cost_table *m = &c->tables[i];
             char bytes[32], name[64];
-            snprintf(name, sizeof name, "%s %s", lw_op_name(m->op),
-                     lw_format_bytes(bytes, m->bytes[k]));
+            snprintf(name, sizeof name, "%s%s %s", m->n_in_flight > 1 ? "two at once: " : "",
+                     lw_op_name(m->op), lw_format_bytes(bytes, m->bytes[k]));
             lw_table_cell(t, "%s", name);
             lw_table_cell(t, "%.4g", (double)m->time_ps[k] * 1e-6);
             lw_table_cell(t, "us");
@@ -79,17 +80,29 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
 }
 
 static enum lw_status calibrate(struct lw_calibrate_options *o, const char *backend,
-                                const char *file, bool quiet, enum lw_format format,
+                                bool ranks_given, const char *file, bool quiet, enum lw_format format,
                                 struct lw_err *err)
 {
     struct lw_cluster c = {0};
     struct lw_progress_bar bar;
+    struct exec_identity id;
+
+    bool found = false;
 
     LW_TRY(exec_backend_find(backend, &o->backend, err));
-    struct lw_progress progress = lw_progress_bar_begin(&bar, quiet);
+    LW_TRY(exec_identity_read(&id, &found, err));
+    if (found && id.n_ranks > 1)
+        o->id = &id;
+    if (o->id && !ranks_given)
+        o->n_ranks = id.n_ranks;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, quiet || (o->id && id.rank > 0));
     o->progress = &progress;
     enum lw_status s = lw_calibrate(o, &c, err);
     lw_progress_bar_end(&bar);
+    if (o->id && o->id->rank > 0) { /* rank 0 writes */
+        lw_cluster_free(&c);
+        return s;
+    }
     if (s == LW_OK)
         s = lw_cluster_write(&c, file, err);
     if (s == LW_OK && format == LW_FORMAT_JSON)
@@ -108,13 +121,15 @@ int cmd_calibrate(int argc, char **argv)
     const char *backend = "threads", *file = NULL, *transport = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     bool quiet = false;
-    int64_t n_ranks = o.n_ranks, n_rounds = o.n_rounds;
+    int64_t n_ranks = 0, n_rounds = o.n_rounds;
     const struct lw_opt options[] = {
         {"backend", 0, LW_OPT_STRING, &backend, "NAME", "what to measure with (threads)", 0, 0},
         {"transport", 0, LW_OPT_STRING, &transport, "loop",
          "nccl: all ranks as streams of one GPU", 0, 0},
-        {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2)", 2, 64},
+        {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2, or what a launcher started)", 2, 64},
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
+        {"max-bytes", 0, LW_OPT_SIZE, &o.max_bytes, "BYTES",
+         "largest message, 16MiB or more (256MiB)", 0, 0},
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},
         {"quiet", 'q', LW_OPT_FLAG, &quiet, NULL, "no progress bar", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
@@ -136,7 +151,8 @@ int cmd_calibrate(int argc, char **argv)
     if (transport && strcmp(transport, "loop") != 0)
         return lw_cli_usage("calibrate", "--transport %s: calibrate knows 'loop'", transport);
     o.loop = transport != NULL;
-    o.n_ranks = (int32_t)n_ranks;
+    if (n_ranks > 0)
+        o.n_ranks = (int32_t)n_ranks;
     o.n_rounds = (int32_t)n_rounds;
-    return lw_cli_end("calibrate", calibrate(&o, backend, file, quiet, format, &err), &err);
+    return lw_cli_end("calibrate", calibrate(&o, backend, n_ranks > 0, file, quiet, format, &err), &err);
 }

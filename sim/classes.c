@@ -35,7 +35,8 @@ static void copy_rows(const struct lw_timeline *t, int64_t from, int64_t to, int
 }
 
 /* Rows of the pass that begins at `from`, by class: class k has first[k] .. last[k] - 1. */
-static int64_t find_pass(const struct lw_sim_classes *c, int64_t from, int64_t *first, int64_t *last)
+static int64_t find_pass(const struct lw_sim_classes *c, int64_t from, int64_t *first,
+                         int64_t *last)
 {
     const struct lw_timeline *t = &c->rows;
     int64_t i = from;
@@ -103,8 +104,7 @@ static void spread(const struct lw_sim_classes *c, const struct lw_summary *s,
     out->ranks = ranks;
     out->worst = c->rank_of[s->worst];
     if (end > start)
-        out->bubble_ratio =
-            1 - (double)compute / ((double)out->n_ranks * (double)(end - start));
+        out->bubble_ratio = 1 - (double)compute / ((double)out->n_ranks * (double)(end - start));
 }
 
 /* Rows of all ranks: a row of a class stands for as many as are alike. */

@@ -1,4 +1,5 @@
 /* lapwing sim: predict a plan's timeline on a cluster. */
+#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -8,6 +9,7 @@
 #include "shared/plan_source.h"
 #include "sim/cmd_sim_replay.h"
 #include "sim/cost.h"
+#include "sim/samples.h"
 #include "sim/sim_print.h"
 
 static const struct lw_usage usage = {
@@ -33,13 +35,14 @@ struct session {
     const char *db;
     char command[1024];
     bool no_db, spans, quiet;
-    int64_t steps, seed;
+    int64_t steps, seed, n_samples;
     enum lw_format format;
     struct lw_plan plan;
     struct lw_cluster cluster;
     struct lw_sim_classes classes;
     struct lw_summary summary;
     struct lw_sim_stats stats;
+    struct lw_sim_samples samples;
     int32_t n_warmup;
     double wall_s;
 };
@@ -94,9 +97,12 @@ static enum lw_status run(struct session *s, struct lw_err *err)
     s->options.no_fold |= s->replay.on; /* its ranks differ */
     enum lw_status status = lw_sim_run_classes(&s->plan, &s->cluster, &s->options, &s->classes,
                                                &s->stats, err);
+    s->wall_s = seconds() - began;
+    if (status == LW_OK && s->n_samples > 0)
+        status = lw_sim_sample(&s->plan, &s->cluster, &s->options, s->n_warmup,
+                               (int32_t)s->n_samples, 0, &s->samples, err);
     s->options.progress = NULL;
     lw_progress_bar_end(&bar);
-    s->wall_s = seconds() - began;
     return status;
 }
 
@@ -104,7 +110,7 @@ static enum lw_status predict(struct session *s, struct lw_err *err)
 {
     LW_TRY(load(s, err));
     choose_steps(s);
-    s->options.noise = s->seed >= 0;
+    s->options.noise = s->seed >= 0 || s->options.sigma > 0;
     s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
     LW_TRY(run(s, err));
     if (s->replay.on)
@@ -163,19 +169,35 @@ static enum lw_status store(struct session *s, const char *message, struct lw_si
     return status;
 }
 
+/* An interrupt while a run is stored waits until it is stored: all of it is there, or nothing. */
+static enum lw_status store_whole(struct session *s, const char *message, struct lw_sim_report *r,
+                                  struct lw_err *err)
+{
+    sigset_t interrupts, before;
+
+    sigemptyset(&interrupts);
+    sigaddset(&interrupts, SIGINT);
+    sigaddset(&interrupts, SIGTERM);
+    sigaddset(&interrupts, SIGHUP);
+    sigprocmask(SIG_BLOCK, &interrupts, &before);
+    enum lw_status status = store(s, message, r, err);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
 static enum lw_status work(struct session *s, struct lw_err *err)
 {
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
                               .timeline = &s->classes.rows, .summary = &s->summary,
-                              .stats = &s->stats, .run = -1, .n_past = -1,
+                              .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
                               .replayed = s->replay.on ? &s->replay.shown : NULL};
     struct lw_err why = {0}, unused;
     enum lw_status status = predict(s, &why);
 
     if (status == LW_EFAILED && !s->no_db)
-        (void)store(s, why.msg, &r, &unused); /* what failed is the message to give */
+        (void)store_whole(s, why.msg, &r, &unused); /* what failed is the message to give */
     if (status == LW_OK && !s->no_db)
-        status = store(s, NULL, &r, &why);
+        status = store_whole(s, NULL, &r, &why);
     r.wall_s = s->wall_s;
     if (status == LW_OK)
         status = lw_sim_print(&r, s->format, stdout, &why);
@@ -187,6 +209,7 @@ static void session_free(struct session *s)
 {
     lw_summary_free(&s->summary);
     lw_sim_classes_free(&s->classes);
+    lw_sim_samples_free(&s->samples);
     lw_plan_free(&s->plan);
     lw_cluster_free(&s->cluster);
     sim_replay_free(&s->replay);
@@ -205,8 +228,15 @@ int cmd_sim(int argc, char **argv)
          0},
         {"buffered", 0, LW_OPT_FLAG, &s.options.buffered, NULL,
          "a send costs its sender nothing (rendezvous)", 0, 0},
-        {"seed", 0, LW_OPT_INT, &s.seed, "N", "draw the cluster's noise from this seed (no noise)",
-         0, INT64_MAX},
+        {"seed", 0, LW_OPT_INT, &s.seed, "N",
+         "draw noise, jitter and skew from this seed (no noise of the cluster; else 0)", 0,
+         INT64_MAX},
+        {"noise", 0, LW_OPT_DOUBLE, &s.options.sigma, "X",
+         "standard deviation of compute and transfers, a share (the cluster's, with --seed)", 0, 1},
+        {"rank-noise", 0, LW_OPT_DOUBLE, &s.options.rank_sigma, "X",
+         "the same of each rank's speed, for the whole run (0)", 0, 1},
+        {"samples", 0, LW_OPT_INT, &s.n_samples, "N",
+         "draw N times, on all cores: p50, p90, p99 of the step", 1, 1000000},
         {"jitter", 0, LW_OPT_TIME, &s.options.jitter_ps, "TIME",
          "chunk detail: up to this much more for each message (0)", 0, 0},
         {"start-skew", 0, LW_OPT_TIME, &s.options.start_skew_ps, "TIME",

@@ -200,14 +200,13 @@ static enum lw_status mismatch(struct sim_engine *e, const struct sim_group *g, 
 /* The k-th collective of a group is drawn by its first member's rank and k. */
 static lw_ps with_noise(const struct sim_engine *e, struct sim_group *g, lw_ps time)
 {
-    struct lw_figure sigma = e->cluster->noise.comm_sigma;
     uint64_t k = g->turn >= 0 ? (uint64_t)g->turn : g->n_begun++;
     int32_t rank = e->ring[g->first].rank;
 
-    if (!e->options.noise || !lw_figure_is_set(sigma) || g->n == 1)
+    if (e->comm_sigma <= 0 || g->n == 1)
         return time;
     return sim_noisy(sim_seed_of(e->options.seed, 1), (uint64_t)rank, k, (uint64_t)g->comm,
-                     sigma.value, time);
+                     e->comm_sigma, time);
 }
 
 /* The last member is in: data moves. */

@@ -16,6 +16,8 @@
  * Not modelled: compute beside compute on other streams, but for memory. */
 #include "sim/device.h"
 
+#include "sim/sim.h"
+
 int64_t sim_rate_of(double share)
 {
     int64_t r = (int64_t)(share * (double)SIM_FULL_RATE + 0.5);
@@ -214,4 +216,22 @@ void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_
         speed[x->rank] = sim_rate_product(speed[x->rank], sim_rate_of(x->speed));
         late[x->rank] += x->late_ps;
     }
+}
+
+double sim_compute_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o)
+{
+    const struct lw_figure *f = &cluster->noise.compute_sigma;
+
+    if (!o->noise)
+        return 0;
+    return o->sigma > 0 ? o->sigma : lw_figure_is_set(*f) ? f->value : 0;
+}
+
+double sim_comm_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o)
+{
+    const struct lw_figure *f = &cluster->noise.comm_sigma;
+
+    if (!o->noise || o->detail == LW_SIM_CHUNK)
+        return 0;
+    return o->sigma > 0 ? o->sigma : lw_figure_is_set(*f) ? f->value : 0;
 }

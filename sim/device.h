@@ -61,6 +61,12 @@ int64_t sim_comm_memory_share(const struct lw_cluster *cluster, int64_t bytes, l
  * enter each step. */
 void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_ps *late);
 
+/* Standard deviations of compute and of communication in a run: the options', or the cluster's where
+ * they give none; 0 where nothing is drawn. Messages of chunk detail have their jitter instead. */
+struct lw_sim_options;
+double sim_compute_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o);
+double sim_comm_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o);
+
 int64_t sim_rate_of(double share);              /* to parts in 1e9, at least 1 */
 int64_t sim_rate_product(int64_t a, int64_t b); /* at least 1 */
 

@@ -1,7 +1,7 @@
-/* Draws by seed. A draw is named by what it is for and mixed from the seed and its name, so two runs
- * that ask in another order, or ask for some of them only, get the same numbers.
+/* Draws by seed. A draw is named by what it is for and mixed from the seed and its name, so two
+ * runs that ask in another order, or ask for some of them only, get the same numbers.
  *
- * Not modelled: errors that last (a rank that is slow for a while), tails heavier than normal. */
+ * Not modelled: errors that last for a while, tails heavier than normal. */
 #include "sim/draw.h"
 
 uint64_t sim_seed_of(uint64_t seed, uint64_t k)
@@ -31,5 +31,6 @@ struct sim_range sim_range_of(lw_ps most)
     uint64_t n = (uint64_t)most + 1;
 
     /* for n = 1 the inverse is 2^64 - 1, so that the quotient stays one too small at most */
-    return (struct sim_range){n, n == 1 ? UINT64_MAX : (uint64_t)(((unsigned __int128)1 << 64) / n)};
+    return (struct sim_range){n,
+                              n == 1 ? UINT64_MAX : (uint64_t)(((unsigned __int128)1 << 64) / n)};
 }

@@ -5,8 +5,8 @@
 
 #include "shared/units.h"
 
-/* Everything that a seed decides. Each draw is a function of the seed and of what it is for, never of
- * the order in which draws are made, so a run gives the same numbers however it is computed. See
+/* Everything that a seed decides. Each draw is a function of the seed and of what it is for, never
+ * of the order in which draws are made, so a run gives the same numbers however it is computed. See
  * docs/design/noise.md. */
 
 /* One output of splitmix64 (Steele, Lea, Flood, OOPSLA 2014) from the state x. */
@@ -24,8 +24,9 @@ uint64_t sim_seed_of(uint64_t seed, uint64_t k);
 /* Uniform in [0, 1), for the four numbers that name the draw. */
 double sim_draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 
-/* A relative error of mean 0 and standard deviation sigma, roughly normal (the sum of twelve uniform
- * draws, which ends at 6 sigma), on `work`: rounded to the nearest picosecond, never below 0. */
+/* A relative error of mean 0 and standard deviation sigma, roughly normal (the sum of twelve
+ * uniform draws, which ends at 6 sigma), on `work`: rounded to the nearest picosecond, never below
+ * 0. */
 lw_ps sim_noisy(uint64_t seed, uint64_t rank, uint64_t pass, uint64_t op, double sigma, lw_ps work);
 
 /* Whole numbers 0 .. most, each as likely as the other (up to 2^-64 * most). */
@@ -34,18 +35,19 @@ struct sim_range {
 };
 struct sim_range sim_range_of(lw_ps most);
 
-/* x modulo n, by the product with the inverse: the quotient is right or up to two too small. */
+/* x modulo n, by the product with the inverse. With 2^64 = inverse n + rest, x inverse / 2^64 is
+ * below x / n by x rest / (n 2^64) < 1, so the quotient is right or one too small: as likely as
+ * not, so what is left is corrected without a branch. */
 static inline lw_ps sim_range_take(struct sim_range r, uint64_t x)
 {
     uint64_t q = (uint64_t)((unsigned __int128)x * r.inverse >> 64), rest = x - q * r.n;
 
-    rest -= rest >= r.n ? r.n : 0;
-    rest -= rest >= r.n ? r.n : 0;
-    return (lw_ps)rest;
+    return (lw_ps)(rest - (r.n & -(uint64_t)(rest >= r.n)));
 }
 
-/* What message s (from 0, counted over all its ring collectives) of a rank takes longer, and how much
- * later a rank enters:   mix(seed ^ (rank << 32 | s)) mod n   and   mix(~seed ^ rank) mod n. */
+/* What message s (from 0, counted over all its ring collectives) of a rank takes longer, and how
+ * much later a rank enters:   mix(seed ^ (rank << 32 | s)) mod n   and   mix(~seed ^ rank) mod n.
+ */
 static inline lw_ps sim_jitter(uint64_t seed, struct sim_range r, int32_t rank, uint64_t s)
 {
     return sim_range_take(r, sim_mix(seed ^ ((uint64_t)(uint32_t)rank << 32 | s)));

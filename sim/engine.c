@@ -166,6 +166,8 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
             make_ready(e, rank, p->next[i]);
     if (--e->units_left[rank] > 0)
         return LW_OK;
+    if (e->step_end)
+        e->step_end[e->pass_step[e->pass[rank]]] = e->now;
     e->pass[rank]++;
     return begin_passes(e, rank);
 }
@@ -185,9 +187,9 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
     if (on_device && e->terms.memory)
         memory = sim_memory_share(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
                                   work);
-    if (on_device && e->options.noise && lw_figure_is_set(e->cluster->noise.compute_sigma))
+    if (on_device && e->compute_sigma > 0)
         work = sim_noisy(e->options.seed, (uint64_t)rank, (uint64_t)e->pass[rank], (uint64_t)index,
-                         e->cluster->noise.compute_sigma.value, work);
+                         e->compute_sigma, work);
     if (work == 0)
         return sim_unit_complete(e, rank, unit);
     e->slot_unit[slot] = unit;
@@ -199,6 +201,8 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
     const struct lw_op *op = sim_unit_op(e, rank, unit);
 
     e->wait[e->first_wait[rank] + unit] = SIM_STARTED;
+    if (e->step_start && e->now < e->step_start[e->pass_step[e->pass[rank]]])
+        e->step_start[e->pass_step[e->pass[rank]]] = e->now;
     if (e->timeline)
         record_start(e, rank, unit);
     switch (lw_op_class(op->kind)) {

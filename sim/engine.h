@@ -117,6 +117,7 @@ struct sim_engine {
     struct sim_queue queue;
     lw_ps now;
     struct sim_range jitter, skew; /* when the options ask for them */
+    double compute_sigma, comm_sigma; /* of what is drawn; 0 = nothing */
     bool ring_by_events, slow_links;
     int32_t n_workers;            /* lanes of a group */
     bool *pooled;                 /* [n_comms]; NULL when n_workers is 1 */
@@ -126,6 +127,7 @@ struct sim_engine {
 
     int32_t n_passes;
     int32_t *pass_variant, *pass_step, *pass_in_step; /* [n_passes] */
+    lw_ps *step_start, *step_end; /* [n_steps], or NULL: of the earliest op and of the last */
     int64_t *pass_row;            /* [n_passes]: first row of the timeline */
     int64_t *variant_row;         /* [n_variants * n_ranks]: rows of the ranks before */
 

@@ -21,8 +21,9 @@ struct sim_fold {
                           * from the plan; operands still name its ranks */
 };
 
-/* Fold a plan for a run; memory is the arena's. n_classes is 0 where nothing is alike, where the run
- * draws something else for every rank, or where messages are not matched: then simulate the plan. */
+/* Fold a plan for a run; memory is the arena's. n_classes is 0 where nothing is alike, where the
+ * run draws something else for every rank, or where messages are not matched: then simulate the
+ * plan. */
 enum lw_status sim_fold_make(const struct lw_plan *plan, const struct lw_cluster *cluster,
                              const struct lw_sim_options *options, struct lw_arena *arena,
                              struct sim_fold *out, struct lw_err *err);

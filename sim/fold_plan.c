@@ -1,16 +1,16 @@
-/* The quotient of a plan by its classes: a plan whose ranks are classes. Programs, operands and works
- * are the plan's own, for a class stands in the role of its lowest rank, with its index there. Of the
- * groups of a communicator that hold the same classes one is kept, and in it the first member of each
- * class, in group order. */
+/* The quotient of a plan by its classes: a plan whose ranks are classes. Programs, operands and
+ * works are the plan's own, for a class stands in the role of its lowest rank, with its index
+ * there. Of the groups of a communicator that hold the same classes one is kept, and in it the
+ * first member of each class, in group order. */
 #include <string.h>
 
 #include "sim/fold.h"
 #include "sim/trie.h"
 
 struct columns {
-    int32_t *kept;       /* [n_groups]: the quotient's group; -1 = none yet */
-    int32_t *seen_in;    /* [n_classes]: group in which it was met last, + 1 */
-    struct sim_trie of;  /* signature -> 1 + quotient's group, as the order of its nodes */
+    int32_t *kept;      /* [n_groups]: the quotient's group; -1 = none yet */
+    int32_t *seen_in;   /* [n_classes]: group in which it was met last, + 1 */
+    struct sim_trie of; /* signature -> 1 + quotient's group, as the order of its nodes */
 };
 
 static enum lw_status take(const struct lw_plan *p, struct sim_fold *f, struct lw_arena *a,
@@ -23,8 +23,8 @@ static enum lw_status take(const struct lw_plan *p, struct sim_fold *f, struct l
     q->coord = lw_arena_alloc(a, 3 * (int64_t)f->n_classes, sizeof *q->coord);
     q->groups = lw_arena_alloc(a, p->n_groups + 1, sizeof *q->groups);
     q->members = lw_arena_alloc(a, p->n_members + 1, sizeof *q->members);
-    q->comm_group = lw_arena_alloc(a, (int64_t)p->n_comms * f->n_classes + 1,
-                                   sizeof *q->comm_group);
+    q->comm_group =
+        lw_arena_alloc(a, (int64_t)p->n_comms * f->n_classes + 1, sizeof *q->comm_group);
     f->group_of = lw_arena_alloc(a, p->n_groups + 1, sizeof *f->group_of);
     if (!q->role_of || !q->index_in_role || !q->coord || !q->groups || !q->members ||
         !q->comm_group || !f->group_of)

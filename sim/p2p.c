@@ -151,13 +151,12 @@ static enum lw_status message_time(struct sim_engine *e, const struct sim_messag
 /* Drawn by who sends to whom, and in which op of which pass. */
 static lw_ps with_noise(const struct sim_engine *e, const struct sim_message *x, lw_ps time)
 {
-    struct lw_figure sigma = e->cluster->noise.comm_sigma;
     uint64_t ends = (uint64_t)(uint32_t)x->rank[SENDER] << 32 | (uint32_t)x->rank[RECEIVER];
 
-    if (!e->options.noise || !lw_figure_is_set(sigma))
+    if (e->comm_sigma <= 0)
         return time;
     return sim_noisy(sim_seed_of(e->options.seed, 2), ends, (uint64_t)e->pass[x->rank[SENDER]],
-                     (uint64_t)x->op[SENDER], sigma.value, time);
+                     (uint64_t)x->op[SENDER], e->comm_sigma, time);
 }
 
 static enum lw_status move(struct sim_engine *e, int32_t m, const struct lw_op *op)

@@ -189,6 +189,17 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
     return ok ? LW_OK : lw_fail_nomem(e->err);
 }
 
+/* A rank whose work takes a drawn factor as long; at most a hundred times faster. */
+static int64_t drawn_speed(const struct sim_engine *e, int32_t rank, int64_t speed)
+{
+    lw_ps takes = sim_noisy(e->options.seed, (uint64_t)rank, UINT64_C(3) << 32, 0,
+                            e->options.rank_sigma, SIM_FULL_RATE);
+
+    takes = takes > SIM_FULL_RATE / 100 ? takes : SIM_FULL_RATE / 100;
+    __int128 drawn = (__int128)speed * SIM_FULL_RATE / takes;
+    return drawn > 1 ? (int64_t)drawn : 1;
+}
+
 static enum lw_status apply_exceptions(struct sim_engine *e)
 {
     int32_t n = e->given->n_ranks;
@@ -199,6 +210,8 @@ static enum lw_status apply_exceptions(struct sim_engine *e)
     if (!ok)
         return lw_fail_nomem(e->err);
     sim_speeds(e->cluster, n, speed, late);
+    for (int32_t r = 0; e->options.rank_sigma > 0 && r < n; r++)
+        speed[r] = drawn_speed(e, r, speed[r]);
     for (int32_t r = 0; r < e->plan->n_ranks; r++) {
         e->speed[r] = speed[sim_given_rank(e, r)];
         e->late[r] = late[sim_given_rank(e, r)];
@@ -390,6 +403,8 @@ enum lw_status sim_prepare(struct sim_engine *e)
     e->terms = sim_terms_of(e->cluster);
     e->jitter = sim_range_of(e->options.jitter_ps);
     e->skew = sim_range_of(e->options.start_skew_ps);
+    e->compute_sigma = sim_compute_sigma(e->cluster, &e->options);
+    e->comm_sigma = sim_comm_sigma(e->cluster, &e->options);
     LW_TRY(check_reducers(e));
     LW_TRY(prepare_passes(e));
     LW_TRY(prepare_programs(e));

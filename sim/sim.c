@@ -50,6 +50,9 @@ static enum lw_status check_options(const struct lw_sim_options *o, struct lw_er
         return lw_fail(err, LW_EINVAL, "%d steps: at least 1", o->n_steps);
     if (o->jitter_ps < 0 || o->start_skew_ps < 0)
         return lw_fail(err, LW_EINVAL, "jitter and start skew must not be negative");
+    if (!(o->sigma >= 0 && o->sigma <= 1) || !(o->rank_sigma >= 0 && o->rank_sigma <= 1))
+        return lw_fail(err, LW_EINVAL, "noise is a share of the time: 0 to 1, not %g",
+                       o->sigma >= 0 && o->sigma <= 1 ? o->rank_sigma : o->sigma);
     if (o->jitter_ps > 0 && o->detail != LW_SIM_CHUNK)
         return lw_fail(err, LW_EINVAL, "jitter is per message: it needs --detail chunk");
     if (o->ring != LW_SIM_RING_AUTO && o->detail != LW_SIM_CHUNK)
@@ -163,13 +166,26 @@ static void list_exceptions(const struct sim_engine *e, struct lw_sim_stats *s)
     }
 }
 
+static void list_noise(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const struct lw_sim_options *o = &e->options;
+    const char *why = !o->noise      ? "noise is drawn only when a seed is given"
+                      : o->sigma > 0 ? "--noise replaces it"
+                                     : "";
+    const char *messages = o->detail == LW_SIM_CHUNK ? "messages have --jitter" : "";
+
+    figure(s, "compute_sigma", e->cluster->noise.compute_sigma, why);
+    figure(s, "comm_sigma", e->cluster->noise.comm_sigma, *why ? why : messages);
+    if (o->sigma > 0)
+        term(s, "noise", o->sigma, "--noise", o->noise ? "" : why);
+    if (o->rank_sigma > 0)
+        term(s, "rank_noise", o->rank_sigma, "--rank-noise", "");
+}
+
 static void list_terms(const struct sim_engine *e, struct lw_sim_stats *s)
 {
-    const char *no_seed = e->options.noise ? "" : "noise is drawn only when a seed is given";
-
     list_interference(e, s);
-    figure(s, "compute_sigma", e->cluster->noise.compute_sigma, no_seed);
-    figure(s, "comm_sigma", e->cluster->noise.comm_sigma, e->options.detail == LW_SIM_CHUNK ? "messages vary by --jitter-ns at chunk detail" : no_seed);
+    list_noise(e, s);
     list_exceptions(e, s);
     list_by_ring(e, s);
 }
@@ -188,10 +204,22 @@ static enum lw_status check_devices(const struct lw_plan *p, const struct lw_clu
     return LW_OK;
 }
 
-/* One run of a plan, or of its quotient: rows (NULL: none) and stats are set on success. */
+static enum lw_status watch_steps(struct sim_engine *e)
+{
+    e->step_start = lw_arena_alloc(&e->arena, e->options.n_steps, sizeof *e->step_start);
+    e->step_end = lw_arena_alloc(&e->arena, e->options.n_steps, sizeof *e->step_end);
+    if (!e->step_start || !e->step_end)
+        return lw_fail_nomem(e->err);
+    for (int32_t i = 0; i < e->options.n_steps; i++)
+        e->step_start[i] = INT64_MAX;
+    return LW_OK;
+}
+
+/* One run of a plan, or of its quotient: rows and lengths (NULL: none) and stats are set on success. */
 static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fold,
                           const struct lw_cluster *cluster, const struct lw_sim_options *options,
-                          struct lw_timeline *rows, struct lw_sim_stats *stats, struct lw_err *err)
+                          struct lw_timeline *rows, lw_ps *lengths, struct lw_sim_stats *stats,
+                          struct lw_err *err)
 {
     struct lw_timeline made = {0};
     struct lw_sim_stats counted = {0};
@@ -202,6 +230,8 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
                            .free_message = -1};
 
     enum lw_status status = sim_prepare(&e);
+    if (status == LW_OK && lengths)
+        status = watch_steps(&e);
     if (status == LW_OK)
         status = sim_engine_begin(&e);
     if (status == LW_OK)
@@ -211,6 +241,8 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
         counted.n_simulated = e.plan->n_ranks;
         made.comm_workers = e.n_workers;
         *stats = counted;
+        for (int32_t i = 0; lengths && i < options->n_steps; i++)
+            lengths[i] = e.step_end[i] > e.step_start[i] ? e.step_end[i] - e.step_start[i] : 0;
         if (rows)
             *rows = made;
     } else {
@@ -228,18 +260,18 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
 /* Folded where that is possible. What fails there fails again rank by rank, with the ranks named. */
 static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_cluster *cluster,
                                  const struct lw_sim_options *options, struct lw_arena *arena,
-                                 struct sim_fold *fold, struct lw_timeline *rows,
+                                 struct sim_fold *fold, struct lw_timeline *rows, lw_ps *lengths,
                                  struct lw_sim_stats *stats, struct lw_err *err)
 {
     LW_TRY(check_options(options, err));
     LW_TRY(check_devices(plan, cluster, err));
     LW_TRY(sim_fold_make(plan, cluster, options, arena, fold, err));
     enum lw_status status = run(plan, fold->n_classes > 0 ? fold : NULL, cluster, options, rows,
-                                stats, err);
+                                lengths, stats, err);
     if (status == LW_OK || status == LW_ENOMEM || fold->n_classes == 0)
         return status;
     *fold = (struct sim_fold){.n_ranks = plan->n_ranks};
-    return run(plan, NULL, cluster, options, rows, stats, err);
+    return run(plan, NULL, cluster, options, rows, lengths, stats, err);
 }
 
 static enum lw_status take_classes(const struct lw_plan *plan, const struct sim_fold *fold,
@@ -270,7 +302,7 @@ enum lw_status lw_sim_run_classes(const struct lw_plan *plan, const struct lw_cl
     struct sim_fold fold = {0};
 
     enum lw_status status =
-        run_folded(plan, cluster, options, &c.arena, &fold, &c.rows, &counted, err);
+        run_folded(plan, cluster, options, &c.arena, &fold, &c.rows, NULL, &counted, err);
     if (status == LW_OK)
         status = take_classes(plan, &fold, &c, err);
     if (status != LW_OK) {
@@ -291,7 +323,7 @@ enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *c
     struct lw_sim_stats counted;
 
     enum lw_status status = run_folded(plan, cluster, options, &c.arena, &fold,
-                                       timeline ? &c.rows : NULL, &counted, err);
+                                       timeline ? &c.rows : NULL, NULL, &counted, err);
     if (status == LW_OK && timeline && fold.n_classes > 0)
         status = take_classes(plan, &fold, &c, err);
     if (status == LW_OK && timeline && fold.n_classes > 0) {
@@ -303,5 +335,21 @@ enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *c
     if (status == LW_OK)
         *stats = counted;
     lw_sim_classes_free(&c);
+    return status;
+}
+
+enum lw_status lw_sim_run_steps(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                const struct lw_sim_options *options, lw_ps *lengths,
+                                struct lw_sim_stats *stats, struct lw_err *err)
+{
+    struct lw_arena arena = {0};
+    struct sim_fold fold = {0};
+    struct lw_sim_stats counted;
+    enum lw_status status = run_folded(plan, cluster, options, &arena, &fold, NULL, lengths,
+                                       &counted, err);
+
+    if (status == LW_OK)
+        *stats = counted;
+    lw_arena_free(&arena);
     return status;
 }

@@ -31,7 +31,9 @@ struct lw_sim_options {
     enum lw_sim_detail detail;
     enum lw_sim_ring ring;
     bool buffered;           /* a send costs the sender nothing; default is rendezvous */
-    bool noise;              /* apply the cluster's noise terms, drawn from seed */
+    bool noise;              /* apply the noise terms, drawn from seed */
+    double sigma;            /* of every compute op and transfer, instead of the cluster's; 0 = its */
+    double rank_sigma;       /* of each rank's compute speed, drawn once for the run; 0 = none */
     uint64_t seed;
     lw_ps jitter_ps;         /* chunk detail: each message takes up to this much longer, by seed */
     lw_ps start_skew_ps;     /* each rank enters each step up to this much later, by seed */
@@ -77,6 +79,12 @@ struct lw_sim_stats {
 enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
                           const struct lw_sim_options *options, struct lw_timeline *timeline,
                           struct lw_sim_stats *stats, struct lw_err *err);
+
+/* The same without rows: lengths[n_steps] = from the start of a step's earliest op to the end of its
+ * last, over all ranks. */
+enum lw_status lw_sim_run_steps(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                const struct lw_sim_options *options, lw_ps *lengths,
+                                struct lw_sim_stats *stats, struct lw_err *err);
 
 /* What a run gives where ranks that are alike are simulated once (docs/design/folding.md): the rows of
  * one rank for each class. Without folding every rank is a class of its own. */

@@ -164,6 +164,24 @@ static bool too_large(const struct lw_sim_report *r)
     return lw_figure_is_set(memory) && (double)r->summary->peak_memory_bytes > memory.value;
 }
 
+static bool is_drawn(const struct lw_sim_report *r)
+{
+    const struct lw_sim_options *o = r->options;
+
+    return o->noise || o->jitter_ps > 0 || o->start_skew_ps > 0 || o->rank_sigma > 0 ||
+           r->samples->n > 0;
+}
+
+static void text_samples(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_sim_samples *s = r->samples;
+    char p50[32], p90[32], p99[32], least[32], most[32];
+
+    fprintf(f, "%d samples of the step: p50 %s, p90 %s, p99 %s (%s to %s)\n", s->n,
+            lw_format_ps(p50, s->p50), lw_format_ps(p90, s->p90), lw_format_ps(p99, s->p99),
+            lw_format_ps(least, s->least), lw_format_ps(most, s->most));
+}
+
 static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
                                  FILE *f, struct lw_err *err)
 {
@@ -175,7 +193,12 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
             r->plan->n_ranks, r->cluster->name,
             r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
             r->options->buffered ? ", buffered sends" : "");
-    fprintf(f, "step %s, median of %d measured\n", lw_format_ps(buf, s->step), s->n_steps);
+    fprintf(f, "step %s, median of %d measured", lw_format_ps(buf, s->step), s->n_steps);
+    if (is_drawn(r))
+        fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
+    fprintf(f, "\n");
+    if (r->samples->n > 0)
+        text_samples(r, f);
     fprintf(f, "\nrank %d, whose step is the longest\n", m->rank);
     line(f, "compute busy", m->compute_busy, s->step);
     line(f, "copy busy", m->copy_busy, s->step);
@@ -330,6 +353,22 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
     lw_jsonout_bool(o, "memory_fits", !too_large(r));
 }
 
+static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    if (is_drawn(r))
+        lw_jsonout_int(o, "seed", (int64_t)r->options->seed);
+    else
+        lw_jsonout_null(o, "seed");
+    if (r->samples->n == 0)
+        return;
+    lw_jsonout_int(o, "n_samples", r->samples->n);
+    lw_jsonout_ns(o, "step_p50_ns", r->samples->p50);
+    lw_jsonout_ns(o, "step_p90_ns", r->samples->p90);
+    lw_jsonout_ns(o, "step_p99_ns", r->samples->p99);
+    lw_jsonout_ns(o, "step_min_ns", r->samples->least);
+    lw_jsonout_ns(o, "step_max_ns", r->samples->most);
+}
+
 static void print_json(const struct lw_sim_report *r, const struct bucket_list *l, FILE *f)
 {
     struct lw_jsonout o = {.file = f};
@@ -349,6 +388,7 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     for (int32_t i = 0; i < s->n_steps; i++)
         lw_jsonout_ns(&o, NULL, s->steps[i]);
     lw_jsonout_end(&o);
+    json_samples(&o, r);
     json_measure(&o, &s->ranks[s->worst]);
     lw_jsonout_fixed(&o, "bubble_ratio", s->bubble_ratio, 6);
     lw_jsonout_int(&o, "peak_memory_bytes", s->peak_memory_bytes);

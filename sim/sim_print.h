@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "shared/cli.h"
+#include "sim/samples.h"
 #include "sim/sim.h"
 
 /* A replay's steps: host range of the step, of the rank where it is longest. All borrowed. */
@@ -33,6 +34,7 @@ struct lw_sim_report {
     const struct lw_timeline *timeline; /* of classes: sim/sim.h */
     const struct lw_summary *summary;
     const struct lw_sim_stats *stats;
+    const struct lw_sim_samples *samples; /* n = 0: none were drawn */
     double wall_s;
     int64_t run;                          /* id in the database; -1 = not stored */
     int32_t n_past;                       /* compared predictions for this cluster; -1 = not asked */

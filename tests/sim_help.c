@@ -150,8 +150,24 @@ static void expect_same_rows(const struct lw_timeline *a, const struct lw_timeli
     }
 }
 
+/* The lengths that a run without rows tells, folded or not. */
+static void expect_lengths(const struct lw_plan *plan, const struct lw_cluster *c,
+                           struct lw_sim_options o, const struct lw_summary *s)
+{
+    struct lw_sim_stats unused;
+    struct lw_err err = {0};
+    lw_ps lengths[64];
+
+    assert_true(o.n_steps <= 64);
+    if (lw_sim_run_steps(plan, c, &o, lengths, &unused, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(s->n_steps, o.n_steps);
+    assert_memory_equal(lengths, s->steps, (size_t)s->n_steps * sizeof *lengths);
+}
+
 static void expect_same_summary(const struct lw_sim_classes *c, const struct lw_timeline *t,
-                                const struct lw_plan *plan)
+                                const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                struct lw_sim_options o)
 {
     struct lw_summary a, b;
     struct lw_err err = {0};
@@ -170,6 +186,10 @@ static void expect_same_summary(const struct lw_sim_classes *c, const struct lw_
     assert_memory_equal(&a.bubble_ratio, &b.bubble_ratio, sizeof a.bubble_ratio);
     assert_int_equal(a.peak_memory_bytes, b.peak_memory_bytes);
     assert_int_equal(a.n_ops, b.n_ops);
+    o.no_fold = false;
+    expect_lengths(plan, cluster, o, &b);
+    o.no_fold = true;
+    expect_lengths(plan, cluster, o, &b);
     lw_summary_free(&a);
     lw_summary_free(&b);
 }
@@ -191,7 +211,7 @@ void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
     if (lw_sim_run(plan, c, &o, &all, s, &err) != LW_OK || lw_timeline_check(t, plan, &err) != LW_OK)
         fail_msg("%s", err.msg);
     expect_same_rows(t, &all);
-    expect_same_summary(&classes, &all, plan);
+    expect_same_summary(&classes, &all, plan, c, o);
     assert_int_equal(folded.end, s->end);
     assert_int_equal(folded.n_ops, s->n_ops);
     assert_int_equal(folded.n_messages, s->n_messages);

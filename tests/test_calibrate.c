@@ -26,14 +26,16 @@ static enum lw_status build(int which, struct lw_plan *p, struct lw_err *err)
     case 1: return exec_plan_beside(2, sizes, 3, works, p, err);
     case 2: return exec_plan_copies(2, sizes, 3, p, err);
     case 3: return exec_plan_collectives(2, LW_OP_BROADCAST, sizes, 3, 0, p, err);
-    default: return exec_plan_kernels(2, 3, 0, p, err);
+    case 4: return exec_plan_kernels(2, 3, 0, p, err);
+    case 5: return exec_plan_pairs(2, sizes, 3, 0, p, err);
+    default: return exec_plan_overlap(2, 4096, 3, 0, p, err);
     }
 }
 
 static void its_plans_run(void **state)
 {
     (void)state;
-    for (int k = 0; k < 5; k++) {
+    for (int k = 0; k < 7; k++) {
         struct lw_plan p;
         struct lw_exec_result r;
         struct lw_err err = {0};
@@ -41,7 +43,7 @@ static void its_plans_run(void **state)
         o.compute = EXEC_COMPUTE_SPIN;
         o.n_steps = 1;
         o.n_warmup = 0;
-        o.verify = k == 3; /* the others never update their parameters */
+        o.verify = k == 3 || k >= 5; /* the others never update their parameters */
         assert_int_equal(build(k, &p, &err), LW_OK);
         if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
             fail_msg("plan %d: %s", k, err.msg);
@@ -74,14 +76,21 @@ static void a_short_calibration_gives_a_whole_cluster(void **state)
     assert_string_equal(c.name, "host");
     assert_true(c.calibrated);
     assert_int_equal(c.devices_per_node, 2);
-    assert_int_equal(c.n_tables, 4);
+    /* all-reduce, broadcast, all-gather, reduce-scatter, reduce, all-to-all where the backend has it, and two
+     * all-reduces at once */
+    bool all_to_all = o.backend->capabilities & EXEC_CAN_ALL_TO_ALL;
+    assert_int_equal(c.n_tables, all_to_all ? 7 : 6);
+    assert_int_equal(c.tables[c.n_tables - 1].n_in_flight, 2);
+    assert_int_equal(c.tables[c.n_tables - 1].op, LW_OP_ALL_REDUCE);
+    assert_int_equal(c.tables[c.n_tables - 2].n_in_flight, 1);
     for (int32_t i = 0; i < c.n_tables; i++)
         for (int32_t k = 0; k < c.tables[i].n_rows; k++) {
             assert_int_equal(c.tables[i].bytes[k], INT64_C(1024) << k);
             assert_true(c.tables[i].time_ps[k] > 0);
         }
     assert_int_equal(c.tables[0].op, LW_OP_ALL_REDUCE);
-    assert_int_equal(c.tables[0].n_rows, 15); /* 1 KiB * 2^14 = 16 MiB */
+    for (int32_t i = 0; i < c.n_tables; i++)
+        assert_int_equal(c.tables[i].n_rows, 15); /* 1 KiB * 2^14 = 16 MiB */
     figure_is_share(c.interference.compute_rate_under_comm);
     figure_is_share(c.interference.comm_rate_under_compute);
     assert_true(c.device.copy_bytes_per_s.value > 0);

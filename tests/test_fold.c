@@ -9,10 +9,15 @@
 #include <string.h>
 
 #include "shared/arena.h"
+#include "shared/files.h"
+#include "shared/program.h"
+#include "shared/strategy.h"
+#include "sim/cost.h"
 #include "sim/fold.h"
 #include "sim/trie.h"
 #include "tests/prng.h"
 #include "tests/sim_help.h"
+#include "traces/models.h"
 
 static const lw_ps us = LW_PS_PER_US;
 
@@ -198,6 +203,8 @@ static void a_stage_is_simulated_once(void **unused)
     assert_int_equal(simulated(&g, 8, (struct lw_exception){0}, lw_sim_options_default()), 4);
     /* at chunk detail the rings of tensor and data ranks share links: every message has its order */
     struct lw_sim_options chunk = {.n_steps = 1, .detail = LW_SIM_CHUNK};
+    const struct grid shared = {.dp = 4, .pp = 4, .tp = 2, .n_micro = 3};
+    assert_int_equal(simulated(&shared, 8, (struct lw_exception){0}, chunk), 32);
     assert_int_equal(simulated(&g, 8, (struct lw_exception){0}, chunk), 32);
     /* without tensor ranks and tied stages, a stage's four data ranks are one ring of equal hops */
     const struct grid d = {.dp = 4, .pp = 2, .tp = 1, .n_micro = 2};
@@ -300,6 +307,75 @@ static void random_grids_are_the_same_folded_and_not(void **unused)
     assert_true(n_simulated < n_ranks * 4 / 5); /* many were folded */
 }
 
+/* Strategies drawn at random, as a user asks for them. */
+static enum lw_status random_plan(struct prng *r, const struct lw_workload *w,
+                                  const struct lw_cluster *c, struct lw_plan *plan)
+{
+    static const enum lw_schedule schedules[] = {LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B,
+                                                 LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_ZB_H1,
+                                                 LW_SCHEDULE_ZBV, LW_SCHEDULE_DUALPIPE};
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_cost cost = lw_sim_cost(c);
+    struct lw_err err = {0};
+
+    s.dp = prng_in(r, 1, 4);
+    s.pp = 1 << prng_in(r, 0, 2);
+    s.tp = 1 << prng_in(r, 0, 2);
+    s.micro_batches = s.pp * prng_in(r, 1, 3);
+    s.schedule = schedules[prng_in(r, 0, 5)];
+    s.chunks = s.schedule == LW_SCHEDULE_INTERLEAVED_1F1B ? 2 : 1;
+    s.zero = s.dp > 1 && prng_in(r, 0, 1);
+    s.shard_policy = s.zero ? (enum lw_shard_policy)prng_in(r, 0, LW_N_SHARD_POLICIES - 1)
+                            : s.shard_policy;
+    s.rank_order = (enum lw_rank_order)prng_in(r, 0, 1);
+    s.bucket_cap_bytes = 1 << prng_in(r, 12, 22);
+    return lw_plan_build(w, &s, &cost, plan, &err);
+}
+
+static void lowered_strategies_are_the_same_folded_and_not(void **unused)
+{
+    struct prng r = prng_start("strategies");
+    struct traces_model_shape shape = {.layers = 6, .hidden = 64, .heads = 4, .seq = 32,
+                                       .vocab = 128};
+    int n_planned = 0, n_pipelines = 0;
+    int64_t n_ranks = 0, n_simulated = 0;
+    struct lw_workload w;
+    struct lw_cluster dgx;
+    struct lw_err err = {0};
+    (void)unused;
+
+    if (lw_cluster_find("dgx-a100", &dgx, &err) != LW_OK ||
+        traces_model_build("gpt-125m", &shape, &dgx.device, &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < 150; i++) {
+        struct lw_plan plan;
+        struct lw_cluster c;
+        struct lw_timeline t;
+        struct lw_sim_stats s;
+        struct lw_sim_options o = {.n_steps = 2, .detail = prng_in(&r, 0, 3) == 0
+                                                               ? LW_SIM_CHUNK
+                                                               : LW_SIM_COLLECTIVE};
+        if (random_plan(&r, &w, &dgx, &plan) != LW_OK)
+            continue;
+        random_cluster(&r, &plan, &c);
+        c.device = dgx.device;
+        run_both(&plan, &c, o, &t, &s);
+        n_planned++;
+        n_pipelines += plan.n_stages > 1;
+        n_ranks += plan.n_ranks;
+        n_simulated += s.n_simulated;
+        lw_timeline_free(&t);
+        lw_cluster_free(&c);
+        lw_plan_free(&plan);
+    }
+    printf("%d plans, %d of pipelines; %lld of %lld ranks were simulated\n", n_planned, n_pipelines,
+           (long long)n_simulated, (long long)n_ranks);
+    assert_true(n_planned > 50 && n_pipelines > 25);
+    assert_true(n_simulated < n_ranks * 4 / 5);
+    lw_workload_free(&w);
+    lw_cluster_free(&dgx);
+}
+
 /* Ranks of one role that send round in a circle, and one that two others send to. */
 static void messages_within_a_class_are_not_folded(void **unused)
 {
@@ -330,6 +406,97 @@ static void messages_within_a_class_are_not_folded(void **unused)
     lw_timeline_free(&t);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
+}
+
+/* Two roles, senders 0 .. n-1 and receivers n .. 2n-1; the programs are the caller's. */
+static struct lw_builder *begin_pairs(int32_t n)
+{
+    struct lw_builder *b = lw_builder_new("pairs", 2 * n);
+    struct lw_role role = {.name = "end"};
+
+    assert_non_null(b);
+    for (int32_t r = 0; r < 2; r++)
+        lw_builder_role(b, &role);
+    for (int32_t r = 0; r < 2 * n; r++)
+        lw_builder_rank(b, r, r / n, r % n, r / n, 0);
+    lw_builder_stream(b, "s", LW_STREAM_COMPUTE, 0);
+    lw_builder_comm(b, "down", LW_COMM_FORWARD, LW_REDUCER_AUTO, 0);
+    lw_builder_variant(b, "steady", "", true);
+    return b;
+}
+
+static void add_to(struct lw_builder *b, enum lw_op_kind kind, const int32_t *peers, int32_t n)
+{
+    struct lw_op op = lw_builder_blank(kind, 0);
+    struct lw_operand row[8];
+
+    for (int32_t i = 0; i < n; i++)
+        row[i] = (struct lw_operand){800, 0, peers[i]};
+    op.comm = 0;
+    op.operand = lw_builder_operand_row(b, row, n);
+    lw_builder_op(b, &op, NULL, 0);
+}
+
+static int32_t simulated_plan(struct lw_builder *b, struct lw_exception x, bool buffered)
+{
+    struct lw_sim_options o = {.n_steps = 2, .buffered = buffered};
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_timeline t;
+    struct lw_sim_stats s;
+
+    finish_plan(b, &plan);
+    make_cluster(&c, plan.n_ranks, 1e9, 10);
+    if (x.speed > 0)
+        add_exception(&c, x);
+    run_both(&plan, &c, o, &t, &s);
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+    return s.n_simulated;
+}
+
+/* 0 -> 3, 1 -> 4, 2 -> 5; receiver 4 is slow: what only its sender can tell. */
+static void a_sender_is_known_by_its_receiver(void **unused)
+{
+    (void)unused;
+    for (int buffered = 0; buffered < 2; buffered++) {
+        struct lw_builder *b = begin_pairs(3);
+        lw_builder_program(b, 0, 0);
+        add_to(b, LW_OP_SEND, (const int32_t[]){3, 4, 5}, 3);
+        lw_builder_program(b, 0, 1);
+        add_work(b, LW_OP_KERNEL, 0, 3 * us, -1);
+        add_to(b, LW_OP_RECV, (const int32_t[]){0, 1, 2}, 3);
+        /* {0, 2}, {1}, {3, 5}, {4} */
+        assert_int_equal(simulated_plan(b, (struct lw_exception){4, -1, 0.5, 0}, buffered), 4);
+    }
+}
+
+/* 0 sends to 2 and 3, with work in between, and 1 to 4 and 5: receivers of one role, of which the
+ * second of each pair gets its message later. */
+static void receivers_of_one_sender_are_told_apart(void **unused)
+{
+    (void)unused;
+    for (int buffered = 0; buffered < 2; buffered++) {
+        struct lw_builder *b = lw_builder_new("fan", 6);
+        struct lw_role role = {.name = "end"};
+        assert_non_null(b);
+        lw_builder_role(b, &role);
+        lw_builder_role(b, &role);
+        for (int32_t r = 0; r < 6; r++)
+            lw_builder_rank(b, r, r > 1, r, 0, 0);
+        lw_builder_stream(b, "s", LW_STREAM_COMPUTE, 0);
+        lw_builder_comm(b, "down", LW_COMM_FORWARD, LW_REDUCER_AUTO, 0);
+        lw_builder_variant(b, "steady", "", true);
+        lw_builder_program(b, 0, 0);
+        add_to(b, LW_OP_SEND, (const int32_t[]){2, 4}, 2);
+        add_work(b, LW_OP_KERNEL, 0, 3 * us, -1);
+        add_to(b, LW_OP_SEND, (const int32_t[]){3, 5}, 2);
+        lw_builder_program(b, 0, 1);
+        add_to(b, LW_OP_RECV, (const int32_t[]){0, 0, 1, 1}, 4);
+        int32_t n = simulated_plan(b, (struct lw_exception){0}, buffered);
+        assert_true(n >= 3 && n <= 6);
+    }
 }
 
 static void fail_both(const struct lw_plan *plan, const struct lw_cluster *c)
@@ -454,7 +621,10 @@ int main(void)
         cmocka_unit_test(a_slow_rank_unfolds_what_it_touches),
         cmocka_unit_test(what_is_drawn_for_every_rank_unfolds_all),
         cmocka_unit_test(random_grids_are_the_same_folded_and_not),
+        cmocka_unit_test(lowered_strategies_are_the_same_folded_and_not),
         cmocka_unit_test(messages_within_a_class_are_not_folded),
+        cmocka_unit_test(a_sender_is_known_by_its_receiver),
+        cmocka_unit_test(receivers_of_one_sender_are_told_apart),
         cmocka_unit_test(what_waits_is_named_as_without_folding),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
         cmocka_unit_test(equal_sequences_have_equal_numbers),

@@ -239,6 +239,21 @@ static void what_cannot_start_says_how_to(void **state)
         "lapwing-openmpi.so is not in $LAPWING_PLUGINS");
 }
 
+static void its_ranks_measure_one_cluster(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+    char *out = shell("$M -n 2 $L calibrate --backend mpi --rounds 1 --max-bytes 16MiB -o c.json --format json "
+                      "2>&1 && $L cluster c.json", &rc);
+
+    if (rc != 0 || times(out, "\"n_ranks\": 2") != 1)
+        fail_msg("status %d\n%s", rc, out);
+    has(out, "\"op\": \"all_to_all\", \"n_in_flight\": 1, \"bytes\": 16777216");
+    has(out, "\"op\": \"all_reduce\", \"n_in_flight\": 2, \"bytes\": 1024");
+    has(shell("$M -n 2 $L calibrate --backend mpi --ranks 3 -o d.json 2>&1", &rc),
+        "started 2 processes, --ranks is 3");
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -263,6 +278,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_kind_of_plan_ends_like_one_rank),
         cmocka_unit_test(a_world_of_one_where_more_were_asked_is_refused),
         cmocka_unit_test(what_cannot_start_says_how_to),
+        cmocka_unit_test(its_ranks_measure_one_cluster),
     };
 
     if (argc == 3 && strcmp(argv[1], "--rank") == 0)

@@ -80,6 +80,21 @@ static void make_source(struct traces_source *s, bool ranges)
     assert_int_equal(lw_steps_find(&s->trace, &s->steps, NULL), LW_OK);
 }
 
+/* One micro-batch of put_step without ranges: forward from at + 35, backward [at + 240, at + 712). */
+static void put_micro_batch(struct lw_trace *t, int64_t at)
+{
+    put(t, LW_ROW_HOST, "aten::linear", at + 35, at + 95, 10, -1);
+    put(t, LW_ROW_HOST, "aten::linear", at + 125, at + 205, 11, -1);
+    put(t, LW_ROW_HOST, "aten::nll_loss", at + 212, at + 218, 12, -1);
+    put(t, LW_ROW_HOST, EVAL "NllLossBackward0", at + 240, at + 260, 12, -1);
+    put(t, LW_ROW_HOST, EVAL "AddmmBackward0", at + 260, at + 460, 11, -1);
+    put(t, LW_ROW_HOST, EVAL ACC, at + 461, at + 470, -1, -1);
+    put(t, LW_ROW_HOST, ACC, at + 462, at + 466, -1, 30);
+    put(t, LW_ROW_HOST, EVAL "AddmmBackward0", at + 480, at + 700, 10, -1);
+    put(t, LW_ROW_HOST, EVAL ACC, at + 701, at + 712, -1, -1);
+    put(t, LW_ROW_HOST, ACC, at + 702, at + 708, -1, 40);
+}
+
 static void import_ok(const struct traces_source *s, int n, const struct traces_choice *c,
                       struct lw_workload *w, struct traces_coverage *coverage)
 {
@@ -949,10 +964,50 @@ static void ddp_resnet50_takes_its_parameters_from_a_list(void **state)
     traces_source_free(&s);
 }
 
+/* Micro-batches at 0, 800 and 1600, optimizer [2350,2500), step [0,2600). The last pass begins where
+ * the second ended, at 800 + 712 = 1512. Gap before its forward 1635 - 1512 = 123; forward 1635 to
+ * 1840 = 205; backward 1840 to 2312 = 472; gap 38; optimizer 150; gap 100: 1088 = 2600 - 1512.
+ * Ready: 466 - 240 = 226 and 708 - 240 = 468. */
+static void of_several_backward_passes_the_last_is_the_workload(void **state)
+{
+    struct traces_source s = {.file = "hand.json"};
+    struct lw_workload w;
+    struct traces_coverage c;
+
+    (void)state;
+    lw_trace_init(&s.trace);
+    put(&s.trace, LW_ROW_USER, "ProfilerStep#3", 0, 2600, -1, -1);
+    for (int k = 0; k < 3; k++)
+        put_micro_batch(&s.trace, 800 * k);
+    put(&s.trace, LW_ROW_USER, "Optimizer.step#SGD.step", 2350, 2500, -1, -1);
+    assert_int_equal(lw_trace_sort(&s.trace, NULL), LW_OK);
+    assert_int_equal(lw_steps_find(&s.trace, &s.steps, NULL), LW_OK);
+    assert_int_equal(s.steps.steps[0].n_gradients, 6); /* what the trace shows stays as it is */
+    import_ok(&s, 1, &median, &w, &c);
+    assert_int_equal(w.n_params, 2);
+    assert_int_equal(w.gap_ps[LW_GAP_BEFORE_FORWARD], 123000);
+    assert_int_equal(lw_workload_forward_ps(&w), 205000);
+    assert_int_equal(lw_workload_backward_ps(&w), 472000);
+    assert_int_equal(w.gap_ps[LW_GAP_BEFORE_OPTIMIZER], 38000);
+    assert_int_equal(w.optimizer_ps, 150000);
+    assert_int_equal(w.gap_ps[LW_GAP_AFTER_OPTIMIZER], 100000);
+    assert_int_equal(lw_workload_step_ps(&w), 1088000);
+    assert_int_equal(w.params[w.ready_order[0]].ready_ps, 226000);
+    assert_int_equal(w.params[w.ready_order[1]].ready_ps, 468000);
+    int told = 0;
+    for (int32_t i = 0; i < w.n_notes; i++)
+        told += strstr(w.notes[i], "3 backward passes a step") != NULL &&
+                strstr(w.notes[i], "--no-sync 2") != NULL;
+    assert_int_equal(told, 1);
+    lw_workload_free(&w);
+    traces_source_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_cut_into_modules_gaps_and_ready_times),
+        cmocka_unit_test(of_several_backward_passes_the_last_is_the_workload),
         cmocka_unit_test(without_ranges_forward_ops_with_gradients_are_the_modules),
         cmocka_unit_test(without_sequence_numbers_each_gradient_is_a_module),
         cmocka_unit_test(measured_times_stretch_the_profile_and_keep_its_shares),

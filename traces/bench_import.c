@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <libdeflate.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -18,6 +19,8 @@
 #include "shared/input.h"
 #include "shared/json.h"
 #include "traces/import_kineto.h"
+
+enum { N_RUNS = 3 }; /* the first one may be the first to touch the machine's memory */
 
 struct report { /* through the pipe */
     struct lw_err err;
@@ -222,6 +225,14 @@ static enum lw_status in_child(const struct work *w, struct traces_import_speed 
     return r.err.code;
 }
 
+static int by_time(const void *a, const void *b)
+{
+    const struct traces_import_speed *x = a, *y = b;
+    double p = x->read_s + x->parse_s, q = y->read_s + y->parse_s;
+
+    return (p > q) - (p < q);
+}
+
 enum lw_status traces_bench_import(const char *file, int64_t bytes, bool packed,
                                    struct traces_import_speed *out, struct lw_err *err)
 {
@@ -229,10 +240,15 @@ enum lw_status traces_bench_import(const char *file, int64_t bytes, bool packed,
 
     if (w.fd < 0)
         return lw_fail(err, LW_EIO, "memory for the repeated trace: %s", strerror(errno));
+    struct traces_import_speed runs[N_RUNS];
     enum lw_status status = in_child(&w, out, err);
     w.prepares = false;
-    if (status == LW_OK)
-        status = in_child(&w, out, err);
+    for (int i = 0; i < N_RUNS && status == LW_OK; i++)
+        status = in_child(&w, &runs[i], err);
+    if (status == LW_OK) {
+        qsort(runs, N_RUNS, sizeof *runs, by_time);
+        *out = runs[N_RUNS / 2];
+    }
     close(w.fd);
     return status;
 }

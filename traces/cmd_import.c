@@ -4,6 +4,7 @@
 #include "shared/cli.h"
 #include "shared/command.h"
 #include "shared/files.h"
+#include "traces/cmd_import_store.h"
 #include "traces/convert.h"
 #include "traces/import_print.h"
 #include "traces/reading.h"
@@ -11,7 +12,7 @@
 static const struct lw_usage usage = {
     .command = "import",
     .synopsis = "FILE... [-o workload.json] [--cluster-out cluster.json] [--step N|median] "
-                "[--model-params FILE] [--salvage]",
+                "[--model-params FILE] [--salvage] [--store]",
     .about = "Turns recordings into what plans are made from; the format is found by content. "
              "PyTorch profiler (Kineto) traces of one model give a workload: modules, parameters, "
              "gradient-ready times, gaps. A trace of one rank alone gives the times; traces of "
@@ -20,16 +21,18 @@ static const struct lw_usage usage = {
              "found beside each trace. A PipeDream profile (graph.txt, or its nodes and edges as "
              "CSV) gives a workload; a measured-run file (lapwing-groundtruth/1) both; nccl-tests "
              "output and CSV tables of collectives (op, nranks, nnodes, size_bytes, time_us) a "
-             "cluster.",
+             "cluster. --store keeps the recording itself as a run that compare, plot and report read, "
+             "beside a prediction by sim --replay.",
     .min_operands = 1,
     .max_operands = -1,
 };
 
 struct options {
-    const char *output, *sidecar, *cluster_out, *step, *params, *op;
+    const char *output, *sidecar, *cluster_out, *step, *params, *op, *db;
     int64_t ranks, nodes;
-    bool as_traced, salvage, in_place;
+    bool as_traced, salvage, in_place, store;
     enum lw_format format;
+    char command[1024];
 };
 
 static enum lw_status parse_step(const char *text, int64_t *step, struct lw_err *err)
@@ -42,8 +45,8 @@ static enum lw_status parse_step(const char *text, int64_t *step, struct lw_err 
     return LW_OK;
 }
 
-static enum lw_status write_files(const struct options *o, const struct traces_converted *c,
-                                  struct lw_err *err)
+static enum lw_status write_files(const struct options *o, const struct traces_file *files, int n,
+                                  const struct traces_converted *c, struct lw_err *err)
 {
     bool to_stdout = (o->output && strcmp(o->output, "-") == 0) ||
                      (o->cluster_out && strcmp(o->cluster_out, "-") == 0);
@@ -53,6 +56,9 @@ static enum lw_status write_files(const struct options *o, const struct traces_c
         LW_TRY(lw_workload_write(&c->workload, o->output, err));
     if (o->cluster_out)
         LW_TRY(lw_cluster_write(&c->cluster, o->cluster_out, err));
+    if (o->store)
+        LW_TRY(cmd_import_store(o->db, o->command, files, n,
+                                c->has_workload ? &c->workload : NULL, &s.run, err));
     return traces_import_print(&s, o->format, to_stdout ? stderr : stdout, err);
 }
 
@@ -74,7 +80,7 @@ static enum lw_status convert(const struct options *o, const struct traces_file 
     if (status == LW_OK)
         status = traces_convert(files, n, &want, &c, err);
     if (status == LW_OK)
-        status = write_files(o, &c, err);
+        status = write_files(o, files, n, &c, err);
     traces_converted_free(&c);
     traces_sidecar_free(&params);
     return status;
@@ -100,7 +106,7 @@ static enum lw_status run(const struct options *o, char **names, int n, struct l
 
 int cmd_import(int argc, char **argv)
 {
-    struct options o = {0};
+    struct options o = {.db = "lapwing.db"};
     const struct lw_opt table[] = {
         {"output", 'o', LW_OPT_STRING, &o.output, "FILE", "the workload to write; - = stdout", 0, 0},
         {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
@@ -115,6 +121,9 @@ int cmd_import(int argc, char **argv)
          "keep the profiled times where the sidecar has some measured without the profiler", 0, 0},
         {"salvage", 0, LW_OPT_FLAG, &o.salvage, NULL,
          "of a cut or damaged trace take what stands before the damage, and say where it is", 0, 0},
+        {"store", 0, LW_OPT_FLAG, &o.store, NULL,
+         "store the recording as a run of kind import", 0, 0},
+        {"db", 0, LW_OPT_STRING, &o.db, "FILE", "the database of --store (lapwing.db)", 0, 0},
         {"op", 0, LW_OPT_STRING, &o.op, "OP",
          "nccl-tests: the operation, where the output does not say (all_reduce, ...)", 0, 0},
         {"ranks", 0, LW_OPT_INT, &o.ranks, "N", "nccl-tests: ranks that ran, where it does not say",
@@ -127,12 +136,13 @@ int cmd_import(int argc, char **argv)
         {0},
     };
     struct lw_err err = {0};
+    lw_cli_join(argc, argv, o.command, sizeof o.command);
     int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
 
     if (rc >= 0)
         return rc;
-    if (!o.output && !o.cluster_out)
-        return lw_cli_usage("import", "needs -o FILE or --cluster-out FILE");
+    if (!o.output && !o.cluster_out && !o.store)
+        return lw_cli_usage("import", "needs -o FILE, --cluster-out FILE or --store");
     if (o.sidecar && n > 1)
         return lw_cli_usage("import", "--sidecar goes with one trace; found %d", n);
     return lw_cli_end("import", run(&o, argv + 1, n, &err), &err);

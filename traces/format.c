@@ -15,8 +15,9 @@
 enum { LOOKED_AT = 4096, MOST_MEASURED = 64 << 20 };
 
 static const char READ[] =
-    "it reads PyTorch profiler traces (Kineto, Chrome JSON), nccl-tests output and collective "
-    "tables in CSV, PipeDream profile graphs, and measured-run JSON; each may be gzipped";
+    "what is: PyTorch profiler traces (Kineto, Chrome JSON), nccl-tests output and tables of "
+    "collectives as CSV (op, nranks, nnodes, size_bytes, time_us), PipeDream profiles, measured-run "
+    "JSON; each may be gzipped";
 
 const char *traces_format_name(enum traces_format f)
 {
@@ -80,7 +81,7 @@ enum lw_status traces_format_of(const struct lw_input *in, enum traces_format *o
     else if (traces_bench_is(in->text, in->len))
         *out = TRACES_NCCL_TESTS;
     else
-        return lw_fail(err, LW_EFORMAT, "%s: this is %s, which lapwing does not read here; %s",
+        return lw_fail(err, LW_EFORMAT, "%s: this is %s, which is not read here; %s",
                        in->name, other_format(p, (size_t)(end - p)), READ);
     return LW_OK;
 }

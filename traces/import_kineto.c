@@ -45,6 +45,7 @@ struct event {
     int class; /* enum lw_row_class, or CLASS_* */
     char ph;
     bool has_ts, has_dur, has_detail;
+    bool no_tensor; /* the first input's type is "": it was none, and its shape [] means nothing */
     int64_t ts_ns, dur_ns, correlation, sequence, stream;
     const char *name, *tid; /* NULL until seen */
     size_t name_len, tid_len, pid_len;
@@ -58,7 +59,7 @@ struct reader {
     const struct lw_progress *progress;
     const char *name;
     size_t len;
-    bool nomem, has_events;
+    bool nomem, has_events, has_nodes, is_own;
     int64_t n_phases; /* entries with a "ph" */
     /* thread of the previous event: most events follow one of the same thread */
     char thread[96];
@@ -180,6 +181,7 @@ static void read_shape_type(struct reader *r, struct event *e)
     if (!enter_first(r->json))
         return;
     e->detail.shape_type = read_text(r);
+    e->no_tensor = e->detail.shape_type < 0;
     lw_json_leave(r->json);
 }
 
@@ -329,7 +331,7 @@ static int32_t stream_of(const struct event *e)
                : -1;
 }
 
-static enum lw_status add_event(struct reader *r, const struct event *e, struct lw_err *err)
+static enum lw_status add_event(struct reader *r, struct event *e, struct lw_err *err)
 {
     bool device = e->class == LW_ROW_KERNEL || e->class == LW_ROW_MEM;
     bool on_stream = device || e->class == LW_ROW_SYNC;
@@ -343,6 +345,8 @@ static enum lw_status add_event(struct reader *r, const struct event *e, struct 
         .name = intern(r, e->name ? e->name : "", e->name ? e->name_len : 0),
     };
 
+    if (e->no_tensor)
+        e->detail.shape_numel = -1;
     r->trace->n_negative += e->dur_ns < 0;
     if (r->nomem)
         return lw_fail_nomem(err);
@@ -460,8 +464,12 @@ static enum lw_status read_root(struct reader *r, struct lw_err *err)
             read_distributed(r);
         else if (lw_json_key_is(j, "deviceProperties"))
             read_device(r);
-        else if (lw_json_key_is(j, "lapwing"))
+        else if (lw_json_key_is(j, "nodes"))
+            r->has_nodes = true;
+        else if (lw_json_key_is(j, "lapwing")) {
+            r->is_own = lw_json_type(j) == LW_JSON_NUMBER;
             read_own(r);
+        }
     }
     return r->nomem ? lw_fail_nomem(err) : LW_OK;
 }
@@ -489,7 +497,11 @@ static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
 {
     if (!r->has_events)
         return lw_fail_at(err, LW_EFORMAT, r->name, 0,
-                          "no \"traceEvents\": this is no Kineto (Chrome) trace");
+                          "no \"traceEvents\": this is no Kineto (Chrome) trace%s",
+                          r->is_own ? " but a file of Lapwing's own"
+                          : r->has_nodes
+                              ? " but perhaps a PyTorch execution trace, which holds no times"
+                              : "");
     if (r->trace->n_events > 0 && r->n_phases == 0)
         return lw_fail_at(err, LW_EFORMAT, r->name, 0,
                           "%lld entries, none with \"ph\": this is no Kineto (Chrome) trace",

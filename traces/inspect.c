@@ -6,6 +6,7 @@
  * estimated: a communication kernel's time includes waiting for peers, and no figure corrects it. */
 #include "traces/inspect.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/timeline.h"
@@ -20,6 +21,9 @@ struct context {
     struct traces_launches launches;
     uint8_t *kind;                     /* [launches.n] enum kind */
     struct traces_comm_index comms;
+    int64_t *launched, n_launched;     /* those with a launch, in order of it */
+    int64_t *mine;                     /* [n_launched] scratch: an iteration's, in start order */
+    int64_t *latest_end;               /* [launches.n] of the rows up to here */
     struct lw_interval *set[N_KINDS];  /* [launches.n] each: the rows of one window */
     struct lw_interval *a, *b;         /* [launches.n] scratch, as measuring reorders its input */
     int64_t n_set[N_KINDS];
@@ -126,12 +130,27 @@ static enum lw_status fill_comm(struct context *c, int64_t i, struct lw_iteratio
 
 /* ---- iterations ---- */
 
+/* The first device row that has not ended by ns. */
+static int64_t first_after(const struct context *c, int64_t ns)
+{
+    int64_t low = 0, high = c->launches.n;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (c->latest_end[mid] <= ns)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 static void measure_by_time(struct context *c, struct lw_iteration *it)
 {
     const struct lw_trace *t = c->t;
 
     clear(c);
-    for (int64_t i = 0; i < c->launches.n; i++) {
+    for (int64_t i = first_after(c, it->start_ns); i < c->launches.n; i++) {
         int64_t row = c->launches.row[i];
         if (t->start_ns[row] >= it->end_ns)
             break;
@@ -141,61 +160,76 @@ static void measure_by_time(struct context *c, struct lw_iteration *it)
     it->by_time = measure(c, it->start_ns, it->end_ns);
 }
 
-static bool launched_in(const struct context *c, int64_t i, const struct lw_iteration *it)
+static int by_number(const void *a, const void *b)
 {
-    int64_t launch = c->launches.launch[i];
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
-    return launch >= 0 && c->t->start_ns[launch] >= it->start_ns &&
-           c->t->start_ns[launch] < it->end_ns;
+    return x < y ? -1 : x > y;
+}
+
+/* Place in `launched` of the first call that starts at or after ns. */
+static int64_t first_launch(const struct context *c, int64_t ns)
+{
+    int64_t low = 0, high = c->n_launched;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (c->t->start_ns[c->launches.launch[c->launched[mid]]] < ns)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
 }
 
 static enum lw_status measure_by_launch(struct context *c, struct lw_iteration *it,
                                         struct lw_arena *arena, struct lw_err *err)
 {
-    int64_t n_comm = 0;
+    int64_t from = first_launch(c, it->start_ns), to = first_launch(c, it->end_ns), n_comm = 0;
 
     clear(c);
-    for (int64_t i = 0; i < c->launches.n; i++)
-        if (launched_in(c, i, it)) {
-            put(c, i);
-            it->n_gpu_ops++;
-            n_comm += c->kind[i] == COMM;
-        }
+    it->n_gpu_ops = to > from ? to - from : 0;
+    if (it->n_gpu_ops > 0) {
+        memcpy(c->mine, c->launched + from, (size_t)it->n_gpu_ops * sizeof *c->mine);
+        qsort(c->mine, (size_t)it->n_gpu_ops, sizeof *c->mine, by_number);
+    }
+    for (int64_t k = 0; k < it->n_gpu_ops; k++) {
+        put(c, c->mine[k]);
+        n_comm += c->kind[c->mine[k]] == COMM;
+    }
     if (it->n_gpu_ops > 0)
         it->by_launch = measure_span(c);
     it->comm = lw_arena_alloc(arena, n_comm, sizeof *it->comm);
     if (!it->comm)
         return lw_fail_nomem(err);
-    for (int64_t i = 0; i < c->launches.n; i++)
-        if (c->kind[i] == COMM && launched_in(c, i, it))
-            LW_TRY(fill_comm(c, i, it, arena, err));
+    for (int64_t k = 0; k < it->n_gpu_ops; k++)
+        if (c->kind[c->mine[k]] == COMM)
+            LW_TRY(fill_comm(c, c->mine[k], it, arena, err));
     return LW_OK;
 }
 
-static bool is_new_step(const struct lw_trace *t, int64_t row, const struct lw_inspection *out)
+static bool is_step(const struct lw_trace *t, int64_t row)
 {
-    if (!lw_trace_on_host(t, row) || !lw_trace_name_begins(t, row, "ProfilerStep#"))
-        return false;
-    for (int64_t k = 0; k < out->n_iterations; k++)
-        if (strcmp(out->iterations[k].name, lw_trace_name(t, row)) == 0)
-            return false;
-    return true;
+    return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "ProfilerStep#");
 }
 
-static enum lw_status measure_iterations(struct context *c, struct lw_inspection *out,
-                                         struct lw_err *err)
+/* A name counts once: the device's twin of a range has the same. */
+static enum lw_status measure_iterations(struct context *c, struct lw_arena *scratch,
+                                         struct lw_inspection *out, struct lw_err *err)
 {
     const struct lw_trace *t = c->t;
+    bool *seen = lw_arena_alloc(scratch, t->strings.n, sizeof *seen);
     int64_t n = 0;
 
     for (int64_t row = 0; row < t->n; row++)
-        n += lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "ProfilerStep#");
+        n += is_step(t, row);
     out->iterations = lw_arena_alloc(&out->arena, n, sizeof *out->iterations);
-    if (!out->iterations)
+    if (!seen || !out->iterations)
         return lw_fail_nomem(err);
     for (int64_t row = 0; row < t->n; row++)
-        if (is_new_step(t, row, out)) {
+        if (is_step(t, row) && !seen[t->name[row]]) {
             struct lw_iteration *it = &out->iterations[out->n_iterations++];
+            seen[t->name[row]] = true;
             it->name = lw_trace_name(t, row);
             it->start_ns = t->start_ns[row];
             it->end_ns = lw_trace_end_ns(t, row);
@@ -206,6 +240,45 @@ static enum lw_status measure_iterations(struct context *c, struct lw_inspection
 }
 
 /* ---- the whole ---- */
+
+struct launched { /* while they are sorted */
+    int64_t launch, i;
+};
+
+static int by_launch_order(const void *a, const void *b)
+{
+    const struct launched *x = a, *y = b;
+
+    if (x->launch != y->launch)
+        return x->launch < y->launch ? -1 : 1;
+    return x->i < y->i ? -1 : x->i > y->i;
+}
+
+/* What lets an iteration be measured without a look at all rows. */
+static enum lw_status index_rows(struct context *c, struct lw_arena *scratch, struct lw_err *err)
+{
+    int64_t n = c->launches.n, latest = INT64_MIN;
+    struct launched *v = lw_alloc((size_t)n * sizeof *v);
+
+    c->launched = lw_arena_alloc(scratch, n, sizeof *c->launched);
+    c->mine = lw_arena_alloc(scratch, n, sizeof *c->mine);
+    c->latest_end = lw_arena_alloc(scratch, n, sizeof *c->latest_end);
+    if (!v || !c->launched || !c->mine || !c->latest_end) {
+        lw_free(v);
+        return lw_fail_nomem(err);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t end = lw_trace_end_ns(c->t, c->launches.row[i]);
+        c->latest_end[i] = latest = end > latest ? end : latest;
+        if (c->launches.launch[i] >= 0)
+            v[c->n_launched++] = (struct launched){c->launches.launch[i], i};
+    }
+    qsort(v, (size_t)c->n_launched, sizeof *v, by_launch_order);
+    for (int64_t k = 0; k < c->n_launched; k++)
+        c->launched[k] = v[k].i;
+    lw_free(v);
+    return LW_OK;
+}
 
 static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struct lw_err *err)
 {
@@ -231,7 +304,8 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
     return traces_comm_index_build(t, scratch, &c->comms, err);
 }
 
-static enum lw_status inspect(struct context *c, struct lw_inspection *out, struct lw_err *err)
+static enum lw_status inspect(struct context *c, struct lw_arena *scratch,
+                              struct lw_inspection *out, struct lw_err *err)
 {
     clear(c);
     for (int64_t i = 0; i < c->launches.n; i++) {
@@ -241,7 +315,7 @@ static enum lw_status inspect(struct context *c, struct lw_inspection *out, stru
     out->n_device_rows = c->launches.n;
     out->has_device = true;
     out->whole = measure_span(c);
-    return measure_iterations(c, out, err);
+    return measure_iterations(c, scratch, out, err);
 }
 
 enum lw_status lw_inspect(const struct lw_trace *t, struct lw_inspection *out, struct lw_err *err)
@@ -261,7 +335,9 @@ enum lw_status lw_inspect_with(const struct lw_trace *t, const struct lw_kernel_
     if (c.launches.n > 0) {
         status = prepare(&c, &scratch, err);
         if (status == LW_OK)
-            status = inspect(&c, &result, err);
+            status = index_rows(&c, &scratch, err);
+        if (status == LW_OK)
+            status = inspect(&c, &scratch, &result, err);
     }
     traces_launches_free(&c.launches);
     lw_arena_free(&scratch);

@@ -90,19 +90,22 @@ static enum lw_status add_step(struct finder *f, const char *name, int64_t start
     return LW_OK;
 }
 
+/* A name counts once: the device's twin of a range has the same. */
 static enum lw_status by_profiler(struct finder *f)
 {
     const struct lw_trace *t = f->t;
+    struct lw_arena scratch = {0};
+    bool *seen = lw_arena_alloc(&scratch, t->strings.n, sizeof *seen);
+    enum lw_status status = seen ? LW_OK : lw_fail_nomem(f->err);
 
-    for (int64_t i = 0; i < t->n; i++) {
-        bool seen = !begins(t, i, "ProfilerStep#");
-        for (int64_t k = 0; k < f->n && !seen; k++)
-            seen = strcmp(f->marks[k].name, lw_trace_name(t, i)) == 0;
-        if (!seen)
-            LW_TRY(add_step(f, lw_trace_name(t, i), t->start_ns[i], lw_trace_end_ns(t, i),
-                            t->track[i]));
-    }
-    return LW_OK;
+    for (int64_t i = 0; status == LW_OK && i < t->n; i++)
+        if (begins(t, i, "ProfilerStep#") && !seen[t->name[i]]) {
+            seen[t->name[i]] = true;
+            status = add_step(f, lw_trace_name(t, i), t->start_ns[i], lw_trace_end_ns(t, i),
+                              t->track[i]);
+        }
+    lw_arena_free(&scratch);
+    return status;
 }
 
 /* From lw:zero_grad (or lw:forward, where that comes first) to the next lw:optimizer's end. */

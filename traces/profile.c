@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "traces/axis.h"
+#include "traces/passes.h"
 
 /* Columns of a step's row of numbers, before those of modules and gradients. The first N_PARTS sum
  * to NET = STEP - EXCLUDED. */
@@ -29,7 +30,7 @@ struct builder {
     const struct traces_ready *measured;
     struct traces_profile *p;
     struct traces_ops ops;
-    const struct lw_step **used;
+    const struct lw_step **used, **next; /* next: the step that follows; NULL = none */
     struct traces_segments *segments; /* [n_steps] */
     int64_t *rows;                    /* [n_steps][width] */
     int64_t width;
@@ -70,8 +71,10 @@ static enum lw_status no_step(struct builder *b, int64_t step)
 {
     if (b->steps->n == 0)
         return lw_fail(b->err, LW_EFORMAT,
-                       "%s: no training step: expected ProfilerStep#N ranges (prof.step()), lw: "
-                       "ranges (record_ddp.py) or Optimizer.step#",
+                       "%s: no training step: expected ProfilerStep#N, lw: ranges or "
+                       "Optimizer.step#. Record with torch.profiler.profile(activities=[CPU, CUDA], "
+                       "record_shapes=True, schedule=...) and prof.step() after every optimizer "
+                       "step, or with record_ddp.py",
                        b->file);
     if (step >= 0)
         return lw_fail(b->err, LW_EFORMAT,
@@ -80,10 +83,28 @@ static enum lw_status no_step(struct builder *b, int64_t step)
                        b->file, (long long)step, b->steps->steps[0].name,
                        b->steps->steps[b->steps->n - 1].name);
     return lw_fail(b->err, LW_EFORMAT,
-                   "%s: %lld steps, none with a forward and a backward (expected "
-                   "torch::autograd::AccumulateGrad events): record whole training steps with "
-                   "ProfilerActivity.CPU",
+                   "%s: %lld step(s), none with a forward and a backward (no "
+                   "torch::autograd::AccumulateGrad): inference, a sampled file, or recorded "
+                   "without ProfilerActivity.CPU. Record whole training steps with "
+                   "profile(activities=[CPU, CUDA], record_shapes=True) or record_ddp.py",
                    b->file, (long long)b->steps->n);
+}
+
+/* Of a step that accumulates gradients the last pass: one micro-batch. */
+static enum lw_status use_step(struct builder *b, const struct lw_step *s)
+{
+    struct traces_profile *p = b->p;
+    struct lw_step *pass = lw_arena_alloc(&p->arena, 1, sizeof *pass);
+    int32_t n_passes;
+
+    if (!pass)
+        return lw_fail_nomem(b->err);
+    LW_TRY(lw_step_last_pass(b->t, s, &p->arena, pass, &n_passes, b->err));
+    if (p->n_steps == 0)
+        p->earlier_ns = pass->start_ns - s->start_ns;
+    p->n_passes = n_passes > p->n_passes ? n_passes : p->n_passes;
+    b->used[p->n_steps++] = n_passes > 1 ? pass : s;
+    return LW_OK;
 }
 
 static enum lw_status choose_steps(struct builder *b, int64_t step)
@@ -91,16 +112,19 @@ static enum lw_status choose_steps(struct builder *b, int64_t step)
     struct traces_profile *p = b->p;
 
     b->used = lw_arena_alloc(&p->arena, b->steps->n, sizeof *b->used);
-    if (!b->used)
+    b->next = lw_arena_alloc(&p->arena, b->steps->n, sizeof *b->next);
+    if (!b->used || !b->next)
         return lw_fail_nomem(b->err);
     for (int64_t i = 0; i < b->steps->n; i++) {
         const struct lw_step *s = &b->steps->steps[i];
         if (step >= 0 && step_number(s) != step)
             continue;
-        if (is_whole(s))
-            b->used[p->n_steps++] = s;
-        else
+        if (!is_whole(s)) {
             p->n_left_out++;
+            continue;
+        }
+        b->next[p->n_steps] = i + 1 < b->steps->n ? s + 1 : NULL;
+        LW_TRY(use_step(b, s));
     }
     if (p->n_steps == 0)
         return no_step(b, step);
@@ -285,8 +309,7 @@ static void fill_ready(const struct builder *b, const struct traces_axis *a,
 static enum lw_status fill_step(struct builder *b, int32_t k)
 {
     struct traces_profile *p = b->p;
-    const struct lw_step *s = b->used[k], *steps_end = b->steps->steps + b->steps->n;
-    const struct lw_step *next = s + 1 < steps_end ? s + 1 : NULL;
+    const struct lw_step *s = b->used[k], *next = b->next[k];
     int64_t *row = b->rows + k * b->width, *ready = row + N_FIXED + 2 * p->n_modules;
     struct lw_arena scratch = {0};
     struct traces_axis a;

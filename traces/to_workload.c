@@ -126,6 +126,10 @@ static enum lw_status note_profile(struct importer *m)
     else
         LW_TRY(note(m, "times are medians over %d profiled steps (%.3f to %.3f ms)", p->n_steps,
                     (double)p->step_min_ns / 1e6, (double)p->step_max_ns / 1e6));
+    if (p->n_passes > 1)
+        LW_TRY(note(m, "%d backward passes a step: the workload is one micro-batch, the last pass; "
+                       "%.3f ms of earlier ones are left out (plan with --no-sync %d)",
+                    p->n_passes, (double)p->earlier_ns / 1e6, p->n_passes - 1));
     if (p->n_left_out > 0)
         LW_TRY(note(m, "%d steps without a whole forward and backward were left out",
                     p->n_left_out));
@@ -157,7 +161,8 @@ static enum lw_status no_sizes(struct importer *m)
     return lw_fail(m->err, LW_EFORMAT,
                    "%s: the trace names no parameter and gives no sizes (recorded without shapes): "
                    "give --model-params FILE (a workload or a sidecar of the same model), or "
-                   "record with record_shapes=True or record_ddp.py",
+                   "record with profile(activities=[CPU, CUDA], record_shapes=True); names and "
+                   "modules come from record_ddp.py",
                    m->main->file);
 }
 

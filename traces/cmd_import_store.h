@@ -1,0 +1,14 @@
+#ifndef LW_TRACES_CMD_IMPORT_STORE_H
+#define LW_TRACES_CMD_IMPORT_STORE_H
+
+#include <stdint.h>
+
+#include "shared/err.h"
+#include "traces/convert.h"
+
+/* `lapwing import --store`: the recording as a run of kind import, under the plan of its replay. */
+enum lw_status cmd_import_store(const char *db, const char *command, const struct traces_file *f,
+                                int n, const struct lw_workload *w, int64_t *run,
+                                struct lw_err *err);
+
+#endif
