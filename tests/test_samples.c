@@ -213,6 +213,8 @@ static int64_t allocations(const struct world *w, struct lw_sim_options o)
         lw_alloc_fail_at(++n);
         status = lw_sim_run(&w->plan, &w->c, &o, NULL, &s, &err);
         lw_alloc_fail_at(0);
+        if (status != LW_OK && status != LW_ENOMEM)
+            fail_msg("%s", err.msg);
     }
     return n;
 }
@@ -225,7 +227,7 @@ static void a_run_twice_as_long_allocates_nothing_more(void **state)
 
     w.c.interference.compute_rate_under_comm = given(0.7);
     for (int detail = 0; detail < 2; detail++) {
-        struct lw_sim_options o = {.n_steps = 20, .no_fold = true, .ring = LW_SIM_RING_EVENTS,
+        struct lw_sim_options o = {.n_steps = 20, .no_fold = true, .ring = detail ? LW_SIM_RING_EVENTS : LW_SIM_RING_AUTO,
                                    .detail = detail ? LW_SIM_CHUNK : LW_SIM_COLLECTIVE};
         int64_t once = allocations(&w, o);
         o.n_steps = 40;
