@@ -5,14 +5,6 @@
 #include "exec/tensors.h"
 #include "shared/op.h"
 
-static int32_t member_of(const struct lw_plan *p, const struct lw_group *g, int32_t rank)
-{
-    for (int32_t i = 0; i < g->n_members; i++)
-        if (p->members[g->first_member + i] == rank)
-            return i;
-    return 0;
-}
-
 static enum lw_status poison(const struct exec_tensors *m, int32_t bucket, int32_t comm,
                              int32_t rank, struct exec_parts *parts, struct lw_err *err)
 {
@@ -22,20 +14,15 @@ static enum lw_status poison(const struct exec_tensors *m, int32_t bucket, int32
     int64_t size = lw_dtype_size(t), count = p->buckets[bucket].bytes / size, first, own;
     char *at = (char *)m->ranks[rank].weights + m->weights_bucket_at[bucket];
 
-    if (!g)
+    int32_t member = g ? lw_plan_member(p, g, rank) : -1;
+    if (member < 0)
         return LW_OK;
-    exec_range(count, g->n_members, member_of(p, g, rank), &first, &own);
+    exec_range(count, g->n_members, member, &first, &own);
     struct exec_part before = {.kind = EXEC_PART_POISON, .to = at, .to_dtype = t, .count = first};
     struct exec_part behind = {.kind = EXEC_PART_POISON, .to = at + (first + own) * size,
                                .to_dtype = t, .count = count - first - own};
     LW_TRY(exec_parts_add(parts, before, err));
     return exec_parts_add(parts, behind, err);
-}
-
-static bool uses_weights(const struct lw_op *op)
-{
-    return op->module >= 0 && (op->kind == LW_OP_FORWARD || op->kind == LW_OP_BACKWARD ||
-                               op->kind == LW_OP_BACKWARD_INPUT || op->kind == LW_OP_KERNEL);
 }
 
 /* The weights of the op's module in a flat buffer. */
@@ -61,7 +48,7 @@ enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op 
 {
     if (op->kind == LW_OP_FREE && op->bucket >= 0 && own->units_comm[op->bucket] >= 0)
         return poison(m, op->bucket, own->units_comm[op->bucket], rank, parts, err);
-    if (!m->keep_scratch_apart || !uses_weights(op))
+    if (!m->keep_scratch_apart || !lw_op_uses_weights(op))
         return LW_OK;
     for (int32_t b = 0; b < m->plan->n_buckets; b++)
         if (own->units_comm[b] >= 0)

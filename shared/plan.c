@@ -46,6 +46,20 @@ lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op)
     return op->work >= 0 ? p->works[op->work].ps : op->work_ps;
 }
 
+int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank)
+{
+    for (int32_t i = 0; i < g->n_members; i++)
+        if (p->members[g->first_member + i] == rank)
+            return i;
+    return -1;
+}
+
+bool lw_op_uses_weights(const struct lw_op *op)
+{
+    return op->module >= 0 && (op->kind == LW_OP_FORWARD || op->kind == LW_OP_BACKWARD ||
+                               op->kind == LW_OP_BACKWARD_INPUT || op->kind == LW_OP_KERNEL);
+}
+
 bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket)
 {
     return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_WEIGHTS) == 0;

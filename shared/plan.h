@@ -241,6 +241,10 @@ bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struc
 struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *op, int32_t rank);
 /* Work of a compute op in ps; -1 = timed by the cluster. */
 lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);
+/* Which member of the group the rank is; -1 = none. */
+int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank);
+/* The op computes with its module's weights: they must be there. */
+bool lw_op_uses_weights(const struct lw_op *op);
 bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket); /* it is of LW_SET_WEIGHTS */
 bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_TIED */
 /* The parameter has storage and a gradient of its own: it is not tied to another of its stage. */

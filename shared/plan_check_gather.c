@@ -71,12 +71,6 @@ static enum lw_status check_free(struct gather *k, int32_t op, int32_t b, struct
     return LW_OK;
 }
 
-static bool uses_weights(const struct lw_op *o)
-{
-    return o->module >= 0 && (o->kind == LW_OP_FORWARD || o->kind == LW_OP_BACKWARD ||
-                              o->kind == LW_OP_BACKWARD_INPUT || o->kind == LW_OP_KERNEL);
-}
-
 static enum lw_status check_use(struct gather *k, int32_t op, struct lw_err *err)
 {
     int32_t m = k->p->ops[op].module;
@@ -121,7 +115,7 @@ static enum lw_status check_program(struct gather *k, struct lw_program g, struc
             LW_TRY(check_gather(k, op, o->bucket, err));
         else if (about && o->kind == LW_OP_FREE)
             LW_TRY(check_free(k, op, o->bucket, err));
-        else if (uses_weights(o))
+        else if (lw_op_uses_weights(o))
             LW_TRY(check_use(k, op, err));
         else if (o->kind == LW_OP_OPTIMIZER)
             LW_TRY(check_update(k, op, err));

@@ -19,14 +19,6 @@ struct shard_check {
     bool *temporary;       /* [n_buckets] weights of plan_check_gather.c: sent again and again */
 };
 
-static int32_t member_index(const struct lw_plan *p, const struct lw_group *g, int32_t rank)
-{
-    for (int32_t i = 0; i < g->n_members; i++)
-        if (p->members[g->first_member + i] == rank)
-            return i;
-    return -1;
-}
-
 static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const struct lw_shard *h,
                                   const char *what, int32_t found, struct lw_err *err)
 {
@@ -96,7 +88,7 @@ static enum lw_status check_weights(struct shard_check *k, int32_t op, int32_t r
                        lw_check_op_text(p, op, text), (long long)d.bytes, lw_dtype_name(o->dtype),
                        (long long)b->bytes, lw_dtype_name(b->dtype));
     if (o->kind == LW_OP_BROADCAST)
-        return check_root_owns(k, op, member_index(p, g, d.peer), "are broadcast from", err);
+        return check_root_owns(k, op, lw_plan_member(p, g, d.peer), "are broadcast from", err);
     return check_shares(k, op, g->n_members, err);
 }
 
@@ -111,7 +103,7 @@ static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, 
     if (o->kind == LW_OP_REDUCE_SCATTER && g)
         return check_shares(k, op, g->n_members, err);
     if (o->kind == LW_OP_REDUCE && g)
-        return check_root_owns(k, op, member_index(p, g, lw_plan_operand(p, o, rank).peer),
+        return check_root_owns(k, op, lw_plan_member(p, g, lw_plan_operand(p, o, rank).peer),
                                "are reduced to", err);
     return LW_OK;
 }

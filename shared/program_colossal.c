@@ -44,8 +44,6 @@ static struct lw_action next_of(struct queues *q, const struct lw_grid *g, int b
     return (struct lw_action){e->kind, e->chunk * g->n_ranks + q->rank, e->micro_batch, false};
 }
 
-/* Sends to and receives from the stage before, then those with the stage behind: the order in which
- * ColossalAI posts them. Returns the last op of the call. */
 /* One of the messages that tell a shape, waited for. */
 static void tell(struct lw_writer *k, bool sends, int32_t peer, int32_t module, int64_t bytes)
 {
@@ -90,6 +88,8 @@ static void exchange_shapes(struct lw_writer *k, const struct queues *q, unsigne
     }
 }
 
+/* Sends to and receives from the stage before, then those with the stage behind: the order in which
+ * ColossalAI posts them. */
 static void write_call(struct lw_writer *k, struct queues *q, unsigned moves, bool blocking)
 {
     const struct lw_grid *g = &k->l->grid;

@@ -10,7 +10,7 @@
 
 #include "shared/compat.h"
 #include "shared/program.h"
-#include "tests/tiny_workload.h"
+#include "tests/tiny_build.h"
 
 enum { ROOM = 4096 };
 
@@ -29,16 +29,6 @@ static void set(struct lw_strategy *s, const char *name, const char *value)
     struct lw_err err = {0};
 
     assert_int_equal(lw_strategy_set(s, name, value, &err), LW_OK);
-}
-
-static struct lw_plan build(const struct tiny *t, const struct lw_strategy *s)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-
-    if (lw_plan_build(&t->w, s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    return p;
 }
 
 static void expect_ops(const struct tiny *t, const struct lw_strategy *s, const char *expected)

@@ -9,7 +9,7 @@
 
 #include "shared/backward.h"
 #include "shared/program.h"
-#include "tests/tiny_workload.h"
+#include "tests/tiny_build.h"
 
 enum { ROOM = 4096 };
 
@@ -20,17 +20,6 @@ static struct lw_strategy two_ranks(void)
     s.dp = 2;
     s.bucket_cap_bytes = 1200;
     return s;
-}
-
-static struct lw_plan build(const struct tiny *t, const struct lw_strategy *s)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    enum lw_status st = lw_plan_build(&t->w, s, NULL, &p, &err);
-
-    if (st != LW_OK)
-        fail_msg("%s", err.msg);
-    return p;
 }
 
 static void assert_ops(const struct lw_plan *p, const char *variant, const char *expected)

@@ -9,7 +9,7 @@
 
 #include "shared/arena.h"
 #include "shared/program.h"
-#include "tests/tiny_workload.h"
+#include "tests/tiny_build.h"
 
 enum { ROOM = 4096 };
 
@@ -28,16 +28,6 @@ static struct lw_strategy two_stages(void)
     s.micro_batches = 2;
     s.bucket_cap_bytes = 1200;
     return s;
-}
-
-static struct lw_plan build(const struct tiny *t, const struct lw_strategy *s)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-
-    if (lw_plan_build(&t->w, s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    return p;
 }
 
 static void refuse(const struct tiny *t, const struct lw_strategy *s, enum lw_status status,

@@ -11,7 +11,7 @@
 
 #include "exec/run.h"
 #include "shared/program.h"
-#include "tests/tiny_workload.h"
+#include "tests/tiny_build.h"
 
 enum { ROOM = 4096 };
 
@@ -24,16 +24,6 @@ static struct lw_strategy zero(enum lw_shard_policy policy)
     s.shard_policy = policy;
     s.bucket_policy = LW_BUCKET_SINGLE;
     return s;
-}
-
-static struct lw_plan build(const struct tiny *t, const struct lw_strategy *s)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-
-    if (lw_plan_build(&t->w, s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    return p;
 }
 
 static void expect_ops(const struct tiny *t, const struct lw_strategy *s, const char *expected)

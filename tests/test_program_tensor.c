@@ -9,7 +9,7 @@
 
 #include "shared/arena.h"
 #include "shared/program.h"
-#include "tests/tiny_workload.h"
+#include "tests/tiny_build.h"
 
 enum { ROOM = 4096 };
 
@@ -36,16 +36,6 @@ static struct lw_strategy two_way(void)
 
     s.tp = 2;
     return s;
-}
-
-static struct lw_plan build(const struct tiny *t, const struct lw_strategy *s)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-
-    if (lw_plan_build(&t->w, s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    return p;
 }
 
 /* Letter and module, ':' length in ns; sums with their bytes behind '/'. */

@@ -12,7 +12,7 @@
 #include "exec/run.h"
 #include "shared/program.h"
 #include "tests/prng.h"
-#include "tests/tiny_workload.h"
+#include "tests/tiny_build.h"
 
 enum { ROOM = 4096 };
 
@@ -23,16 +23,6 @@ static struct lw_strategy zero(int64_t stage)
     s.dp = 2;
     s.zero = stage;
     return s;
-}
-
-static struct lw_plan build(const struct tiny *t, const struct lw_strategy *s)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-
-    if (lw_plan_build(&t->w, s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    return p;
 }
 
 static void expect(const struct tiny *t, const struct lw_strategy *s, const char *ops,
