@@ -1,12 +1,7 @@
 /* Where tensors lie. Every rank has weights and gradients (each in its parameter's type), f32 masters of
  * those that are not f32, what the optimizer keeps (f32), one region for buckets and one for communication that carries no bucket. Bucket
  * sets of different variants share the region: a step uses the set of the pass that ends it, and the
- * streams have run dry between steps.
- *
- * A gradient's way: FILL into its array (or straight into its slot, when the plan copies nothing in);
- * COPY_IN divides by the group's size on the way into the slot; a CAST goes to the bucket's wire
- * form and back; COPY_OUT returns the average; the optimizer reads the array, the slot when nothing
- * is copied out, or the undivided slot. */
+ * streams have run dry between steps. */
 #include "exec/tensors.h"
 
 #include <string.h>
@@ -141,8 +136,7 @@ static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_
     }
 }
 
-/* Type in which a bucket is filled: its gradients'. */
-static enum lw_dtype stage_dtype(const struct lw_plan *p, int32_t bucket)
+enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket)
 {
     const struct lw_bucket *b = &p->buckets[bucket];
     return b->n_slots > 0 ? p->params[p->slots[b->first_slot]].dtype : b->dtype;
@@ -158,7 +152,7 @@ static void place_bucket(const struct lw_plan *p, struct exec_layout *l, int32_t
     l->stage_at[b] = l->wire_at[b];
     if (l->cast[b]) {
         l->stage_at[b] = l->bucket_bytes;
-        l->bucket_bytes += aligned(elements * lw_dtype_size(stage_dtype(p, b)));
+        l->bucket_bytes += aligned(elements * lw_dtype_size(exec_bucket_filled_in(p, b)));
     }
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
         l->bucket_of[w.slot.param] = b;
@@ -174,7 +168,7 @@ static enum lw_status check_types(const struct lw_plan *p, const struct exec_lay
 
     for (int32_t s = 0; s < k->n_slots; s++) {
         const struct lw_plan_param *a = &p->params[p->slots[k->first_slot + s]];
-        if (a->dtype != (l->cast[b] ? stage_dtype(p, b) : k->dtype))
+        if (a->dtype != (l->cast[b] ? exec_bucket_filled_in(p, b) : k->dtype))
             return lw_fail(err, LW_EPLAN, "bucket %d is of %s and holds '%s' of %s without a cast",
                            b, lw_dtype_name(k->dtype), a->name, lw_dtype_name(a->dtype));
     }
@@ -443,13 +437,12 @@ static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct l
     return LW_OK;
 }
 
-/* Where messages of a stream begin: each its own place, or all of the stream's one. */
-static char *scratch_of(const struct exec_tensors *m, int32_t rank, int32_t stream)
+char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t stream)
 {
     return (char *)m->ranks[rank].scratch + (m->keep_scratch_apart ? 0 : m->scratch_bytes * stream);
 }
 
-static int64_t scratch_size(const struct exec_tensors *m)
+int64_t exec_tensors_scratch_size(const struct exec_tensors *m)
 {
     return m->keep_scratch_apart ? m->scratch_bytes : m->scratch_bytes * m->plan->n_streams;
 }
@@ -469,7 +462,7 @@ static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw
     LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
     LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
     /* behind the messages: source and target of copies that name no bucket */
-    LW_TRY(alloc_some(m, rank, scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams, &r->scratch,
+    LW_TRY(alloc_some(m, rank, exec_tensors_scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams, &r->scratch,
                       err));
     return set_weights(m, rank, err);
 }
@@ -561,261 +554,4 @@ void exec_tensors_free(struct exec_tensors *m)
 {
     lw_arena_free(&m->arena);
     *m = (struct exec_tensors){0};
-}
-
-/* --- parts -------------------------------------------------------------------------------------- */
-
-enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err)
-{
-    if (part.count <= 0)
-        return LW_OK;
-    if (lw_reserve(&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
-        return lw_fail_nomem(err);
-    parts->items[parts->n++] = part;
-    return LW_OK;
-}
-
-static void *grad_array(const struct exec_tensors *m, int32_t rank, int32_t param)
-{
-    return (char *)m->ranks[rank].grads + m->grad_at[param];
-}
-
-/* The gradient's place in its bucket; NULL when it has none. */
-static void *slot_of(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
-                     int32_t param)
-{
-    int32_t b = l->bucket_of[param];
-
-    if (b < 0)
-        return NULL;
-    return (char *)m->ranks[rank].buckets + l->stage_at[b] +
-           l->slot_of[param] * lw_dtype_size(m->plan->params[param].dtype);
-}
-
-static void *local_gradient(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
-                            int32_t param)
-{
-    void *slot = slot_of(m, l, rank, param);
-    return slot && !l->copied_in[param] ? slot : grad_array(m, rank, param);
-}
-
-static enum lw_status fill_parts(const struct exec_tensors *m, const struct lw_op *op,
-                                 const struct exec_place *at, struct exec_parts *parts,
-                                 struct lw_err *err)
-{
-    const struct lw_plan *p = m->plan;
-
-    for (int32_t i = 0; i < op->n_ready; i++) {
-        int32_t a = p->ready[op->first_ready + i];
-        int32_t micro = op->micro_batch > 0 ? op->micro_batch : 0;
-        if (!exec_param_is_here(p, a, at->rank))
-            continue;
-        struct exec_part part = {
-            .kind = EXEC_PART_FILL,
-            .to = local_gradient(m, at->layout, at->rank, a),
-            .to_dtype = p->params[a].dtype,
-            .count = p->params[a].numel,
-            .add = at->filled[a],
-            .gradient = {&m->table, a, at->rank, at->step, at->pass * at->micro_batches + micro},
-        };
-        at->filled[a] = true;
-        LW_TRY(exec_parts_add(parts, part, err));
-    }
-    return LW_OK;
-}
-
-static enum lw_status copy_in_parts(const struct exec_tensors *m, const struct lw_op *op,
-                                    const struct exec_place *at, struct exec_parts *parts,
-                                    struct lw_err *err)
-{
-    const struct lw_plan *p = m->plan;
-
-    for (int32_t i = 0; i < op->n_ready; i++) {
-        int32_t a = p->ready[op->first_ready + i];
-        void *slot = slot_of(m, at->layout, at->rank, a);
-        if (!slot || !exec_param_is_here(p, a, at->rank))
-            continue;
-        struct exec_part part = {.kind = EXEC_PART_COPY, .to = slot,
-                                 .from = grad_array(m, at->rank, a),
-                                 .to_dtype = p->params[a].dtype, .from_dtype = p->params[a].dtype,
-                                 .count = p->params[a].numel,
-                                 .divisor = at->layout->divisor[at->layout->bucket_of[a]]};
-        LW_TRY(exec_parts_add(parts, part, err));
-    }
-    return LW_OK;
-}
-
-static enum lw_status copy_out_parts(const struct exec_tensors *m, const struct lw_op *op,
-                                     const struct exec_place *at, struct exec_parts *parts,
-                                     struct lw_err *err)
-{
-    const struct lw_plan *p = m->plan;
-    const struct lw_bucket *b = &p->buckets[op->bucket];
-
-    for (int32_t s = 0; s < b->n_slots; s++) {
-        int32_t a = p->slots[b->first_slot + s];
-        if (!exec_param_is_here(p, a, at->rank) || at->layout->bucket_of[a] != op->bucket)
-            continue;
-        struct exec_part part = {.kind = EXEC_PART_COPY, .from = slot_of(m, at->layout, at->rank, a),
-                                 .to = grad_array(m, at->rank, a),
-                                 .to_dtype = p->params[a].dtype, .from_dtype = p->params[a].dtype,
-                                 .count = p->params[a].numel,
-                                 .divisor = at->layout->copied_in[a]
-                                                ? 1
-                                                : at->layout->divisor[op->bucket]};
-        LW_TRY(exec_parts_add(parts, part, err));
-    }
-    return LW_OK;
-}
-
-static enum lw_status cast_parts(const struct exec_tensors *m, const struct lw_op *op,
-                                 const struct exec_place *at, struct exec_parts *parts,
-                                 struct lw_err *err)
-{
-    const struct lw_bucket *b = &m->plan->buckets[op->bucket];
-    char *base = m->ranks[at->rank].buckets;
-    enum lw_dtype stage = stage_dtype(m->plan, op->bucket);
-    void *filled = base + at->layout->stage_at[op->bucket];
-    void *wire = base + at->layout->wire_at[op->bucket];
-    bool out = op->dtype == b->dtype && op->dtype != stage;
-    struct exec_part part = {.kind = EXEC_PART_COPY, .to = out ? wire : filled,
-                             .from = out ? filled : wire, .to_dtype = out ? b->dtype : stage,
-                             .from_dtype = out ? stage : b->dtype,
-                             .count = b->bytes / lw_dtype_size(b->dtype), .divisor = 1};
-    return exec_parts_add(parts, part, err);
-}
-
-static char *copy_area(const struct exec_tensors *m, int32_t rank, int32_t stream)
-{
-    return (char *)m->ranks[rank].scratch + scratch_size(m) + 2 * m->copy_bytes * stream;
-}
-
-static enum lw_status plain_copy(const struct exec_tensors *m, const struct lw_op *op,
-                                 const struct exec_place *at, struct exec_parts *parts,
-                                 struct lw_err *err)
-{
-    char *area = copy_area(m, at->rank, op->stream);
-    struct exec_part part = {.kind = EXEC_PART_COPY, .to = area, .from = area + m->copy_bytes,
-                             .to_dtype = LW_U8, .from_dtype = LW_U8, .divisor = 1,
-                             .count = lw_plan_operand(m->plan, op, at->rank).bytes};
-    return exec_parts_add(parts, part, err);
-}
-
-static void *average(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
-                     int32_t param, int32_t *divisor)
-{
-    int32_t b = l->bucket_of[param];
-    bool from_slot = b >= 0 && !l->copied_out[b];
-
-    *divisor = from_slot && !l->copied_in[param] ? l->divisor[b] : 1;
-    return from_slot ? slot_of(m, l, rank, param) : grad_array(m, rank, param);
-}
-
-const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *l,
-                                int32_t rank, int32_t param, int32_t *divisor)
-{
-    return average(m, l, rank, param, divisor);
-}
-
-/* Elements [first, first + n) of a parameter take a step, in f32; half types are then rounded from
- * their masters. */
-static enum lw_status update_parts(const struct exec_tensors *m, const struct exec_place *at,
-                                   int32_t a, int64_t first, int64_t n, struct exec_parts *parts,
-                                   struct lw_err *err)
-{
-    const struct exec_rank_memory *r = &m->ranks[at->rank];
-    enum lw_dtype own = (enum lw_dtype)m->plan->params[a].dtype;
-    struct exec_part part = {.kind = EXEC_PART_UPDATE,
-                             .to = exec_tensors_master(m, at->rank, a) + first,
-                             .to_dtype = LW_F32, .from_dtype = own, .count = n,
-                             .update = exec_update_of(&m->optimizer, at->step)};
-    const char *from = exec_tensors_average(m, at->layout, at->rank, a, &part.divisor);
-
-    part.from = from + first * lw_dtype_size(own);
-    for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++)
-        part.state[k] = r->state[k] + m->state_at[a] + first;
-    LW_TRY(exec_parts_add(parts, part, err));
-    if (own == LW_F32)
-        return LW_OK;
-    struct exec_part copy = {.kind = EXEC_PART_COPY, .from = part.to, .from_dtype = LW_F32,
-                             .to = (char *)r->weights + m->weight_at[a] +
-                                   first * lw_dtype_size(own),
-                             .to_dtype = own, .count = n, .divisor = 1};
-    return exec_parts_add(parts, copy, err);
-}
-
-/* Parameters with a gradient: completed by a backward of this step, or reduced (an unused one gets
- * the average of the others); of sharded ones this rank's own elements. */
-static enum lw_status optimizer_parts(const struct exec_tensors *m, const struct exec_place *at,
-                                      struct exec_parts *parts, struct lw_err *err)
-{
-    const struct lw_plan *p = m->plan;
-    const struct exec_layout *l = at->layout;
-
-    for (int32_t a = 0; a < p->n_params; a++)
-        if (exec_param_is_here(p, a, at->rank) && (l->bucket_of[a] >= 0 || at->filled[a]) &&
-            !m->sharded[a])
-            LW_TRY(update_parts(m, at, a, 0, p->params[a].numel, parts, err));
-    for (int32_t s = 0; s < p->n_shards; s++) {
-        const struct lw_shard *h = &p->shards[s];
-        if (m->sharded[h->param] && exec_param_is_here(p, h->param, at->rank) &&
-            (l->bucket_of[h->param] >= 0 || at->filled[h->param]) &&
-            exec_shard_is_mine(m, s, at->rank))
-            LW_TRY(update_parts(m, at, h->param, h->first, h->numel, parts, err));
-    }
-    return LW_OK;
-}
-
-enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
-                                 const struct exec_place *at, struct exec_parts *parts,
-                                 struct lw_err *err)
-{
-    bool bucketed = op->bucket >= 0 && at->layout->stage_at[op->bucket] >= 0;
-
-    switch (op->kind) {
-    case LW_OP_COPY_IN:
-        return op->n_ready > 0 ? copy_in_parts(m, op, at, parts, err)
-                               : plain_copy(m, op, at, parts, err);
-    case LW_OP_COPY_OUT:
-        return bucketed ? copy_out_parts(m, op, at, parts, err)
-                        : plain_copy(m, op, at, parts, err);
-    case LW_OP_CAST:
-        return bucketed ? cast_parts(m, op, at, parts, err) : plain_copy(m, op, at, parts, err);
-    case LW_OP_COPY:
-        return plain_copy(m, op, at, parts, err);
-    case LW_OP_OPTIMIZER:
-        return optimizer_parts(m, at, parts, err);
-    default:
-        return fill_parts(m, op, at, parts, err);
-    }
-}
-
-struct exec_message exec_tensors_message(const struct exec_tensors *m, const struct lw_op *op,
-                                        int32_t variant, int32_t rank,
-                                        const struct exec_layout *step_layout)
-{
-    const struct lw_plan *p = m->plan;
-    struct lw_operand o = lw_plan_operand(p, op, rank);
-    struct exec_message msg = {.dtype = op->dtype, .peer = o.peer,
-                               .count = o.bytes / lw_dtype_size(op->dtype)};
-
-    if (msg.count == 0 && lw_op_class(op->kind) == LW_CLASS_P2P)
-        msg.count = 1;
-    if (op->bucket >= 0 && lw_plan_is_tied(p, op->bucket)) {
-        int32_t divisor; /* alike for all copies: the sum may be divided later */
-        msg.mem = average(m, step_layout, rank, p->slots[p->buckets[op->bucket].first_slot], &divisor);
-        return msg;
-    }
-    if (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0) {
-        msg.mem = (char *)m->ranks[rank].weights + m->weights_bucket_at[op->bucket];
-        return msg;
-    }
-    if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {
-        msg.mem = (char *)m->ranks[rank].buckets + step_layout->wire_at[op->bucket];
-        return msg;
-    }
-    const struct exec_layout *own = exec_tensors_layout(m, variant, rank);
-    int32_t i = (int32_t)(op - p->ops) - lw_plan_program(p, variant, rank).first_op;
-    msg.mem = scratch_of(m, rank, op->stream) + own->scratch_at[i];
-    return msg;
 }

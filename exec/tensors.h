@@ -106,7 +106,13 @@ float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t p
 /* Shard s of the plan is updated by this rank. */
 bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t rank);
 
-/* Append the parts of an op as the rank at `place` runs it. LW_ENOMEM. */
+/* The type in which a bucket is filled: its gradients'. */
+enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket);
+/* Where the messages of a stream begin: each its own place, or all of the stream's one; and bytes of all. */
+char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t stream);
+int64_t exec_tensors_scratch_size(const struct exec_tensors *m);
+
+/* parts.c: append the parts of an op as the rank at `place` runs it. LW_ENOMEM. */
 enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *place, struct exec_parts *parts,
                                  struct lw_err *err);
