@@ -46,7 +46,7 @@ static const struct lw_field device_fields[] = {
 #define AT(field) offsetof(struct lw_link, field)
 static const struct lw_field link_fields[] = {
     LW_F_NAME("name", AT(name)),
-    {.name = "level", .kind = LW_FIELD_WORD, .must = true, .at = AT(level), .word = level_word},
+    LW_F_MUST_WORD("level", AT(level), level_word),
     LW_F_FIGURE("bytes_per_s", AT(bytes_per_s)),
     {.name = "latency_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(latency_ps)},
     LW_F_FIGURE("n_links", AT(n_links)),
@@ -86,7 +86,7 @@ static const struct lw_field noise_fields[] = {
 
 #define AT(field) offsetof(struct lw_exception, field)
 static const struct lw_field exception_fields[] = {
-    {.name = "rank", .kind = LW_FIELD_INT32, .must = true, .at = AT(rank), .most = INT32_MAX},
+    LW_F_MUST_INT32("rank", AT(rank)),
     LW_F_INT32("rank_to", AT(rank_to), -1),
     {.name = "speed", .kind = LW_FIELD_REAL, .must = true, .at = AT(speed)},
     LW_F_NS("late_ns", AT(late_ps), 0),
@@ -104,7 +104,7 @@ struct measured {
 
 #define AT(field) offsetof(struct measured, field)
 static const struct lw_field measured_fields[] = {
-    {.name = "bytes", .kind = LW_FIELD_INT64, .must = true, .at = AT(bytes), .most = INT64_MAX},
+    LW_F_MUST_INT64("bytes", AT(bytes)),
     {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
     LW_F_NS("spread_ns", AT(spread), -1),
     LW_F_NS("cpu_ns", AT(cpu), -1),
@@ -161,9 +161,9 @@ static void write_rows(struct lw_jsonout *o, const struct lw_field *f, const voi
 
 #define AT(field) offsetof(struct lw_cost_table, field)
 static const struct lw_field table_fields[] = {
-    {.name = "op", .kind = LW_FIELD_WORD, .must = true, .at = AT(op), .word = lw_word_op},
+    LW_F_MUST_WORD("op", AT(op), lw_word_op),
     LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
-    {.name = "n_ranks", .kind = LW_FIELD_INT32, .must = true, .at = AT(n_ranks), .most = INT32_MAX},
+    LW_F_MUST_INT32("n_ranks", AT(n_ranks)),
     LW_F_INT32("n_nodes", AT(n_nodes), 1),
     LW_F_INT32("n_in_flight", AT(n_in_flight), 1),
     LW_F_NAME("source", AT(source)),

@@ -95,6 +95,18 @@ struct lw_field {
     {                                                                                              \
         .name = json, .kind = LW_FIELD_WORD, .at = at_, .word = words, .size = 1                   \
     }
+#define LW_F_MUST_INT32(json, at_)                                                                 \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT32, .must = true, .at = at_, .most = INT32_MAX           \
+    }
+#define LW_F_MUST_INT64(json, at_)                                                                 \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT64, .must = true, .at = at_, .most = INT64_MAX           \
+    }
+#define LW_F_MUST_WORD(json, at_, words)                                                           \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_WORD, .must = true, .at = at_, .word = words                \
+    }
 #define LW_F_FIGURE(json, at_)                                                                     \
     {                                                                                              \
         .name = json, .kind = LW_FIELD_FIGURE, .at = at_                                           \

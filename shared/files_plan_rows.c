@@ -28,7 +28,7 @@ static const char *reducer_word(int k)
 
 #define AT(field) offsetof(struct rank_row, field)
 static const struct lw_field rank_fields[] = {
-    {.name = "role", .kind = LW_FIELD_INT32, .must = true, .at = AT(role), .most = INT32_MAX},
+    LW_F_MUST_INT32("role", AT(role)),
     LW_F_INT32("dp", AT(dp), 0),
     LW_F_INT32("pp", AT(pp), 0),
     LW_F_INT32("tp", AT(tp), 0),
@@ -51,7 +51,7 @@ static const struct lw_field role_fields[] = {
 #define AT(field) offsetof(struct lw_stream, field)
 static const struct lw_field stream_fields[] = {
     LW_F_NAME("name", AT(name)),
-    {.name = "class", .kind = LW_FIELD_WORD, .must = true, .at = AT(class_), .word = stream_word},
+    LW_F_MUST_WORD("class", AT(class_), stream_word),
     {.name = "priority",
      .kind = LW_FIELD_INT32,
      .at = AT(priority),
@@ -70,17 +70,9 @@ static const struct lw_field group_fields[] = {
 #define AT(field) offsetof(struct comm_row, field)
 static const struct lw_field comm_fields[] = {
     LW_F_NAME("name", AT(comm.name)),
-    {.name = "purpose",
-     .kind = LW_FIELD_WORD,
-     .must = true,
-     .at = AT(comm.purpose),
-     .word = purpose_word},
+    LW_F_MUST_WORD("purpose", AT(comm.purpose), purpose_word),
     LW_F_WORD("reducer", AT(comm.reducer), reducer_word),
-    {.name = "stream",
-     .kind = LW_FIELD_INT32,
-     .must = true,
-     .at = AT(comm.stream),
-     .most = INT32_MAX},
+    LW_F_MUST_INT32("stream", AT(comm.stream)),
     LW_F_ITEMS("groups", LW_FIELD_INTS32, AT(groups), AT(n_groups)),
     {0},
 };
@@ -89,7 +81,7 @@ static const struct lw_field comm_fields[] = {
 #define AT(field) offsetof(struct lw_plan_param, field)
 static const struct lw_field param_fields[] = {
     LW_F_NAME("name", AT(name)),
-    {.name = "numel", .kind = LW_FIELD_INT64, .must = true, .at = AT(numel), .most = INT64_MAX},
+    LW_F_MUST_INT64("numel", AT(numel)),
     LW_F_BYTE_WORD("dtype", AT(dtype), lw_word_dtype),
     LW_F_INT16("stage", AT(stage), 0),
     INDEX("module", AT(module)),
@@ -106,7 +98,7 @@ static const struct lw_field param_fields[] = {
 #define AT(field) offsetof(struct lw_plan_buffer, field)
 static const struct lw_field buffer_fields[] = {
     LW_F_NAME("name", AT(name)),
-    {.name = "numel", .kind = LW_FIELD_INT64, .must = true, .at = AT(numel), .most = INT64_MAX},
+    LW_F_MUST_INT64("numel", AT(numel)),
     LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
     LW_F_BOOL("broadcast", AT(broadcast), false),
     {0},
@@ -116,11 +108,7 @@ static const struct lw_field buffer_fields[] = {
 #define AT(field) offsetof(struct bucket_row, field)
 static const struct lw_field bucket_fields[] = {
     LW_F_WORD("dtype", AT(bucket.dtype), lw_word_dtype),
-    {.name = "bytes",
-     .kind = LW_FIELD_INT64,
-     .must = true,
-     .at = AT(bucket.bytes),
-     .most = INT64_MAX},
+    LW_F_MUST_INT64("bytes", AT(bucket.bytes)),
     LW_F_INT64("limit_bytes", AT(bucket.limit_bytes), 0),
     LW_F_ITEMS("params", LW_FIELD_INTS32, AT(params), AT(n_params)),
     LW_F_ITEMS("offsets", LW_FIELD_INTS64, AT(offsets), AT(n_offsets)),
@@ -139,10 +127,10 @@ static const struct lw_field set_fields[] = {
 
 #define AT(field) offsetof(struct lw_shard, field)
 static const struct lw_field shard_fields[] = {
-    {.name = "param", .kind = LW_FIELD_INT32, .must = true, .at = AT(param), .most = INT32_MAX},
+    LW_F_MUST_INT32("param", AT(param)),
     INDEX("owner", AT(owner)),
     LW_F_INT64("first", AT(first), 0),
-    {.name = "numel", .kind = LW_FIELD_INT64, .must = true, .at = AT(numel), .most = INT64_MAX},
+    LW_F_MUST_INT64("numel", AT(numel)),
     {0},
 };
 #undef AT
@@ -169,14 +157,10 @@ static const struct lw_field variant_fields[] = {
 
 #define AT(field) offsetof(struct program_row, field)
 static const struct lw_field program_fields[] = {
-    {.name = "variant", .kind = LW_FIELD_INT32, .must = true, .at = AT(variant), .most = INT32_MAX},
-    {.name = "role", .kind = LW_FIELD_INT32, .must = true, .at = AT(role), .most = INT32_MAX},
-    {.name = "first_op",
-     .kind = LW_FIELD_INT32,
-     .must = true,
-     .at = AT(first_op),
-     .most = INT32_MAX},
-    {.name = "n_ops", .kind = LW_FIELD_INT32, .must = true, .at = AT(n_ops), .most = INT32_MAX},
+    LW_F_MUST_INT32("variant", AT(variant)),
+    LW_F_MUST_INT32("role", AT(role)),
+    LW_F_MUST_INT32("first_op", AT(first_op)),
+    LW_F_MUST_INT32("n_ops", AT(n_ops)),
     {0},
 };
 #undef AT
@@ -185,11 +169,7 @@ static const struct lw_field program_fields[] = {
 static const struct lw_field op_fields[] = {
     {.name = "kind", .kind = LW_FIELD_WORD, .must = true, .at = AT(op.kind), .word = lw_word_op, .size = 1},
     LW_F_STRING("name", AT(op.name)),
-    {.name = "stream",
-     .kind = LW_FIELD_INT32,
-     .must = true,
-     .at = AT(op.stream),
-     .most = INT32_MAX},
+    LW_F_MUST_INT32("stream", AT(op.stream)),
     LW_F_ITEMS("deps", LW_FIELD_INTS32, AT(deps), AT(op.n_deps)),
     INDEX("work", AT(op.work)),
     {.name = "work_ns",

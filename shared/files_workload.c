@@ -40,9 +40,9 @@ static const struct lw_field module_fields[] = {
 #define AT(field) offsetof(struct lw_param, field)
 static const struct lw_field param_fields[] = {
     LW_F_NAME("name", AT(name)),
-    {.name = "numel", .kind = LW_FIELD_INT64, .must = true, .at = AT(numel), .most = INT64_MAX},
+    LW_F_MUST_INT64("numel", AT(numel)),
     LW_F_BYTE_WORD("dtype", AT(dtype), lw_word_dtype),
-    {.name = "module", .kind = LW_FIELD_INT32, .must = true, .at = AT(module), .most = INT32_MAX},
+    LW_F_MUST_INT32("module", AT(module)),
     LW_F_INT8("device", AT(device), 0),
     LW_F_INT32("tied", AT(tied), -1),
     LW_F_BYTE_WORD("tp_split", AT(tp_split), split_word),
@@ -58,7 +58,7 @@ static const struct lw_field param_fields[] = {
 #define AT(field) offsetof(struct lw_buffer, field)
 static const struct lw_field buffer_fields[] = {
     LW_F_NAME("name", AT(name)),
-    {.name = "numel", .kind = LW_FIELD_INT64, .must = true, .at = AT(numel), .most = INT64_MAX},
+    LW_F_MUST_INT64("numel", AT(numel)),
     LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
     LW_F_BOOL("broadcast", AT(broadcast), false),
     {0},
