@@ -218,10 +218,7 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);
     json_places(&o, x);
     lw_jsonout_int(&o, "n_turned_away", x->n_turned_away);
-    if (r->run >= 0)
-        lw_jsonout_int(&o, "run", r->run);
-    else
-        lw_jsonout_null(&o, "run");
+    lw_jsonout_known(&o, "run", r->run);
     lw_jsonout_end(&o);
 }
 

@@ -108,6 +108,14 @@ void lw_jsonout_int(struct lw_jsonout *o, const char *key, int64_t value)
     fprintf(o->file, "%" PRId64, value);
 }
 
+void lw_jsonout_known(struct lw_jsonout *o, const char *key, int64_t value)
+{
+    if (value < 0)
+        lw_jsonout_null(o, key);
+    else
+        lw_jsonout_int(o, key, value);
+}
+
 void lw_jsonout_double(struct lw_jsonout *o, const char *key, double value)
 {
     char text[40];

@@ -92,10 +92,7 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
 static void json_point(struct lw_jsonout *o, const char *key, const struct lw_cap_point *p)
 {
     lw_jsonout_line_object(o, key);
-    if (p->cap_bytes < 0)
-        lw_jsonout_null(o, "bucket_cap_bytes");
-    else
-        lw_jsonout_int(o, "bucket_cap_bytes", p->cap_bytes);
+    lw_jsonout_known(o, "bucket_cap_bytes", p->cap_bytes);
     lw_jsonout_int(o, "from_bytes", p->low_bytes);
     lw_jsonout_int(o, "to_bytes", p->high_bytes);
     lw_jsonout_int(o, "n_buckets", p->n_buckets);

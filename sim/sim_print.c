@@ -242,10 +242,7 @@ static void json_ranks(struct lw_jsonout *o, const struct lw_summary *s)
         lw_jsonout_int(o, "rank", s->ranks[i].rank);
         lw_jsonout_ns(o, "step_ns", s->ranks[i].end - s->ranks[i].start);
         json_measure(o, &s->ranks[i]);
-        if (s->ranks[i].peak_memory_bytes >= 0)
-            lw_jsonout_int(o, "peak_memory_bytes", s->ranks[i].peak_memory_bytes);
-        else
-            lw_jsonout_null(o, "peak_memory_bytes");
+        lw_jsonout_known(o, "peak_memory_bytes", s->ranks[i].peak_memory_bytes);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -404,10 +401,7 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     lw_jsonout_int(&o, "n_events", r->stats->n_events);
     lw_jsonout_int(&o, "n_messages", r->stats->n_messages);
     lw_jsonout_fixed(&o, "wall_s", r->wall_s, 6);
-    if (r->run >= 0)
-        lw_jsonout_int(&o, "run", r->run);
-    else
-        lw_jsonout_null(&o, "run");
+    lw_jsonout_known(&o, "run", r->run);
     lw_jsonout_end(&o);
 }
 

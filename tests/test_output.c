@@ -165,6 +165,8 @@ static void write_json(FILE *f)
     lw_jsonout_null(&o, NULL);
     lw_jsonout_end(&o);
     lw_jsonout_ns(&o, "t_ns", 1500);
+    lw_jsonout_known(&o, "zero", 0);
+    lw_jsonout_known(&o, "unknown", -1);
     lw_jsonout_array(&o, "empty");
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);
@@ -176,7 +178,7 @@ static void json_is_escaped_and_indented(void **state)
 
     (void)state;
     assert_string_equal(text, "{\n  \"name\": \"a \\\"b\\\"\\n\\u0001\",\n  \"v\": [-1, 0.1, null],\n"
-                              "  \"t_ns\": 2,\n  \"empty\": []\n}\n");
+                              "  \"t_ns\": 2,\n  \"zero\": 0,\n  \"unknown\": null,\n  \"empty\": []\n}\n");
     free(text);
 }
 

@@ -116,10 +116,7 @@ static void workload_json(const struct lw_workload *w, const struct traces_cover
     lw_jsonout_ns(o, "optimizer_ns", w->optimizer_ps);
     lw_jsonout_int(o, "traced_step_ns", c->traced_ns);
     lw_jsonout_int(o, "excluded_ns", c->excluded_ns);
-    if (c->measured_ns >= 0)
-        lw_jsonout_int(o, "measured_step_ns", c->measured_ns);
-    else
-        lw_jsonout_null(o, "measured_step_ns");
+    lw_jsonout_known(o, "measured_step_ns", c->measured_ns);
     lw_jsonout_fixed(o, "coverage_pct", percent(c->workload_ns, covered), 3);
     lw_jsonout_array(o, "notes");
     for (int32_t i = 0; i < w->n_notes; i++)

@@ -48,14 +48,8 @@ static void put_wait(struct lw_jsonout *o, const struct traces_report_file *f,
     lw_jsonout_line_object(o, NULL);
     lw_jsonout_string(o, "kind", traces_call_kind_name(c->kind));
     lw_jsonout_int(o, "at_ns", t->start_ns[c->row] - base);
-    if (c->kind == TRACES_CALL_STREAM_WAIT && c->stream >= 0)
-        lw_jsonout_int(o, "stream", c->stream);
-    else
-        lw_jsonout_null(o, "stream");
-    if (c->on_stream >= 0)
-        lw_jsonout_int(o, "on_stream", c->on_stream);
-    else
-        lw_jsonout_null(o, "on_stream");
+    lw_jsonout_known(o, "stream", c->kind == TRACES_CALL_STREAM_WAIT ? c->stream : -1);
+    lw_jsonout_known(o, "on_stream", c->on_stream);
     if (c->upto >= 0)
         lw_jsonout_int(o, "upto_ns", t->start_ns[f->meaning.calls.calls[c->upto].row] - base);
     else

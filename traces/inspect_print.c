@@ -11,14 +11,6 @@
 
 /* ---- JSON ---- */
 
-static void put_known(struct lw_jsonout *o, const char *key, int64_t value)
-{
-    if (value < 0)
-        lw_jsonout_null(o, key);
-    else
-        lw_jsonout_int(o, key, value);
-}
-
 static void put_busy(struct lw_jsonout *o, const struct lw_busy *b)
 {
     lw_jsonout_int(o, "compute_busy_ns", b->compute_busy_ns);
@@ -42,13 +34,13 @@ static void put_comm(struct lw_jsonout *o, const struct lw_comm_op *c)
     lw_jsonout_line_object(o, NULL);
     lw_jsonout_string(o, "op", c->op);
     lw_jsonout_string(o, "kernel", c->kernel);
-    put_known(o, "stream", c->stream);
+    lw_jsonout_known(o, "stream", c->stream);
     lw_jsonout_int(o, "launch_ns", c->launch_ns);
     lw_jsonout_int(o, "start_ns", c->start_ns);
     lw_jsonout_int(o, "dur_ns", c->dur_ns);
     lw_jsonout_string(o, "dtype", c->dtype);
-    put_known(o, "bytes", c->bytes);
-    put_known(o, "group_size", c->group_size);
+    lw_jsonout_known(o, "bytes", c->bytes);
+    lw_jsonout_known(o, "group_size", c->group_size);
     lw_jsonout_end(o);
 }
 
@@ -88,8 +80,8 @@ static void put_collective(struct lw_jsonout *o, const struct lw_trace *t, const
     lw_jsonout_int(o, "start_ns", t->start_ns[row] - s->start_ns);
     lw_jsonout_int(o, "dur_ns", t->dur_ns[row]);
     lw_jsonout_string(o, "dtype", d && d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL);
-    put_known(o, "numel", traces_host_numel(t, row));
-    put_known(o, "bytes", traces_host_bytes(t, row));
+    lw_jsonout_known(o, "numel", traces_host_numel(t, row));
+    lw_jsonout_known(o, "bytes", traces_host_bytes(t, row));
     lw_jsonout_end(o);
 }
 
@@ -102,7 +94,7 @@ static void put_step(struct lw_jsonout *o, const struct lw_trace *t, const struc
     lw_jsonout_string(o, "name", s->name);
     lw_jsonout_int(o, "step_ns", s->end_ns - s->start_ns);
     for (int p = 0; p < LW_N_PHASES; p++)
-        put_known(o, keys[p],
+        lw_jsonout_known(o, keys[p],
                   s->phase[p].found ? s->phase[p].end_ns - s->phase[p].start_ns : -1);
     lw_jsonout_int(o, "n_gradients", s->n_gradients);
     lw_jsonout_array(o, "collectives");
@@ -197,8 +189,8 @@ static void put_file(struct lw_jsonout *o, const struct traces_report_file *f)
         lw_jsonout_string(o, "damage", lw_trace_text(&f->trace, f->trace.damage));
     else
         lw_jsonout_null(o, "damage");
-    put_known(o, "rank", f->trace.rank);
-    put_known(o, "world_size", f->trace.world_size);
+    lw_jsonout_known(o, "rank", f->trace.rank);
+    lw_jsonout_known(o, "world_size", f->trace.world_size);
     lw_jsonout_int(o, "n_events", f->trace.n_events);
     lw_jsonout_int(o, "n_gpu_ops", f->device.n_device_rows);
     lw_jsonout_int(o, "n_gpu_ops_with_launch", f->device.n_resolved);
