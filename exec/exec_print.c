@@ -4,15 +4,8 @@
 
 #include "shared/jsonout.h"
 #include "shared/op.h"
+#include "shared/summary_print.h"
 #include "shared/table.h"
-
-static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
-{
-    char buf[32];
-
-    fprintf(f, "  %-22s %14s  %5.1f %%\n", name, lw_format_ps(buf, t),
-            step > 0 ? 100.0 * (double)t / (double)step : 0.0);
-}
 
 /* Of an average rank: what measuring took of a step. */
 static lw_ps measuring(const struct lw_exec_report *r)
@@ -66,7 +59,6 @@ static void print_text(const struct lw_exec_report *r, FILE *f)
             x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
     fprintf(f, "%s; compute: %s\n", x->about, x->compute);
     if (s->n_steps > 0) {
-        const struct lw_measure *m = &s->ranks[s->worst];
         lw_ps least = s->steps[0], most = s->steps[0];
         for (int32_t i = 1; i < s->n_steps; i++) {
             least = s->steps[i] < least ? s->steps[i] : least;
@@ -74,12 +66,7 @@ static void print_text(const struct lw_exec_report *r, FILE *f)
         }
         fprintf(f, "step %s, median of %d measured (%s to %s)\n", lw_format_ps(buf, s->step),
                 s->n_steps, lw_format_ps(low, least), lw_format_ps(high, most));
-        fprintf(f, "\nrank %d, whose step is the longest\n", m->rank);
-        line(f, "compute busy", m->compute_busy, s->step);
-        line(f, "copy busy", m->copy_busy, s->step);
-        line(f, "communication busy", m->comm_busy, s->step);
-        line(f, "exposed communication", m->exposed_comm, s->step);
-        line(f, "idle", m->idle, s->step);
+        lw_summary_text(s, f);
         fprintf(f, "\n");
     }
     text_measuring(r, f);
@@ -147,36 +134,6 @@ static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
     lw_jsonout_end(o);
 }
 
-static void json_measure(struct lw_jsonout *o, const struct lw_measure *m)
-{
-    lw_jsonout_ns(o, "compute_busy_ns", m->compute_busy);
-    lw_jsonout_ns(o, "copy_busy_ns", m->copy_busy);
-    lw_jsonout_ns(o, "comm_busy_ns", m->comm_busy);
-    lw_jsonout_ns(o, "exposed_comm_ns", m->exposed_comm);
-    lw_jsonout_ns(o, "idle_ns", m->idle);
-}
-
-static void json_times(struct lw_jsonout *o, const struct lw_summary *s)
-{
-    lw_jsonout_ns(o, "step_ns", s->step);
-    lw_jsonout_line_array(o, "steps_ns");
-    for (int32_t i = 0; i < s->n_steps; i++)
-        lw_jsonout_ns(o, NULL, s->steps[i]);
-    lw_jsonout_end(o);
-    json_measure(o, &s->ranks[s->worst]);
-    lw_jsonout_fixed(o, "bubble_ratio", s->bubble_ratio, 6);
-    lw_jsonout_int(o, "peak_memory_bytes", s->peak_memory_bytes);
-    lw_jsonout_array(o, "ranks");
-    for (int32_t i = 0; i < s->n_ranks; i++) {
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "rank", s->ranks[i].rank);
-        lw_jsonout_ns(o, "step_ns", s->ranks[i].end - s->ranks[i].start);
-        json_measure(o, &s->ranks[i]);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-}
-
 static void print_json(const struct lw_exec_report *r, FILE *f)
 {
     struct lw_jsonout o = {.file = f};
@@ -197,7 +154,9 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_int(&o, "n_cores", x->n_cores);
     lw_jsonout_int(&o, "n_warmup", x->n_warmup);
     if (r->summary->n_steps > 0) {
-        json_times(&o, r->summary);
+        lw_summary_json_steps(&o, r->summary);
+        lw_summary_json_measures(&o, r->summary);
+        lw_summary_json_ranks(&o, r->summary, false);
     } else {
         lw_jsonout_null(&o, "step_ns");
         lw_jsonout_line_array(&o, "steps_ns");
@@ -222,30 +181,11 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_end(&o);
 }
 
-static enum lw_status print_csv(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
-{
-    static const char *const titles[] = {"rank", "step_ns", "compute_busy_ns", "copy_busy_ns",
-                                         "comm_busy_ns", "exposed_comm_ns", "idle_ns"};
-    struct lw_table *t = lw_table_new(7, titles);
-
-    for (int32_t i = 0; i < r->summary->n_ranks; i++) {
-        const struct lw_measure *m = &r->summary->ranks[i];
-        const lw_ps v[] = {m->end - m->start, m->compute_busy, m->copy_busy,
-                           m->comm_busy, m->exposed_comm, m->idle};
-        lw_table_cell(t, "%d", m->rank);
-        for (int k = 0; k < 6; k++)
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v[k]));
-    }
-    enum lw_status s = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return s;
-}
-
 enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format format, FILE *f,
                              struct lw_err *err)
 {
     if (format == LW_FORMAT_CSV)
-        return print_csv(r, f, err);
+        return lw_summary_csv(r->summary, f, err);
     if (format == LW_FORMAT_JSON)
         print_json(r, f);
     else

@@ -5,6 +5,7 @@
 
 #include "shared/arena.h"
 #include "shared/jsonout.h"
+#include "shared/summary_print.h"
 #include "shared/table.h"
 
 struct bucket_times {
@@ -64,16 +65,6 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
 }
 
 /* --- text --- */
-
-static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
-{
-    char buf[32];
-
-    fprintf(f, "  %-22s %14s", name, lw_format_ps(buf, t));
-    if (step > 0)
-        fprintf(f, "  %5.1f %%", 100.0 * (double)t / (double)step);
-    fputc('\n', f);
-}
 
 static enum lw_status text_buckets(const struct bucket_list *l, FILE *f, struct lw_err *err)
 {
@@ -186,7 +177,6 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
                                  FILE *f, struct lw_err *err)
 {
     const struct lw_summary *s = r->summary;
-    const struct lw_measure *m = &s->ranks[s->worst];
     char buf[32];
 
     fprintf(f, "plan %s (%s), %d ranks on cluster '%s', %s detail%s\n", r->plan->name, r->plan->hash,
@@ -199,12 +189,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     fprintf(f, "\n");
     if (r->samples->n > 0)
         text_samples(r, f);
-    fprintf(f, "\nrank %d, whose step is the longest\n", m->rank);
-    line(f, "compute busy", m->compute_busy, s->step);
-    line(f, "copy busy", m->copy_busy, s->step);
-    line(f, "communication busy", m->comm_busy, s->step);
-    line(f, "exposed communication", m->exposed_comm, s->step);
-    line(f, "idle", m->idle, s->step);
+    lw_summary_text(s, f);
     fprintf(f, "bubble %.4f of all ranks' time, peak memory %s a rank%s\n", s->bubble_ratio,
             s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
             too_large(r) ? ": more than the device has" : "");
@@ -224,29 +209,6 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
 }
 
 /* --- JSON --- */
-
-static void json_measure(struct lw_jsonout *o, const struct lw_measure *m)
-{
-    lw_jsonout_ns(o, "compute_busy_ns", m->compute_busy);
-    lw_jsonout_ns(o, "copy_busy_ns", m->copy_busy);
-    lw_jsonout_ns(o, "comm_busy_ns", m->comm_busy);
-    lw_jsonout_ns(o, "exposed_comm_ns", m->exposed_comm);
-    lw_jsonout_ns(o, "idle_ns", m->idle);
-}
-
-static void json_ranks(struct lw_jsonout *o, const struct lw_summary *s)
-{
-    lw_jsonout_array(o, "ranks");
-    for (int32_t i = 0; i < s->n_ranks; i++) {
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "rank", s->ranks[i].rank);
-        lw_jsonout_ns(o, "step_ns", s->ranks[i].end - s->ranks[i].start);
-        json_measure(o, &s->ranks[i]);
-        lw_jsonout_known(o, "peak_memory_bytes", s->ranks[i].peak_memory_bytes);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-}
 
 static void json_buckets(struct lw_jsonout *o, const struct bucket_list *l)
 {
@@ -380,17 +342,11 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     lw_jsonout_string(&o, "detail",
                       r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective");
     lw_jsonout_int(&o, "n_ranks", r->plan->n_ranks);
-    lw_jsonout_ns(&o, "step_ns", s->step);
-    lw_jsonout_line_array(&o, "steps_ns");
-    for (int32_t i = 0; i < s->n_steps; i++)
-        lw_jsonout_ns(&o, NULL, s->steps[i]);
-    lw_jsonout_end(&o);
+    lw_summary_json_steps(&o, s);
     json_samples(&o, r);
-    json_measure(&o, &s->ranks[s->worst]);
-    lw_jsonout_fixed(&o, "bubble_ratio", s->bubble_ratio, 6);
-    lw_jsonout_int(&o, "peak_memory_bytes", s->peak_memory_bytes);
+    lw_summary_json_measures(&o, s);
     json_device_memory(&o, r);
-    json_ranks(&o, s);
+    lw_summary_json_ranks(&o, s, true);
     json_buckets(&o, l);
     json_terms(&o, r->stats);
     json_error(&o, r);
@@ -405,27 +361,6 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     lw_jsonout_end(&o);
 }
 
-static enum lw_status print_csv(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
-{
-    static const char *const titles[] = {"rank", "step_ns", "compute_busy_ns", "copy_busy_ns",
-                                         "comm_busy_ns", "exposed_comm_ns", "idle_ns"};
-    struct lw_table *t = lw_table_new(7, titles);
-
-    if (!t)
-        return lw_fail_nomem(err);
-    for (int32_t i = 0; i < r->summary->n_ranks; i++) {
-        const struct lw_measure *m = &r->summary->ranks[i];
-        const lw_ps v[] = {m->end - m->start, m->compute_busy, m->copy_busy,
-                           m->comm_busy,      m->exposed_comm, m->idle};
-        lw_table_cell(t, "%d", m->rank);
-        for (int k = 0; k < 6; k++)
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v[k]));
-    }
-    enum lw_status status = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return status;
-}
-
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,
                             struct lw_err *err)
 {
@@ -435,7 +370,7 @@ enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format
     if (status == LW_OK && format == LW_FORMAT_JSON)
         print_json(r, &l, f);
     else if (status == LW_OK)
-        status = format == LW_FORMAT_CSV ? print_csv(r, f, err) : print_text(r, &l, f, err);
+        status = format == LW_FORMAT_CSV ? lw_summary_csv(r->summary, f, err) : print_text(r, &l, f, err);
     lw_free(l.v);
     return status;
 }
