@@ -147,39 +147,12 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
 
 /* ---- what the recorder knows ---- */
 
-struct link {
-    int64_t correlation, call;
-};
-
-static int by_correlation(const void *a, const void *b)
-{
-    const struct link *x = a, *y = b;
-
-    if (x->correlation != y->correlation)
-        return x->correlation < y->correlation ? -1 : 1;
-    return x->call < y->call ? -1 : x->call > y->call;
-}
-
-static int64_t find_call(const struct link *v, int64_t n, int64_t correlation)
-{
-    int64_t low = 0, high = n;
-
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (v[mid].correlation < correlation)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return correlation >= 0 && low < n && v[low].correlation == correlation ? v[low].call : -1;
-}
-
-static void take_sync(struct builder *b, int64_t row, const struct link *v, int64_t n)
+static void take_sync(struct builder *b, int64_t row, const struct traces_correlated *v, int64_t n)
 {
     const struct lw_trace *t = b->t;
     const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
-    int64_t call = find_call(v, n, t->link[row]);
-    int64_t record = d ? find_call(v, n, d->wait_record) : -1;
+    int64_t call = traces_correlated_find(v, n, t->link[row]);
+    int64_t record = d ? traces_correlated_find(v, n, d->wait_record) : -1;
 
     if (call < 0)
         return;
@@ -205,14 +178,14 @@ static enum lw_status take_syncs(struct builder *b, bool *any, struct lw_err *er
 {
     const struct lw_trace *t = b->t;
     int64_t n = 0;
-    struct link *v = lw_alloc((size_t)(b->out->n + 1) * sizeof *v);
+    struct traces_correlated *v = lw_alloc((size_t)(b->out->n + 1) * sizeof *v);
 
     if (!v)
         return lw_fail_nomem(err);
     for (int64_t i = 0; i < b->out->n; i++)
         if (t->link[b->out->calls[i].row] >= 0)
-            v[n++] = (struct link){t->link[b->out->calls[i].row], i};
-    qsort(v, (size_t)n, sizeof *v, by_correlation);
+            v[n++] = (struct traces_correlated){t->link[b->out->calls[i].row], i};
+    traces_correlated_sort(v, n);
     for (int64_t i = 0; i < t->n; i++)
         if (t->class[i] == LW_ROW_SYNC) {
             *any = true;

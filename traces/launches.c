@@ -6,41 +6,42 @@
 
 #include "shared/arena.h"
 
-struct call {
-    int64_t correlation, row; /* rows are in start order */
-};
-
 static int by_correlation(const void *a, const void *b)
 {
-    const struct call *x = a, *y = b;
+    const struct traces_correlated *x = a, *y = b;
 
     if (x->correlation != y->correlation)
         return x->correlation < y->correlation ? -1 : 1;
-    return x->row < y->row ? -1 : x->row > y->row;
+    return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static int64_t find(const struct call *calls, int64_t n, int64_t correlation)
+void traces_correlated_sort(struct traces_correlated *v, int64_t n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_correlation);
+}
+
+int64_t traces_correlated_find(const struct traces_correlated *v, int64_t n, int64_t correlation)
 {
     int64_t low = 0, high = n;
 
     while (low < high) {
         int64_t mid = low + (high - low) / 2;
-        if (calls[mid].correlation < correlation)
+        if (v[mid].correlation < correlation)
             low = mid + 1;
         else
             high = mid;
     }
-    return low < n && calls[low].correlation == correlation ? calls[low].row : -1;
+    return correlation >= 0 && low < n && v[low].correlation == correlation ? v[low].at : -1;
 }
 
-static int64_t collect_calls(const struct lw_trace *t, struct call *calls)
+static int64_t collect_calls(const struct lw_trace *t, struct traces_correlated *calls)
 {
     int64_t n = 0;
 
     for (int64_t i = 0; i < t->n; i++)
         if (t->class[i] == LW_ROW_LAUNCH && t->link[i] >= 0)
-            calls[n++] = (struct call){t->link[i], i};
-    qsort(calls, (size_t)n, sizeof *calls, by_correlation);
+            calls[n++] = (struct traces_correlated){t->link[i], i};
+    traces_correlated_sort(calls, n);
     return n;
 }
 
@@ -54,7 +55,7 @@ enum lw_status traces_launches_build(const struct lw_trace *t, struct traces_lau
         n_calls += t->class[i] == LW_ROW_LAUNCH;
         n_device += lw_trace_on_device(t, i);
     }
-    struct call *calls = lw_alloc((size_t)n_calls * sizeof *calls);
+    struct traces_correlated *calls = lw_alloc((size_t)n_calls * sizeof *calls);
     l.row = lw_alloc((size_t)n_device * sizeof *l.row);
     l.launch = lw_alloc((size_t)n_device * sizeof *l.launch);
     if (!calls || !l.row || !l.launch) {
@@ -66,7 +67,7 @@ enum lw_status traces_launches_build(const struct lw_trace *t, struct traces_lau
     for (int64_t i = 0; i < t->n; i++)
         if (lw_trace_on_device(t, i)) {
             l.row[l.n] = i;
-            l.launch[l.n++] = t->link[i] >= 0 ? find(calls, n_calls, t->link[i]) : -1;
+            l.launch[l.n++] = traces_correlated_find(calls, n_calls, t->link[i]);
         }
     lw_free(calls);
     *out = l;

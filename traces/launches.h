@@ -18,4 +18,13 @@ enum lw_status traces_launches_build(const struct lw_trace *t, struct traces_lau
                                      struct lw_err *err);
 void traces_launches_free(struct traces_launches *l);
 
+/* Calls by the number that the recorder gave each; `at` is the caller's: a row, or a place in a list. */
+struct traces_correlated {
+    int64_t correlation, at;
+};
+
+void traces_correlated_sort(struct traces_correlated *v, int64_t n);
+/* `at` of the call of this number, the least of several; -1 = none. v is sorted. */
+int64_t traces_correlated_find(const struct traces_correlated *v, int64_t n, int64_t correlation);
+
 #endif
