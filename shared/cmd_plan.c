@@ -101,12 +101,10 @@ int cmd_plan(int argc, char **argv)
         {"output", 'o', LW_OPT_STRING, &out, "FILE", "write the plan here ('-': standard output)",
          0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how it is shown (text)", 0, 0}};
-    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + 3 + LW_GRID_OPTIONS];
     int n;
 
     lw_grid_request_options(&grid, own + 2);
-    lw_plan_source_options(&src, own, table);
-    int done = lw_cli_begin(&usage, table, argc, argv, &n);
+    int done = lw_plan_source_begin(&src, &usage, own, argc, argv, &n);
     if (done >= 0)
         return done;
     enum lw_status s;

@@ -3,6 +3,7 @@
  * them. */
 #include "shared/plan_source.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "shared/files.h"
@@ -32,8 +33,8 @@ static enum lw_status set_option(void *ctx, const char *name, const char *value,
     return LW_OK;
 }
 
-void lw_plan_source_options(struct lw_plan_source *s, const struct lw_opt *own,
-                            struct lw_opt *table)
+/* Those of a plan source, then `own`, then the end mark. */
+static void join_options(struct lw_plan_source *s, const struct lw_opt *own, struct lw_opt *table)
 {
     struct lw_opt first[] = {
         {"workload", 'w', LW_OPT_STRING, &s->workload_file, "FILE", "workload to plan for", 0, 0},
@@ -53,9 +54,20 @@ void lw_plan_source_options(struct lw_plan_source *s, const struct lw_opt *own,
         table[n++] =
             (struct lw_opt){o->name, 0, LW_OPT_CALL, &s->call, o->arg, o->help, 0, 0};
     }
-    for (; own && own->name; own++)
+    for (; own->name; own++) {
+        assert(n < LW_PLAN_SOURCE_OPTIONS + LW_PLAN_SOURCE_OWN - 1);
         table[n++] = *own;
+    }
     table[n] = (struct lw_opt){0};
+}
+
+int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
+                         const struct lw_opt *own, int argc, char **argv, int *n_operands)
+{
+    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + LW_PLAN_SOURCE_OWN];
+
+    join_options(s, own, table);
+    return lw_cli_begin(usage, table, argc, argv, n_operands);
 }
 
 enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,

@@ -17,13 +17,13 @@
  * (-w, -c, -s, --ranks and every strategy option) for plan, sim and exec.
  *
  *     struct lw_plan_source src = {0};
- *     struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + N_OWN];
- *     lw_plan_source_options(&src, own, table);
- *     ... lw_cli_begin(&usage, table, ...) ...
+ *     int rc = lw_plan_source_begin(&src, &usage, own, argc, argv, &n);
+ *     if (rc >= 0)
+ *         return rc;
  *     LW_TRY(lw_plan_source_load(&src, plan_file or NULL, cost or NULL, &plan, err));
  *     LW_TRY(lw_plan_source_cluster(&src, &cluster, err));
  *     lw_plan_source_free(&src);                                                               */
-enum { LW_PLAN_SOURCE_OPTIONS = 48 };
+enum { LW_PLAN_SOURCE_OPTIONS = 48, LW_PLAN_SOURCE_OWN = 48 };
 
 struct lw_plan_source {
     const char *workload_file, *cluster_file, *strategy_file; /* as given; NULL = not */
@@ -38,10 +38,10 @@ struct lw_plan_source {
     bool has_workload;
 };
 
-/* Fill table with the options of a plan source, then `own` (which ends with name == NULL), then the
- * end mark. The source must stay where it is while options are parsed. */
-void lw_plan_source_options(struct lw_plan_source *s, const struct lw_opt *own,
-                            struct lw_opt *table);
+/* lw_cli_begin with the options of a plan source in front of the command's own, fewer than
+ * LW_PLAN_SOURCE_OWN, which end with name == NULL. */
+int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
+                         const struct lw_opt *own, int argc, char **argv, int *n_operands);
 
 /* Read or make the plan; checked in both cases. A strategy file is read first, options win over it.
  * LW_EUSAGE: neither or both of plan_file and -w, strategy options beside a plan file, --ranks that

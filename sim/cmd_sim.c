@@ -258,13 +258,11 @@ int cmd_sim(int argc, char **argv)
         {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
         {0},
     };
-    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + sizeof own / sizeof *own];
     struct lw_err err = {0};
     int n;
 
     lw_cli_join(argc, argv, s.command, sizeof s.command);
-    lw_plan_source_options(&s.source, own, table);
-    int rc = lw_cli_begin(&usage, table, argc, argv, &n);
+    int rc = lw_plan_source_begin(&s.source, &usage, own, argc, argv, &n);
     if (rc >= 0)
         return rc;
     s.operands = argv + 1;
