@@ -174,9 +174,9 @@ enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int inde
     return LW_OK;
 }
 
-static void put_csv(FILE *f, const char *s)
+void lw_csv_text(FILE *f, const char *s)
 {
-    if (!strpbrk(s, ",\"\n")) {
+    if (!strpbrk(s, ",\"\r\n")) {
         fputs(s, f);
         return;
     }
@@ -194,11 +194,11 @@ enum lw_status lw_table_print_csv(const struct lw_table *t, FILE *f, struct lw_e
     if (!t || t->failed)
         return lw_fail_nomem(err);
     for (int c = 0; c < t->n_columns; c++) {
-        put_csv(f, title(t, c));
+        lw_csv_text(f, title(t, c));
         fputc(c + 1 == t->n_columns ? '\n' : ',', f);
     }
     for (int64_t i = 0; i < t->n; i++) {
-        put_csv(f, t->cells[i]);
+        lw_csv_text(f, t->cells[i]);
         fputc((i + 1) % t->n_columns == 0 ? '\n' : ',', f);
     }
     return LW_OK;

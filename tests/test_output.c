@@ -215,6 +215,25 @@ static void tables_align_by_characters_and_csv_quotes_commas(void **state)
     free(text);
 }
 
+static void write_fields(FILE *f)
+{
+    static const char *const fields[] = {"plain", "a b", "a,b", "say \"x\"", "a\nb", "a\rb"};
+
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        lw_csv_text(f, fields[i]);
+        fputc(';', f);
+    }
+}
+
+static void csv_fields_are_quoted_where_they_must_be(void **state)
+{
+    char *text = written(write_fields);
+
+    (void)state;
+    assert_string_equal(text, "plain;a b;\"a,b\";\"say \"\"x\"\"\";\"a\nb\";\"a\rb\";");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +243,7 @@ int main(void)
         cmocka_unit_test(gzip_is_found_by_content_and_its_checksum_checked),
         cmocka_unit_test(json_is_escaped_and_indented),
         cmocka_unit_test(tables_align_by_characters_and_csv_quotes_commas),
+        cmocka_unit_test(csv_fields_are_quoted_where_they_must_be),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

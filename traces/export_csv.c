@@ -1,26 +1,11 @@
 /* Spans as comma-separated values: one line each, times in ns (rounded half up), -1 = unknown. */
-#include <string.h>
-
 #include "traces/export_chrome.h"
+
+#include "shared/table.h"
 
 static long long ns(lw_ps t)
 {
     return t < 0 ? -1 : (long long)lw_ps_to_ns(t);
-}
-
-static void put_text(FILE *f, const char *s)
-{
-    if (!strpbrk(s, ",\"\r\n")) {
-        fputs(s, f);
-        return;
-    }
-    fputc('"', f);
-    for (; *s; s++) {
-        if (*s == '"')
-            fputc('"', f);
-        fputc(*s, f);
-    }
-    fputc('"', f);
 }
 
 enum lw_status lw_export_csv(const struct lw_export *e, FILE *f, struct lw_err *err)
@@ -37,11 +22,11 @@ enum lw_status lw_export_csv(const struct lw_export *e, FILE *f, struct lw_err *
                            (long long)i, s.rank, s.stream, s.op);
         const struct lw_op *op = &p->ops[s.op];
         fprintf(f, "%d,%d,%d,%d,%s,", s.step, s.pass, s.rank, s.op, lw_op_name(s.kind));
-        put_text(f, op->name);
+        lw_csv_text(f, op->name);
         fputc(',', f);
-        put_text(f, p->streams[s.stream].name);
+        lw_csv_text(f, p->streams[s.stream].name);
         fputc(',', f);
-        put_text(f, op->comm >= 0 ? p->comms[op->comm].name : "");
+        lw_csv_text(f, op->comm >= 0 ? p->comms[op->comm].name : "");
         fprintf(f, ",%d,%lld,%lld,%lld,%lld,%lld,%lld\n", op->bucket,
                 (long long)lw_plan_operand(p, op, s.rank).bytes, ns(s.ready), ns(s.issue),
                 ns(s.start), ns(s.all_in), ns(s.end));
