@@ -19,7 +19,7 @@
  *   cpu_stream.c  queues, and running what they hold
  *   cpu_comm.c    communicators; giving collectives, sends and receives
  *
- * The functions cpu_* with the signatures of struct exec_backend go into a backend's table. */
+ * The functions cpu_* with the signatures of struct exec_backend go into a backend's table: CPU_TABLE. */
 
 struct cpu_link; /* a communicator as its wire knows it */
 
@@ -179,6 +179,19 @@ exec_comm_fn cpu_all_reduce, cpu_reduce, cpu_reduce_scatter, cpu_all_gather, cpu
     cpu_all_to_all, cpu_barrier, cpu_send, cpu_recv;
 enum lw_status cpu_group_begin(struct exec_stream *s, struct lw_err *err);
 enum lw_status cpu_group_end(struct exec_stream *s, struct lw_err *err);
+
+/* What a backend on cores puts into its table beside its name, capabilities, probe, open and close. */
+#define CPU_TABLE                                                                                  \
+    .abort = cpu_abort, .facts = cpu_facts, .now_ns = cpu_now_ns, .mem_alloc = cpu_mem_alloc,      \
+    .mem_free = cpu_mem_free, .mem_read = cpu_mem_read, .mem_write = cpu_mem_write,                \
+    .stream_create = cpu_stream_create, .event_create = cpu_event_create,                          \
+    .event_record = cpu_event_record, .event_wait = cpu_event_wait, .compute = cpu_compute,        \
+    .hold = cpu_hold, .release = cpu_release, .comm_create = cpu_comm_create,                      \
+    .comm_split = cpu_comm_split, .comm_destroy = cpu_comm_destroy,                                \
+    .all_reduce = cpu_all_reduce, .reduce = cpu_reduce, .reduce_scatter = cpu_reduce_scatter,      \
+    .all_gather = cpu_all_gather, .broadcast = cpu_broadcast, .barrier = cpu_barrier,              \
+    .send = cpu_send, .recv = cpu_recv, .group_begin = cpu_group_begin,                            \
+    .group_end = cpu_group_end, .poll = cpu_poll
 
 /* Between the files of this idea. */
 enum lw_status cpu_give(struct exec_stream *s, const struct cpu_command *c, struct lw_err *err);
