@@ -238,6 +238,15 @@ enum lw_status lw_golden_expect_cell(const struct lw_golden_case *c, const char 
     return status;
 }
 
+enum lw_status lw_golden_expect_number(const struct lw_golden_case *c, const char *title, int64_t v,
+                                       struct lw_err *err)
+{
+    struct lw_text t = {0};
+
+    lw_text_add(&t, "%lld", (long long)v);
+    return lw_golden_expect_cell(c, title, &t, err);
+}
+
 enum lw_status lw_golden_cell_ints(const struct lw_golden_case *c, const char *title, int64_t min,
                                    int64_t max, int64_t **v, int32_t *n, struct lw_err *err)
 {

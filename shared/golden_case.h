@@ -71,6 +71,8 @@ enum lw_status lw_golden_expect_error(const struct lw_golden_case *c, const char
 /* The same for a cell of a row. */
 enum lw_status lw_golden_expect_cell(const struct lw_golden_case *c, const char *title,
                                      struct lw_text *ours, struct lw_err *err);
+enum lw_status lw_golden_expect_number(const struct lw_golden_case *c, const char *title, int64_t v,
+                                       struct lw_err *err);
 /* A cell's text; LW_EFORMAT when there is no such column. */
 enum lw_status lw_golden_cell(const struct lw_golden_case *c, const char *title, const char **text,
                               struct lw_err *err);

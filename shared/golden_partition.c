@@ -96,15 +96,6 @@ static enum lw_status read_row(struct lw_golden_case *c, struct row *r, struct l
     return LW_OK;
 }
 
-static enum lw_status expect_number(struct lw_golden_case *c, const char *title, int64_t v,
-                                    struct lw_err *err)
-{
-    struct lw_text t = {0};
-
-    lw_text_add(&t, "%lld", (long long)v);
-    return lw_golden_expect_cell(c, title, &t, err);
-}
-
 /* Boundaries "0;11;22", or stages "0-13,20-22|13-20,22-25"; freed. */
 static enum lw_status expect_cuts(struct lw_golden_case *c, const char *title, bool boundaries,
                                   struct lw_partitioning *p, struct lw_err *err)
@@ -135,8 +126,8 @@ static enum lw_status check_deepspeed(struct lw_golden_case *c, const struct row
     LW_TRY(lw_partition_deepspeed_balanced(r->weights, r->n, (int32_t)r->k, &p, err));
     lw_partition_extremes(&p, r->weights, &heaviest, &lightest);
     LW_TRY(expect_cuts(c, "deepspeed_balanced", true, &p, err));
-    LW_TRY(expect_number(c, "deepspeed_balanced_max", heaviest, err));
-    return expect_number(c, "deepspeed_balanced_min", lightest, err);
+    LW_TRY(lw_golden_expect_number(c, "deepspeed_balanced_max", heaviest, err));
+    return lw_golden_expect_number(c, "deepspeed_balanced_min", lightest, err);
 }
 
 /* A cell where the root system stopped with an assertion: empty, or a word for that. */
@@ -162,7 +153,7 @@ static enum lw_status check_colossal(struct lw_golden_case *c, const struct row 
     LW_TRY(lw_partition_colossal(r->weights, r->n, (int32_t)r->k, 1, &p, err));
     lw_partition_extremes(&p, r->weights, &heaviest, &lightest);
     LW_TRY(expect_cuts(c, "colossal_balanced_chunks1", false, &p, err));
-    LW_TRY(expect_number(c, "colossal_balanced_max", heaviest, err));
+    LW_TRY(lw_golden_expect_number(c, "colossal_balanced_max", heaviest, err));
     enum lw_status status = lw_partition_colossal(r->weights, r->n, (int32_t)r->k, 2, &p, err);
     if (status == LW_EINVAL)
         return expect_assertion(c, "colossal_balanced_chunks2", err);
@@ -189,5 +180,5 @@ enum lw_status lw_golden_partition_row(struct lw_golden_case *c, struct lw_err *
         .n_items = r.n, .work = r.weights, .n_stages = r.k < r.n ? (int32_t)r.k : r.n};
     LW_TRY(lw_partition_exact(&q, &p, &bottleneck, err));
     lw_partition_free(&p);
-    return expect_number(c, "optimal_bottleneck", bottleneck, err);
+    return lw_golden_expect_number(c, "optimal_bottleneck", bottleneck, err);
 }

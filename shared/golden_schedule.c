@@ -99,15 +99,6 @@ static enum lw_status cell_int(struct lw_golden_case *c, const char *title, int6
     return LW_OK;
 }
 
-static enum lw_status expect_number(struct lw_golden_case *c, const char *title, int64_t v,
-                                    struct lw_err *err)
-{
-    struct lw_text t = {0};
-
-    lw_text_add(&t, "%lld", (long long)v);
-    return lw_golden_expect_cell(c, title, &t, err);
-}
-
 static enum lw_status expect_list(struct lw_golden_case *c, const char *title, const int32_t *v,
                                   int32_t n, struct lw_err *err)
 {
@@ -228,8 +219,8 @@ static enum lw_status expect_times(struct lw_golden_case *c, const struct lw_gri
     for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
         struct shown t = {0};
         LW_TRY(run_grid(c, g, schedule, &runs[k].durations, &t, err));
-        LW_TRY(expect_number(c, runs[k].makespan, t.makespan, err));
-        LW_TRY(expect_number(c, runs[k].longest, t.longest_rank, err));
+        LW_TRY(lw_golden_expect_number(c, runs[k].makespan, t.makespan, err));
+        LW_TRY(lw_golden_expect_number(c, runs[k].longest, t.longest_rank, err));
         LW_TRY(expect_list(c, "peak_inflight_until_dgrad", t.to_input, g->n_ranks, err));
         LW_TRY(expect_list(c, "peak_inflight_until_wgrad", t.to_weight, g->n_ranks, err));
     }
@@ -243,8 +234,8 @@ static enum lw_status expect_grid(struct lw_golden_case *c, const struct lw_grid
 
     for (int32_t i = 0; i < g->first[g->n_ranks]; i++)
         cells += !g->actions[i].with_next; /* a unit is one cell, counted with its second half */
-    LW_TRY(expect_number(c, "n_stages", g->n_stages, err));
-    LW_TRY(expect_number(c, "n_actions", cells, err));
+    LW_TRY(lw_golden_expect_number(c, "n_stages", g->n_stages, err));
+    LW_TRY(lw_golden_expect_number(c, "n_actions", cells, err));
     LW_TRY(expect_word(c, "layout", layout_name(g->layout), err));
     return expect_times(c, g, schedule, err);
 }
@@ -335,7 +326,8 @@ enum lw_status lw_golden_megatron_row(struct lw_golden_case *c, struct lw_err *e
     } else {
         lw_rule_1f1b(&e, &s, rank);
     }
-    enum lw_status status = e.failed ? lw_fail_nomem(err) : expect_number(c, "warmup", warmup, err);
+    enum lw_status status = e.failed ? lw_fail_nomem(err)
+                                     : lw_golden_expect_number(c, "warmup", warmup, err);
     if (status == LW_OK)
         status = expect_order(c, &s, rank, &e, err);
     lw_free(e.actions);
