@@ -21,6 +21,8 @@ enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw
 enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, struct lw_err *err);
 /* A name of a known system ("dgx-a100", "host") or a file. */
 enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err);
+/* The same, or the kind of a known system's device ("A100-SXM4-80GB"): its cluster. */
+enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err);
 /* The k-th known system's name; NULL after the last. */
 const char *lw_cluster_known(int k);
 

@@ -322,3 +322,14 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
     return lw_fail(err, LW_EINVAL, "cluster '%s': no such file, and none of the known systems %s",
                    name_or_file, all);
 }
+
+enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err)
+{
+    for (int k = 0; lw_cluster_known(k); k++) {
+        LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
+        if (strcmp(c->device.kind, name) == 0)
+            return LW_OK;
+        lw_cluster_free(c);
+    }
+    return lw_cluster_find(name, c, err);
+}

@@ -170,18 +170,6 @@ static const char *note(void *ctx, int k)
 
 /* ---- clusters ---- */
 
-/* A known system, its device's kind, or a cluster file. */
-static enum lw_status find_device(const char *name, struct lw_cluster *c, struct lw_err *err)
-{
-    for (int k = 0; lw_cluster_known(k); k++) {
-        LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
-        if (strcmp(c->device.kind, name) == 0)
-            return LW_OK;
-        lw_cluster_free(c);
-    }
-    return lw_cluster_find(name, c, err);
-}
-
 /* The first known system whose device ("A100-SXM4-80GB") is one of the family that the trace names
  * ("NVIDIA A100-PG509-200"). */
 static enum lw_status find_recorded(struct sim_whatif *w, struct lw_err *err)
@@ -224,8 +212,8 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
         w->has_net = true;
     }
     if (w->device) {
-        LW_TRY(find_device(w->device, &w->to, err));
-        LW_TRY(w->from_device ? find_device(w->from_device, &w->from, err) : find_recorded(w, err));
+        LW_TRY(lw_cluster_find_device(w->device, &w->to, err));
+        LW_TRY(w->from_device ? lw_cluster_find_device(w->from_device, &w->from, err) : find_recorded(w, err));
         w->has_device = true;
     }
     return LW_OK;

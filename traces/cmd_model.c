@@ -10,18 +10,6 @@
 #include "shared/table.h"
 #include "traces/models.h"
 
-/* A known system by its name or its device's kind, or a cluster file. */
-static enum lw_status find_device(const char *name, struct lw_cluster *c, struct lw_err *err)
-{
-    for (int k = 0; lw_cluster_known(k); k++) {
-        LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
-        if (strcmp(c->device.kind, name) == 0)
-            return LW_OK;
-        lw_cluster_free(c);
-    }
-    return lw_cluster_find(name, c, err);
-}
-
 static int64_t param_bytes(const struct lw_workload *w)
 {
     int64_t sum = 0;
@@ -218,7 +206,7 @@ static enum lw_status make(const char *name, const struct traces_model_shape *sh
     struct lw_cluster c;
     struct lw_workload w;
 
-    LW_TRY(find_device(device, &c, err));
+    LW_TRY(lw_cluster_find_device(device, &c, err));
     enum lw_status s = traces_model_build(name, shape, &c.device, &w, err);
     lw_cluster_free(&c);
     if (s != LW_OK)
