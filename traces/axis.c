@@ -101,16 +101,7 @@ enum lw_status traces_ops_build(const struct lw_trace *t, struct lw_arena *arena
 /* The first op launched at or after ns. */
 static int64_t op_at(const struct traces_ops *o, int64_t ns)
 {
-    int64_t low = 0, high = o->n;
-
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (o->launch_ns[mid] < ns)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return lw_values_below(o->launch_ns, o->n, ns);
 }
 
 /* ---- what data parallelism added ---- */

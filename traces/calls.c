@@ -275,16 +275,10 @@ static bool share_range(const struct builder *b, int64_t call, int64_t other)
 {
     const struct lw_trace *t = b->t;
     int64_t a = t->start_ns[b->out->calls[call].row], o = t->start_ns[b->out->calls[other].row];
-    int64_t first = a < o ? a : o, last = a < o ? o : a, low = 0, high = b->n_ranges;
+    int64_t first = a < o ? a : o, last = a < o ? o : a;
+    int64_t i = lw_trace_rows_upto(t, b->ranges, b->n_ranges, first) - 1;
 
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (t->start_ns[b->ranges[mid]] <= first)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    for (int64_t i = low - 1, tries = 0; i >= 0 && tries < 8; i--, tries++) {
+    for (int64_t tries = 0; i >= 0 && tries < 8; i--, tries++) {
         int64_t row = b->ranges[i];
         if (t->track[row] == t->track[b->out->calls[call].row] && lw_trace_end_ns(t, row) > last)
             return true;

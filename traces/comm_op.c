@@ -27,16 +27,10 @@ enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena
 static int64_t host_record(const struct lw_trace *t, const struct traces_comm_index *x,
                            int64_t launch)
 {
-    int64_t low = 0, high = x->n, at = t->start_ns[launch], best = -1;
+    int64_t at = t->start_ns[launch], best = -1;
+    int64_t i = lw_trace_rows_upto(t, x->noted, x->n, at) - 1;
 
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (t->start_ns[x->noted[mid]] <= at)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    for (int64_t i = low - 1, tries = 0; i >= 0 && tries < 8; i--, tries++) {
+    for (int64_t tries = 0; i >= 0 && tries < 8; i--, tries++) {
         int64_t row = x->noted[i];
         if (t->track[row] != t->track[launch] || lw_trace_end_ns(t, row) < at)
             continue;

@@ -130,27 +130,13 @@ static enum lw_status fill_comm(struct context *c, int64_t i, struct lw_iteratio
 
 /* ---- iterations ---- */
 
-/* The first device row that has not ended by ns. */
-static int64_t first_after(const struct context *c, int64_t ns)
-{
-    int64_t low = 0, high = c->launches.n;
-
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (c->latest_end[mid] <= ns)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
 static void measure_by_time(struct context *c, struct lw_iteration *it)
 {
     const struct lw_trace *t = c->t;
 
     clear(c);
-    for (int64_t i = first_after(c, it->start_ns); i < c->launches.n; i++) {
+    int64_t first = lw_values_upto(c->latest_end, c->launches.n, it->start_ns); /* not ended yet */
+    for (int64_t i = first; i < c->launches.n; i++) {
         int64_t row = c->launches.row[i];
         if (t->start_ns[row] >= it->end_ns)
             break;

@@ -109,16 +109,9 @@ static enum lw_status note_device_op(struct replay_maker *m, struct replay_devic
 /* The last op on a device stream that was launched up to a call; -1 = none. */
 static int32_t last_op_upto(const struct replay_device *d, int64_t call)
 {
-    int64_t low = 0, high = d->n;
+    int64_t n = lw_values_upto(d->call, d->n, call);
 
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (d->call[mid] <= call)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low > 0 ? d->op[low - 1] : -1;
+    return n > 0 ? d->op[n - 1] : -1;
 }
 
 static int64_t gathered_bytes(const struct traces_comm_fact *f)

@@ -84,16 +84,9 @@ static int64_t forward_of(const struct cutter *c, int64_t node)
 /* The segment in which a forward moment lies; what runs before the first belongs to it. */
 static int32_t segment_at(const struct traces_segments *g, int64_t ns)
 {
-    int32_t low = 0, high = g->n;
+    int32_t n = (int32_t)lw_values_upto(g->start_ns, g->n, ns);
 
-    while (low < high) {
-        int32_t mid = low + (high - low) / 2;
-        if (g->start_ns[mid] <= ns)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low > 0 ? low - 1 : 0;
+    return n > 0 ? n - 1 : 0;
 }
 
 static void add_segment(struct cutter *c, int64_t row, const char *name)
@@ -140,19 +133,13 @@ static enum lw_status cut_by_ops(struct cutter *c)
         return lw_fail_nomem(c->err);
     for (int64_t g = 0; g < c->s->n_gradients; g++) {
         int64_t producer = c->s->gradients[g].producer;
-        int64_t at = producer >= 0 ? forward_of(c, producer) : INT64_MIN, low = 0, high = n_tops;
-        while (low < high) {
-            int64_t mid = low + (high - low) / 2;
-            if (c->t->start_ns[tops[mid]] <= at)
-                low = mid + 1;
-            else
-                high = mid;
-        }
-        if (low == 0)
+        int64_t at = producer >= 0 ? forward_of(c, producer) : INT64_MIN;
+        int64_t n = lw_trace_rows_upto(c->t, tops, n_tops, at);
+        if (n == 0)
             continue;
         n_found++;
-        n_marked += !marked[low - 1];
-        marked[low - 1] = true;
+        n_marked += !marked[n - 1];
+        marked[n - 1] = true;
     }
     if (2 * n_found < c->s->n_gradients || n_marked == 0)
         return LW_OK;

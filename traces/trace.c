@@ -169,13 +169,37 @@ bool lw_trace_on_host(const struct lw_trace *t, int64_t row)
     return t->class[row] == LW_ROW_HOST || t->class[row] == LW_ROW_USER;
 }
 
-int64_t lw_trace_row_at(const struct lw_trace *t, int64_t ns)
+int64_t lw_values_upto(const int64_t *v, int64_t n, int64_t x)
 {
-    int64_t low = 0, high = t->n;
+    int64_t low = 0, high = n;
 
     while (low < high) {
         int64_t mid = low + (high - low) / 2;
-        if (t->start_ns[mid] < ns)
+        if (v[mid] <= x)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+int64_t lw_values_below(const int64_t *v, int64_t n, int64_t x)
+{
+    return x == INT64_MIN ? 0 : lw_values_upto(v, n, x - 1);
+}
+
+int64_t lw_trace_row_at(const struct lw_trace *t, int64_t ns)
+{
+    return lw_values_below(t->start_ns, t->n, ns);
+}
+
+int64_t lw_trace_rows_upto(const struct lw_trace *t, const int64_t *rows, int64_t n, int64_t ns)
+{
+    int64_t low = 0, high = n;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (t->start_ns[rows[mid]] <= ns)
             low = mid + 1;
         else
             high = mid;

@@ -85,5 +85,10 @@ bool lw_trace_on_device(const struct lw_trace *t, int64_t row); /* kernel, copy 
 bool lw_trace_on_host(const struct lw_trace *t, int64_t row);   /* op or user range */
 /* The first row that starts at or after `ns`; n when none does. */
 int64_t lw_trace_row_at(const struct lw_trace *t, int64_t ns);
+/* How many of the rows, which are in start order, start at or before `ns`. */
+int64_t lw_trace_rows_upto(const struct lw_trace *t, const int64_t *rows, int64_t n, int64_t ns);
+/* How many of the values, which ascend, are at most `x`, and less than it. */
+int64_t lw_values_upto(const int64_t *v, int64_t n, int64_t x);
+int64_t lw_values_below(const int64_t *v, int64_t n, int64_t x);
 
 #endif
