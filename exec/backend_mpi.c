@@ -182,15 +182,11 @@ static int move_data(struct cpu_link *l, int32_t i, enum lw_op_kind op, const st
     }
 }
 
-static enum lw_status fits(const struct cpu_link *l, enum lw_op_kind op,
-                           const struct exec_message *m, struct lw_err *err)
+static enum lw_status fits(enum lw_op_kind op, const struct exec_message *m, struct lw_err *err)
 {
     if (m->count > INT_MAX)
         return lw_fail(err, LW_ENOTSUP, "%s of %lld elements: MPI counts to %d", lw_op_name(op),
                        (long long)m->count, INT_MAX);
-    if (op == LW_OP_ALL_TO_ALL && m->count % l->n != 0)
-        return lw_fail(err, LW_ENOTSUP, "all_to_all of %lld elements among %d ranks: not equal blocks",
-                       (long long)m->count, l->n);
     return LW_OK;
 }
 
@@ -198,7 +194,7 @@ static enum lw_status collective(struct cpu_link *l, int32_t i, enum lw_op_kind 
                                  const struct exec_message *m, int64_t *all_in_ns,
                                  struct lw_err *err)
 {
-    LW_TRY(fits(l, op, m, err));
+    LW_TRY(fits(op, m, err));
     LW_TRY(meet(l, op, m, all_in_ns, err));
     return l->n > 1 ? mpi_ok(move_data(l, i, op, m), lw_op_name(op), err) : LW_OK;
 }
@@ -254,7 +250,7 @@ static enum lw_status exchange(struct cpu_link *l, int32_t i, const struct exec_
 
     (void)i;
     for (int32_t k = 0; k < n; k++)
-        LW_TRY(fits(l, op[k], &m[k], err));
+        LW_TRY(fits(op[k], &m[k], err));
     LW_TRY(meet_peers(l, m, n, err));
     for (int32_t k = 0; k < n; k++)
         LW_TRY(mpi_ok(start(l, &m[k], op[k], &requests[k]), lw_op_name(op[k]), err));
@@ -507,7 +503,6 @@ static const struct exec_backend backend = {
     .open = mpi_open,
     .close = mpi_close,
     CPU_TABLE,
-    .all_to_all = cpu_all_to_all,
 };
 
 __attribute__((visibility("default"))) const struct exec_backend *

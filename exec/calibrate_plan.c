@@ -150,13 +150,14 @@ enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, cons
                                      struct lw_err *err)
 {
     struct maker k = {.first_bucket = -1};
+    int64_t whole = kind == LW_OP_ALL_TO_ALL ? 4 * n_ranks : 4; /* elements, or equal blocks of them */
     int32_t before = -1;
 
     LW_TRY(begin(&k, "collectives", n_ranks, err));
     start_program(&k, "");
     for (int32_t i = 0; i < n; i++) {
         int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, before);
-        before = add_op(&k, kind, i, bytes[i] / 4 * 4, -1, kernel);
+        before = add_op(&k, kind, i, bytes[i] / whole * whole, -1, kernel);
     }
     return finish(&k, plan, err);
 }

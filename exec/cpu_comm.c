@@ -101,6 +101,10 @@ static enum lw_status give_collective(struct exec_stream *s, struct exec_comm *c
     if (rooted && (m->peer < 0 || m->peer >= s->world->how.n_ranks || comm->index_of[m->peer] < 0))
         return lw_fail(err, LW_EINVAL, "%s: root %d is no member of the communicator",
                        lw_op_name(op), m->peer);
+    if (op == LW_OP_ALL_TO_ALL && m->count % comm->n != 0)
+        return lw_fail(err, LW_ENOTSUP,
+                       "all_to_all of %lld elements among %d ranks: not equal blocks",
+                       (long long)m->count, comm->n);
     if (rooted)
         c.message.peer = comm->index_of[m->peer];
     c.ticket = comm->n_given[comm->index_of[s->rank]]++;

@@ -189,8 +189,8 @@ enum lw_status cpu_group_end(struct exec_stream *s, struct lw_err *err);
     .hold = cpu_hold, .release = cpu_release, .comm_create = cpu_comm_create,                      \
     .comm_split = cpu_comm_split, .comm_destroy = cpu_comm_destroy,                                \
     .all_reduce = cpu_all_reduce, .reduce = cpu_reduce, .reduce_scatter = cpu_reduce_scatter,      \
-    .all_gather = cpu_all_gather, .broadcast = cpu_broadcast, .barrier = cpu_barrier,              \
-    .send = cpu_send, .recv = cpu_recv, .group_begin = cpu_group_begin,                            \
+    .all_gather = cpu_all_gather, .broadcast = cpu_broadcast, .all_to_all = cpu_all_to_all,        \
+    .barrier = cpu_barrier, .send = cpu_send, .recv = cpu_recv, .group_begin = cpu_group_begin,    \
     .group_end = cpu_group_end, .poll = cpu_poll
 
 /* Between the files of this idea. */

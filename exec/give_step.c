@@ -6,6 +6,7 @@
  * tasks live until then. */
 #include <string.h>
 
+#include "exec/letters.h"
 #include "exec/run_state.h"
 #include "exec/stages.h"
 #include "shared/op.h"
@@ -164,9 +165,13 @@ static enum lw_status give_comm(struct exec_run *r, const struct exec_lane *l, i
                        p->comms[op->comm].name);
     if (fault.n_parts > 0)
         LW_TRY(r->backend->compute(exec_run_stream(r, l->rank, op->stream), &fault, &r->fault_stamp, err));
-    return comm_function(r->backend, op->kind)(exec_run_stream(r, l->rank, op->stream),
-                                               r->comms[(int64_t)op->comm * p->n_groups + g], &m,
-                                               &r->stamps[l->first_stamp + i], err);
+    enum lw_status s = comm_function(r->backend, op->kind)(
+        exec_run_stream(r, l->rank, op->stream), r->comms[(int64_t)op->comm * p->n_groups + g], &m,
+        &r->stamps[l->first_stamp + i], err);
+    if (s == LW_OK)
+        return LW_OK;
+    lw_err_context(err, "op %d (%s) of rank %d", l->program.first_op + i, lw_op_name(op->kind), l->rank);
+    return s;
 }
 
 static enum lw_status give_waits(struct exec_run *r, const struct exec_lane *l, int32_t i,
@@ -296,7 +301,7 @@ enum lw_status exec_give_step(struct exec_run *r, struct lw_err *err)
     }
     LW_TRY(list_parts(r, last_variant, err));
     for (int64_t k = 0; r->options->verify && k < r->n_lanes; k += r->memory.facts.n_local)
-        LW_TRY(exec_scratch_set(&r->memory, r->lanes[k].variant, r->n_done, err));
+        LW_TRY(exec_letters_set(&r->memory, r->lanes[k].variant, r->n_done, err));
     r->backend->hold(r->world);
     for (int64_t k = 0; k < r->n_lanes; k++)
         LW_TRY(give_lane(r, &r->lanes[k], last_variant, err));

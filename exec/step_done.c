@@ -3,6 +3,7 @@
  * what messages brought is judged, and the spans are kept. A failed step leaves the timeline as it was
  * after the step before. */
 #include "exec/launch_order.h"
+#include "exec/letters.h"
 #include "exec/run_state.h"
 #include "exec/stages.h"
 #include "shared/op.h"
@@ -106,7 +107,7 @@ static enum lw_status check_messages(struct exec_run *r, struct lw_err *err)
             times += r->lanes[j].variant == v;
         struct lw_err why = {0};
         if (times == 1)
-            LW_TRY(keep_mismatch(r, exec_scratch_check(&r->memory, v, r->n_done,
+            LW_TRY(keep_mismatch(r, exec_letters_check(&r->memory, v, r->n_done,
                                                        &r->n_checked_messages, &why), &why, err));
     }
     return LW_OK;

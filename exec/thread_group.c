@@ -6,7 +6,11 @@
  * chunk k in phase p of an op with c chunks and w pulls is number (p c + k) w + q + 1. A pull waits
  * until the member that it reads has come as far as the script says. Nobody leaves before its
  * readers have. Entries are kept for two ops: to enter op t+2 a member must have seen everybody
- * enter t+1, that is finish t. */
+ * enter t+1, that is finish t.
+ *
+ * All-to-all: block j of member i and block i of member j change places, in the hands of one of the two:
+ * of the pair (i, i + d modulo n) the first, for d < n/2; for d = n/2 the smaller. No other pair touches
+ * these blocks. */
 #include "exec/thread_group.h"
 
 #include <string.h>
@@ -15,7 +19,7 @@
 #include "exec/spin.h"
 #include "shared/arena.h"
 
-enum { CHUNK_BYTES = 256 * 1024, LINE = 64, MAX_POSTS = 8 };
+enum { CHUNK_BYTES = 256 * 1024, SWAP_BYTES = 4096, LINE = 64, MAX_POSTS = 8 };
 
 struct entry { /* what a member brought to an op */
     struct exec_message m;
@@ -223,6 +227,33 @@ static bool walk_phase(struct walk *w, int32_t phase)
     return true;
 }
 
+static void swap_bytes(char *a, char *b, int64_t n)
+{
+    char room[SWAP_BYTES];
+
+    for (int64_t at = 0; at < n; at += SWAP_BYTES) {
+        size_t some = (size_t)(n - at < SWAP_BYTES ? n - at : SWAP_BYTES);
+        memcpy(room, a + at, some);
+        memcpy(a + at, b + at, some);
+        memcpy(b + at, room, some);
+    }
+}
+
+static void swap_blocks(struct walk *w)
+{
+    int32_t n = w->group->n;
+    int64_t bytes = w->mine->m.count / n * w->size;
+
+    for (int32_t d = 1; d < n; d++) {
+        int32_t j = (w->i + d) % n;
+        const struct entry *theirs = &w->group->members[j].entry[w->turn & 1];
+        if (2 * d < n || (2 * d == n && w->i < j))
+            swap_bytes((char *)w->mine->m.mem + j * bytes, (char *)theirs->m.mem + w->i * bytes,
+                       bytes);
+        pace(w, j, bytes);
+    }
+}
+
 static bool wait_for_readers(struct walk *w)
 {
     struct exec_group *g = w->group;
@@ -251,6 +282,8 @@ enum lw_status exec_group_run(struct exec_group *group, int32_t i, enum lw_op_ki
     for (int32_t p = 0; p < w.script.n_phases; p++)
         if (!walk_phase(&w, p))
             return stopped(err);
+    if (op == LW_OP_ALL_TO_ALL)
+        swap_blocks(&w);
     self->base += (uint32_t)(w.script.n_phases * w.chunks * w.script.n_pulls);
     exec_counter_set(&self->left, w.turn + 1);
     return wait_for_readers(&w) ? LW_OK : stopped(err);

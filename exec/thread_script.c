@@ -13,7 +13,7 @@
  *                 section IV: reduce within the node in host memory, then between nodes)
  *
  * All-reduce goes by the shape's reducer; the other collectives are rings and chains always, as NCCL
- * has no trees for them.
+ * has no trees for them. An all-to-all pulls nothing: blocks change places (thread_group.c).
  *
  * Why nobody reads what is being overwritten. Ring: the final value of a range has travelled through
  * every member that read a partial one. Trees: a member is overwritten when its parent's value is
@@ -77,7 +77,7 @@ struct exec_script exec_script_of(const struct exec_shape *s, enum lw_op_kind op
     int32_t n = n_members(s);
     enum lw_reducer_kind k = algorithm(s, op);
 
-    if (n == 1 || op == LW_OP_BARRIER)
+    if (n == 1 || op == LW_OP_BARRIER || op == LW_OP_ALL_TO_ALL)
         return (struct exec_script){0, 1, 0};
     if (op == LW_OP_BROADCAST || op == LW_OP_REDUCE)
         return (struct exec_script){1, 1, count};
@@ -295,6 +295,8 @@ int32_t exec_script_reader(const struct exec_shape *s, enum lw_op_kind op, int32
 
     if (n == 1 || op == LW_OP_BARRIER)
         return -1;
+    if (op == LW_OP_ALL_TO_ALL)
+        return k < n - 1 ? wrap((int64_t)member + 1 + k, n) : -1;
     if (by_tree(kind))
         return tree_reader(s, member, k);
     if (kind == LW_REDUCER_HIERARCHICAL)

@@ -17,12 +17,4 @@ enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_
 enum lw_status exec_verify_consolidated(const struct exec_tensors *m, int32_t n_steps, int32_t rank,
                                         const float *whole, struct lw_err *err);
 
-/* Communication without a bucket (buffers, maps, whatever a plan sends) of one variant: its memory is
- * set before the step and compared after it; n_bytes counts on. Sends and receives, reductions of u8
- * and what an op leaves undefined are not compared. Only with keep_scratch_apart. */
-enum lw_status exec_scratch_set(const struct exec_tensors *m, int32_t variant, int32_t step,
-                                struct lw_err *err);
-enum lw_status exec_scratch_check(const struct exec_tensors *m, int32_t variant, int32_t step,
-                                  int64_t *n_bytes, struct lw_err *err);
-
 #endif

@@ -53,6 +53,27 @@ static void its_plans_run(void **state)
     }
 }
 
+/* 1024 bytes are 256 elements, of which 255 go in 3 equal blocks. */
+static void an_all_to_all_of_three_ranks_has_equal_blocks(void **state)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+    struct lw_exec_result r;
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    (void)state;
+    o.compute = EXEC_COMPUTE_SPIN;
+    o.n_steps = 1;
+    o.n_warmup = 0;
+    assert_int_equal(exec_plan_collectives(3, LW_OP_ALL_TO_ALL, sizes, 3, 0, &p, &err), LW_OK);
+    assert_int_equal(p.ops[1].bytes, 1020);
+    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.n_checked_message_bytes, 3 * (1020 + 4092 + 99996));
+    lw_exec_result_free(&r);
+    lw_plan_free(&p);
+}
+
 static void figure_is_share(struct lw_figure f)
 {
     assert_non_null(f.source);
@@ -124,6 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_plans_run),
+        cmocka_unit_test(an_all_to_all_of_three_ranks_has_equal_blocks),
         cmocka_unit_test(a_short_calibration_gives_a_whole_cluster),
         cmocka_unit_test(one_rank_is_refused),
     };

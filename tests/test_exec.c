@@ -11,6 +11,7 @@
 
 #include "exec/run.h"
 #include "shared/arena.h"
+#include "tests/exec_collectives.h"
 #include "tests/exec_plan.h"
 
 static struct lw_exec_options options(void)
@@ -411,42 +412,64 @@ static void only_links_between_nodes_are_paced(void **state)
 static void other_collectives_are_checked(void **state)
 {
     static const enum lw_op_kind kinds[] = {LW_OP_ALL_REDUCE, LW_OP_BROADCAST, LW_OP_ALL_GATHER,
-                                            LW_OP_REDUCE_SCATTER, LW_OP_REDUCE, LW_OP_BARRIER};
-    int32_t members[3] = {2, 0, 1};
+                                            LW_OP_REDUCE_SCATTER, LW_OP_REDUCE, LW_OP_ALL_TO_ALL,
+                                            LW_OP_BARRIER};
+    static const int64_t bytes[] = {2002, 4004, 2002, 4004, 2002, 3 * 333 * 4, 0};
     struct lw_exec_options o = options();
-    struct lw_plan plan;
     struct lw_exec_result r;
     struct lw_err err = {0};
-    struct lw_role role = {.name = "all"};
 
     (void)state;
-    struct lw_builder *b = lw_builder_new("collectives", 3);
-    lw_builder_role(b, &role);
-    for (int32_t i = 0; i < 3; i++)
-        lw_builder_rank(b, i, 0, i, 0, 0);
-    int32_t s = lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
-    int32_t c = lw_builder_comm(b, "world", LW_COMM_WORLD, LW_REDUCER_RING, s);
-    lw_builder_group(b, c, members, 3);
-    lw_builder_program(b, lw_builder_variant(b, "steady", "", true), 0);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct lw_op op = lw_builder_blank(kinds[i], s);
-        op.comm = c;
-        op.work_ps = -1;
-        op.dtype = i % 2 ? LW_F32 : LW_BF16;
-        op.bytes = kinds[i] == LW_OP_BARRIER ? 0 : 1001 * lw_dtype_size(op.dtype);
-        op.peer = kinds[i] == LW_OP_BROADCAST || kinds[i] == LW_OP_REDUCE ? 1 : -1;
-        lw_builder_op(b, &op, NULL, 0);
-    }
-    lw_builder_pass(b, 0);
-    lw_builder_repeat_from(b, 0);
-    assert_int_equal(lw_builder_finish(b, &plan, &err), LW_OK);
+    struct lw_plan plan = exec_collectives_plan(kinds, bytes, 7);
     if (lw_exec_run(&plan, &o, &r, &err) != LW_OK)
         fail_msg("%s", err.msg);
     /* per step: all-reduce 3*1001*2, broadcast 3*1001*4, all-gather 3*1001*2, reduce-scatter
-     * 1001*4 in all, reduce 1001*2 at the root; 4 steps */
-    assert_int_equal(r.n_checked_message_bytes, 4 * 1001 * (6 + 12 + 6 + 4 + 2));
+     * 1001*4 in all, reduce 1001*2 at the root, all-to-all 3*999*4; 4 steps */
+    assert_int_equal(r.n_checked_message_bytes, 4 * (1001 * (6 + 12 + 6 + 4 + 2) + 999 * 12));
     assert_int_equal(r.n_checked_bytes, 0); /* no parameters */
     lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+static void blocks_that_go_to_the_wrong_member_are_named(void **state)
+{
+    static const enum lw_op_kind kind = LW_OP_ALL_TO_ALL;
+    static const int64_t bytes = 3 * 100 * 2;
+    struct exec_backend wrong = exec_backend_reversed(&exec_backend_threads);
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    o.backend = &wrong;
+    struct lw_plan plan = exec_collectives_plan(&kind, &bytes, 1);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO);
+    /* rank 0 stands in the middle either way: its block 0 came from rank 1 instead of rank 2 */
+    assert_non_null(strstr(err.msg, "op 0 (all_to_all ), element 0, rank 0: "));
+    assert_non_null(strstr(err.msg, "; it is block 1 of rank 1, not block 1 of rank 2"));
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+static void an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it(void **state)
+{
+    static const enum lw_op_kind kind = LW_OP_ALL_TO_ALL;
+    static const int64_t bytes = 2 * 100;
+    struct exec_backend without = exec_backend_threads;
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    struct lw_plan plan = exec_collectives_plan(&kind, &bytes, 1);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENOTSUP);
+    assert_string_equal(err.msg, "op 0 (all_to_all) of rank 0: all_to_all of 100 elements among 3 "
+                                 "ranks: not equal blocks");
+    without.capabilities &= ~(uint32_t)EXEC_CAN_ALL_TO_ALL;
+    without.all_to_all = NULL;
+    o.backend = &without;
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENOTSUP);
+    assert_string_equal(err.msg, "op 0: backend 'threads' has no all_to_all");
     lw_plan_free(&plan);
 }
 
@@ -506,7 +529,7 @@ static void backend_tables_are_checked(void **state)
     struct lw_err err = {0};
 
     assert_int_equal(exec_backend_check(&b, &err), LW_OK);
-    b.capabilities |= EXEC_CAN_ALL_TO_ALL; /* a bit without its function */
+    b.all_to_all = NULL; /* a bit without its function */
     assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
     b = exec_backend_threads;
     b.api_version++;
@@ -536,6 +559,8 @@ int main(void)
         cmocka_unit_test(a_plans_reducer_is_used_and_verified),
         cmocka_unit_test(only_links_between_nodes_are_paced),
         cmocka_unit_test(other_collectives_are_checked),
+        cmocka_unit_test(blocks_that_go_to_the_wrong_member_are_named),
+        cmocka_unit_test(an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it),
         cmocka_unit_test(out_of_memory_leaves_nothing),
         cmocka_unit_test(backends_say_why_not),
         cmocka_unit_test(backend_tables_are_checked),

@@ -68,6 +68,10 @@ static bool expected(const struct job *j, int64_t e, double *v)
         exec_range(j->count, j->n, j->i, &first, &n);
         *v = sum_of(j->n, e, t);
         return e >= first && e < first + n;
+    case LW_OP_ALL_TO_ALL: /* block k came from member k */
+        n = j->count / j->n;
+        *v = value_of((int32_t)(e / n), j->i * n + e % n, t);
+        return true;
     default:
         for (int32_t i = 0; i < j->n; i++) {
             exec_range(j->count, j->n, i, &first, &n);
@@ -140,6 +144,19 @@ static void every_collective_gives_the_sums_of_one_thread(void **state)
         for (int32_t n = 1; n <= 5; n++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                 check(ops[o], n, counts[c], LW_F32);
+}
+
+/* Blocks of 1 to 70 001 elements: longer than what changes places at once. */
+static void blocks_go_to_the_member_of_their_number(void **state)
+{
+    static const int64_t blocks[] = {1, 7, 1000, 70001};
+
+    (void)state;
+    for (int32_t n = 1; n <= 6; n++)
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
+            check(LW_OP_ALL_TO_ALL, n, blocks[b] * n, LW_F32);
+    check(LW_OP_ALL_TO_ALL, 3, 3 * 501, LW_BF16);
+    check(LW_OP_ALL_TO_ALL, 4, 4 * 501, LW_F64);
 }
 
 static void every_element_type_is_summed(void **state)
@@ -264,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_gives_the_sums_of_one_thread),
+        cmocka_unit_test(blocks_go_to_the_member_of_their_number),
         cmocka_unit_test(every_element_type_is_summed),
         cmocka_unit_test(long_messages_go_in_chunks),
         cmocka_unit_test(every_reducer_gives_the_sums_of_one_thread),

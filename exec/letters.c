@@ -1,0 +1,180 @@
+/* Letters: communication without a bucket that names no value of a stage. Each op of each rank gets
+ * numbers of its own, set on the host before the step and compared with what the op must leave behind
+ * it. Not compared: u8, what an op leaves undefined, and a send. */
+#include "exec/letters.h"
+
+#include <stdio.h>
+
+#include "exec/element.h"
+#include "shared/arena.h"
+#include "shared/op.h"
+
+struct letter { /* one op as one rank sends it */
+    const struct lw_op *op;
+    const struct lw_group *group;
+    struct exec_message m;
+    struct exec_gradient g;
+    int32_t member;
+};
+
+/* false: nothing to set or compare. */
+static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t step,
+                        int32_t i, struct letter *l)
+{
+    const struct lw_plan *p = m->plan;
+    const struct lw_op *op = &p->ops[i];
+
+    const struct exec_layout *layout = exec_tensors_layout(m, variant, rank);
+    int32_t k0 = i - lw_plan_program(p, variant, rank).first_op;
+    bool passes = lw_op_class(op->kind) == LW_CLASS_P2P;
+
+    if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER || op->dtype == LW_U8 ||
+        (passes && layout->flow.end_of[k0] >= 0))
+        return false;
+    *l = (struct letter){.op = op, .group = lw_plan_group(p, op->comm, rank)};
+    l->m = exec_tensors_message(m, op, variant, rank, layout);
+    l->g = (struct exec_gradient){&m->messages, layout->turn_of[k0] * p->n_comms + op->comm, rank,
+                                  step, passes ? 1 + (op->kind == LW_OP_SEND ? l->m.peer : rank) : 0};
+    for (int32_t k = 0; l->group && k < l->group->n_members; k++)
+        if (p->members[l->group->first_member + k] == rank)
+            l->member = k;
+    return l->group && l->m.count > 0;
+}
+
+enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, int32_t step,
+                                struct lw_err *err)
+{
+    for (int32_t k = 0; k < m->facts.n_local; k++) {
+        int32_t rank = m->facts.first_local + k;
+        struct lw_program g = lw_plan_program(m->plan, variant, rank);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            struct letter l;
+            if (!read_letter(m, variant, rank, step, i, &l))
+                continue;
+            int64_t bytes = l.m.count * lw_dtype_size(l.m.dtype);
+            void *host = lw_alloc((size_t)bytes);
+            if (!host)
+                return lw_fail_nomem(err);
+            exec_gradient_fill(&l.g, l.m.dtype, host, 0, l.m.count, false);
+            enum lw_status s = m->backend->mem_write(m->world, rank, l.m.mem, host, bytes, err);
+            lw_free(host);
+            LW_TRY(s);
+        }
+    }
+    return LW_OK;
+}
+
+/* The range of elements that the op defines on this rank. */
+static void defined_range(const struct letter *l, int64_t *first, int64_t *n)
+{
+    *first = 0;
+    *n = l->m.count;
+    if (l->op->kind == LW_OP_REDUCE_SCATTER)
+        exec_range(l->m.count, l->group->n_members, l->member, first, n);
+    if (l->op->kind == LW_OP_REDUCE && l->m.peer != l->g.rank)
+        *n = 0;
+    if (l->op->kind == LW_OP_SEND)
+        *n = 0;
+}
+
+/* Block `block` of what member `member` brings to an all-to-all, its element e. */
+static double brought(const struct lw_plan *p, const struct letter *l, int32_t member, int64_t block,
+                      int64_t e)
+{
+    struct exec_gradient g = l->g;
+
+    g.rank = p->members[l->group->first_member + member];
+    return exec_gradient_at(&g, block * (l->m.count / l->group->n_members) + e);
+}
+
+static double expected(const struct lw_plan *p, const struct letter *l, int64_t element)
+{
+    int64_t each = l->m.count / l->group->n_members;
+    struct exec_gradient g = l->g;
+    double sum = 0;
+
+    if (l->op->kind == LW_OP_ALL_TO_ALL)
+        return brought(p, l, (int32_t)(element / each), l->member, element % each);
+    if (l->op->kind == LW_OP_BROADCAST || l->op->kind == LW_OP_RECV) {
+        g.rank = l->m.peer;
+        return exec_gradient_at(&g, element);
+    }
+    for (int32_t k = 0; k < l->group->n_members; k++) {
+        int64_t first, n;
+        g.rank = p->members[l->group->first_member + k];
+        exec_range(l->m.count, l->group->n_members, k, &first, &n);
+        if (l->op->kind == LW_OP_ALL_GATHER && (element < first || element >= first + n))
+            continue;
+        sum += exec_gradient_at(&g, element);
+    }
+    return sum;
+}
+
+/* Whose block lies where block `at` of an all-to-all should; mem: the whole of it. */
+static void name_block(const struct lw_plan *p, const struct letter *l, const void *mem, int64_t at,
+                       char *text, size_t room)
+{
+    int32_t n = l->group->n_members;
+    const int32_t *members = p->members + l->group->first_member;
+    int64_t each = l->m.count / n;
+
+    for (int32_t k = 0; k < n * n; k++) {
+        int64_t e = 0;
+        while (e < each && exec_get(l->m.dtype, mem, at * each + e) == brought(p, l, k / n, k % n, e))
+            e++;
+        if (e < each)
+            continue;
+        snprintf(text, room, "; it is block %d of rank %d, not block %d of rank %d", k % n,
+                 members[k / n], l->member, members[at]);
+        return;
+    }
+}
+
+static enum lw_status astray(const struct lw_plan *p, const struct letter *l, const void *mem,
+                             int64_t first, int64_t e, struct lw_err *err)
+{
+    char why[96] = "";
+
+    if (l->op->kind == LW_OP_ALL_TO_ALL)
+        name_block(p, l, mem, e / (l->m.count / l->group->n_members), why, sizeof why);
+    return lw_fail(err, LW_ENO, "op %lld (%s %s), element %lld, rank %d: %g, not %g%s",
+                   (long long)(l->op - p->ops), lw_op_name(l->op->kind), l->op->name,
+                   (long long)(first + e), l->g.rank, exec_get(l->m.dtype, mem, e),
+                   expected(p, l, first + e), why);
+}
+
+static enum lw_status check_letter(const struct exec_tensors *m, const struct letter *l,
+                                   int64_t *n_bytes, struct lw_err *err)
+{
+    int64_t first, n, size = lw_dtype_size(l->m.dtype);
+
+    defined_range(l, &first, &n);
+    if (n == 0)
+        return LW_OK;
+    char *host = lw_alloc((size_t)(n * size));
+    if (!host)
+        return lw_fail_nomem(err);
+    enum lw_status s = m->backend->mem_read(m->world, l->g.rank, host, (char *)l->m.mem + first * size,
+                                            n * size, err);
+    for (int64_t e = 0; e < n && s == LW_OK; e++)
+        if (exec_get(l->m.dtype, host, e) != expected(m->plan, l, first + e))
+            s = astray(m->plan, l, host, first, e, err);
+    lw_free(host);
+    *n_bytes += n * size;
+    return s;
+}
+
+enum lw_status exec_letters_check(const struct exec_tensors *m, int32_t variant, int32_t step,
+                                  int64_t *n_bytes, struct lw_err *err)
+{
+    for (int32_t k = 0; k < m->facts.n_local; k++) {
+        int32_t rank = m->facts.first_local + k;
+        struct lw_program g = lw_plan_program(m->plan, variant, rank);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            struct letter l;
+            if (read_letter(m, variant, rank, step, i, &l))
+                LW_TRY(check_letter(m, &l, n_bytes, err));
+        }
+    }
+    return LW_OK;
+}
