@@ -132,8 +132,8 @@ enum exec_part_kind {
     EXEC_PART_UPDATE, /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
     EXEC_PART_POISON, /* to[count] = what no weight ever is: all bits set */
     EXEC_PART_CHECK,  /* fail where from[count] holds that */
-    EXEC_PART_EXPECT, /* from[count] must be gradient: *found says where it is not first. A backend that
-                       * cannot tell fails with LW_ENO */
+    EXEC_PART_EXPECT, /* from[count] must be gradient: *found says where it is not first, when poll has
+                       * said that all is done */
     EXEC_PART_CARRY,  /* to[i] += from[i modulo n_from] - its gradient, i < count */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */

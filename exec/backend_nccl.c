@@ -530,8 +530,6 @@ static enum lw_status group_end(struct exec_stream *s, struct lw_err *err)
 
 static enum lw_status failed_by_flag(int32_t flag, struct lw_err *err)
 {
-    if (flag == 3)
-        return lw_fail(err, LW_ENO, "what came from another stage is not what that stage made");
     return lw_fail(err, LW_EFAILED, flag == 1 ? "made to fail"
                                               : "weights are used that are not there: given up, and "
                                                 "not gathered again");
@@ -579,6 +577,8 @@ static enum exec_state poll_world(struct exec_world *w, int64_t deadline_ns, str
         enum lw_status s = look(w, &done, &why);
         if (s == LW_OK && done)
             s = nccl_anchor(w, &why);
+        if (s == LW_OK && done)
+            s = nccl_tell_found(w, &why);
         if (s != LW_OK) {
             nccl_stop(w, &why);
             continue;

@@ -53,12 +53,25 @@ struct kernel_check { /* *flag = 2 where from[n] holds poison */
     volatile int32_t *flag;
 };
 
-struct kernel_expect { /* *flag = 3 where from[n] is not the gradient */
+/* Before anything is found all bits of it are set. */
+struct kernel_found {
+    uint64_t place; /* of the first element */
+    double value;   /* that is there */
+};
+#define KERNEL_NOWHERE UINT64_MAX
+
+struct kernel_expect { /* found->place = the least where from[n] is not the gradient */
     const void *from;
     const float *table;
     int64_t n;
     int32_t dtype, param, rank, step, pass;
-    volatile int32_t *flag;
+    struct kernel_found *found;
+};
+
+struct kernel_note { /* found->value = from[found->place], if anything was found */
+    const void *from;
+    struct kernel_found *found;
+    int32_t dtype;
 };
 
 struct kernel_carry { /* to[i] += from[i modulo n_from] - its gradient */
@@ -85,7 +98,8 @@ struct kernel_report { /* *flag = value, seen by the host */
     int32_t value;
 };
 
-#define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(check) X(expect) X(carry) X(begin) X(wait) X(report)
+#define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(check) X(expect) X(note) \
+    X(carry) X(begin) X(wait) X(report)
 
 EXEC_BOTH int64_t kernel_now_ns(void)
 {
@@ -115,6 +129,16 @@ EXEC_BOTH void kernel_publish(void) /* what was written is seen by the host */
 {
 #ifdef __CUDA_ARCH__
     __threadfence_system();
+#endif
+}
+
+EXEC_BOTH void kernel_keep_least(uint64_t *least, uint64_t value)
+{
+#ifdef __CUDA_ARCH__
+    atomicMin((unsigned long long *)least, (unsigned long long)value);
+#else
+    if (value < *least) /* the fake GPU runs a kernel's threads one after the other */
+        *least = value;
 #endif
 }
 
@@ -181,10 +205,17 @@ EXEC_BOTH void kernel_expect_run(const struct kernel_expect *a, int64_t thread, 
                                              i / EXEC_GRADIENT_BLOCK);
         if (exec_get((enum lw_dtype)a->dtype, a->from, i) !=
             (double)a->table[start + i % EXEC_GRADIENT_BLOCK]) {
-            *a->flag = 3;
-            kernel_publish();
+            kernel_keep_least(&a->found->place, (uint64_t)i);
+            return; /* the places behind are this thread's later ones */
         }
     }
+}
+
+EXEC_BOTH void kernel_note_run(const struct kernel_note *a, int64_t thread, int64_t n_threads)
+{
+    (void)n_threads;
+    if (thread == 0 && a->found->place != KERNEL_NOWHERE)
+        a->found->value = exec_get((enum lw_dtype)a->dtype, a->from, (int64_t)a->found->place);
 }
 
 EXEC_BOTH void kernel_carry_run(const struct kernel_carry *a, int64_t thread, int64_t n_threads)

@@ -145,14 +145,10 @@ static enum lw_status check(struct exec_stream *s, const struct exec_part *p, st
 
 static enum lw_status expect(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
 {
-    const struct exec_gradient *g = &p->gradient;
     CUdeviceptr table = 0;
 
-    LW_TRY(table_on_device(s->world, g->table, &table, err));
-    struct kernel_expect a = {p->from, (const float *)table, p->count, (int32_t)p->from_dtype,
-                              g->param, g->rank, g->step, g->pass,
-                              (volatile int32_t *)s->world->flags_at + FLAG_FAILED};
-    return nccl_launch(s->world, s->cu, KERNEL_expect, &a, p->count, err);
+    LW_TRY(table_on_device(s->world, p->gradient.table, &table, err));
+    return nccl_expect(s, p, table, err);
 }
 
 static enum lw_status carry(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
@@ -196,7 +192,7 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
         *ns += r->copy_ns * (double)p->count;
         return check(s, p, err);
     case EXEC_PART_EXPECT:
-        *ns += r->copy_ns * (double)p->count;
+        *ns += r->launch_ns + r->copy_ns * (double)p->count;
         return expect(s, p, err);
     case EXEC_PART_CARRY:
         *ns += r->copy_ns * (double)p->count;

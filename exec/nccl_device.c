@@ -266,6 +266,7 @@ void nccl_device_close(struct exec_world *w)
         w->tables = t->next;
         nccl_free(t);
     }
+    nccl_found_free(w);
     while (w->blocks)
         nccl_mem_free(w, w->blocks->at);
     if (w->flags)

@@ -20,6 +20,7 @@
  *   nccl_device.c   the CUDA side: context, memory, kernels, timing events, clock
  *   nccl_queue.c    commands in the order given; which may be handed over
  *   nccl_compute.c  tasks as kernels and matrix products; measuring them
+ *   nccl_found.c    values that are not what they should be
  *   nccl_comm.c     communicators and collectives of NCCL
  *   nccl_loop.c     the same among logical ranks that share one device
  */
@@ -143,6 +144,7 @@ struct exec_world {
     CUdeviceptr flags_at;
     struct block *blocks;
     struct gradient_table *tables;
+    struct found *found;     /* nccl_found.c */
     CUevent *pool;           /* timing events at rest */
     int64_t n_pool, pool_capacity, n_timers;
     CUevent anchor;
@@ -213,6 +215,12 @@ enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);
 void nccl_compute_close(struct exec_world *w);
 enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
                                struct lw_err *err);
+
+/* nccl_found.c: compare what a part takes; `tell` after a step, while nothing runs. */
+enum lw_status nccl_expect(struct exec_stream *s, const struct exec_part *p, CUdeviceptr table,
+                           struct lw_err *err);
+enum lw_status nccl_tell_found(struct exec_world *w, struct lw_err *err);
+void nccl_found_free(struct exec_world *w);
 
 /* nccl_comm.c */
 enum lw_status nccl_settle(struct exec_world *w, ncclComm_t c, ncclResult_t r, const char *call,

@@ -61,7 +61,7 @@ struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_la
 enum lw_status exec_step_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err);
 
 /* stopped.c: wait for the step; when it does not end, everything is aborted and closed, and the message
- * names where it stopped: LW_ETIMEOUT, LW_EFAILED, LW_ENO. */
+ * names where it stopped: LW_ETIMEOUT, LW_EFAILED. */
 enum lw_status exec_wait_step(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err);
 /* The same message and places for a step that could not even be given. */
 enum lw_status exec_blame(const struct exec_run *r, enum lw_status code, const char *why,

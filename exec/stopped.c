@@ -134,6 +134,6 @@ enum lw_status exec_wait_step(struct exec_run *r, struct lw_exec_result *out, st
     r->world = NULL;
     exec_keep_places(r, out);
     r->blamed = true;
-    return state == EXEC_FAILED ? exec_blame(r, why.code == LW_ENO ? LW_ENO : LW_EFAILED, why.msg, err)
+    return state == EXEC_FAILED ? exec_blame(r, LW_EFAILED, why.msg, err)
                                 : exec_blame(r, LW_ETIMEOUT, limit, err);
 }

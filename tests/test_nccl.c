@@ -19,11 +19,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "exec/kernels.h"
 #include "exec/rendezvous.h"
 #include "exec/run.h"
 #include "shared/arena.h"
 #include "tests/exec_plan.h"
 #include "tests/exec_ops.h"
+#include "tests/swapped_plan.h"
 
 enum { MAX_RANKS = 8, LINE = 1024, PATIENCE_S = 60 };
 
@@ -98,7 +100,8 @@ static enum lw_status run_plan(const struct exec_backend *b, const struct exec_p
     struct lw_err err = {0};
 
     o.backend = b;
-    enum lw_status s = exec_test_plan_build(&t, &plan, &err);
+    enum lw_status s = setting("T_SWAP", 0) ? swapped_plan(&plan, &err)
+                                            : exec_test_plan_build(&t, &plan, &err);
     if (s == LW_OK)
         s = lw_exec_run(&plan, &o, &r, &err);
     if (s == LW_OK)
@@ -447,6 +450,54 @@ static void every_collective_moves_the_right_elements(void **state)
         has(three.line[r], "code=0");
 }
 
+/* Threads of a kernel meet the places in any order: here threads 1, 2, 3 of 4 find 9, 6 and 11. */
+static void the_first_wrong_place_is_kept(void **state)
+{
+    static const float table[EXEC_GRADIENT_TABLE + EXEC_GRADIENT_BLOCK];
+    struct kernel_found found = {KERNEL_NOWHERE, -1};
+    float from[40] = {0};
+    struct kernel_expect look = {.from = from, .table = table, .n = 40, .dtype = LW_F32,
+                                 .found = &found};
+    struct kernel_note note = {from, &found, LW_F32};
+
+    (void)state;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t thread = 0; thread < 4; thread++)
+            kernel_expect_run(&look, thread, 4);
+        kernel_note_run(&note, 0, 4);
+        assert_true(pass == 1 || (found.place == KERNEL_NOWHERE && found.value < 0));
+        from[6] = 2.5f;
+        from[9] = from[10] = from[11] = 3;
+    }
+    assert_int_equal(found.place, 6);
+    assert_true(found.value > 2.4 && found.value < 2.6);
+}
+
+/* The words are those of the threads backend, to the last value. */
+static void a_wrong_message_is_named_as_by_threads(void **state)
+{
+    NEEDS_FAKES();
+    struct lw_exec_options o = options_asked_for(NULL);
+    struct job loop = {.n = 1, .alone = true, .set = {{"T_SWAP", "1"}, {"T_LOOP", "1"}}};
+    struct job two = {.n = 2, .set = {{"T_SWAP", "1"}}};
+    struct lw_exec_result r;
+    struct lw_plan plan;
+    struct lw_err err = {0};
+
+    assert_int_equal(swapped_plan(&plan, &err), LW_OK);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO);
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+    assert_non_null(strstr(err.msg, "of micro-batch 0 from rank 0 (op "));
+    assert_non_null(strstr(err.msg, "): element 0 is "));
+    run(&loop);
+    assert_int_equal(loop.code[0], LW_ENO);
+    has(loop.line[0], err.msg);
+    run(&two);
+    assert_int_equal(two.code[1], LW_ENO);
+    has(two.line[1], err.msg);
+}
+
 static void running_out_of_memory_leaves_nothing_behind(void **state)
 {
     NEEDS_FAKES();
@@ -780,6 +831,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_loop_of_ranks_ends_like_one),
         cmocka_unit_test(types_passes_and_views_end_like_one),
         cmocka_unit_test(every_collective_moves_the_right_elements),
+        cmocka_unit_test(the_first_wrong_place_is_kept),
+        cmocka_unit_test(a_wrong_message_is_named_as_by_threads),
         cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
         cmocka_unit_test(several_ranks_in_one_process_are_refused_without_a_loop),
         cmocka_unit_test(errors_of_the_driver_are_named),
