@@ -14,7 +14,8 @@ static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "opti
 /* The variant whose launches are shown for a set: the last that uses it, or any for weights and copies. */
 static int32_t variant_of_set(const struct lw_plan *p, const struct lw_bucket_set *set)
 {
-    bool of_none = strcmp(set->name, LW_SET_WEIGHTS) == 0 || strcmp(set->name, LW_SET_TIED) == 0;
+    bool of_none = strcmp(set->name, LW_SET_WEIGHTS) == 0 ||
+                   strcmp(set->name, LW_SET_TIED) == 0 || strcmp(set->name, LW_SET_NORM) == 0;
     int32_t found = of_none ? p->n_variants - 1 : -1;
 
     for (int32_t v = 0; v < p->n_variants; v++)
@@ -49,9 +50,10 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
         for (int32_t i = 0; i < set->n_buckets; i++) {
             const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
             bool weights = lw_plan_is_weights(p, set->first_bucket + i);
-            bool tied = lw_plan_is_tied(p, set->first_bucket + i);
+            bool summed = lw_plan_is_tied(p, set->first_bucket + i) ||
+                          lw_plan_is_norm(p, set->first_bucket + i);
             struct lw_launch_point at = {0, 0, -1};
-            if (!weights && !tied)
+            if (!weights && !summed)
                 lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
             lw_table_cell(t, "%s", set->name);
             lw_table_cell(t, "%d", set->first_bucket + i);
@@ -62,7 +64,7 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                 bytes_cell(t, b->limit_bytes, csv);
             else
                 lw_table_cell(t, "%s", csv ? "" : "none");
-            if (weights || tied) { /* sent behind the optimizer, summed in front of it */
+            if (weights || summed) { /* sent behind the optimizer, summed in front of it */
                 lw_table_cell(t, "%s", csv ? "" : weights ? "optimizer" : "all gradients");
                 lw_table_cell(t, "%s", csv ? "" : "-");
                 continue;
@@ -155,7 +157,8 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
     for (int32_t i = 0; i < set->n_buckets; i++) {
         const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
         bool launched = !lw_plan_is_weights(p, set->first_bucket + i) &&
-                        !lw_plan_is_tied(p, set->first_bucket + i);
+                        !lw_plan_is_tied(p, set->first_bucket + i) &&
+                        !lw_plan_is_norm(p, set->first_bucket + i);
         struct lw_launch_point at = {0, 0, -1};
         if (launched)
             lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
@@ -167,7 +170,7 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
             lw_jsonout_int(o, "limit_bytes", b->limit_bytes);
         else
             lw_jsonout_null(o, "limit_bytes");
-        if (!launched) { /* weights go behind the optimizer, sums of copies in front of it */
+        if (!launched) { /* weights go behind the optimizer, copies and norms in front of it */
             lw_jsonout_null(o, "launch_after_gradients");
             lw_jsonout_null(o, "launch_ns");
         } else {

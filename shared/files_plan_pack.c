@@ -141,6 +141,9 @@ static enum lw_status pack_params(const struct pack *k)
         LW_TRY(within(k, "params", i, "module", a->module, -1, p->n_modules));
         LW_TRY(within(k, "params", i, "tied", a->tied, -1, p->n_params));
     }
+    for (int32_t i = 0; i < p->n_whole; i++)
+        LW_TRY(within(k, "whole_params", i, "parameter", p->whole[i],
+                      i > 0 ? p->whole[i - 1] + INT64_C(1) : 0, p->n_params));
     for (int32_t i = 0; i < p->n_buffers; i++)
         LW_TRY(within(k, "buffers", i, "numel", p->buffers[i].numel, 0, INT64_MAX / 16));
     for (int32_t i = 0; i < p->n_shards; i++) {

@@ -70,6 +70,34 @@ bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket)
     return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_TIED) == 0;
 }
 
+bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket)
+{
+    return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_NORM) == 0;
+}
+
+bool lw_plan_is_whole(const struct lw_plan *p, int32_t param)
+{
+    int32_t low = 0, high = p->n_whole;
+
+    while (low < high) {
+        int32_t mid = low + (high - low) / 2;
+        if (p->whole[mid] < param)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < p->n_whole && p->whole[low] == param;
+}
+
+bool lw_plan_counts(const struct lw_plan *p, int32_t param, int32_t tensor)
+{
+    const struct lw_plan_param *a = &p->params[param];
+    bool first = a->tied < 0 || a->tied == param || p->strategy.compat == LW_COMPAT_COLOSSALAI;
+
+    return a->trainable && lw_plan_holds(p, param) && first &&
+           (tensor == 0 || !lw_plan_is_whole(p, param));
+}
+
 bool lw_plan_holds(const struct lw_plan *p, int32_t param)
 {
     const struct lw_plan_param *a = &p->params[param];
@@ -177,6 +205,10 @@ static void feed_params(struct lw_hash *h, const struct lw_plan *p)
         lw_hash_int(h, p->buffers[i].broadcast);
     }
     feed_ints(h, p->stage_of, p->n_modules);
+    if (p->n_whole > 0) {
+        lw_hash_string(h, "whole");
+        feed_ints(h, p->whole, p->n_whole);
+    }
 }
 
 static void feed_buckets(struct lw_hash *h, const struct lw_plan *p)

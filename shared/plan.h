@@ -102,8 +102,13 @@ struct lw_slot {
  * sums with the others' over a communicator of the purpose LW_COMM_EMBEDDING before its update. */
 #define LW_SET_TIED "tied"
 
+/* Of no variant, and without gradients: one bucket per stage of one number, the sum of the squares of all
+ * gradients. A COPY_IN of it sums the squares that this rank counts, all-reduces add those of other
+ * ranks, a COPY_OUT scales what this rank updates: docs/design/norm.md. */
+#define LW_SET_NORM "norm"
+
 struct lw_bucket_set {
-    const char *name;          /* "initial", "rebuilt", LW_SET_WEIGHTS */
+    const char *name;          /* "initial", "rebuilt", or one of those above */
     int32_t stage, first_bucket, n_buckets;
 };
 
@@ -181,7 +186,7 @@ struct lw_plan {
 
     int32_t n_ranks, n_stages, n_roles, n_variants;
     int32_t n_streams, n_comms, n_groups, n_members;
-    int32_t n_params, n_buffers, n_modules;
+    int32_t n_params, n_buffers, n_modules, n_whole;
     int32_t n_sets, n_buckets, n_slots, n_offsets, n_shards, n_works;
     int32_t n_ops, n_deps, n_ready, n_operand_rows, n_operands, n_passes, n_notes;
 
@@ -198,6 +203,8 @@ struct lw_plan {
     struct lw_plan_param *params;
     struct lw_plan_buffer *buffers;
     int32_t *stage_of;      /* [n_modules] */
+    int32_t *whole;         /* [n_whole] parameters that every rank of a tensor group holds all of,
+                             * ascending; none without tensor groups */
     struct lw_bucket_set *sets;
     struct lw_bucket *buckets;
     int32_t *slots;         /* parameters */
@@ -247,8 +254,13 @@ int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_
 bool lw_op_uses_weights(const struct lw_op *op);
 bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket); /* it is of LW_SET_WEIGHTS */
 bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_TIED */
+bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_NORM */
+bool lw_plan_is_whole(const struct lw_plan *p, int32_t param);    /* it is in p->whole */
 /* The parameter has storage and a gradient of its own: it is not tied to another of its stage. */
 bool lw_plan_holds(const struct lw_plan *p, int32_t param);
+/* The gradient norm counts what ranks with this tensor coordinate update of the parameter: it is no
+ * copy of one at an earlier stage, and not counted by lower coordinates already. */
+bool lw_plan_counts(const struct lw_plan *p, int32_t param, int32_t tensor);
 int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name); /* -1 = none */
 
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without

@@ -30,6 +30,7 @@ enum lw_status lw_plan_check(const struct lw_plan *p, struct lw_err *err)
     LW_TRY(lw_check_reduce(p, err));
     LW_TRY(lw_check_tied(p, err));
     LW_TRY(lw_check_shards(p, err));
+    LW_TRY(lw_check_norm(p, err));
     LW_TRY(lw_check_gathers(p, err));
     return lw_check_comm(p, err);
 }

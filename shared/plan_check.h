@@ -15,6 +15,7 @@
  *   reduce    each gradient is reduced once, after it is complete and before the optimizer
  *   tied      gradients of parameters with copies on several stages are summed over all of them
  *   shard     what one member updates reaches all others; reduces go to owners
+ *   norm      gradients are clipped by a norm in which each element counts once
  *   gather    weights that are not kept are there whenever they are used
  *   comm      members of a communicator issue the same collectives; sends meet receives
  *   progress  no rank waits for ever under rendezvous semantics */
@@ -22,6 +23,7 @@ enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_tied(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
+enum lw_status lw_check_norm(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_gathers(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
 

@@ -174,7 +174,7 @@ static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw
 
     if (lw_plan_is_weights(p, o->bucket))
         return k->temporary[o->bucket] ? LW_OK : check_about_weights(k, op, err);
-    if (lw_plan_is_tied(p, o->bucket))
+    if (lw_plan_is_tied(p, o->bucket) || lw_plan_is_norm(p, o->bucket))
         return LW_OK;
     if (strcmp(set->name, p->variants[k->variant].set_name) != 0 || set->stage != k->stage)
         return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
@@ -215,7 +215,8 @@ static int32_t find_makers(struct reduce *k, struct earlier *list)
     for (int32_t op = k->program.first_op; op < end; op++) {
         const struct lw_op *o = &p->ops[op];
         int32_t *by = o->kind == LW_OP_COPY_IN ? k->copied_by : k->made_by;
-        k->copies = k->copies || o->kind == LW_OP_COPY_IN;
+        k->copies = k->copies || (o->kind == LW_OP_COPY_IN &&
+                                  !(o->bucket >= 0 && lw_plan_is_norm(p, o->bucket)));
         for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++) {
             int32_t param = p->ready[r], before = by[param];
             if (before >= 0 && p->ops[before].stream != o->stream) {
@@ -321,6 +322,7 @@ enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err)
             struct lw_program g = p->programs[(int64_t)v * p->n_roles + r];
             for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
                 if (p->ops[i].bucket >= 0 && !lw_plan_is_tied(p, p->ops[i].bucket) &&
+                    !lw_plan_is_norm(p, p->ops[i].bucket) &&
                     !lw_plan_is_weights(p, p->ops[i].bucket))
                     return lw_fail(err, LW_EPLAN, "op %d (%s): variant '%s' has no buckets", i,
                                    lw_op_name(p->ops[i].kind), p->variants[v].name);

@@ -46,6 +46,7 @@ static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
         {"streams", p->n_streams, 1}, {"passes", p->n_passes, 1}, {"comms", p->n_comms, 0},
         {"groups", p->n_groups, 0},   {"members", p->n_members, 0}, {"params", p->n_params, 0},
         {"buffers", p->n_buffers, 0}, {"modules", p->n_modules, 0}, {"sets", p->n_sets, 0},
+        {"whole params", p->n_whole, 0},
         {"buckets", p->n_buckets, 0}, {"slots", p->n_slots, 0},   {"shards", p->n_shards, 0},
         {"offsets", p->n_offsets, 0}, {"works", p->n_works, 0},     {"ops", p->n_ops, 0},       {"deps", p->n_deps, 0},
         {"ready", p->n_ready, 0},     {"operand rows", p->n_operand_rows, 0},
@@ -237,6 +238,9 @@ static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
         LW_TRY(within("parameter", i, "module", a->module, -1, p->n_modules, err));
         LW_TRY(within("parameter", i, "tied", a->tied, -1, p->n_params, err));
     }
+    for (int32_t i = 0; i < p->n_whole; i++)
+        LW_TRY(within("whole parameter", i, "number", p->whole[i],
+                      i > 0 ? p->whole[i - 1] + INT64_C(1) : 0, p->n_params, err));
     for (int32_t i = 0; i < p->n_buffers; i++) {
         LW_TRY(within("buffer", i, "elements", p->buffers[i].numel, 0, INT64_MAX, err));
         LW_TRY(within("buffer", i, "dtype", (int64_t)p->buffers[i].dtype, 0, LW_N_DTYPES, err));
@@ -249,12 +253,27 @@ static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
     return LW_OK;
 }
 
+/* One number and no gradients. */
+static enum lw_status check_norm_bucket(const struct lw_plan *p, int32_t b, struct lw_err *err)
+{
+    const struct lw_bucket *k = &p->buckets[b];
+
+    if ((k->dtype == LW_F64 || k->dtype == LW_F32) && k->bytes == lw_dtype_size(k->dtype) &&
+        k->n_slots == 0)
+        return LW_OK;
+    return lw_fail(err, LW_EPLAN, "bucket %d of set '%s': %lld bytes of %s and %d gradients; it is one "
+                                  "number of f64 or f32", b, LW_SET_NORM, (long long)k->bytes,
+                   lw_dtype_name(k->dtype), k->n_slots);
+}
+
 /* Slots lie in their bucket, ascending, and a bucket is as long as its last slot. */
 static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw_err *err)
 {
     const struct lw_bucket *k = &p->buckets[b];
     int64_t size = lw_dtype_size(k->dtype), end = 0;
 
+    if (lw_plan_is_norm(p, b))
+        return check_norm_bucket(p, b, err);
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
         const struct lw_slot *s = &w.slot;
         LW_TRY(within("slot", k->first_slot + w.n - 1, "parameter", s->param, 0, p->n_params, err));
@@ -425,7 +444,8 @@ static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
     for (int32_t v = 0; v < p->n_variants; v++) {
         int32_t n = 0;
         if (strcmp(p->variants[v].set_name, LW_SET_WEIGHTS) == 0 ||
-            strcmp(p->variants[v].set_name, LW_SET_TIED) == 0)
+            strcmp(p->variants[v].set_name, LW_SET_TIED) == 0 ||
+            strcmp(p->variants[v].set_name, LW_SET_NORM) == 0)
             return lw_fail(err, LW_EPLAN, "variant '%s': the set '%s' is of no variant",
                            p->variants[v].name, p->variants[v].set_name);
         for (int32_t s = 0; *p->variants[v].set_name && s < p->n_sets; s++)

@@ -173,6 +173,13 @@ static bool params_differ(struct diff *d)
             fields_differ(d, x->name, f, sizeof f / sizeof *f))
             return true;
     }
+    if (a->n_whole != b->n_whole)
+        return say(d, "model: %d parameters are whole on every rank of a tensor group in the first "
+                      "plan, %d in the second", a->n_whole, b->n_whole);
+    for (int32_t i = 0; i < a->n_whole; i++)
+        if (a->whole[i] != b->whole[i])
+            return say(d, "model: parameter %d is whole on every rank of a tensor group in the first "
+                          "plan, parameter %d in the second", a->whole[i], b->whole[i]);
     for (int32_t i = 0; i < a->n_modules; i++)
         if (a->stage_of[i] != b->stage_of[i])
             return say(d, "module %d: stage %d in the first plan, %d in the second", i,

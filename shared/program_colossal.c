@@ -2,9 +2,9 @@
  * sends and receives; under compat also the exchange of shapes before the first activation of a part
  * (communication/utils.py: the number of dimensions, then the dimensions, as blocking int64 messages;
  * three dimensions are assumed, the workload knows none), transfers that are waited for, and behind
- * the reductions the numbers of mixed precision and of clipping: found-inf as a maximum over the model
- * group for f16 gradients (amp/), the norm summed over the tensor group and then over the pipeline
- * (utils/common.py).
+ * the reductions the number of mixed precision and the chain of clipping: found-inf as a maximum over the
+ * model group for f16 gradients (amp/); a pass that takes the squares, their sum over the tensor group and
+ * then over the pipeline as f32, a pass that scales (utils/common.py, clip_grad_norm_fp32).
  *
  * A combined call is one group call behind the compute before it; the compute behind it waits for all
  * of it under compat, else for what it takes. */
@@ -160,16 +160,26 @@ static bool has_f16(const struct lw_lowering *l)
     return false;
 }
 
+static void clip(struct lw_writer *k)
+{
+    const struct lw_lowering *l = k->l;
+    int32_t last = lw_write_squares(k);
+
+    if (l->tensor >= 0)
+        last = lw_write_norm_sum(k, l->tensor, l->model_stream, last);
+    if (l->pipeline >= 0)
+        last = lw_write_norm_sum(k, l->pipeline, l->model_stream, last);
+    lw_write_scale(k, last);
+}
+
 void lw_write_model_numbers(struct lw_writer *k)
 {
     const struct lw_lowering *l = k->l;
 
-    if (l->model < 0 || l->s->compat != LW_COMPAT_COLOSSALAI)
+    if (l->s->compat != LW_COMPAT_COLOSSALAI)
         return;
-    if (has_f16(l))
+    if (l->model >= 0 && has_f16(l))
         agree(k, l->model, "found inf");
-    if (l->s->clip > 0 && l->tensor >= 0)
-        agree(k, l->tensor, "gradient norm");
-    if (l->s->clip > 0 && l->pipeline >= 0)
-        agree(k, l->pipeline, "gradient norm");
+    if (l->s->clip > 0)
+        clip(k);
 }

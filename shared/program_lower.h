@@ -67,8 +67,10 @@ struct lw_lowering {
     int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
     int32_t forward_stream, backward_stream;
     int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
-    int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica, and of a
-                                    * pipeline, agree on (compat colossalai); -1 = none */
+    int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica (of two
+                                    * directions: of one), and of a pipeline (compat colossalai),
+                                    * agree on; -1 = none */
+    int32_t norm_bucket;         /* plan's number of stage 0's; stage s has the s-th behind it */
     enum lw_dtype activation_dtype;
     int32_t *optimizer_work;     /* [pp] */
 };
@@ -192,8 +194,14 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
 void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
-/* program_clip.c: the gradient norm and what it scales, behind all reductions; nothing without --clip. */
+/* program_clip.c, nothing of it without --clip: the norm's buckets, one per stage; then its chain behind
+ * all reductions, or piece by piece: the pass that takes the squares; their sum over a communicator;
+ * the pass that scales, behind `last`. */
+void lw_lower_norm_sets(struct lw_lowering *l);
 void lw_write_clip(struct lw_writer *k);
+int32_t lw_write_squares(struct lw_writer *k);
+int32_t lw_write_norm_sum(struct lw_writer *k, int32_t comm, int32_t stream, int32_t last);
+int32_t lw_write_scale(struct lw_writer *k, int32_t last);
 
 /* program_update.c: gaps, optimizer, weights to all members. */
 void lw_write_update(struct lw_writer *k);

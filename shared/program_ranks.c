@@ -160,10 +160,16 @@ static void add_pipeline(struct lw_lowering *l, int32_t *members)
     add_pipeline_groups(l, l->backward, members);
 }
 
+/* Of two directions either holds the whole model. */
+static int32_t stages_of_replica(const struct lw_lowering *l)
+{
+    return l->mirrored ? l->pp / 2 : l->pp;
+}
+
 /* The model group: all ranks of a replica, consecutive in ColossalAI's order of ranks. */
 static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
 {
-    int32_t n = l->pp * l->tp;
+    int32_t stages = stages_of_replica(l), n = stages * l->tp;
     int32_t *members = lw_alloc((size_t)n * sizeof *members);
 
     if (!members)
@@ -171,10 +177,12 @@ static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
     l->model_stream = lw_builder_stream(l->b, "model", LW_STREAM_COMM, 1);
     l->model = lw_builder_comm(l->b, "model", LW_COMM_MODEL, l->s->reducer, l->model_stream);
     for (int32_t d = 0; d < l->dp; d++) {
-        for (int32_t p = 0; p < l->pp; p++)
-            for (int32_t t = 0; t < l->tp; t++)
-                members[p * l->tp + t] = lw_rank_at(l, d, p, t);
-        lw_builder_group(l->b, l->model, members, n);
+        for (int32_t first = 0; first < l->pp; first += stages) {
+            for (int32_t p = 0; p < stages; p++)
+                for (int32_t t = 0; t < l->tp; t++)
+                    members[p * l->tp + t] = lw_rank_at(l, d, first + p, t);
+            lw_builder_group(l->b, l->model, members, n);
+        }
     }
     if (l->pp > 1 && l->s->compat == LW_COMPAT_COLOSSALAI) {
         l->pipeline = lw_builder_comm(l->b, "pipeline", LW_COMM_MODEL, l->s->reducer,
@@ -212,7 +220,7 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     if (l->parts[0].n_members > 1)
         add_data(l, members);
     if (status == LW_OK && (l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
-        !lw_is_plain(l))
+        stages_of_replica(l) * l->tp > 1)
         status = add_model(l, err);
     if (l->pp > 1)
         add_pipeline(l, members);

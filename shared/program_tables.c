@@ -19,6 +19,8 @@ static void add_params(struct lw_lowering *l)
                                   .trainable = p->trainable, .sparse = p->sparse,
                                   .used = p->used, .ignored = p->ignored};
         lw_builder_param(l->b, &q);
+        if (l->tp > 1 && p->tp_split == LW_TP_REPLICATED)
+            lw_builder_whole(l->b, i);
     }
     for (int32_t i = 0; i < w->n_buffers; i++)
         lw_builder_buffer(l->b, &(struct lw_plan_buffer){w->buffers[i].name, w->buffers[i].numel,
@@ -129,6 +131,7 @@ enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
         lw_part_add_shards(&l->parts[i], l->b);
     }
     lw_lower_tied_sets(l);
+    lw_lower_norm_sets(l);
     for (int32_t i = 0; i < l->n_parts; i++)
         LW_TRY(lw_part_add_works(&l->parts[i], l->b, err));
     for (int32_t r = 0; r < l->pp; r++)

@@ -318,6 +318,9 @@ static struct lw_plan random_plan(void)
                                                     .used = up_to(2),
                                                     .sparse = up_to(2),
                                                     .ignored = up_to(2)});
+    for (int32_t i = 0; i < n_params; i++)
+        if (up_to(2))
+            lw_builder_whole(b, i);
     for (int32_t k = 0; k < 2 && n_params; k++) {
         lw_builder_set(b, k ? "rebuilt" : "initial", 0);
         lw_builder_bucket(b, &(struct lw_bucket){.bytes = 40, .dtype = LW_F16, .limit_bytes = k},

@@ -48,7 +48,7 @@ static void every_rank_takes_the_whole_norm(void **state)
     struct lw_plan p = build((const char *const[][2]){{"clip", "1"}, {0}});
     int32_t op = p.n_ops - 1;
 
-    expect_end(&p, "Co0/2408 C/2408 C/2408 O:7");
+    expect_end(&p, "Co0/2408 Ci1/2408 Co1/2408 O:7");
     assert_int_equal(p.ops[op].kind, LW_OP_OPTIMIZER);
     assert_string_equal(p.ops[op - 1].name, "clip");
     assert_string_equal(p.ops[op - 2].name, "gradient norm");
@@ -62,7 +62,7 @@ static void shards_sum_their_norms_over_the_data_group(void **state)
     struct lw_plan p = build((const char *const[][2]){
         {"clip", "1"}, {"zero", "1"}, {"shard-policy", "flat-contiguous"}, {0}});
 
-    expect_end(&p, "Co0/2408 C/1204 AR/8 C/1204 O:3 AG1/2408 Ew");
+    expect_end(&p, "Co0/2408 Ci2/1204 AR2/8 Co2/1204 O:3 AG1/2408 Ew");
     lw_plan_free(&p);
 }
 
@@ -97,7 +97,7 @@ static void stages_sum_their_norms_over_the_replica(void **state)
         {"clip", "1"}, {"pp", "2"}, {"micro-batches", "2"}, {0}});
     const struct lw_op *sum = NULL;
 
-    expect_end(&p, "C/1208 AR/8 C/1208 O:3");
+    expect_end(&p, "Ci2/1208 AR2/8 Co2/1208 O:3");
     for (int32_t i = 0; i < p.n_ops; i++)
         if (p.ops[i].kind == LW_OP_ALL_REDUCE && p.ops[i].bytes == 8)
             sum = &p.ops[i];

@@ -84,8 +84,8 @@ static struct lw_strategy eight_ranks(void)
 /* Stage 0 has one warm-up forward (p - s - 1), stage 1 none. Shapes: 8 bytes, then 3 * 8. A call posts
  * send-prev, recv-prev, recv-next, send-next and is waited for (Ew). Data: 100 and 402 f16 elements (b.weight, b.bias whole,
  * c.weight, the copy: 200 + 2 + 300 + 100 = 602), divided by dp in the flat buffer, reduced, spread;
- * the copies, 200 bytes, flat too; then found-inf over the model group, the norm over tensor and
- * pipeline. */
+ * the copies, 200 bytes, flat too; then found-inf over the model group, the squares' pass (Ci), their sum
+ * over tensor and pipeline, the pass that scales (Co). */
 static void the_sequence_is_that_of_colossalai(void **state)
 {
     struct model k;
@@ -100,7 +100,7 @@ static void the_sequence_is_that_of_colossalai(void **state)
                         "F0.1 V:gradient/1000 S:activation/1000 Ew B0.0 "
                         "V:gradient/1000 Ew B0.1 "
                         "Ci C AR:data/200 Co C AR:embedding/200 C "
-                        "AR:model/4 AR:tensor/4 AR:pipeline/4 O");
+                        "AR:model/4 Ci AR:tensor/4 AR:pipeline/4 Co O");
     assert_string_equal(ops_of(&p, 2, text),
                         "V:shape/8 V:shape/24 V:activation/1000 Ew "
                         "F1.0 AR:tensor/800 F2.0 B2.0 B2.0 B1.0 B1.0 AR:tensor/800 "
@@ -108,7 +108,27 @@ static void the_sequence_is_that_of_colossalai(void **state)
                         "F1.1 AR:tensor/800 F2.1 B2.1 B2.1 B1.1 B1.1 AR:tensor/800 "
                         "S:gradient/1000 Ew "
                         "Ci C AR:data/1204 Co C AR:embedding/200 C "
-                        "AR:model/4 AR:tensor/4 AR:pipeline/4 O");
+                        "AR:model/4 Ci AR:tensor/4 AR:pipeline/4 Co O");
+    lw_plan_free(&p);
+}
+
+/* On data ranks alone the norm needs no sum; both passes move the 602 f16 elements. */
+static void its_norm_is_taken_on_data_ranks_too(void **state)
+{
+    struct model k;
+    struct lw_strategy s = eight_ranks();
+    char text[ROOM];
+
+    (void)state;
+    init(&k);
+    s.pp = s.tp = 1;
+    s.micro_batches = 1;
+    struct lw_plan p = build(&k, &s);
+    assert_string_equal(ops_of(&p, 0, text),
+                        "F0.0 F1.0 F2.0 B2.0 B2.0 B1.0 B1.0 B0.0 Ci C AR:data/1204 Co Ci Co O");
+    struct lw_program g = lw_plan_program(&p, 0, 0);
+    assert_int_equal(p.ops[g.first_op + g.n_ops - 3].bytes, 1204);
+    assert_int_equal(p.ops[g.first_op + g.n_ops - 2].bytes, 1204);
     lw_plan_free(&p);
 }
 
@@ -203,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sequence_is_that_of_colossalai),
+        cmocka_unit_test(its_norm_is_taken_on_data_ranks_too),
         cmocka_unit_test(groups_are_those_of_its_initializers),
         cmocka_unit_test(by_default_transfers_overlap),
         cmocka_unit_test(what_it_does_not_know_is_refused),
