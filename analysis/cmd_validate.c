@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "analysis/cmd_validate.h"
+#include "analysis/cmd_validate_here.h"
 #include "shared/cli.h"
 #include "shared/command.h"
 
@@ -18,11 +19,12 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static const struct lw_usage usage = {
     .command = "validate",
-    .synopsis = "FILE...",
+    .synopsis = "FILE... | --here [WORKLOAD.json...]",
     .about = "Predicts what the files measured, from what was known before the run, and says how far "
              "apart the two are: by case, by family, and in the order of choices such as bucket "
-             "caps. Exit status 3 when a bar is missed, with what the numbers say about why.",
-    .min_operands = 1,
+             "caps. With --here it calibrates this machine, then predicts and executes a grid of caps, "
+             "policies, ZeRO stages and schedules on it. Exit status 3 when a bar is missed, with what "
+             "the numbers say about why.",
     .max_operands = -1,
 };
 
@@ -50,12 +52,13 @@ static enum lw_status add_file(const char *name, struct lw_validation *v, struct
     return status;
 }
 
-static enum lw_status work(char **files, int n, enum lw_format format, struct lw_err *err)
+static enum lw_status work(const struct lw_validate_here *here, char **files, int n,
+                           enum lw_format format, struct lw_err *err)
 {
     struct lw_validation v = {0};
-    enum lw_status status = LW_OK;
+    enum lw_status status = here ? lw_validate_this_machine(here, &v, err) : LW_OK;
 
-    for (int i = 0; status == LW_OK && i < n; i++)
+    for (int i = 0; status == LW_OK && !here && i < n; i++)
         status = add_file(files[i], &v, err);
     if (status == LW_OK)
         status = lw_validation_judge(&v, err);
@@ -72,14 +75,38 @@ static enum lw_status work(char **files, int n, enum lw_format format, struct lw
 int cmd_validate(int argc, char **argv)
 {
     enum lw_format format = LW_FORMAT_TEXT;
+    struct lw_validate_here here = {.n_ranks = 2, .n_steps = 20};
+    bool on = false;
+    char command[1024];
     const struct lw_opt table[] = {
+        {"here", 0, LW_OPT_FLAG, &on, NULL, "predict and execute a grid of strategies on this machine",
+         0, 0},
+        {"cluster", 'c', LW_OPT_STRING, &here.cluster_file, "FILE",
+         "with --here: a calibration of this machine (calibrate first)", 0, 0},
+        {"ranks", 0, LW_OPT_INT, &here.n_ranks, "N", "with --here: ranks of a row (2)", 2, 64},
+        {"steps", 0, LW_OPT_INT, &here.n_steps, "N", "with --here: measured steps of a row (20)", 1,
+         100000},
+        {"only", 0, LW_OPT_STRING, &here.only, "WORDS", "with --here: rows whose name holds this", 0,
+         0},
+        {"db", 0, LW_OPT_STRING, &here.db, "FILE", "with --here: store both runs of each row (none)",
+         0, 0},
+        {"quiet", 'q', LW_OPT_FLAG, &here.quiet, NULL, "no progress bar", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how to print (text)", 0, 0},
         {0},
     };
     struct lw_err err = {0};
-    int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
+    int n;
 
+    lw_cli_join(argc, argv, command, sizeof command);
+    int rc = lw_cli_begin(&usage, table, argc, argv, &n);
     if (rc >= 0)
         return rc;
-    return lw_cli_end("validate", work(argv + 1, n, format, &err), &err);
+    if (!on && n == 0)
+        return lw_cli_usage("validate", "needs files of measurements, or --here");
+    if (!on && (here.cluster_file || here.only || here.db))
+        return lw_cli_usage("validate", "-c, --only and --db go with --here");
+    here.command = command;
+    here.workload_files = argv + 1;
+    here.n_workload_files = n;
+    return lw_cli_end("validate", work(on ? &here : NULL, argv + 1, n, format, &err), &err);
 }

@@ -22,7 +22,7 @@
 #include "exec/cpu_world.h"
 #include "shared/arena.h"
 
-enum { MEASURE_NS = 60 * 1000 * 1000 };
+enum { MEASURE_NS = 60 * 1000 * 1000, MEASURE_AGAIN_NS = 4 * 1000 * 1000 };
 #define CLOSE_WAIT_NS INT64_C(2000000000)
 
 struct cpu_block {
@@ -121,8 +121,10 @@ void cpu_tell_others(struct exec_world *w)
 struct measurement {
     struct exec_world *world;
     int32_t rank;
+    int64_t budget_ns;
     pthread_t thread;
     struct exec_gemm_space space;
+    struct exec_gemm_rate rate;
     bool started, lifted;
 };
 
@@ -133,45 +135,59 @@ static void *measure(void *arg)
 
     cpu_settle(w, m->rank);
     if (w->how.compute == EXEC_COMPUTE_GEMM)
-        exec_gemm_measure(&w->gemm, &m->space, MEASURE_NS, &w->stop, &w->rate[m->rank - w->first]);
+        exec_gemm_measure(&w->gemm, &m->space, m->budget_ns, &w->stop, &m->rate);
     m->lifted = cpu_renice(-CPU_NICE_STEP);
     return NULL;
 }
 
-/* One thread per rank, all at once, in all processes: what a product costs while every rank
- * computes, and whether threads may be lifted. */
-static enum lw_status measure_all(struct exec_world *w, struct lw_err *err)
+static int32_t start_measuring(struct measurement *m, int32_t n)
 {
-    int32_t n = w->n_local, failed = 0;
-    const struct exec_process *p = w->how.process;
+    int32_t failed = 0;
 
-    if (p)
-        LW_TRY(p->barrier(p->context, err));
-    struct measurement *m = lw_calloc((size_t)n, sizeof *m);
-
-    if (!m)
-        return lw_fail_nomem(err);
-    for (int32_t r = 0; r < n; r++) {
-        m[r] = (struct measurement){.world = w, .rank = w->first + r};
-        if (exec_gemm_space_new(&m[r].space, err) != LW_OK)
-            failed = ENOMEM;
-    }
     for (int32_t r = 0; r < n && !failed; r++) {
         failed = pthread_create(&m[r].thread, NULL, measure, &m[r]);
         m[r].started = !failed;
     }
     if (failed)
-        atomic_store(&w->stop, true);
-    for (int32_t r = 0; r < n; r++) {
+        atomic_store(&m->world->stop, true);
+    return failed;
+}
+
+static enum lw_status measure_ranks(struct exec_world *w, struct measurement *m, int64_t budget_ns,
+                                    struct lw_err *err)
+{
+    enum lw_status s = LW_OK;
+
+    for (int32_t r = 0; r < w->n_local && s == LW_OK; r++) {
+        m[r] = (struct measurement){.world = w, .rank = w->first + r, .budget_ns = budget_ns};
+        s = exec_gemm_space_new(&m[r].space, err);
+    }
+    int32_t failed = s == LW_OK ? start_measuring(m, w->n_local) : 0;
+    for (int32_t r = 0; r < w->n_local; r++) {
         if (m[r].started)
             pthread_join(m[r].thread, NULL);
         exec_gemm_space_free(&m[r].space);
     }
-    w->lifts = !failed && m[0].lifted;
-    lw_free(m);
-    if (failed == ENOMEM)
+    return failed ? lw_fail(err, LW_EIO, "starting a thread: %s", strerror(failed)) : s;
+}
+
+/* One thread per rank, all at once, in all processes: what a product costs while every rank
+ * computes, and whether threads may be lifted. */
+static enum lw_status measure_all(struct exec_world *w, int64_t budget_ns, struct lw_err *err)
+{
+    const struct exec_process *p = w->how.process;
+
+    if (p)
+        LW_TRY(p->barrier(p->context, err));
+    struct measurement *m = lw_calloc((size_t)w->n_local, sizeof *m);
+    if (!m)
         return lw_fail_nomem(err);
-    return failed ? lw_fail(err, LW_EIO, "starting a thread: %s", strerror(failed)) : LW_OK;
+    enum lw_status s = measure_ranks(w, m, budget_ns, err);
+    for (int32_t r = 0; r < w->n_local && s == LW_OK; r++)
+        exec_gemm_follow(&w->rate[r], &m[r].rate);
+    w->lifts = s == LW_OK && m[0].lifted;
+    lw_free(m);
+    return s;
 }
 
 /* What measuring adds to an op: at most three readings of the clock, and the stamp. Best of a few rounds:
@@ -230,7 +246,7 @@ static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
     if (w->how.compute == EXEC_COMPUTE_GEMM)
         exec_gemm_open(&w->gemm);
     LW_TRY(find_cores(w, err));
-    LW_TRY(measure_all(w, err));
+    LW_TRY(measure_all(w, MEASURE_NS, err));
     w->stamp_ns = stamp_cost_ns();
     w->n_machine_cores = w->n_cores;
     w->one_machine = true;
@@ -341,8 +357,14 @@ int64_t cpu_now_ns(const struct exec_world *w)
     return exec_now_ns();
 }
 
+/* Nothing runs now: cores whose speed changes (virtual ones that a host moves about change it twofold,
+ * for seconds) are measured again, so that an op takes the plan's time at the speed of its step. */
 void cpu_hold(struct exec_world *w)
 {
+    struct lw_err why = {0};
+
+    if (w->how.compute == EXEC_COMPUTE_GEMM && measure_all(w, MEASURE_AGAIN_NS, &why) != LW_OK)
+        cpu_fail(w, &why);
     w->batch++;
 }
 

@@ -7,6 +7,8 @@
 #include "shared/summary_print.h"
 #include "shared/table.h"
 
+#define DISTURBED 0.02 /* share of the processors from which on other work is worth a line */
+
 /* Of an average rank: what measuring took of a step. */
 static lw_ps measuring(const struct lw_exec_report *r)
 {
@@ -26,6 +28,9 @@ static void text_measuring(const struct lw_exec_report *r, FILE *f)
         fprintf(f, "measuring took %s a step (%s an op): %.3f %% of it\n",
                 lw_format_ps(a, measuring(r)), lw_format_ps(b, (lw_ps)(x->stamp_ns * LW_PS_PER_NS)),
                 100.0 * (double)measuring(r) / (double)r->summary->step);
+    if (x->others_share >= DISTURBED)
+        fprintf(f, "other programs took %.1f %% of the processors meanwhile: steps are too long by about "
+                   "as much\n", 100 * x->others_share);
     if (x->clock_error_ns > 0)
         fprintf(f, "clocks of the ranks' processes agree to within %s\n",
                 lw_format_ps(a, lw_ns_to_ps(x->clock_error_ns)));
@@ -172,6 +177,10 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_ns(&o, "over_ns", x->over);
     lw_jsonout_ns(&o, "measuring_ns", measuring(r));
     lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);
+    if (x->others_share >= 0)
+        lw_jsonout_fixed(&o, "others_share", x->others_share, 4);
+    else
+        lw_jsonout_null(&o, "others_share");
     lw_jsonout_int(&o, "n_ops", x->timeline.n);
     lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
     lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);

@@ -15,6 +15,7 @@
 #include "shared/arena.h"
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, ROUNDS = 400 };
+#define FOLLOW_SHARE 0.1
 
 /* Same interface as cblas_sgemm, for what this file asks of it: row major, not transposed. Rows of c
  * are built from rows of b, so the inner loop is a vector one. */
@@ -133,6 +134,20 @@ void exec_gemm_measure(const struct exec_gemm *g, struct exec_gemm_space *s, int
 {
     rate->unit_ns = measure(g, s, EXEC_GEMM_UNIT, 4, budget_ns * 4 / 5, stop);
     rate->grain_ns = measure(g, s, EXEC_GEMM_GRAIN, 64, budget_ns / 5, stop);
+}
+
+/* Single readings scatter by a few per cent; a change of the core's speed is more. */
+static double follow(double before, double now)
+{
+    double change = before > 0 ? now / before - 1 : 1;
+
+    return change > -FOLLOW_SHARE && change < FOLLOW_SHARE ? before + (now - before) / 4 : now;
+}
+
+void exec_gemm_follow(struct exec_gemm_rate *rate, const struct exec_gemm_rate *now)
+{
+    rate->unit_ns = follow(rate->unit_ns, now->unit_ns);
+    rate->grain_ns = follow(rate->grain_ns, now->grain_ns);
 }
 
 void exec_gemm_run(const struct exec_gemm *g, struct exec_gemm_space *s,

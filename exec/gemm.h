@@ -33,6 +33,8 @@ struct exec_gemm_rate {
  * budget_ns together. */
 void exec_gemm_measure(const struct exec_gemm *g, struct exec_gemm_space *s, int64_t budget_ns,
                        const atomic_bool *stop, struct exec_gemm_rate *rate);
+/* A newer reading: a quarter of a small difference is believed, a large one wholly. Zeroed rate: none yet. */
+void exec_gemm_follow(struct exec_gemm_rate *rate, const struct exec_gemm_rate *now);
 /* As many products as take ns when nothing else runs on the core. */
 void exec_gemm_run(const struct exec_gemm *g, struct exec_gemm_space *s,
                    const struct exec_gemm_rate *rate, int64_t ns, const atomic_bool *stop);

@@ -7,6 +7,7 @@
 
 #include "exec/audit.h"
 #include "exec/consolidate.h"
+#include "exec/machine_load.h"
 #include "exec/run_state.h"
 #include "shared/op.h"
 
@@ -352,7 +353,8 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
 {
     struct exec_run r = {.plan = plan, .options = options, .backend = options->backend,
                     .micro_batches = exec_plan_micro_batches(plan)};
-    struct lw_exec_result made = {0};
+    struct lw_exec_result made = {.others_share = -1};
+    struct exec_machine_load before = exec_machine_load_now();
     enum lw_status s = refuse_consolidation(&r, err);
 
     if (s == LW_OK)
@@ -366,6 +368,9 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
         s = options->verify ? exec_audit(&r.memory, err) : LW_OK;
         if (s == LW_OK)
             s = run_steps(&r, &made, err);
+        struct exec_machine_load after = exec_machine_load_now();
+        if (!options->process)
+            made.others_share = exec_machine_load_others(&before, &after);
         if (s == LW_OK)
             s = consolidate(&r, err);
         if (s == LW_OK && options->verify) {

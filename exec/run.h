@@ -79,6 +79,8 @@ struct lw_exec_result {
     char device[96];
     bool comm_on_compute_core;
     double stamp_ns;             /* what measuring adds to one op; 0 = not known */
+    double others_share;         /* of all processors' time, taken by other programs from the opening to
+                                  * the end; -1 = not known, or ranks are processes */
     int64_t clock_error_ns;      /* how far apart the clocks of the ranks' processes may still be */
     int64_t origin_ns;           /* time 0 of the timeline on this process's clock */
     enum lw_exec_verified verified;
