@@ -57,7 +57,7 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check stress test demo bench install format check-layers check-headers fuzz run-fuzz help \
+.PHONY: all deps check stress test demo bench validate-here install format check-layers check-headers fuzz run-fuzz help \
         clean
 all: $(BUILD)/lapwing plugins
 
@@ -212,6 +212,11 @@ gpu-check: all
 bench: $(BUILD)/lapwing
 	$(BUILD)/lapwing bench
 
+# Predicted against executed on this machine, a minute for the calibration and three for each workload.
+validate-here: $(BUILD)/lapwing
+	@mkdir -p out && rm -f out/validate.db*
+	$(BUILD)/lapwing validate --here --db out/validate.db
+
 format:
 	clang-format -i lapwing.c $(wildcard */*.c */*.h)
 
@@ -232,6 +237,7 @@ help:
 	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
 	@echo "make stress     every failure of a run, LOOPS=50 times each"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
+	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
 	@echo "make format, check-layers, check-headers, deps, clean"

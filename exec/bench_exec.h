@@ -30,4 +30,13 @@ struct exec_bench_by_hand {
 enum lw_status exec_bench_by_hand(const struct lw_progress *progress, struct exec_bench_by_hand *b,
                                   struct lw_err *err);
 
+/* All-reduces of 25 MiB on two ranks, each beside a kernel that sleeps 1.5 times as long as the all-reduce
+ * takes alone (median): the share of each all-reduce that the kernel covers, median. */
+struct exec_bench_overlap {
+    int32_t n_ranks, n;              /* all-reduces looked at, over ranks and steps */
+    int64_t bytes, alone_ns, beside_ns, work_ns;
+    double hidden;                   /* 0 to 1 */
+};
+enum lw_status exec_bench_overlap(struct exec_bench_overlap *b, struct lw_err *err);
+
 #endif

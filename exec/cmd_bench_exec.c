@@ -1,4 +1,4 @@
-/* lapwing bench dispatch, by-hand: what the executor itself costs. */
+/* lapwing bench dispatch, by-hand, overlap: what the executor itself costs. */
 #include "exec/cmd_bench_exec.h"
 
 #include <stdio.h>
@@ -9,7 +9,8 @@
 
 bool cmd_bench_exec_knows(const char *name)
 {
-    return strcmp(name, "dispatch") == 0 || strcmp(name, "by-hand") == 0;
+    return strcmp(name, "dispatch") == 0 || strcmp(name, "by-hand") == 0 ||
+           strcmp(name, "overlap") == 0;
 }
 
 static void print_dispatch(const struct exec_bench_dispatch *d, enum lw_format format)
@@ -68,12 +69,45 @@ static void print_by_hand(const struct exec_bench_by_hand *b, enum lw_format for
     }
 }
 
+static void print_overlap(const struct exec_bench_overlap *b, enum lw_format format)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    if (format == LW_FORMAT_TEXT) {
+        printf("%d all-reduces of %lld bytes on %d ranks, each beside a kernel that sleeps\n", b->n,
+               (long long)b->bytes, b->n_ranks);
+        printf("  all-reduce %.1f us alone, %.1f us beside a kernel of %.1f us (medians)\n",
+               (double)b->alone_ns * 1e-3, (double)b->beside_ns * 1e-3, (double)b->work_ns * 1e-3);
+        printf("  hidden %.1f %% of an all-reduce (median)\n", 100 * b->hidden);
+    } else if (format == LW_FORMAT_CSV) {
+        printf("name,n,bytes,alone_ns,beside_ns,work_ns,hidden\noverlap,%d,%lld,%lld,%lld,%lld,%.5f\n",
+               b->n, (long long)b->bytes, (long long)b->alone_ns, (long long)b->beside_ns,
+               (long long)b->work_ns, b->hidden);
+    } else {
+        lw_jsonout_object(&o, NULL);
+        lw_jsonout_string(&o, "name", "overlap");
+        lw_jsonout_int(&o, "n", b->n);
+        lw_jsonout_int(&o, "bytes", b->bytes);
+        lw_jsonout_int(&o, "alone_ns", b->alone_ns);
+        lw_jsonout_int(&o, "beside_ns", b->beside_ns);
+        lw_jsonout_int(&o, "work_ns", b->work_ns);
+        lw_jsonout_fixed(&o, "hidden", b->hidden, 5);
+        lw_jsonout_end(&o);
+    }
+}
+
 enum lw_status cmd_bench_exec(const char *name, enum lw_format format, struct lw_err *err)
 {
     struct exec_bench_dispatch d;
     struct exec_bench_by_hand b;
+    struct exec_bench_overlap v;
     struct lw_progress_bar bar;
 
+    if (strcmp(name, "overlap") == 0) {
+        LW_TRY(exec_bench_overlap(&v, err));
+        print_overlap(&v, format);
+        return LW_OK;
+    }
     if (strcmp(name, "dispatch") == 0) {
         LW_TRY(exec_bench_dispatch(&d, err));
         print_dispatch(&d, format);

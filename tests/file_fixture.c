@@ -30,7 +30,7 @@ void fixture_close(void)
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
         size_t n = strlen(e->d_name); /* lw_output's temporary names end in six characters */
-        if (n > 7 && e->d_name[n - 7] == '.')
+        if (n > 7 && e->d_name[n - 7] == '.' && !strstr(e->d_name, ".db-")) /* SQLite's own two */
             snprintf(left, sizeof left, "%s", e->d_name);
         unlink(fixture_path(e->d_name));
     }

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,18 @@ static void the_ratio_to_calls_by_hand_has_an_interval(void **state)
     assert_int_equal((int)number_after(out, "\"n_pairs\": "), 30);
 }
 
+static void an_all_reduce_beside_a_longer_kernel_is_hidden(void **state)
+{
+    (void)state;
+    char *out = bench("overlap --format json");
+    double alone = number_after(out, "\"alone_ns\": "), work = number_after(out, "\"work_ns\": ");
+    double hidden = number_after(out, "\"hidden\": ");
+
+    assert_true(fabs(work - alone * 1.5) <= 2); /* each is cut to whole ns */
+    assert_int_equal((int)number_after(out, "\"n\": "), 80); /* 4 of 5 in 10 steps on 2 ranks */
+    assert_true(hidden > 0 && hidden <= 1); /* run one after the other, none would be */
+}
+
 /* Kernels of 1 ms beside all-reduces: a step of 4 is 4 ms and a little, not 4 ms and 4 all-reduces. */
 static void all_reduces_run_beside_the_next_kernel(void **state)
 {
@@ -90,6 +103,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dispatch_of_an_empty_op_is_told),
         cmocka_unit_test(the_ratio_to_calls_by_hand_has_an_interval),
+        cmocka_unit_test(an_all_reduce_beside_a_longer_kernel_is_hidden),
         cmocka_unit_test(all_reduces_run_beside_the_next_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
