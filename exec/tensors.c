@@ -251,8 +251,9 @@ static enum lw_status note_messages(struct exec_tensors *m, const struct lw_prog
     return exec_flow_init(p, g, &m->arena, &l->flow, err);
 }
 
+/* first_scratch: behind what is communicated without a bucket in the variants before. */
 static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role,
-                              struct lw_err *err)
+                              int64_t first_scratch, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     struct exec_layout *l = &m->layouts[(int64_t)variant * p->n_roles + role];
@@ -280,6 +281,7 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
             place_bucket(p, l, b);
         }
     }
+    l->scratch_bytes = first_scratch;
     place_scratch(m, g, role, l);
     LW_TRY(note_messages(m, g, rank, l, err));
     if (l->bucket_bytes > m->bucket_bytes)
@@ -538,9 +540,11 @@ enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
     if (!m->layouts || !m->ranks)
         return lw_fail_nomem(err);
     LW_TRY(place_params(m, err));
-    for (int32_t v = 0; v < p->n_variants; v++)
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        int64_t first_scratch = m->keep_scratch_apart ? m->scratch_bytes : 0;
         for (int32_t r = 0; r < p->n_roles; r++)
-            LW_TRY(lay_out(m, v, r, err));
+            LW_TRY(lay_out(m, v, r, first_scratch, err));
+    }
     LW_TRY(exec_gradient_table_init(&m->table, exec_plan_terms(p), largest_divisor(m),
                                     exact_limit(p), err));
     LW_TRY(exec_gradient_table_init(&m->messages, p->n_ranks, 1, number_limit(p, false), err));

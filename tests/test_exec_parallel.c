@@ -312,6 +312,22 @@ static void tied_copies_stay_equal(void **state)
     }
 }
 
+/* The map of used parameters travels in the pass that ends a step; activations of the pass before it
+ * do not lie where its numbers wait. */
+static void passes_of_a_step_keep_their_numbers_apart(void **state)
+{
+    int64_t messages;
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 2);
+    struct lw_plan p = build(&c, "dp 2 pp 2 no-sync 1 bucket-policy c10d-2020");
+    verified(&p, EXEC_SGD, &messages);
+    /* 3 steps: on 4 ranks a map of 4 bytes; in each of 2 passes 80 bytes to and fro on 2 ranks */
+    assert_int_equal(messages, 3 * (4 * 4 + 2 * 2 * 80 * 2));
+    lw_plan_free(&p);
+}
+
 /* --- faults --------------------------------------------------------------------------------------
  */
 
@@ -522,6 +538,7 @@ int main(void)
         cmocka_unit_test(a_grid_alone_is_verified_by_its_messages),
         cmocka_unit_test(all_kinds_of_parallelism_together),
         cmocka_unit_test(tied_copies_stay_equal),
+        cmocka_unit_test(passes_of_a_step_keep_their_numbers_apart),
         cmocka_unit_test(swapped_sends_are_named),
         cmocka_unit_test(messages_without_their_other_end_are_named),
         cmocka_unit_test(missing_waits_are_named),
