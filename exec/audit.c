@@ -1,8 +1,9 @@
 /* Faults of a plan that a run need not show. A gradient in two buckets is averaged twice, to the
  * same value; a shard that nobody has may be of a parameter that all then update; a message without
- * its other end waits until the deadline; a wait that is missing may be won by chance.
- * lw_plan_check proves all of this and more; here it is asked again of what exec itself has laid
- * out, so that a plan that was not proven is judged by its run alone. */
+ * its other end waits until the deadline; a wait that is missing may be won by chance; what was not
+ * cast is what another step left. lw_plan_check proves all of this but casts, and more; here it is
+ * asked again of what exec itself has laid out, so that a plan that was not proven is judged by its
+ * run alone. */
 #include "exec/audit.h"
 
 #include <stdio.h>
@@ -190,12 +191,62 @@ static enum lw_status audit_messages(const struct lw_plan *p, int32_t variant, s
     return s;
 }
 
+/* --- casts ---------------------------------------------------------------------------------------
+ */
+
+static enum lw_status no_cast_back(const struct lw_plan *p, int32_t bucket, int32_t role,
+                                   struct lw_err *err)
+{
+    return lw_fail(err, LW_ENO, "bucket %d comes back as %s and is never cast to %s (role %d)", bucket,
+                   lw_dtype_name(p->buckets[bucket].dtype),
+                   lw_dtype_name(exec_bucket_filled_in(p, bucket)), role);
+}
+
+/* What is reduced or sent in another type than it is filled in is cast before, and back behind. */
+static enum lw_status audit_casts(const struct lw_plan *p, int32_t variant, int32_t role,
+                                  enum lw_dtype *is, struct lw_err *err)
+{
+    const struct lw_program *g = &p->programs[(int64_t)variant * p->n_roles + role];
+    char text[EXEC_OP_TEXT];
+
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        is[b] = exec_bucket_filled_in(p, b);
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (op->bucket < 0)
+            continue;
+        if (op->kind == LW_OP_CAST)
+            is[op->bucket] = (enum lw_dtype)op->dtype;
+        else if (op->comm >= 0 && is[op->bucket] != p->buckets[op->bucket].dtype)
+            return lw_fail(err, LW_ENO, "%s takes %s, and nothing has cast the bucket's %s",
+                           exec_op_text(p, i, text), lw_dtype_name(p->buckets[op->bucket].dtype),
+                           lw_dtype_name(is[op->bucket]));
+    }
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        if (is[b] != exec_bucket_filled_in(p, b))
+            return no_cast_back(p, b, role, err);
+    return LW_OK;
+}
+
+static enum lw_status audit_all_casts(const struct lw_plan *p, struct lw_err *err)
+{
+    enum lw_dtype *is = lw_alloc((size_t)(p->n_buckets + 1) * sizeof *is);
+    enum lw_status s = is ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t v = 0; v < p->n_variants && s == LW_OK; v++)
+        for (int32_t role = 0; role < p->n_roles && s == LW_OK; role++)
+            s = audit_casts(p, v, role, is, err);
+    lw_free(is);
+    return s;
+}
+
 enum lw_status exec_audit(const struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
     LW_TRY(audit_buckets(p, err));
     LW_TRY(audit_shards(p, err));
+    LW_TRY(audit_all_casts(p, err));
     for (int32_t v = 0; v < p->n_variants; v++) {
         LW_TRY(audit_messages(p, v, err));
         for (int32_t role = 0; role < p->n_roles; role++) {

@@ -1,6 +1,6 @@
 /* Letters: communication without a bucket that names no value of a stage. Each op of each rank gets
  * numbers of its own, set on the host before the step and compared with what the op must leave behind
- * it. Not compared: u8, what an op leaves undefined, and a send. */
+ * it. Not compared: what an op leaves undefined, and a send. */
 #include "exec/letters.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t r
     int32_t k0 = i - lw_plan_program(p, variant, rank).first_op;
     bool passes = lw_op_class(op->kind) == LW_CLASS_P2P;
 
-    if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER || op->dtype == LW_U8 ||
+    if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER ||
         (passes && layout->flow.end_of[k0] >= 0))
         return false;
     *l = (struct letter){.op = op, .group = lw_plan_group(p, op->comm, rank)};
@@ -77,6 +77,15 @@ static void defined_range(const struct letter *l, int64_t *first, int64_t *n)
         *n = 0;
 }
 
+/* As the type holds it. */
+static double as_type(enum lw_dtype t, double value)
+{
+    double room;
+
+    exec_put(t, &room, 0, value);
+    return exec_get(t, &room, 0);
+}
+
 /* Block `block` of what member `member` brings to an all-to-all, its element e. */
 static double brought(const struct lw_plan *p, const struct letter *l, int32_t member, int64_t block,
                       int64_t e)
@@ -84,7 +93,8 @@ static double brought(const struct lw_plan *p, const struct letter *l, int32_t m
     struct exec_gradient g = l->g;
 
     g.rank = p->members[l->group->first_member + member];
-    return exec_gradient_at(&g, block * (l->m.count / l->group->n_members) + e);
+    return as_type(l->m.dtype,
+                   exec_gradient_at(&g, block * (l->m.count / l->group->n_members) + e));
 }
 
 static double expected(const struct lw_plan *p, const struct letter *l, int64_t element)
@@ -97,7 +107,7 @@ static double expected(const struct lw_plan *p, const struct letter *l, int64_t 
         return brought(p, l, (int32_t)(element / each), l->member, element % each);
     if (l->op->kind == LW_OP_BROADCAST || l->op->kind == LW_OP_RECV) {
         g.rank = l->m.peer;
-        return exec_gradient_at(&g, element);
+        return as_type(l->m.dtype, exec_gradient_at(&g, element));
     }
     for (int32_t k = 0; k < l->group->n_members; k++) {
         int64_t first, n;
@@ -107,7 +117,7 @@ static double expected(const struct lw_plan *p, const struct letter *l, int64_t 
             continue;
         sum += exec_gradient_at(&g, element);
     }
-    return sum;
+    return as_type(l->m.dtype, sum);
 }
 
 /* Whose block lies where block `at` of an all-to-all should; mem: the whole of it. */

@@ -3,7 +3,8 @@
  * A gradient's way: FILL into its array (or straight into its slot, when the plan copies nothing in);
  * COPY_IN divides by the group's size on the way into the slot; a CAST goes to the bucket's wire
  * form and back; COPY_OUT returns the average; the optimizer reads the array, the slot when nothing
- * is copied out, or the undivided slot. */
+ * is copied out, or the undivided slot. Weights that are narrowed on the wire are cast back on every
+ * rank, their owner too, so all go on with what travelled. */
 #include "exec/optimizer.h"
 #include "exec/tensors.h"
 #include "shared/op.h"
@@ -32,7 +33,7 @@ static void *slot_of(const struct exec_tensors *m, const struct exec_layout *l, 
     if (b < 0)
         return NULL;
     return (char *)m->ranks[rank].buckets + l->stage_at[b] +
-           l->slot_of[param] * lw_dtype_size(m->plan->params[param].dtype);
+           l->slot_of[param] * lw_dtype_size(exec_gradient_dtype(m->plan, param));
 }
 
 static void *local_gradient(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
@@ -56,7 +57,7 @@ static enum lw_status fill_parts(const struct exec_tensors *m, const struct lw_o
         struct exec_part part = {
             .kind = EXEC_PART_FILL,
             .to = local_gradient(m, at->layout, at->rank, a),
-            .to_dtype = p->params[a].dtype,
+            .to_dtype = exec_gradient_dtype(p, a),
             .count = p->params[a].numel,
             .add = at->filled[a],
             .gradient = {&m->table, a, at->rank, at->step, at->pass * at->micro_batches + micro},
@@ -80,7 +81,8 @@ static enum lw_status copy_in_parts(const struct exec_tensors *m, const struct l
             continue;
         struct exec_part part = {.kind = EXEC_PART_COPY, .to = slot,
                                  .from = grad_array(m, at->rank, a),
-                                 .to_dtype = p->params[a].dtype, .from_dtype = p->params[a].dtype,
+                                 .to_dtype = exec_gradient_dtype(p, a),
+                                 .from_dtype = exec_gradient_dtype(p, a),
                                  .count = p->params[a].numel,
                                  .divisor = at->layout->divisor[at->layout->bucket_of[a]]};
         LW_TRY(exec_parts_add(parts, part, err));
@@ -101,7 +103,8 @@ static enum lw_status copy_out_parts(const struct exec_tensors *m, const struct 
             continue;
         struct exec_part part = {.kind = EXEC_PART_COPY, .from = slot_of(m, at->layout, at->rank, a),
                                  .to = grad_array(m, at->rank, a),
-                                 .to_dtype = p->params[a].dtype, .from_dtype = p->params[a].dtype,
+                                 .to_dtype = exec_gradient_dtype(p, a),
+                                 .from_dtype = exec_gradient_dtype(p, a),
                                  .count = p->params[a].numel,
                                  .divisor = at->layout->copied_in[a]
                                                 ? 1
@@ -116,16 +119,18 @@ static enum lw_status cast_parts(const struct exec_tensors *m, const struct lw_o
                                  struct lw_err *err)
 {
     const struct lw_bucket *b = &m->plan->buckets[op->bucket];
-    char *base = m->ranks[at->rank].buckets;
+    const struct exec_rank_memory *r = &m->ranks[at->rank];
+    bool weights = m->weights_bucket_at[op->bucket] >= 0;
+    char *base = weights ? r->weights : r->buckets;
     enum lw_dtype stage = exec_bucket_filled_in(m->plan, op->bucket);
-    void *filled = base + at->layout->stage_at[op->bucket];
-    void *wire = base + at->layout->wire_at[op->bucket];
+    void *filled = base + (weights ? m->weights_bucket_at : at->layout->stage_at)[op->bucket];
+    void *wire = base + (weights ? m->weights_wire_at : at->layout->wire_at)[op->bucket];
     bool out = op->dtype == b->dtype && op->dtype != stage;
     struct exec_part part = {.kind = EXEC_PART_COPY, .to = out ? wire : filled,
                              .from = out ? filled : wire, .to_dtype = out ? b->dtype : stage,
                              .from_dtype = out ? stage : b->dtype,
                              .count = b->bytes / lw_dtype_size(b->dtype), .divisor = 1};
-    return exec_parts_add(parts, part, err);
+    return stage == b->dtype ? LW_OK : exec_parts_add(parts, part, err);
 }
 
 static char *copy_area(const struct exec_tensors *m, int32_t rank, int32_t stream)
@@ -168,13 +173,14 @@ static enum lw_status update_parts(const struct exec_tensors *m, const struct ex
 {
     const struct exec_rank_memory *r = &m->ranks[at->rank];
     enum lw_dtype own = (enum lw_dtype)m->plan->params[a].dtype;
+    enum lw_dtype gradient = exec_gradient_dtype(m->plan, a);
     struct exec_part part = {.kind = EXEC_PART_UPDATE,
                              .to = exec_tensors_master(m, at->rank, a) + first,
-                             .to_dtype = LW_F32, .from_dtype = own, .count = n,
+                             .to_dtype = LW_F32, .from_dtype = gradient, .count = n,
                              .update = exec_update_of(&m->optimizer, at->step)};
     const char *from = exec_tensors_average(m, at->layout, at->rank, a, &part.divisor);
 
-    part.from = from + first * lw_dtype_size(own);
+    part.from = from + first * lw_dtype_size(gradient);
     for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++)
         part.state[k] = r->state[k] + m->state_at[a] + first;
     LW_TRY(exec_parts_add(parts, part, err));
@@ -223,7 +229,9 @@ enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_
         return bucketed ? copy_out_parts(m, op, at, parts, err)
                         : plain_copy(m, op, at, parts, err);
     case LW_OP_CAST:
-        return bucketed ? cast_parts(m, op, at, parts, err) : plain_copy(m, op, at, parts, err);
+        return bucketed || (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0)
+                   ? cast_parts(m, op, at, parts, err)
+                   : plain_copy(m, op, at, parts, err);
     case LW_OP_COPY:
         return plain_copy(m, op, at, parts, err);
     case LW_OP_OPTIMIZER:
@@ -250,7 +258,7 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
         return msg;
     }
     if (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0) {
-        msg.mem = (char *)m->ranks[rank].weights + m->weights_bucket_at[op->bucket];
+        msg.mem = (char *)m->ranks[rank].weights + m->weights_wire_at[op->bucket];
         return msg;
     }
     if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {

@@ -81,7 +81,7 @@ EXEC_BOTH uint16_t exec_f16_of_f32(float f) /* overflow to infinity */
     return (uint16_t)(sign | (a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13);
 }
 
-/* One element as f64, and back (exact for the values a type can hold). */
+/* One element as f64, and back (exact for the values a type can hold; u8 takes them modulo 256). */
 EXEC_BOTH double exec_get(enum lw_dtype t, const void *from, int64_t i)
 {
     switch (t) {
@@ -104,7 +104,7 @@ EXEC_BOTH void exec_put(enum lw_dtype t, void *to, int64_t i, double value)
     case LW_BF16: ((uint16_t *)to)[i] = exec_bf16_of_f32((float)value); break;
     case LW_I64: ((int64_t *)to)[i] = (int64_t)value; break;
     case LW_I32: ((int32_t *)to)[i] = (int32_t)value; break;
-    default: ((uint8_t *)to)[i] = (uint8_t)value; break;
+    default: ((uint8_t *)to)[i] = (uint8_t)(int64_t)value; break;
     }
 }
 

@@ -1,7 +1,8 @@
-/* Where tensors lie. Every rank has weights and gradients (each in its parameter's type), f32 masters of
- * those that are not f32, what the optimizer keeps (f32), one region for buckets and one for communication that carries no bucket. Bucket
- * sets of different variants share the region: a step uses the set of the pass that ends it, and the
- * streams have run dry between steps. */
+/* Where tensors lie. Every rank has weights (each in its parameter's type), gradients (in the type
+ * that --grad-dtype gives them), f32 masters of weights that are not f32, what the optimizer keeps
+ * (f32), one region for buckets and one for communication that carries no bucket. Bucket sets of
+ * different variants share the region: a step uses the set of the pass that ends it, and the streams
+ * have run dry between steps. */
 #include "exec/tensors.h"
 
 #include <string.h>
@@ -136,10 +137,20 @@ static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_
     }
 }
 
+enum lw_dtype exec_gradient_dtype(const struct lw_plan *p, int32_t param)
+{
+    return lw_strategy_grad_dtype(&p->strategy, (enum lw_dtype)p->params[param].dtype);
+}
+
 enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket)
 {
     const struct lw_bucket *b = &p->buckets[bucket];
-    return b->n_slots > 0 ? p->params[p->slots[b->first_slot]].dtype : b->dtype;
+
+    if (b->n_slots == 0)
+        return b->dtype;
+    if (lw_plan_is_weights(p, bucket))
+        return (enum lw_dtype)p->params[p->slots[b->first_slot]].dtype;
+    return exec_gradient_dtype(p, p->slots[b->first_slot]);
 }
 
 static void place_bucket(const struct lw_plan *p, struct exec_layout *l, int32_t b)
@@ -167,10 +178,12 @@ static enum lw_status check_types(const struct lw_plan *p, const struct exec_lay
     const struct lw_bucket *k = &p->buckets[b];
 
     for (int32_t s = 0; s < k->n_slots; s++) {
-        const struct lw_plan_param *a = &p->params[p->slots[k->first_slot + s]];
-        if (a->dtype != (l->cast[b] ? exec_bucket_filled_in(p, b) : k->dtype))
-            return lw_fail(err, LW_EPLAN, "bucket %d is of %s and holds '%s' of %s without a cast",
-                           b, lw_dtype_name(k->dtype), a->name, lw_dtype_name(a->dtype));
+        int32_t a = p->slots[k->first_slot + s];
+        enum lw_dtype of = exec_gradient_dtype(p, a);
+        if (of != (l->cast[b] ? exec_bucket_filled_in(p, b) : k->dtype))
+            return lw_fail(err, LW_EPLAN, "bucket %d is of %s and holds the gradient of '%s', which "
+                                          "is of %s, without a cast", b, lw_dtype_name(k->dtype),
+                           p->params[a].name, lw_dtype_name(of));
     }
     return LW_OK;
 }
@@ -313,7 +326,30 @@ struct ends { /* of what a stage's parameters take so far */
     int64_t weight_bytes, n_state, grad_bytes;
 };
 
-/* Flat buffers of weights lie as the plan says, so that they travel without a copy. */
+/* A flat buffer of weights at `at`. */
+static enum lw_status place_flat(struct exec_tensors *m, int32_t b, int64_t at, bool *placed,
+                                 struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    enum lw_dtype own = exec_bucket_filled_in(p, b);
+
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, &p->buckets[b], &w);) {
+        const struct lw_plan_param *a = &p->params[w.slot.param];
+        if (placed[w.slot.param])
+            return lw_fail(err, LW_EPLAN, "flat buffer %d: the weights of '%s' lie in another "
+                                          "one too", b, a->name);
+        if (a->dtype != own)
+            return lw_fail(err, LW_EPLAN, "flat buffer %d holds '%s' of %s beside weights of %s", b,
+                           a->name, lw_dtype_name(a->dtype), lw_dtype_name(own));
+        placed[w.slot.param] = true;
+        m->weight_at[w.slot.param] = at + w.slot.offset * lw_dtype_size(own);
+        m->travels_as[w.slot.param] = (uint8_t)p->buckets[b].dtype;
+    }
+    return LW_OK;
+}
+
+/* Flat buffers of weights lie as the plan says, so that they travel without a copy; behind one that is
+ * cast on its way lies what travels. */
 static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *ends, bool *placed,
                                          struct lw_err *err)
 {
@@ -325,20 +361,13 @@ static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *en
         if (!lw_plan_is_weights(p, b) || k->n_slots == 0)
             continue;
         struct ends *e = &ends[p->params[p->slots[k->first_slot]].stage];
-        m->weights_bucket_at[b] = e->weight_bytes;
-        for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
-            if (placed[w.slot.param])
-                return lw_fail(err, LW_EPLAN, "flat buffer %d: the weights of '%s' lie in another "
-                                              "one too", b, p->params[w.slot.param].name);
-            if (p->params[w.slot.param].dtype != k->dtype)
-                return lw_fail(err, LW_ENOTSUP, "flat buffer %d is of %s and holds '%s' of %s: exec "
-                                                "sends weights in their own type", b,
-                               lw_dtype_name(k->dtype), p->params[w.slot.param].name,
-                               lw_dtype_name(p->params[w.slot.param].dtype));
-            placed[w.slot.param] = true;
-            m->weight_at[w.slot.param] =
-                e->weight_bytes + w.slot.offset * lw_dtype_size(k->dtype);
-        }
+        enum lw_dtype own = exec_bucket_filled_in(p, b);
+        LW_TRY(place_flat(m, b, e->weight_bytes, placed, err));
+        m->weights_wire_at[b] = m->weights_bucket_at[b] = e->weight_bytes;
+        e->weight_bytes += aligned(k->bytes / lw_dtype_size(k->dtype) * lw_dtype_size(own));
+        if (own == k->dtype)
+            continue;
+        m->weights_wire_at[b] = e->weight_bytes;
         e->weight_bytes += aligned(k->bytes);
     }
     return LW_OK;
@@ -352,12 +381,16 @@ static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
     struct ends *ends = lw_arena_alloc(&m->arena, p->n_stages, sizeof *ends);
 
     m->weights_bucket_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_bucket_at);
+    m->weights_wire_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_wire_at);
+    m->travels_as = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->travels_as);
     m->weight_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weight_at);
     m->grad_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->grad_at);
     m->state_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->state_at);
-    if (!m->weight_at || !m->state_at || !m->grad_at || !m->weights_bucket_at || !placed ||
-        !ends)
+    if (!m->weight_at || !m->state_at || !m->grad_at || !m->weights_bucket_at ||
+        !m->weights_wire_at || !m->travels_as || !placed || !ends)
         return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->n_params; i++)
+        m->travels_as[i] = p->params[i].dtype;
     LW_TRY(place_flat_weights(m, ends, placed, err));
     for (int32_t i = 0; i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
@@ -375,7 +408,7 @@ static enum lw_status place_params(struct exec_tensors *m, struct lw_err *err)
         m->state_at[i] = e->n_state;
         e->n_state += aligned(a->numel * 4) / 4;
         m->has_masters = m->has_masters || a->dtype != LW_F32;
-        e->grad_bytes += aligned(a->numel * lw_dtype_size(a->dtype));
+        e->grad_bytes += aligned(a->numel * lw_dtype_size(exec_gradient_dtype(p, i)));
     }
     for (int32_t s = 0; s < p->n_stages; s++) {
         m->weight_bytes = most_of(m->weight_bytes, ends[s].weight_bytes);
@@ -469,16 +502,22 @@ static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw
     return set_weights(m, rank, err);
 }
 
+static int64_t least(int64_t limit, enum lw_dtype t)
+{
+    return exec_exact_limit(t) < limit ? exec_exact_limit(t) : limit;
+}
+
+/* Of the types that gradients pass through: their own, their buckets', the optimizer's. */
 static int64_t exact_limit(const struct lw_plan *p)
 {
     int64_t limit = exec_exact_limit(LW_F32);
 
     for (int32_t i = 0; i < p->n_params; i++)
-        if (p->params[i].trainable && exec_exact_limit(p->params[i].dtype) < limit)
-            limit = exec_exact_limit(p->params[i].dtype);
+        if (p->params[i].trainable)
+            limit = least(limit, exec_gradient_dtype(p, i));
     for (int32_t b = 0; b < p->n_buckets; b++)
-        if (exec_exact_limit(p->buckets[b].dtype) < limit)
-            limit = exec_exact_limit(p->buckets[b].dtype);
+        if (!lw_plan_is_weights(p, b))
+            limit = least(limit, p->buckets[b].dtype);
     return limit;
 }
 
@@ -490,9 +529,8 @@ static int64_t number_limit(const struct lw_plan *p, bool messages_alone)
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         bool passes = lw_op_class(op->kind) == LW_CLASS_P2P;
-        if (op->comm >= 0 && op->bucket < 0 && (passes || !messages_alone) && op->dtype != LW_U8 &&
-            exec_exact_limit(op->dtype) < limit)
-            limit = exec_exact_limit(op->dtype);
+        if (op->comm >= 0 && op->bucket < 0 && (passes || !messages_alone) && op->dtype != LW_U8)
+            limit = least(limit, op->dtype);
     }
     return limit;
 }

@@ -53,6 +53,9 @@ struct exec_tensors {
     struct exec_layout *layouts; /* [n_variants * n_roles] */
     int64_t *weight_at;          /* [n_params] offset in weights, bytes */
     int64_t *weights_bucket_at;  /* [n_buckets] the same of flat buffers of weights; -1 = others */
+    int64_t *weights_wire_at;    /* [n_buckets] what of them travels: the same place, unless it is narrowed */
+    uint8_t *travels_as;         /* [n_params] enum lw_dtype of its weights on the wire; their own, unless
+                                  * a flat buffer is narrowed */
     int64_t *state_at;           /* [n_params] offset in masters and state, elements */
     bool *sharded;               /* [n_params] its shards have owners */
     bool *given_up;              /* [n_params] a member keeps its own shards alone */
@@ -106,7 +109,9 @@ float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t p
 /* Shard s of the plan is updated by this rank. */
 bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t rank);
 
-/* The type in which a bucket is filled: its gradients'. */
+/* The type of a parameter's gradient, from the backward that makes it to the optimizer that reads it. */
+enum lw_dtype exec_gradient_dtype(const struct lw_plan *p, int32_t param);
+/* The type in which a bucket is filled: its gradients', or of a flat buffer its weights'. */
 enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket);
 /* Where the messages of a stream begin: each its own place, or all of the stream's one; and bytes of all. */
 char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t stream);

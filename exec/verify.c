@@ -1,8 +1,10 @@
 /* The bitwise check. The run of reference goes parameter by parameter: for each step, sum the
  * gradients of every rank, pass and micro-batch that the programs say exist, divide by the number of
  * ranks that hold the same elements (of a stage and tensor coordinate), add up the copies of a tied
- * parameter at all stages, and let the optimizer step; all of it in the same f32 operations. It
- * knows nothing of buckets, so a plan that loses, doubles or misplaces a gradient cannot agree. */
+ * parameter at all stages, and let the optimizer step; all of it in the same f32 operations. What
+ * --broadcast-dtype takes from weights on the wire it takes from them here: from f32 weights in every
+ * step, from others, whose f32 masters do not travel, behind the last. It knows nothing of buckets,
+ * so a plan that loses, doubles or misplaces a gradient cannot agree. */
 #include "exec/verify.h"
 
 #include <stdio.h>
@@ -105,6 +107,18 @@ static int32_t copy_on(const struct reference *f, int32_t param, int32_t rank, i
     return -1;
 }
 
+/* Weights as they come back from the wire; `room` holds as many of any type. */
+static void narrow(const struct reference *f, int32_t param, void *weights, void *room)
+{
+    const struct lw_plan_param *a = &f->m->plan->params[param];
+    enum lw_dtype own = (enum lw_dtype)a->dtype, wire = (enum lw_dtype)f->m->travels_as[param];
+
+    if (wire == own)
+        return;
+    exec_convert(wire, room, own, weights, a->numel, 1);
+    exec_convert(own, weights, wire, room, a->numel, 1);
+}
+
 static void run_reference(struct reference *f, int32_t param, int32_t rank)
 {
     const struct lw_plan *p = f->m->plan;
@@ -124,8 +138,11 @@ static void run_reference(struct reference *f, int32_t param, int32_t rank)
         first = after_step(p, first);
         struct exec_update u = exec_update_of(&f->m->optimizer, step);
         exec_update_run(&u, f->weights, f->state[0], f->state[1], LW_F32, f->sum, n, divisor);
+        if (p->params[param].dtype == LW_F32)
+            narrow(f, param, f->weights, f->own);
     }
     exec_convert((enum lw_dtype)p->params[param].dtype, f->own, LW_F32, f->weights, n, 1);
+    narrow(f, param, f->own, f->got);
 }
 
 /* What the optimizer read for an element in the last step. false: it cannot be read. */
@@ -134,7 +151,7 @@ static bool last_gradient(const struct reference *f, int32_t param, int32_t rank
 {
     const struct exec_tensors *m = f->m;
     int32_t divisor, variant = lw_plan_variant_of_pass(m->plan, after_step(m->plan, first) - 1);
-    enum lw_dtype t = m->plan->params[param].dtype;
+    enum lw_dtype t = exec_gradient_dtype(m->plan, param);
     const char *from = exec_tensors_average(m, exec_tensors_layout(m, variant, rank), rank, param,
                                            &divisor);
     double raw = 0; /* room for any type, aligned */

@@ -234,6 +234,7 @@ static void every_kind_of_plan_ends_like_one_rank(void **state)
         "2 --dp 2 --no-sync 2", "3 --dp 3 --bucket-policy per-tensor",
         "3 --pp 3 --schedule zb-h1 --micro-batches 6", "4 --pp 4 --schedule dualpipe --micro-batches 8",
         "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --consolidate 3", "4 --dp 2 --tp 2 --zero 3",
+        "3 --dp 3 --zero 1 --broadcast-dtype f16 --grad-dtype bf16",
     };
     NEEDS_MPI();
 

@@ -768,6 +768,11 @@ static void a_loop_runs_from_the_command_line(void **state)
         fail_msg("%s", out);
     has(out, "ranks are streams");
     has(out, "bit by bit");
+    out = command("$L exec -w w.json --dp 2 --zero 1 --broadcast-dtype bf16 --grad-dtype f16 --backend "
+                  "nccl --transport loop --compute sleep --steps 2 --warmup 1 --no-db", &rc);
+    if (rc != 0)
+        fail_msg("%s", out);
+    has(out, "bit by bit");
 }
 
 static void what_cannot_start_says_how_to(void **state)
