@@ -52,14 +52,14 @@ static void columns_are_units_of_time(void **state)
     /* rank 1: F0 1-2, unit 2-5, B1 5-7; rank 0: B0 5-7, B1 7-9; three columns idle before it. The
      * widest: 7 characters and a blank in 3 columns, and "0F0 " in 1: 4 a column. */
     expect_drawing("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n",
-                   (struct lw_grid_costs){1, 1, 1, 0},
+                   (struct lw_grid_costs){1, 1, 1, 0, NULL},
                    "rank 0  0F0 0F1 .   .   .   0B0---- 0B1----\n"
                    "rank 1  .   1F0 1F1;1B0---- 1B1---- .   .\n"
                    "\n"
                    "makespan 9 units, longest rank 9 units, bubble 33.33 %\n");
     /* F 2: "0F0" fills its two columns of two characters with no line behind it */
     expect_drawing(
-        "0F0,0I0,0W0\n", (struct lw_grid_costs){2, 3, 2, 0},
+        "0F0,0I0,0W0\n", (struct lw_grid_costs){2, 3, 2, 0, NULL},
         "rank 0  0F0 0I0-- 0W0\n\nmakespan 7 units, longest rank 7 units, bubble 0.00 %\n");
 }
 
@@ -71,7 +71,8 @@ static void ranks_are_summed_up(void **state)
 
     (void)state;
     assert_int_equal(lw_grid_custom("t.csv", "0F0,0B0\n1F0,1B0\n", &g, &err), LW_OK);
-    assert_int_equal(draw_text(&g, (struct lw_grid_costs){1, 1, 1, 2}, text, sizeof text), LW_OK);
+    assert_int_equal(draw_text(&g, (struct lw_grid_costs){1, 1, 1, 2, NULL}, text, sizeof text),
+                     LW_OK);
     /* F0 0-1, there at 3: 3-4, B 4-6, back at 8: 8-10 */
     assert_non_null(strstr(text,
                            "   0            0        10     3             7                  1  "
@@ -234,7 +235,7 @@ static void a_failed_allocation_is_reported(void **state)
     int64_t live = lw_alloc_live();
     for (int64_t n = 1; status == LW_ENOMEM; n++) {
         lw_alloc_fail_at(n);
-        status = draw_text(&g, (struct lw_grid_costs){1, 1, 1, 0}, text, sizeof text);
+        status = draw_text(&g, (struct lw_grid_costs){1, 1, 1, 0, NULL}, text, sizeof text);
         lw_alloc_fail_at(0);
         assert_int_equal(lw_alloc_live(), live);
     }

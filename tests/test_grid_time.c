@@ -161,7 +161,8 @@ static void durations_below_zero_are_refused(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    assert_int_equal(lw_grid_time(&g, &(struct lw_grid_costs){1, 1, -1, 0}, &t, &err), LW_EINVAL);
+    assert_int_equal(lw_grid_time(&g, &(struct lw_grid_costs){1, 1, -1, 0, NULL}, &t, &err),
+                     LW_EINVAL);
     assert_string_equal(err.msg, "durations of a grid must not be negative, got F 1, I 1, W -1, "
                                  "transfer 0");
     lw_grid_free(&g);
