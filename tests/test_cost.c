@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "sim/cost.h"
-#include "sim/loglog.h"
 #include "tests/sim_help.h"
 
 static lw_ps time_of(const struct lw_cluster *c, enum lw_op_kind op, int64_t bytes, int32_t n_ranks,
@@ -190,15 +189,6 @@ static void what_cannot_be_timed_says_why(void **unused)
     lw_cluster_free(&c);
 }
 
-static void logarithms_agree_with_the_c_library(void **unused)
-{
-    (void)unused;
-    for (double x = 1e-9; x < 1e18; x *= 1.37) {
-        assert_true(fabs(sim_log(x) - log(x)) <= 4e-15 * (1 + fabs(log(x))));
-        assert_true(fabs(sim_exp(log(x)) / exp(log(x)) - 1) < 1e-14);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,7 +199,6 @@ int main(void)
         cmocka_unit_test(a_table_wins_only_where_it_fits),
         cmocka_unit_test(bus_bandwidth_corrects_for_the_algorithm),
         cmocka_unit_test(what_cannot_be_timed_says_why),
-        cmocka_unit_test(logarithms_agree_with_the_c_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

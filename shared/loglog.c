@@ -1,13 +1,13 @@
 /* Interpolation on logarithmic axes, reproducible to the bit. libm's log and exp differ between
  * libraries in the last place; frexp and ldexp are exact everywhere, and the series below use only
  * the four operations (the build forbids contraction into fused ones). */
-#include "sim/loglog.h"
+#include "shared/loglog.h"
 
 #include <math.h>
 
 #define LN2 0.69314718055994530942
 
-double sim_log(double x)
+double lw_log(double x)
 {
     int e;
     double m = frexp(x, &e); /* x = m * 2^e, m in [0.5, 1) */
@@ -22,7 +22,7 @@ double sim_log(double x)
     return 2 * s * sum + e * LN2;
 }
 
-double sim_exp(double x)
+double lw_exp(double x)
 {
     double k = floor(x / LN2 + 0.5), r = x - k * LN2, sum = 1; /* |r| <= 0.35 */
 
@@ -31,9 +31,9 @@ double sim_exp(double x)
     return ldexp(sum, (int)k);
 }
 
-double sim_loglog(double x, double x0, double y0, double x1, double y1)
+double lw_loglog(double x, double x0, double y0, double x1, double y1)
 {
-    double share = sim_log(x / x0) / sim_log(x1 / x0);
+    double share = lw_log(x / x0) / lw_log(x1 / x0);
 
-    return y0 * sim_exp(share * sim_log(y1 / y0));
+    return y0 * lw_exp(share * lw_log(y1 / y0));
 }
