@@ -186,8 +186,31 @@ static bool is_communication(enum lw_op_kind op)
     return k == LW_CLASS_COLLECTIVE || k == LW_CLASS_P2P;
 }
 
+struct rows { /* of a measured table, wherever it stands */
+    const char *table, *size_name;
+    int32_t i, n;
+    const int64_t *size;
+    const lw_ps *time, *spread;
+};
+
+static enum lw_status check_rows(const struct rows *t, struct lw_err *err)
+{
+    for (int32_t r = 0; r < t->n; r++) {
+        if (t->size[r] < 0 || (r > 0 && t->size[r] <= t->size[r - 1]))
+            return lw_fail(err, LW_EFORMAT,
+                           "at %s[%d].rows[%d].%s: found %" PRId64 ", allowed: more than the row "
+                           "before", t->table, t->i, r, t->size_name, t->size[r]);
+        if (t->time[r] < 0 || (t->spread && t->spread[r] < -1))
+            return lw_fail(err, LW_EFORMAT, "at %s[%d].rows[%d]: found a negative time", t->table,
+                           t->i, r);
+    }
+    return LW_OK;
+}
+
 static enum lw_status check_table(const struct lw_cost_table *t, int32_t i, struct lw_err *err)
 {
+    struct rows rows = {"tables", "bytes", i, t->n_rows, t->bytes, t->time_ps, t->spread_ps};
+
     if (!is_communication(t->op))
         return lw_fail(err, LW_EFORMAT, "at tables[%d].op: found %s, allowed: communication only",
                        i, lw_op_name(t->op));
@@ -202,21 +225,24 @@ static enum lw_status check_table(const struct lw_cost_table *t, int32_t i, stru
                        "at tables[%d]: found %d in flight and %d rows, allowed: at "
                        "least 1 of each",
                        i, t->n_in_flight, t->n_rows);
-    for (int32_t r = 0; r < t->n_rows; r++) {
-        if (t->bytes[r] < 0 || (r > 0 && t->bytes[r] <= t->bytes[r - 1]))
-            return lw_fail(err, LW_EFORMAT,
-                           "at tables[%d].rows[%d].bytes: found %" PRId64 ", allowed: more than "
-                           "the row before",
-                           i, r, t->bytes[r]);
-        if (t->time_ps[r] < 0 || (t->spread_ps && t->spread_ps[r] < -1))
-            return lw_fail(err, LW_EFORMAT, "at tables[%d].rows[%d]: found a negative time", i, r);
+    LW_TRY(check_rows(&rows, err));
+    for (int32_t r = 0; r < t->n_rows; r++)
         if (t->cpu_ps && t->cpu_ps[r] < 0)
             return lw_fail(err, LW_EFORMAT,
                            "at tables[%d].rows[%d].cpu_ns: found none, or one below 0, allowed: a "
                            "CPU time in every row of the table, or in none",
                            i, r);
-    }
     return LW_OK;
+}
+
+static enum lw_status check_work(const struct lw_work_table *t, int32_t i, struct lw_err *err)
+{
+    struct rows rows = {"device.work", "size", i, t->n_rows, t->size, t->time_ps, t->spread_ps};
+
+    if (t->n_rows < 1)
+        return lw_fail(err, LW_EFORMAT, "at device.work[%d].rows: found none, allowed: at least one",
+                       i);
+    return check_rows(&rows, err);
 }
 
 static enum lw_status check_exception(const struct lw_exception *x, int32_t i, struct lw_err *err)
@@ -253,6 +279,8 @@ enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
         if ((unsigned)c->links[i].level >= LW_N_LINK_LEVELS)
             return lw_fail(err, LW_EFORMAT, "at links[%d].level: found %d, allowed: 0 to %d", i,
                            (int)c->links[i].level, LW_N_LINK_LEVELS - 1);
+    for (int32_t i = 0; i < c->device.n_work; i++)
+        LW_TRY(check_work(&c->device.work[i], i, err));
     for (int32_t i = 0; i < c->n_tables; i++)
         LW_TRY(check_table(&c->tables[i], i, err));
     for (int32_t i = 0; i < c->n_exceptions; i++)

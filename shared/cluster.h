@@ -9,6 +9,7 @@
 #include "shared/err.h"
 #include "shared/op.h"
 #include "shared/units.h"
+#include "shared/work_table.h"
 
 /* The machines a plan runs on: rates, links, measured tables, interference. Rates are doubles and
  * never decide an order; costs become picoseconds before anything is compared. */
@@ -34,6 +35,8 @@ struct lw_device {
     struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */
     struct lw_figure n_sms;
     struct lw_figure launch_ps;                  /* host time to launch one op */
+    int32_t n_work;
+    struct lw_work_table *work;                  /* measured over sizes: wins over the rates above */
 };
 
 enum lw_link_level {

@@ -64,6 +64,18 @@ static void feed_table(struct lw_hash *h, const struct lw_cost_table *t)
     }
 }
 
+static void feed_work(struct lw_hash *h, const struct lw_work_table *t)
+{
+    lw_hash_int(h, t->kind);
+    lw_hash_int(h, t->dtype);
+    lw_hash_int(h, t->from);
+    lw_hash_int(h, t->n_rows);
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        lw_hash_int(h, t->size[i]);
+        lw_hash_int(h, t->time_ps[i]);
+    }
+}
+
 enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct lw_err *err)
 {
     struct lw_hash *h = lw_hash_new();
@@ -74,6 +86,8 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
     lw_hash_int(h, c->n_nodes);
     lw_hash_int(h, c->devices_per_node);
     feed_machine(h, c);
+    for (int32_t i = 0; i < c->device.n_work; i++)
+        feed_work(h, &c->device.work[i]);
     lw_hash_int(h, c->n_links);
     for (int32_t i = 0; i < c->n_links; i++) {
         const struct lw_link *l = &c->links[i];

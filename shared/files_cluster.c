@@ -20,6 +20,153 @@ static const char *level_word(int k)
     return k >= 0 && k < LW_N_LINK_LEVELS ? words[k] : NULL;
 }
 
+/* --- measured tables: rows in the file, columns in memory ----------------------------------------
+ */
+
+struct measured {
+    int64_t size;
+    lw_ps time, spread, cpu;
+};
+
+#define AT(field) offsetof(struct measured, field)
+static const struct lw_field measured_fields[] = {
+    LW_F_MUST_INT64("bytes", AT(size)),
+    {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
+    LW_F_NS("spread_ns", AT(spread), -1),
+    LW_F_NS("cpu_ns", AT(cpu), -1),
+    {0},
+};
+static const struct lw_field work_row_fields[] = {
+    LW_F_MUST_INT64("size", AT(size)),
+    {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
+    LW_F_NS("spread_ns", AT(spread), -1),
+    {0},
+};
+#undef AT
+
+struct columns {
+    int32_t n;
+    const int64_t *size;
+    const lw_ps *time, *spread, *cpu; /* the last two: NULL where no row has them */
+};
+
+static bool read_columns(struct lw_fields *r, const struct lw_field *fields, struct columns *out)
+{
+    struct measured *rows = NULL;
+    bool has_spread = false, has_cpu = false;
+    int32_t n = 0;
+
+    if (!lw_fields_read_list(r, fields, sizeof *rows, &rows, &n))
+        return false;
+    int64_t *size = lw_arena_alloc(r->arena, n, sizeof *size);
+    lw_ps *time = lw_arena_alloc(r->arena, n, sizeof *time);
+    lw_ps *spread = lw_arena_alloc(r->arena, n, sizeof *spread);
+    lw_ps *cpu = lw_arena_alloc(r->arena, n, sizeof *cpu);
+    if (!size || !time || !spread || !cpu) {
+        r->no_memory = true;
+        return false;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        size[i] = rows[i].size;
+        time[i] = rows[i].time;
+        spread[i] = rows[i].spread;
+        cpu[i] = rows[i].cpu;
+        has_spread = has_spread || spread[i] >= 0;
+        has_cpu = has_cpu || cpu[i] >= 0;
+    }
+    *out = (struct columns){n, size, time, has_spread ? spread : NULL, has_cpu ? cpu : NULL};
+    return true;
+}
+
+static void write_columns(struct lw_jsonout *o, const char *name, const struct lw_field *fields,
+                          struct columns c)
+{
+    lw_jsonout_array(o, name);
+    for (int32_t i = 0; i < c.n; i++) {
+        struct measured row = {c.size[i], c.time[i], c.spread ? c.spread[i] : -1,
+                               c.cpu ? c.cpu[i] : -1};
+        lw_jsonout_line_object(o, NULL);
+        lw_fields_write(o, fields, &row);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void read_rows(struct lw_fields *r, void *base)
+{
+    struct lw_cost_table *t = base;
+    struct columns c;
+
+    if (!read_columns(r, measured_fields, &c))
+        return;
+    t->n_rows = c.n;
+    t->bytes = c.size;
+    t->time_ps = c.time;
+    t->spread_ps = c.spread;
+    t->cpu_ps = c.cpu;
+}
+
+static void write_rows(struct lw_jsonout *o, const struct lw_field *f, const void *base)
+{
+    const struct lw_cost_table *t = base;
+
+    write_columns(o, f->name, measured_fields,
+                  (struct columns){t->n_rows, t->bytes, t->time_ps, t->spread_ps, t->cpu_ps});
+}
+
+#define AT(field) offsetof(struct lw_cost_table, field)
+static const struct lw_field table_fields[] = {
+    LW_F_MUST_WORD("op", AT(op), lw_word_op),
+    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_MUST_INT32("n_ranks", AT(n_ranks)),
+    LW_F_INT32("n_nodes", AT(n_nodes), 1),
+    LW_F_INT32("n_in_flight", AT(n_in_flight), 1),
+    LW_F_NAME("source", AT(source)),
+    LW_F_OWN("rows", read_rows, write_rows),
+    {0},
+};
+#undef AT
+
+static void read_work_rows(struct lw_fields *r, void *base)
+{
+    struct lw_work_table *t = base;
+    struct columns c;
+
+    if (!read_columns(r, work_row_fields, &c))
+        return;
+    t->n_rows = c.n;
+    t->size = c.size;
+    t->time_ps = c.time;
+    t->spread_ps = c.spread;
+}
+
+static void write_work_rows(struct lw_jsonout *o, const struct lw_field *f, const void *base)
+{
+    const struct lw_work_table *t = base;
+
+    write_columns(o, f->name, work_row_fields,
+                  (struct columns){t->n_rows, t->size, t->time_ps, t->spread_ps, NULL});
+}
+
+static const char *work_word(int k)
+{
+    return lw_work_name((enum lw_work_kind)k);
+}
+
+#define AT(field) offsetof(struct lw_work_table, field)
+static const struct lw_field work_fields[] = {
+    LW_F_MUST_WORD("kind", AT(kind), work_word),
+    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_WORD("from", AT(from), lw_word_dtype),
+    LW_F_NAME("source", AT(source)),
+    LW_F_OWN("rows", read_work_rows, write_work_rows),
+    {0},
+};
+#undef AT
+
+/* --- the parts of a cluster ----------------------------------------------------------------------
+ */
+
 #define AT(dtype) (sizeof(struct lw_figure) * dtype)
 static const struct lw_field peak_fields[] = {
     LW_F_FIGURE("f32", AT(LW_F32)), LW_F_FIGURE("f64", AT(LW_F64)),
@@ -39,6 +186,13 @@ static const struct lw_field device_fields[] = {
     LW_F_FIGURE("copy_bytes_per_s", AT(copy_bytes_per_s)),
     LW_F_FIGURE("n_sms", AT(n_sms)),
     {.name = "launch_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(launch_ps)},
+    {.name = "work",
+     .kind = LW_FIELD_LIST,
+     .at = AT(work),
+     .n_at = AT(n_work),
+     .fields = work_fields,
+     .size = sizeof(struct lw_work_table),
+     .spread_out = true},
     {0},
 };
 #undef AT
@@ -90,84 +244,6 @@ static const struct lw_field exception_fields[] = {
     LW_F_INT32("rank_to", AT(rank_to), -1),
     {.name = "speed", .kind = LW_FIELD_REAL, .must = true, .at = AT(speed)},
     LW_F_NS("late_ns", AT(late_ps), 0),
-    {0},
-};
-#undef AT
-
-/* --- measured tables: rows in the file, columns in memory ----------------------------------------
- */
-
-struct measured {
-    int64_t bytes;
-    lw_ps time, spread, cpu;
-};
-
-#define AT(field) offsetof(struct measured, field)
-static const struct lw_field measured_fields[] = {
-    LW_F_MUST_INT64("bytes", AT(bytes)),
-    {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
-    LW_F_NS("spread_ns", AT(spread), -1),
-    LW_F_NS("cpu_ns", AT(cpu), -1),
-    {0},
-};
-#undef AT
-
-static void read_rows(struct lw_fields *r, void *base)
-{
-    struct lw_cost_table *t = base;
-    struct measured *rows = NULL;
-    bool spread = false, cpu = false;
-    int32_t n = 0;
-
-    if (!lw_fields_read_list(r, measured_fields, sizeof *rows, &rows, &n))
-        return;
-    int64_t *bytes = lw_arena_alloc(r->arena, n, sizeof *bytes);
-    lw_ps *time = lw_arena_alloc(r->arena, n, sizeof *time);
-    lw_ps *spreads = lw_arena_alloc(r->arena, n, sizeof *spreads);
-    lw_ps *cpus = lw_arena_alloc(r->arena, n, sizeof *cpus);
-    if (!bytes || !time || !spreads || !cpus) {
-        r->no_memory = true;
-        return;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        bytes[i] = rows[i].bytes;
-        time[i] = rows[i].time;
-        spreads[i] = rows[i].spread;
-        cpus[i] = rows[i].cpu;
-        spread = spread || spreads[i] >= 0;
-        cpu = cpu || cpus[i] >= 0;
-    }
-    t->n_rows = n;
-    t->bytes = bytes;
-    t->time_ps = time;
-    t->spread_ps = spread ? spreads : NULL;
-    t->cpu_ps = cpu ? cpus : NULL;
-}
-
-static void write_rows(struct lw_jsonout *o, const struct lw_field *f, const void *base)
-{
-    const struct lw_cost_table *t = base;
-
-    lw_jsonout_array(o, f->name);
-    for (int32_t i = 0; i < t->n_rows; i++) {
-        struct measured row = {t->bytes[i], t->time_ps[i], t->spread_ps ? t->spread_ps[i] : -1,
-                               t->cpu_ps ? t->cpu_ps[i] : -1};
-        lw_jsonout_line_object(o, NULL);
-        lw_fields_write(o, measured_fields, &row);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-}
-
-#define AT(field) offsetof(struct lw_cost_table, field)
-static const struct lw_field table_fields[] = {
-    LW_F_MUST_WORD("op", AT(op), lw_word_op),
-    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
-    LW_F_MUST_INT32("n_ranks", AT(n_ranks)),
-    LW_F_INT32("n_nodes", AT(n_nodes), 1),
-    LW_F_INT32("n_in_flight", AT(n_in_flight), 1),
-    LW_F_NAME("source", AT(source)),
-    LW_F_OWN("rows", read_rows, write_rows),
     {0},
 };
 #undef AT

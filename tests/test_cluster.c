@@ -59,6 +59,16 @@ static void documented_example_reads_as_described(void **state)
     assert_int_equal(c.tables[0].time_ps[0], 5210125);
     assert_int_equal(c.tables[0].spread_ps[0], 300000);
     assert_int_equal(c.tables[0].spread_ps[1], -1);
+    assert_int_equal(c.device.n_work, 2);
+    assert_int_equal(c.device.work[0].kind, LW_WORK_COPY_IN);
+    assert_int_equal(c.device.work[0].from, LW_F32);
+    assert_int_equal(c.device.work[0].n_rows, 2);
+    assert_int_equal(c.device.work[0].size[1], 1048576);
+    assert_int_equal(c.device.work[0].time_ps[1], 48000500);
+    assert_int_equal(c.device.work[0].spread_ps[0], 90000);
+    assert_int_equal(c.device.work[1].kind, LW_WORK_CAST);
+    assert_int_equal(c.device.work[1].dtype, LW_BF16);
+    assert_null(c.device.work[1].spread_ps);
     assert_int_equal(c.exceptions[0].rank_to, -1);
     assert_int_equal(c.exceptions[1].late_ps, 10500);
     assert_true(c.exceptions[1].speed == 0.25);
@@ -93,9 +103,16 @@ static void damaged_files_are_refused_by_place(void **state)
         {"\"source\": \"sysconf, half of the machine\"", "\"source\": \"\"",
          "at device.memory_bytes (byte 504): the source of a figure cannot be empty"},
         {"\"intra\"", "\"inner\"",
-         "at links[0].level (byte 783): found \"inner\", allowed: intra, inter, host, bridge"},
+         "at links[0].level (byte 1235): found \"inner\", allowed: intra, inter, host, bridge"},
         {"\"all_reduce\"", "\"forward\"",
          "at tables[0].op: found forward, allowed: communication only"},
+        {"\"size\": 1048576, \"ns\": 48000.5", "\"size\": 4096, \"ns\": 48000.5",
+         "at device.work[0].rows[1].size: found 4096, allowed: more than the row before"},
+        {"{\"size\": 1048576, \"ns\": 410000}", "",
+         "at device.work[1].rows: found none, allowed: at least one"},
+        {"\"kind\": \"copy_in\"", "\"kind\": \"memset\"",
+         "at device.work[0].kind (byte 765): found \"memset\", allowed: gemm, fill, copy_in, copy_out, "
+         "copy, cast, sgd, momentum, adam"},
         {"\"bytes\": 1048576", "\"bytes\": 4096",
          "at tables[0].rows[1].bytes: found 4096, allowed: more than the row before"},
         {"\"n_ranks\": 2", "\"n_ranks\": 0",
@@ -105,7 +122,7 @@ static void damaged_files_are_refused_by_place(void **state)
          "at exceptions[1]: found rank 0 to 0, allowed: a rank alone, or to another"},
         {"\"speed\": 0.5", "\"speed\": 0", "at exceptions[0].speed: found 0, allowed: more than 0"},
         {"\"value\": 0.02", "\"valu\": 0.02",
-         "at noise.compute_sigma.valu (byte 1251): unknown field; allowed: value, source"},
+         "at noise.compute_sigma.valu (byte 1703): unknown field; allowed: value, source"},
     };
     char *text = fixture_example(example_page);
     (void)state;
@@ -299,6 +316,53 @@ static void command_shows_figures_with_unit_and_source(void **state)
     free(text);
 }
 
+static void command_shows_tables_of_work_with_their_range(void **state)
+{
+    char *example = fixture_example(example_page), line[200];
+    (void)state;
+    if (!getenv("LAPWING"))
+        skip();
+    fixture_put(fixture_path("work.json"), example);
+    free(example);
+    snprintf(line, sizeof line, "cluster %s --format csv", fixture_path("work.json"));
+    assert_int_equal(run(line), 0);
+    char *text = fixture_get(fixture_path("stdout"));
+    assert_non_null(strstr(text, "device.work[0]: copy_in f32,2,rows,\"lapwing calibrate, medians of 48: "
+                                 "4096 to 1048576 B\"\n"));
+    assert_non_null(strstr(text, "device.work[1]: cast bf16,1,rows,\"lapwing calibrate, medians of 48: "
+                                 "from f32, 1048576 to 1048576 B\"\n"));
+    free(text);
+    snprintf(line, sizeof line, "cluster %s --format json", fixture_path("work.json"));
+    assert_int_equal(run(line), 0);
+    text = fixture_get(fixture_path("stdout"));
+    assert_non_null(strstr(text, "{\"kind\": \"cast\", \"dtype\": \"bf16\", \"from\": \"f32\", "
+                                 "\"n_rows\": 1, \"least_size\": 1048576, \"most_size\": 1048576, "
+                                 "\"source\": \"lapwing calibrate, medians of 48\"}"));
+    free(text);
+}
+
+/* As any other figure. */
+static void a_table_of_work_is_part_of_the_hash(void **state)
+{
+    const int64_t size[] = {1024, 2048};
+    const lw_ps time[] = {10, 20}, other[] = {10, 21};
+    struct lw_work_table work = {.kind = LW_WORK_COPY, .n_rows = 2, .size = size, .time_ps = time,
+                                 .source = "test"};
+    struct lw_cluster c = {.name = "c", .devices_per_node = 1};
+    char without[33], with[33], changed[33];
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_cluster_hash(&c, without, &err), LW_OK);
+    c.device.n_work = 1;
+    c.device.work = &work;
+    assert_int_equal(lw_cluster_hash(&c, with, &err), LW_OK);
+    work.time_ps = other;
+    assert_int_equal(lw_cluster_hash(&c, changed, &err), LW_OK);
+    assert_string_not_equal(without, with);
+    assert_string_not_equal(with, changed);
+}
+
 static void command_writes_a_system_that_reads_back(void **state)
 {
     char line[500];
@@ -330,6 +394,8 @@ int main(void)
         cmocka_unit_test(nodes_are_counted_once),
         cmocka_unit_test(failing_allocations_leave_nothing),
         cmocka_unit_test(command_shows_figures_with_unit_and_source),
+        cmocka_unit_test(command_shows_tables_of_work_with_their_range),
+        cmocka_unit_test(a_table_of_work_is_part_of_the_hash),
         cmocka_unit_test(command_writes_a_system_that_reads_back),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);

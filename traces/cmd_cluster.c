@@ -17,6 +17,24 @@ static const char *shown_unit(const struct lw_cluster_figure *f, double *value)
     return ps ? "ns" : f->unit;
 }
 
+static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)
+{
+    lw_jsonout_array(o, "work");
+    for (int32_t i = 0; i < d->n_work; i++) {
+        const struct lw_work_table *t = &d->work[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "kind", lw_work_name(t->kind));
+        lw_jsonout_string(o, "dtype", lw_dtype_name(t->dtype));
+        lw_jsonout_string(o, "from", lw_dtype_name(t->from));
+        lw_jsonout_int(o, "n_rows", t->n_rows);
+        lw_jsonout_int(o, "least_size", t->size[0]);
+        lw_jsonout_int(o, "most_size", t->size[t->n_rows - 1]);
+        lw_jsonout_string(o, "source", t->source);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
 static void put_json(const struct lw_cluster *c)
 {
     struct lw_jsonout o = {.file = stdout};
@@ -45,6 +63,7 @@ static void put_json(const struct lw_cluster *c)
         lw_jsonout_end(&o);
     }
     lw_jsonout_end(&o);
+    put_work_json(&o, &c->device);
     lw_jsonout_array(&o, "tables");
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *t = &c->tables[i];
@@ -80,6 +99,20 @@ static void put_heading(const struct lw_cluster *c)
         printf("links[%d]: %s\n", i, c->links[i].name);
 }
 
+static void put_work(struct lw_table *t, const struct lw_device *d)
+{
+    for (int32_t i = 0; i < d->n_work; i++) {
+        const struct lw_work_table *m = &d->work[i];
+        lw_table_cell(t, "device.work[%d]: %s %s", i, lw_work_name(m->kind), lw_dtype_name(m->dtype));
+        lw_table_cell(t, "%d", m->n_rows);
+        lw_table_cell(t, "rows");
+        lw_table_cell(t, "%s: %s%s%s%lld to %lld %s", m->source, m->from != m->dtype ? "from " : "",
+                      m->from != m->dtype ? lw_dtype_name(m->from) : "",
+                      m->from != m->dtype ? ", " : "", (long long)m->size[0],
+                      (long long)m->size[m->n_rows - 1], m->kind == LW_WORK_GEMM ? "FLOPs" : "B");
+    }
+}
+
 static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct lw_err *err)
 {
     static const char *const titles[] = {"figure", ">value", "unit", "source"};
@@ -97,6 +130,7 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
         lw_table_cell(t, "%s", unit);
         lw_table_cell(t, "%s", f.figure.source);
     }
+    put_work(t, &c->device);
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *m = &c->tables[i];
         lw_table_cell(t, "tables[%d]: %s", i, lw_op_name(m->op));
