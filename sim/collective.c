@@ -134,9 +134,7 @@ static enum lw_status duration(struct sim_engine *e, struct sim_group *g, lw_ps 
     return LW_OK;
 }
 
-/* Rate beside k - 1 other collectives: time alone over time of the table for k, or for the nearest
- * smaller number that was measured. */
-static int64_t in_flight_rate(const struct sim_engine *e, const struct lw_cost_query *q, int32_t k)
+int64_t sim_in_flight_rate(const struct sim_engine *e, const struct lw_cost_query *q, int32_t k)
 {
     const struct lw_cost_table *one = sim_table_find(e->cluster, q, 1), *many = NULL;
     const char *unused;
@@ -158,7 +156,7 @@ int64_t sim_link_rate(const struct sim_engine *e, int32_t group)
     for (int32_t i = 0; e->terms.in_flight && i < g->n_places; i++)
         if (e->n_collectives[e->ring[g->first + i].rank] > most)
             most = e->n_collectives[e->ring[g->first + i].rank];
-    int64_t measured = most > 1 ? in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
+    int64_t measured = most > 1 ? sim_in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
     return measured < g->fair_rate ? measured : g->fair_rate;
 }
 

@@ -1,6 +1,6 @@
-/* Times and rates on one device.
+/* Rates on one device: interference.
  *
- * Interference. Each term is off unless the cluster gives it. A measured rate is used as it is, and
+ * Each term is off unless the cluster gives it. A measured rate is used as it is, and
  * then replaces what the mechanisms below would say about the same op:
  *   core share  communication runs on the compute core and wants a share v of it: the figure of the
  *               cluster, or CPU time over time at the rate the link gives, where a table tells the
@@ -134,73 +134,6 @@ int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core c
     if (t->core_share && want > core.level)
         return core.level * SIM_FULL_RATE / want;
     return SIM_FULL_RATE;
-}
-
-static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluster *c,
-                              const struct lw_op *op, const char *what, struct lw_err *err)
-{
-    return lw_fail(err, LW_ENOTSUP,
-                   "op %lld (%s%s%s) has no time of its own, and cluster '%s' gives no %s: add the "
-                   "figure to its file, or choose another cluster",
-                   (long long)(op - plan->ops), lw_op_name(op->kind), *op->name ? " " : "",
-                   op->name, c->name, what);
-}
-
-/* Roofline: the longer of computing and moving, of what is known (Williams, Waterman, Patterson,
- * CACM 52(4), 2009). */
-static enum lw_status roofline(const struct lw_plan *plan, const struct lw_cluster *c,
-                               const struct lw_op *op, lw_ps *work, struct lw_err *err)
-{
-    struct lw_figure peak = c->device.peak_flops[op->dtype], eff = c->device.gemm_efficiency;
-    int64_t flops = op->work >= 0 ? plan->works[op->work].flops : -1;
-    int64_t bytes = op->work >= 0 ? plan->works[op->work].bytes : -1;
-    lw_ps t = 0, move = 0;
-
-    if (flops < 0 && bytes < 0)
-        return missing(plan, c, op, "way to time an op of unknown FLOPs and bytes", err);
-    if (flops > 0) {
-        if (!lw_figure_is_set(peak))
-            return missing(plan, c, op, "peak FLOP rate of its data type", err);
-        t = lw_transfer_ps(flops, peak.value * (lw_figure_is_set(eff) ? eff.value : 1));
-    }
-    if (bytes > 0) {
-        if (!lw_figure_is_set(c->device.memory_bytes_per_s))
-            return missing(plan, c, op, "device memory bandwidth", err);
-        move = lw_transfer_ps(bytes, c->device.memory_bytes_per_s.value);
-    }
-    *work = t > move ? t : move;
-    return LW_OK;
-}
-
-enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *c,
-                           const struct lw_op *op, int64_t bytes, lw_ps *work, struct lw_err *err)
-{
-    lw_ps own = lw_plan_work_ps(plan, op);
-
-    if (own >= 0) {
-        *work = own;
-        return LW_OK;
-    }
-    switch (lw_op_class(op->kind)) {
-    case LW_CLASS_COPY:
-        if (!lw_figure_is_set(c->device.copy_bytes_per_s))
-            return missing(plan, c, op, "copy bandwidth (copy_bytes_per_s)", err);
-        *work = lw_transfer_ps(bytes, c->device.copy_bytes_per_s.value);
-        return LW_OK;
-    case LW_CLASS_COMPUTE:
-        return roofline(plan, c, op, work, err);
-    case LW_CLASS_HOST:
-        if (op->kind == LW_OP_LAUNCH && lw_figure_is_set(c->device.launch_ps)) {
-            *work = (lw_ps)(c->device.launch_ps.value + 0.5);
-            return LW_OK;
-        }
-        if (op->kind == LW_OP_LAUNCH)
-            return missing(plan, c, op, "launch time (launch_ps)", err);
-        return missing(plan, c, op, "host times", err);
-    default:
-        *work = 0;
-        return LW_OK;
-    }
 }
 
 void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_ps *late)

@@ -5,19 +5,11 @@
 #include <stdint.h>
 
 #include "shared/cluster.h"
-#include "shared/err.h"
 #include "shared/plan.h"
 
-/* What a device does alone, and how much slower beside something else. Rates are whole parts in
+/* How much slower a device does something beside something else. Rates are whole parts in
  * 1e9, so that progress is counted exactly. */
 #define SIM_FULL_RATE INT64_C(1000000000)
-
-/* Time alone, at full rate, of an op that is no communication; bytes: its payload as the rank sees
- * it. An op with work of its own has that; the rest is timed by the cluster: copies by the copy
- * rate, launches by the launch time, compute of known FLOPs or bytes by the roofline.
- * LW_ENOTSUP names the figure that is missing. */
-enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *cluster,
-                           const struct lw_op *op, int64_t bytes, lw_ps *work, struct lw_err *err);
 
 /* The interference terms that a cluster gives; 0 = off. */
 struct sim_terms {

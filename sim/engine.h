@@ -11,6 +11,7 @@
 #include "sim/queue.h"
 #include "sim/sim.h"
 #include "sim/unit.h"
+#include "sim/work_time.h"
 
 /* The state of a simulation, shared by the files that move it on: engine.c (units, passes, the
  * loop), timer.c (work and rates), collective.c, ring_events.c, p2p.c, deadlock.c.
@@ -47,6 +48,7 @@ struct sim_message {
     double wire_bytes_per_s; /* on them, alone */
     int32_t flow;            /* among those that share links; -1 = none */
     int64_t bytes;
+    enum lw_dtype dtype;
     int32_t next;                    /* in its channel, or in the free list */
     int32_t active_next[2], active_before[2]; /* among those moving at sender and at receiver */
     int32_t comm;
@@ -225,6 +227,9 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group);
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
 /* Beside what else its members have in flight; and the share of a member's core it wants then. */
 int64_t sim_link_rate(const struct sim_engine *e, int32_t group);
+/* Rate beside k - 1 others of the kind: time alone over time of the table for k, or for the nearest
+ * smaller number that was measured. */
+int64_t sim_in_flight_rate(const struct sim_engine *e, const struct lw_cost_query *q, int32_t k);
 int64_t sim_core_want(const struct sim_engine *e, const struct sim_group *g);
 /* Time of `bytes` and the latency behind them on the hop from a place to the next of its group;
  * slow_links: with the cluster's exceptions. */
@@ -254,6 +259,8 @@ enum lw_status sim_chunk_end(struct sim_engine *e, int32_t place);
 /* p2p.c */
 enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_message_end(struct sim_engine *e, int32_t message);
+/* What a message costs is asked for by this. */
+struct lw_cost_query sim_message_query(const struct sim_engine *e, const struct sim_message *m);
 
 /* link.c: communications that share links. */
 /* LW_ENOTSUP: a link without its figures. */

@@ -125,15 +125,19 @@ static enum lw_status part_done(struct sim_engine *e, int32_t rank, int32_t unit
     return --e->slot_parts[slot] == 0 ? sim_unit_complete(e, rank, unit) : LW_OK;
 }
 
+struct lw_cost_query sim_message_query(const struct sim_engine *e, const struct sim_message *m)
+{
+    int32_t per_node = e->cluster->devices_per_node;
+    int32_t n_nodes = m->given[SENDER] / per_node == m->given[RECEIVER] / per_node ? 1 : 2;
+
+    return (struct lw_cost_query){LW_OP_SEND, m->dtype, m->bytes, 2, n_nodes, LW_REDUCER_AUTO};
+}
+
 static enum lw_status message_time(struct sim_engine *e, const struct sim_message *x,
                                    const struct lw_op *op, lw_ps *time)
 {
-    int32_t per_node = e->cluster->devices_per_node;
-    int32_t from = x->given[SENDER], to = x->given[RECEIVER];
-    int32_t n_nodes = from / per_node == to / per_node ? 1 : 2;
-    struct lw_cost_query q = {LW_OP_SEND, op->dtype, x->bytes, 2, n_nodes,
-                              LW_REDUCER_AUTO};
-    double speed = e->slow_links ? sim_link_speed(e, from, to) : 1;
+    struct lw_cost_query q = sim_message_query(e, x);
+    double speed = e->slow_links ? sim_link_speed(e, x->given[SENDER], x->given[RECEIVER]) : 1;
     struct sim_path path;
 
     *time = lw_plan_work_ps(e->plan, op);
@@ -142,7 +146,7 @@ static enum lw_status message_time(struct sim_engine *e, const struct sim_messag
     LW_TRY(sim_ask_cost(e, &q, time));
     if (speed == 1)
         return LW_OK;
-    LW_TRY(sim_path_of(e->cluster, 2, n_nodes, &path, e->err));
+    LW_TRY(sim_path_of(e->cluster, 2, q.n_nodes, &path, e->err));
     *time += lw_transfer_ps(x->bytes, path.bytes_per_s * speed) -
              lw_transfer_ps(x->bytes, path.bytes_per_s);
     return LW_OK;
@@ -163,8 +167,9 @@ static enum lw_status move(struct sim_engine *e, int32_t m, const struct lw_op *
 {
     lw_ps time;
 
-    LW_TRY(message_time(e, &e->messages[m], op, &time));
     struct sim_message *x = &e->messages[m];
+    x->dtype = op->dtype;
+    LW_TRY(message_time(e, x, op, &time));
     x->memory = e->terms.memory ? sim_comm_memory_share(e->cluster, x->bytes, time) : 0;
     x->fair_rate = SIM_FULL_RATE;
     x->flow = -1;

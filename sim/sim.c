@@ -238,6 +238,7 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
         status = sim_engine_loop(&e);
     if (status == LW_OK) {
         list_terms(&e, &counted);
+        sim_list_timed(e.plan, cluster, &counted);
         counted.n_simulated = e.plan->n_ranks;
         made.comm_workers = e.n_workers;
         *stats = counted;

@@ -56,7 +56,16 @@ struct lw_sim_term {
     const char *why;    /* "" when on */
 };
 
-enum { LW_SIM_MAX_TERMS = 16 };
+enum { LW_SIM_MAX_TERMS = 16, LW_SIM_MAX_TIMED = 24 };
+
+/* Ops of one kind and type that the cluster times, and by what. */
+struct lw_sim_timed {
+    enum lw_op_kind kind;
+    enum lw_dtype dtype;
+    const char *by;     /* "its table", or the name of a figure */
+    const char *source; /* of that; both borrow the cluster's strings */
+    int64_t n_ops;      /* of the programs */
+};
 
 struct lw_sim_stats {
     int64_t n_events;   /* queue pops that changed state */
@@ -66,7 +75,8 @@ struct lw_sim_stats {
     lw_ps end;          /* when the last op ended */
     bool ring_by_events;
     int32_t n_simulated; /* ranks, after those that are alike were folded into one */
-    int32_t n_terms;
+    int32_t n_timed, n_terms;
+    struct lw_sim_timed timed[LW_SIM_MAX_TIMED];
     struct lw_sim_term terms[LW_SIM_MAX_TERMS]; /* borrow the cluster's strings */
 };
 

@@ -99,6 +99,11 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
     const struct lw_sim_stats *s = r->stats;
 
     fprintf(f, "\n");
+    for (int32_t i = 0; i < s->n_timed; i++) {
+        const struct lw_sim_timed *x = &s->timed[i];
+        fprintf(f, "timed by the cluster: %s %s by %s (%s)\n", lw_op_name(x->kind),
+                lw_dtype_name(x->dtype), x->by, x->source);
+    }
     if (s->n_terms == 0)
         fprintf(f, "interference: none (cluster '%s' gives no such term)\n", r->cluster->name);
     for (int32_t i = 0; i < s->n_terms; i++) {
@@ -245,6 +250,22 @@ static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
     lw_jsonout_end(o);
 }
 
+static void json_timed(struct lw_jsonout *o, const struct lw_sim_stats *s)
+{
+    lw_jsonout_array(o, "timed_by_cluster");
+    for (int32_t i = 0; i < s->n_timed; i++) {
+        const struct lw_sim_timed *x = &s->timed[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(x->kind));
+        lw_jsonout_string(o, "dtype", lw_dtype_name(x->dtype));
+        lw_jsonout_string(o, "by", x->by);
+        lw_jsonout_string(o, "source", x->source);
+        lw_jsonout_int(o, "n_ops", x->n_ops);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
 static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
     if (r->n_past <= 0) {
@@ -348,6 +369,7 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     json_device_memory(&o, r);
     lw_summary_json_ranks(&o, s, true);
     json_buckets(&o, l);
+    json_timed(&o, r->stats);
     json_terms(&o, r->stats);
     json_error(&o, r);
     if (r->replayed)

@@ -188,6 +188,19 @@ int64_t sim_memory_rate(const struct sim_engine *e, int32_t rank, int64_t share,
     return r < 1 ? 1 : r;
 }
 
+/* Beside the others that move at one of its ends. */
+static int64_t rate_in_flight(const struct sim_engine *e, const struct sim_message *x, int32_t rank)
+{
+    int32_t k = 0;
+
+    for (int32_t m = e->terms.in_flight ? e->active_message[rank] : -1; m >= 0; k++)
+        m = e->messages[m].active_next[e->messages[m].rank[0] == rank ? 0 : 1];
+    if (k < 2)
+        return SIM_FULL_RATE;
+    struct lw_cost_query q = sim_message_query(e, x);
+    return sim_in_flight_rate(e, &q, k);
+}
+
 /* What one end of a message lets it do. */
 static int64_t rate_at(const struct sim_engine *e, const struct sim_message *x, int end)
 {
@@ -195,7 +208,10 @@ static int64_t rate_at(const struct sim_engine *e, const struct sim_message *x, 
     int64_t rate = sim_comm_rate(&e->terms, e->terms.core_share, e->core[rank],
                                  e->n_device[rank] > 0);
 
+    int64_t measured = rate_in_flight(e, x, rank);
+
     rate = rate < x->fair_rate ? rate : x->fair_rate;
+    rate = rate < measured ? rate : measured;
     return e->terms.comm_under_compute ? rate : sim_memory_rate(e, rank, x->memory, rate);
 }
 

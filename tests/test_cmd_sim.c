@@ -45,6 +45,39 @@ static void expect(const char *args, int rc, const char *says)
         fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, got, rc, says, out);
 }
 
+/* One rank copies 2000 B in and 2000 B out: a table says 20 us, 1e9 B/s 2 us. */
+static void write_copies(void)
+{
+    static const int64_t size[] = {1000, 4000};
+    static const lw_ps time[] = {10 * LW_PS_PER_US, 40 * LW_PS_PER_US};
+    struct lw_work_table in = {.kind = LW_WORK_COPY_IN, .n_rows = 2, .size = size, .time_ps = time,
+                               .source = "copied by hand"};
+    struct lw_builder *b = begin_plan("copies", 1);
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    char path[256];
+
+    for (int i = 0; i < 2; i++) {
+        struct lw_op op = lw_builder_blank(i ? LW_OP_COPY_OUT : LW_OP_COPY_IN, 0);
+        op.work_ps = -1;
+        op.bytes = 2000;
+        lw_builder_op(b, &op, NULL, 0);
+    }
+    finish_plan(b, &plan);
+    snprintf(path, sizeof path, "%s/copies.json", folder);
+    if (lw_plan_write(&plan, path, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    make_cluster(&c, 1, 1e9, 0);
+    c.device = (struct lw_device){.kind = "test device", .copy_bytes_per_s = {1e9, "timed by hand"},
+                                  .n_work = 1, .work = &in};
+    snprintf(path, sizeof path, "%s/copier.json", folder);
+    if (lw_cluster_write(&c, path, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+}
+
 static int write_files(void **unused)
 {
     struct lw_plan plan;
@@ -66,6 +99,7 @@ static int write_files(void **unused)
         fail_msg("%s", err.msg);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
+    write_copies();
     return 0;
 }
 
@@ -98,6 +132,18 @@ static void the_text_names_terms_sources_and_error(void **unused)
     expect("sim ddp.json -c eight.json --no-db", 0,
            "interference: compute_rate_under_comm = 1 (measured by hand)");
     expect("sim ddp.json -c eight.json --no-db", 0, "error unknown: nothing measured yet");
+}
+
+static void what_the_cluster_times_is_said_with_its_source(void **unused)
+{
+    (void)unused;
+    expect("sim copies.json -c copier.json --no-db", 0,
+           "timed by the cluster: copy_in f32 by its table (copied by hand)\n"
+           "timed by the cluster: copy_out f32 by copy_bytes_per_s (timed by hand)\n");
+    expect("sim copies.json -c copier.json --no-db --format json", 0, "\"step_ns\": 22000,");
+    expect("sim copies.json -c copier.json --no-db --format json", 0,
+           "{\"op\": \"copy_in\", \"dtype\": \"f32\", \"by\": \"its table\", \"source\": "
+           "\"copied by hand\", \"n_ops\": 1}");
 }
 
 static void a_prediction_is_stored_unless_told_not_to(void **unused)
@@ -173,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_file_is_predicted_exactly),
         cmocka_unit_test(the_text_names_terms_sources_and_error),
+        cmocka_unit_test(what_the_cluster_times_is_said_with_its_source),
         cmocka_unit_test(a_prediction_is_stored_unless_told_not_to),
         cmocka_unit_test(bad_requests_are_refused_in_one_line),
         cmocka_unit_test(cost_prints_time_and_bandwidths),

@@ -256,6 +256,50 @@ static void tables_for_two_in_flight_slow_both(void **unused)
     lw_plan_free(&plan);
 }
 
+/* Alone 100 by its table, both ways at once 200 each. Rank 0 sends from 0, rank 1 from 50: as above. The
+ * links themselves would take 1. */
+static void messages_both_ways_go_by_their_table(void **unused)
+{
+    static const int64_t bytes[] = {1000, 2000};
+    static const lw_ps one[] = {100000000, 150000000}, two[] = {200000000, 300000000};
+    struct lw_builder *b = begin_roles(2);
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_timeline t;
+    struct lw_sim_stats s;
+    int32_t op[2][2];
+    (void)unused;
+
+    int32_t s2 = lw_builder_stream(b, "back", LW_STREAM_COMM, 1);
+    int32_t back = lw_builder_comm(b, "backward", LW_COMM_BACKWARD, LW_REDUCER_AUTO, s2);
+    lw_builder_group(b, back, (int32_t[]){0, 1}, 2);
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_program(b, 0, r);
+        int32_t k = add_work(b, LW_OP_KERNEL, 0, 50 * us, -1);
+        op[r][0] = add_message(b, r ? LW_OP_RECV : LW_OP_SEND, 0, 1, 1000, !r, -1, -1);
+        op[r][1] = add_message(b, r ? LW_OP_SEND : LW_OP_RECV, back, s2, 1000, !r, -1, k);
+    }
+    finish_plan(b, &plan);
+    make_cluster(&c, 2, 1e9, 0);
+    add_table(&c, LW_OP_SEND, 2, 1, 2, bytes, one);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
+    for (int32_t r = 0; r < 2; r++) {
+        expect_span(&t, r, op[r][0], 0, 100 * us);
+        expect_span(&t, r, op[r][1], 50 * us, 150 * us);
+    }
+    lw_timeline_free(&t);
+    add_table(&c, LW_OP_SEND, 2, 2, 2, bytes, two);
+    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
+    for (int32_t r = 0; r < 2; r++) {
+        expect_span(&t, r, op[r][0], 0, 150 * us);
+        expect_span(&t, r, op[r][1], 50 * us, 200 * us);
+    }
+    assert_string_equal(s.terms[0].name, "in_flight");
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+}
+
 /* comm_sms 27 of 108: compute runs at 3/4 from the local entry on, also while rank 0 waits for rank 1.
  * Compute 100 on rank 0; entry at 0, data moves 40..60: the kernel does 45 by 60, the other 55 by 115. */
 static void a_waiting_collective_holds_its_sms(void **unused)
@@ -728,6 +772,7 @@ int main(void)
         cmocka_unit_test(an_op_is_retimed_when_a_collective_starts_beside_it),
         cmocka_unit_test(communication_on_the_compute_core_shares_it_fairly),
         cmocka_unit_test(tables_for_two_in_flight_slow_both),
+        cmocka_unit_test(messages_both_ways_go_by_their_table),
         cmocka_unit_test(a_waiting_collective_holds_its_sms),
         cmocka_unit_test(a_slow_rank_computes_at_its_speed),
         cmocka_unit_test(rendezvous_holds_the_sender_and_buffered_does_not),

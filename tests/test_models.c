@@ -163,6 +163,57 @@ static void times_are_the_rooflines(void **state)
     lw_workload_free(&mlp);
 }
 
+static bool says(const struct lw_workload *w, const char *what)
+{
+    for (int32_t i = 0; i < w->n_notes; i++)
+        if (strstr(w->notes[i], what))
+            return true;
+    return false;
+}
+
+/* Products of 10^6 flops take 10 us, of 10^8 1 ms: 67,108,864 take 671.08864 us. Copies of 1 MiB take 100 us, of
+ * 4 MiB 400 us: 4,718,592 B of traffic are a copy of 2,359,296 B, 225 us. The optimizer: 16 layers of
+ * 1024^2 + 1024 f32 are 67,174,400 B, 64.0625 MiB at 100 us each. */
+static void measured_tables_replace_the_rates(void **state)
+{
+    static const int64_t flops[] = {1000000, 100000000}, bytes[] = {1 << 20, 4 << 20};
+    static const lw_ps gemm[] = {10000000, 1000000000}, copy[] = {100000000, 400000000},
+                       slow[] = {1000000000, 4000000000};
+    struct lw_work_table t[] = {
+        {LW_WORK_GEMM, LW_F32, LW_F32, 2, flops, gemm, NULL, "gemm by hand"},
+        {LW_WORK_ADAM, LW_F32, LW_F32, 2, bytes, copy, NULL, "adam by hand"},
+        {LW_WORK_COPY, LW_F32, LW_F32, 2, bytes, copy, NULL, "copy by hand"},
+    };
+    struct lw_device d = {.kind = "measured", .n_work = 3, .work = t};
+    struct traces_model_shape shape = {.optimizer = "adam"};
+    struct lw_workload w;
+    struct lw_err err = {0};
+
+    (void)state;
+    if (traces_model_build("mlp", &shape, &d, &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(w.modules[0].forward_ps, INT64_C(671088640));
+    assert_int_equal(w.optimizer_ps, INT64_C(6406250000));
+    assert_true(says(&w, "products: gemm by hand"));
+    assert_true(says(&w, "copies: copy by hand"));
+    assert_true(says(&w, "optimizer: a measured step of adam (adam by hand)"));
+    lw_workload_free(&w);
+
+    t[2].time_ps = slow; /* memory decides */
+    assert_int_equal(traces_model_build("mlp", &shape, &d, &w, &err), LW_OK);
+    assert_int_equal(w.modules[0].forward_ps, INT64_C(2250000000));
+    lw_workload_free(&w);
+
+    d.n_work = 2; /* no copies: their rate is asked for */
+    assert_int_equal(traces_model_build("mlp", &shape, &d, &w, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "device 'measured' has no memory_bytes_per_s"));
+    d.memory_bytes_per_s = (struct lw_figure){1e9, "rate by hand"};
+    assert_int_equal(traces_model_build("mlp", &shape, &d, &w, &err), LW_OK);
+    assert_int_equal(w.modules[0].forward_ps, INT64_C(4718592000));
+    assert_true(says(&w, "copies: bytes / (1e+09 B/s): rate by hand"));
+    lw_workload_free(&w);
+}
+
 static void mlp_layers_are_equal_and_split_in_pairs(void **state)
 {
     struct lw_workload w = build("mlp", (struct traces_model_shape){.batch = 4, .width = 256});
@@ -360,6 +411,7 @@ int main(void)
         cmocka_unit_test(resnet50_needs_4089_million_multiply_adds_per_image),
         cmocka_unit_test(resnet50_gradients_become_ready_in_reverse_registration_order),
         cmocka_unit_test(times_are_the_rooflines),
+        cmocka_unit_test(measured_tables_replace_the_rates),
         cmocka_unit_test(mlp_layers_are_equal_and_split_in_pairs),
         cmocka_unit_test(mlp_step_on_host_is_well_under_a_second),
         cmocka_unit_test(sizes_that_a_model_cannot_have_are_refused),

@@ -262,7 +262,8 @@ int cmd_model(int argc, char **argv)
         "model", "NAME [options] | --list",
         "Make the workload of a model from its shape: multi-layer perceptrons, ResNets, transformers "
         "under the names that --list shows. Sizes that are not given are the named model's. Times "
-        "are a roofline's on the device; nothing is measured.",
+        "are a roofline's on the device, from its tables where it was calibrated over sizes; nothing of "
+        "the model itself is measured.",
         0, 1};
     struct lw_err err = {0};
     int n, rc;

@@ -143,14 +143,18 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
 
     LW_TRY(lw_dtype_parse(word, &dtype, err));
     snprintf(name, sizeof name, "peak_flops.%s", lw_dtype_name(dtype));
-    if (!lw_figure_is_set(d->peak_flops[dtype]) && lw_figure_is_set(d->peak_flops[LW_F32]))
+    bool products = lw_work_find(d, LW_WORK_GEMM, dtype, dtype) != NULL;
+    bool traffic = lw_work_find(d, LW_WORK_COPY, dtype, dtype) != NULL;
+    if (!products && !lw_figure_is_set(d->peak_flops[dtype]) && lw_figure_is_set(d->peak_flops[LW_F32]))
         return lw_fail(err, LW_EINVAL,
                        "device '%s' has no %s, which times by roofline need; choose another --device "
                        "or --dtype f32",
                        d->kind, name);
-    LW_TRY(need(d, d->peak_flops[dtype], name, err));
-    LW_TRY(need(d, d->gemm_efficiency, "gemm_efficiency", err));
-    return need(d, d->memory_bytes_per_s, "memory_bytes_per_s", err);
+    if (!products)
+        LW_TRY(need(d, d->peak_flops[dtype], name, err));
+    if (!products)
+        LW_TRY(need(d, d->gemm_efficiency, "gemm_efficiency", err));
+    return traffic ? LW_OK : need(d, d->memory_bytes_per_s, "memory_bytes_per_s", err);
 }
 
 enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,

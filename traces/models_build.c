@@ -1,7 +1,9 @@
 /* The builder that all parametric models share. A time is the roofline's (Williams, Waterman,
  * Patterson, CACM 52(4), 2009): the larger of the time of the matrix products and the time of the
- * memory traffic, per part and direction, rounded once to the picosecond. Not modelled: launch
- * overhead, caches, overlap of traffic and products beyond the maximum. */
+ * memory traffic, per part and direction, rounded once to the picosecond. Where the device was measured
+ * over sizes, its tables say both, and what an optimizer's step takes: FLOPs as one square product's,
+ * traffic as that of a copy, which reads and writes its payload. Not modelled: launch overhead, caches,
+ * overlap of traffic and products beyond the maximum. */
 #include "traces/models_build.h"
 
 #include <assert.h>
@@ -43,13 +45,34 @@ void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t 
         b->no_memory || !w->modules || !w->params || !w->ready_order || !w->buffers || !b->part_of;
 }
 
-static lw_ps roofline(const struct traces_builder *b, int64_t flops, int64_t bytes)
+static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)
+{
+    return lw_work_find(b->device, kind, b->dtype, b->dtype);
+}
+
+static lw_ps products(const struct traces_builder *b, int64_t flops)
 {
     const struct lw_device *d = b->device;
-    double compute = (double)flops / (d->peak_flops[b->dtype].value * d->gemm_efficiency.value);
-    double traffic = (double)bytes / d->memory_bytes_per_s.value;
+    const struct lw_work_table *t = table_of(b, LW_WORK_GEMM);
 
-    return lw_ps_from_seconds(compute > traffic ? compute : traffic);
+    return t ? lw_work_time(t, flops)
+             : lw_ps_from_seconds((double)flops /
+                                  (d->peak_flops[b->dtype].value * d->gemm_efficiency.value));
+}
+
+static lw_ps traffic(const struct traces_builder *b, int64_t bytes)
+{
+    const struct lw_work_table *t = table_of(b, LW_WORK_COPY);
+
+    return t ? lw_work_time(t, bytes / 2)
+             : lw_ps_from_seconds((double)bytes / b->device->memory_bytes_per_s.value);
+}
+
+static lw_ps roofline(const struct traces_builder *b, int64_t flops, int64_t bytes)
+{
+    lw_ps compute = products(b, flops), move = traffic(b, bytes);
+
+    return compute > move ? compute : move;
 }
 
 static const char *copy_name(struct traces_builder *b, const char *name)
@@ -219,25 +242,44 @@ static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *e
     return LW_OK;
 }
 
+/* Of f32 parameters: the step of those that keep 2-byte copies was not measured. */
+static const struct lw_work_table *optimizer_table(const struct traces_builder *b)
+{
+    static const enum lw_work_kind kinds[LW_N_OPTIMIZERS] = {
+        [LW_OPTIMIZER_SGD] = LW_WORK_SGD,
+        [LW_OPTIMIZER_MOMENTUM] = LW_WORK_MOMENTUM,
+        [LW_OPTIMIZER_ADAM] = LW_WORK_ADAM,
+    };
+    bool known = b->dtype == LW_F32 && b->w.optimizer != LW_OPTIMIZER_UNKNOWN;
+    return known ? table_of(b, kinds[b->w.optimizer]) : NULL;
+}
+
 /* Passes over memory per element: SGD reads parameter and gradient and writes the parameter, each
  * state tensor is read and written; half precision computes on 4-byte masters and writes a copy. */
 static void time_optimizer(struct traces_builder *b)
 {
     static const int states[LW_N_OPTIMIZERS] = {
         [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2};
+    int64_t numel = lw_workload_numel(&b->w, true);
     int k = 0;
 
     while (strcmp(lw_optimizer_name(k), b->shape.optimizer) != 0)
         k++;
     b->w.optimizer = (enum lw_optimizer)k;
+    const struct lw_work_table *t = optimizer_table(b);
+    if (t) {
+        b->w.optimizer_ps = lw_work_time(t, 4 * numel);
+        traces_builder_note(b, "optimizer: a measured step of %s (%s)", b->shape.optimizer, t->source);
+        return;
+    }
     bool masters = b->item == 2;
     int64_t bytes = b->item + 2 * 4 * (1 + states[k]) + (masters ? b->item : 0);
-    b->w.optimizer_ps = roofline(b, 0, bytes * lw_workload_numel(&b->w, true));
+    b->w.optimizer_ps = roofline(b, 0, bytes * numel);
     traces_builder_note(b, "optimizer: %s, %lld bytes of memory traffic per element%s",
                         b->shape.optimizer, (long long)bytes, masters ? ", on f32 masters" : "");
 }
 
-static void note_roofline(struct traces_builder *b)
+static void note_rates(struct traces_builder *b)
 {
     const struct lw_device *d = b->device;
 
@@ -249,6 +291,38 @@ static void note_roofline(struct traces_builder *b)
     traces_builder_note(b, "peak: %s", d->peak_flops[b->dtype].source);
     traces_builder_note(b, "efficiency: %s", d->gemm_efficiency.source);
     traces_builder_note(b, "memory bandwidth: %s", d->memory_bytes_per_s.source);
+}
+
+/* One of the two may come from a rate still. */
+static void note_tables(struct traces_builder *b, const struct lw_work_table *gemm,
+                        const struct lw_work_table *copy)
+{
+    const struct lw_device *d = b->device;
+
+    traces_builder_note(b, "times by roofline on %s: the longer of a product of as many flops and a "
+                           "copy of half the traffic, as measured over sizes; %s", d->kind,
+                        lw_dtype_name(b->dtype));
+    if (gemm)
+        traces_builder_note(b, "products: %s", gemm->source);
+    else
+        traces_builder_note(b, "products: flops / (%.4g flop/s * %.4g): %s",
+                            d->peak_flops[b->dtype].value, d->gemm_efficiency.value,
+                            d->peak_flops[b->dtype].source);
+    if (copy)
+        traces_builder_note(b, "copies: %s", copy->source);
+    else
+        traces_builder_note(b, "copies: bytes / (%.4g B/s): %s", d->memory_bytes_per_s.value,
+                            d->memory_bytes_per_s.source);
+}
+
+static void note_roofline(struct traces_builder *b)
+{
+    const struct lw_work_table *gemm = table_of(b, LW_WORK_GEMM), *copy = table_of(b, LW_WORK_COPY);
+
+    if (gemm || copy)
+        note_tables(b, gemm, copy);
+    else
+        note_rates(b);
     traces_builder_note(b, "a gradient is ready at the end of the backward of what it belongs to; "
                            "launch overhead and gaps of the host are left out");
 }
