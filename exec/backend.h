@@ -20,7 +20,7 @@
  * from one thread, except `abort`. Memory handed to a call (stamps, tasks, messages' contents) is
  * kept until poll reports that the work is done. Times are ns on the world's clock. */
 
-#define EXEC_API_VERSION 2
+#define EXEC_API_VERSION 3
 
 struct exec_world;
 struct exec_stream;
@@ -135,6 +135,8 @@ enum exec_part_kind {
     EXEC_PART_EXPECT, /* from[count] must be gradient: *found says where it is not first, when poll has
                        * said that all is done */
     EXEC_PART_CARRY,  /* to[i] += from[i modulo n_from] - its gradient, i < count */
+    EXEC_PART_GEMM,   /* to = from * state[0], f32 matrices of `count` rows and columns, row after row;
+                       * with EXEC_COMPUTE_GEMM alone */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
     EXEC_PART_EXIT, /* these end or stop the process (EXEC_CAN_END): tests of stopping */

@@ -28,7 +28,17 @@ static enum lw_status end_by(int signal, struct lw_err *err)
     return lw_fail(err, LW_EFAILED, "went on after signal %d", signal);
 }
 
-static enum lw_status run_part(const struct exec_part *p, const atomic_bool *stop,
+static enum lw_status run_product(const struct exec_world *w, const struct exec_part *p,
+                                  struct lw_err *err)
+{
+    if (w->how.compute != EXEC_COMPUTE_GEMM)
+        return lw_fail(err, LW_ENOTSUP, "a product of %lld rows where compute goes by the clock",
+                       (long long)p->count);
+    exec_gemm_product(&w->gemm, (int)p->count, p->from, p->state[0], p->to);
+    return LW_OK;
+}
+
+static enum lw_status run_part(const struct exec_world *w, const struct exec_part *p,
                                struct lw_err *err)
 {
     switch (p->kind) {
@@ -56,10 +66,12 @@ static enum lw_status run_part(const struct exec_part *p, const atomic_bool *sto
     case EXEC_PART_CARRY:
         exec_gradient_carry(p);
         return LW_OK;
+    case EXEC_PART_GEMM:
+        return run_product(w, p, err);
     case EXEC_PART_FAIL:
         return lw_fail(err, LW_EFAILED, "made to fail");
     case EXEC_PART_HANG:
-        exec_sleep_until(INT64_MAX, stop);
+        exec_sleep_until(INT64_MAX, &w->stop);
         return lw_fail(err, LW_EFAILED, "stopped while it hung");
     case EXEC_PART_EXIT: _exit(1);
     case EXEC_PART_KILL: return end_by(SIGKILL, err);
@@ -92,7 +104,7 @@ static enum lw_status run_task(struct exec_stream *s, const struct cpu_command *
     if (t->n_parts > 0) {
         int64_t begin = rest > 0 ? exec_cpu_ns() : 0;
         for (int32_t i = 0; i < t->n_parts; i++)
-            LW_TRY(run_part(&t->parts[i], &s->world->stop, err));
+            LW_TRY(run_part(s->world, &t->parts[i], err));
         if (rest > 0)
             rest -= exec_cpu_ns() - begin;
     }

@@ -98,6 +98,11 @@ void exec_gemm_space_free(struct exec_gemm_space *s)
     *s = (struct exec_gemm_space){0};
 }
 
+void exec_gemm_product(const struct exec_gemm *g, int n, const float *a, const float *b, float *c)
+{
+    g->sgemm(ROW_MAJOR, NO_TRANS, NO_TRANS, n, n, n, 1.0f, a, n, b, n, 0.0f, c, n);
+}
+
 static void multiply(const struct exec_gemm *g, struct exec_gemm_space *s, int n, int64_t times,
                      const atomic_bool *stop)
 {

@@ -29,6 +29,9 @@ struct exec_gemm_rate {
     double unit_ns, grain_ns; /* processor time of one, with every rank computing */
 };
 
+/* c = a * b, all of n rows and columns, row after row. */
+void exec_gemm_product(const struct exec_gemm *g, int n, const float *a, const float *b, float *c);
+
 /* Processor time of one product, by the calling thread: median over rounds that last about
  * budget_ns together. */
 void exec_gemm_measure(const struct exec_gemm *g, struct exec_gemm_space *s, int64_t budget_ns,

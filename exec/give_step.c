@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "exec/letters.h"
+#include "exec/products.h"
 #include "exec/run_state.h"
 #include "exec/stages.h"
 #include "shared/op.h"
@@ -69,6 +70,7 @@ static enum lw_status op_parts(struct exec_run *r, const struct exec_lane *l, in
     LW_TRY(exec_unit_parts(&r->memory, op, own, l->rank, &r->parts, err));
     LW_TRY(exec_taken_parts(&r->memory, l->variant, i, at, &r->parts, err));
     LW_TRY(exec_tensors_parts(&r->memory, op, at, &r->parts, err));
+    LW_TRY(exec_product_parts(&r->memory, op, l->rank, &r->parts, err));
     return exec_made_parts(&r->memory, l->variant, i, at, &r->parts, err);
 }
 

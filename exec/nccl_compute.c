@@ -163,6 +163,21 @@ static enum lw_status carry(struct exec_stream *s, const struct exec_part *p, st
     return nccl_launch(s->world, s->cu, KERNEL_carry, &a, p->count, err);
 }
 
+/* Row after row: cuBLAS, which goes by columns, sees everything transposed, so the factors swap. */
+static enum lw_status part_product(struct exec_stream *s, const struct exec_part *p,
+                                   struct lw_err *err)
+{
+    const float one = 1.0f, zero = 0.0f;
+    int n = (int)p->count;
+
+    if (s->world->how.compute != EXEC_COMPUTE_GEMM)
+        return lw_fail(err, LW_ENOTSUP, "a product of %d rows where compute goes by the clock", n);
+    LW_TRY(nccl_blas(cublasSetStream(s->world->blas, (cudaStream_t)s->cu), "cublasSetStream", err));
+    return nccl_blas(cublasSgemm(s->world->blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one,
+                                 (const float *)p->state[0], n, (const float *)p->from, n, &zero,
+                                 p->to, n), "cublasSgemm", err);
+}
+
 /* *ns: what the part takes alone on the device. */
 static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *p, double *ns,
                                  struct lw_err *err)
@@ -197,6 +212,9 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     case EXEC_PART_CARRY:
         *ns += r->copy_ns * (double)p->count;
         return carry(s, p, err);
+    case EXEC_PART_GEMM:
+        *ns += pow((double)p->count / s->world->unit, 3) * s->world->unit_ns;
+        return part_product(s, p, err);
     case EXEC_PART_FAIL: return report(s, err);
     case EXEC_PART_HANG: return hang(s, err);
     case EXEC_PART_EXIT:

@@ -8,6 +8,7 @@
 #include "exec/audit.h"
 #include "exec/consolidate.h"
 #include "exec/machine_load.h"
+#include "exec/products.h"
 #include "exec/run_state.h"
 #include "shared/op.h"
 
@@ -22,6 +23,30 @@ struct lw_exec_options lw_exec_options_default(void)
 }
 
 /* --- set-up ------------------------------------------------------------------------------------- */
+
+/* A compute op without a time of its own is one product, if that can be. */
+static enum lw_status refuse_untimed(const struct exec_run *r, int32_t i, struct lw_err *err)
+{
+    const struct lw_op *op = &r->plan->ops[i];
+    char name[64];
+    int32_t side = exec_product_side(r->plan, op);
+
+    if (lw_op_class(op->kind) != LW_CLASS_COMPUTE || lw_plan_work_ps(r->plan, op) >= 0)
+        return LW_OK;
+    snprintf(name, sizeof name, "%s%s%.40s", lw_op_name(op->kind), op->name && *op->name ? " " : "",
+             op->name ? op->name : "");
+    if (side == 0)
+        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own, nor FLOPs: exec cannot "
+                                        "derive one from a cluster", i, name);
+    if (side > EXEC_MAX_SIDE)
+        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own, and its %lld FLOPs are "
+                                        "more than one product of %d rows", i, name,
+                       (long long)r->plan->works[op->work].flops, EXEC_MAX_SIDE);
+    if (r->options->compute != EXEC_COMPUTE_GEMM)
+        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own: its FLOPs are computed "
+                                        "with --compute gemm alone", i, name);
+    return LW_OK;
+}
 
 static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
 {
@@ -48,10 +73,7 @@ static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
             if (op->kind == needs[k].op && !(r->backend->capabilities & needs[k].bit))
                 return lw_fail(err, LW_ENOTSUP, "op %d: backend '%s' has no %s", i,
                                r->backend->name, lw_op_name(op->kind));
-        if (lw_op_class(op->kind) == LW_CLASS_COMPUTE && lw_plan_work_ps(p, op) < 0)
-            return lw_fail(err, LW_ENOTSUP, "op %d (%s %s) has no time of its own: exec cannot "
-                                            "derive one from a cluster", i, lw_op_name(op->kind),
-                           op->name ? op->name : "");
+        LW_TRY(refuse_untimed(r, i, err));
     }
     return exec_refuse_fault(r, err);
 }

@@ -9,6 +9,7 @@
 
 #include "exec/element.h"
 #include "exec/optimizer.h"
+#include "exec/products.h"
 #include "shared/op.h"
 
 enum { ALIGN = 64, VALUES = 3 /* in one element while it is computed: exec/stages.c */ };
@@ -499,6 +500,7 @@ static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw
     /* behind the messages: source and target of copies that name no bucket */
     LW_TRY(alloc_some(m, rank, exec_tensors_scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams, &r->scratch,
                       err));
+    LW_TRY(exec_products_alloc(m, rank, err));
     return set_weights(m, rank, err);
 }
 

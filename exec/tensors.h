@@ -40,6 +40,7 @@ struct exec_rank_memory {
     void *weights;                             /* each parameter's in its type */
     float *masters, *state[EXEC_MAX_STATES];   /* f32 */
     void *grads, *buckets, *scratch;           /* all are the backend's; NULL = none */
+    float *products;                           /* products.c */
 };
 
 struct exec_tensors {
@@ -63,6 +64,7 @@ struct exec_tensors {
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */
     int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
+    int64_t product_elements;    /* of a matrix of the largest product */
     struct exec_rank_memory *ranks; /* [n_ranks] */
     struct exec_gradient_table table;   /* gradients */
     struct exec_gradient_table messages; /* contents of communication without a bucket */

@@ -233,6 +233,44 @@ static inline enum lw_status exec_ops_all(struct exec_ops *k, bool all_types, st
     return exec_ops_pair(k, err);
 }
 
+/* | 1 2 |   | 5 6 |   | 19 22 |
+ * | 3 4 | * | 7 8 | = | 43 50 |, in a world of one that computes by products. */
+static inline enum lw_status exec_ops_product(const struct exec_backend *b, struct lw_err *err)
+{
+    static const float numbers[] = {1, 2, 3, 4, 5, 6, 7, 8}, expected[] = {19, 22, 43, 50};
+    struct exec_open how = {.n_ranks = 1, .compute = EXEC_COMPUTE_GEMM,
+                            .loop = (b->capabilities & EXEC_CAN_LOOP) != 0,
+                            .timeout_ns = INT64_C(10000000000)};
+    struct exec_ops k = {.b = b};
+    struct exec_stamp stamp = {0};
+    float got[4];
+    void *mem = NULL;
+
+    LW_TRY(b->open(&how, &k.w, err));
+    enum lw_status s = b->stream_create(k.w, 0, "compute", 0, &k.stream[0], err);
+    if (s == LW_OK)
+        s = b->mem_alloc(k.w, 0, 12 * 4, &mem, err);
+    if (s == LW_OK)
+        s = b->mem_write(k.w, 0, mem, numbers, sizeof numbers, err);
+    float *m = mem;
+    struct exec_part part = {.kind = EXEC_PART_GEMM, .count = 2, .from = m, .state = {m + 4},
+                             .to = m + 8};
+    struct exec_task task = {.n_parts = 1, .parts = &part};
+    b->hold(k.w);
+    if (s == LW_OK)
+        s = b->compute(k.stream[0], &task, &stamp, err);
+    if (s == LW_OK)
+        s = exec_ops_finish(&k, err);
+    if (s == LW_OK)
+        s = b->mem_read(k.w, 0, got, m + 8, sizeof got, err);
+    b->close(k.w);
+    for (int i = 0; s == LW_OK && i < 4; i++)
+        if (got[i] < expected[i] || got[i] > expected[i])
+            return lw_fail(err, LW_ENO, "product: element %d is %g, not %g", i, (double)got[i],
+                           (double)expected[i]);
+    return s == LW_OK && stamp.end_ns <= 0 ? lw_fail(err, LW_ENO, "product: not stamped") : s;
+}
+
 static inline enum lw_status exec_ops_run(const struct exec_backend *b,
                                           const struct exec_process *process, int32_t n_ranks,
                                           bool all_types, int64_t *n_checked,
