@@ -243,7 +243,8 @@ static enum lw_status got_all(const struct exec_message *m, const enum lw_op_kin
 }
 
 static enum lw_status exchange(struct cpu_link *l, int32_t i, const struct exec_message *m,
-                               const enum lw_op_kind *op, int32_t n, struct lw_err *err)
+                               const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
+                               struct lw_err *err)
 {
     MPI_Request requests[CPU_GROUP_MAX];
     MPI_Status statuses[CPU_GROUP_MAX];
@@ -252,6 +253,7 @@ static enum lw_status exchange(struct cpu_link *l, int32_t i, const struct exec_
     for (int32_t k = 0; k < n; k++)
         LW_TRY(fits(op[k], &m[k], err));
     LW_TRY(meet_peers(l, m, n, err));
+    *all_in_ns = exec_now_ns();
     for (int32_t k = 0; k < n; k++)
         LW_TRY(mpi_ok(start(l, &m[k], op[k], &requests[k]), lw_op_name(op[k]), err));
     LW_TRY(mpi_ok(MPI_Waitall(n, requests, statuses), "MPI_Waitall", err));

@@ -138,7 +138,7 @@ static enum lw_status run_collective(struct exec_stream *s, const struct cpu_com
 }
 
 static enum lw_status run_exchange(struct exec_stream *s, const struct cpu_command *c,
-                                   struct lw_err *err)
+                                   int64_t *all_in_ns, struct lw_err *err)
 {
     const struct cpu_item *items = c->message.mem;
     struct exec_message m[CPU_GROUP_MAX];
@@ -149,7 +149,7 @@ static enum lw_status run_exchange(struct exec_stream *s, const struct cpu_comma
         op[k] = items[k].op;
     }
     LW_TRY(s->world->wire->exchange(c->comm->link, c->comm->index_of[s->rank], m, op, c->n_items,
-                                    err));
+                                    all_in_ns, err));
     exec_counter_set(turn_of(s, c), c->ticket + 1);
     return LW_OK;
 }
@@ -179,7 +179,7 @@ static enum lw_status run_stamped(struct exec_stream *s, const struct cpu_comman
     else if (c->kind == CPU_COLLECTIVE)
         LW_TRY(run_collective(s, c, &all_in, err));
     else
-        LW_TRY(run_exchange(s, c, err));
+        LW_TRY(run_exchange(s, c, &all_in, err));
     if (atomic_load(&s->world->stop))
         return lw_fail(err, LW_EFAILED, "stopped");
     stamp->all_in_ns = all_in > stamp->start_ns || all_in < 0 ? all_in : stamp->start_ns;

@@ -32,12 +32,13 @@ struct cpu_wire {
                                struct cpu_link **link, struct lw_err *err);
     void (*link_free)(struct cpu_link *link); /* NULL is fine */
     void *(*memory)(struct exec_world *w, int32_t rank, int64_t bytes); /* of w->region, until close */
-    /* *all_in_ns: when the last member entered; -1 unknown. */
+    /* *all_in_ns: when the last member, or of an exchange the last peer, entered; -1 unknown. */
     enum lw_status (*collective)(struct cpu_link *link, int32_t i, enum lw_op_kind op,
                                  const struct exec_message *m, int64_t *all_in_ns,
                                  struct lw_err *err);
     enum lw_status (*exchange)(struct cpu_link *link, int32_t i, const struct exec_message *m,
-                               const enum lw_op_kind *op, int32_t n, struct lw_err *err);
+                               const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
+                               struct lw_err *err);
 };
 
 enum { CPU_GROUP_MAX = 64 };

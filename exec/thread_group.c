@@ -29,7 +29,8 @@ struct entry { /* what a member brought to an op */
 
 struct post { /* a send that waits for its receiver */
     const void *mem;
-    int64_t bytes;
+    int64_t bytes, at_ns;
+    int64_t met_ns; /* when both were there: the receiver says so before it counts it as taken */
 };
 
 struct member {
@@ -169,16 +170,17 @@ static enum lw_status enter(struct exec_group *g, int32_t i, const struct entry 
     return LW_OK;
 }
 
-/* Hold a chunk back until a link of the chosen speed would have delivered it. */
-static void pace(struct walk *w, int32_t from, int64_t bytes)
+/* Hold what member i read from another one back until a link of the chosen speed would have delivered
+ * it. */
+static void pace(struct exec_group *g, int32_t i, int32_t from, int64_t bytes)
 {
-    const struct exec_pace *p = &w->group->pace;
-    int64_t now = exec_now_ns(), *free_ns = &w->self->link_free_ns;
+    const struct exec_pace *p = &g->pace;
+    int64_t now = exec_now_ns(), *free_ns = &g->members[i].link_free_ns;
 
-    if (p->bytes_per_s <= 0 || (p->node && p->node[from] == p->node[w->i]))
+    if (p->bytes_per_s <= 0 || (p->node && p->node[from] == p->node[i]))
         return;
     *free_ns = (now > *free_ns ? now : *free_ns) + (int64_t)((double)bytes / p->bytes_per_s * 1e9);
-    exec_sleep_until(*free_ns + p->latency_ns, w->group->stop);
+    exec_sleep_until(*free_ns + p->latency_ns, g->stop);
 }
 
 static uint32_t number_of(const struct walk *w, int32_t phase, int64_t chunk, int32_t pull)
@@ -208,7 +210,7 @@ static bool pull_chunk(struct walk *w, const struct exec_pull *p, int64_t k)
         exec_add(w->mine->m.dtype, to, data, n);
     else
         memcpy(to, data, (size_t)(n * w->size));
-    pace(w, p->from, n * w->size);
+    pace(w->group, w->i, p->from, n * w->size);
     return true;
 }
 
@@ -250,7 +252,7 @@ static void swap_blocks(struct walk *w)
         if (2 * d < n || (2 * d == n && w->i < j))
             swap_bytes((char *)w->mine->m.mem + j * bytes, (char *)theirs->m.mem + w->i * bytes,
                        bytes);
-        pace(w, j, bytes);
+        pace(w->group, w->i, j, bytes);
     }
 }
 
@@ -302,17 +304,17 @@ static enum lw_status post(struct exec_group *g, int32_t i, const struct exec_me
     if (b->n_sent - atomic_load(&b->taken.value) >= MAX_POSTS)
         return lw_fail(err, LW_ENOTSUP, "more than %d sends to one peer in one group", MAX_POSTS);
     b->post[b->n_sent % MAX_POSTS] =
-        (struct post){m->mem, m->count * lw_dtype_size(m->dtype)};
+        (struct post){m->mem, m->count * lw_dtype_size(m->dtype), exec_now_ns(), 0};
     exec_counter_set(&b->posted, ++b->n_sent);
     return LW_OK;
 }
 
 static enum lw_status receive(struct exec_group *g, int32_t i, const struct exec_message *m,
-                              struct lw_err *err)
+                              int64_t entered_ns, int64_t *all_in_ns, struct lw_err *err)
 {
     struct box *b = box_of(g, m->peer, i);
     int64_t bytes = m->count * lw_dtype_size(m->dtype);
-    const struct post *p = &b->post[b->n_received % MAX_POSTS];
+    struct post *p = &b->post[b->n_received % MAX_POSTS];
 
     if (!exec_counter_wait(&b->posted, ++b->n_received, INT64_MAX, g->stop))
         return stopped(err);
@@ -320,29 +322,39 @@ static enum lw_status receive(struct exec_group *g, int32_t i, const struct exec
         return lw_fail(err, LW_EFAILED, "member %d sent %lld bytes, member %d wants %lld", m->peer,
                        (long long)p->bytes, i, (long long)bytes);
     memcpy(m->mem, p->mem, (size_t)bytes);
+    pace(g, i, m->peer, bytes);
+    p->met_ns = p->at_ns > entered_ns ? p->at_ns : entered_ns;
+    *all_in_ns = p->met_ns > *all_in_ns ? p->met_ns : *all_in_ns;
     exec_counter_set(&b->taken, b->n_received);
     return LW_OK;
 }
 
 static enum lw_status wait_taken(struct exec_group *g, int32_t i, const struct exec_message *m,
-                                 struct lw_err *err)
+                                 int64_t *all_in_ns, struct lw_err *err)
 {
     struct box *b = box_of(g, i, m->peer);
 
-    return exec_counter_wait(&b->taken, b->n_sent, INT64_MAX, g->stop) ? LW_OK : stopped(err);
+    if (!exec_counter_wait(&b->taken, b->n_sent, INT64_MAX, g->stop))
+        return stopped(err);
+    int64_t met_ns = b->post[(b->n_sent - 1) % MAX_POSTS].met_ns;
+    *all_in_ns = met_ns > *all_in_ns ? met_ns : *all_in_ns;
+    return LW_OK;
 }
 
 enum lw_status exec_group_exchange(struct exec_group *group, int32_t i, const struct exec_message *m,
-                                  const enum lw_op_kind *op, int32_t n, struct lw_err *err)
+                                  const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
+                                  struct lw_err *err)
 {
+    int64_t entered_ns = *all_in_ns = exec_now_ns();
+
     for (int32_t k = 0; k < n; k++)
         if (op[k] == LW_OP_SEND)
             LW_TRY(post(group, i, &m[k], err));
     for (int32_t k = 0; k < n; k++)
         if (op[k] == LW_OP_RECV)
-            LW_TRY(receive(group, i, &m[k], err));
+            LW_TRY(receive(group, i, &m[k], entered_ns, all_in_ns, err));
     for (int32_t k = 0; k < n; k++)
         if (op[k] == LW_OP_SEND)
-            LW_TRY(wait_taken(group, i, &m[k], err));
+            LW_TRY(wait_taken(group, i, &m[k], all_in_ns, err));
     return LW_OK;
 }

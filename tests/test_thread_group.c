@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "exec/element.h"
+#include "exec/spin.h"
 #include "exec/thread_group.h"
 #include "shared/arena.h"
 
@@ -24,8 +25,10 @@ struct job {
     void *mem;
     enum lw_status status;
     struct lw_err err;
-    int64_t all_in_ns;
+    int64_t all_in_ns, began, ended;
 };
+
+static const atomic_bool never = false;
 
 static double value_of(int32_t member, int64_t element, int32_t time)
 {
@@ -250,7 +253,7 @@ static void *exchange(void *arg)
     enum lw_op_kind op[2] = {LW_OP_SEND, LW_OP_RECV};
 
     for (int t = 0; t < 50 && j->status == LW_OK; t++)
-        j->status = exec_group_exchange(j->group, j->i, m, op, 2, &j->err);
+        j->status = exec_group_exchange(j->group, j->i, m, op, 2, &j->all_in_ns, &j->err);
     return NULL;
 }
 
@@ -277,6 +280,53 @@ static void sends_and_receives_of_a_call_complete_together(void **state)
     exec_group_free(group);
 }
 
+enum { PACED = 1000 };
+
+/* Member 0 sends PACED numbers to member 1, who comes first. */
+static void *one_way(void *arg)
+{
+    struct job *j = arg;
+    struct exec_message m = {j->mem, PACED, LW_I32, 1 - j->i};
+    enum lw_op_kind op = j->i == 0 ? LW_OP_SEND : LW_OP_RECV;
+
+    if (j->i == 0)
+        exec_sleep_until(exec_now_ns() + 20000000, &never);
+    j->began = exec_now_ns();
+    j->status = exec_group_exchange(j->group, j->i, &m, &op, 1, &j->all_in_ns, &j->err);
+    j->ended = exec_now_ns();
+    return NULL;
+}
+
+/* 4000 bytes at 1e6 bytes/s take 4 ms from the sender's coming on, and 1 ms more to arrive. */
+static void a_message_says_when_both_were_there_and_takes_its_links_time(void **state)
+{
+    struct exec_shape shape = ring_of(2);
+    struct exec_pace pace = {.bytes_per_s = 1e6, .latency_ns = 1000000};
+    (void)state;
+    static int32_t mem[2][PACED];
+    struct exec_group *group;
+    struct job jobs[2];
+    pthread_t threads[2];
+
+    for (int32_t e = 0; e < PACED; e++)
+        mem[0][e] = e;
+    assert_int_equal(exec_group_new(&shape, pace, &never, NULL, &group, NULL), LW_OK);
+    for (int32_t i = 0; i < 2; i++) {
+        jobs[i] = (struct job){.group = group, .i = i, .n = 2, .mem = mem[i]};
+        assert_int_equal(pthread_create(&threads[i], NULL, one_way, &jobs[i]), 0);
+    }
+    for (int32_t i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(jobs[i].status, LW_OK);
+        assert_true(jobs[i].all_in_ns >= jobs[0].began && jobs[i].all_in_ns >= jobs[1].began);
+        assert_true(jobs[i].ended - jobs[i].all_in_ns >= 5000000);
+    }
+    assert_true(jobs[0].all_in_ns == jobs[1].all_in_ns);
+    assert_memory_equal(mem[0], mem[1], sizeof mem[0]);
+    exec_group_free(group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +339,7 @@ int main(void)
         cmocka_unit_test(members_that_disagree_are_told),
         cmocka_unit_test(a_stop_ends_a_wait),
         cmocka_unit_test(sends_and_receives_of_a_call_complete_together),
+        cmocka_unit_test(a_message_says_when_both_were_there_and_takes_its_links_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
