@@ -111,6 +111,84 @@ int32_t add_message(struct lw_builder *b, enum lw_op_kind kind, int32_t comm, in
     return add(b, &op, dep);
 }
 
+struct lw_builder *begin_roles(int32_t n_ranks)
+{
+    struct lw_builder *b = lw_builder_new("roles", n_ranks);
+    struct lw_role role = {.name = "r"};
+    int32_t members[64];
+
+    assert_non_null(b);
+    assert_true(n_ranks <= 64);
+    for (int32_t r = 0; r < n_ranks; r++) {
+        lw_builder_role(b, &role);
+        lw_builder_rank(b, r, r, 0, r, 0);
+        members[r] = r;
+    }
+    lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
+    lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+    lw_builder_comm(b, "world", LW_COMM_WORLD, LW_REDUCER_AUTO, 1);
+    lw_builder_group(b, 0, members, n_ranks);
+    lw_builder_variant(b, "steady", "", true);
+    return b;
+}
+
+int32_t add_timed(struct lw_builder *b, int32_t comm, int32_t stream, int64_t bytes, lw_ps time,
+                  int32_t dep)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, stream);
+
+    op.comm = comm;
+    op.bytes = bytes;
+    op.work_ps = time;
+    return add(b, &op, dep);
+}
+
+void make_world(struct world *w, struct lw_builder *b)
+{
+    *w = (struct world){0};
+    finish_plan(b, &w->plan);
+    make_cluster(&w->c, w->plan.n_ranks, 1e9, 0);
+}
+
+void free_world(struct world *w)
+{
+    lw_timeline_free(&w->t);
+    lw_cluster_free(&w->c);
+    lw_plan_free(&w->plan);
+}
+
+void run_world(struct world *w, struct lw_sim_options o)
+{
+    lw_timeline_free(&w->t);
+    run_both(&w->plan, &w->c, o, &w->t, &w->s);
+}
+
+struct lw_span row_of(const struct world *w, int32_t step, int32_t rank, int32_t op)
+{
+    for (int64_t i = 0; i < w->t.n; i++)
+        if (w->t.step[i] == step && w->t.rank[i] == rank && w->t.op[i] == op)
+            return lw_timeline_get(&w->t, i);
+    fail_msg("no row for step %d, rank %d, op %d", step, rank, op);
+    return (struct lw_span){0};
+}
+
+void expect_span(const struct world *w, int32_t rank, int32_t op, lw_ps start, lw_ps end)
+{
+    struct lw_span s = row_of(w, 0, rank, op);
+
+    if (s.start != start || s.end != end)
+        fail_msg("rank %d op %d: %lld..%lld ps, expected %lld..%lld", rank, op,
+                 (long long)s.start, (long long)s.end, (long long)start, (long long)end);
+}
+
+const struct lw_sim_term *term_of(const struct world *w, const char *name)
+{
+    for (int32_t i = 0; i < w->s.n_terms; i++)
+        if (strcmp(w->s.terms[i].name, name) == 0)
+            return &w->s.terms[i];
+    return NULL;
+}
+
 static void make_oracle(enum sim_bench which, struct lw_plan *plan, int32_t n_ranks)
 {
     struct lw_err err = {0};
@@ -234,4 +312,27 @@ lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
         fail_msg("%s", err.msg);
     assert_int_equal(folded.end, all.end);
     return all.end;
+}
+
+int64_t run_without_memory(const struct lw_plan *plan, const struct lw_cluster *c,
+                           struct lw_sim_options o)
+{
+    for (int64_t n = 1;; n++) {
+        struct lw_timeline t = {0};
+        struct lw_sim_stats s = {.end = -5};
+        int64_t live = lw_alloc_live();
+        lw_alloc_fail_at(n);
+        enum lw_status status = lw_sim_run(plan, c, &o, &t, &s, NULL);
+        lw_alloc_fail_at(0);
+        if (status == LW_OK) {
+            lw_timeline_free(&t);
+            assert_int_equal(lw_alloc_live(), live);
+            return n - 1;
+        }
+        assert_int_equal(status, LW_ENOMEM);
+        assert_null(t.start);
+        assert_int_equal(s.end, -5);
+        assert_int_equal(lw_alloc_live(), live);
+        assert_true(n < 2000);
+    }
 }

@@ -29,6 +29,31 @@ int32_t add_collective(struct lw_builder *b, enum lw_op_kind kind, int32_t comm,
 int32_t add_message(struct lw_builder *b, enum lw_op_kind kind, int32_t comm, int32_t stream,
                     int64_t bytes, int32_t peer, int32_t call, int32_t dep);
 
+/* The same with one role per rank, whose programs the caller opens; the class is of the world. */
+struct lw_builder *begin_roles(int32_t n_ranks);
+/* An all-reduce with a recorded time, so that the numbers are round. */
+int32_t add_timed(struct lw_builder *b, int32_t comm, int32_t stream, int64_t bytes, lw_ps time,
+                  int32_t dep);
+
+/* One prediction: what it is made of, and what came out. Zeroed: nothing yet. */
+struct world {
+    struct lw_builder *b; /* of the plan, where a test keeps it here */
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_timeline t;
+    struct lw_sim_stats s;
+};
+
+/* The plan of b, finished, and one node of as many devices on links of 1000 bytes/us, no latency. */
+void make_world(struct world *w, struct lw_builder *b);
+void free_world(struct world *w);
+void run_world(struct world *w, struct lw_sim_options o); /* as run_both */
+/* The row of an op of the first step or a later one; fails the test when there is none. */
+struct lw_span row_of(const struct world *w, int32_t step, int32_t rank, int32_t op);
+void expect_span(const struct world *w, int32_t rank, int32_t op, lw_ps start, lw_ps end);
+/* NULL: the run has no such term. */
+const struct lw_sim_term *term_of(const struct world *w, const char *name);
+
 /* The exact oracles of sim/bench_plan.h. */
 enum { ORACLE_BYTES = 67108864 };
 void make_w_ar(struct lw_plan *plan, int32_t n_ranks);
@@ -44,5 +69,9 @@ void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
 
 /* Run and return the end; fails the test when the run fails. */
 lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o);
+/* Run again and again, the first, second, ... allocation failing, until none does: what failed is
+ * LW_ENOMEM, keeps nothing and leaves timeline and stats as they were. How often it failed. */
+int64_t run_without_memory(const struct lw_plan *plan, const struct lw_cluster *c,
+                           struct lw_sim_options o);
 
 #endif

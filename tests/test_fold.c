@@ -178,20 +178,15 @@ static int32_t simulated(const struct grid *g, int32_t per_node, struct lw_excep
                          struct lw_sim_options o)
 {
     struct prng r = {7};
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w = {0};
 
-    make_grid(g, &r, &plan);
-    make_nodes(&c, plan.n_ranks, per_node);
+    make_grid(g, &r, &w.plan);
+    make_nodes(&w.c, w.plan.n_ranks, per_node);
     if (x.speed > 0)
-        add_exception(&c, x);
-    run_both(&plan, &c, o, &t, &s);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
-    return s.n_simulated;
+        add_exception(&w.c, x);
+    run_world(&w, o);
+    free_world(&w);
+    return w.s.n_simulated;
 }
 
 /* 4 x 4 x 2: one rank for each stage. */
@@ -290,18 +285,13 @@ static void random_grids_are_the_same_folded_and_not(void **unused)
         struct lw_sim_options o = {.n_steps = (int32_t)prng_in(&r, 1, 2),
                                    .buffered = prng_in(&r, 0, 1),
                                    .detail = prng_in(&r, 0, 1) ? LW_SIM_CHUNK : LW_SIM_COLLECTIVE};
-        struct lw_plan plan;
-        struct lw_cluster c;
-        struct lw_timeline t;
-        struct lw_sim_stats s;
-        make_grid(&g, &r, &plan);
-        random_cluster(&r, &plan, &c);
-        run_both(&plan, &c, o, &t, &s);
-        n_ranks += plan.n_ranks;
-        n_simulated += s.n_simulated;
-        lw_timeline_free(&t);
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        struct world w = {0};
+        make_grid(&g, &r, &w.plan);
+        random_cluster(&r, &w.plan, &w.c);
+        run_world(&w, o);
+        n_ranks += w.plan.n_ranks;
+        n_simulated += w.s.n_simulated;
+        free_world(&w);
     }
     printf("%lld of %lld ranks were simulated\n", (long long)n_simulated, (long long)n_ranks);
     assert_true(n_simulated < n_ranks * 4 / 5); /* many were folded */
@@ -381,10 +371,7 @@ static void messages_within_a_class_are_not_folded(void **unused)
 {
     struct lw_builder *b = begin_plan("circle", 6);
     struct lw_operand next[6], before[6];
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w;
     struct lw_op op = lw_builder_blank(LW_OP_SEND, 1);
     (void)unused;
 
@@ -399,13 +386,11 @@ static void messages_within_a_class_are_not_folded(void **unused)
     op.kind = LW_OP_RECV;
     op.operand = lw_builder_operand_row(b, before, 6);
     lw_builder_op(b, &op, NULL, 0);
-    finish_plan(b, &plan);
-    make_cluster(&c, 6, 1e9, 10);
-    run_both(&plan, &c, lw_sim_options_default(), &t, &s);
-    assert_int_equal(s.n_simulated, 6);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    make_world(&w, b);
+    w.c.links[0].latency_ps = given(10);
+    run_world(&w, lw_sim_options_default());
+    assert_int_equal(w.s.n_simulated, 6);
+    free_world(&w);
 }
 
 /* Two roles, senders 0 .. n-1 and receivers n .. 2n-1; the programs are the caller's. */
@@ -440,20 +425,15 @@ static void add_to(struct lw_builder *b, enum lw_op_kind kind, const int32_t *pe
 static int32_t simulated_plan(struct lw_builder *b, struct lw_exception x, bool buffered)
 {
     struct lw_sim_options o = {.n_steps = 2, .buffered = buffered};
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w;
 
-    finish_plan(b, &plan);
-    make_cluster(&c, plan.n_ranks, 1e9, 10);
+    make_world(&w, b);
+    w.c.links[0].latency_ps = given(10);
     if (x.speed > 0)
-        add_exception(&c, x);
-    run_both(&plan, &c, o, &t, &s);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
-    return s.n_simulated;
+        add_exception(&w.c, x);
+    run_world(&w, o);
+    free_world(&w);
+    return w.s.n_simulated;
 }
 
 /* 0 -> 3, 1 -> 4, 2 -> 5; receiver 4 is slow: what only its sender can tell. */

@@ -17,44 +17,9 @@
 
 static const lw_ps us = LW_PS_PER_US;
 
-static void run(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o,
-                struct lw_timeline *t, struct lw_sim_stats *s)
+static lw_ps end_of(const struct world *w, int32_t rank, int32_t op)
 {
-    struct lw_err err = {0};
-
-    *t = (struct lw_timeline){0};
-    if (lw_sim_run(plan, c, &o, t, s, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    if (lw_timeline_check(t, plan, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-}
-
-static lw_ps end_of(const struct lw_timeline *t, int32_t rank, int32_t op)
-{
-    for (int64_t i = 0; i < t->n; i++)
-        if (t->rank[i] == rank && t->op[i] == op)
-            return t->end[i];
-    fail_msg("no row for rank %d, op %d", rank, op);
-    return -1;
-}
-
-static const struct lw_sim_term *term_of(const struct lw_sim_stats *s, const char *name)
-{
-    for (int32_t i = 0; i < s->n_terms; i++)
-        if (strcmp(s->terms[i].name, name) == 0)
-            return &s->terms[i];
-    return NULL;
-}
-
-static int32_t add_timed(struct lw_builder *b, int32_t comm, int32_t stream, int64_t bytes,
-                         lw_ps time, int32_t dep)
-{
-    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, stream);
-
-    op.comm = comm;
-    op.bytes = bytes;
-    op.work_ps = time;
-    return lw_builder_op(b, &op, &dep, dep >= 0);
+    return row_of(w, 0, rank, op).end;
 }
 
 /* A kernel of known bytes. */
@@ -86,26 +51,20 @@ static void memory_is_shared_max_min_fairly(void **unused)
 
     for (int i = 0; i < 3; i++) {
         struct lw_builder *b = begin_plan("p", 2);
-        struct lw_plan plan;
-        struct lw_cluster c;
-        struct lw_timeline t;
-        struct lw_sim_stats s;
+        struct world w;
         int32_t k = add_kernel(b, 0, 100 * us, 80000);
         int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
         int32_t ar = add_timed(b, 0, 1, 4000, 40 * us, gap);
-        finish_plan(b, &plan);
-        make_cluster(&c, 2, 1e9, 0);
-        c.device.memory_bytes_per_s = given(1e9);
-        c.interference.memory_bytes_per_comm_byte = given(cases[i].each);
-        run(&plan, &c, lw_sim_options_default(), &t, &s);
+        make_world(&w, b);
+        w.c.device.memory_bytes_per_s = given(1e9);
+        w.c.interference.memory_bytes_per_comm_byte = given(cases[i].each);
+        run_world(&w, lw_sim_options_default());
         /* 5/9 is no whole part of 1e9: up to a picosecond in 1e9 */
-        assert_in_range(end_of(&t, 0, ar), cases[i].collective * us, cases[i].collective * us + 1);
-        assert_in_range(end_of(&t, 1, k), cases[i].kernel * us, cases[i].kernel * us + 1);
-        assert_int_equal(term_of(&s, "memory_bytes_per_comm_byte")->state, LW_SIM_TERM_ON);
-        assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), s.end); /* folded too */
-        lw_timeline_free(&t);
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        assert_in_range(end_of(&w, 0, ar), cases[i].collective * us, cases[i].collective * us + 1);
+        assert_in_range(end_of(&w, 1, k), cases[i].kernel * us, cases[i].kernel * us + 1);
+        assert_int_equal(term_of(&w, "memory_bytes_per_comm_byte")->state, LW_SIM_TERM_ON);
+        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end); /* folded too */
+        free_world(&w);
     }
 }
 
@@ -123,20 +82,17 @@ static void memory_and_sms_leave_the_smaller_part(void **unused)
 
     for (int i = 0; i < 2; i++) {
         struct lw_builder *b = begin_plan("p", 2);
-        struct lw_plan plan;
-        struct lw_cluster c;
+        struct world w;
         add_kernel(b, 0, 100 * us, 80000);
         int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
         add_timed(b, 0, 1, 4000, 40 * us, gap);
-        finish_plan(b, &plan);
-        make_cluster(&c, 2, 1e9, 0);
-        c.device.memory_bytes_per_s = given(1e9);
-        c.device.n_sms = given(108);
-        c.interference.comm_sms = given(27);
-        c.interference.memory_bytes_per_comm_byte = given(cases[i].each);
-        assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), cases[i].kernel * us);
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        make_world(&w, b);
+        w.c.device.memory_bytes_per_s = given(1e9);
+        w.c.device.n_sms = given(108);
+        w.c.interference.comm_sms = given(27);
+        w.c.interference.memory_bytes_per_comm_byte = given(cases[i].each);
+        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), cases[i].kernel * us);
+        free_world(&w);
     }
 }
 
@@ -145,41 +101,25 @@ static void memory_and_sms_leave_the_smaller_part(void **unused)
  * done 4 of 10 at 8: 14. */
 static void messages_share_memory_too(void **unused)
 {
-    struct lw_builder *b = lw_builder_new("p", 2);
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct lw_builder *b = begin_roles(2);
+    struct world w;
     int32_t k[2], m[2];
     (void)unused;
 
-    lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
-    lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
-    for (int32_t r = 0; r < 2; r++) {
-        struct lw_role role = {.name = "r"};
-        lw_builder_role(b, &role);
-        lw_builder_rank(b, r, r, 0, r, 0);
-    }
-    lw_builder_comm(b, "world", LW_COMM_WORLD, LW_REDUCER_AUTO, 1);
-    lw_builder_group(b, 0, (int32_t[]){0, 1}, 2);
-    lw_builder_variant(b, "steady", "", true);
     for (int32_t r = 0; r < 2; r++) {
         lw_builder_program(b, 0, r);
         k[r] = add_kernel(b, 0, 10 * us, 10000);
         m[r] = add_message(b, r ? LW_OP_RECV : LW_OP_SEND, 0, 1, 4000, !r, -1, -1);
     }
-    finish_plan(b, &plan);
-    make_cluster(&c, 2, 1e9, 0);
-    c.device.memory_bytes_per_s = given(1e9);
-    c.interference.memory_bytes_per_comm_byte = given(3);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    make_world(&w, b);
+    w.c.device.memory_bytes_per_s = given(1e9);
+    w.c.interference.memory_bytes_per_comm_byte = given(3);
+    run_world(&w, lw_sim_options_default());
     for (int32_t r = 0; r < 2; r++) {
-        assert_int_equal(end_of(&t, r, m[r]), 8 * us);
-        assert_int_equal(end_of(&t, r, k[r]), 14 * us);
+        assert_int_equal(end_of(&w, r, m[r]), 8 * us);
+        assert_int_equal(end_of(&w, r, k[r]), 14 * us);
     }
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    free_world(&w);
 }
 
 /* A copy of 4000 B in 8 us reads and writes: 1000 B/us, all of it; the collective of memory_is_shared with
@@ -188,51 +128,38 @@ static void copies_read_and_write(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct lw_op op = lw_builder_blank(LW_OP_COPY_IN, 0);
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w;
     (void)unused;
 
     op.bytes = 4000;
     op.work_ps = 8 * us;
     int32_t copy = lw_builder_op(b, &op, NULL, 0);
     add_timed(b, 0, 1, 4000, 40 * us, -1);
-    finish_plan(b, &plan);
-    make_cluster(&c, 2, 1e9, 0);
-    c.device.memory_bytes_per_s = given(1e9);
-    c.interference.memory_bytes_per_comm_byte = given(5);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
-    assert_int_equal(end_of(&t, 0, copy), 16 * us);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    make_world(&w, b);
+    w.c.device.memory_bytes_per_s = given(1e9);
+    w.c.interference.memory_bytes_per_comm_byte = given(5);
+    run_world(&w, lw_sim_options_default());
+    assert_int_equal(end_of(&w, 0, copy), 16 * us);
+    free_world(&w);
 }
 
 static void memory_needs_known_bytes(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 2);
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w;
     (void)unused;
 
     int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
     add_timed(b, 0, 1, 4000, 40 * us, -1);
-    finish_plan(b, &plan);
-    make_cluster(&c, 2, 1e9, 0);
-    c.interference.memory_bytes_per_comm_byte = given(5);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
-    assert_non_null(strstr(term_of(&s, "memory_bytes_per_comm_byte")->why, "memory_bytes_per_s"));
-    lw_timeline_free(&t);
-    c.device.memory_bytes_per_s = given(1e9);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
-    assert_int_equal(end_of(&t, 0, k), 100 * us);
-    assert_non_null(strstr(term_of(&s, "memory_bytes_per_comm_byte")->why, "how many bytes"));
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    make_world(&w, b);
+    w.c.interference.memory_bytes_per_comm_byte = given(5);
+    run_world(&w, lw_sim_options_default());
+    assert_non_null(strstr(term_of(&w, "memory_bytes_per_comm_byte")->why, "memory_bytes_per_s"));
+    w.c.device.memory_bytes_per_s = given(1e9);
+    run_world(&w, lw_sim_options_default());
+    assert_int_equal(end_of(&w, 0, k), 100 * us);
+    assert_non_null(strstr(term_of(&w, "memory_bytes_per_comm_byte")->why, "how many bytes"));
+    free_world(&w);
 }
 
 /* --- links --- */
@@ -259,10 +186,7 @@ static void collectives_share_an_adapter(void **unused)
     for (int fair = 0; fair < 2; fair++) {
         struct lw_builder *b = lw_builder_new("p", 4);
         struct lw_role role = {.name = "r"};
-        struct lw_plan plan;
-        struct lw_cluster c;
-        struct lw_timeline t;
-        struct lw_sim_stats s;
+        struct world w = {0};
         int32_t first, second;
         lw_builder_role(b, &role);
         lw_builder_role(b, &role);
@@ -279,16 +203,14 @@ static void collectives_share_an_adapter(void **unused)
         lw_builder_program(b, 0, 1);
         second = add_work(b, LW_OP_HOST, 0, us, -1);
         second = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 2000, second);
-        finish_plan(b, &plan);
-        one_adapter(&c, 2, fair);
-        run(&plan, &c, lw_sim_options_default(), &t, &s);
-        assert_int_equal(end_of(&t, 0, first), (fair ? 3 : 4) * us);
-        assert_int_equal(end_of(&t, 3, second), (fair ? 4 : 5) * us);
-        assert_true((term_of(&s, "fair_links") != NULL) == fair);
-        assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), s.end);
-        lw_timeline_free(&t);
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        finish_plan(b, &w.plan);
+        one_adapter(&w.c, 2, fair);
+        run_world(&w, lw_sim_options_default());
+        assert_int_equal(end_of(&w, 0, first), (fair ? 3 : 4) * us);
+        assert_int_equal(end_of(&w, 3, second), (fair ? 4 : 5) * us);
+        assert_true((term_of(&w, "fair_links") != NULL) == fair);
+        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end);
+        free_world(&w);
     }
 }
 
@@ -334,21 +256,16 @@ static void plan_of_messages(struct lw_plan *plan, int32_t n_ranks, int32_t n,
 static void messages_get_what_others_cannot_use(void **unused)
 {
     static const int32_t ends[][2] = {{0, 3}, {6, 3}, {7, 4}, {8, 5}, {1, 6}};
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w = {0};
     int32_t received[5];
     (void)unused;
 
-    plan_of_messages(&plan, 9, 5, ends, 3000, received);
-    one_adapter(&c, 3, true);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    plan_of_messages(&w.plan, 9, 5, ends, 3000, received);
+    one_adapter(&w.c, 3, true);
+    run_world(&w, lw_sim_options_default());
     for (int32_t i = 0; i < 5; i++)
-        assert_int_equal(end_of(&t, ends[i][1], received[i]), (i == 4 ? 4 : 12) * us);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+        assert_int_equal(end_of(&w, ends[i][1], received[i]), (i == 4 ? 4 : 12) * us);
+    free_world(&w);
 }
 
 /* Nodes of four devices with two adapters of 1000 B/us, a pair of devices at each: 0 -> 4 and 1 -> 5 share
@@ -356,22 +273,17 @@ static void messages_get_what_others_cannot_use(void **unused)
 static void adapters_of_a_node_are_apart(void **unused)
 {
     static const int32_t ends[][2] = {{0, 4}, {1, 5}, {2, 6}};
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w = {0};
     int32_t received[3];
     (void)unused;
 
-    plan_of_messages(&plan, 8, 3, ends, 3000, received);
-    one_adapter(&c, 4, true);
-    c.links[1].n_links = c.links[1].n_sharers = given(2);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    plan_of_messages(&w.plan, 8, 3, ends, 3000, received);
+    one_adapter(&w.c, 4, true);
+    w.c.links[1].n_links = w.c.links[1].n_sharers = given(2);
+    run_world(&w, lw_sim_options_default());
     for (int32_t i = 0; i < 3; i++)
-        assert_int_equal(end_of(&t, ends[i][1], received[i]), (i == 2 ? 3 : 6) * us);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+        assert_int_equal(end_of(&w, ends[i][1], received[i]), (i == 2 ? 3 : 6) * us);
+    free_world(&w);
 }
 
 /* Two communicators of the same two ranks inside a node, on their own streams: both all-reduces use the
@@ -379,10 +291,7 @@ static void adapters_of_a_node_are_apart(void **unused)
 static void collectives_of_a_device_share_its_link(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 2);
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w;
     int32_t two[2];
     (void)unused;
 
@@ -391,16 +300,13 @@ static void collectives_of_a_device_share_its_link(void **unused)
     lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
     two[0] = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 2000, -1);
     two[1] = add_collective(b, LW_OP_ALL_REDUCE, other, stream, 2000, -1);
-    finish_plan(b, &plan);
-    make_cluster(&c, 2, 1e9, 0);
-    c.interference.fair_links = given(1);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
+    make_world(&w, b);
+    w.c.interference.fair_links = given(1);
+    run_world(&w, lw_sim_options_default());
     for (int32_t r = 0; r < 2; r++)
         for (int i = 0; i < 2; i++)
-            assert_int_equal(end_of(&t, r, two[i]), 4 * us);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+            assert_int_equal(end_of(&w, r, two[i]), 4 * us);
+    free_world(&w);
 }
 
 /* Rates of equal flows by another way: the port with the least part for each of its open flows gives them
@@ -478,10 +384,7 @@ static void random_messages_share_as_by_hand(void **unused)
         int32_t received[MOST_MESSAGES];
         int port[MOST_MESSAGES][2];
         double expected[MOST_MESSAGES];
-        struct lw_plan plan;
-        struct lw_cluster c;
-        struct lw_timeline t;
-        struct lw_sim_stats s;
+        struct world w = {0};
         for (int32_t i = 0; i < n; i++) {
             int32_t from = (int32_t)prng_in(&rng, 0, 4), to = (from + (int32_t)prng_in(&rng, 1, 4)) % 5;
             ends[i][0] = from * 4 + (int32_t)prng_in(&rng, 0, 3);
@@ -489,19 +392,17 @@ static void random_messages_share_as_by_hand(void **unused)
             port[i][0] = from;
             port[i][1] = 32 + to;
         }
-        plan_of_messages(&plan, 20, n, ends, 1000, received);
-        one_adapter(&c, 4, true);
-        run(&plan, &c, lw_sim_options_default(), &t, &s);
+        plan_of_messages(&w.plan, 20, n, ends, 1000, received);
+        one_adapter(&w.c, 4, true);
+        run_world(&w, lw_sim_options_default());
         reference_ends(n, port, expected);
         for (int32_t i = 0; i < n; i++) {
-            double got = (double)end_of(&t, ends[i][1], received[i]) / (double)us;
+            double got = (double)end_of(&w, ends[i][1], received[i]) / (double)us;
             if (got < expected[i] - 1e-5 || got > expected[i] + 1e-5)
                 fail_msg("trial %d, message %d of %d: %.6f us, expected %.6f", trial, i, n, got,
                          expected[i]);
         }
-        lw_timeline_free(&t);
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        free_world(&w);
     }
 }
 
@@ -512,10 +413,7 @@ static void random_messages_share_as_by_hand(void **unused)
 static void ring_beside_a_message(double inside_bytes_per_s)
 {
     struct lw_builder *b = lw_builder_new("p", 4);
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w = {0};
     int32_t ar = -1, members[] = {0, 1, 2, 3};
 
     lw_builder_stream(b, "one", LW_STREAM_COMM, 1);
@@ -536,15 +434,13 @@ static void ring_beside_a_message(double inside_bytes_per_s)
         if (r % 2 == 0)
             add_message(b, r ? LW_OP_RECV : LW_OP_SEND, 1, 1, 6000, 2 - r, -1, -1);
     }
-    finish_plan(b, &plan);
-    one_adapter(&c, 2, true);
-    c.links[0].bytes_per_s = given(inside_bytes_per_s);
-    run(&plan, &c, lw_sim_options_default(), &t, &s);
-    assert_int_equal(end_of(&t, 3, ar), 12 * us);
-    assert_int_equal(s.end, 12 * us);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    finish_plan(b, &w.plan);
+    one_adapter(&w.c, 2, true);
+    w.c.links[0].bytes_per_s = given(inside_bytes_per_s);
+    run_world(&w, lw_sim_options_default());
+    assert_int_equal(end_of(&w, 3, ar), 12 * us);
+    assert_int_equal(w.s.end, 12 * us);
+    free_world(&w);
 }
 
 static void a_ring_leaves_each_node_once(void **unused)
@@ -562,45 +458,30 @@ static void devices_on_a_switch_share_its_link(void **unused)
     (void)unused;
 
     for (int i = 0; i < 2; i++) {
-        struct lw_plan plan;
-        struct lw_cluster c;
+        struct world w = {0};
         int32_t received[2];
-        plan_of_messages(&plan, 4, 2, ends[i], 1000, received);
-        make_cluster(&c, 4, 1e9, 0);
-        c.links[0].n_sharers = given(2);
-        c.interference.fair_links = given(1);
-        assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), (i ? 1 : 2) * us);
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        plan_of_messages(&w.plan, 4, 2, ends[i], 1000, received);
+        make_cluster(&w.c, 4, 1e9, 0);
+        w.c.links[0].n_sharers = given(2);
+        w.c.interference.fair_links = given(1);
+        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), (i ? 1 : 2) * us);
+        free_world(&w);
     }
 }
 
 static void failed_allocations_leave_nothing_behind(void **unused)
 {
     static const int32_t ends[][2] = {{0, 2}, {1, 3}, {2, 0}};
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_sim_options o = lw_sim_options_default();
-    enum lw_status status = LW_ENOMEM;
+    struct world w = {0};
     int32_t received[3];
     (void)unused;
 
-    plan_of_messages(&plan, 4, 3, ends, 1000, received);
-    one_adapter(&c, 2, true);
-    c.device.memory_bytes_per_s = given(1e9);
-    c.interference.memory_bytes_per_comm_byte = given(1);
-    for (int64_t n = 1; status != LW_OK; n++) {
-        struct lw_sim_stats s = {.end = -5};
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        status = lw_sim_run(&plan, &c, &o, NULL, &s, NULL);
-        lw_alloc_fail_at(0);
-        assert_int_equal(lw_alloc_live(), live);
-        assert_true(status == LW_OK || (status == LW_ENOMEM && s.end == -5));
-        assert_true(n < 2000);
-    }
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    plan_of_messages(&w.plan, 4, 3, ends, 1000, received);
+    one_adapter(&w.c, 2, true);
+    w.c.device.memory_bytes_per_s = given(1e9);
+    w.c.interference.memory_bytes_per_comm_byte = given(1);
+    assert_true(run_without_memory(&w.plan, &w.c, lw_sim_options_default()) > 15);
+    free_world(&w);
 }
 
 /* --- spread --- */
@@ -610,33 +491,27 @@ static void failed_allocations_leave_nothing_behind(void **unused)
 static void communication_varies_by_seed(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 2);
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
+    struct world w;
     struct lw_sim_options o = lw_sim_options_default();
-    struct lw_sim_stats s;
     int32_t last = -1;
     (void)unused;
 
     for (int i = 0; i < 400; i++)
         last = add_timed(b, 0, 1, 8, 100 * us, -1);
-    finish_plan(b, &plan);
-    make_cluster(&c, 2, 1e9, 0);
-    c.noise.comm_sigma = given(0.1);
-    run(&plan, &c, o, &t, &s);
-    assert_int_equal(end_of(&t, 0, last), 400 * 100 * us);
-    assert_int_equal(term_of(&s, "comm_sigma")->state, LW_SIM_TERM_UNUSED);
-    lw_timeline_free(&t);
+    make_world(&w, b);
+    w.c.noise.comm_sigma = given(0.1);
+    run_world(&w, o);
+    assert_int_equal(end_of(&w, 0, last), 400 * 100 * us);
+    assert_int_equal(term_of(&w, "comm_sigma")->state, LW_SIM_TERM_UNUSED);
     o.noise = true;
     o.seed = 1;
-    lw_ps one = run_end(&plan, &c, o);
-    assert_int_equal(run_end(&plan, &c, o), one);
+    lw_ps one = run_end(&w.plan, &w.c, o);
+    assert_int_equal(run_end(&w.plan, &w.c, o), one);
     assert_in_range(one, 390 * 100 * us, 410 * 100 * us);
     assert_int_not_equal(one, 400 * 100 * us);
     o.seed = 2;
-    assert_int_not_equal(run_end(&plan, &c, o), one);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    assert_int_not_equal(run_end(&w.plan, &w.c, o), one);
+    free_world(&w);
 }
 
 /* --- a measured case --- */

@@ -18,11 +18,6 @@
 
 static const lw_ps us = LW_PS_PER_US;
 
-struct world {
-    struct lw_plan plan;
-    struct lw_cluster c;
-};
-
 static int begin(void **state)
 {
     static struct world w;
@@ -37,8 +32,7 @@ static int end(void **state)
 {
     struct world *w = *state;
 
-    lw_plan_free(&w->plan);
-    lw_cluster_free(&w->c);
+    free_world(w);
     return 0;
 }
 
@@ -130,29 +124,23 @@ static void transfers_are_drawn_too(void **state)
 static void a_rank_keeps_its_speed(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 2);
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
+    struct world w;
     struct lw_sim_options o = {.n_steps = 2, .seed = 4, .rank_sigma = 0.2};
     (void)unused;
 
     for (int i = 0; i < 3; i++)
         add_work(b, LW_OP_KERNEL, 0, 1000 * us, -1);
-    finish_plan(b, &plan);
-    make_cluster(&c, 2, 1e9, 0);
-    run_both(&plan, &c, o, &t, &s);
-    assert_int_equal(t.n, 12);
+    make_world(&w, b);
+    run_world(&w, o);
+    assert_int_equal(w.t.n, 12);
     lw_ps of[2] = {0, 0};
-    for (int64_t i = 0; i < t.n; i++) {
-        lw_ps took = t.end[i] - t.start[i], known = of[t.rank[i]];
+    for (int64_t i = 0; i < w.t.n; i++) {
+        lw_ps took = w.t.end[i] - w.t.start[i], known = of[w.t.rank[i]];
         assert_true(known == 0 || (took - known <= 1 && known - took <= 1));
-        of[t.rank[i]] = took;
+        of[w.t.rank[i]] = took;
     }
     assert_true(of[0] != of[1] && of[0] != 1000 * us && of[1] != 1000 * us);
-    lw_timeline_free(&t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    free_world(&w);
 }
 
 static void what_draws_nothing_is_refused(void **state)

@@ -18,14 +18,6 @@ static const lw_ps us = LW_PS_PER_US;
 static const int64_t bytes[] = {1000};
 static const lw_ps alone[] = {100 * LW_PS_PER_US}, two[] = {200 * LW_PS_PER_US};
 
-struct world {
-    struct lw_builder *b;
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_timeline t;
-    struct lw_sim_stats s;
-};
-
 static void begin(struct world *w, const lw_ps *cpu)
 {
     *w = (struct world){.b = begin_plan("p", 2)};
@@ -37,17 +29,8 @@ static void begin(struct world *w, const lw_ps *cpu)
 
 static void run(struct world *w)
 {
-    struct lw_sim_options o = lw_sim_options_default();
-
     finish_plan(w->b, &w->plan);
-    run_both(&w->plan, &w->c, o, &w->t, &w->s);
-}
-
-static void end(struct world *w)
-{
-    lw_timeline_free(&w->t);
-    lw_cluster_free(&w->c);
-    lw_plan_free(&w->plan);
+    run_world(w, lw_sim_options_default());
 }
 
 static void expect(const struct world *w, int32_t op, lw_ps start, lw_ps finish)
@@ -57,15 +40,6 @@ static void expect(const struct world *w, int32_t op, lw_ps start, lw_ps finish)
             fail_msg("rank %d op %d: %lld..%lld ps, expected %lld..%lld", w->t.rank[i], op,
                      (long long)w->t.start[i], (long long)w->t.end[i], (long long)start,
                      (long long)finish);
-}
-
-static const struct lw_sim_term *term(const struct world *w, const char *name)
-{
-    for (int32_t i = 0; i < w->s.n_terms; i++)
-        if (strcmp(w->s.terms[i].name, name) == 0)
-            return &w->s.terms[i];
-    fail_msg("no term %s", name);
-    return NULL;
 }
 
 /* Compute 120 and a collective, both at 0.
@@ -86,8 +60,8 @@ static void a_collective_wants_its_cpu_time_of_the_core(void **unused)
         run(&w);
         expect(&w, k, 0, ends[i][0] * us);
         expect(&w, a, 0, ends[i][1] * us);
-        assert_int_equal(term(&w, "cpu_ns")->state, LW_SIM_TERM_ON);
-        end(&w);
+        assert_int_equal(term_of(&w, "cpu_ns")->state, LW_SIM_TERM_ON);
+        free_world(&w);
     }
 }
 
@@ -105,8 +79,8 @@ static void cpu_times_are_off_unless_communication_is_on_the_core(void **unused)
     run(&w);
     expect(&w, k, 0, 120 * us);
     expect(&w, a, 0, 100 * us);
-    assert_int_equal(term(&w, "cpu_ns")->state, LW_SIM_TERM_UNUSED);
-    end(&w);
+    assert_int_equal(term_of(&w, "cpu_ns")->state, LW_SIM_TERM_UNUSED);
+    free_world(&w);
 }
 
 /* Three all-reduces at 0, two workers. Two share the link at half speed and want 0.2 of the core each
@@ -132,18 +106,8 @@ static void two_workers_share_the_link_and_the_third_collective_waits(void **unu
     expect(&w, a[1], 0, 200 * us);
     expect(&w, a[2], 200 * us, 300 * us);
     expect(&w, k, 0, 320 * us);
-    assert_int_equal(term(&w, "comm_workers")->state, LW_SIM_TERM_ON);
-    end(&w);
-}
-
-static int32_t add_timed(struct world *w, lw_ps time, int32_t dep)
-{
-    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, 1);
-
-    op.comm = 0;
-    op.bytes = 8;
-    op.work_ps = time;
-    return lw_builder_op(w->b, &op, &dep, dep >= 0);
+    assert_int_equal(term_of(&w, "comm_workers")->state, LW_SIM_TERM_ON);
+    free_world(&w);
 }
 
 /* Recorded times, two workers: the third takes the worker that is free first (the second's), and the
@@ -157,8 +121,8 @@ static void a_free_worker_takes_the_next_in_issue_order(void **unused)
     begin(&w, NULL);
     w.c.interference = (struct lw_interference){.comm_workers = given(2)};
     int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 50 * us, -1);
-    int32_t a = add_timed(&w, 100 * us, -1), b = add_timed(&w, 30 * us, -1);
-    int32_t c = add_timed(&w, 10 * us, k), d = add_timed(&w, 20 * us, -1);
+    int32_t a = add_timed(w.b, 0, 1, 8, 100 * us, -1), b = add_timed(w.b, 0, 1, 8, 30 * us, -1);
+    int32_t c = add_timed(w.b, 0, 1, 8, 10 * us, k), d = add_timed(w.b, 0, 1, 8, 20 * us, -1);
     int32_t last = add_work(w.b, LW_OP_KERNEL, 1, 5 * us, -1);
     run(&w);
     expect(&w, a, 0, 100 * us);
@@ -166,7 +130,7 @@ static void a_free_worker_takes_the_next_in_issue_order(void **unused)
     expect(&w, c, 50 * us, 60 * us);
     expect(&w, d, 60 * us, 80 * us);
     expect(&w, last, 100 * us, 105 * us);
-    end(&w);
+    free_world(&w);
 }
 
 static void a_table_tells_every_cpu_time_or_none(void **unused)
@@ -192,11 +156,11 @@ static void without_the_figure_collectives_go_one_by_one(void **unused)
 
     begin(&w, NULL);
     w.c.interference = (struct lw_interference){.comm_workers = given(1)};
-    int32_t a = add_timed(&w, 100 * us, -1), b = add_timed(&w, 30 * us, -1);
+    int32_t a = add_timed(w.b, 0, 1, 8, 100 * us, -1), b = add_timed(w.b, 0, 1, 8, 30 * us, -1);
     run(&w);
     expect(&w, a, 0, 100 * us);
     expect(&w, b, 100 * us, 130 * us);
-    end(&w);
+    free_world(&w);
 }
 
 /* Rank 1 computes 40 before its first collective, rank 0 nothing: the k-th collectives of both are
@@ -209,8 +173,8 @@ static void the_kth_collectives_of_all_members_are_one(void **unused)
     begin(&w, NULL);
     w.c.interference = (struct lw_interference){.comm_workers = given(3)};
     add_exception(&w.c, (struct lw_exception){1, -1, 1, 40 * us});
-    int32_t a = add_timed(&w, 30 * us, -1), b = add_timed(&w, 20 * us, -1);
-    int32_t c = add_timed(&w, 10 * us, -1), d = add_timed(&w, 5 * us, -1);
+    int32_t a = add_timed(w.b, 0, 1, 8, 30 * us, -1), b = add_timed(w.b, 0, 1, 8, 20 * us, -1);
+    int32_t c = add_timed(w.b, 0, 1, 8, 10 * us, -1), d = add_timed(w.b, 0, 1, 8, 5 * us, -1);
     run(&w);
     const int32_t ops[] = {a, b, c, d};
     const lw_ps ends[] = {70, 60, 50, 55};
@@ -220,7 +184,7 @@ static void the_kth_collectives_of_all_members_are_one(void **unused)
                 assert_int_equal(w.t.end[i], ends[k] * us);
                 assert_int_equal(w.t.all_in[i], k < 3 ? 40 * us : 50 * us);
             }
-    end(&w);
+    free_world(&w);
 }
 
 /* Many more ready collectives than workers, on one stream and over three steps, with failing
@@ -229,28 +193,18 @@ static void ready_collectives_queue_without_bound(void **unused)
 {
     struct world w;
     struct lw_sim_options o = lw_sim_options_default();
-    enum lw_status status = LW_ENOMEM;
     (void)unused;
 
     begin(&w, NULL);
     w.c.interference = (struct lw_interference){.comm_workers = given(2)};
     int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 1 * us, -1);
     for (int i = 0; i < 40; i++)
-        add_timed(&w, 7 * us, k);
+        add_timed(w.b, 0, 1, 8, 7 * us, k);
     finish_plan(w.b, &w.plan);
     o.n_steps = 3;
-    int64_t live = lw_alloc_live();
-    for (int64_t n = 1; status == LW_ENOMEM; n++) {
-        struct lw_err err = {0};
-        lw_alloc_fail_at(n);
-        status = lw_sim_run(&w.plan, &w.c, &o, &w.t, &w.s, &err);
-        lw_alloc_fail_at(0);
-        if (status == LW_ENOMEM)
-            assert_int_equal(lw_alloc_live(), live);
-    }
-    assert_int_equal(status, LW_OK);
-    assert_int_equal(w.s.end, 3 * (1 + 20 * 7) * us);
-    end(&w);
+    assert_true(run_without_memory(&w.plan, &w.c, o) > 15);
+    assert_int_equal(run_end(&w.plan, &w.c, o), 3 * (1 + 20 * 7) * us);
+    free_world(&w);
 }
 
 static uint64_t state;
@@ -275,19 +229,9 @@ static void random_world(struct world *w, int32_t n_workers, int32_t n_collectiv
     for (int32_t i = 0; i < n_collectives; i++) {
         if (draw(2))
             last = add_work(w->b, LW_OP_KERNEL, 0, (lw_ps)draw(40) * us, draw(2) ? last : -1);
-        ops[i] = add_timed(w, (lw_ps)(1 + draw(90)) * us, last);
+        ops[i] = add_timed(w->b, 0, 1, 8, (lw_ps)(1 + draw(90)) * us, last);
     }
     run(w);
-}
-
-/* Row of an op on a rank; the plan has one step. */
-static struct lw_span row(const struct world *w, int32_t rank, int32_t op)
-{
-    for (int64_t i = 0; i < w->t.n; i++)
-        if (w->t.rank[i] == rank && w->t.op[i] == op)
-            return lw_timeline_get(&w->t, i);
-    fail_msg("rank %d op %d did not run", rank, op);
-    return (struct lw_span){0};
 }
 
 /* Against the rule itself, computed the slow way: on each rank a collective starts when it is ready,
@@ -307,9 +251,9 @@ static void random_collectives_follow_the_rule_of_the_workers(void **unused)
         for (int32_t k = 0; k < n; k++) {
             lw_ps enters[2];
             for (int32_t r = 0; r < 2; r++) {
-                lw_ps at = row(&w, r, ops[k]).ready, ends[MOST];
+                lw_ps at = row_of(&w, 0, r, ops[k]).ready, ends[MOST];
                 for (int32_t i = 0; i < k; i++) {
-                    struct lw_span s = row(&w, r, ops[i]);
+                    struct lw_span s = row_of(&w, 0, r, ops[i]);
                     at = s.start > at ? s.start : at;
                     int32_t j = i; /* ends[] sorted, latest first */
                     for (; j > 0 && ends[j - 1] < s.end; j--)
@@ -319,15 +263,15 @@ static void random_collectives_follow_the_rule_of_the_workers(void **unused)
                 if (k >= n_workers && ends[n_workers - 1] > at)
                     at = ends[n_workers - 1];
                 enters[r] = at;
-                if (row(&w, r, ops[k]).start != at)
+                if (row_of(&w, 0, r, ops[k]).start != at)
                     fail_msg("seed %llu, collective %d of rank %d", (unsigned long long)seed, k, r);
             }
             lw_ps all_in = enters[0] > enters[1] ? enters[0] : enters[1];
-            assert_int_equal(row(&w, 0, ops[k]).all_in, all_in);
-            assert_int_equal(row(&w, 1, ops[k]).end,
+            assert_int_equal(row_of(&w, 0, 0, ops[k]).all_in, all_in);
+            assert_int_equal(row_of(&w, 0, 1, ops[k]).end,
                              all_in + w.plan.ops[ops[k]].work_ps);
         }
-        end(&w);
+        free_world(&w);
     }
 }
 
