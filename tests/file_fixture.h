@@ -3,8 +3,8 @@
 
 /* For tests that read and write files: a folder of their own, whole texts, and the examples of
  * docs/formats. Texts belong to the caller (free); every failure stops the test. */
-void fixture_open(void);  /* make the folder */
-void fixture_close(void); /* remove it; fails when a temporary file was left in it */
+int fixture_open(void **state);  /* setup: make the folder */
+int fixture_close(void **state); /* teardown: remove it; fails when a temporary file was left in it */
 const char *fixture_path(const char *name); /* FOLDER/name; valid until the next call but three */
 
 void fixture_put(const char *path, const char *text);

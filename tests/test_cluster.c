@@ -17,20 +17,6 @@
 
 static const char example_page[] = "docs/formats/cluster.md";
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 static void documented_example_reads_as_described(void **state)
 {
     char *text = fixture_example(example_page);
@@ -398,5 +384,5 @@ int main(void)
         cmocka_unit_test(a_table_of_work_is_part_of_the_hash),
         cmocka_unit_test(command_writes_a_system_that_reads_back),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -216,20 +216,6 @@ static void bench_import_repeats_a_trace_to_the_size_asked_for(void **state)
     assert_int_equal(run("bench import tests/fuzz/corpus/bench/today.txt"), 1);
 }
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,5 +229,5 @@ int main(void)
         cmocka_unit_test(bench_import_repeats_a_trace_to_the_size_asked_for),
     };
 
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

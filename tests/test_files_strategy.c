@@ -13,20 +13,6 @@
 #include "shared/arena.h"
 #include "shared/files.h"
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 static void documented_example_reads_as_described(void **state)
 {
     char *text = fixture_example("docs/formats/strategy.md");
@@ -167,5 +153,5 @@ int main(void)
         cmocka_unit_test(wrong_options_are_refused_by_place),
         cmocka_unit_test(failing_allocations_leave_nothing),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -15,20 +15,6 @@
 
 static const char example_page[] = "docs/formats/workload.md";
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 static void documented_example_reads_as_described(void **state)
 {
     char *text = fixture_example(example_page);
@@ -412,5 +398,5 @@ int main(void)
         cmocka_unit_test(failing_allocations_leave_nothing),
         cmocka_unit_test(full_disk_and_missing_folder_are_reported),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -403,7 +403,7 @@ static void predictions_are_blind_to_what_caps_measured(void **unused)
     glob_t files;
     (void)unused;
 
-    fixture_open();
+    fixture_open(NULL);
     expect_blind(TINY);
     if (glob(SHARED, 0, NULL, &files) == 0) {
         for (size_t i = 0; i < files.gl_pathc; i++)
@@ -412,7 +412,7 @@ static void predictions_are_blind_to_what_caps_measured(void **unused)
     } else {
         printf("SKIP no %s: only the small file was scrambled\n", SHARED);
     }
-    fixture_close();
+    fixture_close(NULL);
 }
 
 /* The bars that the model must reach, and the buckets that DDP logged, on every measured file. */
@@ -478,7 +478,7 @@ static void import_and_sim_give_the_same_step(void **unused)
     char args[400], w[128], c[128];
     (void)unused;
 
-    fixture_open();
+    fixture_open(NULL);
     snprintf(w, sizeof w, "%s", fixture_path("w.json"));
     snprintf(c, sizeof c, "%s", fixture_path("c.json"));
     snprintf(args, sizeof args, "import " TINY " -o %s --cluster-out %s", w, c);
@@ -492,7 +492,7 @@ static void import_and_sim_give_the_same_step(void **unused)
     snprintf(args, sizeof args, "import " TINY " -o %s --step 1", w);
     assert_int_equal(run_command(args, out, sizeof out), 1);
     assert_non_null(strstr(out, "concern PyTorch traces"));
-    fixture_close();
+    fixture_close(NULL);
 }
 
 static void the_command_says_no_with_3_and_what_it_cannot_read_with_1(void **unused)
@@ -503,7 +503,7 @@ static void the_command_says_no_with_3_and_what_it_cannot_read_with_1(void **unu
     char args[256];
     (void)unused;
 
-    fixture_open();
+    fixture_open(NULL);
     assert_int_equal(run(TINY, out, sizeof out), 0);
     assert_non_null(strstr(out, "device.copy_bytes_per_s = 4e+09 B/s, on 34 rows"));
     assert_non_null(strstr(out, "every bar is reached"));
@@ -520,7 +520,7 @@ static void the_command_says_no_with_3_and_what_it_cannot_read_with_1(void **unu
     assert_int_equal(run(TINY " " TINY, out, sizeof out), 1);
     assert_non_null(strstr(out, "is there twice"));
     assert_int_equal(run("", out, sizeof out), 2);
-    fixture_close();
+    fixture_close(NULL);
     free(slow);
     free(text);
 }

@@ -101,20 +101,6 @@ static void failing_allocations_leave_nothing_behind(void **state)
     assert_int_equal(lw_alloc_live(), live);
 }
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,5 +110,5 @@ int main(void)
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
 
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

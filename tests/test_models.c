@@ -15,20 +15,6 @@
 #include "shared/files.h"
 #include "traces/models.h"
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 /* 10^12 flop/s at efficiency 0.5, 10^9 B/s. */
 static struct lw_device round_device(void)
 {
@@ -420,5 +406,5 @@ int main(void)
         cmocka_unit_test(command_writes_a_workload_that_reads_back),
         cmocka_unit_test(command_refuses_and_leaves_no_file),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -550,11 +550,11 @@ static void overlap_can_lose_as_measured(void **unused)
     struct lw_err err = {0};
     (void)unused;
 
-    fixture_open();
+    fixture_open(NULL);
     fixture_put(fixture_path("coconet.json"), coconet);
     if (lw_cluster_read(fixture_path("coconet.json"), &c, &err) != LW_OK)
         fail_msg("%s", err.msg);
-    fixture_close();
+    fixture_close(NULL);
     assert_int_equal(coconet_step(&c, false), 157270889 * LW_PS_PER_NS);
     lw_ps overlapped = coconet_step(&c, true);
     assert_in_range(overlapped, 207144000 * LW_PS_PER_NS, 207145500 * LW_PS_PER_NS);

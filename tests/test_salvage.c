@@ -297,20 +297,6 @@ static void failing_allocations_while_salvaging_leave_nothing_behind(void **stat
     free(packed);
 }
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,5 +311,5 @@ int main(void)
         cmocka_unit_test(failing_allocations_while_salvaging_leave_nothing_behind),
     };
 
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -242,20 +242,6 @@ static void what_does_not_go_with_a_replay_is_refused(void **state)
     free(text);
 }
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,5 +253,5 @@ int main(void)
         cmocka_unit_test(what_does_not_go_with_a_replay_is_refused),
     };
 
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -32,7 +32,7 @@ static const char workload[] =
 static int open_folder(void **state)
 {
     (void)state;
-    fixture_open();
+    fixture_open(NULL);
     fixture_put(fixture_path("c.json"), cluster);
     fixture_put(fixture_path("w.json"), workload);
     return 0;
@@ -41,7 +41,7 @@ static int open_folder(void **state)
 static int close_folder(void **state)
 {
     (void)state;
-    fixture_close();
+    fixture_close(NULL);
     return 0;
 }
 

@@ -11,20 +11,6 @@
 
 #include "file_fixture.h"
 
-static int open_folder(void **state)
-{
-    (void)state;
-    fixture_open();
-    return 0;
-}
-
-static int close_folder(void **state)
-{
-    (void)state;
-    fixture_close();
-    return 0;
-}
-
 /* The exit status; what was printed is in the files "out" and "err". */
 static int validate(const char *text)
 {
@@ -157,5 +143,5 @@ int main(void)
         cmocka_unit_test(what_has_no_meaning_is_refused_by_place),
         cmocka_unit_test(published_tables_are_reproduced),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }
