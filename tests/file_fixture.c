@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <ctype.h>
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,19 @@ int fixture_open(void **state)
     return 0;
 }
 
+/* lw_output's temporary names end in six letters or digits, drawn by mkstemp. */
+static bool is_temporary(const char *name)
+{
+    size_t n = strlen(name);
+
+    if (n <= 7 || name[n - 7] != '.')
+        return false;
+    for (size_t i = n - 6; i < n; i++)
+        if (!isalnum((unsigned char)name[i]))
+            return false;
+    return true;
+}
+
 int fixture_close(void **state)
 {
     DIR *d = opendir(folder);
@@ -29,8 +44,7 @@ int fixture_close(void **state)
     (void)state;
     assert_non_null(d);
     for (struct dirent *e = readdir(d); e; e = readdir(d)) {
-        size_t n = strlen(e->d_name); /* lw_output's temporary names end in six characters */
-        if (n > 7 && e->d_name[n - 7] == '.' && !strstr(e->d_name, ".db-")) /* SQLite's own two */
+        if (is_temporary(e->d_name))
             snprintf(left, sizeof left, "%s", e->d_name);
     }
     closedir(d);

@@ -10,27 +10,16 @@
 #include <cmocka.h>
 
 #include "shared/plan_builder.h"
+#include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 
-char runs_folder[64], runs_db[128];
+char runs_db[128];
 
 int runs_open(void **state)
 {
-    (void)state;
-    strcpy(runs_folder, "/tmp/lapwing-runs-XXXXXX");
-    if (!mkdtemp(runs_folder))
-        return -1;
-    snprintf(runs_db, sizeof runs_db, "%s/runs.db", runs_folder);
+    fixture_open(state);
+    snprintf(runs_db, sizeof runs_db, "%s", fixture_path("lapwing.db"));
     return 0;
-}
-
-int runs_close(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", runs_folder);
-    return system(command);
 }
 
 void runs_sql(const char *sql)

@@ -24,10 +24,9 @@ struct fixture_run {
     int32_t n_warmup; /* their wire time is ten times longer */
 };
 
-/* A database of its own in a new folder below /tmp. */
+/* A database of its own, lapwing.db in the folder of file_fixture.h; fixture_close removes it. */
 int runs_open(void **state);   /* setup: runs_db is set */
-int runs_close(void **state);  /* teardown */
-extern char runs_folder[64], runs_db[128];
+extern char runs_db[128];
 
 int64_t runs_store(const struct fixture_run *f); /* the run's id; fails the test on any error */
 void runs_sql(const char *sql);                  /* run it on the database */

@@ -12,43 +12,17 @@
 
 #include "exec/run.h"
 #include "shared/files.h"
+#include "tests/command_fixture.h"
 #include "tests/exec_plan.h"
-
-static char folder[] = "/tmp/lapwing-exec-XXXXXX";
-
-static int run(const char *args, char *text, size_t room)
-{
-    char command[2048], here[1024];
-    const char *binary = getenv("LAPWING") ? getenv("LAPWING") : "build/lapwing";
-
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(command, sizeof command, "cd %s && %s%s%s %s >out 2>err; rc=$?; cat out err; exit $rc",
-             folder, *binary == '/' ? "" : here, *binary == '/' ? "" : "/", binary, args);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    size_t n = fread(text, 1, room - 1, f);
-    text[n] = 0;
-    return WEXITSTATUS(pclose(f));
-}
-
-static void expect(const char *args, int status, const char *part)
-{
-    static char text[1 << 20];
-    int rc = run(args, text, sizeof text);
-
-    if (rc != status || !strstr(text, part))
-        fail_msg("lapwing %s: status %d, output:\n%s\nexpected status %d with: %s", args, rc, text,
-                 status, part);
-}
+#include "tests/file_fixture.h"
 
 static void write_plan(const struct exec_test_plan *t, const char *name)
 {
     struct lw_plan plan;
     struct lw_err err = {0};
-    char path[128];
 
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (exec_test_plan_build(t, &plan, &err) != LW_OK || lw_plan_write(&plan, path, &err) != LW_OK)
+    if (exec_test_plan_build(t, &plan, &err) != LW_OK ||
+        lw_plan_write(&plan, fixture_path(name), &err) != LW_OK)
         fail_msg("%s", err.msg);
     lw_plan_free(&plan);
 }
@@ -57,23 +31,12 @@ static int make_plans(void **state)
 {
     struct exec_test_plan t = exec_test_plan_default();
 
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
+    fixture_open(state);
     write_plan(&t, "good.json");
     t.n_params = 4;
     t.shift_slot = -7; /* w00 over the last 7 elements of w01 */
     write_plan(&t, "shifted.json");
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static void a_run_is_verified_stored_and_told(void **state)
@@ -163,5 +126,5 @@ int main(void)
         cmocka_unit_test(wrong_usage_is_said),
         cmocka_unit_test(backends_are_listed_with_reasons),
     };
-    return cmocka_run_group_tests(tests, make_plans, remove_folder);
+    return cmocka_run_group_tests(tests, make_plans, fixture_close);
 }

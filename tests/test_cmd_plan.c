@@ -10,50 +10,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char folder[] = "/tmp/lapwing-plan-XXXXXX";
-
-/* Run "lapwing ARGS" in the folder; standard output, then standard error, into text. */
-static int run(const char *args, char *text, size_t room)
-{
-    char command[2048], here[1024];
-    const char *binary = getenv("LAPWING") ? getenv("LAPWING") : "build/lapwing";
-
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(command, sizeof command, "cd %s && %s%s%s %s >out 2>err; rc=$?; cat out err; exit $rc",
-             folder, *binary == '/' ? "" : here, *binary == '/' ? "" : "/", binary, args);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    size_t n = fread(text, 1, room - 1, f);
-    text[n] = 0;
-    return WEXITSTATUS(pclose(f));
-}
-
-static void expect(const char *args, int status, const char *part)
-{
-    static char text[1 << 20];
-    int rc = run(args, text, sizeof text);
-
-    if (rc != status || !strstr(text, part))
-        fail_msg("lapwing %s: status %d, output:\n%s\nexpected status %d with: %s", args, rc, text,
-                 status, part);
-}
+#include "tests/command_fixture.h"
+#include "tests/file_fixture.h"
 
 static int make_workload(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
+    fixture_open(state);
     expect("model resnet50 -o w.json", 0, "");
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static void a_plan_is_written_shown_and_read_back(void **state)
@@ -71,13 +35,9 @@ static void options_win_over_a_strategy_file(void **state)
     (void)state;
     expect("plan -w w.json --dp 2 --bucket-cap 5MiB --no-sync 2 -o q.json", 0,
            "passes: accumulate x 2, first, repeated: accumulate x 2, steady");
-    char path[128];
-    snprintf(path, sizeof path, "%s/s.json", folder);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("{\"lapwing\": 1, \"kind\": \"strategy\", \"options\": {\"dp\": 2, \"bucket-cap\": "
-          "\"1MiB\"}}", f);
-    assert_int_equal(fclose(f), 0);
+    fixture_put(fixture_path("s.json"),
+                "{\"lapwing\": 1, \"kind\": \"strategy\", \"options\": {\"dp\": 2, "
+                "\"bucket-cap\": \"1MiB\"}}");
     expect("plan -w w.json -s s.json", 0, "limits [1.00 MiB] (an explicit cap");
     expect("plan -w w.json --bucket-cap 5MiB -s s.json", 0, "limits [5.00 MiB] (an explicit cap");
 }
@@ -115,9 +75,9 @@ static void edit(const char *sed)
 {
     char command[512];
 
-    snprintf(command, sizeof command, "cd %s && sed '%s' a.json >edited.json && ! cmp -s a.json "
-             "edited.json", folder, sed);
-    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "sed '%s' a.json >edited.json && ! cmp -s a.json edited.json",
+             sed);
+    shell(command, NULL);
 }
 
 /* A plan edited so that a gradient lies in no bucket, or a shard overlaps, is refused by name. The
@@ -146,5 +106,5 @@ int main(void)
         cmocka_unit_test(bad_input_is_refused_in_one_line),
         cmocka_unit_test(edited_plans_are_refused),
     };
-    return cmocka_run_group_tests(tests, make_workload, remove_folder);
+    return cmocka_run_group_tests(tests, make_workload, fixture_close);
 }

@@ -12,38 +12,9 @@
 #include <unistd.h>
 
 #include "shared/files.h"
+#include "tests/command_fixture.h"
+#include "tests/file_fixture.h"
 #include "tests/sim_help.h"
-
-static char folder[] = "/tmp/lapwing_sim_XXXXXX";
-
-/* Output of "lapwing ARGS" in the test's folder, both streams; *rc = exit status. */
-static char *lapwing(const char *args, int *rc)
-{
-    static char out[1 << 16];
-    char command[2048], *binary = realpath(getenv("LAPWING") ? getenv("LAPWING") : "", NULL);
-
-    if (!binary) {
-        printf("SKIP LAPWING does not name the binary\n");
-        skip();
-    }
-    snprintf(command, sizeof command, "cd %s && %s %s 2>&1", folder, binary, args);
-    free(binary);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    size_t n = fread(out, 1, sizeof out - 1, f);
-    out[n] = '\0';
-    *rc = WEXITSTATUS(pclose(f));
-    return out;
-}
-
-static void expect(const char *args, int rc, const char *says)
-{
-    int got;
-    const char *out = lapwing(args, &got);
-
-    if (got != rc || !strstr(out, says))
-        fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, got, rc, says, out);
-}
 
 /* One rank copies 2000 B in and 2000 B out: a table says 20 us, 1e9 B/s 2 us. */
 static void write_copies(void)
@@ -56,7 +27,6 @@ static void write_copies(void)
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_err err = {0};
-    char path[256];
 
     for (int i = 0; i < 2; i++) {
         struct lw_op op = lw_builder_blank(i ? LW_OP_COPY_OUT : LW_OP_COPY_IN, 0);
@@ -65,51 +35,36 @@ static void write_copies(void)
         lw_builder_op(b, &op, NULL, 0);
     }
     finish_plan(b, &plan);
-    snprintf(path, sizeof path, "%s/copies.json", folder);
-    if (lw_plan_write(&plan, path, &err) != LW_OK)
+    if (lw_plan_write(&plan, fixture_path("copies.json"), &err) != LW_OK)
         fail_msg("%s", err.msg);
     make_cluster(&c, 1, 1e9, 0);
     c.device = (struct lw_device){.kind = "test device", .copy_bytes_per_s = {1e9, "timed by hand"},
                                   .n_work = 1, .work = &in};
-    snprintf(path, sizeof path, "%s/copier.json", folder);
-    if (lw_cluster_write(&c, path, &err) != LW_OK)
+    if (lw_cluster_write(&c, fixture_path("copier.json"), &err) != LW_OK)
         fail_msg("%s", err.msg);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
 }
 
-static int write_files(void **unused)
+static int write_files(void **state)
 {
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_err err = {0};
-    char path[256];
-    (void)unused;
 
-    assert_non_null(mkdtemp(folder));
+    fixture_open(state);
     make_w_ddp(&plan, 8);
-    snprintf(path, sizeof path, "%s/ddp.json", folder);
-    if (lw_plan_write(&plan, path, &err) != LW_OK)
+    if (lw_plan_write(&plan, fixture_path("ddp.json"), &err) != LW_OK)
         fail_msg("%s", err.msg);
     make_cluster(&c, 8, 50e9, 500 * LW_PS_PER_NS);
     c.device.kind = "test device";
     c.interference.compute_rate_under_comm = (struct lw_figure){1, "measured by hand"};
-    snprintf(path, sizeof path, "%s/eight.json", folder);
-    if (lw_cluster_write(&c, path, &err) != LW_OK)
+    if (lw_cluster_write(&c, fixture_path("eight.json"), &err) != LW_OK)
         fail_msg("%s", err.msg);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
     write_copies();
     return 0;
-}
-
-static int remove_files(void **unused)
-{
-    char command[256];
-    (void)unused;
-
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static void a_plan_file_is_predicted_exactly(void **unused)
@@ -225,5 +180,5 @@ int main(void)
         cmocka_unit_test(cost_prints_time_and_bandwidths),
         cmocka_unit_test(bench_simulates_the_oracles),
     };
-    return cmocka_run_group_tests(tests, write_files, remove_files);
+    return cmocka_run_group_tests(tests, write_files, fixture_close);
 }

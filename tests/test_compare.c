@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "analysis/compare.h"
+#include "tests/command_fixture.h"
+#include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 
 static const int64_t two[] = {1024, 4096}, one[] = {5120};
@@ -224,41 +226,17 @@ static void comparisons_become_the_past_errors_of_a_cluster(void **state)
     lw_store_close(s);
 }
 
-static int run_lapwing(const char *arguments)
-{
-    char command[512];
-
-    snprintf(command, sizeof command, "%s %s --db %s >%s/out 2>%s/err", getenv("LAPWING"),
-             arguments, runs_db, runs_folder, runs_folder);
-    int rc = system(command);
-    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
-}
-
 static void beyond_the_tolerance_the_command_exits_with_3(void **state)
 {
     (void)state;
     runs_store(&predicted);
     runs_store(&measured);
-    assert_int_equal(run_lapwing("compare 1 2 --tolerance 15.6"), 3);
-    assert_int_equal(run_lapwing("compare 1 2 --tolerance 15.7"), 0);
-    assert_int_equal(run_lapwing("compare 1 2 --format json"), 0);
-    assert_int_equal(run_lapwing("compare 1 last"), 0);
-    assert_int_equal(run_lapwing("compare 1 9"), 1);
-    assert_int_equal(run_lapwing("compare 1"), 2);
-}
-
-/* What the last command wrote to standard output. */
-static char *answer(void)
-{
-    static char text[8192];
-    char file[160];
-
-    snprintf(file, sizeof file, "%s/out", runs_folder);
-    FILE *f = fopen(file, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
-    return text;
+    expect("compare 1 2 --tolerance 15.6", 3, "");
+    expect("compare 1 2 --tolerance 15.7", 0, "");
+    expect("compare 1 2 --format json", 0, "");
+    expect("compare 1 last", 0, "");
+    expect("compare 1 9", 1, "");
+    expect("compare 1", 2, "");
 }
 
 static void json_holds_what_the_documentation_shows(void **state)
@@ -274,13 +252,13 @@ static void json_holds_what_the_documentation_shows(void **state)
     (void)state;
     runs_store(&predicted);
     runs_store(&measured);
-    assert_int_equal(run_lapwing("compare 1 2 --format json"), 0);
+    const char *out = lapwing("compare 1 2 --format json", NULL);
     FILE *f = fopen("docs/formats/compare.md", "r");
     assert_non_null(f);
     page[fread(page, 1, sizeof page - 1, f)] = '\0';
     fclose(f);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        assert_non_null(strstr(answer(), parts[i]));
+        assert_non_null(strstr(out, parts[i]));
         assert_non_null(strstr(page, parts[i]));
     }
 }
@@ -301,10 +279,10 @@ static void csv_holds_buckets_and_ops_too(void **state)
     (void)state;
     runs_store(&predicted);
     runs_store(&measured);
-    assert_int_equal(run_lapwing("compare 1 2 --format csv"), 0);
+    const char *out = lapwing("compare 1 2 --format csv", NULL);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strstr(answer(), rows[i]))
-            fail_msg("no '%s' in\n%s", rows[i], answer());
+        if (!strstr(out, rows[i]))
+            fail_msg("no '%s' in\n%s", rows[i], out);
 }
 
 static void without_runs_every_execution_stands_beside_its_last_prediction(void **state)
@@ -314,13 +292,12 @@ static void without_runs_every_execution_stands_beside_its_last_prediction(void 
     runs_store(&one_bucket); /* never predicted */
     runs_store(&predicted);
     runs_store(&measured);
-    assert_int_equal(run_lapwing("compare --format csv"), 0);
-    assert_string_equal(answer(),
+    assert_string_equal(lapwing("compare --format csv", NULL),
                         "runs,bucket cap,buckets,predicted step ms,measured step ms,error %,"
                         "predicted exposed ms,measured exposed ms,measured on\n"
                         "\"3, 4\",1.00 KiB,2,0.432,0.512,-15.6,0.112,0.192,\"threads, real\"\n");
-    assert_int_equal(run_lapwing("compare --tolerance 15"), 3);
-    assert_int_equal(run_lapwing("compare --tolerance 16"), 0);
+    expect("compare --tolerance 15", 3, "");
+    expect("compare --tolerance 16", 0, "");
     /* compare only reads */
     runs_sql("CREATE TABLE proof (n CHECK (n = 0)); INSERT INTO proof SELECT count(*) FROM"
              " comparison");
@@ -360,7 +337,7 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     lw_store_close(s);
 }
 
-#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, runs_close)
+#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
 
 int main(void)
 {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
+#include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 
 static char *ask(const char *arguments)
@@ -68,7 +69,7 @@ static void without_gnuplot_the_package_is_named(void **state)
     (void)state;
     assert_non_null(binary);
     setenv("LAPWING", binary, 1);
-    setenv("PATH", runs_folder, 1);
+    setenv("PATH", fixture_path(""), 1);
     const char *text = ask("--format csv");
     setenv("PATH", path, 1);
     free(path);
@@ -80,9 +81,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_is_named_with_a_detail),
-        cmocka_unit_test_setup_teardown(a_database_that_is_none_is_named, runs_open, runs_close),
+        cmocka_unit_test_setup_teardown(a_database_that_is_none_is_named, runs_open, fixture_close),
         cmocka_unit_test_setup_teardown(without_gnuplot_the_package_is_named, runs_open,
-                                        runs_close),
+                                        fixture_close),
     };
 
     return cmocka_run_group_tests_name("doctor", tests, NULL, NULL);

@@ -12,6 +12,8 @@
 #include "analysis/explain.h"
 #include "shared/program.h"
 #include "sim/bench_plan.h"
+#include "tests/command_fixture.h"
+#include "tests/file_fixture.h"
 #include "tests/prng.h"
 #include "tests/run_fixture.h"
 #include "tests/sim_help.h"
@@ -279,29 +281,6 @@ static void what_is_not_there_is_refused(void **unused)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static void expect(const char *args, int rc, const char *says)
-{
-    static char out[1 << 17];
-    char command[2048], *binary = realpath(getenv("LAPWING") ? getenv("LAPWING") : "", NULL);
-    char *trace = realpath("traces/recorded", NULL);
-
-    if (!binary || !trace) {
-        printf("SKIP LAPWING does not name the binary\n");
-        skip();
-    }
-    snprintf(command, sizeof command, "cd %s && R=%s && %s %s 2>&1", runs_folder, trace, binary,
-             args);
-    free(binary);
-    free(trace);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    size_t n = fread(out, 1, sizeof out - 1, f);
-    out[n] = '\0';
-    int got = WEXITSTATUS(pclose(f));
-    if (got != rc || !strstr(out, says))
-        fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, got, rc, says, out);
-}
-
 static void what_ifs_are_simulated_or_it_says_why_not(void **unused)
 {
     (void)unused;
@@ -327,15 +306,15 @@ static void what_ifs_are_simulated_or_it_says_why_not(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_step_by_hand_is_charged_by_cause, runs_open, runs_close),
+        cmocka_unit_test_setup_teardown(a_step_by_hand_is_charged_by_cause, runs_open, fixture_close),
         cmocka_unit_test_setup_teardown(the_critical_path_goes_on_at_the_last_rank, runs_open,
-                                        runs_close),
+                                        fixture_close),
         cmocka_unit_test(waiting_for_a_slow_rank_is_told_from_moving),
         cmocka_unit_test(charges_add_up_on_random_clusters),
         cmocka_unit_test(charges_add_up_on_pipelines_and_on_shaken_times),
-        cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, runs_open, runs_close),
+        cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, runs_open, fixture_close),
         cmocka_unit_test_setup_teardown(what_ifs_are_simulated_or_it_says_why_not, runs_open,
-                                        runs_close),
+                                        fixture_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

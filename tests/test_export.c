@@ -14,6 +14,7 @@
 #include "shared/json.h"
 #include "shared/program.h"
 #include "sim/cost.h"
+#include "tests/file_fixture.h"
 #include "tests/prng.h"
 #include "tests/run_fixture.h"
 #include "tests/sim_help.h"
@@ -471,7 +472,7 @@ static void an_edited_database_is_refused(void **unused)
         lw_store_close(store);
         lw_arena_free(&arena);
         forget();
-        runs_close(NULL);
+        fixture_close(NULL);
         runs_open(NULL);
     }
 }
@@ -525,18 +526,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_event_has_what_its_phase_needs, runs_open,
-                                        runs_close),
+                                        fixture_close),
         cmocka_unit_test_setup_teardown(flows_lead_from_gradient_to_bucket_to_collective, runs_open,
-                                        runs_close),
+                                        fixture_close),
         cmocka_unit_test_setup_teardown(counters_end_at_zero_and_show_bytes_in_flight, runs_open,
-                                        runs_close),
+                                        fixture_close),
         cmocka_unit_test_setup_teardown(inspect_finds_the_measures_of_the_run, runs_open,
-                                        runs_close),
-        cmocka_unit_test_setup_teardown(inspect_agrees_on_random_clusters, runs_open, runs_close),
-        cmocka_unit_test_setup_teardown(a_stored_plan_simulates_as_before, runs_open, runs_close),
-        cmocka_unit_test_setup_teardown(an_edited_database_is_refused, runs_open, runs_close),
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(inspect_agrees_on_random_clusters, runs_open, fixture_close),
+        cmocka_unit_test_setup_teardown(a_stored_plan_simulates_as_before, runs_open, fixture_close),
+        cmocka_unit_test_setup_teardown(an_edited_database_is_refused, runs_open, fixture_close),
         cmocka_unit_test_setup_teardown(loading_gives_memory_back_when_it_runs_out, runs_open,
-                                        runs_close),
+                                        fixture_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

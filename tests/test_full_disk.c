@@ -10,31 +10,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-static char folder[] = "/tmp/lapwing_full_XXXXXX";
-
-/* The output of "sh -c TEXT" in the test's folder, with $L the binary and $R the recordings. */
-static const char *shell(const char *text, int *rc)
-{
-    static char out[1 << 16];
-    char command[2048], *binary = realpath(getenv("LAPWING") ? getenv("LAPWING") : "", NULL);
-    char *traces = realpath("traces/recorded", NULL);
-
-    if (!binary || !traces) {
-        printf("SKIP LAPWING does not name the binary\n");
-        skip();
-    }
-    snprintf(command, sizeof command, "cd %s && L=%s && R=%s && (%s) 2>&1", folder, binary, traces,
-             text);
-    free(binary);
-    free(traces);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    size_t n = fread(out, 1, sizeof out - 1, f);
-    out[n] = '\0';
-    int status = pclose(f);
-    *rc = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return out;
-}
+#include "tests/command_fixture.h"
+#include "tests/file_fixture.h"
 
 static void expect_one_line(const char *text, const char *says)
 {
@@ -76,21 +53,6 @@ static void a_reader_that_goes_away_is_no_death_by_signal(void **unused)
     assert_non_null(strstr(out, "standard output: "));
 }
 
-static int make_folder(void **unused)
-{
-    (void)unused;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **unused)
-{
-    char command[128];
-    (void)unused;
-
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,5 +60,5 @@ int main(void)
         cmocka_unit_test(a_database_that_does_not_fit_is_one_line),
         cmocka_unit_test(a_reader_that_goes_away_is_no_death_by_signal),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -12,6 +12,8 @@
 
 #include "shared/arena.h"
 #include "shared/grid_print.h"
+#include "tests/command_fixture.h"
+#include "tests/file_fixture.h"
 
 /* What a call writes to a file. */
 static enum lw_status draw_text(const struct lw_grid *g, struct lw_grid_costs c, char *text,
@@ -83,142 +85,86 @@ static void ranks_are_summed_up(void **state)
     lw_grid_free(&g);
 }
 
-static char folder[] = "/tmp/lapwing-grid-XXXXXX";
-
-static int run(const char *args, char *text, size_t room)
-{
-    char command[2048], here[1024];
-    const char *binary = getenv("LAPWING") ? getenv("LAPWING") : "build/lapwing";
-
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(command, sizeof command,
-             "cd %s && %s%s%s plan %s >out 2>err; rc=$?; cat out err; exit "
-             "$rc",
-             folder, *binary == '/' ? "" : here, *binary == '/' ? "" : "/", binary, args);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    size_t n = fread(text, 1, room - 1, f);
-    text[n] = 0;
-    return WEXITSTATUS(pclose(f));
-}
-
-static void expect(const char *args, int status, const char *part)
-{
-    static char text[1 << 20];
-    int rc = run(args, text, sizeof text);
-
-    if (rc != status || !strstr(text, part))
-        fail_msg("lapwing plan %s: status %d, output:\n%s\nexpected status %d with: %s", args, rc,
-                 text, status, part);
-}
-
-static void put_file(const char *name, const char *text)
-{
-    char path[128];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
 static void the_command_draws_a_schedule(void **state)
 {
     (void)state;
-    expect("--schedule 1f1b --pp 2 --micro-batches 2", 0,
+    expect("plan --schedule 1f1b --pp 2 --micro-batches 2", 0,
            "1f1b: 2 ranks, 2 stages, 2 micro-batches; one column is one unit of time\n"
            "(F, I, W 1 unit, B 2, overlapped pairs 3, transfers 0)\n\n"
            "rank 0  0F0 0F1 .   .   0B0---- .   0B1----\n"
            "rank 1  .   1F0 1B0---- 1F1 1B1---- .   .\n");
     /* two stages a rank need not be said where nothing else is possible */
-    expect("--schedule zbv --pp 1 --micro-batches 1", 0, "rank 0  0F0 1F0 1I0 1W0 0I0 0W0\n");
-    expect("--schedule colossal-1f1b --pp 2 --micro-batches 2", 0,
+    expect("plan --schedule zbv --pp 1 --micro-batches 1", 0, "rank 0  0F0 1F0 1I0 1W0 0I0 0W0\n");
+    expect("plan --schedule colossal-1f1b --pp 2 --micro-batches 2", 0,
            "rank 0  F0 CN F1 CnN B0 Cn B1\nrank 1  Cp F0 B0 CPp F1 B1 CP\n");
-    expect("--schedule interleaved-1f1b --pp 2 --micro-batches 5 --chunks 2 --group 3 --format csv",
+    expect("plan --schedule interleaved-1f1b --pp 2 --micro-batches 5 --chunks 2 --group 3 --format csv",
            0, "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1F3,1B0,1F4,1B1,3F3,1B2,3F4,3B3,3B4,1B3,1B4\n");
 }
 
 static void csv_is_the_schedule_ir_of_torch(void **state)
 {
     (void)state;
-    expect("--schedule zb-h1 --pp 1 --micro-batches 1 --format csv", 0, "0F0,0I0,0W0\n");
-    expect("--schedule dualpipev --pp 1 --micro-batches 2 --format csv", 0,
+    expect("plan --schedule zb-h1 --pp 1 --micro-batches 1 --format csv", 0, "0F0,0I0,0W0\n");
+    expect("plan --schedule dualpipev --pp 1 --micro-batches 2 --format csv", 0,
            "0F0,1F0,0F1,1B0,(1F1;0B0)OVERLAP_F_B,1B1,0I1,0W1\n");
-    expect("--schedule zb-h1 --pp 2 --micro-batches 1 --format csv --lower messages", 0,
+    expect("plan --schedule zb-h1 --pp 2 --micro-batches 1 --format csv --lower messages", 0,
            "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
-    expect("--schedule zb-h1 --pp 1 --micro-batches 1 --format csv --lower shards", 0,
+    expect("plan --schedule zb-h1 --pp 1 --micro-batches 1 --format csv --lower shards", 0,
            "0UNSHARD,0F0,0B0,0RESHARD\n");
 }
 
 static void json_holds_every_action(void **state)
 {
     (void)state;
-    expect(
-        "--schedule zb-h1 --pp 1 --micro-batches 1 --format json", 0,
+    expect("plan --schedule zb-h1 --pp 1 --micro-batches 1 --format json", 0,
         "{\"stage\": 0, \"kind\": \"I\", \"micro_batch\": 0, \"start_units\": 1, \"end_units\": 2, "
         "\"with_next\": false}");
-    expect("--schedule colossal-1f1b --pp 1 --micro-batches 1 --format json", 0,
+    expect("plan --schedule colossal-1f1b --pp 1 --micro-batches 1 --format json", 0,
            "\"events\": [\n    [\"F0\", \"B0\"]\n  ]");
-    expect("--schedule gpipe --pp 2 --micro-batches 1 --format json", 0,
+    expect("plan --schedule gpipe --pp 2 --micro-batches 1 --format json", 0,
            "\"bubble_fraction\": 0.5,");
 }
 
 static void a_users_schedule_is_checked_and_drawn(void **state)
 {
     (void)state;
-    put_file("good.csv", "1F0,,1B0\n0F0,0B0\n");
-    put_file("bad.csv", "0F0,0B0\n1B0,1F0\n");
-    put_file("word.csv", "0F0\n0G0\n");
-    expect("--schedule-file good.csv", 0, "rank 0  .   1F0 1B0----");
-    expect("--schedule custom --schedule-file good.csv --pp 2 --format csv", 0,
+    fixture_put(fixture_path("good.csv"), "1F0,,1B0\n0F0,0B0\n");
+    fixture_put(fixture_path("bad.csv"), "0F0,0B0\n1B0,1F0\n");
+    fixture_put(fixture_path("word.csv"), "0F0\n0G0\n");
+    expect("plan --schedule-file good.csv", 0, "rank 0  .   1F0 1B0----");
+    expect("plan --schedule custom --schedule-file good.csv --pp 2 --format csv", 0,
            "1F0,1B0\n0F0,0B0\n");
-    expect("--schedule-file bad.csv", 1,
+    expect("plan --schedule-file bad.csv", 1,
            "bad.csv: rank 0: action 0B0 can never run: what it needs is "
            "not done before it");
-    expect("--schedule-file word.csv", 1, "word.csv:2: cell 1: '0G0' is no action");
-    expect("--schedule-file none.csv", 1, "none.csv");
-    expect("--schedule-file good.csv --pp 3", 1, "--pp 3: good.csv has 2 ranks");
-    expect("--schedule-file good.csv --micro-batches 2", 1, "--micro-batches 2: good.csv has 1");
-    expect("--schedule-file good.csv --chunks 1", 1,
+    expect("plan --schedule-file word.csv", 1, "word.csv:2: cell 1: '0G0' is no action");
+    expect("plan --schedule-file none.csv", 1, "none.csv");
+    expect("plan --schedule-file good.csv --pp 3", 1, "--pp 3: good.csv has 2 ranks");
+    expect("plan --schedule-file good.csv --micro-batches 2", 1, "--micro-batches 2: good.csv has 1");
+    expect("plan --schedule-file good.csv --chunks 1", 1,
            "--chunks: the stages of a rank follow from "
            "good.csv");
-    expect("--schedule-file good.csv --schedule gpipe", 1, "leave one of them out");
-    expect("--schedule custom --pp 2", 1, "--schedule custom needs --schedule-file FILE");
+    expect("plan --schedule-file good.csv --schedule gpipe", 1, "leave one of them out");
+    expect("plan --schedule custom --pp 2", 1, "--schedule custom needs --schedule-file FILE");
 }
 
 static void what_a_grid_has_no_place_for_is_refused(void **state)
 {
     (void)state;
-    expect("--schedule 1f1b --pp 2 --zero 1", 1, "--zero needs -w FILE");
-    expect("--schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE");
-    expect("--schedule 1f1b --pp 2 --lower shards", 1, "--lower needs --format csv");
-    expect("--schedule 1f1b --pp 2 --format csv --lower nothing", 1,
+    expect("plan --schedule 1f1b --pp 2 --zero 1", 1, "--zero needs -w FILE");
+    expect("plan --schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE");
+    expect("plan --schedule 1f1b --pp 2 --lower shards", 1, "--lower needs --format csv");
+    expect("plan --schedule 1f1b --pp 2 --format csv --lower nothing", 1,
            "--lower: 'nothing' is none of messages, shards");
-    expect("--schedule 1f1b --pp 2 --group 2", 1,
+    expect("plan --schedule 1f1b --pp 2 --group 2", 1,
            "--group is of --schedule interleaved-1f1b, not of 1f1b");
-    expect("--schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 1, "--durations needs -o");
-    expect("--schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 1, "needs four times");
-    expect("--schedule 1f1b --pp 2 -o -", 0, "\"name\":");
-    expect("--group 2 -w w.json", 2, "--lower and --durations are for a grid alone");
-    expect("--schedule dualpipe --pp 3 --micro-batches 6", 1, "it needs an even pp");
-    expect("--schedule zbv --pp 2 --chunks 3", 1, "it takes --chunks 2");
-    expect("--schedule gpipe --pp 40000 --micro-batches 1", 1,
+    expect("plan --schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 1, "--durations needs -o");
+    expect("plan --schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 1, "needs four times");
+    expect("plan --schedule 1f1b --pp 2 -o -", 0, "\"name\":");
+    expect("plan --group 2 -w w.json", 2, "--lower and --durations are for a grid alone");
+    expect("plan --schedule dualpipe --pp 3 --micro-batches 6", 1, "it needs an even pp");
+    expect("plan --schedule zbv --pp 2 --chunks 3", 1, "it takes --chunks 2");
+    expect("plan --schedule gpipe --pp 40000 --micro-batches 1", 1,
            "these are more actions than a grid holds");
 }
 
@@ -255,5 +201,5 @@ int main(void)
         cmocka_unit_test(what_a_grid_has_no_place_for_is_refused),
         cmocka_unit_test(a_failed_allocation_is_reported),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "analysis/picture.h"
 #include "analysis/plot.h"
 #include "analysis/plot_style.h"
+#include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 
 static const int64_t two[] = {1048576, 4194304}, one[] = {5242880};
@@ -280,11 +282,11 @@ static bool have_gnuplot(void)
 
 static void draw(enum lw_plot_kind kind, const char *name, char *head, size_t n)
 {
-    char file[256];
+    char file[512];
     struct scene s = open_scene(kind);
     struct lw_err err = {0};
 
-    snprintf(file, sizeof file, "%s/%s", runs_folder, name);
+    snprintf(file, sizeof file, "%s", fixture_path(name));
     assert_int_equal(lw_plot_terminal_of(file, &s.plot.terminal, &err), LW_OK);
     if (lw_plot_draw(s.store, &s.plot, file, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -318,14 +320,14 @@ static void gnuplot_draws_every_kind_without_complaint(void **state)
 
 static void without_gnuplot_nothing_is_written_and_it_is_named(void **state)
 {
-    char file[256], *path = strdup(getenv("PATH"));
+    char file[512], *path = strdup(getenv("PATH"));
     struct lw_err err = {0};
 
     (void)state;
     runs_store(&predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
-    snprintf(file, sizeof file, "%s/x.png", runs_folder);
-    setenv("PATH", runs_folder, 1);
+    snprintf(file, sizeof file, "%s", fixture_path("x.png"));
+    setenv("PATH", fixture_path(""), 1);
     assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_ENOTSUP);
     setenv("PATH", path, 1);
     free(path);
@@ -336,22 +338,18 @@ static void without_gnuplot_nothing_is_written_and_it_is_named(void **state)
 
 static void a_failing_gnuplot_leaves_no_file(void **state)
 {
-    char file[256], fake[256], *path = strdup(getenv("PATH"));
+    char file[512], *path = strdup(getenv("PATH"));
     struct lw_err err = {0};
 
     (void)state;
     runs_store(&predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
-    snprintf(file, sizeof file, "%s/x.png", runs_folder);
-    snprintf(fake, sizeof fake, "%s/gnuplot", runs_folder);
-    FILE *f = fopen(fake, "w");
-    fputs("#!/bin/sh\necho half a picture\necho 'line 7: no such terminal' >&2\nexit 3\n", f);
-    fclose(f);
-    assert_int_equal(system("true"), 0);
-    char command[300];
-    snprintf(command, sizeof command, "chmod +x %s", fake);
-    assert_int_equal(system(command), 0);
-    snprintf(command, sizeof command, "%s:%s", runs_folder, path);
+    snprintf(file, sizeof file, "%s", fixture_path("x.png"));
+    fixture_put(fixture_path("gnuplot"),
+                "#!/bin/sh\necho half a picture\necho 'line 7: no such terminal' >&2\nexit 3\n");
+    assert_int_equal(chmod(fixture_path("gnuplot"), 0700), 0);
+    char command[4096];
+    snprintf(command, sizeof command, "%s:%s", fixture_path(""), path);
     setenv("PATH", command, 1);
     assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_EFAILED);
     setenv("PATH", path, 1);
@@ -410,7 +408,7 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     close_scene(&s);
 }
 
-#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, runs_close)
+#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
 
 int main(void)
 {

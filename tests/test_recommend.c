@@ -15,6 +15,8 @@
 #include "shared/timeline.h"
 #include "sim/cost.h"
 #include "sim/recommend_print.h"
+#include "tests/command_fixture.h"
+#include "tests/file_fixture.h"
 #include "tests/sim_help.h"
 #include "tests/tiny_workload.h"
 
@@ -229,38 +231,6 @@ static void memory_is_given_back_when_it_runs_out(void **unused)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static char folder[] = "/tmp/lapwing_recommend_XXXXXX";
-
-static char *lapwing(const char *args, int *rc)
-{
-    static char out[1 << 17];
-    char command[2048], *binary = realpath(getenv("LAPWING") ? getenv("LAPWING") : "", NULL);
-    char *trace = realpath("traces/recorded", NULL);
-
-    if (!binary || !trace) {
-        printf("SKIP LAPWING does not name the binary\n");
-        skip();
-    }
-    snprintf(command, sizeof command, "cd %s && R=%s && %s %s 2>&1", folder, trace, binary, args);
-    free(binary);
-    free(trace);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    size_t n = fread(out, 1, sizeof out - 1, f);
-    out[n] = '\0';
-    *rc = WEXITSTATUS(pclose(f));
-    return out;
-}
-
-static void expect(const char *args, int rc, const char *says)
-{
-    int got;
-    const char *out = lapwing(args, &got);
-
-    if (got != rc || !strstr(out, says))
-        fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, got, rc, says, out);
-}
-
 static void a_trace_is_answered_in_one_line(void **unused)
 {
     int rc;
@@ -291,21 +261,6 @@ static void stored_caps_can_be_drawn(void **unused)
     expect("plot sweep --db caps.db -o sweep.gp", 0, "");
 }
 
-static int make_folder(void **unused)
-{
-    (void)unused;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **unused)
-{
-    char command[128];
-    (void)unused;
-
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,5 +273,5 @@ int main(void)
         cmocka_unit_test(a_trace_is_answered_in_one_line),
         cmocka_unit_test(stored_caps_can_be_drawn),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "analysis/report.h"
+#include "tests/command_fixture.h"
+#include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 
 static const int64_t two[] = {1048576, 4194304}, one[] = {5242880};
@@ -185,33 +187,16 @@ static void the_same_database_gives_the_same_bytes(void **state)
     free(b);
 }
 
-static int run_lapwing(const char *arguments)
-{
-    char command[512];
-
-    snprintf(command, sizeof command, "%s %s --db %s >%s/out 2>%s/err", getenv("LAPWING"),
-             arguments, runs_db, runs_folder, runs_folder);
-    int rc = system(command);
-    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
-}
-
 static void the_command_leaves_no_partial_page(void **state)
 {
-    char arguments[300], file[256];
-
     (void)state;
-    assert_int_equal(run_lapwing("report"), 1); /* no database */
+    expect("report", 1, ""); /* no database */
     runs_store(&predicted);
-    snprintf(file, sizeof file, "%s/none/report.html", runs_folder);
-    snprintf(arguments, sizeof arguments, "report -o %s", file);
-    assert_int_equal(run_lapwing(arguments), 1);
-    snprintf(file, sizeof file, "%s/report.html", runs_folder);
-    snprintf(arguments, sizeof arguments, "report 7 -o %s", file);
-    assert_int_equal(run_lapwing(arguments), 1);
-    assert_int_not_equal(access(file, F_OK), 0);
-    snprintf(arguments, sizeof arguments, "report 1 -o %s", file);
-    assert_int_equal(run_lapwing(arguments), 0);
-    assert_int_equal(access(file, F_OK), 0);
+    expect("report -o none/report.html", 1, "");
+    expect("report 7 -o report.html", 1, "");
+    assert_int_not_equal(access(fixture_path("report.html"), F_OK), 0);
+    expect("report 1 -o report.html", 0, "");
+    assert_int_equal(access(fixture_path("report.html"), F_OK), 0);
 }
 
 static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
@@ -238,7 +223,7 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     assert_true(n > 20);
 }
 
-#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, runs_close)
+#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
 
 int main(void)
 {
