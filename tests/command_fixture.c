@@ -30,14 +30,14 @@ static size_t take(FILE *f, size_t at)
 const char *shell(const char *words, int *rc)
 {
     const char *given = getenv("LAPWING");
-    char program[PATH_MAX], recorded[PATH_MAX], errors[512], line[3 * PATH_MAX];
+    char program[PATH_MAX], project[PATH_MAX], errors[512], line[3 * PATH_MAX];
 
     assert_non_null(realpath(given ? given : "build/lapwing", program));
-    assert_non_null(realpath("traces/recorded", recorded));
+    assert_non_null(realpath(".", project));
     snprintf(errors, sizeof errors, "%s", fixture_path(""));
     strcpy(errors + strlen(errors) - 1, ".err"); /* instead of the last '/' */
-    int n = snprintf(line, sizeof line, "cd %s && L=%s && R=%s && { %s\n} 2>%s", fixture_path(""),
-                     program, recorded, words, errors);
+    int n = snprintf(line, sizeof line, "cd %s && L=%s P=%s && R=$P/traces/recorded && { %s\n} 2>%s",
+                     fixture_path(""), program, project, words, errors);
     assert_true(n > 0 && (size_t)n < sizeof line);
     FILE *f = popen(line, "r");
     n_out = take(f, 0);

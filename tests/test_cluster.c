@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "command_fixture.h"
 #include "file_fixture.h"
 #include "shared/arena.h"
 #include "shared/embedded.h"
@@ -266,65 +267,38 @@ static void failing_allocations_leave_nothing(void **state)
     free(text);
 }
 
-static int run(const char *arguments)
-{
-    char line[600];
-    snprintf(line, sizeof line, "%s %s >%s 2>%s", getenv("LAPWING"), arguments,
-             fixture_path("stdout"), fixture_path("stderr"));
-    return system(line) >> 8;
-}
-
 static void command_shows_figures_with_unit_and_source(void **state)
 {
     (void)state;
-    if (!getenv("LAPWING"))
-        skip();
-    assert_int_equal(run("cluster dgx-h100 --format csv"), 0);
-    char *text = fixture_get(fixture_path("stdout"));
+    const char *text = lapwing("cluster dgx-h100 --format csv", NULL);
     assert_non_null(strstr(text, "figure,value,unit,source\n"));
     assert_non_null(strstr(text, "device.n_sms,132,,"));
     assert_non_null(strstr(text, "links[1].latency_ns,14000,ns,"));
-    free(text);
-    assert_int_equal(run("cluster dgx-h100 --format json"), 0);
-    text = fixture_get(fixture_path("stdout"));
-    assert_non_null(strstr(text, "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, "
-                                 "\"unit\": \"B/s\", \"source\": \""));
-    free(text);
-    assert_int_equal(run("cluster"), 0);
-    text = fixture_get(fixture_path("stdout"));
-    assert_non_null(strstr(text, "\ndgx-a100    A100-SXM4-80GB"));
-    free(text);
-    assert_int_equal(run("cluster nothing-of-the-kind"), 1);
-    text = fixture_get(fixture_path("stderr"));
-    assert_string_equal(text, "lapwing cluster: cluster 'nothing-of-the-kind': no such file, and "
-                              "none of the known systems host, dgx-a100, dgx-h100, dgx-h200, gb200, "
-                              "p4d, p5, pcie-box, fire-flyer\n");
-    free(text);
+    expect("cluster dgx-h100 --format json", 0,
+           "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, \"unit\": \"B/s\", \"source\": \"");
+    expect("cluster", 0, "\ndgx-a100    A100-SXM4-80GB");
+    expect("cluster nothing-of-the-kind", 1, "");
+    assert_string_equal(shell_err(),
+                        "lapwing cluster: cluster 'nothing-of-the-kind': no such file, and "
+                        "none of the known systems host, dgx-a100, dgx-h100, dgx-h200, gb200, "
+                        "p4d, p5, pcie-box, fire-flyer\n");
 }
 
 static void command_shows_tables_of_work_with_their_range(void **state)
 {
-    char *example = fixture_example(example_page), line[200];
+    char *example = fixture_example(example_page);
     (void)state;
-    if (!getenv("LAPWING"))
-        skip();
     fixture_put(fixture_path("work.json"), example);
     free(example);
-    snprintf(line, sizeof line, "cluster %s --format csv", fixture_path("work.json"));
-    assert_int_equal(run(line), 0);
-    char *text = fixture_get(fixture_path("stdout"));
+    const char *text = lapwing("cluster work.json --format csv", NULL);
     assert_non_null(strstr(text, "device.work[0]: copy_in f32,2,rows,\"lapwing calibrate, medians of 48: "
                                  "4096 to 1048576 B\"\n"));
     assert_non_null(strstr(text, "device.work[1]: cast bf16,1,rows,\"lapwing calibrate, medians of 48: "
                                  "from f32, 1048576 to 1048576 B\"\n"));
-    free(text);
-    snprintf(line, sizeof line, "cluster %s --format json", fixture_path("work.json"));
-    assert_int_equal(run(line), 0);
-    text = fixture_get(fixture_path("stdout"));
-    assert_non_null(strstr(text, "{\"kind\": \"cast\", \"dtype\": \"bf16\", \"from\": \"f32\", "
-                                 "\"n_rows\": 1, \"least_size\": 1048576, \"most_size\": 1048576, "
-                                 "\"source\": \"lapwing calibrate, medians of 48\"}"));
-    free(text);
+    expect("cluster work.json --format json", 0,
+           "{\"kind\": \"cast\", \"dtype\": \"bf16\", \"from\": \"f32\", "
+           "\"n_rows\": 1, \"least_size\": 1048576, \"most_size\": 1048576, "
+           "\"source\": \"lapwing calibrate, medians of 48\"}");
 }
 
 /* As any other figure. */
@@ -351,19 +325,15 @@ static void a_table_of_work_is_part_of_the_hash(void **state)
 
 static void command_writes_a_system_that_reads_back(void **state)
 {
-    char line[500];
     struct lw_cluster c;
     struct lw_err err = {0};
     (void)state;
-    if (!getenv("LAPWING"))
-        skip();
-    snprintf(line, sizeof line, "cluster dgx-a100 -o %s", fixture_path("a100.json"));
-    assert_int_equal(run(line), 0);
+    expect("cluster dgx-a100 -o a100.json", 0, "");
     assert_int_equal(lw_cluster_find(fixture_path("a100.json"), &c, &err), LW_OK);
     assert_string_equal(c.name, "dgx-a100");
     lw_cluster_free(&c);
-    assert_int_equal(run("cluster host -o /dev/full"), 1);
-    assert_int_equal(run("cluster -o x.json"), 2);
+    expect("cluster host -o /dev/full", 1, "");
+    expect("cluster -o x.json", 2, "");
 }
 
 int main(void)

@@ -10,35 +10,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/command_fixture.h"
 #include "tests/file_fixture.h"
 
-#define GPU "tests/fuzz/corpus/kineto/gpu.json"
-#define GLOO "traces/recorded/resnet18__gloo2__cap5.rank0.json.gz"
-#define GLOO1 "traces/recorded/resnet18__gloo2__cap5.rank1.json.gz"
+#define GPU_FILE "tests/fuzz/corpus/kineto/gpu.json"
+#define GPU "$P/" GPU_FILE
+#define GLOO "$R/resnet18__gloo2__cap5.rank0.json.gz"
+#define GLOO1 "$R/resnet18__gloo2__cap5.rank1.json.gz"
 
-static char out[1 << 20];
+static const char *out; /* of the last command, both outputs */
 
-/* '@' stands for the test's folder. Both outputs are in `out`. */
 static int run(const char *args)
 {
-    char command[4096], *p = command;
-    const char *lapwing = getenv("LAPWING");
+    int rc;
 
-    p += sprintf(p, "%s ", lapwing ? lapwing : "build/lapwing");
-    for (; *args; args++)
-        p += *args == '@' ? sprintf(p, "%s", fixture_path("")) : sprintf(p, "%c", *args);
-    sprintf(p, " 2>&1");
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    out[fread(out, 1, sizeof out - 1, f)] = '\0';
-    int status = pclose(f);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    out = lapwing(args, &rc);
+    return rc;
 }
 
 static void run_ok(const char *args)
 {
-    if (run(args) != 0)
-        fail_msg("lapwing %s: %s", args, out);
+    out = lapwing(args, NULL);
 }
 
 /* The numbers of a CSV line, by the titles of the first. */
@@ -66,7 +58,7 @@ static void inspect_prints_a_line_per_window_kernel_and_step(void **state)
                 "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_AllReduce\",\"pid\":0,\"tid\":7,\"ts\":10,\"dur\":4,"
                 "\"args\":{\"stream\":7,\"correlation\":1,\"Collective name\":\"allreduce\",\"In msg nelems\":8,\"Out msg nelems\":8,"
                 "\"dtype\":\"Half\",\"Group size\":2}}]");
-    run_ok("inspect @/t.json --format csv");
+    run_ok("inspect t.json --format csv");
     const char *whole = strstr(out, ",whole,"), *comm = strstr(out, ",comm,ProfilerStep#3");
     const char *step = strstr(out, ",step,ProfilerStep#3");
     assert_true(whole && comm && step && strstr(out, ",by_time,") && strstr(out, ",by_launch,"));
@@ -85,25 +77,23 @@ static void inspect_prints_a_line_per_window_kernel_and_step(void **state)
 
 static void several_files_give_the_same_bytes_on_one_core_and_on_all(void **state)
 {
-    static char first[sizeof out];
-    static const char files[] = GLOO " " GPU " " GLOO1 " tests/fuzz/corpus/kineto/old.json " GPU;
-    char args[1024];
+    static const char files[] = GLOO " " GPU " " GLOO1 " $P/tests/fuzz/corpus/kineto/old.json " GPU;
+    char args[1024], pinned[1100];
+    int rc;
 
     (void)state;
     snprintf(args, sizeof args, "inspect %s --format json", files);
     run_ok(args);
-    memcpy(first, out, sizeof first);
+    char *first = strdup(out);
     for (int i = 0; i < 3; i++) {
         run_ok(args);
         assert_string_equal(out, first);
     }
-    char command[2048];
-    snprintf(command, sizeof command, "taskset -c 0 %s %s", getenv("LAPWING"), args);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    out[fread(out, 1, sizeof out - 1, f)] = '\0';
-    if (pclose(f) == 0) /* taskset is there */
+    snprintf(pinned, sizeof pinned, "taskset -c 0 $L %s", args);
+    out = shell(pinned, &rc);
+    if (rc == 0) /* taskset is there */
         assert_string_equal(out, first);
+    free(first);
 }
 
 static void of_several_bad_files_the_first_is_reported(void **state)
@@ -112,7 +102,7 @@ static void of_several_bad_files_the_first_is_reported(void **state)
     fixture_put(fixture_path("a.json"), "{\"traceEvents\": [");
     fixture_put(fixture_path("b.json"), "nonsense");
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(run("inspect " GLOO " @/b.json @/a.json " GLOO1), 1);
+        assert_int_equal(run("inspect " GLOO " b.json a.json " GLOO1), 1);
         assert_non_null(strstr(out, "b.json"));
         assert_null(strstr(out, "a.json"));
     }
@@ -122,55 +112,55 @@ static void a_format_that_is_not_read_is_told_what_is(void **state)
 {
     (void)state;
     fixture_put(fixture_path("goal"), "num_ranks 2\nrank 0 { }\n");
-    assert_int_equal(run("import @/goal -o @/w.json"), 1);
+    assert_int_equal(run("import goal -o w.json"), 1);
     assert_non_null(strstr(out, "a GOAL schedule"));
     assert_non_null(strstr(out, "Kineto"));
     assert_non_null(strstr(out, "nccl-tests"));
     assert_non_null(strstr(out, "PipeDream"));
     fixture_put(fixture_path("et.json"), "{\"schema\": \"1.0.1\", \"pid\": 1, \"nodes\": []}");
-    assert_int_equal(run("inspect @/et.json"), 1);
+    assert_int_equal(run("inspect et.json"), 1);
     assert_non_null(strstr(out, "execution trace"));
-    assert_int_equal(run("inspect tests/fuzz/corpus/files/workload.json"), 1);
+    assert_int_equal(run("inspect $P/tests/fuzz/corpus/files/workload.json"), 1);
     assert_non_null(strstr(out, "Lapwing's own"));
     fixture_put(fixture_path("empty"), "");
-    assert_int_equal(run("inspect @/empty"), 1);
+    assert_int_equal(run("inspect empty"), 1);
     assert_non_null(strstr(out, "empty: empty"));
 }
 
 static void salvaging_says_how_much_was_kept_and_where_it_broke(void **state)
 {
-    char *text = fixture_get(GPU);
+    char *text = fixture_get(GPU_FILE);
 
     (void)state;
     text[strlen(text) - 40] = '\0';
     fixture_put(fixture_path("cut.json"), text);
     free(text);
-    assert_int_equal(run("inspect @/cut.json"), 1);
+    assert_int_equal(run("inspect cut.json"), 1);
     assert_non_null(strstr(out, "byte "));
-    run_ok("inspect @/cut.json --salvage");
+    run_ok("inspect cut.json --salvage");
     assert_non_null(strstr(out, "salvaged: the events before "));
     assert_non_null(strstr(out, "byte "));
-    run_ok("inspect @/cut.json --salvage --format json");
+    run_ok("inspect cut.json --salvage --format json");
     assert_non_null(strstr(out, "\"damage\": \""));
 }
 
 static void measured_tables_and_profiles_are_imported_by_content(void **state)
 {
     (void)state;
-    run_ok("import tests/fuzz/corpus/bench/today.txt --cluster-out @/c.json");
-    run_ok("cost -c @/c.json --bytes 1024 --format json");
+    run_ok("import $P/tests/fuzz/corpus/bench/today.txt --cluster-out c.json");
+    run_ok("cost -c c.json --bytes 1024 --format json");
     assert_non_null(strstr(out, "\"time_ns\": 30500,"));
     assert_non_null(strstr(out, "today.txt"));
-    run_ok("import tests/fuzz/corpus/bench/today.txt --cluster-out @/c.json --format csv");
+    run_ok("import $P/tests/fuzz/corpus/bench/today.txt --cluster-out c.json --format csv");
     assert_non_null(strstr(out, "all_reduce,f32,2,2,1,1024,30500,"));
-    assert_int_equal(run("import tests/fuzz/corpus/bench/today.txt -o @/w.json"), 1);
+    assert_int_equal(run("import $P/tests/fuzz/corpus/bench/today.txt -o w.json"), 1);
     assert_non_null(strstr(out, "gives no workload"));
-    run_ok("import tests/fuzz/corpus/pipedream/graph.txt -o @/w.json --format json");
+    run_ok("import $P/tests/fuzz/corpus/pipedream/graph.txt -o w.json --format json");
     assert_non_null(strstr(out, "\"format\": \"pipedream\""));
-    run_ok("plan -w @/w.json --dp 2 -o @/p.json");
-    assert_int_equal(run("import tests/fuzz/corpus/pipedream/graph.txt --step 1 -o @/w.json"), 1);
+    run_ok("plan -w w.json --dp 2 -o p.json");
+    assert_int_equal(run("import $P/tests/fuzz/corpus/pipedream/graph.txt --step 1 -o w.json"), 1);
     assert_non_null(strstr(out, "concern PyTorch traces"));
-    assert_int_equal(run("import " GLOO " tests/fuzz/corpus/bench/today.txt -o @/w.json"), 1);
+    assert_int_equal(run("import " GLOO " $P/tests/fuzz/corpus/bench/today.txt -o w.json"), 1);
     assert_non_null(strstr(out, "import them apart"));
 }
 
@@ -178,17 +168,15 @@ static void measured_tables_and_profiles_are_imported_by_content(void **state)
 static void a_stored_recording_is_compared_with_its_replay(void **state)
 {
     (void)state;
-    run_ok("import " GLOO " --store --db @/t.db");
+    run_ok("import " GLOO " --store --db t.db");
     assert_non_null(strstr(out, "stored as run 1"));
-    run_ok("sim --replay " GLOO " --spans --db @/t.db");
-    run_ok("runs --db @/t.db --format json");
+    run_ok("sim --replay " GLOO " --spans --db t.db");
+    run_ok("runs --db t.db --format json");
     assert_non_null(strstr(out, "\"import\""));
-    run_ok("compare 2 1 --db @/t.db --format json");
-    run_ok("plot timeline 1 --db @/t.db -o @/t.svg");
-    assert_int_equal(run("import tests/fuzz/corpus/pipedream/graph.txt --store --db @/t.db"), 1);
+    run_ok("compare 2 1 --db t.db --format json");
+    run_ok("plot timeline 1 --db t.db -o t.svg");
+    assert_int_equal(run("import $P/tests/fuzz/corpus/pipedream/graph.txt --store --db t.db"), 1);
     assert_non_null(strstr(out, "holds no timeline"));
-    unlink(fixture_path("t.db-wal")); /* what SQLite leaves beside it is no temporary file of ours */
-    unlink(fixture_path("t.db-shm"));
 }
 
 static void bench_import_repeats_a_trace_to_the_size_asked_for(void **state)
@@ -197,13 +185,13 @@ static void bench_import_repeats_a_trace_to_the_size_asked_for(void **state)
 
     (void)state;
     run_ok("bench import " GPU " --size 1MB --format json");
-    char *at = strstr(out, "\"json_bytes\":");
+    const char *at = strstr(out, "\"json_bytes\":");
     assert_non_null(at);
     sscanf(at, "\"json_bytes\": %lld", &bytes);
     at = strstr(out, "\"n_events\":");
     sscanf(at, "\"n_events\": %lld", &events);
     assert_true(bytes >= 1000000 && bytes < 1100000);
-    char *text = fixture_get(GPU);
+    char *text = fixture_get(GPU_FILE);
     int one = 0;
     for (char *p = text; (p = strstr(p, "\"ph\"")) != NULL; p++)
         one++;
@@ -213,7 +201,7 @@ static void bench_import_repeats_a_trace_to_the_size_asked_for(void **state)
     assert_non_null(strstr(out, "\"gzip\": {"));
     assert_non_null(strstr(out, "\"memory_multiple\": "));
     assert_int_equal(run("bench import"), 2);
-    assert_int_equal(run("bench import tests/fuzz/corpus/bench/today.txt"), 1);
+    assert_int_equal(run("bench import $P/tests/fuzz/corpus/bench/today.txt"), 1);
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 
 #include "analysis/cmd_validate.h"
 #include "shared/jsonout.h"
+#include "tests/command_fixture.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/groundtruth_target.h"
 
@@ -446,80 +447,39 @@ static void measured_runs_are_predicted_within_the_bars(void **unused)
 
 /* --- the command --- */
 
-static int run_command(const char *args, char *out, size_t size)
-{
-    char command[512];
-    FILE *f;
-
-    if (!getenv("LAPWING")) {
-        printf("SKIP LAPWING does not name the binary\n");
-        skip();
-    }
-    snprintf(command, sizeof command, "%s %s 2>&1", getenv("LAPWING"), args);
-    f = popen(command, "r");
-    assert_non_null(f);
-    size_t n = fread(out, 1, size - 1, f);
-    out[n] = '\0';
-    return pclose(f) >> 8;
-}
-
-static int run(const char *args, char *out, size_t size)
-{
-    char whole[400];
-
-    snprintf(whole, sizeof whole, "validate %s", args);
-    return run_command(whole, out, size);
-}
-
 /* The worked example once more: import, then sim, as a user does it. */
 static void import_and_sim_give_the_same_step(void **unused)
 {
-    static char out[1 << 16];
-    char args[400], w[128], c[128];
     (void)unused;
 
     fixture_open(NULL);
-    snprintf(w, sizeof w, "%s", fixture_path("w.json"));
-    snprintf(c, sizeof c, "%s", fixture_path("c.json"));
-    snprintf(args, sizeof args, "import " TINY " -o %s --cluster-out %s", w, c);
-    assert_int_equal(run_command(args, out, sizeof out), 0);
-    assert_non_null(strstr(out, "note: ready times of rank 0 of the no_sync step"));
-    snprintf(args, sizeof args, "sim -w %s -c %s --dp 2 --bucket-policy c10d-1.13 --bucket-cap 1MiB "
-             "--reducer gloo --no-db --format json", w, c);
-    assert_int_equal(run_command(args, out, sizeof out), 0);
-    if (!strstr(out, "\"step_ns\": 55786432"))
-        fail_msg("%s", out);
-    snprintf(args, sizeof args, "import " TINY " -o %s --step 1", w);
-    assert_int_equal(run_command(args, out, sizeof out), 1);
-    assert_non_null(strstr(out, "concern PyTorch traces"));
+    expect("import $P/" TINY " -o w.json --cluster-out c.json", 0,
+           "note: ready times of rank 0 of the no_sync step");
+    expect("sim -w w.json -c c.json --dp 2 --bucket-policy c10d-1.13 --bucket-cap 1MiB --reducer gloo "
+           "--no-db --format json", 0, "\"step_ns\": 55786432");
+    expect("import $P/" TINY " -o w.json --step 1", 1, "concern PyTorch traces");
     fixture_close(NULL);
 }
 
 static void the_command_says_no_with_3_and_what_it_cannot_read_with_1(void **unused)
 {
-    static char out[1 << 14];
     char *text = fixture_get(TINY);
     char *slow = fixture_replaced(text, "{\"median\": 0.056}", "{\"median\": 0.08}");
-    char args[256];
     (void)unused;
 
     fixture_open(NULL);
-    assert_int_equal(run(TINY, out, sizeof out), 0);
-    assert_non_null(strstr(out, "device.copy_bytes_per_s = 4e+09 B/s, on 34 rows"));
-    assert_non_null(strstr(out, "every bar is reached"));
+    expect("validate $P/" TINY, 0, "device.copy_bytes_per_s = 4e+09 B/s, on 34 rows");
+    expect("validate $P/" TINY, 0, "every bar is reached");
     /* 55.786432 / 80 - 1 = -30.3 %, the mean with -1.4 %: 15.9 %; 80 against 56.6 is a wrong pair */
     fixture_put(fixture_path("slow.json"), slow);
-    snprintf(args, sizeof args, "%s", fixture_path("slow.json"));
-    assert_int_equal(run(args, out, sizeof out), 3);
-    assert_non_null(strstr(out, "missed: groundtruth: worst 30.27 %, allowed 15 %: "
-                                "tiny__1g__cap1 is -30.3 % off"));
-    assert_non_null(strstr(out, "missed: groundtruth: order 0.00 %"));
-    assert_int_equal(run("README.md", out, sizeof out), 1);
-    assert_non_null(strstr(out, "README.md: nothing that can be validated; expected a measured-run"));
-    assert_int_equal(run("no-such-file.json", out, sizeof out), 1);
-    assert_int_equal(run(TINY " " TINY, out, sizeof out), 1);
-    assert_non_null(strstr(out, "is there twice"));
-    assert_int_equal(run("", out, sizeof out), 2);
+    expect("validate slow.json", 3, "missed: groundtruth: worst 30.27 %, allowed 15 %: "
+                                    "tiny__1g__cap1 is -30.3 % off");
+    expect("validate slow.json", 3, "missed: groundtruth: order 0.00 %");
+    expect("validate $P/README.md", 1,
+           "README.md: nothing that can be validated; expected a measured-run");
+    expect("validate no-such-file.json", 1, "");
+    expect("validate $P/" TINY " $P/" TINY, 1, "is there twice");
+    expect("validate", 2, "");
     fixture_close(NULL);
     free(slow);
     free(text);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_fixture.h"
 #include "file_fixture.h"
 #include "resnet50_sizes.h"
 #include "shared/arena.h"
@@ -333,25 +334,12 @@ static void failing_allocations_leave_nothing(void **state)
     }
 }
 
-static int run(const char *arguments)
-{
-    char line[600];
-    snprintf(line, sizeof line, "%s %s >%s 2>%s", getenv("LAPWING"), arguments,
-             fixture_path("stdout"), fixture_path("stderr"));
-    return system(line) >> 8;
-}
-
 static void command_writes_a_workload_that_reads_back(void **state)
 {
-    char line[500];
     struct lw_workload w;
     struct lw_err err = {0};
     (void)state;
-    if (!getenv("LAPWING"))
-        skip();
-    snprintf(line, sizeof line, "model resnet50 --device A100-SXM4-80GB --batch 16 -o %s",
-             fixture_path("r.json"));
-    assert_int_equal(run(line), 0);
+    expect("model resnet50 --device A100-SXM4-80GB --batch 16 -o r.json", 0, "");
     if (lw_workload_read(fixture_path("r.json"), &w, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(w.n_params, 161);
@@ -359,34 +347,23 @@ static void command_writes_a_workload_that_reads_back(void **state)
     assert_string_equal(w.from.device, "A100-SXM4-80GB");
     assert_string_equal(w.from.producer, "lapwing model resnet50");
     lw_workload_free(&w);
-    assert_int_equal(run("model mlp --format json"), 0);
-    char *text = fixture_get(fixture_path("stdout"));
-    assert_non_null(strstr(text, "\"numel\": 16793600,")); /* 16 * (1024^2 + 1024) */
-    free(text);
-    assert_int_equal(run("model mlp -o -"), 0);
-    text = fixture_get(fixture_path("stdout"));
-    fixture_put(fixture_path("m.json"), text);
-    free(text);
+    expect("model mlp --format json", 0, "\"numel\": 16793600,"); /* 16 * (1024^2 + 1024) */
+    shell("$L model mlp -o - >m.json", NULL);
     assert_int_equal(lw_workload_read(fixture_path("m.json"), &w, &err), LW_OK);
     lw_workload_free(&w);
 }
 
 static void command_refuses_and_leaves_no_file(void **state)
 {
-    char line[500];
     (void)state;
-    if (!getenv("LAPWING"))
-        skip();
-    snprintf(line, sizeof line, "model mlp --layers 5 -o %s", fixture_path("no.json"));
-    assert_int_equal(run(line), 1);
+    expect("model mlp --layers 5 -o no.json", 1, "");
     FILE *f = fopen(fixture_path("no.json"), "r");
     assert_null(f);
-    assert_int_equal(run("model mlp -o /dev/full"), 1);
-    char *text = fixture_get(fixture_path("stderr"));
-    assert_string_equal(text, "lapwing model: /dev/full: cannot write: No space left on device\n");
-    free(text);
-    assert_int_equal(run("model"), 2);
-    assert_int_equal(run("model mlp --batch x"), 2);
+    expect("model mlp -o /dev/full", 1, "");
+    assert_string_equal(shell_err(),
+                        "lapwing model: /dev/full: cannot write: No space left on device\n");
+    expect("model", 2, "");
+    expect("model mlp --batch x", 2, "");
 }
 
 int main(void)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_fixture.h"
 #include "file_fixture.h"
 
 static const char cluster[] =
@@ -29,48 +30,31 @@ static const char workload[] =
     " \"params\": [{\"name\": \"a.weight\", \"numel\": 1000, \"module\": 0},"
     " {\"name\": \"b.weight\", \"numel\": 1000, \"module\": 1}], \"optimizer_ns\": 100000}";
 
-static int open_folder(void **state)
+static int put_files(void **state)
 {
-    (void)state;
-    fixture_open(NULL);
+    fixture_open(state);
     fixture_put(fixture_path("c.json"), cluster);
     fixture_put(fixture_path("w.json"), workload);
     return 0;
 }
 
-static int close_folder(void **state)
+/* What was printed, good predictions or bad. */
+static const char *here(const char *words)
 {
-    (void)state;
-    fixture_close(NULL);
-    return 0;
+    char args[400];
+    int rc;
+
+    snprintf(args, sizeof args, "validate --here -c c.json w.json --steps 1 --format json %s", words);
+    const char *out = lapwing(args, &rc);
+    if (rc != 0 && rc != 3)
+        fail_msg("lapwing %s: exit %d\n%s", args, rc, out);
+    return out;
 }
 
-/* The exit status; what was printed is in the files "out" and "err". */
-static int run(const char *words)
+static void has(const char *text, const char *part)
 {
-    char line[900];
-
-    snprintf(line, sizeof line, "p=$(realpath %s) && cd %s && $p %s >out 2>err", getenv("LAPWING"),
-             fixture_path("."), words);
-    return system(line) >> 8;
-}
-
-static void expect_in(const char *file, const char *part)
-{
-    char *text = fixture_get(fixture_path(file));
-
     if (!strstr(text, part))
         fail_msg("expected %s in %s", part, text);
-    free(text);
-}
-
-static int here(const char *words)
-{
-    char line[400];
-
-    snprintf(line, sizeof line, "validate --here -c c.json w.json --steps 1 --format json %s", words);
-    int rc = run(line);
-    return rc == 3 ? 0 : rc;
 }
 
 static bool two_cores(void)
@@ -84,11 +68,10 @@ static void a_row_is_predicted_executed_and_stored(void **unused)
     (void)unused;
     if (!two_cores())
         skip();
-    assert_int_equal(here("--only 'cap 1 MiB' --db results.db"), 0);
-    expect_in("out", "\"id\": \"tiny: cap 1 MiB\", \"family\": \"here\", \"predicted_ns\": ");
-    expect_in("out", "medians of 1 steps behind 3, threads backend, pinned, verified bitwise");
-    assert_int_equal(run("compare --db results.db 1 2"), 0);
-    expect_in("out", "run 1 (sim) against run 2 (exec threads, real)");
+    const char *out = here("--only 'cap 1 MiB' --db results.db");
+    has(out, "\"id\": \"tiny: cap 1 MiB\", \"family\": \"here\", \"predicted_ns\": ");
+    has(out, "medians of 1 steps behind 3, threads backend, pinned, verified bitwise");
+    expect("compare --db results.db 1 2", 0, "run 1 (sim) against run 2 (exec threads, real)");
 }
 
 static void more_ranks_than_cores_are_shown_and_not_judged(void **unused)
@@ -96,27 +79,25 @@ static void more_ranks_than_cores_are_shown_and_not_judged(void **unused)
     (void)unused;
     if (!two_cores())
         skip();
-    assert_int_equal(here("--only 'data parallel'"), 0);
-    expect_in("out", "\"id\": \"tiny: data parallel\", \"family\": \"here, oversubscribed\"");
-    expect_in("out", "\"missed\": []");
+    const char *out = here("--only 'data parallel'");
+    has(out, "\"id\": \"tiny: data parallel\", \"family\": \"here, oversubscribed\"");
+    has(out, "\"missed\": []");
 }
 
 static void a_strategy_that_does_not_fit_is_told(void **unused)
 {
     (void)unused;
-    assert_int_equal(here("--only 'zbv'"), 0);
-    expect_in("out", "not planned: tiny: zbv: ");
+    has(here("--only 'zbv'"), "not planned: tiny: zbv: ");
 }
 
 static void wrong_words_are_refused(void **unused)
 {
     (void)unused;
-    assert_int_equal(here("--only nothing"), 2);
-    expect_in("err", "--only 'nothing': no row of the grid is called so");
-    assert_int_equal(run("validate --here -c dgx-a100 w.json"), 1);
-    expect_in("err", "'dgx-a100' is not calibrated");
-    assert_int_equal(run("validate"), 2);
-    assert_int_equal(run("validate --only x w.json"), 2);
+    expect("validate --here -c c.json w.json --only nothing", 2,
+           "--only 'nothing': no row of the grid is called so");
+    expect("validate --here -c dgx-a100 w.json", 1, "'dgx-a100' is not calibrated");
+    expect("validate", 2, "");
+    expect("validate --only x w.json", 2, "");
 }
 
 int main(void)
@@ -127,5 +108,5 @@ int main(void)
         cmocka_unit_test(a_strategy_that_does_not_fit_is_told),
         cmocka_unit_test(wrong_words_are_refused),
     };
-    return cmocka_run_group_tests(tests, open_folder, close_folder);
+    return cmocka_run_group_tests(tests, put_files, fixture_close);
 }

@@ -10,25 +10,15 @@
 #include <string.h>
 
 #include "file_fixture.h"
+#include "tests/command_fixture.h"
 
-/* The exit status; what was printed is in the files "out" and "err". */
-static int validate(const char *text)
+/* Validating the table exits with rc and says so: on standard output where all is well, else on
+ * standard error. */
+static void validate(const char *text, int rc, const char *says)
 {
-    char line[600];
-
     fixture_put(fixture_path("t.csv"), text);
-    snprintf(line, sizeof line, "%s validate %s --format json >%s 2>%s", getenv("LAPWING"),
-             fixture_path("t.csv"), fixture_path("out"), fixture_path("err"));
-    return system(line) >> 8;
-}
-
-static void expect_in(const char *file, const char *part)
-{
-    char *text = fixture_get(fixture_path(file));
-
-    if (!strstr(text, part))
-        fail_msg("expected %s in %s", part, text);
-    free(text);
+    expect("validate t.csv --format json", rc, says);
+    assert_int_equal(strstr(shell_err(), says) != NULL, rc != 0);
 }
 
 /* 30 G parameters on 8: 4 * 30 + 12 * 30 / 8 = 165; 2 * 30 + 14 * 30 / 8 = 112.5, which may be
@@ -36,33 +26,26 @@ static void expect_in(const char *file, const char *part)
 static void zero_memory_agrees_to_one_unit_of_the_last_digit(void **unused)
 {
     (void)unused;
-    if (!getenv("LAPWING"))
-        skip();
-    assert_int_equal(validate("model,dp_degree,P_os,P_os_g,P_os_g_p\n30B,8,165,112,60\n"), 0);
-    expect_in("out", "\"id\": \"30B__N8__P_os_g\", \"family\": \"zero-memory\", \"predicted\": 112.5, "
-                     "\"measured\": 112, \"unit\": \"GB\"");
-    expect_in("out", "\"n_beyond_digits\": 0");
-    assert_int_equal(validate("dp_degree,P_os,model\n8,166.1,30B\n"), 3);
-    expect_in("err", "1 of 1 cases differ by more than their printed digits allow; 30B__N8__P_os: 165 "
-                     "GB, printed 166.1");
+    static const char *const right = "model,dp_degree,P_os,P_os_g,P_os_g_p\n30B,8,165,112,60\n";
+    validate(right, 0, "\"id\": \"30B__N8__P_os_g\", \"family\": \"zero-memory\", \"predicted\": 112.5, "
+                       "\"measured\": 112, \"unit\": \"GB\"");
+    validate(right, 0, "\"n_beyond_digits\": 0");
+    validate("dp_degree,P_os,model\n8,166.1,30B\n", 3,
+             "1 of 1 cases differ by more than their printed digits allow; 30B__N8__P_os: 165 GB, "
+             "printed 166.1");
 }
 
 /* A blank cell is what the source does not give: no case, and no miss; a table of them has none. */
 static void what_a_source_does_not_give_is_no_case(void **unused)
 {
     (void)unused;
-    if (!getenv("LAPWING"))
-        skip();
-    assert_int_equal(validate("model,dp_degree,P_os,P_os_g\n30B,8,,112\n"), 0);
-    expect_in("out", "\"n\": 1,");
-    assert_int_equal(validate("model,dp_degree,P_os\n30B,8,\n"), 1);
-    expect_in("err", "t.csv: every cell of P_os, P_os_g and P_os_g_p is blank");
-    assert_int_equal(validate("model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b,bubble_zb_h1\n"
-                              "x,2,8,16,2,3,4,3,2,0,,0.1563\n"), 0);
-    expect_in("out", "\"n\": 1,");
-    assert_int_equal(validate("model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b\n"
-                              "x,2,8,16,2,3,4,3,2,0,\n"), 1);
-    expect_in("err", "t.csv: every cell of bubble_* is blank");
+    validate("model,dp_degree,P_os,P_os_g\n30B,8,,112\n", 0, "\"n\": 1,");
+    validate("model,dp_degree,P_os\n30B,8,\n", 1,
+             "t.csv: every cell of P_os, P_os_g and P_os_g_p is blank");
+    validate("model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b,bubble_zb_h1\n"
+             "x,2,8,16,2,3,4,3,2,0,,0.1563\n", 0, "\"n\": 1,");
+    validate("model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b\n"
+             "x,2,8,16,2,3,4,3,2,0,\n", 1, "t.csv: every cell of bubble_* is blank");
 }
 
 /* p 2, m 3, F 4, B 3, W 2, no transfers: 1f1b's bubble is (p - 1)(F + B + W) = 9 of 36: 0.25; zb-h1's
@@ -74,15 +57,11 @@ static void bubble_rates_agree_to_the_printed_digits(void **unused)
         "bubble_1f1b_i,bubble_zb_h1\n";
     char text[400];
     (void)unused;
-    if (!getenv("LAPWING"))
-        skip();
     snprintf(text, sizeof text, "%sx,4,2,8,16,2,1,3,3,4,3,2,0,0.2500,0.10,0.1563\n", head);
-    assert_int_equal(validate(text), 0);
-    expect_in("out", "\"x__p2__m3__b1__1f1b\", \"family\": \"zero-bubble\", \"predicted\": 0.25,");
-    expect_in("out", "closed form; the engine");
+    validate(text, 0, "\"x__p2__m3__b1__1f1b\", \"family\": \"zero-bubble\", \"predicted\": 0.25,");
+    validate(text, 0, "closed form; the engine");
     snprintf(text, sizeof text, "%sx,4,2,8,16,2,1,3,3,4,3,2,0,0.2501,0.10,0.1563\n", head);
-    assert_int_equal(validate(text), 3);
-    expect_in("err", "x__p2__m3__b1__1f1b");
+    validate(text, 3, "x__p2__m3__b1__1f1b");
 }
 
 static void what_has_no_meaning_is_refused_by_place(void **unused)
@@ -104,12 +83,8 @@ static void what_has_no_meaning_is_refused_by_place(void **unused)
         {"a,b\n1,2\n", "nothing that can be validated; expected a measured-run file"},
     };
     (void)unused;
-    if (!getenv("LAPWING"))
-        skip();
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        assert_int_equal(validate(cases[k].text), 1);
-        expect_in("err", cases[k].message);
-    }
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        validate(cases[k].text, 1, cases[k].message);
 }
 
 /* Every visible row, where the published files are. */
@@ -119,18 +94,16 @@ static void published_tables_are_reproduced(void **unused)
                                         "../shared/papers/qi2024_zero_bubble_bubble_rates.csv"};
     (void)unused;
     for (int k = 0; k < 2; k++) {
-        char line[400];
+        char args[400];
         FILE *f = fopen(files[k], "r");
-        if (!f || !getenv("LAPWING")) {
+        if (!f) {
             print_message("SKIP: %s is not there\n", files[k]);
             skip();
         }
         fclose(f);
-        snprintf(line, sizeof line, "%s validate %s --format json >%s", getenv("LAPWING"), files[k],
-                 fixture_path("out"));
-        assert_int_equal(system(line) >> 8, 0);
-        expect_in("out", "\"n\": 36,");
-        expect_in("out", "\"n_beyond_digits\": 0");
+        snprintf(args, sizeof args, "validate $P/%s --format json", files[k]);
+        expect(args, 0, "\"n\": 36,");
+        expect(args, 0, "\"n_beyond_digits\": 0");
     }
 }
 
