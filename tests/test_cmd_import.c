@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shared/files.h"
 #include "tests/command_fixture.h"
 #include "tests/file_fixture.h"
 
@@ -204,12 +205,109 @@ static void bench_import_repeats_a_trace_to_the_size_asked_for(void **state)
     assert_int_equal(run("bench import $P/tests/fuzz/corpus/bench/today.txt"), 1);
 }
 
+static void copy_damaged(const char *from, const char *to, long cut, long flip)
+{
+    static char bytes[1 << 20];
+    FILE *f = fopen(from, "rb");
+
+    assert_non_null(f);
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    if (flip)
+        bytes[n - (size_t)flip] ^= 1;
+    f = fopen(fixture_path(to), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, cut ? (size_t)cut : n, f), cut ? (size_t)cut : n);
+    fclose(f);
+}
+
+static void bad_input_gets_one_line_exit_1_and_no_output(void **state)
+{
+    static const struct {
+        const char *args, *want;
+    } cases[] = {
+        {"import absent.json -o o.json", "absent.json: cannot open"},
+        {"import text.json -o o.json", "text.json"},
+        {"import cut.json -o o.json", "cut.json"},
+        {"import cut.json.gz -o o.json", "cut.json.gz: byte 5000: the gzip data ends too early (truncated)"},
+        {"import sum.json.gz -o o.json", "the gzip data is damaged (incorrect data check)"},
+        {"import nostep.json -o o.json", "no training step: expected ProfilerStep#N"},
+        {"import other.json -o o.json", "no \"traceEvents\""},
+        {"import $P/tests/fuzz/corpus/kineto/gpu.json -o o.json",
+         "Record whole training steps with"},
+        {"import $P/tests/fuzz/corpus/kineto/cpu_ddp.json --step 77 -o o.json", "--step 77"},
+        {"import $P/tests/fuzz/corpus/kineto/cpu_ddp.json --step x -o o.json", "--step"},
+        {"import $P/tests/fuzz/corpus/kineto/cpu_ddp.json --sidecar absent -o o.json", "absent"},
+        {"import $P/tests/fuzz/corpus/kineto/cpu_ddp.json --sidecar badside.json -o o.json",
+         "badside.json"},
+        {"import $P/tests/fuzz/corpus/kineto/cpu_ddp.json --model-params badside.json -o o.json",
+         "badside.json"},
+        {"import $P/tests/fuzz/corpus/kineto/cpu_ddp.json -o no/such/o.json", "no/such/o.json"},
+        {"import $P/tests/fuzz/corpus/kineto/cpu_ddp.json -o - > /dev/full", "No space left"},
+        {"import $P/tests/fuzz/corpus/kineto/cpu_ddp.json -o /dev/full", "/dev/full: "},
+        {"import $R/gpt6__local.rank0.json.gz -o o.json --cluster-out c.json",
+         "no collective of known size"},
+        {"inspect absent.json", "absent.json: cannot open"},
+        {"inspect cut.json --format json", "cut.json"},
+        {"inspect $P/tests/fuzz/corpus/kineto/gpu.json cut.json", "cut.json"},
+        {"inspect $P/tests/fuzz/corpus/kineto/gpu.json > /dev/full", "No space left"},
+    };
+
+    (void)state;
+    fixture_put(fixture_path("text.json"), "hello, world\n");
+    fixture_put(fixture_path("cut.json"), "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"na");
+    fixture_put(fixture_path("other.json"), "{\"lapwing\": 1}");
+    fixture_put(fixture_path("badside.json"), "{\"lapwing\": 2, \"kind\": \"recording\"}");
+    fixture_put(fixture_path("nostep.json"), "[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"ts\":0,\"dur\":1}]");
+    copy_damaged("traces/recorded/gpt6__local.rank0.json.gz", "cut.json.gz", 5000, 0);
+    copy_damaged("traces/recorded/gpt6__local.rank0.json.gz", "sum.json.gz", 0, 6);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int rc = run(cases[i].args);
+        const char *newline = strchr(out, '\n');
+        if (rc != 1 || !strstr(out, cases[i].want) || !newline || newline[1] != '\0')
+            fail_msg("lapwing %s: exit %d: %s", cases[i].args, rc, out);
+        assert_int_not_equal(access(fixture_path("o.json"), F_OK), 0);
+    }
+}
+
+static void wrong_usage_exits_2(void **state)
+{
+    static const char *const cases[] = {"import", "import $P/tests/fuzz/corpus/kineto/cpu_ddp.json",
+                                        "import a b --sidecar c -o d", "inspect", "inspect --nope",
+                                        "inspect x --format yaml"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(run(cases[i]), 2);
+}
+
+static void the_command_writes_a_workload_that_reads_back_the_same_twice(void **state)
+{
+    struct lw_workload w;
+    struct lw_err err = {0};
+
+    (void)state;
+    expect("import $R/gpt6__local.rank0.json.gz -o w.json --format json", 0,
+           "\"coverage_pct\": 100.000");
+    shell("$L import $R/gpt6__local.rank0.json.gz -o v.json && cmp w.json v.json", NULL);
+    if (lw_workload_read(fixture_path("w.json"), &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_string_equal(w.name, "gpt6");
+    assert_int_equal(w.n_params, 76);
+    assert_int_equal(w.n_ready, 76);
+    assert_string_equal(w.params[w.ready_order[75]].name, "tokens.weight"); /* tied, so last */
+    lw_workload_free(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inspect_prints_a_line_per_window_kernel_and_step),
         cmocka_unit_test(several_files_give_the_same_bytes_on_one_core_and_on_all),
         cmocka_unit_test(of_several_bad_files_the_first_is_reported),
+        cmocka_unit_test(bad_input_gets_one_line_exit_1_and_no_output),
+        cmocka_unit_test(wrong_usage_exits_2),
+        cmocka_unit_test(the_command_writes_a_workload_that_reads_back_the_same_twice),
         cmocka_unit_test(a_format_that_is_not_read_is_told_what_is),
         cmocka_unit_test(salvaging_says_how_much_was_kept_and_where_it_broke),
         cmocka_unit_test(measured_tables_and_profiles_are_imported_by_content),

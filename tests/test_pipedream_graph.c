@@ -13,6 +13,7 @@
 #include "shared/golden.h"
 #include "shared/input.h"
 #include "shared/pipedream_graph.h"
+#include "tests/file_fixture.h"
 
 #define NODES "node,op,fwd_ms,bwd_ms,activation_bytes,param_bytes\n"
 #define RECORDED "../shared/golden/schedules/partition/pipedream_optimizer.csv"
@@ -88,39 +89,16 @@ static void faults_of_a_profile_are_named(void **state)
     }
 }
 
-static char folder[] = "/tmp/lapwing-pipedream-XXXXXX";
-
-static void put_file(const char *name, const char *text)
-{
-    char path[128];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* The chain of docs/design/partition.md: 4 4 1 3 s, the last with 6 bytes, three machines at 1 B/s.
  * 2 layers on 2 machines, 2 on one: 4 s. As one stage on all: (12 + 4*2*6/3)/3 = 28/3 s. */
-static int make_folder(void **state)
+static int put_profile(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    put_file("own_nodes.csv", NODES "i,Input,1,0,0,0\na,x,1000,3000,0,0\nb,x,4000,0,0,0\n"
-                                    "c,x,1000,0,0,0\nd,x,3000,0,0,6\n");
-    put_file("own_edges.csv", "src,dst\ni,a\na,b\nb,c\nc,d\n");
+    fixture_open(state);
+    fixture_put(fixture_path("own_nodes.csv"),
+                NODES "i,Input,1,0,0,0\na,x,1000,3000,0,0\nb,x,4000,0,0,0\n"
+                      "c,x,1000,0,0,0\nd,x,3000,0,0,6\n");
+    fixture_put(fixture_path("own_edges.csv"), "src,dst\ni,a\na,b\nb,c\nc,d\n");
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 #define TABLE                                                                                      \
@@ -132,14 +110,13 @@ static int remove_folder(void **state)
 
 static struct lw_golden_result run_table(const char *row)
 {
-    struct lw_golden_result r = {.profiles = {"/nowhere", folder}, .n_profiles = 2};
-    char text[32768], path[128];
+    struct lw_golden_result r = {.profiles = {"/nowhere", fixture_path("")}, .n_profiles = 2};
+    char text[32768];
     struct lw_err err = {0};
 
     snprintf(text, sizeof text, TABLE "%s\n", row);
-    put_file("table.csv", text);
-    snprintf(path, sizeof path, "%s/table.csv", folder);
-    if (lw_golden_file(path, &r, &err) != LW_OK)
+    fixture_put(fixture_path("table.csv"), text);
+    if (lw_golden_file(fixture_path("table.csv"), &r, &err) != LW_OK)
         fail_msg("%s", err.msg);
     return r;
 }
@@ -243,11 +220,10 @@ static void altered_recordings_fail(void **state)
             *p = was;
             struct lw_golden_result r = {.profiles = {"../shared/papers/pipedream_profiles"},
                                          .n_profiles = 1};
-            char path[128], table[33000];
+            char table[33000];
             snprintf(table, sizeof table, TABLE "%s\n", text);
-            put_file("table.csv", table);
-            snprintf(path, sizeof path, "%s/table.csv", folder);
-            assert_int_equal(lw_golden_file(path, &r, &err), LW_OK);
+            fixture_put(fixture_path("table.csv"), table);
+            assert_int_equal(lw_golden_file(fixture_path("table.csv"), &r, &err), LW_OK);
             if (r.n_passed)
                 fail_msg("passes: %s", text);
             lw_golden_free(&r);
@@ -305,5 +281,5 @@ int main(void)
         cmocka_unit_test(altered_recordings_fail),
         cmocka_unit_test(a_failed_allocation_leaves_nothing),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, put_profile, fixture_close);
 }
