@@ -235,15 +235,6 @@ enum lw_status lw_bucket_mg_wfbp(const struct lw_merge *m, struct lw_bucketing *
     return status;
 }
 
-static enum lw_status falling(int64_t bytes, lw_ps time, int64_t more_bytes, lw_ps less_time,
-                              struct lw_err *err)
-{
-    return lw_fail(err, LW_EINVAL,
-                   "the cost falls: %" PRId64 " bytes take %" PRId64 " and %" PRId64
-                   " bytes take %" PRId64 "; the optimal policy needs one that does not",
-                   bytes, time, more_bytes, less_time);
-}
-
 struct search {
     const struct lw_merge *m;
     int64_t *bytes; /* [n + 1] prefix sums */
@@ -251,9 +242,12 @@ struct search {
     lw_ps *best;    /* [n + 1]: f */
     int32_t *from;  /* [n + 1]: where the last bucket begins */
     int32_t *cuts;  /* [n] */
+    bool falls;     /* some larger bucket was seen to cost less */
+    bool every;     /* no bucket is left out */
 };
 
-/* f[i], from the latest j down to the last one that the channel is free at. */
+/* f[i], from the latest j down to the last one that the channel is free at: under a cost that does not fall
+ * earlier ones end later. */
 static enum lw_status best_end(struct search *s, int32_t i, struct lw_err *err)
 {
     struct cost_at reduce = backward_cost(s->m);
@@ -262,16 +256,14 @@ static enum lw_status best_end(struct search *s, int32_t i, struct lw_err *err)
     s->best[i] = INT64_MAX;
     for (int32_t j = i - 1; j >= 0; j--) {
         LW_TRY(ask(&reduce, s->bytes[i] - s->bytes[j], &time, err));
-        if (time < last_time)
-            return falling(s->bytes[i] - s->bytes[j + 1], last_time, s->bytes[i] - s->bytes[j],
-                           time, err);
+        s->falls |= time < last_time;
         last_time = time;
         lw_ps end = later(s->best[j], ready) + time;
         if (end < s->best[i]) {
             s->best[i] = end;
             s->from[i] = j;
         }
-        if (s->best[j] <= ready)
+        if (s->best[j] <= ready && !s->every)
             break;
     }
     if (s->best[i] > TIME_MAX)
@@ -284,8 +276,11 @@ static enum lw_status search_backward(struct search *s, struct lw_bucketing *out
 {
     int32_t n_buckets = 0;
 
-    for (int32_t i = 1; i <= s->m->n; i++)
-        LW_TRY(best_end(s, i, err));
+    do {
+        s->every = s->falls || s->m->n <= LW_MERGE_EVERY;
+        for (int32_t i = 1; i <= s->m->n; i++)
+            LW_TRY(best_end(s, i, err));
+    } while (s->falls && !s->every);
     for (int32_t i = s->m->n; i > 0; i = s->from[i])
         s->cuts[n_buckets++] = i;
     return emit(s->m, s->cuts, n_buckets, out, end, err);
