@@ -1,8 +1,14 @@
-/* Faults on request: one op of one rank misbehaves in one step. */
+/* Faults on request: one op of one rank misbehaves in one step. Memory runs out for real: the process may take
+ * no more address space than it has when the step is prepared, and its next large block is refused by
+ * the system. So it stays until the run is taken down. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "exec/run_state.h"
+
+#define MORE_BYTES ((size_t)64 << 20) /* larger than what malloc may have left over */
 
 static const char *const fault_names[LW_N_FAULTS] = {"none", "fail", "hang", "memory",
                                                      "exit", "kill", "stop"};
@@ -68,9 +74,51 @@ bool exec_rank_is_here(const struct exec_run *r, int32_t rank)
     return rank >= f->first_local && rank < f->first_local + f->n_local;
 }
 
-bool exec_memory_runs_out(const struct exec_run *r)
+static bool runs_out_now(const struct exec_run *r)
 {
     const struct lw_exec_fault *f = &r->options->fault;
 
     return f->kind == LW_FAULT_MEMORY && f->step == r->n_done && exec_rank_is_here(r, f->rank);
+}
+
+static int64_t address_space(void)
+{
+    FILE *f = fopen("/proc/self/statm", "r");
+    long long pages = 0;
+
+    if (f && fscanf(f, "%lld", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+enum lw_status exec_take_memory_away(struct exec_run *r, struct lw_err *err)
+{
+    struct rlimit limit;
+    int64_t have;
+
+    if (!runs_out_now(r))
+        return LW_OK;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && (have = address_space()) > 0) {
+        r->address_limit = limit.rlim_cur;
+        limit.rlim_cur = (rlim_t)have;
+        r->starved = setrlimit(RLIMIT_AS, &limit) == 0;
+    }
+    void *more = lw_alloc(MORE_BYTES);
+    if (!more)
+        return lw_fail(err, LW_ENOMEM, "out of memory: the system refuses %zu MiB more", MORE_BYTES >> 20);
+    lw_free(more);
+    return lw_fail(err, LW_ENOTSUP, "fault 'memory': the system keeps no limit on address space");
+}
+
+void exec_give_memory_back(struct exec_run *r)
+{
+    struct rlimit limit;
+
+    if (!r->starved || getrlimit(RLIMIT_AS, &limit) != 0)
+        return;
+    limit.rlim_cur = (rlim_t)r->address_limit;
+    setrlimit(RLIMIT_AS, &limit);
+    r->starved = false;
 }

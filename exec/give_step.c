@@ -302,6 +302,7 @@ enum lw_status exec_give_step(struct exec_run *r, struct lw_err *err)
         return listed;
     }
     LW_TRY(list_parts(r, last_variant, err));
+    LW_TRY(exec_take_memory_away(r, err));
     for (int64_t k = 0; r->options->verify && k < r->n_lanes; k += r->memory.facts.n_local)
         LW_TRY(exec_letters_set(&r->memory, r->lanes[k].variant, r->n_done, err));
     r->backend->hold(r->world);

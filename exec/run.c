@@ -205,8 +205,6 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
 
 static enum lw_status run_step(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
 {
-    if (exec_memory_runs_out(r))
-        return lw_fail_nomem(err);
     LW_TRY(exec_give_step(r, err));
     r->released_ns = r->backend->now_ns(r->world);
     if (r->n_done == 0)
@@ -327,6 +325,7 @@ static enum lw_status refuse_consolidation(const struct exec_run *r, struct lw_e
 
 static void tear_down(struct exec_run *r)
 {
+    exec_give_memory_back(r);
     if (r->world) {
         r->backend->abort(r->world, "closed"); /* parts may still be given but not run */
         r->backend->close(r->world);

@@ -20,7 +20,7 @@ enum lw_fault_kind {
     LW_FAULT_NONE,
     LW_FAULT_FAIL,   /* the op reports an error */
     LW_FAULT_HANG,   /* it never ends */
-    LW_FAULT_MEMORY, /* no memory is left when the step is prepared */
+    LW_FAULT_MEMORY, /* the system gives the process no more when the step is prepared */
     LW_FAULT_EXIT,   /* exit, SIGKILL, SIGSTOP */
     LW_FAULT_KILL,
     LW_FAULT_STOP,

@@ -47,6 +47,8 @@ struct exec_run {
     float *consolidated;          /* on the rank that was asked for it */
     bool blamed;                  /* the message says where the step stopped */
     struct exec_stamp fault_stamp; /* of a fault before a communication op */
+    bool starved;                 /* by a fault: */
+    uint64_t address_limit;       /* what the process may have when that is over */
 };
 
 /* give_step.c: hand the next step to the backend, held back until it is released. */
@@ -73,7 +75,9 @@ enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err);
 /* A part in front of op `op` of the lane, when the fault is there. */
 enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int32_t op,
                               struct lw_err *err);
-bool exec_memory_runs_out(const struct exec_run *r);
+/* LW_ENOMEM when the fault is that memory runs out in this step: for real, until it is given back. */
+enum lw_status exec_take_memory_away(struct exec_run *r, struct lw_err *err);
+void exec_give_memory_back(struct exec_run *r);
 bool exec_rank_is_here(const struct exec_run *r, int32_t rank);
 
 #endif

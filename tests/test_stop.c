@@ -30,7 +30,8 @@ static char *shell(const char *words, int *rc)
     assert_non_null(realpath(getenv("LAPWING"), binary));
     snprintf(line, sizeof line,
              "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
-             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 L=%s && mine() { for p in $(pgrep "
+             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 "
+             "TSAN_OPTIONS=allocator_may_return_null=1 L=%s && mine() { for p in $(pgrep "
              "-x lapwing); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; } && { "
              "%s; } 2>&1",
              folder, mpi ? mpi : "", binary, words);
@@ -130,7 +131,8 @@ static void every_failure_stops_all(enum how how)
                                     "unfinished: op 24 (copy_in)"},
         {"hang", 2, REDUCE_OP, false, T | S, "rank 2: step 2, last finished: op 26 (copy_in); first unfinished: op "
                                       "27 (all_reduce of bucket 1)"}, /* its link stalls */
-        {"memory", 1, COPY_OP, false, T | S, "step 2: out of memory"},
+        {"memory", 1, COPY_OP, false, T | S, "step 2: out of memory: the system refuses 64 MiB more; last finished: "
+                                      "none; first unfinished: op 15 (forward layers.0)"},
         {"exit", 1, COPY_OP, true, S, "rank 1 is gone"},
         {"kill", 1, REDUCE_OP, true, M, "rank 1 is gone"},
         {"kill", 0, COPY_OP, true, S, "rank 0 is gone"}, /* rank 1 stores the run */
