@@ -161,7 +161,7 @@ $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 
 # --- checks ---------------------------------------------------------------------------------------
 check: $(BUILD)/lapwing $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN)) check-layers check-headers \
-       $(if $(filter-out nccl mpi stop,$(T)),,$(PLUGINS) $(FAKE_GPU))
+       $(if $(filter-out nccl mpi stop full_disk,$(T)),,$(PLUGINS) $(FAKE_GPU))
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
 	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
 	    $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN))

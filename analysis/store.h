@@ -47,9 +47,11 @@ struct lw_run_info {
     const char *command;                /* as the user typed it */
     int64_t seed;
     int32_t n_warmup;                   /* first steps that are not measured */
+    bool over;                          /* it has run: what is left is to store it */
 };
 
-/* Store the run as running, so that one that is killed stays visible. *run = its id: 1, 2, ... */
+/* Store the run as running, so that one that is killed stays visible; one that is over as failed, "not
+ * stored whole", which it stays when the disk is full or the process ends before lw_store_finish_run. *run = its id: 1, 2, ... */
 enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *info, int64_t *run,
                                   struct lw_err *err);
 /* Append spans, in transactions of 10 000; the timeline must be sorted. May be called once. */

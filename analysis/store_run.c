@@ -1,5 +1,6 @@
 /* Runs, spans and measures into the database. A run is inserted with the status "running" before
- * its engine starts and ended by one transaction; spans go in between, 10 000 to a transaction, into
+ * its engine starts, or as a failure "not stored whole" when it is over already, and ended by one
+ * transaction; spans go in between, 10 000 to a transaction, into
  * a table without an index: a run remembers the range of its row numbers instead, which costs
  * nothing to keep and still finds a run without reading the others. */
 #include "analysis/store.h"
@@ -46,12 +47,14 @@ static enum lw_status insert_run(struct lw_store *s, const struct lw_run_info *i
     if (w)
         describe_origin(w, origin, sizeof origin);
     LW_TRY(lw_sql_prepare(s,
-                          "INSERT INTO run (kind, status, plan, workload_name, workload_hash,"
+                          "INSERT INTO run (kind, status, message, plan, workload_name, workload_hash,"
                           " workload_from, cluster_name, cluster_hash, backend, honesty, seed,"
                           " n_warmup, command, version, started_at)"
-                          " VALUES (?,'running',nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?)",
+                          " VALUES (?,?,?,nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?)",
                           &q, err));
-    lw_sql_run(q, "tltttttttlittl", kind_name[info->kind], plan, w ? w->name : NULL,
+    lw_sql_run(q, "tttltttttttlittl", kind_name[info->kind],
+               status_name[info->over ? LW_RUN_FAILED : LW_RUN_RUNNING],
+               info->over ? "not stored whole" : "", plan, w ? w->name : NULL,
                w ? w->from.hash : NULL, w ? origin : NULL,
                info->cluster ? info->cluster->name : NULL, info->cluster ? cluster_hash : NULL,
                info->backend, info->honesty, info->seed, info->n_warmup,

@@ -19,7 +19,8 @@ static const struct lw_usage usage = {
     .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options]",
     .about = "Runs a plan for real: every op takes its recorded time, gradients are real memory, "
              "reduced in the plan's buckets and order, and updated. At the end every parameter must "
-             "equal a one-rank run of the same steps bit by bit (exit status 3 if not).",
+             "equal a one-rank run of the same steps bit by bit (exit status 3 if not). A run that "
+             "cannot be stored is printed all the same (exit status 1).",
     .min_operands = 0,
     .max_operands = 1,
 };
@@ -98,7 +99,8 @@ static enum lw_status store(struct session *s, enum lw_status ran, const char *m
                                .workload = s->source.has_workload ? &s->source.workload : NULL,
                                .backend = s->options.backend->name,
                                .honesty = exec_honesty_name(s->result.honesty),
-                               .command = s->command, .n_warmup = s->result.n_warmup};
+                               .command = s->command, .n_warmup = s->result.n_warmup,
+                               .over = true};
 
     return cmd_exec_store(s->db, &info, &s->result, &s->summary, ran, message, run, err);
 }
@@ -129,11 +131,13 @@ static enum lw_status find_ranks(struct session *s, struct lw_err *err)
                       err);
 }
 
-/* What the run was: into the database, and on stdout by rank 0. `why` is how it ended. */
+/* What the run was: into the database, and on stdout by rank 0, also when it could not be stored. `why` is
+ * how it ended. */
 static enum lw_status tell(struct session *s, enum lw_status ran, const struct lw_err *why,
                            struct lw_err *err)
 {
     bool silent = s->several && s->id.rank > 0;
+    enum lw_status stored = LW_OK;
     struct lw_exec_report r = {.plan = &s->plan, .options = &s->options, .result = &s->result,
                                .summary = &s->summary, .message = why->msg, .run = -1,
                                .status = cmd_exec_status_name(ran),
@@ -143,11 +147,24 @@ static enum lw_status tell(struct session *s, enum lw_status ran, const struct l
         LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
                                      err));
     if (!s->no_db)
-        LW_TRY(store(s, ran, why->msg, &r.run, err));
+        stored = store(s, ran, why->msg, &r.run, err);
     lw_exec_print_stop(&r, stderr);
     if (!silent && (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON))
-        LW_TRY(lw_exec_print(&r, s->format, stdout, err));
-    return LW_OK;
+        LW_TRY(lw_exec_print(&r, s->format, stdout, stored == LW_OK ? err : NULL));
+    return stored;
+}
+
+/* How a run ended, and what came of telling it: the run's own status comes first. */
+static enum lw_status both(enum lw_status ran, const struct lw_err *why, enum lw_status told,
+                           struct lw_err *err)
+{
+    struct lw_err what = *err;
+
+    if (ran == LW_OK || told == LW_OK) {
+        *err = ran == LW_OK ? what : *why;
+        return ran == LW_OK ? told : ran;
+    }
+    return lw_fail(err, ran, "%.330s; nor could this be stored: %.140s", why->msg, what.msg);
 }
 
 static enum lw_status work(struct session *s, const char *plan_file, struct lw_err *err)
@@ -160,10 +177,11 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
     if (s->spawned >= 0)
         return LW_OK;
     enum lw_status ran = run(s, &why);
-    if (cmd_exec_ran(ran) && (!s->several || s->result.speaks))
-        LW_TRY(tell(s, ran, &why, err));
-    *err = why;
-    return ran;
+    if (!cmd_exec_ran(ran) || (s->several && !s->result.speaks)) {
+        *err = why;
+        return ran;
+    }
+    return both(ran, &why, tell(s, ran, &why, err), err);
 }
 
 static enum lw_status choose_optimizer(struct session *s, struct lw_err *err)

@@ -55,11 +55,14 @@ enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
                               struct lw_err *err)
 {
     struct lw_store *store;
+    int64_t id = -1;
 
     LW_TRY(lw_store_open(db, LW_STORE_WRITE, &store, err));
-    enum lw_status s = lw_store_begin_run(store, info, run, err);
+    enum lw_status s = lw_store_begin_run(store, info, &id, err);
     if (s == LW_OK)
-        s = fill(store, *run, x, summary, ran, message, err);
+        s = fill(store, id, x, summary, ran, message, err);
+    if (s == LW_OK)
+        *run = id;
     lw_store_close(store);
     return s;
 }

@@ -12,7 +12,8 @@ const char *cmd_exec_status_name(enum lw_status status); /* "ok", "failed", "tim
 
 /* The run as it ended: with what was measured, also when it failed. Where each rank was when it stopped
  * becomes the measures last_finished_op and first_unfinished_op (-1: none; left out: unknown) of its
- * step and rank. */
+ * step and rank. A run that cannot be stored whole is not there, or failed with that as its message;
+ * *run is then untouched. */
 enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
                               const struct lw_exec_result *x, const struct lw_summary *summary,
                               enum lw_status ran, const char *message, int64_t *run,
