@@ -45,6 +45,7 @@ enum exec_capability {
     EXEC_CAN_ALGORITHM = 1 << 14, /* comm_reducer */
     EXEC_CAN_PROCESS = 1 << 15,  /* a rank may be a process: exec_open.process */
     EXEC_CAN_END = 1 << 16,      /* EXEC_PART_EXIT, KILL and STOP */
+    EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
 };
 
 /* What a row of results may claim. */

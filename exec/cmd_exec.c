@@ -6,6 +6,7 @@
 #include "analysis/store.h"
 #include "exec/cmd_exec_store.h"
 #include "exec/exec_print.h"
+#include "exec/fits.h"
 #include "exec/run.h"
 #include "exec/team.h"
 #include "shared/cli.h"
@@ -118,6 +119,7 @@ static enum lw_status find_ranks(struct session *s, struct lw_err *err)
         return lw_fail(err, LW_EUSAGE, "--spawn starts the ranks, and %s says that this is rank %d of "
                                        "%d: use one of them", s->id.source, s->id.rank,
                        s->id.n_ranks);
+    LW_TRY(lw_exec_fits(&s->plan, &s->options, s->several ? s->id.n_here : s->plan.n_ranks, err));
     if (!s->spawn || found || s->plan.n_ranks == 1)
         return LW_OK;
     if (!(s->options.backend->capabilities & EXEC_CAN_PROCESS))

@@ -9,14 +9,16 @@
 #include "shared/units.h"
 
 static const struct launcher {
-    const char *name, *rank, *size, *local, *job;
+    const char *name, *rank, *size, *local, *job, *here;
 } launchers[] = {
-    {"lapwing", "LAPWING_RANK", "LAPWING_RANKS", "LAPWING_LOCAL_RANK", "LAPWING_TOKEN"},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"},
+    {"lapwing", "LAPWING_RANK", "LAPWING_RANKS", "LAPWING_LOCAL_RANK", "LAPWING_TOKEN",
+     "LAPWING_RANKS"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "LOCAL_WORLD_SIZE"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "PMIX_NAMESPACE"},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_ID"},
-    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID"},
+     "PMIX_NAMESPACE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_ID", "MPI_LOCALNRANKS"},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID",
+     "SLURM_NTASKS_PER_NODE"},
 };
 enum { N_LAUNCHERS = sizeof launchers / sizeof launchers[0], DEFAULT_PORT = 29511 };
 enum { FIRST_PORT = 20000, N_PORTS = 12000 }; /* below those that systems hand out by themselves */
@@ -60,6 +62,8 @@ static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *e
                        l->size, id->n_ranks);
     if (!getenv(l->local))
         id->local_rank = id->rank;
+    if (number(l->here, id->n_ranks, &id->n_here, NULL) != LW_OK || id->n_here < 1)
+        id->n_here = 1;
     snprintf(id->token, sizeof id->token, "%.63s", job ? job : "");
     snprintf(id->source, sizeof id->source, "%s (%s, %s)", l->name, l->rank, l->size);
     return LW_OK;

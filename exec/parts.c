@@ -133,6 +133,20 @@ static enum lw_status cast_parts(const struct exec_tensors *m, const struct lw_o
     return stage == b->dtype ? LW_OK : exec_parts_add(parts, part, err);
 }
 
+bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
+                        const struct exec_layout *l)
+{
+    bool bucketed = op->bucket >= 0 && l->stage_at[op->bucket] >= 0;
+
+    switch (op->kind) {
+    case LW_OP_COPY: return true;
+    case LW_OP_COPY_IN: return op->n_ready == 0;
+    case LW_OP_COPY_OUT: return !bucketed;
+    case LW_OP_CAST: return !bucketed && (op->bucket < 0 || m->weights_bucket_at[op->bucket] < 0);
+    default: return false;
+    }
+}
+
 static char *copy_area(const struct exec_tensors *m, int32_t rank, int32_t stream)
 {
     return (char *)m->ranks[rank].scratch + exec_tensors_scratch_size(m) + 2 * m->copy_bytes * stream;
@@ -219,21 +233,15 @@ enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_
                                  const struct exec_place *at, struct exec_parts *parts,
                                  struct lw_err *err)
 {
-    bool bucketed = op->bucket >= 0 && at->layout->stage_at[op->bucket] >= 0;
-
+    if (exec_copy_is_plain(m, op, at->layout))
+        return plain_copy(m, op, at, parts, err);
     switch (op->kind) {
     case LW_OP_COPY_IN:
-        return op->n_ready > 0 ? copy_in_parts(m, op, at, parts, err)
-                               : plain_copy(m, op, at, parts, err);
+        return copy_in_parts(m, op, at, parts, err);
     case LW_OP_COPY_OUT:
-        return bucketed ? copy_out_parts(m, op, at, parts, err)
-                        : plain_copy(m, op, at, parts, err);
+        return copy_out_parts(m, op, at, parts, err);
     case LW_OP_CAST:
-        return bucketed || (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0)
-                   ? cast_parts(m, op, at, parts, err)
-                   : plain_copy(m, op, at, parts, err);
-    case LW_OP_COPY:
-        return plain_copy(m, op, at, parts, err);
+        return cast_parts(m, op, at, parts, err);
     case LW_OP_OPTIMIZER:
         return optimizer_parts(m, at, parts, err);
     default:

@@ -14,6 +14,7 @@
 
 struct exec_identity {
     int32_t rank, n_ranks, local_rank;
+    int32_t n_here; /* ranks on this machine; 1 where the launcher does not say */
     char host[256]; /* where rank 0 listens */
     int32_t port;
     char token[64]; /* of the job: a stranger with another one is turned away */

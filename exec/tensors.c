@@ -208,8 +208,6 @@ static void place_scratch(struct exec_tensors *m, const struct lw_program *g, in
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         int64_t bytes = most_bytes(p, op, role);
-        if (lw_op_class(op->kind) == LW_CLASS_COPY && bytes > m->copy_bytes)
-            m->copy_bytes = aligned(bytes);
         if (op->comm < 0 || op->bucket >= 0)
             continue;
         if (m->keep_scratch_apart) {
@@ -219,6 +217,31 @@ static void place_scratch(struct exec_tensors *m, const struct lw_program *g, in
             l->scratch_bytes = aligned(bytes);
         }
     }
+}
+
+/* Of a program of a step that ends with a pass of variant `last`. */
+static void place_copies(struct exec_tensors *m, int32_t variant, int32_t last, int32_t role)
+{
+    const struct lw_plan *p = m->plan;
+    const struct exec_layout *l = &m->layouts[(int64_t)last * p->n_roles + role];
+    const struct lw_program *g = &p->programs[(int64_t)variant * p->n_roles + role];
+
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        int64_t bytes = aligned(most_bytes(p, &p->ops[i], role));
+        if (bytes > m->copy_bytes && exec_copy_is_plain(m, &p->ops[i], l))
+            m->copy_bytes = bytes;
+    }
+}
+
+static void place_all_copies(struct exec_tensors *m)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t v = 0; v < p->n_variants; v++)
+        for (int32_t last = 0; last < p->n_variants; last++)
+            for (int32_t r = 0; r < p->n_roles; r++)
+                if (p->variants[last].ends_step && (v == last || !p->variants[v].ends_step))
+                    place_copies(m, v, last, r);
 }
 
 /* Flat buffers of weights that the program frees, and who gathers them. */
@@ -483,6 +506,12 @@ int64_t exec_tensors_scratch_size(const struct exec_tensors *m)
     return m->keep_scratch_apart ? m->scratch_bytes : m->scratch_bytes * m->plan->n_streams;
 }
 
+/* Behind the messages: source and target of copies that name no bucket. */
+int64_t exec_tensors_message_bytes(const struct exec_tensors *m)
+{
+    return exec_tensors_scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams;
+}
+
 static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw_err *err)
 {
     struct exec_rank_memory *r = &m->ranks[rank];
@@ -497,9 +526,7 @@ static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw
     }
     LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
     LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
-    /* behind the messages: source and target of copies that name no bucket */
-    LW_TRY(alloc_some(m, rank, exec_tensors_scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams, &r->scratch,
-                      err));
+    LW_TRY(alloc_some(m, rank, exec_tensors_message_bytes(m), &r->scratch, err));
     LW_TRY(exec_products_alloc(m, rank, err));
     return set_weights(m, rank, err);
 }
@@ -570,7 +597,7 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     return LW_OK;
 }
 
-enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
+enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
@@ -585,10 +612,16 @@ enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
         for (int32_t r = 0; r < p->n_roles; r++)
             LW_TRY(lay_out(m, v, r, first_scratch, err));
     }
+    place_all_copies(m);
     LW_TRY(exec_gradient_table_init(&m->table, exec_plan_terms(p), largest_divisor(m),
                                     exact_limit(p), err));
     LW_TRY(exec_gradient_table_init(&m->messages, p->n_ranks, 1, number_limit(p, false), err));
-    LW_TRY(exec_gradient_table_init(&m->values, VALUES, 1, number_limit(p, true), err));
+    return exec_gradient_table_init(&m->values, VALUES, 1, number_limit(p, true), err);
+}
+
+enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
+{
+    LW_TRY(exec_tensors_lay_out(m, err));
     for (int32_t r = m->facts.first_local; r < m->facts.first_local + m->facts.n_local; r++)
         LW_TRY(alloc_rank(m, r, err));
     return LW_OK;

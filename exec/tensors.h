@@ -93,6 +93,7 @@ enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err);
 /* Lay out and allocate; weights get their first values. n_passes: largest number of passes of a
  * step. The plan is borrowed. LW_ENOTSUP: what this version does not execute, named. */
 enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err);
+enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err); /* without a world */
 void exec_tensors_free(struct exec_tensors *m); /* the lists; the tensors go with their world */
 
 const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,
@@ -118,6 +119,7 @@ enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket);
 /* Where the messages of a stream begin: each its own place, or all of the stream's one; and bytes of all. */
 char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t stream);
 int64_t exec_tensors_scratch_size(const struct exec_tensors *m);
+int64_t exec_tensors_message_bytes(const struct exec_tensors *m); /* and of copies */
 
 /* parts.c: append the parts of an op as the rank at `place` runs it. LW_ENOMEM. */
 enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
@@ -127,6 +129,10 @@ enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_
 enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op *op,
                                const struct exec_layout *own, int32_t rank,
                                struct exec_parts *parts, struct lw_err *err);
+/* The copy op works on no tensor, in a step that ends with this layout: it copies bytes of an area of its
+ * stream's. */
+bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
+                        const struct exec_layout *layout);
 enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err);
 /* The payload of a communication op; step_layout: of the pass that ends the step, NULL for one without
  * a bucket. A message without bytes carries one element, so that it can be told from others. */

@@ -24,7 +24,8 @@ static const char *const variables[] = {
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
     "PMI_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID",
-    "SLURM_JOB_ID", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST", "ENVIRONMENT",
+    "SLURM_JOB_ID", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST", "ENVIRONMENT", "LOCAL_WORLD_SIZE",
+    "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE",
 };
 
 /* "A=1 B=2" into an environment without any other launcher. */
@@ -92,6 +93,32 @@ static void every_launcher_is_understood(void **state)
         assert_int_equal(id.local_rank, cases[i].local_rank);
         assert_string_equal(id.source, cases[i].source);
         assert_string_equal(id.token, cases[i].token);
+    }
+}
+
+/* Where the launcher does not say it, or says nonsense, this rank is known to be here, and no other. */
+static void ranks_of_this_machine_are_counted(void **state)
+{
+    static const struct {
+        const char *settings;
+        int32_t n_here;
+    } cases[] = {
+        {"LAPWING_RANK=1 LAPWING_RANKS=3", 3},
+        {"RANK=5 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4", 4},
+        {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
+         "LAPWING_RENDEZVOUS=a:1", 2},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8", 1},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS_PER_NODE=9", 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct exec_identity id;
+        struct lw_err err;
+        bool found;
+        if (read_with(cases[i].settings, &id, &found, &err) != LW_OK)
+            fail_msg("%s: %s", cases[i].settings, err.msg);
+        assert_int_equal(id.n_here, cases[i].n_here);
     }
 }
 
@@ -506,6 +533,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_launcher_is_understood),
+        cmocka_unit_test(ranks_of_this_machine_are_counted),
         cmocka_unit_test(no_launcher_is_found_where_none_is),
         cmocka_unit_test(contradictions_name_both_sources),
         cmocka_unit_test(what_is_incomplete_or_no_number_is_refused),
