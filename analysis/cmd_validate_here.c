@@ -225,9 +225,22 @@ static enum lw_status add_case(const struct here *h, const struct row *row, int3
     return lw_validation_case(h->v, &k, err);
 }
 
+/* By which pictures of stored runs tell the rows apart. */
+static enum lw_status name_plan(const struct here *h, const struct row *row, struct lw_plan *p,
+                                struct lw_err *err)
+{
+    char name[256];
+
+    snprintf(name, sizeof name, "%s: %s%s", h->workload->name, row->name,
+             strcmp(row->series, "oversubscribed") == 0 ? ", oversubscribed" : "");
+    p->name = lw_arena_strdup(&p->arena, name);
+    return p->name ? LW_OK : lw_fail_nomem(err);
+}
+
 static enum lw_status run_case(const struct here *h, const struct row *row, int32_t series,
                                struct case_run *c, struct lw_err *err)
 {
+    LW_TRY(name_plan(h, row, &c->plan, err));
     LW_TRY(predict(h, c, err));
     LW_TRY(execute(h, c, err));
     if (h->o->db)

@@ -149,17 +149,45 @@ static void widen(lw_ps v, lw_ps *low, lw_ps *high)
 struct pair {
     const struct lw_run *m, *q;
     lw_ps from, to;
+    double error_pct;
 };
 
-/* Beside each point its cap and error, where nothing else is; a thin line where that is farther off.
- * A character is about 1 % wide, a line 2.6 % high, of the square inside the axes. */
+enum { MOST_LABELS = 12 };
+
+/* Pairs whose error is larger; of equal ones the earlier first. */
+static int n_worse(const struct pair *v, int n, int i)
+{
+    int worse = 0;
+
+    for (int k = 0; k < n; k++)
+        worse += fabs(v[k].error_pct) > fabs(v[i].error_pct) ||
+                 (fabs(v[k].error_pct) == fabs(v[i].error_pct) && k < i);
+    return worse;
+}
+
+/* What tells pairs apart: their plans' names, or the cap where these are all alike. */
+static void pair_text(char *buf, size_t size, const struct pair *v, int n, int i)
+{
+    char cap[32];
+    bool alike = true;
+
+    for (int k = 1; k < n; k++)
+        alike = alike && strcmp(v[k].m->plan_name, v[0].m->plan_name) == 0;
+    cap_text(cap, sizeof cap, v[i].m);
+    snprintf(buf, size, "%.60s, %+.1f %%", alike ? cap : v[i].m->plan_name, v[i].error_pct);
+}
+
+/* Beside each point, of many the farthest off, its name and error, where nothing else is; a thin line where
+ * that is farther away. A character is about 1 % wide, a line 2.6 % high, of the square inside the axes. */
 static enum lw_status put_pair_labels(const struct pair *v, int n, FILE *f, double low,
                                       double high, double unit, struct lw_err *err)
 {
     const double char_width = 0.0115, height = 0.028, span = high - low;
     struct plot_labels l = {0};
-    char cap[32], text[96];
+    char text[96];
     enum lw_status st = plot_labels_block(&l, (struct plot_box){0, 0.22, 0.91, 1}, err); /* key */
+    if (st == LW_OK)
+        st = plot_labels_block(&l, (struct plot_box){0, 0.6, 0.83, 0.92}, err); /* errors */
 
     for (int i = 0; i < n && st == LW_OK; i++) {
         double y = ((double)v[i].q->step / unit - low) / span, x[3];
@@ -175,9 +203,9 @@ static enum lw_status put_pair_labels(const struct pair *v, int n, FILE *f, doub
         double x = ((double)v[i].m->step / unit - low) / span;
         double y = ((double)v[i].q->step / unit - low) / span, at_x, at_y;
         bool right;
-        cap_text(cap, sizeof cap, v[i].m);
-        snprintf(text, sizeof text, "%s, %+.1f %%", cap,
-                 100.0 * (double)(v[i].q->step - v[i].m->step) / (double)v[i].m->step);
+        if (n_worse(v, n, i) >= MOST_LABELS)
+            continue;
+        pair_text(text, sizeof text, v, n, i);
         st = plot_labels_place(&l, x, y, char_width * (double)strlen(text), height, &at_x, &at_y,
                                &right, err);
         fprintf(f, "set label \"%s\" at graph %.4f,%.4f %s front\n", text, at_x, at_y,
@@ -200,12 +228,29 @@ static enum lw_status find_pairs(struct lw_store *s, const struct lw_plot *p, st
         if (!x.q)
             continue;
         LW_TRY(read_quartiles(s, x.m, &x.from, &x.to, err));
+        x.error_pct = 100.0 * (double)(x.q->step - x.m->step) / (double)x.m->step;
         v[(*n)++] = x;
     }
     if (*n == 0)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
                           "no execution among these runs has a prediction of the same plan there");
     return LW_OK;
+}
+
+/* In words, below the key. */
+static void put_pair_errors(const struct pair *v, int n, FILE *f)
+{
+    double sum = 0, most = 0;
+
+    for (int i = 0; i < n; i++) {
+        sum += fabs(v[i].error_pct);
+        most = fmax(most, fabs(v[i].error_pct));
+    }
+    fprintf(f, "set label \"%d plan%s: error %.1f %% in the mean, %.1f %% at most", n, n == 1 ? "" : "s",
+            sum / n, most);
+    if (n > MOST_LABELS)
+        fprintf(f, "\\nnamed: the %d farthest off", MOST_LABELS);
+    fputs("\" at graph 0.02,0.9 left front\n", f);
 }
 
 static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, int n, FILE *f,
@@ -215,6 +260,7 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
     lw_ps low = -1, high = -1;
 
     plot_begin(p, f, 900, 820, "Predicted against measured step");
+    put_pair_errors(v, n, f);
     fputs("$pairs << EOD\n", f);
     for (int i = 0; i < n; i++) {
         widen(v[i].from, &low, &high);
