@@ -31,27 +31,6 @@ static void set(struct lw_strategy *s, const char *name, const char *value)
     assert_int_equal(lw_strategy_set(s, name, value, &err), LW_OK);
 }
 
-static void expect_ops(const struct tiny *t, const struct lw_strategy *s, const char *expected)
-{
-    char text[ROOM];
-    struct lw_plan p = build(t, s);
-
-    assert_string_equal(tiny_ops(&p, p.variants[p.n_variants - 1].name, text, sizeof text),
-                        expected);
-    lw_plan_free(&p);
-}
-
-static void expect_refusal(const struct tiny *t, const struct lw_strategy *s,
-                           enum lw_status status, const char *part)
-{
-    struct lw_plan p;
-    struct lw_err err = {0};
-
-    assert_int_equal(lw_plan_build(&t->w, s, NULL, &p, &err), status);
-    if (!strstr(err.msg, part))
-        fail_msg("'%s' lacks '%s'", err.msg, part);
-}
-
 static void a_system_sets_what_the_user_left_alone(void **state)
 {
     struct lw_strategy s = with("picotron"), out;
