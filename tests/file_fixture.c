@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/input.h"
+
 static char folder[64];
 
 int fixture_open(void **state)
@@ -102,6 +104,32 @@ char *fixture_example(const char *markdown)
     memmove(text, from, (size_t)(end - from));
     text[end - from] = 0;
     return text;
+}
+
+int fixture_corpus(const char *corpus, int (*target)(const uint8_t *data, size_t size))
+{
+    DIR *d = opendir(corpus);
+    int n = 0;
+
+    assert_non_null(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        char path[512];
+        struct lw_input in;
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "%s/%s", corpus, e->d_name);
+        assert_int_equal(lw_input_read(path, 0, &in, NULL), LW_OK);
+        size_t size = in.len;
+        uint8_t *copy = malloc(size + 1);
+        assert_non_null(copy);
+        memcpy(copy, in.text, size);
+        lw_input_free(&in);
+        assert_int_equal(target(copy, size), 0);
+        free(copy);
+        n++;
+    }
+    closedir(d);
+    return n;
 }
 
 char *fixture_replaced(const char *text, const char *from, const char *to)

@@ -12,8 +12,6 @@
 #include "shared/program.h"
 #include "tests/tiny_build.h"
 
-enum { ROOM = 4096 };
-
 static struct lw_strategy with(const char *compat)
 {
     struct lw_strategy s = lw_strategy_default();

@@ -14,6 +14,7 @@
 #include "shared/input.h"
 #include "shared/json.h"
 #include "sim/cost.h"
+#include "tests/file_fixture.h"
 #include "tests/fuzz/bench_target.h"
 #include "traces/format.h"
 #include "traces/import_bench.h"
@@ -426,30 +427,8 @@ static void published_tables_come_back_from_the_cost_function(void **state)
 
 static void every_fuzz_corpus_file_is_read_or_refused(void **state)
 {
-    static const char folder[] = "tests/fuzz/corpus/bench";
-    DIR *dir = opendir(folder);
-    struct dirent *e;
-    int n = 0;
-
     (void)state;
-    assert_non_null(dir);
-    while ((e = readdir(dir)) != NULL) {
-        char path[512];
-        struct lw_input in;
-        if (e->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        assert_int_equal(lw_input_read(path, 0, &in, NULL), LW_OK);
-        char *copy = malloc(in.len + 1);
-        size_t len = in.len;
-        memcpy(copy, in.text, len);
-        lw_input_free(&in);
-        assert_int_equal(LLVMFuzzerTestOneInput((const uint8_t *)copy, len), 0);
-        free(copy);
-        n++;
-    }
-    closedir(dir);
-    assert_true(n >= 4);
+    assert_true(fixture_corpus("tests/fuzz/corpus/bench", LLVMFuzzerTestOneInput) >= 4);
 }
 
 int main(void)

@@ -4,7 +4,6 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "shared/input.h"
 #include "shared/json.h"
+#include "tests/file_fixture.h"
 #include "tests/fuzz/kineto_target.h"
 #include "traces/decimal.h"
 
@@ -286,30 +286,8 @@ static void failing_allocations_leave_nothing_behind(void **state)
 
 static void every_fuzz_corpus_file_is_read_or_refused(void **state)
 {
-    static const char folder[] = "tests/fuzz/corpus/kineto";
-    DIR *dir = opendir(folder);
-    struct dirent *e;
-    int n = 0;
-
     (void)state;
-    assert_non_null(dir);
-    while ((e = readdir(dir)) != NULL) {
-        char path[512];
-        struct lw_input in;
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        if (e->d_name[0] == '.')
-            continue;
-        assert_int_equal(lw_input_read(path, 0, &in, NULL), LW_OK);
-        uint8_t *copy = malloc(in.len + 1);
-        size_t len = in.len;
-        memcpy(copy, in.text, len);
-        lw_input_free(&in);
-        assert_int_equal(LLVMFuzzerTestOneInput(copy, len), 0);
-        free(copy);
-        n++;
-    }
-    closedir(dir);
-    assert_true(n >= 5);
+    assert_true(fixture_corpus("tests/fuzz/corpus/kineto", LLVMFuzzerTestOneInput) >= 5);
 }
 
 int main(void)

@@ -13,8 +13,6 @@
 #include "shared/program.h"
 #include "tests/tiny_build.h"
 
-enum { ROOM = 4096 };
-
 struct affine {
     lw_ps startup, per_byte;
 };

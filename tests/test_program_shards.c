@@ -13,8 +13,6 @@
 #include "shared/program.h"
 #include "tests/tiny_build.h"
 
-enum { ROOM = 4096 };
-
 static struct lw_strategy zero(enum lw_shard_policy policy)
 {
     struct lw_strategy s = lw_strategy_default();

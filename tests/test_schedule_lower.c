@@ -48,6 +48,17 @@ static void expect_text(struct lw_lowered *s, enum lw_ir_names names, const char
     lw_lowered_free(s);
 }
 
+static void expect_messages(const char *grid, enum lw_layout layout, const char *expected)
+{
+    struct lw_grid g = grid_of(grid, layout);
+    struct lw_lowered s;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_lower_messages(&g, &s, &err), LW_OK);
+    expect_text(&s, LW_IR_NAMES, expected);
+    lw_grid_free(&g);
+}
+
 static void adjacent_halves_become_one_backward(void **state)
 {
     /* rank 0: the W of another micro-batch follows, not merged; idle cells do not part a pair */
@@ -69,47 +80,29 @@ static void adjacent_halves_become_one_backward(void **state)
 
 static void a_receive_is_placed_when_its_sender_runs(void **state)
 {
+    (void)state;
     /* Turns: rank 0 F0, rank 1 F0 (just got), rank 0 F1, rank 1 B0, rank 0 B0 (got in the turn
      * before), rank 1 F1, rank 0 waits, rank 1 B1, rank 0 B1. */
-    struct lw_grid g = grid_of("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", LW_LAYOUT_LOOP);
-    struct lw_lowered s;
-    struct lw_err err = {0};
-
-    (void)state;
-    assert_int_equal(lw_lower_messages(&g, &s, &err), LW_OK);
-    expect_text(&s, LW_IR_NAMES,
-                "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
-                "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n");
-    lw_grid_free(&g);
+    expect_messages("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", LW_LAYOUT_LOOP,
+                    "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                    "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n");
 }
 
 static void stages_of_one_rank_exchange_nothing(void **state)
 {
-    /* a V of two ranks: stages 1 and 2 both on rank 1 */
-    struct lw_grid g = grid_of("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", LW_LAYOUT_V);
-    struct lw_lowered s;
-    struct lw_err err = {0};
-
     (void)state;
-    assert_int_equal(lw_lower_messages(&g, &s, &err), LW_OK);
-    expect_text(&s, LW_IR_NAMES,
-                "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n"
-                "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2B0,1B0,1SEND_B0\n");
-    lw_grid_free(&g);
+    /* a V of two ranks: stages 1 and 2 both on rank 1 */
+    expect_messages("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", LW_LAYOUT_V,
+                    "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n"
+                    "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2B0,1B0,1SEND_B0\n");
 }
 
 static void units_stay_whole(void **state)
 {
-    struct lw_grid g = grid_of("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", LW_LAYOUT_LOOP);
-    struct lw_lowered s;
-    struct lw_err err = {0};
-
     (void)state;
-    assert_int_equal(lw_lower_messages(&g, &s, &err), LW_OK);
-    expect_text(&s, LW_IR_NAMES,
-                "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
-                "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n");
-    lw_grid_free(&g);
+    expect_messages("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", LW_LAYOUT_LOOP,
+                    "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                    "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n");
 }
 
 static void sharded_stages_are_gathered_ahead_and_dropped(void **state)
