@@ -15,6 +15,16 @@
 
 char runs_db[128];
 
+static const int64_t two[] = {1048576, 4194304}, one[] = {5242880};
+
+const struct fixture_run
+    runs_predicted = {.kind = LW_RUN_SIM, .sizes = two, .n_buckets = 2, .n_steps = 1,
+                      .wire_us = 100, .cap_bytes = 1048576},
+    runs_measured = {.kind = LW_RUN_EXEC, .sizes = two, .n_buckets = 2, .n_steps = 4,
+                     .wire_us = 140, .cap_bytes = 1048576, .n_warmup = 1},
+    runs_one_bucket = {.kind = LW_RUN_SIM, .sizes = one, .n_buckets = 1, .n_steps = 1,
+                       .wire_us = 150, .cap_bytes = 26214400};
+
 int runs_open(void **state)
 {
     fixture_open(state);

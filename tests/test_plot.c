@@ -17,16 +17,6 @@
 #include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 
-static const int64_t two[] = {1048576, 4194304}, one[] = {5242880};
-
-static const struct fixture_run
-    predicted = {.kind = LW_RUN_SIM, .sizes = two, .n_buckets = 2, .n_steps = 1, .wire_us = 100,
-                 .cap_bytes = 1048576},
-    measured = {.kind = LW_RUN_EXEC, .sizes = two, .n_buckets = 2, .n_steps = 4, .wire_us = 140,
-                .cap_bytes = 1048576, .n_warmup = 1},
-    one_bucket = {.kind = LW_RUN_SIM, .sizes = one, .n_buckets = 1, .n_steps = 1, .wire_us = 150,
-                  .cap_bytes = 26214400};
-
 /* An open database with all its runs, and a plot of them. */
 struct scene {
     struct lw_store *store;
@@ -82,7 +72,7 @@ static void assert_has(const char *text, const char *part)
 static void the_timeline_holds_every_bar_with_its_times(void **state)
 {
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     char *text = script_of(LW_PLOT_TIMELINE);
     /* us; rows: compute at -1.5, comm at -2.5; forward 0-100, backward to 300 */
     assert_has(text, "\n0 100 -1.860 -1.140 5682409\n100 300 -1.860 -1.140 29362\n");
@@ -100,7 +90,7 @@ static void the_timeline_holds_every_bar_with_its_times(void **state)
 static void changing_one_span_changes_the_data(void **state)
 {
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     char *before = script_of(LW_PLOT_TIMELINE);
     runs_sql("UPDATE span SET end_ps = 417000000 WHERE rank = 0 AND op = 3");
     char *after = script_of(LW_PLOT_TIMELINE);
@@ -114,11 +104,11 @@ static void changing_one_span_changes_the_data(void **state)
 static void the_same_database_gives_the_same_script(void **state)
 {
     (void)state;
-    runs_store(&predicted);
-    runs_store(&measured);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
     for (int k = 0; k < LW_N_PLOTS; k++) {
         if (k == LW_PLOT_SWEEP)
-            runs_store(&one_bucket);
+            runs_store(&runs_one_bucket);
         char *a = script_of((enum lw_plot_kind)k), *b = script_of((enum lw_plot_kind)k);
         assert_string_equal(a, b);
         test_free(a);
@@ -132,8 +122,8 @@ static void strips_add_up_to_the_exposed_communication_of_the_summary(void **sta
     struct picture pic;
 
     (void)state;
-    runs_store(&predicted);
-    runs_store(&measured);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     struct picture_view view = {s.runs, 2, -1, 8};
     assert_int_equal(picture_read(s.store, &view, &pic, &err), LW_OK);
@@ -194,7 +184,7 @@ static void ops_below_a_pixel_become_one_bar_of_the_longest_kind(void **state)
 static void parts_of_a_step_stand_end_to_end(void **state)
 {
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     char *text = script_of(LW_PLOT_OVERLAP);
     /* rank 0: communication 202-412 = 210, of it exposed 112; compute 320, of it 98 with comm */
     assert_has(text, "$parts << EOD\n0 222 -0.340 0.340 5682409\n"
@@ -207,9 +197,9 @@ static void parts_of_a_step_stand_end_to_end(void **state)
 static void predictions_are_paired_with_executions_of_the_same_plan(void **state)
 {
     (void)state;
-    runs_store(&predicted);
-    runs_store(&one_bucket); /* never executed: no point */
-    runs_store(&measured);
+    runs_store(&runs_predicted);
+    runs_store(&runs_one_bucket); /* never executed: no point */
+    runs_store(&runs_measured);
     char *text = script_of(LW_PLOT_PREDICTED);
     assert_has(text, "$pairs << EOD\n512 432 512 512\nEOD");
     assert_has(text, "set label \"1.00 MiB, -15.6 %\" at graph ");
@@ -219,8 +209,8 @@ static void predictions_are_paired_with_executions_of_the_same_plan(void **state
 static void a_sweep_marks_the_best_cap(void **state)
 {
     (void)state;
-    runs_store(&predicted);
-    runs_store(&one_bucket); /* 212 + 150 + 20 = 382 */
+    runs_store(&runs_predicted);
+    runs_store(&runs_one_bucket); /* 212 + 150 + 20 = 382 */
     char *text = script_of(LW_PLOT_SWEEP);
     assert_has(text, "$predicted << EOD\n1 432 432 432\n25 382 382 382\nEOD");
     assert_has(text, "'+' using (25):(382) every ::0::0");
@@ -242,7 +232,7 @@ static void refused(enum lw_plot_kind kind, const char *words)
 static void a_picture_that_lacks_its_runs_says_which(void **state)
 {
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     refused(LW_PLOT_PREDICTED, "no execution among these runs has a prediction of the same plan");
     refused(LW_PLOT_SWEEP, "needs two or more runs");
     runs_sql("UPDATE run SET n_spans = 0, first_span = NULL, last_span = NULL");
@@ -305,9 +295,9 @@ static void gnuplot_draws_every_kind_without_complaint(void **state)
     (void)state;
     if (!have_gnuplot())
         skip();
-    runs_store(&predicted);
-    runs_store(&measured);
-    runs_store(&one_bucket);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    runs_store(&runs_one_bucket);
     for (int k = 0; k < LW_N_PLOTS; k++) {
         snprintf(file, sizeof file, "%s.png", names[k]);
         draw((enum lw_plot_kind)k, file, head, 8);
@@ -324,7 +314,7 @@ static void without_gnuplot_nothing_is_written_and_it_is_named(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     snprintf(file, sizeof file, "%s", fixture_path("x.png"));
     setenv("PATH", fixture_path(""), 1);
@@ -342,7 +332,7 @@ static void a_failing_gnuplot_leaves_no_file(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     snprintf(file, sizeof file, "%s", fixture_path("x.png"));
     fixture_put(fixture_path("gnuplot"),
@@ -365,7 +355,7 @@ static void characters_show_streams_buckets_and_exposure(void **state)
     char text[4096] = "";
 
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     s.plot.width = 21 + 43; /* 43 cells for 432 us: 10.05 us each */
     FILE *f = tmpfile();
@@ -384,8 +374,8 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    runs_store(&predicted);
-    runs_store(&measured);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     int64_t held = lw_alloc_live();
     for (int k = 0; k < LW_N_PLOTS; k++) {

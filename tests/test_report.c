@@ -17,16 +17,6 @@
 #include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 
-static const int64_t two[] = {1048576, 4194304}, one[] = {5242880};
-
-static const struct fixture_run
-    predicted = {.kind = LW_RUN_SIM, .sizes = two, .n_buckets = 2, .n_steps = 1, .wire_us = 100,
-                 .cap_bytes = 1048576},
-    measured = {.kind = LW_RUN_EXEC, .sizes = two, .n_buckets = 2, .n_steps = 4, .wire_us = 140,
-                .cap_bytes = 1048576, .n_warmup = 1},
-    alone = {.kind = LW_RUN_SIM, .sizes = one, .n_buckets = 1, .n_steps = 1, .wire_us = 150,
-             .cap_bytes = 26214400};
-
 static enum lw_status write_page(FILE *f, struct lw_err *err)
 {
     struct lw_store *s = NULL;
@@ -69,8 +59,8 @@ static void assert_has(const char *text, const char *part)
 static void the_table_pairs_predictions_with_executions(void **state)
 {
     (void)state;
-    runs_store(&predicted);
-    runs_store(&measured);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
     char *text = page();
     assert_has(text, "<tr><td>1, 2</td><td>1.00 MiB</td><td>2</td><td>0.432</td><td>0.512</td>"
                      "<td>-15.6 %</td><td>0.112</td><td>0.192</td><td class=\"t\">threads, real");
@@ -83,7 +73,7 @@ static void the_table_pairs_predictions_with_executions(void **state)
 static void bars_have_hover_texts_with_their_times(void **state)
 {
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     char *text = page();
     assert_has(text, "<title>bucket 0, 1.00 MiB (all_reduce): 110.000 us, from 202.000 us to "
                      "312.000 us, of it 10.000 us waiting for the last rank; ready at 200.000 us"
@@ -95,7 +85,7 @@ static void bars_have_hover_texts_with_their_times(void **state)
 static void a_changed_span_changes_the_page(void **state)
 {
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     char *before = page();
     runs_sql("UPDATE span SET end_ps = end_ps + 1000000 WHERE rank = 1 AND op = 0");
     char *after = page();
@@ -108,7 +98,7 @@ static void a_changed_span_changes_the_page(void **state)
 static void a_run_without_partner_is_drawn_alone(void **state)
 {
     (void)state;
-    runs_store(&alone);
+    runs_store(&runs_one_bucket);
     char *text = page();
     assert_has(text, "None of these runs is a prediction and an execution of the same plan");
     assert_has(text, "<h3>Run 1</h3>");
@@ -119,7 +109,7 @@ static void a_run_without_partner_is_drawn_alone(void **state)
 static void names_from_outside_cannot_become_markup(void **state)
 {
     (void)state;
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     runs_sql("UPDATE run SET workload_name = '<b>x</b>', cluster_name = 'a&b\"c'");
     char *text = page();
     assert_has(text, "&lt;b&gt;x&lt;/b&gt;");
@@ -136,8 +126,8 @@ static void nothing_refers_outside_the_page(void **state)
                                          "@import", "<iframe", "<img"};
 
     (void)state;
-    runs_store(&predicted);
-    runs_store(&measured);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
     char *text = page();
     for (size_t i = 0; i < sizeof banned / sizeof banned[0]; i++)
         assert_null(strstr(text, banned[i]));
@@ -151,9 +141,9 @@ static void every_element_is_closed(void **state)
     int depth = 0;
 
     (void)state;
-    runs_store(&predicted);
-    runs_store(&measured);
-    runs_store(&alone);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    runs_store(&runs_one_bucket);
     char *text = page();
     for (char *p = strchr(text, '<'); p; p = strchr(p + 1, '<')) {
         char name[16] = "";
@@ -179,8 +169,8 @@ static void every_element_is_closed(void **state)
 static void the_same_database_gives_the_same_bytes(void **state)
 {
     (void)state;
-    runs_store(&predicted);
-    runs_store(&measured);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
     char *a = page(), *b = page();
     assert_string_equal(a, b);
     free(a);
@@ -191,7 +181,7 @@ static void the_command_leaves_no_partial_page(void **state)
 {
     (void)state;
     expect("report", 1, ""); /* no database */
-    runs_store(&predicted);
+    runs_store(&runs_predicted);
     expect("report -o none/report.html", 1, "");
     expect("report 7 -o report.html", 1, "");
     assert_int_not_equal(access(fixture_path("report.html"), F_OK), 0);
@@ -206,8 +196,8 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     int n = 0;
 
     (void)state;
-    runs_store(&predicted);
-    runs_store(&measured);
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
     int64_t held = lw_alloc_live();
     while (st != LW_OK && ++n < 10000) {
         FILE *f = tmpfile();

@@ -3,14 +3,4 @@
 
 #define LLVMFuzzerTestOneInput read_input
 #include "tests/fuzz/groundtruth_target.h"
-#undef LLVMFuzzerTestOneInput
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    bound_begin();
-    int result = read_input(data, size);
-    bound_end(size);
-    return result;
-}
+#include "tests/fuzz/bounded_entry.h"
