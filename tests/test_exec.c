@@ -33,23 +33,53 @@ static void build(const struct exec_test_plan *t, struct lw_plan *plan)
         fail_msg("%s", err.msg);
 }
 
+/* A plan, how it is run, and what came of it. */
+struct trial {
+    struct exec_test_plan t;
+    struct lw_exec_options o;
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err;
+};
+
+static struct trial trial(void)
+{
+    return (struct trial){.t = exec_test_plan_default(), .o = options()};
+}
+
+static void trial_build(struct trial *x)
+{
+    build(&x->t, &x->plan);
+}
+
+/* Ends so, and says so. */
+static void trial_run(struct trial *x, enum lw_status expected, const char *says)
+{
+    lw_exec_result_free(&x->r);
+    enum lw_status status = lw_exec_run(&x->plan, &x->o, &x->r, &x->err);
+    if (status != expected || !strstr(x->err.msg, says))
+        fail_msg("status %d, expected %d and '%s': %s", status, expected, says, x->err.msg);
+}
+
+static void trial_free(struct trial *x)
+{
+    lw_exec_result_free(&x->r);
+    lw_plan_free(&x->plan);
+}
+
 /* Runs, expects verification, returns the checked bytes. */
 static int64_t run_verified(const struct exec_test_plan *t, const struct lw_exec_options *o)
 {
-    struct lw_plan plan;
-    struct lw_exec_result r;
-    struct lw_err err = {0};
+    struct trial x = {.t = *t, .o = *o};
 
-    build(t, &plan);
-    if (lw_exec_run(&plan, o, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    assert_int_equal(r.verified, LW_EXEC_VERIFIED);
-    assert_int_equal(r.n_steps, o->n_steps);
-    if (lw_timeline_check(&r.timeline, &plan, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    int64_t bytes = r.n_checked_bytes;
-    lw_exec_result_free(&r);
-    lw_plan_free(&plan);
+    trial_build(&x);
+    trial_run(&x, LW_OK, "");
+    assert_int_equal(x.r.verified, LW_EXEC_VERIFIED);
+    assert_int_equal(x.r.n_steps, o->n_steps);
+    if (lw_timeline_check(&x.r.timeline, &x.plan, &x.err) != LW_OK)
+        fail_msg("%s", x.err.msg);
+    int64_t bytes = x.r.n_checked_bytes;
+    trial_free(&x);
     return bytes;
 }
 
@@ -138,78 +168,60 @@ static void gradients_may_live_in_their_bucket(void **state)
 static void streams_keep_order_and_dependencies(void **state)
 {
     (void)state;
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-    struct lw_plan plan;
-    struct lw_exec_result r;
-    struct lw_err err = {0};
+    struct trial x = trial();
     lw_ps end_of[64];
 
-    build(&t, &plan);
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_OK);
-    assert_int_equal(r.timeline.n, (int64_t)plan.n_ops * 2 * 4);
-    for (int64_t i = 0; i < r.timeline.n; i++) {
-        struct lw_span s = lw_timeline_get(&r.timeline, i);
-        const struct lw_op *op = &plan.ops[s.op];
-        if (i > 0 && r.timeline.rank[i] == r.timeline.rank[i - 1])
-            assert_int_equal(s.op, r.timeline.op[i - 1] + 1);
+    trial_build(&x);
+    trial_run(&x, LW_OK, "");
+    assert_int_equal(x.r.timeline.n, (int64_t)x.plan.n_ops * 2 * 4);
+    for (int64_t i = 0; i < x.r.timeline.n; i++) {
+        struct lw_span s = lw_timeline_get(&x.r.timeline, i);
+        const struct lw_op *op = &x.plan.ops[s.op];
+        if (i > 0 && x.r.timeline.rank[i] == x.r.timeline.rank[i - 1])
+            assert_int_equal(s.op, x.r.timeline.op[i - 1] + 1);
         for (int32_t d = 0; d < op->n_deps; d++)
-            assert_true(s.start >= end_of[plan.deps[op->first_dep + d]]);
+            assert_true(s.start >= end_of[x.plan.deps[op->first_dep + d]]);
         if (op->work_ps > 0)
             assert_true(s.end - s.start >= op->work_ps);
         if (op->kind == LW_OP_ALL_REDUCE)
             assert_true(s.all_in >= s.start && s.all_in <= s.end);
         end_of[s.op] = s.end;
     }
-    lw_exec_result_free(&r);
-    lw_plan_free(&plan);
+    trial_free(&x);
 }
 
 static void a_misplaced_gradient_is_named(void **state)
 {
     (void)state;
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-    struct lw_plan plan;
-    struct lw_exec_result r;
-    struct lw_err err = {0};
+    struct trial x = trial();
 
-    t.n_params = 4;    /* buckets {w03 w02} {w01 w00}: w00 over the end of w01 */
-    t.shift_slot = -7; /* w00 begins 7 elements early: the last 7 of w01 are lost */
-    t.work_ps = 0;
-    build(&t, &plan);
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO);
-    assert_int_equal(r.verified, LW_EXEC_MISMATCH);
+    x.t.n_params = 4;    /* buckets {w03 w02} {w01 w00}: w00 over the end of w01 */
+    x.t.shift_slot = -7; /* w00 begins 7 elements early: the last 7 of w01 are lost */
+    x.t.work_ps = 0;
+    trial_build(&x);
     /* w01 has 1001 elements: the first wrong one is 1001 - 7 = 994 */
-    if (!strstr(err.msg, "'w01', element 994, rank 0"))
-        fail_msg("%s", err.msg);
-    lw_exec_result_free(&r);
-    lw_plan_free(&plan);
+    trial_run(&x, LW_ENO, "'w01', element 994, rank 0");
+    assert_int_equal(x.r.verified, LW_EXEC_MISMATCH);
+    trial_free(&x);
 }
 
 static void a_lost_gradient_is_named(void **state)
 {
     (void)state;
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-    struct lw_plan plan;
-    struct lw_err err = {0};
-    struct lw_exec_result r;
+    struct trial x = trial();
 
-    build(&t, &plan);
-    for (int32_t b = 0; b < plan.n_buckets; b++) /* w00 out of the last bucket's slots */
-        if (plan.slots[plan.buckets[b].first_slot] == 0)
-            plan.buckets[b].n_slots = 0;
-    plan.n_buckets -= 1; /* and the bucket itself: its all-reduce goes too */
-    plan.sets[0].n_buckets -= 1;
-    for (int32_t i = 0; i < plan.n_ops; i++)
-        if (plan.ops[i].bucket == plan.n_buckets)
-            plan.ops[i].bucket = -1;
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO);
-    if (!strstr(err.msg, "'w00', element 0, rank 0") || !strstr(err.msg, "this rank's own"))
-        fail_msg("%s", err.msg);
-    lw_exec_result_free(&r);
-    lw_plan_free(&plan);
+    trial_build(&x);
+    for (int32_t b = 0; b < x.plan.n_buckets; b++) /* w00 out of the last bucket's slots */
+        if (x.plan.slots[x.plan.buckets[b].first_slot] == 0)
+            x.plan.buckets[b].n_slots = 0;
+    x.plan.n_buckets -= 1; /* and the bucket itself: its all-reduce goes too */
+    x.plan.sets[0].n_buckets -= 1;
+    for (int32_t i = 0; i < x.plan.n_ops; i++)
+        if (x.plan.ops[i].bucket == x.plan.n_buckets)
+            x.plan.ops[i].bucket = -1;
+    trial_run(&x, LW_ENO, "'w00', element 0, rank 0");
+    assert_non_null(strstr(x.err.msg, "this rank's own"));
+    trial_free(&x);
 }
 
 /* What exec must refuse even unchecked: it would leave its own memory. */
@@ -250,27 +262,21 @@ static void unsafe_plans_are_refused(void **state)
  * rank 1. */
 static void stops_at(int kind, enum lw_status status, const char *words)
 {
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-    struct lw_plan plan;
-    struct lw_exec_result r;
-    struct lw_err err = {0};
+    struct trial x = trial();
 
-    build(&t, &plan);
-    o.timeout_ns = 300 * 1000 * 1000;
-    o.fault.kind = kind;
-    o.fault.rank = 1;
-    o.fault.step = 1;
-    o.fault.op = 7;
-    assert_int_equal(plan.ops[7].kind, LW_OP_BACKWARD);
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), status);
-    if (!strstr(err.msg, words) || !strstr(err.msg, "first unfinished: op 7 (backward) of rank 1") ||
-        !strstr(err.msg, "last finished: op "))
-        fail_msg("%s", err.msg);
-    assert_int_equal(r.timeline.n, (int64_t)plan.n_ops * 2); /* step 0 is kept */
-    assert_int_equal(r.verified, LW_EXEC_NOT_VERIFIED);
-    lw_exec_result_free(&r);
-    lw_plan_free(&plan);
+    trial_build(&x);
+    x.o.timeout_ns = 300 * 1000 * 1000;
+    x.o.fault.kind = kind;
+    x.o.fault.rank = 1;
+    x.o.fault.step = 1;
+    x.o.fault.op = 7;
+    assert_int_equal(x.plan.ops[7].kind, LW_OP_BACKWARD);
+    trial_run(&x, status, words);
+    assert_non_null(strstr(x.err.msg, "first unfinished: op 7 (backward) of rank 1"));
+    assert_non_null(strstr(x.err.msg, "last finished: op "));
+    assert_int_equal(x.r.timeline.n, (int64_t)x.plan.n_ops * 2); /* step 0 is kept */
+    assert_int_equal(x.r.verified, LW_EXEC_NOT_VERIFIED);
+    trial_free(&x);
 }
 
 static void a_rank_that_fails_stops_all(void **state)
@@ -289,59 +295,45 @@ static void a_rank_that_hangs_stops_all_at_the_deadline(void **state)
 static void another_launch_order_is_a_failure(void **state)
 {
     (void)state;
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-    struct lw_plan plan;
-    struct lw_exec_result r;
-    struct lw_err err = {0};
+    struct trial x = trial();
     int32_t at[2] = {-1, -1};
 
-    t.n_ranks = 1; /* nobody to race with: the swapped one begins before its bucket is filled */
-    build(&t, &plan);
-    for (int32_t i = plan.n_ops - 1; i >= 0; i--)
-        if (plan.ops[i].kind == LW_OP_ALL_REDUCE) {
+    x.t.n_ranks = 1; /* nobody to race with: the swapped one begins before its bucket is filled */
+    trial_build(&x);
+    for (int32_t i = x.plan.n_ops - 1; i >= 0; i--)
+        if (x.plan.ops[i].kind == LW_OP_ALL_REDUCE) {
             at[1] = at[0];
             at[0] = i;
         }
-    struct lw_op *a = &plan.ops[at[0]], *b = &plan.ops[at[1]];
+    struct lw_op *a = &x.plan.ops[at[0]], *b = &x.plan.ops[at[1]];
     int32_t bucket = a->bucket;
     int64_t bytes = a->bytes;
     a->bucket = b->bucket, a->bytes = b->bytes;
     b->bucket = bucket, b->bytes = bytes;
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO); /* verified: it is found in advance */
-    if (!strstr(err.msg, "uses what op 9 (all_reduce of bucket 1) leaves, without waiting for it"))
-        fail_msg("%s", err.msg);
-    lw_exec_result_free(&r);
-    o.verify = false;
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_EFAILED);
-    if (!strstr(err.msg, "collective 0 was of bucket 1, but the gradients, as they became ready, "
-                         "ask for bucket 0"))
-        fail_msg("%s", err.msg);
-    lw_exec_result_free(&r);
-    lw_plan_free(&plan);
+    /* verified: it is found in advance */
+    trial_run(&x, LW_ENO, "uses what op 9 (all_reduce of bucket 1) leaves, without waiting for it");
+    x.o.verify = false;
+    trial_run(&x, LW_EFAILED, "collective 0 was of bucket 1, but the gradients, as they became ready, "
+                              "ask for bucket 0");
+    trial_free(&x);
 }
 
 /* A paced link: an all-reduce on 2 ranks sends each half twice over a link of 100 MB/s. */
 static void paced_links_hold_back(void **state)
 {
     (void)state;
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-    struct lw_plan plan;
-    struct lw_exec_result r;
-    struct lw_err err = {0};
+    struct trial x = trial();
 
-    t.n_params = 1;
-    t.numel = 50000; /* 200 000 bytes; 2 * 100 000 bytes / (100 MB/s) = 2 ms */
-    o.link_bytes_per_s = 1e8;
-    build(&t, &plan);
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_OK);
-    assert_int_equal(r.honesty, EXEC_PACED);
-    for (int64_t i = 0; i < r.timeline.n; i++)
-        if (r.timeline.kind[i] == LW_OP_ALL_REDUCE)
-            assert_true(r.timeline.end[i] - r.timeline.all_in[i] >= 2 * LW_PS_PER_MS);
-    lw_exec_result_free(&r);
-    lw_plan_free(&plan);
+    x.t.n_params = 1;
+    x.t.numel = 50000; /* 200 000 bytes; 2 * 100 000 bytes / (100 MB/s) = 2 ms */
+    x.o.link_bytes_per_s = 1e8;
+    trial_build(&x);
+    trial_run(&x, LW_OK, "");
+    assert_int_equal(x.r.honesty, EXEC_PACED);
+    for (int64_t i = 0; i < x.r.timeline.n; i++)
+        if (x.r.timeline.kind[i] == LW_OP_ALL_REDUCE)
+            assert_true(x.r.timeline.end[i] - x.r.timeline.all_in[i] >= 2 * LW_PS_PER_MS);
+    trial_free(&x);
 }
 
 static void run_by(enum lw_reducer_kind reducer, int32_t ranks_per_node, double link_rate,
