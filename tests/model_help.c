@@ -4,7 +4,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <cmocka.h>
+
+#include "shared/arena.h"
 
 struct lw_device model_device(void)
 {
@@ -25,4 +28,23 @@ struct lw_workload model_build(const char *name, struct traces_model_shape shape
     if (traces_model_build(name, &shape, &d, &w, &err) != LW_OK)
         fail_msg("%s", err.msg);
     return w;
+}
+
+void model_without_memory(const char *name, struct traces_model_shape shape)
+{
+    struct lw_device d = model_device();
+    int64_t live = lw_alloc_live(), n = 0;
+    enum lw_status s;
+
+    do {
+        struct lw_err err = {0};
+        struct lw_workload w = {0};
+        lw_alloc_fail_at(++n);
+        s = traces_model_build(name, &shape, &d, &w, &err);
+        lw_alloc_fail_at(0);
+        lw_workload_free(&w);
+        assert_int_equal(lw_alloc_live(), live);
+    } while (s == LW_ENOMEM);
+    assert_int_equal(s, LW_OK);
+    assert_true(n > 2);
 }

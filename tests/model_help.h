@@ -7,5 +7,7 @@
 struct lw_device model_device(void);
 /* A model on that device; the test fails with the message if it is refused. */
 struct lw_workload model_build(const char *name, struct traces_model_shape shape);
+/* The first, second, ... allocation fails, until none does; nothing is kept. */
+void model_without_memory(const char *name, struct traces_model_shape shape);
 
 #endif

@@ -11,29 +11,11 @@
 
 #include "command_fixture.h"
 #include "file_fixture.h"
+#include "model_help.h"
 #include "resnet50_sizes.h"
 #include "shared/arena.h"
 #include "shared/files.h"
 #include "traces/models.h"
-
-/* 10^12 flop/s at efficiency 0.5, 10^9 B/s. */
-static struct lw_device round_device(void)
-{
-    struct lw_device d = {
-        .kind = "round", .gemm_efficiency = {0.5, "test"}, .memory_bytes_per_s = {1e9, "test"}};
-    d.peak_flops[LW_F32] = (struct lw_figure){1e12, "test"};
-    return d;
-}
-
-static struct lw_workload build(const char *name, struct traces_model_shape shape)
-{
-    struct lw_device d = round_device();
-    struct lw_workload w;
-    struct lw_err err = {0};
-    if (traces_model_build(name, &shape, &d, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    return w;
-}
 
 static void resnet50_has_the_parameters_of_torchvision(void **state)
 {
@@ -54,7 +36,7 @@ static void resnet50_has_the_parameters_of_torchvision(void **state)
         {159, "fc.weight"},
         {160, "fc.bias"},
     };
-    struct lw_workload w = build("resnet50", (struct traces_model_shape){0});
+    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){0});
     int64_t expected[RESNET50_PARAMS], sum = 0;
     (void)state;
     resnet50_sizes(expected);
@@ -72,7 +54,7 @@ static void resnet50_has_the_parameters_of_torchvision(void **state)
 
 static void resnet50_has_three_buffers_per_batch_norm(void **state)
 {
-    struct lw_workload w = build("resnet50", (struct traces_model_shape){0});
+    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){0});
     (void)state;
     assert_int_equal(w.n_buffers, 159); /* 53 batch norms */
     assert_string_equal(w.buffers[0].name, "bn1.running_mean");
@@ -88,8 +70,8 @@ static void resnet50_has_three_buffers_per_batch_norm(void **state)
 /* torchvision states 4.089 GFLOPS (multiply-adds) for ResNet50 at 224 x 224. */
 static void resnet50_needs_4089_million_multiply_adds_per_image(void **state)
 {
-    struct lw_workload one = build("resnet50", (struct traces_model_shape){.batch = 1});
-    struct lw_workload eight = build("resnet50", (struct traces_model_shape){.batch = 8});
+    struct lw_workload one = model_build("resnet50", (struct traces_model_shape){.batch = 1});
+    struct lw_workload eight = model_build("resnet50", (struct traces_model_shape){.batch = 8});
     int64_t flops_one = 0, flops_eight = 0;
     (void)state;
     for (int32_t m = 0; m < one.n_modules; m++) {
@@ -104,7 +86,7 @@ static void resnet50_needs_4089_million_multiply_adds_per_image(void **state)
 
 static void resnet50_gradients_become_ready_in_reverse_registration_order(void **state)
 {
-    struct lw_workload w = build("resnet50", (struct traces_model_shape){.batch = 2, .image = 64});
+    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){.batch = 2, .image = 64});
     const struct lw_module *fc = &w.modules[w.n_modules - 1];
     (void)state;
     assert_int_equal(w.n_ready, 161);
@@ -119,9 +101,9 @@ static void resnet50_gradients_become_ready_in_reverse_registration_order(void *
 /* docs/design/models.md works these out. */
 static void times_are_the_rooflines(void **state)
 {
-    struct lw_workload mlp = build("mlp", (struct traces_model_shape){0});
+    struct lw_workload mlp = model_build("mlp", (struct traces_model_shape){0});
     struct lw_workload resnet =
-        build("resnet50", (struct traces_model_shape){.batch = 1, .image = 32});
+        model_build("resnet50", (struct traces_model_shape){.batch = 1, .image = 32});
     (void)state;
     assert_int_equal(mlp.modules[0].forward_bytes, 4718592);
     assert_int_equal(mlp.modules[0].forward_ps, INT64_C(4718592000));
@@ -139,7 +121,7 @@ static void times_are_the_rooflines(void **state)
     lw_workload_free(&resnet);
 
     /* products decide on a device with fast memory: 67,108,864 / 5e11 s */
-    struct lw_device d = round_device();
+    struct lw_device d = model_device();
     struct traces_model_shape shape = {0};
     struct lw_err err = {0};
     d.memory_bytes_per_s.value = 1e12;
@@ -203,7 +185,7 @@ static void measured_tables_replace_the_rates(void **state)
 
 static void mlp_layers_are_equal_and_split_in_pairs(void **state)
 {
-    struct lw_workload w = build("mlp", (struct traces_model_shape){.batch = 4, .width = 256});
+    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 4, .width = 256});
     (void)state;
     assert_int_equal(w.n_modules, 16);
     assert_int_equal(lw_workload_numel(&w, true), 16 * (256 * 256 + 256));
@@ -266,8 +248,9 @@ static void sizes_that_a_model_cannot_have_are_refused(void **state)
         {"resnet50", {.width = 64}, "model resnet50 has no --width"},
         {"resnet50", {.image = 31}, "--image: found 31, allowed: 32 to 4096"},
     };
-    struct lw_device d = round_device();
+    struct lw_device d = model_device();
     (void)state;
+    d.peak_flops[LW_F16] = (struct lw_figure){0, NULL};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_err err = {0};
         struct lw_workload w;
@@ -293,7 +276,7 @@ static void largest_sizes_do_not_overflow(void **state)
 {
     struct traces_model_shape images = {.batch = 65536, .image = 4096};
     struct traces_model_shape layers = {.batch = 65536, .width = 65536, .layers = 4096};
-    struct lw_device d = round_device();
+    struct lw_device d = model_device();
     struct lw_workload w;
     struct lw_err err = {0};
     (void)state;
@@ -313,25 +296,10 @@ static void largest_sizes_do_not_overflow(void **state)
 
 static void failing_allocations_leave_nothing(void **state)
 {
-    static const char *const names[] = {"mlp", "resnet18", "gpt2"};
-    struct lw_device d = round_device();
-    struct traces_model_shape shape = {0};
     (void)state;
-    for (int k = 0; k < 3; k++) {
-        int64_t live = lw_alloc_live(), n = 0;
-        enum lw_status s;
-        do {
-            struct lw_err err = {0};
-            struct lw_workload w = {0};
-            lw_alloc_fail_at(++n);
-            s = traces_model_build(names[k], &shape, &d, &w, &err);
-            lw_alloc_fail_at(0);
-            lw_workload_free(&w);
-            assert_int_equal(lw_alloc_live(), live);
-        } while (s == LW_ENOMEM);
-        assert_int_equal(s, LW_OK);
-        assert_true(n > 2);
-    }
+    model_without_memory("mlp", (struct traces_model_shape){0});
+    model_without_memory("resnet18", (struct traces_model_shape){0});
+    model_without_memory("gpt2", (struct traces_model_shape){0});
 }
 
 static void command_writes_a_workload_that_reads_back(void **state)

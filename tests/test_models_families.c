@@ -231,25 +231,10 @@ static void vit_registers_the_class_token_first(void **state)
 
 static void failing_allocations_leave_nothing(void **state)
 {
-    static const char *const names[] = {"llama-7b", "bert-base", "vit-b-16"};
-    struct lw_device d = model_device();
-    struct traces_model_shape shape = {.layers = 2};
     (void)state;
-    for (int k = 0; k < 3; k++) {
-        int64_t live = lw_alloc_live(), n = 0;
-        enum lw_status s;
-        do {
-            struct lw_err err = {0};
-            struct lw_workload w = {0};
-            lw_alloc_fail_at(++n);
-            s = traces_model_build(names[k], &shape, &d, &w, &err);
-            lw_alloc_fail_at(0);
-            lw_workload_free(&w);
-            assert_int_equal(lw_alloc_live(), live);
-        } while (s == LW_ENOMEM);
-        assert_int_equal(s, LW_OK);
-        assert_true(n > 2);
-    }
+    model_without_memory("llama-7b", (struct traces_model_shape){.layers = 2});
+    model_without_memory("bert-base", (struct traces_model_shape){.layers = 2});
+    model_without_memory("vit-b-16", (struct traces_model_shape){.layers = 2});
 }
 
 int main(void)
