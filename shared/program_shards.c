@@ -251,7 +251,11 @@ static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
 
 enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype weights)
 {
-    return lw_dtype_size(s->broadcast_dtype) < lw_dtype_size(weights) ? s->broadcast_dtype : weights;
+    bool narrows = s->broadcast_dtype != LW_F32; /* the default: as they are, f64 too */
+
+    return narrows && lw_dtype_size(s->broadcast_dtype) < lw_dtype_size(weights)
+               ? s->broadcast_dtype
+               : weights;
 }
 
 /* --- all ---------------------------------------------------------------------------------------- */

@@ -307,6 +307,30 @@ static void weights_that_are_not_there_are_found_by_the_run(void **state)
 
 /* --- refusals and properties --------------------------------------------------------------------- */
 
+/* The default of --broadcast-dtype is f32, which narrows nothing. */
+static void f64_weights_travel_as_they_are(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    for (int i = 0; i < 4; i++)
+        t.params[i].dtype = LW_F64;
+    for (int stage = 1; stage <= 3; stage++) {
+        struct lw_strategy s = zero(stage);
+        struct lw_plan p = build(&t, &s);
+        int n = 0;
+        for (int32_t b = 0; b < p.n_buckets; b++) {
+            if (!lw_plan_is_weights(&p, b))
+                continue;
+            assert_int_equal(p.buckets[b].dtype, LW_F64);
+            n++;
+        }
+        assert_true(n > 0);
+        lw_plan_free(&p);
+    }
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
     static const struct {
@@ -381,6 +405,7 @@ int main(void)
         cmocka_unit_test(sharded_runs_end_like_one_rank),
         cmocka_unit_test(gradients_go_to_owners_under_zero_2_as_well),
         cmocka_unit_test(weights_that_are_not_there_are_found_by_the_run),
+        cmocka_unit_test(f64_weights_travel_as_they_are),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(shares_of_random_models_tile_them),
         cmocka_unit_test(running_out_of_memory_leaves_nothing),
