@@ -31,6 +31,18 @@ enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
  * optimizer. temporary[n_buckets]; false: none. */
 bool lw_check_temporary(const struct lw_plan *p, struct lw_program g, bool *temporary);
 
+/* plan_check_classes.c: classes of ranks that count the same squares in a norm, named by one of theirs; -1:
+ * the rank counts none of the kind. */
+struct lw_norm_classes {
+    int32_t *owner;  /* [n_ranks] of elements with an owner: this member's */
+    int32_t *common; /* [n_ranks] of elements that every member updates */
+    int32_t n;       /* of both kinds */
+};
+
+/* Lists come from the arena. LW_EPLAN: elements that nobody counts. */
+enum lw_status lw_norm_classes_find(const struct lw_plan *p, struct lw_norm_classes *out,
+                                    struct lw_arena *room, struct lw_err *err);
+
 /* Where each send or receive of a variant meets its partner. Role r has the sends and receives
  * list[first[r]] .. list[first[r+1]-1].
  *   folded  every rank of a role meets the same op: mate[op] on a rank of mate_role[op]

@@ -5,18 +5,16 @@
  * its stage's bucket of LW_SET_NORM: a copy_in behind everything that works on gradients, all-reduces
  * one behind the other, a copy_out behind the last, and behind that the optimizer. Then the chains of
  * all ranks are followed backwards: what reaches a rank is the sum of what its last group's members
- * had before, and so on down to single ranks. These are a class each: the same stage, tensor
- * coordinate and, where shards have owners, member of the data group update the same. Every class that
- * updates something must be met once. All members of a rank's last group end with the same sum, so one
- * of them speaks for all. O(ops + shards + ranks * ranks that one of the last groups sums over). */
-#include <stdlib.h>
+ * had before, and so on down to single ranks. Every class of ranks that count the same
+ * (plan_check_classes.c) must be met once. All members of a rank's last group end with the same sum, so
+ * one of them speaks for all. O(ops + shards + ranks * ranks that one of the last groups sums over). */
 #include <string.h>
 
 #include "shared/arena.h"
 #include "shared/plan_check.h"
 #include "shared/plan_clock.h"
 
-enum { MAX_SUMS = 8, AT_FIRST = 1, AT_OTHERS = 2 }; /* tensor coordinate 0, and all others */
+enum { MAX_SUMS = 8 };
 
 struct sum {
     int32_t op, comm, turn; /* turn: which of its program's collectives over comm it is */
@@ -27,20 +25,13 @@ struct chain { /* of one role; ops, -1 = none */
     struct sum sums[MAX_SUMS];
 };
 
-struct sort_key {
-    int32_t stage, tensor, member, rank;
-};
-
 struct norm {
     const struct lw_plan *p;
     int32_t variant;
     struct lw_op_clock clock;
     struct chain *chains; /* [n_roles] of the variant */
     int32_t *depth;       /* [n_comms] how many sums may lie below one over this class */
-    /* classes of ranks, named by one of theirs; -1: the rank counts nothing of the kind */
-    int32_t *owner_class;  /* [n_ranks] elements with an owner: this member's */
-    int32_t *common_class; /* [n_ranks] elements that every member updates */
-    int32_t n_classes;
+    struct lw_norm_classes classes;
     int32_t *met, *owner_met, *common_met; /* [n_ranks] last sum in which the rank, or a rank of the
                                             * class, was met: 1 + the rank that ends with it */
     int32_t *owner_by, *common_by;         /* [n_ranks] that rank */
@@ -218,149 +209,6 @@ static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err 
     return LW_OK;
 }
 
-/* --- who counts what ---------------------------------------------------------------------------- */
-
-static int32_t stage_of(const struct lw_plan *p, int32_t rank)
-{
-    return p->roles[p->role_of[rank]].stage;
-}
-
-static enum lw_status note_group(const struct lw_plan *p, const struct lw_group *g, int32_t *member,
-                                 struct lw_err *err)
-{
-    const int32_t *ranks = p->members + g->first_member;
-
-    for (int32_t i = 0; i < g->n_members; i++) {
-        if (stage_of(p, ranks[i]) != stage_of(p, ranks[0]))
-            return lw_fail(err, LW_EPLAN, "ranks %d and %d share a data group, but one is at stage %d "
-                                          "and one at stage %d: no norm counts what they update",
-                           ranks[0], ranks[i], stage_of(p, ranks[0]), stage_of(p, ranks[i]));
-        member[ranks[i]] = i;
-    }
-    return LW_OK;
-}
-
-/* Place of each rank in its data group; 0 without one. */
-static enum lw_status find_members(const struct lw_plan *p, int32_t *member, struct lw_err *err)
-{
-    for (int32_t c = 0; c < p->n_comms; c++)
-        for (int32_t r = 0; p->comms[c].purpose == LW_COMM_DATA && r < p->n_ranks; r++) {
-            const struct lw_group *g = lw_plan_group(p, c, r);
-            if (g && p->members[g->first_member] == r)
-                LW_TRY(note_group(p, g, member, err));
-        }
-    return LW_OK;
-}
-
-/* AT_FIRST, AT_OTHERS: tensor coordinates at which the parameter counts. */
-static uint8_t where_counted(const struct lw_plan *p, int32_t param)
-{
-    return (uint8_t)((lw_plan_counts(p, param, 0) ? AT_FIRST : 0) |
-                     (lw_plan_counts(p, param, 1) ? AT_OTHERS : 0));
-}
-
-/* What is counted of each stage: of elements that all members update, and of each member's own. */
-struct counted {
-    int64_t *first;  /* [n_stages + 1] a stage's members in `owned` */
-    uint8_t *owned;  /* [members of all stages] */
-    uint8_t *common; /* [n_stages] */
-};
-
-static enum lw_status note_shard(const struct lw_plan *p, const struct lw_shard *h,
-                                 struct counted *c, struct lw_err *err)
-{
-    int32_t stage = p->params[h->param].stage;
-    uint8_t where = h->numel > 0 ? where_counted(p, h->param) : 0;
-
-    if (h->owner < 0) {
-        c->common[stage] |= where;
-        return LW_OK;
-    }
-    if (where && h->owner >= c->first[stage + 1] - c->first[stage])
-        return lw_fail(err, LW_EPLAN, "parameter %d '%s': elements belong to member %d, but the data "
-                                      "groups of its stage have %lld: nobody counts them in the norm",
-                       h->param, p->params[h->param].name, h->owner,
-                       (long long)(c->first[stage + 1] - c->first[stage]));
-    if (where)
-        c->owned[c->first[stage] + h->owner] |= where;
-    return LW_OK;
-}
-
-static enum lw_status note_counted(const struct lw_plan *p, const int32_t *member,
-                                   struct counted *c, struct lw_arena *room, struct lw_err *err)
-{
-    int32_t n_stages = p->n_stages > 0 ? p->n_stages : 1;
-
-    c->first = lw_arena_alloc(room, n_stages + INT64_C(1), sizeof *c->first);
-    c->common = lw_arena_alloc(room, n_stages, sizeof *c->common);
-    c->owned = lw_arena_alloc(room, p->n_ranks, sizeof *c->owned); /* no more members than ranks */
-    if (!c->first || !c->common || !c->owned)
-        return lw_fail_nomem(err);
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        if (member[r] >= c->first[stage_of(p, r) + 1])
-            c->first[stage_of(p, r) + 1] = member[r] + INT64_C(1);
-    for (int32_t s = 0; s < n_stages; s++)
-        c->first[s + 1] += c->first[s];
-    for (int32_t i = 0; p->n_shards == 0 && i < p->n_params; i++)
-        if (p->params[i].numel > 0)
-            c->common[p->params[i].stage] |= where_counted(p, i);
-    for (int32_t i = 0; i < p->n_shards; i++)
-        LW_TRY(note_shard(p, &p->shards[i], c, err));
-    return LW_OK;
-}
-
-static int by_class(const void *a, const void *b)
-{
-    const struct sort_key *x = a, *y = b;
-
-    if (x->stage != y->stage)
-        return x->stage < y->stage ? -1 : 1;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
-    if (x->member != y->member)
-        return x->member < y->member ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
-/* Ranks in the order of their classes: the first of each names it. */
-static void name_classes(struct norm *k, const struct sort_key *keys, const struct counted *c)
-{
-    int32_t owner = -1, common = -1;
-
-    for (int32_t i = 0; i < k->p->n_ranks; i++) {
-        const struct sort_key *x = &keys[i], *before = &keys[i > 0 ? i - 1 : 0];
-        uint8_t here = x->tensor == 0 ? AT_FIRST : AT_OTHERS;
-        bool next = i == 0 || x->stage != before->stage || x->tensor != before->tensor;
-        bool shares = c->common[x->stage] & here;
-        bool owns = c->owned[c->first[x->stage] + x->member] & here;
-        if (next)
-            common = x->rank;
-        if (next || x->member != before->member)
-            owner = x->rank;
-        k->common_class[x->rank] = shares ? common : -1;
-        k->owner_class[x->rank] = owns ? owner : -1;
-        k->n_classes += (shares && common == x->rank) + (owns && owner == x->rank);
-    }
-}
-
-static enum lw_status find_classes(struct norm *k, struct lw_arena *room, struct lw_err *err)
-{
-    const struct lw_plan *p = k->p;
-    struct sort_key *keys = lw_arena_alloc(room, p->n_ranks, sizeof *keys);
-    int32_t *member = lw_arena_alloc(room, p->n_ranks, sizeof *member);
-    struct counted counted;
-
-    if (!keys || !member)
-        return lw_fail_nomem(err);
-    LW_TRY(find_members(p, member, err));
-    LW_TRY(note_counted(p, member, &counted, room, err));
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        keys[r] = (struct sort_key){stage_of(p, r), p->coord[r * 3L + 2], member[r], r};
-    qsort(keys, (size_t)p->n_ranks, sizeof *keys, by_class);
-    name_classes(k, keys, &counted);
-    return LW_OK;
-}
-
 /* --- what reaches a rank ------------------------------------------------------------------------ */
 
 static const struct chain *chain_of(const struct norm *k, int32_t rank)
@@ -440,8 +288,8 @@ static enum lw_status meet(struct norm *k, int32_t end, int32_t rank, struct lw_
     if (k->met[rank] == end + 1)
         return counted_twice(k, end, rank, rank, err);
     k->met[rank] = end + 1;
-    LW_TRY(meet_class(k, end, k->owner_class[rank], rank, k->owner_met, k->owner_by, err));
-    return meet_class(k, end, k->common_class[rank], rank, k->common_met, k->common_by, err);
+    LW_TRY(meet_class(k, end, k->classes.owner[rank], rank, k->owner_met, k->owner_by, err));
+    return meet_class(k, end, k->classes.common[rank], rank, k->common_met, k->common_by, err);
 }
 
 /* All that is in the rank's number before sums of this depth and above. */
@@ -473,8 +321,8 @@ static enum lw_status lacks(const struct norm *k, int32_t end, struct lw_err *er
     char text[LW_OP_TEXT];
     int32_t rank = 0;
 
-    while ((k->owner_class[rank] != rank || k->owner_met[rank] == end + 1) &&
-           (k->common_class[rank] != rank || k->common_met[rank] == end + 1))
+    while ((k->classes.owner[rank] != rank || k->owner_met[rank] == end + 1) &&
+           (k->classes.common[rank] != rank || k->common_met[rank] == end + 1))
         rank++;
     return lw_fail(err, LW_EPLAN, "%s: the norm of rank %d lacks what rank %d updates",
                    scale_text(k, end, text), end, rank);
@@ -503,7 +351,7 @@ static enum lw_status check_ranks(struct norm *k, struct lw_err *err)
             continue;
         k->n_met = 0;
         LW_TRY(collect(k, r, r, INT32_MAX, err));
-        if (k->n_met < k->n_classes)
+        if (k->n_met < k->classes.n)
             return lacks(k, r, err);
     }
     return LW_OK;
@@ -537,8 +385,7 @@ static enum lw_status check_absent(const struct lw_plan *p, int32_t variant, str
 static enum lw_status run(struct norm *k, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int32_t **lists[] = {&k->owner_class, &k->common_class, &k->met, &k->owner_met,
-                         &k->common_met, &k->owner_by, &k->common_by};
+    int32_t **lists[] = {&k->met, &k->owner_met, &k->common_met, &k->owner_by, &k->common_by};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (!(*lists[i] = lw_arena_alloc(room, p->n_ranks, sizeof **lists[i])))
@@ -548,7 +395,7 @@ static enum lw_status run(struct norm *k, struct lw_arena *room, struct lw_err *
     if (!k->chains || !k->depth)
         return lw_fail_nomem(err);
     LW_TRY(lw_op_clock_init(&k->clock, p, room, err));
-    LW_TRY(find_classes(k, room, err));
+    LW_TRY(lw_norm_classes_find(p, &k->classes, room, err));
     for (k->variant = 0; k->variant < p->n_variants; k->variant++)
         LW_TRY(p->variants[k->variant].ends_step ? check_variant(k, err)
                                                  : check_absent(p, k->variant, err));

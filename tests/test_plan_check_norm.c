@@ -11,6 +11,7 @@
 
 #include "shared/arena.h"
 #include "shared/op.h"
+#include "shared/plan_check.h"
 #include "shared/program.h"
 #include "tests/tiny_workload.h"
 
@@ -313,6 +314,27 @@ static void roles_that_sum_differently_are_named(void **state)
     expect(&k, find(&k, 0, LW_OP_ALL_REDUCE, 0), "rank 1 does not add its squares");
 }
 
+/* Faults that other checks find first; this one asks nobody. */
+static void elements_that_nobody_counts_are_named(void **state)
+{
+    struct model k;
+    struct lw_err err = {0};
+
+    (void)state;
+    make(&k, "dp 2 zero 1");
+    k.p.shards[0].owner = 5;
+    assert_int_equal(lw_check_norm(&k.p, &err), LW_EPLAN);
+    if (!strstr(err.msg, "elements belong to member 5, but the data groups of its stage have 2"))
+        fail_msg("%s", err.msg);
+    lw_plan_free(&k.p);
+    make(&k, "dp 2 pp 2");
+    k.p.role_of[1] = 1; /* beside rank 0 in its data group */
+    assert_int_equal(lw_check_norm(&k.p, &err), LW_EPLAN);
+    if (!strstr(err.msg, "ranks 0 and 1 share a data group, but one is at stage 0 and one at stage 1"))
+        fail_msg("%s", err.msg);
+    lw_plan_free(&k.p);
+}
+
 static void running_out_of_memory_is_said(void **state)
 {
     struct model k;
@@ -346,6 +368,7 @@ int main(void)
         cmocka_unit_test(a_sum_that_is_missing_is_named),
         cmocka_unit_test(what_is_counted_twice_is_named),
         cmocka_unit_test(roles_that_sum_differently_are_named),
+        cmocka_unit_test(elements_that_nobody_counts_are_named),
         cmocka_unit_test(running_out_of_memory_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
