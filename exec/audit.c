@@ -1,7 +1,7 @@
 /* Faults of a plan that a run need not show. A gradient in two buckets is averaged twice, to the
  * same value; a shard that nobody has may be of a parameter that all then update; a message without
  * its other end waits until the deadline; a wait that is missing may be won by chance; what was not
- * cast is what another step left. lw_plan_check proves all of this but casts, and more; here it is
+ * cast is what another step left; gradients that nobody scales need not have been too large. lw_plan_check proves all of this but casts, and more; here it is
  * asked again of what exec itself has laid out, so that a plan that was not proven is judged by its
  * run alone. */
 #include "exec/audit.h"
@@ -191,6 +191,30 @@ static enum lw_status audit_messages(const struct lw_plan *p, int32_t variant, s
     return s;
 }
 
+/* --- clipping ------------------------------------------------------------------------------------
+ */
+
+static enum lw_status audit_clipping(const struct lw_plan *p, int32_t variant, int32_t role,
+                                     struct lw_err *err)
+{
+    const struct lw_program *g = &p->programs[(int64_t)variant * p->n_roles + role];
+    int32_t squares = 0, scales = 0, optimizers = 0;
+
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        bool norm = op->bucket >= 0 && lw_plan_is_norm(p, op->bucket);
+        squares += norm && op->kind == LW_OP_COPY_IN;
+        scales += norm && op->kind == LW_OP_COPY_OUT;
+        optimizers += op->kind == LW_OP_OPTIMIZER;
+    }
+    if (optimizers == 0 || (squares == 1 && scales == 1))
+        return LW_OK;
+    return lw_fail(err, LW_ENO, "variant '%s', role '%s': the plan clips at norm %g, but %d ops take the "
+                                "squares of gradients and %d scale them (copy_in and copy_out of set "
+                                "'%s')", p->variants[variant].name, p->roles[role].name,
+                   p->strategy.clip, squares, scales, LW_SET_NORM);
+}
+
 /* --- casts ---------------------------------------------------------------------------------------
  */
 
@@ -250,6 +274,8 @@ enum lw_status exec_audit(const struct exec_tensors *m, struct lw_err *err)
     for (int32_t v = 0; v < p->n_variants; v++) {
         LW_TRY(audit_messages(p, v, err));
         for (int32_t role = 0; role < p->n_roles; role++) {
+            if (m->clips)
+                LW_TRY(audit_clipping(p, v, role, err));
             int32_t rank = 0;
             while (rank < p->n_ranks && p->role_of[rank] != role)
                 rank++;

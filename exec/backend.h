@@ -20,7 +20,7 @@
  * from one thread, except `abort`. Memory handed to a call (stamps, tasks, messages' contents) is
  * kept until poll reports that the work is done. Times are ns on the world's clock. */
 
-#define EXEC_API_VERSION 3
+#define EXEC_API_VERSION 4
 
 struct exec_world;
 struct exec_stream;
@@ -138,6 +138,9 @@ enum exec_part_kind {
     EXEC_PART_CARRY,  /* to[i] += from[i modulo n_from] - its gradient, i < count */
     EXEC_PART_GEMM,   /* to = from * state[0], f32 matrices of `count` rows and columns, row after row;
                        * with EXEC_COMPUTE_GEMM alone */
+    EXEC_PART_SQUARES, /* to[0] += (from[i] / divisor)^2, all i < count; exact where squares are whole
+                        * numbers over a power of two, in whatever order */
+    EXEC_PART_SCALE,  /* to[count] = to / divisor * exec_clip_coefficient (exec/scalar.h) */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
     EXEC_PART_EXIT, /* these end or stop the process (EXEC_CAN_END): tests of stopping */
@@ -149,6 +152,13 @@ enum exec_part_kind {
 struct exec_mismatch {
     int64_t place; /* of the element, counted from 1 */
     double got;
+};
+
+/* Clip at `norm`; squares: where the squares of all gradients are summed up when the part runs. */
+struct exec_clip {
+    const void *squares;
+    enum lw_dtype dtype;
+    double norm;
 };
 
 struct exec_part {
@@ -163,6 +173,7 @@ struct exec_part {
     struct exec_mismatch *found;
     struct exec_update update;
     struct exec_gradient gradient;
+    struct exec_clip clip;
 };
 
 /* One compute or copy op: the parts, then compute until the whole would have taken work_ns with

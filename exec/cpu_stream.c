@@ -28,6 +28,21 @@ static enum lw_status end_by(int signal, struct lw_err *err)
     return lw_fail(err, LW_EFAILED, "went on after signal %d", signal);
 }
 
+static void add_squares(const struct exec_part *p)
+{
+    double sum = exec_squares(p->from_dtype, p->from, p->count, p->divisor);
+
+    exec_put(p->to_dtype, p->to, 0, exec_get(p->to_dtype, p->to, 0) + sum);
+}
+
+static void scale(const struct exec_part *p)
+{
+    double squares = exec_get(p->clip.dtype, p->clip.squares, 0);
+
+    exec_scale(p->to_dtype, p->to, p->count, p->divisor,
+               exec_clip_coefficient(squares, p->clip.norm));
+}
+
 static enum lw_status run_product(const struct exec_world *w, const struct exec_part *p,
                                   struct lw_err *err)
 {
@@ -68,6 +83,12 @@ static enum lw_status run_part(const struct exec_world *w, const struct exec_par
         return LW_OK;
     case EXEC_PART_GEMM:
         return run_product(w, p, err);
+    case EXEC_PART_SQUARES:
+        add_squares(p);
+        return LW_OK;
+    case EXEC_PART_SCALE:
+        scale(p);
+        return LW_OK;
     case EXEC_PART_FAIL:
         return lw_fail(err, LW_EFAILED, "made to fail");
     case EXEC_PART_HANG:

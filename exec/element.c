@@ -68,6 +68,57 @@ void exec_convert(enum lw_dtype to_type, void *to, enum lw_dtype from_type, cons
     }
 }
 
+/* Sums by place in the block: any order gives the same where squares are whole numbers. */
+static double squares_f32(const float *from, int64_t n, float divisor)
+{
+    double lane[BLOCK] = {0}, sum = 0;
+    int64_t i = 0;
+
+    for (; i + BLOCK <= n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            double v = (double)(from[i + j] / divisor);
+            lane[j] += v * v;
+        }
+    for (int j = 0; j < BLOCK; j++)
+        sum += lane[j];
+    for (; i < n; i++)
+        sum += (double)(from[i] / divisor) * (double)(from[i] / divisor);
+    return sum;
+}
+
+double exec_squares(enum lw_dtype t, const void *from, int64_t n, int32_t divisor)
+{
+    double sum = 0;
+
+    if (t == LW_F32)
+        return squares_f32(from, n, (float)divisor);
+    for (int64_t i = 0; i < n; i++) {
+        double v = exec_get(t, from, i) / divisor;
+        sum += v * v;
+    }
+    return sum;
+}
+
+static void scale_f32(float *mem, int64_t n, float divisor, float scale)
+{
+    int64_t i = 0;
+
+    for (; i + BLOCK <= n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++)
+            mem[i + j] = mem[i + j] / divisor * scale;
+    for (; i < n; i++)
+        mem[i] = mem[i] / divisor * scale;
+}
+
+void exec_scale(enum lw_dtype t, void *mem, int64_t n, int32_t divisor, float scale)
+{
+    if (t == LW_F32)
+        scale_f32(mem, n, (float)divisor, scale);
+    else
+        for (int64_t i = 0; i < n; i++)
+            exec_scale_one(t, mem, i, divisor, scale);
+}
+
 int64_t exec_exact_limit(enum lw_dtype t)
 {
     static const int64_t limit[LW_N_DTYPES] = {

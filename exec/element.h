@@ -16,6 +16,12 @@ void exec_add(enum lw_dtype t, void *to, const void *from, int64_t n);
 void exec_convert(enum lw_dtype to_type, void *to, enum lw_dtype from_type, const void *from,
                   int64_t n, int32_t divisor);
 
+/* The squares of from[n] / divisor, added up. */
+double exec_squares(enum lw_dtype t, const void *from, int64_t n, int32_t divisor);
+
+/* mem[n] = mem / divisor * scale, as exec_scale_one rounds. */
+void exec_scale(enum lw_dtype t, void *mem, int64_t n, int32_t divisor, float scale);
+
 /* Some of from[n] has all bits set, which no computed value has. */
 bool exec_has_poison(enum lw_dtype t, const void *from, int64_t n);
 

@@ -82,6 +82,21 @@ struct kernel_carry { /* to[i] += from[i modulo n_from] - its gradient */
     int32_t to_dtype, from_dtype, param, rank, step, pass;
 };
 
+struct kernel_squares { /* *to += (from[i] / divisor)^2, all i < n; in blocks of whole warps */
+    void *to;
+    const void *from;
+    int64_t n;
+    int32_t to_dtype, from_dtype, divisor;
+};
+
+struct kernel_scale { /* to[n] = to / divisor, scaled so that the norm, the root of *squares, is at most `norm` */
+    void *to;
+    const void *squares;
+    double norm;
+    int64_t n;
+    int32_t dtype, squares_dtype, divisor;
+};
+
 struct kernel_begin { /* *at = the device's clock */
     int64_t *at;
 };
@@ -99,7 +114,7 @@ struct kernel_report { /* *flag = value, seen by the host */
 };
 
 #define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(check) X(expect) X(note) \
-    X(carry) X(begin) X(wait) X(report)
+    X(carry) X(squares) X(scale) X(begin) X(wait) X(report)
 
 EXEC_BOTH int64_t kernel_now_ns(void)
 {
@@ -229,6 +244,60 @@ EXEC_BOTH void kernel_carry_run(const struct kernel_carry *a, int64_t thread, in
         double more = exec_get(from, a->from, k) - (double)a->table[start + k % EXEC_GRADIENT_BLOCK];
         exec_put(to, a->to, i, exec_get(to, a->to, i) + more);
     }
+}
+
+/* f64 or f32; whole numbers over a power of two: exact in any order. */
+EXEC_BOTH void kernel_add_to(enum lw_dtype t, void *to, double value)
+{
+#ifdef __CUDA_ARCH__
+    if (t == LW_F64)
+        atomicAdd((double *)to, value);
+    else
+        atomicAdd((float *)to, (float)value);
+#else
+    exec_put(t, to, 0, exec_get(t, to, 0) + value);
+#endif
+}
+
+/* Of the 32 threads of a warp the first has their sum; all of them are here. */
+EXEC_BOTH double kernel_sum_of_warp(double value)
+{
+#ifdef __CUDA_ARCH__
+    for (int far = 16; far > 0; far /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, far);
+#endif
+    return value;
+}
+
+EXEC_BOTH int kernel_speaks_for_warp(int64_t thread)
+{
+#ifdef __CUDA_ARCH__
+    return thread % 32 == 0;
+#else
+    return thread >= 0; /* each for itself */
+#endif
+}
+
+EXEC_BOTH void kernel_squares_run(const struct kernel_squares *a, int64_t thread, int64_t n_threads)
+{
+    double sum = 0;
+
+    for (int64_t i = thread; i < a->n; i += n_threads) {
+        double v = exec_get((enum lw_dtype)a->from_dtype, a->from, i) / a->divisor;
+        sum += v * v;
+    }
+    sum = kernel_sum_of_warp(sum);
+    if (kernel_speaks_for_warp(thread))
+        kernel_add_to((enum lw_dtype)a->to_dtype, a->to, sum);
+}
+
+EXEC_BOTH void kernel_scale_run(const struct kernel_scale *a, int64_t thread, int64_t n_threads)
+{
+    double squares = exec_get((enum lw_dtype)a->squares_dtype, a->squares, 0);
+    float scale = exec_clip_coefficient(squares, a->norm);
+
+    for (int64_t i = thread; i < a->n; i += n_threads)
+        exec_scale_one((enum lw_dtype)a->dtype, a->to, i, a->divisor, scale);
 }
 
 EXEC_BOTH void kernel_begin_run(const struct kernel_begin *a, int64_t thread, int64_t n_threads)

@@ -178,6 +178,23 @@ static enum lw_status part_product(struct exec_stream *s, const struct exec_part
                                  p->to, n), "cublasSgemm", err);
 }
 
+/* Two threads at least: then there are whole warps of them. */
+static enum lw_status squares(struct exec_world *w, CUstream s, const struct exec_part *p,
+                              struct lw_err *err)
+{
+    struct kernel_squares a = {p->to, p->from, p->count, (int32_t)p->to_dtype,
+                               (int32_t)p->from_dtype, p->divisor};
+    return nccl_launch(w, s, KERNEL_squares, &a, p->count > 1 ? p->count : 2, err);
+}
+
+static enum lw_status scale(struct exec_world *w, CUstream s, const struct exec_part *p,
+                            struct lw_err *err)
+{
+    struct kernel_scale a = {p->to, p->clip.squares, p->clip.norm, p->count, (int32_t)p->to_dtype,
+                             (int32_t)p->clip.dtype, p->divisor};
+    return nccl_launch(w, s, KERNEL_scale, &a, p->count, err);
+}
+
 /* *ns: what the part takes alone on the device. */
 static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *p, double *ns,
                                  struct lw_err *err)
@@ -215,6 +232,12 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     case EXEC_PART_GEMM:
         *ns += pow((double)p->count / s->world->unit, 3) * s->world->unit_ns;
         return part_product(s, p, err);
+    case EXEC_PART_SQUARES:
+        *ns += r->copy_ns * (double)p->count;
+        return squares(s->world, s->cu, p, err);
+    case EXEC_PART_SCALE:
+        *ns += r->copy_ns * (double)p->count;
+        return scale(s->world, s->cu, p, err);
     case EXEC_PART_FAIL: return report(s, err);
     case EXEC_PART_HANG: return hang(s, err);
     case EXEC_PART_EXIT:

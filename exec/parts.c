@@ -3,8 +3,9 @@
  * A gradient's way: FILL into its array (or straight into its slot, when the plan copies nothing in);
  * COPY_IN divides by the group's size on the way into the slot; a CAST goes to the bucket's wire
  * form and back; COPY_OUT returns the average; the optimizer reads the array, the slot when nothing
- * is copied out, or the undivided slot. Weights that are narrowed on the wire are cast back on every
+ * is copied out, or the undivided slot. Where the plan clips, norm.c scales it there before. Weights that are narrowed on the wire are cast back on every
  * rank, their owner too, so all go on with what travelled. */
+#include "exec/norm.h"
 #include "exec/optimizer.h"
 #include "exec/tensors.h"
 #include "shared/op.h"
@@ -138,6 +139,8 @@ bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
 {
     bool bucketed = op->bucket >= 0 && l->stage_at[op->bucket] >= 0;
 
+    if (op->bucket >= 0 && lw_plan_is_norm(m->plan, op->bucket))
+        return false;
     switch (op->kind) {
     case LW_OP_COPY: return true;
     case LW_OP_COPY_IN: return op->n_ready == 0;
@@ -163,8 +166,8 @@ static enum lw_status plain_copy(const struct exec_tensors *m, const struct lw_o
     return exec_parts_add(parts, part, err);
 }
 
-static void *average(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
-                     int32_t param, int32_t *divisor)
+void *exec_tensors_gradient(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
+                            int32_t param, int32_t *divisor)
 {
     int32_t b = l->bucket_of[param];
     bool from_slot = b >= 0 && !l->copied_out[b];
@@ -176,7 +179,10 @@ static void *average(const struct exec_tensors *m, const struct exec_layout *l, 
 const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *l,
                                 int32_t rank, int32_t param, int32_t *divisor)
 {
-    return average(m, l, rank, param, divisor);
+    const void *at = exec_tensors_gradient(m, l, rank, param, divisor);
+
+    *divisor = l->scales ? 1 : *divisor;
+    return at;
 }
 
 /* Elements [first, first + n) of a parameter take a step, in f32; half types are then rounded from
@@ -207,25 +213,42 @@ static enum lw_status update_parts(const struct exec_tensors *m, const struct ex
     return exec_parts_add(parts, copy, err);
 }
 
-/* Parameters with a gradient: completed by a backward of this step, or reduced (an unused one gets
- * the average of the others); of sharded ones this rank's own elements. */
+static bool has_gradient(const struct exec_tensors *m, const struct exec_place *at, int32_t a)
+{
+    return exec_param_is_here(m->plan, a, at->rank) &&
+           (at->layout->bucket_of[a] >= 0 || at->filled[a]);
+}
+
+bool exec_next_owned(const struct exec_tensors *m, const struct exec_place *at, struct exec_owned *o)
+{
+    const struct lw_plan *p = m->plan;
+
+    while (o->next_param < p->n_params) {
+        int32_t a = o->next_param++;
+        if (m->sharded[a] || !has_gradient(m, at, a))
+            continue;
+        *o = (struct exec_owned){a, 0, p->params[a].numel, o->next_param, o->next_shard};
+        return true;
+    }
+    while (o->next_shard < p->n_shards) {
+        int32_t s = o->next_shard++;
+        const struct lw_shard *h = &p->shards[s];
+        if (!m->sharded[h->param] || !has_gradient(m, at, h->param) ||
+            !exec_shard_is_mine(m, s, at->rank))
+            continue;
+        *o = (struct exec_owned){h->param, h->first, h->numel, o->next_param, o->next_shard};
+        return true;
+    }
+    return false;
+}
+
 static enum lw_status optimizer_parts(const struct exec_tensors *m, const struct exec_place *at,
                                       struct exec_parts *parts, struct lw_err *err)
 {
-    const struct lw_plan *p = m->plan;
-    const struct exec_layout *l = at->layout;
+    struct exec_owned own = {0};
 
-    for (int32_t a = 0; a < p->n_params; a++)
-        if (exec_param_is_here(p, a, at->rank) && (l->bucket_of[a] >= 0 || at->filled[a]) &&
-            !m->sharded[a])
-            LW_TRY(update_parts(m, at, a, 0, p->params[a].numel, parts, err));
-    for (int32_t s = 0; s < p->n_shards; s++) {
-        const struct lw_shard *h = &p->shards[s];
-        if (m->sharded[h->param] && exec_param_is_here(p, h->param, at->rank) &&
-            (l->bucket_of[h->param] >= 0 || at->filled[h->param]) &&
-            exec_shard_is_mine(m, s, at->rank))
-            LW_TRY(update_parts(m, at, h->param, h->first, h->numel, parts, err));
-    }
+    while (exec_next_owned(m, at, &own))
+        LW_TRY(update_parts(m, at, own.param, own.first, own.numel, parts, err));
     return LW_OK;
 }
 
@@ -235,6 +258,9 @@ enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_
 {
     if (exec_copy_is_plain(m, op, at->layout))
         return plain_copy(m, op, at, parts, err);
+    if (op->bucket >= 0 && lw_plan_is_norm(m->plan, op->bucket) &&
+        lw_op_class(op->kind) == LW_CLASS_COPY)
+        return exec_norm_parts(m, op, at, parts, err);
     switch (op->kind) {
     case LW_OP_COPY_IN:
         return copy_in_parts(m, op, at, parts, err);
@@ -262,7 +288,12 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
         msg.count = 1;
     if (op->bucket >= 0 && lw_plan_is_tied(p, op->bucket)) {
         int32_t divisor; /* alike for all copies: the sum may be divided later */
-        msg.mem = average(m, step_layout, rank, p->slots[p->buckets[op->bucket].first_slot], &divisor);
+        msg.mem = exec_tensors_gradient(m, step_layout, rank,
+                                        p->slots[p->buckets[op->bucket].first_slot], &divisor);
+        return msg;
+    }
+    if (op->bucket >= 0 && lw_plan_is_norm(p, op->bucket)) {
+        msg.mem = m->ranks[rank].norm;
         return msg;
     }
     if (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0) {

@@ -59,6 +59,11 @@ static enum lw_status safe_buckets(const struct lw_plan *p, struct lw_err *err)
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket *k = &p->buckets[b];
         int64_t room = k->bytes / lw_dtype_size(k->dtype);
+        if (lw_plan_is_norm(p, b) && ((k->dtype != LW_F64 && k->dtype != LW_F32) || room != 1))
+            return lw_fail(err, LW_EPLAN, "bucket %d: a norm of %lld bytes of %s; it is one number of f64 "
+                                          "or f32", b, (long long)k->bytes, lw_dtype_name(k->dtype));
+        if (lw_plan_is_norm(p, b) && p->strategy.clip <= 0)
+            return lw_fail(err, LW_EPLAN, "bucket %d is of a norm, but the plan clips nothing", b);
         if (k->first_slot < 0 || k->n_slots < 0 || k->first_slot + (int64_t)k->n_slots > p->n_slots)
             return lw_fail(err, LW_EPLAN, "bucket %d: slots %d to %lld of %d", b, k->first_slot,
                            (long long)k->first_slot + k->n_slots, p->n_slots);

@@ -62,9 +62,6 @@ static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
     };
     const struct lw_plan *p = r->plan;
 
-    if (p->strategy.clip > 0)
-        return lw_fail(err, LW_ENOTSUP, "the plan clips gradients at norm %g: exec takes no norm and "
-                                        "scales nothing (sim predicts it)", p->strategy.clip);
     if (p->n_passes == 0 || p->n_ops == 0)
         return lw_fail(err, LW_EPLAN, "the plan has nothing to run");
     for (int32_t i = 0; i < p->n_ops; i++) {

@@ -108,6 +108,20 @@ EXEC_BOTH void exec_put(enum lw_dtype t, void *to, int64_t i, double value)
     }
 }
 
+/* What gradients are multiplied by so that their norm, the root of `squares`, is `norm` at most
+ * (torch/nn/utils/clip_grad.py). */
+EXEC_BOTH float exec_clip_coefficient(double squares, double norm)
+{
+    double c = norm / (sqrt(squares) + 1e-6);
+    return (float)(c < 1 ? c : 1);
+}
+
+/* A sum over divisor, which is exact, scaled in f32 and rounded to its type. */
+EXEC_BOTH void exec_scale_one(enum lw_dtype t, void *mem, int64_t i, int32_t divisor, float scale)
+{
+    exec_put(t, mem, i, (double)((float)(exec_get(t, mem, i) / divisor) * scale));
+}
+
 /* Elements first .. first + n - 1 of member i when `count` elements are dealt to n_members. */
 EXEC_BOTH int64_t exec_range_first(int64_t count, int32_t n_members, int32_t i)
 {

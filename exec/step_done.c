@@ -4,6 +4,7 @@
  * after the step before. */
 #include "exec/launch_order.h"
 #include "exec/letters.h"
+#include "exec/norm.h"
 #include "exec/run_state.h"
 #include "exec/stages.h"
 #include "shared/op.h"
@@ -118,5 +119,7 @@ enum lw_status exec_step_done(struct exec_run *r, struct lw_timeline *t, struct 
     LW_TRY(check_launches(r, err));
     LW_TRY(check_values(r, err));
     LW_TRY(check_messages(r, err));
+    if (r->options->verify)
+        LW_TRY(exec_norm_keep(&r->memory, r->n_done, err));
     return keep_spans(r, t, err);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "exec/element.h"
+#include "exec/norm.h"
 #include "exec/optimizer.h"
 #include "exec/products.h"
 #include "shared/op.h"
@@ -130,6 +131,10 @@ static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_
         }
         if (op->bucket < 0)
             continue;
+        if (lw_plan_is_norm(p, op->bucket)) {
+            l->scales |= op->kind == LW_OP_COPY_OUT;
+            continue;
+        }
         l->copied_out[op->bucket] |= op->kind == LW_OP_COPY_OUT;
         l->cast[op->bucket] |= op->kind == LW_OP_CAST;
         const struct lw_group *group = op->comm >= 0 ? lw_plan_group(p, op->comm, rank) : NULL;
@@ -526,6 +531,7 @@ static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw
     }
     LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
     LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
+    LW_TRY(exec_norm_alloc(m, rank, err));
     LW_TRY(alloc_some(m, rank, exec_tensors_message_bytes(m), &r->scratch, err));
     LW_TRY(exec_products_alloc(m, rank, err));
     return set_weights(m, rank, err);
@@ -601,6 +607,7 @@ enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
+    m->clips = p->strategy.clip > 0;
     LW_TRY(index_shards(m, err));
     m->layouts = lw_arena_alloc(&m->arena, (int64_t)p->n_variants * p->n_roles, sizeof *m->layouts);
     m->ranks = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->ranks);
@@ -613,8 +620,9 @@ enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
             LW_TRY(lay_out(m, v, r, first_scratch, err));
     }
     place_all_copies(m);
-    LW_TRY(exec_gradient_table_init(&m->table, exec_plan_terms(p), largest_divisor(m),
-                                    exact_limit(p), err));
+    int64_t limit = exact_limit(p), n_terms = exec_plan_terms(p);
+    LW_TRY(exec_norm_limit(p, n_terms, largest_divisor(m), &limit, err));
+    LW_TRY(exec_gradient_table_init(&m->table, n_terms, largest_divisor(m), limit, err));
     LW_TRY(exec_gradient_table_init(&m->messages, p->n_ranks, 1, number_limit(p, false), err));
     return exec_gradient_table_init(&m->values, VALUES, 1, number_limit(p, true), err);
 }
@@ -630,5 +638,6 @@ enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
 void exec_tensors_free(struct exec_tensors *m)
 {
     lw_arena_free(&m->arena);
+    lw_free(m->squares);
     *m = (struct exec_tensors){0};
 }

@@ -31,6 +31,7 @@ struct exec_layout {
     int32_t *turn_of;      /* [n_ops of the program] which op of its communicator it is; of messages, of
                             * those with this peer and direction */
     struct exec_flow flow; /* of messages between stages */
+    bool scales;           /* gradients are averaged and clipped in place, for the optimizer to read */
     int64_t bucket_bytes, scratch_bytes;
 };
 
@@ -41,6 +42,7 @@ struct exec_rank_memory {
     float *masters, *state[EXEC_MAX_STATES];   /* f32 */
     void *grads, *buckets, *scratch;           /* all are the backend's; NULL = none */
     float *products;                           /* products.c */
+    void *norm;                                /* exec/norm.c */
 };
 
 struct exec_tensors {
@@ -63,6 +65,9 @@ struct exec_tensors {
     int32_t *data_member;        /* [n_ranks] place in the data group; 0 without one */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */
+    bool clips;                  /* the plan does: by what follows in squares */
+    double *squares;             /* [steps * n_local] of all gradients, as each local rank had them */
+    int64_t squares_capacity;
     int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
     int64_t product_elements;    /* of a matrix of the largest product */
     struct exec_rank_memory *ranks; /* [n_ranks] */
@@ -121,6 +126,17 @@ char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t s
 int64_t exec_tensors_scratch_size(const struct exec_tensors *m);
 int64_t exec_tensors_message_bytes(const struct exec_tensors *m); /* and of copies */
 
+/* Elements [first, first + numel) of a parameter that the rank at a place updates: of those with a
+ * gradient in this step, completed by a backward or reduced (an unused one gets the average of the
+ * others), all, or of sharded ones its own. Begin with an empty walk; false behind the last. */
+struct exec_owned {
+    int32_t param;
+    int64_t first, numel;
+    int32_t next_param, next_shard;
+};
+bool exec_next_owned(const struct exec_tensors *m, const struct exec_place *at,
+                     struct exec_owned *o);
+
 /* parts.c: append the parts of an op as the rank at `place` runs it. LW_ENOMEM. */
 enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *place, struct exec_parts *parts,
@@ -140,8 +156,11 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
                                         int32_t variant, int32_t rank,
                                         const struct exec_layout *step_layout);
 
-/* What the optimizer reads for a parameter: where, and by what it divides. layout: of the pass that
- * ends the step. */
+/* Where a parameter's gradient is when everything is reduced, and what divides it. layout: of the pass
+ * that ends the step. */
+void *exec_tensors_gradient(const struct exec_tensors *m, const struct exec_layout *layout,
+                            int32_t rank, int32_t param, int32_t *divisor);
+/* What the optimizer reads for a parameter: there, and by what it divides: 1 where it was clipped. */
 const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *layout,
                                 int32_t rank, int32_t param, int32_t *divisor);
 

@@ -147,6 +147,19 @@ static enum lw_status use_ready(struct walk *w, int32_t i, struct lw_err *err)
     return LW_OK;
 }
 
+/* Squares are taken of what the optimizer will read, and scaling changes it. */
+static enum lw_status use_norm(struct walk *w, int32_t i, struct lw_err *err)
+{
+    const struct lw_op *op = op_at(w, i);
+    bool scales = op->kind == LW_OP_COPY_OUT;
+
+    LW_TRY(use(w, i, bucket_thing(w, op->bucket), !scales, err));
+    for (int32_t a = 0; op->comm < 0 && a < w->p->n_params; a++)
+        if (exec_param_is_here(w->p, a, w->rank))
+            LW_TRY(use(w, i, average_thing(w, a), scales, err));
+    return LW_OK;
+}
+
 static enum lw_status use_bucket(struct walk *w, int32_t i, struct lw_err *err)
 {
     const struct lw_op *op = op_at(w, i);
@@ -155,6 +168,8 @@ static enum lw_status use_bucket(struct walk *w, int32_t i, struct lw_err *err)
 
     if (lw_plan_is_tied(w->p, op->bucket))
         return use(w, i, average_thing(w, w->p->slots[k->first_slot]), true, err);
+    if (lw_plan_is_norm(w->p, op->bucket))
+        return use_norm(w, i, err);
     LW_TRY(use(w, i, bucket_thing(w, op->bucket), !out, err));
     for (int32_t s = 0; out && s < k->n_slots; s++)
         LW_TRY(use(w, i, w->p->slots[k->first_slot + s], true, err));

@@ -200,6 +200,90 @@ static inline enum lw_status exec_ops_pair(struct exec_ops *k, struct lw_err *er
     return LW_OK;
 }
 
+/* Clipping by hand (docs/design/norm.md): sums of two terms 4, 6 | 12, averages 2, 3 | 6. Rank 0 updates
+ * the first two, the last rank the third: squares 13 + 36 = 49, norm 7. Clipped at 3.5: 3.5 / 7.000001
+ * is 1/2 - 2^-24 in f32, and the averages become 1 - 2^-23, 1.5 - 2^-22, 3 - 2^-21 (the last two are
+ * ties, rounded to even). With `more`, the last rank has 300 of +-8 too: 49 + 300 * 16 = 4849. */
+enum { EXEC_OPS_CLIP_AT = 64 }; /* behind the number */
+
+static inline int64_t exec_ops_clip_terms(const struct exec_ops *k, int32_t r, bool more,
+                                          double terms[512])
+{
+    int64_t n = 0;
+
+    if (r == 0)
+        terms[n++] = 4, terms[n++] = 6;
+    if (r == k->facts.n_ranks - 1)
+        terms[n++] = 12;
+    for (int i = 0; more && r == k->facts.n_ranks - 1 && i < 300; i++)
+        terms[n++] = i % 2 ? 8 : -8;
+    return n;
+}
+
+static inline float exec_ops_clipped(double term, bool more)
+{
+    if (more)
+        return (float)(term / 2) * exec_clip_coefficient(4849, 3.5);
+    return term < 5    ? 1 - 0x1p-23f
+           : term < 10 ? 1.5f - 0x1p-22f
+                       : 3 - 0x1p-21f;
+}
+
+static inline enum lw_status exec_ops_compare_clip(struct exec_ops *k, bool more, struct lw_err *err)
+{
+    for (int32_t l = 0; l < k->facts.n_local; l++) {
+        int32_t r = k->facts.first_local + l;
+        double terms[512], host[512], want, squares;
+        int64_t n = exec_ops_clip_terms(k, r, more, terms), size = lw_dtype_size(k->type);
+        LW_TRY(k->b->mem_read(k->w, r, &squares, k->mem[l], sizeof squares, err));
+        if (squares < (more ? 4849 : 49) || squares > (more ? 4849 : 49))
+            return lw_fail(err, LW_ENO, "clip: rank %d has squares of %g", r, squares);
+        LW_TRY(k->b->mem_read(k->w, r, host, k->mem[l] + EXEC_OPS_CLIP_AT, n * size, err));
+        for (int64_t i = 0; i < n; i++, k->n_checked += size) {
+            exec_put(k->type, &want, 0, (double)exec_ops_clipped(terms[i], more));
+            if (memcmp((const char *)host + i * size, &want, (size_t)size) != 0)
+                return lw_fail(err, LW_ENO, "clip: element %lld of rank %d, %s, is %.9g, not %.9g",
+                               (long long)i, r, lw_dtype_name(k->type), exec_get(k->type, host, i),
+                               exec_get(k->type, &want, 0));
+        }
+    }
+    return LW_OK;
+}
+
+static inline enum lw_status exec_ops_clip(struct exec_ops *k, bool more, struct lw_err *err)
+{
+    struct exec_part parts[EXEC_OPS_MAX][2];
+
+    for (int32_t l = 0; l < k->facts.n_local; l++) {
+        int32_t r = k->facts.first_local + l;
+        double terms[512], host[512], zero = 0;
+        int64_t n = exec_ops_clip_terms(k, r, more, terms);
+        for (int64_t i = 0; i < n; i++)
+            exec_put(k->type, host, i, terms[i]);
+        LW_TRY(k->b->mem_write(k->w, r, k->mem[l], &zero, sizeof zero, err));
+        LW_TRY(k->b->mem_write(k->w, r, k->mem[l] + EXEC_OPS_CLIP_AT, host,
+                               n * lw_dtype_size(k->type), err));
+        parts[l][0] = (struct exec_part){.kind = EXEC_PART_SQUARES, .to = k->mem[l],
+                                         .to_dtype = LW_F64, .from = k->mem[l] + EXEC_OPS_CLIP_AT,
+                                         .from_dtype = k->type, .divisor = 2, .count = n};
+        parts[l][1] = (struct exec_part){.kind = EXEC_PART_SCALE,
+                                         .to = k->mem[l] + EXEC_OPS_CLIP_AT,
+                                         .to_dtype = k->type, .divisor = 2, .count = n,
+                                         .clip = {k->mem[l], LW_F64, 3.5}};
+    }
+    k->b->hold(k->w);
+    for (int32_t l = 0; l < k->facts.n_local; l++) {
+        struct exec_task squares = {.n_parts = parts[l][0].count > 0, .parts = &parts[l][0]};
+        struct exec_task scale = {.n_parts = parts[l][1].count > 0, .parts = &parts[l][1]};
+        struct exec_message m = {k->mem[l], 1, LW_F64, -1};
+        LW_TRY(k->b->compute(k->stream[l], &squares, NULL, err));
+        LW_TRY(k->b->all_reduce(k->stream[l], k->comm, &m, NULL, err));
+        LW_TRY(k->b->compute(k->stream[l], &scale, NULL, err));
+    }
+    LW_TRY(exec_ops_finish(k, err));
+    return exec_ops_compare_clip(k, more, err);
+}
+
 static inline enum lw_status exec_ops_all(struct exec_ops *k, bool all_types, struct lw_err *err)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE, LW_OP_REDUCE_SCATTER,
@@ -226,11 +310,15 @@ static inline enum lw_status exec_ops_all(struct exec_ops *k, bool all_types, st
         if (k->b->all_to_all && (t == LW_F32 || all_types))
             LW_TRY(exec_ops_collective(k, LW_OP_ALL_TO_ALL, -1, 36 * k->facts.n_ranks, err));
     }
+    for (k->type = LW_F32; k->type <= LW_BF16; k->type++) {
+        LW_TRY(exec_ops_clip(k, false, err));
+        LW_TRY(exec_ops_clip(k, true, err));
+    }
     k->type = LW_F32;
     if (k->facts.n_ranks < 2)
         return LW_OK;
     LW_TRY(exec_ops_ring(k, err));
-    return exec_ops_pair(k, err);
+    return k->b->comm_split ? exec_ops_pair(k, err) : LW_OK;
 }
 
 /* | 1 2 |   | 5 6 |   | 19 22 |

@@ -4,7 +4,7 @@
 /* A data-parallel step by hand, for tests of exec: n_params parameters of `numel` elements, one module
  * each, completed last to first; `per_bucket` of them to a bucket. Ops of a rank:
  *   F0 .. Fn-1, then for p = n-1 .. 0: B(p), COPY_IN(p), and behind the last of a bucket ALL_REDUCE on
- *   the comm stream; COPY_OUT of each bucket; OPTIMIZER. */
+ *   the comm stream; COPY_OUT of each bucket; with clip COPY_IN and COPY_OUT of the norm; OPTIMIZER. */
 #include <string.h>
 
 #include "shared/plan_builder.h"
@@ -18,6 +18,7 @@ struct exec_test_plan {
     int32_t micro_batches;
     bool view;                 /* no copies: gradients lie in their bucket */
     lw_ps work_ps;             /* of each F and B */
+    double clip;               /* > 0: gradients are clipped at this norm */
     int64_t shift_slot;        /* add to the offset of the last parameter's slot (broken plans) */
     bool lose_last;            /* leave parameter 0 out of its bucket's copy-in (broken plans) */
 };
@@ -32,7 +33,7 @@ static inline struct exec_test_plan exec_test_plan_default(void)
 struct exec_test_builder {
     const struct exec_test_plan *t;
     struct lw_builder *b;
-    int32_t compute, comm_stream, comm, first_bucket, n_buckets;
+    int32_t compute, comm_stream, comm, first_bucket, n_buckets, norm;
     int32_t reduced[64];
 };
 
@@ -74,6 +75,19 @@ static inline void exec_test_tables(struct exec_test_builder *k)
         if (k->n_buckets++ == 0)
             k->first_bucket = b;
     }
+}
+
+/* The norm's set, and the option that asks for it. */
+static inline void exec_test_clip(struct exec_test_builder *k)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_bucket number = {.dtype = LW_F64, .bytes = 8};
+
+    s.dp = k->t->n_ranks;
+    s.clip = k->t->clip;
+    lw_builder_strategy(k->b, &s);
+    lw_builder_set(k->b, LW_SET_NORM, 0);
+    k->norm = lw_builder_bucket(k->b, &number, NULL, 0);
 }
 
 static inline int32_t exec_test_op(struct exec_test_builder *k, enum lw_op_kind kind, int32_t bucket,
@@ -166,6 +180,13 @@ static inline void exec_test_pass(struct exec_test_builder *k, bool reduces)
         if (!t->view)
             done[b] = exec_test_op(k, LW_OP_COPY_OUT, k->first_bucket + b, -1, -1, done[b]);
     }
+    if (t->clip > 0) {
+        struct lw_op squares = lw_builder_blank(LW_OP_COPY_IN, k->compute);
+        squares.work_ps = -1;
+        squares.bucket = k->norm;
+        lw_builder_op(k->b, &squares, done, k->n_buckets);
+        exec_test_op(k, LW_OP_COPY_OUT, k->norm, -1, -1, -1);
+    }
     struct lw_op op = lw_builder_blank(LW_OP_OPTIMIZER, k->compute);
     op.work_ps = 0;
     lw_builder_op(k->b, &op, done, k->n_buckets);
@@ -179,6 +200,8 @@ static inline enum lw_status exec_test_plan_build(const struct exec_test_plan *t
     if (!k.b)
         return lw_fail_nomem(err);
     exec_test_tables(&k);
+    if (t->clip > 0)
+        exec_test_clip(&k);
     int32_t quiet = -1;
     if (t->accumulate > 0) {
         quiet = lw_builder_variant(k.b, "accumulate", "", false);

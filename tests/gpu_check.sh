@@ -56,6 +56,10 @@ for cap in 1MiB 5MiB 25MiB; do
         --warmup "$warmup" --db "$db"
 done
 
+# Squares of gradients summed on the GPU, gradients scaled there: compared bit by bit.
+run exec-loop-clip.txt exec -w "$out/workload.json" -c "$out/loop.json" --dp 2 --zero 1 --clip 1 \
+    --backend nccl --transport loop --steps "$steps" --warmup "$warmup" --db "$db"
+
 # One process per device.
 if [ "$n_devices" -ge 2 ]; then
     for cap in 1MiB 5MiB 25MiB; do

@@ -83,6 +83,9 @@ static void pipelines_run_as_processes(void **state)
     expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --schedule zb-h1 --spawn --compute "
            "sleep --steps 2 --no-db --optimizer adam --consolidate 3 --format json", 0,
            "\"verified\": true");
+    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 1 --spawn --compute sleep "
+           "--steps 2 --no-db --optimizer adam --consolidate 0 --format json", 0,
+           "\"verified\": true");
 }
 
 static void a_step_beyond_its_time_is_stored_as_timeout(void **state)

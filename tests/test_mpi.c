@@ -235,6 +235,7 @@ static void every_kind_of_plan_ends_like_one_rank(void **state)
         "3 --pp 3 --schedule zb-h1 --micro-batches 6", "4 --pp 4 --schedule dualpipe --micro-batches 8",
         "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --consolidate 3", "4 --dp 2 --tp 2 --zero 3",
         "3 --dp 3 --zero 1 --broadcast-dtype f16 --grad-dtype bf16",
+        "3 --dp 3 --zero 3 --clip 1", "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 0.5",
     };
     NEEDS_MPI();
 

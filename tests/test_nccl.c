@@ -777,6 +777,28 @@ static void a_loop_runs_from_the_command_line(void **state)
     has(out, "bit by bit");
 }
 
+/* Squares are summed on the device, by processes and by ranks that are streams of one. */
+static void clipped_plans_end_like_one_rank(void **state)
+{
+    NEEDS_FAKES();
+    static const char *const plans[] = {
+        "--dp 3 --zero 1 --clip 1 --spawn", "--dp 2 --pp 2 --micro-batches 2 --clip 0.5 --spawn",
+        "--dp 3 --zero 3 --clip 1 --transport loop", "--dp 2 --clip 1 --grad-dtype bf16 --transport loop",
+    };
+
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        char words[512];
+        int rc;
+        snprintf(words, sizeof words, "$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec "
+                 "-w w.json %s --backend nccl --compute sleep --momentum 0.5 --steps 2 --warmup 1 --no-db "
+                 "--format json", plans[i]);
+        char *out = command(words, &rc);
+        if (rc != 0)
+            fail_msg("%s: %s", plans[i], out);
+        has(out, "\"verified\": true");
+    }
+}
+
 static void what_cannot_start_says_how_to(void **state)
 {
     NEEDS_FAKES();
@@ -855,6 +877,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(processes_that_differ_are_turned_away),
         cmocka_unit_test(spawned_processes_store_one_run),
         cmocka_unit_test(a_loop_runs_from_the_command_line),
+        cmocka_unit_test(clipped_plans_end_like_one_rank),
         cmocka_unit_test(what_cannot_start_says_how_to),
         cmocka_unit_test(a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process),
     };

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/run.h"
 #include "shared/program.h"
 #include "tests/tiny_workload.h"
 
@@ -118,27 +117,6 @@ static void weights_may_travel_narrowed(void **state)
     lw_plan_free(&p);
 }
 
-static void the_executor_refuses_what_it_does_not_do(void **state)
-{
-    static const struct { const char *option, *value, *zero, *part; } cases[] = {
-        {"clip", "1", "0", "the plan clips gradients at norm 1: exec takes no norm"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_exec_options o = lw_exec_options_default();
-        struct lw_exec_result r;
-        struct lw_err err = {0};
-        struct lw_plan p = build((const char *const[][2]){
-            {cases[i].option, cases[i].value}, {"zero", cases[i].zero}, {0}});
-        o.compute = EXEC_COMPUTE_SLEEP;
-        assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_ENOTSUP);
-        if (!strstr(err.msg, cases[i].part))
-            fail_msg("'%s' lacks '%s'", err.msg, cases[i].part);
-        lw_plan_free(&p);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,7 +125,6 @@ int main(void)
         cmocka_unit_test(gradients_are_scaled_behind_the_sum),
         cmocka_unit_test(stages_sum_their_norms_over_the_replica),
         cmocka_unit_test(weights_may_travel_narrowed),
-        cmocka_unit_test(the_executor_refuses_what_it_does_not_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
