@@ -28,7 +28,8 @@ static void add_op(struct pass *x, const struct lw_plan *p, const struct lw_op *
         x->n_sent++;
         x->sent_bytes += o->bytes;
     } else if (o->kind == LW_OP_ALL_REDUCE || o->kind == LW_OP_REDUCE ||
-               o->kind == LW_OP_REDUCE_SCATTER)
+               o->kind == LW_OP_REDUCE_SCATTER ||
+               (o->kind == LW_OP_ALL_GATHER && o->bucket >= 0 && lw_plan_sparse(p, o->bucket)))
         x->reduced_bytes += o->bytes;
 }
 

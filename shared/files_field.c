@@ -10,6 +10,7 @@
 
 #include "shared/files.h"
 #include "shared/output.h"
+#include "shared/sparse.h"
 #include "shared/units.h"
 
 enum { FORMAT_VERSION = 1 };
@@ -18,6 +19,15 @@ const char *lw_word_dtype(int k)
 {
     return k >= 0 && k < LW_N_DTYPES ? lw_dtype_name((enum lw_dtype)k) : NULL;
 }
+
+#define AT(field) offsetof(struct lw_sparse, field)
+const struct lw_field lw_sparse_fields[] = {
+    LW_F_MUST_INT32("param", AT(param)),
+    LW_F_MUST_INT32("row_numel", AT(row_numel)),
+    LW_F_MUST_INT32("touched_rows", AT(touched_rows)),
+    {0},
+};
+#undef AT
 
 const char *lw_word_op(int k)
 {

@@ -136,6 +136,7 @@ struct lw_field {
 
 /* Words of enums that several files hold. */
 const char *lw_word_dtype(int k);
+extern const struct lw_field lw_sparse_fields[]; /* of struct lw_sparse */
 const char *lw_word_op(int k);
 
 /* A document being read. Memory of the result comes from the arena. */

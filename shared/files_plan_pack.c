@@ -144,6 +144,15 @@ static enum lw_status pack_params(const struct pack *k)
     for (int32_t i = 0; i < p->n_whole; i++)
         LW_TRY(within(k, "whole_params", i, "parameter", p->whole[i],
                       i > 0 ? p->whole[i - 1] + INT64_C(1) : 0, p->n_params));
+    for (int32_t i = 0; i < p->n_sparse; i++) {
+        const struct lw_sparse *x = &p->sparse[i];
+        LW_TRY(within(k, "sparse", i, "param", x->param,
+                      i > 0 ? p->sparse[i - 1].param + INT64_C(1) : 0, p->n_params));
+        LW_TRY(within(k, "sparse", i, "row_numel", x->row_numel, 1,
+                      p->params[x->param].numel + 1));
+        LW_TRY(within(k, "sparse", i, "touched_rows", x->touched_rows, 1,
+                      p->params[x->param].numel / x->row_numel + 1));
+    }
     for (int32_t i = 0; i < p->n_buffers; i++)
         LW_TRY(within(k, "buffers", i, "numel", p->buffers[i].numel, 0, INT64_MAX / 16));
     for (int32_t i = 0; i < p->n_shards; i++) {

@@ -246,6 +246,7 @@ const struct lw_field lw_plan_file_fields[] = {
      .at = AT(plan.whole),
      .n_at = AT(plan.n_whole),
      .most = INT32_MAX},
+    LW_F_LIST("sparse", AT(plan.sparse), AT(plan.n_sparse), lw_sparse_fields, struct lw_sparse),
     LW_F_LIST("bucket_sets", AT(sets), AT(n_set_rows), set_fields, struct set_row),
     LW_F_LIST("shards", AT(plan.shards), AT(plan.n_shards), shard_fields, struct lw_shard),
     LW_F_LIST("works", AT(plan.works), AT(plan.n_works), work_fields, struct lw_work),

@@ -101,6 +101,7 @@ static const struct lw_field workload_fields[] = {
     LW_F_OBJECT("recorded", AT(recorded), recorded_fields),
     LW_F_LIST("modules", AT(modules), AT(n_modules), module_fields, struct lw_module),
     LW_F_LIST("params", AT(params), AT(n_params), param_fields, struct lw_param),
+    LW_F_LIST("sparse", AT(sparse), AT(n_sparse), lw_sparse_fields, struct lw_sparse),
     LW_F_LIST("buffers", AT(buffers), AT(n_buffers), buffer_fields, struct lw_buffer),
     LW_F_ITEMS("ready_order", LW_FIELD_INTS32, AT(ready_order), AT(n_ready)),
     {0},

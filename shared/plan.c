@@ -75,6 +75,26 @@ bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket)
     return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_NORM) == 0;
 }
 
+const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket)
+{
+    const struct lw_bucket *b = &p->buckets[bucket];
+
+    if (p->n_sparse == 0 || b->n_slots != 1 || lw_plan_is_weights(p, bucket) ||
+        lw_plan_is_tied(p, bucket) || lw_plan_is_norm(p, bucket))
+        return NULL;
+    return lw_sparse_of(p->sparse, p->n_sparse, p->slots[b->first_slot]);
+}
+
+enum lw_sparse_turn lw_plan_sparse_turn(const struct lw_plan *p, int32_t op)
+{
+    int32_t n = 0;
+
+    while (n < LW_SPARSE_VALUES && op > n && p->ops[op - n - 1].kind == LW_OP_ALL_GATHER &&
+           p->ops[op - n - 1].bucket == p->ops[op].bucket)
+        n++;
+    return (enum lw_sparse_turn)n;
+}
+
 bool lw_plan_is_whole(const struct lw_plan *p, int32_t param)
 {
     int32_t low = 0, high = p->n_whole;
@@ -208,6 +228,13 @@ static void feed_params(struct lw_hash *h, const struct lw_plan *p)
     if (p->n_whole > 0) {
         lw_hash_string(h, "whole");
         feed_ints(h, p->whole, p->n_whole);
+    }
+    if (p->n_sparse > 0)
+        lw_hash_string(h, "sparse");
+    for (int32_t i = 0; i < p->n_sparse; i++) {
+        lw_hash_int(h, p->sparse[i].param);
+        lw_hash_int(h, p->sparse[i].row_numel);
+        lw_hash_int(h, p->sparse[i].touched_rows);
     }
 }
 

@@ -80,7 +80,8 @@ struct lw_bucket {
     int32_t set;               /* bucket set, below */
     int32_t first_slot, n_slots;
     enum lw_dtype dtype;       /* on the wire */
-    int64_t bytes;             /* of the whole buffer, padding included */
+    int64_t bytes;             /* of the whole buffer, padding included; of a sparse gradient, what its
+                                * three all-gathers bring */
     int64_t limit_bytes;       /* that applied when it was closed; 0 = none */
     int32_t first_offset;      /* into plan->offsets, one per slot; -1 = each begins where the one
                                 * before it ends, and nothing is written down */
@@ -186,7 +187,7 @@ struct lw_plan {
 
     int32_t n_ranks, n_stages, n_roles, n_variants;
     int32_t n_streams, n_comms, n_groups, n_members;
-    int32_t n_params, n_buffers, n_modules, n_whole;
+    int32_t n_params, n_buffers, n_modules, n_whole, n_sparse;
     int32_t n_sets, n_buckets, n_slots, n_offsets, n_shards, n_works;
     int32_t n_ops, n_deps, n_ready, n_operand_rows, n_operands, n_passes, n_notes;
 
@@ -205,6 +206,7 @@ struct lw_plan {
     int32_t *stage_of;      /* [n_modules] */
     int32_t *whole;         /* [n_whole] parameters that every rank of a tensor group holds all of,
                              * ascending; none without tensor groups */
+    struct lw_sparse *sparse; /* [n_sparse] as the workload's */
     struct lw_bucket_set *sets;
     struct lw_bucket *buckets;
     int32_t *slots;         /* parameters */
@@ -255,6 +257,10 @@ bool lw_op_uses_weights(const struct lw_op *op);
 bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket); /* it is of LW_SET_WEIGHTS */
 bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_TIED */
 bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_NORM */
+/* The bucket is of a sparse gradient, whose entry this is; NULL = it is not. */
+const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket);
+/* Which of the all-gathers of a sparse bucket the op is: one follows the other in the program. */
+enum lw_sparse_turn lw_plan_sparse_turn(const struct lw_plan *p, int32_t op);
 bool lw_plan_is_whole(const struct lw_plan *p, int32_t param);    /* it is in p->whole */
 /* The parameter has storage and a gradient of its own: it is not tied to another of its stage. */
 bool lw_plan_holds(const struct lw_plan *p, int32_t param);

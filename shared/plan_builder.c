@@ -17,7 +17,7 @@ struct lw_builder {
     struct lw_plan plan; /* owns the strings; its table pointers are filled at the end */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
     int64_t n_words, words_capacity;
-    struct table roles, streams, comms, groups, members, params, buffers, modules, whole, sets, buckets,
+    struct table roles, streams, comms, groups, members, params, buffers, modules, whole, sparse, sets, buckets,
         slots, offsets, shards, works, variants, programs, ops, deps, ready, rows, operands, passes, notes;
     int32_t *comm_group; /* [comms * n_ranks] */
     int64_t comm_group_capacity;
@@ -134,7 +134,7 @@ void lw_builder_free(struct lw_builder *b)
     if (!b)
         return;
     struct table *all[] = {&b->roles,   &b->streams, &b->comms,  &b->groups,   &b->members,
-                           &b->params,  &b->buffers, &b->modules, &b->whole, &b->sets, &b->buckets,
+                           &b->params,  &b->buffers, &b->modules, &b->whole, &b->sparse, &b->sets, &b->buckets,
                            &b->slots,   &b->offsets, &b->shards, &b->works,    &b->variants,
                            &b->programs, &b->ops,    &b->deps,   &b->ready,    &b->rows,
                            &b->operands, &b->passes, &b->notes};
@@ -244,6 +244,11 @@ int32_t lw_builder_module(struct lw_builder *b, int32_t stage)
 {
     push(b, &b->modules, &stage, sizeof stage);
     return last(&b->modules);
+}
+
+void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x)
+{
+    push(b, &b->sparse, x, sizeof *x);
 }
 
 void lw_builder_whole(struct lw_builder *b, int32_t param)
@@ -509,6 +514,7 @@ static void settle_tables(struct lw_builder *b)
     SETTLE(buffers, buffers, n_buffers);
     SETTLE(stage_of, modules, n_modules);
     SETTLE(whole, whole, n_whole);
+    SETTLE(sparse, sparse, n_sparse);
     SETTLE(sets, sets, n_sets);
     SETTLE(buckets, buckets, n_buckets);
     SETTLE(slots, slots, n_slots);

@@ -25,6 +25,7 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
 int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p);
 int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_plan_buffer *p);
 int32_t lw_builder_module(struct lw_builder *b, int32_t stage);
+void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x);  /* ascending by parameter */
 void lw_builder_whole(struct lw_builder *b, int32_t param); /* of plan->whole; ascending */
 int32_t lw_builder_set(struct lw_builder *b, const char *name, int32_t stage);
 int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,

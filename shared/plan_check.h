@@ -43,6 +43,11 @@ struct lw_norm_classes {
 enum lw_status lw_norm_classes_find(const struct lw_plan *p, struct lw_norm_classes *out,
                                     struct lw_arena *room, struct lw_err *err);
 
+/* What an op about the bucket of a sparse gradient may be: the first of the three all-gathers that reduce
+ * it, which are checked together, one of the others, or the copy that adds up, once it is gathered. */
+enum lw_status lw_check_sparse(const struct lw_plan *p, int32_t variant, int32_t role, int32_t op,
+                               bool gathered, struct lw_err *err);
+
 /* Where each send or receive of a variant meets its partner. Role r has the sends and receives
  * list[first[r]] .. list[first[r+1]-1].
  *   folded  every rank of a role meets the same op: mate[op] on a rank of mate_role[op]

@@ -29,6 +29,8 @@ struct reduce {
     int32_t n_earlier;
     int32_t optimizer;                   /* of the program so far; -1 = none */
     int32_t *reduced_by, *last_of;       /* [n_buckets]: reducing op, last op about it; -1 */
+    int32_t *summed_by;                  /* [n_buckets]: of a sparse gradient, the op that adds up; -1 */
+    int32_t role;
     bool copies;
 };
 
@@ -165,6 +167,30 @@ static enum lw_status check_about_weights(const struct reduce *k, int32_t op, st
     return LW_OK;
 }
 
+/* The first all-gather reduces; the copy behind the last one adds up, once. */
+static enum lw_status check_about_sparse(struct reduce *k, int32_t op, struct lw_err *err)
+{
+    int32_t b = k->p->ops[op].bucket, by = k->reduced_by[b];
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    LW_TRY(lw_check_sparse(k->p, k->variant, k->role, op, by >= 0, err));
+    k->last_of[b] = op;
+    if (by < 0) {
+        k->reduced_by[b] = op;
+        return check_complete(k, op, err);
+    }
+    if (k->p->ops[op].kind != LW_OP_COPY)
+        return LW_OK;
+    if (k->summed_by[b] >= 0)
+        return lw_fail(err, LW_EPLAN, "%s: op %d has already added up", lw_check_op_text(k->p, op, text),
+                       k->summed_by[b]);
+    if (!after(k, op, by + LW_SPARSE_VALUES))
+        return lw_fail(err, LW_EPLAN, "%s does not wait for %s", lw_check_op_text(k->p, op, text),
+                       lw_check_op_text(k->p, by + LW_SPARSE_VALUES, other));
+    k->summed_by[b] = op;
+    return LW_OK;
+}
+
 static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
@@ -179,6 +205,8 @@ static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw
     if (strcmp(set->name, p->variants[k->variant].set_name) != 0 || set->stage != k->stage)
         return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
                        lw_check_op_text(p, op, text), set->name, set->stage);
+    if (lw_plan_sparse(p, o->bucket))
+        return check_about_sparse(k, op, err);
     if (reduces(o->kind))
         LW_TRY(check_reduction(k, op, err));
     if (o->kind == LW_OP_COPY_OUT &&
@@ -267,6 +295,7 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
     lw_check_temporary(p, k->program, k->temporary);
     memset(k->reduced_by, -1, (size_t)p->n_buckets * sizeof *k->reduced_by);
     memset(k->last_of, -1, (size_t)p->n_buckets * sizeof *k->last_of);
+    memset(k->summed_by, -1, (size_t)p->n_buckets * sizeof *k->summed_by);
     for (int32_t i = 0; i < k->program.n_ops; i++) {
         int32_t op = k->program.first_op + i;
         if (p->ops[op].bucket >= 0)
@@ -278,8 +307,13 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
     }
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
-        if (set->stage == k->stage && strcmp(set->name, v->set_name) == 0 && k->reduced_by[b] < 0)
+        if (set->stage != k->stage || strcmp(set->name, v->set_name) != 0)
+            continue;
+        if (k->reduced_by[b] < 0)
             return lw_fail(err, LW_EPLAN, "variant '%s': bucket %d is never reduced", v->name, b);
+        if (lw_plan_sparse(p, b) && k->summed_by[b] < 0)
+            return lw_fail(err, LW_EPLAN, "variant '%s': bucket %d is gathered and never added up",
+                           v->name, b);
     }
     return LW_OK;
 }
@@ -295,7 +329,9 @@ static enum lw_status run(struct reduce *k, struct lw_arena *room, struct lw_err
     k->temporary = lw_arena_alloc(room, p->n_buckets, sizeof *k->temporary);
     k->reduced_by = lw_arena_alloc(room, p->n_buckets, sizeof *k->reduced_by);
     k->last_of = lw_arena_alloc(room, p->n_buckets, sizeof *k->last_of);
-    if (!k->bucket_of || !k->made_by || !k->copied_by || !k->temporary || !k->reduced_by || !k->last_of)
+    k->summed_by = lw_arena_alloc(room, p->n_buckets, sizeof *k->summed_by);
+    if (!k->bucket_of || !k->made_by || !k->copied_by || !k->temporary || !k->reduced_by ||
+        !k->last_of || !k->summed_by)
         return lw_fail_nomem(err);
     for (k->variant = 0; k->variant < p->n_variants; k->variant++) {
         if (!*p->variants[k->variant].set_name)
@@ -304,6 +340,7 @@ static enum lw_status run(struct reduce *k, struct lw_arena *room, struct lw_err
         for (int32_t r = 0; r < p->n_roles; r++) {
             k->program = p->programs[(int64_t)k->variant * p->n_roles + r];
             k->stage = p->roles[r].stage;
+            k->role = r;
             LW_TRY(check_program(k, err));
         }
     }

@@ -46,7 +46,7 @@ static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
         {"streams", p->n_streams, 1}, {"passes", p->n_passes, 1}, {"comms", p->n_comms, 0},
         {"groups", p->n_groups, 0},   {"members", p->n_members, 0}, {"params", p->n_params, 0},
         {"buffers", p->n_buffers, 0}, {"modules", p->n_modules, 0}, {"sets", p->n_sets, 0},
-        {"whole params", p->n_whole, 0},
+        {"whole params", p->n_whole, 0}, {"sparse gradients", p->n_sparse, 0},
         {"buckets", p->n_buckets, 0}, {"slots", p->n_slots, 0},   {"shards", p->n_shards, 0},
         {"offsets", p->n_offsets, 0}, {"works", p->n_works, 0},     {"ops", p->n_ops, 0},       {"deps", p->n_deps, 0},
         {"ready", p->n_ready, 0},     {"operand rows", p->n_operand_rows, 0},
@@ -241,6 +241,19 @@ static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
     for (int32_t i = 0; i < p->n_whole; i++)
         LW_TRY(within("whole parameter", i, "number", p->whole[i],
                       i > 0 ? p->whole[i - 1] + INT64_C(1) : 0, p->n_params, err));
+    for (int32_t i = 0; i < p->n_sparse; i++) {
+        const struct lw_sparse *x = &p->sparse[i];
+        LW_TRY(within("sparse gradient", i, "parameter", x->param,
+                      i > 0 ? p->sparse[i - 1].param + INT64_C(1) : 0, p->n_params, err));
+        int64_t numel = p->params[x->param].numel;
+        LW_TRY(within("sparse gradient", i, "elements of a row", x->row_numel, 1, numel + 1, err));
+        LW_TRY(within("sparse gradient", i, "touched rows", x->touched_rows, 1,
+                      numel / x->row_numel + 1, err));
+        if (numel % x->row_numel != 0)
+            return lw_fail(err, LW_EPLAN, "sparse gradient %d: parameter %d '%s' has %lld elements, which "
+                                          "are no rows of %d", i, x->param, p->params[x->param].name,
+                           (long long)numel, x->row_numel);
+    }
     for (int32_t i = 0; i < p->n_buffers; i++) {
         LW_TRY(within("buffer", i, "elements", p->buffers[i].numel, 0, INT64_MAX, err));
         LW_TRY(within("buffer", i, "dtype", (int64_t)p->buffers[i].dtype, 0, LW_N_DTYPES, err));
@@ -266,6 +279,19 @@ static enum lw_status check_norm_bucket(const struct lw_plan *p, int32_t b, stru
                    lw_dtype_name(k->dtype), k->n_slots);
 }
 
+/* Some rows of each member; plan_check_sparse.c says of how many. */
+static enum lw_status check_sparse_bucket(const struct lw_plan *p, int32_t b, struct lw_err *err)
+{
+    int32_t param = p->slots[p->buckets[b].first_slot];
+
+    LW_TRY(within("slot", p->buckets[b].first_slot, "parameter", param, 0, p->n_params, err));
+    if (p->buckets[b].first_offset >= 0 && p->offsets[p->buckets[b].first_offset] != 0)
+        return lw_fail(err, LW_EPLAN, "bucket %d: the sparse gradient of parameter %d '%s' begins at "
+                                      "element %lld, not 0", b, param, p->params[param].name,
+                       (long long)p->offsets[p->buckets[b].first_offset]);
+    return LW_OK;
+}
+
 /* Slots lie in their bucket, ascending, and a bucket is as long as its last slot. */
 static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw_err *err)
 {
@@ -274,6 +300,8 @@ static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw
 
     if (lw_plan_is_norm(p, b))
         return check_norm_bucket(p, b, err);
+    if (lw_plan_sparse(p, b))
+        return check_sparse_bucket(p, b, err);
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
         const struct lw_slot *s = &w.slot;
         LW_TRY(within("slot", k->first_slot + w.n - 1, "parameter", s->param, 0, p->n_params, err));

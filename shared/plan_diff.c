@@ -180,6 +180,19 @@ static bool params_differ(struct diff *d)
         if (a->whole[i] != b->whole[i])
             return say(d, "model: parameter %d is whole on every rank of a tensor group in the first "
                           "plan, parameter %d in the second", a->whole[i], b->whole[i]);
+    if (a->n_sparse != b->n_sparse)
+        return say(d, "model: %d parameters have rows of sparse gradients in the first plan, %d in the "
+                      "second", a->n_sparse, b->n_sparse);
+    for (int32_t i = 0; i < a->n_sparse; i++) {
+        const struct lw_sparse *x = &a->sparse[i], *y = &b->sparse[i];
+        const struct field f[] = {{"param", x->param, y->param},
+                                  {"row_numel", x->row_numel, y->row_numel},
+                                  {"touched_rows", x->touched_rows, y->touched_rows}};
+        char what[40];
+        snprintf(what, sizeof what, "sparse gradient %d", i);
+        if (fields_differ(d, what, f, sizeof f / sizeof *f))
+            return true;
+    }
     for (int32_t i = 0; i < a->n_modules; i++)
         if (a->stage_of[i] != b->stage_of[i])
             return say(d, "module %d: stage %d in the first plan, %d in the second", i,

@@ -126,9 +126,7 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
         if (!p->trainable || p->ignored || p->tied >= 0)
             continue;
         if (p->sparse)
-            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' expects a sparse gradient: the "
-                                            "workload does not say how many rows it has", i,
-                           p->name);
+            LW_TRY(lw_sparse_refuse(w, s, i, err));
         if (!p->used && !s->find_unused && !s->static_graph &&
             s->bucket_policy != LW_BUCKET_COLOSSAL)
             return lw_fail(err, LW_EINVAL, "parameter %d '%s' is unused in the step: its bucket "

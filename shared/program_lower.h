@@ -184,6 +184,12 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
 enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
                                       struct lw_err *err);
 
+/* program_sparse.c: a sparse gradient that cannot be planned so; bucket b of one goes out behind `after`,
+ * returns the op behind which the sum is there. */
+enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_strategy *s, int32_t param,
+                                struct lw_err *err);
+int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int32_t b, int32_t after);
+
 /* program_units.c: ZeRO-3's weights. Gather those of a module and of the next ones in the direction
  * of `step` (1 forward, -1 backward), and wait for the module's; give them up; give them up behind a
  * forward, unless the backward follows. Nothing without ZeRO-3. */
@@ -224,6 +230,8 @@ enum lw_status lw_lower_exact(struct lw_lowering *l, const struct lw_cost *cost,
                               const int64_t *work, struct lw_arena *room,
                               struct lw_partitioning *out, struct lw_err *err);
 enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err);
+/* Backwards of a part that a pipeline rank runs in a pass, and that complete its gradients. */
+int32_t lw_lower_backwards(const struct lw_lowering *l, int32_t rank, int32_t part);
 int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module);
 /* The first parameter at this one's stage with the same storage: itself, unless it is tied there. */
 int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);

@@ -72,6 +72,21 @@ static const char *rule_of(enum lw_shard_policy p, bool scatter)
     }
 }
 
+static const char *narrowed(const struct lw_lowering *l)
+{
+    static const char *const as[LW_N_DTYPES] = {
+        [LW_F32] = "as f32 where that is narrower", [LW_F16] = "as f16, cast back by all, the owner too",
+        [LW_BF16] = "as bf16, cast back by all, the owner too"};
+    bool any = false;
+
+    for (int32_t q = 0; q < l->n_parts; q++)
+        for (int32_t i = 0; i < l->parts[q].shards.n_buffers; i++) {
+            enum lw_dtype own = l->parts[q].shards.buffers[i].dtype;
+            any = any || lw_part_weights_dtype(l->s, own) != own;
+        }
+    return any ? as[l->s->broadcast_dtype] : "in their own dtype";
+}
+
 static void note_units(const struct lw_part *d, struct lw_builder *b)
 {
     const struct lw_part_shards *h = &d->shards;
@@ -94,6 +109,21 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
     if (d->s->micro_batches > 1 || d->s->no_sync > 0)
         lw_builder_note(b, "accumulation: gradients stay whole until the last backward, and are "
                            "reduced then");
+}
+
+static void note_sparse(const struct lw_lowering *l)
+{
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        const struct lw_part *d = &l->parts[q];
+        for (int32_t i = 0; i < d->w->n_sparse; i++) {
+            const struct lw_sparse *x = lw_part_sparse(d, d->w->sparse[i].param);
+            if (x)
+                lw_builder_note(l->b, "sparse: '%s' is reduced by all-gathers of shapes, indices and values, "
+                                      "%" PRId64 " of its %" PRId64 " rows from each rank, and added up on a "
+                                      "copy stream", d->w->params[x->param].name, lw_part_rows(d, x, 1),
+                                d->w->params[x->param].numel / x->row_numel);
+        }
+    }
 }
 
 static void note_shards(const struct lw_lowering *l)
@@ -123,8 +153,8 @@ static void note_shards(const struct lw_lowering *l)
         lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal", padding);
     if (d->scatter)
         return;
-    lw_builder_note(b, "weights: sent after the optimizer in their own dtype, %d %s, all waited "
-                       "for", n_buffers,
+    lw_builder_note(b, "weights: sent after the optimizer %s, %d %s, all waited for",
+                    narrowed(l), n_buffers,
                     h->n_buffers > 0 && h->buffers[0].owner < 0 ? "flat buffers all-gathered"
                                                                 : "flat buffers broadcast by their "
                                                                   "owners");
@@ -280,6 +310,7 @@ void lw_lower_notes(const struct lw_lowering *l)
     else
         lw_builder_note(b, lw_is_plain(l) ? "one rank: nothing is reduced"
                                           : "one data-parallel rank: nothing is reduced over data");
+    note_sparse(l);
     note_shards(l);
     note_buffers(l);
     for (int i = 0; i < LW_N_GAPS; i++)

@@ -96,7 +96,8 @@ static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set 
         enum lw_dtype wire = lw_part_wire_dtype(d->s, set->dtype[n]);
         struct lw_bucket bucket = {
             .dtype = wire,
-            .bytes = set->elements[n] * lw_dtype_size(wire),
+            .bytes = wire == set->dtype[n] ? lw_part_bucket_bytes(d, set, n)
+                                           : set->elements[n] * lw_dtype_size(wire),
             .limit_bytes = k->limit_bytes[n] == LW_BUCKET_NO_LIMIT ? 0 : k->limit_bytes[n]};
         int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
         int64_t at = 0;

@@ -60,6 +60,7 @@ struct lw_part {
     int32_t stage;               /* of the plan */
     int32_t n_members;           /* ranks that hold a copy: the size of its data groups */
     int32_t n_nodes;             /* that the members of a data group live on */
+    int64_t n_backwards;         /* of it on one rank until gradients are reduced */
     int32_t first_module;        /* of the model */
     const int32_t *param_in_model; /* [w->n_params]; NULL = the same numbers */
 
@@ -132,6 +133,15 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
+
+/* program_sparse.c: the entry of a reduced parameter whose gradient is sparse, or of a bucket that holds
+ * one, NULL = dense; rows that so many members have together, at most; what a bucket takes, of its
+ * gradients' type. */
+const struct lw_sparse *lw_part_sparse(const struct lw_part *d, int32_t param);
+const struct lw_sparse *lw_part_sparse_bucket(const struct lw_part *d, const struct lw_part_set *set,
+                                              int32_t b);
+int64_t lw_part_rows(const struct lw_part *d, const struct lw_sparse *x, int32_t n_members);
+int64_t lw_part_bucket_bytes(const struct lw_part *d, const struct lw_part_set *set, int32_t b);
 
 /* Where a part's gradients are averaged, in words; asked when its buckets are made. */
 const char *lw_part_averaging(const struct lw_part *d);

@@ -71,18 +71,6 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     return lw_reducer_unused(x->reducer, d->unused, d->n_unused, err);
 }
 
-/* Backwards of a part that this role runs and that complete its gradients. */
-static int32_t count_backwards(const struct lw_writer *k, int32_t part)
-{
-    const struct lw_grid *g = &k->l->grid;
-    int32_t n = 0;
-
-    for (int32_t i = g->first[k->role]; i < g->first[k->role + 1]; i++)
-        n += g->actions[i].stage == part && (g->actions[i].kind == LW_OP_BACKWARD ||
-                                             g->actions[i].kind == LW_OP_BACKWARD_WEIGHT);
-    return n;
-}
-
 static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
 {
     int64_t n_reduced = 2L + k->l->n_tied, n_weights = 0;
@@ -101,7 +89,7 @@ static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, st
             continue;
         struct lw_writer_part *x = &k->parts[k->n_parts++];
         x->d = &k->l->parts[i];
-        x->backwards_left = count_backwards(k, i);
+        x->backwards_left = lw_lower_backwards(k->l, k->role, i);
         LW_TRY(begin_part(k, x, room, err));
         n_reduced += x->d->n_empty + (x->set ? x->set->buckets.n_buckets : 0);
         n_weights += x->d->shards.n_buffers;

@@ -127,7 +127,11 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
 static void add_data(struct lw_lowering *l, int32_t *members)
 {
     l->comm = lw_builder_stream(l->b, "comm", LW_STREAM_COMM, 1);
-    if (l->s->comm_hook != LW_HOOK_NONE)
+    bool sparse = false;
+    for (int32_t i = 0; i < l->w->n_sparse; i++)
+        sparse = sparse || (l->w->params[l->w->sparse[i].param].trainable &&
+                            !l->w->params[l->w->sparse[i].param].ignored);
+    if (l->s->comm_hook != LW_HOOK_NONE || sparse)
         l->copy = lw_builder_stream(l->b, "copy", LW_STREAM_COPY, 1);
     l->data = lw_builder_comm(l->b, "data", LW_COMM_DATA, l->s->reducer, l->comm);
     for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)

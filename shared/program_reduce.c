@@ -16,7 +16,10 @@ static enum lw_dtype dtype_of(const struct lw_part *d, int32_t param)
 
 static int64_t bytes_of(const struct lw_part *d, int32_t param)
 {
-    return d->w->params[param].numel * lw_dtype_size(dtype_of(d, param));
+    const struct lw_sparse *x = lw_part_sparse(d, param);
+
+    return x ? lw_part_rows(d, x, 1) * lw_sparse_row_bytes(x, dtype_of(d, param))
+             : d->w->params[param].numel * lw_dtype_size(dtype_of(d, param));
 }
 
 /* One pass over a bucket that holds its gradients already. */
@@ -70,8 +73,13 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
 
     if (x->d->at_launch)
         after = scale_bucket(k, x, b);
+    const struct lw_sparse *sparse = lw_part_sparse_bucket(x->d, set, b);
     if (x->d->divides_bucket)
-        after = divide(k, full, grad, after);
+        after = divide(k, sparse ? bytes_of(x->d, sparse->param) : full, grad, after);
+    if (sparse) {
+        x->done_of[b] = lw_write_sparse(k, x, b, after);
+        return;
+    }
     if (wire != grad)
         after = lw_write_copy(k, LW_OP_CAST, full, wire, number, after);
     if (x->d->divides_wire)
@@ -161,10 +169,13 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
     return LW_OK;
 }
 
+/* The op behind which the gradients of a bucket are averages. */
 static int32_t copy_out(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
 {
     const struct lw_part_set *set = x->set;
 
+    if (lw_part_sparse_bucket(x->d, set, b))
+        return x->done_of[b];
     return lw_write_copy(k, LW_OP_COPY_OUT, set->elements[b] * lw_dtype_size(set->dtype[b]),
                          set->dtype[b], set->first_bucket + b, x->done_of[b]);
 }

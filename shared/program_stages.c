@@ -136,6 +136,24 @@ static enum lw_status take_params(struct split *k, int32_t q, struct lw_range r,
     return LW_OK;
 }
 
+static enum lw_status take_sparse(struct split *k, int32_t q, struct lw_err *err)
+{
+    const struct lw_workload *w = k->l->w;
+    struct lw_workload *sub = (struct lw_workload *)k->l->parts[q].w;
+
+    sub->sparse = lw_arena_alloc(&k->l->arena, w->n_sparse, sizeof *sub->sparse);
+    if (!sub->sparse)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < w->n_sparse; i++) {
+        struct lw_sparse x = w->sparse[i];
+        if (k->l->part_of[w->params[x.param].module] != q || k->local[x.param] < 0)
+            continue;
+        x.param = k->local[x.param];
+        sub->sparse[sub->n_sparse++] = x;
+    }
+    return LW_OK;
+}
+
 /* The model's order, cut to the part; a copy of a tied parameter, which the order leaves out, stands
  * behind the gradients of its own module. */
 static enum lw_status take_order(struct split *k, int32_t q, struct lw_err *err)
@@ -196,6 +214,7 @@ static enum lw_status split_workload(struct lw_lowering *l, const struct lw_rang
     for (int32_t q = 0; q < l->n_parts; q++) {
         LW_TRY(take_params(&k, q, ranges[q], err));
         LW_TRY(take_order(&k, q, err));
+        LW_TRY(take_sparse(&k, q, err));
         LW_TRY(take_buffers(&k, q, err));
     }
     return LW_OK;
@@ -262,6 +281,17 @@ static bool runs_halves(const struct lw_grid *g)
     return false;
 }
 
+int32_t lw_lower_backwards(const struct lw_lowering *l, int32_t rank, int32_t part)
+{
+    const struct lw_grid *g = &l->grid;
+    int32_t n = 0;
+
+    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++)
+        n += g->actions[i].stage == part && (g->actions[i].kind == LW_OP_BACKWARD ||
+                                             g->actions[i].kind == LW_OP_BACKWARD_WEIGHT);
+    return n;
+}
+
 enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost,
                                struct lw_err *err)
 {
@@ -283,6 +313,10 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
         d->splits = runs_halves(&l->grid);
         d->stage = stage_of_part(l, q);
         d->n_members = l->mirrored ? 2 * l->dp : l->dp;
+        for (int32_t r = 0; r < l->pp; r++) {
+            int64_t n = lw_lower_backwards(l, r, q) * (l->s->no_sync + 1);
+            d->n_backwards = n > d->n_backwards ? n : d->n_backwards;
+        }
         s = count_nodes(l, cost, d, err);
         if (s == LW_OK)
             s = lw_part_decide(d, err);

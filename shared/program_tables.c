@@ -22,18 +22,20 @@ static void add_params(struct lw_lowering *l)
         if (l->tp > 1 && p->tp_split == LW_TP_REPLICATED)
             lw_builder_whole(l->b, i);
     }
+    for (int32_t i = 0; i < w->n_sparse; i++)
+        lw_builder_sparse(l->b, &w->sparse[i]);
     for (int32_t i = 0; i < w->n_buffers; i++)
         lw_builder_buffer(l->b, &(struct lw_plan_buffer){w->buffers[i].name, w->buffers[i].numel,
                                                          w->buffers[i].dtype,
                                                          w->buffers[i].broadcast});
 }
 
-static int64_t set_bytes(const struct lw_part_set *set)
+static int64_t set_bytes(const struct lw_part *d, const struct lw_part_set *set)
 {
     int64_t bytes = 0;
 
     for (int32_t b = 0; set->name && b < set->buckets.n_buckets; b++)
-        bytes += set->elements[b] * lw_dtype_size(set->dtype[b]);
+        bytes += lw_part_bucket_bytes(d, set, b);
     return bytes;
 }
 
@@ -64,6 +66,22 @@ static enum lw_status add_owned(struct lw_part *d, const struct lw_memory_rule *
     return LW_OK;
 }
 
+/* Rows of sparse gradients, of all members once they are summed, in place of whole ones. */
+static int64_t sparse_bytes(const struct lw_part *d)
+{
+    int64_t bytes = 0;
+
+    for (int32_t i = 0; i < d->w->n_sparse; i++) {
+        const struct lw_sparse *x = &d->w->sparse[i];
+        const struct lw_param *p = &d->w->params[x->param];
+        enum lw_dtype grad = lw_strategy_grad_dtype(d->s, (enum lw_dtype)p->dtype);
+        if (p->trainable && p->tied < 0)
+            bytes += lw_part_rows(d, x, d->n_members) * lw_sparse_row_bytes(x, grad) -
+                     p->numel * lw_dtype_size(grad);
+    }
+    return bytes;
+}
+
 enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
@@ -82,7 +100,8 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct
     }
     for (int32_t i = 0; i < w->n_buffers; i++)
         bytes[LW_MEM_PARAMS] += w->buffers[i].numel * lw_dtype_size(w->buffers[i].dtype);
-    bytes[LW_MEM_BUCKETS] += set_bytes(&d->initial);
+    bytes[LW_MEM_BUCKETS] += set_bytes(d, &d->initial);
+    bytes[LW_MEM_GRADS] += sparse_bytes(d);
     return sharded ? add_owned(d, &rule, bytes, err) : LW_OK;
 }
 

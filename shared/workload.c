@@ -195,6 +195,26 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
     return LW_OK;
 }
 
+/* Rows are equal parts of a parameter whose gradient is sparse. */
+static enum lw_status check_sparse(const struct lw_workload *w, int32_t i, struct lw_err *err)
+{
+    const struct lw_sparse *x = &w->sparse[i];
+
+    LW_TRY(in_range(err, "sparse", i, "param", x->param, i > 0 ? w->sparse[i - 1].param + 1 : 0,
+                    w->n_params));
+    const struct lw_param *p = &w->params[x->param];
+    if (!p->sparse)
+        return bad(err, "sparse", i, "param", x->param, "a parameter with \"sparse\": true");
+    LW_TRY(at_least(err, "sparse", i, "row_numel", x->row_numel, 1));
+    LW_TRY(at_least(err, "sparse", i, "touched_rows", x->touched_rows, 1));
+    if (p->numel % x->row_numel != 0)
+        return bad(err, "sparse", i, "row_numel", x->row_numel, "a divisor of the parameter's numel");
+    if (x->touched_rows > p->numel / x->row_numel)
+        return bad(err, "sparse", i, "touched_rows", x->touched_rows,
+                   "at most the parameter's numel / row_numel");
+    return LW_OK;
+}
+
 /* A permutation of the parameters that get a gradient, in the order of their ready times. */
 static enum lw_status check_order(const struct lw_workload *w, unsigned char *seen,
                                   struct lw_err *err)
@@ -264,6 +284,8 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     lw_ps backward = lw_workload_backward_ps(w);
     for (int32_t i = 0; i < w->n_params; i++)
         LW_TRY(check_param(w, i, &total, backward, err));
+    for (int32_t i = 0; i < w->n_sparse; i++)
+        LW_TRY(check_sparse(w, i, err));
     for (int32_t i = 0; i < w->n_buffers; i++) {
         LW_TRY(at_least(err, "buffers", i, "numel", w->buffers[i].numel, 0));
         LW_TRY(in_range(err, "buffers", i, "dtype", (int64_t)w->buffers[i].dtype, 0, LW_N_DTYPES));

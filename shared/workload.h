@@ -7,6 +7,7 @@
 #include "shared/arena.h"
 #include "shared/dtype.h"
 #include "shared/err.h"
+#include "shared/sparse.h"
 #include "shared/units.h"
 
 /* What one training step of one model costs on one device.
@@ -52,7 +53,7 @@ struct lw_param {
     uint8_t dtype;          /* enum lw_dtype */
     uint8_t tp_split;       /* enum lw_tp_split; REPLICATED: whole on every rank of a tensor group */
     int8_t device;          /* index among the model's devices; 0 unless model-parallel */
-    bool trainable, sparse; /* sparse: expects a sparse gradient */
+    bool trainable, sparse; /* sparse: expects a sparse gradient (see lw_workload.sparse) */
     bool used;              /* takes part in the step (false: unused parameter) */
     bool ignored;           /* on the ignore list of the data-parallel wrapper */
     lw_ps ready_ps;         /* gradient ready, from the start of backward; -1 = unknown */
@@ -103,9 +104,10 @@ struct lw_provenance {
 struct lw_workload {
     struct lw_arena arena; /* owns everything below */
     const char *name;
-    int32_t n_modules, n_params, n_buffers, n_ready, n_notes;
+    int32_t n_modules, n_params, n_sparse, n_buffers, n_ready, n_notes;
     struct lw_module *modules; /* in forward order */
     struct lw_param *params;   /* in registration order */
+    struct lw_sparse *sparse;  /* of those whose gradient is sparse, by parameter; none = unknown */
     struct lw_buffer *buffers;
     int32_t *ready_order;      /* parameters in the order their gradients become ready; n_ready = 0:
                                 * unknown, reverse registration order is assumed and said */

@@ -28,7 +28,8 @@ static lw_ps later(lw_ps a, lw_ps b)
 static struct bucket_times *entry(struct bucket_list *l, const struct lw_op *op)
 {
     for (int64_t i = 0; i < l->n; i++)
-        if (l->v[i].bucket == op->bucket && l->v[i].kind == op->kind)
+        if (l->v[i].bucket == op->bucket && l->v[i].kind == op->kind &&
+            l->v[i].bytes == op->bytes) /* a sparse gradient takes three of a kind */
             return &l->v[i];
     if (lw_reserve(&l->v, &l->capacity, l->n + 1, sizeof *l->v) != 0)
         return NULL;

@@ -304,9 +304,12 @@ static struct lw_plan random_plan(void)
                                                     .used = up_to(2),
                                                     .sparse = up_to(2),
                                                     .ignored = up_to(2)});
-    for (int32_t i = 0; i < n_params; i++)
+    for (int32_t i = 0; i < n_params; i++) {
         if (up_to(2))
             lw_builder_whole(b, i);
+        if (up_to(2))
+            lw_builder_sparse(b, &(struct lw_sparse){i, 1, 1 + (int32_t)up_to(5)});
+    }
     for (int32_t k = 0; k < 2 && n_params; k++) {
         lw_builder_set(b, k ? "rebuilt" : "initial", 0);
         lw_builder_bucket(b, &(struct lw_bucket){.bytes = 40, .dtype = LW_F16, .limit_bytes = k},

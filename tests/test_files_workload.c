@@ -79,7 +79,7 @@ static void damaged_files_are_refused_by_place(void **state)
         {"\"batch\": 8", "\"bach\": 8",
          "at bach (byte 317): unknown field; allowed: lapwing, kind, name, from, notes, batch, "
          "optimizer, optimizer_ns, gap_before_forward_ns, gap_before_backward_ns, gap_before_optimizer_ns, "
-         "gap_after_optimizer_ns, recorded, modules, params, buffers, ready_order"},
+         "gap_after_optimizer_ns, recorded, modules, params, sparse, buffers, ready_order"},
         {"\"batch\": 8", "\"batch\": 8, \"batch\": 9", "at batch (byte 330): field given twice"},
         {"1500,", "1500.0001,",
          "at gap_before_forward_ns (byte 373): found 1500.0001, expected "
@@ -273,6 +273,15 @@ static void random_params(struct lw_workload *w)
         w->n_ready = 0;
 }
 
+static void random_sparse(struct lw_workload *w)
+{
+    w->sparse = lw_arena_alloc(&w->arena, w->n_params, sizeof *w->sparse);
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].sparse && w->params[i].numel % 2 == 0 && w->params[i].numel > 0)
+            w->sparse[w->n_sparse++] =
+                (struct lw_sparse){i, 2, 1 + (int32_t)up_to(w->params[i].numel / 2)};
+}
+
 static struct lw_workload random_workload(void)
 {
     struct lw_workload w = {.batch = up_to(100),
@@ -281,6 +290,7 @@ static struct lw_workload random_workload(void)
     w.name = random_name(&w.arena);
     random_modules(&w);
     random_params(&w);
+    random_sparse(&w);
     w.n_buffers = (int32_t)up_to(3);
     w.buffers = lw_arena_alloc(&w.arena, w.n_buffers, sizeof *w.buffers);
     for (int32_t i = 0; i < w.n_buffers; i++)
@@ -324,6 +334,8 @@ static void random_workloads_survive_writing_and_reading(void **state)
             assert_int_equal(r.params[i].tp_split, w.params[i].tp_split);
             assert_int_equal(r.params[i].module, w.params[i].module);
         }
+        assert_int_equal(r.n_sparse, w.n_sparse);
+        assert_memory_equal(r.sparse, w.sparse, (size_t)w.n_sparse * sizeof *w.sparse);
         assert_memory_equal(r.ready_order, w.ready_order, (size_t)w.n_ready * sizeof(int32_t));
         assert_memory_equal(r.gap_ps, w.gap_ps, sizeof w.gap_ps);
         assert_int_equal(lw_workload_write(&r, fixture_path("b.json"), &err), LW_OK);

@@ -24,6 +24,7 @@ enum { PLANS = 500, MODULES = 24, PARAMS = 60 };
 struct model {
     struct lw_module modules[MODULES];
     struct lw_param params[PARAMS];
+    struct lw_sparse sparse[2];
     struct lw_workload w;
     bool begins[MODULES + 1]; /* a part of an explicit partition begins here */
     char list[256];
@@ -64,6 +65,14 @@ static void draw_model(struct prng *r, struct model *k)
             .module = i * k->w.n_modules / k->w.n_params, .tied = -1,
             .trainable = prng_in(r, 0, 9) > 0, .used = true, .ready_ps = -1,
             .tp_split = (uint8_t)prng_in(r, 0, 3)};
+    k->w.sparse = k->sparse;
+    if (prng_in(r, 0, 3) == 0)
+        for (int32_t i = 2; i < 4; i++) {
+            struct lw_param *p = &k->params[i];
+            p->sparse = p->trainable = true;
+            p->tp_split = LW_TP_REPLICATED;
+            k->sparse[k->w.n_sparse++] = (struct lw_sparse){i, 12, (int32_t)prng_in(r, 1, p->numel / 12)};
+        }
     for (int32_t n = (int32_t)prng_in(r, 0, 3), i = 0; i < n; i++) { /* copies of an early one */
         struct lw_param *p = &k->params[prng_in(r, 4, k->w.n_params - 1)];
         int32_t module = p->module, first = (int32_t)prng_in(r, 0, 1);
