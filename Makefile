@@ -117,7 +117,7 @@ MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(shell pkg-config --exis
 MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c)))
 MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
 MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) exec/cpu_world.c exec/cpu_stream.c exec/cpu_comm.c \
-           exec/element.c exec/gemm.c exec/gradients.c exec/optimizer.c exec/spin.c shared/err.c shared/op.c \
+           exec/element.c exec/gemm.c exec/gradients.c exec/optimizer.c exec/rows.c exec/spin.c shared/err.c shared/op.c \
            shared/dtype.c)
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
 

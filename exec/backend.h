@@ -22,6 +22,7 @@
 
 #define EXEC_API_VERSION 4
 
+struct exec_rows;
 struct exec_world;
 struct exec_stream;
 struct exec_event;
@@ -46,6 +47,7 @@ enum exec_capability {
     EXEC_CAN_PROCESS = 1 << 15,  /* a rank may be a process: exec_open.process */
     EXEC_CAN_END = 1 << 16,      /* EXEC_PART_EXIT, KILL and STOP */
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
+    EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
 };
 
 /* What a row of results may claim. */
@@ -141,6 +143,14 @@ enum exec_part_kind {
     EXEC_PART_SQUARES, /* to[0] += (from[i] / divisor)^2, all i < count; exact where squares are whole
                         * numbers over a power of two, in whatever order */
     EXEC_PART_SCALE,  /* to[count] = to / divisor * exec_clip_coefficient (exec/scalar.h) */
+    EXEC_PART_ROWS_FILL, /* of sparse gradients (exec/rows.h; EXEC_CAN_SPARSE): a backward's rows to the own
+                          * list, emptied before unless `add` */
+    EXEC_PART_ROWS_SEND, /* the own list, over divisor, to its place among all members' */
+    EXEC_PART_ROWS_SUM,  /* sum += what came */
+    EXEC_PART_ROWS_UPDATE, /* rows that came step, in elements [first, first + count) of the parameter: to =
+                            * f32 weights there, and where to_dtype is another state[0] = its weights; for
+                            * optimizers that leave a weight without a gradient alone */
+    EXEC_PART_ROWS_CLEAR, /* rows that came are zero again */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
     EXEC_PART_EXIT, /* these end or stop the process (EXEC_CAN_END): tests of stopping */
@@ -174,6 +184,8 @@ struct exec_part {
     struct exec_update update;
     struct exec_gradient gradient;
     struct exec_clip clip;
+    const struct exec_rows *rows; /* ROWS_* */
+    int64_t first;
 };
 
 /* One compute or copy op: the parts, then compute until the whole would have taken work_ns with

@@ -17,6 +17,7 @@
 #include "exec/element.h"
 #include "exec/gradients.h"
 #include "exec/optimizer.h"
+#include "exec/rows.h"
 #include "shared/arena.h"
 
 /* --- running commands ---------------------------------------------------------------------------
@@ -89,6 +90,12 @@ static enum lw_status run_part(const struct exec_world *w, const struct exec_par
     case EXEC_PART_SCALE:
         scale(p);
         return LW_OK;
+    case EXEC_PART_ROWS_FILL:
+    case EXEC_PART_ROWS_SEND:
+    case EXEC_PART_ROWS_SUM:
+    case EXEC_PART_ROWS_UPDATE:
+    case EXEC_PART_ROWS_CLEAR:
+        return exec_rows_run(p, err);
     case EXEC_PART_FAIL:
         return lw_fail(err, LW_EFAILED, "made to fail");
     case EXEC_PART_HANG:

@@ -46,9 +46,13 @@ static bool makes_ready(const struct check *c, const struct lw_op *op)
     return copied ? op->kind == LW_OP_COPY_IN : lw_op_class(op->kind) == LW_CLASS_COMPUTE;
 }
 
-static bool reduces(enum lw_op_kind k)
+/* The first op of a bucket's reduction. */
+static bool reduces(const struct lw_plan *p, int32_t op)
 {
-    return k == LW_OP_ALL_REDUCE || k == LW_OP_REDUCE || k == LW_OP_REDUCE_SCATTER;
+    enum lw_op_kind k = p->ops[op].kind;
+
+    return k == LW_OP_ALL_REDUCE || k == LW_OP_REDUCE || k == LW_OP_REDUCE_SCATTER ||
+           (k == LW_OP_ALL_GATHER && lw_plan_sparse_turn(p, op) == LW_SPARSE_SHAPES);
 }
 
 static void note_moments(struct check *c)
@@ -58,7 +62,7 @@ static void note_moments(struct check *c)
         if (makes_ready(c, op))
             c->ready[c->n_ready++] = (struct moment){c->stamps[i].end_ns, i};
         if (op->comm >= 0 && op->bucket >= c->first_bucket &&
-            op->bucket < c->first_bucket + c->n_buckets && reduces(op->kind))
+            op->bucket < c->first_bucket + c->n_buckets && reduces(c->plan, c->program.first_op + i))
             c->begun[c->n_begun++] = (struct moment){c->stamps[i].start_ns, i};
     }
     qsort(c->ready, (size_t)c->n_ready, sizeof *c->ready, by_time);

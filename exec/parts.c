@@ -3,10 +3,16 @@
  * A gradient's way: FILL into its array (or straight into its slot, when the plan copies nothing in);
  * COPY_IN divides by the group's size on the way into the slot; a CAST goes to the bucket's wire
  * form and back; COPY_OUT returns the average; the optimizer reads the array, the slot when nothing
- * is copied out, or the undivided slot. Where the plan clips, norm.c scales it there before. Weights that are narrowed on the wire are cast back on every
- * rank, their owner too, so all go on with what travelled. */
+ * is copied out, or the undivided slot. Where the plan clips, norm.c scales it there before. Weights that
+ * are narrowed on the wire are cast back on every rank, their owner too, so all go on with what
+ * travelled.
+ *
+ * A sparse gradient's way (exec/rows.h): ROWS_FILL into the rank's list; COPY_IN sends the list to its
+ * place among all; the copy behind the all-gathers adds them up into the array, whose rows the optimizer
+ * steps and clears. */
 #include "exec/norm.h"
 #include "exec/optimizer.h"
+#include "exec/rows_memory.h"
 #include "exec/tensors.h"
 #include "shared/op.h"
 
@@ -64,6 +70,8 @@ static enum lw_status fill_parts(const struct exec_tensors *m, const struct lw_o
             .gradient = {&m->table, a, at->rank, at->step, at->pass * at->micro_batches + micro},
         };
         at->filled[a] = true;
+        if ((part.rows = exec_rows_of(m, at->layout, at->rank, a)))
+            part.kind = EXEC_PART_ROWS_FILL;
         LW_TRY(exec_parts_add(parts, part, err));
     }
     return LW_OK;
@@ -86,6 +94,8 @@ static enum lw_status copy_in_parts(const struct exec_tensors *m, const struct l
                                  .from_dtype = exec_gradient_dtype(p, a),
                                  .count = p->params[a].numel,
                                  .divisor = at->layout->divisor[at->layout->bucket_of[a]]};
+        if ((part.rows = exec_rows_of(m, at->layout, at->rank, a)))
+            part.kind = EXEC_PART_ROWS_SEND;
         LW_TRY(exec_parts_add(parts, part, err));
     }
     return LW_OK;
@@ -142,12 +152,22 @@ bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
     if (op->bucket >= 0 && lw_plan_is_norm(m->plan, op->bucket))
         return false;
     switch (op->kind) {
-    case LW_OP_COPY: return true;
+    case LW_OP_COPY: return !bucketed || !lw_plan_sparse(m->plan, op->bucket);
     case LW_OP_COPY_IN: return op->n_ready == 0;
     case LW_OP_COPY_OUT: return !bucketed;
     case LW_OP_CAST: return !bucketed && (op->bucket < 0 || m->weights_bucket_at[op->bucket] < 0);
     default: return false;
     }
+}
+
+/* A pass over what came of a sparse gradient. */
+static enum lw_status rows_part(const struct exec_tensors *m, const struct exec_place *at, int32_t param,
+                                enum exec_part_kind kind, struct exec_parts *parts, struct lw_err *err)
+{
+    struct exec_part part = {.kind = kind, .count = 1,
+                             .rows = exec_rows_of(m, at->layout, at->rank, param)};
+
+    return part.rows ? exec_parts_add(parts, part, err) : LW_OK;
 }
 
 static char *copy_area(const struct exec_tensors *m, int32_t rank, int32_t stream)
@@ -170,7 +190,7 @@ void *exec_tensors_gradient(const struct exec_tensors *m, const struct exec_layo
                             int32_t param, int32_t *divisor)
 {
     int32_t b = l->bucket_of[param];
-    bool from_slot = b >= 0 && !l->copied_out[b];
+    bool from_slot = b >= 0 && !l->copied_out[b] && !exec_rows_of(m, l, rank, param);
 
     *divisor = from_slot && !l->copied_in[param] ? l->divisor[b] : 1;
     return from_slot ? slot_of(m, l, rank, param) : grad_array(m, rank, param);
@@ -203,6 +223,13 @@ static enum lw_status update_parts(const struct exec_tensors *m, const struct ex
     part.from = from + first * lw_dtype_size(gradient);
     for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++)
         part.state[k] = r->state[k] + m->state_at[a] + first;
+    if (m->optimizer.kind == EXEC_SGD && (part.rows = exec_rows_of(m, at->layout, at->rank, a))) {
+        part.kind = EXEC_PART_ROWS_UPDATE; /* it moves no other weight */
+        part.first = first;
+        part.to_dtype = own;
+        part.state[0] = (char *)r->weights + m->weight_at[a] + first * lw_dtype_size(own);
+        return exec_parts_add(parts, part, err);
+    }
     LW_TRY(exec_parts_add(parts, part, err));
     if (own == LW_F32)
         return LW_OK;
@@ -249,6 +276,8 @@ static enum lw_status optimizer_parts(const struct exec_tensors *m, const struct
 
     while (exec_next_owned(m, at, &own))
         LW_TRY(update_parts(m, at, own.param, own.first, own.numel, parts, err));
+    for (int32_t k = 0; k < m->plan->n_sparse; k++)
+        LW_TRY(rows_part(m, at, m->plan->sparse[k].param, EXEC_PART_ROWS_CLEAR, parts, err));
     return LW_OK;
 }
 
@@ -256,11 +285,16 @@ enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_
                                  const struct exec_place *at, struct exec_parts *parts,
                                  struct lw_err *err)
 {
+    bool bucketed = op->bucket >= 0 && at->layout->stage_at[op->bucket] >= 0;
+
     if (exec_copy_is_plain(m, op, at->layout))
         return plain_copy(m, op, at, parts, err);
     if (op->bucket >= 0 && lw_plan_is_norm(m->plan, op->bucket) &&
         lw_op_class(op->kind) == LW_CLASS_COPY)
         return exec_norm_parts(m, op, at, parts, err);
+    const struct lw_sparse *x = bucketed ? lw_plan_sparse(m->plan, op->bucket) : NULL;
+    if (x && lw_op_class(op->kind) == LW_CLASS_COPY && op->kind != LW_OP_COPY_IN)
+        return op->kind == LW_OP_COPY ? rows_part(m, at, x->param, EXEC_PART_ROWS_SUM, parts, err) : LW_OK;
     switch (op->kind) {
     case LW_OP_COPY_IN:
         return copy_in_parts(m, op, at, parts, err);
@@ -302,6 +336,9 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
     }
     if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {
         msg.mem = (char *)m->ranks[rank].buckets + step_layout->wire_at[op->bucket];
+        if (lw_plan_sparse(p, op->bucket))
+            msg.mem = (char *)msg.mem + exec_rows_offset(p, step_layout, op->bucket,
+                                                         lw_plan_sparse_turn(p, (int32_t)(op - p->ops)));
         return msg;
     }
     const struct exec_layout *own = exec_tensors_layout(m, variant, rank);

@@ -75,6 +75,8 @@ static enum lw_status safe_buckets(const struct lw_plan *p, struct lw_err *err)
                 return lw_fail(err, LW_EPLAN, "bucket %d: slot %d is of parameter %d of %d", b,
                                w.n - 1, w.slot.param, p->n_params);
             int64_t numel = p->params[w.slot.param].numel;
+            if (lw_plan_sparse(p, b))
+                continue; /* rows: rows_memory.c */
             if (w.slot.offset < 0 || w.slot.offset > room || numel > room - w.slot.offset)
                 return lw_fail(err, LW_EPLAN,
                                "bucket %d: '%s' at element %lld with %lld elements leaves its "
@@ -115,10 +117,27 @@ static enum lw_status safe_param(const struct lw_plan *p, int32_t i, struct lw_e
     return LW_OK;
 }
 
+static enum lw_status safe_sparse(const struct lw_plan *p, int32_t i, struct lw_err *err)
+{
+    const struct lw_sparse *x = &p->sparse[i];
+
+    if (outside(x->param, i > 0 ? p->sparse[i - 1].param + INT64_C(1) : 0, p->n_params))
+        return lw_fail(err, LW_EPLAN, "sparse gradient %d is of parameter %d of %d", i, x->param,
+                       p->n_params);
+    int64_t numel = p->params[x->param].numel;
+    if (x->row_numel < 1 || numel % x->row_numel != 0 ||
+        outside(x->touched_rows, 1, numel / x->row_numel + 1))
+        return lw_fail(err, LW_EPLAN, "sparse gradient %d: %d rows of %d elements, of a parameter of %lld", i,
+                       x->touched_rows, x->row_numel, (long long)numel);
+    return LW_OK;
+}
+
 enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err)
 {
     for (int32_t i = 0; i < p->n_params; i++)
         LW_TRY(safe_param(p, i, err));
+    for (int32_t i = 0; i < p->n_sparse; i++)
+        LW_TRY(safe_sparse(p, i, err));
     LW_TRY(safe_buckets(p, err));
     LW_TRY(safe_shards(p, err));
     for (int32_t v = 0; v < p->n_variants * p->n_roles; v++) {

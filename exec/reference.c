@@ -16,6 +16,8 @@
 
 #include "exec/element.h"
 #include "exec/optimizer.h"
+#include "exec/rows.h"
+#include "exec/rows_memory.h"
 #include "shared/arena.h"
 #include "shared/op.h"
 
@@ -27,6 +29,7 @@ static double add_terms(const struct exec_reference *f, struct exec_gradient *g,
 {
     const struct lw_plan *p = f->m->plan;
     struct lw_program program = lw_plan_program(p, variant, g->rank);
+    const struct lw_sparse *rows = exec_rows_entry(f->m, g->param);
     double one = 0;
 
     for (int32_t i = program.first_op; i < program.first_op + program.n_ops; i++) {
@@ -37,10 +40,13 @@ static double add_terms(const struct exec_reference *f, struct exec_gradient *g,
             if (p->ready[op->first_ready + r] != g->param)
                 continue;
             g->pass = pass * f->micro_batches + (op->micro_batch > 0 ? op->micro_batch : 0);
-            if (sum)
+            if (sum && rows)
+                exec_rows_add(g, rows, n, sum);
+            else if (sum)
                 exec_gradient_fill(g, LW_F32, sum, 0, n, true);
             else
-                one += exec_gradient_at(g, element);
+                one += rows ? exec_rows_at(g, rows, p->params[g->param].numel, element)
+                            : exec_gradient_at(g, element);
         }
     }
     return one;

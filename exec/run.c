@@ -48,6 +48,24 @@ static enum lw_status refuse_untimed(const struct exec_run *r, int32_t i, struct
     return LW_OK;
 }
 
+static enum lw_status refuse_sparse(const struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_sparse *x = lw_plan_sparse(p, b);
+        if (x && !(r->backend->capabilities & EXEC_CAN_SPARSE))
+            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' has a sparse gradient: backend '%s' cannot "
+                                            "add up rows (threads and mpi can)", x->param,
+                           p->params[x->param].name, r->backend->name);
+        if (x && r->options->optimizer.kind == EXEC_ADAM)
+            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' has a sparse gradient, which torch.optim.Adam "
+                                            "does not take (--optimizer sgd, momentum)", x->param,
+                           p->params[x->param].name);
+    }
+    return LW_OK;
+}
+
 static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
 {
     static const struct {
@@ -72,6 +90,7 @@ static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
                                r->backend->name, lw_op_name(op->kind));
         LW_TRY(refuse_untimed(r, i, err));
     }
+    LW_TRY(refuse_sparse(r, err));
     return exec_refuse_fault(r, err);
 }
 

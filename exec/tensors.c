@@ -10,6 +10,7 @@
 #include "exec/element.h"
 #include "exec/norm.h"
 #include "exec/optimizer.h"
+#include "exec/rows_memory.h"
 #include "exec/products.h"
 #include "shared/op.h"
 
@@ -532,6 +533,8 @@ static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw
     LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
     LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
     LW_TRY(exec_norm_alloc(m, rank, err));
+    LW_TRY(alloc_some(m, rank, m->rows_bytes, &r->rows, err));
+    LW_TRY(exec_rows_bind(m, rank, err));
     LW_TRY(alloc_some(m, rank, exec_tensors_message_bytes(m), &r->scratch, err));
     LW_TRY(exec_products_alloc(m, rank, err));
     return set_weights(m, rank, err);
@@ -620,6 +623,7 @@ enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
             LW_TRY(lay_out(m, v, r, first_scratch, err));
     }
     place_all_copies(m);
+    LW_TRY(exec_rows_place(m, err));
     int64_t limit = exact_limit(p), n_terms = exec_plan_terms(p);
     LW_TRY(exec_norm_limit(p, n_terms, largest_divisor(m), &limit, err));
     LW_TRY(exec_gradient_table_init(&m->table, n_terms, largest_divisor(m), limit, err));

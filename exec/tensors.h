@@ -40,7 +40,7 @@ enum { EXEC_MAX_STATES = 2 };
 struct exec_rank_memory {
     void *weights;                             /* each parameter's in its type */
     float *masters, *state[EXEC_MAX_STATES];   /* f32 */
-    void *grads, *buckets, *scratch;           /* all are the backend's; NULL = none */
+    void *grads, *buckets, *scratch, *rows;    /* all are the backend's; NULL = none */
     float *products;                           /* products.c */
     void *norm;                                /* exec/norm.c */
 };
@@ -68,6 +68,10 @@ struct exec_tensors {
     bool clips;                  /* the plan does: by what follows in squares */
     double *squares;             /* [steps * n_local] of all gradients, as each local rank had them */
     int64_t squares_capacity;
+    int64_t *list_rows;          /* [plan->n_sparse] rows of a rank's own list; 0 = it is not reduced so */
+    int64_t *list_at;            /* [plan->n_sparse] the list's offset in rows, bytes */
+    struct exec_rows *lists;     /* [n_variants * n_ranks * plan->n_sparse] of local ranks, by layout */
+    int64_t rows_bytes;
     int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
     int64_t product_elements;    /* of a matrix of the largest product */
     struct exec_rank_memory *ranks; /* [n_ranks] */

@@ -11,6 +11,7 @@
 #include "exec/norm.h"
 #include "exec/optimizer.h"
 #include "exec/reference.h"
+#include "exec/rows_memory.h"
 #include "shared/arena.h"
 
 struct check {
@@ -19,7 +20,7 @@ struct check {
 };
 
 /* What the optimizer read for elements [first, first + n) in the last step, and by what it divided;
- * false: it cannot be read. */
+ * false: it cannot be read, or its rows are zero again. */
 static bool last_gradient(const struct exec_reference *f, int32_t param, int32_t rank,
                           int64_t first, int64_t n, void *to, int32_t *divisor)
 {
@@ -29,7 +30,8 @@ static bool last_gradient(const struct exec_reference *f, int32_t param, int32_t
         exec_tensors_layout(m, exec_reference_last_variant(f), rank);
     const char *from = exec_tensors_average(m, layout, rank, param, divisor);
 
-    return m->backend->mem_read(m->world, rank, to, from + first * size, n * size, NULL) == LW_OK;
+    return !exec_rows_entry(m, param) &&
+           m->backend->mem_read(m->world, rank, to, from + first * size, n * size, NULL) == LW_OK;
 }
 
 /* The gradient of the last step, as the optimizer saw it, against its terms. */
