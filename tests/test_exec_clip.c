@@ -151,8 +151,9 @@ static void the_coefficient_is_torchs(void **state)
 static void every_way_of_sharding_and_cutting_ends_like_one(void **state)
 {
     static const char *const words[] = {
-        "clip 1", "clip 1 dp 2", "clip 0.5 dp 3 zero 1", "clip 1 dp 2 zero 1 shard-policy oss-greedy "
-        "bucket-policy sharded-ddp", "clip 1 dp 2 zero 2", "clip 1 dp 3 zero 3",
+        "clip 1", "clip 1 dp 2", "clip 0.5 dp 3 zero 1",
+        "clip 1 dp 2 zero 1 shard-policy oss-greedy bucket-policy sharded-ddp",
+        "clip 1 dp 2 zero 2", "clip 1 dp 3 zero 3",
         "clip 1 pp 3 micro-batches 3", "clip 1 tp 2", "clip 1 dp 2 pp 2 tp 2 micro-batches 2 zero 1",
         "clip 1 dp 2 pp 2 micro-batches 4 schedule dualpipe",
         "clip 1 dp 2 pp 4 micro-batches 8 schedule dualpipe zero 2",
@@ -213,6 +214,8 @@ static void ignored_parameters_make_a_norm_per_replica(void **state)
     ends_like_one(&k, "clip 1 dp 2 pp 2 micro-batches 4 schedule dualpipe", EXEC_ADAM);
 }
 
+static void put(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 static void put(char *text, const char *format, ...)
 {
     size_t at = strlen(text);
@@ -249,7 +252,7 @@ static void draw_strategy(struct prng *r, struct model *k, char *words)
     static const char *const policies[] = {"c10d-2", "single", "per-tensor", "picotron", "colossal"};
     static const char *const shards[] = {"oss-greedy", "lpt", "flat-contiguous"};
     static const char *const grads[] = {"f32", "bf16", "f16"};
-    int64_t pp = prng_in(r, 1, 3), zero = prng_in(r, 0, 3);
+    int64_t pp = prng_in(r, 1, 3), zero = prng_in(r, 0, 4) % 4; /* of 0 twice as many */
 
     put(words, " clip %s dp %d", clips[prng_in(r, 0, 3)], (int)prng_in(r, 1, 3));
     if (prng_in(r, 0, 2) == 0)
@@ -259,7 +262,7 @@ static void draw_strategy(struct prng *r, struct model *k, char *words)
         put(words, " pp %d micro-batches 4 schedule %s",
             strcmp(schedule, "dualpipe") == 0 ? 2 : (int)(4 / pp), schedule);
     }
-    if (zero == 0 && prng_in(r, 0, 1)) /* sharded optimizers take none */
+    if (zero == 0 && prng_in(r, 0, 3)) /* sharded optimizers take none */
         k->params[prng_in(r, 1, PARAMS - 3)].ignored = true;
     if (zero > 0)
         put(words, " zero %d", (int)zero);
