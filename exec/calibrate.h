@@ -20,6 +20,7 @@ struct lw_calibrate_options {
     int64_t budget_ns;    /* but no round begins that would end later than this, after the first */
     int32_t n_steps;      /* of each plan and round */
     int64_t max_bytes;    /* largest message, 16 MiB or more */
+    int32_t max_side;     /* rows of the largest matrix product, 32 to 8192 */
     const struct exec_identity *id; /* this process is one rank of several; NULL = all are in it */
     bool loop;            /* all ranks as streams of one device */
     const struct lw_progress *progress;
@@ -27,8 +28,8 @@ struct lw_calibrate_options {
 
 struct lw_calibrate_options lw_calibrate_options_default(void);
 
-/* Where ranks are processes, all call this; rank 0's *out is what was measured, the others' is not to be
- * used. LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
+/* Where ranks are processes, all call this; rank 0's *out is what was measured, the others' is empty.
+ * LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
                             struct lw_err *err);
 

@@ -1,4 +1,5 @@
 /* lapwing calibrate: measure this machine and write it as a cluster file. */
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,24 @@
 #include "shared/files.h"
 #include "shared/jsonout.h"
 #include "shared/table.h"
+
+static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)
+{
+    lw_jsonout_array(o, "work");
+    for (int32_t i = 0; i < d->n_work; i++)
+        for (int32_t k = 0; k < d->work[i].n_rows; k++) {
+            const struct lw_work_table *t = &d->work[i];
+            lw_jsonout_line_object(o, NULL);
+            lw_jsonout_string(o, "kind", lw_work_name(t->kind));
+            lw_jsonout_string(o, "dtype", lw_dtype_name(t->dtype));
+            lw_jsonout_string(o, "from", lw_dtype_name(t->from));
+            lw_jsonout_int(o, "size", t->size[k]);
+            lw_jsonout_ns(o, "time_ns", t->time_ps[k]);
+            lw_jsonout_ns(o, "spread_ns", t->spread_ps[k]);
+            lw_jsonout_end(o);
+        }
+    lw_jsonout_end(o);
+}
 
 static void put_json(const struct lw_cluster *c, const char *file)
 {
@@ -23,6 +42,7 @@ static void put_json(const struct lw_cluster *c, const char *file)
     lw_jsonout_ns(&o, "launch_ns", (lw_ps)c->device.launch_ps.value);
     lw_jsonout_double(&o, "compute_rate_under_comm", f->compute_rate_under_comm.value);
     lw_jsonout_double(&o, "comm_rate_under_compute", f->comm_rate_under_compute.value);
+    put_work_json(&o, &c->device);
     lw_jsonout_array(&o, "tables");
     for (int32_t i = 0; i < c->n_tables; i++)
         for (int32_t k = 0; k < c->tables[i].n_rows; k++) {
@@ -48,6 +68,33 @@ static void figure_row(struct lw_table *t, const char *name, double value, const
     lw_table_cell(t, "%s", f.source);
 }
 
+static double spread_pct(lw_ps spread, lw_ps time)
+{
+    return time > 0 ? 100.0 * (double)spread / (double)time : 0.0;
+}
+
+/* FLOPs or bytes per ps are 1e12 a second. */
+static void put_work(struct lw_table *t, const struct lw_device *d)
+{
+    for (int32_t i = 0; i < d->n_work; i++)
+        for (int32_t k = 0; k < d->work[i].n_rows; k++) {
+            const struct lw_work_table *m = &d->work[i];
+            bool products = m->kind == LW_WORK_GEMM;
+            char size[32], from[16] = "";
+            if (products)
+                snprintf(size, sizeof size, "%.4g MFLOP", (double)m->size[k] * 1e-6);
+            if (m->from != m->dtype)
+                snprintf(from, sizeof from, " from %s", lw_dtype_name(m->from));
+            lw_table_cell(t, "%s %s%s %s", lw_work_name(m->kind), lw_dtype_name(m->dtype), from,
+                          products ? size : lw_format_bytes(size, m->size[k]));
+            lw_table_cell(t, "%.4g", (double)m->time_ps[k] * 1e-6);
+            lw_table_cell(t, "us");
+            lw_table_cell(t, "spread %.1f %%, %.4g %s", spread_pct(m->spread_ps[k], m->time_ps[k]),
+                          m->time_ps[k] > 0 ? (double)m->size[k] / (double)m->time_ps[k] * 1e3 : 0.0,
+                          products ? "Gflop/s" : "GB/s");
+        }
+}
+
 static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct lw_err *err)
 {
     static const char *const titles[] = {"figure", ">value", "unit", "how"};
@@ -61,22 +108,30 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
     figure_row(t, "launch", c->device.launch_ps.value * 1e-3, "ns", c->device.launch_ps);
     figure_row(t, "compute under communication", compute.value, "of its speed", compute);
     figure_row(t, "communication under compute", comm.value, "of its speed", comm);
+    put_work(t, &c->device);
     for (int32_t i = 0; i < c->n_tables; i++)
         for (int32_t k = 0; k < c->tables[i].n_rows; k++) {
             const struct lw_cost_table *m = &c->tables[i];
             char bytes[32], name[64];
-            snprintf(name, sizeof name, "%s%s %s", m->n_in_flight > 1 ? "two at once: " : "",
+            snprintf(name, sizeof name, "%s%s %s",
+                     m->n_in_flight == 1 ? "" : m->op == LW_OP_SEND ? "both ways: " : "two at once: ",
                      lw_op_name(m->op), lw_format_bytes(bytes, m->bytes[k]));
             lw_table_cell(t, "%s", name);
             lw_table_cell(t, "%.4g", (double)m->time_ps[k] * 1e-6);
             lw_table_cell(t, "us");
-            lw_table_cell(t, "spread %.1f %%",
-                          m->time_ps[k] > 0 ? 100.0 * (double)m->spread_ps[k] / (double)m->time_ps[k]
-                                            : 0.0);
+            lw_table_cell(t, "spread %.1f %%", spread_pct(m->spread_ps[k], m->time_ps[k]));
         }
     enum lw_status s = csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 0, err);
     lw_table_free(t);
     return s;
+}
+
+/* One plan after the other takes hundreds of MiB: what one gave back serves the next, instead of being
+ * fetched from the system page by page. */
+static void keep_memory(void)
+{
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 static enum lw_status calibrate(struct lw_calibrate_options *o, const char *backend,
@@ -97,6 +152,7 @@ static enum lw_status calibrate(struct lw_calibrate_options *o, const char *back
         o->n_ranks = id.n_ranks;
     struct lw_progress progress = lw_progress_bar_begin(&bar, quiet || (o->id && id.rank > 0));
     o->progress = &progress;
+    keep_memory();
     enum lw_status s = lw_calibrate(o, &c, err);
     lw_progress_bar_end(&bar);
     if (o->id && o->id->rank > 0) { /* rank 0 writes */
@@ -121,7 +177,7 @@ int cmd_calibrate(int argc, char **argv)
     const char *backend = "threads", *file = NULL, *transport = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     bool quiet = false;
-    int64_t n_ranks = 0, n_rounds = o.n_rounds;
+    int64_t n_ranks = 0, n_rounds = o.n_rounds, max_side = o.max_side;
     const struct lw_opt options[] = {
         {"backend", 0, LW_OPT_STRING, &backend, "NAME", "what to measure with (threads)", 0, 0},
         {"transport", 0, LW_OPT_STRING, &transport, "loop",
@@ -130,6 +186,8 @@ int cmd_calibrate(int argc, char **argv)
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"max-bytes", 0, LW_OPT_SIZE, &o.max_bytes, "BYTES",
          "largest message, 16MiB or more (256MiB)", 0, 0},
+        {"max-side", 0, LW_OPT_INT, &max_side, "N",
+         "rows of the largest matrix product (1024; a GPU wants more)", 32, 8192},
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},
         {"quiet", 'q', LW_OPT_FLAG, &quiet, NULL, "no progress bar", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
@@ -137,9 +195,9 @@ int cmd_calibrate(int argc, char **argv)
     };
     const struct lw_usage usage = {
         "calibrate", "-o cluster.json [options]",
-        "Measure this machine as `lapwing exec` uses it: matrix products, copies, dispatch, "
-        "collectives over sizes, and how much compute and communication of a rank slow each other "
-        "down. Writes a cluster file for `lapwing sim -c`. Leave the machine alone meanwhile.",
+        "Measure this machine as `lapwing exec` uses it: matrix products, copies, casts and optimizer "
+        "steps over sizes, dispatch, collectives and messages over sizes, and how much compute and "
+        "communication of a rank slow each other down. Writes a cluster file for `lapwing sim -c`. Leave the machine alone meanwhile.",
         0, 0};
     struct lw_err err = {0};
     int n_operands, rc;
@@ -154,5 +212,6 @@ int cmd_calibrate(int argc, char **argv)
     if (n_ranks > 0)
         o.n_ranks = (int32_t)n_ranks;
     o.n_rounds = (int32_t)n_rounds;
+    o.max_side = (int32_t)max_side;
     return lw_cli_end("calibrate", calibrate(&o, backend, n_ranks > 0, file, quiet, format, &err), &err);
 }

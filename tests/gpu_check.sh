@@ -43,7 +43,7 @@ tail -n 1 "$out/check.txt"
 
 # The recorded step, one rank on the GPU: nothing to reduce, compute and real updates alone.
 run import.txt import "$trace" -o "$out/workload.json"
-run calibrate-loop.txt calibrate --backend nccl --transport loop -o "$out/loop.json"
+run calibrate-loop.txt calibrate --backend nccl --transport loop --max-side 8192 -o "$out/loop.json"
 run exec-one.txt exec -w "$out/workload.json" --dp 1 --backend nccl --steps "$steps" \
     --warmup "$warmup" --db "$db"
 run sim-one.txt sim -w "$out/workload.json" -c "$out/loop.json" --dp 1 --spans --db "$db"

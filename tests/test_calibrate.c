@@ -1,5 +1,5 @@
 /* Calibration: exec/calibrate.h, docs/design/calibrate.md. Nothing here asserts how fast the machine
- * is, only that the figures are complete, consistent and usable. */
+ * is: what is made of given samples is exact, and a real run is complete, consistent and usable. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,67 +11,312 @@
 #include <cmocka.h>
 
 #include "exec/calibrate.h"
-#include "exec/calibrate_plan.h"
-#include "exec/run.h"
+#include "exec/calibrate_state.h"
 #include "shared/arena.h"
 #include "shared/files.h"
 
-static const int64_t sizes[] = {1024, 4096, 100000};
-static const lw_ps works[] = {0, 0, 0};
+/* --- samples ------------------------------------------------------------------------------------ */
 
-static enum lw_status build(int which, struct lw_plan *p, struct lw_err *err)
+static void put(struct exec_samples *s, double v)
 {
-    switch (which) {
-    case 0: return exec_plan_alone(2, sizes, 3, 0, p, err);
-    case 1: return exec_plan_beside(2, sizes, 3, works, p, err);
-    case 2: return exec_plan_copies(2, sizes, 3, p, err);
-    case 3: return exec_plan_collectives(2, LW_OP_BROADCAST, sizes, 3, 0, p, err);
-    case 4: return exec_plan_kernels(2, 3, 0, p, err);
-    case 5: return exec_plan_pairs(2, sizes, 3, 0, p, err);
-    default: return exec_plan_overlap(2, 4096, 3, 0, p, err);
-    }
+    struct lw_err err = {0};
+
+    assert_int_equal(exec_samples_add(s, v, &err), LW_OK);
 }
 
-static void its_plans_run(void **state)
+static void samples_have_a_median_and_a_spread(void **state)
 {
+    struct exec_samples s = {0};
+
     (void)state;
-    for (int k = 0; k < 7; k++) {
-        struct lw_plan p;
-        struct lw_exec_result r;
-        struct lw_err err = {0};
-        struct lw_exec_options o = lw_exec_options_default();
-        o.compute = EXEC_COMPUTE_SPIN;
-        o.n_steps = 1;
-        o.n_warmup = 0;
-        o.verify = k == 3 || k >= 5; /* the others never update their parameters */
-        assert_int_equal(build(k, &p, &err), LW_OK);
-        if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
-            fail_msg("plan %d: %s", k, err.msg);
-        assert_int_equal(r.timeline.n, (int64_t)p.n_ops * 2);
-        lw_exec_result_free(&r);
-        lw_plan_free(&p);
-    }
+    assert_true(exec_samples_median(&s) == 0 && exec_samples_spread(&s) == 0);
+    for (int i = 0; i < 5; i++)
+        put(&s, (double[]){50, 10, 40, 20, 30}[i]);
+    assert_true(exec_samples_median(&s) == 30);
+    assert_true(exec_samples_quarter(&s) == 20);
+    assert_true(exec_samples_spread(&s) == 20); /* 40 - 20 */
+    put(&s, 60);
+    assert_true(exec_samples_median(&s) == 30); /* the lower of 30 and 40 */
+    exec_samples_free(&s);
 }
 
-/* 1024 bytes are 256 elements, of which 255 go in 3 equal blocks. */
-static void an_all_to_all_of_three_ranks_has_equal_blocks(void **state)
+/* Sizes from the smallest on come with one more of it in front, which does not count; later ones as they
+ * are. Neither do the first two steps. */
+static void what_runs_first_in_a_step_is_not_kept(void **state)
 {
-    struct lw_exec_options o = lw_exec_options_default();
-    struct lw_exec_result r;
-    struct lw_plan p;
+    static const int64_t all[] = {10, 20, 30, 40};
+    int64_t sizes[CALIBRATE_SIZES + 1];
+    struct lw_op ops[] = {{.module = 0}, {.module = 1}, {.module = 2}};
+    const struct lw_plan p = {.ops = ops, .n_ops = 3};
+    int32_t step[] = {1, 2, 2, 2}, op[] = {2, 0, 1, 2};
+    const struct lw_timeline t = {.n = 4, .step = step, .op = op};
+
+    (void)state;
+    assert_int_equal(exec_calibrate_sizes(all, 0, 2, sizes), 3);
+    assert_memory_equal(sizes, ((int64_t[]){10, 10, 20}), 3 * sizeof *sizes);
+    assert_int_equal(exec_calibrate_sizes(all, 2, 2, sizes), 2);
+    assert_memory_equal(sizes, ((int64_t[]){30, 40}), 2 * sizeof *sizes);
+    assert_int_equal(exec_calibrate_size_of(&p, &t, 0, 0), -1); /* warm-up */
+    assert_int_equal(exec_calibrate_size_of(&p, &t, 1, 0), -1); /* the first of its step */
+    assert_int_equal(exec_calibrate_size_of(&p, &t, 2, 0), 0);
+    assert_int_equal(exec_calibrate_size_of(&p, &t, 3, 0), 1);
+    assert_int_equal(exec_calibrate_size_of(&p, &t, 1, 2), 2);
+    assert_int_equal(exec_calibrate_size_of(&p, &t, 3, 2), 4);
+}
+
+/* Eight steps; the quarter with the shortest kernels (10 and 20) keeps its rates, 0.1 and 0.2. */
+static void rates_of_disturbed_steps_are_dropped(void **state)
+{
+    static const double length[] = {80, 10, 70, 20, 60, 50, 40, 30};
+    struct exec_calibration c = {0};
     struct lw_err err = {0};
 
     (void)state;
-    o.compute = EXEC_COMPUTE_SPIN;
-    o.n_steps = 1;
-    o.n_warmup = 0;
-    assert_int_equal(exec_plan_collectives(3, LW_OP_ALL_TO_ALL, sizes, 3, 0, &p, &err), LW_OK);
-    assert_int_equal(p.ops[1].bytes, 1020);
-    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+    for (int i = 0; i < 8; i++) {
+        put(&c.disturbance, length[i]);
+        put(&c.compute_rate, length[i] / 100);
+    }
+    assert_int_equal(exec_calibrate_drop_disturbed(&c, &err), LW_OK);
+    assert_int_equal(c.compute_rate.n, 2);
+    assert_true(c.compute_rate.v[0] == 0.1 && c.compute_rate.v[1] == 0.2);
+    exec_samples_free(&c.disturbance);
+    exec_samples_free(&c.compute_rate);
+}
+
+/* 17 ranks divide by 17 and add up 17 such numbers: 289, more than 2^8, less than 2^11. */
+static void narrow_gradients_of_many_ranks_are_left_out(void **state)
+{
+    static const struct {
+        int32_t n_ranks;
+        bool fits[EXEC_N_PASSES]; /* f32, bf16, f16, f32 as bf16, f32 as f16 */
+    } cases[] = {{2, {1, 1, 1, 1, 1}}, {64, {1, 1, 1, 1, 1}}, {17, {1, 0, 1, 0, 1}}};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct lw_calibrate_options o = {.n_ranks = cases[i].n_ranks};
+        const struct exec_calibration c = {.o = &o};
+        for (int32_t k = 0; k < EXEC_N_PASSES; k++)
+            assert_int_equal(exec_calibrate_pass_fits(&c, k), cases[i].fits[k]);
+    }
+}
+
+/* --- the cluster that comes of samples ---------------------------------------------------------- */
+
+static int32_t work_series(enum lw_work_kind kind, enum lw_dtype dtype)
+{
+    int32_t i = 0;
+
+    while (exec_work_series[i].kind != kind || exec_work_series[i].dtype != dtype)
+        i++;
+    return i;
+}
+
+/* 1, 2 and 3 times `unit`: the median is 2, three quarters are no larger than 2, a quarter than 1. */
+static void put_three(struct exec_samples *s, double unit)
+{
+    for (int i = 1; i <= 3; i++)
+        put(s, i * unit);
+}
+
+/* Three ranks; sizes of 1 and 2 KiB; of the backend's series all-reduces, barriers and messages. */
+static void make_samples(struct exec_calibration *c)
+{
+    c->n_sizes = 2;
+    c->n_small = 1;
+    c->bytes[0] = 1024;
+    c->bytes[1] = 2048;
+    for (int i = 0; i < 2; i++) {
+        put_three(&c->comm[SERIES_REDUCE_ALL][i], 1000 * (i + 1));
+        put_three(&c->comm[SERIES_SEND][i], 500 * (i + 1));
+        put_three(&c->comm[SERIES_PAIRS][i], 1500 * (i + 1));
+        put_three(&c->comm[SERIES_SEND_BOTH][i], 600 * (i + 1));
+        put_three(&c->work[work_series(LW_WORK_GEMM, LW_F32)][i], 100 * (i + 1));
+        put_three(&c->work[work_series(LW_WORK_CAST, LW_F16)][i], 300 * (i + 1));
+    }
+    put_three(&c->comm[SERIES_BARRIER][0], 50);
+    put(&c->work[work_series(LW_WORK_ADAM, LW_F32)][1], 77); /* the smallest was not measured */
+    put_three(&c->copy_rate, 1e9);
+    put_three(&c->launch, 30000);
+    put_three(&c->kernel, 0.5);
+    put_three(&c->compute_rate, 0.2);
+    put_three(&c->comm_rate, 0.6); /* a median of 1.2: as fast as alone */
+    put_three(&c->unit_all, 500);
+    snprintf(c->name, sizeof c->name, "BLAS 7, sgemm of 5");
+    snprintf(c->device, sizeof c->device, "abacus");
+    c->unit_flops = 250;
+    c->memory_bytes = 1000;
+    c->comm_on_compute_core = true;
+}
+
+static void free_all(struct exec_calibration *c)
+{
+    struct exec_samples *one[] = {&c->copy_rate, &c->launch,   &c->kernel,
+                                  &c->compute_rate, &c->comm_rate, &c->unit_all};
+
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++)
+        exec_samples_free(one[i]);
+    for (int32_t i = 0; i < CALIBRATE_SIZES; i++) {
+        for (int s = 0; s < N_SERIES; s++)
+            exec_samples_free(&c->comm[s][i]);
+        for (int s = 0; s < CALIBRATE_N_WORK; s++)
+            exec_samples_free(&c->work[s][i]);
+    }
+}
+
+static const struct exec_backend few = {
+    .name = "few",
+    .capabilities = EXEC_CAN_ALL_REDUCE | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV,
+};
+
+static void table_is(const struct lw_cost_table *t, enum lw_op_kind op, int32_t n_ranks,
+                     int32_t n_in_flight, int32_t n_rows, lw_ps first, const char *source)
+{
+    assert_int_equal(t->op, op);
+    assert_int_equal(t->n_ranks, n_ranks);
+    assert_int_equal(t->n_in_flight, n_in_flight);
+    assert_int_equal(t->n_rows, n_rows);
+    assert_int_equal(t->time_ps[0], first);
+    assert_int_equal(t->spread_ps[0], first / 2);
+    assert_string_equal(t->source, source);
+    if (n_rows == 2) {
+        assert_int_equal(t->bytes[0], 1024);
+        assert_int_equal(t->bytes[1], 2048);
+        assert_int_equal(t->time_ps[1], 2 * first);
+    }
+}
+
+static void work_is(const struct lw_work_table *t, enum lw_work_kind kind, enum lw_dtype dtype,
+                    enum lw_dtype from, int32_t n_rows, int64_t size, lw_ps time, const char *source)
+{
+    assert_int_equal(t->kind, kind);
+    assert_int_equal(t->dtype, dtype);
+    assert_int_equal(t->from, from);
+    assert_int_equal(t->n_rows, n_rows);
+    assert_int_equal(t->size[0], size);
+    assert_int_equal(t->time_ps[0], time);
+    assert_string_equal(t->source, source);
+}
+
+/* 2 * 32^3 = 65536 FLOPs and 2 * 48^3 = 221184; an optimizer's second size is 4 KiB. */
+static void samples_become_tables_and_figures(void **state)
+{
+    struct lw_calibrate_options o = {.backend = &few, .n_ranks = 3};
+    struct exec_calibration c = {.o = &o};
+    struct lw_cluster out = {0};
+    struct lw_err err = {0};
+
+    (void)state;
+    make_samples(&c);
+    if (exec_calibrate_cluster(&c, &out, &err) != LW_OK)
         fail_msg("%s", err.msg);
-    assert_int_equal(r.n_checked_message_bytes, 3 * (1020 + 4092 + 99996));
-    lw_exec_result_free(&r);
-    lw_plan_free(&p);
+    assert_int_equal(out.n_tables, 5);
+    table_is(&out.tables[0], LW_OP_ALL_REDUCE, 3, 1, 2, 2000,
+             "lapwing calibrate: all_reduce of backend few, medians of up to 3");
+    table_is(&out.tables[1], LW_OP_BARRIER, 3, 1, 1, 100,
+             "lapwing calibrate: barrier of backend few, medians of up to 3");
+    assert_int_equal(out.tables[1].bytes[0], 0);
+    table_is(&out.tables[2], LW_OP_SEND, 2, 1, 2, 1000,
+             "lapwing calibrate: send of backend few, medians of up to 3");
+    table_is(&out.tables[3], LW_OP_ALL_REDUCE, 3, 2, 2, 3000,
+             "lapwing calibrate: all_reduce of backend few, two at once, medians of up to 3");
+    table_is(&out.tables[4], LW_OP_SEND, 2, 2, 2, 1200,
+             "lapwing calibrate: send of backend few, one each way at once, medians of up to 3");
+    assert_int_equal(out.device.n_work, 3);
+    work_is(&out.device.work[0], LW_WORK_GEMM, LW_F32, LW_F32, 2, 65536, 200,
+            "lapwing calibrate: gemm by BLAS 7, all ranks at once, medians of up to 3");
+    assert_int_equal(out.device.work[0].size[1], 221184);
+    work_is(&out.device.work[1], LW_WORK_CAST, LW_F16, LW_F32, 2, 1024, 600,
+            "lapwing calibrate: cast, all ranks at once, medians of up to 3");
+    work_is(&out.device.work[2], LW_WORK_ADAM, LW_F32, LW_F32, 1, 4096, 77,
+            "lapwing calibrate: adam, all ranks at once, medians of up to 1");
+    assert_true(out.device.peak_flops[LW_F32].value == 0.25e9); /* 250 in 1000 ns */
+    assert_true(out.device.copy_bytes_per_s.value == 2e9);
+    assert_string_equal(out.device.copy_bytes_per_s.source,
+                        "lapwing calibrate: copies into and out of buckets on all ranks at once, "
+                        "median of 3, spread 50.0 %");
+    assert_true(out.device.launch_ps.value == 60000);
+    assert_true(out.device.memory_bytes.value == 333); /* whole bytes of 1000 over 3 */
+    assert_true(out.interference.compute_rate_under_comm.value == 0.4);
+    assert_true(out.interference.comm_rate_under_compute.value == 1);
+    assert_true(out.interference.comm_on_compute_core.value == 1);
+    assert_true(out.links[0].latency_ps.value == 500); /* 2000 over 2 * (3 - 1) steps */
+    lw_cluster_free(&out);
+    free_all(&c);
+}
+
+static void tables_come_back_from_the_file(void **state)
+{
+    struct lw_calibrate_options o = {.backend = &few, .n_ranks = 3};
+    struct exec_calibration c = {.o = &o};
+    struct lw_cluster out = {0}, again;
+    char file[] = "/tmp/lapwing-calibrate-XXXXXX", before[33], after[33];
+    struct lw_err err = {0};
+
+    (void)state;
+    make_samples(&c);
+    int fd = mkstemp(file);
+    assert_true(fd >= 0);
+    close(fd);
+    if (exec_calibrate_cluster(&c, &out, &err) != LW_OK ||
+        lw_cluster_write(&out, file, &err) != LW_OK || lw_cluster_read(file, &again, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    unlink(file);
+    assert_int_equal(again.n_tables, out.n_tables);
+    assert_int_equal(again.device.n_work, out.device.n_work);
+    for (int32_t i = 0; i < out.device.n_work; i++)
+        assert_int_equal(again.device.work[i].spread_ps[0], out.device.work[i].spread_ps[0]);
+    assert_int_equal(lw_cluster_hash(&out, before, &err), LW_OK); /* of every size, time and source */
+    assert_int_equal(lw_cluster_hash(&again, after, &err), LW_OK);
+    assert_string_equal(before, after);
+    lw_cluster_free(&again);
+    lw_cluster_free(&out);
+    free_all(&c);
+}
+
+static void failing_allocations_leave_nothing(void **state)
+{
+    struct lw_calibrate_options o = {.backend = &few, .n_ranks = 3};
+    struct exec_calibration c = {.o = &o};
+    enum lw_status s = LW_ENOMEM;
+    int64_t n = 0;
+
+    (void)state;
+    make_samples(&c);
+    int64_t live = lw_alloc_live();
+    while (s == LW_ENOMEM) {
+        struct lw_cluster out = {0};
+        struct lw_err err = {0};
+        lw_alloc_fail_at(++n);
+        s = exec_calibrate_cluster(&c, &out, &err);
+        lw_alloc_fail_at(0);
+        lw_cluster_free(&out);
+        assert_int_equal(lw_alloc_live(), live);
+    }
+    assert_int_equal(s, LW_OK);
+    assert_true(n > 1);
+    free_all(&c);
+}
+
+/* --- a real one --------------------------------------------------------------------------------- */
+
+struct shares { /* of progress */
+    int64_t n;
+    double step, last;
+};
+
+/* Each report is as much more than the one before, from 0 on. */
+static void note_share(void *ctx, const char *what, double share)
+{
+    struct shares *s = ctx;
+
+    assert_string_equal(what, "calibrating");
+    if (s->n == 0)
+        assert_true(share == 0);
+    if (s->n == 1)
+        s->step = share;
+    assert_true(share < 1);
+    s->last = share;
+    s->n++;
 }
 
 static void figure_is_share(struct lw_figure f)
@@ -81,73 +326,122 @@ static void figure_is_share(struct lw_figure f)
     assert_true(f.value > 0 && f.value <= 1);
 }
 
+static void communication_is_whole(const struct lw_cluster *c)
+{
+    static const struct {
+        enum lw_op_kind op;
+        int32_t n_in_flight, n_rows;
+    } expected[] = {
+        {LW_OP_ALL_REDUCE, 1, 15}, {LW_OP_BROADCAST, 1, 15},  {LW_OP_ALL_GATHER, 1, 15},
+        {LW_OP_REDUCE_SCATTER, 1, 15}, {LW_OP_REDUCE, 1, 15}, {LW_OP_ALL_TO_ALL, 1, 15},
+        {LW_OP_BARRIER, 1, 1}, {LW_OP_SEND, 1, 15}, {LW_OP_ALL_REDUCE, 2, 15}, {LW_OP_SEND, 2, 15},
+    };
+    int32_t n = sizeof expected / sizeof *expected;
+
+    assert_int_equal(c->n_tables, n);
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_cost_table *t = &c->tables[i];
+        assert_int_equal(t->op, expected[i].op);
+        assert_int_equal(t->n_in_flight, expected[i].n_in_flight);
+        assert_int_equal(t->n_rows, expected[i].n_rows); /* 1 KiB * 2^14 = 16 MiB */
+        assert_int_equal(t->n_ranks, 2);
+        for (int32_t k = 0; k < t->n_rows; k++) {
+            assert_int_equal(t->bytes[k], t->op == LW_OP_BARRIER ? 0 : INT64_C(1024) << k);
+            assert_true(t->time_ps[k] > 0);
+        }
+    }
+}
+
+static int32_t rows_of(const struct lw_work_table *t)
+{
+    if (t->kind == LW_WORK_GEMM)
+        return 3; /* 32, 48 and 64 */
+    if (t->kind == LW_WORK_SGD || t->kind == LW_WORK_MOMENTUM || t->kind == LW_WORK_ADAM)
+        return 8; /* 1 KiB * 4^7 = 16 MiB */
+    return t->dtype == LW_F32 && t->from == LW_F32 ? 15 : 13; /* to 16 MiB, to 4 MiB */
+}
+
+static void work_is_whole(const struct lw_device *d)
+{
+    assert_int_equal(d->n_work, CALIBRATE_N_WORK);
+    for (int32_t i = 0; i < CALIBRATE_N_WORK; i++) {
+        const struct lw_work_table *t = &d->work[i];
+        assert_int_equal(t->kind, exec_work_series[i].kind);
+        assert_int_equal(t->dtype, exec_work_series[i].dtype);
+        assert_int_equal(t->from, exec_work_series[i].from);
+        assert_int_equal(t->n_rows, rows_of(t));
+        for (int32_t k = 0; k < t->n_rows; k++) {
+            assert_int_equal(t->size[k], exec_work_size(i, k));
+            assert_true(t->time_ps[k] > 0);
+        }
+        assert_non_null(strstr(t->source, "medians of up to"));
+    }
+}
+
 static void a_short_calibration_gives_a_whole_cluster(void **state)
 {
     struct lw_calibrate_options o = lw_calibrate_options_default();
-    struct lw_cluster c, again;
+    struct shares shares = {0};
+    struct lw_progress progress = {note_share, &shares};
+    struct lw_cluster c;
     struct lw_err err = {0};
-    char file[] = "/tmp/lapwing-calibrate-XXXXXX";
 
     (void)state;
     o.n_rounds = 1;
     o.n_steps = 2;
     o.max_bytes = 16 << 20;
+    o.max_side = 64;
+    o.progress = &progress;
     if (lw_calibrate(&o, &c, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_string_equal(c.name, "host");
     assert_true(c.calibrated);
     assert_int_equal(c.devices_per_node, 2);
-    /* all-reduce, broadcast, all-gather, reduce-scatter, reduce, all-to-all where the backend has it, and two
-     * all-reduces at once */
-    bool all_to_all = o.backend->capabilities & EXEC_CAN_ALL_TO_ALL;
-    assert_int_equal(c.n_tables, all_to_all ? 7 : 6);
-    assert_int_equal(c.tables[c.n_tables - 1].n_in_flight, 2);
-    assert_int_equal(c.tables[c.n_tables - 1].op, LW_OP_ALL_REDUCE);
-    assert_int_equal(c.tables[c.n_tables - 2].n_in_flight, 1);
-    for (int32_t i = 0; i < c.n_tables; i++)
-        for (int32_t k = 0; k < c.tables[i].n_rows; k++) {
-            assert_int_equal(c.tables[i].bytes[k], INT64_C(1024) << k);
-            assert_true(c.tables[i].time_ps[k] > 0);
-        }
-    assert_int_equal(c.tables[0].op, LW_OP_ALL_REDUCE);
-    for (int32_t i = 0; i < c.n_tables; i++)
-        assert_int_equal(c.tables[i].n_rows, 15); /* 1 KiB * 2^14 = 16 MiB */
+    communication_is_whole(&c);
+    work_is_whole(&c.device);
     figure_is_share(c.interference.compute_rate_under_comm);
     figure_is_share(c.interference.comm_rate_under_compute);
     assert_true(c.device.copy_bytes_per_s.value > 0);
     assert_true(c.device.peak_flops[LW_F32].value > 0);
-
-    int fd = mkstemp(file);
-    assert_true(fd >= 0);
-    close(fd);
-    if (lw_cluster_write(&c, file, &err) != LW_OK || lw_cluster_read(file, &again, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    assert_int_equal(again.tables[0].time_ps[3], c.tables[0].time_ps[3]);
-    assert_true(again.calibrated);
-    unlink(file);
-    lw_cluster_free(&again);
+    /* the first report is at 0, the last one piece before the end */
+    assert_true(shares.n > 30);
+    assert_true(shares.step * (double)shares.n > 0.999999 && shares.step * (double)shares.n < 1.000001);
+    assert_true(shares.last + shares.step > 0.999999);
     lw_cluster_free(&c);
 }
 
-static void one_rank_is_refused(void **state)
+static void bad_options_are_refused(void **state)
 {
-    (void)state;
     struct lw_calibrate_options o = lw_calibrate_options_default();
     struct lw_cluster c;
     struct lw_err err = {0};
 
+    (void)state;
     o.n_ranks = 1;
     assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "2 ranks or more, got 1"));
+    o.n_ranks = 2;
+    o.max_bytes = 1 << 20;
+    assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "16 MiB or more, got 1048576 bytes"));
+    o.max_bytes = 16 << 20;
+    o.max_side = 31;
+    assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "32 rows or more, got 31"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(its_plans_run),
-        cmocka_unit_test(an_all_to_all_of_three_ranks_has_equal_blocks),
+        cmocka_unit_test(samples_have_a_median_and_a_spread),
+        cmocka_unit_test(what_runs_first_in_a_step_is_not_kept),
+        cmocka_unit_test(rates_of_disturbed_steps_are_dropped),
+        cmocka_unit_test(narrow_gradients_of_many_ranks_are_left_out),
+        cmocka_unit_test(samples_become_tables_and_figures),
+        cmocka_unit_test(tables_come_back_from_the_file),
+        cmocka_unit_test(failing_allocations_leave_nothing),
         cmocka_unit_test(a_short_calibration_gives_a_whole_cluster),
-        cmocka_unit_test(one_rank_is_refused),
+        cmocka_unit_test(bad_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
