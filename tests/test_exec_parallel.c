@@ -1,6 +1,5 @@
 /* Pipelines, tensor groups and copies of parameters, run and verified: docs/design/stages.md. The
- * model is a chain of equal modules with a parameter each: parameter i has 10 + i elements, f32;
- * every module passes on 20 elements. */
+ * model is the chain of tests/exec_chain.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,98 +10,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/run.h"
 #include "shared/op.h"
-#include "shared/program.h"
 #include "shared/program_grid.h"
+#include "tests/exec_chain.h"
 
 #define TABLES "../shared/golden/schedules"
-
-enum { MODULES = 64 };
-
-struct chain {
-    struct lw_module modules[MODULES];
-    struct lw_param params[MODULES];
-    int32_t order[MODULES];
-    struct lw_workload w;
-};
-
-static void chain_init(struct chain *c, int32_t n)
-{
-    memset(c, 0, sizeof *c);
-    for (int32_t i = 0; i < n; i++) {
-        c->modules[i] = (struct lw_module){.name = "m",
-                                           .forward_ps = 1000,
-                                           .backward_input_ps = 1000,
-                                           .backward_weight_ps = 1000,
-                                           .forward_flops = -1,
-                                           .forward_bytes = -1,
-                                           .output_bytes = 80,
-                                           .kept_bytes = {-1, -1, -1}};
-        c->params[i] = (struct lw_param){.name = "w",
-                                         .numel = 10 + i,
-                                         .dtype = LW_F32,
-                                         .module = i,
-                                         .tied = -1,
-                                         .trainable = true,
-                                         .used = true,
-                                         .ready_ps = 2000 * (n - i)};
-        c->order[i] = n - 1 - i;
-    }
-    c->w = (struct lw_workload){.name = "chain",
-                                .n_modules = n,
-                                .n_params = n,
-                                .n_ready = n,
-                                .modules = c->modules,
-                                .params = c->params,
-                                .ready_order = c->order,
-                                .batch = 1,
-                                .optimizer_ps = 1000};
-    c->w.from.rank = c->w.from.step = -1;
-    c->w.recorded.step_ps = c->w.recorded.step_spread_ps = -1;
-}
-
-static void given(struct lw_strategy *s, const char *name, const char *value)
-{
-    struct lw_err err = {0};
-
-    if (lw_strategy_set(s, name, value, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-}
-
-/* "name value name value ..." */
-static struct lw_strategy strategy(const char *words)
-{
-    static char text[256]; /* values are kept by pointer */
-    struct lw_strategy s = lw_strategy_default();
-
-    snprintf(text, sizeof text, "%s", words);
-    for (char *name = strtok(text, " "); name; name = strtok(NULL, " "))
-        given(&s, name, strtok(NULL, " "));
-    return s;
-}
-
-static struct lw_plan build(const struct chain *c, const char *words)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    if (lw_plan_build(&c->w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    return p;
-}
-
-static struct lw_exec_options options(void)
-{
-    struct lw_exec_options o = lw_exec_options_default();
-
-    o.compute = EXEC_COMPUTE_SLEEP;
-    o.n_steps = 2;
-    o.n_warmup = 1;
-    o.timeout_ns = INT64_C(5000000000);
-    return o;
-}
 
 /* Runs, is verified, and returns the bytes of parameters compared; *messages: of messages. */
 static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, int64_t *messages)
