@@ -66,6 +66,8 @@ enum exec_compute {
 };
 
 typedef void exec_lost_fn(void *argument, const char *why);
+typedef enum lw_status exec_take_fn(void *context, int32_t rank, const void *data, int64_t bytes,
+                                    struct lw_err *err);
 
 /* This process among those of the run, where each rank is one. Calls block, within the run's time
  * limit; they come from one thread. */
@@ -80,6 +82,9 @@ struct exec_process {
     void (*stop)(void *context, const char *why);
     void (*limit)(void *context, int64_t ns); /* from now on calls may last so long */
     void *context;
+    /* Rank 0 is given every rank's bytes, in the order of ranks; `take` is called there alone. */
+    enum lw_status (*gather)(void *context, const void *data, int64_t bytes, exec_take_fn *take,
+                             void *taker, struct lw_err *err);
 };
 
 struct exec_open {

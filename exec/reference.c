@@ -18,6 +18,7 @@
 #include "exec/optimizer.h"
 #include "exec/rows.h"
 #include "exec/rows_memory.h"
+#include "exec/state_plan.h"
 #include "shared/arena.h"
 #include "shared/op.h"
 
@@ -82,7 +83,8 @@ static double add_rank(const struct exec_reference *f, int32_t param, int32_t ra
                        int64_t first, int64_t element, float *sum, int64_t n)
 {
     const struct lw_plan *p = f->m->plan;
-    struct exec_gradient g = {.table = &f->m->table, .param = param, .rank = rank, .step = step};
+    struct exec_gradient g = {.table = &f->m->table, .param = param, .rank = rank,
+                              .step = f->m->first_step + step};
     int64_t end = after_step(p, first);
     double one = 0;
 
@@ -287,23 +289,39 @@ static void narrow(const struct exec_reference *f, int32_t param, void *weights,
     exec_convert(own, weights, wire, room, a->numel, 1);
 }
 
+/* The optimizer leaves alone what no backward of the step completes and nobody reduces. */
+static bool takes_step(const struct exec_reference *f, int32_t param, int32_t rank, int64_t first)
+{
+    const struct lw_plan *p = f->m->plan;
+    const struct exec_layout *l = NULL;
+    int64_t end = after_step(p, first);
+    bool produced = false;
+
+    for (int64_t pass = first; pass < end; pass++) {
+        l = exec_tensors_layout(f->m, lw_plan_variant_of_pass(p, pass), rank);
+        produced = produced || l->produced[param];
+    }
+    return produced || l->bucket_of[param] >= 0;
+}
+
 void exec_reference_run(struct exec_reference *f, int32_t param, int32_t rank)
 {
     const struct lw_plan *p = f->m->plan;
     int64_t n = p->params[param].numel, first = 0;
     int32_t divisor = exec_reference_divisor(f, param, rank);
 
-    exec_initial_weights(f->weights, exec_param_root(p, param), n);
-    for (int32_t k = 0; k < EXEC_MAX_STATES; k++)
-        memset(f->state[k], 0, (size_t)n * sizeof *f->state[k]);
+    exec_state_begin(f->m, rank, param, 0, f->weights);
+    for (int32_t k = 0; k < exec_optimizer_states(f->m->optimizer.kind); k++)
+        exec_state_begin(f->m, rank, param, 1 + k, f->state[k]);
     for (int32_t step = 0; step < f->n_steps; step++) {
+        struct exec_update u = exec_update_of(&f->m->optimizer, f->m->first_step + step);
         add_up(f, param, rank, step, first);
-        first = after_step(p, first);
         if (f->m->clips)
             clip(f, param, divisor, exec_reference_squares(f, rank, step));
-        struct exec_update u = exec_update_of(&f->m->optimizer, step);
-        exec_update_run(&u, f->weights, f->state[0], f->state[1], LW_F32, f->sum, n,
-                        f->m->clips ? 1 : divisor);
+        if (takes_step(f, param, rank, first))
+            exec_update_run(&u, f->weights, f->state[0], f->state[1], LW_F32, f->sum, n,
+                            f->m->clips ? 1 : divisor);
+        first = after_step(p, first);
         if (p->params[param].dtype == LW_F32)
             narrow(f, param, f->weights, f->own);
     }

@@ -32,6 +32,7 @@ enum lw_status exec_identity_address(struct exec_identity *id, const char *text,
 /* What all processes must have in common, told to rank 0 before anything else. */
 struct exec_agreement {
     char plan_hash[33], backend[16], program[32]; /* program: version of lapwing */
+    char state[33]; /* hash of the state that the run goes on from; "" = none */
 };
 
 struct exec_rendezvous;
@@ -65,8 +66,6 @@ enum lw_status exec_rendezvous_broadcast(struct exec_rendezvous *r, void *data, 
                                          struct lw_err *err);
 enum lw_status exec_rendezvous_barrier(struct exec_rendezvous *r, struct lw_err *err);
 /* Rank 0 gets every rank's bytes, in rank order, its own included; the others call with take NULL. */
-typedef enum lw_status exec_take_fn(void *context, int32_t rank, const void *data, int64_t bytes,
-                                    struct lw_err *err);
 enum lw_status exec_rendezvous_gather(struct exec_rendezvous *r, const void *data, int64_t bytes,
                                       exec_take_fn *take, void *context, struct lw_err *err);
 

@@ -12,6 +12,7 @@
 #include "exec/optimizer.h"
 #include "exec/rows_memory.h"
 #include "exec/products.h"
+#include "exec/state_plan.h"
 #include "shared/op.h"
 
 enum { ALIGN = 64, VALUES = 3 /* in one element while it is computed: exec/stages.c */ };
@@ -465,7 +466,8 @@ float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t p
     return (float *)(void *)((char *)r->weights + m->weight_at[param]);
 }
 
-/* The first values of a parameter, as masters and in its type: first[n] and own[n] are room. */
+/* The first values of a parameter, as masters and in its type, and what the optimizer keeps: first[n]
+ * and own[n] are room. */
 static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t param, float *first,
                                 void *own, struct lw_err *err)
 {
@@ -473,14 +475,15 @@ static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t pa
     char *weights = (char *)m->ranks[rank].weights + m->weight_at[param];
     enum lw_dtype dtype = (enum lw_dtype)a->dtype;
 
-    exec_initial_weights(first, exec_param_root(m->plan, param), a->numel);
+    exec_state_begin(m, rank, param, 0, first);
     LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
                                  a->numel * 4, err));
-    if (dtype == LW_F32)
-        return LW_OK;
-    exec_convert(dtype, own, LW_F32, first, a->numel, 1);
-    return m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
-                                 err);
+    if (dtype != LW_F32) {
+        exec_convert(dtype, own, LW_F32, first, a->numel, 1);
+        LW_TRY(m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
+                                     err));
+    }
+    return exec_state_give(m, rank, param, first, err);
 }
 
 static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct lw_err *err)
