@@ -17,9 +17,8 @@ struct lw_exec_state_param {
     int64_t numel;       /* of one piece: what one rank of a tensor group holds */
     enum lw_dtype dtype; /* that it is trained in */
     int32_t shares;      /* the parameter before it whose values are also its own; -1 = none */
-    int32_t
-        n_copies; /* 0: no values, it is frozen or shares; 1; more: ranks that each train a copy */
-    int64_t at;   /* of its values, bytes from the start of the file */
+    int32_t n_copies;    /* 0: it is frozen or shares; 1; more: ranks that train it apart */
+    int64_t at;          /* of its values, bytes from the start of the file */
 };
 
 /* A zeroed one is none. */

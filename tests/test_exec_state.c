@@ -201,15 +201,14 @@ static void two_runs_end_like_one(void **state)
     for (int kind = 0; kind < EXEC_N_OPTIMIZERS; kind++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
             enum exec_optimizer_kind k = (enum exec_optimizer_kind)kind;
-            size_t n = types[t] == LW_F64 ? 1 : N; /* whole parameters alone */
             chain_init(&c, 4);
             for (int i = 0; i < 4; i++)
                 c.params[i].dtype = types[t];
             struct lw_exec_state once = train_words(&c, words[0], k, 5, NULL);
-            for (size_t i = 0; i < n; i++) {
+            for (size_t i = 0; i < N; i++) {
                 struct lw_exec_state first = train_words(&c, words[i], k, 3, NULL);
                 struct lw_exec_state both =
-                    train_words(&c, words[(i + (size_t)kind + t + 1) % n], k, 2, &first);
+                    train_words(&c, words[(i + (size_t)kind + t + 1) % N], k, 2, &first);
                 same_state(&both, &once, words[i]);
                 lw_exec_state_free(&first);
                 lw_exec_state_free(&both);
@@ -255,7 +254,7 @@ static void draw_words(struct prng *r, bool half, char *words, size_t room)
                                           "bucket-policy picotron",
                                           "bucket-policy single",
                                           "bucket-cap 100 first-bucket 50",
-                                          "no-sync 1"};
+                                          "no-sync 1", "clip 3"};
 
     snprintf(words, room, "dp %d %s %s %s", (int)prng_in(r, 1, half ? 2 : 4),
              draw(r, pipelines, sizeof pipelines / sizeof *pipelines),
@@ -394,6 +393,33 @@ static void ranks_that_train_alone_keep_their_copies(void **state)
     refused(&c, "dp 3", EXEC_ADAM, &b,
             "the state in memory: parameter 'w2' has copies of 2 ranks that train it apart, in this plan of "
             "3: load it with the --dp, --clip and ignored parameters it was saved with");
+    lw_exec_state_free(&a);
+    lw_exec_state_free(&b);
+}
+
+/* Each of them clips by a norm of its own: so all parameters differ from rank to rank. */
+static void ranks_that_clip_apart_keep_copies_of_all(void **state)
+{
+    struct chain c;
+    float one[11], two[11];
+
+    (void)state;
+    chain_init(&c, 4);
+    c.params[2].ignored = true;
+    struct lw_exec_state once = train_words(&c, "dp 2 clip 2", EXEC_ADAM, 5, NULL);
+    struct lw_exec_state a = train_words(&c, "dp 2 clip 2", EXEC_ADAM, 3, NULL);
+    struct lw_exec_state b = train_words(&c, "dp 2 clip 2", EXEC_ADAM, 2, &a);
+    assert_int_equal(b.params[1].n_copies, 2);
+    lw_exec_state_get(&b, &(struct lw_exec_state_range){1, 0, 0, 0, 11}, one);
+    lw_exec_state_get(&b, &(struct lw_exec_state_range){1, 1, 0, 0, 11}, two);
+    assert_memory_not_equal(one, two, sizeof one);
+    same_state(&b, &once, "dp 2 clip 2");
+    lw_exec_state_free(&once);
+    lw_exec_state_free(&b);
+    b = train_words(&c, "dp 2 pp 2 micro-batches 2 clip 2", EXEC_ADAM, 2, &a);
+    refused(&c, "dp 2", EXEC_ADAM, &b,
+            "the state in memory: parameter 'w0' has copies of 2 ranks that train it apart, in this "
+            "plan of 1: load it with the --dp, --clip and ignored parameters it was saved with");
     lw_exec_state_free(&a);
     lw_exec_state_free(&b);
 }
@@ -580,6 +606,7 @@ int main(void)
         cmocka_unit_test(any_plan_goes_on_from_any_other),
         cmocka_unit_test(tensor_groups_keep_their_pieces),
         cmocka_unit_test(ranks_that_train_alone_keep_their_copies),
+        cmocka_unit_test(ranks_that_clip_apart_keep_copies_of_all),
         cmocka_unit_test(tied_copies_are_kept_once),
         cmocka_unit_test(a_parameter_without_a_gradient_takes_no_step),
         cmocka_unit_test(what_does_not_match_is_named),
