@@ -20,7 +20,7 @@
  * from one thread, except `abort`. Memory handed to a call (stamps, tasks, messages' contents) is
  * kept until poll reports that the work is done. Times are ns on the world's clock. */
 
-#define EXEC_API_VERSION 4
+#define EXEC_API_VERSION 5
 
 struct exec_rows;
 struct exec_world;
@@ -140,8 +140,8 @@ enum exec_part_kind {
     EXEC_PART_UPDATE, /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
     EXEC_PART_POISON, /* to[count] = what no weight ever is: all bits set */
     EXEC_PART_CHECK,  /* fail where from[count] holds that */
-    EXEC_PART_EXPECT, /* from[count] must be gradient: *found says where it is not first, when poll has
-                       * said that all is done */
+    EXEC_PART_EXPECT, /* from[count] must be gradient, or the sum of those of ranks[n_ranks]: *found says
+                       * where it is not first, when poll has said that all is done */
     EXEC_PART_CARRY,  /* to[i] += from[i modulo n_from] - its gradient, i < count */
     EXEC_PART_GEMM,   /* to = from * state[0], f32 matrices of `count` rows and columns, row after row;
                        * with EXEC_COMPUTE_GEMM alone */
@@ -163,10 +163,13 @@ enum exec_part_kind {
     EXEC_PART_STOP,
 };
 
+enum { EXEC_SEEN = 16, EXEC_MAX_SUMMED = 64 };
+
 /* Zeroed: none. */
 struct exec_mismatch {
-    int64_t place; /* of the element, counted from 1 */
+    int64_t place;          /* of the element, counted from 1 */
     double got;
+    double seen[EXEC_SEEN]; /* the first elements of all */
 };
 
 /* Clip at `norm`; squares: where the squares of all gradients are summed up when the part runs. */
@@ -185,6 +188,8 @@ struct exec_part {
     const void *from;
     int64_t count, n_from;
     int32_t message;             /* EXPECT: which the host knows it by */
+    const int32_t *ranks;        /* EXPECT: whose gradients; n_ranks at most EXEC_MAX_SUMMED, 0 = gradient */
+    int32_t n_ranks;
     struct exec_mismatch *found;
     struct exec_update update;
     struct exec_gradient gradient;

@@ -69,8 +69,10 @@ static enum lw_status op_parts(struct exec_run *r, const struct exec_lane *l, in
 
     LW_TRY(exec_unit_parts(&r->memory, op, own, l->rank, &r->parts, err));
     LW_TRY(exec_taken_parts(&r->memory, l->variant, i, at, &r->parts, err));
+    LW_TRY(exec_letters_taken(&r->memory, l->variant, i, at, &r->parts, err));
     LW_TRY(exec_tensors_parts(&r->memory, op, at, &r->parts, err));
     LW_TRY(exec_product_parts(&r->memory, op, l->rank, &r->parts, err));
+    LW_TRY(exec_letters_made(&r->memory, l->variant, i, at, &r->parts, err));
     return exec_made_parts(&r->memory, l->variant, i, at, &r->parts, err);
 }
 

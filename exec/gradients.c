@@ -68,17 +68,33 @@ void exec_gradient_fill(const struct exec_gradient *g, enum lw_dtype t, void *to
     }
 }
 
+/* want[BLOCK] = block b of the gradient, or of the sum, as far as it goes. */
+static void expected_block(const struct exec_part *p, int64_t b, double *want)
+{
+    struct exec_gradient g = p->gradient;
+    int64_t n = p->count - b * BLOCK < BLOCK ? p->count - b * BLOCK : BLOCK;
+
+    for (int32_t k = 0; k == 0 || k < p->n_ranks; k++) {
+        g.rank = p->n_ranks > 0 ? p->ranks[k] : g.rank;
+        const float *from = g.table->value + block_start(&g, b);
+        for (int64_t i = 0; i < n; i++)
+            want[i] = (double)from[i] + (k > 0 ? want[i] : 0);
+    }
+}
+
 void exec_gradient_expect(const struct exec_part *p)
 {
-    const float *want = NULL;
+    double want[BLOCK];
 
     for (int64_t i = 0; i < p->count; i++) {
         double got = exec_get(p->from_dtype, p->from, i);
         if (i % BLOCK == 0)
-            want = p->gradient.table->value + block_start(&p->gradient, i / BLOCK);
-        if (got == (double)want[i % BLOCK])
+            expected_block(p, i / BLOCK, want);
+        if (got == want[i % BLOCK])
             continue;
-        *p->found = (struct exec_mismatch){i + 1, got};
+        *p->found = (struct exec_mismatch){.place = i + 1, .got = got};
+        for (int64_t k = 0; k < EXEC_SEEN && k < p->count; k++)
+            p->found->seen[k] = exec_get(p->from_dtype, p->from, k);
         return;
     }
 }

@@ -53,24 +53,29 @@ struct kernel_check { /* *flag = 2 where from[n] holds poison */
     volatile int32_t *flag;
 };
 
+enum { KERNEL_SEEN = 16 };
+
 /* Before anything is found all bits of it are set. */
 struct kernel_found {
-    uint64_t place; /* of the first element */
-    double value;   /* that is there */
+    uint64_t place;           /* of the first element */
+    double value;             /* that is there */
+    double seen[KERNEL_SEEN]; /* the first of all */
 };
 #define KERNEL_NOWHERE UINT64_MAX
 
-struct kernel_expect { /* found->place = the least where from[n] is not the gradient */
+struct kernel_expect { /* found->place = the least where from[n] is not the sum of the ranks' gradients */
     const void *from;
     const float *table;
     int64_t n;
-    int32_t dtype, param, rank, step, pass;
+    int32_t dtype, param, n_ranks, step, pass;
+    int32_t rank[KERNEL_MAX_MEMBERS];
     struct kernel_found *found;
 };
 
-struct kernel_note { /* found->value = from[found->place], if anything was found */
+struct kernel_note { /* found->value = from[found->place], and what is seen of from[n], if anything was found */
     const void *from;
     struct kernel_found *found;
+    int64_t n;
     int32_t dtype;
 };
 
@@ -216,10 +221,13 @@ EXEC_BOTH void kernel_check_run(const struct kernel_check *a, int64_t thread, in
 EXEC_BOTH void kernel_expect_run(const struct kernel_expect *a, int64_t thread, int64_t n_threads)
 {
     for (int64_t i = thread; i < a->n; i += n_threads) {
-        uint32_t start = exec_gradient_start(a->param, a->rank, a->step, a->pass,
-                                             i / EXEC_GRADIENT_BLOCK);
-        if (exec_get((enum lw_dtype)a->dtype, a->from, i) !=
-            (double)a->table[start + i % EXEC_GRADIENT_BLOCK]) {
+        double want = 0;
+        for (int32_t k = 0; k < a->n_ranks; k++) {
+            uint32_t start = exec_gradient_start(a->param, a->rank[k], a->step, a->pass,
+                                                 i / EXEC_GRADIENT_BLOCK);
+            want += (double)a->table[start + i % EXEC_GRADIENT_BLOCK];
+        }
+        if (exec_get((enum lw_dtype)a->dtype, a->from, i) != want) {
             kernel_keep_least(&a->found->place, (uint64_t)i);
             return; /* the places behind are this thread's later ones */
         }
@@ -228,9 +236,14 @@ EXEC_BOTH void kernel_expect_run(const struct kernel_expect *a, int64_t thread, 
 
 EXEC_BOTH void kernel_note_run(const struct kernel_note *a, int64_t thread, int64_t n_threads)
 {
+    enum lw_dtype t = (enum lw_dtype)a->dtype;
+
     (void)n_threads;
-    if (thread == 0 && a->found->place != KERNEL_NOWHERE)
-        a->found->value = exec_get((enum lw_dtype)a->dtype, a->from, (int64_t)a->found->place);
+    if (thread != 0 || a->found->place == KERNEL_NOWHERE)
+        return;
+    a->found->value = exec_get(t, a->from, (int64_t)a->found->place);
+    for (int64_t i = 0; i < KERNEL_SEEN && i < a->n; i++)
+        a->found->seen[i] = exec_get(t, a->from, i);
 }
 
 EXEC_BOTH void kernel_carry_run(const struct kernel_carry *a, int64_t thread, int64_t n_threads)

@@ -1,6 +1,8 @@
 /* Letters: communication without a bucket that names no value of a stage. Each op of each rank gets
- * numbers of its own, set on the host before the step and compared with what the op must leave behind
- * it. Not compared: what an op leaves undefined, and a send. */
+ * numbers of its own, compared with what the op must leave. Sums that one op of the rank makes and another one
+ * takes (tensor parallelism) are set by the one and compared by the other, as values of stages are, so
+ * that they need memory no longer; the rest is set on the host before the step and compared behind it.
+ * Not compared: what an op leaves undefined, and a send. */
 #include "exec/letters.h"
 
 #include <stdio.h>
@@ -41,6 +43,139 @@ static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t r
     return l->group && l->m.count > 0;
 }
 
+/* --- ends --------------------------------------------------------------------------------------- */
+
+static int32_t maker_of(const struct lw_plan *p, const struct lw_program *g, int32_t k)
+{
+    const struct lw_op *op = &p->ops[g->first_op + k];
+    int32_t maker = -1;
+
+    for (int32_t d = 0; d < op->n_deps; d++) {
+        int32_t i = p->deps[op->first_dep + d] - g->first_op;
+        if (lw_op_class(p->ops[g->first_op + i].kind) == LW_CLASS_COMPUTE && i > maker)
+            maker = i;
+    }
+    return maker;
+}
+
+static bool waits_for(const struct lw_plan *p, const struct lw_op *op, int32_t before)
+{
+    for (int32_t d = 0; d < op->n_deps; d++)
+        if (p->deps[op->first_dep + d] == before)
+            return true;
+    return false;
+}
+
+static int32_t taker_of(const struct lw_plan *p, const struct lw_program *g, int32_t k)
+{
+    for (int32_t i = k + 1; i < g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[g->first_op + i];
+        enum lw_op_class class = lw_op_class(op->kind);
+        if ((class == LW_CLASS_COMPUTE || class == LW_CLASS_COPY) &&
+            waits_for(p, op, g->first_op + k))
+            return i;
+    }
+    return -1;
+}
+
+static bool may_have_ends(const struct lw_plan *p, const struct lw_op *op, int32_t rank)
+{
+    const struct lw_group *group = op->comm >= 0 ? lw_plan_group(p, op->comm, rank) : NULL;
+
+    return op->kind == LW_OP_ALL_REDUCE && op->bucket < 0 && op->dtype != LW_U8 && group &&
+           group->n_members <= EXEC_MAX_SUMMED;
+}
+
+static void connect(struct exec_letter_ends *e, int32_t k, int32_t maker, int32_t taker)
+{
+    e->maker[k] = maker;
+    e->taker[k] = taker;
+    e->next_made[k] = e->made[maker];
+    e->made[maker] = k;
+    e->next_taken[k] = e->taken[taker];
+    e->taken[taker] = k;
+}
+
+enum lw_status exec_letter_ends_init(const struct lw_plan *p, const struct lw_program *g,
+                                     int32_t rank, struct lw_arena *arena,
+                                     struct exec_letter_ends *e, struct lw_err *err)
+{
+    int32_t **lists[] = {&e->maker,     &e->taker, &e->made,
+                         &e->next_made, &e->taken, &e->next_taken};
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        *lists[i] = lw_arena_alloc(arena, g->n_ops, sizeof **lists[i]);
+        if (!*lists[i])
+            return lw_fail_nomem(err);
+        for (int32_t k = 0; k < g->n_ops; k++)
+            (*lists[i])[k] = -1;
+    }
+    for (int32_t k = 0; k < g->n_ops; k++) {
+        const struct lw_op *op = &p->ops[g->first_op + k];
+        int32_t maker = may_have_ends(p, op, rank) ? maker_of(p, g, k) : -1;
+        int32_t taker = maker >= 0 ? taker_of(p, g, k) : -1;
+        if (taker >= 0)
+            connect(e, k, maker, taker);
+    }
+    return LW_OK;
+}
+
+/* The k-th op of the program, as the rank at a place sends it in its pass. */
+static bool letter_at(const struct exec_tensors *m, int32_t variant, int32_t k,
+                      const struct exec_place *at, struct letter *l)
+{
+    int32_t first = lw_plan_program(m->plan, variant, at->rank).first_op;
+    bool is = read_letter(m, variant, at->rank, at->step, first + k, l);
+
+    l->g.pass = at->pass;
+    return is;
+}
+
+enum lw_status exec_letters_taken(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                  const struct exec_place *at, struct exec_parts *parts,
+                                  struct lw_err *err)
+{
+    const struct exec_letter_ends *e = &exec_tensors_layout(m, variant, at->rank)->letters;
+    struct letter l;
+
+    for (int32_t k = m->keep_scratch_apart ? e->taken[i] : -1; k >= 0; k = e->next_taken[k]) {
+        if (!letter_at(m, variant, k, at, &l))
+            continue;
+        struct exec_part part = {.kind = EXEC_PART_EXPECT, .from = l.m.mem, .from_dtype = l.m.dtype,
+                                 .count = l.m.count, .message = k, .gradient = l.g,
+                                 .ranks = m->plan->members + l.group->first_member,
+                                 .n_ranks = l.group->n_members};
+        LW_TRY(exec_parts_add(parts, part, err));
+    }
+    return LW_OK;
+}
+
+enum lw_status exec_letters_made(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                 const struct exec_place *at, struct exec_parts *parts,
+                                 struct lw_err *err)
+{
+    const struct exec_letter_ends *e = &exec_tensors_layout(m, variant, at->rank)->letters;
+    struct letter l;
+
+    for (int32_t k = m->keep_scratch_apart ? e->made[i] : -1; k >= 0; k = e->next_made[k]) {
+        if (!letter_at(m, variant, k, at, &l))
+            continue;
+        struct exec_part part = {.kind = EXEC_PART_FILL, .to = l.m.mem, .to_dtype = l.m.dtype,
+                                 .count = l.m.count, .gradient = l.g};
+        LW_TRY(exec_parts_add(parts, part, err));
+    }
+    return LW_OK;
+}
+
+/* --- before and behind the step ----------------------------------------------------------------- */
+
+static bool is_apart(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t i)
+{
+    int32_t first = lw_plan_program(m->plan, variant, rank).first_op;
+
+    return exec_tensors_layout(m, variant, rank)->apart[i - first];
+}
+
 enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, int32_t step,
                                 struct lw_err *err)
 {
@@ -49,7 +184,7 @@ enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, i
         struct lw_program g = lw_plan_program(m->plan, variant, rank);
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
             struct letter l;
-            if (!read_letter(m, variant, rank, step, i, &l))
+            if (!is_apart(m, variant, rank, i) || !read_letter(m, variant, rank, step, i, &l))
                 continue;
             int64_t bytes = l.m.count * lw_dtype_size(l.m.dtype);
             void *host = lw_alloc((size_t)bytes);
@@ -182,9 +317,22 @@ enum lw_status exec_letters_check(const struct exec_tensors *m, int32_t variant,
         struct lw_program g = lw_plan_program(m->plan, variant, rank);
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
             struct letter l;
-            if (read_letter(m, variant, rank, step, i, &l))
+            if (is_apart(m, variant, rank, i) && read_letter(m, variant, rank, step, i, &l))
                 LW_TRY(check_letter(m, &l, n_bytes, err));
         }
     }
     return LW_OK;
+}
+
+enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
+                                 const struct exec_place *at, const struct exec_part *part,
+                                 struct lw_err *err)
+{
+    int64_t e = part->found->place - 1;
+    struct letter l;
+
+    letter_at(m, variant, part->message, at, &l);
+    return lw_fail(err, LW_ENO, "step %d: op %lld (%s %s), element %lld, rank %d: %g, not %g", at->step,
+                   (long long)(l.op - m->plan->ops), lw_op_name(l.op->kind), l.op->name, (long long)e,
+                   at->rank, part->found->got, expected(m->plan, &l, e));
 }

@@ -6,7 +6,11 @@
  * Invariant: between steps every place says "none". */
 #include "exec/nccl_world.h"
 
+#include <string.h>
+
 enum { PLACES = 256 };
+_Static_assert((int)KERNEL_MAX_MEMBERS >= (int)EXEC_MAX_SUMMED && (int)KERNEL_SEEN == (int)EXEC_SEEN,
+               "a kernel takes what a part may hold");
 
 struct found {
     struct found *next;
@@ -51,9 +55,13 @@ enum lw_status nccl_expect(struct exec_stream *s, const struct exec_part *p, CUd
     LW_TRY(room(s->world, &f, err));
     struct kernel_found *at = (struct kernel_found *)f->at + f->n;
     f->part[f->n++] = p;
-    struct kernel_expect look = {p->from, (const float *)table, p->count, (int32_t)p->from_dtype,
-                                 g->param, g->rank, g->step, g->pass, at};
-    struct kernel_note note = {p->from, at, (int32_t)p->from_dtype};
+    struct kernel_expect look = {.from = p->from, .table = (const float *)table, .n = p->count,
+                                 .dtype = (int32_t)p->from_dtype, .param = g->param,
+                                 .n_ranks = p->n_ranks > 0 ? p->n_ranks : 1, .step = g->step,
+                                 .pass = g->pass, .rank = {g->rank}, .found = at};
+    struct kernel_note note = {p->from, at, p->count, (int32_t)p->from_dtype};
+    for (int32_t k = 0; k < p->n_ranks; k++)
+        look.rank[k] = p->ranks[k];
     LW_TRY(nccl_launch(s->world, s->cu, KERNEL_expect, &look, p->count, err));
     s->n_launched++;
     return nccl_launch(s->world, s->cu, KERNEL_note, &note, 1, err);
@@ -71,7 +79,9 @@ enum lw_status nccl_tell_found(struct exec_world *w, struct lw_err *err)
         for (int32_t i = 0; i < f->n; i++) {
             if (got[i].place == KERNEL_NOWHERE)
                 continue;
-            *f->part[i]->found = (struct exec_mismatch){(int64_t)got[i].place + 1, got[i].value};
+            struct exec_mismatch *to = f->part[i]->found;
+            *to = (struct exec_mismatch){.place = (int64_t)got[i].place + 1, .got = got[i].value};
+            memcpy(to->seen, got[i].seen, sizeof to->seen);
             any = true;
         }
         f->n = 0;

@@ -18,8 +18,6 @@
 #include "exec/scalar.h"
 #include "shared/op.h"
 
-enum { LOOK = 64 }; /* elements that tell one value from another */
-
 static struct exec_gradient value_of(const struct exec_tensors *m, const struct lw_op *op,
                                      const struct exec_place *at)
 {
@@ -97,10 +95,10 @@ enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, in
 /* --- words --------------------------------------------------------------------------------------
  */
 
-static bool holds(const struct exec_message *x, const void *mem, const struct exec_gradient *g)
+static bool holds(const struct exec_message *x, const double *seen, const struct exec_gradient *g)
 {
-    for (int64_t e = 0; e < x->count && e < LOOK; e++)
-        if (exec_get(x->dtype, mem, e) != exec_gradient_at(g, e))
+    for (int64_t e = 0; e < x->count && e < EXEC_SEEN; e++)
+        if (seen[e] != exec_gradient_at(g, e))
             return false;
     return true;
 }
@@ -113,32 +111,68 @@ static void name_value(const struct exec_gradient *g, int32_t micro_batches, cha
              g->param % 2 ? g->param / 2 + 1 : g->param / 2, g->pass % micro_batches);
 }
 
-/* What lies there now: mem[min(count, LOOK)]. */
-static void guess(const struct exec_tensors *m, const struct exec_place *at,
-                  const struct exec_message *x, const void *mem, struct exec_gradient want,
-                  char *text, size_t room)
+static bool lies_there(const struct exec_tensors *m, int32_t rank, const struct exec_message *x,
+                       const struct exec_gradient *g)
 {
+    double raw[EXEC_SEEN], seen[EXEC_SEEN]; /* raw: of the widest type */
+    int64_t n = x->count < EXEC_SEEN ? x->count : EXEC_SEEN;
+
+    if (m->backend->mem_read(m->world, rank, raw, x->mem, n * lw_dtype_size(x->dtype), NULL) != LW_OK)
+        return false;
+    for (int64_t e = 0; e < n; e++)
+        seen[e] = exec_get(x->dtype, raw, e);
+    return holds(x, seen, g);
+}
+
+/* Any value of the step that it is. */
+static bool find_value(const struct exec_tensors *m, const struct exec_place *at,
+                       const struct exec_message *x, const double *seen, struct exec_gradient *g)
+{
+    for (g->param = 0; g->param < 2 * m->plan->n_modules; g->param++)
+        for (int32_t k = 0; k < at->micro_batches; k++) {
+            g->pass = at->pass * at->micro_batches + k;
+            if (holds(x, seen, g))
+                return true;
+        }
+    return false;
+}
+
+/* Is what was seen what the message before had left in this place? */
+static bool was_there(const struct exec_tensors *m, int32_t variant, const struct exec_place *at,
+                      int32_t message, const struct exec_message *x, const double *seen)
+{
+    const struct exec_layout *l = exec_tensors_layout(m, variant, at->rank);
+    int32_t before = l->before_of[message];
+
+    if (before < 0 || l->flow.end_of[before] < 0)
+        return false;
+    int32_t first = lw_plan_program(m->plan, variant, at->rank).first_op;
+    struct exec_gradient g = value_of(m, &m->plan->ops[first + before], at);
+    return holds(x, seen, &g);
+}
+
+/* What lies there instead, by what was seen and by what lies there now. */
+static void guess(const struct exec_tensors *m, int32_t variant, const struct exec_place *at,
+                  const struct exec_part *part, char *text, size_t room)
+{
+    struct exec_message x = message_of(m, variant, part->message, at->rank);
+    struct exec_gradient g = part->gradient;
+    const double *seen = part->found->seen;
     char name[96];
 
     text[0] = '\0';
-    if (holds(x, mem, &want)) {
+    if (lies_there(m, at->rank, &x, &g)) {
         snprintf(text, room, "; it came later: nothing waits for it");
-        return;
+    } else if (was_there(m, variant, at, part->message, &x, seen)) {
+        snprintf(text, room, "; it is what lay there before: nothing came");
+    } else if (find_value(m, at, &x, seen, &g)) {
+        name_value(&g, at->micro_batches, name, sizeof name);
+        snprintf(text, room, "; it is %s", name);
+    } else {
+        g.step--;
+        if (find_value(m, at, &x, seen, &g))
+            snprintf(text, room, "; it is what the step before left: nothing came");
     }
-    for (int32_t param = 0; param < 2 * m->plan->n_modules; param++)
-        for (int32_t k = 0; k < at->micro_batches; k++) {
-            struct exec_gradient g = want;
-            g.param = param;
-            g.pass = at->pass * at->micro_batches + k;
-            if (!holds(x, mem, &g))
-                continue;
-            name_value(&g, at->micro_batches, name, sizeof name);
-            snprintf(text, room, "; it is %s", name);
-            return;
-        }
-    want.step--;
-    if (holds(x, mem, &want))
-        snprintf(text, room, "; it is what the step before left: nothing came");
 }
 
 enum lw_status exec_mismatch_tell(const struct exec_tensors *m, int32_t variant, int32_t i,
@@ -148,14 +182,11 @@ enum lw_status exec_mismatch_tell(const struct exec_tensors *m, int32_t variant,
     const struct lw_program g = lw_plan_program(m->plan, variant, at->rank);
     const struct lw_op *op = &m->plan->ops[g.first_op + part->message];
     struct exec_message x = message_of(m, variant, part->message, at->rank);
-    int64_t element = part->found->place - 1, n = x.count < LOOK ? x.count : LOOK;
-    double room[LOOK]; /* of the widest type */
-    char name[96], why[128] = "";
+    int64_t element = part->found->place - 1;
+    char name[96], why[128];
 
     name_value(&part->gradient, at->micro_batches, name, sizeof name);
-    if (m->backend->mem_read(m->world, at->rank, room, x.mem, n * lw_dtype_size(x.dtype), NULL) ==
-        LW_OK)
-        guess(m, at, &x, room, part->gradient, why, sizeof why);
+    guess(m, variant, at, part, why, sizeof why);
     return lw_fail(err, LW_ENO,
                    "step %d: op %d (%s) of rank %d takes %s from rank %d (op %d): element %lld is "
                    "%g, not %g%s",

@@ -75,7 +75,18 @@ static enum lw_status keep_mismatch(struct exec_run *r, enum lw_status s, const 
     return s == LW_ENO ? LW_OK : s;
 }
 
-/* What ops took from other stages; those of the earliest op in a program come first. */
+static enum lw_status tell(const struct exec_run *r, const struct exec_lane *l, int32_t i,
+                           const struct exec_place *at, const struct exec_part *part,
+                           struct lw_err *why)
+{
+    const struct exec_layout *layout = exec_tensors_layout(&r->memory, l->variant, l->rank);
+
+    return layout->flow.end_of[part->message] >= 0
+               ? exec_mismatch_tell(&r->memory, l->variant, i, at, part, why)
+               : exec_letters_tell(&r->memory, l->variant, at, part, why);
+}
+
+/* What ops took from other stages, or of sums; those of the earliest op in a program come first. */
 static enum lw_status check_values(struct exec_run *r, struct lw_err *err)
 {
     for (int64_t k = 0; k < r->n_lanes; k++) {
@@ -90,8 +101,7 @@ static enum lw_status check_values(struct exec_run *r, struct lw_err *err)
                     continue;
                 r->n_checked_messages += part->count * lw_dtype_size(part->from_dtype);
                 if (part->found->place > 0)
-                    LW_TRY(keep_mismatch(r, exec_mismatch_tell(&r->memory, l->variant, i, &at, part,
-                                                               &why), &why, err));
+                    LW_TRY(keep_mismatch(r, tell(r, l, i, &at, part, &why), &why, err));
             }
     }
     return LW_OK;

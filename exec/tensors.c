@@ -8,8 +8,11 @@
 #include <string.h>
 
 #include "exec/element.h"
+#include "exec/letters.h"
 #include "exec/norm.h"
 #include "exec/optimizer.h"
+#include "exec/order.h"
+#include "exec/places.h"
 #include "exec/rows_memory.h"
 #include "exec/products.h"
 #include "exec/state_plan.h"
@@ -104,9 +107,11 @@ static enum lw_status alloc_layout(struct exec_tensors *m, struct exec_layout *l
     l->units_comm = lw_arena_alloc(a, b, sizeof *l->units_comm);
     l->scratch_at = lw_arena_alloc(a, n_ops, sizeof *l->scratch_at);
     l->turn_of = lw_arena_alloc(a, n_ops, sizeof *l->turn_of);
+    l->apart = lw_arena_alloc(a, n_ops, sizeof *l->apart);
+    l->before_of = lw_arena_alloc(a, n_ops, sizeof *l->before_of);
     if (!l->bucket_of || !l->slot_of || !l->copied_in || !l->produced || !l->copied_out ||
         !l->cast || !l->stage_at || !l->wire_at || !l->divisor || !l->units_comm ||
-        !l->scratch_at || !l->turn_of)
+        !l->scratch_at || !l->turn_of || !l->apart || !l->before_of)
         return lw_fail_nomem(err);
     return LW_OK;
 }
@@ -196,36 +201,6 @@ static enum lw_status check_types(const struct lw_plan *p, const struct exec_lay
     return LW_OK;
 }
 
-/* Of the ranks of a role, which may differ. */
-static int64_t most_bytes(const struct lw_plan *p, const struct lw_op *op, int32_t role)
-{
-    int64_t most = op->bytes;
-
-    for (int32_t r = 0; op->operand >= 0 && r < p->n_ranks; r++)
-        if (p->role_of[r] == role && lw_plan_operand(p, op, r).bytes > most)
-            most = lw_plan_operand(p, op, r).bytes;
-    return most > 0 || lw_op_class(op->kind) != LW_CLASS_P2P ? most : lw_dtype_size(op->dtype);
-}
-
-static void place_scratch(struct exec_tensors *m, const struct lw_program *g, int32_t role,
-                          struct exec_layout *l)
-{
-    const struct lw_plan *p = m->plan;
-
-    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
-        int64_t bytes = most_bytes(p, op, role);
-        if (op->comm < 0 || op->bucket >= 0)
-            continue;
-        if (m->keep_scratch_apart) {
-            l->scratch_at[i - g->first_op] = l->scratch_bytes;
-            l->scratch_bytes += aligned(bytes);
-        } else if (aligned(bytes) > l->scratch_bytes) {
-            l->scratch_bytes = aligned(bytes);
-        }
-    }
-}
-
 /* Of a program of a step that ends with a pass of variant `last`. */
 static void place_copies(struct exec_tensors *m, int32_t variant, int32_t last, int32_t role)
 {
@@ -234,7 +209,7 @@ static void place_copies(struct exec_tensors *m, int32_t variant, int32_t last, 
     const struct lw_program *g = &p->programs[(int64_t)variant * p->n_roles + role];
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        int64_t bytes = aligned(most_bytes(p, &p->ops[i], role));
+        int64_t bytes = aligned(exec_most_bytes(p, &p->ops[i], role));
         if (bytes > m->copy_bytes && exec_copy_is_plain(m, &p->ops[i], l))
             m->copy_bytes = bytes;
     }
@@ -292,12 +267,13 @@ static enum lw_status note_messages(struct exec_tensors *m, const struct lw_prog
         l->turn_of[i] = turn[at]++;
     }
     lw_free(turn);
-    return exec_flow_init(p, g, &m->arena, &l->flow, err);
+    LW_TRY(exec_flow_init(p, g, &m->arena, &l->flow, err));
+    return exec_letter_ends_init(p, g, rank, &m->arena, &l->letters, err);
 }
 
-/* first_scratch: behind what is communicated without a bucket in the variants before. */
-static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role,
-                              int64_t first_scratch, struct lw_err *err)
+/* first_apart: behind the places of the variants before that are no other's. */
+static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role, bool alike,
+                              int64_t first_apart, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     struct exec_layout *l = &m->layouts[(int64_t)variant * p->n_roles + role];
@@ -325,13 +301,36 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
             place_bucket(p, l, b);
         }
     }
-    l->scratch_bytes = first_scratch;
-    place_scratch(m, g, role, l);
     LW_TRY(note_messages(m, g, rank, l, err));
+    LW_TRY(exec_places_find(m, variant, role, alike, first_apart, l, err));
     if (l->bucket_bytes > m->bucket_bytes)
         m->bucket_bytes = l->bucket_bytes;
-    if (l->scratch_bytes > m->scratch_bytes)
-        m->scratch_bytes = l->scratch_bytes;
+    return LW_OK;
+}
+
+/* The places that messages hand on lie behind those that are one message's own in any variant. */
+static enum lw_status lay_out_all(struct exec_tensors *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    int64_t apart = 0, shared = 0;
+
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        int64_t first = apart;
+        bool alike = false;
+        if (m->keep_scratch_apart)
+            LW_TRY(exec_order_is_of_role(p, v, &alike, err));
+        for (int32_t r = 0; r < p->n_roles; r++) {
+            const struct exec_layout *l = &m->layouts[(int64_t)v * p->n_roles + r];
+            LW_TRY(lay_out(m, v, r, alike, first, err));
+            apart = l->apart_bytes > apart ? l->apart_bytes : apart;
+            shared = l->shared_bytes > shared ? l->shared_bytes : shared;
+        }
+    }
+    for (int32_t i = 0; i < p->n_variants * p->n_roles; i++)
+        for (int32_t k = 0; k < p->programs[i].n_ops; k++)
+            if (!m->layouts[i].apart[k])
+                m->layouts[i].scratch_at[k] += apart;
+    m->scratch_bytes = apart + shared;
     return LW_OK;
 }
 
@@ -620,11 +619,7 @@ enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
     if (!m->layouts || !m->ranks)
         return lw_fail_nomem(err);
     LW_TRY(place_params(m, err));
-    for (int32_t v = 0; v < p->n_variants; v++) {
-        int64_t first_scratch = m->keep_scratch_apart ? m->scratch_bytes : 0;
-        for (int32_t r = 0; r < p->n_roles; r++)
-            LW_TRY(lay_out(m, v, r, first_scratch, err));
-    }
+    LW_TRY(lay_out_all(m, err));
     place_all_copies(m);
     LW_TRY(exec_rows_place(m, err));
     int64_t limit = exact_limit(p), n_terms = exec_plan_terms(p);

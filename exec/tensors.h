@@ -15,6 +15,14 @@
 /* The tensors of a run: where every weight, gradient and bucket lies on every rank, and which parts
  * (exec/backend.h) an op of the plan works on. */
 
+/* All-reduces without a bucket that an op of the same rank makes and another one takes: those set and compare
+ * them. Op numbers count within the program; -1 = none. See letters.h. */
+struct exec_letter_ends {
+    int32_t *maker, *taker;       /* [n_ops] of an all-reduce; both or none */
+    int32_t *made, *next_made;    /* [n_ops] of any op: the first that it makes; of that, the next */
+    int32_t *taken, *next_taken;
+};
+
 /* How the gradients of one (variant, role) travel. */
 struct exec_layout {
     int32_t *bucket_of;    /* [n_params] plan's bucket; -1 = not reduced */
@@ -29,11 +37,15 @@ struct exec_layout {
     int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights which the program
                             * gives up again; -1 = none such */
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
+    bool *apart;           /* [n_ops] its place is no other's, in any variant */
+    int32_t *before_of;    /* [n_ops] the message whose place it took over; -1 = none */
     int32_t *turn_of;      /* [n_ops of the program] which op of its communicator it is; of messages, of
                             * those with this peer and direction */
     struct exec_flow flow; /* of messages between stages */
+    struct exec_letter_ends letters;
     bool scales;           /* gradients are averaged and clipped in place, for the optimizer to read */
-    int64_t bucket_bytes, scratch_bytes;
+    int64_t bucket_bytes;
+    int64_t apart_bytes, shared_bytes; /* of scratch: where places of one message each end; all others */
 };
 
 enum { EXEC_MAX_STATES = 2 };
@@ -52,7 +64,7 @@ struct exec_tensors {
     const struct exec_backend *backend;
     struct exec_world *world;
     struct exec_facts facts;
-    bool keep_scratch_apart;     /* each op its own, so that its contents can be verified */
+    bool keep_scratch_apart;     /* no op overwrites what is still to be verified */
     struct exec_optimizer optimizer;
     const struct lw_exec_state *start; /* what the run goes on from; NULL = from first values */
     const int32_t *start_of;     /* [n_params] its parameter; -1 = none: not trained here */
@@ -129,7 +141,7 @@ bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t ran
 enum lw_dtype exec_gradient_dtype(const struct lw_plan *p, int32_t param);
 /* The type in which a bucket is filled: its gradients', or of a flat buffer its weights'. */
 enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket);
-/* Where the messages of a stream begin: each its own place, or all of the stream's one; and bytes of all. */
+/* Where the messages of a stream begin: verified, of all streams in one area; and bytes of all. */
 char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t stream);
 int64_t exec_tensors_scratch_size(const struct exec_tensors *m);
 int64_t exec_tensors_message_bytes(const struct exec_tensors *m); /* and of copies */

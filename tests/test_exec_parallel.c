@@ -288,6 +288,87 @@ static void swapped_sends_are_named(void **state)
     lw_plan_free(&p);
 }
 
+/* One of the messages that rank 0 is given goes elsewhere: what lay in its place stays there. */
+static int32_t diverted_in; /* so many before it */
+
+static const struct exec_message *divert(const struct exec_message *m, struct exec_message *copy)
+{
+    static char elsewhere[4096];
+
+    *copy = *m;
+    if (diverted_in-- == 0)
+        copy->mem = elsewhere;
+    return copy;
+}
+
+static enum lw_status diverted_recv(struct exec_stream *s, struct exec_comm *c,
+                                    const struct exec_message *m, struct exec_stamp *stamp,
+                                    struct lw_err *err)
+{
+    struct exec_message copy;
+
+    return exec_backend_threads.recv(s, c, m->peer == 1 ? divert(m, &copy) : m, stamp, err);
+}
+
+static enum lw_status diverted_sum(struct exec_stream *s, struct exec_comm *c,
+                                   const struct exec_message *m, struct exec_stamp *stamp,
+                                   struct lw_err *err)
+{
+    struct exec_message copy;
+
+    return exec_backend_threads.all_reduce(s, c, divert(m, &copy), stamp, err);
+}
+
+static void run_diverted(const struct chain *c, const char *words, int32_t n, const char *says)
+{
+    struct exec_backend b = exec_backend_threads;
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct lw_plan p = build(c, words);
+
+    b.recv = diverted_recv;
+    b.all_reduce = diverted_sum;
+    o.backend = &b;
+    o.n_warmup = 0;
+    diverted_in = n;
+    if (lw_exec_run(&p, &o, &r, &err) != LW_ENO || !strstr(err.msg, says))
+        fail_msg("'%s' lacks '%s'", err.msg, says);
+    lw_exec_result_free(&r);
+    lw_plan_free(&p);
+}
+
+/* Two stages, four micro-batches: gradient 0 comes into the place that activation 0 had, gradient 2 into that of
+ * activation 2. In the first step nothing lay in a place that nobody had. */
+static void a_message_that_does_not_come_is_named(void **state)
+{
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 2);
+    run_diverted(&c, "pp 2 micro-batches 4", 0,
+                 "takes the gradient in front of module 1 of micro-batch 0 from rank 1");
+    run_diverted(&c, "pp 2 micro-batches 4", 2, "; it is what lay there before: nothing came");
+    run_diverted(&c, "pp 2 micro-batches 4", 4 + 3, "step 1: op ");
+}
+
+/* Sums over a tensor group are compared by the op that takes them: here what one rank brought is there still. */
+static void a_sum_that_is_not_made_is_named(void **state)
+{
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 2);
+    for (int i = 0; i < 2; i++) {
+        c.modules[i].tp_split = LW_TP_ROW;
+        c.params[i].tp_split = LW_TP_COLUMN;
+        c.params[i].numel = 12;
+        c.modules[i].tp_calls = 1;
+        c.modules[i].tp_forward_bytes = c.modules[i].tp_backward_bytes = 40;
+    }
+    run_diverted(&c, "tp 2 micro-batches 2", 0, "step 0: op 1 (all_reduce activations), element 0, rank ");
+}
+
 static void messages_without_their_other_end_are_named(void **state)
 {
     struct chain c;
@@ -452,6 +533,8 @@ int main(void)
         cmocka_unit_test(tied_copies_stay_equal),
         cmocka_unit_test(passes_of_a_step_keep_their_numbers_apart),
         cmocka_unit_test(swapped_sends_are_named),
+        cmocka_unit_test(a_message_that_does_not_come_is_named),
+        cmocka_unit_test(a_sum_that_is_not_made_is_named),
         cmocka_unit_test(messages_without_their_other_end_are_named),
         cmocka_unit_test(missing_waits_are_named),
         cmocka_unit_test(weights_that_do_not_wait_for_the_optimizer_are_named),

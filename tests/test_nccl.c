@@ -456,11 +456,11 @@ static void every_collective_moves_the_right_elements(void **state)
 static void the_first_wrong_place_is_kept(void **state)
 {
     static const float table[EXEC_GRADIENT_TABLE + EXEC_GRADIENT_BLOCK];
-    struct kernel_found found = {KERNEL_NOWHERE, -1};
+    struct kernel_found found = {.place = KERNEL_NOWHERE, .value = -1};
     float from[40] = {0};
     struct kernel_expect look = {.from = from, .table = table, .n = 40, .dtype = LW_F32,
-                                 .found = &found};
-    struct kernel_note note = {from, &found, LW_F32};
+                                 .n_ranks = 2, .found = &found};
+    struct kernel_note note = {from, &found, 40, LW_F32};
 
     (void)state;
     for (int pass = 0; pass < 2; pass++) {
@@ -473,6 +473,7 @@ static void the_first_wrong_place_is_kept(void **state)
     }
     assert_int_equal(found.place, 6);
     assert_true(found.value > 2.4 && found.value < 2.6);
+    assert_true(found.seen[6] > 2.4 && found.seen[9] > 2.9 && found.seen[15] < 0.1);
 }
 
 /* The words are those of the threads backend, to the last value. */
