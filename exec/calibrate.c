@@ -242,8 +242,8 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
 
     if (o->n_ranks < 2)
         return lw_fail(err, LW_EINVAL, "calibrating needs 2 ranks or more, got %d", o->n_ranks);
-    if (o->max_bytes < (16 << 20))
-        return lw_fail(err, LW_EINVAL, "the largest message must be 16 MiB or more, got %lld bytes",
+    if (o->max_bytes < (16 << 20) || o->max_bytes > (1 << 30))
+        return lw_fail(err, LW_EINVAL, "the largest message must be of 16 MiB to 1 GiB, got %lld bytes",
                        (long long)o->max_bytes);
     if (o->max_side < 32)
         return lw_fail(err, LW_EINVAL, "the largest matrix product must have 32 rows or more, got %d",

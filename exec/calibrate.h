@@ -19,7 +19,7 @@ struct lw_calibrate_options {
     int32_t n_rounds;     /* the whole series is repeated this often; medians are over all */
     int64_t budget_ns;    /* but no round begins that would end later than this, after the first */
     int32_t n_steps;      /* of each plan and round */
-    int64_t max_bytes;    /* largest message, 16 MiB or more */
+    int64_t max_bytes;    /* largest message, 16 MiB to 1 GiB */
     int32_t max_side;     /* rows of the largest matrix product, 32 to 8192 */
     const struct exec_identity *id; /* this process is one rank of several; NULL = all are in it */
     bool loop;            /* all ranks as streams of one device */

@@ -185,7 +185,7 @@ int cmd_calibrate(int argc, char **argv)
         {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2, or what a launcher started)", 2, 64},
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"max-bytes", 0, LW_OPT_SIZE, &o.max_bytes, "BYTES",
-         "largest message, 16MiB or more (256MiB)", 0, 0},
+         "largest message, 16MiB to 1GiB (256MiB)", 0, 0},
         {"max-side", 0, LW_OPT_INT, &max_side, "N",
          "rows of the largest matrix product (1024; a GPU wants more)", 32, 8192},
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},

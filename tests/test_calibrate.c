@@ -423,7 +423,10 @@ static void bad_options_are_refused(void **state)
     o.n_ranks = 2;
     o.max_bytes = 1 << 20;
     assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "16 MiB or more, got 1048576 bytes"));
+    assert_non_null(strstr(err.msg, "16 MiB to 1 GiB, got 1048576 bytes"));
+    o.max_bytes = INT64_C(1) << 46;
+    assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "16 MiB to 1 GiB, got 70368744177664 bytes"));
     o.max_bytes = 16 << 20;
     o.max_side = 31;
     assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
