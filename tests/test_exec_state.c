@@ -451,6 +451,33 @@ static void tied_copies_are_kept_once(void **state)
     lw_exec_state_free(&a);
 }
 
+/* Rows that a step does not touch keep their weights; with momentum they move on. */
+static void sparse_gradients_go_on(void **state)
+{
+    static const struct lw_sparse rows = {.param = 1, .row_numel = 2, .touched_rows = 2};
+    struct chain c;
+
+    (void)state;
+    for (int kind = EXEC_SGD; kind <= EXEC_MOMENTUM; kind++) {
+        enum exec_optimizer_kind k = (enum exec_optimizer_kind)kind;
+        struct lw_sparse x = rows;
+        chain_init(&c, 3);
+        c.params[1].sparse = true;
+        c.params[1].numel = 12;
+        c.w.sparse = &x;
+        c.w.n_sparse = 1;
+        struct lw_exec_state once = train_words(&c, "dp 2", k, 5, NULL);
+        struct lw_exec_state half = train_words(&c, "dp 2", k, 3, NULL);
+        struct lw_exec_state both = train_words(&c, "dp 2", k, 2, &half);
+        same_state(&both, &once, "sparse");
+        lw_exec_state_free(&both);
+        both = train_words(&c, "dp 3", k, 2, &half);
+        lw_exec_state_free(&once);
+        lw_exec_state_free(&half);
+        lw_exec_state_free(&both);
+    }
+}
+
 /* The second run does not use a parameter: nobody updates it, although its momentum is not zero. */
 static void a_parameter_without_a_gradient_takes_no_step(void **state)
 {
@@ -608,6 +635,7 @@ int main(void)
         cmocka_unit_test(ranks_that_train_alone_keep_their_copies),
         cmocka_unit_test(ranks_that_clip_apart_keep_copies_of_all),
         cmocka_unit_test(tied_copies_are_kept_once),
+        cmocka_unit_test(sparse_gradients_go_on),
         cmocka_unit_test(a_parameter_without_a_gradient_takes_no_step),
         cmocka_unit_test(what_does_not_match_is_named),
         cmocka_unit_test(names_and_steps_have_their_limits),
