@@ -13,6 +13,8 @@
  *
  * Nothing is copied out: the sum is the gradient. Rows a rank sends: those of all its backwards of a step,
  * taken to be different (shared/sparse.h). Not modelled: members with fewer rows than others. */
+#include <inttypes.h>
+
 #include "shared/program_lower.h"
 
 static enum lw_status refuse(const struct lw_workload *w, int32_t param, const char *why,
@@ -26,6 +28,22 @@ static bool has_own_bucket(enum lw_bucket_policy p)
 {
     return p == LW_BUCKET_C10D_2 || p == LW_BUCKET_C10D_1_13 || p == LW_BUCKET_C10D_2020 ||
            p == LW_BUCKET_PER_TENSOR || p == LW_BUCKET_SINGLE;
+}
+
+/* All rows of all members (two directions: twice as many) and as many backwards are counted in 63 bits. */
+static enum lw_status refuse_size(const struct lw_workload *w, const struct lw_strategy *s, int32_t param,
+                                  struct lw_err *err)
+{
+    const struct lw_sparse *x = lw_sparse_of(w->sparse, w->n_sparse, param);
+    __int128 bytes = (__int128)(w->params[param].numel / x->row_numel) * lw_sparse_row_bytes(x, LW_F64) * 2 *
+                     s->dp;
+    __int128 backwards = (__int128)s->micro_batches * (s->no_sync + 1) * 2 * s->dp;
+
+    if (bytes <= INT64_MAX && backwards <= INT64_MAX)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "parameter %d '%s' has a sparse gradient: the rows of %" PRId64 " ranks "
+                                   "and %" PRId64 " x %" PRId64 " backwards are more than 2^63 bytes", param,
+                   w->params[param].name, s->dp, s->micro_batches, s->no_sync + 1);
 }
 
 enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_strategy *s, int32_t param,
@@ -55,7 +73,7 @@ enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_str
     for (int32_t i = param + 1; i < w->n_params; i++)
         if (w->params[i].tied == param)
             return refuse(w, param, "it is tied, and the other one's is not", err);
-    return LW_OK;
+    return refuse_size(w, s, param, err);
 }
 
 const struct lw_sparse *lw_part_sparse(const struct lw_part *d, int32_t param)

@@ -272,6 +272,21 @@ static void a_state_passes_from_run_to_run(void **state)
     has(out, "\"loaded_step\": 4");
 }
 
+/* An embedding of 10 rows of 4, of which a micro-batch touches 3, on two processes that mpirun starts. */
+static void sparse_gradients_end_like_one_rank(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+    char *out = shell("echo '{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"e\",\"modules\":[{\"name\":\"e\"}],"
+                      "\"params\":[{\"name\":\"w\",\"numel\":40,\"module\":0,\"sparse\":true}],"
+                      "\"sparse\":[{\"param\":0,\"row_numel\":4,\"touched_rows\":3}]}' > e.json && "
+                      "$M -n 2 $L exec -w e.json --dp 2 --backend mpi --compute sleep --steps 2 --no-db "
+                      "--format json", &rc);
+
+    if (rc != 0 || times(out, "\"verified\": true") != 1)
+        fail_msg("%s", out);
+}
+
 /* What the wrong mpirun does: each process sees an MPI world of its own. */
 static void a_world_of_one_where_more_were_asked_is_refused(void **state)
 {
@@ -344,6 +359,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
         cmocka_unit_test(every_kind_of_plan_ends_like_one_rank),
         cmocka_unit_test(a_state_passes_from_run_to_run),
+        cmocka_unit_test(sparse_gradients_end_like_one_rank),
         cmocka_unit_test(a_world_of_one_where_more_were_asked_is_refused),
         cmocka_unit_test(what_cannot_start_says_how_to),
         cmocka_unit_test(its_ranks_measure_one_cluster),

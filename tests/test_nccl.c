@@ -821,6 +821,20 @@ static void clipped_plans_end_like_one_rank(void **state)
     }
 }
 
+/* An embedding of 10 rows of 4, of which a micro-batch touches 3. */
+static void sparse_gradients_are_refused(void **state)
+{
+    NEEDS_FAKES();
+    int rc;
+    char *out = command("echo '{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"e\",\"modules\":[{\"name\":\"e\"}],"
+                        "\"params\":[{\"name\":\"w\",\"numel\":40,\"module\":0,\"sparse\":true}],"
+                        "\"sparse\":[{\"param\":0,\"row_numel\":4,\"touched_rows\":3}]}' > e.json && "
+                        "$L exec -w e.json --dp 2 --backend nccl --transport loop --no-db", &rc);
+
+    assert_int_equal(rc, 1);
+    has(out, "parameter 0 'w' has a sparse gradient: backend 'nccl' cannot add up rows (threads and mpi can)");
+}
+
 static void what_cannot_start_says_how_to(void **state)
 {
     NEEDS_FAKES();
@@ -901,6 +915,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_loop_runs_from_the_command_line),
         cmocka_unit_test(a_state_passes_between_backends),
         cmocka_unit_test(clipped_plans_end_like_one_rank),
+        cmocka_unit_test(sparse_gradients_are_refused),
         cmocka_unit_test(what_cannot_start_says_how_to),
         cmocka_unit_test(a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process),
     };

@@ -183,6 +183,22 @@ static void what_cannot_be_planned_is_refused(void **state)
     }
 }
 
+/* 2^58 elements as rows of one, 2^22 ranks: 2^58 * 16 * 2 * 2^22 = 2^85 bytes. */
+static void rows_beyond_all_numbers_are_refused(void **state)
+{
+    struct lw_strategy s = with((const char *const[][2]){{"dp", "4194304"}, {0}});
+    struct lw_err err = {0};
+    struct lw_plan p;
+    struct tiny t;
+
+    (void)state;
+    sparse_init(&t);
+    t.params[B_WEIGHT].numel = INT64_C(1) << 58;
+    of_b.row_numel = 1;
+    assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "the rows of 4194304 ranks and 1 x 1 backwards are more than 2^63 bytes"));
+}
+
 static void a_workload_that_does_not_tell_rows_is_refused(void **state)
 {
     struct lw_strategy s = with(NULL);
@@ -307,6 +323,7 @@ int main(void)
         cmocka_unit_test(the_simulator_times_each_part),
         cmocka_unit_test(what_cannot_be_planned_is_refused),
         cmocka_unit_test(a_workload_that_does_not_tell_rows_is_refused),
+        cmocka_unit_test(rows_beyond_all_numbers_are_refused),
         cmocka_unit_test(rows_that_make_no_sense_are_refused),
         cmocka_unit_test(faults_are_named),
     };
