@@ -294,7 +294,8 @@ enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_
         return exec_norm_parts(m, op, at, parts, err);
     const struct lw_sparse *x = bucketed ? lw_plan_sparse(m->plan, op->bucket) : NULL;
     if (x && lw_op_class(op->kind) == LW_CLASS_COPY && op->kind != LW_OP_COPY_IN)
-        return op->kind == LW_OP_COPY ? rows_part(m, at, x->param, EXEC_PART_ROWS_SUM, parts, err) : LW_OK;
+        return op->kind == LW_OP_COPY ? rows_part(m, at, x->param, EXEC_PART_ROWS_SUM, parts, err)
+                                      : LW_OK;
     switch (op->kind) {
     case LW_OP_COPY_IN:
         return copy_in_parts(m, op, at, parts, err);

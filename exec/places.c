@@ -8,8 +8,6 @@
 #include "exec/order.h"
 #include "shared/op.h"
 
-enum { ALIGN = 64 };
-
 struct place {
     int64_t at, bytes;
     int32_t message; /* that had it last */
@@ -43,7 +41,7 @@ static const struct lw_op *op_of(const struct finder *f, int32_t i)
 
 static int64_t bytes_of(const struct finder *f, int32_t i)
 {
-    return (exec_most_bytes(f->m->plan, op_of(f, i), f->role) + ALIGN - 1) / ALIGN * ALIGN;
+    return exec_aligned(exec_most_bytes(f->m->plan, op_of(f, i), f->role));
 }
 
 static bool is_scratch(const struct finder *f, int32_t i)

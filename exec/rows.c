@@ -1,9 +1,9 @@
 /* Sparse gradients: lists of rows, summed as c10d's gloo does it (shared/sparse.c).
  *
- * A backward appends its rows to the rank's list; one that is there already is added to, so a list holds each
- * row once, as a coalesced tensor does. The list goes to the rank's place among all members'. What came is
- * added up into a dense array that is zero elsewhere: then the optimizer steps, and the rows that came are
- * zero again. So the work is in proportion to rows, but for optimizers that move every weight.
+ * A backward appends its rows to the rank's list; one that is there already is added to, so a list holds
+ * each row once, as a coalesced tensor does. The list goes to the rank's place among all members'. What
+ * came is added up into a dense array that is zero elsewhere: then the optimizer steps, and the rows that
+ * came are zero again. So the work is in proportion to rows, but for optimizers that move every weight.
  *
  * Invariants: the array is zero between steps; place_of[r] is 0 unless row r is in the list. */
 #include "exec/rows.h"
@@ -127,16 +127,16 @@ static enum lw_status check_list(const struct exec_rows *r, int32_t member, stru
     int64_t n = shape[LW_SPARSE_COUNT_AT];
 
     if (shape[LW_SPARSE_ROWS_AT] != r->n_rows || shape[LW_SPARSE_ROW_AT] != r->row_numel)
-        return lw_fail(err, LW_EFAILED, "a sparse gradient of %lld rows of %d: member %d tells of %lld of "
-                                        "%lld", (long long)r->n_rows, r->row_numel, member,
+        return lw_fail(err, LW_EFAILED, "a sparse gradient of %lld rows of %d: member %d tells of %lld "
+                                        "of %lld", (long long)r->n_rows, r->row_numel, member,
                        (long long)shape[LW_SPARSE_ROWS_AT], (long long)shape[LW_SPARSE_ROW_AT]);
     if (n < 0 || n > r->capacity)
-        return lw_fail(err, LW_EFAILED, "a sparse gradient: member %d tells of %lld rows, and has room for "
-                                        "%lld", member, (long long)n, (long long)r->capacity);
+        return lw_fail(err, LW_EFAILED, "a sparse gradient: member %d tells of %lld rows, and has room "
+                                        "for %lld", member, (long long)n, (long long)r->capacity);
     for (int64_t i = 0; i < n; i++)
         if (rows[i] < 0 || rows[i] >= r->n_rows)
-            return lw_fail(err, LW_EFAILED, "a sparse gradient: member %d sends row %lld of %lld", member,
-                           (long long)rows[i], (long long)r->n_rows);
+            return lw_fail(err, LW_EFAILED, "a sparse gradient: member %d sends row %lld of %lld",
+                           member, (long long)rows[i], (long long)r->n_rows);
     return LW_OK;
 }
 
@@ -169,8 +169,8 @@ static void update_row(const struct exec_part *p, int64_t row)
     exec_update_run(&p->update, w, NULL, NULL, r->dtype, g, to - from, 1);
     memset(g, 0, (size_t)((to - from) * size));
     if (p->to_dtype != LW_F32)
-        exec_convert(p->to_dtype, own + (from - p->first) * lw_dtype_size(p->to_dtype), LW_F32, w, to - from,
-                     1);
+        exec_convert(p->to_dtype, own + (from - p->first) * lw_dtype_size(p->to_dtype), LW_F32, w,
+                     to - from, 1);
 }
 
 /* A row that two members sent is stepped at the first, and is zero at the second. */

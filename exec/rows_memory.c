@@ -6,12 +6,7 @@
 #include "exec/rows.h"
 #include "shared/op.h"
 
-enum { ALIGN = 64 };
-
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
+enum { COUNT_BYTES = 64 /* the list's length, and nothing else in its cache line */ };
 
 /* Rows that each of n members has room for in a bucket. */
 static int64_t rows_in(const struct lw_plan *p, int32_t bucket, int32_t n_members)
@@ -29,8 +24,8 @@ int64_t exec_rows_offset(const struct lw_plan *p, const struct exec_layout *l, i
     int64_t at = 0;
 
     for (int t = 0; t < (int)turn; t++)
-        at += lw_sparse_bytes(lw_plan_sparse(p, bucket), (enum lw_sparse_turn)t, p->buckets[bucket].dtype,
-                              rows_in(p, bucket, n), n);
+        at += lw_sparse_bytes(lw_plan_sparse(p, bucket), (enum lw_sparse_turn)t,
+                              p->buckets[bucket].dtype, rows_in(p, bucket, n), n);
     return at;
 }
 
@@ -43,16 +38,16 @@ static enum lw_status check_ops(const struct lw_plan *p, const struct lw_program
         if (op->bucket < 0 || op->comm < 0 || !lw_plan_sparse(p, op->bucket))
             continue;
         if (op->kind != LW_OP_ALL_GATHER)
-            return lw_fail(err, LW_EPLAN, "op %d (%s of bucket %d): a sparse gradient is all-gathered", i,
-                           lw_op_name(op->kind), op->bucket);
+            return lw_fail(err, LW_EPLAN, "op %d (%s of bucket %d): a sparse gradient is all-gathered",
+                           i, lw_op_name(op->kind), op->bucket);
         enum lw_sparse_turn turn = lw_plan_sparse_turn(p, i);
         int64_t end = turn + 1 < LW_N_SPARSE_TURNS
                           ? exec_rows_offset(p, l, op->bucket, (enum lw_sparse_turn)(turn + 1))
                           : p->buckets[op->bucket].bytes;
         int64_t room = end - exec_rows_offset(p, l, op->bucket, turn);
         if (op->operand >= 0 || op->bytes > room)
-            return lw_fail(err, LW_EPLAN, "op %d (all_gather of bucket %d): %lld bytes, where %lld are its "
-                                          "part of a sparse gradient", i, op->bucket,
+            return lw_fail(err, LW_EPLAN, "op %d (all_gather of bucket %d): %lld bytes, where %lld are "
+                                          "its part of a sparse gradient", i, op->bucket,
                            (long long)op->bytes, (long long)room);
     }
     return LW_OK;
@@ -75,8 +70,8 @@ static int64_t list_bytes(const struct exec_tensors *m, int32_t k)
     int64_t values = m->list_rows[k] * x->row_numel *
                      lw_dtype_size(exec_gradient_dtype(m->plan, x->param));
 
-    return ALIGN + aligned(m->list_rows[k] * 8) + aligned(values) +
-           aligned(m->plan->params[x->param].numel / x->row_numel * 4);
+    return COUNT_BYTES + exec_aligned(m->list_rows[k] * 8) + exec_aligned(values) +
+           exec_aligned(m->plan->params[x->param].numel / x->row_numel * 4);
 }
 
 enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err)
@@ -97,8 +92,8 @@ enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err)
     }
     for (int32_t k = 0; k < p->n_sparse; k++) {
         if (m->list_rows[k] > INT32_MAX)
-            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s': %lld rows of a sparse gradient are more than "
-                                            "a list holds", p->sparse[k].param,
+            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s': %lld rows of a sparse gradient are more "
+                                            "than a list holds", p->sparse[k].param,
                            p->params[p->sparse[k].param].name, (long long)m->list_rows[k]);
         m->list_at[k] = m->rows_bytes;
         m->rows_bytes += m->list_rows[k] > 0 ? list_bytes(m, k) : 0;
@@ -122,10 +117,10 @@ static struct exec_rows bind(const struct exec_tensors *m, const struct exec_lay
                           .dtype = exec_gradient_dtype(p, x->param)};
 
     r.count = (int64_t *)(void *)own;
-    r.indices = (int64_t *)(void *)(own + ALIGN);
-    r.values = own + ALIGN + aligned(m->list_rows[k] * 8);
-    r.place_of = (int32_t *)(void *)((char *)r.values +
-                                     aligned(m->list_rows[k] * x->row_numel * lw_dtype_size(r.dtype)));
+    r.indices = (int64_t *)(void *)(own + COUNT_BYTES);
+    r.values = own + COUNT_BYTES + exec_aligned(m->list_rows[k] * 8);
+    r.place_of = (int32_t *)(void *)((char *)r.values + exec_aligned(m->list_rows[k] * x->row_numel *
+                                                                     lw_dtype_size(r.dtype)));
     r.shapes = (int64_t *)(void *)all;
     r.all_indices = (int64_t *)(void *)(all + exec_rows_offset(p, l, b, LW_SPARSE_INDICES));
     r.all_values = all + exec_rows_offset(p, l, b, LW_SPARSE_VALUES);

@@ -137,6 +137,15 @@ float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t p
 /* Shard s of the plan is updated by this rank. */
 bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t rank);
 
+/* Places of tensors in a rank's memory are multiples of a cache line. */
+static inline int64_t exec_aligned(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+/* params.c: offsets of weights, gradients and state, and how much they take. LW_ENOTSUP: a type that is not
+ * trained in; LW_EPLAN: flat buffers that share a parameter, or mix types. */
+enum lw_status exec_params_place(struct exec_tensors *m, struct lw_err *err);
+
 /* The type of a parameter's gradient, from the backward that makes it to the optimizer that reads it. */
 enum lw_dtype exec_gradient_dtype(const struct lw_plan *p, int32_t param);
 /* The type in which a bucket is filled: its gradients', or of a flat buffer its weights'. */

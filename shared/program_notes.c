@@ -75,7 +75,7 @@ static const char *rule_of(enum lw_shard_policy p, bool scatter)
 static const char *narrowed(const struct lw_lowering *l)
 {
     static const char *const as[LW_N_DTYPES] = {
-        [LW_F32] = "as f32 where that is narrower", [LW_F16] = "as f16, cast back by all, the owner too",
+        [LW_F16] = "as f16, cast back by all, the owner too",
         [LW_BF16] = "as bf16, cast back by all, the owner too"};
     bool any = false;
 

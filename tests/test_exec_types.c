@@ -83,6 +83,14 @@ static struct lw_exec_options options(enum exec_optimizer_kind kind)
     return o;
 }
 
+static bool sends_buffers(const struct lw_plan *p)
+{
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (strcmp(p->ops[i].name, "buffers") == 0)
+            return true;
+    return false;
+}
+
 static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, const char *words)
 {
     struct lw_exec_options o = options(kind);
@@ -92,6 +100,7 @@ static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, 
     if (lw_exec_run(p, &o, &r, &err) != LW_OK)
         fail_msg("%s: %s", words, err.msg);
     assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+    assert_true(r.n_checked_message_bytes > 0 || !sends_buffers(p));
     int64_t bytes = r.n_checked_bytes;
     lw_exec_result_free(&r);
     return bytes;
@@ -187,8 +196,16 @@ static void narrowed_weights_end_like_one(void **state)
                      252 * 8 * 2 + 252 * 4); /* weights everywhere, masters on owners */
 }
 
-/* Running averages, a counter, a mask: a broadcast for each type, 5 * 4 + 8 + 300 bytes on 2 ranks in
- * 3 steps. */
+/* Running averages, a counter, a mask: a broadcast for each type. */
+static void give_buffers(struct model *k)
+{
+    k->buffers[0] = (struct lw_buffer){"mean", 5, LW_F32, true};
+    k->buffers[1] = (struct lw_buffer){"count", 1, LW_I64, true};
+    k->buffers[2] = (struct lw_buffer){"mask", 300, LW_U8, true};
+    k->w.n_buffers = 3;
+}
+
+/* 5 * 4 + 8 + 300 bytes on 2 ranks in 3 steps. */
 static void buffers_are_compared_whatever_their_type(void **state)
 {
     struct lw_exec_options o = options(EXEC_SGD);
@@ -198,10 +215,7 @@ static void buffers_are_compared_whatever_their_type(void **state)
 
     (void)state;
     model_init(&k, LW_F32);
-    k.buffers[0] = (struct lw_buffer){"mean", 5, LW_F32, true};
-    k.buffers[1] = (struct lw_buffer){"count", 1, LW_I64, true};
-    k.buffers[2] = (struct lw_buffer){"mask", 300, LW_U8, true};
-    k.w.n_buffers = 3;
+    give_buffers(&k);
     struct lw_plan p = build(&k, "dp 2");
     if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -347,6 +361,8 @@ static void random_grids_end_like_one(void **state)
         model_init(&k, types[prng_in(&r, 0, 3)]);
         for (int32_t i = 0; prng_in(&r, 0, 2) == 0 && i < MODULES; i++)
             k.params[i].dtype = (uint8_t)types[prng_in(&r, 0, 3)];
+        if (prng_in(&r, 0, 2) == 0)
+            give_buffers(&k);
         enum exec_optimizer_kind kind =
             (enum exec_optimizer_kind)prng_in(&r, 0, EXEC_N_OPTIMIZERS - 1);
         draw(&r, words, sizeof words);
