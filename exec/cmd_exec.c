@@ -224,7 +224,7 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
 
 static enum lw_status choose_optimizer(struct session *s, struct lw_err *err)
 {
-    enum exec_optimizer_kind kind = s->momentum > 0 ? EXEC_MOMENTUM : EXEC_SGD;
+    enum exec_optimizer_kind kind = s->momentum >= 0 ? EXEC_MOMENTUM : EXEC_SGD;
 
     if (s->optimizer)
         LW_TRY(exec_optimizer_parse(s->optimizer, &kind, err));
@@ -232,6 +232,9 @@ static enum lw_status choose_optimizer(struct session *s, struct lw_err *err)
         return lw_fail(err, LW_EUSAGE, "--momentum %g: --optimizer sgd has none (momentum, adam)",
                        s->momentum);
     s->options.optimizer = exec_optimizer_of(kind);
+    if (kind == EXEC_ADAM && s->momentum >= 0 && (float)s->momentum >= 1)
+        return lw_fail(err, LW_EUSAGE, "--momentum %.12g: beta1 of adam must be below 1 as an f32 (its steps "
+                                       "are divided by 1 - beta1)", s->momentum);
     if (s->momentum >= 0)
         s->options.optimizer.momentum = (float)s->momentum;
     return LW_OK;

@@ -49,8 +49,12 @@ static void explain(const struct exec_reference *f, int32_t param, int32_t rank,
     double got = exec_get(exec_gradient_dtype(p, param), &raw, 0) / divisor;
     for (int32_t r = 0; r < p->n_ranks; r++)
         all += exec_reference_term(f, param, rank, r, element);
-    snprintf(text, room, "; its last gradient is %g instead of %g", got,
-             exec_reference_clipped(f, param, all / n, squares));
+    double right = exec_reference_clipped(f, param, all / n, squares);
+    snprintf(text, room, "; its last gradient is %g instead of %g", got, right);
+    if (got == right) {
+        snprintf(text, room, "; its last gradient is right: the update, or a step before, is not");
+        return;
+    }
     for (int32_t r = 0; r < p->n_ranks; r++) {
         double terms = exec_reference_term(f, param, rank, r, element);
         if (terms == 0)
@@ -147,6 +151,19 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
     return LW_OK;
 }
 
+/* What is no number equals nothing, and bit by bit everything of its kind. */
+static enum lw_status has_numbers(const struct exec_reference *f, int32_t param, struct lw_err *err)
+{
+    const struct lw_plan_param *a = &f->m->plan->params[param];
+
+    for (int64_t e = 0; e < a->numel; e++)
+        if (!isfinite(f->weights[e]))
+            return lw_fail(err, LW_ENO, "weight of parameter %d '%s', element %lld: %g in the one-rank run, so "
+                                        "that nothing is proved (--momentum, --optimizer)", param, a->name,
+                           (long long)e, (double)f->weights[e]);
+    return LW_OK;
+}
+
 static enum lw_status verify_param(struct check *k, int32_t param, struct lw_err *err)
 {
     const struct exec_tensors *m = k->ref.m;
@@ -161,6 +178,7 @@ static enum lw_status verify_param(struct check *k, int32_t param, struct lw_err
         if (known)
             continue;
         exec_reference_run(&k->ref, param, rank);
+        LW_TRY(has_numbers(&k->ref, param, err));
         for (int32_t r = rank; r < end; r++)
             if (exec_reference_alike(&k->ref, param, rank, r))
                 LW_TRY(compare_param(k, param, r, err));

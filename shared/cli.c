@@ -73,9 +73,12 @@ static enum lw_status parse_double(const struct lw_opt *o, const char *text, str
     char *end;
     double x = strtod(text, &end);
 
-    if (end == text || *end || !(x >= (double)o->min) || (o->max && !(x <= (double)o->max)))
+    if (end == text || *end || !(x >= (double)o->min))
         return lw_fail(err, LW_EINVAL, "'%s' is no number of %lld or more", text,
                        (long long)o->min);
+    if (o->max && !(x <= (double)o->max))
+        return lw_fail(err, LW_EINVAL, "'%s' is no number from %lld to %lld", text,
+                       (long long)o->min, (long long)o->max);
     *(double *)o->value = x;
     return LW_OK;
 }

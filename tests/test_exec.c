@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -531,9 +532,23 @@ static void backend_tables_are_checked(void **state)
     assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
 }
 
+/* Infinite on both sides: equal bit by bit, and no proof. */
+static void weights_that_are_no_numbers_prove_nothing(void **state)
+{
+    struct trial x = trial();
+
+    (void)state;
+    x.o.optimizer = exec_optimizer_of(EXEC_SGD);
+    x.o.optimizer.rate = INFINITY;
+    trial_build(&x);
+    trial_run(&x, LW_ENO, "in the one-rank run, so that nothing is proved");
+    trial_free(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_that_are_no_numbers_prove_nothing),
         cmocka_unit_test(two_ranks_end_like_one),
         cmocka_unit_test(half_types_train_with_masters),
         cmocka_unit_test(any_number_of_ranks_ends_like_one),
