@@ -375,7 +375,8 @@ static enum lw_status families(struct here *h, struct lw_err *err)
     LW_TRY(lw_validation_note(h->v, h->family, "how", text, err));
     snprintf(text, sizeof text, "predicted from: %.200s", h->cluster.about);
     LW_TRY(lw_validation_note(h->v, h->family, "cluster", text, err));
-    return lw_validation_note(h->v, h->shown, "why", "more ranks than cores, predicted as if each had one: shown, not judged", err);
+    return lw_validation_note(h->v, h->shown, "why", "more ranks than cores, predicted as if each had one: "
+                              "shown, not judged", err);
 }
 
 enum lw_status lw_validate_this_machine(const struct lw_validate_here *o, struct lw_validation *v,

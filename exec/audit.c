@@ -1,9 +1,9 @@
 /* Faults of a plan that a run need not show. A gradient in two buckets is averaged twice, to the
  * same value; a shard that nobody has may be of a parameter that all then update; a message without
  * its other end waits until the deadline; a wait that is missing may be won by chance; what was not
- * cast is what another step left; gradients that nobody scales need not have been too large. lw_plan_check proves all of this but casts, and more; here it is
- * asked again of what exec itself has laid out, so that a plan that was not proven is judged by its
- * run alone. */
+ * cast is what another step left; gradients that nobody scales need not have been too large.
+ * lw_plan_check proves all of this but casts, and more; here it is asked again of what exec itself has
+ * laid out, so that a plan that was not proven is judged by its run alone. */
 #include "exec/audit.h"
 
 #include <stdio.h>

@@ -242,8 +242,8 @@ struct exec_backend {
     void (*facts)(const struct exec_world *w, struct exec_facts *facts);
     int64_t (*now_ns)(const struct exec_world *w);
 
-    /* Memory of a rank, zeroed; what is left is freed by close. Read and write are for set-up and verification: call them only when
-     * nothing is in flight. */
+    /* Memory of a rank, zeroed; what is left is freed by close. Read and write are for set-up and
+     * verification: call them only when nothing is in flight. */
     enum lw_status (*mem_alloc)(struct exec_world *w, int32_t rank, int64_t bytes, void **mem,
                                 struct lw_err *err);
     void (*mem_free)(struct exec_world *w, int32_t rank, void *mem);

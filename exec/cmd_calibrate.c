@@ -197,7 +197,8 @@ int cmd_calibrate(int argc, char **argv)
         "calibrate", "-o cluster.json [options]",
         "Measure this machine as `lapwing exec` uses it: matrix products, copies, casts and optimizer "
         "steps over sizes, dispatch, collectives and messages over sizes, and how much compute and "
-        "communication of a rank slow each other down. Writes a cluster file for `lapwing sim -c`. Leave the machine alone meanwhile.",
+        "communication of a rank slow each other down. Writes a cluster file for `lapwing sim -c`. "
+        "Leave the machine alone meanwhile.",
         0, 0};
     struct lw_err err = {0};
     int n_operands, rc;

@@ -29,8 +29,8 @@ enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
                                  struct lw_err *err);
 
 /* Communication without a bucket (buffers, maps, whatever a plan sends) of one variant: its memory is
- * set before the step and compared behind it, where its places are apart; *n_bytes counts on. u8 holds its numbers modulo 256;
- * what an op leaves undefined is not compared; of an all-to-all among n members, block k goes to member k
+ * set before the step and compared behind it, where its places are apart; *n_bytes counts on. u8 holds
+ * its numbers modulo 256; what an op leaves undefined is not compared; of an all-to-all among n members, block k goes to member k
  * and behind it block k came from member k. Only with keep_scratch_apart. LW_ENO names op, element, rank
  * and both values, of an all-to-all also whose block it is. */
 enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, int32_t step,

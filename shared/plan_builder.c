@@ -1,5 +1,6 @@
-/* Builds a plan: tables grow by doubling while pieces are added, and go to one arena at the end. Invariant: the parts of an op that live in shared tables (deps, ready) belong to the op added
- * last, so they are contiguous. The first failure sticks; later additions do nothing. */
+/* Builds a plan: tables grow by doubling while pieces are added, and go to one arena at the end.
+ * Invariant: the parts of an op that live in shared tables (deps, ready) belong to the op added last, so
+ * they are contiguous. The first failure sticks; later additions do nothing. */
 #include "shared/plan_builder.h"
 
 #include <assert.h>
