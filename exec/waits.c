@@ -4,7 +4,8 @@
  * program in the order of its list, two uses of one thing, of which one changes it, must be ordered
  * by the clocks.
  *
- * Things are gradients, buckets (flat buffers of weights among them) and messages between stages.
+ * Things are gradients, buckets (flat buffers of weights among them) and messages between stages. An
+ * op reads its module's weights; that is looked at where the program gives them up (ZeRO-3).
  * Passes do not overlap, so each program is judged alone. Not modelled: order that comes from other
  * ranks. */
 #include <string.h>
@@ -176,6 +177,30 @@ static enum lw_status use_bucket(struct walk *w, int32_t i, struct lw_err *err)
     return LW_OK;
 }
 
+static bool holds_weights_of(const struct lw_plan *p, int32_t bucket, int32_t module)
+{
+    const struct lw_bucket *k = &p->buckets[bucket];
+
+    for (int32_t s = 0; s < k->n_slots; s++)
+        if (p->params[p->slots[k->first_slot + s]].module == module)
+            return true;
+    return false;
+}
+
+/* Flat buffers that the program gives up: whoever computes with their weights reads them, and to give
+ * them up changes them. */
+static enum lw_status use_units(struct walk *w, int32_t i, struct lw_err *err)
+{
+    const struct lw_op *op = op_at(w, i);
+
+    if (op->kind == LW_OP_FREE && op->bucket >= 0 && w->l->units_comm[op->bucket] >= 0)
+        return use(w, i, bucket_thing(w, op->bucket), true, err);
+    for (int32_t b = 0; lw_op_uses_weights(op) && b < w->p->n_buckets; b++)
+        if (w->l->units_comm[b] >= 0 && holds_weights_of(w->p, b, op->module))
+            LW_TRY(use(w, i, bucket_thing(w, b), false, err));
+    return LW_OK;
+}
+
 static enum lw_status use_all(struct walk *w, int32_t i, struct lw_err *err)
 {
     for (int32_t a = 0; a < w->p->n_params; a++)
@@ -193,6 +218,7 @@ static enum lw_status use_op(struct walk *w, int32_t i, struct lw_err *err)
     const struct lw_op *op = op_at(w, i);
 
     LW_TRY(use_ready(w, i, err));
+    LW_TRY(use_units(w, i, err));
     if (op->kind == LW_OP_OPTIMIZER)
         return use_all(w, i, err);
     bool moves = lw_op_class(op->kind) == LW_CLASS_COPY || op->comm >= 0;
