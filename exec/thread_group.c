@@ -348,6 +348,10 @@ enum lw_status exec_group_exchange(struct exec_group *group, int32_t i, const st
     int64_t entered_ns = *all_in_ns = exec_now_ns();
 
     for (int32_t k = 0; k < n; k++)
+        if (m[k].count < 0 || m[k].count > PTRDIFF_MAX / lw_dtype_size(m[k].dtype))
+            return lw_fail(err, LW_EINVAL, "member %d: %s of %lld %s is more than memory can hold", i,
+                           lw_op_name(op[k]), (long long)m[k].count, lw_dtype_name(m[k].dtype));
+    for (int32_t k = 0; k < n; k++)
         if (op[k] == LW_OP_SEND)
             LW_TRY(post(group, i, &m[k], err));
     for (int32_t k = 0; k < n; k++)

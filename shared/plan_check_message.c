@@ -357,6 +357,42 @@ static enum lw_status fold(const struct lw_plan *p, struct lw_matches *out, stru
     return memory ? LW_OK : lw_fail_nomem(err);
 }
 
+/* --- what an op says itself --------------------------------------------------------------------- */
+
+static int64_t most_of_ranks(const struct lw_plan *p, int32_t role, const struct lw_op *o)
+{
+    const struct lw_operand *d = p->operands + p->operand_first[o->operand];
+    int64_t most = 0;
+
+    for (int32_t i = 0; i < p->roles[role].n_ranks; i++)
+        most = d[i].bytes > most ? d[i].bytes : most;
+    return most;
+}
+
+/* Ranks' own bytes replace those of the op, which are left out (0) or the most of them. */
+static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_matches *m,
+                                      struct lw_err *err)
+{
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+        int32_t role = p->role_of[rank];
+        for (int32_t k = m->first[role]; p->index_in_role[rank] == 0 && k < m->first[role + 1]; k++) {
+            const struct lw_op *o = &p->ops[m->list[k]];
+            int64_t most = o->operand < 0 ? o->bytes : m->folded ? lw_plan_operand(p, o, rank).bytes
+                                                                 : most_of_ranks(p, role, o);
+            if (o->bytes == most || (o->operand >= 0 && o->bytes == 0))
+                continue;
+            int32_t mate = m->folded ? m->mate[m->list[k]] : m->op[m->base[rank] + k - m->first[role]];
+            return lw_fail(err, LW_EPLAN, "%s says %lld bytes, but its row of operands %d %lld, and so it "
+                                          "meets %s of %lld", lw_check_op_text(p, m->list[k], text),
+                           (long long)o->bytes, o->operand, (long long)most,
+                           lw_check_op_text(p, mate, other), (long long)p->ops[mate].bytes);
+        }
+    }
+    return LW_OK;
+}
+
 enum lw_status lw_match_messages(const struct lw_plan *p, int32_t variant, struct lw_matches *out,
                                  struct lw_arena *room, struct lw_err *err)
 {
@@ -365,5 +401,7 @@ enum lw_status lw_match_messages(const struct lw_plan *p, int32_t variant, struc
         return LW_OK;
     if (p->n_roles < p->n_ranks)
         LW_TRY(fold(p, out, room, err));
-    return out->folded ? LW_OK : lw_match_by_rank(p, out, room, err);
+    if (!out->folded)
+        LW_TRY(lw_match_by_rank(p, out, room, err));
+    return check_own_bytes(p, out, err);
 }

@@ -123,6 +123,28 @@ static void a_send_less_is_named_by_its_receive(void **state)
 }
 
 /* Peers of one rank alone differ: roles no longer stand for ranks, and the words are those of ranks. */
+/* An op that has operands says the most of them itself, or nothing: nobody else would see that it does not. */
+static void a_message_that_says_other_bytes_than_it_has_is_named(void **state)
+{
+    static const int64_t sizes[] = {1, 2000, INT64_MAX};
+    struct parallel k;
+    char text[32], words[64];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        make(&k);
+        struct lw_op *o = find(&k, 1, LW_OP_RECV, LW_COMM_FORWARD, 1);
+        struct lw_op *sent = find(&k, 0, LW_OP_SEND, LW_COMM_FORWARD, 1);
+        o->bytes = sizes[i];
+        snprintf(words, sizeof words, "says %lld bytes, but its row of operands", (long long)sizes[i]);
+        struct lw_err err = {0};
+        assert_int_equal(lw_plan_check(&k.p, &err), LW_EPLAN);
+        assert_non_null(strstr(err.msg, number(&k, o, text)));
+        assert_non_null(strstr(err.msg, " 1000, and so it meets op "));
+        expect(&k, number(&k, sent, text), words);
+    }
+}
+
 static void a_message_to_another_rank_is_named(void **state)
 {
     struct parallel k;
@@ -276,6 +298,7 @@ int main(void)
         cmocka_unit_test(as_made_it_passes),
         cmocka_unit_test(two_sends_that_change_places_are_named),
         cmocka_unit_test(a_send_less_is_named_by_its_receive),
+        cmocka_unit_test(a_message_that_says_other_bytes_than_it_has_is_named),
         cmocka_unit_test(a_message_to_another_rank_is_named),
         cmocka_unit_test(two_stages_that_wait_for_each_other_are_found),
         cmocka_unit_test(a_dependency_less_is_named),
