@@ -14,6 +14,7 @@
 
 #include "exec/run.h"
 #include "shared/program.h"
+#include "strategy_words.h"
 
 enum { CHAIN_MAX = 64 };
 
@@ -79,18 +80,6 @@ static inline void given(struct lw_strategy *s, const char *name, const char *va
 
     if (lw_strategy_set(s, name, value, &err) != LW_OK)
         fail_msg("%s", err.msg);
-}
-
-/* "name value name value ..." */
-static inline struct lw_strategy strategy(const char *words)
-{
-    static char text[256]; /* values are kept by pointer */
-    struct lw_strategy s = lw_strategy_default();
-
-    snprintf(text, sizeof text, "%s", words);
-    for (char *name = strtok(text, " "); name; name = strtok(NULL, " "))
-        given(&s, name, strtok(NULL, " "));
-    return s;
 }
 
 static inline struct lw_plan build(const struct chain *c, const char *words)

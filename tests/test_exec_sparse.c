@@ -14,6 +14,7 @@
 #include "exec/run.h"
 #include "shared/program.h"
 #include "tests/prng.h"
+#include "tests/strategy_words.h"
 
 enum { MODULES = 4, ROWS = 20, ROW = 6, TOUCHED = 5, GRIDS = 120 };
 
@@ -46,20 +47,6 @@ static void model_init(struct model *k, enum lw_dtype dtype)
                                 .batch = 1, .optimizer_ps = 1000};
     k->w.from.rank = k->w.from.step = -1;
     k->w.recorded.step_ps = k->w.recorded.step_spread_ps = -1;
-}
-
-/* "name value name value ..." */
-static struct lw_strategy strategy(const char *words)
-{
-    static char text[400]; /* values are kept by pointer */
-    struct lw_strategy s = lw_strategy_default();
-    struct lw_err err = {0};
-
-    snprintf(text, sizeof text, "%s", words);
-    for (char *name = strtok(text, " "); name; name = strtok(NULL, " "))
-        if (lw_strategy_set(&s, name, strtok(NULL, " "), &err) != LW_OK)
-            fail_msg("%s", err.msg);
-    return s;
 }
 
 static struct lw_plan build(const struct model *k, const char *words)
