@@ -43,13 +43,13 @@ LDLIBS = -lsimdjson -ldeflate -lz -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
 NCCL_SRC := exec/backend_nccl.c $(sort $(wildcard exec/nccl_*.c))
 MPI_SRC  := exec/backend_mpi.c $(sort $(wildcard exec/mpi_*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC)
-SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(wildcard shared/*.c sim/*.c exec/*.c traces/*.c analysis/*.c)))
-CXXSRC := $(wildcard shared/*.cc)
+SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
+CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/schema.sql)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o
-TESTS := $(sort $(wildcard tests/test_*.c))
+TESTS := $(sort $(shell find tests -name 'test_*.c'))
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
-TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/*.c))
+TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/*.c tests/lib/*.c))
 TEST_BIN := $(TESTS:tests/%.c=$(BUILD)/tests/%)
 DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev zlib1g-dev libsqlite3-dev \
             libcmocka-dev libxxhash-dev gnuplot-nox libopenblas0
@@ -160,24 +160,27 @@ $(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/kern
 $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 
 # --- checks ---------------------------------------------------------------------------------------
-check: $(BUILD)/lapwing $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN)) check-layers check-headers \
+CHECKED := $(if $(T),$(or $(filter %/test_$(T),$(TEST_BIN)),$(error no test is named '$(T)')),$(TEST_BIN))
+
+check: $(BUILD)/lapwing $(CHECKED) check-layers check-headers \
        $(if $(filter-out nccl mpi stop full_disk,$(T)),,$(PLUGINS) $(FAKE_GPU))
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
 	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
-	    $(if $(T),$(BUILD)/tests/test_$(T),$(TEST_BIN))
+	    $(CHECKED)
 
 # Every way in which a run can stop, LOOPS times each.
 LOOPS ?= 50
-stress: $(BUILD)/lapwing plugins $(BUILD)/tests/test_stop
+TEST_STOP := $(filter %/test_stop,$(TEST_BIN))
+stress: $(BUILD)/lapwing plugins $(TEST_STOP)
 	@LAPWING=$(BUILD)/lapwing LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_STRESS=$(LOOPS) \
-	    tests/run.sh $(BUILD)/tests/test_stop
+	    tests/run.sh $(TEST_STOP)
 
 check-layers:
 	@tests/layers.sh
 
 check-headers:
 	@mkdir -p $(BUILD)
-	@for h in $(filter-out $(if $(CUDA_WHY),exec/nccl_%),$(wildcard shared/*.h sim/*.h exec/*.h traces/*.h analysis/*.h)); do \
+	@for h in $(filter-out $(if $(CUDA_WHY),exec/nccl_% exec/nccl/nccl_%),$(sort $(shell find shared sim exec traces analysis -name '*.h'))); do \
 	   echo "#include \"$$h\"" | $(CC) $(CPPFLAGS) $(CUDA_INC) -std=c11 $(WARN) -Werror -fsyntax-only -x c - \
 	   || { echo "check-headers: $$h does not compile alone"; exit 1; }; done
 	@echo "check-headers: ok"
@@ -218,7 +221,7 @@ validate-here: $(BUILD)/lapwing
 	$(BUILD)/lapwing validate --here --db out/validate.db
 
 format:
-	clang-format -i lapwing.c $(wildcard */*.c */*.h)
+	clang-format -i lapwing.c $(shell find shared sim exec traces analysis tests -name '*.[ch]')
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lapwing
