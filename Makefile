@@ -79,7 +79,7 @@ $(BUILD)/liblapwing.a: $(OBJ)
 
 $(BUILD)/embedded.c: $(EMBED) Makefile
 	@mkdir -p $(@D)
-	@{ echo '#include "shared/embedded.h"'; n=0; \
+	@{ echo '#include "shared/base/embedded.h"'; n=0; \
 	   for f in $(EMBED); do n=$$((n+1)); echo "static const unsigned char f$$n[] = {"; \
 	     od -An -v -tu1 $$f | sed 's/[0-9][0-9]*/&,/g'; \
 	     head -c 64 /dev/zero | od -An -v -tu1 | sed 's/[0-9][0-9]*/&,/g'; echo '};'; done; \
@@ -105,7 +105,7 @@ CUDA_AT := $(or $(CUDA_HOME),$(patsubst %/bin/nvcc,%,$(NVCC)))
 cuda_header = $(if $(firstword $(wildcard $(CUDA_AT)/include/$(1) /usr/include/$(1))),,$(1))
 CUDA_LACKS := $(strip $(if $(NVCC),,nvcc) $(foreach h,cuda.h nccl.h cublas_v2.h,$(call cuda_header,$(h))))
 CUDA_WHY := $(if $(filter 0,$(strip $(CUDA))),CUDA=0,$(if $(CUDA_LACKS),not found: $(CUDA_LACKS)))
-NCCL_OBJ := $(patsubst %.c,$(BUILD)/plugin/%.o,$(NCCL_SRC) shared/err.c shared/op.c shared/dtype.c) \
+NCCL_OBJ := $(patsubst %.c,$(BUILD)/plugin/%.o,$(NCCL_SRC) shared/base/err.c shared/plan/op.c shared/base/dtype.c) \
             $(BUILD)/plugin/kernels.o
 CUDA_INC = -isystem $(CUDA_AT)/include
 CUDA_LIB = -L$(CUDA_AT)/lib64 -L$(CUDA_AT)/lib64/stubs -lcuda -lnccl -lcublas
@@ -117,8 +117,8 @@ MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(shell pkg-config --exis
 MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c)))
 MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
 MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) exec/cpu_world.c exec/cpu_stream.c exec/cpu_comm.c \
-           exec/element.c exec/gemm.c exec/gradients.c exec/optimizer.c exec/rows.c exec/spin.c shared/err.c shared/op.c \
-           shared/dtype.c)
+           exec/element.c exec/gemm.c exec/gradients.c exec/optimizer.c exec/rows.c exec/spin.c shared/base/err.c shared/plan/op.c \
+           shared/base/dtype.c)
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
 
 .PHONY: plugins gpu-check

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/cli.h"
-#include "shared/command.h"
+#include "shared/base/arena.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
 
 const struct lw_command lw_commands[] = {
     {"import", "turn recorded traces into a workload", cmd_import},

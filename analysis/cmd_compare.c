@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "analysis/compare_show.h"
-#include "shared/cli.h"
-#include "shared/command.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
 
 /* What one call was asked to do. */
 struct request {

@@ -12,11 +12,11 @@
 #include "analysis/store.h"
 #include "exec/backend.h"
 #include "exec/gemm.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 
 enum { DETAIL = 600 };
 

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "analysis/cmd_explain_whatif.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
 
 /* What one call was asked to do, and what it read. */
 struct session {

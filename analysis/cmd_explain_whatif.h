@@ -2,7 +2,7 @@
 #define LW_ANALYSIS_CMD_EXPLAIN_WHATIF_H
 
 #include "analysis/explain_print.h"
-#include "shared/cluster.h"
+#include "shared/plan/cluster.h"
 
 enum { LW_N_WHAT_IFS = 6 };
 

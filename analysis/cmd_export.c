@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "analysis/store.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/output.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/base/output.h"
 #include "traces/export_chrome.h"
 
 /* What one call was asked to do. */

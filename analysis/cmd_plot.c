@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "analysis/plot.h"
-#include "shared/cli.h"
-#include "shared/command.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
 
 int cmd_plot(int argc, char **argv)
 {

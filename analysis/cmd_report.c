@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "analysis/report.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/output.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/base/output.h"
 
 static enum lw_status write_report(struct lw_store *s, const struct lw_run *runs, int32_t n,
                                    const char *file, struct lw_err *err)

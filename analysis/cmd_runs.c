@@ -3,10 +3,10 @@
 #include <time.h>
 
 #include "analysis/store.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 
 static void put_json(const struct lw_run *runs, int32_t n)
 {

@@ -3,8 +3,8 @@
 
 #include "analysis/cmd_validate.h"
 #include "analysis/cmd_validate_here.h"
-#include "shared/cli.h"
-#include "shared/command.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
 
 static const struct lw_validate_kind kinds[] = {
     {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",

@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "analysis/rows.h"
-#include "shared/program_grid.h"
-#include "shared/timeline.h"
+#include "shared/lower/lower_grid.h"
+#include "shared/timeline/timeline.h"
 #include "sim/alone.h"
 
 static const struct column {

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/plan.h"
-#include "shared/program.h"
-#include "shared/timeline.h"
+#include "shared/plan/plan.h"
+#include "shared/lower/lower.h"
+#include "shared/timeline/timeline.h"
 #include "sim/cost.h"
 #include "sim/sim.h"
 #include "traces/gloo.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "analysis/compare_show.h"
-#include "shared/table.h"
+#include "shared/base/table.h"
 
 /* Milliseconds with microseconds behind the point; a difference carries its sign. */
 static void ms_cell(struct lw_table *t, lw_ps v, bool known, bool sign)

@@ -14,7 +14,7 @@
  *
  * Charges of one rank: where compute or a copy runs, that; elsewhere the cause that the rank's own
  * path has there. So the exposed time of each cause adds up to the rank's exposed communication as
- * shared/measure.c has it. Not told apart: why a kernel itself is slow. */
+ * shared/timeline/measure.c has it. Not told apart: why a kernel itself is slow. */
 #include "analysis/explain.h"
 
 #include <stdlib.h>

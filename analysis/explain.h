@@ -3,10 +3,10 @@
 
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/plan.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/timeline/timeline.h"
 
 /* Why a step took as long as it did: its critical path, and every moment of its slowest rank charged
  * to one cause. See docs/design/explain.md. */

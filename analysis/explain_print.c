@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 
 enum { PIECES_SHOWN = 24 };
 

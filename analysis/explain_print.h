@@ -5,7 +5,7 @@
 
 #include "analysis/explain.h"
 #include "analysis/store.h"
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 
 /* A step simulated anew with one thing changed. */
 struct lw_what_if {

@@ -1,5 +1,5 @@
 /* The bars of one step, from the spans of the database. Exposed communication is found by a sweep
- * over starts and ends of one rank's bars, by the definition of shared/timeline.h. */
+ * over starts and ends of one rank's bars, by the definition of shared/timeline/timeline.h. */
 #include "analysis/picture.h"
 
 #include <stdlib.h>

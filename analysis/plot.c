@@ -1,6 +1,6 @@
 /* Drawing by gnuplot: the only file that runs it. The script lies in a temporary file that becomes
  * the child's standard input, the picture is its standard output, so nothing can block on a pipe and
- * no name ever reaches a shell. A picture exists whole or not at all (shared/output.h). */
+ * no name ever reaches a shell. A picture exists whole or not at all (shared/base/output.h). */
 #include "analysis/plot.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "analysis/plot_style.h"
-#include "shared/output.h"
+#include "shared/base/output.h"
 
 extern char **environ;
 

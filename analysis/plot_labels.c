@@ -2,7 +2,7 @@
  * they are given. Greedy, so not the best arrangement of all, but the same one every time. */
 #include "analysis/plot_labels.h"
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { FARTHEST = 12 }; /* heights that a label may lie away from its point */
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* Where texts go in a picture of points, so that none lies on another, on a point or on its bar.
  * Lengths are shares of the picture's sides, from its lower left corner. Zeroed = empty. */

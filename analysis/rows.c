@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/units.h"
+#include "shared/base/units.h"
 
 /* --- lines and cells ---------------------------------------------------------------------------- */
 

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/input.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/base/input.h"
 
 /* A published table as CSV: a line of titles, then rows of as many cells; no quotes. Cells are
  * trimmed of blanks; empty lines are skipped. */

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* Statements over the results database, for the files of this folder. The first error of a statement
  * sticks: later calls answer "nothing" (false, 0, ""), and lw_sql_finish reports it. */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "analysis/sql.h"
-#include "shared/embedded.h"
+#include "shared/base/embedded.h"
 
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
 

@@ -9,7 +9,7 @@
 
 #include "analysis/sql.h"
 #include "analysis/store.h"
-#include "shared/plan_builder.h"
+#include "shared/plan/plan_builder.h"
 
 struct loader {
     struct lw_store *store;

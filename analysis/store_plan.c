@@ -4,7 +4,7 @@
 #include "analysis/store_plan.h"
 
 #include "analysis/sql.h"
-#include "shared/plan.h"
+#include "shared/plan/plan.h"
 
 static const char *const stream_class[] = {"compute", "comm", "copy", "host"};
 static const char *const op_class[] = {"compute", "copy", "collective", "p2p", "memory", "host"};

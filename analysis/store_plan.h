@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-#include "shared/err.h"
-#include "shared/op.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
 
 struct lw_plan;
 struct lw_store;

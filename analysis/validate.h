@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "shared/arena.h"
-#include "shared/cli.h"
-#include "shared/err.h"
+#include "shared/base/arena.h"
+#include "shared/cli/cli.h"
+#include "shared/base/err.h"
 
 /* Predictions beside what was measured, by families of cases that share a model and bars. A series is
  * a part of a family whose cases differ in one choice only, such as the bucket caps of one file, so

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 
 static double right_pct(int64_t n_right, int64_t n_pairs)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 const char *exec_op_text(const struct lw_plan *p, int32_t op, char *text)
 {

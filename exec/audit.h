@@ -2,7 +2,7 @@
 #define LW_EXEC_AUDIT_H
 
 #include "exec/tensors.h"
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* What verification asks of a plan before its first step, because a run may end right by luck, or
  * never: each gradient lies in one bucket of a pass, shards tile what is trained, every message

@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #include "exec/optimizer.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
-#include "shared/strategy.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/strategy.h"
 
 /* What runs a plan on real hardware. One table of functions per backend; everything in it is
  * asynchronous: a call hands work to a stream and returns, and only `poll` blocks. Work given to one

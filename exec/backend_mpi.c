@@ -24,7 +24,7 @@
 #include "exec/element.h"
 #include "exec/mpi_host.h"
 #include "exec/mpi_once.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { TAG_READY, TAG_DATA, SPIN_NS = 10000, NAP_NS = 15000 };
 enum { MET_SAME, MET_OTHER, MET_CAME, N_MET }; /* what members bring: minima are taken */

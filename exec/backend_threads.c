@@ -5,7 +5,7 @@
  * who is near, and which links are paced. */
 #include "exec/cpu_world.h"
 #include "exec/thread_group.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { MAX_RANKS = 1024 };
 

@@ -18,8 +18,8 @@
 #include "exec/run.h"
 #include "exec/spin.h"
 #include "exec/thread_group.h"
-#include "shared/arena.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/timeline/timeline.h"
 
 enum { RANKS = 2, OPS = 8, STEPS = 7, WARMUP = 2, PAIRS = 30, BYTES = 256 * 1024, NICE = 19 };
 enum { EMPTY_OPS = 2000, EMPTY_STEPS = 10 };

@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-#include "shared/err.h"
-#include "shared/progress.h"
+#include "shared/base/err.h"
+#include "shared/base/progress.h"
 
 /* What the executor itself costs, on the threads backend of this machine. */
 

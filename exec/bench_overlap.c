@@ -5,7 +5,7 @@
 #include "exec/bench_exec.h"
 #include "exec/calibrate_plan.h"
 #include "exec/run.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { RANKS = 2, PAIRS = 5, STEPS = 10, WARMUP = 2 };
 #define BYTES (INT64_C(25) << 20)

@@ -14,7 +14,7 @@
 #include "exec/calibrate_state.h"
 #include "exec/spin.h"
 #include "exec/team.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2, MAX_PIECES = 64 };
 

@@ -6,9 +6,9 @@
 
 #include "exec/backend.h"
 #include "exec/rendezvous.h"
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/progress.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/base/progress.h"
 
 /* Measure this machine as exec uses it: with exec itself, on small plans, in the placement in which
  * plans run. The result is a cluster named "host" of one node, every figure with its spread in its

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "exec/calibrate_state.h"
-#include "shared/cluster.h"
+#include "shared/plan/cluster.h"
 
 struct making {
     struct exec_calibration *c;

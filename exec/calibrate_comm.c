@@ -4,7 +4,7 @@
 
 #include "exec/calibrate_plan.h"
 #include "exec/calibrate_state.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { N_BESIDE = 5 };
 #define GAP_PS (LW_PS_PER_MS / 5) /* of compute before each */

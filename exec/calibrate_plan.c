@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "shared/dtype.h"
-#include "shared/plan_builder.h"
+#include "shared/base/dtype.h"
+#include "shared/plan/plan_builder.h"
 
 struct maker {
     struct lw_builder *b;

@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/dtype.h"
-#include "shared/err.h"
-#include "shared/op.h"
-#include "shared/plan.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
+#include "shared/plan/plan.h"
 
 /* The small plans that calibrate runs. Ops carry in `module` the number of the size they belong to. */
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum lw_status exec_samples_add(struct exec_samples *s, double v, struct lw_err *err)
 {

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* Readings of one figure over rounds, steps and ranks. Zeroed is empty; 0 is what an empty one says. */
 struct exec_samples {

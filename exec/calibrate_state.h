@@ -7,8 +7,8 @@
 #include "exec/calibrate.h"
 #include "exec/calibrate_samples.h"
 #include "exec/run.h"
-#include "shared/plan.h"
-#include "shared/work_table.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/work_table.h"
 
 /* What the files of calibrate share:
  *

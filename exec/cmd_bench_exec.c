@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "exec/bench_exec.h"
-#include "shared/jsonout.h"
+#include "shared/base/jsonout.h"
 
 bool cmd_bench_exec_knows(const char *name)
 {

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 
 /* `lapwing bench dispatch`, `by-hand` and `overlap`: measure and print. */
 bool cmd_bench_exec_knows(const char *name);

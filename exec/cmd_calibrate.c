@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "exec/calibrate.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 
 static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)
 {

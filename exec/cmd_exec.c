@@ -9,10 +9,10 @@
 #include "exec/fits.h"
 #include "exec/run.h"
 #include "exec/team.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
-#include "shared/plan_source.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
+#include "shared/cli/plan_source.h"
 #include "sim/cost.h"
 
 static const struct lw_usage usage = {

@@ -2,7 +2,7 @@
 #define LW_EXEC_CMD_EXEC_STORE_H
 
 #include "exec/run.h"
-#include "shared/timeline.h"
+#include "shared/timeline/timeline.h"
 
 struct lw_run_info; /* analysis/store.h */
 

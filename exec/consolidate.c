@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 struct gather {
     const struct exec_tensors *m;

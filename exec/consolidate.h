@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "exec/tensors.h"
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* The optimizer state that the members of a data group hold in parts, put together on one of them:
  * what one rank alone would hold. */

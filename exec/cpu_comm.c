@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "exec/cpu_world.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 void cpu_comm_free(struct exec_world *w, struct exec_comm *c)
 {

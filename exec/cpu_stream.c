@@ -18,7 +18,7 @@
 #include "exec/gradients.h"
 #include "exec/optimizer.h"
 #include "exec/rows.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 /* --- running commands ---------------------------------------------------------------------------
  */

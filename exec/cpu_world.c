@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "exec/cpu_world.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { MEASURE_NS = 60 * 1000 * 1000, MEASURE_AGAIN_NS = 4 * 1000 * 1000 };
 #define CLOSE_WAIT_NS INT64_C(2000000000)

@@ -9,7 +9,7 @@
 #include "exec/backend.h"
 #include "exec/gemm.h"
 #include "exec/spin.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 /* What backends that compute on processor cores share: streams as queues with a thread each, events,
  * compute, memory, and the giving of communication. How the data of a communication moves is the

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "exec/scalar.h"
-#include "shared/dtype.h"
+#include "shared/base/dtype.h"
 
 /* Arithmetic on arrays of any element type; single elements are scalar.h's. */
 

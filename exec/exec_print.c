@@ -2,10 +2,10 @@
  * what a row may claim (real, paced, emulated; oversubscribed; verified) stands beside them. */
 #include "exec/exec_print.h"
 
-#include "shared/jsonout.h"
-#include "shared/op.h"
-#include "shared/summary_print.h"
-#include "shared/table.h"
+#include "shared/base/jsonout.h"
+#include "shared/plan/op.h"
+#include "shared/timeline/summary_print.h"
+#include "shared/base/table.h"
 
 #define DISTURBED 0.02 /* share of the processors from which on other work is worth a line */
 

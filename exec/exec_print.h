@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "exec/run.h"
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 
 /* What an execution says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
 struct lw_exec_report {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "exec/tensors.h"
-#include "shared/units.h"
+#include "shared/base/units.h"
 
 /* Of the run of reference: weights, two states, sum, what was read (twice as wide) and its own type. */
 enum { VERIFY_BYTES = 8 * 4 };

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "exec/run.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* Does the memory of this machine hold what n_here of the plan's ranks take? Asked before anything is
  * taken: the system would end the process later. Nothing is asked of backends whose ranks have memory of

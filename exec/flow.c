@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 struct table {
     int64_t n_modules, n_micro;

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* What flows from stage to stage in one program: which op makes what a send carries, which takes
  * what a receive brings. Op numbers count within the program; -1 = none.

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "exec/spin.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, ROUNDS = 400 };
 #define FOLLOW_SHARE 0.1

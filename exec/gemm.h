@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* Real compute: products of small f32 matrices that stay in a core's own cache. OpenBLAS (or another
  * CBLAS) is opened at run time; a kernel of our own takes its place where there is none. */

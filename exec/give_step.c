@@ -10,7 +10,7 @@
 #include "exec/products.h"
 #include "exec/run_state.h"
 #include "exec/stages.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 struct exec_stream *exec_run_stream(const struct exec_run *r, int32_t rank, int32_t stream)
 {

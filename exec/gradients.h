@@ -5,8 +5,8 @@
 
 #include "exec/backend.h"
 #include "exec/scalar.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
 
 /* Gradients that can be checked exactly: whole numbers, a function of (parameter, element, step,
  * pass, rank) alone, small enough that every sum over ranks and passes is exact in the dtypes they

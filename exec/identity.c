@@ -6,7 +6,7 @@
 
 #include "exec/rendezvous.h"
 #include "exec/scalar.h"
-#include "shared/units.h"
+#include "shared/base/units.h"
 
 static const struct launcher {
     const char *name, *rank, *size, *local, *job, *here;

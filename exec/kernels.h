@@ -8,7 +8,7 @@
 
 #include "exec/optimizer.h"
 #include "exec/scalar.h"
-#include "shared/dtype.h"
+#include "shared/base/dtype.h"
 
 /* The bodies of the NCCL backend's kernels. nvcc compiles them for the GPU (exec/kernels.cu), gcc for
  * the fake GPU of the tests (tests/fake_gpu): so the arithmetic that CI checks is the one that a GPU

@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-#include "shared/arena.h"
-#include "shared/op.h"
-#include "shared/reducer.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
+#include "shared/bucket/reducer.h"
 
 struct moment {
     int64_t at_ns;

@@ -5,8 +5,8 @@
 
 #include "exec/backend.h"
 #include "exec/tensors.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* The reducer that made the plan, fed with what really happened on one rank in one pass: gradients
  * in the order in which their ops ended. It must ask for the buckets in the order in which the

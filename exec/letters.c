@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "exec/element.h"
-#include "shared/arena.h"
-#include "shared/op.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
 
 struct letter { /* one op as one rank sends it */
     const struct lw_op *op;

@@ -4,9 +4,9 @@
 #include <stdint.h>
 
 #include "exec/tensors.h"
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* Which op makes what an all-reduce without a bucket sums up, and which one takes the sum: the last compute
  * op that it waits for, and the first that waits for it. Those set and compare its numbers when they

@@ -1,10 +1,10 @@
-/* shared/arena.h's allocation within the MPI plugin, by way of the program that loaded it: the program
+/* shared/base/arena.h's allocation within the MPI plugin, by way of the program that loaded it: the program
  * counts every block, and its tests can fail every one. Arenas are not used in the plugin. */
 #include "exec/mpi_host.h"
 
 #include <string.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 /* Lent by the program once, when it loads the plugin; allocation has no other way to it. */
 static const struct exec_host *host;

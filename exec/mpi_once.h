@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* MPI in this process: started at most once, ended when the process ends. Calls that wait for other
  * processes and cannot be interrupted are made by a thread of their own, so that the caller can stop

@@ -11,7 +11,7 @@
 
 #include "exec/backend.h"
 #include "exec/kernels.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 /* What the files of the NCCL plugin share: one world, its streams, events, communicators and the
  * queue of commands that have been given and not yet handed to CUDA. See docs/design/backend_nccl.md.

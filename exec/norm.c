@@ -7,8 +7,8 @@
 #include "exec/norm.h"
 
 #include "exec/element.h"
-#include "shared/arena.h"
-#include "shared/op.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
 
 enum { NUMBER_BYTES = 8 };
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "exec/tensors.h"
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* The gradient norm of a plan that clips: docs/design/norm.md. */
 

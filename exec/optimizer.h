@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "exec/scalar.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
 
 /* Optimizers in f32, element by element with fixed operations, so that the same inputs give the same
  * bits on every rank, on a GPU, and however the parameters are cut. g is the gradient over divisor.

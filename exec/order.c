@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/op.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
 
 struct program { /* of a rank that takes part */
     int32_t rank, first_op, n_ops, first; /* first: its ops' place in the lists of all */

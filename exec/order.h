@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* What must be over on a rank when one of its ops begins, by its own waits and by what messages from other
  * ranks say: rank 0 that holds the gradient of micro-batch 0 knows that its activation has arrived. Of

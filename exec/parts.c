@@ -14,7 +14,7 @@
 #include "exec/optimizer.h"
 #include "exec/rows_memory.h"
 #include "exec/tensors.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err)
 {

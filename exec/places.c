@@ -6,7 +6,7 @@
 #include "exec/places.h"
 
 #include "exec/order.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 struct place {
     int64_t at, bytes;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "exec/tensors.h"
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* Where the messages of one program lie: communication without a bucket. Op numbers count within the
  * program.

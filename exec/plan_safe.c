@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "exec/tensors.h"
-#include "shared/arena.h"
-#include "shared/op.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
 
 /* No machine holds as much. A size grows at most eightfold (u8 to f64) and is rounded up to 64 bytes;
  * what is laid out of them all stays below 2^60, on every stream. */

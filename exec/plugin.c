@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { PATH = 4096 };
 

@@ -1,8 +1,8 @@
 /* Products whose FLOPs are known and whose time is not. 2 n^3 FLOPs for n rows: the nearest n. */
 #include "exec/products.h"
 
-#include "shared/arena.h"
-#include "shared/op.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
 
 static int64_t flops_of(int64_t side)
 {

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "exec/tensors.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* Compute ops that say how many FLOPs they do and not how long they take: each is one product of square
  * f32 matrices, as near to that as their rows allow, at the device's own speed. */

@@ -19,8 +19,8 @@
 #include "exec/rows.h"
 #include "exec/rows_memory.h"
 #include "exec/state_plan.h"
-#include "shared/arena.h"
-#include "shared/op.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
 
 /* --- one gradient ------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "exec/tensors.h"
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* The run of the same steps on one rank that a run is compared with, parameter by parameter. It knows of
  * ranks, stages and tensor coordinates, and of no bucket, shard or communicator. */

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 #define ADDRESS ((uintptr_t)0x200000000000)
 #define COMMON_BYTES (INT64_C(1) << 30)

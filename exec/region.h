@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "exec/backend.h"
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* Memory that the processes of a run share, at the same address in each: a pointer of one is a pointer of
  * all. It has no name in any file system, and goes with the last of them. */

@@ -12,7 +12,7 @@
 
 #include "exec/rendezvous_star.h"
 #include "exec/spin.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { PINGS = 16, MAX_RANKS = 4096 };
 #define MAX_RESULTS (INT64_C(1) << 30)

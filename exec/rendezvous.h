@@ -6,7 +6,7 @@
 
 #include "exec/backend.h"
 #include "exec/run.h"
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* How the processes of one run find each other, agree that they are one run, and stay in touch. Rank 0
  * listens; the others connect to it over TCP, each twice: one connection carries data (broadcast,

@@ -20,7 +20,7 @@
 
 #include "exec/rendezvous_star.h"
 #include "exec/spin.h"
-#include "shared/hash.h"
+#include "shared/base/hash.h"
 
 enum { PROTOCOL = 3, MAGIC = 0x4c617057, WAITING = 64 };
 #define LINGER_NS INT64_C(500000000)

@@ -13,7 +13,7 @@
 
 #include "exec/rendezvous_star.h"
 #include "exec/spin.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum life_kind { LIFE_BYE = 1, LIFE_STOP = 2, LIFE_PLACE = 3, LIFE_SPEAKS = 4 };
 

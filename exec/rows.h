@@ -4,9 +4,9 @@
 #include <stdint.h>
 
 #include "exec/backend.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
-#include "shared/sparse.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/sparse.h"
 
 /* Sparse gradients on a backend whose memory the host shares (EXEC_CAN_SPARSE). On each rank one consists of
  *

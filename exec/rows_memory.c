@@ -4,7 +4,7 @@
 #include "exec/rows_memory.h"
 
 #include "exec/rows.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 enum { COUNT_BYTES = 64 /* the list's length, and nothing else in its cache line */ };
 

@@ -2,7 +2,7 @@
 #define LW_EXEC_ROWS_MEMORY_H
 
 #include "exec/tensors.h"
-#include "shared/sparse.h"
+#include "shared/plan/sparse.h"
 
 /* Sparse gradients of a run: exec/rows.h on each rank, for each layout. Layouts are made; then place says how
  * many bytes a rank needs (m->rows_bytes), and behind their allocation bind fills m->lists. LW_EPLAN: an op

@@ -11,7 +11,7 @@
 #include "exec/products.h"
 #include "exec/run_state.h"
 #include "exec/state_plan.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 #define OPENING_NS INT64_C(10000000000)
 

@@ -7,10 +7,10 @@
 
 #include "exec/backend.h"
 #include "exec/state.h"
-#include "shared/err.h"
-#include "shared/plan.h"
-#include "shared/progress.h"
-#include "shared/timeline.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/base/progress.h"
+#include "shared/timeline/timeline.h"
 
 /* Run a plan for real: every rank of the backend walks its programs, step after step, with real
  * memory, real reductions and a real optimizer step. See docs/design/exec.md. */

@@ -7,7 +7,7 @@
 #include "exec/run.h"
 #include "exec/tensors.h"
 #include "exec/verify.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 /* One run while it lasts: what run.c, give_step.c, step_done.c, stopped.c and fault.c share. */
 

@@ -16,7 +16,7 @@
 
 #include "exec/spin.h"
 #include "exec/team.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 /* Below the range from which the system takes ports for outgoing connections, so that none of those
  * gets it before rank 0 listens. */

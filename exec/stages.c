@@ -16,7 +16,7 @@
 
 #include "exec/flow.h"
 #include "exec/scalar.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 static struct exec_gradient value_of(const struct exec_tensors *m, const struct lw_op *op,
                                      const struct exec_place *at)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/hash.h"
+#include "shared/base/hash.h"
 
 enum { HEAD = LW_EXEC_STATE_HEAD, RECORD = 24, SUM = 32, VERSION = 1, MAX_NAME = 4096 };
 static const char magic[8] = {'l', 'w', 's', 't', 'a', 't', 'e', '\n'};

@@ -4,9 +4,9 @@
 #include <stdint.h>
 
 #include "exec/optimizer.h"
-#include "shared/arena.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
 
 /* What a training has come to, apart from any plan: how many steps were taken, and of every
  * parameter its weights and what the optimizer keeps, all in f32. In memory it is the bytes of its

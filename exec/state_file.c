@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "exec/state.h"
-#include "shared/output.h"
+#include "shared/base/output.h"
 
 static enum lw_status cannot_read(FILE *f, const char *file, struct lw_err *err)
 {

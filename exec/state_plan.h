@@ -6,8 +6,8 @@
 #include "exec/backend.h"
 #include "exec/state.h"
 #include "exec/tensors.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* Which values of a saved state lie where by a plan: what a run begins with, and what it leaves. */
 

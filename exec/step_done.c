@@ -7,7 +7,7 @@
 #include "exec/norm.h"
 #include "exec/run_state.h"
 #include "exec/stages.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 static lw_ps on_timeline(const struct exec_run *r, int64_t ns)
 {

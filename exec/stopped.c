@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "exec/run_state.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 #define LOOK_NS INT64_C(100000000) /* how soon a signal is seen */
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 #define HEAR_NS INT64_C(1000000000) /* rank 0 hears where stopped ranks were */
 #define STAY_NS INT64_C(5000000000) /* the others leave it time to store the run, */

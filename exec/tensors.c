@@ -16,7 +16,7 @@
 #include "exec/products.h"
 #include "exec/rows_memory.h"
 #include "exec/state_plan.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 enum { VALUES = 3 /* in one element while it is computed: exec/stages.c */ };
 

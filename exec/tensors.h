@@ -8,9 +8,9 @@
 #include "exec/flow.h"
 #include "exec/gradients.h"
 #include "exec/state.h"
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* The tensors of a run: where every weight, gradient and bucket lies on every rank, and which parts
  * (exec/backend.h) an op of the plan works on. */

@@ -17,7 +17,7 @@
 
 #include "exec/element.h"
 #include "exec/spin.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { CHUNK_BYTES = 256 * 1024, SWAP_BYTES = 4096, LINE = 64, MAX_POSTS = 8 };
 

@@ -7,8 +7,8 @@
 #include "exec/backend.h"
 #include "exec/region.h"
 #include "exec/thread_script.h"
-#include "shared/err.h"
-#include "shared/op.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
 
 /* Collectives among n threads that share memory, of one process or of several: each member calls exec_group_run with its own
  * buffer, all in the same order of ops; the calls block. Data moves straight out of another member's

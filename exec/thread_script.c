@@ -23,7 +23,7 @@
 #include "exec/thread_script.h"
 
 #include "exec/backend.h"
-#include "shared/tree.h"
+#include "shared/groups/double_tree.h"
 
 static int32_t wrap(int64_t a, int32_t n)
 {

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/err.h"
-#include "shared/op.h"
-#include "shared/strategy.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
+#include "shared/plan/strategy.h"
 
 /* What a member of a group does in a collective: it pulls ranges out of other members' buffers, in
  * phases. In a phase it goes through its ranges chunk by chunk, and for each chunk through its pulls

@@ -3,7 +3,7 @@
  * gather that is lost, late or cut off fails by name instead of going unseen, although
  * gradients here do not depend on weights. */
 #include "exec/tensors.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 enum { EDGE = 64 }; /* elements at either end of a piece that are overwritten and looked at */
 

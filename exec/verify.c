@@ -12,7 +12,7 @@
 #include "exec/optimizer.h"
 #include "exec/reference.h"
 #include "exec/rows_memory.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 struct check {
     struct exec_reference ref;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "exec/tensors.h"
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* Compare every rank's weights and optimizer state, bit by bit, with a run of the same n_steps on one
  * rank that sees every gradient itself. *n_bytes: how much was compared. LW_ENO names parameter,

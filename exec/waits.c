@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "exec/audit.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 struct walk {
     const struct exec_tensors *m;

@@ -1,11 +1,11 @@
 /* lapwing golden: do the policies of this build answer as the reference systems did? */
 #include <stdio.h>
 
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/golden.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/golden/golden.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 #include "sim/alone.h"
 
 static const struct lw_usage usage = {

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/jsonout.h"
-#include "shared/strategy.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/base/jsonout.h"
+#include "shared/plan/strategy.h"
+#include "shared/base/table.h"
 
 static void list_commands(void)
 {

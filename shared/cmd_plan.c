@@ -3,14 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 #include "shared/cmd_plan_grid.h"
 #include "shared/cmd_plan_show.h"
-#include "shared/command.h"
-#include "shared/files.h"
-#include "shared/jsonout.h"
-#include "shared/plan_diff.h"
-#include "shared/plan_source.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
+#include "shared/base/jsonout.h"
+#include "shared/plan/plan_diff.h"
+#include "shared/cli/plan_source.h"
 #include "sim/cost.h"
 
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/files.h"
-#include "shared/grid_print.h"
-#include "shared/input.h"
-#include "shared/jsonout.h"
-#include "shared/program_grid.h"
-#include "shared/schedule_colossal.h"
+#include "shared/files/files.h"
+#include "shared/schedule/grid_print.h"
+#include "shared/base/input.h"
+#include "shared/base/jsonout.h"
+#include "shared/lower/lower_grid.h"
+#include "shared/schedule/schedule_colossal.h"
 
 void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_GRID_OPTIONS])
 {

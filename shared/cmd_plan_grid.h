@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/cli.h"
-#include "shared/err.h"
-#include "shared/plan_source.h"
+#include "shared/cli/cli.h"
+#include "shared/base/err.h"
+#include "shared/cli/plan_source.h"
 
 /* `lapwing plan` without a workload: the grid of a pipeline schedule alone. */
 struct lw_grid_request {

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "shared/cmd_plan_stages.h"
-#include "shared/jsonout.h"
-#include "shared/plan_diff.h"
-#include "shared/table.h"
+#include "shared/base/jsonout.h"
+#include "shared/plan/plan_diff.h"
+#include "shared/base/table.h"
 
 static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
 

@@ -1,8 +1,8 @@
 #ifndef LW_SHARED_CMD_PLAN_SHOW_H
 #define LW_SHARED_CMD_PLAN_SHOW_H
 
-#include "shared/cli.h"
-#include "shared/plan.h"
+#include "shared/cli/cli.h"
+#include "shared/plan/plan.h"
 
 /* Print a plan to standard output. */
 enum lw_status lw_plan_show(const struct lw_plan *p, enum lw_format format, struct lw_err *err);

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "shared/table.h"
-#include "shared/units.h"
+#include "shared/base/table.h"
+#include "shared/base/units.h"
 
 struct pass {
     lw_ps forward, backward, again;

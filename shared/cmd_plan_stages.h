@@ -1,8 +1,8 @@
 #ifndef LW_SHARED_CMD_PLAN_STAGES_H
 #define LW_SHARED_CMD_PLAN_STAGES_H
 
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* A line per role of a plan with several: what its ranks hold, and what they do in a pass of the last
  * variant. To standard output. */

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 
 enum { N_FACTS = 6 };
 

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "shared/table.h"
+#include "shared/base/table.h"
 
 static const struct {
     const char *name, *engine, *wall_s, *peak_mb, *error;

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* What other simulators took for W-AR and W-DDP, as a table with the setup above it. */
 enum lw_status sim_bench_others_print(FILE *f, struct lw_err *err);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "shared/plan_builder.h"
+#include "shared/plan/plan_builder.h"
 
 enum { COMPUTE, COMM, DOWN, UP, N_MICRO = 32, MESSAGE_BYTES = 1 << 20 };
 

@@ -1,10 +1,10 @@
 #ifndef LW_SIM_BENCH_PLAN_H
 #define LW_SIM_BENCH_PLAN_H
 
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/plan.h"
-#include "shared/workload.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/workload.h"
 
 /* Plans whose answer is known on paper, for measuring speed and for tests.
  *   w-ar     one all-reduce of 64 MiB

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "exec/cmd_bench_exec.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 #include "sim/bench_others.h"
 #include "traces/cmd_bench_import.h"
 

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "analysis/store.h"
-#include "shared/files.h"
-#include "shared/program.h"
-#include "shared/strategy.h"
+#include "shared/files/files.h"
+#include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "sim/bench_plan.h"
 #include "sim/cmd_bench.h"
 #include "sim/cost.h"

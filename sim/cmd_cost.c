@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
 #include "sim/cost_print.h"
 
 static const struct lw_usage usage = {

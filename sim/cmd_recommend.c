@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include "analysis/compare.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
-#include "shared/plan_source.h"
-#include "shared/program.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
+#include "shared/cli/plan_source.h"
+#include "shared/lower/lower.h"
 #include "sim/cost.h"
 #include "sim/recommend_print.h"
 #include "sim/sim.h"

@@ -4,9 +4,9 @@
 #include <time.h>
 
 #include "analysis/compare.h"
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/plan_source.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/cli/plan_source.h"
 #include "sim/cmd_sim_replay.h"
 #include "sim/cost.h"
 #include "sim/samples.h"

@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/bucket.h"
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/plan_source.h"
+#include "shared/bucket/bucket.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/cli/plan_source.h"
 #include "sim/cmd_sim_whatif.h"
 #include "sim/sim_print.h"
 

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/files.h"
+#include "shared/files/files.h"
 #include "sim/cost.h"
 #include "traces/kernel_class.h"
 #include "traces/to_replay.h"

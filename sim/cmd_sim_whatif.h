@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/cluster.h"
-#include "shared/err.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
 
 struct traces_replay_rule;
 struct lw_kernel_table;

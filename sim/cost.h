@@ -3,9 +3,9 @@
 
 #include <stdint.h>
 
-#include "shared/cluster.h"
-#include "shared/cost.h"
-#include "shared/err.h"
+#include "shared/plan/cluster.h"
+#include "shared/plan/cost.h"
+#include "shared/base/err.h"
 
 /* What communication costs on a cluster. A measured table that fits (op, ranks, nodes, in flight)
  * wins; else a model computes it from the cluster's links. See docs/design/cost.md. */

@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { MOST_PIECES = 1024, COUNTED_PIECES = 16 };
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 #include "sim/hfreduce.h"
 
 /* Where hfreduce is asked for: the rate at which each of its resources would let it run. */

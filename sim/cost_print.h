@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 #include "sim/cost.h"
 
 enum { SIM_COST_MAX_ROWS = 64 };

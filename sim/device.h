@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/cluster.h"
-#include "shared/plan.h"
+#include "shared/plan/cluster.h"
+#include "shared/plan/plan.h"
 
 /* How much slower a device does something beside something else. Rates are whole parts in
  * 1e9, so that progress is counted exactly. */

@@ -3,10 +3,10 @@
 
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 #include "sim/sim.h"
 
 /* Ranks that are alike, simulated once: see docs/design/folding.md. A class is a set of ranks whose

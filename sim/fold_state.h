@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 #include "sim/trie.h"
 
 /* The state of finding classes, shared by fold.c (refinement) and fold_read.c (what the plan says).

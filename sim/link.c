@@ -16,7 +16,7 @@
 
 #include <math.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum direction { OUT, IN, N_DIRECTIONS };
 

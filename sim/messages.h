@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/cost.h"
-#include "shared/err.h"
-#include "shared/units.h"
+#include "shared/plan/cost.h"
+#include "shared/base/err.h"
+#include "shared/base/units.h"
 #include "sim/trees.h"
 
 /* Collectives as lists of messages, one generator for all algorithms: chunk detail runs the list,

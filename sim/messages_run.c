@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 struct run {
     const struct sim_schedule *s;

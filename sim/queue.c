@@ -15,7 +15,7 @@
 
 #include <assert.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 static inline int bucket_of(lw_ps time, lw_ps now)
 {

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/units.h"
+#include "shared/base/units.h"
 
 /* The pending events of a simulation. Times never run backwards: an event may not be pushed before
  * the time of the one popped last. Events of equal time leave in the order they were pushed. */

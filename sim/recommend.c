@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/program.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/lower/lower.h"
+#include "shared/timeline/timeline.h"
 #include "sim/cost.h"
 #include "sim/sim.h"
 

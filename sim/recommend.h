@@ -4,12 +4,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/progress.h"
-#include "shared/strategy.h"
-#include "shared/units.h"
-#include "shared/workload.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/base/progress.h"
+#include "shared/plan/strategy.h"
+#include "shared/base/units.h"
+#include "shared/plan/workload.h"
 
 /* The best bucket cap of a workload on a cluster, by simulating every bucketing that a cap can make,
  * or, when those are too many, a grid of them and then all near the best. See

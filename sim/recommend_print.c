@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)
 {

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 #include "sim/recommend.h"
 
 /* A recommendation and what is known about its error. */

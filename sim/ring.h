@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "shared/units.h"
+#include "shared/base/units.h"
 
 /* A ring collective message by message, without a queue. Member r sends `steps` messages to member
  * r + 1, each cost[r] on the link and latency[r] on the way; message s leaves once message s - 1 has

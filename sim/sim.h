@@ -4,13 +4,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/cluster.h"
-#include "shared/cost.h"
-#include "shared/err.h"
-#include "shared/plan.h"
-#include "shared/progress.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/plan/cost.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/base/progress.h"
+#include "shared/timeline/timeline.h"
 
 /* Predict what a plan does on a cluster. See docs/design/engine.md. */
 

@@ -3,10 +3,10 @@
  * the cluster gives it is listed with its source, and the error that such predictions had. */
 #include "sim/sim_print.h"
 
-#include "shared/arena.h"
-#include "shared/jsonout.h"
-#include "shared/summary_print.h"
-#include "shared/table.h"
+#include "shared/base/arena.h"
+#include "shared/base/jsonout.h"
+#include "shared/timeline/summary_print.h"
+#include "shared/base/table.h"
 
 struct bucket_times {
     int32_t bucket;

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 #include "sim/samples.h"
 #include "sim/sim.h"
 

@@ -1,4 +1,4 @@
-/* The double binary tree of shared/tree.h, with the steps in which pieces travel.
+/* The double binary tree of shared/groups/double_tree.h, with the steps in which pieces travel.
  *
  * Colours: edges that leave one member, or enter one, must differ. At most two edges leave a member
  * and two enter it, so edges that must differ form paths and rings of even length: walking along
@@ -9,8 +9,8 @@
 
 #include <assert.h>
 
-#include "shared/arena.h"
-#include "shared/tree.h"
+#include "shared/base/arena.h"
+#include "shared/groups/double_tree.h"
 
 /* Edges by number: tree * n + the child they lead to. */
 struct edges {

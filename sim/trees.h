@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* Two binary trees over the same members, so that a member with two children in one has at most as
  * many as are left of two in the other: each carries half of a buffer, and no member sends or

@@ -2,7 +2,7 @@
  * is of the edge itself, so equal numbers mean equal sequences whatever the hash does. */
 #include "sim/trie.h"
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 struct sim_trie_edge {
     int64_t node, value, to; /* to 0: empty place (nothing leads back to the root) */

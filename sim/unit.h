@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* A program as the engine walks it: units instead of ops. A unit is one op, or all sends and
  * receives of one group call, which start and complete together. The order of a stream and the order

@@ -3,9 +3,9 @@
 
 #include <stdint.h>
 
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/plan.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
 
 /* Time alone, at full rate, of an op that is no communication; bytes: its payload as the rank sees
  * it. An op with work of its own has that; the rest is timed by the cluster: by its table for the kind of

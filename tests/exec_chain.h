@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "exec/run.h"
-#include "shared/program.h"
+#include "shared/lower/lower.h"
 #include "strategy_words.h"
 
 enum { CHAIN_MAX = 64 };

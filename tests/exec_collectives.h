@@ -3,8 +3,8 @@
 
 /* A step of 3 ranks that is nothing but collectives without a bucket, for tests of exec. */
 #include "exec/backend.h"
-#include "shared/op.h"
-#include "shared/plan_builder.h"
+#include "shared/plan/op.h"
+#include "shared/plan/plan_builder.h"
 
 /* kinds[n], of bytes[n]: bf16 and f32 by turns; the group's members are ranks 2, 0, 1; root is rank 1.
  * A plan without ops: it could not be built. */

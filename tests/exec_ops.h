@@ -9,7 +9,7 @@
 
 #include "exec/backend.h"
 #include "exec/scalar.h"
-#include "shared/op.h"
+#include "shared/plan/op.h"
 
 enum { EXEC_OPS_MAX = 8 };
 

@@ -7,7 +7,7 @@
  *   the comm stream; COPY_OUT of each bucket; with clip COPY_IN and COPY_OUT of the norm; OPTIMIZER. */
 #include <string.h>
 
-#include "shared/plan_builder.h"
+#include "shared/plan/plan_builder.h"
 
 struct exec_test_plan {
     int32_t n_ranks, n_params, per_bucket;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/input.h"
+#include "shared/base/input.h"
 
 static char folder[64];
 

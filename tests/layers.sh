@@ -27,6 +27,6 @@ owned() { # pattern, files that may include it
 owned 'sqlite3' analysis/store.c traces/import_nsys.c $(ls tests/*.c)
 owned 'mpi\.h' $(ls exec/backend_mpi.c exec/mpi_*.c)
 owned 'cuda|nccl|cublas' $(ls exec/backend_nccl*.c exec/nccl_*.c exec/nccl_*.h 2>/dev/null)
-owned 'simdjson' shared/json.cc
+owned 'simdjson' shared/base/json.cc
 [ $bad = 0 ] && echo "check-layers: ok"
 exit $bad

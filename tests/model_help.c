@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 struct lw_device model_device(void)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/plan_builder.h"
+#include "shared/plan/plan_builder.h"
 #include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 

@@ -1,10 +1,10 @@
 #ifndef LW_TESTS_SIM_HELP_H
 #define LW_TESTS_SIM_HELP_H
 
-#include "shared/cluster.h"
-#include "shared/plan.h"
-#include "shared/plan_builder.h"
-#include "shared/timeline.h"
+#include "shared/plan/cluster.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/plan_builder.h"
+#include "shared/timeline/timeline.h"
 #include "sim/sim.h"
 
 /* Clusters and plans that the simulator's tests share. */

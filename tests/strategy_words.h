@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/strategy.h"
+#include "shared/plan/strategy.h"
 
 /* "name value name value ..." on top of the defaults. Its texts stay until the next call. Behind cmocka.h. */
 static inline struct lw_strategy strategy(const char *words)

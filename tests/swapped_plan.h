@@ -1,8 +1,8 @@
 #ifndef LW_TESTS_SWAPPED_PLAN_H
 #define LW_TESTS_SWAPPED_PLAN_H
 
-#include "shared/op.h"
-#include "shared/program.h"
+#include "shared/plan/op.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_workload.h"
 
 /* Op `from` of the plan moves behind op `to` of the same program; those between move up, and

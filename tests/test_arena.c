@@ -1,4 +1,4 @@
-/* Memory and its failing hook: shared/arena.h. */
+/* Memory and its failing hook: shared/base/arena.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/hash.h"
-#include "shared/plan_builder.h"
+#include "shared/base/arena.h"
+#include "shared/base/hash.h"
+#include "shared/plan/plan_builder.h"
 
 static void memory_from_an_arena_is_zero_and_aligned(void **state)
 {

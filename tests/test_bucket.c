@@ -1,4 +1,4 @@
-/* Bucket assignment and the rules of the torch generations: shared/bucket.h, docs/design/bucket.md.
+/* Bucket assignment and the rules of the torch generations: shared/bucket/bucket.h, docs/design/bucket.md.
  * Golden answers of the reference are in test_golden_c10d. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/bucket.h"
+#include "shared/bucket/bucket.h"
 #include "tests/resnet50_sizes.h"
 
 enum { N_MAX = 200 };

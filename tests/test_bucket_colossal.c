@@ -1,4 +1,4 @@
-/* ColossalAI's gradient handlers: shared/bucket_colossal.h, with the example of
+/* ColossalAI's gradient handlers: shared/bucket/bucket_colossal.h, with the example of
  * docs/design/bucket_colossal.md. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/bucket_colossal.h"
+#include "shared/bucket/bucket_colossal.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 30 };

@@ -1,4 +1,4 @@
-/* Buckets chosen by time: shared/bucket_merge.h. The example of docs/design/bucket_merge.md, and the
+/* Buckets chosen by time: shared/bucket/bucket_merge.h. The example of docs/design/bucket_merge.md, and the
  * optimum against all ways to cut small inputs, under costs of many shapes. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/bucket_merge.h"
+#include "shared/bucket/bucket_merge.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 10, BYTES_MAX = 400 };

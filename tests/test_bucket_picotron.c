@@ -1,4 +1,4 @@
-/* picotron's buckets: shared/bucket_picotron.h, with the example of docs/design/bucket_picotron.md.
+/* picotron's buckets: shared/bucket/bucket_picotron.h, with the example of docs/design/bucket_picotron.md.
  * The root system's own answers are checked by test_golden. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/bucket_picotron.h"
+#include "shared/bucket/bucket_picotron.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 40 };

@@ -1,4 +1,4 @@
-/* ShardedDataParallel's buckets: shared/bucket_sharded.h, with the example of
+/* ShardedDataParallel's buckets: shared/bucket/bucket_sharded.h, with the example of
  * docs/design/bucket_sharded.md. The root system's own answers are checked by test_golden. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/bucket_sharded.h"
+#include "shared/bucket/bucket_sharded.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 40 };

@@ -12,8 +12,8 @@
 
 #include "exec/calibrate.h"
 #include "exec/calibrate_state.h"
-#include "shared/arena.h"
-#include "shared/files.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
 
 /* --- samples ------------------------------------------------------------------------------------ */
 

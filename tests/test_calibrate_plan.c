@@ -8,7 +8,7 @@
 
 #include "exec/calibrate_plan.h"
 #include "exec/run.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 static const int64_t sizes[] = {1024, 4096, 100000};
 static const lw_ps works[] = {0, 0, 0};

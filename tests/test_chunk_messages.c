@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/files.h"
+#include "shared/files/files.h"
 #include "sim/cost.h"
 #include "tests/sim_help.h"
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "shared/cli.h"
-#include "shared/units.h"
+#include "shared/cli/cli.h"
+#include "shared/base/units.h"
 
 struct opts {
     const char *unused;

@@ -12,9 +12,9 @@
 
 #include "command_fixture.h"
 #include "file_fixture.h"
-#include "shared/arena.h"
-#include "shared/embedded.h"
-#include "shared/files.h"
+#include "shared/base/arena.h"
+#include "shared/base/embedded.h"
+#include "shared/files/files.h"
 
 static const char example_page[] = "docs/formats/cluster.md";
 

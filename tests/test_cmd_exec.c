@@ -12,7 +12,7 @@
 #include <sqlite3.h>
 
 #include "exec/run.h"
-#include "shared/files.h"
+#include "shared/files/files.h"
 #include "tests/command_fixture.h"
 #include "tests/exec_plan.h"
 #include "tests/file_fixture.h"

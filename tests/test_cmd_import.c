@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shared/files.h"
+#include "shared/files/files.h"
 #include "tests/command_fixture.h"
 #include "tests/file_fixture.h"
 

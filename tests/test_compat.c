@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/compat.h"
-#include "shared/program.h"
+#include "shared/lower/compat.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_build.h"
 
 static struct lw_strategy with(const char *compat)

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "replay_help.h"
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 #include "traces/cross_rank.h"
 #include "traces/decimal.h"
 #include "traces/import_kineto.h"

@@ -1,4 +1,4 @@
-/* Between and beyond measured sizes (shared/curve.h), and the logarithms that it needs. */
+/* Between and beyond measured sizes (shared/plan/curve.h), and the logarithms that it needs. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "shared/curve.h"
-#include "shared/loglog.h"
+#include "shared/plan/curve.h"
+#include "shared/base/loglog.h"
 
 static void curve_is(struct lw_curve c, int64_t size, lw_ps time, const char *how)
 {

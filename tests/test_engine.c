@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/timeline.h"
+#include "shared/timeline/timeline.h"
 #include "tests/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "exec/run.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "tests/exec_collectives.h"
 #include "tests/exec_plan.h"
 

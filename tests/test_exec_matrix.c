@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "exec/run.h"
-#include "shared/program.h"
+#include "shared/lower/lower.h"
 #include "sim/cost.h"
 #include "tests/sim_help.h"
 #include "tests/tiny_workload.h"

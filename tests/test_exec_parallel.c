@@ -10,8 +10,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/op.h"
-#include "shared/program_grid.h"
+#include "shared/plan/op.h"
+#include "shared/lower/lower_grid.h"
 #include "tests/exec_chain.h"
 
 #define TABLES "../shared/golden/schedules"

@@ -12,7 +12,7 @@
 #include "exec/gradients.h"
 #include "exec/rows.h"
 #include "exec/run.h"
-#include "shared/program.h"
+#include "shared/lower/lower.h"
 #include "tests/prng.h"
 #include "tests/strategy_words.h"
 

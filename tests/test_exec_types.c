@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "exec/run.h"
-#include "shared/program.h"
+#include "shared/lower/lower.h"
 #include "tests/prng.h"
 #include "tests/strategy_words.h"
 

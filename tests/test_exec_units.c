@@ -1,6 +1,6 @@
 /* Waits for weights that a program gives up (ZeRO-3): a verified run names a missing one before its
  * first step, also where it would have been won by chance. docs/design/program_units.md. */
-#include "shared/op.h"
+#include "shared/plan/op.h"
 #include "tests/exec_chain.h"
 
 static void expect_fault(const struct lw_plan *p, const char *words)

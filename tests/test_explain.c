@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #include "analysis/explain.h"
-#include "shared/program.h"
+#include "shared/lower/lower.h"
 #include "sim/bench_plan.h"
 #include "tests/command_fixture.h"
 #include "tests/file_fixture.h"

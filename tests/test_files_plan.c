@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "file_fixture.h"
-#include "shared/arena.h"
-#include "shared/files.h"
-#include "shared/plan_builder.h"
-#include "shared/program.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
+#include "shared/plan/plan_builder.h"
+#include "shared/lower/lower.h"
 
 static const char example_page[] = "docs/formats/plan.md";
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "file_fixture.h"
-#include "shared/arena.h"
-#include "shared/files.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
 
 static void documented_example_reads_as_described(void **state)
 {

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "file_fixture.h"
-#include "shared/arena.h"
-#include "shared/files.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
 
 static const char example_page[] = "docs/formats/workload.md";
 

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/files.h"
-#include "shared/program.h"
-#include "shared/strategy.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
+#include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "sim/cost.h"
 #include "sim/fold.h"
 #include "sim/trie.h"

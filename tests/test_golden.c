@@ -1,4 +1,4 @@
-/* Golden files and the command that checks them: shared/golden.h, docs/design/golden.md. Own small
+/* Golden files and the command that checks them: shared/golden/golden.h, docs/design/golden.md. Own small
  * cases; altered copies, which must all fail; the recorded files of ../shared where they are. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "shared/golden.h"
-#include "shared/input.h"
+#include "shared/golden/golden.h"
+#include "shared/base/input.h"
 #include "sim/alone.h"
 
 #define SHARED "../shared/golden/"

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/bucket.h"
-#include "shared/input.h"
-#include "shared/json.h"
-#include "shared/reducer.h"
+#include "shared/bucket/bucket.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
+#include "shared/bucket/reducer.h"
 
 enum { MAX_N = 8192, MAX_ITERS = 16, LIMITS = 16 };
 

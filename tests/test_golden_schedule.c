@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "shared/golden.h"
-#include "shared/golden_schedule.h"
-#include "shared/input.h"
+#include "shared/golden/golden.h"
+#include "shared/golden/golden_schedule.h"
+#include "shared/base/input.h"
 #include "sim/alone.h"
 
 #define TABLES "../shared/golden/schedules"

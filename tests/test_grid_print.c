@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/grid_print.h"
+#include "shared/base/arena.h"
+#include "shared/schedule/grid_print.h"
 #include "tests/command_fixture.h"
 #include "tests/file_fixture.h"
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/grid_time.h"
+#include "shared/base/arena.h"
+#include "shared/schedule/grid_time.h"
 
 static struct lw_grid made(enum lw_schedule schedule, int32_t p, int32_t m, int32_t v)
 {

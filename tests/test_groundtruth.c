@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "analysis/cmd_validate.h"
-#include "shared/jsonout.h"
+#include "shared/base/jsonout.h"
 #include "tests/command_fixture.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/groundtruth_target.h"

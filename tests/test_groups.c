@@ -1,4 +1,4 @@
-/* Ranks and process groups: shared/groups.h, with the examples of docs/design/groups.md. */
+/* Ranks and process groups: shared/groups/groups.h, with the examples of docs/design/groups.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/groups.h"
+#include "shared/groups/groups.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 512 };

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 #include "sim/cost.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/bench_target.h"

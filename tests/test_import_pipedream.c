@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/arena.h"
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/pipedream_target.h"
 #include "traces/format.h"

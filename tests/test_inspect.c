@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 #include "traces/decimal.h"
 #include "traces/import_kineto.h"
 #include "traces/inspect.h"

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/files.h"
+#include "shared/files/files.h"
 #include "tests/sim_help.h"
 
 enum { N_RANKS = 256, N_STEPS = 4 }; /* 30 ops a rank and step: 30,720 spans */

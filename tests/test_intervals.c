@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/timeline.h"
+#include "shared/timeline/timeline.h"
 
 static void union_counts_overlaps_once_and_clips_to_the_window(void **state)
 {

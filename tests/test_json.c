@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/json.h"
+#include "shared/base/arena.h"
+#include "shared/base/json.h"
 
 /* simdjson takes its memory with the nothrow forms of new, which a program may replace: here they
  * count and fail like every other allocation. */

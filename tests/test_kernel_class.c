@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "file_fixture.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "traces/kernel_class.h"
 
 static void names_of_libraries_have_their_class(void **state)

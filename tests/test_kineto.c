@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/kineto_target.h"
 #include "traces/decimal.h"

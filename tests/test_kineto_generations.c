@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/json.h"
+#include "shared/base/arena.h"
+#include "shared/base/json.h"
 #include "traces/import_kineto.h"
 #include "traces/inspect.h"
 #include "traces/phases.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "replay_help.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "traces/meaning.h"
 
 /* The example of docs/design/inspect.md. */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "shared/memory.h"
+#include "shared/timeline/param_memory.h"
 
 static int64_t sum(const int64_t bytes[LW_N_MEM])
 {

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "model_help.h"
-#include "shared/arena.h"
-#include "shared/grid_time.h"
-#include "shared/memory.h"
-#include "shared/program.h"
+#include "shared/base/arena.h"
+#include "shared/schedule/grid_time.h"
+#include "shared/timeline/param_memory.h"
+#include "shared/lower/lower.h"
 #include "sim_help.h"
 
 enum { KEPT = 1000 };

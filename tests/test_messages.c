@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/files.h"
+#include "shared/files/files.h"
 #include "sim/cost_algorithm.h"
 #include "sim/ring.h"
 #include "tests/prng.h"

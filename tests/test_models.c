@@ -13,8 +13,8 @@
 #include "file_fixture.h"
 #include "model_help.h"
 #include "resnet50_sizes.h"
-#include "shared/arena.h"
-#include "shared/files.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
 #include "traces/models.h"
 
 static void resnet50_has_the_parameters_of_torchvision(void **state)

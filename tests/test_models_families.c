@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "model_help.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 struct published {
     const char *name;

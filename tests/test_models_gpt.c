@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "model_help.h"
 
 /* 12 h^2 + 13 h per block, both embeddings, the last norm; the head is the token embedding. */

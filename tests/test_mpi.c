@@ -14,7 +14,7 @@
 
 #include "exec/rendezvous.h"
 #include "exec/run.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "tests/exec_collectives.h"
 #include "tests/exec_ops.h"
 

@@ -22,7 +22,7 @@
 #include "exec/kernels.h"
 #include "exec/rendezvous.h"
 #include "exec/run.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "tests/exec_plan.h"
 #include "tests/exec_ops.h"
 #include "tests/swapped_plan.h"

@@ -14,9 +14,9 @@
 
 #include "exec/order.h"
 #include "exec/tensors.h"
-#include "shared/arena.h"
-#include "shared/op.h"
-#include "shared/plan_builder.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
+#include "shared/plan/plan_builder.h"
 #include "tests/tiny_build.h"
 
 enum { PLACE = 128 };

@@ -11,11 +11,11 @@
 #include <dirent.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/input.h"
-#include "shared/jsonout.h"
-#include "shared/output.h"
-#include "shared/table.h"
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/output.h"
+#include "shared/base/table.h"
 
 static char folder[64];
 

@@ -1,4 +1,4 @@
-/* Modules to stages: shared/partition.h. The examples of docs/design/partition.md are here with the
+/* Modules to stages: shared/partition/partition.h. The examples of docs/design/partition.md are here with the
  * same numbers; optimality is compared with all partitions of small inputs. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/partition.h"
+#include "shared/partition/partition.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 12 };

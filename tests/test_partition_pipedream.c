@@ -1,4 +1,4 @@
-/* PipeDream's hierarchical planner: shared/partition_pipedream.h. Compared with all assignments of
+/* PipeDream's hierarchical planner: shared/partition/partition_pipedream.h. Compared with all assignments of
  * small chains, and with the root system's own answers for a VGG-16 where ../shared holds them. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/partition_pipedream.h"
+#include "shared/partition/partition_pipedream.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 64 };

@@ -10,9 +10,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "shared/golden.h"
-#include "shared/input.h"
-#include "shared/pipedream_graph.h"
+#include "shared/golden/golden.h"
+#include "shared/base/input.h"
+#include "shared/partition/pipedream_graph.h"
 #include "tests/file_fixture.h"
 
 #define NODES "node,op,fwd_ms,bwd_ms,activation_bytes,param_bytes\n"

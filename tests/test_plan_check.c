@@ -1,5 +1,5 @@
 /* The proof of a plan: every fault is found and named; no content makes the check read outside a
- * table. shared/plan_check.h, docs/design/plan.md. */
+ * table. shared/check/plan_check.h, docs/design/plan.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/plan_builder.h"
-#include "shared/program.h"
+#include "shared/plan/plan_builder.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_workload.h"
 
 /* The worked example of docs/design/program.md: ops 15 .. 31 are the steady pass, buckets 1 and 2 its

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/op.h"
-#include "shared/plan_check.h"
-#include "shared/program.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
+#include "shared/check/plan_check.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_workload.h"
 
 enum { COPY = 4 };

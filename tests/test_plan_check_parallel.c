@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/program.h"
+#include "shared/base/arena.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_workload.h"
 
 /* dp 2, pp 2, tp 2: a, b | c, and d.weight in c is a copy of a.weight. */

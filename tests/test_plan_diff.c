@@ -1,4 +1,4 @@
-/* Two plans in words: shared/plan_diff.h. */
+/* Two plans in words: shared/plan/plan_diff.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/plan_diff.h"
-#include "shared/program.h"
+#include "shared/plan/plan_diff.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_workload.h"
 
 static struct lw_plan build(const struct tiny *t, int64_t cap)

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "analysis/plot_labels.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "tests/prng.h"
 
 static struct lw_err err;

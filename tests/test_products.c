@@ -8,8 +8,8 @@
 
 #include "exec/products.h"
 #include "exec/run.h"
-#include "shared/arena.h"
-#include "shared/plan_builder.h"
+#include "shared/base/arena.h"
+#include "shared/plan/plan_builder.h"
 #include "tests/exec_ops.h"
 
 /* Two ranks, each a kernel of so many FLOPs; work_ps -1: no time. */

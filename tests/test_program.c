@@ -1,4 +1,4 @@
-/* Lowering of data parallelism: shared/program.h, docs/design/program.md. */
+/* Lowering of data parallelism: shared/lower/lower.h, docs/design/program.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/backward.h"
-#include "shared/program.h"
+#include "shared/bucket/ready_order.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_build.h"
 
 enum { ROOM = 4096 };

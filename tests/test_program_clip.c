@@ -1,4 +1,4 @@
-/* Clipping and narrowed weights in a plan: shared/program_clip.c, shared/program_update.c,
+/* Clipping and narrowed weights in a plan: shared/lower/lower_clip.c, shared/lower/lower_update.c,
  * docs/design/program.md. The workload is tests/tiny_workload.h's: 602 f32 elements, 2408 bytes; the
  * optimizer takes 7 us for all. */
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/program.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_workload.h"
 
 static struct lw_plan build(const char *const (*options)[2])

@@ -1,4 +1,4 @@
-/* Grids as plans: shared/program_grid.h, and the order of their messages, shared/grid_order.h. */
+/* Grids as plans: shared/lower/lower_grid.h, and the order of their messages, shared/schedule/grid_order.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,11 +7,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/grid_order.h"
-#include "shared/grid_time.h"
-#include "shared/program_grid.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/schedule/grid_order.h"
+#include "shared/schedule/grid_time.h"
+#include "shared/lower/lower_grid.h"
+#include "shared/timeline/timeline.h"
 #include "sim/alone.h"
 #include "sim/sim.h"
 #include "tests/prng.h"

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/grid_time.h"
-#include "shared/program.h"
-#include "shared/schedule.h"
+#include "shared/base/arena.h"
+#include "shared/schedule/grid_time.h"
+#include "shared/lower/lower.h"
+#include "shared/schedule/schedule.h"
 #include "sim/sim.h"
 #include "tests/prng.h"
 #include "tests/sim_help.h"

@@ -1,4 +1,4 @@
-/* ZeRO-1 in a plan: shared/program_shards.c, shared/plan_check_shard.c, docs/design/program_shards.md. The
+/* ZeRO-1 in a plan: shared/lower/lower_zero1.c, shared/check/plan_check_shard.c, docs/design/program_shards.md. The
  * workload is that of tests/tiny_workload.h: a.weight 100 elements, b.weight 200, b.bias 2, c.weight
  * 300, all f32, 602 in all; the optimizer takes 7 us for all of them. */
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "exec/run.h"
-#include "shared/program.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_build.h"
 
 static struct lw_strategy zero(enum lw_shard_policy policy)

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/program.h"
+#include "shared/base/arena.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_build.h"
 
 enum { ROOM = 4096 };

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "sim/queue.h"
 
 static uint64_t state = 88172645463325252u;

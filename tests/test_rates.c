@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/files.h"
-#include "shared/timeline.h"
+#include "shared/files/files.h"
+#include "shared/timeline/timeline.h"
 #include "tests/file_fixture.h"
 #include "tests/prng.h"
 #include "tests/sim_help.h"

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "replay_help.h"
-#include "shared/arena.h"
-#include "shared/bucket.h"
+#include "shared/base/arena.h"
+#include "shared/bucket/bucket.h"
 
 #define US LW_PS_PER_US
 #define MIB INT64_C(1048576)

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "shared/arena.h"
-#include "shared/program.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/lower/lower.h"
+#include "shared/timeline/timeline.h"
 #include "sim/cost.h"
 #include "sim/recommend_print.h"
 #include "tests/command_fixture.h"

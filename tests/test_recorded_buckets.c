@@ -12,10 +12,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "shared/files.h"
-#include "shared/input.h"
-#include "shared/json.h"
-#include "shared/program.h"
+#include "shared/files/files.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
+#include "shared/lower/lower.h"
 
 enum { MAX_BUCKETS = 64, MAX_PARAMS = 256 };
 

@@ -1,4 +1,4 @@
-/* The reducer's state machine: shared/reducer.h, docs/design/reducer.md. */
+/* The reducer's state machine: shared/bucket/reducer.h, docs/design/reducer.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/reducer.h"
+#include "shared/base/arena.h"
+#include "shared/bucket/reducer.h"
 
 /* Gradients 0..4: bucket 0 = {3, 4}, bucket 1 = {1, 2}, bucket 2 = {0}. */
 static const int32_t bucket_of[] = {2, 1, 1, 0, 0};

@@ -15,7 +15,7 @@
 #include "analysis/explain.h"
 #include "prng.h"
 #include "replay_help.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 #define KINETO "../shared/traces/kineto"
 #define RECORDED "traces/recorded"

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/arena.h"
-#include "shared/files.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
 #include "sim/draw.h"
 #include "sim/samples.h"
 #include "tests/sim_help.h"

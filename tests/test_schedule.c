@@ -9,9 +9,9 @@
 #include <dirent.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/input.h"
-#include "shared/schedule.h"
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/schedule/schedule.h"
 
 #define GOLDEN "../shared/golden/schedules"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/schedule_colossal.h"
+#include "shared/schedule/schedule_colossal.h"
 
 static void put_rank(const struct lw_colossal_order *o, int32_t rank, bool interleaved, char *buf)
 {

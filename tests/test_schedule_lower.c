@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
-#include "shared/schedule_lower.h"
+#include "shared/base/arena.h"
+#include "shared/schedule/schedule_torch_ir.h"
 
 static struct lw_grid grid_of(const char *text, enum lw_layout layout)
 {

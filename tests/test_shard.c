@@ -1,4 +1,4 @@
-/* Optimizer shards: shared/shard.h. The examples of docs/design/shard.md, tiling on random inputs,
+/* Optimizer shards: shared/shard/shard.h. The examples of docs/design/shard.md, tiling on random inputs,
  * LPT against the optimum. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/shard.h"
+#include "shared/shard/shard.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 40 };

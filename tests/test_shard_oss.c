@@ -1,4 +1,4 @@
-/* The life of a sharded optimizer: shared/shard_oss.h, with the examples of docs/design/shard.md.
+/* The life of a sharded optimizer: shared/shard/shard_oss.h, with the examples of docs/design/shard.md.
  * The root system's own answers are checked by test_golden. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/shard_oss.h"
+#include "shared/shard/shard_oss.h"
 #include "tests/prng.h"
 
 enum { N_MAX = 40 };

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "exec/state.h"
-#include "shared/input.h"
+#include "shared/base/input.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/state_target.h"
 #include "tests/prng.h"

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "analysis/store.h"
-#include "shared/plan_builder.h"
+#include "shared/plan/plan_builder.h"
 
 static char folder[64], file[128];
 

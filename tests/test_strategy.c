@@ -1,4 +1,4 @@
-/* The strategy's one table: shared/strategy.h. */
+/* The strategy's one table: shared/plan/strategy.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/strategy.h"
+#include "shared/plan/strategy.h"
 
 static void words_are_taken_with_dash_or_underscore(void **state)
 {

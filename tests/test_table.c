@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shared/table.h"
+#include "shared/base/table.h"
 
 static const char *const titles[] = {"name", ">bytes", "about"};
 

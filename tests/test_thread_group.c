@@ -11,7 +11,7 @@
 #include "exec/element.h"
 #include "exec/spin.h"
 #include "exec/thread_group.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { MEMBERS_MAX = 12 };
 

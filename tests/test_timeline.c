@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/plan_builder.h"
-#include "shared/memory.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/plan/plan_builder.h"
+#include "shared/timeline/param_memory.h"
+#include "shared/timeline/timeline.h"
 
 static void union_counts_overlaps_once(void **unused)
 {

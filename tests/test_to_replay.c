@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "replay_help.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 #define US LW_PS_PER_US
 

@@ -1,11 +1,11 @@
-/* The double binary tree: shared/tree.h. */
+/* The double binary tree: shared/groups/double_tree.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "shared/tree.h"
+#include "shared/groups/double_tree.h"
 
 enum { LARGEST = 300 };
 

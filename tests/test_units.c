@@ -1,11 +1,11 @@
-/* Sizes, times and rounding: shared/units.h. */
+/* Sizes, times and rounding: shared/base/units.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "shared/units.h"
+#include "shared/base/units.h"
 
 static void picoseconds_round_half_up_once(void **state)
 {

@@ -1,11 +1,11 @@
-/* Which table of local work speaks for what: shared/work_table.h. */
+/* Which table of local work speaks for what: shared/plan/work_table.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "shared/cluster.h"
+#include "shared/plan/cluster.h"
 
 static const int64_t sizes[] = {1000, 4000};
 static const lw_ps times[] = {10, 40};

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/timeline/timeline.h"
 #include "tests/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;

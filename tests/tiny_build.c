@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "tests/tiny_build.h"
 
 struct lw_plan build_with(const struct tiny *t, const struct lw_strategy *s,

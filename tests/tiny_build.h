@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "shared/program.h"
+#include "shared/lower/lower.h"
 #include "tests/tiny_workload.h"
 
 /* Plans of the tiny workload under a strategy, for tests of lowering. Every failure stops the test. */

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/plan.h"
-#include "shared/workload.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/workload.h"
 
 /* A workload small enough to follow by hand, the one of docs/design/program.md: modules a, b, c with
  * backward windows c [0, 6), b [6, 10), a [10, 12) us and four f32 gradients ready at

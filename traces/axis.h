@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/timeline/timeline.h"
 #include "traces/launches.h"
 #include "traces/phases.h"
 #include "traces/trace.h"

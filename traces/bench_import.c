@@ -15,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/arena.h"
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 #include "traces/import_kineto.h"
 
 enum { N_RUNS = 3 }; /* the first one may be the first to touch the machine's memory */

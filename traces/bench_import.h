@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* How fast a trace is imported: read (and unpacked), parsed, sorted. */
 struct traces_import_speed {

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
 #include "traces/kernel_class.h"
 #include "traces/launches.h"
 #include "traces/trace.h"

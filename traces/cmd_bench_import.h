@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 
 /* `lapwing bench import FILE`: measures and prints. */
 enum lw_status cmd_bench_import(const char *file, int64_t bytes, enum lw_format format,

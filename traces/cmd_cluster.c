@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 
 /* Figures in ps are shown in ns, as in files. */
 static const char *shown_unit(const struct lw_cluster_figure *f, double *value)

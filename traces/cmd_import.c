@@ -1,9 +1,9 @@
 /* lapwing import: recorded traces and measurements into workload and cluster files. */
 #include <string.h>
 
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
 #include "traces/cmd_import_store.h"
 #include "traces/convert.h"
 #include "traces/import_print.h"

@@ -3,7 +3,7 @@
 #include "traces/cmd_import_store.h"
 
 #include "analysis/store.h"
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "traces/recorded_timeline.h"
 
 struct recording {

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 #include "traces/convert.h"
 
 /* `lapwing import --store`: the recording as a run of kind import, under the plan of its replay. */

@@ -1,7 +1,7 @@
 /* lapwing inspect: what recordings show, in text, JSON or CSV. Every file is read before anything is
  * printed, so that a bad one leaves no half answer. */
-#include "shared/cli.h"
-#include "shared/command.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
 #include "traces/inspect_print.h"
 
 static const struct lw_usage usage = {

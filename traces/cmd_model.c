@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/cli.h"
-#include "shared/command.h"
-#include "shared/files.h"
-#include "shared/jsonout.h"
-#include "shared/table.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
 #include "traces/models.h"
 
 static int64_t param_bytes(const struct lw_workload *w)

@@ -3,10 +3,10 @@
 
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
-#include "shared/op.h"
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
 #include "traces/trace.h"
 
 /* What a trace tells of a collective: from its kernel, or from the host's record around its launch.

@@ -3,7 +3,7 @@
  * words, never answered by an empty one. */
 #include "traces/convert.h"
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "traces/gloo.h"
 #include "traces/import_groundtruth.h"
 #include "traces/import_pipedream.h"

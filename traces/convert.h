@@ -3,9 +3,9 @@
 
 #include <stdbool.h>
 
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/workload.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
 #include "traces/import_bench.h"
 #include "traces/reading.h"
 #include "traces/to_workload.h"

@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "shared/err.h"
-#include "shared/plan.h"
-#include "shared/timeline.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/timeline/timeline.h"
 
 /* Where a timeline comes from, for the reader of the file. */
 struct lw_export_note {

@@ -1,7 +1,7 @@
 /* Spans as comma-separated values: one line each, times in ns (rounded half up), -1 = unknown. */
 #include "traces/export_chrome.h"
 
-#include "shared/table.h"
+#include "shared/base/table.h"
 
 static long long ns(lw_ps t)
 {

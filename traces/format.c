@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "shared/input.h"
+#include "shared/base/input.h"
 #include "traces/import_bench.h"
 #include "traces/import_groundtruth.h"
 #include "traces/import_pipedream.h"

@@ -1,7 +1,7 @@
 #ifndef LW_TRACES_FORMAT_H
 #define LW_TRACES_FORMAT_H
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 
 /* What a file is, by its contents. */
 enum traces_format {

@@ -3,9 +3,9 @@
 
 #include <stdint.h>
 
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/workload.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
 
 /* Data-parallel training over gloo on CPUs, from what can be measured before the run: the step and
  * the gradients' ready times of a process without synchronisation, and the network's microbenchmark.

@@ -3,9 +3,9 @@
 
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/units.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/base/units.h"
 
 /* What the runs of a measured-run file showed: to be compared with, never to predict from. */
 struct lw_input;

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/input.h"
+#include "shared/base/input.h"
 #include "traces/decimal.h"
 
 enum { MOST_COLUMNS = 64, MOST_TABLES = 256, MOST_RANKS = 1 << 20 };

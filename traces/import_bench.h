@@ -5,18 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/op.h"
-#include "shared/units.h"
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
+#include "shared/base/units.h"
 
 /* Measured collectives: what nccl-tests prints (2.0 to today, its CSV too), or a CSV with titles op,
  * nranks, nnodes, size_bytes, time_us in any order. See docs/design/import_bench.md. */
 struct lw_input;
 
 struct traces_bench_row {
-    int64_t bytes;       /* as in shared/cost.h, > 0 */
+    int64_t bytes;       /* as in shared/plan/cost.h, > 0 */
     lw_ps time, in_place; /* medians where a size was measured more than once; -1 = not there */
     int64_t line;
 };

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 
 #define SCHEMA "lapwing-groundtruth/"
 #define MOST_SECONDS 1e5

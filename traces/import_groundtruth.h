@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
-#include "shared/units.h"
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/base/units.h"
 
 /* A measured-run file (schema lapwing-groundtruth/1: PyTorch DDP over gloo, two ranks): what its user
  * has before a run with overlapped all-reduces. Under ddp.cap* nothing is read but bucket_cap_mb. */

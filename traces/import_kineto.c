@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 #include "traces/decimal.h"
 
 enum { CLASS_UNKNOWN = -2, CLASS_SKIP = -1, EVENTS_PER_REPORT = 1 << 16 };

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "shared/err.h"
-#include "shared/progress.h"
+#include "shared/base/err.h"
+#include "shared/base/progress.h"
 #include "traces/trace.h"
 
 struct lw_input;

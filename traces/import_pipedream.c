@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/input.h"
+#include "shared/base/input.h"
 
 enum { MOST_NODES = 1 << 14 };
 

@@ -4,12 +4,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "shared/err.h"
-#include "shared/pipedream_graph.h"
-#include "shared/workload.h"
+#include "shared/base/err.h"
+#include "shared/partition/pipedream_graph.h"
+#include "shared/plan/workload.h"
 
 /* Profiles of PipeDream's profiler: graph.txt as it writes it, or the two CSV files of
- * shared/pipedream_graph.h. See docs/design/import_pipedream.md. */
+ * shared/partition/pipedream_graph.h. See docs/design/import_pipedream.md. */
 struct lw_input;
 
 bool traces_pipedream_is(const char *text, size_t len);

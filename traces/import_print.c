@@ -2,9 +2,9 @@
  * assumption, and the measured tables of a cluster. */
 #include "traces/import_print.h"
 
-#include "shared/jsonout.h"
-#include "shared/table.h"
-#include "shared/units.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+#include "shared/base/units.h"
 
 static double percent(int64_t part, int64_t whole)
 {

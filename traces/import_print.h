@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "shared/cli.h"
+#include "shared/cli/cli.h"
 #include "traces/convert.h"
 
 /* What `lapwing import` says about the files it wrote; names NULL = not written. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/timeline.h"
+#include "shared/timeline/timeline.h"
 #include "traces/comm_op.h"
 #include "traces/launches.h"
 

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/table.h"
+#include "shared/base/table.h"
 #include "traces/inspect_print.h"
 
 enum column {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "shared/table.h"
-#include "shared/units.h"
+#include "shared/base/table.h"
+#include "shared/base/units.h"
 
 static const char *source_name(enum traces_wait_source s)
 {

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "shared/err.h"
-#include "shared/jsonout.h"
+#include "shared/base/err.h"
+#include "shared/base/jsonout.h"
 #include "traces/inspect_print.h"
 
 /* The parts of `lapwing inspect` about classes, waits, the host, and several ranks of one run. */

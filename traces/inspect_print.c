@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "shared/jsonout.h"
-#include "shared/table.h"
-#include "shared/units.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+#include "shared/base/units.h"
 #include "traces/inspect_meaning.h"
 
 /* ---- JSON ---- */

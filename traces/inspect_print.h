@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "shared/err.h"
-#include "shared/input.h"
-#include "shared/pipedream_graph.h"
+#include "shared/base/err.h"
+#include "shared/base/input.h"
+#include "shared/partition/pipedream_graph.h"
 #include "traces/cross_rank.h"
 #include "traces/format.h"
 #include "traces/import_bench.h"

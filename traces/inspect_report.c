@@ -2,7 +2,7 @@
  * other formats what they count. */
 #include <string.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 #include "traces/import_kineto.h"
 #include "traces/import_pipedream.h"
 #include "traces/inspect_print.h"

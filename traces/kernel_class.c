@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "shared/input.h"
+#include "shared/base/input.h"
 
 #define COMM(m)                                                                                    \
     {                                                                                              \

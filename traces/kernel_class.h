@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
 
 /* What a kernel is, by its name: the first mark that the name contains (any case) decides. Marks of
  * a user's file come before the built-in ones. See docs/design/kernel_class.md. */

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 static int by_correlation(const void *a, const void *b)
 {

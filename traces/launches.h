@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "shared/err.h"
+#include "shared/base/err.h"
 #include "traces/trace.h"
 
 /* The device rows of a trace with the call that launched each. Several device rows may share one

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/workload.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
 
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the
  * larger of flops / (peak * efficiency) and bytes / memory bandwidth, for every kernel in forward,

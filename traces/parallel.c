@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <stdbool.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 enum { MOST_THREADS = 64 };
 

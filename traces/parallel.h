@@ -1,8 +1,8 @@
 #ifndef LW_TRACES_PARALLEL_H
 #define LW_TRACES_PARALLEL_H
 
-#include "shared/err.h"
-#include "shared/progress.h"
+#include "shared/base/err.h"
+#include "shared/base/progress.h"
 
 /* The same work on each of n files, on as many threads as this process may use cores (one file: on
  * the calling thread). `one` is called once for each number in [0, n), touches nothing but what

@@ -1,8 +1,8 @@
 #ifndef LW_TRACES_PASSES_H
 #define LW_TRACES_PASSES_H
 
-#include "shared/arena.h"
-#include "shared/err.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
 #include "traces/phases.h"
 
 /* A step may accumulate gradients over several backward passes. Its last pass as a step of its own:

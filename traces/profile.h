@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/workload.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
 #include "traces/phases.h"
 #include "traces/segments.h"
 #include "traces/trace.h"

@@ -3,9 +3,9 @@
 
 #include <stdbool.h>
 
-#include "shared/err.h"
-#include "shared/input.h"
-#include "shared/progress.h"
+#include "shared/base/err.h"
+#include "shared/base/input.h"
+#include "shared/base/progress.h"
 #include "traces/format.h"
 #include "traces/to_workload.h"
 

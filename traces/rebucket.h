@@ -1,9 +1,9 @@
 #ifndef LW_TRACES_REBUCKET_H
 #define LW_TRACES_REBUCKET_H
 
-#include "shared/arena.h"
-#include "shared/bucket.h"
-#include "shared/err.h"
+#include "shared/base/arena.h"
+#include "shared/bucket/bucket.h"
+#include "shared/base/err.h"
 #include "traces/replay_points.h"
 #include "traces/to_workload.h"
 

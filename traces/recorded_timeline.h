@@ -1,8 +1,8 @@
 #ifndef LW_TRACES_RECORDED_TIMELINE_H
 #define LW_TRACES_RECORDED_TIMELINE_H
 
-#include "shared/err.h"
-#include "shared/timeline.h"
+#include "shared/base/err.h"
+#include "shared/timeline/timeline.h"
 #include "traces/to_replay.h"
 
 /* What the traces themselves show, in the rows of their replay's plan: the recorded start and end of

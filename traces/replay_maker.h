@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/plan_builder.h"
+#include "shared/plan/plan_builder.h"
 #include "traces/cross_rank.h"
 #include "traces/replay_points.h"
 #include "traces/to_replay.h"

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
-#include "shared/dtype.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/base/dtype.h"
 #include "traces/calls.h"
 #include "traces/launches.h"
 #include "traces/to_workload.h"

@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/err.h"
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
 #include "traces/phases.h"
 #include "traces/trace.h"
 

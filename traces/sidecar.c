@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 
 struct owner { /* module m lists parameter p */
     int32_t module, param;

@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/dtype.h"
-#include "shared/err.h"
-#include "shared/workload.h"
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
 
 /* What record_ddp.py writes beside a trace: what the trace cannot tell. Times in ns, -1 = absent. */
 

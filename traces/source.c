@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/files.h"
-#include "shared/input.h"
+#include "shared/files/files.h"
+#include "shared/base/input.h"
 #include "traces/import_kineto.h"
 #include "traces/kernel_class.h"
 #include "traces/to_workload.h"

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 /* Every distinct text once, numbered from 0 in order of first appearance. Zeroed = empty. */
 struct traces_strings {

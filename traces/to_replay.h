@@ -4,11 +4,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/arena.h"
-#include "shared/cluster.h"
-#include "shared/err.h"
-#include "shared/plan.h"
-#include "shared/timeline.h"
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/timeline/timeline.h"
 #include "traces/kernel_class.h"
 #include "traces/to_workload.h"
 
@@ -22,7 +22,7 @@ struct traces_replay_op {
     bool comm;
     enum lw_op_kind kind;
     enum lw_dtype dtype; /* of the message; LW_U8 when unknown */
-    int64_t bytes;       /* as in shared/cost.h; -1 = unknown */
+    int64_t bytes;       /* as in shared/plan/cost.h; -1 = unknown */
     int32_t group_size;  /* -1 = unknown */
     lw_ps recorded;
 };

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/err.h"
-#include "shared/workload.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
 #include "traces/phases.h"
 #include "traces/sidecar.h"
 #include "traces/trace.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/arena.h"
+#include "shared/base/arena.h"
 
 void lw_trace_init(struct lw_trace *t)
 {

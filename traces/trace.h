@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/dtype.h"
-#include "shared/err.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
 #include "traces/strings.h"
 
 /* A recorded trace as tables, whatever file it came from. One row per interval worth keeping, in

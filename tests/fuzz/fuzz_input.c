@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include <sys/mman.h>
 
-#include "shared/arena.h"
-#include "shared/input.h"
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

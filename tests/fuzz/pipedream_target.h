@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/arena.h"
-#include "shared/input.h"
-#include "shared/json.h"
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
 #include "traces/format.h"
 #include "traces/import_pipedream.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "exec/state.h"
-#include "shared/arena.h"
-#include "shared/hash.h"
+#include "shared/base/arena.h"
+#include "shared/base/hash.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shared/cluster.h"
-#include "shared/files.h"
-#include "shared/program.h"
-#include "shared/schedule.h"
+#include "shared/plan/cluster.h"
+#include "shared/files/files.h"
+#include "shared/lower/lower.h"
+#include "shared/schedule/schedule.h"
 #include "sim/cost.h"
 
 enum { MODULES = 40, PARAMS = 200, ROUNDS = 12 };

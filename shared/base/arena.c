@@ -1,0 +1,203 @@
+/* Memory. One counted allocator under everything, and arenas on top of it: a result (workload,
+ * cluster, plan) owns one arena and is freed at once. Invariants: what is handed out starts on a
+ * 16-byte boundary, strings on any; a block is never moved, so pointers into an arena stay valid
+ * until lw_arena_free. */
+#include "shared/base/arena.h"
+
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
+
+static _Atomic int64_t fail_countdown; /* 0 = never fail; negative = fail all */
+static _Atomic int64_t live_blocks;
+
+static int must_fail(void)
+{
+    int64_t n = atomic_load(&fail_countdown);
+    if (n == 0)
+        return 0;
+    if (n < 0)
+        return 1;
+    if (atomic_fetch_sub(&fail_countdown, 1) == 1) {
+        atomic_store(&fail_countdown, -1);
+        return 1;
+    }
+    return 0;
+}
+
+void lw_alloc_fail_at(int64_t n)
+{
+    atomic_store(&fail_countdown, n);
+}
+
+int64_t lw_alloc_live(void)
+{
+    return atomic_load(&live_blocks);
+}
+
+static void *counted(void *p)
+{
+    if (p)
+        atomic_fetch_add(&live_blocks, 1);
+    return p;
+}
+
+void lw_alloc_setup(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
+}
+
+void lw_alloc_large(void *p, size_t n)
+{
+#ifdef MADV_HUGEPAGE
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) & ~(page - 1);
+
+    if (n >= 4 << 20)
+        (void)madvise((char *)p + (from - (uintptr_t)p), n - (from - (uintptr_t)p), MADV_HUGEPAGE);
+#else
+    (void)p;
+    (void)n;
+#endif
+}
+
+void *lw_alloc(size_t size)
+{
+    return must_fail() ? NULL : counted(malloc(size ? size : 1));
+}
+
+void *lw_calloc(size_t n, size_t size)
+{
+    return must_fail() ? NULL : counted(calloc(n ? n : 1, size ? size : 1));
+}
+
+void *lw_realloc(void *p, size_t size)
+{
+    if (!p)
+        return lw_alloc(size);
+    return must_fail() ? NULL : realloc(p, size ? size : 1);
+}
+
+void lw_free(void *p)
+{
+    if (p)
+        atomic_fetch_sub(&live_blocks, 1);
+    free(p);
+}
+
+int lw_reserve(void *items, int64_t *cap, int64_t need, size_t size)
+{
+    void **slot = items;
+    int64_t grown = *cap > 0 ? *cap : 16;
+
+    if (need <= *cap)
+        return 0;
+    while (grown < need)
+        grown *= 2;
+    if (size && (uint64_t)grown > SIZE_MAX / size)
+        return -1;
+    void *p = lw_realloc(*slot, (size_t)grown * size);
+    if (!p)
+        return -1;
+    *slot = p;
+    *cap = grown;
+    return 0;
+}
+
+struct lw_arena_block {
+    struct lw_arena_block *next;
+    size_t used, size; /* bytes behind the header */
+    _Alignas(ALIGN) unsigned char bytes[];
+};
+
+struct lw_arena_adopted {
+    struct lw_arena_adopted *next;
+    void *block;
+};
+
+static size_t aligned(size_t at, size_t align)
+{
+    return (at + align - 1) & ~(align - 1);
+}
+
+/* A new block with room for `want`; one that is large stands behind the open one. */
+static struct lw_arena_block *add_block(struct lw_arena *a, size_t want)
+{
+    bool large = want > BLOCK_BYTES / 4;
+    size_t room = large ? want : BLOCK_BYTES;
+    struct lw_arena_block *b = lw_calloc(1, sizeof *b + room);
+
+    if (!b)
+        return NULL;
+    b->size = room;
+    if (a->head && large) {
+        b->next = a->head->next;
+        a->head->next = b;
+    } else {
+        b->next = a->head;
+        a->head = b;
+    }
+    return b;
+}
+
+static void *take(struct lw_arena *a, size_t want, size_t align)
+{
+    struct lw_arena_block *b = a->head;
+
+    if (!b || aligned(b->used, align) > b->size || b->size - aligned(b->used, align) < want)
+        b = add_block(a, want);
+    if (!b)
+        return NULL;
+    size_t at = aligned(b->used, align);
+    b->used = at + want;
+    return b->bytes + at;
+}
+
+void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size)
+{
+    if (n < 0 || (size && (uint64_t)n > (SIZE_MAX - BLOCK_BYTES) / size))
+        return NULL;
+    return take(a, aligned((size_t)n * size, ALIGN), ALIGN);
+}
+
+int lw_arena_adopt(struct lw_arena *a, void *block)
+{
+    struct lw_arena_adopted *node = lw_arena_alloc(a, 1, sizeof *node);
+
+    if (!node)
+        return -1;
+    *node = (struct lw_arena_adopted){a->adopted, block};
+    a->adopted = node;
+    return 0;
+}
+
+char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len)
+{
+    char *p = len < SIZE_MAX - BLOCK_BYTES ? take(a, len + 1, 1) : NULL;
+    if (p)
+        memcpy(p, s, len);
+    return p;
+}
+
+char *lw_arena_strdup(struct lw_arena *a, const char *s)
+{
+    return lw_arena_strndup(a, s, strlen(s));
+}
+
+void lw_arena_free(struct lw_arena *a)
+{
+    for (; a->adopted; a->adopted = a->adopted->next)
+        lw_free(a->adopted->block);
+    while (a->head) {
+        struct lw_arena_block *b = a->head;
+        a->head = b->next;
+        lw_free(b);
+    }
+}

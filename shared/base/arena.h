@@ -1,0 +1,42 @@
+#ifndef LW_SHARED_BASE_ARENA_H
+#define LW_SHARED_BASE_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* All memory of the project is taken here, so that a test can fail the n-th allocation. */
+void *lw_alloc(size_t size);              /* uninitialised; NULL when memory runs out */
+void *lw_calloc(size_t n, size_t size);   /* zeroed; NULL also when n * size overflows */
+void *lw_realloc(void *p, size_t size);   /* as realloc: on NULL the old block lives on */
+void lw_free(void *p);
+/* Once, at the start of a program: tables of 1 MiB and more come from the system and go back to it
+ * whole, so that growing them moves pages and not bytes. */
+void lw_alloc_setup(void);
+/* A hint: these n bytes will be filled, so large pages suit them (a page fault per 2 MiB and not per
+ * 4 KiB). Does nothing below 4 MiB, and where the system has no such pages. */
+void lw_alloc_large(void *p, size_t n);
+
+/* Make sure that *items (elements of `size` bytes, capacity *cap) has room for `need` elements;
+ * grows by doubling. Returns 0, or -1 with everything unchanged when memory runs out. */
+int lw_reserve(void *items, int64_t *cap, int64_t need, size_t size);
+
+/* Test hook: the n-th allocation from now fails (1 = the next), all later ones too; 0 = never.
+ * lw_alloc_live() counts blocks taken and not given back. */
+void lw_alloc_fail_at(int64_t n);
+int64_t lw_alloc_live(void);
+
+/* An arena hands out memory that is given back all at once. A zeroed arena is a valid empty one. */
+struct lw_arena {
+    struct lw_arena_block *head;
+    struct lw_arena_adopted *adopted;
+};
+
+void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size); /* zeroed, 16-byte aligned */
+char *lw_arena_strdup(struct lw_arena *a, const char *s);         /* NULL only without memory */
+/* Take over a block of lw_alloc or lw_realloc: it goes with the arena. -1 without memory: it is
+ * still the caller's. */
+int lw_arena_adopt(struct lw_arena *a, void *block);
+char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len);
+void lw_arena_free(struct lw_arena *a);
+
+#endif

@@ -1,0 +1,40 @@
+/* Element types of parameters, gradients and messages, in one table. */
+#include "shared/base/dtype.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *name, *torch, *kineto; /* ours; torch.<name>; the word in a collective's args */
+    int64_t size;
+} dtypes[LW_N_DTYPES] = {
+    [LW_F32] = {"f32", "float32", "Float", 4},     [LW_F64] = {"f64", "float64", "Double", 8},
+    [LW_F16] = {"f16", "float16", "Half", 2},      [LW_BF16] = {"bf16", "bfloat16", "BFloat16", 2},
+    [LW_I64] = {"i64", "int64", "Long", 8},        [LW_I32] = {"i32", "int32", "Int", 4},
+    [LW_U8] = {"u8", "uint8", "Byte", 1},
+};
+
+int64_t lw_dtype_size(enum lw_dtype t)
+{
+    return dtypes[t].size;
+}
+
+const char *lw_dtype_name(enum lw_dtype t)
+{
+    return dtypes[t].name;
+}
+
+enum lw_status lw_dtype_parse(const char *name, enum lw_dtype *t, struct lw_err *err)
+{
+    const char *bare = strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
+
+    for (int i = 0; i < LW_N_DTYPES; i++) {
+        if (!strcasecmp(bare, dtypes[i].name) || !strcasecmp(bare, dtypes[i].torch) ||
+            !strcasecmp(bare, dtypes[i].kineto)) {
+            *t = (enum lw_dtype)i;
+            return LW_OK;
+        }
+    }
+    return lw_fail(err, LW_EINVAL, "unknown dtype '%s' (f32, f64, f16, bf16, i64, i32, u8)", name);
+}

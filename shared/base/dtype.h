@@ -1,0 +1,16 @@
+#ifndef LW_SHARED_BASE_DTYPE_H
+#define LW_SHARED_BASE_DTYPE_H
+
+#include <stdint.h>
+
+#include "shared/base/err.h"
+
+enum lw_dtype { LW_F32, LW_F64, LW_F16, LW_BF16, LW_I64, LW_I32, LW_U8, LW_N_DTYPES };
+
+int64_t lw_dtype_size(enum lw_dtype t);       /* bytes of one element */
+const char *lw_dtype_name(enum lw_dtype t);   /* "f32", "f64", "f16", "bf16", "i64", "i32", "u8" */
+
+/* The short names above and torch's ("float32", "torch.float32", "Float", ...). */
+enum lw_status lw_dtype_parse(const char *name, enum lw_dtype *t, struct lw_err *err);
+
+#endif

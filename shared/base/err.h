@@ -1,0 +1,53 @@
+#ifndef LW_SHARED_BASE_ERR_H
+#define LW_SHARED_BASE_ERR_H
+
+#include <stdint.h>
+
+/* What went wrong, in few words: a caller decides on these, a person reads the message.
+ * Outputs of a failed call are unset unless the value's comment says otherwise. */
+enum lw_status {
+    LW_OK = 0,
+    LW_EINVAL = -1,   /* a value the caller chose is not allowed: change it and call again */
+    LW_EFORMAT = -2,  /* the contents of a file are wrong: nothing was taken from it */
+    LW_EIO = -3,      /* the system refused to read or write: no partial output is left */
+    LW_ENOMEM = -4,   /* memory ran out: everything taken by the call was given back */
+    LW_EPLAN = -5,    /* a plan contradicts itself: its check says where */
+    LW_ENOTSUP = -6,  /* this build or this backend cannot do it: the message says what can */
+    LW_ETIMEOUT = -7, /* a deadline passed: the run was stopped and is stored as such */
+    LW_EFAILED = -8,  /* a run started and did not finish: the message names the rank and op */
+    LW_ENO = -9,      /* it ran, and the answer is no (beyond tolerance, verification missed) */
+    LW_EUSAGE = -10,  /* options of a command line contradict each other: wrong usage */
+};
+
+/* One error: filled by the first function that knows which it is, forwarded by the rest.
+ * A zeroed lw_err is "no error". */
+struct lw_err {
+    enum lw_status code;
+    char msg[512];
+};
+
+/* Fill err and return code, so that `return lw_fail(err, LW_EINVAL, "...")` reads well.
+ * err may be NULL. */
+enum lw_status lw_fail(struct lw_err *err, enum lw_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same with "name:line: " before the message; line 0 leaves it out. */
+enum lw_status lw_fail_at(struct lw_err *err, enum lw_status code, const char *name, int64_t line,
+                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Put "context: " before the message that err holds; returns its code. */
+enum lw_status lw_err_context(struct lw_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The message for an allocation that failed. */
+enum lw_status lw_fail_nomem(struct lw_err *err);
+
+/* Return from the calling function when an inner call failed. The only error macro. */
+#define LW_TRY(call)                              \
+    do {                                          \
+        enum lw_status lw_try_status_ = (call);   \
+        if (lw_try_status_ != LW_OK)              \
+            return lw_try_status_;                \
+    } while (0)
+
+#endif

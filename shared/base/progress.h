@@ -1,0 +1,25 @@
+#ifndef LW_SHARED_BASE_PROGRESS_H
+#define LW_SHARED_BASE_PROGRESS_H
+
+#include <stdbool.h>
+
+/* How long work tells how far it is. Library code calls lw_progress_report as often as it likes;
+ * a NULL or zeroed progress is silent. */
+struct lw_progress {
+    void (*report)(void *ctx, const char *what, double share); /* share in [0, 1] */
+    void *ctx;
+};
+
+void lw_progress_report(const struct lw_progress *p, const char *what, double share);
+
+/* A bar with the time that is left, on standard error. Silent when standard error is no terminal,
+ * when `quiet`, and for the first half second. */
+struct lw_progress_bar {
+    bool on, shown;
+    double began_s, last_s;
+};
+
+struct lw_progress lw_progress_bar_begin(struct lw_progress_bar *bar, bool quiet);
+void lw_progress_bar_end(struct lw_progress_bar *bar); /* erases it */
+
+#endif

@@ -1,0 +1,41 @@
+#ifndef LW_SHARED_BASE_UNITS_H
+#define LW_SHARED_BASE_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/base/err.h"
+
+/* Time inside engines, costs and plans: picoseconds. Files, store and output show ns. */
+typedef int64_t lw_ps;
+typedef int64_t lw_ns;
+
+#define LW_PS_PER_NS INT64_C(1000)
+#define LW_PS_PER_US INT64_C(1000000)
+#define LW_PS_PER_MS INT64_C(1000000000)
+#define LW_PS_PER_S INT64_C(1000000000000)
+
+lw_ns lw_ps_to_ns(lw_ps t);           /* rounds half up, also below zero: -1500 -> -1 */
+lw_ps lw_ns_to_ps(lw_ns t);
+lw_ps lw_ps_from_seconds(double s);   /* rounds half up; saturates at INT64_MAX */
+
+/* Time to move `bytes` at `bytes_per_s`: rounds half up to the picosecond, computed in integers
+ * where the rate is a whole number, so that a published closed form comes out exact. */
+lw_ps lw_transfer_ps(int64_t bytes, double bytes_per_s);
+
+/* "25MiB", "1.5GB", "1024" -> bytes. KiB MiB GiB TiB = 2^n, KB MB GB TB = 10^n, bare = bytes.
+ * LW_EINVAL names the text when it is no size, negative, or beyond int64. */
+enum lw_status lw_parse_size(const char *text, int64_t *bytes, struct lw_err *err);
+
+/* "250us", "1.5ms", "3s", "40ns", "7ps" -> picoseconds; a bare number is refused. */
+enum lw_status lw_parse_time(const char *text, lw_ps *t, struct lw_err *err);
+
+/* A whole number in [min, max]; LW_EINVAL says the range. */
+enum lw_status lw_parse_int(const char *text, int64_t min, int64_t max, int64_t *value,
+                            struct lw_err *err);
+
+/* For people: "25.00 MiB", "1.234 ms". buf must hold 32 bytes; returns buf. */
+char *lw_format_bytes(char *buf, int64_t bytes);
+char *lw_format_ps(char *buf, lw_ps t);
+
+#endif

@@ -1,0 +1,257 @@
+/* Gradients to buckets by size, as c10d does it (pytorch torch/csrc/distributed/c10d/reducer.cpp,
+ * compute_bucket_assignment_by_size, 1.13.1).
+ *
+ * Invariants: one open bucket per key (dtype, device) at a time; a gradient is appended first and the
+ * limit tested after, so a limit is a closing threshold and never a capacity; each key has its own
+ * place in the limit list and stays on the last entry; a sparse gradient is a bucket alone and does
+ * not touch the open one.
+ *
+ * Two things differ from c10d, both where it leaves the answer open: buckets that stay open under an
+ * order are emitted by their first-ready gradient (c10d: hash order), and sizes beyond int64 are
+ * refused. Gradients of one bucket are chained by index while it grows, so growing allocates
+ * nothing. */
+#include "shared/bucket/bucket.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct key {
+    int32_t dtype, device;
+};
+
+struct chain { /* a bucket while it grows and after it closed */
+    int32_t head, tail, n, first_visit;
+    int64_t bytes, limit;
+};
+
+struct assign {
+    const struct lw_grad *grads;
+    const int64_t *limits;
+    int32_t n, n_limits;
+    struct key *keys;     /* sorted, unique */
+    int32_t n_keys;
+    struct chain *open;   /* [n_keys] */
+    int32_t *at_limit;    /* [n_keys] */
+    struct chain *closed; /* [n] */
+    int32_t n_closed;
+    int32_t *next;        /* [n]: the gradient behind this one in its bucket */
+};
+
+void lw_bucketing_free(struct lw_bucketing *b)
+{
+    lw_arena_free(&b->arena);
+    *b = (struct lw_bucketing){0};
+}
+
+enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err)
+{
+    int32_t *first = lw_arena_alloc(&b->arena, (int64_t)b->n_buckets + 1, sizeof *first);
+    int32_t *items = lw_arena_alloc(&b->arena, b->n_items, sizeof *items);
+    int32_t at = 0;
+
+    if (!first || !items)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < b->n_buckets; i++) {
+        int32_t from = b->n_buckets - 1 - i, n = b->first[from + 1] - b->first[from];
+        memcpy(items + at, b->items + b->first[from], (size_t)n * sizeof *items);
+        at += n;
+        first[i + 1] = at;
+    }
+    for (int32_t i = 0, j = b->n_buckets - 1; i < j; i++, j--) {
+        int64_t t = b->limit_bytes[i];
+        b->limit_bytes[i] = b->limit_bytes[j];
+        b->limit_bytes[j] = t;
+    }
+    b->first = first;
+    b->items = items;
+    b->n_open = 0;
+    return LW_OK;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct key *x = a, *y = b;
+
+    if (x->dtype != y->dtype)
+        return x->dtype < y->dtype ? -1 : 1;
+    return (x->device > y->device) - (x->device < y->device);
+}
+
+static int compare_first_visit(const void *a, const void *b)
+{
+    const struct chain *x = a, *y = b;
+
+    return (x->first_visit > y->first_visit) - (x->first_visit < y->first_visit);
+}
+
+static struct key key_of(const struct lw_grad *g)
+{
+    return (struct key){(int32_t)g->dtype, g->device};
+}
+
+/* Sorted, each once. Gradients of one key come in runs: each run is noted once. */
+static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
+{
+    int64_t room = 0;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < a->n; i++) {
+        struct key key = key_of(&a->grads[i]);
+        if (n > 0 && compare_keys(&a->keys[n - 1], &key) == 0)
+            continue;
+        if (lw_reserve(&a->keys, &room, n + 1L, sizeof *a->keys) != 0)
+            return lw_fail_nomem(err);
+        a->keys[n++] = key;
+    }
+    qsort(a->keys, (size_t)n, sizeof *a->keys, compare_keys);
+    for (int32_t i = 0; i < n; i++)
+        if (a->n_keys == 0 || compare_keys(&a->keys[a->n_keys - 1], &a->keys[i]) != 0)
+            a->keys[a->n_keys++] = a->keys[i];
+    a->open = lw_calloc((size_t)a->n_keys, sizeof *a->open);
+    a->at_limit = lw_calloc((size_t)a->n_keys, sizeof *a->at_limit);
+    return a->open && a->at_limit ? LW_OK : lw_fail_nomem(err);
+}
+
+static void append(struct assign *a, struct chain *c, int32_t grad, int32_t visit)
+{
+    a->next[grad] = -1;
+    if (c->n == 0) {
+        c->head = grad;
+        c->first_visit = visit;
+    } else {
+        a->next[c->tail] = grad;
+    }
+    c->tail = grad;
+    c->n++;
+}
+
+static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct lw_err *err)
+{
+    const struct lw_grad *g = &a->grads[grad];
+    struct key key = key_of(g);
+
+    if (g->sparse) {
+        struct chain alone = {.limit = 0};
+        append(a, &alone, grad, when);
+        a->closed[a->n_closed++] = alone;
+        return LW_OK;
+    }
+    const struct key *found =
+        bsearch(&key, a->keys, (size_t)a->n_keys, sizeof *a->keys, compare_keys);
+    int32_t k = (int32_t)(found - a->keys);
+    struct chain *open = &a->open[k];
+    int64_t bytes;
+
+    append(a, open, grad, when);
+    if (__builtin_mul_overflow(g->numel, lw_dtype_size(g->dtype), &bytes) ||
+        __builtin_add_overflow(open->bytes, bytes, &open->bytes))
+        return lw_fail(err, LW_EINVAL, "gradient %d: the bucket grows beyond 2^63 bytes", grad);
+    open->limit = a->limits[a->at_limit[k]];
+    if (open->bytes >= open->limit) {
+        a->closed[a->n_closed++] = *open;
+        *open = (struct chain){0};
+        if (a->at_limit[k] + 1 < a->n_limits)
+            a->at_limit[k]++;
+    }
+    return LW_OK;
+}
+
+/* The non-empty open buckets go behind the closed ones; returns how many. */
+static int32_t close_rest(struct assign *a)
+{
+    int32_t before = a->n_closed;
+
+    for (int32_t k = 0; k < a->n_keys; k++)
+        if (a->open[k].n > 0)
+            a->closed[a->n_closed++] = a->open[k];
+    qsort(a->closed + before, (size_t)(a->n_closed - before), sizeof *a->closed,
+          compare_first_visit);
+    return a->n_closed - before;
+}
+
+static enum lw_status emit(const struct assign *a, struct lw_bucketing *b, struct lw_err *err)
+{
+    b->first = lw_arena_alloc(&b->arena, (int64_t)a->n_closed + 1, sizeof *b->first);
+    b->items = lw_arena_alloc(&b->arena, a->n, sizeof *b->items);
+    b->limit_bytes = lw_arena_alloc(&b->arena, a->n_closed, sizeof *b->limit_bytes);
+    if (!b->first || !b->items || !b->limit_bytes)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < a->n_closed; i++) {
+        for (int32_t g = a->closed[i].head; g >= 0; g = a->next[g])
+            b->items[b->n_items++] = g;
+        b->limit_bytes[i] = a->closed[i].limit;
+        b->first[i + 1] = b->n_items;
+    }
+    b->n_buckets = a->n_closed;
+    return LW_OK;
+}
+
+static enum lw_status check_input(const struct lw_grad *grads, int32_t n, const int32_t *order,
+                                  const int64_t *limits, int32_t n_limits, struct lw_err *err)
+{
+    if (n < 1)
+        return lw_fail(err, LW_EINVAL, "there are no gradients to put into buckets");
+    if (n_limits < 1)
+        return lw_fail(err, LW_EINVAL, "a bucket needs at least one size limit");
+    for (int32_t i = 0; i < n_limits; i++)
+        if (limits[i] < 0)
+            return lw_fail(err, LW_EINVAL, "bucket limit %d is negative: %lld bytes", i,
+                           (long long)limits[i]);
+    for (int32_t i = 0; i < n; i++) {
+        if (grads[i].numel < 0)
+            return lw_fail(err, LW_EINVAL, "gradient %d has %lld elements", i,
+                           (long long)grads[i].numel);
+        if (order && (order[i] < 0 || order[i] >= n))
+            return lw_fail(err, LW_EINVAL, "ready order: entry %d names gradient %d of %d", i,
+                           order[i], n);
+    }
+    return LW_OK;
+}
+
+static enum lw_status run(struct assign *a, const int32_t *order, struct lw_bucketing *b,
+                          struct lw_err *err)
+{
+    enum { UNSEEN = -2 };
+
+    LW_TRY(collect_keys(a, err));
+    for (int32_t i = 0; i < a->n; i++)
+        a->next[i] = UNSEEN;
+    for (int32_t i = 0; i < a->n; i++) {
+        int32_t grad = order ? order[i] : i;
+        if (a->next[grad] != UNSEEN)
+            return lw_fail(err, LW_EINVAL, "ready order: gradient %d stands there twice", grad);
+        LW_TRY(visit(a, grad, i, err));
+    }
+    b->n_open = close_rest(a);
+    if (!order) /* every bucket's head is its smallest index, and the visit it began with */
+        qsort(a->closed, (size_t)a->n_closed, sizeof *a->closed, compare_first_visit);
+    return emit(a, b, err);
+}
+
+enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, const int32_t *order,
+                                     const int64_t *limits, int32_t n_limits,
+                                     struct lw_bucketing *out, struct lw_err *err)
+{
+    LW_TRY(check_input(grads, n, order, limits, n_limits, err));
+    struct lw_bucketing b = {0};
+    struct assign a = {.grads = grads, .limits = limits, .n = n, .n_limits = n_limits};
+    enum lw_status s = LW_ENOMEM;
+    size_t room = (size_t)n;
+
+    a.closed = lw_alloc(room * sizeof *a.closed);
+    a.next = lw_alloc(room * sizeof *a.next);
+    if (a.closed && a.next)
+        s = run(&a, order, &b, err);
+    else
+        lw_fail_nomem(err);
+    lw_free(a.next);
+    lw_free(a.closed);
+    lw_free(a.at_limit);
+    lw_free(a.open);
+    lw_free(a.keys);
+    if (s == LW_OK)
+        *out = b;
+    else
+        lw_bucketing_free(&b);
+    return s;
+}

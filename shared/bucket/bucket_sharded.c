@@ -1,0 +1,217 @@
+/* ShardedDataParallel's gradient buckets.
+ *
+ * Invariants: gradients are visited by size (stable in the optimizer's device, owner, size order);
+ * a bucket has one device, one owner and one dtype; in compat there is one bucket per (device,
+ * owner) and it holds a prefix of that owner's gradients. Buckets are by device in order of
+ * appearance, and within one in order of creation.
+ *
+ * Unit: elements, whatever the dtype. Each bucket is divided by the group's size and reduced to its
+ * owner when its last gradient is in (completion order); buckets not complete at the end of the
+ * backward are reduced then. */
+#include "shared/bucket/bucket_sharded.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+void lw_sharded_buckets_free(struct lw_sharded_buckets *b)
+{
+    lw_arena_free(&b->arena);
+    *b = (struct lw_sharded_buckets){0};
+}
+
+struct visit {
+    int64_t numel;
+    int32_t place, param;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct visit *x = a, *y = b;
+
+    if (x->numel != y->numel)
+        return x->numel < y->numel ? -1 : 1;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+struct fill {
+    const struct lw_oss *oss;
+    const struct lw_shard_param *params;
+    int32_t n, world;
+    bool compat;
+    struct visit *visits; /* [n] */
+    int32_t *list;        /* [n] scratch */
+    int32_t *open;        /* [n_devices * world]: bucket being filled; -1 = none yet */
+    int32_t *slot;        /* [n]: next free place in items by bucket */
+    struct lw_sharded_buckets *out;
+};
+
+static void order_gradients(struct fill *f)
+{
+    int32_t n = 0;
+
+    lw_oss_in_buffer_order(f->oss, f->list);
+    for (int32_t k = 0; k < f->n; k++) {
+        int32_t p = f->list[k];
+        if (f->params[p].trainable) {
+            f->visits[n] = (struct visit){f->params[p].numel, n, p};
+            n++;
+        }
+    }
+    qsort(f->visits, (size_t)n, sizeof *f->visits, by_size);
+    f->out->n_trainable = n;
+    for (int32_t k = 0; k < n; k++)
+        f->out->order[k] = f->visits[k].param;
+}
+
+static bool fits(const struct fill *f, int64_t filled, int64_t numel)
+{
+    int64_t room = f->out->limit - filled;
+
+    return f->compat ? numel < room : numel <= room;
+}
+
+/* The bucket that takes parameter p, or -1: reduced alone. */
+static int32_t bucket_for(struct fill *f, int32_t p)
+{
+    struct lw_sharded_buckets *out = f->out;
+    int32_t owner = lw_oss_owner(f->oss, p);
+    int32_t *open = &f->open[(int64_t)lw_oss_device_index(f->oss, p) * f->world + owner];
+    int64_t numel = f->params[p].numel;
+    bool taken = *open >= 0 && fits(f, out->buckets[*open].numel, numel);
+
+    if (!taken && (*open < 0 || !f->compat) && (f->compat || fits(f, 0, numel))) {
+        *open = out->n_buckets++;
+        out->buckets[*open] =
+            (struct lw_sharded_bucket){.device = f->params[p].device, .owner = owner};
+        taken = fits(f, 0, numel);
+    }
+    return taken ? *open : -1;
+}
+
+static enum lw_status fill_buckets(struct fill *f, struct lw_err *err)
+{
+    struct lw_sharded_buckets *out = f->out;
+
+    for (int32_t k = 0; k < out->n_trainable; k++) {
+        int32_t p = out->order[k], b = bucket_for(f, p);
+        out->bucket_of[k] = b;
+        if (b < 0)
+            continue;
+        struct lw_sharded_bucket *bucket = &out->buckets[b];
+        if (bucket->n_items > 0 && f->params[p].dtype != f->params[f->slot[b]].dtype)
+            return lw_fail(err, LW_EINVAL,
+                           "parameter %d is %s, the bucket of device %d and rank %d holds %s", p,
+                           lw_dtype_name(f->params[p].dtype), bucket->device, bucket->owner,
+                           lw_dtype_name(f->params[f->slot[b]].dtype));
+        if (bucket->n_items == 0)
+            f->slot[b] = p;
+        bucket->numel += f->params[p].numel;
+        bucket->n_items++;
+    }
+    for (int32_t b = 0; b < out->n_buckets && f->compat; b++)
+        if (out->buckets[b].n_items > 0 && out->buckets[b].numel == 0)
+            return lw_fail(err, LW_EINVAL,
+                           "the bucket of device %d and rank %d holds %d gradients without an "
+                           "element: the root system stops with an assertion",
+                           out->buckets[b].device, out->buckets[b].owner, out->buckets[b].n_items);
+    return LW_OK;
+}
+
+/* Buckets by device in the order in which their first bucket was made, and the lists of items. */
+static enum lw_status arrange(struct fill *f, struct lw_err *err)
+{
+    struct lw_sharded_buckets *out = f->out;
+    struct lw_sharded_bucket *sorted = lw_arena_alloc(&out->arena, out->n_buckets, sizeof *sorted);
+    int32_t *items = lw_arena_alloc(&out->arena, out->n_trainable, sizeof *items);
+    int32_t n = 0, at = 0;
+
+    if (!sorted || !items)
+        return lw_fail_nomem(err);
+    for (int32_t b = 0; b < out->n_buckets; b++) {
+        int32_t first = 0;
+        while (out->buckets[first].device != out->buckets[b].device)
+            first++;
+        if (first < b)
+            continue;
+        for (int32_t k = b; k < out->n_buckets; k++)
+            if (out->buckets[k].device == out->buckets[b].device) {
+                f->list[k] = n;
+                sorted[n] = out->buckets[k];
+                f->slot[n] = at;
+                sorted[n].items = items + at;
+                at += sorted[n++].n_items;
+            }
+    }
+    for (int32_t k = 0; k < out->n_trainable; k++)
+        if (out->bucket_of[k] >= 0) {
+            int32_t b = out->bucket_of[k] = f->list[out->bucket_of[k]];
+            items[f->slot[b]++] = out->order[k];
+        }
+    out->buckets = sorted;
+    return LW_OK;
+}
+
+static enum lw_status prepare(struct fill *f, struct lw_arena *work, struct lw_err *err)
+{
+    int64_t n = f->n, n_open = (int64_t)lw_oss_n_devices(f->oss) * f->world;
+    struct lw_sharded_buckets *out = f->out;
+
+    f->visits = lw_arena_alloc(work, n, sizeof *f->visits);
+    f->list = lw_arena_alloc(work, n, sizeof *f->list);
+    f->slot = lw_arena_alloc(work, n, sizeof *f->slot);
+    f->open = lw_arena_alloc(work, n_open, sizeof *f->open);
+    out->order = lw_arena_alloc(&out->arena, n, sizeof *out->order);
+    out->bucket_of = lw_arena_alloc(&out->arena, n, sizeof *out->bucket_of);
+    out->buckets = lw_arena_alloc(&out->arena, n, sizeof *out->buckets);
+    if (!f->visits || !f->list || !f->slot || !f->open || !out->order || !out->bucket_of ||
+        !out->buckets)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < n_open; i++)
+        f->open[i] = -1;
+    return LW_OK;
+}
+
+static enum lw_status assign(struct fill *f, int64_t buffer_elements, struct lw_err *err)
+{
+    int64_t total = 0;
+
+    for (int32_t p = 0; p < f->n; p++)
+        total += f->params[p].numel;
+    f->out->limit = f->world == 1 ? 0 : buffer_elements < total ? buffer_elements : total;
+    order_gradients(f);
+    if (f->out->limit == 0) {
+        for (int32_t k = 0; k < f->out->n_trainable; k++)
+            f->out->bucket_of[k] = -1;
+        return LW_OK;
+    }
+    LW_TRY(fill_buckets(f, err));
+    return arrange(f, err);
+}
+
+enum lw_status lw_bucket_sharded(const struct lw_oss *oss, const struct lw_shard_param *params,
+                                 int32_t world, int64_t buffer_elements, bool compat,
+                                 struct lw_sharded_buckets *out, struct lw_err *err)
+{
+    struct lw_sharded_buckets result = {0};
+    struct lw_arena work = {0};
+    struct fill f = {.oss = oss,
+                     .params = params,
+                     .n = lw_oss_n_params(oss),
+                     .world = world,
+                     .compat = compat,
+                     .out = &result};
+
+    LW_TRY(lw_shard_check_params(params, f.n, world, err));
+    if (buffer_elements < 0)
+        return lw_fail(err, LW_EINVAL, "reduce buffer of %" PRId64 " elements, allowed: 0 or more",
+                       buffer_elements);
+    enum lw_status status = prepare(&f, &work, err);
+    if (status == LW_OK)
+        status = assign(&f, buffer_elements, err);
+    lw_arena_free(&work);
+    if (status != LW_OK)
+        lw_sharded_buckets_free(&result);
+    else
+        *out = result;
+    return status;
+}

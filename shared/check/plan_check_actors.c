@@ -1,0 +1,294 @@
+/* Who acts in the abstract run: the roles where every rank of a role meets the same roles at the same
+ * ops, and the ranks themselves where not. Then the tables by op, by actor and by meeting. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/check/plan_check_run.h"
+
+/* --- can roles stand for ranks? ----------------------------------------------------------------- */
+
+/* In each class, a role meets one set of roles. class_of: the smallest of the set. */
+static bool collectives_fold(struct lw_check_run *k)
+{
+    const struct lw_plan *p = k->p;
+
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        int32_t *of = k->class_of + (int64_t)c * p->n_roles;
+        for (int32_t r = 0; r < p->n_roles; r++)
+            of[r] = -1;
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            const struct lw_group *g = lw_plan_group(p, c, r);
+            if (!g || p->members[g->first_member] != r)
+                continue;
+            int32_t least = p->role_of[r];
+            for (int32_t m = 0; m < g->n_members; m++)
+                if (p->role_of[p->members[g->first_member + m]] < least)
+                    least = p->role_of[p->members[g->first_member + m]];
+            for (int32_t m = 0; m < g->n_members; m++) {
+                int32_t *mine = &of[p->role_of[p->members[g->first_member + m]]];
+                if (*mine >= 0 && *mine != least)
+                    return false;
+                *mine = least;
+            }
+        }
+        for (int32_t r = 0; r < p->n_ranks; r++) { /* the whole set in every group, all or none */
+            const struct lw_group *g = lw_plan_group(p, c, r);
+            if ((g != NULL) != (of[p->role_of[r]] >= 0))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Every group of a class holds all roles of its set. seen[n_roles] is zeroed. */
+static bool groups_are_whole(const struct lw_check_run *k, int32_t *seen)
+{
+    const struct lw_plan *p = k->p;
+    bool whole = true;
+    int32_t stamp = 0;
+
+    for (int32_t c = 0; whole && c < p->n_comms; c++) {
+        const int32_t *of = k->class_of + (int64_t)c * p->n_roles;
+        const int32_t *size = k->expected + (int64_t)c * p->n_roles;
+        for (int32_t r = 0; whole && r < p->n_ranks; r++) {
+            const struct lw_group *g = lw_plan_group(p, c, r);
+            int32_t distinct = 0;
+            if (!g || p->members[g->first_member] != r)
+                continue;
+            stamp++;
+            for (int32_t m = 0; m < g->n_members; m++) {
+                int32_t role = p->role_of[p->members[g->first_member + m]];
+                distinct += seen[role] != stamp;
+                seen[role] = stamp;
+            }
+            whole = distinct == size[of[p->role_of[r]]];
+        }
+    }
+    return whole;
+}
+
+/* Each send or receive of a role meets the same op of the same role on every rank. */
+static bool messages_fold(const struct lw_check_run *k)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_matches *m = k->matches;
+
+    if (!m->any || m->folded)
+        return true;
+    bool same = true;
+    for (int32_t r = 0; same && r < p->n_ranks; r++) {
+        int32_t role = p->role_of[r], first = k->first_rank[role];
+        for (int32_t i = 0; same && i < m->first[role + 1] - m->first[role]; i++) {
+            int32_t a = m->base[r] + i, b = m->base[first] + i;
+            same = m->op[a] == m->op[b] && p->role_of[m->rank[a]] == p->role_of[m->rank[b]];
+        }
+    }
+    return same;
+}
+
+static void count_expected_roles(struct lw_check_run *k)
+{
+    const struct lw_plan *p = k->p;
+
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        const int32_t *of = k->class_of + (int64_t)c * p->n_roles;
+        int32_t *size = k->expected + (int64_t)c * p->n_roles;
+        memset(size, 0, (size_t)p->n_roles * sizeof *size);
+        for (int32_t r = 0; r < p->n_roles; r++)
+            if (of[r] >= 0)
+                size[of[r]]++;
+    }
+}
+
+/* --- tables ------------------------------------------------------------------------------------- */
+
+struct call {
+    int32_t number, op;
+};
+
+static int compare_calls(const void *a, const void *b)
+{
+    const struct call *x = a, *y = b;
+
+    if (x->number != y->number)
+        return x->number < y->number ? -1 : 1;
+    return (x->op > y->op) - (x->op < y->op);
+}
+
+static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struct call *calls)
+{
+    size_t n = 0;
+
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *o = &k->p->ops[i];
+        k->call_lead[i] = i;
+        k->call_size[i] = 1;
+        if (lw_op_class(o->kind) == LW_CLASS_P2P && o->call >= 0)
+            calls[n++] = (struct call){o->call, i};
+    }
+    qsort(calls, n, sizeof *calls, compare_calls);
+    for (size_t i = 1; i < n; i++) {
+        if (calls[i].number != calls[i - 1].number)
+            continue;
+        k->call_lead[calls[i].op] = k->call_lead[calls[i - 1].op];
+        k->call_size[k->call_lead[calls[i].op]]++;
+    }
+}
+
+static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_comm, int32_t *n_on_comm,
+                         int32_t *last_on_stream)
+{
+    const struct lw_plan *p = k->p;
+    struct lw_program g = p->programs[(int64_t)k->variant * p->n_roles + role];
+    int32_t *head = k->head + (int64_t)role * p->n_streams;
+
+    for (int32_t s = 0; s < p->n_streams; s++)
+        head[s] = last_on_stream[s] = -1;
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        last_on_comm[c] = -1;
+        n_on_comm[c] = 0;
+    }
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *o = &p->ops[i];
+        k->next_on_stream[i] = k->before_on_comm[i] = k->ordinal[i] = -1;
+        if (last_on_stream[o->stream] < 0)
+            head[o->stream] = i;
+        else
+            k->next_on_stream[last_on_stream[o->stream]] = i;
+        last_on_stream[o->stream] = i;
+        if (o->comm < 0)
+            continue;
+        k->before_on_comm[i] = last_on_comm[o->comm];
+        last_on_comm[o->comm] = i;
+        if (lw_op_class(o->kind) == LW_CLASS_COLLECTIVE)
+            k->ordinal[i] = n_on_comm[o->comm]++;
+    }
+}
+
+static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    int32_t widest = 0;
+
+    k->next_on_stream = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
+    k->before_on_comm = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
+    k->ordinal = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
+    k->call_lead = lw_arena_alloc(&k->room, k->matches->any ? p->n_ops : 0, sizeof(int32_t));
+    k->call_size = lw_arena_alloc(&k->room, k->matches->any ? p->n_ops : 0, sizeof(int32_t));
+    k->head = lw_arena_alloc(&k->room, (int64_t)p->n_roles * p->n_streams, sizeof(int32_t));
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        widest = p->programs[i].n_ops > widest ? p->programs[i].n_ops : widest;
+    struct call *calls = lw_arena_alloc(&k->room, k->matches->any ? widest : 0, sizeof *calls);
+    int32_t *last_on_comm = lw_arena_alloc(&k->room, p->n_comms, sizeof(int32_t));
+    int32_t *n_on_comm = lw_arena_alloc(&k->room, p->n_comms, sizeof(int32_t));
+    int32_t *last_on_stream = lw_arena_alloc(&k->room, p->n_streams, sizeof(int32_t));
+    if (!k->next_on_stream || !k->before_on_comm || !k->ordinal || !k->call_lead ||
+        !k->call_size || !k->head || !calls || !last_on_comm || !n_on_comm || !last_on_stream)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        struct lw_program g = p->programs[(int64_t)k->variant * p->n_roles + r];
+        link_program(k, r, last_on_comm, n_on_comm, last_on_stream);
+        if (k->matches->any)
+            lead_calls(k, &g, calls);
+    }
+    return LW_OK;
+}
+
+static enum lw_status choose_actors(struct lw_check_run *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    int64_t keys = p->n_roles > p->n_groups ? p->n_roles : p->n_groups;
+
+    k->class_of = lw_arena_alloc(&k->room, (int64_t)p->n_comms * p->n_roles, sizeof(int32_t));
+    k->expected = lw_arena_alloc(&k->room, (int64_t)p->n_comms * keys, sizeof(int32_t));
+    k->first_rank = lw_arena_alloc(&k->room, p->n_roles, sizeof(int32_t));
+    if (!k->class_of || !k->expected || !k->first_rank)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < p->n_roles; r++)
+        k->first_rank[r] = -1;
+    for (int32_t r = p->n_ranks - 1; r >= 0; r--)
+        k->first_rank[p->role_of[r]] = r;
+    k->folded = p->n_roles < p->n_ranks && collectives_fold(k);
+    if (k->folded) {
+        count_expected_roles(k);
+        int32_t *seen = lw_arena_alloc(&k->room, p->n_roles, sizeof *seen);
+        if (!seen)
+            return lw_fail_nomem(err);
+        k->folded = groups_are_whole(k, seen) && messages_fold(k);
+    }
+    if (!k->folded && k->matches->folded)
+        LW_TRY(lw_match_by_rank(p, k->matches, &k->room, err));
+    k->n_actors = k->folded ? p->n_roles : p->n_ranks;
+    k->n_keys = k->folded ? p->n_roles : p->n_groups;
+    for (int32_t c = 0; !k->folded && c < p->n_comms; c++)
+        for (int32_t g = 0; g < p->n_groups; g++)
+            k->expected[(int64_t)c * k->n_keys + g] = p->groups[g].n_members;
+    return LW_OK;
+}
+
+/* Meetings of a key are as many as any of its actors has collectives (all have the same number). */
+static enum lw_status make_meetings(struct lw_check_run *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    int64_t cells = (int64_t)p->n_comms * k->n_keys, total = 0;
+    int32_t *n = lw_arena_alloc(&k->room, cells, sizeof *n);
+
+    k->meeting_at = lw_arena_alloc(&k->room, cells, sizeof *k->meeting_at);
+    if (!n || !k->meeting_at)
+        return lw_fail_nomem(err);
+    for (int32_t a = 0; a < k->n_actors; a++) {
+        struct lw_program g = program_of(k, a);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            if (k->ordinal[i] < 0)
+                continue;
+            int64_t key = meeting_key(k, a, p->ops[i].comm);
+            n[key] = k->ordinal[i] >= n[key] ? k->ordinal[i] + 1 : n[key];
+        }
+    }
+    for (int64_t c = 0; c < cells; c++) {
+        k->meeting_at[c] = total;
+        total += n[c];
+    }
+    k->arrived = lw_arena_alloc(&k->room, total, sizeof *k->arrived);
+    return k->arrived ? LW_OK : lw_fail_nomem(err);
+}
+
+static enum lw_status make_actors(struct lw_check_run *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    int64_t total = 0, heads = (int64_t)k->n_actors * p->n_streams;
+
+    k->state_at = lw_arena_alloc(&k->room, k->n_actors, sizeof *k->state_at);
+    if (!k->state_at)
+        return lw_fail_nomem(err);
+    for (int32_t a = 0; a < k->n_actors; a++) {
+        k->state_at[a] = total;
+        total += program_of(k, a).n_ops;
+    }
+    k->state = lw_arena_alloc(&k->room, total, sizeof *k->state);
+    k->call_left = lw_arena_alloc(&k->room, k->matches->any ? total : 0, sizeof *k->call_left);
+    k->cursor = lw_arena_alloc(&k->room, heads, sizeof *k->cursor);
+    k->dep_cursor = lw_arena_alloc(&k->room, heads, sizeof *k->dep_cursor);
+    k->queue = lw_arena_alloc(&k->room, k->n_actors, sizeof *k->queue);
+    k->queued = lw_arena_alloc(&k->room, k->n_actors, sizeof *k->queued);
+    if (!k->state || !k->call_left || !k->cursor || !k->dep_cursor || !k->queue || !k->queued)
+        return lw_fail_nomem(err);
+    for (int32_t a = 0; a < k->n_actors; a++) {
+        struct lw_program g = program_of(k, a);
+        memcpy(k->cursor + (int64_t)a * p->n_streams,
+               k->head + (int64_t)role_of_actor(k, a) * p->n_streams,
+               (size_t)p->n_streams * sizeof *k->cursor);
+        for (int32_t i = g.first_op; k->matches->any && i < g.first_op + g.n_ops; i++)
+            k->call_left[state_of(k, a, i)] = k->call_size[i];
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_check_run_make(struct lw_check_run *k, struct lw_err *err)
+{
+    LW_TRY(choose_actors(k, err));
+    LW_TRY(make_tables(k, err));
+    LW_TRY(make_meetings(k, err));
+    return make_actors(k, err);
+}

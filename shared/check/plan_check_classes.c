@@ -1,0 +1,157 @@
+/* Which ranks count the same in the norm of clipping (plan_check_norm.c, docs/design/norm.md): those of one
+ * stage and tensor coordinate update the same elements, but for elements with an owner, which are those
+ * of one member of the data group. A class is named by its lowest rank. O(ranks log ranks + shards log
+ * whole parameters). */
+#include <stdlib.h>
+
+#include "shared/check/plan_check.h"
+
+enum { AT_FIRST = 1, AT_OTHERS = 2 }; /* tensor coordinate 0, and all others */
+
+struct sort_key {
+    int32_t stage, tensor, member, rank;
+};
+
+static int32_t stage_of(const struct lw_plan *p, int32_t rank)
+{
+    return p->roles[p->role_of[rank]].stage;
+}
+
+static enum lw_status note_group(const struct lw_plan *p, const struct lw_group *g, int32_t *member,
+                                 struct lw_err *err)
+{
+    const int32_t *ranks = p->members + g->first_member;
+
+    for (int32_t i = 0; i < g->n_members; i++) {
+        if (stage_of(p, ranks[i]) != stage_of(p, ranks[0]))
+            return lw_fail(err, LW_EPLAN, "ranks %d and %d share a data group, but one is at stage %d "
+                                          "and one at stage %d: no norm counts what they update",
+                           ranks[0], ranks[i], stage_of(p, ranks[0]), stage_of(p, ranks[i]));
+        member[ranks[i]] = i;
+    }
+    return LW_OK;
+}
+
+/* Place of each rank in its data group; 0 without one. */
+static enum lw_status find_members(const struct lw_plan *p, int32_t *member, struct lw_err *err)
+{
+    for (int32_t c = 0; c < p->n_comms; c++)
+        for (int32_t r = 0; p->comms[c].purpose == LW_COMM_DATA && r < p->n_ranks; r++) {
+            const struct lw_group *g = lw_plan_group(p, c, r);
+            if (g && p->members[g->first_member] == r)
+                LW_TRY(note_group(p, g, member, err));
+        }
+    return LW_OK;
+}
+
+/* AT_FIRST, AT_OTHERS: tensor coordinates at which the parameter counts. */
+static uint8_t where_counted(const struct lw_plan *p, int32_t param)
+{
+    return (uint8_t)((lw_plan_counts(p, param, 0) ? AT_FIRST : 0) |
+                     (lw_plan_counts(p, param, 1) ? AT_OTHERS : 0));
+}
+
+/* What is counted of each stage: of elements that all members update, and of each member's own. */
+struct counted {
+    int64_t *first;  /* [n_stages + 1] a stage's members in `owned` */
+    uint8_t *owned;  /* [members of all stages] */
+    uint8_t *common; /* [n_stages] */
+};
+
+static enum lw_status note_shard(const struct lw_plan *p, const struct lw_shard *h,
+                                 struct counted *c, struct lw_err *err)
+{
+    int32_t stage = p->params[h->param].stage;
+    uint8_t where = h->numel > 0 ? where_counted(p, h->param) : 0;
+
+    if (h->owner < 0) {
+        c->common[stage] |= where;
+        return LW_OK;
+    }
+    if (where && h->owner >= c->first[stage + 1] - c->first[stage])
+        return lw_fail(err, LW_EPLAN, "parameter %d '%s': elements belong to member %d, but the data "
+                                      "groups of its stage have %lld: nobody counts them in the norm",
+                       h->param, p->params[h->param].name, h->owner,
+                       (long long)(c->first[stage + 1] - c->first[stage]));
+    if (where)
+        c->owned[c->first[stage] + h->owner] |= where;
+    return LW_OK;
+}
+
+static enum lw_status note_counted(const struct lw_plan *p, const int32_t *member,
+                                   struct counted *c, struct lw_arena *room, struct lw_err *err)
+{
+    int32_t n_stages = p->n_stages > 0 ? p->n_stages : 1;
+
+    c->first = lw_arena_alloc(room, n_stages + INT64_C(1), sizeof *c->first);
+    c->common = lw_arena_alloc(room, n_stages, sizeof *c->common);
+    c->owned = lw_arena_alloc(room, p->n_ranks, sizeof *c->owned); /* no more members than ranks */
+    if (!c->first || !c->common || !c->owned)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        if (member[r] >= c->first[stage_of(p, r) + 1])
+            c->first[stage_of(p, r) + 1] = member[r] + INT64_C(1);
+    for (int32_t s = 0; s < n_stages; s++)
+        c->first[s + 1] += c->first[s];
+    for (int32_t i = 0; p->n_shards == 0 && i < p->n_params; i++)
+        if (p->params[i].numel > 0)
+            c->common[p->params[i].stage] |= where_counted(p, i);
+    for (int32_t i = 0; i < p->n_shards; i++)
+        LW_TRY(note_shard(p, &p->shards[i], c, err));
+    return LW_OK;
+}
+
+static int by_class(const void *a, const void *b)
+{
+    const struct sort_key *x = a, *y = b;
+
+    if (x->stage != y->stage)
+        return x->stage < y->stage ? -1 : 1;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    if (x->member != y->member)
+        return x->member < y->member ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Ranks in the order of their classes: the first of each names it. */
+static void name_classes(int32_t n_ranks, const struct sort_key *keys, const struct counted *c,
+                         struct lw_norm_classes *out)
+{
+    int32_t owner = -1, common = -1;
+
+    for (int32_t i = 0; i < n_ranks; i++) {
+        const struct sort_key *x = &keys[i], *before = &keys[i > 0 ? i - 1 : 0];
+        uint8_t here = x->tensor == 0 ? AT_FIRST : AT_OTHERS;
+        bool next = i == 0 || x->stage != before->stage || x->tensor != before->tensor;
+        bool shares = c->common[x->stage] & here;
+        bool owns = c->owned[c->first[x->stage] + x->member] & here;
+        if (next)
+            common = x->rank;
+        if (next || x->member != before->member)
+            owner = x->rank;
+        out->common[x->rank] = shares ? common : -1;
+        out->owner[x->rank] = owns ? owner : -1;
+        out->n += (shares && common == x->rank) + (owns && owner == x->rank);
+    }
+}
+
+enum lw_status lw_norm_classes_find(const struct lw_plan *p, struct lw_norm_classes *out,
+                                    struct lw_arena *room, struct lw_err *err)
+{
+    struct sort_key *keys = lw_arena_alloc(room, p->n_ranks, sizeof *keys);
+    int32_t *member = lw_arena_alloc(room, p->n_ranks, sizeof *member);
+    struct counted counted;
+
+    *out = (struct lw_norm_classes){lw_arena_alloc(room, p->n_ranks, sizeof *out->owner),
+                                    lw_arena_alloc(room, p->n_ranks, sizeof *out->common), 0};
+    if (!keys || !member || !out->owner || !out->common)
+        return lw_fail_nomem(err);
+    LW_TRY(find_members(p, member, err));
+    LW_TRY(note_counted(p, member, &counted, room, err));
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        keys[r] = (struct sort_key){stage_of(p, r), p->coord[r * 3L + 2], member[r], r};
+    qsort(keys, (size_t)p->n_ranks, sizeof *keys, by_class);
+    name_classes(p->n_ranks, keys, &counted, out);
+    return LW_OK;
+}

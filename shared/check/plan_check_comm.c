@@ -1,0 +1,225 @@
+/* Communication of a plan: the members of a group issue the same collectives in the same order with
+ * the same kind, bytes, dtype and root; every send has its receive (plan_check_message.c); and nobody
+ * waits for ever (plan_check_progress.c).
+ *
+ * Collectives are compared role by role, since ranks of a role run one list; each pair of roles once
+ * per communicator class. Only what differs between the ranks of a role (operands) is compared rank
+ * by rank. */
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/check/plan_check.h"
+
+struct comm_check {
+    const struct lw_plan *p;
+    int32_t variant;
+    int32_t *first;      /* [n_roles * n_comms + 1]: where a role's collectives of a class begin */
+    int32_t *list;       /* ops */
+    int32_t *compared;   /* [n_roles]: 1 + the role it was last found equal to */
+};
+
+static bool is_collective(const struct lw_op *o)
+{
+    return lw_op_class(o->kind) == LW_CLASS_COLLECTIVE;
+}
+
+static struct lw_program program_of(const struct lw_plan *p, int32_t variant, int32_t role)
+{
+    return p->programs[(int64_t)variant * p->n_roles + role];
+}
+
+/* --- collectives -------------------------------------------------------------------------------- */
+
+static void list_collectives(struct comm_check *k)
+{
+    const struct lw_plan *p = k->p;
+    int64_t cells = (int64_t)p->n_roles * p->n_comms;
+
+    memset(k->first, 0, (size_t)(cells + 1) * sizeof *k->first);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t r = 0; r < p->n_roles; r++) {
+            struct lw_program g = program_of(p, k->variant, r);
+            for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+                if (!is_collective(&p->ops[i]))
+                    continue;
+                int64_t cell = (int64_t)r * p->n_comms + p->ops[i].comm;
+                if (pass == 0)
+                    k->first[cell + 1]++;
+                else
+                    k->list[k->first[cell]++] = i;
+            }
+        }
+        if (pass == 0)
+            for (int64_t c = 0; c < cells; c++)
+                k->first[c + 1] += k->first[c];
+    }
+    for (int64_t c = cells; c > 0; c--) /* filling moved each start to the next one's */
+        k->first[c] = k->first[c - 1];
+    k->first[0] = 0;
+}
+
+static enum lw_status differ(const struct comm_check *k, int32_t comm, int32_t a, int32_t b,
+                             const char *what, int64_t x, int64_t y, struct lw_err *err)
+{
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    return lw_fail(err, LW_EPLAN, "communicator '%.40s': %s and %s meet, but their %s differ: %lld and "
+                                  "%lld", k->p->comms[comm].name, lw_check_op_text(k->p, a, text),
+                   lw_check_op_text(k->p, b, other), what, (long long)x, (long long)y);
+}
+
+/* Roles a and b meet in this class: one list. */
+static enum lw_status compare_roles(const struct comm_check *k, int32_t comm, int32_t a, int32_t b,
+                                    struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const int32_t *fa = k->first + (int64_t)a * p->n_comms + comm;
+    const int32_t *fb = k->first + (int64_t)b * p->n_comms + comm;
+    int32_t na = fa[1] - fa[0], nb = fb[1] - fb[0];
+
+    for (int32_t i = 0; i < na && i < nb; i++) {
+        int32_t ia = k->list[fa[0] + i], ib = k->list[fb[0] + i];
+        const struct lw_op *x = &p->ops[ia], *y = &p->ops[ib];
+        if (x->kind != y->kind)
+            return differ(k, comm, ia, ib, "kinds", x->kind, y->kind, err);
+        if (x->dtype != y->dtype)
+            return differ(k, comm, ia, ib, "dtypes", x->dtype, y->dtype, err);
+        if (x->operand >= 0 || y->operand >= 0)
+            continue; /* compared by rank */
+        if (x->bytes != y->bytes)
+            return differ(k, comm, ia, ib, "bytes", x->bytes, y->bytes, err);
+        if (x->peer != y->peer)
+            return differ(k, comm, ia, ib, "roots", x->peer, y->peer, err);
+    }
+    if (na != nb)
+        return lw_fail(err, LW_EPLAN, "communicator '%s', variant '%s': role '%s' issues %d "
+                                      "collectives, role '%s' issues %d", p->comms[comm].name,
+                       p->variants[k->variant].name, p->roles[a].name, na, p->roles[b].name, nb);
+    return LW_OK;
+}
+
+/* The i-th collective as each member sees it, where operands are in play; the root is a member. */
+static enum lw_status compare_members(const struct comm_check *k, int32_t comm,
+                                      const struct lw_group *g, int32_t i, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const int32_t *members = p->members + g->first_member;
+    struct lw_operand first = {0};
+    int32_t first_op = -1;
+
+    for (int32_t m = 0; m < g->n_members; m++) {
+        int32_t role = p->role_of[members[m]];
+        int32_t op = k->list[k->first[(int64_t)role * p->n_comms + comm] + i];
+        struct lw_operand d = lw_plan_operand(p, &p->ops[op], members[m]);
+        if (m == 0) {
+            first = d;
+            first_op = op;
+        }
+        if (d.bytes != first.bytes)
+            return differ(k, comm, first_op, op, "bytes", first.bytes, d.bytes, err);
+        if (d.peer != first.peer)
+            return differ(k, comm, first_op, op, "roots", first.peer, d.peer, err);
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32_t group, int32_t op,
+                                 struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    int32_t member = p->members[p->groups[group].first_member];
+    int32_t root = lw_plan_operand(p, &p->ops[op], member).peer;
+    bool rooted = p->ops[op].kind == LW_OP_BROADCAST || p->ops[op].kind == LW_OP_REDUCE;
+    char text[LW_OP_TEXT];
+
+    if (!rooted)
+        return LW_OK;
+    if (root < 0 || p->comm_group[(int64_t)comm * p->n_ranks + root] != group)
+        return lw_fail(err, LW_EPLAN, "%s: its root, rank %d, is no member of group %d",
+                       lw_check_op_text(p, op, text), root, group);
+    return LW_OK;
+}
+
+static enum lw_status check_group(struct comm_check *k, int32_t comm, int32_t group,
+                                  struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_group *g = &p->groups[group];
+    const int32_t *members = p->members + g->first_member;
+    int32_t lead = p->role_of[members[0]];
+    const int32_t *cell = k->first + (int64_t)lead * p->n_comms + comm;
+    bool operands = false;
+
+    for (int32_t m = 1; m < g->n_members; m++) {
+        int32_t role = p->role_of[members[m]];
+        if (role == lead || k->compared[role] == lead + 1)
+            continue;
+        LW_TRY(compare_roles(k, comm, lead, role, err));
+        k->compared[role] = lead + 1;
+        for (int32_t i = k->first[(int64_t)role * p->n_comms + comm];
+             i < k->first[(int64_t)role * p->n_comms + comm + 1]; i++)
+            operands = operands || p->ops[k->list[i]].operand >= 0;
+    }
+    for (int32_t i = cell[0]; i < cell[1]; i++) {
+        if (operands || p->ops[k->list[i]].operand >= 0)
+            LW_TRY(compare_members(k, comm, g, i - cell[0], err));
+        LW_TRY(check_root(k, comm, group, k->list[i], err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_class(struct comm_check *k, int32_t comm, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const int32_t *of = p->comm_group + (int64_t)comm * p->n_ranks;
+
+    memset(k->compared, 0, (size_t)p->n_roles * sizeof *k->compared);
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        const int32_t *cell = k->first + (int64_t)p->role_of[r] * p->n_comms + comm;
+        char text[LW_OP_TEXT];
+        if (of[r] < 0 && cell[1] > cell[0])
+            return lw_fail(err, LW_EPLAN, "%s: rank %d is in no group of communicator '%.40s'",
+                           lw_check_op_text(p, k->list[cell[0]], text), r, p->comms[comm].name);
+        if (of[r] >= 0 && p->members[p->groups[of[r]].first_member] == r)
+            LW_TRY(check_group(k, comm, of[r], err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_collectives(struct comm_check *k, struct lw_err *err)
+{
+    list_collectives(k);
+    for (int32_t c = 0; c < k->p->n_comms; c++)
+        LW_TRY(check_class(k, c, err));
+    return LW_OK;
+}
+
+static enum lw_status check_variant(struct comm_check *k, struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    struct lw_matches matches = {0};
+
+    LW_TRY(check_collectives(k, err));
+    enum lw_status s = lw_match_messages(k->p, k->variant, &matches, &room, err);
+    if (s == LW_OK)
+        s = lw_check_progress(k->p, k->variant, &matches, err);
+    lw_arena_free(&room);
+    return s;
+}
+
+enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err)
+{
+    struct comm_check k = {.p = p};
+    struct lw_arena room = {0};
+    enum lw_status s = LW_OK;
+
+    k.first = lw_arena_alloc(&room, (int64_t)p->n_roles * p->n_comms + 1, sizeof *k.first);
+    k.list = lw_arena_alloc(&room, p->n_ops, sizeof *k.list);
+    k.compared = lw_arena_alloc(&room, p->n_roles, sizeof *k.compared);
+    if (!k.first || !k.list || !k.compared)
+        s = lw_fail_nomem(err);
+    for (k.variant = 0; s == LW_OK && k.variant < p->n_variants; k.variant++)
+        s = check_variant(&k, err);
+    lw_arena_free(&room);
+    return s;
+}

@@ -1,0 +1,407 @@
+/* Sends and receives of a plan: every send has its receive, of the same bytes, micro-batch and module.
+ * The i-th send from a to b in a class meets the i-th receive of b from a.
+ *
+ * Ranks are many, roles few. Where every rank of a role has its peers in one role, and sends and
+ * receives of two roles name each other rank by rank, the roles' lists are matched in place of the
+ * ranks': O(ops + rows * ranks of a role). Whatever does not fit, a fault included, is done again rank
+ * by rank, which finds the words for it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/check/plan_check.h"
+
+struct message {
+    int32_t comm, from, to, op; /* ranks, or roles where these stand for them; op: of the one that
+                                 * sends or receives */
+    bool received;
+    int64_t bytes;
+};
+
+static int compare_messages(const void *a, const void *b)
+{
+    const struct message *x = a, *y = b;
+
+    if (x->comm != y->comm)
+        return x->comm < y->comm ? -1 : 1;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    if (x->received != y->received)
+        return x->received - y->received;
+    return (x->op > y->op) - (x->op < y->op);
+}
+
+/* The messages of every rank; list NULL: checked and counted only. */
+static enum lw_status list_messages(const struct lw_plan *p, const struct lw_matches *m,
+                                    struct message *list, int64_t *n, struct lw_err *err)
+{
+    *n = 0;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        for (int32_t k = m->first[p->role_of[r]]; k < m->first[p->role_of[r] + 1]; k++) {
+            const struct lw_op *o = &p->ops[m->list[k]];
+            struct lw_operand d = lw_plan_operand(p, o, r);
+            const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
+            char text[LW_OP_TEXT];
+            if (d.peer < 0 || of[r] < 0 || of[d.peer] != of[r])
+                return lw_fail(err, LW_EPLAN, "%s on rank %d: peer %d is not in its group of "
+                                              "communicator '%.40s'",
+                               lw_check_op_text(p, m->list[k], text), r, d.peer,
+                               p->comms[o->comm].name);
+            bool received = o->kind == LW_OP_RECV;
+            if (list)
+                list[*n] = (struct message){o->comm, received ? d.peer : r,
+                                            received ? r : d.peer, m->list[k], received, d.bytes};
+            (*n)++;
+        }
+    }
+    return LW_OK;
+}
+
+static enum lw_status unmatched(const struct lw_plan *p, const struct message *m,
+                                struct lw_err *err)
+{
+    char text[LW_OP_TEXT];
+
+    return lw_fail(err, LW_EPLAN, "%s on rank %d: rank %d never %s it",
+                   lw_check_op_text(p, m->op, text), m->received ? m->to : m->from,
+                   m->received ? m->from : m->to, m->received ? "sends" : "receives");
+}
+
+static enum lw_status differ(const struct lw_plan *p, const struct message *s,
+                             const struct message *r, struct lw_err *err)
+{
+    const struct lw_op *a = &p->ops[s->op], *b = &p->ops[r->op];
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    lw_check_op_text(p, s->op, text);
+    lw_check_op_text(p, r->op, other);
+    if (s->bytes != r->bytes)
+        return lw_fail(err, LW_EPLAN, "%s sends %lld bytes from rank %d, but %s takes %lld on rank "
+                                      "%d", text, (long long)s->bytes, s->from, other,
+                       (long long)r->bytes, r->to);
+    return lw_fail(err, LW_EPLAN, "%s sends micro-batch %d of module %d from rank %d, but %s takes "
+                                  "micro-batch %d of module %d on rank %d", text, a->micro_batch,
+                   a->module, s->from, other, b->micro_batch, b->module, r->to);
+}
+
+/* Equal bytes; and where both say what they carry, the same. */
+static bool meets(const struct lw_plan *p, const struct message *s, const struct message *r)
+{
+    const struct lw_op *a = &p->ops[s->op], *b = &p->ops[r->op];
+
+    return s->bytes == r->bytes &&
+           (a->micro_batch < 0 || b->micro_batch < 0 || a->micro_batch == b->micro_batch) &&
+           (a->module < 0 || b->module < 0 || a->module == b->module);
+}
+
+/* The messages of one channel in a sorted list: sends from `i`, receives from `receives` to `end`. */
+struct channel {
+    int64_t i, receives, end;
+};
+
+static struct channel channel_at(const struct message *list, int64_t n, int64_t i)
+{
+    struct channel c = {i, i, i};
+
+    while (c.end < n && list[c.end].comm == list[i].comm && list[c.end].from == list[i].from &&
+           list[c.end].to == list[i].to)
+        c.end++;
+    while (c.receives < c.end && !list[c.receives].received)
+        c.receives++;
+    return c;
+}
+
+static enum lw_status match(const struct lw_plan *p, const struct message *list, int64_t n,
+                            struct lw_matches *out, struct lw_err *err)
+{
+    for (int64_t i = 0; i < n;) {
+        struct channel c = channel_at(list, n, i);
+        int64_t n_sent = c.receives - i, n_received = c.end - c.receives;
+        for (int64_t k = 0; k < n_sent && k < n_received; k++) {
+            const struct message *s = &list[i + k], *r = &list[c.receives + k];
+            if (!meets(p, s, r))
+                return differ(p, s, r, err);
+            int32_t at = out->base[s->from] + out->ordinal[s->op];
+            out->rank[at] = s->to;
+            out->op[at] = r->op;
+            at = out->base[r->to] + out->ordinal[r->op];
+            out->rank[at] = r->from;
+            out->op[at] = s->op;
+        }
+        if (n_sent != n_received)
+            return unmatched(p, n_sent > n_received ? &list[i + n_received]
+                                                    : &list[c.receives + n_sent], err);
+        i = c.end;
+    }
+    return LW_OK;
+}
+
+/* The sends and receives of each role, found once: ranks are many. */
+static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
+                                    struct lw_matches *out, struct lw_arena *room,
+                                    struct lw_err *err)
+{
+    int32_t *first = lw_arena_alloc(room, (int64_t)p->n_roles + 1, sizeof *first), n = 0;
+
+    if (!first)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+            n += lw_op_class(p->ops[i].kind) == LW_CLASS_P2P;
+        first[r + 1] = n;
+    }
+    out->variant = variant;
+    out->first = first;
+    out->any = n > 0;
+    if (n == 0)
+        return LW_OK;
+    int32_t *list = lw_arena_alloc(room, n, sizeof *list);
+    int32_t *ordinal = lw_arena_alloc(room, p->n_ops, sizeof *ordinal);
+    if (!list || !ordinal)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0, at = 0; r < p->n_roles; r++) {
+        struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            if (lw_op_class(p->ops[i].kind) != LW_CLASS_P2P)
+                continue;
+            ordinal[i] = at - first[r];
+            list[at++] = i;
+        }
+    }
+    out->list = list;
+    out->ordinal = ordinal;
+    return LW_OK;
+}
+
+enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
+                                struct lw_arena *room, struct lw_err *err)
+{
+    int64_t n;
+
+    LW_TRY(list_messages(p, out, NULL, &n, err));
+    if (n > INT32_MAX)
+        return lw_fail(err, LW_EPLAN, "variant '%s' has %lld messages, more than 2^31",
+                       p->variants[out->variant].name, (long long)n);
+    int32_t *base = lw_arena_alloc(room, p->n_ranks, sizeof *base);
+    struct message *list = lw_alloc((size_t)n * sizeof *list);
+    out->rank = lw_arena_alloc(room, n, sizeof *out->rank);
+    out->op = lw_arena_alloc(room, n, sizeof *out->op);
+    enum lw_status s = base && list && out->rank && out->op ? LW_OK : lw_fail_nomem(err);
+    for (int32_t r = 1; s == LW_OK && r < p->n_ranks; r++)
+        base[r] = base[r - 1] + out->first[p->role_of[r - 1] + 1] - out->first[p->role_of[r - 1]];
+    out->base = base;
+    out->folded = false;
+    if (s == LW_OK)
+        s = list_messages(p, out, list, &n, err);
+    if (s == LW_OK) {
+        qsort(list, (size_t)n, sizeof *list, compare_messages);
+        s = match(p, list, n, out, err);
+    }
+    lw_free(list);
+    return s;
+}
+
+/* --- roles in place of ranks -------------------------------------------------------------------- */
+
+struct folding {
+    const struct lw_plan *p;
+    struct lw_matches *out;
+    int32_t *ranks_of, *first_of; /* [n_ranks] ranks by role and index; [n_roles] where one begins */
+    int32_t *role_of_row;         /* [n_operand_rows] role of all peers of the row, as looked at for
+                                   * role seen_by[row] and class seen_in[row] */
+    int32_t *seen_by, *seen_in;
+    struct message *list;         /* [messages of all roles] */
+};
+
+static int32_t peer_of(const struct folding *f, const struct lw_op *o, int32_t index)
+{
+    return o->operand < 0 ? o->peer
+                          : f->p->operands[f->p->operand_first[o->operand] + index].peer;
+}
+
+/* The role of the peers of all ranks of a role; -1 when they are of several, or something is wrong. */
+static int32_t role_of_peers(struct folding *f, int32_t role, const struct lw_op *o)
+{
+    const struct lw_plan *p = f->p;
+    const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
+    int32_t n = p->roles[role].n_ranks, found = -1;
+
+    if (o->operand < 0 && n > 1)
+        return -1;
+    if (o->operand >= 0 && f->seen_by[o->operand] == role && f->seen_in[o->operand] == o->comm)
+        return f->role_of_row[o->operand];
+    for (int32_t i = 0; i < n; i++) {
+        int32_t rank = f->ranks_of[f->first_of[role] + i], peer = peer_of(f, o, i);
+        bool fits = peer >= 0 && of[rank] >= 0 && of[peer] == of[rank] &&
+                    (i == 0 || p->role_of[peer] == found) &&
+                    (o->operand < 0 || p->operands[p->operand_first[o->operand] + i].bytes ==
+                                           p->operands[p->operand_first[o->operand]].bytes);
+        found = fits ? p->role_of[peer] : -1;
+        if (!fits)
+            break;
+    }
+    if (o->operand >= 0) {
+        f->seen_by[o->operand] = role;
+        f->seen_in[o->operand] = o->comm;
+        f->role_of_row[o->operand] = found;
+    }
+    return found;
+}
+
+static bool list_roles(struct folding *f, int64_t *n)
+{
+    const struct lw_plan *p = f->p;
+    const struct lw_matches *m = f->out;
+
+    *n = 0;
+    for (int32_t role = 0; role < p->n_roles; role++) {
+        for (int32_t k = m->first[role]; k < m->first[role + 1]; k++) {
+            const struct lw_op *o = &p->ops[m->list[k]];
+            int32_t other = role_of_peers(f, role, o);
+            bool received = o->kind == LW_OP_RECV;
+            if (other < 0)
+                return false;
+            f->list[(*n)++] = (struct message){
+                o->comm, received ? other : role, received ? role : other, m->list[k], received,
+                lw_plan_operand(p, o, f->ranks_of[f->first_of[role]]).bytes};
+        }
+    }
+    return true;
+}
+
+/* Two ops of a role name the same peer on every rank. */
+static bool same_peers(const struct folding *f, int32_t role, const struct lw_op *a,
+                       const struct lw_op *b)
+{
+    if (a->operand == b->operand && a->operand >= 0)
+        return true;
+    for (int32_t i = 0; i < f->p->roles[role].n_ranks; i++)
+        if (peer_of(f, a, i) != peer_of(f, b, i))
+            return false;
+    return true;
+}
+
+/* Peers of the sends, looked up in the receives, are where one came from. */
+static bool peers_agree(const struct folding *f, const struct message *s, const struct message *r)
+{
+    const struct lw_plan *p = f->p;
+
+    for (int32_t i = 0; i < p->roles[s->from].n_ranks; i++) {
+        int32_t to = peer_of(f, &p->ops[s->op], i);
+        if (peer_of(f, &p->ops[r->op], p->index_in_role[to]) !=
+            f->ranks_of[f->first_of[s->from] + i])
+            return false;
+    }
+    return p->roles[s->from].n_ranks == p->roles[r->to].n_ranks;
+}
+
+static bool match_roles(struct folding *f, int64_t n)
+{
+    const struct lw_plan *p = f->p;
+    const struct message *list = f->list;
+    const struct lw_op *ops = p->ops;
+
+    for (int64_t i = 0; i < n;) {
+        struct channel c = channel_at(list, n, i);
+        int64_t n_sent = c.receives - i;
+        if (n_sent != c.end - c.receives || !peers_agree(f, &list[i], &list[c.receives]))
+            return false;
+        for (int64_t k = 0; k < n_sent; k++) {
+            const struct message *s = &list[i + k], *r = &list[c.receives + k];
+            if (!meets(p, s, r) || !same_peers(f, s->from, &ops[list[i].op], &ops[s->op]) ||
+                !same_peers(f, r->to, &ops[list[c.receives].op], &ops[r->op]))
+                return false;
+            f->out->mate[s->op] = r->op;
+            f->out->mate[r->op] = s->op;
+            f->out->mate_role[s->op] = r->to;
+            f->out->mate_role[r->op] = s->from;
+        }
+        i = c.end;
+    }
+    return true;
+}
+
+static enum lw_status fold(const struct lw_plan *p, struct lw_matches *out, struct lw_arena *room,
+                           struct lw_err *err)
+{
+    struct folding f = {.p = p, .out = out};
+    struct lw_arena scratch = {0};
+    int64_t n = out->first[p->n_roles];
+
+    out->mate = lw_arena_alloc(room, p->n_ops, sizeof *out->mate);
+    out->mate_role = lw_arena_alloc(room, p->n_ops, sizeof *out->mate_role);
+    f.ranks_of = lw_arena_alloc(&scratch, p->n_ranks, sizeof *f.ranks_of);
+    f.first_of = lw_arena_alloc(&scratch, p->n_roles + 1L, sizeof *f.first_of);
+    f.role_of_row = lw_arena_alloc(&scratch, p->n_operand_rows, sizeof *f.role_of_row);
+    f.seen_by = lw_arena_alloc(&scratch, p->n_operand_rows, sizeof *f.seen_by);
+    f.seen_in = lw_arena_alloc(&scratch, p->n_operand_rows, sizeof *f.seen_in);
+    f.list = lw_arena_alloc(&scratch, n, sizeof *f.list);
+    bool memory = out->mate && out->mate_role && f.ranks_of && f.first_of && f.role_of_row &&
+                  f.seen_by && f.seen_in && f.list;
+    if (memory) {
+        memset(f.seen_by, -1, (size_t)p->n_operand_rows * sizeof *f.seen_by);
+        for (int32_t r = 0; r < p->n_roles; r++)
+            f.first_of[r + 1] = f.first_of[r] + p->roles[r].n_ranks;
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            f.ranks_of[f.first_of[p->role_of[r]] + p->index_in_role[r]] = r;
+        out->folded = list_roles(&f, &n);
+    }
+    if (out->folded) {
+        qsort(f.list, (size_t)n, sizeof *f.list, compare_messages);
+        out->folded = match_roles(&f, n);
+    }
+    lw_arena_free(&scratch);
+    return memory ? LW_OK : lw_fail_nomem(err);
+}
+
+/* --- what an op says itself --------------------------------------------------------------------- */
+
+static int64_t most_of_ranks(const struct lw_plan *p, int32_t role, const struct lw_op *o)
+{
+    const struct lw_operand *d = p->operands + p->operand_first[o->operand];
+    int64_t most = 0;
+
+    for (int32_t i = 0; i < p->roles[role].n_ranks; i++)
+        most = d[i].bytes > most ? d[i].bytes : most;
+    return most;
+}
+
+/* Ranks' own bytes replace those of the op, which are left out (0) or the most of them. */
+static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_matches *m,
+                                      struct lw_err *err)
+{
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+        int32_t role = p->role_of[rank];
+        for (int32_t k = m->first[role]; p->index_in_role[rank] == 0 && k < m->first[role + 1]; k++) {
+            const struct lw_op *o = &p->ops[m->list[k]];
+            int64_t most = o->operand < 0 ? o->bytes : m->folded ? lw_plan_operand(p, o, rank).bytes
+                                                                 : most_of_ranks(p, role, o);
+            if (o->bytes == most || (o->operand >= 0 && o->bytes == 0))
+                continue;
+            int32_t mate = m->folded ? m->mate[m->list[k]] : m->op[m->base[rank] + k - m->first[role]];
+            return lw_fail(err, LW_EPLAN, "%s says %lld bytes, but its row of operands %d %lld, and so it "
+                                          "meets %s of %lld", lw_check_op_text(p, m->list[k], text),
+                           (long long)o->bytes, o->operand, (long long)most,
+                           lw_check_op_text(p, mate, other), (long long)p->ops[mate].bytes);
+        }
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_match_messages(const struct lw_plan *p, int32_t variant, struct lw_matches *out,
+                                 struct lw_arena *room, struct lw_err *err)
+{
+    LW_TRY(find_messages(p, variant, out, room, err));
+    if (!out->any)
+        return LW_OK;
+    if (p->n_roles < p->n_ranks)
+        LW_TRY(fold(p, out, room, err));
+    if (!out->folded)
+        LW_TRY(lw_match_by_rank(p, out, room, err));
+    return check_own_bytes(p, out, err);
+}

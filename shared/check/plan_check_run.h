@@ -1,0 +1,97 @@
+#ifndef LW_SHARED_CHECK_PLAN_CHECK_RUN_H
+#define LW_SHARED_CHECK_PLAN_CHECK_RUN_H
+
+#include "shared/check/plan_check.h"
+
+/* The abstract run of plan_check_progress.c, which has the rules. Between the files of this idea:
+ *
+ *   plan_check_actors.c    who acts: ranks, or roles where these can stand for them; the tables
+ *   plan_check_progress.c  the run
+ *   plan_check_waits.c     the words for one that stopped: who waits for whom */
+
+enum { WAITING, ENTERED, ENDED }; /* an op, on an actor */
+
+struct lw_check_run {
+    const struct lw_plan *p;
+    int32_t variant;
+    struct lw_matches *matches;
+    struct lw_arena room;
+    bool folded;                 /* actors are roles */
+    int32_t n_actors;
+
+    /* by op of the plan */
+    int32_t *next_on_stream, *before_on_comm; /* -1 = none */
+    int32_t *ordinal;            /* of a collective within its class and program */
+    int32_t *call_lead;          /* first op of its group call in the program; itself when alone */
+    int32_t *call_size;          /* at the lead: ops of the call; both empty without messages */
+    int32_t *head;               /* [n_roles * n_streams] first op of a stream; -1 = none */
+    int32_t *first_rank;         /* [n_roles] -1 = the role has none */
+
+    /* by actor */
+    int64_t *state_at;           /* [n_actors]: where the states of its ops begin */
+    uint8_t *state;
+    int32_t *cursor;             /* [n_actors * n_streams] op at the front; -1 = stream is done */
+    int32_t *dep_cursor;         /* [n_actors * n_streams] dependencies of it that have ended */
+    int32_t *call_left;          /* by state index of the lead: ops of the call not matched yet */
+    int32_t *queue;              /* [n_actors] ring */
+    int32_t queue_first, queue_n;
+    bool *queued;
+
+    /* meetings: one per (class, group or leading role, ordinal) */
+    int32_t n_keys;              /* groups or roles */
+    int32_t *class_of;           /* folded: [n_comms * n_roles] leading role of what a role meets */
+    int64_t *meeting_at;         /* [n_comms * n_keys] */
+    int32_t *arrived;            /* per meeting */
+    int32_t *expected;           /* [n_comms * n_keys] actors that take part */
+};
+
+static inline int32_t role_of_actor(const struct lw_check_run *k, int32_t actor)
+{
+    return k->folded ? actor : k->p->role_of[actor];
+}
+
+static inline struct lw_program program_of(const struct lw_check_run *k, int32_t actor)
+{
+    return k->p->programs[(int64_t)k->variant * k->p->n_roles + role_of_actor(k, actor)];
+}
+
+static inline int64_t state_of(const struct lw_check_run *k, int32_t actor, int32_t op)
+{
+    return k->state_at[actor] + (op - program_of(k, actor).first_op);
+}
+
+static inline int64_t meeting_key(const struct lw_check_run *k, int32_t actor, int32_t comm)
+{
+    int32_t key = k->folded ? k->class_of[(int64_t)comm * k->p->n_roles + actor]
+                            : k->p->comm_group[(int64_t)comm * k->p->n_ranks + actor];
+
+    return key < 0 ? -1 : (int64_t)comm * k->n_keys + key;
+}
+
+static inline bool same_call(const struct lw_check_run *k, int32_t a, int32_t b)
+{
+    return k->matches->any && k->call_lead[a] == k->call_lead[b];
+}
+
+/* The actor that a send or receive meets, and its op there. */
+static inline int32_t partner(const struct lw_check_run *k, int32_t actor, int32_t op, int32_t *mate)
+{
+    const struct lw_matches *m = k->matches;
+
+    if (m->folded) {
+        *mate = m->mate[op];
+        return m->mate_role[op];
+    }
+    int32_t rank = k->folded ? k->first_rank[actor] : actor; /* stands for all of its role */
+    int32_t at = m->base[rank] + m->ordinal[op];
+    *mate = m->op[at];
+    return k->folded ? k->p->role_of[m->rank[at]] : m->rank[at];
+}
+
+/* Fill k, of which p, variant and matches are set. */
+enum lw_status lw_check_run_make(struct lw_check_run *k, struct lw_err *err);
+/* LW_EPLAN, with the ring of waits that holds this op. */
+enum lw_status lw_check_stuck(const struct lw_check_run *k, int32_t actor, int32_t op,
+                              struct lw_err *err);
+
+#endif

@@ -1,0 +1,203 @@
+/* Sharded optimizers of a plan: what a member updates reaches all of them, once, by the flat buffers
+ * of the set LW_SET_WEIGHTS, and gradients that are reduced to one member go to the owner.
+ *
+ * Proven for every variant that ends a step: each shard with an owner lies in a flat buffer that is
+ * broadcast from that owner, or all-gathered with the shard inside the owner's share; no parameter is
+ * sent twice (but for those that plan_check_gather.c follows); a reduce-scatter leaves each shard with
+ * its owner; a reduce has the owner of all of its bucket as root. That these ops follow the
+ * optimizer is shown with the clocks of plan_check_reduce.c.
+ * O(ops + shards + flat buffers * members). */
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/check/plan_check.h"
+
+struct shard_check {
+    const struct lw_plan *p;
+    int32_t *first, *next; /* chains of shards by parameter; -1 = end */
+    int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
+    bool *temporary;       /* [n_buckets] weights of plan_check_gather.c: sent again and again */
+};
+
+static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const struct lw_shard *h,
+                                  const char *what, int32_t found, struct lw_err *err)
+{
+    char text[LW_OP_TEXT];
+
+    return lw_fail(err, LW_EPLAN, "%s: elements %lld and %lld more of parameter %d '%s' belong to "
+                                  "member %d, but %s member %d", lw_check_op_text(p, op, text),
+                   (long long)h->first, (long long)h->numel, h->param, p->params[h->param].name,
+                   h->owner, what, found);
+}
+
+/* Every shard of the bucket's parameters belongs to the root. */
+static enum lw_status check_root_owns(const struct shard_check *k, int32_t op, int32_t root,
+                                      const char *what, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+
+    for (int32_t i = 0; i < b->n_slots; i++)
+        for (int32_t s = k->first[p->slots[b->first_slot + i]]; s >= 0; s = k->next[s])
+            if (p->shards[s].owner != root)
+                return wrong_owner(p, op, &p->shards[s], what, root, err);
+    return LW_OK;
+}
+
+/* Every shard lies in its owner's share of the buffer. */
+static enum lw_status check_shares(const struct shard_check *k, int32_t op, int32_t n_members,
+                                   struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+    int64_t elements = b->bytes / lw_dtype_size(b->dtype), share = elements / n_members;
+    char text[LW_OP_TEXT];
+
+    if (elements % n_members != 0)
+        return lw_fail(err, LW_EPLAN, "%s: %lld elements make no equal shares for %d members",
+                       lw_check_op_text(p, op, text), (long long)elements, n_members);
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, b, &w);) {
+        for (int32_t s = k->first[w.slot.param]; s >= 0; s = k->next[s]) {
+            const struct lw_shard *h = &p->shards[s];
+            int64_t from = w.slot.offset + h->first, to = from + h->numel;
+            int32_t owner = share > 0 ? (int32_t)(from / share) : 0;
+            if (h->numel == 0)
+                continue;
+            if (h->owner != owner || to > (owner + 1) * share)
+                return wrong_owner(p, op, h, "lie in the share of", owner, err);
+        }
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_weights(struct shard_check *k, int32_t op, int32_t rank,
+                                    struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_op *o = &p->ops[op];
+    const struct lw_group *g = o->comm >= 0 ? lw_plan_group(p, o->comm, rank) : NULL;
+    const struct lw_bucket *b = &p->buckets[o->bucket];
+    struct lw_operand d = lw_plan_operand(p, o, rank);
+    char text[LW_OP_TEXT];
+
+    if (!g || (o->kind != LW_OP_BROADCAST && o->kind != LW_OP_ALL_GATHER))
+        return lw_fail(err, LW_EPLAN, "%s: weights travel by broadcast or all-gather",
+                       lw_check_op_text(p, op, text));
+    if (d.bytes != b->bytes || o->dtype != b->dtype)
+        return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s, but the flat buffer has %lld of %s",
+                       lw_check_op_text(p, op, text), (long long)d.bytes, lw_dtype_name(o->dtype),
+                       (long long)b->bytes, lw_dtype_name(b->dtype));
+    if (o->kind == LW_OP_BROADCAST)
+        return check_root_owns(k, op, lw_plan_member(p, g, d.peer), "are broadcast from", err);
+    return check_shares(k, op, g->n_members, err);
+}
+
+static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_op *o = &p->ops[op];
+    const struct lw_group *g = o->comm >= 0 ? lw_plan_group(p, o->comm, rank) : NULL;
+
+    if (lw_plan_is_weights(p, o->bucket))
+        return check_weights(k, op, rank, err);
+    if (o->kind == LW_OP_REDUCE_SCATTER && g)
+        return check_shares(k, op, g->n_members, err);
+    if (o->kind == LW_OP_REDUCE && g)
+        return check_root_owns(k, op, lw_plan_member(p, g, lw_plan_operand(p, o, rank).peer),
+                               "are reduced to", err);
+    return LW_OK;
+}
+
+/* The op sends these parameters; nobody else in the program does. */
+static enum lw_status note_sent(struct shard_check *k, int32_t op, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+    char text[LW_OP_TEXT];
+
+    for (int32_t i = 0; i < b->n_slots; i++) {
+        int32_t a = p->slots[b->first_slot + i];
+        if (k->sent_by[a] >= 0 && !k->temporary[p->ops[op].bucket])
+            return lw_fail(err, LW_EPLAN, "%s: op %d has already sent the weights of parameter %d "
+                                          "'%s'", lw_check_op_text(p, op, text), k->sent_by[a], a,
+                           p->params[a].name);
+        k->sent_by[a] = op;
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_program(struct shard_check *k, int32_t variant, int32_t role,
+                                    struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    struct lw_program g = p->programs[(int64_t)variant * p->n_roles + role];
+
+    lw_check_temporary(p, g, k->temporary);
+    memset(k->sent_by, -1, (size_t)p->n_params * sizeof *k->sent_by);
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *o = &p->ops[i];
+        if (o->bucket < 0 || lw_op_class(o->kind) != LW_CLASS_COLLECTIVE)
+            continue;
+        bool seen = false; /* one rank speaks for all, unless operands make them differ */
+        for (int32_t r = 0; r < p->n_ranks && !(seen && o->operand < 0); r++) {
+            if (p->role_of[r] != role)
+                continue;
+            LW_TRY(check_op(k, i, r, err));
+            seen = true;
+        }
+        if (lw_plan_is_weights(p, o->bucket))
+            LW_TRY(note_sent(k, i, err));
+    }
+    for (int32_t s = 0; s < p->n_shards; s++) {
+        int32_t a = p->shards[s].param;
+        if (p->shards[s].owner >= 0 && k->sent_by[a] < 0 &&
+            p->params[a].stage == p->roles[role].stage && p->roles[role].n_ranks > 1)
+            return lw_fail(err, LW_EPLAN, "variant '%s': the weights of parameter %d '%s', which "
+                                          "member %d updates, never reach role '%s'",
+                           p->variants[variant].name, a, p->params[a].name, p->shards[s].owner,
+                           p->roles[role].name);
+    }
+    return LW_OK;
+}
+
+static bool is_sharded(const struct lw_plan *p)
+{
+    for (int32_t i = 0; i < p->n_shards; i++)
+        if (p->shards[i].owner >= 0)
+            return true;
+    for (int32_t i = 0; i < p->n_sets; i++)
+        if (strcmp(p->sets[i].name, LW_SET_WEIGHTS) == 0)
+            return true;
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LW_OP_REDUCE && p->ops[i].bucket >= 0)
+            return true;
+    return false;
+}
+
+enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err)
+{
+    struct shard_check k = {.p = p};
+    struct lw_arena room = {0};
+    enum lw_status s = LW_OK;
+
+    if (!is_sharded(p))
+        return LW_OK;
+    k.first = lw_arena_alloc(&room, p->n_params, sizeof *k.first);
+    k.next = lw_arena_alloc(&room, p->n_shards, sizeof *k.next);
+    k.sent_by = lw_arena_alloc(&room, p->n_params, sizeof *k.sent_by);
+    k.temporary = lw_arena_alloc(&room, p->n_buckets, sizeof *k.temporary);
+    if (!k.first || !k.next || !k.sent_by || !k.temporary) {
+        lw_arena_free(&room);
+        return lw_fail_nomem(err);
+    }
+    memset(k.first, -1, (size_t)p->n_params * sizeof *k.first);
+    for (int32_t i = p->n_shards - 1; i >= 0; i--) {
+        k.next[i] = k.first[p->shards[i].param];
+        k.first[p->shards[i].param] = i;
+    }
+    for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
+        for (int32_t r = 0; s == LW_OK && p->variants[v].ends_step && r < p->n_roles; r++)
+            s = check_program(&k, v, r, err);
+    lw_arena_free(&room);
+    return s;
+}

@@ -1,0 +1,546 @@
+/* Tables of a plan: every index inside its table, every range inside the table it points into, and
+ * no table entry used by two owners. Afterwards the other checks may follow indexes blindly.
+ * Invariant: nothing is read through an index before that index was checked; ranges of an owner
+ * table sum to no more than the table they cut, so that the work is linear in the plan. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/check/plan_check.h"
+
+static enum lw_status fail(struct lw_err *err, const char *what, int64_t i, const char *field,
+                           int64_t found, int64_t lowest, int64_t limit)
+{
+    return lw_fail(err, LW_EPLAN, "%s %lld: %s is %lld, allowed %lld to %lld", what, (long long)i,
+                   field, (long long)found, (long long)lowest, (long long)limit - 1);
+}
+
+/* v in [lowest, n) */
+static enum lw_status within(const char *what, int64_t i, const char *field, int64_t v,
+                             int64_t lowest, int64_t n, struct lw_err *err)
+{
+    return v >= lowest && v < n ? LW_OK : fail(err, what, i, field, v, lowest, n);
+}
+
+/* [first, first + n) inside a table of `size`; *used sums what is taken of it. */
+static enum lw_status range(const char *what, int64_t i, const char *field, int64_t first,
+                            int64_t n, int64_t size, int64_t *used, struct lw_err *err)
+{
+    if (first < 0 || n < 0 || first > size || n > size - first)
+        return lw_fail(err, LW_EPLAN, "%s %lld: %s %lld and %lld more lie outside a table of %lld",
+                       what, (long long)i, field, (long long)first, (long long)n,
+                       (long long)size);
+    *used += n;
+    if (*used > size)
+        return lw_fail(err, LW_EPLAN, "%s %lld: its %s belong to another one too", what,
+                       (long long)i, field);
+    return LW_OK;
+}
+
+static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
+{
+    const struct {
+        const char *name;
+        int64_t n, least;
+    } counts[] = {
+        {"ranks", p->n_ranks, 1},     {"roles", p->n_roles, 1},   {"variants", p->n_variants, 1},
+        {"streams", p->n_streams, 1}, {"passes", p->n_passes, 1}, {"comms", p->n_comms, 0},
+        {"groups", p->n_groups, 0},   {"members", p->n_members, 0}, {"params", p->n_params, 0},
+        {"buffers", p->n_buffers, 0}, {"modules", p->n_modules, 0}, {"sets", p->n_sets, 0},
+        {"whole params", p->n_whole, 0}, {"sparse gradients", p->n_sparse, 0},
+        {"buckets", p->n_buckets, 0}, {"slots", p->n_slots, 0},   {"shards", p->n_shards, 0},
+        {"offsets", p->n_offsets, 0}, {"works", p->n_works, 0},     {"ops", p->n_ops, 0},       {"deps", p->n_deps, 0},
+        {"ready", p->n_ready, 0},     {"operand rows", p->n_operand_rows, 0},
+        {"operands", p->n_operands, 0}, {"stages", p->n_stages, 0},
+    };
+
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].n < counts[i].least)
+            return lw_fail(err, LW_EPLAN, "plan has %lld %s, needs at least %lld",
+                           (long long)counts[i].n, counts[i].name, (long long)counts[i].least);
+    return LW_OK;
+}
+
+/* Ranks of a role are numbered 0 .. n_ranks-1, each number once. */
+static enum lw_status check_ranks(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t sum = 0;
+    enum lw_status s = LW_OK;
+
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        LW_TRY(within("role", r, "stage", p->roles[r].stage, 0,
+                      p->n_stages > 0 ? p->n_stages : 1, err));
+        LW_TRY(within("role", r, "number of ranks", p->roles[r].n_ranks, 1, p->n_ranks + 1L, err));
+        sum += p->roles[r].n_ranks;
+        for (int m = 0; m < LW_N_MEM; m++)
+            if (p->roles[r].static_bytes[m] < 0)
+                return lw_fail(err, LW_EPLAN, "role %d: %lld bytes of memory", r,
+                               (long long)p->roles[r].static_bytes[m]);
+    }
+    if (sum != p->n_ranks)
+        return lw_fail(err, LW_EPLAN, "roles count %lld ranks, the plan has %d", (long long)sum,
+                       p->n_ranks);
+    int32_t *first = lw_calloc((size_t)p->n_roles, sizeof *first);
+    bool *seen = lw_calloc((size_t)p->n_ranks, sizeof *seen);
+    if (!first || !seen)
+        s = lw_fail_nomem(err);
+    for (int32_t r = 1; s == LW_OK && r < p->n_roles; r++)
+        first[r] = first[r - 1] + p->roles[r - 1].n_ranks;
+    for (int32_t r = 0; s == LW_OK && r < p->n_ranks; r++) {
+        if ((s = within("rank", r, "role", p->role_of[r], 0, p->n_roles, err)) != LW_OK ||
+            (s = within("rank", r, "index in role", p->index_in_role[r], 0,
+                        p->roles[p->role_of[r]].n_ranks, err)) != LW_OK)
+            break;
+        bool *mine = &seen[first[p->role_of[r]] + p->index_in_role[r]];
+        if (*mine)
+            s = lw_fail(err, LW_EPLAN, "rank %d: its role has another rank with index %d", r,
+                        p->index_in_role[r]);
+        *mine = true;
+    }
+    lw_free(seen);
+    lw_free(first);
+    return s;
+}
+
+struct place {
+    int32_t at[3], rank;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    for (int k = 0; k < 3; k++)
+        if (x->at[k] != y->at[k])
+            return x->at[k] < y->at[k] ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Nobody has another rank's place. */
+static enum lw_status check_places(const struct lw_plan *p, struct lw_err *err)
+{
+    struct place *list = lw_alloc((size_t)p->n_ranks * sizeof *list);
+    enum lw_status s = list ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t r = 0; list && r < p->n_ranks; r++) {
+        memcpy(list[r].at, p->coord + r * 3L, sizeof list[r].at);
+        list[r].rank = r;
+    }
+    if (list)
+        qsort(list, (size_t)p->n_ranks, sizeof *list, by_place);
+    for (int32_t r = 1; s == LW_OK && r < p->n_ranks; r++) {
+        const int32_t *at = list[r].at;
+        if (memcmp(list[r - 1].at, at, sizeof list[r].at) == 0)
+            s = lw_fail(err, LW_EPLAN, "ranks %d and %d both stand at dp %d, pp %d, tp %d",
+                        list[r - 1].rank, list[r].rank, at[0], at[1], at[2]);
+    }
+    lw_free(list);
+    return s;
+}
+
+/* Coordinates lie in the strategy's grid, or where that does not make up the ranks (a recorded plan)
+ * below their number. */
+static enum lw_status check_coords(const struct lw_plan *p, struct lw_err *err)
+{
+    static const char *const names[] = {"dp", "pp", "tp"};
+    const int64_t sizes[] = {p->strategy.dp, p->strategy.pp, p->strategy.tp};
+    bool grid = sizes[0] > 0 && sizes[1] > 0 && sizes[2] > 0 &&
+                sizes[0] <= p->n_ranks / sizes[1] / sizes[2] &&
+                sizes[0] * sizes[1] * sizes[2] == p->n_ranks;
+
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        for (int k = 0; k < 3; k++)
+            LW_TRY(within("rank", r, names[k], p->coord[r * 3L + k], 0,
+                          grid ? sizes[k] : p->n_ranks, err));
+    return check_places(p, err);
+}
+
+static enum lw_status check_streams(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t used = 0;
+
+    for (int32_t i = 0; i < p->n_streams; i++)
+        LW_TRY(within("stream", i, "class", (int64_t)p->streams[i].class_, 0, LW_STREAM_HOST + 1,
+                      err));
+    for (int32_t i = 0; i < p->n_comms; i++) {
+        LW_TRY(within("communicator class", i, "stream", p->comms[i].stream, 0, p->n_streams, err));
+        LW_TRY(within("communicator class", i, "purpose", (int64_t)p->comms[i].purpose, 0,
+                      LW_COMM_RECORDED + 1, err));
+        LW_TRY(within("communicator class", i, "reducer", (int64_t)p->comms[i].reducer, 0,
+                      LW_N_REDUCERS, err));
+    }
+    for (int32_t i = 0; i < p->n_groups; i++)
+        LW_TRY(range("group", i, "members", p->groups[i].first_member, p->groups[i].n_members,
+                     p->n_members, &used, err));
+    for (int32_t i = 0; i < p->n_members; i++)
+        LW_TRY(within("member", i, "rank", p->members[i], 0, p->n_ranks, err));
+    return LW_OK;
+}
+
+static enum lw_status check_distinct(const struct lw_plan *p, struct lw_err *err)
+{
+    int32_t *group_of = lw_calloc((size_t)p->n_ranks, sizeof *group_of); /* 1 + the last one */
+    enum lw_status s = group_of ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t g = 0; s == LW_OK && g < p->n_groups; g++) {
+        const int32_t *members = p->members + p->groups[g].first_member;
+        for (int32_t i = 0; s == LW_OK && i < p->groups[g].n_members; i++) {
+            if (group_of[members[i]] == g + 1)
+                s = lw_fail(err, LW_EPLAN, "group %d: rank %d stands in it twice", g, members[i]);
+            group_of[members[i]] = g + 1;
+        }
+    }
+    lw_free(group_of);
+    return s;
+}
+
+/* In every class, the ranks that name a group are exactly its members. */
+static enum lw_status check_membership(const struct lw_plan *p, struct lw_err *err)
+{
+    int32_t *named = lw_alloc((size_t)p->n_groups * sizeof *named);
+    enum lw_status s = named ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t c = 0; s == LW_OK && c < p->n_comms; c++) {
+        const int32_t *of = p->comm_group + (int64_t)c * p->n_ranks;
+        memset(named, 0, (size_t)p->n_groups * sizeof *named);
+        for (int32_t r = 0; s == LW_OK && r < p->n_ranks; r++) {
+            s = within("rank", r, "group", of[r], -1, p->n_groups, err);
+            if (s == LW_OK && of[r] >= 0)
+                named[of[r]]++;
+        }
+        for (int32_t g = 0; s == LW_OK && g < p->n_groups; g++) {
+            if (named[g] == 0)
+                continue;
+            const int32_t *members = p->members + p->groups[g].first_member;
+            if (named[g] != p->groups[g].n_members)
+                s = lw_fail(err, LW_EPLAN, "communicator '%s', group %d: %d members, but %d ranks "
+                                           "name it", p->comms[c].name, g,
+                            p->groups[g].n_members, named[g]);
+            for (int32_t i = 0; s == LW_OK && i < p->groups[g].n_members; i++)
+                if (of[members[i]] != g)
+                    s = lw_fail(err, LW_EPLAN, "communicator '%s', group %d: member rank %d names "
+                                               "group %d", p->comms[c].name, g, members[i],
+                                of[members[i]]);
+        }
+    }
+    lw_free(named);
+    return s;
+}
+
+static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t n_stages = p->n_stages > 0 ? p->n_stages : 1;
+
+    for (int32_t i = 0; i < p->n_params; i++) {
+        const struct lw_plan_param *a = &p->params[i];
+        LW_TRY(within("parameter", i, "elements", a->numel, 0, INT64_MAX, err));
+        LW_TRY(within("parameter", i, "dtype", (int64_t)a->dtype, 0, LW_N_DTYPES, err));
+        LW_TRY(within("parameter", i, "stage", a->stage, 0, n_stages, err));
+        LW_TRY(within("parameter", i, "module", a->module, -1, p->n_modules, err));
+        LW_TRY(within("parameter", i, "tied", a->tied, -1, p->n_params, err));
+    }
+    for (int32_t i = 0; i < p->n_whole; i++)
+        LW_TRY(within("whole parameter", i, "number", p->whole[i],
+                      i > 0 ? p->whole[i - 1] + INT64_C(1) : 0, p->n_params, err));
+    for (int32_t i = 0; i < p->n_sparse; i++) {
+        const struct lw_sparse *x = &p->sparse[i];
+        LW_TRY(within("sparse gradient", i, "parameter", x->param,
+                      i > 0 ? p->sparse[i - 1].param + INT64_C(1) : 0, p->n_params, err));
+        int64_t numel = p->params[x->param].numel;
+        LW_TRY(within("sparse gradient", i, "elements of a row", x->row_numel, 1, numel + 1, err));
+        LW_TRY(within("sparse gradient", i, "touched rows", x->touched_rows, 1,
+                      numel / x->row_numel + 1, err));
+        if (numel % x->row_numel != 0)
+            return lw_fail(err, LW_EPLAN, "sparse gradient %d: parameter %d '%s' has %lld elements, which "
+                                          "are no rows of %d", i, x->param, p->params[x->param].name,
+                           (long long)numel, x->row_numel);
+    }
+    for (int32_t i = 0; i < p->n_buffers; i++) {
+        LW_TRY(within("buffer", i, "elements", p->buffers[i].numel, 0, INT64_MAX, err));
+        LW_TRY(within("buffer", i, "dtype", (int64_t)p->buffers[i].dtype, 0, LW_N_DTYPES, err));
+    }
+    for (int32_t i = 0; i < p->n_modules; i++)
+        LW_TRY(within("module", i, "stage", p->stage_of[i], 0, n_stages, err));
+    for (int32_t i = 0; i < p->n_works; i++)
+        if (p->works[i].ps < 0)
+            return lw_fail(err, LW_EPLAN, "work %d lasts %lld ps", i, (long long)p->works[i].ps);
+    return LW_OK;
+}
+
+/* One number and no gradients. */
+static enum lw_status check_norm_bucket(const struct lw_plan *p, int32_t b, struct lw_err *err)
+{
+    const struct lw_bucket *k = &p->buckets[b];
+
+    if ((k->dtype == LW_F64 || k->dtype == LW_F32) && k->bytes == lw_dtype_size(k->dtype) &&
+        k->n_slots == 0)
+        return LW_OK;
+    return lw_fail(err, LW_EPLAN, "bucket %d of set '%s': %lld bytes of %s and %d gradients; it is one "
+                                  "number of f64 or f32", b, LW_SET_NORM, (long long)k->bytes,
+                   lw_dtype_name(k->dtype), k->n_slots);
+}
+
+/* Some rows of each member; plan_check_sparse.c says of how many. */
+static enum lw_status check_sparse_bucket(const struct lw_plan *p, int32_t b, struct lw_err *err)
+{
+    int32_t param = p->slots[p->buckets[b].first_slot];
+
+    LW_TRY(within("slot", p->buckets[b].first_slot, "parameter", param, 0, p->n_params, err));
+    if (p->buckets[b].first_offset >= 0 && p->offsets[p->buckets[b].first_offset] != 0)
+        return lw_fail(err, LW_EPLAN, "bucket %d: the sparse gradient of parameter %d '%s' begins at "
+                                      "element %lld, not 0", b, param, p->params[param].name,
+                       (long long)p->offsets[p->buckets[b].first_offset]);
+    return LW_OK;
+}
+
+/* Slots lie in their bucket, ascending, and a bucket is as long as its last slot. */
+static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw_err *err)
+{
+    const struct lw_bucket *k = &p->buckets[b];
+    int64_t size = lw_dtype_size(k->dtype), end = 0;
+
+    if (lw_plan_is_norm(p, b))
+        return check_norm_bucket(p, b, err);
+    if (lw_plan_sparse(p, b))
+        return check_sparse_bucket(p, b, err);
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
+        const struct lw_slot *s = &w.slot;
+        LW_TRY(within("slot", k->first_slot + w.n - 1, "parameter", s->param, 0, p->n_params, err));
+        const struct lw_plan_param *a = &p->params[s->param];
+        if (s->offset < end)
+            return lw_fail(err, LW_EPLAN, "bucket %d: parameter %d '%s' at element %lld overlaps the "
+                                          "slot before it, which ends at %lld", b, s->param,
+                           a->name, (long long)s->offset, (long long)end);
+        if (a->numel > INT64_MAX / size - s->offset)
+            return lw_fail(err, LW_EPLAN, "bucket %d: parameter %d '%s' ends beyond 2^63 bytes", b,
+                           s->param, a->name);
+        end = s->offset + a->numel;
+    }
+    if (k->bytes < end * size)
+        return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes, but its slots end at %lld", b,
+                       (long long)k->bytes, (long long)(end * size));
+    if (p->strategy.zero == 0 && k->bytes != end * size)
+        return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes for %lld bytes of gradients", b,
+                       (long long)k->bytes, (long long)(end * size));
+    return LW_OK;
+}
+
+static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t used_buckets = 0, used_slots = 0, used_offsets = 0;
+
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        const struct lw_bucket_set *set = &p->sets[s];
+        LW_TRY(within("bucket set", s, "stage", set->stage, 0, p->n_stages > 0 ? p->n_stages : 1,
+                      err));
+        LW_TRY(range("bucket set", s, "buckets", set->first_bucket, set->n_buckets, p->n_buckets,
+                     &used_buckets, err));
+    }
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket *k = &p->buckets[b];
+        LW_TRY(within("bucket", b, "set", k->set, 0, p->n_sets, err));
+        const struct lw_bucket_set *set = &p->sets[k->set];
+        if (b < set->first_bucket || b - set->first_bucket >= set->n_buckets)
+            return lw_fail(err, LW_EPLAN, "bucket %d: set %d '%s' does not hold it", b, k->set,
+                           set->name);
+        LW_TRY(within("bucket", b, "dtype", (int64_t)k->dtype, 0, LW_N_DTYPES, err));
+        LW_TRY(range("bucket", b, "slots", k->first_slot, k->n_slots, p->n_slots, &used_slots,
+                     err));
+        LW_TRY(within("bucket", b, "first offset", k->first_offset, -1, p->n_offsets + 1L, err));
+        if (k->first_offset >= 0)
+            LW_TRY(range("bucket", b, "offsets", k->first_offset, k->n_slots, p->n_offsets,
+                         &used_offsets, err));
+        if (k->bytes < 0 || k->limit_bytes < 0)
+            return lw_fail(err, LW_EPLAN, "bucket %d: negative size %lld or limit %lld bytes", b,
+                           (long long)k->bytes, (long long)k->limit_bytes);
+        LW_TRY(check_bucket(p, b, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err *err)
+{
+    const struct lw_op *o = &p->ops[i];
+
+    LW_TRY(within("op", i, "kind", (int64_t)o->kind, 0, LW_N_OP_KINDS, err));
+    LW_TRY(within("op", i, "dtype", (int64_t)o->dtype, 0, LW_N_DTYPES, err));
+    LW_TRY(within("op", i, "stream", o->stream, 0, p->n_streams, err));
+    LW_TRY(within("op", i, "communicator class", o->comm, -1, p->n_comms, err));
+    LW_TRY(within("op", i, "work", o->work, -1, p->n_works, err));
+    LW_TRY(within("op", i, "operand row", o->operand, -1, p->n_operand_rows, err));
+    LW_TRY(within("op", i, "peer", o->peer, -1, p->n_ranks, err));
+    LW_TRY(within("op", i, "module", o->module, -1, p->n_modules, err));
+    LW_TRY(within("op", i, "bucket", o->bucket, -1, p->n_buckets, err));
+    LW_TRY(within("op", i, "stage", o->stage, -1, p->n_stages > 0 ? p->n_stages : 1, err));
+    bool talks = lw_op_class(o->kind) == LW_CLASS_COLLECTIVE || lw_op_class(o->kind) == LW_CLASS_P2P;
+    if (talks != (o->comm >= 0))
+        return lw_fail(err, LW_EPLAN, "op %d (%s) %s", i, lw_op_name(o->kind),
+                       talks ? "needs a communicator" : "takes no communicator");
+    if (o->bytes < 0 || o->work_ps < -1)
+        return lw_fail(err, LW_EPLAN, "op %d (%s): negative bytes %lld or work %lld ps", i,
+                       lw_op_name(o->kind), (long long)o->bytes, (long long)o->work_ps);
+    return LW_OK;
+}
+
+static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t n_ranks,
+                                    struct lw_err *err)
+{
+    int64_t first = p->operand_first[p->ops[i].operand];
+
+    if (first < 0 || first > p->n_operands - (int64_t)n_ranks)
+        return lw_fail(err, LW_EPLAN, "op %d: its operand row begins at %lld and needs %d of %d "
+                                      "operands", i, (long long)first, n_ranks, p->n_operands);
+    for (int32_t r = 0; r < n_ranks; r++) {
+        const struct lw_operand *d = &p->operands[first + r];
+        if (d->bytes < 0 || d->offset < 0 || d->peer < -1 || d->peer >= p->n_ranks)
+            return lw_fail(err, LW_EPLAN, "op %d, operand of rank %d of its role: bytes %lld, offset "
+                                          "%lld or peer %d out of range", i, r,
+                           (long long)d->bytes, (long long)d->offset, d->peer);
+    }
+    return LW_OK;
+}
+
+/* What the forwards of a program keep, its backwards give back, and never more than there is. */
+static enum lw_status check_kept(const struct lw_plan *p, const struct lw_program *g,
+                                 struct lw_err *err)
+{
+    int64_t kept = 0;
+
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        int64_t change = p->ops[i].work < 0 ? 0 : p->works[p->ops[i].work].keeps_bytes;
+        if (__builtin_add_overflow(kept, change, &kept) || kept < 0)
+            return lw_fail(err, LW_EPLAN, "op %d (%s): gives back more activations than are kept", i,
+                           lw_op_name(p->ops[i].kind));
+    }
+    if (kept == 0)
+        return LW_OK;
+    return lw_fail(err, LW_EPLAN, "the program of ops %d to %d keeps %lld bytes of activations that "
+                                  "no backward gives back",
+                   g->first_op, g->first_op + g->n_ops - 1, (long long)kept);
+}
+
+static enum lw_status check_program(const struct lw_plan *p, const struct lw_program *g,
+                                    const struct lw_role *role, int64_t *used,
+                                    int64_t *n_ready, struct lw_err *err)
+{
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *o = &p->ops[i];
+        LW_TRY(check_op(p, i, err));
+        LW_TRY(range("op", i, "dependencies", o->first_dep, o->n_deps, p->n_deps, used, err));
+        int64_t own = 0; /* ops may share a list of gradients */
+        LW_TRY(range("op", i, "ready gradients", o->first_ready, o->n_ready, p->n_ready, &own,
+                     err));
+        *n_ready += own;
+        if (*n_ready > INT32_MAX)
+            return lw_fail(err, LW_EPLAN, "op %d: the ops up to it complete 2^31 gradients and more",
+                           i);
+        for (int32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
+            if (p->deps[d] < g->first_op || p->deps[d] >= i)
+                return lw_fail(err, LW_EPLAN, "op %d (%s): depends on op %d, which is no earlier op "
+                                              "of its program (%d to %d)", i,
+                               lw_op_name(o->kind), p->deps[d], g->first_op, i - 1);
+        for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++)
+            LW_TRY(within("op", i, "ready gradient", p->ready[r], 0, p->n_params, err));
+        if (o->operand >= 0)
+            LW_TRY(check_operand(p, i, role->n_ranks, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_programs(const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t used_ops = 0, used_deps = 0, n_ready = 0;
+
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        for (int32_t r = 0; r < p->n_roles; r++) {
+            const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + r];
+            LW_TRY(range("program of variant", v, "ops", g->first_op, g->n_ops, p->n_ops, &used_ops,
+                         err));
+            LW_TRY(check_program(p, g, &p->roles[r], &used_deps, &n_ready, err));
+            LW_TRY(check_kept(p, g, err));
+        }
+    }
+    if (used_ops != p->n_ops)
+        return lw_fail(err, LW_EPLAN, "%lld of %d ops belong to no program",
+                       (long long)(p->n_ops - used_ops), p->n_ops);
+    return LW_OK;
+}
+
+static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
+{
+    bool ends = false;
+
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        int32_t n = 0;
+        if (strcmp(p->variants[v].set_name, LW_SET_WEIGHTS) == 0 ||
+            strcmp(p->variants[v].set_name, LW_SET_TIED) == 0 ||
+            strcmp(p->variants[v].set_name, LW_SET_NORM) == 0)
+            return lw_fail(err, LW_EPLAN, "variant '%s': the set '%s' is of no variant",
+                           p->variants[v].name, p->variants[v].set_name);
+        for (int32_t s = 0; *p->variants[v].set_name && s < p->n_sets; s++)
+            n += strcmp(p->sets[s].name, p->variants[v].set_name) == 0;
+        if (n != p->variants[v].n_sets || (n == 0 && *p->variants[v].set_name))
+            return lw_fail(err, LW_EPLAN, "variant '%s': uses %d bucket sets '%s', the plan has %d",
+                           p->variants[v].name, p->variants[v].n_sets, p->variants[v].set_name, n);
+    }
+    LW_TRY(within("plan", 0, "repeat_from", p->repeat_from, 0, p->n_passes, err));
+    for (int32_t i = 0; i < p->n_passes; i++) {
+        LW_TRY(within("pass", i, "variant", p->pass_variant[i], 0, p->n_variants, err));
+        ends = ends || (i >= p->repeat_from && p->variants[p->pass_variant[i]].ends_step);
+    }
+    if (!ends)
+        return lw_fail(err, LW_EPLAN, "no pass from %d on ends a step", p->repeat_from);
+    return LW_OK;
+}
+
+/* Shards of a parameter, in table order, tile it; a parameter that the optimizer updates has some,
+ * unless there are none at all: then every member updates everything. */
+static enum lw_status check_shards(const struct lw_plan *p, struct lw_err *err)
+{
+    if (p->n_shards == 0)
+        return LW_OK;
+    int64_t *end = lw_calloc((size_t)p->n_params, sizeof *end);
+    bool *has = lw_calloc((size_t)p->n_params, sizeof *has);
+    enum lw_status s = end && has ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t i = 0; s == LW_OK && i < p->n_shards; i++) {
+        const struct lw_shard *h = &p->shards[i];
+        if ((s = within("shard", i, "parameter", h->param, 0, p->n_params, err)) != LW_OK ||
+            (s = within("shard", i, "owner", h->owner, -1, p->n_ranks, err)) != LW_OK)
+            break;
+        const struct lw_plan_param *a = &p->params[h->param];
+        if (h->numel < 0 || h->first != end[h->param] || h->numel > a->numel - h->first)
+            s = lw_fail(err, LW_EPLAN, "shard %d of parameter %d '%s': elements %lld and %lld more, "
+                                       "the shards before it end at %lld of %lld", i, h->param,
+                        a->name, (long long)h->first, (long long)h->numel,
+                        (long long)end[h->param], (long long)a->numel);
+        end[h->param] = h->first + h->numel;
+        has[h->param] = true;
+    }
+    for (int32_t i = 0; s == LW_OK && i < p->n_params; i++) {
+        const struct lw_plan_param *a = &p->params[i];
+        bool updated = a->trainable && lw_plan_holds(p, i);
+        if (updated && !has[i])
+            s = lw_fail(err, LW_EPLAN, "parameter %d '%s': no shard holds it", i, a->name);
+        else if (has[i] && end[i] != a->numel)
+            s = lw_fail(err, LW_EPLAN, "parameter %d '%s': shards cover %lld of %lld elements", i,
+                        a->name, (long long)end[i], (long long)a->numel);
+    }
+    lw_free(has);
+    lw_free(end);
+    return s;
+}
+
+enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err)
+{
+    LW_TRY(check_counts(p, err));
+    LW_TRY(check_ranks(p, err));
+    LW_TRY(check_coords(p, err));
+    LW_TRY(check_streams(p, err));
+    LW_TRY(check_distinct(p, err));
+    LW_TRY(check_membership(p, err));
+    LW_TRY(check_params(p, err));
+    LW_TRY(check_buckets(p, err));
+    LW_TRY(check_programs(p, err));
+    LW_TRY(check_passes(p, err));
+    return check_shards(p, err);
+}

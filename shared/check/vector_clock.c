@@ -1,0 +1,56 @@
+/* Vector clocks over one program: shared/check/vector_clock.h. */
+#include "shared/check/vector_clock.h"
+
+#include <string.h>
+
+enum lw_status lw_op_clock_init(struct lw_op_clock *c, const struct lw_plan *p,
+                                struct lw_arena *room, struct lw_err *err)
+{
+    int64_t longest = 0;
+
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
+    *c = (struct lw_op_clock){.p = p};
+    c->clock = lw_arena_alloc(room, longest, (size_t)p->n_streams * sizeof *c->clock);
+    c->on_stream = lw_arena_alloc(room, p->n_streams, sizeof *c->on_stream);
+    c->on_comm = lw_arena_alloc(room, p->n_comms, sizeof *c->on_comm);
+    return c->clock && c->on_stream && c->on_comm ? LW_OK : lw_fail_nomem(err);
+}
+
+static void join(struct lw_op_clock *c, int32_t *into, int32_t op)
+{
+    int32_t n = c->p->n_streams;
+    const int32_t *from = c->clock + (int64_t)(op - c->program.first_op) * n;
+
+    for (int32_t s = 0; s < n; s++)
+        into[s] = from[s] > into[s] ? from[s] : into[s];
+    if (op > into[c->p->ops[op].stream])
+        into[c->p->ops[op].stream] = op;
+}
+
+static void tick(struct lw_op_clock *c, int32_t op)
+{
+    const struct lw_op *o = &c->p->ops[op];
+    int32_t *clock = c->clock + (int64_t)(op - c->program.first_op) * c->p->n_streams;
+
+    for (int32_t s = 0; s < c->p->n_streams; s++)
+        clock[s] = -1;
+    if (c->on_stream[o->stream] >= 0)
+        join(c, clock, c->on_stream[o->stream]);
+    if (o->comm >= 0 && c->on_comm[o->comm] >= 0)
+        join(c, clock, c->on_comm[o->comm]);
+    for (int32_t d = 0; d < o->n_deps; d++)
+        join(c, clock, c->p->deps[o->first_dep + d]);
+    c->on_stream[o->stream] = op;
+    if (o->comm >= 0)
+        c->on_comm[o->comm] = op;
+}
+
+void lw_op_clock_set(struct lw_op_clock *c, struct lw_program program)
+{
+    c->program = program;
+    memset(c->on_stream, -1, (size_t)c->p->n_streams * sizeof *c->on_stream);
+    memset(c->on_comm, -1, (size_t)c->p->n_comms * sizeof *c->on_comm);
+    for (int32_t i = 0; i < program.n_ops; i++)
+        tick(c, program.first_op + i);
+}

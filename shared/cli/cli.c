@@ -1,0 +1,262 @@
+/* The command line, the same for every subcommand: one table per command, getopt_long underneath. */
+#include "shared/cli/cli.h"
+
+#include <assert.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/cli/cli_help.h"
+#include "shared/base/output.h"
+#include "shared/base/units.h"
+
+enum { MAX_OPTIONS = 128, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };
+
+void lw_cli_signals(void)
+{
+    signal(SIGXFSZ, SIG_IGN); /* EFBIG */
+    signal(SIGPIPE, SIG_IGN); /* EPIPE */
+}
+
+struct spec { /* what getopt_long needs, made from our table */
+    struct option longs[MAX_OPTIONS + 2];
+    char shorts[2 * MAX_OPTIONS + 8];
+    int n;
+};
+
+static void make_spec(const struct lw_opt *table, struct spec *s)
+{
+    char *p = s->shorts;
+
+    memset(s, 0, sizeof *s);
+    *p++ = ':';
+    for (; table[s->n].name; s->n++) {
+        const struct lw_opt *o = &table[s->n];
+        assert(s->n < MAX_OPTIONS);
+        int has_arg = o->kind == LW_OPT_FLAG ? no_argument : required_argument;
+        s->longs[s->n] = (struct option){o->name, has_arg, NULL, FIRST_LONG + s->n};
+        if (o->letter) {
+            *p++ = o->letter;
+            if (has_arg == required_argument)
+                *p++ = ':';
+        }
+    }
+    s->longs[s->n] = (struct option){"help", no_argument, NULL, HELP_ID};
+    *p++ = 'h';
+}
+
+static const struct lw_opt *find_letter(const struct lw_opt *table, int letter)
+{
+    for (; table->name; table++)
+        if (table->letter == letter)
+            return table;
+    return NULL;
+}
+
+static enum lw_status parse_format(const char *text, enum lw_format *f, struct lw_err *err)
+{
+    static const char *const names[] = {"text", "json", "csv"};
+
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *f = (enum lw_format)i;
+            return LW_OK;
+        }
+    }
+    return lw_fail(err, LW_EINVAL, "'%s' is no format (text, json, csv)", text);
+}
+
+static enum lw_status parse_double(const struct lw_opt *o, const char *text, struct lw_err *err)
+{
+    char *end;
+    double x = strtod(text, &end);
+
+    if (end == text || *end || !(x >= (double)o->min))
+        return lw_fail(err, LW_EINVAL, "'%s' is no number of %lld or more", text,
+                       (long long)o->min);
+    if (o->max && !(x <= (double)o->max))
+        return lw_fail(err, LW_EINVAL, "'%s' is no number from %lld to %lld", text,
+                       (long long)o->min, (long long)o->max);
+    *(double *)o->value = x;
+    return LW_OK;
+}
+
+static enum lw_status set_value(const struct lw_opt *o, const char *text, struct lw_err *err)
+{
+    struct lw_opt_call *call;
+
+    switch (o->kind) {
+    case LW_OPT_FLAG:
+        *(bool *)o->value = true;
+        return LW_OK;
+    case LW_OPT_STRING:
+        *(const char **)o->value = text;
+        return LW_OK;
+    case LW_OPT_INT:
+        return lw_parse_int(text, o->min, o->max ? o->max : INT64_MAX, o->value, err);
+    case LW_OPT_SIZE:
+        return lw_parse_size(text, o->value, err);
+    case LW_OPT_TIME:
+        return lw_parse_time(text, o->value, err);
+    case LW_OPT_DOUBLE:
+        return parse_double(o, text, err);
+    case LW_OPT_FORMAT:
+        return parse_format(text, o->value, err);
+    case LW_OPT_CALL:
+        call = o->value;
+        return call->set(call->ctx, o->name, text, err);
+    }
+    return LW_OK;
+}
+
+/* "--bucket_cap" is "--bucket-cap". Only the name is touched, in place. */
+static void dashes_for_underscores(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], "--", 2) == 0)
+            for (char *p = argv[i] + 2; *p && *p != '='; p++)
+                if (*p == '_')
+                    *p = '-';
+}
+
+static const struct lw_opt *option_of(const struct lw_opt *table, int n, int c)
+{
+    return c >= FIRST_LONG && c < FIRST_LONG + n ? &table[c - FIRST_LONG] : find_letter(table, c);
+}
+
+static bool is_switch(const struct lw_opt *o)
+{
+    return o->arg && strcmp(o->arg, "on|off") == 0;
+}
+
+/* A switch alone means "on": a word behind it that is neither on nor off is left for the scan. */
+static const char *switch_value(char **argv, bool is_last)
+{
+    if (is_last)
+        return "on";
+    if (strcmp(optarg, "on") != 0 && strcmp(optarg, "off") != 0 && optarg == argv[optind - 1]) {
+        optind--;
+        return "on";
+    }
+    return optarg;
+}
+
+enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
+                            bool *help, struct lw_err *err)
+{
+    struct spec spec;
+    int c;
+
+    make_spec(table, &spec);
+    dashes_for_underscores(argc, argv);
+    optind = 0; /* GNU: scan anew */
+    *help = false;
+    while ((c = getopt_long(argc, argv, spec.shorts, spec.longs, NULL)) != -1) {
+        if (c == HELP_ID || c == 'h') {
+            *help = true;
+            return LW_OK;
+        }
+        const struct lw_opt *o = option_of(table, spec.n, c == ':' ? optopt : c);
+        if (c == '?' || (c == ':' && !(o && is_switch(o)))) {
+            const char *what = optind > 0 ? argv[optind - 1] : "";
+            return c == ':' ? lw_fail(err, LW_EINVAL, "option '%s' needs a value", what)
+                            : lw_fail(err, LW_EINVAL, "unknown or ambiguous option '%s'", what);
+        }
+        const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
+        if (set_value(o, value, err) != LW_OK)
+            return lw_err_context(err, "--%s", o->name);
+    }
+    *n_operands = argc - optind;
+    memmove(argv + 1, argv + optind, (size_t)*n_operands * sizeof *argv);
+    return LW_OK;
+}
+
+static int check_operands(const struct lw_usage *u, char **argv, int n_operands)
+{
+    if (n_operands < u->min_operands)
+        return lw_cli_usage(u->command, "needs %s", u->synopsis);
+    if (u->max_operands >= 0 && n_operands > u->max_operands)
+        return lw_cli_usage(u->command, "unexpected '%s'", argv[u->max_operands + 1]);
+    return -1;
+}
+
+int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc, char **argv,
+                 int *n_operands)
+{
+    enum lw_status s = LW_OK;
+    struct lw_err err = {0};
+    bool help = false;
+
+    if (argc == 2 && strcmp(argv[1], "--help-man") == 0)
+        lw_cli_help_man(stdout, u, table);
+    else if (argc == 2 && strcmp(argv[1], "--help-words") == 0)
+        lw_cli_help_words(stdout, table);
+    else if (argc == 2 && strcmp(argv[1], "--help-json") == 0)
+        lw_cli_help_json(stdout, u, table);
+    else if (argc == 2 && strcmp(argv[1], "--help-csv") == 0)
+        s = lw_cli_help_csv(stdout, table, &err);
+    else if (lw_cli_parse(table, argc, argv, n_operands, &help, &err) != LW_OK)
+        return lw_cli_usage(u->command, "%s", err.msg);
+    else if (help)
+        lw_cli_help_text(stdout, u, table);
+    else
+        return check_operands(u, argv, *n_operands);
+    return lw_cli_end(u->command, s, &err);
+}
+
+static int exit_of(enum lw_status s)
+{
+    switch (s) {
+    case LW_OK:
+        return LW_EXIT_OK;
+    case LW_ENO:
+        return LW_EXIT_NO;
+    case LW_EUSAGE:
+        return LW_EXIT_USAGE;
+    default:
+        return LW_EXIT_COULD_NOT;
+    }
+}
+
+int lw_cli_fail(const char *command, const struct lw_err *err)
+{
+    fflush(stdout);
+    fprintf(stderr, "lapwing %s: %s\n", command, err->msg);
+    return exit_of(err->code);
+}
+
+int lw_cli_usage(const char *command, const char *fmt, ...)
+{
+    va_list ap;
+
+    fflush(stdout);
+    fprintf(stderr, "lapwing %s: ", command);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "; see 'lapwing help %s'\n", command);
+    return LW_EXIT_USAGE;
+}
+
+int lw_cli_end(const char *command, enum lw_status status, struct lw_err *err)
+{
+    if (status != LW_OK)
+        return lw_cli_fail(command, err);
+    if (lw_stdout_close(err) != LW_OK)
+        return lw_cli_fail(command, err);
+    return LW_EXIT_OK;
+}
+
+char *lw_cli_join(int argc, char **argv, char *buf, size_t size)
+{
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (int i = 0; i < argc && n + 1 < size; i++) {
+        int k = snprintf(buf + n, size - n, "%s%s", i > 0 ? " " : "", argv[i]);
+        n += k > 0 ? (size_t)k : 0;
+    }
+    return buf;
+}

@@ -1,0 +1,78 @@
+#ifndef LW_SHARED_CLI_CLI_H
+#define LW_SHARED_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/base/err.h"
+
+/* Exit statuses of the program. */
+enum lw_exit {
+    LW_EXIT_OK = 0,
+    LW_EXIT_COULD_NOT = 1, /* bad input, no memory, no file, a run that failed */
+    LW_EXIT_USAGE = 2,
+    LW_EXIT_NO = 3,        /* it ran, and the answer is no */
+};
+
+enum lw_format { LW_FORMAT_TEXT, LW_FORMAT_JSON, LW_FORMAT_CSV };
+
+enum lw_opt_kind {
+    LW_OPT_FLAG,   /* bool *: set to true */
+    LW_OPT_STRING, /* const char **: points into argv */
+    LW_OPT_INT,    /* int64_t *: whole number in [min, max] */
+    LW_OPT_SIZE,   /* int64_t *: bytes, shared/base/units.h */
+    LW_OPT_TIME,   /* lw_ps * */
+    LW_OPT_DOUBLE, /* double *: in [min, max] */
+    LW_OPT_FORMAT, /* enum lw_format * */
+    LW_OPT_CALL,   /* struct lw_opt_call *: for options that a shared part owns */
+};
+
+/* A handler for option families declared once (the strategy, for example). */
+struct lw_opt_call {
+    enum lw_status (*set)(void *ctx, const char *name, const char *value, struct lw_err *err);
+    void *ctx;
+};
+
+struct lw_opt {
+    const char *name;     /* long name without "--"; '_' is accepted for '-' */
+    char letter;          /* short name, or 0 */
+    enum lw_opt_kind kind;
+    void *value;          /* by kind, see above */
+    const char *arg;      /* "FILE", "N", ... for the help; NULL for flags */
+    const char *help;     /* one line, with the default */
+    int64_t min, max;     /* LW_OPT_INT: allowed range (max 0 = INT64_MAX) */
+};
+
+/* Parse argv[1..] of a subcommand with one table (ends with name == NULL). What is no option is
+ * moved to argv[1..*n_operands], in order; "--" ends the options, "-" is an operand.
+ * LW_EINVAL names the option and what it takes. "--help" sets *help (the caller then prints). */
+enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
+                            bool *help, struct lw_err *err);
+
+/* Before anything else in main: a full disk or a reader that goes away becomes an error of the write
+ * that met it, with one line and no partial file, instead of a signal's death. */
+void lw_cli_signals(void);
+
+/* What every command does in the same way: parse, "--help" (usage line, one paragraph, options), and
+ * errors to stderr. Returns -1 to go on, else the exit status to return at once. */
+struct lw_usage {
+    const char *command, *synopsis, *about;
+    int min_operands, max_operands; /* max -1 = any number */
+};
+int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc, char **argv,
+                 int *n_operands);
+
+/* The command line as it was typed (words joined by blanks, cut at size); call it before lw_cli_begin,
+ * which moves operands. Returns buf. */
+char *lw_cli_join(int argc, char **argv, char *buf, size_t size);
+
+/* "lapwing COMMAND: message" to stderr; the exit status that goes with the code. */
+int lw_cli_fail(const char *command, const struct lw_err *err);
+/* The same for wrong usage, with a hint at "lapwing help COMMAND". */
+int lw_cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Check standard output and turn the status of the command's work into its exit status. */
+int lw_cli_end(const char *command, enum lw_status status, struct lw_err *err);
+
+#endif

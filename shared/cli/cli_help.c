@@ -1,0 +1,148 @@
+/* Help for people and programs, manual pages (roff, man macros) and words for completion, from one
+ * table. */
+#include "shared/cli/cli_help.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+
+static void put_wrapped(FILE *f, const char *text, int column)
+{
+    int at = column;
+
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+        if (at + word > 80 && at > column) {
+            fprintf(f, "\n%*s", column, "");
+            at = column;
+        }
+        fprintf(f, "%.*s", word, text);
+        at += word;
+        text += word;
+        while (*text == ' ')
+            text++;
+        if (*text) {
+            fputc(' ', f);
+            at++;
+        }
+    }
+    fputc('\n', f);
+}
+
+static void put_options(FILE *f, const struct lw_opt *table)
+{
+    enum { HELP_COLUMN = 28 };
+
+    for (; table->name; table++) {
+        char left[128];
+        int n = table->letter ? snprintf(left, sizeof left, "  -%c, --%s", table->letter, table->name)
+                              : snprintf(left, sizeof left, "      --%s", table->name);
+        if (table->arg)
+            n += snprintf(left + n, sizeof left - (size_t)n, " %s", table->arg);
+        fprintf(f, "%s", left);
+        if (n + 2 > HELP_COLUMN)
+            fprintf(f, "\n%*s", HELP_COLUMN, "");
+        else
+            fprintf(f, "%*s", HELP_COLUMN - n, "");
+        put_wrapped(f, table->help, HELP_COLUMN);
+    }
+}
+
+void lw_cli_help_text(FILE *f, const struct lw_usage *u, const struct lw_opt *table)
+{
+    fprintf(f, "usage: lapwing %s %s\n\n", u->command, u->synopsis);
+    put_wrapped(f, u->about, 0);
+    if (table->name)
+        fputc('\n', f);
+    put_options(f, table);
+}
+
+/* Text in roff: a backslash and a leading dot or quote are commands there, '-' is a hyphen. */
+static void put_roff(FILE *f, const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        fputs("\\&", f);
+    for (; *text; text++) {
+        if (*text == '\\')
+            fputs("\\e", f);
+        else if (*text == '-')
+            fputs("\\-", f);
+        else
+            fputc(*text, f);
+    }
+}
+
+void lw_cli_help_man(FILE *f, const struct lw_usage *u, const struct lw_opt *table)
+{
+    fputs(".TH LAPWING\\-", f);
+    for (const char *p = u->command; *p; p++)
+        fputc(toupper((unsigned char)*p), f);
+    fprintf(f, " 1 \"\" \"lapwing %s\" \"Lapwing manual\"\n.SH NAME\nlapwing\\-%s \\- ", LW_VERSION,
+            u->command);
+    put_roff(f, u->about);
+    fprintf(f, "\n.SH SYNOPSIS\n.B lapwing %s\n", u->command);
+    put_roff(f, u->synopsis);
+    fputs("\n.SH OPTIONS\n", f);
+    for (; table->name; table++) {
+        fputs(".TP\n.B ", f);
+        if (table->letter)
+            fprintf(f, "\\-%c, ", table->letter);
+        fputs("\\-\\-", f);
+        put_roff(f, table->name);
+        if (table->arg)
+            fprintf(f, " \\fI%s\\fR", table->arg);
+        fputc('\n', f);
+        put_roff(f, table->help);
+        fputc('\n', f);
+    }
+    fputs(".SH EXIT STATUS\n0 yes; 1 could not; 2 wrong usage; 3 it ran, and the answer is no.\n", f);
+    fputs(".SH SEE ALSO\n.BR lapwing (1)\n", f);
+}
+
+void lw_cli_help_words(FILE *f, const struct lw_opt *table)
+{
+    for (; table->name; table++)
+        fprintf(f, "--%s%s\n", table->name, table->kind == LW_OPT_FLAG ? "" : "=");
+    fputs("--help\n", f);
+}
+
+void lw_cli_help_json(FILE *f, const struct lw_usage *u, const struct lw_opt *table)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "command", u->command);
+    lw_jsonout_string(&o, "synopsis", u->synopsis);
+    lw_jsonout_string(&o, "about", u->about);
+    lw_jsonout_array(&o, "options");
+    for (; table->name; table++) {
+        char letter[2] = {table->letter, 0};
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", table->name);
+        lw_jsonout_string(&o, "letter", table->letter ? letter : NULL);
+        lw_jsonout_string(&o, "argument", table->arg);
+        lw_jsonout_string(&o, "help", table->help);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_cli_help_csv(FILE *f, const struct lw_opt *table, struct lw_err *err)
+{
+    static const char *const titles[] = {"option", "letter", "argument", "help"};
+    struct lw_table *t = lw_table_new(4, titles);
+
+    for (; table->name; table++) {
+        char letter[2] = {table->letter, 0};
+        lw_table_cell(t, "%s", table->name);
+        lw_table_cell(t, "%s", letter);
+        lw_table_cell(t, "%s", table->arg ? table->arg : "");
+        lw_table_cell(t, "%s", table->help);
+    }
+    enum lw_status s = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return s;
+}

@@ -1,0 +1,137 @@
+/* The plan of a command line. Options of the strategy are tried at once (so that a wrong word is
+ * wrong usage) and kept as text, because a strategy file named by a later -s must not win over
+ * them. */
+#include "shared/cli/plan_source.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "shared/lower/lower.h"
+
+static enum lw_status set_option(void *ctx, const char *name, const char *value,
+                                 struct lw_err *err)
+{
+    struct lw_plan_source *s = ctx;
+    struct lw_err why = {0};
+    int i = 0;
+
+    if (lw_strategy_set(&s->given, name, value, &why) != LW_OK) {
+        const char *text = why.msg; /* the command line puts "--name: " before it */
+        size_t n = strlen(name);
+        if (strncmp(text, "--", 2) == 0 && strncmp(text + 2, name, n) == 0 &&
+            strncmp(text + 2 + n, ": ", 2) == 0)
+            text += n + 4;
+        return lw_fail(err, why.code, "%s", text);
+    }
+    while (i < s->n_given && strcmp(s->names[i], name) != 0)
+        i++;
+    s->names[i] = name;
+    s->values[i] = value;
+    if (i == s->n_given)
+        s->n_given++;
+    return LW_OK;
+}
+
+/* Those of a plan source, then `own`, then the end mark. */
+static void join_options(struct lw_plan_source *s, const struct lw_opt *own, struct lw_opt *table)
+{
+    struct lw_opt first[] = {
+        {"workload", 'w', LW_OPT_STRING, &s->workload_file, "FILE", "workload to plan for", 0, 0},
+        {"cluster", 'c', LW_OPT_STRING, &s->cluster_file, "NAME",
+         "known cluster or cluster file (host)", 0, 0},
+        {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
+         "strategy file; options win over it", 0, 0},
+        {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp", 1, INT32_MAX},
+    };
+    size_t n = sizeof first / sizeof *first;
+
+    s->given = lw_strategy_default();
+    s->call = (struct lw_opt_call){set_option, s};
+    memcpy(table, first, sizeof first);
+    for (int i = 0; i < lw_strategy_n_options() && n < LW_PLAN_SOURCE_OPTIONS; i++) {
+        const struct lw_strategy_option *o = lw_strategy_option(i);
+        table[n++] =
+            (struct lw_opt){o->name, 0, LW_OPT_CALL, &s->call, o->arg, o->help, 0, 0};
+    }
+    for (; own->name; own++) {
+        assert(n < LW_PLAN_SOURCE_OPTIONS + LW_PLAN_SOURCE_OWN - 1);
+        table[n++] = *own;
+    }
+    table[n] = (struct lw_opt){0};
+}
+
+int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
+                         const struct lw_opt *own, int argc, char **argv, int *n_operands)
+{
+    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + LW_PLAN_SOURCE_OWN];
+
+    join_options(s, own, table);
+    return lw_cli_begin(usage, table, argc, argv, n_operands);
+}
+
+enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
+                                       struct lw_err *err)
+{
+    *out = lw_strategy_default();
+    if (s->strategy_file)
+        LW_TRY(lw_strategy_read(s->strategy_file, &s->strings, out, err));
+    for (int i = 0; i < s->n_given; i++)
+        LW_TRY(lw_strategy_set(out, s->names[i], s->values[i], err));
+    return LW_OK;
+}
+
+static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_cost *cost,
+                                    struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_strategy strategy;
+
+    LW_TRY(lw_plan_source_strategy(s, &strategy, err));
+    LW_TRY(lw_strategy_check(&strategy, err));
+    if (s->ranks > 0 && s->ranks != strategy.dp * strategy.pp * strategy.tp)
+        return lw_fail(err, LW_EUSAGE, "--ranks %lld, but --dp %lld, --pp %lld and --tp %lld make "
+                                       "%lld ranks", (long long)s->ranks, (long long)strategy.dp,
+                       (long long)strategy.pp, (long long)strategy.tp,
+                       (long long)(strategy.dp * strategy.pp * strategy.tp));
+    LW_TRY(lw_workload_read(s->workload_file, &s->workload, err));
+    s->has_workload = true;
+    return lw_plan_build(&s->workload, &strategy, cost, plan, err);
+}
+
+enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
+                                   const struct lw_cost *cost, struct lw_plan *plan,
+                                   struct lw_err *err)
+{
+    if (!plan_file && !s->workload_file)
+        return lw_fail(err, LW_EUSAGE, "needs a plan file or a workload (-w FILE)");
+    if (plan_file && s->workload_file)
+        return lw_fail(err, LW_EUSAGE, "takes plan file '%s' or -w %s, not both", plan_file,
+                       s->workload_file);
+    if (plan_file && (s->n_given > 0 || s->strategy_file))
+        return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w", plan_file,
+                       s->n_given > 0 ? "--" : "-s",
+                       s->n_given > 0 ? s->names[0] : "");
+    LW_TRY(plan_file ? lw_plan_read(plan_file, false, plan, err)
+                     : plan_workload(s, cost, plan, err));
+    if (s->ranks > 0 && s->ranks != plan->n_ranks) {
+        enum lw_status st = lw_fail(err, LW_EUSAGE, "--ranks %lld, but plan '%s' is for %d ranks",
+                                    (long long)s->ranks, plan_file ? plan_file : plan->name,
+                                    plan->n_ranks);
+        lw_plan_free(plan);
+        return st;
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
+                                      struct lw_err *err)
+{
+    return lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err);
+}
+
+void lw_plan_source_free(struct lw_plan_source *s)
+{
+    lw_workload_free(&s->workload);
+    lw_arena_free(&s->strings);
+    s->has_workload = false;
+}

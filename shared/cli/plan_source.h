@@ -1,0 +1,63 @@
+#ifndef LW_SHARED_CLI_PLAN_SOURCE_H
+#define LW_SHARED_CLI_PLAN_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/cli/cli.h"
+#include "shared/plan/cluster.h"
+#include "shared/plan/cost.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+
+/* Where a command's plan comes from: a plan file, or a workload and a strategy. One set of options
+ * (-w, -c, -s, --ranks and every strategy option) for plan, sim and exec.
+ *
+ *     struct lw_plan_source src = {0};
+ *     int rc = lw_plan_source_begin(&src, &usage, own, argc, argv, &n);
+ *     if (rc >= 0)
+ *         return rc;
+ *     LW_TRY(lw_plan_source_load(&src, plan_file or NULL, cost or NULL, &plan, err));
+ *     LW_TRY(lw_plan_source_cluster(&src, &cluster, err));
+ *     lw_plan_source_free(&src);                                                               */
+enum { LW_PLAN_SOURCE_OPTIONS = 48, LW_PLAN_SOURCE_OWN = 48 };
+
+struct lw_plan_source {
+    const char *workload_file, *cluster_file, *strategy_file; /* as given; NULL = not */
+    int64_t ranks;                /* --ranks; 0 = not given */
+    struct lw_strategy given;     /* values of the options alone */
+    const char *names[LW_PLAN_SOURCE_OPTIONS], *values[LW_PLAN_SOURCE_OPTIONS];
+    int n_given;                  /* strategy options on the command line */
+    struct lw_opt_call call;
+
+    struct lw_arena strings;      /* of the strategy file */
+    struct lw_workload workload;  /* filled by load when it came from -w; owned */
+    bool has_workload;
+};
+
+/* lw_cli_begin with the options of a plan source in front of the command's own, fewer than
+ * LW_PLAN_SOURCE_OWN, which end with name == NULL. */
+int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
+                         const struct lw_opt *own, int argc, char **argv, int *n_operands);
+
+/* Read or make the plan; checked in both cases. A strategy file is read first, options win over it.
+ * LW_EUSAGE: neither or both of plan_file and -w, strategy options beside a plan file, --ranks that
+ * is not the plan's world. */
+enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
+                                   const struct lw_cost *cost, struct lw_plan *plan,
+                                   struct lw_err *err);
+
+/* The strategy that file and options make, on top of the defaults; not checked as a whole. */
+enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
+                                       struct lw_err *err);
+
+/* The cluster of -c, or `host`. */
+enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
+                                      struct lw_err *err);
+
+void lw_plan_source_free(struct lw_plan_source *s);
+
+#endif

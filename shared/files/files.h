@@ -1,0 +1,43 @@
+#ifndef LW_SHARED_FILES_FILES_H
+#define LW_SHARED_FILES_FILES_H
+
+#include <stdio.h>
+
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+
+/* Lapwing's own files: JSON with "lapwing": 1 and "kind". docs/formats/ describes each with a full
+ * example. Reading checks the result (lw_*_check) and names file, JSON path, value and what is
+ * allowed; a file of another version or kind is refused. Names may be "-". Writing is atomic. */
+
+enum lw_status lw_workload_read(const char *file, struct lw_workload *w, struct lw_err *err);
+enum lw_status lw_workload_write(const struct lw_workload *w, const char *file, struct lw_err *err);
+
+enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw_err *err);
+enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, struct lw_err *err);
+/* A name of a known system ("dgx-a100", "host") or a file. */
+enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err);
+/* The same, or the kind of a known system's device ("A100-SXM4-80GB"): its cluster. */
+enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err);
+/* The k-th known system's name; NULL after the last. */
+const char *lw_cluster_known(int k);
+
+/* Strings of the strategy live in the arena. */
+enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct lw_strategy *s,
+                                struct lw_err *err);
+enum lw_status lw_strategy_write(const struct lw_strategy *s, const char *file, struct lw_err *err);
+
+/* LW_EPLAN when the plan in the file fails lw_plan_check, or when its "hash" is not that of its
+ * contents (it was edited; without the field "hash" it is taken as it is). unchecked: read without
+ * these two. Every index is verified in any case. */
+enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err);
+enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err);
+
+/* The "kind" of one of our files ("plan", ...) without reading the rest; "" when it is none. */
+enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err);
+
+#endif

@@ -1,0 +1,411 @@
+/* Cluster files: docs/formats/cluster.md; and the known systems, which are such files built into
+ * the binary. `host` is one of them, with the cores and the memory that this process may use put in
+ * when it is asked for. */
+#include "shared/files/files.h"
+
+#include <ctype.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shared/base/embedded.h"
+#include "shared/files/files_field.h"
+
+static const char *level_word(int k)
+{
+    static const char *const words[] = {"intra", "inter", "host", "bridge"};
+    return k >= 0 && k < LW_N_LINK_LEVELS ? words[k] : NULL;
+}
+
+/* --- measured tables: rows in the file, columns in memory ----------------------------------------
+ */
+
+struct measured {
+    int64_t size;
+    lw_ps time, spread, cpu;
+};
+
+#define AT(field) offsetof(struct measured, field)
+static const struct lw_field measured_fields[] = {
+    LW_F_MUST_INT64("bytes", AT(size)),
+    {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
+    LW_F_NS("spread_ns", AT(spread), -1),
+    LW_F_NS("cpu_ns", AT(cpu), -1),
+    {0},
+};
+static const struct lw_field work_row_fields[] = {
+    LW_F_MUST_INT64("size", AT(size)),
+    {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
+    LW_F_NS("spread_ns", AT(spread), -1),
+    {0},
+};
+#undef AT
+
+struct columns {
+    int32_t n;
+    const int64_t *size;
+    const lw_ps *time, *spread, *cpu; /* the last two: NULL where no row has them */
+};
+
+static bool read_columns(struct lw_fields *r, const struct lw_field *fields, struct columns *out)
+{
+    struct measured *rows = NULL;
+    bool has_spread = false, has_cpu = false;
+    int32_t n = 0;
+
+    if (!lw_fields_read_list(r, fields, sizeof *rows, &rows, &n))
+        return false;
+    int64_t *size = lw_arena_alloc(r->arena, n, sizeof *size);
+    lw_ps *time = lw_arena_alloc(r->arena, n, sizeof *time);
+    lw_ps *spread = lw_arena_alloc(r->arena, n, sizeof *spread);
+    lw_ps *cpu = lw_arena_alloc(r->arena, n, sizeof *cpu);
+    if (!size || !time || !spread || !cpu) {
+        r->no_memory = true;
+        return false;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        size[i] = rows[i].size;
+        time[i] = rows[i].time;
+        spread[i] = rows[i].spread;
+        cpu[i] = rows[i].cpu;
+        has_spread = has_spread || spread[i] >= 0;
+        has_cpu = has_cpu || cpu[i] >= 0;
+    }
+    *out = (struct columns){n, size, time, has_spread ? spread : NULL, has_cpu ? cpu : NULL};
+    return true;
+}
+
+static void write_columns(struct lw_jsonout *o, const char *name, const struct lw_field *fields,
+                          struct columns c)
+{
+    lw_jsonout_array(o, name);
+    for (int32_t i = 0; i < c.n; i++) {
+        struct measured row = {c.size[i], c.time[i], c.spread ? c.spread[i] : -1,
+                               c.cpu ? c.cpu[i] : -1};
+        lw_jsonout_line_object(o, NULL);
+        lw_fields_write(o, fields, &row);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void read_rows(struct lw_fields *r, void *base)
+{
+    struct lw_cost_table *t = base;
+    struct columns c;
+
+    if (!read_columns(r, measured_fields, &c))
+        return;
+    t->n_rows = c.n;
+    t->bytes = c.size;
+    t->time_ps = c.time;
+    t->spread_ps = c.spread;
+    t->cpu_ps = c.cpu;
+}
+
+static void write_rows(struct lw_jsonout *o, const struct lw_field *f, const void *base)
+{
+    const struct lw_cost_table *t = base;
+
+    write_columns(o, f->name, measured_fields,
+                  (struct columns){t->n_rows, t->bytes, t->time_ps, t->spread_ps, t->cpu_ps});
+}
+
+#define AT(field) offsetof(struct lw_cost_table, field)
+static const struct lw_field table_fields[] = {
+    LW_F_MUST_WORD("op", AT(op), lw_word_op),
+    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_MUST_INT32("n_ranks", AT(n_ranks)),
+    LW_F_INT32("n_nodes", AT(n_nodes), 1),
+    LW_F_INT32("n_in_flight", AT(n_in_flight), 1),
+    LW_F_NAME("source", AT(source)),
+    LW_F_OWN("rows", read_rows, write_rows),
+    {0},
+};
+#undef AT
+
+static void read_work_rows(struct lw_fields *r, void *base)
+{
+    struct lw_work_table *t = base;
+    struct columns c;
+
+    if (!read_columns(r, work_row_fields, &c))
+        return;
+    t->n_rows = c.n;
+    t->size = c.size;
+    t->time_ps = c.time;
+    t->spread_ps = c.spread;
+}
+
+static void write_work_rows(struct lw_jsonout *o, const struct lw_field *f, const void *base)
+{
+    const struct lw_work_table *t = base;
+
+    write_columns(o, f->name, work_row_fields,
+                  (struct columns){t->n_rows, t->size, t->time_ps, t->spread_ps, NULL});
+}
+
+static const char *work_word(int k)
+{
+    return lw_work_name((enum lw_work_kind)k);
+}
+
+#define AT(field) offsetof(struct lw_work_table, field)
+static const struct lw_field work_fields[] = {
+    LW_F_MUST_WORD("kind", AT(kind), work_word),
+    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_WORD("from", AT(from), lw_word_dtype),
+    LW_F_NAME("source", AT(source)),
+    LW_F_OWN("rows", read_work_rows, write_work_rows),
+    {0},
+};
+#undef AT
+
+/* --- the parts of a cluster ----------------------------------------------------------------------
+ */
+
+#define AT(dtype) (sizeof(struct lw_figure) * dtype)
+static const struct lw_field peak_fields[] = {
+    LW_F_FIGURE("f32", AT(LW_F32)), LW_F_FIGURE("f64", AT(LW_F64)),
+    LW_F_FIGURE("f16", AT(LW_F16)), LW_F_FIGURE("bf16", AT(LW_BF16)),
+    LW_F_FIGURE("i64", AT(LW_I64)), LW_F_FIGURE("i32", AT(LW_I32)),
+    LW_F_FIGURE("u8", AT(LW_U8)),   {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_device, field)
+static const struct lw_field device_fields[] = {
+    LW_F_NAME("kind", AT(kind)),
+    LW_F_OBJECT("peak_flops", AT(peak_flops), peak_fields),
+    LW_F_FIGURE("gemm_efficiency", AT(gemm_efficiency)),
+    LW_F_FIGURE("memory_bytes", AT(memory_bytes)),
+    LW_F_FIGURE("memory_bytes_per_s", AT(memory_bytes_per_s)),
+    LW_F_FIGURE("copy_bytes_per_s", AT(copy_bytes_per_s)),
+    LW_F_FIGURE("n_sms", AT(n_sms)),
+    {.name = "launch_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(launch_ps)},
+    {.name = "work",
+     .kind = LW_FIELD_LIST,
+     .at = AT(work),
+     .n_at = AT(n_work),
+     .fields = work_fields,
+     .size = sizeof(struct lw_work_table),
+     .spread_out = true},
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_link, field)
+static const struct lw_field link_fields[] = {
+    LW_F_NAME("name", AT(name)),
+    LW_F_MUST_WORD("level", AT(level), level_word),
+    LW_F_FIGURE("bytes_per_s", AT(bytes_per_s)),
+    {.name = "latency_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(latency_ps)},
+    LW_F_FIGURE("n_links", AT(n_links)),
+    LW_F_FIGURE("n_sharers", AT(n_sharers)),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_interference, field)
+static const struct lw_field interference_fields[] = {
+    LW_F_FIGURE("compute_rate_under_comm", AT(compute_rate_under_comm)),
+    LW_F_FIGURE("comm_rate_under_compute", AT(comm_rate_under_compute)),
+    LW_F_FIGURE("comm_sms", AT(comm_sms)),
+    LW_F_FIGURE("memory_bytes_per_comm_byte", AT(memory_bytes_per_comm_byte)),
+    LW_F_FIGURE("comm_on_compute_core", AT(comm_on_compute_core)),
+    LW_F_FIGURE("comm_workers", AT(comm_workers)),
+    LW_F_FIGURE("fair_links", AT(fair_links)),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_host, field)
+static const struct lw_field host_fields[] = {
+    LW_F_FIGURE("n_numa", AT(n_numa)),
+    LW_F_FIGURE("piece_bytes", AT(piece_bytes)),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_noise, field)
+static const struct lw_field noise_fields[] = {
+    LW_F_FIGURE("compute_sigma", AT(compute_sigma)),
+    LW_F_FIGURE("comm_sigma", AT(comm_sigma)),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_exception, field)
+static const struct lw_field exception_fields[] = {
+    LW_F_MUST_INT32("rank", AT(rank)),
+    LW_F_INT32("rank_to", AT(rank_to), -1),
+    {.name = "speed", .kind = LW_FIELD_REAL, .must = true, .at = AT(speed)},
+    LW_F_NS("late_ns", AT(late_ps), 0),
+    {0},
+};
+#undef AT
+
+/* --- the whole ---------------------------------------------------------------------------------
+ */
+
+#define AT(field) offsetof(struct lw_cluster, field)
+static const struct lw_field cluster_fields[] = {
+    LW_F_HEAD,
+    LW_F_NAME("name", AT(name)),
+    LW_F_STRING("about", AT(about)),
+    LW_F_BOOL("calibrated", AT(calibrated), false),
+    LW_F_INT32("n_nodes", AT(n_nodes), 0),
+    {.name = "devices_per_node",
+     .kind = LW_FIELD_INT32,
+     .must = true,
+     .at = AT(devices_per_node),
+     .least = 1,
+     .most = INT32_MAX},
+    LW_F_STRING("library", AT(library)),
+    LW_F_STRING("library_version", AT(library_version)),
+    {.name = "device",
+     .kind = LW_FIELD_OBJECT,
+     .must = true,
+     .at = AT(device),
+     .fields = device_fields},
+    LW_F_LIST("links", AT(links), AT(n_links), link_fields, struct lw_link),
+    LW_F_FIGURE("host_bytes_per_s", AT(host_bytes_per_s)),
+    LW_F_OBJECT("host", AT(host), host_fields),
+    LW_F_OBJECT("interference", AT(interference), interference_fields),
+    LW_F_OBJECT("noise", AT(noise), noise_fields),
+    LW_F_LIST("exceptions", AT(exceptions), AT(n_exceptions), exception_fields,
+              struct lw_exception),
+    {.name = "tables",
+     .kind = LW_FIELD_LIST,
+     .at = AT(tables),
+     .n_at = AT(n_tables),
+     .fields = table_fields,
+     .size = sizeof(struct lw_cost_table),
+     .spread_out = true},
+    {0},
+};
+#undef AT
+
+static enum lw_status finish(const char *file, enum lw_status s, struct lw_cluster *read,
+                             struct lw_cluster *c, struct lw_err *err)
+{
+    if (s == LW_OK && lw_cluster_check(read, err) != LW_OK)
+        s = lw_err_context(err, "%s", file);
+    if (s != LW_OK) {
+        lw_cluster_free(read);
+        return s;
+    }
+    *c = *read;
+    return LW_OK;
+}
+
+enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw_err *err)
+{
+    struct lw_cluster read = {0};
+    struct lw_arena arena = {0};
+    enum lw_status s = lw_file_read(file, "cluster", cluster_fields, &arena, &read, err);
+
+    read.arena = arena;
+    return finish(file, s, &read, c, err);
+}
+
+enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, struct lw_err *err)
+{
+    LW_TRY(lw_cluster_check(c, err));
+    return lw_file_write(file, "cluster", cluster_fields, c, err);
+}
+
+/* --- known systems -----------------------------------------------------------------------------
+ */
+
+static const char *const known_names[] = {
+    "host", "dgx-a100", "dgx-h100", "dgx-h200", "gb200", "p4d", "p5", "pcie-box", "fire-flyer", NULL};
+
+const char *lw_cluster_known(int k)
+{
+    return k >= 0 && k < (int)(sizeof known_names / sizeof *known_names) ? known_names[k] : NULL;
+}
+
+/* "Fire-Flyer", "pcie box" and "DGX_A100" are names too. */
+static bool same_name(const char *known, const char *given)
+{
+    for (; *known && *given; known++, given++) {
+        int c = *given == ' ' || *given == '_' ? '-' : tolower((unsigned char)*given);
+        if (c != *known)
+            return false;
+    }
+    return *known == *given;
+}
+
+static const struct lw_embedded *find_known(const char *name)
+{
+    char path[96];
+
+    for (int k = 0; known_names[k]; k++)
+        if (same_name(known_names[k], name)) {
+            snprintf(path, sizeof path, "traces/clusters/%s.json", known_names[k]);
+            return lw_embedded_find(path);
+        }
+    return NULL;
+}
+
+/* The cores this process may run on, and its share of the memory. */
+static void measure_host(struct lw_cluster *c)
+{
+    cpu_set_t set;
+    long cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                             : sysconf(_SC_NPROCESSORS_ONLN);
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    c->devices_per_node = cores > 0 ? (int32_t)cores : 1;
+    if (pages > 0 && page > 0)
+        c->device.memory_bytes =
+            (struct lw_figure){(double)((int64_t)pages * page / c->devices_per_node),
+                               "this machine: physical memory, shared equally by its cores"};
+}
+
+static enum lw_status read_known(const struct lw_embedded *e, struct lw_cluster *c,
+                                 struct lw_err *err)
+{
+    struct lw_cluster read = {0};
+    struct lw_arena arena = {0};
+    enum lw_status s = lw_text_read(e->path, (const char *)e->text, e->len, "cluster",
+                                    cluster_fields, &arena, &read, err);
+
+    read.arena = arena;
+    if (s == LW_OK && strcmp(read.name, "host") == 0)
+        measure_host(&read);
+    return finish(e->path, s, &read, c, err);
+}
+
+enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err)
+{
+    const struct lw_embedded *known = find_known(name_or_file);
+    struct stat st;
+    char all[256] = "";
+
+    if (known)
+        return read_known(known, c, err);
+    if (strcmp(name_or_file, "-") == 0 || stat(name_or_file, &st) == 0)
+        return lw_cluster_read(name_or_file, c, err);
+    for (int k = 0; lw_cluster_known(k); k++) {
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", k ? ", " : "", lw_cluster_known(k));
+    }
+    return lw_fail(err, LW_EINVAL, "cluster '%s': no such file, and none of the known systems %s",
+                   name_or_file, all);
+}
+
+enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err)
+{
+    for (int k = 0; lw_cluster_known(k); k++) {
+        LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
+        if (strcmp(c->device.kind, name) == 0)
+            return LW_OK;
+        lw_cluster_free(c);
+    }
+    return lw_cluster_find(name, c, err);
+}

@@ -1,0 +1,717 @@
+/* Lapwing's own files, read and written by tables of fields. Invariant: for each kind, what the
+ * writer prints is what the reader accepts, and gives back the same bits (docs/design/files.md).
+ * Times are decimal ns text in the file and whole ps in memory; no float lies between them. */
+#include "shared/files/files_field.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "shared/base/output.h"
+#include "shared/plan/sparse.h"
+#include "shared/base/units.h"
+
+enum { FORMAT_VERSION = 1 };
+
+const char *lw_word_dtype(int k)
+{
+    return k >= 0 && k < LW_N_DTYPES ? lw_dtype_name((enum lw_dtype)k) : NULL;
+}
+
+#define AT(field) offsetof(struct lw_sparse, field)
+const struct lw_field lw_sparse_fields[] = {
+    LW_F_MUST_INT32("param", AT(param)),
+    LW_F_MUST_INT32("row_numel", AT(row_numel)),
+    LW_F_MUST_INT32("touched_rows", AT(touched_rows)),
+    {0},
+};
+#undef AT
+
+const char *lw_word_op(int k)
+{
+    return k >= 0 && k < LW_N_OP_KINDS ? lw_op_name((enum lw_op_kind)k) : NULL;
+}
+
+/* --- one value ----------------------------------------------------------------------------------
+ */
+
+static void *at(const struct lw_field *f, void *base)
+{
+    return (char *)base + f->at;
+}
+
+static const void *const_at(const struct lw_field *f, const void *base)
+{
+    return (const char *)base + f->at;
+}
+
+static bool in_range(struct lw_json *j, int64_t v, int64_t least, int64_t most)
+{
+    if (v >= least && v <= most)
+        return true;
+    if (v < least && most >= INT32_MAX)
+        lw_json_fail(j, "found %" PRId64 ", allowed: %" PRId64 " or more", v, least);
+    else
+        lw_json_fail(j, "found %" PRId64 ", allowed: %" PRId64 " to %" PRId64, v, least, most);
+    return false;
+}
+
+/* "1234.567" ns -> 1234567 ps; false when it is no such decimal or beyond int64. */
+static bool parse_ns(const char *p, size_t len, lw_ps *out)
+{
+    const char *end = p + len;
+    bool negative = p < end && *p == '-';
+    int64_t v = 0;
+    int decimals = -1;
+
+    for (p += negative; p < end; p++) {
+        if (*p == '.') {
+            decimals = 0;
+            continue;
+        }
+        if (*p < '0' || *p > '9' || decimals == 3 || v > (INT64_MAX - 9) / 10)
+            return false;
+        v = v * 10 + (*p - '0');
+        decimals += decimals >= 0;
+    }
+    for (decimals = decimals < 0 ? 0 : decimals; decimals < 3; decimals++) {
+        if (v > INT64_MAX / 10)
+            return false;
+        v *= 10;
+    }
+    *out = negative ? -v : v;
+    return true;
+}
+
+static lw_ps read_ns(const struct lw_field *f, struct lw_json *j)
+{
+    size_t len;
+    const char *text = lw_json_number_text(j, &len);
+    lw_ps v = 0;
+
+    if (lw_json_failed(j))
+        return 0;
+    if (lw_json_type(j) == LW_JSON_STRING || !parse_ns(text, len, &v)) {
+        lw_json_fail(j, "found %.*s, expected nanoseconds with at most 3 decimals, below 9.2e15",
+                     (int)(len > 32 ? 32 : len), text);
+        return 0;
+    }
+    if (v < f->least || v > f->most)
+        lw_json_fail(j, "found %.*s, allowed: %" PRId64 " ns or more", (int)(len > 32 ? 32 : len),
+                     text, f->least / 1000);
+    return v;
+}
+
+static int read_word(const struct lw_field *f, struct lw_json *j)
+{
+    const char *text = lw_json_string(j, NULL);
+    char all[220] = "";
+
+    for (int k = 0; f->word(k) && !lw_json_failed(j); k++) {
+        if (strcmp(text, f->word(k)) == 0)
+            return k;
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", k ? ", " : "", f->word(k));
+    }
+    lw_json_fail(j, "found \"%.40s\", allowed: %s", text, all);
+    return 0;
+}
+
+static const char *read_string(struct lw_fields *r)
+{
+    size_t len;
+    const char *text = lw_json_string(r->j, &len);
+
+    if (strlen(text) != len)
+        lw_json_fail(r->j, "found \\u0000 in a string, expected none");
+    char *copy = lw_arena_strndup(r->arena, text, len);
+    r->no_memory = r->no_memory || !copy;
+    return copy ? copy : "";
+}
+
+static int64_t read_number(const struct lw_field *f, struct lw_json *j)
+{
+    if (f->null_is_minus_1 && lw_json_type(j) == LW_JSON_NULL)
+        return -1;
+    if (f->kind == LW_FIELD_NS)
+        return read_ns(f, j);
+    int64_t v = lw_json_int64(j);
+    return lw_json_failed(j) || !in_range(j, v, f->least, f->most) ? 0 : v;
+}
+
+static void set_number(const struct lw_field *f, void *to, int64_t v)
+{
+    int32_t narrow = (int32_t)v;
+    int16_t half = (int16_t)v;
+    int8_t byte = (int8_t)v;
+    bool is_narrow = f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD;
+
+    if (is_narrow && f->size == sizeof byte)
+        memcpy(to, &byte, sizeof byte);
+    else if (is_narrow && f->size == sizeof half)
+        memcpy(to, &half, sizeof half);
+    else if (is_narrow)
+        memcpy(to, &narrow, sizeof narrow);
+    else if (f->kind == LW_FIELD_BOOL)
+        *(bool *)to = v != 0;
+    else
+        memcpy(to, &v, sizeof v);
+}
+
+static int64_t get_number(const struct lw_field *f, const void *from)
+{
+    int64_t wide;
+    int32_t narrow;
+    int16_t half;
+    bool is_narrow = f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD;
+
+    if (f->kind == LW_FIELD_BOOL)
+        return *(const bool *)from;
+    if (is_narrow && f->size == sizeof(int8_t))
+        return *(const int8_t *)from;
+    if (is_narrow && f->size == sizeof half) {
+        memcpy(&half, from, sizeof half);
+        return half;
+    }
+    if (is_narrow) {
+        memcpy(&narrow, from, sizeof narrow);
+        return narrow;
+    }
+    memcpy(&wide, from, sizeof wide);
+    return wide;
+}
+
+/* --- lists -------------------------------------------------------------------------------------
+ */
+
+/* Move `n` elements from a growing list into the arena; frees the list. */
+static bool settle(struct lw_fields *r, void *list, int64_t n, size_t size, void *items)
+{
+    void *kept = lw_json_failed(r->j) || r->no_memory ? NULL : lw_arena_alloc(r->arena, n, size);
+
+    if (!kept && !lw_json_failed(r->j))
+        r->no_memory = true;
+    if (kept && n)
+        memcpy(kept, list, (size_t)n * size);
+    lw_free(list);
+    if (kept)
+        memcpy(items, &kept, sizeof kept);
+    return kept != NULL;
+}
+
+/* Room for one more; NULL after an error. */
+static void *grow(struct lw_fields *r, void *list, int64_t n, int64_t *capacity, size_t size)
+{
+    if (n >= INT32_MAX) {
+        lw_json_fail(r->j, "found more than %d items", INT32_MAX);
+        return NULL;
+    }
+    if (lw_reserve(list, capacity, n + 1, size) != 0) {
+        r->no_memory = true;
+        return NULL;
+    }
+    void *items;
+    memcpy(&items, list, sizeof items);
+    return memset((char *)items + (size_t)n * size, 0, size);
+}
+
+bool lw_fields_read_list(struct lw_fields *r, const struct lw_field *table, size_t size,
+                         void *items, int32_t *n)
+{
+    void *list = NULL;
+    int64_t count = 0, capacity = 0;
+
+    if (lw_json_enter(r->j, LW_JSON_ARRAY))
+        while (!r->no_memory && lw_json_next(r->j)) {
+            void *item = grow(r, &list, count, &capacity, size);
+            if (!item || !lw_fields_read(r, table, item))
+                break;
+            count++;
+        }
+    *n = (int32_t)count;
+    return settle(r, list, count, size, items);
+}
+
+bool lw_fields_append_ints(struct lw_fields *r, int32_t **items, int64_t *n, int64_t *capacity,
+                           int64_t least, int64_t most)
+{
+    if (lw_json_enter(r->j, LW_JSON_ARRAY))
+        while (lw_json_next(r->j)) {
+            int64_t v = lw_json_int64(r->j);
+            int32_t *slot = grow(r, items, *n, capacity, sizeof **items);
+            if (!slot || lw_json_failed(r->j) || !in_range(r->j, v, least, most))
+                return false;
+            *slot = (int32_t)v;
+            ++*n;
+        }
+    return !lw_json_failed(r->j);
+}
+
+static void read_ints(struct lw_fields *r, const struct lw_field *f, void *base)
+{
+    size_t size = f->kind == LW_FIELD_INTS32 ? sizeof(int32_t) : sizeof(int64_t);
+    void *list = NULL;
+    int64_t n = 0, capacity = 0;
+
+    if (lw_json_enter(r->j, LW_JSON_ARRAY))
+        while (!r->no_memory && lw_json_next(r->j)) {
+            int64_t v = lw_json_int64(r->j);
+            void *slot = grow(r, &list, n, &capacity, size);
+            int64_t most = size == sizeof v || f->most < INT32_MAX ? f->most : INT32_MAX;
+            if (!slot || lw_json_failed(r->j) || !in_range(r->j, v, f->least, most))
+                break;
+            int32_t narrow = (int32_t)v;
+            memcpy(slot, size == sizeof v ? (void *)&v : (void *)&narrow, size);
+            n++;
+        }
+    *(int32_t *)((char *)base + f->n_at) = (int32_t)n;
+    settle(r, list, n, size, at(f, base));
+}
+
+static void read_strings(struct lw_fields *r, const struct lw_field *f, void *base)
+{
+    const char **list = NULL;
+    int64_t n = 0, capacity = 0;
+
+    if (lw_json_enter(r->j, LW_JSON_ARRAY))
+        while (!r->no_memory && lw_json_next(r->j)) {
+            const char **slot = grow(r, &list, n, &capacity, sizeof *list);
+            if (!slot)
+                break;
+            *slot = read_string(r);
+            n++;
+        }
+    *(int32_t *)((char *)base + f->n_at) = (int32_t)n;
+    settle(r, list, n, sizeof *list, at(f, base));
+}
+
+/* --- objects -----------------------------------------------------------------------------------
+ */
+
+static void set_absent(const struct lw_field *table, void *base)
+{
+    const char *empty = "";
+    const void *none = NULL;
+    double zero = 0;
+
+    for (const struct lw_field *f = table; f->name; f++) {
+        switch (f->kind) {
+        case LW_FIELD_SKIP:
+        case LW_FIELD_OWN:
+            break;
+        case LW_FIELD_STRING:
+            memcpy(at(f, base), &empty, sizeof empty);
+            break;
+        case LW_FIELD_OBJECT:
+            set_absent(f->fields, at(f, base));
+            break;
+        case LW_FIELD_REAL:
+            memcpy(at(f, base), &zero, sizeof zero);
+            break;
+        case LW_FIELD_FIGURE:
+        case LW_FIELD_FIGURE_NS:
+            *(struct lw_figure *)at(f, base) = (struct lw_figure){0};
+            break;
+        case LW_FIELD_LIST:
+        case LW_FIELD_INTS32:
+        case LW_FIELD_INTS64:
+        case LW_FIELD_STRINGS:
+            memcpy(at(f, base), &none, sizeof none);
+            *(int32_t *)((char *)base + f->n_at) = 0;
+            break;
+        default:
+            set_number(f, at(f, base), f->absent);
+        }
+    }
+}
+
+/* A figure's value and its source: both must be there. */
+static void read_figure(struct lw_fields *r, const struct lw_field *f, struct lw_figure *to)
+{
+    struct named {
+        double value;
+        lw_ps ps;
+        const char *source;
+    } v = {0};
+    bool ns = f->kind == LW_FIELD_FIGURE_NS;
+    const struct lw_field table[] = {
+        {.name = "value",
+         .kind = ns ? LW_FIELD_NS : LW_FIELD_REAL,
+         .must = true,
+         .at = ns ? offsetof(struct named, ps) : offsetof(struct named, value),
+         .most = INT64_MAX},
+        {.name = "source",
+         .kind = LW_FIELD_STRING,
+         .must = true,
+         .at = offsetof(struct named, source)},
+        {0},
+    };
+
+    if (!lw_fields_read(r, table, &v))
+        return;
+    if (!*v.source)
+        lw_json_fail(r->j, "the source of a figure cannot be empty");
+    to->value = ns ? (double)v.ps : v.value;
+    to->source = v.source;
+}
+
+static void read_field(struct lw_fields *r, const struct lw_field *f, void *base)
+{
+    void *to = at(f, base);
+    double real;
+    const char *text;
+
+    switch (f->kind) {
+    case LW_FIELD_SKIP:
+        break;
+    case LW_FIELD_OWN:
+        f->read(r, base);
+        break;
+    case LW_FIELD_STRING:
+        text = read_string(r);
+        memcpy(to, &text, sizeof text);
+        break;
+    case LW_FIELD_BOOL:
+        set_number(f, to, lw_json_bool(r->j));
+        break;
+    case LW_FIELD_WORD:
+        set_number(f, to, read_word(f, r->j));
+        break;
+    case LW_FIELD_REAL:
+        real = lw_json_double(r->j);
+        memcpy(to, &real, sizeof real);
+        break;
+    case LW_FIELD_FIGURE:
+    case LW_FIELD_FIGURE_NS:
+        read_figure(r, f, to);
+        break;
+    case LW_FIELD_OBJECT:
+        lw_fields_read(r, f->fields, to);
+        break;
+    case LW_FIELD_LIST:
+        lw_fields_read_list(r, f->fields, f->size, to, (int32_t *)((char *)base + f->n_at));
+        break;
+    case LW_FIELD_INTS32:
+    case LW_FIELD_INTS64:
+        read_ints(r, f, base);
+        break;
+    case LW_FIELD_STRINGS:
+        read_strings(r, f, base);
+        break;
+    default:
+        set_number(f, to, read_number(f, r->j));
+    }
+}
+
+static void fail_unknown(struct lw_json *j, const struct lw_field *table)
+{
+    char all[240] = "";
+
+    for (const struct lw_field *f = table; f->name; f++) {
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", f->name);
+    }
+    lw_json_fail(j, "unknown field; allowed: %s", all);
+}
+
+bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *base)
+{
+    uint64_t seen = 0;
+    int next = 0;
+
+    set_absent(table, base);
+    if (!lw_json_enter(r->j, LW_JSON_OBJECT))
+        return false;
+    while (!r->no_memory && lw_json_next(r->j)) {
+        int k = next; /* fields mostly come in the order of the table */
+        while (table[k].name && !lw_json_key_is(r->j, table[k].name))
+            k++;
+        if (!table[k].name)
+            for (k = 0; table[k].name && !lw_json_key_is(r->j, table[k].name);)
+                k++;
+        if (!table[k].name) {
+            fail_unknown(r->j, table);
+            return false;
+        }
+        assert(k < 64);
+        if (seen >> k & 1) {
+            lw_json_fail(r->j, "field given twice");
+            return false;
+        }
+        seen |= UINT64_C(1) << k;
+        next = k + 1;
+        read_field(r, &table[k], base);
+    }
+    for (int k = 0; !r->no_memory && table[k].name; k++)
+        if (table[k].must && !(seen >> k & 1)) {
+            lw_json_fail(r->j, "the field \"%s\" is missing", table[k].name);
+            return false;
+        }
+    return !lw_json_failed(r->j) && !r->no_memory;
+}
+
+/* --- writing -----------------------------------------------------------------------------------
+ */
+
+static int32_t count_of(const struct lw_field *f, const void *base)
+{
+    return *(const int32_t *)((const char *)base + f->n_at);
+}
+
+static bool is_absent(const struct lw_field *f, const void *base)
+{
+    const char *text;
+    double real;
+
+    switch (f->kind) {
+    case LW_FIELD_SKIP:
+        return true;
+    case LW_FIELD_OWN:
+        return false;
+    case LW_FIELD_STRING:
+        memcpy(&text, const_at(f, base), sizeof text);
+        return !text || !*text;
+    case LW_FIELD_REAL:
+        memcpy(&real, const_at(f, base), sizeof real);
+        return real == 0;
+    case LW_FIELD_FIGURE:
+    case LW_FIELD_FIGURE_NS:
+        return !((const struct lw_figure *)const_at(f, base))->source;
+    case LW_FIELD_OBJECT:
+        for (const struct lw_field *g = f->fields; g->name; g++)
+            if (!is_absent(g, const_at(f, base)))
+                return false;
+        return true;
+    case LW_FIELD_LIST:
+    case LW_FIELD_INTS32:
+    case LW_FIELD_INTS64:
+    case LW_FIELD_STRINGS:
+        return count_of(f, base) == 0;
+    default:
+        return get_number(f, const_at(f, base)) == f->absent;
+    }
+}
+
+static void write_list(struct lw_jsonout *o, const struct lw_field *f, const void *base)
+{
+    const char *items;
+
+    memcpy(&items, const_at(f, base), sizeof items);
+    lw_jsonout_array(o, f->name);
+    for (int32_t i = 0; i < count_of(f, base); i++) {
+        if (f->spread_out)
+            lw_jsonout_object(o, NULL);
+        else
+            lw_jsonout_line_object(o, NULL);
+        lw_fields_write(o, f->fields, items + (size_t)i * f->size);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void write_items(struct lw_jsonout *o, const struct lw_field *f, const void *base)
+{
+    const void *items;
+
+    memcpy(&items, const_at(f, base), sizeof items);
+    if (f->kind == LW_FIELD_STRINGS)
+        lw_jsonout_array(o, f->name);
+    else
+        lw_jsonout_line_array(o, f->name);
+    for (int32_t i = 0; i < count_of(f, base); i++) {
+        if (f->kind == LW_FIELD_STRINGS)
+            lw_jsonout_string(o, NULL, ((const char *const *)items)[i]);
+        else
+            lw_jsonout_int(o, NULL,
+                           f->kind == LW_FIELD_INTS32 ? ((const int32_t *)items)[i]
+                                                      : ((const int64_t *)items)[i]);
+    }
+    lw_jsonout_end(o);
+}
+
+static void write_number(struct lw_jsonout *o, const struct lw_field *f, int64_t v)
+{
+    if (f->null_is_minus_1 && v == -1)
+        lw_jsonout_null(o, f->name);
+    else if (f->kind == LW_FIELD_NS)
+        lw_jsonout_exact_ns(o, f->name, v);
+    else
+        lw_jsonout_int(o, f->name, v);
+}
+
+/* Whole numbers whole ("80000000000"), others in the shortest form. */
+static void write_real(struct lw_jsonout *o, const char *name, double v)
+{
+    if (v > -1e15 && v < 1e15 && v == (double)(int64_t)v)
+        lw_jsonout_int(o, name, (int64_t)v);
+    else
+        lw_jsonout_double(o, name, v);
+}
+
+static void write_figure(struct lw_jsonout *o, const struct lw_field *f,
+                         const struct lw_figure *figure)
+{
+    lw_jsonout_line_object(o, f->name);
+    if (f->kind == LW_FIELD_FIGURE_NS)
+        lw_jsonout_exact_ns(o, "value", (lw_ps)figure->value);
+    else
+        write_real(o, "value", figure->value);
+    lw_jsonout_string(o, "source", figure->source);
+    lw_jsonout_end(o);
+}
+
+static void write_field(struct lw_jsonout *o, const struct lw_field *f, const void *base)
+{
+    const void *from = const_at(f, base);
+    double real;
+    const char *text;
+
+    switch (f->kind) {
+    case LW_FIELD_SKIP:
+        break;
+    case LW_FIELD_OWN:
+        f->write(o, f, base);
+        break;
+    case LW_FIELD_STRING:
+        memcpy(&text, from, sizeof text);
+        lw_jsonout_string(o, f->name, text ? text : "");
+        break;
+    case LW_FIELD_BOOL:
+        lw_jsonout_bool(o, f->name, get_number(f, from) != 0);
+        break;
+    case LW_FIELD_WORD:
+        lw_jsonout_string(o, f->name, f->word((int)get_number(f, from)));
+        break;
+    case LW_FIELD_REAL:
+        memcpy(&real, from, sizeof real);
+        write_real(o, f->name, real);
+        break;
+    case LW_FIELD_FIGURE:
+    case LW_FIELD_FIGURE_NS:
+        write_figure(o, f, from);
+        break;
+    case LW_FIELD_OBJECT:
+        lw_jsonout_object(o, f->name);
+        lw_fields_write(o, f->fields, from);
+        lw_jsonout_end(o);
+        break;
+    case LW_FIELD_LIST:
+        write_list(o, f, base);
+        break;
+    case LW_FIELD_INTS32:
+    case LW_FIELD_INTS64:
+    case LW_FIELD_STRINGS:
+        write_items(o, f, base);
+        break;
+    default:
+        write_number(o, f, get_number(f, from));
+    }
+}
+
+void lw_fields_write(struct lw_jsonout *o, const struct lw_field *table, const void *base)
+{
+    for (const struct lw_field *f = table; f->name; f++)
+        if (f->must || !is_absent(f, base))
+            write_field(o, f, base);
+}
+
+/* --- whole files -------------------------------------------------------------------------------
+ */
+
+/* Find "lapwing" and "kind", wherever they stand, and go back to the start. False: the document is
+ * none of ours. kind[0] == 0 when it does not say. */
+static bool read_head(struct lw_json *j, char kind[16])
+{
+    bool ours = false;
+
+    kind[0] = 0;
+    if (lw_json_type(j) != LW_JSON_OBJECT || !lw_json_enter(j, LW_JSON_OBJECT))
+        return false;
+    while ((!ours || !kind[0]) && lw_json_next(j)) {
+        if (lw_json_key_is(j, "lapwing")) {
+            int64_t version = lw_json_int64(j);
+            ours = true;
+            if (version != FORMAT_VERSION)
+                lw_json_fail(j, "found file version %" PRId64 ", allowed: %d", version,
+                             FORMAT_VERSION);
+        } else if (lw_json_key_is(j, "kind") && lw_json_type(j) == LW_JSON_STRING) {
+            snprintf(kind, 16, "%s", lw_json_string(j, NULL));
+        }
+    }
+    lw_json_rewind(j);
+    return ours;
+}
+
+enum lw_status lw_text_read(const char *name, const char *text, size_t len, const char *kind,
+                            const struct lw_field *table, struct lw_arena *arena, void *base,
+                            struct lw_err *err)
+{
+    struct lw_fields r = {.arena = arena};
+    char found[16];
+
+    LW_TRY(lw_json_open(name, text, len, &r.j, err));
+    bool ours = read_head(r.j, found);
+    enum lw_status s = lw_json_failed(r.j) ? lw_json_done(r.j, err) : LW_OK;
+    if (s == LW_OK && (!ours || strcmp(found, kind) != 0))
+        s = ours && found[0]
+                ? lw_fail(err, LW_EFORMAT, "%s: at kind: found \"%s\", expected \"%s\"", name,
+                          found, kind)
+                : lw_fail(err, LW_EFORMAT,
+                          "%s: found no \"lapwing\" and \"kind\", expected \"lapwing\": %d "
+                          "and \"kind\": \"%s\"",
+                          name, FORMAT_VERSION, kind);
+    if (s == LW_OK) {
+        lw_fields_read(&r, table, base);
+        s = lw_json_done(r.j, err);
+    }
+    if (s == LW_OK && r.no_memory)
+        s = lw_fail_nomem(err);
+    lw_json_close(r.j);
+    return s;
+}
+
+enum lw_status lw_file_read(const char *file, const char *kind, const struct lw_field *table,
+                            struct lw_arena *arena, void *base, struct lw_err *err)
+{
+    struct lw_input in;
+
+    LW_TRY(lw_input_read(file, 0, &in, err));
+    enum lw_status s = lw_text_read(in.name, in.text, in.len, kind, table, arena, base, err);
+    lw_input_free(&in);
+    return s;
+}
+
+enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err)
+{
+    struct lw_input in;
+    struct lw_json *j = NULL;
+
+    LW_TRY(lw_input_read(file, 0, &in, err));
+    enum lw_status s = lw_json_open(in.name, in.text, in.len, &j, err);
+    bool ours = s == LW_OK && read_head(j, kind);
+    if (ours)
+        s = lw_json_failed(j) ? lw_json_done(j, err) : LW_OK;
+    lw_json_close(j);
+    lw_input_free(&in);
+    if (ours || s == LW_ENOMEM)
+        return s;
+    kind[0] = 0; /* no JSON, or another's */
+    return LW_OK;
+}
+
+enum lw_status lw_file_write(const char *file, const char *kind, const struct lw_field *table,
+                             const void *base, struct lw_err *err)
+{
+    struct lw_output out;
+
+    LW_TRY(lw_output_open(file, &out, err));
+    struct lw_jsonout o = {.file = out.file};
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_int(&o, "lapwing", FORMAT_VERSION);
+    lw_jsonout_string(&o, "kind", kind);
+    lw_fields_write(&o, table, base);
+    lw_jsonout_end(&o);
+    return lw_output_commit(&out, err);
+}

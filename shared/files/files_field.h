@@ -1,0 +1,174 @@
+#ifndef LW_SHARED_FILES_FILES_FIELD_H
+#define LW_SHARED_FILES_FILES_FIELD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
+#include "shared/base/jsonout.h"
+
+/* Lapwing's own files, declared once: a table says for each JSON field where it lies in a struct,
+ * what it may be and what its absence means. Reading and writing walk the same table, so that what
+ * is written is read back as it was. A field that the table does not know is an error (a typing
+ * error must not pass), and so is one given twice. */
+enum lw_field_kind {
+    LW_FIELD_SKIP,   /* known, read elsewhere ("lapwing", "kind") */
+    LW_FIELD_STRING, /* const char *, "" when absent */
+    LW_FIELD_INT32,
+    LW_FIELD_INT64,
+    LW_FIELD_BOOL,
+    LW_FIELD_NS,        /* lw_ps, in the file: ns with at most three decimals */
+    LW_FIELD_WORD,      /* an enum, in the file one of the words */
+    LW_FIELD_REAL,      /* double, finite */
+    LW_FIELD_FIGURE,    /* struct lw_figure: {"value", "source"}; left out when it has no source */
+    LW_FIELD_FIGURE_NS, /* the same; whole ps in memory, ns in the file */
+    LW_FIELD_OBJECT,    /* a struct inside this one; left out when it is as if absent */
+    LW_FIELD_LIST,      /* pointer to structs, their number at n_at; one line each */
+    LW_FIELD_INTS32,    /* pointer to int32_t, their number at n_at */
+    LW_FIELD_INTS64,
+    LW_FIELD_STRINGS, /* const char **, their number at n_at */
+    LW_FIELD_OWN,     /* read and written by functions of its own */
+};
+
+struct lw_fields; /* a reading under way */
+
+struct lw_field {
+    const char *name;
+    enum lw_field_kind kind;
+    bool must;                     /* an error when absent; always written */
+    size_t at, n_at;               /* bytes from the start of the struct; n_at: an int32_t */
+    int64_t absent;                /* numbers, words: the value when the field is not there */
+    int64_t least, most;           /* numbers (and items of INTS): allowed; NS in ps */
+    const char *(*word)(int k);    /* WORD: the k-th word, NULL behind the last */
+    const struct lw_field *fields; /* OBJECT, LIST: of one struct */
+    size_t size;                   /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4 */
+    bool null_is_minus_1;          /* numbers: -1 is written as null */
+    bool spread_out;               /* LIST: each struct over several lines */
+    void (*read)(struct lw_fields *r, void *base); /* OWN */
+    void (*write)(struct lw_jsonout *o, const struct lw_field *f, const void *base);
+};
+
+/* Rows of a table: name, offsetof, and what absence means. */
+#define LW_F_STRING(json, at_)                                                                     \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_STRING, .at = at_                                           \
+    }
+#define LW_F_NAME(json, at_)                                                                       \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_STRING, .must = true, .at = at_                             \
+    }
+#define LW_F_BOOL(json, at_, absent_)                                                              \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_BOOL, .at = at_, .absent = absent_                          \
+    }
+#define LW_F_INT32(json, at_, absent_)                                                             \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT32_MAX      \
+    }
+#define LW_F_INT16(json, at_, absent_)                                                             \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT16_MAX,     \
+        .size = sizeof(int16_t)                                                                    \
+    }
+#define LW_F_INT8(json, at_, absent_)                                                              \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT8_MAX,      \
+        .size = sizeof(int8_t)                                                                     \
+    }
+#define LW_F_INT64(json, at_, absent_)                                                             \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT64, .at = at_, .absent = absent_, .most = INT64_MAX      \
+    }
+#define LW_F_NS(json, at_, absent_)                                                                \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_NS, .at = at_, .absent = absent_, .most = INT64_MAX         \
+    }
+#define LW_F_WORD(json, at_, words)                                                                \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_WORD, .at = at_, .word = words                              \
+    }
+#define LW_F_BYTE_WORD(json, at_, words)                                                           \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_WORD, .at = at_, .word = words, .size = 1                   \
+    }
+#define LW_F_MUST_INT32(json, at_)                                                                 \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT32, .must = true, .at = at_, .most = INT32_MAX           \
+    }
+#define LW_F_MUST_INT64(json, at_)                                                                 \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_INT64, .must = true, .at = at_, .most = INT64_MAX           \
+    }
+#define LW_F_MUST_WORD(json, at_, words)                                                           \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_WORD, .must = true, .at = at_, .word = words                \
+    }
+#define LW_F_FIGURE(json, at_)                                                                     \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_FIGURE, .at = at_                                           \
+    }
+#define LW_F_OBJECT(json, at_, table)                                                              \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_OBJECT, .at = at_, .fields = table                          \
+    }
+#define LW_F_LIST(json, at_, n_at_, table, type)                                                   \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_LIST, .at = at_, .n_at = n_at_, .fields = table,            \
+        .size = sizeof(type)                                                                       \
+    }
+#define LW_F_ITEMS(json, kind_, at_, n_at_)                                                        \
+    {                                                                                              \
+        .name = json, .kind = kind_, .at = at_, .n_at = n_at_, .most = INT64_MAX                   \
+    }
+#define LW_F_OWN(json, read_, write_)                                                              \
+    {                                                                                              \
+        .name = json, .kind = LW_FIELD_OWN, .read = read_, .write = write_                         \
+    }
+#define LW_F_HEAD                                                                                  \
+    {.name = "lapwing"},                                                                           \
+    {                                                                                              \
+        .name = "kind"                                                                             \
+    } /* LW_FIELD_SKIP */
+
+/* Words of enums that several files hold. */
+const char *lw_word_dtype(int k);
+extern const struct lw_field lw_sparse_fields[]; /* of struct lw_sparse */
+const char *lw_word_op(int k);
+
+/* A document being read. Memory of the result comes from the arena. */
+struct lw_fields {
+    struct lw_json *j;
+    struct lw_arena *arena;
+    bool no_memory;
+};
+
+/* The object under the cursor into *base (all of it is set, absent fields too). False after an
+ * error, which the document keeps. The table ends with name == NULL. */
+bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *base);
+/* The fields of *base that are not as if absent, into the object that is open. */
+void lw_fields_write(struct lw_jsonout *o, const struct lw_field *table, const void *base);
+
+/* The array of objects under the cursor; *items in the arena. */
+bool lw_fields_read_list(struct lw_fields *r, const struct lw_field *table, size_t size,
+                         void *items, int32_t *n);
+/* Append the array of integers under the cursor, each in [least, most], to a growing list. */
+bool lw_fields_append_ints(struct lw_fields *r, int32_t **items, int64_t *n, int64_t *capacity,
+                           int64_t least, int64_t most);
+
+/* A whole file: opened, "lapwing" and "kind" verified, *base read by the table. What was allocated
+ * is in the arena also after an error; the caller frees it. */
+enum lw_status lw_file_read(const char *file, const char *kind, const struct lw_field *table,
+                            struct lw_arena *arena, void *base, struct lw_err *err);
+/* The same from a text in memory, with LW_JSON_PADDING bytes behind it. */
+enum lw_status lw_text_read(const char *name, const char *text, size_t len, const char *kind,
+                            const struct lw_field *table, struct lw_arena *arena, void *base,
+                            struct lw_err *err);
+/* "-" is standard output; a regular file appears whole or not at all. */
+enum lw_status lw_file_write(const char *file, const char *kind, const struct lw_field *table,
+                             const void *base, struct lw_err *err);
+
+#endif

@@ -1,0 +1,179 @@
+/* Plan files: docs/formats/plan.md. The file holds lists of rows, one line each, in the order of
+ * the tables of struct lw_plan; what a row can imply is left out (an op's place in the shared lists
+ * of dependencies, a rank's index within its role, the number of a role's ranks). Reading therefore
+ * has two halves: rows are read by tables, then packed into a plan. */
+#include "shared/files/files.h"
+
+#include <string.h>
+
+#include "shared/files/files_plan_rows.h"
+
+static enum lw_status verify(struct lw_plan *p, const char *hash, bool unchecked,
+                             struct lw_err *err)
+{
+    if (lw_strategy_check(&p->strategy, err) != LW_OK)
+        return lw_err_context(err, "at strategy");
+    if (!unchecked)
+        LW_TRY(lw_plan_check(p, err));
+    LW_TRY(lw_plan_hash(p, err));
+    if (!unchecked && *hash && strcmp(hash, p->hash) != 0)
+        return lw_fail(err, LW_EPLAN,
+                       "at hash: found %.40s, but the contents hash to %s: the plan was edited "
+                       "(without the field \"hash\" it is taken as it is)",
+                       hash, p->hash);
+    return LW_OK;
+}
+
+enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err)
+{
+    struct plan_file f = {.plan.strategy = lw_strategy_default()};
+    struct lw_arena arena = {0};
+    enum lw_status s = lw_file_read(file, "plan", lw_plan_file_fields, &arena, &f, err);
+
+    f.plan.arena = arena;
+    if (s == LW_OK) {
+        s = lw_plan_file_pack(&f, &f.plan, err);
+        if (s == LW_OK)
+            s = verify(&f.plan, f.hash, unchecked, err);
+        if (s != LW_OK && s != LW_ENOMEM)
+            lw_err_context(err, "%s", file);
+    }
+    if (s != LW_OK) {
+        lw_plan_free(&f.plan);
+        return s;
+    }
+    *p = f.plan;
+    return LW_OK;
+}
+
+/* --- writing: rows again ------------------------------------------------------------------------ */
+
+static enum lw_status unpack_ranks(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_plan *p = &f->plan;
+
+    f->n_rank_rows = p->n_ranks;
+    f->n_group_rows = p->n_groups;
+    f->ranks = lw_arena_alloc(a, p->n_ranks, sizeof *f->ranks);
+    f->groups = lw_arena_alloc(a, p->n_groups, sizeof *f->groups);
+    if (!f->ranks || !f->groups)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->n_ranks; i++) {
+        f->ranks[i].role = p->role_of[i];
+        memcpy(&f->ranks[i].dp, &p->coord[(int64_t)i * 3], 3 * sizeof(int32_t));
+    }
+    for (int32_t g = 0; g < p->n_groups; g++)
+        f->groups[g] =
+            (struct group_row){p->members + p->groups[g].first_member, p->groups[g].n_members};
+    return LW_OK;
+}
+
+static enum lw_status unpack_comms(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_plan *p = &f->plan;
+
+    f->n_comm_rows = p->n_comms;
+    f->comms = lw_arena_alloc(a, p->n_comms, sizeof *f->comms);
+    unsigned char *used = lw_arena_alloc(a, p->n_groups, 1);
+    if (!f->comms || !used)
+        return lw_fail_nomem(err);
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        struct comm_row *row = &f->comms[c];
+        const int32_t *group_of = p->comm_group + (int64_t)c * p->n_ranks;
+        row->comm = p->comms[c];
+        memset(used, 0, (size_t)p->n_groups);
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            if (group_of[r] >= 0 && !used[group_of[r]]) {
+                used[group_of[r]] = 1;
+                row->n_groups++;
+            }
+        row->groups = lw_arena_alloc(a, row->n_groups, sizeof *row->groups);
+        if (!row->groups)
+            return lw_fail_nomem(err);
+        for (int32_t g = 0, n = 0; g < p->n_groups; g++)
+            if (used[g])
+                row->groups[n++] = g;
+    }
+    return LW_OK;
+}
+
+static enum lw_status unpack_bucket(const struct lw_plan *p, int32_t b, struct bucket_row *row,
+                                    struct lw_arena *a, struct lw_err *err)
+{
+    row->bucket = p->buckets[b];
+    row->n_params = row->n_offsets = row->bucket.n_slots;
+    row->params = lw_arena_alloc(a, row->n_params, sizeof *row->params);
+    row->offsets = lw_arena_alloc(a, row->n_params, sizeof *row->offsets);
+    if (!row->params || !row->offsets)
+        return lw_fail_nomem(err);
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, &row->bucket, &w);) {
+        row->params[w.n - 1] = w.slot.param;
+        row->offsets[w.n - 1] = w.slot.offset;
+    }
+    return LW_OK;
+}
+
+static enum lw_status unpack_sets(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_plan *p = &f->plan;
+
+    f->n_set_rows = p->n_sets;
+    f->sets = lw_arena_alloc(a, p->n_sets, sizeof *f->sets);
+    if (!f->sets)
+        return lw_fail_nomem(err);
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        struct set_row *row = &f->sets[s];
+        row->set = p->sets[s];
+        row->n_buckets = row->set.n_buckets;
+        row->buckets = lw_arena_alloc(a, row->n_buckets, sizeof *row->buckets);
+        if (!row->buckets)
+            return lw_fail_nomem(err);
+        for (int32_t b = 0; b < row->n_buckets; b++)
+            LW_TRY(unpack_bucket(p, row->set.first_bucket + b, &row->buckets[b], a, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status unpack_ops(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_plan *p = &f->plan;
+
+    f->n_op_rows = p->n_ops;
+    f->n_program_rows = p->n_variants * p->n_roles;
+    f->n_operand_rows = p->n_operand_rows;
+    f->ops = lw_arena_alloc(a, p->n_ops, sizeof *f->ops);
+    f->programs = lw_arena_alloc(a, f->n_program_rows, sizeof *f->programs);
+    f->operands = lw_arena_alloc(a, p->n_operand_rows, sizeof *f->operands);
+    if (!f->ops || !f->programs || !f->operands)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->n_ops; i++)
+        f->ops[i] = (struct op_row){p->ops[i], p->deps + p->ops[i].first_dep,
+                                    p->ready + p->ops[i].first_ready};
+    for (int32_t i = 0; i < f->n_program_rows; i++)
+        f->programs[i] = (struct program_row){i / p->n_roles, i % p->n_roles,
+                                              p->programs[i].first_op, p->programs[i].n_ops};
+    for (int32_t i = 0; i < p->n_operand_rows; i++) {
+        int32_t end = i + 1 < p->n_operand_rows ? p->operand_first[i + 1] : p->n_operands;
+        f->operands[i] =
+            (struct operands_row){p->operands + p->operand_first[i], end - p->operand_first[i]};
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err)
+{
+    struct plan_file f = {.plan = *p, .hash = p->hash};
+    struct lw_arena rows = {0};
+    enum lw_status s = unpack_ranks(&f, &rows, err);
+
+    if (s == LW_OK)
+        s = unpack_comms(&f, &rows, err);
+    if (s == LW_OK)
+        s = unpack_sets(&f, &rows, err);
+    if (s == LW_OK)
+        s = unpack_ops(&f, &rows, err);
+    if (s == LW_OK)
+        s = lw_file_write(file, "plan", lw_plan_file_fields, &f, err);
+    lw_arena_free(&rows);
+    return s;
+}

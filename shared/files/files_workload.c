@@ -1,0 +1,133 @@
+/* Workload files: docs/formats/workload.md. The tables below are the format. */
+#include <stddef.h>
+
+#include "shared/files/files.h"
+#include "shared/files/files_field.h"
+
+static const char *split_word(int k)
+{
+    static const char *const words[] = {"replicated", "column", "row", "vocab", "block"};
+    return k >= 0 && k < LW_N_TP_SPLITS ? words[k] : NULL;
+}
+
+#define AT(field) offsetof(struct lw_module, field)
+static const struct lw_field module_fields[] = {
+    LW_F_NAME("name", AT(name)),
+    LW_F_NS("forward_ns", AT(forward_ps), 0),
+    LW_F_NS("backward_input_ns", AT(backward_input_ps), 0),
+    LW_F_NS("backward_weight_ns", AT(backward_weight_ps), 0),
+    LW_F_INT64("forward_flops", AT(forward_flops), -1),
+    LW_F_INT64("forward_bytes", AT(forward_bytes), -1),
+    LW_F_INT64("output_bytes", AT(output_bytes), -1),
+    LW_F_INT64("kept_bytes", AT(kept_bytes[LW_RECOMPUTE_NONE]), -1),
+    LW_F_INT64("kept_bytes_selective", AT(kept_bytes[LW_RECOMPUTE_SELECTIVE]), -1),
+    LW_F_INT64("kept_bytes_full", AT(kept_bytes[LW_RECOMPUTE_FULL]), -1),
+    LW_F_NS("selective_ns", AT(selective_ps), 0),
+    LW_F_WORD("tp_split", AT(tp_split), split_word),
+    LW_F_INT64("tp_forward_bytes", AT(tp_forward_bytes), 0),
+    LW_F_INT64("tp_backward_bytes", AT(tp_backward_bytes), 0),
+    LW_F_INT32("tp_calls", AT(tp_calls), 0),
+    LW_F_NS("whole_forward_ns", AT(whole_forward_ps), 0),
+    LW_F_NS("whole_backward_input_ns", AT(whole_input_ps), 0),
+    LW_F_NS("whole_backward_weight_ns", AT(whole_weight_ps), 0),
+    LW_F_INT64("whole_kept_bytes", AT(whole_kept_bytes[LW_RECOMPUTE_NONE]), 0),
+    LW_F_INT64("whole_kept_bytes_selective", AT(whole_kept_bytes[LW_RECOMPUTE_SELECTIVE]), 0),
+    LW_F_INT64("whole_kept_bytes_full", AT(whole_kept_bytes[LW_RECOMPUTE_FULL]), 0),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_param, field)
+static const struct lw_field param_fields[] = {
+    LW_F_NAME("name", AT(name)),
+    LW_F_MUST_INT64("numel", AT(numel)),
+    LW_F_BYTE_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_MUST_INT32("module", AT(module)),
+    LW_F_INT8("device", AT(device), 0),
+    LW_F_INT32("tied", AT(tied), -1),
+    LW_F_BYTE_WORD("tp_split", AT(tp_split), split_word),
+    LW_F_BOOL("trainable", AT(trainable), true),
+    LW_F_BOOL("sparse", AT(sparse), false),
+    LW_F_BOOL("used", AT(used), true),
+    LW_F_BOOL("ignored", AT(ignored), false),
+    LW_F_NS("ready_ns", AT(ready_ps), -1),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_buffer, field)
+static const struct lw_field buffer_fields[] = {
+    LW_F_NAME("name", AT(name)),
+    LW_F_MUST_INT64("numel", AT(numel)),
+    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_BOOL("broadcast", AT(broadcast), false),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_recorded, field)
+static const struct lw_field recorded_fields[] = {
+    LW_F_INT32("world_size", AT(world_size), 0),
+    LW_F_NS("step_ns", AT(step_ps), -1),
+    LW_F_NS("step_spread_ns", AT(step_spread_ps), -1),
+    LW_F_ITEMS("limit_bytes", LW_FIELD_INTS64, AT(limit_bytes), AT(n_limits)),
+    LW_F_ITEMS("bucket_bytes", LW_FIELD_INTS64, AT(bucket_bytes), AT(n_buckets)),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_provenance, field)
+static const struct lw_field from_fields[] = {
+    LW_F_STRING("format", AT(format)),     LW_F_STRING("file", AT(file)),
+    LW_F_STRING("hash", AT(hash)),         LW_F_STRING("device", AT(device)),
+    LW_F_STRING("producer", AT(producer)), LW_F_INT32("rank", AT(rank), -1),
+    LW_F_INT32("step", AT(step), -1),      {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_workload, field)
+static const struct lw_field workload_fields[] = {
+    LW_F_HEAD,
+    LW_F_NAME("name", AT(name)),
+    LW_F_OBJECT("from", AT(from), from_fields),
+    LW_F_ITEMS("notes", LW_FIELD_STRINGS, AT(notes), AT(n_notes)),
+    LW_F_INT64("batch", AT(batch), 0),
+    LW_F_WORD("optimizer", AT(optimizer), lw_optimizer_name),
+    LW_F_NS("optimizer_ns", AT(optimizer_ps), 0),
+    LW_F_NS("gap_before_forward_ns", AT(gap_ps[LW_GAP_BEFORE_FORWARD]), 0),
+    LW_F_NS("gap_before_backward_ns", AT(gap_ps[LW_GAP_BEFORE_BACKWARD]), 0),
+    LW_F_NS("gap_before_optimizer_ns", AT(gap_ps[LW_GAP_BEFORE_OPTIMIZER]), 0),
+    LW_F_NS("gap_after_optimizer_ns", AT(gap_ps[LW_GAP_AFTER_OPTIMIZER]), 0),
+    LW_F_OBJECT("recorded", AT(recorded), recorded_fields),
+    LW_F_LIST("modules", AT(modules), AT(n_modules), module_fields, struct lw_module),
+    LW_F_LIST("params", AT(params), AT(n_params), param_fields, struct lw_param),
+    LW_F_LIST("sparse", AT(sparse), AT(n_sparse), lw_sparse_fields, struct lw_sparse),
+    LW_F_LIST("buffers", AT(buffers), AT(n_buffers), buffer_fields, struct lw_buffer),
+    LW_F_ITEMS("ready_order", LW_FIELD_INTS32, AT(ready_order), AT(n_ready)),
+    {0},
+};
+#undef AT
+
+enum lw_status lw_workload_read(const char *file, struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_workload read = {0};
+    enum lw_status s = lw_file_read(file, "workload", workload_fields, &read.arena, &read, err);
+
+    if (s == LW_OK) {
+        s = lw_workload_check(&read, err);
+        if (s != LW_OK && s != LW_ENOMEM)
+            lw_err_context(err, "%s", file);
+    }
+    if (s != LW_OK) {
+        lw_workload_free(&read);
+        return s;
+    }
+    *w = read;
+    return LW_OK;
+}
+
+enum lw_status lw_workload_write(const struct lw_workload *w, const char *file, struct lw_err *err)
+{
+    LW_TRY(lw_workload_check(w, err));
+    return lw_file_write(file, "workload", workload_fields, w, err);
+}

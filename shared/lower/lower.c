@@ -1,0 +1,203 @@
+/* Lowering a strategy: what this build can plan, and in which order the parts are asked. Everything
+ * else is refused here, in words, before any work is done. */
+#include "shared/lower/lower.h"
+
+#include "shared/lower/compat.h"
+#include "shared/lower/lower_steps.h"
+#include "shared/schedule/schedule.h"
+
+enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
+
+static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->zero == 3 && s->broadcast_dtype != LW_F32)
+        return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: --zero 3 gathers weights in their own "
+                                        "dtype", lw_dtype_name(s->broadcast_dtype));
+    if (s->count_forward && s->bucket_policy != LW_BUCKET_OPTIMAL)
+        return lw_fail(err, LW_EINVAL, "--count-forward on is for --bucket-policy optimal, not %s",
+                       lw_bucket_policy_name(s->bucket_policy));
+    return LW_OK;
+}
+
+static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struct lw_err *err)
+{
+    static const char *const options[] = {"schedule", "partition", "partition-list",
+                                          "stage-memory", "pin-first", "pin-last",
+                                          "weigh-transfers"};
+
+    for (size_t i = 0; s->pp == 1 && i < sizeof options / sizeof *options; i++)
+        if (lw_strategy_given(s, lw_strategy_find(options[i])))
+            return lw_fail(err, LW_EINVAL, "--%s needs --pp of at least 2", options[i]);
+    if (s->partition_list && s->partition != LW_PARTITION_EXPLICIT)
+        return lw_fail(err, LW_EINVAL, "--partition-list %s is for --partition explicit",
+                       s->partition_list);
+    if (s->pp > 1 && s->schedule == LW_SCHEDULE_CUSTOM)
+        return lw_fail(err, LW_ENOTSUP, "--schedule custom: a user's grid is drawn and simulated "
+                                        "alone (plan --schedule-file), not under a workload");
+    if (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE &&
+        s->launch_order == LW_LAUNCH_COMPLETION)
+        return lw_fail(err, LW_EINVAL, "--launch-order completion-order: the two directions of "
+                                       "dualpipe complete their buckets in different orders");
+    return LW_OK;
+}
+
+/* Equal shares are cut out of buckets that are made once. */
+static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *err)
+{
+    const char *policy = lw_bucket_policy_name(s->bucket_policy);
+    bool tensors = s->shard_policy == LW_SHARD_PER_TENSOR;
+    bool once = s->bucket_policy == LW_BUCKET_DEEPSPEED || s->bucket_policy == LW_BUCKET_SINGLE ||
+                s->bucket_policy == LW_BUCKET_PER_TENSOR;
+
+    if (s->zero == 3 && tensors)
+        return lw_fail(err, LW_EINVAL, "--zero 3 gathers what a module needs at once: --shard-policy "
+                                       "flat-contiguous, not per-tensor");
+    if (s->zero == 3 && (lw_strategy_given(s, lw_strategy_find("bucket-policy")) ||
+                         s->bucket_cap_bytes >= 0 || s->first_bucket_bytes >= 0))
+        return lw_fail(err, LW_EINVAL, "--zero 3 reduces gradients in the units of its modules: no "
+                                       "--bucket-policy, --bucket-cap or --first-bucket");
+    if (s->zero == 2 && !once)
+        return lw_fail(err, LW_EINVAL, "--zero 2 cuts buckets into shares: --bucket-policy deepspeed, "
+                                       "single or per-tensor, not %s", policy);
+    if (tensors && s->bucket_policy != LW_BUCKET_PER_TENSOR)
+        return lw_fail(err, LW_EINVAL, "--zero 2 --shard-policy per-tensor needs --bucket-policy "
+                                       "per-tensor, not %s", policy);
+    return LW_OK;
+}
+
+static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err *err)
+{
+    static const char *const third[] = {"prefetch", "persist", "reshard"};
+
+    for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
+        if (lw_strategy_given(s, lw_strategy_find(third[i])))
+            return lw_fail(err, LW_EINVAL, "--%s needs --zero 3", third[i]);
+    if (s->zero < 2)
+        return LW_OK;
+    if (lw_part_has_units(s))
+        return refuse_units(s, err);
+    if (s->zero == 3 || s->shard_policy == LW_SHARD_LPT)
+        return lw_fail(err, LW_EINVAL, "--zero %lld cannot keep parameters whole: --shard-policy "
+                                       "flat-contiguous%s", (long long)s->zero,
+                       s->zero == 2 ? ", or oss-greedy with gradients reduced to their owner" : "");
+    if (s->bucket_policy != LW_BUCKET_SHARDED_DDP)
+        return lw_fail(err, LW_EINVAL, "--zero 2 --shard-policy oss-greedy reduces gradients to their "
+                                       "owner: --bucket-policy sharded-ddp, not %s",
+                       lw_bucket_policy_name(s->bucket_policy));
+    return LW_OK;
+}
+
+/* What the ZeRO stage means where the user says nothing. */
+static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy *s)
+{
+    if (s->zero >= 2 && !lw_strategy_given(given, lw_strategy_find("shard-policy")))
+        s->shard_policy = LW_SHARD_FLAT;
+    if (s->zero == 2 && !lw_strategy_given(given, lw_strategy_find("bucket-policy")))
+        s->bucket_policy = s->shard_policy == LW_SHARD_OSS_GREEDY   ? LW_BUCKET_SHARDED_DDP
+                           : s->shard_policy == LW_SHARD_PER_TENSOR ? LW_BUCKET_PER_TENSOR
+                                                                    : LW_BUCKET_DEEPSPEED;
+}
+
+static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct lw_err *err)
+{
+    LW_TRY(refuse_without_pipeline(s, err));
+    LW_TRY(refuse_sharding(s, err));
+    if (s->zero == 0 && s->broadcast_dtype != LW_F32)
+        return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");
+    if (s->zero == 0 && lw_strategy_given(s, lw_strategy_find("shard-policy")))
+        return lw_fail(err, LW_EINVAL, "--shard-policy needs --zero of at least 1");
+    if (s->bucket_policy == LW_BUCKET_SHARDED_DDP &&
+        (s->zero < 1 || s->zero > 2 || s->shard_policy != LW_SHARD_OSS_GREEDY))
+        return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp reduces gradients to the owners "
+                                       "of whole parameters: it needs --zero 1 or 2 with "
+                                       "--shard-policy oss-greedy");
+    if (s->no_sync > MAX_PASSES)
+        return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
+                       MAX_PASSES);
+    return LW_OK;
+}
+
+/* A parameter that data parallelism cannot reduce as the workload describes it. */
+static enum lw_status check_params(const struct lw_workload *w, const struct lw_strategy *s,
+                                   struct lw_err *err)
+{
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        if (!p->trainable || p->ignored || p->tied >= 0)
+            continue;
+        if (p->sparse)
+            LW_TRY(lw_sparse_refuse(w, s, i, err));
+        if (!p->used && !s->find_unused && !s->static_graph &&
+            s->bucket_policy != LW_BUCKET_COLOSSAL)
+            return lw_fail(err, LW_EINVAL, "parameter %d '%s' is unused in the step: its bucket "
+                                           "would never be reduced and the next forward would "
+                                           "fail; use --find-unused on or --static-graph on", i,
+                           p->name);
+    }
+    return LW_OK;
+}
+
+/* Selective recomputation repeats what the workload says, if it says anything. */
+static enum lw_status check_recompute(const struct lw_workload *w, const struct lw_strategy *s,
+                                      struct lw_err *err)
+{
+    if (s->recompute != LW_RECOMPUTE_SELECTIVE)
+        return LW_OK;
+    for (int32_t m = 0; m < w->n_modules; m++)
+        if (w->modules[m].selective_ps > 0 || w->modules[m].kept_bytes[LW_RECOMPUTE_SELECTIVE] >= 0)
+            return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--recompute selective: workload '%s' does not say what of a "
+                                   "module's forward it does again (selective_ns); full does all",
+                   w->name);
+}
+
+static enum lw_status check_size(const struct lw_workload *w, const struct lw_strategy *s,
+                                 struct lw_err *err)
+{
+    int64_t calls = 1;
+
+    for (int32_t m = 0; s->tp > 1 && m < w->n_modules; m++)
+        calls = w->modules[m].tp_calls > calls ? w->modules[m].tp_calls : calls;
+    /* forward, both halves of backward, what is recomputed, and as many sums */
+    int64_t ops = (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
+                  6 * (int64_t)w->n_params + 16;
+
+    if (w->n_modules < 1)
+        return lw_fail(err, LW_EINVAL, "workload '%s' has no modules", w->name);
+    if (ops > MAX_OPS / s->micro_batches)
+        return lw_fail(err, LW_EINVAL, "--micro-batches %lld of %d modules and %d parameters: the "
+                                       "plan could hold more than %d ops",
+                       (long long)s->micro_batches, w->n_modules, w->n_params, MAX_OPS);
+    return LW_OK;
+}
+
+enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
+                             const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_strategy resolved;
+    struct lw_plan made;
+
+    LW_TRY(lw_compat_resolve(s, &resolved, err));
+    if (s->pp > 1 && lw_schedule_chunks(s->schedule) > 0 &&
+        !lw_strategy_given(s, lw_strategy_find("chunks")))
+        resolved.chunks = lw_schedule_chunks(s->schedule);
+    resolve_sharding(s, &resolved);
+    s = &resolved;
+    LW_TRY(lw_strategy_check(s, err));
+    LW_TRY(lw_workload_check(w, err));
+    LW_TRY(lw_compat_check(s, w, err));
+    LW_TRY(refuse_unlowered(s, err));
+    LW_TRY(refuse_contradictions(s, err));
+    LW_TRY(check_recompute(w, s, err));
+    LW_TRY(check_size(w, s, err));
+    if (s->dp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
+        LW_TRY(check_params(w, s, err));
+    LW_TRY(lw_lower(w, s, cost, &made, err));
+    enum lw_status st = lw_plan_check(&made, err);
+    if (st != LW_OK) {
+        lw_plan_free(&made);
+        return st;
+    }
+    *plan = made;
+    return LW_OK;
+}

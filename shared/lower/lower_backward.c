@@ -1,0 +1,104 @@
+/* The backward of a part. A whole one runs the recorded stretches, each followed by what its ready
+ * gradients set off. Split into halves, the input's gradient and the weights' are ops of their own per
+ * module, and the gradients of a module are complete at the end of its weights' op. What is recomputed
+ * of a module stands before the first of its backward. */
+#include "shared/lower/lower_steps.h"
+
+static void add_module_op(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
+                          int32_t module, int32_t work, int32_t input)
+{
+    struct lw_op op = lw_builder_blank(kind, k->l->compute);
+
+    op.work = work;
+    op.module = lw_part_module(d, module);
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = d->w->modules[module].name;
+    lw_write_compute(k, &op, &input, input >= 0);
+}
+
+static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
+                                int32_t n, bool reduce, struct lw_err *err)
+{
+    for (int32_t r = 0; r < n; r++)
+        lw_builder_ready(k->l->b, lw_part_param(x->d, params[r]));
+    if (reduce && !k->pass->after_backward)
+        return lw_write_ready(k, x, params, n, err);
+    return LW_OK;
+}
+
+static void add_sums(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t n)
+{
+    int32_t calls = lw_tensor_calls(d, module, true);
+
+    for (int32_t i = 0; i < n; i++)
+        lw_write_sum(k, d->w->modules[module].tp_backward_bytes / calls, lw_part_module(d, module));
+}
+
+static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32_t input,
+                            bool reduce, int32_t *output, struct lw_err *err)
+{
+    const struct lw_part *d = x->d;
+    const struct lw_backward *back = &d->back;
+
+    for (int32_t i = 0; i < back->n_stretches; i++) {
+        const struct lw_stretch *s = &back->stretches[i];
+        if (i == 0 || s[-1].module != s->module) {
+            lw_write_units(k, x, s->module, -1);
+            lw_write_again(k, d, s->module);
+        }
+        add_module_op(k, d, LW_OP_BACKWARD, s->module, d->stretch_work[i], i == 0 ? input : -1);
+        if (i + 1 == back->n_stretches)
+            *output = k->last_compute;
+        for (int32_t r = 0; r < s->n_ready; r++)
+            lw_builder_ready(k->l->b, lw_part_param(d, back->ready[s->first_ready + r]));
+        if (d->sums_after)
+            add_sums(k, d, s->module, d->sums_after[i]);
+        if (i + 1 == back->n_stretches && k->after >= 0)
+            *output = k->after;
+        if (i + 1 == back->n_stretches || s[1].module != s->module)
+            lw_write_give_up(k, x, s->module);
+        if (reduce && !k->pass->after_backward)
+            LW_TRY(lw_write_ready(k, x, back->ready + s->first_ready, s->n_ready, err));
+    }
+    return LW_OK;
+}
+
+static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t input)
+{
+    const struct lw_part *d = x->d;
+    int32_t output = -1;
+
+    for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {
+        int32_t n_sums = lw_tensor_calls(d, m, true), n = n_sums > 1 ? n_sums : 1;
+        lw_write_units(k, x, m, -1);
+        lw_write_again(k, d, m);
+        for (int32_t i = 0; i < n; i++) {
+            add_module_op(k, d, LW_OP_BACKWARD_INPUT, m, d->input_work[m] + i, input);
+            input = -1;
+            add_sums(k, d, m, n_sums > 0);
+        }
+        output = k->after >= 0 ? k->after : k->last_compute;
+        lw_write_give_up(k, x, m);
+    }
+    return output;
+}
+
+enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
+                                 int32_t input, bool reduce, int32_t *output, struct lw_err *err)
+{
+    const struct lw_part *d = x->d;
+
+    if (kind == LW_OP_BACKWARD)
+        return whole(k, x, input, reduce, output, err);
+    if (kind == LW_OP_BACKWARD_INPUT) {
+        *output = input_half(k, x, input);
+        return LW_OK;
+    }
+    for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {
+        add_module_op(k, d, kind, m, d->weight_work[m], -1);
+        LW_TRY(add_ready(k, x, d->ready_of + d->first_ready_of[m],
+                         d->first_ready_of[m + 1] - d->first_ready_of[m], reduce, err));
+    }
+    return LW_OK;
+}

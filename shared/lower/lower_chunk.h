@@ -1,0 +1,160 @@
+#ifndef LW_SHARED_LOWER_LOWER_CHUNK_H
+#define LW_SHARED_LOWER_LOWER_CHUNK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/bucket/ready_order.h"
+#include "shared/bucket/bucket.h"
+#include "shared/plan/cost.h"
+#include "shared/plan/plan_builder.h"
+#include "shared/shard/shard_oss.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+
+/* One part of the model: consecutive modules that live on one pipeline stage (all of them without a
+ * pipeline), with the decisions of data parallelism about their gradients. Numbers of modules and
+ * parameters inside a part count within it; lw_part_param and lw_part_module tell the plan's.
+ * lower_chunk.c decides, lower_buckets.c asks the bucket policy, lower_zero1.c the shard
+ * policy. Only shared/program_*.c see this header. */
+
+/* The buckets of one set: numbers within the set, and where they begin in the plan. */
+struct lw_part_set {
+    const char *name;
+    struct lw_bucketing buckets; /* items are parameters */
+    int32_t first_bucket;        /* plan's number of bucket 0 */
+    int64_t *elements;           /* [n_buckets] */
+    enum lw_dtype *dtype;        /* [n_buckets] of the gradients */
+};
+
+/* ZeRO: who updates what, and the flat buffers that bring updated weights to all members. */
+struct lw_part_buffer {
+    enum lw_dtype dtype;
+    int32_t device, owner;       /* owner -1: an all-gather of equal shares */
+    int32_t first_item, n_items;
+    int64_t elements;            /* padding included */
+    int32_t module;              /* gathered around its forward and backward; -1: after the optimizer */
+};
+
+struct lw_part_shards {
+    int32_t n, n_shards, n_buffers, n_items, shards_room;
+    int32_t *param_of;           /* [n] what a sharded optimizer is given: all but later tied ones */
+    struct lw_shard_param *as_given; /* [n] */
+    struct lw_shard *shards;     /* [n_shards] of the part's parameters, by parameter */
+    struct lw_part_buffer *buffers;
+    int32_t *items;              /* [n_items] parameters by buffer */
+    int64_t *offset;             /* [n_items] in elements of the buffer */
+    struct lw_oss *oss;          /* NULL but for oss-greedy */
+    int64_t *owned;              /* [members of the data group] elements that each updates */
+    int64_t n_elements, most_owned, padding;
+    int32_t first_bucket;        /* plan's number of buffer 0 */
+    int32_t *unit_of;            /* buffers by module, with units (lower_fsdp.c): */
+    int32_t *first_unit;         /* [n_modules + 1] into unit_of */
+};
+
+struct lw_part {
+    const struct lw_workload *w; /* of this part alone */
+    const struct lw_strategy *s;
+    const struct lw_cost *cost;  /* NULL = none was handed in */
+    struct lw_arena arena;
+    int32_t stage;               /* of the plan */
+    int32_t n_members;           /* ranks that hold a copy: the size of its data groups */
+    int32_t n_nodes;             /* that the members of a data group live on */
+    int64_t n_backwards;         /* of it on one rank until gradients are reduced */
+    int32_t first_module;        /* of the model */
+    const int32_t *param_in_model; /* [w->n_params]; NULL = the same numbers */
+
+    struct lw_backward back;
+    struct lw_bucket_rules rules;
+
+    /* What decisions are made with; given back when all are made. */
+    struct lw_arena scratch;
+    struct lw_grad *grads;       /* [n_grads] in registration order */
+    int32_t *param_of;           /* [n_grads] */
+    int32_t *grad_of;            /* [n_params], -1 = not reduced */
+    int32_t *order;              /* [n_grads] as they become ready, unused ones last */
+
+    int32_t n_grads, n_unused;   /* gradients that are reduced; of these without a value */
+    bool *reduced;               /* [n_params] its gradient is */
+    int32_t *unused;             /* [n_unused] parameters */
+    struct lw_part_set initial, rebuilt;
+    struct lw_part_shards shards; /* n == 0: every member updates everything */
+    int32_t *root_of;            /* [buckets of initial] reduced to this member; NULL = all-reduced */
+    int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced behind the backward */
+    bool at_launch;              /* gradients are scaled in their bucket when it is launched */
+    bool divides_bucket;         /* the same, in a pass of its own behind the copies */
+    bool divides_wire;           /* a comm hook divides what it compressed; nothing else scales */
+    bool scatter;                /* buckets are units, reduce-scattered */
+    bool in_place;               /* gradients are views of their buckets: no copies out */
+    bool one_by_one;             /* each bucket is reduced and waited for before the next */
+    struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
+    int32_t n_buffers, *buffer_of;
+
+    bool tells_kept;             /* every module tells the activations that it keeps */
+    int32_t *sums_after;         /* [stretches] tensor-parallel sums behind each; NULL = none */
+    int32_t *forward_work;       /* plan's number by module: the first of lw_tensor_calls (or 1) */
+    int32_t *again_work;         /* the same of what recomputation does before the backward; -1 = none */
+    int32_t *stretch_work;       /* by stretch */
+    bool splits;                 /* some backwards run in halves: what follows is filled */
+    int32_t *input_work, *weight_work; /* by module; input as forward_work */
+    int32_t *ready_of;           /* gradients by module, in ready order within one: */
+    int32_t *first_ready_of;     /* [n_modules + 1] into ready_of */
+};
+
+static inline int32_t lw_part_param(const struct lw_part *d, int32_t param)
+{
+    return d->param_in_model ? d->param_in_model[param] : param;
+}
+
+static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
+{
+    return d->first_module + module;
+}
+
+/* Forward work of a module that recomputation does again, in front of its backward. Full recomputation
+ * leaves out modules that drop nothing, such as a head outside the blocks. */
+lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m);
+/* All-reduces over the tensor group in a module's forward or backward. */
+int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward);
+/* Cut the part's stretches where its backward sums; lower_tensor.c. */
+enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err);
+
+/* Make all decisions about a part: w, s, cost, stage, members and maps are set, the rest is zero.
+ * What was made by a call that fails is freed by lw_part_free, as always. */
+enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err);
+void lw_part_free(struct lw_part *d);
+
+/* Ask the strategy's policies: shards and weights buffers; rules, initial and rebuilt buckets. With
+ * units (ZeRO-2 and -3 in equal shares) the shards follow from the buckets: assign_units. */
+bool lw_part_has_units(const struct lw_strategy *s);
+enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
+                                      struct lw_err *err);
+enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
+enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
+enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
+enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
+
+/* lower_sparse.c: the entry of a reduced parameter whose gradient is sparse, or of a bucket that holds
+ * one, NULL = dense; rows that so many members have together, at most; what a bucket takes, of its
+ * gradients' type. */
+const struct lw_sparse *lw_part_sparse(const struct lw_part *d, int32_t param);
+const struct lw_sparse *lw_part_sparse_bucket(const struct lw_part *d, const struct lw_part_set *set,
+                                              int32_t b);
+int64_t lw_part_rows(const struct lw_part *d, const struct lw_sparse *x, int32_t n_members);
+int64_t lw_part_bucket_bytes(const struct lw_part *d, const struct lw_part_set *set, int32_t b);
+
+/* Where a part's gradients are averaged, in words; asked when its buckets are made. */
+const char *lw_part_averaging(const struct lw_part *d);
+
+/* The element type of a flat buffer of weights on the wire: narrower where --broadcast-dtype is. */
+enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype weights);
+
+/* The element type of a bucket on the wire under the strategy's hook. */
+enum lw_dtype lw_part_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
+
+/* Put a part into the plan: its bucket sets, its shards with their buffers, its works. */
+void lw_part_add_sets(struct lw_part *d, struct lw_builder *b);
+void lw_part_add_shards(struct lw_part *d, struct lw_builder *b);
+enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct lw_err *err);
+
+#endif

@@ -1,0 +1,316 @@
+/* ZeRO-2 and ZeRO-3 (FSDP): gradients are reduce-scattered in units, and each member updates its
+ * share of every unit.
+ *
+ *   ZeRO-2  a unit is a gradient bucket: the policy's. Its weights are all-gathered after the
+ *           optimizer.
+ *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
+ *           before the module's forward and again before its backward, and given up behind each;
+ *           the last module of a part keeps them, because its backward comes first. Parameters below
+ *           the persistence threshold (--persist, in elements) form units of their own, which stay
+ *           and are all-gathered after the optimizer.
+ *
+ * Invariants: a unit's gradient bucket and its flat buffer of weights hold the same parameters at the
+ * same offsets, padded to equal shares of whole 4-byte words; shards are the members' shares, so they
+ * tile what is trainable. With accumulation, gradients are whole until the last backward and reduced
+ * then, as FSDP's no_sync does.
+ * Sources: Rajbhandari et al., arXiv 1910.02054, sections 5 and 7; FSDP's notes (torch/distributed/
+ * fsdp/fully_sharded_data_parallel.py, 2.x): units, prefetch, reshard_after_forward; DeepSpeed
+ * runtime/zero/config.py@edaa7221 (stage3_param_persistence_threshold). Not modelled: DeepSpeed's
+ * one partition of all elements, which spreads a bucket over few owners. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shared/lower/lower_steps.h"
+
+bool lw_part_has_units(const struct lw_strategy *s)
+{
+    return s->zero >= 2 && (s->shard_policy == LW_SHARD_FLAT || s->shard_policy == LW_SHARD_PER_TENSOR);
+}
+
+/* --- ZeRO-3's buckets ---------------------------------------------------------------------------- */
+
+struct placed {
+    int32_t module; /* -1: persistent */
+    int32_t device, dtype, grad;
+};
+
+/* As they complete: persistent ones last, modules from the last to the first. */
+static int by_unit(const void *a, const void *b)
+{
+    const struct placed *x = a, *y = b;
+
+    if (x->module != y->module)
+        return x->module > y->module ? -1 : 1;
+    if (x->device != y->device)
+        return x->device < y->device ? -1 : 1;
+    if (x->dtype != y->dtype)
+        return x->dtype < y->dtype ? -1 : 1;
+    return (x->grad > y->grad) - (x->grad < y->grad);
+}
+
+enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
+                                      struct lw_err *err)
+{
+    struct placed *p = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *p);
+    struct lw_bucketing b = {0};
+
+    b.first = lw_arena_alloc(&b.arena, d->n_grads + 1L, sizeof *b.first);
+    b.items = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.items);
+    b.limit_bytes = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.limit_bytes);
+    if (!p || !b.first || !b.items || !b.limit_bytes) {
+        lw_bucketing_free(&b);
+        return lw_fail_nomem(err);
+    }
+    for (int32_t g = 0; g < d->n_grads; g++) {
+        const struct lw_param *x = &d->w->params[d->param_of[g]];
+        p[g] = (struct placed){x->numel < d->s->persist ? -1 : x->module, x->device,
+                               (int32_t)x->dtype, g};
+    }
+    qsort(p, (size_t)d->n_grads, sizeof *p, by_unit);
+    for (int32_t i = 0; i < d->n_grads; i++) {
+        const struct placed *x = &p[i], *before = &p[i > 0 ? i - 1 : 0];
+        if (i == 0 || x->module != before->module || x->device != before->device ||
+            x->dtype != before->dtype) {
+            b.limit_bytes[b.n_buckets] = LW_BUCKET_NO_LIMIT;
+            b.first[b.n_buckets++] = i;
+        }
+        b.items[b.n_items++] = x->grad;
+    }
+    b.first[b.n_buckets] = b.n_items;
+    *out = b;
+    snprintf(d->rules.why, sizeof d->rules.why, "a unit per module, dtype and device");
+    return LW_OK;
+}
+
+/* --- shards -------------------------------------------------------------------------------------- */
+
+/* Padded so that every share is a multiple of 4 bytes, as DeepSpeed does for NCCL. */
+static int64_t padded(int64_t elements, enum lw_dtype weights, enum lw_dtype grads, int32_t members)
+{
+    int64_t size = lw_dtype_size(weights) < lw_dtype_size(grads) ? lw_dtype_size(weights)
+                                                                 : lw_dtype_size(grads);
+    int64_t each = (int64_t)members * (size < 4 ? 4 / size : 1);
+
+    return (elements + each - 1) / each * each;
+}
+
+/* The members whose shares elements [at, at + numel) of a unit lie in, as shards. */
+static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t share,
+                          struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    int64_t numel = d->w->params[param].numel, done = 0;
+
+    while (done < numel) {
+        int32_t owner = (int32_t)((at + done) / share);
+        int64_t end = (owner + 1) * share - at;
+        end = end < numel ? end : numel;
+        if (h->n_shards == h->shards_room)
+            return lw_fail(err, LW_EPLAN, "parameter %d is cut into more shards than there are "
+                                          "members and units", lw_part_param(d, param));
+        h->shards[h->n_shards++] = (struct lw_shard){param, owner, done, end - done};
+        done = end;
+    }
+    return LW_OK;
+}
+
+static int by_param(const void *a, const void *b)
+{
+    const struct lw_shard *x = a, *y = b;
+
+    if (x->param != y->param)
+        return x->param < y->param ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* One type of weights on one device, of gradients that are reduced as they are cut. */
+static enum lw_status check_unit(const struct lw_part *d, int32_t unit, struct lw_err *err)
+{
+    const struct lw_bucketing *k = &d->initial.buckets;
+    const struct lw_param *first = &d->w->params[k->items[k->first[unit]]];
+
+    for (int32_t i = k->first[unit]; i < k->first[unit + 1]; i++) {
+        const struct lw_param *p = &d->w->params[k->items[i]];
+        if (p->dtype != first->dtype || p->device != first->device)
+            return lw_fail(err, LW_EINVAL, "--zero %" PRId64 ": '%s' (%s, device %d) and '%s' (%s, "
+                                           "device %d) lie in one unit, which has one flat buffer",
+                           d->s->zero, first->name, lw_dtype_name(first->dtype), first->device,
+                           p->name, lw_dtype_name(p->dtype), p->device);
+    }
+    return LW_OK;
+}
+
+/* The flat buffer of a unit, and the shards that its shares are. */
+static enum lw_status make_unit(struct lw_part *d, int32_t unit, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    const struct lw_bucketing *k = &d->initial.buckets;
+    const struct lw_param *first = &d->w->params[k->items[k->first[unit]]];
+    struct lw_part_buffer *f = &h->buffers[h->n_buffers++];
+    int64_t elements = d->initial.elements[unit], at = 0;
+
+    LW_TRY(check_unit(d, unit, err));
+    *f = (struct lw_part_buffer){.dtype = first->dtype, .device = first->device, .owner = -1,
+                                 .first_item = h->n_items, .module = -1,
+                                 .elements = padded(elements, first->dtype,
+                                                    d->initial.dtype[unit], d->n_members)};
+    if (d->s->zero == 3 && first->numel >= d->s->persist)
+        f->module = first->module;
+    h->padding += f->elements - elements;
+    d->initial.elements[unit] = f->elements;
+    for (int32_t i = k->first[unit]; i < k->first[unit + 1]; i++) {
+        h->items[h->n_items] = k->items[i];
+        h->offset[h->n_items++] = at;
+        f->n_items++;
+        if (f->elements > 0)
+            LW_TRY(cut(d, k->items[i], at, f->elements / d->n_members, err));
+        at += d->w->params[k->items[i]].numel;
+    }
+    return LW_OK;
+}
+
+/* Buffers of each module, [first_unit[m], first_unit[m + 1]) of unit_of: forward finds them there. */
+static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    int32_t n = d->w->n_modules, at = 0;
+
+    h->first_unit = lw_arena_alloc(&d->arena, n + 1L, sizeof *h->first_unit);
+    h->unit_of = lw_arena_alloc(&d->arena, h->n_buffers, sizeof *h->unit_of);
+    if (!h->first_unit || !h->unit_of)
+        return lw_fail_nomem(err);
+    for (int32_t m = 0; m < n; m++) {
+        for (int32_t b = 0; b < h->n_buffers; b++)
+            if (h->buffers[b].module == m)
+                h->unit_of[at++] = b;
+        h->first_unit[m + 1] = at;
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    int32_t n_units = d->initial.name ? d->initial.buckets.n_buckets : 0;
+
+    if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units == 0)
+        return LW_OK;
+    h->shards_room = d->n_grads + n_units * d->n_members;
+    h->shards = lw_arena_alloc(&d->arena, h->shards_room, sizeof *h->shards);
+    h->buffers = lw_arena_alloc(&d->arena, n_units, sizeof *h->buffers);
+    if (!h->shards || !h->buffers)
+        return lw_fail_nomem(err);
+    for (int32_t u = 0; u < n_units; u++)
+        LW_TRY(make_unit(d, u, err));
+    qsort(h->shards, (size_t)h->n_shards, sizeof *h->shards, by_param);
+    d->scatter = d->in_place = true;
+    LW_TRY(index_units(d, err));
+    return lw_part_count_owned(d, err);
+}
+
+/* --- ops ----------------------------------------------------------------------------------------- */
+
+static struct lw_op memory_op(const struct lw_writer *k, enum lw_op_kind kind, int32_t stream,
+                              const struct lw_part *d, int32_t buffer)
+{
+    const struct lw_part_buffer *f = &d->shards.buffers[buffer];
+    struct lw_op op = lw_builder_blank(kind, stream);
+    int64_t bytes = f->elements * lw_dtype_size(f->dtype);
+
+    op.bytes = bytes - bytes / d->n_members; /* its own share never leaves a member */
+    op.bucket = d->shards.first_bucket + buffer;
+    op.module = f->module < 0 ? -1 : lw_part_module(d, f->module);
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "unit";
+    return op;
+}
+
+/* Room, then the weights: behind what runs now, and behind the last time they were given up. */
+static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer)
+{
+    const struct lw_part_buffer *f = &x->d->shards.buffers[buffer];
+    int32_t deps[2], n = 0;
+
+    if (x->unit_at[buffer] >= 0)
+        return;
+    if (k->last_compute >= 0)
+        deps[n++] = k->last_compute;
+    if (x->unit_freed[buffer] >= 0)
+        deps[n++] = x->unit_freed[buffer];
+    struct lw_op room = memory_op(k, LW_OP_ALLOC, k->l->comm, x->d, buffer);
+    int32_t there = lw_builder_op(k->l->b, &room, deps, n);
+    struct lw_op op = lw_write_collective(k, LW_OP_ALL_GATHER, f->elements * lw_dtype_size(f->dtype),
+                                          f->dtype);
+    op.bucket = room.bucket;
+    op.module = room.module;
+    op.name = "weights";
+    x->unit_at[buffer] = lw_builder_op(k->l->b, &op, &there, 1);
+    x->unit_waited[buffer] = false;
+}
+
+void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step)
+{
+    const struct lw_part_shards *h = &x->d->shards;
+    int64_t ahead = x->d->s->prefetch >= 0 ? x->d->s->prefetch : LW_PREFETCH_DEFAULT;
+    int32_t wait[8], n = 0;
+
+    if (!x->unit_at)
+        return;
+    for (int64_t i = 0, m = module; i <= ahead && m >= 0 && m < x->d->w->n_modules; i++, m += step)
+        for (int32_t u = h->first_unit[m]; u < h->first_unit[m + 1]; u++)
+            gather(k, x, h->unit_of[u]);
+    for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++) {
+        int32_t b = h->unit_of[u];
+        if (x->unit_waited[b])
+            continue;
+        x->unit_waited[b] = true;
+        wait[n++] = x->unit_at[b];
+        if (n == 8) {
+            lw_write_wait(k, "unit", wait, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        lw_write_wait(k, "unit", wait, n);
+}
+
+void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+{
+    const struct lw_part_shards *h = &x->d->shards;
+
+    if (!x->unit_at)
+        return;
+    for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++) {
+        int32_t b = h->unit_of[u];
+        if (x->unit_at[b] < 0)
+            continue;
+        struct lw_op op = memory_op(k, LW_OP_FREE, k->l->compute, x->d, b);
+        x->unit_freed[b] = lw_write_compute(k, &op, NULL, 0);
+        x->unit_at[b] = -1;
+    }
+}
+
+void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+{
+    if (x->unit_at && x->d->s->reshard && module + 1 < x->d->w->n_modules)
+        lw_write_give_up(k, x, module);
+}
+
+enum lw_status lw_write_begin_units(struct lw_writer_part *x, struct lw_arena *room,
+                                    struct lw_err *err)
+{
+    int32_t n = x->d->shards.n_buffers;
+
+    if (!x->d->scatter || x->d->s->zero < 3)
+        return LW_OK;
+    x->unit_at = lw_arena_alloc(room, n, sizeof *x->unit_at);
+    x->unit_freed = lw_arena_alloc(room, n, sizeof *x->unit_freed);
+    x->unit_waited = lw_arena_alloc(room, n, sizeof *x->unit_waited);
+    if (!x->unit_at || !x->unit_freed || !x->unit_waited)
+        return lw_fail_nomem(err);
+    for (int32_t b = 0; b < n; b++)
+        x->unit_at[b] = x->unit_freed[b] = -1;
+    return LW_OK;
+}

@@ -1,0 +1,323 @@
+/* What a plan tells people: the decisions of a lowering and the rules behind them. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "shared/lower/compat.h"
+#include "shared/lower/lower_steps.h"
+
+static void note_rule(const struct lw_part *d, struct lw_builder *b)
+{
+    const struct lw_bucket_rules *r = &d->rules;
+    const char *policy = d->s->zero == 3 ? "ZeRO-3" : lw_bucket_policy_name(d->s->bucket_policy);
+
+    lw_builder_note(b, "buckets: %s, %s%s", policy, r->limited ? "limits " : "", r->why);
+    if (r->n_rebuilt > 0)
+        lw_builder_note(b, "buckets: %d synchronised %s on one bucket per dtype and device, "
+                              "then rebuilt in ready order", r->n_initial_passes,
+                        r->n_initial_passes == 1 ? "backward" : "backwards");
+    else if (r->limited && !r->initial_in_ready_order)
+        lw_builder_note(b, "buckets: registration order, the list reversed, never rebuilt%s",
+                        d->s->find_unused ? " (unused parameters are looked for each step)" : "");
+    if (r->rebuilt_from_behind)
+        lw_builder_note(b, "buckets: rebuilt from the last ready gradient on, the list reversed: the "
+                           "first limit holds for the last bucket (DDP_SET_LAST_BUCKET_CAP=1)");
+    if (r->first_after_backward && d->s->static_graph)
+        lw_builder_note(b, "static graph: the first step only records; it reduces everything "
+                              "after its backward");
+}
+
+static void note_buckets(const struct lw_part *d, struct lw_builder *b)
+{
+    const struct lw_bucket_rules *r = &d->rules;
+
+    note_rule(d, b);
+    if (r->used_map != LW_MAP_NEVER)
+        lw_builder_note(b, "unused parameters: a map of %d x 4 bytes is all-reduced %s", d->n_grads,
+                        r->used_map == LW_MAP_EACH ? "after the last bucket"
+                                                   : "in the first step, before the buckets");
+    if (d->n_unused > 0)
+        lw_builder_note(b, "unused parameters: %d, copied as zeros at the first ready gradient",
+                        d->n_unused);
+    lw_builder_note(b, "launch order: %s",
+                    d->s->launch_order == LW_LAUNCH_IN_ORDER
+                        ? "in order (a late bucket holds back those after it)"
+                        : "as buckets complete (ranks must complete them alike)");
+    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
+                    lw_part_averaging(d));
+    for (int32_t i = 0; i < d->n_empty; i++)
+        lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
+                           "behind the backward", d->empty[i]);
+    if (d->in_place)
+        lw_builder_note(b, "buckets hold the gradients themselves: nothing is copied out");
+    if (d->s->comm_hook != LW_HOOK_NONE)
+        lw_builder_note(b, "comm hook: buckets travel as %s, cast back on a copy stream",
+                        lw_dtype_name(lw_part_wire_dtype(d->s, LW_F32)));
+    if (!d->s->overlap)
+        lw_builder_note(b, "overlap off: every all-reduce waits for the end of the backward");
+}
+
+static const char *rule_of(enum lw_shard_policy p, bool scatter)
+{
+    switch (p) {
+    case LW_SHARD_OSS_GREEDY:
+        return "oss-greedy: whole parameters as registered, each to the first member with the "
+               "fewest elements";
+    case LW_SHARD_LPT:
+        return "lpt: whole parameters, the largest first, each to the member with the fewest bytes";
+    case LW_SHARD_FLAT:
+        return scatter ? "flat-contiguous: every unit cut into equal shares"
+                       : "flat-contiguous: one flat buffer per dtype, cut into equal shares";
+    default:
+        return "per-tensor: every parameter cut into equal parts";
+    }
+}
+
+static const char *narrowed(const struct lw_lowering *l)
+{
+    static const char *const as[LW_N_DTYPES] = {
+        [LW_F16] = "as f16, cast back by all, the owner too",
+        [LW_BF16] = "as bf16, cast back by all, the owner too"};
+    bool any = false;
+
+    for (int32_t q = 0; q < l->n_parts; q++)
+        for (int32_t i = 0; i < l->parts[q].shards.n_buffers; i++) {
+            enum lw_dtype own = l->parts[q].shards.buffers[i].dtype;
+            any = any || lw_part_weights_dtype(l->s, own) != own;
+        }
+    return any ? as[l->s->broadcast_dtype] : "in their own dtype";
+}
+
+static void note_units(const struct lw_part *d, struct lw_builder *b)
+{
+    const struct lw_part_shards *h = &d->shards;
+    int32_t n_kept = 0;
+
+    for (int32_t i = 0; i < h->n_buffers; i++)
+        n_kept += h->buffers[i].module < 0;
+    lw_builder_note(b, "gradients: %d %s, reduce-scattered; each member updates its share",
+                    h->n_buffers, d->s->zero == 3 ? "units, one per module, dtype and device"
+                                                  : "buckets");
+    if (d->s->zero == 2)
+        lw_builder_note(b, "weights: all-gathered after the optimizer, %d flat buffers", n_kept);
+    if (d->s->zero == 3)
+        lw_builder_note(b, "weights: %d units are all-gathered before use, %" PRId64 " ahead%s; %d, of "
+                           "parameters below %" PRId64 " elements, stay and are all-gathered after "
+                           "the optimizer", h->n_buffers - n_kept,
+                        d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT,
+                        d->s->reshard ? ", given up behind forward and backward"
+                                      : ", given up behind the backward", n_kept, d->s->persist);
+    if (d->s->micro_batches > 1 || d->s->no_sync > 0)
+        lw_builder_note(b, "accumulation: gradients stay whole until the last backward, and are "
+                           "reduced then");
+}
+
+static void note_sparse(const struct lw_lowering *l)
+{
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        const struct lw_part *d = &l->parts[q];
+        for (int32_t i = 0; i < d->w->n_sparse; i++) {
+            const struct lw_sparse *x = lw_part_sparse(d, d->w->sparse[i].param);
+            if (x)
+                lw_builder_note(l->b, "sparse: '%s' is reduced by all-gathers of shapes, indices and values, "
+                                      "%" PRId64 " of its %" PRId64 " rows from each rank, and added up on a "
+                                      "copy stream", d->w->params[x->param].name, lw_part_rows(d, x, 1),
+                                d->w->params[x->param].numel / x->row_numel);
+        }
+    }
+}
+
+static void note_shards(const struct lw_lowering *l)
+{
+    const struct lw_part *d = lw_lower_speaker(l);
+    const struct lw_part_shards *h = &d->shards;
+    struct lw_builder *b = l->b;
+    int64_t padding = 0;
+    int32_t n_buffers = 0;
+
+    if (h->n == 0)
+        return;
+    if (d->scatter)
+        note_units(d, b);
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        padding += l->parts[q].shards.padding;
+        n_buffers += l->parts[q].shards.n_buffers;
+    }
+    if (l->n_parts == 1)
+        lw_builder_note(b, "shards: %s; the fullest member updates %" PRId64 " of %" PRId64
+                           " elements, which is the optimizer's time for all",
+                        rule_of(d->s->shard_policy, d->scatter), h->most_owned, h->n_elements);
+    else
+        lw_builder_note(b, "shards, part by part: %s; a stage's optimizer takes the time of its "
+                           "fullest member", rule_of(d->s->shard_policy, d->scatter));
+    if (padding > 0)
+        lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal", padding);
+    if (d->scatter)
+        return;
+    lw_builder_note(b, "weights: sent after the optimizer %s, %d %s, all waited for",
+                    narrowed(l), n_buffers,
+                    h->n_buffers > 0 && h->buffers[0].owner < 0 ? "flat buffers all-gathered"
+                                                                : "flat buffers broadcast by their "
+                                                                  "owners");
+}
+
+static const char *partition_rule(enum lw_partition p)
+{
+    static const char *const rules[LW_N_PARTITIONS] = {
+        [LW_PARTITION_UNIFORM] = "equal numbers of modules, the rest to the last stages",
+        [LW_PARTITION_COLOSSAL_BALANCED] = "trainable elements by ColossalAI's bisection",
+        [LW_PARTITION_DEEPSPEED_UNIFORM] = "equal numbers of modules, the rest to the first parts",
+        [LW_PARTITION_DEEPSPEED_BALANCED] = "trainable elements by DeepSpeed's balancing",
+        [LW_PARTITION_PIPEDREAM] = "time by PipeDream's planner, transfers not weighed",
+        [LW_PARTITION_EXPLICIT] = "as given",
+        [LW_PARTITION_EXACT] = "the slowest part is as fast as can be (forward and backward time, what is recomputed "
+                                "included)",
+    };
+
+    return rules[p];
+}
+
+static void note_part(const struct lw_lowering *l, int32_t q)
+{
+    const struct lw_part *d = &l->parts[q];
+    int64_t elements = 0;
+    char forward[32], backward[32], second[32] = "";
+
+    for (int32_t i = 0; i < d->w->n_params; i++)
+        elements += d->w->params[i].tied < 0 ? d->w->params[i].numel : 0;
+    if (l->mirrored)
+        snprintf(second, sizeof second, " and %d", l->pp - 1 - q);
+    lw_builder_note(l->b, "part %d on pipeline rank %d%s: modules %d to %d, %" PRId64 " elements, "
+                          "forward %s, backward %s", q, lw_grid_rank_of(&l->grid, q, 0), second,
+                    d->first_module, d->first_module + d->w->n_modules - 1, elements,
+                    lw_format_ps(forward, lw_workload_forward_ps(d->w)),
+                    lw_format_ps(backward, lw_workload_backward_ps(d->w)));
+}
+
+static void note_partition(const struct lw_lowering *l)
+{
+    const struct lw_strategy *s = l->s;
+    char time[32], size[32];
+
+    lw_builder_note(l->b, "partition: %s", partition_rule(s->partition));
+    if (s->partition == LW_PARTITION_EXACT)
+        lw_builder_note(l->b, "partition: the slowest part takes %s a micro-batch%s",
+                        lw_format_ps(time, l->slowest_part),
+                        s->weigh_transfers ? ", with activation and gradient at both ends by the "
+                                             "cluster's cost" : ", transfers not weighed");
+    if (s->stage_bytes >= 0)
+        lw_builder_note(l->b, "partition: no stage holds more than %s, with the activations of as "
+                              "many micro-batches as the schedule keeps",
+                        lw_format_bytes(size, s->stage_bytes));
+    if (s->pin_first > 0 || s->pin_last > 0)
+        lw_builder_note(l->b, "partition: the first %lld modules stay on the first stage, the last "
+                              "%lld on the last", (long long)s->pin_first, (long long)s->pin_last);
+}
+
+static void note_pipeline(const struct lw_lowering *l)
+{
+    struct lw_builder *b = l->b;
+
+    if (l->pp == 1)
+        return;
+    lw_builder_note(b, "pipeline: %s, %d micro-batches, %d parts on %d ranks", lw_schedule_name(
+                        l->s->schedule), l->grid.n_micro_batches, l->n_parts, l->pp);
+    note_partition(l);
+    for (int32_t q = 0; q < l->n_parts; q++)
+        note_part(l, q);
+    if (l->calls.n_ranks > 0)
+        lw_builder_note(b, "messages: combined calls of sends and receives%s",
+                        l->s->compat == LW_COMPAT_COLOSSALAI ? ", each waited for" : "");
+    else
+        lw_builder_note(b, "messages: a communicator per direction; they go in the order in which "
+                           "their senders finish by the workload's times");
+    if (l->mirrored)
+        lw_builder_note(b, "two directions: both holders of a part reduce its gradients, behind "
+                           "the last backward");
+}
+
+static void note_buffers(const struct lw_lowering *l)
+{
+    int32_t n = 0, n_calls = 0;
+
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        n += l->parts[q].n_buffers;
+        n_calls += l->parts[q].buffers.n_buckets;
+    }
+    if (n == 0)
+        return;
+    lw_builder_note(l->b, "buffers: %d are broadcast from %s before a synchronised forward, in %d%s",
+                    n, lw_is_plain(l) ? "rank 0" : "the first rank of each data group", n_calls,
+                    l->s->compat == LW_COMPAT_FAIRSCALE ? ", one by one" : " of at most 250 MiB");
+    if (l->n_parts > 1)
+        lw_builder_note(l->b, "buffers: each with the part whose parameters share most of its dotted "
+                              "name");
+}
+
+static void note_tied(const struct lw_lowering *l)
+{
+    for (int32_t s = 0; s < l->n_tied; s++)
+        lw_builder_note(l->b, "tied: '%s' has copies at %d stages; their gradients are summed over an "
+                              "embedding communicator behind the reduction, before the optimizer",
+                        l->w->params[l->tied[s].first].name, l->tied[s].n_copies);
+}
+
+static void note_tensor(const struct lw_lowering *l)
+{
+    if (l->tp > 1)
+        lw_builder_note(l->b, "tensor parallelism: split modules take their whole part and 1/%d of "
+                              "the rest; activations are summed in equal steps of a module, each "
+                              "waited for; no sequence parallelism", l->tp);
+    if (l->s->recompute == LW_RECOMPUTE_FULL)
+        lw_builder_note(l->b, "recomputation: each module's forward again, in front of its backward; not of "
+                              "modules that keep as much either way");
+    if (l->s->recompute == LW_RECOMPUTE_SELECTIVE)
+        lw_builder_note(l->b, "recomputation: what the workload names of a module's forward again, in "
+                              "front of its backward");
+}
+
+static void note_memory(const struct lw_lowering *l)
+{
+    bool kept = true;
+
+    for (int32_t q = 0; q < l->n_parts; q++)
+        kept = kept && l->parts[q].tells_kept;
+    lw_builder_note(l->b, "memory: parameters, gradients, buckets; %s; %s",
+                    l->w->optimizer == LW_OPTIMIZER_UNKNOWN
+                        ? "no optimizer state, since the workload does not tell its optimizer"
+                        : lw_optimizer_name((int)l->w->optimizer),
+                    kept ? "activations from the forward to the end of its backward"
+                         : "no activations, since the workload does not tell what modules keep");
+}
+
+void lw_lower_notes(const struct lw_lowering *l)
+{
+    const struct lw_part *d = lw_lower_speaker(l);
+    const struct lw_backward *back = &d->back;
+    struct lw_builder *b = l->b;
+    int64_t gap = 0;
+
+    lw_builder_note(b, "ready order: %s",
+                    back->order_known ? "from the workload"
+                                      : "unknown to the workload; reverse registration is assumed");
+    if (back->n_untimed > 0)
+        lw_builder_note(b, "ready times: %d of %d gradients have none and count as ready at the "
+                           "end of their module's backward", back->n_untimed, back->n_ready);
+    note_pipeline(l);
+    note_tensor(l);
+    note_tied(l);
+    if (d->n_members > 1)
+        note_buckets(d, b);
+    else
+        lw_builder_note(b, lw_is_plain(l) ? "one rank: nothing is reduced"
+                                          : "one data-parallel rank: nothing is reduced over data");
+    note_sparse(l);
+    note_shards(l);
+    note_buffers(l);
+    for (int i = 0; i < LW_N_GAPS; i++)
+        gap += l->w->gap_ps[i];
+    if (gap > 0)
+        lw_builder_note(b, "host gaps: on the compute stream; those before forward and backward "
+                           "in every micro-batch, those around the optimizer once a step");
+    note_memory(l);
+    lw_compat_notes(d->s, b);
+}

@@ -1,0 +1,130 @@
+/* Modules to the parts of a pipeline: the strategy's policy, asked with what it weighs. What
+ * the exact policy is told beyond forward and backward times is in lower_partition_exact.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/partition/partition.h"
+#include "shared/partition/partition_pipedream.h"
+#include "shared/lower/lower_steps.h"
+
+static int64_t work_of(const struct lw_strategy *s, const struct lw_module *m)
+{
+    return m->forward_ps + m->backward_input_ps + m->backward_weight_ps + lw_recomputed_ps(s, m);
+}
+
+static void weigh(const struct lw_strategy *s, const struct lw_workload *w, int64_t *elements, int64_t *work)
+{
+    for (int32_t m = 0; m < w->n_modules; m++)
+        work[m] = work_of(s, &w->modules[m]);
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].trainable)
+            elements[w->params[i].module] += w->params[i].numel;
+}
+
+static enum lw_status by_list(const char *list, int32_t n_items, int32_t n_parts,
+                              struct lw_arena *room, struct lw_partitioning *out,
+                              struct lw_err *err)
+{
+    int32_t *begins = lw_arena_alloc(room, n_parts, sizeof *begins), n = 0;
+
+    if (!begins)
+        return lw_fail_nomem(err);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        char *end;
+        at += *at == ',';
+        long v = strtol(at, &end, 10);
+        if (end == at || (*end && *end != ',') || v < 0 || v > INT32_MAX)
+            return lw_fail(err, LW_EINVAL, "--partition-list %s: '%.20s' is no module number", list,
+                           at);
+        if (n == n_parts)
+            return lw_fail(err, LW_EINVAL, "--partition-list %s: more than %d stages (pp * chunks)",
+                           list, n_parts);
+        begins[n++] = (int32_t)v;
+    }
+    if (n != n_parts)
+        return lw_fail(err, LW_EINVAL, "--partition-list %s: %d stages, --pp and --chunks make %d",
+                       list, n, n_parts);
+    return lw_partition_explicit(begins, n_items, n_parts, 1, out, err);
+}
+
+/* PipeDream's planner on a chain of modules, one machine a stage, transfers not weighed. */
+static enum lw_status by_pipedream(const struct lw_strategy *s, const struct lw_workload *w,
+                                   int32_t n_parts, struct lw_arena *room,
+                                   struct lw_partitioning *out, struct lw_err *err)
+{
+    struct lw_pipedream_state *states = lw_arena_alloc(room, w->n_modules, sizeof *states);
+    int32_t *begins = lw_arena_alloc(room, n_parts, sizeof *begins);
+    struct lw_pipedream_level level = {n_parts, 1};
+    struct lw_pipedream_problem p = {.n_states = w->n_modules, .n_levels = 1, .states = states,
+                                     .levels = &level, .straight = true};
+    struct lw_pipedream_plan plan;
+    double sum = 0;
+
+    if (!states || !begins)
+        return lw_fail_nomem(err);
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        sum += (double)work_of(s, &w->modules[m]) / (double)LW_PS_PER_S;
+        states[m].time_s = sum;
+    }
+    LW_TRY(lw_pipedream_plan(&p, &plan, err));
+    int32_t n = plan.n_stages;
+    for (int32_t i = 0; i < n && n == n_parts; i++)
+        begins[i] = plan.stages[i].begin;
+    lw_pipedream_free(&plan);
+    if (n != n_parts)
+        return lw_fail(err, LW_EINVAL, "--partition pipedream: its planner makes %d stages of "
+                                       "workload '%s', --pp and --chunks ask for %d (--partition "
+                                       "exact)", n, w->name, n_parts);
+    return lw_partition_explicit(begins, w->n_modules, n_parts, 1, out, err);
+}
+
+/* Part q of the model is chunk q / ranks of stage q mod ranks where a policy knows of chunks. */
+static enum lw_status partition(struct lw_lowering *l, const struct lw_cost *cost,
+                                struct lw_arena *room, struct lw_partitioning *out,
+                                struct lw_err *err)
+{
+    const struct lw_workload *w = l->w;
+    int32_t n = w->n_modules, parts = l->n_parts, chunks = parts / l->pp;
+    int64_t *elements = lw_arena_alloc(room, n, sizeof *elements);
+    int64_t *work = lw_arena_alloc(room, n, sizeof *work);
+
+    if (!elements || !work)
+        return lw_fail_nomem(err);
+    weigh(l->s, w, elements, work);
+    switch (l->s->partition) {
+    case LW_PARTITION_UNIFORM:
+        return lw_partition_uniform(n, l->pp, chunks, out, err);
+    case LW_PARTITION_COLOSSAL_BALANCED:
+        return lw_partition_colossal(elements, n, l->pp, chunks, out, err);
+    case LW_PARTITION_DEEPSPEED_UNIFORM:
+        return lw_partition_deepspeed_uniform(n, parts, out, err);
+    case LW_PARTITION_DEEPSPEED_BALANCED:
+        return lw_partition_deepspeed_balanced(elements, n, parts, out, err);
+    case LW_PARTITION_PIPEDREAM:
+        return by_pipedream(l->s, w, parts, room, out, err);
+    case LW_PARTITION_EXPLICIT:
+        return by_list(l->s->partition_list, n, parts, room, out, err);
+    default:
+        return lw_lower_exact(l, cost, work, room, out, err);
+    }
+}
+
+enum lw_status lw_lower_partition(struct lw_lowering *l, const struct lw_cost *cost,
+                                  struct lw_range *ranges, struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    struct lw_partitioning p;
+    enum lw_status s = partition(l, cost, &room, &p, err);
+
+    lw_arena_free(&room);
+    LW_TRY(s);
+    for (int32_t q = 0; q < l->n_parts; q++)
+        ranges[q] = *lw_partition_part(&p, q % p.n_stages, q / p.n_stages);
+    lw_partition_free(&p);
+    for (int32_t q = 0; q < l->n_parts; q++)
+        if (ranges[q].begin == ranges[q].end)
+            return lw_fail(err, LW_EINVAL, "--pp %d: part %d of %d gets none of the %d modules of "
+                                           "workload '%s' (fewer stages, or another --partition)",
+                           l->pp, q, l->n_parts, l->w->n_modules, l->w->name);
+    return LW_OK;
+}

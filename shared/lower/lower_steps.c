@@ -1,0 +1,132 @@
+/* Lowering from end to end: the model's parts are decided, then the plan's tables, then the passes of
+ * a run. Passes: K accumulating ones before each synchronised one; the initial buckets for as many
+ * synchronised passes as the policy says, the rebuilt ones ever after. */
+#include <stdio.h>
+
+#include "shared/lower/lower_steps.h"
+
+/* --- passes ------------------------------------------------------------------------------------- */
+
+static void add_cycle(struct lw_lowering *l, int32_t accumulate, int32_t synchronised)
+{
+    for (int64_t k = 0; k < l->s->no_sync; k++)
+        lw_builder_pass(l->b, accumulate);
+    lw_builder_pass(l->b, synchronised);
+}
+
+const struct lw_part *lw_lower_speaker(const struct lw_lowering *l)
+{
+    for (int32_t q = 0; q < l->n_parts; q++)
+        if (l->parts[q].n_grads > 0)
+            return &l->parts[q];
+    return &l->parts[0];
+}
+
+static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_part *d = lw_lower_speaker(l);
+    const struct lw_bucket_rules *r = &d->rules;
+    enum lw_pass_set first_set = d->initial.name ? LW_PASS_INITIAL : LW_PASS_REDUCES_NOTHING;
+    enum lw_used_map each = r->used_map == LW_MAP_EACH ? LW_MAP_EACH : LW_MAP_NEVER;
+    struct lw_pass first = {"first", first_set, true, r->first_after_backward, r->used_map};
+    struct lw_pass second = {"second", first_set, true, false, each};
+    struct lw_pass steady = {"steady", LW_PASS_REBUILT, true, false, each};
+    struct lw_pass accumulate = {"accumulate", LW_PASS_REDUCES_NOTHING, false, false, LW_MAP_NEVER};
+    int32_t acc = -1, v;
+
+    if (l->s->no_sync > 0)
+        LW_TRY(lw_write_pass(l, &accumulate, &acc, err));
+    LW_TRY(lw_write_pass(l, &first, &v, err));
+    add_cycle(l, acc, v);
+    if (!d->rebuilt.name) {
+        lw_builder_repeat_from(l->b, 0);
+        return LW_OK;
+    }
+    int64_t passes = l->s->no_sync + 1;
+    for (int32_t i = 0; r->n_initial_passes == 1 && i < l->n_parts; i++)
+        lw_bucketing_free(&l->parts[i].initial.buckets); /* written down; no later pass reads them */
+    if (r->n_initial_passes > 1) {
+        LW_TRY(lw_write_pass(l, &second, &v, err));
+        add_cycle(l, acc, v);
+        passes += l->s->no_sync + 1;
+    }
+    LW_TRY(lw_write_pass(l, &steady, &v, err));
+    add_cycle(l, acc, v);
+    lw_builder_repeat_from(l->b, (int32_t)passes);
+    return LW_OK;
+}
+
+/* --- all of it ---------------------------------------------------------------------------------- */
+
+static enum lw_status decide(struct lw_lowering *l, const struct lw_cost *cost, struct lw_err *err)
+{
+    int64_t n_grads = 0;
+
+    LW_TRY(lw_lower_axes(l, err));
+    LW_TRY(lw_lower_tensor(l, err));
+    LW_TRY(lw_lower_stages(l, cost, err));
+    LW_TRY(lw_lower_tied(l, err));
+    LW_TRY(lw_lower_order(l, err));
+    for (int32_t q = 0; q < l->n_parts; q++)
+        n_grads += l->parts[q].n_grads;
+    if (l->parts[0].n_members > 1 && n_grads == 0)
+        return lw_fail(err, LW_EINVAL, "--dp %d: no parameter of workload '%s' needs a gradient",
+                       l->dp, l->w->name);
+    return LW_OK;
+}
+
+static enum lw_status write_all(struct lw_lowering *l, struct lw_err *err)
+{
+    lw_builder_strategy(l->b, l->s);
+    LW_TRY(lw_lower_ranks(l, err));
+    LW_TRY(lw_lower_model(l, err));
+    LW_TRY(add_passes(l, err));
+    lw_lower_notes(l);
+    return l->no_memory ? lw_fail_nomem(err) : LW_OK;
+}
+
+static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *plan,
+                                  struct lw_err *err)
+{
+    if (!w->from.hash || !*w->from.hash)
+        return LW_OK;
+    plan->workload_hash = lw_arena_strdup(&plan->arena, w->from.hash);
+    if (plan->workload_hash)
+        return LW_OK;
+    lw_plan_free(plan);
+    return lw_fail_nomem(err);
+}
+
+static void free_all(struct lw_lowering *l)
+{
+    for (int32_t i = 0; l->parts && i < l->n_parts; i++)
+        lw_part_free(&l->parts[i]);
+    lw_colossal_free(&l->calls);
+    lw_grid_order_free(&l->order);
+    lw_grid_free(&l->grid);
+    lw_free(l->rows);
+    lw_arena_free(&l->arena);
+}
+
+enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s,
+                        const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_lowering l = {.given = w, .w = w, .s = s};
+    enum lw_status st = decide(&l, cost, err);
+
+    if (st == LW_OK) {
+        char name[256], more[64] = "";
+        if (!lw_is_plain(&l))
+            snprintf(more, sizeof more, " pp%d tp%d", l.pp, l.tp);
+        snprintf(name, sizeof name, "%s dp%d%s", w->name, l.dp, more);
+        l.b = lw_builder_new(name, l.n_ranks);
+        st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
+    }
+    free_all(&l);
+    if (st != LW_OK) {
+        lw_builder_free(l.b);
+        return st;
+    }
+    LW_TRY(lw_builder_finish(l.b, plan, err));
+    return keep_origin(w, plan, err);
+}

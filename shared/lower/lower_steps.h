@@ -1,0 +1,275 @@
+#ifndef LW_SHARED_LOWER_LOWER_STEPS_H
+#define LW_SHARED_LOWER_LOWER_STEPS_H
+
+#include "shared/schedule/grid_order.h"
+#include "shared/groups/groups.h"
+#include "shared/partition/partition.h"
+#include "shared/lower/lower_chunk.h"
+#include "shared/bucket/reducer.h"
+#include "shared/schedule/schedule_colossal.h"
+
+/* Lowering, as a whole and phase by phase: lower.c says what can be lowered, lower_steps.c runs
+ * it: lower_stages.c lays the model over the pipeline, lower_ranks.c the ranks over both,
+ * lower_tables.c fills the plan's tables, lower_pass.c orders the phases of a pass, and each
+ * phase writes its ops: lower_pipeline.c, lower_forward.c, lower_backward.c, lower_reduce.c,
+ * lower_update.c. Only shared/program_*.c see this header.
+ *
+ * A pipeline rank is a role of the plan. It holds one part of the model or several (chunks). A plan's
+ * stage is what holds the same parameters: the pipeline rank, but for two directions, where the
+ * ranks r and p-1-r hold the same two parts. */
+
+/* Operands that a row resolves for each rank of a role. */
+enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT };
+struct lw_row {
+    enum lw_row_kind kind;
+    int32_t role, which;         /* which: the peer's pipeline rank; the root's index in its group */
+    int64_t bytes;
+    int32_t row;
+};
+
+/* A parameter's copies at several stages, ascending. */
+struct lw_tied_copy {
+    int32_t param, stage, bucket; /* bucket: the plan's number */
+};
+struct lw_tied_set {
+    int32_t first, n_copies, comm, stream;
+    struct lw_tied_copy *copies;
+};
+
+struct lw_lowering {
+    const struct lw_workload *given; /* the whole model */
+    const struct lw_workload *w;     /* of one rank of a tensor group */
+    const struct lw_strategy *s;
+    struct lw_builder *b;
+    struct lw_arena arena;
+    struct lw_grid grid;         /* of the pipeline; one rank and one stage without one */
+    struct lw_grid_order order;  /* what each of its ranks does */
+    struct lw_colossal_order calls; /* the same for schedules of combined calls; else empty */
+    bool mirrored;               /* two directions: two pipeline ranks hold the same parts */
+    int32_t n_parts;
+    struct lw_part *parts;       /* [n_parts] in the order of the model: part q is the grid's stage q */
+    int32_t *part_of;            /* [modules] */
+    int64_t slowest_part;        /* the exact partition's bottleneck, in picoseconds */
+    int32_t n_tied;
+    struct lw_tied_set *tied;
+
+    /* ranks */
+    int32_t n_ranks, dp, pp, tp;
+    struct lw_rank_grid axes;
+    int32_t axis_dp, axis_pp, axis_tp;
+    int32_t *ranks_of;           /* [n_ranks] by role, ascending: role r has dp * tp from r * dp * tp */
+    struct lw_row *rows;         /* rows of operands made so far */
+    int64_t n_rows, rows_capacity;
+    bool no_memory;              /* for a row: the lowering has failed */
+
+    int32_t compute, comm, copy; /* streams; -1 = the plan has none */
+    int32_t data;                /* communicator class; -1 = none */
+    int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
+    int32_t forward_stream, backward_stream;
+    int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
+    int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica (of two
+                                    * directions: of one), and of a pipeline (compat colossalai),
+                                    * agree on; -1 = none */
+    int32_t norm_bucket;         /* plan's number of stage 0's; stage s has the s-th behind it */
+    enum lw_dtype activation_dtype;
+    int32_t *optimizer_work;     /* [pp] */
+};
+
+/* Ranks that run the same program have one role, the pipeline rank; this is its stage in the plan. */
+static inline int32_t lw_stage_of_role(const struct lw_lowering *l, int32_t role)
+{
+    return l->mirrored && role >= l->pp / 2 ? l->pp - 1 - role : role;
+}
+
+/* Without pipeline and tensor parallelism all ranks are alike. */
+static inline bool lw_is_plain(const struct lw_lowering *l)
+{
+    return l->pp == 1 && l->tp == 1;
+}
+
+struct lw_writer;
+
+/* Which of a part's bucket sets a pass reduces. */
+enum lw_pass_set { LW_PASS_REDUCES_NOTHING, LW_PASS_INITIAL, LW_PASS_REBUILT };
+
+struct lw_pass {
+    const char *name;
+    enum lw_pass_set set;
+    bool ends_step;
+    bool after_backward; /* copies and launches only when the backward has ended */
+    enum lw_used_map used_map;
+};
+
+/* What the writer of a pass keeps about one part of its rank. */
+struct lw_writer_part {
+    struct lw_part *d;
+    const struct lw_part_set *set; /* NULL: nothing is reduced */
+    struct lw_reducer *reducer;    /* NULL: nothing is reduced */
+    int32_t *launches;             /* [n_buckets] room for one mark */
+    int32_t *late, n_late;         /* [n_buckets] launches that wait for the end of the backward */
+    int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result */
+    int32_t *params;               /* [n_grads] room for the gradients of one bucket */
+    int32_t backwards_left;        /* until its gradients are complete */
+    int32_t *unit_at;              /* [buffers] its gather; -1 = given up. NULL: no ZeRO-3 */
+    int32_t *unit_freed;           /* [buffers] when it was given up last; -1 = never */
+    bool *unit_waited;             /* [buffers] the compute stream has waited for it */
+    bool unused_copied, map_reduced;
+};
+
+/* The state of writing one pass of one rank. */
+struct lw_writer {
+    struct lw_lowering *l;
+    const struct lw_pass *pass;
+    int32_t role, stage;
+    struct lw_writer_part *parts;  /* [n_parts] those of the role */
+    int32_t n_parts;
+    int32_t micro_batch;
+    int32_t *made;                 /* [2 * grid stages * micro-batches] op behind which the output of
+                                    * a forward, of a backward is there; -1 = not here */
+    int32_t *got;                  /* the same for what a forward, a backward takes */
+    bool *gap_written;             /* [2 * micro-batches] host gap before forward, before backward */
+    int32_t *deps, n_deps;         /* what the optimizer waits for, then what follows it */
+    int32_t last_compute;          /* op added last to the compute stream; -1 = none yet */
+    int32_t after;                 /* what the next one there waits for too; -1 = nothing */
+};
+
+/* lower_writer.c: ops with the fields that all of a pass share. */
+int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *deps, int32_t n);
+void lw_write_gap(struct lw_writer *k, enum lw_gap gap);
+/* A copy or cast on the compute stream; dep -1 = none. */
+int32_t lw_write_copy(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, enum lw_dtype dtype,
+                      int32_t bucket, int32_t dep);
+/* An op of the data communicator, not added yet. */
+struct lw_op lw_write_collective(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                                 enum lw_dtype dtype);
+/* What follows on the compute stream waits for these. */
+int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops, int32_t n);
+
+/* An op that others than the plain data group's first rank may be the root of. */
+void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
+
+/* An all-reduce over the tensor group behind the last compute, before the next. */
+void lw_write_sum(struct lw_writer *k, int64_t bytes, int32_t module);
+
+/* lower_pipeline.c: forwards, backwards and messages in the schedule's order. */
+enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
+
+/* Its pieces, for lower_colossal.c: one forward or backward; one end of a message of what `made`
+ * made; where a value of a stage and micro-batch is kept in made[] and got[]. */
+enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err);
+int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
+                         int32_t peer, int32_t call, int32_t dep);
+int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb);
+
+/* lower_colossal.c: the same as lw_write_pipeline for combined calls; found-inf and norm. */
+enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err);
+void lw_write_model_numbers(struct lw_writer *k);
+
+/* lower_forward.c; `input`: the op that brings what it takes, -1 = none. Returns the op behind
+ * which its output is there. */
+void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
+int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t input);
+/* What is recomputed of a module before its backward. */
+void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t module);
+
+/* lower_backward.c: the whole, the input's half or the weights' half (kind); reduce: gradients that
+ * are complete go into their buckets. *output as for forward. */
+enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
+                                 int32_t input, bool reduce, int32_t *output, struct lw_err *err);
+
+/* lower_reduce.c: copy these gradients and launch what they complete; what is left to do when the
+ * backward has ended. */
+enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
+                              int32_t n, struct lw_err *err);
+enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
+                                      struct lw_err *err);
+
+/* lower_sparse.c: a sparse gradient that cannot be planned so; bucket b of one goes out behind `after`,
+ * returns the op behind which the sum is there. */
+enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_strategy *s, int32_t param,
+                                struct lw_err *err);
+int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int32_t b, int32_t after);
+
+/* lower_fsdp.c: ZeRO-3's weights. Gather those of a module and of the next ones in the direction
+ * of `step` (1 forward, -1 backward), and wait for the module's; give them up; give them up behind a
+ * forward, unless the backward follows. Nothing without ZeRO-3. */
+enum { LW_PREFETCH_DEFAULT = 1 };
+enum lw_status lw_write_begin_units(struct lw_writer_part *x, struct lw_arena *room,
+                                    struct lw_err *err);
+void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
+void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
+void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
+
+/* lower_clip.c, nothing of it without --clip: the norm's buckets, one per stage; then its chain behind
+ * all reductions, or piece by piece: the pass that takes the squares; their sum over a communicator;
+ * the pass that scales, behind `last`. */
+void lw_lower_norm_sets(struct lw_lowering *l);
+void lw_write_clip(struct lw_writer *k);
+int32_t lw_write_squares(struct lw_writer *k);
+int32_t lw_write_norm_sum(struct lw_writer *k, int32_t comm, int32_t stream, int32_t last);
+int32_t lw_write_scale(struct lw_writer *k, int32_t last);
+
+/* lower_update.c: gaps, optimizer, weights to all members. */
+void lw_write_update(struct lw_writer *k);
+
+/* lower_pass.c: adds a variant with the ops of the pass on every stage; its number in *variant. */
+enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, int32_t *variant,
+                             struct lw_err *err);
+
+/* lower_tensor.c: l->w from l->given. */
+enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err);
+
+/* lower_stages.c: the schedule's grid, the partition, and the parts with their workloads. */
+enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost,
+                               struct lw_err *err);
+enum lw_status lw_lower_partition(struct lw_lowering *l, const struct lw_cost *cost,
+                                  struct lw_range *ranges, struct lw_err *err); /* ranges[n_parts] */
+/* lower_partition_exact.c: the exact policy with work[modules] and what the strategy asks it to weigh; behind
+ * the parts' decisions, that no stage holds more than --stage-memory. */
+enum lw_status lw_lower_exact(struct lw_lowering *l, const struct lw_cost *cost,
+                              const int64_t *work, struct lw_arena *room,
+                              struct lw_partitioning *out, struct lw_err *err);
+enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err);
+/* Backwards of a part that a pipeline rank runs in a pass, and that complete its gradients. */
+int32_t lw_lower_backwards(const struct lw_lowering *l, int32_t rank, int32_t part);
+int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module);
+/* The first parameter at this one's stage with the same storage: itself, unless it is tied there. */
+int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);
+/* The parts are decided: what each rank does, in order. */
+enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err);
+
+/* lower_tied.c: sets of copies; their communicators (members: room for pp); their buffers; their
+ * sums behind the reduction, which the optimizer waits for. */
+enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err);
+/* The parameter is a copy of a set: its gradient is added to those at other stages. */
+bool lw_lower_has_tied(const struct lw_lowering *l, int32_t param);
+void lw_lower_tied_comms(struct lw_lowering *l, int32_t *members);
+void lw_lower_tied_sets(struct lw_lowering *l);
+void lw_write_tied(struct lw_writer *k);
+
+/* lower_ranks.c: coordinates; then roles, streams and communicators in the plan. */
+enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err);
+int32_t lw_rank_at(const struct lw_lowering *l, int32_t dp, int32_t pp, int32_t tp);
+/* Members of the data group with this stage and tensor coordinate, in order; returns their number.
+ * members: room for all that have a copy. */
+int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, int32_t *members);
+enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err);
+/* The row of operands of a role that names this peer or root; -1 when memory ran out. */
+int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
+                     int64_t bytes);
+
+/* lower_tables.c: the model with its buckets, shards and works. */
+enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err);
+enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct lw_err *err);
+
+/* A part whose gradients are reduced, for what all such parts have alike; else the first. */
+const struct lw_part *lw_lower_speaker(const struct lw_lowering *l);
+
+/* lower_notes.c: the decisions and the rules behind them, for people. */
+void lw_lower_notes(const struct lw_lowering *l);
+
+/* Lower a strategy that lw_plan_build has found to be one that can be. */
+enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s,
+                        const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
+
+#endif

@@ -1,0 +1,193 @@
+/* Tensor parallelism (Shoeybi et al., arXiv 1909.08053, section 3): what one rank of a tensor group
+ * computes and holds, and where its group sums activations.
+ *
+ * A split module's times are its whole part plus the rest over tp, rounded up; flops are divided,
+ * memory traffic follows the forward's time. Parameters that the workload calls split have a tp-th of
+ * their elements: vocabularies are padded, others must divide. The sums are tp_calls all-reduces in
+ * forward and in backward, at equal distances in the module's time, the last at its end; what
+ * follows on the compute stream waits for each. Ready times keep their place within their module's
+ * window. Not modelled: sequence parallelism, sums that overlap the weights' gradients. */
+#include <inttypes.h>
+
+#include "shared/lower/lower_steps.h"
+
+static int64_t over(int64_t whole, int64_t all, int32_t tp)
+{
+    return all < 0 ? -1 : whole + (all - whole + tp - 1) / tp;
+}
+
+static struct lw_module shrink(const struct lw_module *m, int32_t tp)
+{
+    struct lw_module x = *m;
+
+    if (m->tp_split == LW_TP_REPLICATED)
+        return x;
+    x.forward_ps = over(m->whole_forward_ps, m->forward_ps, tp);
+    x.backward_input_ps = over(m->whole_input_ps, m->backward_input_ps, tp);
+    x.backward_weight_ps = over(m->whole_weight_ps, m->backward_weight_ps, tp);
+    x.selective_ps = over(0, m->selective_ps, tp);
+    x.forward_flops = over(0, m->forward_flops, tp);
+    if (m->forward_bytes > 0 && m->forward_ps > 0)
+        x.forward_bytes = (int64_t)((__int128)m->forward_bytes * x.forward_ps / m->forward_ps);
+    for (int r = 0; r < LW_N_RECOMPUTE; r++)
+        x.kept_bytes[r] = over(m->whole_kept_bytes[r], m->kept_bytes[r], tp);
+    return x;
+}
+
+static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, struct lw_param *out,
+                                    struct lw_err *err)
+{
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        out[i] = *p;
+        if (p->tied >= 0 && p->tp_split != w->params[p->tied].tp_split)
+            return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' shares the storage of '%s', "
+                                           "but the workload splits them differently (tp_split)",
+                           tp, i, p->name, w->params[p->tied].name);
+        if (p->tp_split == LW_TP_REPLICATED)
+            continue;
+        if (p->numel % tp != 0 && p->tp_split != LW_TP_VOCAB)
+            return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' has %" PRId64 " elements, "
+                                           "which make no %d equal parts", tp, i, p->name, p->numel,
+                           tp);
+        out[i].numel = over(0, p->numel, tp);
+    }
+    return LW_OK;
+}
+
+static lw_ps backward_of(const struct lw_module *m)
+{
+    return m->backward_input_ps + m->backward_weight_ps;
+}
+
+/* A ready time lies in the window of some module: it keeps its share of it. */
+static void move_ready(const struct lw_workload *w, struct lw_workload *x)
+{
+    for (int32_t i = 0; i < w->n_params; i++) {
+        lw_ps at = w->params[i].ready_ps, begin = 0, moved = 0;
+        int32_t m = w->n_modules - 1;
+        if (at < 0)
+            continue;
+        for (; m > 0 && at > begin + backward_of(&w->modules[m]); m--) {
+            begin += backward_of(&w->modules[m]);
+            moved += backward_of(&x->modules[m]);
+        }
+        lw_ps length = backward_of(&w->modules[m]);
+        if (length > 0)
+            moved += (lw_ps)((__int128)(at - begin) * backward_of(&x->modules[m]) / length);
+        x->params[i].ready_ps = moved;
+    }
+}
+
+enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_workload *w = l->given;
+    struct lw_workload *x = lw_arena_alloc(&l->arena, 1, sizeof *x);
+    bool any = false;
+
+    l->w = w;
+    if (l->tp == 1)
+        return x ? LW_OK : lw_fail_nomem(err);
+    for (int32_t m = 0; m < w->n_modules; m++)
+        any = any || w->modules[m].tp_split != LW_TP_REPLICATED;
+    if (!any)
+        return lw_fail(err, LW_EINVAL, "--tp %d: workload '%s' names no module that tensor "
+                                       "parallelism splits (tp_split)", l->tp, w->name);
+    if (!x)
+        return lw_fail_nomem(err);
+    *x = *w;
+    x->arena = (struct lw_arena){0};
+    x->modules = lw_arena_alloc(&l->arena, w->n_modules, sizeof *x->modules);
+    x->params = lw_arena_alloc(&l->arena, w->n_params, sizeof *x->params);
+    if (!x->modules || !x->params)
+        return lw_fail_nomem(err);
+    for (int32_t m = 0; m < w->n_modules; m++)
+        x->modules[m] = shrink(&w->modules[m], l->tp);
+    LW_TRY(shrink_params(w, l->tp, x->params, err));
+    move_ready(w, x);
+    l->w = x;
+    return LW_OK;
+}
+
+int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward)
+{
+    const struct lw_module *m = &d->w->modules[module];
+
+    if (d->s->tp == 1 || (backward ? m->tp_backward_bytes : m->tp_forward_bytes) == 0)
+        return 0;
+    return m->tp_calls > 1 ? m->tp_calls : 1;
+}
+
+/* --- the backward's sums ------------------------------------------------------------------------ */
+
+struct cutter {
+    struct lw_part *d;
+    struct lw_stretch *out;
+    int32_t n;
+};
+
+static void put(struct cutter *c, struct lw_stretch s, int32_t n_sums)
+{
+    c->out[c->n] = s;
+    c->d->sums_after[c->n++] = n_sums;
+}
+
+/* One stretch of a module whose window begins at `window`: cut where sums come inside it; those at its
+ * end are counted there. *done of the module's sums are placed. */
+static void cut_stretch(struct cutter *c, const struct lw_stretch *s, lw_ps window, lw_ps length,
+                        int32_t n_calls, bool last, int32_t *done)
+{
+    struct lw_stretch rest = *s;
+    int32_t at_end = 0;
+
+    while (*done < n_calls) {
+        lw_ps at = window + (lw_ps)((__int128)length * (*done + 1) / n_calls);
+        if (at > rest.end)
+            break;
+        ++*done;
+        if (at == rest.end || at == rest.start) {
+            at_end++;
+            continue;
+        }
+        put(c, (struct lw_stretch){s->module, rest.start, at, s->first_ready, 0}, 1 + at_end);
+        rest.start = at;
+        at_end = 0;
+    }
+    if (last) { /* nothing is left behind the window */
+        at_end += n_calls - *done;
+        *done = n_calls;
+    }
+    put(c, rest, at_end);
+}
+
+enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_backward *back = &d->back;
+    struct cutter c = {.d = d};
+    int64_t n = back->n_stretches;
+    lw_ps window = 0;
+    int32_t module = -1, done = 0;
+
+    if (d->s->tp == 1)
+        return LW_OK;
+    for (int32_t m = 0; m < d->w->n_modules; m++)
+        n += lw_tensor_calls(d, m, true);
+    c.out = lw_arena_alloc(&back->arena, n, sizeof *c.out);
+    d->sums_after = lw_arena_alloc(&d->arena, n, sizeof *d->sums_after);
+    if (!c.out || !d->sums_after)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < back->n_stretches; i++) {
+        const struct lw_stretch *s = &back->stretches[i];
+        bool last = i + 1 == back->n_stretches || back->stretches[i + 1].module != s->module;
+        if (s->module != module) {
+            window = s->start;
+            done = 0;
+        }
+        module = s->module;
+        cut_stretch(&c, s, window, backward_of(&d->w->modules[module]),
+                    lw_tensor_calls(d, module, true), last, &done);
+    }
+    back->stretches = c.out;
+    back->n_stretches = c.n;
+    return LW_OK;
+}

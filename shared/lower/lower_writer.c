@@ -1,0 +1,89 @@
+/* Ops as every phase of a pass adds them: on the compute stream in the order in which they run, with
+ * the stage and micro-batch that the writer is at. */
+#include "shared/lower/lower_steps.h"
+
+int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *deps, int32_t n)
+{
+    op->stream = k->l->compute;
+    k->last_compute = lw_builder_op(k->l->b, op, deps, n);
+    if (k->after >= 0)
+        lw_builder_dep(k->l->b, k->after);
+    k->after = -1;
+    return k->last_compute;
+}
+
+void lw_write_sum(struct lw_writer *k, int64_t bytes, int32_t module)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, k->l->tensor_stream);
+
+    op.comm = k->l->tensor;
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = (uint8_t)k->l->activation_dtype;
+    op.module = module;
+    op.stage = (int16_t)k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "activations";
+    k->after = lw_builder_op(k->l->b, &op, &k->last_compute, 1);
+}
+
+void lw_write_gap(struct lw_writer *k, enum lw_gap gap)
+{
+    static const char *const names[LW_N_GAPS] = {"gap before forward", "gap before backward",
+                                                 "gap before optimizer", "gap after optimizer"};
+    struct lw_op op = lw_builder_blank(LW_OP_HOST, k->l->compute);
+
+    if (k->l->w->gap_ps[gap] <= 0)
+        return;
+    op.work_ps = k->l->w->gap_ps[gap];
+    op.name = names[gap];
+    if (gap < LW_GAP_BEFORE_OPTIMIZER)
+        op.micro_batch = k->micro_batch;
+    lw_write_compute(k, &op, NULL, 0);
+}
+
+int32_t lw_write_copy(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, enum lw_dtype dtype,
+                      int32_t bucket, int32_t dep)
+{
+    struct lw_op op = lw_builder_blank(kind, k->l->compute);
+
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = dtype;
+    op.bucket = bucket;
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    return lw_write_compute(k, &op, &dep, dep >= 0);
+}
+
+struct lw_op lw_write_collective(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                                 enum lw_dtype dtype)
+{
+    struct lw_op op = lw_builder_blank(kind, k->l->comm);
+
+    op.comm = k->l->data;
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = dtype;
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    return op;
+}
+
+int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops, int32_t n)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_EVENT_WAIT, k->l->compute);
+
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = what;
+    return lw_write_compute(k, &op, ops, n);
+}
+
+void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member)
+{
+    if (lw_is_plain(k->l))
+        op->peer = member;
+    else
+        op->operand = lw_lower_row(k->l, LW_ROW_ROOT, k->role, member, op->bytes);
+}

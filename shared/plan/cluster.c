@@ -1,0 +1,289 @@
+/* The cluster: release, lookup, and its check. One table lists the figures with unit and range, for
+ * the check and for whoever shows them; a figure without a source is unset and not looked at. */
+#include "shared/plan/cluster.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG };
+
+struct row {
+    const char *name, *unit;
+    size_t at;
+    enum range range;
+};
+
+#define AT(field) offsetof(struct lw_cluster, field)
+static const struct row cluster_rows[] = {
+    {"device.peak_flops.f32", "flop/s", AT(device.peak_flops[LW_F32]), POSITIVE},
+    {"device.peak_flops.f64", "flop/s", AT(device.peak_flops[LW_F64]), POSITIVE},
+    {"device.peak_flops.f16", "flop/s", AT(device.peak_flops[LW_F16]), POSITIVE},
+    {"device.peak_flops.bf16", "flop/s", AT(device.peak_flops[LW_BF16]), POSITIVE},
+    {"device.peak_flops.i64", "op/s", AT(device.peak_flops[LW_I64]), POSITIVE},
+    {"device.peak_flops.i32", "op/s", AT(device.peak_flops[LW_I32]), POSITIVE},
+    {"device.peak_flops.u8", "op/s", AT(device.peak_flops[LW_U8]), POSITIVE},
+    {"device.gemm_efficiency", "", AT(device.gemm_efficiency), SHARE},
+    {"device.memory_bytes", "B", AT(device.memory_bytes), COUNT},
+    {"device.memory_bytes_per_s", "B/s", AT(device.memory_bytes_per_s), POSITIVE},
+    {"device.copy_bytes_per_s", "B/s", AT(device.copy_bytes_per_s), POSITIVE},
+    {"device.n_sms", "", AT(device.n_sms), COUNT},
+    {"device.launch_ns", "ps", AT(device.launch_ps), WHOLE_PS},
+    {"host_bytes_per_s", "B/s", AT(host_bytes_per_s), POSITIVE},
+    {"host.n_numa", "", AT(host.n_numa), COUNT},
+    {"host.piece_bytes", "B", AT(host.piece_bytes), COUNT},
+    {"interference.compute_rate_under_comm", "", AT(interference.compute_rate_under_comm), SHARE},
+    {"interference.comm_rate_under_compute", "", AT(interference.comm_rate_under_compute), SHARE},
+    {"interference.comm_sms", "", AT(interference.comm_sms), COUNT},
+    {"interference.memory_bytes_per_comm_byte", "B/B", AT(interference.memory_bytes_per_comm_byte),
+     POSITIVE},
+    {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), PART},
+    {"interference.comm_workers", "", AT(interference.comm_workers), COUNT},
+    {"interference.fair_links", "", AT(interference.fair_links), FLAG},
+    {"noise.compute_sigma", "", AT(noise.compute_sigma), SIGMA},
+    {"noise.comm_sigma", "", AT(noise.comm_sigma), SIGMA},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_link, field)
+static const struct row link_rows[] = {
+    {"bytes_per_s", "B/s", AT(bytes_per_s), POSITIVE},
+    {"latency_ns", "ps", AT(latency_ps), WHOLE_PS},
+    {"n_links", "", AT(n_links), COUNT},
+    {"n_sharers", "", AT(n_sharers), COUNT},
+};
+#undef AT
+
+enum {
+    N_CLUSTER_ROWS = sizeof cluster_rows / sizeof *cluster_rows,
+    N_LINK_ROWS = sizeof link_rows / sizeof *link_rows,
+};
+
+bool lw_figure_is_set(struct lw_figure f)
+{
+    return f.source != NULL;
+}
+
+void lw_cluster_free(struct lw_cluster *c)
+{
+    lw_arena_free(&c->arena);
+    *c = (struct lw_cluster){0};
+}
+
+const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_level level)
+{
+    for (int32_t i = 0; i < c->n_links; i++)
+        if (c->links[i].level == level)
+            return &c->links[i];
+    return NULL;
+}
+
+int32_t lw_cluster_nodes_of(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
+{
+    int32_t count = 0;
+
+    for (int32_t i = 0; i < n; i++) {
+        int32_t node = ranks[i] / c->devices_per_node, k = 0;
+        while (k < i && ranks[k] / c->devices_per_node != node)
+            k++;
+        count += k == i;
+    }
+    return count;
+}
+
+static const struct row *row_of(const struct lw_cluster *c, int k, struct lw_cluster_figure *out)
+{
+    if (k < N_CLUSTER_ROWS) {
+        const struct row *r = &cluster_rows[k];
+        snprintf(out->name, sizeof out->name, "%s", r->name);
+        memcpy(&out->figure, (const char *)c + r->at, sizeof out->figure);
+        out->unit = r->unit;
+        return r;
+    }
+    int link = (k - N_CLUSTER_ROWS) / N_LINK_ROWS;
+    if (link >= c->n_links)
+        return NULL;
+    const struct row *r = &link_rows[(k - N_CLUSTER_ROWS) % N_LINK_ROWS];
+    snprintf(out->name, sizeof out->name, "links[%d].%s", link, r->name);
+    memcpy(&out->figure, (const char *)&c->links[link] + r->at, sizeof out->figure);
+    out->unit = r->unit;
+    return r;
+}
+
+bool lw_cluster_figure(const struct lw_cluster *c, int k, struct lw_cluster_figure *out)
+{
+    return row_of(c, k, out) != NULL;
+}
+
+/* --- check -------------------------------------------------------------------------------------
+ */
+
+static bool is_positive(double v)
+{
+    return v > 0 && v < 1e300;
+}
+
+static bool is_share(double v)
+{
+    return v > 0 && v <= 1;
+}
+
+static bool is_part(double v)
+{
+    return v >= 0 && v <= 1;
+}
+
+static bool is_count(double v)
+{
+    return v >= 1 && v < 9.2e18 && v == floor(v);
+}
+
+static bool is_whole_ps(double v)
+{
+    return v >= 0 && v < 9.2e18 && v == floor(v);
+}
+
+static bool is_sigma(double v)
+{
+    return v >= 0 && v < 1e300;
+}
+
+static bool is_flag(double v)
+{
+    return v == 0 || v == 1;
+}
+
+static const struct {
+    bool (*holds)(double v);
+    const char *allowed;
+} ranges[] = {
+    [POSITIVE] = {is_positive, "more than 0"},
+    [SHARE] = {is_share, "more than 0 and at most 1"},
+    [PART] = {is_part, "0 to 1"},
+    [COUNT] = {is_count, "a whole number of at least 1"},
+    [WHOLE_PS] = {is_whole_ps, "whole picoseconds of at least 0"},
+    [SIGMA] = {is_sigma, "0 or more"},
+    [FLAG] = {is_flag, "0 or 1"},
+};
+
+static enum lw_status check_figures(const struct lw_cluster *c, struct lw_err *err)
+{
+    struct lw_cluster_figure f;
+    const struct row *r;
+
+    for (int k = 0; (r = row_of(c, k, &f)); k++)
+        if (lw_figure_is_set(f.figure) && !ranges[r->range].holds(f.figure.value))
+            return lw_fail(err, LW_EFORMAT, "at %s.value: found %g%s%s, allowed: %s", f.name,
+                           f.figure.value, *f.unit ? " " : "", f.unit, ranges[r->range].allowed);
+    return LW_OK;
+}
+
+static bool is_communication(enum lw_op_kind op)
+{
+    enum lw_op_class k = lw_op_class(op);
+    return k == LW_CLASS_COLLECTIVE || k == LW_CLASS_P2P;
+}
+
+struct rows { /* of a measured table, wherever it stands */
+    const char *table, *size_name;
+    int32_t i, n;
+    const int64_t *size;
+    const lw_ps *time, *spread;
+};
+
+static enum lw_status check_rows(const struct rows *t, struct lw_err *err)
+{
+    for (int32_t r = 0; r < t->n; r++) {
+        if (t->size[r] < 0 || (r > 0 && t->size[r] <= t->size[r - 1]))
+            return lw_fail(err, LW_EFORMAT,
+                           "at %s[%d].rows[%d].%s: found %" PRId64 ", allowed: more than the row "
+                           "before", t->table, t->i, r, t->size_name, t->size[r]);
+        if (t->time[r] < 0 || (t->spread && t->spread[r] < -1))
+            return lw_fail(err, LW_EFORMAT, "at %s[%d].rows[%d]: found a negative time", t->table,
+                           t->i, r);
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_table(const struct lw_cost_table *t, int32_t i, struct lw_err *err)
+{
+    struct rows rows = {"tables", "bytes", i, t->n_rows, t->bytes, t->time_ps, t->spread_ps};
+
+    if (!is_communication(t->op))
+        return lw_fail(err, LW_EFORMAT, "at tables[%d].op: found %s, allowed: communication only",
+                       i, lw_op_name(t->op));
+    if (t->n_nodes < 1 || t->n_ranks < t->n_nodes)
+        return lw_fail(
+            err, LW_EFORMAT,
+            "at tables[%d]: found %d ranks on %d nodes, allowed: at least 1 rank on each "
+            "of at least 1 node",
+            i, t->n_ranks, t->n_nodes);
+    if (t->n_in_flight < 1 || t->n_rows < 1)
+        return lw_fail(err, LW_EFORMAT,
+                       "at tables[%d]: found %d in flight and %d rows, allowed: at "
+                       "least 1 of each",
+                       i, t->n_in_flight, t->n_rows);
+    LW_TRY(check_rows(&rows, err));
+    for (int32_t r = 0; r < t->n_rows; r++)
+        if (t->cpu_ps && t->cpu_ps[r] < 0)
+            return lw_fail(err, LW_EFORMAT,
+                           "at tables[%d].rows[%d].cpu_ns: found none, or one below 0, allowed: a "
+                           "CPU time in every row of the table, or in none",
+                           i, r);
+    return LW_OK;
+}
+
+static enum lw_status check_work(const struct lw_work_table *t, int32_t i, struct lw_err *err)
+{
+    struct rows rows = {"device.work", "size", i, t->n_rows, t->size, t->time_ps, t->spread_ps};
+
+    if (t->n_rows < 1)
+        return lw_fail(err, LW_EFORMAT, "at device.work[%d].rows: found none, allowed: at least one",
+                       i);
+    return check_rows(&rows, err);
+}
+
+static enum lw_status check_exception(const struct lw_exception *x, int32_t i, struct lw_err *err)
+{
+    if (x->rank < 0 || x->rank_to < -1 || x->rank_to == x->rank)
+        return lw_fail(
+            err, LW_EFORMAT,
+            "at exceptions[%d]: found rank %d to %d, allowed: a rank alone, or to another", i,
+            x->rank, x->rank_to);
+    if (!is_positive(x->speed))
+        return lw_fail(err, LW_EFORMAT, "at exceptions[%d].speed: found %g, allowed: more than 0",
+                       i, x->speed);
+    if (x->late_ps < 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at exceptions[%d].late_ns: found %" PRId64 " ps, allowed: 0 or more", i,
+                       x->late_ps);
+    return LW_OK;
+}
+
+enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
+{
+    if (c->n_nodes < 0 || c->devices_per_node < 1)
+        return lw_fail(err, LW_EFORMAT,
+                       "at n_nodes, devices_per_node: found %d and %d, allowed: 0 (as many as "
+                       "needed) or more nodes of at least 1 device",
+                       c->n_nodes, c->devices_per_node);
+    if ((int64_t)c->n_nodes * c->devices_per_node > INT32_MAX)
+        return lw_fail(err, LW_EFORMAT,
+                       "at n_nodes: found %d nodes of %d devices, allowed: below "
+                       "2^31 devices",
+                       c->n_nodes, c->devices_per_node);
+    LW_TRY(check_figures(c, err));
+    for (int32_t i = 0; i < c->n_links; i++)
+        if ((unsigned)c->links[i].level >= LW_N_LINK_LEVELS)
+            return lw_fail(err, LW_EFORMAT, "at links[%d].level: found %d, allowed: 0 to %d", i,
+                           (int)c->links[i].level, LW_N_LINK_LEVELS - 1);
+    for (int32_t i = 0; i < c->device.n_work; i++)
+        LW_TRY(check_work(&c->device.work[i], i, err));
+    for (int32_t i = 0; i < c->n_tables; i++)
+        LW_TRY(check_table(&c->tables[i], i, err));
+    for (int32_t i = 0; i < c->n_exceptions; i++)
+        LW_TRY(check_exception(&c->exceptions[i], i, err));
+    return LW_OK;
+}

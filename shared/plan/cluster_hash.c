@@ -1,0 +1,114 @@
+/* Which machines a prediction was made for: a hash over the contents of a cluster, in a fixed order.
+ * A new calibration is another cluster. */
+#include "shared/plan/cluster.h"
+
+#include <string.h>
+
+#include "shared/base/hash.h"
+
+static void feed_text(struct lw_hash *h, const char *s)
+{
+    lw_hash_string(h, s ? s : "");
+}
+
+static void feed_double(struct lw_hash *h, double v)
+{
+    int64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    lw_hash_int(h, bits);
+}
+
+static void feed_figure(struct lw_hash *h, struct lw_figure f)
+{
+    feed_double(h, f.source ? f.value : 0);
+    feed_text(h, f.source);
+}
+
+static void feed_figures(struct lw_hash *h, const struct lw_figure *const *f, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        feed_figure(h, *f[i]);
+}
+
+static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
+{
+    const struct lw_device *d = &c->device;
+    const struct lw_interference *x = &c->interference;
+    const struct lw_figure *const all[] = {
+        &d->gemm_efficiency, &d->memory_bytes, &d->memory_bytes_per_s, &d->copy_bytes_per_s,
+        &d->n_sms, &d->launch_ps, &x->compute_rate_under_comm, &x->comm_rate_under_compute,
+        &x->comm_sms, &x->memory_bytes_per_comm_byte, &x->comm_on_compute_core, &x->comm_workers,
+        &x->fair_links,
+        &c->noise.compute_sigma, &c->noise.comm_sigma, &c->host_bytes_per_s,
+        &c->host.n_numa, &c->host.piece_bytes,
+    };
+
+    feed_text(h, d->kind);
+    for (int t = 0; t < LW_N_DTYPES; t++)
+        feed_figure(h, d->peak_flops[t]);
+    feed_figures(h, all, sizeof all / sizeof all[0]);
+}
+
+static void feed_table(struct lw_hash *h, const struct lw_cost_table *t)
+{
+    lw_hash_int(h, t->op);
+    lw_hash_int(h, t->dtype);
+    lw_hash_int(h, t->n_ranks);
+    lw_hash_int(h, t->n_nodes);
+    lw_hash_int(h, t->n_in_flight);
+    lw_hash_int(h, t->n_rows);
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        lw_hash_int(h, t->bytes[i]);
+        lw_hash_int(h, t->time_ps[i]);
+        lw_hash_int(h, t->cpu_ps ? t->cpu_ps[i] : -1);
+    }
+}
+
+static void feed_work(struct lw_hash *h, const struct lw_work_table *t)
+{
+    lw_hash_int(h, t->kind);
+    lw_hash_int(h, t->dtype);
+    lw_hash_int(h, t->from);
+    lw_hash_int(h, t->n_rows);
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        lw_hash_int(h, t->size[i]);
+        lw_hash_int(h, t->time_ps[i]);
+    }
+}
+
+enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct lw_err *err)
+{
+    struct lw_hash *h = lw_hash_new();
+
+    if (!h)
+        return lw_fail_nomem(err);
+    feed_text(h, c->name);
+    lw_hash_int(h, c->n_nodes);
+    lw_hash_int(h, c->devices_per_node);
+    feed_machine(h, c);
+    for (int32_t i = 0; i < c->device.n_work; i++)
+        feed_work(h, &c->device.work[i]);
+    lw_hash_int(h, c->n_links);
+    for (int32_t i = 0; i < c->n_links; i++) {
+        const struct lw_link *l = &c->links[i];
+        const struct lw_figure *const all[] = {&l->bytes_per_s, &l->latency_ps, &l->n_links,
+                                               &l->n_sharers};
+        feed_text(h, l->name);
+        lw_hash_int(h, l->level);
+        feed_figures(h, all, 4);
+    }
+    lw_hash_int(h, c->n_tables);
+    for (int32_t i = 0; i < c->n_tables; i++)
+        feed_table(h, &c->tables[i]);
+    lw_hash_int(h, c->n_exceptions);
+    for (int32_t i = 0; i < c->n_exceptions; i++) {
+        lw_hash_int(h, c->exceptions[i].rank);
+        lw_hash_int(h, c->exceptions[i].rank_to);
+        feed_double(h, c->exceptions[i].speed);
+        lw_hash_int(h, c->exceptions[i].late_ps);
+    }
+    feed_text(h, c->library);
+    feed_text(h, c->library_version);
+    lw_hash_finish(h, hex);
+    return LW_OK;
+}

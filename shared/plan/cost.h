@@ -1,0 +1,39 @@
+#ifndef LW_SHARED_PLAN_COST_H
+#define LW_SHARED_PLAN_COST_H
+
+#include <stdint.h>
+
+#include "shared/base/dtype.h"
+#include "shared/plan/op.h"
+#include "shared/plan/reducer_kind.h"
+#include "shared/base/units.h"
+
+/* A cost handed into a policy or an engine: a function with its context, so that shared/ needs no
+ * header of sim/. bytes is the larger of what one member sends and receives: the buffer of an
+ * all-reduce, broadcast or reduce; the gathered whole of an all-gather or reduce-scatter; the
+ * message of a send. n_nodes: distinct nodes the members live on. algorithm: of a collective; auto =
+ * what the cluster's library or model does by itself. */
+struct lw_cost_query {
+    enum lw_op_kind op;
+    enum lw_dtype dtype;
+    int64_t bytes;
+    int32_t n_ranks, n_nodes;
+    enum lw_reducer_kind algorithm;
+};
+
+struct lw_cost {
+    lw_ps (*time)(const void *ctx, const struct lw_cost_query *query); /* -1 = cannot tell */
+    const void *ctx;
+    int32_t ranks_per_node; /* ranks fill nodes in order; 0 = all are on one */
+};
+
+/* How good a whole plan is, for policies that search (tune, optimal buckets with an engine): lower
+ * is better. */
+struct lw_plan;
+struct lw_eval {
+    enum lw_status (*score)(const void *ctx, const struct lw_plan *plan, lw_ps *step,
+                            struct lw_err *err);
+    const void *ctx;
+};
+
+#endif

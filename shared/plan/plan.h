@@ -1,0 +1,279 @@
+#ifndef LW_SHARED_PLAN_PLAN_H
+#define LW_SHARED_PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
+#include "shared/plan/strategy.h"
+#include "shared/base/units.h"
+
+/* Every decision of a training step, resolved: what sim/ predicts and exec/ runs. Plain data to be
+ * read; refers by index (-1 = none), so it prints, hashes, stores and travels as it is.
+ *
+ *   ranks   belong to roles; ranks of one role run the same op list
+ *   passes  (one forward-backward each) run variants: first, accumulate, steady
+ *   program (variant, role) -> a range of ops
+ *   op      runs on a stream of its rank, in program order within the stream, after its deps
+ *
+ * What differs between ranks of a role (peer, root, bytes, offset) is an operand, looked up per rank.
+ */
+
+enum lw_stream_class { LW_STREAM_COMPUTE, LW_STREAM_COMM, LW_STREAM_COPY, LW_STREAM_HOST };
+
+struct lw_stream {
+    const char *name;
+    enum lw_stream_class class_;
+    int32_t priority; /* larger runs first; comm streams stand above compute */
+};
+
+enum lw_comm_purpose {
+    LW_COMM_DATA,      /* gradients, shards */
+    LW_COMM_MODEL,
+    LW_COMM_TENSOR,
+    LW_COMM_FORWARD,   /* pipeline activations */
+    LW_COMM_BACKWARD,  /* pipeline gradients */
+    LW_COMM_EMBEDDING, /* tied parameters across stages */
+    LW_COMM_WORLD,
+    LW_COMM_RECORDED,
+};
+
+/* A class of communicators: every rank that takes part is a member of one group of it. Its ops are
+ * issued to `stream` unless an op names another; ops of one communicator (a class and a group) run
+ * one at a time on each member, in program order. */
+struct lw_comm {
+    const char *name;
+    enum lw_comm_purpose purpose;
+    enum lw_reducer_kind reducer;
+    int32_t stream;
+};
+
+struct lw_group {
+    int32_t first_member, n_members; /* into plan->members: ranks, in group order */
+};
+
+/* Parameters of the model, with the stage that holds them; numel is what one rank of a tensor group
+ * has. tied: the first parameter with the same storage at its stage; of a copy at another stage, the
+ * first of all; -1 = none. */
+struct lw_plan_param {
+    const char *name;
+    int64_t numel;
+    int32_t module, tied;
+    int16_t stage;
+    int8_t device;
+    uint8_t dtype;             /* enum lw_dtype */
+    bool trainable, sparse, used, ignored;
+};
+
+struct lw_plan_buffer {
+    const char *name;
+    int64_t numel;
+    enum lw_dtype dtype;
+    bool broadcast;
+};
+
+/* One bucket: gradients that are reduced by one collective. Slots say where each lies. */
+struct lw_bucket {
+    int32_t set;               /* bucket set, below */
+    int32_t first_slot, n_slots;
+    enum lw_dtype dtype;       /* on the wire */
+    int64_t bytes;             /* of the whole buffer, padding included; of a sparse gradient, what its
+                                * three all-gathers bring */
+    int64_t limit_bytes;       /* that applied when it was closed; 0 = none */
+    int32_t first_offset;      /* into plan->offsets, one per slot; -1 = each begins where the one
+                                * before it ends, and nothing is written down */
+};
+
+/* A gradient's place in its bucket, as a bucket is built and read (lw_plan_next_slot). */
+struct lw_slot {
+    int32_t param;
+    int64_t offset;            /* in elements from the start of the bucket */
+};
+
+/* The buckets of one stage for the variants that use them: [first_bucket, +n_buckets) in launch
+ * index order. The set of the name LW_SET_WEIGHTS is of no variant and holds no gradients: its
+ * buckets are flat buffers of parameters, which every member gets after a sharded optimizer step by
+ * a broadcast from the one owner, or by an all-gather of equal shares, the r-th owned by member r. */
+#define LW_SET_WEIGHTS "weights"
+
+/* Of no variant either: gradients of parameters with copies on several stages, each of which a stage
+ * sums with the others' over a communicator of the purpose LW_COMM_EMBEDDING before its update. */
+#define LW_SET_TIED "tied"
+
+/* Of no variant, and without gradients: one bucket per stage of one number, the sum of the squares of all
+ * gradients. A COPY_IN of it sums the squares that this rank counts, all-reduces add those of other
+ * ranks, a COPY_OUT scales what this rank updates: docs/design/norm.md. */
+#define LW_SET_NORM "norm"
+
+struct lw_bucket_set {
+    const char *name;          /* "initial", "rebuilt", or one of those above */
+    int32_t stage, first_bucket, n_buckets;
+};
+
+/* Elements [first, first + numel) of a parameter are updated by `owner` (index in its data group;
+ * -1 = by every member). The shards of a parameter tile it. A plan without any shards: every member
+ * updates everything. */
+struct lw_shard {
+    int32_t param, owner;
+    int64_t first, numel;
+};
+
+/* Work of a compute op, shared by all ops that cost the same. -1 = unknown. */
+struct lw_work {
+    lw_ps ps;                  /* alone on the device the workload was recorded on */
+    int64_t flops, bytes;
+    int64_t keeps_bytes;       /* activations: > 0 a forward takes them when it starts, < 0 a
+                                * backward gives them back when it ends; 0 = none, or unknown */
+};
+
+#define LW_MAX_STAGES INT16_MAX
+
+/* A plan may hold millions: narrow where numbers are small. */
+struct lw_op {
+    uint8_t kind;              /* enum lw_op_kind */
+    uint8_t dtype;             /* enum lw_dtype */
+    int16_t stage;             /* what it is about, with those below; -1 = nothing */
+    int32_t module, micro_batch, bucket;
+    int32_t stream;
+    int32_t comm;              /* class; -1 = no communication */
+    int32_t call;              /* sends and receives with the same number (>= 0) within a program
+                                * form one group call and complete together; -1 = alone */
+    int32_t work;              /* index into plan->works; -1 = work_ps holds */
+    lw_ps work_ps;             /* own work; 0 for none; -1 = timed by the cluster (copies, comm) */
+    int64_t bytes;             /* payload as in shared/plan/cost.h; memory ops: bytes taken or freed */
+    int32_t peer;              /* global rank: receiver, sender or root; -1 = none */
+    int32_t operand;           /* row of operands that replaces bytes and peer; -1 = none */
+    int32_t first_dep, n_deps; /* into plan->deps: ops of the same program, all before this one */
+    int32_t first_ready, n_ready; /* into plan->ready: gradients complete when this op ends (their
+                                   * share of its micro-batch; for COPY_IN: gradients that it
+                                   * copies, zeros of unused ones among them) */
+    const char *name;          /* "" or what a person calls it */
+};
+
+/* What one rank puts in place of the fields of an op. Row o of role r starts at
+ * plan->operand_first[o]; the entry of a rank is that plus its index within its role. */
+struct lw_operand {
+    int64_t bytes, offset;     /* offset: of the payload in its buffer, in bytes */
+    int32_t peer;
+};
+
+struct lw_program {
+    int32_t first_op, n_ops;
+};
+
+struct lw_variant {
+    const char *name;          /* "first", "accumulate", "steady", "replay" */
+    int32_t n_sets;            /* bucket sets it uses: all whose name is set_name */
+    const char *set_name;      /* "" = no gradients are reduced */
+    bool ends_step;            /* the optimizer runs in it */
+};
+
+enum lw_mem { LW_MEM_PARAMS, LW_MEM_GRADS, LW_MEM_OPTIMIZER, LW_MEM_BUCKETS, LW_N_MEM };
+
+struct lw_role {
+    const char *name;
+    int32_t stage, n_ranks;
+    int64_t static_bytes[LW_N_MEM]; /* of each rank; ALLOC and FREE ops add to it */
+};
+
+struct lw_plan {
+    struct lw_arena arena; /* owns everything below */
+    const char *name;
+    struct lw_strategy strategy; /* that made it; compat included */
+    char hash[33];               /* hex of the 128-bit hash of the canonical bytes; "" = not yet */
+
+    int32_t n_ranks, n_stages, n_roles, n_variants;
+    int32_t n_streams, n_comms, n_groups, n_members;
+    int32_t n_params, n_buffers, n_modules, n_whole, n_sparse;
+    int32_t n_sets, n_buckets, n_slots, n_offsets, n_shards, n_works;
+    int32_t n_ops, n_deps, n_ready, n_operand_rows, n_operands, n_passes, n_notes;
+
+    int32_t *role_of;       /* [n_ranks] */
+    int32_t *index_in_role; /* [n_ranks] */
+    int32_t *coord;         /* [n_ranks * 3]: dp, pp, tp */
+    struct lw_role *roles;
+    struct lw_stream *streams;
+    struct lw_comm *comms;
+    struct lw_group *groups; /* in creation order */
+    int32_t *members;
+    int32_t *comm_group;    /* [n_comms * n_ranks]: group of the rank in that class; -1 = outside */
+
+    struct lw_plan_param *params;
+    struct lw_plan_buffer *buffers;
+    int32_t *stage_of;      /* [n_modules] */
+    int32_t *whole;         /* [n_whole] parameters that every rank of a tensor group holds all of,
+                             * ascending; none without tensor groups */
+    struct lw_sparse *sparse; /* [n_sparse] as the workload's */
+    struct lw_bucket_set *sets;
+    struct lw_bucket *buckets;
+    int32_t *slots;         /* parameters */
+    int64_t *offsets;       /* in elements */
+    struct lw_shard *shards;
+    struct lw_work *works;
+
+    struct lw_variant *variants;
+    struct lw_program *programs; /* [n_variants * n_roles], variant major */
+    struct lw_op *ops;
+    int32_t *deps;
+    int32_t *ready;              /* parameters */
+    int32_t *operand_first;      /* [n_operand_rows] */
+    struct lw_operand *operands;
+
+    /* Pass i runs variant pass_variant[i]; after the last, it goes on at repeat_from. A step ends
+     * with a pass whose variant ends_step. */
+    int32_t *pass_variant;
+    int32_t repeat_from;
+
+    const char **notes;     /* decisions and the rules behind them, for people */
+    const char *workload_hash, *cluster_name; /* provenance, outside the hash */
+};
+
+void lw_plan_free(struct lw_plan *p);
+
+/* The variant of pass i, counting on beyond the list. */
+int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass);
+struct lw_program lw_plan_program(const struct lw_plan *p, int32_t variant, int32_t rank);
+/* The group of a rank in a class; NULL when it is outside. */
+const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank);
+/* The slots of a bucket in order, with their offsets: begin with an empty walk; false behind the
+ * last. Who needs no offsets reads p->slots[bucket.first_slot + i]. */
+struct lw_slot_walk {
+    struct lw_slot slot;
+    int32_t n;                 /* slots walked, this one included */
+};
+
+bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w);
+/* An op as one rank sees it: operand resolved. Without one the offset is 0. */
+struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *op, int32_t rank);
+/* Work of a compute op in ps; -1 = timed by the cluster. */
+lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);
+/* Which member of the group the rank is; -1 = none. */
+int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank);
+/* The op computes with its module's weights: they must be there. */
+bool lw_op_uses_weights(const struct lw_op *op);
+bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket); /* it is of LW_SET_WEIGHTS */
+bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_TIED */
+bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_NORM */
+/* The bucket is of a sparse gradient, whose entry this is; NULL = it is not. */
+const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket);
+/* Which of the all-gathers of a sparse bucket the op is: one follows the other in the program. */
+enum lw_sparse_turn lw_plan_sparse_turn(const struct lw_plan *p, int32_t op);
+bool lw_plan_is_whole(const struct lw_plan *p, int32_t param);    /* it is in p->whole */
+/* The parameter has storage and a gradient of its own: it is not tied to another of its stage. */
+bool lw_plan_holds(const struct lw_plan *p, int32_t param);
+/* The gradient norm counts what ranks with this tensor coordinate update of the parameter: it is no
+ * copy of one at an earlier stage, and not counted by lower coordinates already. */
+bool lw_plan_counts(const struct lw_plan *p, int32_t param, int32_t tensor);
+int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name); /* -1 = none */
+
+/* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without
+ * padding, paths or provenance. */
+enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err);
+
+/* Prove the plan: see docs/design/plan.md for the list. LW_EPLAN names the first fault. */
+enum lw_status lw_plan_check(const struct lw_plan *p, struct lw_err *err);
+
+#endif

@@ -1,0 +1,63 @@
+#ifndef LW_SHARED_PLAN_PLAN_BUILDER_H
+#define LW_SHARED_PLAN_PLAN_BUILDER_H
+
+#include "shared/plan/plan.h"
+
+/* Makes a plan piece by piece: lowering, importers (a replay is a plan) and tests all build through
+ * it. Add ranks and roles first, then tables, then programs variant by variant, role by role. A
+ * failed addition (memory) sticks and is reported by lw_builder_finish. Strings are copied. */
+struct lw_builder;
+
+struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks);
+void lw_builder_free(struct lw_builder *b);
+
+void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s);
+int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role); /* n_ranks is counted */
+void lw_builder_rank(struct lw_builder *b, int32_t rank, int32_t role, int32_t dp, int32_t pp,
+                     int32_t tp);
+int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream_class c,
+                          int32_t priority);
+int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_purpose purpose,
+                        enum lw_reducer_kind reducer, int32_t stream);
+/* A group of class `comm`; members in group order, each in one group of the class at most. */
+int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *members, int32_t n);
+
+int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p);
+int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_plan_buffer *p);
+int32_t lw_builder_module(struct lw_builder *b, int32_t stage);
+void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x);  /* ascending by parameter */
+void lw_builder_whole(struct lw_builder *b, int32_t param); /* of plan->whole; ascending */
+int32_t lw_builder_set(struct lw_builder *b, const char *name, int32_t stage);
+int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
+                          const struct lw_slot *slots, int32_t n); /* of the set added last */
+void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s); /* of the bucket added last */
+void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s);
+int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w);
+
+int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *set_name,
+                           bool ends_step);
+/* Ops that follow belong to (variant, role). */
+void lw_builder_program(struct lw_builder *b, int32_t variant, int32_t role);
+/* An op with every index -1 and no bytes: fill what is needed and add. */
+struct lw_op lw_builder_blank(enum lw_op_kind kind, int32_t stream);
+/* Returns the op's number; deps are numbers returned earlier for the same program. */
+int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_t *deps,
+                      int32_t n_deps);
+/* The op added last waits for this earlier one of its program too. */
+void lw_builder_dep(struct lw_builder *b, int32_t dep);
+/* The op added last completes (or, for COPY_IN, copies) this gradient too. */
+void lw_builder_ready(struct lw_builder *b, int32_t param);
+/* A row of operands for a role: entries[i] for the rank with index i in the role. */
+int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n);
+/* One more entry of the row added last. */
+void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry);
+
+void lw_builder_pass(struct lw_builder *b, int32_t variant);
+void lw_builder_repeat_from(struct lw_builder *b, int32_t pass);
+void lw_builder_note(struct lw_builder *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Move everything into *plan (one arena), fill the hash, free the builder in every case. */
+enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, struct lw_err *err);
+
+#endif

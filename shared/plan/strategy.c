@@ -1,0 +1,350 @@
+/* The strategy: one table says each option's name, words, range and place in the struct. The command
+ * line, strategy files, help and completion all read this table. */
+#include "shared/plan/strategy.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/units.h"
+
+static const char *const bucket_policies[] = {
+    "c10d-2020", "c10d-1.13", "c10d-2", "picotron", "sharded-ddp", "colossal",
+    "per-tensor", "single", "mg-wfbp", "optimal", "deepspeed", NULL,
+};
+static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
+                                       "hierarchical", "direct", "one-shot", "pairwise", NULL};
+static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
+static const char *const schedules[] = {
+    "gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "looped-bfs", "zb-h1", "zb-h2",
+    "zb-auto-1p", "zb-auto-2p", "zbv", "zbv-auto", "v-half", "v-min", "dualpipe", "dualpipev",
+    "colossal-1f1b", "colossal-interleaved", "custom", NULL,
+};
+static const char *const partitions[] = {
+    "uniform", "colossal-balanced", "deepspeed-uniform", "deepspeed-balanced", "pipedream",
+    "explicit", "exact", NULL,
+};
+static const char *const shard_policies[] = {"oss-greedy", "lpt", "flat-contiguous", "per-tensor",
+                                             NULL};
+static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
+static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};
+static const char *const compats[] = {"none", "picotron", "fairscale", "haiscale", "colossalai",
+                                      "c10d", NULL};
+static const char *const grad_dtypes[] = {"param", "f32", "f64", "f16", "bf16", NULL};
+static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const on_off[] = {"off", "on", NULL};
+
+enum kind { INT, SIZE, REAL, WORD, BOOLEAN, TEXT };
+
+static const struct option {
+    struct lw_strategy_option shown;
+    enum kind kind;
+    size_t at;
+    int64_t min;
+} options[] = {
+#define AT(field) offsetof(struct lw_strategy, field)
+    {{"dp", "N", "data-parallel ranks (1)", NULL}, INT, AT(dp), 1},
+    {{"pp", "N", "pipeline stages (1)", NULL}, INT, AT(pp), 1},
+    {{"tp", "N", "tensor-parallel ranks (1)", NULL}, INT, AT(tp), 1},
+    {{"rank-order", "ORDER", "how ranks map to coordinates (megatron)", rank_orders}, WORD,
+     AT(rank_order), 0},
+    {{"micro-batches", "N", "micro-batches of one step (1)", NULL}, INT, AT(micro_batches), 1},
+    {{"chunks", "N", "model chunks per pipeline stage (1)", NULL}, INT, AT(chunks), 1},
+    {{"schedule", "NAME", "pipeline schedule (1f1b)", schedules}, WORD, AT(schedule), 0},
+    {{"partition", "NAME", "modules to stages (exact)", partitions}, WORD, AT(partition), 0},
+    {{"partition-list", "LIST", "first module of each stage, for --partition explicit", NULL}, TEXT,
+     AT(partition_list), 0},
+    {{"stage-memory", "SIZE", "most that a stage may hold, for --partition exact (no limit)", NULL},
+     SIZE, AT(stage_bytes), 0},
+    {{"pin-first", "N", "leading modules (embedding) on the first stage, for --partition exact (0)",
+      NULL}, INT, AT(pin_first), 0},
+    {{"pin-last", "N", "trailing modules (head) on the last stage, for --partition exact (0)", NULL},
+     INT, AT(pin_last), 0},
+    {{"weigh-transfers", "on|off", "--partition exact: a stage's time includes the transfers at its "
+      "ends by the cluster's cost (off)", on_off}, BOOLEAN, AT(weigh_transfers), 0},
+    {{"bucket-policy", "NAME", "gradients to buckets (c10d-2; c10d means the same)",
+      bucket_policies}, WORD, AT(bucket_policy), 0},
+    {{"count-forward", "on|off", "--bucket-policy optimal: the least end of the next step's forward, "
+      "sums halved around the optimizer as DeAR (off)", on_off}, BOOLEAN, AT(count_forward), 0},
+    {{"bucket-cap", "SIZE", "bucket size limit (the policy's own: 25 MiB for c10d)", NULL}, SIZE,
+     AT(bucket_cap_bytes), 0},
+    {{"first-bucket", "SIZE", "limit of the first bucket (the policy's own: 1 MiB for c10d)", NULL},
+     SIZE, AT(first_bucket_bytes), 0},
+    {{"last-bucket-cap", "on|off", "the first bucket's limit is the last one's instead, as "
+      "DDP_SET_LAST_BUCKET_CAP=1 (off)", on_off}, BOOLEAN, AT(last_bucket_cap), 0},
+    {{"launch-order", "ORDER", "buckets start in index order or as they complete (in-order)",
+      launch_orders}, WORD, AT(launch_order), 0},
+    {{"find-unused", "on|off", "detect unused parameters each step (off)", on_off}, BOOLEAN,
+     AT(find_unused), 0},
+    {{"static-graph", "on|off", "the graph never changes (off)", on_off}, BOOLEAN,
+     AT(static_graph), 0},
+    {{"no-sync", "K", "accumulating backwards before each synchronised one (0)", NULL}, INT,
+     AT(no_sync), 0},
+    {{"grad-dtype", "DTYPE", "element type of gradients (each parameter's own)",
+      grad_dtypes}, WORD, AT(grad_dtype), 0},
+    {{"comm-hook", "NAME", "compress gradients on the wire (none)", hooks}, WORD, AT(comm_hook), 0},
+    {{"zero", "STAGE", "ZeRO stage 0..3 (0)", NULL}, INT, AT(zero), 0},
+    {{"shard-policy", "NAME", "parameters to owners (oss-greedy)", shard_policies}, WORD,
+     AT(shard_policy), 0},
+    {{"prefetch", "N", "units gathered ahead, ZeRO-3 (the policy's own)", NULL}, INT, AT(prefetch),
+     0},
+    {{"persist", "N", "ZeRO-3: parameters of fewer elements stay on every rank (0)", NULL}, INT,
+     AT(persist), 0},
+    {{"reshard", "on|off", "ZeRO-3: weights are given up behind the forward and gathered again (on)",
+      on_off}, BOOLEAN, AT(reshard), 0},
+    {{"reducer", "NAME", "how collectives are done (auto)", reducers}, WORD, AT(reducer), 0},
+    {{"broadcast-dtype", "DTYPE", "parameters on the wire after a sharded step (f32)", dtypes},
+     WORD, AT(broadcast_dtype), 0},
+    {{"clip", "NORM", "clip the gradient norm (0: off)", NULL}, REAL, AT(clip), 0},
+    {{"recompute", "MODE", "activations recomputed in backward (none)", recomputes}, WORD,
+     AT(recompute), 0},
+    {{"overlap", "on|off", "communicate during backward (on)", on_off}, BOOLEAN, AT(overlap), 0},
+    {{"compat", "NAME", "decide as this system does, quirks included (none)", compats}, WORD,
+     AT(compat), 0},
+#undef AT
+};
+
+enum { MAX_RANKS = 1 << 22 }; /* a plan of that many takes a second and 220 MB */
+enum { N_OPTIONS = sizeof options / sizeof *options };
+_Static_assert(N_OPTIONS <= 64, "lw_strategy.given holds a bit per option");
+
+struct lw_strategy lw_strategy_default(void)
+{
+    return (struct lw_strategy){
+        .dp = 1, .pp = 1, .tp = 1, .micro_batches = 1, .chunks = 1,
+        .bucket_cap_bytes = -1, .first_bucket_bytes = -1, .prefetch = -1,
+        .stage_bytes = -1,
+        .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
+        .bucket_policy = LW_BUCKET_C10D_2, .overlap = true, .reshard = true,
+    };
+}
+
+/* Enums and words correspond by position: the field is an int-sized enum. */
+static int word_of(const void *field)
+{
+    int v;
+    memcpy(&v, field, sizeof v);
+    return v;
+}
+
+static enum lw_status bad_word(const struct option *o, const char *value, struct lw_err *err)
+{
+    char all[256] = "";
+
+    for (int i = 0; o->shown.values[i]; i++) {
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", o->shown.values[i]);
+    }
+    return lw_fail(err, LW_EINVAL, "--%s: '%s' is none of %s", o->shown.name, value, all);
+}
+
+static void dashed(char *to, size_t room, const char *text)
+{
+    snprintf(to, room, "%s", text);
+    for (; *to; to++)
+        if (*to == '_')
+            *to = '-';
+}
+
+/* Words that mean another one. */
+static const struct {
+    const char *option, *word, *means;
+} aliases[] = {
+    {"bucket-policy", "c10d", "c10d-2"},
+    {"launch-order", "completion", "completion-order"},
+};
+
+static enum lw_status set_word(const struct option *o, void *field, const char *value,
+                               struct lw_err *err)
+{
+    char word[64];
+
+    dashed(word, sizeof word, value);
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(o->shown.name, aliases[i].option) == 0 && strcmp(word, aliases[i].word) == 0)
+            snprintf(word, sizeof word, "%s", aliases[i].means);
+    for (int i = 0; o->shown.values[i]; i++) {
+        if (strcmp(word, o->shown.values[i]) != 0)
+            continue;
+        if (o->kind == BOOLEAN)
+            *(bool *)field = i;
+        else
+            memcpy(field, &i, sizeof i);
+        return LW_OK;
+    }
+    return bad_word(o, value, err);
+}
+
+static enum lw_status set_real(const struct option *o, double *field, const char *value,
+                               struct lw_err *err)
+{
+    char *end;
+    double x = strtod(value, &end);
+
+    if (end == value || *end || !(x >= 0 && x < 1e300))
+        return lw_fail(err, LW_EINVAL, "--%s: '%s' is no number of 0 or more, below 1e300",
+                       o->shown.name, value);
+    *field = x;
+    return LW_OK;
+}
+
+static enum lw_status set_field(const struct option *o, void *field, const char *value,
+                                struct lw_err *err)
+{
+    enum lw_status st = LW_OK;
+
+    switch (o->kind) {
+    case INT:
+        st = lw_parse_int(value, o->min, INT32_MAX, field, err);
+        break;
+    case SIZE:
+        st = lw_parse_size(value, field, err);
+        break;
+    case REAL:
+        return set_real(o, field, value, err);
+    case WORD:
+    case BOOLEAN:
+        return set_word(o, field, value, err);
+    case TEXT:
+        *(const char **)field = value;
+        return LW_OK;
+    }
+    return st == LW_OK ? LW_OK : lw_err_context(err, "--%s", o->shown.name);
+}
+
+int lw_strategy_find(const char *name)
+{
+    char key[64];
+
+    dashed(key, sizeof key, name);
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (strcmp(key, options[i].shown.name) == 0)
+            return i;
+    return -1;
+}
+
+enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const char *value,
+                               struct lw_err *err)
+{
+    int i = lw_strategy_find(name);
+
+    if (i < 0)
+        return lw_fail(err, LW_EINVAL,
+                       "unknown strategy option '%s'; see 'lapwing help strategy'", name);
+    LW_TRY(set_field(&options[i], (char *)s + options[i].at, value, err));
+    s->given |= UINT64_C(1) << i;
+    return LW_OK;
+}
+
+bool lw_strategy_given(const struct lw_strategy *s, int option)
+{
+    struct lw_strategy plain = lw_strategy_default();
+    char mine[64], usual[64];
+
+    if (s->given >> option & 1)
+        return true;
+    return strcmp(lw_strategy_get(s, option, mine), lw_strategy_get(&plain, option, usual)) != 0;
+}
+
+const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
+{
+    const struct option *o = &options[option];
+    const void *field = (const char *)s + o->at;
+
+    switch (o->kind) {
+    case INT:
+    case SIZE:
+        snprintf(buf, 64, "%lld", (long long)*(const int64_t *)field);
+        return buf;
+    case REAL:
+        snprintf(buf, 64, "%.17g", *(const double *)field);
+        return buf;
+    case WORD:
+        return o->shown.values[word_of(field)];
+    case BOOLEAN:
+        return on_off[*(const bool *)field];
+    case TEXT:
+        return *(const char *const *)field ? *(const char *const *)field : "";
+    }
+    return "";
+}
+
+int lw_strategy_n_options(void)
+{
+    return N_OPTIONS;
+}
+
+const struct lw_strategy_option *lw_strategy_option(int option)
+{
+    return &options[option].shown;
+}
+
+enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype param)
+{
+    static const enum lw_dtype of[LW_N_GRAD_DTYPES] = {
+        [LW_GRAD_F32] = LW_F32, [LW_GRAD_F64] = LW_F64,
+        [LW_GRAD_F16] = LW_F16, [LW_GRAD_BF16] = LW_BF16,
+    };
+
+    return s->grad_dtype == LW_GRAD_AS_PARAM ? param : of[s->grad_dtype];
+}
+
+const char *lw_bucket_policy_name(enum lw_bucket_policy p)
+{
+    return bucket_policies[p];
+}
+
+const char *lw_compat_name(enum lw_compat c)
+{
+    return compats[c];
+}
+
+const char *lw_reducer_name(enum lw_reducer_kind r)
+{
+    return reducers[r];
+}
+
+enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, struct lw_err *err)
+{
+    static const struct option all = {{"algorithm", "NAME", "", reducers}, WORD, 0, 0};
+
+    return set_word(&all, kind, name, err);
+}
+
+const char *lw_schedule_name(enum lw_schedule s)
+{
+    return schedules[s];
+}
+
+enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err)
+{
+    static const char *const exact[] = {"stage-memory", "pin-first", "pin-last", "weigh-transfers"};
+
+    if (s->dp < 1 || s->pp < 1 || s->tp < 1)
+        return lw_fail(err, LW_EINVAL, "dp, pp and tp must be at least 1, got %lld, %lld, %lld",
+                       (long long)s->dp, (long long)s->pp, (long long)s->tp);
+    if (s->pp > INT16_MAX)
+        return lw_fail(err, LW_EINVAL, "--pp %lld: at most %d stages", (long long)s->pp, INT16_MAX);
+    if (s->dp > MAX_RANKS / s->pp / s->tp)
+        return lw_fail(err, LW_EINVAL, "--dp %lld, --pp %lld and --tp %lld make more than the %d ranks "
+                                       "that a plan may have", (long long)s->dp, (long long)s->pp,
+                       (long long)s->tp, MAX_RANKS);
+    if (s->zero > 3)
+        return lw_fail(err, LW_EINVAL, "--zero: %lld is no stage from 0 to 3", (long long)s->zero);
+    if (s->partition == LW_PARTITION_EXPLICIT && !s->partition_list)
+        return lw_fail(err, LW_EINVAL, "--partition explicit needs --partition-list");
+    for (size_t i = 0; s->partition != LW_PARTITION_EXACT && i < sizeof exact / sizeof *exact; i++)
+        if (lw_strategy_given(s, lw_strategy_find(exact[i])))
+            return lw_fail(err, LW_EINVAL, "--%s is for --partition exact, not %s", exact[i],
+                           partitions[s->partition]);
+    if (s->stage_bytes == 0)
+        return lw_fail(err, LW_EINVAL, "--stage-memory: a stage of 0 bytes holds nothing");
+    if (s->chunks > 1 && s->pp == 1)
+        return lw_fail(err, LW_EINVAL, "--chunks %lld needs --pp of at least 2",
+                       (long long)s->chunks);
+    if (s->bucket_cap_bytes < -1 || s->first_bucket_bytes < -1)
+        return lw_fail(err, LW_EINVAL, "bucket limits cannot be negative");
+    return LW_OK;
+}

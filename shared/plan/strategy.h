@@ -1,0 +1,130 @@
+#ifndef LW_SHARED_PLAN_STRATEGY_H
+#define LW_SHARED_PLAN_STRATEGY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/reducer_kind.h"
+#include "shared/plan/workload.h"
+
+/* What the user chose. Every field is one option of the command line and one field of a strategy
+ * file, with the same name and the same words; the table in strategy.c declares each once. A value
+ * that this build cannot plan is refused by lw_plan_build in words, never replaced. */
+
+enum lw_bucket_policy {
+    LW_BUCKET_C10D_2020, /* limits [1 MiB, cap] on the forward order, list reversed, never rebuilt */
+    LW_BUCKET_C10D_1_13, /* rebuilt in ready order with [first, cap] */
+    LW_BUCKET_C10D_2,    /* as 1.13; an explicit cap removes the small first bucket */
+    LW_BUCKET_PICOTRON,
+    LW_BUCKET_SHARDED_DDP,
+    LW_BUCKET_COLOSSAL,
+    LW_BUCKET_PER_TENSOR,
+    LW_BUCKET_SINGLE,
+    LW_BUCKET_MG_WFBP,
+    LW_BUCKET_OPTIMAL,
+    LW_BUCKET_DEEPSPEED,
+    LW_N_BUCKET_POLICIES,
+};
+
+enum lw_launch_order { LW_LAUNCH_IN_ORDER, LW_LAUNCH_COMPLETION, LW_N_LAUNCH_ORDERS };
+
+enum lw_schedule {
+    LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B, LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_INTERLEAVED_ZB,
+    LW_SCHEDULE_LOOPED_BFS, LW_SCHEDULE_ZB_H1, LW_SCHEDULE_ZB_H2, LW_SCHEDULE_ZB_AUTO_1P,
+    LW_SCHEDULE_ZB_AUTO_2P, LW_SCHEDULE_ZBV, LW_SCHEDULE_ZBV_AUTO, LW_SCHEDULE_V_HALF,
+    LW_SCHEDULE_V_MIN, LW_SCHEDULE_DUALPIPE, LW_SCHEDULE_DUALPIPEV, LW_SCHEDULE_COLOSSAL_1F1B,
+    LW_SCHEDULE_COLOSSAL_INTERLEAVED, LW_SCHEDULE_CUSTOM, LW_N_SCHEDULES,
+};
+
+enum lw_partition {
+    LW_PARTITION_UNIFORM, LW_PARTITION_COLOSSAL_BALANCED, LW_PARTITION_DEEPSPEED_UNIFORM,
+    LW_PARTITION_DEEPSPEED_BALANCED, LW_PARTITION_PIPEDREAM, LW_PARTITION_EXPLICIT,
+    LW_PARTITION_EXACT, LW_N_PARTITIONS,
+};
+
+enum lw_shard_policy {
+    LW_SHARD_OSS_GREEDY, LW_SHARD_LPT, LW_SHARD_FLAT, LW_SHARD_PER_TENSOR, LW_N_SHARD_POLICIES,
+};
+
+enum lw_comm_hook { LW_HOOK_NONE, LW_HOOK_FP16, LW_HOOK_BF16, LW_N_COMM_HOOKS };
+
+/* Element type of gradients: each parameter's own, or one for all. */
+enum lw_grad_dtype {
+    LW_GRAD_AS_PARAM, LW_GRAD_F32, LW_GRAD_F64, LW_GRAD_F16, LW_GRAD_BF16, LW_N_GRAD_DTYPES,
+};
+
+enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
+
+enum lw_compat {
+    LW_COMPAT_NONE, LW_COMPAT_PICOTRON, LW_COMPAT_FAIRSCALE, LW_COMPAT_HAISCALE,
+    LW_COMPAT_COLOSSALAI, LW_COMPAT_C10D, LW_N_COMPATS,
+};
+
+struct lw_strategy {
+    int64_t dp, pp, tp;
+    int64_t micro_batches, chunks;
+    int64_t no_sync;               /* accumulating backwards before each synchronised one */
+    int64_t bucket_cap_bytes;      /* -1 = the policy's default */
+    int64_t first_bucket_bytes;    /* -1 = the policy's default */
+    int64_t prefetch;              /* units gathered ahead (ZeRO-3); -1 = default */
+    int64_t persist;               /* ZeRO-3: parameters of fewer elements stay on every rank */
+    int64_t zero;                  /* ZeRO stage 0..3 */
+    double clip;                   /* gradient norm; 0 = no clipping */
+    enum lw_rank_order rank_order;
+    enum lw_schedule schedule;
+    enum lw_partition partition;
+    enum lw_bucket_policy bucket_policy;
+    enum lw_launch_order launch_order;
+    enum lw_shard_policy shard_policy;
+    enum lw_reducer_kind reducer;
+    enum lw_comm_hook comm_hook;
+    enum lw_grad_dtype grad_dtype;
+    enum lw_dtype broadcast_dtype;
+    enum lw_recompute recompute;
+    enum lw_compat compat;
+    bool find_unused, static_graph, overlap;
+    bool reshard;                  /* ZeRO-3: weights are given up behind the forward too */
+    bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */
+    int64_t stage_bytes;           /* --partition exact: memory of a stage; -1 = no limit */
+    int64_t pin_first, pin_last;   /* modules that stay on the first and on the last stage */
+    bool weigh_transfers;          /* a stage's time includes what crosses its ends */
+    bool count_forward;            /* optimal buckets: the end of the next forward counts (DeAR) */
+    const char *partition_list;    /* explicit partition "0,4,8"; borrowed, NULL otherwise */
+    uint64_t given;                /* bit i: option i of the table was set by lw_strategy_set */
+};
+
+/* Everything off, dp = pp = tp = 1, c10d-2, in-order, overlap on. */
+struct lw_strategy lw_strategy_default(void);
+
+/* Set one field by its option name and text ("bucket-cap", "25MiB"). LW_EINVAL names the option, the
+ * text and what is allowed. String values are kept by pointer. */
+enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const char *value,
+                               struct lw_err *err);
+/* The text of a field as lw_strategy_set takes it; buf holds 64 bytes. */
+const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf);
+
+/* The user chose this field: it was set by its name, or differs from the default. */
+bool lw_strategy_given(const struct lw_strategy *s, int option);
+
+/* The table of options, for help, files and completion. */
+struct lw_strategy_option {
+    const char *name, *arg, *help;
+    const char *const *values; /* NULL-ended words; NULL when it takes a number */
+};
+int lw_strategy_n_options(void);
+int lw_strategy_find(const char *name); /* -1 = no such option */
+const struct lw_strategy_option *lw_strategy_option(int option);
+
+/* The gradient's element type of a parameter of that type. */
+enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype param);
+
+const char *lw_bucket_policy_name(enum lw_bucket_policy p);
+const char *lw_compat_name(enum lw_compat c);
+const char *lw_schedule_name(enum lw_schedule s);
+
+/* Values in range and not contradicting each other. */
+enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err);
+
+#endif

@@ -1,0 +1,302 @@
+/* The workload: release, totals, and its check. The check reports fields by the path that they have
+ * in a workload file, so that a reader's error names the place. Times are checked for their sum, so
+ * that no total below overflows. */
+#include "shared/plan/workload.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+void lw_workload_free(struct lw_workload *w)
+{
+    lw_arena_free(&w->arena);
+    *w = (struct lw_workload){0};
+}
+
+const char *lw_optimizer_name(int optimizer)
+{
+    static const char *const names[LW_N_OPTIMIZERS] = {"unknown", "sgd", "momentum", "adam"};
+
+    return optimizer >= 0 && optimizer < LW_N_OPTIMIZERS ? names[optimizer] : NULL;
+}
+
+lw_ps lw_workload_forward_ps(const struct lw_workload *w)
+{
+    lw_ps sum = 0;
+
+    for (int32_t m = 0; m < w->n_modules; m++)
+        sum += w->modules[m].forward_ps;
+    return sum;
+}
+
+lw_ps lw_workload_backward_ps(const struct lw_workload *w)
+{
+    lw_ps sum = 0;
+
+    for (int32_t m = 0; m < w->n_modules; m++)
+        sum += w->modules[m].backward_input_ps + w->modules[m].backward_weight_ps;
+    return sum;
+}
+
+lw_ps lw_workload_step_ps(const struct lw_workload *w)
+{
+    lw_ps sum = lw_workload_forward_ps(w) + lw_workload_backward_ps(w) + w->optimizer_ps;
+
+    for (int g = 0; g < LW_N_GAPS; g++)
+        sum += w->gap_ps[g];
+    return sum;
+}
+
+int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only)
+{
+    int64_t sum = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].tied < 0 && (w->params[i].trainable || !trainable_only))
+            sum += w->params[i].numel;
+    return sum;
+}
+
+bool lw_param_has_gradient(const struct lw_param *p)
+{
+    return p->trainable && p->used && p->tied < 0;
+}
+
+/* --- check -------------------------------------------------------------------------------------
+ */
+
+static enum lw_status bad(struct lw_err *err, const char *list, int64_t i, const char *field,
+                          int64_t found, const char *allowed)
+{
+    if (list)
+        return lw_fail(err, LW_EFORMAT, "at %s[%" PRId64 "].%s: found %" PRId64 ", allowed: %s",
+                       list, i, field, found, allowed);
+    return lw_fail(err, LW_EFORMAT, "at %s: found %" PRId64 ", allowed: %s", field, found, allowed);
+}
+
+static enum lw_status at_least(struct lw_err *err, const char *list, int64_t i, const char *field,
+                               int64_t found, int64_t least)
+{
+    char allowed[40];
+
+    if (found >= least)
+        return LW_OK;
+    snprintf(allowed, sizeof allowed, "%" PRId64 " or more", least);
+    return bad(err, list, i, field, found, allowed);
+}
+
+static enum lw_status in_range(struct lw_err *err, const char *list, int64_t i, const char *field,
+                               int64_t found, int64_t least, int64_t n)
+{
+    char allowed[64];
+
+    if (found >= least && found < n)
+        return LW_OK;
+    snprintf(allowed, sizeof allowed, "%" PRId64 " to %" PRId64, least, n - 1);
+    return bad(err, list, i, field, found, n > least ? allowed : "none");
+}
+
+static enum lw_status add_time(struct lw_err *err, lw_ps *sum, lw_ps t)
+{
+    if (__builtin_add_overflow(*sum, t, sum))
+        return lw_fail(err, LW_EFORMAT, "at modules: the times add up to more than 106 days");
+    return LW_OK;
+}
+
+/* What tensor parallelism leaves whole is a part of the whole. */
+static enum lw_status check_whole(int32_t i, const struct lw_module *m, struct lw_err *err)
+{
+    const struct {
+        const char *name;
+        int64_t found, all;
+    } parts[] = {
+        {"whole_forward_ps", m->whole_forward_ps, m->forward_ps},
+        {"whole_backward_input_ps", m->whole_input_ps, m->backward_input_ps},
+        {"whole_backward_weight_ps", m->whole_weight_ps, m->backward_weight_ps},
+        {"whole_kept_bytes", m->whole_kept_bytes[LW_RECOMPUTE_NONE],
+         m->kept_bytes[LW_RECOMPUTE_NONE]},
+        {"whole_kept_bytes_selective", m->whole_kept_bytes[LW_RECOMPUTE_SELECTIVE],
+         m->kept_bytes[LW_RECOMPUTE_SELECTIVE]},
+        {"whole_kept_bytes_full", m->whole_kept_bytes[LW_RECOMPUTE_FULL],
+         m->kept_bytes[LW_RECOMPUTE_FULL]},
+    };
+
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        if (parts[k].found != 0 && (parts[k].found < 0 || parts[k].found > parts[k].all))
+            return bad(err, "modules", i, parts[k].name, parts[k].found,
+                       "0 to what the module has in all");
+    return LW_OK;
+}
+
+static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,
+                                   struct lw_err *err)
+{
+    const struct lw_module *m = &w->modules[i];
+    const struct {
+        const char *name;
+        int64_t found, least;
+    } fields[] = {
+        {"forward_ns", m->forward_ps, 0},
+        {"backward_input_ns", m->backward_input_ps, 0},
+        {"backward_weight_ns", m->backward_weight_ps, 0},
+        {"forward_flops", m->forward_flops, -1},
+        {"forward_bytes", m->forward_bytes, -1},
+        {"output_bytes", m->output_bytes, -1},
+        {"kept_bytes", m->kept_bytes[LW_RECOMPUTE_NONE], -1},
+        {"kept_bytes_selective", m->kept_bytes[LW_RECOMPUTE_SELECTIVE], -1},
+        {"kept_bytes_full", m->kept_bytes[LW_RECOMPUTE_FULL], -1},
+        {"selective_ns", m->selective_ps, 0},
+        {"tp_forward_bytes", m->tp_forward_bytes, 0},
+        {"tp_backward_bytes", m->tp_backward_bytes, 0},
+        {"tp_calls", m->tp_calls, 0},
+    };
+
+    for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
+        LW_TRY(at_least(err, "modules", i, fields[k].name, fields[k].found, fields[k].least));
+    LW_TRY(in_range(err, "modules", i, "tp_split", (int64_t)m->tp_split, 0, LW_N_TP_SPLITS));
+    LW_TRY(check_whole(i, m, err));
+    LW_TRY(add_time(err, sum, m->forward_ps));
+    LW_TRY(add_time(err, sum, m->backward_input_ps));
+    return add_time(err, sum, m->backward_weight_ps);
+}
+
+static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_t *total,
+                                  lw_ps backward, struct lw_err *err)
+{
+    const struct lw_param *p = &w->params[i];
+
+    LW_TRY(at_least(err, "params", i, "numel", p->numel, 0));
+    LW_TRY(in_range(err, "params", i, "dtype", (int64_t)p->dtype, 0, LW_N_DTYPES));
+    LW_TRY(in_range(err, "params", i, "module", p->module, 0, w->n_modules));
+    LW_TRY(at_least(err, "params", i, "device", p->device, 0));
+    LW_TRY(in_range(err, "params", i, "tp_split", (int64_t)p->tp_split, 0, LW_TP_BLOCK));
+    LW_TRY(in_range(err, "params", i, "tied", p->tied, -1, i));
+    if (p->tied >= 0) {
+        const struct lw_param *first = &w->params[p->tied];
+        if (first->tied >= 0)
+            return bad(err, "params", i, "tied", p->tied,
+                       "the first parameter of the group, which is tied to none");
+        if (first->numel != p->numel || first->dtype != p->dtype)
+            return bad(err, "params", i, "tied", p->tied, "a parameter of the same size and dtype");
+    }
+    if (p->ready_ps < -1 || p->ready_ps > backward)
+        return lw_fail(err, LW_EFORMAT,
+                       "at params[%d].ready_ns: found %.3f, allowed: 0 to the length of the "
+                       "backward, %.3f",
+                       i, (double)p->ready_ps / 1e3, (double)backward / 1e3);
+    if (p->ready_ps >= 0 && !(p->trainable && p->used))
+        return lw_fail(err, LW_EFORMAT,
+                       "at params[%d].ready_ns: found %.3f, allowed: none for a parameter without "
+                       "a gradient (not trainable or not used)",
+                       i, (double)p->ready_ps / 1e3);
+    if (__builtin_add_overflow(*total, p->numel, total) || *total > INT64_MAX / 16)
+        return lw_fail(err, LW_EFORMAT, "at params[%d].numel: all sizes together are beyond 2^59",
+                       i);
+    return LW_OK;
+}
+
+/* Rows are equal parts of a parameter whose gradient is sparse. */
+static enum lw_status check_sparse(const struct lw_workload *w, int32_t i, struct lw_err *err)
+{
+    const struct lw_sparse *x = &w->sparse[i];
+
+    LW_TRY(in_range(err, "sparse", i, "param", x->param, i > 0 ? w->sparse[i - 1].param + 1 : 0,
+                    w->n_params));
+    const struct lw_param *p = &w->params[x->param];
+    if (!p->sparse)
+        return bad(err, "sparse", i, "param", x->param, "a parameter with \"sparse\": true");
+    LW_TRY(at_least(err, "sparse", i, "row_numel", x->row_numel, 1));
+    LW_TRY(at_least(err, "sparse", i, "touched_rows", x->touched_rows, 1));
+    if (p->numel % x->row_numel != 0)
+        return bad(err, "sparse", i, "row_numel", x->row_numel, "a divisor of the parameter's numel");
+    if (x->touched_rows > p->numel / x->row_numel)
+        return bad(err, "sparse", i, "touched_rows", x->touched_rows,
+                   "at most the parameter's numel / row_numel");
+    return LW_OK;
+}
+
+/* A permutation of the parameters that get a gradient, in the order of their ready times. */
+static enum lw_status check_order(const struct lw_workload *w, unsigned char *seen,
+                                  struct lw_err *err)
+{
+    int32_t expected = 0;
+    lw_ps last = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        expected += lw_param_has_gradient(&w->params[i]);
+    for (int32_t k = 0; k < w->n_ready; k++) {
+        int32_t i = w->ready_order[k];
+        if (i < 0 || i >= w->n_params)
+            return lw_fail(err, LW_EFORMAT, "at ready_order[%d]: found %d, allowed: 0 to %d", k, i,
+                           w->n_params - 1);
+        if (seen[i]++)
+            return lw_fail(err, LW_EFORMAT, "at ready_order[%d]: found %d (%s) a second time", k, i,
+                           w->params[i].name);
+        if (!lw_param_has_gradient(&w->params[i]))
+            return lw_fail(err, LW_EFORMAT,
+                           "at ready_order[%d]: found %d (%s), which has no gradient of its own "
+                           "(not trainable, not used, or tied to another)",
+                           k, i, w->params[i].name);
+        lw_ps t = w->params[i].ready_ps;
+        if (t >= 0 && t < last)
+            return lw_fail(err, LW_EFORMAT,
+                           "at ready_order[%d]: parameter %d is ready at %.3f ns, before the one "
+                           "in front of it (%.3f ns)",
+                           k, i, (double)t / 1e3, (double)last / 1e3);
+        last = t >= 0 ? t : last;
+    }
+    if (w->n_ready && w->n_ready != expected)
+        return lw_fail(err, LW_EFORMAT,
+                       "at ready_order: found %d parameters, expected all %d that get a gradient, "
+                       "or none",
+                       w->n_ready, expected);
+    return LW_OK;
+}
+
+static enum lw_status check_recorded(const struct lw_recorded *r, struct lw_err *err)
+{
+    LW_TRY(at_least(err, NULL, 0, "recorded.world_size", r->world_size, 0));
+    LW_TRY(at_least(err, NULL, 0, "recorded.step_ns", r->step_ps, -1));
+    LW_TRY(at_least(err, NULL, 0, "recorded.step_spread_ns", r->step_spread_ps, -1));
+    for (int32_t i = 0; i < r->n_limits; i++)
+        LW_TRY(at_least(err, "recorded.limit_bytes", i, "bytes", r->limit_bytes[i], 0));
+    for (int32_t i = 0; i < r->n_buckets; i++)
+        LW_TRY(at_least(err, "recorded.bucket_bytes", i, "bytes", r->bucket_bytes[i], 0));
+    return LW_OK;
+}
+
+enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err)
+{
+    lw_ps sum = 0;
+    int64_t total = 0;
+
+    if (w->n_modules < 1)
+        return bad(err, NULL, 0, "modules", w->n_modules, "at least 1 module");
+    LW_TRY(at_least(err, NULL, 0, "batch", w->batch, 0));
+    LW_TRY(at_least(err, NULL, 0, "optimizer_ns", w->optimizer_ps, 0));
+    LW_TRY(add_time(err, &sum, w->optimizer_ps));
+    for (int g = 0; g < LW_N_GAPS; g++) {
+        LW_TRY(at_least(err, "gaps", g, "ns", w->gap_ps[g], 0));
+        LW_TRY(add_time(err, &sum, w->gap_ps[g]));
+    }
+    for (int32_t i = 0; i < w->n_modules; i++)
+        LW_TRY(check_module(w, i, &sum, err));
+    lw_ps backward = lw_workload_backward_ps(w);
+    for (int32_t i = 0; i < w->n_params; i++)
+        LW_TRY(check_param(w, i, &total, backward, err));
+    for (int32_t i = 0; i < w->n_sparse; i++)
+        LW_TRY(check_sparse(w, i, err));
+    for (int32_t i = 0; i < w->n_buffers; i++) {
+        LW_TRY(at_least(err, "buffers", i, "numel", w->buffers[i].numel, 0));
+        LW_TRY(in_range(err, "buffers", i, "dtype", (int64_t)w->buffers[i].dtype, 0, LW_N_DTYPES));
+        if (__builtin_add_overflow(total, w->buffers[i].numel, &total) || total > INT64_MAX / 16)
+            return bad(err, "buffers", i, "numel", w->buffers[i].numel, "below 2^59 in all");
+    }
+    LW_TRY(check_recorded(&w->recorded, err));
+    unsigned char *seen = lw_calloc((size_t)w->n_params, 1);
+    if (!seen)
+        return lw_fail_nomem(err);
+    enum lw_status s = check_order(w, seen, err);
+    lw_free(seen);
+    return s;
+}

@@ -1,0 +1,142 @@
+#ifndef LW_SHARED_PLAN_WORKLOAD_H
+#define LW_SHARED_PLAN_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/sparse.h"
+#include "shared/base/units.h"
+
+/* What one training step of one model costs on one device.
+ *
+ * Time axes: modules run forward in their order and backward in the reverse order; their backward
+ * windows tile the backward, so module m's window begins at the sum of (backward_input +
+ * backward_weight) of all modules after it. A gradient's ready_ps counts from the start of the
+ * backward. Gaps (host) lie between the phases and are no part of any module. */
+
+enum lw_recompute { LW_RECOMPUTE_NONE, LW_RECOMPUTE_SELECTIVE, LW_RECOMPUTE_FULL, LW_N_RECOMPUTE };
+
+/* How tensor parallelism splits weights. BLOCK, of modules only: column layers with row layers behind
+ * them, as a transformer block; its parameters say which is which. */
+enum lw_tp_split {
+    LW_TP_REPLICATED, LW_TP_COLUMN, LW_TP_ROW, LW_TP_VOCAB, LW_TP_BLOCK, LW_N_TP_SPLITS,
+};
+
+struct lw_module {
+    const char *name;
+    lw_ps forward_ps, backward_input_ps, backward_weight_ps; /* one micro-batch; >= 0 */
+    int64_t forward_flops;       /* -1 = unknown; backward is twice that */
+    int64_t forward_bytes;       /* device memory traffic; -1 = unknown; backward is twice that */
+    int64_t output_bytes;        /* activation passed on to the next module; -1 = unknown */
+    int64_t kept_bytes[LW_N_RECOMPUTE]; /* activation kept for backward by mode; -1 = unknown */
+    lw_ps selective_ps; /* forward work that selective recomputation does again; full: forward_ps */
+    /* Tensor parallelism: how the work is split, and the activation that is all-reduced over the
+     * tensor group in forward and in backward (0 = no communication), spread over tp_calls equal
+     * calls (0 or 1 = one, at the end). */
+    enum lw_tp_split tp_split;
+    int32_t tp_calls;
+    int64_t tp_forward_bytes, tp_backward_bytes;
+    /* The part of times and kept_bytes that every rank of a tensor group has whole; the rest, of a
+     * module that is not REPLICATED, is divided among them. */
+    lw_ps whole_forward_ps, whole_input_ps, whole_weight_ps;
+    int64_t whole_kept_bytes[LW_N_RECOMPUTE];
+};
+
+struct lw_param {
+    const char *name;       /* qualified; "" when the trace names none */
+    int64_t numel;          /* elements, >= 0 */
+    int32_t module;         /* index of its owner */
+    int32_t tied;           /* index of the first parameter that shares its storage; -1 = not tied */
+    uint8_t dtype;          /* enum lw_dtype */
+    uint8_t tp_split;       /* enum lw_tp_split; REPLICATED: whole on every rank of a tensor group */
+    int8_t device;          /* index among the model's devices; 0 unless model-parallel */
+    bool trainable, sparse; /* sparse: expects a sparse gradient (see lw_workload.sparse) */
+    bool used;              /* takes part in the step (false: unused parameter) */
+    bool ignored;           /* on the ignore list of the data-parallel wrapper */
+    lw_ps ready_ps;         /* gradient ready, from the start of backward; -1 = unknown */
+};
+
+struct lw_buffer {
+    const char *name;
+    int64_t numel;
+    enum lw_dtype dtype;
+    bool broadcast; /* sent from rank 0 before a synchronised forward */
+};
+
+/* Whose state the parameters have: SGD none, with momentum one element each, Adam two. */
+enum lw_optimizer {
+    LW_OPTIMIZER_UNKNOWN, LW_OPTIMIZER_SGD, LW_OPTIMIZER_MOMENTUM, LW_OPTIMIZER_ADAM,
+    LW_N_OPTIMIZERS,
+};
+
+/* Where the host makes the device wait, once per step. */
+enum lw_gap {
+    LW_GAP_BEFORE_FORWARD, /* zero_grad, data ready, ... */
+    LW_GAP_BEFORE_BACKWARD,
+    LW_GAP_BEFORE_OPTIMIZER,
+    LW_GAP_AFTER_OPTIMIZER,
+    LW_N_GAPS,
+};
+
+/* What the recording itself showed: never used to predict, only to compare with. */
+struct lw_recorded {
+    int32_t world_size;           /* 0 = nothing recorded */
+    lw_ps step_ps;                /* median step of this recording; -1 = unknown */
+    lw_ps step_spread_ps;         /* interquartile range; -1 = unknown */
+    int32_t n_limits, n_buckets;
+    const int64_t *limit_bytes;   /* bucket limits that the recorded run used */
+    const int64_t *bucket_bytes;  /* in launch order */
+};
+
+/* Where the numbers come from. Not part of any hash of decisions. */
+struct lw_provenance {
+    const char *format;  /* "kineto", "model", ... */
+    const char *file;    /* base name only */
+    const char *hash;    /* of the file's bytes */
+    const char *device;  /* device kind of the times */
+    const char *producer;/* "torch 2.11.0", "lapwing model mlp", ... */
+    int32_t rank, step;  /* -1 = median over steps, or not applicable */
+};
+
+struct lw_workload {
+    struct lw_arena arena; /* owns everything below */
+    const char *name;
+    int32_t n_modules, n_params, n_sparse, n_buffers, n_ready, n_notes;
+    struct lw_module *modules; /* in forward order */
+    struct lw_param *params;   /* in registration order */
+    struct lw_sparse *sparse;  /* of those whose gradient is sparse, by parameter; none = unknown */
+    struct lw_buffer *buffers;
+    int32_t *ready_order;      /* parameters in the order their gradients become ready; n_ready = 0:
+                                * unknown, reverse registration order is assumed and said */
+    int64_t batch;             /* samples of one micro-batch; 0 = unknown */
+    enum lw_optimizer optimizer;
+    lw_ps optimizer_ps;        /* step of all parameters */
+    lw_ps gap_ps[LW_N_GAPS];
+    struct lw_recorded recorded;
+    struct lw_provenance from;
+    const char **notes;        /* assumptions made while importing or modelling, one line each */
+};
+
+void lw_workload_free(struct lw_workload *w);
+
+/* It is reduced on its own: trainable, used, and not tied to an earlier one. */
+bool lw_param_has_gradient(const struct lw_param *p);
+
+/* LW_EFORMAT names the field: indexes in range, times and sizes not negative, ready_order a
+ * permutation of the parameters with a gradient, ready times inside the backward and in that order.
+ */
+enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err);
+
+/* "unknown", "sgd", "momentum", "adam"; NULL behind the last. */
+const char *lw_optimizer_name(int optimizer);
+
+lw_ps lw_workload_forward_ps(const struct lw_workload *w);
+lw_ps lw_workload_backward_ps(const struct lw_workload *w);
+/* One step alone on one device: forward + backward + optimizer + gaps. */
+lw_ps lw_workload_step_ps(const struct lw_workload *w);
+int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
+
+#endif

@@ -1,0 +1,113 @@
+/* Steps of all ranks from one order of everything: actions sorted by when they end (ties by a turn in
+ * which each follows what it needs), every message right behind the action, or the unit of two, that
+ * makes what it carries.
+ *
+ * Why nobody waits for ever: an action or message only waits for what stands before it in that one
+ * order - the actions before it on its rank, what it needs, the messages before it on its
+ * communicator - on whichever rank they are. */
+#include "shared/schedule/grid_order.h"
+
+#include <stdlib.h>
+
+struct key {
+    int64_t end;
+    int32_t turn, action;
+};
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct key *x = a, *y = b;
+
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    return (x->turn > y->turn) - (x->turn < y->turn);
+}
+
+void lw_grid_order_free(struct lw_grid_order *o)
+{
+    lw_arena_free(&o->arena);
+    *o = (struct lw_grid_order){0};
+}
+
+static void put(struct lw_grid_order *o, int32_t *at, int32_t rank, struct lw_grid_step step)
+{
+    if (o->steps)
+        o->steps[at[rank]] = step;
+    at[rank]++;
+}
+
+/* What the action made leaves its rank, unless its target lives there too. */
+static void send(const struct lw_grid *g, struct lw_grid_order *o, int32_t *at, int32_t rank,
+                 const struct lw_action *a)
+{
+    int32_t target = lw_action_target(g, a);
+
+    if (target < 0)
+        return;
+    int32_t peer = lw_grid_rank_of(g, target, a->micro_batch);
+    if (peer == rank)
+        return;
+    put(o, at, rank, (struct lw_grid_step){LW_GRID_SEND, *a, peer});
+    put(o, at, peer, (struct lw_grid_step){LW_GRID_RECV, *a, rank});
+}
+
+/* Go through the one order; at[n_ranks] are cursors. Without steps it only counts. */
+static void walk(const struct lw_grid *g, const struct key *keys, struct lw_grid_order *o,
+                 int32_t *at)
+{
+    for (int32_t i = 0; i < g->first[g->n_ranks]; i++) {
+        const struct lw_action *a = &g->actions[keys[i].action];
+        int32_t rank = lw_grid_rank_of(g, a->stage, a->micro_batch);
+        put(o, at, rank, (struct lw_grid_step){LW_GRID_RUN, *a, -1});
+        if (a->with_next)
+            continue;
+        if (keys[i].action > g->first[rank] && a[-1].with_next)
+            send(g, o, at, rank, &a[-1]);
+        send(g, o, at, rank, a);
+    }
+}
+
+static enum lw_status fill(const struct lw_grid *g, const struct key *keys, int32_t *at,
+                           struct lw_grid_order *o, struct lw_err *err)
+{
+    o->first = lw_arena_alloc(&o->arena, (int64_t)g->n_ranks + 1, sizeof *o->first);
+    if (!o->first)
+        return lw_fail_nomem(err);
+    walk(g, keys, o, at);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        o->first[r + 1] = o->first[r] + at[r];
+    o->steps = lw_arena_alloc(&o->arena, o->first[g->n_ranks], sizeof *o->steps);
+    if (!o->steps)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        at[r] = o->first[r];
+    walk(g, keys, o, at);
+    return LW_OK;
+}
+
+enum lw_status lw_grid_order(const struct lw_grid *g, const struct lw_grid_costs *costs,
+                             struct lw_grid_order *out, struct lw_err *err)
+{
+    int32_t n = g->first[g->n_ranks];
+    struct lw_grid_order o = {.n_ranks = g->n_ranks};
+    struct lw_grid_times t;
+
+    LW_TRY(lw_grid_time(g, costs, &t, err));
+    struct key *keys = lw_alloc((size_t)n * sizeof *keys);
+    int32_t *at = lw_calloc((size_t)g->n_ranks, sizeof *at);
+    enum lw_status s = keys && at ? LW_OK : lw_fail_nomem(err);
+    if (s == LW_OK) {
+        for (int32_t i = 0; i < n; i++)
+            keys[i] = (struct key){t.end[i], t.turn[i], i};
+        qsort(keys, (size_t)n, sizeof *keys, compare_keys);
+        s = fill(g, keys, at, &o, err);
+    }
+    lw_free(at);
+    lw_free(keys);
+    lw_grid_times_free(&t);
+    if (s == LW_OK)
+        *out = o;
+    else
+        lw_grid_order_free(&o);
+    return s;
+}

@@ -1,0 +1,45 @@
+#ifndef LW_SHARED_SCHEDULE_GRID_ORDER_H
+#define LW_SHARED_SCHEDULE_GRID_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/schedule/grid_time.h"
+#include "shared/schedule/schedule.h"
+
+/* A grid with its messages: what every pipeline rank does, in an order that all ranks share. A
+ * message goes where its sender finishes by the times given; so a rank has its sends and receives in
+ * the order in which they come to happen, and no two ranks wait for each other even where a send
+ * waits for its receive. See docs/design/program_parallel.md. */
+enum lw_grid_step_kind { LW_GRID_RUN, LW_GRID_SEND, LW_GRID_RECV };
+
+struct lw_grid_step {
+    enum lw_grid_step_kind kind;
+    struct lw_action action; /* that is run; of a message, the one that made what it carries */
+    int32_t peer;            /* of a message: the other rank; -1 */
+};
+
+struct lw_grid_order {
+    struct lw_arena arena; /* owns everything below */
+    int32_t n_ranks;
+    int32_t *first; /* [n_ranks + 1]: rank r does steps first[r] .. first[r+1]-1 */
+    struct lw_grid_step *steps;
+};
+void lw_grid_order_free(struct lw_grid_order *o);
+
+/* The grid must pass lw_grid_check. Fails as lw_grid_time does. */
+enum lw_status lw_grid_order(const struct lw_grid *g, const struct lw_grid_costs *costs,
+                             struct lw_grid_order *out, struct lw_err *err);
+
+/* The stage that a message's value goes to, -1 for none: the next one's forward, or the backward of
+ * the one before. */
+static inline int32_t lw_action_target(const struct lw_grid *g, const struct lw_action *a)
+{
+    if (a->kind == LW_OP_FORWARD)
+        return a->stage + 1 < g->n_stages ? a->stage + 1 : -1;
+    return a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : a->stage - 1;
+}
+
+#endif

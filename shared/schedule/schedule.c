@@ -1,0 +1,507 @@
+/* Pipeline schedules: which rule makes the grid, what it demands, and whether a grid can run. The
+ * rules live in schedule_1f1b.c, schedule_zb.c and schedule_dualpipe.c; those that search for an
+ * order in schedule_zb_auto.c, schedule_zbv_auto.c and schedule_v_greedy.c.
+ *
+ * Not here: times (grid_time.c and the simulator), messages (schedule_torch_ir.c), ColossalAI's
+ * combined calls (schedule_colossal.c). */
+#include "shared/schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/schedule/schedule_emit.h"
+
+struct rule {
+    lw_schedule_rule *rank;  /* makes one rank's actions, or */
+    lw_schedule_search *all; /* all at once */
+    enum lw_layout layout;
+    int32_t chunks; /* that it needs; 0 = any number from 1 */
+    enum lw_status (*demand)(const struct lw_schedule_shape *s, struct lw_err *err);
+};
+
+static enum lw_status refuse(const struct lw_schedule_shape *s, struct lw_err *err, const char *why)
+{
+    return lw_fail(err, LW_EINVAL,
+                   "--schedule %s with --pp %d, --micro-batches %d, --chunks %d: %s",
+                   lw_schedule_name(s->schedule), s->n_ranks, s->n_micro_batches, s->n_chunks, why);
+}
+
+/* A group shorter than the pipeline leaves chunk 1 of rank 0 waiting for what the last rank has not
+ * been given, unless all micro-batches are one group. */
+static enum lw_status group_serves_ranks(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    int32_t left = s->group > 0 ? s->n_micro_batches % s->group : 0;
+
+    if (s->schedule == LW_SCHEDULE_INTERLEAVED_ZB)
+        return refuse(s, err, "it makes equal rounds and takes no --group");
+    if (s->group < 0)
+        return refuse(s, err, "--group must be at least 1");
+    if (s->n_chunks > 1 && s->n_micro_batches > s->group &&
+        (s->group < s->n_ranks || (left > 0 && left < s->n_ranks)))
+        return refuse(s, err, "every --group, the last too, needs at least pp micro-batches");
+    return LW_OK;
+}
+
+static enum lw_status whole_rounds(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    int32_t rounds = s->n_micro_batches / s->n_ranks;
+
+    if (s->group != 0)
+        return group_serves_ranks(s, err);
+    if (s->n_micro_batches % (rounds > 1 ? rounds : 1) != 0)
+        return refuse(s, err, "the micro-batches must divide into m / pp equal rounds");
+    return LW_OK;
+}
+
+static enum lw_status dualpipe_demand(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_ranks % 2 || s->n_micro_batches % 2 || s->n_micro_batches < 2 * s->n_ranks)
+        return refuse(s, err,
+                      "it needs an even pp and an even number of at least 2 * pp "
+                      "micro-batches");
+    return LW_OK;
+}
+
+static enum lw_status dualpipev_demand(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_micro_batches < 2 * s->n_ranks)
+        return refuse(s, err, "it needs at least 2 * pp micro-batches");
+    return LW_OK;
+}
+
+static enum lw_status colossal_demand(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_micro_batches % s->n_ranks != 0)
+        return refuse(s, err, "the micro-batches must be a multiple of pp");
+    return LW_OK;
+}
+
+static const struct rule rules[LW_N_SCHEDULES] = {
+    [LW_SCHEDULE_GPIPE] = {lw_rule_gpipe, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_1F1B] = {lw_rule_1f1b, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_INTERLEAVED_1F1B] = {lw_rule_interleaved_1f1b, NULL, LW_LAYOUT_LOOP, 0,
+                                      whole_rounds},
+    [LW_SCHEDULE_INTERLEAVED_ZB] = {lw_rule_interleaved_zb, NULL, LW_LAYOUT_LOOP, 0, whole_rounds},
+    [LW_SCHEDULE_LOOPED_BFS] = {lw_rule_looped_bfs, NULL, LW_LAYOUT_LOOP, 0, NULL},
+    [LW_SCHEDULE_ZB_H1] = {lw_rule_zb_h1, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_ZB_H2] = {lw_rule_zb_h2, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_ZB_AUTO_1P] = {NULL, lw_search_zb_auto, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_ZB_AUTO_2P] = {NULL, lw_search_zb_auto, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_ZBV_AUTO] = {NULL, lw_search_zbv_auto, LW_LAYOUT_V, 2, NULL},
+    [LW_SCHEDULE_V_HALF] = {NULL, lw_search_v_greedy, LW_LAYOUT_V, 2, NULL},
+    [LW_SCHEDULE_V_MIN] = {NULL, lw_search_v_greedy, LW_LAYOUT_V, 2, NULL},
+    [LW_SCHEDULE_ZBV] = {lw_rule_zbv, NULL, LW_LAYOUT_V, 2, NULL},
+    [LW_SCHEDULE_DUALPIPE] = {lw_rule_dualpipe, NULL, LW_LAYOUT_BIDIR, 2, dualpipe_demand},
+    [LW_SCHEDULE_DUALPIPEV] = {lw_rule_dualpipev, NULL, LW_LAYOUT_V, 2, dualpipev_demand},
+    [LW_SCHEDULE_COLOSSAL_1F1B] = {lw_rule_colossal, NULL, LW_LAYOUT_LOOP, 1, NULL},
+    [LW_SCHEDULE_COLOSSAL_INTERLEAVED] = {lw_rule_colossal, NULL, LW_LAYOUT_LOOP, 0,
+                                          colossal_demand},
+};
+
+void lw_grid_free(struct lw_grid *g)
+{
+    lw_arena_free(&g->arena);
+    *g = (struct lw_grid){0};
+}
+
+char lw_action_letter(enum lw_op_kind kind)
+{
+    return lw_op_letter(kind)[0];
+}
+
+void lw_emit(struct lw_emit *e, enum lw_op_kind kind, int32_t stage, int32_t micro_batch)
+{
+    if (e->failed || micro_batch >= e->skip_from)
+        return;
+    if (lw_reserve(&e->actions, &e->capacity, e->n + 1, sizeof *e->actions) != 0) {
+        e->failed = true;
+        return;
+    }
+    e->actions[e->n++] = (struct lw_action){kind, stage, micro_batch, false};
+}
+
+void lw_emit_pair(struct lw_emit *e, int32_t f_stage, int32_t f_mb, int32_t b_stage, int32_t b_mb)
+{
+    int64_t before = e->n;
+
+    lw_emit(e, LW_OP_FORWARD, f_stage, f_mb);
+    lw_emit(e, LW_OP_BACKWARD, b_stage, b_mb);
+    if (!e->failed && e->n == before + 2)
+        e->actions[before].with_next = true;
+}
+
+/* Move what was emitted into the grid's arena. */
+static enum lw_status settle(struct lw_emit *e, const int32_t *first, struct lw_grid *g,
+                             struct lw_err *err)
+{
+    g->first = lw_arena_alloc(&g->arena, (int64_t)g->n_ranks + 1, sizeof *g->first);
+    g->actions = lw_arena_alloc(&g->arena, e->n, sizeof *g->actions);
+    if (e->failed || !g->first || !g->actions)
+        return lw_fail_nomem(err);
+    memcpy(g->first, first, ((size_t)g->n_ranks + 1) * sizeof *first);
+    if (e->n)
+        memcpy(g->actions, e->actions, (size_t)e->n * sizeof *e->actions);
+    return LW_OK;
+}
+
+/* A rule that goes rank by rank. */
+static enum lw_status make_ranks(const struct lw_schedule_shape *s, lw_schedule_rule *rule,
+                                 struct lw_grid *g, struct lw_err *err)
+{
+    struct lw_emit e = {.skip_from = s->n_micro_batches};
+    int32_t *first = lw_calloc((size_t)s->n_ranks + 1, sizeof *first);
+
+    for (int32_t r = 0; first && r < s->n_ranks; r++) {
+        rule(&e, s, r);
+        first[r + 1] = (int32_t)e.n;
+    }
+    enum lw_status status = first ? settle(&e, first, g, err) : lw_fail_nomem(err);
+    lw_free(first);
+    lw_free(e.actions);
+    return status;
+}
+
+/* A rule that searches: F, I and W of every stage, on every rank the same number. */
+static enum lw_status make_all(const struct lw_schedule_shape *s, lw_schedule_search *search,
+                               struct lw_grid *g, struct lw_err *err)
+{
+    int32_t n = 3 * s->n_micro_batches * s->n_chunks;
+
+    g->first = lw_arena_alloc(&g->arena, (int64_t)g->n_ranks + 1, sizeof *g->first);
+    g->actions = lw_arena_alloc(&g->arena, (int64_t)g->n_ranks * n, sizeof *g->actions);
+    if (!g->first || !g->actions)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        g->first[r + 1] = g->first[r] + n;
+    return search(s, g->actions, err);
+}
+
+/* Sizes that are positive, and few enough actions for indices of 32 bits. */
+static enum lw_status sizes(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_ranks < 1 || s->n_micro_batches < 1 || s->n_chunks < 1)
+        return refuse(s, err, "all must be at least 1");
+    if (s->n_ranks > 1 << 15 || s->n_chunks > 1 << 10 || s->n_micro_batches > 1 << 24 ||
+        (int64_t)s->n_ranks * s->n_chunks > INT16_MAX ||
+        (int64_t)s->n_ranks * s->n_chunks * s->n_micro_batches > INT32_MAX / 16)
+        return refuse(s, err, "these are more actions than a grid holds");
+    return LW_OK;
+}
+
+int32_t lw_schedule_chunks(enum lw_schedule schedule)
+{
+    return rules[schedule].chunks;
+}
+
+enum lw_status lw_schedule_demand(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    const struct rule *rule = &rules[s->schedule];
+
+    if (!rule->rank && !rule->all)
+        return lw_fail(err, LW_ENOTSUP, "--schedule %s: this build has no rule for it",
+                       lw_schedule_name(s->schedule));
+    LW_TRY(sizes(s, err));
+    if (rule->chunks && s->n_chunks != rule->chunks)
+        return refuse(s, err, rule->chunks == 1 ? "it takes --chunks 1" : "it takes --chunks 2");
+    return rule->demand ? rule->demand(s, err) : LW_OK;
+}
+
+enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_grid *out,
+                                struct lw_err *err)
+{
+    const struct rule *rule = &rules[s->schedule];
+
+    LW_TRY(lw_schedule_demand(s, err));
+    struct lw_grid g = {
+        .n_ranks = s->n_ranks, .n_micro_batches = s->n_micro_batches, .layout = rule->layout};
+    g.n_stages = rule->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
+    enum lw_status status =
+        rule->rank ? make_ranks(s, rule->rank, &g, err) : make_all(s, rule->all, &g, err);
+    if (status != LW_OK)
+        lw_grid_free(&g);
+    else
+        *out = g;
+    return status;
+}
+
+int32_t lw_grid_rank_of(const struct lw_grid *g, int32_t stage, int32_t micro_batch)
+{
+    switch (g->layout) {
+    case LW_LAYOUT_LOOP:
+        return stage % g->n_ranks;
+    case LW_LAYOUT_V:
+        return stage < g->n_ranks ? stage : 2 * g->n_ranks - 1 - stage;
+    case LW_LAYOUT_BIDIR:
+        return micro_batch < g->n_micro_batches / 2 ? stage : g->n_ranks - 1 - stage;
+    case LW_LAYOUT_FREE:
+        return g->rank_of_stage[stage];
+    }
+    return -1;
+}
+
+/* --- text ------------------------------------------------------------------------------------- */
+
+struct reader {
+    const char *name, *at;
+    int32_t line, cell;
+    struct lw_emit emit;
+    int32_t max_stage, max_mb;
+    struct lw_err *err;
+};
+
+static enum lw_status bad_cell(const struct reader *in, const char *cell, size_t n)
+{
+    return lw_fail_at(in->err, LW_EFORMAT, in->name, in->line,
+                      "cell %d: '%.*s' is no action (0F3, 2I0, 2W0, 1B4 or (0F3;3B5)OVERLAP_F_B)",
+                      in->cell, (int)n, cell);
+}
+
+/* "<stage><letter><micro-batch>" in [p, end). */
+static bool read_action(const char *p, const char *end, enum lw_op_kind *kind, int32_t *stage,
+                        int32_t *mb)
+{
+    static const char letters[] = "FBIW";
+    char *after;
+
+    if (p == end || *p < '0' || *p > '9')
+        return false;
+    long s = strtol(p, &after, 10);
+    const char *letter = after < end ? strchr(letters, *after) : NULL;
+    if (!letter || !*letter || s > INT16_MAX || after + 1 == end || after[1] < '0' ||
+        after[1] > '9')
+        return false;
+    long m = strtol(after + 1, &after, 10);
+    if (after != end || m > 1 << 24)
+        return false;
+    *kind = (enum lw_op_kind)(LW_OP_FORWARD + (letter - letters));
+    *stage = (int32_t)s;
+    *mb = (int32_t)m;
+    return true;
+}
+
+static enum lw_status take(struct reader *in, const char *p, const char *end)
+{
+    enum lw_op_kind kind;
+    int32_t stage, mb;
+
+    if (!read_action(p, end, &kind, &stage, &mb))
+        return bad_cell(in, p, (size_t)(end - p));
+    in->max_stage = stage > in->max_stage ? stage : in->max_stage;
+    in->max_mb = mb > in->max_mb ? mb : in->max_mb;
+    lw_emit(&in->emit, kind, stage, mb);
+    return LW_OK;
+}
+
+static enum lw_status take_cell(struct reader *in, const char *p, const char *end)
+{
+    static const char unit[] = ")OVERLAP_F_B";
+    size_t n = (size_t)(end - p), tail = sizeof unit - 1;
+
+    while (n && (*p == ' ' || *p == '\t'))
+        p++, n--;
+    while (n && (p[n - 1] == ' ' || p[n - 1] == '\t' || p[n - 1] == '\r'))
+        n--;
+    if (n == 0)
+        return LW_OK;
+    if (*p != '(')
+        return take(in, p, p + n);
+    const char *semi = memchr(p, ';', n);
+    if (!semi || n <= tail || memcmp(p + n - tail, unit, tail) != 0)
+        return bad_cell(in, p, n);
+    int64_t before = in->emit.n;
+    LW_TRY(take(in, p + 1, semi));
+    LW_TRY(take(in, semi + 1, p + n - tail));
+    if (!in->emit.failed)
+        in->emit.actions[before].with_next = true;
+    return LW_OK;
+}
+
+static enum lw_status take_line(struct reader *in, const char *p, const char *end)
+{
+    in->line++;
+    in->cell = 0;
+    for (;;) {
+        const char *comma = memchr(p, ',', (size_t)(end - p));
+        in->cell++;
+        LW_TRY(take_cell(in, p, comma ? comma : end));
+        if (!comma)
+            return LW_OK;
+        p = comma + 1;
+    }
+}
+
+/* A stage lives on the first rank that names it; one that none names, on no rank. */
+static enum lw_status place_stages(struct lw_grid *g, struct lw_err *err)
+{
+    if (g->layout != LW_LAYOUT_FREE)
+        return LW_OK;
+    g->rank_of_stage = lw_arena_alloc(&g->arena, g->n_stages, sizeof *g->rank_of_stage);
+    if (!g->rank_of_stage)
+        return lw_fail_nomem(err);
+    for (int32_t s = 0; s < g->n_stages; s++)
+        g->rank_of_stage[s] = -1;
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        for (int32_t i = g->first[r]; i < g->first[r + 1]; i++)
+            if (g->rank_of_stage[g->actions[i].stage] < 0)
+                g->rank_of_stage[g->actions[i].stage] = r;
+    return LW_OK;
+}
+
+enum lw_status lw_grid_parse(const char *name, const char *text, enum lw_layout layout,
+                             struct lw_grid *out, struct lw_err *err)
+{
+    struct reader in = {
+        .name = name, .emit = {.skip_from = INT32_MAX}, .err = err, .max_stage = -1, .max_mb = -1};
+    int32_t *first = NULL;
+    int64_t capacity = 0;
+    struct lw_grid g = {.layout = layout};
+    enum lw_status s = lw_reserve(&first, &capacity, 1, sizeof *first) ? lw_fail_nomem(err) : LW_OK;
+
+    if (s == LW_OK)
+        first[0] = 0;
+    while (s == LW_OK && *text) {
+        const char *end = text + strcspn(text, "\n");
+        s = take_line(&in, text, end);
+        if (s == LW_OK && lw_reserve(&first, &capacity, g.n_ranks + 2, sizeof *first) != 0)
+            s = lw_fail_nomem(err);
+        if (s == LW_OK)
+            first[++g.n_ranks] = (int32_t)in.emit.n;
+        text = *end ? end + 1 : end;
+    }
+    if (s == LW_OK && in.emit.n == 0)
+        s = lw_fail(err, LW_EFORMAT, "%s: holds no action", name);
+    g.n_stages = in.max_stage + 1;
+    g.n_micro_batches = in.max_mb + 1;
+    if (s == LW_OK)
+        s = settle(&in.emit, first, &g, err);
+    if (s == LW_OK)
+        s = place_stages(&g, err);
+    lw_free(first);
+    lw_free(in.emit.actions);
+    if (s != LW_OK)
+        lw_grid_free(&g);
+    else
+        *out = g;
+    return s;
+}
+
+/* --- check ------------------------------------------------------------------------------------ */
+
+enum { DONE_F = 1, DONE_I = 2, DONE_W = 4 };
+
+struct run {
+    const struct lw_grid *g;
+    unsigned char *done; /* [n_stages * n_micro_batches] */
+    int32_t *at;         /* [n_ranks]: next action */
+};
+
+static unsigned char *cell_of(const struct run *r, int32_t stage, int32_t mb)
+{
+    return &r->done[(int64_t)stage * r->g->n_micro_batches + mb];
+}
+
+/* What the action needs from others is done; what it does itself is not. */
+static bool may_run(const struct run *r, const struct lw_action *a)
+{
+    unsigned char own = *cell_of(r, a->stage, a->micro_batch);
+
+    if (a->kind == LW_OP_FORWARD)
+        return !(own & DONE_F) &&
+               (a->stage == 0 || *cell_of(r, a->stage - 1, a->micro_batch) & DONE_F);
+    if (a->kind == LW_OP_BACKWARD_WEIGHT)
+        return (own & DONE_I) && !(own & DONE_W);
+    return (own & DONE_F) && !(own & DONE_I) &&
+           (a->stage == r->g->n_stages - 1 || *cell_of(r, a->stage + 1, a->micro_batch) & DONE_I);
+}
+
+static void mark(const struct run *r, const struct lw_action *a)
+{
+    *cell_of(r, a->stage, a->micro_batch) |= a->kind == LW_OP_FORWARD          ? DONE_F
+                                             : a->kind == LW_OP_BACKWARD       ? DONE_I | DONE_W
+                                             : a->kind == LW_OP_BACKWARD_INPUT ? DONE_I
+                                                                               : DONE_W;
+}
+
+static enum lw_status action_fault(const struct lw_action *a, int32_t rank, struct lw_err *err,
+                                   const char *what)
+{
+    return lw_fail(err, LW_EPLAN, "rank %d: action %d%c%d %s", rank, a->stage,
+                   lw_action_letter(a->kind), a->micro_batch, what);
+}
+
+/* Let every rank go as far as it can until none moves. */
+static enum lw_status run_all(struct run *r, struct lw_err *err)
+{
+    const struct lw_grid *g = r->g;
+
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int32_t rank = 0; rank < g->n_ranks; rank++) {
+            while (r->at[rank] < g->first[rank + 1] && may_run(r, &g->actions[r->at[rank]])) {
+                mark(r, &g->actions[r->at[rank]++]);
+                moved = true;
+            }
+        }
+    }
+    for (int32_t rank = 0; rank < g->n_ranks; rank++)
+        if (r->at[rank] < g->first[rank + 1])
+            return action_fault(&g->actions[r->at[rank]], rank, err,
+                                "can never run: what it needs is not done before it, or it was "
+                                "already done");
+    for (int32_t s = 0; s < g->n_stages; s++)
+        for (int32_t m = 0; m < g->n_micro_batches; m++)
+            if (*cell_of(r, s, m) != (DONE_F | DONE_I | DONE_W))
+                return lw_fail(err, LW_EPLAN, "stage %d never finishes micro-batch %d", s, m);
+    return LW_OK;
+}
+
+enum lw_status lw_grid_check(const struct lw_grid *g, struct lw_err *err)
+{
+    if ((int64_t)g->n_stages * g->n_micro_batches > g->first[g->n_ranks])
+        return lw_fail(err, LW_EPLAN, "%d actions are too few for %d stages and %d micro-batches",
+                       g->first[g->n_ranks], g->n_stages, g->n_micro_batches);
+    for (int32_t rank = 0; rank < g->n_ranks; rank++) {
+        for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++) {
+            const struct lw_action *a = &g->actions[i];
+            if (a->stage < 0 || a->stage >= g->n_stages || a->micro_batch < 0 ||
+                a->micro_batch >= g->n_micro_batches)
+                return action_fault(a, rank, err, "is outside the grid");
+            if (lw_grid_rank_of(g, a->stage, a->micro_batch) != rank)
+                return action_fault(a, rank, err, "belongs to another rank");
+        }
+    }
+    struct run r = {g, lw_calloc((size_t)g->n_stages, (size_t)g->n_micro_batches),
+                    lw_calloc((size_t)g->n_ranks, sizeof(int32_t))};
+    enum lw_status s = r.done && r.at ? LW_OK : lw_fail_nomem(err);
+    if (s == LW_OK) {
+        memcpy(r.at, g->first, (size_t)g->n_ranks * sizeof *r.at);
+        s = run_all(&r, err);
+    }
+    lw_free(r.done);
+    lw_free(r.at);
+    return s;
+}
+
+enum lw_status lw_grid_custom(const char *name, const char *text, struct lw_grid *out,
+                              struct lw_err *err)
+{
+    static const enum lw_layout layouts[] = {LW_LAYOUT_FREE, LW_LAYOUT_BIDIR};
+    enum lw_status first = LW_OK;
+
+    for (int k = 0; k < 2; k++) {
+        struct lw_grid g = {0};
+        struct lw_err why = {0};
+        LW_TRY(lw_grid_parse(name, text, layouts[k], &g, err));
+        enum lw_status status = lw_grid_check(&g, &why);
+        if (status == LW_OK) {
+            *out = g;
+            return LW_OK;
+        }
+        lw_grid_free(&g);
+        if (status != LW_EPLAN)
+            return lw_fail(err, status, "%s", why.msg);
+        if (k == 0)
+            first = lw_fail(err, status, "%s: %s", name, why.msg);
+    }
+    return first;
+}

@@ -1,0 +1,116 @@
+/* The schedules in which a stage alternates forwards and backwards, and their simplest relatives.
+ * Sources: GPipe, 1F1B and the interleaved form of Narayanan et al. (SC'21) section 2;
+ * breadth-first order of Lamy-Poirier (2022); group size and warm-up as in pytorch
+ * torch/distributed/pipelining/schedules.py @ 00722e64; the order for all of them is written out in
+ * docs/design/schedule.md. */
+#include "shared/schedule/schedule_emit.h"
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+void lw_rule_gpipe(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+{
+    for (int32_t m = 0; m < s->n_micro_batches; m++)
+        lw_emit(e, LW_OP_FORWARD, rank, m);
+    for (int32_t m = 0; m < s->n_micro_batches; m++)
+        lw_emit(e, LW_OP_BACKWARD, rank, m);
+}
+
+void lw_rule_looped_bfs(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+{
+    for (int32_t c = 0; c < s->n_chunks; c++)
+        for (int32_t m = 0; m < s->n_micro_batches; m++)
+            lw_emit(e, LW_OP_FORWARD, c * s->n_ranks + rank, m);
+    for (int32_t c = s->n_chunks - 1; c >= 0; c--)
+        for (int32_t m = s->n_micro_batches - 1; m >= 0; m--)
+            lw_emit(e, LW_OP_BACKWARD, c * s->n_ranks + rank, m);
+}
+
+int32_t lw_interleaved_group(const struct lw_schedule_shape *s)
+{
+    int32_t rounds = s->n_micro_batches / s->n_ranks;
+
+    return s->group ? s->group : s->n_micro_batches / (rounds > 1 ? rounds : 1);
+}
+
+int32_t lw_interleaved_warmup(const struct lw_schedule_shape *s, int32_t rank)
+{
+    int64_t warmup =
+        (s->n_chunks - 1) * (int64_t)lw_interleaved_group(s) + 2 * (s->n_ranks - 1 - rank);
+    int32_t total = s->n_micro_batches * s->n_chunks;
+
+    return warmup < total ? (int32_t)warmup : total;
+}
+
+/* Step k of the forwards (or backwards) of a rank: groups of G micro-batches go through chunk 0,
+ * the same G through chunk 1, ..., then the next G; the last group may be short. Backwards walk the
+ * chunks from the last. */
+struct step {
+    int32_t stage, micro_batch;
+};
+
+static struct step step_of(const struct lw_schedule_shape *s, int32_t group, int32_t rank,
+                           int32_t k, bool backward)
+{
+    int32_t v = s->n_chunks, begin = k / v / group * group;
+    int32_t size = least(group, s->n_micro_batches - begin);
+    int32_t chunk = (k - begin * v) / size;
+
+    if (backward)
+        chunk = v - 1 - chunk;
+    return (struct step){chunk * s->n_ranks + rank, begin + (k - begin * v) % size};
+}
+
+static void emit_step(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t group,
+                      int32_t rank, enum lw_op_kind kind, int32_t k)
+{
+    struct step at = step_of(s, group, rank, k, kind != LW_OP_FORWARD);
+
+    lw_emit(e, kind, at.stage, at.micro_batch);
+}
+
+/* Forwards until `warmup`, then forward and backward in turn, then the backwards that are left. A
+ * zero-bubble schedule splits the backward: W of the oldest follows once `delay` I are done. */
+static void alternate(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank,
+                      int32_t warmup, bool split, int32_t delay)
+{
+    int32_t group = lw_interleaved_group(s), total = s->n_micro_batches * s->n_chunks;
+    int32_t n_w = 0;
+
+    warmup = least(warmup, total);
+    for (int32_t k = 0; k < warmup; k++)
+        emit_step(e, s, group, rank, LW_OP_FORWARD, k);
+    for (int32_t k = 0; k < total; k++) {
+        if (warmup + k < total)
+            emit_step(e, s, group, rank, LW_OP_FORWARD, warmup + k);
+        emit_step(e, s, group, rank, split ? LW_OP_BACKWARD_INPUT : LW_OP_BACKWARD, k);
+        if (split && k >= delay)
+            emit_step(e, s, group, rank, LW_OP_BACKWARD_WEIGHT, n_w++);
+    }
+    while (split && n_w < total)
+        emit_step(e, s, group, rank, LW_OP_BACKWARD_WEIGHT, n_w++);
+}
+
+void lw_rule_1f1b(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+{
+    alternate(e, s, rank, s->n_ranks - 1 - rank, false, 0);
+}
+
+void lw_rule_interleaved_1f1b(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+{
+    alternate(e, s, rank, lw_interleaved_warmup(s, rank), false, 0);
+}
+
+void lw_rule_interleaved_zb(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+{
+    int32_t warmup = (s->n_chunks - 1) * lw_interleaved_group(s) + s->n_ranks - 1 - rank;
+
+    alternate(e, s, rank, warmup, true, rank);
+}
+
+void lw_rule_zb_h1(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+{
+    alternate(e, s, rank, s->n_ranks - 1 - rank, true, rank);
+}

@@ -1,0 +1,28 @@
+/* What a parameter costs in memory. Mixed precision is told by the element type: half precision
+ * parameters are trained on f32 masters, which belong to the optimizer's state, so Adam keeps 12
+ * bytes beside 2 of the parameter and 2 of the gradient (K = 12 of Rajbhandari et al., arXiv
+ * 1910.02054, section 3.1). Not counted: workspaces, fragmentation, what a framework itself takes. */
+#include "shared/timeline/param_memory.h"
+
+int64_t lw_memory_state_bytes(enum lw_optimizer optimizer, enum lw_dtype param)
+{
+    static const int64_t n_states[LW_N_OPTIMIZERS] = {
+        [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2};
+    int64_t item = param == LW_F64 ? 8 : 4;
+
+    if (optimizer == LW_OPTIMIZER_UNKNOWN)
+        return 0;
+    return item * n_states[optimizer] + (lw_dtype_size(param) == 2 ? 4 : 0);
+}
+
+void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64_t numel,
+                   int64_t owned, int64_t bytes[LW_N_MEM])
+{
+    int64_t held[] = {numel, numel, numel}; /* of state, gradients, parameters */
+
+    for (int stage = 1; stage <= rule->zero && stage <= 3; stage++)
+        held[stage - 1] = owned;
+    bytes[LW_MEM_OPTIMIZER] += held[0] * lw_memory_state_bytes(rule->optimizer, param);
+    bytes[LW_MEM_GRADS] += held[1] * lw_dtype_size(rule->grad);
+    bytes[LW_MEM_PARAMS] += held[2] * lw_dtype_size(param);
+}

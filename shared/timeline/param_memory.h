@@ -1,0 +1,51 @@
+#ifndef LW_SHARED_TIMELINE_PARAM_MEMORY_H
+#define LW_SHARED_TIMELINE_PARAM_MEMORY_H
+
+#include <stdint.h>
+
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/timeline/timeline.h"
+#include "shared/plan/workload.h"
+
+/* Bytes that a rank holds for parameters and what training adds to them. See docs/design/memory.md. */
+struct lw_memory_rule {
+    enum lw_dtype grad;          /* of gradients */
+    enum lw_optimizer optimizer; /* UNKNOWN counts as none: say so */
+    int zero;                    /* ZeRO stage 0..3 */
+};
+
+/* Bytes of optimizer state per element of that type: 4 for each state tensor (8 beside f64) and, in
+ * half precision, 4 for the master. */
+int64_t lw_memory_state_bytes(enum lw_optimizer optimizer, enum lw_dtype param);
+
+/* Add what a rank holds of `numel` elements, of which `owned` are its shard (all of them where
+ * nothing is shared out): whole without ZeRO; optimizer state by shard from stage 1, gradients from
+ * stage 2, parameters at stage 3 (Rajbhandari et al., arXiv 1910.02054, section 5). */
+void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64_t numel,
+                   int64_t owned, int64_t bytes[LW_N_MEM]);
+
+/* What rank r holds when nothing runs: the fixed bytes of its role. */
+int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank);
+
+/* One change of what a rank holds. */
+struct lw_memory_change {
+    int32_t rank;
+    lw_ps at;
+    int32_t turn;  /* at one time: what ended, then ALLOC and FREE, then what starts */
+    int64_t row;   /* of the timeline */
+    int64_t bytes; /* added */
+};
+
+/* Every change that the rows of a timeline make, by rank and time: a forward takes its activations
+ * when it starts, a backward gives them back when it ends, ALLOC and FREE ops at their end. *out is
+ * one block of lw_alloc (NULL if there is none), the caller's to free. */
+enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_plan *plan,
+                                 struct lw_memory_change **out, int64_t *n, struct lw_err *err);
+
+/* The most that each rank of the plan holds at any time; peak[plan->n_ranks] is filled. */
+enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan *plan,
+                               int64_t *peak, struct lw_err *err);
+
+#endif
