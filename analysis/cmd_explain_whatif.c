@@ -2,8 +2,8 @@
  * bandwidth is the cost of half the bytes, so latencies stay. */
 #include "analysis/cmd_explain_whatif.h"
 
-#include "sim/cost.h"
-#include "sim/sim.h"
+#include "sim/cost/cost_model.h"
+#include "sim/predict/sim.h"
 
 enum change { AS_IT_IS, TWICE_BANDWIDTH, NO_COMMUNICATION, HALF_COMPUTE, NO_COPIES, ALONE };
 

@@ -16,7 +16,7 @@
 #include "analysis/rows.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/timeline/timeline.h"
-#include "sim/alone.h"
+#include "sim/predict/free_cluster.h"
 
 static const struct column {
     const char *title;

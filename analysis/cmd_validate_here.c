@@ -13,8 +13,8 @@
 #include "exec/run.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
-#include "sim/cost.h"
-#include "sim/sim.h"
+#include "sim/cost/cost_model.h"
+#include "sim/predict/sim.h"
 #include "traces/models.h"
 
 enum { WARMUP = 3, TRIES = 3, WORDS = 160 };

@@ -13,7 +13,7 @@
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/cli/plan_source.h"
-#include "sim/cost.h"
+#include "sim/cost/cost_model.h"
 
 static const struct lw_usage usage = {
     .command = "exec",

@@ -6,7 +6,7 @@
 #include "shared/golden/golden.h"
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
-#include "sim/alone.h"
+#include "sim/predict/free_cluster.h"
 
 static const struct lw_usage usage = {
     .command = "golden",

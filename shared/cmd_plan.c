@@ -11,7 +11,7 @@
 #include "shared/base/jsonout.h"
 #include "shared/plan/plan_diff.h"
 #include "shared/cli/plan_source.h"
-#include "sim/cost.h"
+#include "sim/cost/cost_model.h"
 
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,
                            struct lw_err *err)

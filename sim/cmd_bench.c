@@ -9,7 +9,7 @@
 #include "shared/cli/command.h"
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
-#include "sim/bench_others.h"
+#include "sim/bench/bench_others.h"
 #include "traces/cmd_bench_import.h"
 
 static const struct lw_usage usage = {

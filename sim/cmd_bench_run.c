@@ -12,11 +12,11 @@
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
-#include "sim/bench_plan.h"
+#include "sim/bench/bench_plan.h"
 #include "sim/cmd_bench.h"
-#include "sim/cost.h"
-#include "sim/queue.h"
-#include "sim/sim.h"
+#include "sim/cost/cost_model.h"
+#include "sim/engine/queue.h"
+#include "sim/predict/sim.h"
 #include "traces/models.h"
 
 static double seconds(void)

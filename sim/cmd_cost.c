@@ -5,7 +5,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
-#include "sim/cost_print.h"
+#include "sim/cost/cost_print.h"
 
 static const struct lw_usage usage = {
     .command = "cost",

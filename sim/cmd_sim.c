@@ -7,10 +7,10 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/cli/plan_source.h"
-#include "sim/cmd_sim_replay.h"
-#include "sim/cost.h"
-#include "sim/samples.h"
-#include "sim/sim_print.h"
+#include "analysis/study/replay_predict.h"
+#include "sim/cost/cost_model.h"
+#include "sim/predict/samples.h"
+#include "sim/predict/sim_print.h"
 
 static const struct lw_usage usage = {
     .command = "sim",

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "sim/sim.h"
+#include "sim/predict/sim.h"
 
 void replay_begin(struct traces_source *s)
 {

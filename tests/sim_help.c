@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim/bench_plan.h"
+#include "sim/bench/bench_plan.h"
 #include "tests/sim_help.h"
 
 struct lw_figure given(double value)

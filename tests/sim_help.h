@@ -5,7 +5,7 @@
 #include "shared/plan/plan.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/timeline/timeline.h"
-#include "sim/sim.h"
+#include "sim/predict/sim.h"
 
 /* Clusters and plans that the simulator's tests share. */
 
@@ -54,7 +54,7 @@ void expect_span(const struct world *w, int32_t rank, int32_t op, lw_ps start, l
 /* NULL: the run has no such term. */
 const struct lw_sim_term *term_of(const struct world *w, const char *name);
 
-/* The exact oracles of sim/bench_plan.h. */
+/* The exact oracles of sim/bench/bench_plan.h. */
 enum { ORACLE_BYTES = 67108864 };
 void make_w_ar(struct lw_plan *plan, int32_t n_ranks);
 void make_w_ddp(struct lw_plan *plan, int32_t n_ranks);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "shared/files/files.h"
-#include "sim/cost.h"
+#include "sim/cost/cost_model.h"
 #include "tests/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;

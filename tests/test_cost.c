@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim/cost.h"
+#include "sim/cost/cost_model.h"
 #include "tests/sim_help.h"
 
 static lw_ps time_of(const struct lw_cluster *c, enum lw_op_kind op, int64_t bytes, int32_t n_ranks,

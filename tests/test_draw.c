@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/draw.h"
+#include "sim/engine/random_draws.h"
 #include "tests/prng.h"
 #include "tests/sim_help.h"
 

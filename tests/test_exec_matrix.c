@@ -12,7 +12,7 @@
 
 #include "exec/run.h"
 #include "shared/lower/lower.h"
-#include "sim/cost.h"
+#include "sim/cost/cost_model.h"
 #include "tests/sim_help.h"
 #include "tests/tiny_workload.h"
 

@@ -11,7 +11,7 @@
 
 #include "analysis/explain.h"
 #include "shared/lower/lower.h"
-#include "sim/bench_plan.h"
+#include "sim/bench/bench_plan.h"
 #include "tests/command_fixture.h"
 #include "tests/file_fixture.h"
 #include "tests/prng.h"

@@ -13,7 +13,7 @@
 #include "shared/base/input.h"
 #include "shared/base/json.h"
 #include "shared/lower/lower.h"
-#include "sim/cost.h"
+#include "sim/cost/cost_model.h"
 #include "tests/file_fixture.h"
 #include "tests/prng.h"
 #include "tests/run_fixture.h"

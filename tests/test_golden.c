@@ -13,7 +13,7 @@
 
 #include "shared/golden/golden.h"
 #include "shared/base/input.h"
-#include "sim/alone.h"
+#include "sim/predict/free_cluster.h"
 
 #define SHARED "../shared/golden/"
 

@@ -14,7 +14,7 @@
 #include "shared/golden/golden.h"
 #include "shared/golden/golden_schedule.h"
 #include "shared/base/input.h"
-#include "sim/alone.h"
+#include "sim/predict/free_cluster.h"
 
 #define TABLES "../shared/golden/schedules"
 

@@ -13,7 +13,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/input.h"
 #include "shared/base/json.h"
-#include "sim/cost.h"
+#include "sim/cost/cost_model.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/bench_target.h"
 #include "traces/format.h"

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "shared/files/files.h"
-#include "sim/cost_algorithm.h"
-#include "sim/ring.h"
+#include "sim/cost/cost_closed_form.h"
+#include "sim/engine/ring_recurrence.h"
 #include "tests/prng.h"
 #include "tests/sim_help.h"
 

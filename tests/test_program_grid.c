@@ -12,8 +12,8 @@
 #include "shared/schedule/grid_time.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/timeline/timeline.h"
-#include "sim/alone.h"
-#include "sim/sim.h"
+#include "sim/predict/free_cluster.h"
+#include "sim/predict/sim.h"
 #include "tests/prng.h"
 
 static const struct lw_grid_durations mixed = {10, 11, 7, 18, 2};

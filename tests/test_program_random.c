@@ -15,7 +15,7 @@
 #include "shared/schedule/grid_time.h"
 #include "shared/lower/lower.h"
 #include "shared/schedule/schedule.h"
-#include "sim/sim.h"
+#include "sim/predict/sim.h"
 #include "tests/prng.h"
 #include "tests/sim_help.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
-#include "sim/queue.h"
+#include "sim/engine/queue.h"
 
 static uint64_t state = 88172645463325252u;
 

@@ -12,8 +12,8 @@
 
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
-#include "sim/draw.h"
-#include "sim/samples.h"
+#include "sim/engine/random_draws.h"
+#include "sim/predict/samples.h"
 #include "tests/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;

@@ -11,7 +11,7 @@
 #include "file_fixture.h"
 #include "replay_help.h"
 #include "shared/files/files.h"
-#include "sim/cmd_sim_whatif.h"
+#include "analysis/study/replay_whatif.h"
 #include "sim_help.h"
 #include "tests/command_fixture.h"
 

@@ -1,5 +1,5 @@
 /* How long an op takes alone on its device: tables over sizes, and rates where there is none
- * (sim/work_time.h). */
+ * (sim/engine/work_time.h). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "sim/sim.h"
-#include "sim/work_time.h"
+#include "sim/predict/sim.h"
+#include "sim/engine/work_time.h"
 #include "tests/sim_help.h"
 
 /* 1000 B take 10 us, 4000 B 40 us (slope 1), 64000 B 160 us (slope 1/2: 16000 B 80 us); beyond, 500 B

@@ -7,7 +7,7 @@
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/schedule/schedule.h"
-#include "sim/cost.h"
+#include "sim/cost/cost_model.h"
 
 enum { MODULES = 40, PARAMS = 200, ROUNDS = 12 };
 

@@ -1,0 +1,203 @@
+/* lapwing recommend: the best bucket cap for a recording on a cluster, in one line. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/compare.h"
+#include "shared/cli/cli.h"
+#include "shared/cli/command.h"
+#include "shared/files/files.h"
+#include "shared/cli/plan_source.h"
+#include "shared/lower/lower.h"
+#include "sim/cost/cost_model.h"
+#include "analysis/study/recommend_print.h"
+#include "sim/predict/sim.h"
+#include "traces/to_workload.h"
+
+enum { STORED = 32 };
+
+static const struct lw_usage usage = {
+    .command = "recommend",
+    .synopsis = "TRACE...|WORKLOAD.json [-c CLUSTER] [strategy options]",
+    .about = "Says in one line which bucket cap is best, what it gains against the recorded (or, "
+             "with --bucket-cap, the given) one, and how sure that is from the errors of earlier "
+             "predictions for the cluster. Every bucketing that a cap can make is simulated, or a "
+             "grid of them and all near its best where there are too many.",
+    .min_operands = 0,
+    .max_operands = -1,
+};
+
+struct session {
+    struct lw_plan_source source;
+    struct lw_strategy strategy;
+    struct lw_workload workload;
+    struct lw_cluster cluster;
+    struct lw_recommendation r;
+    struct lw_recommend_report report;
+    const char *db;
+    char command[1024];
+    bool store, quiet;
+    enum lw_format format;
+};
+
+/* Traces, or one workload file. */
+static enum lw_status read_workload(struct session *s, char **files, int n, struct lw_err *err)
+{
+    struct traces_choice choice = {.step = -1};
+    struct traces_coverage coverage;
+    char kind[16] = "";
+    int n_read = 0;
+
+    if (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0)
+        return lw_workload_read(files[0], &s->workload, err);
+    struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
+    enum lw_status st = v ? LW_OK : lw_fail_nomem(err);
+    for (; st == LW_OK && n_read < n; n_read += st == LW_OK)
+        st = traces_source_read(files[n_read], NULL, &v[n_read], err);
+    if (st == LW_OK)
+        st = lw_workload_from_traces(v, n, &choice, &s->workload, &coverage, err);
+    while (n_read > 0)
+        traces_source_free(&v[--n_read]);
+    lw_free(v);
+    return st;
+}
+
+/* As many ranks as were asked for, were recorded, or the cluster has (one node of an open one). */
+static void choose_ranks(struct session *s)
+{
+    int64_t n = s->workload.recorded.world_size;
+    const char *from = " as recorded";
+    bool said = s->source.ranks > 0 || s->strategy.dp * s->strategy.pp * s->strategy.tp > 1;
+
+    if (s->source.ranks > 0 && s->strategy.dp == 1)
+        s->strategy.dp = s->source.ranks;
+    if (!said && n < 2) {
+        n = (int64_t)s->cluster.devices_per_node * (s->cluster.n_nodes > 0 ? s->cluster.n_nodes : 1);
+        from = " (all devices of the cluster)";
+    }
+    if (!said && n > 1)
+        s->strategy.dp = n;
+    s->report.ranks_from = said ? "" : from;
+    s->report.n_ranks = s->strategy.dp * s->strategy.pp * s->strategy.tp;
+}
+
+static enum lw_status past_errors(struct session *s, struct lw_err *err)
+{
+    struct lw_past_errors past = {0};
+    struct lw_store *db;
+
+    if (access(s->db, F_OK) != 0)
+        return LW_OK; /* nothing was ever stored */
+    LW_TRY(lw_store_open(s->db, LW_STORE_READ, &db, err));
+    enum lw_status st = lw_store_past_errors(db, &s->cluster, &past, err);
+    lw_store_close(db);
+    s->report.n_past = past.n;
+    s->report.mean_past_pct = past.mean_abs_pct;
+    s->report.max_past_pct = past.max_abs_pct;
+    return st;
+}
+
+/* Predict one cap again, and keep it. */
+static enum lw_status store_cap(struct session *s, struct lw_store *db,
+                                const struct lw_strategy *strategy, struct lw_err *err)
+{
+    struct lw_cost cost = lw_sim_cost(&s->cluster);
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_timeline t = {0};
+    struct lw_summary sum = {0};
+    struct lw_sim_stats stats;
+    struct lw_plan p;
+    int64_t run;
+
+    LW_TRY(lw_plan_build(&s->workload, strategy, &cost, &p, err));
+    o.n_steps = lw_sim_warmup_steps(&p) + 1;
+    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &p, .cluster = &s->cluster,
+                               .workload = &s->workload, .command = s->command,
+                               .n_warmup = o.n_steps - 1};
+    enum lw_status st = lw_sim_run(&p, &s->cluster, &o, &t, &stats, err);
+    if (st == LW_OK)
+        st = lw_timeline_summarize(&t, &p, o.n_steps - 1, &sum, err);
+    if (st == LW_OK)
+        st = lw_store_begin_run(db, &info, &run, err);
+    if (st == LW_OK)
+        st = lw_store_finish_run(db, run, &sum, LW_RUN_OK, "", err);
+    if (st == LW_OK)
+        st = lw_comparison_record(db, run, err);
+    lw_summary_free(&sum);
+    lw_timeline_free(&t);
+    lw_plan_free(&p);
+    return st;
+}
+
+/* The reference, the best, and a selection of the others: enough for `lapwing plot sweep`. */
+static enum lw_status store_caps(struct session *s, struct lw_err *err)
+{
+    const struct lw_recommendation *r = &s->r;
+    struct lw_strategy strategy = r->reference_strategy;
+    struct lw_store *db;
+    int32_t stride = r->n_simulated / STORED + 1, k = 0;
+
+    LW_TRY(lw_store_open(s->db, LW_STORE_WRITE, &db, err));
+    enum lw_status st = store_cap(s, db, &strategy, err);
+    strategy = s->strategy;
+    for (int32_t i = 0; i < r->n_points && st == LW_OK; i++) {
+        if (r->points[i].step < 0 || (k++ % stride != 0 && i != r->best))
+            continue;
+        strategy.bucket_cap_bytes = r->points[i].cap_bytes;
+        st = store_cap(s, db, &strategy, err);
+    }
+    lw_store_close(db);
+    return st;
+}
+
+static enum lw_status work(struct session *s, char **files, int n, struct lw_err *err)
+{
+    struct lw_progress_bar bar;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
+
+    LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
+    LW_TRY(lw_plan_source_strategy(&s->source, &s->strategy, err));
+    LW_TRY(read_workload(s, files, n, err));
+    choose_ranks(s);
+    enum lw_status st = lw_recommend(&s->workload, &s->strategy, &s->cluster, &progress, &s->r,
+                                     err);
+    lw_progress_bar_end(&bar);
+    if (st != LW_OK)
+        return st;
+    LW_TRY(past_errors(s, err));
+    if (s->store)
+        LW_TRY(store_caps(s, err));
+    s->report.r = &s->r;
+    s->report.workload = &s->workload;
+    s->report.cluster = &s->cluster;
+    return lw_recommend_print(&s->report, s->format, stdout, err);
+}
+
+int cmd_recommend(int argc, char **argv)
+{
+    struct session s = {.db = "lapwing.db"};
+    const struct lw_opt own[] = {
+        {"store", 0, LW_OPT_FLAG, &s.store, NULL,
+         "store predictions of about 32 caps, for `lapwing plot sweep`", 0, 0},
+        {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
+        {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
+        {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
+        {0},
+    };
+    struct lw_err err = {0};
+    int n;
+
+    lw_cli_join(argc, argv, s.command, sizeof s.command);
+    int rc = lw_plan_source_begin(&s.source, &usage, own, argc, argv, &n);
+    if (rc >= 0)
+        return rc;
+    if ((n > 0) == (s.source.workload_file != NULL))
+        return lw_cli_usage("recommend", "needs traces or one workload file");
+    char *workload[] = {(char *)s.source.workload_file};
+    enum lw_status status = n > 0 ? work(&s, argv + 1, n, &err) : work(&s, workload, 1, &err);
+    lw_recommendation_free(&s.r);
+    lw_workload_free(&s.workload);
+    lw_cluster_free(&s.cluster);
+    lw_plan_source_free(&s.source);
+    return lw_cli_end("recommend", status, &err);
+}

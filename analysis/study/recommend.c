@@ -1,0 +1,289 @@
+/* Which bucket cap is best: every bucketing between one gradient a bucket and one bucket for all,
+ * planned and simulated.
+ *
+ * A bucket is closed once it holds at least the cap. So a bucketing stays what it is while the cap
+ * does not exceed the smallest closed bucket, and the next one begins a byte above that: walking from
+ * 0 in this way meets every bucketing once, without looking at sums of runs. There are fewer than
+ * n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated first and then the
+ * neighbourhood of its best places, which is not exhaustive and is said. Beyond LISTED the walk
+ * takes steps of a thousandth, which may pass over bucketings.
+ *
+ * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place unless it
+ * is beaten. Not searched: first bucket, policy, launch order. */
+#include "analysis/study/recommend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/lower/lower.h"
+#include "shared/timeline/timeline.h"
+#include "sim/cost/cost_model.h"
+#include "sim/predict/sim.h"
+
+enum { SIMULATED_ALL = 400, GRID = 128, NEAR = 64, N_PEAKS = 3, LISTED = 3000 };
+
+struct search {
+    const struct lw_workload *w;
+    const struct lw_cluster *cluster;
+    const struct lw_progress *progress;
+    struct lw_cost cost;
+    struct lw_strategy strategy;
+    struct lw_recommendation *r;
+    int64_t capacity;
+    struct lw_err *err;
+};
+
+const char *lw_cap_source_name(enum lw_cap_source s)
+{
+    static const char *const names[] = {"given", "recorded", "default"};
+    return names[s];
+}
+
+void lw_recommendation_free(struct lw_recommendation *r)
+{
+    lw_free(r->points);
+    *r = (struct lw_recommendation){0};
+}
+
+lw_ps lw_recommendation_gain(const struct lw_recommendation *r)
+{
+    return r->best < 0 ? 0 : r->reference.step - r->points[r->best].step;
+}
+
+/* The buckets that the plan settles on: those of its last pass. */
+static bool settled(const struct lw_plan *p, const struct lw_bucket *b)
+{
+    int32_t v = lw_plan_variant_of_pass(p, p->n_passes - 1);
+    return strcmp(p->sets[b->set].name, p->variants[v].set_name) == 0;
+}
+
+/* How many buckets there are, and the largest cap that still makes them; INT64_MAX when no bucket
+ * was closed by the cap. */
+static void look(const struct lw_plan *p, int64_t cap, struct lw_cap_point *point)
+{
+    point->high_bytes = INT64_MAX;
+    point->n_buckets = 0;
+    for (int32_t i = 0; i < p->n_buckets; i++) {
+        const struct lw_bucket *b = &p->buckets[i];
+        if (!settled(p, b))
+            continue;
+        point->n_buckets++;
+        if (b->limit_bytes == cap && b->bytes >= cap && b->bytes < point->high_bytes)
+            point->high_bytes = b->bytes;
+    }
+}
+
+static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
+                               struct lw_cap_point *point)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_timeline t = {0};
+    struct lw_summary sum = {0};
+    struct lw_sim_stats stats;
+
+    o.n_steps = lw_sim_warmup_steps(p) + 1;
+    enum lw_status st = lw_sim_run(p, s->cluster, &o, &t, &stats, s->err);
+    if (st == LW_OK)
+        st = lw_timeline_summarize(&t, NULL, o.n_steps - 1, &sum, s->err);
+    if (st == LW_OK) {
+        point->step = sum.step;
+        point->exposed_comm = sum.ranks[sum.worst].exposed_comm;
+    }
+    lw_summary_free(&sum);
+    lw_timeline_free(&t);
+    return st;
+}
+
+/* Plan with the cap of a point and, where asked, simulate. */
+static enum lw_status try_point(const struct search *s, const struct lw_strategy *strategy,
+                                bool run, struct lw_cap_point *point)
+{
+    struct lw_plan p;
+
+    LW_TRY(lw_plan_build(s->w, strategy, &s->cost, &p, s->err));
+    enum lw_status st = LW_OK;
+    if (run)
+        st = simulate(s, &p, point);
+    else
+        look(&p, strategy->bucket_cap_bytes, point);
+    lw_plan_free(&p);
+    return st;
+}
+
+/* --- the bucketings --------------------------------------------------------------------------- */
+
+/* The multiple of the largest power of two between low and high. */
+static int64_t roundest(int64_t low, int64_t high)
+{
+    for (int shift = 62; shift > 0; shift--) {
+        int64_t v = (high >> shift) << shift;
+        if (v >= low && v > 0)
+            return v;
+    }
+    return high;
+}
+
+static int64_t all_bytes(const struct search *s)
+{
+    int64_t bytes = 0;
+
+    for (int32_t i = 0; i < s->w->n_params; i++)
+        if (lw_param_has_gradient(&s->w->params[i]))
+            bytes += s->w->params[i].numel *
+                     lw_dtype_size(lw_strategy_grad_dtype(&s->strategy, s->w->params[i].dtype));
+    return bytes;
+}
+
+static enum lw_status list_points(struct search *s)
+{
+    struct lw_recommendation *r = s->r;
+    struct lw_strategy strategy = s->strategy;
+    int64_t whole = all_bytes(s);
+
+    for (int64_t cap = 0; cap < INT64_MAX;) {
+        struct lw_cap_point point = {.low_bytes = cap, .step = -1, .exposed_comm = -1};
+        strategy.bucket_cap_bytes = cap;
+        LW_TRY(try_point(s, &strategy, false, &point));
+        int64_t next = point.high_bytes < INT64_MAX ? point.high_bytes + 1 : INT64_MAX;
+        if (next == INT64_MAX) /* one bucket a key: any cap beyond all bytes */
+            point.high_bytes = whole > cap ? whole : cap;
+        if (r->n_points > LISTED && next < INT64_MAX && next < cap + cap / 1000) {
+            next = cap + cap / 1000;
+            r->exhaustive = false;
+        }
+        point.cap_bytes = roundest(point.low_bytes, point.high_bytes);
+        if (lw_reserve(&r->points, &s->capacity, r->n_points + 1, sizeof *r->points) != 0)
+            return lw_fail_nomem(s->err);
+        r->points[r->n_points++] = point;
+        cap = next;
+    }
+    return LW_OK;
+}
+
+static enum lw_status run_point(struct search *s, int32_t i)
+{
+    struct lw_strategy strategy = s->strategy;
+    struct lw_cap_point *p = &s->r->points[i];
+
+    if (p->step >= 0)
+        return LW_OK;
+    strategy.bucket_cap_bytes = p->cap_bytes;
+    s->r->n_simulated++;
+    int32_t most = s->r->n_points < SIMULATED_ALL ? s->r->n_points : GRID + N_PEAKS * NEAR;
+    lw_progress_report(s->progress, "simulating bucket caps", (double)s->r->n_simulated / most);
+    return try_point(s, &strategy, true, p);
+}
+
+/* Points [from, to] at no more than n evenly spaced places, both ends included. */
+static enum lw_status run_some(struct search *s, int32_t from, int32_t to, int32_t n)
+{
+    int64_t span = to - from;
+
+    for (int64_t k = 0; k < n; k++)
+        LW_TRY(run_point(s, (int32_t)(from + (n > 1 ? span * k / (n - 1) : 0))));
+    return LW_OK;
+}
+
+/* The best simulated point that is not `taken`; of equal ones the largest cap. */
+static int32_t best_point(const struct lw_recommendation *r, const bool *taken)
+{
+    int32_t best = -1;
+
+    for (int32_t i = 0; i < r->n_points; i++)
+        if (r->points[i].step >= 0 && !(taken && taken[i]) &&
+            (best < 0 || r->points[i].step <= r->points[best].step))
+            best = i;
+    return best;
+}
+
+/* Look closer around the best places of the grid, between their neighbours. */
+static enum lw_status refine(struct search *s)
+{
+    struct lw_recommendation *r = s->r;
+    int32_t stride = r->n_points / (GRID - 1) + 1;
+    bool *taken = lw_calloc((size_t)r->n_points, sizeof *taken);
+
+    if (!taken)
+        return lw_fail_nomem(s->err);
+    enum lw_status st = LW_OK;
+    for (int k = 0; k < N_PEAKS && st == LW_OK; k++) {
+        int32_t at = best_point(r, taken);
+        if (at < 0)
+            break;
+        int32_t from = at > stride ? at - stride : 0;
+        int32_t to = at + stride < r->n_points ? at + stride : r->n_points - 1;
+        st = run_some(s, from, to, to - from < NEAR ? to - from + 1 : NEAR);
+        memset(taken + from, true, (size_t)(to - from + 1) * sizeof *taken);
+    }
+    lw_free(taken);
+    return st;
+}
+
+/* --- the reference ---------------------------------------------------------------------------- */
+
+enum { DEFAULT_FIRST = 1 << 20, DEFAULT_CAP = 25 << 20 };
+
+static void choose_reference(struct search *s)
+{
+    struct lw_recommendation *r = s->r;
+    const struct lw_recorded *rec = &s->w->recorded;
+    struct lw_strategy *ref = &r->reference_strategy;
+
+    *ref = s->strategy;
+    r->source = ref->bucket_cap_bytes >= 0 ? LW_CAP_GIVEN : LW_CAP_DEFAULT;
+    if (r->source == LW_CAP_DEFAULT && (rec->n_limits == 1 || rec->n_limits == 2)) {
+        const int64_t *v = rec->limit_bytes;
+        r->source = LW_CAP_RECORDED;
+        bool usual = rec->n_limits == 2 && v[0] == DEFAULT_FIRST && v[1] == DEFAULT_CAP;
+        if (rec->n_limits == 2 && !usual)
+            ref->first_bucket_bytes = v[0];
+        if (!usual)
+            ref->bucket_cap_bytes = v[rec->n_limits - 1];
+    }
+    r->reference = (struct lw_cap_point){.cap_bytes = ref->bucket_cap_bytes,
+                                         .low_bytes = ref->bucket_cap_bytes,
+                                         .high_bytes = ref->bucket_cap_bytes};
+}
+
+static enum lw_status search(struct search *s)
+{
+    struct lw_recommendation *r = s->r;
+
+    choose_reference(s);
+    LW_TRY(try_point(s, &r->reference_strategy, false, &r->reference));
+    r->reference.high_bytes = r->reference.low_bytes;
+    LW_TRY(try_point(s, &r->reference_strategy, true, &r->reference));
+    LW_TRY(list_points(s));
+    if (r->n_points <= SIMULATED_ALL) {
+        LW_TRY(run_some(s, 0, r->n_points - 1, r->n_points));
+    } else {
+        r->exhaustive = false;
+        LW_TRY(run_some(s, 0, r->n_points - 1, GRID));
+        LW_TRY(refine(s));
+    }
+    r->best = best_point(r, NULL);
+    if (r->points[r->best].step >= r->reference.step)
+        r->best = -1;
+    return LW_OK;
+}
+
+enum lw_status lw_recommend(const struct lw_workload *w, const struct lw_strategy *strategy,
+                            const struct lw_cluster *cluster, const struct lw_progress *progress,
+                            struct lw_recommendation *out, struct lw_err *err)
+{
+    struct lw_recommendation r = {.exhaustive = true};
+    struct search s = {.w = w, .cluster = cluster, .progress = progress, .r = &r, .err = err,
+                       .cost = lw_sim_cost(cluster), .strategy = *strategy};
+
+    if (strategy->dp < 2)
+        return lw_fail(err, LW_EINVAL,
+                       "one data-parallel rank reduces nothing: choose --dp N, N at least 2");
+    enum lw_status st = search(&s);
+    if (st != LW_OK) {
+        lw_recommendation_free(&r);
+        return st;
+    }
+    *out = r;
+    return LW_OK;
+}

@@ -1,0 +1,50 @@
+#ifndef LW_ANALYSIS_STUDY_RECOMMEND_H
+#define LW_ANALYSIS_STUDY_RECOMMEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/base/progress.h"
+#include "shared/plan/strategy.h"
+#include "shared/base/units.h"
+#include "shared/plan/workload.h"
+
+/* The best bucket cap of a workload on a cluster, by simulating every bucketing that a cap can make,
+ * or, when those are too many, a grid of them and then all near the best. See
+ * docs/design/recommend.md. */
+
+/* One bucketing: all caps from low to high bytes make it. */
+struct lw_cap_point {
+    int64_t cap_bytes;             /* the roundest of them; -1 = the policy's default */
+    int64_t low_bytes, high_bytes;
+    int32_t n_buckets;
+    lw_ps step, exposed_comm;      /* -1 = not simulated */
+};
+
+enum lw_cap_source { LW_CAP_GIVEN, LW_CAP_RECORDED, LW_CAP_DEFAULT };
+
+struct lw_recommendation {
+    struct lw_cap_point *points;   /* ascending; free with lw_recommendation_free */
+    int32_t n_points, n_simulated;
+    int32_t best;                  /* into points; -1 = nothing beats the reference */
+    bool exhaustive;               /* every bucketing was simulated */
+    struct lw_cap_point reference; /* what it is compared with */
+    struct lw_strategy reference_strategy;
+    enum lw_cap_source source;
+};
+
+/* strategy: everything but the cap; its own cap, where it is set, is the reference, else the limits
+ * that the workload was recorded with, else the policy's default. cost may be NULL (policies that
+ * need one refuse). LW_EINVAL: one data-parallel rank; else as lw_plan_build and lw_sim_run. */
+enum lw_status lw_recommend(const struct lw_workload *w, const struct lw_strategy *strategy,
+                            const struct lw_cluster *cluster, const struct lw_progress *progress,
+                            struct lw_recommendation *out, struct lw_err *err);
+void lw_recommendation_free(struct lw_recommendation *r);
+
+/* How far the reference is behind the best; 0 when nothing beats it. */
+lw_ps lw_recommendation_gain(const struct lw_recommendation *r);
+const char *lw_cap_source_name(enum lw_cap_source s); /* "given", "recorded", "default" */
+
+#endif

@@ -1,0 +1,170 @@
+/* A recommendation as one line of text, as JSON, as CSV. The gain is set against the errors that
+ * earlier predictions for this cluster had: below their mean it says nothing, beyond their largest
+ * it is as good as sure. */
+#include "analysis/study/recommend_print.h"
+
+#include <string.h>
+
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+
+double lw_recommend_gain_pct(const struct lw_recommend_report *p)
+{
+    lw_ps step = p->r->reference.step;
+    return step > 0 ? 100.0 * (double)lw_recommendation_gain(p->r) / (double)step : 0;
+}
+
+const char *lw_recommend_verdict(const struct lw_recommend_report *p)
+{
+    double gain = lw_recommend_gain_pct(p);
+
+    if (p->r->best < 0)
+        return "keep";
+    if (p->n_past <= 0)
+        return "unknown";
+    return gain <= p->mean_past_pct ? "below_error" : gain <= p->max_past_pct ? "likely" : "sure";
+}
+
+static const char *cap_text(const struct lw_cap_point *p, char buf[32])
+{
+    if (p->cap_bytes < 0)
+        return "default cap";
+    if (p->cap_bytes == 0)
+        return "cap 0 (a bucket per gradient)";
+    return lw_format_bytes(buf, p->cap_bytes);
+}
+
+/* "the recorded cap of 5.00 MiB", "the default cap" */
+static const char *reference_text(const struct lw_recommendation *r, char buf[64])
+{
+    char cap[32];
+
+    if (r->reference.cap_bytes >= 0)
+        snprintf(buf, 64, "the %s %s", lw_cap_source_name(r->source), cap_text(&r->reference, cap));
+    else
+        snprintf(buf, 64, "the %s", r->source == LW_CAP_DEFAULT ? "default cap"
+                                                               : "default cap, as recorded");
+    return buf;
+}
+
+/* How sure: a clause for the end of the line. */
+static void put_confidence(const struct lw_recommend_report *p, FILE *f)
+{
+    const char *verdict = lw_recommend_verdict(p);
+
+    if (p->n_past <= 0) {
+        fprintf(f, "how sure: unknown, nothing was measured on cluster '%s' yet%s",
+                p->cluster->name, p->cluster->calibrated ? "" : ", which is not calibrated");
+        return;
+    }
+    if (strcmp(verdict, "below_error") == 0)
+        fputs("not sure: that is below the error of predictions here", f);
+    else if (strcmp(verdict, "likely") == 0)
+        fputs("likely: above the usual error of predictions here, not above the largest", f);
+    else
+        fputs(strcmp(verdict, "sure") == 0 ? "sure: above every error of predictions here"
+                                           : "error of predictions here", f);
+    fprintf(f, " (%.1f %% on average, %.1f %% at most, %d compared)", p->mean_past_pct,
+            p->max_past_pct, p->n_past);
+}
+
+static void put_text(const struct lw_recommend_report *p, FILE *f)
+{
+    const struct lw_recommendation *r = p->r;
+    const struct lw_cap_point *best = r->best >= 0 ? &r->points[r->best] : &r->reference;
+    char cap[32], old[64], a[32], b[32], gain[32];
+
+    if (r->best < 0) {
+        fprintf(f, "keep %s: %d buckets, step %s on %lld ranks%s, and no cap of %d simulated "
+                   "is better; ", reference_text(r, old), best->n_buckets, lw_format_ps(a, best->step), (long long)p->n_ranks, p->ranks_from,
+                r->n_simulated);
+    } else {
+        fprintf(f, "bucket cap %s: %d buckets, step %s on %lld ranks%s, %.2f %% (%s) less than with "
+                   "%s (%d buckets, step %s); ", cap_text(best, cap), best->n_buckets,
+                lw_format_ps(a, best->step), (long long)p->n_ranks, p->ranks_from,
+                lw_recommend_gain_pct(p), lw_format_ps(gain, lw_recommendation_gain(r)),
+                reference_text(r, old), r->reference.n_buckets, lw_format_ps(b, r->reference.step));
+    }
+    put_confidence(p, f);
+    fputc('\n', f);
+}
+
+static void json_point(struct lw_jsonout *o, const char *key, const struct lw_cap_point *p)
+{
+    lw_jsonout_line_object(o, key);
+    lw_jsonout_known(o, "bucket_cap_bytes", p->cap_bytes);
+    lw_jsonout_int(o, "from_bytes", p->low_bytes);
+    lw_jsonout_int(o, "to_bytes", p->high_bytes);
+    lw_jsonout_int(o, "n_buckets", p->n_buckets);
+    lw_jsonout_ns(o, "step_ns", p->step);
+    lw_jsonout_ns(o, "exposed_comm_ns", p->exposed_comm);
+    lw_jsonout_end(o);
+}
+
+static void put_json(const struct lw_recommend_report *p, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+    const struct lw_recommendation *r = p->r;
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "workload", p->workload->name);
+    lw_jsonout_string(&o, "cluster", p->cluster->name);
+    lw_jsonout_bool(&o, "cluster_calibrated", p->cluster->calibrated);
+    lw_jsonout_int(&o, "n_ranks", p->n_ranks);
+    json_point(&o, "best", r->best >= 0 ? &r->points[r->best] : &r->reference);
+    json_point(&o, "reference", &r->reference);
+    lw_jsonout_string(&o, "reference_is", lw_cap_source_name(r->source));
+    lw_jsonout_ns(&o, "gain_ns", lw_recommendation_gain(r));
+    lw_jsonout_fixed(&o, "gain_pct", lw_recommend_gain_pct(p), 3);
+    lw_jsonout_string(&o, "verdict", lw_recommend_verdict(p));
+    if (p->n_past > 0) {
+        lw_jsonout_line_object(&o, "past_error");
+        lw_jsonout_int(&o, "n_compared", p->n_past);
+        lw_jsonout_fixed(&o, "mean_abs_error_pct", p->mean_past_pct, 3);
+        lw_jsonout_fixed(&o, "max_abs_error_pct", p->max_past_pct, 3);
+        lw_jsonout_end(&o);
+    } else {
+        lw_jsonout_null(&o, "past_error");
+    }
+    lw_jsonout_int(&o, "n_bucketings", r->n_points);
+    lw_jsonout_int(&o, "n_simulated", r->n_simulated);
+    lw_jsonout_bool(&o, "exhaustive", r->exhaustive);
+    lw_jsonout_array(&o, "caps");
+    for (int32_t i = 0; i < r->n_points; i++)
+        if (r->points[i].step >= 0)
+            json_point(&o, NULL, &r->points[i]);
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+static enum lw_status put_csv(const struct lw_recommend_report *p, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"bucket_cap_bytes", "from_bytes", "to_bytes", "n_buckets",
+                                         "step_ns", "exposed_comm_ns"};
+    struct lw_table *t = lw_table_new(6, titles);
+
+    for (int32_t i = 0; i < p->r->n_points; i++) {
+        const struct lw_cap_point *c = &p->r->points[i];
+        if (c->step < 0)
+            continue;
+        const int64_t v[] = {c->cap_bytes, c->low_bytes, c->high_bytes, c->n_buckets,
+                             lw_ps_to_ns(c->step), lw_ps_to_ns(c->exposed_comm)};
+        for (int k = 0; k < 6; k++)
+            lw_table_cell(t, "%lld", (long long)v[k]);
+    }
+    enum lw_status st = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return st;
+}
+
+enum lw_status lw_recommend_print(const struct lw_recommend_report *p, enum lw_format format,
+                                  FILE *f, struct lw_err *err)
+{
+    if (format == LW_FORMAT_CSV)
+        return put_csv(p, f, err);
+    if (format == LW_FORMAT_JSON)
+        put_json(p, f);
+    else
+        put_text(p, f);
+    return LW_OK;
+}

@@ -1,0 +1,192 @@
+/* The part of `lapwing sim` that replays recorded traces: reading them, and predicted against
+ * recorded. */
+#include "analysis/study/replay_predict.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "traces/kernel_class.h"
+#include "traces/reading.h"
+#include "traces/to_replay.h"
+
+enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_source *given,
+                                  struct lw_err *err)
+{
+    static const char *const allowed[] = {"bucket-cap", "first-bucket", "last-bucket-cap"};
+
+    for (int i = 0; i < given->n_given; i++) {
+        bool ok = false;
+        for (size_t k = 0; k < sizeof allowed / sizeof *allowed; k++)
+            ok |= strcmp(given->names[i], allowed[k]) == 0;
+        if (!ok)
+            return lw_fail(err, LW_EUSAGE,
+                           "a replay takes its plan from the traces: --%s does not "
+                           "go with --replay",
+                           given->names[i]);
+    }
+    r->other_buckets = given->n_given > 0;
+    r->buckets = (struct lw_bucket_request){.policy = LW_BUCKET_C10D_2,
+                                            .cap_bytes = given->given.bucket_cap_bytes,
+                                            .first_bytes = given->given.first_bucket_bytes,
+                                            .last_cap = given->given.last_bucket_cap};
+    return LW_OK;
+}
+
+/* Borrow the sources of files that are all traces. */
+static enum lw_status take_sources(const struct traces_file *f, int n, struct traces_source *v,
+                                   struct lw_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        if (f[i].format != TRACES_KINETO)
+            return lw_fail(err, LW_ENOTSUP, "%s: a %s file: only traces can be replayed", f[i].file,
+                           traces_format_name(f[i].format));
+        v[i] = f[i].source;
+    }
+    return LW_OK;
+}
+
+/* What the what-ifs need to know about the recording. */
+static void describe(struct sim_whatif *w, const struct traces_source *v, int n)
+{
+    const struct lw_trace *t = &v[0].trace;
+
+    w->world = t->world_size > 0 ? t->world_size : n > 1 ? n : -1;
+    w->recorded_device = lw_trace_text(t, t->device);
+}
+
+static enum lw_status build_with(struct sim_replay *r, const struct traces_source *v, int n,
+                                 const struct lw_kernel_table *kernels, struct lw_err *err)
+{
+    struct traces_replay_rule rule;
+    struct traces_replay_choice choice = {.kernels = kernels,
+                                          .buckets = r->other_buckets ? &r->buckets : NULL};
+
+    r->shown.what_if = r->other_buckets;
+    if (sim_whatif_asked(&r->whatif) || r->whatif.from_device) {
+        r->whatif.kernels = kernels;
+        describe(&r->whatif, v, n);
+        LW_TRY(sim_whatif_open(&r->whatif, &rule, err));
+        choice.rule = &rule;
+        r->shown.what_if = true;
+    }
+    return traces_replay_build(v, n, &choice, r->replay, err);
+}
+
+static enum lw_status build(struct sim_replay *r, const struct traces_source *v, int n,
+                            struct lw_err *err)
+{
+    struct lw_kernel_table kernels = {0};
+
+    if (r->kernels_file)
+        LW_TRY(lw_kernel_table_read(r->kernels_file, &kernels, err));
+    enum lw_status status = build_with(r, v, n, &kernels, err);
+    sim_whatif_close(&r->whatif);
+    lw_kernel_table_free(&kernels);
+    return status;
+}
+
+enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
+                               struct lw_cluster *cluster, struct lw_err *err)
+{
+    struct traces_reading reading = {0};
+    struct traces_file *f = lw_calloc((size_t)n, sizeof *f);
+    struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
+
+    r->replay = lw_calloc(1, sizeof *r->replay);
+    enum lw_status status =
+        f && v && r->replay ? traces_files_read(&reading, files, n, f, err) : lw_fail_nomem(err);
+    if (status == LW_OK) {
+        status = take_sources(f, n, v, err);
+        if (status == LW_OK)
+            status = build(r, v, n, err);
+        traces_files_free(f, n);
+    }
+    lw_free(v);
+    lw_free(f);
+    LW_TRY(status);
+    *cluster = traces_replay_cluster(r->replay);
+    *plan = r->replay->plan;
+    r->replay->plan = (struct lw_plan){0};
+    return LW_OK;
+}
+
+/* ---- predicted against recorded ---- */
+
+static double error_pct(lw_ps predicted, lw_ps recorded)
+{
+    return recorded > 0 ? 100.0 * (double)(predicted - recorded) / (double)recorded : 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    lw_ps x = *(const lw_ps *)a, y = *(const lw_ps *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Of an even number the mean of the middle two, rounded down. Sorts v. */
+static lw_ps median(lw_ps *v, int32_t n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return n > 0 ? v[(n - 1) / 2] + (v[n / 2] - v[(n - 1) / 2]) / 2 : 0;
+}
+
+static enum lw_status fill_step(struct sim_replay *r, const struct lw_timeline *t, int32_t k,
+                                struct lw_err *err)
+{
+    const struct traces_replay_step *s = &r->replay->steps[k];
+    struct lw_sim_replayed_step *x = &r->shown.steps[k];
+
+    x->name = s->name;
+    x->recorded = s->recorded;
+    x->predicted = traces_replay_length(r->replay, t, k, -1);
+    x->error_pct = error_pct(x->predicted, x->recorded);
+    x->rank_recorded = s->of_rank;
+    x->rank_predicted = lw_arena_alloc(&r->arena, r->replay->n_ranks, sizeof *x->rank_predicted);
+    if (!x->rank_predicted)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < r->replay->n_ranks; i++)
+        x->rank_predicted[i] = traces_replay_length(r->replay, t, k, i);
+    return LW_OK;
+}
+
+enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_before,
+                                  struct lw_err *err)
+{
+    struct lw_sim_replayed *x = &r->shown;
+    int32_t n = r->replay->n_steps;
+    lw_ps *v = lw_arena_alloc(&r->arena, n, sizeof *v);
+
+    x->n_steps = n;
+    x->n_ranks = r->replay->n_ranks;
+    x->rank_of_file = r->replay->rank_of_file;
+    x->steps = lw_arena_alloc(&r->arena, n, sizeof *x->steps);
+    if (!v || !x->steps)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; k < n; k++)
+        LW_TRY(fill_step(r, t, k, err));
+    for (int32_t k = 0; k < n; k++)
+        v[k] = x->steps[k].recorded;
+    x->recorded = median(v, n);
+    for (int32_t k = 0; k < n; k++)
+        v[k] = x->steps[k].predicted;
+    x->predicted = median(v, n);
+    x->error_pct = error_pct(x->predicted, x->recorded);
+    *n_before = r->replay->n_before;
+    return traces_replay_divide(r->replay, t, err);
+}
+
+void sim_replay_summary(const struct sim_replay *r, struct lw_summary *s)
+{
+    for (int32_t k = 0; k < s->n_steps && k < r->shown.n_steps; k++)
+        s->steps[k] = r->shown.steps[k].predicted;
+    s->step = r->shown.predicted;
+}
+
+void sim_replay_free(struct sim_replay *r)
+{
+    if (r->replay)
+        traces_replay_free(r->replay);
+    lw_free(r->replay);
+    lw_arena_free(&r->arena);
+}

@@ -1,0 +1,44 @@
+#ifndef LW_ANALYSIS_STUDY_REPLAY_PREDICT_H
+#define LW_ANALYSIS_STUDY_REPLAY_PREDICT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/bucket/bucket.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/cli/plan_source.h"
+#include "analysis/study/replay_whatif.h"
+#include "sim/predict/sim_print.h"
+
+struct traces_replay;
+
+/* `lapwing sim --replay TRACE...`: the part of the command that reads traces and compares. */
+struct sim_replay {
+    bool on;                  /* --replay */
+    const char *kernels_file; /* --kernel-classes */
+    struct sim_whatif whatif; /* what is changed */
+    bool other_buckets;
+    struct lw_bucket_request buckets;
+
+    struct lw_arena arena;
+    struct traces_replay *replay; /* owned; its plan moves to the command */
+    struct lw_sim_replayed shown;
+};
+
+/* Strategy options beside --replay: those of buckets; LW_EUSAGE names any other. */
+enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_source *given,
+                                  struct lw_err *err);
+/* Read the traces; *plan and *cluster are the caller's. */
+enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
+                               struct lw_cluster *cluster, struct lw_err *err);
+
+/* After the run: predicted against recorded, and the timeline by steps; *n_before steps only lead
+ * up. */
+enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_before,
+                                  struct lw_err *err);
+/* Steps of the summary are those of the marks. */
+void sim_replay_summary(const struct sim_replay *r, struct lw_summary *s);
+void sim_replay_free(struct sim_replay *r);
+
+#endif

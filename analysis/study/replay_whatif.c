@@ -1,0 +1,227 @@
+/* What-ifs on a replay. Each replaces the time of single ops and leaves everything else recorded;
+ * what it assumes is said in notes.
+ *
+ *   network  a collective of known size takes what the cluster's tables and models say;
+ *   ranks    groups of the size of the recorded world get the new size; without a cluster their
+ *            recorded time is scaled by the traffic of an ideal algorithm (nccl-tests,
+ *            PERFORMANCE.md: all-reduce 2(n-1)/n, all-gather, reduce-scatter, all-to-all (n-1)/n);
+ *   device   a kernel bound by arithmetic scales with peak flop/s of its type, any other with
+ *            memory bandwidth (roofline: Williams, Waterman, Patterson, CACM 52(4), 2009).
+ *
+ * Not modelled: a kernel that changes its class on the other device, other kernels chosen there,
+ * copies between host and device, a faster host. */
+#include "analysis/study/replay_whatif.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "sim/cost/cost_model.h"
+#include "traces/kernel_class.h"
+#include "traces/to_replay.h"
+
+bool sim_whatif_asked(const struct sim_whatif *w)
+{
+    return w->network || w->ranks > 0 || w->device;
+}
+
+/* ---- collectives ---- */
+
+static int32_t new_size(const struct sim_whatif *w, int32_t size)
+{
+    return w->ranks > 0 && size == w->world ? (int32_t)w->ranks : size;
+}
+
+static enum lw_status ask_network(struct sim_whatif *w, const struct traces_replay_op *op,
+                                  int32_t n, lw_ps *time, struct lw_err *err)
+{
+    struct lw_cost_answer answer;
+    struct lw_cost_query q = {
+        .op = op->kind, .dtype = op->dtype, .bytes = op->bytes, .n_ranks = n, .n_nodes = 1};
+
+    if (op->bytes < 0)
+        return lw_fail(err, LW_EINVAL,
+                       "-c: the traces do not tell the size of '%.80s': another "
+                       "network can be asked about collectives of known size (torch 2.2 and later "
+                       "record it)",
+                       op->name);
+    q.n_nodes = (n + w->net.devices_per_node - 1) / w->net.devices_per_node;
+    LW_TRY(lw_sim_cost_explain(&w->net, &q, &answer, err));
+    *time = answer.time;
+    return LW_OK;
+}
+
+/* recorded * traffic(to) / traffic(from), rounded: traffic is (n-1)/n but for a constant factor,
+ * and the same for all n where every member gets or gives the whole. */
+static enum lw_status scale(const struct traces_replay_op *op, int32_t to, lw_ps *time,
+                            struct lw_err *err)
+{
+    int64_t from = op->group_size;
+
+    if (op->kind == LW_OP_BROADCAST || op->kind == LW_OP_REDUCE || op->kind == LW_OP_BARRIER)
+        return LW_OK;
+    if (from < 2)
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks: '%.80s' was recorded with one rank, so it holds no "
+                       "transfer to scale: name a network with -c",
+                       op->name);
+    __int128 num = (__int128)op->recorded * (to - 1) * from, den = (__int128)to * (from - 1);
+    *time = (lw_ps)((num + den / 2) / den);
+    return LW_OK;
+}
+
+static enum lw_status time_comm(struct sim_whatif *w, const struct traces_replay_op *op,
+                                lw_ps *time, struct lw_err *err)
+{
+    int32_t size = new_size(w, op->group_size);
+
+    if (!w->network && size == op->group_size) {
+        w->n_comm_kept++;
+        return LW_OK;
+    }
+    if (op->group_size < 0)
+        return lw_fail(err, LW_EINVAL, "the traces do not tell how many ranks '%.80s' has",
+                       op->name);
+    w->n_comm++;
+    return w->network ? ask_network(w, op, size, time, err) : scale(op, size, time, err);
+}
+
+/* ---- kernels ---- */
+
+static enum lw_status ratio(struct lw_figure from, struct lw_figure to, const char *what,
+                            const struct sim_whatif *w, double *r, struct lw_err *err)
+{
+    if (!lw_figure_is_set(from) || !lw_figure_is_set(to))
+        return lw_fail(err, LW_ENOTSUP, "--device: %s gives no %s",
+                       lw_figure_is_set(from) ? w->to.device.kind : w->from.device.kind, what);
+    *r = from.value / to.value;
+    return LW_OK;
+}
+
+static enum lw_status time_kernel(struct sim_whatif *w, const struct traces_replay_op *op,
+                                  lw_ps *time, struct lw_err *err)
+{
+    const struct lw_kernel_mark *mark = lw_kernel_mark_of(w->kernels, op->name);
+    enum lw_kernel_class class = mark ? mark->class : LW_KERNEL_OTHER;
+    enum lw_dtype dtype = mark && mark->has_dtype ? mark->dtype : LW_F32;
+    char what[64];
+    double r;
+
+    if (class == LW_KERNEL_COMPUTE) {
+        snprintf(what, sizeof what, "peak flop/s of %s", lw_dtype_name(dtype));
+        LW_TRY(ratio(w->from.device.peak_flops[dtype], w->to.device.peak_flops[dtype], what, w, &r,
+                     err));
+    } else {
+        LW_TRY(ratio(w->from.device.memory_bytes_per_s, w->to.device.memory_bytes_per_s,
+                     "memory bandwidth", w, &r, err));
+    }
+    w->n_compute += class == LW_KERNEL_COMPUTE;
+    w->n_memory += class == LW_KERNEL_MEMORY;
+    w->n_other += class == LW_KERNEL_OTHER;
+    *time = (lw_ps)((double)op->recorded * r + 0.5);
+    return LW_OK;
+}
+
+static enum lw_status time_op(void *ctx, const struct traces_replay_op *op, lw_ps *time,
+                              struct lw_err *err)
+{
+    struct sim_whatif *w = ctx;
+
+    if (op->comm)
+        return time_comm(w, op, time, err);
+    return w->has_device ? time_kernel(w, op, time, err) : LW_OK;
+}
+
+/* ---- notes ---- */
+
+static const char *note(void *ctx, int k)
+{
+    struct sim_whatif *w = ctx;
+    int n = 0;
+    size_t size = sizeof w->note[0];
+
+    if (w->network)
+        snprintf(w->note[n++], size,
+                 "what-if: %lld collectives take what cluster '%s' says for "
+                 "their size, instead of their recorded time",
+                 (long long)w->n_comm, w->net.name);
+    if (w->ranks > 0)
+        snprintf(w->note[n++], size,
+                 "what-if: groups of all %d ranks have %lld: %lld collectives, "
+                 "each rank's buffers and compute as recorded, %lld of other groups as recorded",
+                 w->world, (long long)w->ranks, (long long)w->n_comm, (long long)w->n_comm_kept);
+    if (w->ranks > 0 && !w->network)
+        snprintf(w->note[n++], size,
+                 "what-if: their recorded times, latency and waiting inside, "
+                 "scale with the traffic of a ring: all-reduce, all-gather, reduce-scatter and "
+                 "all-to-all by (n-1)/n");
+    if (w->has_device)
+        snprintf(w->note[n++], size,
+                 "what-if: %s instead of %s: %lld kernels bound by arithmetic "
+                 "scale with peak flop/s (f32 where the name tells no type), %lld bound by memory "
+                 "and %lld of no known class with memory bandwidth",
+                 w->to.device.kind, w->from.device.kind, (long long)w->n_compute,
+                 (long long)w->n_memory, (long long)w->n_other);
+    if (w->has_device)
+        snprintf(w->note[n++], size, "what-if: the host, launches and copies keep their times%s",
+                 w->network ? "" : ", and so do collectives");
+    return k < n ? w->note[k] : NULL;
+}
+
+/* ---- clusters ---- */
+
+/* The first known system whose device ("A100-SXM4-80GB") is one of the family that the trace names
+ * ("NVIDIA A100-PG509-200"). */
+static enum lw_status find_recorded(struct sim_whatif *w, struct lw_err *err)
+{
+    char family[32];
+
+    for (int k = 0; lw_cluster_known(k); k++) {
+        LW_TRY(lw_cluster_find(lw_cluster_known(k), &w->from, err));
+        snprintf(family, sizeof family, "%.*s", (int)strcspn(w->from.device.kind, "- "),
+                 w->from.device.kind);
+        if (*family && strpbrk(family, "0123456789") && strstr(w->recorded_device, family))
+            return LW_OK;
+        lw_cluster_free(&w->from);
+    }
+    return lw_fail(err, LW_EINVAL,
+                   "--device: the traces were recorded on '%s', which is no known "
+                   "device: name it with --from-device (a known system, its device's kind, or a "
+                   "cluster file)",
+                   *w->recorded_device ? w->recorded_device : "unknown");
+}
+
+static enum lw_status check(const struct sim_whatif *w, struct lw_err *err)
+{
+    if (w->ranks > 0 && w->world < 0)
+        return lw_fail(err, LW_EINVAL, "--ranks: the traces do not tell how many ranks ran");
+    if (w->from_device && !w->device)
+        return lw_fail(err, LW_EUSAGE,
+                       "--from-device says what was recorded on; --device says what "
+                       "to ask about");
+    return LW_OK;
+}
+
+enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *rule,
+                               struct lw_err *err)
+{
+    LW_TRY(check(w, err));
+    *rule = (struct traces_replay_rule){time_op, note, w};
+    if (w->network) {
+        LW_TRY(lw_cluster_find(w->network, &w->net, err));
+        w->has_net = true;
+    }
+    if (w->device) {
+        LW_TRY(lw_cluster_find_device(w->device, &w->to, err));
+        LW_TRY(w->from_device ? lw_cluster_find_device(w->from_device, &w->from, err) : find_recorded(w, err));
+        w->has_device = true;
+    }
+    return LW_OK;
+}
+
+void sim_whatif_close(struct sim_whatif *w)
+{
+    lw_cluster_free(&w->net);
+    lw_cluster_free(&w->to);
+    lw_cluster_free(&w->from);
+}

@@ -1,0 +1,35 @@
+#ifndef LW_ANALYSIS_STUDY_REPLAY_WHATIF_H
+#define LW_ANALYSIS_STUDY_REPLAY_WHATIF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+
+struct traces_replay_rule;
+struct lw_kernel_table;
+
+/* What `lapwing sim --replay` changes: network, number of ranks, device. Zeroed = nothing. See
+ * docs/design/replay.md. */
+struct sim_whatif {
+    const char *network;              /* -c; NULL = recorded times */
+    int64_t ranks;                    /* --ranks; 0 = as recorded */
+    const char *device, *from_device; /* --device, --from-device */
+    const struct lw_kernel_table *kernels;
+    int32_t world;               /* ranks of the recorded run; -1 = the traces do not say */
+    const char *recorded_device; /* as the trace names it; "" = it does not */
+
+    struct lw_cluster net, to, from;
+    bool has_net, has_device;
+    int64_t n_comm, n_comm_kept, n_compute, n_memory, n_other;
+    char note[6][320];
+};
+
+bool sim_whatif_asked(const struct sim_whatif *w);
+/* Read the clusters and fill the rule, which borrows w. LW_EINVAL names what is missing. */
+enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *rule,
+                               struct lw_err *err);
+void sim_whatif_close(struct sim_whatif *w);
+
+#endif

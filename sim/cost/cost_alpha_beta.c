@@ -1,0 +1,164 @@
+/* The alpha-beta model (Hockney 1994): a message costs latency plus bytes over bandwidth, and an
+ * operation is so many messages one after the other. n ranks, buffer of B bytes, chunk C = the
+ * largest of n parts of whole elements (B/n where n divides B):
+ *
+ *     all-reduce                   2(n-1) steps of C      (ring: reduce-scatter, then all-gather;
+ *     reduce-scatter, all-gather    (n-1) steps of C       Patarasuk and Yuan, JPDC 69(2), 2009)
+ *     all-to-all                   pairwise exchange      (sim/cost/cost_closed_form.c)
+ *     broadcast, reduce            B / bandwidth + (n-1) latencies    (chain, pieces small against B)
+ *     send, receive                B / bandwidth + 1 latency
+ *     barrier                      2(n-1) latencies       (an all-reduce of nothing)
+ *
+ * Over several nodes every step moves at the pace of the slowest link; of the steps of a ring as many
+ * pay the latency between nodes as the ring crosses nodes (n_nodes for each trip around it). Between
+ * nodes a group gets the links of a node in proportion to its ranks there, so that groups which run
+ * side by side on all devices find their share.
+ * Every piece is rounded to the picosecond once (lw_transfer_ps), so the closed forms are exact.
+ * Not modelled: protocols, contention (the engine's business). */
+#include "sim/cost/cost_model.h"
+
+#include "sim/cost/cost_closed_form.h"
+
+int64_t sim_chunk_bytes(int64_t bytes, enum lw_dtype dtype, int32_t n)
+{
+    int64_t size = lw_dtype_size(dtype);
+
+    if (bytes % size != 0)
+        size = 1;
+    int64_t elements = bytes / size;
+    return (elements / n + (elements % n != 0)) * size;
+}
+
+int64_t sim_ring_steps(enum lw_op_kind op, int32_t n_ranks)
+{
+    switch (op) {
+    case LW_OP_ALL_REDUCE:
+        return 2 * ((int64_t)n_ranks - 1);
+    case LW_OP_REDUCE_SCATTER:
+    case LW_OP_ALL_GATHER:
+        return (int64_t)n_ranks - 1;
+    default:
+        return 0;
+    }
+}
+
+static enum lw_status need(const struct lw_cluster *c, struct lw_figure f, const char *what,
+                           const char *level, struct lw_err *err)
+{
+    if (lw_figure_is_set(f))
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP,
+                   "cluster '%s' gives no %s for its %s link, and no measured table fits: choose "
+                   "another cluster, or measure this one with 'lapwing calibrate'",
+                   c->name, what, level);
+}
+
+static enum lw_status link_of(const struct lw_cluster *c, enum lw_link_level level,
+                              const struct lw_link **link, struct lw_err *err)
+{
+    const char *word = level == LW_LINK_INTRA ? "intra-node" : "inter-node";
+
+    *link = lw_cluster_link(c, level);
+    struct lw_figure none = {0, NULL};
+    LW_TRY(need(c, *link ? (*link)->bytes_per_s : none, "bandwidth", word, err));
+    return need(c, (*link)->latency_ps, "latency", word, err);
+}
+
+static double n_links(const struct lw_link *l)
+{
+    return lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
+}
+
+int32_t sim_adapters(const struct lw_cluster *c)
+{
+    const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
+    double devices = c->devices_per_node, n = l ? n_links(l) : 1;
+
+    if (l && lw_figure_is_set(l->n_sharers))
+        n = (devices + l->n_sharers.value - 1) / l->n_sharers.value;
+    n = n < devices ? n : devices;
+    return n < 1 ? 1 : (int32_t)n;
+}
+
+static bool links_are_fair(const struct lw_cluster *c)
+{
+    return lw_figure_is_set(c->interference.fair_links) && c->interference.fair_links.value > 0;
+}
+
+/* Share of a node's links that a group with so many members on it has: of the adapters they use when
+ * links are shared as it comes; in proportion, as if every device had such a group, when not. */
+static double share_of_node(const struct lw_cluster *c, double members)
+{
+    double devices = c->devices_per_node, n = sim_adapters(c);
+
+    if (!links_are_fair(c))
+        return members < devices ? members / devices : 1;
+    double used = members * n / devices;
+    int32_t whole = (int32_t)used + (used > (int32_t)used);
+    return whole < n ? whole / n : 1;
+}
+
+enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
+                           struct sim_path *path, struct lw_err *err)
+{
+    const struct lw_link *l;
+    struct sim_path p = {0};
+
+    if (n_ranks > n_nodes) {
+        LW_TRY(link_of(c, LW_LINK_INTRA, &l, err));
+        p.bytes_per_s = p.intra_bytes_per_s = l->bytes_per_s.value * n_links(l);
+        p.intra_ps = (lw_ps)(l->latency_ps.value + 0.5);
+        p.source = l->bytes_per_s.source;
+    }
+    if (n_nodes > 1) {
+        LW_TRY(link_of(c, LW_LINK_INTER, &l, err));
+        double per_node = l->bytes_per_s.value * n_links(l);
+        p.inter_bytes_per_s = per_node * share_of_node(c, (double)n_ranks / n_nodes);
+        p.inter_ps = (lw_ps)(l->latency_ps.value + 0.5);
+        if (n_ranks == n_nodes || p.inter_bytes_per_s < p.bytes_per_s) {
+            p.bytes_per_s = p.inter_bytes_per_s;
+            p.source = l->bytes_per_s.source;
+        }
+    }
+    *path = p;
+    return LW_OK;
+}
+
+/* Latencies of `steps` hops on a ring that crosses nodes n_nodes times a trip of n_ranks hops; the
+ * hops left over from whole trips are the dearest. */
+static lw_ps latencies(const struct sim_path *p, int64_t steps, int32_t n_ranks, int32_t n_nodes)
+{
+    int64_t trips = steps / n_ranks, rest = steps % n_ranks;
+    int64_t crossings = n_nodes > 1 ? trips * n_nodes + (rest < n_nodes ? rest : n_nodes) : 0;
+
+    return crossings * p->inter_ps + (steps - crossings) * p->intra_ps;
+}
+
+enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_query *q,
+                              struct lw_cost_answer *out, struct lw_err *err)
+{
+    struct sim_path p;
+    int64_t steps = sim_ring_steps(q->op, q->n_ranks), hops = (int64_t)q->n_ranks - 1;
+    lw_ps t;
+
+    LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, &p, err));
+    if (q->op == LW_OP_ALL_TO_ALL) {
+        struct lw_cost_query exchange = *q;
+        exchange.algorithm = LW_REDUCER_PAIRWISE;
+        LW_TRY(sim_algorithm_time(c, &exchange, out, err));
+        out->model = "alpha-beta";
+        return LW_OK;
+    }
+    if (steps > 0) {
+        t = steps * lw_transfer_ps(sim_chunk_bytes(q->bytes, q->dtype, q->n_ranks), p.bytes_per_s) +
+            latencies(&p, steps, q->n_ranks, q->n_nodes);
+    } else if (q->op == LW_OP_BARRIER) {
+        t = latencies(&p, 2 * hops, q->n_ranks, q->n_nodes);
+    } else {
+        t = lw_transfer_ps(q->bytes, p.bytes_per_s) + latencies(&p, hops, q->n_ranks, q->n_nodes);
+    }
+    *out = (struct lw_cost_answer){.time = t, .model = "alpha-beta", .source = p.source,
+                                   .detail = "closed form",
+                                   .algorithm = steps > 0 ? "ring" : "chain"};
+    return LW_OK;
+}

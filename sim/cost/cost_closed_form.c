@@ -1,0 +1,297 @@
+/* Closed forms of the algorithms of sim/cost/collective_messages.c. n members on N nodes, m on each; B bytes, C = the
+ * largest of n parts; x(b), X(b) = time of b bytes inside a node and between nodes, with a, A the
+ * latencies. Between nodes the members of a node that send at the same time share what the group gets
+ * of the node's links.
+ *
+ *   pairwise      (m-1)(x(C) + a) + (n-m)(X(C) + A), twice for an all-reduce
+ *   direct        (m-1) x(C) + (n-m) X(C) + one latency, twice for an all-reduce; broadcast and reduce
+ *                 the same with B, once
+ *   one-shot      the same with B, once
+ *   hierarchical  (m-1)(x(N C) + a) + (N-1)(X(C) + A), twice for an all-reduce; all-to-all: the parts
+ *                 are N C inside and m C between
+ *   tree          rounds (X(B / 2k) + A), rounds being counted on unit links (they grow by a fixed
+ *                 number for each piece more); of k = 1, 2, 4, ... 1024 the best
+ *   hfreduce      k whole pieces (the last counts as one) through 2 H + 2 slots, H the height of the tree of hosts: slots with copies
+ *                 to and from devices take d = piece / least of memory, PCIe and bridge; slots of the
+ *                 tree e = piece / NIC + A
+ *                 d >= e: min(2k, k + 2H + 1) d + max(0, 2H + 1 - k) e
+ *                 d <  e: 2 d + (k + 2H - 1) e
+ *
+ * Where nodes hold different numbers of members, every step counts as one between nodes.
+ * Not modelled: the choice between algorithms that a library makes. */
+#include "sim/cost/cost_closed_form.h"
+
+#include <string.h>
+
+#include "shared/base/arena.h"
+
+enum { MOST_PIECES = 1024, COUNTED_PIECES = 16 };
+
+enum lw_reducer_kind sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    bool can = q->op == LW_OP_ALL_REDUCE && q->n_ranks % q->n_nodes == 0;
+
+    if (q->algorithm == LW_REDUCER_AUTO && can && strcmp(c->library, "hfreduce") == 0)
+        return LW_REDUCER_HFREDUCE;
+    return q->algorithm;
+}
+
+/* --- links --- */
+
+static double between(const struct sim_path *p, const struct sim_schedule *s)
+{
+    return p->inter_bytes_per_s / s->n_crossing;
+}
+
+static bool same_node(const struct sim_group_links *g, int32_t from, int32_t to)
+{
+    if (g->ranks)
+        return g->ranks[from] / g->devices_per_node == g->ranks[to] / g->devices_per_node;
+    if (g->s->per_node > 0)
+        return from / g->s->per_node == to / g->s->per_node;
+    return g->s->n_nodes == 1;
+}
+
+void sim_group_link_time(const void *ctx, const struct sim_transfer *m, int64_t bytes, lw_ps *time,
+                         lw_ps *latency)
+{
+    const struct sim_group_links *g = ctx;
+    bool inside = true;
+    double rate;
+
+    if (g->s->algorithm == LW_REDUCER_HFREDUCE) {
+        bool copy = m->from < g->s->n || m->to < g->s->n;
+        rate = copy ? g->host.device_bytes_per_s : g->host.bytes_per_s[SIM_CEILING_NIC];
+        *time = lw_transfer_ps(copy ? bytes : 2 * bytes, rate); /* two half pieces share a slot */
+        *latency = copy ? 0 : g->host.latency;
+        return;
+    }
+    inside = same_node(g, m->from, m->to);
+    rate = inside ? g->path.intra_bytes_per_s : between(&g->path, g->s);
+    if (g->speed)
+        rate *= g->speed(g->ctx, g->ranks[m->from], g->ranks[m->to]);
+    *time = lw_transfer_ps(bytes, rate);
+    *latency = inside ? g->path.intra_ps : g->path.inter_ps;
+}
+
+static lw_ps inside_ps(const struct sim_path *p, int64_t bytes)
+{
+    return p->intra_bytes_per_s > 0 ? lw_transfer_ps(bytes, p->intra_bytes_per_s) : 0;
+}
+
+static lw_ps between_ps(const struct sim_path *p, const struct sim_schedule *s, int64_t bytes)
+{
+    return s->n_nodes > 1 ? lw_transfer_ps(bytes, between(p, s)) : 0;
+}
+
+/* --- trees --- */
+
+static void one_round(const void *ctx, const struct sim_transfer *m, int64_t bytes, lw_ps *time,
+                      lw_ps *latency)
+{
+    (void)ctx;
+    (void)m;
+    (void)bytes;
+    *time = 1;
+    *latency = 0;
+}
+
+/* Rounds that k pieces need when all take one. */
+static enum lw_status count_rounds(const struct lw_cost_query *q, int32_t k, int64_t *rounds,
+                                   struct lw_err *err)
+{
+    size_t n = (size_t)q->n_ranks;
+    const struct sim_links unit = {one_round, NULL, NULL};
+    struct sim_schedule s;
+    lw_ps *times = lw_alloc(2 * n * sizeof *times);
+
+    if (!times)
+        return lw_fail_nomem(err);
+    for (size_t i = 0; i < n; i++)
+        times[i] = 0;
+    enum lw_status status = sim_schedule_make(q, k, 0, &s, err);
+    if (status == LW_OK) {
+        status = sim_schedule_run(&s, times, &unit, times + n, NULL, err);
+        sim_schedule_free(&s);
+    }
+    *rounds = 0;
+    for (size_t i = n; status == LW_OK && i < 2 * n; i++)
+        if (times[i] > *rounds)
+            *rounds = times[i];
+    lw_free(times);
+    return status;
+}
+
+static int64_t tree_piece(const struct lw_cost_query *q, int32_t k)
+{
+    return sim_chunk_bytes(q->bytes, q->dtype, 2 * k);
+}
+
+/* One round of a piece on the slowest link. */
+static lw_ps tree_round(const struct sim_path *p, const struct lw_cost_query *q, int64_t bytes)
+{
+    struct sim_schedule s = {.n_nodes = q->n_nodes, .n_crossing = q->n_ranks > q->n_nodes ? 2 : 1};
+    lw_ps inside = inside_ps(p, bytes), outside = between_ps(p, &s, bytes);
+
+    inside += p->intra_bytes_per_s > 0 ? p->intra_ps : 0;
+    outside += q->n_nodes > 1 ? p->inter_ps : 0;
+    return inside > outside ? inside : outside;
+}
+
+static enum lw_status best_tree(const struct sim_path *p, const struct lw_cost_query *q, int32_t *k,
+                                int64_t *rounds, lw_ps *time, struct lw_err *err)
+{
+    int64_t at = 0, before = 0, per_piece = 0;
+
+    *time = -1;
+    for (int32_t pieces = 1; pieces <= MOST_PIECES; pieces *= 2) {
+        if (pieces <= COUNTED_PIECES)
+            LW_TRY(count_rounds(q, pieces, &at, err));
+        else
+            at += per_piece * (pieces / 2);
+        if (pieces == COUNTED_PIECES) {
+            LW_TRY(count_rounds(q, pieces - 1, &before, err));
+            per_piece = at - before;
+        }
+        lw_ps t = at * tree_round(p, q, tree_piece(q, pieces));
+        if (*time < 0 || t < *time) {
+            *time = t;
+            *k = pieces;
+            *rounds = at;
+        }
+    }
+    return LW_OK;
+}
+
+/* --- schedules --- */
+
+static enum lw_status pieces_of(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                const struct sim_group_links *links, int32_t *k,
+                                struct lw_err *err)
+{
+    int64_t rounds, n;
+    lw_ps time;
+
+    (void)c;
+    *k = 1;
+    if (q->algorithm == LW_REDUCER_TREE)
+        return best_tree(&links->path, q, k, &rounds, &time, err);
+    if (q->algorithm != LW_REDUCER_HFREDUCE)
+        return LW_OK;
+    n = q->bytes / links->host.piece_bytes + (q->bytes % links->host.piece_bytes != 0);
+    if (n > INT32_MAX / 4)
+        return lw_fail(err, LW_ENOTSUP, "hfreduce: %lld bytes in pieces of %lld are more than 2^29",
+                       (long long)q->bytes, (long long)links->host.piece_bytes);
+    *k = n > 1 ? (int32_t)n : 1;
+    return LW_OK;
+}
+
+enum lw_status sim_algorithm_schedule(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                      int32_t root, struct sim_schedule *s,
+                                      struct sim_group_links *links, struct lw_err *err)
+{
+    struct sim_group_links g = {.s = s, .devices_per_node = c->devices_per_node};
+    int32_t k;
+
+    if (q->algorithm == LW_REDUCER_HFREDUCE && q->n_ranks % q->n_nodes == 0)
+        LW_TRY(sim_hfreduce_of(c, q->n_ranks / q->n_nodes, q->n_nodes, &g.host, err));
+    else if (q->algorithm != LW_REDUCER_HFREDUCE)
+        LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, &g.path, err));
+    else
+        g.host.piece_bytes = 1; /* refused below */
+    if (sim_algorithm_does(q->algorithm, q->op))
+        LW_TRY(pieces_of(c, q, &g, &k, err));
+    else
+        k = 1;
+    LW_TRY(sim_schedule_make(q, k, root, s, err));
+    if (q->algorithm == LW_REDUCER_HFREDUCE && k > 1) /* half of a whole piece, so is the last */
+        s->piece_bytes = g.host.piece_bytes / 2 + g.host.piece_bytes % 2;
+    *links = g;
+    return LW_OK;
+}
+
+/* --- closed forms --- */
+
+/* All others in turn, each with what it takes: at once (one latency) or one after the other. */
+static lw_ps exchange_ps(const struct sim_schedule *s, const struct sim_path *p, int64_t bytes,
+                         bool at_once)
+{
+    int64_t near = s->per_node > 0 ? s->per_node - 1 : s->n_nodes == 1 ? s->n - 1 : 0;
+    int64_t far = s->n - 1 - near;
+    lw_ps inside = near * inside_ps(p, bytes), outside = far * between_ps(p, s, bytes);
+
+    if (!at_once)
+        return inside + near * p->intra_ps + outside + far * p->inter_ps;
+    lw_ps last = far > 0 ? inside + outside + p->inter_ps : 0;
+    lw_ps first = near > 0 ? inside + p->intra_ps : 0;
+    return last > first ? last : first;
+}
+
+static lw_ps hierarchical_ps(const struct sim_schedule *s, const struct sim_path *p)
+{
+    int64_t near = (int64_t)s->per_node - 1, far = (int64_t)s->n_nodes - 1, c = s->piece_bytes;
+    int64_t crossing = s->op == LW_OP_ALL_TO_ALL ? s->per_node * c : c;
+
+    return near * (inside_ps(p, s->n_nodes * c) + p->intra_ps) +
+           far * (between_ps(p, s, crossing) + p->inter_ps);
+}
+
+static lw_ps hfreduce_ps(const struct sim_schedule *s, const struct sim_hfreduce *h)
+{
+    int64_t k = s->n_pieces / 2, high = s->trees.most_depth, bytes = 2 * s->piece_bytes;
+    lw_ps copy = lw_transfer_ps(bytes, h->device_bytes_per_s), tree = 0;
+
+    if (s->n_nodes > 1)
+        tree = lw_transfer_ps(bytes, h->bytes_per_s[SIM_CEILING_NIC]) + h->latency;
+    if (copy < tree)
+        return 2 * copy + (k + 2 * high - 1) * tree;
+    int64_t gap = 2 * high + 1 - k;
+    return gap > 0 ? 2 * k * copy + gap * tree : s->n_steps * copy;
+}
+
+static lw_ps closed_form(const struct sim_schedule *s, const struct sim_group_links *g)
+{
+    int64_t twice = s->op == LW_OP_ALL_REDUCE ? 2 : 1;
+
+    switch (s->algorithm) {
+    case LW_REDUCER_PAIRWISE:
+        return twice * exchange_ps(s, &g->path, s->piece_bytes, false);
+    case LW_REDUCER_DIRECT:
+        return twice * exchange_ps(s, &g->path, s->piece_bytes, true);
+    case LW_REDUCER_ONE_SHOT:
+        return exchange_ps(s, &g->path, s->piece_bytes, true);
+    case LW_REDUCER_HIERARCHICAL:
+        return twice * hierarchical_ps(s, &g->path);
+    default:
+        return hfreduce_ps(s, &g->host);
+    }
+}
+
+enum lw_status sim_algorithm_time(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                  struct lw_cost_answer *out, struct lw_err *err)
+{
+    struct lw_cost_answer a = {.model = lw_reducer_name(q->algorithm), .detail = "closed form",
+                               .algorithm = lw_reducer_name(q->algorithm)};
+    struct sim_schedule s;
+    struct sim_group_links g = {0};
+    int32_t k = 1;
+
+    if (q->algorithm == LW_REDUCER_TREE && sim_algorithm_does(q->algorithm, q->op)) {
+        LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, &g.path, err));
+        LW_TRY(best_tree(&g.path, q, &k, &a.n_steps, &a.time, err));
+        a.source = g.path.source;
+        a.n_pieces = 2 * k;
+        *out = a;
+        return LW_OK;
+    }
+    LW_TRY(sim_algorithm_schedule(c, q, 0, &s, &g, err));
+    a.time = closed_form(&s, &g);
+    a.n_pieces = s.n_pieces;
+    a.n_steps = s.n_steps;
+    a.source = q->algorithm == LW_REDUCER_HFREDUCE ? g.host.source : g.path.source;
+    if (q->algorithm == LW_REDUCER_HFREDUCE)
+        a.detail = sim_ceiling_name(g.host.least);
+    sim_schedule_free(&s);
+    *out = a;
+    return LW_OK;
+}

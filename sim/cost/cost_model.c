@@ -1,0 +1,84 @@
+/* The dispatcher of communication costs: a measured table where one fits, else the alpha-beta model;
+ * the closed form of an algorithm where one is asked for by name.
+ * Every answer says which it was. Costs are whole picoseconds before anything is compared. */
+#include "sim/cost/cost_model.h"
+
+#include "sim/cost/cost_closed_form.h"
+
+static enum lw_status check(const struct lw_cost_query *q, struct lw_err *err)
+{
+    enum lw_op_class k = lw_op_class(q->op);
+
+    if (k != LW_CLASS_COLLECTIVE && k != LW_CLASS_P2P)
+        return lw_fail(err, LW_EINVAL, "'%s' is no communication", lw_op_name(q->op));
+    if (q->n_ranks < 1 || q->n_nodes < 1 || q->n_nodes > q->n_ranks)
+        return lw_fail(err, LW_EINVAL, "%d ranks on %d nodes: need at least one rank on every node",
+                       q->n_ranks, q->n_nodes);
+    if (q->bytes < 0)
+        return lw_fail(err, LW_EINVAL, "%s of %lld bytes: the size must not be negative",
+                       lw_op_name(q->op), (long long)q->bytes);
+    return LW_OK;
+}
+
+/* Whether tables, and the model that stands in for them, answer for the algorithm. */
+static bool speaks_for(enum lw_reducer_kind algorithm)
+{
+    return algorithm == LW_REDUCER_AUTO || algorithm == LW_REDUCER_RING ||
+           algorithm == LW_REDUCER_GLOO;
+}
+
+enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
+                                   const struct lw_cost_query *query, struct lw_cost_answer *out,
+                                   struct lw_err *err)
+{
+    struct lw_cost_query q = *query;
+
+    LW_TRY(check(&q, err));
+    if (q.op == LW_OP_RECV) /* both ends of one message cost the same */
+        q.op = LW_OP_SEND;
+    if (q.n_ranks == 1) {
+        *out = (struct lw_cost_answer){.model = "nothing to do", .source = "", .detail = "one rank",
+                                       .algorithm = "none"};
+        return LW_OK;
+    }
+    bool by_name = lw_op_class(q.op) == LW_CLASS_COLLECTIVE && q.op != LW_OP_BARRIER;
+    if (by_name && !speaks_for(q.algorithm))
+        return sim_algorithm_time(cluster, &q, out, err);
+    const struct lw_cost_table *t = sim_table_find(cluster, &q, 1);
+    q.algorithm = sim_algorithm_of(cluster, &q);
+    if (!t)
+        return by_name && !speaks_for(q.algorithm) ? sim_algorithm_time(cluster, &q, out, err)
+                                                   : sim_alpha_beta(cluster, &q, out, err);
+    *out = (struct lw_cost_answer){.model = "table", .source = t->source, .algorithm = "library"};
+    out->time = sim_table_time(t, q.bytes, &out->detail);
+    return LW_OK;
+}
+
+static lw_ps time_of(const void *ctx, const struct lw_cost_query *query)
+{
+    struct lw_cost_answer a;
+
+    return lw_sim_cost_explain(ctx, query, &a, NULL) == LW_OK ? a.time : -1;
+}
+
+struct lw_cost lw_sim_cost(const struct lw_cluster *cluster)
+{
+    return (struct lw_cost){time_of, cluster, cluster->devices_per_node};
+}
+
+double lw_sim_algbw(const struct lw_cost_query *query, lw_ps time)
+{
+    return time > 0 ? (double)query->bytes / ((double)time / (double)LW_PS_PER_S) : 0;
+}
+
+double lw_sim_busbw(const struct lw_cost_query *query, lw_ps time)
+{
+    double n = query->n_ranks, factor = 1;
+
+    if (query->op == LW_OP_ALL_REDUCE)
+        factor = 2 * (n - 1) / n;
+    else if (query->op == LW_OP_ALL_GATHER || query->op == LW_OP_REDUCE_SCATTER ||
+             query->op == LW_OP_ALL_TO_ALL)
+        factor = (n - 1) / n;
+    return lw_sim_algbw(query, time) * factor;
+}

@@ -1,0 +1,75 @@
+#ifndef LW_SIM_COST_COST_MODEL_H
+#define LW_SIM_COST_COST_MODEL_H
+
+#include <stdint.h>
+
+#include "shared/plan/cluster.h"
+#include "shared/plan/cost.h"
+#include "shared/base/err.h"
+
+/* What communication costs on a cluster. A measured table that fits (op, ranks, nodes, in flight)
+ * wins; else a model computes it from the cluster's links. See docs/design/cost.md. */
+
+/* The cluster's cost as a function. Borrows the cluster. The time is -1 where the cluster cannot
+ * tell: lw_sim_cost_explain then says why. One rank costs nothing. */
+struct lw_cost lw_sim_cost(const struct lw_cluster *cluster);
+
+/* How one query is answered. */
+struct lw_cost_answer {
+    lw_ps time;
+    const char *model;  /* "table", "alpha-beta", "nothing to do", or the algorithm asked for */
+    const char *source; /* of the table, or of the link's bandwidth */
+    const char *detail; /* "between measured sizes", "beyond the largest measured size", ... */
+    const char *algorithm; /* "ring", "chain", "pairwise", "tree", ...; "library" = as measured */
+    int32_t n_pieces;      /* that the buffer is cut into; 0 = not said */
+    int64_t n_steps;       /* one after the other; 0 = not said */
+};
+
+/* With an algorithm that --reducer names (not auto, ring, gloo, which the cluster's tables speak for),
+ * its closed form on the cluster's links: sim/cost/cost_closed_form.h.
+ * LW_EINVAL: a negative size, no ranks, more nodes than ranks. LW_ENOTSUP: neither a table nor the
+ * figures a model needs; the message names the missing figure. */
+enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
+                                   const struct lw_cost_query *query, struct lw_cost_answer *out,
+                                   struct lw_err *err);
+
+/* Bytes per second that the whole operation achieves, and the same corrected for the traffic an
+ * ideal algorithm must cause, comparable with the speed of a link (NVIDIA nccl-tests, PERFORMANCE.md:
+ * all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all (n-1)/n; others 1). 0 for no time. */
+double lw_sim_algbw(const struct lw_cost_query *query, lw_ps time);
+double lw_sim_busbw(const struct lw_cost_query *query, lw_ps time);
+
+/* --- models, for the dispatcher and the engine --- */
+
+/* What a ring or chain moves over: hops inside a node and hops between nodes (0 where it has none). */
+struct sim_path {
+    double intra_bytes_per_s, inter_bytes_per_s;
+    lw_ps intra_ps, inter_ps;    /* latency of a hop */
+    double bytes_per_s;          /* of the slower kind of hop */
+    const char *source;          /* of that */
+};
+
+/* The links that n_ranks ranks on n_nodes nodes use in a ring or chain. LW_ENOTSUP as above. */
+enum lw_status sim_path_of(const struct lw_cluster *cluster, int32_t n_ranks, int32_t n_nodes,
+                           struct sim_path *path, struct lw_err *err);
+
+/* Adapters of a node as its devices use them: one for as many devices as the inter-node link's n_sharers
+ * says, else as many as there are links, a device each at most. Links beyond that add to each. */
+int32_t sim_adapters(const struct lw_cluster *cluster);
+
+/* The largest chunk when `bytes` of dtype are cut into n parts of whole elements. */
+int64_t sim_chunk_bytes(int64_t bytes, enum lw_dtype dtype, int32_t n);
+/* Messages each rank sends one after the other in the ring form of op; 0 = op has no ring form. */
+int64_t sim_ring_steps(enum lw_op_kind op, int32_t n_ranks);
+
+enum lw_status sim_alpha_beta(const struct lw_cluster *cluster, const struct lw_cost_query *query,
+                              struct lw_cost_answer *out, struct lw_err *err);
+
+/* The table for a query with n_in_flight such operations at once, or NULL. */
+const struct lw_cost_table *sim_table_find(const struct lw_cluster *cluster,
+                                           const struct lw_cost_query *query, int32_t n_in_flight);
+lw_ps sim_table_time(const struct lw_cost_table *t, int64_t bytes, const char **detail);
+/* CPU time of a call, by the same interpolation; the table has cpu_ps. */
+lw_ps sim_table_cpu(const struct lw_cost_table *t, int64_t bytes);
+
+#endif

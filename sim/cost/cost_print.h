@@ -1,0 +1,21 @@
+#ifndef LW_SIM_COST_COST_PRINT_H
+#define LW_SIM_COST_COST_PRINT_H
+
+#include <stdio.h>
+
+#include "shared/cli/cli.h"
+#include "sim/cost/cost_model.h"
+
+enum { SIM_COST_MAX_ROWS = 64 };
+
+/* Queries that differ in their bytes, and how each is answered; n >= 1. */
+struct sim_cost_answers {
+    struct lw_cost_query query[SIM_COST_MAX_ROWS];
+    struct lw_cost_answer answer[SIM_COST_MAX_ROWS];
+    int n;
+};
+
+enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_answers *a,
+                              enum lw_format format, FILE *f, struct lw_err *err);
+
+#endif

@@ -1,0 +1,296 @@
+/* Collectives by the rules of NCCL: a member enters when its stream and its communicator are free
+ * (edges of its program) and then occupies its stream; data moves from the entry of the last member;
+ * at collective detail the collective ends for all by its cost. The members' k-th collectives on a
+ * communicator are one collective: different kinds there are a failure, not a wait.
+ *
+ * A slow link adds to a ring what the recurrence of sim/engine/ring_recurrence.c gains by it, from a common entry; to
+ * an algorithm of sim/cost/collective_messages.c, what its messages gain; to the rest, what the slowest hop of the
+ * group gains on the bytes that cross it. */
+#include "sim/engine/engine.h"
+
+#include "sim/engine/ring_recurrence.h"
+
+double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to)
+{
+    const struct lw_cluster *c = e->cluster;
+
+    for (int32_t i = 0; i < c->n_exceptions; i++)
+        if (c->exceptions[i].rank_to >= 0 && c->exceptions[i].rank == from &&
+            c->exceptions[i].rank_to == to)
+            return c->exceptions[i].speed;
+    return 1;
+}
+
+enum lw_status sim_ask_cost(struct sim_engine *e, const struct lw_cost_query *q, lw_ps *time)
+{
+    struct lw_cost_answer unused;
+
+    *time = e->cost.time(e->cost.ctx, q);
+    if (*time >= 0)
+        return LW_OK;
+    if (!e->options.cost)
+        return lw_sim_cost_explain(e->cluster, q, &unused, e->err);
+    return lw_fail(e->err, LW_ENOTSUP, "the cost function cannot time %s of %lld bytes on %d ranks",
+                   lw_op_name(q->op), (long long)q->bytes, q->n_ranks);
+}
+
+enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool slow_links,
+                       lw_ps *time, lw_ps *latency)
+{
+    const struct sim_ring_place *m = &e->ring[place];
+    const struct sim_group *g = &e->groups[m->group];
+    int32_t per_node = e->cluster->devices_per_node;
+    struct sim_path path;
+
+    LW_TRY(sim_path_of(e->cluster, g->n, g->n_nodes, &path, e->err));
+    bool inside = m->from / per_node == m->to / per_node;
+    double rate = inside ? path.intra_bytes_per_s : path.inter_bytes_per_s;
+    if (slow_links)
+        rate *= sim_link_speed(e, m->from, m->to);
+    *time = lw_transfer_ps(bytes, rate);
+    *latency = inside ? path.intra_ps : path.inter_ps;
+    return LW_OK;
+}
+
+/* End of a ring entered by all at 0, with or without the slow links. */
+static enum lw_status ring_time(struct sim_engine *e, const struct sim_group *g, int64_t steps,
+                                int64_t chunk, bool slow, lw_ps *time)
+{
+    lw_ps *t = e->ring_scratch[0], *cost = e->ring_scratch[1], *latency = e->ring_scratch[2],
+          *end = e->ring_scratch[3];
+
+    for (int32_t i = 0; i < g->n_places; i++) {
+        t[i] = 0;
+        LW_TRY(sim_hop(e, g->first + i, chunk, slow, &cost[i], &latency[i]));
+    }
+    sim_ring_run(g->n_places, steps, t, cost, latency, NULL, NULL, end);
+    *time = 0;
+    for (int32_t i = 0; i < g->n_places; i++)
+        if (end[i] > *time)
+            *time = end[i];
+    return LW_OK;
+}
+
+/* What the slow links of the cluster add to the collective at hand; 0 when the group has none. */
+static enum lw_status slow_link_extra(struct sim_engine *e, const struct sim_group *g, lw_ps *extra)
+{
+    const struct lw_cost_query *q = &g->query;
+    int64_t steps = sim_ring_steps(q->op, g->n), chunk = sim_chunk_bytes(q->bytes, q->dtype, g->n);
+    int64_t crossing = q->op == LW_OP_ALL_TO_ALL ? chunk * (g->n - 1) : q->bytes;
+    lw_ps with, without, latency;
+
+    if (g->scheduled)
+        return sim_messages_extra(e, (int32_t)(g - e->groups), extra);
+    *extra = 0;
+    for (int32_t i = 0; i < g->n_places; i++) {
+        LW_TRY(sim_hop(e, g->first + i, crossing, true, &with, &latency));
+        LW_TRY(sim_hop(e, g->first + i, crossing, false, &without, &latency));
+        if (with - without > *extra)
+            *extra = with - without;
+    }
+    if (*extra == 0 || steps == 0)
+        return LW_OK;
+    LW_TRY(ring_time(e, g, steps, chunk, true, &with));
+    LW_TRY(ring_time(e, g, steps, chunk, false, &without));
+    *extra = with - without;
+    return LW_OK;
+}
+
+static bool same_query(const struct lw_cost_query *a, const struct lw_cost_query *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && a->bytes == b->bytes;
+}
+
+/* CPU time over time, where the table that fits tells it; -1 where none does. */
+static int64_t share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time)
+{
+    const struct lw_cost_table *t = e->terms.cpu_times ? sim_table_find(e->cluster, q, 1) : NULL;
+
+    if (!t || !t->cpu_ps || time <= 0)
+        return -1;
+    double share = (double)sim_table_cpu(t, q->bytes) / (double)time;
+    return share < 1 ? (int64_t)(share * (double)SIM_FULL_RATE + 0.5) : SIM_FULL_RATE;
+}
+
+static enum lw_status duration(struct sim_engine *e, struct sim_group *g, lw_ps *time)
+{
+    lw_ps extra = 0;
+
+    g->core_share = -1;
+    if (g->own_work > 0 || g->n == 1) {
+        *time = g->own_work;
+        return LW_OK;
+    }
+    if (g->known_time < 0 || !same_query(&g->known, &g->query)) {
+        LW_TRY(sim_ask_cost(e, &g->query, time));
+        if (e->slow_links)
+            LW_TRY(slow_link_extra(e, g, &extra));
+        g->known = g->query;
+        g->known_time = *time + extra;
+        g->known_share = share_of_core(e, &g->query, g->known_time);
+    }
+    *time = g->known_time;
+    g->core_share = g->known_share;
+    return LW_OK;
+}
+
+int64_t sim_in_flight_rate(const struct sim_engine *e, const struct lw_cost_query *q, int32_t k)
+{
+    const struct lw_cost_table *one = sim_table_find(e->cluster, q, 1), *many = NULL;
+    const char *unused;
+
+    for (; k > 1 && !many; k--)
+        many = sim_table_find(e->cluster, q, k);
+    if (!one || !many)
+        return SIM_FULL_RATE;
+    double alone = (double)sim_table_time(one, q->bytes, &unused);
+    double beside = (double)sim_table_time(many, q->bytes, &unused);
+    return beside > alone && alone > 0 ? sim_rate_of(alone / beside) : SIM_FULL_RATE;
+}
+
+int64_t sim_link_rate(const struct sim_engine *e, int32_t group)
+{
+    const struct sim_group *g = &e->groups[group];
+    int32_t most = 1;
+
+    for (int32_t i = 0; e->terms.in_flight && i < g->n_places; i++)
+        if (e->n_collectives[e->ring[g->first + i].rank] > most)
+            most = e->n_collectives[e->ring[g->first + i].rank];
+    int64_t measured = most > 1 ? sim_in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
+    return measured < g->fair_rate ? measured : g->fair_rate;
+}
+
+int64_t sim_core_want(const struct sim_engine *e, const struct sim_group *g)
+{
+    if (g->core_share < 0)
+        return e->terms.core_share;
+    return (int64_t)((__int128)g->core_share * g->link_rate / SIM_FULL_RATE);
+}
+
+int64_t sim_group_rate(const struct sim_engine *e, int32_t group)
+{
+    const struct sim_group *g = &e->groups[group];
+    int64_t rate = SIM_FULL_RATE, want = sim_core_want(e, g);
+
+    for (int32_t i = 0; i < g->n_places; i++) {
+        int32_t r = e->ring[g->first + i].rank;
+        int64_t mine = sim_rate_product(sim_comm_rate(&e->terms, want, e->core[r],
+                                                      e->n_device[r] > 0), g->link_rate);
+        if (!e->terms.comm_under_compute)
+            mine = sim_memory_rate(e, r, g->memory, mine);
+        if (mine < rate)
+            rate = mine;
+    }
+    return rate;
+}
+
+static enum lw_status mismatch(struct sim_engine *e, const struct sim_group *g, int32_t rank,
+                               const struct lw_op *op)
+{
+    const struct lw_op *first = &e->plan->ops[g->first_op];
+
+    return lw_fail(e->err, LW_EFAILED,
+                   "communicator '%s': rank %d issues %s (op %d) where rank %d issues %s (op %d)",
+                   e->plan->comms[g->comm].name, g->first_rank, lw_op_name(first->kind),
+                   g->first_op, rank, lw_op_name(op->kind), (int32_t)(op - e->plan->ops));
+}
+
+/* The k-th collective of a group is drawn by its first member's rank and k. */
+static lw_ps with_noise(const struct sim_engine *e, struct sim_group *g, lw_ps time)
+{
+    uint64_t k = g->turn >= 0 ? (uint64_t)g->turn : g->n_begun++;
+    int32_t rank = e->ring[g->first].rank;
+
+    if (e->comm_sigma <= 0 || g->n == 1)
+        return time;
+    return sim_noisy(sim_seed_of(e->options.seed, 1), (uint64_t)rank, k, (uint64_t)g->comm,
+                     e->comm_sigma, time);
+}
+
+/* The last member is in: data moves. */
+static enum lw_status start(struct sim_engine *e, int32_t group)
+{
+    struct sim_group *g = &e->groups[group];
+    lw_ps time;
+
+    LW_TRY(duration(e, g, &time));
+    g->memory = e->terms.memory ? sim_comm_memory_share(e->cluster, g->query.bytes, time) : 0;
+    g->fair_rate = SIM_FULL_RATE;
+    g->time = time;
+    time = with_noise(e, g, time);
+    if (e->net && g->time > 0 && g->n > 1)
+        LW_TRY(sim_net_add_group(e, group));
+    for (int32_t i = 0; i < g->n_places; i++) {
+        int32_t r = e->ring[g->first + i].rank;
+        sim_rank_waiting(e, r, -1);
+        sim_rank_moving(e, r, 1);
+        e->n_collectives[r]++;
+    }
+    sim_timer_set(&g->timer, e->now, time);
+    if (!e->terms.dynamic)
+        return sim_timer_rate(e, &g->timer, SIM_FULL_RATE, SIM_GROUP_END, group);
+    sim_group_changed(e, group);
+    return LW_OK;
+}
+
+enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit)
+{
+    const struct lw_op *op = sim_unit_op(e, rank, unit);
+    int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
+    int32_t group = sim_is_pooled(e, rank, unit) ? sim_workers_lane(e, place)
+                                                 : e->ring[place].group;
+    struct sim_group *g = &e->groups[group];
+    int64_t bytes = lw_plan_operand(e->plan, op, rank).bytes;
+    lw_ps own = lw_plan_work_ps(e->plan, op);
+
+    if (g->n_arrived == 0) {
+        g->first_rank = rank;
+        g->first_op = (int32_t)(op - e->plan->ops);
+        g->own_work = 0;
+        g->query = (struct lw_cost_query){op->kind, op->dtype, 0, g->n, g->n_nodes,
+                                           sim_reducer_of(e, g->comm, op->kind)};
+        g->scheduled = sim_is_scheduled(e->cluster, &g->query);
+        g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&
+                     (g->scheduled || sim_ring_steps(op->kind, g->n) > 0);
+    } else if (op->kind != g->query.op) {
+        return mismatch(e, g, rank, op);
+    }
+    if (bytes > g->query.bytes)
+        g->query.bytes = bytes;
+    if (own > g->own_work)
+        g->own_work = own;
+    e->place_unit[place * e->n_workers + group - e->ring[place].group] = unit;
+    if (g->chunked)
+        LW_TRY(g->scheduled ? sim_messages_enter(e, place) : sim_ring_enter(e, place, bytes));
+    else
+        sim_rank_waiting(e, rank, 1);
+    if (++g->n_arrived < g->n_places)
+        return LW_OK;
+    g->n_arrived = 0;
+    g->all_in = e->now;
+    if (!g->chunked)
+        return start(e, group);
+    return g->scheduled ? sim_messages_all_in(e, group) : sim_ring_all_in(e, group);
+}
+
+enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
+{
+    struct sim_group *g = &e->groups[group];
+
+    g->timer.running = false;
+    if (g->flow >= 0)
+        sim_net_remove_group(e, group);
+    g->turn = -1; /* before its members go on: the lane is free for what their workers take next */
+    for (int32_t i = 0; i < g->n_places; i++) {
+        int32_t place = g->first + i, r = e->ring[place].rank;
+        int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
+        bool pooled = sim_is_pooled(e, r, unit);
+        sim_rank_moving(e, r, -1);
+        e->n_collectives[r]--;
+        sim_all_in(e, r, unit, g->all_in);
+        LW_TRY(sim_unit_complete(e, r, unit));
+        if (pooled)
+            LW_TRY(sim_workers_end(e, group, place));
+    }
+    return LW_OK;
+}

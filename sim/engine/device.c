@@ -1,0 +1,170 @@
+/* Rates on one device: interference.
+ *
+ * Each term is off unless the cluster gives it. A measured rate is used as it is, and
+ * then replaces what the mechanisms below would say about the same op:
+ *   core share  communication runs on the compute core and wants a share v of it: the figure of the
+ *               cluster, or CPU time over time at the rate the link gives, where a table tells the
+ *               CPU time. The core is split max-min fairly between the compute thread (which wants
+ *               all of it) and the communications: each gets s = min(v, level) and runs at s/v;
+ *               compute gets the rest. k of equal v: level = 1/(k+1) beside compute, else 1/k.
+ *   SM share    a collective holds comm_sms of n_sms from its local entry on, moving or waiting.
+ *   memory      a collective moves memory_bytes_per_comm_byte for each of its bytes through the device's
+ *               memory, a copy reads and writes its bytes, a compute op moves those its work says.
+ *               Each takes its bytes over its time of the bandwidth; where that is more than all, it is
+ *               split max-min fairly, and who gets s of the v it wants runs at s/v. What the core and
+ *               the SMs leave an op is what it wants memory for.
+ * Not modelled: compute beside compute on other streams, but for memory. */
+#include "sim/engine/device.h"
+
+#include "sim/predict/sim.h"
+
+int64_t sim_rate_of(double share)
+{
+    int64_t r = (int64_t)(share * (double)SIM_FULL_RATE + 0.5);
+    return r < 1 ? 1 : r;
+}
+
+int64_t sim_rate_product(int64_t a, int64_t b)
+{
+    if (b == SIM_FULL_RATE)
+        return a;
+    int64_t r = (int64_t)(((__int128)a * b + SIM_FULL_RATE / 2) / SIM_FULL_RATE);
+    return r < 1 ? 1 : r;
+}
+
+static int64_t rate_if_set(struct lw_figure f)
+{
+    return lw_figure_is_set(f) && f.value > 0 ? sim_rate_of(f.value) : 0;
+}
+
+struct sim_terms sim_terms_of(const struct lw_cluster *c)
+{
+    struct sim_terms t = {
+        .compute_under_comm = rate_if_set(c->interference.compute_rate_under_comm),
+        .comm_under_compute = rate_if_set(c->interference.comm_rate_under_compute),
+        .core_share = rate_if_set(c->interference.comm_on_compute_core),
+    };
+
+    if (lw_figure_is_set(c->interference.comm_sms) && lw_figure_is_set(c->device.n_sms) &&
+        c->device.n_sms.value > 0 && c->interference.comm_sms.value > 0)
+        t.sm_share = sim_rate_of(c->interference.comm_sms.value / c->device.n_sms.value);
+    for (int32_t i = 0; i < c->n_tables; i++)
+        t.in_flight |= c->tables[i].n_in_flight > 1;
+    for (int32_t i = 0; i < c->n_tables; i++)
+        t.cpu_times |= t.core_share > 0 && c->tables[i].cpu_ps != NULL;
+    t.memory = lw_figure_is_set(c->interference.memory_bytes_per_comm_byte) &&
+               lw_figure_is_set(c->device.memory_bytes_per_s);
+    t.fair_links = lw_figure_is_set(c->interference.fair_links) &&
+                   c->interference.fair_links.value > 0;
+    t.dynamic = t.memory || t.fair_links || t.compute_under_comm || t.comm_under_compute || t.core_share || t.sm_share ||
+                t.in_flight;
+    return t;
+}
+
+/* Raise the level to an equal part of what those who want no more leave, until nobody else is
+ * satisfied by it: at most n + 1 rounds. */
+struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, int32_t n_more,
+                               bool computing)
+{
+    struct sim_core core = {0, 0};
+    int64_t before = -1;
+
+    while (core.level != before) {
+        int64_t left = SIM_FULL_RATE, n_open = computing;
+        before = core.level;
+        for (int32_t i = 0; i < n; i++) {
+            left -= wants[i] <= before ? wants[i] : 0;
+            n_open += wants[i] > before;
+        }
+        left -= more <= before ? n_more * more : 0;
+        n_open += more <= before ? 0 : n_more;
+        core.level = n_open > 0 ? left / n_open : SIM_FULL_RATE;
+    }
+    for (int32_t i = 0; i < n; i++)
+        core.used += wants[i] < core.level ? wants[i] : core.level;
+    core.used += n_more * (more < core.level ? more : core.level);
+    return core;
+}
+
+int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_t n_moving,
+                         int32_t n_waiting)
+{
+    int64_t rate = SIM_FULL_RATE;
+
+    if (t->compute_under_comm && n_moving > 0)
+        return t->compute_under_comm;
+    if (t->core_share && n_moving > 0)
+        rate -= core.used;
+    if (t->sm_share) {
+        int64_t left = SIM_FULL_RATE - ((int64_t)n_moving + n_waiting) * t->sm_share;
+        rate = sim_rate_product(rate, left > 1 ? left : 1);
+    }
+    return rate;
+}
+
+static int64_t memory_share(const struct lw_cluster *c, double bytes, lw_ps time)
+{
+    double share = bytes / ((double)time / (double)LW_PS_PER_S) / c->device.memory_bytes_per_s.value;
+
+    return share < 1 ? (int64_t)(share * (double)SIM_FULL_RATE + 0.5) : SIM_FULL_RATE;
+}
+
+int64_t sim_memory_share(const struct lw_plan *plan, const struct lw_cluster *c,
+                         const struct lw_op *op, int64_t bytes, lw_ps work)
+{
+    int64_t moved = op->work >= 0 ? plan->works[op->work].bytes : -1;
+
+    if (moved < 0 && lw_op_class(op->kind) == LW_CLASS_COPY)
+        moved = 2 * bytes;
+    return moved > 0 && work > 0 ? memory_share(c, (double)moved, work) : 0;
+}
+
+int64_t sim_comm_memory_share(const struct lw_cluster *c, int64_t bytes, lw_ps time)
+{
+    double each = c->interference.memory_bytes_per_comm_byte.value;
+
+    return time > 0 ? memory_share(c, (double)bytes * each, time) : 0;
+}
+
+int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,
+                      bool computing)
+{
+    if (t->comm_under_compute)
+        return computing ? t->comm_under_compute : SIM_FULL_RATE;
+    if (t->core_share && want > core.level)
+        return core.level * SIM_FULL_RATE / want;
+    return SIM_FULL_RATE;
+}
+
+void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_ps *late)
+{
+    for (int32_t r = 0; r < n; r++) {
+        speed[r] = SIM_FULL_RATE;
+        late[r] = 0;
+    }
+    for (int32_t i = 0; i < cluster->n_exceptions; i++) {
+        const struct lw_exception *x = &cluster->exceptions[i];
+        if (x->rank < 0 || x->rank >= n || x->rank_to >= 0)
+            continue;
+        speed[x->rank] = sim_rate_product(speed[x->rank], sim_rate_of(x->speed));
+        late[x->rank] += x->late_ps;
+    }
+}
+
+double sim_compute_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o)
+{
+    const struct lw_figure *f = &cluster->noise.compute_sigma;
+
+    if (!o->noise)
+        return 0;
+    return o->sigma > 0 ? o->sigma : lw_figure_is_set(*f) ? f->value : 0;
+}
+
+double sim_comm_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o)
+{
+    const struct lw_figure *f = &cluster->noise.comm_sigma;
+
+    if (!o->noise || o->detail == LW_SIM_CHUNK)
+        return 0;
+    return o->sigma > 0 ? o->sigma : lw_figure_is_set(*f) ? f->value : 0;
+}

@@ -1,0 +1,330 @@
+/* The event loop. Invariants: time never runs backwards; a unit starts in the instant in which the
+ * last thing it waits for ends; at most one unit runs per slot, and at most one waits to start there
+ * (pooled collectives apart: sim/engine/comm_threads.c); all that becomes ready in an instant starts in the order
+ * in which it became so. Nothing is allocated
+ * per event: units, slots and groups live in columns made by prepare.c.
+ *
+ * A pass is rank-local: a rank begins its next pass when all ops of the last one have ended there,
+ * whatever other ranks do. A rank that the cluster calls late enters the first pass of each step that
+ * much later.
+ *
+ * Not modelled: the host's own time between ops unless the plan has host ops, allocator behaviour,
+ * clocks that differ. */
+#include <assert.h>
+#include <string.h>
+
+#include "sim/engine/engine.h"
+
+enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind kind,
+                        uint32_t generation, int32_t index)
+{
+    uint64_t what = (uint64_t)kind << 60 | (uint64_t)generation << 32 | (uint32_t)index;
+
+    return sim_queue_push(&e->queue, time, what) == 0 ? LW_OK : lw_fail_nomem(e->err);
+}
+
+static void make_ready(struct sim_engine *e, int32_t rank, int32_t unit)
+{
+    int64_t at = e->ready_head + e->n_ready++;
+
+    assert(e->n_ready <= e->ready_capacity);
+    e->ready[at < e->ready_capacity ? at : at - e->ready_capacity] =
+        (uint64_t)(uint32_t)rank << 32 | (uint32_t)unit;
+}
+
+/* --- rows of the timeline --- */
+
+static int64_t row_of(const struct sim_engine *e, int32_t rank, int32_t op)
+{
+    return e->row[rank] + op - e->program[rank]->first_op;
+}
+
+void sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in)
+{
+    if (e->timeline)
+        e->timeline->all_in[row_of(e, rank, op)] = all_in;
+}
+
+void sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in)
+{
+    const struct sim_program *p = e->program[rank];
+
+    sim_op_all_in(e, rank, p->parts[p->first_part[unit]], all_in);
+}
+
+/* Dependencies done, and handed over by its launch (as soon as ready where the plan has none). */
+static void ready_and_issue(const struct sim_engine *e, int32_t rank, const struct lw_op *op,
+                            struct lw_span *s)
+{
+    s->ready = e->pass_start[rank];
+    s->issue = -1;
+    for (int32_t d = 0; d < op->n_deps; d++) {
+        int32_t dep = e->plan->deps[op->first_dep + d];
+        lw_ps end = e->timeline->end[row_of(e, rank, dep)];
+        if (end > s->ready)
+            s->ready = end;
+        if (e->plan->ops[dep].kind == LW_OP_LAUNCH && end > s->issue)
+            s->issue = end;
+    }
+    if (s->issue < 0)
+        s->issue = s->ready;
+}
+
+static void record_start(struct sim_engine *e, int32_t rank, int32_t unit)
+{
+    const struct sim_program *p = e->program[rank];
+    int32_t pass = e->pass[rank];
+
+    for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++) {
+        const struct lw_op *op = &e->plan->ops[p->parts[i]];
+        struct lw_span s = {.step = e->pass_step[pass], .pass = e->pass_in_step[pass],
+                            .rank = rank, .stream = op->stream, .comm = op->comm,
+                            .op = p->parts[i], .kind = op->kind, .start = e->now, .all_in = -1,
+                            .end = e->now};
+        ready_and_issue(e, rank, op, &s);
+        lw_timeline_put(e->timeline, row_of(e, rank, s.op), &s);
+    }
+}
+
+static void record_end(struct sim_engine *e, int32_t rank, int32_t unit)
+{
+    const struct sim_program *p = e->program[rank];
+
+    for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++)
+        e->timeline->end[row_of(e, rank, p->parts[i])] = e->now;
+}
+
+/* --- passes --- */
+
+static void enter_pass(struct sim_engine *e, int32_t rank)
+{
+    int32_t variant = e->pass_variant[e->pass[rank]];
+    const struct sim_program *p =
+        &e->programs[(int64_t)variant * e->plan->n_roles + e->plan->role_of[rank]];
+
+    e->program[rank] = p;
+    e->pass_start[rank] = e->now;
+    e->row[rank] = e->pass_row[e->pass[rank]] +
+                   e->variant_row[(int64_t)variant * e->plan->n_ranks + rank];
+    e->units_left[rank] = p->n_units;
+    memcpy(e->wait + e->first_wait[rank], p->wait, (size_t)p->n_units * sizeof *e->wait);
+    sim_workers_pass(e, rank);
+    for (int32_t i = 0; i < p->n_roots; i++)
+        make_ready(e, rank, p->roots[i]);
+}
+
+/* How much later than possible a rank enters a step. */
+static lw_ps delay_of(const struct sim_engine *e, int32_t rank)
+{
+    uint64_t seed = sim_seed_of(e->options.seed, (uint64_t)e->pass_step[e->pass[rank]]);
+
+    return e->late[rank] + (e->options.start_skew_ps ? sim_skew(seed, e->skew, rank) : 0);
+}
+
+/* From e->pass[rank] on, until a pass has something to do. */
+static enum lw_status begin_passes(struct sim_engine *e, int32_t rank)
+{
+    for (; e->pass[rank] < e->n_passes; e->pass[rank]++) {
+        lw_ps delay = e->pass_in_step[e->pass[rank]] == 0 ? delay_of(e, rank) : 0;
+        if (delay > 0)
+            return sim_post(e, e->now + delay, SIM_RANK_BEGIN, 0, rank);
+        enter_pass(e, rank);
+        if (e->units_left[rank] > 0)
+            return LW_OK;
+    }
+    return LW_OK;
+}
+
+static enum lw_status late_begin(struct sim_engine *e, int32_t rank)
+{
+    enter_pass(e, rank);
+    if (e->units_left[rank] > 0)
+        return LW_OK;
+    e->pass[rank]++;
+    return begin_passes(e, rank);
+}
+
+enum lw_status sim_engine_begin(struct sim_engine *e)
+{
+    for (int32_t r = 0; r < e->plan->n_ranks; r++)
+        LW_TRY(begin_passes(e, r));
+    return LW_OK;
+}
+
+/* --- units --- */
+
+enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t unit)
+{
+    const struct sim_program *p = e->program[rank];
+    int32_t *wait = e->wait + e->first_wait[rank];
+
+    wait[unit] = SIM_DONE;
+    if (e->timeline)
+        record_end(e, rank, unit);
+    for (int32_t i = p->first_next[unit]; i < p->first_next[unit + 1]; i++)
+        if (--wait[p->next[i]] == 0)
+            make_ready(e, rank, p->next[i]);
+    if (--e->units_left[rank] > 0)
+        return LW_OK;
+    if (e->step_end)
+        e->step_end[e->pass_step[e->pass[rank]]] = e->now;
+    e->pass[rank]++;
+    return begin_passes(e, rank);
+}
+
+static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t unit,
+                                 const struct lw_op *op)
+{
+    enum lw_op_class class_ = lw_op_class(op->kind);
+    int32_t index = (int32_t)(op - e->plan->ops), slot = sim_slot(e, rank, op->stream);
+    bool on_device = class_ == LW_CLASS_COMPUTE || class_ == LW_CLASS_COPY;
+    lw_ps work = e->work[index];
+    int64_t memory = 0;
+
+    if (work < 0)
+        LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes, &work,
+                           e->err));
+    if (on_device && e->terms.memory)
+        memory = sim_memory_share(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
+                                  work);
+    if (on_device && e->compute_sigma > 0)
+        work = sim_noisy(e->options.seed, (uint64_t)rank, (uint64_t)e->pass[rank], (uint64_t)index,
+                         e->compute_sigma, work);
+    if (work == 0)
+        return sim_unit_complete(e, rank, unit);
+    e->slot_unit[slot] = unit;
+    return sim_slot_start(e, rank, slot, work, on_device, memory);
+}
+
+enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
+{
+    const struct lw_op *op = sim_unit_op(e, rank, unit);
+
+    e->wait[e->first_wait[rank] + unit] = SIM_STARTED;
+    if (e->step_start && e->now < e->step_start[e->pass_step[e->pass[rank]]])
+        e->step_start[e->pass_step[e->pass[rank]]] = e->now;
+    if (e->timeline)
+        record_start(e, rank, unit);
+    switch (lw_op_class(op->kind)) {
+    case LW_CLASS_COLLECTIVE:
+        if (op->comm < 0 || e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank] < 0)
+            return lw_fail(e->err, LW_EPLAN, "op %d (%s): rank %d is in no group of its communicator",
+                           (int32_t)(op - e->plan->ops), lw_op_name(op->kind), rank);
+        return sim_collective_enter(e, rank, unit);
+    case LW_CLASS_P2P:
+        return sim_p2p_enter(e, rank, unit);
+    case LW_CLASS_MEMORY:
+        return sim_unit_complete(e, rank, unit);
+    default:
+        return start_work(e, rank, unit, op);
+    }
+}
+
+static enum lw_status start_ready(struct sim_engine *e)
+{
+    while (e->n_ready > 0) {
+        uint64_t u = e->ready[e->ready_head];
+        if (++e->ready_head == e->ready_capacity)
+            e->ready_head = 0;
+        e->n_ready--;
+        int32_t rank = (int32_t)(u >> 32), unit = (int32_t)(uint32_t)u;
+        LW_TRY(sim_is_pooled(e, rank, unit) ? sim_workers_ready(e, rank, unit)
+                                            : sim_unit_begin(e, rank, unit));
+    }
+    return LW_OK;
+}
+
+static enum lw_status slot_end(struct sim_engine *e, int32_t slot)
+{
+    struct sim_timer *t = &e->timers[slot];
+    int32_t rank = slot / e->plan->n_streams;
+
+    t->running = false;
+    if (t->on_device) {
+        t->on_device = false;
+        e->n_device[rank]--;
+        sim_rank_changed(e, rank);
+    }
+    return sim_unit_complete(e, rank, e->slot_unit[slot]);
+}
+
+/* --- the loop --- */
+
+static const struct sim_timer *timer_of(const struct sim_engine *e, enum sim_event_kind kind,
+                                        int32_t index)
+{
+    switch (kind) {
+    case SIM_SLOT_END:
+        return &e->timers[index];
+    case SIM_GROUP_END:
+        return &e->groups[index].timer;
+    case SIM_MESSAGE_END:
+        return &e->messages[index].timer;
+    default:
+        return NULL;
+    }
+}
+
+static enum lw_status handle(struct sim_engine *e, enum sim_event_kind kind, int32_t index)
+{
+    switch (kind) {
+    case SIM_SLOT_END:
+        return slot_end(e, index);
+    case SIM_GROUP_END:
+        return sim_group_end(e, index);
+    case SIM_MESSAGE_END:
+        return sim_message_end(e, index);
+    case SIM_RANK_BEGIN:
+        return late_begin(e, index);
+    case SIM_CHUNK_ARRIVE:
+        return sim_chunk_arrive(e, index);
+    case SIM_CHUNK_END:
+        return sim_chunk_end(e, index);
+    }
+    return LW_OK;
+}
+
+/* Once in 2^18 events: passes that ranks have reached, of all. */
+static void report(const struct sim_engine *e)
+{
+    int64_t reached = 0;
+
+    for (int32_t r = 0; r < e->plan->n_ranks; r++)
+        reached += e->pass[r];
+    lw_progress_report(e->options.progress, "simulating",
+                       (double)reached / ((double)e->n_passes * e->plan->n_ranks));
+}
+
+enum lw_status sim_engine_loop(struct sim_engine *e)
+{
+    struct sim_event event;
+    int got;
+
+    LW_TRY(start_ready(e));
+    for (;;) {
+        if (e->terms.dynamic && !sim_queue_more_now(&e->queue))
+            LW_TRY(sim_rates_settle(e));
+        got = sim_queue_pop(&e->queue, &event);
+        if (got <= 0)
+            break;
+        enum sim_event_kind kind = (enum sim_event_kind)(event.what >> 60);
+        int32_t index = (int32_t)(uint32_t)event.what;
+        const struct sim_timer *t = timer_of(e, kind, index);
+        if (t && (!t->running || t->generation != (event.what >> 32 & 0x0fffffff))) {
+            e->stats->n_stale++;
+            continue;
+        }
+        e->now = event.time;
+        if ((++e->stats->n_events & ((1 << 18) - 1)) == 0)
+            report(e);
+        LW_TRY(handle(e, kind, index));
+        LW_TRY(start_ready(e));
+    }
+    if (got < 0)
+        return lw_fail_nomem(e->err);
+    e->stats->end = e->now;
+    for (int32_t r = 0; r < e->plan->n_ranks; r++)
+        if (e->pass[r] < e->n_passes)
+            return sim_deadlock(e);
+    return LW_OK;
+}

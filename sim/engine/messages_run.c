@@ -1,0 +1,97 @@
+/* Running a schedule without a queue. Every link carries its messages in the order of the schedule,
+ * so when a message leaves is known once those before it are: step by step, with three times per
+ * endpoint.
+ *
+ *   eager     start = max(sender's link free, receiver's link free, what the sender waits for)
+ *             links are free again after the transfer; the message is there the latency later
+ *   blocking  start = max(both have ended the steps before); both end this step, at the earliest, when
+ *             it is there
+ *
+ * For the ring this is the recurrence of sim/engine/ring_recurrence.c. */
+#include "sim/cost/collective_messages.h"
+
+#include <string.h>
+
+#include "shared/base/arena.h"
+
+struct run {
+    const struct sim_schedule *s;
+    const struct sim_links *links;
+    struct sim_transfer *step;
+    lw_ps *ready; /* what was waited for is there; blocking: the steps before have ended */
+    lw_ps *next;  /* the same behind the steps at hand */
+    lw_ps *out, *in; /* links are free */
+};
+
+static lw_ps later(lw_ps a, lw_ps b)
+{
+    return a > b ? a : b;
+}
+
+static void send(struct run *x, const struct sim_transfer *m, int64_t step)
+{
+    lw_ps time, latency;
+
+    x->links->time(x->links->ctx, m, (int64_t)m->count * m->each * x->s->piece_bytes, &time, &latency);
+    if (x->links->extra)
+        time += x->links->extra(x->links->ctx, m->from, step);
+    if (x->s->blocking) {
+        lw_ps end = later(x->ready[m->from], x->ready[m->to]) + time + latency;
+        x->next[m->from] = later(x->next[m->from], end);
+        x->next[m->to] = later(x->next[m->to], end);
+        return;
+    }
+    lw_ps start = later(x->ready[m->from], later(x->out[m->from], x->in[m->to]));
+    x->out[m->from] = x->in[m->to] = start + time;
+    x->next[m->to] = later(x->next[m->to], start + time + latency);
+}
+
+static void take_over(struct run *x)
+{
+    memcpy(x->ready, x->next, (size_t)x->s->n_endpoints * sizeof *x->ready);
+}
+
+static int64_t run_steps(struct run *x)
+{
+    int64_t n_messages = 0;
+
+    for (int64_t step = 1; step <= x->s->n_steps; step++) {
+        if (x->s->blocking || sim_schedule_waits(x->s, step))
+            take_over(x);
+        int32_t n = sim_schedule_step(x->s, step, x->step);
+        for (int32_t i = 0; i < n; i++)
+            send(x, &x->step[i], step);
+        n_messages += n;
+    }
+    take_over(x);
+    return n_messages;
+}
+
+enum lw_status sim_schedule_run(const struct sim_schedule *s, const lw_ps *entry,
+                                const struct sim_links *links, lw_ps *end, int64_t *n_messages,
+                                struct lw_err *err)
+{
+    size_t n = (size_t)s->n_endpoints;
+    lw_ps *times = lw_alloc(4 * n * sizeof *times);
+    struct run x = {s, links, lw_alloc((size_t)s->most * sizeof *x.step), times, NULL, NULL, NULL};
+
+    if (!times || !x.step) {
+        lw_free(times);
+        lw_free(x.step);
+        return lw_fail_nomem(err);
+    }
+    memset(times, 0, 4 * n * sizeof *times);
+    x.next = times + n;
+    x.out = times + 2 * n;
+    x.in = times + 3 * n;
+    memcpy(x.next, entry, (size_t)s->n * sizeof *entry);
+    take_over(&x);
+    int64_t count = run_steps(&x);
+    for (int32_t r = 0; r < s->n; r++)
+        end[r] = later(x.ready[r], x.out[r]);
+    if (n_messages)
+        *n_messages = count;
+    lw_free(x.step);
+    lw_free(times);
+    return LW_OK;
+}

@@ -1,0 +1,418 @@
+/* Columns of a simulation, sized from the plan: programs as graphs, the passes to run, ranks, slots,
+ * groups and their places. After this, only the queue, the pool of messages and their channels grow,
+ * and those stop growing once they are large enough. */
+#include <string.h>
+
+#include "sim/cost/cost_closed_form.h"
+#include "sim/engine/engine.h"
+
+static void *column(struct sim_engine *e, int64_t n, size_t size, bool *ok)
+{
+    void *p = lw_arena_alloc(&e->arena, n > 0 ? n : 1, size);
+
+    *ok &= p != NULL;
+    return p;
+}
+
+#define COLUMN(field, n) (e->field = column(e, (n), sizeof *e->field, &ok))
+
+static enum lw_status count_passes(const struct sim_engine *e, int32_t *n_passes)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t pass = 0, since_step = 0;
+
+    for (int32_t step = 0; step < e->options.n_steps; pass++) {
+        if (p->n_passes < 1 || since_step > p->n_passes)
+            return lw_fail(e->err, LW_EPLAN, "no pass of plan '%s' ends a step", p->name);
+        bool ends = p->variants[lw_plan_variant_of_pass(p, pass)].ends_step;
+        step += ends;
+        since_step = ends ? 0 : since_step + 1;
+    }
+    if (pass > INT32_MAX)
+        return lw_fail(e->err, LW_EINVAL, "%d steps are more than %d passes", e->options.n_steps,
+                       INT32_MAX);
+    *n_passes = (int32_t)pass;
+    return LW_OK;
+}
+
+static enum lw_status prepare_passes(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    bool ok = true;
+    int32_t step = 0, in_step = 0;
+
+    LW_TRY(count_passes(e, &e->n_passes));
+    COLUMN(pass_variant, e->n_passes);
+    COLUMN(pass_step, e->n_passes);
+    COLUMN(pass_in_step, e->n_passes);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int32_t i = 0; i < e->n_passes; i++) {
+        e->pass_variant[i] = lw_plan_variant_of_pass(p, i);
+        e->pass_step[i] = step;
+        e->pass_in_step[i] = in_step++;
+        if (p->variants[e->pass_variant[i]].ends_step) {
+            step++;
+            in_step = 0;
+        }
+    }
+    return LW_OK;
+}
+
+/* Rows of the timeline: pass by pass, rank by rank, op by op, which is its sorted order. */
+static enum lw_status prepare_rows(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    bool ok = true;
+    int64_t n = 0;
+
+    COLUMN(pass_row, e->n_passes);
+    COLUMN(variant_row, (int64_t)p->n_variants * p->n_ranks);
+    int64_t *of_variant = column(e, p->n_variants, sizeof *of_variant, &ok);
+    int64_t *n_ops = column(e, p->n_variants, sizeof *n_ops, &ok);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            e->variant_row[(int64_t)v * p->n_ranks + r] = of_variant[v];
+            of_variant[v] += lw_plan_program(p, v, r).n_ops;
+            n_ops[v] += (int64_t)lw_plan_program(p, v, r).n_ops * sim_n_alike(e, r);
+        }
+    }
+    for (int32_t i = 0; i < e->n_passes; i++) {
+        e->pass_row[i] = n;
+        n += of_variant[e->pass_variant[i]];
+        e->stats->n_ops += n_ops[e->pass_variant[i]];
+    }
+    if (!e->timeline)
+        return LW_OK;
+    LW_TRY(lw_timeline_reserve(e->timeline, n, e->err));
+    e->timeline->n = n;
+    return LW_OK;
+}
+
+/* Communicators of collectives alone have the library's workers; messages, and the chunks of chunk
+ * detail, go one by one. */
+static enum lw_status choose_workers(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    struct lw_figure f = e->cluster->interference.comm_workers;
+    bool ok = true;
+
+    e->n_workers = 1;
+    if (!lw_figure_is_set(f) || f.value < 2 || e->options.detail == LW_SIM_CHUNK)
+        return LW_OK;
+    if (f.value > 1024)
+        return lw_fail(e->err, LW_ENOTSUP, "cluster '%s': %g comm_workers, at most 1024",
+                       e->cluster->name, f.value);
+    COLUMN(pooled, p->n_comms);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int32_t c = 0; c < p->n_comms; c++)
+        e->pooled[c] = true;
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].comm >= 0 && lw_op_class(p->ops[i].kind) != LW_CLASS_COLLECTIVE)
+            e->pooled[p->ops[i].comm] = false;
+    e->n_workers = (int32_t)f.value;
+    return LW_OK;
+}
+
+static enum lw_status prepare_programs(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t n = (int64_t)p->n_variants * p->n_roles;
+    bool ok = true;
+
+    COLUMN(programs, n);
+    COLUMN(work, p->n_ops);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    LW_TRY(choose_workers(e));
+    for (int64_t i = 0; i < n; i++)
+        LW_TRY(sim_program_make(p, p->programs[i], e->pooled, &e->arena, &e->programs[i], e->err));
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        e->work[i] = -1;
+        if (op->operand < 0 || lw_plan_work_ps(p, op) >= 0)
+            LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &e->work[i], e->err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status prepare_ranks(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t n_wait = 0, n_pooled = 0, n_slots = (int64_t)p->n_ranks * p->n_streams;
+    bool ok = true;
+
+    COLUMN(program, p->n_ranks);
+    COLUMN(pass, p->n_ranks);
+    COLUMN(units_left, p->n_ranks);
+    COLUMN(first_wait, p->n_ranks);
+    COLUMN(pass_start, p->n_ranks);
+    COLUMN(row, p->n_ranks);
+    COLUMN(speed, p->n_ranks);
+    COLUMN(late, p->n_ranks);
+    COLUMN(n_device, p->n_ranks);
+    COLUMN(n_moving, p->n_ranks);
+    COLUMN(n_waiting, p->n_ranks);
+    COLUMN(n_collectives, p->n_ranks);
+    COLUMN(active_message, p->n_ranks);
+    COLUMN(rank_dirty, p->n_ranks);
+    COLUMN(dirty_ranks, p->n_ranks);
+    COLUMN(link_free, p->n_ranks);
+    COLUMN(timers, n_slots);
+    COLUMN(slot_unit, n_slots);
+    COLUMN(slot_parts, n_slots);
+    COLUMN(core, p->n_ranks);
+    COLUMN(slot_memory, n_slots);
+    COLUMN(memory_level, p->n_ranks);
+    COLUMN(wants, (int64_t)p->n_comms * e->n_workers);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t most = 0, most_pooled = 0;
+        for (int32_t v = 0; v < p->n_variants; v++) {
+            const struct sim_program *x = &e->programs[(int64_t)v * p->n_roles + p->role_of[r]];
+            most = x->n_units > most ? x->n_units : most;
+            most_pooled = x->n_pooled > most_pooled ? x->n_pooled : most_pooled;
+        }
+        n_pooled += most_pooled;
+        e->first_wait[r] = n_wait;
+        n_wait += most;
+        e->active_message[r] = -1;
+        e->memory_level[r] = SIM_FULL_RATE;
+    }
+    COLUMN(wait, n_wait);
+    e->ready_capacity = n_slots + n_pooled + 1;
+    COLUMN(ready, e->ready_capacity);
+    return ok ? LW_OK : lw_fail_nomem(e->err);
+}
+
+/* A rank whose work takes a drawn factor as long; at most a hundred times faster. */
+static int64_t drawn_speed(const struct sim_engine *e, int32_t rank, int64_t speed)
+{
+    lw_ps takes = sim_noisy(e->options.seed, (uint64_t)rank, UINT64_C(3) << 32, 0,
+                            e->options.rank_sigma, SIM_FULL_RATE);
+
+    takes = takes > SIM_FULL_RATE / 100 ? takes : SIM_FULL_RATE / 100;
+    __int128 drawn = (__int128)speed * SIM_FULL_RATE / takes;
+    return drawn > 1 ? (int64_t)drawn : 1;
+}
+
+static enum lw_status apply_exceptions(struct sim_engine *e)
+{
+    int32_t n = e->given->n_ranks;
+    bool ok = true;
+    int64_t *speed = column(e, n, sizeof *speed, &ok);
+    lw_ps *late = column(e, n, sizeof *late, &ok);
+
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    sim_speeds(e->cluster, n, speed, late);
+    for (int32_t r = 0; e->options.rank_sigma > 0 && r < n; r++)
+        speed[r] = drawn_speed(e, r, speed[r]);
+    for (int32_t r = 0; r < e->plan->n_ranks; r++) {
+        e->speed[r] = speed[sim_given_rank(e, r)];
+        e->late[r] = late[sim_given_rank(e, r)];
+    }
+    for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
+        const struct lw_exception *x = &e->cluster->exceptions[i];
+        e->slow_links |= x->rank >= 0 && x->rank < n && x->rank_to >= 0 && x->speed != 1;
+    }
+    return LW_OK;
+}
+
+/* The places of a group in their order: the first member of each class, where ranks are folded. */
+static void fill_places(struct sim_engine *e, int32_t g, const struct lw_group *given)
+{
+    const struct lw_plan *p = e->plan;
+    const int32_t *members = e->given->members + given->first_member;
+    const struct lw_group *x = &p->groups[g];
+    int32_t j = 0;
+
+    for (int32_t i = 0; i < x->n_members; i++) {
+        struct sim_ring_place *m = &e->ring[x->first_member + i];
+        m->rank = p->members[x->first_member + i];
+        m->group = g * e->n_workers;
+        m->next = x->first_member + (i + 1 < x->n_members ? i + 1 : 0);
+        while (sim_run_rank(e, members[j]) != m->rank)
+            j++;
+        m->from = members[j];
+        m->to = members[(j + 1) % given->n_members];
+    }
+}
+
+static void fill_group(struct sim_engine *e, int32_t g)
+{
+    const struct lw_plan *p = e->plan;
+    const struct lw_group *given = &e->given->groups[e->fold ? e->fold->group_of[g] : g];
+    struct sim_group *x = &e->groups[(int64_t)g * e->n_workers];
+
+    *x = (struct sim_group){.comm = -1, .first = p->groups[g].first_member,
+                            .n_places = p->groups[g].n_members, .n = given->n_members,
+                            .known_time = -1, .known_share = -1, .core_share = -1,
+                            .link_rate = SIM_FULL_RATE, .fair_rate = SIM_FULL_RATE,
+                            .flow = -1, .turn = -1};
+    x->n_nodes = lw_cluster_nodes_of(e->cluster, e->given->members + given->first_member, x->n);
+    for (int32_t k = 1; k < e->n_workers; k++)
+        x[k] = x[0];
+    fill_places(e, g, given);
+}
+
+static enum lw_status prepare_groups(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    bool ok = true;
+    int32_t largest = 0;
+
+    if ((int64_t)p->n_groups * e->n_workers > INT32_MAX ||
+        (int64_t)p->n_members * e->n_workers > INT32_MAX)
+        return lw_fail(e->err, LW_ENOTSUP, "%d members of %d groups with %d workers each: at most "
+                       "2^31 in all", p->n_members, p->n_groups, e->n_workers);
+    COLUMN(groups, (int64_t)p->n_groups * e->n_workers);
+    COLUMN(dirty_groups, (int64_t)p->n_groups * e->n_workers);
+    COLUMN(ring, p->n_members);
+    COLUMN(place_unit, (int64_t)p->n_members * e->n_workers);
+    if (e->pooled) {
+        COLUMN(place_turn, p->n_members);
+        COLUMN(pool_next, p->n_members);
+        COLUMN(pool_running, p->n_members);
+    }
+    COLUMN(place_of, (int64_t)p->n_comms * p->n_ranks);
+    if (!ok)
+        return lw_fail_nomem(e->err);
+    memset(e->place_unit, 0xff,
+           (size_t)p->n_members * (size_t)e->n_workers * sizeof *e->place_unit);
+    memset(e->place_of, 0xff, (size_t)p->n_comms * (size_t)p->n_ranks * sizeof *e->place_of);
+    for (int32_t g = 0; g < p->n_groups; g++) {
+        fill_group(e, g);
+        largest = p->groups[g].n_members > largest ? p->groups[g].n_members : largest;
+    }
+    for (int32_t i = 0; i < 4; i++)
+        COLUMN(ring_scratch[i], largest);
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
+            if (g < 0)
+                continue;
+            struct sim_group *x = &e->groups[(int64_t)g * e->n_workers];
+            if (x->comm >= 0 && x->comm != c)
+                return lw_fail(e->err, LW_EPLAN, "group %d belongs to two communicators, %s and %s",
+                               g, p->comms[x->comm].name, p->comms[c].name);
+            for (int32_t k = 0; k < e->n_workers; k++)
+                x[k].comm = c;
+        }
+    }
+    for (int32_t i = 0; i < p->n_members; i++) {
+        int32_t c = e->groups[e->ring[i].group].comm;
+        if (c >= 0)
+            e->place_of[(int64_t)c * p->n_ranks + e->ring[i].rank] = i;
+    }
+    return ok ? LW_OK : lw_fail_nomem(e->err);
+}
+
+static bool is_scheduled(const struct sim_engine *e, const struct lw_op *op)
+{
+    struct lw_cost_query q = {.op = op->kind, .n_ranks = 2, .n_nodes = 1};
+
+    if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->comm < 0)
+        return false;
+    q.algorithm = sim_reducer_of(e, op->comm, op->kind);
+    return sim_is_scheduled(e->cluster, &q);
+}
+
+static bool goes_by_messages(const struct sim_engine *e, const struct lw_op *op)
+{
+    return op->comm >= 0 && (sim_ring_steps(op->kind, 2) > 0 || is_scheduled(e, op));
+}
+
+/* Classes whose collectives go message by message, as bits; more than 63 count as shared. */
+static bool links_are_shared(const struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    uint64_t chunked = 0;
+
+    if (p->n_comms > 63)
+        return true;
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (goes_by_messages(e, &p->ops[i]))
+            chunked |= UINT64_C(1) << p->ops[i].comm;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t n = 0;
+        for (int32_t c = 0; c < p->n_comms; c++) {
+            int32_t place = e->place_of[(int64_t)c * p->n_ranks + r];
+            n += (chunked >> c & 1) && place >= 0 && e->groups[e->ring[place].group].n > 1;
+        }
+        if (n > 1)
+            return true;
+    }
+    return false;
+}
+
+static enum lw_status choose_ring(struct sim_engine *e)
+{
+    bool shared = e->options.detail == LW_SIM_CHUNK && links_are_shared(e);
+
+    if (shared && e->options.ring == LW_SIM_RING_RECURRENCE)
+        return lw_fail(e->err, LW_EINVAL,
+                       "the recurrence needs links that nobody shares, and collectives of two "
+                       "communicators use the links of one rank: choose events or auto");
+    e->ring_by_events = e->options.detail == LW_SIM_CHUNK &&
+                        (e->options.ring == LW_SIM_RING_EVENTS || shared);
+    e->stats->ring_by_events = e->ring_by_events;
+    for (int32_t i = 0; e->ring_by_events && i < e->plan->n_ops; i++)
+        if (is_scheduled(e, &e->plan->ops[i]))
+            return lw_fail(e->err, LW_ENOTSUP,
+                           "op %d (%s): at chunk detail only rings can share links or go by events; "
+                           "its communicator '%s' goes by %s: choose --detail collective or --reducer "
+                           "ring", i, lw_op_name(e->plan->ops[i].kind),
+                           e->plan->comms[e->plan->ops[i].comm].name,
+                           lw_reducer_name(sim_reducer_of(e, e->plan->ops[i].comm,
+                                                          e->plan->ops[i].kind)));
+    return LW_OK;
+}
+
+/* An operation that a communicator's reducer neither does nor leaves to the ring is refused. */
+static enum lw_status check_reducers(const struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+
+    for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER ||
+            lw_plan_work_ps(p, op) > 0)
+            continue;
+        enum lw_reducer_kind k = sim_reducer_of(e, op->comm, op->kind);
+        bool by_table = k == LW_REDUCER_AUTO || k == LW_REDUCER_RING || k == LW_REDUCER_GLOO;
+        if (!by_table && !sim_algorithm_does(k, op->kind))
+            return lw_fail(e->err, LW_ENOTSUP,
+                           "communicator '%s' asks for the reducer %s, of which there is no model "
+                           "for %s (see 'lapwing cost --algorithm'): choose auto, ring or another",
+                           p->comms[op->comm].name, lw_reducer_name(k), lw_op_name(op->kind));
+    }
+    return LW_OK;
+}
+
+enum lw_status sim_prepare(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    if ((int64_t)p->n_ranks * p->n_streams > INT32_MAX)
+        return lw_fail(e->err, LW_ENOTSUP, "%d ranks with %d streams: at most 2^31 streams in all",
+                       p->n_ranks, p->n_streams);
+    e->terms = sim_terms_of(e->cluster);
+    e->jitter = sim_range_of(e->options.jitter_ps);
+    e->skew = sim_range_of(e->options.start_skew_ps);
+    e->compute_sigma = sim_compute_sigma(e->cluster, &e->options);
+    e->comm_sigma = sim_comm_sigma(e->cluster, &e->options);
+    LW_TRY(check_reducers(e));
+    LW_TRY(prepare_passes(e));
+    LW_TRY(prepare_programs(e));
+    LW_TRY(prepare_ranks(e));
+    LW_TRY(apply_exceptions(e));
+    LW_TRY(prepare_groups(e));
+    LW_TRY(prepare_rows(e));
+    if (e->terms.fair_links)
+        LW_TRY(sim_net_prepare(e));
+    return choose_ring(e);
+}

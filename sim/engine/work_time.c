@@ -1,0 +1,186 @@
+/* How long an op takes alone on its device.
+ *
+ * A table measured over sizes wins over a rate: a copy costs more per byte when it is small, and other
+ * caches hold what it reads on the way into a bucket than on the way out. FLOPs are looked up as those of
+ * one square product; memory traffic as that of a copy, which reads and writes its payload.
+ * Not modelled: the shape of products, operands that are still in a cache. */
+#include "sim/engine/work_time.h"
+
+#include "sim/predict/sim.h"
+
+static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluster *c,
+                              const struct lw_op *op, const char *what, struct lw_err *err)
+{
+    return lw_fail(err, LW_ENOTSUP,
+                   "op %lld (%s%s%s) has no time of its own, and cluster '%s' gives no %s: add the "
+                   "figure to its file, or choose another cluster",
+                   (long long)(op - plan->ops), lw_op_name(op->kind), *op->name ? " " : "",
+                   op->name, c->name, what);
+}
+
+static struct sim_work by_table(const struct lw_work_table *t, int64_t size)
+{
+    return (struct sim_work){lw_work_time(t, size), "its table", t->source};
+}
+
+static struct sim_work by_rate(int64_t amount, double per_s, const char *name, struct lw_figure f)
+{
+    return (struct sim_work){lw_transfer_ps(amount, per_s), name, f.source};
+}
+
+/* --- compute ------------------------------------------------------------------------------------ */
+
+static enum lw_status products(const struct lw_plan *plan, const struct lw_cluster *c,
+                               const struct lw_op *op, int64_t flops, struct sim_work *out,
+                               struct lw_err *err)
+{
+    const struct lw_work_table *t = lw_work_find(&c->device, LW_WORK_GEMM, op->dtype, op->dtype);
+    struct lw_figure peak = c->device.peak_flops[op->dtype], eff = c->device.gemm_efficiency;
+
+    if (!t && !lw_figure_is_set(peak))
+        return missing(plan, c, op, "peak FLOP rate of its data type", err);
+    *out = t ? by_table(t, flops)
+             : by_rate(flops, peak.value * (lw_figure_is_set(eff) ? eff.value : 1), "peak_flops",
+                       peak);
+    return LW_OK;
+}
+
+static enum lw_status traffic(const struct lw_plan *plan, const struct lw_cluster *c,
+                              const struct lw_op *op, int64_t bytes, struct sim_work *out,
+                              struct lw_err *err)
+{
+    const struct lw_work_table *t = lw_work_find(&c->device, LW_WORK_COPY, op->dtype, op->dtype);
+    struct lw_figure rate = c->device.memory_bytes_per_s;
+
+    if (!t && !lw_figure_is_set(rate))
+        return missing(plan, c, op, "device memory bandwidth", err);
+    *out = t ? by_table(t, bytes / 2)
+             : by_rate(bytes, rate.value, "memory_bytes_per_s", rate);
+    return LW_OK;
+}
+
+/* Roofline: the longer of computing and moving, of what is known (Williams, Waterman, Patterson,
+ * CACM 52(4), 2009). */
+static enum lw_status roofline(const struct lw_plan *plan, const struct lw_cluster *c,
+                               const struct lw_op *op, struct sim_work *out, struct lw_err *err)
+{
+    int64_t flops = op->work >= 0 ? plan->works[op->work].flops : -1;
+    int64_t bytes = op->work >= 0 ? plan->works[op->work].bytes : -1;
+    struct sim_work compute = {0, "the plan", ""}, move = compute;
+
+    if (flops < 0 && bytes < 0)
+        return missing(plan, c, op, "way to time an op of unknown FLOPs and bytes", err);
+    if (flops > 0)
+        LW_TRY(products(plan, c, op, flops, &compute, err));
+    if (bytes > 0)
+        LW_TRY(traffic(plan, c, op, bytes, &move, err));
+    *out = compute.time > move.time ? compute : move;
+    return LW_OK;
+}
+
+/* --- copies ------------------------------------------------------------------------------------- */
+
+static enum lw_work_kind kind_of(enum lw_op_kind op)
+{
+    return op == LW_OP_COPY_IN    ? LW_WORK_COPY_IN
+           : op == LW_OP_COPY_OUT ? LW_WORK_COPY_OUT
+           : op == LW_OP_CAST     ? LW_WORK_CAST
+                                  : LW_WORK_COPY;
+}
+
+/* What is read: of a cast the bucket's other form, where that is known. */
+static enum lw_dtype read_by(const struct lw_plan *plan, const struct lw_op *op)
+{
+    if (op->kind != LW_OP_CAST)
+        return op->dtype;
+    if (op->bucket < 0 || plan->buckets[op->bucket].dtype == op->dtype)
+        return LW_N_DTYPES;
+    return plan->buckets[op->bucket].dtype;
+}
+
+static enum lw_status copy(const struct lw_plan *plan, const struct lw_cluster *c,
+                           const struct lw_op *op, int64_t bytes, struct sim_work *out,
+                           struct lw_err *err)
+{
+    const struct lw_work_table *t =
+        lw_work_find(&c->device, kind_of(op->kind), op->dtype, read_by(plan, op));
+    struct lw_figure rate = c->device.copy_bytes_per_s;
+
+    if (!t && !lw_figure_is_set(rate))
+        return missing(plan, c, op, "copy bandwidth (copy_bytes_per_s)", err);
+    *out = t ? by_table(t, bytes) : by_rate(bytes, rate.value, "copy_bytes_per_s", rate);
+    return LW_OK;
+}
+
+/* --- any ---------------------------------------------------------------------------------------- */
+
+static enum lw_status host(const struct lw_plan *plan, const struct lw_cluster *c,
+                           const struct lw_op *op, struct sim_work *out, struct lw_err *err)
+{
+    struct lw_figure launch = c->device.launch_ps;
+
+    if (op->kind != LW_OP_LAUNCH)
+        return missing(plan, c, op, "host times", err);
+    if (!lw_figure_is_set(launch))
+        return missing(plan, c, op, "launch time (launch_ps)", err);
+    *out = (struct sim_work){(lw_ps)(launch.value + 0.5), "launch_ns", launch.source};
+    return LW_OK;
+}
+
+enum lw_status sim_work_explain(const struct lw_plan *plan, const struct lw_cluster *c,
+                                const struct lw_op *op, int64_t bytes, struct sim_work *out,
+                                struct lw_err *err)
+{
+    lw_ps own = lw_plan_work_ps(plan, op);
+
+    if (own >= 0) {
+        *out = (struct sim_work){own, "the plan", ""};
+        return LW_OK;
+    }
+    switch (lw_op_class(op->kind)) {
+    case LW_CLASS_COPY: return copy(plan, c, op, bytes, out, err);
+    case LW_CLASS_COMPUTE: return roofline(plan, c, op, out, err);
+    case LW_CLASS_HOST: return host(plan, c, op, out, err);
+    default:
+        *out = (struct sim_work){0, "the plan", ""};
+        return LW_OK;
+    }
+}
+
+enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *c,
+                           const struct lw_op *op, int64_t bytes, lw_ps *work, struct lw_err *err)
+{
+    struct sim_work found;
+
+    LW_TRY(sim_work_explain(plan, c, op, bytes, &found, err));
+    *work = found.time;
+    return LW_OK;
+}
+
+static void note(struct lw_sim_stats *s, const struct lw_op *op, const struct sim_work *w)
+{
+    int32_t i = 0;
+
+    while (i < s->n_timed && (s->timed[i].kind != op->kind || s->timed[i].dtype != op->dtype ||
+                              s->timed[i].source != w->source))
+        i++;
+    if (i == LW_SIM_MAX_TIMED)
+        return;
+    if (i == s->n_timed)
+        s->timed[s->n_timed++] =
+            (struct lw_sim_timed){op->kind, op->dtype, w->by, w->source, 0};
+    s->timed[i].n_ops++;
+}
+
+void sim_list_timed(const struct lw_plan *p, const struct lw_cluster *c,
+                    struct lw_sim_stats *stats)
+{
+    struct sim_work w;
+
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (lw_plan_work_ps(p, op) < 0 && op->comm < 0 &&
+            sim_work_explain(p, c, op, op->bytes, &w, NULL) == LW_OK && *w.source)
+            note(stats, op, &w);
+    }
+}

@@ -1,0 +1,32 @@
+#ifndef LW_SIM_ENGINE_WORK_TIME_H
+#define LW_SIM_ENGINE_WORK_TIME_H
+
+#include <stdint.h>
+
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+
+/* Time alone, at full rate, of an op that is no communication; bytes: its payload as the rank sees
+ * it. An op with work of its own has that; the rest is timed by the cluster: by its table for the kind of
+ * work where it has one, else copies by the copy rate, compute of known FLOPs or bytes by the roofline;
+ * launches by the launch time. */
+struct sim_work {
+    lw_ps time;
+    const char *by;     /* "the plan", "its table", or the name of the figure in a cluster file */
+    const char *source; /* of table or figure; "" = of neither */
+};
+
+/* LW_ENOTSUP names the figure that is missing. */
+enum lw_status sim_work_explain(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                const struct lw_op *op, int64_t bytes, struct sim_work *out,
+                                struct lw_err *err);
+enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                           const struct lw_op *op, int64_t bytes, lw_ps *work, struct lw_err *err);
+
+/* What timed the ops of a run that the cluster times, kind by kind. */
+struct lw_sim_stats;
+void sim_list_timed(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                    struct lw_sim_stats *stats);
+
+#endif

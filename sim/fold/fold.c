@@ -1,0 +1,381 @@
+/* Which ranks are alike: the coarsest partition that is stable, by refinement. Ranks begin in one
+ * class when they run the same role at the same speed, enter steps as late, and put the same bytes
+ * in place of every operand. Then, until nothing changes, a class is split where its ranks differ
+ * in the classes of what they meet: the set of classes in each of their groups, and the class and
+ * place of each peer.
+ *
+ * Invariant at the end, for ranks a and b of a class: on every communicator, their groups have as
+ * many members on as many nodes and hold the same set of classes; their sends and receives go to
+ * peers of the same class over links of the same kind; different peers of one rank on a
+ * communicator are of different classes, none of its own. docs/design/folding.md proves that this
+ * is enough.
+ *
+ * A rank is singled out (alone in its class) where the model knows it by name: at the ends of a
+ * slow link and in groups that hold both, and, message by message, in rings that are not all alike.
+ */
+#include "sim/fold/fold.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cost/cost_model.h"
+#include "sim/engine/device.h"
+#include "sim/fold/fold_state.h"
+
+/* --- refinement --- */
+
+static int compare_ints(const void *pa, const void *pb)
+{
+    int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
+
+    return (a > b) - (a < b);
+}
+
+/* Classes in a group, ascending, into m->set; their number. */
+static int32_t classes_of(struct sim_folding *m, int32_t group)
+{
+    const struct lw_group *g = &m->plan->groups[group];
+    const int32_t *members = m->plan->members + g->first_member;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < g->n_members; i++)
+        if (i == 0 || m->colour[members[i]] != m->set[n - 1])
+            m->set[n++] = m->colour[members[i]];
+    if (n > 1)
+        qsort(m->set, (size_t)n, sizeof *m->set, compare_ints);
+    int32_t kept = n > 0;
+    for (int32_t i = 1; i < n; i++)
+        if (m->set[i] != m->set[i - 1])
+            m->set[kept++] = m->set[i];
+    return kept;
+}
+
+/* All hops of a ring are inside nodes (1), all between nodes (0), or some of both (-1). */
+static int hops_of(const struct sim_folding *m, int32_t group)
+{
+    const struct lw_group *g = &m->plan->groups[group];
+    const int32_t *members = m->plan->members + g->first_member;
+    int32_t per_node = m->cluster->devices_per_node, n_inside = 0;
+
+    for (int32_t i = 0; i < g->n_members; i++)
+        n_inside += members[i] / per_node == members[(i + 1) % g->n_members] / per_node;
+    return n_inside == g->n_members ? 1 : n_inside == 0 ? 0 : -1;
+}
+
+static void sign_groups(struct sim_folding *m, int32_t round)
+{
+    for (int32_t g = 0; g < m->plan->n_groups; g++) {
+        int32_t c = m->comm_of[g], n;
+        if (c < 0)
+            continue;
+        n = classes_of(m, g);
+        int64_t x = sim_trie_next(&m->trie, sim_trie_next(&m->trie, 0, SIM_PATH_GROUPS), round);
+        x = sim_trie_next(&m->trie, x, c);
+        x = sim_trie_next(&m->trie, x, m->plan->groups[g].n_members);
+        x = sim_trie_next(&m->trie, x, m->nodes[g]);
+        x = sim_trie_next(&m->trie, x, m->ring[c] ? hops_of(m, g) : 2);
+        for (int32_t i = 0; i < n; i++)
+            x = sim_trie_next(&m->trie, x, m->set[i]);
+        m->signature[g] = x;
+    }
+}
+
+static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
+{
+    const struct lw_plan *p = m->plan;
+    const struct sim_role_list *l = &m->roles[p->role_of[rank]];
+    struct sim_trie *t = &m->trie;
+    int32_t per_node = m->cluster->devices_per_node;
+    int64_t x = sim_trie_next(t, sim_trie_next(t, 0, SIM_PATH_RANKS), round);
+
+    x = sim_trie_next(t, x, m->colour[rank]);
+    x = sim_trie_next(t, x, m->single[rank] ? rank : -1);
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        x = sim_trie_next(t, x, g >= 0 ? m->signature[g] : -1);
+    }
+    for (int32_t i = 0; i < l->n_relations; i++) {
+        int32_t peer = sim_fold_peer(m, &m->relations[l->first_relation + i], rank);
+        x = sim_trie_next(t, x, m->colour[peer]);
+        x = sim_trie_next(t, x, peer / per_node == rank / per_node);
+    }
+    return x;
+}
+
+/* What never changes: role, speed and lateness, bytes of operands. */
+static int64_t sign_constants(struct sim_folding *m, int32_t rank, const int64_t *speed,
+                              const lw_ps *late)
+{
+    const struct lw_plan *p = m->plan;
+    const struct sim_role_list *l = &m->roles[p->role_of[rank]];
+    int64_t x = sim_trie_next(&m->trie, sim_trie_next(&m->trie, 0, SIM_PATH_RANKS), 0);
+
+    x = sim_trie_next(&m->trie, x, p->role_of[rank]);
+    x = sim_trie_next(&m->trie, x, speed[rank]);
+    x = sim_trie_next(&m->trie, x, late[rank]);
+    for (int32_t i = 0; i < l->n_rows; i++)
+        x = sim_trie_next(
+            &m->trie, x,
+            p->operands[p->operand_first[m->rows[l->first_row + i]] + p->index_in_role[rank]]
+                .bytes);
+    return x;
+}
+
+/* Classes from the numbers of this round, node[n_ranks] > base: dense, in rank order. */
+static enum lw_status number_classes(struct sim_folding *m, const int64_t *node, int64_t base,
+                                     struct lw_err *err)
+{
+    int64_t n = m->trie.n - base;
+    int32_t *class_at = m->trie.failed ? NULL : lw_calloc((size_t)n + 1, sizeof *class_at);
+
+    if (!class_at)
+        return lw_fail_nomem(err);
+    m->n_colours = 0;
+    for (int32_t r = 0; r < m->plan->n_ranks; r++) {
+        int32_t *at = &class_at[node[r] - base];
+        if (*at == 0)
+            *at = ++m->n_colours;
+        m->colour[r] = *at - 1;
+    }
+    lw_free(class_at);
+    return LW_OK;
+}
+
+static enum lw_status begin(struct sim_folding *m, int64_t *node, struct lw_err *err)
+{
+    int32_t n = m->plan->n_ranks;
+    int64_t *speed = lw_arena_alloc(&m->arena, n, sizeof *speed);
+    lw_ps *late = lw_arena_alloc(&m->arena, n, sizeof *late);
+    int64_t base = m->trie.n;
+
+    if (!speed || !late)
+        return lw_fail_nomem(err);
+    sim_speeds(m->cluster, n, speed, late);
+    for (int32_t r = 0; r < n; r++)
+        node[r] = sign_constants(m, r, speed, late);
+    return number_classes(m, node, base, err);
+}
+
+/* Split until a round changes nothing. */
+static enum lw_status refine(struct sim_folding *m, int64_t *node, int32_t *round,
+                             struct lw_err *err)
+{
+    for (int32_t before = -1; before != m->n_colours;) {
+        int64_t base = m->trie.n;
+        before = m->n_colours;
+        sign_groups(m, ++*round);
+        for (int32_t r = 0; r < m->plan->n_ranks; r++)
+            node[r] = sign_rank(m, r, *round);
+        LW_TRY(number_classes(m, node, base, err));
+    }
+    return LW_OK;
+}
+
+/* --- what classes must be besides stable --- */
+
+/* A ring that goes message by message is the same from every member only when all are of one class
+ * and all hops are alike; other algorithms never are. */
+static bool single_out_rings(struct sim_folding *m)
+{
+    bool change = false;
+
+    for (int32_t g = 0; g < m->plan->n_groups; g++)
+        if (m->comm_of[g] >= 0 && m->plan->groups[g].n_members > 1 &&
+            (m->unlike[m->comm_of[g]] ||
+             (m->ring[m->comm_of[g]] && (hops_of(m, g) < 0 || classes_of(m, g) > 1))))
+            change |= sim_single_out_group(m, g);
+    return change;
+}
+
+static bool single_out_pair(struct sim_folding *m, int32_t a, int32_t b)
+{
+    bool change = sim_single_out(m, a);
+
+    return sim_single_out(m, b) || change;
+}
+
+/* A rank with two peers of one class, or one of its own, on a communicator. */
+static bool single_out_peers(struct sim_folding *m)
+{
+    bool change = false;
+
+    memset(m->seen_key, 0xff, (size_t)m->plan->n_ranks * sizeof *m->seen_key);
+    for (int32_t r = 0; r < m->plan->n_ranks; r++) {
+        const struct sim_role_list *l = &m->roles[m->plan->role_of[r]];
+        for (int32_t i = 0; i < l->n_relations; i++) {
+            const struct sim_relation *x = &m->relations[l->first_relation + i];
+            int32_t peer = sim_fold_peer(m, x, r), k = m->colour[peer];
+            int64_t key = ((int64_t)r * m->plan->n_comms + x->comm) * 2 + x->sends;
+            if (k == m->colour[r])
+                change |= single_out_pair(m, r, peer);
+            else if (m->seen_key[k] == key && m->seen_as[k] != peer)
+                change |= single_out_pair(m, peer, m->seen_as[k]);
+            m->seen_key[k] = key;
+            m->seen_as[k] = peer;
+        }
+    }
+    return change;
+}
+
+/* A rank is in rings of two communicators: they share its link. */
+static bool rings_share(const struct sim_folding *m)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t n = 0;
+        for (int32_t c = 0; c < p->n_comms; c++) {
+            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
+            n += m->ring[c] && g >= 0 && p->groups[g].n_members > 1;
+        }
+        if (n > 1)
+            return true;
+    }
+    return false;
+}
+
+/* Every peer that a rank sends to receives from it, and the other way round. */
+static bool messages_match(struct sim_folding *m)
+{
+    int64_t n[2] = {0, 0};
+
+    for (int sends = 1; sends >= 0; sends--) {
+        for (int32_t r = 0; r < m->plan->n_ranks; r++) {
+            const struct sim_role_list *l = &m->roles[m->plan->role_of[r]];
+            for (int32_t i = 0; i < l->n_relations; i++) {
+                const struct sim_relation *x = &m->relations[l->first_relation + i];
+                int32_t peer = sim_fold_peer(m, x, r);
+                int64_t path[] = {SIM_PATH_SENDS, x->comm, sends ? r : peer, sends ? peer : r};
+                int64_t back[] = {SIM_PATH_RECEIVES, x->comm, path[2], path[3]};
+                if (x->sends != sends)
+                    continue;
+                int64_t before = m->trie.n;
+                bool fresh = sim_fold_is_new(&m->trie, path, 4);
+                if (!sends && m->trie.n != before)
+                    return false;
+                n[sends] += sends ? fresh : sim_fold_is_new(&m->trie, back, 4);
+            }
+        }
+    }
+    return n[0] == n[1];
+}
+
+/* --- the fold --- */
+
+static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    struct lw_arena *a = &m->arena;
+    int32_t largest = 1;
+
+    for (int32_t g = 0; g < p->n_groups; g++)
+        largest = p->groups[g].n_members > largest ? p->groups[g].n_members : largest;
+    m->colour = lw_arena_alloc(a, p->n_ranks, sizeof *m->colour);
+    m->single = lw_arena_alloc(a, p->n_ranks, sizeof *m->single);
+    m->ring = lw_arena_alloc(a, p->n_comms + 1, sizeof *m->ring);
+    m->unlike = lw_arena_alloc(a, p->n_comms + 1, sizeof *m->unlike);
+    m->comm_of = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->comm_of);
+    m->signature = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->signature);
+    m->nodes = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->nodes);
+    m->set = lw_arena_alloc(a, largest, sizeof *m->set);
+    m->roles = lw_arena_alloc(a, p->n_roles, sizeof *m->roles);
+    m->seen_as = lw_arena_alloc(a, p->n_ranks, sizeof *m->seen_as);
+    m->seen_key = lw_arena_alloc(a, p->n_ranks, sizeof *m->seen_key);
+    *node = lw_arena_alloc(a, p->n_ranks, sizeof **node);
+    if (!m->colour || !m->single || !m->ring || !m->unlike || !m->comm_of || !m->signature ||
+        !m->nodes || !m->set || !m->roles || !m->seen_as || !m->seen_key || !*node)
+        return lw_fail_nomem(err);
+    return LW_OK;
+}
+
+static enum lw_status give(const struct sim_folding *m, struct lw_arena *arena,
+                           struct sim_fold *out, struct lw_err *err)
+{
+    struct sim_fold f = {.n_ranks = m->plan->n_ranks, .n_classes = m->n_colours};
+
+    f.class_of = lw_arena_alloc(arena, f.n_ranks, sizeof *f.class_of);
+    f.rank_of = lw_arena_alloc(arena, f.n_classes, sizeof *f.rank_of);
+    f.n_alike = lw_arena_alloc(arena, f.n_classes, sizeof *f.n_alike);
+    if (!f.class_of || !f.rank_of || !f.n_alike)
+        return lw_fail_nomem(err);
+    for (int32_t r = f.n_ranks - 1; r >= 0; r--) {
+        f.class_of[r] = m->colour[r];
+        f.rank_of[m->colour[r]] = r;
+        f.n_alike[m->colour[r]]++;
+    }
+    LW_TRY(sim_fold_plan(m->plan, m->signature, arena, &f, err));
+    *out = f;
+    return LW_OK;
+}
+
+static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct sim_fold *out,
+                           struct lw_err *err)
+{
+    int64_t *node;
+    int32_t round = 0;
+
+    LW_TRY(take_columns(m, &node, err));
+    LW_TRY(sim_fold_read_programs(m, err));
+    if (!sim_fold_read_groups(m) || rings_share(m))
+        return LW_OK;
+    for (int32_t g = 0; g < m->plan->n_groups; g++)
+        m->signature[g] = -1;
+    sim_fold_read_slow_links(m);
+    LW_TRY(begin(m, node, err));
+    for (bool change = true; change;) {
+        LW_TRY(refine(m, node, &round, err));
+        if (m->n_colours == m->plan->n_ranks)
+            return LW_OK;
+        change = single_out_rings(m);
+        change |= single_out_peers(m);
+    }
+    bool match = messages_match(m);
+    if (m->trie.failed)
+        return lw_fail_nomem(err);
+    return match ? give(m, arena, out, err) : LW_OK;
+}
+
+/* Members of a tree, or of another algorithm than the ring, differ by their place message by
+ * message. */
+static bool all_rings(const struct lw_plan *p, const struct lw_cluster *c)
+{
+    bool all = strcmp(c->library, "hfreduce") != 0;
+
+    for (int32_t i = 0; i < p->n_comms; i++)
+        all &= p->comms[i].reducer == LW_REDUCER_AUTO || p->comms[i].reducer == LW_REDUCER_RING ||
+               p->comms[i].reducer == LW_REDUCER_GLOO;
+    return all;
+}
+
+/* What is drawn is drawn for every rank; rings by events are asked for message by message, and
+ * where rings share a link, equal times go in an order that classes do not have. */
+static bool may_fold(const struct lw_plan *p, const struct lw_cluster *c,
+                     const struct lw_sim_options *o)
+{
+    bool noise = sim_compute_sigma(c, o) > 0 || sim_comm_sigma(c, o) > 0 || o->rank_sigma > 0;
+    bool fair =
+        lw_figure_is_set(c->interference.fair_links) && c->interference.fair_links.value > 0;
+
+    return !o->no_fold && p->n_ranks > p->n_roles && c->devices_per_node > 0 && !noise && !fair &&
+           o->jitter_ps == 0 && o->start_skew_ps == 0 &&
+           !(o->detail == LW_SIM_CHUNK && (o->ring == LW_SIM_RING_EVENTS || !all_rings(p, c)));
+}
+
+enum lw_status sim_fold_make(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                             const struct lw_sim_options *options, struct lw_arena *arena,
+                             struct sim_fold *out, struct lw_err *err)
+{
+    struct sim_folding m = {
+        .plan = plan, .cluster = cluster, .chunk = options->detail == LW_SIM_CHUNK};
+    struct sim_fold none = {.n_ranks = plan->n_ranks};
+
+    *out = none;
+    if (!may_fold(plan, cluster, options))
+        return LW_OK;
+    enum lw_status status = make(&m, arena, out, err);
+    lw_arena_free(&m.arena);
+    sim_trie_free(&m.trie);
+    lw_free(m.relations);
+    lw_free(m.rows);
+    return status;
+}

@@ -1,0 +1,104 @@
+/* The quotient of a plan by its classes: a plan whose ranks are classes. Programs, operands and
+ * works are the plan's own, for a class stands in the role of its lowest rank, with its index
+ * there. Of the groups of a communicator that hold the same classes one is kept, and in it the
+ * first member of each class, in group order. */
+#include <string.h>
+
+#include "sim/fold/fold.h"
+#include "sim/fold/trie.h"
+
+struct columns {
+    int32_t *kept;      /* [n_groups]: the quotient's group; -1 = none yet */
+    int32_t *seen_in;   /* [n_classes]: group in which it was met last, + 1 */
+    struct sim_trie of; /* signature -> 1 + quotient's group, as the order of its nodes */
+};
+
+static enum lw_status take(const struct lw_plan *p, struct sim_fold *f, struct lw_arena *a,
+                           struct lw_err *err)
+{
+    struct lw_plan *q = &f->plan;
+
+    q->role_of = lw_arena_alloc(a, f->n_classes, sizeof *q->role_of);
+    q->index_in_role = lw_arena_alloc(a, f->n_classes, sizeof *q->index_in_role);
+    q->coord = lw_arena_alloc(a, 3 * (int64_t)f->n_classes, sizeof *q->coord);
+    q->groups = lw_arena_alloc(a, p->n_groups + 1, sizeof *q->groups);
+    q->members = lw_arena_alloc(a, p->n_members + 1, sizeof *q->members);
+    q->comm_group =
+        lw_arena_alloc(a, (int64_t)p->n_comms * f->n_classes + 1, sizeof *q->comm_group);
+    f->group_of = lw_arena_alloc(a, p->n_groups + 1, sizeof *f->group_of);
+    if (!q->role_of || !q->index_in_role || !q->coord || !q->groups || !q->members ||
+        !q->comm_group || !f->group_of)
+        return lw_fail_nomem(err);
+    return LW_OK;
+}
+
+/* Members of group g of the plan become the next group of the quotient. */
+static void keep_group(const struct lw_plan *p, struct sim_fold *f, int32_t g, int32_t *seen_in)
+{
+    struct lw_plan *q = &f->plan;
+    struct lw_group *x = &q->groups[q->n_groups];
+
+    *x = (struct lw_group){q->n_members, 0};
+    for (int32_t i = 0; i < p->groups[g].n_members; i++) {
+        int32_t k = f->class_of[p->members[p->groups[g].first_member + i]];
+        if (seen_in[k] == g + 1)
+            continue;
+        seen_in[k] = g + 1;
+        q->members[q->n_members++] = k;
+        x->n_members++;
+    }
+    f->group_of[q->n_groups++] = g;
+}
+
+static enum lw_status keep_groups(const struct lw_plan *p, const int64_t *signature,
+                                  struct sim_fold *f, struct columns *c, struct lw_err *err)
+{
+    for (int32_t g = 0; g < p->n_groups; g++) {
+        int64_t before = c->of.n;
+        if (signature[g] < 0)
+            continue;
+        c->kept[g] = (int32_t)sim_trie_next(&c->of, 0, signature[g]) - 1;
+        if (c->of.failed)
+            return lw_fail_nomem(err);
+        if (c->of.n > before)
+            keep_group(p, f, g, c->seen_in);
+    }
+    return LW_OK;
+}
+
+static void place_classes(const struct lw_plan *p, struct sim_fold *f, const int32_t *kept)
+{
+    struct lw_plan *q = &f->plan;
+
+    for (int32_t k = 0; k < f->n_classes; k++) {
+        int32_t r = f->rank_of[k];
+        q->role_of[k] = p->role_of[r];
+        q->index_in_role[k] = p->index_in_role[r];
+        memcpy(q->coord + 3 * (int64_t)k, p->coord + 3 * (int64_t)r, 3 * sizeof *q->coord);
+        for (int32_t c = 0; c < p->n_comms; c++) {
+            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
+            q->comm_group[(int64_t)c * f->n_classes + k] = g >= 0 ? kept[g] : -1;
+        }
+    }
+}
+
+enum lw_status sim_fold_plan(const struct lw_plan *plan, const int64_t *signature,
+                             struct lw_arena *arena, struct sim_fold *f, struct lw_err *err)
+{
+    struct columns c = {0};
+
+    f->plan = *plan;
+    f->plan.arena = (struct lw_arena){0};
+    f->plan.n_ranks = f->n_classes;
+    f->plan.n_groups = f->plan.n_members = 0;
+    c.kept = lw_arena_alloc(arena, plan->n_groups + 1, sizeof *c.kept);
+    c.seen_in = lw_arena_alloc(arena, f->n_classes, sizeof *c.seen_in);
+    if (!c.kept || !c.seen_in)
+        return lw_fail_nomem(err);
+    LW_TRY(take(plan, f, arena, err));
+    enum lw_status status = keep_groups(plan, signature, f, &c, err);
+    sim_trie_free(&c.of);
+    LW_TRY(status);
+    place_classes(plan, f, c.kept);
+    return LW_OK;
+}

@@ -1,0 +1,23 @@
+#ifndef LW_SIM_FOLD_TRIE_H
+#define LW_SIM_FOLD_TRIE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Numbers for sequences of whole numbers: two sequences have the same number if and only if they
+ * are equal. A sequence is a path from the root, node 0; numbers count up in the order in which
+ * they were first asked for. A zeroed trie is a valid one that holds the root alone. */
+struct sim_trie {
+    struct sim_trie_edge *edges;
+    int64_t capacity; /* a power of two, or 0 */
+    int64_t n;        /* edges = nodes besides the root */
+    bool failed;      /* memory ran out: answers since then are 0 */
+};
+
+/* The node behind `node` for one more number of the sequence. */
+int64_t sim_trie_next(struct sim_trie *t, int64_t node, int64_t value);
+/* The same, -1 when there is no such node yet. */
+int64_t sim_trie_find(const struct sim_trie *t, int64_t node, int64_t value);
+void sim_trie_free(struct sim_trie *t);
+
+#endif

@@ -1,0 +1,148 @@
+/* From classes back to ranks: every rank has the rows and the measures of its class. */
+#include <string.h>
+
+#include "sim/predict/sim.h"
+
+void lw_sim_classes_free(struct lw_sim_classes *c)
+{
+    lw_timeline_free(&c->rows);
+    lw_arena_free(&c->arena);
+    *c = (struct lw_sim_classes){0};
+}
+
+/* Rows from..to - 1 of one timeline behind those of another, which has room, as `rank`'s. */
+static void copy_rows(const struct lw_timeline *t, int64_t from, int64_t to, int32_t rank,
+                      struct lw_timeline *out)
+{
+    size_t n = (size_t)(to - from);
+
+#define COPY(column) memcpy(out->column + out->n, t->column + from, n * sizeof *t->column)
+    COPY(step);
+    COPY(pass);
+    COPY(stream);
+    COPY(comm);
+    COPY(op);
+    COPY(kind);
+    COPY(ready);
+    COPY(issue);
+    COPY(start);
+    COPY(all_in);
+    COPY(end);
+#undef COPY
+    for (size_t i = 0; i < n; i++)
+        out->rank[out->n + (int64_t)i] = rank;
+    out->n += to - from;
+}
+
+/* Rows of the pass that begins at `from`, by class: class k has first[k] .. last[k] - 1. */
+static int64_t find_pass(const struct lw_sim_classes *c, int64_t from, int64_t *first,
+                         int64_t *last)
+{
+    const struct lw_timeline *t = &c->rows;
+    int64_t i = from;
+
+    memset(first, 0, (size_t)c->n_classes * sizeof *first);
+    memset(last, 0, (size_t)c->n_classes * sizeof *last);
+    for (; i < t->n && t->step[i] == t->step[from] && t->pass[i] == t->pass[from]; i++) {
+        int32_t k = t->rank[i];
+        if (last[k] == 0)
+            first[k] = i;
+        last[k] = i + 1;
+    }
+    return i;
+}
+
+enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline *timeline,
+                             struct lw_err *err)
+{
+    struct lw_arena scratch = {0};
+    struct lw_timeline out = {.comm_workers = c->rows.comm_workers};
+    int64_t *first = lw_arena_alloc(&scratch, c->n_classes, sizeof *first);
+    int64_t *last = lw_arena_alloc(&scratch, c->n_classes, sizeof *last), n = 0;
+    int64_t *of_class = lw_arena_alloc(&scratch, c->n_classes, sizeof *of_class);
+    enum lw_status status = first && last && of_class ? LW_OK : lw_fail_nomem(err);
+
+    for (int64_t i = 0; status == LW_OK && i < c->rows.n; i++)
+        of_class[c->rows.rank[i]]++;
+    for (int32_t r = 0; status == LW_OK && r < c->n_ranks; r++)
+        n += of_class[c->class_of[r]];
+    if (status == LW_OK)
+        status = lw_timeline_reserve(&out, n, err);
+    for (int64_t i = 0; status == LW_OK && i < c->rows.n;) {
+        i = find_pass(c, i, first, last);
+        for (int32_t r = 0; r < c->n_ranks; r++)
+            copy_rows(&c->rows, first[c->class_of[r]], last[c->class_of[r]], r, &out);
+    }
+    lw_arena_free(&scratch);
+    if (status == LW_OK)
+        *timeline = out;
+    else
+        lw_timeline_free(&out);
+    return status;
+}
+
+/* A summary's measures from those of the classes; the step is that of the classes. */
+static void spread(const struct lw_sim_classes *c, const struct lw_summary *s,
+                   struct lw_measure *ranks, struct lw_summary *out)
+{
+    lw_ps compute = 0, start = INT64_MAX, end = INT64_MIN;
+
+    for (int32_t r = 0; r < out->n_ranks; r++) {
+        struct lw_measure m = {.step = s->ranks[0].step, .peak_memory_bytes = -1};
+        if (c->class_of[r] < s->n_ranks)
+            m = s->ranks[c->class_of[r]];
+        m.rank = r;
+        ranks[r] = m;
+        compute += m.compute_busy;
+    }
+    for (int64_t i = 0; i < c->rows.n; i++) {
+        if (c->rows.step[i] != s->ranks[0].step)
+            continue;
+        start = c->rows.start[i] < start ? c->rows.start[i] : start;
+        end = c->rows.end[i] > end ? c->rows.end[i] : end;
+    }
+    out->ranks = ranks;
+    out->worst = c->rank_of[s->worst];
+    if (end > start)
+        out->bubble_ratio = 1 - (double)compute / ((double)out->n_ranks * (double)(end - start));
+}
+
+/* Rows of all ranks: a row of a class stands for as many as are alike. */
+static enum lw_status count_rows(const struct lw_sim_classes *c, int64_t *n, struct lw_err *err)
+{
+    int64_t *alike = lw_calloc((size_t)c->n_classes, sizeof *alike);
+
+    if (!alike)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < c->n_ranks; r++)
+        alike[c->class_of[r]]++;
+    *n = 0;
+    for (int64_t i = 0; i < c->rows.n; i++)
+        *n += alike[c->rows.rank[i]];
+    lw_free(alike);
+    return LW_OK;
+}
+
+enum lw_status lw_sim_summarize(const struct lw_sim_classes *c, int32_t first_step,
+                                struct lw_summary *out, struct lw_err *err)
+{
+    struct lw_summary s, all;
+    int64_t n_ops = 0;
+
+    LW_TRY(count_rows(c, &n_ops, err));
+    LW_TRY(lw_timeline_summarize(&c->rows, &c->plan, first_step, &s, err));
+    all = s;
+    all.n_ops = n_ops;
+    all.n_ranks = c->n_ranks;
+    while (all.n_ranks > 1 && c->class_of[all.n_ranks - 1] >= s.n_ranks)
+        all.n_ranks--;
+    struct lw_measure *ranks = lw_calloc((size_t)all.n_ranks, sizeof *ranks);
+    if (!ranks) {
+        lw_summary_free(&s);
+        return lw_fail_nomem(err);
+    }
+    spread(c, &s, ranks, &all);
+    lw_free(s.ranks);
+    *out = all;
+    return LW_OK;
+}

@@ -1,0 +1,356 @@
+/* The public entry: prepare, run, say which terms were on, and give everything back. */
+#include "sim/predict/sim.h"
+
+#include <string.h>
+
+#include "sim/engine/engine.h"
+
+struct lw_sim_options lw_sim_options_default(void)
+{
+    return (struct lw_sim_options){.n_steps = 1};
+}
+
+enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value,
+                                  struct lw_err *err)
+{
+    static const char *const details[] = {"collective", "chunk"};
+    static const char *const rings[] = {"auto", "events", "recurrence"};
+    struct lw_sim_options *o = ctx;
+
+    if (strcmp(name, "detail") == 0) {
+        for (int i = 0; i < 2; i++) {
+            if (strcmp(value, details[i]) == 0) {
+                o->detail = (enum lw_sim_detail)i;
+                return LW_OK;
+            }
+        }
+        return lw_fail(err, LW_EINVAL, "'%s' is no level (collective, chunk)", value);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(value, rings[i]) == 0) {
+            o->ring = (enum lw_sim_ring)i;
+            return LW_OK;
+        }
+    }
+    return lw_fail(err, LW_EINVAL, "'%s' is no way (auto, events, recurrence)", value);
+}
+
+int32_t lw_sim_warmup_steps(const struct lw_plan *plan)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < plan->repeat_from && i < plan->n_passes; i++)
+        n += plan->variants[plan->pass_variant[i]].ends_step;
+    return n;
+}
+
+static enum lw_status check_options(const struct lw_sim_options *o, struct lw_err *err)
+{
+    if (o->n_steps < 1)
+        return lw_fail(err, LW_EINVAL, "%d steps: at least 1", o->n_steps);
+    if (o->jitter_ps < 0 || o->start_skew_ps < 0)
+        return lw_fail(err, LW_EINVAL, "jitter and start skew must not be negative");
+    if (!(o->sigma >= 0 && o->sigma <= 1) || !(o->rank_sigma >= 0 && o->rank_sigma <= 1))
+        return lw_fail(err, LW_EINVAL, "noise is a share of the time: 0 to 1, not %g",
+                       o->sigma >= 0 && o->sigma <= 1 ? o->rank_sigma : o->sigma);
+    if (o->jitter_ps > 0 && o->detail != LW_SIM_CHUNK)
+        return lw_fail(err, LW_EINVAL, "jitter is per message: it needs --detail chunk");
+    if (o->ring != LW_SIM_RING_AUTO && o->detail != LW_SIM_CHUNK)
+        return lw_fail(err, LW_EINVAL, "events and recurrence are ways of --detail chunk");
+    return LW_OK;
+}
+
+static void term(struct lw_sim_stats *s, const char *name, double value, const char *source,
+                 const char *why)
+{
+    if (s->n_terms < LW_SIM_MAX_TERMS)
+        s->terms[s->n_terms++] = (struct lw_sim_term){
+            name, value, source, *why ? LW_SIM_TERM_UNUSED : LW_SIM_TERM_ON, why};
+}
+
+static void figure(struct lw_sim_stats *s, const char *name, struct lw_figure f, const char *why)
+{
+    if (lw_figure_is_set(f))
+        term(s, name, f.value, f.source, why);
+}
+
+/* CPU times of collectives: how much of the compute core each of them wants. */
+static void list_cpu_times(const struct sim_engine *e, struct lw_sim_stats *s, const char *why)
+{
+    for (int32_t t = 0; t < e->cluster->n_tables; t++) {
+        if (!e->cluster->tables[t].cpu_ps)
+            continue;
+        term(s, "cpu_ns", e->cluster->tables[t].n_rows, e->cluster->tables[t].source,
+             e->terms.cpu_times ? why : "the cluster gives no comm_on_compute_core");
+        return;
+    }
+}
+
+/* On when somebody uses memory whose bytes are known. */
+static void list_memory(const struct sim_engine *e, struct lw_sim_stats *s, const char *messages)
+{
+    const struct lw_plan *p = e->plan;
+    bool known = false;
+
+    for (int32_t i = 0; i < p->n_ops && !known; i++)
+        known = lw_op_class(p->ops[i].kind) == LW_CLASS_COPY ||
+                (p->ops[i].work >= 0 && p->works[p->ops[i].work].bytes > 0);
+    figure(s, "memory_bytes_per_comm_byte", e->cluster->interference.memory_bytes_per_comm_byte,
+           !e->terms.memory ? "the device's memory_bytes_per_s is not given"
+           : !known         ? "no op of the plan says how many bytes it moves"
+                            : messages);
+}
+
+static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const struct lw_interference *i = &e->cluster->interference;
+    bool chunk = e->options.detail == LW_SIM_CHUNK;
+    const char *messages = chunk ? "messages are not re-timed at chunk detail" : "";
+    const char *core = e->terms.compute_under_comm && e->terms.comm_under_compute
+                           ? "the measured rates replace it"
+                           : "";
+
+    figure(s, "compute_rate_under_comm", i->compute_rate_under_comm, "");
+    figure(s, "comm_rate_under_compute", i->comm_rate_under_compute, messages);
+    figure(s, "comm_on_compute_core", i->comm_on_compute_core, core);
+    list_cpu_times(e, s, chunk ? messages : core);
+    figure(s, "comm_workers", i->comm_workers,
+           chunk ? "collectives of a communicator go one by one at chunk detail" : "");
+    figure(s, "comm_sms", i->comm_sms, e->terms.sm_share ? "" : "the device's n_sms is not given");
+    list_memory(e, s, messages);
+    if (e->terms.fair_links)
+        figure(s, "fair_links", i->fair_links, messages);
+    for (int32_t t = 0; t < e->cluster->n_tables; t++) {
+        const struct lw_cost_table *table = &e->cluster->tables[t];
+        if (table->n_in_flight > 1) {
+            term(s, "in_flight", table->n_in_flight, table->source, messages);
+            break;
+        }
+    }
+}
+
+/* Collectives that their communicator's reducer does not do. */
+static void list_by_ring(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const struct lw_plan *p = e->plan;
+    const char *how = NULL;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER)
+            continue;
+        enum lw_reducer_kind asked = p->comms[op->comm].reducer;
+        if (sim_reducer_of(e, op->comm, op->kind) == asked)
+            continue;
+        how = lw_reducer_name(asked);
+        n++;
+    }
+    if (n > 0)
+        term(s, "ring_instead", n, how, "");
+}
+
+static void list_exceptions(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const char *outside = "no rank of the plan";
+
+    for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
+        const struct lw_exception *x = &e->cluster->exceptions[i];
+        const char *why = x->rank < e->given->n_ranks && x->rank_to < e->given->n_ranks ? "" : outside;
+        if (x->rank_to >= 0)
+            term(s, "slow_link", x->speed, "exception of the cluster", why);
+        else if (x->speed != 1)
+            term(s, "slow_rank", x->speed, "exception of the cluster", why);
+        if (x->rank_to < 0 && x->late_ps != 0)
+            term(s, "late_rank_ps", (double)x->late_ps, "exception of the cluster", why);
+    }
+}
+
+static void list_noise(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const struct lw_sim_options *o = &e->options;
+    const char *why = !o->noise      ? "noise is drawn only when a seed is given"
+                      : o->sigma > 0 ? "--noise replaces it"
+                                     : "";
+    const char *messages = o->detail == LW_SIM_CHUNK ? "messages have --jitter" : "";
+
+    figure(s, "compute_sigma", e->cluster->noise.compute_sigma, why);
+    figure(s, "comm_sigma", e->cluster->noise.comm_sigma, *why ? why : messages);
+    if (o->sigma > 0)
+        term(s, "noise", o->sigma, "--noise", o->noise ? "" : why);
+    if (o->rank_sigma > 0)
+        term(s, "rank_noise", o->rank_sigma, "--rank-noise", "");
+}
+
+static void list_terms(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    list_interference(e, s);
+    list_noise(e, s);
+    list_exceptions(e, s);
+    list_by_ring(e, s);
+}
+
+static enum lw_status check_devices(const struct lw_plan *p, const struct lw_cluster *c,
+                                    struct lw_err *err)
+{
+    int64_t n_devices = (int64_t)c->n_nodes * c->devices_per_node;
+
+    if (c->n_nodes > 0 && p->n_ranks > n_devices)
+        return lw_fail(err, LW_EINVAL,
+                       "plan '%s' has %d ranks, cluster '%s' has %lld devices (%d nodes of %d): "
+                       "choose a cluster that is large enough",
+                       p->name, p->n_ranks, c->name, (long long)n_devices, c->n_nodes,
+                       c->devices_per_node);
+    return LW_OK;
+}
+
+static enum lw_status watch_steps(struct sim_engine *e)
+{
+    e->step_start = lw_arena_alloc(&e->arena, e->options.n_steps, sizeof *e->step_start);
+    e->step_end = lw_arena_alloc(&e->arena, e->options.n_steps, sizeof *e->step_end);
+    if (!e->step_start || !e->step_end)
+        return lw_fail_nomem(e->err);
+    for (int32_t i = 0; i < e->options.n_steps; i++)
+        e->step_start[i] = INT64_MAX;
+    return LW_OK;
+}
+
+/* One run of a plan, or of its quotient: rows and lengths (NULL: none) and stats are set on success. */
+static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fold,
+                          const struct lw_cluster *cluster, const struct lw_sim_options *options,
+                          struct lw_timeline *rows, lw_ps *lengths, struct lw_sim_stats *stats,
+                          struct lw_err *err)
+{
+    struct lw_timeline made = {0};
+    struct lw_sim_stats counted = {0};
+    struct sim_engine e = {.plan = fold ? &fold->plan : plan, .given = plan, .fold = fold,
+                           .cluster = cluster, .options = *options,
+                           .cost = options->cost ? *options->cost : lw_sim_cost(cluster),
+                           .timeline = rows ? &made : NULL, .stats = &counted, .err = err,
+                           .free_message = -1};
+
+    enum lw_status status = sim_prepare(&e);
+    if (status == LW_OK && lengths)
+        status = watch_steps(&e);
+    if (status == LW_OK)
+        status = sim_engine_begin(&e);
+    if (status == LW_OK)
+        status = sim_engine_loop(&e);
+    if (status == LW_OK) {
+        list_terms(&e, &counted);
+        sim_list_timed(e.plan, cluster, &counted);
+        counted.n_simulated = e.plan->n_ranks;
+        made.comm_workers = e.n_workers;
+        *stats = counted;
+        for (int32_t i = 0; lengths && i < options->n_steps; i++)
+            lengths[i] = e.step_end[i] > e.step_start[i] ? e.step_end[i] - e.step_start[i] : 0;
+        if (rows)
+            *rows = made;
+    } else {
+        lw_timeline_free(&made);
+    }
+    sim_queue_free(&e.queue);
+    lw_free(e.messages);
+    lw_free(e.memory_wants);
+    sim_net_free(&e);
+    lw_free(e.channels);
+    lw_arena_free(&e.arena);
+    return status;
+}
+
+/* Folded where that is possible. What fails there fails again rank by rank, with the ranks named. */
+static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                 const struct lw_sim_options *options, struct lw_arena *arena,
+                                 struct sim_fold *fold, struct lw_timeline *rows, lw_ps *lengths,
+                                 struct lw_sim_stats *stats, struct lw_err *err)
+{
+    LW_TRY(check_options(options, err));
+    LW_TRY(check_devices(plan, cluster, err));
+    LW_TRY(sim_fold_make(plan, cluster, options, arena, fold, err));
+    enum lw_status status = run(plan, fold->n_classes > 0 ? fold : NULL, cluster, options, rows,
+                                lengths, stats, err);
+    if (status == LW_OK || status == LW_ENOMEM || fold->n_classes == 0)
+        return status;
+    *fold = (struct sim_fold){.n_ranks = plan->n_ranks};
+    return run(plan, NULL, cluster, options, rows, lengths, stats, err);
+}
+
+static enum lw_status take_classes(const struct lw_plan *plan, const struct sim_fold *fold,
+                                   struct lw_sim_classes *c, struct lw_err *err)
+{
+    c->n_ranks = plan->n_ranks;
+    c->n_classes = fold->n_classes > 0 ? fold->n_classes : plan->n_ranks;
+    c->class_of = fold->class_of;
+    c->rank_of = fold->rank_of;
+    c->plan = fold->n_classes > 0 ? fold->plan : *plan;
+    c->plan.arena = (struct lw_arena){0};
+    if (fold->n_classes > 0)
+        return LW_OK;
+    c->class_of = c->rank_of = lw_arena_alloc(&c->arena, plan->n_ranks, sizeof *c->class_of);
+    if (!c->class_of)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < plan->n_ranks; r++)
+        c->class_of[r] = r;
+    return LW_OK;
+}
+
+enum lw_status lw_sim_run_classes(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                  const struct lw_sim_options *options, struct lw_sim_classes *out,
+                                  struct lw_sim_stats *stats, struct lw_err *err)
+{
+    struct lw_sim_classes c = {0};
+    struct lw_sim_stats counted;
+    struct sim_fold fold = {0};
+
+    enum lw_status status =
+        run_folded(plan, cluster, options, &c.arena, &fold, &c.rows, NULL, &counted, err);
+    if (status == LW_OK)
+        status = take_classes(plan, &fold, &c, err);
+    if (status != LW_OK) {
+        lw_sim_classes_free(&c);
+        return status;
+    }
+    *out = c;
+    *stats = counted;
+    return LW_OK;
+}
+
+enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                          const struct lw_sim_options *options, struct lw_timeline *timeline,
+                          struct lw_sim_stats *stats, struct lw_err *err)
+{
+    struct lw_sim_classes c = {0};
+    struct sim_fold fold = {0};
+    struct lw_sim_stats counted;
+
+    enum lw_status status = run_folded(plan, cluster, options, &c.arena, &fold,
+                                       timeline ? &c.rows : NULL, NULL, &counted, err);
+    if (status == LW_OK && timeline && fold.n_classes > 0)
+        status = take_classes(plan, &fold, &c, err);
+    if (status == LW_OK && timeline && fold.n_classes > 0) {
+        status = lw_sim_expand(&c, timeline, err);
+    } else if (status == LW_OK && timeline) {
+        *timeline = c.rows;
+        c.rows = (struct lw_timeline){0};
+    }
+    if (status == LW_OK)
+        *stats = counted;
+    lw_sim_classes_free(&c);
+    return status;
+}
+
+enum lw_status lw_sim_run_steps(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                const struct lw_sim_options *options, lw_ps *lengths,
+                                struct lw_sim_stats *stats, struct lw_err *err)
+{
+    struct lw_arena arena = {0};
+    struct sim_fold fold = {0};
+    struct lw_sim_stats counted;
+    enum lw_status status = run_folded(plan, cluster, options, &arena, &fold, NULL, lengths,
+                                       &counted, err);
+
+    if (status == LW_OK)
+        *stats = counted;
+    lw_arena_free(&arena);
+    return status;
+}

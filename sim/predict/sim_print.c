@@ -1,0 +1,399 @@
+/* A prediction for people and for programs. Times of buckets count from the start of the step shown
+ * and are those of the last rank, as `compare` shows them. Every term of the model that is off unless
+ * the cluster gives it is listed with its source, and the error that such predictions had. */
+#include "sim/predict/sim_print.h"
+
+#include "shared/base/arena.h"
+#include "shared/base/jsonout.h"
+#include "shared/timeline/summary_print.h"
+#include "shared/base/table.h"
+
+struct bucket_times {
+    int32_t bucket;
+    enum lw_op_kind kind;
+    int64_t bytes;
+    lw_ps ready, launch, start, all_in, end;
+};
+
+struct bucket_list {
+    struct bucket_times *v;
+    int64_t n, capacity;
+};
+
+static lw_ps later(lw_ps a, lw_ps b)
+{
+    return a > b ? a : b;
+}
+
+static struct bucket_times *entry(struct bucket_list *l, const struct lw_op *op)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->v[i].bucket == op->bucket && l->v[i].kind == op->kind &&
+            l->v[i].bytes == op->bytes) /* a sparse gradient takes three of a kind */
+            return &l->v[i];
+    if (lw_reserve(&l->v, &l->capacity, l->n + 1, sizeof *l->v) != 0)
+        return NULL;
+    l->v[l->n] = (struct bucket_times){.bucket = op->bucket, .kind = op->kind, .bytes = op->bytes,
+                                       .launch = -1};
+    return &l->v[l->n++];
+}
+
+/* The collectives on buckets in the step shown, in program order. */
+static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list *l,
+                              struct lw_err *err)
+{
+    const struct lw_timeline *t = r->timeline;
+    int32_t step = r->summary->ranks[0].step;
+    lw_ps began = INT64_MAX;
+
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->step[i] == step && t->start[i] < began)
+            began = t->start[i];
+    for (int64_t i = 0; i < t->n; i++) {
+        const struct lw_op *op = &r->plan->ops[t->op[i]];
+        if (t->step[i] != step || op->bucket < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
+            continue;
+        struct bucket_times *b = entry(l, op);
+        if (!b)
+            return lw_fail_nomem(err);
+        b->ready = later(b->ready, t->ready[i] - began);
+        b->launch = later(b->launch, t->issue[i] - began);
+        b->start = later(b->start, t->start[i] - began);
+        b->all_in = later(b->all_in, t->all_in[i] - began);
+        b->end = later(b->end, t->end[i] - began);
+    }
+    return LW_OK;
+}
+
+/* --- text --- */
+
+static enum lw_status text_buckets(const struct bucket_list *l, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"bucket", "op",     ">size",    ">ready", ">launch",
+                                         ">start", ">moves", ">end"};
+    struct lw_table *t;
+    char buf[32];
+
+    if (l->n == 0)
+        return LW_OK;
+    if (!(t = lw_table_new(8, titles)))
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < l->n; i++) {
+        const struct bucket_times *b = &l->v[i];
+        lw_table_cell(t, "%d", b->bucket);
+        lw_table_cell(t, "%s", lw_op_name(b->kind));
+        lw_table_cell(t, "%s", lw_format_bytes(buf, b->bytes));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->ready));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->launch));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->start));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->all_in));
+        lw_table_cell(t, "%s", lw_format_ps(buf, b->end));
+    }
+    fprintf(f, "\nbuckets, from the start of the step (last rank; moves: all members are in)\n");
+    enum lw_status status = lw_table_print(t, f, 2, err);
+    lw_table_free(t);
+    return status;
+}
+
+static void text_terms(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_sim_stats *s = r->stats;
+
+    fprintf(f, "\n");
+    for (int32_t i = 0; i < s->n_timed; i++) {
+        const struct lw_sim_timed *x = &s->timed[i];
+        fprintf(f, "timed by the cluster: %s %s by %s (%s)\n", lw_op_name(x->kind),
+                lw_dtype_name(x->dtype), x->by, x->source);
+    }
+    if (s->n_terms == 0)
+        fprintf(f, "interference: none (cluster '%s' gives no such term)\n", r->cluster->name);
+    for (int32_t i = 0; i < s->n_terms; i++) {
+        const struct lw_sim_term *x = &s->terms[i];
+        fprintf(f, "interference: %s = %g (%s)%s%s\n", x->name, x->value, x->source,
+                x->state == LW_SIM_TERM_ON ? "" : ", not used: ", x->why);
+    }
+    if (!r->cluster->calibrated)
+        fprintf(f, "cluster '%s' is not calibrated: its figures are not measured on the machine\n",
+                r->cluster->name);
+    if (r->n_past > 0)
+        fprintf(f, "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d "
+                   "compared\n", r->mean_past_pct, r->max_past_pct, r->n_past);
+    else
+        fprintf(f, "error unknown: nothing measured yet%s\n",
+                r->n_past < 0 ? " (no database was read)" : " for this cluster");
+}
+
+/* A replay: every step against its recording, and what was assumed. */
+static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"step", ">predicted", ">recorded", ">difference"};
+    const struct lw_sim_replayed *x = r->replayed;
+    struct lw_table *t = lw_table_new(4, titles);
+    char buf[32];
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; k < x->n_steps; k++) {
+        const struct lw_sim_replayed_step *s = &x->steps[k];
+        lw_table_cell(t, "%s", s->name);
+        lw_table_cell(t, "%s", lw_format_ps(buf, s->predicted));
+        lw_table_cell(t, "%s", lw_format_ps(buf, s->recorded));
+        lw_table_cell(t, "%+.2f %%", s->error_pct);
+    }
+    fprintf(f, "\nreplay: host range of each step%s\n",
+            x->n_ranks > 1 ? ", of the rank where it is longest" : "");
+    enum lw_status status = lw_table_print(t, f, 2, err);
+    lw_table_free(t);
+    if (status != LW_OK)
+        return status;
+    fprintf(f, "median: predicted %s, ", lw_format_ps(buf, x->predicted));
+    fprintf(f, "recorded %s, %s %+.2f %%\n", lw_format_ps(buf, x->recorded),
+            x->what_if ? "what-if changes it by" : "error", x->error_pct);
+    for (int32_t i = 0; i < r->plan->n_notes; i++)
+        fprintf(f, "assumption: %s\n", r->plan->notes[i]);
+    return LW_OK;
+}
+
+static bool too_large(const struct lw_sim_report *r)
+{
+    struct lw_figure memory = r->cluster->device.memory_bytes;
+
+    return lw_figure_is_set(memory) && (double)r->summary->peak_memory_bytes > memory.value;
+}
+
+static bool is_drawn(const struct lw_sim_report *r)
+{
+    const struct lw_sim_options *o = r->options;
+
+    return o->noise || o->jitter_ps > 0 || o->start_skew_ps > 0 || o->rank_sigma > 0 ||
+           r->samples->n > 0;
+}
+
+static void text_samples(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_sim_samples *s = r->samples;
+    char p50[32], p90[32], p99[32], least[32], most[32];
+
+    fprintf(f, "%d samples of the step: p50 %s, p90 %s, p99 %s (%s to %s)\n", s->n,
+            lw_format_ps(p50, s->p50), lw_format_ps(p90, s->p90), lw_format_ps(p99, s->p99),
+            lw_format_ps(least, s->least), lw_format_ps(most, s->most));
+}
+
+static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
+                                 FILE *f, struct lw_err *err)
+{
+    const struct lw_summary *s = r->summary;
+    char buf[32];
+
+    fprintf(f, "plan %s (%s), %d ranks on cluster '%s', %s detail%s\n", r->plan->name, r->plan->hash,
+            r->plan->n_ranks, r->cluster->name,
+            r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
+            r->options->buffered ? ", buffered sends" : "");
+    fprintf(f, "step %s, median of %d measured", lw_format_ps(buf, s->step), s->n_steps);
+    if (is_drawn(r))
+        fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
+    fprintf(f, "\n");
+    if (r->samples->n > 0)
+        text_samples(r, f);
+    lw_summary_text(s, f);
+    fprintf(f, "bubble %.4f of all ranks' time, peak memory %s a rank%s\n", s->bubble_ratio,
+            s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
+            too_large(r) ? ": more than the device has" : "");
+    LW_TRY(text_buckets(l, f, err));
+    if (r->replayed)
+        LW_TRY(text_replay(r, f, err));
+    else
+        text_terms(r, f);
+    fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
+            (long long)r->stats->n_events, r->wall_s);
+    if (r->stats->n_simulated < r->plan->n_ranks)
+        fprintf(f, "; %d ranks stand for all %d", r->stats->n_simulated, r->plan->n_ranks);
+    if (r->run >= 0)
+        fprintf(f, "; stored as run %lld", (long long)r->run);
+    fprintf(f, "\n");
+    return LW_OK;
+}
+
+/* --- JSON --- */
+
+static void json_buckets(struct lw_jsonout *o, const struct bucket_list *l)
+{
+    lw_jsonout_array(o, "buckets");
+    for (int64_t i = 0; i < l->n; i++) {
+        const struct bucket_times *b = &l->v[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "bucket", b->bucket);
+        lw_jsonout_string(o, "op", lw_op_name(b->kind));
+        lw_jsonout_int(o, "bytes", b->bytes);
+        lw_jsonout_ns(o, "ready_ns", b->ready);
+        lw_jsonout_ns(o, "launch_ns", b->launch);
+        lw_jsonout_ns(o, "start_ns", b->start);
+        lw_jsonout_ns(o, "all_in_ns", b->all_in);
+        lw_jsonout_ns(o, "end_ns", b->end);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
+{
+    lw_jsonout_array(o, "interference");
+    for (int32_t i = 0; i < s->n_terms; i++) {
+        const struct lw_sim_term *x = &s->terms[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "term", x->name);
+        lw_jsonout_double(o, "value", x->value);
+        lw_jsonout_string(o, "source", x->source);
+        lw_jsonout_bool(o, "on", x->state == LW_SIM_TERM_ON);
+        lw_jsonout_string(o, "why_not", x->state == LW_SIM_TERM_ON ? NULL : x->why);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_timed(struct lw_jsonout *o, const struct lw_sim_stats *s)
+{
+    lw_jsonout_array(o, "timed_by_cluster");
+    for (int32_t i = 0; i < s->n_timed; i++) {
+        const struct lw_sim_timed *x = &s->timed[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(x->kind));
+        lw_jsonout_string(o, "dtype", lw_dtype_name(x->dtype));
+        lw_jsonout_string(o, "by", x->by);
+        lw_jsonout_string(o, "source", x->source);
+        lw_jsonout_int(o, "n_ops", x->n_ops);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    if (r->n_past <= 0) {
+        lw_jsonout_null(o, "past_error");
+        return;
+    }
+    lw_jsonout_line_object(o, "past_error");
+    lw_jsonout_int(o, "n_compared", r->n_past);
+    lw_jsonout_fixed(o, "mean_abs_error_pct", r->mean_past_pct, 3);
+    lw_jsonout_fixed(o, "max_abs_error_pct", r->max_past_pct, 3);
+    lw_jsonout_end(o);
+}
+
+static void json_replayed_step(struct lw_jsonout *o, const struct lw_sim_replayed *x, int32_t k)
+{
+    const struct lw_sim_replayed_step *s = &x->steps[k];
+
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_string(o, "name", s->name);
+    lw_jsonout_ns(o, "predicted_ns", s->predicted);
+    lw_jsonout_ns(o, "recorded_ns", s->recorded);
+    lw_jsonout_fixed(o, "error_pct", s->error_pct, 4);
+    lw_jsonout_array(o, "ranks");
+    for (int32_t i = 0; i < x->n_ranks; i++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "rank", x->rank_of_file[i] >= 0 ? x->rank_of_file[i] : i);
+        lw_jsonout_ns(o, "predicted_ns", s->rank_predicted[i]);
+        lw_jsonout_ns(o, "recorded_ns", s->rank_recorded[i]);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    const struct lw_sim_replayed *x = r->replayed;
+
+    lw_jsonout_object(o, "replay");
+    lw_jsonout_ns(o, "recorded_step_ns", x->recorded);
+    lw_jsonout_fixed(o, "error_pct", x->error_pct, 4);
+    lw_jsonout_bool(o, "what_if", x->what_if);
+    lw_jsonout_array(o, "steps");
+    for (int32_t k = 0; k < x->n_steps; k++)
+        json_replayed_step(o, x, k);
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "assumptions");
+    for (int32_t i = 0; i < r->plan->n_notes; i++)
+        lw_jsonout_string(o, NULL, r->plan->notes[i]);
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+/* Whether the largest rank fits its device; null where the cluster does not tell its memory. */
+static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    struct lw_figure memory = r->cluster->device.memory_bytes;
+
+    if (!lw_figure_is_set(memory)) {
+        lw_jsonout_null(o, "device_memory_bytes");
+        lw_jsonout_null(o, "memory_fits");
+        return;
+    }
+    lw_jsonout_int(o, "device_memory_bytes", (int64_t)memory.value);
+    lw_jsonout_bool(o, "memory_fits", !too_large(r));
+}
+
+static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    if (is_drawn(r))
+        lw_jsonout_int(o, "seed", (int64_t)r->options->seed);
+    else
+        lw_jsonout_null(o, "seed");
+    if (r->samples->n == 0)
+        return;
+    lw_jsonout_int(o, "n_samples", r->samples->n);
+    lw_jsonout_ns(o, "step_p50_ns", r->samples->p50);
+    lw_jsonout_ns(o, "step_p90_ns", r->samples->p90);
+    lw_jsonout_ns(o, "step_p99_ns", r->samples->p99);
+    lw_jsonout_ns(o, "step_min_ns", r->samples->least);
+    lw_jsonout_ns(o, "step_max_ns", r->samples->most);
+}
+
+static void print_json(const struct lw_sim_report *r, const struct bucket_list *l, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+    const struct lw_summary *s = r->summary;
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "status", "ok");
+    lw_jsonout_string(&o, "plan", r->plan->name);
+    lw_jsonout_string(&o, "plan_hash", r->plan->hash);
+    lw_jsonout_string(&o, "cluster", r->cluster->name);
+    lw_jsonout_bool(&o, "cluster_calibrated", r->cluster->calibrated);
+    lw_jsonout_string(&o, "detail",
+                      r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective");
+    lw_jsonout_int(&o, "n_ranks", r->plan->n_ranks);
+    lw_summary_json_steps(&o, s);
+    json_samples(&o, r);
+    lw_summary_json_measures(&o, s);
+    json_device_memory(&o, r);
+    lw_summary_json_ranks(&o, s, true);
+    json_buckets(&o, l);
+    json_timed(&o, r->stats);
+    json_terms(&o, r->stats);
+    json_error(&o, r);
+    if (r->replayed)
+        json_replay(&o, r);
+    lw_jsonout_int(&o, "n_ops", r->stats->n_ops);
+    lw_jsonout_int(&o, "n_simulated_ranks", r->stats->n_simulated);
+    lw_jsonout_int(&o, "n_events", r->stats->n_events);
+    lw_jsonout_int(&o, "n_messages", r->stats->n_messages);
+    lw_jsonout_fixed(&o, "wall_s", r->wall_s, 6);
+    lw_jsonout_known(&o, "run", r->run);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,
+                            struct lw_err *err)
+{
+    struct bucket_list l = {0};
+    enum lw_status status = collect(r, &l, err);
+
+    if (status == LW_OK && format == LW_FORMAT_JSON)
+        print_json(r, &l, f);
+    else if (status == LW_OK)
+        status = format == LW_FORMAT_CSV ? lw_summary_csv(r->summary, f, err) : print_text(r, &l, f, err);
+    lw_free(l.v);
+    return status;
+}
