@@ -40,8 +40,8 @@ ALL_CXXFLAGS = -std=c++17 -Wall -Wextra $(EXACT) -fno-exceptions -fno-rtti -pthr
 LDLIBS = -lsimdjson -ldeflate -lz -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
 
 # --- what it is made of ---------------------------------------------------------------------------
-NCCL_SRC := exec/backend_nccl.c $(sort $(wildcard exec/nccl_*.c))
-MPI_SRC  := exec/backend_mpi.c $(sort $(wildcard exec/mpi_*.c))
+NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
+MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC)
 SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
@@ -116,9 +116,9 @@ FAKE_GPU := $(if $(CUDA_WHY),,$(foreach l,cuda nccl cublas,$(FAKE_DIR)/lib$(l).s
 MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1),,not found: ompi-c (pkg-config)))
 MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c)))
 MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
-MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) exec/cpu_world.c exec/cpu_stream.c exec/cpu_comm.c \
-           exec/element.c exec/gemm.c exec/gradients.c exec/optimizer.c exec/rows.c exec/spin.c shared/base/err.c shared/plan/op.c \
-           shared/base/dtype.c)
+MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,cpu_world.c cpu_stream.c cpu_comm.c \
+           gemm.c gradients.c sparse_rows.c clock_wait.c) exec/backend/element.c exec/backend/optimizer.c \
+           shared/base/err.c shared/plan/op.c shared/base/dtype.c)
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
 
 .PHONY: plugins gpu-check
@@ -138,7 +138,7 @@ $(BUILD)/plugin/%.o: %.c Makefile
 	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
 
 # -fmad=false: a multiplication and an addition round as they do on the host.
-$(BUILD)/plugin/kernels.fatbin: exec/kernels.cu exec/kernels.h exec/scalar.h Makefile
+$(BUILD)/plugin/kernels.fatbin: exec/nccl/kernels.cu exec/nccl/kernels.h exec/backend/scalar.h Makefile
 	@mkdir -p $(@D)
 	$(call say,NVCC  $<) $(NVCC) -fatbin -arch=all-major -O3 -fmad=false -I. $< -o $@
 
@@ -151,7 +151,7 @@ $(BUILD)/lapwing-nccl.so: $(NCCL_OBJ)
 
 # Stand-ins for the driver, NCCL and cuBLAS on host memory: tests load the plugin against them.
 soname = $(or $(shell readelf -d $(CUDA_AT)/lib64/lib$(1).so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p'),lib$(1).so)
-$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/kernels.h exec/scalar.h Makefile
+$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/nccl/kernels.h exec/backend/scalar.h Makefile
 	@mkdir -p $(@D)
 	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -Wno-missing-prototypes -shared $< \
 	    $(if $(filter cuda,$*),,$(FAKE_DIR)/libcuda.so) \
@@ -180,7 +180,7 @@ check-layers:
 
 check-headers:
 	@mkdir -p $(BUILD)
-	@for h in $(filter-out $(if $(CUDA_WHY),exec/nccl_% exec/nccl/nccl_%),$(sort $(shell find shared sim exec traces analysis -name '*.h'))); do \
+	@for h in $(filter-out $(if $(CUDA_WHY),exec/nccl/nccl_%),$(sort $(shell find shared sim exec traces analysis -name '*.h'))); do \
 	   echo "#include \"$$h\"" | $(CC) $(CPPFLAGS) $(CUDA_INC) -std=c11 $(WARN) -Werror -fsyntax-only -x c - \
 	   || { echo "check-headers: $$h does not compile alone"; exit 1; }; done
 	@echo "check-headers: ok"

@@ -10,8 +10,8 @@
 
 #include "analysis/plot.h"
 #include "analysis/store.h"
-#include "exec/backend.h"
-#include "exec/gemm.h"
+#include "exec/backend/backend.h"
+#include "exec/cpu/gemm.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"

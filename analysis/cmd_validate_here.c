@@ -8,9 +8,9 @@
 
 #include "analysis/compare.h"
 #include "analysis/store.h"
-#include "exec/calibrate.h"
-#include "exec/cmd_exec_store.h"
-#include "exec/run.h"
+#include "exec/calibrate/calibrate.h"
+#include "analysis/study/store_exec_run.h"
+#include "exec/run/run.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "sim/cost/cost_model.h"

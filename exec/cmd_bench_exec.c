@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/bench_exec.h"
+#include "exec/calibrate/bench_exec.h"
 #include "shared/base/jsonout.h"
 
 bool cmd_bench_exec_knows(const char *name)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/calibrate.h"
+#include "exec/calibrate/calibrate.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"

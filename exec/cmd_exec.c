@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "analysis/store.h"
-#include "exec/cmd_exec_store.h"
-#include "exec/exec_print.h"
-#include "exec/fits.h"
-#include "exec/run.h"
-#include "exec/team.h"
+#include "analysis/study/store_exec_run.h"
+#include "exec/run/exec_print.h"
+#include "exec/run/memory_fit.h"
+#include "exec/run/run.h"
+#include "exec/launch/multi_process.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/run.h"
+#include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "strategy_words.h"
 

@@ -2,7 +2,7 @@
 #define LW_TESTS_EXEC_COLLECTIVES_H
 
 /* A step of 3 ranks that is nothing but collectives without a bucket, for tests of exec. */
-#include "exec/backend.h"
+#include "exec/backend/backend.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
 

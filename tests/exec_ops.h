@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/backend.h"
-#include "exec/scalar.h"
+#include "exec/backend/backend.h"
+#include "exec/backend/scalar.h"
 #include "shared/plan/op.h"
 
 enum { EXEC_OPS_MAX = 8 };

@@ -25,7 +25,7 @@ owned() { # pattern, files that may include it
     done
 }
 owned 'sqlite3' analysis/store.c traces/import_nsys.c $(ls tests/*.c)
-owned 'mpi\.h' $(ls exec/backend_mpi.c exec/mpi_*.c)
+owned 'mpi\.h' $(ls exec/mpi/backend_mpi.c exec/mpi_*.c)
 owned 'cuda|nccl|cublas' $(ls exec/backend_nccl*.c exec/nccl_*.c exec/nccl_*.h 2>/dev/null)
 owned 'simdjson' shared/base/json.cc
 [ $bad = 0 ] && echo "check-layers: ok"

@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-#include "exec/bench_exec.h"
-#include "exec/calibrate_plan.h"
-#include "exec/run.h"
+#include "exec/calibrate/bench_exec.h"
+#include "exec/calibrate/calibrate_plan.h"
+#include "exec/run/run.h"
 
 static double number_after(const char *text, const char *key)
 {

@@ -1,4 +1,4 @@
-/* Calibration: exec/calibrate.h, docs/design/calibrate.md. Nothing here asserts how fast the machine
+/* Calibration: exec/calibrate/calibrate.h, docs/design/calibrate.md. Nothing here asserts how fast the machine
  * is: what is made of given samples is exact, and a real run is complete, consistent and usable. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "exec/calibrate.h"
-#include "exec/calibrate_state.h"
+#include "exec/calibrate/calibrate.h"
+#include "exec/calibrate/calibrate_state.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 

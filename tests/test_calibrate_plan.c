@@ -1,4 +1,4 @@
-/* The small plans that calibrate runs: exec/calibrate_plan.h. */
+/* The small plans that calibrate runs: exec/calibrate/calibrate_plan.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -6,8 +6,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/calibrate_plan.h"
-#include "exec/run.h"
+#include "exec/calibrate/calibrate_plan.h"
+#include "exec/run/run.h"
 #include "shared/base/arena.h"
 
 static const int64_t sizes[] = {1024, 4096, 100000};

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
-#include "exec/run.h"
+#include "exec/run/run.h"
 #include "shared/files/files.h"
 #include "tests/command_fixture.h"
 #include "tests/exec_plan.h"

@@ -1,4 +1,4 @@
-/* The executor on the threads backend: exec/run.h, docs/design/exec.md. Spin compute throughout, so
+/* The executor on the threads backend: exec/run/run.h, docs/design/exec.md. Spin compute throughout, so
  * that the thread sanitizer sees every instruction. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/run.h"
+#include "exec/run/run.h"
 #include "shared/base/arena.h"
 #include "tests/exec_collectives.h"
 #include "tests/exec_plan.h"

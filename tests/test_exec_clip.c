@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/norm.h"
-#include "exec/run.h"
+#include "exec/tensors/grad_norm.h"
+#include "exec/run/run.h"
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
 #include "shared/lower/lower.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/run.h"
+#include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "sim/cost/cost_model.h"
 #include "tests/sim_help.h"

@@ -1,4 +1,4 @@
-/* Sparse gradients on the executor: exec/rows.h, docs/design/sparse.md. The model is an embedding of 20
+/* Sparse gradients on the executor: exec/cpu/sparse_rows.h, docs/design/sparse.md. The model is an embedding of 20
  * rows of 6 elements, of which a micro-batch touches at most 5, in front of modules with a dense
  * parameter each. */
 #include <stdarg.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/gradients.h"
-#include "exec/rows.h"
-#include "exec/run.h"
+#include "exec/cpu/gradients.h"
+#include "exec/cpu/sparse_rows.h"
+#include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "tests/prng.h"
 #include "tests/strategy_words.h"

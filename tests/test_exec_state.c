@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/element.h"
-#include "exec/gradients.h"
+#include "exec/backend/element.h"
+#include "exec/cpu/gradients.h"
 #include "tests/exec_chain.h"
 #include "tests/prng.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/run.h"
+#include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "tests/prng.h"
 #include "tests/strategy_words.h"

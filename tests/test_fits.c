@@ -1,4 +1,4 @@
-/* What a run needs is said before it starts: exec/fits.h. */
+/* What a run needs is said before it starts: exec/run/memory_fit.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/fits.h"
+#include "exec/run/memory_fit.h"
 #include "tests/command_fixture.h"
 #include "tests/exec_plan.h"
 #include "tests/file_fixture.h"

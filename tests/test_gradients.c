@@ -1,4 +1,4 @@
-/* Integer gradients, element types and the optimizer: exec/gradients.h, element.h, optimizer.h and
+/* Integer gradients, element types and the optimizer: exec/cpu/gradients.h, element.h, optimizer.h and
  * docs/design/gradients.md. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/element.h"
-#include "exec/gradients.h"
-#include "exec/optimizer.h"
+#include "exec/backend/element.h"
+#include "exec/cpu/gradients.h"
+#include "exec/backend/optimizer.h"
 
 static struct exec_gradient_table table;
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "exec/rendezvous.h"
-#include "exec/run.h"
+#include "exec/launch/rendezvous.h"
+#include "exec/run/run.h"
 #include "shared/base/arena.h"
 #include "tests/exec_collectives.h"
 #include "tests/exec_ops.h"

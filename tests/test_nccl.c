@@ -19,9 +19,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "exec/kernels.h"
-#include "exec/rendezvous.h"
-#include "exec/run.h"
+#include "exec/nccl/kernels.h"
+#include "exec/launch/rendezvous.h"
+#include "exec/run/run.h"
 #include "shared/base/arena.h"
 #include "tests/exec_plan.h"
 #include "tests/exec_ops.h"

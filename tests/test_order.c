@@ -1,4 +1,4 @@
-/* What is over when an op begins, and the places that messages hand on by it: exec/order.h, exec/places.h.
+/* What is over when an op begins, and the places that messages hand on by it: exec/tensors/happens_before.h, exec/tensors/scratch_slots.h.
  *
  * The tiny workload on two stages, a and b | c; a message is an activation or a gradient of 20 f32, 80 bytes,
  * which take 128. Ops of one micro-batch k: Sk sends its activation, Tk takes it (c's forward), Gk sends its
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/order.h"
-#include "exec/tensors.h"
+#include "exec/tensors/happens_before.h"
+#include "exec/tensors/tensors.h"
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"

@@ -1,4 +1,4 @@
-/* What exec refuses of a plan that nobody proved: exec/plan_safe.c. One field is changed in each. */
+/* What exec refuses of a plan that nobody proved: exec/verify/plan_bounds.c. One field is changed in each. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/tensors.h"
+#include "exec/tensors/tensors.h"
 #include "tests/exec_chain.h"
 
 static struct lw_plan make(const char *words)

@@ -1,4 +1,4 @@
-/* Compute of known FLOPs and unknown time: exec/products.h. */
+/* Compute of known FLOPs and unknown time: exec/tensors/flops_compute.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -6,8 +6,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/products.h"
-#include "exec/run.h"
+#include "exec/tensors/flops_compute.h"
+#include "exec/run/run.h"
 #include "shared/base/arena.h"
 #include "shared/plan/plan_builder.h"
 #include "tests/exec_ops.h"

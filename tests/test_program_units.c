@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/run.h"
+#include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "tests/prng.h"
 #include "tests/tiny_build.h"

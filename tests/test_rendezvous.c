@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "exec/rendezvous.h"
+#include "exec/launch/rendezvous.h"
 
 /* --- who am I ----------------------------------------------------------------------------------- */
 

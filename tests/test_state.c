@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "exec/state.h"
+#include "exec/tensors/state.h"
 #include "shared/base/input.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/state_target.h"

@@ -1,4 +1,4 @@
-/* Collectives between threads: exec/thread_group.h, docs/design/backend_threads.md. */
+/* Collectives between threads: exec/cpu/thread_group.h, docs/design/backend_threads.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/element.h"
-#include "exec/spin.h"
-#include "exec/thread_group.h"
+#include "exec/backend/element.h"
+#include "exec/cpu/clock_wait.h"
+#include "exec/cpu/thread_group.h"
 #include "shared/base/arena.h"
 
 enum { MEMBERS_MAX = 12 };

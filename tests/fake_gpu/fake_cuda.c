@@ -1,6 +1,6 @@
 /* A test fixture, not a GPU: the part of the CUDA driver API that the NCCL backend uses, on host
  * memory. One thread per stream runs that stream's commands in order; an event is a counter; kernels
- * are the bodies of exec/kernels.h compiled for the host. Like the real thing it is asynchronous,
+ * are the bodies of exec/nccl/kernels.h compiled for the host. Like the real thing it is asynchronous,
  * refuses calls without a current context, keeps an error until the end ("sticky"), and times with
  * its events. It models no speed: times are those of the host.
  *
@@ -17,7 +17,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 
-#include "exec/kernels.h"
+#include "exec/nccl/kernels.h"
 #include "tests/fake_gpu/fake_env.h"
 
 enum command_kind { KERNEL, COPY, SET, RECORD, WAIT, HOST };

@@ -27,7 +27,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "exec/scalar.h"
+#include "exec/backend/scalar.h"
 #include "tests/fake_gpu/fake_env.h"
 
 enum { MAX_RANKS = 8, SLOT = 1 << 16, BOX = 1 << 15, MAX_SPLITS = 64 };

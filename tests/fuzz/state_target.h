@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/state.h"
+#include "exec/tensors/state.h"
 #include "shared/base/arena.h"
 #include "shared/base/hash.h"
 

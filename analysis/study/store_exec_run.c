@@ -1,0 +1,86 @@
+/* Storing what exec did. */
+#include "analysis/study/store_exec_run.h"
+
+#include "analysis/compare.h"
+#include "analysis/store.h"
+
+bool cmd_exec_ran(enum lw_status s)
+{
+    return s == LW_OK || s == LW_ENO || s == LW_EFAILED || s == LW_ETIMEOUT || s == LW_ENOMEM ||
+           s == LW_EIO;
+}
+
+static enum lw_run_status run_status(enum lw_status status)
+{
+    return status == LW_OK ? LW_RUN_OK : status == LW_ETIMEOUT ? LW_RUN_TIMEOUT : LW_RUN_FAILED;
+}
+
+const char *cmd_exec_status_name(enum lw_status status)
+{
+    return lw_run_status_name(run_status(status));
+}
+
+static enum lw_status store_places(struct lw_store *db, int64_t run, const struct lw_exec_result *x,
+                                   struct lw_err *err)
+{
+    for (int32_t i = 0; i < x->n_places; i++) {
+        const struct lw_exec_place *p = &x->places[i];
+        if (!p->known)
+            continue;
+        LW_TRY(lw_store_metric_int(db, run, "last_finished_op", p->step, p->rank, p->last_op, err));
+        LW_TRY(lw_store_metric_int(db, run, "first_unfinished_op", p->step, p->rank, p->open_op,
+                                   err));
+    }
+    return LW_OK;
+}
+
+/* Bytes of a state's file, and how many steps it has behind it. */
+static enum lw_status store_state(struct lw_store *db, int64_t run, const struct lw_exec_result *x,
+                                  struct lw_err *err)
+{
+    int64_t steps = (int64_t)x->first_step + x->n_warmup + x->n_steps;
+
+    if (x->n_loaded_bytes > 0) {
+        LW_TRY(lw_store_metric_int(db, run, "n_loaded_bytes", -1, -1, x->n_loaded_bytes, err));
+        LW_TRY(lw_store_metric_int(db, run, "loaded_step", -1, -1, x->first_step, err));
+    }
+    if (x->n_saved_bytes > 0) {
+        LW_TRY(lw_store_metric_int(db, run, "n_saved_bytes", -1, -1, x->n_saved_bytes, err));
+        LW_TRY(lw_store_metric_int(db, run, "saved_step", -1, -1, steps, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_exec_result *x,
+                           const struct lw_summary *summary, enum lw_status ran,
+                           const char *message, struct lw_err *err)
+{
+    if (x->timeline.n > 0)
+        LW_TRY(lw_store_spans(db, run, &x->timeline, err));
+    LW_TRY(lw_store_metric_real(db, run, "wall_s", -1, -1, x->wall_s, err));
+    LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
+    LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
+    LW_TRY(store_places(db, run, x, err));
+    LW_TRY(store_state(db, run, x, err));
+    LW_TRY(lw_store_finish_run(db, run, summary->n_steps > 0 ? summary : NULL,
+                               run_status(ran), message, err));
+    return lw_comparison_record(db, run, err);
+}
+
+enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
+                              const struct lw_exec_result *x, const struct lw_summary *summary,
+                              enum lw_status ran, const char *message, int64_t *run,
+                              struct lw_err *err)
+{
+    struct lw_store *store;
+    int64_t id = -1;
+
+    LW_TRY(lw_store_open(db, LW_STORE_WRITE, &store, err));
+    enum lw_status s = lw_store_begin_run(store, info, &id, err);
+    if (s == LW_OK)
+        s = fill(store, id, x, summary, ran, message, err);
+    if (s == LW_OK)
+        *run = id;
+    lw_store_close(store);
+    return s;
+}

@@ -1,0 +1,127 @@
+/* The table of backends: which there are, which can run here, and for the rest why not. A backend's
+ * table is checked before it is used, so that a plugin of another version is refused in words. A
+ * backend with a library of its own is a plugin (plugin.h), loaded when it is asked for. */
+#include "exec/backend/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/backend/plugin.h"
+#include "exec/backend/scalar.h"
+
+static const struct {
+    const char *name, *about;
+    const struct exec_backend *built_in;
+    const char *plugin; /* NULL: built in */
+} known[EXEC_N_BACKENDS] = {
+    {"threads", "ranks are threads of one process; collectives over shared memory",
+     &exec_backend_threads, NULL},
+    {"mpi", "one process per rank, collectives of Open MPI", NULL, "lapwing-openmpi.so"},
+    {"nccl", "one process per GPU, collectives of NCCL; or a loop of ranks on one GPU", NULL,
+     "lapwing-nccl.so"},
+};
+
+static const char *const honesty_names[] = {"real", "paced", "emulated"};
+static const char *const compute_names[EXEC_N_COMPUTES] = {"gemm", "spin", "sleep"};
+
+const char *exec_honesty_name(enum exec_honesty h)
+{
+    return honesty_names[h];
+}
+
+const char *exec_compute_name(enum exec_compute c)
+{
+    return compute_names[c];
+}
+
+enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct lw_err *err)
+{
+    for (int i = 0; i < EXEC_N_COMPUTES; i++) {
+        if (strcmp(name, compute_names[i]) == 0) {
+            *c = (enum exec_compute)i;
+            return LW_OK;
+        }
+    }
+    return lw_fail(err, LW_EINVAL, "unknown compute '%s' (gemm, spin, sleep)", name);
+}
+
+void exec_range(int64_t count, int32_t n_members, int32_t i, int64_t *first, int64_t *n)
+{
+    *first = exec_range_first(count, n_members, i);
+    *n = exec_range_first(count, n_members, i + 1) - *first;
+}
+
+static bool bit_agrees(const struct exec_backend *b, uint32_t bit, bool there)
+{
+    return ((b->capabilities & bit) != 0) == there;
+}
+
+static bool optional_ones_agree(const struct exec_backend *b)
+{
+    bool p2p = b->send && b->recv && b->group_begin && b->group_end;
+    bool some_p2p = b->send || b->recv || b->group_begin || b->group_end;
+
+    return p2p == some_p2p && bit_agrees(b, EXEC_CAN_SEND_RECV, p2p) &&
+           bit_agrees(b, EXEC_CAN_ALL_REDUCE, b->all_reduce) &&
+           bit_agrees(b, EXEC_CAN_REDUCE, b->reduce) &&
+           bit_agrees(b, EXEC_CAN_REDUCE_SCATTER, b->reduce_scatter) &&
+           bit_agrees(b, EXEC_CAN_ALL_GATHER, b->all_gather) &&
+           bit_agrees(b, EXEC_CAN_BROADCAST, b->broadcast) &&
+           bit_agrees(b, EXEC_CAN_ALL_TO_ALL, b->all_to_all) &&
+           bit_agrees(b, EXEC_CAN_BARRIER, b->barrier) &&
+           bit_agrees(b, EXEC_CAN_SPLIT, b->comm_split) &&
+           bit_agrees(b, EXEC_CAN_ALGORITHM, b->comm_reducer);
+}
+
+enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *err)
+{
+    if (b->api_version != EXEC_API_VERSION)
+        return lw_fail(err, LW_ENOTSUP, "a backend of api version %u; this program takes version %d",
+                       b->api_version, EXEC_API_VERSION);
+    if (b->size != sizeof *b)
+        return lw_fail(err, LW_ENOTSUP, "backend '%s' has a table of %zu bytes; here it has %zu",
+                       b->name, b->size, sizeof *b);
+    if (!b->probe || !b->open || !b->close || !b->abort || !b->facts || !b->now_ns ||
+        !b->mem_alloc || !b->mem_free || !b->mem_read || !b->mem_write || !b->stream_create ||
+        !b->event_create || !b->event_record || !b->event_wait || !b->compute || !b->hold ||
+        !b->release || !b->comm_create || !b->comm_destroy || !b->poll)
+        return lw_fail(err, LW_ENOTSUP, "backend '%s' lacks a function that every backend needs",
+                       b->name);
+    if (!optional_ones_agree(b))
+        return lw_fail(err, LW_ENOTSUP, "backend '%s': capability bits %#x and functions disagree",
+                       b->name, b->capabilities);
+    return LW_OK;
+}
+
+static void list_one(int i, struct exec_listing *l)
+{
+    const struct exec_backend *b = known[i].built_in;
+
+    *l = (struct exec_listing){.name = known[i].name, .about = known[i].about};
+    if (known[i].plugin)
+        b = exec_plugin_load(known[i].plugin, l->reason);
+    if (b && b->probe(l->reason))
+        l->backend = b;
+}
+
+void exec_backend_list(struct exec_listing list[EXEC_N_BACKENDS])
+{
+    for (int i = 0; i < EXEC_N_BACKENDS; i++)
+        list_one(i, &list[i]);
+}
+
+enum lw_status exec_backend_find(const char *name, const struct exec_backend **b,
+                                 struct lw_err *err)
+{
+    for (int i = 0; i < EXEC_N_BACKENDS; i++) {
+        struct exec_listing l;
+        if (strcmp(name, known[i].name) != 0)
+            continue;
+        list_one(i, &l);
+        if (!l.backend)
+            return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot run: %s", name, l.reason);
+        *b = l.backend;
+        return LW_OK;
+    }
+    return lw_fail(err, LW_EINVAL, "unknown backend '%s' (threads, mpi, nccl)", name);
+}

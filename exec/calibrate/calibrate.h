@@ -1,0 +1,36 @@
+#ifndef LW_EXEC_CALIBRATE_CALIBRATE_H
+#define LW_EXEC_CALIBRATE_CALIBRATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "exec/backend/backend.h"
+#include "exec/launch/rendezvous.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/base/progress.h"
+
+/* Measure this machine as exec uses it: with exec itself, on small plans, in the placement in which
+ * plans run. The result is a cluster named "host" of one node, every figure with its spread in its
+ * source. See docs/design/calibrate.md. */
+struct lw_calibrate_options {
+    const struct exec_backend *backend;
+    int32_t n_ranks;      /* >= 2; tables are for groups of this many */
+    int32_t n_rounds;     /* the whole series is repeated this often; medians are over all */
+    int64_t budget_ns;    /* but no round begins that would end later than this, after the first */
+    int32_t n_steps;      /* of each plan and round */
+    int64_t max_bytes;    /* largest message, 16 MiB to 1 GiB */
+    int32_t max_side;     /* rows of the largest matrix product, 32 to 8192 */
+    const struct exec_identity *id; /* this process is one rank of several; NULL = all are in it */
+    bool loop;            /* all ranks as streams of one device */
+    const struct lw_progress *progress;
+};
+
+struct lw_calibrate_options lw_calibrate_options_default(void);
+
+/* Where ranks are processes, all call this; rank 0's *out is what was measured, the others' is empty.
+ * LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
+enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
+                            struct lw_err *err);
+
+#endif

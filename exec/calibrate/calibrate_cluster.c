@@ -1,0 +1,250 @@
+/* The cluster that comes of the samples: figures and tables, each with its spread and its source. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/calibrate/calibrate_state.h"
+#include "shared/plan/cluster.h"
+
+struct making {
+    struct exec_calibration *c;
+    struct lw_cluster *out;
+    bool no_memory;
+};
+
+static const char *keep(struct making *m, const char *text)
+{
+    const char *copy = lw_arena_strdup(&m->out->arena, text);
+
+    m->no_memory = m->no_memory || !copy;
+    return copy;
+}
+
+static struct lw_figure figure(struct making *m, struct exec_samples *s, double value,
+                               const char *what)
+{
+    char text[256];
+    double middle = exec_samples_median(s);
+
+    snprintf(text, sizeof text, "lapwing calibrate: %s, median of %lld, spread %.1f %%", what,
+             (long long)s->n, middle != 0 ? 100 * exec_samples_spread(s) / middle : 0.0);
+    return (struct lw_figure){value, keep(m, text)};
+}
+
+static struct lw_figure stated(double value, const char *source)
+{
+    return (struct lw_figure){value, source};
+}
+
+static double clamped(double rate)
+{
+    return rate > 1 ? 1 : rate < 0.001 ? 0.001 : rate;
+}
+
+/* --- tables ------------------------------------------------------------------------------------- */
+
+struct columns {
+    int32_t n;
+    int64_t *size, most; /* most: samples of one size */
+    lw_ps *time, *spread;
+};
+
+static enum lw_status make_columns(struct making *m, struct columns *k, struct lw_err *err)
+{
+    struct lw_arena *a = &m->out->arena;
+
+    *k = (struct columns){.size = lw_arena_alloc(a, CALIBRATE_SIZES, sizeof *k->size),
+                          .time = lw_arena_alloc(a, CALIBRATE_SIZES, sizeof *k->time),
+                          .spread = lw_arena_alloc(a, CALIBRATE_SIZES, sizeof *k->spread)};
+    return k->size && k->time && k->spread ? LW_OK : lw_fail_nomem(err);
+}
+
+/* What was not measured has no row. */
+static void add_row(struct columns *k, int64_t size, struct exec_samples *s)
+{
+    if (s->n == 0)
+        return;
+    k->most = s->n > k->most ? s->n : k->most;
+    k->size[k->n] = size;
+    k->time[k->n] = (lw_ps)exec_samples_median(s);
+    k->spread[k->n++] = (lw_ps)exec_samples_spread(s);
+}
+
+static const char *how_many(enum exec_series s)
+{
+    return s == SERIES_PAIRS       ? ", two at once"
+           : s == SERIES_SEND_BOTH ? ", one each way at once"
+                                   : "";
+}
+
+static enum lw_status fill_table(struct making *m, enum exec_series series, struct lw_err *err)
+{
+    struct exec_calibration *c = m->c;
+    struct columns k;
+    char text[256];
+    int32_t n;
+    const int64_t *sizes = exec_series_sizes(c, series, &n);
+    enum lw_op_kind op = exec_series_op(series);
+
+    LW_TRY(make_columns(m, &k, err));
+    for (int32_t i = 0; i < n; i++)
+        add_row(&k, sizes[i], &c->comm[series][i]);
+    snprintf(text, sizeof text, "lapwing calibrate: %s of backend %s%s, medians of up to %lld",
+             lw_op_name(op), c->o->backend->name, how_many(series), (long long)k.most);
+    m->out->tables[m->out->n_tables++] = (struct lw_cost_table){
+        .op = op, .dtype = LW_F32, .n_ranks = op == LW_OP_SEND ? 2 : c->o->n_ranks, .n_nodes = 1,
+        .n_in_flight = exec_series_in_flight(series), .n_rows = k.n, .bytes = k.size,
+        .time_ps = k.time, .spread_ps = k.spread, .source = keep(m, text)};
+    return LW_OK;
+}
+
+static enum lw_status fill_work(struct making *m, int32_t series, struct lw_err *err)
+{
+    const struct exec_work_series *w = &exec_work_series[series];
+    struct lw_device *d = &m->out->device;
+    struct columns k;
+    char text[320];
+
+    LW_TRY(make_columns(m, &k, err));
+    for (int32_t i = 0; i < CALIBRATE_SIZES; i++)
+        if (m->c->work[series][i].n > 0)
+            add_row(&k, exec_work_size(series, i), &m->c->work[series][i]);
+    if (k.n == 0)
+        return LW_OK;
+    snprintf(text, sizeof text, "lapwing calibrate: %s%s%.*s, all ranks at once, medians of up to %lld",
+             lw_work_name(w->kind), w->kind == LW_WORK_GEMM ? " by " : "",
+             w->kind == LW_WORK_GEMM ? (int)strcspn(m->c->name, ",") : 0, m->c->name,
+             (long long)k.most);
+    d->work[d->n_work++] =
+        (struct lw_work_table){.kind = w->kind, .dtype = w->dtype, .from = w->from, .n_rows = k.n,
+                               .size = k.size, .time_ps = k.time, .spread_ps = k.spread,
+                               .source = keep(m, text)};
+    return LW_OK;
+}
+
+static enum lw_status fill_tables(struct making *m, struct lw_err *err)
+{
+    struct lw_cluster *out = m->out;
+
+    out->tables = lw_arena_alloc(&out->arena, N_SERIES, sizeof *out->tables);
+    out->device.work = lw_arena_alloc(&out->arena, CALIBRATE_N_WORK, sizeof *out->device.work);
+    if (!out->tables || !out->device.work)
+        return lw_fail_nomem(err);
+    for (int s = 0; s < N_SERIES; s++)
+        if (exec_series_can(m->c, (enum exec_series)s))
+            LW_TRY(fill_table(m, (enum exec_series)s, err));
+    for (int32_t s = 0; s < CALIBRATE_N_WORK; s++)
+        LW_TRY(fill_work(m, s, err));
+    return LW_OK;
+}
+
+/* --- figures ------------------------------------------------------------------------------------ */
+
+static enum lw_status fill_link(struct making *m, struct lw_err *err)
+{
+    struct exec_calibration *c = m->c;
+    struct exec_samples *small = &c->comm[SERIES_REDUCE_ALL][0];
+    struct exec_samples *large = &c->comm[SERIES_REDUCE_ALL][c->n_sizes - 1];
+    double n = c->o->n_ranks, steps = 2 * (n - 1);
+
+    m->out->links = lw_arena_alloc(&m->out->arena, 1, sizeof *m->out->links);
+    if (!m->out->links)
+        return lw_fail_nomem(err);
+    m->out->n_links = 1;
+    double bytes = (double)c->bytes[c->n_sizes - 1] * steps / n;
+    m->out->links[0] = (struct lw_link){
+        .name = c->o->loop ? "device memory" : "shared memory", .level = LW_LINK_INTRA,
+        .bytes_per_s = figure(m, large, bytes / exec_samples_median(large) * 1e12,
+                              "bus bandwidth of the largest all-reduce"),
+        .latency_ps = figure(m, small, exec_samples_median(small) / steps,
+                             "smallest all-reduce over its ring steps"),
+        .n_links = stated(1, c->o->loop ? "streams of one device" : "threads of one process"),
+    };
+    return LW_OK;
+}
+
+static void fill_device(struct making *m)
+{
+    struct exec_calibration *c = m->c;
+    struct lw_device *d = &m->out->device;
+    double flop = c->unit_flops, copy = exec_samples_median(&c->copy_rate);
+    char text[320];
+
+    d->kind = keep(m, c->device);
+    int at = snprintf(text, sizeof text, "%s with every rank computing", c->name);
+    if (c->unit_alone.n > 0)
+        snprintf(text + at, sizeof text - (size_t)at, " (%.1f Gflop/s of one rank alone)",
+                 flop / exec_samples_median(&c->unit_alone));
+    d->peak_flops[LW_F32] =
+        figure(m, &c->unit_all, flop / exec_samples_median(&c->unit_all) * 1e9, text);
+    d->gemm_efficiency = stated(1, "the rate above is that of real GEMMs");
+    d->copy_bytes_per_s = figure(m, &c->copy_rate, copy,
+                                 "copies into and out of buckets on all ranks at once");
+    d->memory_bytes_per_s = figure(m, &c->copy_rate, 2 * copy, "read and write of those copies");
+    m->out->host_bytes_per_s = figure(m, &c->copy_rate, 2 * copy * c->o->n_ranks,
+                                      "read and write of those copies, all ranks");
+    d->launch_ps = figure(m, &c->launch, exec_samples_median(&c->launch),
+                          "from an empty op to the next");
+    d->memory_bytes = stated(floor(c->memory_bytes / c->o->n_ranks), "physical memory over the ranks");
+}
+
+static void fill_interference(struct making *m)
+{
+    struct exec_calibration *c = m->c;
+    struct lw_interference *i = &m->out->interference;
+
+    i->compute_rate_under_comm =
+        figure(m, &c->compute_rate, clamped(exec_samples_median(&c->compute_rate)),
+               "a kernel beside all-reduces against the same kernel alone");
+    i->comm_rate_under_compute =
+        figure(m, &c->comm_rate, clamped(exec_samples_median(&c->comm_rate)),
+               "all-reduces of 1 to 16 MiB beside a kernel against alone");
+    i->comm_on_compute_core = c->comm_on_compute_core
+                                  ? stated(1, "pinned to the rank's compute core")
+                                  : stated(0, "a stream of its own");
+}
+
+static double sigma(struct exec_samples *s)
+{
+    return exec_samples_spread(s) / 1.349 / exec_samples_median(s);
+}
+
+static void fill_noise(struct making *m)
+{
+    struct exec_calibration *c = m->c;
+    double comm_sigma = 0;
+
+    m->out->noise.compute_sigma = figure(m, &c->kernel, sigma(&c->kernel), "kernels of 1 ms");
+    for (int32_t i = c->n_small; i < c->n_sizes; i++)
+        comm_sigma += sigma(&c->comm[SERIES_REDUCE_ALL][i]) / (c->n_sizes - c->n_small);
+    if (c->n_sizes > c->n_small)
+        m->out->noise.comm_sigma = figure(m, &c->comm[SERIES_REDUCE_ALL][c->n_sizes - 1], comm_sigma,
+                                          "mean over the all-reduces above 4 MiB");
+}
+
+enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_cluster *out,
+                                      struct lw_err *err)
+{
+    struct making m = {c, out, false};
+    char text[256];
+
+    out->name = "host";
+    out->n_nodes = 1;
+    out->devices_per_node = c->o->n_ranks;
+    snprintf(text, sizeof text, "lapwing %s%s", c->o->backend->name, c->o->loop ? ", loop" : "");
+    out->library = keep(&m, text);
+    out->library_version = LW_VERSION;
+    out->calibrated = true;
+    LW_TRY(fill_tables(&m, err));
+    LW_TRY(fill_link(&m, err));
+    fill_device(&m);
+    fill_interference(&m);
+    fill_noise(&m);
+    snprintf(text, sizeof text,
+             "this machine, measured by lapwing calibrate: backend %s, %d ranks, %s",
+             c->o->backend->name, c->o->n_ranks,
+             c->o->loop ? "all of them streams of one device (emulated)"
+                        : "a compute and a communication thread per rank on one core");
+    out->about = keep(&m, text);
+    return m.no_memory ? lw_fail_nomem(err) : lw_cluster_check(out, err);
+}

@@ -1,0 +1,452 @@
+/* Plans made by hand for measuring: data parallelism with one parameter and one bucket per size, so
+ * that memory is touched by the same thread, in the same order and as recently as in a real step. */
+#include "exec/calibrate/calibrate_plan.h"
+
+#include <stdio.h>
+
+#include "shared/base/dtype.h"
+#include "shared/plan/plan_builder.h"
+
+struct maker {
+    struct lw_builder *b;
+    int32_t compute, comm_stream, comm, first_bucket;
+    enum lw_dtype grad, wire; /* of gradients, and of what is reduced */
+};
+
+static void everybody(struct maker *k, int32_t n_ranks)
+{
+    int32_t members[1024], n = n_ranks < 1024 ? n_ranks : 1024;
+
+    for (int32_t r = 0; r < n; r++)
+        members[r] = r;
+    lw_builder_group(k->b, k->comm, members, n);
+}
+
+static enum lw_status begin(struct maker *k, const char *name, int32_t n_ranks, struct lw_err *err)
+{
+    struct lw_role role = {.name = "all"};
+
+    k->b = lw_builder_new(name, n_ranks);
+    if (!k->b)
+        return lw_fail_nomem(err);
+    lw_builder_role(k->b, &role);
+    for (int32_t r = 0; r < n_ranks; r++)
+        lw_builder_rank(k->b, r, 0, r, 0, 0);
+    k->compute = lw_builder_stream(k->b, "compute", LW_STREAM_COMPUTE, 0);
+    k->comm_stream = lw_builder_stream(k->b, "comm", LW_STREAM_COMM, 1);
+    k->comm = lw_builder_comm(k->b, "data", LW_COMM_DATA, LW_REDUCER_AUTO, k->comm_stream);
+    everybody(k, n_ranks);
+    return LW_OK;
+}
+
+static void name_size(char name[16], int32_t i)
+{
+    snprintf(name, 16, "size%d", i);
+}
+
+static void add_params(struct maker *k, const int64_t *bytes, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        char name[16];
+        name_size(name, i);
+        struct lw_plan_param a = {.name = name, .numel = bytes[i] / lw_dtype_size(k->grad),
+                                  .dtype = (uint8_t)k->grad, .module = i, .tied = -1,
+                                  .trainable = true, .used = true};
+        lw_builder_param(k->b, &a);
+        lw_builder_module(k->b, 0);
+    }
+}
+
+static int64_t wire_bytes(const struct maker *k, int64_t bytes)
+{
+    return bytes / lw_dtype_size(k->grad) * lw_dtype_size(k->wire);
+}
+
+static void add_buckets(struct maker *k, const int64_t *bytes, int32_t n)
+{
+    add_params(k, bytes, n);
+    lw_builder_set(k->b, "rebuilt", 0);
+    for (int32_t i = 0; i < n; i++) {
+        struct lw_slot slot = {i, 0};
+        struct lw_bucket bucket = {.dtype = k->wire, .bytes = wire_bytes(k, bytes[i])};
+        int32_t b = lw_builder_bucket(k->b, &bucket, &slot, 1);
+        k->first_bucket = i == 0 ? b : k->first_bucket;
+    }
+}
+
+static void start_program(struct maker *k, const char *set)
+{
+    lw_builder_program(k->b, lw_builder_variant(k->b, "steady", set, true), 0);
+}
+
+static enum lw_status finish(struct maker *k, struct lw_plan *plan, struct lw_err *err)
+{
+    lw_builder_pass(k->b, 0);
+    lw_builder_repeat_from(k->b, 0);
+    return lw_builder_finish(k->b, plan, err);
+}
+
+static int32_t add_op(struct maker *k, enum lw_op_kind kind, int32_t size, int64_t bytes,
+                      lw_ps work_ps, int32_t dep)
+{
+    bool comm = lw_op_class(kind) == LW_CLASS_COLLECTIVE;
+    struct lw_op op = lw_builder_blank(kind, comm ? k->comm_stream : k->compute);
+
+    op.dtype = (uint8_t)(comm ? k->wire : k->grad);
+    op.work_ps = work_ps;
+    op.bytes = bytes;
+    op.module = size;
+    if (comm) {
+        op.comm = k->comm;
+        op.peer = kind == LW_OP_BROADCAST || kind == LW_OP_REDUCE ? 0 : -1;
+    }
+    if (k->first_bucket >= 0 && (comm || kind == LW_OP_COPY_OUT))
+        op.bucket = k->first_bucket + size;
+    int32_t number = lw_builder_op(k->b, &op, &dep, dep >= 0);
+    if (kind == LW_OP_BACKWARD || kind == LW_OP_COPY_IN)
+        lw_builder_ready(k->b, size);
+    return number;
+}
+
+enum lw_status exec_plan_alone(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
+                               struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+
+    LW_TRY(begin(&k, "alone", n_ranks, err));
+    add_buckets(&k, bytes, n);
+    start_program(&k, "rebuilt");
+    for (int32_t i = 0; i < n; i++) {
+        add_op(&k, LW_OP_BACKWARD, i, 0, work_ps, -1);
+        int32_t in = add_op(&k, LW_OP_COPY_IN, i, bytes[i], -1, -1);
+        int32_t reduced = add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, in);
+        add_op(&k, LW_OP_COPY_OUT, i, bytes[i], -1, reduced);
+    }
+    return finish(&k, plan, err);
+}
+
+enum lw_status exec_plan_beside(int32_t n_ranks, const int64_t *bytes, int32_t n,
+                                const lw_ps *work_ps, struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+
+    LW_TRY(begin(&k, "beside", n_ranks, err));
+    add_buckets(&k, bytes, n);
+    start_program(&k, "rebuilt");
+    for (int32_t i = 0; i < n; i++) {
+        add_op(&k, LW_OP_BACKWARD, i, 0, LW_PS_PER_MS / 5, -1);
+        int32_t in = add_op(&k, LW_OP_COPY_IN, i, bytes[i], -1, -1);
+        int32_t reduced = add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, in);
+        add_op(&k, LW_OP_KERNEL, i, 0, work_ps[i], -1);
+        add_op(&k, LW_OP_KERNEL, i, 0, work_ps[i], reduced);
+        add_op(&k, LW_OP_COPY_OUT, i, bytes[i], -1, -1);
+    }
+    return finish(&k, plan, err);
+}
+
+static int64_t largest(const int64_t *bytes, int32_t n)
+{
+    int64_t most = 0;
+
+    for (int32_t i = 0; i < n; i++)
+        most = bytes[i] > most ? bytes[i] : most;
+    return most;
+}
+
+/* --- passes over memory and products ------------------------------------------------------------- */
+
+/* Of a bucket, on the stream given. */
+static int32_t add_cast(struct maker *k, enum lw_dtype to, int32_t stream, int32_t size,
+                        int64_t bytes, int32_t dep)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_CAST, stream);
+
+    op.dtype = (uint8_t)to;
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.module = size;
+    op.bucket = k->first_bucket + size;
+    return lw_builder_op(k->b, &op, &dep, dep >= 0);
+}
+
+enum lw_status exec_plan_passes(int32_t n_ranks, enum lw_dtype grad, enum lw_dtype wire,
+                                const int64_t *bytes, int32_t n, struct lw_plan *plan,
+                                struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1, .grad = grad, .wire = wire};
+    bool casts = wire != grad;
+    int32_t last = -1;
+
+    LW_TRY(begin(&k, "passes", n_ranks, err));
+    int32_t copy_stream = casts ? lw_builder_stream(k.b, "copy", LW_STREAM_COPY, 1) : -1;
+    add_buckets(&k, bytes, n);
+    start_program(&k, "rebuilt");
+    for (int32_t i = 0; i < n; i++) {
+        add_op(&k, LW_OP_BACKWARD, i, 0, 0, -1);
+        add_op(&k, LW_OP_KERNEL, i, 0, LW_PS_PER_MS, -1);
+        last = add_op(&k, LW_OP_COPY_IN, i, bytes[i], -1, -1);
+        if (casts)
+            last = add_cast(&k, wire, k.compute, i, bytes[i], -1);
+    }
+    for (int32_t i = 0, copied = last; i < n; i++) {
+        last = add_op(&k, LW_OP_ALL_REDUCE, i, wire_bytes(&k, bytes[i]), -1, copied);
+        if (casts)
+            last = add_cast(&k, grad, copy_stream, i, bytes[i], last);
+    }
+    for (int32_t i = 0; i < n; i++) /* the last one is done, and so are all */
+        add_op(&k, LW_OP_COPY_OUT, i, bytes[i], -1, last);
+    return finish(&k, plan, err);
+}
+
+enum lw_status exec_plan_copies(int32_t n_ranks, const int64_t *bytes, int32_t n,
+                                struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+    int64_t between = 4 * largest(bytes, n);
+
+    LW_TRY(begin(&k, "copies", n_ranks, err));
+    add_params(&k, &between, 1);
+    start_program(&k, "");
+    for (int32_t i = 0; i < n; i++) {
+        add_op(&k, LW_OP_BACKWARD, 0, 0, 0, -1);
+        add_op(&k, LW_OP_COPY, i, bytes[i], -1, -1);
+    }
+    return finish(&k, plan, err);
+}
+
+enum lw_status exec_plan_updates(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
+                                 struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+
+    LW_TRY(begin(&k, "updates", n_ranks, err));
+    add_params(&k, bytes, n);
+    for (int32_t i = 0; i < n; i++) {
+        char name[16];
+        name_size(name, i);
+        lw_builder_program(k.b, lw_builder_variant(k.b, name, "", true), 0);
+        add_op(&k, LW_OP_BACKWARD, i, 0, 0, -1);
+        add_op(&k, LW_OP_KERNEL, i, 0, work_ps, -1);
+        add_op(&k, LW_OP_OPTIMIZER, i, bytes[i], 0, -1);
+    }
+    for (int32_t i = 0; i < n; i++)
+        lw_builder_pass(k.b, i);
+    lw_builder_repeat_from(k.b, 0);
+    return lw_builder_finish(k.b, plan, err);
+}
+
+enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t n,
+                                  struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+
+    LW_TRY(begin(&k, "products", n_ranks, err));
+    start_program(&k, "");
+    for (int32_t i = 0; i < n; i++) {
+        struct lw_work work = {.ps = -1, .flops = flops[i], .bytes = -1};
+        struct lw_op op = lw_builder_blank(LW_OP_KERNEL, k.compute);
+        op.module = i;
+        op.work = lw_builder_work(k.b, &work);
+        lw_builder_op(k.b, &op, NULL, 0);
+    }
+    return finish(&k, plan, err);
+}
+
+/* --- communication without buckets --------------------------------------------------------------- */
+
+/* A program of the variant that comes first: an all-reduce on each stream writes what it will move. */
+static void touch(struct maker *k, int32_t role, const int32_t *streams, int32_t n_streams,
+                  int64_t bytes)
+{
+    lw_builder_program(k->b, 0, role);
+    for (int32_t i = 0; i < n_streams; i++) {
+        struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, streams[i]);
+        op.comm = k->comm;
+        op.work_ps = -1;
+        op.bytes = bytes / 4 * 4;
+        lw_builder_op(k->b, &op, NULL, 0);
+    }
+}
+
+/* Once the first variant, then the other for ever. */
+static enum lw_status finish_touched(struct maker *k, struct lw_plan *plan, struct lw_err *err)
+{
+    lw_builder_pass(k->b, 0);
+    lw_builder_pass(k->b, 1);
+    lw_builder_repeat_from(k->b, 1);
+    return lw_builder_finish(k->b, plan, err);
+}
+
+static void add_touched_variants(struct maker *k)
+{
+    lw_builder_variant(k->b, "first", "", true);
+    lw_builder_variant(k->b, "steady", "", true);
+}
+
+enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, const int64_t *bytes,
+                                     int32_t n, lw_ps work_ps, struct lw_plan *plan,
+                                     struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+    int64_t whole = kind == LW_OP_ALL_TO_ALL ? 4 * n_ranks : 4; /* elements, or equal blocks of them */
+    int32_t before = -1;
+
+    LW_TRY(begin(&k, "collectives", n_ranks, err));
+    add_touched_variants(&k);
+    touch(&k, 0, &k.comm_stream, 1, largest(bytes, n));
+    lw_builder_program(k.b, 1, 0);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, before);
+        before = add_op(&k, kind, i, bytes[i] / whole * whole, -1, kernel);
+    }
+    return finish_touched(&k, plan, err);
+}
+
+enum lw_status exec_plan_pairs(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
+                               struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+    int32_t before[2] = {-1, -1}, streams[2];
+
+    LW_TRY(begin(&k, "pairs", n_ranks, err));
+    struct maker other = k;
+    other.comm_stream = lw_builder_stream(k.b, "comm2", LW_STREAM_COMM, 1);
+    other.comm = lw_builder_comm(k.b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, other.comm_stream);
+    everybody(&other, n_ranks);
+    add_touched_variants(&k);
+    streams[0] = k.comm_stream;
+    streams[1] = other.comm_stream;
+    touch(&k, 0, streams, 2, largest(bytes, n));
+    lw_builder_program(k.b, 1, 0);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, before[0]);
+        kernel = add_op(&k, LW_OP_KERNEL, i, 0, 0, before[1] >= 0 ? before[1] : kernel);
+        before[0] = add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, kernel);
+        before[1] = add_op(&other, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, kernel);
+    }
+    return finish_touched(&k, plan, err);
+}
+
+/* --- messages ----------------------------------------------------------------------------------- */
+
+enum { LEFT, RIGHT, ALONE, N_SIDES }; /* of a pair: roles */
+
+struct messenger {
+    struct maker k;
+    int32_t n_ranks, n_ways;
+    int32_t way[2], stream[2]; /* communicators, and their streams */
+};
+
+static enum lw_status begin_messages(struct messenger *m, struct lw_err *err)
+{
+    static const char *const names[N_SIDES] = {"left", "right", "alone"};
+    struct maker *k = &m->k;
+    int32_t n = m->n_ranks;
+
+    k->b = lw_builder_new("messages", n);
+    if (!k->b)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < (n % 2 ? N_SIDES : ALONE); i++)
+        lw_builder_role(k->b, &(struct lw_role){.name = names[i]});
+    for (int32_t r = 0; r < n; r++)
+        lw_builder_rank(k->b, r, n % 2 && r == n - 1 ? ALONE : r % 2, r, 0, 0);
+    k->compute = lw_builder_stream(k->b, "compute", LW_STREAM_COMPUTE, 0);
+    for (int32_t w = 0; w < m->n_ways; w++)
+        m->stream[w] = lw_builder_stream(k->b, w ? "back" : "there", LW_STREAM_COMM, 1);
+    k->comm = lw_builder_comm(k->b, "data", LW_COMM_DATA, LW_REDUCER_AUTO, m->stream[0]);
+    everybody(k, n);
+    for (int32_t w = 0; w < m->n_ways; w++) {
+        m->way[w] = lw_builder_comm(k->b, w ? "backward" : "forward",
+                                    w ? LW_COMM_BACKWARD : LW_COMM_FORWARD, LW_REDUCER_AUTO,
+                                    m->stream[w]);
+        for (int32_t r = 0; r + 1 < n; r += 2)
+            lw_builder_group(k->b, m->way[w], (int32_t[]){r, r + 1}, 2);
+    }
+    return LW_OK;
+}
+
+/* One end, for every rank of a side: its partner is the other rank of its pair. */
+static int32_t add_end(struct messenger *m, int32_t side, bool sends, int32_t way, int32_t size,
+                       int64_t bytes, int32_t dep)
+{
+    struct lw_op op = lw_builder_blank(sends ? LW_OP_SEND : LW_OP_RECV, m->stream[way]);
+    struct lw_operand to = {.bytes = bytes / 4 * 4};
+
+    op.comm = m->way[way];
+    op.work_ps = -1;
+    op.module = size;
+    op.bytes = to.bytes;
+    for (int32_t pair = 0; pair < m->n_ranks / 2; pair++) {
+        to.peer = 2 * pair + !side;
+        if (pair == 0)
+            op.operand = lw_builder_operand_row(m->k.b, &to, 1);
+        else
+            lw_builder_operand_more(m->k.b, &to);
+    }
+    return lw_builder_op(m->k.b, &op, &dep, 1);
+}
+
+static void add_side(struct messenger *m, int32_t side, const int64_t *bytes, int32_t n,
+                     lw_ps work_ps)
+{
+    int32_t before[2] = {-1, -1};
+
+    for (int32_t i = 0; i < 2 * n; i++) { /* there and back */
+        int32_t size = i / 2;
+        int32_t kernel = add_op(&m->k, LW_OP_KERNEL, size, 0, work_ps, before[0]);
+        if (m->n_ways == 2)
+            kernel = add_op(&m->k, LW_OP_KERNEL, size, 0, 0, before[1] >= 0 ? before[1] : kernel);
+        for (int32_t w = 0; w < m->n_ways; w++)
+            before[w] = add_end(m, side, (side + i + w) % 2 == 0, w, size, bytes[size], kernel);
+    }
+}
+
+enum lw_status exec_plan_messages(int32_t n_ranks, const int64_t *bytes, int32_t n, bool both,
+                                  lw_ps work_ps, struct lw_plan *plan, struct lw_err *err)
+{
+    struct messenger m = {.k = {.first_bucket = -1}, .n_ranks = n_ranks, .n_ways = both ? 2 : 1};
+
+    LW_TRY(begin_messages(&m, err));
+    add_touched_variants(&m.k);
+    for (int32_t side = 0; side < (n_ranks % 2 ? N_SIDES : ALONE); side++)
+        touch(&m.k, side, m.stream, m.n_ways, largest(bytes, n));
+    for (int32_t side = LEFT; side <= RIGHT; side++) {
+        lw_builder_program(m.k.b, 1, side);
+        add_side(&m, side, bytes, n, work_ps);
+    }
+    if (n_ranks % 2) {
+        lw_builder_program(m.k.b, 1, ALONE);
+        add_op(&m.k, LW_OP_KERNEL, 0, 0, 0, -1);
+    }
+    return finish_touched(&m.k, plan, err);
+}
+
+/* --- kernels ------------------------------------------------------------------------------------- */
+
+enum lw_status exec_plan_overlap(int32_t n_ranks, int64_t bytes, int32_t n, lw_ps work_ps,
+                                 struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+    int32_t reduced = -1;
+
+    LW_TRY(begin(&k, "overlap", n_ranks, err));
+    start_program(&k, "");
+    for (int32_t i = 0; i < n; i++) {
+        int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, -1);
+        reduced = add_op(&k, LW_OP_ALL_REDUCE, i, bytes / 4 * 4, -1, kernel);
+    }
+    add_op(&k, LW_OP_KERNEL, n, 0, 0, reduced);
+    return finish(&k, plan, err);
+}
+
+enum lw_status exec_plan_kernels(int32_t n_ranks, int32_t n, lw_ps work_ps, struct lw_plan *plan,
+                                 struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1};
+
+    LW_TRY(begin(&k, "kernels", n_ranks, err));
+    start_program(&k, "");
+    for (int32_t i = 0; i < n; i++)
+        add_op(&k, LW_OP_KERNEL, i, 0, work_ps, -1);
+    return finish(&k, plan, err);
+}

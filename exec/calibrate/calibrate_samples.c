@@ -1,0 +1,49 @@
+/* Readings and what is said of them. Of an even number the median is the lower of the middle two. */
+#include "exec/calibrate/calibrate_samples.h"
+
+#include <stdlib.h>
+
+#include "shared/base/arena.h"
+
+enum lw_status exec_samples_add(struct exec_samples *s, double v, struct lw_err *err)
+{
+    if (lw_reserve(&s->v, &s->capacity, s->n + 1, sizeof *s->v))
+        return lw_fail_nomem(err);
+    s->v[s->n++] = v;
+    return LW_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(struct exec_samples *s, int64_t numerator, int64_t denominator)
+{
+    if (s->n == 0)
+        return 0;
+    qsort(s->v, (size_t)s->n, sizeof *s->v, compare);
+    return s->v[(s->n - 1) * numerator / denominator];
+}
+
+double exec_samples_median(struct exec_samples *s)
+{
+    return quantile(s, 1, 2);
+}
+
+double exec_samples_quarter(struct exec_samples *s)
+{
+    return quantile(s, 1, 4);
+}
+
+double exec_samples_spread(struct exec_samples *s)
+{
+    return quantile(s, 3, 4) - quantile(s, 1, 4);
+}
+
+void exec_samples_free(struct exec_samples *s)
+{
+    lw_free(s->v);
+    *s = (struct exec_samples){0};
+}

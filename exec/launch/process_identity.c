@@ -1,0 +1,190 @@
+/* Who this process is. Launchers say it by environment variables; all that are set must agree, because
+ * a program of one MPI started by the launcher of another silently becomes n worlds of one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/launch/rendezvous.h"
+#include "exec/backend/scalar.h"
+#include "shared/base/units.h"
+
+static const struct launcher {
+    const char *name, *rank, *size, *local, *job, *here;
+} launchers[] = {
+    {"lapwing", "LAPWING_RANK", "LAPWING_RANKS", "LAPWING_LOCAL_RANK", "LAPWING_TOKEN",
+     "LAPWING_RANKS"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "LOCAL_WORLD_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "PMIX_NAMESPACE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_ID", "MPI_LOCALNRANKS"},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID",
+     "SLURM_NTASKS_PER_NODE"},
+};
+enum { N_LAUNCHERS = sizeof launchers / sizeof launchers[0], DEFAULT_PORT = 29511 };
+enum { FIRST_PORT = 20000, N_PORTS = 12000 }; /* below those that systems hand out by themselves */
+enum { SLURM = N_LAUNCHERS - 1 };
+
+static enum lw_status number(const char *name, int64_t max, int32_t *value, struct lw_err *err)
+{
+    const char *text = getenv(name);
+    int64_t n = 0;
+
+    if (!text)
+        return lw_fail(err, LW_EINVAL, "%s is not set", name);
+    if (lw_parse_int(text, 0, max, &n, err) != LW_OK)
+        return lw_err_context(err, "%s", name);
+    *value = (int32_t)n;
+    return LW_OK;
+}
+
+/* A step of srun; sbatch's own script has SLURM_PROCID=0 and the size of the job, but is no step. */
+static const char *size_variable(int i)
+{
+    const char *where = getenv("ENVIRONMENT");
+
+    if (i != SLURM || getenv(launchers[i].size))
+        return launchers[i].size;
+    return where && strcmp(where, "BATCH") == 0 ? NULL : "SLURM_NTASKS";
+}
+
+static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *err)
+{
+    struct launcher own = launchers[i], *l = &own;
+    const char *job = getenv(l->job);
+
+    l->size = size_variable(i);
+    if (number(l->size, INT32_MAX, &id->n_ranks, err) != LW_OK ||
+        number(l->rank, INT32_MAX, &id->rank, err) != LW_OK ||
+        (getenv(l->local) && number(l->local, INT32_MAX, &id->local_rank, err) != LW_OK))
+        return lw_err_context(err, "started by %s", l->name);
+    if (id->rank >= id->n_ranks)
+        return lw_fail(err, LW_EINVAL, "started by %s: %s=%d of %s=%d", l->name, l->rank, id->rank,
+                       l->size, id->n_ranks);
+    if (!getenv(l->local))
+        id->local_rank = id->rank;
+    if (number(l->here, id->n_ranks, &id->n_here, NULL) != LW_OK || id->n_here < 1)
+        id->n_here = 1;
+    snprintf(id->token, sizeof id->token, "%.63s", job ? job : "");
+    snprintf(id->source, sizeof id->source, "%s (%s, %s)", l->name, l->rank, l->size);
+    return LW_OK;
+}
+
+enum lw_status exec_identity_address(struct exec_identity *id, const char *text, struct lw_err *err)
+{
+    const char *colon = strrchr(text, ':'), *host = text, *end = colon;
+    int64_t port = 0;
+
+    if (colon && *text == '[' && colon > text && colon[-1] == ']') { /* [IPv6]:PORT */
+        host = text + 1;
+        end = colon - 1;
+    } else if (colon && memchr(text, ':', (size_t)(colon - text))) {
+        return lw_fail(err, LW_EINVAL, "rendezvous '%s': an IPv6 address is written [ADDRESS]:PORT",
+                       text);
+    }
+    if (!colon || end <= host || end - host >= (ptrdiff_t)sizeof id->host)
+        return lw_fail(err, LW_EINVAL, "rendezvous '%s' is not HOST:PORT", text);
+    if (lw_parse_int(colon + 1, 1, 65535, &port, err) != LW_OK)
+        return lw_err_context(err, "rendezvous '%s'", text);
+    snprintf(id->host, sizeof id->host, "%.*s", (int)(end - host), host);
+    id->port = (int32_t)port;
+    return LW_OK;
+}
+
+/* Jobs on one machine get ports of their own where the launcher numbers its jobs. */
+static int32_t port_of(const char *token)
+{
+    uint64_t h = 0;
+
+    if (!*token || strcmp(token, "none") == 0) /* torchrun's default */
+        return DEFAULT_PORT;
+    for (const char *c = token; *c; c++)
+        h = exec_mix(h ^ (uint64_t)(unsigned char)*c);
+    return FIRST_PORT + (int32_t)(h % N_PORTS);
+}
+
+static bool several_nodes(void)
+{
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+    const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+
+    return (local && all && strcmp(local, all) != 0) || (nodes && strcmp(nodes, "1") != 0);
+}
+
+/* The first name of "a[03-07,9],b": a03. */
+static bool first_node(char *host, size_t room)
+{
+    const char *list = getenv("SLURM_STEP_NODELIST");
+    size_t stem = list ? strcspn(list, "[,") : 0;
+
+    if (stem == 0)
+        return false;
+    const char *digits = list[stem] == '[' ? list + stem + 1 : "";
+    snprintf(host, room, "%.*s%.*s", (int)stem, list, (int)strcspn(digits, "-,]"), digits);
+    return true;
+}
+
+/* LAPWING_RENDEZVOUS, or torchrun's MASTER_ADDR and MASTER_PORT (the next port: torch's own store may
+ * listen on that one), or the first of Slurm's nodes, or this machine. */
+static enum lw_status read_address(struct exec_identity *id, struct lw_err *err)
+{
+    const char *own = getenv("LAPWING_RENDEZVOUS"), *master = getenv("MASTER_ADDR");
+
+    if (own)
+        return exec_identity_address(id, own, err);
+    id->port = port_of(id->token);
+    if (master)
+        snprintf(id->host, sizeof id->host, "%.255s", master);
+    else if (!several_nodes())
+        snprintf(id->host, sizeof id->host, "127.0.0.1");
+    else if (!first_node(id->host, sizeof id->host))
+        return lw_fail(err, LW_EINVAL, "%s started processes on several machines: say where rank 0 "
+                                       "listens (--rendezvous HOST:PORT or LAPWING_RENDEZVOUS)",
+                       id->source);
+    if (!getenv("MASTER_PORT"))
+        return LW_OK;
+    LW_TRY(number("MASTER_PORT", 65534, &id->port, err));
+    id->port++;
+    return LW_OK;
+}
+
+static bool is_set(int i)
+{
+    return getenv(launchers[i].rank) && size_variable(i);
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+/* srun may start one launcher per node, which then starts the ranks. */
+static bool starts_launchers(int i)
+{
+    return i == SLURM && same(getenv("SLURM_STEP_NUM_TASKS"), getenv("SLURM_STEP_NUM_NODES"));
+}
+
+enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct lw_err *err)
+{
+    struct exec_identity first = {0};
+
+    *found = false;
+    for (int i = 0; i < N_LAUNCHERS; i++) {
+        struct exec_identity other = {0};
+        if (!is_set(i) || (*found && starts_launchers(i)))
+            continue;
+        LW_TRY(read_one(i, &other, err));
+        if (*found && (first.rank != other.rank || first.n_ranks != other.n_ranks))
+            return lw_fail(err, LW_EINVAL,
+                           "%s says rank %d of %d, %s says rank %d of %d: start with one launcher",
+                           first.source, first.rank, first.n_ranks, other.source, other.rank,
+                           other.n_ranks);
+        if (!*found)
+            first = other;
+        *found = true;
+    }
+    if (!*found)
+        return LW_OK;
+    LW_TRY(read_address(&first, err));
+    *id = first;
+    return LW_OK;
+}

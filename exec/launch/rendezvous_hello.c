@@ -1,0 +1,374 @@
+/* Rank 0 gives each connection a number drawn for it; a process answers with protocol, rank, size,
+ * agreement, and a proof: the hash of its job token, that number, and what it says. So the token does not
+ * travel, and a hello recorded from another connection proves nothing. Each process connects twice. Rank 0
+ * answers when all ranks are there, or LINGER_NS after the first that does not agree: with a welcome, or
+ * with the words that say who differs in what; every process then ends with the same message.
+ * Connections that speak another protocol, prove nothing, or say nothing for HELLO_NS are closed, not
+ * counted, and noted. All are listened to at once: none holds up another. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/launch/rendezvous_star.h"
+#include "exec/cpu/clock_wait.h"
+#include "shared/base/hash.h"
+
+enum { PROTOCOL = 3, MAGIC = 0x4c617057, WAITING = 64 };
+#define LINGER_NS INT64_C(500000000)
+#define HELLO_NS INT64_C(2000000000)
+
+struct challenge {
+    uint32_t magic, protocol;
+    uint64_t number[2];
+};
+
+struct claim { /* what a process says of itself */
+    int32_t rank, n_ranks, channel;
+    struct exec_agreement agreement;
+};
+
+struct hello {
+    uint32_t magic, protocol;
+    struct claim claim;
+    char proof[33];
+};
+
+struct waiting { /* a connection that has not said all of its hello; fd -1: a free place */
+    int fd;
+    int64_t until_ns;
+    size_t got;
+    struct challenge challenge;
+    struct hello hello;
+    char from[96];
+};
+
+struct answer {
+    uint32_t magic, ok;
+    char words[EXEC_WORDS];
+};
+
+static enum lw_status resolve(const struct exec_identity *id, struct addrinfo **list,
+                              struct lw_err *err)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    char port[16];
+
+    snprintf(port, sizeof port, "%d", id->port);
+    int bad = getaddrinfo(id->host, port, &hints, list);
+    return bad ? lw_fail(err, LW_EINVAL, "rendezvous at %s: %s", id->host, gai_strerror(bad)) : LW_OK;
+}
+
+static void set_up_socket(int fd)
+{
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+static void prove(const char *token, const struct challenge *c, const struct claim *claim,
+                  char proof[33])
+{
+    struct lw_hash *h = lw_hash_new();
+
+    memset(proof, 0, 33);
+    if (!h)
+        return; /* without memory no proof fits */
+    lw_hash_string(h, token);
+    lw_hash_bytes(h, c, sizeof *c);
+    lw_hash_bytes(h, claim, sizeof *claim);
+    lw_hash_finish(h, proof);
+}
+
+/* Rank 0 may not listen yet: try until the time is over. */
+static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd, struct lw_err *err)
+{
+    struct addrinfo *list;
+
+    LW_TRY(resolve(&r->id, &list, err));
+    for (*fd = -1; *fd < 0;) {
+        for (struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) {
+            int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            if (s >= 0 && connect(s, a->ai_addr, a->ai_addrlen) == 0)
+                *fd = s;
+            else if (s >= 0)
+                close(s);
+        }
+        if (*fd < 0 && exec_now_ns() > until_ns)
+            break;
+        if (*fd < 0)
+            nanosleep(&(struct timespec){0, 20000000}, NULL);
+    }
+    freeaddrinfo(list);
+    if (*fd < 0)
+        return lw_fail(err, LW_ETIMEOUT, "rank 0 does not listen at %s:%d after %.3g s", r->id.host,
+                       r->id.port, (double)r->timeout_ns * 1e-9);
+    set_up_socket(*fd);
+    return LW_OK;
+}
+
+static enum lw_status introduce(struct exec_rendezvous *r, int32_t channel, struct lw_err *err)
+{
+    struct challenge c;
+    struct hello h;
+    int fd = r->fds[0][channel];
+
+    if (exec_star_get(r, fd, &c, sizeof c, err) != LW_OK)
+        return lw_err_context(err, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
+    if (c.magic != MAGIC)
+        return lw_fail(err, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
+                       r->id.port);
+    if (c.protocol != PROTOCOL)
+        return lw_fail(err, LW_EINVAL, "rank 0 at %s:%d speaks protocol %u, this one %d", r->id.host,
+                       r->id.port, c.protocol, PROTOCOL);
+    memset(&h, 0, sizeof h);
+    h.magic = MAGIC;
+    h.protocol = PROTOCOL;
+    h.claim.rank = r->id.rank;
+    h.claim.n_ranks = r->id.n_ranks;
+    h.claim.channel = channel;
+    h.claim.agreement = r->agreement;
+    prove(r->id.token, &c, &h.claim, h.proof);
+    return exec_star_put(r, fd, &h, sizeof h, err);
+}
+
+enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
+{
+    int64_t until = exec_now_ns() + r->timeout_ns;
+    struct answer answer;
+
+    for (int32_t c = 0; c < N_CHANNELS; c++) {
+        LW_TRY(dial(r, until, &r->fds[0][c], err));
+        LW_TRY(introduce(r, c, err));
+    }
+    if (exec_star_get(r, r->fds[0][DATA], &answer, sizeof answer, err) != LW_OK)
+        return lw_err_context(err, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
+    if (answer.magic != MAGIC)
+        return lw_fail(err, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
+                       r->id.port);
+    answer.words[EXEC_WORDS - 1] = '\0';
+    return answer.ok ? LW_OK : lw_fail(err, LW_EINVAL, "%s", answer.words);
+}
+
+static enum lw_status listen_here(struct exec_rendezvous *r, struct lw_err *err)
+{
+    struct addrinfo *list;
+    int on = 1, bad = 0;
+
+    LW_TRY(resolve(&r->id, &list, err));
+    r->listener = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (r->listener < 0 || bind(r->listener, list->ai_addr, list->ai_addrlen) != 0 ||
+        listen(r->listener, 2 * r->id.n_ranks) != 0)
+        bad = errno;
+    freeaddrinfo(list);
+    return bad ? lw_fail(err, LW_EIO, "listening at %s:%d: %s", r->id.host, r->id.port,
+                         strerror(bad))
+               : LW_OK;
+}
+
+/* Where the newcomer differs from this process; "" = nowhere. false: there is no place for it. */
+static bool compare(const struct exec_rendezvous *r, const struct claim *h, char words[EXEC_WORDS])
+{
+    const struct exec_agreement *a = &r->agreement, *b = &h->agreement;
+
+    memset(words, 0, EXEC_WORDS);
+    if (h->n_ranks != r->id.n_ranks || h->rank <= 0 || h->rank >= r->id.n_ranks)
+        snprintf(words, EXEC_WORDS, "rank %d of %d came to a run of %d ranks", h->rank, h->n_ranks,
+                 r->id.n_ranks);
+    else if (h->channel < 0 || h->channel >= N_CHANNELS || r->fds[h->rank][h->channel] >= 0)
+        snprintf(words, EXEC_WORDS, "two processes say that they are rank %d", h->rank);
+    if (words[0])
+        return false;
+    if (strcmp(a->plan_hash, b->plan_hash) != 0)
+        snprintf(words, EXEC_WORDS, "rank %d has another plan (%.32s) than rank 0 (%.32s)", h->rank,
+                 b->plan_hash, a->plan_hash);
+    else if (strcmp(a->backend, b->backend) != 0)
+        snprintf(words, EXEC_WORDS, "rank %d runs backend '%s', rank 0 '%s'", h->rank, b->backend,
+                 a->backend);
+    else if (strcmp(a->program, b->program) != 0)
+        snprintf(words, EXEC_WORDS, "rank %d runs %s, rank 0 %s", h->rank, b->program, a->program);
+    else if (strcmp(a->state, b->state) != 0)
+        snprintf(words, EXEC_WORDS, "rank %d goes on from state %.32s, rank 0 from %.32s (--load-state)",
+                 h->rank, *b->state ? b->state : "none", *a->state ? a->state : "none");
+    return true;
+}
+
+static void answer_all(struct exec_rendezvous *r, const char *words)
+{
+    struct answer a = {.magic = MAGIC, .ok = words[0] == '\0'};
+
+    snprintf(a.words, sizeof a.words, "%.*s", EXEC_WORDS - 1, words);
+    for (int32_t k = 0; k < r->n_fds; k++)
+        if (r->fds[k][DATA] >= 0)
+            exec_star_put(r, r->fds[k][DATA], &a, sizeof a, NULL);
+}
+
+static void turn_away(struct exec_rendezvous *r, struct waiting *w, const char *why)
+{
+    close(w->fd);
+    w->fd = -1;
+    r->n_turned_away++;
+    snprintf(r->turned_away, sizeof r->turned_away, "%s %s", w->from, why);
+}
+
+static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
+{
+    struct claim *c = &w->hello.claim;
+    char proof[33], words[EXEC_WORDS];
+
+    if (w->hello.magic != MAGIC || w->hello.protocol != PROTOCOL) {
+        turn_away(r, w, "does not speak this protocol");
+        return;
+    }
+    prove(r->id.token, &w->challenge, c, proof);
+    if (!proof[0] || memcmp(proof, w->hello.proof, sizeof proof) != 0) {
+        turn_away(r, w, "has another job token, or repeats an old hello");
+        return;
+    }
+    c->agreement.plan_hash[32] = c->agreement.backend[15] = c->agreement.program[31] =
+        c->agreement.state[32] = '\0';
+    bool fits = compare(r, c, words);
+    if (words[0] && !r->refusal[0])
+        memcpy(r->refusal, words, sizeof words);
+    if (fits) {
+        r->fds[c->rank][c->channel] = w->fd;
+        ++*n;
+    } else {
+        struct answer a = {.magic = MAGIC};
+        memcpy(a.words, words, sizeof words);
+        exec_star_put(r, w->fd, &a, sizeof a, NULL);
+        shutdown(w->fd, SHUT_WR); /* closed at the end of the process: the words must arrive */
+    }
+    w->fd = -1;
+}
+
+static void hear(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
+{
+    ssize_t got = recv(w->fd, (char *)&w->hello + w->got, sizeof w->hello - w->got, 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        turn_away(r, w, "left without a word");
+        return;
+    }
+    w->got += (size_t)got;
+    if (w->got == sizeof w->hello)
+        judge(r, w, n);
+}
+
+static void admit(struct exec_rendezvous *r, struct waiting all[WAITING])
+{
+    struct sockaddr_storage from;
+    socklen_t len = sizeof from;
+    char host[64] = "?", port[16] = "";
+    struct waiting *w = NULL;
+    int fd = accept4(r->listener, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    for (int i = 0; i < WAITING && !w; i++)
+        w = all[i].fd < 0 ? &all[i] : NULL;
+    if (!w)
+        turn_away(r, w = &all[0], "was in the way of others");
+    set_up_socket(fd);
+    getnameinfo((struct sockaddr *)&from, len, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    memset(w, 0, sizeof *w);
+    w->fd = fd;
+    w->until_ns = exec_now_ns() + HELLO_NS;
+    snprintf(w->from, sizeof w->from, "%.60s port %.15s", host, port);
+    w->challenge.magic = MAGIC;
+    w->challenge.protocol = PROTOCOL;
+    if (getrandom(w->challenge.number, sizeof w->challenge.number, 0) !=
+            (ssize_t)sizeof w->challenge.number ||
+        send(fd, &w->challenge, sizeof w->challenge, MSG_NOSIGNAL) !=
+            (ssize_t)sizeof w->challenge)
+        turn_away(r, w, "took no challenge");
+}
+
+/* One round of listening, to newcomers and to all that are about to say who they are. */
+static enum lw_status listen_round(struct exec_rendezvous *r, struct waiting all[WAITING],
+                                   int32_t *n, struct lw_err *err)
+{
+    struct pollfd p[WAITING + 1];
+
+    for (int i = 0; i < WAITING; i++)
+        p[i] = (struct pollfd){all[i].fd, POLLIN, 0};
+    p[WAITING] = (struct pollfd){r->listener, POLLIN, 0};
+    if (poll(p, WAITING + 1, 20) < 0 && errno != EINTR)
+        return lw_fail(err, LW_EIO, "waiting for other processes: %s", strerror(errno));
+    for (int i = 0; i < WAITING; i++) {
+        if (all[i].fd >= 0 && p[i].revents)
+            hear(r, &all[i], n);
+        else if (all[i].fd >= 0 && exec_now_ns() > all[i].until_ns)
+            turn_away(r, &all[i], "said nothing");
+    }
+    if (p[WAITING].revents)
+        admit(r, all);
+    return LW_OK;
+}
+
+static void name_missing(const struct exec_rendezvous *r, char *text, size_t room)
+{
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int32_t k = 1; k < r->n_fds && at + 16 < room; k++)
+        if (r->fds[k][DATA] < 0 || r->fds[k][LIFE] < 0)
+            at += (size_t)snprintf(text + at, room - at, "%s%d", at ? ", " : "", k);
+}
+
+static enum lw_status say_missing(struct exec_rendezvous *r, struct lw_err *err)
+{
+    char missing[128], words[EXEC_WORDS];
+
+    name_missing(r, missing, sizeof missing);
+    snprintf(words, sizeof words, "after %.3g s these ranks have not come: %s%s%s%s",
+             (double)r->timeout_ns * 1e-9, missing, r->n_turned_away ? " (turned away: " : "",
+             r->turned_away, r->n_turned_away ? ")" : "");
+    answer_all(r, words);
+    return lw_fail(err, LW_ETIMEOUT, "%s", words);
+}
+
+enum lw_status exec_hello_gather(struct exec_rendezvous *r, struct lw_err *err)
+{
+    int64_t until = exec_now_ns() + r->timeout_ns;
+    struct waiting all[WAITING];
+    enum lw_status s = listen_here(r, err);
+    int32_t n = 0;
+
+    for (int i = 0; i < WAITING; i++)
+        all[i].fd = -1;
+    while (s == LW_OK && n < N_CHANNELS * (r->id.n_ranks - 1) && exec_now_ns() < until) {
+        s = listen_round(r, all, &n, err);
+        if (r->refusal[0] && until > exec_now_ns() + LINGER_NS)
+            until = exec_now_ns() + LINGER_NS; /* for the others, who are on their way */
+    }
+    for (int i = 0; i < WAITING; i++)
+        if (all[i].fd >= 0)
+            turn_away(r, &all[i], "came when all were there");
+    LW_TRY(s);
+    if (n < N_CHANNELS * (r->id.n_ranks - 1) && !r->refusal[0])
+        return say_missing(r, err);
+    answer_all(r, r->refusal);
+    close(r->listener);
+    r->listener = -1;
+    return r->refusal[0] ? lw_fail(err, LW_EINVAL, "%s", r->refusal) : LW_OK;
+}
+
+int32_t exec_rendezvous_turned_away(const struct exec_rendezvous *r, const char **last)
+{
+    *last = r->turned_away;
+    return r->n_turned_away;
+}

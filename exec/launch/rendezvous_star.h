@@ -1,0 +1,55 @@
+#ifndef LW_EXEC_LAUNCH_RENDEZVOUS_STAR_H
+#define LW_EXEC_LAUNCH_RENDEZVOUS_STAR_H
+
+#include <pthread.h>
+
+#include "exec/launch/rendezvous.h"
+
+/* A star of TCP connections around rank 0. Between the files of this idea:
+ *
+ *   rendezvous.c        opening, closing; bytes within the time limit; what all processes do together
+ *   rendezvous_hello.c  who comes, and whether it belongs here
+ *   rendezvous_liveness.c   who is gone, or says why it stops */
+
+enum { EXEC_WORDS = 400 }; /* room for why */
+enum channel { DATA, LIFE, N_CHANNELS };
+
+struct exec_rendezvous {
+    struct exec_identity id;
+    struct exec_agreement agreement;
+    int64_t timeout_ns, offset_ns, error_ns;
+    int (*fds)[N_CHANNELS]; /* [n_ranks] at rank 0 (its own: -1); else [1]: to rank 0 */
+    int32_t n_fds;
+    int listener, wake[2];  /* wake: a pipe that ends the thread */
+    pthread_t thread;
+    bool watching;
+    pthread_mutex_t mutex;  /* guards the rest, and writing to life connections */
+    exec_lost_fn *lost;
+    void *context;
+    bool stopped;           /* somebody is lost: words say who */
+    bool *gone;             /* [n_fds] said farewell, or lost */
+    bool farewell;          /* not at rank 0: rank 0 said it */
+    bool spoken_for;        /* at rank 0: rank 1 took it for lost and stores the run */
+    char words[EXEC_WORDS];
+    struct lw_exec_place *places; /* [n_fds] where stopped processes say they were */
+    bool *heard;            /* [n_fds] they said it */
+    char refusal[EXEC_WORDS];    /* while gathering: the first difference found */
+    int32_t n_turned_away;
+    char turned_away[160];  /* who was, and why: the last one */
+};
+
+/* All of data[bytes], within the time limit; LW_EFAILED as soon as another process is lost. */
+enum lw_status exec_star_put(struct exec_rendezvous *r, int fd, const void *data, int64_t bytes,
+                             struct lw_err *err);
+enum lw_status exec_star_get(struct exec_rendezvous *r, int fd, void *data, int64_t bytes,
+                             struct lw_err *err);
+
+/* At rank 0: until all are there and agree. At the others: until rank 0 says so. */
+enum lw_status exec_hello_gather(struct exec_rendezvous *r, struct lw_err *err);
+enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err);
+
+/* The thread that listens on the life connections; its end says farewell to all. */
+enum lw_status exec_life_begin(struct exec_rendezvous *r, struct lw_err *err);
+void exec_life_end(struct exec_rendezvous *r);
+
+#endif

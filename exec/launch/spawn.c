@@ -1,0 +1,230 @@
+/* Starting the processes of a run on this machine. The parent picks a free port and a token, starts n
+ * copies of the program with who they are in the environment, and waits. Copies die with their
+ * parent. One that a signal stopped is seen as such: when the run has failed it will not end by itself. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/cpu/clock_wait.h"
+#include "exec/launch/multi_process.h"
+#include "shared/base/arena.h"
+
+/* Below the range from which the system takes ports for outgoing connections, so that none of those
+ * gets it before rank 0 listens. */
+enum { FIRST_PORT = 20000, N_PORTS = 12000 };
+
+static bool is_free(int32_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+static enum lw_status free_port(int64_t token, int32_t *port, struct lw_err *err)
+{
+    for (int32_t i = 0; i < 1000; i++) {
+        *port = FIRST_PORT + (int32_t)((uint64_t)(token + i * 7919) % N_PORTS);
+        if (is_free(*port))
+            return LW_OK;
+    }
+    return lw_fail(err, LW_EIO, "no free port between %d and %d for the processes to meet at",
+                   FIRST_PORT, FIRST_PORT + N_PORTS - 1);
+}
+
+static void set_number(const char *name, int64_t n)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)n);
+    setenv(name, text, 1);
+}
+
+static void become(int32_t rank, int32_t n_ranks, const char *address, int64_t token, pid_t parent,
+                   char *const argv[])
+{
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    setenv("LAPWING_RENDEZVOUS", address, 1);
+    set_number("LAPWING_RANK", rank);
+    set_number("LAPWING_RANKS", n_ranks);
+    set_number("LAPWING_LOCAL_RANK", rank);
+    set_number("LAPWING_TOKEN", token);
+    execv("/proc/self/exe", argv);
+    _exit(127);
+}
+
+/* The command line as the system keeps it: NULL-ended, the words in *text. */
+static enum lw_status own_arguments(char **text, char ***argv, struct lw_err *err)
+{
+    FILE *f = fopen("/proc/self/cmdline", "r");
+    int64_t room = 0, n = 0, words = 0;
+    size_t got = 1;
+
+    *text = NULL;
+    while (f && got > 0) {
+        if (lw_reserve(text, &room, n + 4096, 1))
+            break;
+        got = fread(*text + n, 1, 4096, f);
+        n += (int64_t)got;
+    }
+    if (f)
+        fclose(f);
+    for (int64_t i = 0; i < n; i++)
+        words += (*text)[i] == '\0';
+    *argv = words > 0 ? lw_calloc((size_t)words + 1, sizeof **argv) : NULL;
+    if (!*argv) {
+        lw_free(*text);
+        return lw_fail(err, LW_EIO, "the command line of this process: cannot be read");
+    }
+    char *at = *text;
+    for (int64_t i = 0; i < words; i++, at += strlen(at) + 1)
+        (*argv)[i] = at;
+    return LW_OK;
+}
+
+static void kill_all(const pid_t *pids, int32_t n)
+{
+    for (int32_t r = 0; r < n; r++)
+        if (pids[r] > 0)
+            kill(pids[r], SIGKILL);
+}
+
+/* What a shell would say of it. */
+static int status_of(int wait_status)
+{
+    return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+struct family {
+    pid_t *pids;   /* [n] 0 = gone */
+    bool *stopped; /* [n] by a signal */
+    int32_t n, left;
+    int status;    /* of the first that did not succeed */
+    int64_t until_ns;
+    const volatile sig_atomic_t *signal;
+    bool told;     /* of the signal */
+};
+
+static void note(struct family *f, pid_t pid, int status)
+{
+    for (int32_t r = 0; r < f->n; r++) {
+        if (f->pids[r] != pid)
+            continue;
+        f->stopped[r] = WIFSTOPPED(status);
+        if (f->stopped[r])
+            return;
+        f->pids[r] = 0;
+        f->left--;
+        if (f->status == 0)
+            f->status = status_of(status);
+    }
+}
+
+static void send_on(struct family *f)
+{
+    if (!f->signal || !*f->signal || f->told)
+        return;
+    f->told = true;
+    for (int32_t r = 0; r < f->n; r++)
+        if (f->pids[r] > 0)
+            kill(f->pids[r], (int)*f->signal);
+}
+
+static void end_rest(struct family *f, int64_t grace_ns)
+{
+    if (f->status == 0 && !f->told)
+        return;
+    if (f->until_ns == 0)
+        f->until_ns = exec_now_ns() + grace_ns;
+    for (int32_t r = 0; r < f->n; r++)
+        if (f->pids[r] > 0 && (f->stopped[r] || exec_now_ns() > f->until_ns))
+            kill(f->pids[r], SIGKILL);
+}
+
+static void wait_all(struct family *f, int64_t grace_ns)
+{
+    while (f->left > 0) {
+        int status;
+        pid_t one = waitpid(-1, &status, WNOHANG | WUNTRACED);
+        if (one > 0)
+            note(f, one, status);
+        send_on(f);
+        end_rest(f, grace_ns);
+        if (one <= 0)
+            nanosleep(&(struct timespec){0, 2000000}, NULL);
+    }
+}
+
+static int64_t draw_token(void)
+{
+    int64_t token = 0;
+
+    if (getrandom(&token, sizeof token, 0) != (ssize_t)sizeof token)
+        token = (int64_t)getpid() << 32 ^ exec_now_ns();
+    return token & INT64_MAX;
+}
+
+static enum lw_status start_all(pid_t *pids, int32_t n_ranks, const char *rendezvous,
+                                char *const argv[], struct lw_err *err)
+{
+    pid_t parent = getpid();
+    int32_t port = 0;
+    int64_t token = draw_token();
+    char loopback[64];
+
+    if (!rendezvous)
+        LW_TRY(free_port(token, &port, err));
+    snprintf(loopback, sizeof loopback, "127.0.0.1:%d", port);
+    const char *address = rendezvous ? rendezvous : loopback;
+    fflush(NULL);
+    for (int32_t r = 0; r < n_ranks; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0)
+            become(r, n_ranks, address, token, parent, argv);
+        if (pids[r] < 0) {
+            pids[r] = 0;
+            return lw_fail(err, LW_EIO, "starting rank %d: %s", r, strerror(errno));
+        }
+    }
+    return LW_OK;
+}
+
+enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezvous,
+                          const volatile sig_atomic_t *signal, int *exit_status, struct lw_err *err)
+{
+    struct family f = {.n = n_ranks, .signal = signal};
+    char *text, **argv;
+
+    LW_TRY(own_arguments(&text, &argv, err));
+    f.pids = lw_calloc((size_t)n_ranks, sizeof *f.pids);
+    f.stopped = lw_calloc((size_t)n_ranks, sizeof *f.stopped);
+    enum lw_status s = f.pids && f.stopped
+                           ? start_all(f.pids, n_ranks, rendezvous, argv, err)
+                           : lw_fail_nomem(err);
+    for (int32_t r = 0; f.pids && f.stopped && r < n_ranks; r++)
+        f.left += f.pids[r] > 0;
+    if (s != LW_OK)
+        kill_all(f.pids, f.left);
+    wait_all(&f, grace_ns);
+    *exit_status = f.status;
+    lw_free(f.pids);
+    lw_free(f.stopped);
+    lw_free(argv);
+    lw_free(text);
+    return s;
+}

@@ -1,0 +1,645 @@
+/* The NCCL backend, a plugin: CUDA's driver API, cuBLAS and NCCL. One rank per process and device, or
+ * all ranks in this process as streams of one device (loop). See nccl_world.h for the files and
+ * docs/design/backend_nccl.md for the rules.
+ *
+ * Everything is asynchronous; poll hands over what waits in the queue, stamps what is done, and looks for
+ * errors: of CUDA, of kernels that report one, of NCCL's communicators, of abort. After the first error
+ * nothing more is handed over, and stamps stay as they were: what had finished, what had begun.
+ *
+ * Stopping. abort, from any thread, only says so. The thread that polls stamps what still ends by itself
+ * within GRACE_NS, and then sets the word of host memory at which waiting kernels look: an op that was
+ * cut short is never taken for one that ended. Communicators are aborted in close, by the thread that
+ * used them, before memory is freed; if the device still does not come to rest in CLOSE_WAIT_NS, its
+ * memory is left to the end of the process, because freeing it would wait for ever. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "exec/nccl/nccl_world.h"
+
+#define CLOSE_WAIT_NS INT64_C(5000000000)
+#define GRACE_NS INT64_C(200000000)
+
+enum { NCCL_OLDEST = 21801 }; /* 2.18.1: ncclCommSplit */
+
+/* Lent by the program once, when it loads the plugin; the table's functions have no other way to it. */
+static const struct exec_host *host;
+
+void *nccl_alloc(size_t n, size_t size)
+{
+    void *p = n > SIZE_MAX / size ? NULL : host->alloc(n > 0 ? n * size : 1);
+
+    if (p)
+        memset(p, 0, n * size);
+    return p;
+}
+
+void nccl_free(void *p)
+{
+    host->free(p);
+}
+
+int64_t nccl_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void nccl_doze(int32_t n_tries)
+{
+    if (n_tries < 100)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){0, n_tries < 1000 ? 20000 : 200000}, NULL);
+}
+
+/* --- stopping ----------------------------------------------------------------------------------- */
+
+static void stop(struct exec_world *w, const struct lw_err *why)
+{
+    pthread_mutex_lock(&w->mutex);
+    if (w->why.code == LW_OK)
+        w->why = *why;
+    pthread_mutex_unlock(&w->mutex);
+    atomic_store(&w->stop, true);
+}
+
+enum lw_status nccl_stopped(struct exec_world *w, struct lw_err *err)
+{
+    struct lw_err why;
+
+    pthread_mutex_lock(&w->mutex);
+    why = w->why;
+    pthread_mutex_unlock(&w->mutex);
+    if (err)
+        *err = why;
+    return why.code;
+}
+
+void nccl_stop(struct exec_world *w, const struct lw_err *why)
+{
+    atomic_store(&w->failed, true);
+    stop(w, why);
+}
+
+static void backend_abort(struct exec_world *w, const char *why)
+{
+    struct lw_err err = {0};
+
+    lw_fail(&err, LW_EFAILED, "%s", why);
+    stop(w, &err);
+}
+
+static void lost(void *world, const char *why)
+{
+    struct exec_world *w = world;
+    struct lw_err err = {0};
+
+    atomic_store(&w->told, true);
+    lw_fail(&err, LW_EFAILED, "%s", why);
+    nccl_stop(w, &err);
+}
+
+/* The other processes stop when this one does, not at their own time limit. */
+static void tell_others(struct exec_world *w)
+{
+    const struct exec_process *p = w->how.process;
+    char words[320];
+
+    if (!p || atomic_exchange(&w->told, true))
+        return;
+    pthread_mutex_lock(&w->mutex);
+    snprintf(words, sizeof words, "rank %d gave up: %.280s", p->rank, w->why.msg);
+    pthread_mutex_unlock(&w->mutex);
+    p->stop(p->context, words);
+}
+
+/* --- opening and closing ------------------------------------------------------------------------ */
+
+static bool probe(char reason[EXEC_REASON])
+{
+    int n = 0, version = 0;
+    CUresult r = cuInit(0);
+    struct lw_err err = {0};
+
+    reason[0] = '\0';
+    if (r == CUDA_SUCCESS)
+        r = cuDeviceGetCount(&n);
+    if (nccl_cu(r, "looking for devices", &err) != LW_OK)
+        snprintf(reason, EXEC_REASON, "%.*s", EXEC_REASON - 1, err.msg);
+    else if (n == 0)
+        snprintf(reason, EXEC_REASON, "no CUDA device is visible");
+    else if (ncclGetVersion(&version) != ncclSuccess || version < NCCL_OLDEST)
+        snprintf(reason, EXEC_REASON, "NCCL %d is older than 2.18.1", version);
+    return reason[0] == '\0';
+}
+
+static enum lw_status check_how(const struct exec_open *how, struct lw_err *err)
+{
+    if (how->loop && how->process)
+        return lw_fail(err, LW_EINVAL, "a loop has all ranks in one process; this is one of several");
+    if (!how->loop && !how->process && how->n_ranks != 1)
+        return lw_fail(err, LW_ENOTSUP,
+                       "nccl runs one process per rank, and this is one process for %d ranks: start "
+                       "%d (--spawn, torchrun, mpirun, srun), or put them all on one device "
+                       "(--transport loop)",
+                       how->n_ranks, how->n_ranks);
+    return LW_OK;
+}
+
+static void describe(struct exec_world *w)
+{
+    const char *name = w->name;
+    size_t unused, total = 0;
+    int version = 0, nccl = 0, major = 0, minor = 0;
+
+    cuDeviceGetName(w->name, sizeof w->name, w->device);
+    cuMemGetInfo(&unused, &total);
+    w->memory_bytes = (double)total;
+    cuDriverGetVersion(&version);
+    ncclGetVersion(&nccl);
+    cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, w->device);
+    cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, w->device);
+    char through[64] = "ranks are streams: copies and sums in its memory";
+    if (!w->loop)
+        snprintf(through, sizeof through, "NCCL %d.%d.%d", nccl / 10000, nccl / 100 % 100,
+                 nccl % 100);
+    snprintf(w->about, sizeof w->about,
+             "device %d: %s, sm_%d%d, %d SMs; driver CUDA %d.%d; %s; stream priorities %d to %d%s",
+             (int)w->device, name, major, minor, w->n_sm, version / 1000, version % 1000 / 10,
+             through, w->least, w->greatest,
+             w->shared_device ? "; several ranks share a device"
+             : w->nameless    ? "; not a device that the driver identifies"
+                              : "");
+}
+
+static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
+{
+    const struct exec_process *p = w->how.process;
+
+    w->loop = w->how.loop;
+    w->first = p ? p->rank : 0;
+    w->n_local = w->loop ? w->how.n_ranks : 1;
+    LW_TRY(nccl_device_open(w, p ? p->local_rank : 0, err));
+    LW_TRY(nccl_compute_open(w, err));
+    if (!w->loop)
+        LW_TRY(nccl_world_comm_open(w, err));
+    describe(w);
+    return nccl_anchor(w, err);
+}
+
+static bool at_rest(struct exec_world *w)
+{
+    for (const struct exec_stream *s = w->streams; s; s = s->next)
+        if (cuStreamQuery(s->cu) == CUDA_ERROR_NOT_READY)
+            return false;
+    return !w->setup || cuStreamQuery(w->setup) != CUDA_ERROR_NOT_READY;
+}
+
+static void free_streams(struct exec_world *w)
+{
+    while (w->streams) {
+        struct exec_stream *s = w->streams;
+        w->streams = s->next;
+        cuStreamDestroy(s->cu);
+        nccl_free(s);
+    }
+    while (w->events) {
+        struct exec_event *e = w->events;
+        w->events = e->next;
+        cuEventDestroy(e->cu);
+        nccl_free(e);
+    }
+}
+
+static void close_world(struct exec_world *w)
+{
+    if (!w)
+        return;
+    const struct exec_process *p = w->how.process;
+    bool unfinished = atomic_load(&w->failed) || !nccl_idle(w);
+    int64_t until = nccl_now_ns() + CLOSE_WAIT_NS;
+
+    backend_abort(w, "closed");
+    if (w->flags)
+        w->flags[FLAG_STOP] = 1;
+    w->closing = true;
+    if (unfinished)
+        tell_others(w);
+    if (p)
+        p->watch(p->context, NULL, NULL);
+    nccl_comms_close(w, unfinished);
+    for (int32_t i = 0; !at_rest(w) && nccl_now_ns() < until; i++)
+        nccl_doze(i);
+    nccl_queue_drop(w);
+    if (at_rest(w)) {
+        nccl_compute_close(w);
+        free_streams(w);
+        nccl_device_close(w);
+    }
+    pthread_mutex_destroy(&w->mutex);
+    nccl_free(w);
+}
+
+static enum lw_status open_world(const struct exec_open *how, struct exec_world **world,
+                                 struct lw_err *err)
+{
+    struct exec_world *w;
+
+    LW_TRY(check_how(how, err));
+    w = nccl_alloc(1, sizeof *w);
+    if (!w)
+        return lw_fail(err, LW_ENOMEM, "out of memory");
+    w->how = *how;
+    w->tail = &w->head;
+    pthread_mutex_init(&w->mutex, NULL);
+    if (how->process)
+        how->process->watch(how->process->context, lost, w);
+    enum lw_status s = fill_world(w, err);
+    if (s != LW_OK) {
+        struct lw_err why = {.code = s};
+        lw_fail(&why, s, "%s", err ? err->msg : "not opened");
+        nccl_stop(w, &why);
+        close_world(w);
+        return s;
+    }
+    *world = w;
+    return LW_OK;
+}
+
+static void facts(const struct exec_world *w, struct exec_facts *f)
+{
+    bool shares = w->shared_device || (w->loop && w->how.n_ranks > 1);
+    bool real = !shares && !w->nameless && !w->loop;
+
+    *f = (struct exec_facts){
+        .n_ranks = w->how.n_ranks,
+        .first_local = w->first,
+        .n_local = w->n_local,
+        .honesty = real ? EXEC_REAL : EXEC_EMULATED,
+        .oversubscribed = shares,
+        .n_cores = 1,
+        .compute = w->compute,
+        .about = w->about,
+        .unit_ns = w->unit_ns,
+        .unit_flops = 2.0 * w->unit * w->unit * w->unit,
+        .device = w->name,
+        .memory_bytes = w->memory_bytes,
+    };
+}
+
+static int64_t now_ns(const struct exec_world *w)
+{
+    (void)w;
+    return nccl_now_ns();
+}
+
+/* --- memory, streams, events -------------------------------------------------------------------- */
+
+static enum lw_status mem_alloc(struct exec_world *w, int32_t rank, int64_t bytes, void **mem,
+                                struct lw_err *err)
+{
+    CUdeviceptr at;
+
+    if (bytes < 0)
+        return lw_fail(err, LW_EINVAL, "rank %d: %lld bytes of memory", rank, (long long)bytes);
+    if (nccl_mem_new(w, bytes, &at, err) != LW_OK)
+        return lw_err_context(err, "rank %d", rank);
+    *mem = (void *)at;
+    return LW_OK;
+}
+
+/* Freeing waits for the device; what may still run after a stop is freed in close. */
+static void mem_free(struct exec_world *w, int32_t rank, void *mem)
+{
+    (void)rank;
+    if (mem && !atomic_load(&w->stop))
+        nccl_mem_free(w, (CUdeviceptr)mem);
+}
+
+static enum lw_status mem_read(struct exec_world *w, int32_t rank, void *to, const void *mem,
+                               int64_t bytes, struct lw_err *err)
+{
+    (void)w, (void)rank;
+    return nccl_cu(cuMemcpyDtoH(to, (CUdeviceptr)mem, (size_t)bytes), "cuMemcpyDtoH", err);
+}
+
+static enum lw_status mem_write(struct exec_world *w, int32_t rank, void *mem, const void *from,
+                                int64_t bytes, struct lw_err *err)
+{
+    (void)w, (void)rank;
+    return nccl_cu(cuMemcpyHtoD((CUdeviceptr)mem, from, (size_t)bytes), "cuMemcpyHtoD", err);
+}
+
+static enum lw_status stream_create(struct exec_world *w, int32_t rank, const char *name,
+                                    int32_t priority, struct exec_stream **stream,
+                                    struct lw_err *err)
+{
+    struct exec_stream *s = nccl_alloc(1, sizeof *s);
+    int cu = priority > w->least - w->greatest ? w->greatest : w->least - (int)priority;
+    CUdeviceptr clock = 0;
+
+    if (!s)
+        return lw_fail(err, LW_ENOMEM, "out of memory");
+    enum lw_status status = nccl_mem_new(w, sizeof(int64_t), &clock, err);
+    if (status == LW_OK)
+        status = nccl_cu(cuStreamCreateWithPriority(&s->cu, CU_STREAM_NON_BLOCKING,
+                                                    cu > w->least ? w->least : cu),
+                         name, err);
+    if (status != LW_OK) {
+        nccl_free(s);
+        return status;
+    }
+    s->world = w;
+    s->rank = rank;
+    s->clock = (int64_t *)clock;
+    s->tail = &s->head;
+    s->next = w->streams;
+    w->streams = s;
+    *stream = s;
+    return LW_OK;
+}
+
+static enum lw_status event_create(struct exec_world *w, int32_t rank, struct exec_event **event,
+                                   struct lw_err *err)
+{
+    struct exec_event *e = nccl_alloc(1, sizeof *e);
+
+    (void)rank;
+    if (!e)
+        return lw_fail(err, LW_ENOMEM, "out of memory");
+    enum lw_status s = nccl_cu(cuEventCreate(&e->cu, CU_EVENT_DISABLE_TIMING), "cuEventCreate", err);
+    if (s != LW_OK) {
+        nccl_free(e);
+        return s;
+    }
+    e->next = w->events;
+    w->events = e;
+    *event = e;
+    return LW_OK;
+}
+
+static enum lw_status event_record(struct exec_stream *s, struct exec_event *e, struct lw_err *err)
+{
+    struct command c = {.kind = CMD_RECORD, .stream = s, .event = e, .ticket = ++e->n_given};
+    return nccl_give(s->world, &c, NULL, err);
+}
+
+static enum lw_status event_wait(struct exec_stream *s, struct exec_event *e, struct lw_err *err)
+{
+    struct command c = {.kind = CMD_WAIT, .stream = s, .event = e, .ticket = e->n_given};
+    return nccl_give(s->world, &c, NULL, err);
+}
+
+/* --- work --------------------------------------------------------------------------------------- */
+
+static enum lw_status compute(struct exec_stream *s, const struct exec_task *task,
+                              struct exec_stamp *stamp, struct lw_err *err)
+{
+    struct command c = {.kind = CMD_COMPUTE, .stream = s, .task = *task, .stamp = stamp};
+    return nccl_give(s->world, &c, NULL, err);
+}
+
+static void hold(struct exec_world *w)
+{
+    w->held = true;
+}
+
+static enum lw_status let_go(struct exec_world *w, struct lw_err *err)
+{
+    const struct exec_process *p = w->how.process;
+
+    if (p)
+        LW_TRY(p->barrier(p->context, err));
+    w->held = false;
+    for (struct exec_stream *s = w->streams; s; s = s->next)
+        s->last_end_ns = 0;
+    return nccl_pump(w, err);
+}
+
+/* What goes wrong while work is handed over is found by poll, like what goes wrong later. */
+static enum lw_status release(struct exec_world *w, struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    (void)err;
+    if (let_go(w, &why) != LW_OK)
+        nccl_stop(w, &why);
+    return LW_OK;
+}
+
+static enum lw_status member(const struct exec_stream *s, const struct exec_comm *c,
+                             enum lw_op_kind op, int32_t peer, struct lw_err *err)
+{
+    bool needs_peer = op == LW_OP_BROADCAST || op == LW_OP_REDUCE || op == LW_OP_SEND ||
+                      op == LW_OP_RECV;
+
+    if (c->index_of[s->rank] < 0)
+        return lw_fail(err, LW_EINVAL, "rank %d is no member of the communicator", s->rank);
+    if (needs_peer && (peer < 0 || peer >= s->world->how.n_ranks || c->index_of[peer] < 0))
+        return lw_fail(err, LW_EINVAL, "%s: rank %d is no member of the communicator",
+                       lw_op_name(op), peer);
+    return LW_OK;
+}
+
+static enum lw_status collective(struct exec_stream *s, struct exec_comm *comm, enum lw_op_kind op,
+                                 const struct exec_message *m, struct exec_stamp *stamp,
+                                 struct lw_err *err)
+{
+    struct command c = {.kind = CMD_COLLECTIVE, .stream = s, .comm = comm, .op = op,
+                        .message = *m, .stamp = stamp};
+
+    LW_TRY(member(s, comm, op, m->peer, err));
+    c.message.peer = op == LW_OP_BROADCAST || op == LW_OP_REDUCE ? comm->index_of[m->peer] : 0;
+    c.ticket = comm->n_given[comm->index_of[s->rank]]++;
+    return nccl_give(s->world, &c, NULL, err);
+}
+
+#define DEFINE_COLLECTIVE(NAME, OP)                                                       \
+    static enum lw_status NAME(struct exec_stream *s, struct exec_comm *c,                \
+                               const struct exec_message *m, struct exec_stamp *stamp,    \
+                               struct lw_err *err)                                        \
+    {                                                                                     \
+        return collective(s, c, OP, m, stamp, err);                                       \
+    }
+
+DEFINE_COLLECTIVE(all_reduce, LW_OP_ALL_REDUCE)
+DEFINE_COLLECTIVE(reduce, LW_OP_REDUCE)
+DEFINE_COLLECTIVE(reduce_scatter, LW_OP_REDUCE_SCATTER)
+DEFINE_COLLECTIVE(all_gather, LW_OP_ALL_GATHER)
+DEFINE_COLLECTIVE(broadcast, LW_OP_BROADCAST)
+DEFINE_COLLECTIVE(barrier, LW_OP_BARRIER)
+
+static enum lw_status give_group(struct exec_stream *s, struct lw_err *err)
+{
+    struct command c = {.kind = CMD_EXCHANGE, .stream = s, .comm = s->group_comm,
+                        .op = s->group[0].op, .n_items = s->n_group};
+
+    s->n_group = 0;
+    c.ticket = c.comm->n_given[c.comm->index_of[s->rank]]++;
+    return nccl_give(s->world, &c, s->group, err);
+}
+
+static enum lw_status p2p(struct exec_stream *s, struct exec_comm *c, enum lw_op_kind op,
+                          const struct exec_message *m, struct exec_stamp *stamp,
+                          struct lw_err *err)
+{
+    LW_TRY(member(s, c, op, m->peer, err));
+    if (m->peer == s->rank)
+        return lw_fail(err, LW_EINVAL, "%s of rank %d to itself", lw_op_name(op), s->rank);
+    if (s->n_group == GROUP_MAX || (s->n_group > 0 && s->group_comm != c))
+        return lw_fail(err, LW_ENOTSUP, "a group of sends and receives holds %d of one communicator",
+                       GROUP_MAX);
+    s->group_comm = c;
+    s->group[s->n_group] = (struct p2p){.op = op, .message = *m, .stamp = stamp};
+    s->group[s->n_group++].message.peer = c->index_of[m->peer];
+    return s->in_group ? LW_OK : give_group(s, err);
+}
+
+static enum lw_status send_to(struct exec_stream *s, struct exec_comm *c,
+                              const struct exec_message *m, struct exec_stamp *stamp,
+                              struct lw_err *err)
+{
+    return p2p(s, c, LW_OP_SEND, m, stamp, err);
+}
+
+static enum lw_status recv_from(struct exec_stream *s, struct exec_comm *c,
+                                const struct exec_message *m, struct exec_stamp *stamp,
+                                struct lw_err *err)
+{
+    return p2p(s, c, LW_OP_RECV, m, stamp, err);
+}
+
+static enum lw_status group_begin(struct exec_stream *s, struct lw_err *err)
+{
+    if (s->in_group)
+        return lw_fail(err, LW_EINVAL, "groups of sends and receives do not nest");
+    s->in_group = true;
+    return LW_OK;
+}
+
+static enum lw_status group_end(struct exec_stream *s, struct lw_err *err)
+{
+    s->in_group = false;
+    return s->n_group > 0 ? give_group(s, err) : LW_OK;
+}
+
+/* --- waiting ------------------------------------------------------------------------------------ */
+
+static enum lw_status failed_by_flag(int32_t flag, struct lw_err *err)
+{
+    return lw_fail(err, LW_EFAILED, flag == 1 ? "made to fail"
+                                              : "weights are used that are not there: given up, and "
+                                                "not gathered again");
+}
+
+/* One look at everything. *done: all that was given has ended. */
+static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
+{
+    *done = false;
+    LW_TRY(nccl_pump(w, err));
+    LW_TRY(nccl_harvest(w, err));
+    if (w->flags[FLAG_FAILED])
+        return failed_by_flag(w->flags[FLAG_FAILED], err);
+    LW_TRY(nccl_check_async(w, err));
+    if (!nccl_idle(w))
+        return LW_OK;
+    *done = at_rest(w);
+    return LW_OK;
+}
+
+/* After a failure: what has begun and needs no other rank may end. */
+static void last_look(struct exec_world *w)
+{
+    int64_t until = nccl_now_ns() + GRACE_NS;
+
+    for (int32_t i = 0; nccl_harvest(w, NULL) == LW_OK; i++) {
+        if (!nccl_computing(w) || nccl_now_ns() > until)
+            break;
+        nccl_doze(i);
+    }
+    w->flags[FLAG_STOP] = 1;
+}
+
+static enum exec_state poll_world(struct exec_world *w, int64_t deadline_ns, struct lw_err *err)
+{
+    struct lw_err why = {0};
+    bool done;
+
+    for (int32_t i = 0;; i++) {
+        if (atomic_load(&w->stop)) {
+            last_look(w);
+            nccl_stopped(w, err);
+            return EXEC_FAILED;
+        }
+        enum lw_status s = look(w, &done, &why);
+        if (s == LW_OK && done)
+            s = nccl_anchor(w, &why);
+        if (s == LW_OK && done)
+            s = nccl_tell_found(w, &why);
+        if (s != LW_OK) {
+            nccl_stop(w, &why);
+            continue;
+        }
+        if (done)
+            return EXEC_DONE;
+        if (nccl_now_ns() >= deadline_ns)
+            return EXEC_RUNNING;
+        nccl_doze(i);
+    }
+}
+
+static const struct exec_backend backend = {
+    .api_version = EXEC_API_VERSION,
+    .size = sizeof(struct exec_backend),
+    .name = "nccl",
+    .about = "one process per GPU, collectives of NCCL; or a loop of ranks on one GPU",
+    .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
+                    EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
+                    EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT | EXEC_CAN_LOOP |
+                    EXEC_CAN_SPAWN | EXEC_CAN_PROCESS,
+    .probe = probe,
+    .open = open_world,
+    .close = close_world,
+    .abort = backend_abort,
+    .facts = facts,
+    .now_ns = now_ns,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .mem_read = mem_read,
+    .mem_write = mem_write,
+    .stream_create = stream_create,
+    .event_create = event_create,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .compute = compute,
+    .hold = hold,
+    .release = release,
+    .comm_create = nccl_comm_create,
+    .comm_split = nccl_comm_split,
+    .comm_destroy = nccl_comm_destroy,
+    .all_reduce = all_reduce,
+    .reduce = reduce,
+    .reduce_scatter = reduce_scatter,
+    .all_gather = all_gather,
+    .broadcast = broadcast,
+    .barrier = barrier,
+    .send = send_to,
+    .recv = recv_from,
+    .group_begin = group_begin,
+    .group_end = group_end,
+    .poll = poll_world,
+};
+
+__attribute__((visibility("default"))) const struct exec_backend *
+lapwing_backend_v1(const struct exec_host *lent);
+
+const struct exec_backend *lapwing_backend_v1(const struct exec_host *lent)
+{
+    if (lent->api_version != EXEC_API_VERSION || lent->size != sizeof *lent)
+        return NULL;
+    host = lent;
+    return &backend;
+}

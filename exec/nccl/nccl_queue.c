@@ -1,0 +1,308 @@
+/* Commands in the order given, and what CUDA has of them.
+ *
+ * A command goes to CUDA as soon as it may. Between processes that is at once, in the order given on
+ * every rank, so that communicators are entered in one order everywhere. In a loop (several logical ranks
+ * in this process) a collective goes when all members have reached it, a wait when its record has
+ * gone: whatever stands behind it on its stream stays here, the other streams go on. So every event
+ * is recorded before something waits for it, and whatever CUDA has can finish without the host.
+ *
+ * A stream is given at most MAX_QUEUED kernels ahead: a launch never blocks in the driver behind an
+ * op that another rank has deserted, and abort can be acted on.
+ *
+ * A wait that goes late may see a later record of its event than the one it was given for. It then
+ * waits for more than it must, never for less; and that record's own stream had nothing left to wait
+ * for here, so it comes.
+ *
+ * Stamps: an op is put between two timing events. `issue` of an op is the end of the op before it on
+ * its stream. */
+#include "exec/nccl/nccl_world.h"
+
+#include <string.h>
+
+enum { MAX_QUEUED = 512 };
+
+enum lw_status nccl_give(struct exec_world *w, const struct command *c, const struct p2p *items,
+                         struct lw_err *err)
+{
+    struct command *k;
+
+    if (atomic_load(&w->stop))
+        return nccl_stopped(w, err);
+    k = nccl_alloc(1, sizeof *k + (size_t)c->n_items * sizeof *items);
+    if (!k)
+        return lw_fail(err, LW_ENOMEM, "out of memory");
+    memcpy(k, c, sizeof *k);
+    if (c->n_items > 0)
+        memcpy(k->items, items, (size_t)c->n_items * sizeof *items);
+    k->next = NULL;
+    *w->tail = k;
+    w->tail = &k->next;
+    return nccl_pump(w, err);
+}
+
+/* --- measured ops ------------------------------------------------------------------------------- */
+
+void nccl_flight_drop(struct exec_world *w, struct flight *f)
+{
+    if (!f)
+        return;
+    if (f->start)
+        nccl_timer_give(w, f->start);
+    if (f->end)
+        nccl_timer_give(w, f->end);
+    nccl_free(f->exchange);
+    nccl_free(f);
+}
+
+enum lw_status nccl_begin(struct exec_stream *s, struct flight **flight, struct lw_err *err)
+{
+    struct flight *f = nccl_alloc(1, sizeof *f);
+
+    if (!f)
+        return lw_fail(err, LW_ENOMEM, "out of memory");
+    enum lw_status status = nccl_timer_take(s->world, &f->start, err);
+    if (status == LW_OK)
+        status = nccl_timer_take(s->world, &f->end, err);
+    if (status == LW_OK)
+        status = nccl_cu(cuEventRecord(f->start, s->cu), "cuEventRecord", err);
+    f->n_launches = s->n_launched;
+    if (status != LW_OK) {
+        nccl_flight_drop(s->world, f);
+        return status;
+    }
+    *flight = f;
+    return LW_OK;
+}
+
+enum lw_status nccl_end(struct exec_stream *s, struct flight *f, struct exec_stamp *stamp,
+                        struct lw_err *err)
+{
+    f->stamp = stamp;
+    f->n_launches = s->n_launched - f->n_launches;
+    *s->tail = f;
+    s->tail = &f->next;
+    return nccl_cu(cuEventRecord(f->end, s->cu), "cuEventRecord", err);
+}
+
+static void stamp_all(const struct flight *f, const struct exec_stamp *stamp)
+{
+    if (f->stamp)
+        *f->stamp = *stamp;
+    for (int32_t i = 0; f->exchange && i < f->exchange->n_items; i++)
+        if (f->exchange->items[i].stamp)
+            *f->exchange->items[i].stamp = *stamp;
+}
+
+static void leave_round(struct flight *f)
+{
+    if (f->round && --f->round->n_flights == 0)
+        nccl_free(f->round);
+    f->round = NULL;
+}
+
+static enum lw_status stamp_flight(struct exec_stream *s, struct flight *f, struct lw_err *err)
+{
+    struct exec_stamp stamp = {.issue_ns = s->last_end_ns, .all_in_ns = -1, .over_ns = f->over_ns};
+
+    LW_TRY(nccl_time_of(s->world, f->start, &stamp.start_ns, err));
+    LW_TRY(nccl_time_of(s->world, f->end, &stamp.end_ns, err));
+    if (stamp.start_ns < s->floor_ns) /* the anchor was moved back since the op before */
+        stamp.start_ns = s->floor_ns;
+    if (stamp.end_ns < stamp.start_ns)
+        stamp.end_ns = stamp.start_ns;
+    if (stamp.issue_ns == 0 || stamp.issue_ns > stamp.start_ns)
+        stamp.issue_ns = stamp.start_ns;
+    if (f->round)
+        stamp.all_in_ns = f->round->all_in_ns > stamp.end_ns ? stamp.end_ns : f->round->all_in_ns;
+    stamp_all(f, &stamp);
+    s->last_end_ns = s->floor_ns = stamp.end_ns;
+    s->n_landed += f->n_launches;
+    return LW_OK;
+}
+
+static enum lw_status note_entry(struct exec_world *w, struct flight *f, struct lw_err *err)
+{
+    int64_t at;
+
+    LW_TRY(nccl_time_of(w, f->start, &at, err));
+    f->noted = true;
+    if (f->round) {
+        f->round->n_missing--;
+        if (at > f->round->all_in_ns)
+            f->round->all_in_ns = at;
+    }
+    if (f->stamp && f->stamp->start_ns == 0)
+        f->stamp->start_ns = at; /* tells what had begun, if it never ends */
+    return LW_OK;
+}
+
+static enum lw_status query(CUevent e, bool *done, struct lw_err *err)
+{
+    CUresult r = cuEventQuery(e);
+
+    *done = r == CUDA_SUCCESS;
+    return r == CUDA_ERROR_NOT_READY ? LW_OK : nccl_cu(r, "cuEventQuery", err);
+}
+
+/* Two rounds over the streams: first every op that has begun is noted, then those that ended are
+ * stamped, so that a collective's stamp knows all entries. */
+enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err)
+{
+    bool done;
+
+    for (struct exec_stream *s = w->streams; s; s = s->next)
+        for (struct flight *f = s->head; f; f = f->next) {
+            if (f->noted)
+                continue;
+            LW_TRY(query(f->start, &done, err));
+            if (!done)
+                break;
+            LW_TRY(note_entry(w, f, err));
+        }
+    for (struct exec_stream *s = w->streams; s; s = s->next) {
+        while (s->head) {
+            struct flight *f = s->head;
+            LW_TRY(query(f->end, &done, err));
+            if (!done || f->fails || !f->noted || (f->round && f->round->n_missing > 0))
+                break; /* what began since the first round is noted next time */
+            LW_TRY(stamp_flight(s, f, err));
+            s->head = f->next;
+            if (!s->head)
+                s->tail = &s->head;
+            leave_round(f);
+            nccl_flight_drop(w, f);
+        }
+    }
+    return LW_OK;
+}
+
+/* --- handing over ------------------------------------------------------------------------------- */
+
+static enum lw_status issue_compute(struct command *c, struct lw_err *err)
+{
+    struct flight *f;
+
+    LW_TRY(nccl_begin(c->stream, &f, err));
+    f->computes = true;
+    enum lw_status s = nccl_issue_task(c->stream, &c->task, f, err);
+    enum lw_status ended = nccl_end(c->stream, f, c->stamp, s == LW_OK ? err : NULL);
+    return s != LW_OK ? s : ended;
+}
+
+static enum lw_status issue_wait(struct command *c, struct lw_err *err)
+{
+    if (c->event->n_issued < c->ticket)
+        return LW_OK;
+    c->issued = true;
+    if (c->ticket == 0)
+        return LW_OK;
+    return nccl_cu(cuStreamWaitEvent(c->stream->cu, c->event->cu, CU_EVENT_WAIT_DEFAULT),
+                   "cuStreamWaitEvent", err);
+}
+
+static enum lw_status issue_comm(struct command *c, struct lw_err *err)
+{
+    if (c->stream->world->loop)
+        return c->kind == CMD_EXCHANGE ? nccl_loop_exchange(c, &c->issued, err)
+                                       : nccl_loop_collective(c, &c->issued, err);
+    c->issued = true;
+    return c->kind == CMD_EXCHANGE ? nccl_issue_exchange(c, err) : nccl_issue_collective(c, err);
+}
+
+static enum lw_status issue(struct command *c, struct lw_err *err)
+{
+    if (c->stream->n_launched - c->stream->n_landed >= MAX_QUEUED)
+        return LW_OK;
+    switch (c->kind) {
+    case CMD_RECORD:
+        c->issued = true;
+        c->event->n_issued = c->ticket;
+        return nccl_cu(cuEventRecord(c->event->cu, c->stream->cu), "cuEventRecord", err);
+    case CMD_WAIT:
+        return issue_wait(c, err);
+    case CMD_COMPUTE:
+        c->issued = true;
+        return issue_compute(c, err);
+    default:
+        return issue_comm(c, err);
+    }
+}
+
+/* Once over the queue; *any = something went. */
+static enum lw_status pass(struct exec_world *w, bool *any, struct lw_err *err)
+{
+    struct command **at = &w->head;
+
+    *any = false;
+    for (struct exec_stream *s = w->streams; s; s = s->next)
+        s->blocked = false;
+    while (*at) {
+        struct command *c = *at;
+        enum lw_status s = LW_OK;
+        if (!c->issued && !c->stream->blocked)
+            s = issue(c, err);
+        if (!c->issued) {
+            LW_TRY(s);
+            if (!w->loop)
+                break;
+            c->stream->blocked = true;
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        if (!c->next)
+            w->tail = at;
+        *any = true;
+        if (c->kind != CMD_EXCHANGE || s != LW_OK)
+            nccl_free(c); /* an exchange lives on in its flight */
+        LW_TRY(s);
+    }
+    return LW_OK;
+}
+
+enum lw_status nccl_pump(struct exec_world *w, struct lw_err *err)
+{
+    bool any = !w->held;
+
+    while (any && w->head)
+        LW_TRY(pass(w, &any, err));
+    return LW_OK;
+}
+
+bool nccl_idle(const struct exec_world *w)
+{
+    if (w->head)
+        return false;
+    for (const struct exec_stream *s = w->streams; s; s = s->next)
+        if (s->head)
+            return false;
+    return true;
+}
+
+bool nccl_computing(const struct exec_world *w)
+{
+    for (const struct exec_stream *s = w->streams; s; s = s->next)
+        if (s->head && s->head->noted && s->head->computes && !s->head->fails)
+            return true;
+    return false;
+}
+
+void nccl_queue_drop(struct exec_world *w)
+{
+    while (w->head) {
+        struct command *c = w->head;
+        w->head = c->next;
+        nccl_flight_drop(w, c->flight);
+        nccl_free(c);
+    }
+    w->tail = &w->head;
+    for (struct exec_stream *s = w->streams; s; s = s->next) {
+        while (s->head) {
+            struct flight *f = s->head;
+            s->head = f->next;
+            leave_round(f);
+            nccl_flight_drop(w, f);
+        }
+        s->tail = &s->head;
+    }
+}

@@ -1,0 +1,246 @@
+#ifndef LW_EXEC_NCCL_NCCL_WORLD_H
+#define LW_EXEC_NCCL_NCCL_WORLD_H
+
+#include <cublas_v2.h>
+#include <cuda.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "exec/backend/backend.h"
+#include "exec/nccl/kernels.h"
+#include "shared/plan/op.h"
+
+/* What the files of the NCCL plugin share: one world, its streams, events, communicators and the
+ * queue of commands that have been given and not yet handed to CUDA. See docs/design/backend_nccl.md.
+ *
+ *   backend_nccl.c  the table: open, close, abort, poll
+ *   nccl_device.c   the CUDA side: context, memory, kernels, timing events, clock
+ *   nccl_queue.c    commands in the order given; which may be handed over
+ *   nccl_compute.c  tasks as kernels and matrix products; measuring them
+ *   nccl_mismatch.c    values that are not what they should be
+ *   nccl_comm.c     communicators and collectives of NCCL
+ *   nccl_loop.c     the same among logical ranks that share one device
+ */
+
+enum kernel_id {
+#define KERNEL_ID(name) KERNEL_##name,
+    KERNEL_LIST(KERNEL_ID)
+#undef KERNEL_ID
+    N_KERNELS
+};
+
+enum { FLAG_STOP, FLAG_FAILED, N_FLAGS };
+
+enum { GROUP_MAX = 64 };
+
+enum command_kind { CMD_RECORD, CMD_WAIT, CMD_COMPUTE, CMD_COLLECTIVE, CMD_EXCHANGE };
+
+struct p2p { /* one send or receive of an exchange */
+    enum lw_op_kind op;
+    struct exec_message message; /* peer: member number */
+    struct exec_stamp *stamp;
+    bool moved;                  /* loop: its data is on the way */
+};
+
+struct command {
+    struct command *next;
+    enum command_kind kind;
+    struct exec_stream *stream;
+    struct exec_event *event;
+    uint64_t ticket; /* events: number of the record; communication: turn of the member */
+    struct exec_task task;
+    struct exec_comm *comm;
+    enum lw_op_kind op;
+    struct exec_message message; /* peer: member number of the root */
+    struct exec_stamp *stamp;
+    bool issued;
+    struct flight *flight; /* loop: an exchange that has begun */
+    int32_t n_items, n_moved;
+    struct p2p items[];
+};
+
+/* An op that CUDA has and whose stamp is not complete. */
+struct flight {
+    struct flight *next;
+    struct exec_stamp *stamp;
+    CUevent start, end;
+    bool noted, fails;         /* known to have begun; reports a failure, so never ends */
+    bool computes;             /* waits for no other rank */
+    int64_t over_ns, n_launches;
+    struct loop_round *round;  /* loop: the collective's members; NULL = alone */
+    struct command *exchange;  /* owned: its items get the stamp */
+};
+
+/* One collective in a loop: when its last member entered is known once all starts are. */
+struct loop_round {
+    int32_t n_flights;         /* not yet stamped */
+    int32_t n_missing;         /* not yet known to have begun */
+    int64_t all_in_ns;
+};
+
+struct exec_stream {
+    struct exec_stream *next;
+    struct exec_world *world;
+    CUstream cu;
+    int32_t rank;
+    int64_t n_launched, n_landed;       /* kernels: handed over, known to be done */
+    int64_t *clock;                     /* device word: when the running task began */
+    struct flight *head, **tail;
+    int64_t last_end_ns, floor_ns;      /* of this step, 0 = none yet; of all */
+    bool blocked;                       /* in this pass over the queue */
+    bool in_group;
+    struct exec_comm *group_comm;
+    int32_t n_group;
+    struct p2p group[GROUP_MAX];
+};
+
+struct exec_event {
+    struct exec_event *next;
+    CUevent cu;
+    uint64_t n_given, n_issued; /* records */
+};
+
+struct exec_comm {
+    struct exec_comm *next;
+    ncclComm_t nccl;                 /* NULL: loop, or this process is no member */
+    int32_t n, me, *members, *index_of; /* [n]; [n_ranks], -1 = outside; me: of this process */
+    uint64_t *n_given, *n_issued;    /* [n] ops per member */
+    struct command **posted;         /* loop: [n] heads that wait for the rest */
+    CUevent last;                    /* end of the op before */
+    struct exec_stream *last_stream;
+    int32_t *scratch;                /* device word for barriers */
+};
+
+struct block { /* device memory */
+    struct block *next;
+    CUdeviceptr at;
+};
+
+struct gradient_table { /* on the device */
+    struct gradient_table *next;
+    int32_t multiple, largest;
+    CUdeviceptr at;
+};
+
+struct rates { /* what one launch and one element cost, alone on the device */
+    double launch_ns, fill_ns, copy_ns, update_ns;
+};
+
+struct exec_world {
+    struct exec_open how;
+    bool loop, shared_device, nameless; /* nameless: the driver gives the device no identity */
+    int32_t first, n_local;
+    CUdevice device;
+    CUcontext context;
+    bool retained;
+    CUmodule module;
+    CUfunction kernel[N_KERNELS];
+    CUstream setup;
+    int least, greatest, n_sm;
+    volatile int32_t *flags; /* [N_FLAGS] host memory that kernels see */
+    CUdeviceptr flags_at;
+    struct block *blocks;
+    struct gradient_table *tables;
+    struct found *found;     /* nccl_mismatch.c */
+    CUevent *pool;           /* timing events at rest */
+    int64_t n_pool, pool_capacity, n_timers;
+    CUevent anchor;
+    int64_t anchor_ns;       /* the host's clock at `anchor` */
+    struct exec_stream *streams;
+    struct exec_event *events;
+    struct exec_comm *comms;
+    ncclComm_t world_comm;   /* parent of all others; NULL in a loop */
+    struct command *head, **tail;
+    bool held, closing;
+    cublasHandle_t blas;
+    CUdeviceptr a, b, c;     /* matrices of the products */
+    int32_t unit, grain;     /* their sides */
+    double unit_ns, grain_ns;
+    struct rates rates;
+    atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */
+    pthread_mutex_t mutex;   /* guards why */
+    struct lw_err why;       /* of the stop */
+    double memory_bytes;     /* of the device */
+    char name[96], compute[192], about[256];
+};
+
+/* Memory comes from the program that loaded the plugin. */
+void *nccl_alloc(size_t n, size_t size); /* zeroed */
+void nccl_free(void *p);
+int64_t nccl_now_ns(void); /* CLOCK_MONOTONIC */
+void nccl_doze(int32_t n_tries); /* wait a little, longer after many tries */
+
+/* LW_OK, or "call: the library's words". */
+enum lw_status nccl_cu(CUresult r, const char *call, struct lw_err *err);
+enum lw_status nccl_blas(cublasStatus_t s, const char *call, struct lw_err *err);
+
+/* Stopped by abort or a failure: LW_EFAILED with the reason. */
+enum lw_status nccl_stopped(struct exec_world *w, struct lw_err *err);
+void nccl_stop(struct exec_world *w, const struct lw_err *why); /* it failed; the first counts */
+
+/* nccl_device.c */
+enum lw_status nccl_device_open(struct exec_world *w, int32_t ordinal, struct lw_err *err);
+void nccl_device_close(struct exec_world *w); /* nothing may run any more */
+enum lw_status nccl_wait_setup(struct exec_world *w, struct lw_err *err); /* until it has run dry */
+enum lw_status nccl_mem_new(struct exec_world *w, int64_t bytes, CUdeviceptr *at,
+                            struct lw_err *err); /* zeroed */
+void nccl_mem_free(struct exec_world *w, CUdeviceptr at);
+enum lw_status nccl_launch(struct exec_world *w, CUstream s, enum kernel_id k, void *args,
+                           int64_t n_threads, struct lw_err *err);
+enum lw_status nccl_timer_take(struct exec_world *w, CUevent *e, struct lw_err *err);
+void nccl_timer_give(struct exec_world *w, CUevent e);
+enum lw_status nccl_anchor(struct exec_world *w, struct lw_err *err); /* while nothing runs */
+enum lw_status nccl_time_of(const struct exec_world *w, CUevent e, int64_t *ns, struct lw_err *err);
+
+/* nccl_queue.c */
+enum lw_status nccl_give(struct exec_world *w, const struct command *c, const struct p2p *items,
+                         struct lw_err *err);
+enum lw_status nccl_pump(struct exec_world *w, struct lw_err *err); /* hand over what may go */
+enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err); /* stamp what is done */
+bool nccl_idle(const struct exec_world *w); /* all given, all stamped */
+bool nccl_computing(const struct exec_world *w); /* an op that waits for nobody is under way */
+void nccl_queue_drop(struct exec_world *w);
+/* Begin and end the measured part of a command on its stream. end puts it in flight. */
+enum lw_status nccl_begin(struct exec_stream *s, struct flight **f, struct lw_err *err);
+enum lw_status nccl_end(struct exec_stream *s, struct flight *f, struct exec_stamp *stamp,
+                        struct lw_err *err);
+
+void nccl_flight_drop(struct exec_world *w, struct flight *f); /* begun, never ended; NULL is fine */
+
+/* nccl_compute.c */
+enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);
+void nccl_compute_close(struct exec_world *w);
+enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
+                               struct lw_err *err);
+
+/* nccl_mismatch.c: compare what a part takes; `tell` after a step, while nothing runs. */
+enum lw_status nccl_expect(struct exec_stream *s, const struct exec_part *p, CUdeviceptr table,
+                           struct lw_err *err);
+enum lw_status nccl_tell_found(struct exec_world *w, struct lw_err *err);
+void nccl_found_free(struct exec_world *w);
+
+/* nccl_comm.c */
+enum lw_status nccl_settle(struct exec_world *w, ncclComm_t c, ncclResult_t r, const char *call,
+                           struct lw_err *err);
+enum lw_status nccl_check_async(struct exec_world *w, struct lw_err *err);
+enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err);
+enum lw_status nccl_issue_collective(const struct command *c, struct lw_err *err);
+enum lw_status nccl_issue_exchange(struct command *c, struct lw_err *err);
+void nccl_comms_close(struct exec_world *w, bool abort);
+
+/* nccl_loop.c: *issued false = other members are still missing. */
+enum lw_status nccl_loop_collective(struct command *c, bool *issued, struct lw_err *err);
+enum lw_status nccl_loop_exchange(struct command *c, bool *issued, struct lw_err *err);
+
+/* The functions of the table that live beside what they work on. */
+enum lw_status nccl_comm_create(struct exec_world *w, const int32_t *members, int32_t n,
+                                struct exec_comm **c, struct lw_err *err);
+enum lw_status nccl_comm_split(struct exec_world *w, struct exec_comm *parent,
+                               const int32_t *members, int32_t n, struct exec_comm **c,
+                               struct lw_err *err);
+void nccl_comm_destroy(struct exec_world *w, struct exec_comm *c);
+
+#endif

@@ -1,0 +1,274 @@
+/* An execution for people and for programs. Times are those of the rank whose step is the longest;
+ * what a row may claim (real, paced, emulated; oversubscribed; verified) stands beside them. */
+#include "exec/run/exec_print.h"
+
+#include "shared/base/jsonout.h"
+#include "shared/plan/op.h"
+#include "shared/timeline/summary_print.h"
+#include "shared/base/table.h"
+
+#define DISTURBED 0.02 /* share of the processors from which on other work is worth a line */
+
+/* Of an average rank: what measuring took of a step. */
+static lw_ps measuring(const struct lw_exec_report *r)
+{
+    const struct lw_exec_result *x = r->result;
+    int64_t steps = (int64_t)(x->n_steps + x->n_warmup) * r->plan->n_ranks;
+
+    return steps > 0 ? (lw_ps)(x->stamp_ns * LW_PS_PER_NS * (double)((x->timeline.n + steps - 1) / steps))
+                     : 0;
+}
+
+static void text_measuring(const struct lw_exec_report *r, FILE *f)
+{
+    const struct lw_exec_result *x = r->result;
+    char a[32], b[32];
+
+    if (x->stamp_ns > 0 && r->summary->step > 0)
+        fprintf(f, "measuring took %s a step (%s an op): %.3f %% of it\n",
+                lw_format_ps(a, measuring(r)), lw_format_ps(b, (lw_ps)(x->stamp_ns * LW_PS_PER_NS)),
+                100.0 * (double)measuring(r) / (double)r->summary->step);
+    if (x->others_share >= DISTURBED)
+        fprintf(f, "other programs took %.1f %% of the processors meanwhile: steps are too long by about "
+                   "as much\n", 100 * x->others_share);
+    if (x->clock_error_ns > 0)
+        fprintf(f, "clocks of the ranks' processes agree to within %s\n",
+                lw_format_ps(a, lw_ns_to_ps(x->clock_error_ns)));
+}
+
+static int64_t steps_taken(const struct lw_exec_result *x)
+{
+    return (int64_t)x->first_step + x->n_warmup + x->n_steps;
+}
+
+static void text_state(const struct lw_exec_report *r, FILE *f)
+{
+    const struct lw_exec_result *x = r->result;
+    char buf[32];
+
+    if (x->n_loaded_bytes > 0)
+        fprintf(f, "loaded: %s from %s, %d steps were taken\n", lw_format_bytes(buf, x->n_loaded_bytes),
+                r->options->load->file, x->first_step);
+    if (x->n_saved_bytes > 0)
+        fprintf(f, "saved: %s to %s, %lld steps are taken\n", lw_format_bytes(buf, x->n_saved_bytes),
+                r->saved_to, (long long)steps_taken(x));
+}
+
+static void text_verified(const struct lw_exec_report *r, FILE *f)
+{
+    char buf[32];
+
+    if (r->result->verified != LW_EXEC_MISMATCH && r->result->n_consolidated_bytes > 0)
+        fprintf(f, "consolidated: %s of optimizer state on rank %d%s\n",
+                lw_format_bytes(buf, r->result->n_consolidated_bytes), r->options->consolidate,
+                r->verify ? ", as one rank alone would hold it" : "");
+    if (r->result->verified == LW_EXEC_VERIFIED)
+        fprintf(f, "verified: %s equal to a one-rank run of the same steps, bit by bit\n",
+                lw_format_bytes(buf, r->result->n_checked_bytes));
+    else if (r->result->verified == LW_EXEC_MISMATCH)
+        fprintf(f, "NOT verified: %s\n", r->message);
+    else
+        fprintf(f, "not verified%s\n", r->verify ? "" : " (--no-verify)");
+}
+
+static void print_text(const struct lw_exec_report *r, FILE *f)
+{
+    const struct lw_exec_result *x = r->result;
+    const struct lw_summary *s = r->summary;
+    char buf[32], low[32], high[32];
+
+    fprintf(f, "plan %s (%s), %d ranks, backend %s, %s%s\n", r->plan->name, r->plan->hash,
+            r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
+            x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
+    fprintf(f, "%s; compute: %s\n", x->about, x->compute);
+    if (s->n_steps > 0) {
+        lw_ps least = s->steps[0], most = s->steps[0];
+        for (int32_t i = 1; i < s->n_steps; i++) {
+            least = s->steps[i] < least ? s->steps[i] : least;
+            most = s->steps[i] > most ? s->steps[i] : most;
+        }
+        fprintf(f, "step %s, median of %d measured (%s to %s)\n", lw_format_ps(buf, s->step),
+                s->n_steps, lw_format_ps(low, least), lw_format_ps(high, most));
+        lw_summary_text(s, f);
+        fprintf(f, "\n");
+    }
+    text_measuring(r, f);
+    if (x->over > 0)
+        fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
+                lw_format_ps(buf, x->over));
+    text_state(r, f);
+    text_verified(r, f);
+    if (r->run >= 0)
+        fprintf(f, "stored as run %lld\n", (long long)r->run);
+}
+
+static void print_op(const struct lw_plan *p, int32_t i, FILE *f)
+{
+    const struct lw_op *op = i >= 0 && i < p->n_ops ? &p->ops[i] : NULL;
+
+    if (!op)
+        fprintf(f, "none");
+    else if (op->bucket >= 0)
+        fprintf(f, "op %d (%s of bucket %d)", i, lw_op_name(op->kind), op->bucket);
+    else
+        fprintf(f, "op %d (%s%s%s)", i, lw_op_name(op->kind), op->name && *op->name ? " " : "",
+                op->name ? op->name : "");
+}
+
+void lw_exec_print_stop(const struct lw_exec_report *r, FILE *f)
+{
+    const struct lw_exec_result *x = r->result;
+
+    for (int32_t i = 0; i < x->n_places; i++) {
+        const struct lw_exec_place *p = &x->places[i];
+        fprintf(f, "rank %d: ", p->rank);
+        if (p->known) {
+            fprintf(f, "step %d, last finished: ", p->step);
+            print_op(r->plan, p->last_op, f);
+            fprintf(f, "; first unfinished: ");
+            print_op(r->plan, p->open_op, f);
+            fprintf(f, "\n");
+        } else {
+            fprintf(f, "did not say where it was\n");
+        }
+    }
+    if (x->n_turned_away > 0)
+        fprintf(f, "%d connection%s turned away; the last: %s\n", x->n_turned_away,
+                x->n_turned_away > 1 ? "s" : "", x->turned_away);
+}
+
+static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
+{
+    lw_jsonout_array(o, "stopped");
+    for (int32_t i = 0; i < x->n_places; i++) {
+        const struct lw_exec_place *p = &x->places[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "rank", p->rank);
+        if (p->known) {
+            lw_jsonout_int(o, "step", p->step);
+            lw_jsonout_int(o, "last_finished_op", p->last_op);
+            lw_jsonout_int(o, "first_unfinished_op", p->open_op);
+        } else {
+            lw_jsonout_null(o, "step");
+            lw_jsonout_null(o, "last_finished_op");
+            lw_jsonout_null(o, "first_unfinished_op");
+        }
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_state(struct lw_jsonout *o, const char *bytes_key, int64_t n_bytes,
+                       const char *step_key, int64_t step)
+{
+    lw_jsonout_int(o, bytes_key, n_bytes);
+    if (n_bytes > 0)
+        lw_jsonout_int(o, step_key, step);
+    else
+        lw_jsonout_null(o, step_key);
+}
+
+static void print_json(const struct lw_exec_report *r, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+    const struct lw_exec_result *x = r->result;
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "status", r->status);
+    lw_jsonout_string(&o, "message", r->message);
+    lw_jsonout_string(&o, "plan", r->plan->name);
+    lw_jsonout_string(&o, "plan_hash", r->plan->hash);
+    lw_jsonout_string(&o, "backend", r->options->backend->name);
+    lw_jsonout_string(&o, "honesty", exec_honesty_name(x->honesty));
+    lw_jsonout_bool(&o, "oversubscribed", x->oversubscribed);
+    lw_jsonout_string(&o, "compute", exec_compute_name(r->options->compute));
+    lw_jsonout_string(&o, "compute_with", x->compute);
+    lw_jsonout_string(&o, "placement", x->about);
+    lw_jsonout_int(&o, "n_ranks", r->plan->n_ranks);
+    lw_jsonout_int(&o, "n_cores", x->n_cores);
+    lw_jsonout_int(&o, "n_warmup", x->n_warmup);
+    if (r->summary->n_steps > 0) {
+        lw_summary_json_steps(&o, r->summary);
+        lw_summary_json_measures(&o, r->summary);
+        lw_summary_json_ranks(&o, r->summary, false);
+    } else {
+        lw_jsonout_null(&o, "step_ns");
+        lw_jsonout_line_array(&o, "steps_ns");
+        lw_jsonout_end(&o);
+    }
+    if (x->verified == LW_EXEC_NOT_VERIFIED)
+        lw_jsonout_null(&o, "verified");
+    else
+        lw_jsonout_bool(&o, "verified", x->verified == LW_EXEC_VERIFIED);
+    lw_jsonout_int(&o, "n_checked_bytes", x->n_checked_bytes);
+    lw_jsonout_int(&o, "n_checked_message_bytes", x->n_checked_message_bytes);
+    lw_jsonout_int(&o, "n_consolidated_bytes", x->n_consolidated_bytes);
+    json_state(&o, "n_loaded_bytes", x->n_loaded_bytes, "loaded_step", x->first_step);
+    json_state(&o, "n_saved_bytes", x->n_saved_bytes, "saved_step", steps_taken(x));
+    lw_jsonout_ns(&o, "over_ns", x->over);
+    lw_jsonout_ns(&o, "measuring_ns", measuring(r));
+    lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);
+    if (x->others_share >= 0)
+        lw_jsonout_fixed(&o, "others_share", x->others_share, 4);
+    else
+        lw_jsonout_null(&o, "others_share");
+    lw_jsonout_int(&o, "n_ops", x->timeline.n);
+    lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
+    lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);
+    json_places(&o, x);
+    lw_jsonout_int(&o, "n_turned_away", x->n_turned_away);
+    lw_jsonout_known(&o, "run", r->run);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format format, FILE *f,
+                             struct lw_err *err)
+{
+    if (format == LW_FORMAT_CSV)
+        return lw_summary_csv(r->summary, f, err);
+    if (format == LW_FORMAT_JSON)
+        print_json(r, f);
+    else
+        print_text(r, f);
+    return LW_OK;
+}
+
+static void backends_json(const struct exec_listing *list, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "backends");
+    for (int i = 0; i < EXEC_N_BACKENDS; i++) {
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", list[i].name);
+        lw_jsonout_string(&o, "about", list[i].about);
+        lw_jsonout_bool(&o, "available", list[i].backend != NULL);
+        lw_jsonout_string(&o, "reason", list[i].backend ? NULL : list[i].reason);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"backend", "available", "about"};
+    struct exec_listing list[EXEC_N_BACKENDS];
+
+    exec_backend_list(list);
+    if (format == LW_FORMAT_JSON) {
+        backends_json(list, f);
+        return LW_OK;
+    }
+    struct lw_table *t = lw_table_new(3, titles);
+    for (int i = 0; i < EXEC_N_BACKENDS; i++) {
+        lw_table_cell(t, "%s", list[i].name);
+        lw_table_cell(t, "%s", list[i].backend ? "yes" : "no");
+        lw_table_cell(t, "%s", list[i].backend ? list[i].about : list[i].reason);
+    }
+    enum lw_status s = format == LW_FORMAT_CSV ? lw_table_print_csv(t, f, err)
+                                               : lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    return s;
+}

@@ -1,0 +1,29 @@
+#ifndef LW_EXEC_RUN_EXEC_PRINT_H
+#define LW_EXEC_RUN_EXEC_PRINT_H
+
+#include <stdio.h>
+
+#include "exec/run/run.h"
+#include "shared/cli/cli.h"
+
+/* What an execution says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
+struct lw_exec_report {
+    const struct lw_plan *plan;
+    const struct lw_exec_options *options;
+    const struct lw_exec_result *result;
+    const struct lw_summary *summary; /* n_steps 0: no step was measured */
+    const char *status, *message;     /* "ok", "failed", "timeout"; "" or what went wrong */
+    bool verify;
+    const char *saved_to;             /* file of the state, where one was written */
+    int64_t run;                      /* id in the database; -1 = not stored */
+};
+
+enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format format, FILE *f,
+                             struct lw_err *err);
+/* For people: where each rank was when the run stopped, and strangers that were turned away; nothing
+ * when there is nothing to say. */
+void lw_exec_print_stop(const struct lw_exec_report *r, FILE *f);
+/* --list-backends. */
+enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_err *err);
+
+#endif

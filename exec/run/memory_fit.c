@@ -1,0 +1,147 @@
+/* What a rank takes is known as soon as tensors are laid out; what is there, from /proc/meminfo and the
+ * control groups (of either version). Refused is only what cannot fit whatever else this machine gives
+ * up: so limits of groups count whole, and swap counts as memory.
+ *
+ * Not counted: the program itself, the timeline, what libraries take. */
+#include "exec/run/memory_fit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/tensors/tensors.h"
+#include "shared/base/units.h"
+
+/* Of the run of reference: weights, two states, sum, what was read (twice as wide) and its own type. */
+enum { VERIFY_BYTES = 8 * 4 };
+
+/* --- what is there ------------------------------------------------------------------------------ */
+
+static double meminfo(const char *what)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[128], name[64];
+    double kib, found = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%63[^:]: %lf kB", name, &kib) == 2 && strcmp(name, what) == 0)
+            found = kib * 1024;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* The number in a file of a control group; what is not there, or no number ("max"), is no limit. */
+static void at_most(double *bytes, const char *root, const char *group, const char *file)
+{
+    char path[512];
+    double limit;
+
+    snprintf(path, sizeof path, "%s%s/%s", root, group, file);
+    FILE *f = fopen(path, "r");
+    if (f && fscanf(f, "%lf", &limit) == 1 && limit < *bytes)
+        *bytes = limit;
+    if (f)
+        fclose(f);
+}
+
+/* A group and those above it. */
+static void at_most_of_group(double *bytes, const char *root, char *group, const char *file)
+{
+    for (;;) {
+        at_most(bytes, root, group, file);
+        char *last = strrchr(group, '/');
+        if (!last)
+            return;
+        *last = '\0';
+    }
+}
+
+static void at_most_of_groups(double *bytes)
+{
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    char line[400];
+
+    while (f && fgets(line, sizeof line, f)) { /* "4:memory:/a/b", and of version 2 "0::/a/b" */
+        line[strcspn(line, "\n")] = '\0';
+        char *kinds = strchr(line, ':'), *group = kinds ? strchr(kinds + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = '\0';
+        if (kinds[1] == '\0')
+            at_most_of_group(bytes, "/sys/fs/cgroup", group, "memory.max");
+        else if (strstr(kinds + 1, "memory"))
+            at_most_of_group(bytes, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
+    }
+    if (f)
+        fclose(f);
+}
+
+double exec_memory_there(void)
+{
+    double bytes = meminfo("MemAvailable") + meminfo("SwapFree");
+
+    at_most_of_groups(&bytes);
+    return bytes;
+}
+
+/* --- what is needed ----------------------------------------------------------------------------- */
+
+static double largest_param(const struct lw_plan *p)
+{
+    double most = 0;
+
+    for (int32_t i = 0; i < p->n_params; i++)
+        most = (double)p->params[i].numel > most ? (double)p->params[i].numel : most;
+    return most;
+}
+
+static const char *show(char *buf, double bytes)
+{
+    return lw_format_bytes(buf, bytes < 9e18 ? (int64_t)bytes : INT64_MAX);
+}
+
+/* Ranks are alike: each has room for the largest stage. Checking is done once in a process. */
+static enum lw_status compare(const struct exec_tensors *m, const struct lw_exec_options *o,
+                              int32_t n_here, double there, struct lw_err *err)
+{
+    char all[32], of[5][32], has[32], verify[64] = "";
+    double state = (double)m->n_state * 4 *
+                   (m->has_masters + exec_optimizer_states(m->optimizer.kind));
+    double parts[] = {(double)m->weight_bytes, (double)m->grad_bytes + (double)m->bucket_bytes + (double)m->rows_bytes,
+                      state, (double)exec_tensors_message_bytes(m)};
+    double rank = parts[0] + parts[1] + parts[2] + parts[3];
+    double check = o->verify ? VERIFY_BYTES * largest_param(m->plan) : 0;
+
+    if (rank * n_here + check <= there)
+        return LW_OK;
+    for (int i = 0; i < 4; i++)
+        show(of[i], parts[i]);
+    if (o->verify)
+        snprintf(verify, sizeof verify, ", and %s to verify (--no-verify)", show(of[4], check));
+    return lw_fail(err, LW_ENOTSUP,
+                   "the plan needs %s of memory a rank (weights %s, gradients and buckets %s, masters and "
+                   "optimizer %s, messages %s), %d here%s; this machine has %s left",
+                   show(all, rank), of[0], of[1], of[2], of[3], n_here, verify, show(has, there));
+}
+
+enum lw_status exec_fits_in(const struct lw_plan *p, const struct lw_exec_options *o,
+                            int32_t n_here, double bytes, struct lw_err *err)
+{
+    struct exec_tensors m = {.plan = p, .backend = o->backend, .keep_scratch_apart = o->verify,
+                             .optimizer = o->optimizer};
+
+    LW_TRY(exec_plan_is_safe(p, err));
+    enum lw_status s = exec_tensors_lay_out(&m, err);
+    if (s == LW_OK)
+        s = compare(&m, o, n_here, bytes, err);
+    exec_tensors_free(&m);
+    return s;
+}
+
+enum lw_status lw_exec_fits(const struct lw_plan *p, const struct lw_exec_options *o,
+                            int32_t n_here, struct lw_err *err)
+{
+    if (!(o->backend->capabilities & EXEC_IN_HOST_MEMORY))
+        return LW_OK;
+    return exec_fits_in(p, o, n_here, exec_memory_there(), err);
+}

@@ -1,0 +1,487 @@
+/* Walking the programs: a step is given as a whole (step_submit.c), released on all ranks at once; then only
+ * poll waits (step_wait.c); what ended is judged and kept (step_finish.c). */
+#include "exec/run/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/verify/plan_audit.h"
+#include "exec/verify/consolidate.h"
+#include "exec/run/machine_load.h"
+#include "exec/tensors/flops_compute.h"
+#include "exec/run/run_state.h"
+#include "exec/tensors/state_plan.h"
+#include "shared/plan/op.h"
+
+#define OPENING_NS INT64_C(10000000000)
+
+struct lw_exec_options lw_exec_options_default(void)
+{
+    return (struct lw_exec_options){.backend = &exec_backend_threads, .n_steps = 10, .n_warmup = 2,
+                                    .timeout_ns = INT64_C(30) * 1000000000, .verify = true,
+                                    .pin = true, .consolidate = -1,
+                                    .optimizer = exec_optimizer_of(EXEC_SGD)};
+}
+
+/* --- set-up ------------------------------------------------------------------------------------- */
+
+/* A compute op without a time of its own is one product, if that can be. */
+static enum lw_status refuse_untimed(const struct exec_run *r, int32_t i, struct lw_err *err)
+{
+    const struct lw_op *op = &r->plan->ops[i];
+    char name[64];
+    int32_t side = exec_product_side(r->plan, op);
+
+    if (lw_op_class(op->kind) != LW_CLASS_COMPUTE || lw_plan_work_ps(r->plan, op) >= 0)
+        return LW_OK;
+    snprintf(name, sizeof name, "%s%s%.40s", lw_op_name(op->kind), op->name && *op->name ? " " : "",
+             op->name ? op->name : "");
+    if (side == 0)
+        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own, nor FLOPs: exec cannot "
+                                        "derive one from a cluster", i, name);
+    if (side > EXEC_MAX_SIDE)
+        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own, and its %lld FLOPs are "
+                                        "more than one product of %d rows", i, name,
+                       (long long)r->plan->works[op->work].flops, EXEC_MAX_SIDE);
+    if (r->options->compute != EXEC_COMPUTE_GEMM)
+        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own: its FLOPs are computed "
+                                        "with --compute gemm alone", i, name);
+    return LW_OK;
+}
+
+static enum lw_status refuse_sparse(const struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_sparse *x = lw_plan_sparse(p, b);
+        if (x && !(r->backend->capabilities & EXEC_CAN_SPARSE))
+            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' has a sparse gradient: backend '%s' cannot "
+                                            "add up rows (threads and mpi can)", x->param,
+                           p->params[x->param].name, r->backend->name);
+        if (x && r->options->optimizer.kind == EXEC_ADAM)
+            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' has a sparse gradient, which torch.optim.Adam "
+                                            "does not take (--optimizer sgd, momentum)", x->param,
+                           p->params[x->param].name);
+    }
+    return LW_OK;
+}
+
+static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
+{
+    static const struct {
+        enum lw_op_kind op;
+        uint32_t bit;
+    } needs[] = {
+        {LW_OP_ALL_REDUCE, EXEC_CAN_ALL_REDUCE}, {LW_OP_REDUCE, EXEC_CAN_REDUCE},
+        {LW_OP_REDUCE_SCATTER, EXEC_CAN_REDUCE_SCATTER}, {LW_OP_ALL_GATHER, EXEC_CAN_ALL_GATHER},
+        {LW_OP_BROADCAST, EXEC_CAN_BROADCAST}, {LW_OP_ALL_TO_ALL, EXEC_CAN_ALL_TO_ALL},
+        {LW_OP_BARRIER, EXEC_CAN_BARRIER}, {LW_OP_SEND, EXEC_CAN_SEND_RECV},
+        {LW_OP_RECV, EXEC_CAN_SEND_RECV},
+    };
+    const struct lw_plan *p = r->plan;
+
+    if (p->n_passes == 0 || p->n_ops == 0)
+        return lw_fail(err, LW_EPLAN, "the plan has nothing to run");
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)
+            if (op->kind == needs[k].op && !(r->backend->capabilities & needs[k].bit))
+                return lw_fail(err, LW_ENOTSUP, "op %d: backend '%s' has no %s", i,
+                               r->backend->name, lw_op_name(op->kind));
+        LW_TRY(refuse_untimed(r, i, err));
+    }
+    LW_TRY(refuse_sparse(r, err));
+    return exec_refuse_fault(r, err);
+}
+
+static void note_events(struct exec_run *r)
+{
+    const struct lw_plan *p = r->plan;
+
+    for (int32_t i = 0; i < p->n_ops; i++)
+        for (int32_t d = 0; d < p->ops[i].n_deps; d++) {
+            int32_t before = p->deps[p->ops[i].first_dep + d];
+            if (p->ops[before].stream != p->ops[i].stream)
+                r->needs_event[before] = true;
+        }
+    for (int32_t v = 0; v < p->n_variants * p->n_roles; v++)
+        if (p->programs[v].n_ops > r->longest_program)
+            r->longest_program = p->programs[v].n_ops;
+}
+
+static bool uses_stream(const struct lw_plan *p, int32_t role, int32_t stream)
+{
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + role];
+        for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++)
+            if (p->ops[i].stream == stream)
+                return true;
+    }
+    return false;
+}
+
+static enum lw_status create_streams(struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+    const struct exec_facts *f = &r->memory.facts;
+
+    for (int32_t rank = f->first_local; rank < f->first_local + f->n_local; rank++)
+        for (int32_t s = 0; s < p->n_streams; s++) {
+            if (!uses_stream(p, p->role_of[rank], s))
+                continue;
+            int32_t priority = p->streams[s].class_ == LW_STREAM_COMM ? 1 : 0;
+            if (p->streams[s].priority > priority)
+                priority = p->streams[s].priority;
+            LW_TRY(r->backend->stream_create(r->world, rank, p->streams[s].name, priority,
+                                             &r->streams[(int64_t)rank * p->n_streams + s], err));
+        }
+    return LW_OK;
+}
+
+/* What the plan asks for is done or refused; a library that is named after itself is asked for. */
+static enum lw_status choose_reducer(struct exec_run *r, struct exec_comm *comm,
+                                     enum lw_reducer_kind reducer, struct lw_err *err)
+{
+    const char *name = lw_reducer_name(reducer);
+
+    if (reducer == LW_REDUCER_AUTO || strcmp(name, r->backend->name) == 0)
+        return LW_OK;
+    if (r->backend->comm_reducer)
+        return r->backend->comm_reducer(r->world, comm, reducer, err);
+    return lw_fail(err, LW_ENOTSUP, "the plan asks for the reducer '%s', but backend '%s' chooses "
+                                    "its algorithms itself (--reducer auto)", name,
+                   r->backend->name);
+}
+
+static enum lw_status create_comms(struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+
+    for (int32_t c = 0; c < p->n_comms; c++)
+        for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+            if (g < 0 || r->comms[(int64_t)c * p->n_groups + g])
+                continue;
+            struct exec_comm **comm = &r->comms[(int64_t)c * p->n_groups + g];
+            LW_TRY(r->backend->comm_create(r->world, p->members + p->groups[g].first_member,
+                                           p->groups[g].n_members, comm, err));
+            LW_TRY(choose_reducer(r, *comm, p->comms[c].reducer, err));
+        }
+    return LW_OK;
+}
+
+/* Everything that a state could be refused for, before anything runs. */
+static enum lw_status prepare_state(struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_exec_options *o = r->options;
+    enum exec_optimizer_kind kind = o->optimizer.kind;
+
+    if (o->load) {
+        int64_t most = INT32_MAX - INT64_C(1) - o->n_warmup - o->n_steps;
+        r->start_of = lw_arena_alloc(&r->arena, r->plan->n_params, sizeof *r->start_of);
+        if (!r->start_of)
+            return lw_fail_nomem(err);
+        if (o->load->n_steps > most)
+            return lw_fail(err, LW_EINVAL, "%s: %lld steps were taken: at most %lld can be gone on from",
+                           o->load->file, (long long)o->load->n_steps, (long long)most);
+        LW_TRY(exec_state_match(o->load, r->plan, kind, r->start_of, err));
+    }
+    if (!o->save)
+        return LW_OK;
+    LW_TRY(exec_state_of_plan(r->plan, kind, &r->state, err));
+    if (o->process && o->process->rank > 0)
+        lw_exec_state_free(&r->state);
+    return LW_OK;
+}
+
+int64_t exec_opening_limit(int64_t timeout_ns)
+{
+    return timeout_ns > OPENING_NS ? timeout_ns : OPENING_NS;
+}
+
+static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+    const struct lw_exec_options *o = r->options;
+    struct exec_open how = {.n_ranks = p->n_ranks, .compute = o->compute, .pin = o->pin,
+                            .ranks_per_node = o->ranks_per_node,
+                            .link_bytes_per_s = o->link_bytes_per_s,
+                            .link_latency_ns = o->link_latency_ns, .timeout_ns = exec_opening_limit(o->timeout_ns),
+                            .loop = o->loop, .process = o->process};
+
+    LW_TRY(exec_plan_is_safe(p, err));
+    LW_TRY(refuse(r, err));
+    LW_TRY(prepare_state(r, err));
+    if (o->link_bytes_per_s > 0 && !(r->backend->capabilities & EXEC_CAN_PACE))
+        return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot pace links", r->backend->name);
+    if (o->loop && !(r->backend->capabilities & EXEC_CAN_LOOP))
+        return lw_fail(err, LW_ENOTSUP, "backend '%s' has no loop transport", r->backend->name);
+    if (o->process && !(r->backend->capabilities & EXEC_CAN_PROCESS))
+        return lw_fail(err, LW_ENOTSUP, "backend '%s' has all ranks in one process; this is rank %d "
+                                        "of several", r->backend->name, o->process->rank);
+    LW_TRY(r->backend->open(&how, &r->world, err));
+    r->memory = (struct exec_tensors){.plan = p, .backend = r->backend, .world = r->world,
+                                     .keep_scratch_apart = o->verify,
+                                     .optimizer = o->optimizer,
+                                     .start = o->load, .start_of = r->start_of,
+                                     .first_step = o->load ? (int32_t)o->load->n_steps : 0};
+    r->backend->facts(r->world, &r->memory.facts);
+    r->needs_event = lw_arena_alloc(&r->arena, p->n_ops, sizeof *r->needs_event);
+    r->streams = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams, sizeof *r->streams);
+    r->comms = lw_arena_alloc(&r->arena, (int64_t)p->n_comms * p->n_groups, sizeof *r->comms);
+    r->filled = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_params, sizeof *r->filled);
+    if (!r->needs_event || !r->streams || !r->comms || !r->filled)
+        return lw_fail_nomem(err);
+    note_events(r);
+    r->pass_ends = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams,
+                                  sizeof *r->pass_ends);
+    r->events = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * r->longest_program,
+                               sizeof *r->events);
+    if (!r->events || !r->pass_ends)
+        return lw_fail_nomem(err);
+    LW_TRY(exec_tensors_init(&r->memory, err));
+    LW_TRY(create_streams(r, err));
+    return create_comms(r, err);
+}
+
+/* --- the whole ---------------------------------------------------------------------------------- */
+
+static enum lw_status run_step(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+{
+    LW_TRY(exec_give_step(r, err));
+    r->released_ns = r->backend->now_ns(r->world);
+    if (r->n_done == 0)
+        r->origin_ns = r->released_ns;
+    LW_TRY(r->backend->release(r->world, err));
+    LW_TRY(exec_wait_step(r, out, err));
+    return exec_step_done(r, &out->timeline, err);
+}
+
+static void tell_others(const struct exec_run *r, const char *why)
+{
+    const struct exec_process *p = r->options->process;
+    char words[320];
+
+    if (!p)
+        return;
+    snprintf(words, sizeof words, "rank %d gave up: %.280s", p->rank, why);
+    p->stop(p->context, words);
+}
+
+/* A step that could not even be given, or that the others stopped meanwhile, is a run that failed, too;
+ * so is one that had no memory left. */
+static enum lw_status step_failed(struct exec_run *r, enum lw_status s, struct lw_exec_result *out,
+                                  struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    if (r->blamed || (s != LW_EFAILED && s != LW_ETIMEOUT && s != LW_ENOMEM && s != LW_EIO))
+        return s;
+    if (err)
+        why = *err;
+    tell_others(r, why.msg);
+    exec_keep_places(r, out);
+    return exec_blame(r, s == LW_ETIMEOUT ? s : LW_EFAILED, why.msg, err);
+}
+
+static enum lw_status run_steps(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+{
+    int32_t total = r->options->n_warmup + r->options->n_steps;
+    const struct lw_exec_fault *f = &r->options->fault;
+
+    for (; r->n_done < total; r->n_done++) {
+        lw_progress_report(r->options->progress, "executing", (double)r->n_done / total);
+        enum lw_status s = run_step(r, out, err);
+        if (s != LW_OK)
+            return step_failed(r, s, out, err);
+    }
+    if (f->kind != LW_FAULT_NONE && exec_rank_is_here(r, f->rank))
+        return lw_fail(err, LW_EINVAL, "rank %d did not meet op %d in step %d: the fault was not made",
+                       f->rank, f->op, f->step);
+    return LW_OK;
+}
+
+/* What went astray in a step is nearer to the fault than the weights that came of it. */
+static enum lw_status verify(struct exec_run *r, struct lw_err *err)
+{
+    if (r->mismatch.code != LW_OK) {
+        if (err)
+            *err = r->mismatch;
+        return LW_ENO;
+    }
+    LW_TRY(exec_verify(&r->memory, r->n_done, &r->n_checked, err));
+    return r->consolidated ? exec_verify_consolidated(&r->memory, r->n_done, r->options->consolidate,
+                                                      r->consolidated, err)
+                           : LW_OK;
+}
+
+/* The communicator of a rank's data group; NULL = it is alone. */
+static struct exec_comm *data_comm(const struct exec_run *r, int32_t rank, int32_t *stream)
+{
+    const struct lw_plan *p = r->plan;
+
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        *stream = p->comms[c].stream;
+        if (p->comms[c].purpose == LW_COMM_DATA && g >= 0)
+            return r->comms[(int64_t)c * p->n_groups + g];
+    }
+    return NULL;
+}
+
+/* After the last step, before anything is judged: all processes are still there. */
+static enum lw_status consolidate(struct exec_run *r, struct lw_err *err)
+{
+    int32_t rank = r->options->consolidate, n = r->plan->n_ranks, stream = 0;
+
+    if (rank < 0)
+        return LW_OK;
+    struct exec_stream **streams = lw_arena_alloc(&r->arena, n, sizeof *streams);
+    struct exec_meeting meeting = {.comm = data_comm(r, rank, &stream), .streams = streams,
+                                   .timeout_ns = r->options->timeout_ns};
+    if (!streams)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; meeting.comm && k < n; k++)
+        streams[k] = exec_run_stream(r, k, stream);
+    LW_TRY(exec_consolidate(&r->memory, &meeting, rank, &r->consolidated, err));
+    for (int32_t a = 0; r->consolidated && a < r->plan->n_params; a++)
+        if (exec_param_is_here(r->plan, a, rank))
+            r->n_consolidated += exec_state_arrays(&r->memory) * r->plan->params[a].numel * 4;
+    return LW_OK;
+}
+
+/* As consolidate, in front of judging. */
+static enum lw_status take_state(struct exec_run *r, struct lw_err *err)
+{
+    bool here = r->state.n_bytes > 0;
+
+    return r->options->save ? exec_state_take(&r->memory, r->options->process,
+                                              r->memory.first_step + r->n_done,
+                                              here ? &r->state : NULL, err)
+                            : LW_OK;
+}
+
+static enum lw_status refuse_consolidation(const struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_exec_options *o = r->options;
+
+    if (o->consolidate >= r->plan->n_ranks)
+        return lw_fail(err, LW_EINVAL, "--consolidate %d: the plan has ranks 0 to %d", o->consolidate,
+                       r->plan->n_ranks - 1);
+    if (o->consolidate >= 0 && exec_optimizer_states(o->optimizer.kind) == 0)
+        return lw_fail(err, LW_EINVAL, "--consolidate %d: %s keeps no state (--optimizer momentum, "
+                                       "adam)", o->consolidate, exec_optimizer_name(o->optimizer.kind));
+    if (o->consolidate >= 0 && !(r->backend->capabilities & EXEC_CAN_BROADCAST))
+        return lw_fail(err, LW_ENOTSUP, "--consolidate %d: backend '%s' has no broadcast",
+                       o->consolidate, r->backend->name);
+    return LW_OK;
+}
+
+static void tear_down(struct exec_run *r)
+{
+    exec_give_memory_back(r);
+    if (r->world) {
+        r->backend->abort(r->world, "closed"); /* parts may still be given but not run */
+        r->backend->close(r->world);
+    }
+    exec_tensors_free(&r->memory);
+    lw_free(r->parts.items);
+    lw_free(r->found);
+    lw_free(r->consolidated);
+    lw_exec_state_free(&r->state);
+    lw_free(r->first_part);
+    lw_free(r->stamps);
+    lw_free(r->lanes);
+    lw_arena_free(&r->arena);
+}
+
+static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_result *out)
+{
+    const struct exec_facts *f = &r->memory.facts;
+    int32_t measured = r->n_done - r->options->n_warmup;
+
+    out->n_warmup = measured < 0 ? r->n_done : r->options->n_warmup;
+    out->n_steps = measured < 0 ? 0 : measured;
+    out->n_checked_bytes = r->n_checked;
+    out->n_consolidated_bytes = r->n_consolidated;
+    out->n_loaded_bytes = r->options->load ? r->options->load->n_bytes : 0;
+    out->first_step = r->memory.first_step;
+    out->n_checked_message_bytes = r->n_checked_messages;
+    if (measured > 0)
+        out->over = lw_ns_to_ps(r->over_ns / measured / r->plan->n_ranks);
+    if (!r->world)
+        return;
+    out->honesty = f->honesty;
+    out->oversubscribed = f->oversubscribed;
+    out->n_cores = f->n_cores;
+    out->unit_ns = f->unit_ns;
+    out->unit_flops = f->unit_flops;
+    out->memory_bytes = f->memory_bytes;
+    out->comm_on_compute_core = f->comm_on_compute_core;
+    out->stamp_ns = f->stamp_ns;
+    snprintf(out->device, sizeof out->device, "%s", f->device);
+    out->origin_ns = r->origin_ns;
+    snprintf(out->compute, sizeof out->compute, "%s", f->compute);
+    snprintf(out->about, sizeof out->about, "%s", f->about);
+    out->wall_s = (double)(r->backend->now_ns(r->world) - began_ns) * 1e-9;
+}
+
+enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_options *options,
+                           struct lw_exec_result *out, struct lw_err *err)
+{
+    struct exec_run r = {.plan = plan, .options = options, .backend = options->backend,
+                    .micro_batches = exec_plan_micro_batches(plan)};
+    struct lw_exec_result made = {.others_share = -1};
+    struct exec_machine_load before = exec_machine_load_now();
+    enum lw_status s = refuse_consolidation(&r, err);
+
+    if (s == LW_OK)
+        s = set_up(&r, err);
+
+    if (s == LW_OK) {
+        int64_t began = r.backend->now_ns(r.world);
+        if (options->process)
+            options->process->limit(options->process->context, options->timeout_ns);
+        report(&r, began, &made);
+        s = options->verify ? exec_audit(&r.memory, err) : LW_OK;
+        if (s == LW_OK)
+            s = run_steps(&r, &made, err);
+        struct exec_machine_load after = exec_machine_load_now();
+        if (!options->process)
+            made.others_share = exec_machine_load_others(&before, &after);
+        if (s == LW_OK)
+            s = consolidate(&r, err);
+        if (s == LW_OK)
+            s = take_state(&r, err);
+        if (s == LW_OK && options->verify) {
+            s = verify(&r, err);
+            made.verified = s == LW_OK ? LW_EXEC_VERIFIED : LW_EXEC_MISMATCH;
+        } else if (s == LW_ENO) {
+            made.verified = LW_EXEC_MISMATCH;
+        }
+        report(&r, began, &made);
+        if (s == LW_OK || s == LW_ENO || s == LW_EFAILED || s == LW_ETIMEOUT) {
+            enum lw_status sorted = lw_timeline_sort(&made.timeline, s == LW_OK ? err : NULL);
+            s = sorted == LW_OK || s != LW_OK ? s : sorted;
+        }
+    }
+    if (s == LW_OK) {
+        made.state = r.state;
+        r.state = (struct lw_exec_state){0};
+    }
+    tear_down(&r);
+    if (s != LW_OK && s != LW_ENO && s != LW_EFAILED && s != LW_ETIMEOUT)
+        lw_exec_result_free(&made);
+    else
+        *out = made;
+    return s;
+}
+
+void lw_exec_result_free(struct lw_exec_result *r)
+{
+    lw_timeline_free(&r->timeline);
+    lw_free(r->places);
+    lw_exec_state_free(&r->state);
+    *r = (struct lw_exec_result){0};
+}

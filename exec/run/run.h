@@ -1,0 +1,113 @@
+#ifndef LW_EXEC_RUN_RUN_H
+#define LW_EXEC_RUN_RUN_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "exec/backend/backend.h"
+#include "exec/tensors/state.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/base/progress.h"
+#include "shared/timeline/timeline.h"
+
+/* Run a plan for real: every rank of the backend walks its programs, step after step, with real
+ * memory, real reductions and a real optimizer step. See docs/design/exec.md. */
+
+/* Make one op of one rank misbehave in one step: tests of stopping. A communication op misbehaves before it
+ * enters: its link stalls. The last three end or stop the rank's process. */
+enum lw_fault_kind {
+    LW_FAULT_NONE,
+    LW_FAULT_FAIL,   /* the op reports an error */
+    LW_FAULT_HANG,   /* it never ends */
+    LW_FAULT_MEMORY, /* the system gives the process no more when the step is prepared */
+    LW_FAULT_EXIT,   /* exit, SIGKILL, SIGSTOP */
+    LW_FAULT_KILL,
+    LW_FAULT_STOP,
+    LW_N_FAULTS,
+};
+
+struct lw_exec_fault {
+    enum lw_fault_kind kind;
+    int32_t rank, step, op; /* step: warm-up counts; op: index into plan->ops */
+};
+
+/* "RANK:STEP:OP:KIND"; KIND: fail, hang, memory, exit, kill, stop. */
+enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, struct lw_err *err);
+
+/* Where a rank was when the run stopped: indexes into plan->ops, -1 = none. */
+struct lw_exec_place {
+    int32_t rank, step;
+    int32_t last_op, open_op; /* finished last; the first that did not finish */
+    bool known;               /* false: the rank is gone, or did not say */
+};
+
+struct lw_exec_options {
+    const struct exec_backend *backend;
+    enum exec_compute compute;
+    int32_t n_steps, n_warmup;  /* measured steps; steps before them */
+    int64_t timeout_ns;         /* no step may take longer; see exec_opening_limit */
+    bool verify, pin;
+    int32_t ranks_per_node;     /* of the plan's cluster; 0 = all on one node */
+    double link_bytes_per_s;    /* > 0: paced links between nodes, or all of one node */
+    int64_t link_latency_ns;
+    struct exec_optimizer optimizer;
+    int32_t consolidate;        /* rank that puts its data group's optimizer state together; -1 = none */
+    const struct lw_exec_state *load; /* go on from it, borrowed; NULL = begin at step 0 */
+    bool save;                  /* leave the state behind the last step in the result */
+    bool loop;                  /* all ranks as streams of one device */
+    const struct exec_process *process; /* this process is one rank; NULL = all are in it */
+    struct lw_exec_fault fault;
+    const volatile sig_atomic_t *signal; /* not 0: stop at once, as a failure; NULL = never */
+    const struct lw_progress *progress; /* NULL = silent */
+};
+
+struct lw_exec_options lw_exec_options_default(void);
+
+/* How long processes may take to meet and open: 10 s even when steps must be quicker. */
+int64_t exec_opening_limit(int64_t timeout_ns);
+
+enum lw_exec_verified { LW_EXEC_NOT_VERIFIED, LW_EXEC_VERIFIED, LW_EXEC_MISMATCH };
+
+struct lw_exec_result {
+    struct lw_timeline timeline; /* sorted; warm-up steps included; free with lw_exec_result_free */
+    int32_t n_steps, n_warmup;   /* that ran to their end */
+    enum exec_honesty honesty;
+    bool oversubscribed;
+    int32_t n_cores;
+    char compute[192], about[256];
+    double unit_ns;              /* of one GEMM with every rank computing; 0 = compute by clock */
+    double unit_flops, memory_bytes; /* as in exec_facts, like the next two */
+    char device[96];
+    bool comm_on_compute_core;
+    double stamp_ns;             /* what measuring adds to one op; 0 = not known */
+    double others_share;         /* of all processors' time, taken by other programs from the opening to
+                                  * the end; -1 = not known, or ranks are processes */
+    int64_t clock_error_ns;      /* how far apart the clocks of the ranks' processes may still be */
+    int64_t origin_ns;           /* time 0 of the timeline on this process's clock */
+    enum lw_exec_verified verified;
+    int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
+    int64_t n_consolidated_bytes; /* of optimizer state on the rank that consolidates */
+    struct lw_exec_state state;  /* options.save, and the run ended well: where rank 0 lives */
+    int64_t n_loaded_bytes, n_saved_bytes; /* of the states' files; 0 = none was read, written */
+    int32_t first_step;          /* steps that were taken before the run */
+    int64_t n_checked_message_bytes; /* what communication without a bucket brought, over all steps */
+    lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */
+    double wall_s;
+    struct lw_exec_place *places; /* [n_places] when the run stopped: of this process's ranks, or of all */
+    int32_t n_places;
+    int32_t n_turned_away;        /* connections of strangers, of processes that met */
+    char turned_away[160];        /* the last of them, and why */
+    bool speaks;                  /* this process stores the run: rank 0, or rank 1 when that is lost */
+};
+
+/* LW_ENOTSUP: the plan or the backend's capabilities, in words. LW_ETIMEOUT, LW_EFAILED: a step did
+ * not finish; the message names the last op that did and the first that did not; *out then holds
+ * the steps before it. LW_ENO: it ran, and a parameter differs from the one-rank run; *out is whole
+ * and the message names parameter, element and rank. After any other error *out is unset. */
+enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_options *options,
+                           struct lw_exec_result *out, struct lw_err *err);
+void lw_exec_result_free(struct lw_exec_result *r);
+
+#endif

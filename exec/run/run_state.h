@@ -1,0 +1,85 @@
+#ifndef LW_EXEC_RUN_RUN_STATE_H
+#define LW_EXEC_RUN_RUN_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "exec/run/run.h"
+#include "exec/tensors/tensors.h"
+#include "exec/verify/verify.h"
+#include "shared/base/arena.h"
+
+/* One run while it lasts: what run.c, step_submit.c, step_finish.c, step_wait.c and fault.c share. */
+
+struct exec_lane { /* one pass of the step on one rank */
+    int32_t rank, pass, variant;
+    struct lw_program program;
+    int64_t first_stamp;
+};
+
+struct exec_run {
+    const struct lw_plan *plan;
+    const struct lw_exec_options *options;
+    const struct exec_backend *backend;
+    struct exec_world *world;
+    struct exec_tensors memory;
+    struct lw_arena arena;
+    struct exec_stream **streams; /* [n_ranks * n_streams], NULL until used */
+    struct exec_event **events;   /* [n_ranks * largest program] */
+    struct exec_event **pass_ends; /* [n_ranks * n_streams] what a stream did in a pass is done */
+    struct exec_comm **comms;     /* [n_comms * n_groups] */
+    bool *needs_event;            /* [n_ops] another stream waits for it */
+    bool *filled;                 /* [n_ranks * n_params] */
+    int32_t longest_program, micro_batches;
+    struct exec_parts parts;
+    struct exec_mismatch *found;  /* of the step's parts that compare */
+    int64_t found_capacity;
+    struct lw_err mismatch;       /* the first in a step; code LW_OK = none: the run goes on */
+    int64_t *first_part;          /* [stamps] parts of an op: first_part[i] .. first_part[i + 1] */
+    int64_t first_part_capacity;
+    struct exec_stamp *stamps;
+    struct exec_lane *lanes;
+    int64_t stamp_capacity, lane_capacity, n_stamps, n_lanes;
+    int64_t next_pass;            /* of the plan */
+    int64_t origin_ns, released_ns; /* first step's start; this step's */
+    int32_t n_done;               /* steps */
+    int64_t n_checked, n_checked_messages, n_consolidated, over_ns;
+    float *consolidated;          /* on the rank that was asked for it */
+    int32_t *start_of;            /* [n_params] in the state that the run goes on from */
+    struct lw_exec_state state;   /* to be saved; on rank 0 */
+    bool blamed;                  /* the message says where the step stopped */
+    struct exec_stamp fault_stamp; /* of a fault before a communication op */
+    bool starved;                 /* by a fault: */
+    uint64_t address_limit;       /* what the process may have when that is over */
+};
+
+/* step_submit.c: hand the next step to the backend, held back until it is released. */
+enum lw_status exec_give_step(struct exec_run *r, struct lw_err *err);
+struct exec_stream *exec_run_stream(const struct exec_run *r, int32_t rank, int32_t stream);
+/* Of a lane's parts; last_variant: of the pass that ends the step. */
+struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l,
+                                  int32_t last_variant);
+
+/* step_finish.c: judge a step that ended, and keep its spans. What differs without stopping the run goes to
+ * r->mismatch. */
+enum lw_status exec_step_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err);
+
+/* step_wait.c: wait for the step; when it does not end, everything is aborted and closed, and the message
+ * names where it stopped: LW_ETIMEOUT, LW_EFAILED. */
+enum lw_status exec_wait_step(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err);
+/* The same message and places for a step that could not even be given. */
+enum lw_status exec_blame(const struct exec_run *r, enum lw_status code, const char *why,
+                          struct lw_err *err);
+void exec_keep_places(const struct exec_run *r, struct lw_exec_result *out);
+
+/* fault.c: faults on request. */
+enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err);
+/* A part in front of op `op` of the lane, when the fault is there. */
+enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int32_t op,
+                              struct lw_err *err);
+/* LW_ENOMEM when the fault is that memory runs out in this step: for real, until it is given back. */
+enum lw_status exec_take_memory_away(struct exec_run *r, struct lw_err *err);
+void exec_give_memory_back(struct exec_run *r);
+bool exec_rank_is_here(const struct exec_run *r, int32_t rank);
+
+#endif

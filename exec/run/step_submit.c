@@ -1,0 +1,314 @@
+/* Giving a step. It is given to the backend as a whole, held back until everything is handed over. Ops
+ * of one stream run in the order given; a dependency on another stream is an event recorded behind the
+ * one op and waited for before the other.
+ *
+ * Invariants: stamps of a step are zeroed before it is given and complete when poll says done; parts and
+ * tasks live until then. */
+#include <string.h>
+
+#include "exec/tensors/payload_check.h"
+#include "exec/tensors/flops_compute.h"
+#include "exec/run/run_state.h"
+#include "exec/tensors/stage_values.h"
+#include "shared/plan/op.h"
+
+struct exec_stream *exec_run_stream(const struct exec_run *r, int32_t rank, int32_t stream)
+{
+    return r->streams[(int64_t)rank * r->plan->n_streams + stream];
+}
+
+static enum lw_status event_of(struct exec_run *r, const struct exec_lane *l, int32_t op,
+                               struct exec_event **event, struct lw_err *err)
+{
+    struct exec_event **e =
+        &r->events[(int64_t)l->rank * r->longest_program + op - l->program.first_op];
+
+    if (!*e)
+        LW_TRY(r->backend->event_create(r->world, l->rank, e, err));
+    *event = *e;
+    return LW_OK;
+}
+
+/* The lanes and stamps of the next step; its last pass says where gradients lie. */
+static enum lw_status list_lanes(struct exec_run *r, int32_t *last_variant, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+    const struct exec_facts *f = &r->memory.facts;
+    bool ends = false;
+
+    r->n_lanes = r->n_stamps = 0;
+    for (int32_t pass = 0; !ends; pass++) {
+        int32_t v = lw_plan_variant_of_pass(p, r->next_pass++);
+        if (lw_reserve(&r->lanes, &r->lane_capacity, r->n_lanes + f->n_local, sizeof *r->lanes))
+            return lw_fail_nomem(err);
+        for (int32_t k = 0; k < f->n_local; k++) {
+            int32_t rank = f->first_local + k;
+            struct lw_program g = lw_plan_program(p, v, rank);
+            r->lanes[r->n_lanes++] = (struct exec_lane){rank, pass, v, g, r->n_stamps};
+            r->n_stamps += g.n_ops;
+        }
+        *last_variant = v;
+        ends = p->variants[v].ends_step;
+        if (!ends && pass >= p->n_passes)
+            return lw_fail(err, LW_EPLAN, "no pass of the plan ends a step");
+    }
+    if (lw_reserve(&r->stamps, &r->stamp_capacity, r->n_stamps + 1, sizeof *r->stamps) ||
+        lw_reserve(&r->first_part, &r->first_part_capacity, r->n_stamps + 1,
+                   sizeof *r->first_part))
+        return lw_fail_nomem(err);
+    memset(r->stamps, 0, (size_t)r->n_stamps * sizeof *r->stamps);
+    return LW_OK;
+}
+
+/* Of the i-th op of a lane, which is no communication. */
+static enum lw_status op_parts(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                               const struct exec_place *at, struct lw_err *err)
+{
+    const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
+    const struct exec_layout *own = exec_tensors_layout(&r->memory, l->variant, l->rank);
+
+    LW_TRY(exec_unit_parts(&r->memory, op, own, l->rank, &r->parts, err));
+    LW_TRY(exec_taken_parts(&r->memory, l->variant, i, at, &r->parts, err));
+    LW_TRY(exec_letters_taken(&r->memory, l->variant, i, at, &r->parts, err));
+    LW_TRY(exec_tensors_parts(&r->memory, op, at, &r->parts, err));
+    LW_TRY(exec_product_parts(&r->memory, op, l->rank, &r->parts, err));
+    LW_TRY(exec_letters_made(&r->memory, l->variant, i, at, &r->parts, err));
+    return exec_made_parts(&r->memory, l->variant, i, at, &r->parts, err);
+}
+
+static enum lw_status give_room_to_compare(struct exec_run *r, struct lw_err *err)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < r->parts.n; i++)
+        n += r->parts.items[i].kind == EXEC_PART_EXPECT;
+    if (lw_reserve(&r->found, &r->found_capacity, n, sizeof *r->found))
+        return lw_fail_nomem(err);
+    n = 0;
+    for (int64_t i = 0; i < r->parts.n; i++)
+        if (r->parts.items[i].kind == EXEC_PART_EXPECT) {
+            r->found[n] = (struct exec_mismatch){0};
+            r->parts.items[i].found = &r->found[n++];
+        }
+    return LW_OK;
+}
+
+struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l, int32_t last_variant)
+{
+    return (struct exec_place){r->memory.first_step + r->n_done, l->pass, l->rank,
+                               exec_tensors_layout(&r->memory, last_variant, l->rank),
+                               r->filled + (int64_t)l->rank * r->plan->n_params,
+                               r->micro_batches};
+}
+
+/* All parts of the step first: the list moves while it grows. */
+static enum lw_status list_parts(struct exec_run *r, int32_t last_variant, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+
+    r->parts.n = 0;
+    memset(r->filled, 0, (size_t)p->n_ranks * (size_t)p->n_params * sizeof *r->filled);
+    for (int64_t k = 0; k < r->n_lanes; k++) {
+        const struct exec_lane *l = &r->lanes[k];
+        struct exec_place at = exec_lane_place(r, l, last_variant);
+        for (int32_t i = 0; i < l->program.n_ops; i++) {
+            r->first_part[l->first_stamp + i] = r->parts.n;
+            LW_TRY(exec_add_fault(r, l, l->program.first_op + i, err));
+            if (p->ops[l->program.first_op + i].comm < 0)
+                LW_TRY(op_parts(r, l, i, &at, err));
+        }
+    }
+    r->first_part[r->n_stamps] = r->parts.n;
+    return give_room_to_compare(r, err);
+}
+
+static enum lw_status give_compute(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                                   struct lw_err *err)
+{
+    const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
+    int64_t at = l->first_stamp + i;
+    lw_ps work = lw_plan_work_ps(r->plan, op);
+    struct exec_task task = {
+        .work_ns = work > 0 ? lw_ps_to_ns(work) : 0,
+        .n_parts = (int32_t)(r->first_part[at + 1] - r->first_part[at]),
+        .parts = r->parts.items + r->first_part[at],
+        .idle = lw_op_class(op->kind) == LW_CLASS_HOST,
+    };
+    return r->backend->compute(exec_run_stream(r, l->rank, op->stream), &task, &r->stamps[at], err);
+}
+
+static exec_comm_fn *comm_function(const struct exec_backend *b, enum lw_op_kind kind)
+{
+    switch (kind) {
+    case LW_OP_ALL_REDUCE: return b->all_reduce;
+    case LW_OP_REDUCE: return b->reduce;
+    case LW_OP_REDUCE_SCATTER: return b->reduce_scatter;
+    case LW_OP_ALL_GATHER: return b->all_gather;
+    case LW_OP_BROADCAST: return b->broadcast;
+    case LW_OP_ALL_TO_ALL: return b->all_to_all;
+    case LW_OP_SEND: return b->send;
+    case LW_OP_RECV: return b->recv;
+    default: return b->barrier;
+    }
+}
+
+static enum lw_status give_comm(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                                const struct exec_layout *step_layout, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+    const struct lw_op *op = &p->ops[l->program.first_op + i];
+    int32_t g = p->comm_group[(int64_t)op->comm * p->n_ranks + l->rank];
+    int64_t at = l->first_stamp + i;
+    struct exec_task fault = {.n_parts = (int32_t)(r->first_part[at + 1] - r->first_part[at]),
+                              .parts = r->parts.items + r->first_part[at]};
+    struct exec_message m = exec_tensors_message(&r->memory, op, l->variant, l->rank, step_layout);
+
+    if (g < 0)
+        return lw_fail(err, LW_EPLAN, "op %d (%s): rank %d is no member of '%s'",
+                       l->program.first_op + i, lw_op_name(op->kind), l->rank,
+                       p->comms[op->comm].name);
+    if (fault.n_parts > 0)
+        LW_TRY(r->backend->compute(exec_run_stream(r, l->rank, op->stream), &fault, &r->fault_stamp, err));
+    enum lw_status s = comm_function(r->backend, op->kind)(
+        exec_run_stream(r, l->rank, op->stream), r->comms[(int64_t)op->comm * p->n_groups + g], &m,
+        &r->stamps[l->first_stamp + i], err);
+    if (s == LW_OK)
+        return LW_OK;
+    lw_err_context(err, "op %d (%s) of rank %d", l->program.first_op + i, lw_op_name(op->kind), l->rank);
+    return s;
+}
+
+static enum lw_status give_waits(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                                 struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+    const struct lw_op *op = &p->ops[l->program.first_op + i];
+
+    for (int32_t d = 0; d < op->n_deps; d++) {
+        int32_t before = p->deps[op->first_dep + d];
+        struct exec_event *event;
+        if (p->ops[before].stream == op->stream)
+            continue;
+        LW_TRY(event_of(r, l, before, &event, err));
+        LW_TRY(r->backend->event_wait(exec_run_stream(r, l->rank, op->stream), event, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status give_record(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                                  struct lw_err *err)
+{
+    const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
+    struct exec_event *event;
+
+    if (!r->needs_event[l->program.first_op + i])
+        return LW_OK;
+    LW_TRY(event_of(r, l, l->program.first_op + i, &event, err));
+    return r->backend->event_record(exec_run_stream(r, l->rank, op->stream), event, err);
+}
+
+static bool in_call(const struct exec_run *r, const struct exec_lane *l, int32_t i, int32_t call)
+{
+    return i >= 0 && i < l->program.n_ops && r->plan->ops[l->program.first_op + i].call == call;
+}
+
+/* Of a call's ops i .. end - 1, those on the stream of op `first`: one group. */
+static enum lw_status give_group(struct exec_run *r, const struct exec_lane *l, int32_t i, int32_t end,
+                                 int32_t first, const struct exec_layout *layout,
+                                 struct lw_err *err)
+{
+    const struct lw_op *ops = r->plan->ops + l->program.first_op;
+    struct exec_stream *s = exec_run_stream(r, l->rank, ops[first].stream);
+
+    LW_TRY(r->backend->group_begin(s, err));
+    for (int32_t k = i; k < end; k++)
+        if (ops[k].stream == ops[first].stream)
+            LW_TRY(give_comm(r, l, k, layout, err));
+    return r->backend->group_end(s, err);
+}
+
+/* Sends and receives of one call, numbered i .. end - 1: everything they wait for first. Streams do not
+ * wait for each other within it. */
+static enum lw_status give_call(struct exec_run *r, const struct exec_lane *l, int32_t i, int32_t end,
+                                const struct exec_layout *layout, struct lw_err *err)
+{
+    const struct lw_op *ops = r->plan->ops + l->program.first_op;
+
+    for (int32_t k = i; k < end; k++)
+        LW_TRY(give_waits(r, l, k, err));
+    for (int32_t k = i; k < end; k++) {
+        int32_t first = i;
+        while (ops[first].stream != ops[k].stream)
+            first++;
+        if (first == k)
+            LW_TRY(give_group(r, l, i, end, k, layout, err));
+    }
+    for (int32_t k = i; k < end; k++)
+        LW_TRY(give_record(r, l, k, err));
+    return LW_OK;
+}
+
+/* A rank begins a pass when its ops of the pass before have ended, on all of its streams. */
+static enum lw_status end_pass_before(struct exec_run *r, int32_t rank, struct lw_err *err)
+{
+    int32_t n = r->plan->n_streams;
+    struct exec_stream **s = r->streams + (int64_t)rank * n;
+    struct exec_event **e = r->pass_ends + (int64_t)rank * n;
+
+    for (int32_t i = 0; i < n; i++) {
+        if (!s[i])
+            continue;
+        if (!e[i])
+            LW_TRY(r->backend->event_create(r->world, rank, &e[i], err));
+        LW_TRY(r->backend->event_record(s[i], e[i], err));
+    }
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = 0; s[i] && k < n; k++)
+            if (k != i && e[k])
+                LW_TRY(r->backend->event_wait(s[i], e[k], err));
+    return LW_OK;
+}
+
+static enum lw_status give_lane(struct exec_run *r, const struct exec_lane *l, int32_t last_variant,
+                                struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+    const struct exec_layout *layout = exec_tensors_layout(&r->memory, last_variant, l->rank);
+
+    if (l->pass > 0)
+        LW_TRY(end_pass_before(r, l->rank, err));
+    for (int32_t i = 0; i < l->program.n_ops; i++) {
+        const struct lw_op *op = &p->ops[l->program.first_op + i];
+        if (lw_op_class(op->kind) == LW_CLASS_P2P && op->call >= 0) {
+            int32_t end = i + 1;
+            while (in_call(r, l, end, op->call))
+                end++;
+            LW_TRY(give_call(r, l, i, end, layout, err));
+            i = end - 1;
+            continue;
+        }
+        LW_TRY(give_waits(r, l, i, err));
+        LW_TRY(op->comm >= 0 ? give_comm(r, l, i, layout, err) : give_compute(r, l, i, err));
+        LW_TRY(give_record(r, l, i, err));
+    }
+    return LW_OK;
+}
+
+enum lw_status exec_give_step(struct exec_run *r, struct lw_err *err)
+{
+    int32_t last_variant = 0;
+
+    enum lw_status listed = list_lanes(r, &last_variant, err);
+    if (listed != LW_OK) {
+        r->n_lanes = 0; /* there are no stamps to look at */
+        return listed;
+    }
+    LW_TRY(list_parts(r, last_variant, err));
+    LW_TRY(exec_take_memory_away(r, err));
+    for (int64_t k = 0; r->options->verify && k < r->n_lanes; k += r->memory.facts.n_local)
+        LW_TRY(exec_letters_set(&r->memory, r->lanes[k].variant, r->n_done, err));
+    r->backend->hold(r->world);
+    for (int64_t k = 0; k < r->n_lanes; k++)
+        LW_TRY(give_lane(r, &r->lanes[k], last_variant, err));
+    return LW_OK;
+}

@@ -1,0 +1,139 @@
+/* Waiting for a step, and what is said when it does not end: the op that finished last and the first that
+ * did not, of all ranks and of each. */
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/run/run_state.h"
+#include "shared/plan/op.h"
+
+#define LOOK_NS INT64_C(100000000) /* how soon a signal is seen */
+
+/* What is waited for: the op that failed; else one that began, a compute op rather than a communication op,
+ * which may just wait for others; of those the first. Where none began, the first in the program. */
+static bool more_to_blame(const struct lw_op *a, const struct exec_stamp *sa,
+                          const struct lw_op *b, const struct exec_stamp *sb)
+{
+    if ((sa->end_ns < 0) != (sb->end_ns < 0))
+        return sa->end_ns < 0;
+    if ((sa->start_ns > 0) != (sb->start_ns > 0))
+        return sa->start_ns > 0;
+    if (sa->start_ns > 0 && (a->comm < 0) != (b->comm < 0))
+        return a->comm < 0;
+    return sa->start_ns > 0 && sa->start_ns < sb->start_ns;
+}
+
+static void describe_op(const struct exec_run *r, const struct exec_lane *l, int32_t i, char *text, size_t room)
+{
+    const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
+    const char *name = op->name ? op->name : "";
+    char what[48] = "";
+
+    if (op->bucket >= 0)
+        snprintf(what, sizeof what, " of bucket %d", op->bucket);
+    snprintf(text, room, "op %d (%s%s%.40s%s) of rank %d", l->program.first_op + i,
+             lw_op_name(op->kind), *name ? " " : "", name, what, l->rank);
+}
+
+/* Of one rank: what ended last, and what is most to blame among what did not. */
+static struct lw_exec_place place_of(const struct exec_run *r, int32_t rank)
+{
+    struct lw_exec_place place = {.rank = rank, .step = r->n_done, .last_op = -1, .open_op = -1,
+                                  .known = true};
+    const struct exec_stamp *last = NULL, *open = NULL;
+
+    for (int64_t k = 0; k < r->n_lanes; k++) {
+        const struct exec_lane *l = &r->lanes[k];
+        for (int32_t i = 0; l->rank == rank && i < l->program.n_ops; i++) {
+            const struct exec_stamp *s = &r->stamps[l->first_stamp + i];
+            int32_t op = l->program.first_op + i;
+            if (s->end_ns > 0 && (!last || s->end_ns > last->end_ns)) {
+                last = s;
+                place.last_op = op;
+            } else if (s->end_ns <= 0 && (!open || more_to_blame(&r->plan->ops[op], s,
+                                                                 &r->plan->ops[place.open_op], open))) {
+                open = s;
+                place.open_op = op;
+            }
+        }
+    }
+    return place;
+}
+
+/* Without memory for it the message alone says where. */
+void exec_keep_places(const struct exec_run *r, struct lw_exec_result *out)
+{
+    const struct exec_facts *f = &r->memory.facts;
+
+    out->places = lw_calloc((size_t)f->n_local, sizeof *out->places);
+    for (int32_t k = 0; out->places && k < f->n_local; k++)
+        out->places[out->n_places++] = place_of(r, f->first_local + k);
+}
+
+enum lw_status exec_blame(const struct exec_run *r, enum lw_status code, const char *why,
+                            struct lw_err *err)
+{
+    const struct exec_lane *last = NULL, *open = NULL;
+    int32_t last_i = 0, open_i = 0;
+    char done[128] = "none", undone[128] = "none";
+
+    for (int64_t k = 0; k < r->n_lanes; k++) {
+        const struct exec_lane *l = &r->lanes[k];
+        for (int32_t i = 0; i < l->program.n_ops; i++) {
+            const struct exec_stamp *s = &r->stamps[l->first_stamp + i];
+            const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
+            if (s->end_ns > 0 &&
+                (!last || s->end_ns > r->stamps[last->first_stamp + last_i].end_ns)) {
+                last = l;
+                last_i = i;
+            } else if (s->end_ns <= 0 &&
+                       (!open || more_to_blame(op, s, &r->plan->ops[open->program.first_op + open_i],
+                                               &r->stamps[open->first_stamp + open_i]))) {
+                open = l;
+                open_i = i;
+            }
+        }
+    }
+    if (last)
+        describe_op(r, last, last_i, done, sizeof done);
+    if (open)
+        describe_op(r, open, open_i, undone, sizeof undone);
+    return lw_fail(err, code, "step %d: %.160s; last finished: %s; first unfinished: %s", r->n_done,
+                   why, done, undone);
+}
+
+/* As backend->poll, but looks for a signal now and then. */
+static enum exec_state poll_step(struct exec_run *r, int64_t deadline_ns, struct lw_err *why)
+{
+    const volatile sig_atomic_t *signal = r->options->signal;
+    enum exec_state state = EXEC_RUNNING;
+
+    while (state == EXEC_RUNNING && r->backend->now_ns(r->world) < deadline_ns) {
+        int64_t until = r->backend->now_ns(r->world) + LOOK_NS;
+        if (signal && *signal) {
+            lw_fail(why, LW_EFAILED, "stopped by signal %d", (int)*signal);
+            return EXEC_FAILED;
+        }
+        state = r->backend->poll(r->world, signal && until < deadline_ns ? until : deadline_ns, why);
+    }
+    return state;
+}
+
+enum lw_status exec_wait_step(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+{
+    struct lw_err why = {0};
+    char limit[96];
+    int64_t deadline = r->backend->now_ns(r->world) + r->options->timeout_ns;
+    enum exec_state state = poll_step(r, deadline, &why);
+
+    if (state == EXEC_DONE)
+        return LW_OK;
+    snprintf(limit, sizeof limit, "not done after %.3g s (--timeout)",
+             (double)r->options->timeout_ns * 1e-9);
+    r->backend->abort(r->world, state == EXEC_FAILED ? why.msg : limit);
+    r->backend->close(r->world);
+    r->world = NULL;
+    exec_keep_places(r, out);
+    r->blamed = true;
+    return state == EXEC_FAILED ? exec_blame(r, LW_EFAILED, why.msg, err)
+                                : exec_blame(r, LW_ETIMEOUT, limit, err);
+}

@@ -1,0 +1,86 @@
+/* Weights that a member does not keep (ZeRO-3). Giving them up overwrites what others own with a
+ * pattern that no weight has; whoever uses weights looks for it first, where runs are verified. So a
+ * gather that is lost, late or cut off fails by name instead of going unseen, although
+ * gradients here do not depend on weights. */
+#include "exec/tensors/tensors.h"
+#include "shared/plan/op.h"
+
+enum { EDGE = 64 }; /* elements at either end of a piece that are overwritten and looked at */
+
+struct unit { /* on one rank */
+    const struct lw_bucket *bucket;
+    const struct lw_group *group;
+    int32_t member; /* the rank's place in the group */
+    char *weights;  /* of the bucket */
+    enum exec_part_kind kind;
+    struct exec_parts *parts;
+};
+
+static enum lw_status add_range(const struct unit *u, int64_t first, int64_t end, struct lw_err *err)
+{
+    char *at = u->weights + first * lw_dtype_size(u->bucket->dtype);
+    struct exec_part part = {.kind = u->kind, .to = at, .from = at, .to_dtype = u->bucket->dtype,
+                             .from_dtype = u->bucket->dtype, .count = end - first};
+
+    return exec_parts_add(u->parts, part, err);
+}
+
+/* Elements [first, end) of the bucket: of a parameter, what others own. Shares arrive whole or cut off,
+ * so the ends of each piece tell; all of it would take a gather's time again. */
+static enum lw_status add_pieces(const struct unit *u, int64_t first, int64_t end,
+                                 struct lw_err *err)
+{
+    int64_t count = u->bucket->bytes / lw_dtype_size(u->bucket->dtype);
+
+    for (int32_t k = 0; k < u->group->n_members; k++) {
+        int64_t from, n;
+        exec_range(count, u->group->n_members, k, &from, &n);
+        int64_t a = from > first ? from : first, b = from + n < end ? from + n : end;
+        if (k == u->member || a >= b)
+            continue;
+        if (b - a <= 2 * EDGE) {
+            LW_TRY(add_range(u, a, b, err));
+            continue;
+        }
+        LW_TRY(add_range(u, a, a + EDGE, err));
+        LW_TRY(add_range(u, b - EDGE, b, err));
+    }
+    return LW_OK;
+}
+
+/* module -1: of all parameters in the flat buffer. */
+static enum lw_status unit_parts(const struct exec_tensors *m, int32_t bucket, int32_t comm,
+                                 int32_t module, enum exec_part_kind kind, int32_t rank,
+                                 struct exec_parts *parts, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    struct unit u = {.bucket = &p->buckets[bucket], .group = lw_plan_group(p, comm, rank),
+                     .weights = (char *)m->ranks[rank].weights + m->weights_bucket_at[bucket],
+                     .kind = kind, .parts = parts};
+
+    u.member = u.group ? lw_plan_member(p, u.group, rank) : -1;
+    if (u.member < 0)
+        return LW_OK;
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, u.bucket, &w);) {
+        const struct lw_plan_param *a = &p->params[w.slot.param];
+        if (module < 0 || a->module == module)
+            LW_TRY(add_pieces(&u, w.slot.offset, w.slot.offset + a->numel, err));
+    }
+    return LW_OK;
+}
+
+enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op *op,
+                               const struct exec_layout *own, int32_t rank,
+                               struct exec_parts *parts, struct lw_err *err)
+{
+    if (!m->keep_scratch_apart)
+        return LW_OK;
+    if (op->kind == LW_OP_FREE && op->bucket >= 0 && own->units_comm[op->bucket] >= 0)
+        return unit_parts(m, op->bucket, own->units_comm[op->bucket], -1, EXEC_PART_POISON, rank,
+                          parts, err);
+    for (int32_t b = 0; lw_op_uses_weights(op) && b < m->plan->n_buckets; b++)
+        if (own->units_comm[b] >= 0)
+            LW_TRY(unit_parts(m, b, own->units_comm[b], op->module, EXEC_PART_CHECK, rank, parts,
+                              err));
+    return LW_OK;
+}

@@ -1,0 +1,32 @@
+#ifndef LW_EXEC_TENSORS_MESSAGE_ENDS_H
+#define LW_EXEC_TENSORS_MESSAGE_ENDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+
+/* What flows from stage to stage in one program: which op makes what a send carries, which takes
+ * what a receive brings. Op numbers count within the program; -1 = none.
+ *
+ * A message of LW_COMM_FORWARD or LW_COMM_BACKWARD that names a module m and a micro-batch carries
+ * the activation behind m, or the gradient of that activation. The last forward op of m makes it
+ * and the first one of m + 1 takes it; of gradients, the last backward op of m + 1 and the first
+ * one of m. Other messages have no end here. */
+struct exec_flow {
+    int32_t *end_of; /* [n_ops] of a message: the op that makes it (send) or takes it (receive) */
+    int32_t *first;  /* [n_ops] of any op: the first message that it makes or takes */
+    int32_t *next;   /* [n_ops] of a message: the next one of the same op */
+    int32_t *source; /* [n_ops] of a send: the receive of this micro-batch on the way to it */
+};
+
+/* Lists come from the arena. */
+enum lw_status exec_flow_init(const struct lw_plan *p, const struct lw_program *g,
+                              struct lw_arena *arena, struct exec_flow *f, struct lw_err *err);
+
+/* The op is a send or a receive of gradients. */
+bool exec_flow_is_backward(const struct lw_plan *p, const struct lw_op *op);
+
+#endif

@@ -1,0 +1,104 @@
+/* Where parameters lie on a rank: weights, gradients, masters and what the optimizer keeps. Flat
+ * buffers of weights come first, laid out as the plan says; then whatever lies in none of them. A rank
+ * holds one stage: all begin at 0, and there is room for the largest. */
+#include "exec/tensors/tensors.h"
+
+static int64_t most_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+struct ends { /* of what a stage's parameters take so far */
+    int64_t weight_bytes, n_state, grad_bytes;
+};
+
+/* A flat buffer of weights at `at`. */
+static enum lw_status place_flat(struct exec_tensors *m, int32_t b, int64_t at, bool *placed,
+                                 struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    enum lw_dtype own = exec_bucket_filled_in(p, b);
+
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, &p->buckets[b], &w);) {
+        const struct lw_plan_param *a = &p->params[w.slot.param];
+        if (placed[w.slot.param])
+            return lw_fail(err, LW_EPLAN, "flat buffer %d: the weights of '%s' lie in another "
+                                          "one too", b, a->name);
+        if (a->dtype != own)
+            return lw_fail(err, LW_EPLAN, "flat buffer %d holds '%s' of %s beside weights of %s", b,
+                           a->name, lw_dtype_name(a->dtype), lw_dtype_name(own));
+        placed[w.slot.param] = true;
+        m->weight_at[w.slot.param] = at + w.slot.offset * lw_dtype_size(own);
+        m->travels_as[w.slot.param] = (uint8_t)p->buckets[b].dtype;
+    }
+    return LW_OK;
+}
+
+/* Flat buffers of weights lie as the plan says, so that they travel without a copy; behind one that is
+ * cast on its way lies what travels. */
+static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *ends, bool *placed,
+                                         struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket *k = &p->buckets[b];
+        m->weights_bucket_at[b] = -1;
+        if (!lw_plan_is_weights(p, b) || k->n_slots == 0)
+            continue;
+        struct ends *e = &ends[p->params[p->slots[k->first_slot]].stage];
+        enum lw_dtype own = exec_bucket_filled_in(p, b);
+        LW_TRY(place_flat(m, b, e->weight_bytes, placed, err));
+        m->weights_wire_at[b] = m->weights_bucket_at[b] = e->weight_bytes;
+        e->weight_bytes += exec_aligned(k->bytes / lw_dtype_size(k->dtype) * lw_dtype_size(own));
+        if (own == k->dtype)
+            continue;
+        m->weights_wire_at[b] = e->weight_bytes;
+        e->weight_bytes += exec_aligned(k->bytes);
+    }
+    return LW_OK;
+}
+
+enum lw_status exec_params_place(struct exec_tensors *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    bool *placed = lw_arena_alloc(&m->arena, p->n_params, sizeof *placed);
+    struct ends *ends = lw_arena_alloc(&m->arena, p->n_stages, sizeof *ends);
+
+    m->weights_bucket_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_bucket_at);
+    m->weights_wire_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_wire_at);
+    m->travels_as = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->travels_as);
+    m->weight_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weight_at);
+    m->grad_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->grad_at);
+    m->state_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->state_at);
+    if (!m->weight_at || !m->state_at || !m->grad_at || !m->weights_bucket_at ||
+        !m->weights_wire_at || !m->travels_as || !placed || !ends)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->n_params; i++)
+        m->travels_as[i] = p->params[i].dtype;
+    LW_TRY(place_flat_weights(m, ends, placed, err));
+    for (int32_t i = 0; i < p->n_params; i++) {
+        const struct lw_plan_param *a = &p->params[i];
+        if (!a->trainable || !lw_plan_holds(p, i))
+            continue;
+        if (a->dtype > LW_BF16)
+            return lw_fail(err, LW_ENOTSUP, "parameter '%s' is trained in %s; exec does f32, f64, "
+                                            "f16, bf16", a->name, lw_dtype_name(a->dtype));
+        struct ends *e = &ends[a->stage];
+        m->grad_at[i] = e->grad_bytes;
+        if (!placed[i]) {
+            m->weight_at[i] = e->weight_bytes;
+            e->weight_bytes += exec_aligned(a->numel * lw_dtype_size(a->dtype));
+        }
+        m->state_at[i] = e->n_state;
+        e->n_state += exec_aligned(a->numel * 4) / 4;
+        m->has_masters = m->has_masters || a->dtype != LW_F32;
+        e->grad_bytes += exec_aligned(a->numel * lw_dtype_size(exec_gradient_dtype(p, i)));
+    }
+    for (int32_t s = 0; s < p->n_stages; s++) {
+        m->weight_bytes = most_of(m->weight_bytes, ends[s].weight_bytes);
+        m->n_state = most_of(m->n_state, ends[s].n_state);
+        m->grad_bytes = most_of(m->grad_bytes, ends[s].grad_bytes);
+    }
+    return LW_OK;
+}

@@ -1,0 +1,186 @@
+/* Messages take over each other's places. An op that makes a message, or the receive that brings it, finds
+ * the smallest free place that is large enough, or a new one: free is a place whose message nobody looks at
+ * any more, by what the rank knows when the op begins (happens_before.h). So a place never changes under a reader,
+ * however the ranks run; where nothing is known, as when receives are posted ahead of everything, each
+ * message has its own. */
+#include "exec/tensors/scratch_slots.h"
+
+#include "exec/tensors/happens_before.h"
+#include "shared/plan/op.h"
+
+struct place {
+    int64_t at, bytes;
+    int32_t message; /* that had it last */
+};
+
+struct finder {
+    const struct exec_tensors *m;
+    struct exec_layout *l;
+    struct lw_program g;
+    int32_t role;
+    struct exec_order order;
+    int32_t *first_use, *next_use; /* [n_ops] sends that go on from what a receive brought */
+    struct place *places;
+    int64_t n, capacity;
+};
+
+int64_t exec_most_bytes(const struct lw_plan *p, const struct lw_op *op, int32_t role)
+{
+    int64_t most = op->bytes;
+
+    for (int32_t r = 0; op->operand >= 0 && r < p->n_ranks; r++)
+        if (p->role_of[r] == role && lw_plan_operand(p, op, r).bytes > most)
+            most = lw_plan_operand(p, op, r).bytes;
+    return most > 0 || lw_op_class(op->kind) != LW_CLASS_P2P ? most : lw_dtype_size(op->dtype);
+}
+
+static const struct lw_op *op_of(const struct finder *f, int32_t i)
+{
+    return &f->m->plan->ops[f->g.first_op + i];
+}
+
+static int64_t bytes_of(const struct finder *f, int32_t i)
+{
+    return exec_aligned(exec_most_bytes(f->m->plan, op_of(f, i), f->role));
+}
+
+static bool is_scratch(const struct finder *f, int32_t i)
+{
+    return op_of(f, i)->comm >= 0 && op_of(f, i)->bucket < 0;
+}
+
+/* --- uses --------------------------------------------------------------------------------------- */
+
+/* The op that looks at it last, but for those that go on from it. */
+static int32_t taker_of(const struct finder *f, int32_t k)
+{
+    if (op_of(f, k)->kind == LW_OP_SEND)
+        return k;
+    return f->l->flow.end_of[k] >= 0 ? f->l->flow.end_of[k] : f->l->letters.taker[k];
+}
+
+static bool comes_and_goes(const struct finder *f, int32_t k)
+{
+    return f->l->flow.end_of[k] >= 0 || f->l->letters.maker[k] >= 0;
+}
+
+static void note_uses(struct finder *f)
+{
+    for (int32_t k = 0; k < f->g.n_ops; k++)
+        f->first_use[k] = f->next_use[k] = -1;
+    for (int32_t k = 0; k < f->g.n_ops; k++) {
+        int32_t from = f->l->flow.source[k];
+        if (from < 0)
+            continue;
+        f->next_use[k] = f->first_use[from];
+        f->first_use[from] = k;
+    }
+}
+
+/* Nobody looks at message k any more when op i begins. */
+static bool is_over(const struct finder *f, int32_t k, int32_t i)
+{
+    if (!exec_order_before(&f->order, taker_of(f, k), i))
+        return false;
+    for (int32_t s = f->first_use[k]; s >= 0; s = f->next_use[s])
+        if (!exec_order_before(&f->order, f->l->flow.end_of[s], i))
+            return false;
+    return true;
+}
+
+/* --- places ------------------------------------------------------------------------------------- */
+
+static enum lw_status find(struct finder *f, int32_t k, int32_t begin, struct lw_err *err)
+{
+    int64_t bytes = bytes_of(f, k);
+    struct place *best = NULL;
+
+    for (int64_t i = 0; i < f->n; i++) {
+        struct place *x = &f->places[i];
+        if (x->bytes >= bytes && (!best || x->bytes < best->bytes) && is_over(f, x->message, begin))
+            best = x;
+    }
+    f->l->before_of[k] = best ? best->message : -1;
+    if (!best) {
+        if (lw_reserve(&f->places, &f->capacity, f->n + 1, sizeof *f->places))
+            return lw_fail_nomem(err);
+        best = &f->places[f->n++];
+        *best = (struct place){.at = f->l->shared_bytes, .bytes = bytes};
+        f->l->shared_bytes += bytes;
+    }
+    best->message = k;
+    f->l->scratch_at[k] = best->at;
+    return LW_OK;
+}
+
+/* What begins with op i: what it receives, or the messages that it makes. */
+static enum lw_status begin(struct finder *f, int32_t i, struct lw_err *err)
+{
+    if (is_scratch(f, i) && comes_and_goes(f, i) && op_of(f, i)->kind == LW_OP_RECV)
+        LW_TRY(find(f, i, i, err));
+    for (int32_t k = f->l->flow.first[i]; k >= 0; k = f->l->flow.next[k])
+        if (op_of(f, k)->kind == LW_OP_SEND && is_scratch(f, k))
+            LW_TRY(find(f, k, i, err));
+    for (int32_t k = f->l->letters.made[i]; k >= 0; k = f->l->letters.next_made[k])
+        LW_TRY(find(f, k, i, err));
+    return LW_OK;
+}
+
+static enum lw_status place_all(struct finder *f, int64_t first_apart, struct lw_err *err)
+{
+    f->l->apart_bytes = first_apart;
+    note_uses(f);
+    for (int32_t i = 0; i < f->g.n_ops; i++) {
+        LW_TRY(begin(f, i, err));
+        f->l->apart[i] = is_scratch(f, i) && !comes_and_goes(f, i);
+        if (!f->l->apart[i])
+            continue;
+        f->l->scratch_at[i] = f->l->apart_bytes;
+        f->l->apart_bytes += bytes_of(f, i);
+    }
+    return LW_OK;
+}
+
+/* One place, as large as the largest message. */
+static void place_as_one(struct finder *f)
+{
+    for (int32_t i = 0; i < f->g.n_ops; i++)
+        if (is_scratch(f, i) && bytes_of(f, i) > f->l->shared_bytes)
+            f->l->shared_bytes = bytes_of(f, i);
+}
+
+static enum lw_status look(struct finder *f, int32_t variant, bool alike, struct lw_arena *arena,
+                           struct lw_err *err)
+{
+    const struct lw_plan *p = f->m->plan;
+    int32_t rank = 0;
+
+    while (p->role_of[rank] != f->role)
+        rank++;
+    f->first_use = lw_arena_alloc(arena, f->g.n_ops, sizeof *f->first_use);
+    f->next_use = lw_arena_alloc(arena, f->g.n_ops, sizeof *f->next_use);
+    if (!f->first_use || !f->next_use)
+        return lw_fail_nomem(err);
+    return alike ? exec_order_init(p, variant, rank, &f->order, err) : LW_OK;
+}
+
+enum lw_status exec_places_find(const struct exec_tensors *m, int32_t variant, int32_t role,
+                                bool alike, int64_t first_apart, struct exec_layout *l,
+                                struct lw_err *err)
+{
+    struct finder f = {.m = m, .l = l, .role = role,
+                       .g = m->plan->programs[(int64_t)variant * m->plan->n_roles + role]};
+    struct lw_arena arena = {0};
+
+    if (!m->keep_scratch_apart) {
+        place_as_one(&f);
+        return LW_OK;
+    }
+    enum lw_status s = look(&f, variant, alike, &arena, err);
+    if (s == LW_OK)
+        s = place_all(&f, first_apart, err);
+    exec_order_free(&f.order);
+    lw_free(f.places);
+    lw_arena_free(&arena);
+    return s;
+}

@@ -1,0 +1,26 @@
+#ifndef LW_EXEC_TENSORS_STAGE_VALUES_H
+#define LW_EXEC_TENSORS_STAGE_VALUES_H
+
+#include <stdint.h>
+
+#include "exec/tensors/tensors.h"
+
+/* Activations and gradients that pass from stage to stage: parts of the ops that take and make
+ * them, where a run is verified. Op numbers count within the program of (variant, rank). */
+
+/* Append, before the op's other parts: what it takes is compared. LW_ENOMEM. */
+enum lw_status exec_taken_parts(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                const struct exec_place *at, struct exec_parts *parts,
+                                struct lw_err *err);
+/* Append, behind them: what it sends on is computed. */
+enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, int32_t i,
+                               const struct exec_place *at, struct exec_parts *parts,
+                               struct lw_err *err);
+
+/* LW_ENO with the words for an EXEC_PART_EXPECT of op i that found something else. Nothing is in
+ * flight. */
+enum lw_status exec_mismatch_tell(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                  const struct exec_place *at, const struct exec_part *part,
+                                  struct lw_err *err);
+
+#endif

@@ -1,0 +1,539 @@
+/* Where tensors lie. Every rank has weights (each in its parameter's type), gradients (in the type
+ * that --grad-dtype gives them), f32 masters of weights that are not f32, what the optimizer keeps
+ * (f32), one region for buckets and one for communication that carries no bucket. Bucket sets of
+ * different variants share the region: a step uses the set of the pass that ends it, and the streams
+ * have run dry between steps. */
+#include "exec/tensors/tensors.h"
+
+#include <string.h>
+
+#include "exec/backend/element.h"
+#include "exec/tensors/payload_check.h"
+#include "exec/tensors/grad_norm.h"
+#include "exec/backend/optimizer.h"
+#include "exec/tensors/happens_before.h"
+#include "exec/tensors/scratch_slots.h"
+#include "exec/tensors/flops_compute.h"
+#include "exec/tensors/sparse_memory.h"
+#include "exec/tensors/state_plan.h"
+#include "shared/plan/op.h"
+
+enum { VALUES = 3 /* in one element while it is computed: exec/tensors/stage_values.c */ };
+
+bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank)
+{
+    const struct lw_plan_param *a = &p->params[param];
+
+    return a->trainable && a->stage == p->roles[p->role_of[rank]].stage && lw_plan_holds(p, param);
+}
+
+bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other)
+{
+    return p->roles[p->role_of[rank]].stage == p->roles[p->role_of[other]].stage &&
+           p->coord[3 * (int64_t)rank + 2] == p->coord[3 * (int64_t)other + 2];
+}
+
+int32_t exec_param_root(const struct lw_plan *p, int32_t param)
+{
+    return p->params[param].tied < 0 ? param : p->params[param].tied;
+}
+
+int32_t exec_plan_micro_batches(const struct lw_plan *p)
+{
+    int32_t most = 0;
+
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].micro_batch > most)
+            most = p->ops[i].micro_batch;
+    return most + 1;
+}
+
+/* Ranks that share a parameter at one stage, times the most stages with copies of one. */
+static int64_t sharers(const struct lw_plan *p)
+{
+    int64_t most = 1, stages = 1;
+
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int64_t n = 0;
+        bool first = true;
+        for (int32_t k = 0; k < r && first; k++)
+            first = !exec_ranks_agree(p, r, k);
+        for (int32_t k = r; first && k < p->n_ranks; k++)
+            n += exec_ranks_agree(p, r, k);
+        most = n > most ? n : most;
+    }
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i))
+            stages = p->n_stages;
+    return most * stages;
+}
+
+int64_t exec_plan_terms(const struct lw_plan *p)
+{
+    int64_t most = 1, run = 0;
+
+    for (int32_t i = 0; i < p->n_passes + (p->n_passes - p->repeat_from); i++) {
+        run++;
+        if (run > most)
+            most = run;
+        if (p->variants[lw_plan_variant_of_pass(p, i)].ends_step)
+            run = 0;
+    }
+    return most * exec_plan_micro_batches(p) * sharers(p);
+}
+
+/* --- layout ------------------------------------------------------------------------------------- */
+
+static enum lw_status alloc_layout(struct exec_tensors *m, struct exec_layout *l, int32_t n_ops,
+                                   struct lw_err *err)
+{
+    int32_t n = m->plan->n_params, b = m->plan->n_buckets;
+    struct lw_arena *a = &m->arena;
+
+    l->bucket_of = lw_arena_alloc(a, n, sizeof *l->bucket_of);
+    l->slot_of = lw_arena_alloc(a, n, sizeof *l->slot_of);
+    l->copied_in = lw_arena_alloc(a, n, sizeof *l->copied_in);
+    l->produced = lw_arena_alloc(a, n, sizeof *l->produced);
+    l->copied_out = lw_arena_alloc(a, b, sizeof *l->copied_out);
+    l->cast = lw_arena_alloc(a, b, sizeof *l->cast);
+    l->stage_at = lw_arena_alloc(a, b, sizeof *l->stage_at);
+    l->wire_at = lw_arena_alloc(a, b, sizeof *l->wire_at);
+    l->divisor = lw_arena_alloc(a, b, sizeof *l->divisor);
+    l->units_comm = lw_arena_alloc(a, b, sizeof *l->units_comm);
+    l->scratch_at = lw_arena_alloc(a, n_ops, sizeof *l->scratch_at);
+    l->turn_of = lw_arena_alloc(a, n_ops, sizeof *l->turn_of);
+    l->apart = lw_arena_alloc(a, n_ops, sizeof *l->apart);
+    l->before_of = lw_arena_alloc(a, n_ops, sizeof *l->before_of);
+    if (!l->bucket_of || !l->slot_of || !l->copied_in || !l->produced || !l->copied_out ||
+        !l->cast || !l->stage_at || !l->wire_at || !l->divisor || !l->units_comm ||
+        !l->scratch_at || !l->turn_of || !l->apart || !l->before_of)
+        return lw_fail_nomem(err);
+    return LW_OK;
+}
+
+static int32_t a_rank_of(const struct lw_plan *p, int32_t role)
+{
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        if (p->role_of[r] == role)
+            return r;
+    return -1;
+}
+
+/* What the ops of the program say about gradients and buckets. */
+static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_t rank,
+                     struct exec_layout *l)
+{
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        bool copies = op->kind == LW_OP_COPY_IN;
+        bool completes = lw_op_class(op->kind) == LW_CLASS_COMPUTE;
+        for (int32_t r = 0; r < op->n_ready; r++) {
+            l->copied_in[p->ready[op->first_ready + r]] |= copies;
+            l->produced[p->ready[op->first_ready + r]] |= completes;
+        }
+        if (op->bucket < 0)
+            continue;
+        if (lw_plan_is_norm(p, op->bucket)) {
+            l->scales |= op->kind == LW_OP_COPY_OUT;
+            continue;
+        }
+        l->copied_out[op->bucket] |= op->kind == LW_OP_COPY_OUT;
+        l->cast[op->bucket] |= op->kind == LW_OP_CAST;
+        const struct lw_group *group = op->comm >= 0 ? lw_plan_group(p, op->comm, rank) : NULL;
+        if (group && !lw_plan_is_tied(p, op->bucket))
+            l->divisor[op->bucket] = group->n_members;
+    }
+}
+
+enum lw_dtype exec_gradient_dtype(const struct lw_plan *p, int32_t param)
+{
+    return lw_strategy_grad_dtype(&p->strategy, (enum lw_dtype)p->params[param].dtype);
+}
+
+enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket)
+{
+    const struct lw_bucket *b = &p->buckets[bucket];
+
+    if (b->n_slots == 0)
+        return b->dtype;
+    if (lw_plan_is_weights(p, bucket))
+        return (enum lw_dtype)p->params[p->slots[b->first_slot]].dtype;
+    return exec_gradient_dtype(p, p->slots[b->first_slot]);
+}
+
+static void place_bucket(const struct lw_plan *p, struct exec_layout *l, int32_t b)
+{
+    const struct lw_bucket *k = &p->buckets[b];
+    int64_t elements = k->bytes / lw_dtype_size(k->dtype);
+
+    l->wire_at[b] = l->bucket_bytes;
+    l->bucket_bytes += exec_aligned(k->bytes);
+    l->stage_at[b] = l->wire_at[b];
+    if (l->cast[b]) {
+        l->stage_at[b] = l->bucket_bytes;
+        l->bucket_bytes += exec_aligned(elements * lw_dtype_size(exec_bucket_filled_in(p, b)));
+    }
+    for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
+        l->bucket_of[w.slot.param] = b;
+        l->slot_of[w.slot.param] = w.slot.offset;
+    }
+}
+
+/* Without a cast, what is filled and what is reduced is the same memory: one type. */
+static enum lw_status check_types(const struct lw_plan *p, const struct exec_layout *l, int32_t b,
+                                  struct lw_err *err)
+{
+    const struct lw_bucket *k = &p->buckets[b];
+
+    for (int32_t s = 0; s < k->n_slots; s++) {
+        int32_t a = p->slots[k->first_slot + s];
+        enum lw_dtype of = exec_gradient_dtype(p, a);
+        if (of != (l->cast[b] ? exec_bucket_filled_in(p, b) : k->dtype))
+            return lw_fail(err, LW_EPLAN, "bucket %d is of %s and holds the gradient of '%s', which "
+                                          "is of %s, without a cast", b, lw_dtype_name(k->dtype),
+                           p->params[a].name, lw_dtype_name(of));
+    }
+    return LW_OK;
+}
+
+/* Of a program of a step that ends with a pass of variant `last`. */
+static void place_copies(struct exec_tensors *m, int32_t variant, int32_t last, int32_t role)
+{
+    const struct lw_plan *p = m->plan;
+    const struct exec_layout *l = &m->layouts[(int64_t)last * p->n_roles + role];
+    const struct lw_program *g = &p->programs[(int64_t)variant * p->n_roles + role];
+
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        int64_t bytes = exec_aligned(exec_most_bytes(p, &p->ops[i], role));
+        if (bytes > m->copy_bytes && exec_copy_is_plain(m, &p->ops[i], l))
+            m->copy_bytes = bytes;
+    }
+}
+
+static void place_all_copies(struct exec_tensors *m)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t v = 0; v < p->n_variants; v++)
+        for (int32_t last = 0; last < p->n_variants; last++)
+            for (int32_t r = 0; r < p->n_roles; r++)
+                if (p->variants[last].ends_step && (v == last || !p->variants[v].ends_step))
+                    place_copies(m, v, last, r);
+}
+
+/* Flat buffers of weights that the program frees, and who gathers them. */
+static void note_units(struct exec_tensors *m, const struct lw_program *g, struct exec_layout *l)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        l->units_comm[b] = -1;
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (op->kind != LW_OP_FREE || op->bucket < 0 || !lw_plan_is_weights(p, op->bucket))
+            continue;
+        for (int32_t k = g->first_op; k < i && l->units_comm[op->bucket] < 0; k++)
+            if (p->ops[k].kind == LW_OP_ALL_GATHER && p->ops[k].bucket == op->bucket)
+                l->units_comm[op->bucket] = p->ops[k].comm;
+        const struct lw_bucket *k = &p->buckets[op->bucket];
+        for (int32_t s = 0; s < k->n_slots; s++)
+            m->given_up[p->slots[k->first_slot + s]] = true;
+    }
+}
+
+/* Which of its communicator's ops each is: the number that all members, or both ends, agree on. */
+static enum lw_status note_messages(struct exec_tensors *m, const struct lw_program *g, int32_t rank,
+                                    struct exec_layout *l, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    int64_t classes = (int64_t)p->n_comms * (2 * p->n_ranks + 1);
+    int32_t *turn = lw_calloc((size_t)classes, sizeof *turn);
+
+    if (!turn)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[g->first_op + i];
+        int32_t peer = lw_plan_operand(p, op, rank).peer;
+        int64_t at = op->comm * (2L * p->n_ranks + 1);
+        if (op->comm < 0)
+            continue;
+        if (lw_op_class(op->kind) == LW_CLASS_P2P && peer >= 0)
+            at += 1 + 2L * peer + (op->kind == LW_OP_SEND);
+        l->turn_of[i] = turn[at]++;
+    }
+    lw_free(turn);
+    LW_TRY(exec_flow_init(p, g, &m->arena, &l->flow, err));
+    return exec_letter_ends_init(p, g, rank, &m->arena, &l->letters, err);
+}
+
+/* first_apart: behind the places of the variants before that are no other's. */
+static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role, bool alike,
+                              int64_t first_apart, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    struct exec_layout *l = &m->layouts[(int64_t)variant * p->n_roles + role];
+    const struct lw_program *g = &p->programs[(int64_t)variant * p->n_roles + role];
+    int32_t rank = a_rank_of(p, role);
+
+    LW_TRY(alloc_layout(m, l, g->n_ops, err));
+    for (int32_t i = 0; i < p->n_params; i++)
+        l->bucket_of[i] = -1;
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        l->stage_at[b] = -1;
+        l->divisor[b] = 1;
+    }
+    if (rank < 0)
+        return LW_OK;
+    note_ops(p, g, rank, l);
+    note_units(m, g, l);
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        const struct lw_bucket_set *set = &p->sets[s];
+        if (set->stage != p->roles[role].stage ||
+            strcmp(set->name, p->variants[variant].set_name) != 0)
+            continue;
+        for (int32_t b = set->first_bucket; b < set->first_bucket + set->n_buckets; b++) {
+            LW_TRY(check_types(p, l, b, err));
+            place_bucket(p, l, b);
+        }
+    }
+    LW_TRY(note_messages(m, g, rank, l, err));
+    LW_TRY(exec_places_find(m, variant, role, alike, first_apart, l, err));
+    if (l->bucket_bytes > m->bucket_bytes)
+        m->bucket_bytes = l->bucket_bytes;
+    return LW_OK;
+}
+
+/* The places that messages hand on lie behind those that are one message's own in any variant. */
+static enum lw_status lay_out_all(struct exec_tensors *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    int64_t apart = 0, shared = 0;
+
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        int64_t first = apart;
+        bool alike = false;
+        if (m->keep_scratch_apart)
+            LW_TRY(exec_order_is_of_role(p, v, &alike, err));
+        for (int32_t r = 0; r < p->n_roles; r++) {
+            const struct exec_layout *l = &m->layouts[(int64_t)v * p->n_roles + r];
+            LW_TRY(lay_out(m, v, r, alike, first, err));
+            apart = l->apart_bytes > apart ? l->apart_bytes : apart;
+            shared = l->shared_bytes > shared ? l->shared_bytes : shared;
+        }
+    }
+    for (int32_t i = 0; i < p->n_variants * p->n_roles; i++)
+        for (int32_t k = 0; k < p->programs[i].n_ops; k++)
+            if (!m->layouts[i].apart[k])
+                m->layouts[i].scratch_at[k] += apart;
+    m->scratch_bytes = apart + shared;
+    return LW_OK;
+}
+
+const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,
+                                             int32_t rank)
+{
+    return &m->layouts[(int64_t)variant * m->plan->n_roles + m->plan->role_of[rank]];
+}
+
+bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t rank)
+{
+    int32_t owner = m->plan->shards[shard].owner;
+
+    return owner < 0 || owner == m->data_member[rank];
+}
+
+/* --- memory ------------------------------------------------------------------------------------- */
+
+static enum lw_status alloc_some(struct exec_tensors *m, int32_t rank, int64_t bytes, void **mem,
+                                 struct lw_err *err)
+{
+    return bytes > 0 ? m->backend->mem_alloc(m->world, rank, bytes, mem, err) : LW_OK;
+}
+
+float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t param)
+{
+    const struct exec_rank_memory *r = &m->ranks[rank];
+
+    if (m->plan->params[param].dtype != LW_F32)
+        return r->masters + m->state_at[param];
+    return (float *)(void *)((char *)r->weights + m->weight_at[param]);
+}
+
+/* The first values of a parameter, as masters and in its type, and what the optimizer keeps: first[n]
+ * and own[n] are room. */
+static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t param, float *first,
+                                void *own, struct lw_err *err)
+{
+    const struct lw_plan_param *a = &m->plan->params[param];
+    char *weights = (char *)m->ranks[rank].weights + m->weight_at[param];
+    enum lw_dtype dtype = (enum lw_dtype)a->dtype;
+
+    exec_state_begin(m, rank, param, 0, first);
+    LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
+                                 a->numel * 4, err));
+    if (dtype != LW_F32) {
+        exec_convert(dtype, own, LW_F32, first, a->numel, 1);
+        LW_TRY(m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
+                                     err));
+    }
+    return exec_state_give(m, rank, param, first, err);
+}
+
+static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t i = 0; i < p->n_params; i++) {
+        size_t n = (size_t)p->params[i].numel;
+        if (n == 0 || !exec_param_is_here(p, i, rank))
+            continue;
+        float *first = lw_alloc(n * sizeof *first);
+        void *own = lw_alloc(n * (size_t)lw_dtype_size(p->params[i].dtype));
+        enum lw_status s = first && own ? set_param(m, rank, i, first, own, err)
+                                        : lw_fail_nomem(err);
+        lw_free(first);
+        lw_free(own);
+        LW_TRY(s);
+    }
+    return LW_OK;
+}
+
+char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t stream)
+{
+    return (char *)m->ranks[rank].scratch + (m->keep_scratch_apart ? 0 : m->scratch_bytes * stream);
+}
+
+int64_t exec_tensors_scratch_size(const struct exec_tensors *m)
+{
+    return m->keep_scratch_apart ? m->scratch_bytes : m->scratch_bytes * m->plan->n_streams;
+}
+
+/* Behind the messages: source and target of copies that name no bucket. */
+int64_t exec_tensors_message_bytes(const struct exec_tensors *m)
+{
+    return exec_tensors_scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams;
+}
+
+static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw_err *err)
+{
+    struct exec_rank_memory *r = &m->ranks[rank];
+    void *mem = NULL;
+
+    LW_TRY(alloc_some(m, rank, m->weight_bytes, &r->weights, err));
+    LW_TRY(alloc_some(m, rank, m->has_masters ? m->n_state * 4 : 0, &mem, err));
+    r->masters = mem;
+    for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++) {
+        LW_TRY(alloc_some(m, rank, m->n_state * 4, &mem, err));
+        r->state[k] = mem;
+    }
+    LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
+    LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
+    LW_TRY(exec_norm_alloc(m, rank, err));
+    LW_TRY(alloc_some(m, rank, m->rows_bytes, &r->rows, err));
+    LW_TRY(exec_rows_bind(m, rank, err));
+    LW_TRY(alloc_some(m, rank, exec_tensors_message_bytes(m), &r->scratch, err));
+    LW_TRY(exec_products_alloc(m, rank, err));
+    return set_weights(m, rank, err);
+}
+
+static int64_t least(int64_t limit, enum lw_dtype t)
+{
+    return exec_exact_limit(t) < limit ? exec_exact_limit(t) : limit;
+}
+
+/* Of the types that gradients pass through: their own, their buckets', the optimizer's. */
+static int64_t exact_limit(const struct lw_plan *p)
+{
+    int64_t limit = exec_exact_limit(LW_F32);
+
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (p->params[i].trainable)
+            limit = least(limit, exec_gradient_dtype(p, i));
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        if (!lw_plan_is_weights(p, b))
+            limit = least(limit, p->buckets[b].dtype);
+    return limit;
+}
+
+/* Numbers of half types, which collectives sum as well: as small as those need, where there are any. */
+static int64_t number_limit(const struct lw_plan *p, bool messages_alone)
+{
+    int64_t limit = exec_exact_limit(LW_F32);
+
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        bool passes = lw_op_class(op->kind) == LW_CLASS_P2P;
+        if (op->comm >= 0 && op->bucket < 0 && (passes || !messages_alone) && op->dtype != LW_U8)
+            limit = least(limit, op->dtype);
+    }
+    return limit;
+}
+
+static int32_t largest_divisor(const struct exec_tensors *m)
+{
+    int32_t most = 1;
+
+    for (int32_t v = 0; v < m->plan->n_variants * m->plan->n_roles; v++)
+        for (int32_t b = 0; b < m->plan->n_buckets; b++)
+            if (m->layouts[v].divisor[b] > most)
+                most = m->layouts[v].divisor[b];
+    return most;
+}
+
+static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
+    m->given_up = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->given_up);
+    m->data_member = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->data_member);
+    if (!m->sharded || !m->given_up || !m->data_member)
+        return lw_fail_nomem(err);
+    for (int32_t c = 0; c < p->n_comms; c++)
+        for (int32_t g = 0; p->comms[c].purpose == LW_COMM_DATA && g < p->n_groups; g++)
+            for (int32_t i = 0; i < p->groups[g].n_members; i++) {
+                int32_t rank = p->members[p->groups[g].first_member + i];
+                if (p->comm_group[(int64_t)c * p->n_ranks + rank] == g)
+                    m->data_member[rank] = i;
+            }
+    for (int32_t s = 0; s < p->n_shards; s++)
+        if (p->shards[s].owner >= 0)
+            m->sharded[p->shards[s].param] = true;
+    return LW_OK;
+}
+
+enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    m->clips = p->strategy.clip > 0;
+    LW_TRY(index_shards(m, err));
+    m->layouts = lw_arena_alloc(&m->arena, (int64_t)p->n_variants * p->n_roles, sizeof *m->layouts);
+    m->ranks = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->ranks);
+    if (!m->layouts || !m->ranks)
+        return lw_fail_nomem(err);
+    LW_TRY(exec_params_place(m, err));
+    LW_TRY(lay_out_all(m, err));
+    place_all_copies(m);
+    LW_TRY(exec_rows_place(m, err));
+    int64_t limit = exact_limit(p), n_terms = exec_plan_terms(p);
+    LW_TRY(exec_norm_limit(p, n_terms, largest_divisor(m), &limit, err));
+    LW_TRY(exec_gradient_table_init(&m->table, n_terms, largest_divisor(m), limit, err));
+    LW_TRY(exec_gradient_table_init(&m->messages, p->n_ranks, 1, number_limit(p, false), err));
+    return exec_gradient_table_init(&m->values, VALUES, 1, number_limit(p, true), err);
+}
+
+enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
+{
+    LW_TRY(exec_tensors_lay_out(m, err));
+    for (int32_t r = m->facts.first_local; r < m->facts.first_local + m->facts.n_local; r++)
+        LW_TRY(alloc_rank(m, r, err));
+    return LW_OK;
+}
+
+void exec_tensors_free(struct exec_tensors *m)
+{
+    lw_arena_free(&m->arena);
+    lw_free(m->squares);
+    *m = (struct exec_tensors){0};
+}
