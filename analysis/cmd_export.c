@@ -6,7 +6,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/base/output.h"
-#include "traces/export_chrome.h"
+#include "traces/export/export_chrome.h"
 
 /* What one call was asked to do. */
 struct request {

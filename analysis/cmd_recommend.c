@@ -12,7 +12,7 @@
 #include "sim/cost/cost_model.h"
 #include "analysis/study/recommend_print.h"
 #include "sim/predict/sim.h"
-#include "traces/to_workload.h"
+#include "traces/workload/to_workload.h"
 
 enum { STORED = 32 };
 

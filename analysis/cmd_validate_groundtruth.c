@@ -12,9 +12,9 @@
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
-#include "traces/gloo.h"
-#include "traces/groundtruth_measured.h"
-#include "traces/import_groundtruth.h"
+#include "traces/ddp_runs/ddp_run_workload.h"
+#include "traces/ddp_runs/ddp_run_measured.h"
+#include "traces/ddp_runs/import_ddp_run.h"
 
 /* Networks whose repeated runs differ by up to 11 %: caps nearer than 10 % have no order there. */
 static const char *const noisy_nets[] = {"5g", "unl"};

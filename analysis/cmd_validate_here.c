@@ -15,7 +15,7 @@
 #include "shared/lower/lower.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
-#include "traces/models.h"
+#include "traces/models/models.h"
 
 enum { WARMUP = 3, TRIES = 3, WORDS = 160 };
 #define DISTURBED 0.02

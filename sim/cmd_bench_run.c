@@ -17,7 +17,7 @@
 #include "sim/cost/cost_model.h"
 #include "sim/engine/queue.h"
 #include "sim/predict/sim.h"
-#include "traces/models.h"
+#include "traces/models/models.h"
 
 static double seconds(void)
 {

@@ -1,7 +1,7 @@
 #ifndef LW_TESTS_MODEL_HELP_H
 #define LW_TESTS_MODEL_HELP_H
 
-#include "traces/models.h"
+#include "traces/models/models.h"
 
 /* 10^12 flop/s in f32, bf16 and f16 at efficiency 0.5, and 10^9 B/s: a byte takes a nanosecond. */
 struct lw_device model_device(void);

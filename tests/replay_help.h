@@ -1,7 +1,7 @@
 #ifndef LW_TESTS_REPLAY_HELP_H
 #define LW_TESTS_REPLAY_HELP_H
 
-#include "traces/to_replay.h"
+#include "traces/replay/to_replay.h"
 
 /* Hand-made traces and their replays. Every failure stops the test. */
 void replay_begin(struct traces_source *s);   /* an empty trace */

@@ -3,9 +3,9 @@
 
 #include <stdbool.h>
 
-#include "traces/import_kineto.h"
-#include "traces/phases.h"
-#include "traces/to_workload.h"
+#include "traces/kineto/import_kineto.h"
+#include "traces/trace/step_phases.h"
+#include "traces/workload/to_workload.h"
 
 /* A training step by hand, in ns, and what becomes of it. Every failure stops the test. */
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "replay_help.h"
-#include "traces/calls.h"
+#include "traces/trace/runtime_calls.h"
 
 struct made {
     struct lw_arena arena;

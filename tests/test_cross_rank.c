@@ -11,9 +11,9 @@
 #include "replay_help.h"
 #include "shared/base/input.h"
 #include "shared/base/json.h"
-#include "traces/cross_rank.h"
-#include "traces/decimal.h"
-#include "traces/import_kineto.h"
+#include "traces/trace/cross_rank.h"
+#include "traces/trace/decimal_time.h"
+#include "traces/kineto/import_kineto.h"
 
 #define TRUTH "../shared/traces/truth.json"
 #define ALL_REDUCE "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

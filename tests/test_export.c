@@ -19,9 +19,9 @@
 #include "tests/run_fixture.h"
 #include "tests/sim_help.h"
 #include "tests/tiny_workload.h"
-#include "traces/export_chrome.h"
-#include "traces/import_kineto.h"
-#include "traces/inspect.h"
+#include "traces/export/export_chrome.h"
+#include "traces/kineto/import_kineto.h"
+#include "traces/trace/device_figures.h"
 
 static struct lw_err err;
 

@@ -17,7 +17,7 @@
 #include "sim/fold/trie.h"
 #include "tests/prng.h"
 #include "tests/sim_help.h"
-#include "traces/models.h"
+#include "traces/models/models.h"
 
 static const lw_ps us = LW_PS_PER_US;
 

@@ -16,8 +16,8 @@
 #include "sim/cost/cost_model.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/bench_target.h"
-#include "traces/format.h"
-#include "traces/import_bench.h"
+#include "traces/import/file_format.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
 
 static enum lw_status read_text(const char *text, const struct traces_bench_hint *hint,
                                 struct traces_bench *b, struct lw_err *err)

@@ -14,8 +14,8 @@
 #include "shared/base/json.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/pipedream_target.h"
-#include "traces/format.h"
-#include "traces/import_pipedream.h"
+#include "traces/import/file_format.h"
+#include "traces/pipedream/import_pipedream.h"
 
 static enum lw_status read_graph(const char *text, struct lw_profile_graph *g, struct lw_err *err)
 {

@@ -12,9 +12,9 @@
 
 #include "shared/base/input.h"
 #include "shared/base/json.h"
-#include "traces/decimal.h"
-#include "traces/import_kineto.h"
-#include "traces/inspect.h"
+#include "traces/trace/decimal_time.h"
+#include "traces/kineto/import_kineto.h"
+#include "traces/trace/device_figures.h"
 
 #define TRUTH "../shared/traces/truth.json"
 

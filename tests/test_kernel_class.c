@@ -8,7 +8,7 @@
 
 #include "file_fixture.h"
 #include "shared/base/arena.h"
-#include "traces/kernel_class.h"
+#include "traces/trace/kernel_class.h"
 
 static void names_of_libraries_have_their_class(void **state)
 {

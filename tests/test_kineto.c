@@ -14,7 +14,7 @@
 #include "shared/base/json.h"
 #include "tests/file_fixture.h"
 #include "tests/fuzz/kineto_target.h"
-#include "traces/decimal.h"
+#include "traces/trace/decimal_time.h"
 
 /* ---- decimal text ---- */
 

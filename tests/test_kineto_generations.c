@@ -11,9 +11,9 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/json.h"
-#include "traces/import_kineto.h"
-#include "traces/inspect.h"
-#include "traces/phases.h"
+#include "traces/kineto/import_kineto.h"
+#include "traces/trace/device_figures.h"
+#include "traces/trace/step_phases.h"
 
 struct read {
     struct lw_trace t;

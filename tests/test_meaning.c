@@ -8,7 +8,7 @@
 
 #include "replay_help.h"
 #include "shared/base/arena.h"
-#include "traces/meaning.h"
+#include "traces/trace/host_bound.h"
 
 /* The example of docs/design/inspect.md. */
 static void make(struct traces_source *s)

@@ -15,7 +15,7 @@
 #include "resnet50_sizes.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
-#include "traces/models.h"
+#include "traces/models/models.h"
 
 static void resnet50_has_the_parameters_of_torchvision(void **state)
 {

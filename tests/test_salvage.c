@@ -13,7 +13,7 @@
 #include "shared/base/input.h"
 #include "shared/base/json.h"
 #include "tests/file_fixture.h"
-#include "traces/import_kineto.h"
+#include "traces/kineto/import_kineto.h"
 
 static enum lw_status parse(const char *text, size_t len, bool salvage, struct lw_trace *t,
                             struct lw_err *err)

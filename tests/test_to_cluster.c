@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/step_help.h"
-#include "traces/to_cluster.h"
+#include "traces/workload/to_cluster.h"
 
 /* One rank of a run of two: all-reduces of 30 and 40 floats. */
 static struct traces_source make_rank(int64_t first, int64_t second)

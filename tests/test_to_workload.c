@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "tests/step_help.h"
-#include "traces/profile.h"
-#include "traces/to_cluster.h"
+#include "traces/workload/step_profile.h"
+#include "traces/workload/to_cluster.h"
 
 static const struct traces_choice median = {.step = -1};
 

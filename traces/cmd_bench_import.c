@@ -3,7 +3,7 @@
 
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
-#include "traces/bench_import.h"
+#include "traces/import/bench_import.h"
 
 enum { PLAIN, PACKED, N_FORMS };
 

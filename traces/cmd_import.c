@@ -5,9 +5,9 @@
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "traces/cmd_import_store.h"
-#include "traces/convert.h"
-#include "traces/import_print.h"
-#include "traces/reading.h"
+#include "traces/import/convert.h"
+#include "traces/import/import_print.h"
+#include "traces/import/read_traces.h"
 
 static const struct lw_usage usage = {
     .command = "import",

@@ -4,7 +4,7 @@
 
 #include "analysis/store.h"
 #include "shared/base/arena.h"
-#include "traces/recorded_timeline.h"
+#include "traces/replay/recorded_timeline.h"
 
 struct recording {
     struct traces_replay replay;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "traces/convert.h"
+#include "traces/import/convert.h"
 
 /* `lapwing import --store`: the recording as a run of kind import, under the plan of its replay. */
 enum lw_status cmd_import_store(const char *db, const char *command, const struct traces_file *f,

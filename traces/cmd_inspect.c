@@ -2,7 +2,7 @@
  * printed, so that a bad one leaves no half answer. */
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "traces/inspect_print.h"
+#include "traces/inspect/inspect_print.h"
 
 static const struct lw_usage usage = {
     .command = "inspect",

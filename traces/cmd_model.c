@@ -8,7 +8,7 @@
 #include "shared/files/files.h"
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
-#include "traces/models.h"
+#include "traces/models/models.h"
 
 static int64_t param_bytes(const struct lw_workload *w)
 {

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "traces/kernel_class.h"
-#include "traces/reading.h"
-#include "traces/to_replay.h"
+#include "traces/trace/kernel_class.h"
+#include "traces/import/read_traces.h"
+#include "traces/replay/to_replay.h"
 
 enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_source *given,
                                   struct lw_err *err)

@@ -17,8 +17,8 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
-#include "traces/kernel_class.h"
-#include "traces/to_replay.h"
+#include "traces/trace/kernel_class.h"
+#include "traces/replay/to_replay.h"
 
 bool sim_whatif_asked(const struct sim_whatif *w)
 {

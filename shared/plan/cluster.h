@@ -23,7 +23,7 @@ struct lw_figure {
 
 bool lw_figure_is_set(struct lw_figure f);
 
-/* The name of what a replay runs on: no figure of it is asked for (traces/to_replay.h). */
+/* The name of what a replay runs on: no figure of it is asked for (traces/replay/to_replay.h). */
 #define LW_RECORDED_CLUSTER "recorded"
 
 struct lw_device {

@@ -6,8 +6,8 @@
 #include "shared/base/arena.h"
 #include "shared/base/input.h"
 #include "shared/base/json.h"
-#include "traces/format.h"
-#include "traces/import_bench.h"
+#include "traces/import/file_format.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,9 +6,9 @@
 #include "shared/base/arena.h"
 #include "shared/base/input.h"
 #include "shared/base/json.h"
-#include "traces/gloo.h"
-#include "traces/groundtruth_measured.h"
-#include "traces/import_groundtruth.h"
+#include "traces/ddp_runs/ddp_run_workload.h"
+#include "traces/ddp_runs/ddp_run_measured.h"
+#include "traces/ddp_runs/import_ddp_run.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,13 +6,13 @@
 #include "shared/base/arena.h"
 #include "shared/bucket/bucket.h"
 #include "shared/base/json.h"
-#include "traces/import_kineto.h"
-#include "traces/inspect.h"
-#include "traces/phases.h"
-#include "traces/meaning.h"
-#include "traces/to_cluster.h"
-#include "traces/to_replay.h"
-#include "traces/to_workload.h"
+#include "traces/kineto/import_kineto.h"
+#include "traces/trace/device_figures.h"
+#include "traces/trace/step_phases.h"
+#include "traces/trace/host_bound.h"
+#include "traces/workload/to_cluster.h"
+#include "traces/replay/to_replay.h"
+#include "traces/workload/to_workload.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,8 +6,8 @@
 #include "shared/base/arena.h"
 #include "shared/base/input.h"
 #include "shared/base/json.h"
-#include "traces/format.h"
-#include "traces/import_pipedream.h"
+#include "traces/import/file_format.h"
+#include "traces/pipedream/import_pipedream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,0 +1,31 @@
+#ifndef LW_TRACES_DDP_RUNS_DDP_RUN_WORKLOAD_H
+#define LW_TRACES_DDP_RUNS_DDP_RUN_WORKLOAD_H
+
+#include <stdint.h>
+
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
+
+/* Data-parallel training over gloo on CPUs, from what can be measured before the run: the step and
+ * the gradients' ready times of a process without synchronisation, and the network's microbenchmark.
+ * The result goes through the same plan and the same engine as everything else. docs/design/gloo.md. */
+struct lw_groundtruth;
+
+/* One that no measurement of the file gives: fitted on measured steps, shipped. */
+struct lw_fitted {
+    const char *name, *unit;
+    double value;
+    const char *fitted_on;
+    int32_t n_rows; /* steps that the fit saw */
+};
+extern const struct lw_fitted lw_gloo_fitted[];
+enum { LW_GLOO_N_FITTED = 1 };
+
+/* LW_EFORMAT names what is missing or contradicts itself. */
+enum lw_status lw_gloo_workload(const struct lw_groundtruth *g, struct lw_workload *w,
+                                struct lw_err *err);
+enum lw_status lw_gloo_cluster(const struct lw_groundtruth *g, struct lw_cluster *c,
+                               struct lw_err *err);
+
+#endif

@@ -1,0 +1,35 @@
+#ifndef LW_TRACES_IMPORT_CONVERT_H
+#define LW_TRACES_IMPORT_CONVERT_H
+
+#include <stdbool.h>
+
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
+#include "traces/import/read_traces.h"
+#include "traces/workload/to_workload.h"
+
+/* From files that were read to what an import writes. */
+struct traces_wanted {
+    bool workload, cluster;
+    struct traces_choice choice;    /* traces only */
+    bool chosen;                    /* an option that concerns traces alone was given */
+    struct traces_bench_hint bench; /* tables of collectives only */
+    bool in_place;
+};
+
+struct traces_converted {
+    bool has_workload, has_cluster; /* what was asked for and is there */
+    struct lw_workload workload;
+    struct lw_cluster cluster;
+    struct traces_coverage coverage; /* of the workload */
+};
+
+/* All files are traces, or tables of collectives, or it is one profile or measured-run file.
+ * LW_EINVAL: mixed ones, or something asked for that this kind of file does not give. */
+enum lw_status traces_convert(const struct traces_file *f, int n, const struct traces_wanted *want,
+                              struct traces_converted *out, struct lw_err *err);
+void traces_converted_free(struct traces_converted *c);
+
+#endif

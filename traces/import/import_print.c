@@ -1,0 +1,256 @@
+/* The summary of an import: sizes, times, how much of the recorded step the workload covers, every
+ * assumption, and the measured tables of a cluster. */
+#include "traces/import/import_print.h"
+
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+#include "shared/base/units.h"
+
+static double percent(int64_t part, int64_t whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void put_time(FILE *f, const char *what, lw_ps t)
+{
+    char text[32];
+
+    fprintf(f, "  %-12s %s\n", what, lw_format_ps(text, t));
+}
+
+static void put_recorded(const struct lw_recorded *r, FILE *f)
+{
+    char text[32];
+
+    if (r->world_size == 0)
+        return;
+    fprintf(f, "  recorded     world size %d", r->world_size);
+    if (r->step_ps >= 0)
+        fprintf(f, ", step %s", lw_format_ps(text, r->step_ps));
+    if (r->n_limits > 0)
+        fprintf(f, ", bucket limits");
+    for (int32_t i = 0; i < r->n_limits; i++)
+        fprintf(f, "%s %lld", i ? "," : "", (long long)r->limit_bytes[i]);
+    if (r->n_buckets > 0)
+        fprintf(f, ", %d buckets", r->n_buckets);
+    fputc('\n', f);
+    for (int32_t i = 0; i < r->n_buckets; i++)
+        fprintf(f, "%s%lld%s", i ? ", " : "               ", (long long)r->bucket_bytes[i],
+                i + 1 == r->n_buckets ? " bytes\n" : "");
+}
+
+static void workload_text(const struct lw_workload *w, const struct traces_coverage *c,
+                          const char *output, FILE *f)
+{
+    lw_ps gaps = 0;
+
+    for (int g = 0; g < LW_N_GAPS; g++)
+        gaps += w->gap_ps[g];
+    fprintf(f, "%s: %s, %d modules, %d parameters of %lld elements, %d buffers, %d gradients\n",
+            output, w->name, w->n_modules, w->n_params, (long long)lw_workload_numel(w, false),
+            w->n_buffers, w->n_ready);
+    put_time(f, "step", lw_workload_step_ps(w));
+    put_time(f, "forward", lw_workload_forward_ps(w));
+    put_time(f, "backward", lw_workload_backward_ps(w));
+    put_time(f, "optimizer", w->optimizer_ps);
+    put_time(f, "gaps", gaps);
+    if (c->measured_ns >= 0)
+        fprintf(f, "  coverage     %.2f %% of the step measured without the profiler (%.3f ms)\n",
+                percent(c->workload_ns, c->measured_ns), (double)c->measured_ns / 1e6);
+    else
+        fprintf(f, "  coverage     %.2f %% of the recorded step (%.3f ms, %.3f ms left out)\n",
+                percent(c->workload_ns, c->traced_ns - c->excluded_ns), (double)c->traced_ns / 1e6,
+                (double)c->excluded_ns / 1e6);
+    put_recorded(&w->recorded, f);
+    for (int32_t i = 0; i < w->n_notes; i++)
+        fprintf(f, "  note: %s\n", w->notes[i]);
+}
+
+static enum lw_status cluster_text(const struct lw_cluster *c, const char *output, FILE *f,
+                                   struct lw_err *err)
+{
+    static const char *const titles[] = {"op", "dtype", ">ranks", ">nodes", ">at once", ">rows",
+                                         ">from", ">to", ">shortest", ">longest", "source"};
+    struct lw_table *t = lw_table_new(11, titles);
+    char buf[32];
+
+    if (!t)
+        return lw_fail_nomem(err);
+    fprintf(f, "%s: %s, %d node%s of %d x %s, %d measured table%s\n", output, c->name, c->n_nodes,
+            c->n_nodes == 1 ? "" : "s", c->devices_per_node, c->device.kind, c->n_tables,
+            c->n_tables == 1 ? "" : "s");
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *m = &c->tables[i];
+        lw_table_cell(t, "%s", lw_op_name(m->op));
+        lw_table_cell(t, "%s", lw_dtype_name(m->dtype));
+        lw_table_cell(t, "%d", m->n_ranks);
+        lw_table_cell(t, "%d", m->n_nodes);
+        lw_table_cell(t, "%d", m->n_in_flight);
+        lw_table_cell(t, "%d", m->n_rows);
+        lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[0]));
+        lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[m->n_rows - 1]));
+        lw_table_cell(t, "%s", lw_format_ps(buf, m->time_ps[0]));
+        lw_table_cell(t, "%s", lw_format_ps(buf, m->time_ps[m->n_rows - 1]));
+        lw_table_cell(t, "%s", m->source);
+    }
+    enum lw_status status = lw_table_print(t, f, 2, err);
+    lw_table_free(t);
+    return status;
+}
+
+static void workload_json(const struct lw_workload *w, const struct traces_coverage *c,
+                          const char *output, struct lw_jsonout *o)
+{
+    int64_t covered = c->measured_ns >= 0 ? c->measured_ns : c->traced_ns - c->excluded_ns;
+
+    lw_jsonout_string(o, "output", output);
+    lw_jsonout_string(o, "name", w->name);
+    lw_jsonout_string(o, "format", w->from.format);
+    lw_jsonout_int(o, "n_modules", w->n_modules);
+    lw_jsonout_int(o, "n_params", w->n_params);
+    lw_jsonout_int(o, "numel", lw_workload_numel(w, false));
+    lw_jsonout_int(o, "n_gradients", w->n_ready);
+    lw_jsonout_ns(o, "step_ns", lw_workload_step_ps(w));
+    lw_jsonout_ns(o, "forward_ns", lw_workload_forward_ps(w));
+    lw_jsonout_ns(o, "backward_ns", lw_workload_backward_ps(w));
+    lw_jsonout_ns(o, "optimizer_ns", w->optimizer_ps);
+    lw_jsonout_int(o, "traced_step_ns", c->traced_ns);
+    lw_jsonout_int(o, "excluded_ns", c->excluded_ns);
+    lw_jsonout_known(o, "measured_step_ns", c->measured_ns);
+    lw_jsonout_fixed(o, "coverage_pct", percent(c->workload_ns, covered), 3);
+    lw_jsonout_array(o, "notes");
+    for (int32_t i = 0; i < w->n_notes; i++)
+        lw_jsonout_string(o, NULL, w->notes[i]);
+    lw_jsonout_end(o);
+}
+
+static void cluster_json(const struct lw_cluster *c, const char *output, struct lw_jsonout *o)
+{
+    lw_jsonout_object(o, "cluster");
+    lw_jsonout_string(o, "output", output);
+    lw_jsonout_string(o, "name", c->name);
+    lw_jsonout_string(o, "device_kind", c->device.kind);
+    lw_jsonout_int(o, "n_nodes", c->n_nodes);
+    lw_jsonout_int(o, "devices_per_node", c->devices_per_node);
+    lw_jsonout_array(o, "tables");
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *m = &c->tables[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(m->op));
+        lw_jsonout_string(o, "dtype", lw_dtype_name(m->dtype));
+        lw_jsonout_int(o, "n_ranks", m->n_ranks);
+        lw_jsonout_int(o, "n_nodes", m->n_nodes);
+        lw_jsonout_int(o, "n_in_flight", m->n_in_flight);
+        lw_jsonout_int(o, "n_rows", m->n_rows);
+        lw_jsonout_int(o, "least_bytes", m->bytes[0]);
+        lw_jsonout_int(o, "most_bytes", m->bytes[m->n_rows - 1]);
+        lw_jsonout_string(o, "source", m->source);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+static enum lw_status print_json(const struct traces_import_summary *s, FILE *f)
+{
+    const struct traces_converted *c = s->converted;
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    if (s->workload_file)
+        workload_json(&c->workload, &c->coverage, s->workload_file, &o);
+    if (s->cluster_file)
+        cluster_json(&c->cluster, s->cluster_file, &o);
+    if (s->run > 0)
+        lw_jsonout_int(&o, "run", s->run);
+    lw_jsonout_end(&o);
+    return LW_OK;
+}
+
+static void cell_known(struct lw_table *t, int64_t value)
+{
+    if (value >= 0)
+        lw_table_cell(t, "%lld", (long long)value);
+    else
+        lw_table_cell(t, "%s", "");
+}
+
+/* A row per module of the workload, or per measured size of the cluster. */
+static enum lw_status modules_csv(const struct lw_workload *w, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"module", "name", "forward_ns", "backward_ns",
+                                         "output_bytes", "n_params", "numel", "last_ready_ns"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        const struct lw_module *v = &w->modules[m];
+        int64_t n = 0, numel = 0;
+        lw_ps ready = -1;
+        for (int32_t i = 0; i < w->n_params; i++)
+            if (w->params[i].module == m) {
+                n++;
+                numel += w->params[i].numel;
+                ready = w->params[i].ready_ps > ready ? w->params[i].ready_ps : ready;
+            }
+        lw_table_cell(t, "%d", m);
+        lw_table_cell(t, "%s", v->name);
+        lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v->forward_ps));
+        lw_table_cell(t, "%lld",
+                      (long long)lw_ps_to_ns(v->backward_input_ps + v->backward_weight_ps));
+        cell_known(t, v->output_bytes);
+        lw_table_cell(t, "%lld", (long long)n);
+        lw_table_cell(t, "%lld", (long long)numel);
+        cell_known(t, ready >= 0 ? lw_ps_to_ns(ready) : -1);
+    }
+    enum lw_status status = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return status;
+}
+
+static enum lw_status tables_csv(const struct lw_cluster *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"op",          "dtype", "n_ranks", "n_nodes",
+                                         "n_in_flight", "bytes", "time_ns", "source"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *m = &c->tables[i];
+        for (int32_t k = 0; k < m->n_rows; k++) {
+            lw_table_cell(t, "%s", lw_op_name(m->op));
+            lw_table_cell(t, "%s", lw_dtype_name(m->dtype));
+            lw_table_cell(t, "%d", m->n_ranks);
+            lw_table_cell(t, "%d", m->n_nodes);
+            lw_table_cell(t, "%d", m->n_in_flight);
+            lw_table_cell(t, "%lld", (long long)m->bytes[k]);
+            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(m->time_ps[k]));
+            lw_table_cell(t, "%s", m->source);
+        }
+    }
+    enum lw_status status = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return status;
+}
+
+enum lw_status traces_import_print(const struct traces_import_summary *s, enum lw_format format,
+                                   FILE *f, struct lw_err *err)
+{
+    const struct traces_converted *c = s->converted;
+
+    if (format == LW_FORMAT_JSON)
+        return print_json(s, f);
+    if (format == LW_FORMAT_CSV)
+        return s->workload_file ? modules_csv(&c->workload, f, err)
+               : s->cluster_file ? tables_csv(&c->cluster, f, err)
+                                 : LW_OK;
+    if (s->workload_file)
+        workload_text(&c->workload, &c->coverage, s->workload_file, f);
+    if (s->cluster_file)
+        LW_TRY(cluster_text(&c->cluster, s->cluster_file, f, err));
+    if (s->run > 0)
+        fprintf(f, "stored as run %lld\n", (long long)s->run);
+    return LW_OK;
+}

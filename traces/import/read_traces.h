@@ -1,0 +1,32 @@
+#ifndef LW_TRACES_IMPORT_READ_TRACES_H
+#define LW_TRACES_IMPORT_READ_TRACES_H
+
+#include <stdbool.h>
+
+#include "shared/base/err.h"
+#include "shared/base/input.h"
+#include "shared/base/progress.h"
+#include "traces/import/file_format.h"
+#include "traces/workload/to_workload.h"
+
+/* The files of one command line, each found by its contents and read on as many cores as there are.
+ * Traces are read whole; of other formats the text is kept, for their own readers. */
+struct traces_file {
+    const char *file; /* as the user wrote it */
+    enum traces_format format;
+    struct lw_input in;          /* of other formats; text NULL for a trace */
+    struct traces_source source; /* of a trace */
+};
+
+struct traces_reading {
+    const char *sidecar; /* NULL: the one beside each trace */
+    bool salvage;        /* broken traces up to the damage; other formats are never salvaged */
+    const struct lw_progress *progress;
+};
+
+/* out[n]; the error is that of the first file that has one. */
+enum lw_status traces_files_read(const struct traces_reading *r, char **names, int n,
+                                 struct traces_file *out, struct lw_err *err);
+void traces_files_free(struct traces_file *f, int n);
+
+#endif

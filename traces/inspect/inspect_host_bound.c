@@ -1,0 +1,235 @@
+/* Classes, waits, host-bound stretches and collectives over ranks, as JSON and as text. */
+#include "traces/inspect/inspect_host_bound.h"
+
+#include <string.h>
+
+#include "shared/base/table.h"
+#include "shared/base/units.h"
+
+static const char *source_name(enum traces_wait_source s)
+{
+    static const char *const names[] = {"unknown", "recorded", "inferred"};
+
+    return names[s];
+}
+
+/* ---- JSON ---- */
+
+void traces_put_host_use(struct lw_jsonout *o, const struct traces_report_file *f, int64_t k)
+{
+    const struct traces_host_use *u = &f->meaning.host[k];
+
+    lw_jsonout_object(o, "host");
+    lw_jsonout_int(o, "n_launches", u->n_launches);
+    lw_jsonout_int(o, "launch_ns", u->launch_ns);
+    lw_jsonout_int(o, "n_blocking", u->n_blocking);
+    lw_jsonout_int(o, "blocking_ns", u->blocking_ns);
+    lw_jsonout_int(o, "host_bound_ns", u->host_bound_ns);
+    lw_jsonout_array(o, "host_bound");
+    for (int64_t i = 0; i < u->n_stretches; i++) {
+        const struct traces_stretch *s = &u->stretches[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "start_ns", s->start_ns);
+        lw_jsonout_int(o, "end_ns", s->end_ns);
+        lw_jsonout_int(o, "launch_ns", s->launch_ns);
+        lw_jsonout_string(o, "next", lw_trace_name(&f->trace, s->row));
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+static void put_wait(struct lw_jsonout *o, const struct traces_report_file *f,
+                     const struct traces_call *c)
+{
+    const struct lw_trace *t = &f->trace;
+    int64_t base = t->n > 0 ? t->start_ns[0] : 0;
+
+    lw_jsonout_line_object(o, NULL);
+    lw_jsonout_string(o, "kind", traces_call_kind_name(c->kind));
+    lw_jsonout_int(o, "at_ns", t->start_ns[c->row] - base);
+    lw_jsonout_known(o, "stream", c->kind == TRACES_CALL_STREAM_WAIT ? c->stream : -1);
+    lw_jsonout_known(o, "on_stream", c->on_stream);
+    if (c->upto >= 0)
+        lw_jsonout_int(o, "upto_ns", t->start_ns[f->meaning.calls.calls[c->upto].row] - base);
+    else
+        lw_jsonout_null(o, "upto_ns");
+    lw_jsonout_string(o, "source", source_name(c->source));
+    lw_jsonout_end(o);
+}
+
+void traces_put_meaning(struct lw_jsonout *o, const struct traces_report_file *f)
+{
+    const struct traces_meaning *m = &f->meaning;
+
+    lw_jsonout_object(o, "kernel_classes");
+    for (int c = 0; c < LW_N_KERNEL_CLASSES; c++) {
+        lw_jsonout_line_object(o, lw_kernel_class_name((enum lw_kernel_class)c));
+        lw_jsonout_int(o, "n", m->classes[c].n);
+        lw_jsonout_int(o, "total_ns", m->classes[c].total_ns);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "waits");
+    for (int64_t i = 0; i < m->calls.n; i++)
+        if (m->calls.calls[i].kind >= TRACES_CALL_STREAM_WAIT)
+            put_wait(o, f, &m->calls.calls[i]);
+    lw_jsonout_end(o);
+}
+
+static void put_matched(struct lw_jsonout *o, const struct traces_matched *m)
+{
+    lw_jsonout_line_object(o, NULL);
+    lw_jsonout_string(o, "kernel", m->kernel);
+    lw_jsonout_bool(o, "same_kernel", m->same_kernel);
+    lw_jsonout_int(o, "transfer_ns", m->transfer_ns);
+    lw_jsonout_int(o, "longest_ns", m->longest_ns);
+    lw_jsonout_int(o, "start_skew_ns", m->start_skew_ns);
+    lw_jsonout_int(o, "end_skew_ns", m->end_skew_ns);
+    lw_jsonout_int(o, "last_start_to_last_end_ns", m->last_start_to_last_end_ns);
+    lw_jsonout_end(o);
+}
+
+static void put_class(struct lw_jsonout *o, const struct traces_report *r,
+                      const struct traces_comm_class *c)
+{
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_string(o, "group", c->name);
+    lw_jsonout_line_array(o, "ranks");
+    for (int32_t k = 0; k < c->n_members; k++)
+        lw_jsonout_int(o, NULL, r->files[c->members[k]].trace.rank);
+    lw_jsonout_end(o);
+    lw_jsonout_bool(o, "matched", c->matched);
+    lw_jsonout_string(o, "why_not", c->matched ? NULL : c->why);
+    lw_jsonout_array(o, "ops");
+    for (int64_t i = 0; c->matched && i < c->n; i++)
+        put_matched(o, &c->ops[i]);
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r)
+{
+    if (!r->one_run)
+        return;
+    lw_jsonout_object(o, "cross_rank");
+    lw_jsonout_array(o, "clocks");
+    for (int64_t k = 0; k < r->n; k++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "rank", r->files[k].trace.rank);
+        if (r->cross.clock_known[k])
+            lw_jsonout_int(o, "ends_later_ns", r->cross.clock_ns[k]);
+        else
+            lw_jsonout_null(o, "ends_later_ns");
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "groups");
+    for (int32_t c = 0; c < r->cross.n_classes; c++)
+        put_class(o, r, &r->cross.classes[c]);
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+/* ---- text ---- */
+
+static void cell_ns(struct lw_table *t, int64_t ns)
+{
+    char text[32];
+
+    lw_table_cell(t, "%s", lw_format_ps(text, lw_ns_to_ps(ns)));
+}
+
+static enum lw_status print_and_free(struct lw_table *t, FILE *f, struct lw_err *err)
+{
+    enum lw_status status = t ? lw_table_print(t, f, 2, err) : lw_fail_nomem(err);
+
+    lw_table_free(t);
+    return status;
+}
+
+static enum lw_status text_host(const struct traces_report_file *f, FILE *out, struct lw_err *err)
+{
+    static const char *const titles[] = {
+        "host in",  ">launches",   ">in them", ">blocking",
+        ">in them", ">host-bound", ">longest", "waiting for the launch of"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    for (int64_t k = 0; k < f->device.n_iterations; k++) {
+        const struct traces_host_use *u = &f->meaning.host[k];
+        const struct traces_stretch *longest = NULL;
+        for (int64_t i = 0; i < u->n_stretches; i++)
+            if (!longest || u->stretches[i].end_ns - u->stretches[i].start_ns >
+                                longest->end_ns - longest->start_ns)
+                longest = &u->stretches[i];
+        lw_table_cell(t, "%s", f->device.iterations[k].name);
+        lw_table_cell(t, "%lld", (long long)u->n_launches);
+        cell_ns(t, u->launch_ns);
+        lw_table_cell(t, "%lld", (long long)u->n_blocking);
+        cell_ns(t, u->blocking_ns);
+        cell_ns(t, u->host_bound_ns);
+        cell_ns(t, longest ? longest->end_ns - longest->start_ns : 0);
+        lw_table_cell(t, "%.40s", longest ? lw_trace_name(&f->trace, longest->row) : "-");
+    }
+    return print_and_free(t, out, err);
+}
+
+enum lw_status traces_text_meaning(const struct traces_report_file *f, FILE *out,
+                                   struct lw_err *err)
+{
+    const struct traces_meaning *m = &f->meaning;
+    char text[32];
+
+    if (!f->device.has_device)
+        return LW_OK;
+    fprintf(out, "  kernels:");
+    for (int c = 0; c < LW_N_KERNEL_CLASSES; c++)
+        fprintf(out, "%s %lld %s (%s)", c ? "," : "", (long long)m->classes[c].n,
+                lw_kernel_class_name((enum lw_kernel_class)c),
+                lw_format_ps(text, lw_ns_to_ps(m->classes[c].total_ns)));
+    fprintf(out, "; waits: %lld recorded, %lld inferred, %lld unknown\n",
+            (long long)m->n_waits[TRACES_WAIT_RECORDED],
+            (long long)m->n_waits[TRACES_WAIT_INFERRED],
+            (long long)m->n_waits[TRACES_WAIT_UNKNOWN]);
+    return f->device.n_iterations > 0 ? text_host(f, out, err) : LW_OK;
+}
+
+static enum lw_status text_class(const struct traces_comm_class *c, FILE *out, struct lw_err *err)
+{
+    static const char *const titles[] = {"collective", ">transfer", ">longest", ">start skew",
+                                         ">end skew"};
+    struct lw_table *t = lw_table_new(5, titles);
+
+    for (int64_t i = 0; i < c->n; i++) {
+        lw_table_cell(t, "%.40s", c->ops[i].kernel);
+        cell_ns(t, c->ops[i].transfer_ns);
+        cell_ns(t, c->ops[i].longest_ns);
+        cell_ns(t, c->ops[i].start_skew_ns);
+        cell_ns(t, c->ops[i].end_skew_ns);
+    }
+    return print_and_free(t, out, err);
+}
+
+enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, struct lw_err *err)
+{
+    char text[32];
+
+    if (!r->one_run)
+        return LW_OK;
+    fprintf(out,
+            "\nranks of one run: collectives matched by order, transfer is the shortest of the "
+            "ranks'\n");
+    for (int64_t k = 0; k < r->n; k++)
+        if (r->cross.clock_known[k] && k > 0)
+            fprintf(out, "  ends of rank %d are %s later than those of rank %d (median)\n",
+                    r->files[k].trace.rank, lw_format_ps(text, lw_ns_to_ps(r->cross.clock_ns[k])),
+                    r->files[0].trace.rank);
+    for (int32_t c = 0; c < r->cross.n_classes; c++) {
+        const struct traces_comm_class *x = &r->cross.classes[c];
+        fprintf(out, "  group '%s', %d ranks%s%s\n", x->name, x->n_members,
+                x->matched ? "" : ": not matched, ", x->why);
+        if (x->matched)
+            LW_TRY(text_class(x, out, err));
+    }
+    return LW_OK;
+}

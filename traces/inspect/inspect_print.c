@@ -1,0 +1,452 @@
+/* The answer of `lapwing inspect`: JSON by the contract of the command line, tables for people.
+ * Traces are kept (their rows hold every text), file texts are not. */
+#include "traces/inspect/inspect_print.h"
+
+#include <string.h>
+
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+#include "shared/base/units.h"
+#include "traces/inspect/inspect_host_bound.h"
+
+/* ---- JSON ---- */
+
+static void put_busy(struct lw_jsonout *o, const struct lw_busy *b)
+{
+    lw_jsonout_int(o, "compute_busy_ns", b->compute_busy_ns);
+    lw_jsonout_int(o, "comm_busy_ns", b->comm_busy_ns);
+    lw_jsonout_int(o, "mem_busy_ns", b->mem_busy_ns);
+    lw_jsonout_int(o, "exposed_comm_ns", b->exposed_comm_ns);
+    lw_jsonout_int(o, "exposed_mem_ns", b->exposed_mem_ns);
+}
+
+static void put_window(struct lw_jsonout *o, const char *key, const struct lw_busy *b)
+{
+    lw_jsonout_line_object(o, key);
+    lw_jsonout_int(o, "window_ns", b->window_ns);
+    put_busy(o, b);
+    lw_jsonout_int(o, "idle_ns", b->idle_ns);
+    lw_jsonout_end(o);
+}
+
+static void put_comm(struct lw_jsonout *o, const struct lw_comm_op *c)
+{
+    lw_jsonout_line_object(o, NULL);
+    lw_jsonout_string(o, "op", c->op);
+    lw_jsonout_string(o, "kernel", c->kernel);
+    lw_jsonout_known(o, "stream", c->stream);
+    lw_jsonout_int(o, "launch_ns", c->launch_ns);
+    lw_jsonout_int(o, "start_ns", c->start_ns);
+    lw_jsonout_int(o, "dur_ns", c->dur_ns);
+    lw_jsonout_string(o, "dtype", c->dtype);
+    lw_jsonout_known(o, "bytes", c->bytes);
+    lw_jsonout_known(o, "group_size", c->group_size);
+    lw_jsonout_end(o);
+}
+
+static void put_iteration(struct lw_jsonout *o, const struct traces_report_file *f, int64_t k)
+{
+    const struct lw_iteration *it = &f->device.iterations[k];
+
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_string(o, "name", it->name);
+    put_window(o, "by_time", &it->by_time);
+    if (it->n_gpu_ops == 0) {
+        lw_jsonout_null(o, "by_launch");
+    } else {
+        lw_jsonout_line_object(o, "by_launch");
+        put_busy(o, &it->by_launch);
+        lw_jsonout_int(o, "span_ns", it->by_launch.window_ns);
+        lw_jsonout_int(o, "idle_within_span_ns", it->by_launch.idle_ns);
+        lw_jsonout_int(o, "n_gpu_ops", it->n_gpu_ops);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_int(o, "n_comm", it->n_comm);
+    lw_jsonout_array(o, "comm_ops");
+    for (int64_t i = 0; i < it->n_comm; i++)
+        put_comm(o, &it->comm[i]);
+    lw_jsonout_end(o);
+    traces_put_host_use(o, f, k);
+    lw_jsonout_end(o);
+}
+
+static void put_collective(struct lw_jsonout *o, const struct lw_trace *t, const struct lw_step *s,
+                           int64_t row)
+{
+    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
+
+    lw_jsonout_line_object(o, NULL);
+    lw_jsonout_string(o, "op", lw_trace_name(t, row) + strlen("gloo:"));
+    lw_jsonout_int(o, "start_ns", t->start_ns[row] - s->start_ns);
+    lw_jsonout_int(o, "dur_ns", t->dur_ns[row]);
+    lw_jsonout_string(o, "dtype", d && d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL);
+    lw_jsonout_known(o, "numel", traces_host_numel(t, row));
+    lw_jsonout_known(o, "bytes", traces_host_bytes(t, row));
+    lw_jsonout_end(o);
+}
+
+static void put_step(struct lw_jsonout *o, const struct lw_trace *t, const struct lw_step *s)
+{
+    static const char *const keys[LW_N_PHASES] = {"zero_grad_ns", "forward_ns", "backward_ns",
+                                                  "optimizer_ns"};
+
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_string(o, "name", s->name);
+    lw_jsonout_int(o, "step_ns", s->end_ns - s->start_ns);
+    for (int p = 0; p < LW_N_PHASES; p++)
+        lw_jsonout_known(o, keys[p],
+                  s->phase[p].found ? s->phase[p].end_ns - s->phase[p].start_ns : -1);
+    lw_jsonout_int(o, "n_gradients", s->n_gradients);
+    lw_jsonout_array(o, "collectives");
+    for (int64_t i = 0; i < s->n_collectives; i++)
+        put_collective(o, t, s, s->collectives[i]);
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
+static void put_bench(struct lw_jsonout *o, const struct traces_bench *b)
+{
+    lw_jsonout_array(o, "tables");
+    for (int32_t i = 0; i < b->n; i++) {
+        const struct traces_bench_table *t = &b->tables[i];
+        lw_jsonout_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(t->op));
+        lw_jsonout_string(o, "dtype", lw_dtype_name(t->dtype));
+        lw_jsonout_int(o, "n_ranks", t->n_ranks);
+        lw_jsonout_int(o, "n_nodes", t->n_nodes);
+        lw_jsonout_string(o, "device", *t->gpu ? t->gpu : NULL);
+        lw_jsonout_array(o, "rows");
+        for (int32_t k = 0; k < t->n_rows; k++) {
+            lw_jsonout_line_object(o, NULL);
+            lw_jsonout_int(o, "bytes", t->rows[k].bytes);
+            lw_jsonout_ns(o, "time_ns", t->rows[k].time);
+            if (t->rows[k].in_place > 0)
+                lw_jsonout_ns(o, "in_place_ns", t->rows[k].in_place);
+            else
+                lw_jsonout_null(o, "in_place_ns");
+            lw_jsonout_end(o);
+        }
+        lw_jsonout_end(o);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+struct graph_sums {
+    double forward_ms, backward_ms, parameter_bytes;
+};
+
+static struct graph_sums sum_graph(const struct lw_profile_graph *g)
+{
+    struct graph_sums s = {0};
+
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        if (strncmp(g->nodes[i].op, "Input", 5) == 0)
+            continue;
+        s.forward_ms += g->nodes[i].forward_ms;
+        s.backward_ms += g->nodes[i].backward_ms;
+        s.parameter_bytes += g->nodes[i].parameter_bytes;
+    }
+    return s;
+}
+
+static void put_graph(struct lw_jsonout *o, const struct lw_profile_graph *g)
+{
+    struct graph_sums s = sum_graph(g);
+
+    lw_jsonout_int(o, "n_nodes", g->n_nodes);
+    lw_jsonout_int(o, "n_edges", g->n_edges);
+    lw_jsonout_fixed(o, "forward_ns", s.forward_ms * 1e6, 0);
+    lw_jsonout_fixed(o, "backward_ns", s.backward_ms * 1e6, 0);
+    lw_jsonout_fixed(o, "parameter_bytes", s.parameter_bytes, 0);
+}
+
+/* What has no timeline: the keys of the contract are there, and empty. */
+static void put_counts(struct lw_jsonout *o, const struct traces_report_file *f)
+{
+    lw_jsonout_null(o, "rank");
+    lw_jsonout_null(o, "world_size");
+    lw_jsonout_null(o, "whole_gpu_span");
+    lw_jsonout_array(o, "iterations");
+    lw_jsonout_end(o);
+    if (f->format == TRACES_NCCL_TESTS)
+        put_bench(o, &f->bench);
+    else
+        put_graph(o, &f->graph);
+    lw_jsonout_end(o);
+}
+
+static void put_file(struct lw_jsonout *o, const struct traces_report_file *f)
+{
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_string(o, "file", f->name);
+    lw_jsonout_string(o, "format", traces_format_name(f->format));
+    if (f->format != TRACES_KINETO) {
+        put_counts(o, f);
+        return;
+    }
+    if (f->trace.damage >= 0)
+        lw_jsonout_string(o, "damage", lw_trace_text(&f->trace, f->trace.damage));
+    else
+        lw_jsonout_null(o, "damage");
+    lw_jsonout_known(o, "rank", f->trace.rank);
+    lw_jsonout_known(o, "world_size", f->trace.world_size);
+    lw_jsonout_int(o, "n_events", f->trace.n_events);
+    lw_jsonout_int(o, "n_gpu_ops", f->device.n_device_rows);
+    lw_jsonout_int(o, "n_gpu_ops_with_launch", f->device.n_resolved);
+    if (f->device.has_device)
+        put_window(o, "whole_gpu_span", &f->device.whole);
+    else
+        lw_jsonout_null(o, "whole_gpu_span");
+    lw_jsonout_array(o, "iterations");
+    for (int64_t i = 0; i < f->device.n_iterations; i++)
+        put_iteration(o, f, i);
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "host_steps");
+    for (int64_t i = 0; i < f->steps.n; i++)
+        put_step(o, &f->trace, &f->steps.steps[i]);
+    lw_jsonout_end(o);
+    traces_put_meaning(o, f);
+    lw_jsonout_end(o);
+}
+
+enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct lw_err *err)
+{
+    struct lw_jsonout o = {.file = f};
+
+    (void)err; /* write errors are found when standard output is closed */
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "files");
+    for (int64_t i = 0; i < r->n; i++)
+        put_file(&o, &r->files[i]);
+    lw_jsonout_end(&o);
+    traces_put_cross_rank(&o, r);
+    lw_jsonout_end(&o);
+    return LW_OK;
+}
+
+/* ---- text ---- */
+
+static void cell_ns(struct lw_table *t, int64_t ns)
+{
+    char text[32];
+
+    lw_table_cell(t, "%s", lw_format_ps(text, lw_ns_to_ps(ns)));
+}
+
+static void cell_bytes(struct lw_table *t, int64_t bytes)
+{
+    if (bytes < 0)
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, "%lld", (long long)bytes);
+}
+
+static void busy_row(struct lw_table *t, const char *name, const char *window,
+                     const struct lw_busy *b)
+{
+    lw_table_cell(t, "%s", name);
+    lw_table_cell(t, "%s", window);
+    cell_ns(t, b->window_ns);
+    cell_ns(t, b->compute_busy_ns);
+    cell_ns(t, b->comm_busy_ns);
+    cell_ns(t, b->exposed_comm_ns);
+    cell_ns(t, b->exposed_mem_ns);
+    cell_ns(t, b->idle_ns);
+}
+
+static enum lw_status print_and_free(struct lw_table *t, FILE *f, struct lw_err *err)
+{
+    enum lw_status status = t ? lw_table_print(t, f, 2, err) : lw_fail_nomem(err);
+
+    lw_table_free(t);
+    return status;
+}
+
+static enum lw_status text_device(const struct lw_inspection *d, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"device", "window", ">length", ">compute", ">comm",
+                                         ">exposed comm", ">exposed copies", ">idle"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    busy_row(t, "whole file", "first to last", &d->whole);
+    for (int64_t i = 0; i < d->n_iterations; i++) {
+        const struct lw_iteration *it = &d->iterations[i];
+        busy_row(t, it->name, "by time", &it->by_time);
+        if (it->n_gpu_ops > 0)
+            busy_row(t, it->name, "by launch", &it->by_launch);
+    }
+    return print_and_free(t, f, err);
+}
+
+static enum lw_status text_comm(const struct lw_inspection *d, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"communication in", "op", ">bytes", "dtype", ">group",
+                                         ">stream", ">launch", ">start", ">length"};
+    struct lw_table *t = lw_table_new(9, titles);
+
+    for (int64_t i = 0; i < d->n_iterations; i++)
+        for (int64_t k = 0; k < d->iterations[i].n_comm; k++) {
+            const struct lw_comm_op *c = &d->iterations[i].comm[k];
+            lw_table_cell(t, "%s", d->iterations[i].name);
+            lw_table_cell(t, "%s", c->op ? c->op : c->kernel);
+            cell_bytes(t, c->bytes);
+            lw_table_cell(t, "%s", c->dtype ? c->dtype : "-");
+            cell_bytes(t, c->group_size);
+            cell_bytes(t, c->stream);
+            cell_ns(t, c->launch_ns);
+            cell_ns(t, c->start_ns);
+            cell_ns(t, c->dur_ns);
+        }
+    return print_and_free(t, f, err);
+}
+
+static enum lw_status text_steps(const struct lw_steps *s, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"host",      ">step",      ">zero_grad", ">forward",
+                                         ">backward", ">optimizer", ">gradients"};
+    struct lw_table *t = lw_table_new(7, titles);
+
+    for (int64_t i = 0; i < s->n; i++) {
+        const struct lw_step *step = &s->steps[i];
+        lw_table_cell(t, "%s", step->name);
+        cell_ns(t, step->end_ns - step->start_ns);
+        for (int p = 0; p < LW_N_PHASES; p++) {
+            if (step->phase[p].found)
+                cell_ns(t, step->phase[p].end_ns - step->phase[p].start_ns);
+            else
+                lw_table_cell(t, "-");
+        }
+        lw_table_cell(t, "%lld", (long long)step->n_gradients);
+    }
+    return print_and_free(t, f, err);
+}
+
+static enum lw_status text_collectives(const struct traces_report_file *file, FILE *f,
+                                       struct lw_err *err)
+{
+    static const char *const titles[] = {"host collective in", "op", ">elements", ">bytes",
+                                         ">start", ">length"};
+    struct lw_table *t = lw_table_new(6, titles);
+
+    for (int64_t i = 0; i < file->steps.n; i++)
+        for (int64_t k = 0; k < file->steps.steps[i].n_collectives; k++) {
+            const struct lw_step *s = &file->steps.steps[i];
+            int64_t row = s->collectives[k];
+            lw_table_cell(t, "%s", s->name);
+            lw_table_cell(t, "%s", lw_trace_name(&file->trace, row) + strlen("gloo:"));
+            cell_bytes(t, traces_host_numel(&file->trace, row));
+            cell_bytes(t, traces_host_bytes(&file->trace, row));
+            cell_ns(t, file->trace.start_ns[row] - s->start_ns);
+            cell_ns(t, file->trace.dur_ns[row]);
+        }
+    return print_and_free(t, f, err);
+}
+
+static void text_head(const struct traces_report_file *file, FILE *f)
+{
+    const struct lw_trace *t = &file->trace;
+
+    fprintf(f, "%s: kineto, %lld events", file->name, (long long)t->n_events);
+    if (t->rank >= 0)
+        fprintf(f, ", rank %d", t->rank);
+    if (t->world_size >= 0)
+        fprintf(f, " of %d", t->world_size);
+    if (t->device >= 0)
+        fprintf(f, ", %s", lw_trace_text(t, t->device));
+    if (file->device.has_device)
+        fprintf(f, ", %lld device ops (%lld with their launch)",
+                (long long)file->device.n_device_rows, (long long)file->device.n_resolved);
+    else
+        fprintf(f, ", host only");
+    fprintf(f, ", %lld steps by %s\n", (long long)file->steps.n, file->steps.found_by);
+    if (t->damage >= 0)
+        fprintf(f, "  salvaged: the events before %s\n", lw_trace_text(t, t->damage));
+    if (t->n_negative > 0)
+        fprintf(f, "  note: %lld negative durations taken as 0\n", (long long)t->n_negative);
+}
+
+static bool any_comm(const struct lw_inspection *d)
+{
+    for (int64_t i = 0; i < d->n_iterations; i++)
+        if (d->iterations[i].n_comm > 0)
+            return true;
+    return false;
+}
+
+static bool any_collective(const struct lw_steps *s)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->steps[i].n_collectives > 0)
+            return true;
+    return false;
+}
+
+static enum lw_status text_bench(const struct traces_report_file *file, FILE *f,
+                                 struct lw_err *err)
+{
+    static const char *const titles[] = {"op", "dtype", ">ranks", ">nodes", "device", ">size",
+                                         ">out of place", ">in place", ">algbw GB/s"};
+    struct lw_table *t = lw_table_new(9, titles);
+    char buf[32];
+
+    fprintf(f, "%s: measured collectives, %d table%s%s%s\n", file->name, file->bench.n,
+            file->bench.n == 1 ? "" : "s", *file->bench.version ? ", NCCL " : "",
+            file->bench.version);
+    for (int32_t i = 0; i < file->bench.n; i++)
+        for (int32_t k = 0; k < file->bench.tables[i].n_rows; k++) {
+            const struct traces_bench_table *b = &file->bench.tables[i];
+            const struct traces_bench_row *row = &b->rows[k];
+            lw_table_cell(t, "%s", lw_op_name(b->op));
+            lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
+            lw_table_cell(t, "%d", b->n_ranks);
+            lw_table_cell(t, "%d", b->n_nodes);
+            lw_table_cell(t, "%s", *b->gpu ? b->gpu : "-");
+            lw_table_cell(t, "%s", lw_format_bytes(buf, row->bytes));
+            lw_table_cell(t, "%s", lw_format_ps(buf, row->time));
+            lw_table_cell(t, "%s", row->in_place > 0 ? lw_format_ps(buf, row->in_place) : "-");
+            lw_table_cell(t, "%.3f", (double)row->bytes / ((double)row->time / 1e3));
+        }
+    return print_and_free(t, f, err);
+}
+
+static void text_graph(const struct traces_report_file *file, FILE *f)
+{
+    struct graph_sums s = sum_graph(&file->graph);
+    char buf[32];
+
+    fprintf(f, "%s: PipeDream profile, %d nodes, %d edges; without inputs forward %.3f ms, backward "
+               "%.3f ms, parameters %s\n",
+            file->name, file->graph.n_nodes, file->graph.n_edges, s.forward_ms, s.backward_ms,
+            lw_format_bytes(buf, (int64_t)(s.parameter_bytes < 9e18 ? s.parameter_bytes : 9e18)));
+}
+
+static enum lw_status text_file(const struct traces_report_file *file, FILE *f, struct lw_err *err)
+{
+    if (file->format == TRACES_NCCL_TESTS)
+        return text_bench(file, f, err);
+    if (file->format != TRACES_KINETO) {
+        text_graph(file, f);
+        return LW_OK;
+    }
+    text_head(file, f);
+    if (file->device.has_device)
+        LW_TRY(text_device(&file->device, f, err));
+    if (any_comm(&file->device))
+        LW_TRY(text_comm(&file->device, f, err));
+    if (file->steps.n > 0)
+        LW_TRY(text_steps(&file->steps, f, err));
+    if (any_collective(&file->steps))
+        LW_TRY(text_collectives(file, f, err));
+    return traces_text_meaning(file, f, err);
+}
+
+enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        if (i > 0)
+            fputc('\n', f);
+        LW_TRY(text_file(&r->files[i], f, err));
+    }
+    return traces_text_cross_rank(r, f, err);
+}

@@ -1,0 +1,58 @@
+#ifndef LW_TRACES_INSPECT_INSPECT_PRINT_H
+#define LW_TRACES_INSPECT_INSPECT_PRINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "shared/base/err.h"
+#include "shared/base/input.h"
+#include "shared/partition/pipedream_graph.h"
+#include "traces/trace/cross_rank.h"
+#include "traces/import/file_format.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
+#include "traces/trace/device_figures.h"
+#include "traces/trace/host_bound.h"
+#include "traces/trace/step_phases.h"
+#include "traces/import/read_traces.h"
+#include "traces/trace/trace.h"
+
+/* What `lapwing inspect` says about a list of files, held until all are read. Zeroed = empty. */
+struct traces_report_file {
+    const char *name; /* borrowed */
+    enum traces_format format;
+    /* of a trace */
+    struct lw_trace trace;
+    struct lw_inspection device;
+    struct lw_steps steps;
+    struct traces_meaning meaning;
+    /* of other formats, which have no timeline: what is counted */
+    struct traces_bench bench;
+    struct lw_profile_graph graph;
+};
+
+struct traces_report {
+    int64_t n;
+    struct traces_report_file *files;
+    const struct lw_kernel_table *kernels; /* a user's classes; NULL = none; borrowed */
+    struct lw_arena arena;                 /* of cross */
+    bool one_run;                          /* several traces, of different ranks of one run */
+    struct traces_cross_rank cross;        /* of them, lists in the order of the files */
+};
+
+/* On as many cores as there are; the error is that of the first file that has one. */
+enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
+                                  const struct traces_reading *reading,
+                                  const struct traces_bench_hint *hint, struct lw_err *err);
+void traces_report_free(struct traces_report *r);
+
+enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct lw_err *err);
+enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err);
+/* One table: a row per window, communication kernel, host step, host collective or measured size. */
+enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct lw_err *err);
+
+/* Elements and bytes of a collective that the host ran; -1 = not recorded. */
+int64_t traces_host_numel(const struct lw_trace *t, int64_t row);
+int64_t traces_host_bytes(const struct lw_trace *t, int64_t row);
+
+#endif

@@ -1,0 +1,154 @@
+/* What `lapwing inspect` reads before it prints: for a trace its device figures and host steps, for
+ * other formats what they count. */
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "traces/kineto/import_kineto.h"
+#include "traces/pipedream/import_pipedream.h"
+#include "traces/inspect/inspect_print.h"
+#include "traces/import/parallel_files.h"
+
+struct job {
+    struct traces_report *report;
+    char **names;
+    const struct traces_reading *reading;
+    const struct traces_bench_hint *hint;
+};
+
+static void free_file(struct traces_report_file *f)
+{
+    lw_inspection_free(&f->device);
+    lw_steps_free(&f->steps);
+    traces_meaning_free(&f->meaning);
+    lw_trace_free(&f->trace);
+    traces_bench_free(&f->bench);
+    lw_profile_graph_free(&f->graph);
+}
+
+static enum lw_status look_at_trace(struct traces_report_file *f,
+                                    const struct lw_kernel_table *kernels, struct lw_err *err)
+{
+    LW_TRY(lw_inspect_with(&f->trace, kernels, &f->device, err));
+    LW_TRY(traces_meaning_find(&f->trace, &f->device, kernels, &f->meaning, err));
+    return lw_steps_find(&f->trace, &f->steps, err);
+}
+
+static enum lw_status look_at_other(struct traces_report_file *f, const struct lw_input *in,
+                                    const struct traces_bench_hint *hint, struct lw_err *err)
+{
+    if (f->format == TRACES_NCCL_TESTS)
+        return traces_bench_read(in, hint, &f->bench, err);
+    if (f->format == TRACES_PIPEDREAM)
+        return traces_pipedream_read(in, &f->graph, err);
+    if (f->format == TRACES_PIPEDREAM_NODES)
+        return lw_profile_graph_parse(in->name, in->text, "edges", "src,dst\n", &f->graph, err);
+    if (f->format == TRACES_PIPEDREAM_EDGES)
+        return lw_fail(err, LW_EFORMAT, "%s: the edges of a profiled graph alone: inspect its nodes",
+                       in->name);
+    return lw_fail(err, LW_ENOTSUP,
+                   "%s: a measured-run file: lapwing import turns it into a workload and a cluster, "
+                   "lapwing validate compares with its runs",
+                   in->name);
+}
+
+static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
+{
+    const struct job *job = ctx;
+    struct lw_kineto_options options = {.salvage = job->reading->salvage, .progress = p};
+    struct traces_report_file f = {.name = job->names[i]};
+    struct lw_err damage = {0};
+    struct lw_input in;
+
+    if (options.salvage)
+        LW_TRY(lw_input_read_broken(f.name, 0, &in, &damage, err));
+    else
+        LW_TRY(lw_input_read(f.name, 0, &in, err));
+    enum lw_status status = traces_format_of(&in, &f.format, err);
+    if (status == LW_OK && f.format == TRACES_KINETO) {
+        status = lw_kineto_take(&in, &damage, &options, &f.trace, err);
+        if (status == LW_OK)
+            status = look_at_trace(&f, job->report->kernels, err);
+    } else if (status == LW_OK) {
+        status = damage.code != LW_OK ? lw_fail(err, damage.code, "%s", damage.msg)
+                                      : look_at_other(&f, &in, job->hint, err);
+    }
+    lw_input_free(&in);
+    if (status != LW_OK)
+        free_file(&f);
+    else
+        job->report->files[i] = f;
+    return status;
+}
+
+/* Traces with device work of different ranks, and as many ranks in all as each of them says. */
+static bool is_one_run(const struct traces_report *r)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        const struct lw_trace *t = &r->files[i].trace;
+        if (r->files[i].format != TRACES_KINETO || t->rank < 0 || !r->files[i].device.has_device ||
+            t->world_size != r->files[0].trace.world_size)
+            return false;
+        for (int64_t k = 0; k < i; k++)
+            if (r->files[k].trace.rank == t->rank)
+                return false;
+    }
+    return r->n > 1;
+}
+
+static enum lw_status compare_ranks(struct traces_report *r, struct lw_err *err)
+{
+    struct traces_comm_list *lists = lw_arena_alloc(&r->arena, r->n, sizeof *lists);
+
+    if (!lists)
+        return lw_fail_nomem(err);
+    for (int64_t k = 0; k < r->n; k++)
+        LW_TRY(traces_comm_list_build(&r->files[k].trace, r->kernels, &r->arena, &lists[k], err));
+    LW_TRY(traces_cross_rank_build(lists, (int32_t)r->n, &r->arena, &r->cross, err));
+    r->one_run = true;
+    return LW_OK;
+}
+
+enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
+                                  const struct traces_reading *reading,
+                                  const struct traces_bench_hint *hint, struct lw_err *err)
+{
+    struct job job = {r, names, reading, hint};
+    struct traces_work work = {read_one, &job, n, "reading", reading->progress};
+
+    r->files = lw_calloc((size_t)n, sizeof *r->files);
+    if (!r->files)
+        return lw_fail_nomem(err);
+    r->n = n;
+    enum lw_status status = traces_parallel(&work, err);
+    if (status == LW_OK && is_one_run(r))
+        status = compare_ranks(r, err);
+    if (status != LW_OK)
+        traces_report_free(r);
+    return status;
+}
+
+void traces_report_free(struct traces_report *r)
+{
+    for (int64_t i = 0; i < r->n; i++)
+        free_file(&r->files[i]);
+    lw_free(r->files);
+    lw_arena_free(&r->arena);
+    *r = (struct traces_report){0};
+}
+
+int64_t traces_host_numel(const struct lw_trace *t, int64_t row)
+{
+    return t->detail[row] >= 0 ? t->details[t->detail[row]].shape_numel : -1;
+}
+
+int64_t traces_host_bytes(const struct lw_trace *t, int64_t row)
+{
+    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
+    enum lw_dtype dtype;
+    int64_t bytes;
+
+    if (!d || d->shape_numel < 0 || !lw_trace_dtype(t, d->shape_type, &dtype) ||
+        __builtin_mul_overflow(d->shape_numel, lw_dtype_size(dtype), &bytes))
+        return -1;
+    return bytes;
+}

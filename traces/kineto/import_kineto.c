@@ -1,0 +1,609 @@
+/* Kineto / Chrome JSON into the tables of trace.h, in one pass over the text.
+ *
+ * Kept: complete events (ph X) of the categories in the table below; flows, instants, metadata,
+ * python_function and the device twins of user ranges are only counted. Times are microseconds as
+ * decimal text whatever displayTimeUnit says, relative to baseTimeNanoseconds where that is given
+ * (it may come after the events, so it is kept apart and never added to a row). Key order is free:
+ * what arguments mean depends on name and category, which usually come first; where they do not,
+ * everything is collected. Format facts: the traces of HolisticTraceAnalysis (f4d0062), kineto
+ * (f329bb5f; its ActivityType names) and param (1e115ff). Not read: stacks, occupancy, memory events, counters. */
+#include "traces/kineto/import_kineto.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/base/input.h"
+#include "shared/base/json.h"
+#include "traces/trace/decimal_time.h"
+
+enum { CLASS_UNKNOWN = -2, CLASS_SKIP = -1, EVENTS_PER_REPORT = 1 << 16 };
+
+static const struct {
+    const char *category;
+    enum lw_row_class class;
+} categories[] = {
+    {"cpu_op", LW_ROW_HOST},         {"user_annotation", LW_ROW_USER},
+    {"cuda_runtime", LW_ROW_LAUNCH}, {"cuda_driver", LW_ROW_LAUNCH},
+    {"kernel", LW_ROW_KERNEL},       {"gpu_memcpy", LW_ROW_MEM},
+    {"gpu_memset", LW_ROW_MEM},      {"cuda_sync", LW_ROW_SYNC},
+    /* other devices call by other names and run kernels of the same category */
+    {"mtia_runtime", LW_ROW_LAUNCH}, {"xpu_runtime", LW_ROW_LAUNCH},
+    {"xpu_driver", LW_ROW_LAUNCH},   {"glow_runtime", LW_ROW_LAUNCH},
+    {"privateuse1_runtime", LW_ROW_LAUNCH}, {"privateuse1_driver", LW_ROW_LAUNCH},
+    /* torch 1.8 and 1.9 */
+    {"Operator", LW_ROW_HOST},       {"Runtime", LW_ROW_LAUNCH},
+    {"Kernel", LW_ROW_KERNEL},       {"Memcpy", LW_ROW_MEM},
+    {"Memset", LW_ROW_MEM},
+};
+
+/* Host ops whose first input's shape is worth its memory: gradients and collectives. */
+static const char *const shaped[] = {
+    "torch::autograd::AccumulateGrad", "gloo:", "nccl:", "c10d::", "record_param_comms",
+};
+
+struct event {
+    int class; /* enum lw_row_class, or CLASS_* */
+    char ph;
+    bool has_ts, has_dur, has_detail;
+    bool no_tensor; /* the first input's type is "": it was none, and its shape [] means nothing */
+    int64_t ts_ns, dur_ns, correlation, sequence, stream;
+    const char *name, *tid; /* NULL until seen */
+    size_t name_len, tid_len, pid_len;
+    char pid[32];
+    struct lw_row_detail detail;
+};
+
+struct reader {
+    struct lw_json *json;
+    struct lw_trace *trace;
+    const struct lw_progress *progress;
+    const char *name;
+    size_t len;
+    bool nomem, has_events, has_nodes, is_own;
+    int64_t n_phases; /* entries with a "ph" */
+    /* thread of the previous event: most events follow one of the same thread */
+    char thread[96];
+    size_t thread_len;
+    int32_t thread_id;
+};
+
+static int class_of(const char *category, size_t len)
+{
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
+        if (strlen(categories[i].category) == len &&
+            memcmp(categories[i].category, category, len) == 0)
+            return (int)categories[i].class;
+    return CLASS_SKIP;
+}
+
+static bool is_shaped(const struct event *e)
+{
+    if (!e->name)
+        return true;
+    for (size_t i = 0; i < sizeof shaped / sizeof *shaped; i++) {
+        size_t len = strlen(shaped[i]);
+        if (e->name_len >= len && memcmp(e->name, shaped[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int32_t intern(struct reader *r, const char *text, size_t len)
+{
+    int32_t id = traces_strings_add(&r->trace->strings, text, len);
+
+    r->nomem |= id < 0;
+    return id;
+}
+
+/* A whole number, bare or as a string; `absent` for anything else. */
+static int64_t read_int(struct lw_json *j, int64_t absent)
+{
+    enum lw_json_type type = lw_json_type(j);
+    size_t len = 0;
+    int64_t value;
+
+    if (type != LW_JSON_NUMBER && type != LW_JSON_STRING)
+        return absent;
+    const char *text = type == LW_JSON_NUMBER ? lw_json_number_text(j, &len)
+                                              : lw_json_view(j, &len);
+    return traces_decimal(text, len, 0, &value) ? value : absent;
+}
+
+static int32_t read_int32(struct lw_json *j, int32_t absent)
+{
+    int64_t value = read_int(j, absent);
+
+    return value >= 0 && value <= INT32_MAX ? (int32_t)value : absent;
+}
+
+static int32_t read_text(struct reader *r)
+{
+    size_t len;
+
+    if (lw_json_type(r->json) != LW_JSON_STRING)
+        return -1;
+    const char *text = lw_json_view(r->json, &len);
+    return len ? intern(r, text, len) : -1;
+}
+
+/* Microseconds to ns. Up to 2^61 ns (73 years, so 1970 to 2043) sums and differences fit int64. */
+static int64_t read_time(struct lw_json *j, bool *has)
+{
+    size_t len;
+    int64_t ns = 0;
+    const char *text = lw_json_number_text(j, &len);
+
+    *has = true;
+    if (!lw_json_failed(j) &&
+        (!traces_decimal(text, len, 3, &ns) || ns > INT64_MAX / 4 || ns < -(INT64_MAX / 4)))
+        lw_json_fail(j, "found %.*s, expected microseconds", (int)(len < 40 ? len : 40), text);
+    return ns;
+}
+
+/* Elements of a shape ([64, 3]: 192) or of a list of shapes ([[64, 3], [10]]: 202); -1 beyond int64. */
+static int64_t read_numel(struct lw_json *j, int depth)
+{
+    int64_t product = 1, sum = 0, part;
+    bool is_list = false, overflow = false;
+
+    if (depth > 8 || lw_json_type(j) != LW_JSON_ARRAY || !lw_json_enter(j, LW_JSON_ARRAY))
+        return -1;
+    while (lw_json_next(j)) {
+        is_list |= lw_json_type(j) == LW_JSON_ARRAY;
+        part = is_list ? read_numel(j, depth + 1) : read_int(j, -1);
+        if (part < 0 || (is_list ? __builtin_add_overflow(sum, part, &sum)
+                                 : __builtin_mul_overflow(product, part, &product)))
+            overflow = true;
+    }
+    return overflow ? -1 : is_list ? sum : product;
+}
+
+/* Enter an array, let the caller read its first element, skip the rest. */
+static bool enter_first(struct lw_json *j)
+{
+    if (lw_json_type(j) != LW_JSON_ARRAY || !lw_json_enter(j, LW_JSON_ARRAY))
+        return false;
+    return lw_json_next(j);
+}
+
+static void read_shape(struct reader *r, struct event *e)
+{
+    if (!enter_first(r->json))
+        return;
+    e->detail.shape_numel = read_numel(r->json, 0);
+    e->has_detail |= e->detail.shape_numel >= 0;
+    lw_json_leave(r->json);
+}
+
+static void read_shape_type(struct reader *r, struct event *e)
+{
+    if (!enter_first(r->json))
+        return;
+    e->detail.shape_type = read_text(r);
+    e->no_tensor = e->detail.shape_type < 0;
+    lw_json_leave(r->json);
+}
+
+static bool key_is(const char *key, size_t len, const char *want)
+{
+    return strlen(want) == len && memcmp(key, want, len) == 0;
+}
+
+/* What a cuda_sync event waited for. */
+static void read_sync(struct lw_json *j, struct event *e, const char *key, size_t len)
+{
+    if (key_is(key, len, "wait_on_stream"))
+        e->detail.wait_stream = read_int32(j, -1);
+    else if (key_is(key, len, "wait_on_cuda_event_record_corr_id"))
+        e->detail.wait_record = read_int(j, -1);
+    else
+        return;
+    e->has_detail = true;
+}
+
+static void read_argument(struct reader *r, struct event *e)
+{
+    struct lw_json *j = r->json;
+    struct lw_row_detail *d = &e->detail;
+    size_t len;
+    const char *key = lw_json_key_view(j, &len);
+
+    if (key_is(key, len, "correlation"))
+        e->correlation = read_int(j, -1);
+    else if (key_is(key, len, "stream"))
+        e->stream = read_int32(j, -1);
+    else if (key_is(key, len, "Sequence number"))
+        e->sequence = read_int(j, -1);
+    else if (key_is(key, len, "Collective name")) {
+        d->op = read_text(r);
+        e->has_detail = true;
+    } else if (key_is(key, len, "dtype"))
+        d->dtype = read_text(r);
+    else if (key_is(key, len, "In msg nelems"))
+        d->in_numel = read_int(j, -1);
+    else if (key_is(key, len, "Out msg nelems"))
+        d->out_numel = read_int(j, -1);
+    else if (key_is(key, len, "Group size"))
+        d->group_size = read_int32(j, 0);
+    else if (key_is(key, len, "Process Group Name"))
+        d->group = read_text(r);
+    else if (len > 8 && memcmp(key, "wait_on_", 8) == 0)
+        read_sync(j, e, key, len);
+    else if (key_is(key, len, "Input Dims") && is_shaped(e))
+        read_shape(r, e);
+    else if (key_is(key, len, "Input type") && is_shaped(e))
+        read_shape_type(r, e);
+}
+
+static void read_tid(struct lw_json *j, struct event *e)
+{
+    enum lw_json_type type = lw_json_type(j);
+
+    if (type == LW_JSON_NUMBER)
+        e->tid = lw_json_number_text(j, &e->tid_len);
+    else if (type == LW_JSON_STRING)
+        e->tid = lw_json_view(j, &e->tid_len);
+}
+
+static void read_pid(struct lw_json *j, struct event *e)
+{
+    enum lw_json_type type = lw_json_type(j);
+    size_t len = 0;
+    const char *text = NULL;
+
+    if (type == LW_JSON_NUMBER)
+        text = lw_json_number_text(j, &len);
+    else if (type == LW_JSON_STRING)
+        text = lw_json_view(j, &len);
+    e->pid_len = len < sizeof e->pid ? len : sizeof e->pid;
+    if (text)
+        memcpy(e->pid, text, e->pid_len);
+}
+
+static void read_field(struct reader *r, struct event *e)
+{
+    struct lw_json *j = r->json;
+    bool skip = e->class == CLASS_SKIP || (e->ph != 0 && e->ph != 'X');
+    size_t len;
+    const char *key = lw_json_key_view(j, &len);
+
+    if (key_is(key, len, "ph")) {
+        const char *ph = lw_json_view(j, &len);
+        e->ph = len == 1 ? ph[0] : '?';
+        r->n_phases++;
+    } else if (skip) {
+        return;
+    } else if (key_is(key, len, "cat")) {
+        const char *category = lw_json_view(j, &len);
+        e->class = class_of(category, len);
+    } else if (key_is(key, len, "name")) {
+        e->name = lw_json_view(j, &e->name_len);
+    } else if (key_is(key, len, "ts")) {
+        e->ts_ns = read_time(j, &e->has_ts);
+    } else if (key_is(key, len, "dur")) {
+        e->dur_ns = read_time(j, &e->has_dur);
+    } else if (key_is(key, len, "pid")) {
+        read_pid(j, e);
+    } else if (key_is(key, len, "tid")) {
+        read_tid(j, e);
+    } else if (key_is(key, len, "args") && lw_json_type(j) == LW_JSON_OBJECT &&
+               lw_json_enter(j, LW_JSON_OBJECT)) {
+        while (lw_json_next(j))
+            read_argument(r, e);
+    }
+}
+
+/* The host thread "pid/tid" as a string number. */
+static int32_t thread_of(struct reader *r, const struct event *e)
+{
+    char text[sizeof r->thread];
+    size_t tid_len = e->tid && e->tid_len < 60 ? e->tid_len : e->tid ? 60 : 0;
+    size_t len = e->pid_len + 1 + tid_len;
+
+    memcpy(text, e->pid, e->pid_len);
+    text[e->pid_len] = '/';
+    if (tid_len)
+        memcpy(text + e->pid_len + 1, e->tid, tid_len);
+    if (len != r->thread_len || memcmp(text, r->thread, len) != 0) {
+        r->thread_id = intern(r, text, len);
+        memcpy(r->thread, text, len);
+        r->thread_len = len;
+    }
+    return r->thread_id;
+}
+
+/* The stream of a device row: its argument, else the thread id ("stream 7", 7). */
+static int32_t stream_of(const struct event *e)
+{
+    const char *text = e->tid;
+    size_t len = e->tid_len;
+    int64_t value;
+
+    if (e->stream >= 0)
+        return (int32_t)e->stream;
+    if (text && len > 7 && memcmp(text, "stream ", 7) == 0) {
+        text += 7;
+        len -= 7;
+    }
+    return text && traces_decimal(text, len, 0, &value) && value >= 0 && value <= INT32_MAX
+               ? (int32_t)value
+               : -1;
+}
+
+static enum lw_status add_event(struct reader *r, struct event *e, struct lw_err *err)
+{
+    bool device = e->class == LW_ROW_KERNEL || e->class == LW_ROW_MEM;
+    bool on_stream = device || e->class == LW_ROW_SYNC;
+    bool linked = on_stream || e->class == LW_ROW_LAUNCH;
+    struct lw_row row = {
+        .class = (enum lw_row_class)e->class,
+        .start_ns = e->ts_ns,
+        .dur_ns = e->dur_ns > 0 ? e->dur_ns : 0,
+        .link = linked ? e->correlation : e->sequence,
+        .track = on_stream ? stream_of(e) : thread_of(r, e),
+        .name = intern(r, e->name ? e->name : "", e->name ? e->name_len : 0),
+    };
+
+    if (e->no_tensor)
+        e->detail.shape_numel = -1;
+    r->trace->n_negative += e->dur_ns < 0;
+    if (r->nomem)
+        return lw_fail_nomem(err);
+    return lw_trace_add(r->trace, &row, e->has_detail ? &e->detail : NULL, err);
+}
+
+static enum lw_status read_event(struct reader *r, struct lw_err *err)
+{
+    struct lw_json *j = r->json;
+    struct event e = {.class = CLASS_UNKNOWN, .correlation = -1, .sequence = -1, .stream = -1,
+                      .detail = {.op = -1, .dtype = -1, .in_numel = -1, .out_numel = -1,
+                                 .group = -1, .wait_stream = -1, .wait_record = -1,
+                                 .shape_numel = -1, .shape_type = -1}};
+
+    if (!lw_json_enter(j, LW_JSON_OBJECT))
+        return LW_OK; /* the reader holds the error */
+    while (lw_json_next(j))
+        read_field(r, &e);
+    if (r->nomem)
+        return lw_fail_nomem(err);
+    bool kept = e.ph == 'X' && e.class >= 0;
+    if (kept && (!e.has_ts || !e.has_dur))
+        lw_json_fail(j, "a complete event (ph X) needs \"%s\"", e.has_ts ? "dur" : "ts");
+    if (lw_json_failed(j))
+        return LW_OK;
+    r->trace->n_events++;
+    return kept ? add_event(r, &e, err) : LW_OK;
+}
+
+static enum lw_status read_events(struct reader *r, struct lw_err *err)
+{
+    r->has_events = true;
+    if (!lw_json_enter(r->json, LW_JSON_ARRAY))
+        return LW_OK;
+    for (int64_t n = 0; lw_json_next(r->json); n++) {
+        if (n % EVENTS_PER_REPORT == 0)
+            lw_progress_report(r->progress, r->name,
+                               (double)lw_json_offset(r->json) / (double)(r->len + 1));
+        LW_TRY(read_event(r, err));
+    }
+    return LW_OK;
+}
+
+static void read_distributed(struct reader *r)
+{
+    struct lw_json *j = r->json;
+
+    if (!lw_json_enter(j, LW_JSON_OBJECT))
+        return;
+    while (lw_json_next(j)) {
+        if (lw_json_key_is(j, "rank"))
+            r->trace->rank = read_int32(j, -1);
+        else if (lw_json_key_is(j, "world_size"))
+            r->trace->world_size = read_int32(j, -1);
+        else if (lw_json_key_is(j, "backend"))
+            r->trace->backend = read_text(r);
+    }
+}
+
+static void read_device(struct reader *r)
+{
+    struct lw_json *j = r->json;
+
+    if (!enter_first(j))
+        return;
+    if (lw_json_type(j) == LW_JSON_OBJECT && lw_json_enter(j, LW_JSON_OBJECT))
+        while (lw_json_next(j))
+            if (lw_json_key_is(j, "name"))
+                r->trace->device = read_text(r);
+    lw_json_leave(j);
+}
+
+/* What `lapwing export` says about its files. */
+static void read_own(struct reader *r)
+{
+    struct lw_json *j = r->json;
+
+    if (lw_json_type(j) != LW_JSON_OBJECT || !lw_json_enter(j, LW_JSON_OBJECT))
+        return;
+    while (lw_json_next(j))
+        if (lw_json_key_is(j, "copies_hide_comm"))
+            r->trace->copies_hide_comm = lw_json_bool(j);
+}
+
+/* Identifiers beyond 2^63 are taken as unknown; a clock must be read as it is. */
+static void read_base(struct reader *r)
+{
+    struct lw_json *j = r->json;
+    size_t len;
+
+    if (lw_json_type(j) != LW_JSON_NUMBER) {
+        r->trace->base_ns = read_int(j, 0);
+        return;
+    }
+    const char *text = lw_json_number_text(j, &len);
+    if (!lw_json_failed(j) && !traces_decimal(text, len, 0, &r->trace->base_ns))
+        lw_json_fail(j, "found %.*s, expected nanoseconds below 2^63", (int)(len < 40 ? len : 40),
+                     text);
+}
+
+static enum lw_status read_root(struct reader *r, struct lw_err *err)
+{
+    struct lw_json *j = r->json;
+
+    if (lw_json_type(j) == LW_JSON_ARRAY)
+        return read_events(r, err);
+    if (!lw_json_enter(j, LW_JSON_OBJECT))
+        return LW_OK;
+    while (lw_json_next(j)) {
+        if (lw_json_key_is(j, "traceEvents"))
+            LW_TRY(read_events(r, err));
+        else if (lw_json_key_is(j, "baseTimeNanoseconds"))
+            read_base(r);
+        else if (lw_json_key_is(j, "distributedInfo"))
+            read_distributed(r);
+        else if (lw_json_key_is(j, "deviceProperties"))
+            read_device(r);
+        else if (lw_json_key_is(j, "nodes"))
+            r->has_nodes = true;
+        else if (lw_json_key_is(j, "lapwing")) {
+            r->is_own = lw_json_type(j) == LW_JSON_NUMBER;
+            read_own(r);
+        }
+    }
+    return r->nomem ? lw_fail_nomem(err) : LW_OK;
+}
+
+/* All rows must fit into a quarter of the 106 days of a picosecond clock, so that sums do too. */
+static enum lw_status check_span(const char *name, const struct lw_trace *t, struct lw_err *err)
+{
+    const int64_t most = INT64_MAX / 4000;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        first = t->start_ns[i] < first ? t->start_ns[i] : first;
+        last = lw_trace_end_ns(t, i) > last ? lw_trace_end_ns(t, i) : last;
+    }
+    if (t->n > 0 && last - first > most)
+        return lw_fail_at(err, LW_EFORMAT, name, 0,
+                          "events span %.0f days, from %.6f s to %.6f s; allowed: 26",
+                          (double)(last - first) / 86400e9, (double)first / 1e9,
+                          (double)last / 1e9);
+    return LW_OK;
+}
+
+/* Is this what was read of a trace, and all of it? An array of anything is no trace. */
+static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
+{
+    if (!r->has_events)
+        return lw_fail_at(err, LW_EFORMAT, r->name, 0,
+                          "no \"traceEvents\": this is no Kineto (Chrome) trace%s",
+                          r->is_own ? " but a file of Lapwing's own"
+                          : r->has_nodes
+                              ? " but perhaps a PyTorch execution trace, which holds no times"
+                              : "");
+    if (r->trace->n_events > 0 && r->n_phases == 0)
+        return lw_fail_at(err, LW_EFORMAT, r->name, 0,
+                          "%lld entries, none with \"ph\": this is no Kineto (Chrome) trace",
+                          (long long)r->trace->n_events);
+    return check_span(r->name, r->trace, err);
+}
+
+/* A broken text that may be salvaged: what was read stands, and `damage` becomes a text of it. */
+static enum lw_status keep_damage(struct reader *r, const struct lw_err *damage, struct lw_err *err)
+{
+    if (r->trace->n_events == 0) {
+        if (err) {
+            *err = *damage;
+            lw_err_context(err, "nothing to salvage");
+        }
+        return damage->code;
+    }
+    r->trace->damage = intern(r, damage->msg, strlen(damage->msg));
+    return r->nomem ? lw_fail_nomem(err) : LW_OK;
+}
+
+static enum lw_status read_document(struct reader *r, const struct lw_err *broken, bool salvage,
+                                    struct lw_err *err)
+{
+    struct lw_err found = {0};
+    enum lw_status status = read_root(r, &found);
+
+    if (status == LW_OK)
+        status = lw_json_done(r->json, &found);
+    if (status == LW_OK && broken->code != LW_OK)
+        status = broken->code;
+    if (status == LW_EFORMAT && salvage)
+        status = keep_damage(r, broken->code != LW_OK ? broken : &found, err);
+    else if (status != LW_OK && err)
+        *err = found;
+    return status == LW_OK ? check_kind(r, err) : status;
+}
+
+enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
+                               const struct lw_kineto_options *options, struct lw_trace *out,
+                               struct lw_err *err)
+{
+    struct lw_trace t;
+    struct lw_err broken = {0};
+    struct reader r = {.trace = &t, .name = name, .len = len,
+                       .progress = options ? options->progress : NULL};
+    bool salvage = options && options->salvage;
+    enum lw_status status = salvage ? lw_json_open_broken(name, text, len, &r.json, &broken, err)
+                                    : lw_json_open(name, text, len, &r.json, err);
+
+    if (status != LW_OK)
+        return status;
+    lw_trace_init(&t);
+    status = read_document(&r, &broken, salvage, err);
+    lw_json_close(r.json);
+    if (status != LW_OK)
+        lw_trace_free(&t);
+    else
+        *out = t;
+    return status;
+}
+
+/* Packed data that ends early leaves a text that ends early: both are told. */
+static enum lw_status add_damage(struct lw_trace *t, const struct lw_err *damage,
+                                 struct lw_err *err)
+{
+    char text[2 * sizeof damage->msg];
+
+    if (!damage || damage->code == LW_OK)
+        return LW_OK;
+    snprintf(text, sizeof text, "%s%s%s", damage->msg, t->damage >= 0 ? "; " : "",
+             lw_trace_text(t, t->damage));
+    t->damage = traces_strings_add(&t->strings, text, strlen(text));
+    return t->damage >= 0 ? LW_OK : lw_fail_nomem(err);
+}
+
+enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
+                              const struct lw_kineto_options *options, struct lw_trace *out,
+                              struct lw_err *err)
+{
+    struct lw_trace t;
+    enum lw_status status = lw_kineto_parse(in->name, in->text, in->len, options, &t, err);
+
+    lw_input_free(in);
+    LW_TRY(status);
+    status = add_damage(&t, damage, err);
+    if (status == LW_OK)
+        status = lw_trace_sort(&t, err);
+    if (status != LW_OK)
+        lw_trace_free(&t);
+    else
+        *out = t;
+    return status;
+}
+
+enum lw_status lw_kineto_read(const char *file, struct lw_trace *out, char hash[33],
+                              struct lw_err *err)
+{
+    struct lw_input in;
+
+    LW_TRY(lw_input_read(file, 0, &in, err));
+    if (hash)
+        memcpy(hash, in.hash, sizeof in.hash);
+    return lw_kineto_take(&in, NULL, NULL, out, err);
+}

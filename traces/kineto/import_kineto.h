@@ -1,0 +1,38 @@
+#ifndef LW_TRACES_KINETO_IMPORT_KINETO_H
+#define LW_TRACES_KINETO_IMPORT_KINETO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "shared/base/err.h"
+#include "shared/base/progress.h"
+#include "traces/trace/trace.h"
+
+struct lw_input;
+
+/* How to read; zeroed = strictly and silently. */
+struct lw_kineto_options {
+    bool salvage;  /* a broken text is read up to its first broken event; out->damage says so */
+    const struct lw_progress *progress;
+};
+
+/* Read a PyTorch profiler trace (Kineto, Chrome trace format): text[len] with LW_JSON_PADDING bytes
+ * behind it, an object with "traceEvents" or a bare array of events; all of torch 1.8 to today, CUDA,
+ * ROCm and CPU-only. `name` begins messages. The rows are not sorted yet (lw_trace_sort).
+ * LW_EFORMAT: no JSON, not this format, a complete event without time, with salvage also no event
+ * before the damage; LW_ENOMEM. options may be NULL. */
+enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
+                               const struct lw_kineto_options *options, struct lw_trace *out,
+                               struct lw_err *err);
+
+/* Parse and sort what was read from a file, and free it: text and rows are never held together with
+ * the scratch of sorting. `damage` (NULL or code LW_OK: none) is what lw_input_read_broken said. */
+enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
+                              const struct lw_kineto_options *options, struct lw_trace *out,
+                              struct lw_err *err);
+
+/* Read, unpack, parse and sort a trace file. hash[33] (may be NULL) gets that of its bytes. */
+enum lw_status lw_kineto_read(const char *file, struct lw_trace *out, char hash[33],
+                              struct lw_err *err);
+
+#endif

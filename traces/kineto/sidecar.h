@@ -1,0 +1,58 @@
+#ifndef LW_TRACES_KINETO_SIDECAR_H
+#define LW_TRACES_KINETO_SIDECAR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
+
+/* What record_ddp.py writes beside a trace: what the trace cannot tell. Times in ns, -1 = absent. */
+
+struct traces_param {
+    const char *name;
+    int64_t numel;
+    enum lw_dtype dtype;
+    bool requires_grad, sparse;
+    int64_t ready_ns;   /* after the start of backward, measured without the profiler */
+    int32_t module;     /* the first module that owns it; -1 = none said */
+};
+
+struct traces_buffer {
+    const char *name;
+    int64_t numel;
+    enum lw_dtype dtype;
+};
+
+struct traces_measured { /* medians over steps without the profiler */
+    int64_t step_ns, step_p25_ns, step_p75_ns, zero_grad_ns, forward_ns, backward_ns, optimizer_ns;
+};
+
+struct traces_sidecar {
+    struct lw_arena arena;
+    const char *file, *model, *torch_version, *cpu, *gpu, *backend; /* "" = absent */
+    enum lw_optimizer optimizer; /* UNKNOWN = absent, or none of those that workloads know */
+    int32_t rank, world_size;
+    int32_t n_params, n_buffers, n_modules, n_ready;
+    struct traces_param *params;   /* in registration order, shared ones once */
+    struct traces_buffer *buffers;
+    const char **modules;
+    int32_t *ready_order;          /* parameters as their gradients became ready */
+    struct traces_measured measured;
+    bool is_ddp, broadcast_buffers;
+    int32_t n_limits, n_buckets;
+    int64_t *limit_bytes;          /* the last one repeats */
+    int64_t *bucket_bytes;         /* rebuilt buckets as logged, in launch order */
+};
+
+/* LW_EFORMAT names file, JSON path, value and what is allowed. */
+enum lw_status traces_sidecar_read(const char *file, struct traces_sidecar *out,
+                                   struct lw_err *err);
+void traces_sidecar_free(struct traces_sidecar *s);
+
+/* Where the sidecar of a trace would lie: "a/b.json.gz" -> "a/b.sidecar.json". NULL without memory. */
+char *traces_sidecar_path(const char *trace, struct lw_arena *arena);
+
+#endif

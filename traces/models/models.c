@@ -1,0 +1,176 @@
+/* Parametric models: the tables of the families, and a shape's way from options to a builder. */
+#include "traces/models/models.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct traces_model *const families[] = {
+    traces_models_mlp,
+    traces_models_resnet,
+    traces_models_gpt,
+    traces_models_llama,
+    traces_models_bert,
+    traces_models_vit,
+};
+
+const struct traces_model *traces_model_at(int k)
+{
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (const struct traces_model *m = families[f]; m->name; m++)
+            if (k-- == 0)
+                return m;
+    return NULL;
+}
+
+static const struct traces_model *find_model(const char *name, struct lw_err *err)
+{
+    char all[480] = "";
+    const struct traces_model *m;
+
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
+        if (strcmp(m->name, name) == 0)
+            return m;
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", m->name);
+    }
+    lw_fail(err, LW_EINVAL, "no model '%s'; known: %s", name, all);
+    return NULL;
+}
+
+#define AT(field) offsetof(struct traces_model_shape, field)
+static const struct {
+    const char *option;
+    size_t at;
+    int64_t least, most;
+} sizes[] = {
+    {"batch", AT(batch), 1, 65536},      {"layers", AT(layers), 1, 4096},
+    {"width", AT(width), 1, 65536},      {"image", AT(image), 32, 4096},
+    {"patch", AT(patch), 1, 4096},       {"hidden", AT(hidden), 1, 262144},
+    {"heads", AT(heads), 1, 4096},       {"kv-heads", AT(kv_heads), 1, 4096},
+    {"ffn", AT(ffn), 1, 1048576},        {"seq", AT(seq), 1, 4194304},
+    {"vocab", AT(vocab), 1, 16777216},
+};
+
+static const struct {
+    const char *option;
+    size_t at;
+    const char *words[4];
+} choices[] = {
+    {"dtype", AT(dtype), {"f32", "bf16", "f16"}},
+    {"attention", AT(attention), {"full", "flash"}},
+    {"optimizer", AT(optimizer), {"sgd", "momentum", "adam"}},
+};
+#undef AT
+
+static enum lw_status take_size(const struct traces_model *m, size_t k,
+                                const struct traces_model_shape *given,
+                                struct traces_model_shape *out, struct lw_err *err)
+{
+    int64_t found = *(const int64_t *)((const char *)given + sizes[k].at);
+    int64_t standard = *(const int64_t *)((const char *)&m->defaults + sizes[k].at);
+
+    if (found && !standard)
+        return lw_fail(err, LW_EINVAL, "model %s has no --%s", m->name, sizes[k].option);
+    if (found && (found < sizes[k].least || found > sizes[k].most))
+        return lw_fail(err, LW_EINVAL, "--%s: found %" PRId64 ", allowed: %" PRId64 " to %" PRId64,
+                       sizes[k].option, found, sizes[k].least, sizes[k].most);
+    *(int64_t *)((char *)out + sizes[k].at) = found ? found : standard;
+    return LW_OK;
+}
+
+/* A dtype may be given by any of its names; the choice is one of the words here. */
+static const char *canonical(const char *option, const char *found)
+{
+    static const char *const floats[][2] = {{"fp32", "f32"}, {"fp16", "f16"}};
+    enum lw_dtype dtype;
+
+    if (strcmp(option, "dtype") != 0)
+        return found;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (strcmp(found, floats[i][0]) == 0)
+            return floats[i][1];
+    return lw_dtype_parse(found, &dtype, NULL) == LW_OK ? lw_dtype_name(dtype) : found;
+}
+
+static enum lw_status take_choice(const struct traces_model *m, size_t k,
+                                  const struct traces_model_shape *given,
+                                  struct traces_model_shape *out, struct lw_err *err)
+{
+    const char *found = *(const char *const *)((const char *)given + choices[k].at);
+    const char *standard = *(const char *const *)((const char *)&m->defaults + choices[k].at);
+    char all[80] = "";
+
+    if (found && !standard)
+        return lw_fail(err, LW_EINVAL, "model %s has no --%s", m->name, choices[k].option);
+    found = found ? canonical(choices[k].option, found) : standard;
+    *(const char **)((char *)out + choices[k].at) = found;
+    for (int i = 0; found && choices[k].words[i]; i++) {
+        if (strcmp(found, choices[k].words[i]) == 0)
+            return LW_OK;
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", choices[k].words[i]);
+    }
+    if (!found)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--%s: found '%s', allowed: %s", choices[k].option, found, all);
+}
+
+/* What follows from another size unless it is given: 0 asks the family for its rule. */
+static void leave_derived(const struct traces_model *m, const struct traces_model_shape *given,
+                          struct traces_model_shape *out)
+{
+    if (given->hidden && !given->ffn)
+        out->ffn = 0;
+    if (given->heads && !given->kv_heads && m->defaults.kv_heads == m->defaults.heads)
+        out->kv_heads = 0;
+}
+
+static enum lw_status need(const struct lw_device *d, struct lw_figure f, const char *name,
+                           struct lw_err *err)
+{
+    if (lw_figure_is_set(f))
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "device '%s' has no %s, which times by roofline need", d->kind,
+                   name);
+}
+
+static enum lw_status need_roofline(const struct lw_device *d, const char *word, struct lw_err *err)
+{
+    enum lw_dtype dtype = LW_F32;
+    char name[40];
+
+    LW_TRY(lw_dtype_parse(word, &dtype, err));
+    snprintf(name, sizeof name, "peak_flops.%s", lw_dtype_name(dtype));
+    bool products = lw_work_find(d, LW_WORK_GEMM, dtype, dtype) != NULL;
+    bool traffic = lw_work_find(d, LW_WORK_COPY, dtype, dtype) != NULL;
+    if (!products && !lw_figure_is_set(d->peak_flops[dtype]) && lw_figure_is_set(d->peak_flops[LW_F32]))
+        return lw_fail(err, LW_EINVAL,
+                       "device '%s' has no %s, which times by roofline need; choose another --device "
+                       "or --dtype f32",
+                       d->kind, name);
+    if (!products)
+        LW_TRY(need(d, d->peak_flops[dtype], name, err));
+    if (!products)
+        LW_TRY(need(d, d->gemm_efficiency, "gemm_efficiency", err));
+    return traffic ? LW_OK : need(d, d->memory_bytes_per_s, "memory_bytes_per_s", err);
+}
+
+enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
+                                  const struct lw_device *device, struct lw_workload *w,
+                                  struct lw_err *err)
+{
+    const struct traces_model *m = find_model(name, err);
+    struct traces_model_shape s = {0};
+
+    if (!m)
+        return LW_EINVAL;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        LW_TRY(take_size(m, k, shape, &s, err));
+    for (size_t k = 0; k < sizeof choices / sizeof *choices; k++)
+        LW_TRY(take_choice(m, k, shape, &s, err));
+    leave_derived(m, shape, &s);
+    LW_TRY(need_roofline(device, s.dtype, err));
+    return m->build(m, &s, device, w, err);
+}

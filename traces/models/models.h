@@ -1,0 +1,54 @@
+#ifndef LW_TRACES_MODELS_MODELS_H
+#define LW_TRACES_MODELS_MODELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
+
+/* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the
+ * larger of flops / (peak * efficiency) and bytes / memory bandwidth, for every kernel in forward,
+ * backward by input and backward by weight. See docs/design/models.md. */
+struct traces_model_shape { /* 0, NULL = the model's default */
+    int64_t batch;          /* samples of one micro-batch */
+    int64_t layers;
+    int64_t width;          /* mlp */
+    int64_t image;          /* resnet, vit: pixels of a side */
+    int64_t patch;          /* vit: pixels of a patch's side */
+    int64_t hidden, heads;  /* transformers; heads divide hidden */
+    int64_t kv_heads;       /* llama: heads of keys and values; they divide heads */
+    int64_t ffn;            /* width between the two linear layers of a block */
+    int64_t seq, vocab;     /* gpt, bert, llama */
+    int64_t positions;      /* rows of a position table: found from seq, no option */
+    const char *dtype;      /* of parameters and activations: f32, bf16, f16 */
+    const char *attention;  /* "full": scores are stored; "flash": they are not */
+    const char *optimizer;  /* "sgd", "momentum", "adam" */
+};
+
+struct traces_model {
+    const char *name, *about;
+    struct traces_model_shape defaults; /* a size that the model does not have is 0 here */
+    enum lw_status (*build)(const struct traces_model *m, const struct traces_model_shape *shape,
+                            const struct lw_device *device, struct lw_workload *w,
+                            struct lw_err *err);
+    int32_t member;     /* which of its family: a resnet's depth, the generation of a gpt */
+    const char *source; /* of the shapes */
+};
+
+/* Model k of all, NULL behind the last. */
+const struct traces_model *traces_model_at(int k);
+
+/* LW_EINVAL: no such model, a size that it does not have or that is out of range, a device without
+ * the figures of a roofline. */
+enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
+                                  const struct lw_device *device, struct lw_workload *w,
+                                  struct lw_err *err);
+
+/* The tables of the families; each ends with name == NULL. */
+extern const struct traces_model traces_models_mlp[], traces_models_resnet[];
+extern const struct traces_model traces_models_gpt[], traces_models_llama[];
+extern const struct traces_model traces_models_bert[], traces_models_vit[];
+
+#endif

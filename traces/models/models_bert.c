@@ -1,0 +1,124 @@
+/* BERT: three embeddings and a norm, post-norm blocks with separate query, key and value layers and
+ * GELU, and the pooler. Names and order of registration are those of BertModel
+ * (huggingface/transformers@8ec58104, src/transformers/models/bert/modeling_bert.py), whose
+ * 335,141,888 parameters are BERT-large's published 340 M. The heads of pre-training are not
+ * part of it. Shapes: Devlin et al., arXiv 1810.04805, section 3; 30,522 word pieces, 512 positions,
+ * two segments. */
+#include "traces/models/models_transformer.h"
+
+enum { PARAMS_PER_BLOCK = 16, SEGMENTS = 2 };
+
+static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
+                     enum lw_tp_split split, int32_t block, const char *name)
+{
+    enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
+
+    traces_builder_param(&t->b, part, weight, split, "encoder.layer.%d.%s.weight", block, name);
+    traces_builder_param(&t->b, part, bias, of_bias, "encoder.layer.%d.%s.bias", block, name);
+}
+
+static void add_embedding(struct transformer *t)
+{
+    int64_t h = t->hidden, x = t->b.item * t->tokens * h, mask = t->tokens * h;
+    int64_t vocab = t->b.shape.vocab, positions = t->b.shape.positions;
+    const struct traces_cost add = {.forward_bytes = 3 * x, .weight_bytes = 2 * x, .whole = true};
+    const struct traces_cost dropout = {
+        .forward_bytes = 2 * x + mask, .input_bytes = 2 * x + mask, .whole = true};
+
+    transformer_module(t, "embeddings");
+    int32_t words = transformer_lookup(t, vocab);
+    int32_t places = traces_builder_part(&t->b, &add), segments = traces_builder_part(&t->b, &add);
+    int32_t norm = transformer_norm(t);
+    traces_builder_part(&t->b, &dropout);
+    traces_builder_param(&t->b, words, vocab * h, LW_TP_VOCAB, "embeddings.word_embeddings.weight");
+    traces_builder_param(&t->b, places, positions * h, LW_TP_REPLICATED,
+                         "embeddings.position_embeddings.weight");
+    traces_builder_param(&t->b, segments, SEGMENTS * h, LW_TP_REPLICATED,
+                         "embeddings.token_type_embeddings.weight");
+    traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "embeddings.LayerNorm.weight");
+    traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "embeddings.LayerNorm.bias");
+    transformer_keep(t, 2 * 8 * t->tokens + mask, true); /* words and segments */
+    transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
+}
+
+static void add_block(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, ffn = t->ffn, x = t->b.item * t->tokens;
+
+    transformer_module(t, "encoder.layer.%d", i);
+    transformer_keep(t, x * h, true);
+    for (int k = 0; k < 3; k++) {
+        static const char *const names[] = {"attention.self.query", "attention.self.key",
+                                            "attention.self.value"};
+        add_pair(t, transformer_linear(t, t->tokens, h, h, false), h * h, h, LW_TP_COLUMN, i,
+                 names[k]);
+    }
+    transformer_attention(t);
+    transformer_keep(t, x * h, false);
+    add_pair(t, transformer_linear(t, t->tokens, h, h, false), h * h, h, LW_TP_ROW, i,
+             "attention.output.dense");
+    transformer_residual(t);
+    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "attention.output.LayerNorm");
+    transformer_keep(t, x * h, true);
+    add_pair(t, transformer_linear(t, t->tokens, h, ffn, false), h * ffn, ffn, LW_TP_COLUMN, i,
+             "intermediate.dense");
+    transformer_keep(t, 2 * x * ffn, false);
+    transformer_elementwise(t, ffn, 1);
+    add_pair(t, transformer_linear(t, t->tokens, ffn, h, false), h * ffn, h, LW_TP_ROW, i,
+             "output.dense");
+    transformer_residual(t);
+    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "output.LayerNorm");
+    transformer_end_block(t);
+}
+
+/* A linear layer with tanh on the first token of each sample; every tensor rank does all of it. */
+static void add_pooler(struct transformer *t)
+{
+    int64_t h = t->hidden, pooled = t->b.item * t->batch * h;
+
+    transformer_module(t, "pooler");
+    int32_t part = transformer_linear(t, t->batch, h, h, true);
+    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * pooled,
+                                                     .input_bytes = 3 * pooled, .whole = true});
+    traces_builder_param(&t->b, part, h * h, LW_TP_REPLICATED, "pooler.dense.weight");
+    traces_builder_param(&t->b, part, h, LW_TP_REPLICATED, "pooler.dense.bias");
+    transformer_keep(t, 2 * pooled, true);
+    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, pooled);
+}
+
+static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,
+                            const struct lw_device *device, struct lw_workload *w,
+                            struct lw_err *err)
+{
+    struct traces_model_shape s = *shape;
+    struct transformer t;
+
+    s.kv_heads = s.heads;
+    s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
+    s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
+    LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    t.dropout = true;
+    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 7, 2);
+    add_embedding(&t);
+    for (int32_t i = 0; i < s.layers; i++)
+        add_block(&t, i);
+    add_pooler(&t);
+    traces_builder_buffer(&t.b, s.positions, LW_I64, "embeddings.position_ids");
+    traces_builder_buffer(&t.b, s.positions, LW_I64, "embeddings.token_type_ids");
+    traces_builder_note(&t.b, "vocabulary %lld, %lld positions; without a head for a task",
+                        (long long)s.vocab, (long long)s.positions);
+    return transformer_finish(&t, m, w, err);
+}
+
+#define BERT(layers_, hidden_, heads_)                                                             \
+    {                                                                                              \
+        .batch = 8, .layers = layers_, .hidden = hidden_, .heads = heads_, .ffn = 4 * hidden_,     \
+        .seq = 512, .vocab = 30522, .dtype = "f32", .attention = "full", .optimizer = "adam",      \
+    }
+#define DEVLIN "Devlin et al., arXiv 1810.04805, section 3; huggingface/transformers BertModel"
+
+const struct traces_model traces_models_bert[] = {
+    {"bert-base", "BERT base", BERT(12, 768, 12), build, 0, DEVLIN},
+    {"bert-large", "BERT large", BERT(24, 1024, 16), build, 0, DEVLIN},
+    {0},
+};

@@ -1,0 +1,360 @@
+/* The builder that all parametric models share. A time is the roofline's (Williams, Waterman,
+ * Patterson, CACM 52(4), 2009): the larger of the time of the matrix products and the time of the
+ * memory traffic, per part and direction, rounded once to the picosecond. Where the device was measured
+ * over sizes, its tables say both, and what an optimizer's step takes: FLOPs as one square product's,
+ * traffic as that of a copy, which reads and writes its payload. Not modelled: launch overhead, caches,
+ * overlap of traffic and products beyond the maximum. */
+#include "traces/models/models_build.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NOTES = 20, NAME_ROOM = 160 };
+
+void traces_builder_init(struct traces_builder *b, const char *name,
+                         const struct traces_model_shape *shape, const struct lw_device *device)
+{
+    *b = (struct traces_builder){.shape = *shape, .device = device};
+    enum lw_status s = lw_dtype_parse(shape->dtype, &b->dtype, NULL);
+    assert(s == LW_OK); /* traces_model_build has seen it */
+    (void)s;
+    b->item = lw_dtype_size(b->dtype);
+    b->w.name = lw_arena_strdup(&b->w.arena, name);
+    b->w.notes = lw_arena_alloc(&b->w.arena, MAX_NOTES, sizeof *b->w.notes);
+    b->w.batch = shape->batch;
+    b->no_memory = !b->w.name || !b->w.notes;
+}
+
+void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t max_params,
+                         int64_t max_buffers)
+{
+    struct lw_workload *w = &b->w;
+
+    b->max_modules = (int32_t)max_modules;
+    b->max_params = (int32_t)max_params;
+    b->max_buffers = (int32_t)max_buffers;
+    w->modules = lw_arena_alloc(&w->arena, max_modules, sizeof *w->modules);
+    w->params = lw_arena_alloc(&w->arena, max_params, sizeof *w->params);
+    w->ready_order = lw_arena_alloc(&w->arena, max_params, sizeof *w->ready_order);
+    w->buffers = lw_arena_alloc(&w->arena, max_buffers, sizeof *w->buffers);
+    b->part_of = lw_alloc((size_t)max_params * sizeof *b->part_of);
+    b->no_memory =
+        b->no_memory || !w->modules || !w->params || !w->ready_order || !w->buffers || !b->part_of;
+}
+
+static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)
+{
+    return lw_work_find(b->device, kind, b->dtype, b->dtype);
+}
+
+static lw_ps products(const struct traces_builder *b, int64_t flops)
+{
+    const struct lw_device *d = b->device;
+    const struct lw_work_table *t = table_of(b, LW_WORK_GEMM);
+
+    return t ? lw_work_time(t, flops)
+             : lw_ps_from_seconds((double)flops /
+                                  (d->peak_flops[b->dtype].value * d->gemm_efficiency.value));
+}
+
+static lw_ps traffic(const struct traces_builder *b, int64_t bytes)
+{
+    const struct lw_work_table *t = table_of(b, LW_WORK_COPY);
+
+    return t ? lw_work_time(t, bytes / 2)
+             : lw_ps_from_seconds((double)bytes / b->device->memory_bytes_per_s.value);
+}
+
+static lw_ps roofline(const struct traces_builder *b, int64_t flops, int64_t bytes)
+{
+    lw_ps compute = products(b, flops), move = traffic(b, bytes);
+
+    return compute > move ? compute : move;
+}
+
+static const char *copy_name(struct traces_builder *b, const char *name)
+{
+    const char *copy = b->no_memory ? NULL : lw_arena_strdup(&b->w.arena, name);
+
+    b->no_memory = !copy;
+    return copy;
+}
+
+struct lw_module *traces_builder_module(struct traces_builder *b, const char *name)
+{
+    const char *copy = copy_name(b, name);
+
+    if (!copy)
+        return &b->spare;
+    assert(b->w.n_modules < b->max_modules);
+    struct lw_module *m = &b->w.modules[b->w.n_modules++];
+    *m = (struct lw_module){.name = copy, .output_bytes = -1, .kept_bytes = {-1, -1, -1}};
+    return m;
+}
+
+struct lw_module *traces_builder_last(struct traces_builder *b)
+{
+    return b->no_memory ? &b->spare : &b->w.modules[b->w.n_modules - 1];
+}
+
+/* Times stop at INT64_MAX, which the check of the workload then refuses in words. */
+static void add_ps(lw_ps *sum, lw_ps t)
+{
+    if (__builtin_add_overflow(*sum, t, sum))
+        *sum = INT64_MAX;
+}
+
+int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *cost)
+{
+    lw_ps forward = roofline(b, cost->forward_flops, cost->forward_bytes);
+    lw_ps input = roofline(b, cost->input_flops, cost->input_bytes);
+    lw_ps weight = roofline(b, cost->weight_flops, cost->weight_bytes);
+    struct lw_module *m = traces_builder_last(b);
+
+    if (!b->no_memory)
+        b->no_memory =
+            lw_reserve(&b->parts, &b->parts_capacity, b->n_parts + 1, sizeof *b->parts) != 0;
+    if (b->no_memory)
+        return 0;
+    m->forward_flops += cost->forward_flops;
+    m->forward_bytes += cost->forward_bytes;
+    add_ps(&m->forward_ps, forward);
+    add_ps(&m->backward_input_ps, input);
+    add_ps(&m->backward_weight_ps, weight);
+    add_ps(&m->selective_ps, cost->again ? forward : 0);
+    if (cost->whole) {
+        add_ps(&m->whole_forward_ps, forward);
+        add_ps(&m->whole_input_ps, input);
+        add_ps(&m->whole_weight_ps, weight);
+    }
+    lw_ps backward = input;
+    add_ps(&backward, weight);
+    b->parts[b->n_parts] = (struct traces_part){b->w.n_modules - 1, backward};
+    return b->n_parts++;
+}
+
+struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, int64_t numel,
+                                      enum lw_tp_split split, const char *name, ...)
+{
+    char text[NAME_ROOM];
+    va_list ap;
+
+    va_start(ap, name);
+    vsnprintf(text, sizeof text, name, ap);
+    va_end(ap);
+    const char *copy = copy_name(b, text);
+    if (!copy)
+        return &b->spare_param;
+    assert(b->w.n_params < b->max_params);
+    b->part_of[b->w.n_params] = part;
+    struct lw_param *p = &b->w.params[b->w.n_params++];
+    *p = (struct lw_param){.name = copy,
+                           .numel = numel,
+                           .dtype = b->dtype,
+                           .module = b->parts[part].module,
+                           .tied = -1,
+                           .tp_split = split,
+                           .trainable = true,
+                           .used = true,
+                           .ready_ps = -1};
+    return p;
+}
+
+void traces_builder_buffer(struct traces_builder *b, int64_t numel, enum lw_dtype dtype,
+                           const char *name, ...)
+{
+    char text[NAME_ROOM];
+    va_list ap;
+
+    va_start(ap, name);
+    vsnprintf(text, sizeof text, name, ap);
+    va_end(ap);
+    const char *copy = copy_name(b, text);
+    if (!copy)
+        return;
+    assert(b->w.n_buffers < b->max_buffers);
+    b->w.buffers[b->w.n_buffers++] =
+        (struct lw_buffer){.name = copy, .numel = numel, .dtype = dtype, .broadcast = true};
+}
+
+void traces_builder_note(struct traces_builder *b, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    const char *copy = copy_name(b, text);
+    if (!copy)
+        return;
+    assert(b->w.n_notes < MAX_NOTES);
+    b->w.notes[b->w.n_notes++] = copy;
+}
+
+/* --- what is left once all modules are there ---------------------------------------------------
+ */
+
+struct ready {
+    lw_ps at;
+    int32_t param;
+};
+
+/* By time; what becomes ready together in reverse registration order, as autograd runs. */
+static int compare_ready(const void *pa, const void *pb)
+{
+    const struct ready *a = pa, *b = pb;
+
+    if (a->at != b->at)
+        return a->at < b->at ? -1 : 1;
+    return (a->param < b->param) - (a->param > b->param);
+}
+
+/* A gradient is ready at the end of its part's backward; that of a tied parameter with the last of
+ * its uses, which is the first parameter's, since its module comes last in backward. */
+static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *err)
+{
+    struct lw_workload *w = &b->w;
+    struct ready *ready = lw_alloc((size_t)(w->n_params + 1) * sizeof *ready);
+    lw_ps *end = lw_alloc((size_t)(b->n_parts + 1) * sizeof *end), now = 0;
+    int32_t n = 0;
+
+    if (!ready || !end) {
+        lw_free(ready);
+        lw_free(end);
+        return lw_fail_nomem(err);
+    }
+    for (int32_t k = b->n_parts - 1; k >= 0; k--)
+        end[k] = now += b->parts[k].backward_ps;
+    for (int32_t i = 0; i < w->n_params; i++) {
+        w->params[i].ready_ps = end[b->part_of[i]];
+        if (lw_param_has_gradient(&w->params[i]))
+            ready[n++] = (struct ready){w->params[i].ready_ps, i};
+    }
+    qsort(ready, (size_t)n, sizeof *ready, compare_ready);
+    for (int32_t k = 0; k < n; k++)
+        w->ready_order[w->n_ready++] = ready[k].param;
+    lw_free(ready);
+    lw_free(end);
+    return LW_OK;
+}
+
+/* Of f32 parameters: the step of those that keep 2-byte copies was not measured. */
+static const struct lw_work_table *optimizer_table(const struct traces_builder *b)
+{
+    static const enum lw_work_kind kinds[LW_N_OPTIMIZERS] = {
+        [LW_OPTIMIZER_SGD] = LW_WORK_SGD,
+        [LW_OPTIMIZER_MOMENTUM] = LW_WORK_MOMENTUM,
+        [LW_OPTIMIZER_ADAM] = LW_WORK_ADAM,
+    };
+    bool known = b->dtype == LW_F32 && b->w.optimizer != LW_OPTIMIZER_UNKNOWN;
+    return known ? table_of(b, kinds[b->w.optimizer]) : NULL;
+}
+
+/* Passes over memory per element: SGD reads parameter and gradient and writes the parameter, each
+ * state tensor is read and written; half precision computes on 4-byte masters and writes a copy. */
+static void time_optimizer(struct traces_builder *b)
+{
+    static const int states[LW_N_OPTIMIZERS] = {
+        [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2};
+    int64_t numel = lw_workload_numel(&b->w, true);
+    int k = 0;
+
+    while (strcmp(lw_optimizer_name(k), b->shape.optimizer) != 0)
+        k++;
+    b->w.optimizer = (enum lw_optimizer)k;
+    const struct lw_work_table *t = optimizer_table(b);
+    if (t) {
+        b->w.optimizer_ps = lw_work_time(t, 4 * numel);
+        traces_builder_note(b, "optimizer: a measured step of %s (%s)", b->shape.optimizer, t->source);
+        return;
+    }
+    bool masters = b->item == 2;
+    int64_t bytes = b->item + 2 * 4 * (1 + states[k]) + (masters ? b->item : 0);
+    b->w.optimizer_ps = roofline(b, 0, bytes * numel);
+    traces_builder_note(b, "optimizer: %s, %lld bytes of memory traffic per element%s",
+                        b->shape.optimizer, (long long)bytes, masters ? ", on f32 masters" : "");
+}
+
+static void note_rates(struct traces_builder *b)
+{
+    const struct lw_device *d = b->device;
+
+    traces_builder_note(b,
+                        "times by roofline on %s: max of flops / (%.4g flop/s * %.4g) and bytes / "
+                        "(%.4g B/s); %s, nothing measured",
+                        d->kind, d->peak_flops[b->dtype].value, d->gemm_efficiency.value,
+                        d->memory_bytes_per_s.value, lw_dtype_name(b->dtype));
+    traces_builder_note(b, "peak: %s", d->peak_flops[b->dtype].source);
+    traces_builder_note(b, "efficiency: %s", d->gemm_efficiency.source);
+    traces_builder_note(b, "memory bandwidth: %s", d->memory_bytes_per_s.source);
+}
+
+/* One of the two may come from a rate still. */
+static void note_tables(struct traces_builder *b, const struct lw_work_table *gemm,
+                        const struct lw_work_table *copy)
+{
+    const struct lw_device *d = b->device;
+
+    traces_builder_note(b, "times by roofline on %s: the longer of a product of as many flops and a "
+                           "copy of half the traffic, as measured over sizes; %s", d->kind,
+                        lw_dtype_name(b->dtype));
+    if (gemm)
+        traces_builder_note(b, "products: %s", gemm->source);
+    else
+        traces_builder_note(b, "products: flops / (%.4g flop/s * %.4g): %s",
+                            d->peak_flops[b->dtype].value, d->gemm_efficiency.value,
+                            d->peak_flops[b->dtype].source);
+    if (copy)
+        traces_builder_note(b, "copies: %s", copy->source);
+    else
+        traces_builder_note(b, "copies: bytes / (%.4g B/s): %s", d->memory_bytes_per_s.value,
+                            d->memory_bytes_per_s.source);
+}
+
+static void note_roofline(struct traces_builder *b)
+{
+    const struct lw_work_table *gemm = table_of(b, LW_WORK_GEMM), *copy = table_of(b, LW_WORK_COPY);
+
+    if (gemm || copy)
+        note_tables(b, gemm, copy);
+    else
+        note_rates(b);
+    traces_builder_note(b, "a gradient is ready at the end of the backward of what it belongs to; "
+                           "launch overhead and gaps of the host are left out");
+}
+
+static enum lw_status complete(struct traces_builder *b, const char *producer, struct lw_err *err)
+{
+    if (b->no_memory)
+        return lw_fail_nomem(err);
+    LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
+    LW_TRY(order_gradients(b, err));
+    time_optimizer(b);
+    note_roofline(b);
+    b->w.from.producer = copy_name(b, producer);
+    b->w.from.device = copy_name(b, b->device->kind);
+    if (b->no_memory)
+        return lw_fail_nomem(err);
+    return lw_workload_check(&b->w, err);
+}
+
+enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,
+                                     struct lw_workload *w, struct lw_err *err)
+{
+    b->w.recorded.step_ps = b->w.recorded.step_spread_ps = -1;
+    b->w.from =
+        (struct lw_provenance){.format = "model", .file = "", .hash = "", .rank = -1, .step = -1};
+    enum lw_status s = complete(b, producer, err);
+    lw_free(b->parts);
+    lw_free(b->part_of);
+    if (s != LW_OK) {
+        lw_workload_free(&b->w);
+        return s;
+    }
+    *w = b->w;
+    return LW_OK;
+}

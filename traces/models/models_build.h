@@ -1,0 +1,65 @@
+#ifndef LW_TRACES_MODELS_MODELS_BUILD_H
+#define LW_TRACES_MODELS_MODELS_BUILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "traces/models/models.h"
+
+/* What the models share: a workload that grows module by module. A module consists of parts, one
+ * for each kernel or few, in forward order; backward runs them in reverse, and the gradients of a
+ * part's parameters are ready at its end. Parameters are registered in any order. */
+
+/* One part's work: matrix flops and device memory traffic of each direction. */
+struct traces_cost {
+    int64_t forward_flops, forward_bytes;
+    int64_t input_flops, input_bytes;   /* backward by input; 0 and 0: not computed */
+    int64_t weight_flops, weight_bytes; /* backward by weight */
+    bool whole;                         /* every rank of a tensor group does all of it */
+    bool again;                         /* done once more with selective recomputation */
+};
+
+struct traces_part {
+    int32_t module;
+    lw_ps backward_ps;
+};
+
+struct traces_builder {
+    struct lw_workload w;
+    const struct lw_device *device;
+    struct traces_model_shape shape; /* with defaults filled in */
+    enum lw_dtype dtype;
+    int64_t item;              /* bytes of one element of it */
+    int32_t max_modules, max_params, max_buffers, n_parts;
+    int64_t parts_capacity;
+    struct traces_part *parts; /* goes with finish */
+    int32_t *part_of;          /* [max_params] */
+    bool no_memory;
+    struct lw_module spare;    /* take what is set on things that there was no memory for */
+    struct lw_param spare_param;
+};
+
+/* Zeroes b and takes shape and device; dtype must be known. Room for so many of each; running out of
+ * memory sticks in no_memory until finish. */
+void traces_builder_init(struct traces_builder *b, const char *name,
+                         const struct traces_model_shape *shape, const struct lw_device *device);
+void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t max_params,
+                         int64_t max_buffers);
+/* The next module in forward order, without work; sizes are unknown until set. */
+struct lw_module *traces_builder_module(struct traces_builder *b, const char *name);
+struct lw_module *traces_builder_last(struct traces_builder *b); /* the module added last */
+/* One more part of the module added last; returns its number, for parameters. */
+int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *cost);
+/* A parameter of a part. */
+struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, int64_t numel,
+                                      enum lw_tp_split split, const char *name, ...)
+    __attribute__((format(printf, 5, 6)));
+void traces_builder_buffer(struct traces_builder *b, int64_t numel, enum lw_dtype dtype,
+                           const char *name, ...) __attribute__((format(printf, 4, 5)));
+void traces_builder_note(struct traces_builder *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Ready order and times, optimizer, provenance; checks the result and frees all on failure. */
+enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,
+                                     struct lw_workload *w, struct lw_err *err);
+
+#endif

@@ -1,0 +1,147 @@
+/* GPT: token and position embeddings, pre-norm blocks of attention and a four times wider linear
+ * pair with GELU, a last norm, and scores by the embedding's own weights (tied). Names and order of
+ * registration are those of GPT2LMHeadModel (huggingface/transformers@c44b2d99,
+ * src/transformers/models/gpt2/modeling_gpt2.py).
+ *
+ * Shapes. GPT-2: Radford et al. 2019, table 2, as released (openai-community/gpt2, -medium, -large,
+ * -xl: 1024 positions, 50,257 tokens, heads of 64). GPT-3: Brown et al., arXiv 2005.14165, table
+ * 2.1, 2048 positions; where its heads times their width is not the hidden size (1.3B, 13B), the
+ * nearest shape that fits stands. Their vocabulary is the one that Megatron-LM pads 50,257 to for
+ * tensor groups of eight, 51,200 (Narayanan et al., SC'21, section 5). */
+#include <stdio.h>
+
+#include "traces/models/models_transformer.h"
+
+enum { PARAMS_PER_BLOCK = 12 };
+
+static void add_embedding(struct transformer *t)
+{
+    int64_t x = t->b.item * t->tokens * t->hidden, mask = t->tokens * t->hidden;
+    int64_t vocab = t->b.shape.vocab, positions = t->b.shape.positions;
+    struct traces_cost position = {
+        .forward_bytes = 3 * x + mask, .weight_bytes = 2 * x + mask, .whole = true};
+
+    transformer_module(t, "transformer.embedding");
+    int32_t tokens = transformer_lookup(t, vocab);
+    int32_t places = traces_builder_part(&t->b, &position); /* addition and dropout */
+    traces_builder_param(&t->b, tokens, vocab * t->hidden, LW_TP_VOCAB, "transformer.wte.weight");
+    traces_builder_param(&t->b, places, positions * t->hidden, LW_TP_REPLICATED,
+                         "transformer.wpe.weight");
+    transformer_keep(t, 8 * t->tokens + mask, true);
+    transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
+}
+
+static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
+                     enum lw_tp_split split, int32_t block, const char *name)
+{
+    enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
+
+    traces_builder_param(&t->b, part, weight, split, "transformer.h.%d.%s.weight", block, name);
+    traces_builder_param(&t->b, part, bias, of_bias, "transformer.h.%d.%s.bias", block, name);
+}
+
+static void add_block(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, ffn = t->ffn, x = t->b.item * t->tokens;
+
+    transformer_module(t, "transformer.h.%d", i);
+    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_1");
+    transformer_keep(t, x * h, true);
+    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, false), 3 * h * h, 3 * h, LW_TP_COLUMN,
+             i, "attn.c_attn");
+    transformer_attention(t);
+    transformer_keep(t, x * h, false);
+    add_pair(t, transformer_linear(t, t->tokens, h, h, false), h * h, h, LW_TP_ROW, i,
+             "attn.c_proj");
+    transformer_residual(t);
+    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_2");
+    transformer_keep(t, x * h, true);
+    add_pair(t, transformer_linear(t, t->tokens, h, ffn, false), h * ffn, ffn, LW_TP_COLUMN, i,
+             "mlp.c_fc");
+    transformer_keep(t, 2 * x * ffn, false); /* inputs of GELU and of the layer behind it */
+    transformer_elementwise(t, ffn, 1);
+    add_pair(t, transformer_linear(t, t->tokens, ffn, h, false), h * ffn, h, LW_TP_ROW, i,
+             "mlp.c_proj");
+    transformer_residual(t);
+    transformer_end_block(t);
+}
+
+/* Vocabulary-parallel scores sum three numbers per token in forward, their maximum, their sum and
+ * the label's, and the gradient of their input in backward. */
+static void add_head(struct transformer *t)
+{
+    int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
+
+    transformer_module(t, "lm_head");
+    int32_t norm = transformer_norm(t);
+    traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "transformer.ln_f.weight");
+    traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "transformer.ln_f.bias");
+    transformer_keep(t, x, true);
+    int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, false);
+    traces_builder_param(&t->b, scores, vocab * t->hidden, LW_TP_VOCAB, "lm_head.weight")->tied = 0;
+    transformer_loss(t, vocab);
+    transformer_end_plain(t, LW_TP_VOCAB, 3 * 4 * t->tokens, x, 0);
+}
+
+/* The blocks of GPT-2 hold their causal mask, one byte per pair of positions. */
+static void add_masks(struct transformer *t)
+{
+    int64_t n = t->b.shape.positions;
+
+    for (int32_t i = 0; i < t->b.shape.layers; i++)
+        traces_builder_buffer(&t->b, n * n, LW_U8, "transformer.h.%d.attn.bias", i);
+}
+
+static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,
+                            const struct lw_device *device, struct lw_workload *w,
+                            struct lw_err *err)
+{
+    struct traces_model_shape s = *shape;
+    struct transformer t;
+    bool masks = m->member == 2;
+
+    s.kv_heads = s.heads;
+    s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
+    s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
+    LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    t.dropout = true;
+    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 5, masks ? s.layers : 0);
+    add_embedding(&t);
+    for (int32_t i = 0; i < s.layers; i++)
+        add_block(&t, i);
+    add_head(&t);
+    if (masks)
+        add_masks(&t);
+    traces_builder_note(&t.b, "vocabulary %lld, %lld positions; scores by the tied token embedding",
+                        (long long)s.vocab, (long long)s.positions);
+    return transformer_finish(&t, m, w, err);
+}
+
+#define GPT(layers_, hidden_, heads_, seq_, vocab_, batch_, dtype_)                                \
+    {                                                                                              \
+        .batch = batch_, .layers = layers_, .hidden = hidden_, .heads = heads_, .seq = seq_,       \
+        .ffn = 4 * hidden_, .vocab = vocab_, .dtype = dtype_, .attention = "full",                 \
+        .optimizer = "adam",                                                                       \
+    }
+#define GPT2(layers, hidden, heads) GPT(layers, hidden, heads, 1024, 50257, 8, "f32")
+#define GPT3(layers, hidden, heads) GPT(layers, hidden, heads, 2048, 51200, 1, "bf16")
+
+#define RADFORD "Radford et al. 2019, table 2; huggingface.co/openai-community"
+#define BROWN                                                                                      \
+    "Brown et al., arXiv 2005.14165, table 2.1; vocabulary of Narayanan et al., SC'21, section 5"
+
+const struct traces_model traces_models_gpt[] = {
+    {"gpt2", "GPT-2 of 124 M parameters", GPT2(12, 768, 12), build, 2, RADFORD},
+    {"gpt2-medium", "GPT-2 of 355 M parameters", GPT2(24, 1024, 16), build, 2, RADFORD},
+    {"gpt2-large", "GPT-2 of 774 M parameters", GPT2(36, 1280, 20), build, 2, RADFORD},
+    {"gpt2-xl", "GPT-2 of 1.5 G parameters", GPT2(48, 1600, 25), build, 2, RADFORD},
+    {"gpt-125m", "GPT-3 Small", GPT3(12, 768, 12), build, 3, BROWN},
+    {"gpt-350m", "GPT-3 Medium", GPT3(24, 1024, 16), build, 3, BROWN},
+    {"gpt-760m", "GPT-3 Large", GPT3(24, 1536, 16), build, 3, BROWN},
+    {"gpt-1.3b", "GPT-3 XL, with 16 heads of 128", GPT3(24, 2048, 16), build, 3, BROWN},
+    {"gpt-2.7b", "GPT-3 2.7B", GPT3(32, 2560, 32), build, 3, BROWN},
+    {"gpt-6.7b", "GPT-3 6.7B", GPT3(32, 4096, 32), build, 3, BROWN},
+    {"gpt-13b", "GPT-3 13B, with 40 heads of 128", GPT3(40, 5120, 40), build, 3, BROWN},
+    {"gpt-175b", "GPT-3 175B", GPT3(96, 12288, 96), build, 3, BROWN},
+    {0},
+};

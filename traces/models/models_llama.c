@@ -1,0 +1,135 @@
+/* Llama: RMS norms, rotary positions, attention with as many or fewer heads of keys and values, a
+ * gated pair of linear layers with SiLU, no biases, no dropout. Names and order of registration are
+ * those of LlamaForCausalLM (huggingface/transformers@5dd4a635,
+ * src/transformers/models/llama/modeling_llama.py): a block registers its norms behind what they
+ * come before, so gradients do not become ready in the reverse of registration.
+ *
+ * Shapes. Llama: Touvron et al., arXiv 2302.13971, table 2, with 32,000 tokens and the inner width
+ * 2/3 * 4 h rounded up to a multiple of 256. Llama 2: Touvron et al., arXiv 2307.09288, table 1 and
+ * section 2.2 (70B: 8 heads of keys and values; inner width 28,672). Llama 3: Grattafiori et al.,
+ * arXiv 2407.21783, table 3 (8 heads of keys and values, 128,000 tokens and 256 of its own). */
+#include "traces/models/models_transformer.h"
+
+enum { PARAMS_PER_BLOCK = 9 };
+
+static void add_param(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
+                      int32_t block, const char *name)
+{
+    traces_builder_param(&t->b, part, numel, split, "model.layers.%d.%s.weight", block, name);
+}
+
+/* Kept without a kernel of its own: SiLU's input and output, the other product, and theirs. */
+static void add_block(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, kv = t->kv_width, ffn = t->ffn, x = t->b.item * t->tokens;
+
+    transformer_module(t, "model.layers.%d", i);
+    int32_t norm_1 = transformer_norm(t);
+    transformer_keep(t, x * h, true);
+    int32_t q = transformer_linear(t, t->tokens, h, h, false);
+    int32_t k = transformer_linear(t, t->tokens, h, kv, false);
+    int32_t v = transformer_linear(t, t->tokens, h, kv, false);
+    transformer_elementwise(t, h + kv, 1); /* rotation of queries and keys: its inputs are not kept */
+    transformer_attention(t);
+    transformer_keep(t, x * h, false);
+    int32_t o = transformer_linear(t, t->tokens, h, h, false);
+    transformer_residual(t);
+    int32_t norm_2 = transformer_norm(t);
+    transformer_keep(t, x * h, true);
+    int32_t gate = transformer_linear(t, t->tokens, h, ffn, false);
+    int32_t up = transformer_linear(t, t->tokens, h, ffn, false);
+    transformer_elementwise(t, ffn, 1);
+    transformer_elementwise(t, ffn, 2);
+    transformer_keep(t, 4 * x * ffn, false);
+    int32_t down = transformer_linear(t, t->tokens, ffn, h, false);
+    transformer_residual(t);
+    transformer_end_block(t);
+    add_param(t, q, h * h, LW_TP_COLUMN, i, "self_attn.q_proj");
+    add_param(t, k, h * kv, LW_TP_COLUMN, i, "self_attn.k_proj");
+    add_param(t, v, h * kv, LW_TP_COLUMN, i, "self_attn.v_proj");
+    add_param(t, o, h * h, LW_TP_ROW, i, "self_attn.o_proj");
+    add_param(t, gate, h * ffn, LW_TP_COLUMN, i, "mlp.gate_proj");
+    add_param(t, up, h * ffn, LW_TP_COLUMN, i, "mlp.up_proj");
+    add_param(t, down, h * ffn, LW_TP_ROW, i, "mlp.down_proj");
+    add_param(t, norm_1, h, LW_TP_REPLICATED, i, "input_layernorm");
+    add_param(t, norm_2, h, LW_TP_REPLICATED, i, "post_attention_layernorm");
+}
+
+static void add_embedding(struct transformer *t)
+{
+    int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
+
+    transformer_module(t, "model.embed_tokens");
+    int32_t part = transformer_lookup(t, vocab);
+    traces_builder_param(&t->b, part, vocab * t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight");
+    transformer_keep(t, 8 * t->tokens, true);
+    transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
+}
+
+static void add_head(struct transformer *t)
+{
+    int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
+
+    transformer_module(t, "lm_head");
+    int32_t norm = transformer_norm(t);
+    traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "model.norm.weight");
+    transformer_keep(t, x, true);
+    int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, false);
+    traces_builder_param(&t->b, scores, vocab * t->hidden, LW_TP_VOCAB, "lm_head.weight");
+    transformer_loss(t, vocab);
+    transformer_end_plain(t, LW_TP_VOCAB, 3 * 4 * t->tokens, x, 0);
+}
+
+/* The first Llama's rule for the inner width. */
+static int64_t inner_width(int64_t hidden)
+{
+    return (8 * hidden / 3 + 255) / 256 * 256;
+}
+
+static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,
+                            const struct lw_device *device, struct lw_workload *w,
+                            struct lw_err *err)
+{
+    struct traces_model_shape s = *shape;
+    struct transformer t;
+
+    s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
+    s.ffn = s.ffn ? s.ffn : inner_width(s.hidden);
+    LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 3, 1);
+    add_embedding(&t);
+    for (int32_t i = 0; i < s.layers; i++)
+        add_block(&t, i);
+    add_head(&t);
+    traces_builder_buffer(&t.b, s.hidden / s.heads / 2, LW_F32, "model.rotary_emb.inv_freq");
+    traces_builder_note(&t.b, "vocabulary %lld; %lld heads of keys and values; scores by weights of "
+                              "their own", (long long)s.vocab, (long long)s.kv_heads);
+    return transformer_finish(&t, m, w, err);
+}
+
+#define LLAMA(layers_, hidden_, heads_, kv_heads_, ffn_, seq_, vocab_)                             \
+    {                                                                                              \
+        .batch = 1, .layers = layers_, .hidden = hidden_, .heads = heads_, .kv_heads = kv_heads_,  \
+        .ffn = ffn_, .seq = seq_, .vocab = vocab_, .dtype = "bf16", .attention = "flash",          \
+        .optimizer = "adam",                                                                       \
+    }
+
+#define ONE "Touvron et al., arXiv 2302.13971, table 2"
+#define TWO "Touvron et al., arXiv 2307.09288, table 1"
+#define THREE "Grattafiori et al., arXiv 2407.21783, table 3"
+
+const struct traces_model traces_models_llama[] = {
+    {"llama-7b", "Llama 7B", LLAMA(32, 4096, 32, 32, 11008, 2048, 32000), build, 1, ONE},
+    {"llama-13b", "Llama 13B", LLAMA(40, 5120, 40, 40, 13824, 2048, 32000), build, 1, ONE},
+    {"llama-33b", "Llama 33B", LLAMA(60, 6656, 52, 52, 17920, 2048, 32000), build, 1, ONE},
+    {"llama-65b", "Llama 65B", LLAMA(80, 8192, 64, 64, 22016, 2048, 32000), build, 1, ONE},
+    {"llama-2-7b", "Llama 2 7B", LLAMA(32, 4096, 32, 32, 11008, 4096, 32000), build, 2, TWO},
+    {"llama-2-13b", "Llama 2 13B", LLAMA(40, 5120, 40, 40, 13824, 4096, 32000), build, 2, TWO},
+    {"llama-2-70b", "Llama 2 70B, 8 heads of keys and values",
+     LLAMA(80, 8192, 64, 8, 28672, 4096, 32000), build, 2, TWO},
+    {"llama-3-8b", "Llama 3 8B", LLAMA(32, 4096, 32, 8, 14336, 8192, 128256), build, 3, THREE},
+    {"llama-3-70b", "Llama 3 70B", LLAMA(80, 8192, 64, 8, 28672, 8192, 128256), build, 3, THREE},
+    {"llama-3-405b", "Llama 3 405B", LLAMA(126, 16384, 128, 8, 53248, 8192, 128256), build, 3,
+     THREE},
+    {0},
+};

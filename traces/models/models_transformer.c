@@ -1,0 +1,244 @@
+/* Kernels of transformers: flops, memory traffic and what is kept for backward.
+ *
+ * Flops are those of matrix products, with every score of attention counted, also behind a causal
+ * mask (Narayanan et al., SC'21, appendix). Traffic counts each operand of a kernel once. Kept
+ * activations are those of Korthikanti et al., arXiv 2205.05198, section 4.1, with an element of e
+ * bytes in place of 2 and masks of one byte: with dropout, full attention and a four times wider
+ * pair a block keeps s b h (16 e + 2 + (2 e + 1) a s / h) bytes, 34 + 5 a s / h at e = 2. Under
+ * tensor parallelism (their equation 2) the inputs of norms and of column layers and the dropout
+ * masks behind row layers stay whole: s b h (10 + 24 / t + 5 a s / (h t)). Fused attention keeps
+ * one f32 per row of scores in their place, and its backward computes 5 products for the forward's
+ * 2 (Dao, arXiv 2307.08691, section 4.1). Not modelled: sequence parallelism, causal skipping. */
+#include "traces/models/models_transformer.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum lw_status check_sizes(const struct traces_model_shape *s, struct lw_err *err)
+{
+    double largest = 64.0 * (double)s->batch * (double)s->seq * (double)s->hidden *
+                     ((double)s->vocab + (double)s->hidden + (double)s->ffn + (double)s->seq);
+
+    if (s->hidden % s->heads)
+        return lw_fail(err, LW_EINVAL,
+                       "--heads: found %" PRId64 ", allowed: divisors of the hidden size, %" PRId64,
+                       s->heads, s->hidden);
+    if (s->heads % s->kv_heads)
+        return lw_fail(err, LW_EINVAL,
+                       "--kv-heads: found %" PRId64 ", allowed: divisors of the heads, %" PRId64,
+                       s->kv_heads, s->heads);
+    if (largest > 4e18)
+        return lw_fail(err, LW_EINVAL,
+                       "batch %" PRId64 ", sequence %" PRId64 ", hidden %" PRId64
+                       ": the flops of one module are beyond 2^62; lower one of them",
+                       s->batch, s->seq, s->hidden);
+    return LW_OK;
+}
+
+enum lw_status transformer_init(struct transformer *t, const char *name,
+                                const struct traces_model_shape *shape,
+                                const struct lw_device *device, struct lw_err *err)
+{
+    LW_TRY(check_sizes(shape, err));
+    *t = (struct transformer){
+        .batch = shape->batch,
+        .seq = shape->seq,
+        .tokens = shape->batch * shape->seq,
+        .hidden = shape->hidden,
+        .heads = shape->heads,
+        .kv_width = shape->hidden / shape->heads * shape->kv_heads,
+        .ffn = shape->ffn,
+        .flash = strcmp(shape->attention, "flash") == 0,
+    };
+    traces_builder_init(&t->b, name, shape, device);
+    return LW_OK;
+}
+
+struct lw_module *transformer_module(struct transformer *t, const char *fmt, ...)
+{
+    char name[64];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    struct lw_module *m = traces_builder_module(&t->b, name);
+    for (int r = 0; r < LW_N_RECOMPUTE; r++)
+        m->kept_bytes[r] = 0;
+    return m;
+}
+
+static void keep(struct transformer *t, enum lw_recompute mode, int64_t bytes, bool whole)
+{
+    struct lw_module *m = traces_builder_last(&t->b);
+
+    m->kept_bytes[mode] += bytes;
+    m->whole_kept_bytes[mode] += whole ? bytes : 0;
+}
+
+void transformer_keep(struct transformer *t, int64_t bytes, bool whole)
+{
+    keep(t, LW_RECOMPUTE_NONE, bytes, whole);
+    keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
+}
+
+/* Forward reads and writes; backward reads gradient, input and the residual's gradient and writes
+ * their sum, then reads gradient and input again for the weights. */
+int32_t transformer_norm(struct transformer *t)
+{
+    int64_t x = t->b.item * t->tokens * t->hidden;
+
+    transformer_keep(t, x, true);
+    return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * x,
+                                                            .input_bytes = 4 * x,
+                                                            .weight_bytes = 2 * x,
+                                                            .whole = true});
+}
+
+int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out, bool whole)
+{
+    int64_t flops = 2 * rows * in * out;
+    int64_t bytes = t->b.item * (rows * in + in * out + rows * out);
+
+    return traces_builder_part(
+        &t->b, &(struct traces_cost){flops, bytes, flops, bytes, flops, bytes, .whole = whole});
+}
+
+/* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. */
+static void full_attention(struct transformer *t, int64_t q, int64_t kv)
+{
+    int64_t n_scores = t->batch * t->heads * t->seq * t->seq, scores = t->b.item * n_scores;
+    int64_t flops = 2 * t->tokens * t->seq * t->hidden;
+    struct traces_cost products = {.forward_flops = flops,
+                                   .forward_bytes = q + kv + scores,
+                                   .input_flops = 2 * flops,
+                                   .input_bytes = 2 * (q + kv + scores),
+                                   .again = true};
+    struct traces_cost softmax = {
+        .forward_bytes = 2 * scores, .input_bytes = 3 * scores, .again = true};
+    struct traces_cost dropout = {.forward_bytes = 2 * scores + n_scores,
+                                  .input_bytes = 2 * scores + n_scores,
+                                  .again = true};
+
+    traces_builder_part(&t->b, &products);
+    traces_builder_part(&t->b, &softmax);
+    if (t->dropout)
+        traces_builder_part(&t->b, &dropout);
+    traces_builder_part(&t->b, &products);
+    keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
+}
+
+static void flash_attention(struct transformer *t, int64_t q, int64_t kv)
+{
+    int64_t flops = 4 * t->tokens * t->seq * t->hidden;
+    int64_t sums = 4 * t->tokens * t->heads;
+
+    traces_builder_part(&t->b, &(struct traces_cost){.forward_flops = flops,
+                                                     .forward_bytes = 2 * q + 2 * kv + sums,
+                                                     .input_flops = flops / 2 * 5,
+                                                     .input_bytes = 4 * q + 4 * kv + sums});
+    transformer_keep(t, sums, false);
+}
+
+void transformer_attention(struct transformer *t)
+{
+    int64_t q = t->b.item * t->tokens * t->hidden, kv = t->b.item * t->tokens * t->kv_width;
+
+    transformer_keep(t, q + 2 * kv, false);
+    if (t->flash)
+        flash_attention(t, q, kv);
+    else
+        full_attention(t, q, kv);
+}
+
+/* The residual's gradient is added where the norm's backward writes. */
+void transformer_residual(struct transformer *t)
+{
+    int64_t x = t->b.item * t->tokens * t->hidden, mask = t->dropout ? t->tokens * t->hidden : 0;
+
+    if (t->dropout)
+        transformer_keep(t, mask, true);
+    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 3 * x + mask,
+                                                     .input_bytes = t->dropout ? 2 * x + mask : 0,
+                                                     .whole = true});
+}
+
+void transformer_elementwise(struct transformer *t, int64_t width, int reads)
+{
+    int64_t x = t->b.item * t->tokens * width;
+
+    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = (reads + 1) * x,
+                                                     .input_bytes = (2 * reads + 1) * x});
+}
+
+/* Forward reads ids and rows and writes them; backward reads gradients and adds them to rows of a
+ * dense gradient that was filled with zeros, which alone is split. */
+int32_t transformer_lookup(struct transformer *t, int64_t rows)
+{
+    int64_t x = t->b.item * t->tokens * t->hidden, ids = 8 * t->tokens;
+
+    int32_t part = traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * x + ids,
+                                                                    .weight_bytes = 3 * x + ids,
+                                                                    .whole = true});
+    traces_builder_part(&t->b, &(struct traces_cost){.weight_bytes = t->b.item * rows * t->hidden});
+    return part;
+}
+
+/* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
+ */
+void transformer_loss(struct transformer *t, int64_t vocab)
+{
+    int64_t scores = t->tokens * vocab;
+
+    transformer_keep(t, 4 * scores, false);
+    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = (t->b.item + 4) * scores,
+                                                     .input_bytes = (t->b.item + 4) * scores});
+}
+
+void transformer_end_block(struct transformer *t)
+{
+    struct lw_module *m = traces_builder_last(&t->b);
+    int64_t x = t->b.item * t->tokens * t->hidden;
+
+    keep(t, LW_RECOMPUTE_FULL, x, true);
+    m->output_bytes = x;
+    m->tp_split = LW_TP_BLOCK;
+    m->tp_calls = 2;
+    m->tp_forward_bytes = m->tp_backward_bytes = 2 * x;
+}
+
+void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,
+                           int64_t tp_backward_bytes, int64_t output_bytes)
+{
+    struct lw_module *m = traces_builder_last(&t->b);
+
+    m->kept_bytes[LW_RECOMPUTE_FULL] = m->kept_bytes[LW_RECOMPUTE_NONE];
+    m->whole_kept_bytes[LW_RECOMPUTE_FULL] = m->whole_kept_bytes[LW_RECOMPUTE_NONE];
+    m->output_bytes = output_bytes;
+    m->tp_split = split;
+    m->tp_forward_bytes = tp_forward_bytes;
+    m->tp_backward_bytes = tp_backward_bytes;
+}
+
+enum lw_status transformer_finish(struct transformer *t, const struct traces_model *m,
+                                  struct lw_workload *w, struct lw_err *err)
+{
+    char producer[80];
+
+    traces_builder_note(&t->b,
+                        "%s: batch %" PRId64 ", sequence %" PRId64 ", %" PRId64
+                        " blocks, hidden %" PRId64 ", heads %" PRId64 ", ffn %" PRId64 ", %s",
+                        m->name, t->batch, t->seq, t->b.shape.layers, t->hidden, t->heads, t->ffn,
+                        lw_dtype_name(t->b.dtype));
+    traces_builder_note(&t->b, "shapes: %s", m->source);
+    traces_builder_note(&t->b,
+                        t->flash ? "attention: fused, scores are not stored (flash)"
+                                 : "attention: scores are stored (full); --attention flash fuses");
+    traces_builder_note(&t->b,
+                        "kept activations: Korthikanti et al., arXiv 2205.05198, section 4.1, "
+                        "without sequence parallelism");
+    snprintf(producer, sizeof producer, "lapwing model %s", m->name);
+    return traces_builder_finish(&t->b, producer, w, err);
+}

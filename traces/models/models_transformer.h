@@ -1,0 +1,54 @@
+#ifndef LW_TRACES_MODELS_MODELS_TRANSFORMER_H
+#define LW_TRACES_MODELS_MODELS_TRANSFORMER_H
+
+#include "traces/models/models_build.h"
+
+/* The kernels of transformer blocks: each call adds one part (or a few) to the module added last,
+ * with its flops and traffic, and counts what it keeps for backward. Rows are tokens. The number
+ * returned is that of the part that has the parameters. */
+struct transformer {
+    struct traces_builder b;
+    int64_t batch, seq, tokens; /* tokens = batch * seq */
+    int64_t hidden, heads, kv_width, ffn;
+    bool flash;   /* fused attention: scores never reach memory */
+    bool dropout; /* of attention scores and behind each half of a block */
+};
+
+/* Reads shape; kv_heads and ffn must stand. LW_EINVAL: heads do not divide, or sizes whose flops
+ * are beyond counting. */
+enum lw_status transformer_init(struct transformer *t, const char *name,
+                                const struct traces_model_shape *shape,
+                                const struct lw_device *device, struct lw_err *err);
+
+struct lw_module *transformer_module(struct transformer *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Activation bytes kept for backward without recomputation; `whole`: on every tensor rank. */
+void transformer_keep(struct transformer *t, int64_t bytes, bool whole);
+
+/* Layer norm (or RMS norm) of all tokens; keeps its input. */
+int32_t transformer_norm(struct transformer *t);
+/* rows x in -> rows x out; the input's keeping is the caller's: products may share it. */
+int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out, bool whole);
+/* Scores, softmax, dropout and the sum over values, or one fused kernel; keeps queries, keys,
+ * values and what lies between; all of it is done again with selective recomputation. */
+void transformer_attention(struct transformer *t);
+/* Dropout, if there is any, and the addition of the residual. */
+void transformer_residual(struct transformer *t);
+/* `reads` operands of width x tokens in, one out, split over the tensor group: activations. */
+void transformer_elementwise(struct transformer *t, int64_t width, int reads);
+/* Tokens' rows out of a table of `rows` x hidden; the gradient is dense. */
+int32_t transformer_lookup(struct transformer *t, int64_t rows);
+/* Scores over the vocabulary -> one loss, in f32. */
+void transformer_loss(struct transformer *t, int64_t vocab);
+
+/* Ends a block: with full recomputation it keeps its input alone. Two sums over the tensor group in
+ * each direction, one behind each half (Shoeybi et al., arXiv 1909.08053, section 3). */
+void transformer_end_block(struct transformer *t);
+/* Ends what is no block: recomputation does not touch it. */
+void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,
+                           int64_t tp_backward_bytes, int64_t output_bytes);
+
+enum lw_status transformer_finish(struct transformer *t, const struct traces_model *m,
+                                  struct lw_workload *w, struct lw_err *err);
+
+#endif

@@ -1,0 +1,124 @@
+/* Vision transformers (Dosovitskiy et al., arXiv 2010.11929, table 1): patches by a convolution, a
+ * class token, learned positions, pre-norm blocks with GELU, a linear classifier on the class token;
+ * no dropout. Names and order of registration are torchvision's (pytorch/vision@07a929e8,
+ * torchvision/models/vision_transformer.py), where a module's own parameters come before those of
+ * its children: the class token is the first. */
+#include "traces/models/models_transformer.h"
+
+#include <inttypes.h>
+
+enum { PARAMS_PER_BLOCK = 12, CLASSES = 1000, CHANNELS = 3 };
+
+static void add_patches(struct transformer *t)
+{
+    int64_t h = t->hidden, item = t->b.item, x = item * t->tokens * h;
+    int64_t rows = t->tokens - t->batch, in = CHANNELS * t->b.shape.patch * t->b.shape.patch;
+    int64_t flops = 2 * rows * in * h, bytes = item * (rows * in + in * h + rows * h);
+    /* the images need no gradient */
+    const struct traces_cost patches = {.forward_flops = flops, .forward_bytes = bytes,
+                                        .weight_flops = flops, .weight_bytes = bytes, .whole = true};
+    const struct traces_cost add = {.forward_bytes = 3 * x, .weight_bytes = x, .whole = true};
+
+    transformer_module(t, "conv_proj");
+    int32_t conv = traces_builder_part(&t->b, &patches);
+    int32_t tokens = traces_builder_part(&t->b, &add), places = traces_builder_part(&t->b, &add);
+    traces_builder_param(&t->b, tokens, h, LW_TP_REPLICATED, "class_token");
+    traces_builder_param(&t->b, conv, in * h, LW_TP_REPLICATED, "conv_proj.weight");
+    traces_builder_param(&t->b, conv, h, LW_TP_REPLICATED, "conv_proj.bias");
+    traces_builder_param(&t->b, places, t->seq * h, LW_TP_REPLICATED, "encoder.pos_embedding");
+    transformer_keep(t, item * rows * in, true);
+    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, x);
+}
+
+static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
+                     enum lw_tp_split split, int32_t block, const char *name)
+{
+    enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
+
+    traces_builder_param(&t->b, part, weight, split, "encoder.layers.encoder_layer_%d.%sweight",
+                         block, name);
+    traces_builder_param(&t->b, part, bias, of_bias, "encoder.layers.encoder_layer_%d.%sbias",
+                         block, name);
+}
+
+static void add_block(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, ffn = t->ffn, x = t->b.item * t->tokens;
+
+    transformer_module(t, "encoder.layers.encoder_layer_%d", i);
+    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_1.");
+    transformer_keep(t, x * h, true);
+    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, false), 3 * h * h, 3 * h, LW_TP_COLUMN, i,
+             "self_attention.in_proj_");
+    transformer_attention(t);
+    transformer_keep(t, x * h, false);
+    add_pair(t, transformer_linear(t, t->tokens, h, h, false), h * h, h, LW_TP_ROW, i,
+             "self_attention.out_proj.");
+    transformer_residual(t);
+    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_2.");
+    transformer_keep(t, x * h, true);
+    add_pair(t, transformer_linear(t, t->tokens, h, ffn, false), h * ffn, ffn, LW_TP_COLUMN, i,
+             "mlp.0.");
+    transformer_keep(t, 2 * x * ffn, false);
+    transformer_elementwise(t, ffn, 1);
+    add_pair(t, transformer_linear(t, t->tokens, ffn, h, false), h * ffn, h, LW_TP_ROW, i, "mlp.3.");
+    transformer_residual(t);
+    transformer_end_block(t);
+}
+
+static void add_head(struct transformer *t)
+{
+    int64_t h = t->hidden, scores = t->b.item * t->batch * CLASSES;
+
+    transformer_module(t, "heads");
+    int32_t norm = transformer_norm(t), head = transformer_linear(t, t->batch, h, CLASSES, true);
+    traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "encoder.ln.weight");
+    traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "encoder.ln.bias");
+    traces_builder_param(&t->b, head, h * CLASSES, LW_TP_REPLICATED, "heads.head.weight");
+    traces_builder_param(&t->b, head, CLASSES, LW_TP_REPLICATED, "heads.head.bias");
+    transformer_keep(t, t->b.item * t->batch * h + scores, true);
+    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, scores);
+}
+
+static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,
+                            const struct lw_device *device, struct lw_workload *w,
+                            struct lw_err *err)
+{
+    struct traces_model_shape s = *shape;
+    struct transformer t;
+
+    if (s.image % s.patch)
+        return lw_fail(err, LW_EINVAL,
+                       "--patch: found %" PRId64 ", allowed: divisors of the image's side, %" PRId64,
+                       s.patch, s.image);
+    s.kv_heads = s.heads;
+    s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
+    s.seq = (s.image / s.patch) * (s.image / s.patch) + 1;
+    LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 8, 0);
+    add_patches(&t);
+    for (int32_t i = 0; i < s.layers; i++)
+        add_block(&t, i);
+    add_head(&t);
+    traces_builder_note(&t.b, "images of %lld x %lld in patches of %lld x %lld, and a class token; "
+                              "%d classes",
+                        (long long)s.image, (long long)s.image, (long long)s.patch,
+                        (long long)s.patch, CLASSES);
+    return transformer_finish(&t, m, w, err);
+}
+
+#define VIT(layers_, hidden_, heads_, patch_)                                                      \
+    {                                                                                              \
+        .batch = 32, .layers = layers_, .hidden = hidden_, .heads = heads_, .ffn = 4 * hidden_,    \
+        .image = 224, .patch = patch_, .dtype = "f32", .attention = "flash", .optimizer = "adam",  \
+    }
+#define DOSOVITSKIY "Dosovitskiy et al., arXiv 2010.11929, table 1; torchvision"
+
+const struct traces_model traces_models_vit[] = {
+    {"vit-b-16", "ViT-B/16 at 224 pixels", VIT(12, 768, 12, 16), build, 0, DOSOVITSKIY},
+    {"vit-b-32", "ViT-B/32 at 224 pixels", VIT(12, 768, 12, 32), build, 0, DOSOVITSKIY},
+    {"vit-l-16", "ViT-L/16 at 224 pixels", VIT(24, 1024, 16, 16), build, 0, DOSOVITSKIY},
+    {"vit-l-32", "ViT-L/32 at 224 pixels", VIT(24, 1024, 16, 32), build, 0, DOSOVITSKIY},
+    {"vit-h-14", "ViT-H/14 at 224 pixels", VIT(32, 1280, 16, 14), build, 0, DOSOVITSKIY},
+    {0},
+};

@@ -1,0 +1,60 @@
+#ifndef LW_TRACES_NCCL_TESTS_IMPORT_NCCL_TESTS_H
+#define LW_TRACES_NCCL_TESTS_IMPORT_NCCL_TESTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
+#include "shared/base/units.h"
+
+/* Measured collectives: what nccl-tests prints (2.0 to today, its CSV too), or a CSV with titles op,
+ * nranks, nnodes, size_bytes, time_us in any order. See docs/design/import_bench.md. */
+struct lw_input;
+
+struct traces_bench_row {
+    int64_t bytes;       /* as in shared/plan/cost.h, > 0 */
+    lw_ps time, in_place; /* medians where a size was measured more than once; -1 = not there */
+    int64_t line;
+};
+
+struct traces_bench_table {
+    enum lw_op_kind op;
+    enum lw_dtype dtype;
+    int32_t n_ranks, n_nodes;
+    int32_t n_rows;
+    struct traces_bench_row *rows; /* ascending by bytes, each size once */
+    const char *gpu, *source;      /* "" = not said */
+};
+
+struct traces_bench {
+    struct lw_arena arena; /* owns everything below */
+    const char *file, *version; /* borrowed; of the library, "" = not said */
+    bool is_nccl;               /* nccl-tests wrote it */
+    int32_t n;
+    struct traces_bench_table *tables;
+};
+
+/* What a file may leave out; 0 and NULL = it must say. */
+struct traces_bench_hint {
+    const char *op;
+    int64_t n_ranks, n_nodes;
+};
+
+bool traces_bench_is(const char *text, size_t len);
+
+/* LW_EFORMAT names file and line, or what the file leaves out and which option gives it; LW_ENOTSUP:
+ * an operation that no plan has (gather, scatter, hypercube). */
+enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_bench_hint *hint,
+                                 struct traces_bench *out, struct lw_err *err);
+void traces_bench_free(struct traces_bench *b);
+
+/* One cluster with the tables of all files. LW_EINVAL: different devices, one table twice, or
+ * in_place where that was not measured. */
+enum lw_status lw_cluster_from_bench(const struct traces_bench *b, int n, bool in_place,
+                                     struct lw_cluster *out, struct lw_err *err);
+
+#endif

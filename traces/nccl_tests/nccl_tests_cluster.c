@@ -1,0 +1,126 @@
+/* Measured collectives as a cluster file: its tables and nothing else, so whatever they do not hold
+ * (links, rates of the device) stays unknown and is refused where a plan needs it. Sizes mean the
+ * same in nccl-tests as here: the whole buffer, also of an all-gather and a reduce-scatter. A
+ * sendrecv test sends to the next rank while receiving from the one before: its rows are kept under
+ * the number of ranks that ran, not as a message between two idle ranks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "traces/nccl_tests/import_nccl_tests.h"
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static enum lw_status check_devices(const struct traces_bench *b, int n, const char **gpu,
+                                    struct lw_err *err)
+{
+    const char *from = "";
+
+    *gpu = "";
+    for (int i = 0; i < n; i++)
+        for (int32_t k = 0; k < b[i].n; k++) {
+            const char *here = b[i].tables[k].gpu;
+            if (!*here)
+                continue;
+            if (**gpu && strcmp(*gpu, here) != 0)
+                return lw_fail(err, LW_EINVAL,
+                               "%s was measured on '%s', %s on '%s': a cluster has one kind of "
+                               "device; import them apart",
+                               from, *gpu, b[i].file, here);
+            *gpu = here;
+            from = b[i].file;
+        }
+    return LW_OK;
+}
+
+static enum lw_status check_once(const struct lw_cluster *c, const char *file,
+                                 const struct traces_bench_table *t, struct lw_err *err)
+{
+    for (int32_t i = 0; i < c->n_tables; i++)
+        if (c->tables[i].op == t->op && c->tables[i].dtype == t->dtype &&
+            c->tables[i].n_ranks == t->n_ranks && c->tables[i].n_nodes == t->n_nodes)
+            return lw_fail(err, LW_EINVAL,
+                           "%s: a second table of %s of %s on %d ranks and %d nodes: which one "
+                           "holds? Import them apart",
+                           file, lw_op_name(t->op), lw_dtype_name(t->dtype), t->n_ranks,
+                           t->n_nodes);
+    return LW_OK;
+}
+
+static enum lw_status fill_table(struct lw_cluster *c, const struct traces_bench *b,
+                                 const struct traces_bench_table *t, bool in_place,
+                                 struct lw_err *err)
+{
+    int64_t *bytes = lw_arena_alloc(&c->arena, t->n_rows, sizeof *bytes);
+    lw_ps *time = lw_arena_alloc(&c->arena, t->n_rows, sizeof *time);
+    char about[400];
+
+    if (!bytes || !time)
+        return lw_fail_nomem(err);
+    LW_TRY(check_once(c, b->file, t, err));
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        const struct traces_bench_row *row = &t->rows[i];
+        bytes[i] = row->bytes;
+        time[i] = in_place ? row->in_place : row->time;
+        if (time[i] <= 0)
+            return lw_fail_at(err, LW_EINVAL, b->file, row->line,
+                              "%lld bytes were not measured in place",
+                              (long long)row->bytes);
+    }
+    snprintf(about, sizeof about, "%.120s%s%.200s, %s", base_name(b->file), *t->source ? ": " : "",
+             t->source, in_place ? "in place" : "out of place");
+    char *source = lw_arena_strdup(&c->arena, about);
+    c->tables[c->n_tables++] = (struct lw_cost_table){
+        .op = t->op, .dtype = t->dtype, .n_ranks = t->n_ranks, .n_nodes = t->n_nodes,
+        .n_in_flight = 1, .n_rows = t->n_rows, .bytes = bytes, .time_ps = time, .source = source};
+    return source ? LW_OK : lw_fail_nomem(err);
+}
+
+static enum lw_status fill(struct lw_cluster *c, const struct traces_bench *b, int n, bool in_place,
+                           struct lw_err *err)
+{
+    const char *gpu;
+    int64_t n_tables = 0;
+    char about[160];
+
+    LW_TRY(check_devices(b, n, &gpu, err));
+    for (int i = 0; i < n; i++)
+        n_tables += b[i].n;
+    snprintf(about, sizeof about, "measured collectives of %d file%s: tables alone, no links and no "
+                                  "device rates",
+             n, n == 1 ? "" : "s");
+    c->name = lw_arena_strdup(&c->arena, base_name(b[0].file));
+    c->about = lw_arena_strdup(&c->arena, about);
+    c->device.kind = lw_arena_strdup(&c->arena, *gpu ? gpu : "unknown");
+    c->library = b[0].is_nccl ? "nccl" : "";
+    c->library_version = lw_arena_strdup(&c->arena, b[0].version);
+    c->tables = lw_arena_alloc(&c->arena, n_tables, sizeof *c->tables);
+    if (!c->name || !c->about || !c->device.kind || !c->library_version || !c->tables)
+        return lw_fail_nomem(err);
+    for (int i = 0; i < n; i++)
+        for (int32_t k = 0; k < b[i].n; k++) {
+            const struct traces_bench_table *t = &b[i].tables[k];
+            int32_t per_node = (t->n_ranks + t->n_nodes - 1) / t->n_nodes;
+            LW_TRY(fill_table(c, &b[i], t, in_place, err));
+            c->n_nodes = t->n_nodes > c->n_nodes ? t->n_nodes : c->n_nodes;
+            c->devices_per_node = per_node > c->devices_per_node ? per_node : c->devices_per_node;
+        }
+    return lw_cluster_check(c, err);
+}
+
+enum lw_status lw_cluster_from_bench(const struct traces_bench *b, int n, bool in_place,
+                                     struct lw_cluster *out, struct lw_err *err)
+{
+    struct lw_cluster c = {0};
+    enum lw_status status = fill(&c, b, n, in_place, err);
+
+    if (status != LW_OK)
+        lw_arena_free(&c.arena);
+    else
+        *out = c;
+    return status;
+}

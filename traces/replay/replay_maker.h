@@ -1,0 +1,79 @@
+#ifndef LW_TRACES_REPLAY_REPLAY_MAKER_H
+#define LW_TRACES_REPLAY_REPLAY_MAKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/plan/plan_builder.h"
+#include "traces/trace/cross_rank.h"
+#include "traces/replay/replay_points.h"
+#include "traces/replay/to_replay.h"
+
+/* A replay while it is made, shared by to_replay.c (the whole), replay_streams.c (streams and
+ * communicators) and replay_emit.c (ops). */
+
+struct replay_host {
+    int32_t thread, stream, last_op; /* last_op -1 = none yet */
+    int32_t launched;                /* device stream it launched on last, not communication; -2 */
+    int64_t cursor;                  /* everything up to here is emitted */
+};
+
+struct replay_device { /* a device stream, and what was emitted on it */
+    int32_t id, stream, last_op;
+    int64_t n, cap[2];
+    int64_t *call; /* [n] */
+    int32_t *op;   /* [n] */
+};
+
+struct replay_rank {
+    const struct traces_source *s;
+    const struct lw_trace *t;
+    struct traces_points p;
+    struct traces_comm_list comms;
+    int64_t *comm_of; /* [trace rows] number of the item of comms + 1; 0 = no communication */
+    int32_t role, n_hosts, n_devices, comm_stream, step;
+    struct replay_host *hosts;
+    struct replay_device *devices;
+    int64_t offset_ns; /* of its first moment after that of the earliest rank */
+    int64_t next_orphan;
+    int32_t *record_op; /* [calls] event records emitted; -1 */
+    int32_t *run_op;    /* [host collectives] -1 */
+    int32_t *bucket_op; /* [new buckets] -1 */
+    int64_t last_call;  /* emitted */
+    int32_t last_host;  /* hosts index of the point emitted last; -1 */
+    int64_t last_end;   /* its end */
+};
+
+struct replay_maker {
+    const struct traces_replay_choice *choice;
+    struct lw_builder *b;
+    struct lw_arena *arena, *result;
+    struct replay_rank *ranks;
+    int32_t n, n_streams, n_ops;
+    bool nomem;
+    struct traces_cross_rank cross;
+    int32_t *comm_of_class; /* plan's communicators, one per class */
+    struct traces_replay *out;
+    int64_t steps_cap, ends_cap, rows_cap;
+    int64_t *row_of;   /* grows */
+    int32_t *step_of;  /* grows */
+    lw_ps *end_of;     /* grows: when an op ends, ranks alone and collectives as recorded */
+    lw_ps *stream_end; /* [n_streams] of the rank that is emitted */
+    int64_t n_unexplained;
+    lw_ps unexplained;
+    int64_t n_guessed, n_inferred, n_orphans, n_waits;
+    struct lw_err *err;
+};
+
+/* replay_streams.c. NULL: the rank has no such thread or stream. */
+struct replay_host *replay_host_of(struct replay_rank *r, int32_t thread);
+struct replay_device *replay_device_of(struct replay_rank *r, int32_t id);
+enum lw_status replay_collect_streams(struct replay_maker *m, struct replay_rank *r);
+void replay_add_streams(struct replay_maker *m);
+/* Lists the collectives of all ranks, matches them, and adds a communicator for each group. */
+enum lw_status replay_match_comms(struct replay_maker *m);
+
+/* replay_emit.c: the program of one rank. */
+enum lw_status replay_emit_rank(struct replay_maker *m, struct replay_rank *r);
+
+#endif

@@ -1,0 +1,457 @@
+/* The host's side of a replay. A thread's time is cut at its calls that launch, record or wait, at
+ * the marks of steps, and at collectives that the host runs itself; all between two cuts is the
+ * host's own time and is kept as it is.
+ *
+ * A waiting call lasts as long as what it waits for; what it takes of the host itself is the
+ * shortest call of that name in the file (for a blocking copy: of what is left without the copy).
+ *
+ * gloo: the k-th launch (c10d::...) is the k-th run (gloo:...) to start. A run is waited for in the
+ * gap of its launching thread in which it ended; one that ended in no gap (its thread ran again
+ * only later) in the last gap before its end, if nothing was launched since that gap, and is cut
+ * there. */
+#include "traces/replay/replay_points.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "traces/replay/rebucket.h"
+
+enum { LEAST_GAP_NS = 50000 }; /* between two host ops, to be a wait for a collective */
+
+struct maker {
+    const struct lw_trace *t;
+    struct traces_points *out;
+    struct lw_arena *arena;
+    struct lw_err *err;
+    const struct lw_bucket_request *want;
+    int64_t cap;
+    int64_t n_waits;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct traces_point *x = a, *y = b;
+
+    if (x->ns != y->ns)
+        return x->ns < y->ns ? -1 : 1;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static void add(struct maker *m, enum traces_point_kind kind, int32_t thread, int64_t ns,
+                int64_t end_ns, int64_t index)
+{
+    m->out->points[m->out->n++] = (struct traces_point){ns, end_ns, thread, -1, kind, index};
+}
+
+static void add_row(struct maker *m, enum traces_point_kind kind, int64_t row, int64_t index)
+{
+    add(m, kind, m->t->track[row], m->t->start_ns[row], lw_trace_end_ns(m->t, row), index);
+}
+
+/* ---- steps ---- */
+
+/* Where nothing marks a step: the whole of the thread that made the most calls. */
+static enum lw_status whole_file(struct maker *m)
+{
+    const struct lw_trace *t = m->t;
+    int64_t *votes = lw_arena_alloc(m->arena, t->strings.n, sizeof *votes);
+    int32_t most = -1;
+    struct traces_range *r = m->out->steps;
+
+    if (!votes)
+        return lw_fail_nomem(m->err);
+    for (int64_t i = 0; i < t->n; i++) {
+        bool call = t->class[i] == LW_ROW_LAUNCH;
+        if ((call || lw_trace_on_host(t, i)) && t->track[i] >= 0) {
+            votes[t->track[i]] += call ? 1000 : 1;
+            if (most < 0 || votes[t->track[i]] > votes[most])
+                most = t->track[i];
+        }
+    }
+    if (most < 0)
+        return LW_OK;
+    *r = (struct traces_range){"whole trace", INT64_MAX, INT64_MIN, most};
+    for (int64_t i = 0; i < t->n; i++)
+        if ((t->class[i] == LW_ROW_LAUNCH || lw_trace_on_host(t, i)) && t->track[i] == most) {
+            r->start_ns = t->start_ns[i] < r->start_ns ? t->start_ns[i] : r->start_ns;
+            r->end_ns = lw_trace_end_ns(t, i) > r->end_ns ? lw_trace_end_ns(t, i) : r->end_ns;
+        }
+    m->out->n_steps = 1;
+    return LW_OK;
+}
+
+static enum lw_status find_ranges(struct maker *m, const struct lw_steps *steps)
+{
+    struct traces_points *out = m->out;
+
+    out->marked = steps->n > 0;
+    out->steps = lw_arena_alloc(m->arena, steps->n + 1, sizeof *out->steps);
+    if (!out->steps)
+        return lw_fail_nomem(m->err);
+    if (steps->n == 0)
+        return whole_file(m);
+    for (int64_t k = 0; k < steps->n; k++) {
+        const struct lw_step *s = &steps->steps[k];
+        out->steps[out->n_steps++] =
+            (struct traces_range){s->name, s->start_ns, s->end_ns, s->thread};
+    }
+    return LW_OK;
+}
+
+/* ---- calls ---- */
+
+static bool matters(const struct traces_call *c, bool record_is_used)
+{
+    switch (c->kind) {
+    case TRACES_CALL_LAUNCH:
+    case TRACES_CALL_COPY:
+        return true;
+    case TRACES_CALL_RECORD:
+        return record_is_used && c->stream >= 0;
+    case TRACES_CALL_OTHER:
+        return false;
+    default:
+        return c->source != TRACES_WAIT_UNKNOWN && c->upto >= 0;
+    }
+}
+
+static enum lw_status add_calls(struct maker *m)
+{
+    const struct traces_calls *calls = &m->out->calls;
+    bool *used = lw_arena_alloc(m->arena, calls->n, sizeof *used);
+
+    if (!used)
+        return lw_fail_nomem(m->err);
+    for (int64_t i = 0; i < calls->n; i++)
+        if (calls->calls[i].upto >= 0)
+            used[calls->calls[i].upto] = true;
+    for (int64_t i = 0; i < calls->n; i++)
+        if (matters(&calls->calls[i], used[i]))
+            add_row(m, TRACES_POINT_CALL, calls->calls[i].row, i);
+    return LW_OK;
+}
+
+static void own_times(const struct maker *m)
+{
+    const struct lw_trace *t = m->t;
+    int64_t *own = m->out->own_ns;
+
+    for (int64_t s = 0; s < t->strings.n; s++)
+        own[s] = INT64_MAX;
+    for (int64_t i = 0; i < m->out->calls.n; i++) {
+        const struct traces_call *c = &m->out->calls.calls[i];
+        int64_t dur = t->dur_ns[c->row];
+        if (c->kind == TRACES_CALL_COPY)
+            dur -= t->dur_ns[m->out->calls.device[c->first_device]];
+        dur = dur < 0 ? 0 : dur;
+        if (traces_call_blocks(c->kind) && dur < own[t->name[c->row]])
+            own[t->name[c->row]] = dur;
+    }
+    for (int64_t i = 0; i < m->out->n_comms; i++) {
+        int64_t issue = m->out->comms[i].issue;
+        if (t->dur_ns[issue] < own[t->name[issue]])
+            own[t->name[issue]] = t->dur_ns[issue];
+    }
+}
+
+/* ---- device rows without a launch ---- */
+
+struct on_stream {
+    int32_t stream;
+    int64_t at, call; /* place among the device rows; call that launched it, -1 = none */
+};
+
+static int by_stream(const void *a, const void *b)
+{
+    const struct on_stream *x = a, *y = b;
+
+    if (x->stream != y->stream)
+        return x->stream < y->stream ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static int by_call(const void *a, const void *b)
+{
+    const struct on_stream *x = a, *y = b;
+
+    if (x->call != y->call)
+        return x->call < y->call ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* The call of each row of `calls`, by row of the trace. */
+static void calls_of_rows(const struct traces_points *p, int64_t *call_of)
+{
+    for (int64_t i = 0; i < p->calls.n; i++)
+        call_of[p->calls.calls[i].row] = i;
+}
+
+static enum lw_status place_orphans(struct maker *m)
+{
+    struct traces_points *p = m->out;
+    const struct traces_launches *l = &p->launches;
+    struct on_stream *v = lw_arena_alloc(m->arena, l->n, sizeof *v);
+    int64_t *call_of = lw_arena_alloc(m->arena, m->t->n, sizeof *call_of);
+
+    p->orphan = lw_arena_alloc(m->arena, l->n, sizeof *p->orphan);
+    p->before = lw_arena_alloc(m->arena, l->n, sizeof *p->before);
+    if (!v || !call_of || !p->orphan || !p->before)
+        return lw_fail_nomem(m->err);
+    calls_of_rows(p, call_of);
+    for (int64_t i = 0; i < l->n; i++)
+        v[i] = (struct on_stream){m->t->track[l->row[i]], i,
+                                  l->launch[i] >= 0 ? call_of[l->launch[i]] : -1};
+    qsort(v, (size_t)l->n, sizeof *v, by_stream);
+    int64_t *before = call_of; /* its rows are not needed any more: by place */
+    for (int64_t i = l->n - 1, next = -1; i >= 0; i--) {
+        if (i + 1 == l->n || v[i + 1].stream != v[i].stream)
+            next = p->calls.n;
+        next = v[i].call >= 0 ? v[i].call : next;
+        before[v[i].at] = next;
+    }
+    bool launched = false; /* on this stream, up to here */
+    for (int64_t i = 0; i < l->n; i++) {
+        launched = (launched && v[i].stream == v[i - 1].stream) || v[i].call >= 0;
+        if (!launched)
+            before[v[i].at] = TRACES_BEFORE_ALL;
+    }
+    struct on_stream *order = v; /* its rows are not needed any more either */
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->launch[i] < 0)
+            order[p->n_orphans++] = (struct on_stream){0, l->row[i], before[i]};
+    qsort(order, (size_t)p->n_orphans, sizeof *order, by_call);
+    for (int64_t i = 0; i < p->n_orphans; i++) {
+        p->orphan[i] = order[i].at;
+        p->before[i] = order[i].call;
+    }
+    return LW_OK;
+}
+
+/* ---- collectives of the host ---- */
+
+static bool is_run(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "gloo:");
+}
+
+static bool is_issue(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "c10d::");
+}
+
+static enum lw_status match_runs(struct maker *m)
+{
+    const struct lw_trace *t = m->t;
+    struct traces_points *p = m->out;
+    int64_t n = 0, issue = 0;
+    int32_t thread[64];
+
+    for (int64_t i = 0; i < t->n; i++)
+        n += is_run(t, i);
+    p->comms = lw_arena_alloc(m->arena, n, sizeof *p->comms);
+    if (!p->comms)
+        return lw_fail_nomem(m->err);
+    for (int64_t i = 0; i < t->n; i++) {
+        if (!is_run(t, i))
+            continue;
+        int32_t k = 0;
+        while (k < p->n_workers && thread[k] != t->track[i])
+            k++;
+        if (k == p->n_workers && k < 64)
+            thread[p->n_workers++] = t->track[i];
+        while (issue < t->n && !is_issue(t, issue))
+            issue++;
+        if (issue < t->n && t->start_ns[issue] <= t->start_ns[i])
+            p->comms[p->n_comms++] = (struct traces_host_comm){i, issue++, t->dur_ns[i], -1};
+    }
+    return LW_OK;
+}
+
+struct gap {
+    int64_t start, end;
+};
+
+/* Stretches of a thread without any op, long enough to be waits. */
+static enum lw_status find_gaps(struct maker *m, int32_t thread, struct gap **gaps, int64_t *n)
+{
+    const struct lw_trace *t = m->t;
+    int64_t covered = INT64_MAX;
+
+    *n = 0;
+    *gaps = lw_arena_alloc(m->arena, t->n, sizeof **gaps);
+    if (!*gaps)
+        return lw_fail_nomem(m->err);
+    for (int64_t i = 0; i < t->n; i++) {
+        if (!lw_trace_on_host(t, i) || t->track[i] != thread || lw_row_is_range(t, i))
+            continue;
+        if (covered != INT64_MAX && t->start_ns[i] - covered >= LEAST_GAP_NS)
+            (*gaps)[(*n)++] = (struct gap){covered, t->start_ns[i]};
+        int64_t end = lw_trace_end_ns(t, i);
+        covered = covered == INT64_MAX || end > covered ? end : covered;
+    }
+    return LW_OK;
+}
+
+/* The thread of a collective hands over no other one in [from, to). */
+static bool issues_nothing(const struct maker *m, const struct traces_host_comm *c, int64_t from,
+                           int64_t to)
+{
+    const struct traces_points *p = m->out;
+
+    for (const struct traces_host_comm *x = c; x < p->comms + p->n_comms; x++) {
+        int64_t at = m->t->start_ns[x->issue];
+        if (at >= to)
+            break;
+        if (at >= from && m->t->track[x->issue] == m->t->track[c->issue])
+            return false;
+    }
+    return true;
+}
+
+/* The gap in which a run ended, else the last one before its end that began after its launch. */
+static int64_t gap_of(const struct maker *m, const struct traces_host_comm *c, const struct gap *v,
+                      int64_t n)
+{
+    const struct lw_trace *t = m->t;
+    int64_t end = lw_trace_end_ns(t, c->row), issued = lw_trace_end_ns(t, c->issue), low = 0,
+            high = n;
+
+    while (low < high) { /* the first gap that starts after the end */
+        int64_t mid = low + (high - low) / 2;
+        if (v[mid].start < end)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == 0 || v[low - 1].start < issued)
+        return -1;
+    return end <= v[low - 1].end || issues_nothing(m, c, v[low - 1].start, end) ? low - 1 : -1;
+}
+
+static enum lw_status find_waits(struct maker *m, int32_t thread)
+{
+    struct traces_points *p = m->out;
+    struct gap *gaps;
+    int64_t n;
+
+    LW_TRY(find_gaps(m, thread, &gaps, &n));
+    int64_t *wait = lw_arena_alloc(m->arena, n, sizeof *wait);
+    if (!wait)
+        return lw_fail_nomem(m->err);
+    for (int64_t i = 0; i < p->n_comms; i++) {
+        struct traces_host_comm *c = &p->comms[i];
+        int64_t g = m->t->track[c->issue] == thread ? gap_of(m, c, gaps, n) : -1;
+        if (g < 0)
+            continue;
+        int64_t end = lw_trace_end_ns(m->t, c->row);
+        end = end < gaps[g].end ? end : gaps[g].end;
+        c->dur_ns = end > m->t->start_ns[c->row] ? end - m->t->start_ns[c->row] : 0;
+        if (wait[g] == 0) {
+            wait[g] = ++m->n_waits;
+            add(m, TRACES_POINT_WAIT, thread, gaps[g].start, end, m->n_waits - 1);
+        }
+        c->wait = wait[g] - 1;
+        for (int64_t k = p->n - 1; k >= 0; k--) /* the wait lasts until the last of them ends */
+            if (p->points[k].kind == TRACES_POINT_WAIT && p->points[k].index == c->wait) {
+                p->points[k].end_ns = end > p->points[k].end_ns ? end : p->points[k].end_ns;
+                break;
+            }
+    }
+    return LW_OK;
+}
+
+static enum lw_status add_comms(struct maker *m)
+{
+    const struct traces_points *p = m->out;
+
+    for (int64_t i = 0; i < p->n_comms; i++)
+        if (!p->new_of_comm || p->new_of_comm[i] < 0)
+            add_row(m, TRACES_POINT_ISSUE, p->comms[i].issue, i);
+    for (int64_t i = 0; i < p->n_buckets; i++)
+        add(m, TRACES_POINT_BUCKET, p->buckets[i].thread, p->buckets[i].ns, p->buckets[i].ns, i);
+    for (int64_t i = 0; i < p->n_comms; i++) {
+        int32_t thread = m->t->track[p->comms[i].issue];
+        bool done = false;
+        for (int64_t k = 0; k < i && !done; k++)
+            done = m->t->track[p->comms[k].issue] == thread;
+        if (!done)
+            LW_TRY(find_waits(m, thread));
+    }
+    return LW_OK;
+}
+
+/* ---- together ---- */
+
+static void add_marks(struct maker *m)
+{
+    for (int64_t k = 0; k < m->out->n_steps; k++) {
+        const struct traces_range *r = &m->out->steps[k];
+        add(m, TRACES_POINT_STEP_BEGIN, r->thread, r->start_ns, r->start_ns, k);
+        add(m, TRACES_POINT_STEP_END, r->thread, r->end_ns, r->end_ns, k);
+    }
+}
+
+/* Sort; drop what comes after the last step; say which step each belongs to. */
+static void order(struct traces_points *p)
+{
+    int64_t last = INT64_MIN, n = 0;
+    int32_t step = -1;
+
+    for (int64_t k = 0; k < p->n_steps; k++)
+        last = p->steps[k].end_ns > last ? p->steps[k].end_ns : last;
+    qsort(p->points, (size_t)p->n, sizeof *p->points, by_time);
+    for (int64_t i = 0; i < p->n; i++) {
+        struct traces_point *x = &p->points[i];
+        if (x->ns > last)
+            continue;
+        if (x->kind == TRACES_POINT_STEP_BEGIN)
+            step++;
+        p->points[n] = *x;
+        p->points[n++].step = step;
+    }
+    p->n = n;
+    p->start_ns = n > 0 ? p->points[0].ns : 0;
+}
+
+static enum lw_status make(struct maker *m, const struct traces_source *s,
+                           const struct lw_kernel_table *kernels)
+{
+    struct traces_points *p = m->out;
+
+    LW_TRY(traces_calls_build(m->t, &p->launches, kernels, m->arena, &p->calls, m->err));
+    LW_TRY(find_ranges(m, &s->steps));
+    LW_TRY(match_runs(m));
+    if (m->want)
+        LW_TRY(traces_rebucket(s, m->want, m->arena, p, m->err));
+    m->cap = p->calls.n + 2 * p->n_steps + 2 * p->n_comms + p->n_buckets;
+    p->points = lw_arena_alloc(m->arena, m->cap, sizeof *p->points);
+    p->own_ns = lw_arena_alloc(m->arena, m->t->strings.n, sizeof *p->own_ns);
+    if (!p->points || !p->own_ns)
+        return lw_fail_nomem(m->err);
+    LW_TRY(add_calls(m));
+    own_times(m);
+    LW_TRY(place_orphans(m));
+    LW_TRY(add_comms(m));
+    add_marks(m);
+    order(p);
+    return LW_OK;
+}
+
+enum lw_status traces_points_build(const struct traces_source *s,
+                                   const struct lw_kernel_table *kernels,
+                                   const struct lw_bucket_request *buckets, struct lw_arena *arena,
+                                   struct traces_points *out, struct lw_err *err)
+{
+    struct traces_points p = {0};
+    struct maker m = {.t = &s->trace, .out = &p, .arena = arena, .want = buckets, .err = err};
+
+    LW_TRY(traces_launches_build(&s->trace, &p.launches, err));
+    enum lw_status status = make(&m, s, kernels);
+    if (status != LW_OK)
+        traces_launches_free(&p.launches);
+    else
+        *out = p;
+    return status;
+}

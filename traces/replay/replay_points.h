@@ -1,0 +1,96 @@
+#ifndef LW_TRACES_REPLAY_REPLAY_POINTS_H
+#define LW_TRACES_REPLAY_REPLAY_POINTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/base/dtype.h"
+#include "traces/trace/runtime_calls.h"
+#include "traces/trace/kernel_launches.h"
+#include "traces/workload/to_workload.h"
+
+struct lw_bucket_request;
+
+/* The moments of one rank's host threads that matter to a replay, in time order; between them the
+ * host only works. All from host times and from the order of device ops. */
+enum { TRACES_BEFORE_ALL = -1 }; /* instead of a call */
+
+enum traces_point_kind {
+    TRACES_POINT_STEP_END,
+    TRACES_POINT_STEP_BEGIN,
+    TRACES_POINT_CALL,   /* index: into calls */
+    TRACES_POINT_ISSUE,  /* a collective of the host is handed over; index: into collectives */
+    TRACES_POINT_WAIT,   /* the thread waits for collectives of the host whose wait is this point */
+    TRACES_POINT_BUCKET, /* a bucket that was not recorded is launched; index: into buckets */
+};
+
+struct traces_point {
+    int64_t ns, end_ns;
+    int32_t thread; /* string number */
+    int32_t step;   /* into steps; -1 = before the first */
+    enum traces_point_kind kind;
+    int64_t index;
+};
+
+/* A collective that the host itself runs (gloo). */
+struct traces_host_comm {
+    int64_t row;    /* of its run */
+    int64_t issue;  /* row of its launch */
+    int64_t dur_ns; /* cut at the end of the wait for it */
+    int64_t wait;   /* number of the wait point that waits for it; -1 = none found */
+};
+
+struct traces_bucket { /* one that a what-if asks for */
+    int64_t ns;        /* its last gradient is there */
+    int32_t thread;
+    enum lw_dtype dtype;
+    int64_t bytes, step;
+    int64_t like; /* row of a recorded one that it replaces */
+};
+
+struct traces_replaced { /* a recorded bucket */
+    int64_t row, step;
+};
+
+struct traces_range { /* a step */
+    const char *name;
+    int64_t start_ns, end_ns;
+    int32_t thread;
+};
+
+struct traces_points {
+    struct traces_launches launches;
+    struct traces_calls calls;
+    int64_t n, start_ns; /* the earliest moment */
+    struct traces_point *points;
+    int64_t n_steps;
+    struct traces_range *steps; /* the whole file where nothing marks a step */
+    bool marked;
+    int64_t n_comms;
+    struct traces_host_comm *comms; /* in the order of their launches */
+    int32_t n_workers;              /* threads that ran them */
+    /* other buckets: none unless asked for */
+    int64_t n_buckets, n_replaced;
+    struct traces_bucket *buckets;
+    struct traces_replaced *replaced;
+    int64_t *new_of_call,
+        *new_of_comm; /* [calls.n], [n_comms]: what waited for this replaced one
+                       * waits up to that new one; -1 = not replaced; NULL = none */
+    /* device rows without a launch: the first ones of a stream were launched before the recording
+     * and come before all else (TRACES_BEFORE_ALL), others before what call before[i] launched
+     * (calls.n: after everything); by that call, then in start order */
+    int64_t n_orphans;
+    int64_t *orphan, *before;
+    int64_t *own_ns; /* [strings] what a waiting call of that name takes of the host itself */
+};
+
+/* buckets: cut the gradients' buckets anew; NULL = as recorded. Arrays live in the arena but the
+ * launches: free them. */
+enum lw_status traces_points_build(const struct traces_source *s,
+                                   const struct lw_kernel_table *kernels,
+                                   const struct lw_bucket_request *buckets, struct lw_arena *arena,
+                                   struct traces_points *out, struct lw_err *err);
+
+#endif

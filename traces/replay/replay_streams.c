@@ -1,0 +1,171 @@
+/* Streams and communicators of a replay: a stream for each host thread and each device stream of a
+ * rank (the k-th thread of every rank is one stream of the plan, device streams go by their id), a
+ * communicator for each process group, whose groups are the ranks where their collectives could be
+ * matched, and single ranks where they could not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "traces/replay/replay_maker.h"
+
+/* ---- streams ---- */
+
+struct replay_host *replay_host_of(struct replay_rank *r, int32_t thread)
+{
+    for (int32_t i = 0; i < r->n_hosts; i++)
+        if (r->hosts[i].thread == thread)
+            return &r->hosts[i];
+    return NULL;
+}
+
+struct replay_device *replay_device_of(struct replay_rank *r, int32_t id)
+{
+    for (int32_t i = 0; i < r->n_devices; i++)
+        if (r->devices[i].id == id)
+            return &r->devices[i];
+    return NULL;
+}
+
+enum lw_status replay_collect_streams(struct replay_maker *m, struct replay_rank *r)
+{
+    r->hosts = lw_arena_alloc(m->arena, r->t->strings.n, sizeof *r->hosts);
+    if (!r->hosts)
+        return lw_fail_nomem(m->err);
+    for (int64_t i = 0; i < r->p.n; i++)
+        if (!replay_host_of(r, r->p.points[i].thread))
+            r->hosts[r->n_hosts++] =
+                (struct replay_host){r->p.points[i].thread, -1, -1, -2, r->p.start_ns};
+    int64_t n = 0, cap = 0;
+    for (int64_t i = 0; i < r->p.launches.n; i++) {
+        int32_t id = r->t->track[r->p.launches.row[i]];
+        if (replay_device_of(r, id))
+            continue;
+        if (n == cap) {
+            struct replay_device *grown =
+                lw_arena_alloc(m->arena, cap = 2 * cap + 8, sizeof *grown);
+            if (!grown)
+                return lw_fail_nomem(m->err);
+            if (n > 0)
+                memcpy(grown, r->devices, (size_t)n * sizeof *grown);
+            r->devices = grown;
+        }
+        r->devices[n++] = (struct replay_device){.id = id, .stream = -1, .last_op = -1};
+        r->n_devices = (int32_t)n;
+    }
+    return LW_OK;
+}
+
+static int32_t add_stream(struct replay_maker *m, const char *name, enum lw_stream_class class_)
+{
+    lw_builder_stream(m->b, name, class_, class_ == LW_STREAM_COMM);
+    return m->n_streams++;
+}
+
+/* The k-th host thread of every rank shares one stream of the plan; device streams go by their id.
+ */
+void replay_add_streams(struct replay_maker *m)
+{
+    char name[32];
+    int32_t most = 0;
+
+    for (int32_t k = 0; k < m->n; k++)
+        most = m->ranks[k].n_hosts > most ? m->ranks[k].n_hosts : most;
+    for (int32_t h = 0; h < most; h++) {
+        snprintf(name, sizeof name, "host %d", h);
+        int32_t stream = add_stream(m, name, LW_STREAM_HOST);
+        for (int32_t k = 0; k < m->n; k++)
+            if (h < m->ranks[k].n_hosts)
+                m->ranks[k].hosts[h].stream = stream;
+    }
+    for (int32_t k = 0; k < m->n; k++)
+        for (int32_t d = 0; d < m->ranks[k].n_devices; d++) {
+            struct replay_device *x = &m->ranks[k].devices[d];
+            if (x->stream >= 0)
+                continue;
+            snprintf(name, sizeof name, x->id < 0 ? "stream ?" : "stream %d", x->id);
+            x->stream = add_stream(m, name, LW_STREAM_COMPUTE);
+            for (int32_t j = k + 1; j < m->n; j++) {
+                struct replay_device *same = replay_device_of(&m->ranks[j], x->id);
+                if (same)
+                    same->stream = x->stream;
+            }
+        }
+    for (int32_t k = 0, gloo = -1; k < m->n; k++)
+        if (m->ranks[k].p.n_comms > 0) {
+            gloo = gloo < 0 ? add_stream(m, "gloo", LW_STREAM_COMM) : gloo;
+            m->ranks[k].comm_stream = gloo;
+        }
+}
+
+/* ---- communicators ---- */
+
+static enum lw_status add_comm(struct replay_maker *m, int32_t class)
+{
+    const struct traces_comm_class *c = &m->cross.classes[class];
+    int32_t *members = lw_arena_alloc(m->arena, c->n_members, sizeof *members);
+
+    if (!members)
+        return lw_fail_nomem(m->err);
+    m->comm_of_class[class] = lw_builder_comm(m->b, c->name, LW_COMM_RECORDED, LW_REDUCER_AUTO, 0);
+    if (c->matched) {
+        lw_builder_group(m->b, m->comm_of_class[class], c->members, c->n_members);
+    } else {
+        for (int32_t k = 0; k < c->n_members; k++)
+            lw_builder_group(m->b, m->comm_of_class[class], &c->members[k], 1);
+    }
+    if (m->n > 1 && !c->matched)
+        lw_builder_note(m->b,
+                        "collectives of group '%s' keep their recorded times, waiting inside: "
+                        "%s",
+                        c->name, c->why);
+    if (c->matched)
+        lw_builder_note(m->b,
+                        "collectives of group '%s': %d ranks matched, each takes the shortest "
+                        "recorded time from its last member's entry",
+                        c->name, c->n_members);
+    return LW_OK;
+}
+
+static enum lw_status list_comms(struct replay_maker *m, struct replay_rank *r)
+{
+    struct traces_comm_list *l = &r->comms;
+
+    LW_TRY(traces_comm_list_build(r->t, m->choice->kernels, m->arena, l, m->err));
+    struct traces_comm_item *v = lw_arena_alloc(m->arena, l->n + r->p.n_comms, sizeof *v);
+    r->comm_of = lw_arena_alloc(m->arena, r->t->n, sizeof *r->comm_of);
+    if (!v || !r->comm_of)
+        return lw_fail_nomem(m->err);
+    if (l->n > 0)
+        memcpy(v, l->items, (size_t)l->n * sizeof *v);
+    for (int64_t i = 0; i < r->p.n_comms; i++) {
+        const struct traces_host_comm *c = &r->p.comms[i];
+        v[l->n + i] = (struct traces_comm_item){
+            c->row,    c->issue,
+            c->dur_ns, traces_comm_fact_of(r->t, &(struct traces_comm_index){0}, c->row, -1),
+            -1,        -1};
+        v[l->n + i].fact.op = lw_trace_name(r->t, c->row) + strlen("gloo:");
+    }
+    l->items = v;
+    l->n += r->p.n_comms;
+    for (int64_t i = 0; i < l->n; i++)
+        r->comm_of[v[i].row] = i + 1;
+    return LW_OK;
+}
+
+enum lw_status replay_match_comms(struct replay_maker *m)
+{
+    struct traces_comm_list *lists = lw_arena_alloc(m->arena, m->n, sizeof *lists);
+
+    if (!lists)
+        return lw_fail_nomem(m->err);
+    for (int32_t k = 0; k < m->n; k++) {
+        LW_TRY(list_comms(m, &m->ranks[k]));
+        lists[k] = m->ranks[k].comms;
+    }
+    LW_TRY(traces_cross_rank_build(lists, m->n, m->arena, &m->cross, m->err));
+    m->comm_of_class = lw_arena_alloc(m->arena, m->cross.n_classes, sizeof *m->comm_of_class);
+    if (!m->comm_of_class)
+        return lw_fail_nomem(m->err);
+    for (int32_t c = 0; c < m->cross.n_classes; c++)
+        LW_TRY(add_comm(m, c));
+    return LW_OK;
+}

@@ -1,0 +1,333 @@
+/* A recorded run as a plan.
+ *
+ * Each host thread and each device stream of a rank is a stream of the plan. In the order of host
+ * time the ops of a rank are emitted: the host's own time between two calls (host), a call that
+ * hands work to the device (launch) with the device ops behind it, a record on its stream, a wait
+ * on the stream that waits, and a synchronisation of the host, which ends when the work it is for
+ * has ended. What enters: durations of calls and of device ops, the host's own time, and who
+ * follows whom. No start of a device op is read; device ops of one stream keep the order in which
+ * they were launched (those without a launch in the file, their recorded place). So any change of a
+ * duration moves exactly what depends on it.
+ *
+ * Threads: when a thread was silent while another one made calls, it was waiting for it (the main
+ * thread during backward, the autograd thread outside of it): its silence ends as long after the
+ * last call of the other as it did when recorded. Collectives of one communicator keep their issue
+ * order.
+ *
+ * A waiting call whose work explains less than a quarter of its length waited for something else
+ * (SMs that other kernels held, another process on the device): that time is kept, and said.
+ *
+ * Several ranks: collectives that can be matched (traces/trace/cross_rank.c) take the shortest recorded
+ * time from the entry of the last member; their waiting is simulated. Others keep their recorded
+ * time, with waiting inside. Host clocks are taken as common after adding each file's base.
+ *
+ * Not modelled: implicit synchronisation (cudaMalloc, cudaFree), polling, a full launch queue: they
+ * stay in the host's own time. */
+#include "traces/replay/to_replay.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "traces/replay/replay_maker.h"
+
+/* In the worst case all durations follow each other: their sum must fit the clock of picoseconds.
+ */
+static enum lw_status check_sum(const struct traces_source *s, struct lw_err *err)
+{
+    const int64_t most = INT64_MAX / 4000;
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < s->trace.n && sum <= most; i++)
+        if (s->trace.dur_ns[i] > most ||
+            (lw_trace_on_device(&s->trace, i) && (sum += s->trace.dur_ns[i]) > most))
+            return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                              "its device ops add up to more than 26 days");
+    return LW_OK;
+}
+
+static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct traces_source *s)
+{
+    struct replay_rank *r = &m->ranks[k];
+
+    r->s = s;
+    r->t = &s->trace;
+    r->comm_stream = -1;
+    LW_TRY(check_sum(s, m->err));
+    LW_TRY(traces_points_build(s, m->choice->kernels, m->choice->buckets, m->arena, &r->p, m->err));
+    if (r->p.n_workers > m->out->n_workers)
+        m->out->n_workers = r->p.n_workers;
+    if (r->p.n == 0)
+        return lw_fail_at(m->err, LW_EFORMAT, s->file, 0,
+                          "no event of the host: a replay needs its calls (record with "
+                          "ProfilerActivity.CPU)");
+    if (r->p.launches.n > 0 && r->p.calls.n_device == 0)
+        return lw_fail_at(m->err, LW_EFORMAT, s->file, 0,
+                          "%lld device ops and not one call that launched them: a replay needs "
+                          "both (record with ProfilerActivity.CPU and CUDA)",
+                          (long long)r->p.launches.n);
+    return replay_collect_streams(m, r);
+}
+
+/* Steps of all ranks are the same ones; a step lasts as long as on the rank where it is longest. */
+static enum lw_status take_steps(struct replay_maker *m)
+{
+    const struct replay_rank *a = &m->ranks[0];
+    struct traces_replay *out = m->out;
+
+    out->steps = lw_arena_alloc(m->result, a->p.n_steps, sizeof *out->steps);
+    if (!out->steps)
+        return lw_fail_nomem(m->err);
+    out->n_steps = (int32_t)a->p.n_steps;
+    for (int32_t k = 0; k < m->n; k++) {
+        const struct replay_rank *r = &m->ranks[k];
+        out->n_before |= r->p.points[0].step < 0;
+        bool same = r->p.n_steps == a->p.n_steps;
+        for (int64_t i = 0; same && i < a->p.n_steps; i++)
+            same = strcmp(r->p.steps[i].name, a->p.steps[i].name) == 0;
+        if (!same)
+            return lw_fail(m->err, LW_EFORMAT,
+                           "%s and %s hold different steps (%lld and %lld): "
+                           "ranks of one run, recorded in the same steps, can be replayed together",
+                           a->s->file, r->s->file, (long long)a->p.n_steps,
+                           (long long)r->p.n_steps);
+    }
+    for (int32_t i = 0; i < out->n_steps; i++) {
+        struct traces_replay_step *s = &out->steps[i];
+        s->name = lw_arena_strdup(m->result, a->p.steps[i].name);
+        s->first = lw_arena_alloc(m->result, m->n, sizeof *s->first);
+        s->last = lw_arena_alloc(m->result, m->n, sizeof *s->last);
+        s->of_rank = lw_arena_alloc(m->result, m->n, sizeof *s->of_rank);
+        if (!s->name || !s->first || !s->last || !s->of_rank)
+            return lw_fail_nomem(m->err);
+        for (int32_t k = 0; k < m->n; k++) {
+            const struct traces_range *x = &m->ranks[k].p.steps[i];
+            s->of_rank[k] = lw_ns_to_ps(x->end_ns - x->start_ns);
+            s->recorded = s->of_rank[k] > s->recorded ? s->of_rank[k] : s->recorded;
+        }
+    }
+    return LW_OK;
+}
+
+/* When each rank begins, on the common clock. */
+static enum lw_status align(struct replay_maker *m)
+{
+    int64_t first = INT64_MAX, base = m->ranks[0].t->base_ns;
+
+    for (int32_t k = 0; k < m->n; k++) {
+        struct replay_rank *r = &m->ranks[k];
+        if (__builtin_sub_overflow(r->t->base_ns, base, &r->offset_ns) ||
+            __builtin_add_overflow(r->offset_ns, r->p.start_ns, &r->offset_ns))
+            r->offset_ns = INT64_MAX;
+        first = r->offset_ns < first ? r->offset_ns : first;
+    }
+    for (int32_t k = 0; k < m->n; k++) {
+        struct replay_rank *r = &m->ranks[k];
+        if (__builtin_sub_overflow(r->offset_ns, first, &r->offset_ns) ||
+            r->offset_ns > INT64_MAX / 8000)
+            return lw_fail(m->err, LW_EFORMAT,
+                           "%s begins more than 13 days after another rank: "
+                           "not one run, or clocks that differ",
+                           r->s->file);
+        m->out->n_before |= r->offset_ns > 0;
+    }
+    return LW_OK;
+}
+
+static enum lw_status number_ranks(struct replay_maker *m)
+{
+    m->out->rank_of_file = lw_arena_alloc(m->result, m->n, sizeof *m->out->rank_of_file);
+    if (!m->out->rank_of_file)
+        return lw_fail_nomem(m->err);
+    for (int32_t k = 0; k < m->n; k++) {
+        int32_t rank = m->ranks[k].t->rank;
+        for (int32_t j = 0; j < k && rank >= 0; j++)
+            if (m->ranks[j].t->rank == rank)
+                return lw_fail(m->err, LW_EFORMAT, "%s and %s both say they are rank %d",
+                               m->ranks[j].s->file, m->ranks[k].s->file, rank);
+        m->out->rank_of_file[k] = rank;
+    }
+    return LW_OK;
+}
+
+static void add_roles(struct replay_maker *m)
+{
+    char name[32];
+
+    for (int32_t k = 0; k < m->n; k++) {
+        snprintf(name, sizeof name, "rank %d", m->ranks[k].t->rank >= 0 ? m->ranks[k].t->rank : k);
+        m->ranks[k].role = lw_builder_role(m->b, &(struct lw_role){.name = name});
+        lw_builder_rank(m->b, k, m->ranks[k].role, k, 0, 0);
+    }
+}
+
+static void add_notes(struct replay_maker *m)
+{
+    lw_builder_note(m->b,
+                    "host time between calls and calls that launch are kept as recorded; time "
+                    "blocked in a synchronising call is simulated");
+    if (m->n_waits > 0)
+        lw_builder_note(m->b,
+                        "%lld waits between streams and of the host, %lld of them inferred "
+                        "from the order of calls%s",
+                        (long long)m->n_waits, (long long)m->n_inferred,
+                        m->n_inferred > 0 ? " (the trace holds no cuda_sync events)" : "");
+    if (m->n_unexplained > 0)
+        lw_builder_note(m->b,
+                        "%lld calls waited for something that is not in the trace: their "
+                        "%.3f ms are kept as recorded",
+                        (long long)m->n_unexplained, (double)m->unexplained / (double)LW_PS_PER_MS);
+    if (m->n_orphans > 0)
+        lw_builder_note(m->b, "%lld device ops were launched before the recording: they run first",
+                        (long long)m->n_orphans);
+    if (m->n == 1 && m->cross.n_classes > 0)
+        lw_builder_note(m->b, "collectives keep their recorded times, waiting for other ranks "
+                              "inside: give the traces of all ranks to simulate it");
+    if (m->n > 1)
+        lw_builder_note(m->b, "host clocks of the ranks are taken as common");
+    const struct traces_points *p = &m->ranks[0].p;
+    if (m->choice->buckets)
+        lw_builder_note(m->b,
+                        "what-if: %lld buckets instead of the %lld recorded in all steps, "
+                        "launched when their last gradient is there; time by a line through the "
+                        "recorded ones%s; the host's time in recorded launches stays, new ones "
+                        "take none",
+                        (long long)p->n_buckets, (long long)p->n_replaced,
+                        m->choice->rule ? " unless the network is asked" : "");
+    const struct traces_replay_rule *rule = m->choice->rule;
+    if (rule && m->n_guessed > 0)
+        lw_builder_note(m->b,
+                        "%lld collectives whose ranks the traces do not tell are taken as "
+                        "collectives of all ranks",
+                        (long long)m->n_guessed);
+    for (int k = 0; rule && rule->note && rule->note(rule->ctx, k); k++)
+        lw_builder_note(m->b, "%s", rule->note(rule->ctx, k));
+}
+
+static enum lw_status make(struct replay_maker *m, const struct traces_source *source)
+{
+    for (int32_t k = 0; k < m->n; k++)
+        LW_TRY(read_rank(m, k, &source[k]));
+    LW_TRY(number_ranks(m));
+    LW_TRY(take_steps(m));
+    LW_TRY(align(m));
+    add_roles(m);
+    replay_add_streams(m);
+    LW_TRY(replay_match_comms(m));
+    m->stream_end = lw_arena_alloc(m->arena, m->n_streams, sizeof *m->stream_end);
+    if (!m->stream_end)
+        return lw_fail_nomem(m->err);
+    lw_builder_variant(m->b, "replay", "", true);
+    for (int32_t k = 0; k < m->n; k++)
+        LW_TRY(replay_emit_rank(m, &m->ranks[k]));
+    lw_builder_pass(m->b, 0);
+    add_notes(m);
+    return LW_OK;
+}
+
+static void free_ranks(struct replay_maker *m)
+{
+    for (int32_t k = 0; m->ranks && k < m->n; k++) {
+        traces_launches_free(&m->ranks[k].p.launches);
+        for (int32_t i = 0; i < m->ranks[k].n_devices; i++) {
+            lw_free(m->ranks[k].devices[i].call);
+            lw_free(m->ranks[k].devices[i].op);
+        }
+    }
+}
+
+/* Hand the builder's plan and the table of steps over. */
+static enum lw_status finish(struct replay_maker *m)
+{
+    LW_TRY(lw_builder_finish(m->b, &m->out->plan, m->err)); /* frees the builder in every case */
+    if (m->nomem || m->n_ops != m->out->plan.n_ops || lw_arena_adopt(m->result, m->step_of) < 0)
+        return lw_fail_nomem(m->err);
+    m->out->step_of = m->step_of;
+    m->step_of = NULL;
+    if (lw_arena_adopt(m->result, m->row_of) < 0)
+        return lw_fail_nomem(m->err);
+    m->out->row_of = m->row_of;
+    m->row_of = NULL;
+    m->out->n_ranks = m->n;
+    return lw_plan_check(&m->out->plan, m->err);
+}
+
+enum lw_status traces_replay_build(const struct traces_source *source, int n,
+                                   const struct traces_replay_choice *choice,
+                                   struct traces_replay *out, struct lw_err *err)
+{
+    struct traces_replay result = {0};
+    struct lw_arena scratch = {0};
+    struct replay_maker m = {.choice = choice,
+                             .arena = &scratch,
+                             .result = &result.arena,
+                             .n = n,
+                             .out = &result,
+                             .err = err};
+    enum lw_status status = LW_OK;
+
+    m.ranks = lw_arena_alloc(&scratch, n, sizeof *m.ranks);
+    m.b = lw_builder_new("replay", n);
+    if (!m.ranks || !m.b)
+        status = lw_fail_nomem(err);
+    if (status == LW_OK)
+        status = make(&m, source);
+    if (status == LW_OK)
+        status = finish(&m);
+    else
+        lw_builder_free(m.b);
+    free_ranks(&m);
+    lw_free(m.step_of);
+    lw_free(m.end_of);
+    lw_free(m.row_of);
+    lw_arena_free(&scratch);
+    if (status != LW_OK)
+        traces_replay_free(&result);
+    else
+        *out = result;
+    return status;
+}
+
+struct lw_cluster traces_replay_cluster(const struct traces_replay *r)
+{
+    struct lw_cluster x = {.name = LW_RECORDED_CLUSTER,
+                           .devices_per_node = 1 << 20,
+                           .library = "",
+                           .library_version = "",
+                           .calibrated = true};
+
+    x.device.kind = "as recorded";
+    x.about = "the machines of the recording: every op takes its recorded time";
+    if (r->n_workers > 1)
+        x.interference.comm_workers =
+            (struct lw_figure){r->n_workers, "threads that ran collectives in the traces"};
+    return x;
+}
+
+void traces_replay_free(struct traces_replay *r)
+{
+    lw_plan_free(&r->plan);
+    lw_arena_free(&r->arena);
+    *r = (struct traces_replay){0};
+}
+
+lw_ps traces_replay_length(const struct traces_replay *r, const struct lw_timeline *t, int32_t step,
+                           int32_t rank)
+{
+    const struct traces_replay_step *s = &r->steps[step];
+    lw_ps longest = 0;
+
+    for (int32_t k = 0; k < r->n_ranks; k++) {
+        lw_ps length = t->start[s->last[k]] - t->start[s->first[k]];
+        if ((rank < 0 || rank == k) && length > longest)
+            longest = length;
+    }
+    return longest;
+}
+
+enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_timeline *t,
+                                    struct lw_err *err)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        t->step[i] = r->step_of[t->op[i]];
+    return lw_timeline_sort(t, err);
+}

@@ -1,0 +1,84 @@
+#ifndef LW_TRACES_REPLAY_TO_REPLAY_H
+#define LW_TRACES_REPLAY_TO_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/timeline/timeline.h"
+#include "traces/trace/kernel_class.h"
+#include "traces/workload/to_workload.h"
+
+/* A recorded run as a plan: one role per rank, with the host's threads and the device's streams as
+ * streams. Durations, the host's own time between calls and dependencies are taken from the traces;
+ * no start of a device op is. See docs/design/replay.md. */
+
+/* A collective or kernel, for a rule that times it anew (waiting removed where it could be). */
+struct traces_replay_op {
+    const char *name; /* of the kernel */
+    bool comm;
+    enum lw_op_kind kind;
+    enum lw_dtype dtype; /* of the message; LW_U8 when unknown */
+    int64_t bytes;       /* as in shared/plan/cost.h; -1 = unknown */
+    int32_t group_size;  /* -1 = unknown */
+    lw_ps recorded;
+};
+
+struct lw_bucket_request;
+
+struct traces_replay_rule {
+    enum lw_status (*time)(void *ctx, const struct traces_replay_op *op, lw_ps *time,
+                           struct lw_err *err);
+    const char *(*note)(void *ctx,
+                        int k); /* the k-th thing it assumes, after all ops; NULL = end */
+    void *ctx;
+};
+
+struct traces_replay_choice {
+    const struct lw_kernel_table *kernels;   /* a user's classes; NULL = none */
+    const struct traces_replay_rule *rule;   /* what is timed anew; NULL = nothing */
+    const struct lw_bucket_request *buckets; /* gradients' buckets cut anew; NULL = as recorded */
+};
+
+struct traces_replay_step {
+    const char *name;
+    lw_ps recorded;        /* host range, of the rank where it is longest */
+    int32_t *first, *last; /* [n_ranks] ops that mark its start and end */
+    lw_ps *of_rank;        /* [n_ranks] recorded */
+};
+
+struct traces_replay {
+    struct lw_arena arena; /* owns everything below but the plan */
+    struct lw_plan plan;   /* its notes tell every assumption */
+    int32_t n_ranks, n_steps;
+    int32_t n_workers; /* threads of a rank that ran collectives of the host; 0 = none */
+    int32_t n_before;  /* 1: step 0 of the timeline is what ran before the first step */
+    struct traces_replay_step *steps;
+    int32_t *rank_of_file; /* [n_ranks] rank that each file says it is */
+    int32_t *step_of;      /* [plan.n_ops] step in the timeline */
+    int64_t *row_of;       /* [plan.n_ops] row of its rank's trace: device op or run; -1 */
+};
+
+/* source[0 .. n): traces of one run, a rank each. LW_EFORMAT: nothing to replay (no host event, no
+ * launch for any device op), ranks given twice, steps that differ. Free with traces_replay_free. */
+enum lw_status traces_replay_build(const struct traces_source *source, int n,
+                                   const struct traces_replay_choice *choice,
+                                   struct traces_replay *out, struct lw_err *err);
+void traces_replay_free(struct traces_replay *r);
+
+/* The machine that a replay runs on: every op has its own time, so no figure is needed but the
+ * number of threads that ran collectives of the host. */
+struct lw_cluster traces_replay_cluster(const struct traces_replay *r);
+
+/* Predicted length of a step by its marks: of rank, or (-1) of the rank where it is longest. The
+ * timeline is that of one simulated pass, not yet sorted by step. */
+lw_ps traces_replay_length(const struct traces_replay *r, const struct lw_timeline *t, int32_t step,
+                           int32_t rank);
+/* Give every row of the same timeline its step, and sort it. */
+enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_timeline *t,
+                                    struct lw_err *err);
+
+#endif

@@ -1,0 +1,126 @@
+/* Facts of a collective: sizes and group on the kernel (torch 2.2 and later), else on the host's
+ * record of it around the launch (record_param_comms, or nccl:all_reduce with recorded shapes),
+ * else only what the kernel's name says. A kernel that holds no sizes may hold a group and vice
+ * versa. */
+#include "traces/trace/comm_facts.h"
+
+#include <string.h>
+
+enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena *arena,
+                                       struct traces_comm_index *out, struct lw_err *err)
+{
+    struct traces_comm_index x = {0};
+
+    x.noted = lw_arena_alloc(arena, t->n_details, sizeof *x.noted);
+    if (!x.noted)
+        return lw_fail_nomem(err);
+    for (int64_t row = 0; row < t->n; row++)
+        if (t->detail[row] >= 0 && lw_trace_on_host(t, row))
+            x.noted[x.n++] = row;
+    *out = x;
+    return LW_OK;
+}
+
+/* The host's own record of the collective that this call launched: of the few ranges around it that
+ * carry sizes the one with a message size (record_param_comms), else the innermost
+ * (nccl:all_reduce, where shapes were recorded). -1 = none. */
+static int64_t host_record(const struct lw_trace *t, const struct traces_comm_index *x,
+                           int64_t launch)
+{
+    int64_t at = t->start_ns[launch], best = -1;
+    int64_t i = lw_trace_rows_upto(t, x->noted, x->n, at) - 1;
+
+    for (int64_t tries = 0; i >= 0 && tries < 8; i--, tries++) {
+        int64_t row = x->noted[i];
+        if (t->track[row] != t->track[launch] || lw_trace_end_ns(t, row) < at)
+            continue;
+        if (t->details[t->detail[row]].in_numel >= 0)
+            return row;
+        best = best >= 0 ? best : row;
+    }
+    return best;
+}
+
+static const char *op_of_kernel(const char *kernel)
+{
+    static const struct {
+        const char *mark, *op;
+    } names[] = {{"AllReduce", "allreduce"}, {"ReduceScatter", "reduce_scatter"},
+                 {"AllGather", "allgather"}, {"Broadcast", "broadcast"},
+                 {"SendRecv", "sendrecv"},   {"_Reduce_", "reduce"}};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(kernel, names[i].mark))
+            return names[i].op;
+    return NULL;
+}
+
+static int64_t bytes_of(const struct lw_trace *t, int64_t numel, int32_t dtype)
+{
+    enum lw_dtype type;
+    int64_t bytes;
+
+    if (numel < 0 || !lw_trace_dtype(t, dtype, &type) ||
+        __builtin_mul_overflow(numel, lw_dtype_size(type), &bytes))
+        return -1;
+    return bytes;
+}
+
+static void set_size(struct traces_comm_fact *f, const struct lw_trace *t, int64_t numel,
+                     int64_t out_numel, int32_t dtype)
+{
+    f->dtype = dtype >= 0 ? lw_trace_text(t, dtype) : NULL;
+    f->bytes = bytes_of(t, numel, dtype);
+    f->out_bytes = bytes_of(t, out_numel, dtype);
+}
+
+struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
+                                            const struct traces_comm_index *index, int64_t kernel,
+                                            int64_t launch)
+{
+    int64_t from = t->detail[kernel] >= 0 ? kernel
+                   : launch >= 0          ? host_record(t, index, launch)
+                                          : -1;
+    const struct lw_row_detail *d = from >= 0 ? &t->details[t->detail[from]] : NULL;
+    struct traces_comm_fact f = {.op = op_of_kernel(lw_trace_name(t, kernel)),
+                                 .bytes = -1,
+                                 .out_bytes = -1,
+                                 .group_size = -1};
+
+    if (!d)
+        return f;
+    f.group = d->group >= 0 ? lw_trace_text(t, d->group) : NULL;
+    if (d->in_numel >= 0) {
+        f.op = d->op >= 0 ? lw_trace_text(t, d->op) : f.op;
+        f.group_size = d->group_size > 0 ? d->group_size : -1;
+        set_size(&f, t, d->in_numel, d->out_numel, d->dtype);
+    } else if (d->shape_numel >= 0) {
+        if (lw_trace_name_begins(t, from, "nccl:")) /* the kernel may only say SendRecv */
+            f.op = lw_trace_name(t, from) + strlen("nccl:");
+        set_size(&f, t, d->shape_numel, -1, d->shape_type);
+    }
+    return f;
+}
+
+enum lw_op_kind traces_comm_kind(const char *op)
+{
+    static const struct {
+        const char *mark;
+        enum lw_op_kind kind;
+    } kinds[] = {
+        {"allreduce", LW_OP_ALL_REDUCE},
+        {"all_reduce", LW_OP_ALL_REDUCE},
+        {"reduce_scatter", LW_OP_REDUCE_SCATTER},
+        {"reducescatter", LW_OP_REDUCE_SCATTER},
+        {"allgather", LW_OP_ALL_GATHER},
+        {"all_gather", LW_OP_ALL_GATHER},
+        {"broadcast", LW_OP_BROADCAST},
+        {"barrier", LW_OP_BARRIER},
+        {"reduce", LW_OP_REDUCE},
+    };
+
+    for (size_t i = 0; op && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcasestr(op, kinds[i].mark))
+            return kinds[i].kind;
+    return LW_OP_ALL_TO_ALL;
+}

@@ -1,0 +1,37 @@
+#ifndef LW_TRACES_TRACE_COMM_FACTS_H
+#define LW_TRACES_TRACE_COMM_FACTS_H
+
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
+#include "traces/trace/trace.h"
+
+/* What a trace tells of a collective: from its kernel, or from the host's record around its launch.
+ */
+struct traces_comm_index {
+    int64_t n;
+    int64_t *noted; /* host rows with a detail, in start order */
+};
+
+enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena *arena,
+                                       struct traces_comm_index *out, struct lw_err *err);
+
+struct traces_comm_fact { /* strings are NULL and numbers -1 where the trace does not tell */
+    const char *op, *dtype, *group;
+    int64_t bytes, out_bytes; /* of the input; of the output */
+    int32_t group_size;
+};
+
+/* launch: the row of the call that launched the kernel, -1 = none. */
+struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
+                                            const struct traces_comm_index *index, int64_t kernel,
+                                            int64_t launch);
+
+/* The kind of collective that a name means; exchanges of any kind and unknown ones are ALL_TO_ALL.
+ */
+enum lw_op_kind traces_comm_kind(const char *op);
+
+#endif

@@ -1,0 +1,30 @@
+#ifndef LW_TRACES_TRACE_KERNEL_LAUNCHES_H
+#define LW_TRACES_TRACE_KERNEL_LAUNCHES_H
+
+#include <stdint.h>
+
+#include "shared/base/err.h"
+#include "traces/trace/trace.h"
+
+/* The device rows of a trace with the call that launched each. Several device rows may share one
+ * call (graph replay); some have none (launched before the capture began). */
+struct traces_launches {
+    int64_t n;       /* device rows, in start order */
+    int64_t *row;    /* [n] */
+    int64_t *launch; /* [n] row of the runtime or driver call, -1 = not in the trace */
+};
+
+enum lw_status traces_launches_build(const struct lw_trace *t, struct traces_launches *out,
+                                     struct lw_err *err);
+void traces_launches_free(struct traces_launches *l);
+
+/* Calls by the number that the recorder gave each; `at` is the caller's: a row, or a place in a list. */
+struct traces_correlated {
+    int64_t correlation, at;
+};
+
+void traces_correlated_sort(struct traces_correlated *v, int64_t n);
+/* `at` of the call of this number, the least of several; -1 = none. v is sorted. */
+int64_t traces_correlated_find(const struct traces_correlated *v, int64_t n, int64_t correlation);
+
+#endif

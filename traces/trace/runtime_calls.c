@@ -1,0 +1,479 @@
+/* What runtime calls mean. Kinds come from names (cuda*, hip* and cu* spell them alike); what a
+ * wait is for comes from the recorder's cuda_sync rows where the file has them, joined by
+ * correlation.
+ *
+ * Where it does not, order tells, by what PyTorch does (torch/csrc/distributed/c10d,
+ * ProcessGroupNCCL.cpp: before a collective the communication stream waits for an event on the
+ * current one; Work.wait makes the current stream wait for the collective's end event):
+ *   - a stream wait before a launch of communication, inside the host's range of that collective:
+ * the communication stream waits for the one that the thread launched on before;
+ *   - one behind the launch in that range is for callbacks and holds nothing of this file up;
+ *   - any other: the stream of the thread's launch before or after waits for the oldest collective
+ *     that was launched for its work and that nobody waited for yet; without one it stays unknown;
+ *   - an event's or stream's synchronisation: the stream of the thread's last launch, an event up
+ * to the last record on the thread. No device time is read here: only order and names. Not seen:
+ * waits by polling (EventQuery), implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
+#include "traces/trace/runtime_calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct builder {
+    const struct lw_trace *t;
+    struct traces_calls *out;
+    int64_t *next, *before;    /* [n] the launch on the same thread after and before a call; -1 */
+    int64_t *ranges, n_ranges; /* host rows of collectives, in start order */
+    int32_t *origin; /* [n] of a collective: the stream whose work it was launched for; -1 */
+    bool *taken;     /* [n] of a collective: some wait is for it */
+    int64_t oldest;  /* no collective before it is untaken */
+};
+
+const char *traces_call_kind_name(enum traces_call_kind k)
+{
+    static const char *const names[TRACES_N_CALL_KINDS] = {
+        "other",       "launch",     "copy",        "record",
+        "stream_wait", "event_sync", "stream_sync", "device_sync",
+    };
+
+    return names[k];
+}
+
+bool traces_call_blocks(enum traces_call_kind k)
+{
+    return k == TRACES_CALL_COPY || k == TRACES_CALL_EVENT_SYNC || k == TRACES_CALL_STREAM_SYNC ||
+           k == TRACES_CALL_DEVICE_SYNC;
+}
+
+static enum traces_call_kind kind_of_name(const char *name)
+{
+    static const struct {
+        const char *mark;
+        enum traces_call_kind kind;
+    } names[] = {
+        {"EventRecord", TRACES_CALL_RECORD},
+        {"StreamWaitEvent", TRACES_CALL_STREAM_WAIT},
+        {"EventSynchronize", TRACES_CALL_EVENT_SYNC},
+        {"StreamSynchronize", TRACES_CALL_STREAM_SYNC},
+        {"DeviceSynchronize", TRACES_CALL_DEVICE_SYNC},
+        {"CtxSynchronize", TRACES_CALL_DEVICE_SYNC},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(name, names[i].mark))
+            return names[i].kind;
+    return TRACES_CALL_OTHER;
+}
+
+/* CUDA and HIP return from a copy to pageable memory, and from every copy that is not "Async", when
+ * it is done. */
+static bool copy_blocks(const struct lw_trace *t, int64_t call_row, int64_t device_row)
+{
+    const char *call = lw_trace_name(t, call_row), *what = lw_trace_name(t, device_row);
+
+    if (!strstr(call, "Memcpy"))
+        return false;
+    return !strstr(call, "Async") || (strstr(what, "DtoH") && strstr(what, "Pageable"));
+}
+
+/* ---- calls and their work ---- */
+
+struct pair {
+    int64_t launch, at, row; /* launching row, place in start order, device row */
+};
+
+static int by_launch(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+
+    if (x->launch != y->launch)
+        return x->launch < y->launch ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static void attach(struct builder *b, struct traces_call *c, const struct pair *v, int64_t n,
+                   const struct lw_kernel_table *table)
+{
+    const struct lw_trace *t = b->t;
+
+    c->first_device = b->out->n_device;
+    for (int64_t i = 0; i < n && v[i].launch == c->row; i++, c->n_device++)
+        b->out->device[b->out->n_device++] = v[i].row;
+    if (c->n_device == 0)
+        return;
+    c->stream = t->track[v[0].row];
+    c->kind = copy_blocks(t, c->row, v[0].row) ? TRACES_CALL_COPY : TRACES_CALL_LAUNCH;
+    for (int64_t i = 0; i < c->n_device && !c->comm; i++)
+        c->comm = t->class[v[i].row] == LW_ROW_KERNEL &&
+                  lw_kernel_class_of(table, lw_trace_name(t, v[i].row)) == LW_KERNEL_COMM;
+}
+
+static enum lw_status list_calls(struct builder *b, const struct traces_launches *l,
+                                 const struct lw_kernel_table *table, struct lw_arena *arena,
+                                 struct lw_err *err)
+{
+    const struct lw_trace *t = b->t;
+    struct traces_calls *out = b->out;
+    int64_t n_calls = 0, n = 0, k = 0;
+    struct pair *v = lw_alloc((size_t)(l->n + 1) * sizeof *v);
+
+    for (int64_t i = 0; i < t->n; i++)
+        n_calls += t->class[i] == LW_ROW_LAUNCH;
+    out->calls = lw_arena_alloc(arena, n_calls, sizeof *out->calls);
+    out->device = lw_arena_alloc(arena, l->n, sizeof *out->device);
+    if (!v || !out->calls || !out->device) {
+        lw_free(v);
+        return lw_fail_nomem(err);
+    }
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->launch[i] >= 0)
+            v[n++] = (struct pair){l->launch[i], i, l->row[i]};
+    qsort(v, (size_t)n, sizeof *v, by_launch);
+    for (int64_t i = 0; i < t->n; i++) {
+        if (t->class[i] != LW_ROW_LAUNCH)
+            continue;
+        struct traces_call *c = &out->calls[out->n++];
+        *c = (struct traces_call){.row = i,
+                                  .kind = kind_of_name(lw_trace_name(t, i)),
+                                  .stream = -1,
+                                  .on_stream = -1,
+                                  .upto = -1};
+        for (; k < n && v[k].launch < i; k++)
+            ;
+        attach(b, c, v + k, n - k, table);
+    }
+    lw_free(v);
+    return LW_OK;
+}
+
+/* ---- what the recorder knows ---- */
+
+static void take_sync(struct builder *b, int64_t row, const struct traces_correlated *v, int64_t n)
+{
+    const struct lw_trace *t = b->t;
+    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
+    int64_t call = traces_correlated_find(v, n, t->link[row]);
+    int64_t record = d ? traces_correlated_find(v, n, d->wait_record) : -1;
+
+    if (call < 0)
+        return;
+    struct traces_call *c = &b->out->calls[call];
+    if (c->kind == TRACES_CALL_STREAM_WAIT || c->kind == TRACES_CALL_EVENT_SYNC) {
+        if (!d || d->wait_stream < 0 || (record >= 0 && record > call))
+            return; /* the event is unknown to the recorder: it was recorded before the capture */
+        c->on_stream = d->wait_stream;
+        c->upto = record >= 0 ? record : call;
+        if (record >= 0)
+            b->out->calls[record].stream = d->wait_stream;
+        c->stream = c->kind == TRACES_CALL_STREAM_WAIT ? t->track[row] : -1;
+    } else if (c->kind == TRACES_CALL_STREAM_SYNC) {
+        c->on_stream = t->track[row];
+        c->upto = call;
+    } else {
+        return;
+    }
+    c->source = TRACES_WAIT_RECORDED;
+}
+
+static enum lw_status take_syncs(struct builder *b, bool *any, struct lw_err *err)
+{
+    const struct lw_trace *t = b->t;
+    int64_t n = 0;
+    struct traces_correlated *v = lw_alloc((size_t)(b->out->n + 1) * sizeof *v);
+
+    if (!v)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < b->out->n; i++)
+        if (t->link[b->out->calls[i].row] >= 0)
+            v[n++] = (struct traces_correlated){t->link[b->out->calls[i].row], i};
+    traces_correlated_sort(v, n);
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->class[i] == LW_ROW_SYNC) {
+            *any = true;
+            take_sync(b, i, v, n);
+        }
+    lw_free(v);
+    return LW_OK;
+}
+
+/* ---- what order tells ---- */
+
+/* Number the host threads of calls from 0; how many there are. */
+static int32_t number_threads(const struct builder *b, int32_t *of_string)
+{
+    int32_t n = 0;
+
+    memset(of_string, 0xff, (size_t)b->t->strings.n * sizeof *of_string);
+    for (int64_t i = 0; i < b->out->n; i++) {
+        int32_t s = b->t->track[b->out->calls[i].row];
+        if (s >= 0 && of_string[s] < 0)
+            of_string[s] = n++;
+    }
+    return n;
+}
+
+static bool launches_work(const struct traces_call *c)
+{
+    return c->n_device > 0;
+}
+
+static void link_launches(struct builder *b, const int32_t *of_string, int64_t *last,
+                          int32_t n_threads)
+{
+    struct traces_calls *out = b->out;
+
+    memset(last, 0xff, (size_t)n_threads * sizeof *last);
+    for (int64_t i = 0; i < out->n; i++) {
+        int32_t k = of_string[b->t->track[out->calls[i].row]];
+        b->before[i] = last[k];
+        if (launches_work(&out->calls[i]))
+            last[k] = i;
+    }
+    memset(last, 0xff, (size_t)n_threads * sizeof *last);
+    for (int64_t i = out->n - 1; i >= 0; i--) {
+        int32_t k = of_string[b->t->track[out->calls[i].row]];
+        b->next[i] = last[k];
+        if (launches_work(&out->calls[i]))
+            last[k] = i;
+    }
+}
+
+static int32_t stream_at(const struct builder *b, int64_t call)
+{
+    return call >= 0 ? b->out->calls[call].stream : -1;
+}
+
+/* ---- stream waits ---- */
+
+static bool is_comm_range(const struct lw_trace *t, int64_t row)
+{
+    static const char *const prefixes[] = {"record_param_comms", "nccl:", "c10d::", "rccl:"};
+
+    for (size_t i = 0; lw_trace_on_host(t, row) && i < sizeof prefixes / sizeof *prefixes; i++)
+        if (lw_trace_name_begins(t, row, prefixes[i]))
+            return true;
+    return false;
+}
+
+/* Host rows of collectives: what waits inside one of them are for depends on its launch. */
+static enum lw_status list_ranges(struct builder *b, struct lw_arena *scratch, struct lw_err *err)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < b->t->n; i++)
+        n += is_comm_range(b->t, i);
+    b->ranges = lw_arena_alloc(scratch, n, sizeof *b->ranges);
+    if (!b->ranges)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < b->t->n; i++)
+        if (is_comm_range(b->t, i))
+            b->ranges[b->n_ranges++] = i;
+    return LW_OK;
+}
+
+/* Some range of a collective holds both calls of one thread. */
+static bool share_range(const struct builder *b, int64_t call, int64_t other)
+{
+    const struct lw_trace *t = b->t;
+    int64_t a = t->start_ns[b->out->calls[call].row], o = t->start_ns[b->out->calls[other].row];
+    int64_t first = a < o ? a : o, last = a < o ? o : a;
+    int64_t i = lw_trace_rows_upto(t, b->ranges, b->n_ranges, first) - 1;
+
+    for (int64_t tries = 0; i >= 0 && tries < 8; i--, tries++) {
+        int64_t row = b->ranges[i];
+        if (t->track[row] == t->track[b->out->calls[call].row] && lw_trace_end_ns(t, row) > last)
+            return true;
+    }
+    return false;
+}
+
+/* The wait makes the communication stream wait: the next launch of the thread is communication, in
+ * one range with it, or (where no range tells) no other wait is between. */
+static bool is_before_comm(const struct builder *b, int64_t i)
+{
+    const struct traces_calls *out = b->out;
+    int64_t next = b->next[i];
+
+    if (next < 0 || !out->calls[next].comm)
+        return false;
+    if (b->n_ranges > 0)
+        return share_range(b, i, next);
+    for (int64_t k = i + 1; k < next; k++)
+        if (out->calls[k].kind == TRACES_CALL_STREAM_WAIT &&
+            b->t->track[out->calls[k].row] == b->t->track[out->calls[i].row])
+            return false;
+    return true;
+}
+
+/* Right behind the launch of a collective, in its range: a stream of its own (for callbacks) waits.
+ */
+static bool is_after_comm(const struct builder *b, int64_t i)
+{
+    int64_t before = b->before[i];
+
+    return before >= 0 && b->out->calls[before].comm && b->n_ranges > 0 &&
+           share_range(b, i, before);
+}
+
+/* The thread's latest launch before call i on another stream than that; -1 = none. */
+static int64_t other_launch(const struct builder *b, int64_t i, int32_t stream)
+{
+    int64_t k = b->before[i];
+
+    while (k >= 0 && b->out->calls[k].stream == stream)
+        k = b->before[k];
+    return k;
+}
+
+static void set_wait(struct traces_call *c, int32_t on_stream, int64_t upto)
+{
+    if (upto < 0)
+        return;
+    c->on_stream = on_stream;
+    c->upto = upto;
+    c->source = TRACES_WAIT_INFERRED;
+}
+
+/* The oldest collective before call i that was launched for work of one of two streams and that
+ * nobody waited for; it now is waited for. -1 = none. */
+static int64_t take_collective(struct builder *b, int64_t i, int32_t one, int32_t other)
+{
+    const struct traces_calls *out = b->out;
+    int64_t *first = &b->oldest;
+
+    while (*first < i && (!out->calls[*first].comm || b->taken[*first]))
+        ++*first;
+    for (int64_t k = *first; k < i; k++)
+        if (out->calls[k].comm && !b->taken[k] && b->origin[k] >= 0 &&
+            (b->origin[k] == one || b->origin[k] == other)) {
+            b->taken[k] = true;
+            return k;
+        }
+    return -1;
+}
+
+/* Which stream was current is not recorded: that of the thread's launch before, or of the one
+ * after. The collective that is waited for tells, as it was launched for the work of that stream.
+ */
+static void infer_stream_wait(struct builder *b, int64_t i)
+{
+    struct traces_calls *out = b->out;
+    struct traces_call *c = &out->calls[i];
+    int64_t next = b->next[i], before = b->before[i], upto;
+
+    if (is_before_comm(b, i)) {
+        c->stream = out->calls[next].stream;
+        upto = other_launch(b, i, c->stream);
+        set_wait(c, stream_at(b, upto), upto);
+        return;
+    }
+    if (is_after_comm(b, i))
+        return;
+    if (next >= 0 && out->calls[next].comm)
+        next = other_launch(b, next, out->calls[next].stream);
+    if (before >= 0 && out->calls[before].comm)
+        before = other_launch(b, before, out->calls[before].stream);
+    upto = take_collective(b, i, stream_at(b, next), stream_at(b, before));
+    if (upto >= 0)
+        c->stream = b->origin[upto];
+    set_wait(c, stream_at(b, upto), upto);
+}
+
+/* The stream whose work each collective was launched for: that of the thread's launch before. */
+static enum lw_status find_origins(struct builder *b, struct lw_arena *scratch, struct lw_err *err)
+{
+    b->origin = lw_arena_alloc(scratch, b->out->n, sizeof *b->origin);
+    b->taken = lw_arena_alloc(scratch, b->out->n, sizeof *b->taken);
+    if (!b->origin || !b->taken)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < b->out->n; i++)
+        if (b->out->calls[i].comm)
+            b->origin[i] = stream_at(b, other_launch(b, i, b->out->calls[i].stream));
+        else
+            b->origin[i] = -1;
+    return LW_OK;
+}
+
+/* ---- waits of the host ---- */
+
+static int64_t last_record(const struct builder *b, int64_t i)
+{
+    const struct traces_calls *out = b->out;
+    int32_t thread = b->t->track[out->calls[i].row];
+
+    for (int64_t k = i - 1; k >= 0; k--)
+        if (out->calls[k].kind == TRACES_CALL_RECORD && b->t->track[out->calls[k].row] == thread)
+            return k;
+    return -1;
+}
+
+static void infer(struct builder *b, int64_t i)
+{
+    struct traces_call *c = &b->out->calls[i];
+
+    if (c->source == TRACES_WAIT_RECORDED)
+        return;
+    switch (c->kind) {
+    case TRACES_CALL_STREAM_WAIT:
+        infer_stream_wait(b, i);
+        break;
+    case TRACES_CALL_STREAM_SYNC:
+        set_wait(c, stream_at(b, b->before[i]), b->before[i]);
+        break;
+    case TRACES_CALL_EVENT_SYNC: {
+        int64_t record = last_record(b, i);
+        int64_t launch = record >= 0 ? b->before[record] : b->before[i];
+        set_wait(c, stream_at(b, launch), launch);
+        break;
+    }
+    case TRACES_CALL_DEVICE_SYNC:
+        c->on_stream = -1;
+        c->upto = i;
+        c->source = TRACES_WAIT_RECORDED; /* its name says it all */
+        break;
+    default:
+        break;
+    }
+}
+
+/* Where the recorder wrote cuda_sync rows, what they do not tell is no wait for work of this file.
+ */
+static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_arena *scratch,
+                                struct lw_err *err)
+{
+    struct traces_calls *out = b->out;
+    int32_t *of_string = lw_arena_alloc(scratch, b->t->strings.n, sizeof *of_string);
+
+    b->before = lw_arena_alloc(scratch, out->n, sizeof *b->before);
+    b->next = lw_arena_alloc(scratch, out->n, sizeof *b->next);
+    if (!of_string || !b->before || !b->next)
+        return lw_fail_nomem(err);
+    int32_t n_threads = number_threads(b, of_string);
+    int64_t *last = lw_arena_alloc(scratch, n_threads, sizeof *last);
+    if (!last)
+        return lw_fail_nomem(err);
+    link_launches(b, of_string, last, n_threads);
+    LW_TRY(list_ranges(b, scratch, err));
+    LW_TRY(find_origins(b, scratch, err));
+    for (int64_t i = 0; i < out->n; i++)
+        if (!recorded || out->calls[i].kind == TRACES_CALL_DEVICE_SYNC)
+            infer(b, i);
+    return LW_OK;
+}
+
+enum lw_status traces_calls_build(const struct lw_trace *t, const struct traces_launches *launches,
+                                  const struct lw_kernel_table *table, struct lw_arena *arena,
+                                  struct traces_calls *out, struct lw_err *err)
+{
+    struct traces_calls calls = {0};
+    struct lw_arena scratch = {0};
+    struct builder b = {.t = t, .out = &calls};
+    bool recorded = false;
+
+    LW_TRY(list_calls(&b, launches, table, arena, err));
+    LW_TRY(take_syncs(&b, &recorded, err));
+    enum lw_status status = infer_all(&b, recorded, &scratch, err);
+    lw_arena_free(&scratch);
+    if (status == LW_OK)
+        *out = calls;
+    return status;
+}

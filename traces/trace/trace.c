@@ -1,0 +1,208 @@
+/* The neutral tables of a recorded trace. Columns grow together: capacities are raised for all of
+ * them before a row is written, so a failed allocation leaves n rows intact in every column. */
+#include "traces/trace/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+
+void lw_trace_init(struct lw_trace *t)
+{
+    *t = (struct lw_trace){.rank = -1, .world_size = -1, .device = -1, .backend = -1,
+                           .damage = -1};
+}
+
+void lw_trace_free(struct lw_trace *t)
+{
+    traces_strings_free(&t->strings);
+    lw_free(t->start_ns);
+    lw_free(t->dur_ns);
+    lw_free(t->link);
+    lw_free(t->name);
+    lw_free(t->track);
+    lw_free(t->detail);
+    lw_free(t->class);
+    lw_free(t->details);
+    *t = (struct lw_trace){0};
+}
+
+static bool reserve_columns(struct lw_trace *t, int64_t n)
+{
+    int64_t *cap = t->cap;
+
+    return lw_reserve(&t->start_ns, &cap[0], n, sizeof *t->start_ns) == 0 &&
+           lw_reserve(&t->dur_ns, &cap[1], n, sizeof *t->dur_ns) == 0 &&
+           lw_reserve(&t->link, &cap[2], n, sizeof *t->link) == 0 &&
+           lw_reserve(&t->name, &cap[3], n, sizeof *t->name) == 0 &&
+           lw_reserve(&t->track, &cap[4], n, sizeof *t->track) == 0 &&
+           lw_reserve(&t->detail, &cap[5], n, sizeof *t->detail) == 0 &&
+           lw_reserve(&t->class, &cap[6], n, sizeof *t->class) == 0;
+}
+
+enum lw_status lw_trace_add(struct lw_trace *t, const struct lw_row *row,
+                            const struct lw_row_detail *detail, struct lw_err *err)
+{
+    int64_t i = t->n;
+
+    if (i >= t->cap[6] && !reserve_columns(t, i + 1))
+        return lw_fail_nomem(err);
+    if (detail) {
+        if (lw_reserve(&t->details, &t->cap[7], t->n_details + 1, sizeof *t->details) < 0)
+            return lw_fail_nomem(err);
+        t->details[t->n_details] = *detail;
+    }
+    t->start_ns[i] = row->start_ns;
+    t->dur_ns[i] = row->dur_ns;
+    t->link[i] = row->link;
+    t->name[i] = row->name;
+    t->track[i] = row->track;
+    t->class[i] = (uint8_t)row->class;
+    t->detail[i] = detail ? (int32_t)t->n_details++ : -1;
+    t->n++;
+    return LW_OK;
+}
+
+struct sort_key {
+    int64_t start, dur, row;
+};
+
+static int by_start(const void *a, const void *b)
+{
+    const struct sort_key *x = a, *y = b;
+
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->dur != y->dur)
+        return x->dur > y->dur ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static void permute(void *column, size_t size, const struct sort_key *key, int64_t n, void *scratch)
+{
+    char *to = scratch, *from = column;
+
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * size, from + (size_t)key[i].row * size, size);
+    memcpy(from, to, (size_t)n * size);
+}
+
+static void permute_columns(struct lw_trace *t, const struct sort_key *key, void *scratch)
+{
+    permute(t->start_ns, sizeof *t->start_ns, key, t->n, scratch);
+    permute(t->dur_ns, sizeof *t->dur_ns, key, t->n, scratch);
+    permute(t->link, sizeof *t->link, key, t->n, scratch);
+    permute(t->name, sizeof *t->name, key, t->n, scratch);
+    permute(t->track, sizeof *t->track, key, t->n, scratch);
+    permute(t->detail, sizeof *t->detail, key, t->n, scratch);
+    permute(t->class, sizeof *t->class, key, t->n, scratch);
+}
+
+enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err)
+{
+    struct sort_key *key;
+    void *scratch;
+    bool sorted = true;
+
+    if (t->n == 0)
+        return LW_OK;
+    key = lw_alloc((size_t)t->n * sizeof *key);
+    scratch = lw_alloc((size_t)t->n * sizeof *t->start_ns);
+    if (!key || !scratch) {
+        lw_free(key);
+        lw_free(scratch);
+        return lw_fail_nomem(err);
+    }
+    for (int64_t i = 0; i < t->n; i++) {
+        key[i] = (struct sort_key){t->start_ns[i], t->dur_ns[i], i};
+        sorted = sorted && (i == 0 || by_start(&key[i - 1], &key[i]) < 0);
+    }
+    if (!sorted) {
+        qsort(key, (size_t)t->n, sizeof *key, by_start);
+        permute_columns(t, key, scratch);
+    }
+    lw_free(key);
+    lw_free(scratch);
+    return LW_OK;
+}
+
+const char *lw_trace_text(const struct lw_trace *t, int32_t string)
+{
+    return string >= 0 && string < t->strings.n ? t->strings.text[string] : "";
+}
+
+const char *lw_trace_name(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_text(t, t->name[row]);
+}
+
+bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype)
+{
+    const char *name = lw_trace_text(t, string);
+
+    if (strcmp(name, "long int") == 0 || strcmp(name, "long") == 0)
+        name = "i64";
+    else if (strcmp(name, "unsigned char") == 0)
+        name = "u8";
+    else if (strncmp(name, "c10::", 5) == 0)
+        name += 5;
+    return lw_dtype_parse(name, dtype, NULL) == LW_OK;
+}
+
+bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix)
+{
+    return strncmp(lw_trace_name(t, row), prefix, strlen(prefix)) == 0;
+}
+
+int64_t lw_trace_end_ns(const struct lw_trace *t, int64_t row)
+{
+    return t->start_ns[row] + t->dur_ns[row];
+}
+
+bool lw_trace_on_device(const struct lw_trace *t, int64_t row)
+{
+    return t->class[row] == LW_ROW_KERNEL || t->class[row] == LW_ROW_MEM;
+}
+
+bool lw_trace_on_host(const struct lw_trace *t, int64_t row)
+{
+    return t->class[row] == LW_ROW_HOST || t->class[row] == LW_ROW_USER;
+}
+
+int64_t lw_values_upto(const int64_t *v, int64_t n, int64_t x)
+{
+    int64_t low = 0, high = n;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (v[mid] <= x)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+int64_t lw_values_below(const int64_t *v, int64_t n, int64_t x)
+{
+    return x == INT64_MIN ? 0 : lw_values_upto(v, n, x - 1);
+}
+
+int64_t lw_trace_row_at(const struct lw_trace *t, int64_t ns)
+{
+    return lw_values_below(t->start_ns, t->n, ns);
+}
+
+int64_t lw_trace_rows_upto(const struct lw_trace *t, const int64_t *rows, int64_t n, int64_t ns)
+{
+    int64_t low = 0, high = n;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (t->start_ns[rows[mid]] <= ns)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}

@@ -1,0 +1,94 @@
+#ifndef LW_TRACES_TRACE_TRACE_H
+#define LW_TRACES_TRACE_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "traces/trace/string_table.h"
+
+/* A recorded trace as tables, whatever file it came from. One row per interval worth keeping, in
+ * order of start (longer ones first, then file order, so that a parent comes before its children).
+ * Times are ns since base_ns. */
+
+enum lw_row_class {
+    LW_ROW_HOST,   /* op on a host thread; user ranges too where the format mixes them */
+    LW_ROW_USER,   /* user range on a host thread */
+    LW_ROW_LAUNCH, /* runtime or driver call */
+    LW_ROW_KERNEL, /* device kernel, communication kernels included */
+    LW_ROW_MEM,    /* device copy or set */
+    LW_ROW_SYNC,   /* what a waiting call waited for, as the recorder knows it: link is that call */
+    LW_N_ROW_CLASSES,
+};
+
+/* What few rows have: communication and shapes. Texts are string numbers, -1 = absent. */
+struct lw_row_detail {
+    int32_t op, dtype;         /* collective and element type as the recorder names them */
+    int32_t group;             /* name of its process group */
+    int32_t wait_stream;       /* sync: stream that is waited for, -1 = unknown or all */
+    int64_t wait_record;       /* sync: correlation of the event's record, -1 = unknown */
+    int64_t in_numel, out_numel; /* elements of its message; -1 = absent */
+    int32_t group_size;        /* ranks; 0 = absent */
+    int32_t shape_type;        /* element type of the first input */
+    int64_t shape_numel;       /* elements of the first input; -1 = shape not recorded */
+};
+
+struct lw_trace {
+    struct traces_strings strings;
+    int64_t n, cap[8];     /* rows; capacities of the columns */
+    int64_t *start_ns;     /* since base_ns */
+    int64_t *dur_ns;       /* >= 0 */
+    int64_t *link;         /* device and launch: correlation; host op: autograd sequence number; -1 */
+    int32_t *name;         /* string number */
+    int32_t *track;        /* host: string number of its thread; device: stream, -1 = unknown;
+                            * sync: stream that waits, -1 = the host */
+    int32_t *detail;       /* index into details, -1 = none */
+    uint8_t *class;        /* enum lw_row_class */
+    struct lw_row_detail *details;
+    int64_t n_details;
+
+    int64_t n_events;      /* entries of the file, kept or not */
+    int64_t n_negative;    /* durations below zero in the file, taken as 0 */
+    int64_t base_ns;       /* what the file counts its times from */
+    int32_t rank, world_size; /* -1 = the file does not say */
+    int32_t device, backend;  /* string numbers: device kind, communication backend; -1 */
+    int32_t damage;           /* string number: where and why reading stopped before the end of a
+                               * broken file that was salvaged; -1 = read whole */
+    bool copies_hide_comm;    /* exposed communication is that beside neither compute nor copies:
+                               * in files that `lapwing export` wrote */
+};
+
+struct lw_row { /* one row to add */
+    enum lw_row_class class;
+    int64_t start_ns, dur_ns, link;
+    int32_t name, track;
+};
+
+void lw_trace_init(struct lw_trace *t);
+void lw_trace_free(struct lw_trace *t); /* fine on a zeroed one */
+
+/* detail may be NULL. LW_ENOMEM leaves the rows as they were. */
+enum lw_status lw_trace_add(struct lw_trace *t, const struct lw_row *row,
+                            const struct lw_row_detail *detail, struct lw_err *err);
+/* Bring the rows into the order above: once, after the last row was added. */
+enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err);
+
+const char *lw_trace_text(const struct lw_trace *t, int32_t string); /* "" for -1 */
+const char *lw_trace_name(const struct lw_trace *t, int64_t row);
+/* The element type that a string names: a collective's ("Float"), ours ("f32"), or that of an input's
+ * C++ element ("long int", "c10::Half"). False: absent, or none of ours. */
+bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype);
+bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix);
+int64_t lw_trace_end_ns(const struct lw_trace *t, int64_t row);
+bool lw_trace_on_device(const struct lw_trace *t, int64_t row); /* kernel, copy or set */
+bool lw_trace_on_host(const struct lw_trace *t, int64_t row);   /* op or user range */
+/* The first row that starts at or after `ns`; n when none does. */
+int64_t lw_trace_row_at(const struct lw_trace *t, int64_t ns);
+/* How many of the rows, which are in start order, start at or before `ns`. */
+int64_t lw_trace_rows_upto(const struct lw_trace *t, const int64_t *rows, int64_t n, int64_t ns);
+/* How many of the values, which ascend, are at most `x`, and less than it. */
+int64_t lw_values_upto(const int64_t *v, int64_t n, int64_t x);
+int64_t lw_values_below(const int64_t *v, int64_t n, int64_t x);
+
+#endif

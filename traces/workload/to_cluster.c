@@ -1,0 +1,274 @@
+/* Collectives of traces as measured tables.
+ *
+ * A collective waits inside for its last member, so one rank's time is an upper bound of the
+ * transfer. With traces of all ranks the k-th collectives of each kind belong together (one
+ * communicator runs in one order); the member that came last waited for nobody, so the shortest time
+ * over ranks is taken. Per size the smallest of all samples is the row, their interquartile range
+ * its spread. Gloo runs several at a time: those that overlapped another count as two in flight.
+ * Not told by a trace: which links were used, nodes, latency apart from bandwidth. */
+#include "traces/workload/to_cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "traces/trace/device_figures.h"
+
+struct sample {
+    enum lw_op_kind op;
+    enum lw_dtype dtype;
+    int32_t n_ranks, n_in_flight;
+    int64_t bytes, dur_ns;
+};
+
+struct list {
+    struct sample *v;
+    int64_t n, cap;
+};
+
+static const struct {
+    const char *name; /* as NCCL, torch and gloo's ranges call it */
+    enum lw_op_kind op;
+} ops[] = {
+    {"allreduce", LW_OP_ALL_REDUCE},
+    {"all_reduce", LW_OP_ALL_REDUCE},
+    {"broadcast", LW_OP_BROADCAST},
+    {"allgather", LW_OP_ALL_GATHER},
+    {"all_gather", LW_OP_ALL_GATHER},
+    {"_allgather_base", LW_OP_ALL_GATHER},
+    {"reduce_scatter", LW_OP_REDUCE_SCATTER},
+    {"_reduce_scatter_base", LW_OP_REDUCE_SCATTER},
+    {"all_to_all", LW_OP_ALL_TO_ALL},
+    {"reduce", LW_OP_REDUCE},
+};
+
+static bool op_named(const char *name, enum lw_op_kind *op)
+{
+    for (size_t i = 0; name && i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(ops[i].name, name) == 0) {
+            *op = ops[i].op;
+            return true;
+        }
+    return false;
+}
+
+static enum lw_status add(struct list *l, struct sample s, struct lw_err *err)
+{
+    if (lw_reserve(&l->v, &l->cap, l->n + 1, sizeof *l->v) < 0)
+        return lw_fail_nomem(err);
+    l->v[l->n++] = s;
+    return LW_OK;
+}
+
+static enum lw_status add_device(const struct traces_source *s, struct list *l, struct lw_err *err)
+{
+    struct lw_inspection in;
+    enum lw_status status = lw_inspect(&s->trace, &in, err);
+
+    LW_TRY(status);
+    for (int64_t i = 0; i < in.n_iterations; i++)
+        for (int64_t k = 0; k < in.iterations[i].n_comm && status == LW_OK; k++) {
+            const struct lw_comm_op *c = &in.iterations[i].comm[k];
+            struct sample v = {.bytes = c->bytes, .dur_ns = c->dur_ns, .n_in_flight = 1,
+                               .n_ranks = c->group_size > 0 ? c->group_size : s->trace.world_size};
+            if (c->bytes <= 0 || v.n_ranks < 2 || !op_named(c->op, &v.op) ||
+                lw_dtype_parse(c->dtype, &v.dtype, NULL) != LW_OK)
+                continue;
+            if (v.op == LW_OP_ALL_GATHER) /* the gathered whole, not one member's part */
+                v.bytes *= v.n_ranks;
+            status = add(l, v, err);
+        }
+    lw_inspection_free(&in);
+    return status;
+}
+
+static bool overlaps(const struct lw_trace *t, const struct lw_step *s, int64_t row)
+{
+    for (int64_t k = 0; k < s->n_collectives; k++) {
+        int64_t other = s->collectives[k];
+        if (other != row && t->start_ns[other] < lw_trace_end_ns(t, row) &&
+            lw_trace_end_ns(t, other) > t->start_ns[row])
+            return true;
+    }
+    return false;
+}
+
+static enum lw_status add_host(const struct traces_source *s, struct list *l, struct lw_err *err)
+{
+    const struct lw_trace *t = &s->trace;
+    int32_t world = s->has_sidecar ? s->sidecar.world_size : t->world_size;
+
+    for (int64_t i = 0; i < s->steps.n; i++)
+        for (int64_t k = 0; k < s->steps.steps[i].n_collectives; k++) {
+            int64_t row = s->steps.steps[i].collectives[k];
+            int32_t d = t->detail[row];
+            struct sample v = {.dur_ns = t->dur_ns[row], .n_ranks = world,
+                               .n_in_flight = 1 + overlaps(t, &s->steps.steps[i], row)};
+            if (d < 0 || t->details[d].shape_numel <= 0 || world < 2 ||
+                !op_named(lw_trace_name(t, row) + strlen("gloo:"), &v.op) ||
+                !lw_trace_dtype(t, t->details[d].shape_type, &v.dtype) ||
+                __builtin_mul_overflow(t->details[d].shape_numel, lw_dtype_size(v.dtype), &v.bytes))
+                continue;
+            LW_TRY(add(l, v, err));
+        }
+    return LW_OK;
+}
+
+/* Do the two lists show the same collectives in the same order? */
+static bool alike(const struct list *a, const struct list *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (int64_t i = 0; i < a->n; i++)
+        if (a->v[i].op != b->v[i].op || a->v[i].bytes != b->v[i].bytes)
+            return false;
+    return true;
+}
+
+/* Fold further ranks into the first where they match, else append; returns how many matched. */
+static enum lw_status collect(const struct traces_source *source, int n, struct list *all,
+                              int *n_matched, struct lw_err *err)
+{
+    enum lw_status status = LW_OK;
+
+    *n_matched = 1;
+    for (int i = 0; i < n && status == LW_OK; i++) {
+        struct list one = {0};
+        if (!source[i].parallel)
+            continue;
+        status = add_device(&source[i], &one, err);
+        if (status == LW_OK)
+            status = add_host(&source[i], &one, err);
+        bool same = all->n > 0 && alike(all, &one);
+        *n_matched += same;
+        for (int64_t k = 0; k < one.n && status == LW_OK; k++) {
+            if (!same)
+                status = add(all, one.v[k], err);
+            else if (one.v[k].dur_ns < all->v[k].dur_ns)
+                all->v[k].dur_ns = one.v[k].dur_ns;
+        }
+        lw_free(one.v);
+    }
+    return status;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct sample *x = a, *y = b;
+    const int64_t fields[][2] = {{x->op, y->op},           {x->dtype, y->dtype},
+                                 {x->n_ranks, y->n_ranks}, {x->n_in_flight, y->n_in_flight},
+                                 {x->bytes, y->bytes},     {x->dur_ns, y->dur_ns}};
+
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i][0] != fields[i][1])
+            return fields[i][0] < fields[i][1] ? -1 : 1;
+    return 0;
+}
+
+static bool same_table(const struct sample *a, const struct sample *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && a->n_ranks == b->n_ranks &&
+           a->n_in_flight == b->n_in_flight;
+}
+
+/* Samples [from, to) are one table: one row per size. */
+static enum lw_status fill_table(struct lw_cluster *c, const struct sample *v, int64_t from,
+                                 int64_t to, const char *about, struct lw_err *err)
+{
+    struct lw_cost_table *t = &c->tables[c->n_tables++];
+    int64_t *bytes = lw_arena_alloc(&c->arena, to - from, sizeof *bytes);
+    lw_ps *time = lw_arena_alloc(&c->arena, to - from, sizeof *time);
+    lw_ps *spread = lw_arena_alloc(&c->arena, to - from, sizeof *spread);
+
+    if (!bytes || !time || !spread)
+        return lw_fail_nomem(err);
+    *t = (struct lw_cost_table){.op = v[from].op, .dtype = v[from].dtype,
+                                .n_ranks = v[from].n_ranks, .n_nodes = 1,
+                                .n_in_flight = v[from].n_in_flight, .bytes = bytes,
+                                .time_ps = time, .spread_ps = spread, .source = about};
+    for (int64_t i = from, end; i < to; i = end) {
+        for (end = i; end < to && v[end].bytes == v[i].bytes; end++)
+            ;
+        int64_t last = end - i - 1; /* quartiles rounded outwards */
+        bytes[t->n_rows] = v[i].bytes;
+        time[t->n_rows] = lw_ns_to_ps(v[i].dur_ns);
+        spread[t->n_rows++] =
+            lw_ns_to_ps(v[i + (3 * last + 3) / 4].dur_ns - v[i + last / 4].dur_ns);
+        if (last == 0)
+            t->spread_ps = NULL; /* one sample has no spread */
+    }
+    return LW_OK;
+}
+
+static const char *about_samples(struct lw_cluster *c, const struct list *l, int n_matched,
+                                 int32_t world)
+{
+    char text[200];
+
+    if (n_matched >= world)
+        snprintf(text, sizeof text, "traces of %d ranks, %lld collectives: shortest over ranks",
+                 n_matched, (long long)l->n);
+    else
+        snprintf(text, sizeof text, "traces of %d of %d ranks, %lld collectives: upper bounds, "
+                                    "waiting for late ranks is inside",
+                 n_matched, world, (long long)l->n);
+    return lw_arena_strdup(&c->arena, text);
+}
+
+static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,
+                           const struct list *l, int n_matched, struct lw_err *err)
+{
+    const struct lw_trace *t = &s->trace;
+    int32_t world = l->v[0].n_ranks;
+    const char *about;
+
+    qsort(l->v, (size_t)l->n, sizeof *l->v, compare);
+    for (int64_t i = 0; i < l->n; i++)
+        world = l->v[i].n_ranks > world ? l->v[i].n_ranks : world;
+    about = about_samples(c, l, n_matched, world);
+    c->name = lw_arena_strdup(&c->arena, "recorded");
+    c->about = about;
+    c->device.kind = lw_arena_strdup(&c->arena, t->device >= 0 ? lw_trace_text(t, t->device)
+                                                 : s->has_sidecar ? s->sidecar.cpu
+                                                                  : "unknown");
+    c->library = lw_arena_strdup(&c->arena, s->has_sidecar ? s->sidecar.backend
+                                                           : lw_trace_text(t, t->backend));
+    c->library_version = "";
+    c->n_nodes = 1;
+    c->devices_per_node = world;
+    c->tables = lw_arena_alloc(&c->arena, l->n, sizeof *c->tables);
+    if (!about || !c->name || !c->device.kind || !c->library || !c->tables)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0, end; i < l->n; i = end) {
+        for (end = i; end < l->n && same_table(&l->v[i], &l->v[end]); end++)
+            ;
+        LW_TRY(fill_table(c, l->v, i, end, about, err));
+    }
+    return lw_cluster_check(c, err);
+}
+
+enum lw_status lw_cluster_from_traces(const struct traces_source *source, int n,
+                                      struct lw_cluster *out, struct lw_err *err)
+{
+    struct lw_cluster c = {0};
+    struct list all = {0};
+    int n_matched;
+    enum lw_status status = collect(source, n, &all, &n_matched, err);
+
+    if (status == LW_OK && all.n == 0)
+        status = lw_fail(err, LW_EFORMAT,
+                         "%s: --cluster-out: no collective of known size between ranks (expected "
+                         "a data-parallel trace with shapes or NCCL sizes)",
+                         source[0].file);
+    for (int i = 0; status == LW_OK && i < n; i++)
+        if (source[i].parallel) {
+            status = fill(&c, &source[i], &all, n_matched, err);
+            break;
+        }
+    lw_free(all.v);
+    if (status != LW_OK)
+        lw_arena_free(&c.arena);
+    else
+        *out = c;
+    return status;
+}

@@ -1,0 +1,596 @@
+/* From a recorded step to a workload.
+ *
+ * Parameters come from the sidecar (names, sizes, modules, and which gradient is whose: the k-th
+ * AccumulateGrad of a step is ready_order[k]), or from a given list (then in reverse order of
+ * registration, as autograd meets them), or, nameless, from the recorded shapes of the gradients.
+ * Times come from the profile (traces/workload/step_profile.h); where the sidecar measured the same step without
+ * the profiler, the profile keeps its shares and takes those lengths, so what the profiler cost is
+ * not predicted. Not told by a trace, so left unknown: FLOPs, activation sizes, and how the backward
+ * divides into input and weight gradients. Whatever is assumed is written as a note. */
+#include "traces/workload/to_workload.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "traces/trace/device_figures.h"
+#include "traces/workload/step_profile.h"
+
+enum { MAX_NOTES = 24 };
+
+struct importer {
+    const struct traces_source *source, *main; /* main gives the profile */
+    int n;
+    const struct traces_choice *choice;
+    const struct traces_sidecar *list;     /* parameters; NULL = nameless */
+    bool measured;                         /* the main sidecar's times are used */
+    struct traces_profile profile;
+    struct lw_workload *w;
+    int32_t *param_of;                     /* [n_gradients] */
+    const char *notes[MAX_NOTES];
+    struct lw_err *err;
+};
+
+static enum lw_status note(struct importer *m, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static enum lw_status note(struct importer *m, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (m->w->n_notes == MAX_NOTES)
+        return LW_OK;
+    const char *copy = lw_arena_strdup(&m->w->arena, text);
+    if (!copy)
+        return lw_fail_nomem(m->err);
+    m->notes[m->w->n_notes++] = copy;
+    return LW_OK;
+}
+
+static const char *keep(struct importer *m, const char *text, enum lw_status *status)
+{
+    const char *copy = lw_arena_strdup(&m->w->arena, text);
+
+    if (!copy)
+        *status = lw_fail_nomem(m->err);
+    return copy;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* ---- which source, which times ---- */
+
+static void choose_main(struct importer *m)
+{
+    m->main = &m->source[0];
+    for (int i = 1; i < m->n; i++) {
+        const struct traces_source *s = &m->source[i];
+        if (m->main->parallel && (!s->parallel || s->trace.rank < m->main->trace.rank))
+            m->main = s;
+    }
+}
+
+static enum lw_status build_profile(struct importer *m)
+{
+    const struct traces_sidecar *s = m->main->has_sidecar ? &m->main->sidecar : NULL;
+    struct traces_ready ready = {0};
+    struct lw_arena scratch = {0};
+    int64_t *ns = NULL;
+
+    m->measured = s && !m->main->parallel && m->choice->step < 0 && !m->choice->as_traced &&
+                  s->measured.step_ns > 0 && s->measured.forward_ns >= 0 &&
+                  s->measured.backward_ns > 0 && s->measured.optimizer_ns >= 0;
+    if (m->measured && s->n_ready > 0) {
+        ns = lw_arena_alloc(&scratch, s->n_ready, sizeof *ns);
+        if (!ns)
+            return lw_fail_nomem(m->err);
+        for (int32_t k = 0; k < s->n_ready && ns; k++) {
+            ns[k] = s->params[s->ready_order[k]].ready_ns;
+            ns = ns[k] >= 0 ? ns : NULL;
+        }
+        ready = (struct traces_ready){ns, s->n_ready, s->measured.backward_ns};
+    }
+    enum lw_status status = traces_profile_build(m->main->file, &m->main->trace, &m->main->steps,
+                                                 m->main->parallel, m->choice->step, &ready, &m->profile, m->err);
+    lw_arena_free(&scratch);
+    return status;
+}
+
+static enum lw_status note_damage(struct importer *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const struct lw_trace *t = &m->source[i].trace;
+        if (t->damage >= 0)
+            LW_TRY(note(m, "salvaged: %lld events before %s", (long long)t->n_events,
+                        lw_trace_text(t, t->damage)));
+    }
+    return LW_OK;
+}
+
+static enum lw_status note_profile(struct importer *m)
+{
+    const struct traces_profile *p = &m->profile;
+
+    if (p->step_name)
+        LW_TRY(note(m, "times of the one step %s", p->step_name));
+    else
+        LW_TRY(note(m, "times are medians over %d profiled steps (%.3f to %.3f ms)", p->n_steps,
+                    (double)p->step_min_ns / 1e6, (double)p->step_max_ns / 1e6));
+    if (p->n_passes > 1)
+        LW_TRY(note(m, "%d backward passes a step: the workload is one micro-batch, the last pass; "
+                       "%.3f ms of earlier ones are left out (plan with --no-sync %d)",
+                    p->n_passes, (double)p->earlier_ns / 1e6, p->n_passes - 1));
+    if (p->n_left_out > 0)
+        LW_TRY(note(m, "%d steps without a whole forward and backward were left out",
+                    p->n_left_out));
+    if (m->measured)
+        LW_TRY(note(m, "stretched to what was measured without the profiler: step %.3f ms (in the "
+                       "trace %.3f ms)",
+                    (double)m->main->sidecar.measured.step_ns / 1e6, (double)p->step_ns / 1e6));
+    if (p->device)
+        LW_TRY(note(m, "device times include idle while the host launches: the main stream is busy "
+                       "%.1f %% of the step",
+                    100.0 * (double)p->busy_ns / (double)(p->step_ns ? p->step_ns : 1)));
+    if (p->parallel)
+        LW_TRY(note(m, "from a data-parallel run: %.3f ms of hooks, buffer broadcast and waiting "
+                       "left out of the step; what communication slowed down remains inside",
+                    (double)p->excluded_ns / 1e6));
+    if (p->cut == TRACES_CUT_OPS)
+        LW_TRY(note(m, "no lw:module ranges: a module is a forward op whose backward gave "
+                       "gradients, with what follows it"));
+    if (p->cut == TRACES_CUT_GRADIENTS)
+        LW_TRY(note(m, "neither module ranges nor sequence numbers: a module per gradient, cut "
+                       "at its ready time; the forward is shared out like the backward"));
+    return note(m, "the backward is not divided: all of it counts as input gradient");
+}
+
+/* ---- parameters ---- */
+
+static enum lw_status no_sizes(struct importer *m)
+{
+    return lw_fail(m->err, LW_EFORMAT,
+                   "%s: the trace names no parameter and gives no sizes (recorded without shapes): "
+                   "give --model-params FILE (a workload or a sidecar of the same model), or "
+                   "record with profile(activities=[CPU, CUDA], record_shapes=True); names and "
+                   "modules come from record_ddp.py",
+                   m->main->file);
+}
+
+static enum lw_status choose_list(struct importer *m)
+{
+    const struct traces_profile *p = &m->profile;
+
+    m->list = m->choice->params          ? m->choice->params
+              : m->main->has_sidecar     ? &m->main->sidecar
+                                         : NULL;
+    for (int32_t k = 0; !m->list && k < p->n_gradients; k++)
+        if (p->numel[k] < 0)
+            return no_sizes(m);
+    return LW_OK;
+}
+
+static int32_t n_trained(const struct traces_sidecar *s)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < s->n_params; i++)
+        n += s->params[i].requires_grad;
+    return n;
+}
+
+static enum lw_status match_list(struct importer *m)
+{
+    const struct traces_sidecar *s = m->list;
+    const struct traces_profile *p = &m->profile;
+    int32_t n = s->n_ready > 0 ? s->n_ready : n_trained(s), k = 0;
+
+    if (n != p->n_gradients)
+        return lw_fail(m->err, LW_EFORMAT,
+                       "%s: %d gradients a step, but %s has %d parameters that get one: it belongs "
+                       "to another model",
+                       m->main->file, p->n_gradients, s->file, n);
+    if (s->n_ready > 0)
+        memcpy(m->param_of, s->ready_order, (size_t)n * sizeof *m->param_of);
+    else
+        for (int32_t i = s->n_params - 1; i >= 0; i--)
+            if (s->params[i].requires_grad)
+                m->param_of[k++] = i;
+    for (k = 0; k < n; k++) {
+        const struct traces_param *param = &s->params[m->param_of[k]];
+        if (p->numel[k] >= 0 && p->numel[k] != param->numel)
+            return lw_fail(m->err, LW_EFORMAT,
+                           "%s: gradient %d of the step has %" PRId64 " elements, but '%s' in %s "
+                           "has %" PRId64 ": it belongs to another model",
+                           m->main->file, k, p->numel[k], param->name, s->file, param->numel);
+    }
+    return s->n_ready > 0 ? LW_OK
+                          : note(m, "which gradient is whose is not recorded: taken in reverse order "
+                                    "of registration of %s",
+                                 base_name(s->file));
+}
+
+/* The first call of that module; -1 when no segment has its name. */
+static int32_t module_named(const struct importer *m, const char *name)
+{
+    for (int32_t i = 0; i < m->profile.n_modules; i++)
+        if (strcmp(m->profile.module_name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+static enum lw_status listed_params(struct importer *m)
+{
+    const struct traces_sidecar *s = m->list;
+    struct lw_workload *w = m->w;
+    enum lw_status status = LW_OK;
+    int32_t before = 0;
+
+    for (int32_t i = 0; i < s->n_params; i++) {
+        const struct traces_param *from = &s->params[i];
+        struct lw_param *to = &w->params[i];
+        *to = (struct lw_param){.name = keep(m, from->name, &status), .numel = from->numel,
+                                .dtype = from->dtype, .module = -1, .tied = -1,
+                                .trainable = from->requires_grad, .sparse = from->sparse,
+                                .ready_ps = -1};
+    }
+    for (int32_t k = 0; k < w->n_ready; k++) {
+        w->params[m->param_of[k]].used = true;
+        w->params[m->param_of[k]].module = m->profile.module_of[k];
+    }
+    for (int32_t i = 0; i < s->n_params; i++) {
+        int32_t owner = s->params[i].module;
+        int32_t named = m->profile.cut == TRACES_CUT_RANGES && owner >= 0
+                            ? module_named(m, s->modules[owner])
+                            : -1;
+        struct lw_param *p = &w->params[i];
+        p->module = named >= 0 ? named : p->module >= 0 ? p->module : before;
+        before = p->module;
+    }
+    return status;
+}
+
+/* No list: registration order is taken to be the ready order backwards. */
+static enum lw_status nameless_params(struct importer *m)
+{
+    const struct traces_profile *p = &m->profile;
+    int32_t n = p->n_gradients;
+
+    for (int32_t k = 0; k < n; k++) {
+        m->param_of[k] = n - 1 - k;
+        m->w->params[n - 1 - k] = (struct lw_param){
+            .name = "", .numel = p->numel[k], .dtype = p->dtype[k], .module = p->module_of[k],
+            .tied = -1, .trainable = true, .used = true, .ready_ps = -1};
+    }
+    LW_TRY(note(m, "the trace names no parameter: sizes from the gradients' shapes, registration "
+                   "order taken to be the ready order backwards"));
+    if (!p->dtype_known)
+        LW_TRY(note(m, "element types of gradients are not recorded: float32 assumed"));
+    return note(m, "buffers are not recorded: none assumed");
+}
+
+static enum lw_status fill_params(struct importer *m)
+{
+    struct lw_workload *w = m->w;
+    const struct traces_profile *p = &m->profile;
+
+    w->n_ready = p->n_gradients;
+    w->n_params = m->list ? m->list->n_params : p->n_gradients;
+    w->params = lw_arena_alloc(&w->arena, w->n_params, sizeof *w->params);
+    w->ready_order = lw_arena_alloc(&w->arena, w->n_ready, sizeof *w->ready_order);
+    m->param_of = w->ready_order;
+    if (!w->params || !w->ready_order)
+        return lw_fail_nomem(m->err);
+    if (m->list) {
+        LW_TRY(match_list(m));
+        LW_TRY(listed_params(m));
+    } else {
+        LW_TRY(nameless_params(m));
+    }
+    for (int32_t k = 0; k < w->n_ready; k++)
+        w->params[m->param_of[k]].ready_ps = lw_ns_to_ps(p->ready_ns[k]);
+    return LW_OK;
+}
+
+static enum lw_status fill_buffers(struct importer *m)
+{
+    struct lw_workload *w = m->w;
+    const struct traces_sidecar *s = m->list;
+    enum lw_status status = LW_OK;
+    bool known = m->main->has_sidecar && m->main->parallel;
+
+    w->n_buffers = s ? s->n_buffers : 0;
+    w->buffers = lw_arena_alloc(&w->arena, w->n_buffers, sizeof *w->buffers);
+    if (!w->buffers)
+        return lw_fail_nomem(m->err);
+    for (int i = 0; i < m->n; i++)
+        known |= m->source[i].has_sidecar && m->source[i].parallel;
+    for (int32_t i = 0; i < w->n_buffers; i++)
+        w->buffers[i] = (struct lw_buffer){keep(m, s->buffers[i].name, &status),
+                                           s->buffers[i].numel, s->buffers[i].dtype, true};
+    for (int i = 0; i < m->n; i++)
+        for (int32_t k = 0; k < w->n_buffers && m->source[i].parallel; k++)
+            if (m->source[i].has_sidecar)
+                w->buffers[k].broadcast = m->source[i].sidecar.broadcast_buffers;
+    if (status == LW_OK && w->n_buffers > 0 && !known)
+        status = note(m, "buffers are broadcast before a synchronised forward (DDP's default)");
+    return status;
+}
+
+/* ---- modules ---- */
+
+/* The module that owns what this segment gives gradients to, by name. */
+static const char *owner_name(const struct importer *m, int32_t segment)
+{
+    for (int32_t k = 0; m->list && k < m->profile.n_gradients; k++) {
+        int32_t owner = m->list->params[m->param_of[k]].module;
+        if (m->profile.module_of[k] == segment && owner >= 0)
+            return m->list->modules[owner];
+    }
+    return NULL;
+}
+
+static const char *bare_name(const struct importer *m, int32_t i, char text[256])
+{
+    const char *name = m->profile.module_name[i], *owner = NULL;
+
+    if (m->profile.cut == TRACES_CUT_RANGES)
+        return name;
+    if ((owner = owner_name(m, i)) != NULL)
+        return owner;
+    const char *colon = strrchr(name, ':');
+    snprintf(text, 256, "%.200s.%d", *name ? colon ? colon + 1 : name : "module", i);
+    return text;
+}
+
+static enum lw_status name_module(struct importer *m, int32_t i)
+{
+    char text[256], numbered[300];
+    const char *name = bare_name(m, i, text);
+    size_t len = strlen(name);
+    int calls = 1;
+    enum lw_status status = LW_OK;
+
+    for (int32_t k = 0; k < i; k++) {
+        const char *other = m->w->modules[k].name;
+        if (strncmp(other, name, len) == 0 &&
+            (other[len] == '\0' || strncmp(other + len, " (call ", 7) == 0))
+            calls++;
+    }
+    if (calls > 1) {
+        snprintf(numbered, sizeof numbered, "%.250s (call %d)", name, calls);
+        name = numbered;
+    }
+    m->w->modules[i].name = keep(m, name, &status);
+    return status;
+}
+
+static enum lw_status fill_modules(struct importer *m)
+{
+    struct lw_workload *w = m->w;
+    struct traces_profile *p = &m->profile;
+
+    w->n_modules = p->n_modules;
+    w->modules = lw_arena_alloc(&w->arena, w->n_modules, sizeof *w->modules);
+    if (!w->modules)
+        return lw_fail_nomem(m->err);
+    if (m->measured) {
+        traces_scale(p->forward_ns, p->n_modules, m->main->sidecar.measured.forward_ns);
+        traces_scale(p->backward_ns, p->n_modules, m->main->sidecar.measured.backward_ns);
+    }
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        w->modules[i] = (struct lw_module){
+            .forward_ps = lw_ns_to_ps(p->forward_ns[i]),
+            .backward_input_ps = lw_ns_to_ps(p->backward_ns[i]),
+            .forward_flops = -1, .forward_bytes = -1, .output_bytes = -1,
+            .kept_bytes = {-1, -1, -1}};
+        LW_TRY(name_module(m, i));
+    }
+    return LW_OK;
+}
+
+static void fill_gaps(struct importer *m)
+{
+    const struct traces_measured *s = &m->main->sidecar.measured;
+    struct lw_workload *w = m->w;
+
+    if (m->measured) {
+        int64_t zero = s->zero_grad_ns > 0 ? s->zero_grad_ns : 0;
+        int64_t rest = s->step_ns - zero - s->forward_ns - s->backward_ns - s->optimizer_ns;
+        w->gap_ps[LW_GAP_BEFORE_FORWARD] = lw_ns_to_ps(zero);
+        w->gap_ps[LW_GAP_AFTER_OPTIMIZER] = lw_ns_to_ps(rest > 0 ? rest : 0);
+        w->optimizer_ps = lw_ns_to_ps(s->optimizer_ns);
+        return;
+    }
+    for (int g = 0; g < LW_N_GAPS; g++)
+        w->gap_ps[g] = lw_ns_to_ps(m->profile.gap_ns[g]);
+    w->optimizer_ps = lw_ns_to_ps(m->profile.optimizer_ns);
+}
+
+/* ---- what was recorded, and where from ---- */
+
+static enum lw_status copy_sizes(struct importer *m, const int64_t *from, int32_t n,
+                                 const int64_t **to, int32_t *n_to)
+{
+    int64_t *copy = lw_arena_alloc(&m->w->arena, n, sizeof *copy);
+
+    if (!copy)
+        return lw_fail_nomem(m->err);
+    if (n > 0)
+        memcpy(copy, from, (size_t)n * sizeof *copy);
+    *to = copy;
+    *n_to = n;
+    return LW_OK;
+}
+
+static bool is_all_reduce(const char *op)
+{
+    return op && (strcmp(op, "allreduce") == 0 || strcmp(op, "all_reduce") == 0);
+}
+
+/* Bytes of the all-reduces of one step in launch order, as the trace shows them. */
+static enum lw_status buckets_of_trace(struct importer *m, const struct traces_source *s)
+{
+    struct lw_recorded *r = &m->w->recorded;
+    struct lw_inspection in;
+    int64_t *bytes, n = 0;
+
+    LW_TRY(lw_inspect(&s->trace, &in, m->err));
+    const struct lw_iteration *it = in.n_iterations > 0 ? &in.iterations[0] : NULL;
+    const struct lw_step *step = s->steps.n > 0 ? &s->steps.steps[0] : NULL;
+    int64_t most = (it ? it->n_comm : 0) + (step ? step->n_collectives : 0);
+    bytes = lw_arena_alloc(&m->w->arena, most, sizeof *bytes);
+    for (int64_t i = 0; bytes && it && i < it->n_comm; i++)
+        if (it->comm[i].bytes >= 0 && is_all_reduce(it->comm[i].op))
+            bytes[n++] = it->comm[i].bytes;
+    for (int64_t i = 0; bytes && step && i < step->n_collectives; i++) {
+        int64_t row = step->collectives[i];
+        int32_t d = s->trace.detail[row];
+        enum lw_dtype dtype = LW_F32;
+        if (d < 0 || s->trace.details[d].shape_numel < 0 ||
+            strcmp(lw_trace_name(&s->trace, row), "gloo:all_reduce") != 0 ||
+            (!lw_trace_dtype(&s->trace, s->trace.details[d].shape_type, &dtype) &&
+             m->profile.dtype_known))
+            continue;
+        bytes[n++] = s->trace.details[d].shape_numel * lw_dtype_size(dtype);
+    }
+    lw_inspection_free(&in);
+    r->bucket_bytes = bytes;
+    r->n_buckets = (int32_t)n;
+    return bytes ? LW_OK : lw_fail_nomem(m->err);
+}
+
+static enum lw_status recorded_by_sidecar(struct importer *m, const struct traces_sidecar *s)
+{
+    struct lw_recorded *r = &m->w->recorded;
+
+    r->world_size = s->world_size;
+    if (s->measured.step_ns > 0 && lw_ns_to_ps(s->measured.step_ns) > r->step_ps) {
+        r->step_ps = lw_ns_to_ps(s->measured.step_ns);
+        r->step_spread_ps = s->measured.step_p25_ns >= 0 && s->measured.step_p75_ns >= 0
+                                ? lw_ns_to_ps(s->measured.step_p75_ns - s->measured.step_p25_ns)
+                                : -1;
+    }
+    if (r->n_limits == 0)
+        LW_TRY(copy_sizes(m, s->limit_bytes, s->n_limits, &r->limit_bytes, &r->n_limits));
+    if (r->n_buckets == 0)
+        LW_TRY(copy_sizes(m, s->bucket_bytes, s->n_buckets, &r->bucket_bytes, &r->n_buckets));
+    return LW_OK;
+}
+
+static enum lw_status fill_recorded(struct importer *m)
+{
+    struct lw_recorded *r = &m->w->recorded;
+    bool any = false;
+
+    r->step_ps = r->step_spread_ps = -1;
+    for (int i = 0; i < m->n; i++)
+        any |= m->source[i].parallel;
+    for (int i = 0; i < m->n; i++) {
+        const struct traces_source *s = &m->source[i];
+        if (s->parallel != any)
+            continue;
+        if (s->has_sidecar) {
+            LW_TRY(recorded_by_sidecar(m, &s->sidecar));
+            continue;
+        }
+        r->world_size = s->trace.world_size > 0 ? s->trace.world_size : any ? 0 : 1;
+        if (s == m->main)
+            r->step_ps = lw_ns_to_ps(m->profile.step_ns);
+        if (any && r->n_buckets == 0)
+            LW_TRY(buckets_of_trace(m, s));
+    }
+    return LW_OK;
+}
+
+static enum lw_status fill_provenance(struct importer *m)
+{
+    const struct traces_source *s = m->main;
+    struct lw_workload *w = m->w;
+    enum lw_status status = LW_OK;
+    char text[128] = "";
+    const char *device = lw_trace_text(&s->trace, s->trace.device);
+
+    if (s->has_sidecar && *s->sidecar.torch_version)
+        snprintf(text, sizeof text, "torch %.100s", s->sidecar.torch_version);
+    if (s->has_sidecar && !*device)
+        device = *s->sidecar.gpu ? s->sidecar.gpu : s->sidecar.cpu;
+    w->from = (struct lw_provenance){
+        .format = "kineto", .file = keep(m, base_name(s->file), &status),
+        .hash = keep(m, s->hash, &status), .device = keep(m, device, &status),
+        .producer = keep(m, text, &status),
+        .rank = s->has_sidecar ? s->sidecar.rank : s->trace.rank,
+        .step = m->choice->step >= 0 ? (int32_t)m->choice->step : -1};
+    w->optimizer = s->has_sidecar ? s->sidecar.optimizer : LW_OPTIMIZER_UNKNOWN;
+    const char *name = base_name(s->file);
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(name, "."), name);
+    w->name = keep(m, m->list && *m->list->model ? m->list->model : text, &status);
+    return status;
+}
+
+static enum lw_status check_same_model(struct importer *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const struct traces_source *s = &m->source[i];
+        if (s->has_sidecar && m->main->has_sidecar &&
+            s->sidecar.n_params != m->main->sidecar.n_params)
+            return lw_fail(m->err, LW_EFORMAT,
+                           "%s: %d parameters, but %s has %d: traces of one import must be of one "
+                           "model",
+                           s->file, s->sidecar.n_params, m->main->file, m->main->sidecar.n_params);
+    }
+    return LW_OK;
+}
+
+static enum lw_status import(struct importer *m)
+{
+    struct lw_workload *w = m->w;
+
+    choose_main(m);
+    LW_TRY(check_same_model(m));
+    LW_TRY(build_profile(m));
+    LW_TRY(note_damage(m));
+    LW_TRY(note_profile(m));
+    LW_TRY(choose_list(m));
+    LW_TRY(fill_params(m));
+    LW_TRY(fill_modules(m));
+    LW_TRY(fill_buffers(m));
+    fill_gaps(m);
+    LW_TRY(fill_recorded(m));
+    LW_TRY(fill_provenance(m));
+    w->notes = lw_arena_alloc(&w->arena, w->n_notes, sizeof *w->notes);
+    if (!w->notes)
+        return lw_fail_nomem(m->err);
+    memcpy(w->notes, m->notes, (size_t)w->n_notes * sizeof *w->notes);
+    return lw_workload_check(w, m->err);
+}
+
+enum lw_status lw_workload_from_traces(const struct traces_source *source, int n,
+                                       const struct traces_choice *choice, struct lw_workload *out,
+                                       struct traces_coverage *coverage, struct lw_err *err)
+{
+    struct lw_workload w = {0};
+    struct importer m = {.source = source, .n = n, .choice = choice, .w = &w, .err = err};
+    enum lw_status status = import(&m);
+
+    if (status == LW_OK) {
+        *coverage = (struct traces_coverage){
+            .traced_ns = m.profile.step_ns, .excluded_ns = m.profile.excluded_ns,
+            .measured_ns = m.measured ? m.main->sidecar.measured.step_ns : -1,
+            .workload_ns = lw_ps_to_ns(lw_workload_step_ps(&w))};
+        *out = w;
+    } else {
+        lw_arena_free(&w.arena);
+    }
+    traces_profile_free(&m.profile);
+    return status;
+}

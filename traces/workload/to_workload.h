@@ -1,0 +1,60 @@
+#ifndef LW_TRACES_WORKLOAD_TO_WORKLOAD_H
+#define LW_TRACES_WORKLOAD_TO_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/err.h"
+#include "shared/plan/workload.h"
+#include "traces/trace/step_phases.h"
+#include "traces/kineto/sidecar.h"
+#include "traces/trace/trace.h"
+
+/* One trace with what belongs to it. */
+struct traces_source {
+    const char *file;                /* as the user wrote it */
+    char hash[33];                   /* of its bytes */
+    struct lw_trace trace;
+    struct lw_steps steps;
+    bool has_sidecar, parallel;      /* parallel: a data-parallel run's trace */
+    struct traces_sidecar sidecar;
+};
+
+/* sidecar NULL: the one beside the trace, if there is one. */
+enum lw_status traces_source_read(const char *file, const char *sidecar, struct traces_source *out,
+                                  struct lw_err *err);
+/* The same from what was read of a file already; frees `in` (see lw_kineto_take). */
+struct lw_input;
+struct lw_kineto_options;
+enum lw_status traces_source_take(const char *file, struct lw_input *in,
+                                  const struct lw_err *damage,
+                                  const struct lw_kineto_options *options, const char *sidecar,
+                                  struct traces_source *out, struct lw_err *err);
+void traces_source_free(struct traces_source *s);
+
+struct traces_choice {
+    int64_t step;                    /* as in traces_profile_build; -1 = median */
+    bool as_traced;                  /* do not stretch to what was measured without the profiler */
+    const struct traces_sidecar *params; /* --model-params: parameters in registration order; NULL */
+};
+
+/* How much of the recorded step the workload holds. */
+struct traces_coverage {
+    int64_t traced_ns;               /* step in the trace */
+    int64_t excluded_ns;             /* of it, left out as data parallelism's */
+    int64_t measured_ns;             /* step without the profiler; -1 = not measured or not used */
+    int64_t workload_ns;             /* step of the workload */
+};
+
+/* The workload of one device from source[0 .. n): the first one that is not data-parallel gives the
+ * profile, else the lowest rank with data parallelism's part taken out; data-parallel ones give
+ * what was recorded (world size, step, buckets). Every assumption becomes a note.
+ * LW_EFORMAT: no step, sizes nowhere to be had, a sidecar of another model. */
+enum lw_status lw_workload_from_traces(const struct traces_source *source, int n,
+                                       const struct traces_choice *choice, struct lw_workload *out,
+                                       struct traces_coverage *coverage, struct lw_err *err);
+
+/* Parameters, buffers and modules from a sidecar or one of our workload files. */
+enum lw_status traces_params_read(const char *file, struct traces_sidecar *out, struct lw_err *err);
+
+#endif
