@@ -45,7 +45,7 @@ MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC)
 SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
-EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/schema.sql)
+EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/store/schema.sql)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o
 TESTS := $(sort $(shell find tests -name 'test_*.c'))
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))

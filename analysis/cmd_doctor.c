@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/plot.h"
-#include "analysis/store.h"
+#include "analysis/draw/plot.h"
+#include "analysis/store/store.h"
 #include "exec/backend/backend.h"
 #include "exec/cpu/gemm.h"
 #include "shared/cli/cli.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/store.h"
+#include "analysis/store/store.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/base/output.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/plot.h"
+#include "analysis/draw/plot.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/report.h"
+#include "analysis/draw/report.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/base/output.h"

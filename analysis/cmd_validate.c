@@ -1,8 +1,8 @@
 /* lapwing validate: predictions beside what was measured, with bars. */
 #include <stdio.h>
 
-#include "analysis/cmd_validate.h"
-#include "analysis/cmd_validate_here.h"
+#include "analysis/validate/validate_kinds.h"
+#include "analysis/validate/validate_here.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/store.h"
+#include "analysis/store/store.h"
 #include "analysis/study/store_exec_run.h"
 #include "exec/run/exec_print.h"
 #include "exec/run/memory_fit.h"

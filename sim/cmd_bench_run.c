@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "analysis/store.h"
+#include "analysis/store/store.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "analysis/compare.h"
+#include "analysis/compare/compare.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/cli/plan_source.h"

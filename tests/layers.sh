@@ -24,7 +24,7 @@ owned() { # pattern, files that may include it
         case " $* " in *" $f "*) ;; *) complain "$f includes $pattern" ;; esac
     done
 }
-owned 'sqlite3' analysis/store.c traces/import_nsys.c $(ls tests/*.c)
+owned 'sqlite3' analysis/store/store.c traces/import_nsys.c $(ls tests/*.c)
 owned 'mpi\.h' $(ls exec/mpi/backend_mpi.c exec/mpi_*.c)
 owned 'cuda|nccl|cublas' $(ls exec/backend_nccl*.c exec/nccl_*.c exec/nccl_*.h 2>/dev/null)
 owned 'simdjson' shared/base/json.cc

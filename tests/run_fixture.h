@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "analysis/store.h"
+#include "analysis/store/store.h"
 
 /* A hand-made plan of two ranks and runs of it, stored for the tests of compare, plot and report.
  *

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "analysis/explain.h"
+#include "analysis/explain/explain.h"
 #include "shared/lower/lower.h"
 #include "sim/bench/bench_plan.h"
 #include "tests/command_fixture.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/cmd_validate.h"
+#include "analysis/validate/validate_kinds.h"
 #include "shared/base/jsonout.h"
 #include "tests/command_fixture.h"
 #include "tests/file_fixture.h"

@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "analysis/picture.h"
-#include "analysis/plot.h"
-#include "analysis/plot_style.h"
+#include "analysis/draw/step_bars.h"
+#include "analysis/draw/plot.h"
+#include "analysis/draw/plot_style.h"
 #include "tests/file_fixture.h"
 #include "tests/run_fixture.h"
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "analysis/plot_labels.h"
+#include "analysis/draw/plot_labels.h"
 #include "shared/base/arena.h"
 #include "tests/prng.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/explain.h"
+#include "analysis/explain/explain.h"
 #include "prng.h"
 #include "replay_help.h"
 #include "shared/base/arena.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "analysis/report.h"
+#include "analysis/draw/report.h"
 #include "tests/command_fixture.h"
 #include "tests/file_fixture.h"
 #include "tests/run_fixture.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/rows.h"
+#include "analysis/validate/csv_rows.h"
 
 static struct lw_input text(const char *s)
 {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "analysis/store.h"
+#include "analysis/store/store.h"
 #include "shared/plan/plan_builder.h"
 
 static char folder[64], file[128];

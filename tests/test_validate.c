@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/validate.h"
+#include "analysis/validate/validate.h"
 
 static void ok(enum lw_status s, const struct lw_err *err)
 {

@@ -2,7 +2,7 @@
  * plan is that of the replay, so `lapwing sim --replay --spans` of the same traces joins it op by op. */
 #include "traces/cmd_import_store.h"
 
-#include "analysis/store.h"
+#include "analysis/store/store.h"
 #include "shared/base/arena.h"
 #include "traces/replay/recorded_timeline.h"
 

@@ -1,8 +1,8 @@
 /* Storing what exec did. */
 #include "analysis/study/store_exec_run.h"
 
-#include "analysis/compare.h"
-#include "analysis/store.h"
+#include "analysis/compare/compare.h"
+#include "analysis/store/store.h"
 
 bool cmd_exec_ran(enum lw_status s)
 {

@@ -4,7 +4,7 @@
 #include "exec/run/run.h"
 #include "shared/timeline/timeline.h"
 
-struct lw_run_info; /* analysis/store.h */
+struct lw_run_info; /* analysis/store/store.h */
 
 /* Did it run, so that it is stored, as what it became? Otherwise nothing began. */
 bool cmd_exec_ran(enum lw_status status);

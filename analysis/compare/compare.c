@@ -1,0 +1,499 @@
+/* Two stored runs side by side, from the database alone: the runs' measures, then per step and
+ * bucket the time of the last rank, then medians over the measured steps of each side (the two sides
+ * need not have run equally many steps, so steps are not paired one by one; ops are, by their number
+ * in the plan, which also tells a variant's buckets from another's).
+ *
+ * What makes up a difference: the worst rank's step is cut into busy, exposed communication, idle
+ * and skew, by definition without rest, so the differences of the parts add up to that of the step.
+ * The list of ops below it is a hint and adds up to nothing: ops overlap. */
+#include "analysis/compare/compare.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "analysis/store/sql.h"
+
+enum { OPS_SHOWN = 12, N_TIMES = 4 };
+
+double lw_both_error_pct(struct lw_both v)
+{
+    if (v.predicted < 0 || v.measured <= 0)
+        return NAN;
+    return 100.0 * (double)(v.predicted - v.measured) / (double)v.measured;
+}
+
+const char *lw_part_name(enum lw_part p)
+{
+    static const char *const names[] = {"compute and copies", "exposed communication", "idle",
+                                        "start skew"};
+    return names[p];
+}
+
+const char *lw_joined_name(enum lw_joined j)
+{
+    static const char *const names[] = {"op", "bucket", "step"};
+    return names[j];
+}
+
+void lw_comparison_free(struct lw_comparison *c)
+{
+    lw_arena_free(&c->arena);
+    *c = (struct lw_comparison){0};
+}
+
+/* Median of n >= 1 values, sorted in place; between the two middle ones, rounded down. */
+static int by_value(const void *a, const void *b)
+{
+    lw_ps x = *(const lw_ps *)a, y = *(const lw_ps *)b;
+    return (x > y) - (x < y);
+}
+
+static lw_ps median(lw_ps *v, int64_t n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return n % 2 ? v[n / 2] : v[n / 2 - 1] + (v[n / 2] - v[n / 2 - 1]) / 2;
+}
+
+/* --- the parts of a step ---------------------------------------------------------------------- */
+
+enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run,
+                                 struct lw_run_parts *p, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT max(iif(name = 'compute_busy_ps', value, NULL)),"
+                        " max(iif(name = 'copy_busy_ps', value, NULL)),"
+                        " max(iif(name = 'comm_busy_ps', value, NULL)),"
+                        " max(iif(name = 'exposed_comm_ps', value, NULL)),"
+                        " max(iif(name = 'idle_ps', value, NULL)),"
+                        " (SELECT value FROM metric WHERE run = ?1 AND name = 'step_ps'"
+                        "   AND step = -1 AND rank = (SELECT value FROM metric WHERE run = ?1"
+                        "     AND name = 'worst_rank' AND step = -1 AND rank = -1))"
+                        " FROM metric WHERE run = ?1 AND step = -1 AND rank = -1",
+                        "l", run->id));
+    bool found = lw_sql_next(q) && !lw_sql_is_null(q, 5);
+    lw_ps own = lw_sql_int(q, 5), exposed = lw_sql_int(q, 3), idle = lw_sql_int(q, 4);
+    *p = (struct lw_run_parts){
+        .compute = lw_sql_int(q, 0), .copy = lw_sql_int(q, 1), .comm = lw_sql_int(q, 2),
+        .part = {own - exposed - idle, exposed, idle, run->step - own},
+    };
+    LW_TRY(lw_sql_finish(q, err));
+    if (run->step < 0 || !found)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          "run %lld has no step to show (status %s)", (long long)run->id,
+                          lw_run_status_name(run->status));
+    return LW_OK;
+}
+
+static void join_parts(struct lw_comparison *c, const struct lw_run_parts *p,
+                       const struct lw_run_parts *m)
+{
+    c->step = (struct lw_both){c->predicted.step, c->measured.step};
+    c->compute_busy = (struct lw_both){p->compute, m->compute};
+    c->copy_busy = (struct lw_both){p->copy, m->copy};
+    c->comm_busy = (struct lw_both){p->comm, m->comm};
+    for (int i = 0; i < LW_N_PARTS; i++)
+        c->part[i] = (struct lw_both){p->part[i], m->part[i]};
+}
+
+/* --- buckets ---------------------------------------------------------------------------------- */
+
+/* One run's collectives on one bucket: medians over its steps. */
+struct bucket_side {
+    const char *kind;
+    int32_t bucket, place;
+    int64_t bytes;
+    lw_ps time[N_TIMES]; /* ready, launch, start, finish */
+};
+
+struct bucket_list {
+    int32_t n;
+    struct bucket_side *v;
+};
+
+static const char bucket_text[] =
+    "WITH s AS (SELECT span.*, op.bucket, op.kind AS op_kind, op.bytes FROM run"
+    "  JOIN span ON span.id BETWEEN run.first_span AND run.last_span AND span.run = run.id"
+    "   AND span.step >= run.n_warmup"
+    "  JOIN op ON op.plan = run.plan AND op.op = span.op WHERE run.id = ?1),"
+    " t AS (SELECT step, min(start_ps) AS t0 FROM s GROUP BY step),"
+    " used AS (SELECT DISTINCT bucket FROM s WHERE bucket >= 0"
+    "  AND step = (SELECT max(step) FROM s))"
+    " SELECT s.bucket, s.op_kind, b.launch, max(s.bytes), s.step,"
+    "  max(ready_ps - t0), iif(min(issue_ps) < 0, -1, max(issue_ps - t0)), max(start_ps - t0),"
+    "  max(end_ps - t0)"
+    " FROM s JOIN t ON t.step = s.step JOIN op_kind ON op_kind.id = s.kind"
+    " JOIN run ON run.id = ?1"
+    " JOIN bucket AS b ON b.plan = run.plan AND b.bucket = s.bucket"
+    " WHERE op_kind.class = 'collective' AND s.bucket IN (SELECT bucket FROM used)"
+    " GROUP BY s.bucket, s.op_kind, s.step ORDER BY s.bucket, s.op_kind, s.step";
+
+/* Column-wise values of one group of rows, one per step. */
+struct samples {
+    lw_ps *v[N_TIMES];
+    int64_t capacity[N_TIMES];
+    int64_t n;
+};
+
+static enum lw_status add_sample(struct samples *m, struct lw_sql *q, int first_column,
+                                 struct lw_err *err)
+{
+    for (int i = 0; i < N_TIMES; i++) {
+        if (lw_reserve(&m->v[i], &m->capacity[i], m->n + 1, sizeof *m->v[i]) != 0)
+            return lw_fail_nomem(err);
+        m->v[i][m->n] = lw_sql_int(q, first_column + i);
+    }
+    m->n++;
+    return LW_OK;
+}
+
+static void free_samples(struct samples *m)
+{
+    for (int i = 0; i < N_TIMES; i++)
+        lw_free(m->v[i]);
+}
+
+static enum lw_status close_bucket(struct bucket_list *list, int64_t *capacity,
+                                   struct bucket_side *open, struct samples *m, struct lw_err *err)
+{
+    if (m->n == 0)
+        return LW_OK;
+    if (lw_reserve(&list->v, capacity, list->n + 1, sizeof *list->v) != 0)
+        return lw_fail_nomem(err);
+    for (int i = 0; i < N_TIMES; i++)
+        open->time[i] = median(m->v[i], m->n);
+    list->v[list->n++] = *open;
+    m->n = 0;
+    return LW_OK;
+}
+
+static enum lw_status collect_buckets(struct lw_sql *q, struct lw_arena *a, struct samples *m,
+                                      struct bucket_list *list, struct lw_err *err)
+{
+    struct bucket_side open = {.bucket = -1, .kind = ""};
+    int64_t capacity = 0;
+
+    while (lw_sql_next(q)) {
+        int32_t bucket = (int32_t)lw_sql_int(q, 0);
+        const char *kind = lw_sql_text(q, 1);
+        if (bucket != open.bucket || strcmp(kind, open.kind) != 0) {
+            LW_TRY(close_bucket(list, &capacity, &open, m, err));
+            open = (struct bucket_side){.bucket = bucket, .place = (int32_t)lw_sql_int(q, 2),
+                                        .bytes = lw_sql_int(q, 3),
+                                        .kind = lw_arena_strdup(a, kind)};
+            if (!open.kind)
+                return lw_fail_nomem(err);
+        }
+        LW_TRY(add_sample(m, q, 5, err));
+    }
+    return close_bucket(list, &capacity, &open, m, err);
+}
+
+static enum lw_status read_buckets(struct lw_store *s, const struct lw_run *run,
+                                   struct lw_arena *a, struct bucket_list *list,
+                                   struct lw_err *err)
+{
+    struct samples m = {0};
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err, bucket_text, "l", run->id));
+    enum lw_status st = collect_buckets(q, a, &m, list, err);
+    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
+    free_samples(&m);
+    return st != LW_OK ? st : end;
+}
+
+static int by_launch(const void *a, const void *b)
+{
+    const struct lw_bucket_line *x = a, *y = b;
+    lw_ps at = x->start.predicted, bt = y->start.predicted;
+    return at != bt ? (at > bt) - (at < bt) : (x->bucket > y->bucket) - (x->bucket < y->bucket);
+}
+
+static struct lw_bucket_line join_bucket(const struct bucket_side *p, const struct bucket_side *m,
+                                         int32_t number)
+{
+    struct lw_bucket_line line = {.kind = p->kind, .bucket = number,
+                                  .bytes = {p->bytes, m->bytes}};
+    struct lw_both *const out[N_TIMES] = {&line.ready, &line.launch, &line.start, &line.finish};
+
+    for (int i = 0; i < N_TIMES; i++)
+        *out[i] = (struct lw_both){p->time[i], m->time[i]};
+    return line;
+}
+
+static enum lw_status join_buckets(struct lw_comparison *c, const struct bucket_list *p,
+                                   const struct bucket_list *m, struct lw_err *err)
+{
+    bool by_number = c->joined == LW_JOINED_OP;
+
+    c->buckets = lw_arena_alloc(&c->arena, p->n, sizeof *c->buckets);
+    if (!c->buckets)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->n; i++)
+        for (int32_t k = 0; k < m->n; k++) {
+            const struct bucket_side *x = &p->v[i], *y = &m->v[k];
+            bool same = by_number ? x->bucket == y->bucket : x->place == y->place;
+            if (same && strcmp(x->kind, y->kind) == 0) {
+                c->buckets[c->n_buckets++] =
+                    join_bucket(x, y, by_number ? x->bucket : x->place);
+                break;
+            }
+        }
+    qsort(c->buckets, (size_t)c->n_buckets, sizeof *c->buckets, by_launch);
+    return LW_OK;
+}
+
+static enum lw_status compare_buckets(struct lw_store *s, struct lw_comparison *c,
+                                      struct lw_err *err)
+{
+    struct bucket_list p = {0}, m = {0};
+
+    enum lw_status st = read_buckets(s, &c->predicted, &c->arena, &p, err);
+    if (st == LW_OK)
+        st = read_buckets(s, &c->measured, &c->arena, &m, err);
+    if (st == LW_OK)
+        st = join_buckets(c, &p, &m, err);
+    lw_free(p.v);
+    lw_free(m.v);
+    return st;
+}
+
+/* --- ops -------------------------------------------------------------------------------------- */
+
+
+static const char op_text[] =
+    "SELECT span.op, cast(avg(iif(all_in_ps < 0, end_ps - start_ps, end_ps - all_in_ps)) + 0.5"
+    "  AS INTEGER)"
+    " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"
+    "  AND span.run = run.id AND span.step >= run.n_warmup"
+    " JOIN op_kind ON op_kind.id = span.kind"
+    " WHERE run.id = ?1 AND op_kind.class IN ('compute', 'copy', 'collective', 'p2p')"
+    " GROUP BY span.op, span.step ORDER BY span.op, span.step";
+
+static enum lw_status collect_ops(struct lw_sql *q, struct samples *m, lw_ps *time, int64_t n_ops,
+                                  struct lw_err *err)
+{
+    int64_t open = -1;
+
+    for (bool more = true; more;) {
+        more = lw_sql_next(q);
+        int64_t op = more ? lw_sql_int(q, 0) : -1;
+        if (op != open && open >= 0 && open < n_ops)
+            time[open] = median(m->v[0], m->n);
+        if (op != open)
+            m->n = 0;
+        open = op;
+        if (!more)
+            break;
+        if (lw_reserve(&m->v[0], &m->capacity[0], m->n + 1, sizeof *m->v[0]) != 0)
+            return lw_fail_nomem(err);
+        m->v[0][m->n++] = lw_sql_int(q, 1);
+    }
+    return LW_OK;
+}
+
+static enum lw_status read_ops(struct lw_store *s, const struct lw_run *run, lw_ps *time,
+                               int64_t n_ops, struct lw_err *err)
+{
+    struct samples m = {0};
+    struct lw_sql *q;
+
+    for (int64_t i = 0; i < n_ops; i++)
+        time[i] = -1;
+    LW_TRY(lw_sql_query(s, &q, err, op_text, "l", run->id));
+    enum lw_status st = collect_ops(q, &m, time, n_ops, err);
+    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
+    free_samples(&m);
+    return st != LW_OK ? st : end;
+}
+
+/* "transfer of bucket 2", "backward of module 3", or the op's own name */
+static const char *describe_op(struct lw_sql *q, struct lw_arena *a)
+{
+    const char *kind = lw_sql_text(q, 0), *class = lw_sql_text(q, 1), *name = lw_sql_text(q, 2);
+    long long module = lw_sql_int(q, 3), bucket = lw_sql_int(q, 4);
+    bool wire = strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0;
+    char text[256];
+
+    if (name[0] && bucket < 0)
+        snprintf(text, sizeof text, "%s: %s", kind, name);
+    else if (bucket >= 0)
+        snprintf(text, sizeof text, "%s%s of bucket %lld", kind, wire ? ", transfer" : "", bucket);
+    else if (module >= 0)
+        snprintf(text, sizeof text, "%s of module %lld", kind, module);
+    else
+        snprintf(text, sizeof text, "%s", kind);
+    return lw_arena_strdup(a, text);
+}
+
+struct ranked_op {
+    int64_t op;
+    lw_ps size; /* of the difference */
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct ranked_op *x = a, *y = b;
+    return x->size != y->size ? (x->size < y->size) - (x->size > y->size)
+                              : (x->op > y->op) - (x->op < y->op);
+}
+
+static enum lw_status name_ops(struct lw_store *s, struct lw_comparison *c, const lw_ps *p,
+                               const lw_ps *m, const struct ranked_op *order, int64_t n,
+                               struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    c->ops = lw_arena_alloc(&c->arena, OPS_SHOWN, sizeof *c->ops);
+    if (!c->ops)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < n && i < OPS_SHOWN && order[i].size > 0; i++) {
+        LW_TRY(lw_sql_query(s, &q, err,
+                            "SELECT kind, class, name, module, bucket FROM op"
+                            " WHERE plan = ? AND op = ?",
+                            "ll", c->predicted.plan, order[i].op));
+        const char *name = lw_sql_next(q) ? describe_op(q, &c->arena) : "";
+        LW_TRY(lw_sql_finish(q, err));
+        if (!name)
+            return lw_fail_nomem(err);
+        c->ops[c->n_ops++] =
+            (struct lw_op_line){name, {p[order[i].op], m[order[i].op]}};
+    }
+    return LW_OK;
+}
+
+static enum lw_status compare_ops(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
+{
+    struct lw_sql *q;
+    struct lw_arena work = {0};
+    int64_t n_ops, n = 0;
+
+    LW_TRY(lw_sql_query(s, &q, err, "SELECT n_ops FROM plan WHERE id = ?", "l",
+                        c->predicted.plan));
+    n_ops = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
+    LW_TRY(lw_sql_finish(q, err));
+    lw_ps *p = lw_arena_alloc(&work, n_ops, sizeof *p), *m = lw_arena_alloc(&work, n_ops, sizeof *m);
+    struct ranked_op *order = lw_arena_alloc(&work, n_ops, sizeof *order);
+    enum lw_status st = p && m && order ? LW_OK : lw_fail_nomem(err);
+    if (st == LW_OK)
+        st = read_ops(s, &c->predicted, p, n_ops, err);
+    if (st == LW_OK)
+        st = read_ops(s, &c->measured, m, n_ops, err);
+    for (int64_t i = 0; st == LW_OK && i < n_ops; i++)
+        if (p[i] >= 0 && m[i] >= 0)
+            order[n++] = (struct ranked_op){i, p[i] > m[i] ? p[i] - m[i] : m[i] - p[i]};
+    if (st == LW_OK) {
+        qsort(order, (size_t)n, sizeof *order, by_size);
+        st = name_ops(s, c, p, m, order, n, err);
+    }
+    lw_arena_free(&work);
+    return st;
+}
+
+/* --- together --------------------------------------------------------------------------------- */
+
+static void choose_join(struct lw_comparison *c)
+{
+    const struct lw_run *p = &c->predicted, *m = &c->measured;
+
+    if (p->n_spans == 0 || m->n_spans == 0) {
+        c->joined = LW_JOINED_STEP;
+        c->note = "one of the runs has no spans (lapwing sim --spans): only totals are compared";
+    } else if (p->plan >= 0 && p->plan == m->plan) {
+        c->joined = LW_JOINED_OP;
+        c->note = "";
+    } else {
+        c->joined = LW_JOINED_BUCKET;
+        c->note = "the plans differ: buckets are paired by their place in the launch order, "
+                  "ops are not compared";
+    }
+}
+
+static enum lw_status compare_found(struct lw_store *s, struct lw_comparison *c,
+                                    struct lw_err *err)
+{
+    struct lw_run_parts p, m;
+
+    LW_TRY(lw_run_read_parts(s, &c->predicted, &p, err));
+    LW_TRY(lw_run_read_parts(s, &c->measured, &m, err));
+    join_parts(c, &p, &m);
+    choose_join(c);
+    if (c->joined == LW_JOINED_STEP)
+        return LW_OK;
+    LW_TRY(compare_buckets(s, c, err));
+    return c->joined == LW_JOINED_OP ? compare_ops(s, c, err) : LW_OK;
+}
+
+enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run_b,
+                          struct lw_comparison *out, struct lw_err *err)
+{
+    struct lw_comparison c = {0};
+
+    enum lw_status st = lw_store_find_run(s, run_a, &c.arena, &c.predicted, err);
+    if (st == LW_OK)
+        st = lw_store_find_run(s, run_b, &c.arena, &c.measured, err);
+    if (st == LW_OK && c.predicted.kind != LW_RUN_SIM && c.measured.kind == LW_RUN_SIM) {
+        struct lw_run swap = c.predicted;
+        c.predicted = c.measured;
+        c.measured = swap;
+    }
+    if (st == LW_OK)
+        st = compare_found(s, &c, err);
+    if (st != LW_OK) {
+        lw_comparison_free(&c);
+        return st;
+    }
+    *out = c;
+    return LW_OK;
+}
+
+bool lw_run_is_measured(const struct lw_run *r)
+{
+    return r->kind != LW_RUN_SIM && r->status == LW_RUN_OK && r->step >= 0;
+}
+
+const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
+                                      const struct lw_run *measured)
+{
+    for (int32_t i = n - 1; i >= 0; i--)
+        if (runs[i].kind == LW_RUN_SIM && runs[i].plan == measured->plan && measured->plan >= 0 &&
+            runs[i].status == LW_RUN_OK && runs[i].step >= 0)
+            return &runs[i];
+    return NULL;
+}
+
+static const char record_text[] =
+    "INSERT INTO comparison (predicted, measured, cluster_hash, joined_by, predicted_step_ps,"
+    " measured_step_ps, error_pct, predicted_exposed_ps, measured_exposed_ps, made_at)"
+    " SELECT p.id, m.id, p.cluster_hash, iif(p.n_spans > 0 AND m.n_spans > 0, 'op', 'step'),"
+    "  ps.value, ms.value, 100.0 * (ps.value - ms.value) / ms.value, ifnull(pe.value, -1),"
+    "  ifnull(me.value, -1), ?2"
+    " FROM run AS self"
+    " JOIN run AS p ON p.id = iif(self.kind = 'sim', self.id, (SELECT max(r.id) FROM run AS r"
+    "  WHERE r.kind = 'sim' AND r.status = 'ok' AND r.plan = self.plan"
+    "   AND r.cluster_hash = self.cluster_hash))"
+    " JOIN run AS m ON m.id = iif(self.kind <> 'sim', self.id, (SELECT max(r.id) FROM run AS r"
+    "  WHERE r.kind <> 'sim' AND r.status = 'ok' AND r.plan = self.plan"
+    "   AND r.cluster_hash = self.cluster_hash))"
+    " JOIN metric AS ps ON ps.run = p.id AND ps.name = 'step_ps' AND ps.step = -1 AND ps.rank = -1"
+    " JOIN metric AS ms ON ms.run = m.id AND ms.name = 'step_ps' AND ms.step = -1 AND ms.rank = -1"
+    " LEFT JOIN metric AS pe ON pe.run = p.id AND pe.name = 'exposed_comm_ps' AND pe.step = -1"
+    "  AND pe.rank = -1"
+    " LEFT JOIN metric AS me ON me.run = m.id AND me.name = 'exposed_comm_ps' AND me.step = -1"
+    "  AND me.rank = -1"
+    " WHERE self.id = ?1 AND self.status = 'ok' AND ms.value > 0"
+    " ON CONFLICT (predicted, measured) DO NOTHING";
+
+enum lw_status lw_comparison_record(struct lw_store *s, int64_t run, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_prepare(s, record_text, &q, err));
+    lw_sql_run(q, "ll", run, (int64_t)time(NULL));
+    return lw_sql_finish(q, err);
+}

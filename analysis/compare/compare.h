@@ -1,0 +1,81 @@
+#ifndef LW_ANALYSIS_COMPARE_COMPARE_H
+#define LW_ANALYSIS_COMPARE_COMPARE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/store/store.h"
+
+/* Two stored runs side by side. Of a simulation and an execution (or import) the simulation is the
+ * prediction, in whichever order they are given; otherwise the first run stands as the prediction.
+ * All times are medians over measured steps. See docs/design/compare.md. */
+
+/* A quantity on both sides; -1 = not known. */
+struct lw_both {
+    lw_ps predicted, measured;
+};
+
+/* 100 * (predicted - measured) / measured; NAN when either is unknown or measured is 0. */
+double lw_both_error_pct(struct lw_both v);
+
+/* The parts of the worst rank's step. They add up to the step: busy (compute or copies), exposed
+ * communication, idle, and skew (the step as seen by all ranks minus this rank's own). */
+enum lw_part { LW_PART_BUSY, LW_PART_EXPOSED, LW_PART_IDLE, LW_PART_SKEW, LW_N_PARTS };
+const char *lw_part_name(enum lw_part p);
+
+/* The measures of a run's worst rank. LW_EINVAL: the run has no step (still running, failed). */
+struct lw_run_parts {
+    lw_ps compute, copy, comm, part[LW_N_PARTS];
+};
+enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run,
+                                 struct lw_run_parts *p, struct lw_err *err);
+
+/* The collectives of one kind on one bucket. Times count from the start of the step (first start on
+ * any rank) to the last rank's event: ready (dependencies done), launch (handed to its stream; -1
+ * unknown), start (local entry), finish. */
+struct lw_bucket_line {
+    const char *kind;        /* "all_reduce" */
+    int32_t bucket;          /* of the prediction; its number or, across plans, its place */
+    struct lw_both bytes, ready, launch, start, finish;
+};
+
+/* One op of both runs (same plan only): its time, and for communication the time from the arrival
+ * of the last member (transfer) apart from waiting for it. */
+struct lw_op_line {
+    const char *name;        /* "backward of layer3", "transfer of bucket 2" */
+    struct lw_both time;     /* median over measured steps of the mean over ranks */
+};
+
+enum lw_joined { LW_JOINED_OP, LW_JOINED_BUCKET, LW_JOINED_STEP };
+const char *lw_joined_name(enum lw_joined j);
+
+struct lw_comparison {
+    struct lw_arena arena;   /* owns all below */
+    struct lw_run predicted, measured;
+    enum lw_joined joined;
+    const char *note;        /* why not by op; "" when by op */
+    struct lw_both step, compute_busy, copy_busy, comm_busy;
+    struct lw_both part[LW_N_PARTS];
+    int32_t n_buckets, n_ops;
+    struct lw_bucket_line *buckets; /* in launch order */
+    struct lw_op_line *ops;         /* largest difference first */
+};
+
+/* LW_EINVAL: one of the runs has no step (still running, failed). */
+enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run_b,
+                          struct lw_comparison *out, struct lw_err *err);
+void lw_comparison_free(struct lw_comparison *c);
+
+/* The prediction that goes with an execution (or import) among `runs`, which ascend by id: the last
+ * simulation of the same plan that has a step; NULL = none. */
+const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
+                                      const struct lw_run *measured);
+bool lw_run_is_measured(const struct lw_run *r); /* an execution or import that has a step */
+
+/* Keep how far a prediction was from a measurement: called by who has just finished `run`. An
+ * execution is set against the last prediction of its plan for its cluster (by content), a
+ * prediction against the last measured run of both; without a partner nothing is kept. One row per
+ * pair. */
+enum lw_status lw_comparison_record(struct lw_store *s, int64_t run, struct lw_err *err);
+
+#endif

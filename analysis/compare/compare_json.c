@@ -1,0 +1,131 @@
+/* A comparison as JSON: docs/formats/compare.md. */
+#include "analysis/compare/compare_show.h"
+#include "shared/base/jsonout.h"
+
+static void json_ns(struct lw_jsonout *o, const char *key, lw_ps v, bool known)
+{
+    if (known)
+        lw_jsonout_ns(o, key, v);
+    else
+        lw_jsonout_null(o, key);
+}
+
+static void json_both(struct lw_jsonout *o, const char *key, struct lw_both v)
+{
+    lw_jsonout_line_object(o, key);
+    json_ns(o, "predicted_ns", v.predicted, v.predicted != -1);
+    json_ns(o, "measured_ns", v.measured, v.measured != -1);
+    lw_jsonout_fixed(o, "error_pct", lw_both_error_pct(v), 3);
+    lw_jsonout_end(o);
+}
+
+static void json_run(struct lw_jsonout *o, const char *key, const struct lw_run *r)
+{
+    lw_jsonout_object(o, key);
+    lw_jsonout_int(o, "id", r->id);
+    lw_jsonout_string(o, "kind", lw_run_kind_name(r->kind));
+    lw_jsonout_string(o, "backend", r->backend);
+    lw_jsonout_string(o, "honesty", r->honesty);
+    lw_jsonout_string(o, "plan_hash", r->plan_hash[0] ? r->plan_hash : NULL);
+    lw_jsonout_string(o, "cluster", r->cluster_name);
+    lw_jsonout_end(o);
+}
+
+static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
+{
+    lw_jsonout_array(o, "parts");
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "what", lw_part_name((enum lw_part)i));
+        lw_jsonout_ns(o, "predicted_ns", c->part[i].predicted);
+        lw_jsonout_ns(o, "measured_ns", c->part[i].measured);
+        lw_jsonout_ns(o, "difference_ns", c->part[i].predicted - c->part[i].measured);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "buckets");
+    for (int32_t i = 0; i < c->n_buckets; i++) {
+        const struct lw_bucket_line *b = &c->buckets[i];
+        lw_jsonout_object(o, NULL);
+        lw_jsonout_int(o, "bucket", b->bucket);
+        lw_jsonout_string(o, "op", b->kind);
+        lw_jsonout_int(o, "predicted_bytes", b->bytes.predicted);
+        lw_jsonout_int(o, "measured_bytes", b->bytes.measured);
+        json_both(o, "ready", b->ready);
+        json_both(o, "launch", b->launch);
+        json_both(o, "start", b->start);
+        json_both(o, "finish", b->finish);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "ops");
+    for (int32_t i = 0; i < c->n_ops; i++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "what", c->ops[i].name);
+        lw_jsonout_ns(o, "predicted_ns", c->ops[i].time.predicted);
+        lw_jsonout_ns(o, "measured_ns", c->ops[i].time.measured);
+        lw_jsonout_ns(o, "difference_ns",
+                      c->ops[i].time.predicted - c->ops[i].time.measured);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool within, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    json_run(&o, "predicted", &c->predicted);
+    json_run(&o, "measured", &c->measured);
+    lw_jsonout_bool(&o, "same_plan", c->predicted.plan >= 0 &&
+                                         c->predicted.plan == c->measured.plan);
+    lw_jsonout_string(&o, "joined_by", lw_joined_name(c->joined));
+    lw_jsonout_string(&o, "note", c->note);
+    json_both(&o, "step", c->step);
+    json_both(&o, "compute_busy", c->compute_busy);
+    json_both(&o, "copy_busy", c->copy_busy);
+    json_both(&o, "comm_busy", c->comm_busy);
+    json_both(&o, "exposed_comm", c->part[LW_PART_EXPOSED]);
+    json_both(&o, "idle", c->part[LW_PART_IDLE]);
+    json_lists(&o, c);
+    if (tolerance < 0) {
+        lw_jsonout_null(&o, "tolerance_pct");
+        lw_jsonout_null(&o, "within_tolerance");
+    } else {
+        lw_jsonout_double(&o, "tolerance_pct", tolerance);
+        lw_jsonout_bool(&o, "within_tolerance", within);
+    }
+    lw_jsonout_end(&o);
+}
+
+static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct lw_run *m)
+{
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_int(o, "predicted_run", p->id);
+    lw_jsonout_int(o, "measured_run", m->id);
+    lw_jsonout_string(o, "plan_hash", m->plan_hash);
+    lw_jsonout_int(o, "bucket_cap_bytes", m->bucket_cap_bytes);
+    lw_jsonout_int(o, "n_buckets", m->n_buckets);
+    lw_jsonout_string(o, "backend", m->backend);
+    lw_jsonout_string(o, "honesty", m->honesty);
+    json_both(o, "step", (struct lw_both){p->step, m->step});
+    json_both(o, "exposed_comm", (struct lw_both){p->exposed_comm, m->exposed_comm});
+    lw_jsonout_end(o);
+}
+
+void lw_pairs_json(const struct lw_run *runs, int32_t n, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "pairs");
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_run *p = lw_run_is_measured(&runs[i])
+                                     ? lw_prediction_of(runs, n, &runs[i]) : NULL;
+        if (p)
+            json_pair(&o, p, &runs[i]);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}

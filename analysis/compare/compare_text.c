@@ -1,0 +1,230 @@
+/* A comparison as text and CSV. */
+#include <math.h>
+
+#include "analysis/compare/compare_show.h"
+#include "shared/base/table.h"
+
+/* Milliseconds with microseconds behind the point; a difference carries its sign. */
+static void ms_cell(struct lw_table *t, lw_ps v, bool known, bool sign)
+{
+    if (known)
+        lw_table_cell(t, sign ? "%+.3f" : "%.3f", (double)v / (double)LW_PS_PER_MS);
+    else
+        lw_table_cell(t, "-");
+}
+
+static void pct_cell(struct lw_table *t, struct lw_both v)
+{
+    double e = lw_both_error_pct(v);
+    if (isnan(e))
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, "%+.1f", e);
+}
+
+static void total_row(struct lw_table *t, const char *name, struct lw_both v)
+{
+    lw_table_cell(t, "%s", name);
+    ms_cell(t, v.predicted, true, false);
+    ms_cell(t, v.measured, true, false);
+    ms_cell(t, v.predicted - v.measured, true, true);
+    pct_cell(t, v);
+}
+
+static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"", ">predicted ms", ">measured ms", ">difference ms",
+                                         ">error %"};
+    struct lw_table *t = lw_table_new(5, titles);
+
+    total_row(t, "step", c->step);
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "  %s", lw_part_name((enum lw_part)i));
+        total_row(t, name, c->part[i]);
+    }
+    total_row(t, "compute busy", c->compute_busy);
+    total_row(t, "communication busy", c->comm_busy);
+    enum lw_status st = lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    return st;
+}
+
+/* --- one flat table ----------------------------------------------------------------------------- */
+
+static void number_cell(struct lw_table *t, int64_t v, bool known)
+{
+    if (known)
+        lw_table_cell(t, "%lld", (long long)v);
+    else
+        lw_table_cell(t, "%s", "");
+}
+
+static void csv_row(struct lw_table *t, const char *of, int32_t bucket, const char *what,
+                    struct lw_both v, bool is_bytes)
+{
+    bool p = v.predicted != -1, m = v.measured != -1;
+    struct lw_both shown = is_bytes ? v : (struct lw_both){lw_ps_to_ns(v.predicted),
+                                                          lw_ps_to_ns(v.measured)};
+    double e = p && m ? lw_both_error_pct(v) : (double)NAN;
+
+    lw_table_cell(t, "%s", of);
+    number_cell(t, bucket, bucket >= 0);
+    lw_table_cell(t, "%s", what);
+    lw_table_cell(t, "%s", is_bytes ? "bytes" : "ns");
+    number_cell(t, shown.predicted, p);
+    number_cell(t, shown.measured, m);
+    number_cell(t, shown.predicted - shown.measured, p && m);
+    if (isnan(e))
+        lw_table_cell(t, "%s", "");
+    else
+        lw_table_cell(t, "%.3f", e);
+}
+
+static void csv_bucket(struct lw_table *t, const struct lw_bucket_line *b)
+{
+    csv_row(t, "bucket", b->bucket, "size", b->bytes, true);
+    csv_row(t, "bucket", b->bucket, "ready", b->ready, false);
+    csv_row(t, "bucket", b->bucket, "launch", b->launch, false);
+    csv_row(t, "bucket", b->bucket, "start", b->start, false);
+    csv_row(t, "bucket", b->bucket, "finish", b->finish, false);
+}
+
+enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"of", "bucket", "what", "unit", "predicted", "measured",
+                                         "difference", "error %"};
+    struct lw_table *t = lw_table_new(8, titles);
+
+    csv_row(t, "step", -1, "step", c->step, false);
+    for (int i = 0; i < LW_N_PARTS; i++)
+        csv_row(t, "part", -1, lw_part_name((enum lw_part)i), c->part[i], false);
+    csv_row(t, "busy", -1, "compute", c->compute_busy, false);
+    csv_row(t, "busy", -1, "copies", c->copy_busy, false);
+    csv_row(t, "busy", -1, "communication", c->comm_busy, false);
+    for (int32_t i = 0; i < c->n_buckets; i++)
+        csv_bucket(t, &c->buckets[i]);
+    for (int32_t i = 0; i < c->n_ops; i++)
+        csv_row(t, "op", -1, c->ops[i].name, c->ops[i].time, false);
+    enum lw_status st = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return st;
+}
+
+/* --- text --------------------------------------------------------------------------------------- */
+
+static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {">bucket", "op", ">size", ">ready p", ">m", ">launch p",
+        ">m", ">start p", ">m", ">finish p", ">m", ">error %"};
+    struct lw_table *t = lw_table_new(12, titles);
+    char size[32];
+
+    fprintf(f, "\nbuckets: ms from the start of the step to the last rank's event, "
+           "p predicted, m measured\n");
+    for (int32_t i = 0; i < c->n_buckets; i++) {
+        const struct lw_bucket_line *b = &c->buckets[i];
+        const struct lw_both *const times[] = {&b->ready, &b->launch, &b->start, &b->finish};
+        lw_table_cell(t, "%d", b->bucket);
+        lw_table_cell(t, "%s", b->kind);
+        lw_table_cell(t, "%s", lw_format_bytes(size, b->bytes.predicted));
+        for (int k = 0; k < 4; k++) {
+            ms_cell(t, times[k]->predicted, times[k]->predicted >= 0, false);
+            ms_cell(t, times[k]->measured, times[k]->measured >= 0, false);
+        }
+        pct_cell(t, b->finish);
+    }
+    enum lw_status st = lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    return st;
+}
+
+/* One sentence: which part of the step holds most of the difference. */
+static void put_verdict(const struct lw_comparison *c, FILE *f)
+{
+    lw_ps whole = c->step.predicted - c->step.measured, best = 0;
+    int part = 0;
+    char a[32], b[32];
+
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        lw_ps d = c->part[i].predicted - c->part[i].measured;
+        if ((d < 0 ? -d : d) > (best < 0 ? -best : best)) {
+            best = d;
+            part = i;
+        }
+    }
+    if (whole == 0 && best == 0) {
+        fprintf(f, "\nthe steps are equal, part by part\n");
+        return;
+    }
+    fprintf(f, "\nthe prediction is %s too %s; the largest part of it is %s, predicted %s too %s\n",
+           lw_format_ps(a, whole < 0 ? -whole : whole), whole < 0 ? "short" : "long",
+           lw_part_name((enum lw_part)part), lw_format_ps(b, best < 0 ? -best : best),
+           best < 0 ? "short" : "long");
+}
+
+enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"op", ">predicted ms", ">measured ms", ">difference ms"};
+    const struct lw_run *p = &c->predicted, *m = &c->measured;
+
+    fprintf(f, "run %lld (%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s\n\n", (long long)p->id,
+           lw_run_kind_name(p->kind), (long long)m->id, lw_run_kind_name(m->kind),
+           m->backend[0] ? " " : "", m->backend, m->honesty[0] ? ", " : "", m->honesty,
+           p->plan_hash, p->plan == m->plan ? "" : " against ",
+           p->plan == m->plan ? "" : m->plan_hash);
+    if (c->note[0])
+        fprintf(f, "note: %s\n\n", c->note);
+    LW_TRY(put_totals(c, f, err));
+    put_verdict(c, f);
+    if (c->n_buckets > 0)
+        LW_TRY(put_buckets(c, f, err));
+    if (c->n_ops == 0)
+        return LW_OK;
+    struct lw_table *t = lw_table_new(4, titles);
+    fprintf(f, "\nops that differ most (each alone; they overlap and do not add up)\n");
+    for (int32_t i = 0; i < c->n_ops; i++) {
+        lw_table_cell(t, "%s", c->ops[i].name);
+        ms_cell(t, c->ops[i].time.predicted, true, false);
+        ms_cell(t, c->ops[i].time.measured, true, false);
+        ms_cell(t, c->ops[i].time.predicted - c->ops[i].time.measured, true, true);
+    }
+    enum lw_status st = lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    return st;
+}
+
+static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw_run *m)
+{
+    char cap[32];
+
+    lw_table_cell(t, "%lld, %lld", (long long)p->id, (long long)m->id);
+    lw_table_cell(t, "%s", m->bucket_cap_bytes < 0 ? "default"
+                               : lw_format_bytes(cap, m->bucket_cap_bytes));
+    lw_table_cell(t, "%d", m->n_buckets);
+    ms_cell(t, p->step, true, false);
+    ms_cell(t, m->step, true, false);
+    pct_cell(t, (struct lw_both){p->step, m->step});
+    ms_cell(t, p->exposed_comm, p->exposed_comm >= 0, false);
+    ms_cell(t, m->exposed_comm, m->exposed_comm >= 0, false);
+    lw_table_cell(t, "%s%s%s", m->backend, m->honesty[0] ? ", " : "", m->honesty);
+}
+
+enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FILE *f,
+                             struct lw_err *err)
+{
+    static const char *const titles[] = {"runs", ">bucket cap", ">buckets", ">predicted step ms",
+        ">measured step ms", ">error %", ">predicted exposed ms", ">measured exposed ms",
+        "measured on"};
+    struct lw_table *t = lw_table_new(9, titles);
+
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_run *p = lw_run_is_measured(&runs[i])
+                                     ? lw_prediction_of(runs, n, &runs[i]) : NULL;
+        if (p)
+            pair_row(t, p, &runs[i]);
+    }
+    enum lw_status st = csv ? lw_table_print_csv(t, f, err) : lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    return st;
+}

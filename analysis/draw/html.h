@@ -1,0 +1,14 @@
+#ifndef LW_ANALYSIS_DRAW_HTML_H
+#define LW_ANALYSIS_DRAW_HTML_H
+
+#include <stdio.h>
+
+#include "analysis/draw/step_bars.h"
+
+/* Pieces of the HTML page. */
+void html_text(FILE *f, const char *text); /* with < > & " as entities */
+
+/* One step of each run as an inline SVG picture; bars carry hover texts. */
+void html_timeline(FILE *f, const struct picture *pic, const struct lw_run *runs);
+
+#endif

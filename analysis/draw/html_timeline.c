@@ -1,0 +1,186 @@
+/* A timeline as inline SVG: the bars of analysis/draw/step_bars.h, each with its name and times as hover
+ * text (SVG's <title>), the exposed strips, an axis with round ticks. */
+#include <math.h>
+#include <string.h>
+
+#include "analysis/draw/html.h"
+#include "analysis/draw/plot_style.h"
+
+enum { WIDTH = 1120, LEFT = 130, RIGHT = 20, ROW = 34, BAR = 24, AXIS = 40 };
+
+void html_text(FILE *f, const char *text)
+{
+    for (; *text; text++) {
+        switch (*text) {
+        case '<':
+            fputs("&lt;", f);
+            break;
+        case '>':
+            fputs("&gt;", f);
+            break;
+        case '&':
+            fputs("&amp;", f);
+            break;
+        case '"':
+            fputs("&quot;", f);
+            break;
+        default:
+            fputc((unsigned char)*text < ' ' ? ' ' : *text, f);
+        }
+    }
+}
+
+static double x_of(const struct picture *pic, lw_ps t)
+{
+    return LEFT + (double)t / (double)(pic->most > 0 ? pic->most : 1) * (WIDTH - LEFT - RIGHT);
+}
+
+static double y_of(double rows)
+{
+    return -rows * ROW;
+}
+
+static void put_rect(FILE *f, const struct picture *pic, lw_ps from, lw_ps to, double y, double h,
+                     int32_t colour)
+{
+    fprintf(f, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"#%06x\"/>",
+            x_of(pic, from), y, x_of(pic, to) - x_of(pic, from), h, (unsigned)colour);
+}
+
+static void put_hover(FILE *f, const struct picture_bar *b)
+{
+    char ready[32], start[32], end[32], time[32], wait[32], name[PICTURE_TEXT];
+
+    fputs("<title>", f);
+    html_text(f, picture_name(b, name));
+    fprintf(f, " (%s): %s, from %s to %s", lw_op_name((enum lw_op_kind)b->kind),
+            lw_format_ps(time, b->end - b->start),
+            lw_format_ps(start, b->start), lw_format_ps(end, b->end));
+    if (b->comm && b->all_in > b->start)
+        fprintf(f, ", of it %s waiting for the last rank",
+                lw_format_ps(wait, b->all_in - b->start));
+    if (b->comm && b->ready >= 0)
+        fprintf(f, "; ready at %s", lw_format_ps(ready, b->ready));
+    fputs("</title>", f);
+}
+
+static void put_bar_text(FILE *f, const struct picture *pic, const struct picture_bar *b)
+{
+    lw_ps from, to;
+    bool dark = picture_text_place(b, &from, &to);
+    double room = x_of(pic, to) - x_of(pic, from);
+    char brief[32] = "", name[PICTURE_TEXT];
+
+    if (b->bucket >= 0 && b->comm)
+        snprintf(brief, sizeof brief, "b%d", b->bucket);
+    picture_name(b, name);
+    const char *text = room > 7.0 * (double)strlen(name) ? name
+                       : room > 8.0 * (double)strlen(brief) ? brief : "";
+    if (!text[0])
+        return;
+    fprintf(f, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">",
+            (x_of(pic, from) + x_of(pic, to)) / 2, y_of(pic->rows[b->row].y) + 4,
+            dark ? "#fff" : "#000");
+    html_text(f, text);
+    fputs("</text>", f);
+}
+
+static void put_bars(FILE *f, const struct picture *pic)
+{
+    struct picture_bar b;
+
+    for (int64_t i = 0; i < pic->n_bars;) {
+        i = picture_join(pic, i, pic->most / (2 * WIDTH), &b);
+        double y = y_of(pic->rows[b.row].y) - BAR / 2.0;
+        lw_ps moves = b.comm && b.all_in > b.start ? b.all_in : b.start;
+        fputs("<g>", f);
+        put_hover(f, &b);
+        if (moves > b.start)
+            put_rect(f, pic, b.start, moves, y, BAR, PLOT_WAIT);
+        put_rect(f, pic, moves, b.end, y, BAR, b.colour);
+        put_bar_text(f, pic, &b);
+        fputs("</g>\n", f);
+    }
+    struct picture_strip x;
+    for (int64_t i = 0; i < pic->n_strips;) {
+        char time[32];
+        i = picture_join_strips(pic, i, pic->most / (2 * WIDTH), &x);
+        fprintf(f, "<g><title>exposed communication: %s</title>", lw_format_ps(time, x.covered));
+        put_rect(f, pic, x.start, x.end, y_of(pic->rows[x.row].y) + BAR / 2.0 + 1, 4,
+                 PLOT_EXPOSED);
+        fputs("</g>\n", f);
+    }
+}
+
+static void put_rows(FILE *f, const struct picture *pic, const struct lw_run *runs)
+{
+    char text[256], step[32];
+
+    for (int64_t i = 0; i < pic->n_rows; i++) {
+        const struct picture_row *r = &pic->rows[i];
+        fprintf(f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 8, y_of(r->y) + 4);
+        html_text(f, r->label);
+        fputs("</text>\n", f);
+        if (i > 0 && pic->rows[i - 1].run == r->run)
+            continue;
+        plot_run_words(text, sizeof text, &runs[r->run]);
+        fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"run\">", LEFT, y_of(r->y) - BAR / 2.0 - 6);
+        html_text(f, text);
+        fprintf(f, ", this step %s</text>\n", lw_format_ps(step, pic->step[r->run]));
+        fprintf(f, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\" class=\"end\"/>\n",
+                x_of(pic, pic->step[r->run]), x_of(pic, pic->step[r->run]),
+                y_of(r->y) - BAR / 2.0 - 4, y_of(r->y) + ROW * 1.5);
+    }
+}
+
+/* Ticks at 1, 2 or 5 times a power of ten, at most ten of them. */
+static void put_axis(FILE *f, const struct picture *pic)
+{
+    struct plot_unit unit = plot_unit_for(pic->most);
+    double most = (double)pic->most / unit.ps, tick = 1e-3;
+    double y = y_of(pic->bottom) + ROW * 0.6;
+
+    for (int i = 0; most / tick > 10; i++)
+        tick *= i % 3 == 1 ? 2.5 : 2;
+    fprintf(f, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"axis\"/>\n", LEFT,
+            WIDTH - RIGHT, y, y);
+    for (int i = 0; i * tick <= most; i++) {
+        double x = x_of(pic, (lw_ps)(i * tick * unit.ps));
+        fprintf(f, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\" class=\"axis\"/>"
+                   "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%.6g</text>\n",
+                x, x, y, y + 5, x, y + 18, i * tick);
+    }
+    fprintf(f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">time from the start of the step "
+               "[%s]</text>\n", (WIDTH + LEFT) / 2, y + 34, unit.name);
+}
+
+static void put_legend(FILE *f)
+{
+    static const struct {
+        const char *name;
+        int32_t colour;
+    } keys[] = {{"forward", PLOT_FORWARD}, {"backward", PLOT_BACKWARD},
+                {"optimizer", PLOT_OPTIMIZER}, {"copies, host, other", PLOT_OTHER},
+                {"waiting for the last rank", PLOT_WAIT}, {"even bucket moves", PLOT_COMM_EVEN},
+                {"odd bucket moves", PLOT_COMM_ODD}, {"exposed communication", PLOT_EXPOSED}};
+
+    fputs("<p class=\"legend\">", f);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        fprintf(f, "<span><i style=\"background:#%06x\"></i>%s</span> ", (unsigned)keys[i].colour,
+                keys[i].name);
+    fputs("</p>\n", f);
+}
+
+void html_timeline(FILE *f, const struct picture *pic, const struct lw_run *runs)
+{
+    int height = (int)ceil(y_of(pic->bottom)) + ROW + AXIS;
+
+    put_legend(f);
+    fprintf(f, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+               "role=\"img\" aria-label=\"timeline of one step\">\n", WIDTH, height, WIDTH,
+            height);
+    put_rows(f, pic, runs);
+    put_bars(f, pic);
+    put_axis(f, pic);
+    fputs("</svg></div>\n", f);
+}

@@ -1,0 +1,51 @@
+#ifndef LW_ANALYSIS_DRAW_PLOT_H
+#define LW_ANALYSIS_DRAW_PLOT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "analysis/store/store.h"
+
+/* Pictures of stored runs. Each is a gnuplot script with its data in it, made from the database
+ * alone, and drawn by a gnuplot child process. Colours go by kind of op and are told apart without
+ * colour vision and in grey (palette of Okabe and Ito, "Color Universal Design", 2008). */
+enum lw_plot_kind {
+    LW_PLOT_TIMELINE,  /* one step of each run: streams of every rank over time */
+    LW_PLOT_OVERLAP,   /* per run: compute, exposed and hidden communication, idle */
+    LW_PLOT_PREDICTED, /* predicted against measured step, one point a pair */
+    LW_PLOT_SWEEP,     /* step over bucket cap */
+    LW_N_PLOTS,
+};
+
+enum lw_plot_terminal { LW_TERMINAL_PNG, LW_TERMINAL_SVG, LW_TERMINAL_DUMB, LW_TERMINAL_SCRIPT };
+
+const char *lw_plot_name(enum lw_plot_kind k);
+enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_err *err);
+
+/* What to draw. */
+struct lw_plot {
+    enum lw_plot_kind kind;
+    enum lw_plot_terminal terminal;
+    const struct lw_run *runs; /* borrowed */
+    int32_t n_runs;
+    int32_t step;              /* timeline: -1 = the one nearest the median */
+    int32_t max_ranks;         /* timeline: the first so many ranks */
+    int32_t width, height;     /* pixels or characters; 0 = as the picture needs */
+};
+
+/* The terminal that goes with an output name: .png, .svg, .gp (the script itself), "-" (characters).
+ * LW_EINVAL names what is allowed. */
+enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, struct lw_err *err);
+
+/* The script. LW_EINVAL: these runs have not what the picture needs; says what. */
+enum lw_status lw_plot_script(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                              struct lw_err *err);
+
+/* Script, gnuplot, file: whole or not at all. LW_ENOTSUP: no gnuplot here. */
+enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const char *file,
+                            struct lw_err *err);
+
+/* Version of the gnuplot on the PATH ("gnuplot 5.4 patchlevel 4") into buf. */
+enum lw_status lw_plot_version(char *buf, size_t size, struct lw_err *err);
+
+#endif

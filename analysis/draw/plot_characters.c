@@ -1,0 +1,120 @@
+/* A timeline for the terminal: a line of characters per stream, a letter per kind of work, the last
+ * digit of its bucket per collective, '.' while it waits for the last rank, and under communication
+ * a line of '!' where it is exposed. A character stands for the longest of
+ * what falls into it, so nothing that happened is left out. */
+#include <string.h>
+
+#include "analysis/draw/step_bars.h"
+#include "analysis/draw/plot_style.h"
+
+enum { LABEL = 18 };
+
+struct canvas {
+    char *cells;
+    lw_ps *filled; /* time that the character in a cell stands for */
+    int columns;
+    double per_cell;
+};
+
+static void fill(struct canvas *c, lw_ps start, lw_ps end, char what)
+{
+    for (int i = (int)((double)start / c->per_cell); i < c->columns; i++) {
+        lw_ps from = (lw_ps)(i * c->per_cell), to = (lw_ps)((i + 1) * c->per_cell);
+        lw_ps part = (end < to ? end : to) - (start > from ? start : from);
+        if (from >= end)
+            break;
+        if (part > c->filled[i]) {
+            c->filled[i] = part;
+            c->cells[i] = what;
+        }
+    }
+}
+
+static char letter(const struct picture_bar *b)
+{
+    if (b->comm && b->bucket >= 0)
+        return (char)('0' + b->bucket % 10);
+    return lw_op_letter((enum lw_op_kind)b->kind)[0];
+}
+
+static void clear(struct canvas *c)
+{
+    memset(c->cells, ' ', (size_t)c->columns);
+    memset(c->filled, 0, (size_t)c->columns * sizeof *c->filled);
+}
+
+static void put_line(const struct canvas *c, FILE *f, const char *label)
+{
+    int n = c->columns;
+    while (n > 0 && c->cells[n - 1] == ' ')
+        n--;
+    fprintf(f, "%*.*s |%.*s\n", LABEL, LABEL, label, n, c->cells);
+}
+
+static void put_row(struct canvas *c, const struct picture *pic, int32_t row, FILE *f)
+{
+    bool exposed = false;
+
+    clear(c);
+    for (int64_t i = 0; i < pic->n_bars; i++) {
+        const struct picture_bar *b = &pic->bars[i];
+        lw_ps moves = b->comm && b->all_in > b->start ? b->all_in : b->start;
+        if (b->row != row)
+            continue;
+        fill(c, b->start, moves, '.');
+        fill(c, moves, b->end, letter(b));
+    }
+    put_line(c, f, pic->rows[row].label);
+    clear(c);
+    for (int64_t i = 0; i < pic->n_strips; i++)
+        if (pic->strips[i].row == row) {
+            fill(c, pic->strips[i].start, pic->strips[i].end, '!');
+            exposed = true;
+        }
+    if (exposed)
+        put_line(c, f, "exposed");
+}
+
+static void put_rows(struct canvas *c, const struct picture *pic, const struct lw_plot *p, FILE *f)
+{
+    char buf[32];
+
+    for (int32_t r = 0; r < pic->n_rows; r++) {
+        const struct lw_run *run = &p->runs[pic->rows[r].run];
+        if (r == 0 || pic->rows[r - 1].run != pic->rows[r].run) {
+            char text[256];
+            plot_run_words(text, sizeof text, run);
+            fprintf(f, "%s%s, this step %s\n", r ? "\n" : "", text,
+                    lw_format_ps(buf, pic->step[pic->rows[r].run]));
+        }
+        put_row(c, pic, r, f);
+    }
+    fprintf(f, "%*s +%.*s\n", LABEL, "", c->columns,
+            "--------------------------------------------------------------------------------"
+            "--------------------------------------------------------------------------------"
+            "--------------------------------------------------------------------------------");
+    fprintf(f, "%*s 0%*s\n", LABEL, "", c->columns, lw_format_ps(buf, pic->most));
+    fprintf(f, "F forward, B backward, O optimizer, digits buckets, . waiting for the last rank, "
+               "! exposed\n");
+}
+
+enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                               struct lw_err *err)
+{
+    struct picture_view view = {p->runs, p->n_runs, p->step, p->max_ranks};
+    struct picture pic;
+    struct canvas c = {.columns = (p->width > LABEL + 30 ? p->width : 100) - LABEL - 3};
+
+    c.columns = c.columns > 240 ? 240 : c.columns;
+    LW_TRY(picture_read(s, &view, &pic, err));
+    c.per_cell = (double)(pic.most > 0 ? pic.most : 1) / c.columns;
+    c.cells = lw_alloc((size_t)c.columns);
+    c.filled = lw_calloc((size_t)c.columns, sizeof *c.filled);
+    enum lw_status st = c.cells && c.filled ? LW_OK : lw_fail_nomem(err);
+    if (st == LW_OK)
+        put_rows(&c, &pic, p, f);
+    lw_free(c.cells);
+    lw_free(c.filled);
+    picture_free(&pic);
+    return st;
+}

@@ -1,0 +1,381 @@
+/* Pictures of whole runs: what a step is made of, predicted against measured, step over bucket cap.
+ * A prediction and an execution belong together when they have the same plan; of several the later
+ * one counts. */
+#include <math.h>
+#include <string.h>
+
+#include "analysis/compare/compare.h"
+#include "analysis/draw/plot_labels.h"
+#include "analysis/draw/plot_style.h"
+#include "analysis/store/sql.h"
+
+enum { BAND_PCT = 5 };
+
+/* A step of a run's worst rank, cut so that the pieces add up to it. */
+struct totals {
+    lw_ps alone, hidden, exposed, idle; /* compute alone, communication under it, ... */
+};
+
+static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, struct totals *t,
+                                  struct lw_err *err)
+{
+    struct lw_run_parts p;
+
+    LW_TRY(lw_run_read_parts(s, r, &p, err));
+    lw_ps hidden = p.comm - p.part[LW_PART_EXPOSED];
+    *t = (struct totals){.alone = p.part[LW_PART_BUSY] - hidden, .hidden = hidden,
+                         .exposed = p.part[LW_PART_EXPOSED], .idle = p.part[LW_PART_IDLE]};
+    return LW_OK;
+}
+
+static enum lw_status read_quartiles(struct lw_store *s, const struct lw_run *r, lw_ps *low,
+                                     lw_ps *high, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "WITH v AS (SELECT value, row_number() OVER (ORDER BY value) - 1 AS i,"
+                        "  count(*) OVER () - 1 AS n FROM metric"
+                        "  WHERE run = ?1 AND name = 'step_ps' AND step >= 0 AND rank = -1)"
+                        " SELECT (SELECT value FROM v WHERE i = n / 4),"
+                        "  (SELECT value FROM v WHERE i = n - n / 4)",
+                        "l", r->id));
+    lw_sql_next(q);
+    *low = lw_sql_is_null(q, 0) ? r->step : lw_sql_int(q, 0);
+    *high = lw_sql_is_null(q, 1) ? r->step : lw_sql_int(q, 1);
+    return lw_sql_finish(q, err);
+}
+
+static lw_ps longest_step(const struct lw_plot *p)
+{
+    lw_ps most = 0;
+    for (int32_t i = 0; i < p->n_runs; i++)
+        most = p->runs[i].step > most ? p->runs[i].step : most;
+    return most;
+}
+
+static void cap_text(char *buf, size_t size, const struct lw_run *r)
+{
+    char cap[32];
+    snprintf(buf, size, "%s",
+             r->bucket_cap_bytes < 0 ? "default cap" : lw_format_bytes(cap, r->bucket_cap_bytes));
+}
+
+/* --- overlap ---------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *title;
+    int32_t colour;
+} part_style[] = {
+    {"compute and copies alone", PLOT_FORWARD},
+    {"communication under compute", PLOT_BACKWARD},
+    {"exposed communication", PLOT_COMM_EVEN},
+    {"idle", 0xd0d0d0},
+};
+
+/* Numbers where they fit: as labels, because gnuplot cannot draw an empty set of them. */
+static void put_part_numbers(FILE *f, const struct totals *t, int32_t row, double unit, lw_ps fits)
+{
+    const lw_ps part[] = {t->alone, t->hidden, t->exposed, t->idle};
+    lw_ps at = 0;
+
+    for (int i = 0; i < 4; at += part[i], i++)
+        if (part[i] > fits)
+            fprintf(f, "set label \"%.4g\" at %.6g,%d center front textcolor rgb '%s'\n",
+                    (double)part[i] / unit, (double)(at + part[i] / 2) / unit, (int)-row,
+                    i == 1 ? "white" : "black");
+}
+
+static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double unit)
+{
+    const lw_ps part[] = {t->alone, t->hidden, t->exposed, t->idle};
+    lw_ps at = 0;
+
+    for (int i = 0; i < 4; at += part[i], i++)
+        if (part[i] > 0)
+            fprintf(f, "%.6g %.6g %.3f %.3f %d\n", (double)at / unit,
+                    (double)(at + part[i]) / unit, -row - 0.34, -row + 0.34,
+                    (int)part_style[i].colour);
+}
+
+enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                            struct lw_err *err)
+{
+    lw_ps most = longest_step(p);
+    struct plot_unit unit = plot_unit_for(most);
+    bool plain = p->terminal == LW_TERMINAL_DUMB;
+
+    plot_begin(p, f, 1200, 190 + 50 * p->n_runs,
+               "What a step is made of (the rank with the longest step)");
+    plot_key_below(p, f, 190 + 50 * p->n_runs);
+    for (int pass = 0; pass < 2; pass++) {
+        fputs(pass ? "$parts << EOD\n" : "", f);
+        for (int32_t i = 0; i < p->n_runs; i++) {
+            struct totals t = {0};
+            LW_TRY(read_totals(s, &p->runs[i], &t, err));
+            if (pass)
+                put_part_bars(f, &t, i, unit.ps);
+            else if (!plain)
+                put_part_numbers(f, &t, i, unit.ps, most / 20);
+        }
+    }
+    fprintf(f, "EOD\nset xlabel 'time [%s]'\nset xrange [0:%.6g]\nset yrange [%.2f:0.6]\n"
+               "set lmargin %d\nset ytics (", unit.name, (double)most / unit.ps * 1.03,
+            -p->n_runs + 0.4, plain ? 26 : 52);
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        fputs(i ? ", " : "", f);
+        plot_run_text(f, &p->runs[i]);
+        fprintf(f, " %d", -i);
+    }
+    fputs(")\nset grid noytics\n"
+          "plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
+          "linecolor rgb variable notitle", f);
+    for (int i = 0; i < 4; i++)
+        fprintf(f, ", \\\n  NaN with boxes linecolor rgb '#%06x' title '%s'",
+                (unsigned)part_style[i].colour, part_style[i].title);
+    fputs("\n", f);
+    return LW_OK;
+}
+
+/* --- predicted against measured --------------------------------------------------------------- */
+
+static void widen(lw_ps v, lw_ps *low, lw_ps *high)
+{
+    *low = *low < 0 || v < *low ? v : *low;
+    *high = v > *high ? v : *high;
+}
+
+/* One execution and its prediction, with the quartiles of its steps. */
+struct pair {
+    const struct lw_run *m, *q;
+    lw_ps from, to;
+    double error_pct;
+};
+
+enum { MOST_LABELS = 12 };
+
+/* Pairs whose error is larger; of equal ones the earlier first. */
+static int n_worse(const struct pair *v, int n, int i)
+{
+    int worse = 0;
+
+    for (int k = 0; k < n; k++)
+        worse += fabs(v[k].error_pct) > fabs(v[i].error_pct) ||
+                 (fabs(v[k].error_pct) == fabs(v[i].error_pct) && k < i);
+    return worse;
+}
+
+/* What tells pairs apart: their plans' names, or the cap where these are all alike. */
+static void pair_text(char *buf, size_t size, const struct pair *v, int n, int i)
+{
+    char cap[32];
+    bool alike = true;
+
+    for (int k = 1; k < n; k++)
+        alike = alike && strcmp(v[k].m->plan_name, v[0].m->plan_name) == 0;
+    cap_text(cap, sizeof cap, v[i].m);
+    snprintf(buf, size, "%.60s, %+.1f %%", alike ? cap : v[i].m->plan_name, v[i].error_pct);
+}
+
+/* Beside each point, of many the farthest off, its name and error, where nothing else is; a thin line where
+ * that is farther away. A character is about 1 % wide, a line 2.6 % high, of the square inside the axes. */
+static enum lw_status put_pair_labels(const struct pair *v, int n, FILE *f, double low,
+                                      double high, double unit, struct lw_err *err)
+{
+    const double char_width = 0.0115, height = 0.028, span = high - low;
+    struct plot_labels l = {0};
+    char text[96];
+    enum lw_status st = plot_labels_block(&l, (struct plot_box){0, 0.22, 0.91, 1}, err); /* key */
+    if (st == LW_OK)
+        st = plot_labels_block(&l, (struct plot_box){0, 0.6, 0.83, 0.92}, err); /* errors */
+
+    for (int i = 0; i < n && st == LW_OK; i++) {
+        double y = ((double)v[i].q->step / unit - low) / span, x[3];
+        const lw_ps at[] = {v[i].from, v[i].to, v[i].m->step};
+        for (int k = 0; k < 3; k++)
+            x[k] = ((double)at[k] / unit - low) / span;
+        st = plot_labels_block(&l, (struct plot_box){x[0], x[1], y - 0.008, y + 0.008}, err);
+        if (st == LW_OK)
+            st = plot_labels_block(&l, (struct plot_box){x[2] - 0.01, x[2] + 0.01, y - 0.01,
+                                                         y + 0.01}, err);
+    }
+    for (int i = 0; i < n && st == LW_OK; i++) {
+        double x = ((double)v[i].m->step / unit - low) / span;
+        double y = ((double)v[i].q->step / unit - low) / span, at_x, at_y;
+        bool right;
+        if (n_worse(v, n, i) >= MOST_LABELS)
+            continue;
+        pair_text(text, sizeof text, v, n, i);
+        st = plot_labels_place(&l, x, y, char_width * (double)strlen(text), height, &at_x, &at_y,
+                               &right, err);
+        fprintf(f, "set label \"%s\" at graph %.4f,%.4f %s front\n", text, at_x, at_y,
+                right ? "left" : "right");
+        if (fabs(at_y - y) > 1.5 * height)
+            fprintf(f, "set arrow from graph %.4f,%.4f to graph %.4f,%.4f nohead front linewidth "
+                       "0.6 linecolor rgb '#808080'\n", x, y, at_x, at_y);
+    }
+    plot_labels_free(&l);
+    return st;
+}
+
+static enum lw_status find_pairs(struct lw_store *s, const struct lw_plot *p, struct pair *v,
+                                 int *n, struct lw_err *err)
+{
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        struct pair x = {.m = &p->runs[i]};
+        if (lw_run_is_measured(x.m))
+            x.q = lw_prediction_of(p->runs, p->n_runs, x.m);
+        if (!x.q)
+            continue;
+        LW_TRY(read_quartiles(s, x.m, &x.from, &x.to, err));
+        x.error_pct = 100.0 * (double)(x.q->step - x.m->step) / (double)x.m->step;
+        v[(*n)++] = x;
+    }
+    if (*n == 0)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          "no execution among these runs has a prediction of the same plan there");
+    return LW_OK;
+}
+
+/* In words, below the key. */
+static void put_pair_errors(const struct pair *v, int n, FILE *f)
+{
+    double sum = 0, most = 0;
+
+    for (int i = 0; i < n; i++) {
+        sum += fabs(v[i].error_pct);
+        most = fmax(most, fabs(v[i].error_pct));
+    }
+    fprintf(f, "set label \"%d plan%s: error %.1f %% in the mean, %.1f %% at most", n, n == 1 ? "" : "s",
+            sum / n, most);
+    if (n > MOST_LABELS)
+        fprintf(f, "\\nnamed: the %d farthest off", MOST_LABELS);
+    fputs("\" at graph 0.02,0.9 left front\n", f);
+}
+
+static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, int n, FILE *f,
+                                struct lw_err *err)
+{
+    struct plot_unit unit = plot_unit_for(longest_step(p));
+    lw_ps low = -1, high = -1;
+
+    plot_begin(p, f, 900, 820, "Predicted against measured step");
+    put_pair_errors(v, n, f);
+    fputs("$pairs << EOD\n", f);
+    for (int i = 0; i < n; i++) {
+        widen(v[i].from, &low, &high);
+        widen(v[i].to, &low, &high);
+        widen(v[i].m->step, &low, &high);
+        widen(v[i].q->step, &low, &high);
+        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)v[i].m->step / unit.ps,
+                (double)v[i].q->step / unit.ps, (double)v[i].from / unit.ps,
+                (double)v[i].to / unit.ps);
+    }
+    fputs("EOD\n", f);
+    double from = (double)low / unit.ps * 0.93, to = (double)high / unit.ps * 1.07;
+    LW_TRY(put_pair_labels(v, n, f, from, to, unit.ps, err));
+    fprintf(f, "set xlabel 'measured step [%s]  (median; bars: quartiles over steps)'\n"
+               "set ylabel 'predicted step [%s]'\nset xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
+               "set size ratio 1\nset key top left\n", unit.name, unit.name, from, to, from, to);
+    fprintf(f, "plot '+' using 1:($1*%.2f):($1*%.2f) with filledcurves linecolor rgb '#e4eef6' "
+               "title 'within %d %%', \\\n"
+               "  x with lines linecolor rgb '#404040' linewidth 1.5 title 'equal', \\\n"
+               "  $pairs using 1:2:3:4 with xerrorbars pointtype 7 pointsize 1.4 linecolor rgb "
+               "'#%06x' title 'a plan'\n",
+            1 - BAND_PCT / 100.0, 1 + BAND_PCT / 100.0, BAND_PCT, PLOT_COMM_ODD);
+    return LW_OK;
+}
+
+enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                              struct lw_err *err)
+{
+    struct pair *v = lw_calloc((size_t)p->n_runs + 1, sizeof *v);
+    int n = 0;
+
+    if (!v)
+        return lw_fail_nomem(err);
+    enum lw_status st = find_pairs(s, p, v, &n, err);
+    if (st == LW_OK)
+        st = put_pairs(p, v, n, f, err);
+    lw_free(v);
+    return st;
+}
+
+/* --- sweep ------------------------------------------------------------------------------------ */
+
+struct series {
+    int n;
+    lw_ps best, worst;
+    int64_t best_cap;
+};
+
+static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FILE *f, bool sim,
+                                 double unit, struct series *out, struct lw_err *err)
+{
+    *out = (struct series){.best = -1};
+    fprintf(f, "$%s << EOD\n", sim ? "predicted" : "measured");
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        const struct lw_run *r = &p->runs[i];
+        lw_ps low, high;
+        if ((r->kind == LW_RUN_SIM) != sim || r->step < 0 || r->bucket_cap_bytes <= 0)
+            continue;
+        LW_TRY(read_quartiles(s, r, &low, &high, err));
+        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)r->bucket_cap_bytes / 1048576.0,
+                (double)r->step / unit, (double)low / unit, (double)high / unit);
+        out->worst = r->step > out->worst ? r->step : out->worst;
+        if (out->n++ == 0 || r->step < out->best) {
+            out->best = r->step;
+            out->best_cap = r->bucket_cap_bytes;
+        }
+    }
+    fputs("EOD\n", f);
+    return LW_OK;
+}
+
+/* From the lowest to the highest step with some room, not below zero. */
+static void put_step_range(FILE *f, const struct series *a, const struct series *b, double unit)
+{
+    lw_ps low = a->n == 0 || (b->n > 0 && b->best < a->best) ? b->best : a->best;
+    lw_ps high = a->worst > b->worst ? a->worst : b->worst;
+    lw_ps span = high - low > high / 10 ? high - low : high / 10;
+
+    fprintf(f, "set yrange [%.6g:%.6g]\n", (double)(low > span / 4 ? low - span / 4 : 0) / unit,
+            (double)(high + span / 2) / unit);
+}
+
+static void put_best(FILE *f, const struct series *v, const char *title, double unit,
+                     int32_t colour)
+{
+    if (v->n > 0)
+        fprintf(f, ", \\\n  '+' using (%.6g):(%.6g) every ::0::0 with points pointtype 6 "
+                   "pointsize 3.2 linewidth 2 linecolor rgb '#%06x' title '%s'",
+                (double)v->best_cap / 1048576.0, (double)v->best / unit, (unsigned)colour, title);
+}
+
+enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err)
+{
+    struct plot_unit unit = plot_unit_for(longest_step(p));
+    struct series predicted, measured;
+
+    plot_begin(p, f, 1000, 640, "Step over bucket cap");
+    LW_TRY(put_series(s, p, f, true, unit.ps, &predicted, err));
+    LW_TRY(put_series(s, p, f, false, unit.ps, &measured, err));
+    if (predicted.n + measured.n < 2)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          "a sweep needs two or more runs with a step and a --bucket-cap");
+    put_step_range(f, &predicted, &measured, unit.ps);
+    fprintf(f, "set xlabel 'bucket cap [MiB]'\nset ylabel 'step [%s]'\nset logscale x 2\n"
+               "set format x '%%g'\nset offsets graph 0.05, graph 0.05, 0, 0\n"
+               "set key top right spacing 1.9\nset samples 2\nplot \\\n"
+               "  $predicted using 1:2 smooth unique with linespoints pointtype 5 linewidth 2 "
+               "linecolor rgb '#%06x' title 'predicted', \\\n"
+               "  $measured using 1:2 smooth unique with lines dashtype 2 linewidth 2 "
+               "linecolor rgb '#%06x' notitle, \\\n"
+               "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
+               "linecolor rgb '#%06x' title 'measured (median, quartiles)'",
+            unit.name, PLOT_BACKWARD, PLOT_COMM_ODD, PLOT_COMM_ODD);
+    put_best(f, &predicted, "best predicted", unit.ps, PLOT_BACKWARD);
+    put_best(f, &measured, "best measured", unit.ps, PLOT_COMM_ODD);
+    fputs("\n", f);
+    return LW_OK;
+}

@@ -1,0 +1,72 @@
+#ifndef LW_ANALYSIS_DRAW_STEP_BARS_H
+#define LW_ANALYSIS_DRAW_STEP_BARS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/store/store.h"
+
+/* One step of each of some runs as rows of bars, read from the database: what a timeline shows, as
+ * gnuplot, characters or SVG. Times count from the first start of the step on any rank. */
+enum { PICTURE_TEXT = 64 };
+
+struct picture_bar {
+    int32_t row, bucket;
+    int64_t bytes;
+    lw_ps ready, start, all_in, end; /* all_in: -1 unknown */
+    int32_t colour;    /* rgb */
+    int32_t n_ops;     /* 1, or how many were joined */
+    uint8_t kind;      /* enum lw_op_kind */
+    bool comm, work;   /* communication; compute or copies; neither: host */
+};
+
+struct picture_row { /* a stream of a rank */
+    int32_t run, rank, stream;
+    double y;          /* downwards in rows, negative: blocks of runs and ranks stand apart */
+    char label[PICTURE_TEXT];
+};
+
+/* Where communication runs and neither compute nor copies do, on the row of the communication. */
+struct picture_strip {
+    int32_t row;
+    lw_ps start, end;
+    lw_ps covered;             /* of it; less than its length when strips were joined */
+};
+
+struct picture {
+    struct picture_bar *bars;  /* by row, then start */
+    struct picture_row *rows;  /* by run, rank, then compute before communication */
+    struct picture_strip *strips;
+    int64_t n_bars, n_rows, n_strips, bar_capacity, row_capacity, strip_capacity;
+    lw_ps *step;               /* [n_runs] length */
+    lw_ps most;                /* the longest */
+    double bottom;             /* below the last row */
+};
+
+struct picture_view {
+    const struct lw_run *runs; /* borrowed */
+    int32_t n_runs;
+    int32_t step;              /* -1 = the one nearest the median */
+    int32_t max_ranks;
+};
+
+/* LW_EINVAL: a run without spans, or without that step. */
+enum lw_status picture_read(struct lw_store *s, const struct picture_view *p, struct picture *out,
+                            struct lw_err *err);
+void picture_free(struct picture *pic);
+
+/* The bar that begins at i joined with those behind it that cannot be told apart when `gap` is half
+ * a pixel: work of one kind less than a gap apart, and anything that is itself no longer than a gap
+ * as long as the whole is not (it takes the kind of its longest). Returns the index behind them. */
+int64_t picture_join(const struct picture *pic, int64_t i, lw_ps gap, struct picture_bar *out);
+/* The same for strips less than a gap apart. */
+int64_t picture_join_strips(const struct picture *pic, int64_t i, lw_ps gap,
+                            struct picture_strip *out);
+
+/* A text goes into the wider part of a bar, [*from, *to): waiting or the rest. True: on dark. */
+bool picture_text_place(const struct picture_bar *b, lw_ps *from, lw_ps *to);
+
+/* "bucket 3, 1.00 MiB", "forward", "12 ops"; returns buf. */
+const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT]);
+
+#endif

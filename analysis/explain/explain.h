@@ -1,0 +1,61 @@
+#ifndef LW_ANALYSIS_EXPLAIN_EXPLAIN_H
+#define LW_ANALYSIS_EXPLAIN_EXPLAIN_H
+
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/timeline/timeline.h"
+
+/* Why a step took as long as it did: its critical path, and every moment of its slowest rank charged
+ * to one cause. See docs/design/explain.md. */
+enum lw_cause {
+    LW_CAUSE_COMPUTE,  /* a compute op runs */
+    LW_CAUSE_COPY,     /* a copy runs, no compute */
+    LW_CAUSE_TRANSFER, /* the communication that is waited for moves data */
+    LW_CAUSE_QUEUE,    /* it was ready, an earlier one on its stream or communicator moves data */
+    LW_CAUSE_WAIT,     /* this rank is in, the last member is not */
+    LW_CAUSE_HOST,     /* host work or a gap */
+    LW_CAUSE_LAUNCH,   /* everything was there, the op was not handed to its stream yet */
+    LW_CAUSE_DELAY,    /* handed over and ready, not started */
+    LW_CAUSE_SKEW,     /* this rank had not begun its step, or had ended it */
+    LW_N_CAUSES,
+};
+
+const char *lw_cause_name(enum lw_cause c);  /* "queued behind another bucket" */
+const char *lw_cause_key(enum lw_cause c);   /* "queue" */
+
+/* A piece of a path: [from, to) since the start of the step, what rank did with op (-1 = none). */
+struct lw_path_part {
+    int32_t rank, op;
+    enum lw_cause cause;
+    lw_ps from, to;
+};
+
+struct lw_charge {
+    lw_ps time;      /* these add up to the step */
+    lw_ps exposed;   /* of it while communication runs and neither compute nor copies do: these add
+                      * up to the rank's exposed communication */
+};
+
+struct lw_explanation {
+    struct lw_arena arena;         /* owns the rest */
+    int32_t step, rank;
+    lw_ps length;                  /* of the step, over all ranks */
+    struct lw_measure measure;     /* of the rank */
+    struct lw_charge charge[LW_N_CAUSES];
+    lw_ps on_path[LW_N_CAUSES];    /* the critical path by cause: adds up to the step */
+    struct lw_path_part *path;     /* over all ranks, in time, without gaps */
+    int64_t n_path;
+};
+
+/* timeline sorted, its ops the plan's; step -1 = the one nearest the median from first_step on,
+ * rank -1 = the one with the longest step. LW_EINVAL: no such step or rank, ops of another plan;
+ * LW_EFORMAT: ops that wait for each other in a circle. */
+enum lw_status lw_explain(const struct lw_timeline *t, const struct lw_plan *plan,
+                          int32_t first_step, int32_t step, int32_t rank,
+                          struct lw_explanation *out, struct lw_err *err);
+void lw_explanation_free(struct lw_explanation *e);
+
+#endif

@@ -1,0 +1,312 @@
+/* An explanation as text, JSON and CSV (one line a cause). Text joins neighbours on the critical path
+ * that have one rank, cause and kind, and leaves out short pieces where there are many; JSON has all
+ * of them. */
+#include "analysis/explain/explain_print.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+
+enum { PIECES_SHOWN = 24 };
+
+static double ms(lw_ps t)
+{
+    return (double)t / (double)LW_PS_PER_MS;
+}
+
+static double share(lw_ps part, lw_ps whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* --- charges ---------------------------------------------------------------------------------- */
+
+static struct lw_table *charge_table(const struct lw_explain_report *r, bool csv)
+{
+    static const char *const text[] = {"cause", ">ms", ">% of step", ">of it exposed ms",
+                                       ">on the critical path ms"};
+    static const char *const plain[] = {"cause", "time_ns", "share_pct", "exposed_comm_ns",
+                                        "critical_path_ns"};
+    const struct lw_explanation *e = r->e;
+    struct lw_table *t = lw_table_new(5, csv ? plain : text);
+    lw_ps exposed = 0;
+
+    for (int c = 0; c < LW_N_CAUSES; c++) {
+        const struct lw_charge *v = &e->charge[c];
+        exposed += v->exposed;
+        if (v->time == 0 && e->on_path[c] == 0 && !csv)
+            continue;
+        lw_table_cell(t, "%s", csv ? lw_cause_key((enum lw_cause)c)
+                                   : lw_cause_name((enum lw_cause)c));
+        lw_table_cell(t, csv ? "%.0f" : "%.3f", csv ? (double)lw_ps_to_ns(v->time) : ms(v->time));
+        lw_table_cell(t, csv ? "%.3f" : "%.1f", share(v->time, e->length));
+        lw_table_cell(t, csv ? "%.0f" : "%.3f",
+                      csv ? (double)lw_ps_to_ns(v->exposed) : ms(v->exposed));
+        lw_table_cell(t, csv ? "%.0f" : "%.3f",
+                      csv ? (double)lw_ps_to_ns(e->on_path[c]) : ms(e->on_path[c]));
+    }
+    if (!csv) {
+        lw_table_cell(t, "step");
+        lw_table_cell(t, "%.3f", ms(e->length));
+        lw_table_cell(t, "100.0");
+        lw_table_cell(t, "%.3f", ms(exposed));
+        lw_table_cell(t, "%.3f", ms(e->length));
+    }
+    return t;
+}
+
+/* --- the critical path ------------------------------------------------------------------------ */
+
+/* Neighbours that read the same: compute of one kind with the copies between, or one op. */
+struct stretch {
+    struct lw_path_part first;
+    lw_ps to;
+    int32_t n_ops, n_copies, last_op;
+};
+
+static enum lw_op_kind kind_of(const struct lw_explain_report *r, const struct lw_path_part *p)
+{
+    return r->plan->ops[p->op].kind;
+}
+
+static bool continues(const struct lw_explain_report *r, const struct stretch *s,
+                      const struct lw_path_part *p)
+{
+    if (s->first.rank != p->rank)
+        return false;
+    if (s->first.cause == LW_CAUSE_COMPUTE)
+        return p->cause == LW_CAUSE_COPY ||
+               (p->cause == LW_CAUSE_COMPUTE && kind_of(r, &s->first) == kind_of(r, p));
+    return s->first.cause == p->cause && (p->cause == LW_CAUSE_COPY || s->last_op == p->op);
+}
+
+static int64_t join(const struct lw_explain_report *r, struct stretch *out)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < r->e->n_path; i++) {
+        const struct lw_path_part *p = &r->e->path[i];
+        struct stretch *s = n > 0 ? &out[n - 1] : NULL;
+        if (s && continues(r, s, p)) {
+            bool copy = p->cause == LW_CAUSE_COPY && s->first.cause == LW_CAUSE_COMPUTE;
+            s->n_copies += copy;
+            s->n_ops += !copy && s->last_op != p->op;
+            s->to = p->to;
+            s->last_op = p->op;
+        } else {
+            out[n++] = (struct stretch){*p, p->to, 1, 0, p->op};
+        }
+    }
+    return n;
+}
+
+static void describe(const struct lw_explain_report *r, const struct stretch *s, char *buf,
+                     size_t size)
+{
+    const struct lw_op *op = &r->plan->ops[s->first.op];
+    const char *kind = lw_op_name(op->kind);
+
+    if (s->n_copies > 0)
+        snprintf(buf, size, "%s, %d ops, %d copies between", kind, s->n_ops, s->n_copies);
+    else if (s->n_ops > 1)
+        snprintf(buf, size, "%s, %d ops", kind, s->n_ops);
+    else if (op->bucket >= 0)
+        snprintf(buf, size, "%s of bucket %d", kind, op->bucket);
+    else
+        snprintf(buf, size, "%s%s%s", kind, op->name[0] ? " " : "", op->name);
+}
+
+static int by_length(const void *pa, const void *pb)
+{
+    const struct stretch *a = *(const struct stretch *const *)pa;
+    const struct stretch *b = *(const struct stretch *const *)pb;
+    lw_ps x = a->to - a->first.from, y = b->to - b->first.from;
+
+    return x != y ? (x < y) - (x > y) : (a > b) - (a < b);
+}
+
+/* The shortest piece that is shown: the PIECES_SHOWN-th longest. */
+static enum lw_status shortest_shown(struct stretch *v, int64_t n, lw_ps *length,
+                                     struct lw_err *err)
+{
+    *length = 0;
+    if (n <= PIECES_SHOWN)
+        return LW_OK;
+    struct stretch **order = lw_alloc((size_t)n * sizeof(struct stretch *));
+    if (!order)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < n; i++)
+        order[i] = &v[i];
+    qsort(order, (size_t)n, sizeof(struct stretch *), by_length);
+    *length = order[PIECES_SHOWN - 1]->to - order[PIECES_SHOWN - 1]->first.from;
+    lw_free(order);
+    return LW_OK;
+}
+
+static enum lw_status put_path(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {">from ms", ">to ms", ">ms", ">rank", "cause", "op"};
+    struct stretch *v = lw_calloc((size_t)r->e->n_path, sizeof *v);
+    lw_ps least, hidden = 0;
+    int64_t n_hidden = 0;
+    char text[320];
+
+    if (!v)
+        return lw_fail_nomem(err);
+    int64_t n = join(r, v);
+    enum lw_status st = shortest_shown(v, n, &least, err);
+    struct lw_table *t = lw_table_new(6, titles);
+    for (int64_t i = 0; i < n && st == LW_OK; i++) {
+        lw_ps length = v[i].to - v[i].first.from;
+        if (length < least) {
+            hidden += length;
+            n_hidden++;
+            continue;
+        }
+        describe(r, &v[i], text, sizeof text);
+        lw_table_cell(t, "%.3f", ms(v[i].first.from));
+        lw_table_cell(t, "%.3f", ms(v[i].to));
+        lw_table_cell(t, "%.3f", ms(length));
+        lw_table_cell(t, "%d", v[i].first.rank);
+        lw_table_cell(t, "%s", lw_cause_name(v[i].first.cause));
+        lw_table_cell(t, "%s", text);
+    }
+    if (st == LW_OK) {
+        fprintf(f, "\ncritical path over all ranks\n");
+        st = lw_table_print(t, f, 0, err);
+    }
+    if (st == LW_OK && n_hidden > 0)
+        fprintf(f, "and %lld shorter pieces between them, %.3f ms together\n",
+                (long long)n_hidden, ms(hidden));
+    lw_table_free(t);
+    lw_free(v);
+    return st;
+}
+
+/* --- text ------------------------------------------------------------------------------------- */
+
+static enum lw_status put_what_ifs(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"what if", ">step ms", ">change ms", ">change %",
+                                         ">exposed ms"};
+
+    if (r->n_what_ifs == 0) {
+        fprintf(f, "\nwhat-ifs are not simulated: %s\n", r->why);
+        return LW_OK;
+    }
+    struct lw_table *t = lw_table_new(5, titles);
+    lw_ps base = r->what_ifs[0].step;
+    for (int i = 0; i < r->n_what_ifs; i++) {
+        const struct lw_what_if *w = &r->what_ifs[i];
+        lw_table_cell(t, "%s", w->name);
+        lw_table_cell(t, "%.3f", ms(w->step));
+        lw_table_cell(t, i ? "%+.3f" : "-", ms(w->step - base));
+        lw_table_cell(t, i ? "%+.1f" : "-", share(w->step - base, base));
+        lw_table_cell(t, "%.3f", ms(w->exposed_comm));
+    }
+    fprintf(f, "\nwhat if, simulated\n");
+    enum lw_status st = lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    if (r->why[0])
+        fprintf(f, "note: %s\n", r->why);
+    return st;
+}
+
+static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
+{
+    const struct lw_explanation *e = r->e;
+    const struct lw_run *run = r->run;
+
+    fprintf(f, "run %lld (%s%s%s), plan %.8s, step %d: %.3f ms; every moment of rank %d "
+               "charged to one cause\n\n", (long long)run->id, lw_run_kind_name(run->kind),
+            run->backend[0] ? " " : "", run->backend, run->plan_hash, e->step, ms(e->length),
+            e->rank);
+    struct lw_table *t = charge_table(r, false);
+    enum lw_status st = lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    if (st == LW_OK)
+        st = put_path(r, f, err);
+    return st == LW_OK ? put_what_ifs(r, f, err) : st;
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+static void json_charges(struct lw_jsonout *o, const struct lw_explanation *e)
+{
+    lw_jsonout_array(o, "charges");
+    for (int c = 0; c < LW_N_CAUSES; c++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "cause", lw_cause_key((enum lw_cause)c));
+        lw_jsonout_exact_ns(o, "time_ns", e->charge[c].time);
+        lw_jsonout_exact_ns(o, "exposed_comm_ns", e->charge[c].exposed);
+        lw_jsonout_exact_ns(o, "critical_path_ns", e->on_path[c]);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
+{
+    lw_jsonout_array(o, "critical_path");
+    for (int64_t i = 0; i < r->e->n_path; i++) {
+        const struct lw_path_part *p = &r->e->path[i];
+        const struct lw_op *op = &r->plan->ops[p->op];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_exact_ns(o, "from_ns", p->from);
+        lw_jsonout_exact_ns(o, "to_ns", p->to);
+        lw_jsonout_int(o, "rank", p->rank);
+        lw_jsonout_string(o, "cause", lw_cause_key(p->cause));
+        lw_jsonout_int(o, "op", p->op);
+        lw_jsonout_string(o, "kind", lw_op_name(op->kind));
+        lw_jsonout_string(o, "name", op->name);
+        lw_jsonout_int(o, "bucket", op->bucket);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void put_json(const struct lw_explain_report *r, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+    const struct lw_explanation *e = r->e;
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_int(&o, "run", r->run->id);
+    lw_jsonout_string(&o, "kind", lw_run_kind_name(r->run->kind));
+    lw_jsonout_string(&o, "plan_hash", r->run->plan_hash);
+    lw_jsonout_int(&o, "step", e->step);
+    lw_jsonout_int(&o, "rank", e->rank);
+    lw_jsonout_exact_ns(&o, "step_ns", e->length);
+    lw_jsonout_exact_ns(&o, "compute_busy_ns", e->measure.compute_busy);
+    lw_jsonout_exact_ns(&o, "exposed_comm_ns", e->measure.exposed_comm);
+    json_charges(&o, e);
+    json_path(&o, r);
+    lw_jsonout_array(&o, "what_ifs");
+    for (int i = 0; i < r->n_what_ifs; i++) {
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "change", r->what_ifs[i].key);
+        lw_jsonout_ns(&o, "step_ns", r->what_ifs[i].step);
+        lw_jsonout_ns(&o, "exposed_comm_ns", r->what_ifs[i].exposed_comm);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_string(&o, "what_ifs_note", r->why[0] ? r->why : NULL);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_format format, FILE *f,
+                                struct lw_err *err)
+{
+    if (format == LW_FORMAT_TEXT)
+        return put_text(r, f, err);
+    if (format == LW_FORMAT_JSON) {
+        put_json(r, f);
+        return LW_OK;
+    }
+    struct lw_table *t = charge_table(r, true);
+    enum lw_status st = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return st;
+}

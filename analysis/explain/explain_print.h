@@ -1,0 +1,30 @@
+#ifndef LW_ANALYSIS_EXPLAIN_EXPLAIN_PRINT_H
+#define LW_ANALYSIS_EXPLAIN_EXPLAIN_PRINT_H
+
+#include <stdio.h>
+
+#include "analysis/explain/explain.h"
+#include "analysis/store/store.h"
+#include "shared/cli/cli.h"
+
+/* A step simulated anew with one thing changed. */
+struct lw_what_if {
+    const char *name, *key; /* "twice the bandwidth", "twice_the_bandwidth" */
+    lw_ps step, exposed_comm;
+};
+
+/* An explanation with what belongs to it. n_what_ifs 0: none, and why; else the first one is the run
+ * simulated as it is. */
+struct lw_explain_report {
+    const struct lw_run *run;
+    const struct lw_plan *plan;
+    const struct lw_explanation *e;
+    const struct lw_what_if *what_ifs;
+    int n_what_ifs;
+    const char *why; /* there are none; or what to know about them; "" */
+};
+
+enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_format format, FILE *f,
+                                struct lw_err *err);
+
+#endif

@@ -1,0 +1,124 @@
+/* What-ifs of `lapwing explain`: the run's plan simulated again with one thing changed. Twice the
+ * bandwidth is the cost of half the bytes, so latencies stay. */
+#include "analysis/explain/explain_whatif.h"
+
+#include "sim/cost/cost_model.h"
+#include "sim/predict/sim.h"
+
+enum change { AS_IT_IS, TWICE_BANDWIDTH, NO_COMMUNICATION, HALF_COMPUTE, NO_COPIES, ALONE };
+
+static const struct {
+    const char *name, *key;
+} changes[LW_N_WHAT_IFS] = {
+    [AS_IT_IS] = {"as it is", "none"},
+    [TWICE_BANDWIDTH] = {"twice the bandwidth", "twice_the_bandwidth"},
+    [NO_COMMUNICATION] = {"no communication", "no_communication"},
+    [HALF_COMPUTE] = {"compute in half the time", "half_compute"},
+    [NO_COPIES] = {"copies take no time", "no_copies"},
+    [ALONE] = {"compute and communication do not slow each other", "no_interference"},
+};
+
+struct bent_cost {
+    struct lw_cost cost;
+    enum change change;
+};
+
+static lw_ps bent_time(const void *ctx, const struct lw_cost_query *query)
+{
+    const struct bent_cost *b = ctx;
+    struct lw_cost_query q = *query;
+
+    if (b->change == NO_COMMUNICATION)
+        return 0;
+    if (b->change == TWICE_BANDWIDTH)
+        q.bytes = q.bytes / 2 + q.bytes % 2;
+    return b->cost.time(b->cost.ctx, &q);
+}
+
+static bool is_changed(const struct lw_op *op, enum change c)
+{
+    enum lw_op_class class = lw_op_class(op->kind);
+
+    return (c == HALF_COMPUTE && class == LW_CLASS_COMPUTE) ||
+           (c == NO_COPIES && class == LW_CLASS_COPY) ||
+           (c == NO_COMMUNICATION && op->work_ps > 0 &&
+            (class == LW_CLASS_COLLECTIVE || class == LW_CLASS_P2P));
+}
+
+static enum lw_status simulate(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                               enum change c, struct lw_what_if *out, struct lw_err *err)
+{
+    struct bent_cost bent = {lw_sim_cost(cluster), c};
+    const struct lw_cost cost = {bent_time, &bent, bent.cost.ranks_per_node};
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_timeline t = {0};
+    struct lw_summary s = {0};
+    struct lw_sim_stats stats;
+
+    o.n_steps = lw_sim_warmup_steps(plan) + 1;
+    o.cost = &cost;
+    enum lw_status st = lw_sim_run(plan, cluster, &o, &t, &stats, err);
+    if (st == LW_OK)
+        st = lw_timeline_summarize(&t, NULL, o.n_steps - 1, &s, err);
+    if (st == LW_OK)
+        *out = (struct lw_what_if){changes[c].name, changes[c].key, s.step,
+                                   s.ranks[s.worst].exposed_comm};
+    lw_summary_free(&s);
+    lw_timeline_free(&t);
+    return st;
+}
+
+/* Works of the ops that change, halved or gone while `simulate` runs. */
+static enum lw_status try_change(struct lw_plan *plan, const struct lw_cluster *cluster,
+                                 enum change c, lw_ps *kept, struct lw_what_if *out,
+                                 struct lw_err *err)
+{
+    struct lw_cluster copy = *cluster; /* borrows everything */
+
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        kept[i] = plan->ops[i].work_ps;
+        if (is_changed(&plan->ops[i], c))
+            plan->ops[i].work_ps = c == HALF_COMPUTE ? kept[i] / 2 : 0;
+    }
+    if (c == ALONE)
+        copy.interference = (struct lw_interference){0};
+    enum lw_status st = simulate(plan, &copy, c, out, err);
+    for (int32_t i = 0; i < plan->n_ops; i++)
+        plan->ops[i].work_ps = kept[i];
+    return st;
+}
+
+static bool has_copies(const struct lw_plan *plan)
+{
+    for (int32_t i = 0; i < plan->n_ops; i++)
+        if (lw_op_class(plan->ops[i].kind) == LW_CLASS_COPY)
+            return true;
+    return false;
+}
+
+static bool interferes(const struct lw_cluster *c)
+{
+    const struct lw_interference *i = &c->interference;
+
+    return lw_figure_is_set(i->compute_rate_under_comm) ||
+           lw_figure_is_set(i->comm_rate_under_compute) || lw_figure_is_set(i->comm_sms) ||
+           lw_figure_is_set(i->comm_on_compute_core);
+}
+
+enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster *cluster,
+                                   struct lw_what_if *out, int *n, struct lw_err *err)
+{
+    lw_ps *kept = lw_calloc((size_t)plan->n_ops, sizeof *kept);
+    enum lw_status st = kept ? LW_OK : lw_fail_nomem(err);
+    int made = 0;
+
+    for (int c = 0; c < LW_N_WHAT_IFS && st == LW_OK; c++) {
+        if ((c == NO_COPIES && !has_copies(plan)) || (c == ALONE && !interferes(cluster)))
+            continue;
+        st = try_change(plan, cluster, (enum change)c, kept, &out[made++], err);
+    }
+    lw_free(kept);
+    if (st == LW_OK)
+        *n = made;
+    return st;
+}

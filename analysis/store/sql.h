@@ -1,0 +1,40 @@
+#ifndef LW_ANALYSIS_STORE_SQL_H
+#define LW_ANALYSIS_STORE_SQL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/err.h"
+
+/* Statements over the results database, for the files of this folder. The first error of a statement
+ * sticks: later calls answer "nothing" (false, 0, ""), and lw_sql_finish reports it. */
+struct lw_store;
+struct lw_sql;
+
+enum lw_status lw_sql_exec(struct lw_store *s, const char *text, struct lw_err *err);
+
+/* types: one letter per value that replaces a '?': i int, l int64_t, d double, t const char *
+ * (NULL: NULL). Text is borrowed until the next bind or finish. */
+enum lw_status lw_sql_prepare(struct lw_store *s, const char *text, struct lw_sql **out,
+                              struct lw_err *err);
+void lw_sql_bind(struct lw_sql *q, const char *types, ...);
+/* Bind, run to the end, ready for the next row. */
+void lw_sql_run(struct lw_sql *q, const char *types, ...);
+/* Both at once: prepare and bind. */
+enum lw_status lw_sql_query(struct lw_store *s, struct lw_sql **out, struct lw_err *err,
+                            const char *text, const char *types, ...);
+
+bool lw_sql_next(struct lw_sql *q); /* false at the end or after an error */
+int64_t lw_sql_int(struct lw_sql *q, int column);
+double lw_sql_real(struct lw_sql *q, int column);
+const char *lw_sql_text(struct lw_sql *q, int column); /* "" for NULL; valid until the next step */
+bool lw_sql_is_null(struct lw_sql *q, int column);
+bool lw_sql_failed(const struct lw_sql *q);
+enum lw_status lw_sql_finish(struct lw_sql *q, struct lw_err *err); /* frees; NULL is fine */
+
+int64_t lw_sql_last_id(struct lw_store *s);
+enum lw_status lw_sql_begin(struct lw_store *s, struct lw_err *err);
+enum lw_status lw_sql_commit(struct lw_store *s, struct lw_err *err);
+void lw_sql_rollback(struct lw_store *s); /* fine outside a transaction */
+
+#endif

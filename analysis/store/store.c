@@ -1,0 +1,424 @@
+/* The results database: connection, schema, statements. The only file that knows SQLite; runs and
+ * plans are written and read by store_*.c through analysis/store/sql.h.
+ *
+ * Invariants: the file carries Lapwing's application_id, so that another program's database is
+ * refused and never altered; user_version is the number of the last schema part that was run, and a
+ * part runs in one transaction with the change of that number; a database of a newer Lapwing is
+ * refused. WAL with synchronous=NORMAL: a killed process loses at most its open transaction and
+ * never the file (SQLite, "Write-Ahead Logging"). Not covered: network file systems, where SQLite's
+ * locks do not hold. */
+#include "analysis/store/store.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/store/sql.h"
+#include "shared/base/embedded.h"
+
+enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
+
+struct lw_store {
+    sqlite3 *db;
+    char *file;
+    bool write;
+    int wait_ms; /* for another writer */
+};
+
+struct lw_sql {
+    struct lw_store *store;
+    sqlite3_stmt *stmt;
+    int rc; /* SQLITE_OK until the first error */
+};
+
+/* SQLite's result in the words of this project. */
+static enum lw_status fail_sqlite(const struct lw_store *s, int rc, struct lw_err *err)
+{
+    const char *words = s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc);
+    int system = s->db ? sqlite3_system_errno(s->db) : 0;
+
+    switch (rc & 0xff) {
+    case SQLITE_NOMEM:
+        return lw_fail_nomem(err);
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0, "not a usable SQLite database (%s)", words);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return lw_fail_at(err, LW_EIO, s->file, 0,
+                          "another process has been writing for %g s (%s); use another --db",
+                          s->wait_ms / 1e3, words);
+    case SQLITE_FULL:
+        return lw_fail_at(err, LW_EIO, s->file, 0, "cannot write (%s); is the disk full?", words);
+    case SQLITE_READONLY:
+        return lw_fail_at(err, LW_EIO, s->file, 0, "cannot be written (%s); use another --db",
+                          words);
+    case SQLITE_CANTOPEN:
+    case SQLITE_IOERR:
+        if (rc == SQLITE_IOERR && s->db && sqlite3_extended_errcode(s->db) == SQLITE_IOERR_WRITE)
+            return lw_fail_at(err, LW_EIO, s->file, 0, "cannot write (%s); is the disk full?",
+                              system ? strerror(system) : words);
+        return lw_fail_at(err, LW_EIO, s->file, 0, "%s%s%s", words, system ? ": " : "",
+                          system ? strerror(system) : "");
+    default:
+        return lw_fail_at(err, LW_EIO, s->file, 0, "SQLite: %s", words);
+    }
+}
+
+enum lw_status lw_sql_exec(struct lw_store *s, const char *text, struct lw_err *err)
+{
+    int rc = sqlite3_exec(s->db, text, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? LW_OK : fail_sqlite(s, rc, err);
+}
+
+enum lw_status lw_sql_prepare(struct lw_store *s, const char *text, struct lw_sql **out,
+                              struct lw_err *err)
+{
+    struct lw_sql *q = lw_calloc(1, sizeof *q);
+    if (!q)
+        return lw_fail_nomem(err);
+    q->store = s;
+    int rc = sqlite3_prepare_v2(s->db, text, -1, &q->stmt, NULL);
+    if (rc != SQLITE_OK) {
+        lw_free(q);
+        return fail_sqlite(s, rc, err);
+    }
+    *out = q;
+    return LW_OK;
+}
+
+static void bind_all(struct lw_sql *q, const char *types, va_list ap)
+{
+    for (int i = 1; types[i - 1] && q->rc == SQLITE_OK; i++) {
+        switch (types[i - 1]) {
+        case 'i':
+            q->rc = sqlite3_bind_int64(q->stmt, i, va_arg(ap, int));
+            break;
+        case 'l':
+            q->rc = sqlite3_bind_int64(q->stmt, i, va_arg(ap, int64_t));
+            break;
+        case 'd':
+            q->rc = sqlite3_bind_double(q->stmt, i, va_arg(ap, double));
+            break;
+        default:
+            q->rc = sqlite3_bind_text(q->stmt, i, va_arg(ap, const char *), -1, SQLITE_STATIC);
+            break;
+        }
+    }
+}
+
+void lw_sql_bind(struct lw_sql *q, const char *types, ...)
+{
+    va_list ap;
+
+    va_start(ap, types);
+    bind_all(q, types, ap);
+    va_end(ap);
+}
+
+bool lw_sql_next(struct lw_sql *q)
+{
+    if (q->rc != SQLITE_OK)
+        return false;
+    int rc = sqlite3_step(q->stmt);
+    if (rc == SQLITE_ROW)
+        return true;
+    q->rc = rc == SQLITE_DONE ? SQLITE_OK : rc;
+    if (q->rc == SQLITE_OK)
+        sqlite3_reset(q->stmt); /* an error keeps its message until lw_sql_finish */
+    return false;
+}
+
+void lw_sql_run(struct lw_sql *q, const char *types, ...)
+{
+    va_list ap;
+
+    va_start(ap, types);
+    bind_all(q, types, ap);
+    va_end(ap);
+    lw_sql_next(q);
+}
+
+enum lw_status lw_sql_query(struct lw_store *s, struct lw_sql **out, struct lw_err *err,
+                            const char *text, const char *types, ...)
+{
+    va_list ap;
+
+    LW_TRY(lw_sql_prepare(s, text, out, err));
+    va_start(ap, types);
+    bind_all(*out, types, ap);
+    va_end(ap);
+    return LW_OK;
+}
+
+int64_t lw_sql_int(struct lw_sql *q, int column)
+{
+    return q->rc == SQLITE_OK ? sqlite3_column_int64(q->stmt, column) : 0;
+}
+
+double lw_sql_real(struct lw_sql *q, int column)
+{
+    return q->rc == SQLITE_OK ? sqlite3_column_double(q->stmt, column) : 0;
+}
+
+const char *lw_sql_text(struct lw_sql *q, int column)
+{
+    if (q->rc != SQLITE_OK || sqlite3_column_type(q->stmt, column) == SQLITE_NULL)
+        return "";
+    const unsigned char *text = sqlite3_column_text(q->stmt, column);
+    if (!text)
+        q->rc = SQLITE_NOMEM;
+    return text ? (const char *)text : "";
+}
+
+bool lw_sql_is_null(struct lw_sql *q, int column)
+{
+    return q->rc != SQLITE_OK || sqlite3_column_type(q->stmt, column) == SQLITE_NULL;
+}
+
+bool lw_sql_failed(const struct lw_sql *q)
+{
+    return q->rc != SQLITE_OK;
+}
+
+enum lw_status lw_sql_finish(struct lw_sql *q, struct lw_err *err)
+{
+    if (!q)
+        return LW_OK;
+    enum lw_status st = q->rc == SQLITE_OK ? LW_OK : fail_sqlite(q->store, q->rc, err);
+    sqlite3_finalize(q->stmt);
+    lw_free(q);
+    return st;
+}
+
+int64_t lw_sql_last_id(struct lw_store *s)
+{
+    return sqlite3_last_insert_rowid(s->db);
+}
+
+enum lw_status lw_sql_begin(struct lw_store *s, struct lw_err *err)
+{
+    return lw_sql_exec(s, "BEGIN IMMEDIATE", err);
+}
+
+enum lw_status lw_sql_commit(struct lw_store *s, struct lw_err *err)
+{
+    enum lw_status st = lw_sql_exec(s, "COMMIT", err);
+    if (st != LW_OK)
+        lw_sql_rollback(s);
+    return st;
+}
+
+void lw_sql_rollback(struct lw_store *s)
+{
+    if (!sqlite3_get_autocommit(s->db))
+        sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+static enum lw_status one_int(struct lw_store *s, const char *text, int64_t *value,
+                              struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_prepare(s, text, &q, err));
+    *value = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
+    return lw_sql_finish(q, err);
+}
+
+/* The part of the schema that brings a database from version - 1 to version: the text between its
+ * "-- version N" line and the next. *len = 0 when there is none. */
+static const char *schema_part(const char *text, size_t text_len, int64_t version, size_t *len)
+{
+    char head[32];
+    int head_len = snprintf(head, sizeof head, "-- version %lld\n", (long long)version);
+    const char *from = memmem(text, text_len, head, (size_t)head_len);
+
+    *len = 0;
+    if (!from)
+        return NULL;
+    size_t rest = text_len - (size_t)(from - text);
+    const char *next = memmem(from + head_len, rest - (size_t)head_len, "-- version ", 11);
+    *len = next ? (size_t)(next - from) : rest;
+    return from;
+}
+
+static enum lw_status run_part(struct lw_store *s, const char *part, size_t len, int64_t version,
+                               struct lw_err *err)
+{
+    char *text = lw_alloc(len + 96);
+    if (!text)
+        return lw_fail_nomem(err);
+    memcpy(text, part, len);
+    snprintf(text + len, 96, "\nPRAGMA application_id = %d;\nPRAGMA user_version = %lld;",
+             APPLICATION_ID, (long long)version);
+    enum lw_status st = lw_sql_exec(s, text, err);
+    lw_free(text);
+    return st;
+}
+
+/* Whose database is it? An empty one is nobody's yet. */
+static enum lw_status check_owner(struct lw_store *s, bool *empty, struct lw_err *err)
+{
+    int64_t id, tables;
+
+    LW_TRY(one_int(s, "PRAGMA application_id", &id, err));
+    LW_TRY(one_int(s, "SELECT count(*) FROM sqlite_schema", &tables, err));
+    *empty = id == 0 && tables == 0;
+    if (*empty || id == APPLICATION_ID)
+        return LW_OK;
+    return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                      "a database of another program (application_id %lld), not of lapwing",
+                      (long long)id);
+}
+
+/* Run every schema part that this database has not seen. */
+static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len,
+                              struct lw_err *err)
+{
+    int64_t have, newest = 0;
+    size_t part_len;
+    const char *part;
+    bool empty;
+
+    while (schema_part(schema, len, newest + 1, &part_len))
+        newest++;
+    LW_TRY(check_owner(s, &empty, err));
+    LW_TRY(one_int(s, "PRAGMA user_version", &have, err));
+    if (have > newest)
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                          "written by a newer lapwing (schema %lld, this one knows %lld)",
+                          (long long)have, (long long)newest);
+    if (have == newest)
+        return LW_OK;
+    if (!s->write)
+        return empty ? lw_fail_at(err, LW_EFORMAT, s->file, 0, "an empty database")
+                     : lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                                  "written by an older lapwing (schema %lld, this one has %lld); "
+                                  "any command that stores a run brings it up to date",
+                                  (long long)have, (long long)newest);
+    LW_TRY(lw_sql_begin(s, err));
+    LW_TRY(one_int(s, "PRAGMA user_version", &have, err)); /* another process may have been faster */
+    for (int64_t v = have + 1; v <= newest; v++) {
+        part = schema_part(schema, len, v, &part_len);
+        enum lw_status st = run_part(s, part, part_len, v, err);
+        if (st != LW_OK) {
+            lw_sql_rollback(s);
+            return st;
+        }
+    }
+    return lw_sql_commit(s, err);
+}
+
+/* A WAL database in a folder that cannot be written can be read only when nobody writes it: then it
+ * is opened as immutable, which needs no lock files. Returns a URI to be freed with sqlite3_free. */
+static char *read_uri(const char *file)
+{
+    char *wal = sqlite3_mprintf("%s-wal", file);
+    char *dir = sqlite3_mprintf("%s", file);
+    char *uri = NULL;
+
+    if (wal && dir) {
+        char *slash = strrchr(dir, '/');
+        if (slash)
+            slash[slash == dir] = '\0';
+        bool frozen = access(slash ? dir : ".", W_OK) != 0 && access(wal, F_OK) != 0;
+        sqlite3_str *text = sqlite3_str_new(NULL);
+        sqlite3_str_appendall(text, "file:");
+        for (const char *c = file; *c; c++) /* what a URI would read as its own */
+            sqlite3_str_appendf(text, strchr("?#%", *c) ? "%%%02X" : "%c", (unsigned char)*c);
+        sqlite3_str_appendall(text, frozen ? "?mode=ro&immutable=1" : "?mode=ro");
+        uri = sqlite3_str_finish(text);
+    }
+    sqlite3_free(wal);
+    sqlite3_free(dir);
+    return uri;
+}
+
+static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
+{
+    int rc;
+
+    if (s->write) {
+        rc = sqlite3_open_v2(s->file, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
+    } else {
+        char *uri = read_uri(s->file);
+        if (!uri)
+            return lw_fail_nomem(err);
+        rc = sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+        sqlite3_free(uri);
+    }
+    if (rc != SQLITE_OK)
+        return fail_sqlite(s, rc, err);
+    lw_store_wait_at_most(s, BUSY_MS);
+    return LW_OK;
+}
+
+static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
+{
+    const struct lw_embedded *schema = lw_embedded_find("analysis/store/schema.sql");
+    int64_t unused;
+    bool empty;
+
+    LW_TRY(check_owner(s, &empty, err)); /* before anything is changed */
+    if (s->write) {
+        if (sqlite3_db_readonly(s->db, "main"))
+            return fail_sqlite(s, SQLITE_READONLY, err);
+        LW_TRY(lw_sql_exec(s, "PRAGMA page_size = 8192", err));
+        LW_TRY(one_int(s, "PRAGMA journal_mode = WAL", &unused, err));
+        LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", err));
+    }
+    return migrate(s, (const char *)schema->text, schema->len, err);
+}
+
+enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct lw_store **out,
+                             struct lw_err *err)
+{
+    struct lw_store *s = lw_calloc(1, sizeof *s + strlen(file) + 1);
+
+    if (!s)
+        return lw_fail_nomem(err);
+    s->file = strcpy((char *)(s + 1), file);
+    s->write = mode == LW_STORE_WRITE;
+    enum lw_status st = LW_OK;
+    if (!s->write && access(file, R_OK) != 0)
+        st = lw_fail_at(err, LW_EIO, file, 0, "no database there (%s)", strerror(errno));
+    if (st == LW_OK)
+        st = open_handle(s, err);
+    if (st == LW_OK)
+        st = prepare_file(s, err);
+    if (st != LW_OK) {
+        lw_store_close(s);
+        return st;
+    }
+    *out = s;
+    return LW_OK;
+}
+
+void lw_store_close(struct lw_store *s)
+{
+    if (!s)
+        return;
+    if (s->db)
+        lw_sql_rollback(s);
+    sqlite3_close(s->db);
+    lw_free(s);
+}
+
+const char *lw_store_version(void)
+{
+    return sqlite3_libversion();
+}
+
+void lw_store_wait_at_most(struct lw_store *s, int ms)
+{
+    s->wait_ms = ms;
+    sqlite3_busy_timeout(s->db, ms);
+}
+
+const char *lw_store_file(const struct lw_store *s)
+{
+    return s->file;
+}

@@ -1,0 +1,122 @@
+#ifndef LW_ANALYSIS_STORE_STORE_H
+#define LW_ANALYSIS_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/plan/cluster.h"
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+#include "shared/timeline/timeline.h"
+#include "shared/plan/workload.h"
+
+/* The results database: every plan once, every run with its spans and measures. One writer at a
+ * time; a second one waits up to ten seconds. Errors name the file and keep SQLite's words:
+ * LW_EFORMAT (no database, another program's, a newer Lapwing's), LW_EIO (absent, read-only, locked,
+ * disk full), LW_ENOMEM. See docs/design/store.md and docs/formats/schema.md. */
+struct lw_store;
+
+enum lw_store_mode {
+    LW_STORE_READ,  /* must exist */
+    LW_STORE_WRITE, /* created when absent, brought to this version's schema */
+};
+
+enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct lw_store **out,
+                             struct lw_err *err);
+void lw_store_close(struct lw_store *s); /* NULL is fine */
+const char *lw_store_file(const struct lw_store *s);
+const char *lw_store_version(void); /* of SQLite: "3.40.1" */
+void lw_store_wait_at_most(struct lw_store *s, int ms); /* for another writer; 10 000 unless set */
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+enum lw_run_kind { LW_RUN_SIM, LW_RUN_EXEC, LW_RUN_IMPORT };
+enum lw_run_status { LW_RUN_RUNNING, LW_RUN_OK, LW_RUN_FAILED, LW_RUN_TIMEOUT };
+
+const char *lw_run_kind_name(enum lw_run_kind k);
+const char *lw_run_status_name(enum lw_run_status s);
+
+/* What is known before a run begins. Pointers are borrowed; NULL = not known. */
+struct lw_run_info {
+    enum lw_run_kind kind;
+    const struct lw_plan *plan;         /* hashed; stored unless its hash is there already */
+    const struct lw_cluster *cluster;   /* what it was predicted for, or ran on */
+    const struct lw_workload *workload; /* name and provenance are kept */
+    const char *backend, *honesty;      /* exec: "threads"; "real", "paced" or "emulated" */
+    const char *command;                /* as the user typed it */
+    int64_t seed;
+    int32_t n_warmup;                   /* first steps that are not measured */
+    bool over;                          /* it has run: what is left is to store it */
+};
+
+/* Store the run as running, so that one that is killed stays visible; one that is over as failed, "not
+ * stored whole", which it stays when the disk is full or the process ends before lw_store_finish_run. *run = its id: 1, 2, ... */
+enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *info, int64_t *run,
+                                  struct lw_err *err);
+/* Append spans, in transactions of 10 000; the timeline must be sorted. May be called once. */
+enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_timeline *t,
+                              struct lw_err *err);
+/* A measure beside those of the summary. The name ends in its unit: "wall_s", "n_events". */
+enum lw_status lw_store_metric_int(struct lw_store *s, int64_t run, const char *name, int32_t step,
+                                   int32_t rank, int64_t value, struct lw_err *err);
+enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char *name,
+                                    int32_t step, int32_t rank, double value, struct lw_err *err);
+/* The end: measures (NULL: none) and the status in one transaction. message: "" or what went wrong.
+ * Stored measures: step_ps (step -1, rank -1: the median; step k: that step; rank r: r's own in
+ * shown_step), compute_busy_ps, copy_busy_ps, comm_busy_ps, exposed_comm_ps and idle_ps (rank -1:
+ * worst_rank's) of shown_step, the step nearest the median; bubble_ratio, peak_memory_bytes, n_ops. */
+enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run, const struct lw_summary *summary,
+                                   enum lw_run_status status, const char *message,
+                                   struct lw_err *err);
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+/* One stored run. Strings belong to the arena given to the call; "" = unknown. */
+struct lw_run {
+    int64_t id;
+    enum lw_run_kind kind;
+    enum lw_run_status status;
+    int64_t plan;                /* plan.id; -1 = none */
+    const char *plan_hash, *plan_name;
+    int32_t n_ranks;             /* of the plan; 0 without one */
+    int32_t n_buckets;           /* of the set that the plan settles on (rebuilt, where there is one) */
+    int64_t bucket_cap_bytes;    /* asked for; -1 = the policy's default */
+    const char *workload_name, *workload_hash, *workload_from;
+    const char *cluster_name, *cluster_hash;
+    const char *backend, *honesty, *command, *message, *version;
+    int64_t seed, started_at, n_spans;
+    int32_t n_warmup;
+    lw_ps step, exposed_comm, compute_busy, comm_busy; /* -1 = not stored */
+};
+
+enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_run **runs,
+                             int32_t *n, struct lw_err *err);
+/* The runs named by the operands of a command, ascending by id; no operands: all that ended well.
+ * LW_EINVAL also when there is none. */
+enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_names,
+                                    struct lw_arena *a, struct lw_run **runs, int32_t *n,
+                                    struct lw_err *err);
+/* "last" or an id; LW_EINVAL says which ids there are. */
+enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw_arena *a,
+                                 struct lw_run *run, struct lw_err *err);
+/* All spans of a run, as they were stored. LW_EINVAL: stored without spans. */
+enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *run,
+                                      struct lw_timeline *t, struct lw_err *err);
+
+/* The plan of a run, as far as the tables hold it: enough to read, export, explain and simulate at
+ * collective detail; without shards, buffers and static memory, so not to be run. It carries the
+ * hash of the plan that was stored. LW_EINVAL: the run has no plan; LW_EFORMAT: edited tables. */
+enum lw_status lw_store_load_plan(struct lw_store *s, const struct lw_run *run,
+                                  struct lw_plan *plan, struct lw_err *err);
+
+/* How good predictions for a cluster were: over the stored comparisons of a prediction for that
+ * cluster (by content) with an execution, each execution once. n = 0: none yet. */
+struct lw_past_errors {
+    int32_t n;
+    double mean_abs_pct, max_abs_pct; /* of the step */
+};
+enum lw_status lw_store_past_errors(struct lw_store *s, const struct lw_cluster *c,
+                                    struct lw_past_errors *out, struct lw_err *err);
+
+#endif

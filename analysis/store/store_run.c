@@ -1,0 +1,242 @@
+/* Runs, spans and measures into the database. A run is inserted with the status "running" before
+ * its engine starts, or as a failure "not stored whole" when it is over already, and ended by one
+ * transaction; spans go in between, 10 000 to a transaction, into
+ * a table without an index: a run remembers the range of its row numbers instead, which costs
+ * nothing to keep and still finds a run without reading the others. */
+#include "analysis/store/store.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "analysis/store/sql.h"
+#include "analysis/store/store_plan.h"
+
+enum { ROWS_PER_TRANSACTION = 10000 };
+
+static const char *const kind_name[] = {"sim", "exec", "import"};
+static const char *const status_name[] = {"running", "ok", "failed", "timeout"};
+
+const char *lw_run_kind_name(enum lw_run_kind k)
+{
+    return kind_name[k];
+}
+
+const char *lw_run_status_name(enum lw_run_status st)
+{
+    return status_name[st];
+}
+
+/* "torch 2.11.0, gpt6__local.trace.json.gz" */
+static void describe_origin(const struct lw_workload *w, char *buf, size_t size)
+{
+    const char *who = w->from.producer ? w->from.producer : "";
+    const char *file = w->from.file ? w->from.file : "";
+    snprintf(buf, size, "%s%s%s", who, who[0] && file[0] ? ", " : "", file);
+}
+
+static enum lw_status insert_run(struct lw_store *s, const struct lw_run_info *info, int64_t plan,
+                                 int64_t *run, struct lw_err *err)
+{
+    const struct lw_workload *w = info->workload;
+    char cluster_hash[33] = "", origin[512] = "";
+    struct lw_sql *q;
+
+    if (info->cluster)
+        LW_TRY(lw_cluster_hash(info->cluster, cluster_hash, err));
+    if (w)
+        describe_origin(w, origin, sizeof origin);
+    LW_TRY(lw_sql_prepare(s,
+                          "INSERT INTO run (kind, status, message, plan, workload_name, workload_hash,"
+                          " workload_from, cluster_name, cluster_hash, backend, honesty, seed,"
+                          " n_warmup, command, version, started_at)"
+                          " VALUES (?,?,?,nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?)",
+                          &q, err));
+    lw_sql_run(q, "tttltttttttlittl", kind_name[info->kind],
+               status_name[info->over ? LW_RUN_FAILED : LW_RUN_RUNNING],
+               info->over ? "not stored whole" : "", plan, w ? w->name : NULL,
+               w ? w->from.hash : NULL, w ? origin : NULL,
+               info->cluster ? info->cluster->name : NULL, info->cluster ? cluster_hash : NULL,
+               info->backend, info->honesty, info->seed, info->n_warmup,
+               info->command ? info->command : "", LW_VERSION, (int64_t)time(NULL));
+    LW_TRY(lw_sql_finish(q, err));
+    *run = lw_sql_last_id(s);
+    return LW_OK;
+}
+
+enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *info, int64_t *run,
+                                  struct lw_err *err)
+{
+    int64_t plan = -1, id = -1;
+
+    LW_TRY(lw_sql_begin(s, err));
+    enum lw_status st = info->plan ? lw_store_put_plan(s, info->plan, &plan, err) : LW_OK;
+    if (st == LW_OK)
+        st = insert_run(s, info, plan, &id, err);
+    if (st != LW_OK) {
+        lw_sql_rollback(s);
+        return st;
+    }
+    LW_TRY(lw_sql_commit(s, err));
+    *run = id;
+    return LW_OK;
+}
+
+/* kind_id[kind] = its number in this database, which may know kinds in another order. */
+static enum lw_status kind_ids(struct lw_store *s, int64_t kind_id[LW_N_OP_KINDS],
+                               struct lw_err *err)
+{
+    struct lw_sql *add, *find;
+
+    LW_TRY(lw_sql_prepare(s, "INSERT OR IGNORE INTO op_kind (name, letter, class) VALUES (?,?,?)",
+                          &add, err));
+    for (int k = 0; k < LW_N_OP_KINDS; k++)
+        lw_sql_run(add, "ttt", lw_op_name((enum lw_op_kind)k), lw_op_letter((enum lw_op_kind)k),
+                   lw_store_class_name((enum lw_op_kind)k));
+    LW_TRY(lw_sql_finish(add, err));
+    LW_TRY(lw_sql_prepare(s, "SELECT id FROM op_kind WHERE name = ?", &find, err));
+    for (int k = 0; k < LW_N_OP_KINDS; k++) {
+        lw_sql_bind(find, "t", lw_op_name((enum lw_op_kind)k));
+        kind_id[k] = lw_sql_next(find) ? lw_sql_int(find, 0) : -1;
+        lw_sql_next(find);
+    }
+    return lw_sql_finish(find, err);
+}
+
+/* Rows [from, to) in one transaction, which also moves the end of the run's range. */
+static enum lw_status put_rows(struct lw_store *s, struct lw_sql *insert, struct lw_sql *range,
+                               int64_t run, const struct lw_timeline *t, int64_t from, int64_t to,
+                               const int64_t *kind_id, struct lw_err *err)
+{
+    LW_TRY(lw_sql_begin(s, err));
+    int64_t first = 0;
+    for (int64_t i = from; i < to && !lw_sql_failed(insert); i++) {
+        lw_sql_run(insert, "liiiiliilllll", run, t->step[i], t->pass[i], t->rank[i], t->op[i],
+                   kind_id[t->kind[i]], t->stream[i], t->comm[i], t->ready[i], t->issue[i],
+                   t->start[i], t->all_in[i], t->end[i]);
+        if (i == from)
+            first = lw_sql_last_id(s);
+    }
+    lw_sql_run(range, "llll", first, lw_sql_last_id(s), to - from, run);
+    if (lw_sql_failed(insert) || lw_sql_failed(range))
+        return LW_EIO; /* the statement holds the words */
+    return lw_sql_commit(s, err);
+}
+
+enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_timeline *t,
+                              struct lw_err *err)
+{
+    int64_t kind_id[LW_N_OP_KINDS];
+    struct lw_sql *insert = NULL, *range = NULL;
+    enum lw_status st;
+
+    LW_TRY(kind_ids(s, kind_id, err));
+    LW_TRY(lw_sql_prepare(s,
+                          "INSERT INTO span (run, step, pass, rank, op, kind, stream, comm,"
+                          " ready_ps, issue_ps, start_ps, all_in_ps, end_ps)"
+                          " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                          &insert, err));
+    st = lw_sql_prepare(s,
+                        "UPDATE run SET first_span = ifnull(first_span, ?), last_span = ?,"
+                        " n_spans = n_spans + ? WHERE id = ?",
+                        &range, err);
+    for (int64_t i = 0; i < t->n && st == LW_OK; i += ROWS_PER_TRANSACTION) {
+        int64_t to = t->n - i < ROWS_PER_TRANSACTION ? t->n : i + ROWS_PER_TRANSACTION;
+        st = put_rows(s, insert, range, run, t, i, to, kind_id, err);
+    }
+    enum lw_status inserted = lw_sql_finish(insert, err);
+    enum lw_status ranged = lw_sql_finish(range, inserted == LW_OK ? err : NULL);
+    lw_sql_rollback(s);
+    return inserted != LW_OK ? inserted : ranged != LW_OK ? ranged : st;
+}
+
+static enum lw_status put_metric(struct lw_store *s, struct lw_sql **q, struct lw_err *err)
+{
+    return lw_sql_prepare(s,
+                          "INSERT OR REPLACE INTO metric (run, name, step, rank, value)"
+                          " VALUES (?,?,?,?,?)",
+                          q, err);
+}
+
+enum lw_status lw_store_metric_int(struct lw_store *s, int64_t run, const char *name, int32_t step,
+                                   int32_t rank, int64_t value, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(put_metric(s, &q, err));
+    lw_sql_run(q, "ltiil", run, name, step, rank, value);
+    return lw_sql_finish(q, err);
+}
+
+enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char *name,
+                                    int32_t step, int32_t rank, double value, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(put_metric(s, &q, err));
+    lw_sql_run(q, "ltiid", run, name, step, rank, value);
+    return lw_sql_finish(q, err);
+}
+
+static void put_measure(struct lw_sql *q, int64_t run, int32_t rank, const struct lw_measure *m)
+{
+    const struct {
+        const char *name;
+        lw_ps value;
+    } all[] = {
+        {"compute_busy_ps", m->compute_busy}, {"copy_busy_ps", m->copy_busy},
+        {"comm_busy_ps", m->comm_busy},       {"exposed_comm_ps", m->exposed_comm},
+        {"idle_ps", m->idle},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        lw_sql_run(q, "ltiil", run, all[i].name, -1, rank, all[i].value);
+    if (rank >= 0)
+        lw_sql_run(q, "ltiil", run, "step_ps", -1, rank, m->end - m->start);
+}
+
+static void put_summary(struct lw_sql *q, int64_t run, const struct lw_summary *m)
+{
+    lw_sql_run(q, "ltiil", run, "step_ps", -1, -1, m->step);
+    for (int32_t i = 0; i < m->n_steps; i++)
+        lw_sql_run(q, "ltiil", run, "step_ps", i, -1, m->steps[i]);
+    for (int32_t i = 0; i < m->n_ranks; i++)
+        put_measure(q, run, m->ranks[i].rank, &m->ranks[i]);
+    if (m->worst >= 0 && m->worst < m->n_ranks) {
+        put_measure(q, run, -1, &m->ranks[m->worst]);
+        lw_sql_run(q, "ltiii", run, "worst_rank", -1, -1, m->ranks[m->worst].rank);
+        lw_sql_run(q, "ltiii", run, "shown_step", -1, -1, m->ranks[m->worst].step);
+    }
+    lw_sql_run(q, "ltiid", run, "bubble_ratio", -1, -1, m->bubble_ratio);
+    lw_sql_run(q, "ltiil", run, "peak_memory_bytes", -1, -1, m->peak_memory_bytes);
+    lw_sql_run(q, "ltiil", run, "n_ops", -1, -1, m->n_ops);
+}
+
+static enum lw_status end_run(struct lw_store *s, int64_t run, const struct lw_summary *summary,
+                              enum lw_run_status status, const char *message, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    if (summary) {
+        LW_TRY(put_metric(s, &q, err));
+        put_summary(q, run, summary);
+        LW_TRY(lw_sql_finish(q, err));
+    }
+    LW_TRY(lw_sql_prepare(s, "UPDATE run SET status = ?, message = ?, ended_at = ? WHERE id = ?",
+                          &q, err));
+    lw_sql_run(q, "ttll", status_name[status], message, (int64_t)time(NULL), run);
+    return lw_sql_finish(q, err);
+}
+
+enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run, const struct lw_summary *summary,
+                                   enum lw_run_status status, const char *message,
+                                   struct lw_err *err)
+{
+    LW_TRY(lw_sql_begin(s, err));
+    enum lw_status st = end_run(s, run, summary, status, message ? message : "", err);
+    if (st != LW_OK) {
+        lw_sql_rollback(s);
+        return st;
+    }
+    return lw_sql_commit(s, err);
+}

@@ -1,0 +1,346 @@
+/* Errors and orders of predictions against measurements.
+ *
+ * The error of a case is (predicted - measured) / measured. Two cases of a series are a pair when
+ * their measured values differ by more than the series' margin, relative to the smaller one; the pair
+ * is right when the predicted values differ the same way (equal predictions are wrong).
+ *
+ * A case without a measurement is shown, counted as a miss, and enters no figure.
+ *
+ * The reason of a miss is read off the numbers: where the error is, whether it leans to one side, what
+ * is known about the measurement. It is no proof. */
+#include "analysis/validate/validate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FAMILIES, SERIES, CASES, FITS, NOTES, MISSES };
+
+static const char *copy(struct lw_validation *v, const char *text)
+{
+    return lw_arena_strdup(&v->arena, text ? text : "");
+}
+
+enum lw_status lw_validation_family(struct lw_validation *v, const char *name, struct lw_bars bars,
+                                    bool overall, int32_t *out, struct lw_err *err)
+{
+    for (int32_t i = 0; i < v->n_families; i++) {
+        if (strcmp(v->families[i].name, name) == 0) {
+            *out = i;
+            return LW_OK;
+        }
+    }
+    struct lw_family f = {.name = copy(v, name), .bars = bars, .overall = overall, .worst = -1};
+    if (!f.name || lw_reserve(&v->families, &v->capacity[FAMILIES], v->n_families + 1,
+                              sizeof *v->families) != 0)
+        return lw_fail_nomem(err);
+    *out = v->n_families;
+    v->families[v->n_families++] = f;
+    return LW_OK;
+}
+
+enum lw_status lw_validation_series(struct lw_validation *v, int32_t family, const char *name,
+                                    double margin_pct, int32_t *out, struct lw_err *err)
+{
+    struct lw_series s = {.name = copy(v, name), .family = family, .margin_pct = margin_pct};
+
+    if (!s.name ||
+        lw_reserve(&v->series, &v->capacity[SERIES], v->n_series + 1, sizeof *v->series) != 0)
+        return lw_fail_nomem(err);
+    *out = v->n_series;
+    v->series[v->n_series++] = s;
+    return LW_OK;
+}
+
+enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case *given,
+                                  struct lw_err *err)
+{
+    struct lw_case c = *given;
+
+    if (!(c.predicted > 0))
+        return lw_fail(err, LW_EFORMAT, "case %s: predicted %g %s: it must be above 0", c.id,
+                       c.predicted, c.unit);
+    for (int32_t i = 0; i < v->n_cases; i++)
+        if (v->cases[i].family == c.family && strcmp(v->cases[i].id, c.id) == 0)
+            return lw_fail(err, LW_EFORMAT, "case %s is there twice: give each file once", c.id);
+    c.id = copy(v, c.id);
+    c.unit = copy(v, c.unit);
+    c.remark = copy(v, c.remark);
+    c.measured = c.measured > 0 ? c.measured : 0;
+    c.error_pct = c.measured > 0 ? 100 * (c.predicted - c.measured) / c.measured : 0;
+    if (!c.id || !c.unit || !c.remark ||
+        lw_reserve(&v->cases, &v->capacity[CASES], v->n_cases + 1, sizeof *v->cases) != 0)
+        return lw_fail_nomem(err);
+    v->cases[v->n_cases++] = c;
+    return LW_OK;
+}
+
+enum lw_status lw_validation_fit(struct lw_validation *v, const struct lw_fit *given,
+                                 struct lw_err *err)
+{
+    struct lw_fit f = *given;
+
+    for (int32_t i = 0; i < v->n_fits; i++)
+        if (v->fits[i].family == f.family && strcmp(v->fits[i].name, f.name) == 0)
+            return LW_OK;
+    f.name = copy(v, f.name);
+    f.unit = copy(v, f.unit);
+    f.fitted_on = copy(v, f.fitted_on);
+    if (!f.name || !f.unit || !f.fitted_on ||
+        lw_reserve(&v->fits, &v->capacity[FITS], v->n_fits + 1, sizeof *v->fits) != 0)
+        return lw_fail_nomem(err);
+    v->fits[v->n_fits++] = f;
+    v->families[f.family].n_fitted++;
+    if (f.n_rows > v->families[f.family].fit_rows)
+        v->families[f.family].fit_rows = f.n_rows;
+    return LW_OK;
+}
+
+enum lw_status lw_validation_note(struct lw_validation *v, int32_t family, const char *about,
+                                  const char *text, struct lw_err *err)
+{
+    for (int32_t i = 0; i < v->n_notes; i++)
+        if (v->notes[i].family == family && strcmp(v->notes[i].about, about) == 0)
+            return LW_OK;
+    struct lw_note n = {family, copy(v, about), copy(v, text)};
+    if (!n.about || !n.text ||
+        lw_reserve(&v->notes, &v->capacity[NOTES], v->n_notes + 1, sizeof *v->notes) != 0)
+        return lw_fail_nomem(err);
+    v->notes[v->n_notes++] = n;
+    return LW_OK;
+}
+
+/* --- figures --- */
+
+static void add_error(double error, int32_t *n, double *mean_abs, double *max_abs, double *bias)
+{
+    double a = fabs(error);
+
+    *mean_abs = (*mean_abs * *n + a) / (*n + 1);
+    *bias = (*bias * *n + error) / (*n + 1);
+    *max_abs = a > *max_abs ? a : *max_abs;
+    ++*n;
+}
+
+static bool beyond(const struct lw_case *c)
+{
+    return c->allowed > 0 && c->measured > 0 && !(fabs(c->predicted - c->measured) <= c->allowed);
+}
+
+static void add_errors(struct lw_validation *v)
+{
+    int32_t n = 0;
+    double unused = 0;
+
+    v->mean_abs_pct = v->max_abs_pct = 0;
+    for (int32_t i = 0; i < v->n_cases; i++) {
+        const struct lw_case *c = &v->cases[i];
+        struct lw_family *f = &v->families[c->family];
+        struct lw_series *s = c->series >= 0 ? &v->series[c->series] : NULL;
+        if (c->measured == 0) {
+            f->n_unmeasured++;
+            continue;
+        }
+        f->n_asked += c->allowed > 0;
+        f->n_beyond += beyond(c);
+        if (f->worst < 0 || fabs(c->error_pct) > fabs(v->cases[f->worst].error_pct))
+            f->worst = i;
+        add_error(c->error_pct, &f->n, &f->mean_abs_pct, &f->max_abs_pct, &f->bias_pct);
+        if (s)
+            add_error(c->error_pct, &s->n, &s->mean_abs_pct, &s->max_abs_pct, &s->bias_pct);
+        if (f->overall)
+            add_error(c->error_pct, &n, &v->mean_abs_pct, &v->max_abs_pct, &unused);
+    }
+    if (n == 0)
+        v->mean_abs_pct = v->max_abs_pct = -1;
+}
+
+/* 1: right, 0: wrong, -1: too near to have an order. */
+static int pair_is_right(const struct lw_case *a, const struct lw_case *b, double margin_pct)
+{
+    if (a->measured == 0 || b->measured == 0)
+        return -1;
+    double gap = a->measured - b->measured;
+    double smaller = a->measured < b->measured ? a->measured : b->measured;
+
+    if (!(100 * fabs(gap) > margin_pct * smaller))
+        return -1;
+    return gap > 0 ? a->predicted > b->predicted : a->predicted < b->predicted;
+}
+
+/* The k-th wrong pair of a family (from 0), or false. Pairs go by the numbers of their cases. */
+static bool wrong_pair(const struct lw_validation *v, int32_t family, int64_t k,
+                       const struct lw_case **a, const struct lw_case **b)
+{
+    for (int32_t i = 0; i < v->n_cases; i++) {
+        for (int32_t j = i + 1; j < v->n_cases; j++) {
+            *a = &v->cases[i];
+            *b = &v->cases[j];
+            if ((*a)->family != family || (*a)->series < 0 || (*a)->series != (*b)->series)
+                continue;
+            if (pair_is_right(*a, *b, v->series[(*a)->series].margin_pct) == 0 && k-- == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static void add_pairs(struct lw_validation *v)
+{
+    for (int32_t i = 0; i < v->n_cases; i++) {
+        for (int32_t j = i + 1; j < v->n_cases; j++) {
+            const struct lw_case *a = &v->cases[i], *b = &v->cases[j];
+            if (a->series < 0 || a->series != b->series)
+                continue;
+            struct lw_series *s = &v->series[a->series];
+            int right = pair_is_right(a, b, s->margin_pct);
+            if (right < 0)
+                continue;
+            s->n_pairs++;
+            s->n_right += right;
+        }
+    }
+    for (int32_t i = 0; i < v->n_series; i++) {
+        struct lw_family *f = &v->families[v->series[i].family];
+        f->n_pairs += v->series[i].n_pairs;
+        f->n_right += v->series[i].n_right;
+        if (f->overall) {
+            v->n_pairs += v->series[i].n_pairs;
+            v->n_right += v->series[i].n_right;
+        }
+    }
+}
+
+/* --- misses --- */
+
+static enum lw_status miss(struct lw_validation *v, int32_t family, const char *bar, double value,
+                           double allowed, const char *reason, struct lw_err *err)
+{
+    struct lw_miss m = {family, bar, value, allowed, copy(v, reason)};
+
+    if (!m.reason ||
+        lw_reserve(&v->misses, &v->capacity[MISSES], v->n_misses + 1, sizeof *v->misses) != 0)
+        return lw_fail_nomem(err);
+    v->misses[v->n_misses++] = m;
+    return LW_OK;
+}
+
+static const char *side(double bias, double mean_abs)
+{
+    if (fabs(bias) < 0.8 * mean_abs)
+        return "on both sides";
+    return bias > 0 ? "nearly all too slow: the model charges too much"
+                    : "nearly all too fast: the model leaves something out";
+}
+
+static enum lw_status miss_mean(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    const struct lw_family *f = &v->families[k];
+    const struct lw_series *most = NULL;
+    char text[320];
+
+    for (int32_t i = 0; i < v->n_series; i++)
+        if (v->series[i].family == k && (!most || v->series[i].mean_abs_pct > most->mean_abs_pct))
+            most = &v->series[i];
+    if (most)
+        snprintf(text, sizeof text, "errors are %s; most of it in %s (mean %.1f %%, %s)",
+                 side(f->bias_pct, f->mean_abs_pct), most->name, most->mean_abs_pct,
+                 side(most->bias_pct, most->mean_abs_pct));
+    else
+        snprintf(text, sizeof text, "errors are %s", side(f->bias_pct, f->mean_abs_pct));
+    return miss(v, k, "mean", f->mean_abs_pct, f->bars.mean_pct, text, err);
+}
+
+static enum lw_status miss_worst(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    const struct lw_family *f = &v->families[k];
+    const struct lw_case *c = &v->cases[f->worst];
+    const struct lw_series *s = c->series >= 0 ? &v->series[c->series] : NULL;
+    char text[512];
+
+    snprintf(text, sizeof text, "%s is %.1f %% off%s%s", c->id, c->error_pct,
+             *c->remark ? ": " : "", c->remark);
+    if (!*c->remark && s)
+        snprintf(text, sizeof text,
+                 "%s is %.1f %% off; nothing known about its measurement explains it; the %d cases "
+                 "of %s are off by %.1f %% in the mean, %s", c->id, c->error_pct, s->n, s->name,
+                 s->mean_abs_pct, side(s->bias_pct, s->mean_abs_pct));
+    return miss(v, k, "worst", f->max_abs_pct, f->bars.worst_pct, text, err);
+}
+
+static enum lw_status miss_order(struct lw_validation *v, int32_t k, double right_pct,
+                                 struct lw_err *err)
+{
+    const struct lw_family *f = &v->families[k];
+    const struct lw_case *a, *b;
+    char text[512] = "wrong pairs:";
+
+    for (int64_t i = 0; i < 4 && wrong_pair(v, k, i, &a, &b); i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s %s (%+.1f %%) and %s (%+.1f %%)",
+                 i ? "," : "", a->id, a->error_pct, b->id, b->error_pct);
+    }
+    return miss(v, k, "order", right_pct, f->bars.order_pct, text, err);
+}
+
+static enum lw_status miss_measured(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    const struct lw_family *f = &v->families[k];
+    char text[320];
+    int32_t i = 0;
+
+    while (v->cases[i].family != k || v->cases[i].measured > 0)
+        i++;
+    snprintf(text, sizeof text, "%d of %d cases have no measured value, %s is the first",
+             f->n_unmeasured, f->n + f->n_unmeasured, v->cases[i].id);
+    return miss(v, k, "measured", 100.0 * f->n / (f->n + f->n_unmeasured), 100, text, err);
+}
+
+static enum lw_status miss_digits(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    const struct lw_family *f = &v->families[k];
+    char text[512];
+    int32_t i = 0;
+
+    while (v->cases[i].family != k || !beyond(&v->cases[i]))
+        i++;
+    const struct lw_case *c = &v->cases[i];
+    snprintf(text, sizeof text,
+             "%d of %d cases differ by more than their printed digits allow; %s: %.6g %s, printed "
+             "%.6g%s%s", f->n_beyond, f->n_asked, c->id, c->predicted, c->unit, c->measured,
+             *c->remark ? ": " : "", c->remark);
+    return miss(v, k, "digits", 100.0 * (f->n_asked - f->n_beyond) / f->n_asked, 100, text, err);
+}
+
+enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
+{
+    add_errors(v);
+    add_pairs(v);
+    for (int32_t k = 0; k < v->n_families; k++) {
+        const struct lw_family *f = &v->families[k];
+        double right = f->n_pairs > 0 ? 100.0 * (double)f->n_right / (double)f->n_pairs : 100;
+        if (f->n_unmeasured > 0)
+            LW_TRY(miss_measured(v, k, err));
+        if (f->n_beyond > 0)
+            LW_TRY(miss_digits(v, k, err));
+        if (f->bars.mean_pct > 0 && f->mean_abs_pct > f->bars.mean_pct)
+            LW_TRY(miss_mean(v, k, err));
+        if (f->bars.worst_pct > 0 && f->max_abs_pct > f->bars.worst_pct)
+            LW_TRY(miss_worst(v, k, err));
+        if (f->bars.order_pct > 0 && right < f->bars.order_pct)
+            LW_TRY(miss_order(v, k, right, err));
+    }
+    return LW_OK;
+}
+
+void lw_validation_free(struct lw_validation *v)
+{
+    lw_free(v->families);
+    lw_free(v->series);
+    lw_free(v->cases);
+    lw_free(v->fits);
+    lw_free(v->notes);
+    lw_free(v->misses);
+    lw_arena_free(&v->arena);
+    *v = (struct lw_validation){0};
+}

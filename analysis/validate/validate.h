@@ -1,0 +1,110 @@
+#ifndef LW_ANALYSIS_VALIDATE_VALIDATE_H
+#define LW_ANALYSIS_VALIDATE_VALIDATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "shared/base/arena.h"
+#include "shared/cli/cli.h"
+#include "shared/base/err.h"
+
+/* Predictions beside what was measured, by families of cases that share a model and bars. A series is
+ * a part of a family whose cases differ in one choice only, such as the bucket caps of one file, so
+ * that their order can be judged. See docs/design/validate.md. */
+
+/* What a family must reach; 0 = not asked. */
+struct lw_bars {
+    double mean_pct, worst_pct, order_pct;
+};
+
+struct lw_family {
+    const char *name;
+    struct lw_bars bars;
+    bool overall;         /* counts in the overall error: predictions of whole steps in time */
+    int32_t n_fitted, fit_rows;
+    /* found by lw_validation_judge: */
+    int32_t n, n_unmeasured; /* cases with a measured value, and without */
+    int32_t n_asked, n_beyond; /* cases with an allowed difference, and those beyond it */
+    int32_t worst;        /* number of the worst case, -1 = none */
+    double mean_abs_pct, max_abs_pct, bias_pct; /* bias: mean of the signed errors */
+    int64_t n_pairs, n_right;
+};
+
+struct lw_series {
+    const char *name;
+    int32_t family;
+    double margin_pct;    /* cases nearer than this have no order */
+    int32_t n;
+    double mean_abs_pct, max_abs_pct, bias_pct;
+    int64_t n_pairs, n_right;
+};
+
+struct lw_case {
+    const char *id, *unit; /* "ns": a time, printed as such */
+    int32_t family, series;
+    double predicted, measured; /* measured 0: it was not, or cannot be read */
+    double allowed;        /* |predicted - measured| at most, in units; 0 = not asked */
+    const char *remark;    /* what is known about the measurement; "" = nothing */
+    double error_pct;      /* (predicted - measured) / measured; 0 without a measurement */
+};
+
+/* A figure that was fitted on measured cases. */
+struct lw_fit {
+    int32_t family, n_rows;
+    const char *name, *unit, *fitted_on;
+    double value;
+};
+
+struct lw_note {
+    int32_t family;
+    const char *about, *text;
+};
+
+/* A bar that was missed, and what the numbers say about why. */
+struct lw_miss {
+    int32_t family;
+    const char *bar;       /* "mean", "worst", "order"; "measured": share of cases that were;
+                            * "digits": share of cases within their allowed difference */
+    double value_pct, allowed_pct;
+    const char *reason;
+};
+
+struct lw_validation {
+    struct lw_arena arena; /* owns the strings */
+    int32_t n_families, n_series, n_cases, n_fits, n_notes, n_misses;
+    struct lw_family *families;
+    struct lw_series *series;
+    struct lw_case *cases;
+    struct lw_fit *fits;
+    struct lw_note *notes;
+    struct lw_miss *misses;
+    int64_t capacity[6];
+    double mean_abs_pct, max_abs_pct; /* of the families that count overall; -1 = none */
+    int64_t n_pairs, n_right;
+};
+
+/* Strings are copied. Each returns LW_ENOMEM or LW_OK, with the new thing's number in *out; a family
+ * that is there already is found by its name. */
+enum lw_status lw_validation_family(struct lw_validation *v, const char *name, struct lw_bars bars,
+                                    bool overall, int32_t *out, struct lw_err *err);
+enum lw_status lw_validation_series(struct lw_validation *v, int32_t family, const char *name,
+                                    double margin_pct, int32_t *out, struct lw_err *err);
+/* series -1: in none. LW_EFORMAT: a prediction that is not above 0, or an id that is there already. */
+enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case *c,
+                                  struct lw_err *err);
+enum lw_status lw_validation_fit(struct lw_validation *v, const struct lw_fit *f,
+                                 struct lw_err *err);
+/* One line about a family; `about` is said once. */
+enum lw_status lw_validation_note(struct lw_validation *v, int32_t family, const char *about,
+                                  const char *text, struct lw_err *err);
+
+/* Errors, orders and misses from the cases. */
+enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err);
+void lw_validation_free(struct lw_validation *v);
+
+/* validate_print.c */
+enum lw_status lw_validation_print(const struct lw_validation *v, enum lw_format format, FILE *f,
+                                   struct lw_err *err);
+
+#endif

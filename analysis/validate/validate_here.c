@@ -1,0 +1,398 @@
+/* Predictions for this machine beside what it then does. The prediction of a row is made before its run,
+ * from a calibration that ran no row. A run beside which other programs took processor time is made
+ * again, three times at most, and the least disturbed counts. */
+#include "analysis/validate/validate_here.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/compare/compare.h"
+#include "analysis/store/store.h"
+#include "exec/calibrate/calibrate.h"
+#include "analysis/study/store_exec_run.h"
+#include "exec/run/run.h"
+#include "shared/files/files.h"
+#include "shared/lower/lower.h"
+#include "sim/cost/cost_model.h"
+#include "sim/predict/sim.h"
+#include "traces/models/models.h"
+
+enum { WARMUP = 3, TRIES = 3, WORDS = 160 };
+#define DISTURBED 0.02
+#define LEAST_STEP_PS (40 * LW_PS_PER_MS) /* of a built-in model on one rank */
+
+/* N: as many ranks as are measured; 2N: twice as many. */
+struct row {
+    const char *series, *name, *strategy;
+};
+
+static const struct row rows[] = {
+    {"caps", "cap 1 MiB", "dp=N bucket-cap=1MiB"},
+    {"caps", "cap 5 MiB", "dp=N bucket-cap=5MiB"},
+    {"caps", "cap 25 MiB", "dp=N bucket-cap=25MiB"},
+    {"policies", "c10d-2", "dp=N"},
+    {"policies", "c10d-1.13", "dp=N bucket-policy=c10d-1.13"},
+    {"policies", "picotron", "dp=N bucket-policy=picotron"},
+    {"policies", "colossal", "dp=N bucket-policy=colossal"},
+    {"policies", "per-tensor", "dp=N bucket-policy=per-tensor"},
+    {"policies", "single", "dp=N bucket-policy=single"},
+    {"policies", "mg-wfbp", "dp=N bucket-policy=mg-wfbp"},
+    {"policies", "optimal", "dp=N bucket-policy=optimal"},
+    {"policies", "without overlap", "dp=N overlap=off"},
+    {"policies", "bf16 hook", "dp=N comm-hook=bf16"},
+    {"policies", "accumulation", "dp=N no-sync=1"},
+    {"zero", "zero 1, oss-greedy", "dp=N zero=1"},
+    {"zero", "zero 1, lpt", "dp=N zero=1 shard-policy=lpt"},
+    {"zero", "zero 1, flat", "dp=N zero=1 shard-policy=flat-contiguous"},
+    {"zero", "zero 1, sharded-ddp", "dp=N zero=1 bucket-policy=sharded-ddp"},
+    {"zero", "zero 2", "dp=N zero=2 bucket-policy=deepspeed bucket-cap=5MiB shard-policy=flat-contiguous"},
+    {"zero", "zero 3", "dp=N zero=3"},
+    {"zero", "zero 3, prefetch 2", "dp=N zero=3 prefetch=2"},
+    {"schedules", "gpipe", "pp=N micro-batches=4 schedule=gpipe"},
+    {"schedules", "1f1b", "pp=N micro-batches=4"},
+    {"schedules", "interleaved-1f1b", "pp=N micro-batches=4 schedule=interleaved-1f1b chunks=2"},
+    {"schedules", "looped-bfs", "pp=N micro-batches=4 schedule=looped-bfs chunks=2"},
+    {"schedules", "zb-h1", "pp=N micro-batches=4 schedule=zb-h1"},
+    {"schedules", "zb-h2", "pp=N micro-batches=4 schedule=zb-h2"},
+    {"schedules", "zbv", "pp=N micro-batches=4 schedule=zbv chunks=2"},
+    {"schedules", "dualpipe", "pp=N micro-batches=4 schedule=dualpipe chunks=2"},
+    {"tensor", "tensor group", "tp=N"},
+    {"oversubscribed", "data parallel", "dp=2N"},
+    {"oversubscribed", "zero 3", "dp=2N zero=3"},
+    {"oversubscribed", "1f1b", "pp=2N micro-batches=8"},
+};
+
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+struct here {
+    const struct lw_validate_here *o;
+    struct lw_validation *v;
+    struct lw_cluster cluster;
+    struct lw_workload *workload;
+    const struct lw_progress *progress;
+    int32_t family, shown;      /* judged, and only shown */
+    int32_t done, all;          /* rows, for the progress bar */
+};
+
+/* One row while it is predicted and run. */
+struct case_run {
+    struct lw_plan plan;
+    struct lw_timeline predicted;
+    struct lw_summary expected, measured;
+    struct lw_exec_result result;
+};
+
+/* --- strategies --- */
+
+/* "dp=N zero=3" into a strategy; words: room, in which the texts of its options stay. */
+static enum lw_status read_strategy(const struct here *h, const char *text, char words[WORDS],
+                                    struct lw_strategy *s, struct lw_err *err)
+{
+    char *rest, number[16];
+
+    *s = lw_strategy_default();
+    snprintf(words, WORDS, "%s", text);
+    for (char *w = strtok_r(words, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(w, '=');
+        *value++ = '\0';
+        bool twice = strcmp(value, "2N") == 0;
+        if (twice || strcmp(value, "N") == 0) {
+            snprintf(number, sizeof number, "%lld", (long long)h->o->n_ranks * (twice ? 2 : 1));
+            value = number;
+        }
+        LW_TRY(lw_strategy_set(s, w, value, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status build(const struct here *h, const struct row *row, struct lw_plan *plan,
+                            struct lw_err *err)
+{
+    struct lw_cost cost = lw_sim_cost(&h->cluster);
+    struct lw_strategy s;
+    char words[WORDS];
+
+    LW_TRY(read_strategy(h, row->strategy, words, &s, err));
+    LW_TRY(lw_strategy_check(&s, err));
+    return lw_plan_build(h->workload, &s, &cost, plan, err);
+}
+
+/* --- both sides --- */
+
+/* More ranks than the machine has cores are predicted as if each had one. */
+static enum lw_status predict(const struct here *h, struct case_run *c, struct lw_err *err)
+{
+    struct lw_sim_options options = lw_sim_options_default();
+    struct lw_cluster cluster = h->cluster; /* borrows everything */
+    struct lw_sim_stats stats;
+    int32_t before = lw_sim_warmup_steps(&c->plan);
+
+    options.n_steps = before + 1;
+    if (c->plan.n_ranks > cluster.devices_per_node)
+        cluster.devices_per_node = c->plan.n_ranks;
+    LW_TRY(lw_sim_run(&c->plan, &cluster, &options, &c->predicted, &stats, err));
+    return lw_timeline_summarize(&c->predicted, &c->plan, before, &c->expected, err);
+}
+
+/* Keeps *c's run unless this one was disturbed less. */
+static enum lw_status run_once(const struct here *h, struct case_run *c, struct lw_err *err)
+{
+    struct lw_exec_options options = lw_exec_options_default();
+    struct lw_exec_result made = {0};
+
+    options.n_steps = (int32_t)h->o->n_steps;
+    options.n_warmup = WARMUP;
+    options.ranks_per_node = lw_sim_cost(&h->cluster).ranks_per_node;
+    enum lw_status s = lw_exec_run(&c->plan, &options, &made, err);
+    if (s == LW_OK && (c->result.n_steps == 0 || made.others_share < c->result.others_share)) {
+        struct lw_exec_result other = c->result;
+        c->result = made;
+        made = other;
+    }
+    lw_exec_result_free(&made);
+    return s;
+}
+
+static enum lw_status execute(const struct here *h, struct case_run *c, struct lw_err *err)
+{
+    int tries = 0;
+
+    do
+        LW_TRY(run_once(h, c, err));
+    while (++tries < TRIES && c->result.others_share > DISTURBED);
+    return lw_timeline_summarize(&c->result.timeline, &c->plan, c->result.n_warmup, &c->measured,
+                                 err);
+}
+
+/* --- what becomes of it --- */
+
+static enum lw_status store_prediction(struct lw_store *db, const struct lw_run_info *info,
+                                       const struct case_run *c, struct lw_err *err)
+{
+    int64_t run;
+
+    LW_TRY(lw_store_begin_run(db, info, &run, err));
+    LW_TRY(lw_store_spans(db, run, &c->predicted, err));
+    LW_TRY(lw_store_finish_run(db, run, &c->expected, LW_RUN_OK, "", err));
+    return lw_comparison_record(db, run, err);
+}
+
+static enum lw_status store(const struct here *h, const struct case_run *c, struct lw_err *err)
+{
+    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &c->plan, .cluster = &h->cluster,
+                               .workload = h->workload, .command = h->o->command,
+                               .n_warmup = lw_sim_warmup_steps(&c->plan)};
+    struct lw_store *db;
+    int64_t run;
+
+    LW_TRY(lw_store_open(h->o->db, LW_STORE_WRITE, &db, err));
+    enum lw_status s = store_prediction(db, &info, c, err);
+    lw_store_close(db);
+    LW_TRY(s);
+    info.kind = LW_RUN_EXEC;
+    info.backend = exec_backend_threads.name;
+    info.honesty = exec_honesty_name(c->result.honesty);
+    info.n_warmup = c->result.n_warmup;
+    return cmd_exec_store(h->o->db, &info, &c->result, &c->measured, LW_OK, "", &run, err);
+}
+
+static void remark(const struct case_run *c, char *text, size_t room)
+{
+    const struct lw_exec_result *x = &c->result;
+    size_t used = 0;
+
+    *text = '\0';
+    if (x->others_share > DISTURBED)
+        used = (size_t)snprintf(text, room, "other programs took %.0f %% of the processors",
+                                100 * x->others_share);
+    if (x->over > c->measured.step / 50 && used < room)
+        snprintf(text + used, room - used, "%sreal memory work went %.1f ms a step beyond the plan's "
+                                           "times", used ? "; " : "", (double)x->over * 1e-9);
+}
+
+static enum lw_status add_case(const struct here *h, const struct row *row, int32_t series,
+                               const struct case_run *c, struct lw_err *err)
+{
+    bool scored = !c->result.oversubscribed;
+    char id[256], about[320];
+
+    snprintf(id, sizeof id, "%s: %s", h->workload->name, row->name);
+    remark(c, about, sizeof about);
+    struct lw_case k = {.id = id, .unit = "ns", .family = scored ? h->family : h->shown,
+                        .series = scored ? series : -1,
+                        .predicted = (double)lw_ps_to_ns(c->expected.step),
+                        .measured = (double)lw_ps_to_ns(c->measured.step), .remark = about};
+    return lw_validation_case(h->v, &k, err);
+}
+
+/* By which pictures of stored runs tell the rows apart. */
+static enum lw_status name_plan(const struct here *h, const struct row *row, struct lw_plan *p,
+                                struct lw_err *err)
+{
+    char name[256];
+
+    snprintf(name, sizeof name, "%s: %s%s", h->workload->name, row->name,
+             strcmp(row->series, "oversubscribed") == 0 ? ", oversubscribed" : "");
+    p->name = lw_arena_strdup(&p->arena, name);
+    return p->name ? LW_OK : lw_fail_nomem(err);
+}
+
+static enum lw_status run_case(const struct here *h, const struct row *row, int32_t series,
+                               struct case_run *c, struct lw_err *err)
+{
+    LW_TRY(name_plan(h, row, &c->plan, err));
+    LW_TRY(predict(h, c, err));
+    LW_TRY(execute(h, c, err));
+    if (h->o->db)
+        LW_TRY(store(h, c, err));
+    return add_case(h, row, series, c, err);
+}
+
+/* A strategy that this workload or cluster cannot have is told, not counted. */
+static enum lw_status try_row(struct here *h, const struct row *row, int32_t series,
+                              struct lw_err *err)
+{
+    struct case_run c = {0};
+    struct lw_err why = {0};
+    char text[512];
+
+    lw_progress_report(h->progress, row->name, (double)h->done++ / h->all);
+    enum lw_status s = build(h, row, &c.plan, &why);
+    if (s == LW_OK) {
+        s = run_case(h, row, series, &c, err);
+        if (s != LW_OK)
+            lw_err_context(err, "%s: %s", h->workload->name, row->name);
+    } else if (s != LW_ENOMEM) {
+        snprintf(text, sizeof text, "not planned: %s: %s: %.300s", h->workload->name, row->name,
+                 why.msg);
+        s = lw_validation_note(h->v, h->family, text, text, err);
+    }
+    lw_summary_free(&c.expected);
+    lw_summary_free(&c.measured);
+    lw_timeline_free(&c.predicted);
+    lw_exec_result_free(&c.result);
+    lw_plan_free(&c.plan);
+    return s;
+}
+
+static bool is_chosen(const struct here *h, const struct row *row)
+{
+    return !h->o->only || strstr(row->name, h->o->only);
+}
+
+static enum lw_status all_rows(struct here *h, struct lw_workload *w, struct lw_err *err)
+{
+    const char *open = "oversubscribed"; /* which has no series */
+    int32_t series = -1;
+    char name[128];
+
+    h->workload = w;
+    for (int i = 0; i < N_ROWS; i++) {
+        if (!is_chosen(h, &rows[i]))
+            continue;
+        if (strcmp(rows[i].series, open) != 0 && strcmp(rows[i].series, "oversubscribed") != 0) {
+            open = rows[i].series;
+            snprintf(name, sizeof name, "%s, %s", w->name, open);
+            LW_TRY(lw_validation_series(h->v, h->family, name, 5, &series, err));
+        }
+        LW_TRY(try_row(h, &rows[i], series, err));
+    }
+    return LW_OK;
+}
+
+/* --- workloads --- */
+
+/* With the least power of two as batch that makes a step long enough to be measured. */
+static enum lw_status model(const struct here *h, const char *name, struct traces_model_shape shape,
+                            struct lw_workload *w, struct lw_err *err)
+{
+    for (shape.batch = 1;; shape.batch *= 2) {
+        LW_TRY(traces_model_build(name, &shape, &h->cluster.device, w, err));
+        if (lw_workload_forward_ps(w) + lw_workload_backward_ps(w) >= LEAST_STEP_PS)
+            return LW_OK;
+        lw_workload_free(w);
+    }
+}
+
+static enum lw_status load(const struct here *h, int k, struct lw_workload *w, struct lw_err *err)
+{
+    static const struct traces_model_shape gpt = {.layers = 4, .hidden = 256, .heads = 4, .seq = 128,
+                                                  .vocab = 4096},
+                                           mlp = {.layers = 8, .width = 768};
+
+    if (h->o->n_workload_files > 0)
+        return lw_workload_read(h->o->workload_files[k], w, err);
+    return k == 0 ? model(h, "gpt2", gpt, w, err) : model(h, "mlp", mlp, w, err);
+}
+
+static enum lw_status all_workloads(struct here *h, struct lw_err *err)
+{
+    int n = h->o->n_workload_files > 0 ? h->o->n_workload_files : 2, chosen = 0;
+
+    for (int i = 0; i < N_ROWS; i++)
+        chosen += is_chosen(h, &rows[i]);
+    if (chosen == 0)
+        return lw_fail(err, LW_EUSAGE, "--only '%s': no row of the grid is called so", h->o->only);
+    h->all = n * chosen;
+    for (int k = 0; k < n; k++) {
+        struct lw_workload w = {0};
+        LW_TRY(load(h, k, &w, err));
+        enum lw_status s = all_rows(h, &w, err);
+        lw_workload_free(&w);
+        LW_TRY(s);
+    }
+    return LW_OK;
+}
+
+/* --- the cluster --- */
+
+static enum lw_status find_cluster(struct here *h, struct lw_err *err)
+{
+    struct lw_calibrate_options c = lw_calibrate_options_default();
+
+    if (h->o->cluster_file) {
+        LW_TRY(lw_cluster_find(h->o->cluster_file, &h->cluster, err));
+        if (!h->cluster.calibrated)
+            return lw_fail(err, LW_EINVAL, "-c %s: '%s' is not calibrated; --here wants what `lapwing "
+                                           "calibrate -o FILE` wrote, or no -c", h->o->cluster_file,
+                           h->cluster.name);
+        return LW_OK;
+    }
+    c.n_ranks = (int32_t)h->o->n_ranks;
+    c.progress = h->progress;
+    return lw_calibrate(&c, &h->cluster, err);
+}
+
+static enum lw_status families(struct here *h, struct lw_err *err)
+{
+    static const struct lw_bars bars = {.mean_pct = 8, .worst_pct = 20}, none = {0};
+    char text[256];
+
+    LW_TRY(lw_validation_family(h->v, "here", bars, true, &h->family, err));
+    LW_TRY(lw_validation_family(h->v, "here, oversubscribed", none, false, &h->shown, err));
+    snprintf(text, sizeof text, "measured: medians of %lld steps behind %d, threads backend, pinned, "
+             "verified bitwise", (long long)h->o->n_steps, WARMUP);
+    LW_TRY(lw_validation_note(h->v, h->family, "how", text, err));
+    snprintf(text, sizeof text, "predicted from: %.200s", h->cluster.about);
+    LW_TRY(lw_validation_note(h->v, h->family, "cluster", text, err));
+    return lw_validation_note(h->v, h->shown, "why", "more ranks than cores, predicted as if each had one: "
+                              "shown, not judged", err);
+}
+
+enum lw_status lw_validate_this_machine(const struct lw_validate_here *o, struct lw_validation *v,
+                                        struct lw_err *err)
+{
+    struct here h = {.o = o, .v = v};
+    struct lw_progress_bar bar;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, o->quiet);
+
+    h.progress = &progress;
+    enum lw_status s = find_cluster(&h, err);
+    if (s == LW_OK)
+        s = families(&h, err);
+    if (s == LW_OK)
+        s = all_workloads(&h, err);
+    lw_progress_bar_end(&bar);
+    lw_cluster_free(&h.cluster);
+    return s;
+}

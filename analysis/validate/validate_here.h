@@ -1,0 +1,27 @@
+#ifndef LW_ANALYSIS_VALIDATE_VALIDATE_HERE_H
+#define LW_ANALYSIS_VALIDATE_VALIDATE_HERE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/validate/validate.h"
+
+/* lapwing validate --here: a grid of strategies, each predicted from a calibration of this machine and then
+ * executed on it. See docs/design/validate.md. */
+struct lw_validate_here {
+    const char *cluster_file;  /* NULL = calibrate first */
+    char **workload_files;     /* what is planned; none = two built-in models */
+    int n_workload_files;
+    int64_t n_ranks, n_steps;
+    const char *only;          /* of the rows, those whose name holds this; NULL = all */
+    const char *db;            /* both runs of each row are stored there; NULL = nowhere */
+    const char *command;       /* as it was typed */
+    bool quiet;
+};
+
+/* Adds the family "here", whose rows have a core per rank, and "here, oversubscribed", which is shown and
+ * not judged. A strategy that does not fit a workload is a note in its plan's words. */
+enum lw_status lw_validate_this_machine(const struct lw_validate_here *h, struct lw_validation *v,
+                                        struct lw_err *err);
+
+#endif

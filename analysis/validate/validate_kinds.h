@@ -1,0 +1,33 @@
+#ifndef LW_ANALYSIS_VALIDATE_VALIDATE_KINDS_H
+#define LW_ANALYSIS_VALIDATE_VALIDATE_KINDS_H
+
+#include <stdbool.h>
+
+#include "analysis/validate/validate.h"
+#include "shared/base/input.h"
+
+/* A kind of file that `lapwing validate` predicts and compares; one line of its table. */
+struct lw_validate_kind {
+    const char *what;     /* for the message about a file that is none of them */
+    bool (*is)(const struct lw_input *in);
+    /* Add the families, series and cases of one file. Only its predictions' own inputs may enter the
+     * predictions. */
+    enum lw_status (*add)(const struct lw_input *in, struct lw_validation *v, struct lw_err *err);
+};
+
+/* validate_ddp_runs.c: measured DDP runs over gloo. */
+bool lw_validate_is_groundtruth(const struct lw_input *in);
+enum lw_status lw_validate_groundtruth(const struct lw_input *in, struct lw_validation *v,
+                                       struct lw_err *err);
+
+/* validate_zero.c: memory per device under ZeRO, as published. */
+bool lw_validate_is_zero(const struct lw_input *in);
+enum lw_status lw_validate_zero(const struct lw_input *in, struct lw_validation *v,
+                                struct lw_err *err);
+
+/* validate_bubble.c: bubble rates of pipeline schedules, as published. */
+bool lw_validate_is_bubble(const struct lw_input *in);
+enum lw_status lw_validate_bubble(const struct lw_input *in, struct lw_validation *v,
+                                  struct lw_err *err);
+
+#endif

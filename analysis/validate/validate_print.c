@@ -1,0 +1,321 @@
+/* Predictions beside measurements, for people and for programs. */
+#include "analysis/validate/validate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+
+static double right_pct(int64_t n_right, int64_t n_pairs)
+{
+    return n_pairs > 0 ? 100.0 * (double)n_right / (double)n_pairs : (double)NAN;
+}
+
+static bool is_time(const struct lw_case *c)
+{
+    return strcmp(c->unit, "ns") == 0;
+}
+
+/* --- text --- */
+
+static void value_cell(struct lw_table *t, const struct lw_case *c, double value)
+{
+    char buf[32];
+
+    if (value <= 0)
+        lw_table_cell(t, "-");
+    else if (is_time(c))
+        lw_table_cell(t, "%s", lw_format_ps(buf, lw_ns_to_ps((lw_ns)(value + 0.5))));
+    else
+        lw_table_cell(t, "%.5g %s", value, c->unit);
+}
+
+static struct lw_table *case_table(const struct lw_validation *v)
+{
+    static const char *const titles[] = {"case", "family", ">predicted", ">measured", ">error"};
+    struct lw_table *t = lw_table_new(5, titles);
+
+    for (int32_t i = 0; t && i < v->n_cases; i++) {
+        const struct lw_case *c = &v->cases[i];
+        lw_table_cell(t, "%s", c->id);
+        lw_table_cell(t, "%s", v->families[c->family].name);
+        value_cell(t, c, c->predicted);
+        value_cell(t, c, c->measured);
+        if (c->measured > 0)
+            lw_table_cell(t, "%+.1f %%", c->error_pct);
+        else
+            lw_table_cell(t, "-");
+    }
+    return t;
+}
+
+static void summary_cells(struct lw_table *t, const char *name, int32_t n, double mean,
+                          double worst, double bias, int64_t right, int64_t pairs)
+{
+    lw_table_cell(t, "%s", name);
+    lw_table_cell(t, "%d", n);
+    lw_table_cell(t, "%.2f %%", mean);
+    lw_table_cell(t, "%.2f %%", worst);
+    lw_table_cell(t, "%+.2f %%", bias);
+    if (pairs > 0)
+        lw_table_cell(t, "%lld of %lld", (long long)right, (long long)pairs);
+    else
+        lw_table_cell(t, "-");
+}
+
+static struct lw_table *summary_table(const struct lw_validation *v)
+{
+    static const char *const titles[] = {"family, series", ">cases", ">mean error", ">worst",
+                                         ">bias", ">order right"};
+    struct lw_table *t = lw_table_new(6, titles);
+    char name[256];
+
+    for (int32_t k = 0; t && k < v->n_families; k++) {
+        const struct lw_family *f = &v->families[k];
+        summary_cells(t, f->name, f->n, f->mean_abs_pct, f->max_abs_pct, f->bias_pct, f->n_right,
+                      f->n_pairs);
+        for (int32_t i = 0; i < v->n_series; i++) {
+            const struct lw_series *s = &v->series[i];
+            if (s->family != k)
+                continue;
+            snprintf(name, sizeof name, "  %s", s->name);
+            summary_cells(t, name, s->n, s->mean_abs_pct, s->max_abs_pct, s->bias_pct, s->n_right,
+                          s->n_pairs);
+        }
+    }
+    return t;
+}
+
+static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
+{
+    const struct lw_family *x = &v->families[k];
+
+    fprintf(f, "\n%s: fitted figures: %d\n", x->name, x->n_fitted);
+    for (int32_t i = 0; i < v->n_fits; i++)
+        if (v->fits[i].family == k)
+            fprintf(f, "  %s = %g %s, on %d rows (%s)\n", v->fits[i].name, v->fits[i].value,
+                    v->fits[i].unit, v->fits[i].n_rows, v->fits[i].fitted_on);
+    for (int32_t i = 0; i < v->n_notes; i++)
+        if (v->notes[i].family == k)
+            fprintf(f, "  %s\n", v->notes[i].text);
+    if (x->n_asked > 0)
+        fprintf(f, "  %d of %d cases agree to their printed digits\n", x->n_asked - x->n_beyond,
+                x->n_asked);
+    if (x->bars.mean_pct > 0)
+        fprintf(f, "  bars: mean error <= %g %%, worst <= %g %%", x->bars.mean_pct,
+                x->bars.worst_pct);
+    if (x->bars.order_pct > 0)
+        fprintf(f, ", order right in >= %g %% of pairs", x->bars.order_pct);
+    if (x->bars.mean_pct > 0)
+        fputc('\n', f);
+}
+
+static enum lw_status print_table(struct lw_table *t, FILE *f, struct lw_err *err)
+{
+    if (!t)
+        return lw_fail_nomem(err);
+    enum lw_status status = lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    return status;
+}
+
+static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct lw_err *err)
+{
+    LW_TRY(print_table(case_table(v), f, err));
+    fputc('\n', f);
+    LW_TRY(print_table(summary_table(v), f, err));
+    for (int32_t k = 0; k < v->n_families; k++)
+        text_family(v, k, f);
+    fputc('\n', f);
+    for (int32_t i = 0; i < v->n_misses; i++) {
+        const struct lw_miss *m = &v->misses[i];
+        fprintf(f, "missed: %s: %s %.2f %%, allowed %g %%: %s\n", v->families[m->family].name,
+                m->bar, m->value_pct, m->allowed_pct, m->reason);
+    }
+    if (v->n_misses == 0)
+        fprintf(f, "every bar is reached\n");
+    return LW_OK;
+}
+
+/* --- json --- */
+
+static void json_errors(struct lw_jsonout *o, double mean, double worst)
+{
+    lw_jsonout_fixed(o, "mean_abs_error_pct", mean, 4);
+    lw_jsonout_fixed(o, "max_abs_error_pct", worst, 4);
+}
+
+static void json_order(struct lw_jsonout *o, int64_t n_right, int64_t n_pairs)
+{
+    lw_jsonout_line_object(o, "cap_order");
+    lw_jsonout_int(o, "n_pairs", n_pairs);
+    if (n_pairs > 0)
+        lw_jsonout_fixed(o, "right_pct", right_pct(n_right, n_pairs), 4);
+    else
+        lw_jsonout_null(o, "right_pct");
+    lw_jsonout_end(o);
+}
+
+static void json_series(struct lw_jsonout *o, const struct lw_validation *v, int32_t k)
+{
+    lw_jsonout_array(o, "series");
+    for (int32_t i = 0; i < v->n_series; i++) {
+        const struct lw_series *s = &v->series[i];
+        if (s->family != k)
+            continue;
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "name", s->name);
+        lw_jsonout_int(o, "n", s->n);
+        json_errors(o, s->mean_abs_pct, s->max_abs_pct);
+        lw_jsonout_fixed(o, "bias_pct", s->bias_pct, 4);
+        lw_jsonout_fixed(o, "order_margin_pct", s->margin_pct, 1);
+        json_order(o, s->n_right, s->n_pairs);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void json_family(struct lw_jsonout *o, const struct lw_validation *v, int32_t k)
+{
+    const struct lw_family *f = &v->families[k];
+
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_string(o, "name", f->name);
+    lw_jsonout_int(o, "n", f->n);
+    json_errors(o, f->mean_abs_pct, f->max_abs_pct);
+    lw_jsonout_fixed(o, "bias_pct", f->bias_pct, 4);
+    if (f->n_asked > 0)
+        lw_jsonout_int(o, "n_beyond_digits", f->n_beyond);
+    lw_jsonout_int(o, "fitted_scalars", f->n_fitted);
+    lw_jsonout_int(o, "fit_rows", f->fit_rows);
+    lw_jsonout_array(o, "fitted");
+    for (int32_t i = 0; i < v->n_fits; i++) {
+        const struct lw_fit *x = &v->fits[i];
+        if (x->family != k)
+            continue;
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "name", x->name);
+        lw_jsonout_double(o, "value", x->value);
+        lw_jsonout_string(o, "unit", x->unit);
+        lw_jsonout_int(o, "n_rows", x->n_rows);
+        lw_jsonout_string(o, "fitted_on", x->fitted_on);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "notes");
+    for (int32_t i = 0; i < v->n_notes; i++)
+        if (v->notes[i].family == k)
+            lw_jsonout_string(o, NULL, v->notes[i].text);
+    lw_jsonout_end(o);
+    json_series(o, v, k);
+    lw_jsonout_end(o);
+}
+
+static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const struct lw_case *c)
+{
+    lw_jsonout_line_object(o, NULL);
+    lw_jsonout_string(o, "id", c->id);
+    lw_jsonout_string(o, "family", v->families[c->family].name);
+    const char *measured = is_time(c) ? "measured_ns" : "measured";
+    if (is_time(c))
+        lw_jsonout_int(o, "predicted_ns", (int64_t)(c->predicted + 0.5));
+    else
+        lw_jsonout_double(o, "predicted", c->predicted);
+    if (c->measured <= 0)
+        lw_jsonout_null(o, measured);
+    else if (is_time(c))
+        lw_jsonout_int(o, measured, (int64_t)(c->measured + 0.5));
+    else
+        lw_jsonout_double(o, measured, c->measured);
+    if (!is_time(c))
+        lw_jsonout_string(o, "unit", c->unit);
+    if (c->allowed > 0)
+        lw_jsonout_double(o, "allowed_difference", c->allowed);
+    if (c->measured > 0)
+        lw_jsonout_fixed(o, "error_pct", c->error_pct, 4);
+    else
+        lw_jsonout_null(o, "error_pct");
+    if (*c->remark)
+        lw_jsonout_string(o, "remark", c->remark);
+    lw_jsonout_end(o);
+}
+
+static void print_json(const struct lw_validation *v, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "families");
+    for (int32_t k = 0; k < v->n_families; k++)
+        json_family(&o, v, k);
+    lw_jsonout_end(&o);
+    lw_jsonout_array(&o, "cases");
+    for (int32_t i = 0; i < v->n_cases; i++)
+        json_case(&o, v, &v->cases[i]);
+    lw_jsonout_end(&o);
+    if (v->mean_abs_pct >= 0) {
+        json_errors(&o, v->mean_abs_pct, v->max_abs_pct);
+    } else {
+        lw_jsonout_null(&o, "mean_abs_error_pct");
+        lw_jsonout_null(&o, "max_abs_error_pct");
+    }
+    json_order(&o, v->n_right, v->n_pairs);
+    lw_jsonout_array(&o, "missed");
+    for (int32_t i = 0; i < v->n_misses; i++) {
+        const struct lw_miss *m = &v->misses[i];
+        lw_jsonout_object(&o, NULL);
+        lw_jsonout_string(&o, "family", v->families[m->family].name);
+        lw_jsonout_string(&o, "bar", m->bar);
+        lw_jsonout_fixed(&o, "value_pct", m->value_pct, 4);
+        lw_jsonout_fixed(&o, "allowed_pct", m->allowed_pct, 4);
+        lw_jsonout_string(&o, "reason", m->reason);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+/* --- csv: the cases --- */
+
+/* Empty without a measurement. */
+static void number_cell(struct lw_table *t, const struct lw_case *c, int digits, double value)
+{
+    if (c->measured > 0)
+        lw_table_cell(t, "%.*g", digits, value);
+    else
+        lw_table_cell(t, "%s", "");
+}
+
+static enum lw_status print_csv(const struct lw_validation *v, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"id", "family", "predicted", "measured", "unit",
+                                         "error_pct"};
+    struct lw_table *t = lw_table_new(6, titles);
+
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < v->n_cases; i++) {
+        const struct lw_case *c = &v->cases[i];
+        lw_table_cell(t, "%s", c->id);
+        lw_table_cell(t, "%s", v->families[c->family].name);
+        lw_table_cell(t, "%.10g", c->predicted);
+        number_cell(t, c, 10, c->measured);
+        lw_table_cell(t, "%s", c->unit);
+        number_cell(t, c, 6, c->error_pct);
+    }
+    enum lw_status status = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return status;
+}
+
+enum lw_status lw_validation_print(const struct lw_validation *v, enum lw_format format, FILE *f,
+                                   struct lw_err *err)
+{
+    if (format == LW_FORMAT_CSV)
+        return print_csv(v, f, err);
+    if (format == LW_FORMAT_TEXT)
+        return print_text(v, f, err);
+    print_json(v, f);
+    return LW_OK;
+}
