@@ -14,7 +14,7 @@ SAN     ?= 0        # 1: address and undefined sanitizers
 TSAN    ?= 0        # 1: thread sanitizer
 MPI     ?= 1        # 0: leave the Open MPI plugin out
 CUDA    ?= 1        # 0: leave the NCCL plugin out
-T       ?=          # make check T=bucket: only tests/test_bucket.c
+T       ?=          # make check T=bucket: only tests/shared/bucket/test_bucket.c
 F       ?=          # make check F='refuses*': only tests whose name matches
 SECONDS_PER_FUZZ ?= 10 # make fuzz SECONDS_PER_FUZZ=600
 V       ?=          # 1: print whole command lines

@@ -1,4 +1,4 @@
-/* libFuzzer entry for saved states; tests/test_state.c replays the corpus without it. */
+/* libFuzzer entry for saved states; tests/exec/tensors/test_state.c replays the corpus without it. */
 #include "tests/fuzz/memory_bound.h"
 
 #define LLVMFuzzerTestOneInput read_input

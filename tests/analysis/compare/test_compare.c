@@ -1,0 +1,363 @@
+/* Two runs side by side: hand-computed differences, joins, tolerance. The runs are those of
+ * tests/lib/run_fixture.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "analysis/compare/compare.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/run_fixture.h"
+
+static const int64_t two[] = {1024, 4096}, one[] = {5120};
+
+static const struct fixture_run
+    predicted = {.kind = LW_RUN_SIM, .sizes = two, .n_buckets = 2, .n_steps = 3, .wire_us = 100,
+                 .cap_bytes = 1024},
+    measured = {.kind = LW_RUN_EXEC, .sizes = two, .n_buckets = 2, .n_steps = 4, .wire_us = 140,
+                .cap_bytes = 1024, .n_warmup = 1},
+    one_bucket = {.kind = LW_RUN_EXEC, .sizes = one, .n_buckets = 1, .n_steps = 2,
+                  .wire_us = 150, .cap_bytes = 8192};
+
+static lw_ps us(double t)
+{
+    return (lw_ps)(t * (double)LW_PS_PER_US);
+}
+
+static void compare(const char *a, const char *b, struct lw_comparison *c)
+{
+    struct lw_store *s = NULL;
+    struct lw_err err = {0};
+
+    if (lw_store_open(runs_db, LW_STORE_WRITE, &s, &err) != LW_OK ||
+        lw_compare(s, a, b, c, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_store_close(s);
+}
+
+static void assert_both(struct lw_both v, double p, double m)
+{
+    assert_int_equal(v.predicted, us(p));
+    assert_int_equal(v.measured, us(m));
+}
+
+static void times_of_buckets_and_step_are_those_of_the_runs(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    compare("1", "2", &c);
+    assert_int_equal(c.joined, LW_JOINED_OP);
+    /* ends: 212 + 2 * 100 = 412 and 212 + 2 * 140 = 492, then 20 of optimizer */
+    assert_both(c.step, 432, 512);
+    assert_float_equal(lw_both_error_pct(c.step), -15.625, 1e-9); /* -80 / 512 */
+    /* 320 of compute on both sides; the rest of the step is exposed: 412 - 300 and 492 - 300 */
+    assert_both(c.part[LW_PART_BUSY], 320, 320);
+    assert_both(c.part[LW_PART_EXPOSED], 112, 192);
+    assert_both(c.part[LW_PART_IDLE], 0, 0);
+    assert_both(c.part[LW_PART_SKEW], 0, 0);
+    assert_int_equal(c.n_buckets, 2);
+    assert_both(c.buckets[0].ready, 200, 200);
+    assert_both(c.buckets[0].launch, 201, 201);
+    assert_both(c.buckets[0].start, 212, 212);  /* rank 1, the later one */
+    assert_both(c.buckets[0].finish, 312, 352);
+    assert_both(c.buckets[1].ready, 250, 250);
+    assert_both(c.buckets[1].start, 312, 352);
+    assert_both(c.buckets[1].finish, 412, 492);
+    assert_int_equal(c.buckets[1].bytes.predicted, 4096);
+    lw_comparison_free(&c);
+}
+
+static void of_an_even_number_of_steps_the_middle_two_are_halved(void **state)
+{
+    struct fixture_run two_steps = measured;
+    struct lw_comparison c;
+
+    (void)state;
+    two_steps.n_steps = 2;
+    two_steps.n_warmup = 0;
+    runs_store(&predicted);
+    runs_store(&two_steps);
+    runs_sql("UPDATE span SET end_ps = end_ps + 10000000 WHERE run = 2 AND step = 1 AND op = 2");
+    compare("1", "2", &c);
+    assert_both(c.buckets[0].finish, 312, 357); /* of 352 and 352 + 10 */
+    lw_comparison_free(&c);
+}
+
+static void without_a_measured_time_there_is_no_error(void **state)
+{
+    (void)state;
+    assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = 10, .measured = 0})));
+    assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = 10, .measured = -1})));
+    assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = -1, .measured = 10})));
+}
+
+static void parts_add_up_to_the_difference_of_the_step(void **state)
+{
+    struct lw_comparison c;
+    lw_ps p = 0, m = 0;
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&one_bucket);
+    compare("1", "2", &c);
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        p += c.part[i].predicted;
+        m += c.part[i].measured;
+    }
+    assert_int_equal(p, c.step.predicted);
+    assert_int_equal(m, c.step.measured);
+    lw_comparison_free(&c);
+}
+
+static void the_largest_contributors_come_first(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    compare("1", "2", &c);
+    /* only the transfers differ, by 40 each: 100 against 140 from the last arrival on */
+    assert_int_equal(c.n_ops, 2);
+    assert_string_equal(c.ops[0].name, "all_reduce, transfer of bucket 0");
+    assert_both(c.ops[0].time, 100, 140);
+    assert_string_equal(c.ops[1].name, "all_reduce, transfer of bucket 1");
+    lw_comparison_free(&c);
+}
+
+static void the_simulation_is_the_prediction_in_either_order(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    compare("2", "1", &c);
+    assert_int_equal(c.predicted.id, 1);
+    assert_both(c.step, 432, 512);
+    lw_comparison_free(&c);
+}
+
+static void different_plans_are_joined_by_launch_place_and_say_so(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&one_bucket);
+    compare("1", "2", &c);
+    assert_int_equal(c.joined, LW_JOINED_BUCKET);
+    assert_non_null(strstr(c.note, "the plans differ"));
+    assert_int_equal(c.n_buckets, 1);
+    assert_both(c.buckets[0].finish, 312, 362); /* 212 + 150 */
+    assert_int_equal(c.n_ops, 0);
+    lw_comparison_free(&c);
+}
+
+static void runs_without_spans_are_compared_by_their_totals(void **state)
+{
+    struct lw_comparison c;
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    runs_sql("UPDATE run SET n_spans = 0 WHERE id = 1");
+    compare("1", "2", &c);
+    assert_int_equal(c.joined, LW_JOINED_STEP);
+    assert_non_null(strstr(c.note, "--spans"));
+    assert_both(c.step, 432, 512);
+    assert_int_equal(c.n_buckets, 0);
+    lw_comparison_free(&c);
+}
+
+static void a_run_without_a_step_is_refused(void **state)
+{
+    struct lw_store *s = NULL;
+    struct lw_comparison c = {0};
+    struct lw_err err = {0};
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    runs_sql("DELETE FROM metric WHERE run = 2; UPDATE run SET status = 'running' WHERE id = 2");
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_READ, &s, &err), LW_OK);
+    assert_int_equal(lw_compare(s, "1", "2", &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "run 2 has no step to show (status running)"));
+    assert_int_equal(c.n_buckets, 0);
+    lw_store_close(s);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+static void comparisons_become_the_past_errors_of_a_cluster(void **state)
+{
+    struct lw_figure speed = {.value = 1e9, .source = "measured"};
+    struct lw_cluster two_cores = {.name = "two cores", .n_nodes = 1, .devices_per_node = 2,
+                                   .device = {.kind = "cpu", .copy_bytes_per_s = speed}};
+    struct lw_past_errors e;
+    struct lw_store *s = NULL;
+    struct lw_err err = {0};
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    runs_store(&predicted);
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_WRITE, &s, &err), LW_OK);
+    assert_int_equal(lw_comparison_record(s, 1, &err), LW_OK); /* with 2 */
+    assert_int_equal(lw_store_past_errors(s, &two_cores, &e, &err), LW_OK);
+    assert_int_equal(e.n, 1);
+    assert_float_equal(e.mean_abs_pct, 15.625, 1e-9);
+    assert_int_equal(lw_comparison_record(s, 2, &err), LW_OK); /* with 3, the later prediction */
+    assert_int_equal(lw_comparison_record(s, 2, &err), LW_OK); /* the same pair is one row */
+    assert_int_equal(lw_comparison_record(s, 3, &err), LW_OK);
+    assert_int_equal(lw_store_past_errors(s, &two_cores, &e, &err), LW_OK);
+    assert_int_equal(e.n, 1); /* one execution, however often it was predicted */
+    assert_float_equal(e.max_abs_pct, 15.625, 1e-9);
+    lw_store_close(s);
+}
+
+static void beyond_the_tolerance_the_command_exits_with_3(void **state)
+{
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    expect("compare 1 2 --tolerance 15.6", 3, "");
+    expect("compare 1 2 --tolerance 15.7", 0, "");
+    expect("compare 1 2 --format json", 0, "");
+    expect("compare 1 last", 0, "");
+    expect("compare 1 9", 1, "");
+    expect("compare 1", 2, "");
+}
+
+static void json_holds_what_the_documentation_shows(void **state)
+{
+    static const char *const parts[] = {
+        "\"step\": {\"predicted_ns\": 432000, \"measured_ns\": 512000, \"error_pct\": -15.625}",
+        "\"exposed_comm\": {\"predicted_ns\": 112000, \"measured_ns\": 192000, ",
+        "\"comm_busy\": {\"predicted_ns\": 210000, \"measured_ns\": 290000, ",
+        "\"finish\": {\"predicted_ns\": 312000, \"measured_ns\": 352000, \"error_pct\": -11.364}",
+        "\"joined_by\": \"op\"", "\"within_tolerance\": null"};
+    static char page[8192];
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    const char *out = lapwing("compare 1 2 --format json", NULL);
+    FILE *f = fopen("docs/formats/compare.md", "r");
+    assert_non_null(f);
+    page[fread(page, 1, sizeof page - 1, f)] = '\0';
+    fclose(f);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        assert_non_null(strstr(out, parts[i]));
+        assert_non_null(strstr(page, parts[i]));
+    }
+}
+
+/* Every number of the text, one row each: step, parts, buckets, ops. */
+static void csv_holds_buckets_and_ops_too(void **state)
+{
+    static const char *const rows[] = {
+        "of,bucket,what,unit,predicted,measured,difference,error %\n",
+        "step,,step,ns,432000,512000,-80000,-15.625\n",
+        "part,,exposed communication,ns,112000,192000,-80000,-41.667\n",
+        "busy,,communication,ns,210000,290000,-80000,-27.586\n",
+        "bucket,0,size,bytes,1024,1024,0,0.000\n",
+        "bucket,0,finish,ns,312000,352000,-40000,-11.364\n",
+        "bucket,1,size,bytes,4096,4096,0,0.000\n",
+        "op,,\"all_reduce, transfer of bucket 0\",ns,100000,140000,-40000,-28.571\n"};
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    const char *out = lapwing("compare 1 2 --format csv", NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strstr(out, rows[i]))
+            fail_msg("no '%s' in\n%s", rows[i], out);
+}
+
+static void without_runs_every_execution_stands_beside_its_last_prediction(void **state)
+{
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&one_bucket); /* never predicted */
+    runs_store(&predicted);
+    runs_store(&measured);
+    assert_string_equal(lapwing("compare --format csv", NULL),
+                        "runs,bucket cap,buckets,predicted step ms,measured step ms,error %,"
+                        "predicted exposed ms,measured exposed ms,measured on\n"
+                        "\"3, 4\",1.00 KiB,2,0.432,0.512,-15.6,0.112,0.192,\"threads, real\"\n");
+    expect("compare --tolerance 15", 3, "");
+    expect("compare --tolerance 16", 0, "");
+    /* compare only reads */
+    runs_sql("CREATE TABLE proof (n CHECK (n = 0)); INSERT INTO proof SELECT count(*) FROM"
+             " comparison");
+}
+
+static enum lw_status try_compare(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
+{
+    LW_TRY(lw_compare(s, "1", "2", c, err));
+    lw_comparison_free(c);
+    return lw_comparison_record(s, 2, err);
+}
+
+static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+{
+    struct lw_comparison c = {0};
+    struct lw_store *s = NULL;
+    struct lw_err err = {0};
+    enum lw_status st = LW_ENOMEM;
+    int n = 0;
+
+    (void)state;
+    runs_store(&predicted);
+    runs_store(&measured);
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_WRITE, &s, &err), LW_OK);
+    int64_t held = lw_alloc_live();
+    while (st != LW_OK && ++n < 10000) {
+        lw_alloc_fail_at(n);
+        st = try_compare(s, &c, &err);
+        lw_alloc_fail_at(0);
+        if (st != LW_OK)
+            assert_int_equal(st, LW_ENOMEM);
+        assert_null(c.arena.head);
+        assert_int_equal(lw_alloc_live(), held);
+    }
+    assert_int_equal(st, LW_OK);
+    assert_true(n > 10);
+    lw_store_close(s);
+}
+
+#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORED(times_of_buckets_and_step_are_those_of_the_runs),
+        STORED(of_an_even_number_of_steps_the_middle_two_are_halved),
+        cmocka_unit_test(without_a_measured_time_there_is_no_error),
+        STORED(parts_add_up_to_the_difference_of_the_step),
+        STORED(the_largest_contributors_come_first),
+        STORED(the_simulation_is_the_prediction_in_either_order),
+        STORED(different_plans_are_joined_by_launch_place_and_say_so),
+        STORED(runs_without_spans_are_compared_by_their_totals),
+        STORED(a_run_without_a_step_is_refused),
+        STORED(comparisons_become_the_past_errors_of_a_cluster),
+        STORED(beyond_the_tolerance_the_command_exits_with_3),
+        STORED(json_holds_what_the_documentation_shows),
+        STORED(without_runs_every_execution_stands_beside_its_last_prediction),
+        STORED(csv_holds_buckets_and_ops_too),
+        STORED(every_failing_allocation_is_reported_and_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
+}

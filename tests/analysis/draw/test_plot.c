@@ -1,0 +1,425 @@
+/* Pictures: the data given to gnuplot comes from the database and says what the runs say. The runs
+ * are those of tests/lib/run_fixture.h; pixels are not tested. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "analysis/draw/step_bars.h"
+#include "analysis/draw/plot.h"
+#include "analysis/draw/plot_style.h"
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/run_fixture.h"
+
+/* An open database with all its runs, and a plot of them. */
+struct scene {
+    struct lw_store *store;
+    struct lw_arena arena;
+    struct lw_run *runs;
+    struct lw_plot plot;
+};
+
+static struct scene open_scene(enum lw_plot_kind kind)
+{
+    struct scene s = {0};
+    struct lw_err err = {0};
+    int32_t n;
+
+    if (lw_store_open(runs_db, LW_STORE_READ, &s.store, &err) != LW_OK ||
+        lw_store_runs(s.store, &s.arena, &s.runs, &n, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    s.plot = (struct lw_plot){.kind = kind, .runs = s.runs, .n_runs = n, .step = -1,
+                              .max_ranks = 8};
+    return s;
+}
+
+static void close_scene(struct scene *s)
+{
+    lw_store_close(s->store);
+    lw_arena_free(&s->arena);
+}
+
+/* The script as text; freed by the caller. */
+static char *script_of(enum lw_plot_kind kind)
+{
+    struct scene s = open_scene(kind);
+    struct lw_err err = {0};
+    FILE *f = tmpfile();
+
+    if (lw_plot_script(s.store, &s.plot, f, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    long n = ftell(f);
+    char *text = test_calloc((size_t)n + 1, 1);
+    rewind(f);
+    assert_int_equal(fread(text, 1, (size_t)n, f), n);
+    fclose(f);
+    close_scene(&s);
+    return text;
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+static void the_timeline_holds_every_bar_with_its_times(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    char *text = script_of(LW_PLOT_TIMELINE);
+    /* us; rows: compute at -1.5, comm at -2.5; forward 0-100, backward to 300 */
+    assert_has(text, "\n0 100 -1.860 -1.140 5682409\n100 300 -1.860 -1.140 29362\n");
+    /* bucket 0 on rank 0: starts 202, waits until 212, moves until 312; bucket 1 until 412 */
+    assert_has(text, "\n202 212 -2.860 -2.140 16509128\n212 312 -2.860 -2.140 15113984\n");
+    assert_has(text, "\n312 412 -2.860 -2.140 13983232\n");
+    /* exposed from the end of backward to that of the last bucket */
+    assert_has(text, "$exposed << EOD\n300 412 -3.000 -2.880 0\n");
+    assert_has(text, "\"bucket 1, 4.00 MiB\"");
+    assert_has(text, "time from the start of the step [us]");
+    assert_has(text, "\"rank 1 comm\"");
+    test_free(text);
+}
+
+static void changing_one_span_changes_the_data(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    char *before = script_of(LW_PLOT_TIMELINE);
+    runs_sql("UPDATE span SET end_ps = 417000000 WHERE rank = 0 AND op = 3");
+    char *after = script_of(LW_PLOT_TIMELINE);
+    assert_null(strstr(before, "\n312 417 -2.860"));
+    assert_has(after, "\n312 417 -2.860 -2.140 13983232\n");
+    assert_has(after, "$exposed << EOD\n300 412 "); /* the optimizer runs from 412: hidden there */
+    test_free(before);
+    test_free(after);
+}
+
+static void the_same_database_gives_the_same_script(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    for (int k = 0; k < LW_N_PLOTS; k++) {
+        if (k == LW_PLOT_SWEEP)
+            runs_store(&runs_one_bucket);
+        char *a = script_of((enum lw_plot_kind)k), *b = script_of((enum lw_plot_kind)k);
+        assert_string_equal(a, b);
+        test_free(a);
+        test_free(b);
+    }
+}
+
+static void strips_add_up_to_the_exposed_communication_of_the_summary(void **state)
+{
+    struct lw_err err = {0};
+    struct picture pic;
+
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    struct scene s = open_scene(LW_PLOT_TIMELINE);
+    struct picture_view view = {s.runs, 2, -1, 8};
+    assert_int_equal(picture_read(s.store, &view, &pic, &err), LW_OK);
+    lw_ps total[2][2] = {{0}};
+    for (int64_t i = 0; i < pic.n_strips; i++) {
+        const struct picture_row *r = &pic.rows[pic.strips[i].row];
+        total[r->run][r->rank] += pic.strips[i].end - pic.strips[i].start;
+    }
+    for (int run = 0; run < 2; run++)
+        for (int rank = 0; rank < 2; rank++)
+            assert_int_equal(total[run][rank], s.runs[run].exposed_comm);
+    assert_int_equal(pic.step[1], 512 * LW_PS_PER_US); /* the warm-up step is not shown */
+    picture_free(&pic);
+    close_scene(&s);
+}
+
+static void short_bars_of_one_kind_are_drawn_as_one(void **state)
+{
+    struct picture_bar bars[3] = {
+        {.start = 0, .end = 10, .kind = LW_OP_KERNEL, .n_ops = 1},
+        {.start = 12, .end = 20, .kind = LW_OP_KERNEL, .n_ops = 1},
+        {.start = 40, .end = 50, .kind = LW_OP_KERNEL, .n_ops = 1}};
+    struct picture pic = {.bars = bars, .n_bars = 3};
+    struct picture_bar joined;
+
+    (void)state;
+    assert_int_equal(picture_join(&pic, 0, 2, &joined), 2);
+    assert_int_equal(joined.end, 20);
+    assert_int_equal(joined.n_ops, 2);
+    assert_int_equal(picture_join(&pic, 0, 1, &joined), 1);
+    bars[0].comm = bars[1].comm = true;
+    assert_int_equal(picture_join(&pic, 0, 2, &joined), 1);
+}
+
+static void ops_below_a_pixel_become_one_bar_of_the_longest_kind(void **state)
+{
+    struct picture_bar bars[3] = {
+        {.start = 0, .end = 2, .kind = LW_OP_KERNEL, .colour = 1, .n_ops = 1},
+        {.start = 2, .end = 6, .kind = LW_OP_COPY, .colour = 2, .n_ops = 1},
+        {.start = 6, .end = 9, .kind = LW_OP_KERNEL, .colour = 1, .n_ops = 1}};
+    struct picture_strip strips[2] = {{.start = 0, .end = 4, .covered = 4},
+                                      {.start = 6, .end = 9, .covered = 3}};
+    struct picture pic = {.bars = bars, .n_bars = 3, .strips = strips, .n_strips = 2};
+    struct picture_bar joined;
+    struct picture_strip strip;
+
+    (void)state;
+    assert_int_equal(picture_join(&pic, 0, 5, &joined), 2); /* 0-6 is longer than a gap: closed */
+    assert_int_equal(joined.end, 6);
+    assert_int_equal(joined.kind, LW_OP_COPY);
+    assert_int_equal(joined.colour, 2);
+    assert_int_equal(picture_join_strips(&pic, 0, 2, &strip), 2);
+    assert_int_equal(strip.end, 9);
+    assert_int_equal(strip.covered, 7);
+    assert_int_equal(picture_join_strips(&pic, 0, 1, &strip), 1);
+}
+
+static void parts_of_a_step_stand_end_to_end(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    char *text = script_of(LW_PLOT_OVERLAP);
+    /* rank 0: communication 202-412 = 210, of it exposed 112; compute 320, of it 98 with comm */
+    assert_has(text, "$parts << EOD\n0 222 -0.340 0.340 5682409\n"
+                     "222 320 -0.340 0.340 29362\n"
+                     "320 432 -0.340 0.340 15113984\nEOD\n");
+    assert_has(text, "set label \"112\" at 376,0 center");
+    test_free(text);
+}
+
+static void predictions_are_paired_with_executions_of_the_same_plan(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_one_bucket); /* never executed: no point */
+    runs_store(&runs_measured);
+    char *text = script_of(LW_PLOT_PREDICTED);
+    assert_has(text, "$pairs << EOD\n512 432 512 512\nEOD");
+    assert_has(text, "set label \"1.00 MiB, -15.6 %\" at graph ");
+    test_free(text);
+}
+
+static void a_sweep_marks_the_best_cap(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_one_bucket); /* 212 + 150 + 20 = 382 */
+    char *text = script_of(LW_PLOT_SWEEP);
+    assert_has(text, "$predicted << EOD\n1 432 432 432\n25 382 382 382\nEOD");
+    assert_has(text, "'+' using (25):(382) every ::0::0");
+    test_free(text);
+}
+
+static void refused(enum lw_plot_kind kind, const char *words)
+{
+    struct scene s = open_scene(kind);
+    struct lw_err err = {0};
+    FILE *f = tmpfile();
+
+    assert_int_equal(lw_plot_script(s.store, &s.plot, f, &err), LW_EINVAL);
+    assert_has(err.msg, words);
+    fclose(f);
+    close_scene(&s);
+}
+
+static void a_picture_that_lacks_its_runs_says_which(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    refused(LW_PLOT_PREDICTED, "no execution among these runs has a prediction of the same plan");
+    refused(LW_PLOT_SWEEP, "needs two or more runs");
+    runs_sql("UPDATE run SET n_spans = 0, first_span = NULL, last_span = NULL");
+    refused(LW_PLOT_TIMELINE, "run 1 was stored without spans");
+    runs_sql("DELETE FROM metric");
+    refused(LW_PLOT_OVERLAP, "run 1 has no step to show");
+}
+
+static void the_output_name_chooses_the_terminal(void **state)
+{
+    enum lw_plot_terminal t;
+    struct lw_err err;
+
+    (void)state;
+    assert_int_equal(lw_plot_terminal_of("a.b/x.png", &t, &err), LW_OK);
+    assert_int_equal(t, LW_TERMINAL_PNG);
+    assert_int_equal(lw_plot_terminal_of("x.svg", &t, &err), LW_OK);
+    assert_int_equal(t, LW_TERMINAL_SVG);
+    assert_int_equal(lw_plot_terminal_of("-", &t, &err), LW_OK);
+    assert_int_equal(t, LW_TERMINAL_DUMB);
+    assert_int_equal(lw_plot_terminal_of("x.gp", &t, &err), LW_OK);
+    assert_int_equal(t, LW_TERMINAL_SCRIPT);
+    assert_int_equal(lw_plot_terminal_of("x.jpg", &t, &err), LW_EINVAL);
+    assert_has(err.msg, ".png, .svg or .gp");
+}
+
+static bool have_gnuplot(void)
+{
+    char buf[128];
+    struct lw_err err;
+
+    if (lw_plot_version(buf, sizeof buf, &err) == LW_OK)
+        return true;
+    print_message("SKIP plot: %s\n", err.msg);
+    return false;
+}
+
+static void draw(enum lw_plot_kind kind, const char *name, char *head, size_t n)
+{
+    char file[512];
+    struct scene s = open_scene(kind);
+    struct lw_err err = {0};
+
+    snprintf(file, sizeof file, "%s", fixture_path(name));
+    assert_int_equal(lw_plot_terminal_of(file, &s.plot.terminal, &err), LW_OK);
+    if (lw_plot_draw(s.store, &s.plot, file, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    FILE *f = fopen(file, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(head, 1, n, f), n);
+    fclose(f);
+    close_scene(&s);
+}
+
+static void gnuplot_draws_every_kind_without_complaint(void **state)
+{
+    static const char *const names[] = {"timeline", "overlap", "predicted", "sweep"};
+    char head[8], file[32];
+
+    (void)state;
+    if (!have_gnuplot())
+        skip();
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    runs_store(&runs_one_bucket);
+    for (int k = 0; k < LW_N_PLOTS; k++) {
+        snprintf(file, sizeof file, "%s.png", names[k]);
+        draw((enum lw_plot_kind)k, file, head, 8);
+        assert_memory_equal(head, "\x89PNG\r\n\x1a\n", 8);
+        snprintf(file, sizeof file, "%s.svg", names[k]);
+        draw((enum lw_plot_kind)k, file, head, 5);
+        assert_memory_equal(head, "<?xml", 5);
+    }
+}
+
+static void without_gnuplot_nothing_is_written_and_it_is_named(void **state)
+{
+    char file[512], *path = strdup(getenv("PATH"));
+    struct lw_err err = {0};
+
+    (void)state;
+    runs_store(&runs_predicted);
+    struct scene s = open_scene(LW_PLOT_TIMELINE);
+    snprintf(file, sizeof file, "%s", fixture_path("x.png"));
+    setenv("PATH", fixture_path(""), 1);
+    assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_ENOTSUP);
+    setenv("PATH", path, 1);
+    free(path);
+    assert_has(err.msg, "gnuplot-nox");
+    assert_int_not_equal(access(file, F_OK), 0);
+    close_scene(&s);
+}
+
+static void a_failing_gnuplot_leaves_no_file(void **state)
+{
+    char file[512], *path = strdup(getenv("PATH"));
+    struct lw_err err = {0};
+
+    (void)state;
+    runs_store(&runs_predicted);
+    struct scene s = open_scene(LW_PLOT_TIMELINE);
+    snprintf(file, sizeof file, "%s", fixture_path("x.png"));
+    fixture_put(fixture_path("gnuplot"),
+                "#!/bin/sh\necho half a picture\necho 'line 7: no such terminal' >&2\nexit 3\n");
+    assert_int_equal(chmod(fixture_path("gnuplot"), 0700), 0);
+    char command[4096];
+    snprintf(command, sizeof command, "%s:%s", fixture_path(""), path);
+    setenv("PATH", command, 1);
+    assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_EFAILED);
+    setenv("PATH", path, 1);
+    free(path);
+    assert_has(err.msg, "gnuplot ended with status 3: line 7: no such terminal");
+    assert_int_not_equal(access(file, F_OK), 0);
+    close_scene(&s);
+}
+
+static void characters_show_streams_buckets_and_exposure(void **state)
+{
+    struct lw_err err = {0};
+    char text[4096] = "";
+
+    (void)state;
+    runs_store(&runs_predicted);
+    struct scene s = open_scene(LW_PLOT_TIMELINE);
+    s.plot.width = 21 + 43; /* 43 cells for 432 us: 10.05 us each */
+    FILE *f = tmpfile();
+    assert_int_equal(plot_characters(s.store, &s.plot, f, &err), LW_OK);
+    rewind(f);
+    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+    fclose(f);
+    assert_has(text, "    rank 0 compute |FFFFFFFFFFBBBBBBBBBBBBBBBBBBBB           OO\n");
+    assert_has(text, "       rank 0 comm |                    .0000000000" "11111111111\n");
+    assert_has(text, "           exposed |                             !!!!!!!!!!!!!\n");
+    close_scene(&s);
+}
+
+static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+{
+    struct lw_err err = {0};
+
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    struct scene s = open_scene(LW_PLOT_TIMELINE);
+    int64_t held = lw_alloc_live();
+    for (int k = 0; k < LW_N_PLOTS; k++) {
+        enum lw_status st = LW_ENOMEM;
+        s.plot.kind = (enum lw_plot_kind)k;
+        if (k == LW_PLOT_SWEEP)
+            s.runs[0].bucket_cap_bytes = 8;
+        for (int n = 1; st != LW_OK && n < 1000; n++) {
+            FILE *f = tmpfile();
+            lw_alloc_fail_at(n);
+            st = lw_plot_script(s.store, &s.plot, f, &err);
+            lw_alloc_fail_at(0);
+            fclose(f);
+            if (st != LW_OK)
+                assert_int_equal(st, LW_ENOMEM);
+            assert_int_equal(lw_alloc_live(), held);
+        }
+        assert_int_equal(st, LW_OK);
+    }
+    close_scene(&s);
+}
+
+#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORED(the_timeline_holds_every_bar_with_its_times),
+        STORED(changing_one_span_changes_the_data),
+        STORED(the_same_database_gives_the_same_script),
+        STORED(strips_add_up_to_the_exposed_communication_of_the_summary),
+        cmocka_unit_test(short_bars_of_one_kind_are_drawn_as_one),
+        cmocka_unit_test(ops_below_a_pixel_become_one_bar_of_the_longest_kind),
+        STORED(parts_of_a_step_stand_end_to_end),
+        STORED(predictions_are_paired_with_executions_of_the_same_plan),
+        STORED(a_sweep_marks_the_best_cap),
+        STORED(a_picture_that_lacks_its_runs_says_which),
+        cmocka_unit_test(the_output_name_chooses_the_terminal),
+        STORED(gnuplot_draws_every_kind_without_complaint),
+        STORED(without_gnuplot_nothing_is_written_and_it_is_named),
+        STORED(a_failing_gnuplot_leaves_no_file),
+        STORED(characters_show_streams_buckets_and_exposure),
+        STORED(every_failing_allocation_is_reported_and_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* Labels beside points: none on another, on a point, or outside the picture. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "analysis/draw/plot_labels.h"
+#include "shared/base/arena.h"
+#include "tests/lib/prng.h"
+
+static struct lw_err err;
+
+static void place(struct plot_labels *l, double x, double y, struct plot_box *box, bool *right)
+{
+    double at_x, at_y;
+
+    assert_int_equal(plot_labels_place(l, x, y, 0.2, 0.03, &at_x, &at_y, right, &err), LW_OK);
+    *box = (struct plot_box){*right ? at_x : at_x - 0.2, *right ? at_x + 0.2 : at_x, at_y - 0.015,
+                             at_y + 0.015};
+}
+
+static void a_lonely_label_lies_below_to_the_right(void **unused)
+{
+    struct plot_labels l = {0};
+    struct plot_box b;
+    bool right;
+    (void)unused;
+
+    place(&l, 0.5, 0.5, &b, &right);
+    assert_true(right);
+    assert_float_equal(b.x0, 0.515, 1e-9); /* half a height beside the point */
+    assert_float_equal(b.y1, 0.485, 1e-9); /* a height below it, to its middle */
+    plot_labels_free(&l);
+}
+
+static void at_the_right_edge_it_lies_to_the_left(void **unused)
+{
+    struct plot_labels l = {0};
+    struct plot_box b;
+    bool right;
+    (void)unused;
+
+    place(&l, 0.95, 0.5, &b, &right);
+    assert_false(right);
+    assert_float_equal(b.x1, 0.935, 1e-9);
+    plot_labels_free(&l);
+}
+
+static bool meet(const struct plot_box *a, const struct plot_box *b)
+{
+    return a->x0 < b->x1 && b->x0 < a->x1 && a->y0 < b->y1 && b->y0 < a->y1;
+}
+
+static void close_points_keep_their_labels_apart(void **unused)
+{
+    struct prng r = prng_start("labels");
+    enum { N = 12 };
+    (void)unused;
+
+    for (int round = 0; round < 50; round++) {
+        struct plot_labels l = {0};
+        struct plot_box point[N], label[N];
+        bool right;
+        for (int i = 0; i < N; i++) { /* all within a tenth of the picture */
+            double x = 0.45 + (double)prng_in(&r, 0, 1000) / 10000;
+            double y = 0.45 + (double)prng_in(&r, 0, 1000) / 10000;
+            point[i] = (struct plot_box){x - 0.005, x + 0.005, y - 0.005, y + 0.005};
+            assert_int_equal(plot_labels_block(&l, point[i], &err), LW_OK);
+        }
+        for (int i = 0; i < N; i++) {
+            place(&l, point[i].x0 + 0.005, point[i].y0 + 0.005, &label[i], &right);
+            for (int k = 0; k < N; k++)
+                assert_false(meet(&label[i], &point[k]));
+            for (int k = 0; k < i; k++)
+                assert_false(meet(&label[i], &label[k]));
+            assert_true(label[i].x0 >= 0 && label[i].x1 <= 1);
+        }
+        plot_labels_free(&l);
+    }
+}
+
+static void without_memory_it_says_so(void **unused)
+{
+    struct plot_labels l = {0};
+    double x, y;
+    bool right;
+    (void)unused;
+
+    lw_alloc_fail_at(1);
+    assert_int_equal(plot_labels_place(&l, 0.5, 0.5, 0.1, 0.1, &x, &y, &right, &err), LW_ENOMEM);
+    lw_alloc_fail_at(0);
+    plot_labels_free(&l);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lonely_label_lies_below_to_the_right),
+        cmocka_unit_test(at_the_right_edge_it_lies_to_the_left),
+        cmocka_unit_test(close_points_keep_their_labels_apart),
+        cmocka_unit_test(without_memory_it_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

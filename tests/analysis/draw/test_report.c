@@ -1,0 +1,234 @@
+/* The HTML page: complete, closed, and without a link that leaves it. The runs are those of
+ * tests/lib/run_fixture.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "analysis/draw/report.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/run_fixture.h"
+
+static enum lw_status write_page(FILE *f, struct lw_err *err)
+{
+    struct lw_store *s = NULL;
+    struct lw_arena a = {0};
+    struct lw_run *runs;
+    int32_t n;
+
+    enum lw_status st = lw_store_open(runs_db, LW_STORE_READ, &s, err);
+    if (st == LW_OK)
+        st = lw_store_select_runs(s, NULL, 0, &a, &runs, &n, err);
+    if (st == LW_OK)
+        st = lw_report_write(s, runs, n, f, err);
+    lw_store_close(s);
+    lw_arena_free(&a);
+    return st;
+}
+
+/* The page as text; freed by the caller. */
+static char *page(void)
+{
+    struct lw_err err = {0};
+    FILE *f = tmpfile();
+
+    if (write_page(f, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    long n = ftell(f);
+    char *text = calloc((size_t)n + 1, 1);
+    rewind(f);
+    assert_int_equal(fread(text, 1, (size_t)n, f), n);
+    fclose(f);
+    return text;
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("'%s' is not in the page", part);
+}
+
+static void the_table_pairs_predictions_with_executions(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    char *text = page();
+    assert_has(text, "<tr><td>1, 2</td><td>1.00 MiB</td><td>2</td><td>0.432</td><td>0.512</td>"
+                     "<td>-15.6 %</td><td>0.112</td><td>0.192</td><td class=\"t\">threads, real");
+    assert_has(text, "Over 1 pair the step is off by 15.6 % on average");
+    assert_has(text, "<td class=\"t\">exposed communication</td><td>0.112</td><td>0.192</td>"
+                     "<td>-0.080</td>");
+    free(text);
+}
+
+static void bars_have_hover_texts_with_their_times(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    char *text = page();
+    assert_has(text, "<title>bucket 0, 1.00 MiB (all_reduce): 110.000 us, from 202.000 us to "
+                     "312.000 us, of it 10.000 us waiting for the last rank; ready at 200.000 us"
+                     "</title>");
+    assert_has(text, "<title>exposed communication: 112.000 us</title>");
+    free(text);
+}
+
+static void a_changed_span_changes_the_page(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    char *before = page();
+    runs_sql("UPDATE span SET end_ps = end_ps + 1000000 WHERE rank = 1 AND op = 0");
+    char *after = page();
+    assert_string_not_equal(before, after);
+    assert_has(after, "<title>forward (forward): 101.000 us");
+    free(before);
+    free(after);
+}
+
+static void a_run_without_partner_is_drawn_alone(void **state)
+{
+    (void)state;
+    runs_store(&runs_one_bucket);
+    char *text = page();
+    assert_has(text, "None of these runs is a prediction and an execution of the same plan");
+    assert_has(text, "<h3>Run 1</h3>");
+    assert_has(text, "bucket 0, 5.00 MiB");
+    free(text);
+}
+
+static void names_from_outside_cannot_become_markup(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_sql("UPDATE run SET workload_name = '<b>x</b>', cluster_name = 'a&b\"c'");
+    char *text = page();
+    assert_has(text, "&lt;b&gt;x&lt;/b&gt;");
+    assert_has(text, "a&amp;b&quot;c");
+    assert_has(text, "lapwing sim &lt;toy&gt; &amp; more");
+    assert_has(text, "<code>w&lt;&amp;&gt;</code>");
+    assert_null(strstr(text, "<b>"));
+    free(text);
+}
+
+static void nothing_refers_outside_the_page(void **state)
+{
+    static const char *const banned[] = {"http", "src=", "href=", "<script", "<link", "url(",
+                                         "@import", "<iframe", "<img"};
+
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    char *text = page();
+    for (size_t i = 0; i < sizeof banned / sizeof banned[0]; i++)
+        assert_null(strstr(text, banned[i]));
+    free(text);
+}
+
+/* Every element that must be closed is, in the right order. */
+static void every_element_is_closed(void **state)
+{
+    char open[64][16];
+    int depth = 0;
+
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    runs_store(&runs_one_bucket);
+    char *text = page();
+    for (char *p = strchr(text, '<'); p; p = strchr(p + 1, '<')) {
+        char name[16] = "";
+        bool closing = p[1] == '/';
+        char *end = strchr(p, '>');
+        assert_non_null(end);
+        for (int i = 0; i < 15 && isalnum((unsigned char)p[1 + closing + i]); i++)
+            name[i] = p[1 + closing + i];
+        if (!name[0] || end[-1] == '/' || strcmp(name, "meta") == 0 || strcmp(name, "br") == 0)
+            continue;
+        if (!closing) {
+            assert_true(depth < 64);
+            strcpy(open[depth++], name);
+        } else {
+            assert_true(depth > 0);
+            assert_string_equal(open[--depth], name);
+        }
+    }
+    assert_int_equal(depth, 0);
+    free(text);
+}
+
+static void the_same_database_gives_the_same_bytes(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    char *a = page(), *b = page();
+    assert_string_equal(a, b);
+    free(a);
+    free(b);
+}
+
+static void the_command_leaves_no_partial_page(void **state)
+{
+    (void)state;
+    expect("report", 1, ""); /* no database */
+    runs_store(&runs_predicted);
+    expect("report -o none/report.html", 1, "");
+    expect("report 7 -o report.html", 1, "");
+    assert_int_not_equal(access(fixture_path("report.html"), F_OK), 0);
+    expect("report 1 -o report.html", 0, "");
+    assert_int_equal(access(fixture_path("report.html"), F_OK), 0);
+}
+
+static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+{
+    struct lw_err err = {0};
+    enum lw_status st = LW_ENOMEM;
+    int n = 0;
+
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    int64_t held = lw_alloc_live();
+    while (st != LW_OK && ++n < 10000) {
+        FILE *f = tmpfile();
+        lw_alloc_fail_at(n);
+        st = write_page(f, &err);
+        lw_alloc_fail_at(0);
+        fclose(f);
+        if (st != LW_OK)
+            assert_int_equal(st, LW_ENOMEM);
+        assert_int_equal(lw_alloc_live(), held);
+    }
+    assert_int_equal(st, LW_OK);
+    assert_true(n > 20);
+}
+
+#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORED(the_table_pairs_predictions_with_executions),
+        STORED(bars_have_hover_texts_with_their_times),
+        STORED(a_changed_span_changes_the_page),
+        STORED(a_run_without_partner_is_drawn_alone),
+        STORED(names_from_outside_cannot_become_markup),
+        STORED(nothing_refers_outside_the_page),
+        STORED(every_element_is_closed),
+        STORED(the_same_database_gives_the_same_bytes),
+        STORED(the_command_leaves_no_partial_page),
+        STORED(every_failing_allocation_is_reported_and_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}

@@ -1,0 +1,320 @@
+/* Critical paths and charges: a step by hand, and on random plans the sums that must hold. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "analysis/explain/explain.h"
+#include "shared/lower/lower.h"
+#include "sim/bench/bench_plan.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/prng.h"
+#include "tests/lib/run_fixture.h"
+#include "tests/lib/sim_help.h"
+#include "tests/lib/tiny_workload.h"
+
+static struct lw_err err;
+
+static void ok(enum lw_status st)
+{
+    if (st != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* --- by hand ---------------------------------------------------------------------------------- */
+
+static const int64_t sizes[] = {1 << 20, 3 << 20};
+static const struct fixture_run by_hand = {.kind = LW_RUN_EXEC, .sizes = sizes, .n_buckets = 2,
+                                           .n_steps = 2, .wire_us = 100, .cap_bytes = 1 << 20};
+
+static void load(const char *id, struct lw_plan *p, struct lw_timeline *t)
+{
+    struct lw_store *store;
+    struct lw_arena arena = {0};
+    struct lw_run run;
+
+    ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
+    ok(lw_store_find_run(store, id, &arena, &run, &err));
+    ok(lw_store_load_plan(store, &run, p, &err));
+    ok(lw_store_load_timeline(store, &run, t, &err));
+    lw_store_close(store);
+    lw_arena_free(&arena);
+}
+
+static void expect_charge(const struct lw_explanation *e, enum lw_cause c, int64_t us,
+                          int64_t exposed_us)
+{
+    assert_int_equal(e->charge[c].time, us * LW_PS_PER_US);
+    assert_int_equal(e->charge[c].exposed, exposed_us * LW_PS_PER_US);
+}
+
+/* tests/lib/run_fixture.h: rank 0 has compute to 300, bucket 0 moves 212-312, bucket 1 312-412, the
+ * optimizer runs 412-432. From 300 on the rank waits for bucket 1, which was ready at 250: until 312
+ * bucket 0 stands before it (12 us in the queue), then it moves (100 us). Both are exposed. */
+static void a_step_by_hand_is_charged_by_cause(void **unused)
+{
+    struct lw_explanation e;
+    struct lw_timeline t;
+    struct lw_plan p;
+    (void)unused;
+
+    runs_store(&by_hand);
+    load("1", &p, &t);
+    ok(lw_explain(&t, &p, 0, -1, -1, &e, &err));
+    assert_int_equal(e.rank, 0);
+    assert_int_equal(e.length, 432 * LW_PS_PER_US);
+    expect_charge(&e, LW_CAUSE_COMPUTE, 320, 0);
+    expect_charge(&e, LW_CAUSE_QUEUE, 12, 12);
+    expect_charge(&e, LW_CAUSE_TRANSFER, 100, 100);
+    expect_charge(&e, LW_CAUSE_WAIT, 0, 0);
+    lw_explanation_free(&e);
+    lw_timeline_free(&t);
+    lw_plan_free(&p);
+}
+
+/* The critical path of that step: optimizer 412-432, bucket 1 312-412, bucket 0 in whose queue it
+ * stood from 250 on (250-312), moving since 212 (212-250), where rank 1 came last. It waited for its
+ * backward: but that ends at 300, later than the bucket began, so nothing in the plan held rank 1
+ * back before 212: the recording says a bucket starts within its backward. */
+static void the_critical_path_goes_on_at_the_last_rank(void **unused)
+{
+    static const struct {
+        int rank;
+        enum lw_cause cause;
+        int64_t from, to;
+    } want[] = {
+        {1, LW_CAUSE_COMPUTE, 100, 212},  /* backward, up to where it let go */
+        {0, LW_CAUSE_TRANSFER, 212, 250},
+        {0, LW_CAUSE_QUEUE, 250, 312},
+        {0, LW_CAUSE_TRANSFER, 312, 412},
+        {0, LW_CAUSE_COMPUTE, 412, 432},
+    };
+    struct lw_explanation e;
+    struct lw_timeline t;
+    struct lw_plan p;
+    (void)unused;
+
+    runs_store(&by_hand);
+    load("1", &p, &t);
+    ok(lw_explain(&t, &p, 0, 1, 0, &e, &err));
+    assert_int_equal(e.n_path, 6);
+    assert_int_equal(e.path[0].op, 0); /* the forward of rank 1 */
+    for (int i = 0; i < 5; i++) {
+        const struct lw_path_part *q = &e.path[i + 1];
+        assert_int_equal(q->rank, want[i].rank);
+        assert_int_equal(q->cause, want[i].cause);
+        assert_int_equal(q->from, want[i].from * LW_PS_PER_US);
+        assert_int_equal(q->to, want[i].to * LW_PS_PER_US);
+    }
+    lw_explanation_free(&e);
+    lw_timeline_free(&t);
+    lw_plan_free(&p);
+}
+
+/* Work of 10 us on rank 0 and 30 us on rank 1 (half speed, 15 us of work), then an all-reduce: rank
+ * 0 waits 20 us for the last rank; launched and started at once. */
+static void waiting_for_a_slow_rank_is_told_from_moving(void **unused)
+{
+    struct lw_builder *b = begin_plan("wait", 2);
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_timeline t = {0};
+    struct lw_explanation e;
+    struct lw_sim_stats stats;
+    struct lw_cluster c;
+    struct lw_plan p;
+    (void)unused;
+
+    int32_t work = add_work(b, LW_OP_BACKWARD, 0, 10 * LW_PS_PER_US, -1);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 1000000, work);
+    finish_plan(b, &p);
+    make_cluster(&c, 2, 1e9, 0); /* 2 (n-1)/n B / rate = 1 ms */
+    add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 1.0 / 3});
+    ok(lw_sim_run(&p, &c, &o, &t, &stats, &err));
+    ok(lw_explain(&t, &p, 0, -1, 0, &e, &err));
+    lw_ps late = e.charge[LW_CAUSE_WAIT].time;
+    assert_true(late > 19999 * LW_PS_PER_NS && late < 20001 * LW_PS_PER_NS);
+    assert_int_equal(e.charge[LW_CAUSE_WAIT].exposed, late);
+    expect_charge(&e, LW_CAUSE_COMPUTE, 10, 0);
+    expect_charge(&e, LW_CAUSE_TRANSFER, 1000, 1000);
+    assert_int_equal(e.on_path[LW_CAUSE_WAIT], 0); /* the path goes through rank 1's work */
+    assert_int_equal(e.on_path[LW_CAUSE_COMPUTE], 10 * LW_PS_PER_US + late);
+    lw_explanation_free(&e);
+    ok(lw_explain(&t, &p, 0, -1, 1, &e, &err));
+    assert_int_equal(e.charge[LW_CAUSE_WAIT].time, 0);
+    assert_int_equal(e.charge[LW_CAUSE_COMPUTE].time, 10 * LW_PS_PER_US + late);
+    lw_explanation_free(&e);
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    lw_plan_free(&p);
+}
+
+/* --- what must hold on any run ---------------------------------------------------------------- */
+
+static void expect_sums(const struct lw_timeline *t, const struct lw_plan *p, int32_t rank)
+{
+    struct lw_explanation e;
+    lw_ps time = 0, exposed = 0, path = 0, at = 0;
+
+    ok(lw_explain(t, p, 0, -1, rank, &e, &err));
+    for (int c = 0; c < LW_N_CAUSES; c++) {
+        assert_true(e.charge[c].time >= e.charge[c].exposed && e.charge[c].exposed >= 0);
+        time += e.charge[c].time;
+        exposed += e.charge[c].exposed;
+        path += e.on_path[c];
+    }
+    assert_int_equal(time, e.length);
+    assert_int_equal(path, e.length);
+    assert_int_equal(exposed, e.measure.exposed_comm);
+    assert_int_equal(e.charge[LW_CAUSE_COMPUTE].time, e.measure.compute_busy);
+    for (int64_t i = 0; i < e.n_path; i++) { /* tiled, in time, by what runs there */
+        const struct lw_path_part *q = &e.path[i];
+        assert_int_equal(q->from, at);
+        assert_true(q->to > q->from);
+        at = q->to;
+    }
+    assert_int_equal(at, e.length);
+    lw_explanation_free(&e);
+}
+
+static void charges_add_up_on_random_clusters(void **unused)
+{
+    struct prng r = prng_start("explanations");
+    (void)unused;
+
+    for (int i = 0; i < 60; i++) {
+        struct lw_sim_options o = {.n_steps = 2, .seed = (uint64_t)i,
+                                   .start_skew_ps = prng_in(&r, 0, 1) * prng_in(&r, 1, 3000000)};
+        struct lw_strategy s = lw_strategy_default();
+        struct lw_timeline t = {0};
+        struct lw_sim_stats stats;
+        struct lw_cluster c;
+        struct lw_plan p;
+        struct tiny w;
+        tiny_init(&w);
+        s.dp = prng_in(&r, 2, 5);
+        s.bucket_cap_bytes = 4 * prng_in(&r, 0, 700);
+        make_cluster(&c, (int32_t)s.dp, 1e8 * (double)prng_in(&r, 1, 100), prng_in(&r, 0, 900000));
+        c.device.copy_bytes_per_s = given(1e8 * (double)prng_in(&r, 1, 100));
+        if (prng_in(&r, 0, 1))
+            c.interference.compute_rate_under_comm = given(0.5);
+        if (prng_in(&r, 0, 1))
+            add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 0.7,
+                                                    .late_ps = prng_in(&r, 0, 2000000)});
+        ok(lw_plan_build(&w.w, &s, NULL, &p, &err));
+        ok(lw_sim_run(&p, &c, &o, &t, &stats, &err));
+        for (int32_t rank = -1; rank < s.dp; rank++)
+            expect_sums(&t, &p, rank);
+        lw_timeline_free(&t);
+        lw_cluster_free(&c);
+        lw_plan_free(&p);
+    }
+}
+
+/* Sends and receives between many ranks, and starts moved at random: a measured run's times obey no
+ * plan to the ns. */
+static void charges_add_up_on_pipelines_and_on_shaken_times(void **unused)
+{
+    struct prng r = prng_start("shaken times");
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_cluster c;
+    struct lw_plan p;
+    (void)unused;
+
+    ok(sim_bench_plan(SIM_BENCH_STREAMS, 4, &p, &err));
+    ok(sim_bench_cluster(4, &c, &err));
+    ok(lw_sim_run(&p, &c, &o, &t, &stats, &err));
+    for (int32_t rank = -1; rank < 4; rank++)
+        expect_sums(&t, &p, rank);
+    for (int round = 0; round < 20; round++) {
+        for (int64_t i = 0; i < t.n; i++) {
+            lw_ps late = prng_in(&r, 0, 5000000);
+            t.issue[i] = prng_in(&r, 0, 2) ? t.ready[i] + late / 2 : -1;
+            t.start[i] += late;
+            t.end[i] += late + prng_in(&r, 0, 300000);
+            t.all_in[i] = t.all_in[i] >= 0 && t.all_in[i] < t.start[i] ? t.start[i] : t.all_in[i];
+            t.all_in[i] = t.all_in[i] > t.end[i] ? t.end[i] : t.all_in[i];
+        }
+        for (int32_t rank = -1; rank < 4; rank++)
+            expect_sums(&t, &p, rank);
+    }
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    lw_plan_free(&p);
+}
+
+static void what_is_not_there_is_refused(void **unused)
+{
+    struct lw_explanation e = {0};
+    struct lw_timeline t;
+    struct lw_plan p;
+    (void)unused;
+
+    runs_store(&by_hand);
+    load("1", &p, &t);
+    assert_int_equal(lw_explain(&t, &p, 0, 7, -1, &e, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "no step 7; it has steps 0 to 1"));
+    assert_int_equal(lw_explain(&t, &p, 0, -1, 2, &e, &err), LW_EINVAL);
+    t.op[3] = 99;
+    assert_int_equal(lw_explain(&t, &p, 0, -1, -1, &e, &err), LW_EINVAL);
+    t.op[3] = 3;
+    enum lw_status st = LW_ENOMEM;
+    for (int64_t n = 1; st != LW_OK; n++) {
+        int64_t live = lw_alloc_live();
+        lw_alloc_fail_at(n);
+        st = lw_explain(&t, &p, 0, -1, -1, &e, &err);
+        lw_alloc_fail_at(0);
+        if (st == LW_OK)
+            lw_explanation_free(&e);
+        assert_int_equal(lw_alloc_live(), live);
+    }
+    lw_timeline_free(&t);
+    lw_plan_free(&p);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static void what_ifs_are_simulated_or_it_says_why_not(void **unused)
+{
+    (void)unused;
+    expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
+    expect("sim -w w.json --dp 2 -c dgx-a100 --spans --db r.db", 0, "step 136.515 ms");
+    expect("explain last --db r.db", 0, "as it is                  136.515          -         -");
+    expect("explain 1 --db r.db", 0, "twice the bandwidth");
+    expect("explain 1 --db r.db --format json", 0, "\"change\": \"no_communication\"");
+    expect("explain 1 --db r.db --format json", 0, "\"what_ifs_note\": null");
+    expect("explain 1 --db r.db --format csv", 0,
+           "cause,time_ns,share_pct,exposed_comm_ns,critical_path_ns");
+    expect("explain 1 --db r.db -c dgx-h100", 0, "note: 'dgx-h100' is not the cluster of the run");
+    expect("explain 2 --db r.db", 1, "no run '2'");
+    expect("sim -w w.json --dp 2 -c dgx-a100 --db r.db", 0, "run 2");
+    expect("explain 2 --db r.db", 1, "--spans");
+    runs_store(&by_hand);
+    char command[256];
+    snprintf(command, sizeof command, "explain 1 --db %s", runs_db);
+    expect(command, 0, "what-ifs are not simulated: ");
+    expect(command, 0, "name the run's cluster file with -c");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_step_by_hand_is_charged_by_cause, runs_open, fixture_close),
+        cmocka_unit_test_setup_teardown(the_critical_path_goes_on_at_the_last_rank, runs_open,
+                                        fixture_close),
+        cmocka_unit_test(waiting_for_a_slow_rank_is_told_from_moving),
+        cmocka_unit_test(charges_add_up_on_random_clusters),
+        cmocka_unit_test(charges_add_up_on_pipelines_and_on_shaken_times),
+        cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, runs_open, fixture_close),
+        cmocka_unit_test_setup_teardown(what_ifs_are_simulated_or_it_says_why_not, runs_open,
+                                        fixture_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

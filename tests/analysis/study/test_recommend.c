@@ -1,0 +1,277 @@
+/* The best bucket cap: every bucketing is met, the best is the best, the reference is what was
+ * recorded, and how sure follows from past errors. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "shared/base/arena.h"
+#include "shared/lower/lower.h"
+#include "shared/timeline/timeline.h"
+#include "sim/cost/cost_model.h"
+#include "analysis/study/recommend_print.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/sim_help.h"
+#include "tests/lib/tiny_workload.h"
+
+static struct lw_err err;
+
+static void ok(enum lw_status st)
+{
+    if (st != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+static void two_ranks(struct lw_cluster *c, double bytes_per_s, lw_ps latency)
+{
+    make_cluster(c, 2, bytes_per_s, latency);
+    c->device.copy_bytes_per_s = given(8e9);
+}
+
+static lw_ps step_with(const struct lw_workload *w, const struct lw_cluster *c, int64_t cap)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_timeline t = {0};
+    struct lw_summary sum;
+    struct lw_sim_stats stats;
+    struct lw_plan p;
+
+    s.dp = 2;
+    s.bucket_cap_bytes = cap;
+    ok(lw_plan_build(w, &s, NULL, &p, &err));
+    o.n_steps = 2; /* one on the initial bucket, one on the rebuilt ones */
+    ok(lw_sim_run(&p, c, &o, &t, &stats, &err));
+    ok(lw_timeline_summarize(&t, NULL, 1, &sum, &err));
+    lw_ps step = sum.step;
+    lw_summary_free(&sum);
+    lw_timeline_free(&t);
+    lw_plan_free(&p);
+    return step;
+}
+
+static void recommend(const struct lw_workload *w, const struct lw_cluster *c, int64_t cap,
+                      struct lw_recommendation *r)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    s.dp = 2;
+    s.bucket_cap_bytes = cap;
+    ok(lw_recommend(w, &s, c, NULL, r, &err));
+}
+
+/* Gradients in ready order have 1200, 8, 800 and 400 bytes. Caps up to 8 B: closed one by one; the
+ * smallest closed bucket then holds
+ *     1200 | 8 | 800 | 400          8: cap 0 .. 8
+ *     1200 | 8+800 | 400          400: cap 9 .. 400
+ *     1200 | 8+800 | (400)        808: cap 401 .. 808, the last one is left open: the same buckets
+ *     1200 | 8+800+400           1200: cap 809 .. 1200 (1208 is closed at 1208 >= cap)
+ *     1200+8 | (800+400)         1208: cap 1201 .. 1208, 1200 left open
+ *     1200+8+800 | (400)         2008: cap 1209 .. 2008
+ *     1200+8+800+400             2408: cap 2009 .. 2408; above: never closed, the same */
+static void every_bucketing_is_met_once(void **unused)
+{
+    static const int64_t low[] = {0, 9, 401, 809, 1201, 1209, 2009, 2409};
+    static const int64_t high[] = {8, 400, 808, 1200, 1208, 2008, 2408, 2409};
+    static const int32_t n_buckets[] = {4, 3, 3, 2, 2, 2, 1, 1};
+    struct lw_recommendation r;
+    struct lw_cluster c;
+    struct tiny t;
+    (void)unused;
+
+    tiny_init(&t);
+    two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
+    recommend(&t.w, &c, -1, &r);
+    assert_int_equal(r.n_points, 8);
+    assert_true(r.exhaustive);
+    assert_int_equal(r.n_simulated, 8);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(r.points[i].low_bytes, low[i]);
+        assert_int_equal(r.points[i].high_bytes, high[i]);
+        assert_int_equal(r.points[i].n_buckets, n_buckets[i]);
+        assert_in_range(r.points[i].cap_bytes, low[i], high[i]);
+    }
+    assert_int_equal(r.points[1].cap_bytes, 256);  /* the roundest of 9 .. 400 */
+    assert_int_equal(r.points[3].cap_bytes, 1024);
+    lw_recommendation_free(&r);
+    lw_cluster_free(&c);
+}
+
+static void no_cap_is_better_than_the_recommended_one(void **unused)
+{
+    static const double rates[] = {1e7, 1e8, 1e9};
+    static const lw_ps latencies[] = {0, 500, 3000};
+    struct tiny t;
+    (void)unused;
+
+    tiny_init(&t);
+    for (int i = 0; i < 9; i++) {
+        struct lw_recommendation r;
+        struct lw_cluster c;
+        lw_ps best = INT64_MAX;
+        two_ranks(&c, rates[i / 3], latencies[i % 3] * LW_PS_PER_NS);
+        recommend(&t.w, &c, 2409, &r);
+        for (int64_t cap = 0; cap <= 2416; cap += 4) {
+            lw_ps step = step_with(&t.w, &c, cap);
+            best = step < best ? step : best;
+            for (int32_t k = 0; k < r.n_points; k++)
+                if (cap >= r.points[k].low_bytes && cap <= r.points[k].high_bytes)
+                    assert_int_equal(r.points[k].step, step);
+        }
+        assert_int_equal(r.reference.step, step_with(&t.w, &c, 2409));
+        assert_int_equal(r.reference.step - lw_recommendation_gain(&r), best);
+        lw_recommendation_free(&r);
+        lw_cluster_free(&c);
+    }
+}
+
+static void it_is_compared_with_what_was_recorded(void **unused)
+{
+    static const int64_t usual[] = {1 << 20, 25 << 20}, one[] = {400}, two[] = {100, 800};
+    struct lw_recommendation r;
+    struct lw_cluster c;
+    struct tiny t;
+    (void)unused;
+
+    tiny_init(&t);
+    two_ranks(&c, 1e9, 0);
+    recommend(&t.w, &c, -1, &r);
+    assert_int_equal(r.source, LW_CAP_DEFAULT);
+    lw_recommendation_free(&r);
+    t.w.recorded.n_limits = 1;
+    t.w.recorded.limit_bytes = one;
+    recommend(&t.w, &c, -1, &r);
+    assert_int_equal(r.source, LW_CAP_RECORDED);
+    assert_int_equal(r.reference.cap_bytes, 400);
+    assert_int_equal(r.reference.n_buckets, 3);
+    lw_recommendation_free(&r);
+    t.w.recorded.n_limits = 2;
+    t.w.recorded.limit_bytes = two;
+    recommend(&t.w, &c, -1, &r);
+    assert_int_equal(r.reference.cap_bytes, 800);
+    assert_int_equal(r.reference_strategy.first_bucket_bytes, 100);
+    lw_recommendation_free(&r);
+    t.w.recorded.limit_bytes = usual;
+    recommend(&t.w, &c, -1, &r);
+    assert_int_equal(r.reference.cap_bytes, -1);
+    assert_int_equal(r.source, LW_CAP_RECORDED);
+    lw_recommendation_free(&r);
+    recommend(&t.w, &c, 900, &r);
+    assert_int_equal(r.source, LW_CAP_GIVEN);
+    assert_int_equal(r.reference.cap_bytes, 900);
+    lw_recommendation_free(&r);
+    lw_cluster_free(&c);
+}
+
+static void how_sure_follows_from_past_errors(void **unused)
+{
+    struct lw_cap_point point = {.cap_bytes = 1024, .step = 960};
+    struct lw_recommendation r = {.points = &point, .n_points = 1, .reference = {.step = 1000}};
+    struct lw_recommend_report p = {.r = &r, .n_past = 3, .mean_past_pct = 4, .max_past_pct = 6};
+    (void)unused;
+
+    /* 40 of 1000 is 4 % */
+    assert_true(lw_recommend_gain_pct(&p) == 4.0);
+    assert_string_equal(lw_recommend_verdict(&p), "below_error");
+    p.mean_past_pct = 3;
+    assert_string_equal(lw_recommend_verdict(&p), "likely");
+    p.max_past_pct = 3.5;
+    assert_string_equal(lw_recommend_verdict(&p), "sure");
+    p.n_past = 0;
+    assert_string_equal(lw_recommend_verdict(&p), "unknown");
+    r.best = -1;
+    assert_string_equal(lw_recommend_verdict(&p), "keep");
+    assert_int_equal(lw_recommendation_gain(&r), 0);
+}
+
+static void one_rank_has_nothing_to_recommend(void **unused)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_recommendation r;
+    struct lw_cluster c;
+    struct tiny t;
+    (void)unused;
+
+    tiny_init(&t);
+    two_ranks(&c, 1e9, 0);
+    assert_int_equal(lw_recommend(&t.w, &s, &c, NULL, &r, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "--dp"));
+    lw_cluster_free(&c);
+}
+
+static void memory_is_given_back_when_it_runs_out(void **unused)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_cluster c;
+    struct tiny t;
+    enum lw_status st = LW_ENOMEM;
+    (void)unused;
+
+    tiny_init(&t);
+    two_ranks(&c, 1e9, 0);
+    s.dp = 2;
+    for (int64_t n = 1; st != LW_OK; n += 1 + n / 8) {
+        struct lw_recommendation r = {0};
+        int64_t live = lw_alloc_live();
+        lw_alloc_fail_at(n);
+        st = lw_recommend(&t.w, &s, &c, NULL, &r, &err);
+        lw_alloc_fail_at(0);
+        lw_recommendation_free(&r);
+        assert_int_equal(lw_alloc_live(), live);
+        assert_true(st == LW_OK || st == LW_ENOMEM);
+    }
+    lw_cluster_free(&c);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static void a_trace_is_answered_in_one_line(void **unused)
+{
+    int rc;
+    (void)unused;
+
+    const char *out = lapwing("recommend $R/gpt6__local.rank0.json.gz -c dgx-a100", &rc);
+    assert_int_equal(rc, 0);
+    assert_ptr_equal(strchr(out, '\n'), out + strlen(out) - 1);
+    assert_non_null(strstr(out, "on 8 ranks (all devices of the cluster)"));
+    assert_non_null(strstr(out, "less than with the default cap"));
+    assert_non_null(strstr(out, "how sure: unknown, nothing was measured on cluster 'dgx-a100'"));
+    expect("recommend $R/gpt6__gloo2__cap5.rank0.json.gz -c host --format json", 0,
+           "\"reference\": {\"bucket_cap_bytes\": 5242880,");
+    expect("recommend $R/gpt6__gloo2__cap5.rank0.json.gz -c host --format json", 0,
+           "\"reference_is\": \"recorded\"");
+    expect("recommend absent.json", 1, "absent.json");
+    expect("recommend", 2, "traces or one workload file");
+    expect("recommend $R/gpt6__local.rank0.json.gz --dp 1 --ranks 1", 1, "--dp N");
+}
+
+static void stored_caps_can_be_drawn(void **unused)
+{
+    (void)unused;
+    expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
+    expect("recommend w.json --dp 2 -c dgx-a100 --store --db caps.db --format csv", 0,
+           "bucket_cap_bytes,from_bytes,to_bytes,n_buckets,step_ns,exposed_comm_ns");
+    expect("runs --db caps.db", 0, "18.12 MiB"); /* the best one is among them */
+    expect("plot sweep --db caps.db -o sweep.gp", 0, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_bucketing_is_met_once),
+        cmocka_unit_test(no_cap_is_better_than_the_recommended_one),
+        cmocka_unit_test(it_is_compared_with_what_was_recorded),
+        cmocka_unit_test(how_sure_follows_from_past_errors),
+        cmocka_unit_test(one_rank_has_nothing_to_recommend),
+        cmocka_unit_test(memory_is_given_back_when_it_runs_out),
+        cmocka_unit_test(a_trace_is_answered_in_one_line),
+        cmocka_unit_test(stored_caps_can_be_drawn),
+    };
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
+}

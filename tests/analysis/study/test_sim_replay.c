@@ -1,0 +1,228 @@
+/* `lapwing sim --replay`: what-ifs by hand, and the command on a trace in a file. Times in us. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/replay_help.h"
+#include "shared/files/files.h"
+#include "analysis/study/replay_whatif.h"
+#include "tests/lib/sim_help.h"
+#include "tests/lib/command_fixture.h"
+
+#define US LW_PS_PER_US
+#define ALL_REDUCE "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+/* Rank 0 of 2: sgemm (40), an elementwise kernel (30), an all-reduce of 1024 B (20); all waited for. */
+static void make_trace(struct traces_source *s, bool sized)
+{
+    struct lw_row_detail d = replay_no_detail();
+
+    replay_begin(s);
+    s->trace.rank = 0;
+    s->trace.world_size = 2;
+    d.in_numel = 256;
+    d.group_size = 2;
+    d.dtype = traces_strings_add(&s->trace.strings, "Float", 5);
+    replay_row(s, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
+    replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernel", 0, 1, 0, 1);
+    replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernel", 1, 1, 0, 2);
+    replay_row(s, LW_ROW_LAUNCH, "cudaDeviceSynchronize", 2, 69, 0, 3);
+    replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernel", 71, 1, 0, 4);
+    replay_row(s, LW_ROW_LAUNCH, "cudaDeviceSynchronize", 72, 20, 0, 5);
+    replay_row(s, LW_ROW_LAUNCH, "cudaDeviceSynchronize", 150, 0, 0, 6);
+    replay_row(s, LW_ROW_KERNEL, "ampere_sgemm_128x64_nn", 1, 40, 7, 1);
+    replay_row(s, LW_ROW_KERNEL, "vectorized_elementwise_kernel", 41, 30, 7, 2);
+    replay_row_with(s, LW_ROW_KERNEL, ALL_REDUCE, 72, 20, 20, 4, sized ? &d : NULL);
+    replay_ready(s);
+}
+
+static lw_ps step_with(const struct traces_source *s, struct sim_whatif *w)
+{
+    struct traces_replay_rule rule;
+    struct traces_replay_choice choice = {.rule = &rule};
+    struct replay_run x;
+    struct lw_err err = {0};
+
+    w->world = 2;
+    if (sim_whatif_open(w, &rule, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    replay_run(s, 1, &choice, &x);
+    lw_ps step = replay_step(&x, 0);
+    bool said = false;
+    for (int32_t i = 0; i < x.r.plan.n_notes; i++)
+        said |= strncmp(x.r.plan.notes[i], "what-if: ", 9) == 0;
+    assert_true(said);
+    replay_run_free(&x);
+    sim_whatif_close(w);
+    return step;
+}
+
+/* As recorded: 1 + 40 + 30 = 71, launch to 72, all-reduce to 92, and 108 of the host: 200. */
+static void other_ranks_scale_the_traffic_of_a_ring(void **state)
+{
+    struct traces_source s;
+
+    (void)state;
+    make_trace(&s, true);
+    /* 20 x (7/8) / (1/2) = 35, so 15 more; 4 ranks: 20 x (3/4) / (1/2) = 30 */
+    assert_int_equal(step_with(&s, &(struct sim_whatif){.ranks = 8}), 215 * US);
+    assert_int_equal(step_with(&s, &(struct sim_whatif){.ranks = 4}), 210 * US);
+    assert_int_equal(step_with(&s, &(struct sim_whatif){.ranks = 2}), 200 * US);
+    traces_source_free(&s);
+}
+
+static void another_network_is_asked_about_sizes_and_ranks(void **state)
+{
+    static const int64_t bytes[] = {1024};
+    static const lw_ps two[] = {5 * US}, eight[] = {12 * US};
+    const char *file = fixture_path("net.json");
+    struct traces_source s;
+    struct traces_replay_rule rule;
+    struct traces_replay r;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    (void)state;
+    make_cluster(&c, 8, 50e9, 500000);
+    c.device.kind = "test device";
+    add_table(&c, LW_OP_ALL_REDUCE, 2, 1, 1, bytes, two);
+    add_table(&c, LW_OP_ALL_REDUCE, 8, 1, 1, bytes, eight);
+    assert_int_equal(lw_cluster_write(&c, file, NULL), LW_OK);
+    lw_cluster_free(&c);
+    make_trace(&s, true);
+    assert_int_equal(step_with(&s, &(struct sim_whatif){.network = file}), 185 * US);
+    assert_int_equal(step_with(&s, &(struct sim_whatif){.network = file, .ranks = 8}), 192 * US);
+    traces_source_free(&s);
+    make_trace(&s, false); /* the trace tells no size */
+    struct sim_whatif w = {.network = file, .world = 2};
+    assert_int_equal(sim_whatif_open(&w, &rule, NULL), LW_OK);
+    assert_int_equal(traces_replay_build(&s, 1, &(struct traces_replay_choice){.rule = &rule}, &r,
+                                         &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "do not tell the size of '" ALL_REDUCE "'"));
+    sim_whatif_close(&w);
+    traces_source_free(&s);
+}
+
+static void write_device(const char *file, double flops, double bandwidth)
+{
+    struct lw_cluster c;
+
+    make_cluster(&c, 1, 50e9, 500000);
+    c.device.kind = "test device";
+    c.device.peak_flops[LW_F32] = given(flops);
+    c.device.memory_bytes_per_s = given(bandwidth);
+    assert_int_equal(lw_cluster_write(&c, file, NULL), LW_OK);
+    lw_cluster_free(&c);
+}
+
+static void another_device_scales_each_kernel_by_what_bounds_it(void **state)
+{
+    const char *from = fixture_path("from.json"), *to = fixture_path("to.json");
+    struct traces_source s;
+
+    (void)state;
+    write_device(from, 10e12, 1.5e12);
+    write_device(to, 20e12, 2e12);
+    make_trace(&s, true);
+    /* 40 / 2 = 20 and 30 x 3/4 = 22.5: 27.5 less */
+    assert_int_equal(step_with(&s, &(struct sim_whatif){.device = to, .from_device = from,
+                                                        .recorded_device = ""}),
+                     172500 * LW_PS_PER_NS);
+    traces_source_free(&s);
+}
+
+static void an_unknown_recorded_device_is_asked_for(void **state)
+{
+    struct traces_replay_rule rule;
+    struct lw_err err = {0};
+    struct sim_whatif w = {.device = "dgx-h100", .recorded_device = "Tesla V100-PCIE-32GB"};
+
+    (void)state;
+    assert_int_equal(sim_whatif_open(&w, &rule, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "--from-device"));
+    sim_whatif_close(&w);
+    w = (struct sim_whatif){.device = "dgx-h100", .recorded_device = "NVIDIA A100-PG509-200"};
+    assert_int_equal(sim_whatif_open(&w, &rule, NULL), LW_OK);
+    assert_non_null(strstr(w.from.device.kind, "A100"));
+    sim_whatif_close(&w);
+}
+
+/* ---- the command ---- */
+
+static const char trace_text[] =
+    "{\"deviceProperties\": [{\"name\": \"X\"}], \"traceEvents\": ["
+    "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#1\",\"pid\":1,\"tid\":1,\"ts\":0,\"dur\":200},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":10,\"dur\":5,\"args\":{\"correlation\":1}},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaDeviceSynchronize\",\"pid\":1,\"tid\":1,\"ts\":20,\"dur\":100,\"args\":{\"correlation\":2}},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaDeviceSynchronize\",\"pid\":1,\"tid\":1,\"ts\":190,\"dur\":1,\"args\":{\"correlation\":3}},"
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"big_gemm\",\"pid\":0,\"tid\":7,\"ts\":16,\"dur\":104,\"args\":{\"correlation\":1,\"stream\":7}}]}";
+
+static void contains(const char *text, const char *want)
+{
+    if (!strstr(text, want))
+        fail_msg("'%s' is not in:\n%s", want, text);
+}
+
+static void the_command_says_predicted_recorded_and_error(void **state)
+{
+    (void)state;
+    fixture_put(fixture_path("trace.json"), trace_text);
+    /* launch ends at 15, the kernel at 119, one less than recorded: 199 */
+    const char *json = lapwing("sim --replay trace.json --db runs.db --spans --format json", NULL);
+    contains(json, "\"step_ns\": 199000");
+    contains(json, "\"steps_ns\": [199000]");
+    contains(json, "\"recorded_step_ns\": 200000");
+    contains(json, "\"error_pct\": -0.5000");
+    contains(json, "\"what_if\": false");
+    contains(json, "{\"rank\": 0, \"predicted_ns\": 199000, \"recorded_ns\": 200000}");
+    contains(json, "host time between calls and calls that launch are kept as recorded");
+    const char *text = lapwing("explain last --db runs.db", NULL);
+    contains(text, "big_gemm");
+    contains(text, "between calls");
+    contains(text, "a replay ran on no cluster; ask 'lapwing sim --replay'");
+}
+
+static void what_does_not_go_with_a_replay_is_refused(void **state)
+{
+    static const struct {
+        const char *options, *says;
+    } cases[] = {
+        {"--tp 2", "--tp does not go with --replay"},
+        {"--steps 3", "--steps: a replay has the steps of its traces"},
+        {"--ranks 4", "--ranks: the traces do not tell how many ranks ran"},
+        {"--device dgx-h100", "recorded on 'X', which is no known device"},
+        {"--from-device dgx-h100", "--from-device says what was recorded on"},
+        {"--kernel-classes /nowhere", "/nowhere"},
+    };
+
+    (void)state;
+    fixture_put(fixture_path("trace.json"), trace_text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char args[128];
+        int rc;
+        snprintf(args, sizeof args, "sim --replay trace.json --no-db %s", cases[i].options);
+        contains(lapwing(args, &rc), cases[i].says);
+        assert_true(rc == 1 || rc == 2);
+    }
+    expect("sim --device dgx-h100 --no-db", 2, "go with --replay");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_ranks_scale_the_traffic_of_a_ring),
+        cmocka_unit_test(another_network_is_asked_about_sizes_and_ranks),
+        cmocka_unit_test(another_device_scales_each_kernel_by_what_bounds_it),
+        cmocka_unit_test(an_unknown_recorded_device_is_asked_for),
+        cmocka_unit_test(the_command_says_predicted_recorded_and_error),
+        cmocka_unit_test(what_does_not_go_with_a_replay_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
+}

@@ -1,0 +1,112 @@
+/* lapwing validate --here: what is judged, what is only shown, what is told. How good predictions are is
+ * the machine's matter; a status of 0 or 3 says that all of it ran. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static const char cluster[] =
+    "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"two cores\", \"calibrated\": true,"
+    " \"devices_per_node\": 2, \"device\": {\"kind\": \"cpu core\", \"copy_bytes_per_s\": {\"value\": "
+    "1e9, \"source\": \"t\"}},"
+    " \"links\": [{\"name\": \"memory\", \"level\": \"intra\", \"bytes_per_s\": {\"value\": 1e9, \"source\": "
+    "\"t\"}, \"latency_ns\": {\"value\": 1000, \"source\": \"t\"}, \"n_links\": {\"value\": 1, \"source\": "
+    "\"t\"}}]}";
+
+static const char workload[] =
+    "{\"lapwing\": 1, \"kind\": \"workload\", \"name\": \"tiny\", \"modules\": ["
+    "{\"name\": \"a\", \"forward_ns\": 1000000, \"backward_input_ns\": 2000000},"
+    "{\"name\": \"b\", \"forward_ns\": 1000000, \"backward_input_ns\": 2000000}],"
+    " \"params\": [{\"name\": \"a.weight\", \"numel\": 1000, \"module\": 0},"
+    " {\"name\": \"b.weight\", \"numel\": 1000, \"module\": 1}], \"optimizer_ns\": 100000}";
+
+static int put_files(void **state)
+{
+    fixture_open(state);
+    fixture_put(fixture_path("c.json"), cluster);
+    fixture_put(fixture_path("w.json"), workload);
+    return 0;
+}
+
+/* What was printed, good predictions or bad. */
+static const char *here(const char *words)
+{
+    char args[400];
+    int rc;
+
+    snprintf(args, sizeof args, "validate --here -c c.json w.json --steps 1 --format json %s", words);
+    const char *out = lapwing(args, &rc);
+    if (rc != 0 && rc != 3)
+        fail_msg("lapwing %s: exit %d\n%s", args, rc, out);
+    return out;
+}
+
+static void has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("expected %s in %s", part, text);
+}
+
+static bool two_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= 2 && CPU_COUNT(&set) < 4;
+}
+
+static void a_row_is_predicted_executed_and_stored(void **unused)
+{
+    (void)unused;
+    if (!two_cores())
+        skip();
+    const char *out = here("--only 'cap 1 MiB' --db results.db");
+    has(out, "\"id\": \"tiny: cap 1 MiB\", \"family\": \"here\", \"predicted_ns\": ");
+    has(out, "medians of 1 steps behind 3, threads backend, pinned, verified bitwise");
+    expect("compare --db results.db 1 2", 0, "run 1 (sim) against run 2 (exec threads, real)");
+}
+
+static void more_ranks_than_cores_are_shown_and_not_judged(void **unused)
+{
+    (void)unused;
+    if (!two_cores())
+        skip();
+    const char *out = here("--only 'data parallel'");
+    has(out, "\"id\": \"tiny: data parallel\", \"family\": \"here, oversubscribed\"");
+    has(out, "\"missed\": []");
+}
+
+static void a_strategy_that_does_not_fit_is_told(void **unused)
+{
+    (void)unused;
+    has(here("--only 'zbv'"), "not planned: tiny: zbv: ");
+}
+
+static void wrong_words_are_refused(void **unused)
+{
+    (void)unused;
+    expect("validate --here -c c.json w.json --only nothing", 2,
+           "--only 'nothing': no row of the grid is called so");
+    expect("validate --here -c dgx-a100 w.json", 1, "'dgx-a100' is not calibrated");
+    expect("validate", 2, "");
+    expect("validate --only x w.json", 2, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_is_predicted_executed_and_stored),
+        cmocka_unit_test(more_ranks_than_cores_are_shown_and_not_judged),
+        cmocka_unit_test(a_strategy_that_does_not_fit_is_told),
+        cmocka_unit_test(wrong_words_are_refused),
+    };
+    return cmocka_run_group_tests(tests, put_files, fixture_close);
+}

@@ -1,0 +1,120 @@
+/* Published tables through the command: agreement, missed digits, refusals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/command_fixture.h"
+
+/* Validating the table exits with rc and says so: on standard output where all is well, else on
+ * standard error. */
+static void validate(const char *text, int rc, const char *says)
+{
+    fixture_put(fixture_path("t.csv"), text);
+    expect("validate t.csv --format json", rc, says);
+    assert_int_equal(strstr(shell_err(), says) != NULL, rc != 0);
+}
+
+/* 30 G parameters on 8: 4 * 30 + 12 * 30 / 8 = 165; 2 * 30 + 14 * 30 / 8 = 112.5, which may be
+ * printed as 112 or 113; 16 * 30 / 8 = 60. */
+static void zero_memory_agrees_to_one_unit_of_the_last_digit(void **unused)
+{
+    (void)unused;
+    static const char *const right = "model,dp_degree,P_os,P_os_g,P_os_g_p\n30B,8,165,112,60\n";
+    validate(right, 0, "\"id\": \"30B__N8__P_os_g\", \"family\": \"zero-memory\", \"predicted\": 112.5, "
+                       "\"measured\": 112, \"unit\": \"GB\"");
+    validate(right, 0, "\"n_beyond_digits\": 0");
+    validate("dp_degree,P_os,model\n8,166.1,30B\n", 3,
+             "1 of 1 cases differ by more than their printed digits allow; 30B__N8__P_os: 165 GB, "
+             "printed 166.1");
+}
+
+/* A blank cell is what the source does not give: no case, and no miss; a table of them has none. */
+static void what_a_source_does_not_give_is_no_case(void **unused)
+{
+    (void)unused;
+    validate("model,dp_degree,P_os,P_os_g\n30B,8,,112\n", 0, "\"n\": 1,");
+    validate("model,dp_degree,P_os\n30B,8,\n", 1,
+             "t.csv: every cell of P_os, P_os_g and P_os_g_p is blank");
+    validate("model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b,bubble_zb_h1\n"
+             "x,2,8,16,2,3,4,3,2,0,,0.1563\n", 0, "\"n\": 1,");
+    validate("model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b\n"
+             "x,2,8,16,2,3,4,3,2,0,\n", 1, "t.csv: every cell of bubble_* is blank");
+}
+
+/* p 2, m 3, F 4, B 3, W 2, no transfers: 1f1b's bubble is (p - 1)(F + B + W) = 9 of 36: 0.25; zb-h1's
+ * (F + B - W) = 5 of 32: 0.15625; 1f1b_i with v 3 is 9 / 3 = 3 of 30: 0.1 by its form. */
+static void bubble_rates_agree_to_the_printed_digits(void **unused)
+{
+    static const char *const head =
+        "model,layers,heads,hidden,seq,p,micro_batch,m,v_for_1f1b_i,T_F,T_B,T_W,T_comm,bubble_1f1b,"
+        "bubble_1f1b_i,bubble_zb_h1\n";
+    char text[400];
+    (void)unused;
+    snprintf(text, sizeof text, "%sx,4,2,8,16,2,1,3,3,4,3,2,0,0.2500,0.10,0.1563\n", head);
+    validate(text, 0, "\"x__p2__m3__b1__1f1b\", \"family\": \"zero-bubble\", \"predicted\": 0.25,");
+    validate(text, 0, "closed form; the engine");
+    snprintf(text, sizeof text, "%sx,4,2,8,16,2,1,3,3,4,3,2,0,0.2501,0.10,0.1563\n", head);
+    validate(text, 3, "x__p2__m3__b1__1f1b");
+}
+
+static void what_has_no_meaning_is_refused_by_place(void **unused)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"model,dp_degree,P_os\n7.5X,8,1\n", "t.csv:2: model: found '7.5X', allowed: parameters with"},
+        {"model,dp_degree,P_os\n7.5B,0,1\n", "t.csv:2: dp_degree: found '0', allowed: whole numbers"},
+        {"model,dp_degree,P_os\n7.5B,8,about 1\n", "t.csv:2: P_os: found 'about 1', allowed"},
+        {"p,m,T_F,T_B,T_W,T_comm,hidden,heads,seq\n2,2,1,1,1,0,8,2,4\n",
+         "t.csv:1: found no column of rates, known: bubble_1f1b,"},
+        {"p,m,T_F,T_B,T_W,T_comm,hidden,heads,seq,bubble_none\n2,2,1,1,1,0,8,2,4,0.1\n",
+         "t.csv:1: found the column 'bubble_none', known: bubble_1f1b,"},
+        {"p,m,T_F,T_B,T_W,T_comm,hidden,heads,bubble_1f1b\n2,2,1,1,1,0,8,2,0.1\n",
+         "t.csv:2: seq: found '', allowed: whole numbers"},
+        {"p,m,T_F,T_B,T_W,T_comm,hidden,heads,seq,bubble_1f1b\n2,2,1,1,?,0,8,2,4,0.1\n",
+         "t.csv:2: T_W: found '?', allowed: decimal numbers"},
+        {"a,b\n1,2\n", "nothing that can be validated; expected a measured-run file"},
+    };
+    (void)unused;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        validate(cases[k].text, 1, cases[k].message);
+}
+
+/* Every visible row, where the published files are. */
+static void published_tables_are_reproduced(void **unused)
+{
+    static const char *const files[] = {"../shared/papers/zero2020_table1_memory_gb.csv",
+                                        "../shared/papers/qi2024_zero_bubble_bubble_rates.csv"};
+    (void)unused;
+    for (int k = 0; k < 2; k++) {
+        char args[400];
+        FILE *f = fopen(files[k], "r");
+        if (!f) {
+            print_message("SKIP: %s is not there\n", files[k]);
+            skip();
+        }
+        fclose(f);
+        snprintf(args, sizeof args, "validate $P/%s --format json", files[k]);
+        expect(args, 0, "\"n\": 36,");
+        expect(args, 0, "\"n_beyond_digits\": 0");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zero_memory_agrees_to_one_unit_of_the_last_digit),
+        cmocka_unit_test(bubble_rates_agree_to_the_printed_digits),
+        cmocka_unit_test(what_a_source_does_not_give_is_no_case),
+        cmocka_unit_test(what_has_no_meaning_is_refused_by_place),
+        cmocka_unit_test(published_tables_are_reproduced),
+    };
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
+}

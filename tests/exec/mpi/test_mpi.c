@@ -1,0 +1,371 @@
+/* The mpi backend under mpirun, on this machine: data, refusals, stopping. Each rank of the tests that look
+ * at elements is this program again, with --rank and what to do. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "exec/launch/rendezvous.h"
+#include "exec/run/run.h"
+#include "shared/base/arena.h"
+#include "tests/lib/exec_collectives.h"
+#include "tests/lib/exec_ops.h"
+
+static char folder[] = "/tmp/lapwing-mpi-XXXXXX";
+
+/* --- a rank ------------------------------------------------------------------------------------- */
+
+/* Rank 1 brings one element less to an all-reduce. */
+static enum lw_status disagree(const struct exec_backend *b, const struct exec_process *p, int32_t n,
+                               struct lw_err *err)
+{
+    struct exec_open how = {.n_ranks = n, .compute = EXEC_COMPUTE_SLEEP,
+                            .timeout_ns = INT64_C(10000000000), .process = p};
+    struct exec_stamp stamp = {0};
+    struct exec_stream *stream;
+    struct exec_world *w;
+    struct exec_comm *comm;
+    int32_t members[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    void *mem = NULL;
+
+    LW_TRY(b->open(&how, &w, err));
+    LW_TRY(b->comm_create(w, members, n, &comm, err));
+    LW_TRY(b->stream_create(w, p->rank, "comm", 1, &stream, err));
+    LW_TRY(b->mem_alloc(w, p->rank, 400, &mem, err));
+    struct exec_message m = {mem, p->rank == 1 ? 99 : 100, LW_F32, -1};
+    b->hold(w);
+    LW_TRY(b->all_reduce(stream, comm, &m, &stamp, err));
+    LW_TRY(b->release(w, err));
+    enum exec_state s = b->poll(w, b->now_ns(w) + INT64_C(10000000000), err);
+    b->close(w);
+    return s == EXEC_FAILED ? err->code : lw_fail(err, LW_ENO, "state %d", (int)s);
+}
+
+/* The n-th allocation fails, n = 1, 2, ..., until all of a world of one goes through: each time LW_ENOMEM
+ * and nothing kept. */
+static enum lw_status starve(const struct exec_backend *b, struct lw_err *err)
+{
+    int64_t kept = lw_alloc_live(), checked = 0, n = 0;
+    enum lw_status s = LW_ENOMEM;
+
+    while (s == LW_ENOMEM && lw_alloc_live() == kept) {
+        lw_alloc_fail_at(++n);
+        s = exec_ops_run(b, NULL, 1, false, &checked, err);
+        lw_alloc_fail_at(0);
+    }
+    if (s != LW_OK)
+        return s;
+    if (n < 20 || lw_alloc_live() != kept)
+        return lw_fail(err, LW_ENO, "failure %lld: %lld blocks kept", (long long)n,
+                       (long long)(lw_alloc_live() - kept));
+    return LW_OK;
+}
+
+/* An all-to-all of 3 blocks of 200 bytes, run and verified; reversed: by members in another order. */
+static enum lw_status run_blocks(const struct exec_backend *b, const struct exec_process *p,
+                                 bool reversed, int64_t *checked, struct lw_err *err)
+{
+    static const enum lw_op_kind kind = LW_OP_ALL_TO_ALL;
+    static const int64_t bytes = 600;
+    struct exec_backend wrong = exec_backend_reversed(b);
+    struct lw_plan plan = exec_collectives_plan(&kind, &bytes, 1);
+    struct lw_exec_options o = lw_exec_options_default();
+    struct lw_exec_result r = {0};
+
+    o.backend = reversed ? &wrong : b;
+    o.compute = EXEC_COMPUTE_SLEEP;
+    o.n_steps = 2;
+    o.n_warmup = 0;
+    o.process = p;
+    enum lw_status s = lw_exec_run(&plan, &o, &r, err);
+    *checked = r.n_checked_message_bytes;
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+    return s;
+}
+
+static int be_rank(const char *what)
+{
+    struct exec_identity id = {.n_ranks = 1};
+    struct exec_agreement same = {.backend = "mpi", .program = "test", .plan_hash = "0"};
+    struct exec_rendezvous *r = NULL;
+    struct exec_process process;
+    struct lw_err err = {0};
+    const struct exec_backend *b;
+    int64_t checked = 0;
+    bool several = false;
+    enum lw_status s = exec_backend_find("mpi", &b, &err);
+
+    if (s == LW_OK)
+        s = exec_identity_read(&id, &several, &err);
+    if (s == LW_OK && several)
+        s = exec_rendezvous_open(&id, &same, INT64_C(20000000000), &r, &err);
+    if (s == LW_OK && several)
+        exec_rendezvous_process(r, &process);
+    if (s == LW_OK && strcmp(what, "ops") == 0)
+        s = exec_ops_run(b, several ? &process : NULL, id.n_ranks, true, &checked, &err);
+    else if (s == LW_OK && strcmp(what, "starve") == 0)
+        s = starve(b, &err);
+    else if (s == LW_OK && strncmp(what, "blocks", 6) == 0)
+        s = run_blocks(b, &process, strcmp(what, "blocks-reversed") == 0, &checked, &err);
+    else if (s == LW_OK)
+        s = disagree(b, &process, id.n_ranks, &err);
+    printf("rank %d: code=%d checked=%lld %s\n", id.rank, (int)s, (long long)checked, err.msg);
+    fflush(stdout);
+    exec_rendezvous_close(r);
+    return 0;
+}
+
+/* --- the parent --------------------------------------------------------------------------------- */
+
+static bool has_mpirun(void)
+{
+    return getenv("LAPWING_MPI") && *getenv("LAPWING_MPI") &&
+           system("command -v mpirun >/dev/null 2>&1") == 0;
+}
+
+#define NEEDS_MPI()                                                              \
+    do {                                                                         \
+        (void)state;                                                             \
+        if (!has_mpirun()) {                                                     \
+            printf("SKIP %s: no Open MPI here (mpirun, ompi-c)\n", __func__);    \
+            skip();                                                              \
+        }                                                                        \
+    } while (0)
+
+/* Session folders of Open MPI are in it too, because several mpirun of one user remove each other's.
+ * A shell's words in a folder of their own, with $L the program, $T this one, $M mpirun. */
+static char *shell(const char *words, int *rc)
+{
+    static char text[1 << 16];
+    char binary[PATH_MAX], self[PATH_MAX], line[PATH_MAX * 4];
+
+    assert_non_null(realpath(getenv("LAPWING"), binary));
+    assert_non_null(realpath("/proc/self/exe", self));
+    snprintf(line, sizeof line,
+             "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
+             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 L=%s T=%s "
+             "OMPI_MCA_orte_tmpdir_base=%s M='timeout 60 mpirun --oversubscribe' && { %s; }", folder,
+             getenv("LAPWING_MPI"), binary, self, folder, words);
+    FILE *f = popen(line, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    *rc = WEXITSTATUS(pclose(f));
+    return text;
+}
+
+static void has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in:\n%s", part, text);
+}
+
+static int32_t times(const char *text, const char *part)
+{
+    int32_t n = 0;
+
+    while ((text = strstr(text, part)) != NULL) {
+        n++;
+        text += strlen(part);
+    }
+    return n;
+}
+
+static void every_collective_moves_the_right_elements(void **state)
+{
+    NEEDS_MPI();
+    for (int32_t n = 1; n <= 4; n++) {
+        char words[128];
+        int rc;
+        snprintf(words, sizeof words, "$M -n %d $T --rank ops 2>&1", n);
+        char *out = shell(words, &rc);
+        if (rc != 0 || times(out, "code=0") != n)
+            fail_msg("%d ranks, status %d:\n%s", n, rc, out);
+    }
+}
+
+static void blocks_of_an_all_to_all_are_compared(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+    char *out = shell("$M -n 3 $T --rank blocks 2>&1", &rc);
+
+    for (int r = 0; r < 3; r++) {
+        char words[64];
+        snprintf(words, sizeof words, "rank %d: code=0 checked=1200 ", r); /* of 2 steps */
+        has(out, words);
+    }
+    out = shell("$M -n 3 $T --rank blocks-reversed 2>&1", &rc);
+    has(out, "op 0 (all_to_all ), element 0, rank 0: ");
+    has(out, "; it is block 1 of rank 1, not block 1 of rank 2");
+}
+
+static void members_that_disagree_fail_by_name(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+    char *out = shell("$M -n 2 $T --rank disagree 2>&1", &rc);
+
+    /* LW_EFAILED on both; who sees it first may tell the other before it looks itself */
+    has(out, "rank 0: code=-8");
+    has(out, "rank 1: code=-8");
+    has(out, "members disagree: here it is all_reduce of ");
+}
+
+static void running_out_of_memory_leaves_nothing_behind(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+
+    has(shell("$M -n 1 $T --rank starve 2>&1", &rc), "rank 0: code=0");
+}
+
+static void every_kind_of_plan_ends_like_one_rank(void **state)
+{
+    static const char *const plans[] = {
+        "2 --dp 2", "4 --dp 4 --zero 1", "3 --dp 3 --comm-hook bf16",
+        "2 --dp 2 --no-sync 2", "3 --dp 3 --bucket-policy per-tensor",
+        "3 --pp 3 --schedule zb-h1 --micro-batches 6", "4 --pp 4 --schedule dualpipe --micro-batches 8",
+        "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --consolidate 3", "4 --dp 2 --tp 2 --zero 3",
+        "3 --dp 3 --zero 1 --broadcast-dtype f16 --grad-dtype bf16",
+        "3 --dp 3 --zero 3 --clip 1", "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 0.5",
+    };
+    NEEDS_MPI();
+
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        char words[512];
+        int rc;
+        snprintf(words, sizeof words,
+                 "$L model mlp --layers 6 --width 64 -o w.json >/dev/null && $M -n %c $L exec -w "
+                 "w.json %s --backend mpi --compute sleep --momentum 0.5 --steps 2 --warmup 1 "
+                 "--no-db --format json", plans[i][0], plans[i] + 2);
+        char *out = shell(words, &rc);
+        if (rc != 0 || times(out, "\"verified\": true") != 1 || times(out, "\"plan_hash\"") != 1)
+            fail_msg("%s: status %d\n%s", plans[i], rc, out); /* rank 0 alone writes */
+    }
+}
+
+/* Two stages of two data ranks save; three data ranks with ZeRO-3 go on; threads go on from those. */
+static void a_state_passes_from_run_to_run(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+    char *out = shell("E='--compute sleep --steps 2 --warmup 0 --no-db --optimizer adam --format json' && "
+                      "$L model mlp --layers 4 --width 64 -o w.json >/dev/null && "
+                      "$M -n 4 $L exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --backend mpi $E "
+                      "--save-state a.state && $M -n 3 $L exec -w w.json --dp 3 --zero 3 --backend mpi $E "
+                      "--load-state a.state --save-state b.state && $L exec -w w.json --dp 2 $E "
+                      "--load-state b.state 2>&1", &rc);
+
+    if (rc != 0 || times(out, "\"verified\": true") != 3)
+        fail_msg("status %d\n%s", rc, out);
+    has(out, "\"saved_step\": 2");
+    has(out, "\"loaded_step\": 2");
+    has(out, "\"saved_step\": 4");
+    has(out, "\"loaded_step\": 4");
+}
+
+/* An embedding of 10 rows of 4, of which a micro-batch touches 3, on two processes that mpirun starts. */
+static void sparse_gradients_end_like_one_rank(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+    char *out = shell("echo '{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"e\",\"modules\":[{\"name\":\"e\"}],"
+                      "\"params\":[{\"name\":\"w\",\"numel\":40,\"module\":0,\"sparse\":true}],"
+                      "\"sparse\":[{\"param\":0,\"row_numel\":4,\"touched_rows\":3}]}' > e.json && "
+                      "$M -n 2 $L exec -w e.json --dp 2 --backend mpi --compute sleep --steps 2 --no-db "
+                      "--format json", &rc);
+
+    if (rc != 0 || times(out, "\"verified\": true") != 1)
+        fail_msg("%s", out);
+}
+
+/* What the wrong mpirun does: each process sees an MPI world of its own. */
+static void a_world_of_one_where_more_were_asked_is_refused(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+    char *out = shell("$L model mlp --layers 2 --width 64 -o w.json >/dev/null; for r in 0 1; do "
+                      "PMI_RANK=$r PMI_SIZE=2 MPI_LOCALRANKID=$r timeout 60 $L exec -w w.json --dp 2 "
+                      "--backend mpi --no-db 2>&1 & done; wait", &rc);
+
+    has(out, "this is rank 1 of 2, but MPI (Open MPI");
+    has(out, "sees rank 0 in a world of 1");
+}
+
+static void what_cannot_start_says_how_to(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+
+    has(shell("$L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
+        "start with mpirun -n 2, or srun");
+    assert_int_equal(rc, 1);
+    has(shell("$L exec -w w.json --dp 2 --backend mpi --spawn --no-db 2>&1", &rc),
+        "mpirun -n 2 lapwing exec ..., or srun");
+    assert_int_equal(rc, 1);
+    has(shell("$M -n 3 $L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
+        "OMPI_COMM_WORLD_SIZE) started 3 processes; the plan has 2 ranks");
+    has(shell("$L exec --list-backends", &rc), "mpi      yes");
+    has(shell("cp $L here && env -u LAPWING_PLUGINS ./here exec --list-backends", &rc),
+        "lapwing-openmpi.so is not in $LAPWING_PLUGINS");
+}
+
+static void its_ranks_measure_one_cluster(void **state)
+{
+    NEEDS_MPI();
+    int rc;
+    char *out = shell("$M -n 2 $L calibrate --backend mpi --rounds 1 --max-bytes 16MiB -o c.json --format json "
+                      "2>&1 && $L cluster c.json", &rc);
+
+    if (rc != 0 || times(out, "\"n_ranks\": 2") != 1)
+        fail_msg("status %d\n%s", rc, out);
+    has(out, "\"op\": \"all_to_all\", \"n_in_flight\": 1, \"bytes\": 16777216");
+    has(out, "\"op\": \"all_reduce\", \"n_in_flight\": 2, \"bytes\": 1024");
+    has(out, "\"op\": \"send\", \"n_in_flight\": 2, \"bytes\": 16777216");
+    has(out, "\"kind\": \"adam\", \"dtype\": \"f32\", \"from\": \"f32\", \"size\": 16777216");
+    has(shell("$M -n 2 $L calibrate --backend mpi --ranks 3 -o d.json 2>&1", &rc),
+        "started 2 processes, --ranks is 3");
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char line[128];
+
+    (void)state;
+    snprintf(line, sizeof line, "rm -rf %s", folder);
+    return system(line) == 0 ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_collective_moves_the_right_elements),
+        cmocka_unit_test(blocks_of_an_all_to_all_are_compared),
+        cmocka_unit_test(members_that_disagree_fail_by_name),
+        cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
+        cmocka_unit_test(every_kind_of_plan_ends_like_one_rank),
+        cmocka_unit_test(a_state_passes_from_run_to_run),
+        cmocka_unit_test(sparse_gradients_end_like_one_rank),
+        cmocka_unit_test(a_world_of_one_where_more_were_asked_is_refused),
+        cmocka_unit_test(what_cannot_start_says_how_to),
+        cmocka_unit_test(its_ranks_measure_one_cluster),
+    };
+
+    if (argc == 3 && strcmp(argv[1], "--rank") == 0)
+        return be_rank(argv[2]);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,576 @@
+/* The executor on the threads backend: exec/run/run.h, docs/design/exec.md. Spin compute throughout, so
+ * that the thread sanitizer sees every instruction. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/run/run.h"
+#include "shared/base/arena.h"
+#include "tests/lib/exec_collectives.h"
+#include "tests/lib/exec_plan.h"
+
+static struct lw_exec_options options(void)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+
+    o.compute = EXEC_COMPUTE_SPIN;
+    o.n_steps = 3;
+    o.n_warmup = 1;
+    o.timeout_ns = INT64_C(20) * 1000000000;
+    return o;
+}
+
+static void build(const struct exec_test_plan *t, struct lw_plan *plan)
+{
+    struct lw_err err = {0};
+
+    if (exec_test_plan_build(t, plan, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* A plan, how it is run, and what came of it. */
+struct trial {
+    struct exec_test_plan t;
+    struct lw_exec_options o;
+    struct lw_plan plan;
+    struct lw_exec_result r;
+    struct lw_err err;
+};
+
+static struct trial trial(void)
+{
+    return (struct trial){.t = exec_test_plan_default(), .o = options()};
+}
+
+static void trial_build(struct trial *x)
+{
+    build(&x->t, &x->plan);
+}
+
+/* Ends so, and says so. */
+static void trial_run(struct trial *x, enum lw_status expected, const char *says)
+{
+    lw_exec_result_free(&x->r);
+    enum lw_status status = lw_exec_run(&x->plan, &x->o, &x->r, &x->err);
+    if (status != expected || !strstr(x->err.msg, says))
+        fail_msg("status %d, expected %d and '%s': %s", status, expected, says, x->err.msg);
+}
+
+static void trial_free(struct trial *x)
+{
+    lw_exec_result_free(&x->r);
+    lw_plan_free(&x->plan);
+}
+
+/* Runs, expects verification, returns the checked bytes. */
+static int64_t run_verified(const struct exec_test_plan *t, const struct lw_exec_options *o)
+{
+    struct trial x = {.t = *t, .o = *o};
+
+    trial_build(&x);
+    trial_run(&x, LW_OK, "");
+    assert_int_equal(x.r.verified, LW_EXEC_VERIFIED);
+    assert_int_equal(x.r.n_steps, o->n_steps);
+    if (lw_timeline_check(&x.r.timeline, &x.plan, &x.err) != LW_OK)
+        fail_msg("%s", x.err.msg);
+    int64_t bytes = x.r.n_checked_bytes;
+    trial_free(&x);
+    return bytes;
+}
+
+static void two_ranks_end_like_one(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+
+    /* 5 parameters of 1000 .. 1004 f32 elements on 2 ranks: 5010 * 4 * 2 */
+    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2);
+    o.optimizer = exec_optimizer_of(EXEC_MOMENTUM); /* as much again of state */
+    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2 * 2);
+    o.optimizer = exec_optimizer_of(EXEC_ADAM);
+    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2 * 3);
+}
+
+/* Weights of 2 bytes, masters of 4 and two moments of 4 on each rank. */
+static void half_types_train_with_masters(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct exec_test_plan t = exec_test_plan_default();
+        struct lw_exec_options o = options();
+        t.dtype = t.wire = k ? LW_BF16 : LW_F16;
+        o.optimizer = exec_optimizer_of(EXEC_ADAM);
+        assert_int_equal(run_verified(&t, &o), 5010 * (2 + 4 + 8) * 2);
+    }
+}
+
+static void any_number_of_ranks_ends_like_one(void **state)
+{
+    (void)state;
+    for (int32_t n = 1; n <= 5; n++) {
+        struct exec_test_plan t = exec_test_plan_default();
+        struct lw_exec_options o = options();
+        t.n_ranks = n;
+        t.work_ps = 0;
+        assert_int_equal(run_verified(&t, &o), (int64_t)5010 * 4 * n);
+    }
+}
+
+static void accumulated_passes_and_micro_batches_end_like_one(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+
+    t.accumulate = 2;
+    t.micro_batches = 2;
+    t.n_ranks = 3;
+    t.work_ps = 0;
+    run_verified(&t, &o);
+}
+
+static void half_types_and_casts_end_like_one(void **state)
+{
+    static const enum lw_dtype types[][2] = {
+        {LW_F16, LW_F16}, {LW_BF16, LW_BF16}, {LW_F32, LW_F16}, {LW_F32, LW_BF16}, {LW_F64, LW_F64}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct exec_test_plan t = exec_test_plan_default();
+        struct lw_exec_options o = options();
+        t.dtype = types[i][0];
+        t.wire = types[i][1];
+        t.n_ranks = 3;
+        t.work_ps = 0;
+        run_verified(&t, &o);
+    }
+}
+
+static void gradients_may_live_in_their_bucket(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+
+    t.view = true;
+    t.n_ranks = 3; /* division behind the sum */
+    t.work_ps = 0;
+    run_verified(&t, &o);
+}
+
+/* Ops of each stream run in program order, behind their dependencies; one collective at a time. */
+static void streams_keep_order_and_dependencies(void **state)
+{
+    (void)state;
+    struct trial x = trial();
+    lw_ps end_of[64];
+
+    trial_build(&x);
+    trial_run(&x, LW_OK, "");
+    assert_int_equal(x.r.timeline.n, (int64_t)x.plan.n_ops * 2 * 4);
+    for (int64_t i = 0; i < x.r.timeline.n; i++) {
+        struct lw_span s = lw_timeline_get(&x.r.timeline, i);
+        const struct lw_op *op = &x.plan.ops[s.op];
+        if (i > 0 && x.r.timeline.rank[i] == x.r.timeline.rank[i - 1])
+            assert_int_equal(s.op, x.r.timeline.op[i - 1] + 1);
+        for (int32_t d = 0; d < op->n_deps; d++)
+            assert_true(s.start >= end_of[x.plan.deps[op->first_dep + d]]);
+        if (op->work_ps > 0)
+            assert_true(s.end - s.start >= op->work_ps);
+        if (op->kind == LW_OP_ALL_REDUCE)
+            assert_true(s.all_in >= s.start && s.all_in <= s.end);
+        end_of[s.op] = s.end;
+    }
+    trial_free(&x);
+}
+
+static void a_misplaced_gradient_is_named(void **state)
+{
+    (void)state;
+    struct trial x = trial();
+
+    x.t.n_params = 4;    /* buckets {w03 w02} {w01 w00}: w00 over the end of w01 */
+    x.t.shift_slot = -7; /* w00 begins 7 elements early: the last 7 of w01 are lost */
+    x.t.work_ps = 0;
+    trial_build(&x);
+    /* w01 has 1001 elements: the first wrong one is 1001 - 7 = 994 */
+    trial_run(&x, LW_ENO, "'w01', element 994, rank 0");
+    assert_int_equal(x.r.verified, LW_EXEC_MISMATCH);
+    trial_free(&x);
+}
+
+static void a_lost_gradient_is_named(void **state)
+{
+    (void)state;
+    struct trial x = trial();
+
+    trial_build(&x);
+    for (int32_t b = 0; b < x.plan.n_buckets; b++) /* w00 out of the last bucket's slots */
+        if (x.plan.slots[x.plan.buckets[b].first_slot] == 0)
+            x.plan.buckets[b].n_slots = 0;
+    x.plan.n_buckets -= 1; /* and the bucket itself: its all-reduce goes too */
+    x.plan.sets[0].n_buckets -= 1;
+    for (int32_t i = 0; i < x.plan.n_ops; i++)
+        if (x.plan.ops[i].bucket == x.plan.n_buckets)
+            x.plan.ops[i].bucket = -1;
+    trial_run(&x, LW_ENO, "'w00', element 0, rank 0");
+    assert_non_null(strstr(x.err.msg, "this rank's own"));
+    trial_free(&x);
+}
+
+/* What exec must refuse even unchecked: it would leave its own memory. */
+static void unsafe_plans_are_refused(void **state)
+{
+    (void)state;
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    static const char *const expected[] = {"stream 99", "dependency 40", "bucket 7", "leaves its",
+                                           "bytes beyond its bucket"};
+
+    for (int k = 0; k < 5; k++) {
+        struct exec_test_plan t = exec_test_plan_default();
+        struct lw_plan plan;
+        struct lw_err err = {0};
+        t.shift_slot = k == 3 ? 2 : 0;
+        build(&t, &plan);
+        for (int32_t i = 0; i < plan.n_ops; i++) {
+            if (plan.ops[i].kind != LW_OP_ALL_REDUCE)
+                continue;
+            if (k == 0)
+                plan.ops[i].stream = 99;
+            if (k == 1)
+                plan.deps[plan.ops[i].first_dep] = 40;
+            if (k == 2)
+                plan.ops[i].bucket = 7;
+            if (k == 4)
+                plan.ops[i].bytes++;
+        }
+        assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_EPLAN);
+        if (!strstr(err.msg, expected[k]))
+            fail_msg("%d: %s", k, err.msg);
+        lw_plan_free(&plan);
+    }
+}
+
+/* The fault sits in op 7 (the second backward) of rank 1 in step 1. Rank 0 goes on until it needs
+ * rank 1. */
+static void stops_at(int kind, enum lw_status status, const char *words)
+{
+    struct trial x = trial();
+
+    trial_build(&x);
+    x.o.timeout_ns = 300 * 1000 * 1000;
+    x.o.fault.kind = kind;
+    x.o.fault.rank = 1;
+    x.o.fault.step = 1;
+    x.o.fault.op = 7;
+    assert_int_equal(x.plan.ops[7].kind, LW_OP_BACKWARD);
+    trial_run(&x, status, words);
+    assert_non_null(strstr(x.err.msg, "first unfinished: op 7 (backward) of rank 1"));
+    assert_non_null(strstr(x.err.msg, "last finished: op "));
+    assert_int_equal(x.r.timeline.n, (int64_t)x.plan.n_ops * 2); /* step 0 is kept */
+    assert_int_equal(x.r.verified, LW_EXEC_NOT_VERIFIED);
+    trial_free(&x);
+}
+
+static void a_rank_that_fails_stops_all(void **state)
+{
+    (void)state;
+    stops_at(LW_FAULT_FAIL, LW_EFAILED, "step 1: made to fail");
+}
+
+static void a_rank_that_hangs_stops_all_at_the_deadline(void **state)
+{
+    (void)state;
+    stops_at(LW_FAULT_HANG, LW_ETIMEOUT, "step 1: not done after 0.3 s");
+}
+
+/* Two collectives swapped: not the order that the gradients ask for. */
+static void another_launch_order_is_a_failure(void **state)
+{
+    (void)state;
+    struct trial x = trial();
+    int32_t at[2] = {-1, -1};
+
+    x.t.n_ranks = 1; /* nobody to race with: the swapped one begins before its bucket is filled */
+    trial_build(&x);
+    for (int32_t i = x.plan.n_ops - 1; i >= 0; i--)
+        if (x.plan.ops[i].kind == LW_OP_ALL_REDUCE) {
+            at[1] = at[0];
+            at[0] = i;
+        }
+    struct lw_op *a = &x.plan.ops[at[0]], *b = &x.plan.ops[at[1]];
+    int32_t bucket = a->bucket;
+    int64_t bytes = a->bytes;
+    a->bucket = b->bucket, a->bytes = b->bytes;
+    b->bucket = bucket, b->bytes = bytes;
+    /* verified: it is found in advance */
+    trial_run(&x, LW_ENO, "uses what op 9 (all_reduce of bucket 1) leaves, without waiting for it");
+    x.o.verify = false;
+    trial_run(&x, LW_EFAILED, "collective 0 was of bucket 1, but the gradients, as they became ready, "
+                              "ask for bucket 0");
+    trial_free(&x);
+}
+
+/* A paced link: an all-reduce on 2 ranks sends each half twice over a link of 100 MB/s. */
+static void paced_links_hold_back(void **state)
+{
+    (void)state;
+    struct trial x = trial();
+
+    x.t.n_params = 1;
+    x.t.numel = 50000; /* 200 000 bytes; 2 * 100 000 bytes / (100 MB/s) = 2 ms */
+    x.o.link_bytes_per_s = 1e8;
+    trial_build(&x);
+    trial_run(&x, LW_OK, "");
+    assert_int_equal(x.r.honesty, EXEC_PACED);
+    for (int64_t i = 0; i < x.r.timeline.n; i++)
+        if (x.r.timeline.kind[i] == LW_OP_ALL_REDUCE)
+            assert_true(x.r.timeline.end[i] - x.r.timeline.all_in[i] >= 2 * LW_PS_PER_MS);
+    trial_free(&x);
+}
+
+static void run_by(enum lw_reducer_kind reducer, int32_t ranks_per_node, double link_rate,
+                   enum lw_status expected, struct lw_exec_result *r, struct lw_err *err)
+{
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+
+    t.n_ranks = 4;
+    t.reducer = reducer;
+    t.n_params = 1;
+    t.numel = 50000;
+    o.ranks_per_node = ranks_per_node;
+    o.link_bytes_per_s = link_rate;
+    build(&t, &plan);
+    if (lw_exec_run(&plan, &o, r, err) != expected)
+        fail_msg("%s on %d ranks a node: %s", lw_reducer_name(reducer), ranks_per_node, err->msg);
+    lw_plan_free(&plan);
+}
+
+static void a_plans_reducer_is_used_and_verified(void **state)
+{
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    for (int32_t per_node = 1; per_node <= 4; per_node *= 2) {
+        run_by(LW_REDUCER_TREE, per_node, 0, LW_OK, &r, &err);
+        assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+        lw_exec_result_free(&r);
+        run_by(LW_REDUCER_HIERARCHICAL, per_node, 0, LW_OK, &r, &err);
+        lw_exec_result_free(&r);
+        run_by(LW_REDUCER_HFREDUCE, per_node, 0, LW_OK, &r, &err);
+        lw_exec_result_free(&r);
+    }
+    run_by(LW_REDUCER_HFREDUCE, 3, 0, LW_ENOTSUP, &r, &err);
+    assert_non_null(strstr(err.msg, "4 members at 3 ranks per node are not laid out so"));
+    run_by(LW_REDUCER_NVLS, 2, 0, LW_ENOTSUP, &r, &err);
+    assert_non_null(strstr(err.msg, "no reducer 'nvls' (ring, tree, hierarchical, hfreduce)"));
+}
+
+/* Four ranks on two nodes, 200 000 bytes, 100 MB/s between nodes alone. hfreduce: the firsts exchange
+ * halves: each pulls 100 000 bytes up and 100 000 down its trees, 2 ms. hierarchical: of its 100 000
+ * bytes each rank pulls 50 000 twice, 1 ms; and a ring over all links would take 3 ms. */
+static void only_links_between_nodes_are_paced(void **state)
+{
+    static const struct { enum lw_reducer_kind reducer; lw_ps least; } cases[] = {
+        {LW_REDUCER_HFREDUCE, 2 * LW_PS_PER_MS}, {LW_REDUCER_HIERARCHICAL, LW_PS_PER_MS}};
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    for (int c = 0; c < 2; c++) {
+        lw_ps shortest = INT64_MAX;
+        run_by(cases[c].reducer, 2, 1e8, LW_OK, &r, &err);
+        for (int64_t i = 0; i < r.timeline.n; i++) {
+            lw_ps t = r.timeline.end[i] - r.timeline.all_in[i];
+            if (r.timeline.kind[i] == LW_OP_ALL_REDUCE && r.timeline.rank[i] == 0 && t < shortest)
+                shortest = t;
+        }
+        assert_true(shortest >= cases[c].least && shortest < INT64_MAX);
+        lw_exec_result_free(&r);
+    }
+}
+
+/* Collectives without buckets carry numbers of their own, which are checked. */
+static void other_collectives_are_checked(void **state)
+{
+    static const enum lw_op_kind kinds[] = {LW_OP_ALL_REDUCE, LW_OP_BROADCAST, LW_OP_ALL_GATHER,
+                                            LW_OP_REDUCE_SCATTER, LW_OP_REDUCE, LW_OP_ALL_TO_ALL,
+                                            LW_OP_BARRIER};
+    static const int64_t bytes[] = {2002, 4004, 2002, 4004, 2002, 3 * 333 * 4, 0};
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    struct lw_plan plan = exec_collectives_plan(kinds, bytes, 7);
+    if (lw_exec_run(&plan, &o, &r, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    /* per step: all-reduce 3*1001*2, broadcast 3*1001*4, all-gather 3*1001*2, reduce-scatter
+     * 1001*4 in all, reduce 1001*2 at the root, all-to-all 3*999*4; 4 steps */
+    assert_int_equal(r.n_checked_message_bytes, 4 * (1001 * (6 + 12 + 6 + 4 + 2) + 999 * 12));
+    assert_int_equal(r.n_checked_bytes, 0); /* no parameters */
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+static void blocks_that_go_to_the_wrong_member_are_named(void **state)
+{
+    static const enum lw_op_kind kind = LW_OP_ALL_TO_ALL;
+    static const int64_t bytes = 3 * 100 * 2;
+    struct exec_backend wrong = exec_backend_reversed(&exec_backend_threads);
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    o.backend = &wrong;
+    struct lw_plan plan = exec_collectives_plan(&kind, &bytes, 1);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO);
+    /* rank 0 stands in the middle either way: its block 0 came from rank 1 instead of rank 2 */
+    assert_non_null(strstr(err.msg, "op 0 (all_to_all ), element 0, rank 0: "));
+    assert_non_null(strstr(err.msg, "; it is block 1 of rank 1, not block 1 of rank 2"));
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+}
+
+static void an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it(void **state)
+{
+    static const enum lw_op_kind kind = LW_OP_ALL_TO_ALL;
+    static const int64_t bytes = 2 * 100;
+    struct exec_backend without = exec_backend_threads;
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    (void)state;
+    struct lw_plan plan = exec_collectives_plan(&kind, &bytes, 1);
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENOTSUP);
+    assert_string_equal(err.msg, "op 0 (all_to_all) of rank 0: all_to_all of 100 elements among 3 "
+                                 "ranks: not equal blocks");
+    without.capabilities &= ~(uint32_t)EXEC_CAN_ALL_TO_ALL;
+    without.all_to_all = NULL;
+    o.backend = &without;
+    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENOTSUP);
+    assert_string_equal(err.msg, "op 0: backend 'threads' has no all_to_all");
+    lw_plan_free(&plan);
+}
+
+static void out_of_memory_leaves_nothing(void **state)
+{
+    (void)state;
+    struct exec_test_plan t = exec_test_plan_default();
+    struct lw_exec_options o = options();
+    struct lw_plan plan;
+    enum lw_status s;
+    int64_t n = 1;
+
+    t.work_ps = 0;
+    o.n_steps = 1;
+    build(&t, &plan);
+    int64_t live = lw_alloc_live();
+    do {
+        struct lw_exec_result r = {0};
+        struct lw_err err = {0};
+        lw_alloc_fail_at(n++);
+        s = lw_exec_run(&plan, &o, &r, &err);
+        lw_alloc_fail_at(0);
+        lw_exec_result_free(&r);
+        assert_int_equal(lw_alloc_live(), live);
+        if (s != LW_OK && s != LW_ENOMEM && s != LW_EFAILED)
+            fail_msg("allocation %lld: %s", (long long)n, err.msg);
+    } while (s != LW_OK && n < 2000);
+    assert_int_equal(s, LW_OK);
+    assert_true(n > 20);
+    lw_plan_free(&plan);
+}
+
+static void backends_say_why_not(void **state)
+{
+    (void)state;
+    struct exec_listing list[EXEC_N_BACKENDS];
+    const struct exec_backend *b;
+    struct lw_err err = {0};
+
+    unsetenv("LAPWING_PLUGINS"); /* nor is it beside this test */
+    exec_backend_list(list);
+    assert_string_equal(list[0].name, "threads");
+    assert_ptr_equal(list[0].backend, &exec_backend_threads);
+    for (int i = 1; i < EXEC_N_BACKENDS; i++)
+        assert_int_equal(list[i].backend == NULL, list[i].reason[0] != '\0');
+    assert_non_null(strstr(list[1].reason, "lapwing-openmpi.so is not in $LAPWING_PLUGINS"));
+    assert_int_equal(exec_backend_find("mpi", &b, &err), LW_ENOTSUP);
+    assert_non_null(strstr(err.msg, list[1].reason));
+    assert_int_equal(exec_backend_find("rdma", &b, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "threads, mpi, nccl"));
+}
+
+static void backend_tables_are_checked(void **state)
+{
+    (void)state;
+    struct exec_backend b = exec_backend_threads;
+    struct lw_err err = {0};
+
+    assert_int_equal(exec_backend_check(&b, &err), LW_OK);
+    b.all_to_all = NULL; /* a bit without its function */
+    assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
+    b = exec_backend_threads;
+    b.api_version++;
+    assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
+    b = exec_backend_threads;
+    b.poll = NULL;
+    assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
+}
+
+/* Infinite on both sides: equal bit by bit, and no proof. */
+static void weights_that_are_no_numbers_prove_nothing(void **state)
+{
+    struct trial x = trial();
+
+    (void)state;
+    x.o.optimizer = exec_optimizer_of(EXEC_SGD);
+    x.o.optimizer.rate = INFINITY;
+    trial_build(&x);
+    trial_run(&x, LW_ENO, "in the one-rank run, so that nothing is proved");
+    trial_free(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_that_are_no_numbers_prove_nothing),
+        cmocka_unit_test(two_ranks_end_like_one),
+        cmocka_unit_test(half_types_train_with_masters),
+        cmocka_unit_test(any_number_of_ranks_ends_like_one),
+        cmocka_unit_test(accumulated_passes_and_micro_batches_end_like_one),
+        cmocka_unit_test(half_types_and_casts_end_like_one),
+        cmocka_unit_test(gradients_may_live_in_their_bucket),
+        cmocka_unit_test(streams_keep_order_and_dependencies),
+        cmocka_unit_test(a_misplaced_gradient_is_named),
+        cmocka_unit_test(a_lost_gradient_is_named),
+        cmocka_unit_test(unsafe_plans_are_refused),
+        cmocka_unit_test(a_rank_that_fails_stops_all),
+        cmocka_unit_test(a_rank_that_hangs_stops_all_at_the_deadline),
+        cmocka_unit_test(another_launch_order_is_a_failure),
+        cmocka_unit_test(paced_links_hold_back),
+        cmocka_unit_test(a_plans_reducer_is_used_and_verified),
+        cmocka_unit_test(only_links_between_nodes_are_paced),
+        cmocka_unit_test(other_collectives_are_checked),
+        cmocka_unit_test(blocks_that_go_to_the_wrong_member_are_named),
+        cmocka_unit_test(an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it),
+        cmocka_unit_test(out_of_memory_leaves_nothing),
+        cmocka_unit_test(backends_say_why_not),
+        cmocka_unit_test(backend_tables_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

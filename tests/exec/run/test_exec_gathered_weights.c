@@ -1,0 +1,130 @@
+/* Waits for weights that a program gives up (ZeRO-3): a verified run names a missing one before its
+ * first step, also where it would have been won by chance. docs/design/program_units.md. */
+#include "shared/plan/op.h"
+#include "tests/lib/exec_chain.h"
+
+static void expect_fault(const struct lw_plan *p, const char *words)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    if (lw_exec_run(p, &o, &r, &err) != LW_ENO)
+        fail_msg("not found: %s (%s)", words, err.msg);
+    if (!strstr(err.msg, words))
+        fail_msg("'%s' lacks '%s'", err.msg, words);
+    lw_exec_result_free(&r);
+}
+
+/* The n-th op of a kind on rank 0, by its number in the plan. */
+static int32_t find(const struct lw_plan *p, enum lw_op_kind kind, int n)
+{
+    const struct lw_program g = lw_plan_program(p, 0, 0);
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (p->ops[i].kind == kind && n-- == 0)
+            return i;
+    fail_msg("no such op");
+    return -1;
+}
+
+/* The op at or before it that waits for something. */
+static struct lw_op *waiting(const struct lw_plan *p, int32_t op)
+{
+    while (op > 0 && p->ops[op].n_deps == 0)
+        op--;
+    return &p->ops[op];
+}
+
+/* Of four modules. Not the last one's backward: its weights stay for it. */
+static void computing_waits_for_its_weights(void **state)
+{
+    static const struct {
+        enum lw_op_kind kind;
+        int n;
+    } cases[] = {{LW_OP_FORWARD, 0}, {LW_OP_FORWARD, 1}, {LW_OP_FORWARD, 2}, {LW_OP_FORWARD, 3},
+                 {LW_OP_BACKWARD, 1}, {LW_OP_BACKWARD, 2}, {LW_OP_BACKWARD, 3}};
+    struct chain c;
+    char words[160];
+
+    (void)state;
+    chain_init(&c, 4);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_plan p = build(&c, "dp 2 zero 3");
+        int32_t at = find(&p, cases[i].kind, cases[i].n);
+        waiting(&p, at)->n_deps = 0;
+        snprintf(words, sizeof words, "op %d (%s of module %d) uses what op ", (int)at,
+                 lw_op_name(cases[i].kind), (int)p.ops[at].module);
+        expect_fault(&p, words);
+        expect_fault(&p, "(all_gather of bucket ");
+        lw_plan_free(&p);
+    }
+}
+
+/* The free goes to the stream of the gathers, where nothing holds it back. */
+static void giving_up_waits_for_users(void **state)
+{
+    struct chain c;
+
+    (void)state;
+    chain_init(&c, 4);
+    struct lw_plan p = build(&c, "dp 2 zero 3");
+    struct lw_op *op = &p.ops[find(&p, LW_OP_FREE, 0)];
+    op->stream = p.ops[find(&p, LW_OP_ALL_GATHER, 0)].stream;
+    op->n_deps = 0;
+    expect_fault(&p, "(free of bucket 7) uses what op 5 (forward of module 0) leaves, without waiting for it");
+    lw_plan_free(&p);
+}
+
+static enum lw_status verdict(const struct lw_plan *p, struct lw_err *err)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+
+    o.n_warmup = 0;
+    o.n_steps = 1;
+    enum lw_status s = lw_exec_run(p, &o, &r, err);
+    if (s == LW_OK || s == LW_ENO)
+        lw_exec_result_free(&r);
+    return s;
+}
+
+/* Every op in turn forgets what it waits for. Not the other way round: a run names more, as a send that
+ * does not wait for its forward. */
+static void whatever_the_check_refuses_a_run_names(void **state)
+{
+    static const char *const words[] = {"dp 2 zero 3", "dp 2 zero 3 reshard off",
+                                        "dp 3 zero 3 prefetch 2", "dp 2 zero 3 micro-batches 2",
+                                        "dp 2 pp 2 micro-batches 2 zero 3"};
+    struct chain c;
+    int n_refused = 0;
+
+    (void)state;
+    chain_init(&c, 3);
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+        struct lw_plan p = build(&c, words[k]);
+        for (int32_t i = 0; i < p.n_ops; i++) {
+            struct lw_err check = {0}, run = {0};
+            int32_t n = p.ops[i].n_deps;
+            p.ops[i].n_deps = 0;
+            if (n > 0 && lw_plan_check(&p, &check) != LW_OK) {
+                n_refused++;
+                if (verdict(&p, &run) != LW_ENO || !strstr(run.msg, ", without waiting for it"))
+                    fail_msg("%s, op %d: '%s', but a run: '%s'", words[k], (int)i, check.msg, run.msg);
+            }
+            p.ops[i].n_deps = n;
+        }
+        lw_plan_free(&p);
+    }
+    assert_int_equal(n_refused, 61);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(computing_waits_for_its_weights),
+        cmocka_unit_test(giving_up_waits_for_users),
+        cmocka_unit_test(whatever_the_check_refuses_a_run_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,387 @@
+/* Element types on the executor: gradients of another type than their parameter (--grad-dtype), hooks
+ * that compress (--comm-hook), weights narrowed on the wire (--broadcast-dtype). Every run is compared
+ * with the one-rank run bit by bit. The model is a chain of modules with a parameter each: parameter i
+ * has 12 * (i + 1) elements. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/run/run.h"
+#include "shared/lower/lower.h"
+#include "tests/lib/prng.h"
+#include "tests/lib/strategy_words.h"
+
+enum { MODULES = 6, GRIDS = 150 };
+
+struct model {
+    struct lw_module modules[MODULES];
+    struct lw_param params[MODULES];
+    struct lw_buffer buffers[3];
+    int32_t order[MODULES];
+    struct lw_workload w;
+};
+
+static void model_init(struct model *k, enum lw_dtype dtype)
+{
+    memset(k, 0, sizeof *k);
+    for (int32_t i = 0; i < MODULES; i++) {
+        k->modules[i] = (struct lw_module){.name = "m", .forward_ps = 1000, .backward_input_ps = 1000,
+                                           .backward_weight_ps = 1000, .forward_flops = -1,
+                                           .forward_bytes = -1, .output_bytes = 80,
+                                           .kept_bytes = {-1, -1, -1}};
+        k->params[i] = (struct lw_param){.name = "w", .numel = 12 * (i + 1), .dtype = (uint8_t)dtype,
+                                         .module = i, .tied = -1, .trainable = true, .used = true,
+                                         .ready_ps = 2000 * (MODULES - i)};
+        k->order[i] = MODULES - 1 - i;
+    }
+    k->w = (struct lw_workload){.name = "types", .n_modules = MODULES, .n_params = MODULES,
+                                .n_ready = MODULES, .modules = k->modules, .params = k->params,
+                                .buffers = k->buffers, .ready_order = k->order, .batch = 1,
+                                .optimizer_ps = 1000};
+    k->w.from.rank = k->w.from.step = -1;
+    k->w.recorded.step_ps = k->w.recorded.step_spread_ps = -1;
+}
+
+static struct lw_plan build(const struct model *k, const char *words)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    if (lw_plan_build(&k->w, &s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    return p;
+}
+
+static struct lw_exec_options options(enum exec_optimizer_kind kind)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+
+    o.compute = EXEC_COMPUTE_SLEEP;
+    o.n_steps = 3;
+    o.n_warmup = 0;
+    o.timeout_ns = INT64_C(20000000000);
+    o.optimizer = exec_optimizer_of(kind);
+    return o;
+}
+
+static bool sends_buffers(const struct lw_plan *p)
+{
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (strcmp(p->ops[i].name, "buffers") == 0)
+            return true;
+    return false;
+}
+
+static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, const char *words)
+{
+    struct lw_exec_options o = options(kind);
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    if (lw_exec_run(p, &o, &r, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+    assert_true(r.n_checked_message_bytes > 0 || !sends_buffers(p));
+    int64_t bytes = r.n_checked_bytes;
+    lw_exec_result_free(&r);
+    return bytes;
+}
+
+static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_kind kind)
+{
+    struct model k;
+
+    model_init(&k, dtype);
+    struct lw_plan p = build(&k, words);
+    int64_t bytes = verified(&p, kind, words);
+    lw_plan_free(&p);
+    return bytes;
+}
+
+/* --- gradients -----------------------------------------------------------------------------------
+ */
+
+/* 12 + 24 + ... + 72 = 252 elements on 2 ranks; weights of 2 bytes with masters of 4, or of 4. */
+static void gradients_of_another_type_end_like_one(void **state)
+{
+    (void)state;
+    assert_int_equal(runs(LW_BF16, "dp 2 grad-dtype f32", EXEC_SGD), 252 * (2 + 4) * 2);
+    assert_int_equal(runs(LW_F32, "dp 2 grad-dtype bf16", EXEC_SGD), 252 * 4 * 2);
+    assert_int_equal(runs(LW_BF16, "dp 2 grad-dtype f32 compat picotron", EXEC_ADAM),
+                     252 * (2 + 4 + 8) * 2);
+    assert_int_equal(runs(LW_F16, "dp 2 grad-dtype f64 no-sync 2", EXEC_MOMENTUM),
+                     252 * (2 + 4 + 4) * 2);
+}
+
+/* 4 ranks, 80 backwards each: 320 terms. bf16 holds whole numbers to 256, f32 beyond. */
+static void exactness_is_of_the_gradients_types_not_of_the_weights(void **state)
+{
+    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct model k;
+
+    (void)state;
+    runs(LW_BF16, "dp 4 micro-batches 80 grad-dtype f32", EXEC_SGD);
+    model_init(&k, LW_F32);
+    struct lw_plan p = build(&k, "dp 4 micro-batches 80 grad-dtype bf16");
+    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EINVAL);
+    if (!strstr(err.msg, "320 gradients") || !strstr(err.msg, "at most 256 can be verified"))
+        fail_msg("%s", err.msg);
+    lw_plan_free(&p);
+}
+
+/* f32 weights keep 2^24 for their gradients although they travel as bf16. */
+static void narrowed_weights_do_not_narrow_gradients(void **state)
+{
+    (void)state;
+    runs(LW_F32, "dp 4 micro-batches 80 zero 1 broadcast-dtype bf16", EXEC_SGD);
+}
+
+/* --- hooks and weights ---------------------------------------------------------------------------
+ */
+
+static void every_hook_ends_like_one(void **state)
+{
+    const struct lw_strategy_option *hook = lw_strategy_option(lw_strategy_find("comm-hook"));
+    static const char *const with[] = {"", " compat c10d", " bucket-policy c10d-2020",
+                                       " bucket-policy picotron", " zero 2", " zero 3",
+                                       " grad-dtype f32"};
+    char words[120];
+    int n = 0;
+
+    (void)state;
+    for (int h = 0; hook->values[h]; h++)
+        for (size_t i = 0; i < sizeof with / sizeof *with; i++, n++) {
+            snprintf(words, sizeof words, "dp 3 comm-hook %s%s", hook->values[h], with[i]);
+            runs(n % 2 ? LW_BF16 : LW_F32, words, EXEC_MOMENTUM);
+        }
+    assert_int_equal(n, 3 * 7);
+}
+
+/* Weights of 252 elements, f32: on every rank, the owner too; as shards have no masters, nothing but
+ * state is left on owners. */
+static void narrowed_weights_end_like_one(void **state)
+{
+    static const char *const shards[] = {"oss-greedy", "lpt", "flat-contiguous", "per-tensor"};
+    char words[120];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shards / sizeof *shards; i++)
+        for (int k = 0; k < 2; k++) {
+            snprintf(words, sizeof words, "dp 3 zero 1 shard-policy %s broadcast-dtype %s", shards[i],
+                     k ? "f16" : "bf16");
+            assert_int_equal(runs(LW_F32, words, EXEC_ADAM), 252 * 4 * 3 + 252 * 4 * 2);
+        }
+    assert_int_equal(runs(LW_F64, "dp 2 zero 1 broadcast-dtype f16", EXEC_SGD),
+                     252 * 8 * 2 + 252 * 4); /* weights everywhere, masters on owners */
+}
+
+/* Running averages, a counter, a mask: a broadcast for each type. */
+static void give_buffers(struct model *k)
+{
+    k->buffers[0] = (struct lw_buffer){"mean", 5, LW_F32, true};
+    k->buffers[1] = (struct lw_buffer){"count", 1, LW_I64, true};
+    k->buffers[2] = (struct lw_buffer){"mask", 300, LW_U8, true};
+    k->w.n_buffers = 3;
+}
+
+/* 5 * 4 + 8 + 300 bytes on 2 ranks in 3 steps. */
+static void buffers_are_compared_whatever_their_type(void **state)
+{
+    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct model k;
+
+    (void)state;
+    model_init(&k, LW_F32);
+    give_buffers(&k);
+    struct lw_plan p = build(&k, "dp 2");
+    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.n_checked_message_bytes, (5 * 4 + 8 + 300) * 2 * 3);
+    lw_exec_result_free(&r);
+    lw_plan_free(&p);
+}
+
+/* --- faults --------------------------------------------------------------------------------------
+ */
+
+static void expect_fault(const struct lw_plan *p, const char *words)
+{
+    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    if (lw_exec_run(p, &o, &r, &err) != LW_ENO)
+        fail_msg("not found: %s (%s)", words, err.msg);
+    assert_int_equal(r.verified, LW_EXEC_MISMATCH);
+    if (!strstr(err.msg, words))
+        fail_msg("'%s' lacks '%s'", err.msg, words);
+    lw_exec_result_free(&r);
+}
+
+/* The n-th cast of every program waits instead. */
+static void lose_cast(const struct lw_plan *p, int n)
+{
+    for (int32_t v = 0; v < p->n_variants * p->n_roles; v++) {
+        const struct lw_program *g = &p->programs[v];
+        for (int32_t i = g->first_op, k = 0; i < g->first_op + g->n_ops; i++)
+            if (p->ops[i].kind == LW_OP_CAST && k++ == n) {
+                p->ops[i].kind = LW_OP_EVENT_WAIT;
+                p->ops[i].bucket = -1;
+            }
+    }
+}
+
+static void casts_left_out_are_named(void **state)
+{
+    static const struct {
+        const char *plan;
+        int cast;
+        const char *words;
+    } cases[] = {
+        {"dp 2 comm-hook fp16", 0, "(all_reduce of bucket 0) takes f16, and nothing has cast the "
+                                   "bucket's f32"},
+        {"dp 2 comm-hook fp16", 1, "bucket 0 comes back as f16 and is never cast to f32"},
+        {"dp 2 zero 1 broadcast-dtype bf16", 0, "(broadcast of bucket 2) takes bf16, and nothing has "
+                                                "cast the bucket's f32"},
+        {"dp 2 zero 1 broadcast-dtype bf16", 3, "bucket 3 comes back as bf16 and is never cast to f32"},
+    };
+    struct model k;
+
+    (void)state;
+    model_init(&k, LW_F32);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_plan p = build(&k, cases[i].plan);
+        lose_cast(&p, cases[i].cast);
+        expect_fault(&p, cases[i].words);
+        lw_plan_free(&p);
+    }
+}
+
+/* The gradients say f32 and the buckets were made for bf16. */
+static void a_type_that_no_cast_makes_is_refused(void **state)
+{
+    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct model k;
+
+    (void)state;
+    model_init(&k, LW_BF16);
+    struct lw_plan p = build(&k, "dp 2");
+    p.strategy.grad_dtype = LW_GRAD_F32;
+    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EPLAN);
+    assert_non_null(strstr(err.msg, "is of bf16 and holds the gradient of 'w', which is of f32, "
+                                    "without a cast"));
+    lw_plan_free(&p);
+}
+
+/* --- random grids --------------------------------------------------------------------------------
+ */
+
+static const char *one_of(struct prng *r, const char *const *words, int n)
+{
+    return words[prng_in(r, 0, n - 1)];
+}
+#define ONE_OF(r, ...) \
+    one_of(r, (const char *const[]){__VA_ARGS__}, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
+
+static void add(char *words, size_t room, const char *name, const char *value)
+{
+    size_t at = strlen(words);
+    if (*value)
+        snprintf(words + at, room - at, "%s%s %s", at > 0 ? " " : "", name, value);
+}
+
+static void draw_zero(struct prng *r, char *words, size_t room)
+{
+    int64_t zero = prng_in(r, 0, 3);
+    const char *shard = zero == 1   ? ONE_OF(r, "oss-greedy", "lpt", "flat-contiguous", "per-tensor")
+                        : zero == 2 ? ONE_OF(r, "oss-greedy", "flat-contiguous", "per-tensor")
+                                    : "";
+    char stage[2] = {(char)('0' + zero), 0};
+
+    add(words, room, "zero", stage);
+    add(words, room, "shard-policy", shard);
+    if (zero == 1 || zero == 2)
+        add(words, room, "broadcast-dtype", ONE_OF(r, "", "f16", "bf16"));
+    if (zero < 2)
+        add(words, room, "bucket-policy",
+            ONE_OF(r, "c10d-2", "c10d-1.13", "c10d-2020", "picotron", "colossal", "per-tensor",
+                   "single"));
+}
+
+static void draw(struct prng *r, char *words, size_t room)
+{
+    *words = '\0';
+    add(words, room, "dp", ONE_OF(r, "2", "3", "4"));
+    add(words, room, "pp", ONE_OF(r, "", "", "2"));
+    draw_zero(r, words, room);
+    add(words, room, "grad-dtype", ONE_OF(r, "", "f32", "f64", "f16", "bf16"));
+    add(words, room, "comm-hook", ONE_OF(r, "", "", "fp16", "bf16"));
+    add(words, room, "micro-batches", ONE_OF(r, "", "2", "4"));
+    add(words, room, "no-sync", ONE_OF(r, "", "", "1", "2"));
+    add(words, room, "overlap", ONE_OF(r, "on", "on", "off"));
+}
+
+static void random_grids_end_like_one(void **state)
+{
+    static const enum lw_dtype types[] = {LW_F32, LW_F64, LW_F16, LW_BF16};
+    struct prng r = prng_start("types");
+    int made = 0, mixed = 0, narrowed = 0, hooked = 0;
+    char words[400];
+
+    (void)state;
+    for (int tries = 0; made < GRIDS; tries++) {
+        struct model k;
+        struct lw_plan p;
+        struct lw_err err = {0};
+        model_init(&k, types[prng_in(&r, 0, 3)]);
+        for (int32_t i = 0; prng_in(&r, 0, 2) == 0 && i < MODULES; i++)
+            k.params[i].dtype = (uint8_t)types[prng_in(&r, 0, 3)];
+        if (prng_in(&r, 0, 2) == 0)
+            give_buffers(&k);
+        enum exec_optimizer_kind kind =
+            (enum exec_optimizer_kind)prng_in(&r, 0, EXEC_N_OPTIMIZERS - 1);
+        draw(&r, words, sizeof words);
+        struct lw_strategy s = strategy(words);
+        if (tries > 20 * GRIDS)
+            fail_msg("only %d of %d drawn plans can be built", made, tries);
+        if (lw_plan_build(&k.w, &s, NULL, &p, &err) != LW_OK)
+            continue;
+        verified(&p, kind, words);
+        mixed += p.strategy.grad_dtype != LW_GRAD_AS_PARAM;
+        narrowed += p.strategy.broadcast_dtype != LW_F32;
+        hooked += p.strategy.comm_hook != LW_HOOK_NONE;
+        lw_plan_free(&p);
+        made++;
+    }
+    printf("%d plans run: %d with a gradient type of their own, %d with narrowed weights, %d with hooks\n",
+           made, mixed, narrowed, hooked);
+    assert_true(mixed > GRIDS / 3 && narrowed > GRIDS / 10 && hooked > GRIDS / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_another_type_end_like_one),
+        cmocka_unit_test(exactness_is_of_the_gradients_types_not_of_the_weights),
+        cmocka_unit_test(narrowed_weights_do_not_narrow_gradients),
+        cmocka_unit_test(every_hook_ends_like_one),
+        cmocka_unit_test(narrowed_weights_end_like_one),
+        cmocka_unit_test(buffers_are_compared_whatever_their_type),
+        cmocka_unit_test(casts_left_out_are_named),
+        cmocka_unit_test(a_type_that_no_cast_makes_is_refused),
+        cmocka_unit_test(random_grids_end_like_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

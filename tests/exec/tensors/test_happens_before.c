@@ -1,0 +1,290 @@
+/* What is over when an op begins, and the places that messages hand on by it: exec/tensors/happens_before.h, exec/tensors/scratch_slots.h.
+ *
+ * The tiny workload on two stages, a and b | c; a message is an activation or a gradient of 20 f32, 80 bytes,
+ * which take 128. Ops of one micro-batch k: Sk sends its activation, Tk takes it (c's forward), Gk sends its
+ * gradient, Rk receives that, Bk takes it (b's backward). */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/tensors/happens_before.h"
+#include "exec/tensors/tensors.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
+#include "shared/plan/plan_builder.h"
+#include "tests/lib/tiny_build.h"
+
+enum { PLACE = 128 };
+
+static void give(struct lw_strategy *s, const char *name, const char *value)
+{
+    struct lw_err err = {0};
+
+    if (lw_strategy_set(s, name, value, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* "name value name value ..." */
+static struct lw_plan plan_of(const char *words)
+{
+    static char text[256]; /* values are kept by pointer */
+    struct lw_strategy s = lw_strategy_default();
+    struct tiny t;
+
+    tiny_init(&t);
+    for (int m = 0; m < 3; m++) {
+        t.modules[m].output_bytes = 80;
+        t.modules[m].tp_split = LW_TP_ROW;
+        t.modules[m].tp_calls = 1;
+        t.modules[m].tp_forward_bytes = t.modules[m].tp_backward_bytes = 80;
+    }
+    snprintf(text, sizeof text, "%s", words);
+    for (char *name = strtok(text, " "); name; name = strtok(NULL, " "))
+        give(&s, name, strtok(NULL, " "));
+    return build(&t, &s);
+}
+
+/* The op of a kind, module and micro-batch on a rank; module -1 = any. */
+static int32_t find(const struct lw_plan *p, int32_t rank, enum lw_op_kind kind, int32_t module,
+                    int32_t micro_batch)
+{
+    const struct lw_program g = lw_plan_program(p, 0, rank);
+
+    for (int32_t i = 0; i < g.n_ops; i++) {
+        const struct lw_op *op = &p->ops[g.first_op + i];
+        if (op->kind == kind && (module < 0 || op->module == module) &&
+            op->micro_batch == micro_batch)
+            return i;
+    }
+    fail_msg("rank %d has no %s of micro-batch %d", rank, lw_op_name(kind), micro_batch);
+    return -1;
+}
+
+static struct exec_order order_of(const struct lw_plan *p, int32_t rank)
+{
+    struct exec_order o;
+    struct lw_err err = {0};
+
+    if (exec_order_init(p, 0, rank, &o, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return o;
+}
+
+/* Rank 0 of 1f1b: F0 S0 F1 S1 B0 F2 S2 B1 ...; rank 1: T0 G0 T1 G1 ... B0 has gradient 0, so S0 is read; that S1
+ * is, nobody said: rank 1 may have sent gradient 0 first. */
+static void a_gradient_says_that_its_activation_is_read(void **state)
+{
+    struct lw_plan p = plan_of("pp 2 micro-batches 4");
+    struct exec_order o = order_of(&p, 0);
+    int32_t b0 = find(&p, 0, LW_OP_BACKWARD, 1, 0), b1 = find(&p, 0, LW_OP_BACKWARD, 1, 1);
+
+    (void)state;
+    assert_true(exec_order_before(&o, find(&p, 0, LW_OP_SEND, -1, 0), b0));
+    assert_false(exec_order_before(&o, find(&p, 0, LW_OP_SEND, -1, 1), b0));
+    assert_true(exec_order_before(&o, find(&p, 0, LW_OP_SEND, -1, 1), b1));
+    assert_true(exec_order_before(&o, find(&p, 0, LW_OP_SEND, -1, 0),
+                                  find(&p, 0, LW_OP_FORWARD, 0, 2)));
+    assert_false(exec_order_before(&o, b1, b0));
+    exec_order_free(&o);
+    lw_plan_free(&p);
+}
+
+/* Rank 1 posts all receives at once. Activation 2 is sent behind B0, which had gradient 0, which is made
+ * behind T0; and not behind T1. */
+static void data_comes_when_its_sender_has_begun(void **state)
+{
+    struct lw_plan p = plan_of("pp 2 micro-batches 4");
+    struct exec_order o = order_of(&p, 1);
+    int32_t come = find(&p, 1, LW_OP_RECV, -1, 2);
+
+    (void)state;
+    assert_true(exec_order_before(&o, find(&p, 1, LW_OP_FORWARD, 2, 0), come));
+    assert_false(exec_order_before(&o, find(&p, 1, LW_OP_FORWARD, 2, 1), come));
+    exec_order_free(&o);
+    lw_plan_free(&p);
+}
+
+static void what_meets_nothing_leaves_nothing_known(void **state)
+{
+    struct lw_plan p = plan_of("pp 2 micro-batches 4");
+    int32_t first = lw_plan_program(&p, 0, 0).first_op;
+    struct lw_op *send = &p.ops[first + find(&p, 0, LW_OP_SEND, -1, 3)];
+
+    (void)state;
+    send->kind = LW_OP_EVENT_WAIT;
+    send->comm = send->operand = -1;
+    struct exec_order o = order_of(&p, 0);
+    assert_false(exec_order_before(&o, find(&p, 0, LW_OP_FORWARD, 0, 0),
+                                   find(&p, 0, LW_OP_FORWARD, 1, 0)));
+    exec_order_free(&o);
+    lw_plan_free(&p);
+}
+
+/* --- calls and roles: by hand -------------------------------------------------------------------- */
+
+struct hand {
+    struct lw_builder *b;
+    int32_t stream[3], comm[3];
+};
+
+/* n ranks, each of a role of its own or all of one; streams and communicators x, y and compute. */
+static struct hand hand_begin(int32_t n, bool one_role)
+{
+    struct hand h = {.b = lw_builder_new("hand", n)};
+    int32_t members[4] = {0, 1, 2, 3};
+
+    for (int32_t r = 0; r < (one_role ? 1 : n); r++) {
+        struct lw_role role = {.name = "r"};
+        lw_builder_role(h.b, &role);
+    }
+    for (int32_t r = 0; r < n; r++)
+        lw_builder_rank(h.b, r, one_role ? 0 : r, r, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        h.stream[i] = lw_builder_stream(h.b, i < 2 ? "comm" : "compute",
+                                        i < 2 ? LW_STREAM_COMM : LW_STREAM_COMPUTE, 0);
+        h.comm[i] = i < 2 ? lw_builder_comm(h.b, "c", LW_COMM_RECORDED, LW_REDUCER_AUTO, h.stream[i]) : -1;
+        if (i < 2)
+            lw_builder_group(h.b, h.comm[i], members, n);
+    }
+    return h;
+}
+
+static int32_t hand_op(struct hand *h, enum lw_op_kind kind, int lane, int32_t peer, int32_t call,
+                       int32_t dep)
+{
+    struct lw_op op = lw_builder_blank(kind, h->stream[lane]);
+
+    op.work_ps = kind == LW_OP_KERNEL ? 0 : -1;
+    op.comm = kind == LW_OP_KERNEL ? -1 : h->comm[lane];
+    op.peer = peer;
+    op.call = call;
+    op.bytes = kind == LW_OP_KERNEL ? 0 : 80;
+    return lw_builder_op(h->b, &op, &dep, dep >= 0);
+}
+
+static struct lw_plan hand_end(struct hand *h)
+{
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    lw_builder_pass(h->b, 0);
+    lw_builder_repeat_from(h->b, 0);
+    if (lw_builder_finish(h->b, &p, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return p;
+}
+
+/* Rank 0 receives A and sends B in one call, then hears C. Rank 1 sends C when it has B, and A behind that: B is
+ * read when C is there, A need not have come; a clock of the stream cannot say the one without the other. */
+static void of_a_call_nothing_is_over_before_all_of_it(void **state)
+{
+    struct hand h = hand_begin(2, false);
+
+    (void)state;
+    int32_t v = lw_builder_variant(h.b, "steady", "", true);
+    lw_builder_program(h.b, v, 0);
+    int32_t a = hand_op(&h, LW_OP_RECV, 0, 1, 7, -1), b = hand_op(&h, LW_OP_SEND, 0, 1, 7, -1);
+    int32_t c = hand_op(&h, LW_OP_RECV, 1, 1, -1, -1);
+    int32_t heard = hand_op(&h, LW_OP_KERNEL, 2, -1, -1, c);
+    int32_t both = hand_op(&h, LW_OP_KERNEL, 2, -1, -1, a);
+    lw_builder_program(h.b, v, 1);
+    int32_t got = hand_op(&h, LW_OP_RECV, 0, 0, -1, -1);
+    int32_t told = hand_op(&h, LW_OP_SEND, 1, 0, -1, got);
+    hand_op(&h, LW_OP_SEND, 0, 0, -1, told);
+    struct lw_plan p = hand_end(&h);
+    struct exec_order o = order_of(&p, 0);
+    assert_false(exec_order_before(&o, a, heard));
+    assert_false(exec_order_before(&o, b, heard));
+    assert_true(exec_order_before(&o, c, heard));
+    assert_true(exec_order_before(&o, b, both));
+    assert_false(exec_order_before(&o, b, a)); /* they begin together */
+    exec_order_free(&o);
+    lw_plan_free(&p);
+}
+
+static bool is_of_role(const struct lw_plan *p)
+{
+    bool is = false;
+    struct lw_err err = {0};
+
+    assert_int_equal(exec_order_is_of_role(p, 0, &is, &err), LW_OK);
+    return is;
+}
+
+static void replicas_of_a_pipeline_are_alike_and_rings_of_one_role_are_not(void **state)
+{
+    struct lw_plan p = plan_of("pp 3 dp 2 micro-batches 2");
+
+    (void)state;
+    assert_true(is_of_role(&p));
+    for (int32_t i = 0; i < p.n_ops; i++) /* one replica's first stage sends to the last one's */
+        if (p.ops[i].kind == LW_OP_SEND && p.ops[i].operand >= 0) {
+            p.operands[p.operand_first[p.ops[i].operand]].peer = 4;
+            break;
+        }
+    assert_false(is_of_role(&p));
+    lw_plan_free(&p);
+    struct hand h = hand_begin(2, true); /* each sends to rank 0: not even a ring */
+    lw_builder_program(h.b, lw_builder_variant(h.b, "steady", "", true), 0);
+    hand_op(&h, LW_OP_SEND, 0, 0, -1, -1);
+    p = hand_end(&h);
+    assert_false(is_of_role(&p));
+    lw_plan_free(&p);
+}
+
+/* --- places -------------------------------------------------------------------------------------- */
+
+static int64_t scratch_of(const char *words)
+{
+    struct lw_plan p = plan_of(words);
+    struct exec_tensors m = {.plan = &p, .backend = &exec_backend_threads,
+                             .keep_scratch_apart = true, .optimizer = exec_optimizer_of(EXEC_SGD)};
+    struct lw_err err = {0};
+
+    if (exec_tensors_lay_out(&m, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    int64_t bytes = exec_tensors_scratch_size(&m);
+    exec_tensors_free(&m);
+    lw_plan_free(&p);
+    return bytes;
+}
+
+/* 1f1b on two stages: two micro-batches are on their way at most. Gradient k comes into the place of
+ * activation k, which is read by then; activation k + 2 is made behind B(k), when that place is free again. Under
+ * gpipe all activations go before any gradient comes: a place for each. */
+static void a_pipelines_places_grow_with_what_is_on_its_way(void **state)
+{
+    (void)state;
+    assert_int_equal(scratch_of("pp 2 micro-batches 4"), 2 * PLACE);
+    assert_int_equal(scratch_of("pp 2 micro-batches 64"), 2 * PLACE);
+    assert_int_equal(scratch_of("pp 3 micro-batches 64"), scratch_of("pp 3 micro-batches 8"));
+    assert_int_equal(scratch_of("pp 2 micro-batches 4 schedule gpipe"), 4 * PLACE);
+    assert_int_equal(scratch_of("pp 2 micro-batches 64 schedule gpipe"), 64 * PLACE);
+}
+
+/* An op takes one sum and makes the next: two places, whatever comes behind. */
+static void sums_of_a_tensor_group_take_turns(void **state)
+{
+    (void)state;
+    assert_int_equal(scratch_of("tp 2 micro-batches 2"), 2 * PLACE);
+    assert_int_equal(scratch_of("tp 2 micro-batches 64"), 2 * PLACE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gradient_says_that_its_activation_is_read),
+        cmocka_unit_test(data_comes_when_its_sender_has_begun),
+        cmocka_unit_test(what_meets_nothing_leaves_nothing_known),
+        cmocka_unit_test(of_a_call_nothing_is_over_before_all_of_it),
+        cmocka_unit_test(replicas_of_a_pipeline_are_alike_and_rings_of_one_role_are_not),
+        cmocka_unit_test(a_pipelines_places_grow_with_what_is_on_its_way),
+        cmocka_unit_test(sums_of_a_tensor_group_take_turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+/* `lapwing exec` and `lapwing calibrate` as a user meets them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "exec/run/run.h"
+#include "shared/files/files.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/exec_plan.h"
+#include "tests/lib/file_fixture.h"
+
+static void write_plan(const struct exec_test_plan *t, const char *name)
+{
+    struct lw_plan plan;
+    struct lw_err err = {0};
+
+    if (exec_test_plan_build(t, &plan, &err) != LW_OK ||
+        lw_plan_write(&plan, fixture_path(name), &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_plan_free(&plan);
+}
+
+static int make_plans(void **state)
+{
+    struct exec_test_plan t = exec_test_plan_default();
+
+    fixture_open(state);
+    write_plan(&t, "good.json");
+    t.n_params = 4;
+    t.shift_slot = -7; /* w00 over the last 7 elements of w01 */
+    write_plan(&t, "shifted.json");
+    return 0;
+}
+
+static void a_run_is_verified_stored_and_told(void **state)
+{
+    (void)state;
+    expect("exec good.json --compute spin --steps 3 --warmup 1", 0,
+           "verified: 39.14 KiB equal to a one-rank run"); /* 5010 * 4 * 2 bytes / 1024 */
+    expect("exec good.json --compute spin --steps 3 --warmup 1 --format json", 0,
+           "\"verified\": true");
+    expect("exec good.json --compute spin --steps 2 --no-verify --format json", 0,
+           "\"verified\": null");
+    expect("exec good.json --compute spin --steps 2 --format json", 0,
+           "\"n_checked_bytes\": 40080");
+    expect("exec good.json --compute spin --steps 2 --link-rate 100MB --format json", 0,
+           "\"honesty\": \"paced\"");
+    expect("runs", 0, "exec threads");
+}
+
+static void a_wrong_plan_is_refused_or_found_out(void **state)
+{
+    (void)state;
+    expect("exec shifted.json --compute spin --no-db", 1, "w0");
+    expect("exec shifted.json --compute spin --steps 2 --no-check --no-db", 3,
+           "parameter 1 'w01', element 994, rank 0");
+    expect("exec shifted.json --compute spin --steps 2 --no-check --no-db --format json", 3,
+           "\"verified\": false");
+}
+
+/* Adam keeps two f32 arrays: 5010 * 2 * 4 bytes. */
+static void optimizer_state_comes_together(void **state)
+{
+    (void)state;
+    expect("exec good.json --compute spin --steps 2 --no-db --optimizer adam --consolidate 1", 0,
+           "consolidated: 39.14 KiB of optimizer state on rank 1");
+    expect("exec good.json --compute spin --no-db --optimizer adam --consolidate 2", 1,
+           "--consolidate 2: the plan has ranks 0 to 1");
+    expect("exec good.json --compute spin --no-db --consolidate 0", 1, "sgd keeps no state");
+}
+
+static void pipelines_run_as_processes(void **state)
+{
+    (void)state;
+    expect("model mlp --layers 4 --width 8 -o w.json", 0, "wrote w.json");
+    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --schedule zb-h1 --spawn --compute "
+           "sleep --steps 2 --no-db --optimizer adam --consolidate 3 --format json", 0,
+           "\"verified\": true");
+    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 1 --spawn --compute sleep "
+           "--steps 2 --no-db --optimizer adam --consolidate 0 --format json", 0,
+           "\"verified\": true");
+}
+
+static int64_t metric(const char *db, int run, const char *name)
+{
+    char sql[256];
+    sqlite3 *handle;
+    sqlite3_stmt *q;
+
+    snprintf(sql, sizeof sql, "SELECT value FROM metric WHERE run = %d AND name = '%s' AND step = -1 AND "
+                              "rank = -1", run, name);
+    assert_int_equal(sqlite3_open(fixture_path(db), &handle), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(handle, sql, -1, &q, NULL), SQLITE_OK);
+    int64_t value = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : -1;
+    sqlite3_finalize(q);
+    sqlite3_close(handle);
+    return value;
+}
+
+/* Five parameters "w00" of 1000 to 1004 elements, adam: 3 arrays of 5010 * 4 bytes, a head of 48 and a
+ * checksum of 32 bytes, 28 of each parameter: 60340. */
+static void states_are_saved_and_gone_on_from(void **state)
+{
+    (void)state;
+    expect("exec good.json --compute spin --steps 3 --warmup 1 --optimizer adam --db states.db "
+           "--save-state four.state", 0, "saved: 58.93 KiB to four.state, 4 steps are taken");
+    expect("exec good.json --compute spin --steps 2 --warmup 0 --optimizer adam --db states.db "
+           "--load-state four.state --save-state six.state", 0,
+           "loaded: 58.93 KiB from four.state, 4 steps were taken\n"
+           "saved: 58.93 KiB to six.state, 6 steps are taken");
+    assert_int_equal(metric("states.db", 1, "n_loaded_bytes"), -1);
+    assert_int_equal(metric("states.db", 1, "saved_step"), 4);
+    assert_int_equal(metric("states.db", 2, "n_loaded_bytes"), 60340);
+    assert_int_equal(metric("states.db", 2, "loaded_step"), 4);
+    assert_int_equal(metric("states.db", 2, "n_saved_bytes"), 60340);
+    assert_int_equal(metric("states.db", 2, "saved_step"), 6);
+    expect("exec good.json --compute spin --steps 2 --warmup 0 --optimizer adam --no-db "
+           "--load-state four.state --format json", 0,
+           "\"n_loaded_bytes\": 60340,\n  \"loaded_step\": 4,\n  \"n_saved_bytes\": 0,\n  "
+           "\"saved_step\": null");
+}
+
+static void what_is_wrong_with_a_state_is_said_before_the_run(void **state)
+{
+    (void)state;
+    expect("exec good.json --compute spin --steps 2 --no-db --save-state good.state", 0, "saved: ");
+    expect("exec good.json --no-db --save-state -", 2, "--save-state -: ");
+    expect("exec good.json --no-db --save-state nowhere/x", 1,
+           "lapwing exec: nowhere/x: cannot write: No such file or directory");
+    expect("exec good.json --no-db --load-state nowhere", 1, "nowhere: cannot open: No such file");
+    expect("exec good.json --no-db --load-state good.json", 1, "good.json: is no saved state");
+    expect("exec good.json --no-db --load-state good.state --optimizer adam", 1,
+           "good.state: holds what sgd keeps, this run updates with adam: --optimizer sgd");
+}
+
+/* --spawn: rank 0 writes what all have; the one that starts them reads first. */
+static void states_pass_between_processes_and_threads(void **state)
+{
+    (void)state;
+    expect("model mlp --layers 4 --width 8 -o w.json", 0, "wrote w.json");
+    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --spawn --compute sleep --steps 2 "
+           "--warmup 0 --no-db --optimizer adam --save-state spawned.state", 0, "2 steps are taken");
+    expect("exec -w w.json --dp 3 --zero 3 --compute sleep --steps 2 --warmup 0 --no-db --optimizer adam "
+           "--load-state spawned.state --save-state threads.state", 0, "4 steps are taken");
+    expect("exec -w w.json --dp 1 --pp 2 --micro-batches 2 --spawn --compute sleep --steps 2 --warmup 0 "
+           "--no-db --optimizer adam --load-state threads.state --format json", 0,
+           "\"loaded_step\": 4");
+    expect("exec -w w.json --dp 2 --spawn --compute sleep --no-db --optimizer adam "
+           "--save-state nowhere/x", 1, "nowhere/x: cannot write");
+    expect("exec -w w.json --dp 2 --tp 2 --spawn --compute sleep --no-db --optimizer adam --steps 2 "
+           "--load-state threads.state", 1, "was saved by tensor groups of 1, this plan has groups of 2");
+}
+
+static void a_step_beyond_its_time_is_stored_as_timeout(void **state)
+{
+    (void)state;
+    expect("exec good.json --compute spin --timeout 0.00001 --db late.db --format json", 1,
+           "\"status\": \"timeout\"");
+    expect("runs --db late.db", 0, "timeout");
+}
+
+static void wrong_usage_is_said(void **state)
+{
+    (void)state;
+    expect("exec", 2, "needs a plan file or a workload");
+    expect("exec good.json --compute fast", 2, "unknown compute 'fast' (gemm, spin, sleep)");
+    expect("exec good.json --backend rdma --no-db", 1, "unknown backend 'rdma'");
+    expect("exec good.json --ranks 4 --no-db", 2, "--ranks 4, but plan 'good.json' is for 2 ranks");
+    expect("exec good.json --steps 0", 2, "'0' is no whole number from 1");
+    expect("exec good.json --timeout 0", 2, "must be more than 0 seconds");
+    expect("exec nowhere.json --no-db", 1, "nowhere.json");
+    expect("calibrate", 2, "needs -o FILE");
+    expect("calibrate -o c.json --ranks 1", 2, "from 2");
+    expect("exec good.json --optimizer adam --momentum 1", 2, "--momentum 1: beta1 of adam must be below 1");
+    expect("exec good.json --momentum 2", 2, "'2' is no number from 0 to 1");
+    expect("exec good.json --optimizer sgd --momentum 0.5", 2, "--optimizer sgd has none");
+    expect("exec good.json -w w.json --clip 1e300", 2, "'1e300' is no number of 0 or more, below 1e300");
+}
+
+static void backends_are_listed_with_reasons(void **state)
+{
+    (void)state;
+    expect("exec --list-backends", 0, "threads");
+    expect("exec --list-backends --format json", 0, "\"available\": true");
+    expect("exec --list-backends --format json", 0, "\"available\": false");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_is_verified_stored_and_told),
+        cmocka_unit_test(a_wrong_plan_is_refused_or_found_out),
+        cmocka_unit_test(optimizer_state_comes_together),
+        cmocka_unit_test(pipelines_run_as_processes),
+        cmocka_unit_test(states_are_saved_and_gone_on_from),
+        cmocka_unit_test(what_is_wrong_with_a_state_is_said_before_the_run),
+        cmocka_unit_test(states_pass_between_processes_and_threads),
+        cmocka_unit_test(a_step_beyond_its_time_is_stored_as_timeout),
+        cmocka_unit_test(wrong_usage_is_said),
+        cmocka_unit_test(backends_are_listed_with_reasons),
+    };
+    return cmocka_run_group_tests(tests, make_plans, fixture_close);
+}

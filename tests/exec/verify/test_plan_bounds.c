@@ -1,0 +1,142 @@
+/* What exec refuses of a plan that nobody proved: exec/verify/plan_bounds.c. One field is changed in each. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/tensors/tensors.h"
+#include "tests/lib/exec_chain.h"
+
+static struct lw_plan make(const char *words)
+{
+    static struct chain c;
+
+    chain_init(&c, 4);
+    return build(&c, words);
+}
+
+static struct lw_op *first(struct lw_plan *p, enum lw_op_kind kind)
+{
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == kind)
+            return &p->ops[i];
+    fail_msg("no such op");
+    return NULL;
+}
+
+/* It is refused before it runs, in these words. */
+static void expect(struct lw_plan *p, const char *words)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+
+    assert_int_equal(exec_plan_is_safe(p, &err), LW_EPLAN);
+    if (!strstr(err.msg, words))
+        fail_msg("'%s' does not say '%s'", err.msg, words);
+    assert_int_equal(lw_exec_run(p, &o, &r, &err), LW_EPLAN);
+    lw_plan_free(p);
+}
+
+static void plans_as_made_are_safe(void **state)
+{
+    static const char *const words[] = {"dp 2", "pp 2 micro-batches 2", "dp 2 no-sync 2", "dp 2 zero 1",
+                                        "dp 2 zero 3", "dp 2 pp 2 micro-batches 2 zero 2", "dp 2 clip 1"};
+    struct lw_err err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct lw_plan p = make(words[i]);
+        if (exec_plan_is_safe(&p, &err) != LW_OK)
+            fail_msg("%s: %s", words[i], err.msg);
+        lw_plan_free(&p);
+    }
+}
+
+/* Without its set, a bucket has no memory. */
+static void a_bucket_that_no_step_lays_out_is_refused(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        struct lw_plan p = make("dp 2");
+        enum lw_op_kind kinds[] = {LW_OP_COPY_IN, LW_OP_COPY_OUT, LW_OP_ALL_REDUCE};
+        int32_t bucket = first(&p, LW_OP_ALL_REDUCE)->bucket;
+        for (int32_t i = 0; i < p.n_ops; i++)
+            if (p.ops[i].kind != kinds[k])
+                p.ops[i].bucket = -1;
+        if (k == 0)
+            first(&p, LW_OP_COPY_IN)->bucket = bucket;
+        for (int32_t s = 0; s < p.n_sets; s++)
+            p.sets[s].stage = 1;
+        expect(&p, "is in no set of buckets that a step with variant");
+    }
+}
+
+static void sets_stay_inside_the_buckets(void **state)
+{
+    (void)state;
+    struct lw_plan p = make("dp 2");
+    p.sets[0].n_buckets = p.n_buckets + 1;
+    expect(&p, "set 0 ");
+}
+
+static void sizes_that_do_not_sum_are_refused(void **state)
+{
+    static const int64_t sizes[] = {INT64_MAX, (INT64_C(1) << 52) + 1, -1};
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        struct lw_plan p = make("dp 2");
+        p.buckets[0].bytes = sizes[k];
+        expect(&p, "bucket 0: ");
+        p = make("pp 2 micro-batches 2");
+        first(&p, LW_OP_RECV)->bytes = sizes[k];
+        expect(&p, "(recv): ");
+        p = make("pp 2 micro-batches 2");
+        p.operands[0].bytes = sizes[k];
+        expect(&p, ": an operand of ");
+        p = make("dp 2");
+        p.params[1].numel = sizes[k];
+        expect(&p, "parameter 1 'w1' has ");
+    }
+}
+
+/* 160 messages and more of 2^52 bytes: more than 2^56, each allowed. */
+static void sizes_that_are_too_many_are_refused(void **state)
+{
+    (void)state;
+    struct lw_plan p = make("pp 2 micro-batches 80");
+    for (int32_t i = 0; i < p.n_ops; i++)
+        if (lw_op_class(p.ops[i].kind) == LW_CLASS_P2P)
+            p.ops[i].bytes = INT64_C(1) << 52;
+    expect(&p, "in all, on ");
+}
+
+static void operands_stay_inside_their_bucket_and_row(void **state)
+{
+    (void)state;
+    struct lw_plan p = make("pp 2 micro-batches 2");
+    p.operand_first[0] = p.n_operands;
+    expect(&p, "row of operands, which begins at");
+    p = make("pp 2 micro-batches 2");
+    p.operands[0].peer = 2;
+    expect(&p, "an operand's peer 2");
+    p = make("pp 2 micro-batches 2");
+    first(&p, LW_OP_RECV)->peer = 2;
+    expect(&p, "peer 2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_as_made_are_safe),
+        cmocka_unit_test(a_bucket_that_no_step_lays_out_is_refused),
+        cmocka_unit_test(sets_stay_inside_the_buckets),
+        cmocka_unit_test(sizes_that_do_not_sum_are_refused),
+        cmocka_unit_test(sizes_that_are_too_many_are_refused),
+        cmocka_unit_test(operands_stay_inside_their_bucket_and_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,404 @@
+/* Bucket assignment and the rules of the torch generations: shared/bucket/bucket.h, docs/design/bucket.md.
+ * Golden answers of the reference are in test_golden_c10d. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/bucket/bucket.h"
+#include "tests/lib/resnet50_sizes.h"
+
+enum { N_MAX = 200 };
+
+static struct lw_grad f32(int64_t numel)
+{
+    return (struct lw_grad){.numel = numel, .dtype = LW_F32};
+}
+
+static int64_t bytes_of(const struct lw_bucketing *b, int32_t i, const struct lw_grad *g)
+{
+    int64_t bytes = 0;
+
+    for (int32_t k = b->first[i]; k < b->first[i + 1]; k++)
+        bytes += g[b->items[k]].numel * lw_dtype_size(g[b->items[k]].dtype);
+    return bytes;
+}
+
+/* "0,1|2" for buckets {0, 1}, {2} */
+static const char *shown(const struct lw_bucketing *b)
+{
+    static char text[512];
+    size_t at = 0;
+
+    text[0] = 0;
+    for (int32_t i = 0; i < b->n_buckets; i++)
+        for (int32_t k = b->first[i]; k < b->first[i + 1]; k++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%d",
+                                   k > b->first[i] ? "," : i ? "|" : "", b->items[k]);
+    return text;
+}
+
+struct small_case {
+    const char *about;
+    int64_t numel[6], limits[3];
+    int n, n_limits;
+    const char *buckets;
+};
+
+static void a_bucket_closes_once_its_size_reached_the_limit(void **state)
+{
+    static const struct small_case cases[] = {
+        /* 4 bytes an element: 8 + 8 = 16 reaches 16 exactly */
+        {"an exact hit closes", {2, 2, 1}, {16}, 3, 1, "0,1|2"},
+        {"a bucket overshoots", {2, 3, 1}, {16}, 3, 1, "0,1|2"},
+        {"one oversize gradient closes with what was before", {1, 100, 1}, {16}, 3, 1, "0,1|2"},
+        {"limit 0 closes after each, also of size 0", {0, 1, 0}, {0}, 3, 1, "0|1|2"},
+        {"size 0 is kept", {0, 4, 0}, {16}, 3, 1, "0,1|2"},
+        /* the first limit is used once, the last for ever: 4, then 8, 8 */
+        {"limits are walked and the last stays", {1, 1, 1, 1, 1}, {4, 8}, 5, 2, "0|1,2|3,4"},
+        {"no limit reached: one bucket", {1, 1}, {1000}, 2, 1, "0,1"},
+    };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct lw_grad g[6];
+        struct lw_bucketing b;
+        struct lw_err err = {0};
+        for (int i = 0; i < cases[c].n; i++)
+            g[i] = f32(cases[c].numel[i]);
+        assert_int_equal(lw_bucket_assign_c10d(g, cases[c].n, NULL, cases[c].limits,
+                                               cases[c].n_limits, &b, &err), LW_OK);
+        assert_string_equal(shown(&b), cases[c].buckets);
+        lw_bucketing_free(&b);
+    }
+}
+
+static void each_dtype_and_device_has_its_own_open_bucket_and_limits(void **state)
+{
+    struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(1), f32(1)};
+    int64_t limits[] = {4, 8};
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    g[1].dtype = LW_F64;
+    g[3].device = 1;
+    /* f32: 0 closes (4 >= 4), 2 and 4 share 8; f64: 1 closes; device 1: 3 closes */
+    assert_int_equal(lw_bucket_assign_c10d(g, 5, NULL, limits, 2, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "0|1|2,4|3");
+    assert_int_equal(b.limit_bytes[2], 8);
+    lw_bucketing_free(&b);
+}
+
+static void a_sparse_gradient_is_alone_and_leaves_the_open_bucket_open(void **state)
+{
+    struct lw_grad g[] = {f32(1), f32(50), f32(1)};
+    int64_t limit = 8;
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    g[1].sparse = true;
+    assert_int_equal(lw_bucket_assign_c10d(g, 3, NULL, &limit, 1, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "0,2|1");
+    assert_int_equal(b.limit_bytes[1], 0);
+    lw_bucketing_free(&b);
+}
+
+static void with_an_order_buckets_stay_in_closing_order(void **state)
+{
+    struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(4)};
+    int32_t order[] = {2, 3, 1, 0};
+    int64_t limit = 16;
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    g[2].dtype = LW_F64; /* 8 bytes: stays open, and began first */
+    assert_int_equal(lw_bucket_assign_c10d(g, 4, order, &limit, 1, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "3|2|1,0");
+    assert_int_equal(b.n_open, 2);
+    lw_bucketing_free(&b);
+}
+
+static void refuses_what_makes_no_sense(void **state)
+{
+    struct lw_grad g[] = {f32(1), f32(1)};
+    int32_t twice[] = {1, 1}, outside[] = {0, 2};
+    int64_t limit = 16, below = -1;
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_bucket_assign_c10d(g, 0, NULL, &limit, 1, &b, &err), LW_EINVAL);
+    assert_int_equal(lw_bucket_assign_c10d(g, 2, NULL, &limit, 0, &b, &err), LW_EINVAL);
+    assert_int_equal(lw_bucket_assign_c10d(g, 2, NULL, &below, 1, &b, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "bucket limit 0 is negative: -1 bytes");
+    assert_int_equal(lw_bucket_assign_c10d(g, 2, twice, &limit, 1, &b, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "ready order: gradient 1 stands there twice");
+    assert_int_equal(lw_bucket_assign_c10d(g, 2, outside, &limit, 1, &b, &err), LW_EINVAL);
+    g[1].numel = INT64_MAX / 4 + 1;
+    assert_int_equal(lw_bucket_assign_c10d(g, 2, NULL, &limit, 1, &b, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "gradient 1"));
+}
+
+static struct lw_bucket_rules rules_of(enum lw_bucket_policy policy, int64_t cap, int64_t first,
+                                       bool find_unused, bool static_graph)
+{
+    struct lw_bucket_request r = {policy, cap, first, find_unused, static_graph, false};
+    struct lw_bucket_rules rules;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_bucket_rules(&r, &rules, &err), LW_OK);
+    return rules;
+}
+
+static void limits_follow_the_generation(void **state)
+{
+    struct lw_bucket_rules r;
+
+    (void)state;
+    r = rules_of(LW_BUCKET_C10D_2020, 4 << 20, -1, false, false);
+    assert_int_equal(r.n_initial, 2);
+    assert_int_equal(r.initial_limits[0], 1 << 20);
+    assert_int_equal(r.initial_limits[1], 4 << 20);
+    assert_int_equal(r.n_rebuilt, 0);
+    assert_int_equal(r.used_map, LW_MAP_EACH);
+
+    r = rules_of(LW_BUCKET_C10D_1_13, 4 << 20, -1, false, false);
+    assert_int_equal(r.n_initial, 1);
+    assert_true(r.initial_limits[0] == LW_BUCKET_NO_LIMIT);
+    assert_int_equal(r.n_rebuilt, 2);
+    assert_int_equal(r.rebuilt_limits[0], 1 << 20);
+    assert_int_equal(r.rebuilt_limits[1], 4 << 20);
+    assert_int_equal(r.n_initial_passes, 1);
+    assert_int_equal(r.used_map, LW_MAP_NEVER);
+
+    r = rules_of(LW_BUCKET_C10D_2, 4 << 20, -1, false, false); /* explicit cap: alone */
+    assert_int_equal(r.n_rebuilt, 1);
+    assert_int_equal(r.rebuilt_limits[0], 4 << 20);
+    r = rules_of(LW_BUCKET_C10D_2, -1, -1, false, false); /* defaults: 1 MiB, 25 MiB */
+    assert_int_equal(r.n_rebuilt, 2);
+    assert_int_equal(r.rebuilt_limits[0], 1048576);
+    assert_int_equal(r.rebuilt_limits[1], 26214400);
+}
+
+static void unused_detection_and_static_graphs_change_what_is_rebuilt(void **state)
+{
+    struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_1_13, -1, -1, true, false);
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(r.n_initial, 2);
+    assert_int_equal(r.n_rebuilt, 0);
+    assert_int_equal(r.used_map, LW_MAP_EACH);
+    r = rules_of(LW_BUCKET_C10D_1_13, -1, -1, true, true);
+    assert_true(r.initial_limits[0] == LW_BUCKET_NO_LIMIT);
+    assert_int_equal(r.n_initial_passes, 2);
+    assert_true(r.first_after_backward);
+    assert_int_equal(r.used_map, LW_MAP_FIRST);
+
+    struct lw_bucket_request old = {LW_BUCKET_C10D_2020, -1, -1, false, true, false};
+    assert_int_equal(lw_bucket_rules(&old, &r, &err), LW_EINVAL);
+    struct lw_bucket_request other = {LW_BUCKET_MG_WFBP, 100, -1, false, false, false};
+    assert_int_equal(lw_bucket_rules(&other, &r, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "mg-wfbp takes no --bucket-cap"));
+}
+
+/* Limits 4 and 8, five gradients of 4 bytes, ready as 0 1 2 3 4. From behind: 4 closes at 4 bytes,
+ * 3 2 and 1 0 at 8; the list is reversed, what lies inside a bucket is not. */
+static void the_small_bucket_can_be_the_last(void **state)
+{
+    struct lw_bucket_request q = {LW_BUCKET_C10D_1_13, 8, 4, false, false, true};
+    struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(1), f32(1)};
+    static const int32_t order[] = {0, 1, 2, 3, 4};
+    struct lw_bucket_rules r;
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_OK);
+    assert_int_equal(lw_bucket_rebuilt(&r, g, 5, order, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "1,0|3,2|4");
+    assert_int_equal(b.limit_bytes[0], 8);
+    assert_int_equal(b.limit_bytes[2], 4);
+    lw_bucketing_free(&b);
+    q.last_cap = false;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_OK);
+    assert_int_equal(lw_bucket_rebuilt(&r, g, 5, order, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "0|1,2|3,4");
+    lw_bucketing_free(&b);
+    assert_int_equal(lw_bucket_initial(&r, g, 5, order, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "0,1,2,3,4"); /* before the rebuild it changes nothing */
+    lw_bucketing_free(&b);
+    q.last_cap = true;
+    q.policy = LW_BUCKET_C10D_2020;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "--last-bucket-cap on: --bucket-policy c10d-2020 does not know "
+                                 "DDP_SET_LAST_BUCKET_CAP (c10d-1.13 and c10d-2 do)");
+    q.policy = LW_BUCKET_SINGLE;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
+    q.policy = LW_BUCKET_C10D_2;
+    q.find_unused = true;
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "with --find-unused on they never are"));
+    q.static_graph = true; /* rebuilds all the same */
+    assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_OK);
+}
+
+/* The published buckets of ResNet-50 under DDP: the gradients in reverse registration order with
+ * [1 MiB, 25 MiB]. The first closes after the classifier: 4 * (1000 + 2,048,000) = 8,196,000. */
+static void resnet50_gives_the_five_sizes_of_its_recorded_step(void **state)
+{
+    static const int64_t expected[] = {8196000, 31502336, 26255360, 26550272, 9724160};
+    struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_2, -1, -1, false, false);
+    int64_t numel[RESNET50_PARAMS];
+    int32_t n = resnet50_sizes(numel), order[RESNET50_PARAMS];
+    struct lw_grad g[RESNET50_PARAMS];
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(n, RESNET50_PARAMS);
+    for (int32_t i = 0; i < n; i++) {
+        g[i] = f32(numel[i]);
+        order[i] = n - 1 - i;
+    }
+    assert_int_equal(lw_bucket_rebuilt(&r, g, n, order, &b, &err), LW_OK);
+    assert_int_equal(b.n_buckets, 5);
+    for (int32_t i = 0; i < 5; i++)
+        assert_int_equal(bytes_of(&b, i, g), expected[i]);
+    lw_bucketing_free(&b);
+
+    assert_int_equal(lw_bucket_initial(&r, g, n, order, &b, &err), LW_OK);
+    assert_int_equal(b.n_buckets, 1); /* before the rebuild: all in one */
+    assert_int_equal(bytes_of(&b, 0, g), 102228128);
+    lw_bucketing_free(&b);
+}
+
+static void the_2020_list_is_reversed_so_the_small_bucket_comes_last(void **state)
+{
+    struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_2020, 8, 4, false, false);
+    struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(1)};
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_bucket_initial(&r, g, 4, NULL, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "3|1,2|0");
+    assert_int_equal(b.limit_bytes[2], 4);
+    lw_bucketing_free(&b);
+}
+
+static void per_tensor_and_single_follow_the_ready_order(void **state)
+{
+    struct lw_grad g[] = {f32(1), f32(1), f32(1)};
+    int32_t order[] = {1, 2, 0};
+    struct lw_bucket_rules r = rules_of(LW_BUCKET_PER_TENSOR, -1, -1, false, false);
+    struct lw_bucketing b;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_bucket_initial(&r, g, 3, order, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "1|2|0");
+    lw_bucketing_free(&b);
+    r = rules_of(LW_BUCKET_SINGLE, -1, -1, false, false);
+    assert_int_equal(lw_bucket_initial(&r, g, 3, order, &b, &err), LW_OK);
+    assert_string_equal(shown(&b), "1,2,0");
+    lw_bucketing_free(&b);
+}
+
+static int next(uint64_t *x, int below)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*x >> 33) % (uint64_t)below);
+}
+
+/* Every gradient in exactly one bucket; a bucket closes at its limit and not before. */
+static void random_lists_are_partitioned_and_closed_on_time(void **state)
+{
+    uint64_t x = 20240607;
+
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)x);
+    for (int round = 0; round < 300; round++) {
+        struct lw_grad g[N_MAX];
+        bool seen[N_MAX] = {false};
+        struct lw_bucketing b;
+        struct lw_err err = {0};
+        int n = 1 + next(&x, N_MAX);
+        int64_t limits[2] = {next(&x, 300), 0};
+        limits[1] = next(&x, 3000);
+        for (int i = 0; i < n; i++) {
+            g[i] = f32(next(&x, 100));
+            g[i].dtype = next(&x, 2) ? LW_F32 : LW_BF16;
+            g[i].device = next(&x, 2);
+            g[i].sparse = next(&x, 9) == 0;
+        }
+        assert_int_equal(lw_bucket_assign_c10d(g, n, NULL, limits, 2, &b, &err), LW_OK);
+        assert_int_equal(b.n_items, n);
+        for (int32_t i = 0; i < b.n_buckets; i++) {
+            int32_t last = b.items[b.first[i + 1] - 1];
+            int64_t bytes = bytes_of(&b, i, g);
+            int64_t before = bytes - g[last].numel * lw_dtype_size(g[last].dtype);
+            assert_true(g[last].sparse || b.first[i + 1] == b.first[i] + 1 ||
+                        before < b.limit_bytes[i]);
+            for (int32_t k = b.first[i]; k < b.first[i + 1]; k++) {
+                assert_false(seen[b.items[k]]);
+                seen[b.items[k]] = true;
+                assert_int_equal(g[b.items[k]].device, g[last].device);
+                assert_int_equal(g[b.items[k]].dtype, g[last].dtype);
+            }
+        }
+        lw_bucketing_free(&b);
+    }
+}
+
+static void a_failing_allocation_leaks_nothing(void **state)
+{
+    struct lw_grad g[] = {f32(1), f32(5), f32(1)};
+    int64_t before = lw_alloc_live();
+    struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_1_13, 8, 4, true, false);
+
+    (void)state;
+    for (int64_t n = 1;; n++) {
+        struct lw_bucketing b = {0};
+        struct lw_err err = {0};
+        lw_alloc_fail_at(n);
+        enum lw_status s = lw_bucket_initial(&r, g, 3, NULL, &b, &err);
+        lw_alloc_fail_at(0);
+        if (s == LW_OK) {
+            lw_bucketing_free(&b);
+            assert_true(n > 5);
+            break;
+        }
+        assert_int_equal(s, LW_ENOMEM);
+        assert_string_equal(err.msg, "out of memory");
+        assert_int_equal(b.n_buckets, 0);
+        assert_int_equal(lw_alloc_live(), before);
+    }
+    assert_int_equal(lw_alloc_live(), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bucket_closes_once_its_size_reached_the_limit),
+        cmocka_unit_test(each_dtype_and_device_has_its_own_open_bucket_and_limits),
+        cmocka_unit_test(a_sparse_gradient_is_alone_and_leaves_the_open_bucket_open),
+        cmocka_unit_test(with_an_order_buckets_stay_in_closing_order),
+        cmocka_unit_test(refuses_what_makes_no_sense),
+        cmocka_unit_test(limits_follow_the_generation),
+        cmocka_unit_test(unused_detection_and_static_graphs_change_what_is_rebuilt),
+        cmocka_unit_test(the_small_bucket_can_be_the_last),
+        cmocka_unit_test(resnet50_gives_the_five_sizes_of_its_recorded_step),
+        cmocka_unit_test(the_2020_list_is_reversed_so_the_small_bucket_comes_last),
+        cmocka_unit_test(per_tensor_and_single_follow_the_ready_order),
+        cmocka_unit_test(random_lists_are_partitioned_and_closed_on_time),
+        cmocka_unit_test(a_failing_allocation_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,335 @@
+/* Buckets chosen by time: shared/bucket/bucket_merge.h. The example of docs/design/bucket_merge.md, and the
+ * optimum against all ways to cut small inputs, under costs of many shapes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/bucket/bucket_merge.h"
+#include "tests/lib/prng.h"
+
+enum { N_MAX = 10, BYTES_MAX = 400 };
+
+/* start + bytes * slope */
+struct affine {
+    lw_ps start, slope;
+};
+
+static lw_ps affine_time(const void *ctx, const struct lw_cost_query *q)
+{
+    const struct affine *a = ctx;
+
+    return a->start + q->bytes * a->slope;
+}
+
+/* "2,1,4": gradients per bucket, in ready order */
+static const char *shown(const struct lw_bucketing *b)
+{
+    static char text[256];
+    size_t at = 0;
+
+    text[0] = 0;
+    for (int32_t i = 0; i < b->n_buckets; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? "," : "",
+                               b->first[i + 1] - b->first[i]);
+    return text;
+}
+
+static void example_of_the_design_page(void **state)
+{
+    /* cost 3 + bytes. Each alone: 1..5, 5..9, 9..16, end 16. 1 and 2 together: start 2, end 7, then
+     * 7..14. All: 4 + 3 + 6 = 13. 1 alone 1..5, 2 and 3 together: start 5, end 5 + 3 + 5 = 13. Of
+     * the two that end at 13 the last bucket begins later in 1 | 2 3. MG-WFBP: gradient 1 could end
+     * at 5, the next is ready at 2: waiting costs 1 < 3, merge; the pair starts at 2, ends at 7, the
+     * next is ready at 4: waiting costs 2 < 3, merge: 13 too. */
+    static const int64_t bytes[] = {1, 1, 4};
+    static const lw_ps ready[] = {1, 2, 4};
+    static const struct affine a = {3, 1};
+    static const int32_t each[] = {0, 1, 2, 3}, pair[] = {0, 2, 3}, all[] = {0, 3};
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
+    struct lw_merge m = {.n = 3, .bytes = bytes, .ready = ready, .cost = &cost};
+    struct lw_bucketing b;
+    struct lw_err err;
+    lw_ps end;
+
+    (void)state;
+    assert_int_equal(lw_merge_end(&m, each, 3, &end, &err), LW_OK);
+    assert_int_equal(end, 16);
+    assert_int_equal(lw_merge_end(&m, pair, 2, &end, &err), LW_OK);
+    assert_int_equal(end, 14);
+    assert_int_equal(lw_merge_end(&m, all, 1, &end, &err), LW_OK);
+    assert_int_equal(end, 13);
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_OK);
+    assert_string_equal(shown(&b), "1,2");
+    assert_int_equal(end, 13);
+    lw_bucketing_free(&b);
+    assert_int_equal(lw_bucket_mg_wfbp(&m, &b, &end, &err), LW_OK);
+    assert_string_equal(shown(&b), "3");
+    assert_int_equal(end, 13);
+    lw_bucketing_free(&b);
+}
+
+static void the_next_forward_prefers_small_last_buckets(void **state)
+{
+    /* cost 1 + bytes both ways; gradients of 4, 4 ready at 0, 0; forward of the first ready (deep)
+     * module 20, of the second 1. One bucket: reduce 9, gather 9, forward 21: 39. Two: reduces 5, 10;
+     * the shallow module is gathered first, 15, runs to 16; the deep one is gathered at 20, runs to
+     * 40. So one bucket is better; with forwards 1 and 20: two end at max(15 + 20, 20) + 1 = 36. */
+    static const int64_t bytes[] = {4, 4};
+    static const lw_ps ready[] = {0, 0}, deep[] = {20, 1}, shallow[] = {1, 20};
+    static const struct affine a = {1, 1};
+    static const int32_t each[] = {0, 1, 2}, all[] = {0, 2};
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
+    struct lw_merge m = {.n = 2, .bytes = bytes, .ready = ready, .cost = &cost, .forward = deep};
+    struct lw_bucketing b;
+    struct lw_err err;
+    lw_ps end;
+
+    (void)state;
+    assert_int_equal(lw_merge_end(&m, each, 2, &end, &err), LW_OK);
+    assert_int_equal(end, 40);
+    assert_int_equal(lw_merge_end(&m, all, 1, &end, &err), LW_OK);
+    assert_int_equal(end, 39);
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_OK);
+    assert_string_equal(shown(&b), "2");
+    lw_bucketing_free(&b);
+    m.forward = shallow;
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_OK);
+    assert_string_equal(shown(&b), "1,1");
+    assert_int_equal(end, 36);
+    lw_bucketing_free(&b);
+    m.between = 5;
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_OK);
+    assert_int_equal(end, 41);
+    lw_bucketing_free(&b);
+}
+
+static void refusals_name_gradient_and_value(void **state)
+{
+    static const int64_t bytes[] = {1, -1}, good[] = {1, 1};
+    static const lw_ps ready[] = {5, 4}, fine[] = {4, 5};
+    static const struct affine grows = {100, 1}, below = {-5, 1};
+    static const int32_t gap[] = {0, 1}, none[] = {0, 0, 2};
+    struct lw_cost cost = {.time = affine_time, .ctx = &grows};
+    struct lw_merge m = {.n = 2, .bytes = bytes, .ready = fine};
+    struct lw_bucketing b;
+    struct lw_err err;
+    lw_ps end;
+
+    (void)state;
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "buckets chosen by time need a cost: give a cluster");
+    m.cost = &cost;
+    assert_int_equal(lw_bucket_mg_wfbp(&m, &b, &end, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "gradient 1 has -1 bytes, allowed: 0 or more, together below 2^63");
+    m.bytes = good;
+    m.ready = ready;
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_EINVAL);
+    assert_string_equal(err.msg,
+                        "gradient 1 is ready at 4, allowed: 5 (the one before it) to 2^60");
+    m.ready = (const lw_ps[]){0, 0};
+    cost.ctx = &below;
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "the cost of 1 bytes is -4, allowed: 0 to 2^60");
+    assert_int_equal(lw_merge_end(&m, gap, 1, &end, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "the buckets do not hold the 2 gradients");
+    assert_int_equal(lw_merge_end(&m, none, 2, &end, &err), LW_EINVAL);
+    m.n = 0;
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "no gradients to put into buckets");
+}
+
+/* Any cost: a table with one value per number of bytes, one for each op. */
+struct steps {
+    lw_ps reduce[BYTES_MAX], gather[BYTES_MAX];
+};
+
+static lw_ps steps_time(const void *ctx, const struct lw_cost_query *q)
+{
+    const struct steps *s = ctx;
+
+    return q->op == LW_OP_ALL_GATHER ? s->gather[q->bytes] : s->reduce[q->bytes];
+}
+
+static void draw_steps(struct prng *r, struct steps *s)
+{
+    int64_t shape = prng_in(r, 0, 2);
+    lw_ps t = prng_in(r, 0, 30), g = prng_in(r, 0, 30);
+
+    for (int i = 0; i < BYTES_MAX; i++) {
+        s->reduce[i] = t;
+        s->gather[i] = g;
+        t += shape == 0 ? 1 : shape == 1 ? (prng_in(r, 0, 9) == 0) * prng_in(r, 0, 60) : i / 20;
+        g += prng_in(r, 0, 2);
+    }
+}
+
+static lw_ps brute_force(const struct lw_merge *m)
+{
+    lw_ps best = INT64_MAX, end;
+    struct lw_err err;
+
+    for (uint32_t mask = 0; mask < 1u << (m->n - 1); mask++) {
+        int32_t first[N_MAX + 1] = {0}, n = 1;
+        for (int32_t i = 1; i < m->n; i++)
+            if (mask >> (i - 1) & 1)
+                first[n++] = i;
+        first[n] = m->n;
+        assert_int_equal(lw_merge_end(m, first, n, &end, &err), LW_OK);
+        best = end < best ? end : best;
+    }
+    return best;
+}
+
+static void optimal_equals_brute_force_under_any_cost(void **state)
+{
+    struct prng r = prng_start(__func__);
+
+    (void)state;
+    for (int i = 0; i < 1500; i++) {
+        static struct steps s;
+        int64_t bytes[N_MAX];
+        lw_ps ready[N_MAX], forward[N_MAX], t = 0, end, greedy;
+        struct lw_cost cost = {.time = steps_time, .ctx = &s};
+        struct lw_merge m = {.n = (int32_t)prng_in(&r, 1, N_MAX), .bytes = bytes, .ready = ready,
+                             .cost = &cost, .query = {.op = LW_OP_ALL_REDUCE}};
+        struct lw_bucketing b;
+        struct lw_err err;
+        draw_steps(&r, &s);
+        if (prng_in(&r, 0, 1)) /* it falls somewhere */
+            s.reduce[prng_in(&r, 1, BYTES_MAX - 1)] = prng_in(&r, 0, 9);
+        for (int k = 0; k < m.n; k++) {
+            bytes[k] = prng_in(&r, 0, 39);
+            ready[k] = t += prng_in(&r, 0, 3) ? prng_in(&r, 0, 40) : 0;
+            forward[k] = prng_in(&r, 0, 60);
+        }
+        if (prng_in(&r, 0, 1)) {
+            m.forward = forward;
+            m.between = prng_in(&r, 0, 50);
+        }
+        assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_OK);
+        assert_int_equal(end, brute_force(&m));
+        assert_int_equal(b.first[b.n_buckets], m.n);
+        for (int32_t k = 0; k < m.n; k++)
+            assert_int_equal(b.items[k], k);
+        lw_bucketing_free(&b);
+        assert_int_equal(lw_bucket_mg_wfbp(&m, &b, &greedy, &err), LW_OK);
+        assert_true(greedy >= end);
+        assert_int_equal(b.first[b.n_buckets], m.n);
+        lw_bucketing_free(&b);
+    }
+}
+
+static lw_ps dent_time(const void *ctx, const struct lw_cost_query *q)
+{
+    (void)ctx;
+    return q->bytes == 700 ? 1 : 50 + q->bytes;
+}
+
+/* Of one byte and ready together, but for the last: whether 700 bytes, which cost least, are taken is
+ * seen only by who looks at buckets behind which the channel idles. */
+static void many_gradients_under_a_cost_that_falls(void **state)
+{
+    enum { N = LW_MERGE_EVERY + 100 };
+    static int64_t bytes[N];
+    static lw_ps ready[N], best[N + 1];
+    struct lw_cost cost = {.time = dent_time};
+    struct lw_merge m = {.n = N, .bytes = bytes, .ready = ready, .cost = &cost};
+    struct lw_bucketing b;
+    lw_ps end;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        bytes[i] = 1;
+        ready[i] = i < N / 2 ? 0 : 100000 + 3 * i;
+    }
+    for (int i = 1; i <= N; i++) {
+        best[i] = INT64_MAX;
+        for (int j = 0; j < i; j++) {
+            struct lw_cost_query q = {.bytes = i - j};
+            lw_ps from = best[j] > ready[i - 1] ? best[j] : ready[i - 1];
+            lw_ps now = from + dent_time(NULL, &q);
+            best[i] = now < best[i] ? now : best[i];
+        }
+    }
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, NULL), LW_OK);
+    assert_int_equal(end, best[N]);
+    lw_bucketing_free(&b);
+}
+
+static void three_hundred_gradients_with_the_next_forward_are_searched(void **state)
+{
+    enum { N = 300 };
+    static int64_t bytes[N];
+    static lw_ps ready[N], forward[N];
+    static const struct affine a = {20000, 3};
+    struct prng r = prng_start(__func__);
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
+    struct lw_merge m = {.n = N, .bytes = bytes, .ready = ready, .cost = &cost, .forward = forward};
+    struct lw_bucketing b;
+    struct lw_err err;
+    lw_ps t = 0, end, single, greedy;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        bytes[i] = prng_in(&r, 1, 20000);
+        ready[i] = t += prng_in(&r, 0, 60000);
+        forward[i] = prng_in(&r, 0, 30000);
+    }
+    assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_OK);
+    lw_bucketing_free(&b);
+    assert_int_equal(lw_bucket_mg_wfbp(&m, &b, &greedy, &err), LW_OK);
+    lw_bucketing_free(&b);
+    assert_int_equal(lw_merge_end(&m, (int32_t[]){0, N}, 1, &single, &err), LW_OK);
+    assert_true(end <= greedy && end <= single);
+    /* never below the backward, one gather and the forward of the last module */
+    assert_true(end >= ready[N - 1] + forward[0]);
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    static const int64_t bytes[] = {1, 1, 4};
+    static const lw_ps ready[] = {1, 2, 4}, forward[] = {1, 1, 1};
+    static const struct affine a = {3, 1};
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
+    struct lw_merge m = {.n = 3, .bytes = bytes, .ready = ready, .cost = &cost};
+
+    (void)state;
+    for (int policy = 0; policy < 3; policy++)
+        for (int64_t n = 1;; n++) {
+            struct lw_bucketing b = {.n_buckets = -7};
+            struct lw_err err;
+            int64_t live = lw_alloc_live();
+            m.forward = policy == 2 ? forward : NULL;
+            lw_alloc_fail_at(n);
+            enum lw_status s = policy == 0 ? lw_bucket_mg_wfbp(&m, &b, NULL, &err)
+                                           : lw_bucket_optimal(&m, &b, NULL, &err);
+            lw_alloc_fail_at(0);
+            if (s == LW_OK) {
+                lw_bucketing_free(&b);
+                assert_int_equal(lw_alloc_live(), live);
+                assert_true(n > 1);
+                break;
+            }
+            assert_int_equal(s, LW_ENOMEM);
+            assert_int_equal(b.n_buckets, -7);
+            assert_int_equal(lw_alloc_live(), live);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(example_of_the_design_page),
+        cmocka_unit_test(the_next_forward_prefers_small_last_buckets),
+        cmocka_unit_test(refusals_name_gradient_and_value),
+        cmocka_unit_test(optimal_equals_brute_force_under_any_cost),
+        cmocka_unit_test(many_gradients_under_a_cost_that_falls),
+        cmocka_unit_test(three_hundred_gradients_with_the_next_forward_are_searched),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

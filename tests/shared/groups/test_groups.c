@@ -1,0 +1,297 @@
+/* Ranks and process groups: shared/groups/groups.h, with the examples of docs/design/groups.md. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/groups/groups.h"
+#include "tests/lib/prng.h"
+
+enum { N_MAX = 512 };
+
+/* "0,2|1,3" */
+static const char *shown(const struct lw_groups *g)
+{
+    static char text[1024];
+    size_t at = 0;
+
+    text[0] = 0;
+    for (int32_t i = 0; i < g->n_groups; i++)
+        for (int32_t k = g->first[i]; k < g->first[i + 1]; k++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%d",
+                                   k > g->first[i] ? "," : i ? "|" : "", g->members[k]);
+    return text;
+}
+
+static void colossal_orders_tensor_pipeline_data(void **state)
+{
+    static const char *const expected[] = {
+        [LW_COLOSSAL_GROUPS_DATA] = "0,4|1,5|2,6|3,7",
+        [LW_COLOSSAL_GROUPS_MODEL] = "0,1,2,3|4,5,6,7",
+        [LW_COLOSSAL_GROUPS_PIPELINE] = "0,2|1,3|4,6|5,7",
+        [LW_COLOSSAL_GROUPS_TENSOR] = "0,1|2,3|4,5|6,7",
+    };
+    struct lw_rank_grid grid;
+    struct lw_groups g;
+    struct lw_err err;
+    enum lw_colossal_groups kinds[4];
+
+    (void)state;
+    assert_int_equal(lw_rank_grid_colossal(8, 2, 2, &grid, &err), LW_OK);
+    assert_int_equal(grid.size[LW_COLOSSAL_DATA], 2);
+    assert_int_equal(lw_colossal_creation_order(&grid, kinds), 4);
+    assert_int_equal(kinds[2], LW_COLOSSAL_GROUPS_PIPELINE);
+    for (int k = 0; k < 4; k++) {
+        assert_int_equal(lw_groups_colossal(&grid, kinds[k], &g, &err), LW_OK);
+        assert_string_equal(shown(&g), expected[kinds[k]]);
+        lw_groups_free(&g);
+    }
+    assert_int_equal(lw_rank_grid_colossal(8, 1, 2, &grid, &err), LW_OK);
+    assert_int_equal(lw_colossal_creation_order(&grid, kinds), 3); /* no pipeline groups */
+    assert_int_equal(kinds[2], LW_COLOSSAL_GROUPS_TENSOR);
+}
+
+static void megatron_orders_tensor_data_pipeline(void **state)
+{
+    /* the example of Megatron's initialize_model_parallel: 16 GPUs, tensor 2, pipeline 4, data 2 */
+    struct lw_rank_grid grid;
+    struct lw_groups g;
+    struct lw_err err;
+
+    (void)state;
+    assert_int_equal(lw_rank_grid_megatron(16, 4, 2, &grid, &err), LW_OK);
+    assert_int_equal(lw_groups_along(&grid, 1u << LW_MEGATRON_DATA, &g, &err), LW_OK);
+    assert_string_equal(shown(&g), "0,2|1,3|4,6|5,7|8,10|9,11|12,14|13,15");
+    lw_groups_free(&g);
+    assert_int_equal(lw_groups_along(&grid, 1u << LW_MEGATRON_PIPELINE, &g, &err), LW_OK);
+    assert_string_equal(shown(&g), "0,4,8,12|1,5,9,13|2,6,10,14|3,7,11,15");
+    assert_int_equal(g.group_of[9], 1);
+    assert_int_equal(g.local_rank[9], 2);
+    lw_groups_free(&g);
+}
+
+static void sizes_that_do_not_divide_are_refused(void **state)
+{
+    struct lw_rank_grid grid;
+    struct lw_err err;
+    int32_t n;
+
+    (void)state;
+    assert_int_equal(lw_rank_grid_colossal(12, 5, 2, &grid, &err), LW_EINVAL);
+    assert_string_equal(err.msg,
+                        "12 ranks are no multiple of 5 pipeline stages times 2 tensor ranks");
+    assert_int_equal(lw_rank_grid_megatron(0, 1, 1, &grid, &err), LW_EINVAL);
+    grid = (struct lw_rank_grid){2, {1 << 16, 1 << 16}};
+    assert_int_equal(lw_rank_grid_size(&grid, &n, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "axis 1 of the grid has 65536 ranks, allowed: 1 or more, the "
+                                 "product below 2^31");
+}
+
+static void groups_partition_the_ranks_and_agree_with_coordinates(void **state)
+{
+    struct prng r = prng_start(__func__);
+
+    (void)state;
+    for (int i = 0; i < 500; i++) {
+        struct lw_rank_grid grid = {.n_axes = (int32_t)prng_in(&r, 1, 4)};
+        uint32_t axes = (uint32_t)prng_in(&r, 0, 15);
+        struct lw_groups g;
+        struct lw_err err;
+        int32_t n, seen[N_MAX] = {0}, a[LW_RANK_AXES], b[LW_RANK_AXES];
+        for (int32_t k = 0; k < grid.n_axes; k++)
+            grid.size[k] = (int32_t)prng_in(&r, 1, 4);
+        assert_int_equal(lw_rank_grid_size(&grid, &n, &err), LW_OK);
+        assert_int_equal(lw_groups_along(&grid, axes, &g, &err), LW_OK);
+        for (int32_t k = 0; k < g.n_groups; k++) {
+            if (k > 0) /* creation order: ascending first members */
+                assert_true(g.members[g.first[k]] > g.members[g.first[k - 1]]);
+            for (int32_t m = g.first[k]; m < g.first[k + 1]; m++) {
+                int32_t rank = g.members[m];
+                seen[rank]++;
+                assert_int_equal(g.group_of[rank], k);
+                assert_int_equal(g.local_rank[rank], m - g.first[k]);
+                lw_rank_grid_coords(&grid, rank, a);
+                assert_int_equal(lw_rank_grid_rank(&grid, a), rank);
+                lw_rank_grid_coords(&grid, g.members[g.first[k]], b);
+                for (int32_t x = 0; x < grid.n_axes; x++)
+                    if (!(axes >> x & 1))
+                        assert_int_equal(a[x], b[x]);
+            }
+        }
+        for (int32_t k = 0; k < n; k++)
+            assert_int_equal(seen[k], 1);
+        lw_groups_free(&g);
+    }
+}
+
+static void a_shared_module_takes_the_stages_in_the_given_order(void **state)
+{
+    static const int32_t stages[] = {3, 0};
+    struct lw_rank_grid grid;
+    struct lw_groups g;
+    struct lw_err err;
+    int32_t source;
+
+    (void)state;
+    /* 8 ranks, 4 stages of 2 tensor ranks: pipelines 0 2 4 6 and 1 3 5 7 */
+    lw_rank_grid_colossal(8, 4, 2, &grid, &err);
+    assert_int_equal(lw_groups_shared_module(&grid, stages, 2, &g, &err), LW_OK);
+    assert_string_equal(shown(&g), "6,0|7,1");
+    assert_int_equal(lw_shared_module_source(&g, stages, 0, false, &source, &err), LW_OK);
+    assert_int_equal(source, 6);
+    assert_int_equal(lw_shared_module_source(&g, stages, 2, false, &source, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "rank 2 does not hold the shared module");
+    lw_groups_free(&g);
+}
+
+static void compat_indexes_the_subgroup_by_stage_number(void **state)
+{
+    static const int32_t middle[] = {1, 2}, last[] = {2, 3};
+    struct lw_rank_grid grid;
+    struct lw_groups g;
+    struct lw_err err;
+    int32_t source;
+
+    (void)state;
+    lw_rank_grid_colossal(4, 4, 1, &grid, &err);
+    assert_int_equal(lw_groups_shared_module(&grid, middle, 2, &g, &err), LW_OK);
+    assert_int_equal(lw_shared_module_source(&g, middle, 1, true, &source, &err), LW_OK);
+    assert_int_equal(source, 2); /* subgroup[1] of (1, 2) */
+    assert_int_equal(lw_shared_module_source(&g, middle, 1, false, &source, &err), LW_OK);
+    assert_int_equal(source, 1);
+    lw_groups_free(&g);
+    assert_int_equal(lw_groups_shared_module(&grid, last, 2, &g, &err), LW_OK);
+    assert_int_equal(lw_shared_module_source(&g, last, 3, true, &source, &err), LW_EINVAL);
+    assert_string_equal(err.msg,
+                        "the root system takes member 2 (its stage number) of a subgroup of 2 as "
+                        "source of the shared module: it stops with an index error");
+    lw_groups_free(&g);
+}
+
+static void shared_modules_need_two_different_stages(void **state)
+{
+    static const int32_t one[] = {0}, twice[] = {1, 1}, far[] = {0, 4};
+    struct lw_rank_grid grid;
+    struct lw_groups g;
+    struct lw_err err;
+
+    (void)state;
+    lw_rank_grid_colossal(4, 4, 1, &grid, &err);
+    assert_int_equal(lw_groups_shared_module(&grid, one, 1, &g, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "a shared module on 1 stage(s), allowed: 2 or more");
+    assert_int_equal(lw_groups_shared_module(&grid, twice, 2, &g, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "a shared module on stage 1 twice");
+    assert_int_equal(lw_groups_shared_module(&grid, far, 2, &g, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "a shared module on stage 4, allowed: 0 to 3");
+}
+
+struct haiscale_case {
+    const char *entries;  /* node letter and device digit per rank */
+    const char *expected; /* node and local rank per rank, "!" = asserts; NULL = refused by all */
+    int group_id;
+    const char *strict;   /* NULL = the strict form agrees, else its refusal */
+};
+
+static void haiscale_ranks_follow_the_gathered_entries(void **state)
+{
+    static const struct haiscale_case cases[] = {
+        {"A0A1B0B1", "00 01 10 11", 0, NULL},
+        {"B1A0B0A1", "00 10 01 11", 1, NULL},
+        {"A3A1A2A0", "00 01 02 03", 3, NULL},
+        {"A0A1A2B0", "00 01 02 10", 0,
+         "node 0 has 3 of 4 ranks on 2 nodes, allowed: the same number on each"},
+        {"A0A0B0B1", "00 00 10 11", 0,
+         "ranks 0 and 1 both use device 0 of node 0, allowed: one rank per device"},
+        {"A0A0A1B0", "00 00 ! 10", 0,
+         "ranks 0 and 1 both use device 0 of node 0, allowed: one rank per device"},
+        {"A0B0C0C1", NULL, 0,
+         "node 0 has 1 of 4 ranks on 3 nodes, allowed: the same number on each"},
+    };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        int64_t node[4];
+        int32_t device[4];
+        struct lw_haiscale h;
+        struct lw_err err;
+        char text[64] = "";
+        for (int r = 0; r < 4; r++) {
+            node[r] = cases[c].entries[2 * r];
+            device[r] = cases[c].entries[2 * r + 1] - '0';
+        }
+        enum lw_status status = lw_haiscale_ranks(node, device, 4, true, &h, &err);
+        if (!cases[c].expected) {
+            assert_int_equal(status, LW_EINVAL);
+            assert_string_equal(err.msg, "4 ranks on 3 nodes, allowed: a multiple of the nodes");
+        } else {
+            assert_int_equal(status, LW_OK);
+            for (int r = 0; r < 4; r++)
+                snprintf(text + strlen(text), 8, h.local_rank[r] < 0 ? "%s!" : "%s%d%d",
+                         r ? " " : "", h.node_rank[r], h.local_rank[r]);
+            assert_string_equal(text, cases[c].expected);
+            assert_int_equal(h.group_id, cases[c].group_id);
+            assert_int_equal(h.n_asserting, strchr(text, '!') != NULL);
+            lw_haiscale_free(&h);
+        }
+        status = lw_haiscale_ranks(node, device, 4, false, &h, &err);
+        assert_int_equal(status, cases[c].strict ? LW_EINVAL : LW_OK);
+        if (cases[c].strict)
+            assert_string_equal(err.msg, cases[c].strict);
+        else
+            lw_haiscale_free(&h);
+    }
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    static const int32_t stages[] = {0, 1}, device[] = {0, 1, 0, 1};
+    static const int64_t node[] = {7, 7, 8, 8};
+    struct lw_rank_grid grid = {3, {1, 2, 2}};
+
+    (void)state;
+    for (int which = 0; which < 3; which++)
+        for (int64_t n = 1;; n++) {
+            struct lw_groups g = {.n_ranks = -7};
+            struct lw_haiscale h = {.n_ranks = -7};
+            struct lw_err err;
+            enum lw_status s;
+            int64_t live = lw_alloc_live();
+            lw_alloc_fail_at(n);
+            s = which == 0   ? lw_groups_along(&grid, 2, &g, &err)
+                : which == 1 ? lw_groups_shared_module(&grid, stages, 2, &g, &err)
+                             : lw_haiscale_ranks(node, device, 4, true, &h, &err);
+            lw_alloc_fail_at(0);
+            if (s != LW_OK) {
+                assert_int_equal(s, LW_ENOMEM);
+                assert_int_equal(which == 2 ? h.n_ranks : g.n_ranks, -7);
+            } else if (which == 2) {
+                lw_haiscale_free(&h);
+            } else {
+                lw_groups_free(&g);
+            }
+            assert_int_equal(lw_alloc_live(), live);
+            if (s == LW_OK) {
+                assert_true(n > 1);
+                break;
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(colossal_orders_tensor_pipeline_data),
+        cmocka_unit_test(megatron_orders_tensor_data_pipeline),
+        cmocka_unit_test(sizes_that_do_not_divide_are_refused),
+        cmocka_unit_test(groups_partition_the_ranks_and_agree_with_coordinates),
+        cmocka_unit_test(a_shared_module_takes_the_stages_in_the_given_order),
+        cmocka_unit_test(compat_indexes_the_subgroup_by_stage_number),
+        cmocka_unit_test(shared_modules_need_two_different_stages),
+        cmocka_unit_test(haiscale_ranks_follow_the_gathered_entries),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,130 @@
+/* Clipping and narrowed weights in a plan: shared/lower/lower_clip.c, shared/lower/lower_update.c,
+ * docs/design/program.md. The workload is tests/lib/tiny_workload.h's: 602 f32 elements, 2408 bytes; the
+ * optimizer takes 7 us for all. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/lower/lower.h"
+#include "tests/lib/tiny_workload.h"
+
+static struct lw_plan build(const char *const (*options)[2])
+{
+    struct tiny t;
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+
+    tiny_init(&t);
+    for (int i = 0; i < 3; i++)
+        t.modules[i].output_bytes = 1000;
+    s.dp = 2;
+    s.bucket_policy = LW_BUCKET_SINGLE;
+    for (; (*options)[0]; options++)
+        if (lw_strategy_set(&s, (*options)[0], (*options)[1], &err) != LW_OK)
+            fail_msg("%s", err.msg);
+    if (lw_plan_build(&t.w, &s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return p;
+}
+
+/* What stands behind the last bucket's reduction in the last variant of rank 0. */
+static void expect_end(const struct lw_plan *p, const char *end)
+{
+    char text[4096];
+    size_t n = strlen(tiny_ops(p, p->variants[p->n_variants - 1].name, text, sizeof text));
+
+    if (n < strlen(end) || strcmp(text + n - strlen(end), end) != 0)
+        fail_msg("'%s' does not end with '%s'", text, end);
+}
+
+static void every_rank_takes_the_whole_norm(void **state)
+{
+    (void)state;
+    struct lw_plan p = build((const char *const[][2]){{"clip", "1"}, {0}});
+    int32_t op = p.n_ops - 1;
+
+    expect_end(&p, "Co0/2408 Ci1/2408 Co1/2408 O:7");
+    assert_int_equal(p.ops[op].kind, LW_OP_OPTIMIZER);
+    assert_string_equal(p.ops[op - 1].name, "clip");
+    assert_string_equal(p.ops[op - 2].name, "gradient norm");
+    lw_plan_free(&p);
+}
+
+/* Shares of 301 elements: passes of 1204 bytes around the sum of one f64 over the data group. */
+static void shards_sum_their_norms_over_the_data_group(void **state)
+{
+    (void)state;
+    struct lw_plan p = build((const char *const[][2]){
+        {"clip", "1"}, {"zero", "1"}, {"shard-policy", "flat-contiguous"}, {0}});
+
+    expect_end(&p, "Co0/2408 Ci2/1204 AR2/8 Co2/1204 O:3 AG1/2408 Ew");
+    lw_plan_free(&p);
+}
+
+/* The sum waits for the pass that makes it, the pass that scales for the last sum. */
+static void gradients_are_scaled_behind_the_sum(void **state)
+{
+    (void)state;
+    struct lw_plan p = build((const char *const[][2]){
+        {"clip", "1"}, {"zero", "1"}, {"shard-policy", "flat-contiguous"}, {0}});
+    int sums = 0;
+
+    for (int32_t i = 1; i < p.n_ops; i++) {
+        if (p.ops[i].kind != LW_OP_ALL_REDUCE || p.ops[i].bytes != 8)
+            continue;
+        assert_int_equal(p.ops[i].n_deps, 1);
+        assert_int_equal(p.deps[p.ops[i].first_dep], i - 1);
+        assert_string_equal(p.ops[i - 1].name, "gradient norm");
+        assert_string_equal(p.ops[i + 1].name, "clip");
+        assert_int_equal(p.ops[i + 1].n_deps, 1);
+        assert_int_equal(p.deps[p.ops[i + 1].first_dep], i);
+        sums++;
+    }
+    assert_true(sums >= 1);
+    lw_plan_free(&p);
+}
+
+/* Stage 0 of two holds a and b, 302 elements of 4 bytes; the replica's two ranks sum theirs. */
+static void stages_sum_their_norms_over_the_replica(void **state)
+{
+    (void)state;
+    struct lw_plan p = build((const char *const[][2]){
+        {"clip", "1"}, {"pp", "2"}, {"micro-batches", "2"}, {0}});
+    const struct lw_op *sum = NULL;
+
+    expect_end(&p, "Ci2/1208 AR2/8 Co2/1208 O:3");
+    for (int32_t i = 0; i < p.n_ops; i++)
+        if (p.ops[i].kind == LW_OP_ALL_REDUCE && p.ops[i].bytes == 8)
+            sum = &p.ops[i];
+    assert_int_equal(p.comms[sum->comm].purpose, LW_COMM_MODEL);
+    assert_int_equal(lw_plan_group(&p, sum->comm, 0)->n_members, 2);
+    lw_plan_free(&p);
+}
+
+/* Owners 0 and 1 have 402 and 200 elements: 1608 and 800 bytes as f32, half of it on the wire, cast
+ * before and behind. */
+static void weights_may_travel_narrowed(void **state)
+{
+    (void)state;
+    struct lw_plan p = build((const char *const[][2]){
+        {"zero", "1"}, {"broadcast-dtype", "f16"}, {0}});
+
+    expect_end(&p, "O:4 Ca1/1608 Bc1/804 Ca2/800 Bc2/400 Ew Ca1/1608 Ca2/800");
+    lw_plan_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rank_takes_the_whole_norm),
+        cmocka_unit_test(shards_sum_their_norms_over_the_data_group),
+        cmocka_unit_test(gradients_are_scaled_behind_the_sum),
+        cmocka_unit_test(stages_sum_their_norms_over_the_replica),
+        cmocka_unit_test(weights_may_travel_narrowed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

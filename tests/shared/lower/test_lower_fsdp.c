@@ -1,0 +1,414 @@
+/* ZeRO-2 and ZeRO-3: shared/lower/lower_fsdp.c, shared/check/plan_check_gather.c, docs/design/program_units.md.
+ * The workload is that of tests/lib/tiny_workload.h: a.weight 100 elements, b.weight 200, b.bias 2,
+ * c.weight 300, all f32; the optimizer takes 7 us for all 602. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "exec/run/run.h"
+#include "shared/lower/lower.h"
+#include "tests/lib/prng.h"
+#include "tests/lib/tiny_build.h"
+
+enum { ROOM = 4096 };
+
+static struct lw_strategy zero(int64_t stage)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    s.dp = 2;
+    s.zero = stage;
+    return s;
+}
+
+static void expect(const struct tiny *t, const struct lw_strategy *s, const char *ops,
+                   const char *shards)
+{
+    char text[ROOM], line[ROOM];
+    size_t at = 0;
+    struct lw_plan p = build(t, s);
+
+    assert_string_equal(tiny_ops(&p, p.variants[0].name, text, sizeof text), ops);
+    for (int32_t i = 0; i < p.n_shards; i++)
+        at += (size_t)snprintf(line + at, sizeof line - at, "%s%d:%lld+%lld@%d", i > 0 ? " " : "",
+                               p.shards[i].param, (long long)p.shards[i].first,
+                               (long long)p.shards[i].numel, p.shards[i].owner);
+    assert_string_equal(line, shards);
+    lw_plan_free(&p);
+}
+
+static void refused(const struct lw_strategy *s, const char *part)
+{
+    struct tiny t;
+
+    tiny_init(&t);
+    expect_refusal(&t, s, LW_EINVAL, part);
+}
+
+static void given(struct lw_strategy *s, const char *name, const char *value)
+{
+    struct lw_err err = {0};
+
+    if (lw_strategy_set(s, name, value, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* --- ZeRO-2 -------------------------------------------------------------------------------------- */
+
+/* 300 elements a bucket: c.weight fills one; b.bias and b.weight make 202, a.weight would make 302.
+ * Shares of two: 150 of c.weight; 101 of (b.bias, b.weight), so member 0 has b.bias and 99 of
+ * b.weight; 50 of a.weight. The fullest updates 301 of 602: 3.5 us. */
+static void buckets_are_cut_into_shares(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(2);
+
+    (void)state;
+    tiny_init(&t);
+    s.bucket_cap_bytes = 1200;
+    expect(&t, &s,
+           "F0:1 F1:2 F2:3 B2:5 Ci/1200 RS0/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 RS1/808 B0:2 Ci/400 "
+           "RS2/400 Ew O:3 AG3/1200 AG4/808 AG5/400 Ew",
+           "0:0+50@0 0:50+50@1 1:0+99@0 1:99+101@1 2:0+2@0 3:0+150@0 3:150+150@1");
+}
+
+/* Without a limit that is reached, all 602 lie in ready order c.weight, b.bias, b.weight, a.weight:
+ * 301 each, so that b.bias is cut in two. Three members have 201 each, one of them padding. */
+static void one_bucket_is_padded_to_equal_shares(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(2);
+
+    (void)state;
+    tiny_init(&t);
+    expect(&t, &s,
+           "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 RS0/2408 Ew O:3 "
+           "AG1/2408 Ew",
+           "0:0+100@1 1:0+200@1 2:0+1@0 2:1+1@1 3:0+300@0");
+    s.dp = 3;
+    struct lw_plan p = build(&t, &s);
+    assert_int_equal(p.buckets[0].bytes, 603 * 4);
+    lw_plan_free(&p);
+}
+
+/* --- ZeRO-3 -------------------------------------------------------------------------------------- */
+
+/* Units c, b, a as they complete, their weights buffers 3, 4, 5. One ahead: a and b are gathered at
+ * the start, c when a's forward begins; a and b are given up behind their forward, c is kept for its
+ * backward. Backward gathers b beside c's, then a beside b's. Room is half of a unit. */
+static void modules_gather_before_and_give_up_behind(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    expect(&t, &s,
+           "+05/200 AG05/400 +14/404 AG14/808 Ew F0:1 -05/200 +23/600 AG23/1200 Ew F1:2 -14/404 Ew "
+           "F2:3 +14/404 AG14/808 B2:5 Ci/1200 RS0/1200 B2:1 -23/600 +05/200 AG05/400 Ew B1:2 Ci/8 "
+           "B1:2 -14/404 Ci/800 RS1/808 Ew B0:2 -05/200 Ci/400 RS2/400 Ew O:3",
+           "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
+}
+
+/* Below 150 elements: a.weight and b.bias make a unit of 102 that stays, gathered after the step. */
+static void small_parameters_persist(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    s.persist = 150;
+    expect(&t, &s,
+           "+14/400 AG14/800 F0:1 +23/600 AG23/1200 Ew F1:2 -14/400 Ew F2:3 +14/400 AG14/800 B2:5 "
+           "Ci/1200 RS0/1200 B2:1 -23/600 Ew B1:2 Ci/8 B1:2 -14/400 Ci/800 RS1/800 B0:2 Ci/400 "
+           "RS2/408 Ew O:3 AG5/408 Ew",
+           "0:0+51@0 0:51+49@1 1:0+100@0 1:100+100@1 2:0+2@1 3:0+150@0 3:150+150@1");
+}
+
+/* Nothing ahead, nothing given up behind the forward: three gathers, each alone. */
+static void weights_may_stay_until_their_backward(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+    char text[ROOM];
+
+    (void)state;
+    tiny_init(&t);
+    given(&s, "prefetch", "0");
+    given(&s, "reshard", "off");
+    struct lw_plan p = build(&t, &s);
+    assert_string_equal(tiny_ops(&p, "first", text, sizeof text),
+                        "+05/200 AG05/400 Ew F0:1 +14/404 AG14/808 Ew F1:2 +23/600 AG23/1200 Ew "
+                        "F2:3 B2:5 Ci/1200 RS0/1200 B2:1 -23/600 B1:2 Ci/8 B1:2 -14/404 Ci/800 "
+                        "RS1/808 B0:2 -05/200 Ci/400 RS2/400 Ew O:3");
+    lw_plan_free(&p);
+}
+
+/* --- the check ----------------------------------------------------------------------------------- */
+
+static int32_t find(const struct lw_plan *p, enum lw_op_kind kind, int nth)
+{
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == kind && nth-- == 0)
+            return i;
+    fail_msg("no such op");
+    return -1;
+}
+
+static void expect_fault(struct lw_plan *p, const char *part)
+{
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_plan_check(p, &err), LW_EPLAN);
+    if (!strstr(err.msg, part))
+        fail_msg("'%s' lacks '%s'", err.msg, part);
+    lw_plan_free(p);
+}
+
+static struct lw_plan build_third(void)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    tiny_init(&t);
+    return build(&t, &s);
+}
+
+static void faults_around_gathered_weights_are_named(void **state)
+{
+    struct lw_plan p = build_third();
+    int32_t op;
+
+    (void)state;
+    op = find(&p, LW_OP_EVENT_WAIT, 0); /* of module a's unit */
+    p.ops[op].n_deps = 0;
+    expect_fault(&p, "op 5 (forward, module 0) of 'first' for role 'data' does not wait for op 1 (all_gather");
+
+    p = build_third();
+    op = find(&p, LW_OP_ALL_GATHER, 3); /* b, for its backward: not before it was given up */
+    p.ops[find(&p, LW_OP_ALLOC, 3)].n_deps = 0;
+    expect_fault(&p, "does not wait for");
+
+    p = build_third();
+    op = find(&p, LW_OP_ALL_GATHER, 4); /* a, for its backward, never comes */
+    p.ops[op].kind = LW_OP_BARRIER;
+    p.ops[op].bytes = 0;
+    p.ops[op].bucket = -1;
+    expect_fault(&p, "(backward, module 0) of 'first' for role 'data' uses weights that are given up by");
+
+    p = build_third();
+    op = find(&p, LW_OP_FREE, 4); /* a stays over the optimizer */
+    p.ops[op].kind = LW_OP_ALLOC;
+    expect_fault(&p, "makes weights stale that nobody frees");
+}
+
+static void a_share_in_the_wrong_hands_is_named(void **state)
+{
+    struct lw_plan p = build_third();
+
+    (void)state;
+    p.shards[0].owner = 1;
+    expect_fault(&p, "belong to member 1, but lie in the share of member 0");
+}
+
+/* --- exec ---------------------------------------------------------------------------------------- */
+
+static struct lw_exec_options options(void)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+
+    o.compute = EXEC_COMPUTE_SPIN;
+    o.n_steps = 2;
+    o.n_warmup = 1;
+    o.optimizer = exec_optimizer_of(EXEC_ADAM);
+    o.timeout_ns = INT64_C(20) * 1000000000;
+    return o;
+}
+
+static void run_verified(const struct tiny *t, const struct lw_strategy *s, int64_t n_checked)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct lw_plan p = build(t, s);
+
+    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+        fail_msg("%s: %s", p.name, err.msg);
+    assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+    assert_int_equal(r.n_checked_bytes, n_checked);
+    lw_exec_result_free(&r);
+    lw_plan_free(&p);
+}
+
+/* ZeRO-2: weights on every rank, two moments once over all. ZeRO-3: weights once over all too, but
+ * for those below 150 elements. */
+static void sharded_runs_end_like_one_rank(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    for (int64_t dp = 2; dp <= 4; dp++)
+        for (int64_t passes = 1; passes <= 2; passes++) {
+            struct lw_strategy s = zero(2);
+            s.dp = dp;
+            s.micro_batches = passes;
+            s.no_sync = passes - 1;
+            s.bucket_cap_bytes = 1200;
+            run_verified(&t, &s, 602 * 4 * (dp + 2));
+            s = zero(3);
+            s.dp = dp;
+            s.micro_batches = passes;
+            s.no_sync = passes - 1;
+            run_verified(&t, &s, 602 * 4 * 3);
+            s.persist = 150;
+            s.reshard = passes == 1;
+            run_verified(&t, &s, 602 * 4 * 3 + 102 * 4 * (dp - 1));
+        }
+}
+
+static void gradients_go_to_owners_under_zero_2_as_well(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(2);
+
+    (void)state;
+    tiny_init(&t);
+    given(&s, "shard-policy", "oss-greedy");
+    run_verified(&t, &s, 602 * 4 * (2 + 2));
+}
+
+/* The check is left out: module b's backward finds what its forward left behind. */
+static void weights_that_are_not_there_are_found_by_the_run(void **state)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct lw_plan p = build_third();
+
+    (void)state;
+    for (int nth = 3; nth < 5; nth++) { /* the gathers for the backwards of b and a */
+        int32_t op = find(&p, LW_OP_ALL_GATHER, 3);
+        p.ops[op].kind = LW_OP_BARRIER;
+        p.ops[op].bytes = 0;
+        p.ops[op].bucket = -1;
+    }
+    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EFAILED);
+    if (!strstr(err.msg, "weights of f32 are used that are not there"))
+        fail_msg("%s", err.msg);
+    lw_exec_result_free(&r);
+    lw_plan_free(&p);
+}
+
+/* --- refusals and properties --------------------------------------------------------------------- */
+
+/* The default of --broadcast-dtype is f32, which narrows nothing. */
+static void f64_weights_travel_as_they_are(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    for (int i = 0; i < 4; i++)
+        t.params[i].dtype = LW_F64;
+    for (int stage = 1; stage <= 3; stage++) {
+        struct lw_strategy s = zero(stage);
+        struct lw_plan p = build(&t, &s);
+        int n = 0;
+        for (int32_t b = 0; b < p.n_buckets; b++) {
+            if (!lw_plan_is_weights(&p, b))
+                continue;
+            assert_int_equal(p.buckets[b].dtype, LW_F64);
+            n++;
+        }
+        assert_true(n > 0);
+        lw_plan_free(&p);
+    }
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    static const struct {
+        int64_t stage;
+        const char *name, *value, *part;
+    } cases[] = {
+        {2, "prefetch", "1", "--prefetch needs --zero 3"},
+        {1, "reshard", "off", "--reshard needs --zero 3"},
+        {2, "bucket-policy", "c10d-1.13", "cuts buckets into shares: --bucket-policy deepspeed, single"},
+        {3, "bucket-policy", "single", "in the units of its modules"},
+        {3, "bucket-cap", "1MiB", "in the units of its modules"},
+        {3, "shard-policy", "per-tensor", "flat-contiguous, not per-tensor"},
+        {2, "shard-policy", "lpt", "cannot keep parameters whole"},
+        {3, "shard-policy", "lpt", "cannot keep parameters whole"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_strategy s = zero(cases[i].stage);
+        given(&s, cases[i].name, cases[i].value);
+        refused(&s, cases[i].part);
+    }
+}
+
+/* lw_plan_build proves each plan; here all elements have one owner each, in shares that differ by
+ * padding alone. */
+static void shares_of_random_models_tile_them(void **state)
+{
+    struct prng r = prng_start("shares of random models");
+    struct tiny t;
+
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        struct lw_strategy s = zero(prng_in(&r, 2, 3));
+        int64_t numel = 0, owned = 0;
+        tiny_init(&t);
+        for (int i = 0; i < 4; i++)
+            numel += t.params[i].numel = prng_in(&r, 1, 500);
+        s.dp = prng_in(&r, 2, 7);
+        if (s.zero == 2)
+            s.bucket_cap_bytes = 4 * prng_in(&r, 0, 899);
+        else
+            s.persist = prng_in(&r, 0, 399);
+        struct lw_plan p = build(&t, &s);
+        for (int32_t i = 0; i < p.n_shards; i++)
+            owned += p.shards[i].numel;
+        assert_int_equal(owned, numel);
+        lw_plan_free(&p);
+    }
+}
+
+static void running_out_of_memory_leaves_nothing(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    assert_true(build_without_memory(&t.w, &s, NULL) > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets_are_cut_into_shares),
+        cmocka_unit_test(one_bucket_is_padded_to_equal_shares),
+        cmocka_unit_test(modules_gather_before_and_give_up_behind),
+        cmocka_unit_test(small_parameters_persist),
+        cmocka_unit_test(weights_may_stay_until_their_backward),
+        cmocka_unit_test(faults_around_gathered_weights_are_named),
+        cmocka_unit_test(a_share_in_the_wrong_hands_is_named),
+        cmocka_unit_test(sharded_runs_end_like_one_rank),
+        cmocka_unit_test(gradients_go_to_owners_under_zero_2_as_well),
+        cmocka_unit_test(weights_that_are_not_there_are_found_by_the_run),
+        cmocka_unit_test(f64_weights_travel_as_they_are),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(shares_of_random_models_tile_them),
+        cmocka_unit_test(running_out_of_memory_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

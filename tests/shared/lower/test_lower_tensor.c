@@ -1,0 +1,209 @@
+/* Tensor parallelism and recomputation in programs: docs/design/program_parallel.md. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/base/arena.h"
+#include "shared/lower/lower.h"
+#include "tests/lib/tiny_build.h"
+
+enum { ROOM = 4096 };
+
+/* a is whole, b is a block of two sums in each direction whose times are whole to 0.5 us in forward, c
+ * is split by columns with one sum in backward. */
+static void init(struct tiny *t)
+{
+    tiny_init(t);
+    t->modules[1].tp_split = LW_TP_BLOCK;
+    t->modules[1].tp_calls = 2;
+    t->modules[1].tp_forward_bytes = t->modules[1].tp_backward_bytes = 2000;
+    t->modules[1].whole_forward_ps = LW_PS_PER_US / 2;
+    t->modules[2].tp_split = LW_TP_COLUMN;
+    t->modules[2].tp_backward_bytes = 600;
+    t->params[B_WEIGHT].tp_split = LW_TP_ROW;
+    t->params[C_WEIGHT].tp_split = LW_TP_COLUMN;
+    for (int m = 0; m < 3; m++)
+        t->modules[m].output_bytes = 1000 * (m + 1);
+}
+
+static struct lw_strategy two_way(void)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    s.tp = 2;
+    return s;
+}
+
+/* Letter and module, ':' length in ns; sums with their bytes behind '/'. */
+static const char *ops_of(const struct lw_plan *p, const char *variant, char *text)
+{
+    struct lw_program g = lw_plan_program(p, lw_plan_find_variant(p, variant), 0);
+    size_t at = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *o = &p->ops[i];
+        at += (size_t)snprintf(text + at, ROOM - at, "%s%s", i > g.first_op ? " " : "",
+                               lw_op_letter(o->kind));
+        if (o->module >= 0)
+            at += (size_t)snprintf(text + at, ROOM - at, "%d", o->module);
+        if (o->comm >= 0)
+            at += (size_t)snprintf(text + at, ROOM - at, "/%lld", (long long)o->bytes);
+        else if (lw_plan_work_ps(p, o) > 0)
+            at += (size_t)snprintf(text + at, ROOM - at, ":%lld",
+                                   (long long)(lw_plan_work_ps(p, o) / LW_PS_PER_NS));
+    }
+    return text;
+}
+
+/* Forward: a 1 us; b 0.5 + 1.5 / 2 = 1.25 us in two halves of 625 ns, a sum of 1000 bytes behind
+ * each; c 3 / 2 = 1.5 us. Backward: c 6 / 2 = 3 us, its gradient ready at 5/6 of it, a sum at the
+ * end; b 4 / 2 = 2 us, b.bias ready at half, where the first sum is, b.weight at the end; a 2 us.
+ * Optimizer: 100 + 100 + 2 + 150 of 602 elements in 7 us, 4093.02 rounded up. */
+static void a_rank_has_its_share_and_sums_activations(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_way();
+    char text[ROOM];
+
+    (void)state;
+    init(&t);
+    struct lw_plan p = build(&t, &s);
+    assert_string_equal(ops_of(&p, "first", text),
+                        "F0:1000 F1:625 AR1/1000 F1:625 AR1/1000 F2:1500 B2:2500 B2:500 AR2/600 "
+                        "B1:1000 AR1/1000 B1:1000 AR1/1000 B0:2000 O:4093");
+    assert_int_equal(p.n_ranks, 2);
+    assert_int_equal(p.n_roles, 1);
+    assert_int_equal(p.params[B_WEIGHT].numel, 100);
+    assert_int_equal(p.params[C_WEIGHT].numel, 150);
+    assert_int_equal(p.params[B_BIAS].numel, 2);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_PARAMS], (100 + 100 + 2 + 150) * 4);
+    assert_string_equal(p.comms[0].name, "tensor");
+    assert_int_equal(p.comms[0].purpose, LW_COMM_TENSOR);
+    /* the second half of b waits for the sum of the first, c for that of the second */
+    for (int32_t i = 3; i <= 5; i += 2) {
+        assert_int_equal(p.ops[i].n_deps, 1);
+        assert_int_equal(p.deps[p.ops[i].first_dep], i - 1);
+    }
+    lw_plan_free(&p);
+}
+
+/* Data groups join ranks of one tensor coordinate: 0 and 2, 1 and 3. */
+static void gradients_are_reduced_among_equal_shares(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_way();
+
+    (void)state;
+    init(&t);
+    s.dp = 2;
+    struct lw_plan p = build(&t, &s);
+    const struct lw_group *g = lw_plan_group(&p, 0, 3);
+    assert_string_equal(p.comms[0].name, "data");
+    assert_int_equal(g->n_members, 2);
+    assert_int_equal(p.members[g->first_member], 1);
+    assert_int_equal(p.members[g->first_member + 1], 3);
+    assert_int_equal(p.buckets[0].bytes, (100 + 100 + 2 + 150) * 4);
+    lw_plan_free(&p);
+    s.pp = 2;
+    s.zero = 1;
+    p = build(&t, &s);
+    /* stage 1 holds c.weight alone, 150 elements, owned by the data group's first member: rank 4 is
+     * (tensor 0, data 0), 6 is its group's other; 5 and 7 are the other group */
+    int32_t sent = 0;
+    for (int32_t i = 0; i < p.n_ops; i++) {
+        const struct lw_op *o = &p.ops[i];
+        if (o->kind != LW_OP_BROADCAST || o->stage != 1)
+            continue;
+        assert_int_equal(lw_plan_operand(&p, o, 6).peer, 4);
+        assert_int_equal(lw_plan_operand(&p, o, 7).peer, 5);
+        assert_int_equal(lw_plan_operand(&p, o, 7).bytes, 600);
+        sent++;
+    }
+    assert_true(sent > 0);
+    lw_plan_free(&p);
+}
+
+/* Full: each module's forward again, with its sums, in front of its backward. */
+static void a_forward_is_done_again_before_its_backward(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_way();
+    char text[ROOM];
+
+    (void)state;
+    init(&t);
+    s.recompute = LW_RECOMPUTE_FULL;
+    struct lw_plan p = build(&t, &s);
+    assert_string_equal(ops_of(&p, "first", text),
+                        "F0:1000 F1:625 AR1/1000 F1:625 AR1/1000 F2:1500 K2:1500 B2:2500 B2:500 "
+                        "AR2/600 K1:625 AR1/1000 K1:625 AR1/1000 B1:1000 AR1/1000 B1:1000 AR1/1000 "
+                        "K0:1000 B0:2000 O:4093");
+    lw_plan_free(&p);
+    s.tp = 1;
+    s.recompute = LW_RECOMPUTE_SELECTIVE;
+    t.modules[1].selective_ps = 700 * LW_PS_PER_NS;
+    p = build(&t, &s);
+    assert_string_equal(ops_of(&p, "first", text),
+                        "F0:1000 F1:2000 F2:3000 B2:5000 B2:1000 K1:700 B1:2000 B1:2000 B0:2000 "
+                        "O:7000");
+    lw_plan_free(&p);
+}
+
+static void refuse(const struct tiny *t, const struct lw_strategy *s, const char *part)
+{
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_plan_build(&t->w, s, NULL, &p, &err), LW_EINVAL);
+    if (!strstr(err.msg, part))
+        fail_msg("'%s' does not say '%s'", err.msg, part);
+}
+
+static void what_does_not_divide_is_refused_and_vocabularies_are_padded(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_way();
+
+    (void)state;
+    init(&t);
+    s.tp = 3;
+    refuse(&t, &s, "parameter 1 'b.weight' has 200 elements, which make no 3 equal parts");
+    t.params[B_WEIGHT].tp_split = LW_TP_VOCAB; /* 67 each */
+    struct lw_plan p = build(&t, &s);
+    assert_int_equal(p.params[B_WEIGHT].numel, 67);
+    lw_plan_free(&p);
+    tiny_init(&t);
+    refuse(&t, &s, "names no module that tensor parallelism splits");
+    s.tp = 1;
+    s.recompute = LW_RECOMPUTE_SELECTIVE;
+    refuse(&t, &s, "does not say what of a module's forward it does again");
+}
+
+static void running_out_of_memory_leaves_nothing(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = two_way();
+
+    (void)state;
+    init(&t);
+    s.pp = s.dp = 2;
+    s.zero = 1;
+    s.recompute = LW_RECOMPUTE_FULL;
+    assert_true(build_without_memory(&t.w, &s, NULL) > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_has_its_share_and_sums_activations),
+        cmocka_unit_test(gradients_are_reduced_among_equal_shares),
+        cmocka_unit_test(a_forward_is_done_again_before_its_backward),
+        cmocka_unit_test(what_does_not_divide_is_refused_and_vocabularies_are_padded),
+        cmocka_unit_test(running_out_of_memory_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

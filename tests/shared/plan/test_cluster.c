@@ -1,0 +1,358 @@
+/* Clusters: files, known systems, this machine, and what the check refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+#include "shared/base/arena.h"
+#include "shared/base/embedded.h"
+#include "shared/files/files.h"
+
+static const char example_page[] = "docs/formats/cluster.md";
+
+static void documented_example_reads_as_described(void **state)
+{
+    char *text = fixture_example(example_page);
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    (void)state;
+    fixture_put(fixture_path("c.json"), text);
+    if (lw_cluster_read(fixture_path("c.json"), &c, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_string_equal(c.name, "two cores");
+    assert_true(c.calibrated);
+    assert_int_equal(c.devices_per_node, 2);
+    assert_true(c.device.peak_flops[LW_F32].value == 6.4e10);
+    assert_string_equal(c.device.peak_flops[LW_F32].source,
+                        "lapwing calibrate: sgemm 512, spread 2 %");
+    assert_false(lw_figure_is_set(c.device.peak_flops[LW_BF16]));
+    assert_true(c.device.launch_ps.value == 412500);
+    assert_false(lw_figure_is_set(c.device.n_sms));
+    const struct lw_link *link = lw_cluster_link(&c, LW_LINK_INTRA);
+    assert_ptr_equal(link, &c.links[0]);
+    assert_null(lw_cluster_link(&c, LW_LINK_INTER));
+    assert_true(link->latency_ps.value == 1800000);
+    assert_int_equal(c.n_tables, 1);
+    assert_int_equal(c.tables[0].op, LW_OP_ALL_REDUCE);
+    assert_int_equal(c.tables[0].n_nodes, 1);
+    assert_int_equal(c.tables[0].time_ps[0], 5210125);
+    assert_int_equal(c.tables[0].spread_ps[0], 300000);
+    assert_int_equal(c.tables[0].spread_ps[1], -1);
+    assert_int_equal(c.device.n_work, 2);
+    assert_int_equal(c.device.work[0].kind, LW_WORK_COPY_IN);
+    assert_int_equal(c.device.work[0].from, LW_F32);
+    assert_int_equal(c.device.work[0].n_rows, 2);
+    assert_int_equal(c.device.work[0].size[1], 1048576);
+    assert_int_equal(c.device.work[0].time_ps[1], 48000500);
+    assert_int_equal(c.device.work[0].spread_ps[0], 90000);
+    assert_int_equal(c.device.work[1].kind, LW_WORK_CAST);
+    assert_int_equal(c.device.work[1].dtype, LW_BF16);
+    assert_null(c.device.work[1].spread_ps);
+    assert_int_equal(c.exceptions[0].rank_to, -1);
+    assert_int_equal(c.exceptions[1].late_ps, 10500);
+    assert_true(c.exceptions[1].speed == 0.25);
+
+    assert_int_equal(lw_cluster_write(&c, fixture_path("again.json"), &err), LW_OK);
+    char *again = fixture_get(fixture_path("again.json"));
+    assert_string_equal(again, text);
+    free(again);
+    free(text);
+    lw_cluster_free(&c);
+}
+
+static void damaged_files_are_refused_by_place(void **state)
+{
+    static const struct {
+        const char *from, *to, *message;
+    } cases[] = {
+        {"\"kind\": \"cluster\"", "\"kind\": \"workload\"",
+         "at kind: found \"workload\", expected \"cluster\""},
+        {"\"devices_per_node\": 2", "\"devices_per_node\": 0",
+         "at devices_per_node (byte 193): found 0, allowed: 1 or more"},
+        {"\"value\": 0.93", "\"value\": 1.01",
+         "at device.gemm_efficiency.value: found 1.01, allowed: more than 0 and at most 1"},
+        {"\"value\": 64000000000", "\"value\": -1",
+         "at device.peak_flops.f32.value: found -1 flop/s, allowed: more than 0"},
+        {"\"compute_rate_under_comm\": {\"value\": 0.8", "\"comm_on_compute_core\": {\"value\": 1.25",
+         "at interference.comm_on_compute_core.value: found 1.25, allowed: 0 to 1"},
+        {"\"value\": 12000000000", "\"value\": 1.5",
+         "at device.memory_bytes.value: found 1.5 B, allowed: a whole number of at least 1"},
+        {"\"value\": 412.5, ", "",
+         "at device.launch_ns (byte 668): the field \"value\" is missing"},
+        {"\"source\": \"sysconf, half of the machine\"", "\"source\": \"\"",
+         "at device.memory_bytes (byte 504): the source of a figure cannot be empty"},
+        {"\"intra\"", "\"inner\"",
+         "at links[0].level (byte 1235): found \"inner\", allowed: intra, inter, host, bridge"},
+        {"\"all_reduce\"", "\"forward\"",
+         "at tables[0].op: found forward, allowed: communication only"},
+        {"\"size\": 1048576, \"ns\": 48000.5", "\"size\": 4096, \"ns\": 48000.5",
+         "at device.work[0].rows[1].size: found 4096, allowed: more than the row before"},
+        {"{\"size\": 1048576, \"ns\": 410000}", "",
+         "at device.work[1].rows: found none, allowed: at least one"},
+        {"\"kind\": \"copy_in\"", "\"kind\": \"memset\"",
+         "at device.work[0].kind (byte 765): found \"memset\", allowed: gemm, fill, copy_in, copy_out, "
+         "copy, cast, sgd, momentum, adam"},
+        {"\"bytes\": 1048576", "\"bytes\": 4096",
+         "at tables[0].rows[1].bytes: found 4096, allowed: more than the row before"},
+        {"\"n_ranks\": 2", "\"n_ranks\": 0",
+         "at tables[0]: found 0 ranks on 1 nodes, allowed: at least 1 rank on each of at least 1 "
+         "node"},
+        {"\"rank_to\": 1", "\"rank_to\": 0",
+         "at exceptions[1]: found rank 0 to 0, allowed: a rank alone, or to another"},
+        {"\"speed\": 0.5", "\"speed\": 0", "at exceptions[0].speed: found 0, allowed: more than 0"},
+        {"\"value\": 0.02", "\"valu\": 0.02",
+         "at noise.compute_sigma.valu (byte 1703): unknown field; allowed: value, source"},
+    };
+    char *text = fixture_example(example_page);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_err err = {0};
+        struct lw_cluster c = {.name = "untouched"};
+        char *bad = fixture_replaced(text, cases[i].from, cases[i].to), expected[600];
+        const char *path = fixture_path("c.json");
+        fixture_put(path, bad);
+        assert_int_equal(lw_cluster_read(path, &c, &err), LW_EFORMAT);
+        snprintf(expected, sizeof expected, "%s: %s", path, cases[i].message);
+        assert_string_equal(err.msg, expected);
+        assert_string_equal(c.name, "untouched");
+        free(bad);
+    }
+    free(text);
+}
+
+static void communication_may_want_a_share_of_the_compute_core(void **state)
+{
+    static const char *const shares[] = {"0", "0.25", "1"};
+    char *text = fixture_example(example_page);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct lw_err err = {0};
+        struct lw_cluster c;
+        char to[80];
+        snprintf(to, sizeof to, "\"comm_on_compute_core\": {\"value\": %s", shares[i]);
+        char *good = fixture_replaced(text, "\"compute_rate_under_comm\": {\"value\": 0.8", to);
+        fixture_put(fixture_path("c.json"), good);
+        if (lw_cluster_read(fixture_path("c.json"), &c, &err) != LW_OK)
+            fail_msg("%s", err.msg);
+        assert_true(c.interference.comm_on_compute_core.value == atof(shares[i]));
+        lw_cluster_free(&c);
+        free(good);
+    }
+    free(text);
+}
+
+static void known_systems_are_complete_and_cited(void **state)
+{
+    int n_files = 0, n_known = 0;
+    (void)state;
+    for (const struct lw_embedded *e = lw_embedded_files; e->path; e++)
+        n_files += strncmp(e->path, "traces/clusters/", 16) == 0;
+    for (; lw_cluster_known(n_known); n_known++) {
+        struct lw_cluster c;
+        struct lw_err err = {0};
+        struct lw_cluster_figure f;
+        if (lw_cluster_find(lw_cluster_known(n_known), &c, &err) != LW_OK)
+            fail_msg("%s", err.msg);
+        assert_string_equal(c.name, lw_cluster_known(n_known));
+        assert_true(lw_figure_is_set(c.device.peak_flops[LW_F32]));
+        assert_true(lw_figure_is_set(c.device.memory_bytes_per_s));
+        assert_true(lw_figure_is_set(c.device.gemm_efficiency));
+        assert_non_null(lw_cluster_link(&c, LW_LINK_INTRA));
+        for (int k = 0; lw_cluster_figure(&c, k, &f); k++)
+            if (lw_figure_is_set(f.figure))
+                assert_true(strlen(f.figure.source) > 5);
+        lw_cluster_free(&c);
+    }
+    assert_int_equal(n_known, n_files); /* every file of traces/clusters has a name */
+}
+
+static void dgx_a100_has_the_datasheets_figures(void **state)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    (void)state;
+    assert_int_equal(lw_cluster_find("dgx-a100", &c, &err), LW_OK);
+    assert_int_equal(c.devices_per_node, 8);
+    assert_int_equal(c.n_nodes, 0);
+    assert_true(c.device.peak_flops[LW_BF16].value == 312e12);
+    assert_true(c.device.memory_bytes_per_s.value == 2039e9);
+    assert_true(c.device.n_sms.value == 108);
+    /* 12 links of 20 GB/s: NCCL's 240 GB/s for a ring on 8 A100 */
+    const struct lw_link *l = lw_cluster_link(&c, LW_LINK_INTRA);
+    assert_true(l->bytes_per_s.value * l->n_links.value == 240e9);
+    lw_cluster_free(&c);
+}
+
+static void host_has_this_machines_cores_and_says_it_is_not_calibrated(void **state)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    (void)state;
+    assert_int_equal(lw_cluster_find("host", &c, &err), LW_OK);
+    assert_in_range(c.devices_per_node, 1, sysconf(_SC_NPROCESSORS_CONF));
+    assert_int_equal(c.n_nodes, 1);
+    assert_false(c.calibrated);
+    assert_non_null(strstr(c.about, "run 'lapwing calibrate'"));
+    assert_non_null(strstr(c.device.peak_flops[LW_F32].source, "assumed"));
+    lw_cluster_free(&c);
+}
+
+static void known_names_may_be_written_as_they_are_spoken(void **state)
+{
+    static const char *const names[][2] = {
+        {"Fire-Flyer", "fire-flyer"}, {"pcie box", "pcie-box"}, {"DGX_A100", "dgx-a100"}};
+    (void)state;
+
+    for (int i = 0; i < 3; i++) {
+        struct lw_cluster c;
+        assert_int_equal(lw_cluster_find(names[i][0], &c, NULL), LW_OK);
+        assert_string_equal(c.name, names[i][1]);
+        lw_cluster_free(&c);
+    }
+    struct lw_cluster none;
+    assert_int_equal(lw_cluster_find("dgx-a10", &none, NULL), LW_EINVAL);
+    assert_int_equal(lw_cluster_find("dgx-a1000", &none, NULL), LW_EINVAL);
+}
+
+static void unknown_name_lists_what_is_known(void **state)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    (void)state;
+    assert_int_equal(lw_cluster_find("dgx-z9", &c, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "cluster 'dgx-z9': no such file, and none of the known systems "
+                                 "host, dgx-a100, dgx-h100, dgx-h200, gb200, p4d, p5, pcie-box, fire-flyer");
+}
+
+static void nodes_are_counted_once(void **state)
+{
+    const struct lw_cluster c = {.devices_per_node = 8};
+    const int32_t ranks[] = {0, 7, 8, 23, 1, 16};
+    (void)state;
+    assert_int_equal(lw_cluster_nodes_of(&c, ranks, 2), 1); /* 0, 7 */
+    assert_int_equal(lw_cluster_nodes_of(&c, ranks, 6), 3); /* nodes 0 0 1 2 0 2 */
+    assert_int_equal(lw_cluster_nodes_of(&c, ranks, 0), 0);
+}
+
+static void failing_allocations_leave_nothing(void **state)
+{
+    char *text = fixture_example(example_page);
+    const char *in = fixture_path("c.json"), *out = fixture_path("out.json");
+    int64_t n = 0, live;
+    enum lw_status s;
+    (void)state;
+    fixture_put(in, text);
+    live = lw_alloc_live();
+    do {
+        struct lw_err err = {0};
+        struct lw_cluster c = {0};
+        lw_alloc_fail_at(++n);
+        s = lw_cluster_read(in, &c, &err);
+        if (s == LW_OK)
+            s = lw_cluster_write(&c, out, &err);
+        lw_alloc_fail_at(0);
+        lw_cluster_free(&c);
+        assert_int_equal(lw_alloc_live(), live);
+    } while (s == LW_ENOMEM);
+    assert_int_equal(s, LW_OK);
+    assert_true(n > 6);
+    free(text);
+}
+
+static void command_shows_figures_with_unit_and_source(void **state)
+{
+    (void)state;
+    const char *text = lapwing("cluster dgx-h100 --format csv", NULL);
+    assert_non_null(strstr(text, "figure,value,unit,source\n"));
+    assert_non_null(strstr(text, "device.n_sms,132,,"));
+    assert_non_null(strstr(text, "links[1].latency_ns,14000,ns,"));
+    expect("cluster dgx-h100 --format json", 0,
+           "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, \"unit\": \"B/s\", \"source\": \"");
+    expect("cluster", 0, "\ndgx-a100    A100-SXM4-80GB");
+    expect("cluster nothing-of-the-kind", 1, "");
+    assert_string_equal(shell_err(),
+                        "lapwing cluster: cluster 'nothing-of-the-kind': no such file, and "
+                        "none of the known systems host, dgx-a100, dgx-h100, dgx-h200, gb200, "
+                        "p4d, p5, pcie-box, fire-flyer\n");
+}
+
+static void command_shows_tables_of_work_with_their_range(void **state)
+{
+    char *example = fixture_example(example_page);
+    (void)state;
+    fixture_put(fixture_path("work.json"), example);
+    free(example);
+    const char *text = lapwing("cluster work.json --format csv", NULL);
+    assert_non_null(strstr(text, "device.work[0]: copy_in f32,2,rows,\"lapwing calibrate, medians of 48: "
+                                 "4096 to 1048576 B\"\n"));
+    assert_non_null(strstr(text, "device.work[1]: cast bf16,1,rows,\"lapwing calibrate, medians of 48: "
+                                 "from f32, 1048576 to 1048576 B\"\n"));
+    expect("cluster work.json --format json", 0,
+           "{\"kind\": \"cast\", \"dtype\": \"bf16\", \"from\": \"f32\", "
+           "\"n_rows\": 1, \"least_size\": 1048576, \"most_size\": 1048576, "
+           "\"source\": \"lapwing calibrate, medians of 48\"}");
+}
+
+/* As any other figure. */
+static void a_table_of_work_is_part_of_the_hash(void **state)
+{
+    const int64_t size[] = {1024, 2048};
+    const lw_ps time[] = {10, 20}, other[] = {10, 21};
+    struct lw_work_table work = {.kind = LW_WORK_COPY, .n_rows = 2, .size = size, .time_ps = time,
+                                 .source = "test"};
+    struct lw_cluster c = {.name = "c", .devices_per_node = 1};
+    char without[33], with[33], changed[33];
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_cluster_hash(&c, without, &err), LW_OK);
+    c.device.n_work = 1;
+    c.device.work = &work;
+    assert_int_equal(lw_cluster_hash(&c, with, &err), LW_OK);
+    work.time_ps = other;
+    assert_int_equal(lw_cluster_hash(&c, changed, &err), LW_OK);
+    assert_string_not_equal(without, with);
+    assert_string_not_equal(with, changed);
+}
+
+static void command_writes_a_system_that_reads_back(void **state)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    (void)state;
+    expect("cluster dgx-a100 -o a100.json", 0, "");
+    assert_int_equal(lw_cluster_find(fixture_path("a100.json"), &c, &err), LW_OK);
+    assert_string_equal(c.name, "dgx-a100");
+    lw_cluster_free(&c);
+    expect("cluster host -o /dev/full", 1, "");
+    expect("cluster -o x.json", 2, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(documented_example_reads_as_described),
+        cmocka_unit_test(damaged_files_are_refused_by_place),
+        cmocka_unit_test(communication_may_want_a_share_of_the_compute_core),
+        cmocka_unit_test(known_systems_are_complete_and_cited),
+        cmocka_unit_test(dgx_a100_has_the_datasheets_figures),
+        cmocka_unit_test(host_has_this_machines_cores_and_says_it_is_not_calibrated),
+        cmocka_unit_test(known_names_may_be_written_as_they_are_spoken),
+        cmocka_unit_test(unknown_name_lists_what_is_known),
+        cmocka_unit_test(nodes_are_counted_once),
+        cmocka_unit_test(failing_allocations_leave_nothing),
+        cmocka_unit_test(command_shows_figures_with_unit_and_source),
+        cmocka_unit_test(command_shows_tables_of_work_with_their_range),
+        cmocka_unit_test(a_table_of_work_is_part_of_the_hash),
+        cmocka_unit_test(command_writes_a_system_that_reads_back),
+    };
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
+}

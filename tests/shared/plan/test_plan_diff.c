@@ -1,0 +1,146 @@
+/* Two plans in words: shared/plan/plan_diff.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/plan/plan_diff.h"
+#include "shared/lower/lower.h"
+#include "tests/lib/tiny_workload.h"
+
+static struct lw_plan build(const struct tiny *t, int64_t cap)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+
+    s.dp = 2;
+    s.bucket_cap_bytes = cap;
+    if (lw_plan_build(&t->w, &s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return p;
+}
+
+static void assert_diff(const struct lw_plan *a, const struct lw_plan *b, const char *expected)
+{
+    char text[512];
+
+    assert_int_equal(lw_plan_diff(a, b, text, sizeof text), *expected != 0);
+    assert_string_equal(text, expected);
+}
+
+static void equal_plans_have_no_difference(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    struct lw_plan a = build(&t, 1200), b = build(&t, 1200);
+    assert_diff(&a, &b, "");
+    lw_plan_free(&b);
+    lw_plan_free(&a);
+}
+
+static void the_first_decision_that_differs_is_named(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    struct lw_plan a = build(&t, 1200), b = build(&t, 800);
+    assert_diff(&a, &b, "strategy: --bucket-cap is '1200' in the first plan, '800' in the second");
+    b.strategy.bucket_cap_bytes = 1200;
+    /* 800: c.weight 1200 | b.bias 8 + b.weight 800 | a.weight 400 */
+    assert_diff(&a, &b, "bucket set 'rebuilt': 2 buckets of stage 0 in the first plan, 3 of stage 0 in "
+                        "the second");
+    lw_plan_free(&b);
+
+    t.params[B_WEIGHT].numel = 201;
+    b = build(&t, 1200);
+    assert_diff(&a, &b, "role 0: parameter bytes is 2408 in the first plan, 2412 in the second");
+    lw_plan_free(&b);
+
+    tiny_init(&t);
+    t.modules[1].forward_ps++;
+    b = build(&t, 1200);
+    assert_diff(&a, &b, "variant 'first', role 'data', op 1 (forward): work in ps is 2000000 in the "
+                        "first plan, 2000001 in the second");
+    lw_plan_free(&b);
+
+    tiny_init(&t);
+    t.order[1] = B_WEIGHT;
+    t.order[2] = B_BIAS;
+    t.params[B_WEIGHT].ready_ps = t.params[B_BIAS].ready_ps;
+    b = build(&t, 1200);
+    assert_diff(&a, &b, "bucket 1 of set 'rebuilt': place 0 holds parameter 2 'b.bias' in the first "
+                        "plan, 1 'b.weight' in the second");
+    lw_plan_free(&b);
+    lw_plan_free(&a);
+}
+
+/* Every single word of an op that the hash covers is a difference in words too. */
+static void what_changes_the_hash_is_found(void **state)
+{
+    struct tiny t;
+    char text[512];
+    struct lw_err err = {0};
+
+    (void)state;
+    tiny_init(&t);
+    struct lw_plan a = build(&t, 1200), b = build(&t, 1200);
+    for (int32_t i = 0; i < a.n_ops; i += 7) {
+        for (size_t at = 0; at < offsetof(struct lw_op, name); at += sizeof(int32_t)) {
+            int32_t *word = (int32_t *)(void *)((char *)&b.ops[i] + at), old = *word;
+            if (at == offsetof(struct lw_op, kind)) /* shares its word with dtype and stage */
+                continue;
+            *word = old == 0;
+            if (b.ops[i].n_deps <= b.n_deps && b.ops[i].work < b.n_works &&
+                b.ops[i].first_dep + b.ops[i].n_deps <= b.n_deps &&
+                b.ops[i].first_ready + b.ops[i].n_ready <= b.n_ready) {
+                char before[33];
+                memcpy(before, b.hash, sizeof before);
+                assert_int_equal(lw_plan_hash(&b, &err), LW_OK);
+                assert_int_equal(lw_plan_diff(&a, &b, text, sizeof text),
+                                 strcmp(a.hash, b.hash) != 0);
+                memcpy(b.hash, before, sizeof before);
+            }
+            *word = old;
+        }
+    }
+    lw_plan_free(&b);
+    lw_plan_free(&a);
+}
+
+/* c.weight is complete after 5 us, the other bucket after the last gradient at 12 us. */
+static void a_launch_point_is_the_backward_before_it(void **state)
+{
+    struct tiny t;
+    struct lw_launch_point at;
+
+    (void)state;
+    tiny_init(&t);
+    struct lw_plan p = build(&t, 1200);
+    int32_t steady = lw_plan_find_variant(&p, "steady");
+    assert_true(lw_plan_launch_point(&p, steady, 1, &at));
+    assert_int_equal(at.at, 5 * LW_PS_PER_US);
+    assert_int_equal(at.n_ready, 1);
+    assert_true(lw_plan_launch_point(&p, steady, 2, &at));
+    assert_int_equal(at.at, 12 * LW_PS_PER_US);
+    assert_int_equal(at.n_ready, 4);
+    assert_false(lw_plan_launch_point(&p, steady, 0, &at));
+    lw_plan_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_plans_have_no_difference),
+        cmocka_unit_test(the_first_decision_that_differs_is_named),
+        cmocka_unit_test(what_changes_the_hash_is_found),
+        cmocka_unit_test(a_launch_point_is_the_backward_before_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

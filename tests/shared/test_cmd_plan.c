@@ -1,0 +1,110 @@
+/* `lapwing plan` as a user meets it: what it writes and shows, and what it refuses. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static int make_workload(void **state)
+{
+    fixture_open(state);
+    expect("model resnet50 -o w.json", 0, "");
+    return 0;
+}
+
+static void a_plan_is_written_shown_and_read_back(void **state)
+{
+    (void)state;
+    expect("plan -w w.json --dp 2 -o p.json", 0, "limits [1.00 MiB, 25.00 MiB]");
+    expect("plan p.json", 0, "resnet50 dp2: 2 ranks");
+    expect("plan p.json --format csv", 0, "rebuilt,1,f32,2,8196000,1048576,2,");
+    expect("plan p.json --format csv", 0, "rebuilt,5,f32,81,9724160,26214400,161,");
+    expect("plan p.json --format json", 0, "\"bytes\": 31502336");
+}
+
+static void options_win_over_a_strategy_file(void **state)
+{
+    (void)state;
+    expect("plan -w w.json --dp 2 --bucket-cap 5MiB --no-sync 2 -o q.json", 0,
+           "passes: accumulate x 2, first, repeated: accumulate x 2, steady");
+    fixture_put(fixture_path("s.json"),
+                "{\"lapwing\": 1, \"kind\": \"strategy\", \"options\": {\"dp\": 2, "
+                "\"bucket-cap\": \"1MiB\"}}");
+    expect("plan -w w.json -s s.json", 0, "limits [1.00 MiB] (an explicit cap");
+    expect("plan -w w.json --bucket-cap 5MiB -s s.json", 0, "limits [5.00 MiB] (an explicit cap");
+}
+
+static void diff_names_the_decision_and_exits_3(void **state)
+{
+    (void)state;
+    expect("plan -w w.json --dp 2 -o a.json", 0, "");
+    expect("plan -w w.json --dp 2 --bucket-cap 25MiB -o b.json", 0, "");
+    expect("plan diff a.json a.json", 0, "the plans decide the same");
+    expect("plan diff a.json b.json", 3,
+           "strategy: --bucket-cap is '-1' in the first plan, '26214400' in the second");
+    expect("plan diff a.json b.json --format json", 3, "\"same\": false");
+    expect("plan diff a.json", 2, "diff takes two plan files, got 1");
+}
+
+static void bad_input_is_refused_in_one_line(void **state)
+{
+    (void)state;
+    expect("plan", 2, "lapwing plan: needs -w FILE or a plan file");
+    expect("plan -w w.json --bucket-policy nope", 2, "--bucket-policy: 'nope' is none of c10d-2020");
+    expect("plan -w w.json --dp 2 --ranks 3", 2,
+           "--ranks 3, but --dp 2, --pp 1 and --tp 1 make 2 ranks");
+    expect("plan -w w.json --dp 4194305", 1, "--dp 4194305, --pp 1 and --tp 1 make more than the "
+                                             "4194304 ranks that a plan may have");
+    expect("plan -w absent.json", 1, "absent.json");
+    expect("plan -w w.json --pp 2000", 1, "2000");
+    expect("plan a.json --dp 2", 2, "plan file 'a.json' holds its strategy: --dp needs -w");
+    expect("plan a.json -w w.json", 2, "takes plan file 'a.json' or -w w.json, not both");
+    expect("plan w.json", 1, "w.json");
+    expect("plan -w w.json --dp 2 -o /nowhere/p.json", 1, "/nowhere/p.json");
+}
+
+static void edit(const char *sed)
+{
+    char command[512];
+
+    snprintf(command, sizeof command, "sed '%s' a.json >edited.json && ! cmp -s a.json edited.json",
+             sed);
+    shell(command, NULL);
+}
+
+/* A plan edited so that a gradient lies in no bucket, or a shard overlaps, is refused by name. The
+ * classifier's two gradients, 160 and 159, make the first rebuilt bucket. */
+static void edited_plans_are_refused(void **state)
+{
+    (void)state;
+    expect("plan -w w.json --dp 2 -o a.json", 0, "");
+    edit("s/\\(\"bytes\": \\)8196000\\(.*\\)\"params\": .160, 159., \"offsets\": .0, 1000./\\14000\\2"
+         "\"params\": [160], \"offsets\": [0]/");
+    expect("plan edited.json", 1, "in no bucket");
+    expect("plan -w w.json --dp 2 --zero 1 -o a.json", 0, "");
+    edit("s/{\"param\": 1, \\(\"owner\": [01], \"numel\": 64}\\)/{\"param\": 0, \\1/");
+    expect("plan edited.json", 1, "shard 1 of parameter 0 'conv1.weight': elements 0 and 64 more, the "
+                                  "shards before it end at 9408 of 9408");
+    edit("s/\"lapwing\": 1/\"lapwing\": 2/");
+    expect("plan edited.json", 1, "edited.json");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_is_written_shown_and_read_back),
+        cmocka_unit_test(options_win_over_a_strategy_file),
+        cmocka_unit_test(diff_names_the_decision_and_exits_3),
+        cmocka_unit_test(bad_input_is_refused_in_one_line),
+        cmocka_unit_test(edited_plans_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_workload, fixture_close);
+}

@@ -1,0 +1,276 @@
+/* Memory over time, from schedules through plans and the simulator: peaks in flight and what recomputation,
+ * ZeRO and unknown figures change. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/model_help.h"
+#include "shared/base/arena.h"
+#include "shared/schedule/grid_time.h"
+#include "shared/timeline/param_memory.h"
+#include "shared/lower/lower.h"
+#include "tests/lib/sim_help.h"
+
+enum { KEPT = 1000 };
+
+/* p equal layers, one for each rank, that keep KEPT bytes of a micro-batch. */
+static struct lw_workload layers(int32_t n)
+{
+    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 1, .width = 4,
+                                                                         .layers = n + n % 2});
+    w.n_modules = n;
+    w.n_params = w.n_ready = 2 * n;
+    for (int32_t i = 0; i < w.n_ready; i++)
+        w.ready_order[i] = w.n_ready - 1 - i;
+    for (int32_t i = 0; i < w.n_params; i++)
+        w.params[i].ready_ps = -1;
+    for (int32_t m = 0; m < n; m++)
+        for (int r = 0; r < LW_N_RECOMPUTE; r++) {
+            w.modules[m].kept_bytes[r] = KEPT;
+            w.modules[m].whole_kept_bytes[r] = 0;
+        }
+    return w;
+}
+
+static struct lw_plan plan_of(const struct lw_workload *w, const struct lw_strategy *s)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+
+    if (lw_plan_build(w, s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return p;
+}
+
+/* Activation bytes that each rank holds at most. */
+static void peaks(const struct lw_plan *p, int64_t *peak)
+{
+    struct lw_cluster c;
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_err err = {0};
+
+    make_cluster(&c, p->n_ranks, 1e12, 0);
+    o.buffered = true;
+    if (lw_sim_run(p, &c, &o, &t, &stats, &err) != LW_OK ||
+        lw_memory_peaks(&t, p, peak, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        peak[r] -= lw_memory_fixed(p, r);
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+}
+
+/* What the grid alone has in flight until the weights' gradients, rank by rank. */
+static void peaks_in_flight_are_those_of_the_schedule(void **unused)
+{
+    static const enum lw_schedule schedules[] = {LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B,
+                                                 LW_SCHEDULE_ZB_H1, LW_SCHEDULE_ZB_H2};
+    (void)unused;
+    for (int32_t p = 2; p <= 5; p++) {
+        for (int32_t m = p; m <= 3 * p; m += p + 1) {
+            struct lw_workload w = layers(p);
+            for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++) {
+                struct lw_schedule_shape shape = {.schedule = schedules[k], .n_ranks = p,
+                                                  .n_micro_batches = m, .n_chunks = 1};
+                struct lw_strategy s = lw_strategy_default();
+                struct lw_grid g;
+                struct lw_grid_times times;
+                int64_t peak[8];
+                assert_int_equal(lw_schedule_grid(&shape, &g, NULL), LW_OK);
+                assert_int_equal(lw_grid_time(&g, &(struct lw_grid_costs){.f = 1, .i = 1, .w = 1},
+                                              &times, NULL), LW_OK);
+                s.pp = p;
+                s.micro_batches = m;
+                s.schedule = schedules[k];
+                s.partition = LW_PARTITION_UNIFORM;
+                struct lw_plan plan = plan_of(&w, &s);
+                peaks(&plan, peak);
+                for (int32_t r = 0; r < p; r++) {
+                    assert_int_equal(peak[r], (int64_t)KEPT * times.peak_until_weight[r]);
+                    if (schedules[k] == LW_SCHEDULE_1F1B)
+                        assert_int_equal(peak[r], KEPT * (p - r < m ? p - r : m));
+                    if (schedules[k] == LW_SCHEDULE_GPIPE)
+                        assert_int_equal(peak[r], KEPT * m);
+                }
+                lw_plan_free(&plan);
+                lw_grid_times_free(&times);
+                lw_grid_free(&g);
+            }
+            lw_workload_free(&w);
+        }
+    }
+}
+
+/* One GPT block more or less is 34 s b h + 5 a s^2 b; without a pipeline all modules of a micro-batch are
+ * held when its backward begins. */
+static void one_rank_holds_a_whole_micro_batch(void **unused)
+{
+    struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){.layers = 3});
+    struct lw_strategy s = lw_strategy_default();
+    int64_t peak[1], sum = 0;
+    (void)unused;
+    for (int32_t m = 0; m < w.n_modules; m++)
+        sum += w.modules[m].kept_bytes[LW_RECOMPUTE_NONE];
+    s.micro_batches = 3;
+    struct lw_plan p = plan_of(&w, &s);
+    peaks(&p, peak);
+    assert_int_equal(peak[0], sum);
+    lw_plan_free(&p);
+    w.modules[1].kept_bytes[LW_RECOMPUTE_NONE] = -1; /* one that is unknown: none are counted */
+    w.modules[1].whole_kept_bytes[LW_RECOMPUTE_NONE] = 0;
+    p = plan_of(&w, &s);
+    peaks(&p, peak);
+    assert_int_equal(peak[0], 0);
+    assert_non_null(strstr(p.notes[p.n_notes - 1], "no activations, since the workload does not"));
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+/* 16 layers of 4 x 4 and 4: 320 f32 elements, momentum 4 B each. */
+static void optimizer_state_is_the_workloads(void **unused)
+{
+    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 1, .width = 4});
+    struct lw_strategy s = lw_strategy_default();
+    (void)unused;
+    struct lw_plan p = plan_of(&w, &s);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_PARAMS], 4 * 320);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_OPTIMIZER], 4 * 320);
+    lw_plan_free(&p);
+    w.optimizer = LW_OPTIMIZER_UNKNOWN;
+    p = plan_of(&w, &s);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_OPTIMIZER], 0);
+    lw_plan_free(&p);
+    /* ZeRO-1 over two members, by whole parameters: 8 of 16 weights and biases each */
+    w.optimizer = LW_OPTIMIZER_ADAM;
+    s.dp = 2;
+    s.zero = 1;
+    p = plan_of(&w, &s);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_PARAMS], 4 * 320);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_GRADS], 4 * 320);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_OPTIMIZER], 8 * 160);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+/* Korthikanti et al., equation 2, section 5: s b h (10 + 24 / t + 5 a s / (h t)), of which selective
+ * recomputation drops the scores until the backward and full recomputation all but 2 s b h. */
+static void a_tensor_rank_keeps_the_whole_part_and_its_share(void **unused)
+{
+    int64_t n = 2048, h = 12288, a = 96, sbh = n * h;
+    const int64_t all = 10 * sbh + (24 * sbh + 5 * a * n * n) / 8;
+    const int64_t kept[] = {all, 13 * sbh, 2 * sbh};
+    struct lw_workload w = model_build("gpt-175b", (struct traces_model_shape){.layers = 2});
+    struct lw_strategy s = lw_strategy_default();
+    (void)unused;
+    s.tp = 8;
+    for (int mode = 0; mode < LW_N_RECOMPUTE; mode++) {
+        int64_t taken[2] = {0}, given = 0;
+        s.recompute = (enum lw_recompute)mode;
+        struct lw_plan p = plan_of(&w, &s);
+        struct lw_program g = lw_plan_program(&p, 0, 3);
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            int64_t keeps = p.ops[i].work < 0 ? 0 : p.works[p.ops[i].work].keeps_bytes;
+            if (p.ops[i].module != 1)
+                continue;
+            taken[p.ops[i].kind != LW_OP_FORWARD] += keeps > 0 ? keeps : 0;
+            given += keeps < 0 ? keeps : 0;
+        }
+        assert_int_equal(taken[0], kept[mode]);
+        assert_int_equal(taken[1], all - kept[mode]);
+        assert_int_equal(given, -all);
+        lw_plan_free(&p);
+    }
+    lw_workload_free(&w);
+}
+
+/* Full recomputation: what is kept of all modules while the head's backward runs, or without the head and
+ * with all of the last block, whichever is more. */
+static void recomputation_brings_back_one_module_at_a_time(void **unused)
+{
+    struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){.layers = 4});
+    struct lw_strategy s = lw_strategy_default();
+    int64_t peak[1], sum = 0, head = w.modules[5].kept_bytes[LW_RECOMPUTE_FULL];
+    int64_t dropped = w.modules[4].kept_bytes[LW_RECOMPUTE_NONE] -
+                      w.modules[4].kept_bytes[LW_RECOMPUTE_FULL];
+    (void)unused;
+    for (int32_t m = 0; m < w.n_modules; m++)
+        sum += w.modules[m].kept_bytes[LW_RECOMPUTE_FULL];
+    s.recompute = LW_RECOMPUTE_FULL;
+    struct lw_plan p = plan_of(&w, &s);
+    peaks(&p, peak);
+    assert_int_equal(peak[0], head > dropped ? sum : sum - head + dropped);
+    lw_plan_free(&p);
+    w.modules[5].kept_bytes[LW_RECOMPUTE_NONE] = w.modules[5].kept_bytes[LW_RECOMPUTE_FULL] = 1;
+    w.modules[5].whole_kept_bytes[LW_RECOMPUTE_NONE] = 0;
+    w.modules[5].whole_kept_bytes[LW_RECOMPUTE_FULL] = 0;
+    p = plan_of(&w, &s);
+    peaks(&p, peak);
+    assert_int_equal(peak[0], sum - head + dropped);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+/* Fig. 7 of the paper, as Calculon read it: kept with selective and full recomputation in per cent of all,
+ * t = 8: 22B 49.42 and 7.64, 530B 62.04 and 9.42. */
+static void shares_kept_are_those_of_the_published_figure(void **unused)
+{
+    static const struct {
+        int64_t hidden, heads;
+        double selective, full;
+    } models[] = {{6144, 64, 49.42, 7.64}, {20480, 128, 62.04, 9.42}};
+    (void)unused;
+    for (int k = 0; k < 2; k++) {
+        struct lw_workload w = model_build("gpt-175b", (struct traces_model_shape){
+            .hidden = models[k].hidden, .heads = models[k].heads, .layers = 1});
+        const struct lw_module *m = &w.modules[1];
+        double rank[LW_N_RECOMPUTE];
+        for (int r = 0; r < LW_N_RECOMPUTE; r++)
+            rank[r] = (double)m->whole_kept_bytes[r] +
+                      (double)(m->kept_bytes[r] - m->whole_kept_bytes[r]) / 8;
+        assert_float_equal(100 * rank[1] / rank[0], models[k].selective, 0.2);
+        assert_float_equal(100 * rank[2] / rank[0], models[k].full, 0.2);
+        lw_workload_free(&w);
+    }
+}
+
+/* A program that gives back more than it took, or less, is no plan. */
+static void plans_that_lose_activations_are_refused(void **unused)
+{
+    struct lw_workload w = layers(2);
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_err err = {0};
+    (void)unused;
+    struct lw_plan p = plan_of(&w, &s);
+    struct lw_work *forward = &p.works[p.ops[0].work];
+    assert_int_equal(forward->keeps_bytes, KEPT);
+    forward->keeps_bytes = KEPT + 1;
+    assert_int_equal(lw_plan_check(&p, &err), LW_EPLAN);
+    assert_non_null(strstr(err.msg, "keeps 1 bytes of activations that no backward gives back"));
+    forward->keeps_bytes = KEPT - 1;
+    assert_int_equal(lw_plan_check(&p, &err), LW_EPLAN);
+    assert_non_null(strstr(err.msg, "gives back more activations than are kept"));
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peaks_in_flight_are_those_of_the_schedule),
+        cmocka_unit_test(one_rank_holds_a_whole_micro_batch),
+        cmocka_unit_test(optimizer_state_is_the_workloads),
+        cmocka_unit_test(a_tensor_rank_keeps_the_whole_part_and_its_share),
+        cmocka_unit_test(recomputation_brings_back_one_module_at_a_time),
+        cmocka_unit_test(shares_kept_are_those_of_the_published_figure),
+        cmocka_unit_test(plans_that_lose_activations_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

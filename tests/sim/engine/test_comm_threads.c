@@ -1,0 +1,337 @@
+/* Collectives with CPU times on the compute core, and libraries with several workers (gloo), each on
+ * an example small enough to follow by hand. Times in us unless said. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/timeline/timeline.h"
+#include "tests/lib/sim_help.h"
+
+static const lw_ps us = LW_PS_PER_US;
+
+/* 1000 bytes: 100 alone, `two` with two in flight, `cpu` of the core. */
+static const int64_t bytes[] = {1000};
+static const lw_ps alone[] = {100 * LW_PS_PER_US}, two[] = {200 * LW_PS_PER_US};
+
+static void begin(struct world *w, const lw_ps *cpu)
+{
+    *w = (struct world){.b = begin_plan("p", 2)};
+    make_cluster(&w->c, 2, 1e9, 0);
+    add_table(&w->c, LW_OP_ALL_REDUCE, 2, 1, 1, bytes, alone);
+    w->c.tables[0].cpu_ps = cpu;
+    w->c.interference.comm_on_compute_core = given(1);
+}
+
+static void run(struct world *w)
+{
+    finish_plan(w->b, &w->plan);
+    run_world(w, lw_sim_options_default());
+}
+
+static void expect(const struct world *w, int32_t op, lw_ps start, lw_ps finish)
+{
+    for (int64_t i = 0; i < w->t.n; i++)
+        if (w->t.op[i] == op && (w->t.start[i] != start || w->t.end[i] != finish))
+            fail_msg("rank %d op %d: %lld..%lld ps, expected %lld..%lld", w->t.rank[i], op,
+                     (long long)w->t.start[i], (long long)w->t.end[i], (long long)start,
+                     (long long)finish);
+}
+
+/* Compute 120 and a collective, both at 0.
+ *   CPU 40 of 100: it wants 0.4 of the core; compute does 60 by 100 and the other 60 by 160.
+ *   CPU 80 of 100: both want more than half and get half, so the collective runs at 0.5 / 0.8 and
+ *                  ends at 160; compute has done 80 then and ends at 200. */
+static void a_collective_wants_its_cpu_time_of_the_core(void **unused)
+{
+    static const lw_ps cpu[] = {40 * LW_PS_PER_US, 80 * LW_PS_PER_US};
+    static const lw_ps ends[][2] = {{160, 100}, {200, 160}};
+    (void)unused;
+
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+        begin(&w, &cpu[i]);
+        int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 120 * us, -1);
+        int32_t a = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
+        run(&w);
+        expect(&w, k, 0, ends[i][0] * us);
+        expect(&w, a, 0, ends[i][1] * us);
+        assert_int_equal(term_of(&w, "cpu_ns")->state, LW_SIM_TERM_ON);
+        free_world(&w);
+    }
+}
+
+/* Without the figure that says whose core it is, CPU times change nothing, and the run says so. */
+static void cpu_times_are_off_unless_communication_is_on_the_core(void **unused)
+{
+    static const lw_ps cpu[] = {40 * LW_PS_PER_US};
+    struct world w;
+    (void)unused;
+
+    begin(&w, cpu);
+    w.c.interference.comm_on_compute_core = (struct lw_figure){0, NULL};
+    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 120 * us, -1);
+    int32_t a = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
+    run(&w);
+    expect(&w, k, 0, 120 * us);
+    expect(&w, a, 0, 100 * us);
+    assert_int_equal(term_of(&w, "cpu_ns")->state, LW_SIM_TERM_UNUSED);
+    free_world(&w);
+}
+
+/* Three all-reduces at 0, two workers. Two share the link at half speed and want 0.2 of the core each
+ * (CPU 40 of 100, at half speed); the third waits for a worker.
+ *   0..200    two in flight; compute runs at 0.6 and does 120 of 200
+ *   200..300  the third alone wants 0.4; compute does 60
+ *   300..320  compute alone does the last 20 */
+static void two_workers_share_the_link_and_the_third_collective_waits(void **unused)
+{
+    static const lw_ps cpu[] = {40 * LW_PS_PER_US};
+    struct world w;
+    int32_t a[3];
+    (void)unused;
+
+    begin(&w, cpu);
+    add_table(&w.c, LW_OP_ALL_REDUCE, 2, 2, 1, bytes, two);
+    w.c.interference.comm_workers = given(2);
+    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 200 * us, -1);
+    for (int i = 0; i < 3; i++)
+        a[i] = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
+    run(&w);
+    expect(&w, a[0], 0, 200 * us);
+    expect(&w, a[1], 0, 200 * us);
+    expect(&w, a[2], 200 * us, 300 * us);
+    expect(&w, k, 0, 320 * us);
+    assert_int_equal(term_of(&w, "comm_workers")->state, LW_SIM_TERM_ON);
+    free_world(&w);
+}
+
+/* Recorded times, two workers: the third takes the worker that is free first (the second's), and the
+ * fourth, ready long before the third's worker is free, does not overtake: it takes the third's
+ * worker at 50 + 10. A kernel on the communication stream comes after all of them. */
+static void a_free_worker_takes_the_next_in_issue_order(void **unused)
+{
+    struct world w;
+    (void)unused;
+
+    begin(&w, NULL);
+    w.c.interference = (struct lw_interference){.comm_workers = given(2)};
+    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 50 * us, -1);
+    int32_t a = add_timed(w.b, 0, 1, 8, 100 * us, -1), b = add_timed(w.b, 0, 1, 8, 30 * us, -1);
+    int32_t c = add_timed(w.b, 0, 1, 8, 10 * us, k), d = add_timed(w.b, 0, 1, 8, 20 * us, -1);
+    int32_t last = add_work(w.b, LW_OP_KERNEL, 1, 5 * us, -1);
+    run(&w);
+    expect(&w, a, 0, 100 * us);
+    expect(&w, b, 0, 30 * us);
+    expect(&w, c, 50 * us, 60 * us);
+    expect(&w, d, 60 * us, 80 * us);
+    expect(&w, last, 100 * us, 105 * us);
+    free_world(&w);
+}
+
+static void a_table_tells_every_cpu_time_or_none(void **unused)
+{
+    static const lw_ps cpu[] = {-1};
+    struct world w;
+    struct lw_err err = {0};
+    (void)unused;
+
+    begin(&w, cpu);
+    w.c.device.kind = "core";
+    assert_int_equal(lw_cluster_check(&w.c, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "at tables[0].rows[0].cpu_ns"));
+    lw_builder_free(w.b);
+    lw_cluster_free(&w.c);
+}
+
+/* The same plan on a library that says nothing of workers: one by one. */
+static void without_the_figure_collectives_go_one_by_one(void **unused)
+{
+    struct world w;
+    (void)unused;
+
+    begin(&w, NULL);
+    w.c.interference = (struct lw_interference){.comm_workers = given(1)};
+    int32_t a = add_timed(w.b, 0, 1, 8, 100 * us, -1), b = add_timed(w.b, 0, 1, 8, 30 * us, -1);
+    run(&w);
+    expect(&w, a, 0, 100 * us);
+    expect(&w, b, 100 * us, 130 * us);
+    free_world(&w);
+}
+
+/* Rank 1 computes 40 before its first collective, rank 0 nothing: the k-th collectives of both are
+ * one, so both begin to move at 40, and three workers run three at once. */
+static void the_kth_collectives_of_all_members_are_one(void **unused)
+{
+    struct world w;
+    (void)unused;
+
+    begin(&w, NULL);
+    w.c.interference = (struct lw_interference){.comm_workers = given(3)};
+    add_exception(&w.c, (struct lw_exception){1, -1, 1, 40 * us});
+    int32_t a = add_timed(w.b, 0, 1, 8, 30 * us, -1), b = add_timed(w.b, 0, 1, 8, 20 * us, -1);
+    int32_t c = add_timed(w.b, 0, 1, 8, 10 * us, -1), d = add_timed(w.b, 0, 1, 8, 5 * us, -1);
+    run(&w);
+    const int32_t ops[] = {a, b, c, d};
+    const lw_ps ends[] = {70, 60, 50, 55};
+    for (int64_t i = 0; i < w.t.n; i++)
+        for (int k = 0; k < 4; k++)
+            if (w.t.op[i] == ops[k]) {
+                assert_int_equal(w.t.end[i], ends[k] * us);
+                assert_int_equal(w.t.all_in[i], k < 3 ? 40 * us : 50 * us);
+            }
+    free_world(&w);
+}
+
+/* Many more ready collectives than workers, on one stream and over three steps, with failing
+ * allocations: the run ends or reports memory, and every stretch of two is 2 x 7. */
+static void ready_collectives_queue_without_bound(void **unused)
+{
+    struct world w;
+    struct lw_sim_options o = lw_sim_options_default();
+    (void)unused;
+
+    begin(&w, NULL);
+    w.c.interference = (struct lw_interference){.comm_workers = given(2)};
+    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 1 * us, -1);
+    for (int i = 0; i < 40; i++)
+        add_timed(w.b, 0, 1, 8, 7 * us, k);
+    finish_plan(w.b, &w.plan);
+    o.n_steps = 3;
+    assert_true(run_without_memory(&w.plan, &w.c, o) > 15);
+    assert_int_equal(run_end(&w.plan, &w.c, o), 3 * (1 + 20 * 7) * us);
+    free_world(&w);
+}
+
+static uint64_t state;
+
+static uint64_t draw(uint64_t below)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (state >> 11) % below;
+}
+
+static void random_world(struct world *w, int32_t n_workers, int32_t n_collectives, int32_t *ops)
+{
+    int32_t last = -1;
+
+    begin(w, NULL);
+    w->c.interference = (struct lw_interference){.comm_workers = given(n_workers)};
+    for (int32_t r = 0; r < 2; r++)
+        add_exception(&w->c, (struct lw_exception){r, -1, 0.25 * (double)(1 + draw(4)),
+                                                   (lw_ps)draw(50) * us});
+    for (int32_t i = 0; i < n_collectives; i++) {
+        if (draw(2))
+            last = add_work(w->b, LW_OP_KERNEL, 0, (lw_ps)draw(40) * us, draw(2) ? last : -1);
+        ops[i] = add_timed(w->b, 0, 1, 8, (lw_ps)(1 + draw(90)) * us, last);
+    }
+    run(w);
+}
+
+/* Against the rule itself, computed the slow way: on each rank a collective starts when it is ready,
+ * all before it have started, and fewer than n of those have not ended; it moves when the slower rank
+ * has entered, and lasts its recorded time. */
+static void random_collectives_follow_the_rule_of_the_workers(void **unused)
+{
+    enum { MOST = 12 };
+    (void)unused;
+
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct world w;
+        int32_t ops[MOST];
+        state = seed * 0x9e3779b97f4a7c15u;
+        int32_t n_workers = 1 + (int32_t)draw(4), n = 1 + (int32_t)draw(MOST);
+        random_world(&w, n_workers, n, ops);
+        for (int32_t k = 0; k < n; k++) {
+            lw_ps enters[2];
+            for (int32_t r = 0; r < 2; r++) {
+                lw_ps at = row_of(&w, 0, r, ops[k]).ready, ends[MOST];
+                for (int32_t i = 0; i < k; i++) {
+                    struct lw_span s = row_of(&w, 0, r, ops[i]);
+                    at = s.start > at ? s.start : at;
+                    int32_t j = i; /* ends[] sorted, latest first */
+                    for (; j > 0 && ends[j - 1] < s.end; j--)
+                        ends[j] = ends[j - 1];
+                    ends[j] = s.end;
+                }
+                if (k >= n_workers && ends[n_workers - 1] > at)
+                    at = ends[n_workers - 1];
+                enters[r] = at;
+                if (row_of(&w, 0, r, ops[k]).start != at)
+                    fail_msg("seed %llu, collective %d of rank %d", (unsigned long long)seed, k, r);
+            }
+            lw_ps all_in = enters[0] > enters[1] ? enters[0] : enters[1];
+            assert_int_equal(row_of(&w, 0, 0, ops[k]).all_in, all_in);
+            assert_int_equal(row_of(&w, 0, 1, ops[k]).end,
+                             all_in + w.plan.ops[ops[k]].work_ps);
+        }
+        free_world(&w);
+    }
+}
+
+/* Rank 0 receives before its first all-reduce; rank 1 sends after its second. The second of rank 0 is
+ * ready, but the first one has not started. */
+static void a_collective_behind_one_that_never_starts_is_a_deadlock(void **unused)
+{
+    struct lw_builder *b = lw_builder_new("p", 2);
+    struct lw_role role = {.name = "r"};
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats s;
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    (void)unused;
+
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_role(b, &role);
+        lw_builder_rank(b, r, r, r, 0, 0);
+    }
+    lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+    lw_builder_stream(b, "messages", LW_STREAM_COMM, 1);
+    lw_builder_comm(b, "all", LW_COMM_DATA, LW_REDUCER_GLOO, 0);
+    lw_builder_comm(b, "pair", LW_COMM_FORWARD, LW_REDUCER_GLOO, 1);
+    lw_builder_group(b, 0, (int32_t[]){0, 1}, 2);
+    lw_builder_group(b, 1, (int32_t[]){0, 1}, 2);
+    lw_builder_variant(b, "steady", "", true);
+    lw_builder_program(b, 0, 0);
+    int32_t got = add_message(b, LW_OP_RECV, 1, 1, 8, 1, -1, -1);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, got);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
+    lw_builder_program(b, 0, 1);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
+    int32_t second = add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
+    add_message(b, LW_OP_SEND, 1, 1, 8, 0, -1, second);
+    finish_plan(b, &plan);
+    make_cluster(&c, 2, 1e9, 0);
+    c.interference.comm_workers = given(2);
+    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, &err), LW_EFAILED);
+    if (strncmp(err.msg, "ops wait for each other: ", 25) != 0 ||
+        !strstr(err.msg, "rank 0 all_reduce (op 1) cannot start") ||
+        !strstr(err.msg, "rank 0 recv from 1 (op 0) entered"))
+        fail_msg("%s", err.msg);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_collective_wants_its_cpu_time_of_the_core),
+        cmocka_unit_test(cpu_times_are_off_unless_communication_is_on_the_core),
+        cmocka_unit_test(two_workers_share_the_link_and_the_third_collective_waits),
+        cmocka_unit_test(a_free_worker_takes_the_next_in_issue_order),
+        cmocka_unit_test(a_table_tells_every_cpu_time_or_none),
+        cmocka_unit_test(without_the_figure_collectives_go_one_by_one),
+        cmocka_unit_test(the_kth_collectives_of_all_members_are_one),
+        cmocka_unit_test(ready_collectives_queue_without_bound),
+        cmocka_unit_test(random_collectives_follow_the_rule_of_the_workers),
+        cmocka_unit_test(a_collective_behind_one_that_never_starts_is_a_deadlock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,622 @@
+/* The engine's rules, each on an example small enough to follow by hand. Times in us unless said. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/timeline/timeline.h"
+#include "tests/lib/sim_help.h"
+
+static const lw_ps us = LW_PS_PER_US;
+
+static void streams_run_beside_each_other_and_ops_of_one_in_order(void **unused)
+{
+    struct lw_builder *b = begin_plan("p", 1);
+    struct world w;
+    (void)unused;
+
+    int32_t second = lw_builder_stream(b, "compute 2", LW_STREAM_COMPUTE, 0);
+    int32_t k0 = add_work(b, LW_OP_KERNEL, 0, 10 * us, -1);
+    int32_t k1 = add_work(b, LW_OP_KERNEL, 0, 5 * us, -1);
+    int32_t k2 = add_work(b, LW_OP_KERNEL, second, 7 * us, -1);
+    int32_t k3 = add_work(b, LW_OP_KERNEL, second, 4 * us, k0);
+    make_world(&w, b);
+    run_world(&w, lw_sim_options_default());
+    expect_span(&w, 0, k0, 0, 10 * us);
+    expect_span(&w, 0, k1, 10 * us, 15 * us);
+    expect_span(&w, 0, k2, 0, 7 * us);
+    expect_span(&w, 0, k3, 10 * us, 14 * us); /* waits for k0, not for k1 */
+    assert_int_equal(row_of(&w, 0, 0, k1).ready, 0);
+    assert_int_equal(row_of(&w, 0, 0, k3).ready, 10 * us);
+    assert_int_equal(w.s.n_ops, 4);
+    assert_int_equal(w.s.n_events, 4);
+    free_world(&w);
+}
+
+/* Three collectives on two streams: two of one communicator, one of another. The second op of the
+ * first communicator has a free stream and nothing to wait for, but its communicator is busy. */
+static void ops_of_one_communicator_run_in_issue_order_across_streams(void **unused)
+{
+    struct lw_builder *b = begin_plan("p", 2);
+    struct world w;
+    (void)unused;
+
+    int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
+    int32_t s3 = lw_builder_stream(b, "comm 3", LW_STREAM_COMM, 1);
+    int32_t other = lw_builder_comm(b, "other", LW_COMM_WORLD, LW_REDUCER_AUTO, s3);
+    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
+    int32_t k = add_work(b, LW_OP_KERNEL, 0, 10 * us, -1);
+    int32_t a1 = add_timed(b, 0, 1, 8, 20 * us, k);
+    int32_t a2 = add_timed(b, 0, s2, 8, 5 * us, -1);
+    int32_t x = add_timed(b, other, s3, 8, 12 * us, -1);
+    make_world(&w, b);
+    run_world(&w, lw_sim_options_default());
+    for (int32_t r = 0; r < 2; r++) {
+        expect_span(&w, r, a1, 10 * us, 30 * us);
+        expect_span(&w, r, a2, 30 * us, 35 * us);
+        expect_span(&w, r, x, 0, 12 * us);
+    }
+    free_world(&w);
+}
+
+/* Rank 0 is in at 10, rank 1 at 25: both occupy their streams from entry, data moves 25..45. */
+static void a_collective_occupies_from_entry_and_moves_from_the_last(void **unused)
+{
+    struct lw_builder *b = begin_roles(2);
+    struct world w;
+    int32_t ar[2];
+    (void)unused;
+
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_program(b, 0, r);
+        int32_t k = add_work(b, LW_OP_KERNEL, 0, r == 0 ? 10 * us : 25 * us, -1);
+        ar[r] = add_timed(b, 0, 1, 8, 20 * us, k);
+    }
+    make_world(&w, b);
+    run_world(&w, lw_sim_options_default());
+    expect_span(&w, 0, ar[0], 10 * us, 45 * us);
+    expect_span(&w, 1, ar[1], 25 * us, 45 * us);
+    assert_int_equal(row_of(&w, 0, 0, ar[0]).all_in, 25 * us);
+    assert_int_equal(row_of(&w, 0, 1, ar[1]).all_in, 25 * us);
+    free_world(&w);
+}
+
+/* Compute of 100 at full rate; a collective of 40 starts at 30 and halves it: 30 done by 30, 20 more
+ * by 70, the last 50 by 120. With the collective at 0.8 beside compute it lasts 50: 25 more by 80,
+ * the last 45 by 125. */
+static void an_op_is_retimed_when_a_collective_starts_beside_it(void **unused)
+{
+    for (int both = 0; both < 2; both++) {
+        struct lw_builder *b = begin_plan("p", 2);
+        struct world w;
+        (void)unused;
+
+        int32_t host = lw_builder_stream(b, "host", LW_STREAM_HOST, 0);
+        int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
+        int32_t gap = add_work(b, LW_OP_HOST, host, 30 * us, -1);
+        int32_t ar = add_timed(b, 0, 1, 8, 40 * us, gap);
+        make_world(&w, b);
+        w.c.interference.compute_rate_under_comm = given(0.5);
+        if (both)
+            w.c.interference.comm_rate_under_compute = given(0.8);
+        run_world(&w, lw_sim_options_default());
+        for (int32_t r = 0; r < 2; r++) {
+            expect_span(&w, r, k, 0, both ? 125 * us : 120 * us);
+            expect_span(&w, r, ar, 30 * us, both ? 80 * us : 70 * us);
+            expect_span(&w, r, gap, 0, 30 * us);
+        }
+        assert_int_equal(w.s.n_stale, 4); /* two re-timings of compute on each of two ranks */
+        assert_int_equal(w.s.n_terms, 1 + both);
+        assert_string_equal(w.s.terms[0].name, "compute_rate_under_comm");
+        assert_int_equal(w.s.terms[0].state, LW_SIM_TERM_ON);
+        free_world(&w);
+    }
+}
+
+/* A shared core: communication wants 0.4 of it, compute gets 0.6 and the collective all it wants;
+ * wanting all of it, both get a half. Compute 60, collective 30, both at 0:
+ *   0.4: compute does 18 by 30, the other 42 by 72.    1: the collective ends at 60, compute has done
+ *   30 and does the other 30 by 90. */
+static void communication_on_the_compute_core_shares_it_fairly(void **unused)
+{
+    static const struct {
+        double wanted;
+        lw_ps compute_end, comm_end;
+    } cases[] = {{0.4, 72, 30}, {1, 90, 60}};
+    (void)unused;
+
+    for (int i = 0; i < 2; i++) {
+        struct lw_builder *b = begin_plan("p", 2);
+        struct world w;
+        int32_t k = add_work(b, LW_OP_KERNEL, 0, 60 * us, -1);
+        int32_t ar = add_timed(b, 0, 1, 8, 30 * us, -1);
+        make_world(&w, b);
+        w.c.interference.comm_on_compute_core = given(cases[i].wanted);
+        run_world(&w, lw_sim_options_default());
+        expect_span(&w, 1, k, 0, cases[i].compute_end * us);
+        expect_span(&w, 1, ar, 0, cases[i].comm_end * us);
+        free_world(&w);
+    }
+}
+
+/* Alone 100, two at once 200 each. A starts at 0, B at 50: A does 50 by 50 and its other 50 at half
+ * speed by 150; B has then done 50 and does the other 50 alone by 200. */
+static void tables_for_two_in_flight_slow_both(void **unused)
+{
+    static const int64_t bytes[] = {1000, 2000};
+    static const lw_ps one[] = {100000000, 150000000}, two[] = {200000000, 300000000};
+    struct lw_builder *b = begin_plan("p", 2);
+    struct world w;
+    (void)unused;
+
+    int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
+    int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_GLOO, s2);
+    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
+    int32_t k = add_work(b, LW_OP_KERNEL, 0, 50 * us, -1);
+    int32_t x = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
+    int32_t y = add_collective(b, LW_OP_ALL_REDUCE, other, s2, 1000, k);
+    make_world(&w, b);
+    add_table(&w.c, LW_OP_ALL_REDUCE, 2, 1, 2, bytes, one);
+    add_table(&w.c, LW_OP_ALL_REDUCE, 2, 2, 2, bytes, two);
+    run_world(&w, lw_sim_options_default());
+    expect_span(&w, 0, x, 0, 150 * us);
+    expect_span(&w, 0, y, 50 * us, 200 * us);
+    assert_string_equal(w.s.terms[0].name, "in_flight");
+    free_world(&w);
+}
+
+/* Alone 100 by its table, both ways at once 200 each. Rank 0 sends from 0, rank 1 from 50: as above. The
+ * links themselves would take 1. */
+static void messages_both_ways_go_by_their_table(void **unused)
+{
+    static const int64_t bytes[] = {1000, 2000};
+    static const lw_ps one[] = {100000000, 150000000}, two[] = {200000000, 300000000};
+    struct lw_builder *b = begin_roles(2);
+    struct world w;
+    int32_t op[2][2];
+    (void)unused;
+
+    int32_t s2 = lw_builder_stream(b, "back", LW_STREAM_COMM, 1);
+    int32_t back = lw_builder_comm(b, "backward", LW_COMM_BACKWARD, LW_REDUCER_AUTO, s2);
+    lw_builder_group(b, back, (int32_t[]){0, 1}, 2);
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_program(b, 0, r);
+        int32_t k = add_work(b, LW_OP_KERNEL, 0, 50 * us, -1);
+        op[r][0] = add_message(b, r ? LW_OP_RECV : LW_OP_SEND, 0, 1, 1000, !r, -1, -1);
+        op[r][1] = add_message(b, r ? LW_OP_SEND : LW_OP_RECV, back, s2, 1000, !r, -1, k);
+    }
+    make_world(&w, b);
+    add_table(&w.c, LW_OP_SEND, 2, 1, 2, bytes, one);
+    run_world(&w, lw_sim_options_default());
+    for (int32_t r = 0; r < 2; r++) {
+        expect_span(&w, r, op[r][0], 0, 100 * us);
+        expect_span(&w, r, op[r][1], 50 * us, 150 * us);
+    }
+    add_table(&w.c, LW_OP_SEND, 2, 2, 2, bytes, two);
+    run_world(&w, lw_sim_options_default());
+    for (int32_t r = 0; r < 2; r++) {
+        expect_span(&w, r, op[r][0], 0, 150 * us);
+        expect_span(&w, r, op[r][1], 50 * us, 200 * us);
+    }
+    assert_string_equal(w.s.terms[0].name, "in_flight");
+    free_world(&w);
+}
+
+/* comm_sms 27 of 108: compute runs at 3/4 from the local entry on, also while rank 0 waits for rank 1.
+ * Compute 100 on rank 0; entry at 0, data moves 40..60: the kernel does 45 by 60, the other 55 by 115. */
+static void a_waiting_collective_holds_its_sms(void **unused)
+{
+    struct lw_builder *b = begin_roles(2);
+    struct world w;
+    (void)unused;
+
+    lw_builder_program(b, 0, 0);
+    int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
+    int32_t ar = add_timed(b, 0, 1, 8, 20 * us, -1);
+    lw_builder_program(b, 0, 1);
+    int32_t gap = add_work(b, LW_OP_HOST, 0, 40 * us, -1);
+    add_timed(b, 0, 1, 8, 20 * us, gap);
+    make_world(&w, b);
+    w.c.interference.comm_sms = given(27);
+    w.c.device.n_sms = given(108);
+    run_world(&w, lw_sim_options_default());
+    expect_span(&w, 0, k, 0, 115 * us);
+    expect_span(&w, 0, ar, 0, 60 * us);
+    free_world(&w);
+}
+
+static void a_slow_rank_computes_at_its_speed(void **unused)
+{
+    struct lw_builder *b = begin_plan("p", 2);
+    struct world w;
+    (void)unused;
+
+    int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
+    int32_t ar = add_timed(b, 0, 1, 8, 10 * us, k);
+    make_world(&w, b);
+    add_exception(&w.c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 0.8});
+    run_world(&w, lw_sim_options_default());
+    expect_span(&w, 0, k, 0, 100 * us);
+    expect_span(&w, 1, k, 0, 125 * us);
+    expect_span(&w, 0, ar, 100 * us, 135 * us);
+    free_world(&w);
+}
+
+/* Two stages on one stream each; a message takes 3 (3000 bytes at 1e9 B/s, no latency).
+ *   rank 0: F0 S0 F1 S1 F2 (F = 10)      rank 1: R0 C0 R1 C1 (C = 20)
+ * Rendezvous: S0 10..13, F1 13..23, S1 waits for R1 (33): 33..36, F2 36..46, C1 36..56.
+ * Buffered: F 0..30 without a pause, R0 ends 13, C0 13..33, R1 finds its message, C1 33..53. */
+static void rendezvous_holds_the_sender_and_buffered_does_not(void **unused)
+{
+    for (int buffered = 0; buffered < 2; buffered++) {
+        struct lw_builder *b = begin_roles(2);
+        struct world w;
+        struct lw_sim_options o = {.n_steps = 1, .buffered = buffered};
+        int32_t op[9];
+        (void)unused;
+
+        lw_builder_program(b, 0, 0);
+        op[0] = add_work(b, LW_OP_FORWARD, 0, 10 * us, -1);
+        op[1] = add_message(b, LW_OP_SEND, 0, 0, 3000, 1, -1, -1);
+        op[2] = add_work(b, LW_OP_FORWARD, 0, 10 * us, -1);
+        op[3] = add_message(b, LW_OP_SEND, 0, 0, 3000, 1, -1, -1);
+        op[4] = add_work(b, LW_OP_FORWARD, 0, 10 * us, -1);
+        lw_builder_program(b, 0, 1);
+        op[5] = add_message(b, LW_OP_RECV, 0, 0, 3000, 0, -1, -1);
+        op[6] = add_work(b, LW_OP_FORWARD, 0, 20 * us, -1);
+        op[7] = add_message(b, LW_OP_RECV, 0, 0, 3000, 0, -1, -1);
+        op[8] = add_work(b, LW_OP_FORWARD, 0, 20 * us, -1);
+        make_world(&w, b);
+        run_world(&w, o);
+        expect_span(&w, 0, op[1], 10 * us, buffered ? 10 * us : 13 * us);
+        expect_span(&w, 0, op[3], buffered ? 20 * us : 23 * us, buffered ? 20 * us : 36 * us);
+        expect_span(&w, 0, op[4], buffered ? 20 * us : 36 * us, buffered ? 30 * us : 46 * us);
+        expect_span(&w, 1, op[5], 0, 13 * us);
+        expect_span(&w, 1, op[7], 33 * us, buffered ? 33 * us : 36 * us);
+        expect_span(&w, 1, op[8], buffered ? 33 * us : 36 * us, buffered ? 53 * us : 56 * us);
+        assert_int_equal(w.s.n_messages, 2);
+        free_world(&w);
+    }
+}
+
+/* Rank 0 sends 2000 bytes to 1 and 5000 to 2 in one call: both its ops last until the longer one is
+ * through (5 us), while rank 1's receive ends after 2 us. */
+static void a_group_call_completes_as_a_unit(void **unused)
+{
+    struct lw_builder *b = begin_roles(3);
+    struct world w;
+    (void)unused;
+
+    lw_builder_program(b, 0, 0);
+    int32_t s1 = add_message(b, LW_OP_SEND, 0, 1, 2000, 1, 0, -1);
+    int32_t s2 = add_message(b, LW_OP_SEND, 0, 1, 5000, 2, 0, -1);
+    int32_t k = add_work(b, LW_OP_KERNEL, 0, us, s1);
+    lw_builder_program(b, 0, 1);
+    int32_t r1 = add_message(b, LW_OP_RECV, 0, 1, 2000, 0, -1, -1);
+    lw_builder_program(b, 0, 2);
+    int32_t r2 = add_message(b, LW_OP_RECV, 0, 1, 5000, 0, -1, -1);
+    make_world(&w, b);
+    run_world(&w, lw_sim_options_default());
+    expect_span(&w, 0, s1, 0, 5 * us);
+    expect_span(&w, 0, s2, 0, 5 * us);
+    expect_span(&w, 0, k, 5 * us, 6 * us);
+    expect_span(&w, 1, r1, 0, 2 * us);
+    expect_span(&w, 2, r2, 0, 5 * us);
+    free_world(&w);
+}
+
+/* One role, ring of three: rank r sends 1000 (r+1) bytes to r+1 and receives from r-1, in one call. */
+static void operands_say_what_differs_between_ranks_of_a_role(void **unused)
+{
+    struct lw_builder *b = begin_plan("p", 3);
+    struct world w;
+    static const struct lw_operand to[] = {{1000, 0, 1}, {2000, 0, 2}, {3000, 0, 0}};
+    static const struct lw_operand from[] = {{3000, 0, 2}, {1000, 0, 0}, {2000, 0, 1}};
+    int32_t ops[2];
+    (void)unused;
+
+    for (int i = 0; i < 2; i++) {
+        struct lw_op op = lw_builder_blank(i == 0 ? LW_OP_SEND : LW_OP_RECV, 1);
+        op.comm = 0;
+        op.call = 0;
+        op.operand = lw_builder_operand_row(b, i == 0 ? to : from, 3);
+        ops[i] = lw_builder_op(b, &op, NULL, 0);
+    }
+    make_world(&w, b);
+    run_world(&w, lw_sim_options_default());
+    for (int32_t r = 0; r < 3; r++) /* longer of what it sends and receives: 3, 2, 3 */
+        expect_span(&w, r, ops[0], 0, r == 1 ? 2 * us : 3 * us);
+    free_world(&w);
+}
+
+/* Variants first, accumulate, steady; passes: first, then (accumulate, steady) for ever. Rank-local:
+ * rank 1 is slower and enters its passes later. */
+static void passes_run_their_variants_and_are_rank_local(void **unused)
+{
+    struct lw_builder *b = lw_builder_new("p", 2);
+    struct lw_role role = {.name = "all"};
+    struct world w = {0};
+    (void)unused;
+
+    lw_builder_role(b, &role);
+    for (int32_t r = 0; r < 2; r++)
+        lw_builder_rank(b, r, 0, r, 0, 0);
+    lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
+    int32_t op[3];
+    for (int i = 0; i < 3; i++) {
+        lw_builder_variant(b, i == 0 ? "first" : i == 1 ? "accumulate" : "steady", "", i != 1);
+        lw_builder_program(b, i, 0);
+        op[i] = add_work(b, LW_OP_FORWARD, 0, (i == 0 ? 10 : i == 1 ? 3 : 5) * us, -1);
+    }
+    lw_builder_pass(b, 0);
+    lw_builder_pass(b, 1);
+    lw_builder_pass(b, 2);
+    lw_builder_repeat_from(b, 1);
+    assert_int_equal(lw_builder_finish(b, &w.plan, NULL), LW_OK);
+    make_cluster(&w.c, 2, 1e9, 0);
+    add_exception(&w.c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 0.5});
+    run_world(&w, (struct lw_sim_options){.n_steps = 3});
+    assert_int_equal(w.t.n, 10); /* 2 ranks x (1 + 2 + 2 passes) */
+    assert_int_equal(row_of(&w, 1, 0, op[1]).start, 10 * us);
+    assert_int_equal(row_of(&w, 1, 0, op[1]).pass, 0);
+    assert_int_equal(row_of(&w, 1, 0, op[2]).pass, 1);
+    assert_int_equal(row_of(&w, 2, 0, op[2]).end, 26 * us); /* 10 + 2 (3 + 5) */
+    assert_int_equal(row_of(&w, 2, 1, op[2]).end, 52 * us);
+    free_world(&w);
+}
+
+static void expect_failure(const struct lw_plan *plan, const struct lw_cluster *c,
+                           struct lw_sim_options o, enum lw_status expected, const char *const *says)
+{
+    struct lw_timeline t = {0};
+    struct lw_sim_stats s = {.end = -7};
+    struct lw_err err = {0};
+    int64_t live = lw_alloc_live();
+
+    assert_int_equal(lw_sim_run(plan, c, &o, &t, &s, &err), expected);
+    for (; *says; says++)
+        if (!strstr(err.msg, *says))
+            fail_msg("'%s' does not say '%s'", err.msg, *says);
+    assert_int_equal(s.end, -7);
+    assert_null(t.start);
+    assert_int_equal(lw_alloc_live(), live);
+}
+
+static void sends_that_wait_for_each_other_are_named(void **unused)
+{
+    struct lw_builder *b = begin_roles(2);
+    struct world w;
+    (void)unused;
+
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_program(b, 0, r);
+        add_message(b, LW_OP_SEND, 0, 1, 8, !r, -1, -1);
+        add_message(b, LW_OP_RECV, 0, 1, 8, !r, -1, -1);
+    }
+    make_world(&w, b);
+    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
+                   (const char *[]){"wait for each other", "rank 0 send to 1 (op 0) entered",
+                                    "rank 1 send to 0 (op 2) entered", NULL});
+    /* buffered sends do not wait */
+    assert_int_equal(run_end(&w.plan, &w.c, (struct lw_sim_options){.n_steps = 1, .buffered = true}),
+                     8000);
+    free_world(&w);
+}
+
+static void communicators_issued_in_opposite_order_are_named(void **unused)
+{
+    struct lw_builder *b = begin_roles(2);
+    struct world w;
+    (void)unused;
+
+    int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, 1);
+    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_program(b, 0, r);
+        add_collective(b, LW_OP_ALL_REDUCE, r, 1, 8, -1); /* one stream: an order */
+        add_collective(b, LW_OP_ALL_REDUCE, !r, 1, 8, -1);
+    }
+    make_world(&w, b);
+    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
+                   (const char *[]){"rank 0 all_reduce (op 0) entered",
+                                    "rank 1 all_reduce (op 2) entered", NULL});
+    free_world(&w);
+}
+
+static void a_collective_that_a_member_never_issues_is_named(void **unused)
+{
+    struct lw_builder *b = begin_roles(2);
+    struct world w;
+    (void)unused;
+
+    lw_builder_program(b, 0, 0);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 8, -1);
+    lw_builder_program(b, 0, 1);
+    add_work(b, LW_OP_KERNEL, 0, us, -1);
+    make_world(&w, b);
+    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
+                   (const char *[]){"rank 0 all_reduce (op 0)", "rank 1, which has finished", NULL});
+    free_world(&w);
+}
+
+static void ends_that_do_not_fit_are_failures(void **unused)
+{
+    for (int i = 0; i < 2; i++) {
+        struct lw_builder *b = begin_roles(2);
+        struct world w;
+        (void)unused;
+
+        for (int32_t r = 0; r < 2; r++) {
+            lw_builder_program(b, 0, r);
+            if (i == 0)
+                add_collective(b, r == 0 ? LW_OP_ALL_REDUCE : LW_OP_BROADCAST, 0, 1, 8, -1);
+            else
+                add_message(b, r == 0 ? LW_OP_SEND : LW_OP_RECV, 0, 1, r == 0 ? 8 : 16, !r, -1, -1);
+        }
+        make_world(&w, b);
+        expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
+                       i == 0 ? (const char *[]){"all_reduce (op 0)", "broadcast (op 1)", NULL}
+                              : (const char *[]){"sends 8 bytes (op 0)", "receives 16 (op 1)", NULL});
+        free_world(&w);
+    }
+}
+
+static void what_the_cluster_cannot_time_is_refused_in_words(void **unused)
+{
+    struct world w = {0};
+    (void)unused;
+
+    make_w_ar(&w.plan, 4);
+    make_cluster(&w.c, 2, 1e9, 0);
+    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EINVAL,
+                   (const char *[]){"4 ranks", "2 devices", NULL});
+    w.c.devices_per_node = 4;
+    w.c.links[0].latency_ps = (struct lw_figure){0, NULL};
+    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_ENOTSUP,
+                   (const char *[]){"no latency", "calibrate", NULL});
+    lw_plan_free(&w.plan);
+
+    struct lw_builder *b = begin_plan("p", 2);
+    struct lw_op op = lw_builder_blank(LW_OP_COPY_IN, 0);
+    op.bytes = 64;
+    op.work_ps = -1;
+    lw_builder_op(b, &op, NULL, 0);
+    finish_plan(b, &w.plan);
+    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_ENOTSUP,
+                   (const char *[]){"copy_in", "copy bandwidth", NULL});
+    w.c.device.copy_bytes_per_s = given(64e6);
+    assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), us);
+    lw_plan_free(&w.plan);
+
+    b = begin_plan("p", 2);
+    int32_t tree = lw_builder_comm(b, "t", LW_COMM_DATA, LW_REDUCER_NVLS, 1);
+    lw_builder_group(b, tree, (int32_t[]){0, 1}, 2);
+    add_collective(b, LW_OP_ALL_REDUCE, tree, 1, 8, -1);
+    finish_plan(b, &w.plan);
+    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_ENOTSUP,
+                   (const char *[]){"reducer nvls", "ring", NULL});
+    free_world(&w);
+}
+
+static lw_ps seven(const void *ctx, const struct lw_cost_query *q)
+{
+    return *(const lw_ps *)ctx + q->n_ranks;
+}
+
+static void the_cost_is_the_callers_function(void **unused)
+{
+    static const lw_ps base = 700;
+    const struct lw_cost cost = {.time = seven, .ctx = &base};
+    struct world w = {0};
+    (void)unused;
+
+    make_w_ar(&w.plan, 4);
+    make_cluster(&w.c, 4, 1e9, 0);
+    assert_int_equal(run_end(&w.plan, &w.c, (struct lw_sim_options){.n_steps = 1, .cost = &cost}), 704);
+    free_world(&w);
+}
+
+/* Two rings on one rank pair share the outgoing link: 2 ranks, 2 steps each, chunk c = 1 us, no
+ * latency. Messages queue up: the links are busy 4 c, so both rings end at 4 us, not 2. */
+static void rings_of_two_communicators_share_the_link(void **unused)
+{
+    struct lw_builder *b = begin_plan("p", 2);
+    struct world w;
+    struct lw_sim_options o = {.n_steps = 1, .detail = LW_SIM_CHUNK};
+    (void)unused;
+
+    int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
+    int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, s2);
+    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 2000, -1);
+    add_collective(b, LW_OP_ALL_REDUCE, other, s2, 2000, -1);
+    make_world(&w, b);
+    assert_int_equal(run_end(&w.plan, &w.c, o), 4 * us);
+    o.ring = LW_SIM_RING_RECURRENCE;
+    expect_failure(&w.plan, &w.c, o, LW_EINVAL, (const char *[]){"two communicators", NULL});
+    free_world(&w);
+}
+
+static void noise_is_drawn_by_seed_and_said(void **unused)
+{
+    struct world w = {0};
+    struct lw_sim_options o = {.n_steps = 1};
+    (void)unused;
+
+    make_w_ddp(&w.plan, 2);
+    make_cluster(&w.c, 2, 50e9, 0);
+    lw_ps quiet = run_end(&w.plan, &w.c, o);
+    w.c.noise.compute_sigma = given(0.05);
+    assert_int_equal(run_end(&w.plan, &w.c, o), quiet); /* given, but no seed */
+    assert_int_equal(lw_sim_run(&w.plan, &w.c, &o, NULL, &w.s, NULL), LW_OK);
+    assert_int_equal(w.s.terms[0].state, LW_SIM_TERM_UNUSED);
+    o.noise = true;
+    o.seed = 1;
+    lw_ps one = run_end(&w.plan, &w.c, o);
+    assert_int_equal(run_end(&w.plan, &w.c, o), one);
+    o.seed = 2;
+    assert_int_not_equal(run_end(&w.plan, &w.c, o), one);
+    /* 20 ops of 5 % noise: within 5 standard deviations of the sum (5 * 0.05 / sqrt(20) = 5.6 %) */
+    assert_true(one > quiet - quiet / 15 && one < quiet + quiet / 15);
+    free_world(&w);
+}
+
+static void failed_allocations_leave_nothing_behind(void **unused)
+{
+    int64_t live = lw_alloc_live();
+    struct world w = {0};
+    (void)unused;
+
+    struct lw_builder *b = begin_plan("p", 3);
+    int32_t k = add_work(b, LW_OP_KERNEL, 0, us, -1);
+    add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 96, k);
+    static const struct lw_operand to[] = {{8, 0, 1}, {8, 0, 2}, {8, 0, 0}};
+    static const struct lw_operand from[] = {{8, 0, 2}, {8, 0, 0}, {8, 0, 1}};
+    for (int i = 0; i < 2; i++) {
+        struct lw_op op = lw_builder_blank(i == 0 ? LW_OP_SEND : LW_OP_RECV, 1);
+        op.comm = 0;
+        op.call = 0;
+        op.operand = lw_builder_operand_row(b, i == 0 ? to : from, 3);
+        lw_builder_op(b, &op, NULL, 0);
+    }
+    finish_plan(b, &w.plan);
+    make_cluster(&w.c, 3, 1e9, 100);
+    w.c.interference.compute_rate_under_comm = given(0.5);
+    struct lw_sim_options o = {.n_steps = 2, .detail = LW_SIM_CHUNK, .ring = LW_SIM_RING_EVENTS};
+    assert_true(run_without_memory(&w.plan, &w.c, o) >= 15);
+    free_world(&w);
+    assert_int_equal(lw_alloc_live(), live);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streams_run_beside_each_other_and_ops_of_one_in_order),
+        cmocka_unit_test(ops_of_one_communicator_run_in_issue_order_across_streams),
+        cmocka_unit_test(a_collective_occupies_from_entry_and_moves_from_the_last),
+        cmocka_unit_test(an_op_is_retimed_when_a_collective_starts_beside_it),
+        cmocka_unit_test(communication_on_the_compute_core_shares_it_fairly),
+        cmocka_unit_test(tables_for_two_in_flight_slow_both),
+        cmocka_unit_test(messages_both_ways_go_by_their_table),
+        cmocka_unit_test(a_waiting_collective_holds_its_sms),
+        cmocka_unit_test(a_slow_rank_computes_at_its_speed),
+        cmocka_unit_test(rendezvous_holds_the_sender_and_buffered_does_not),
+        cmocka_unit_test(a_group_call_completes_as_a_unit),
+        cmocka_unit_test(operands_say_what_differs_between_ranks_of_a_role),
+        cmocka_unit_test(passes_run_their_variants_and_are_rank_local),
+        cmocka_unit_test(sends_that_wait_for_each_other_are_named),
+        cmocka_unit_test(communicators_issued_in_opposite_order_are_named),
+        cmocka_unit_test(a_collective_that_a_member_never_issues_is_named),
+        cmocka_unit_test(ends_that_do_not_fit_are_failures),
+        cmocka_unit_test(what_the_cluster_cannot_time_is_refused_in_words),
+        cmocka_unit_test(the_cost_is_the_callers_function),
+        cmocka_unit_test(rings_of_two_communicators_share_the_link),
+        cmocka_unit_test(noise_is_drawn_by_seed_and_said),
+        cmocka_unit_test(failed_allocations_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* The commands sim and cost, run as a user runs them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shared/files/files.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/sim_help.h"
+
+/* One rank copies 2000 B in and 2000 B out: a table says 20 us, 1e9 B/s 2 us. */
+static void write_copies(void)
+{
+    static const int64_t size[] = {1000, 4000};
+    static const lw_ps time[] = {10 * LW_PS_PER_US, 40 * LW_PS_PER_US};
+    struct lw_work_table in = {.kind = LW_WORK_COPY_IN, .n_rows = 2, .size = size, .time_ps = time,
+                               .source = "copied by hand"};
+    struct lw_builder *b = begin_plan("copies", 1);
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    for (int i = 0; i < 2; i++) {
+        struct lw_op op = lw_builder_blank(i ? LW_OP_COPY_OUT : LW_OP_COPY_IN, 0);
+        op.work_ps = -1;
+        op.bytes = 2000;
+        lw_builder_op(b, &op, NULL, 0);
+    }
+    finish_plan(b, &plan);
+    if (lw_plan_write(&plan, fixture_path("copies.json"), &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    make_cluster(&c, 1, 1e9, 0);
+    c.device = (struct lw_device){.kind = "test device", .copy_bytes_per_s = {1e9, "timed by hand"},
+                                  .n_work = 1, .work = &in};
+    if (lw_cluster_write(&c, fixture_path("copier.json"), &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+}
+
+static int write_files(void **state)
+{
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    fixture_open(state);
+    make_w_ddp(&plan, 8);
+    if (lw_plan_write(&plan, fixture_path("ddp.json"), &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    make_cluster(&c, 8, 50e9, 500 * LW_PS_PER_NS);
+    c.device.kind = "test device";
+    c.interference.compute_rate_under_comm = (struct lw_figure){1, "measured by hand"};
+    if (lw_cluster_write(&c, fixture_path("eight.json"), &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_cluster_free(&c);
+    lw_plan_free(&plan);
+    write_copies();
+    return 0;
+}
+
+static void a_plan_file_is_predicted_exactly(void **unused)
+{
+    (void)unused;
+    /* 12000 us + 10 x 2355.810240 us, in ns, rounded half up from ...102400 ps */
+    expect("sim ddp.json -c eight.json --no-db --format json", 0, "\"step_ns\": 35558102,");
+    expect("sim ddp.json -c eight.json --no-db --format json --detail chunk --ring events", 0,
+           "\"step_ns\": 35558102,");
+    expect("sim ddp.json -c eight.json --no-db --format json", 0, "\"status\": \"ok\"");
+    expect("sim ddp.json -c eight.json --no-db --steps 3 --format json", 0,
+           "\"steps_ns\": [35558102, 35558102, 35558102]");
+    expect("sim ddp.json -c eight.json --no-db --format csv", 0,
+           "7,35558102,30000000,0,23558102,5558102,0");
+}
+
+static void the_text_names_terms_sources_and_error(void **unused)
+{
+    (void)unused;
+    expect("sim ddp.json -c eight.json --no-db", 0,
+           "interference: compute_rate_under_comm = 1 (measured by hand)");
+    expect("sim ddp.json -c eight.json --no-db", 0, "error unknown: nothing measured yet");
+}
+
+static void what_the_cluster_times_is_said_with_its_source(void **unused)
+{
+    (void)unused;
+    expect("sim copies.json -c copier.json --no-db", 0,
+           "timed by the cluster: copy_in f32 by its table (copied by hand)\n"
+           "timed by the cluster: copy_out f32 by copy_bytes_per_s (timed by hand)\n");
+    expect("sim copies.json -c copier.json --no-db --format json", 0, "\"step_ns\": 22000,");
+    expect("sim copies.json -c copier.json --no-db --format json", 0,
+           "{\"op\": \"copy_in\", \"dtype\": \"f32\", \"by\": \"its table\", \"source\": "
+           "\"copied by hand\", \"n_ops\": 1}");
+}
+
+static void a_prediction_is_stored_unless_told_not_to(void **unused)
+{
+    (void)unused;
+    expect("sim ddp.json -c eight.json --db runs.db --spans", 0, "stored as run 1");
+    expect("sim ddp.json -c eight.json --db runs.db", 0, "stored as run 2");
+    expect("runs --db runs.db --format json", 0,
+           "sim ddp.json -c eight.json --db runs.db --spans");
+    expect("runs --db runs.db --format json", 0, "\"step_ns\": 35558102");
+}
+
+static void bad_requests_are_refused_in_one_line(void **unused)
+{
+    (void)unused;
+    expect("sim absent.json -c eight.json --no-db", 1, "absent.json");
+    expect("sim ddp.json -c absent --no-db", 1, "absent");
+    expect("sim ddp.json -c eight.json --no-db --detail fine", 2, "collective, chunk");
+    expect("sim ddp.json -c eight.json --no-db --steps 0", 2, "steps");
+    expect("sim ddp.json -c eight.json --no-db --jitter 5ns", 1, "--detail chunk");
+    expect("sim ddp.json -c eight.json --no-db --ring events", 1,
+           "events and recurrence are ways of --detail chunk");
+    expect("sim ddp.json -c eight.json --db /absent/folder/x.db", 1, "/absent/folder/x.db");
+}
+
+static void cost_prints_time_and_bandwidths(void **unused)
+{
+    (void)unused;
+    /* 64 MiB on 8 ranks: 2355.810 us; algbw 67108864 B / that = 28.486e9, busbw x 14/8 */
+    expect("cost -c eight.json --bytes 64MiB", 0, "2.356 ms      28.487      49.851  alpha-beta");
+    expect("cost -c eight.json --bytes 64MiB --format json", 0, "\"time_ns\": 2355810,");
+    expect("cost -c eight.json --ranks 16", 1, "16 ranks on 2 nodes");
+    /* pairwise: 14 steps of 8 MiB as well; one-shot: 7 x 64 MiB at 50e9 B/s = 9395.241 us, + 0.5 */
+    expect("cost -c eight.json --bytes 64MiB --algorithm pairwise --format json", 0,
+           "\"time_ns\": 2355810,");
+    expect("cost -c eight.json --bytes 64MiB --algorithm one_shot --format json", 0,
+           "\"time_ns\": 9395741,");
+    expect("cost -c eight.json --algorithm spiral", 2, "'spiral' is none of auto, ring, tree");
+    expect("cost -c eight.json --algorithm nvls", 1, "no model of all_reduce by nvls");
+    expect("cost -c fire-flyer --ranks 16", 0, "host bridge 8.100 GB/s, NIC 12.500 GB/s");
+    expect("cost -c eight.json --op all_or_nothing", 2, "all_or_nothing");
+    expect("cost -c eight.json --bytes 8..4", 2, "upwards");
+}
+
+static void bench_simulates_the_oracles(void **unused)
+{
+    (void)unused;
+    /* 14 (167,772,160 + 500,000) ps; 12,000 us and ten of them */
+    expect("bench w-ar --ranks 8 --format json", 0, "\"simulated_ps\": 2355810240,");
+    expect("bench w-ar --ranks 8 --method recurrence --format json", 0,
+           "\"simulated_ps\": 2355810240,");
+    expect("bench w-ar --ranks 8 --method collective --format json", 0, "\"n_events\": 1,");
+    expect("bench w-ddp --ranks 8 --format json", 0, "\"simulated_ps\": 35558102400,");
+    /* two stages, 32 micro-batches: F 100 us, message 2^20 B / 50e9 B/s + 500 ns = 21,471,520 ps;
+     * forwards of stage 1 follow each other from 121,471,520 ps on, as do the backwards; stage 0
+     * ends one message and one backward behind stage 1's last backward:
+     * 100 us + m + 64 x 100 us + m + 100 us = 6,600 us + 2 m = 6,642,943,040 ps, eight times */
+    expect("bench streams --ranks 2 --method collective --format json", 0,
+           "\"simulated_ps\": 53143544320,");
+    expect("bench 3d --ranks 100", 1, "no multiple of 128");
+    expect("bench store --ranks 4 --format json", 0, "\"n_events\": 960,"); /* 8 x 4 x 30 ops */
+    expect("bench w-ar --ranks 8 --no-fold", 0, "112"); /* messages: 2 x 8 x 7 */
+    expect("bench nothing", 2, "no benchmark 'nothing': w-ar, w-ddp, 3d, streams, queue, plan, plan-3d, "
+                               "store, dispatch, by-hand, overlap, import");
+    expect("bench queue --jitter-ns 4", 2, "queue simulates nothing");
+    expect("bench plan --method events", 2, "plan simulates nothing");
+    expect("bench store --no-fold", 2, "store simulates nothing");
+    expect("bench --method magic", 2, "magic");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_file_is_predicted_exactly),
+        cmocka_unit_test(the_text_names_terms_sources_and_error),
+        cmocka_unit_test(what_the_cluster_times_is_said_with_its_source),
+        cmocka_unit_test(a_prediction_is_stored_unless_told_not_to),
+        cmocka_unit_test(bad_requests_are_refused_in_one_line),
+        cmocka_unit_test(cost_prints_time_and_bandwidths),
+        cmocka_unit_test(bench_simulates_the_oracles),
+    };
+    return cmocka_run_group_tests(tests, write_files, fixture_close);
+}

@@ -1,0 +1,149 @@
+/* Ctrl-C at any moment of `lapwing sim --spans`: the database holds the whole run or none of it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/files/files.h"
+#include "tests/lib/sim_help.h"
+
+enum { N_RANKS = 256, N_STEPS = 4 }; /* 30 ops a rank and step: 30,720 spans */
+
+static char folder[] = "/tmp/lapwing_interrupt_XXXXXX", plan_file[64], db_file[64];
+
+static int begin(void **unused)
+{
+    struct lw_plan plan;
+    struct lw_err err = {0};
+    (void)unused;
+
+    assert_non_null(mkdtemp(folder));
+    snprintf(plan_file, sizeof plan_file, "%s/plan.json", folder);
+    snprintf(db_file, sizeof db_file, "%s/runs.db", folder);
+    make_w_ddp(&plan, N_RANKS);
+    if (lw_plan_write(&plan, plan_file, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_plan_free(&plan);
+    return 0;
+}
+
+static int end(void **unused)
+{
+    char command[128];
+    (void)unused;
+
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+static pid_t start(const char *binary)
+{
+    char steps[16];
+    pid_t child = fork();
+
+    if (child != 0)
+        return child;
+    int null = open("/dev/null", O_WRONLY);
+    dup2(null, 1);
+    dup2(null, 2);
+    snprintf(steps, sizeof steps, "%d", N_STEPS);
+    execl(binary, binary, "sim", plan_file, "-c", "dgx-a100", "--spans", "--steps", steps, "--db",
+          db_file, (char *)NULL);
+    _exit(127);
+}
+
+static void wait_us(long us)
+{
+    struct timespec t = {0, us * 1000};
+
+    nanosleep(&t, NULL);
+}
+
+static int64_t count(sqlite3 *db, const char *sql)
+{
+    sqlite3_stmt *q;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &q, NULL) != SQLITE_OK)
+        return -1; /* no schema yet */
+    int64_t n = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : -1;
+    sqlite3_finalize(q);
+    return n;
+}
+
+/* Runs that are whole; fails the test where there is anything else. */
+static int64_t whole_runs(void)
+{
+    sqlite3 *db;
+
+    if (access(db_file, F_OK) != 0)
+        return 0;
+    assert_int_equal(sqlite3_open(db_file, &db), SQLITE_OK);
+    int64_t n = count(db, "SELECT count(*) FROM run");
+    if (n > 0) {
+        assert_int_equal(count(db, "SELECT count(*) FROM run WHERE status <> 'ok'"), 0);
+        assert_int_equal(count(db, "SELECT count(*) FROM span"), n * N_RANKS * N_STEPS * 30);
+        assert_int_equal(count(db, "SELECT count(*) FROM metric WHERE name = 'wall_s'"), n);
+    }
+    sqlite3_close(db);
+    return n > 0 ? n : 0;
+}
+
+/* Interrupted after some time, or as soon as the database is there (us < 0). */
+static bool interrupt(const char *binary, long us)
+{
+    pid_t child = start(binary);
+    int status, tries = 0;
+
+    assert_true(child > 0);
+    if (us >= 0)
+        wait_us(us);
+    while (us < 0 && access(db_file, F_OK) != 0 && tries++ < 20000)
+        wait_us(100);
+    if (us < 0)
+        wait_us(-us);
+    kill(child, SIGINT);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+}
+
+static void an_interrupted_run_is_stored_whole_or_not_at_all(void **unused)
+{
+    static const long at[] = {2000, 10000, 30000, -1, -2000, -8000, -20000, -60000};
+    const char *binary = getenv("LAPWING");
+    int64_t before = 0;
+    int n_early = 0;
+    (void)unused;
+
+    if (!binary) {
+        printf("SKIP LAPWING does not name the binary\n");
+        skip();
+    }
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        bool died = interrupt(binary, at[i]);
+        int64_t now = whole_runs();
+        assert_true(now == before || now == before + 1);
+        assert_true(died || now == before + 1); /* what ended by itself is there */
+        n_early += died && now == before;
+        before = now;
+    }
+    printf("%d of 8 were interrupted before they were stored\n", n_early);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_interrupted_run_is_stored_whole_or_not_at_all),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,355 @@
+/* Parametric models: parameters exactly as registered, times exactly the roofline's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/model_help.h"
+#include "tests/lib/resnet50_sizes.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
+#include "traces/models/models.h"
+
+static void resnet50_has_the_parameters_of_torchvision(void **state)
+{
+    static const struct {
+        int32_t index;
+        const char *name;
+    } names[] = {
+        {0, "conv1.weight"},
+        {1, "bn1.weight"},
+        {2, "bn1.bias"},
+        {3, "layer1.0.conv1.weight"},
+        {9, "layer1.0.conv3.weight"},
+        {11, "layer1.0.bn3.bias"},
+        {12, "layer1.0.downsample.0.weight"}, /* registered behind bn3 */
+        {14, "layer1.0.downsample.1.bias"},
+        {15, "layer1.1.conv1.weight"},
+        {33, "layer2.0.conv1.weight"}, /* 3 + 12 + 9 + 9 */
+        {159, "fc.weight"},
+        {160, "fc.bias"},
+    };
+    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){0});
+    int64_t expected[RESNET50_PARAMS], sum = 0;
+    (void)state;
+    resnet50_sizes(expected);
+    assert_int_equal(w.n_params, 161);
+    for (int32_t i = 0; i < w.n_params; i++) {
+        assert_int_equal(w.params[i].numel, expected[i]);
+        sum += w.params[i].numel;
+    }
+    assert_int_equal(sum, 25557032);
+    assert_int_equal(lw_workload_numel(&w, true), 25557032);
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        assert_string_equal(w.params[names[k].index].name, names[k].name);
+    lw_workload_free(&w);
+}
+
+static void resnet50_has_three_buffers_per_batch_norm(void **state)
+{
+    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){0});
+    (void)state;
+    assert_int_equal(w.n_buffers, 159); /* 53 batch norms */
+    assert_string_equal(w.buffers[0].name, "bn1.running_mean");
+    assert_string_equal(w.buffers[1].name, "bn1.running_var");
+    assert_string_equal(w.buffers[2].name, "bn1.num_batches_tracked");
+    assert_int_equal(w.buffers[0].numel, 64);
+    assert_int_equal(w.buffers[2].numel, 1);
+    assert_int_equal(w.buffers[2].dtype, LW_I64);
+    assert_string_equal(w.buffers[158].name, "layer4.2.bn3.num_batches_tracked");
+    lw_workload_free(&w);
+}
+
+/* torchvision states 4.089 GFLOPS (multiply-adds) for ResNet50 at 224 x 224. */
+static void resnet50_needs_4089_million_multiply_adds_per_image(void **state)
+{
+    struct lw_workload one = model_build("resnet50", (struct traces_model_shape){.batch = 1});
+    struct lw_workload eight = model_build("resnet50", (struct traces_model_shape){.batch = 8});
+    int64_t flops_one = 0, flops_eight = 0;
+    (void)state;
+    for (int32_t m = 0; m < one.n_modules; m++) {
+        flops_one += one.modules[m].forward_flops;
+        flops_eight += eight.modules[m].forward_flops;
+    }
+    assert_int_equal(flops_one, 2 * INT64_C(4089184256));
+    assert_int_equal(flops_eight, 8 * flops_one);
+    lw_workload_free(&one);
+    lw_workload_free(&eight);
+}
+
+static void resnet50_gradients_become_ready_in_reverse_registration_order(void **state)
+{
+    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){.batch = 2, .image = 64});
+    const struct lw_module *fc = &w.modules[w.n_modules - 1];
+    (void)state;
+    assert_int_equal(w.n_ready, 161);
+    for (int32_t k = 0; k < w.n_ready; k++)
+        assert_int_equal(w.ready_order[k], 160 - k);
+    assert_int_equal(w.params[160].ready_ps, fc->backward_input_ps + fc->backward_weight_ps);
+    assert_int_equal(w.params[0].ready_ps, lw_workload_backward_ps(&w));
+    assert_int_equal(w.modules[0].backward_input_ps, 0); /* images need no gradient */
+    lw_workload_free(&w);
+}
+
+/* docs/design/models.md works these out. */
+static void times_are_the_rooflines(void **state)
+{
+    struct lw_workload mlp = model_build("mlp", (struct traces_model_shape){0});
+    struct lw_workload resnet =
+        model_build("resnet50", (struct traces_model_shape){.batch = 1, .image = 32});
+    (void)state;
+    assert_int_equal(mlp.modules[0].forward_bytes, 4718592);
+    assert_int_equal(mlp.modules[0].forward_ps, INT64_C(4718592000));
+    /* traffic of dx: dy, y, dy and W in, dx out, ReLU's masked dy out: 6 activations + W;
+     * of dW: dy, x in, dW out */
+    assert_int_equal(mlp.modules[0].backward_input_ps - mlp.modules[0].forward_ps,
+                     INT64_C(131072000));
+    assert_int_equal(mlp.modules[0].backward_weight_ps, INT64_C(4456448000));
+    assert_string_equal(resnet.modules[1].name, "bn1");
+    assert_int_equal(resnet.modules[1].forward_ps, INT64_C(442368000));
+    assert_int_equal(resnet.modules[1].output_bytes, 4 * 64 * 8 * 8);
+    /* SGD with momentum: 5 passes * 4 B * 25,557,032 at 1 GB/s */
+    assert_int_equal(resnet.optimizer_ps, INT64_C(511140640000));
+    lw_workload_free(&mlp);
+    lw_workload_free(&resnet);
+
+    /* products decide on a device with fast memory: 67,108,864 / 5e11 s */
+    struct lw_device d = model_device();
+    struct traces_model_shape shape = {0};
+    struct lw_err err = {0};
+    d.memory_bytes_per_s.value = 1e12;
+    assert_int_equal(traces_model_build("mlp", &shape, &d, &mlp, &err), LW_OK);
+    assert_int_equal(mlp.modules[7].forward_ps, INT64_C(134217728));
+    assert_int_equal(mlp.modules[7].backward_input_ps, INT64_C(134217728));
+    assert_int_equal(mlp.modules[7].backward_weight_ps, INT64_C(134217728));
+    lw_workload_free(&mlp);
+}
+
+static bool says(const struct lw_workload *w, const char *what)
+{
+    for (int32_t i = 0; i < w->n_notes; i++)
+        if (strstr(w->notes[i], what))
+            return true;
+    return false;
+}
+
+/* Products of 10^6 flops take 10 us, of 10^8 1 ms: 67,108,864 take 671.08864 us. Copies of 1 MiB take 100 us, of
+ * 4 MiB 400 us: 4,718,592 B of traffic are a copy of 2,359,296 B, 225 us. The optimizer: 16 layers of
+ * 1024^2 + 1024 f32 are 67,174,400 B, 64.0625 MiB at 100 us each. */
+static void measured_tables_replace_the_rates(void **state)
+{
+    static const int64_t flops[] = {1000000, 100000000}, bytes[] = {1 << 20, 4 << 20};
+    static const lw_ps gemm[] = {10000000, 1000000000}, copy[] = {100000000, 400000000},
+                       slow[] = {1000000000, 4000000000};
+    struct lw_work_table t[] = {
+        {LW_WORK_GEMM, LW_F32, LW_F32, 2, flops, gemm, NULL, "gemm by hand"},
+        {LW_WORK_ADAM, LW_F32, LW_F32, 2, bytes, copy, NULL, "adam by hand"},
+        {LW_WORK_COPY, LW_F32, LW_F32, 2, bytes, copy, NULL, "copy by hand"},
+    };
+    struct lw_device d = {.kind = "measured", .n_work = 3, .work = t};
+    struct traces_model_shape shape = {.optimizer = "adam"};
+    struct lw_workload w;
+    struct lw_err err = {0};
+
+    (void)state;
+    if (traces_model_build("mlp", &shape, &d, &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(w.modules[0].forward_ps, INT64_C(671088640));
+    assert_int_equal(w.optimizer_ps, INT64_C(6406250000));
+    assert_true(says(&w, "products: gemm by hand"));
+    assert_true(says(&w, "copies: copy by hand"));
+    assert_true(says(&w, "optimizer: a measured step of adam (adam by hand)"));
+    lw_workload_free(&w);
+
+    t[2].time_ps = slow; /* memory decides */
+    assert_int_equal(traces_model_build("mlp", &shape, &d, &w, &err), LW_OK);
+    assert_int_equal(w.modules[0].forward_ps, INT64_C(2250000000));
+    lw_workload_free(&w);
+
+    d.n_work = 2; /* no copies: their rate is asked for */
+    assert_int_equal(traces_model_build("mlp", &shape, &d, &w, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "device 'measured' has no memory_bytes_per_s"));
+    d.memory_bytes_per_s = (struct lw_figure){1e9, "rate by hand"};
+    assert_int_equal(traces_model_build("mlp", &shape, &d, &w, &err), LW_OK);
+    assert_int_equal(w.modules[0].forward_ps, INT64_C(4718592000));
+    assert_true(says(&w, "copies: bytes / (1e+09 B/s): rate by hand"));
+    lw_workload_free(&w);
+}
+
+static void mlp_layers_are_equal_and_split_in_pairs(void **state)
+{
+    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 4, .width = 256});
+    (void)state;
+    assert_int_equal(w.n_modules, 16);
+    assert_int_equal(lw_workload_numel(&w, true), 16 * (256 * 256 + 256));
+    for (int32_t m = 0; m < w.n_modules; m++) {
+        const struct lw_module *a = &w.modules[m];
+        bool column = m % 2 == 0;
+        assert_int_equal(a->forward_ps, w.modules[0].forward_ps);
+        assert_int_equal(a->backward_input_ps, w.modules[0].backward_input_ps);
+        assert_int_equal(a->backward_weight_ps, w.modules[0].backward_weight_ps);
+        assert_int_equal(a->tp_split, column ? LW_TP_COLUMN : LW_TP_ROW);
+        assert_int_equal(a->tp_forward_bytes, column ? 0 : 4 * 4 * 256);
+        assert_int_equal(a->tp_backward_bytes, column ? 4 * 4 * 256 : 0);
+    }
+    assert_string_equal(w.params[2].name, "layers.1.weight");
+    assert_int_equal(w.ready_order[0], 31); /* the last bias */
+    lw_workload_free(&w);
+}
+
+static void mlp_step_on_host_is_well_under_a_second(void **state)
+{
+    struct lw_cluster host;
+    struct lw_workload w;
+    struct lw_err err = {0};
+    struct traces_model_shape shape = {0};
+    (void)state;
+    assert_int_equal(lw_cluster_find("host", &host, &err), LW_OK);
+    assert_int_equal(traces_model_build("mlp", &shape, &host.device, &w, &err), LW_OK);
+    assert_in_range(lw_workload_step_ps(&w), 10 * LW_PS_PER_MS, 500 * LW_PS_PER_MS);
+    lw_workload_free(&w);
+    lw_cluster_free(&host);
+}
+
+static void sizes_that_a_model_cannot_have_are_refused(void **state)
+{
+    static const struct {
+        const char *model;
+        struct traces_model_shape shape;
+        const char *message;
+    } cases[] = {
+        {"mlp", {.dtype = "i64"}, "--dtype: found 'i64', allowed: f32, bf16, f16"},
+        {"mlp", {.attention = "flash"}, "model mlp has no --attention"},
+        {"gpt2", {.attention = "fast"}, "--attention: found 'fast', allowed: full, flash"},
+        {"gpt2", {.heads = 7}, "--heads: found 7, allowed: divisors of the hidden size, 768"},
+        {"gpt2", {.kv_heads = 4}, "model gpt2 has no --kv-heads"},
+        {"gpt2",
+         {.batch = 65536, .seq = 4194304},
+         "batch 65536, sequence 4194304, hidden 768: the flops of one module are beyond 2^62; lower "
+         "one of them"},
+        {"gpt2",
+         {.dtype = "fp16"},
+         "device 'round' has no peak_flops.f16, which times by roofline need; choose another "
+         "--device or --dtype f32"},
+        {"mlp",
+         {.layers = 3},
+         "--layers: found 3, allowed: even numbers (a column and a row layer "
+         "make a pair)"},
+        {"mlp", {.layers = 4098}, "--layers: found 4098, allowed: 1 to 4096"},
+        {"mlp", {.image = 224}, "model mlp has no --image"},
+        {"mlp", {.batch = -1}, "--batch: found -1, allowed: 1 to 65536"},
+        {"resnet50", {.width = 64}, "model resnet50 has no --width"},
+        {"resnet50", {.image = 31}, "--image: found 31, allowed: 32 to 4096"},
+    };
+    struct lw_device d = model_device();
+    (void)state;
+    d.peak_flops[LW_F16] = (struct lw_figure){0, NULL};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_err err = {0};
+        struct lw_workload w;
+        assert_int_equal(traces_model_build(cases[i].model, &cases[i].shape, &d, &w, &err),
+                         LW_EINVAL);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+    struct lw_err err = {0};
+    struct lw_workload w;
+    assert_int_equal(traces_model_build("vgg16", &(struct traces_model_shape){0}, &d, &w, &err),
+                     LW_EINVAL);
+    const char *known = "no model 'vgg16'; known: mlp, resnet18, resnet34, resnet50";
+    assert_memory_equal(err.msg, known, strlen(known));
+    d.memory_bytes_per_s.source = NULL;
+    assert_int_equal(traces_model_build("mlp", &(struct traces_model_shape){0}, &d, &w, &err),
+                     LW_EINVAL);
+    assert_string_equal(err.msg, "device 'round' has no memory_bytes_per_s, which times by "
+                                 "roofline need");
+}
+
+/* The largest of everything either fits or is refused in words, here by its 2,000 days a step. */
+static void largest_sizes_do_not_overflow(void **state)
+{
+    struct traces_model_shape images = {.batch = 65536, .image = 4096};
+    struct traces_model_shape layers = {.batch = 65536, .width = 65536, .layers = 4096};
+    struct lw_device d = model_device();
+    struct lw_workload w;
+    struct lw_err err = {0};
+    (void)state;
+    assert_int_equal(traces_model_build("resnet50", &images, &d, &w, &err), LW_EFORMAT);
+    assert_string_equal(err.msg, "at modules: the times add up to more than 106 days");
+    d.memory_bytes_per_s.value = d.peak_flops[LW_F32].value = 1e18;
+    assert_int_equal(traces_model_build("resnet50", &images, &d, &w, &err), LW_OK);
+    for (int32_t m = 0; m < w.n_modules; m++) {
+        assert_true(w.modules[m].forward_bytes > 0 && w.modules[m].forward_ps > 0);
+        assert_true(w.modules[m].forward_flops >= 0);
+    }
+    lw_workload_free(&w);
+    assert_int_equal(traces_model_build("mlp", &layers, &d, &w, &err), LW_OK);
+    assert_true(w.modules[4095].forward_flops == INT64_C(2) << 48);
+    lw_workload_free(&w);
+}
+
+static void failing_allocations_leave_nothing(void **state)
+{
+    (void)state;
+    model_without_memory("mlp", (struct traces_model_shape){0});
+    model_without_memory("resnet18", (struct traces_model_shape){0});
+    model_without_memory("gpt2", (struct traces_model_shape){0});
+}
+
+static void command_writes_a_workload_that_reads_back(void **state)
+{
+    struct lw_workload w;
+    struct lw_err err = {0};
+    (void)state;
+    expect("model resnet50 --device A100-SXM4-80GB --batch 16 -o r.json", 0, "");
+    if (lw_workload_read(fixture_path("r.json"), &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(w.n_params, 161);
+    assert_int_equal(w.batch, 16);
+    assert_string_equal(w.from.device, "A100-SXM4-80GB");
+    assert_string_equal(w.from.producer, "lapwing model resnet50");
+    lw_workload_free(&w);
+    expect("model mlp --format json", 0, "\"numel\": 16793600,"); /* 16 * (1024^2 + 1024) */
+    shell("$L model mlp -o - >m.json", NULL);
+    assert_int_equal(lw_workload_read(fixture_path("m.json"), &w, &err), LW_OK);
+    lw_workload_free(&w);
+}
+
+static void command_refuses_and_leaves_no_file(void **state)
+{
+    (void)state;
+    expect("model mlp --layers 5 -o no.json", 1, "");
+    FILE *f = fopen(fixture_path("no.json"), "r");
+    assert_null(f);
+    expect("model mlp -o /dev/full", 1, "");
+    assert_string_equal(shell_err(),
+                        "lapwing model: /dev/full: cannot write: No space left on device\n");
+    expect("model", 2, "");
+    expect("model mlp --batch x", 2, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resnet50_has_the_parameters_of_torchvision),
+        cmocka_unit_test(resnet50_has_three_buffers_per_batch_norm),
+        cmocka_unit_test(resnet50_needs_4089_million_multiply_adds_per_image),
+        cmocka_unit_test(resnet50_gradients_become_ready_in_reverse_registration_order),
+        cmocka_unit_test(times_are_the_rooflines),
+        cmocka_unit_test(measured_tables_replace_the_rates),
+        cmocka_unit_test(mlp_layers_are_equal_and_split_in_pairs),
+        cmocka_unit_test(mlp_step_on_host_is_well_under_a_second),
+        cmocka_unit_test(sizes_that_a_model_cannot_have_are_refused),
+        cmocka_unit_test(largest_sizes_do_not_overflow),
+        cmocka_unit_test(failing_allocations_leave_nothing),
+        cmocka_unit_test(command_writes_a_workload_that_reads_back),
+        cmocka_unit_test(command_refuses_and_leaves_no_file),
+    };
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
+}

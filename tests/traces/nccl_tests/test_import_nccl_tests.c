@@ -1,0 +1,455 @@
+/* Tables of measured collectives: nccl-tests output of several versions, CSV, and the cluster they
+ * become. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/base/json.h"
+#include "sim/cost/cost_model.h"
+#include "tests/lib/file_fixture.h"
+#include "tests/fuzz/bench_target.h"
+#include "traces/import/file_format.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
+
+static enum lw_status read_text(const char *text, const struct traces_bench_hint *hint,
+                                struct traces_bench *b, struct lw_err *err)
+{
+    static const struct traces_bench_hint none;
+    size_t len = strlen(text);
+    char *copy = calloc(len + LW_JSON_PADDING, 1);
+    struct lw_input in = {.name = "t.txt", .text = copy, .len = len};
+
+    memcpy(copy, text, len);
+    enum lw_status status = traces_bench_read(&in, hint ? hint : &none, b, err);
+    free(copy);
+    return status;
+}
+
+static void read_ok(const char *text, struct traces_bench *b)
+{
+    struct lw_err err = {0};
+
+    if (read_text(text, NULL, b, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* 2.17: the test is named, a root column, #wrong. Two nodes of two devices. */
+static const char today[] =
+    "# nccl-tests version 2.17.6 nccl-headers=22602 nccl-library=22602\n"
+    "# Collective test starting: all_reduce_perf\n"
+    "# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20\n"
+    "#\n"
+    "# Using devices\n"
+    "#  Rank  0 Group  0 Pid  10 on     alpha device  0 [0000:07:00] NVIDIA H100 80GB HBM3\n"
+    "#  Rank  1 Group  0 Pid  11 on     alpha device  1 [0000:0f:00] NVIDIA H100 80GB HBM3\n"
+    "#  Rank  2 Group  0 Pid  12 on      beta device  0 [0000:07:00] NVIDIA H100 80GB HBM3\n"
+    "#  Rank  3 Group  0 Pid  13 on      beta device  1 [0000:0f:00] NVIDIA H100 80GB HBM3\n"
+    "#\n"
+    "#                                                              out-of-place                       in-place          \n"
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)        \n"
+    "        1024           256     float     sum      -1    30.50    0.03    0.05       0    31.25    0.03    0.05       0\n"
+    "           8             2     float     sum      -1    28.01    0.00    0.00       0    27.96    0.00    0.00       0\n"
+    "# Out of bounds values : 0 OK\n"
+    "# Avg bus bandwidth    : 0.025\n"
+    "# Collective test concluded: all_reduce_perf\n";
+
+static void todays_output_gives_ranks_nodes_device_and_both_times(void **state)
+{
+    struct traces_bench b;
+
+    (void)state;
+    read_ok(today, &b);
+    assert_int_equal(b.n, 1);
+    assert_true(b.is_nccl);
+    assert_string_equal(b.version, "2.26.2"); /* 22602 = 2 * 10000 + 26 * 100 + 2 */
+    const struct traces_bench_table *t = &b.tables[0];
+    assert_int_equal(t->op, LW_OP_ALL_REDUCE);
+    assert_int_equal(t->dtype, LW_F32);
+    assert_int_equal(t->n_ranks, 4);
+    assert_int_equal(t->n_nodes, 2);
+    assert_string_equal(t->gpu, "NVIDIA H100 80GB HBM3");
+    assert_int_equal(t->n_rows, 2); /* ascending, whatever the order in the file */
+    assert_int_equal(t->rows[0].bytes, 8);
+    assert_int_equal(t->rows[0].time, 28010000);
+    assert_int_equal(t->rows[0].in_place, 27960000);
+    assert_int_equal(t->rows[1].bytes, 1024);
+    assert_int_equal(t->rows[1].time, 30500000);
+    traces_bench_free(&b);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+/* 2.0 of 2019: no root column, "error"; what it was follows from busbw = 2 (n - 1) / n of algbw. */
+static void output_of_2019_without_root_or_name_is_understood(void **state)
+{
+    static const char text[] =
+        "# nThread 1 nGpus 4 minBytes 8 maxBytes 134217728 step: 2(factor)\n"
+        "#   Rank  0 Pid  12345 on  host1 device  0 [0x07] Tesla V100-SXM2-16GB\n"
+        "#   Rank  1 Pid  12345 on  host1 device  1 [0x0a] Tesla V100-SXM2-16GB\n"
+        "#   Rank  2 Pid  12345 on  host1 device  2 [0x0b] Tesla V100-SXM2-16GB\n"
+        "#   Rank  3 Pid  12345 on  host1 device  3 [0x85] Tesla V100-SXM2-16GB\n"
+        "#                                                     out-of-place                       in-place          \n"
+        "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
+        "#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n"
+        "   134217728      33554432   float     sum   1563.1   85.87  128.80  2e-07   1561.9   85.93  128.90  2e-07\n";
+    struct traces_bench b;
+
+    (void)state;
+    read_ok(text, &b);
+    assert_int_equal(b.tables[0].op, LW_OP_ALL_REDUCE);
+    assert_int_equal(b.tables[0].n_ranks, 4);
+    assert_int_equal(b.tables[0].n_nodes, 1);
+    assert_int_equal(b.tables[0].rows[0].time, 1563100000);
+    assert_int_equal(b.tables[0].rows[0].in_place, 1561900000);
+    traces_bench_free(&b);
+}
+
+#define RANK(r, host, device) "#  Rank " #r " Group 0 Pid 1 on " host " device " #device " [0x1] A100\n"
+#define TITLES "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+
+static void mpirun_tags_and_repeated_host_names_are_seen_through(void **state)
+{
+    static const char text[] =
+        "[1,0]<stdout>:# Collective test starting: reduce_scatter_perf\n"
+        "[1,0]<stdout>:" RANK(0, "node", 0) "[1,0]<stdout>:" RANK(1, "node", 1)
+        "[1,0]<stdout>:" RANK(2, "node", 0) "[1,0]<stdout>:" RANK(3, "node", 1)
+        "[1,0]<stdout>:" TITLES
+        "[1,0]<stdout>:  0    0  half  sum  -1  9.1  0.00  0.00  0  9.1  0.00  0.00  0\n"
+        "[1,1]<stderr>: NCCL WARN something\n"
+        "[1,0]<stdout>:  4096  512  half  sum  -1  20.5  0.20  0.15  0  N/A  N/A  N/A  N/A\n";
+    struct traces_bench b;
+
+    (void)state;
+    read_ok(text, &b);
+    assert_int_equal(b.tables[0].op, LW_OP_REDUCE_SCATTER);
+    assert_int_equal(b.tables[0].dtype, LW_F16);
+    assert_int_equal(b.tables[0].n_ranks, 4);
+    assert_int_equal(b.tables[0].n_nodes, 2); /* "node" shows device 0 twice */
+    assert_int_equal(b.tables[0].n_rows, 1);  /* a size of 0 bytes is none */
+    assert_int_equal(b.tables[0].rows[0].in_place, -1);
+    traces_bench_free(&b);
+}
+
+static void what_the_columns_decide_needs_no_name_and_what_they_leave_open_does(void **state)
+{
+    static const struct {
+        const char *row;
+        int op; /* -1 = left open */
+    } cases[] = {
+        {"64 16 float sum -1 5 1 1.5 0\n", LW_OP_ALL_REDUCE},
+        {"64 4 float sum -1 5 1 0.75 0\n", LW_OP_REDUCE_SCATTER}, /* 64 = 4 ranks * 4 * 4 B */
+        {"64 16 float sum 0 5 1 1 0\n", LW_OP_REDUCE},
+        {"64 16 float none 0 5 1 1 0\n", LW_OP_BROADCAST},
+        {"64 16 float none -1 5 1 1 0\n", LW_OP_SEND},
+        {"64 4 float none -1 5 1 0.75 0\n", -1}, /* all_gather or alltoall */
+    };
+    char text[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_bench b;
+        struct lw_err err = {0};
+        snprintf(text, sizeof text, "%s%s%s%s%s%s", RANK(0, "h", 0), RANK(1, "h", 1),
+                 RANK(2, "h", 2), RANK(3, "h", 3), TITLES, cases[i].row);
+        enum lw_status status = read_text(text, NULL, &b, &err);
+        if (cases[i].op < 0) {
+            assert_int_equal(status, LW_EFORMAT);
+            assert_non_null(strstr(err.msg, "t.txt:6: "));
+            assert_non_null(strstr(err.msg, "--op"));
+            struct traces_bench_hint hint = {.op = "all_gather"};
+            assert_int_equal(read_text(text, &hint, &b, &err), LW_OK);
+            assert_int_equal(b.tables[0].op, LW_OP_ALL_GATHER);
+        } else {
+            assert_int_equal(status, LW_OK);
+            assert_int_equal(b.tables[0].op, cases[i].op);
+        }
+        traces_bench_free(&b);
+    }
+}
+
+static void output_without_its_rank_lines_asks_for_them(void **state)
+{
+    static const char text[] = TITLES "64 16 float sum -1 5 1 1 0 4 1 1 0\n";
+    struct traces_bench_hint hint = {.n_ranks = 16, .n_nodes = 2};
+    struct traces_bench b;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(read_text(text, NULL, &b, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "--ranks N and --nodes N"));
+    assert_int_equal(read_text(text, &hint, &b, &err), LW_OK);
+    assert_int_equal(b.tables[0].n_ranks, 16);
+    assert_int_equal(b.tables[0].n_nodes, 2);
+    traces_bench_free(&b);
+}
+
+static void a_size_that_was_measured_again_counts_by_its_median(void **state)
+{
+    struct traces_bench_hint hint = {"all_reduce", 2, 1};
+    struct traces_bench b;
+
+    (void)state;
+    assert_int_equal(read_text(TITLES "64 16 float sum -1 9 1 1 0 3 1 1 0\n"
+                                      "64 16 float sum -1 5 1 1 0 8 1 1 0\n"
+                                      "64 16 float sum -1 7 1 1 0 4 1 1 0\n",
+                               &hint, &b, NULL), LW_OK);
+    assert_int_equal(b.tables[0].n_rows, 1);
+    assert_int_equal(b.tables[0].rows[0].time, 7000000);     /* of 5, 7, 9 */
+    assert_int_equal(b.tables[0].rows[0].in_place, 4000000); /* of 3, 4, 8 */
+    traces_bench_free(&b);
+}
+
+static void two_tests_in_one_log_are_two_tables(void **state)
+{
+    static const char text[] =
+        "./all_reduce_perf -b 8\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
+        "64 16 float sum -1 5 1 1 0\n"
+        "./all_gather_perf -b 8\n" RANK(0, "h", 0) RANK(1, "h", 1) RANK(2, "i", 0) TITLES
+        "96 8 float none -1 6 1 1 0\n";
+    struct traces_bench b;
+
+    (void)state;
+    read_ok(text, &b);
+    assert_int_equal(b.n, 2);
+    assert_int_equal(b.tables[0].op, LW_OP_ALL_REDUCE);
+    assert_int_equal(b.tables[0].n_ranks, 2);
+    assert_int_equal(b.tables[1].op, LW_OP_ALL_GATHER);
+    assert_int_equal(b.tables[1].n_ranks, 3);
+    assert_int_equal(b.tables[1].n_nodes, 2);
+    traces_bench_free(&b);
+}
+
+static void the_csv_that_nccl_tests_writes_is_read_too(void **state)
+{
+    static const char text[] =
+        ",,,,,out-of-place,out-of-place,out-of-place,out-of-place,in-place,in-place,in-place,in-place,,,\n"
+        "size, count, type, redop, root, time, algbw, busbw, #wrong, time, algbw, busbw, #wrong, nthreads, op, root\n"
+        "(B), (elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),,,,\n"
+        "1024, 256, bfloat16, sum, -1, 20.25, 0.1, 0.1, 0, 21.5, 0.1, 0.1, 0,1,sum,0\n";
+    struct traces_bench_hint hint = {"all_reduce", 8, 1};
+    struct traces_bench b;
+
+    (void)state;
+    assert_int_equal(read_text(text, &hint, &b, NULL), LW_OK);
+    assert_int_equal(b.tables[0].dtype, LW_BF16);
+    assert_int_equal(b.tables[0].rows[0].time, 20250000);
+    assert_int_equal(b.tables[0].rows[0].in_place, 21500000);
+    traces_bench_free(&b);
+}
+
+static void csv_columns_are_found_by_title_and_cells_may_be_quoted(void **state)
+{
+    static const char text[] =
+        "time_us,source,op,size_bytes,nnodes,nranks,gpu\r\n"
+        "13.5,\"a \"\"b\"\", c\",sendrecv,4096,1,8,\"A100, SXM\"\r\n"
+        "9,x,all_gather,64,2,16,\"A100, SXM\"\r\n"
+        "12,x,sendrecv,1024,1,8,\"A100, SXM\"\r\n\r\n";
+    struct traces_bench b;
+
+    (void)state;
+    read_ok(text, &b);
+    assert_int_equal(b.n, 2);
+    assert_int_equal(b.tables[0].op, LW_OP_SEND);
+    assert_string_equal(b.tables[0].source, "a \"b\", c");
+    assert_string_equal(b.tables[0].gpu, "A100, SXM");
+    assert_int_equal(b.tables[0].n_rows, 2);
+    assert_int_equal(b.tables[0].rows[0].bytes, 1024);
+    assert_int_equal(b.tables[0].rows[1].time, 13500000);
+    assert_int_equal(b.tables[1].n_nodes, 2);
+    traces_bench_free(&b);
+}
+
+static void bad_tables_are_refused_with_file_and_line(void **state)
+{
+    static const struct {
+        const char *text, *want;
+        enum lw_status status;
+    } cases[] = {
+        {"op,nranks,size_bytes,time_us\nall_reduce,2,4,1\n", "no column 'nnodes'", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\n", "no row", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4\n", "t.txt:2: 4 cells", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,3,4,1\n", "nnodes: found '3'", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,x,1,4,1\n", "nranks: found 'x'", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,1e30,1\n", "size_bytes", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,soon\n", "time_us: found 'soon', expected a time in us", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,0\n", "above zero", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nhypercube,2,1,4,1\n", "operation 'hypercube'", LW_ENOTSUP},
+        {TITLES, "no row", LW_EFORMAT},
+        {RANK(0, "h", 0) TITLES "64 16 float sum -1 -5 1 1 0\n", "t.txt:3: ", LW_EFORMAT},
+        {"./gather_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES "64 16 float none 0 5 1 1 0\n",
+         "operation 'gather'", LW_ENOTSUP},
+        {RANK(0, "h", 0) TITLES "64 16 quux sum -1 5 1 1 0\n", "quux", LW_EINVAL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_bench b = {.n = 77};
+        struct lw_err err = {0};
+        enum lw_status status = read_text(cases[i].text, NULL, &b, &err);
+        if (status != cases[i].status || !strstr(err.msg, cases[i].want) || strchr(err.msg, '\n'))
+            fail_msg("case %zu: %d %s", i, status, err.msg);
+        assert_int_equal(b.n, 77);
+    }
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+static void a_cluster_holds_the_rows_as_they_were_measured(void **state)
+{
+    struct traces_bench b;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    (void)state;
+    read_ok(today, &b);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        assert_int_equal(lw_cluster_from_bench(&b, 1, in_place, &c, &err), LW_OK);
+        assert_int_equal(c.n_nodes, 2);
+        assert_int_equal(c.devices_per_node, 2);
+        assert_string_equal(c.device.kind, "NVIDIA H100 80GB HBM3");
+        assert_string_equal(c.library, "nccl");
+        assert_string_equal(c.library_version, "2.26.2");
+        struct lw_cost_query q = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .bytes = 1024, .n_ranks = 4,
+                                  .n_nodes = 2};
+        struct lw_cost_answer a;
+        assert_int_equal(lw_sim_cost_explain(&c, &q, &a, &err), LW_OK);
+        assert_string_equal(a.model, "table");
+        assert_int_equal(a.time, in_place ? 31250000 : 30500000);
+        lw_cluster_free(&c);
+    }
+    traces_bench_free(&b);
+}
+
+static void files_of_different_devices_or_the_same_table_twice_are_refused(void **state)
+{
+    static const char one[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_reduce,2,1,4,1,A100\n";
+    static const char two[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_gather,2,1,4,1,H100\n";
+    static const char three[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_gather,2,1,4,1,A100\n";
+    struct traces_bench b[2];
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    (void)state;
+    read_ok(one, &b[0]);
+    read_ok(two, &b[1]);
+    assert_int_equal(lw_cluster_from_bench(b, 2, false, &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "'A100'"));
+    traces_bench_free(&b[1]);
+    read_ok(one, &b[1]);
+    assert_int_equal(lw_cluster_from_bench(b, 2, false, &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "second table of all_reduce"));
+    traces_bench_free(&b[1]);
+    read_ok(three, &b[1]);
+    assert_int_equal(lw_cluster_from_bench(b, 2, false, &c, &err), LW_OK);
+    assert_int_equal(c.n_tables, 2);
+    lw_cluster_free(&c);
+    assert_int_equal(lw_cluster_from_bench(b, 1, true, &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "not measured in place"));
+    traces_bench_free(&b[0]);
+    traces_bench_free(&b[1]);
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    enum lw_status status = LW_ENOMEM;
+
+    (void)state;
+    for (int64_t n = 1; status != LW_OK; n++) {
+        struct traces_bench b;
+        struct lw_cluster c;
+        lw_alloc_fail_at(n);
+        status = read_text(today, NULL, &b, NULL);
+        if (status == LW_OK) {
+            status = lw_cluster_from_bench(&b, 1, false, &c, NULL);
+            traces_bench_free(&b);
+        }
+        lw_alloc_fail_at(0);
+        if (status == LW_OK)
+            lw_cluster_free(&c);
+        else
+            assert_int_equal(status, LW_ENOMEM);
+        assert_int_equal(lw_alloc_live(), 0);
+    }
+}
+
+/* Every row of every published table comes back from the cost function to the picosecond. */
+static void published_tables_come_back_from_the_cost_function(void **state)
+{
+    DIR *dir = opendir("../shared/netbench");
+    static const struct traces_bench_hint none;
+    struct dirent *e;
+    int n_files = 0, n_rows = 0;
+
+    (void)state;
+    if (!dir) {
+        print_message("SKIP published_tables: ../shared/netbench is not here\n");
+        skip();
+    }
+    while ((e = readdir(dir)) != NULL) {
+        char path[512];
+        struct lw_input in;
+        struct traces_bench b;
+        struct lw_cluster c;
+        struct lw_err err = {0};
+        enum traces_format format;
+        if (!strstr(e->d_name, ".csv"))
+            continue;
+        snprintf(path, sizeof path, "../shared/netbench/%s", e->d_name);
+        assert_int_equal(lw_input_read(path, 0, &in, &err), LW_OK);
+        assert_int_equal(traces_format_of(&in, &format, &err), LW_OK);
+        assert_int_equal(format, TRACES_NCCL_TESTS);
+        if (traces_bench_read(&in, &none, &b, &err) != LW_OK ||
+            lw_cluster_from_bench(&b, 1, false, &c, &err) != LW_OK)
+            fail_msg("%s", err.msg);
+        for (int32_t k = 0; k < b.tables[0].n_rows; k++, n_rows++) {
+            const struct traces_bench_table *t = &b.tables[0];
+            struct lw_cost_query q = {.op = t->op, .dtype = LW_F32, .bytes = t->rows[k].bytes,
+                                      .n_ranks = t->n_ranks, .n_nodes = t->n_nodes};
+            struct lw_cost_answer a;
+            assert_int_equal(lw_sim_cost_explain(&c, &q, &a, &err), LW_OK);
+            assert_int_equal(a.time, t->rows[k].time);
+        }
+        lw_cluster_free(&c);
+        traces_bench_free(&b);
+        lw_input_free(&in);
+        n_files++;
+    }
+    closedir(dir);
+    assert_true(n_files > 0 && n_rows > 5 * n_files);
+}
+
+static void every_fuzz_corpus_file_is_read_or_refused(void **state)
+{
+    (void)state;
+    assert_true(fixture_corpus("tests/fuzz/corpus/bench", LLVMFuzzerTestOneInput) >= 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(todays_output_gives_ranks_nodes_device_and_both_times),
+        cmocka_unit_test(output_of_2019_without_root_or_name_is_understood),
+        cmocka_unit_test(mpirun_tags_and_repeated_host_names_are_seen_through),
+        cmocka_unit_test(what_the_columns_decide_needs_no_name_and_what_they_leave_open_does),
+        cmocka_unit_test(output_without_its_rank_lines_asks_for_them),
+        cmocka_unit_test(a_size_that_was_measured_again_counts_by_its_median),
+        cmocka_unit_test(two_tests_in_one_log_are_two_tables),
+        cmocka_unit_test(the_csv_that_nccl_tests_writes_is_read_too),
+        cmocka_unit_test(csv_columns_are_found_by_title_and_cells_may_be_quoted),
+        cmocka_unit_test(bad_tables_are_refused_with_file_and_line),
+        cmocka_unit_test(a_cluster_holds_the_rows_as_they_were_measured),
+        cmocka_unit_test(files_of_different_devices_or_the_same_table_twice_are_refused),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+        cmocka_unit_test(published_tables_come_back_from_the_cost_function),
+        cmocka_unit_test(every_fuzz_corpus_file_is_read_or_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+/* Replays of recorded traces: how far off, and what must not matter. Traces of ../shared where they
+ * are present, and those of traces/recorded. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/explain/explain.h"
+#include "tests/lib/prng.h"
+#include "tests/lib/replay_help.h"
+#include "shared/base/arena.h"
+
+#define KINETO "../shared/traces/kineto"
+#define RECORDED "traces/recorded"
+
+static const struct traces_replay_choice plain = {0};
+
+static void read_trace(const char *folder, const char *name, struct traces_source *s)
+{
+    char path[512];
+    struct lw_err err = {0};
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (traces_source_read(path, NULL, s, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    s->file = "trace";
+}
+
+static bool shared_is_there(const char *what)
+{
+    if (access(KINETO, R_OK) == 0)
+        return true;
+    print_message("SKIP %s: %s is absent\n", what, KINETO);
+    return false;
+}
+
+static double error_pct(const struct replay_run *x, int32_t k)
+{
+    double recorded = (double)x->r.steps[k].recorded;
+
+    return 100 * ((double)replay_step(x, k) - recorded) / recorded;
+}
+
+/* ---- how far off ---- */
+
+static int32_t n_steps, n_close;
+static double worst;
+
+static void replay_file(const char *folder, const char *name)
+{
+    struct traces_source s;
+    struct replay_run x;
+
+    read_trace(folder, name, &s);
+    replay_run(&s, 1, &plain, &x);
+    for (int32_t k = 0; k < x.r.n_steps; k++) {
+        double e = fabs(error_pct(&x, k));
+        n_steps++;
+        n_close += e <= 1;
+        worst = e > worst ? e : worst;
+        if (e > 3.3)
+            fail_msg("%s: %s is off by %.2f %%", name, x.r.steps[k].name, e);
+    }
+    replay_run_free(&x);
+    traces_source_free(&s);
+}
+
+static void replay_folder(const char *folder, int32_t least_files)
+{
+    DIR *d = opendir(folder);
+    int32_t n = 0;
+
+    assert_non_null(d);
+    n_steps = n_close = 0;
+    worst = 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        size_t len = strlen(e->d_name);
+        if (len < 8 || strcmp(e->d_name + len - 8, ".json.gz") != 0 ||
+            strncmp(e->d_name, "sampled", 7) == 0)
+            continue;
+        replay_file(folder, e->d_name);
+        n++;
+    }
+    closedir(d);
+    print_message("%s: %d files, %d steps, %d within 1 %%, worst %.2f %%\n", folder, n, n_steps,
+                  n_close, worst);
+    assert_true(n >= least_files);
+    assert_true(n_close * 10 >= n_steps * 9);
+}
+
+static void every_kineto_step_is_predicted_within_3_3_percent(void **state)
+{
+    (void)state;
+    if (!shared_is_there("replays of Kineto files"))
+        skip();
+    replay_folder(KINETO, 19);
+}
+
+static void steps_recorded_on_cpus_are_predicted_within_3_3_percent(void **state)
+{
+    (void)state;
+    replay_folder(RECORDED, 18);
+}
+
+static void all_ranks_together_are_predicted_within_3_3_percent(void **state)
+{
+    static const char *const runs[] = {"megatron_tp2_2xV100_rank%d.json.gz", "dlrm_8gpu_rank%d.json.gz"};
+    static const int n_ranks[] = {2, 8};
+
+    (void)state;
+    if (!shared_is_there("replays of several ranks"))
+        skip();
+    for (int i = 0; i < 2; i++) {
+        struct traces_source s[8];
+        struct replay_run x;
+        char name[64];
+        for (int r = 0; r < n_ranks[i]; r++) {
+            snprintf(name, sizeof name, i ? "dlrm_8gpu_rank%d.json.gz"
+                                          : "megatron_tp2_2xV100_rank%d.json.gz", r);
+            read_trace(KINETO, name, &s[r]);
+        }
+        replay_run(s, n_ranks[i], &plain, &x);
+        for (int32_t r = 0; r < n_ranks[i]; r++) {
+            double recorded = (double)x.r.steps[0].of_rank[r];
+            double predicted = (double)traces_replay_length(&x.r, &x.t, 0, r);
+            print_message("%s: %+.2f %%\n", runs[i], 100 * (predicted - recorded) / recorded);
+            assert_true(fabs(predicted - recorded) <= 0.033 * recorded);
+        }
+        replay_run_free(&x);
+        for (int r = 0; r < n_ranks[i]; r++)
+            traces_source_free(&s[r]);
+    }
+}
+
+/* ---- what must not matter ---- */
+
+/* New starts for all device rows, drawn from a range of their own, in the same order. */
+static void scramble(struct traces_source *s, uint64_t seed)
+{
+    struct lw_trace *t = &s->trace;
+    struct prng g = {seed * 2685821657736338717u + 1};
+    int64_t at = t->start_ns[0] + (int64_t)(prng_next(&g) % 1000000000);
+
+    for (int64_t i = 0; i < t->n; i++)
+        if (lw_trace_on_device(t, i)) {
+            at += 1 + (int64_t)(prng_next(&g) % 300000);
+            t->start_ns[i] = at;
+        }
+    lw_steps_free(&s->steps);
+    replay_ready(s);
+}
+
+static void starts_of_device_ops_do_not_matter(void **state)
+{
+    static const char *const names[] = {"torchrec_8xA100_rank3.json.gz", "megatron_tp2_2xV100_rank0.json.gz",
+                                        "ddp_resnet50_2xA100_rank0.json.gz", "dlrm_8gpu_rank1.json.gz",
+                                        "alexnet_cuda_sync.json.gz", "resnet50_1xV100_torch1.9.json.gz"};
+
+    (void)state;
+    if (!shared_is_there("scrambled starts"))
+        skip();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct traces_source s;
+        struct replay_run a, b;
+        read_trace(KINETO, names[i], &s);
+        replay_run(&s, 1, &plain, &a);
+        scramble(&s, 7 + i);
+        replay_run(&s, 1, &plain, &b);
+        assert_string_equal(a.r.plan.hash, b.r.plan.hash);
+        assert_int_equal(a.t.n, b.t.n);
+        assert_memory_equal(a.t.start, b.t.start, (size_t)a.t.n * sizeof *a.t.start);
+        assert_memory_equal(a.t.end, b.t.end, (size_t)a.t.n * sizeof *a.t.end);
+        replay_run_free(&a);
+        replay_run_free(&b);
+        traces_source_free(&s);
+    }
+}
+
+/* ---- what must ---- */
+
+static lw_ps end_of(const struct replay_run *x)
+{
+    lw_ps end = 0;
+
+    for (int64_t i = 0; i < x->t.n; i++)
+        end = x->t.end[i] > end ? x->t.end[i] : end;
+    return end;
+}
+
+static lw_ps end_with(struct traces_source *s, int64_t row, int64_t dur_ns)
+{
+    struct replay_run x;
+    int64_t before = s->trace.dur_ns[row];
+
+    s->trace.dur_ns[row] = dur_ns;
+    replay_run(s, 1, &plain, &x);
+    s->trace.dur_ns[row] = before;
+    lw_ps end = end_of(&x);
+    replay_run_free(&x);
+    return end;
+}
+
+/* Ops with slack: those that can be longer by some time without moving the end. The critical ones are
+ * those of a path that explain finds. */
+static void mark_critical(const struct replay_run *x, bool *critical)
+{
+    struct lw_explanation e;
+    struct lw_err err = {0};
+
+    if (lw_explain(&x->t, &x->r.plan, 0, 0, 0, &e, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    for (int64_t i = 0; i < e.n_path; i++)
+        if (e.path[i].op >= 0)
+            critical[e.path[i].op] = true;
+    lw_explanation_free(&e);
+}
+
+static void a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all(void **state)
+{
+    static const char *const names[] = {"torchrec_8xA100_rank3.json.gz", "megatron_tp2_2xV100_rank1.json.gz",
+                                        "dlrm_8gpu_rank4.json.gz", "alexnet_cuda_sync.json.gz"};
+    struct prng g = prng_start("kernels");
+    int n_doubled = 0, n_halved = 0;
+
+    (void)state;
+    if (!shared_is_there("doubled and halved kernels"))
+        skip();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct traces_source s;
+        struct replay_run x;
+        read_trace(KINETO, names[i], &s);
+        replay_run(&s, 1, &plain, &x);
+        lw_ps end = end_of(&x);
+        bool *critical = calloc((size_t)x.r.plan.n_ops, sizeof *critical);
+        mark_critical(&x, critical);
+        for (int tries = 0, done[2] = {0, 0}; tries < 20000 && done[0] + done[1] < 24; tries++) {
+            int32_t op = (int32_t)(prng_next(&g) % (uint64_t)x.r.plan.n_ops);
+            int64_t row = x.r.row_of[op], dur = row >= 0 ? s.trace.dur_ns[row] : 0;
+            if (dur < 2 || x.r.plan.ops[op].kind != LW_OP_KERNEL || done[critical[op]] == 12)
+                continue;
+            done[critical[op]]++;
+            if (critical[op]) {
+                assert_int_equal(end_with(&s, row, 2 * dur), end + lw_ns_to_ps(dur));
+                n_doubled++;
+            } else {
+                assert_int_equal(end_with(&s, row, dur / 2), end);
+                n_halved++;
+            }
+        }
+        free(critical);
+        replay_run_free(&x);
+        traces_source_free(&s);
+    }
+    print_message("%d doubled, %d halved\n", n_doubled, n_halved);
+    assert_true(n_doubled >= 20 && n_halved >= 40);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kineto_step_is_predicted_within_3_3_percent),
+        cmocka_unit_test(steps_recorded_on_cpus_are_predicted_within_3_3_percent),
+        cmocka_unit_test(all_ranks_together_are_predicted_within_3_3_percent),
+        cmocka_unit_test(starts_of_device_ops_do_not_matter),
+        cmocka_unit_test(a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

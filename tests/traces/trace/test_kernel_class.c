@@ -1,0 +1,114 @@
+/* Kernel classes: built-in marks, a user's file before them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "tests/lib/file_fixture.h"
+#include "shared/base/arena.h"
+#include "traces/trace/kernel_class.h"
+
+static void names_of_libraries_have_their_class(void **state)
+{
+    static const struct {
+        const char *name;
+        enum lw_kernel_class class;
+        int dtype; /* -1 = the name tells none */
+    } want[] = {
+        {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", LW_KERNEL_COMM, -1},
+        {"void deep_ep::intranode::combine<__nv_bfloat16, 4>", LW_KERNEL_COMM, -1},
+        {"nvshmemi_transfer_rma_signal", LW_KERNEL_COMM, -1},
+        {"mscclKernel_Sum_half_Simple", LW_KERNEL_OTHER, -1}, /* a user's line makes it comm */
+        {"ampere_sgemm_128x64_nn", LW_KERNEL_COMPUTE, LW_F32},
+        {"volta_h884gemm_64x64_ldg8_nn", LW_KERNEL_COMPUTE, LW_F16},
+        {"ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn", LW_KERNEL_COMPUTE, LW_BF16},
+        {"void cutlass::Kernel<cutlass_80_tensorop>", LW_KERNEL_COMPUTE, -1},
+        {"void at::native::vectorized_elementwise_kernel<4, AddFunctor>", LW_KERNEL_MEMORY, -1},
+        {"void cub::DeviceScanKernel<int>", LW_KERNEL_MEMORY, -1},
+        {"cross_device_reduce_1stage<half, 8>", LW_KERNEL_MEMORY, -1},
+        {"my_kernel", LW_KERNEL_OTHER, -1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const struct lw_kernel_mark *m = lw_kernel_mark_of(NULL, want[i].name);
+        assert_int_equal(lw_kernel_class_of(NULL, want[i].name), want[i].class);
+        assert_int_equal(m && m->has_dtype ? (int)m->dtype : -1, want[i].dtype);
+        assert_int_equal(lw_kernel_is_comm(want[i].name), want[i].class == LW_KERNEL_COMM);
+    }
+}
+
+static void a_users_marks_come_before_the_built_in_ones(void **state)
+{
+    struct lw_kernel_table t;
+    const char *file = fixture_path("classes.txt");
+
+    (void)state;
+    fixture_put(file, "# mine\ncomm cross_device_reduce # one-shot\n\ncomm mscclKernel\ncompute my_attention bf16\n"
+                      "other sgemm\n");
+    assert_int_equal(lw_kernel_table_read(file, &t, NULL), LW_OK);
+    assert_int_equal(t.n, 4);
+    assert_int_equal(lw_kernel_class_of(&t, "mscclKernel_Sum_half_Simple"), LW_KERNEL_COMM);
+    assert_int_equal(lw_kernel_class_of(&t, "cross_device_reduce_1stage<half, 8>"), LW_KERNEL_COMM);
+    assert_int_equal(lw_kernel_class_of(&t, "ampere_sgemm_128x64_nn"), LW_KERNEL_OTHER);
+    assert_int_equal(lw_kernel_class_of(&t, "ampere_hgemm"), LW_KERNEL_COMPUTE);
+    const struct lw_kernel_mark *m = lw_kernel_mark_of(&t, "My_Attention_fwd");
+    assert_true(m && m->class == LW_KERNEL_COMPUTE && m->has_dtype && m->dtype == LW_BF16);
+    lw_kernel_table_free(&t);
+}
+
+static void a_wrong_line_is_named(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"comm a\nfast b\n", "classes.txt:2: 'fast' is no class of kernels"},
+        {"comm\n", "classes.txt:1: class 'comm' needs a part of the kernels' names"},
+        {"compute a f12\n", "classes.txt:1: "},
+    };
+    struct lw_kernel_table t;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_err err = {0};
+        const char *file = fixture_path("classes.txt");
+        fixture_put(file, cases[i].text);
+        assert_int_not_equal(lw_kernel_table_read(file, &t, &err), LW_OK);
+        if (!strstr(err.msg, cases[i].says))
+            fail_msg("'%s' does not say '%s'", err.msg, cases[i].says);
+    }
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    const char *file = fixture_path("classes.txt");
+    struct lw_kernel_table t;
+    enum lw_status status = LW_ENOMEM;
+
+    (void)state;
+    fixture_put(file, "comm a\nmemory b\n");
+    int64_t live = lw_alloc_live(), n = 1;
+    for (; status != LW_OK && n < 200; n++) {
+        lw_alloc_fail_at(n);
+        status = lw_kernel_table_read(file, &t, NULL);
+        lw_alloc_fail_at(0);
+        assert_true(status == LW_OK || lw_alloc_live() == live);
+    }
+    assert_true(n > 3);
+    lw_kernel_table_free(&t);
+    assert_int_equal(lw_alloc_live(), live);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_libraries_have_their_class),
+        cmocka_unit_test(a_users_marks_come_before_the_built_in_ones),
+        cmocka_unit_test(a_wrong_line_is_named),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+    };
+
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
+}
