@@ -1,23 +1,45 @@
 #!/bin/sh
-# Run cmocka test programs and count: prints each program's failures and skips, then one line
-# "N passed, M failed, K skipped". A program that crashes counts as one failure.
-pass=0 fail=0 skip=0
-out=$(mktemp)
-trap 'rm -f "$out"' EXIT
-for t in "$@"; do
-    CMOCKA_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$t" >"$out" 2>&1
+# Runs cmocka test programs, JOBS at once (one per core by default), and counts: prints each
+# program's failures and skips, then one line "N passed, M failed, K skipped". A program that
+# crashes counts as one failure. Programs named in tests/alone.txt measure time or fill the machine:
+# they run one at a time after the others.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+here=$(dirname "$0")
+
+one() { # program: its output to $folder/NAME.out, its counts to $folder/NAME.count
+    name=$(basename "$1")
+    out=$folder/$name.out
+    CMOCKA_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$1" >"$out" 2>&1
     rc=$?
     p=$(grep -c '^\[       OK \]' "$out")
-    f=$(grep -c '^\[  FAILED  \] [^0-9]' "$out")
-    s=$(grep -c '^\[  SKIPPED \] [^0-9]' "$out")
     # cmocka lists failed and skipped tests twice: as they happen and in the summary
     f=$(grep '^\[  FAILED  \] [^0-9]' "$out" | sort -u | wc -l)
     s=$(grep '^\[  SKIPPED \] [^0-9]' "$out" | sort -u | wc -l)
     [ $rc -ne 0 ] && [ "$f" -eq 0 ] && f=1
-    pass=$((pass + p)) fail=$((fail + f)) skip=$((skip + s))
-    if [ "$f" -gt 0 ]; then echo "--- $t (exit $rc)"; cat "$out"; fi
-    grep -E '^SKIP' "$out"
-    printf '%-40s %3d passed %3d failed %3d skipped\n' "$(basename "$t")" "$p" "$f" "$s"
+    echo "$p $f $s" >"$folder/$name.count"
+    {
+        if [ "$f" -gt 0 ]; then echo "--- $1 (exit $rc)"; cat "$out"; fi
+        grep -E '^SKIP' "$out"
+        printf '%-40s %3d passed %3d failed %3d skipped\n' "$name" "$p" "$f" "$s"
+    } >"$folder/$name.text"
+    cat "$folder/$name.text"
+}
+
+if [ "$1" = --one ]; then # a program of the parallel part, started by xargs below
+    folder=$2
+    trap - EXIT
+    one "$3"
+    exit 0
+fi
+
+together='' alone=''
+for t in "$@"; do
+    if grep -qx "$(basename "$t")" "$here/alone.txt"; then alone="$alone $t"
+    else together="$together $t"; fi
 done
-echo "$pass passed, $fail failed, $skip skipped"
-[ $fail -eq 0 ]
+[ -z "$together" ] || printf '%s\n' $together |
+    xargs -P "${JOBS:-$(nproc 2>/dev/null || echo 2)}" -I{} "$0" --one "$folder" {}
+for t in $alone; do one "$t"; done
+cat "$folder"/*.count | awk '{ p += $1; f += $2; s += $3 }
+    END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }'
