@@ -16,7 +16,7 @@
  * Not modelled: compute beside compute on other streams, but for memory. */
 #include "sim/engine/device.h"
 
-#include "sim/predict/sim.h"
+#include "sim/engine/sim_options.h"
 
 int64_t sim_rate_of(double share)
 {

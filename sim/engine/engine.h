@@ -4,12 +4,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
 #include "sim/engine/device.h"
 #include "sim/engine/random_draws.h"
-#include "sim/fold/fold.h"
+#include "sim/engine/rank_classes.h"
 #include "sim/engine/queue.h"
-#include "sim/predict/sim.h"
+#include "sim/engine/sim_options.h"
 #include "sim/engine/op_graph.h"
 #include "sim/engine/work_time.h"
 

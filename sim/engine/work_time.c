@@ -6,7 +6,7 @@
  * Not modelled: the shape of products, operands that are still in a cache. */
 #include "sim/engine/work_time.h"
 
-#include "sim/predict/sim.h"
+#include "sim/engine/sim_options.h"
 
 static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluster *c,
                               const struct lw_op *op, const char *what, struct lw_err *err)

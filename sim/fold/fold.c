@@ -20,6 +20,7 @@
 
 #include "sim/cost/cost_model.h"
 #include "sim/engine/device.h"
+#include "sim/engine/sim_options.h"
 #include "sim/fold/fold_state.h"
 
 /* --- refinement --- */

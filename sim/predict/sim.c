@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim/engine/engine.h"
+#include "sim/fold/fold.h"
 
 struct lw_sim_options lw_sim_options_default(void)
 {

@@ -1,0 +1,20 @@
+#ifndef LW_SIM_ENGINE_RANK_CLASSES_H
+#define LW_SIM_ENGINE_RANK_CLASSES_H
+
+#include <stdint.h>
+
+#include "shared/plan/plan.h"
+
+/* Ranks that are alike, simulated once: see docs/design/folding.md. A class is a set of ranks whose
+ * ops all start and end at the same times; classes count in the order of their lowest ranks. */
+struct sim_fold {
+    int32_t n_ranks, n_classes;
+    int32_t *class_of;   /* [n_ranks] */
+    int32_t *rank_of;    /* [n_classes]: the lowest rank */
+    int32_t *n_alike;    /* [n_classes]: ranks of it */
+    int32_t *group_of;   /* [groups of the quotient]: the group of the plan it stands for */
+    struct lw_plan plan; /* the quotient: ranks are classes, a group holds each class once. Borrows
+                          * from the plan; operands still name its ranks */
+};
+
+#endif
