@@ -48,7 +48,6 @@ struct session {
     struct lw_plan_source source;
     struct lw_exec_options options;
     const char *optimizer, *backend, *compute, *db, *transport, *rendezvous, *fault;
-    const char *load_state, *save_state;
     char command[1024];
     bool no_check, no_verify, no_pin, no_db, list, spawn, quiet;
     int64_t steps, warmup, link_bytes_per_s, consolidate;
@@ -62,7 +61,6 @@ struct session {
     enum lw_format format;
     struct lw_plan plan;
     struct lw_cluster cluster;
-    struct lw_exec_state state; /* that was loaded */
     struct lw_exec_result result;
     struct lw_summary summary;
 };
@@ -136,36 +134,10 @@ static enum lw_status find_ranks(struct session *s, struct lw_err *err)
     return LW_OK;
 }
 
-/* Who starts the ranks looks whether the files are right, too: so it is said once. */
-static enum lw_status open_states(struct session *s, struct lw_err *err)
-{
-    if (s->save_state && !(s->several && s->id.rank > 0))
-        LW_TRY(lw_exec_state_can_write(s->save_state, err));
-    s->options.save = s->save_state != NULL;
-    if (!s->load_state)
-        return LW_OK;
-    LW_TRY(lw_exec_state_read(s->load_state, &s->state, err));
-    s->options.load = &s->state;
-    return LW_OK;
-}
-
 static enum lw_status spawn(struct session *s, struct lw_err *err)
 {
-    lw_exec_state_free(&s->state);
     return exec_spawn(s->plan.n_ranks, s->options.timeout_ns, s->rendezvous, &asked_to_end,
                       &s->spawned, err);
-}
-
-/* The state of a run that ended well; what cannot be saved makes it one that did not. */
-static enum lw_status save(struct session *s, enum lw_status ran, struct lw_err *why)
-{
-    const struct lw_exec_state *state = &s->result.state;
-
-    if (ran != LW_OK || state->n_bytes == 0)
-        return ran;
-    LW_TRY(lw_exec_state_write(state, s->save_state, why));
-    s->result.n_saved_bytes = state->n_bytes;
-    return LW_OK;
 }
 
 /* What the run was: into the database, and on stdout by rank 0, also when it could not be stored. `why` is
@@ -178,7 +150,7 @@ static enum lw_status tell(struct session *s, enum lw_status ran, const struct l
     struct lw_exec_report r = {.plan = &s->plan, .options = &s->options, .result = &s->result,
                                .summary = &s->summary, .message = why->msg, .run = -1,
                                .status = cmd_exec_status_name(ran),
-                               .verify = s->options.verify, .saved_to = s->save_state};
+                               .verify = s->options.verify};
 
     if (s->result.n_steps > 0)
         LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
@@ -211,10 +183,9 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
     LW_TRY(load(s, plan_file, err));
     LW_TRY(exec_backend_find(s->backend, &s->options.backend, err));
     LW_TRY(find_ranks(s, err));
-    LW_TRY(open_states(s, err));
     if (s->spawns)
         return spawn(s, err);
-    enum lw_status ran = save(s, run(s, &why), &why);
+    enum lw_status ran = run(s, &why);
     if (!cmd_exec_ran(ran) || (s->several && !s->result.speaks)) {
         *err = why;
         return ran;
@@ -244,7 +215,6 @@ static void session_free(struct session *s)
 {
     lw_summary_free(&s->summary);
     lw_exec_result_free(&s->result);
-    lw_exec_state_free(&s->state);
     lw_plan_free(&s->plan);
     lw_cluster_free(&s->cluster);
     lw_plan_source_free(&s->source);
@@ -286,10 +256,6 @@ int cmd_exec(int argc, char **argv)
          "of momentum, beta1 of adam (0.9); alone: --optimizer momentum", 0, 1},
         {"consolidate", 0, LW_OPT_INT, &s.consolidate, "RANK",
          "put the optimizer state of this rank's data group together on it (none)", 0, INT32_MAX},
-        {"load-state", 0, LW_OPT_STRING, &s.load_state, "FILE",
-         "go on from a saved state, however it was parallel (none)", 0, 0},
-        {"save-state", 0, LW_OPT_STRING, &s.save_state, "FILE",
-         "save weights and optimizer state behind the last step (none)", 0, 0},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
         {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
         {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
@@ -313,8 +279,6 @@ int cmd_exec(int argc, char **argv)
         return lw_cli_usage("exec", "--timeout %g: must be more than 0 seconds", s.timeout_s);
     if (s.fault && lw_exec_fault_parse(s.fault, &s.options.fault, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
-    if (s.save_state && strcmp(s.save_state, "-") == 0)
-        return lw_cli_usage("exec", "--save-state -: results go to standard output: name a file");
     catch_signals();
     s.options.signal = &asked_to_end;
     s.options.loop = s.transport && strcmp(s.transport, "loop") == 0;

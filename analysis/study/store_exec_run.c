@@ -34,23 +34,6 @@ static enum lw_status store_places(struct lw_store *db, int64_t run, const struc
     return LW_OK;
 }
 
-/* Bytes of a state's file, and how many steps it has behind it. */
-static enum lw_status store_state(struct lw_store *db, int64_t run, const struct lw_exec_result *x,
-                                  struct lw_err *err)
-{
-    int64_t steps = (int64_t)x->first_step + x->n_warmup + x->n_steps;
-
-    if (x->n_loaded_bytes > 0) {
-        LW_TRY(lw_store_metric_int(db, run, "n_loaded_bytes", -1, -1, x->n_loaded_bytes, err));
-        LW_TRY(lw_store_metric_int(db, run, "loaded_step", -1, -1, x->first_step, err));
-    }
-    if (x->n_saved_bytes > 0) {
-        LW_TRY(lw_store_metric_int(db, run, "n_saved_bytes", -1, -1, x->n_saved_bytes, err));
-        LW_TRY(lw_store_metric_int(db, run, "saved_step", -1, -1, steps, err));
-    }
-    return LW_OK;
-}
-
 static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_exec_result *x,
                            const struct lw_summary *summary, enum lw_status ran,
                            const char *message, struct lw_err *err)
@@ -61,7 +44,6 @@ static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_exe
     LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
     LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
     LW_TRY(store_places(db, run, x, err));
-    LW_TRY(store_state(db, run, x, err));
     LW_TRY(lw_store_finish_run(db, run, summary->n_steps > 0 ? summary : NULL,
                                run_status(ran), message, err));
     return lw_comparison_record(db, run, err);

@@ -82,9 +82,6 @@ struct exec_process {
     void (*stop)(void *context, const char *why);
     void (*limit)(void *context, int64_t ns); /* from now on calls may last so long */
     void *context;
-    /* Rank 0 is given every rank's bytes, in the order of ranks; `take` is called there alone. */
-    enum lw_status (*gather)(void *context, const void *data, int64_t bytes, exec_take_fn *take,
-                             void *taker, struct lw_err *err);
 };
 
 struct exec_open {

@@ -148,7 +148,6 @@ static enum lw_status gather(struct exec_rendezvous *r, const struct exec_identi
     lw_free(data);
     lw_timeline_free(&w.timeline);
     if (s == LW_OK && id->rank == 0 && w.status != LW_OK) {
-        lw_exec_state_free(&out->state);
         *err = w.why;
         return w.status;
     }
@@ -230,8 +229,6 @@ enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec
                        id->n_ranks, plan->n_ranks);
     snprintf(agreement.plan_hash, sizeof agreement.plan_hash, "%s", plan->hash);
     snprintf(agreement.backend, sizeof agreement.backend, "%s", options->backend->name);
-    if (options->load)
-        memcpy(agreement.state, options->load->hash, sizeof agreement.state);
     LW_TRY(exec_rendezvous_open(id, &agreement, exec_opening_limit(options->timeout_ns), team, e));
     return run_and_part(plan, options, id, *team, out, e);
 }

@@ -261,12 +261,6 @@ static void process_limit(void *r, int64_t ns)
     ((struct exec_rendezvous *)r)->timeout_ns = ns;
 }
 
-static enum lw_status process_gather(void *r, const void *data, int64_t bytes, exec_take_fn *take_it,
-                                     void *taker, struct lw_err *err)
-{
-    return exec_rendezvous_gather(r, data, bytes, take_it, taker, err);
-}
-
 static enum lw_status process_barrier(void *r, struct lw_err *err)
 {
     return exec_rendezvous_barrier(r, err);
@@ -277,5 +271,5 @@ void exec_rendezvous_process(struct exec_rendezvous *r, struct exec_process *p)
     *p = (struct exec_process){.rank = r->id.rank, .local_rank = r->id.local_rank,
                                .broadcast = process_broadcast, .barrier = process_barrier,
                                .watch = process_watch, .stop = process_stop, .limit = process_limit,
-                               .gather = process_gather, .context = r};
+                               .context = r};
 }

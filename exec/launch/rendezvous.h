@@ -32,7 +32,6 @@ enum lw_status exec_identity_address(struct exec_identity *id, const char *text,
 /* What all processes must have in common, told to rank 0 before anything else. */
 struct exec_agreement {
     char plan_hash[33], backend[16], program[32]; /* program: version of lapwing */
-    char state[33]; /* hash of the state that the run goes on from; "" = none */
 };
 
 struct exec_rendezvous;

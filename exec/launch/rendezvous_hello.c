@@ -22,7 +22,7 @@
 #include "exec/cpu/clock_wait.h"
 #include "shared/base/hash.h"
 
-enum { PROTOCOL = 3, MAGIC = 0x4c617057, WAITING = 64 };
+enum { PROTOCOL = 4, MAGIC = 0x4c617057, WAITING = 64 };
 #define LINGER_NS INT64_C(500000000)
 #define HELLO_NS INT64_C(2000000000)
 
@@ -197,9 +197,6 @@ static bool compare(const struct exec_rendezvous *r, const struct claim *h, char
                  a->backend);
     else if (strcmp(a->program, b->program) != 0)
         snprintf(words, EXEC_WORDS, "rank %d runs %s, rank 0 %s", h->rank, b->program, a->program);
-    else if (strcmp(a->state, b->state) != 0)
-        snprintf(words, EXEC_WORDS, "rank %d goes on from state %.32s, rank 0 from %.32s (--load-state)",
-                 h->rank, *b->state ? b->state : "none", *a->state ? a->state : "none");
     return true;
 }
 
@@ -235,8 +232,7 @@ static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
         turn_away(r, w, "has another job token, or repeats an old hello");
         return;
     }
-    c->agreement.plan_hash[32] = c->agreement.backend[15] = c->agreement.program[31] =
-        c->agreement.state[32] = '\0';
+    c->agreement.plan_hash[32] = c->agreement.backend[15] = c->agreement.program[31] = '\0';
     bool fits = compare(r, c, words);
     if (words[0] && !r->refusal[0])
         memcpy(r->refusal, words, sizeof words);

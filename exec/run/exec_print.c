@@ -36,24 +36,6 @@ static void text_measuring(const struct lw_exec_report *r, FILE *f)
                 lw_format_ps(a, lw_ns_to_ps(x->clock_error_ns)));
 }
 
-static int64_t steps_taken(const struct lw_exec_result *x)
-{
-    return (int64_t)x->first_step + x->n_warmup + x->n_steps;
-}
-
-static void text_state(const struct lw_exec_report *r, FILE *f)
-{
-    const struct lw_exec_result *x = r->result;
-    char buf[32];
-
-    if (x->n_loaded_bytes > 0)
-        fprintf(f, "loaded: %s from %s, %d steps were taken\n", lw_format_bytes(buf, x->n_loaded_bytes),
-                r->options->load->file, x->first_step);
-    if (x->n_saved_bytes > 0)
-        fprintf(f, "saved: %s to %s, %lld steps are taken\n", lw_format_bytes(buf, x->n_saved_bytes),
-                r->saved_to, (long long)steps_taken(x));
-}
-
 static void text_verified(const struct lw_exec_report *r, FILE *f)
 {
     char buf[32];
@@ -96,7 +78,6 @@ static void print_text(const struct lw_exec_report *r, FILE *f)
     if (x->over > 0)
         fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
                 lw_format_ps(buf, x->over));
-    text_state(r, f);
     text_verified(r, f);
     if (r->run >= 0)
         fprintf(f, "stored as run %lld\n", (long long)r->run);
@@ -158,16 +139,6 @@ static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
     lw_jsonout_end(o);
 }
 
-static void json_state(struct lw_jsonout *o, const char *bytes_key, int64_t n_bytes,
-                       const char *step_key, int64_t step)
-{
-    lw_jsonout_int(o, bytes_key, n_bytes);
-    if (n_bytes > 0)
-        lw_jsonout_int(o, step_key, step);
-    else
-        lw_jsonout_null(o, step_key);
-}
-
 static void print_json(const struct lw_exec_report *r, FILE *f)
 {
     struct lw_jsonout o = {.file = f};
@@ -203,8 +174,6 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_int(&o, "n_checked_bytes", x->n_checked_bytes);
     lw_jsonout_int(&o, "n_checked_message_bytes", x->n_checked_message_bytes);
     lw_jsonout_int(&o, "n_consolidated_bytes", x->n_consolidated_bytes);
-    json_state(&o, "n_loaded_bytes", x->n_loaded_bytes, "loaded_step", x->first_step);
-    json_state(&o, "n_saved_bytes", x->n_saved_bytes, "saved_step", steps_taken(x));
     lw_jsonout_ns(&o, "over_ns", x->over);
     lw_jsonout_ns(&o, "measuring_ns", measuring(r));
     lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);

@@ -14,7 +14,6 @@ struct lw_exec_report {
     const struct lw_summary *summary; /* n_steps 0: no step was measured */
     const char *status, *message;     /* "ok", "failed", "timeout"; "" or what went wrong */
     bool verify;
-    const char *saved_to;             /* file of the state, where one was written */
     int64_t run;                      /* id in the database; -1 = not stored */
 };
 

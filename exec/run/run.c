@@ -10,7 +10,6 @@
 #include "exec/run/machine_load.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
-#include "exec/tensors/state_plan.h"
 #include "shared/plan/op.h"
 
 #define OPENING_NS INT64_C(10000000000)
@@ -171,30 +170,6 @@ static enum lw_status create_comms(struct exec_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* Everything that a state could be refused for, before anything runs. */
-static enum lw_status prepare_state(struct exec_run *r, struct lw_err *err)
-{
-    const struct lw_exec_options *o = r->options;
-    enum exec_optimizer_kind kind = o->optimizer.kind;
-
-    if (o->load) {
-        int64_t most = INT32_MAX - INT64_C(1) - o->n_warmup - o->n_steps;
-        r->start_of = lw_arena_alloc(&r->arena, r->plan->n_params, sizeof *r->start_of);
-        if (!r->start_of)
-            return lw_fail_nomem(err);
-        if (o->load->n_steps > most)
-            return lw_fail(err, LW_EINVAL, "%s: %lld steps were taken: at most %lld can be gone on from",
-                           o->load->file, (long long)o->load->n_steps, (long long)most);
-        LW_TRY(exec_state_match(o->load, r->plan, kind, r->start_of, err));
-    }
-    if (!o->save)
-        return LW_OK;
-    LW_TRY(exec_state_of_plan(r->plan, kind, &r->state, err));
-    if (o->process && o->process->rank > 0)
-        lw_exec_state_free(&r->state);
-    return LW_OK;
-}
-
 int64_t exec_opening_limit(int64_t timeout_ns)
 {
     return timeout_ns > OPENING_NS ? timeout_ns : OPENING_NS;
@@ -212,7 +187,6 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
 
     LW_TRY(exec_plan_is_safe(p, err));
     LW_TRY(refuse(r, err));
-    LW_TRY(prepare_state(r, err));
     if (o->link_bytes_per_s > 0 && !(r->backend->capabilities & EXEC_CAN_PACE))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot pace links", r->backend->name);
     if (o->loop && !(r->backend->capabilities & EXEC_CAN_LOOP))
@@ -223,9 +197,7 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
     LW_TRY(r->backend->open(&how, &r->world, err));
     r->memory = (struct exec_tensors){.plan = p, .backend = r->backend, .world = r->world,
                                      .keep_scratch_apart = o->verify,
-                                     .optimizer = o->optimizer,
-                                     .start = o->load, .start_of = r->start_of,
-                                     .first_step = o->load ? (int32_t)o->load->n_steps : 0};
+                                     .optimizer = o->optimizer};
     r->backend->facts(r->world, &r->memory.facts);
     r->needs_event = lw_arena_alloc(&r->arena, p->n_ops, sizeof *r->needs_event);
     r->streams = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams, sizeof *r->streams);
@@ -351,17 +323,6 @@ static enum lw_status consolidate(struct exec_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* As consolidate, in front of judging. */
-static enum lw_status take_state(struct exec_run *r, struct lw_err *err)
-{
-    bool here = r->state.n_bytes > 0;
-
-    return r->options->save ? exec_state_take(&r->memory, r->options->process,
-                                              r->memory.first_step + r->n_done,
-                                              here ? &r->state : NULL, err)
-                            : LW_OK;
-}
-
 static enum lw_status refuse_consolidation(const struct exec_run *r, struct lw_err *err)
 {
     const struct lw_exec_options *o = r->options;
@@ -389,7 +350,6 @@ static void tear_down(struct exec_run *r)
     lw_free(r->parts.items);
     lw_free(r->found);
     lw_free(r->consolidated);
-    lw_exec_state_free(&r->state);
     lw_free(r->first_part);
     lw_free(r->stamps);
     lw_free(r->lanes);
@@ -405,8 +365,6 @@ static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_re
     out->n_steps = measured < 0 ? 0 : measured;
     out->n_checked_bytes = r->n_checked;
     out->n_consolidated_bytes = r->n_consolidated;
-    out->n_loaded_bytes = r->options->load ? r->options->load->n_bytes : 0;
-    out->first_step = r->memory.first_step;
     out->n_checked_message_bytes = r->n_checked_messages;
     if (measured > 0)
         out->over = lw_ns_to_ps(r->over_ns / measured / r->plan->n_ranks);
@@ -452,8 +410,6 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
             made.others_share = exec_machine_load_others(&before, &after);
         if (s == LW_OK)
             s = consolidate(&r, err);
-        if (s == LW_OK)
-            s = take_state(&r, err);
         if (s == LW_OK && options->verify) {
             s = verify(&r, err);
             made.verified = s == LW_OK ? LW_EXEC_VERIFIED : LW_EXEC_MISMATCH;
@@ -465,10 +421,6 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
             enum lw_status sorted = lw_timeline_sort(&made.timeline, s == LW_OK ? err : NULL);
             s = sorted == LW_OK || s != LW_OK ? s : sorted;
         }
-    }
-    if (s == LW_OK) {
-        made.state = r.state;
-        r.state = (struct lw_exec_state){0};
     }
     tear_down(&r);
     if (s != LW_OK && s != LW_ENO && s != LW_EFAILED && s != LW_ETIMEOUT)
@@ -482,6 +434,5 @@ void lw_exec_result_free(struct lw_exec_result *r)
 {
     lw_timeline_free(&r->timeline);
     lw_free(r->places);
-    lw_exec_state_free(&r->state);
     *r = (struct lw_exec_result){0};
 }

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "exec/backend/backend.h"
-#include "exec/tensors/state.h"
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
 #include "shared/base/progress.h"
@@ -54,8 +53,6 @@ struct lw_exec_options {
     int64_t link_latency_ns;
     struct exec_optimizer optimizer;
     int32_t consolidate;        /* rank that puts its data group's optimizer state together; -1 = none */
-    const struct lw_exec_state *load; /* go on from it, borrowed; NULL = begin at step 0 */
-    bool save;                  /* leave the state behind the last step in the result */
     bool loop;                  /* all ranks as streams of one device */
     const struct exec_process *process; /* this process is one rank; NULL = all are in it */
     struct lw_exec_fault fault;
@@ -89,9 +86,6 @@ struct lw_exec_result {
     enum lw_exec_verified verified;
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
     int64_t n_consolidated_bytes; /* of optimizer state on the rank that consolidates */
-    struct lw_exec_state state;  /* options.save, and the run ended well: where rank 0 lives */
-    int64_t n_loaded_bytes, n_saved_bytes; /* of the states' files; 0 = none was read, written */
-    int32_t first_step;          /* steps that were taken before the run */
     int64_t n_checked_message_bytes; /* what communication without a bucket brought, over all steps */
     lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */
     double wall_s;

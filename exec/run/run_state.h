@@ -45,8 +45,6 @@ struct exec_run {
     int32_t n_done;               /* steps */
     int64_t n_checked, n_checked_messages, n_consolidated, over_ns;
     float *consolidated;          /* on the rank that was asked for it */
-    int32_t *start_of;            /* [n_params] in the state that the run goes on from */
-    struct lw_exec_state state;   /* to be saved; on rank 0 */
     bool blamed;                  /* the message says where the step stopped */
     struct exec_stamp fault_stamp; /* of a fault before a communication op */
     bool starved;                 /* by a fault: */

@@ -95,7 +95,7 @@ static enum lw_status give_room_to_compare(struct exec_run *r, struct lw_err *er
 
 struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l, int32_t last_variant)
 {
-    return (struct exec_place){r->memory.first_step + r->n_done, l->pass, l->rank,
+    return (struct exec_place){r->n_done, l->pass, l->rank,
                                exec_tensors_layout(&r->memory, last_variant, l->rank),
                                r->filled + (int64_t)l->rank * r->plan->n_params,
                                r->micro_batches};

@@ -190,7 +190,7 @@ enum lw_status exec_mismatch_tell(const struct exec_tensors *m, int32_t variant,
     return lw_fail(err, LW_ENO,
                    "step %d: op %d (%s) of rank %d takes %s from rank %d (op %d): element %lld is "
                    "%g, not %g%s",
-                   at->step - m->first_step, g.first_op + i, lw_op_name(m->plan->ops[g.first_op + i].kind),
+                   at->step, g.first_op + i, lw_op_name(m->plan->ops[g.first_op + i].kind),
                    at->rank, name, x.peer, (int32_t)(op - m->plan->ops), (long long)element,
                    part->found->got, exec_gradient_at(&part->gradient, element), why);
 }

@@ -15,7 +15,6 @@
 #include "exec/tensors/scratch_slots.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/tensors/sparse_memory.h"
-#include "exec/tensors/state_plan.h"
 #include "shared/plan/op.h"
 
 enum { VALUES = 3 /* in one element while it is computed: exec/tensors/stage_values.c */ };
@@ -359,8 +358,8 @@ float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t p
     return (float *)(void *)((char *)r->weights + m->weight_at[param]);
 }
 
-/* The first values of a parameter, as masters and in its type, and what the optimizer keeps: first[n]
- * and own[n] are room. */
+/* The first values of a parameter, as masters and in its type: first[n] and own[n] are room. What the
+ * optimizer keeps begins with zeros. */
 static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t param, float *first,
                                 void *own, struct lw_err *err)
 {
@@ -368,15 +367,15 @@ static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t pa
     char *weights = (char *)m->ranks[rank].weights + m->weight_at[param];
     enum lw_dtype dtype = (enum lw_dtype)a->dtype;
 
-    exec_state_begin(m, rank, param, 0, first);
+    exec_initial_weights(first, exec_param_root(m->plan, param), a->numel);
     LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
                                  a->numel * 4, err));
     if (dtype != LW_F32) {
         exec_convert(dtype, own, LW_F32, first, a->numel, 1);
-        LW_TRY(m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
-                                     err));
+        return m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
+                                     err);
     }
-    return exec_state_give(m, rank, param, first, err);
+    return LW_OK;
 }
 
 static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct lw_err *err)

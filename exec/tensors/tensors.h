@@ -7,7 +7,6 @@
 #include "exec/backend/backend.h"
 #include "exec/tensors/message_ends.h"
 #include "exec/cpu/gradients.h"
-#include "exec/tensors/state.h"
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
@@ -66,9 +65,6 @@ struct exec_tensors {
     struct exec_facts facts;
     bool keep_scratch_apart;     /* no op overwrites what is still to be verified */
     struct exec_optimizer optimizer;
-    const struct lw_exec_state *start; /* what the run goes on from; NULL = from first values */
-    const int32_t *start_of;     /* [n_params] its parameter; -1 = none: not trained here */
-    int32_t first_step;          /* steps that were taken before */
     struct exec_layout *layouts; /* [n_variants * n_roles] */
     int64_t *weight_at;          /* [n_params] offset in weights, bytes */
     int64_t *weights_bucket_at;  /* [n_buckets] the same of flat buffers of weights; -1 = others */
@@ -104,7 +100,7 @@ struct exec_parts {
 
 /* Where in the run: the key of this pass's gradients. */
 struct exec_place {
-    int32_t step, pass;           /* optimizer step, those before the run too; pass within it */
+    int32_t step, pass;           /* optimizer step; pass within it */
     int32_t rank;
     const struct exec_layout *layout;  /* of the pass that ends the step: it says where gradients lie */
     bool *filled;                 /* [n_params] gradient holds something of this step already */

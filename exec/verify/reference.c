@@ -18,7 +18,6 @@
 #include "exec/backend/optimizer.h"
 #include "exec/cpu/sparse_rows.h"
 #include "exec/tensors/sparse_memory.h"
-#include "exec/tensors/state_plan.h"
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
 
@@ -84,7 +83,7 @@ static double add_rank(const struct exec_reference *f, int32_t param, int32_t ra
 {
     const struct lw_plan *p = f->m->plan;
     struct exec_gradient g = {.table = &f->m->table, .param = param, .rank = rank,
-                              .step = f->m->first_step + step};
+                              .step = step};
     int64_t end = after_step(p, first);
     double one = 0;
 
@@ -310,11 +309,11 @@ void exec_reference_run(struct exec_reference *f, int32_t param, int32_t rank)
     int64_t n = p->params[param].numel, first = 0;
     int32_t divisor = exec_reference_divisor(f, param, rank);
 
-    exec_state_begin(f->m, rank, param, 0, f->weights);
+    exec_initial_weights(f->weights, exec_param_root(p, param), n);
     for (int32_t k = 0; k < exec_optimizer_states(f->m->optimizer.kind); k++)
-        exec_state_begin(f->m, rank, param, 1 + k, f->state[k]);
+        memset(f->state[k], 0, (size_t)n * sizeof *f->state[k]);
     for (int32_t step = 0; step < f->n_steps; step++) {
-        struct exec_update u = exec_update_of(&f->m->optimizer, f->m->first_step + step);
+        struct exec_update u = exec_update_of(&f->m->optimizer, step);
         add_up(f, param, rank, step, first);
         if (f->m->clips)
             clip(f, param, divisor, exec_reference_squares(f, rank, step));

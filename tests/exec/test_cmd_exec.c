@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include <sqlite3.h>
 
 #include "exec/run/run.h"
 #include "shared/files/files.h"
@@ -89,76 +88,6 @@ static void pipelines_run_as_processes(void **state)
            "\"verified\": true");
 }
 
-static int64_t metric(const char *db, int run, const char *name)
-{
-    char sql[256];
-    sqlite3 *handle;
-    sqlite3_stmt *q;
-
-    snprintf(sql, sizeof sql, "SELECT value FROM metric WHERE run = %d AND name = '%s' AND step = -1 AND "
-                              "rank = -1", run, name);
-    assert_int_equal(sqlite3_open(fixture_path(db), &handle), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(handle, sql, -1, &q, NULL), SQLITE_OK);
-    int64_t value = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : -1;
-    sqlite3_finalize(q);
-    sqlite3_close(handle);
-    return value;
-}
-
-/* Five parameters "w00" of 1000 to 1004 elements, adam: 3 arrays of 5010 * 4 bytes, a head of 48 and a
- * checksum of 32 bytes, 28 of each parameter: 60340. */
-static void states_are_saved_and_gone_on_from(void **state)
-{
-    (void)state;
-    expect("exec good.json --compute spin --steps 3 --warmup 1 --optimizer adam --db states.db "
-           "--save-state four.state", 0, "saved: 58.93 KiB to four.state, 4 steps are taken");
-    expect("exec good.json --compute spin --steps 2 --warmup 0 --optimizer adam --db states.db "
-           "--load-state four.state --save-state six.state", 0,
-           "loaded: 58.93 KiB from four.state, 4 steps were taken\n"
-           "saved: 58.93 KiB to six.state, 6 steps are taken");
-    assert_int_equal(metric("states.db", 1, "n_loaded_bytes"), -1);
-    assert_int_equal(metric("states.db", 1, "saved_step"), 4);
-    assert_int_equal(metric("states.db", 2, "n_loaded_bytes"), 60340);
-    assert_int_equal(metric("states.db", 2, "loaded_step"), 4);
-    assert_int_equal(metric("states.db", 2, "n_saved_bytes"), 60340);
-    assert_int_equal(metric("states.db", 2, "saved_step"), 6);
-    expect("exec good.json --compute spin --steps 2 --warmup 0 --optimizer adam --no-db "
-           "--load-state four.state --format json", 0,
-           "\"n_loaded_bytes\": 60340,\n  \"loaded_step\": 4,\n  \"n_saved_bytes\": 0,\n  "
-           "\"saved_step\": null");
-}
-
-static void what_is_wrong_with_a_state_is_said_before_the_run(void **state)
-{
-    (void)state;
-    expect("exec good.json --compute spin --steps 2 --no-db --save-state good.state", 0, "saved: ");
-    expect("exec good.json --no-db --save-state -", 2, "--save-state -: ");
-    expect("exec good.json --no-db --save-state nowhere/x", 1,
-           "lapwing exec: nowhere/x: cannot write: No such file or directory");
-    expect("exec good.json --no-db --load-state nowhere", 1, "nowhere: cannot open: No such file");
-    expect("exec good.json --no-db --load-state good.json", 1, "good.json: is no saved state");
-    expect("exec good.json --no-db --load-state good.state --optimizer adam", 1,
-           "good.state: holds what sgd keeps, this run updates with adam: --optimizer sgd");
-}
-
-/* --spawn: rank 0 writes what all have; the one that starts them reads first. */
-static void states_pass_between_processes_and_threads(void **state)
-{
-    (void)state;
-    expect("model mlp --layers 4 --width 8 -o w.json", 0, "wrote w.json");
-    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --spawn --compute sleep --steps 2 "
-           "--warmup 0 --no-db --optimizer adam --save-state spawned.state", 0, "2 steps are taken");
-    expect("exec -w w.json --dp 3 --zero 3 --compute sleep --steps 2 --warmup 0 --no-db --optimizer adam "
-           "--load-state spawned.state --save-state threads.state", 0, "4 steps are taken");
-    expect("exec -w w.json --dp 1 --pp 2 --micro-batches 2 --spawn --compute sleep --steps 2 --warmup 0 "
-           "--no-db --optimizer adam --load-state threads.state --format json", 0,
-           "\"loaded_step\": 4");
-    expect("exec -w w.json --dp 2 --spawn --compute sleep --no-db --optimizer adam "
-           "--save-state nowhere/x", 1, "nowhere/x: cannot write");
-    expect("exec -w w.json --dp 2 --tp 2 --spawn --compute sleep --no-db --optimizer adam --steps 2 "
-           "--load-state threads.state", 1, "was saved by tensor groups of 1, this plan has groups of 2");
-}
-
 static void a_step_beyond_its_time_is_stored_as_timeout(void **state)
 {
     (void)state;
@@ -200,9 +129,6 @@ int main(void)
         cmocka_unit_test(a_wrong_plan_is_refused_or_found_out),
         cmocka_unit_test(optimizer_state_comes_together),
         cmocka_unit_test(pipelines_run_as_processes),
-        cmocka_unit_test(states_are_saved_and_gone_on_from),
-        cmocka_unit_test(what_is_wrong_with_a_state_is_said_before_the_run),
-        cmocka_unit_test(states_pass_between_processes_and_threads),
         cmocka_unit_test(a_step_beyond_its_time_is_stored_as_timeout),
         cmocka_unit_test(wrong_usage_is_said),
         cmocka_unit_test(backends_are_listed_with_reasons),

@@ -40,19 +40,6 @@ static void a_database_that_does_not_fit_is_one_line(void **unused)
                     " $L sim -w m.json --dp 2 --spans --db full.db", "lapwing sim: full.db: ");
 }
 
-/* Two layers of 64 * 64 weights: 32 KiB, where a file may have 1 KiB. */
-static void a_state_that_does_not_fit_is_one_line_and_no_file(void **unused)
-{
-    int rc;
-    (void)unused;
-
-    shell("$L model mlp --layers 2 --width 64 -o small.json", NULL);
-    expect_one_line("ulimit -f 1; $L exec -w small.json --dp 2 --compute sleep --steps 1 --warmup 0 --no-db"
-                    " --save-state m.state", "lapwing exec: m.state: cannot write: ");
-    shell("ls m.state*", &rc);
-    assert_int_not_equal(rc, 0);
-}
-
 static void a_reader_that_goes_away_is_no_death_by_signal(void **unused)
 {
     int rc;
@@ -152,7 +139,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_that_does_not_fit_is_one_line_and_no_file),
         cmocka_unit_test(a_database_that_does_not_fit_is_one_line),
-        cmocka_unit_test(a_state_that_does_not_fit_is_one_line_and_no_file),
         cmocka_unit_test(a_reader_that_goes_away_is_no_death_by_signal),
         cmocka_unit_test(a_run_that_cannot_be_stored_is_told_and_over),
     };

@@ -252,26 +252,6 @@ static void every_kind_of_plan_ends_like_one_rank(void **state)
     }
 }
 
-/* Two stages of two data ranks save; three data ranks with ZeRO-3 go on; threads go on from those. */
-static void a_state_passes_from_run_to_run(void **state)
-{
-    NEEDS_MPI();
-    int rc;
-    char *out = shell("E='--compute sleep --steps 2 --warmup 0 --no-db --optimizer adam --format json' && "
-                      "$L model mlp --layers 4 --width 64 -o w.json >/dev/null && "
-                      "$M -n 4 $L exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --backend mpi $E "
-                      "--save-state a.state && $M -n 3 $L exec -w w.json --dp 3 --zero 3 --backend mpi $E "
-                      "--load-state a.state --save-state b.state && $L exec -w w.json --dp 2 $E "
-                      "--load-state b.state 2>&1", &rc);
-
-    if (rc != 0 || times(out, "\"verified\": true") != 3)
-        fail_msg("status %d\n%s", rc, out);
-    has(out, "\"saved_step\": 2");
-    has(out, "\"loaded_step\": 2");
-    has(out, "\"saved_step\": 4");
-    has(out, "\"loaded_step\": 4");
-}
-
 /* An embedding of 10 rows of 4, of which a micro-batch touches 3, on two processes that mpirun starts. */
 static void sparse_gradients_end_like_one_rank(void **state)
 {
@@ -358,7 +338,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(members_that_disagree_fail_by_name),
         cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
         cmocka_unit_test(every_kind_of_plan_ends_like_one_rank),
-        cmocka_unit_test(a_state_passes_from_run_to_run),
         cmocka_unit_test(sparse_gradients_end_like_one_rank),
         cmocka_unit_test(a_world_of_one_where_more_were_asked_is_refused),
         cmocka_unit_test(what_cannot_start_says_how_to),

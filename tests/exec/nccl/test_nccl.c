@@ -778,27 +778,6 @@ static void a_loop_runs_from_the_command_line(void **state)
     has(out, "bit by bit");
 }
 
-/* Streams of one device save, processes go on, threads go on from those. */
-static void a_state_passes_between_backends(void **state)
-{
-    NEEDS_FAKES();
-    int rc;
-    char *out = command("E='--compute sleep --steps 2 --warmup 0 --no-db --optimizer adam' && "
-                        "$L model mlp --layers 4 --width 64 -o w.json >/dev/null && "
-                        "$L exec -w w.json --dp 2 --zero 1 --backend nccl --transport loop $E "
-                        "--save-state a.state >a.txt && "
-                        "$L exec -w w.json --dp 2 --pp 2 --micro-batches 2 --backend nccl --spawn $E "
-                        "--load-state a.state --save-state b.state >b.txt && "
-                        "$L exec -w w.json --dp 3 --zero 2 $E --load-state b.state >c.txt; "
-                        "grep -h -e loaded -e saved -e verified a.txt b.txt c.txt", &rc);
-
-    if (rc != 0)
-        fail_msg("%s", out);
-    has(out, "to a.state, 2 steps are taken");
-    has(out, "to b.state, 4 steps are taken");
-    has(out, "from b.state, 4 steps were taken\nverified: ");
-}
-
 /* Squares are summed on the device, by processes and by ranks that are streams of one. */
 static void clipped_plans_end_like_one_rank(void **state)
 {
@@ -913,7 +892,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(processes_that_differ_are_turned_away),
         cmocka_unit_test(spawned_processes_store_one_run),
         cmocka_unit_test(a_loop_runs_from_the_command_line),
-        cmocka_unit_test(a_state_passes_between_backends),
         cmocka_unit_test(clipped_plans_end_like_one_rank),
         cmocka_unit_test(sparse_gradients_are_refused),
         cmocka_unit_test(what_cannot_start_says_how_to),
