@@ -14,12 +14,10 @@ static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "opti
 /* The variant whose launches are shown for a set: the last that uses it, or any for weights and copies. */
 static int32_t variant_of_set(const struct lw_plan *p, const struct lw_bucket_set *set)
 {
-    bool of_none = strcmp(set->name, LW_SET_WEIGHTS) == 0 ||
-                   strcmp(set->name, LW_SET_TIED) == 0 || strcmp(set->name, LW_SET_NORM) == 0;
-    int32_t found = of_none ? p->n_variants - 1 : -1;
+    int32_t found = set->kind == LW_BUCKET_GRADIENTS ? -1 : p->n_variants - 1;
 
     for (int32_t v = 0; v < p->n_variants; v++)
-        if (strcmp(p->variants[v].set_name, set->name) == 0)
+        if (lw_plan_uses_set(p, v, (int32_t)(set - p->sets)))
             found = v;
     return found;
 }
@@ -49,9 +47,8 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
         const struct lw_bucket_set *set = &p->sets[s];
         for (int32_t i = 0; i < set->n_buckets; i++) {
             const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
-            bool weights = lw_plan_is_weights(p, set->first_bucket + i);
-            bool summed = lw_plan_is_tied(p, set->first_bucket + i) ||
-                          lw_plan_is_norm(p, set->first_bucket + i);
+            bool weights = set->kind == LW_BUCKET_WEIGHTS;
+            bool summed = !weights && set->kind != LW_BUCKET_GRADIENTS;
             struct lw_launch_point at = {0, 0, -1};
             if (!weights && !summed)
                 lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
@@ -156,9 +153,7 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
     lw_jsonout_array(o, "buckets");
     for (int32_t i = 0; i < set->n_buckets; i++) {
         const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
-        bool launched = !lw_plan_is_weights(p, set->first_bucket + i) &&
-                        !lw_plan_is_tied(p, set->first_bucket + i) &&
-                        !lw_plan_is_norm(p, set->first_bucket + i);
+        bool launched = set->kind == LW_BUCKET_GRADIENTS;
         struct lw_launch_point at = {0, 0, -1};
         if (launched)
             lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);

@@ -199,7 +199,8 @@ static enum lw_status add_bucket(struct loader *l, struct lw_sql *q)
         return lw_fail_nomem(l->err);
     LW_TRY(read_slots(l, number(q, 0), n, slots));
     if (number(q, 3) == 0) /* the first of its set */
-        lw_builder_set(l->builder, lw_sql_text(q, 1), number(q, 2));
+        lw_builder_set(l->builder, lw_bucket_kind_of_set(lw_sql_text(q, 1)), lw_sql_text(q, 1),
+                       number(q, 2));
     else if (l->n_buckets == 1)
         return bad(l, "bucket");
     lw_builder_bucket(l->builder, &b, slots, n);

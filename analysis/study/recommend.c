@@ -55,7 +55,7 @@ lw_ps lw_recommendation_gain(const struct lw_recommendation *r)
 static bool settled(const struct lw_plan *p, const struct lw_bucket *b)
 {
     int32_t v = lw_plan_variant_of_pass(p, p->n_passes - 1);
-    return strcmp(p->sets[b->set].name, p->variants[v].set_name) == 0;
+    return lw_plan_uses_set(p, v, b->set);
 }
 
 /* How many buckets there are, and the largest cap that still makes them; INT64_MAX when no bucket

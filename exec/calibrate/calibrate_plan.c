@@ -65,7 +65,7 @@ static int64_t wire_bytes(const struct maker *k, int64_t bytes)
 static void add_buckets(struct maker *k, const int64_t *bytes, int32_t n)
 {
     add_params(k, bytes, n);
-    lw_builder_set(k->b, "rebuilt", 0);
+    lw_builder_set(k->b, LW_BUCKET_GRADIENTS, "rebuilt", 0);
     for (int32_t i = 0; i < n; i++) {
         struct lw_slot slot = {i, 0};
         struct lw_bucket bucket = {.dtype = k->wire, .bytes = wire_bytes(k, bytes[i])};

@@ -288,7 +288,7 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
         if (set->stage != p->roles[role].stage ||
-            strcmp(set->name, p->variants[variant].set_name) != 0)
+            !lw_plan_uses_set(p, variant, s))
             continue;
         for (int32_t b = set->first_bucket; b < set->first_bucket + set->n_buckets; b++) {
             LW_TRY(check_types(p, l, b, err));

@@ -53,7 +53,7 @@ static enum lw_status audit_buckets(const struct lw_plan *p, struct lw_err *err)
         for (int32_t i = 0; i < p->n_params; i++)
             bucket_of[i] = -1;
         for (int32_t i = 0; i < p->n_sets && s == LW_OK; i++)
-            if (strcmp(p->sets[i].name, p->variants[v].set_name) == 0)
+            if (lw_plan_uses_set(p, v, i))
                 s = audit_set(p, &p->sets[i], bucket_of, err);
     }
     lw_free(bucket_of);
@@ -212,7 +212,7 @@ static enum lw_status audit_clipping(const struct lw_plan *p, int32_t variant, i
     return lw_fail(err, LW_ENO, "variant '%s', role '%s': the plan clips at norm %g, but %d ops take the "
                                 "squares of gradients and %d scale them (copy_in and copy_out of set "
                                 "'%s')", p->variants[variant].name, p->roles[role].name,
-                   p->strategy.clip, squares, scales, LW_SET_NORM);
+                   p->strategy.clip, squares, scales, lw_bucket_kind_name(LW_BUCKET_NORM));
 }
 
 /* --- casts ---------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ static void lay_out_step(struct safe *k, int32_t last, int32_t stage)
 
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
-        if (set->stage != stage || strcmp(set->name, p->variants[last].set_name) != 0)
+        if (set->stage != stage || !lw_plan_uses_set(p, last, s))
             continue;
         for (int32_t b = set->first_bucket; b < set->first_bucket + set->n_buckets; b++)
             if (k->laid[b] == k->n_laid)

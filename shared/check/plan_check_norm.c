@@ -2,7 +2,7 @@
  * exactly once (docs/design/norm.md).
  *
  * Proven for every variant that ends a step: a program with an optimizer has one chain of ops about
- * its stage's bucket of LW_SET_NORM: a copy_in behind everything that works on gradients, all-reduces
+ * its stage's bucket of LW_BUCKET_NORM: a copy_in behind everything that works on gradients, all-reduces
  * one behind the other, a copy_out behind the last, and behind that the optimizer. Then the chains of
  * all ranks are followed backwards: what reaches a rank is the sum of what its last group's members
  * had before, and so on down to single ranks. Every class of ranks that count the same
@@ -179,7 +179,7 @@ static enum lw_status check_optimizer(const struct norm *k, const struct chain *
     if (c->scale < 0)
         return lw_fail(err, LW_EPLAN, "%s: the plan clips at norm %g, but no copy_out of set '%s' "
                                       "comes before it", lw_check_op_text(k->p, op, text),
-                       k->p->strategy.clip, LW_SET_NORM);
+                       k->p->strategy.clip, lw_bucket_kind_name(LW_BUCKET_NORM));
     return after(k, op, c->scale) ? LW_OK
                                   : not_awaited(k, op, c->scale, "scales the gradients", err);
 }

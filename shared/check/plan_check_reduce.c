@@ -56,7 +56,7 @@ static enum lw_status place(struct reduce *k, struct lw_err *err)
         k->bucket_of[i] = -1;
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
-        if (strcmp(set->name, p->variants[k->variant].set_name) != 0)
+        if (!lw_plan_uses_set(p, k->variant, p->buckets[b].set))
             continue;
         for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
             int32_t a = p->slots[p->buckets[b].first_slot + i];
@@ -202,7 +202,7 @@ static enum lw_status check_about_bucket(struct reduce *k, int32_t op, struct lw
         return k->temporary[o->bucket] ? LW_OK : check_about_weights(k, op, err);
     if (lw_plan_is_tied(p, o->bucket) || lw_plan_is_norm(p, o->bucket))
         return LW_OK;
-    if (strcmp(set->name, p->variants[k->variant].set_name) != 0 || set->stage != k->stage)
+    if (!lw_plan_uses_set(p, k->variant, p->buckets[o->bucket].set) || set->stage != k->stage)
         return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
                        lw_check_op_text(p, op, text), set->name, set->stage);
     if (lw_plan_sparse(p, o->bucket))
@@ -307,7 +307,7 @@ static enum lw_status check_program(struct reduce *k, struct lw_err *err)
     }
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
-        if (set->stage != k->stage || strcmp(set->name, v->set_name) != 0)
+        if (set->stage != k->stage || !lw_plan_uses_set(p, k->variant, p->buckets[b].set))
             continue;
         if (k->reduced_by[b] < 0)
             return lw_fail(err, LW_EPLAN, "variant '%s': bucket %d is never reduced", v->name, b);

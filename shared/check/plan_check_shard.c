@@ -1,5 +1,5 @@
 /* Sharded optimizers of a plan: what a member updates reaches all of them, once, by the flat buffers
- * of the set LW_SET_WEIGHTS, and gradients that are reduced to one member go to the owner.
+ * of the kind LW_BUCKET_WEIGHTS, and gradients that are reduced to one member go to the owner.
  *
  * Proven for every variant that ends a step: each shard with an owner lies in a flat buffer that is
  * broadcast from that owner, or all-gathered with the shard inside the owner's share; no parameter is
@@ -166,7 +166,7 @@ static bool is_sharded(const struct lw_plan *p)
         if (p->shards[i].owner >= 0)
             return true;
     for (int32_t i = 0; i < p->n_sets; i++)
-        if (strcmp(p->sets[i].name, LW_SET_WEIGHTS) == 0)
+        if (p->sets[i].kind == LW_BUCKET_WEIGHTS)
             return true;
     for (int32_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == LW_OP_REDUCE && p->ops[i].bucket >= 0)

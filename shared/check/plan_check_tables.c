@@ -275,7 +275,7 @@ static enum lw_status check_norm_bucket(const struct lw_plan *p, int32_t b, stru
         k->n_slots == 0)
         return LW_OK;
     return lw_fail(err, LW_EPLAN, "bucket %d of set '%s': %lld bytes of %s and %d gradients; it is one "
-                                  "number of f64 or f32", b, LW_SET_NORM, (long long)k->bytes,
+                                  "number of f64 or f32", b, lw_bucket_kind_name(LW_BUCKET_NORM), (long long)k->bytes,
                    lw_dtype_name(k->dtype), k->n_slots);
 }
 
@@ -332,6 +332,7 @@ static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
         const struct lw_bucket_set *set = &p->sets[s];
         LW_TRY(within("bucket set", s, "stage", set->stage, 0, p->n_stages > 0 ? p->n_stages : 1,
                       err));
+        LW_TRY(within("bucket set", s, "kind", set->kind, 0, LW_BUCKET_SPARSE, err));
         LW_TRY(range("bucket set", s, "buckets", set->first_bucket, set->n_buckets, p->n_buckets,
                      &used_buckets, err));
     }
@@ -471,13 +472,8 @@ static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
 
     for (int32_t v = 0; v < p->n_variants; v++) {
         int32_t n = 0;
-        if (strcmp(p->variants[v].set_name, LW_SET_WEIGHTS) == 0 ||
-            strcmp(p->variants[v].set_name, LW_SET_TIED) == 0 ||
-            strcmp(p->variants[v].set_name, LW_SET_NORM) == 0)
-            return lw_fail(err, LW_EPLAN, "variant '%s': the set '%s' is of no variant",
-                           p->variants[v].name, p->variants[v].set_name);
-        for (int32_t s = 0; *p->variants[v].set_name && s < p->n_sets; s++)
-            n += strcmp(p->sets[s].name, p->variants[v].set_name) == 0;
+        for (int32_t s = 0; s < p->n_sets; s++)
+            n += lw_plan_uses_set(p, v, s);
         if (n != p->variants[v].n_sets || (n == 0 && *p->variants[v].set_name))
             return lw_fail(err, LW_EPLAN, "variant '%s': uses %d bucket sets '%s', the plan has %d",
                            p->variants[v].name, p->variants[v].n_sets, p->variants[v].set_name, n);

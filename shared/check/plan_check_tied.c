@@ -2,7 +2,7 @@
  * copies, once.
  *
  * Proven: every such parameter that gets a gradient lies in exactly one bucket of its stage's
- * LW_SET_TIED; in every variant that ends a step each bucket of a role's stage is all-reduced once,
+ * LW_BUCKET_TIED; in every variant that ends a step each bucket of a role's stage is all-reduced once,
  * whole, over a group that has every stage with a copy, after whatever completes, copies or reduces
  * the gradient (to all members: not to a share or an owner), and before the optimizer begins. Plans
  * without copies cost a look at the parameters. */
@@ -15,7 +15,7 @@
 struct tied {
     const struct lw_plan *p;
     struct lw_op_clock clock;
-    int32_t *bucket_of;  /* [n_params] in LW_SET_TIED; -1 = none */
+    int32_t *bucket_of;  /* [n_params] in LW_BUCKET_TIED; -1 = none */
     int32_t *data_of;    /* [n_params] bucket that the variant reduces it in; -1 = none */
     int32_t *summed_by;  /* [n_buckets] op of the program; -1 = none yet */
     bool *has_copy;      /* [n_params] */
@@ -51,12 +51,12 @@ static enum lw_status place(struct tied *k, struct lw_err *err)
             int32_t a = p->slots[p->buckets[b].first_slot + i];
             if (k->bucket_of[a] >= 0)
                 return lw_fail(err, LW_EPLAN, "parameter %d '%s' is in two buckets of set '%s', %d "
-                                              "and %d", a, p->params[a].name, LW_SET_TIED,
+                                              "and %d", a, p->params[a].name, lw_bucket_kind_name(LW_BUCKET_TIED),
                                k->bucket_of[a], b);
             if (!k->has_copy[a] || p->params[a].stage != p->sets[p->buckets[b].set].stage)
                 return lw_fail(err, LW_EPLAN, "bucket %d of set '%s': parameter %d '%s' has no copy "
                                               "at another stage, or lives at another", b,
-                               LW_SET_TIED, a, p->params[a].name);
+                               lw_bucket_kind_name(LW_BUCKET_TIED), a, p->params[a].name);
             k->bucket_of[a] = b;
         }
     }
@@ -64,7 +64,7 @@ static enum lw_status place(struct tied *k, struct lw_err *err)
         if (k->has_copy[i] && has_gradient(&p->params[i]) && k->bucket_of[i] < 0)
             return lw_fail(err, LW_EPLAN, "parameter %d '%s' has a copy at another stage, but is in "
                                           "no bucket of set '%s'", i, p->params[i].name,
-                           LW_SET_TIED);
+                           lw_bucket_kind_name(LW_BUCKET_TIED));
     return LW_OK;
 }
 
@@ -186,7 +186,7 @@ static enum lw_status check_program(struct tied *k, int32_t variant, int32_t rol
             p->variants[variant].ends_step && k->summed_by[b] < 0)
             return lw_fail(err, LW_EPLAN, "variant '%s', role '%s': bucket %d of set '%s' is never "
                                           "summed", p->variants[variant].name, p->roles[role].name,
-                           b, LW_SET_TIED);
+                           b, lw_bucket_kind_name(LW_BUCKET_TIED));
     return LW_OK;
 }
 
@@ -198,7 +198,7 @@ static void find_data(struct tied *k, int32_t variant)
     memset(k->data_of, -1, (size_t)p->n_params * sizeof *k->data_of);
     for (int32_t b = 0; b < p->n_buckets; b++)
         for (int32_t i = 0; i < p->buckets[b].n_slots; i++)
-            if (strcmp(p->sets[p->buckets[b].set].name, p->variants[variant].set_name) == 0)
+            if (lw_plan_uses_set(p, variant, p->buckets[b].set))
                 k->data_of[p->slots[p->buckets[b].first_slot + i]] = b;
 }
 
@@ -211,7 +211,7 @@ static enum lw_status run(struct tied *k, struct lw_arena *room, struct lw_err *
         return lw_fail_nomem(err);
     bool any = find_copies(k);
     for (int32_t s = 0; s < p->n_sets; s++)
-        any = any || strcmp(p->sets[s].name, LW_SET_TIED) == 0;
+        any = any || p->sets[s].kind == LW_BUCKET_TIED;
     if (!any)
         return LW_OK;
     k->bucket_of = lw_arena_alloc(room, p->n_params, sizeof *k->bucket_of);

@@ -124,6 +124,8 @@ static enum lw_status unpack_sets(struct plan_file *f, struct lw_arena *a, struc
     for (int32_t s = 0; s < p->n_sets; s++) {
         struct set_row *row = &f->sets[s];
         row->set = p->sets[s];
+        if (row->set.kind == (int32_t)lw_bucket_kind_of_set(row->set.name))
+            row->set.kind = -1; /* its name says it */
         row->n_buckets = row->set.n_buckets;
         row->buckets = lw_arena_alloc(a, row->n_buckets, sizeof *row->buckets);
         if (!row->buckets)

@@ -230,6 +230,8 @@ static enum lw_status pack_buckets(const struct pack *k)
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct set_row *row = &k->file->sets[s];
         p->sets[s] = row->set;
+        if (row->set.kind < 0)
+            p->sets[s].kind = (int32_t)lw_bucket_kind_of_set(row->set.name);
         p->sets[s].first_bucket = p->n_buckets;
         p->sets[s].n_buckets = row->n_buckets;
         LW_TRY(within(k, "bucket_sets", s, "stage", row->set.stage, 0, p->n_stages));
@@ -263,8 +265,7 @@ static enum lw_status pack_programs(const struct pack *k)
         return lw_fail_nomem(k->err);
     for (int32_t v = 0; v < p->n_variants; v++)
         for (int32_t s = 0; s < p->n_sets; s++)
-            p->variants[v].n_sets +=
-                *p->variants[v].set_name && strcmp(p->sets[s].name, p->variants[v].set_name) == 0;
+            p->variants[v].n_sets += lw_plan_uses_set(p, v, s);
     for (int32_t i = 0; i < k->file->n_program_rows; i++) {
         const struct program_row *row = &k->file->programs[i];
         LW_TRY(within(k, "programs", i, "variant", row->variant, 0, p->n_variants));

@@ -23,6 +23,11 @@ static const char *reducer_word(int k)
     return k >= 0 && k < LW_N_REDUCERS ? lw_reducer_name((enum lw_reducer_kind)k) : NULL;
 }
 
+static const char *set_kind_word(int k)
+{
+    return k >= 0 && k < LW_BUCKET_SPARSE ? lw_bucket_kind_name((enum lw_bucket_kind)k) : NULL;
+}
+
 /* -1 is nothing, or unknown; what allows it is verified when the plan is packed */
 #define INDEX(json, at_) LW_F_INT32(json, at_, -1)
 
@@ -119,6 +124,7 @@ static const struct lw_field bucket_fields[] = {
 #define AT(field) offsetof(struct set_row, field)
 static const struct lw_field set_fields[] = {
     LW_F_NAME("name", AT(set.name)),
+    {.name = "kind", .kind = LW_FIELD_WORD, .at = AT(set.kind), .word = set_kind_word, .absent = -1},
     LW_F_INT32("stage", AT(set.stage), 0),
     LW_F_LIST("buckets", AT(buckets), AT(n_buckets), bucket_fields, struct bucket_row),
     {0},

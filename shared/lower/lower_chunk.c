@@ -91,7 +91,7 @@ static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set 
 
     if (!set->name)
         return;
-    lw_builder_set(b, set->name, d->stage);
+    lw_builder_set(b, LW_BUCKET_GRADIENTS, set->name, d->stage);
     for (int32_t n = 0; n < k->n_buckets; n++) {
         enum lw_dtype wire = lw_part_wire_dtype(d->s, set->dtype[n]);
         struct lw_bucket bucket = {

@@ -3,7 +3,7 @@
  * the ranks of a replica where the model is cut), a pass that scales.
  *
  * The sum travels as one f64, so that it is the same in any order where squares are whole numbers: the
- * bucket of the rank's stage in the set LW_SET_NORM. Each pass moves the gradients that the fullest
+ * bucket of the rank's stage of the kind LW_BUCKET_NORM. Each pass moves the gradients that the fullest
  * member updates; the first waits, as torch's clip_grad_norm_ does, for everything that was reduced.
  * Which elements count, and the proof that each does once: docs/design/norm.md. Not modelled: norms
  * other than the second, leaving out the pass that scales by 1. Sources: torch/nn/utils/clip_grad.py;
@@ -22,7 +22,7 @@ void lw_lower_norm_sets(struct lw_lowering *l)
                                      .bytes = lw_dtype_size(number_dtype(l))};
 
     for (int32_t stage = 0; l->s->clip > 0 && stage < (l->mirrored ? l->pp / 2 : l->pp); stage++) {
-        lw_builder_set(l->b, LW_SET_NORM, stage);
+        lw_builder_set(l->b, LW_BUCKET_NORM, NULL, stage);
         int32_t bucket = lw_builder_bucket(l->b, &number, NULL, 0);
         if (stage == 0)
             l->norm_bucket = bucket;

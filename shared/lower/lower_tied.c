@@ -3,7 +3,7 @@
  *
  * Invariants: the copies of a set are at distinct stages, ascending; sets over the same stages share a
  * communicator class, whose groups join equal data and tensor coordinates (of two directions, the
- * ranks of one direction). Every copy is a flat buffer of the set LW_SET_TIED. Shares and owners of
+ * ranks of one direction). Every copy is a flat buffer of the kind LW_BUCKET_TIED. Shares and owners of
  * the copies may differ from stage to stage, so ZeRO reduces buckets that hold one to all members
  * (lower_reduce.c): each then has the whole sum, whatever part of it it updates. Source of the order,
  * behind the reduction over data: NVIDIA/Megatron-LM megatron/core/distributed/finalize_model_grads.py
@@ -140,7 +140,7 @@ void lw_lower_tied_sets(struct lw_lowering *l)
                 if (c->stage != stage)
                     continue;
                 if (!opened)
-                    lw_builder_set(l->b, LW_SET_TIED, stage);
+                    lw_builder_set(l->b, LW_BUCKET_TIED, NULL, stage);
                 opened = true;
                 c->bucket = lw_builder_bucket(l->b, &bucket, &slot, 1);
             }

@@ -304,7 +304,7 @@ void lw_part_add_shards(struct lw_part *d, struct lw_builder *b)
         x.param = lw_part_param(d, x.param);
         lw_builder_shard(b, &x);
     }
-    lw_builder_set(b, LW_SET_WEIGHTS, d->stage);
+    lw_builder_set(b, LW_BUCKET_WEIGHTS, NULL, d->stage);
     for (int32_t k = 0; k < h->n_buffers; k++) {
         const struct lw_part_buffer *f = &h->buffers[k];
         enum lw_dtype wire = lw_part_weights_dtype(d->s, f->dtype);

@@ -60,27 +60,56 @@ bool lw_op_uses_weights(const struct lw_op *op)
                                op->kind == LW_OP_BACKWARD_INPUT || op->kind == LW_OP_KERNEL);
 }
 
+static const char *const kind_names[LW_N_BUCKET_KINDS] = {"gradients", "weights", "tied", "norm",
+                                                          "sparse"};
+
+const char *lw_bucket_kind_name(enum lw_bucket_kind kind)
+{
+    return kind_names[kind];
+}
+
+enum lw_bucket_kind lw_bucket_kind_of_set(const char *name)
+{
+    for (int k = LW_BUCKET_WEIGHTS; k <= LW_BUCKET_NORM; k++)
+        if (strcmp(name, kind_names[k]) == 0)
+            return (enum lw_bucket_kind)k;
+    return LW_BUCKET_GRADIENTS;
+}
+
+enum lw_bucket_kind lw_plan_bucket_kind(const struct lw_plan *p, int32_t bucket)
+{
+    if (lw_plan_sparse(p, bucket))
+        return LW_BUCKET_SPARSE;
+    return (enum lw_bucket_kind)p->sets[p->buckets[bucket].set].kind;
+}
+
 bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket)
 {
-    return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_WEIGHTS) == 0;
+    return p->sets[p->buckets[bucket].set].kind == LW_BUCKET_WEIGHTS;
 }
 
 bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket)
 {
-    return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_TIED) == 0;
+    return p->sets[p->buckets[bucket].set].kind == LW_BUCKET_TIED;
 }
 
 bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket)
 {
-    return strcmp(p->sets[p->buckets[bucket].set].name, LW_SET_NORM) == 0;
+    return p->sets[p->buckets[bucket].set].kind == LW_BUCKET_NORM;
+}
+
+bool lw_plan_uses_set(const struct lw_plan *p, int32_t variant, int32_t set)
+{
+    const char *name = p->variants[variant].set_name;
+
+    return *name && p->sets[set].kind == LW_BUCKET_GRADIENTS && strcmp(p->sets[set].name, name) == 0;
 }
 
 const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket)
 {
     const struct lw_bucket *b = &p->buckets[bucket];
 
-    if (p->n_sparse == 0 || b->n_slots != 1 || lw_plan_is_weights(p, bucket) ||
-        lw_plan_is_tied(p, bucket) || lw_plan_is_norm(p, bucket))
+    if (p->n_sparse == 0 || b->n_slots != 1 || p->sets[b->set].kind != LW_BUCKET_GRADIENTS)
         return NULL;
     return lw_sparse_of(p->sparse, p->n_sparse, p->slots[b->first_slot]);
 }
@@ -246,6 +275,8 @@ static void feed_buckets(struct lw_hash *h, const struct lw_plan *p)
         lw_hash_int(h, p->sets[i].stage);
         lw_hash_int(h, p->sets[i].first_bucket);
         lw_hash_int(h, p->sets[i].n_buckets);
+        if (p->sets[i].kind != (int32_t)lw_bucket_kind_of_set(p->sets[i].name))
+            lw_hash_string(h, kind_names[p->sets[i].kind]);
     }
     lw_hash_int(h, p->n_buckets);
     for (int32_t i = 0; i < p->n_buckets; i++) {

@@ -93,24 +93,34 @@ struct lw_slot {
     int64_t offset;            /* in elements from the start of the bucket */
 };
 
-/* The buckets of one stage for the variants that use them: [first_bucket, +n_buckets) in launch
- * index order. The set of the name LW_SET_WEIGHTS is of no variant and holds no gradients: its
- * buckets are flat buffers of parameters, which every member gets after a sharded optimizer step by
- * a broadcast from the one owner, or by an all-gather of equal shares, the r-th owned by member r. */
-#define LW_SET_WEIGHTS "weights"
+/* What a bucket is. Sets hold gradients, weights, tied gradients or norms; a set of gradients may hold
+ * buckets of sparse gradients. */
+enum lw_bucket_kind {
+    LW_BUCKET_GRADIENTS, /* reduced in the data group; its set belongs to the variants that name it */
+    LW_BUCKET_WEIGHTS,   /* a flat buffer of parameters: after a sharded optimizer step every member gets
+                          * it by a broadcast from the one owner, or by an all-gather of equal shares, the
+                          * r-th owned by member r */
+    LW_BUCKET_TIED,      /* gradients of parameters with copies on several stages: a stage sums them with
+                          * the others' over a communicator of the purpose LW_COMM_EMBEDDING before its
+                          * update */
+    LW_BUCKET_NORM,      /* one number and no gradients, one bucket per stage: the sum of the squares of all
+                          * gradients. A COPY_IN sums the squares that this rank counts, all-reduces add
+                          * those of other ranks, a COPY_OUT scales what this rank updates:
+                          * docs/design/norm.md */
+    LW_BUCKET_SPARSE,    /* one sparse gradient, reduced by three all-gathers: docs/design/sparse.md */
+    LW_N_BUCKET_KINDS,
+};
 
-/* Of no variant either: gradients of parameters with copies on several stages, each of which a stage
- * sums with the others' over a communicator of the purpose LW_COMM_EMBEDDING before its update. */
-#define LW_SET_TIED "tied"
+/* The word of a kind, and the name of its set unless it holds gradients. */
+const char *lw_bucket_kind_name(enum lw_bucket_kind kind);
+/* The kind that a file without kinds means by a set's name. */
+enum lw_bucket_kind lw_bucket_kind_of_set(const char *name);
 
-/* Of no variant, and without gradients: one bucket per stage of one number, the sum of the squares of all
- * gradients. A COPY_IN of it sums the squares that this rank counts, all-reduces add those of other
- * ranks, a COPY_OUT scales what this rank updates: docs/design/norm.md. */
-#define LW_SET_NORM "norm"
-
+/* The buckets of one stage: [first_bucket, +n_buckets), those of gradients in launch index order. */
 struct lw_bucket_set {
-    const char *name;          /* "initial", "rebuilt", or one of those above */
+    const char *name;          /* "initial" or "rebuilt"; of another kind than gradients the kind's word */
     int32_t stage, first_bucket, n_buckets;
+    int32_t kind;              /* enum lw_bucket_kind, never LW_BUCKET_SPARSE */
 };
 
 /* Elements [first, first + numel) of a parameter are updated by `owner` (index in its data group;
@@ -254,9 +264,12 @@ lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);
 int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank);
 /* The op computes with its module's weights: they must be there. */
 bool lw_op_uses_weights(const struct lw_op *op);
-bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket); /* it is of LW_SET_WEIGHTS */
-bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_TIED */
-bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket);    /* it is of LW_SET_NORM */
+enum lw_bucket_kind lw_plan_bucket_kind(const struct lw_plan *p, int32_t bucket);
+bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket);
+bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);
+bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket);
+/* The variant reduces the gradients of this set. */
+bool lw_plan_uses_set(const struct lw_plan *p, int32_t variant, int32_t set);
 /* The bucket is of a sparse gradient, whose entry this is; NULL = it is not. */
 const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket);
 /* Which of the all-gathers of a sparse bucket the op is: one follows the other in the program. */

@@ -257,9 +257,13 @@ void lw_builder_whole(struct lw_builder *b, int32_t param)
     push(b, &b->whole, &param, sizeof param);
 }
 
-int32_t lw_builder_set(struct lw_builder *b, const char *name, int32_t stage)
+int32_t lw_builder_set(struct lw_builder *b, enum lw_bucket_kind kind, const char *name,
+                       int32_t stage)
 {
-    struct lw_bucket_set s = {keep(b, name), stage, (int32_t)b->buckets.n, 0};
+    struct lw_bucket_set s = {.name = keep(b, name ? name : lw_bucket_kind_name(kind)),
+                              .stage = stage,
+                              .first_bucket = (int32_t)b->buckets.n,
+                              .kind = (int32_t)kind};
 
     push(b, &b->sets, &s, sizeof s);
     return last(&b->sets);
@@ -556,8 +560,7 @@ static void settle_ranks(struct lw_builder *b)
         p->index_in_role[r] = p->roles[p->role_of[r]].n_ranks++;
     for (int32_t v = 0; v < p->n_variants; v++)
         for (int32_t s = 0; s < p->n_sets; s++)
-            p->variants[v].n_sets += *p->variants[v].set_name &&
-                                     strcmp(p->sets[s].name, p->variants[v].set_name) == 0;
+            p->variants[v].n_sets += lw_plan_uses_set(p, v, s);
     for (int32_t s = 0; s < p->n_sets; s++)
         p->n_stages = p->sets[s].stage >= p->n_stages ? p->sets[s].stage + 1 : p->n_stages;
     for (int32_t r = 0; r < p->n_roles; r++)

@@ -27,7 +27,9 @@ int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_plan_buffer *p);
 int32_t lw_builder_module(struct lw_builder *b, int32_t stage);
 void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x);  /* ascending by parameter */
 void lw_builder_whole(struct lw_builder *b, int32_t param); /* of plan->whole; ascending */
-int32_t lw_builder_set(struct lw_builder *b, const char *name, int32_t stage);
+/* name NULL: the kind's word */
+int32_t lw_builder_set(struct lw_builder *b, enum lw_bucket_kind kind, const char *name,
+                       int32_t stage);
 int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
                           const struct lw_slot *slots, int32_t n); /* of the set added last */
 void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s); /* of the bucket added last */

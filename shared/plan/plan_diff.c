@@ -237,6 +237,9 @@ static bool buckets_differ(struct diff *d)
         const struct lw_bucket_set *x = &a->sets[s], *y = &b->sets[s];
         if (words_differ(d, "name of a bucket set", x->name, y->name))
             return true;
+        if (words_differ(d, "kind of a bucket set", lw_bucket_kind_name((enum lw_bucket_kind)x->kind),
+                         lw_bucket_kind_name((enum lw_bucket_kind)y->kind)))
+            return true;
         if (x->n_buckets != y->n_buckets || x->stage != y->stage)
             return say(d, "bucket set '%s': %d buckets of stage %d in the first plan, %d of stage %d "
                           "in the second", x->name, x->n_buckets, x->stage, y->n_buckets,

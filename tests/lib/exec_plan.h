@@ -61,7 +61,7 @@ static inline void exec_test_tables(struct exec_test_builder *k)
         struct lw_shard all = {.param = p, .owner = -1, .first = 0, .numel = t->numel + p};
         lw_builder_shard(k->b, &all);
     }
-    lw_builder_set(k->b, "rebuilt", 0);
+    lw_builder_set(k->b, LW_BUCKET_GRADIENTS, "rebuilt", 0);
     for (int32_t p = t->n_params - 1; p >= 0; p -= t->per_bucket) {
         struct lw_slot slots[64];
         int32_t n = 0;
@@ -86,7 +86,7 @@ static inline void exec_test_clip(struct exec_test_builder *k)
     s.dp = k->t->n_ranks;
     s.clip = k->t->clip;
     lw_builder_strategy(k->b, &s);
-    lw_builder_set(k->b, LW_SET_NORM, 0);
+    lw_builder_set(k->b, LW_BUCKET_NORM, NULL, 0);
     k->norm = lw_builder_bucket(k->b, &number, NULL, 0);
 }
 

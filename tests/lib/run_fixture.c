@@ -78,7 +78,7 @@ static void make_plan(const struct fixture_run *f, struct lw_plan *p)
     for (int32_t k = 0; k < f->n_buckets; k++)
         lw_builder_param(b, &(struct lw_plan_param){.name = "w<&>", .numel = f->sizes[k] / 4,
                                                     .tied = -1, .trainable = true, .used = true});
-    lw_builder_set(b, "initial", 0);
+    lw_builder_set(b, LW_BUCKET_GRADIENTS, "initial", 0);
     for (int32_t k = 0; k < f->n_buckets; k++)
         lw_builder_bucket(b, &(struct lw_bucket){.bytes = f->sizes[k],
                                                  .limit_bytes = f->cap_bytes},

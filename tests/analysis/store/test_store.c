@@ -112,7 +112,7 @@ static enum lw_status small_plan(int64_t cap_bytes, struct lw_plan *p, struct lw
     for (int32_t i = 0; i < 2; i++)
         lw_builder_param(b, &(struct lw_plan_param){.name = i ? "w1" : "w0", .numel = 256,
                                                     .tied = -1, .trainable = true, .used = true});
-    lw_builder_set(b, "initial", 0);
+    lw_builder_set(b, LW_BUCKET_GRADIENTS, "initial", 0);
     for (int32_t i = 0; i < 2; i++)
         lw_builder_bucket(b, &(struct lw_bucket){.bytes = 1024, .limit_bytes = cap_bytes},
                           &(struct lw_slot){.param = 1 - i, .offset = 0}, 1);

@@ -269,7 +269,7 @@ static void a_copy_that_is_not_summed_is_named(void **state)
     (void)state;
     make(&k);
     for (int32_t s = 0; s < k.p.n_sets; s++)
-        if (strcmp(k.p.sets[s].name, LW_SET_TIED) == 0 && k.p.sets[s].stage == 1)
+        if (k.p.sets[s].kind == LW_BUCKET_TIED && k.p.sets[s].stage == 1)
             k.p.slots[k.p.buckets[k.p.sets[s].first_bucket].first_slot] = A_WEIGHT;
     expect(&k, "two buckets of set 'tied'", "parameter 0 'a.weight'");
     make(&k);

@@ -311,7 +311,8 @@ static struct lw_plan random_plan(void)
             lw_builder_sparse(b, &(struct lw_sparse){i, 1, 1 + (int32_t)up_to(5)});
     }
     for (int32_t k = 0; k < 2 && n_params; k++) {
-        lw_builder_set(b, k ? "rebuilt" : "initial", 0);
+        lw_builder_set(b, (enum lw_bucket_kind)up_to(LW_BUCKET_SPARSE),
+                       up_to(2) ? "tied" : k ? "rebuilt" : "initial", 0);
         lw_builder_bucket(b, &(struct lw_bucket){.bytes = 40, .dtype = LW_F16, .limit_bytes = k},
                           &(struct lw_slot){0, 3}, 1);
         lw_builder_shard(b, &(struct lw_shard){.param = 0, .owner = -1, .first = k, .numel = 4});

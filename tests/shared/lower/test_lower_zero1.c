@@ -41,7 +41,7 @@ static void greedy_owners_broadcast_what_they_updated(void **state)
     assert_int_equal(p.n_shards, 4);
     for (int i = 0; i < 4; i++)
         assert_int_equal(p.shards[i].owner, owners[i]);
-    assert_string_equal(p.sets[1].name, LW_SET_WEIGHTS);
+    assert_int_equal(p.sets[1].kind, LW_BUCKET_WEIGHTS);
     const struct lw_bucket *b = &p.buckets[1]; /* the smallest first */
     assert_int_equal(p.slots[b->first_slot], B_BIAS);
     assert_int_equal(p.slots[b->first_slot + 1], A_WEIGHT);
