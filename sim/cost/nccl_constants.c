@@ -1,0 +1,151 @@
+/* Constants of NCCL's cost model by version, as data. Read in NVIDIA/nccl, src/graph/tuning.cc and
+ * src/graph/search.cc, at the tags v2.19.3-1, v2.23.4-1, v2.27.3-1, v2.28.3-1 and v2.30.7-1. What each
+ * table means: sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, which are the cluster's. */
+#include "sim/cost/nccl_constants.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+/* Order within a row: LL, LL128, Simple. Order of rows: tree, ring, CollNet direct, CollNet chain,
+ * NVLS, NVLSTree, PAT. */
+static const struct sim_nccl_latencies latencies_2_19 = {
+    {{6.8, 14, 0}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {0}},
+    {
+        {{.6, 1.25, 28}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 23}, {0, 0, 23}, {0}},
+        {{1, 1.9, 28}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0}},
+        {{5, 8.5, 28}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 14}, {0}},
+    },
+};
+static const struct sim_nccl_latencies latencies_2_23 = {
+    {{6.8, 14, 8.4}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {8, 8, 8}},
+    {
+        {{.6, 1.25, 4}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25}, {0, 0, 4}},
+        {{1, 1.9, 4}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0, 0, 4}},
+        {{5, 8.5, 14}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 14}, {0, 0, 14}},
+    },
+};
+static const struct sim_nccl_latencies latencies_2_30 = {
+    {{6.8, 14, 8.4}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {8, 8, 8}},
+    {
+        {{.6, 1.25, 4}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25}, {0, 0, 4}},
+        {{1, 1.9, 4}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0, 0, 4}},
+        {{5, 8.5, 14}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 20.9}, {0, 0, 14}},
+    },
+};
+
+/* Order of rows: Volta, Ampere, Hopper, Blackwell (before 2.26 NCCL counts Blackwell as Hopper). */
+static const struct sim_nccl_bandwidths bandwidths_2_19 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {87.7, 22.5, 19}, {87.7, 22.5, 19}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {36.7, 36.7, 36.7}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {36.7, 36.7, 29}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {38.7, 41.4, 36}},
+};
+static const struct sim_nccl_bandwidths bandwidths_2_23 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {141, 45, 35}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {36.7, 36.7, 36.7}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {36.7, 36.7, 29}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {38.7, 41.4, 36}},
+};
+static const struct sim_nccl_bandwidths bandwidths_2_27 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 73.4, 73.4}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {73.4, 73.4, 58}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {77.4, 82.8, 72}},
+};
+static const struct sim_nccl_bandwidths bandwidths_2_28 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 73.4, 73.4}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
+    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.1}},
+};
+static const struct sim_nccl_bandwidths bandwidths_2_30 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
+    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 80}},
+};
+
+static const struct sim_nccl_version versions[] = {
+    {"2.19", "v2.19.3-1", 219, &latencies_2_19, &bandwidths_2_19, 0,
+     {.ring_ll_quarter = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
+    {"2.23", "v2.23.4-1", 223, &latencies_2_23, &bandwidths_2_23, .85,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.27", "v2.27.3-1", 227, &latencies_2_23, &bandwidths_2_27, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.28", "v2.28.3-1", 228, &latencies_2_23, &bandwidths_2_28, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.30", "v2.30.7-1", 230, &latencies_2_30, &bandwidths_2_30, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
+      .nvls_tree_corrected = true, .nvls_arity = 32, .least_nvls_ranks = 2}},
+};
+
+enum { N_VERSIONS = sizeof versions / sizeof *versions };
+
+const double sim_nccl_nvls_efficiency[SIM_N_NCCL_ARCHS] = {0, 0, .85, .74};
+
+const double sim_nccl_tree_correction[SIM_N_NCCL_PROTOCOLS][SIM_NCCL_N_CORRECTIONS] = {
+    {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
+    {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
+    {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
+};
+
+const struct sim_nccl_version *sim_nccl_version_row(int k)
+{
+    return k >= 0 && k < N_VERSIONS ? &versions[k] : NULL;
+}
+
+enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_version **out,
+                                   struct lw_err *err)
+{
+    const struct sim_nccl_version *found = NULL;
+    char *end;
+
+    if (!*text) {
+        *out = &versions[N_VERSIONS - 1];
+        return LW_OK;
+    }
+    long major = strtol(text, &end, 10), minor = *end == '.' ? strtol(end + 1, NULL, 10) : -1;
+    for (int k = 0; k < N_VERSIONS && major > 0 && major < 100 && minor >= 0 && minor < 100; k++)
+        if (versions[k].number <= 100 * major + minor)
+            found = &versions[k];
+    if (!found)
+        return lw_fail(err, LW_EINVAL, "unknown version '%s' of NCCL: expected %s or newer "
+                                       "(library_version of the cluster)", text, versions[0].name);
+    *out = found;
+    return LW_OK;
+}
+
+const double *sim_nccl_speeds(enum sim_nccl_arch arch, bool between_nodes)
+{
+    static const double intra[][14] = {
+        {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3},
+        {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
+        {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18},
+    };
+    static const double inter[][21] = {
+        {48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, .24, .12},
+        {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12},
+        {96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12},
+    };
+    int row = arch >= SIM_NCCL_BLACKWELL ? 2 : arch >= SIM_NCCL_HOPPER ? 1 : 0;
+
+    return between_nodes ? inter[row] : intra[row];
+}
+
+const char *sim_nccl_algorithm_name(enum sim_nccl_algorithm a)
+{
+    static const char *const names[] = {"tree", "ring", "collnet-direct", "collnet-chain", "nvls",
+                                        "nvls-tree", "pat"};
+    return names[a];
+}
+
+const char *sim_nccl_protocol_name(enum sim_nccl_protocol p)
+{
+    static const char *const names[] = {"ll", "ll128", "simple"};
+    return names[p];
+}
