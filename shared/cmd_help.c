@@ -19,6 +19,26 @@ static void list_commands(void)
            "asked for.\n");
 }
 
+static void list_rows(const struct lw_strategy_option *o)
+{
+    for (int v = 0; o->values[v]; v++)
+        printf("      %-20s %s\n", o->values[v], o->helps[v]);
+}
+
+static void list_values(const struct lw_strategy_option *o)
+{
+    printf("      ");
+    for (int v = 0, at = 6; o->values[v]; v++) {
+        int n = (int)strlen(o->values[v]) + 2;
+        if (at + n > 90) {
+            printf("\n      ");
+            at = 6;
+        }
+        printf("%s%s", o->values[v], o->values[v + 1] ? ", " : "\n");
+        at += n;
+    }
+}
+
 static void list_strategy(void)
 {
     printf("Strategy options, for plan, sim, exec and strategy files ('_' is accepted for '-').\n"
@@ -26,18 +46,10 @@ static void list_strategy(void)
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *o = lw_strategy_option(i);
         printf("  --%s %s\n      %s\n", o->name, o->arg, o->help);
-        if (!o->values)
-            continue;
-        printf("      ");
-        for (int v = 0, at = 6; o->values[v]; v++) {
-            int n = (int)strlen(o->values[v]) + 2;
-            if (at + n > 90) {
-                printf("\n      ");
-                at = 6;
-            }
-            printf("%s%s", o->values[v], o->values[v + 1] ? ", " : "\n");
-            at += n;
-        }
+        if (o->helps)
+            list_rows(o);
+        else if (o->values)
+            list_values(o);
     }
 }
 

@@ -44,7 +44,7 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
 
 /* What a user asks of a bucket policy; sizes -1 = the policy's default. */
 struct lw_bucket_request {
-    enum lw_bucket_policy policy;
+    enum lw_bucket_policy_id policy;
     int64_t cap_bytes, first_bytes;
     bool find_unused, static_graph;
     bool last_cap; /* the first bucket's limit holds for the last one: DDP_SET_LAST_BUCKET_CAP */
@@ -73,8 +73,8 @@ struct lw_bucket_rules {
     char why[224];                 /* for people: where the limits come from */
 };
 
-/* LW_EINVAL: options that contradict the policy. docs/design/bucket.md lists the rules of each torch
- * generation; what the policies with a function of their own decide is told by shared/bucket_*.h. */
+/* LW_EINVAL: an option that the policy does not accept (policy.h). docs/design/bucket.md lists the
+ * rules of each torch generation. */
 enum lw_status lw_bucket_rules(const struct lw_bucket_request *r, struct lw_bucket_rules *out,
                                struct lw_err *err);
 

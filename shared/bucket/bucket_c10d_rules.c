@@ -1,5 +1,6 @@
-/* What the wrapper around the assignment decides, by torch generation: which limits, on which order,
- * rebuilt or not, and when the map of used parameters is reduced.
+/* What the wrapper around the assignment decides, by torch generation, and the other policies that
+ * close buckets at a limit: which limits, on which order, rebuilt or not, and when the map of used
+ * parameters is reduced.
  *
  * Sources: pytorch torch/nn/parallel/distributed.py and torch/csrc/distributed/c10d/reducer.cpp, at
  * 0028a16 (2021) for the 2020 behaviour, 1.13.1, and 2.x. docs/design/bucket.md has the table. Not
@@ -7,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/bucket/bucket.h"
+#include "shared/bucket/policy.h"
 #include "shared/base/units.h"
 
 #define DEFAULT_CAP_BYTES (INT64_C(25) << 20)
 #define DEFAULT_FIRST_BYTES (INT64_C(1) << 20)
 
-/* [first, cap], or [cap] alone where a newer torch is told a cap and no first bucket. */
+/* [first, cap], or [cap] alone where a newer torch is given a cap and no first bucket. */
 static int32_t wrapper_limits(const struct lw_bucket_request *r, int64_t limits[2], char *why,
                               size_t room)
 {
@@ -36,29 +37,10 @@ static int32_t wrapper_limits(const struct lw_bucket_request *r, int64_t limits[
     return 2;
 }
 
-static enum lw_status rules_2020(const struct lw_bucket_request *r, struct lw_bucket_rules *out,
-                                 struct lw_err *err)
+static void rules_2020(const struct lw_bucket_request *r, struct lw_bucket_rules *out)
 {
-    if (r->static_graph)
-        return lw_fail(err, LW_EINVAL, "--static-graph: c10d-2020 knows no static graph (use "
-                                       "--bucket-policy c10d-1.13 or c10d-2)");
     out->n_initial = wrapper_limits(r, out->initial_limits, out->why, sizeof out->why);
     out->used_map = LW_MAP_EACH;
-    return LW_OK;
-}
-
-static enum lw_status check_last_cap(const struct lw_bucket_request *r, struct lw_err *err)
-{
-    if (!r->last_cap)
-        return LW_OK;
-    if (r->policy != LW_BUCKET_C10D_1_13 && r->policy != LW_BUCKET_C10D_2)
-        return lw_fail(err, LW_EINVAL, "--last-bucket-cap on: --bucket-policy %s does not know "
-                                       "DDP_SET_LAST_BUCKET_CAP (c10d-1.13 and c10d-2 do)",
-                       lw_bucket_policy_name(r->policy));
-    if (r->find_unused && !r->static_graph)
-        return lw_fail(err, LW_EINVAL, "--last-bucket-cap on acts where buckets are rebuilt: with "
-                                       "--find-unused on they never are");
-    return LW_OK;
 }
 
 static void rules_rebuilding(const struct lw_bucket_request *r, struct lw_bucket_rules *out)
@@ -69,7 +51,6 @@ static void rules_rebuilding(const struct lw_bucket_request *r, struct lw_bucket
     if (r->find_unused && !r->static_graph) {
         memcpy(out->initial_limits, limits, sizeof limits);
         out->n_initial = n;
-        out->used_map = LW_MAP_EACH;
         return;
     }
     out->initial_limits[0] = LW_BUCKET_NO_LIMIT;
@@ -83,74 +64,45 @@ static void rules_rebuilding(const struct lw_bucket_request *r, struct lw_bucket
 }
 
 /* One limit for all, on the ready order: 0 closes at every gradient, no limit never does. */
-static enum lw_status rules_plain(const struct lw_bucket_request *r, int64_t limit,
-                                  struct lw_bucket_rules *out, struct lw_err *err)
+static void rules_plain(struct lw_bucket_rules *out, int64_t limit, const char *why)
 {
-    if (r->cap_bytes >= 0 || r->first_bytes >= 0)
-        return lw_fail(err, LW_EINVAL, "--bucket-policy %s takes no --bucket-cap or --first-bucket",
-                       lw_bucket_policy_name(r->policy));
     out->initial_limits[0] = limit;
     out->n_initial = 1;
     out->initial_in_ready_order = true;
-    out->used_map = r->find_unused && !r->static_graph ? LW_MAP_EACH : LW_MAP_NEVER;
-    snprintf(out->why, sizeof out->why, "%s",
-             limit == 0 ? "one per gradient" : "one per dtype and device");
-    return LW_OK;
+    snprintf(out->why, sizeof out->why, "%s", why);
 }
 
-/* Policies with a function of their own: buckets are made once and never rebuilt. */
-static enum lw_status rules_own(const struct lw_bucket_request *r, struct lw_bucket_rules *out,
-                                struct lw_err *err)
+static void rules_per_tensor(const struct lw_bucket_request *r, struct lw_bucket_rules *out)
 {
-    const char *name = lw_bucket_policy_name(r->policy);
-
-    if (r->first_bytes >= 0)
-        return lw_fail(err, LW_EINVAL, "--bucket-policy %s takes no --first-bucket", name);
-    if (r->cap_bytes >= 0 && r->policy != LW_BUCKET_PICOTRON &&
-        r->policy != LW_BUCKET_DEEPSPEED &&
-        r->policy != LW_BUCKET_SHARDED_DDP)
-        return lw_fail(err, LW_EINVAL, "--bucket-policy %s takes no --bucket-cap", name);
-    if (r->static_graph)
-        return lw_fail(err, LW_EINVAL, "--bucket-policy %s knows no --static-graph (c10d-1.13 and "
-                                       "c10d-2 do)", name);
-    if (r->find_unused && r->policy == LW_BUCKET_COLOSSAL)
-        return lw_fail(err, LW_EINVAL, "--bucket-policy colossal takes the gradients that exist: "
-                                       "--find-unused on has nothing to find");
-    out->used_map = r->find_unused ? LW_MAP_EACH : LW_MAP_NEVER;
-    out->first_after_backward = r->policy == LW_BUCKET_COLOSSAL;
-    return LW_OK;
+    (void)r;
+    rules_plain(out, 0, "one per gradient");
 }
 
-enum lw_status lw_bucket_rules(const struct lw_bucket_request *r, struct lw_bucket_rules *out,
-                               struct lw_err *err)
+static void rules_single(const struct lw_bucket_request *r, struct lw_bucket_rules *out)
 {
-    struct lw_bucket_rules rules = {0};
-    enum lw_status s = check_last_cap(r, err);
-
-    if (s != LW_OK)
-        return s;
-    switch (r->policy) {
-    case LW_BUCKET_C10D_2020:
-        s = rules_2020(r, &rules, err);
-        break;
-    case LW_BUCKET_C10D_1_13:
-    case LW_BUCKET_C10D_2:
-        rules_rebuilding(r, &rules);
-        break;
-    case LW_BUCKET_PER_TENSOR:
-        s = rules_plain(r, 0, &rules, err);
-        break;
-    case LW_BUCKET_SINGLE:
-        s = rules_plain(r, LW_BUCKET_NO_LIMIT, &rules, err);
-        break;
-    default:
-        s = rules_own(r, &rules, err);
-    }
-    rules.limited = rules.n_initial > 0;
-    if (s == LW_OK)
-        *out = rules;
-    return s;
+    (void)r;
+    rules_plain(out, LW_BUCKET_NO_LIMIT, "one per dtype and device");
 }
+
+enum {
+    WRAPPER = LW_TAKES_CAP | LW_TAKES_FIRST | LW_TAKES_FIND_UNUSED | LW_TAKES_SPARSE | LW_TAKES_MIXED,
+    PLAIN = LW_TAKES_STATIC_GRAPH | LW_TAKES_FIND_UNUSED | LW_TAKES_SPARSE | LW_TAKES_MIXED |
+            LW_TAKES_SHARES,
+};
+
+const struct lw_bucket_policy lw_bucket_policy_c10d_2020 = {
+    .takes = WRAPPER, .scales = LW_SCALE_IN_BUCKET, .limits = rules_2020,
+};
+const struct lw_bucket_policy lw_bucket_policy_c10d_1_13 = {
+    .takes = WRAPPER | LW_TAKES_STATIC_GRAPH | LW_TAKES_LAST_CAP, .limits = rules_rebuilding,
+};
+const struct lw_bucket_policy lw_bucket_policy_c10d_2 = {
+    .takes = WRAPPER | LW_TAKES_STATIC_GRAPH | LW_TAKES_LAST_CAP, .limits = rules_rebuilding,
+};
+const struct lw_bucket_policy lw_bucket_policy_per_tensor = {
+    .takes = PLAIN, .limits = rules_per_tensor,
+};
+const struct lw_bucket_policy lw_bucket_policy_single = {.takes = PLAIN, .limits = rules_single};
 
 enum lw_status lw_bucket_initial(const struct lw_bucket_rules *r, const struct lw_grad *grads,
                                  int32_t n, const int32_t *order, struct lw_bucketing *out,

@@ -7,6 +7,10 @@
 #include "shared/bucket/bucket_colossal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/bucket/policy.h"
 
 void lw_colossal_buckets_free(struct lw_colossal_buckets *b)
 {
@@ -111,3 +115,44 @@ enum lw_status lw_bucket_colossal_shared(const struct lw_colossal_grad *grads, i
 {
     return make(grads, n, pipeline_size, true, out, err);
 }
+
+/* --- the policy --------------------------------------------------------------------------------- */
+
+static enum lw_status as_bucketing(const struct lw_colossal_buckets *from, int32_t n_items,
+                                   struct lw_bucketing *out, struct lw_err *err)
+{
+    struct lw_bucketing b = {.n_buckets = from->n_buckets};
+
+    LW_TRY(lw_bucketing_room(&b, b.n_buckets, n_items, err));
+    for (int32_t i = 0; i < b.n_buckets; i++) {
+        const struct lw_colossal_bucket *k = &from->buckets[i];
+        memcpy(b.items + b.n_items, k->items, (size_t)k->n_items * sizeof *k->items);
+        b.n_items += k->n_items;
+        b.first[i + 1] = b.n_items;
+        b.limit_bytes[i] = LW_BUCKET_NO_LIMIT;
+    }
+    *out = b;
+    return LW_OK;
+}
+
+static enum lw_status colossal(const struct lw_bucket_task *t, struct lw_bucket_answer *out, struct lw_err *err)
+{
+    struct lw_colossal_grad *grads = lw_arena_alloc(t->room, t->n_grads, sizeof *grads);
+    struct lw_colossal_buckets made;
+
+    if (!grads)
+        return lw_fail_nomem(err);
+    for (int32_t g = 0; g < t->n_grads; g++)
+        grads[g] = (struct lw_colossal_grad){t->grads[g].numel, t->grads[g].dtype, true, true, -1};
+    LW_TRY(lw_bucket_colossal_data(grads, t->n_grads, t->n_members, &made, err));
+    enum lw_status s = as_bucketing(&made, t->n_grads, &out->buckets, err);
+    lw_colossal_buckets_free(&made);
+    out->one_by_one = t->s->compat == LW_COMPAT_COLOSSALAI;
+    snprintf(out->why, sizeof out->why,
+             "one flat buffer per dtype in model order, reduced after the backward: no overlap");
+    return s;
+}
+
+const struct lw_bucket_policy lw_bucket_policy_colossal = {
+    .takes = LW_TAKES_MIXED, .after_backward = true, .skips_unused = true, .assign = colossal,
+};

@@ -12,6 +12,11 @@
 #include "shared/bucket/bucket_picotron.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+
+#include "shared/bucket/policy.h"
+
+#define DEFAULT_CAP_BYTES (INT64_C(25) << 20)
 
 int64_t lw_picotron_elements(int64_t cap_bytes, enum lw_dtype grad_dtype, bool compat)
 {
@@ -180,3 +185,43 @@ void lw_picotron_reset(struct lw_picotron *m)
         m->pending[b] = m->size[b];
     }
 }
+
+/* --- the policy --------------------------------------------------------------------------------- */
+
+/* Compat keeps the numbers as registered; else the list is reversed, so that in index order the
+ * bucket that completes first goes first. */
+static enum lw_status picotron(const struct lw_bucket_task *t, struct lw_bucket_answer *out, struct lw_err *err)
+{
+    bool compat = t->s->compat == LW_COMPAT_PICOTRON;
+    int64_t cap = t->s->bucket_cap_bytes >= 0 ? t->s->bucket_cap_bytes : DEFAULT_CAP_BYTES, limit;
+    int64_t *numel = lw_arena_alloc(t->room, t->n_grads, sizeof *numel);
+    struct lw_picotron_place *places = lw_arena_alloc(t->room, t->n_grads, sizeof *places);
+    struct lw_bucketing b;
+
+    if (!numel || !places)
+        return lw_fail_nomem(err);
+    LW_TRY(lw_bucket_need_one_kind(t, err));
+    enum lw_dtype dtype = t->grads[0].dtype;
+    int64_t capacity = lw_picotron_elements(cap, dtype, compat);
+    for (int32_t g = 0; g < t->n_grads; g++)
+        numel[g] = t->grads[g].numel;
+    LW_TRY(lw_bucket_picotron(numel, NULL, t->n_grads, capacity, compat, &b, places, err));
+    if (__builtin_mul_overflow(capacity, lw_dtype_size(dtype), &limit))
+        limit = LW_BUCKET_NO_LIMIT;
+    for (int32_t i = 0; i < b.n_buckets; i++)
+        b.limit_bytes[i] = limit;
+    if (!compat && lw_bucketing_reverse(&b, err) != LW_OK) {
+        lw_bucketing_free(&b);
+        return LW_ENOMEM;
+    }
+    out->buckets = b;
+    out->in_place = lw_bucket_keeps_dtype(t);
+    snprintf(out->why, sizeof out->why,
+             "registration order, a bucket holds at most %" PRId64 " elements%s", capacity,
+             compat ? "" : ", the list reversed: the one that completes first goes first");
+    return LW_OK;
+}
+
+const struct lw_bucket_policy lw_bucket_policy_picotron = {
+    .takes = LW_TAKES_CAP | LW_TAKES_FIND_UNUSED, .assign = picotron,
+};

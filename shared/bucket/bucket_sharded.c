@@ -11,7 +11,10 @@
 #include "shared/bucket/bucket_sharded.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "shared/bucket/policy.h"
 
 void lw_sharded_buckets_free(struct lw_sharded_buckets *b)
 {
@@ -215,3 +218,126 @@ enum lw_status lw_bucket_sharded(const struct lw_oss *oss, const struct lw_shard
         *out = result;
     return status;
 }
+
+/* --- the policy --------------------------------------------------------------------------------- */
+
+/* One reduce: a bucket of several gradients or a gradient alone, and when it is complete. */
+struct reduce {
+    int32_t at, made, owner, n_items;
+    const int32_t *items; /* as given to the sharded optimizer */
+    int64_t limit_bytes;
+};
+
+static int by_completion(const void *a, const void *b)
+{
+    const struct reduce *x = a, *y = b;
+
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return (x->made > y->made) - (x->made < y->made);
+}
+
+static int32_t grad_of_given(const struct lw_bucket_task *t, int32_t given)
+{
+    return t->grad_of[t->given_param[given]];
+}
+
+static struct reduce reduce_of(const struct lw_bucket_task *t, const int32_t *ready_at, int32_t made,
+                               int32_t owner, const int32_t *items, int32_t n, int64_t limit)
+{
+    struct reduce r = {-1, made, owner, n, items, limit};
+
+    for (int32_t i = 0; i < n; i++) {
+        int32_t at = ready_at[grad_of_given(t, items[i])];
+        r.at = at > r.at ? at : r.at;
+    }
+    return r;
+}
+
+/* The reduces in the order in which they complete; empty buckets go to out->empty. */
+static int32_t list_reduces(const struct lw_bucket_task *t, const struct lw_sharded_buckets *from,
+                            const int32_t *ready_at, struct reduce *list,
+                            struct lw_bucket_answer *out)
+{
+    const struct lw_oss *oss = t->oss;
+    int32_t n = 0;
+
+    for (int32_t b = 0; b < from->n_buckets; b++) {
+        const struct lw_sharded_bucket *k = &from->buckets[b];
+        if (k->n_items == 0) {
+            out->empty[out->n_empty++] = k->owner;
+            continue;
+        }
+        int64_t size = lw_dtype_size(t->as_given[k->items[0]].dtype);
+        list[n] = reduce_of(t, ready_at, n, k->owner, k->items, k->n_items,
+                            from->limit <= INT64_MAX / size ? from->limit * size
+                                                            : LW_BUCKET_NO_LIMIT);
+        n++;
+    }
+    for (int32_t i = 0; i < from->n_trainable; i++) {
+        if (from->bucket_of[i] >= 0)
+            continue;
+        list[n] = reduce_of(t, ready_at, n, lw_oss_owner(oss, from->order[i]), &from->order[i], 1,
+                            LW_BUCKET_NO_LIMIT);
+        n++;
+    }
+    qsort(list, (size_t)n, sizeof *list, by_completion);
+    return n;
+}
+
+static enum lw_status sharded_list(const struct lw_bucket_task *t,
+                                   const struct lw_sharded_buckets *from,
+                                   struct lw_bucket_answer *out, struct lw_err *err)
+{
+    int32_t *ready_at = lw_arena_alloc(t->room, t->n_grads, sizeof *ready_at);
+    struct reduce *list = lw_arena_alloc(t->room, t->n_grads, sizeof *list);
+    struct lw_bucketing b = {0};
+
+    out->empty = lw_arena_alloc(out->arena, from->n_buckets, sizeof *out->empty);
+    out->root_of = lw_arena_alloc(out->arena, t->n_grads, sizeof *out->root_of);
+    if (!ready_at || !list || !out->empty || !out->root_of)
+        return lw_fail_nomem(err);
+    LW_TRY(lw_bucketing_room(&b, t->n_grads, t->n_grads, err));
+    for (int32_t i = 0; i < t->n_grads; i++)
+        ready_at[t->order[i]] = i;
+    b.n_buckets = list_reduces(t, from, ready_at, list, out);
+    for (int32_t i = 0; i < b.n_buckets; i++) {
+        for (int32_t k = 0; k < list[i].n_items; k++)
+            b.items[b.n_items++] = grad_of_given(t, list[i].items[k]);
+        b.first[i + 1] = b.n_items;
+        b.limit_bytes[i] = list[i].limit_bytes;
+        out->root_of[i] = list[i].owner;
+    }
+    out->buckets = b;
+    return LW_OK;
+}
+
+static enum lw_status sharded(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
+                              struct lw_err *err)
+{
+    bool compat = t->s->compat == LW_COMPAT_FAIRSCALE;
+    int64_t elements = LW_SHARDED_BUFFER_DEFAULT;
+    struct lw_sharded_buckets made;
+
+    if (!lw_bucket_keeps_dtype(t))
+        return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp reduces gradients as they are: "
+                                       "no --grad-dtype, no --comm-hook");
+    if (t->s->bucket_cap_bytes >= 0) {
+        LW_TRY(lw_bucket_need_one_kind(t, err));
+        elements = t->s->bucket_cap_bytes / lw_dtype_size(t->grads[0].dtype);
+    }
+    LW_TRY(lw_bucket_sharded(t->oss, t->as_given, t->n_members, elements, compat, &made, err));
+    enum lw_status s = sharded_list(t, &made, out, err);
+    out->in_place = true;
+    snprintf(out->why, sizeof out->why,
+             "by size and owner, %s %" PRId64 " elements, the rest alone, each reduced to its "
+             "owner",
+             compat ? "one bucket per owner below" : "buckets of at most", made.limit);
+    lw_sharded_buckets_free(&made);
+    return s;
+}
+
+const struct lw_bucket_policy lw_bucket_policy_sharded_ddp = {
+    .takes = LW_TAKES_CAP | LW_TAKES_FIND_UNUSED | LW_TAKES_MIXED,
+    .scales = LW_SCALE_AT_LAUNCH, .to_owners = true, .assign = sharded,
+};

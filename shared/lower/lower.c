@@ -8,13 +8,21 @@
 
 enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
 
+static bool accepts(const struct lw_strategy *s, enum lw_bucket_takes what)
+{
+    return lw_bucket_policy(s->bucket_policy)->takes & (unsigned)what;
+}
+
 static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_err *err)
 {
+    char these[256];
+
     if (s->zero == 3 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: --zero 3 gathers weights in their own "
                                         "dtype", lw_dtype_name(s->broadcast_dtype));
-    if (s->count_forward && s->bucket_policy != LW_BUCKET_OPTIMAL)
-        return lw_fail(err, LW_EINVAL, "--count-forward on is for --bucket-policy optimal, not %s",
+    if (s->count_forward && !accepts(s, LW_TAKES_COUNT_FORWARD))
+        return lw_fail(err, LW_EINVAL, "--count-forward on is for --bucket-policy %s, not %s",
+                       lw_bucket_policies_that(LW_TAKES_COUNT_FORWARD, these),
                        lw_bucket_policy_name(s->bucket_policy));
     return LW_OK;
 }
@@ -46,8 +54,7 @@ static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *e
 {
     const char *policy = lw_bucket_policy_name(s->bucket_policy);
     bool tensors = s->shard_policy == LW_SHARD_PER_TENSOR;
-    bool once = s->bucket_policy == LW_BUCKET_DEEPSPEED || s->bucket_policy == LW_BUCKET_SINGLE ||
-                s->bucket_policy == LW_BUCKET_PER_TENSOR;
+    char these[256];
 
     if (s->zero == 3 && tensors)
         return lw_fail(err, LW_EINVAL, "--zero 3 gathers what a module needs at once: --shard-policy "
@@ -56,9 +63,10 @@ static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *e
                          s->bucket_cap_bytes >= 0 || s->first_bucket_bytes >= 0))
         return lw_fail(err, LW_EINVAL, "--zero 3 reduces gradients in the units of its modules: no "
                                        "--bucket-policy, --bucket-cap or --first-bucket");
-    if (s->zero == 2 && !once)
-        return lw_fail(err, LW_EINVAL, "--zero 2 cuts buckets into shares: --bucket-policy deepspeed, "
-                                       "single or per-tensor, not %s", policy);
+    if (s->zero == 2 && !accepts(s, LW_TAKES_SHARES))
+        return lw_fail(err, LW_EINVAL, "--zero 2 cuts buckets into shares: one --bucket-policy of %s, "
+                                       "not %s", lw_bucket_policies_that(LW_TAKES_SHARES, these),
+                       policy);
     if (tensors && s->bucket_policy != LW_BUCKET_PER_TENSOR)
         return lw_fail(err, LW_EINVAL, "--zero 2 --shard-policy per-tensor needs --bucket-policy "
                                        "per-tensor, not %s", policy);
@@ -80,7 +88,7 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
         return lw_fail(err, LW_EINVAL, "--zero %lld cannot keep parameters whole: --shard-policy "
                                        "flat-contiguous%s", (long long)s->zero,
                        s->zero == 2 ? ", or oss-greedy with gradients reduced to their owner" : "");
-    if (s->bucket_policy != LW_BUCKET_SHARDED_DDP)
+    if (!lw_bucket_policy(s->bucket_policy)->to_owners)
         return lw_fail(err, LW_EINVAL, "--zero 2 --shard-policy oss-greedy reduces gradients to their "
                                        "owner: --bucket-policy sharded-ddp, not %s",
                        lw_bucket_policy_name(s->bucket_policy));
@@ -106,11 +114,11 @@ static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct 
         return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");
     if (s->zero == 0 && lw_strategy_given(s, lw_strategy_find("shard-policy")))
         return lw_fail(err, LW_EINVAL, "--shard-policy needs --zero of at least 1");
-    if (s->bucket_policy == LW_BUCKET_SHARDED_DDP &&
+    if (lw_bucket_policy(s->bucket_policy)->to_owners &&
         (s->zero < 1 || s->zero > 2 || s->shard_policy != LW_SHARD_OSS_GREEDY))
-        return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp reduces gradients to the owners "
-                                       "of whole parameters: it needs --zero 1 or 2 with "
-                                       "--shard-policy oss-greedy");
+        return lw_fail(err, LW_EINVAL, "--bucket-policy %s reduces gradients to the owners of whole "
+                                       "parameters: it needs --zero 1 or 2 with --shard-policy "
+                                       "oss-greedy", lw_bucket_policy_name(s->bucket_policy));
     if (s->no_sync > MAX_PASSES)
         return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
                        MAX_PASSES);
@@ -128,7 +136,7 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
         if (p->sparse)
             LW_TRY(lw_sparse_refuse(w, s, i, err));
         if (!p->used && !s->find_unused && !s->static_graph &&
-            s->bucket_policy != LW_BUCKET_COLOSSAL)
+            !lw_bucket_policy(s->bucket_policy)->skips_unused)
             return lw_fail(err, LW_EINVAL, "parameter %d '%s' is unused in the step: its bucket "
                                            "would never be reduced and the next forward would "
                                            "fail; use --find-unused on or --static-graph on", i,

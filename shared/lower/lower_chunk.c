@@ -8,17 +8,9 @@
 
 #define BROADCAST_LIMIT_BYTES (INT64_C(250) << 20) /* of one coalesced broadcast, as in c10d */
 
-enum lw_dtype lw_part_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad)
-{
-    if (s->comm_hook == LW_HOOK_FP16)
-        return LW_F16;
-    return s->comm_hook == LW_HOOK_BF16 ? LW_BF16 : grad;
-}
-
-/* ColossalAI's handler runs after the backward and takes the gradients that exist. */
 static bool is_reduced(const struct lw_part *d, const struct lw_param *p)
 {
-    if (d->s->bucket_policy == LW_BUCKET_COLOSSAL && !p->used)
+    if (lw_bucket_policy(d->s->bucket_policy)->skips_unused && !p->used)
         return false;
     return p->trainable && !p->ignored && p->tied < 0;
 }
@@ -93,7 +85,7 @@ static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set 
         return;
     lw_builder_set(b, LW_BUCKET_GRADIENTS, set->name, d->stage);
     for (int32_t n = 0; n < k->n_buckets; n++) {
-        enum lw_dtype wire = lw_part_wire_dtype(d->s, set->dtype[n]);
+        enum lw_dtype wire = lw_strategy_wire_dtype(d->s, set->dtype[n]);
         struct lw_bucket bucket = {
             .dtype = wire,
             .bytes = wire == set->dtype[n] ? lw_part_bucket_bytes(d, set, n)

@@ -6,6 +6,7 @@
 
 #include "shared/bucket/ready_order.h"
 #include "shared/bucket/bucket.h"
+#include "shared/bucket/policy.h"
 #include "shared/plan/cost.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/shard/shard_oss.h"
@@ -25,6 +26,13 @@ struct lw_part_set {
     int32_t first_bucket;        /* plan's number of bucket 0 */
     int64_t *elements;           /* [n_buckets] */
     enum lw_dtype *dtype;        /* [n_buckets] of the gradients */
+};
+
+/* How gradients lie in their buckets. */
+enum lw_bucket_storage {
+    LW_STORED_COPIED, /* copied in and out */
+    LW_STORED_VIEWS,  /* gradients are views of their buckets: nothing is copied out */
+    LW_STORED_UNITS,  /* buckets are ZeRO units: reduce-scattered, nothing is copied out */
 };
 
 /* ZeRO: who updates what, and the flat buffers that bring updated weights to all members. */
@@ -81,11 +89,8 @@ struct lw_part {
     struct lw_part_shards shards; /* n == 0: every member updates everything */
     int32_t *root_of;            /* [buckets of initial] reduced to this member; NULL = all-reduced */
     int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced behind the backward */
-    bool at_launch;              /* gradients are scaled in their bucket when it is launched */
-    bool divides_bucket;         /* the same, in a pass of its own behind the copies */
-    bool divides_wire;           /* a comm hook divides what it compressed; nothing else scales */
-    bool scatter;                /* buckets are units, reduce-scattered */
-    bool in_place;               /* gradients are views of their buckets: no copies out */
+    enum lw_scaling scaling;     /* where gradients are averaged */
+    enum lw_bucket_storage storage;
     bool one_by_one;             /* each bucket is reduced and waited for before the next */
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
     int32_t n_buffers, *buffer_of;
@@ -148,9 +153,6 @@ const char *lw_part_averaging(const struct lw_part *d);
 
 /* The element type of a flat buffer of weights on the wire: narrower where --broadcast-dtype is. */
 enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype weights);
-
-/* The element type of a bucket on the wire under the strategy's hook. */
-enum lw_dtype lw_part_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
 
 /* Put a part into the plan: its bucket sets, its shards with their buffers, its works. */
 void lw_part_add_sets(struct lw_part *d, struct lw_builder *b);

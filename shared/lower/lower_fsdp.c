@@ -204,7 +204,7 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     for (int32_t u = 0; u < n_units; u++)
         LW_TRY(make_unit(d, u, err));
     qsort(h->shards, (size_t)h->n_shards, sizeof *h->shards, by_param);
-    d->scatter = d->in_place = true;
+    d->storage = LW_STORED_UNITS;
     LW_TRY(index_units(d, err));
     return lw_part_count_owned(d, err);
 }
@@ -303,7 +303,7 @@ enum lw_status lw_write_begin_units(struct lw_writer_part *x, struct lw_arena *r
 {
     int32_t n = x->d->shards.n_buffers;
 
-    if (!x->d->scatter || x->d->s->zero < 3)
+    if (x->d->storage != LW_STORED_UNITS || x->d->s->zero < 3)
         return LW_OK;
     x->unit_at = lw_arena_alloc(room, n, sizeof *x->unit_at);
     x->unit_freed = lw_arena_alloc(room, n, sizeof *x->unit_freed);

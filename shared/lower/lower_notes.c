@@ -47,29 +47,22 @@ static void note_buckets(const struct lw_part *d, struct lw_builder *b)
     for (int32_t i = 0; i < d->n_empty; i++)
         lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
                            "behind the backward", d->empty[i]);
-    if (d->in_place)
+    if (d->storage != LW_STORED_COPIED)
         lw_builder_note(b, "buckets hold the gradients themselves: nothing is copied out");
     if (d->s->comm_hook != LW_HOOK_NONE)
         lw_builder_note(b, "comm hook: buckets travel as %s, cast back on a copy stream",
-                        lw_dtype_name(lw_part_wire_dtype(d->s, LW_F32)));
+                        lw_dtype_name(lw_strategy_wire_dtype(d->s, LW_F32)));
     if (!d->s->overlap)
         lw_builder_note(b, "overlap off: every all-reduce waits for the end of the backward");
 }
 
-static const char *rule_of(enum lw_shard_policy p, bool scatter)
+static const char *rule_of(const struct lw_part *d, char *buf, size_t room)
 {
-    switch (p) {
-    case LW_SHARD_OSS_GREEDY:
-        return "oss-greedy: whole parameters as registered, each to the first member with the "
-               "fewest elements";
-    case LW_SHARD_LPT:
-        return "lpt: whole parameters, the largest first, each to the member with the fewest bytes";
-    case LW_SHARD_FLAT:
-        return scatter ? "flat-contiguous: every unit cut into equal shares"
-                       : "flat-contiguous: one flat buffer per dtype, cut into equal shares";
-    default:
-        return "per-tensor: every parameter cut into equal parts";
-    }
+    bool units = d->storage == LW_STORED_UNITS && d->s->shard_policy == LW_SHARD_FLAT;
+
+    snprintf(buf, room, "%s: %s", lw_shard_policy_name(d->s->shard_policy),
+             units ? "every unit cut into equal shares" : lw_shard_policy_help(d->s->shard_policy));
+    return buf;
 }
 
 static const char *narrowed(const struct lw_lowering *l)
@@ -133,10 +126,11 @@ static void note_shards(const struct lw_lowering *l)
     struct lw_builder *b = l->b;
     int64_t padding = 0;
     int32_t n_buffers = 0;
+    char rule[160];
 
     if (h->n == 0)
         return;
-    if (d->scatter)
+    if (d->storage == LW_STORED_UNITS)
         note_units(d, b);
     for (int32_t q = 0; q < l->n_parts; q++) {
         padding += l->parts[q].shards.padding;
@@ -145,35 +139,19 @@ static void note_shards(const struct lw_lowering *l)
     if (l->n_parts == 1)
         lw_builder_note(b, "shards: %s; the fullest member updates %" PRId64 " of %" PRId64
                            " elements, which is the optimizer's time for all",
-                        rule_of(d->s->shard_policy, d->scatter), h->most_owned, h->n_elements);
+                        rule_of(d, rule, sizeof rule), h->most_owned, h->n_elements);
     else
         lw_builder_note(b, "shards, part by part: %s; a stage's optimizer takes the time of its "
-                           "fullest member", rule_of(d->s->shard_policy, d->scatter));
+                           "fullest member", rule_of(d, rule, sizeof rule));
     if (padding > 0)
         lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal", padding);
-    if (d->scatter)
+    if (d->storage == LW_STORED_UNITS)
         return;
     lw_builder_note(b, "weights: sent after the optimizer %s, %d %s, all waited for",
                     narrowed(l), n_buffers,
                     h->n_buffers > 0 && h->buffers[0].owner < 0 ? "flat buffers all-gathered"
                                                                 : "flat buffers broadcast by their "
                                                                   "owners");
-}
-
-static const char *partition_rule(enum lw_partition p)
-{
-    static const char *const rules[LW_N_PARTITIONS] = {
-        [LW_PARTITION_UNIFORM] = "equal numbers of modules, the rest to the last stages",
-        [LW_PARTITION_COLOSSAL_BALANCED] = "trainable elements by ColossalAI's bisection",
-        [LW_PARTITION_DEEPSPEED_UNIFORM] = "equal numbers of modules, the rest to the first parts",
-        [LW_PARTITION_DEEPSPEED_BALANCED] = "trainable elements by DeepSpeed's balancing",
-        [LW_PARTITION_PIPEDREAM] = "time by PipeDream's planner, transfers not weighed",
-        [LW_PARTITION_EXPLICIT] = "as given",
-        [LW_PARTITION_EXACT] = "the slowest part is as fast as can be (forward and backward time, what is recomputed "
-                                "included)",
-    };
-
-    return rules[p];
 }
 
 static void note_part(const struct lw_lowering *l, int32_t q)
@@ -198,7 +176,7 @@ static void note_partition(const struct lw_lowering *l)
     const struct lw_strategy *s = l->s;
     char time[32], size[32];
 
-    lw_builder_note(l->b, "partition: %s", partition_rule(s->partition));
+    lw_builder_note(l->b, "partition: %s", lw_partition_help(s->partition));
     if (s->partition == LW_PARTITION_EXACT)
         lw_builder_note(l->b, "partition: the slowest part takes %s a micro-batch%s",
                         lw_format_ps(time, l->slowest_part),

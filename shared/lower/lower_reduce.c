@@ -58,23 +58,23 @@ static enum lw_op_kind reduction_of(const struct lw_writer *k, const struct lw_w
         if (lw_lower_has_tied(k->l, lw_part_param(x->d, set->items[i])))
             return LW_OP_ALL_REDUCE;
     return x->d->root_of   ? LW_OP_REDUCE
-           : x->d->scatter ? LW_OP_REDUCE_SCATTER
-                           : LW_OP_ALL_REDUCE;
+           : x->d->storage == LW_STORED_UNITS ? LW_OP_REDUCE_SCATTER
+                                            : LW_OP_ALL_REDUCE;
 }
 
 /* Bucket b goes out; `after` is the op that completed it. */
 static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int32_t after)
 {
     const struct lw_part_set *set = x->set;
-    enum lw_dtype grad = set->dtype[b], wire = lw_part_wire_dtype(x->d->s, grad);
+    enum lw_dtype grad = set->dtype[b], wire = lw_strategy_wire_dtype(x->d->s, grad);
     int32_t number = set->first_bucket + b;
     int64_t full = set->elements[b] * lw_dtype_size(grad);
     int64_t bytes = set->elements[b] * lw_dtype_size(wire);
 
-    if (x->d->at_launch)
+    if (x->d->scaling == LW_SCALE_AT_LAUNCH)
         after = scale_bucket(k, x, b);
     const struct lw_sparse *sparse = lw_part_sparse_bucket(x->d, set, b);
-    if (x->d->divides_bucket)
+    if (x->d->scaling == LW_SCALE_IN_BUCKET)
         after = divide(k, sparse ? bytes_of(x->d, sparse->param) : full, grad, after);
     if (sparse) {
         x->done_of[b] = lw_write_sparse(k, x, b, after);
@@ -82,7 +82,7 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
     }
     if (wire != grad)
         after = lw_write_copy(k, LW_OP_CAST, full, wire, number, after);
-    if (x->d->divides_wire)
+    if (x->d->scaling == LW_SCALE_ON_WIRE)
         after = divide(k, bytes, wire, after);
     enum lw_op_kind kind = reduction_of(k, x, b);
     struct lw_op op = lw_write_collective(k, kind, bytes, wire);
@@ -149,7 +149,7 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
     const struct lw_part *d = x->d;
     bool late = k->pass->after_backward || !d->s->overlap || k->l->mirrored;
 
-    if (!d->at_launch && !copy_in(k, x, params, n))
+    if (d->scaling != LW_SCALE_AT_LAUNCH && !copy_in(k, x, params, n))
         return LW_OK;
     int32_t copy = k->last_compute;
     for (int32_t i = 0; i < n; i++) {
@@ -230,9 +230,9 @@ enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part
     if (k->pass->used_map == LW_MAP_EACH && !x->map_reduced)
         reduce_used_map(k, x, k->last_compute);
     reduce_empty(k, x);
-    if (x->d->in_place)
+    if (x->d->storage != LW_STORED_COPIED)
         k->deps[k->n_deps++] = lw_write_wait(k, "buckets", x->done_of, set->buckets.n_buckets);
-    for (int32_t b = 0; !x->d->in_place && b < set->buckets.n_buckets; b++)
+    for (int32_t b = 0; x->d->storage == LW_STORED_COPIED && b < set->buckets.n_buckets; b++)
         k->deps[k->n_deps++] = copy_out(k, x, b);
     return LW_OK;
 }

@@ -14,6 +14,7 @@
  * Nothing is copied out: the sum is the gradient. Rows a rank sends: those of all its backwards of a step,
  * taken to be different (shared/plan/sparse.h). Not modelled: members with fewer rows than others. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "shared/lower/lower_steps.h"
 
@@ -22,12 +23,6 @@ static enum lw_status refuse(const struct lw_workload *w, int32_t param, const c
 {
     return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' has a sparse gradient: %s", param,
                    w->params[param].name, why);
-}
-
-static bool has_own_bucket(enum lw_bucket_policy p)
-{
-    return p == LW_BUCKET_C10D_2 || p == LW_BUCKET_C10D_1_13 || p == LW_BUCKET_C10D_2020 ||
-           p == LW_BUCKET_PER_TENSOR || p == LW_BUCKET_SINGLE;
 }
 
 /* All rows of all members (two directions: twice as many) and as many backwards are counted in 63 bits. */
@@ -58,9 +53,12 @@ enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_str
         return refuse(w, param, "c10d stops when such a parameter is unused", err);
     if (s->zero >= 2)
         return refuse(w, param, "it has no shares to scatter (--zero 0 or 1)", err);
-    if (!has_own_bucket(s->bucket_policy))
-        return refuse(w, param, "it cannot lie in a flat buffer (--bucket-policy c10d-2, c10d-1.13, "
-                                "c10d-2020, per-tensor, single)", err);
+    if (!(lw_bucket_policy(s->bucket_policy)->takes & LW_TAKES_SPARSE)) {
+        char others[256], why[512];
+        snprintf(why, sizeof why, "it cannot lie in a flat buffer (--bucket-policy %s)",
+                 lw_bucket_policies_that(LW_TAKES_SPARSE, others));
+        return refuse(w, param, why, err);
+    }
     if (s->comm_hook != LW_HOOK_NONE)
         return refuse(w, param, "hooks compress flat buckets (--comm-hook none)", err);
     if (s->compat == LW_COMPAT_HAISCALE)

@@ -9,24 +9,19 @@
 
 #include "shared/base/units.h"
 
-static const char *const bucket_policies[] = {
-    "c10d-2020", "c10d-1.13", "c10d-2", "picotron", "sharded-ddp", "colossal",
-    "per-tensor", "single", "mg-wfbp", "optimal", "deepspeed", NULL,
-};
+#define ROW_WORD(id, symbol, word, help) word,
+#define ROW_HELP(id, symbol, word, help) help,
+static const char *const bucket_policies[] = {LW_BUCKET_POLICIES(ROW_WORD) NULL};
+static const char *const bucket_policies_helps[] = {LW_BUCKET_POLICIES(ROW_HELP) NULL};
+static const char *const schedules[] = {LW_SCHEDULES(ROW_WORD) NULL};
+static const char *const schedules_helps[] = {LW_SCHEDULES(ROW_HELP) NULL};
+static const char *const partitions[] = {LW_PARTITIONERS(ROW_WORD) NULL};
+static const char *const partitions_helps[] = {LW_PARTITIONERS(ROW_HELP) NULL};
+static const char *const shard_policies[] = {LW_SHARD_POLICIES(ROW_WORD) NULL};
+static const char *const shard_policies_helps[] = {LW_SHARD_POLICIES(ROW_HELP) NULL};
 static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
                                        "hierarchical", "direct", "one-shot", "pairwise", NULL};
 static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
-static const char *const schedules[] = {
-    "gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "looped-bfs", "zb-h1", "zb-h2",
-    "zb-auto-1p", "zb-auto-2p", "zbv", "zbv-auto", "v-half", "v-min", "dualpipe", "dualpipev",
-    "colossal-1f1b", "colossal-interleaved", "custom", NULL,
-};
-static const char *const partitions[] = {
-    "uniform", "colossal-balanced", "deepspeed-uniform", "deepspeed-balanced", "pipedream",
-    "explicit", "exact", NULL,
-};
-static const char *const shard_policies[] = {"oss-greedy", "lpt", "flat-contiguous", "per-tensor",
-                                             NULL};
 static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
 static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};
 static const char *const compats[] = {"none", "picotron", "fairscale", "haiscale", "colossalai",
@@ -45,64 +40,82 @@ static const struct option {
     int64_t min;
 } options[] = {
 #define AT(field) offsetof(struct lw_strategy, field)
-    {{"dp", "N", "data-parallel ranks (1)", NULL}, INT, AT(dp), 1},
-    {{"pp", "N", "pipeline stages (1)", NULL}, INT, AT(pp), 1},
-    {{"tp", "N", "tensor-parallel ranks (1)", NULL}, INT, AT(tp), 1},
-    {{"rank-order", "ORDER", "how ranks map to coordinates (megatron)", rank_orders}, WORD,
-     AT(rank_order), 0},
-    {{"micro-batches", "N", "micro-batches of one step (1)", NULL}, INT, AT(micro_batches), 1},
-    {{"chunks", "N", "model chunks per pipeline stage (1)", NULL}, INT, AT(chunks), 1},
-    {{"schedule", "NAME", "pipeline schedule (1f1b)", schedules}, WORD, AT(schedule), 0},
-    {{"partition", "NAME", "modules to stages (exact)", partitions}, WORD, AT(partition), 0},
-    {{"partition-list", "LIST", "first module of each stage, for --partition explicit", NULL}, TEXT,
-     AT(partition_list), 0},
-    {{"stage-memory", "SIZE", "most that a stage may hold, for --partition exact (no limit)", NULL},
-     SIZE, AT(stage_bytes), 0},
-    {{"pin-first", "N", "leading modules (embedding) on the first stage, for --partition exact (0)",
-      NULL}, INT, AT(pin_first), 0},
-    {{"pin-last", "N", "trailing modules (head) on the last stage, for --partition exact (0)", NULL},
+#define PLAIN(name, arg, help) {name, arg, help, NULL, NULL}
+#define WORDS(name, arg, help, words) {name, arg, help, words, NULL}
+#define ROWS(name, arg, help, words) {name, arg, help, words, words##_helps}
+    {PLAIN("dp", "N", "data-parallel ranks (1)"), INT, AT(dp), 1},
+    {PLAIN("pp", "N", "pipeline stages (1)"), INT, AT(pp), 1},
+    {PLAIN("tp", "N", "tensor-parallel ranks (1)"), INT, AT(tp), 1},
+    {WORDS("rank-order", "ORDER",
+      "how ranks map to coordinates (megatron)", rank_orders), WORD, AT(rank_order), 0},
+    {PLAIN("micro-batches", "N", "micro-batches of one step (1)"), INT, AT(micro_batches), 1},
+    {PLAIN("chunks", "N", "model chunks per pipeline stage (1)"), INT, AT(chunks), 1},
+    {ROWS("schedule", "NAME", "pipeline schedule (1f1b)", schedules), WORD, AT(schedule), 0},
+    {ROWS("partition", "NAME", "modules to stages (exact)", partitions), WORD, AT(partition), 0},
+    {PLAIN("partition-list", "LIST",
+      "first module of each stage, for --partition explicit"), TEXT, AT(partition_list), 0},
+    {PLAIN("stage-memory", "SIZE",
+      "most that a stage may hold, for --partition exact (no limit)"), SIZE, AT(stage_bytes), 0},
+    {PLAIN("pin-first", "N",
+      "leading modules (embedding) on the first stage, for --partition exact (0)"),
+     INT, AT(pin_first), 0},
+    {PLAIN("pin-last", "N",
+      "trailing modules (head) on the last stage, for --partition exact (0)"),
      INT, AT(pin_last), 0},
-    {{"weigh-transfers", "on|off", "--partition exact: a stage's time includes the transfers at its "
-      "ends by the cluster's cost (off)", on_off}, BOOLEAN, AT(weigh_transfers), 0},
-    {{"bucket-policy", "NAME", "gradients to buckets (c10d-2; c10d means the same)",
-      bucket_policies}, WORD, AT(bucket_policy), 0},
-    {{"count-forward", "on|off", "--bucket-policy optimal: the least end of the next step's forward, "
-      "sums halved around the optimizer as DeAR (off)", on_off}, BOOLEAN, AT(count_forward), 0},
-    {{"bucket-cap", "SIZE", "bucket size limit (the policy's own: 25 MiB for c10d)", NULL}, SIZE,
-     AT(bucket_cap_bytes), 0},
-    {{"first-bucket", "SIZE", "limit of the first bucket (the policy's own: 1 MiB for c10d)", NULL},
+    {WORDS("weigh-transfers", "on|off",
+      "--partition exact: a stage's time includes the transfers at its ends by the cluster's cost "
+      "(off)", on_off), BOOLEAN, AT(weigh_transfers), 0},
+    {ROWS("bucket-policy", "NAME",
+      "gradients to buckets (c10d-2; c10d means the same)", bucket_policies),
+     WORD, AT(bucket_policy), 0},
+    {WORDS("count-forward", "on|off",
+      "--bucket-policy optimal: the least end of the next step's forward, sums halved "
+      "around the optimizer as DeAR (off)", on_off), BOOLEAN, AT(count_forward), 0},
+    {PLAIN("bucket-cap", "SIZE",
+      "bucket size limit (the policy's own: 25 MiB for c10d)"), SIZE, AT(bucket_cap_bytes), 0},
+    {PLAIN("first-bucket", "SIZE",
+      "limit of the first bucket (the policy's own: 1 MiB for c10d)"),
      SIZE, AT(first_bucket_bytes), 0},
-    {{"last-bucket-cap", "on|off", "the first bucket's limit is the last one's instead, as "
-      "DDP_SET_LAST_BUCKET_CAP=1 (off)", on_off}, BOOLEAN, AT(last_bucket_cap), 0},
-    {{"launch-order", "ORDER", "buckets start in index order or as they complete (in-order)",
-      launch_orders}, WORD, AT(launch_order), 0},
-    {{"find-unused", "on|off", "detect unused parameters each step (off)", on_off}, BOOLEAN,
-     AT(find_unused), 0},
-    {{"static-graph", "on|off", "the graph never changes (off)", on_off}, BOOLEAN,
-     AT(static_graph), 0},
-    {{"no-sync", "K", "accumulating backwards before each synchronised one (0)", NULL}, INT,
-     AT(no_sync), 0},
-    {{"grad-dtype", "DTYPE", "element type of gradients (each parameter's own)",
-      grad_dtypes}, WORD, AT(grad_dtype), 0},
-    {{"comm-hook", "NAME", "compress gradients on the wire (none)", hooks}, WORD, AT(comm_hook), 0},
-    {{"zero", "STAGE", "ZeRO stage 0..3 (0)", NULL}, INT, AT(zero), 0},
-    {{"shard-policy", "NAME", "parameters to owners (oss-greedy)", shard_policies}, WORD,
-     AT(shard_policy), 0},
-    {{"prefetch", "N", "units gathered ahead, ZeRO-3 (the policy's own)", NULL}, INT, AT(prefetch),
-     0},
-    {{"persist", "N", "ZeRO-3: parameters of fewer elements stay on every rank (0)", NULL}, INT,
-     AT(persist), 0},
-    {{"reshard", "on|off", "ZeRO-3: weights are given up behind the forward and gathered again (on)",
-      on_off}, BOOLEAN, AT(reshard), 0},
-    {{"reducer", "NAME", "how collectives are done (auto)", reducers}, WORD, AT(reducer), 0},
-    {{"broadcast-dtype", "DTYPE", "parameters on the wire after a sharded step (f32)", dtypes},
+    {WORDS("last-bucket-cap", "on|off",
+      "the first bucket's limit is the last one's instead, as DDP_SET_LAST_BUCKET_CAP=1 (off)",
+      on_off), BOOLEAN, AT(last_bucket_cap), 0},
+    {WORDS("launch-order", "ORDER",
+      "buckets start in index order or as they complete (in-order)", launch_orders),
+     WORD, AT(launch_order), 0},
+    {WORDS("find-unused", "on|off",
+      "detect unused parameters each step (off)", on_off), BOOLEAN, AT(find_unused), 0},
+    {WORDS("static-graph", "on|off",
+      "the graph never changes (off)", on_off), BOOLEAN, AT(static_graph), 0},
+    {PLAIN("no-sync", "K",
+      "accumulating backwards before each synchronised one (0)"), INT, AT(no_sync), 0},
+    {WORDS("grad-dtype", "DTYPE",
+      "element type of gradients (each parameter's own)", grad_dtypes), WORD, AT(grad_dtype), 0},
+    {WORDS("comm-hook", "NAME",
+      "compress gradients on the wire (none)", hooks), WORD, AT(comm_hook), 0},
+    {PLAIN("zero", "STAGE", "ZeRO stage 0..3 (0)"), INT, AT(zero), 0},
+    {ROWS("shard-policy", "NAME",
+      "parameters to owners (oss-greedy)", shard_policies), WORD, AT(shard_policy), 0},
+    {PLAIN("prefetch", "N",
+      "units gathered ahead, ZeRO-3 (the policy's own)"), INT, AT(prefetch), 0},
+    {PLAIN("persist", "N",
+      "ZeRO-3: parameters of fewer elements stay on every rank (0)"), INT, AT(persist), 0},
+    {WORDS("reshard", "on|off",
+      "ZeRO-3: gathered weights are freed after forward and gathered again (on)", on_off),
+     BOOLEAN, AT(reshard), 0},
+    {WORDS("reducer", "NAME", "how collectives are done (auto)", reducers), WORD, AT(reducer), 0},
+    {WORDS("broadcast-dtype", "DTYPE",
+      "parameters on the wire after a sharded step (f32)", dtypes),
      WORD, AT(broadcast_dtype), 0},
-    {{"clip", "NORM", "clip the gradient norm (0: off)", NULL}, REAL, AT(clip), 0},
-    {{"recompute", "MODE", "activations recomputed in backward (none)", recomputes}, WORD,
-     AT(recompute), 0},
-    {{"overlap", "on|off", "communicate during backward (on)", on_off}, BOOLEAN, AT(overlap), 0},
-    {{"compat", "NAME", "decide as this system does, quirks included (none)", compats}, WORD,
-     AT(compat), 0},
+    {PLAIN("clip", "NORM", "clip the gradient norm (0: off)"), REAL, AT(clip), 0},
+    {WORDS("recompute", "MODE",
+      "activations recomputed in backward (none)", recomputes), WORD, AT(recompute), 0},
+    {WORDS("overlap", "on|off",
+      "communicate during backward (on)", on_off), BOOLEAN, AT(overlap), 0},
+    {WORDS("compat", "NAME",
+      "decide as this system does, quirks included (none)", compats), WORD, AT(compat), 0},
+#undef ROWS
+#undef WORDS
+#undef PLAIN
 #undef AT
 };
 
@@ -291,9 +304,41 @@ enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype 
     return s->grad_dtype == LW_GRAD_AS_PARAM ? param : of[s->grad_dtype];
 }
 
-const char *lw_bucket_policy_name(enum lw_bucket_policy p)
+enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad)
+{
+    if (s->comm_hook == LW_HOOK_FP16)
+        return LW_F16;
+    return s->comm_hook == LW_HOOK_BF16 ? LW_BF16 : grad;
+}
+
+const char *lw_bucket_policy_name(enum lw_bucket_policy_id p)
 {
     return bucket_policies[p];
+}
+
+const char *lw_bucket_policy_help(enum lw_bucket_policy_id p)
+{
+    return bucket_policies_helps[p];
+}
+
+const char *lw_shard_policy_name(enum lw_shard_policy_id p)
+{
+    return shard_policies[p];
+}
+
+const char *lw_shard_policy_help(enum lw_shard_policy_id p)
+{
+    return shard_policies_helps[p];
+}
+
+const char *lw_partition_name(enum lw_partition p)
+{
+    return partitions[p];
+}
+
+const char *lw_partition_help(enum lw_partition p)
+{
+    return partitions_helps[p];
 }
 
 const char *lw_compat_name(enum lw_compat c)
@@ -308,7 +353,7 @@ const char *lw_reducer_name(enum lw_reducer_kind r)
 
 enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, struct lw_err *err)
 {
-    static const struct option all = {{"algorithm", "NAME", "", reducers}, WORD, 0, 0};
+    static const struct option all = {{"algorithm", "NAME", "", reducers, NULL}, WORD, 0, 0};
 
     return set_word(&all, kind, name, err);
 }

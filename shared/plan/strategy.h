@@ -6,47 +6,16 @@
 
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
+#include "shared/plan/policies.h"
 #include "shared/plan/reducer_kind.h"
 #include "shared/plan/workload.h"
 
 /* What the user chose. Every field is one option of the command line and one field of a strategy
- * file, with the same name and the same words; the table in strategy.c declares each once. A value
- * that this build cannot plan is refused by lw_plan_build in words, never replaced. */
-
-enum lw_bucket_policy {
-    LW_BUCKET_C10D_2020, /* limits [1 MiB, cap] on the forward order, list reversed, never rebuilt */
-    LW_BUCKET_C10D_1_13, /* rebuilt in ready order with [first, cap] */
-    LW_BUCKET_C10D_2,    /* as 1.13; an explicit cap removes the small first bucket */
-    LW_BUCKET_PICOTRON,
-    LW_BUCKET_SHARDED_DDP,
-    LW_BUCKET_COLOSSAL,
-    LW_BUCKET_PER_TENSOR,
-    LW_BUCKET_SINGLE,
-    LW_BUCKET_MG_WFBP,
-    LW_BUCKET_OPTIMAL,
-    LW_BUCKET_DEEPSPEED,
-    LW_N_BUCKET_POLICIES,
-};
+ * file, with the same name and the same words; the table in strategy.c declares each once. The words
+ * of policies come from the rows of policies.h. lw_plan_build refuses a value that this build cannot
+ * plan; it never replaces one. */
 
 enum lw_launch_order { LW_LAUNCH_IN_ORDER, LW_LAUNCH_COMPLETION, LW_N_LAUNCH_ORDERS };
-
-enum lw_schedule {
-    LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B, LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_INTERLEAVED_ZB,
-    LW_SCHEDULE_LOOPED_BFS, LW_SCHEDULE_ZB_H1, LW_SCHEDULE_ZB_H2, LW_SCHEDULE_ZB_AUTO_1P,
-    LW_SCHEDULE_ZB_AUTO_2P, LW_SCHEDULE_ZBV, LW_SCHEDULE_ZBV_AUTO, LW_SCHEDULE_V_HALF,
-    LW_SCHEDULE_V_MIN, LW_SCHEDULE_DUALPIPE, LW_SCHEDULE_DUALPIPEV, LW_SCHEDULE_COLOSSAL_1F1B,
-    LW_SCHEDULE_COLOSSAL_INTERLEAVED, LW_SCHEDULE_CUSTOM, LW_N_SCHEDULES,
-};
-
-enum lw_partition {
-    LW_PARTITION_UNIFORM, LW_PARTITION_COLOSSAL_BALANCED, LW_PARTITION_DEEPSPEED_UNIFORM,
-    LW_PARTITION_DEEPSPEED_BALANCED, LW_PARTITION_PIPEDREAM, LW_PARTITION_EXPLICIT,
-    LW_PARTITION_EXACT, LW_N_PARTITIONS,
-};
-
-enum lw_shard_policy {
-    LW_SHARD_OSS_GREEDY, LW_SHARD_LPT, LW_SHARD_FLAT, LW_SHARD_PER_TENSOR, LW_N_SHARD_POLICIES,
-};
 
 enum lw_comm_hook { LW_HOOK_NONE, LW_HOOK_FP16, LW_HOOK_BF16, LW_N_COMM_HOOKS };
 
@@ -75,9 +44,9 @@ struct lw_strategy {
     enum lw_rank_order rank_order;
     enum lw_schedule schedule;
     enum lw_partition partition;
-    enum lw_bucket_policy bucket_policy;
+    enum lw_bucket_policy_id bucket_policy;
     enum lw_launch_order launch_order;
-    enum lw_shard_policy shard_policy;
+    enum lw_shard_policy_id shard_policy;
     enum lw_reducer_kind reducer;
     enum lw_comm_hook comm_hook;
     enum lw_grad_dtype grad_dtype;
@@ -112,6 +81,7 @@ bool lw_strategy_given(const struct lw_strategy *s, int option);
 struct lw_strategy_option {
     const char *name, *arg, *help;
     const char *const *values; /* NULL-ended words; NULL when it takes a number */
+    const char *const *helps;  /* what each word means; NULL where the words say it */
 };
 int lw_strategy_n_options(void);
 int lw_strategy_find(const char *name); /* -1 = no such option */
@@ -120,9 +90,10 @@ const struct lw_strategy_option *lw_strategy_option(int option);
 /* The gradient's element type of a parameter of that type. */
 enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype param);
 
-const char *lw_bucket_policy_name(enum lw_bucket_policy p);
+/* The element type of a gradient on the wire under the strategy's comm hook. */
+enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
+
 const char *lw_compat_name(enum lw_compat c);
-const char *lw_schedule_name(enum lw_schedule s);
 
 /* Values in range and not contradicting each other. */
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err);

@@ -5,6 +5,7 @@
 
 #include "shared/plan/cluster.h"
 #include "shared/files/files.h"
+#include "shared/bucket/policy.h"
 #include "shared/lower/lower.h"
 #include "shared/schedule/schedule.h"
 #include "sim/cost/cost_model.h"
@@ -114,13 +115,13 @@ int main(int argc, char **argv)
         for (int policy = 0; policy < LW_N_BUCKET_POLICIES; policy++) {
             struct lw_strategy s = lw_strategy_default();
             char path[512];
-            if (policy == LW_BUCKET_SHARDED_DDP)
+            if (lw_bucket_policy((enum lw_bucket_policy_id)policy)->to_owners)
                 continue;
-            s.bucket_policy = (enum lw_bucket_policy)policy;
+            s.bucket_policy = (enum lw_bucket_policy_id)policy;
             s.dp = 2 + next(&x, 60);
             s.no_sync = next(&x, 3);
             s.comm_hook = (enum lw_comm_hook)next(&x, LW_N_COMM_HOOKS);
-            draw(&x, policy <= LW_BUCKET_C10D_2 || policy == LW_BUCKET_COLOSSAL, &k);
+            draw(&x, lw_bucket_policy(s.bucket_policy)->takes & LW_TAKES_MIXED, &k);
             snprintf(path, sizeof path, "%s/%02d-%s.json", argv[1], round,
                      lw_bucket_policy_name(s.bucket_policy));
             if (write_plan(&k, &s, &cost, path) != 0)

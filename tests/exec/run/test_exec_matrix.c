@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "exec/run/run.h"
+#include "shared/bucket/policy.h"
 #include "shared/lower/lower.h"
 #include "sim/cost/cost_model.h"
 #include "tests/lib/sim_help.h"
@@ -25,30 +26,36 @@ struct combination {
     enum accumulation accumulation;
 };
 
-static const char *const shard_names[LW_N_SHARD_POLICIES] = {"oss-greedy", "lpt", "flat-contiguous",
-                                                             "per-tensor"};
+static const struct lw_bucket_policy *row(int32_t bucket)
+{
+    return lw_bucket_policy((enum lw_bucket_policy_id)bucket);
+}
 
 /* ZeRO-2 cuts buckets into shares, or reduces whole parameters to their owner. */
 static bool can_cut_gradients(int32_t bucket, int32_t shard)
 {
-    bool shares = bucket == LW_BUCKET_DEEPSPEED || bucket == LW_BUCKET_SINGLE ||
-                  bucket == LW_BUCKET_PER_TENSOR || bucket == NOT_GIVEN;
+    bool shares = bucket == NOT_GIVEN || row(bucket)->takes & LW_TAKES_SHARES;
 
     if (shard == NOT_GIVEN || shard == LW_SHARD_FLAT)
         return shares;
     if (shard == LW_SHARD_PER_TENSOR)
         return bucket == LW_BUCKET_PER_TENSOR || bucket == NOT_GIVEN;
-    return shard == LW_SHARD_OSS_GREEDY && (bucket == LW_BUCKET_SHARDED_DDP || bucket == NOT_GIVEN);
+    return shard == LW_SHARD_OSS_GREEDY && (bucket == NOT_GIVEN || row(bucket)->to_owners);
+}
+
+static bool reduces_to_owners(int32_t bucket)
+{
+    return bucket != NOT_GIVEN && row(bucket)->to_owners;
 }
 
 static bool can_be_planned(const struct combination *k)
 {
     switch (k->zero) {
-    case 0: return k->shard == NOT_GIVEN && k->bucket != LW_BUCKET_SHARDED_DDP;
+    case 0: return k->shard == NOT_GIVEN && !reduces_to_owners(k->bucket);
     case 1:
         if (k->shard == LW_SHARD_PER_TENSOR && k->n_ranks > 2)
             return false; /* 2, 100, 200 and 300 elements in equal parts, unpadded: on two ranks */
-        return k->bucket != LW_BUCKET_SHARDED_DDP || k->shard == NOT_GIVEN ||
+        return !reduces_to_owners(k->bucket) || k->shard == NOT_GIVEN ||
                k->shard == LW_SHARD_OSS_GREEDY;
     case 2: return can_cut_gradients(k->bucket, k->shard);
     default: /* its units are buckets */
@@ -79,9 +86,9 @@ static struct lw_strategy strategy_of(const struct combination *k)
     give_number(&s, "dp", k->n_ranks);
     give_number(&s, "zero", k->zero);
     if (k->bucket != NOT_GIVEN)
-        give(&s, "bucket-policy", lw_bucket_policy_name((enum lw_bucket_policy)k->bucket));
+        give(&s, "bucket-policy", lw_bucket_policy_name((enum lw_bucket_policy_id)k->bucket));
     if (k->shard != NOT_GIVEN)
-        give(&s, "shard-policy", shard_names[k->shard]);
+        give(&s, "shard-policy", lw_shard_policy_name((enum lw_shard_policy_id)k->shard));
     if (k->accumulation == THREE_MICRO_BATCHES)
         give(&s, "micro-batches", "3");
     if (k->accumulation == THREE_PASSES)
@@ -96,8 +103,8 @@ static const char *describe(const struct combination *k)
 
     snprintf(text, sizeof text, "--dp %d --zero %d --bucket-policy %s --shard-policy %s%s",
              k->n_ranks, k->zero,
-             k->bucket < 0 ? "(not given)" : lw_bucket_policy_name((enum lw_bucket_policy)k->bucket),
-             k->shard < 0 ? "(not given)" : shard_names[k->shard],
+             k->bucket < 0 ? "(not given)" : lw_bucket_policy_name((enum lw_bucket_policy_id)k->bucket),
+             k->shard < 0 ? "(not given)" : lw_shard_policy_name((enum lw_shard_policy_id)k->shard),
              how[k->accumulation]);
     return text;
 }

@@ -145,7 +145,7 @@ static void refuses_what_makes_no_sense(void **state)
     assert_non_null(strstr(err.msg, "gradient 1"));
 }
 
-static struct lw_bucket_rules rules_of(enum lw_bucket_policy policy, int64_t cap, int64_t first,
+static struct lw_bucket_rules rules_of(enum lw_bucket_policy_id policy, int64_t cap, int64_t first,
                                        bool find_unused, bool static_graph)
 {
     struct lw_bucket_request r = {policy, cap, first, find_unused, static_graph, false};
@@ -237,8 +237,8 @@ static void the_small_bucket_can_be_the_last(void **state)
     q.last_cap = true;
     q.policy = LW_BUCKET_C10D_2020;
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--last-bucket-cap on: --bucket-policy c10d-2020 does not know "
-                                 "DDP_SET_LAST_BUCKET_CAP (c10d-1.13 and c10d-2 do)");
+    assert_string_equal(err.msg, "--bucket-policy c10d-2020 takes no --last-bucket-cap on; these do: "
+                                 "c10d-1.13, c10d-2");
     q.policy = LW_BUCKET_SINGLE;
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
     q.policy = LW_BUCKET_C10D_2;

@@ -486,7 +486,7 @@ static void random_models_keep_bytes_and_times(void **state)
         }
         struct lw_strategy s = lw_strategy_default();
         s.dp = 1 + next(&x, 4);
-        s.bucket_policy = (enum lw_bucket_policy)(next(&x, 2) ? next(&x, 3) : LW_BUCKET_PER_TENSOR + next(&x, 2));
+        s.bucket_policy = (enum lw_bucket_policy_id)(next(&x, 2) ? next(&x, 3) : LW_BUCKET_PER_TENSOR + next(&x, 2));
         s.find_unused = next(&x, 2);
         s.overlap = next(&x, 2);
         s.launch_order = (enum lw_launch_order)next(&x, 2);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "shared/base/arena.h"
+#include "shared/bucket/policy.h"
 #include "shared/lower/lower.h"
 #include "tests/lib/tiny_build.h"
 
@@ -31,7 +32,7 @@ static lw_ps no_answer(const void *ctx, const struct lw_cost_query *q)
     return -1;
 }
 
-static struct lw_strategy with_policy(enum lw_bucket_policy policy)
+static struct lw_strategy with_policy(enum lw_bucket_policy_id policy)
 {
     struct lw_strategy s = lw_strategy_default();
 
@@ -111,7 +112,7 @@ static void colossal_leaves_out_what_has_no_gradient(void **state)
     expect_ops(&t, &s,
                "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2 Ci/2008 AR0/2008 Co0/2008 O:7");
     s.find_unused = true;
-    expect_refusal(&t, &s, LW_EINVAL, "--find-unused on has nothing to find");
+    expect_refusal(&t, &s, LW_EINVAL, "--bucket-policy colossal takes no --find-unused on");
 }
 
 /* 4 us + 1 ns a byte. MG-WFBP merges wherever waiting is below 4 us: 5 -> 8 -> 10 -> 12, one bucket
@@ -230,7 +231,7 @@ static void contradictions_are_refused_in_words(void **state)
     expect_refusal(&t, &s, LW_EINVAL, "picotron takes no --first-bucket");
     s = with_policy(LW_BUCKET_MG_WFBP);
     s.static_graph = true;
-    expect_refusal(&t, &s, LW_EINVAL, "mg-wfbp knows no --static-graph");
+    expect_refusal(&t, &s, LW_EINVAL, "mg-wfbp takes no --static-graph on; these do: c10d-1.13, c10d-2");
     s = with_policy(LW_BUCKET_PICOTRON);
     t.params[B_BIAS].dtype = LW_BF16;
     expect_refusal(&t, &s, LW_EINVAL, "'a.weight' is f32 on 0, 'b.bias' is bf16 on 0");
@@ -355,8 +356,8 @@ static void no_cut_of_random_models_ends_before_the_optimum(void **state)
  * of several gradients keeps to its capacity; launches go in index order unless asked otherwise. */
 static void random_models_keep_bytes_caps_and_order(void **state)
 {
-    static const enum lw_bucket_policy policies[] = {LW_BUCKET_PICOTRON, LW_BUCKET_COLOSSAL,
-                                                     LW_BUCKET_MG_WFBP, LW_BUCKET_OPTIMAL};
+    static const enum lw_bucket_policy_id policies[] = {LW_BUCKET_PICOTRON, LW_BUCKET_COLOSSAL,
+                                                        LW_BUCKET_MG_WFBP, LW_BUCKET_OPTIMAL};
     uint64_t x = 5;
 
     (void)state;
@@ -405,16 +406,15 @@ static void random_models_keep_bytes_caps_and_order(void **state)
 
 static void a_failing_allocation_leaks_nothing(void **state)
 {
-    static const enum lw_bucket_policy policies[] = {LW_BUCKET_PICOTRON, LW_BUCKET_COLOSSAL,
-                                                     LW_BUCKET_MG_WFBP, LW_BUCKET_OPTIMAL};
     const struct affine a = {4 * LW_PS_PER_US, LW_PS_PER_NS};
     const struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct tiny t;
 
     (void)state;
     tiny_init(&t);
-    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
-        struct lw_strategy s = with_policy(policies[i]);
+    for (int i = 0; i < LW_N_BUCKET_POLICIES; i++) {
+        struct lw_strategy s = with_policy((enum lw_bucket_policy_id)i);
+        s.zero = lw_bucket_policy(s.bucket_policy)->to_owners ? 1 : 0;
         assert_true(build_without_memory(&t.w, &s, &cost) >= 20);
     }
 }

@@ -339,7 +339,7 @@ static void what_makes_no_sense_is_refused(void **state)
     } cases[] = {
         {2, "prefetch", "1", "--prefetch needs --zero 3"},
         {1, "reshard", "off", "--reshard needs --zero 3"},
-        {2, "bucket-policy", "c10d-1.13", "cuts buckets into shares: --bucket-policy deepspeed, single"},
+        {2, "bucket-policy", "c10d-1.13", "cuts buckets into shares: one --bucket-policy of per-tensor, single, deepspeed"},
         {3, "bucket-policy", "single", "in the units of its modules"},
         {3, "bucket-cap", "1MiB", "in the units of its modules"},
         {3, "shard-policy", "per-tensor", "flat-contiguous, not per-tensor"},

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "shared/base/arena.h"
+#include "shared/bucket/policy.h"
 #include "shared/schedule/grid_time.h"
 #include "shared/lower/lower.h"
 #include "shared/schedule/schedule.h"
@@ -135,7 +136,7 @@ static void draw_gathering(struct prng *r, struct lw_strategy *s)
 
 static void draw_buckets_of_shares(struct prng *r, struct lw_strategy *s)
 {
-    static const enum lw_bucket_policy cut[] = {LW_BUCKET_DEEPSPEED, LW_BUCKET_SINGLE,
+    static const enum lw_bucket_policy_id cut[] = {LW_BUCKET_DEEPSPEED, LW_BUCKET_SINGLE,
                                                 LW_BUCKET_PER_TENSOR};
 
     s->bucket_policy =
@@ -151,7 +152,7 @@ static void draw_sharding(struct prng *r, struct lw_strategy *s)
 
     s->zero = prng_in(r, 0, 3);
     if (s->zero == 1)
-        s->shard_policy = (enum lw_shard_policy)prng_in(r, 0, LW_N_SHARD_POLICIES - 1);
+        s->shard_policy = (enum lw_shard_policy_id)prng_in(r, 0, LW_N_SHARD_POLICIES - 1);
     else if (s->zero == 2)
         give(s, "shard-policy", second[prng_in(r, 0, 3)]);
     else if (s->zero == 3)
@@ -167,13 +168,18 @@ static void draw_sharding(struct prng *r, struct lw_strategy *s)
         give(s, "clip", "1.5");
 }
 
+/* Any row that needs no owners of whole parameters; draw_sharding gives those that do. */
+static enum lw_bucket_policy_id draw_policy(struct prng *r)
+{
+    for (;;) {
+        enum lw_bucket_policy_id id = (enum lw_bucket_policy_id)prng_in(r, 0, LW_N_BUCKET_POLICIES - 1);
+        if (!lw_bucket_policy(id)->to_owners)
+            return id;
+    }
+}
+
 static void draw_strategy(struct prng *r, struct model *k, struct lw_strategy *s)
 {
-    static const enum lw_bucket_policy policies[] = {LW_BUCKET_C10D_2, LW_BUCKET_C10D_1_13,
-                                                     LW_BUCKET_C10D_2020, LW_BUCKET_PICOTRON,
-                                                     LW_BUCKET_COLOSSAL, LW_BUCKET_PER_TENSOR,
-                                                     LW_BUCKET_SINGLE};
-
     *s = lw_strategy_default();
     s->dp = prng_in(r, 1, 4);
     s->pp = prng_in(r, 1, 5);
@@ -190,7 +196,7 @@ static void draw_strategy(struct prng *r, struct model *k, struct lw_strategy *s
     if (s->pp == 1)
         s->partition = LW_PARTITION_EXACT;
     draw_partition(r, k, s);
-    s->bucket_policy = policies[prng_in(r, 0, 6)];
+    s->bucket_policy = draw_policy(r);
     s->bucket_cap_bytes = prng_in(r, 0, 1) ? -1 : prng_in(r, 1000, 30000);
     s->no_sync = prng_in(r, 0, 5) == 0;
     draw_sharding(r, s);

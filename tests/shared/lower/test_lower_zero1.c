@@ -13,7 +13,7 @@
 #include "shared/lower/lower.h"
 #include "tests/lib/tiny_build.h"
 
-static struct lw_strategy zero(enum lw_shard_policy policy)
+static struct lw_strategy zero(enum lw_shard_policy_id policy)
 {
     struct lw_strategy s = lw_strategy_default();
 
@@ -341,8 +341,8 @@ static struct lw_exec_options options(void)
 static void sharded_runs_end_like_one_rank(void **state)
 {
     static const struct {
-        enum lw_shard_policy shards;
-        enum lw_bucket_policy buckets;
+        enum lw_shard_policy_id shards;
+        enum lw_bucket_policy_id buckets;
         int64_t dp, no_sync, micro_batches;
     } cases[] = {
         {LW_SHARD_OSS_GREEDY, LW_BUCKET_C10D_2, 3, 0, 1},
@@ -424,7 +424,7 @@ static void a_failing_allocation_leaks_nothing(void **state)
     (void)state;
     tiny_init(&t);
     for (int policy = 0; policy < LW_N_SHARD_POLICIES; policy++) {
-        struct lw_strategy s = zero((enum lw_shard_policy)policy);
+        struct lw_strategy s = zero((enum lw_shard_policy_id)policy);
         if (policy == LW_SHARD_OSS_GREEDY)
             s.bucket_policy = LW_BUCKET_SHARDED_DDP;
         assert_true(build_without_memory(&t.w, &s, NULL) >= 20);
@@ -441,7 +441,7 @@ static void random_models_are_sharded_whole(void **state)
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 400; round++) {
         struct tiny t;
-        struct lw_strategy s = zero((enum lw_shard_policy)next(&x, LW_SHARD_PER_TENSOR));
+        struct lw_strategy s = zero((enum lw_shard_policy_id)next(&x, LW_SHARD_PER_TENSOR));
         int64_t all = 0, owned = 0, sent = 0;
         tiny_init(&t);
         t.w.n_ready = 0;
