@@ -2,12 +2,9 @@
  *
  * Invariants: items are numbers into lw_part.grads until their set is made, then parameters; a bucket
  * has one dtype and device; launch index order is the order of the list. */
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "shared/lower/lower_chunk.h"
-
-#define DEEPSPEED_ELEMENTS INT64_C(500000000) /* reduce_bucket_size */
 
 /* From here on the items are parameters. */
 static enum lw_status index_set(struct lw_part *d, struct lw_part_set *set, struct lw_err *err)
@@ -27,44 +24,6 @@ static enum lw_status index_set(struct lw_part *d, struct lw_part_set *set, stru
     }
     return LW_OK;
 }
-
-/* --- deepspeed ---------------------------------------------------------------------------------- */
-
-/* In ready order up to a number of elements; a bucket goes before the gradient that would overflow
- * it, a larger one goes alone (deepspeed runtime/zero/stage_1_and_2.py@edaa7221). */
-static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket_answer *out, struct lw_err *err)
-{
-    int64_t limit = DEEPSPEED_ELEMENTS, held = 0;
-    struct lw_bucketing b = {0};
-
-    LW_TRY(lw_bucket_need_one_kind(t, err));
-    int64_t size = lw_dtype_size(t->grads[0].dtype);
-    if (t->s->bucket_cap_bytes >= 0)
-        limit = t->s->bucket_cap_bytes / size;
-    LW_TRY(lw_bucketing_room(&b, t->n_grads, t->n_grads, err));
-    for (int32_t i = 0; i < t->n_grads; i++) {
-        int64_t numel = t->grads[t->order[i]].numel;
-        if (i == 0 || (held > 0 && numel > limit - held)) {
-            b.limit_bytes[b.n_buckets] = limit * size;
-            b.first[b.n_buckets++] = i;
-            held = 0;
-        }
-        b.items[b.n_items++] = t->order[i];
-        held += numel;
-    }
-    b.first[b.n_buckets] = b.n_items;
-    out->buckets = b;
-    snprintf(out->why, sizeof out->why,
-             "ready order, a bucket goes before the gradient that would take it beyond %" PRId64
-             " elements", limit);
-    return LW_OK;
-}
-
-const struct lw_bucket_policy lw_bucket_policy_deepspeed = {
-    .takes = LW_TAKES_CAP | LW_TAKES_FIND_UNUSED | LW_TAKES_SHARES, .assign = deepspeed,
-};
-
-/* --- all ---------------------------------------------------------------------------------------- */
 
 static enum lw_status ask_policy(struct lw_part *d, const struct lw_bucket_policy *policy,
                                  struct lw_err *err)

@@ -33,7 +33,7 @@
     row(OPTIMAL, optimal, "optimal", \
         "the runs of the ready order that end first by the cluster's cost (exact)") \
     row(DEEPSPEED, deepspeed, "deepspeed", \
-        "ready order, a bucket goes before the gradient that would overflow it")
+        "DeepSpeed: ready order, a bucket goes before the gradient that would overflow it")
 
 #define LW_SHARD_POLICIES(row) \
     row(OSS_GREEDY, oss_greedy, "oss-greedy", \
