@@ -57,7 +57,7 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check stress test demo bench validate-here install format check-layers check-headers fuzz run-fuzz help \
+.PHONY: all deps check stress test demo bench validate-here validate-tables install format check-layers check-headers fuzz run-fuzz help \
         clean
 all: $(BUILD)/lapwing plugins
 
@@ -216,6 +216,9 @@ bench: $(BUILD)/lapwing
 	$(BUILD)/lapwing bench
 
 # Predicted against executed on this machine, a minute for the calibration and three for each workload.
+validate-tables: $(BUILD)/lapwing
+	@mkdir -p out && nice tests/analysis/validate/tables.sh $(BUILD)/lapwing out/tables ../shared
+
 validate-here: $(BUILD)/lapwing
 	@mkdir -p out && rm -f out/validate.db*
 	$(BUILD)/lapwing validate --here --db out/validate.db
@@ -240,6 +243,7 @@ help:
 	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
 	@echo "make stress     every failure of a run, LOOPS=50 times each"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
+	@echo "make validate-tables every published table of GPU runs in ../shared: errors by family (minutes)"
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="

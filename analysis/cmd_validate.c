@@ -13,6 +13,8 @@ static const struct lw_validate_kind kinds[] = {
      lw_validate_zero},
     {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
      lw_validate_is_bubble, lw_validate_bubble},
+    {"a table of training runs (CSV; docs/design/gpu_accuracy.md lists the kinds)",
+     lw_validate_is_runs, lw_validate_runs},
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };

@@ -1,5 +1,5 @@
-/* Published tables as CSV. Plain cells only: a quote is an error, since no published table here
- * needs one. Numbers are decimal, without exponent words, NaN or infinity. */
+/* Published tables as CSV (RFC 4180): a cell in double quotes may hold commas, and "" for a quote. A
+ * quoted cell ends on its line. Numbers are decimal, without exponent words, NaN or infinity. */
 #include "analysis/validate/csv_rows.h"
 
 #include <inttypes.h>
@@ -26,13 +26,22 @@ static bool next_line(const char **from, const char *limit, const char **at, con
     return true;
 }
 
-/* The next cell of a line, trimmed. */
+/* Where the cell at `at` ends: at a comma outside quotes, or at the line's end. */
+static const char *cell_end(const char *at, const char *end)
+{
+    bool quoted = false;
+
+    for (; at < end && (quoted || *at != ','); at++)
+        quoted ^= *at == '"';
+    return at;
+}
+
+/* The next cell of a line, trimmed, still with its quotes. */
 static bool next_cell(const char **from, const char *end, const char **cell, size_t *len)
 {
     if (*from > end)
         return false;
-    const char *stop = memchr(*from, ',', (size_t)(end - *from));
-    const char *at = *from, *last = stop ? stop : end;
+    const char *at = *from, *last = cell_end(at, end);
     *from = last + 1;
     while (at < last && (*at == ' ' || *at == '\t'))
         at++;
@@ -40,6 +49,24 @@ static bool next_cell(const char **from, const char *end, const char **cell, siz
         last--;
     *cell = at;
     *len = (size_t)(last - at);
+    return true;
+}
+
+/* A quoted cell without its quotes, in place. false: text around the quotes, or none that closes. */
+static bool unquote(char *cell)
+{
+    size_t n = strlen(cell), to = 0;
+
+    if (!strchr(cell, '"'))
+        return true;
+    if (n < 2 || cell[0] != '"' || cell[n - 1] != '"')
+        return false;
+    for (size_t i = 1; i < n - 1; i++) {
+        if (cell[i] == '"' && (i + 2 >= n || cell[++i] != '"'))
+            return false;
+        cell[to++] = cell[i];
+    }
+    cell[to] = '\0';
     return true;
 }
 
@@ -80,8 +107,10 @@ static int32_t count_cells(const char *at, const char *end)
 {
     int32_t n = 1;
 
-    for (; at < end; at++)
-        n += *at == ',';
+    while ((at = cell_end(at, end)) < end) {
+        at++;
+        n++;
+    }
     return n;
 }
 
@@ -91,12 +120,15 @@ static enum lw_status take_cells(struct lw_rows *r, const char *at, const char *
     const char *cell;
     size_t len;
 
-    if (memchr(at, '"', (size_t)(end - at)))
-        return lw_fail_at(err, LW_EFORMAT, r->file, line, "found a quote, expected plain cells");
     for (int32_t k = 0; next_cell(&at, end, &cell, &len); k++) {
-        to[k] = lw_arena_strndup(&r->arena, cell, len);
-        if (!to[k])
+        char *own = lw_arena_strndup(&r->arena, cell, len);
+        if (!own)
             return lw_fail_nomem(err);
+        if (!unquote(own))
+            return lw_fail_at(err, LW_EFORMAT, r->file, line,
+                              "cell %d: found %.*s, expected quotes around the whole cell and \"\" "
+                              "for a quote inside", k + 1, len < 40 ? (int)len : 40, cell);
+        to[k] = own;
     }
     return LW_OK;
 }

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FAMILIES, SERIES, CASES, FITS, NOTES, MISSES };
+enum { FAMILIES, SERIES, CASES, FITS, NOTES, MISSES, SKIPS };
 
 static const char *copy(struct lw_validation *v, const char *text)
 {
@@ -49,6 +49,33 @@ enum lw_status lw_validation_series(struct lw_validation *v, int32_t family, con
         return lw_fail_nomem(err);
     *out = v->n_series;
     v->series[v->n_series++] = s;
+    return LW_OK;
+}
+
+enum lw_status lw_validation_sweep(struct lw_validation *v, int32_t family, const char *name,
+                                   int32_t *out, struct lw_err *err)
+{
+    for (int32_t i = 0; i < v->n_series; i++) {
+        if (v->series[i].family == family && strcmp(v->series[i].name, name) == 0) {
+            *out = i;
+            return LW_OK;
+        }
+    }
+    LW_TRY(lw_validation_series(v, family, name, 0, out, err));
+    v->series[*out].sweep = true;
+    return LW_OK;
+}
+
+enum lw_status lw_validation_skip(struct lw_validation *v, int32_t family, const char *id,
+                                  const char *reason, struct lw_err *err)
+{
+    struct lw_skip s = {family, copy(v, id), copy(v, reason)};
+
+    if (!s.id || !s.reason ||
+        lw_reserve(&v->skips, &v->capacity[SKIPS], v->n_skips + 1, sizeof *v->skips) != 0)
+        return lw_fail_nomem(err);
+    v->skips[v->n_skips++] = s;
+    v->families[family].n_skipped++;
     return LW_OK;
 }
 
@@ -138,7 +165,7 @@ static void add_errors(struct lw_validation *v)
         struct lw_family *f = &v->families[c->family];
         struct lw_series *s = c->series >= 0 ? &v->series[c->series] : NULL;
         if (c->measured == 0) {
-            f->n_unmeasured++;
+            f->n_unmeasured += !f->runs;
             continue;
         }
         f->n_asked += c->allowed > 0;
@@ -193,6 +220,8 @@ static void add_pairs(struct lw_validation *v)
             if (a->series < 0 || a->series != b->series)
                 continue;
             struct lw_series *s = &v->series[a->series];
+            if (s->sweep)
+                break;
             int right = pair_is_right(a, b, s->margin_pct);
             if (right < 0)
                 continue;
@@ -213,8 +242,9 @@ static void add_pairs(struct lw_validation *v)
 
 /* --- misses --- */
 
-static enum lw_status miss(struct lw_validation *v, int32_t family, const char *bar, double value,
-                           double allowed, const char *reason, struct lw_err *err)
+enum lw_status lw_validation_miss(struct lw_validation *v, int32_t family, const char *bar,
+                                  double value, double allowed, const char *reason,
+                                  struct lw_err *err)
 {
     struct lw_miss m = {family, bar, value, allowed, copy(v, reason)};
 
@@ -248,7 +278,7 @@ static enum lw_status miss_mean(struct lw_validation *v, int32_t k, struct lw_er
                  side(most->bias_pct, most->mean_abs_pct));
     else
         snprintf(text, sizeof text, "errors are %s", side(f->bias_pct, f->mean_abs_pct));
-    return miss(v, k, "mean", f->mean_abs_pct, f->bars.mean_pct, text, err);
+    return lw_validation_miss(v, k, "mean", f->mean_abs_pct, f->bars.mean_pct, text, err);
 }
 
 static enum lw_status miss_worst(struct lw_validation *v, int32_t k, struct lw_err *err)
@@ -265,7 +295,7 @@ static enum lw_status miss_worst(struct lw_validation *v, int32_t k, struct lw_e
                  "%s is %.1f %% off; nothing known about its measurement explains it; the %d cases "
                  "of %s are off by %.1f %% in the mean, %s", c->id, c->error_pct, s->n, s->name,
                  s->mean_abs_pct, side(s->bias_pct, s->mean_abs_pct));
-    return miss(v, k, "worst", f->max_abs_pct, f->bars.worst_pct, text, err);
+    return lw_validation_miss(v, k, "worst", f->max_abs_pct, f->bars.worst_pct, text, err);
 }
 
 static enum lw_status miss_order(struct lw_validation *v, int32_t k, double right_pct,
@@ -280,7 +310,7 @@ static enum lw_status miss_order(struct lw_validation *v, int32_t k, double righ
         snprintf(text + used, sizeof text - used, "%s %s (%+.1f %%) and %s (%+.1f %%)",
                  i ? "," : "", a->id, a->error_pct, b->id, b->error_pct);
     }
-    return miss(v, k, "order", right_pct, f->bars.order_pct, text, err);
+    return lw_validation_miss(v, k, "order", right_pct, f->bars.order_pct, text, err);
 }
 
 static enum lw_status miss_measured(struct lw_validation *v, int32_t k, struct lw_err *err)
@@ -293,7 +323,7 @@ static enum lw_status miss_measured(struct lw_validation *v, int32_t k, struct l
         i++;
     snprintf(text, sizeof text, "%d of %d cases have no measured value, %s is the first",
              f->n_unmeasured, f->n + f->n_unmeasured, v->cases[i].id);
-    return miss(v, k, "measured", 100.0 * f->n / (f->n + f->n_unmeasured), 100, text, err);
+    return lw_validation_miss(v, k, "measured", 100.0 * f->n / (f->n + f->n_unmeasured), 100, text, err);
 }
 
 static enum lw_status miss_digits(struct lw_validation *v, int32_t k, struct lw_err *err)
@@ -309,7 +339,7 @@ static enum lw_status miss_digits(struct lw_validation *v, int32_t k, struct lw_
              "%d of %d cases differ by more than their printed digits allow; %s: %.6g %s, printed "
              "%.6g%s%s", f->n_beyond, f->n_asked, c->id, c->predicted, c->unit, c->measured,
              *c->remark ? ": " : "", c->remark);
-    return miss(v, k, "digits", 100.0 * (f->n_asked - f->n_beyond) / f->n_asked, 100, text, err);
+    return lw_validation_miss(v, k, "digits", 100.0 * (f->n_asked - f->n_beyond) / f->n_asked, 100, text, err);
 }
 
 enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
@@ -330,7 +360,7 @@ enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
         if (f->bars.order_pct > 0 && right < f->bars.order_pct)
             LW_TRY(miss_order(v, k, right, err));
     }
-    return LW_OK;
+    return lw_validation_judge_runs(v, err);
 }
 
 void lw_validation_free(struct lw_validation *v)
@@ -341,6 +371,7 @@ void lw_validation_free(struct lw_validation *v)
     lw_free(v->fits);
     lw_free(v->notes);
     lw_free(v->misses);
+    lw_free(v->skips);
     lw_arena_free(&v->arena);
     *v = (struct lw_validation){0};
 }

@@ -29,6 +29,12 @@ struct lw_family {
     int32_t worst;        /* number of the worst case, -1 = none */
     double mean_abs_pct, max_abs_pct, bias_pct; /* bias: mean of the signed errors */
     int64_t n_pairs, n_right;
+    /* of tables of training runs: */
+    bool runs;            /* its cases are runs: a row without a time is no miss */
+    double memory_bar_pct, rank_bar; /* mean error of memory at most, rank correlation at least */
+    int32_t n_skipped, n_memory, n_fit, n_fit_right; /* rows passed over; cases with measured memory;
+                           * cases known to fit or not, and those predicted right */
+    double memory_mean_pct, memory_bias_pct;
 };
 
 struct lw_series {
@@ -38,6 +44,14 @@ struct lw_series {
     int32_t n;
     double mean_abs_pct, max_abs_pct, bias_pct;
     int64_t n_pairs, n_right;
+    bool sweep;           /* judged by rank correlation and not by pairs */
+    double rank;          /* Spearman's; NaN with fewer than 4 measured cases */
+};
+
+/* A row that is not predicted, and why. */
+struct lw_skip {
+    int32_t family;
+    const char *id, *reason;
 };
 
 struct lw_case {
@@ -47,6 +61,9 @@ struct lw_case {
     double allowed;        /* |predicted - measured| at most, in units; 0 = not asked */
     const char *remark;    /* what is known about the measurement; "" = nothing */
     double error_pct;      /* (predicted - measured) / measured; 0 without a measurement */
+    /* of runs; 0 = not known: */
+    double predicted_bytes, measured_bytes, capacity_bytes, tokens_per_s_device;
+    bool failed;           /* the run did not fit, or crashed */
 };
 
 /* A figure that was fitted on measured cases. */
@@ -72,14 +89,15 @@ struct lw_miss {
 
 struct lw_validation {
     struct lw_arena arena; /* owns the strings */
-    int32_t n_families, n_series, n_cases, n_fits, n_notes, n_misses;
+    int32_t n_families, n_series, n_cases, n_fits, n_notes, n_misses, n_skips;
     struct lw_family *families;
     struct lw_series *series;
     struct lw_case *cases;
     struct lw_fit *fits;
     struct lw_note *notes;
     struct lw_miss *misses;
-    int64_t capacity[6];
+    struct lw_skip *skips;
+    int64_t capacity[7];
     double mean_abs_pct, max_abs_pct; /* of the families that count overall; -1 = none */
     int64_t n_pairs, n_right;
 };
@@ -90,6 +108,11 @@ enum lw_status lw_validation_family(struct lw_validation *v, const char *name, s
                                     bool overall, int32_t *out, struct lw_err *err);
 enum lw_status lw_validation_series(struct lw_validation *v, int32_t family, const char *name,
                                     double margin_pct, int32_t *out, struct lw_err *err);
+/* A series whose order is judged by rank correlation: runs of one model on as many devices. */
+enum lw_status lw_validation_sweep(struct lw_validation *v, int32_t family, const char *name,
+                                   int32_t *out, struct lw_err *err);
+enum lw_status lw_validation_skip(struct lw_validation *v, int32_t family, const char *id,
+                                  const char *reason, struct lw_err *err);
 /* series -1: in none. LW_EFORMAT: a prediction that is not above 0, or an id that is there already. */
 enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case *c,
                                   struct lw_err *err);
@@ -102,6 +125,13 @@ enum lw_status lw_validation_note(struct lw_validation *v, int32_t family, const
 /* Errors, orders and misses from the cases. */
 enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err);
 void lw_validation_free(struct lw_validation *v);
+
+/* A bar that was missed; called while judging. */
+enum lw_status lw_validation_miss(struct lw_validation *v, int32_t family, const char *bar,
+                                  double value, double allowed, const char *reason,
+                                  struct lw_err *err);
+/* validate_ranks.c: memory, fits and ranks of runs; part of lw_validation_judge. */
+enum lw_status lw_validation_judge_runs(struct lw_validation *v, struct lw_err *err);
 
 /* validate_print.c */
 enum lw_status lw_validation_print(const struct lw_validation *v, enum lw_format format, FILE *f,

@@ -30,4 +30,9 @@ bool lw_validate_is_bubble(const struct lw_input *in);
 enum lw_status lw_validate_bubble(const struct lw_input *in, struct lw_validation *v,
                                   struct lw_err *err);
 
+/* validate_runs.c: training runs of GPU clusters, a run a row. */
+bool lw_validate_is_runs(const struct lw_input *in);
+enum lw_status lw_validate_runs(const struct lw_input *in, struct lw_validation *v,
+                                struct lw_err *err);
+
 #endif

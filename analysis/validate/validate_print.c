@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/validate/validate_runs_print.h"
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
 
@@ -77,7 +78,7 @@ static struct lw_table *summary_table(const struct lw_validation *v)
                       f->n_pairs);
         for (int32_t i = 0; i < v->n_series; i++) {
             const struct lw_series *s = &v->series[i];
-            if (s->family != k)
+            if (s->family != k || s->sweep)
                 continue;
             snprintf(name, sizeof name, "  %s", s->name);
             summary_cells(t, name, s->n, s->mean_abs_pct, s->max_abs_pct, s->bias_pct, s->n_right,
@@ -125,6 +126,7 @@ static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct 
     LW_TRY(print_table(case_table(v), f, err));
     fputc('\n', f);
     LW_TRY(print_table(summary_table(v), f, err));
+    LW_TRY(lw_validation_text_runs(v, f, err));
     for (int32_t k = 0; k < v->n_families; k++)
         text_family(v, k, f);
     fputc('\n', f);
@@ -157,6 +159,14 @@ static void json_order(struct lw_jsonout *o, int64_t n_right, int64_t n_pairs)
     lw_jsonout_end(o);
 }
 
+static void json_rank(struct lw_jsonout *o, double rank)
+{
+    if (isnan(rank))
+        lw_jsonout_null(o, "rank_correlation");
+    else
+        lw_jsonout_fixed(o, "rank_correlation", rank, 4);
+}
+
 static void json_series(struct lw_jsonout *o, const struct lw_validation *v, int32_t k)
 {
     lw_jsonout_array(o, "series");
@@ -169,6 +179,11 @@ static void json_series(struct lw_jsonout *o, const struct lw_validation *v, int
         lw_jsonout_int(o, "n", s->n);
         json_errors(o, s->mean_abs_pct, s->max_abs_pct);
         lw_jsonout_fixed(o, "bias_pct", s->bias_pct, 4);
+        if (s->sweep) {
+            json_rank(o, s->rank);
+            lw_jsonout_end(o);
+            continue;
+        }
         lw_jsonout_fixed(o, "order_margin_pct", s->margin_pct, 1);
         json_order(o, s->n_right, s->n_pairs);
         lw_jsonout_end(o);
@@ -209,6 +224,8 @@ static void json_family(struct lw_jsonout *o, const struct lw_validation *v, int
             lw_jsonout_string(o, NULL, v->notes[i].text);
     lw_jsonout_end(o);
     json_series(o, v, k);
+    if (f->runs)
+        lw_validation_json_runs(v, k, o);
     lw_jsonout_end(o);
 }
 
@@ -238,6 +255,8 @@ static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const
         lw_jsonout_null(o, "error_pct");
     if (*c->remark)
         lw_jsonout_string(o, "remark", c->remark);
+    if (v->families[c->family].runs)
+        lw_validation_json_run(c, o);
     lw_jsonout_end(o);
 }
 
@@ -254,6 +273,7 @@ static void print_json(const struct lw_validation *v, FILE *f)
     for (int32_t i = 0; i < v->n_cases; i++)
         json_case(&o, v, &v->cases[i]);
     lw_jsonout_end(&o);
+    lw_validation_json_skips(v, &o);
     if (v->mean_abs_pct >= 0) {
         json_errors(&o, v->mean_abs_pct, v->max_abs_pct);
     } else {

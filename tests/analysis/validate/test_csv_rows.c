@@ -80,7 +80,13 @@ static void damaged_tables_are_refused_by_line(void **unused)
         {"a,b,a\n1,2,3\n", "t.csv:1: the column 'a' is there twice"},
         {"a,b\n1,2\n1\n", "t.csv:3: found 1 cells, expected 2"},
         {"a,b\n1,2,3\n", "t.csv:2: found 3 cells, expected 2"},
-        {"a,b\n\"1\",2\n", "t.csv:2: found a quote, expected plain cells"},
+        {"a,b\n\"1,2\n", "t.csv:2: found 1 cells, expected 2"},
+        {"a,b\n1,x\"2\"\n",
+         "t.csv:2: cell 2: found x\"2\", expected quotes around the whole cell and \"\" for a quote "
+         "inside"},
+        {"a,b\n1,\"2\"3\"\n",
+         "t.csv:2: cell 2: found \"2\"3\", expected quotes around the whole cell and \"\" for a quote "
+         "inside"},
     };
     (void)unused;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -90,6 +96,18 @@ static void damaged_tables_are_refused_by_line(void **unused)
         assert_int_equal(lw_rows_read(&in, &r, &err), LW_EFORMAT);
         assert_string_equal(err.msg, cases[k].message);
     }
+}
+
+static void quoted_cells_hold_commas_and_quotes(void **unused)
+{
+    struct lw_input in = text("a,\"b,c\",d\n1, \"x, \"\"y\"\"\" ,\"\"\n");
+    struct lw_rows r;
+    (void)unused;
+    assert_int_equal(lw_rows_read(&in, &r, NULL), LW_OK);
+    assert_int_equal(r.n_columns, 3);
+    assert_string_equal(lw_rows_cell(&r, 0, "b,c"), "x, \"y\"");
+    assert_string_equal(lw_rows_cell(&r, 0, "d"), "");
+    lw_rows_free(&r);
 }
 
 static void kinds_are_told_by_their_titles(void **unused)
@@ -127,6 +145,7 @@ int main(void)
         cmocka_unit_test(cells_are_trimmed_and_lines_counted),
         cmocka_unit_test(numbers_that_are_none_are_refused_by_place),
         cmocka_unit_test(damaged_tables_are_refused_by_line),
+        cmocka_unit_test(quoted_cells_hold_commas_and_quotes),
         cmocka_unit_test(kinds_are_told_by_their_titles),
         cmocka_unit_test(failing_allocations_leave_nothing),
     };

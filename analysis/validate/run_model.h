@@ -1,0 +1,19 @@
+#ifndef LW_ANALYSIS_VALIDATE_RUN_MODEL_H
+#define LW_ANALYSIS_VALIDATE_RUN_MODEL_H
+
+#include "analysis/validate/run_table.h"
+#include "shared/base/dtype.h"
+#include "shared/plan/workload.h"
+
+struct lw_device;
+
+/* Sizes of the model that a row names and does not give; family, where it is open. LW_ENOTSUP: a
+ * model that nothing is known of. */
+enum lw_status lw_run_shape(struct lw_run *run, struct lw_err *err);
+
+/* The workload of one micro-batch of the run on that device. *dtype: of its products. LW_ENOTSUP with a
+ * reason. */
+enum lw_status lw_run_workload(const struct lw_run *run, const struct lw_device *device,
+                               struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err);
+
+#endif

@@ -1,0 +1,251 @@
+/* A measured run's configuration -> model, strategy, plan, simulated step.
+ *
+ * Micro-batches, stages and shards follow what the frameworks of the tables do: blocks are spread evenly
+ * over stages, the embedding with the first block and the head with the last; Megatron's distributed
+ * optimizer is ZeRO-1 on flat shards; FSDP's full shard is ZeRO-3 a block at a time. What this build
+ * cannot express is refused with a reason that has no figure of the row, so that reasons can be
+ * counted. */
+#include "analysis/validate/run_predict.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/validate/run_machine.h"
+#include "analysis/validate/run_model.h"
+#include "shared/lower/lower.h"
+#include "shared/timeline/timeline.h"
+#include "sim/cost/cost_model.h"
+#include "sim/predict/sim.h"
+
+static bool has(const char *text, const char *word)
+{
+    return strstr(text, word) != NULL;
+}
+
+/* --- sizes -------------------------------------------------------------------------------------- */
+
+static int64_t at_least_1(int64_t v)
+{
+    return v > 0 ? v : 1;
+}
+
+static enum lw_status complete_world(struct lw_run *r, struct lw_err *err)
+{
+    r->cp = at_least_1(r->cp);
+    r->tp = at_least_1(r->tp);
+    r->pp = at_least_1(r->pp);
+    r->ep = at_least_1(r->ep);
+    r->vpp = r->pp > 1 ? at_least_1(r->vpp) : 1;
+    int64_t inner = r->cp * r->tp * r->pp;
+    if (r->gpus == 0)
+        r->gpus = at_least_1(r->dp) * inner;
+    if (r->gpus % inner != 0)
+        return lw_fail(err, LW_ENOTSUP, "devices are no multiple of tp * pp * cp");
+    r->dp = r->gpus / inner;
+    return LW_OK;
+}
+
+/* Of samples, micro-batch and number of micro-batches two give the third; where all are there the
+ * micro-batches are what ran. */
+static enum lw_status complete_batch(struct lw_run *r, struct lw_err *err)
+{
+    if (r->gbs == 0 && r->batch_per_dp > 0)
+        r->gbs = r->batch_per_dp * r->dp;
+    if (r->mbs == 0 && r->gbs > 0 && r->micro_batches > 0)
+        r->mbs = r->gbs / (r->micro_batches * r->dp);
+    if (r->mbs == 0)
+        return lw_fail(err, LW_ENOTSUP, "the micro-batch is not given");
+    if (r->micro_batches > 0)
+        r->gbs = r->mbs * r->dp * r->micro_batches;
+    if (r->gbs == 0)
+        return lw_fail(err, LW_ENOTSUP, "the global batch is not given");
+    if (r->gbs % (r->mbs * r->dp) != 0)
+        return lw_fail(err, LW_ENOTSUP, "the global batch does not divide into micro-batches");
+    r->micro_batches = r->gbs / (r->mbs * r->dp);
+    return LW_OK;
+}
+
+/* --- strategy ------------------------------------------------------------------------------------ */
+
+static int64_t zero_of(const struct lw_run *r)
+{
+    if (has(r->zero, "GRAD_OP") || has(r->zero, "ZeRO-2"))
+        return 2;
+    if (has(r->zero, "ZeRO-1") || (r->zero[0] == '1' && (!r->zero[1] || r->zero[1] == ',')))
+        return 1;
+    if (has(r->zero, "FSDP") || has(r->zero, "ZeRO-3"))
+        return has(r->zero, "FSDP=0") ? 0 : 3;
+    if (has(r->dist_optimizer, "yes") || has(r->dist_optimizer, "True") ||
+        has(r->zero, "distributed optimizer"))
+        return 1;
+    return 0;
+}
+
+/* First module of each part: the embedding goes with the first block, the head with the last. Blocks that
+ * do not divide: the first parts have one more, unless embedding and head count as blocks. */
+static void list_parts(const struct lw_run *r, char *list, size_t size)
+{
+    int64_t n = r->pp * r->vpp, blocks = r->layers, begin = 1;
+    bool ends_count = blocks % n != 0 && (blocks + 2) % n == 0;
+    size_t used = (size_t)snprintf(list, size, "0");
+
+    for (int64_t q = 0; q < n - 1 && used < size; q++) {
+        begin += ends_count ? (blocks + 2) / n - (q == 0) : blocks / n + (q < blocks % n);
+        used += (size_t)snprintf(list + used, size - used, ",%lld", (long long)begin);
+    }
+}
+
+struct setting {
+    const char *name;
+    const char *value;
+};
+
+static enum lw_status set_all(struct lw_strategy *s, const struct setting *settings,
+                              struct lw_err *err)
+{
+    for (; settings->name; settings++)
+        if (*settings->value)
+            LW_TRY(lw_strategy_set(s, settings->name, settings->value, err));
+    return LW_OK;
+}
+
+static const char *recompute_of(const struct lw_run *r)
+{
+    if (has(r->recompute, "full"))
+        return "full";
+    return has(r->recompute, "selective") || has(r->recompute, "core_attn") ? "selective" : "none";
+}
+
+static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t size,
+                                  struct lw_strategy *s, struct lw_err *err)
+{
+    bool overlap = !has(r->overlap, "no") && r->dp > 1, by_cost = has(r->partition, "cost");
+
+    *s = lw_strategy_default();
+    s->dp = r->dp * r->cp;
+    s->pp = r->pp;
+    s->tp = r->tp;
+    s->micro_batches = r->micro_batches;
+    s->zero = zero_of(r);
+    s->reshard = !has(r->zero, "kept");
+    s->chunks = r->vpp;
+    s->overlap = overlap || s->zero == 3;
+    if (s->zero > 0)
+        s->shard_policy = LW_SHARD_FLAT;
+    if (r->pp > 1 && !by_cost)
+        list_parts(r, list, size);
+    const struct setting settings[] = {
+        {"recompute", recompute_of(r)},
+        {"grad-dtype", r->grad_dtype},
+        {"schedule", r->pp == 1 ? "" : r->vpp > 1 ? "interleaved-1f1b" : "1f1b"},
+        {"partition", r->pp == 1 ? "" : by_cost ? "exact" : "explicit"},
+        {"partition-list", list},
+        {NULL, NULL},
+    };
+    return set_all(s, settings, err);
+}
+
+static enum lw_status expressible(const struct lw_run *r, struct lw_err *err)
+{
+    if (r->cp > 1)
+        return lw_fail(err, LW_ENOTSUP, "context parallelism is not modelled");
+    if (r->ep > 1 || r->experts > 1)
+        return lw_fail(err, LW_ENOTSUP, "experts are not modelled");
+    if (has(r->offload, "CPU") || has(r->offload, "True"))
+        return lw_fail(err, LW_ENOTSUP, "offload to the host is not modelled");
+    if (has(r->task, "LoRA"))
+        return lw_fail(err, LW_ENOTSUP, "LoRA fine-tuning is not modelled");
+    return LW_OK;
+}
+
+/* --- prediction ---------------------------------------------------------------------------------- */
+
+static enum lw_status simulate(const struct lw_plan *plan, const struct lw_cluster *c,
+                               struct lw_run_prediction *out, struct lw_err *err)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_classes classes = {0};
+    struct lw_sim_stats stats;
+    struct lw_summary summary;
+    int32_t warmup = lw_sim_warmup_steps(plan);
+
+    warmup = warmup > 0 ? warmup : 1;
+    o.n_steps = warmup + 1;
+    LW_TRY(lw_sim_run_classes(plan, c, &o, &classes, &stats, err));
+    enum lw_status s = lw_sim_summarize(&classes, warmup, &summary, err);
+    lw_sim_classes_free(&classes);
+    if (s != LW_OK)
+        return s;
+    out->step_ns = (double)summary.step / (double)LW_PS_PER_NS;
+    out->memory_bytes = (double)summary.peak_memory_bytes;
+    lw_summary_free(&summary);
+    return LW_OK;
+}
+
+static enum lw_status plan_and_simulate(const struct lw_run *r, const struct lw_workload *w,
+                                        const struct lw_cluster *c, struct lw_run_prediction *out,
+                                        struct lw_err *err)
+{
+    struct lw_strategy s;
+    struct lw_cost cost = lw_sim_cost(c);
+    struct lw_plan plan;
+    char list[2048] = "";
+
+    LW_TRY(strategy_of(r, list, sizeof list, &s, err));
+    LW_TRY(lw_plan_build(w, &s, &cost, &plan, err));
+    enum lw_status status = simulate(&plan, c, out, err);
+    lw_plan_free(&plan);
+    return status;
+}
+
+/* By the definition of the table: 3 times the forward's products; hardware: recomputed ones once more;
+ * causal: half of attention's scores. */
+static double step_flops(const struct lw_run *r, const struct lw_workload *w)
+{
+    bool again = has(r->flops, "hardware") && has(r->recompute, "full");
+    double sum = 0;
+
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        const struct lw_module *x = &w->modules[m];
+        sum += (double)x->forward_flops * (again && x->tp_split == LW_TP_BLOCK ? 4 : 3);
+    }
+    sum *= (double)r->gbs / (double)r->mbs;
+    if (has(r->flops, "causal"))
+        sum -= 6.0 * (double)r->layers * (double)r->hidden * (double)r->seq * (double)r->seq *
+               (double)r->gbs;
+    return sum;
+}
+
+static enum lw_status on_machine(struct lw_run *r, const struct lw_cluster *c,
+                                 struct lw_run_prediction *out, struct lw_err *err)
+{
+    struct lw_workload w;
+    enum lw_dtype dtype;
+
+    LW_TRY(lw_run_workload(r, &c->device, &w, &dtype, err));
+    out->step_flops = step_flops(r, &w);
+    out->peak = c->device.peak_flops[dtype].value;
+    out->capacity_bytes = c->device.memory_bytes.value;
+    enum lw_status s = plan_and_simulate(r, &w, c, out, err);
+    lw_workload_free(&w);
+    if (s == LW_OK)
+        out->tokens_per_s_device = (double)r->gbs * (double)r->seq / (double)r->gpus /
+                                   (out->step_ns * 1e-9);
+    return s;
+}
+
+enum lw_status lw_run_predict(struct lw_run *r, struct lw_run_prediction *out, struct lw_err *err)
+{
+    struct lw_cluster c;
+
+    *out = (struct lw_run_prediction){0};
+    LW_TRY(lw_run_shape(r, err));
+    LW_TRY(complete_world(r, err));
+    LW_TRY(complete_batch(r, err));
+    LW_TRY(expressible(r, err));
+    LW_TRY(lw_run_machine(r, &c, err));
+    enum lw_status s = on_machine(r, &c, out, err);
+    lw_cluster_free(&c);
+    return s;
+}

@@ -1,0 +1,142 @@
+/* Figures of measured runs beyond the error of their step: memory, whether a run fits its device, and the
+ * order of the runs of a sweep.
+ *
+ * A run fits when its predicted peak is within the device's memory. Order is Spearman's rank
+ * correlation of predicted and measured steps, equal values sharing the mean of their ranks. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "analysis/validate/validate.h"
+
+enum { LEAST_RANKED = 4 };
+
+static void judge_memory(struct lw_validation *v)
+{
+    for (int32_t i = 0; i < v->n_cases; i++) {
+        const struct lw_case *c = &v->cases[i];
+        struct lw_family *f = &v->families[c->family];
+        if (!f->runs)
+            continue;
+        if (c->predicted_bytes > 0 && c->capacity_bytes > 0) {
+            f->n_fit++;
+            f->n_fit_right += (c->predicted_bytes > c->capacity_bytes) == c->failed;
+        }
+        if (c->predicted_bytes <= 0 || c->measured_bytes <= 0)
+            continue;
+        double error = 100 * (c->predicted_bytes / c->measured_bytes - 1);
+        f->memory_mean_pct = (f->memory_mean_pct * f->n_memory + fabs(error)) / (f->n_memory + 1);
+        f->memory_bias_pct = (f->memory_bias_pct * f->n_memory + error) / (f->n_memory + 1);
+        f->n_memory++;
+    }
+}
+
+/* --- ranks --------------------------------------------------------------------------------------- */
+
+struct value {
+    double v, rank;
+    int32_t at;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    const struct value *x = a, *y = b;
+
+    return x->v != y->v ? (x->v > y->v) - (x->v < y->v) : (x->at > y->at) - (x->at < y->at);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    return ((const struct value *)a)->at - ((const struct value *)b)->at;
+}
+
+static void rank(struct value *v, int32_t n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    for (int32_t i = 0, j; i < n; i = j) {
+        for (j = i; j < n && v[j].v == v[i].v; j++)
+            ;
+        for (int32_t k = i; k < j; k++)
+            v[k].rank = 0.5 * (i + j - 1);
+    }
+    qsort(v, (size_t)n, sizeof *v, by_place);
+}
+
+static double correlation(const struct value *a, const struct value *b, int32_t n)
+{
+    double mean = 0.5 * (n - 1), ab = 0, aa = 0, bb = 0;
+
+    for (int32_t i = 0; i < n; i++) {
+        ab += (a[i].rank - mean) * (b[i].rank - mean);
+        aa += (a[i].rank - mean) * (a[i].rank - mean);
+        bb += (b[i].rank - mean) * (b[i].rank - mean);
+    }
+    return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : (double)NAN;
+}
+
+static enum lw_status judge_sweep(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    struct value *predicted = lw_calloc((size_t)v->n_cases + 1, 2 * sizeof *predicted);
+    struct value *measured = predicted + v->n_cases;
+    int32_t n = 0;
+
+    if (!predicted)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < v->n_cases; i++) {
+        const struct lw_case *c = &v->cases[i];
+        if (c->series != k || c->measured <= 0)
+            continue;
+        predicted[n] = (struct value){c->predicted, 0, n};
+        measured[n] = (struct value){c->measured, 0, n};
+        n++;
+    }
+    rank(predicted, n);
+    rank(measured, n);
+    v->series[k].rank = n < LEAST_RANKED ? (double)NAN : correlation(predicted, measured, n);
+    lw_free(predicted);
+    return LW_OK;
+}
+
+/* --- bars ---------------------------------------------------------------------------------------- */
+
+static enum lw_status miss_ranks(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    const struct lw_series *worst = NULL;
+    int32_t n = 0, low = 0;
+    char text[256];
+
+    for (int32_t i = 0; i < v->n_series; i++) {
+        const struct lw_series *s = &v->series[i];
+        if (s->family != k || !s->sweep || isnan(s->rank))
+            continue;
+        n++;
+        low += s->rank < v->families[k].rank_bar;
+        if (!worst || s->rank < worst->rank)
+            worst = s;
+    }
+    if (low == 0)
+        return LW_OK;
+    snprintf(text, sizeof text, "%d of %d sweeps are below %.2f; %.80s has %.3f", low, n,
+             v->families[k].rank_bar, worst->name, worst->rank);
+    return lw_validation_miss(v, k, "rank", 100 * worst->rank, 100 * v->families[k].rank_bar, text,
+                              err);
+}
+
+enum lw_status lw_validation_judge_runs(struct lw_validation *v, struct lw_err *err)
+{
+    judge_memory(v);
+    for (int32_t i = 0; i < v->n_series; i++)
+        if (v->series[i].sweep)
+            LW_TRY(judge_sweep(v, i, err));
+    for (int32_t k = 0; k < v->n_families; k++) {
+        const struct lw_family *f = &v->families[k];
+        if (f->memory_bar_pct > 0 && f->memory_mean_pct > f->memory_bar_pct)
+            LW_TRY(lw_validation_miss(v, k, "memory", f->memory_mean_pct, f->memory_bar_pct,
+                                      f->memory_bias_pct > 0 ? "the model counts too much"
+                                                             : "the model leaves something out",
+                                      err));
+        if (f->rank_bar > 0)
+            LW_TRY(miss_ranks(v, k, err));
+    }
+    return LW_OK;
+}

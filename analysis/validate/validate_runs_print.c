@@ -1,0 +1,165 @@
+/* Tables of runs: coverage, memory, fits, ranks, and the rows passed over. */
+#include "analysis/validate/validate_runs_print.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "shared/base/table.h"
+
+/* --- json --- */
+
+void lw_validation_json_runs(const struct lw_validation *v, int32_t family, struct lw_jsonout *o)
+{
+    const struct lw_family *f = &v->families[family];
+
+    lw_jsonout_int(o, "n_skipped", f->n_skipped);
+    lw_jsonout_object(o, "memory");
+    lw_jsonout_int(o, "n", f->n_memory);
+    lw_jsonout_fixed(o, "mean_abs_error_pct", f->memory_mean_pct, 4);
+    lw_jsonout_fixed(o, "bias_pct", f->memory_bias_pct, 4);
+    lw_jsonout_end(o);
+    lw_jsonout_object(o, "fits");
+    lw_jsonout_int(o, "n", f->n_fit);
+    lw_jsonout_int(o, "n_right", f->n_fit_right);
+    lw_jsonout_end(o);
+}
+
+static void json_bytes(struct lw_jsonout *o, const char *key, double bytes)
+{
+    if (bytes > 0)
+        lw_jsonout_int(o, key, (int64_t)(bytes + 0.5));
+    else
+        lw_jsonout_null(o, key);
+}
+
+void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)
+{
+    json_bytes(o, "predicted_bytes", c->predicted_bytes);
+    json_bytes(o, "measured_bytes", c->measured_bytes);
+    lw_jsonout_fixed(o, "tokens_per_s_device", c->tokens_per_s_device, 2);
+    if (c->failed)
+        lw_jsonout_string(o, "status", "failed");
+}
+
+/* Rows passed over before i with the same reason in the same family. */
+static int32_t same_before(const struct lw_validation *v, int32_t i)
+{
+    int32_t n = 0;
+
+    for (int32_t j = 0; j < i; j++)
+        n += v->skips[j].family == v->skips[i].family &&
+             strcmp(v->skips[j].reason, v->skips[i].reason) == 0;
+    return n;
+}
+
+static int32_t same_from(const struct lw_validation *v, int32_t i)
+{
+    int32_t n = 0;
+
+    for (int32_t j = i; j < v->n_skips; j++)
+        n += v->skips[j].family == v->skips[i].family &&
+             strcmp(v->skips[j].reason, v->skips[i].reason) == 0;
+    return n;
+}
+
+void lw_validation_json_skips(const struct lw_validation *v, struct lw_jsonout *o)
+{
+    lw_jsonout_array(o, "skipped");
+    for (int32_t i = 0; i < v->n_skips; i++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "id", v->skips[i].id);
+        lw_jsonout_string(o, "reason", v->skips[i].reason);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "skip_reasons");
+    for (int32_t i = 0; i < v->n_skips; i++) {
+        if (same_before(v, i) > 0)
+            continue;
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "family", v->families[v->skips[i].family].name);
+        lw_jsonout_string(o, "reason", v->skips[i].reason);
+        lw_jsonout_int(o, "n", same_from(v, i));
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+/* --- text --- */
+
+static void rank_cells(struct lw_table *t, const struct lw_validation *v, int32_t k)
+{
+    double least = NAN, sum = 0;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < v->n_series; i++) {
+        const struct lw_series *s = &v->series[i];
+        if (s->family != k || !s->sweep || isnan(s->rank))
+            continue;
+        sum += s->rank;
+        n++;
+        least = isnan(least) || s->rank < least ? s->rank : least;
+    }
+    if (n == 0)
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, "%.2f (%.2f of %d)", sum / n, least, n);
+}
+
+static void family_cells(struct lw_table *t, const struct lw_validation *v, int32_t k, int32_t n_rows)
+{
+    const struct lw_family *f = &v->families[k];
+
+    lw_table_cell(t, "%s", f->name);
+    lw_table_cell(t, "%d of %d", n_rows - f->n_skipped, n_rows);
+    if (f->n > 0)
+        lw_table_cell(t, "%.1f %% (%+.1f)", f->mean_abs_pct, f->bias_pct);
+    else
+        lw_table_cell(t, "-");
+    rank_cells(t, v, k);
+    if (f->n_memory > 0)
+        lw_table_cell(t, "%.1f %% (%+.1f) of %d", f->memory_mean_pct, f->memory_bias_pct,
+                      f->n_memory);
+    else
+        lw_table_cell(t, "-");
+    lw_table_cell(t, "%d of %d", f->n_fit_right, f->n_fit);
+}
+
+static struct lw_table *runs_table(const struct lw_validation *v, int *n_families)
+{
+    static const char *const titles[] = {"runs", ">predicted rows", ">step error (bias)",
+                                         ">rank: mean (least)", ">memory error (bias)",
+                                         ">fits right"};
+    struct lw_table *t = lw_table_new(6, titles);
+
+    for (int32_t k = 0; t && k < v->n_families; k++) {
+        int32_t n = v->families[k].n_skipped;
+        if (!v->families[k].runs)
+            continue;
+        for (int32_t i = 0; i < v->n_cases; i++)
+            n += v->cases[i].family == k;
+        family_cells(t, v, k, n);
+        ++*n_families;
+    }
+    return t;
+}
+
+enum lw_status lw_validation_text_runs(const struct lw_validation *v, FILE *f, struct lw_err *err)
+{
+    int n = 0;
+    struct lw_table *t = runs_table(v, &n);
+    enum lw_status s = LW_OK;
+
+    if (!t)
+        return lw_fail_nomem(err);
+    if (n > 0) {
+        fputc('\n', f);
+        s = lw_table_print(t, f, 0, err);
+    }
+    lw_table_free(t);
+    for (int32_t i = 0; s == LW_OK && i < v->n_skips; i++)
+        if (same_before(v, i) == 0)
+            fprintf(f, "%snot predicted: %d rows of %s: %s\n", i ? "" : "\n", same_from(v, i),
+                    v->families[v->skips[i].family].name, v->skips[i].reason);
+    return s;
+}
