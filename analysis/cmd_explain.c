@@ -108,7 +108,7 @@ int cmd_explain(int argc, char **argv)
          "known cluster or cluster file to simulate the what-ifs on (the run's own)", 0, 0},
         {"step", 0, LW_OPT_INT, &s.step, "N", "the step to explain (the one nearest the median)", 0,
          INT32_MAX},
-        {"rank", 0, LW_OPT_INT, &s.rank, "N", "whose time is charged (the longest step's)", 0,
+        {"rank", 0, LW_OPT_INT, &s.rank, "N", "whose period is charged (the longest)", 0,
          INT32_MAX},
         {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "output format (text)", 0, 0},

@@ -109,7 +109,7 @@ int cmd_export(int argc, char **argv)
          "trace events for Perfetto, or one line a span (chrome)", 0, 0},
         {"output", 'o', LW_OPT_STRING, &q.file, "FILE", "file to write; - = stdout (needed)", 0, 0},
         {"rank", 0, LW_OPT_INT, &q.rank, "N",
-         "chrome: whose recording it is for readers of one rank (the rank with the longest step)", 0,
+         "chrome: whose recording it is for readers of one rank (the rank with the longest period)", 0,
          INT32_MAX},
         {"db", 0, LW_OPT_STRING, &q.db, "FILE", "results database (lapwing.db)", 0, 0},
         {0},

@@ -47,13 +47,11 @@ struct session {
     double wall_s;
 };
 
-/* What leads up to the steady state is warm-up; one step is always measured. */
+/* What leads up to the steady state is warm-up. A replay has the steps of its traces. */
 static void choose_steps(struct session *s)
 {
-    int32_t before = lw_sim_warmup_steps(&s->plan);
-
-    s->options.n_steps = (int32_t)(s->steps > 0 ? s->steps : before + 1);
-    s->n_warmup = before < s->options.n_steps ? before : s->options.n_steps - 1;
+    s->n_warmup = s->replay.on ? 0 : lw_sim_warmup_steps(&s->plan);
+    s->options.n_steps = s->n_warmup + (int32_t)(s->steps > 0 ? s->steps : 1);
 }
 
 static double seconds(void)
@@ -221,8 +219,7 @@ int cmd_sim(int argc, char **argv)
     struct session s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1};
     struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {
-        {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps (until the steady state, and one)",
-         1, 1000000},
+        {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps to measure (1)", 1, 1000000},
         {"detail", 0, LW_OPT_CALL, &words, "LEVEL", "collective|chunk (collective)", 0, 0},
         {"ring", 0, LW_OPT_CALL, &words, "HOW", "chunk detail: auto|events|recurrence (auto)", 0,
          0},

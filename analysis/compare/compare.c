@@ -3,8 +3,8 @@
  * need not have run equally many steps, so steps are not paired one by one; ops are, by their number
  * in the plan, which also tells a variant's buckets from another's).
  *
- * What makes up a difference: the worst rank's step is cut into busy, exposed communication, idle
- * and skew, by definition without rest, so the differences of the parts add up to that of the step.
+ * What makes up a difference: one rank's period is cut into compute, copies, exposed transfers, waits
+ * and idle, by definition without rest, so the differences of the parts add up to that of the step.
  * The list of ops below it is a hint and adds up to nothing: ops overlap. */
 #include "analysis/compare/compare.h"
 
@@ -27,8 +27,9 @@ double lw_both_error_pct(struct lw_both v)
 
 const char *lw_part_name(enum lw_part p)
 {
-    static const char *const names[] = {"compute and copies", "exposed communication", "idle",
-                                        "start skew"};
+    static const char *const names[] = {
+        "compute", "copies, exposed", "transfers, exposed", "wait, tensor", "wait, pipeline",
+        "wait, data", "wait, tied", "wait, other", "host and idle", "step beyond the rank's period"};
     return names[p];
 }
 
@@ -59,43 +60,83 @@ static lw_ps median(lw_ps *v, int64_t n)
 
 /* --- the parts of a step ---------------------------------------------------------------------- */
 
-enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run,
-                                 struct lw_run_parts *p, struct lw_err *err)
+static const struct {
+    const char *name;
+    enum lw_part part;
+} part_metrics[] = {
+    {"compute_busy_ps", LW_PART_COMPUTE},
+    {"exposed_copy_ps", LW_PART_COPY},
+    {"exposed_transfer_ps", LW_PART_TRANSFER},
+    {"wait_tensor_ps", LW_PART_WAIT + LW_WAIT_TENSOR},
+    {"wait_pipeline_ps", LW_PART_WAIT + LW_WAIT_PIPELINE},
+    {"wait_data_ps", LW_PART_WAIT + LW_WAIT_DATA},
+    {"wait_tied_ps", LW_PART_WAIT + LW_WAIT_TIED},
+    {"wait_other_ps", LW_PART_WAIT + LW_WAIT_OTHER},
+    {"idle_ps", LW_PART_IDLE},
+};
+
+static void take_metric(struct lw_run_parts *p, const char *name, lw_ps value, lw_ps *period)
+{
+    for (size_t i = 0; i < sizeof part_metrics / sizeof *part_metrics; i++)
+        if (strcmp(name, part_metrics[i].name) == 0)
+            p->part[part_metrics[i].part] = value;
+    if (strcmp(name, "period_ps") == 0)
+        *period = value;
+    if (strcmp(name, "copy_busy_ps") == 0)
+        p->copy_busy = value;
+    if (strcmp(name, "comm_busy_ps") == 0)
+        p->comm_busy = value;
+    if (strcmp(name, "exposed_comm_ps") == 0)
+        p->exposed_comm = value;
+    if (strcmp(name, "worst_rank") == 0)
+        p->rank = (int32_t)value;
+}
+
+static enum lw_status read_measures(struct lw_store *s, const struct lw_run *run, int32_t rank,
+                                    struct lw_run_parts *p, lw_ps *period, struct lw_err *err)
 {
     struct lw_sql *q;
 
+    *p = (struct lw_run_parts){.rank = rank};
+    *period = -1;
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT max(iif(name = 'compute_busy_ps', value, NULL)),"
-                        " max(iif(name = 'copy_busy_ps', value, NULL)),"
-                        " max(iif(name = 'comm_busy_ps', value, NULL)),"
-                        " max(iif(name = 'exposed_comm_ps', value, NULL)),"
-                        " max(iif(name = 'idle_ps', value, NULL)),"
-                        " (SELECT value FROM metric WHERE run = ?1 AND name = 'step_ps'"
-                        "   AND step = -1 AND rank = (SELECT value FROM metric WHERE run = ?1"
-                        "     AND name = 'worst_rank' AND step = -1 AND rank = -1))"
-                        " FROM metric WHERE run = ?1 AND step = -1 AND rank = -1",
-                        "l", run->id));
-    bool found = lw_sql_next(q) && !lw_sql_is_null(q, 5);
-    lw_ps own = lw_sql_int(q, 5), exposed = lw_sql_int(q, 3), idle = lw_sql_int(q, 4);
-    *p = (struct lw_run_parts){
-        .compute = lw_sql_int(q, 0), .copy = lw_sql_int(q, 1), .comm = lw_sql_int(q, 2),
-        .part = {own - exposed - idle, exposed, idle, run->step - own},
-    };
-    LW_TRY(lw_sql_finish(q, err));
-    if (run->step < 0 || !found)
+                        "SELECT name, value FROM metric WHERE run = ? AND step = -1 AND rank = ?",
+                        "li", run->id, rank));
+    while (lw_sql_next(q))
+        take_metric(p, lw_sql_text(q, 0), lw_sql_int(q, 1), period);
+    return lw_sql_finish(q, err);
+}
+
+enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run, int32_t rank,
+                                 struct lw_run_parts *p, struct lw_err *err)
+{
+    lw_ps period = -1;
+
+    if (rank >= 0)
+        LW_TRY(read_measures(s, run, rank, p, &period, err));
+    if (period < 0)
+        LW_TRY(read_measures(s, run, -1, p, &period, err));
+    if (run->step < 0)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
                           "run %lld has no step to show (status %s)", (long long)run->id,
                           lw_run_status_name(run->status));
+    if (period < 0)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          "run %lld was stored by Lapwing %s, which measured steps differently: run "
+                          "it again", (long long)run->id, run->version);
+    p->part[LW_PART_SKEW] = run->step - period;
     return LW_OK;
 }
 
 static void join_parts(struct lw_comparison *c, const struct lw_run_parts *p,
                        const struct lw_run_parts *m)
 {
+    c->rank[0] = p->rank;
+    c->rank[1] = m->rank;
     c->step = (struct lw_both){c->predicted.step, c->measured.step};
-    c->compute_busy = (struct lw_both){p->compute, m->compute};
-    c->copy_busy = (struct lw_both){p->copy, m->copy};
-    c->comm_busy = (struct lw_both){p->comm, m->comm};
+    c->copy_busy = (struct lw_both){p->copy_busy, m->copy_busy};
+    c->comm_busy = (struct lw_both){p->comm_busy, m->comm_busy};
+    c->exposed_comm = (struct lw_both){p->exposed_comm, m->exposed_comm};
     for (int i = 0; i < LW_N_PARTS; i++)
         c->part[i] = (struct lw_both){p->part[i], m->part[i]};
 }
@@ -419,8 +460,8 @@ static enum lw_status compare_found(struct lw_store *s, struct lw_comparison *c,
 {
     struct lw_run_parts p, m;
 
-    LW_TRY(lw_run_read_parts(s, &c->predicted, &p, err));
-    LW_TRY(lw_run_read_parts(s, &c->measured, &m, err));
+    LW_TRY(lw_run_read_parts(s, &c->measured, -1, &m, err));
+    LW_TRY(lw_run_read_parts(s, &c->predicted, m.rank, &p, err));
     join_parts(c, &p, &m);
     choose_join(c);
     if (c->joined == LW_JOINED_STEP)

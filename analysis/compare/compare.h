@@ -18,16 +18,27 @@ struct lw_both {
 /* 100 * (predicted - measured) / measured; NAN when either is unknown or measured is 0. */
 double lw_both_error_pct(struct lw_both v);
 
-/* The parts of the worst rank's step. They add up to the step: busy (compute or copies), exposed
- * communication, idle, and skew (the step as seen by all ranks minus this rank's own). */
-enum lw_part { LW_PART_BUSY, LW_PART_EXPOSED, LW_PART_IDLE, LW_PART_SKEW, LW_N_PARTS };
+/* The parts of one rank's period (struct lw_measure), and what the step as all ranks see it is
+ * longer than that. They add up to the step. */
+enum lw_part {
+    LW_PART_COMPUTE,
+    LW_PART_COPY,     /* not under compute */
+    LW_PART_TRANSFER, /* exposed */
+    LW_PART_WAIT,     /* one for each enum lw_wait */
+    LW_PART_IDLE = LW_PART_WAIT + LW_N_WAITS,
+    LW_PART_SKEW,
+    LW_N_PARTS
+};
 const char *lw_part_name(enum lw_part p);
 
-/* The measures of a run's worst rank. LW_EINVAL: the run has no step (still running, failed). */
+/* The measures of a rank in the step shown; -1, or a rank that the run does not have: of the one
+ * with the longest period. LW_EINVAL: the run has no step (still running, failed), or was stored
+ * before steps were periods. */
 struct lw_run_parts {
-    lw_ps compute, copy, comm, part[LW_N_PARTS];
+    int32_t rank;
+    lw_ps copy_busy, comm_busy, exposed_comm, part[LW_N_PARTS];
 };
-enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run,
+enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run, int32_t rank,
                                  struct lw_run_parts *p, struct lw_err *err);
 
 /* The collectives of one kind on one bucket. Times count from the start of the step (first start on
@@ -54,7 +65,9 @@ struct lw_comparison {
     struct lw_run predicted, measured;
     enum lw_joined joined;
     const char *note;        /* why not by op; "" when by op */
-    struct lw_both step, compute_busy, copy_busy, comm_busy;
+    int32_t rank[2];         /* whose parts, predicted and measured: the measured run's rank with the
+                              * longest period, on both sides where both have it */
+    struct lw_both step, copy_busy, comm_busy, exposed_comm;
     struct lw_both part[LW_N_PARTS];
     int32_t n_buckets, n_ops;
     struct lw_bucket_line *buckets; /* in launch order */

@@ -83,10 +83,12 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
     lw_jsonout_string(&o, "joined_by", lw_joined_name(c->joined));
     lw_jsonout_string(&o, "note", c->note);
     json_both(&o, "step", c->step);
-    json_both(&o, "compute_busy", c->compute_busy);
+    lw_jsonout_int(&o, "predicted_rank", c->rank[0]);
+    lw_jsonout_int(&o, "measured_rank", c->rank[1]);
+    json_both(&o, "compute_busy", c->part[LW_PART_COMPUTE]);
     json_both(&o, "copy_busy", c->copy_busy);
     json_both(&o, "comm_busy", c->comm_busy);
-    json_both(&o, "exposed_comm", c->part[LW_PART_EXPOSED]);
+    json_both(&o, "exposed_comm", c->exposed_comm);
     json_both(&o, "idle", c->part[LW_PART_IDLE]);
     json_lists(&o, c);
     if (tolerance < 0) {

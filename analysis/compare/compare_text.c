@@ -40,10 +40,11 @@ static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct 
     total_row(t, "step", c->step);
     for (int i = 0; i < LW_N_PARTS; i++) {
         char name[64];
+        if (c->part[i].predicted == 0 && c->part[i].measured == 0)
+            continue;
         snprintf(name, sizeof name, "  %s", lw_part_name((enum lw_part)i));
         total_row(t, name, c->part[i]);
     }
-    total_row(t, "compute busy", c->compute_busy);
     total_row(t, "communication busy", c->comm_busy);
     enum lw_status st = lw_table_print(t, f, 0, err);
     lw_table_free(t);
@@ -99,7 +100,7 @@ enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct 
     csv_row(t, "step", -1, "step", c->step, false);
     for (int i = 0; i < LW_N_PARTS; i++)
         csv_row(t, "part", -1, lw_part_name((enum lw_part)i), c->part[i], false);
-    csv_row(t, "busy", -1, "compute", c->compute_busy, false);
+    csv_row(t, "busy", -1, "compute", c->part[LW_PART_COMPUTE], false);
     csv_row(t, "busy", -1, "copies", c->copy_busy, false);
     csv_row(t, "busy", -1, "communication", c->comm_busy, false);
     for (int32_t i = 0; i < c->n_buckets; i++)
@@ -175,6 +176,10 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
            p->plan == m->plan ? "" : m->plan_hash);
     if (c->note[0])
         fprintf(f, "note: %s\n\n", c->note);
+    fprintf(f, "parts of the period of rank %d", c->rank[0]);
+    if (c->rank[0] != c->rank[1])
+        fprintf(f, " against rank %d", c->rank[1]);
+    fprintf(f, "\n");
     LW_TRY(put_totals(c, f, err));
     put_verdict(c, f);
     if (c->n_buckets > 0)

@@ -126,7 +126,7 @@ static void put_rows(FILE *f, const struct picture *pic, const struct lw_run *ru
         plot_run_words(text, sizeof text, &runs[r->run]);
         fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"run\">", LEFT, y_of(r->y) - BAR / 2.0 - 6);
         html_text(f, text);
-        fprintf(f, ", this step %s</text>\n", lw_format_ps(step, pic->step[r->run]));
+        fprintf(f, ", this step spans %s</text>\n", lw_format_ps(step, pic->step[r->run]));
         fprintf(f, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\" class=\"end\"/>\n",
                 x_of(pic, pic->step[r->run]), x_of(pic, pic->step[r->run]),
                 y_of(r->y) - BAR / 2.0 - 4, y_of(r->y) + ROW * 1.5);

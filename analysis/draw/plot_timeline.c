@@ -116,7 +116,7 @@ static void put_headings(const struct picture *pic, const struct lw_plot *p, FIL
         double x = (double)pic->step[r->run] / unit.ps;
         fprintf(f, "set label %d ", (int)r->run + 1);
         plot_run_text(f, run);
-        fprintf(f, ". \". This step %.4g %s\"", x, unit.name);
+        fprintf(f, ". \". This step spans %.4g %s\"", x, unit.name);
         if (run->exposed_comm >= 0)
             fprintf(f, ". \", exposed communication %.3g %s\"",
                     (double)run->exposed_comm / unit.ps, unit.name);

@@ -11,7 +11,7 @@
 
 enum { BAND_PCT = 5 };
 
-/* A step of a run's worst rank, cut so that the pieces add up to it. */
+/* The period of the rank with the longest one, cut so that the pieces add up to it. */
 struct totals {
     lw_ps alone, hidden, exposed, idle; /* compute alone, communication under it, ... */
 };
@@ -21,10 +21,11 @@ static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, st
 {
     struct lw_run_parts p;
 
-    LW_TRY(lw_run_read_parts(s, r, &p, err));
-    lw_ps hidden = p.comm - p.part[LW_PART_EXPOSED];
-    *t = (struct totals){.alone = p.part[LW_PART_BUSY] - hidden, .hidden = hidden,
-                         .exposed = p.part[LW_PART_EXPOSED], .idle = p.part[LW_PART_IDLE]};
+    LW_TRY(lw_run_read_parts(s, r, -1, &p, err));
+    lw_ps hidden = p.comm_busy - p.exposed_comm;
+    lw_ps busy = p.part[LW_PART_COMPUTE] + p.part[LW_PART_COPY];
+    *t = (struct totals){.alone = busy - hidden, .hidden = hidden, .exposed = p.exposed_comm,
+                         .idle = p.part[LW_PART_IDLE]};
     return LW_OK;
 }
 
@@ -106,7 +107,7 @@ enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f
     bool plain = p->terminal == LW_TERMINAL_DUMB;
 
     plot_begin(p, f, 1200, 190 + 50 * p->n_runs,
-               "What a step is made of (the rank with the longest step)");
+               "What a step is made of (the rank with the longest period)");
     plot_key_below(p, f, 190 + 50 * p->n_runs);
     for (int pass = 0; pass < 2; pass++) {
         fputs(pass ? "$parts << EOD\n" : "", f);

@@ -105,9 +105,9 @@ static void put_pairs(FILE *f, const struct lw_run *runs, int32_t n)
         return;
     }
     fprintf(f, "</table>\n<p>Over %d %s the step is off by %.1f %% on average, %.1f %% at most. "
-               "A step is the median over measured steps of the time from the first start to the "
-               "last end on any rank; exposed is communication that runs while the rank with the "
-               "longest step neither computes nor copies.</p>\n",
+               "A step is the median over measured steps of the time from the last end of the step "
+               "before on any rank to its own; exposed is communication that runs while the rank "
+               "with the longest period neither computes nor copies.</p>\n",
             k, k == 1 ? "pair" : "pairs", sum / k, worst);
 }
 
@@ -125,6 +125,8 @@ static void put_parts(FILE *f, const struct lw_comparison *c)
           "<th>difference</th></tr>\n", f);
     for (int i = -1; i < LW_N_PARTS; i++) {
         struct lw_both v = i < 0 ? c->step : c->part[i];
+        if (i >= 0 && v.predicted == 0 && v.measured == 0)
+            continue;
         fputs("<tr>", f);
         cell(f, i < 0 ? "step" : lw_part_name((enum lw_part)i));
         fprintf(f, "<td>%.3f</td><td>%.3f</td><td>%+.3f</td></tr>\n",

@@ -38,7 +38,7 @@ struct picture {
     struct picture_row *rows;  /* by run, rank, then compute before communication */
     struct picture_strip *strips;
     int64_t n_bars, n_rows, n_strips, bar_capacity, row_capacity, strip_capacity;
-    lw_ps *step;               /* [n_runs] length */
+    lw_ps *step;               /* [n_runs] span: first start to last end on any rank */
     lw_ps most;                /* the longest */
     double bottom;             /* below the last row */
 };

@@ -1,4 +1,4 @@
-/* The way back from the end of a step to its start.
+/* The way back from the end of a step to the end of the step before.
  *
  * An op began when the last of these had ended: the ops it depends on, the op before it on its
  * stream, the one before it on its communicator. Walking from the op that ends last to the one that
@@ -9,7 +9,7 @@
  * back although it was ready charges their transfers to the queue.
  *
  * Invariants: pieces are found from the end backwards, each ends where the later one begins, so their
- * sum is the step, exactly, in integers; the op that is looked at never comes later in the order of
+ * sum is the step (of one rank: its period), exactly, in integers; the op that is looked at never comes later in the order of
  * the plan, and a bound on the number of pieces turns a circle (edited data) into an error.
  *
  * Charges of one rank: where compute or a copy runs, that; elsewhere the cause that the rank's own
@@ -27,7 +27,7 @@ struct walk {
     int64_t from, n;          /* rows [from, from + n) are the step's */
     int64_t *before[2];       /* [n] the row before on the same stream, on the same communicator; -1 */
     int64_t *arrivals, n_arrivals; /* rows of communication by (communicator, start) */
-    lw_ps start, end;
+    lw_ps start;              /* where the walk ends */
     struct lw_path_part *parts; /* backwards while walking */
     int64_t n_parts, room;
 };
@@ -247,7 +247,7 @@ static int64_t put_own(struct walk *w, int64_t row, bool cross, lw_ps queued_fro
     return row;
 }
 
-/* From the end of a row backwards to the start of the step; *at = where the step is left. */
+/* From the end of a row backwards to w->start; *at = where the walk ends. */
 static enum lw_status follow(struct walk *w, int64_t row, bool cross, lw_ps *at,
                              struct lw_err *err)
 {
@@ -301,11 +301,14 @@ static void reverse(struct walk *w)
     }
 }
 
-static enum lw_status walk_back(struct walk *w, int32_t rank, bool cross, struct lw_err *err)
+/* The path through [start, end): of one rank (cross false), or over all (rank -1). */
+static enum lw_status walk_back(struct walk *w, int32_t rank, bool cross, lw_ps start, lw_ps end,
+                                struct lw_err *err)
 {
     int64_t row = last_row(w, rank);
-    lw_ps at = w->end;
+    lw_ps at = end;
 
+    w->start = start;
     w->n_parts = 0;
     put(w, row, LW_CAUSE_SKEW, w->t->end[row], &at);
     LW_TRY(follow(w, row, cross, &at, err));
@@ -329,14 +332,17 @@ static int by_time(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-static int64_t collect_edges(const struct walk *w, int32_t rank, struct edge *v)
+/* Of all that runs in the rank's period, also where it belongs to another step. */
+static int64_t collect_edges(const struct walk *w, const struct lw_measure *m, struct edge *v)
 {
     int64_t n = 0;
+    int32_t rank = m->rank;
 
-    for (int64_t i = w->from; i < w->from + w->n; i++) {
+    for (int64_t i = 0; i < w->t->n; i++) {
         enum lw_op_class c = class_of(w, i);
         int8_t compute = c == LW_CLASS_COMPUTE, copy = c == LW_CLASS_COPY, comm = is_comm(c);
-        if (w->t->rank[i] != rank || !(compute || copy || comm))
+        if (w->t->rank[i] != rank || !(compute || copy || comm) || w->t->end[i] <= m->start ||
+            w->t->start[i] >= m->end)
             continue;
         v[n++] = (struct edge){w->t->start[i] - w->start, compute, copy, comm};
         v[n++] = (struct edge){w->t->end[i] - w->start, (int8_t)-compute, (int8_t)-copy,
@@ -383,8 +389,9 @@ static enum lw_status check(const struct lw_timeline *t, const struct lw_plan *p
 }
 
 /* The step and the rank to explain, as the run's own measures choose them. */
-static enum lw_status choose(const struct lw_timeline *t, int32_t first_step, int32_t step,
-                             int32_t rank, struct lw_explanation *e, struct lw_err *err)
+static enum lw_status choose(const struct lw_timeline *t, const struct lw_plan *plan,
+                             int32_t first_step, int32_t step, int32_t rank,
+                             struct lw_explanation *e, struct lw_err *err)
 {
     struct lw_timeline one = *t;
     struct lw_summary s;
@@ -401,7 +408,7 @@ static enum lw_status choose(const struct lw_timeline *t, int32_t first_step, in
         one.n = to; /* the last step of a cut timeline is measured alone */
         first_step = step;
     }
-    LW_TRY(lw_timeline_summarize(&one, NULL, first_step, &s, err));
+    LW_TRY(lw_timeline_measure(&one, plan, first_step, &s, err));
     enum lw_status st = LW_OK;
     if (rank >= s.n_ranks)
         st = lw_fail(err, LW_EINVAL, "the run has no rank %d; it has ranks 0 to %d", rank,
@@ -414,30 +421,35 @@ static enum lw_status choose(const struct lw_timeline *t, int32_t first_step, in
     return st;
 }
 
-static void find_rows(struct walk *w, int32_t step)
+/* Its rows; [*start, *end) is the step as lw_timeline_summarize has it. */
+static void find_rows(struct walk *w, int32_t step, lw_ps *start, lw_ps *end)
 {
     const struct lw_timeline *t = w->t;
+    lw_ps begin = INT64_MAX;
 
-    while (w->from < t->n && t->step[w->from] < step)
-        w->from++;
-    w->start = INT64_MAX;
-    w->end = INT64_MIN;
-    for (int64_t i = w->from; i < t->n && t->step[i] == step; i++, w->n++) {
-        w->start = t->start[i] < w->start ? t->start[i] : w->start;
-        w->end = t->end[i] > w->end ? t->end[i] : w->end;
-    }
+    *start = INT64_MIN;
+    for (int64_t i = 0; i < t->n; i++)
+        begin = t->start[i] < begin ? t->start[i] : begin;
+    for (; w->from < t->n && t->step[w->from] < step; w->from++)
+        *start = t->end[w->from] > *start ? t->end[w->from] : *start;
+    *start = w->from > 0 ? *start : begin;
+    *end = *start;
+    for (int64_t i = w->from; i < t->n && t->step[i] == step; i++, w->n++)
+        *end = t->end[i] > *end ? t->end[i] : *end;
 }
 
 static enum lw_status explain(struct walk *w, struct lw_explanation *e, struct lw_err *err)
 {
-    struct edge *edges = lw_arena_alloc(w->arena, 2 * w->n, sizeof *edges);
+    struct edge *edges = lw_arena_alloc(w->arena, 2 * w->t->n, sizeof *edges);
+    lw_ps start, end;
 
     if (!edges)
         return lw_fail_nomem(err);
+    find_rows(w, e->step, &start, &end);
     LW_TRY(prepare(w, err));
-    LW_TRY(walk_back(w, e->rank, false, err));
-    charge(w, edges, collect_edges(w, e->rank, edges), e->charge);
-    LW_TRY(walk_back(w, -1, true, err));
+    LW_TRY(walk_back(w, e->rank, false, e->measure.start, e->measure.end, err));
+    charge(w, edges, collect_edges(w, &e->measure, edges), e->charge);
+    LW_TRY(walk_back(w, -1, true, start, end, err));
     e->path = lw_arena_alloc(&e->arena, w->n_parts, sizeof *e->path);
     if (!e->path)
         return lw_fail_nomem(err);
@@ -446,7 +458,7 @@ static enum lw_status explain(struct walk *w, struct lw_explanation *e, struct l
         memcpy(e->path, w->parts, (size_t)w->n_parts * sizeof *e->path);
     for (int64_t i = 0; i < e->n_path; i++)
         e->on_path[e->path[i].cause] += e->path[i].to - e->path[i].from;
-    e->length = w->end - w->start;
+    e->length = end - start;
     return LW_OK;
 }
 
@@ -459,8 +471,7 @@ enum lw_status lw_explain(const struct lw_timeline *t, const struct lw_plan *pla
     struct walk w = {.t = t, .p = plan, .arena = &scratch};
 
     LW_TRY(check(t, plan, err));
-    LW_TRY(choose(t, first_step, step, rank, &e, err));
-    find_rows(&w, e.step);
+    LW_TRY(choose(t, plan, first_step, step, rank, &e, err));
     enum lw_status st = explain(&w, &e, err);
     lw_arena_free(&scratch);
     if (st != LW_OK) {

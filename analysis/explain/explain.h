@@ -8,8 +8,8 @@
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
 
-/* Why a step took as long as it did: its critical path, and every moment of its slowest rank charged
- * to one cause. See docs/design/explain.md. */
+/* Why a step takes as long as it does: its critical path, and every moment of the period of its slowest
+ * rank charged to one cause. See docs/design/explain.md. */
 enum lw_cause {
     LW_CAUSE_COMPUTE,  /* a compute op runs */
     LW_CAUSE_COPY,     /* a copy runs, no compute */
@@ -19,14 +19,14 @@ enum lw_cause {
     LW_CAUSE_HOST,     /* host work or a gap */
     LW_CAUSE_LAUNCH,   /* everything was there, the op was not handed to its stream yet */
     LW_CAUSE_DELAY,    /* handed over and ready, not started */
-    LW_CAUSE_SKEW,     /* this rank had not begun its step, or had ended it */
+    LW_CAUSE_SKEW,     /* nothing of this rank's step had begun yet, or all of it had ended */
     LW_N_CAUSES,
 };
 
 const char *lw_cause_name(enum lw_cause c);  /* "queued behind another bucket" */
 const char *lw_cause_key(enum lw_cause c);   /* "queue" */
 
-/* A piece of a path: [from, to) since the start of the step, what rank did with op (-1 = none). */
+/* A piece of a path: [from, to) since the end of the step before, what rank did with op (-1 = none). */
 struct lw_path_part {
     int32_t rank, op;
     enum lw_cause cause;
@@ -34,7 +34,7 @@ struct lw_path_part {
 };
 
 struct lw_charge {
-    lw_ps time;      /* these add up to the step */
+    lw_ps time;      /* these add up to the rank's period */
     lw_ps exposed;   /* of it while communication runs and neither compute nor copies do: these add
                       * up to the rank's exposed communication */
 };
@@ -42,8 +42,8 @@ struct lw_charge {
 struct lw_explanation {
     struct lw_arena arena;         /* owns the rest */
     int32_t step, rank;
-    lw_ps length;                  /* of the step, over all ranks */
-    struct lw_measure measure;     /* of the rank */
+    lw_ps length;                  /* of the step: from the latest end of the one before to its own */
+    struct lw_measure measure;     /* of the rank, in its period */
     struct lw_charge charge[LW_N_CAUSES];
     lw_ps on_path[LW_N_CAUSES];    /* the critical path by cause: adds up to the step */
     struct lw_path_part *path;     /* over all ranks, in time, without gaps */
@@ -51,7 +51,7 @@ struct lw_explanation {
 };
 
 /* timeline sorted, its ops the plan's; step -1 = the one nearest the median from first_step on,
- * rank -1 = the one with the longest step. LW_EINVAL: no such step or rank, ops of another plan;
+ * rank -1 = the one with the longest period. LW_EINVAL: no such step or rank, ops of another plan;
  * LW_EFORMAT: ops that wait for each other in a circle. */
 enum lw_status lw_explain(const struct lw_timeline *t, const struct lw_plan *plan,
                           int32_t first_step, int32_t step, int32_t rank,

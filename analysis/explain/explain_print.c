@@ -25,13 +25,13 @@ static double share(lw_ps part, lw_ps whole)
 
 static struct lw_table *charge_table(const struct lw_explain_report *r, bool csv)
 {
-    static const char *const text[] = {"cause", ">ms", ">% of step", ">of it exposed ms",
+    static const char *const text[] = {"cause", ">ms", ">% of period", ">of it exposed ms",
                                        ">on the critical path ms"};
     static const char *const plain[] = {"cause", "time_ns", "share_pct", "exposed_comm_ns",
                                         "critical_path_ns"};
     const struct lw_explanation *e = r->e;
     struct lw_table *t = lw_table_new(5, csv ? plain : text);
-    lw_ps exposed = 0;
+    lw_ps exposed = 0, period = e->measure.end - e->measure.start;
 
     for (int c = 0; c < LW_N_CAUSES; c++) {
         const struct lw_charge *v = &e->charge[c];
@@ -41,15 +41,15 @@ static struct lw_table *charge_table(const struct lw_explain_report *r, bool csv
         lw_table_cell(t, "%s", csv ? lw_cause_key((enum lw_cause)c)
                                    : lw_cause_name((enum lw_cause)c));
         lw_table_cell(t, csv ? "%.0f" : "%.3f", csv ? (double)lw_ps_to_ns(v->time) : ms(v->time));
-        lw_table_cell(t, csv ? "%.3f" : "%.1f", share(v->time, e->length));
+        lw_table_cell(t, csv ? "%.3f" : "%.1f", share(v->time, period));
         lw_table_cell(t, csv ? "%.0f" : "%.3f",
                       csv ? (double)lw_ps_to_ns(v->exposed) : ms(v->exposed));
         lw_table_cell(t, csv ? "%.0f" : "%.3f",
                       csv ? (double)lw_ps_to_ns(e->on_path[c]) : ms(e->on_path[c]));
     }
     if (!csv) {
-        lw_table_cell(t, "step");
-        lw_table_cell(t, "%.3f", ms(e->length));
+        lw_table_cell(t, "all");
+        lw_table_cell(t, "%.3f", ms(period));
         lw_table_cell(t, "100.0");
         lw_table_cell(t, "%.3f", ms(exposed));
         lw_table_cell(t, "%.3f", ms(e->length));
@@ -219,8 +219,8 @@ static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struc
     const struct lw_explanation *e = r->e;
     const struct lw_run *run = r->run;
 
-    fprintf(f, "run %lld (%s%s%s), plan %.8s, step %d: %.3f ms; every moment of rank %d "
-               "charged to one cause\n\n", (long long)run->id, lw_run_kind_name(run->kind),
+    fprintf(f, "run %lld (%s%s%s), plan %.8s, step %d: %.3f ms; every moment of rank %d's "
+               "period charged to one cause\n\n", (long long)run->id, lw_run_kind_name(run->kind),
             run->backend[0] ? " " : "", run->backend, run->plan_hash, e->step, ms(e->length),
             e->rank);
     struct lw_table *t = charge_table(r, false);
@@ -279,6 +279,7 @@ static void put_json(const struct lw_explain_report *r, FILE *f)
     lw_jsonout_int(&o, "step", e->step);
     lw_jsonout_int(&o, "rank", e->rank);
     lw_jsonout_exact_ns(&o, "step_ns", e->length);
+    lw_jsonout_exact_ns(&o, "period_ns", e->measure.end - e->measure.start);
     lw_jsonout_exact_ns(&o, "compute_busy_ns", e->measure.compute_busy);
     lw_jsonout_exact_ns(&o, "exposed_comm_ns", e->measure.exposed_comm);
     json_charges(&o, e);

@@ -59,7 +59,7 @@ static enum lw_status simulate(const struct lw_plan *plan, const struct lw_clust
     o.cost = &cost;
     enum lw_status st = lw_sim_run(plan, cluster, &o, &t, &stats, err);
     if (st == LW_OK)
-        st = lw_timeline_summarize(&t, NULL, o.n_steps - 1, &s, err);
+        st = lw_timeline_measure(&t, plan, o.n_steps - 1, &s, err);
     if (st == LW_OK)
         *out = (struct lw_what_if){changes[c].name, changes[c].key, s.step,
                                    s.ranks[s.worst].exposed_comm};

@@ -63,9 +63,11 @@ enum lw_status lw_store_metric_int(struct lw_store *s, int64_t run, const char *
 enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char *name,
                                     int32_t step, int32_t rank, double value, struct lw_err *err);
 /* The end: measures (NULL: none) and the status in one transaction. message: "" or what went wrong.
- * Stored measures: step_ps (step -1, rank -1: the median; step k: that step; rank r: r's own in
- * shown_step), compute_busy_ps, copy_busy_ps, comm_busy_ps, exposed_comm_ps and idle_ps (rank -1:
- * worst_rank's) of shown_step, the step nearest the median; bubble_ratio, peak_memory_bytes, n_ops. */
+ * Stored measures: step_ps (step -1: the median; step k: the k-th measured step); of shown_step, the
+ * step nearest the median, and every rank (rank -1: worst_rank's): period_ps, compute_busy_ps,
+ * copy_busy_ps, comm_busy_ps, exposed_copy_ps, exposed_comm_ps, exposed_transfer_ps,
+ * wait_tensor_ps, wait_pipeline_ps, wait_data_ps, wait_tied_ps, wait_other_ps and idle_ps; span_ps,
+ * bubble_ratio, compute_share, peak_memory_bytes, n_ops. docs/glossary.md defines them. */
 enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run, const struct lw_summary *summary,
                                    enum lw_run_status status, const char *message,
                                    struct lw_err *err);

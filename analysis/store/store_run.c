@@ -184,15 +184,19 @@ static void put_measure(struct lw_sql *q, int64_t run, int32_t rank, const struc
         const char *name;
         lw_ps value;
     } all[] = {
-        {"compute_busy_ps", m->compute_busy}, {"copy_busy_ps", m->copy_busy},
-        {"comm_busy_ps", m->comm_busy},       {"exposed_comm_ps", m->exposed_comm},
-        {"idle_ps", m->idle},
+        {"period_ps", m->end - m->start},     {"compute_busy_ps", m->compute_busy},
+        {"copy_busy_ps", m->copy_busy},       {"comm_busy_ps", m->comm_busy},
+        {"exposed_copy_ps", m->exposed_copy}, {"exposed_comm_ps", m->exposed_comm},
+        {"exposed_transfer_ps", m->transfer}, {"idle_ps", m->idle},
     };
+    char name[32];
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         lw_sql_run(q, "ltiil", run, all[i].name, -1, rank, all[i].value);
-    if (rank >= 0)
-        lw_sql_run(q, "ltiil", run, "step_ps", -1, rank, m->end - m->start);
+    for (int i = 0; i < LW_N_WAITS; i++) {
+        snprintf(name, sizeof name, "wait_%s_ps", lw_wait_name((enum lw_wait)i));
+        lw_sql_run(q, "ltiil", run, name, -1, rank, m->wait[i]);
+    }
 }
 
 static void put_summary(struct lw_sql *q, int64_t run, const struct lw_summary *m)
@@ -207,7 +211,9 @@ static void put_summary(struct lw_sql *q, int64_t run, const struct lw_summary *
         lw_sql_run(q, "ltiii", run, "worst_rank", -1, -1, m->ranks[m->worst].rank);
         lw_sql_run(q, "ltiii", run, "shown_step", -1, -1, m->ranks[m->worst].step);
     }
+    lw_sql_run(q, "ltiil", run, "span_ps", -1, -1, m->span);
     lw_sql_run(q, "ltiid", run, "bubble_ratio", -1, -1, m->bubble_ratio);
+    lw_sql_run(q, "ltiid", run, "compute_share", -1, -1, m->compute_share);
     lw_sql_run(q, "ltiil", run, "peak_memory_bytes", -1, -1, m->peak_memory_bytes);
     lw_sql_run(q, "ltiil", run, "n_ops", -1, -1, m->n_ops);
 }

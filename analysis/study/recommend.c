@@ -85,7 +85,7 @@ static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
     o.n_steps = lw_sim_warmup_steps(p) + 1;
     enum lw_status st = lw_sim_run(p, s->cluster, &o, &t, &stats, s->err);
     if (st == LW_OK)
-        st = lw_timeline_summarize(&t, NULL, o.n_steps - 1, &sum, s->err);
+        st = lw_timeline_measure(&t, p, o.n_steps - 1, &sum, s->err);
     if (st == LW_OK) {
         point->step = sum.step;
         point->exposed_comm = sum.ranks[sum.worst].exposed_comm;

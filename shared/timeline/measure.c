@@ -1,14 +1,16 @@
 /* Measures of a timeline: the one place where busy, exposed, idle and step times come from, for
- * predictions and measurements alike: exact interval arithmetic (intervals.c) on picoseconds.
+ * predictions and measurements alike, exact on picoseconds.
  *
- * A step lasts from the earliest start to the latest end over all ranks. Steps before first_step are
- * warm-up. The measures of ranks are those of the measured step in the middle (the lower one of two).
- * Zero-length intervals have no effect. */
+ * A step is the period between the latest ends of two steps (timeline.h), because ranks of a
+ * pipeline enter the next step while others are still in this one: spans count that time twice.
+ * Steps before first_step are warm-up. The measures of ranks are those of the measured step in the
+ * middle (the lower one of two); what a rank does in its period: rank_period.c. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/base/arena.h"
 #include "shared/timeline/param_memory.h"
+#include "shared/timeline/rank_period.h"
 #include "shared/timeline/timeline.h"
 
 static int compare_ps(lw_ps a, lw_ps b)
@@ -22,8 +24,30 @@ static int compare_ps(lw_ps a, lw_ps b)
 struct steps {
     int32_t n;
     int64_t *first;
-    lw_ps *length;
+    lw_ps begin;           /* of the run */
+    lw_ps *length, *span;
 };
+
+static void measure_steps(const struct lw_timeline *t, struct steps *s)
+{
+    lw_ps before;
+
+    s->begin = INT64_MAX;
+    for (int64_t i = 0; i < t->n; i++)
+        s->begin = t->start[i] < s->begin ? t->start[i] : s->begin;
+    before = s->begin;
+    for (int32_t k = 0; k < s->n; k++) {
+        lw_ps start = INT64_MAX, end = INT64_MIN;
+        for (int64_t i = s->first[k]; i < s->first[k + 1]; i++) {
+            start = t->start[i] < start ? t->start[i] : start;
+            end = t->end[i] > end ? t->end[i] : end;
+        }
+        s->span[k] = end - start;
+        end = end > before ? end : before;
+        s->length[k] = end - before;
+        before = end;
+    }
+}
 
 static enum lw_status find_steps(const struct lw_timeline *t, struct lw_arena *a, struct steps *s,
                                  struct lw_err *err)
@@ -37,20 +61,15 @@ static enum lw_status find_steps(const struct lw_timeline *t, struct lw_arena *a
     s->n = n;
     s->first = lw_arena_alloc(a, (int64_t)n + 1, sizeof *s->first);
     s->length = lw_arena_alloc(a, n > 0 ? n : 1, sizeof *s->length);
-    if (!s->first || !s->length)
+    s->span = lw_arena_alloc(a, n > 0 ? n : 1, sizeof *s->span);
+    if (!s->first || !s->length || !s->span)
         return lw_fail_nomem(err);
     for (int64_t i = 0; i < t->n; i++)
         s->first[t->step[i] + 1] = i + 1;
-    for (int32_t k = 0; k < n; k++) {
+    for (int32_t k = 0; k < n; k++)
         if (s->first[k + 1] == 0)
             return lw_fail(err, LW_EINVAL, "timeline: step %d has no op", k);
-        lw_ps start = INT64_MAX, end = INT64_MIN;
-        for (int64_t i = s->first[k]; i < s->first[k + 1]; i++) {
-            start = t->start[i] < start ? t->start[i] : start;
-            end = t->end[i] > end ? t->end[i] : end;
-        }
-        s->length[k] = end - start;
-    }
+    measure_steps(t, s);
     return LW_OK;
 }
 
@@ -84,71 +103,75 @@ static enum lw_status find_median(const struct steps *s, int32_t first_step, str
     return LW_OK;
 }
 
-/* Intervals of one rank by class, in scratch that holds the rows of the rank. */
-static int64_t collect(const struct lw_timeline *t, const int64_t *rows, int64_t n,
-                       unsigned classes, struct lw_interval *v)
+/* Each rank's period: from the latest end of its earlier steps to that of this one. */
+static void find_periods(const struct lw_timeline *t, const struct steps *s, int32_t step,
+                         struct lw_summary *out)
 {
-    int64_t kept = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        if (classes >> lw_op_class((enum lw_op_kind)t->kind[rows[i]]) & 1)
-            v[kept++] = (struct lw_interval){t->start[rows[i]], t->end[rows[i]]};
-    return kept;
-}
-
-enum {
-    COMPUTE = 1u << LW_CLASS_COMPUTE,
-    COPY = 1u << LW_CLASS_COPY,
-    COMM = 1u << LW_CLASS_COLLECTIVE | 1u << LW_CLASS_P2P,
-};
-
-static void measure_rank(const struct lw_timeline *t, const int64_t *rows, int64_t n,
-                         struct lw_interval *a, struct lw_interval *b, struct lw_measure *m)
-{
-    for (int64_t i = 0; i < n; i++) {
-        lw_ps start = t->start[rows[i]], end = t->end[rows[i]];
-        m->start = i == 0 || start < m->start ? start : m->start;
-        m->end = i == 0 || end > m->end ? end : m->end;
-    }
-    int64_t k = collect(t, rows, n, COMPUTE, a);
-    m->compute_busy = lw_intervals_union(a, k, m->start, m->end);
-    k = collect(t, rows, n, COPY, a);
-    m->copy_busy = lw_intervals_union(a, k, m->start, m->end);
-    k = collect(t, rows, n, COMM, a);
-    m->comm_busy = lw_intervals_union(a, k, m->start, m->end);
-    k = collect(t, rows, n, COMM, a);
-    m->exposed_comm = lw_intervals_minus(a, k, b, collect(t, rows, n, COMPUTE | COPY, b), m->start,
-                                         m->end);
-    k = collect(t, rows, n, COMPUTE | COPY | COMM, a);
-    m->idle = m->end - m->start - lw_intervals_union(a, k, m->start, m->end);
-}
-
-static enum lw_status measure_ranks(const struct lw_timeline *t, const struct steps *s,
-                                    int32_t step, struct lw_arena *a, struct lw_summary *out,
-                                    struct lw_err *err)
-{
-    int64_t from = s->first[step], n = s->first[step + 1] - from;
-    int64_t *first = lw_arena_alloc(a, (int64_t)out->n_ranks + 1, sizeof *first);
-    int64_t *rows = lw_arena_alloc(a, n, sizeof *rows);
-    struct lw_interval *x = lw_arena_alloc(a, n, sizeof *x), *y = lw_arena_alloc(a, n, sizeof *y);
-
-    if (!first || !rows || !x || !y)
-        return lw_fail_nomem(err);
-    for (int64_t i = 0; i < n; i++)
-        first[t->rank[from + i] + 1]++;
     for (int32_t r = 0; r < out->n_ranks; r++)
-        first[r + 1] += first[r];
-    for (int64_t i = n - 1; i >= 0; i--) /* backwards, with the ends as cursors */
-        rows[--first[t->rank[from + i] + 1]] = from + i;
+        out->ranks[r] = (struct lw_measure){.step = step, .rank = r, .start = s->begin,
+                                            .end = s->begin, .peak_memory_bytes = -1};
+    for (int64_t i = 0; i < s->first[step + 1]; i++) {
+        struct lw_measure *m = &out->ranks[t->rank[i]];
+        m->end = t->end[i] > m->end ? t->end[i] : m->end;
+        if (i < s->first[step])
+            m->start = m->end;
+    }
+}
+
+/* The op runs in the period of its rank, whichever step it belongs to. */
+static bool touches(const struct lw_timeline *t, int64_t row, const struct lw_summary *s)
+{
+    const struct lw_measure *m = &s->ranks[t->rank[row]];
+    return t->end[row] > m->start && t->start[row] < m->end;
+}
+
+static enum lw_status measure_ranks(const struct lw_timeline *t, const struct lw_plan *plan,
+                                    const struct steps *s, int32_t step, struct lw_arena *a,
+                                    struct lw_summary *out, struct lw_err *err)
+{
+    int64_t n = 0, largest = 0;
+    int64_t *first = lw_arena_alloc(a, (int64_t)out->n_ranks + 2, sizeof *first);
+
+    if (!first)
+        return lw_fail_nomem(err);
+    find_periods(t, s, step, out);
+    for (int64_t i = 0; i < t->n; i++)
+        if (touches(t, i, out)) {
+            first[t->rank[i] + 2]++;
+            n++;
+        }
     for (int32_t r = 0; r < out->n_ranks; r++) {
-        int64_t begin = first[r + 1], end = r + 1 < out->n_ranks ? first[r + 2] : n;
-        struct lw_measure *m = &out->ranks[r];
-        *m = (struct lw_measure){.step = step, .rank = r, .peak_memory_bytes = -1};
-        measure_rank(t, rows + begin, end - begin, x, y, m);
-        if (m->end - m->start > out->ranks[out->worst].end - out->ranks[out->worst].start)
+        largest = first[r + 2] > largest ? first[r + 2] : largest;
+        first[r + 2] += first[r + 1];
+    }
+    int64_t *rows = lw_arena_alloc(a, n, sizeof *rows);
+    struct lw_period_edge *edges = lw_arena_alloc(a, 4 * largest, lw_period_edge_size());
+    if (!rows || !edges)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < t->n; i++) /* the ends of ranks before are the cursors */
+        if (touches(t, i, out))
+            rows[first[t->rank[i] + 1]++] = i;
+    for (int32_t r = 0; r < out->n_ranks; r++) {
+        struct lw_measure *m = &out->ranks[r], *worst = &out->ranks[out->worst];
+        lw_period_measure(t, plan, rows + first[r], first[r + 1] - first[r], edges, m);
+        if (m->end - m->start > worst->end - worst->start)
             out->worst = r;
     }
     return LW_OK;
+}
+
+void lw_summary_shares(struct lw_summary *s)
+{
+    double all = 0, waiting = 0, computing = 0;
+
+    for (int32_t r = 0; r < s->n_ranks; r++) {
+        const struct lw_measure *m = &s->ranks[r];
+        all += (double)(m->end - m->start);
+        waiting += (double)m->wait[LW_WAIT_PIPELINE];
+        computing += (double)m->compute_busy;
+    }
+    s->bubble_ratio = all > 0 ? waiting / all : 0;
+    s->compute_share = all > 0 ? computing / all : 0;
 }
 
 /* --- memory --- */
@@ -173,12 +196,11 @@ static enum lw_status peak_memory(const struct lw_timeline *t, const struct lw_p
 }
 
 static enum lw_status summarize(const struct lw_timeline *t, const struct lw_plan *plan,
-                                int32_t first_step, struct lw_arena *a, struct lw_summary *out,
-                                struct lw_err *err)
+                                bool memory, int32_t first_step, struct lw_arena *a,
+                                struct lw_summary *out, struct lw_err *err)
 {
     struct steps s = {0};
     int32_t middle = 0;
-    lw_ps compute = 0;
 
     LW_TRY(find_steps(t, a, &s, err));
     if (first_step < 0 || first_step >= s.n)
@@ -196,22 +218,19 @@ static enum lw_status summarize(const struct lw_timeline *t, const struct lw_pla
     if (!out->steps || !out->ranks)
         return lw_fail_nomem(err);
     memcpy(out->steps, s.length + first_step, (size_t)out->n_steps * sizeof *out->steps);
-    LW_TRY(measure_ranks(t, &s, middle, a, out, err));
-    for (int32_t r = 0; r < out->n_ranks; r++)
-        compute += out->ranks[r].compute_busy;
-    if (s.length[middle] > 0)
-        out->bubble_ratio =
-            1 - (double)compute / ((double)out->n_ranks * (double)s.length[middle]);
-    return plan ? peak_memory(t, plan, a, out, err) : LW_OK;
+    out->span = s.span[middle];
+    LW_TRY(measure_ranks(t, plan, &s, middle, a, out, err));
+    lw_summary_shares(out);
+    return plan && memory ? peak_memory(t, plan, a, out, err) : LW_OK;
 }
 
-enum lw_status lw_timeline_summarize(const struct lw_timeline *t, const struct lw_plan *plan,
-                                     int32_t first_step, struct lw_summary *out,
-                                     struct lw_err *err)
+static enum lw_status make_summary(const struct lw_timeline *t, const struct lw_plan *plan,
+                                   bool memory, int32_t first_step, struct lw_summary *out,
+                                   struct lw_err *err)
 {
     struct lw_arena scratch = {0};
     struct lw_summary s = {0};
-    enum lw_status status = summarize(t, plan, first_step, &scratch, &s, err);
+    enum lw_status status = summarize(t, plan, memory, first_step, &scratch, &s, err);
 
     lw_arena_free(&scratch);
     if (status == LW_OK)
@@ -219,6 +238,19 @@ enum lw_status lw_timeline_summarize(const struct lw_timeline *t, const struct l
     else
         lw_summary_free(&s);
     return status;
+}
+
+enum lw_status lw_timeline_summarize(const struct lw_timeline *t, const struct lw_plan *plan,
+                                     int32_t first_step, struct lw_summary *out,
+                                     struct lw_err *err)
+{
+    return make_summary(t, plan, true, first_step, out, err);
+}
+
+enum lw_status lw_timeline_measure(const struct lw_timeline *t, const struct lw_plan *plan,
+                                   int32_t first_step, struct lw_summary *out, struct lw_err *err)
+{
+    return make_summary(t, plan, false, first_step, out, err);
 }
 
 void lw_summary_free(struct lw_summary *s)

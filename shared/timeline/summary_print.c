@@ -13,31 +13,84 @@ static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
     fputc('\n', f);
 }
 
+/* The parts of a period, in the order of the sum; the first N_PARTS of struct measured_ns. */
+enum { COMPUTE, COPY, TRANSFER, WAIT, IDLE = WAIT + LW_N_WAITS, N_PARTS };
+
+static void take_parts(const struct lw_measure *m, lw_ps part[N_PARTS])
+{
+    part[COMPUTE] = m->compute_busy;
+    part[COPY] = m->exposed_copy;
+    part[TRANSFER] = m->transfer;
+    for (int i = 0; i < LW_N_WAITS; i++)
+        part[WAIT + i] = m->wait[i];
+    part[IDLE] = m->idle;
+}
+
+/* What is printed of a measure. Parts are rounded so that they add up to the period: each is the
+ * difference of two rounded sums. */
+struct measured_ns {
+    lw_ns period, part[N_PARTS], copy_busy, comm_busy, exposed_comm;
+};
+
+static struct measured_ns round_measure(const struct lw_measure *m)
+{
+    struct measured_ns n = {.period = lw_ps_to_ns(m->end - m->start),
+                            .copy_busy = lw_ps_to_ns(m->copy_busy),
+                            .comm_busy = lw_ps_to_ns(m->comm_busy)};
+    lw_ps part[N_PARTS], sum = 0;
+    lw_ns before = 0;
+
+    take_parts(m, part);
+    for (int i = 0; i < N_PARTS; i++) {
+        sum += part[i];
+        n.part[i] = lw_ps_to_ns(sum) - before;
+        before += n.part[i];
+    }
+    for (int i = TRANSFER; i < IDLE; i++)
+        n.exposed_comm += n.part[i];
+    return n;
+}
+
 void lw_summary_text(const struct lw_summary *s, FILE *f)
 {
     const struct lw_measure *m = &s->ranks[s->worst];
+    lw_ps period = m->end - m->start;
+    char name[32];
 
-    fprintf(f, "\nrank %d, whose step is the longest\n", m->rank);
-    line(f, "compute busy", m->compute_busy, s->step);
-    line(f, "copy busy", m->copy_busy, s->step);
-    line(f, "communication busy", m->comm_busy, s->step);
-    line(f, "exposed communication", m->exposed_comm, s->step);
-    line(f, "idle", m->idle, s->step);
+    fprintf(f, "\nrank %d, whose period is the longest, adds up to\n", m->rank);
+    line(f, "compute", m->compute_busy, period);
+    line(f, "copies, exposed", m->exposed_copy, period);
+    line(f, "transfers, exposed", m->transfer, period);
+    for (int i = 0; i < LW_N_WAITS; i++) {
+        snprintf(name, sizeof name, "wait, %s", lw_wait_name((enum lw_wait)i));
+        if (m->wait[i] > 0)
+            line(f, name, m->wait[i], period);
+    }
+    line(f, "host and idle", m->idle, period);
+    line(f, "period", period, period);
+    fprintf(f, "of it, busy at the same time\n");
+    line(f, "copies", m->copy_busy, period);
+    line(f, "communication", m->comm_busy, period);
 }
 
 enum lw_status lw_summary_csv(const struct lw_summary *s, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"rank", "step_ns", "compute_busy_ns", "copy_busy_ns",
-                                         "comm_busy_ns", "exposed_comm_ns", "idle_ns"};
-    struct lw_table *t = lw_table_new(7, titles);
+    static const char *const titles[] = {
+        "rank", "period_ns", "compute_busy_ns", "copy_busy_ns", "comm_busy_ns", "exposed_comm_ns",
+        "idle_ns", "exposed_copy_ns", "exposed_transfer_ns", "wait_tensor_ns", "wait_pipeline_ns",
+        "wait_data_ns", "wait_tied_ns", "wait_other_ns"};
+    enum { N_COLUMNS = sizeof titles / sizeof *titles };
+    struct lw_table *t = lw_table_new(N_COLUMNS, titles);
 
     for (int32_t i = 0; t && i < s->n_ranks; i++) {
-        const struct lw_measure *m = &s->ranks[i];
-        const lw_ps v[] = {m->end - m->start, m->compute_busy, m->copy_busy,
-                           m->comm_busy,      m->exposed_comm, m->idle};
-        lw_table_cell(t, "%d", m->rank);
-        for (int k = 0; k < 6; k++)
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v[k]));
+        const struct measured_ns n = round_measure(&s->ranks[i]);
+        const lw_ns v[] = {n.period, n.part[COMPUTE], n.copy_busy, n.comm_busy, n.exposed_comm,
+                           n.part[IDLE], n.part[COPY]};
+        lw_table_cell(t, "%d", s->ranks[i].rank);
+        for (size_t k = 0; k < sizeof v / sizeof *v; k++)
+            lw_table_cell(t, "%lld", (long long)v[k]);
+        for (int k = TRANSFER; k < IDLE; k++)
+            lw_table_cell(t, "%lld", (long long)n.part[k]);
     }
     enum lw_status status = lw_table_print_csv(t, f, err);
     lw_table_free(t);
@@ -51,21 +104,34 @@ void lw_summary_json_steps(struct lw_jsonout *o, const struct lw_summary *s)
     for (int32_t i = 0; i < s->n_steps; i++)
         lw_jsonout_ns(o, NULL, s->steps[i]);
     lw_jsonout_end(o);
+    lw_jsonout_ns(o, "span_ns", s->span);
 }
 
 static void json_measure(struct lw_jsonout *o, const struct lw_measure *m)
 {
-    lw_jsonout_ns(o, "compute_busy_ns", m->compute_busy);
-    lw_jsonout_ns(o, "copy_busy_ns", m->copy_busy);
-    lw_jsonout_ns(o, "comm_busy_ns", m->comm_busy);
-    lw_jsonout_ns(o, "exposed_comm_ns", m->exposed_comm);
-    lw_jsonout_ns(o, "idle_ns", m->idle);
+    struct measured_ns n = round_measure(m);
+    char key[32];
+
+    lw_jsonout_int(o, "period_ns", n.period);
+    lw_jsonout_int(o, "compute_busy_ns", n.part[COMPUTE]);
+    lw_jsonout_int(o, "copy_busy_ns", n.copy_busy);
+    lw_jsonout_int(o, "comm_busy_ns", n.comm_busy);
+    lw_jsonout_int(o, "exposed_copy_ns", n.part[COPY]);
+    lw_jsonout_int(o, "exposed_comm_ns", n.exposed_comm);
+    lw_jsonout_int(o, "exposed_transfer_ns", n.part[TRANSFER]);
+    for (int i = 0; i < LW_N_WAITS; i++) {
+        snprintf(key, sizeof key, "wait_%s_ns", lw_wait_name((enum lw_wait)i));
+        lw_jsonout_int(o, key, n.part[WAIT + i]);
+    }
+    lw_jsonout_int(o, "idle_ns", n.part[IDLE]);
 }
 
 void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s)
 {
+    lw_jsonout_int(o, "rank", s->ranks[s->worst].rank);
     json_measure(o, &s->ranks[s->worst]);
     lw_jsonout_fixed(o, "bubble_ratio", s->bubble_ratio, 6);
+    lw_jsonout_fixed(o, "compute_share", s->compute_share, 6);
     lw_jsonout_int(o, "peak_memory_bytes", s->peak_memory_bytes);
 }
 
@@ -76,7 +142,6 @@ void lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, boo
         const struct lw_measure *m = &s->ranks[i];
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_int(o, "rank", m->rank);
-        lw_jsonout_ns(o, "step_ns", m->end - m->start);
         json_measure(o, m);
         if (memory)
             lw_jsonout_known(o, "peak_memory_bytes", m->peak_memory_bytes);

@@ -8,16 +8,17 @@
 #include "shared/base/jsonout.h"
 #include "shared/timeline/timeline.h"
 
-/* What predictions and executions say in the same words, so that one can be laid beside the other: the
- * measures of a run (DESIGN section 7). */
+/* The measures of a run, printed in the same way for predictions and executions. Terms:
+ * docs/glossary.md. */
 
-/* Text: the busy times of the rank whose step is the longest, each with its share of the step. */
+/* Text: what the period of the rank with the longest one is made of. */
 void lw_summary_text(const struct lw_summary *s, FILE *f);
 /* CSV: one line per rank. */
 enum lw_status lw_summary_csv(const struct lw_summary *s, FILE *f, struct lw_err *err);
 
-/* JSON, into the object that is open: "step_ns", "steps_ns"; the longest rank's measures with
- * "bubble_ratio" and "peak_memory_bytes"; "ranks", on demand each with its own peak (null: unknown). */
+/* JSON, into the object that is open: "step_ns", "steps_ns", "span_ns"; the measures of the rank
+ * with the longest period, with "bubble_ratio", "compute_share" and "peak_memory_bytes"; "ranks", on
+ * demand each with its own peak (null: unknown). Parts of a period are rounded to add up to it. */
 void lw_summary_json_steps(struct lw_jsonout *o, const struct lw_summary *s);
 void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s);
 void lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory);

@@ -44,33 +44,64 @@ void lw_timeline_free(struct lw_timeline *t);
 enum lw_status lw_timeline_check(const struct lw_timeline *t, const struct lw_plan *plan,
                                  struct lw_err *err);
 
-/* Measures of one rank in one step. busy = union of intervals of the class over the rank's streams;
- * exposed communication = union(comm) minus union(compute and copy); comm counts from local start;
- * idle = [start, end) minus all of these. Host and memory ops are no work of the device. */
+/* For whom a rank waits while a communication that it has entered lacks members: by the purpose of
+ * the communicator. Of several at one time the first in this order counts. */
+enum lw_wait {
+    LW_WAIT_TENSOR,
+    LW_WAIT_PIPELINE,
+    LW_WAIT_DATA,
+    LW_WAIT_TIED,
+    LW_WAIT_OTHER, /* norm, world, recorded communicators */
+    LW_N_WAITS,
+};
+
+const char *lw_wait_name(enum lw_wait w); /* "pipeline" */
+
+/* Measures of one rank in one step, over its period: from the end of its last op of the step before
+ * (the start of the run, in the first step) to the end of its last op of this one. At every moment
+ * one of these holds, in this order: it computes, copies, data moves (transfer), it waits for
+ * members of a communication that it has entered, it is idle. So, exactly,
+ *   end - start  = compute_busy + exposed_copy + exposed_comm + idle
+ *   exposed_comm = transfer + the sum of wait[]
+ * copy_busy and comm_busy are the unions of all copies and of all communication from local entry.
+ * Host and memory ops are no work of the device: idle. Of an op whose last arrival is unknown all
+ * is transfer. */
 struct lw_measure {
     int32_t step, rank;
     lw_ps start, end;
-    lw_ps compute_busy, copy_busy, comm_busy, exposed_comm, idle;
+    lw_ps compute_busy, copy_busy, comm_busy;
+    lw_ps exposed_copy, exposed_comm, transfer, wait[LW_N_WAITS], idle;
     int64_t peak_memory_bytes; /* over all steps; -1 without a plan */
 };
 
+/* Step k takes E_k - E_(k-1), where E_k is the latest end over ranks of steps 0 to k, and E_(-1)
+ * the start of the run: the steps add up to the run. */
 struct lw_summary {
     int32_t n_steps, n_ranks;
-    lw_ps step;             /* median over measured steps of (max end - min start over ranks);
+    lw_ps step;             /* median over measured steps;
                              * of an even number the mean of the middle two, rounded down */
     lw_ps *steps;           /* [n_steps] */
-    struct lw_measure *ranks; /* [n_ranks]: of the step nearest the median (the lower one) */
-    int32_t worst;          /* index into ranks: the longest step */
-    double bubble_ratio;    /* 1 - sum(compute)/(n_ranks * step) */
+    lw_ps span;             /* of the step shown: its latest end minus its earliest start */
+    struct lw_measure *ranks; /* [n_ranks]: of the step shown: the one nearest the median (the lower
+                               * one of two) */
+    int32_t worst;          /* index into ranks: the longest period, the lowest rank of several */
+    double bubble_ratio;    /* waiting for pipeline neighbours, of all ranks' periods */
+    double compute_share;   /* computing, of all ranks' periods */
     int64_t peak_memory_bytes; /* largest rank; -1 without a plan */
     int64_t n_ops;
 };
 
-/* first_step: steps before it are warm-up and not measured. */
+/* first_step: steps before it are warm-up and not measured. plan: NULL, or for whose purposes
+ * communicators say; peak memory is measured too. */
 enum lw_status lw_timeline_summarize(const struct lw_timeline *t, const struct lw_plan *plan,
                                      int32_t first_step, struct lw_summary *out,
                                      struct lw_err *err);
+/* The same without memory: of a plan that does not hold it. */
+enum lw_status lw_timeline_measure(const struct lw_timeline *t, const struct lw_plan *plan,
+                                   int32_t first_step, struct lw_summary *out, struct lw_err *err);
 void lw_summary_free(struct lw_summary *s);
+/* bubble_ratio and compute_share of the ranks that a summary holds. */
+void lw_summary_shares(struct lw_summary *s);
 
 /* Length of the union of [start, end) intervals clipped to [from, to): the one place where busy and
  * exposed times come from. Sorts the arrays in place. */

@@ -201,8 +201,8 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
     const struct lw_op *op = sim_unit_op(e, rank, unit);
 
     e->wait[e->first_wait[rank] + unit] = SIM_STARTED;
-    if (e->step_start && e->now < e->step_start[e->pass_step[e->pass[rank]]])
-        e->step_start[e->pass_step[e->pass[rank]]] = e->now;
+    if (e->now < e->run_start)
+        e->run_start = e->now;
     if (e->timeline)
         record_start(e, rank, unit);
     switch (lw_op_class(op->kind)) {

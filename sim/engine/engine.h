@@ -130,7 +130,8 @@ struct sim_engine {
 
     int32_t n_passes;
     int32_t *pass_variant, *pass_step, *pass_in_step; /* [n_passes] */
-    lw_ps *step_start, *step_end; /* [n_steps], or NULL: of the earliest op and of the last */
+    lw_ps *step_end;              /* [n_steps], or NULL: when the last op of it or of one before ended */
+    lw_ps run_start;              /* of the earliest op; with step_end only */
     int64_t *pass_row;            /* [n_passes]: first row of the timeline */
     int64_t *variant_row;         /* [n_variants * n_ranks]: rows of the ranks before */
 

@@ -81,30 +81,20 @@ enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline 
     return status;
 }
 
-/* A summary's measures from those of the classes; the step is that of the classes. */
+/* A summary's measures from those of the classes. */
 static void spread(const struct lw_sim_classes *c, const struct lw_summary *s,
                    struct lw_measure *ranks, struct lw_summary *out)
 {
-    lw_ps compute = 0, start = INT64_MAX, end = INT64_MIN;
-
     for (int32_t r = 0; r < out->n_ranks; r++) {
         struct lw_measure m = {.step = s->ranks[0].step, .peak_memory_bytes = -1};
         if (c->class_of[r] < s->n_ranks)
             m = s->ranks[c->class_of[r]];
         m.rank = r;
         ranks[r] = m;
-        compute += m.compute_busy;
-    }
-    for (int64_t i = 0; i < c->rows.n; i++) {
-        if (c->rows.step[i] != s->ranks[0].step)
-            continue;
-        start = c->rows.start[i] < start ? c->rows.start[i] : start;
-        end = c->rows.end[i] > end ? c->rows.end[i] : end;
     }
     out->ranks = ranks;
     out->worst = c->rank_of[s->worst];
-    if (end > start)
-        out->bubble_ratio = 1 - (double)compute / ((double)out->n_ranks * (double)(end - start));
+    lw_summary_shares(out);
 }
 
 /* Rows of all ranks: a row of a class stands for as many as are alike. */

@@ -42,7 +42,7 @@ int32_t lw_sim_warmup_steps(const struct lw_plan *plan)
 
     for (int32_t i = 0; i < plan->repeat_from && i < plan->n_passes; i++)
         n += plan->variants[plan->pass_variant[i]].ends_step;
-    return n;
+    return n + 1;
 }
 
 static enum lw_status check_options(const struct lw_sim_options *o, struct lw_err *err)
@@ -207,13 +207,20 @@ static enum lw_status check_devices(const struct lw_plan *p, const struct lw_clu
 
 static enum lw_status watch_steps(struct sim_engine *e)
 {
-    e->step_start = lw_arena_alloc(&e->arena, e->options.n_steps, sizeof *e->step_start);
     e->step_end = lw_arena_alloc(&e->arena, e->options.n_steps, sizeof *e->step_end);
-    if (!e->step_start || !e->step_end)
-        return lw_fail_nomem(e->err);
-    for (int32_t i = 0; i < e->options.n_steps; i++)
-        e->step_start[i] = INT64_MAX;
-    return LW_OK;
+    return e->step_end ? LW_OK : lw_fail_nomem(e->err);
+}
+
+/* Steps as lw_timeline_summarize counts them. */
+static void take_lengths(const struct sim_engine *e, lw_ps *lengths)
+{
+    lw_ps before = e->run_start;
+
+    for (int32_t i = 0; i < e->options.n_steps; i++) {
+        lw_ps end = e->step_end[i] > before ? e->step_end[i] : before;
+        lengths[i] = end - before;
+        before = end;
+    }
 }
 
 /* One run of a plan, or of its quotient: rows and lengths (NULL: none) and stats are set on success. */
@@ -228,7 +235,7 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
                            .cluster = cluster, .options = *options,
                            .cost = options->cost ? *options->cost : lw_sim_cost(cluster),
                            .timeline = rows ? &made : NULL, .stats = &counted, .err = err,
-                           .free_message = -1};
+                           .free_message = -1, .run_start = INT64_MAX};
 
     enum lw_status status = sim_prepare(&e);
     if (status == LW_OK && lengths)
@@ -243,8 +250,8 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
         counted.n_simulated = e.plan->n_ranks;
         made.comm_workers = e.n_workers;
         *stats = counted;
-        for (int32_t i = 0; lengths && i < options->n_steps; i++)
-            lengths[i] = e.step_end[i] > e.step_start[i] ? e.step_end[i] - e.step_start[i] : 0;
+        if (lengths)
+            take_lengths(&e, lengths);
         if (rows)
             *rows = made;
     } else {

@@ -23,8 +23,7 @@ enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *c
                           const struct lw_sim_options *options, struct lw_timeline *timeline,
                           struct lw_sim_stats *stats, struct lw_err *err);
 
-/* The same without rows: lengths[n_steps] = from the start of a step's earliest op to the end of its
- * last, over all ranks. */
+/* The same without rows: lengths[n_steps] as the steps of lw_timeline_summarize. */
 enum lw_status lw_sim_run_steps(const struct lw_plan *plan, const struct lw_cluster *cluster,
                                 const struct lw_sim_options *options, lw_ps *lengths,
                                 struct lw_sim_stats *stats, struct lw_err *err);
@@ -57,7 +56,8 @@ void lw_sim_classes_free(struct lw_sim_classes *c);
 enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value,
                                   struct lw_err *err);
 
-/* Steps that only lead up to the passes that a plan repeats: not to be measured. */
+/* Steps that are not measured: those that lead up to the passes that a plan repeats, and one of these,
+ * because a step is the period from the end of one to the end of the next. */
 int32_t lw_sim_warmup_steps(const struct lw_plan *plan);
 
 /* One step, collective detail, rendezvous, the cluster's costs, no noise. */

@@ -190,13 +190,17 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
             r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
             r->options->buffered ? ", buffered sends" : "");
     fprintf(f, "step %s, median of %d measured", lw_format_ps(buf, s->step), s->n_steps);
+    if (s->span != s->step)
+        fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));
     if (is_drawn(r))
         fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
     fprintf(f, "\n");
     if (r->samples->n > 0)
         text_samples(r, f);
     lw_summary_text(s, f);
-    fprintf(f, "bubble %.4f of all ranks' time, peak memory %s a rank%s\n", s->bubble_ratio,
+    fprintf(f, "of all ranks' time: waiting for pipeline neighbours (bubble) %.4f, computing %.4f\n",
+            s->bubble_ratio, s->compute_share);
+    fprintf(f, "peak memory %s a rank%s\n",
             s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
             too_large(r) ? ": more than the device has" : "");
     LW_TRY(text_buckets(l, f, err));

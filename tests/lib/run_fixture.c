@@ -94,11 +94,10 @@ static void make_plan(const struct fixture_run *f, struct lw_plan *p)
     assert_int_equal(lw_builder_finish(b, p, &err), LW_OK);
 }
 
-static void add_span(struct lw_timeline *t, int32_t step, int32_t rank, int32_t op,
+static void add_span(struct lw_timeline *t, lw_ps t0, int32_t step, int32_t rank, int32_t op,
                      enum lw_op_kind kind, const int64_t us[5])
 {
     struct lw_err err = {0};
-    lw_ps t0 = step * 1000 * LW_PS_PER_US;
     bool wire = kind == LW_OP_ALL_REDUCE;
     struct lw_span v = {
         .step = step, .rank = rank, .op = op, .kind = kind, .stream = wire ? WIRE : COMPUTE,
@@ -109,23 +108,25 @@ static void add_span(struct lw_timeline *t, int32_t step, int32_t rank, int32_t 
     assert_int_equal(lw_timeline_add(t, &v, &err), LW_OK);
 }
 
-static void add_step(struct lw_timeline *t, const struct fixture_run *f, int32_t step,
-                     int32_t rank)
+/* From t0 on; returns its end. */
+static lw_ps add_step(struct lw_timeline *t, const struct fixture_run *f, lw_ps t0, int32_t step,
+                      int32_t rank)
 {
     int64_t wire = f->wire_us * (step < f->n_warmup ? 10 : 1), free_at = 0, end = 300;
 
-    add_span(t, step, rank, FORWARD, LW_OP_FORWARD, (int64_t[]){0, 0, 0, -1, 100});
-    add_span(t, step, rank, BACKWARD, LW_OP_BACKWARD, (int64_t[]){100, 100, 100, -1, 300});
+    add_span(t, t0, step, rank, FORWARD, LW_OP_FORWARD, (int64_t[]){0, 0, 0, -1, 100});
+    add_span(t, t0, step, rank, BACKWARD, LW_OP_BACKWARD, (int64_t[]){100, 100, 100, -1, 300});
     for (int32_t k = 0; k < f->n_buckets; k++) {
         int64_t ready = 200 + 50 * k, own = ready + (rank ? 12 : 2), last = ready + 12;
         int64_t start = own > free_at ? own : free_at, all_in = last > free_at ? last : free_at;
         free_at = all_in + wire;
-        add_span(t, step, rank, FIRST_BUCKET + k, LW_OP_ALL_REDUCE,
+        add_span(t, t0, step, rank, FIRST_BUCKET + k, LW_OP_ALL_REDUCE,
                  (int64_t[]){ready, ready + 1, start, all_in, free_at});
     }
     end = free_at > end ? free_at : end;
-    add_span(t, step, rank, FIRST_BUCKET + f->n_buckets, LW_OP_OPTIMIZER,
+    add_span(t, t0, step, rank, FIRST_BUCKET + f->n_buckets, LW_OP_OPTIMIZER,
              (int64_t[]){end, end, end, -1, end + 20});
+    return t0 + (end + 20) * LW_PS_PER_US;
 }
 
 int64_t runs_store(const struct fixture_run *f)
@@ -141,15 +142,18 @@ int64_t runs_store(const struct fixture_run *f)
     struct lw_store *s = NULL;
     struct lw_err err = {0};
     int64_t id = -1;
+    lw_ps end = 0;
     bool exec = f->kind == LW_RUN_EXEC;
     struct lw_run_info info = {.kind = f->kind, .plan = &p, .cluster = &c, .workload = &w,
                                .backend = exec ? "threads" : NULL, .honesty = exec ? "real" : NULL,
                                .command = "lapwing sim <toy> & more", .n_warmup = f->n_warmup};
 
     make_plan(f, &p);
-    for (int32_t step = 0; step < f->n_steps; step++)
+    for (int32_t step = 0; step < f->n_steps; step++) {
+        lw_ps t0 = end; /* both ranks end together */
         for (int32_t rank = 0; rank < 2; rank++)
-            add_step(&t, f, step, rank);
+            end = add_step(&t, f, t0, step, rank);
+    }
     if (lw_timeline_sort(&t, &err) != LW_OK ||
         lw_timeline_summarize(&t, &p, f->n_warmup, &sum, &err) != LW_OK ||
         lw_store_open(runs_db, LW_STORE_WRITE, &s, &err) != LW_OK ||

@@ -243,6 +243,30 @@ static void expect_lengths(const struct lw_plan *plan, const struct lw_cluster *
     assert_memory_equal(lengths, s->steps, (size_t)s->n_steps * sizeof *lengths);
 }
 
+/* The parts of every rank's period add up to it, and the steps to the run. */
+static void expect_sums(const struct lw_summary *s, const struct lw_timeline *t)
+{
+    lw_ps begin = INT64_MAX, end = 0, steps = 0;
+
+    for (int32_t r = 0; r < s->n_ranks; r++) {
+        const struct lw_measure *m = &s->ranks[r];
+        lw_ps exposed = m->transfer;
+        for (int i = 0; i < LW_N_WAITS; i++)
+            exposed += m->wait[i];
+        assert_int_equal(m->exposed_comm, exposed);
+        assert_int_equal(m->end - m->start,
+                         m->compute_busy + m->exposed_copy + m->exposed_comm + m->idle);
+        assert_true(m->copy_busy >= m->exposed_copy && m->comm_busy >= m->exposed_comm);
+    }
+    for (int64_t i = 0; i < t->n; i++) {
+        begin = t->start[i] < begin ? t->start[i] : begin;
+        end = t->end[i] > end ? t->end[i] : end;
+    }
+    for (int32_t k = 0; k < s->n_steps; k++)
+        steps += s->steps[k];
+    assert_int_equal(steps, end - begin);
+}
+
 static void expect_same_summary(const struct lw_sim_classes *c, const struct lw_timeline *t,
                                 const struct lw_plan *plan, const struct lw_cluster *cluster,
                                 struct lw_sim_options o)
@@ -261,7 +285,10 @@ static void expect_same_summary(const struct lw_sim_classes *c, const struct lw_
     assert_memory_equal(a.steps, b.steps, (size_t)a.n_steps * sizeof *a.steps);
     assert_int_equal(a.step, b.step);
     assert_int_equal(a.worst, b.worst);
+    assert_int_equal(a.span, b.span);
     assert_memory_equal(&a.bubble_ratio, &b.bubble_ratio, sizeof a.bubble_ratio);
+    assert_memory_equal(&a.compute_share, &b.compute_share, sizeof a.compute_share);
+    expect_sums(&b, t);
     assert_int_equal(a.peak_memory_bytes, b.peak_memory_bytes);
     assert_int_equal(a.n_ops, b.n_ops);
     o.no_fold = false;

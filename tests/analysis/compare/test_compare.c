@@ -62,8 +62,8 @@ static void times_of_buckets_and_step_are_those_of_the_runs(void **state)
     assert_both(c.step, 432, 512);
     assert_float_equal(lw_both_error_pct(c.step), -15.625, 1e-9); /* -80 / 512 */
     /* 320 of compute on both sides; the rest of the step is exposed: 412 - 300 and 492 - 300 */
-    assert_both(c.part[LW_PART_BUSY], 320, 320);
-    assert_both(c.part[LW_PART_EXPOSED], 112, 192);
+    assert_both(c.part[LW_PART_COMPUTE], 320, 320);
+    assert_both(c.exposed_comm, 112, 192);
     assert_both(c.part[LW_PART_IDLE], 0, 0);
     assert_both(c.part[LW_PART_SKEW], 0, 0);
     assert_int_equal(c.n_buckets, 2);
@@ -269,7 +269,7 @@ static void csv_holds_buckets_and_ops_too(void **state)
     static const char *const rows[] = {
         "of,bucket,what,unit,predicted,measured,difference,error %\n",
         "step,,step,ns,432000,512000,-80000,-15.625\n",
-        "part,,exposed communication,ns,112000,192000,-80000,-41.667\n",
+        "part,,\"transfers, exposed\",ns,112000,192000,-80000,-41.667\n",
         "busy,,communication,ns,210000,290000,-80000,-27.586\n",
         "bucket,0,size,bytes,1024,1024,0,0.000\n",
         "bucket,0,finish,ns,312000,352000,-40000,-11.364\n",

@@ -65,7 +65,7 @@ static void the_table_pairs_predictions_with_executions(void **state)
     assert_has(text, "<tr><td>1, 2</td><td>1.00 MiB</td><td>2</td><td>0.432</td><td>0.512</td>"
                      "<td>-15.6 %</td><td>0.112</td><td>0.192</td><td class=\"t\">threads, real");
     assert_has(text, "Over 1 pair the step is off by 15.6 % on average");
-    assert_has(text, "<td class=\"t\">exposed communication</td><td>0.112</td><td>0.192</td>"
+    assert_has(text, "<td class=\"t\">transfers, exposed</td><td>0.112</td><td>0.192</td>"
                      "<td>-0.080</td>");
     free(text);
 }

@@ -64,6 +64,11 @@ static void random_intervals_match_a_count_of_cells(void **unused)
     }
 }
 
+static void expect_double(double got, double expected)
+{
+    assert_true(got > expected - 1e-12 && got < expected + 1e-12);
+}
+
 static void add(struct lw_timeline *t, int32_t step, int32_t rank, int32_t stream,
                 enum lw_op_kind kind, int32_t op, lw_ps start, lw_ps end)
 {
@@ -74,7 +79,7 @@ static void add(struct lw_timeline *t, int32_t step, int32_t rank, int32_t strea
     assert_int_equal(lw_timeline_add(t, &s, NULL), LW_OK);
 }
 
-/* Two ranks, two steps. Step 0 lasts 0..100, step 1 lasts 100..190 on rank 0 and ..200 on rank 1. */
+/* Two ranks, two steps. Step 0 runs 0..100, step 1 100..190 on rank 0 and 110..200 on rank 1. */
 static void fill_two_steps(struct lw_timeline *t)
 {
     add(t, 0, 0, 0, LW_OP_FORWARD, 0, 0, 40);
@@ -110,20 +115,22 @@ static void summary_has_the_values_worked_out_by_hand(void **unused)
     assert_int_equal(s.ranks[0].idle, 0);
     assert_int_equal(s.ranks[1].exposed_comm, 50);
     assert_int_equal(s.worst, 0);
-    /* 1 - (40 + 50) / (2 * 100) */
-    assert_true(s.bubble_ratio > 0.5499 && s.bubble_ratio < 0.5501);
+    expect_double(s.bubble_ratio, 0); /* no pipeline */
+    expect_double(s.compute_share, (40 + 50) / 200.0);
     assert_int_equal(s.peak_memory_bytes, -1);
     lw_summary_free(&s);
 
     assert_int_equal(lw_timeline_summarize(&t, NULL, 1, &s, NULL), LW_OK);
     assert_int_equal(s.n_steps, 1);
-    /* rank 1 of step 1: window 110..200, compute 50, copy 10, comm 35 of which 165..170 is hidden
-     * under the copy; idle 0. Rank 0: window 100..190 */
-    assert_int_equal(s.ranks[1].start, 110);
+    /* rank 1 of step 1: period 100..200, compute 50, copy 10, comm 35 of which 165..170 is hidden
+     * under the copy; idle 100..110. Rank 0: period 100..190 */
+    assert_int_equal(s.ranks[1].start, 100);
     assert_int_equal(s.ranks[1].copy_busy, 10);
+    assert_int_equal(s.ranks[1].exposed_copy, 10);
     assert_int_equal(s.ranks[1].comm_busy, 35);
     assert_int_equal(s.ranks[1].exposed_comm, 30);
-    assert_int_equal(s.ranks[1].idle, 0);
+    assert_int_equal(s.ranks[1].idle, 10);
+    assert_int_equal(s.worst, 1);
     assert_int_equal(s.ranks[0].end, 190);
     lw_summary_free(&s);
     lw_timeline_free(&t);
@@ -135,13 +142,52 @@ static void median_of_an_even_number_is_the_mean_of_the_middle_two(void **unused
     struct lw_summary s;
     (void)unused;
 
-    for (int32_t i = 0; i < 4; i++) /* lengths 10, 40, 21, 30 */
-        add(&t, i, 0, 0, LW_OP_KERNEL, 0, i * 100, i * 100 + (lw_ps[]){10, 40, 21, 30}[i]);
+    for (int32_t i = 0, at = 0; i < 4; i++) { /* lengths 10, 40, 21, 30 */
+        int32_t end = at + (int32_t[]){10, 40, 21, 30}[i];
+        add(&t, i, 0, 0, LW_OP_KERNEL, 0, at + 5, end);
+        at = end;
+    }
+    t.start[0] = 0;
     assert_int_equal(lw_timeline_summarize(&t, NULL, 0, &s, NULL), LW_OK);
     assert_int_equal(s.step, 25); /* (21 + 30) / 2, rounded down */
     assert_int_equal(s.ranks[0].step, 2);
     lw_summary_free(&s);
     assert_int_equal(lw_timeline_summarize(&t, NULL, 4, &s, NULL), LW_EINVAL);
+    lw_timeline_free(&t);
+}
+
+/* Two stages; stage 1 enters step 1 at 60, when stage 0 is still in step 0, and waits for it.
+ *   stage 0: step 0 computes 0..100; step 1: send 100..130 (receiver in from 60), computes 130..200
+ *   stage 1: step 0 computes 0..60; step 1: receives 60..130 (all in at 100), computes 110..190 */
+static void a_step_is_the_period_between_latest_ends(void **unused)
+{
+    struct lw_timeline t = {0};
+    struct lw_summary s;
+    (void)unused;
+
+    add(&t, 0, 0, 0, LW_OP_KERNEL, 0, 0, 100);
+    add(&t, 0, 1, 0, LW_OP_KERNEL, 0, 0, 60);
+    add(&t, 1, 0, 1, LW_OP_SEND, 1, 100, 130);
+    add(&t, 1, 0, 0, LW_OP_KERNEL, 2, 130, 200);
+    add(&t, 1, 1, 1, LW_OP_RECV, 1, 60, 130);
+    add(&t, 1, 1, 0, LW_OP_KERNEL, 2, 110, 190);
+    t.all_in[2] = t.all_in[4] = 100;
+    assert_int_equal(lw_timeline_summarize(&t, NULL, 1, &s, NULL), LW_OK);
+    assert_int_equal(s.step, 100);
+    assert_int_equal(s.span, 140); /* 60..200: the span counts 60..100 twice */
+    assert_int_equal(s.ranks[0].start, 100);
+    assert_int_equal(s.ranks[0].transfer, 30);
+    assert_int_equal(s.ranks[0].compute_busy, 70);
+    assert_int_equal(s.ranks[1].start, 60);
+    assert_int_equal(s.ranks[1].end, 190);
+    assert_int_equal(s.ranks[1].wait[LW_WAIT_PIPELINE], 40);
+    assert_int_equal(s.ranks[1].transfer, 10); /* 100..110, the rest under compute */
+    assert_int_equal(s.ranks[1].compute_busy, 80);
+    assert_int_equal(s.ranks[1].idle, 0);
+    assert_int_equal(s.worst, 1);
+    expect_double(s.bubble_ratio, 40 / 230.0);
+    expect_double(s.compute_share, 150 / 230.0);
+    lw_summary_free(&s);
     lw_timeline_free(&t);
 }
 
@@ -338,6 +384,7 @@ int main(void)
         cmocka_unit_test(random_intervals_match_a_count_of_cells),
         cmocka_unit_test(summary_has_the_values_worked_out_by_hand),
         cmocka_unit_test(median_of_an_even_number_is_the_mean_of_the_middle_two),
+        cmocka_unit_test(a_step_is_the_period_between_latest_ends),
         cmocka_unit_test(sort_orders_by_step_pass_rank_op),
         cmocka_unit_test(check_names_the_fault),
         cmocka_unit_test(a_receive_may_not_end_before_its_send_begins),

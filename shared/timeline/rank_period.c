@@ -1,0 +1,127 @@
+/* One rank's period cut into what it does: one sweep over the starts and ends of its ops, so that
+ * the parts add up to the period by construction. docs/design/timeline.md has an example. */
+#include "shared/timeline/rank_period.h"
+
+#include <stdlib.h>
+
+/* What may hold at a moment, the first that does counts; WAITS: one for each enum lw_wait. */
+enum { COMPUTE, COPY, TRANSFER, WAITS, N_LEVELS = WAITS + LW_N_WAITS };
+
+struct lw_period_edge {
+    lw_ps at;
+    int8_t level, by; /* by: 1 = begins, -1 = ends */
+};
+
+const char *lw_wait_name(enum lw_wait w)
+{
+    static const char *const names[] = {"tensor", "pipeline", "data", "tied", "other"};
+    return names[w];
+}
+
+static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *plan, int64_t row)
+{
+    static const enum lw_wait of_purpose[] = {
+        [LW_COMM_DATA] = LW_WAIT_DATA,         [LW_COMM_MODEL] = LW_WAIT_OTHER,
+        [LW_COMM_TENSOR] = LW_WAIT_TENSOR,     [LW_COMM_FORWARD] = LW_WAIT_PIPELINE,
+        [LW_COMM_BACKWARD] = LW_WAIT_PIPELINE, [LW_COMM_EMBEDDING] = LW_WAIT_TIED,
+        [LW_COMM_WORLD] = LW_WAIT_OTHER,       [LW_COMM_RECORDED] = LW_WAIT_OTHER,
+    };
+
+    if (plan && t->comm[row] >= 0 && t->comm[row] < plan->n_comms &&
+        plan->comms[t->comm[row]].purpose < sizeof of_purpose / sizeof *of_purpose)
+        return of_purpose[plan->comms[t->comm[row]].purpose];
+    return lw_op_class((enum lw_op_kind)t->kind[row]) == LW_CLASS_P2P ? LW_WAIT_PIPELINE
+                                                                      : LW_WAIT_OTHER;
+}
+
+/* [start, end) at a level, as far as it lies in the period. */
+static int64_t add(struct lw_period_edge *v, int64_t n, lw_ps start, lw_ps end, int level,
+                   const struct lw_measure *m)
+{
+    start = start > m->start ? start : m->start;
+    end = end < m->end ? end : m->end;
+    if (start >= end)
+        return n;
+    v[n] = (struct lw_period_edge){start, (int8_t)level, 1};
+    v[n + 1] = (struct lw_period_edge){end, (int8_t)level, -1};
+    return n + 2;
+}
+
+static int64_t add_row(const struct lw_timeline *t, const struct lw_plan *plan, int64_t row,
+                       const struct lw_measure *m, struct lw_period_edge *v, int64_t n)
+{
+    lw_ps start = t->start[row], end = t->end[row], moves = start;
+
+    switch (lw_op_class((enum lw_op_kind)t->kind[row])) {
+    case LW_CLASS_COMPUTE:
+        return add(v, n, start, end, COMPUTE, m);
+    case LW_CLASS_COPY:
+        return add(v, n, start, end, COPY, m);
+    case LW_CLASS_COLLECTIVE:
+    case LW_CLASS_P2P:
+        if (t->all_in[row] > start)
+            moves = t->all_in[row] < end ? t->all_in[row] : end;
+        if (moves > start)
+            n = add(v, n, start, moves, WAITS + (int)wait_of(t, plan, row), m);
+        return add(v, n, moves, end, TRANSFER, m);
+    default:
+        return n;
+    }
+}
+
+static int by_time(const void *pa, const void *pb)
+{
+    const struct lw_period_edge *a = pa, *b = pb;
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+/* A stretch of time in which nothing begins or ends. */
+static void charge(const int32_t active[N_LEVELS], lw_ps time, struct lw_measure *m)
+{
+    int level = 0;
+    bool comm = false;
+
+    while (level < N_LEVELS && active[level] == 0)
+        level++;
+    for (int i = TRANSFER; i < N_LEVELS; i++)
+        comm |= active[i] > 0;
+    m->copy_busy += active[COPY] > 0 ? time : 0;
+    m->comm_busy += comm ? time : 0;
+    if (level == COMPUTE)
+        m->compute_busy += time;
+    else if (level == COPY)
+        m->exposed_copy += time;
+    else if (level == N_LEVELS)
+        m->idle += time;
+    else
+        m->exposed_comm += time;
+    if (level == TRANSFER)
+        m->transfer += time;
+    else if (level >= WAITS && level < N_LEVELS)
+        m->wait[level - WAITS] += time;
+}
+
+size_t lw_period_edge_size(void)
+{
+    return sizeof(struct lw_period_edge);
+}
+
+void lw_period_measure(const struct lw_timeline *t, const struct lw_plan *plan,
+                       const int64_t *rows, int64_t n_rows, struct lw_period_edge *edges,
+                       struct lw_measure *m)
+{
+    int32_t active[N_LEVELS] = {0};
+    int64_t n = 0;
+    lw_ps at = m->start;
+
+    for (int64_t i = 0; i < n_rows; i++)
+        n = add_row(t, plan, rows[i], m, edges, n);
+    qsort(edges, (size_t)n, sizeof *edges, by_time);
+    for (int64_t i = 0; i < n; i++) {
+        if (edges[i].at > at)
+            charge(active, edges[i].at - at, m);
+        at = edges[i].at;
+        active[edges[i].level] += edges[i].by;
+    }
+    charge(active, m->end - at, m);
+}
