@@ -74,14 +74,6 @@ static inline void chain_without(struct chain *c, int32_t i)
     c->params[i].ready_ps = -1;
 }
 
-static inline void given(struct lw_strategy *s, const char *name, const char *value)
-{
-    struct lw_err err = {0};
-
-    if (lw_strategy_set(s, name, value, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-}
-
 static inline struct lw_plan build(const struct chain *c, const char *words)
 {
     struct lw_plan p = {0};
