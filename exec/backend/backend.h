@@ -20,7 +20,7 @@
  * from one thread, except `abort`. Memory handed to a call (stamps, tasks, messages' contents) is
  * kept until poll reports that the work is done. Times are ns on the world's clock. */
 
-#define EXEC_API_VERSION 5
+#define EXEC_API_VERSION 6
 
 struct exec_rows;
 struct exec_world;
@@ -290,6 +290,8 @@ struct exec_backend {
     /* Wait until everything given so far is done (EXEC_DONE), something failed (EXEC_FAILED: err
      * holds its own words) or the clock passes deadline_ns (EXEC_RUNNING). The only call that blocks. */
     enum exec_state (*poll)(struct exec_world *w, int64_t deadline_ns, struct lw_err *err);
+    /* (optional) How much of what was given is not done: it changes whenever an op ends. */
+    int64_t (*pending)(const struct exec_world *w);
 };
 
 /* Elements [*first, *first + *n) of member i when `count` elements are dealt to n_members. */

@@ -358,7 +358,7 @@ int64_t cpu_now_ns(const struct exec_world *w)
 }
 
 /* Nothing runs now: cores whose speed changes (virtual ones that a host moves about change it twofold,
- * for seconds) are measured again, so that an op takes the plan's time at the speed of its step. */
+ * for seconds) are measured again, so that an op takes the plan's time at the speed of its batch. */
 void cpu_hold(struct exec_world *w)
 {
     struct lw_err why = {0};
@@ -376,6 +376,11 @@ enum lw_status cpu_release(struct exec_world *w, struct lw_err *err)
         LW_TRY(p->barrier(p->context, err));
     exec_counter_set(&w->released, w->batch);
     return LW_OK;
+}
+
+int64_t cpu_pending(const struct exec_world *w)
+{
+    return atomic_load(&w->n_pending);
 }
 
 enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_err *err)

@@ -149,6 +149,7 @@ void cpu_tell_others(struct exec_world *w);
 void cpu_abort(struct exec_world *w, const char *why);
 void cpu_facts(const struct exec_world *w, struct exec_facts *f);
 int64_t cpu_now_ns(const struct exec_world *w);
+int64_t cpu_pending(const struct exec_world *w);
 enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_err *err);
 void cpu_hold(struct exec_world *w);
 enum lw_status cpu_release(struct exec_world *w, struct lw_err *err);
@@ -192,7 +193,7 @@ enum lw_status cpu_group_end(struct exec_stream *s, struct lw_err *err);
     .all_reduce = cpu_all_reduce, .reduce = cpu_reduce, .reduce_scatter = cpu_reduce_scatter,      \
     .all_gather = cpu_all_gather, .broadcast = cpu_broadcast, .all_to_all = cpu_all_to_all,        \
     .barrier = cpu_barrier, .send = cpu_send, .recv = cpu_recv, .group_begin = cpu_group_begin,    \
-    .group_end = cpu_group_end, .poll = cpu_poll
+    .group_end = cpu_group_end, .poll = cpu_poll, .pending = cpu_pending
 
 /* Between the files of this idea. */
 enum lw_status cpu_give(struct exec_stream *s, const struct cpu_command *c, struct lw_err *err);

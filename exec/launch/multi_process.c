@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/run/batch_gaps.h"
 #include "shared/base/arena.h"
 
 #define HEAR_NS INT64_C(1000000000) /* rank 0 hears where stopped ranks were */
@@ -126,6 +127,7 @@ static enum lw_status put_together(struct whole *w, struct lw_err *err)
     lw_timeline_free(&w->result->timeline);
     w->result->timeline = *t;
     *t = (struct lw_timeline){0};
+    exec_close_gaps(w->result);
     return LW_OK;
 }
 

@@ -58,7 +58,8 @@ enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int
     const struct lw_exec_fault *f = &r->options->fault;
     struct exec_parts *parts = &r->parts;
 
-    if (f->kind == LW_FAULT_NONE || f->kind == LW_FAULT_MEMORY || f->rank != l->rank || f->step != r->n_done || f->op != op)
+    if (f->kind == LW_FAULT_NONE || f->kind == LW_FAULT_MEMORY || f->rank != l->rank ||
+        f->step != l->step || f->op != op)
         return LW_OK;
     if (lw_reserve(&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
         return lw_fail_nomem(err);
@@ -78,7 +79,8 @@ static bool runs_out_now(const struct exec_run *r)
 {
     const struct lw_exec_fault *f = &r->options->fault;
 
-    return f->kind == LW_FAULT_MEMORY && f->step == r->n_done && exec_rank_is_here(r, f->rank);
+    return f->kind == LW_FAULT_MEMORY && f->step >= r->n_done &&
+           f->step < r->n_done + r->n_given && exec_rank_is_here(r, f->rank);
 }
 
 static int64_t address_space(void)

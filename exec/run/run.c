@@ -1,5 +1,6 @@
-/* Walking the programs: a step is given as a whole (step_submit.c), released on all ranks at once; then only
- * poll waits (step_wait.c); what ended is judged and kept (step_finish.c). */
+/* Walking the programs: a batch of steps is given as a whole (step_submit.c), released on all ranks at
+ * once; then only poll waits (step_wait.c); what ended is judged and kept (step_finish.c). Nothing is
+ * drained between the steps of a batch. */
 #include "exec/run/run.h"
 
 #include <stdio.h>
@@ -7,12 +8,16 @@
 
 #include "exec/verify/plan_audit.h"
 #include "exec/verify/consolidate.h"
+#include "exec/run/batch_gaps.h"
 #include "exec/run/machine_load.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
 #include "shared/plan/op.h"
 
 #define OPENING_NS INT64_C(10000000000)
+
+/* Stamps and parts of a batch are in memory at once: as many steps as about that many ops take. */
+enum { BATCH_OPS = 1 << 20, BATCH_LEAST = 4 };
 
 struct lw_exec_options lw_exec_options_default(void)
 {
@@ -175,6 +180,17 @@ int64_t exec_opening_limit(int64_t timeout_ns)
     return timeout_ns > OPENING_NS ? timeout_ns : OPENING_NS;
 }
 
+/* Steps that are given at once, at most; no step of the plan has more ops than that. */
+static int32_t largest_batch(const struct exec_run *r)
+{
+    const struct lw_plan *p = r->plan;
+    int64_t n_ops = (int64_t)r->longest_program * r->memory.facts.n_local * p->n_passes + 1;
+    int64_t n = BATCH_OPS / n_ops, all = (int64_t)r->options->n_warmup + r->options->n_steps;
+
+    n = n > BATCH_LEAST ? n : BATCH_LEAST;
+    return (int32_t)(n < all ? n : all);
+}
+
 static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
@@ -206,11 +222,13 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
     if (!r->needs_event || !r->streams || !r->comms || !r->filled)
         return lw_fail_nomem(err);
     note_events(r);
+    r->memory.batch_steps = largest_batch(r);
+    r->rank_end_ns = lw_arena_alloc(&r->arena, p->n_ranks, sizeof *r->rank_end_ns);
     r->pass_ends = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams,
                                   sizeof *r->pass_ends);
     r->events = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * r->longest_program,
                                sizeof *r->events);
-    if (!r->events || !r->pass_ends)
+    if (!r->events || !r->pass_ends || !r->rank_end_ns)
         return lw_fail_nomem(err);
     LW_TRY(exec_tensors_init(&r->memory, err));
     LW_TRY(create_streams(r, err));
@@ -219,15 +237,28 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
 
 /* --- the whole ---------------------------------------------------------------------------------- */
 
-static enum lw_status run_step(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+static enum lw_status run_batch(struct exec_run *r, int32_t n_steps, struct lw_exec_result *out,
+                                struct lw_err *err)
 {
-    LW_TRY(exec_give_step(r, err));
+    LW_TRY(exec_give_batch(r, n_steps, err));
     r->released_ns = r->backend->now_ns(r->world);
     if (r->n_done == 0)
         r->origin_ns = r->released_ns;
     LW_TRY(r->backend->release(r->world, err));
-    LW_TRY(exec_wait_step(r, out, err));
-    return exec_step_done(r, &out->timeline, err);
+    LW_TRY(exec_wait_batch(r, out, err));
+    return exec_batch_done(r, &out->timeline, err);
+}
+
+/* The first step of a verified run is alone, because messages are set and compared around it. The rest
+ * is one batch, if it is not too large: then batches of nearly equal size. */
+static int32_t next_batch(const struct exec_run *r)
+{
+    int32_t rest = r->options->n_warmup + r->options->n_steps - r->n_done;
+    int32_t most = r->memory.batch_steps, n = (rest + most - 1) / most;
+
+    if (r->options->verify && r->n_done == 0)
+        return 1;
+    return (rest + n - 1) / n;
 }
 
 static void tell_others(const struct exec_run *r, const char *why)
@@ -241,9 +272,9 @@ static void tell_others(const struct exec_run *r, const char *why)
     p->stop(p->context, words);
 }
 
-/* A step that could not even be given, or that the others stopped meanwhile, is a run that failed, too;
+/* A batch that could not even be given, or that the others stopped meanwhile, is a run that failed, too;
  * so is one that had no memory left. */
-static enum lw_status step_failed(struct exec_run *r, enum lw_status s, struct lw_exec_result *out,
+static enum lw_status batch_failed(struct exec_run *r, enum lw_status s, struct lw_exec_result *out,
                                   struct lw_err *err)
 {
     struct lw_err why = {0};
@@ -257,16 +288,29 @@ static enum lw_status step_failed(struct exec_run *r, enum lw_status s, struct l
     return exec_blame(r, s == LW_ETIMEOUT ? s : LW_EFAILED, why.msg, err);
 }
 
+static enum lw_status note_batch(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+{
+    if (lw_reserve(&out->first_of_batch, &r->batch_capacity, out->n_batches + 1,
+                   sizeof *out->first_of_batch))
+        return lw_fail_nomem(err);
+    out->first_of_batch[out->n_batches++] = r->n_done;
+    return LW_OK;
+}
+
 static enum lw_status run_steps(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
 {
     int32_t total = r->options->n_warmup + r->options->n_steps;
     const struct lw_exec_fault *f = &r->options->fault;
 
-    for (; r->n_done < total; r->n_done++) {
+    while (r->n_done < total) {
         lw_progress_report(r->options->progress, "executing", (double)r->n_done / total);
-        enum lw_status s = run_step(r, out, err);
-        if (s != LW_OK)
-            return step_failed(r, s, out, err);
+        LW_TRY(note_batch(r, out, err));
+        enum lw_status s = run_batch(r, next_batch(r), out, err);
+        if (s != LW_OK) {
+            s = batch_failed(r, s, out, err);
+            (void)exec_keep_ended(r, &out->timeline, NULL); /* why it stopped is what to say */
+            return s;
+        }
     }
     if (f->kind != LW_FAULT_NONE && exec_rank_is_here(r, f->rank))
         return lw_fail(err, LW_EINVAL, "rank %d did not meet op %d in step %d: the fault was not made",
@@ -420,6 +464,8 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
         if (s == LW_OK || s == LW_ENO || s == LW_EFAILED || s == LW_ETIMEOUT) {
             enum lw_status sorted = lw_timeline_sort(&made.timeline, s == LW_OK ? err : NULL);
             s = sorted == LW_OK || s != LW_OK ? s : sorted;
+            if (!options->process)
+                exec_close_gaps(&made);
         }
     }
     tear_down(&r);
@@ -433,6 +479,7 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
 void lw_exec_result_free(struct lw_exec_result *r)
 {
     lw_timeline_free(&r->timeline);
+    lw_free(r->first_of_batch);
     lw_free(r->places);
     *r = (struct lw_exec_result){0};
 }

@@ -12,7 +12,8 @@
 #include "shared/timeline/timeline.h"
 
 /* Run a plan for real: every rank of the backend walks its programs, step after step, with real
- * memory, real reductions and a real optimizer step. See docs/design/exec.md. */
+ * memory, real reductions and a real optimizer step. Steps follow each other in batches within which
+ * nothing is drained. See docs/design/exec.md. */
 
 /* Make one op of one rank misbehave in one step: tests of stopping. A communication op misbehaves before it
  * enters: its link stalls. The last three end or stop the rank's process. */
@@ -45,8 +46,9 @@ struct lw_exec_place {
 struct lw_exec_options {
     const struct exec_backend *backend;
     enum exec_compute compute;
-    int32_t n_steps, n_warmup;  /* measured steps; steps before them */
-    int64_t timeout_ns;         /* no step may take longer; see exec_opening_limit */
+    int32_t n_steps, n_warmup;  /* measured steps; steps before them: with `verify` the first is alone,
+                                 * and one more lets the next begin in the steady state */
+    int64_t timeout_ns;         /* no op may take longer; see exec_opening_limit */
     bool verify, pin;
     int32_t ranks_per_node;     /* of the plan's cluster; 0 = all on one node */
     double link_bytes_per_s;    /* > 0: paced links between nodes, or all of one node */
@@ -70,6 +72,8 @@ enum lw_exec_verified { LW_EXEC_NOT_VERIFIED, LW_EXEC_VERIFIED, LW_EXEC_MISMATCH
 struct lw_exec_result {
     struct lw_timeline timeline; /* sorted; warm-up steps included; free with lw_exec_result_free */
     int32_t n_steps, n_warmup;   /* that ran to their end */
+    int32_t *first_of_batch, n_batches; /* steps from which ranks began together, after a pause that is
+                                         * not in the timeline */
     enum exec_honesty honesty;
     bool oversubscribed;
     int32_t n_cores;

@@ -11,10 +11,12 @@
 
 /* One run while it lasts: what run.c, step_submit.c, step_finish.c, step_wait.c and fault.c share. */
 
-struct exec_lane { /* one pass of the step on one rank */
+struct exec_lane { /* one pass of a step on one rank */
     int32_t rank, pass, variant;
     struct lw_program program;
     int64_t first_stamp;
+    int32_t step;                 /* of the run, warm-up included */
+    int32_t last_variant;         /* of the pass that ends the step: it says where gradients lie */
 };
 
 struct exec_run {
@@ -32,7 +34,7 @@ struct exec_run {
     bool *filled;                 /* [n_ranks * n_params] */
     int32_t longest_program, micro_batches;
     struct exec_parts parts;
-    struct exec_mismatch *found;  /* of the step's parts that compare */
+    struct exec_mismatch *found;  /* of the batch's parts that compare */
     int64_t found_capacity;
     struct lw_err mismatch;       /* the first in a step; code LW_OK = none: the run goes on */
     int64_t *first_part;          /* [stamps] parts of an op: first_part[i] .. first_part[i + 1] */
@@ -41,8 +43,11 @@ struct exec_run {
     struct exec_lane *lanes;
     int64_t stamp_capacity, lane_capacity, n_stamps, n_lanes;
     int64_t next_pass;            /* of the plan */
-    int64_t origin_ns, released_ns; /* first step's start; this step's */
+    int64_t origin_ns, released_ns; /* first step's start; this batch's */
     int32_t n_done;               /* steps */
+    int32_t n_given;              /* steps of the batch at hand: [n_done, n_done + n_given) */
+    int64_t batch_capacity;       /* of the result's list */
+    int64_t *rank_end_ns;         /* [n_ranks] of its pass before, while spans are kept */
     int64_t n_checked, n_checked_messages, n_consolidated, over_ns;
     float *consolidated;          /* on the rank that was asked for it */
     bool blamed;                  /* the message says where the step stopped */
@@ -51,21 +56,23 @@ struct exec_run {
     uint64_t address_limit;       /* what the process may have when that is over */
 };
 
-/* step_submit.c: hand the next step to the backend, held back until it is released. */
-enum lw_status exec_give_step(struct exec_run *r, struct lw_err *err);
+/* step_submit.c: hand the next n_steps steps to the backend, held back until they are released. */
+enum lw_status exec_give_batch(struct exec_run *r, int32_t n_steps, struct lw_err *err);
 struct exec_stream *exec_run_stream(const struct exec_run *r, int32_t rank, int32_t stream);
 /* Of a lane's parts; last_variant: of the pass that ends the step. */
 struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l,
                                   int32_t last_variant);
 
-/* step_finish.c: judge a step that ended, and keep its spans. What differs without stopping the run goes to
- * r->mismatch. */
-enum lw_status exec_step_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err);
+/* step_finish.c: judge a batch that ended, keep its spans and count its steps. What differs without
+ * stopping the run goes to r->mismatch. */
+enum lw_status exec_batch_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err);
+/* Of a batch that stopped: the spans of the steps that ended before. */
+enum lw_status exec_keep_ended(struct exec_run *r, struct lw_timeline *t, struct lw_err *err);
 
-/* step_wait.c: wait for the step; when it does not end, everything is aborted and closed, and the message
- * names where it stopped: LW_ETIMEOUT, LW_EFAILED. */
-enum lw_status exec_wait_step(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err);
-/* The same message and places for a step that could not even be given. */
+/* step_wait.c: wait for the batch; when it does not end, everything is aborted and closed, and the
+ * message names where it stopped: LW_ETIMEOUT, LW_EFAILED. */
+enum lw_status exec_wait_batch(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err);
+/* The same message and places for a batch that could not even be given. */
 enum lw_status exec_blame(const struct exec_run *r, enum lw_status code, const char *why,
                           struct lw_err *err);
 void exec_keep_places(const struct exec_run *r, struct lw_exec_result *out);

@@ -1,7 +1,7 @@
-/* After a step: each rank's ready events are fed, in the order of the times at which they really happened,
+/* After a batch of steps: each rank's ready events are fed, in the order of the times at which they really happened,
  * to the reducer that made the plan: it must ask for the collectives in the order in which they ran. Then
  * what messages brought is judged, and the spans are kept. A failed step leaves the timeline as it was
- * after the step before. */
+ * after the step before it. */
 #include "exec/run/launch_order.h"
 #include "exec/tensors/payload_check.h"
 #include "exec/tensors/grad_norm.h"
@@ -15,13 +15,14 @@ static lw_ps on_timeline(const struct exec_run *r, int64_t ns)
 }
 
 /* An op counts as handed to its stream when its dependencies are done, or, where the plan has one, when
- * its launch is: everything was given to the backend before the step. */
+ * its launch is: everything was given to the backend before the batch. Without dependencies it is
+ * ready when its rank begins the pass. */
 static struct lw_span span_of(const struct exec_run *r, const struct exec_lane *l, int32_t i)
 {
     const struct lw_plan *p = r->plan;
     const struct exec_stamp *s = &r->stamps[l->first_stamp + i];
     const struct lw_op *op = &p->ops[l->program.first_op + i];
-    int64_t ready = r->released_ns, launched = -1;
+    int64_t ready = r->rank_end_ns[l->rank], launched = -1;
 
     for (int32_t d = 0; d < op->n_deps; d++) {
         int32_t before = p->deps[op->first_dep + d];
@@ -32,7 +33,7 @@ static struct lw_span span_of(const struct exec_run *r, const struct exec_lane *
     }
     ready = ready < s->start_ns ? ready : s->start_ns;
     return (struct lw_span){
-        .step = r->n_done, .pass = l->pass, .rank = l->rank, .stream = op->stream,
+        .step = l->step, .pass = l->pass, .rank = l->rank, .stream = op->stream,
         .comm = op->comm, .op = l->program.first_op + i, .kind = op->kind,
         .ready = on_timeline(r, ready),
         .issue = on_timeline(r, launched < 0 ? ready : launched),
@@ -42,16 +43,52 @@ static struct lw_span span_of(const struct exec_run *r, const struct exec_lane *
     };
 }
 
-static enum lw_status keep_spans(struct exec_run *r, struct lw_timeline *t, struct lw_err *err)
+static enum lw_status keep_lane(struct exec_run *r, const struct exec_lane *l,
+                                struct lw_timeline *t, struct lw_err *err)
 {
-    for (int64_t k = 0; k < r->n_lanes; k++)
-        for (int32_t i = 0; i < r->lanes[k].program.n_ops; i++) {
-            struct lw_span span = span_of(r, &r->lanes[k], i);
-            LW_TRY(lw_timeline_add(t, &span, err));
-            if (r->n_done >= r->options->n_warmup)
-                r->over_ns += r->stamps[r->lanes[k].first_stamp + i].over_ns;
-        }
+    int64_t end = r->rank_end_ns[l->rank];
+
+    for (int32_t i = 0; i < l->program.n_ops; i++) {
+        const struct exec_stamp *s = &r->stamps[l->first_stamp + i];
+        struct lw_span span = span_of(r, l, i);
+        LW_TRY(lw_timeline_add(t, &span, err));
+        end = s->end_ns > end ? s->end_ns : end;
+        if (l->step >= r->options->n_warmup)
+            r->over_ns += s->over_ns;
+    }
+    r->rank_end_ns[l->rank] = end;
     return LW_OK;
+}
+
+/* Of the batch's first n_steps steps, which are done then. */
+static enum lw_status keep_spans(struct exec_run *r, int32_t n_steps, struct lw_timeline *t,
+                                 struct lw_err *err)
+{
+    int32_t end = r->n_done + n_steps;
+
+    for (int32_t rank = 0; rank < r->plan->n_ranks; rank++)
+        r->rank_end_ns[rank] = r->released_ns;
+    for (int64_t k = 0; k < r->n_lanes && r->lanes[k].step < end; k++)
+        LW_TRY(keep_lane(r, &r->lanes[k], t, err));
+    r->n_done = end;
+    return LW_OK;
+}
+
+static bool has_ended(const struct exec_run *r, const struct exec_lane *l)
+{
+    for (int32_t i = 0; i < l->program.n_ops; i++)
+        if (r->stamps[l->first_stamp + i].end_ns <= 0)
+            return false;
+    return true;
+}
+
+enum lw_status exec_keep_ended(struct exec_run *r, struct lw_timeline *t, struct lw_err *err)
+{
+    int64_t k = 0;
+
+    while (k < r->n_lanes && has_ended(r, &r->lanes[k]))
+        k++;
+    return keep_spans(r, k < r->n_lanes ? r->lanes[k].step - r->n_done : r->n_given, t, err);
 }
 
 static enum lw_status check_launches(const struct exec_run *r, struct lw_err *err)
@@ -112,7 +149,7 @@ static enum lw_status check_messages(struct exec_run *r, struct lw_err *err)
 {
     int32_t n_local = r->memory.facts.n_local;
 
-    for (int64_t k = 0; r->options->verify && k < r->n_lanes; k += n_local) {
+    for (int64_t k = 0; r->options->verify && r->n_given == 1 && k < r->n_lanes; k += n_local) {
         int32_t v = r->lanes[k].variant, times = 0;
         for (int64_t j = 0; j < r->n_lanes; j += n_local)
             times += r->lanes[j].variant == v;
@@ -124,12 +161,12 @@ static enum lw_status check_messages(struct exec_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-enum lw_status exec_step_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err)
+enum lw_status exec_batch_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err)
 {
     LW_TRY(check_launches(r, err));
     LW_TRY(check_values(r, err));
     LW_TRY(check_messages(r, err));
-    if (r->options->verify)
-        LW_TRY(exec_norm_keep(&r->memory, r->n_done, err));
-    return keep_spans(r, t, err);
+    for (int32_t k = 0; r->options->verify && k < r->n_given; k++)
+        LW_TRY(exec_norm_keep(&r->memory, r->n_done + k, k, err));
+    return keep_spans(r, r->n_given, t, err);
 }

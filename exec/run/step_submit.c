@@ -1,9 +1,11 @@
-/* Giving a step. It is given to the backend as a whole, held back until everything is handed over. Ops
- * of one stream run in the order given; a dependency on another stream is an event recorded behind the
- * one op and waited for before the other.
+/* Giving a batch of steps. It is given to the backend as a whole, held back until everything is handed
+ * over. Ops of one stream run in the order given; a dependency on another stream is an event recorded
+ * after the one op and waited for before the other. A rank begins a pass, also of the next step, when
+ * its ops of the pass before have ended: nothing else holds it back, so ranks enter the next step of a
+ * batch as early as training would let them.
  *
- * Invariants: stamps of a step are zeroed before it is given and complete when poll says done; parts and
- * tasks live until then. */
+ * Invariants: stamps of a batch are zeroed before it is given and complete when poll says done; parts
+ * and tasks live until then. */
 #include <string.h>
 
 #include "exec/tensors/payload_check.h"
@@ -29,14 +31,15 @@ static enum lw_status event_of(struct exec_run *r, const struct exec_lane *l, in
     return LW_OK;
 }
 
-/* The lanes and stamps of the next step; its last pass says where gradients lie. */
-static enum lw_status list_lanes(struct exec_run *r, int32_t *last_variant, struct lw_err *err)
+/* The lanes of one step; its last pass says where gradients lie. */
+static enum lw_status list_step(struct exec_run *r, int32_t step, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
     const struct exec_facts *f = &r->memory.facts;
+    int64_t first = r->n_lanes;
+    int32_t last_variant = 0;
     bool ends = false;
 
-    r->n_lanes = r->n_stamps = 0;
     for (int32_t pass = 0; !ends; pass++) {
         int32_t v = lw_plan_variant_of_pass(p, r->next_pass++);
         if (lw_reserve(&r->lanes, &r->lane_capacity, r->n_lanes + f->n_local, sizeof *r->lanes))
@@ -44,14 +47,25 @@ static enum lw_status list_lanes(struct exec_run *r, int32_t *last_variant, stru
         for (int32_t k = 0; k < f->n_local; k++) {
             int32_t rank = f->first_local + k;
             struct lw_program g = lw_plan_program(p, v, rank);
-            r->lanes[r->n_lanes++] = (struct exec_lane){rank, pass, v, g, r->n_stamps};
+            r->lanes[r->n_lanes++] = (struct exec_lane){rank, pass, v, g, r->n_stamps, step, 0};
             r->n_stamps += g.n_ops;
         }
-        *last_variant = v;
+        last_variant = v;
         ends = p->variants[v].ends_step;
         if (!ends && pass >= p->n_passes)
             return lw_fail(err, LW_EPLAN, "no pass of the plan ends a step");
     }
+    for (int64_t k = first; k < r->n_lanes; k++)
+        r->lanes[k].last_variant = last_variant;
+    return LW_OK;
+}
+
+/* The lanes and stamps of the batch. */
+static enum lw_status list_lanes(struct exec_run *r, struct lw_err *err)
+{
+    r->n_lanes = r->n_stamps = 0;
+    for (int32_t k = 0; k < r->n_given; k++)
+        LW_TRY(list_step(r, r->n_done + k, err));
     if (lw_reserve(&r->stamps, &r->stamp_capacity, r->n_stamps + 1, sizeof *r->stamps) ||
         lw_reserve(&r->first_part, &r->first_part_capacity, r->n_stamps + 1,
                    sizeof *r->first_part))
@@ -95,22 +109,23 @@ static enum lw_status give_room_to_compare(struct exec_run *r, struct lw_err *er
 
 struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l, int32_t last_variant)
 {
-    return (struct exec_place){r->n_done, l->pass, l->rank,
+    return (struct exec_place){l->step, l->pass, l->rank,
                                exec_tensors_layout(&r->memory, last_variant, l->rank),
                                r->filled + (int64_t)l->rank * r->plan->n_params,
-                               r->micro_batches};
+                               r->micro_batches, l->step - r->n_done};
 }
 
-/* All parts of the step first: the list moves while it grows. */
-static enum lw_status list_parts(struct exec_run *r, int32_t last_variant, struct lw_err *err)
+/* All parts of the batch first: the list moves while it grows. */
+static enum lw_status list_parts(struct exec_run *r, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
 
     r->parts.n = 0;
-    memset(r->filled, 0, (size_t)p->n_ranks * (size_t)p->n_params * sizeof *r->filled);
     for (int64_t k = 0; k < r->n_lanes; k++) {
         const struct exec_lane *l = &r->lanes[k];
-        struct exec_place at = exec_lane_place(r, l, last_variant);
+        struct exec_place at = exec_lane_place(r, l, l->last_variant);
+        if (k == 0 || l->step != l[-1].step)
+            memset(r->filled, 0, (size_t)p->n_ranks * (size_t)p->n_params * sizeof *r->filled);
         for (int32_t i = 0; i < l->program.n_ops; i++) {
             r->first_part[l->first_stamp + i] = r->parts.n;
             LW_TRY(exec_add_fault(r, l, l->program.first_op + i, err));
@@ -269,13 +284,12 @@ static enum lw_status end_pass_before(struct exec_run *r, int32_t rank, struct l
     return LW_OK;
 }
 
-static enum lw_status give_lane(struct exec_run *r, const struct exec_lane *l, int32_t last_variant,
-                                struct lw_err *err)
+static enum lw_status give_lane(struct exec_run *r, const struct exec_lane *l, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
-    const struct exec_layout *layout = exec_tensors_layout(&r->memory, last_variant, l->rank);
+    const struct exec_layout *layout = exec_tensors_layout(&r->memory, l->last_variant, l->rank);
 
-    if (l->pass > 0)
+    if (l->pass > 0 || l->step > r->n_done)
         LW_TRY(end_pass_before(r, l->rank, err));
     for (int32_t i = 0; i < l->program.n_ops; i++) {
         const struct lw_op *op = &p->ops[l->program.first_op + i];
@@ -294,21 +308,29 @@ static enum lw_status give_lane(struct exec_run *r, const struct exec_lane *l, i
     return LW_OK;
 }
 
-enum lw_status exec_give_step(struct exec_run *r, struct lw_err *err)
+/* What the host sets and compares beside the ops is of one step: it needs a batch of its own. */
+static enum lw_status set_letters(const struct exec_run *r, struct lw_err *err)
 {
-    int32_t last_variant = 0;
+    bool sets = r->options->verify && r->n_given == 1;
 
-    enum lw_status listed = list_lanes(r, &last_variant, err);
+    for (int64_t k = 0; sets && k < r->n_lanes; k += r->memory.facts.n_local)
+        LW_TRY(exec_letters_set(&r->memory, r->lanes[k].variant, r->n_done, err));
+    return LW_OK;
+}
+
+enum lw_status exec_give_batch(struct exec_run *r, int32_t n_steps, struct lw_err *err)
+{
+    r->n_given = n_steps;
+    enum lw_status listed = list_lanes(r, err);
     if (listed != LW_OK) {
         r->n_lanes = 0; /* there are no stamps to look at */
         return listed;
     }
-    LW_TRY(list_parts(r, last_variant, err));
+    LW_TRY(list_parts(r, err));
     LW_TRY(exec_take_memory_away(r, err));
-    for (int64_t k = 0; r->options->verify && k < r->n_lanes; k += r->memory.facts.n_local)
-        LW_TRY(exec_letters_set(&r->memory, r->lanes[k].variant, r->n_done, err));
+    LW_TRY(set_letters(r, err));
     r->backend->hold(r->world);
     for (int64_t k = 0; k < r->n_lanes; k++)
-        LW_TRY(give_lane(r, &r->lanes[k], last_variant, err));
+        LW_TRY(give_lane(r, &r->lanes[k], err));
     return LW_OK;
 }

@@ -1,5 +1,5 @@
-/* Waiting for a step, and what is said when it does not end: the op that finished last and the first that
- * did not, of all ranks and of each. */
+/* Waiting for a batch of steps, and what is said when it does not end: the op that finished last and the
+ * first that did not, of all ranks and of each. */
 #include <stdio.h>
 #include <string.h>
 
@@ -49,10 +49,12 @@ static struct lw_exec_place place_of(const struct exec_run *r, int32_t rank)
             if (s->end_ns > 0 && (!last || s->end_ns > last->end_ns)) {
                 last = s;
                 place.last_op = op;
+                place.step = open ? place.step : l->step;
             } else if (s->end_ns <= 0 && (!open || more_to_blame(&r->plan->ops[op], s,
                                                                  &r->plan->ops[place.open_op], open))) {
                 open = s;
                 place.open_op = op;
+                place.step = l->step;
             }
         }
     }
@@ -97,33 +99,45 @@ enum lw_status exec_blame(const struct exec_run *r, enum lw_status code, const c
         describe_op(r, last, last_i, done, sizeof done);
     if (open)
         describe_op(r, open, open_i, undone, sizeof undone);
-    return lw_fail(err, code, "step %d: %.160s; last finished: %s; first unfinished: %s", r->n_done,
-                   why, done, undone);
+    return lw_fail(err, code, "step %d: %.160s; last finished: %s; first unfinished: %s",
+                   open ? open->step : r->n_done, why, done, undone);
 }
 
-/* As backend->poll, but looks for a signal now and then. */
-static enum exec_state poll_step(struct exec_run *r, int64_t deadline_ns, struct lw_err *why)
+/* Commands that have not ended; -1 = the backend does not count them. */
+static int64_t n_pending(const struct exec_run *r)
+{
+    return r->backend->pending ? r->backend->pending(r->world) : -1;
+}
+
+/* No op may take longer than the limit: every one that ends moves the deadline. A backend that does not
+ * count them has that much for each step of the batch. As backend->poll, but looks for a signal and
+ * for progress now and then. */
+static enum exec_state poll_batch(struct exec_run *r, struct lw_err *why)
 {
     const volatile sig_atomic_t *signal = r->options->signal;
+    int64_t limit = r->options->timeout_ns * (r->backend->pending ? 1 : r->n_given);
+    int64_t now = r->backend->now_ns(r->world), deadline = now + limit, before = n_pending(r);
     enum exec_state state = EXEC_RUNNING;
 
-    while (state == EXEC_RUNNING && r->backend->now_ns(r->world) < deadline_ns) {
-        int64_t until = r->backend->now_ns(r->world) + LOOK_NS;
+    for (; state == EXEC_RUNNING && now < deadline; now = r->backend->now_ns(r->world)) {
         if (signal && *signal) {
             lw_fail(why, LW_EFAILED, "stopped by signal %d", (int)*signal);
             return EXEC_FAILED;
         }
-        state = r->backend->poll(r->world, signal && until < deadline_ns ? until : deadline_ns, why);
+        state = r->backend->poll(r->world, now + LOOK_NS < deadline ? now + LOOK_NS : deadline, why);
+        int64_t pending = n_pending(r);
+        if (pending != before)
+            deadline = r->backend->now_ns(r->world) + limit;
+        before = pending;
     }
     return state;
 }
 
-enum lw_status exec_wait_step(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+enum lw_status exec_wait_batch(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
 {
     struct lw_err why = {0};
     char limit[96];
-    int64_t deadline = r->backend->now_ns(r->world) + r->options->timeout_ns;
-    enum exec_state state = poll_step(r, deadline, &why);
+    enum exec_state state = poll_batch(r, &why);
 
     if (state == EXEC_DONE)
         return LW_OK;

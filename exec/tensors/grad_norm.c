@@ -1,5 +1,5 @@
-/* Taking the norm, and scaling by it. A rank has one number, and a zero beside it that the number is
- * set to before squares are added.
+/* Taking the norm, and scaling by it. A rank has one number, a zero beside it that the number is set to
+ * before squares are added, and a copy of the number for each step of a batch.
  *
  * Exactness. With n terms, divisor odd * 2^k and values odd * v, |v| <= V, an average is a whole number of
  * 2^-k, n * V at most; N squares of these add up to at most N (n V)^2 of 4^-k. Below what the number's
@@ -10,7 +10,7 @@
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
 
-enum { NUMBER_BYTES = 8 };
+enum { NUMBER_BYTES = 8, KEPT = 2 }; /* KEPT: where the copies begin */
 
 /* --- size --------------------------------------------------------------------------------------- */
 
@@ -85,7 +85,9 @@ enum lw_status exec_norm_limit(const struct lw_plan *p, int64_t n_terms, int32_t
 
 enum lw_status exec_norm_alloc(struct exec_tensors *m, int32_t rank, struct lw_err *err)
 {
-    return m->clips ? m->backend->mem_alloc(m->world, rank, 2 * NUMBER_BYTES, &m->ranks[rank].norm, err)
+    int64_t n = KEPT + (m->batch_steps > 1 ? m->batch_steps : 1);
+
+    return m->clips ? m->backend->mem_alloc(m->world, rank, n * NUMBER_BYTES, &m->ranks[rank].norm, err)
                     : LW_OK;
 }
 
@@ -127,12 +129,17 @@ enum lw_status exec_norm_parts(const struct exec_tensors *m, const struct lw_op 
     char *norm = m->ranks[at->rank].norm;
     struct exec_part zero = {.kind = EXEC_PART_COPY, .to = norm, .from = norm + NUMBER_BYTES,
                              .to_dtype = number, .from_dtype = number, .count = 1, .divisor = 1};
+    struct exec_part keep = {.kind = EXEC_PART_COPY, .to = norm + (KEPT + at->slot) * NUMBER_BYTES,
+                             .from = norm, .to_dtype = number, .from_dtype = number, .count = 1,
+                             .divisor = 1};
     bool scales = op->kind == LW_OP_COPY_OUT;
     struct exec_owned own = {0};
 
     if (op->kind == LW_OP_COPY_IN)
         LW_TRY(exec_parts_add(parts, zero, err));
-    else if (!scales)
+    else if (scales)
+        LW_TRY(exec_parts_add(parts, keep, err));
+    else
         return LW_OK;
     while (exec_next_owned(m, at, &own))
         LW_TRY((scales ? add_scale : add_squares)(m, at, own.param, own.first, own.numel, number,
@@ -151,7 +158,8 @@ static enum lw_dtype number_of(const struct lw_plan *p, int32_t rank)
     return LW_F64;
 }
 
-enum lw_status exec_norm_keep(struct exec_tensors *m, int32_t step, struct lw_err *err)
+enum lw_status exec_norm_keep(struct exec_tensors *m, int32_t step, int32_t slot,
+                              struct lw_err *err)
 {
     int32_t n = m->facts.n_local;
 
@@ -163,7 +171,8 @@ enum lw_status exec_norm_keep(struct exec_tensors *m, int32_t step, struct lw_er
         int32_t rank = m->facts.first_local + k;
         enum lw_dtype t = number_of(m->plan, rank);
         double raw = 0;
-        LW_TRY(m->backend->mem_read(m->world, rank, &raw, m->ranks[rank].norm, lw_dtype_size(t), err));
+        const char *kept = (const char *)m->ranks[rank].norm + (KEPT + slot) * NUMBER_BYTES;
+        LW_TRY(m->backend->mem_read(m->world, rank, &raw, kept, lw_dtype_size(t), err));
         m->squares[(int64_t)step * n + k] = exec_get(t, &raw, 0);
     }
     return LW_OK;

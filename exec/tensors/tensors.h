@@ -65,6 +65,7 @@ struct exec_tensors {
     struct exec_facts facts;
     bool keep_scratch_apart;     /* no op overwrites what is still to be verified */
     struct exec_optimizer optimizer;
+    int32_t batch_steps;         /* of the largest batch */
     struct exec_layout *layouts; /* [n_variants * n_roles] */
     int64_t *weight_at;          /* [n_params] offset in weights, bytes */
     int64_t *weights_bucket_at;  /* [n_buckets] the same of flat buffers of weights; -1 = others */
@@ -105,6 +106,7 @@ struct exec_place {
     const struct exec_layout *layout;  /* of the pass that ends the step: it says where gradients lie */
     bool *filled;                 /* [n_params] gradient holds something of this step already */
     int32_t micro_batches;        /* of the plan, per pass */
+    int32_t slot;                 /* of the step in its batch: where it keeps what is read after it */
 };
 
 /* Indexes in range, dependencies backwards, slots inside buckets: what even a plan that is run

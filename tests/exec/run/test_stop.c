@@ -131,7 +131,7 @@ static void every_failure_stops_all(enum how how)
                                     "unfinished: op 24 (copy_in)"},
         {"hang", 2, REDUCE_OP, false, T | S, "rank 2: step 2, last finished: op 26 (copy_in); first unfinished: op "
                                       "27 (all_reduce of bucket 1)"}, /* its link stalls */
-        {"memory", 1, COPY_OP, false, T | S, "step 2: out of memory: the system refuses 64 MiB more; last finished: "
+        {"memory", 1, COPY_OP, false, T | S, "step 1: out of memory: the system refuses 64 MiB more; last finished: "
                                       "none; first unfinished: op 15 (forward layers.0)"},
         {"exit", 1, COPY_OP, true, S, "rank 1 is gone"},
         {"kill", 1, REDUCE_OP, true, M, "rank 1 is gone"},
