@@ -48,7 +48,7 @@ static enum lw_status add_case(const struct lw_rows *r, int32_t row, int stage, 
                                int64_t degree, struct lw_validation *v, int32_t family,
                                struct lw_err *err)
 {
-    const struct lw_memory_rule rule = {LW_F16, LW_OPTIMIZER_ADAM, stage};
+    const struct lw_memory_rule rule = {.grad = LW_F16, .optimizer = LW_OPTIMIZER_ADAM, .zero = stage};
     const char *column = stages[stage - 1];
     int64_t bytes[LW_N_MEM] = {0}, sum = 0;
     struct lw_case c = {.unit = "GB", .family = family, .series = -1, .remark = ""};

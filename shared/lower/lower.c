@@ -68,8 +68,8 @@ static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *e
                                        "not %s", lw_bucket_policies_that(LW_TAKES_SHARES, these),
                        policy);
     if (tensors && s->bucket_policy != LW_BUCKET_PER_TENSOR)
-        return lw_fail(err, LW_EINVAL, "--zero 2 --shard-policy per-tensor needs --bucket-policy "
-                                       "per-tensor, not %s", policy);
+        return lw_fail(err, LW_EINVAL, "--zero %lld --shard-policy per-tensor needs --bucket-policy "
+                                       "per-tensor, not %s", (long long)s->zero, policy);
     return LW_OK;
 }
 
@@ -80,10 +80,10 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
     for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
         if (lw_strategy_given(s, lw_strategy_find(third[i])))
             return lw_fail(err, LW_EINVAL, "--%s needs --zero 3", third[i]);
-    if (s->zero < 2)
-        return LW_OK;
     if (lw_part_has_units(s))
         return refuse_units(s, err);
+    if (s->zero < 2)
+        return LW_OK;
     if (s->zero == 3 || s->shard_policy == LW_SHARD_LPT)
         return lw_fail(err, LW_EINVAL, "--zero %lld cannot keep parameters whole: --shard-policy "
                                        "flat-contiguous%s", (long long)s->zero,
@@ -95,15 +95,24 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
     return LW_OK;
 }
 
-/* What the ZeRO stage means where the user says nothing. */
+/* What the ZeRO stage means where the user says nothing: equal shares that are reduce-scattered, as in
+ * DeepSpeed, FSDP and Megatron; FairScale's whole parameters by name. See docs/design/zero.md. */
 static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy *s)
 {
-    if (s->zero >= 2 && !lw_strategy_given(given, lw_strategy_find("shard-policy")))
-        s->shard_policy = LW_SHARD_FLAT;
-    if (s->zero == 2 && !lw_strategy_given(given, lw_strategy_find("bucket-policy")))
-        s->bucket_policy = s->shard_policy == LW_SHARD_OSS_GREEDY   ? LW_BUCKET_SHARDED_DDP
-                           : s->shard_policy == LW_SHARD_PER_TENSOR ? LW_BUCKET_PER_TENSOR
-                                                                    : LW_BUCKET_DEEPSPEED;
+    static const enum lw_bucket_policy_id of[LW_N_SHARD_POLICIES] = {
+        [LW_SHARD_OSS_GREEDY] = LW_BUCKET_SHARDED_DDP, [LW_SHARD_LPT] = LW_BUCKET_C10D_2,
+        [LW_SHARD_FLAT] = LW_BUCKET_DEEPSPEED, [LW_SHARD_PER_TENSOR] = LW_BUCKET_PER_TENSOR};
+    bool whole = s->zero == 1 && s->shard_policy == LW_SHARD_OSS_GREEDY;
+
+    if (s->zero >= 1 && s->compat == LW_COMPAT_NONE &&
+        !lw_strategy_given(given, lw_strategy_find("shard-policy"))) {
+        s->shard_policy = s->bucket_policy == LW_BUCKET_SHARDED_DDP ? LW_SHARD_OSS_GREEDY
+                                                                    : LW_SHARD_FLAT;
+        whole = false;
+    }
+    if ((s->zero == 1 || s->zero == 2) && !whole &&
+        !lw_strategy_given(given, lw_strategy_find("bucket-policy")))
+        s->bucket_policy = of[s->shard_policy];
 }
 
 static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct lw_err *err)

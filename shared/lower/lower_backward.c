@@ -47,6 +47,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             lw_write_units(k, x, s->module, -1);
             lw_write_again(k, d, s->module);
         }
+        lw_write_grad_room(k, x, back->ready + s->first_ready, s->n_ready);
         add_module_op(k, d, LW_OP_BACKWARD, s->module, d->stretch_work[i], i == 0 ? input : -1);
         if (i + 1 == back->n_stretches)
             *output = k->last_compute;
@@ -96,9 +97,11 @@ enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, 
         return LW_OK;
     }
     for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {
+        const int32_t *ready = d->ready_of + d->first_ready_of[m];
+        int32_t n_ready = d->first_ready_of[m + 1] - d->first_ready_of[m];
+        lw_write_grad_room(k, x, ready, n_ready);
         add_module_op(k, d, kind, m, d->weight_work[m], -1);
-        LW_TRY(add_ready(k, x, d->ready_of + d->first_ready_of[m],
-                         d->first_ready_of[m + 1] - d->first_ready_of[m], reduce, err));
+        LW_TRY(add_ready(k, x, ready, n_ready, reduce, err));
     }
     return LW_OK;
 }

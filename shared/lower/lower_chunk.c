@@ -65,6 +65,8 @@ static enum lw_status coalesce_buffers(struct lw_part *d, struct lw_err *err)
     d->buffer_of = lw_arena_alloc(&d->arena, d->w->n_buffers, sizeof *d->buffer_of);
     if (!as_grads || !d->buffer_of)
         return lw_fail_nomem(err);
+    if (lw_part_has_units(d->s))
+        return LW_OK; /* DeepSpeed, FSDP and Megatron broadcast none */
     for (int32_t i = 0; d->n_members > 1 && i < d->w->n_buffers; i++) {
         if (!d->w->buffers[i].broadcast)
             continue;

@@ -130,8 +130,10 @@ enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err);
 void lw_part_free(struct lw_part *d);
 
 /* Ask the strategy's policies: shards and weights buffers; rules, initial and rebuilt buckets. With
- * units (ZeRO-2 and -3 in equal shares) the shards follow from the buckets: assign_units. */
+ * units (ZeRO in equal shares) the shards follow from the buckets: assign_units. */
 bool lw_part_has_units(const struct lw_strategy *s);
+/* Gradients take room from the first backward that writes into their bucket until it is reduced. */
+bool lw_part_drops_gradients(const struct lw_part *d);
 enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
                                       struct lw_err *err);
 enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);

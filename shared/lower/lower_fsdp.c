@@ -1,8 +1,10 @@
-/* ZeRO-2 and ZeRO-3 (FSDP): gradients are reduce-scattered in units, and each member updates its
- * share of every unit.
+/* ZeRO in equal shares: gradients are reduce-scattered in units, and each member updates its share of
+ * every unit.
  *
- *   ZeRO-2  a unit is a gradient bucket: the policy's. Its weights are all-gathered after the
- *           optimizer.
+ *   ZeRO-1  a unit is a gradient bucket: the policy's. Its weights are all-gathered after the
+ *           optimizer. Whole gradients stay (Megatron's distributed optimizer, DeepSpeed).
+ *   ZeRO-2  the same, but gradients take room from the first backward that writes into a bucket until
+ *           the bucket is reduced.
  *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
  *           before the module's forward and again before its backward, and given up behind each;
  *           the last module of a part keeps them, because its backward comes first. Parameters below
@@ -25,7 +27,17 @@
 
 bool lw_part_has_units(const struct lw_strategy *s)
 {
-    return s->zero >= 2 && (s->shard_policy == LW_SHARD_FLAT || s->shard_policy == LW_SHARD_PER_TENSOR);
+    bool tensors = s->shard_policy == LW_SHARD_PER_TENSOR;
+    bool takes_shares = lw_bucket_policy(s->bucket_policy)->takes & LW_TAKES_SHARES;
+
+    if (s->zero == 1 && (tensors ? s->bucket_policy != LW_BUCKET_PER_TENSOR : !takes_shares))
+        return false; /* gradients are all-reduced in the buckets of any policy */
+    return s->zero >= 1 && (tensors || s->shard_policy == LW_SHARD_FLAT);
+}
+
+bool lw_part_drops_gradients(const struct lw_part *d)
+{
+    return d->s->zero >= 2 && d->shards.n > 0 && d->s->no_sync == 0;
 }
 
 /* --- ZeRO-3's buckets ---------------------------------------------------------------------------- */
@@ -95,15 +107,17 @@ static int64_t padded(int64_t elements, enum lw_dtype weights, enum lw_dtype gra
     return (elements + each - 1) / each * each;
 }
 
-/* The members whose shares elements [at, at + numel) of a unit lie in, as shards. */
+/* The members whose shares elements [at, at + numel) of a unit lie in, as shards; one of a parameter
+ * without elements. */
 static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t share,
                           struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
     int64_t numel = d->w->params[param].numel, done = 0;
 
-    while (done < numel) {
-        int32_t owner = (int32_t)((at + done) / share);
+    do {
+        int32_t owner = share > 0 ? (int32_t)((at + done) / share) : 0;
+        owner = owner < d->n_members ? owner : d->n_members - 1;
         int64_t end = (owner + 1) * share - at;
         end = end < numel ? end : numel;
         if (h->n_shards == h->shards_room)
@@ -111,7 +125,7 @@ static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t 
                                           "members and units", lw_part_param(d, param));
         h->shards[h->n_shards++] = (struct lw_shard){param, owner, done, end - done};
         done = end;
-    }
+    } while (done < numel);
     return LW_OK;
 }
 
@@ -163,8 +177,7 @@ static enum lw_status make_unit(struct lw_part *d, int32_t unit, struct lw_err *
         h->items[h->n_items] = k->items[i];
         h->offset[h->n_items++] = at;
         f->n_items++;
-        if (f->elements > 0)
-            LW_TRY(cut(d, k->items[i], at, f->elements / d->n_members, err));
+        LW_TRY(cut(d, k->items[i], at, f->elements / d->n_members, err));
         at += d->w->params[k->items[i]].numel;
     }
     return LW_OK;
@@ -216,9 +229,8 @@ static struct lw_op memory_op(const struct lw_writer *k, enum lw_op_kind kind, i
 {
     const struct lw_part_buffer *f = &d->shards.buffers[buffer];
     struct lw_op op = lw_builder_blank(kind, stream);
-    int64_t bytes = f->elements * lw_dtype_size(f->dtype);
 
-    op.bytes = bytes - bytes / d->n_members; /* its own share never leaves a member */
+    op.bytes = f->elements * lw_dtype_size(f->dtype); /* beside the member's own share */
     op.bucket = d->shards.first_bucket + buffer;
     op.module = f->module < 0 ? -1 : lw_part_module(d, f->module);
     op.stage = k->stage;

@@ -86,15 +86,15 @@ static int64_t static_bytes(const struct lw_lowering *l, const struct lw_param *
 {
     const struct lw_workload *w = l->w;
     int64_t bytes[LW_N_MEM] = {0}, share = (p->numel + l->dp - 1) / l->dp;
-    struct lw_memory_rule rule = {lw_strategy_grad_dtype(l->s, p->dtype), w->optimizer,
-                                  (int)l->s->zero};
+    struct lw_memory_rule rule = {.grad = lw_strategy_grad_dtype(l->s, p->dtype),
+                                  .optimizer = w->optimizer, .zero = (int)l->s->zero};
 
     if (p->tied >= 0 && w->params[p->tied].module == p->module)
         return 0;
     if (!p->trainable)
         return p->numel * lw_dtype_size(p->dtype);
     lw_memory_add(&rule, p->dtype, p->numel, share, bytes);
-    if (l->dp > 1 && p->used && !p->ignored)
+    if (l->dp > 1 && p->used && !p->ignored && !lw_part_has_units(l->s))
         bytes[LW_MEM_BUCKETS] += p->numel * lw_dtype_size(rule.grad);
     return sum_of(bytes);
 }

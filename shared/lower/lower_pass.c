@@ -30,6 +30,27 @@ static const struct lw_part_set *set_of(const struct lw_part *d, enum lw_pass_se
     return set && set->name ? set : NULL;
 }
 
+static void find_buckets(const struct lw_part *d, const struct lw_bucketing *k, int32_t *bucket_of)
+{
+    memset(bucket_of, -1, (size_t)d->w->n_params * sizeof *bucket_of);
+    for (int32_t b = 0; b < k->n_buckets; b++)
+        for (int32_t i = k->first[b]; i < k->first[b + 1]; i++)
+            bucket_of[k->items[i]] = b;
+}
+
+static enum lw_status index_room(struct lw_writer_part *x, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_bucketing *k = &x->set->buckets;
+
+    x->room_at = lw_arena_alloc(room, k->n_buckets, sizeof *x->room_at);
+    x->bucket_of = lw_arena_alloc(room, x->d->w->n_params, sizeof *x->bucket_of);
+    if (!x->room_at || !x->bucket_of)
+        return lw_fail_nomem(err);
+    memset(x->room_at, -1, (size_t)k->n_buckets * sizeof *x->room_at);
+    find_buckets(x->d, k, x->bucket_of);
+    return LW_OK;
+}
+
 static enum lw_status new_reducer(const struct lw_part *d, const struct lw_part_set *set,
                                   struct lw_reducer **out, struct lw_err *err)
 {
@@ -38,10 +59,7 @@ static enum lw_status new_reducer(const struct lw_part *d, const struct lw_part_
 
     if (!bucket_of)
         return lw_fail_nomem(err);
-    memset(bucket_of, -1, (size_t)d->w->n_params * sizeof *bucket_of);
-    for (int32_t b = 0; b < k->n_buckets; b++)
-        for (int32_t i = k->first[b]; i < k->first[b + 1]; i++)
-            bucket_of[k->items[i]] = b;
+    find_buckets(d, k, bucket_of);
     enum lw_status s = lw_reducer_new(d->w->n_params, bucket_of, k->n_buckets, d->s->launch_order,
                                       out, err);
     lw_free(bucket_of);
@@ -62,10 +80,12 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     int32_t n_buckets = x->set->buckets.n_buckets;
     x->launches = lw_arena_alloc(room, n_buckets, sizeof *x->launches);
     x->late = lw_arena_alloc(room, n_buckets, sizeof *x->late);
-    x->done_of = lw_arena_alloc(room, n_buckets, sizeof *x->done_of);
+    x->done_of = lw_arena_alloc(room, 2L * n_buckets, sizeof *x->done_of);
     x->params = lw_arena_alloc(room, d->n_grads, sizeof *x->params);
     if (!x->launches || !x->late || !x->done_of || !x->params)
         return lw_fail_nomem(err);
+    if (lw_part_drops_gradients(d))
+        LW_TRY(index_room(x, room, err));
     LW_TRY(new_reducer(d, x->set, &x->reducer, err));
     LW_TRY(lw_reducer_begin(x->reducer, true, err));
     return lw_reducer_unused(x->reducer, d->unused, d->n_unused, err);

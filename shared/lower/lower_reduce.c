@@ -62,6 +62,54 @@ static enum lw_op_kind reduction_of(const struct lw_writer *k, const struct lw_w
                                             : LW_OP_ALL_REDUCE;
 }
 
+/* --- room for gradients -------------------------------------------------------------------------- */
+
+static struct lw_op room_op(const struct lw_writer *k, const struct lw_writer_part *x,
+                            enum lw_op_kind kind, int32_t b)
+{
+    const struct lw_part_set *set = x->set;
+    enum lw_dtype grad = set->dtype[b], wire = lw_strategy_wire_dtype(x->d->s, grad);
+    struct lw_op op = lw_builder_blank(kind, k->l->compute);
+
+    op.bytes = set->elements[b] * (lw_dtype_size(grad) + (wire == grad ? 0 : lw_dtype_size(wire)));
+    op.bucket = set->first_bucket + b;
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "gradients";
+    return op;
+}
+
+static void take_room(struct lw_writer *k, struct lw_writer_part *x, int32_t param)
+{
+    int32_t b = x->bucket_of[param];
+
+    if (b < 0 || x->room_at[b] >= 0)
+        return;
+    struct lw_op op = room_op(k, x, LW_OP_ALLOC, b);
+    x->room_at[b] = lw_write_compute(k, &op, NULL, 0);
+}
+
+void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params, int32_t n)
+{
+    for (int32_t i = 0; x->room_at && i < n; i++)
+        take_room(k, x, params[i]);
+    for (int32_t i = 0; x->room_at && n > 0 && i < x->d->n_unused; i++)
+        take_room(k, x, x->d->unused[i]); /* zeros go in with the first */
+}
+
+/* Behind the reduction: the member's share is kept elsewhere. */
+static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
+{
+    if (!x->room_at || x->room_at[b] < 0)
+        return;
+    struct lw_op op = room_op(k, x, LW_OP_FREE, b);
+    op.stream = k->l->comm;
+    x->done_of[x->set->buckets.n_buckets + b] = lw_builder_op(k->l->b, &op, &x->done_of[b], 1);
+    x->room_at[b] = -1;
+}
+
+/* --- launches ------------------------------------------------------------------------------------ */
+
 /* Bucket b goes out; `after` is the op that completed it. */
 static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int32_t after)
 {
@@ -100,6 +148,7 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
         back.micro_batch = k->micro_batch;
         x->done_of[b] = lw_builder_op(k->l->b, &back, &x->done_of[b], 1);
     }
+    give_room(k, x, b);
 }
 
 /* The flags of used parameters, summed: how DDP finds what is unused everywhere. */
@@ -231,7 +280,8 @@ enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part
         reduce_used_map(k, x, k->last_compute);
     reduce_empty(k, x);
     if (x->d->storage != LW_STORED_COPIED)
-        k->deps[k->n_deps++] = lw_write_wait(k, "buckets", x->done_of, set->buckets.n_buckets);
+        k->deps[k->n_deps++] = lw_write_wait(k, "buckets", x->done_of,
+                                             (1 + (x->room_at != NULL)) * set->buckets.n_buckets);
     for (int32_t b = 0; x->d->storage == LW_STORED_COPIED && b < set->buckets.n_buckets; b++)
         k->deps[k->n_deps++] = copy_out(k, x, b);
     return LW_OK;

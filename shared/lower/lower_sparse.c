@@ -53,6 +53,9 @@ enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_str
         return refuse(w, param, "c10d stops when such a parameter is unused", err);
     if (s->zero >= 2)
         return refuse(w, param, "it has no shares to scatter (--zero 0 or 1)", err);
+    if (lw_part_has_units(s))
+        return refuse(w, param, "it has no shares to scatter (--bucket-policy c10d-2: gradients are "
+                                "all-reduced)", err);
     if (!(lw_bucket_policy(s->bucket_policy)->takes & LW_TAKES_SPARSE)) {
         char others[256], why[512];
         snprintf(why, sizeof why, "it cannot lie in a flat buffer (--bucket-policy %s)",

@@ -107,7 +107,9 @@ struct lw_writer_part {
     struct lw_reducer *reducer;    /* NULL: nothing is reduced */
     int32_t *launches;             /* [n_buckets] room for one mark */
     int32_t *late, n_late;         /* [n_buckets] launches that wait for the end of the backward */
-    int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result */
+    int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result; behind
+                                    * them, [n_buckets] of its room given back */
+    int32_t *room_at, *bucket_of;  /* [n_buckets] its room; -1 = none. [params] NULL: gradients stay */
     int32_t *params;               /* [n_grads] room for the gradients of one bucket */
     int32_t backwards_left;        /* until its gradients are complete */
     int32_t *unit_at;              /* [buffers] its gather; -1 = given up. NULL: no ZeRO-3 */
@@ -177,8 +179,9 @@ void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t module
 enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
                                  int32_t input, bool reduce, int32_t *output, struct lw_err *err);
 
-/* lower_reduce.c: copy these gradients and launch what they complete; what is left to do when the
+/* lower_reduce.c: room for the gradients of these parameters, before they are written; copy these gradients and launch what they complete; what is left to do when the
  * backward has ended. */
+void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params, int32_t n);
 enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
                               int32_t n, struct lw_err *err);
 enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,

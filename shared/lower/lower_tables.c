@@ -30,9 +30,13 @@ static void add_params(struct lw_lowering *l)
                                                          w->buffers[i].broadcast});
 }
 
+/* Buckets beside the gradients: none where gradients are views of them, or where they come and go. */
 static int64_t set_bytes(const struct lw_part *d, const struct lw_part_set *set)
 {
     int64_t bytes = 0;
+
+    if (d->storage != LW_STORED_COPIED)
+        return 0;
 
     for (int32_t b = 0; set->name && b < set->buckets.n_buckets; b++)
         bytes += lw_part_bucket_bytes(d, set, b);
@@ -87,6 +91,9 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct
     const struct lw_workload *w = d->w;
     bool sharded = d->shards.n > 0;
     struct lw_memory_rule rule = {.optimizer = w->optimizer, .zero = sharded ? (int)d->s->zero : 0};
+
+    if (sharded && rule.zero >= 2 && !lw_part_drops_gradients(d))
+        rule.whole_gradients = true;
 
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];

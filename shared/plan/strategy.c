@@ -94,7 +94,7 @@ static const struct option {
       "compress gradients on the wire (none)", hooks), WORD, AT(comm_hook), 0},
     {PLAIN("zero", "STAGE", "ZeRO stage 0..3 (0)"), INT, AT(zero), 0},
     {ROWS("shard-policy", "NAME",
-      "parameters to owners (oss-greedy)", shard_policies), WORD, AT(shard_policy), 0},
+      "parameters to owners (flat-contiguous)", shard_policies), WORD, AT(shard_policy), 0},
     {PLAIN("prefetch", "N",
       "units gathered ahead, ZeRO-3 (the policy's own)"), INT, AT(prefetch), 0},
     {PLAIN("persist", "N",

@@ -21,7 +21,7 @@ void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64
     int64_t held[] = {numel, numel, numel}; /* of state, gradients, parameters */
 
     for (int stage = 1; stage <= rule->zero && stage <= 3; stage++)
-        held[stage - 1] = owned;
+        held[stage - 1] = stage == 2 && rule->whole_gradients ? numel : owned;
     bytes[LW_MEM_OPTIMIZER] += held[0] * lw_memory_state_bytes(rule->optimizer, param);
     bytes[LW_MEM_GRADS] += held[1] * lw_dtype_size(rule->grad);
     bytes[LW_MEM_PARAMS] += held[2] * lw_dtype_size(param);

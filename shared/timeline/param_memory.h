@@ -14,6 +14,7 @@ struct lw_memory_rule {
     enum lw_dtype grad;          /* of gradients */
     enum lw_optimizer optimizer; /* UNKNOWN counts as none: say so */
     int zero;                    /* ZeRO stage 0..3 */
+    bool whole_gradients;        /* at any stage: they accumulate over passes */
 };
 
 /* Bytes of optimizer state per element of that type: 4 for each state tensor (8 beside f64) and, in

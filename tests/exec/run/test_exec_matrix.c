@@ -36,6 +36,8 @@ static bool can_cut_gradients(int32_t bucket, int32_t shard)
 {
     bool shares = bucket == NOT_GIVEN || row(bucket)->takes & LW_TAKES_SHARES;
 
+    if (shard == NOT_GIVEN && bucket == LW_BUCKET_SHARDED_DDP)
+        return true;
     if (shard == NOT_GIVEN || shard == LW_SHARD_FLAT)
         return shares;
     if (shard == LW_SHARD_PER_TENSOR)
@@ -54,7 +56,8 @@ static bool can_be_planned(const struct combination *k)
     case 0: return k->shard == NOT_GIVEN && !reduces_to_owners(k->bucket);
     case 1:
         if (k->shard == LW_SHARD_PER_TENSOR && k->n_ranks > 2)
-            return false; /* 2, 100, 200 and 300 elements in equal parts, unpadded: on two ranks */
+            /* 2, 100, 200 and 300 elements in equal parts: unpadded on two ranks; units are padded */
+            return k->bucket == NOT_GIVEN || k->bucket == LW_BUCKET_PER_TENSOR;
         return !reduces_to_owners(k->bucket) || k->shard == NOT_GIVEN ||
                k->shard == LW_SHARD_OSS_GREEDY;
     case 2: return can_cut_gradients(k->bucket, k->shard);

@@ -420,7 +420,7 @@ static void weights_that_do_not_wait_for_the_optimizer_are_named(void **state)
 
     (void)state;
     chain_init(&c, 2);
-    struct lw_plan p = build(&c, "dp 2 zero 1");
+    struct lw_plan p = build(&c, "dp 2 zero 1 shard-policy oss-greedy");
     find(&p, 0, LW_OP_BROADCAST, 0)->n_deps = 0;
     expect_fault(&p, "(optimizer) leaves, without waiting for it");
     lw_plan_free(&p);

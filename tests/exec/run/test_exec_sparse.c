@@ -158,9 +158,10 @@ static void half_types_end_like_one(void **state)
 static void shards_step_their_part_of_a_row(void **state)
 {
     (void)state;
-    runs(LW_F32, "dp 3 zero 1 shard-policy flat-contiguous", EXEC_SGD);
-    runs(LW_BF16, "dp 3 zero 1 shard-policy flat-contiguous broadcast-dtype f16", EXEC_SGD);
-    runs(LW_F32, "dp 4 zero 1 shard-policy oss-greedy broadcast-dtype bf16", EXEC_MOMENTUM);
+    runs(LW_F32, "dp 3 zero 1 shard-policy flat-contiguous bucket-policy c10d-2", EXEC_SGD);
+    runs(LW_BF16, "dp 3 zero 1 shard-policy flat-contiguous bucket-policy c10d-2 broadcast-dtype f16",
+         EXEC_SGD);
+    runs(LW_F32, "dp 4 zero 1 shard-policy oss-greedy bucket-policy c10d-2 broadcast-dtype bf16", EXEC_MOMENTUM);
 }
 
 /* --- refusals and faults -------------------------------------------------------------------------

@@ -61,7 +61,7 @@ static void shards_sum_their_norms_over_the_data_group(void **state)
     struct lw_plan p = build((const char *const[][2]){
         {"clip", "1"}, {"zero", "1"}, {"shard-policy", "flat-contiguous"}, {0}});
 
-    expect_end(&p, "Co0/2408 Ci2/1204 AR2/8 Co2/1204 O:3 AG1/2408 Ew");
+    expect_end(&p, "RS0/2408 Ew Ci2/1204 AR2/8 Co2/1204 O:3 AG1/2408 Ew");
     lw_plan_free(&p);
 }
 
@@ -111,7 +111,7 @@ static void weights_may_travel_narrowed(void **state)
 {
     (void)state;
     struct lw_plan p = build((const char *const[][2]){
-        {"zero", "1"}, {"broadcast-dtype", "f16"}, {0}});
+        {"zero", "1"}, {"shard-policy", "oss-greedy"}, {"broadcast-dtype", "f16"}, {0}});
 
     expect_end(&p, "O:4 Ca1/1608 Bc1/804 Ca2/800 Bc2/400 Ew Ca1/1608 Ca2/800");
     lw_plan_free(&p);

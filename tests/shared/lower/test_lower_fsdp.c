@@ -71,8 +71,8 @@ static void buckets_are_cut_into_shares(void **state)
     tiny_init(&t);
     s.bucket_cap_bytes = 1200;
     expect(&t, &s,
-           "F0:1 F1:2 F2:3 B2:5 Ci/1200 RS0/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 RS1/808 B0:2 Ci/400 "
-           "RS2/400 Ew O:3 AG3/1200 AG4/808 AG5/400 Ew",
+           "F0:1 F1:2 F2:3 +0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 +1/808 B1:2 Ci/8 B1:2 Ci/800 "
+           "RS1/808 -1/808 +2/400 B0:2 Ci/400 RS2/400 -2/400 Ew O:3 AG3/1200 AG4/808 AG5/400 Ew",
            "0:0+50@0 0:50+50@1 1:0+99@0 1:99+101@1 2:0+2@0 3:0+150@0 3:150+150@1");
 }
 
@@ -86,8 +86,8 @@ static void one_bucket_is_padded_to_equal_shares(void **state)
     (void)state;
     tiny_init(&t);
     expect(&t, &s,
-           "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 RS0/2408 Ew O:3 "
-           "AG1/2408 Ew",
+           "F0:1 F1:2 F2:3 +0/2408 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 RS0/2408 "
+           "-0/2408 Ew O:3 AG1/2408 Ew",
            "0:0+100@1 1:0+200@1 2:0+1@0 2:1+1@1 3:0+300@0");
     s.dp = 3;
     struct lw_plan p = build(&t, &s);
@@ -99,7 +99,8 @@ static void one_bucket_is_padded_to_equal_shares(void **state)
 
 /* Units c, b, a as they complete, their weights buffers 3, 4, 5. One ahead: a and b are gathered at
  * the start, c when a's forward begins; a and b are given up behind their forward, c is kept for its
- * backward. Backward gathers b beside c's, then a beside b's. Room is half of a unit. */
+ * backward. Backward gathers b beside c's, then a beside b's. A unit is gathered
+ * into room beside the own share; gradients have room until they are reduced. */
 static void modules_gather_before_and_give_up_behind(void **state)
 {
     struct tiny t;
@@ -108,9 +109,10 @@ static void modules_gather_before_and_give_up_behind(void **state)
     (void)state;
     tiny_init(&t);
     expect(&t, &s,
-           "+05/200 AG05/400 +14/404 AG14/808 Ew F0:1 -05/200 +23/600 AG23/1200 Ew F1:2 -14/404 Ew "
-           "F2:3 +14/404 AG14/808 B2:5 Ci/1200 RS0/1200 B2:1 -23/600 +05/200 AG05/400 Ew B1:2 Ci/8 "
-           "B1:2 -14/404 Ci/800 RS1/808 Ew B0:2 -05/200 Ci/400 RS2/400 Ew O:3",
+           "+05/400 AG05/400 +14/808 AG14/808 Ew F0:1 -05/400 +23/1200 AG23/1200 Ew F1:2 -14/808 Ew "
+           "F2:3 +14/808 AG14/808 +0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 -23/1200 +05/400 "
+           "AG05/400 Ew +1/808 B1:2 Ci/8 B1:2 -14/808 Ci/800 RS1/808 -1/808 Ew +2/400 B0:2 -05/400 "
+           "Ci/400 RS2/400 -2/400 Ew O:3",
            "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
 }
 
@@ -124,9 +126,9 @@ static void small_parameters_persist(void **state)
     tiny_init(&t);
     s.persist = 150;
     expect(&t, &s,
-           "+14/400 AG14/800 F0:1 +23/600 AG23/1200 Ew F1:2 -14/400 Ew F2:3 +14/400 AG14/800 B2:5 "
-           "Ci/1200 RS0/1200 B2:1 -23/600 Ew B1:2 Ci/8 B1:2 -14/400 Ci/800 RS1/800 B0:2 Ci/400 "
-           "RS2/408 Ew O:3 AG5/408 Ew",
+           "+14/800 AG14/800 F0:1 +23/1200 AG23/1200 Ew F1:2 -14/800 Ew F2:3 +14/800 AG14/800 "
+           "+0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 -23/1200 Ew +2/408 B1:2 Ci/8 +1/800 B1:2 "
+           "-14/800 Ci/800 RS1/800 -1/800 B0:2 Ci/400 RS2/408 -2/408 Ew O:3 AG5/408 Ew",
            "0:0+51@0 0:51+49@1 1:0+100@0 1:100+100@1 2:0+2@1 3:0+150@0 3:150+150@1");
 }
 
@@ -143,9 +145,10 @@ static void weights_may_stay_until_their_backward(void **state)
     given(&s, "reshard", "off");
     struct lw_plan p = build(&t, &s);
     assert_string_equal(tiny_ops(&p, "first", text, sizeof text),
-                        "+05/200 AG05/400 Ew F0:1 +14/404 AG14/808 Ew F1:2 +23/600 AG23/1200 Ew "
-                        "F2:3 B2:5 Ci/1200 RS0/1200 B2:1 -23/600 B1:2 Ci/8 B1:2 -14/404 Ci/800 "
-                        "RS1/808 B0:2 -05/200 Ci/400 RS2/400 Ew O:3");
+                        "+05/400 AG05/400 Ew F0:1 +14/808 AG14/808 Ew F1:2 +23/1200 AG23/1200 "
+                        "Ew F2:3 +0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 -23/1200 +1/808 B1:2 "
+                        "Ci/8 B1:2 -14/808 Ci/800 RS1/808 -1/808 +2/400 B0:2 -05/400 Ci/400 "
+                        "RS2/400 -2/400 Ew O:3");
     lw_plan_free(&p);
 }
 
@@ -283,6 +286,29 @@ static void gradients_go_to_owners_under_zero_2_as_well(void **state)
     run_verified(&t, &s, 602 * 4 * (2 + 2));
 }
 
+/* 0 elements: in the middle of a unit, alone in one, and a module without any. */
+static void parameters_without_elements_take_part(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage++)
+        for (int which = 0; which < 4; which++) {
+            struct lw_strategy s = zero(stage);
+            struct tiny t;
+            tiny_init(&t);
+            t.params[which].numel = 0;
+            s.bucket_cap_bytes = stage < 3 ? 400 : -1;
+            struct lw_plan p = build(&t, &s);
+            struct lw_exec_options o = options();
+            struct lw_exec_result r;
+            struct lw_err err = {0};
+            if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+                fail_msg("stage %d, parameter %d: %s", stage, which, err.msg);
+            assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+            lw_exec_result_free(&r);
+            lw_plan_free(&p);
+        }
+}
+
 /* The check is left out: module b's backward finds what its forward left behind. */
 static void weights_that_are_not_there_are_found_by_the_run(void **state)
 {
@@ -404,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_share_in_the_wrong_hands_is_named),
         cmocka_unit_test(sharded_runs_end_like_one_rank),
         cmocka_unit_test(gradients_go_to_owners_under_zero_2_as_well),
+        cmocka_unit_test(parameters_without_elements_take_part),
         cmocka_unit_test(weights_that_are_not_there_are_found_by_the_run),
         cmocka_unit_test(f64_weights_travel_as_they_are),
         cmocka_unit_test(what_makes_no_sense_is_refused),

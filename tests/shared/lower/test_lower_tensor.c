@@ -110,6 +110,7 @@ static void gradients_are_reduced_among_equal_shares(void **state)
     lw_plan_free(&p);
     s.pp = 2;
     s.zero = 1;
+    s.bucket_policy = LW_BUCKET_SHARDED_DDP;
     p = build(&t, &s);
     /* stage 1 holds c.weight alone, 150 elements, owned by the data group's first member: rank 4 is
      * (tensor 0, data 0), 6 is its group's other; 5 and 7 are the other group */

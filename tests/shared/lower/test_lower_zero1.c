@@ -15,11 +15,13 @@
 
 static struct lw_strategy zero(enum lw_shard_policy_id policy)
 {
+    static const char *const names[] = {"oss-greedy", "lpt", "flat-contiguous", "per-tensor"};
     struct lw_strategy s = lw_strategy_default();
+    struct lw_err err = {0};
 
     s.dp = 2;
     s.zero = 1;
-    s.shard_policy = policy;
+    assert_int_equal(lw_strategy_set(&s, "shard-policy", names[policy], &err), LW_OK);
     s.bucket_policy = LW_BUCKET_SINGLE;
     return s;
 }
@@ -80,7 +82,11 @@ static void flat_shares_are_padded_and_gathered(void **state)
     (void)state;
     tiny_init(&t);
     s.dp = 4;
-    expect_ops(&t, &s, REDUCED "O:1 AG1/2416 Ew"); /* 7 us * 151 / 602 = 1.76 */
+    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 RS0/2416 "
+                       "Ew O:1 AG1/2416 Ew"); /* 7 us * 151 / 602 = 1.76 */
+    s.bucket_policy = LW_BUCKET_C10D_2020; /* not cut: all-reduced, as one bucket here */
+    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 C/2408 "
+                       "AR0/2408 AR/16 Co0/2408 O:1 AG1/2416 Ew");
     struct lw_plan p = build(&t, &s);
     assert_int_equal(p.n_shards, 6);
     for (int i = 0; i < 6; i++) {
@@ -271,8 +277,8 @@ static void shares_and_roots_must_be_the_owners(void **state)
     (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
-    p.shards[0].owner = 1;
-    expect_fault(&p, "belong to member 1, but lie in the share of member 0");
+    p.shards[0].owner = 0; /* a.weight, last in ready order */
+    expect_fault(&p, "belong to member 0, but lie in the share of member 1");
     lw_plan_free(&p);
     s = zero(LW_SHARD_OSS_GREEDY);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;

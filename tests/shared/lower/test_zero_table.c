@@ -1,0 +1,175 @@
+/* The table of docs/design/zero.md, row by row on whole plans: what each option set moves per rank and
+ * step, and what a rank keeps per parameter; and the peak of llama-2-70b under ZeRO-3 from its parts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/lower/lower.h"
+#include "shared/plan/op.h"
+#include "shared/timeline/param_memory.h"
+#include "tests/lib/model_help.h"
+#include "tests/lib/sim_help.h"
+#include "tests/lib/strategy_words.h"
+
+static struct lw_plan plan_of(const struct lw_workload *w, const char *words)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    if (lw_plan_build(w, &s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    return p;
+}
+
+/* Times its payload that a rank sends at the least: Thakur et al., IJHPCA 2005, section 4; of rooted
+ * operations each byte reaches or leaves a rank once. */
+static double factor(enum lw_op_kind kind, double n)
+{
+    switch (kind) {
+    case LW_OP_ALL_REDUCE: return 2 * (n - 1) / n;
+    case LW_OP_REDUCE_SCATTER:
+    case LW_OP_ALL_GATHER: return (n - 1) / n;
+    case LW_OP_REDUCE:
+    case LW_OP_BROADCAST: return 1;
+    default: return 0;
+    }
+}
+
+/* Bytes that rank 0 moves in the last variant, over those of the model in bf16. */
+static double volume(const struct lw_plan *p, double model_bytes)
+{
+    struct lw_program g = lw_plan_program(p, p->n_variants - 1, 0);
+    double bytes = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (p->ops[i].comm >= 0)
+            bytes += factor((enum lw_op_kind)p->ops[i].kind,
+                            lw_plan_group(p, p->ops[i].comm, 0)->n_members) *
+                     (double)p->ops[i].bytes;
+    return bytes / model_bytes;
+}
+
+static double kept(const struct lw_plan *p)
+{
+    return (double)lw_memory_fixed(p, 0);
+}
+
+static void near(double found, double expected, double within, const char *what)
+{
+    if (fabs(found / expected - 1) > within)
+        fail_msg("%s: %.4f, expected %.4f", what, found, expected);
+}
+
+struct row {
+    const char *words;
+    double ring, rooted;      /* volume = ring * (N - 1) / N + rooted */
+    double whole, shared;     /* bytes per parameter = whole + shared / N */
+};
+
+/* Of docs/design/zero.md. The last module, the head, is gathered once: see gathered_once. */
+static const struct row rows[] = {
+    {"zero 0", 2, 0, 18, 0},
+    {"zero 1 shard-policy oss-greedy", 2, 1, 6, 12},
+    {"zero 1 bucket-policy sharded-ddp", 0, 2, 4, 12},
+    {"zero 1", 2, 0, 4, 12},
+    {"zero 1 grad-dtype f32", 3, 0, 6, 12},
+    {"zero 2", 2, 0, 2, 14},
+    {"zero 3 reshard off", 2, 0, 0, 16},
+    {"zero 3", 3, 0, 0, 16},
+};
+
+static double share_of_module(const struct lw_workload *w, int32_t module)
+{
+    int64_t of_module = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].module == module && w->params[i].tied < 0)
+            of_module += w->params[i].numel;
+    return (double)of_module / (double)lw_workload_numel(w, true);
+}
+
+/* Two sizes of llama on 2 to 64 ranks: 40 plans. Shares of whole parameters differ, and
+ * padding adds some: 3 %. */
+static void volumes_and_bytes_are_those_of_the_table(void **state)
+{
+    static const char *const models[] = {"llama-2-7b", "llama-3-8b"};
+    static const int dp[] = {2, 8, 64};
+    int n_plans = 0;
+
+    (void)state;
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        struct lw_workload w = model_build(models[m], (struct traces_model_shape){
+                                               .dtype = "bf16", .optimizer = "adam"});
+        double numel = (double)lw_workload_numel(&w, true);
+        double once = share_of_module(&w, w.n_modules - 1);
+        for (size_t d = 0; d < sizeof dp / sizeof *dp; d++)
+            for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+                char words[128];
+                const struct row *r = &rows[i];
+                bool whole = strstr(r->words, "oss") || strstr(r->words, "sharded");
+                double n = dp[d], moved = r->ring * (n - 1) / n + r->rooted;
+                if (whole && dp[d] > 2)
+                    continue; /* the embedding alone is then most of an owner's share */
+                snprintf(words, sizeof words, "dp %d %s", dp[d], r->words);
+                struct lw_plan p = plan_of(&w, words);
+                if (strcmp(r->words, "zero 3") == 0)
+                    moved -= once * (n - 1) / n;
+                near(volume(&p, 2 * numel), moved, 0.005, words);
+                near(kept(&p) / numel, r->whole + r->shared / n, whole ? 0.10 : 0.03, words);
+                lw_plan_free(&p);
+                n_plans++;
+            }
+        lw_workload_free(&w);
+    }
+    assert_int_equal(n_plans, 2 * (3 * 8 - 4));
+}
+
+/* 27 GiB and not the 154 that every bucket at once would make: 16/64 bytes of each parameter, two
+ * gathered units, the gradients of one, and activations: full recomputation keeps the input of each of 80
+ * blocks, and one block is whole while its backward runs. */
+static void seventy_billion_parameters_fit(void **state)
+{
+    struct lw_workload w = model_build("llama-2-70b", (struct traces_model_shape){0});
+    struct lw_plan p = plan_of(&w, "dp 64 zero 3 recompute full");
+    struct lw_cluster c;
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_err err = {0};
+    int64_t peak[64];
+    double numel = (double)lw_workload_numel(&w, true), unit = share_of_module(&w, 1) * numel * 2;
+    double activations = 0;
+
+    (void)state;
+    make_cluster(&c, 64, 1e12, 0);
+    c.device.copy_bytes_per_s = given(1e12);
+    if (lw_sim_run(&p, &c, &o, &t, &stats, &err) != LW_OK || lw_memory_peaks(&t, &p, peak, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    for (int32_t m = 0; m < w.n_modules; m++)
+        activations += (double)w.modules[m].kept_bytes[LW_RECOMPUTE_FULL];
+    activations += (double)(w.modules[1].kept_bytes[LW_RECOMPUTE_NONE] -
+                            w.modules[1].kept_bytes[LW_RECOMPUTE_FULL]);
+    near((double)peak[0], numel * 16 / 64 + 3 * unit + activations, 0.03, "peak");
+    near((double)peak[0] / (1 << 30), 27, 0.03, "GiB");
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(volumes_and_bytes_are_those_of_the_table),
+        cmocka_unit_test(seventy_billion_parameters_fit),
+    };
+
+    return cmocka_run_group_tests_name("zero table", tests, NULL, NULL);
+}
