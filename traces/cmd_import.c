@@ -28,8 +28,8 @@ static const struct lw_usage usage = {
 };
 
 struct options {
-    const char *output, *sidecar, *cluster_out, *step, *params, *op, *db;
-    int64_t ranks, nodes;
+    const char *output, *sidecar, *cluster_out, *step, *params, *from_device, *op, *db;
+    int64_t ranks, nodes, elements;
     bool as_traced, salvage, in_place, store;
     enum lw_format format;
     char command[1024];
@@ -67,8 +67,10 @@ static enum lw_status convert(const struct options *o, const struct traces_file 
 {
     struct traces_wanted want = {
         .workload = o->output != NULL, .cluster = o->cluster_out != NULL, .in_place = o->in_place,
-        .chosen = o->step || o->sidecar || o->params || o->as_traced || o->salvage,
-        .choice = {.as_traced = o->as_traced}, .bench = {o->op, o->ranks, o->nodes}};
+        .chosen = o->step || o->sidecar || o->params || o->as_traced || o->salvage ||
+                  o->elements || o->from_device,
+        .from_device = o->from_device,
+        .choice = {.as_traced = o->as_traced, .n_elements = o->elements}, .bench = {o->op, o->ranks, o->nodes}};
     struct traces_sidecar params = {0};
     struct traces_converted c = {0};
     enum lw_status status = parse_step(o->step, &want.choice.step, err);
@@ -117,6 +119,11 @@ int cmd_import(int argc, char **argv)
          "what the recorder wrote (STEM.sidecar.json beside STEM.json.gz)", 0, 0},
         {"model-params", 0, LW_OPT_STRING, &o.params, "FILE",
          "parameters of a trace that names none: a workload or a sidecar of the same model", 0, 0},
+        {"elements", 0, LW_OPT_INT, &o.elements, "N",
+         "trainable parameters in all, of a trace without shapes (estimated)", 1, INT64_MAX / 64},
+        {"from-device", 0, LW_OPT_STRING, &o.from_device, "KIND",
+         "what was recorded on, where the trace names no known device: a known system, its "
+         "device's kind, or a cluster file", 0, 0},
         {"as-traced", 0, LW_OPT_FLAG, &o.as_traced, NULL,
          "keep the profiled times where the sidecar has some measured without the profiler", 0, 0},
         {"salvage", 0, LW_OPT_FLAG, &o.salvage, NULL,

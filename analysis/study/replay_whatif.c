@@ -170,24 +170,14 @@ static const char *note(void *ctx, int k)
 
 /* ---- clusters ---- */
 
-/* The first known system whose device ("A100-SXM4-80GB") is one of the family that the trace names
- * ("NVIDIA A100-PG509-200"). */
 static enum lw_status find_recorded(struct sim_whatif *w, struct lw_err *err)
 {
-    char family[32];
-
-    for (int k = 0; lw_cluster_known(k); k++) {
-        LW_TRY(lw_cluster_find(lw_cluster_known(k), &w->from, err));
-        snprintf(family, sizeof family, "%.*s", (int)strcspn(w->from.device.kind, "- "),
-                 w->from.device.kind);
-        if (*family && strpbrk(family, "0123456789") && strstr(w->recorded_device, family))
-            return LW_OK;
-        lw_cluster_free(&w->from);
-    }
+    LW_TRY(lw_cluster_find_recorded(w->recorded_device, &w->from, err));
+    if (w->from.name)
+        return LW_OK;
     return lw_fail(err, LW_EINVAL,
-                   "--device: the traces were recorded on '%s', which is no known "
-                   "device: name it with --from-device (a known system, its device's kind, or a "
-                   "cluster file)",
+                   "--device: the traces were recorded on '%s', which is not a known device: name "
+                   "it with --from-device (a known system, its device's kind, or a cluster file)",
                    *w->recorded_device ? w->recorded_device : "unknown");
 }
 

@@ -23,6 +23,10 @@ enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, st
 enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err);
 /* The same, or the kind of a known system's device ("A100-SXM4-80GB"): its cluster. */
 enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err);
+/* The first known system whose device ("A100-SXM4-80GB") is of the family that a recorder names
+ * ("NVIDIA A100-PG509-200"); c->name NULL: there is none. */
+enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,
+                                        struct lw_err *err);
 /* The k-th known system's name; NULL after the last. */
 const char *lw_cluster_known(int k);
 

@@ -399,6 +399,24 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
                    name_or_file, all);
 }
 
+enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,
+                                        struct lw_err *err)
+{
+    char family[32];
+
+    *c = (struct lw_cluster){0};
+    for (int k = 0; lw_cluster_known(k); k++) {
+        LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
+        snprintf(family, sizeof family, "%.*s", (int)strcspn(c->device.kind, "- "),
+                 c->device.kind);
+        if (*family && strpbrk(family, "0123456789") && strstr(recorded, family))
+            return LW_OK;
+        lw_cluster_free(c);
+        *c = (struct lw_cluster){0};
+    }
+    return LW_OK;
+}
+
 enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err)
 {
     for (int k = 0; lw_cluster_known(k); k++) {

@@ -3,7 +3,10 @@
  * words, never answered by an empty one. */
 #include "traces/import/convert.h"
 
+#include <stdio.h>
+
 #include "shared/base/arena.h"
+#include "shared/files/files.h"
 #include "traces/ddp_runs/ddp_run_workload.h"
 #include "traces/ddp_runs/import_ddp_run.h"
 #include "traces/pipedream/import_pipedream.h"
@@ -15,8 +18,8 @@ static enum lw_status only_traces(const struct traces_file *f, const struct trac
     if (!want->chosen)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,
-                   "%s: --step, --sidecar, --model-params, --as-traced and --salvage concern "
-                   "PyTorch traces; this is a file of format %s",
+                   "%s: --step, --sidecar, --model-params, --elements, --from-device, --as-traced "
+                   "and --salvage concern PyTorch traces; this is a file of format %s",
                    f->file, traces_format_name(f->format));
 }
 
@@ -34,6 +37,52 @@ static void cover_all(struct traces_converted *out)
     out->coverage = (struct traces_coverage){step, 0, step, step};
 }
 
+/* ---- the memory bandwidth of the recorded device ---- */
+
+enum { HOST_GB_PER_S = 10, DEVICE_GB_PER_S = 1000 }; /* assumed where nothing is known */
+
+static bool ran_on_device(const struct lw_trace *t)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        if (lw_trace_on_device(t, i))
+            return true;
+    return false;
+}
+
+static void assume_memory(const struct lw_trace *t, struct traces_memory *m)
+{
+    bool device = ran_on_device(t);
+    int rate = device ? DEVICE_GB_PER_S : HOST_GB_PER_S;
+
+    m->bytes_per_s = rate * 1e9;
+    if (device)
+        snprintf(m->source, sizeof m->source,
+                 "assumed %d GB/s: '%.60s' is not a known device, --from-device KIND names one", rate,
+                 t->device >= 0 ? lw_trace_text(t, t->device) : "unknown");
+    else
+        snprintf(m->source, sizeof m->source, "assumed %d GB/s for a host", rate);
+}
+
+static enum lw_status find_memory(const struct traces_source *s, const char *from_device,
+                                  struct traces_memory *m, struct lw_err *err)
+{
+    struct lw_cluster c;
+
+    if (from_device)
+        LW_TRY(lw_cluster_find_device(from_device, &c, err));
+    else
+        LW_TRY(lw_cluster_find_recorded(lw_trace_text(&s->trace, s->trace.device), &c, err));
+    const struct lw_figure *f = &c.device.memory_bytes_per_s;
+    if (c.name && lw_figure_is_set(*f)) {
+        m->bytes_per_s = f->value;
+        snprintf(m->source, sizeof m->source, "%.60s: %.120s", c.device.kind, f->source);
+    } else {
+        assume_memory(&s->trace, m);
+    }
+    lw_cluster_free(&c);
+    return LW_OK;
+}
+
 /* ---- each kind ---- */
 
 static enum lw_status from_traces(const struct traces_file *f, int n,
@@ -41,16 +90,19 @@ static enum lw_status from_traces(const struct traces_file *f, int n,
                                   struct lw_err *err)
 {
     struct traces_source *v = lw_alloc((size_t)n * sizeof *v); /* views: freed with the files */
+    struct traces_choice choice = want->choice;
     enum lw_status status = v ? LW_OK : lw_fail_nomem(err);
 
     for (int i = 0; status == LW_OK && i < n; i++)
         v[i] = f[i].source;
+    if (status == LW_OK)
+        status = find_memory(&v[0], want->from_device, &choice.memory, err);
     if (status == LW_OK && want->workload) {
-        status = lw_workload_from_traces(v, n, &want->choice, &out->workload, &out->coverage, err);
+        status = lw_workload_from_traces(v, n, &choice, &out->workload, &out->coverage, err);
         out->has_workload = status == LW_OK;
     }
     if (status == LW_OK && want->cluster) {
-        status = lw_cluster_from_traces(v, n, &out->cluster, err);
+        status = lw_cluster_from_traces(v, n, &choice.memory, &out->cluster, err);
         out->has_cluster = status == LW_OK;
     }
     lw_free(v);

@@ -13,7 +13,8 @@
 /* From files that were read to what an import writes. */
 struct traces_wanted {
     bool workload, cluster;
-    struct traces_choice choice;    /* traces only */
+    struct traces_choice choice;    /* traces only; its memory is looked up here */
+    const char *from_device;        /* traces: what they were recorded on; NULL = as they say */
     bool chosen;                    /* an option that concerns traces alone was given */
     struct traces_bench_hint bench; /* tables of collectives only */
     bool in_place;

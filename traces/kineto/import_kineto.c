@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "shared/base/input.h"
 #include "shared/base/json.h"
@@ -30,15 +31,19 @@ static const struct {
     {"mtia_runtime", LW_ROW_LAUNCH}, {"xpu_runtime", LW_ROW_LAUNCH},
     {"xpu_driver", LW_ROW_LAUNCH},   {"glow_runtime", LW_ROW_LAUNCH},
     {"privateuse1_runtime", LW_ROW_LAUNCH}, {"privateuse1_driver", LW_ROW_LAUNCH},
-    /* torch 1.8 and 1.9 */
-    {"Operator", LW_ROW_HOST},       {"Runtime", LW_ROW_LAUNCH},
-    {"Kernel", LW_ROW_KERNEL},       {"Memcpy", LW_ROW_MEM},
-    {"Memset", LW_ROW_MEM},
+    /* torch 1.8 and 1.9, there with a capital letter */
+    {"operator", LW_ROW_HOST},       {"runtime", LW_ROW_LAUNCH},
+    {"memcpy", LW_ROW_MEM},          {"memset", LW_ROW_MEM},
 };
 
-/* Host ops whose first input's shape is worth its memory: gradients and collectives. */
+/* Host ops whose first input's shape is worth its memory: gradients, collectives, and forward ops
+ * whose first input is the activation. */
 static const char *const shaped[] = {
-    "torch::autograd::AccumulateGrad", "gloo:", "nccl:", "c10d::", "record_param_comms",
+    "torch::autograd::AccumulateGrad", "AccumulateGrad", "gloo:", "nccl:", "c10d::",
+    "record_param_comms", "aten::linear", "aten::conv", "aten::batch_norm", "aten::layer_norm",
+    "aten::group_norm", "aten::rms_norm", "aten::matmul", "aten::relu", "aten::gelu",
+    "aten::silu", "aten::max_pool", "aten::adaptive_avg_pool", "aten::avg_pool", "aten::dropout",
+    "aten::scaled_dot_product_attention", "aten::flatten",
 };
 
 struct event {
@@ -71,7 +76,7 @@ static int class_of(const char *category, size_t len)
 {
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
         if (strlen(categories[i].category) == len &&
-            memcmp(categories[i].category, category, len) == 0)
+            strncasecmp(categories[i].category, category, len) == 0)
             return (int)categories[i].class;
     return CLASS_SKIP;
 }
@@ -230,7 +235,7 @@ static void read_argument(struct reader *r, struct event *e)
         d->group = read_text(r);
     else if (len > 8 && memcmp(key, "wait_on_", 8) == 0)
         read_sync(j, e, key, len);
-    else if (key_is(key, len, "Input Dims") && is_shaped(e))
+    else if ((key_is(key, len, "Input Dims") || key_is(key, len, "Input dims")) && is_shaped(e))
         read_shape(r, e);
     else if (key_is(key, len, "Input type") && is_shaped(e))
         read_shape_type(r, e);
@@ -353,6 +358,13 @@ static enum lw_status add_event(struct reader *r, struct event *e, struct lw_err
     return lw_trace_add(r->trace, &row, e->has_detail ? &e->detail : NULL, err);
 }
 
+static bool is_legacy(const struct event *e)
+{
+    static const char pid[] = "CPU functions";
+
+    return e->pid_len == sizeof pid - 1 && memcmp(e->pid, pid, sizeof pid - 1) == 0;
+}
+
 static enum lw_status read_event(struct reader *r, struct lw_err *err)
 {
     struct lw_json *j = r->json;
@@ -367,6 +379,10 @@ static enum lw_status read_event(struct reader *r, struct lw_err *err)
         read_field(r, &e);
     if (r->nomem)
         return lw_fail_nomem(err);
+    /* the legacy profiler (EventList.export_chrome_trace, torch built without Kineto) writes host
+     * ops without a category */
+    if (e.class == CLASS_UNKNOWN && is_legacy(&e))
+        e.class = LW_ROW_HOST;
     bool kept = e.ph == 'X' && e.class >= 0;
     if (kept && (!e.has_ts || !e.has_dur))
         lw_json_fail(j, "a complete event (ph X) needs \"%s\"", e.has_ts ? "dur" : "ts");

@@ -15,7 +15,8 @@ enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena
     if (!x.noted)
         return lw_fail_nomem(err);
     for (int64_t row = 0; row < t->n; row++)
-        if (t->detail[row] >= 0 && lw_trace_on_host(t, row))
+        if (t->detail[row] >= 0 && lw_trace_on_host(t, row) &&
+            !lw_trace_name_begins(t, row, "aten::")) /* shapes of activations are not messages */
             x.noted[x.n++] = row;
     *out = x;
     return LW_OK;

@@ -5,13 +5,9 @@
  * Without sequence numbers nothing parts the passes. */
 #include "traces/trace/micro_batches.h"
 
-#include <string.h>
-
-static const char EVALUATE[] = "autograd::engine::evaluate_function: ";
-
 static bool is_forward(const struct lw_trace *t, int64_t row)
 {
-    return t->link[row] >= 0 && !lw_trace_name_begins(t, row, EVALUATE);
+    return t->link[row] >= 0 && !lw_row_is_engine(t, row);
 }
 
 static int64_t gradient_end(const struct lw_trace *t, const struct lw_gradient *g)
@@ -56,7 +52,7 @@ static struct lw_phase_span find_backward(const struct lw_trace *t, const struct
     for (int64_t i = lw_trace_row_at(t, from); i < last; i++) {
         int64_t end = lw_trace_end_ns(t, i);
         if (t->class[i] != LW_ROW_HOST || t->track[i] != s->backward_thread ||
-            (t->track[i] == s->thread && !lw_trace_name_begins(t, i, EVALUATE)))
+            (t->track[i] == s->thread && !lw_row_is_engine(t, i)))
             continue;
         if (!b.found)
             b = (struct lw_phase_span){true, t->start_ns[i], end};

@@ -1,10 +1,14 @@
 /* Meaning of a trace: steps, their phases, gradients, collectives.
  *
  * A step is, in this order of trust: a ProfilerStep#N range; an lw:zero_grad .. lw:optimizer sequence
- * of ranges (record_ddp.py); what ends with an Optimizer.step#. A phase is a range with a known name;
+ * of ranges (record_ddp.py); what ends with an Optimizer.step#; the whole capture, where it holds
+ * gradients and no mark. A phase is a range with a known name;
  * where none was recorded, the backward is from the first to the last node that the autograd engine
- * ran, and the forward is from the first op with an autograd sequence number to there. A gradient is
- * one torch::autograd::AccumulateGrad; DDP waits for the same event. The engine runs it right after
+ * ran, and the forward is from the first op with an autograd sequence number to there (without such
+ * numbers: from the first op after zero_grad and data loading). A node is an
+ * autograd::engine::evaluate_function range, or, before torch 1.10, an op whose name ends in
+ * "Backward" and a number. A gradient is one torch::autograd::AccumulateGrad; DDP waits for the
+ * same event. The engine runs it right after
  * the node that produced it, as it has the highest priority of all (pytorch
  * torch/csrc/autograd/engine.cpp, NodeTask order), so that node is the last other one before it.
  * Not modelled: several backward passes in one step; steps that overlap. */
@@ -35,8 +39,8 @@ static const struct {
 };
 
 static const char *const range_prefixes[] = {
-    "ProfilerStep#", "Optimizer.", "lw:", "##", "enumerate(", "DistributedDataParallel.",
-    "nn.Module:", "gloo:", "nccl:",
+    "ProfilerStep", "Optimizer.", "lw:", "##", "enumerate(", "DistributedDataParallel.",
+    "FullyShardedDataParallel.", "FSDP::", "nn.Module:", "[pl]", "gloo:", "nccl:",
 };
 
 const char *lw_phase_name(enum lw_phase p)
@@ -144,6 +148,31 @@ static enum lw_status by_optimizer(struct finder *f)
     return LW_OK;
 }
 
+static bool is_gradient(const struct lw_trace *t, int64_t row)
+{
+    return t->class[row] == LW_ROW_HOST && (strcmp(lw_trace_name(t, row), ACCUMULATE) == 0 ||
+                                            strcmp(lw_trace_name(t, row), "AccumulateGrad") == 0);
+}
+
+/* A capture without any mark that holds gradients: all of it, on the thread of its first forward. */
+static enum lw_status by_capture(struct finder *f)
+{
+    const struct lw_trace *t = f->t;
+    int64_t first = -1, end = INT64_MIN, n_gradients = 0;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        if (!lw_trace_on_host(t, i))
+            continue;
+        n_gradients += is_gradient(t, i);
+        if (first < 0 && !lw_row_is_engine(t, i))
+            first = i;
+        end = lw_trace_end_ns(t, i) > end ? lw_trace_end_ns(t, i) : end;
+    }
+    if (first < 0 || n_gradients == 0)
+        return LW_OK;
+    return add_step(f, NULL, t->start_ns[first], end, t->track[first]);
+}
+
 static enum lw_status find_marks(struct finder *f, const char **found_by)
 {
     *found_by = "ProfilerStep#N";
@@ -156,6 +185,10 @@ static enum lw_status find_marks(struct finder *f, const char **found_by)
         return LW_OK;
     *found_by = "Optimizer.step#";
     LW_TRY(by_optimizer(f));
+    if (f->n > 0)
+        return LW_OK;
+    *found_by = "the whole capture";
+    LW_TRY(by_capture(f));
     if (f->n == 0)
         *found_by = "nothing";
     return LW_OK;
@@ -186,9 +219,22 @@ static void find_ranges(const struct lw_trace *t, struct lw_step *s, int64_t fro
     }
 }
 
-static bool is_gradient(const struct lw_trace *t, int64_t row)
+/* "ReluBackward0", "CudnnConvolutionBackward", "my::CustomBackward": what follows the last
+ * "Backward" is at most a number. aten::..._backward ops are not nodes. */
+static bool is_backward_node(const char *name)
 {
-    return t->class[row] == LW_ROW_HOST && strcmp(lw_trace_name(t, row), ACCUMULATE) == 0;
+    const char *mark = NULL;
+
+    for (const char *p = name; (p = strstr(p, "Backward")) != NULL; p++)
+        mark = p;
+    return mark && mark[8 + strspn(mark + 8, "0123456789")] == '\0';
+}
+
+bool lw_row_is_engine(const struct lw_trace *t, int64_t row)
+{
+    return begins(t, row, EVALUATE) || begins(t, row, "torch::autograd::") ||
+           is_gradient(t, row) ||
+           (t->class[row] == LW_ROW_HOST && is_backward_node(lw_trace_name(t, row)));
 }
 
 static enum lw_status find_gradients(const struct lw_trace *t, struct lw_step *s, int64_t from,
@@ -236,7 +282,7 @@ static void infer_backward(const struct lw_trace *t, struct lw_step *s, int64_t 
     for (int64_t i = from; i < to; i++) {
         int64_t end = lw_trace_end_ns(t, i);
         if (t->class[i] != LW_ROW_HOST || t->track[i] != s->backward_thread ||
-            (t->track[i] == s->thread && !begins(t, i, EVALUATE)))
+            (t->track[i] == s->thread && !lw_row_is_engine(t, i)))
             continue;
         if (!b->found)
             *b = (struct lw_phase_span){true, t->start_ns[i], end};
@@ -244,16 +290,38 @@ static void infer_backward(const struct lw_trace *t, struct lw_step *s, int64_t 
     }
 }
 
+/* The end of what a step does before its forward: zero_grad, and waiting for the data loader. */
+static int64_t prologue_end(const struct lw_trace *t, const struct lw_step *s, int64_t from,
+                            int64_t to, int64_t before)
+{
+    const struct lw_phase_span *z = &s->phase[LW_PHASE_ZERO_GRAD];
+    int64_t end = z->found && z->end_ns < before ? z->end_ns : s->start_ns;
+
+    for (int64_t i = from; i < to; i++)
+        if (t->track[i] == s->thread && begins(t, i, "enumerate(") &&
+            lw_trace_end_ns(t, i) < before && lw_trace_end_ns(t, i) > end)
+            end = lw_trace_end_ns(t, i);
+    return end;
+}
+
+/* From the first op that autograd numbered; where the file holds no numbers (torch 1.8, the legacy
+ * profiler), from the first op after zero_grad and data loading. */
 static void infer_forward(const struct lw_trace *t, struct lw_step *s, int64_t from, int64_t to)
 {
     struct lw_phase_span *f = &s->phase[LW_PHASE_FORWARD], *b = &s->phase[LW_PHASE_BACKWARD];
+    int64_t first = -1, numbered = -1, earliest = prologue_end(t, s, from, to, b->start_ns);
 
-    for (int64_t i = from; i < to && t->start_ns[i] < b->start_ns; i++)
-        if (t->class[i] == LW_ROW_HOST && t->track[i] == s->thread && t->link[i] >= 0 &&
-            !lw_row_is_range(t, i)) {
-            *f = (struct lw_phase_span){true, t->start_ns[i], b->start_ns};
-            return;
-        }
+    for (int64_t i = from; i < to && t->start_ns[i] < b->start_ns && numbered < 0; i++) {
+        if (t->class[i] != LW_ROW_HOST || t->track[i] != s->thread || lw_row_is_range(t, i))
+            continue;
+        if (t->link[i] >= 0)
+            numbered = i;
+        if (first < 0 && t->start_ns[i] >= earliest)
+            first = i;
+    }
+    first = numbered >= 0 ? numbered : first;
+    if (first >= 0)
+        *f = (struct lw_phase_span){true, t->start_ns[first], b->start_ns};
 }
 
 enum lw_status lw_top_rows(const struct lw_trace *t, int32_t thread, int64_t from, int64_t to,
@@ -286,10 +354,10 @@ static void link_gradients(const struct lw_trace *t, struct lw_step *s)
         if (t->track[grad->row] != s->backward_thread)
             continue;
         for (; k < s->n_nodes && t->start_ns[s->nodes[k]] <= t->start_ns[grad->row]; k++)
-            if (!strstr(lw_trace_name(t, s->nodes[k]), ACCUMULATE))
+            if (!strstr(lw_trace_name(t, s->nodes[k]), "AccumulateGrad"))
                 producer = s->nodes[k];
         grad->producer = producer;
-        if (k > 0 && strstr(lw_trace_name(t, s->nodes[k - 1]), ACCUMULATE)) {
+        if (k > 0 && strstr(lw_trace_name(t, s->nodes[k - 1]), "AccumulateGrad")) {
             grad->node_start_ns = t->start_ns[s->nodes[k - 1]];
             grad->node_end_ns = lw_trace_end_ns(t, s->nodes[k - 1]);
         }

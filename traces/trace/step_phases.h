@@ -52,6 +52,8 @@ const char *lw_phase_name(enum lw_phase p); /* "zero_grad", ... */
 
 /* Is this host row a range that a person or a library put around work, rather than an op? */
 bool lw_row_is_range(const struct lw_trace *t, int64_t row);
+/* Is this host row a node that the autograd engine ran, by its name? */
+bool lw_row_is_engine(const struct lw_trace *t, int64_t row);
 
 /* Ops of one thread that start in [from, to) and lie in no other op of it, in time order. */
 enum lw_status lw_top_rows(const struct lw_trace *t, int32_t thread, int64_t from, int64_t to,

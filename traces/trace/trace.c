@@ -138,8 +138,11 @@ const char *lw_trace_name(const struct lw_trace *t, int64_t row)
 
 bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype)
 {
-    const char *name = lw_trace_text(t, string);
+    return lw_trace_dtype_named(lw_trace_text(t, string), dtype);
+}
 
+bool lw_trace_dtype_named(const char *name, enum lw_dtype *dtype)
+{
     if (strcmp(name, "long int") == 0 || strcmp(name, "long") == 0)
         name = "i64";
     else if (strcmp(name, "unsigned char") == 0)

@@ -29,7 +29,6 @@ struct builder {
     const struct lw_steps *steps;
     const struct traces_ready *measured;
     struct traces_profile *p;
-    struct traces_ops ops;
     const struct lw_step **used, **next; /* next: the step that follows; NULL = none */
     struct traces_segments *segments; /* [n_steps] */
     int64_t *rows;                    /* [n_steps][width] */
@@ -67,27 +66,42 @@ static bool is_whole(const struct lw_step *s)
            s->phase[LW_PHASE_BACKWARD].found;
 }
 
+static enum lw_status no_backward(struct builder *b)
+{
+    int64_t n_gradients = 0, n_nodes = 0;
+
+    for (int64_t i = 0; i < b->t->n; i++)
+        n_nodes += lw_row_is_engine(b->t, i);
+    for (int64_t i = 0; i < b->steps->n; i++)
+        n_gradients += b->steps->steps[i].n_gradients;
+    if (n_gradients > 0)
+        return lw_fail(b->err, LW_EFORMAT,
+                       "%s: %lld gradients, but no step with both a forward and a backward: the "
+                       "host ops of the forward are missing. Record with "
+                       "profile(activities=[CPU, CUDA], record_shapes=True)",
+                       b->file, (long long)n_gradients);
+    if (n_nodes > 0)
+        return lw_fail(b->err, LW_EFORMAT,
+                       "%s: %lld step(s) and %lld ops of a backward, but no gradient is "
+                       "accumulated (no torch::autograd::AccumulateGrad): a sampled or filtered "
+                       "file. Record all ops of whole training steps",
+                       b->file, (long long)b->steps->n, (long long)n_nodes);
+    return lw_fail(b->err, LW_EFORMAT,
+                   "%s: %lld step(s), and no backward in the file: inference, or recorded without "
+                   "ProfilerActivity.CPU. A workload needs whole training steps; inspect and "
+                   "sim --replay take this file as it is",
+                   b->file, (long long)b->steps->n);
+}
+
 static enum lw_status no_step(struct builder *b, int64_t step)
 {
-    if (b->steps->n == 0)
-        return lw_fail(b->err, LW_EFORMAT,
-                       "%s: no training step: expected ProfilerStep#N, lw: ranges or "
-                       "Optimizer.step#. Record with torch.profiler.profile(activities=[CPU, CUDA], "
-                       "record_shapes=True, schedule=...) and prof.step() after every optimizer "
-                       "step, or with record_ddp.py",
-                       b->file);
     if (step >= 0)
         return lw_fail(b->err, LW_EFORMAT,
                        "%s: --step %lld: found steps %s to %s, none of that number with a forward "
                        "and a backward",
                        b->file, (long long)step, b->steps->steps[0].name,
                        b->steps->steps[b->steps->n - 1].name);
-    return lw_fail(b->err, LW_EFORMAT,
-                   "%s: %lld step(s), none with a forward and a backward (no "
-                   "torch::autograd::AccumulateGrad): inference, a sampled file, or recorded "
-                   "without ProfilerActivity.CPU. Record whole training steps with "
-                   "profile(activities=[CPU, CUDA], record_shapes=True) or record_ddp.py",
-                   b->file, (long long)b->steps->n);
+    return no_backward(b);
 }
 
 /* Of a step that accumulates gradients the last pass: one micro-batch. */
@@ -150,7 +164,7 @@ static int64_t start_or(const struct traces_axis *a, int64_t ns, int64_t fallbac
 static int64_t ready_of(const struct builder *b, const struct traces_axis *a,
                         const struct lw_gradient *g)
 {
-    return b->ops.device ? traces_axis_end(a, g->node_start_ns) : lw_trace_end_ns(b->t, g->row);
+    return b->p->ops.device ? traces_axis_end(a, g->node_start_ns) : lw_trace_end_ns(b->t, g->row);
 }
 
 static struct marks find_marks(const struct builder *b, const struct traces_axis *a,
@@ -173,9 +187,9 @@ static struct marks find_marks(const struct builder *b, const struct traces_axis
     m.o0 = o->found ? at_least(start_or(a, o->start_ns, host_end), host_end) : host_end;
     m.o1 = o->found ? at_least(traces_axis_end(a, o->end_ns), m.o0) : m.o0;
     m.end = at_least(traces_axis_end(a, s->end_ns), m.o1);
-    if (b->ops.device && next)
+    if (b->p->ops.device && next)
         m.end = at_least(start_or(a, next->start_ns, m.end), m.end);
-    else if (b->ops.device)
+    else if (b->p->ops.device)
         m.end = at_least(m.start + (s->end_ns - s->start_ns), m.end);
     return m;
 }
@@ -185,8 +199,8 @@ static int64_t busy_of(const struct builder *b, const struct marks *m)
     __int128 sum = 0;
     int64_t length = m->end - m->start;
 
-    for (int64_t i = 0; i < b->ops.n; i++) {
-        int64_t start = b->t->start_ns[b->ops.row[i]], end = lw_trace_end_ns(b->t, b->ops.row[i]);
+    for (int64_t i = 0; i < b->p->ops.n; i++) {
+        int64_t start = b->t->start_ns[b->p->ops.row[i]], end = lw_trace_end_ns(b->t, b->p->ops.row[i]);
         start = at_least(start, m->start);
         end = end < m->end ? end : m->end;
         sum += end > start ? end - start : 0;
@@ -200,7 +214,7 @@ static void fill_fixed(const struct builder *b, const struct traces_axis *a,
                        const struct lw_step *s, const struct marks *m, int64_t *row)
 {
     int64_t wait_end = b->p->parallel
-                           ? b->ops.device ? m->o0
+                           ? b->p->ops.device ? m->o0
                                            : at_least(s->phase[LW_PHASE_BACKWARD].end_ns, m->b1)
                            : m->b1;
 
@@ -215,7 +229,7 @@ static void fill_fixed(const struct builder *b, const struct traces_axis *a,
     for (int i = 0; i < N_PARTS; i++)
         row[NET] += row[i];
     row[EXCLUDED] = row[STEP] - row[NET];
-    row[BUSY] = b->ops.device ? busy_of(b, m) : 0;
+    row[BUSY] = b->p->ops.device ? busy_of(b, m) : 0;
 }
 
 static void fill_forward(const struct traces_axis *a, const struct traces_segments *g,
@@ -315,7 +329,7 @@ static enum lw_status fill_step(struct builder *b, int32_t k)
     struct traces_axis a;
     struct warp w;
     enum lw_status status =
-        traces_axis_build(b->t, &b->ops, s, p->parallel, &scratch, &a, b->err);
+        traces_axis_build(b->t, &p->ops, s, p->parallel, &scratch, &a, b->err);
 
     if (status == LW_OK) {
         struct marks m = find_marks(b, &a, s, next);
@@ -335,26 +349,54 @@ static enum lw_status fill_step(struct builder *b, int32_t k)
 
 /* ---- all steps ---- */
 
-static enum lw_status check_alike(struct builder *b, int32_t k)
+static bool is_alike(const struct builder *b, int32_t a, int32_t k)
 {
-    const struct traces_segments *first = &b->segments[0], *g = &b->segments[k];
+    const struct traces_segments *first = &b->segments[a], *g = &b->segments[k];
 
-    if (b->used[k]->n_gradients != b->used[0]->n_gradients)
-        return lw_fail(b->err, LW_EFORMAT,
-                       "%s: %s has %lld gradients, %s has %lld: choose one with --step", b->file,
-                       b->used[0]->name, (long long)b->used[0]->n_gradients, b->used[k]->name,
-                       (long long)b->used[k]->n_gradients);
-    for (int32_t i = 0; g->n == first->n && i < g->n; i++)
-        if (strcmp(g->name[i], first->name[i]) != 0)
-            return lw_fail(b->err, LW_EFORMAT,
-                           "%s: module %d is '%s' in %s and '%s' in %s: choose one with --step",
-                           b->file, i, first->name[i], b->used[0]->name, g->name[i],
-                           b->used[k]->name);
-    if (g->n != first->n)
-        return lw_fail(b->err, LW_EFORMAT,
-                       "%s: %s has %d modules, %s has %d: choose one with --step", b->file,
-                       b->used[0]->name, first->n, b->used[k]->name, g->n);
-    return LW_OK;
+    if (b->used[k]->n_gradients != b->used[a]->n_gradients || g->n != first->n)
+        return false;
+    for (int32_t i = 0; i < g->n; i++)
+        if (g->name[i] != first->name[i] && strcmp(g->name[i], first->name[i]) != 0)
+            return false;
+    return true;
+}
+
+/* Steps of a capture may lack events. The pattern that most steps show counts (of equals: the one
+ * with the most gradients, then the earliest); steps that differ from it are left out. */
+static int32_t common_step(const struct builder *b)
+{
+    int32_t best = 0, most = 0;
+
+    for (int32_t a = 0; a < b->p->n_steps; a++) {
+        int32_t n = 0;
+        for (int32_t k = 0; k < b->p->n_steps; k++)
+            n += is_alike(b, a, k);
+        if (n > most || (n == most && b->used[a]->n_gradients > b->used[best]->n_gradients)) {
+            best = a;
+            most = n;
+        }
+        if (2 * most > b->p->n_steps)
+            break;
+    }
+    return best;
+}
+
+static void keep_alike(struct builder *b)
+{
+    struct traces_profile *p = b->p;
+    int32_t reference = common_step(b), n = 0;
+
+    for (int32_t k = 0; k < p->n_steps; k++) {
+        if (!is_alike(b, reference, k))
+            continue;
+        b->used[n] = b->used[k];
+        b->next[n] = b->next[k];
+        b->segments[n] = b->segments[k];
+        reference = n++; /* the kept ones are alike, so any of them serves to compare with */
+    }
+    p->n_unlike = p->n_steps - n;
+    p->n_steps = n;
+    p->step_name = n == 1 ? b->used[0]->name : NULL;
 }
 
 static enum lw_status find_segments(struct builder *b)
@@ -364,20 +406,56 @@ static enum lw_status find_segments(struct builder *b)
     b->segments = lw_arena_alloc(&p->arena, p->n_steps, sizeof *b->segments);
     if (!b->segments)
         return lw_fail_nomem(b->err);
-    for (int32_t k = 0; k < p->n_steps; k++) {
+    for (int32_t k = 0; k < p->n_steps; k++)
         LW_TRY(traces_segments_find(b->t, b->used[k], &p->arena, &b->segments[k], b->err));
-        LW_TRY(check_alike(b, k));
-    }
+    keep_alike(b);
     p->cut = b->segments[0].cut;
     p->n_modules = b->segments[0].n;
     p->module_name = b->segments[0].name;
     p->module_of = b->segments[0].of_gradient;
     p->n_gradients = (int32_t)b->used[0]->n_gradients;
+    p->step = b->used[0];
     if (b->measured->ready_ns && b->measured->n_gradients != p->n_gradients)
         return lw_fail(b->err, LW_EFORMAT,
                        "%s: %d gradients a step, but %lld measured ready times: the sidecar "
                        "belongs to another model",
                        b->file, p->n_gradients, (long long)b->measured->n_gradients);
+    return LW_OK;
+}
+
+/* Bytes of the first input that an op of this module has; -1 = none was recorded. */
+static int64_t input_bytes(const struct builder *b, int64_t from, int64_t to)
+{
+    const struct lw_trace *t = b->t;
+    int64_t bytes;
+
+    for (int64_t i = lw_trace_row_at(t, from), n = lw_trace_row_at(t, to); i < n; i++) {
+        int32_t d = t->detail[i];
+        enum lw_dtype dtype = LW_F32;
+        if (d < 0 || t->track[i] != b->used[0]->thread || t->details[d].shape_numel <= 0 ||
+            !lw_trace_name_begins(t, i, "aten::"))
+            continue;
+        lw_trace_dtype(t, t->details[d].shape_type, &dtype); /* f32 where it is not recorded */
+        if (!__builtin_mul_overflow(t->details[d].shape_numel, lw_dtype_size(dtype), &bytes))
+            return bytes;
+    }
+    return -1;
+}
+
+static enum lw_status fill_passed(struct builder *b)
+{
+    struct traces_profile *p = b->p;
+    const struct traces_segments *g = &b->segments[0];
+    int64_t end = b->used[0]->phase[LW_PHASE_FORWARD].end_ns;
+
+    p->passed_bytes = lw_arena_alloc(&p->arena, p->n_modules, sizeof *p->passed_bytes);
+    if (!p->passed_bytes)
+        return lw_fail_nomem(b->err);
+    for (int32_t i = 0; i < p->n_modules; i++)
+        p->passed_bytes[i] =
+            p->cut == TRACES_CUT_GRADIENTS || i + 1 == p->n_modules
+                ? -1
+                : input_bytes(b, g->start_ns[i + 1], i + 2 < g->n ? g->start_ns[i + 2] : end);
     return LW_OK;
 }
 
@@ -398,7 +476,7 @@ static enum lw_status fill_shapes(struct builder *b)
             p->dtype_known = false;
         }
     }
-    return LW_OK;
+    return fill_passed(b);
 }
 
 static int compare_int64(const void *a, const void *b)
@@ -481,8 +559,8 @@ static enum lw_status build(struct builder *b, int64_t step)
     struct traces_profile *p = b->p;
 
     LW_TRY(choose_steps(b, step));
-    LW_TRY(traces_ops_build(b->t, &p->arena, &b->ops, b->err));
-    p->device = b->ops.device;
+    LW_TRY(traces_ops_build(b->t, &p->arena, &b->p->ops, b->err));
+    p->device = p->ops.device;
     LW_TRY(find_segments(b));
     LW_TRY(fill_shapes(b));
     b->width = N_FIXED + 2 * (int64_t)p->n_modules + p->n_gradients;

@@ -7,8 +7,9 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/plan/workload.h"
-#include "traces/trace/step_phases.h"
+#include "traces/trace/compute_clock.h"
 #include "traces/trace/module_segments.h"
+#include "traces/trace/step_phases.h"
 #include "traces/trace/trace.h"
 
 /* The compute-only cost of a training step, from the steps of one trace. Times in ns. */
@@ -18,6 +19,7 @@ struct traces_profile {
     enum traces_cut cut;
     int32_t n_steps;            /* that were used */
     int32_t n_left_out;         /* steps without a whole forward and backward */
+    int32_t n_unlike;           /* whole steps left out: not the gradients and modules of most */
     int32_t n_passes;           /* most backward passes of a step; only the last one is the profile */
     int64_t earlier_ns;         /* of the first used step: its passes before the last */
     const char *step_name;      /* of the only step used, else NULL */
@@ -27,6 +29,9 @@ struct traces_profile {
     int64_t *numel;             /* [n_gradients] -1 = shape not recorded */
     enum lw_dtype *dtype;       /* [n_gradients] */
     bool dtype_known;           /* of all gradients */
+    const struct lw_step *step; /* the first used one: gradients and shapes are its */
+    struct traces_ops ops;
+    int64_t *passed_bytes;      /* [n_modules] first input of the next module; -1 = not recorded */
     /* medians over the used steps; each list sums to its phase */
     int64_t *forward_ns, *backward_ns; /* [n_modules] */
     int64_t *ready_ns;          /* [n_gradients] from the start of the backward, ascending */
@@ -46,7 +51,7 @@ struct traces_ready {
 /* parallel: the run was data-parallel, so its part is taken out.
  * step: the number N of ProfilerStep#N (or of the n-th step where they have no names); -1 = median.
  * measured.ready_ns stretches the backward piece by piece so that each gradient is ready then.
- * LW_EFORMAT: no usable step, or steps that differ in modules or gradients. */
+ * LW_EFORMAT: no usable step. */
 enum lw_status traces_profile_build(const char *file, const struct lw_trace *t,
                                     const struct lw_steps *steps, bool parallel,
                                     int64_t step, const struct traces_ready *measured,

@@ -5,7 +5,8 @@
  * communicator runs in one order); the member that came last waited for nobody, so the shortest time
  * over ranks is taken. Per size the smallest of all samples is the row, their interquartile range
  * its spread. Gloo runs several at a time: those that overlapped another count as two in flight.
- * Not told by a trace: which links were used, nodes, latency apart from bandwidth. */
+ * A trace does not tell which links were used, nor nodes. One link of the bandwidth and latency that
+ * the all-reduces show stands for them, so that plans with other collectives can be priced. */
 #include "traces/workload/to_cluster.h"
 
 #include <stdio.h>
@@ -93,20 +94,30 @@ static bool overlaps(const struct lw_trace *t, const struct lw_step *s, int64_t 
     return false;
 }
 
-static enum lw_status add_host(const struct traces_source *s, struct list *l, struct lw_err *err)
+/* Where nothing tells the world size, the traces given are taken to be all of its ranks. */
+static int32_t world_of(const struct traces_source *s, int n_parallel)
+{
+    int32_t world = s->has_sidecar ? s->sidecar.world_size : s->trace.world_size;
+
+    return world > 0 ? world : n_parallel > 2 ? n_parallel : 2;
+}
+
+static enum lw_status add_host(const struct traces_source *s, int n_parallel, struct list *l,
+                               struct lw_err *err)
 {
     const struct lw_trace *t = &s->trace;
-    int32_t world = s->has_sidecar ? s->sidecar.world_size : t->world_size;
+    int32_t world = world_of(s, n_parallel);
 
     for (int64_t i = 0; i < s->steps.n; i++)
         for (int64_t k = 0; k < s->steps.steps[i].n_collectives; k++) {
             int64_t row = s->steps.steps[i].collectives[k];
             int32_t d = t->detail[row];
-            struct sample v = {.dur_ns = t->dur_ns[row], .n_ranks = world,
+            struct sample v = {.dtype = LW_F32, .dur_ns = t->dur_ns[row], .n_ranks = world,
                                .n_in_flight = 1 + overlaps(t, &s->steps.steps[i], row)};
             if (d < 0 || t->details[d].shape_numel <= 0 || world < 2 ||
                 !op_named(lw_trace_name(t, row) + strlen("gloo:"), &v.op) ||
-                !lw_trace_dtype(t, t->details[d].shape_type, &v.dtype) ||
+                (t->details[d].shape_type >= 0 && /* not recorded (torch 1.13): f32 is assumed */
+                 !lw_trace_dtype(t, t->details[d].shape_type, &v.dtype)) ||
                 __builtin_mul_overflow(t->details[d].shape_numel, lw_dtype_size(v.dtype), &v.bytes))
                 continue;
             LW_TRY(add(l, v, err));
@@ -130,15 +141,18 @@ static enum lw_status collect(const struct traces_source *source, int n, struct 
                               int *n_matched, struct lw_err *err)
 {
     enum lw_status status = LW_OK;
+    int n_parallel = 0;
 
     *n_matched = 1;
+    for (int i = 0; i < n; i++)
+        n_parallel += source[i].parallel;
     for (int i = 0; i < n && status == LW_OK; i++) {
         struct list one = {0};
         if (!source[i].parallel)
             continue;
         status = add_device(&source[i], &one, err);
         if (status == LW_OK)
-            status = add_host(&source[i], &one, err);
+            status = add_host(&source[i], n_parallel, &one, err);
         bool same = all->n > 0 && alike(all, &one);
         *n_matched += same;
         for (int64_t k = 0; k < one.n && status == LW_OK; k++) {
@@ -215,8 +229,69 @@ static const char *about_samples(struct lw_cluster *c, const struct list *l, int
     return lw_arena_strdup(&c->arena, text);
 }
 
+/* The row of the all-reduce tables from which the link is taken: alone in flight, the most bytes;
+ * NULL: no all-reduce of at least two ranks. */
+static const struct lw_cost_table *link_table(const struct lw_cluster *c)
+{
+    const struct lw_cost_table *best = NULL;
+
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *t = &c->tables[i];
+        if (t->op == LW_OP_ALL_REDUCE && t->time_ps[t->n_rows - 1] > 0 &&
+            (!best || t->n_in_flight < best->n_in_flight ||
+             (t->n_in_flight == best->n_in_flight &&
+              t->bytes[t->n_rows - 1] > best->bytes[best->n_rows - 1])))
+            best = t;
+    }
+    return best;
+}
+
+/* What the tables leave open (reduce-scatter, messages between stages, other group sizes) is
+ * computed from one link: a ring all-reduce of n ranks moves 2(n-1)/n of its bytes over each, so the
+ * largest one gives its bandwidth; its 2(n-1) steps share the time of the smallest one. */
+static enum lw_status fill_link(struct lw_cluster *c, struct lw_err *err)
+{
+    const struct lw_cost_table *t = link_table(c);
+    char text[160];
+
+    if (!t)
+        return LW_OK;
+    int64_t bytes = t->bytes[t->n_rows - 1], n = t->n_ranks;
+    double s = (double)t->time_ps[t->n_rows - 1] / 1e12;
+    snprintf(text, sizeof text, "derived from the recorded all-reduces of %d ranks, %lld to %lld bytes",
+             t->n_ranks, (long long)t->bytes[0], (long long)bytes);
+    const char *source = lw_arena_strdup(&c->arena, text);
+    c->links = lw_arena_alloc(&c->arena, 1, sizeof *c->links);
+    if (!source || !c->links)
+        return lw_fail_nomem(err);
+    c->links[c->n_links++] = (struct lw_link){
+        .name = "recorded", .level = LW_LINK_INTRA,
+        .bytes_per_s = {2.0 * (double)(n - 1) / (double)n * (double)bytes / s, source},
+        .latency_ps = {(double)(t->time_ps[0] / (2 * (n - 1))), source},
+        .n_links = {1, source}, .n_sharers = {1, source}};
+    return LW_OK;
+}
+
+static enum lw_status fill_memory(struct lw_cluster *c, const struct traces_memory *m,
+                                  struct lw_err *err)
+{
+    char text[sizeof m->source + 40];
+
+    if (m->bytes_per_s <= 0)
+        return LW_OK;
+    snprintf(text, sizeof text, "%s; a copy reads and writes", m->source);
+    c->device.memory_bytes_per_s =
+        (struct lw_figure){m->bytes_per_s, lw_arena_strdup(&c->arena, m->source)};
+    c->device.copy_bytes_per_s =
+        (struct lw_figure){m->bytes_per_s / 2, lw_arena_strdup(&c->arena, text)};
+    return c->device.memory_bytes_per_s.source && c->device.copy_bytes_per_s.source
+               ? LW_OK
+               : lw_fail_nomem(err);
+}
+
 static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,
-                           const struct list *l, int n_matched, struct lw_err *err)
+                           const struct list *l, int n_matched, const struct traces_memory *memory,
+                           struct lw_err *err)
 {
     const struct lw_trace *t = &s->trace;
     int32_t world = l->v[0].n_ranks;
@@ -244,11 +319,14 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,
             ;
         LW_TRY(fill_table(c, l->v, i, end, about, err));
     }
+    LW_TRY(fill_link(c, err));
+    LW_TRY(fill_memory(c, memory, err));
     return lw_cluster_check(c, err);
 }
 
 enum lw_status lw_cluster_from_traces(const struct traces_source *source, int n,
-                                      struct lw_cluster *out, struct lw_err *err)
+                                      const struct traces_memory *memory, struct lw_cluster *out,
+                                      struct lw_err *err)
 {
     struct lw_cluster c = {0};
     struct list all = {0};
@@ -262,7 +340,7 @@ enum lw_status lw_cluster_from_traces(const struct traces_source *source, int n,
                          source[0].file);
     for (int i = 0; status == LW_OK && i < n; i++)
         if (source[i].parallel) {
-            status = fill(&c, &source[i], &all, n_matched, err);
+            status = fill(&c, &source[i], &all, n_matched, memory, err);
             break;
         }
     lw_free(all.v);

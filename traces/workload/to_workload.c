@@ -14,7 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "traces/trace/data_parallel.h"
 #include "traces/trace/device_figures.h"
+#include "traces/workload/gradient_sizes.h"
 #include "traces/workload/step_profile.h"
 
 enum { MAX_NOTES = 24 };
@@ -26,6 +28,7 @@ struct importer {
     const struct traces_sidecar *list;     /* parameters; NULL = nameless */
     bool measured;                         /* the main sidecar's times are used */
     struct traces_profile profile;
+    struct traces_sizes sizes;             /* how missing ones were filled */
     struct lw_workload *w;
     int32_t *param_of;                     /* [n_gradients] */
     const char *notes[MAX_NOTES];
@@ -117,6 +120,27 @@ static enum lw_status note_damage(struct importer *m)
     return LW_OK;
 }
 
+static bool is_nccl(const struct importer *m)
+{
+    const struct lw_trace *t = &m->main->trace;
+
+    for (int64_t i = 0; i < t->n; i++)
+        if (lw_trace_on_host(t, i) && lw_trace_name_begins(t, i, "nccl:"))
+            return true;
+    return false;
+}
+
+static enum lw_status note_wrapper(struct importer *m)
+{
+    enum traces_wrapper w = lw_trace_wrapper(&m->main->trace);
+
+    if (w < TRACES_WRAPPER_FSDP1)
+        return LW_OK;
+    return note(m, "the run used %s: a parameter is what one gradient accumulates (a flat parameter "
+                   "counts as one); plan it with --zero 3",
+                traces_wrapper_name(w));
+}
+
 static enum lw_status note_profile(struct importer *m)
 {
     const struct traces_profile *p = &m->profile;
@@ -133,14 +157,21 @@ static enum lw_status note_profile(struct importer *m)
     if (p->n_left_out > 0)
         LW_TRY(note(m, "%d steps without a whole forward and backward were left out",
                     p->n_left_out));
+    if (p->n_unlike > 0)
+        LW_TRY(note(m, "%d steps with other gradients or modules than most steps were left out "
+                       "(incomplete capture)",
+                    p->n_unlike));
     if (m->measured)
         LW_TRY(note(m, "stretched to what was measured without the profiler: step %.3f ms (in the "
                        "trace %.3f ms)",
                     (double)m->main->sidecar.measured.step_ns / 1e6, (double)p->step_ns / 1e6));
+    if (!p->device && m->main->parallel && is_nccl(m))
+        LW_TRY(note(m, "no device events in the file: times are the host's, not the device's"));
     if (p->device)
         LW_TRY(note(m, "device times include idle while the host launches: the main stream is busy "
                        "%.1f %% of the step",
                     100.0 * (double)p->busy_ns / (double)(p->step_ns ? p->step_ns : 1)));
+    LW_TRY(note_wrapper(m));
     if (p->parallel)
         LW_TRY(note(m, "from a data-parallel run: %.3f ms of hooks, buffer broadcast and waiting "
                        "left out of the step; what communication slowed down remains inside",
@@ -159,24 +190,50 @@ static enum lw_status note_profile(struct importer *m)
 static enum lw_status no_sizes(struct importer *m)
 {
     return lw_fail(m->err, LW_EFORMAT,
-                   "%s: the trace names no parameter and gives no sizes (recorded without shapes): "
-                   "give --model-params FILE (a workload or a sidecar of the same model), or "
-                   "record with profile(activities=[CPU, CUDA], record_shapes=True); names and "
-                   "modules come from record_ddp.py",
-                   m->main->file);
+                   "%s: %d of %d gradients have no size: the trace was recorded without shapes and "
+                   "holds neither their all-reduce nor an optimizer. Give --elements N (trainable "
+                   "parameters in all) or --model-params FILE (a workload or a sidecar of the same "
+                   "model), or record with record_shapes=True",
+                   m->main->file, m->sizes.n_unknown, m->profile.n_gradients);
+}
+
+static enum lw_status note_sizes(struct importer *m)
+{
+    const struct traces_sizes *z = &m->sizes;
+
+    if (z->n_bucket > 0)
+        LW_TRY(note(m, "%d of %d gradients have no recorded size: each takes a share of the "
+                       "all-reduce that carried it (%d all-reduces of known size)",
+                    z->n_bucket, m->profile.n_gradients, z->n_buckets));
+    if (z->n_undefined > 0)
+        LW_TRY(note(m, "%d of %d gradients are not tensors in the trace (fused into the backward, "
+                       "sparse, or unused): one element each is assumed",
+                    z->n_undefined, m->profile.n_gradients));
+    if (z->n_total > 0 && !z->optimizer)
+        LW_TRY(note(m, "%d of %d gradients have no recorded size: shared out from --elements %lld",
+                    z->n_total, m->profile.n_gradients, (long long)m->choice->n_elements));
+    if (z->n_total > 0 && z->optimizer)
+        LW_TRY(note(m, "%d of %d gradients have no recorded size: at most %lld elements in all, "
+                       "shared out, as %s takes %.3f ms and moves %d bytes per element at %.4g GB/s "
+                       "(%s); --elements N gives the true total",
+                    z->n_total, m->profile.n_gradients, (long long)z->total_numel, z->optimizer,
+                    (double)z->optimizer_ns / 1e6, z->bytes_per_element, z->bytes_per_s / 1e9,
+                    m->choice->memory.source));
+    return LW_OK;
 }
 
 static enum lw_status choose_list(struct importer *m)
 {
-    const struct traces_profile *p = &m->profile;
+    struct traces_profile *p = &m->profile;
 
     m->list = m->choice->params          ? m->choice->params
               : m->main->has_sidecar     ? &m->main->sidecar
                                          : NULL;
-    for (int32_t k = 0; !m->list && k < p->n_gradients; k++)
-        if (p->numel[k] < 0)
-            return no_sizes(m);
-    return LW_OK;
+    if (m->list)
+        return LW_OK;
+    LW_TRY(traces_sizes_fill(&m->main->trace, p->step, &p->ops, m->choice->n_elements,
+                             m->choice->memory.bytes_per_s, p->numel, &m->sizes, m->err));
+    return m->sizes.n_unknown > 0 ? no_sizes(m) : note_sizes(m);
 }
 
 static int32_t n_trained(const struct traces_sidecar *s)
@@ -271,8 +328,8 @@ static enum lw_status nameless_params(struct importer *m)
             .name = "", .numel = p->numel[k], .dtype = p->dtype[k], .module = p->module_of[k],
             .tied = -1, .trainable = true, .used = true, .ready_ps = -1};
     }
-    LW_TRY(note(m, "the trace names no parameter: sizes from the gradients' shapes, registration "
-                   "order taken to be the ready order backwards"));
+    LW_TRY(note(m, "the trace names no parameter: %sregistration order taken to be the ready order "
+                   "backwards", m->sizes.total_numel ? "" : "sizes from the gradients' shapes, "));
     if (!p->dtype_known)
         LW_TRY(note(m, "element types of gradients are not recorded: float32 assumed"));
     return note(m, "buffers are not recorded: none assumed");
@@ -374,6 +431,27 @@ static enum lw_status name_module(struct importer *m, int32_t i)
     return status;
 }
 
+/* A module without a recorded shape passes on what the one before it passes on. */
+static enum lw_status fill_passed(struct importer *m)
+{
+    struct lw_workload *w = m->w;
+    int32_t n_known = 0, first = -1;
+
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        n_known += w->modules[i].output_bytes >= 0;
+        first = first < 0 && w->modules[i].output_bytes >= 0 ? i : first;
+    }
+    if (n_known == 0)
+        return note(m, "no shapes of activations: bytes passed between modules are unknown (--pp "
+                       "needs them: record with record_shapes=True)");
+    for (int32_t i = 0; i < w->n_modules; i++)
+        if (w->modules[i].output_bytes < 0)
+            w->modules[i].output_bytes = w->modules[i ? i - 1 : first].output_bytes;
+    return note(m, "bytes passed between modules are the first input of the next module (%d of %d "
+                   "recorded, the others taken to pass on what they get)",
+                n_known, w->n_modules);
+}
+
 static enum lw_status fill_modules(struct importer *m)
 {
     struct lw_workload *w = m->w;
@@ -391,11 +469,11 @@ static enum lw_status fill_modules(struct importer *m)
         w->modules[i] = (struct lw_module){
             .forward_ps = lw_ns_to_ps(p->forward_ns[i]),
             .backward_input_ps = lw_ns_to_ps(p->backward_ns[i]),
-            .forward_flops = -1, .forward_bytes = -1, .output_bytes = -1,
+            .forward_flops = -1, .forward_bytes = -1, .output_bytes = p->passed_bytes[i],
             .kept_bytes = {-1, -1, -1}};
         LW_TRY(name_module(m, i));
     }
-    return LW_OK;
+    return fill_passed(m);
 }
 
 static void fill_gaps(struct importer *m)

@@ -32,7 +32,15 @@ enum lw_status traces_source_take(const char *file, struct lw_input *in,
                                   struct traces_source *out, struct lw_err *err);
 void traces_source_free(struct traces_source *s);
 
+/* Memory bandwidth of the device that was recorded on: known from its name, or assumed. */
+struct traces_memory {
+    double bytes_per_s; /* 0 = not looked up */
+    char source[200];
+};
+
 struct traces_choice {
+    int64_t n_elements;              /* trainable parameters in all, for traces without shapes; 0 */
+    struct traces_memory memory;
     int64_t step;                    /* as in traces_profile_build; -1 = median */
     bool as_traced;                  /* do not stretch to what was measured without the profiler */
     const struct traces_sidecar *params; /* --model-params: parameters in registration order; NULL */

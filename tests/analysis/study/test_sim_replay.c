@@ -196,7 +196,7 @@ static void what_does_not_go_with_a_replay_is_refused(void **state)
         {"--tp 2", "--tp does not go with --replay"},
         {"--steps 3", "--steps: a replay has the steps of its traces"},
         {"--ranks 4", "--ranks: the traces do not tell how many ranks ran"},
-        {"--device dgx-h100", "recorded on 'X', which is no known device"},
+        {"--device dgx-h100", "recorded on 'X', which is not a known device"},
         {"--from-device dgx-h100", "--from-device says what was recorded on"},
         {"--kernel-classes /nowhere", "/nowhere"},
     };

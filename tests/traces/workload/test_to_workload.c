@@ -13,6 +13,7 @@
 #include "traces/workload/to_cluster.h"
 
 static const struct traces_choice median = {.step = -1};
+static const struct traces_memory memory = {4e9, "by hand"};
 
 static void a_step_is_cut_into_modules_gaps_and_ready_times(void **state)
 {
@@ -423,7 +424,7 @@ static void random_traces_become_sound_workloads_or_are_refused(void **state)
             assert_int_equal(status, LW_EFORMAT);
             assert_true(err.msg[0] != '\0');
         }
-        if (lw_cluster_from_traces(&s, 1, &links, &err) == LW_OK)
+        if (lw_cluster_from_traces(&s, 1, &memory, &links, &err) == LW_OK)
             lw_cluster_free(&links);
         traces_source_free(&s);
         assert_int_equal(lw_alloc_live(), 0);

@@ -1,0 +1,207 @@
+/* Every recorded training trace goes the whole way: import, sim, recommend. What a trace lacks is
+ * filled and said; what holds no training step is refused with the reason. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/files/files.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+#define TRACES "../shared/traces/kineto/"
+#define RUNS "../shared/groundtruth/"
+
+/* own_cluster: the trace's collectives become a cluster that the plan then runs on. */
+struct recording {
+    const char *files; /* below $P */
+    bool own_cluster;
+    int dp;
+    int n_params;
+    int64_t numel;
+    const char *says; /* one of its notes */
+};
+
+static const struct recording trained[] = {
+    /* five all-reduces of 8,196,000 + 31,502,336 + 26,255,360 + 26,550,272 + 9,724,160 bytes:
+     * ResNet-50's 25,557,032 floats (truth.json, ProfilerStep#4) */
+    {TRACES "ddp_resnet50_2xA100_rank0.json.gz", true, 2, 161, 25557032, "share of the all-reduce"},
+    {TRACES "dlrm_8gpu_rank0.json.gz", true, 8, 16, -1, "1 of 16 gradients have no recorded size"},
+    {TRACES "dlrm_8gpu_rank7.json.gz", true, 8, 16, -1, "1 of 16 gradients have no recorded size"},
+    {TRACES "torchrec_8xA100_rank3.json.gz", true, 8, 259, -1, "2 of 259 gradients are not tensors"},
+    {TRACES "megatron_tp2_2xV100_rank0.json.gz", true, 2, 29, -1,
+     "'Tesla V100-PCIE-32GB' is not a known device, --from-device"},
+    {TRACES "megatron_tp2_2xV100_rank1.json.gz", true, 2, 29, -1, "Optimizer.step#Adam.step"},
+    {TRACES "linear_1gpu.json.gz", false, 8, 42, -1, "--elements N gives the true total"},
+    {TRACES "minitoy_mi250_rocm62.json.gz", false, 8, 2, -1, "bytes passed between modules"},
+    {TRACES "resnet50_1xV100_torch1.9.json.gz", false, 8, 161, 25557032, "sizes from the gradients'"},
+    {RUNS "gpt6__local.trace.json.gz", false, 8, 76, 13842432, "float32 assumed"},
+    {RUNS "resnet18__local.trace.json.gz", false, 8, 62, 11689512, "float32 assumed"},
+    {RUNS "gpt6__5g__cap1.rank0.trace.json.gz $P/" RUNS "gpt6__5g__cap1.rank1.trace.json.gz", true, 2,
+     76, 13842432, "float32 assumed"},
+    {RUNS "gpt6__1g__cap25.rank0.trace.json.gz", true, 2, 76, 13842432, "float32 assumed"},
+    {RUNS "resnet18__unl__cap25.rank0.trace.json.gz $P/" RUNS
+          "resnet18__unl__cap25.rank1.trace.json.gz",
+     true, 2, 62, 11689512, "float32 assumed"},
+    {RUNS "resnet18__500m__cap1.rank1.trace.json.gz", true, 2, 62, 11689512, "float32 assumed"},
+};
+
+static const struct {
+    const char *file, *says;
+} refused[] = {
+    {TRACES "alexnet_cuda_sync.json.gz", "no backward in the file: inference"},
+    {TRACES "cuda_sync_event.json.gz", "no backward in the file: inference"},
+    {TRACES "cuda_sync_multi_stream.json.gz", "no backward in the file: inference"},
+    {TRACES "sampled_128ranks_rank0.json.gz", "a sampled or filtered file"},
+    {TRACES "cpu_events_only.json.gz", "2 of 2 gradients have no size"},
+};
+
+static bool is_there(void)
+{
+    if (access(TRACES, R_OK) == 0 && access(RUNS, R_OK) == 0)
+        return true;
+    fprintf(stderr, "%s and %s are not here: recorded training traces are not checked\n", TRACES, RUNS);
+    return false;
+}
+
+static void check_workload(const struct recording *r)
+{
+    struct lw_workload w;
+    struct lw_err err = {0};
+    bool said = false;
+    int64_t numel = 0;
+
+    if (lw_workload_read(fixture_path("w.json"), &w, &err) != LW_OK)
+        fail_msg("%s: %s", r->files, err.msg);
+    assert_int_equal(w.n_params, r->n_params);
+    for (int32_t i = 0; i < w.n_params; i++) {
+        assert_true(w.params[i].numel > 0);
+        numel += w.params[i].numel;
+    }
+    if (r->numel >= 0)
+        assert_int_equal(numel, r->numel);
+    for (int32_t i = 0; i < w.n_notes; i++)
+        said |= strstr(w.notes[i], r->says) != NULL;
+    if (!said)
+        fail_msg("%s: no note says '%s'", r->files, r->says);
+    lw_workload_free(&w);
+}
+
+static void training_traces_go_from_import_to_recommend(void **state)
+{
+    char words[1024];
+
+    (void)state;
+    for (size_t i = 0; is_there() && i < sizeof trained / sizeof *trained; i++) {
+        const struct recording *r = &trained[i];
+        const char *cluster = r->own_cluster ? "c.json" : "dgx-a100";
+        snprintf(words, sizeof words, "import $P/%s -o w.json %s", r->files,
+                 r->own_cluster ? "--cluster-out c.json" : "");
+        lapwing(words, NULL);
+        check_workload(r);
+        snprintf(words, sizeof words, "sim -w w.json -c %s --dp %d --no-db", cluster, r->dp);
+        assert_non_null(strstr(lapwing(words, NULL), "step"));
+        snprintf(words, sizeof words, "sim -w w.json -c %s --dp %d --zero 2 --no-db", cluster, r->dp);
+        lapwing(words, NULL);
+        snprintf(words, sizeof words, "recommend -w w.json -c %s --dp %d", cluster, r->dp);
+        lapwing(words, NULL);
+    }
+}
+
+static void recorded_shapes_suffice_for_a_pipeline(void **state)
+{
+    (void)state;
+    if (!is_there())
+        return;
+    lapwing("import $P/" TRACES "resnet50_1xV100_torch1.9.json.gz -o w.json", NULL);
+    lapwing("sim -w w.json -c dgx-a100 --pp 4 --micro-batches 8 --no-db", NULL);
+}
+
+static void traces_without_a_training_step_are_refused_with_the_reason(void **state)
+{
+    char words[1024];
+
+    (void)state;
+    for (size_t i = 0; is_there() && i < sizeof refused / sizeof *refused; i++) {
+        snprintf(words, sizeof words, "import $P/%s -o w.json", refused[i].file);
+        expect(words, 1, refused[i].says);
+    }
+}
+
+static void a_given_total_and_device_replace_what_is_assumed(void **state)
+{
+    struct lw_workload w;
+
+    (void)state;
+    if (!is_there())
+        return;
+    lapwing("import $P/" TRACES "linear_1gpu.json.gz -o w.json --elements 1000003", NULL);
+    assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, NULL), LW_OK);
+    assert_int_equal(lw_workload_numel(&w, true), 1000003);
+    lw_workload_free(&w);
+    expect("import $P/" TRACES "linear_1gpu.json.gz -o w.json --from-device dgx-a100", 0,
+           "A100-SXM4-80GB: NVIDIA A100 datasheet");
+}
+
+/* The legacy profiler's export: a bare array, no category, no sequence numbers, no shapes. */
+static void put_legacy(const char *path, bool forward)
+{
+    static const char *const rows[] = {
+        "Optimizer.zero_grad#SGD.zero_grad", "aten::linear", "aten::relu", "aten::linear",
+        "AddmmBackward0", "torch::autograd::AccumulateGrad", "ReluBackward0", "AddmmBackward0",
+        "torch::autograd::AccumulateGrad", "Optimizer.step#SGD.step"};
+    char text[4096];
+    int n = snprintf(text, sizeof text,
+                     "[{\"name\":\"ProfilerStep#3\",\"ph\":\"X\",\"ts\":0,\"dur\":1000,\"tid\":1,"
+                     "\"pid\":\"CPU functions\",\"args\":{}}");
+
+    for (int i = 0; i < 10; i++)
+        if (forward || i == 0 || i > 3)
+            n += snprintf(text + n, sizeof text - (size_t)n,
+                          ",{\"name\":\"%s\",\"ph\":\"X\",\"ts\":%d,\"dur\":%d,\"tid\":1,"
+                          "\"pid\":\"CPU functions\",\"args\":{}}",
+                          rows[i], 10 + 90 * i, 80);
+    snprintf(text + n, sizeof text - (size_t)n, "]");
+    fixture_put(path, text);
+}
+
+static void a_legacy_profilers_export_is_a_training_step(void **state)
+{
+    struct lw_workload w;
+
+    (void)state;
+    put_legacy(fixture_path("old.json"), true);
+    expect("import old.json -o w.json", 0, "ProfilerStep#3");
+    assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, NULL), LW_OK);
+    assert_int_equal(w.n_ready, 2);
+    /* backward from the node at 370 to the end of the last one at 730 + 80; gradients end at 540, 810 */
+    assert_int_equal(lw_workload_backward_ps(&w), 440 * 1000000LL);
+    assert_int_equal(w.params[w.ready_order[0]].ready_ps, (540 - 370) * 1000000LL);
+    /* forward from the op after zero_grad (100) to the backward's start */
+    assert_int_equal(lw_workload_forward_ps(&w), 270 * 1000000LL);
+    lw_workload_free(&w);
+    put_legacy(fixture_path("old.json"), false);
+    expect("import old.json -o w.json", 1, "2 gradients, but no step with both");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(training_traces_go_from_import_to_recommend, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(recorded_shapes_suffice_for_a_pipeline, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(traces_without_a_training_step_are_refused_with_the_reason,
+                                        fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(a_given_total_and_device_replace_what_is_assumed, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(a_legacy_profilers_export_is_a_training_step, fixture_open,
+                                        fixture_close),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,175 @@
+/* Sizes that a trace lacks: from the all-reduce that carried them, the user's total, the optimizer's
+ * time. Steps that lack events are left out. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "tests/lib/step_help.h"
+
+/* Gradients b (node [461,470)) then a (node [701,712)) without a tensor; `numel` floats all-reduced
+ * from a's hook at 710. */
+static struct imported make(int64_t numel)
+{
+    struct imported x = import_begin();
+
+    put_step(&x.s.trace, 5000, "ProfilerStep#3", true);
+    if (numel > 0)
+        put_row(&x.s.trace, LW_ROW_USER, "gloo:all_reduce", 5710, 5720, -1, numel);
+    import_sort(&x);
+    x.s.parallel = numel > 0;
+    for (int64_t i = 0; i < x.s.trace.n; i++)
+        if (strcmp(lw_trace_name(&x.s.trace, i), ACC) == 0)
+            x.s.trace.details[x.s.trace.detail[i]].shape_numel = -1;
+    return x;
+}
+
+static bool says(const struct lw_workload *w, const char *text)
+{
+    for (int32_t i = 0; i < w->n_notes; i++)
+        if (strstr(w->notes[i], text))
+            return true;
+    return false;
+}
+
+static void an_all_reduce_is_shared_by_the_gradients_since_the_last_one(void **state)
+{
+    struct imported x = make(71);
+
+    (void)state;
+    import_median(&x);
+    /* no hook of the device: equal shares, rounded so that they sum to 71 */
+    assert_int_equal(x.w.params[1].numel, 36);
+    assert_int_equal(x.w.params[0].numel, 35);
+    assert_true(says(&x.w, "2 of 2 gradients have no recorded size: each takes a share"));
+    import_free(&x);
+}
+
+static void a_known_gradient_leaves_the_rest_of_its_all_reduce(void **state)
+{
+    struct imported x = make(71);
+
+    (void)state;
+    for (int64_t i = 0; i < x.s.trace.n; i++)
+        if (strcmp(lw_trace_name(&x.s.trace, i), ACC) == 0 && x.s.trace.start_ns[i] < 5500)
+            x.s.trace.details[x.s.trace.detail[i]].shape_numel = 30;
+    import_median(&x);
+    assert_int_equal(x.w.params[1].numel, 30);
+    assert_int_equal(x.w.params[0].numel, 41);
+    import_free(&x);
+}
+
+static void a_total_is_shared_out_to_the_last_element(void **state)
+{
+    struct imported x = make(0);
+    struct traces_choice choice = {.step = -1, .n_elements = 101};
+
+    (void)state;
+    import_as(&x, &choice);
+    assert_int_equal(x.w.params[0].numel + x.w.params[1].numel, 101);
+    assert_true(says(&x.w, "shared out from --elements 101"));
+    import_free(&x);
+}
+
+static void the_optimizers_time_bounds_the_total(void **state)
+{
+    struct imported x = make(0);
+    struct traces_choice choice = {.step = -1, .memory = {1e12, "by hand"}};
+
+    (void)state;
+    for (int64_t i = 0; i < x.s.trace.n; i++) /* shapes were not recorded at all */
+        x.s.trace.detail[i] = -1;
+    import_as(&x, &choice);
+    /* 160 ns at 1e12 B/s are 160,000 bytes, 20 per element: 8,000 */
+    assert_int_equal(x.w.params[0].numel + x.w.params[1].numel, 8000);
+    assert_true(says(&x.w, "at most 8000 elements in all"));
+    import_free(&x);
+}
+
+static void one_gradient_that_is_no_tensor_counts_one_element(void **state)
+{
+    struct imported x = make(0);
+
+    (void)state;
+    for (int64_t i = 0; i < x.s.trace.n; i++)
+        if (strcmp(lw_trace_name(&x.s.trace, i), ACC) == 0 && x.s.trace.start_ns[i] < 5500)
+            x.s.trace.details[x.s.trace.detail[i]].shape_numel = 30;
+    import_median(&x);
+    assert_int_equal(x.w.params[0].numel, 1);
+    assert_true(says(&x.w, "1 of 2 gradients are not tensors"));
+    import_free(&x);
+}
+
+static void steps_that_lack_gradients_are_left_out(void **state)
+{
+    struct imported x = import_begin();
+
+    (void)state;
+    put_step(&x.s.trace, 5000, "ProfilerStep#3", true);
+    put_step(&x.s.trace, 7000, "ProfilerStep#4", true);
+    put_step(&x.s.trace, 9000, "ProfilerStep#5", true);
+    import_sort(&x);
+    for (int64_t i = 0; i < x.s.trace.n; i++)
+        if (x.s.trace.start_ns[i] == 5462) /* step 3 loses its first accumulation */
+            x.s.trace.class[i] = LW_ROW_USER;
+    lw_steps_free(&x.s.steps);
+    assert_int_equal(lw_steps_find(&x.s.trace, &x.s.steps, NULL), LW_OK);
+    import_median(&x);
+    assert_int_equal(x.w.n_ready, 2);
+    assert_int_equal(lw_workload_step_ps(&x.w), 1000000);
+    assert_true(says(&x.w, "1 steps with other gradients or modules"));
+    import_free(&x);
+}
+
+static void a_capture_without_marks_is_one_step(void **state)
+{
+    struct imported x = import_begin();
+
+    (void)state;
+    put_micro_batch(&x.s.trace, 5000);
+    import_sort(&x);
+    assert_string_equal(x.s.steps.found_by, "the whole capture");
+    assert_int_equal(x.s.steps.steps[0].n_gradients, 2);
+    import_median(&x);
+    assert_int_equal(x.w.params[0].numel, 40);
+    import_free(&x);
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    struct imported x = make(71);
+    struct traces_choice choice = {.step = -1};
+    enum lw_status status = LW_ENOMEM;
+    int64_t live = lw_alloc_live();
+
+    (void)state;
+    for (int64_t n = 1; status != LW_OK; n++) {
+        lw_alloc_fail_at(n);
+        status = lw_workload_from_traces(&x.s, 1, &choice, &x.w, &x.c, NULL);
+        lw_alloc_fail_at(0);
+        if (status != LW_OK) {
+            assert_int_equal(status, LW_ENOMEM);
+            assert_int_equal(lw_alloc_live(), live);
+        }
+    }
+    import_free(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_all_reduce_is_shared_by_the_gradients_since_the_last_one),
+        cmocka_unit_test(a_known_gradient_leaves_the_rest_of_its_all_reduce),
+        cmocka_unit_test(a_total_is_shared_out_to_the_last_element),
+        cmocka_unit_test(the_optimizers_time_bounds_the_total),
+        cmocka_unit_test(one_gradient_that_is_no_tensor_counts_one_element),
+        cmocka_unit_test(steps_that_lack_gradients_are_left_out),
+        cmocka_unit_test(a_capture_without_marks_is_one_step),
+        cmocka_unit_test(failing_allocations_leave_nothing_behind),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

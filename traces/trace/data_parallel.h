@@ -1,0 +1,18 @@
+#ifndef LW_TRACES_TRACE_DATA_PARALLEL_H
+#define LW_TRACES_TRACE_DATA_PARALLEL_H
+
+#include "traces/trace/trace.h"
+
+/* Which data-parallel wrapper ran, by the ranges that it records on the host. */
+enum traces_wrapper {
+    TRACES_WRAPPER_NONE,  /* no range of a wrapper in the file */
+    TRACES_WRAPPER_DDP,   /* DistributedDataParallel */
+    TRACES_WRAPPER_FSDP1, /* FullyShardedDataParallel */
+    TRACES_WRAPPER_FSDP2, /* fully_shard */
+    TRACES_N_WRAPPERS,
+};
+
+enum traces_wrapper lw_trace_wrapper(const struct lw_trace *t);
+const char *traces_wrapper_name(enum traces_wrapper w); /* "DistributedDataParallel", ... */
+
+#endif
