@@ -10,6 +10,7 @@ endif
 CFLAGS  ?= -O2 -g
 PREFIX  ?= /usr/local
 DESTDIR ?=
+PYTHONDIR ?= $(PREFIX)/lib/python3/dist-packages
 SAN     ?= 0        # 1: address and undefined sanitizers
 TSAN    ?= 0        # 1: thread sanitizer
 MPI     ?= 1        # 0: leave the Open MPI plugin out
@@ -230,6 +231,8 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lapwing
 	install -m 755 $(BUILD)/lapwing $(DESTDIR)$(PREFIX)/bin/lapwing
 	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/lapwing)
+	install -d $(DESTDIR)$(PYTHONDIR)
+	install -m 644 traces/lapwing_record.py $(DESTDIR)$(PYTHONDIR)/lapwing_record.py
 	@tests/install_docs.sh $(BUILD)/lapwing "$(DESTDIR)$(PREFIX)/share"
 
 clean:

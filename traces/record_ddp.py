@@ -54,17 +54,13 @@ not, to record the model alone):
 
 import argparse
 import ctypes
-import gzip
 import importlib.util
-import json
 import os
 import platform
-import re
 import socket
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -76,9 +72,10 @@ import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-MIB = 1024 * 1024
+from lapwing_record import (MIB, PHASES, Clock, cpu_name, describe_ddp, describe_model,
+                            leaf_modules, summary, to_json, write_trace)
+
 WARM_HEAP = 512 * MIB
-PHASES = ("zero_grad", "forward", "backward", "optimizer")
 
 
 # ---- models ---------------------------------------------------------------------
@@ -289,35 +286,6 @@ def make_model(opts, rank: int):
     return maker(rank, opts, *args)
 
 
-# ---- time -----------------------------------------------------------------------
-
-class Clock:
-    """Marks in time: host nanoseconds on a CPU, CUDA events on the current stream."""
-
-    def __init__(self, device: torch.device):
-        self.cuda = device.type == "cuda"
-
-    def mark(self):
-        if not self.cuda:
-            return time.perf_counter_ns()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def sync(self):
-        if self.cuda:
-            torch.cuda.synchronize()
-
-    def elapsed_ns(self, start, end) -> int:
-        return round(start.elapsed_time(end) * 1e6) if self.cuda else end - start
-
-
-def summary(ns: list[int]) -> dict[str, Any]:
-    quarters = statistics.quantiles(ns, n=4, method="inclusive") if len(ns) > 1 else [ns[0]] * 3
-    return {"median": round(quarters[1]), "p25": round(quarters[0]), "p75": round(quarters[2]),
-            "min": min(ns), "max": max(ns), "n": len(ns), "raw": ns}
-
-
 # ---- steps ----------------------------------------------------------------------
 
 class Run:
@@ -422,138 +390,6 @@ def profile_steps(run: Run, n: int, path: Path, shapes: bool):
             prof.step()
 
 
-# ---- what the sidecar says --------------------------------------------------------
-
-def leaf_modules(model) -> list[tuple[str, nn.Module]]:
-    return [(name, m) for name, m in model.named_modules() if not any(m.children())]
-
-
-def describe_model(model) -> dict[str, Any]:
-    """Parameters (shared ones once), buffers, and the modules that own or compute."""
-    named = list(model.named_parameters())
-    index_of = {id(p): i for i, (_, p) in enumerate(named)}
-    sparse = {id(m.weight) for m in model.modules() if getattr(m, "sparse", False) is True
-              and isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
-    modules = []
-    for name, m in model.named_modules():
-        own = [index_of[id(p)] for p in m._parameters.values() if p is not None]
-        if own or not any(m.children()):
-            modules.append({"name": name, "type": type(m).__name__, "parameters": own})
-    return {
-        "parameters": [{"name": name, "shape": list(p.shape), "numel": p.numel(),
-                        "dtype": str(p.dtype).removeprefix("torch."),
-                        "requires_grad": p.requires_grad, "sparse": id(p) in sparse}
-                       for name, p in named],
-        "buffers": [{"name": name, "shape": list(b.shape), "numel": b.numel(),
-                     "dtype": str(b.dtype).removeprefix("torch.")}
-                    for name, b in model.named_buffers()],
-        "modules": modules,
-    }
-
-
-LOGGED = """world_size rank module_name backend_name device_ids output_device
-    bucket_cap_bytes gradient_as_bucket_view find_unused_parameters broadcast_buffers
-    has_sync_bn dtypes num_parameter_tensors total_parameter_size_bytes bucket_sizes
-    has_rebuilt_buckets num_buckets_reduced rebuilt_bucket_sizes
-    rebuilt_per_bucket_param_indices prev_iteration_grad_ready_order_indices
-    unused_parameter_size iteration comm_hook
-    forward_compute_time backward_compute_time backward_comm_time
-    backward_compute_comm_overlap_time avg_forward_compute_time
-    avg_backward_compute_time avg_backward_comm_time
-    avg_backward_compute_comm_overlap_time forward_compute_time_start
-    backward_compute_time_start backward_comm_time_start backward_compute_time_end
-    backward_comm_time_end""".split()
-LOGGED_LISTS = {"bucket_sizes", "rebuilt_bucket_sizes",
-                "prev_iteration_grad_ready_order_indices"}
-LOGGED_NAMES = {"bucket_sizes": "initial_bucket_sizes_bytes",
-                "rebuilt_bucket_sizes": "rebuilt_bucket_sizes_bytes"}
-
-
-def integers(text: str) -> list[int]:
-    return [int(word) for word in text.replace(",", " ").split()]
-
-
-def ddp_logged(ddp) -> dict[str, Any]:
-    """DDP's own logging data; lists of numbers in it are strings there."""
-    raw = ddp._get_ddp_logging_data()
-    out: dict[str, Any] = {}
-    for key in LOGGED:
-        if key not in raw:
-            continue
-        value = raw[key]
-        if key in LOGGED_LISTS:
-            value = integers(value)
-        elif key == "rebuilt_per_bucket_param_indices":
-            value = [integers(group) for group in value.split(",") if group.strip()]
-        out[LOGGED_NAMES.get(key, key)] = value
-    return out
-
-
-def assign_buckets(parameters: list[dict], order: list[int], limits: list[int]) -> list[int]:
-    """Sizes of the buckets that gradients arriving in this order fill: a bucket
-    closes once it has reached its limit, the last limit repeats; one open bucket
-    per dtype."""
-    opened: dict[str, int] = {}
-    n_closed: dict[str, int] = {}
-    closed = []
-    for i in order:
-        p = parameters[i]
-        dtype = p["dtype"]
-        opened[dtype] = opened.get(dtype, 0) + p["numel"] * getattr(torch, dtype).itemsize
-        k = n_closed.get(dtype, 0)
-        if opened[dtype] >= limits[min(k, len(limits) - 1)]:
-            closed.append(opened.pop(dtype))
-            n_closed[dtype] = k + 1
-    return closed + list(opened.values())
-
-
-def bucket_limits(ddp, explicit: bool) -> list[int]:
-    """The limits of the rebuilt buckets: older versions of torch always have a
-    small first bucket, newer ones only when bucket_cap_mb is not given."""
-    cap = ddp.bucket_bytes_cap
-    first = dist._DEFAULT_FIRST_BUCKET_BYTES
-    config = getattr(ddp, "_bucket_config", None)
-    if config is not None:
-        first = config.first_bucket_bytes_cap
-    elif explicit and hasattr(ddp, "bucket_bytes_cap_default"):
-        first = cap
-    return [first, cap] if first < cap else [cap]
-
-
-def describe_ddp(ddp, explicit: bool, parameters: list[dict]) -> dict[str, Any]:
-    logged = ddp_logged(ddp)
-    order = logged.get("prev_iteration_grad_ready_order_indices", [])
-    sizes = logged.get("rebuilt_bucket_sizes_bytes", [])
-    # DDP counts only the parameters that need a gradient.
-    trained = [p for p in parameters if p["requires_grad"]]
-    limits = bucket_limits(ddp, explicit)
-    cap = limits[-1]
-    fitting = [trial for trial in ([cap], [dist._DEFAULT_FIRST_BUCKET_BYTES, cap])
-               if assign_buckets(trained, order, trial) == sizes]
-    if fitting and limits not in fitting:
-        limits = fitting[0]
-    return {
-        "bucket_cap_mb": cap // MIB if cap % MIB == 0 else cap / MIB,
-        "bucket_cap_explicit": explicit,
-        "first_bucket_bytes": limits[0], "limits_bytes": limits,
-        "limits_reproduce_logged": limits in fitting,
-        "limits_that_reproduce_logged": fitting,
-        "broadcast_buffers": ddp.broadcast_buffers,
-        "gradient_as_bucket_view": ddp.gradient_as_bucket_view,
-        "find_unused_parameters": ddp.find_unused_parameters,
-        "static_graph": ddp.static_graph, "logged": logged,
-    }
-
-
-def cpu_name() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-        found = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
-    except OSError:
-        found = None
-    return found.group(1).strip() if found else platform.machine()
-
-
 def command_line() -> str:
     """The command without the output folder, and with file names for paths."""
     words, skip = [], False
@@ -564,46 +400,6 @@ def command_line() -> str:
             words.append(os.path.basename(word) if "/" in word else word)
     program = "torchrun" if "TORCHELASTIC_RUN_ID" in os.environ else "python"
     return " ".join([program, os.path.basename(sys.argv[0]), *words])
-
-
-# ---- files ------------------------------------------------------------------------
-
-def scrub(text: str, stem: str) -> str:
-    """Take names of the machine out of the exported trace; see the file's head."""
-    text = re.sub(r'"traceName": "[^"]*"', f'"traceName": "{stem}.json"', text)
-    text = re.sub(r'"host_name": "[^"]*"', '"host_name": "host"', text)
-    for path in (tempfile.gettempdir(), os.getcwd(), sys.prefix, os.path.expanduser("~")):
-        if len(path) > 1:
-            text = text.replace(path + "/", "")
-    for name in {socket.gethostname(), platform.node()}:
-        if len(name) > 3:      # a shorter one would hit other words; host_name is done
-            text = re.sub(r"\b" + re.escape(name) + r"\b", "host", text)
-    return text
-
-
-def write_trace(raw: Path, path: Path, stem: str):
-    text = scrub(raw.read_text(), stem)
-    json.loads(text)
-    path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
-
-
-def to_json(value: Any) -> str:
-    """Indented JSON, but lists of numbers and small objects on one line."""
-    def flat(v):
-        if isinstance(v, dict):
-            return all(not isinstance(x, dict) and flat(x) for x in v.values())
-        return not isinstance(v, list) or all(not isinstance(x, (dict, list)) for x in v)
-
-    def put(v, pad):
-        if flat(v) and not (isinstance(v, dict) and pad == ""):
-            return json.dumps(v)
-        inner = pad + " "
-        if isinstance(v, dict):
-            rows = [f"{inner}{json.dumps(k)}: {put(x, inner)}" for k, x in v.items()]
-            return "{\n" + ",\n".join(rows) + "\n" + pad + "}"
-        return "[\n" + ",\n".join(inner + put(x, inner) for x in v) + "\n" + pad + "]"
-
-    return put(value, "") + "\n"
 
 
 # ---- one configuration --------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "shared/files/files.h"
 #include "shared/base/input.h"
 #include "traces/kineto/import_kineto.h"
+#include "traces/trace/data_parallel.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/workload/to_workload.h"
 
@@ -14,7 +15,8 @@ static bool is_parallel(const struct traces_source *s)
     const struct lw_trace *t = &s->trace;
 
     if (s->has_sidecar)
-        return s->sidecar.is_ddp;
+        return s->sidecar.is_ddp ||
+               (s->sidecar.world_size > 1 && lw_trace_wrapper(t) != TRACES_WRAPPER_NONE);
     if (t->world_size >= 0)
         return t->world_size > 1;
     for (int64_t i = 0; i < t->n; i++)

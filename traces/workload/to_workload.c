@@ -83,6 +83,13 @@ static void choose_main(struct importer *m)
     }
 }
 
+/* Ready times that were not measured keep their shares of a backward that was. */
+static void stretch_ready(struct traces_profile *p, int64_t backward_ns)
+{
+    for (int32_t k = 0; k < p->n_gradients && p->backward_total_ns > 0; k++)
+        p->ready_ns[k] = (int64_t)((__int128)p->ready_ns[k] * backward_ns / p->backward_total_ns);
+}
+
 static enum lw_status build_profile(struct importer *m)
 {
     const struct traces_sidecar *s = m->main->has_sidecar ? &m->main->sidecar : NULL;
@@ -106,6 +113,8 @@ static enum lw_status build_profile(struct importer *m)
     enum lw_status status = traces_profile_build(m->main->file, &m->main->trace, &m->main->steps,
                                                  m->main->parallel, m->choice->step, &ready, &m->profile, m->err);
     lw_arena_free(&scratch);
+    if (status == LW_OK && m->measured && !ns)
+        stretch_ready(&m->profile, s->measured.backward_ns);
     return status;
 }
 

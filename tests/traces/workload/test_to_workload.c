@@ -131,6 +131,20 @@ static void measured_times_stretch_the_profile_and_keep_its_shares(void **state)
     import_free(&x);
 }
 
+static void without_measured_ready_times_the_profiles_keep_their_shares(void **state)
+{
+    struct imported x = import_step(true);
+
+    (void)state;
+    add_sidecar(&x.s, false);
+    x.s.sidecar.n_ready = 0;
+    import_median(&x);
+    /* profiled 236 and 478 of a backward of 500; measured 1000 */
+    assert_int_equal(x.w.params[2].ready_ps, 472000);
+    assert_int_equal(x.w.params[0].ready_ps, 956000);
+    import_free(&x);
+}
+
 static void frozen_parameters_have_no_gradient_and_keep_their_module(void **state)
 {
     struct imported x = import_step(true);
@@ -475,6 +489,7 @@ int main(void)
         cmocka_unit_test(without_ranges_forward_ops_with_gradients_are_the_modules),
         cmocka_unit_test(without_sequence_numbers_each_gradient_is_a_module),
         cmocka_unit_test(measured_times_stretch_the_profile_and_keep_its_shares),
+        cmocka_unit_test(without_measured_ready_times_the_profiles_keep_their_shares),
         cmocka_unit_test(frozen_parameters_have_no_gradient_and_keep_their_module),
         cmocka_unit_test(as_traced_and_one_step_keep_the_profiled_times),
         cmocka_unit_test(medians_over_steps_sum_to_the_median_step),

@@ -1,0 +1,143 @@
+/* What lapwing_record.py writes of a loop that it knows nothing about, by torch generation and wrapper:
+ * each stored recording is imported, planned and simulated. With torch at hand (python3 -c 'import
+ * torch') a fresh one is made as well. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+enum { NUMEL = 199040, N_PARAMS = 29 };
+
+static const struct {
+    const char *files;
+    int n_params, world_size;
+    const char *strategy, *says;
+} loops[] = {
+    {"ddp_torch2.15.rank*", N_PARAMS, 2, "--dp 2", "from a data-parallel run"},
+    {"ddp_torch1.13.rank*", N_PARAMS, 2, "--dp 2", "from a data-parallel run"},
+    {"fsdp1_torch2.15.rank0", 1, 2, "--dp 2 --zero 3", "FullyShardedDataParallel (FSDP1)"},
+    {"fsdp2_torch2.15.rank0", N_PARAMS, 2, "--dp 2 --zero 3", "fully_shard (FSDP2)"},
+    {"accumulate_torch2.15.rank0", N_PARAMS, 1, "--dp 2 --no-sync 2", "3 backward passes a step"},
+    {"legacy_torch1.13.rank0", N_PARAMS, 1, "--dp 2", "stretched to what was measured"},
+};
+
+static bool says(const struct lw_workload *w, const char *text)
+{
+    for (int32_t i = 0; i < w->n_notes; i++)
+        if (strstr(w->notes[i], text))
+            return true;
+    return false;
+}
+
+static void check(const char *strategy, int n_params, int world_size, const char *note)
+{
+    struct lw_workload w;
+    struct lw_err err = {0};
+    char words[200];
+
+    if (lw_workload_read(fixture_path("w.json"), &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(w.n_params, n_params);
+    assert_int_equal(w.n_ready, n_params);
+    assert_int_equal(lw_workload_numel(&w, true), NUMEL);
+    assert_int_equal(w.n_buffers, 3); /* of the BatchNorm */
+    assert_int_equal(w.n_modules, 19);
+    assert_int_equal(w.optimizer, LW_OPTIMIZER_ADAM);
+    assert_int_equal(w.recorded.world_size, world_size);
+    assert_true(n_params == 1 || strcmp(w.params[0].name, "emb.weight") == 0);
+    if (!says(&w, note))
+        fail_msg("no note says '%s'", note);
+    lw_workload_free(&w);
+    snprintf(words, sizeof words, "sim -w w.json -c dgx-a100 %s --no-db", strategy);
+    lapwing(words, NULL);
+}
+
+static void every_stored_loop_becomes_a_workload(void **state)
+{
+    char words[400];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
+        snprintf(words, sizeof words, "import $R/loops/%s.json.gz -o w.json", loops[i].files);
+        lapwing(words, NULL);
+        check(loops[i].strategy, loops[i].n_params, loops[i].world_size, loops[i].says);
+    }
+}
+
+/* DDP logged 796,160 bytes in one bucket of at most 1 MiB: 199,040 floats. */
+static void the_bucket_that_ddp_logged_is_planned(void **state)
+{
+    struct lw_workload w;
+
+    (void)state;
+    lapwing("import $R/loops/ddp_torch2.15.rank*.json.gz -o w.json", NULL);
+    assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, NULL), LW_OK);
+    assert_int_equal(w.recorded.n_buckets, 1);
+    assert_int_equal(w.recorded.bucket_bytes[0], 4 * NUMEL);
+    assert_int_equal(w.recorded.limit_bytes[0], 1 << 20);
+    lw_workload_free(&w);
+    expect("plan -w w.json --dp 2 --bucket-cap 1MiB", 0, "777.50 KiB");
+}
+
+static void the_sidecar_describes_links_and_wrapper(void **state)
+{
+    (void)state;
+    const char *out = shell("cat $R/loops/fsdp2_torch2.15.rank0.sidecar.json", NULL);
+    assert_non_null(strstr(out, "\"wrapper\": \"fsdp2\""));
+    assert_non_null(strstr(out, "\"ranks_per_node\": 2"));
+    assert_non_null(strstr(out, "AdamW, lr "));
+}
+
+/* A loop of a few lines, recorded as a module around a script that does not mention it. */
+static void with_torch_at_hand_a_script_is_recorded(void **state)
+{
+    int rc;
+
+    (void)state;
+    shell("python3 -c 'import torch' 2>/dev/null", &rc);
+    if (rc != 0) {
+        fprintf(stderr, "python3 has no torch: no loop is recorded, the stored ones are checked\n");
+        skip();
+    }
+    fixture_put(fixture_path("train.py"),
+                "import torch\n"
+                "m = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), "
+                "torch.nn.Linear(16, 4))\n"
+                "o = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)\n"
+                "for k in range(20):\n"
+                "    o.zero_grad()\n"
+                "    m(torch.ones(2, 8)).sum().backward()\n"
+                "    o.step()\n");
+    shell("PYTHONPATH=$P/traces python3 -m lapwing_record -o run --name tiny --steps 2,4,2,2 "
+          "train.py && mv run/* . && rmdir run && $L import tiny.rank0.json.gz -o w.json",
+          NULL);
+    struct lw_workload w;
+    assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, NULL), LW_OK);
+    assert_int_equal(lw_workload_numel(&w, true), 8 * 16 + 16 + 16 * 4 + 4);
+    assert_int_equal(w.n_ready, 4);
+    lw_workload_free(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_stored_loop_becomes_a_workload, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(the_bucket_that_ddp_logged_is_planned, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(the_sidecar_describes_links_and_wrapper, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(with_torch_at_hand_a_script_is_recorded, fixture_open,
+                                        fixture_close),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
