@@ -14,12 +14,12 @@
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[w-ar|w-ddp|3d|streams|queue|plan|plan-3d|store|dispatch|by-hand|overlap|import FILE] "
+    .synopsis = "[w-ar|w-ddp|3d|streams|queue|cost|plan|plan-3d|store|dispatch|by-hand|overlap|import FILE] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
     .about = "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
              "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), a "
              "pipeline with messages on their own streams (streams), the event queue alone "
-             "(queue: hold model, --ranks events pending); planning (plan: build, check and hash one "
+             "(queue: hold model, --ranks events pending); queries of NCCL's cost model (cost); planning (plan: build, check and hash one "
              "of --params parameters; plan-3d: that of 3d); how fast spans are stored (store); what the "
              "executor takes for an op without work (dispatch) and beyond the same calls by hand "
              "(by-hand), and how much of all-reduces it hides (overlap); and how fast a trace, "
@@ -77,7 +77,8 @@ static enum lw_status bench_all(const struct bench_choice *c, struct lw_table *t
         {"w-ddp", "recurrence", 0, true},  {"3d", NULL, 0, false},
         {"3d", NULL, 0, true},             {"streams", NULL, 0, true},
         {"queue", NULL, 64, true},         {"queue", NULL, 16384, true},
-        {"queue", NULL, 4194304, true},    {"plan", NULL, 0, false},
+        {"queue", NULL, 4194304, true},    {"cost", NULL, 0, true},
+        {"plan", NULL, 0, false},
         {"plan-3d", NULL, 0, false},       {"store", NULL, 0, false},
     };
 
@@ -112,7 +113,7 @@ static int check(const struct bench_choice *c, enum lw_format format)
     if (!c->name && format == LW_FORMAT_JSON)
         return lw_cli_usage("bench", "--format json shows one benchmark: name it");
     if (c->name && !bench_knows(c->name))
-        return lw_cli_usage("bench", "no benchmark '%s': w-ar, w-ddp, 3d, streams, queue, plan, plan-3d, "
+        return lw_cli_usage("bench", "no benchmark '%s': w-ar, w-ddp, 3d, streams, queue, cost, plan, plan-3d, "
                                      "store, dispatch, by-hand, overlap, import", c->name);
     if (c->name && !bench_simulates(c->name) &&
         (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))

@@ -258,6 +258,34 @@ static enum lw_status run_store(const struct bench_choice *c, struct bench_resul
     return status;
 }
 
+/* Queries of NCCL's cost model: all-reduces over sizes on one shape; events = calls. The sum of the times
+ * is the simulated time. */
+static enum lw_status run_cost(const struct bench_choice *c, struct bench_result *r,
+                               struct lw_err *err)
+{
+    enum { N_CALLS = 2000000, N_SIZES = 20 };
+    struct lw_cluster cluster = {0};
+
+    (void)c;
+    LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
+    struct lw_cost cost = lw_sim_cost(&cluster);
+    struct lw_cost_query q = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .n_ranks = (int32_t)r->ranks};
+    q.n_nodes = (q.n_ranks + cost.ranks_per_node - 1) / cost.ranks_per_node;
+    double start = seconds();
+    for (int i = 0; i < N_CALLS; i++) {
+        q.bytes = INT64_C(1024) << i % N_SIZES;
+        lw_ps t = cost.time(cost.ctx, &q);
+        if (t < 0)
+            break;
+        r->simulated_ps += t;
+        r->n_events++;
+    }
+    r->wall_s = seconds() - start;
+    r->n_simulated = r->ranks;
+    lw_cluster_free(&cluster);
+    return LW_OK;
+}
+
 /* --- one of them --- */
 
 static const struct load {
@@ -272,6 +300,7 @@ static const struct load {
     {"3d", "collective", 16384, true, run_3d},
     {"streams", "collective", 512, true, run_streams},
     {"queue", "hold", 4096, false, run_queue},
+    {"cost", "nccl", 128, false, run_cost},
     {"plan", "c10d-2", 4096, false, run_planning},
     {"plan-3d", "build+check", 16384, false, run_planning_3d},
     {"store", "spans", 4096, false, run_store},

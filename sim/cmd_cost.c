@@ -63,7 +63,7 @@ int cmd_cost(int argc, char **argv)
          0, 0},
         {"op", 0, LW_OPT_STRING, &op, "OP", "all_reduce, all_gather, send, ... (all_reduce)", 0, 0},
         {"algorithm", 0, LW_OPT_STRING, &algorithm, "NAME",
-         "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce (auto)", 0, 0},
+         "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, nccl:tree/ll128, ... (auto)", 0, 0},
         {"ranks", 0, LW_OPT_INT, &ranks, "N", "members (all devices)", 1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &nodes, "N", "nodes they live on (as few as hold them)", 1,
          INT32_MAX},

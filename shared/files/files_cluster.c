@@ -230,6 +230,19 @@ static const struct lw_field host_fields[] = {
 };
 #undef AT
 
+#define AT(field) offsetof(struct lw_nccl_facts, field)
+static const struct lw_field nccl_fields[] = {
+    LW_F_FIGURE("compute_capability", AT(compute_capability)),
+    LW_F_FIGURE("multicast", AT(multicast)),
+    LW_F_FIGURE("amd_host", AT(amd_host)),
+    LW_F_FIGURE("arm_host", AT(arm_host)),
+    LW_F_FIGURE("collnet", AT(collnet)),
+    {.name = "net_latency_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(net_latency_ps)},
+    {.name = "post_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(post_ps)},
+    {0},
+};
+#undef AT
+
 #define AT(field) offsetof(struct lw_noise, field)
 static const struct lw_field noise_fields[] = {
     LW_F_FIGURE("compute_sigma", AT(compute_sigma)),
@@ -274,6 +287,7 @@ static const struct lw_field cluster_fields[] = {
     LW_F_LIST("links", AT(links), AT(n_links), link_fields, struct lw_link),
     LW_F_FIGURE("host_bytes_per_s", AT(host_bytes_per_s)),
     LW_F_OBJECT("host", AT(host), host_fields),
+    LW_F_OBJECT("nccl", AT(nccl), nccl_fields),
     LW_F_OBJECT("interference", AT(interference), interference_fields),
     LW_F_OBJECT("noise", AT(noise), noise_fields),
     LW_F_LIST("exceptions", AT(exceptions), AT(n_exceptions), exception_fields,

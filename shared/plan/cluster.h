@@ -91,6 +91,17 @@ struct lw_host {
     struct lw_figure piece_bytes; /* of one device's buffer in each stage of its pipeline */
 };
 
+/* What NCCL's own cost model asks of a machine beyond its links (sim/cost/cost_nccl.h). */
+struct lw_nccl_facts {
+    struct lw_figure compute_capability; /* 80 = 8.0; absent: the model does not apply */
+    struct lw_figure multicast;          /* 1: NVSwitch with multicast (NVLink SHARP) */
+    struct lw_figure amd_host;           /* 1: x86 of AMD */
+    struct lw_figure arm_host;           /* 1: no x86 */
+    struct lw_figure collnet;            /* 1: the network reduces (SHARP), and NCCL is told to use it */
+    struct lw_figure net_latency_ps;     /* that the network plug-in adds to a step between nodes */
+    struct lw_figure post_ps;            /* host time to post a network operation (NCCL_NET_OVERHEAD) */
+};
+
 struct lw_noise {
     struct lw_figure compute_sigma; /* relative standard deviation of compute ops */
     struct lw_figure comm_sigma;
@@ -118,6 +129,7 @@ struct lw_cluster {
     struct lw_noise noise;
     struct lw_figure host_bytes_per_s;     /* host memory bandwidth of a node */
     struct lw_host host;
+    struct lw_nccl_facts nccl;
     bool calibrated;                       /* measured on the machine itself */
     const char *about;                     /* one line, with the source */
 };

@@ -30,6 +30,19 @@ static void feed_figures(struct lw_hash *h, const struct lw_figure *const *f, si
         feed_figure(h, *f[i]);
 }
 
+/* Only what is set, so that a cluster without these figures keeps its hash. */
+static void feed_nccl(struct lw_hash *h, const struct lw_nccl_facts *n)
+{
+    const struct lw_figure all[] = {n->compute_capability, n->multicast, n->amd_host, n->arm_host,
+                                    n->collnet, n->net_latency_ps, n->post_ps};
+
+    for (int i = 0; i < (int)(sizeof all / sizeof *all); i++)
+        if (lw_figure_is_set(all[i])) {
+            lw_hash_int(h, i);
+            feed_figure(h, all[i]);
+        }
+}
+
 static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
 {
     const struct lw_device *d = &c->device;
@@ -109,6 +122,7 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
     }
     feed_text(h, c->library);
     feed_text(h, c->library_version);
+    feed_nccl(h, &c->nccl);
     lw_hash_finish(h, hex);
     return LW_OK;
 }

@@ -20,7 +20,13 @@ static const char *const partitions_helps[] = {LW_PARTITIONERS(ROW_HELP) NULL};
 static const char *const shard_policies[] = {LW_SHARD_POLICIES(ROW_WORD) NULL};
 static const char *const shard_policies_helps[] = {LW_SHARD_POLICIES(ROW_HELP) NULL};
 static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
-                                       "hierarchical", "direct", "one-shot", "pairwise", NULL};
+                                       "hierarchical", "direct", "one-shot", "pairwise",
+                                       "nccl", "nccl:ring", "nccl:ring/ll",
+                                       "nccl:ring/ll128", "nccl:ring/simple", "nccl:tree",
+                                       "nccl:tree/ll", "nccl:tree/ll128", "nccl:tree/simple",
+                                       "nccl:collnet-direct", "nccl:collnet-chain", "nccl:nvls",
+                                       "nccl:nvls-tree", "nccl:pat", "nccl:ll", "nccl:ll128",
+                                       "nccl:simple", NULL};
 static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
 static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
 static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};

@@ -1,16 +1,16 @@
-/* The dispatcher of communication costs: a measured table where one fits, else the alpha-beta model;
- * the closed form of an algorithm where one is asked for by name.
+/* The dispatcher of communication costs: a table of models, of which the first that applies answers.
  * Every answer says which it was. Costs are whole picoseconds before anything is compared. */
 #include "sim/cost/cost_model.h"
 
 #include "sim/cost/cost_closed_form.h"
+#include "sim/cost/cost_nccl.h"
 
 static enum lw_status check(const struct lw_cost_query *q, struct lw_err *err)
 {
     enum lw_op_class k = lw_op_class(q->op);
 
     if (k != LW_CLASS_COLLECTIVE && k != LW_CLASS_P2P)
-        return lw_fail(err, LW_EINVAL, "'%s' is no communication", lw_op_name(q->op));
+        return lw_fail(err, LW_EINVAL, "'%s' is not communication", lw_op_name(q->op));
     if (q->n_ranks < 1 || q->n_nodes < 1 || q->n_nodes > q->n_ranks)
         return lw_fail(err, LW_EINVAL, "%d ranks on %d nodes: need at least one rank on every node",
                        q->n_ranks, q->n_nodes);
@@ -27,11 +27,75 @@ static bool speaks_for(enum lw_reducer_kind algorithm)
            algorithm == LW_REDUCER_GLOO;
 }
 
+static bool by_name(const struct lw_cost_query *q)
+{
+    return lw_op_class(q->op) == LW_CLASS_COLLECTIVE && q->op != LW_OP_BARRIER;
+}
+
+static bool algorithm_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    return by_name(q) && !speaks_for(q->algorithm) && !sim_nccl_is_asked(c, q->algorithm);
+}
+
+static bool table_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    return (!by_name(q) || speaks_for(q->algorithm)) && sim_table_find(c, q, 1) != NULL;
+}
+
+static enum lw_status table_time(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                 struct lw_cost_answer *out, struct lw_err *err)
+{
+    const struct lw_cost_table *t = sim_table_find(c, q, 1);
+
+    (void)err;
+    *out = (struct lw_cost_answer){.model = "table", .source = t->source, .algorithm = "library"};
+    out->time = sim_table_time(t, q->bytes, &out->detail);
+    return LW_OK;
+}
+
+static bool hfreduce_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    return by_name(q) && sim_algorithm_of(c, q) == LW_REDUCER_HFREDUCE;
+}
+
+static enum lw_status hfreduce_time(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                    struct lw_cost_answer *out, struct lw_err *err)
+{
+    struct lw_cost_query named = *q;
+
+    named.algorithm = LW_REDUCER_HFREDUCE;
+    return sim_algorithm_time(c, &named, out, err);
+}
+
+static bool always(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    (void)c, (void)q;
+    return true;
+}
+
+static const struct sim_cost_model models[] = {
+    {"algorithm", "the closed form of the algorithm asked for, on the cluster's links",
+     algorithm_applies, sim_algorithm_time},
+    {"table", "a measured table of the cluster", table_applies, table_time},
+    {"nccl", "NCCL's own cost model: the least of its algorithms and protocols", sim_nccl_applies,
+     sim_nccl_answer},
+    {"hfreduce", "the closed form of hfreduce, where that is the cluster's library",
+     hfreduce_applies, hfreduce_time},
+    {"alpha-beta", "latency plus bytes over bandwidth on the cluster's links, as a ring or chain",
+     always, sim_alpha_beta},
+};
+
+const struct sim_cost_model *sim_cost_model_row(int k)
+{
+    return k >= 0 && k < (int)(sizeof models / sizeof *models) ? &models[k] : NULL;
+}
+
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,
                                    struct lw_err *err)
 {
     struct lw_cost_query q = *query;
+    const struct sim_cost_model *m = models;
 
     LW_TRY(check(&q, err));
     if (q.op == LW_OP_RECV) /* both ends of one message cost the same */
@@ -41,17 +105,9 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                        .algorithm = "none"};
         return LW_OK;
     }
-    bool by_name = lw_op_class(q.op) == LW_CLASS_COLLECTIVE && q.op != LW_OP_BARRIER;
-    if (by_name && !speaks_for(q.algorithm))
-        return sim_algorithm_time(cluster, &q, out, err);
-    const struct lw_cost_table *t = sim_table_find(cluster, &q, 1);
-    q.algorithm = sim_algorithm_of(cluster, &q);
-    if (!t)
-        return by_name && !speaks_for(q.algorithm) ? sim_algorithm_time(cluster, &q, out, err)
-                                                   : sim_alpha_beta(cluster, &q, out, err);
-    *out = (struct lw_cost_answer){.model = "table", .source = t->source, .algorithm = "library"};
-    out->time = sim_table_time(t, q.bytes, &out->detail);
-    return LW_OK;
+    while (!m->applies(cluster, &q))
+        m++;
+    return m->time(cluster, &q, out, err);
 }
 
 static lw_ps time_of(const void *ctx, const struct lw_cost_query *query)

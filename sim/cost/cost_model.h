@@ -1,6 +1,7 @@
 #ifndef LW_SIM_COST_COST_MODEL_H
 #define LW_SIM_COST_COST_MODEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shared/plan/cluster.h"
@@ -17,13 +18,28 @@ struct lw_cost lw_sim_cost(const struct lw_cluster *cluster);
 /* How one query is answered. */
 struct lw_cost_answer {
     lw_ps time;
-    const char *model;  /* "table", "alpha-beta", "nothing to do", or the algorithm asked for */
+    const char *model;  /* a name of sim_cost_model_row, "nothing to do", or the algorithm asked for */
     const char *source; /* of the table, or of the link's bandwidth */
     const char *detail; /* "between measured sizes", "beyond the largest measured size", ... */
     const char *algorithm; /* "ring", "chain", "pairwise", "tree", ...; "library" = as measured */
     int32_t n_pieces;      /* that the buffer is cut into; 0 = not said */
     int64_t n_steps;       /* one after the other; 0 = not said */
+    /* Of NCCL's model; protocol NULL elsewhere. time = latency + bytes / bytes_per_s. */
+    const char *protocol;  /* "ll", "ll128", "simple"; "p2p" where NCCL has no model */
+    int32_t n_channels;
+    lw_ps latency;
+    double bytes_per_s;
 };
+
+/* The models that answer queries, as rows; the first that applies does. */
+struct sim_cost_model {
+    const char *name, *help;
+    bool (*applies)(const struct lw_cluster *cluster, const struct lw_cost_query *query);
+    enum lw_status (*time)(const struct lw_cluster *cluster, const struct lw_cost_query *query,
+                           struct lw_cost_answer *out, struct lw_err *err);
+};
+/* NULL after the last. */
+const struct sim_cost_model *sim_cost_model_row(int k);
 
 /* With an algorithm that --reducer names (not auto, ring, gloo, which the cluster's tables speak for),
  * its closed form on the cluster's links: sim/cost/cost_closed_form.h.

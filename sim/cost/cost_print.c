@@ -58,15 +58,47 @@ static void print_sources(const struct sim_cost_answers *a, FILE *f)
     }
 }
 
+/* Columns of NCCL's model, where any answer is its. */
+static bool has_protocols(const struct sim_cost_answers *a)
+{
+    for (int i = 0; i < a->n; i++)
+        if (a->answer[i].protocol)
+            return true;
+    return false;
+}
+
+static void put_protocol_cells(struct lw_table *t, const struct lw_cost_answer *x, bool csv)
+{
+    char buf[32];
+
+    if (!x->protocol) {
+        for (int k = 0; k < 4; k++)
+            lw_table_cell(t, "%s", "");
+        return;
+    }
+    lw_table_cell(t, "%s", x->protocol);
+    lw_table_cell(t, "%d", x->n_channels);
+    if (csv) {
+        lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(x->latency));
+        lw_table_cell(t, "%.0f", x->bytes_per_s);
+    } else {
+        lw_table_cell(t, "%s", lw_format_ps(buf, x->latency));
+        lw_table_cell(t, "%.3f", x->bytes_per_s / 1e9);
+    }
+}
+
 static enum lw_status print_table(const struct sim_cost_answers *a, bool csv, FILE *f,
                                   struct lw_err *err)
 {
     static const char *const text[] = {">size", ">time", ">algbw GB/s", ">busbw GB/s", "model",
-                                       "how", "algorithm"};
+                                       "how", "algorithm", "protocol", ">channels", ">latency",
+                                       ">bandwidth GB/s"};
     static const char *const machine[] = {"bytes", "time_ns", "algbw_bytes_per_s",
                                           "busbw_bytes_per_s", "model", "how", "algorithm",
-                                          "source"};
-    struct lw_table *t = lw_table_new(csv ? 8 : 7, csv ? machine : text);
+                                          "source", "protocol", "n_channels", "latency_ns",
+                                          "bytes_per_s"};
+    bool protocols = has_protocols(a);
+    struct lw_table *t = lw_table_new((csv ? 8 : 7) + (protocols ? 4 : 0), csv ? machine : text);
     char buf[32];
 
     if (!t)
@@ -95,6 +127,8 @@ static enum lw_status print_table(const struct sim_cost_answers *a, bool csv, FI
         lw_table_cell(t, "%s", x->algorithm);
         if (csv)
             lw_table_cell(t, "%s", x->source);
+        if (protocols)
+            put_protocol_cells(t, x, csv);
     }
     enum lw_status status = csv ? lw_table_print_csv(t, f, err)
                                 : lw_table_print(t, f, 0, err);
@@ -130,6 +164,12 @@ static void print_json(const struct lw_cluster *c, const struct sim_cost_answers
         if (x->n_steps > 0) {
             lw_jsonout_int(&o, "n_steps", x->n_steps);
             lw_jsonout_int(&o, "n_pieces", x->n_pieces);
+        }
+        if (x->protocol) {
+            lw_jsonout_string(&o, "protocol", x->protocol);
+            lw_jsonout_int(&o, "n_channels", x->n_channels);
+            lw_jsonout_ns(&o, "latency_ns", x->latency);
+            lw_jsonout_fixed(&o, "bytes_per_s", x->bytes_per_s, 0);
         }
         lw_jsonout_end(&o);
     }

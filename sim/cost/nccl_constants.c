@@ -67,19 +67,21 @@ static const struct sim_nccl_bandwidths bandwidths_2_30 = {
     .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 80}},
 };
 
+#define SOURCE(tag) "constants of NVIDIA/nccl " tag ", src/graph/tuning.cc"
+
 static const struct sim_nccl_version versions[] = {
-    {"2.19", "v2.19.3-1", 219, &latencies_2_19, &bandwidths_2_19, 0,
+    {"2.19", SOURCE("v2.19.3-1"), 219, &latencies_2_19, &bandwidths_2_19, 0,
      {.ring_ll_quarter = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
-    {"2.23", "v2.23.4-1", 223, &latencies_2_23, &bandwidths_2_23, .85,
+    {"2.23", SOURCE("v2.23.4-1"), 223, &latencies_2_23, &bandwidths_2_23, .85,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.27", "v2.27.3-1", 227, &latencies_2_23, &bandwidths_2_27, .75,
+    {"2.27", SOURCE("v2.27.3-1"), 227, &latencies_2_23, &bandwidths_2_27, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.28", "v2.28.3-1", 228, &latencies_2_23, &bandwidths_2_28, .75,
+    {"2.28", SOURCE("v2.28.3-1"), 228, &latencies_2_23, &bandwidths_2_28, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.30", "v2.30.7-1", 230, &latencies_2_30, &bandwidths_2_30, .75,
+    {"2.30", SOURCE("v2.30.7-1"), 230, &latencies_2_30, &bandwidths_2_30, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
       .nvls_tree_corrected = true, .nvls_arity = 32, .least_nvls_ranks = 2}},
 };

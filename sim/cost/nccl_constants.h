@@ -65,7 +65,7 @@ struct sim_nccl_rules {
 };
 
 struct sim_nccl_version {
-    const char *name, *tag;
+    const char *name, *source;
     int32_t number; /* 100 * major + minor */
     const struct sim_nccl_latencies *latencies;
     const struct sim_nccl_bandwidths *bandwidths;

@@ -17,11 +17,7 @@ static double least(double a, double b)
 
 static int floor_log2(int64_t n)
 {
-    int k = 0;
-
-    while ((n >>= 1) > 0)
-        k++;
-    return k;
+    return n > 0 ? 63 - __builtin_clzll((unsigned long long)n) : 0;
 }
 
 static bool gathers(enum lw_op_kind op)
@@ -96,17 +92,23 @@ static bool allowed(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_
 /* --- bandwidth --- */
 
 struct limits { /* of the caps' tables for this communicator */
-    double ll, ring_ll128, tree_ll128, tree, nvls_tree;
+    double ll, ll128, channel; /* ll: of the bus; the others of a channel; 0 = none */
 };
 
-static struct limits limits_of(const struct sim_nccl_comm *c)
+static struct limits limits_of(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a)
 {
     const struct sim_nccl_bandwidths *t = c->version->bandwidths;
     int n = c->n_nodes <= 2 ? c->n_nodes - 1 : 2, row = c->arch;
-    int ll_row = c->n_nodes == 1 ? row : c->amd_host ? 1 : 0;
+    double ll = t->ll[c->n_nodes == 1 ? row : c->amd_host ? 1 : 0][n];
 
-    return (struct limits){t->ll[ll_row][n], t->ring_ll128[row][n], t->tree_ll128[row][n],
-                           t->tree[row][n], t->nvls_tree[row][n]};
+    switch (a) {
+    case SIM_NCCL_RING:
+        return (struct limits){ll, t->ring_ll128[row][n], 0};
+    case SIM_NCCL_TREE:
+        return (struct limits){ll, t->tree_ll128[row][n], t->tree[row][n]};
+    default:
+        return (struct limits){0, 0, t->nvls_tree[row][n]};
+    }
 }
 
 static double nvls_channel(const struct sim_nccl_comm *c, enum lw_op_kind op, bool tree, double cap)
@@ -139,7 +141,7 @@ static double ring_bus(const struct sim_nccl_comm *c, enum lw_op_kind op, enum s
         return least(l.ll, bus * share);
     if (p == SIM_NCCL_LL128) {
         share = rules->ring_ll_quarter && c->n_ranks < 2 * c->n_nodes ? .7 : .92;
-        return least(bus * share, c->graphs.ring.n_channels * l.ring_ll128);
+        return least(bus * share, c->graphs.ring.n_channels * l.ll128);
     }
     return bus;
 }
@@ -149,11 +151,11 @@ static double tree_bus(const struct sim_nccl_comm *c, enum sim_nccl_protocol p, 
 {
     int32_t n = c->graphs.tree.n_channels;
 
-    bus = least(bus * .92, n * l.tree);
+    bus = least(bus * .92, n * l.channel);
     if (p == SIM_NCCL_LL)
         bus = least(bus / 3.8, l.ll);
     if (p == SIM_NCCL_LL128)
-        bus = least(bus * (c->n_nodes == 1 ? 7.0 / 9 : 120.0 / 128), n * l.tree_ll128);
+        bus = least(bus * (c->n_nodes == 1 ? 7.0 / 9 : 120.0 / 128), n * l.ll128);
     return c->graphs.simple_tree ? bus * .85 : bus;
 }
 
@@ -174,7 +176,7 @@ static double bus_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim
                      enum sim_nccl_protocol p)
 {
     const struct sim_nccl_graph *g = graph_of(c, a);
-    struct limits l = limits_of(c);
+    struct limits l = limits_of(c, a);
     double speed = c->n_nodes <= 2 || is_collnet(a) ? g->intra_gbs : g->inter_gbs;
     double bus = g->n_channels * speed;
 
@@ -189,7 +191,7 @@ static double bus_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim
         return collnet_direct_bus(c, op, bus);
     case SIM_NCCL_NVLS:
     case SIM_NCCL_NVLS_TREE:
-        return g->n_channels * nvls_channel(c, op, a == SIM_NCCL_NVLS_TREE, l.nvls_tree);
+        return g->n_channels * nvls_channel(c, op, a == SIM_NCCL_NVLS_TREE, l.channel);
     default:
         return bus;
     }
@@ -273,7 +275,8 @@ bool sim_nccl_cell_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum si
 }
 
 double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
-                        enum sim_nccl_protocol p, const struct sim_nccl_cell *cell, int64_t bytes)
+                        enum sim_nccl_protocol p, const struct sim_nccl_cell *cell, int64_t bytes,
+                        double *latency_us)
 {
     double gbs = cell->gbs, latency = cell->latency_us;
     int size = floor_log2(bytes >> 6);
@@ -287,28 +290,28 @@ double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op, enum 
     if (op == LW_OP_ALL_REDUCE && a == SIM_NCCL_RING && p == SIM_NCCL_SIMPLE && c->n_nodes > 1 &&
         bytes / ((int64_t)c->graphs.ring.n_channels * c->n_ranks) >= 64)
         latency *= c->arch < SIM_NCCL_AMPERE ? 1.9 : 1.4;
+    *latency_us = latency;
     return latency + (double)bytes / (1000 * gbs);
 }
 
 bool sim_nccl_choose(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
                      sim_nccl_pairs pairs, struct sim_nccl_choice *out)
 {
-    struct sim_nccl_choice best = {.time_us = -1}, x;
+    double best = -1;
 
-    for (int a = 0; a < SIM_N_NCCL_ALGORITHMS; a++)
-        for (int p = 0; p < SIM_N_NCCL_PROTOCOLS; p++) {
-            if (!(pairs >> (a * SIM_N_NCCL_PROTOCOLS + p) & 1))
-                continue;
-            x.algorithm = (enum sim_nccl_algorithm)a;
-            x.protocol = (enum sim_nccl_protocol)p;
-            if (!sim_nccl_cell_of(c, op, x.algorithm, x.protocol, &x.cell))
-                continue;
-            x.time_us = sim_nccl_time_us(c, op, x.algorithm, x.protocol, &x.cell, bytes);
-            if (best.time_us < 0 || x.time_us < best.time_us)
-                best = x;
+    for (sim_nccl_pairs left = pairs; left; left &= left - 1) {
+        int pair = __builtin_ctz(left);
+        enum sim_nccl_algorithm a = (enum sim_nccl_algorithm)(pair / SIM_N_NCCL_PROTOCOLS);
+        enum sim_nccl_protocol p = (enum sim_nccl_protocol)(pair % SIM_N_NCCL_PROTOCOLS);
+        struct sim_nccl_cell cell;
+        double latency;
+        if (!sim_nccl_cell_of(c, op, a, p, &cell))
+            continue;
+        double time = sim_nccl_time_us(c, op, a, p, &cell, bytes, &latency);
+        if (best < 0 || time < best) {
+            best = time;
+            *out = (struct sim_nccl_choice){a, p, cell, time, latency};
         }
-    if (best.time_us < 0)
-        return false;
-    *out = best;
-    return true;
+    }
+    return best >= 0;
 }

@@ -34,19 +34,21 @@ struct sim_nccl_cell {
 bool sim_nccl_cell_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
                       enum sim_nccl_protocol p, struct sim_nccl_cell *out);
 
-/* Time in us of `bytes` by a cell. */
+/* Time in us of `bytes` by a cell; *latency_us: what of it is latency at this size. */
 double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
-                        enum sim_nccl_protocol p, const struct sim_nccl_cell *cell, int64_t bytes);
+                        enum sim_nccl_protocol p, const struct sim_nccl_cell *cell, int64_t bytes,
+                        double *latency_us);
 
 /* The pairs that may be chosen: bit (algorithm * SIM_N_NCCL_PROTOCOLS + protocol). */
 typedef uint32_t sim_nccl_pairs;
-#define SIM_NCCL_ALL_PAIRS ((1u << (SIM_N_NCCL_ALGORITHMS * SIM_N_NCCL_PROTOCOLS)) - 1)
+/* All there are: tree and ring by any protocol, the rest by Simple. */
+#define SIM_NCCL_ALL_PAIRS 0x12493fu
 
 struct sim_nccl_choice {
     enum sim_nccl_algorithm algorithm;
     enum sim_nccl_protocol protocol;
     struct sim_nccl_cell cell;
-    double time_us;
+    double time_us, latency_us; /* latency_us: its part that no byte moves */
 };
 
 /* The fastest of the allowed pairs that are in `pairs`; of equals the first. False: none is allowed. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim/cost/cost_closed_form.h"
+#include "sim/cost/cost_nccl.h"
 #include "sim/engine/engine.h"
 
 static void *column(struct sim_engine *e, int64_t n, size_t size, bool *ok)
@@ -385,6 +386,12 @@ static enum lw_status check_reducers(const struct sim_engine *e)
             continue;
         enum lw_reducer_kind k = sim_reducer_of(e, op->comm, op->kind);
         bool by_table = k == LW_REDUCER_AUTO || k == LW_REDUCER_RING || k == LW_REDUCER_GLOO;
+        if (sim_nccl_is_asked(e->cluster, k) && e->options.detail == LW_SIM_CHUNK)
+            return lw_fail(e->err, LW_ENOTSUP,
+                           "communicator '%s' asks for the reducer %s, whose messages are not modelled: "
+                           "choose --detail collective, or --reducer auto for a ring at chunk detail",
+                           p->comms[op->comm].name, lw_reducer_name(k));
+        by_table |= sim_nccl_is_asked(e->cluster, k);
         if (!by_table && !sim_algorithm_does(k, op->kind))
             return lw_fail(e->err, LW_ENOTSUP,
                            "communicator '%s' asks for the reducer %s, of which there is no model "

@@ -161,8 +161,8 @@ static void bench_simulates_the_oracles(void **unused)
     expect("bench 3d --ranks 100", 1, "no multiple of 128");
     expect("bench store --ranks 4 --format json", 0, "\"n_events\": 960,"); /* 8 x 4 x 30 ops */
     expect("bench w-ar --ranks 8 --no-fold", 0, "112"); /* messages: 2 x 8 x 7 */
-    expect("bench nothing", 2, "no benchmark 'nothing': w-ar, w-ddp, 3d, streams, queue, plan, plan-3d, "
-                               "store, dispatch, by-hand, overlap, import");
+    expect("bench nothing", 2, "no benchmark 'nothing': w-ar, w-ddp, 3d, streams, queue, cost, plan, "
+                               "plan-3d, store, dispatch, by-hand, overlap, import");
     expect("bench queue --jitter-ns 4", 2, "queue simulates nothing");
     expect("bench plan --method events", 2, "plan simulates nothing");
     expect("bench store --no-fold", 2, "store simulates nothing");

@@ -285,8 +285,8 @@ static void what_ifs_are_simulated_or_it_says_why_not(void **unused)
 {
     (void)unused;
     expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
-    expect("sim -w w.json --dp 2 -c dgx-a100 --spans --db r.db", 0, "step 136.515 ms");
-    expect("explain last --db r.db", 0, "as it is                  136.515          -         -");
+    expect("sim -w w.json --dp 2 -c dgx-a100 --spans --db r.db", 0, "step 136.523 ms");
+    expect("explain last --db r.db", 0, "as it is                  136.523          -         -");
     expect("explain 1 --db r.db", 0, "twice the bandwidth");
     expect("explain 1 --db r.db --format json", 0, "\"change\": \"no_communication\"");
     expect("explain 1 --db r.db --format json", 0, "\"what_ifs_note\": null");

@@ -171,7 +171,7 @@ static void what_cannot_be_timed_says_why(void **unused)
         {{LW_OP_ALL_REDUCE, LW_F32, -8, 2, 1, LW_REDUCER_AUTO}, LW_EINVAL, "-8 bytes"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 0, 1, LW_REDUCER_AUTO}, LW_EINVAL, "0 ranks"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 2, 3, LW_REDUCER_AUTO}, LW_EINVAL, "3 nodes"},
-        {{LW_OP_FORWARD, LW_F32, 8, 2, 1, LW_REDUCER_AUTO}, LW_EINVAL, "'forward' is no communication"},
+        {{LW_OP_FORWARD, LW_F32, 8, 2, 1, LW_REDUCER_AUTO}, LW_EINVAL, "'forward' is not communication"},
     };
     struct lw_cluster c;
     (void)unused;

@@ -236,12 +236,14 @@ static void measured_reduce_scatter_is_met(void **unused)
     static const double model[] = {358.4, 684.6, 1337.1, 2642.0, 5251.8, 10471, 20910};
     struct sim_nccl_comm c = h100(1);
     struct sim_nccl_cell cell;
+    double latency;
     (void)unused;
 
     assert_true(sim_nccl_cell_of(&c, (enum lw_op_kind)RS, SIM_NCCL_RING, SIM_NCCL_SIMPLE, &cell));
     for (int i = 0; i < 7; i++) {
         double t = sim_nccl_time_us(&c, (enum lw_op_kind)RS, SIM_NCCL_RING, SIM_NCCL_SIMPLE, &cell,
-                                    INT64_C(134217728) << i);
+                                    INT64_C(134217728) << i, &latency);
+        assert_float_equal(latency, 32.2, 1e-9);
         assert_true(fabs(t - model[i]) < (i < 5 ? .06 : .6));
         assert_true(fabs(t / us[i] - 1) < .051);
     }

@@ -1,0 +1,260 @@
+/* NCCL's cost model on a cluster: its links become the nodes that sim/cost/nccl_graph.c searches, its nccl
+ * facts the communicator that sim/cost/nccl_tuning.c times.
+ *
+ * A device's links inside a node count together. An adapter is what one device, or the devices that share
+ * it, send through; a group has the adapters in proportion to its ranks on the node, rounded up, so that
+ * groups side by side find theirs. An intra link whose name begins with NVLink is NVLink; another is PCIe.
+ * LL128 needs NVLink: NCCL refuses it over PCIe inside a node and where the adapter is not near the GPU.
+ *
+ * NCCL has no model of send, receive and all-to-all. They take a latency (10 us inside a node, 20 us between
+ * nodes) plus bytes over the bandwidth of a ring's channels over the same ranks: docs/design/nccl.md. A
+ * barrier is an all-reduce of four bytes. */
+#include "sim/cost/cost_nccl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ANY_PROTOCOL = 7, N_PAIR_BITS = SIM_N_NCCL_PROTOCOLS };
+
+#define P2P_INTRA_US 10.0
+#define P2P_INTER_US 20.0
+
+static sim_nccl_pairs pairs(enum sim_nccl_algorithm a, unsigned protocols)
+{
+    return (sim_nccl_pairs)protocols << (a * N_PAIR_BITS);
+}
+
+static sim_nccl_pairs protocol_of_all(enum sim_nccl_protocol p)
+{
+    sim_nccl_pairs all = 0;
+
+    for (int a = 0; a < SIM_N_NCCL_ALGORITHMS; a++)
+        all |= pairs((enum sim_nccl_algorithm)a, 1u << p);
+    return all;
+}
+
+sim_nccl_pairs sim_nccl_pairs_of(enum lw_reducer_kind k)
+{
+    switch (k) {
+    case LW_REDUCER_NCCL_RING:
+        return pairs(SIM_NCCL_RING, ANY_PROTOCOL);
+    case LW_REDUCER_NCCL_RING_LL:
+    case LW_REDUCER_NCCL_RING_LL128:
+    case LW_REDUCER_NCCL_RING_SIMPLE:
+        return pairs(SIM_NCCL_RING, 1u << (k - LW_REDUCER_NCCL_RING_LL));
+    case LW_REDUCER_NCCL_TREE:
+        return pairs(SIM_NCCL_TREE, ANY_PROTOCOL);
+    case LW_REDUCER_NCCL_TREE_LL:
+    case LW_REDUCER_NCCL_TREE_LL128:
+    case LW_REDUCER_NCCL_TREE_SIMPLE:
+        return pairs(SIM_NCCL_TREE, 1u << (k - LW_REDUCER_NCCL_TREE_LL));
+    case LW_REDUCER_NCCL_COLLNET_DIRECT:
+        return pairs(SIM_NCCL_COLLNET_DIRECT, ANY_PROTOCOL);
+    case LW_REDUCER_NCCL_COLLNET_CHAIN:
+        return pairs(SIM_NCCL_COLLNET_CHAIN, ANY_PROTOCOL);
+    case LW_REDUCER_NCCL_NVLS:
+        return pairs(SIM_NCCL_NVLS, ANY_PROTOCOL);
+    case LW_REDUCER_NCCL_NVLS_TREE:
+        return pairs(SIM_NCCL_NVLS_TREE, ANY_PROTOCOL);
+    case LW_REDUCER_NVLS:
+        return pairs(SIM_NCCL_NVLS, ANY_PROTOCOL) | pairs(SIM_NCCL_NVLS_TREE, ANY_PROTOCOL);
+    case LW_REDUCER_NCCL_PAT:
+        return pairs(SIM_NCCL_PAT, ANY_PROTOCOL);
+    case LW_REDUCER_NCCL_LL:
+    case LW_REDUCER_NCCL_LL128:
+    case LW_REDUCER_NCCL_SIMPLE:
+        return protocol_of_all((enum sim_nccl_protocol)(k - LW_REDUCER_NCCL_LL));
+    default:
+        return SIM_NCCL_ALL_PAIRS;
+    }
+}
+
+bool sim_nccl_is_asked(const struct lw_cluster *c, enum lw_reducer_kind k)
+{
+    return lw_reducer_is_nccl(k) ||
+           (k == LW_REDUCER_NVLS && lw_figure_is_set(c->nccl.compute_capability));
+}
+
+bool sim_nccl_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    if (sim_nccl_is_asked(c, q->algorithm))
+        return true;
+    return q->algorithm == LW_REDUCER_AUTO && lw_figure_is_set(c->nccl.compute_capability) &&
+           strcmp(c->library, "nccl") == 0;
+}
+
+/* --- the cluster as NCCL sees it --- */
+
+static bool is_one(struct lw_figure f)
+{
+    return lw_figure_is_set(f) && f.value > 0;
+}
+
+static double us_of(struct lw_figure ps, double otherwise)
+{
+    return lw_figure_is_set(ps) ? ps.value / 1e6 : otherwise;
+}
+
+static enum sim_nccl_arch arch_of(double capability)
+{
+    return capability >= 100  ? SIM_NCCL_BLACKWELL
+           : capability >= 90 ? SIM_NCCL_HOPPER
+           : capability >= 80 ? SIM_NCCL_AMPERE
+                              : SIM_NCCL_VOLTA;
+}
+
+static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
+                              struct sim_nccl_node *node, struct lw_err *err)
+{
+    int32_t on_node = (comm->n_ranks + comm->n_nodes - 1) / comm->n_nodes, all = sim_adapters(c);
+    int32_t devices = on_node > c->devices_per_node ? on_node : c->devices_per_node;
+    struct sim_path whole;
+
+    LW_TRY(sim_path_of(c, comm->n_ranks, comm->n_nodes, &whole, err));
+    *node = (struct sim_nccl_node){.arch = comm->arch, .n_ranks = on_node, .n_nodes = comm->n_nodes,
+                                   .device_gbs = whole.intra_bytes_per_s / 1e9,
+                                   .has_multicast = is_one(c->nccl.multicast),
+                                   .nvls_arity = comm->version->rules.nvls_arity};
+    node->n_adapters = (int32_t)(((int64_t)on_node * all + devices - 1) / devices);
+    if (comm->n_nodes > 1) {
+        const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
+        double links = lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
+        node->adapter_gbs = l->bytes_per_s.value * links / all / 1e9;
+    }
+    return LW_OK;
+}
+
+enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
+                                struct sim_nccl_comm *out, struct lw_err *err)
+{
+    const struct lw_nccl_facts *f = &c->nccl;
+    const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
+    struct sim_nccl_comm comm = {.n_ranks = n_ranks, .n_nodes = n_nodes};
+    struct sim_nccl_node node;
+
+    if (!lw_figure_is_set(f->compute_capability))
+        return lw_fail(err, LW_ENOTSUP, "cluster '%s' gives no nccl.compute_capability, which NCCL's "
+                                        "cost model needs: add it to the cluster file, or choose "
+                                        "--reducer auto or ring", c->name);
+    LW_TRY(sim_nccl_version_of(c->library_version, &comm.version, err));
+    comm.arch = arch_of(f->compute_capability.value);
+    comm.nvlink = intra && strncmp(intra->name, "NVLink", 6) == 0;
+    comm.ll128 = comm.nvlink && f->compute_capability.value >= 70;
+    comm.collnet = is_one(f->collnet);
+    comm.amd_host = is_one(f->amd_host);
+    comm.x86_host = !is_one(f->arm_host);
+    comm.net_latency_us = us_of(f->net_latency_ps, 0);
+    comm.post_us = us_of(f->post_ps, comm.amd_host && comm.x86_host ? 2 : 1);
+    LW_TRY(node_of(c, &comm, &node, err));
+    sim_nccl_search(&node, &comm.graphs);
+    if (comm.graphs.ring.n_channels < 1)
+        return lw_fail(err, LW_ENOTSUP,
+                       "NCCL's graph search finds no channel on cluster '%s' (%.3g GB/s a device, %.3g "
+                       "GB/s an adapter): correct the links, or choose --reducer ring", c->name,
+                       node.device_gbs, node.adapter_gbs);
+    *out = comm;
+    return LW_OK;
+}
+
+/* --- answers --- */
+
+static lw_ps ps_of(double us)
+{
+    return (lw_ps)(us * 1e6 + 0.5);
+}
+
+static enum lw_status none_allowed(const struct sim_nccl_comm *comm, const struct lw_cost_query *q,
+                                   struct lw_err *err)
+{
+    sim_nccl_pairs all = SIM_NCCL_ALL_PAIRS;
+    char can[160] = "";
+    size_t at = 0;
+
+    for (int a = 0; a < SIM_N_NCCL_ALGORITHMS; a++)
+        for (int p = 0; p < SIM_N_NCCL_PROTOCOLS; p++) {
+            struct sim_nccl_cell cell;
+            if ((all >> (a * N_PAIR_BITS + p) & 1) && at < sizeof can - 32 &&
+                sim_nccl_cell_of(comm, q->op, (enum sim_nccl_algorithm)a,
+                                 (enum sim_nccl_protocol)p, &cell))
+                at += (size_t)snprintf(can + at, sizeof can - at, "%s%s/%s", at ? ", " : "",
+                                       sim_nccl_algorithm_name((enum sim_nccl_algorithm)a),
+                                       sim_nccl_protocol_name((enum sim_nccl_protocol)p));
+        }
+    return lw_fail(err, LW_ENOTSUP, "NCCL %s has no %s by %s on %d ranks of %d node%s here: choose %s",
+                   comm->version->name, lw_op_name(q->op), lw_reducer_name(q->algorithm), q->n_ranks,
+                   q->n_nodes, q->n_nodes == 1 ? "" : "s", can);
+}
+
+static bool modelled(enum lw_op_kind op)
+{
+    return op == LW_OP_ALL_REDUCE || op == LW_OP_REDUCE_SCATTER || op == LW_OP_ALL_GATHER ||
+           op == LW_OP_BROADCAST || op == LW_OP_REDUCE;
+}
+
+static enum lw_status collective(const struct sim_nccl_comm *comm, const struct lw_cost_query *q,
+                                 struct lw_cost_answer *out, struct lw_err *err)
+{
+    struct sim_nccl_choice x;
+
+    if (!sim_nccl_choose(comm, q->op, q->bytes, sim_nccl_pairs_of(q->algorithm), &x))
+        return none_allowed(comm, q, err);
+    *out = (struct lw_cost_answer){.time = ps_of(x.time_us), .model = "nccl",
+                                   .source = comm->version->source, .detail = "model",
+                                   .algorithm = sim_nccl_algorithm_name(x.algorithm),
+                                   .protocol = sim_nccl_protocol_name(x.protocol),
+                                   .n_channels = x.cell.n_channels};
+    double moving_us = x.time_us - x.latency_us;
+    out->latency = ps_of(x.latency_us);
+    out->bytes_per_s = q->bytes > 0 && moving_us > 0 ? (double)q->bytes / moving_us * 1e6
+                                                     : x.cell.gbs * 1e9;
+    return LW_OK;
+}
+
+/* The ring of the same ranks tells how fast a rank sends; an all-to-all sends (p-1)/R of the buffer inside
+ * the node and the rest out of it, both at once. */
+static enum lw_status point_to_point(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
+                                     const struct lw_cost_query *q, struct lw_cost_answer *out,
+                                     struct lw_err *err)
+{
+    double alpha = q->n_nodes > 1 ? P2P_INTER_US : P2P_INTRA_US, us, p = q->n_ranks;
+    const struct sim_nccl_graph *g = &comm->graphs.ring;
+    double gbs = g->n_channels * g->inter_gbs, bytes = (double)q->bytes;
+
+    if (q->op == LW_OP_ALL_TO_ALL && q->n_nodes > 1) {
+        int32_t on_node = (q->n_ranks + q->n_nodes - 1) / q->n_nodes;
+        us = bytes * on_node * (q->n_ranks - on_node) / p / (1000 * gbs);
+        if (on_node > 1) {
+            struct sim_nccl_comm inside;
+            LW_TRY(sim_nccl_comm_of(c, on_node, 1, &inside, err));
+            double in_gbs = inside.graphs.ring.n_channels * inside.graphs.ring.intra_gbs;
+            double in_us = bytes * (on_node - 1) / p / (1000 * in_gbs);
+            us = us > in_us ? us : in_us;
+        }
+    } else {
+        us = (q->op == LW_OP_ALL_TO_ALL ? bytes * (p - 1) / p : bytes) / (1000 * gbs);
+    }
+    *out = (struct lw_cost_answer){.time = ps_of(alpha + us), .model = "nccl",
+                                   .source = "latency and rate assumed by Lapwing: NCCL has no model "
+                                             "of it (docs/design/nccl.md)",
+                                   .detail = "assumed", .algorithm = "p2p",
+                                   .protocol = "simple", .n_channels = g->n_channels,
+                                   .latency = ps_of(alpha)};
+    out->bytes_per_s = us > 0 ? bytes / us * 1e6 : gbs * 1e9;
+    return LW_OK;
+}
+
+enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *q,
+                               struct lw_cost_answer *out, struct lw_err *err)
+{
+    struct lw_cost_query least = *q;
+    struct sim_nccl_comm comm;
+
+    LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &comm, err));
+    if (modelled(q->op))
+        return collective(&comm, q, out, err);
+    if (q->op != LW_OP_BARRIER)
+        return point_to_point(c, &comm, q, out, err);
+    least.op = LW_OP_ALL_REDUCE;
+    least.bytes = 4;
+    return collective(&comm, &least, out, err);
+}

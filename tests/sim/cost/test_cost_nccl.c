@@ -1,0 +1,232 @@
+/* NCCL's cost model on known clusters: what the links become, what is chosen, what is refused. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "sim/cost/cost_nccl.h"
+
+static struct lw_cluster known(const char *name)
+{
+    struct lw_cluster c = {0};
+
+    assert_int_equal(lw_cluster_find(name, &c, NULL), LW_OK);
+    return c;
+}
+
+static struct lw_cost_answer ask(const struct lw_cluster *c, enum lw_op_kind op, int64_t bytes,
+                                 int32_t n_ranks, int32_t n_nodes, enum lw_reducer_kind algorithm)
+{
+    struct lw_cost_query q = {op, LW_F32, bytes, n_ranks, n_nodes, algorithm};
+    struct lw_cost_answer a = {0};
+
+    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
+    return a;
+}
+
+static void refused(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks, int32_t n_nodes,
+                    enum lw_reducer_kind algorithm, enum lw_status status, const char *words)
+{
+    struct lw_cost_query q = {op, LW_F32, 4096, n_ranks, n_nodes, algorithm};
+    struct lw_cost_answer a;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_sim_cost_explain(c, &q, &a, &err), status);
+    if (!strstr(err.msg, words))
+        fail_msg("'%s' does not say '%s'", err.msg, words);
+    assert_null(strchr(err.msg, '\n'));
+}
+
+/* 1 MiB on 8 H100: ring/LL, 6.6 + 14 x 0.6 us and 80.571 GB/s; 32 MiB: NVLS, 25 us and 272 GB/s. */
+static void unmeasured_cluster_takes_the_model(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100");
+    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO);
+    (void)unused;
+
+    assert_string_equal(a.model, "nccl");
+    assert_string_equal(a.algorithm, "ring");
+    assert_string_equal(a.protocol, "ll");
+    assert_int_equal(a.n_channels, 12);
+    assert_int_equal(a.latency, 15000000);
+    assert_true(a.bytes_per_s > 80.57e9 && a.bytes_per_s < 80.572e9);
+    assert_int_equal(a.time, 28014241); /* 15 us + 1048576 B / (141 x 8/14 GB/s) */
+    assert_non_null(strstr(a.source, "v2.30.7-1"));
+    a = ask(&c, LW_OP_ALL_REDUCE, 32 << 20, 8, 1, LW_REDUCER_AUTO);
+    assert_string_equal(a.algorithm, "nvls");
+    assert_int_equal(a.time, 148361882); /* 25 us + 33554432 B / 272 GB/s */
+    lw_cluster_free(&c);
+}
+
+static void measured_table_wins(void **unused)
+{
+    static const int64_t bytes[] = {1 << 20};
+    static const lw_ps time[] = {33000000};
+    struct lw_cost_table t = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .n_ranks = 8, .n_nodes = 1,
+                              .n_in_flight = 1, .n_rows = 1, .bytes = bytes, .time_ps = time,
+                              .source = "here"};
+    struct lw_cluster c = known("dgx-h100");
+    (void)unused;
+
+    c.tables = &t;
+    c.n_tables = 1;
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO).model, "table");
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_NCCL).model, "nccl");
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_RING).model, "table");
+    lw_cluster_free(&c);
+}
+
+/* tree/LL128 of 1 MiB on one node: 14 + 2 x 7 x 1.25 us; 128.8 GB/s x 0.6. */
+static void named_pairs_are_forced(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100");
+    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_NCCL_TREE_LL128);
+    static const struct {
+        enum lw_reducer_kind k;
+        const char *algorithm, *protocol; /* NULL: any */
+    } cases[] = {
+        {LW_REDUCER_NCCL_RING_SIMPLE, "ring", "simple"}, {LW_REDUCER_NCCL_RING_LL, "ring", "ll"},
+        {LW_REDUCER_NCCL_RING_LL128, "ring", "ll128"},   {LW_REDUCER_NCCL_TREE_LL, "tree", "ll"},
+        {LW_REDUCER_NCCL_TREE_SIMPLE, "tree", "simple"}, {LW_REDUCER_NCCL_TREE, "tree", NULL},
+        {LW_REDUCER_NCCL_RING, "ring", NULL},            {LW_REDUCER_NCCL_LL128, NULL, "ll128"},
+        {LW_REDUCER_NCCL_SIMPLE, NULL, "simple"},        {LW_REDUCER_NCCL_LL, NULL, "ll"},
+        {LW_REDUCER_NCCL_NVLS, "nvls", "simple"},        {LW_REDUCER_NVLS, "nvls", "simple"},
+    };
+    (void)unused;
+
+    assert_string_equal(a.algorithm, "tree");
+    assert_string_equal(a.protocol, "ll128");
+    assert_int_equal(a.latency, 31500000);
+    assert_int_equal(a.time, 45068530); /* 31.5 us + 1048576 B / (257.6 / 2 x 0.6 GB/s) */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        a = ask(&c, LW_OP_ALL_REDUCE, 1 << 16, 8, 1, cases[i].k);
+        if (cases[i].algorithm)
+            assert_string_equal(a.algorithm, cases[i].algorithm);
+        if (cases[i].protocol)
+            assert_string_equal(a.protocol, cases[i].protocol);
+    }
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NVLS).algorithm, "nvls-tree");
+    lw_cluster_free(&c);
+}
+
+static void what_the_shape_does_not_allow_is_one_line(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100"), a100 = known("dgx-a100"), host = known("host");
+    (void)unused;
+
+    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_PAT, LW_ENOTSUP, "nccl:pat on 8 ranks of 1 node");
+    refused(&c, LW_OP_BROADCAST, 8, 1, LW_REDUCER_NCCL_TREE, LW_ENOTSUP, "choose ring/ll, ring/ll128");
+    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_NVLS, LW_ENOTSUP, "no all_reduce by nccl:nvls");
+    refused(&a100, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NVLS, LW_ENOTSUP, "no all_reduce by nvls");
+    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_COLLNET_CHAIN, LW_ENOTSUP, "collnet-chain");
+    refused(&host, LW_OP_ALL_REDUCE, 2, 1, LW_REDUCER_NCCL, LW_ENOTSUP, "nccl.compute_capability");
+    c.library_version = "2.4.8";
+    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_EINVAL, "unknown version '2.4.8' of NCCL");
+    c.library_version = "";
+    for (int32_t i = 0; i < c.n_links; i++)
+        c.links[i].bytes_per_s.value /= 1e4;
+    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_ENOTSUP, "finds no channel on cluster");
+    c.n_links = 1;
+    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_AUTO, LW_ENOTSUP, "no bandwidth for its inter-node");
+    lw_cluster_free(&c);
+    lw_cluster_free(&a100);
+    lw_cluster_free(&host);
+}
+
+/* A cluster option changes the choice: SHARP opens CollNet and NVLS over nodes; an AMD host lowers the LL
+ * cap over nodes, and posts in 2 us. */
+static void facts_of_the_cluster_count(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100");
+    struct lw_figure one = {1, "test"}, us = {30e6, "test"};
+    lw_ps plain = ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_TREE_LL).time;
+    lw_ps ring = ask(&c, LW_OP_REDUCE_SCATTER, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency;
+    (void)unused;
+
+    c.nccl.collnet = one;
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_NVLS).algorithm, "nvls");
+    c.nccl.net_latency_ps = us; /* two steps between nodes */
+    assert_int_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_TREE_LL).time,
+                     plain + 2 * 30000000);
+    c.nccl.net_latency_ps = (struct lw_figure){0};
+    c.nccl.amd_host = one; /* 14 steps inside nodes of a reduce-scatter: max(0.6, 2) and not max(0.6, 1) us */
+    assert_int_equal(ask(&c, LW_OP_REDUCE_SCATTER, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency,
+                     ring + 14 * 1000000);
+    lw_cluster_free(&c);
+}
+
+/* 100 MB between two devices of a node: 10 us + 1e8 B / 360 GB/s. All-to-all of 16 ranks on 2 nodes: half of
+ * the buffer of 8 ranks leaves the node at 360 GB/s: 20 us + 8 x 1e8 / 2 / 360 GB/s. */
+static void point_to_point_is_marked_as_assumed(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100");
+    struct lw_cost_answer a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO);
+    (void)unused;
+
+    assert_string_equal(a.detail, "assumed");
+    assert_non_null(strstr(a.source, "NCCL has no model"));
+    assert_int_equal(a.time, 10000000 + 277777778);
+    a = ask(&c, LW_OP_ALL_TO_ALL, 100000000, 16, 2, LW_REDUCER_AUTO);
+    assert_int_equal(a.time, 20000000 + INT64_C(1111111111));
+    a = ask(&c, LW_OP_BARRIER, 0, 8, 1, LW_REDUCER_AUTO);
+    assert_int_equal(a.time, ask(&c, LW_OP_ALL_REDUCE, 4, 8, 1, LW_REDUCER_AUTO).time);
+    lw_cluster_free(&c);
+}
+
+/* Every known cluster whose library is nccl answers for every operation on 1 to 16 nodes and for parts of
+ * nodes, and more bytes never take less time by one pair. */
+static void every_known_cluster_answers(void **unused)
+{
+    static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER,
+                                          LW_OP_BROADCAST, LW_OP_REDUCE, LW_OP_ALL_TO_ALL, LW_OP_SEND,
+                                          LW_OP_BARRIER};
+    int n = 0;
+    (void)unused;
+
+    for (int k = 0; lw_cluster_known(k); k++) {
+        struct lw_cluster c = known(lw_cluster_known(k));
+        bool nccl = strcmp(c.library, "nccl") == 0 && lw_figure_is_set(c.nccl.compute_capability);
+        for (int32_t nodes = 1; nccl && nodes <= (c.n_nodes ? c.n_nodes : 16); nodes *= 2)
+            for (int32_t on = 1; on <= c.devices_per_node; on++)
+                for (size_t o = 0; o < sizeof ops / sizeof *ops && on * nodes > 1; o++, n++) {
+                    struct lw_cost_answer a = ask(&c, ops[o], 1 << 20, on * nodes, nodes, LW_REDUCER_AUTO);
+                    assert_string_equal(a.model, "nccl");
+                    assert_true(a.time > 0 && a.latency > 0 && a.latency <= a.time && a.n_channels > 0);
+                }
+        lw_cluster_free(&c);
+    }
+    assert_true(n > 1000);
+}
+
+static void models_are_rows_of_a_table(void **unused)
+{
+    static const char *const names[] = {"algorithm", "table", "nccl", "hfreduce", "alpha-beta"};
+    (void)unused;
+
+    for (int k = 0; k < 5; k++) {
+        assert_string_equal(sim_cost_model_row(k)->name, names[k]);
+        assert_true(strlen(sim_cost_model_row(k)->help) > 10);
+    }
+    assert_null(sim_cost_model_row(5));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unmeasured_cluster_takes_the_model),
+        cmocka_unit_test(measured_table_wins),
+        cmocka_unit_test(named_pairs_are_forced),
+        cmocka_unit_test(what_the_shape_does_not_allow_is_one_line),
+        cmocka_unit_test(facts_of_the_cluster_count),
+        cmocka_unit_test(point_to_point_is_marked_as_assumed),
+        cmocka_unit_test(every_known_cluster_answers),
+        cmocka_unit_test(models_are_rows_of_a_table),
+    };
+
+    return cmocka_run_group_tests_name("cost_nccl", tests, NULL, NULL);
+}
