@@ -1,6 +1,7 @@
 /* lapwing validate: predictions beside what was measured, with bars. */
 #include <stdio.h>
 
+#include "analysis/validate/netbench_fit.h"
 #include "analysis/validate/validate_kinds.h"
 #include "analysis/validate/validate_here.h"
 #include "shared/cli/cli.h"
@@ -15,6 +16,8 @@ static const struct lw_validate_kind kinds[] = {
      lw_validate_is_bubble, lw_validate_bubble},
     {"a table of training runs (CSV; docs/design/gpu_accuracy.md lists the kinds)",
      lw_validate_is_runs, lw_validate_runs},
+    {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
+     lw_validate_is_netbench, lw_validate_netbench},
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
@@ -80,6 +83,7 @@ int cmd_validate(int argc, char **argv)
     struct lw_validate_here here = {.n_ranks = 2, .n_steps = 20};
     bool on = false;
     char command[1024];
+    const char *curves = NULL;
     const struct lw_opt table[] = {
         {"here", 0, LW_OPT_FLAG, &on, NULL, "predict and execute a grid of strategies on this machine",
          0, 0},
@@ -92,6 +96,9 @@ int cmd_validate(int argc, char **argv)
          0},
         {"db", 0, LW_OPT_STRING, &here.db, "FILE", "with --here: store both runs of each row (none)",
          0, 0},
+        {"fit-curves", 0, LW_OPT_STRING, &curves, "OUT",
+         "nccl-tests tables: write the curves of NCCL's model as C (analysis/validate/fit_curves.sh)", 0,
+         0},
         {"quiet", 'q', LW_OPT_FLAG, &here.quiet, NULL, "no progress bar", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how to print (text)", 0, 0},
         {0},
@@ -107,6 +114,10 @@ int cmd_validate(int argc, char **argv)
         return lw_cli_usage("validate", "needs files of measurements, or --here");
     if (!on && (here.cluster_file || here.only || here.db))
         return lw_cli_usage("validate", "-c, --only and --db go with --here");
+    if (on && curves)
+        return lw_cli_usage("validate", "--fit-curves needs files, not --here");
+    if (curves)
+        return lw_cli_end("validate", netbench_fit(argv + 1, n, curves, &err), &err);
     here.command = command;
     here.workload_files = argv + 1;
     here.n_workload_files = n;

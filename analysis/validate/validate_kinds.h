@@ -34,5 +34,9 @@ enum lw_status lw_validate_bubble(const struct lw_input *in, struct lw_validatio
 bool lw_validate_is_runs(const struct lw_input *in);
 enum lw_status lw_validate_runs(const struct lw_input *in, struct lw_validation *v,
                                 struct lw_err *err);
+/* validate_netbench.c: published nccl-tests tables. */
+bool lw_validate_is_netbench(const struct lw_input *in);
+enum lw_status lw_validate_netbench(const struct lw_input *in, struct lw_validation *v,
+                                    struct lw_err *err);
 
 #endif

@@ -104,8 +104,9 @@ static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
         fprintf(f, "  %d of %d cases agree to their printed digits\n", x->n_asked - x->n_beyond,
                 x->n_asked);
     if (x->bars.mean_pct > 0)
-        fprintf(f, "  bars: mean error <= %g %%, worst <= %g %%", x->bars.mean_pct,
-                x->bars.worst_pct);
+        fprintf(f, "  bars: mean error <= %g %%", x->bars.mean_pct);
+    if (x->bars.mean_pct > 0 && x->bars.worst_pct > 0)
+        fprintf(f, ", worst <= %g %%", x->bars.worst_pct);
     if (x->bars.order_pct > 0)
         fprintf(f, ", order right in >= %g %% of pairs", x->bars.order_pct);
     if (x->bars.mean_pct > 0)

@@ -38,10 +38,11 @@ enum lw_reducer_kind {
     LW_REDUCER_NCCL_LL,
     LW_REDUCER_NCCL_LL128,
     LW_REDUCER_NCCL_SIMPLE,
+    LW_REDUCER_NCCL_CAL,     /* nccl times curves of measured tables */
     LW_N_REDUCERS,
 };
 
-/* "nccl", "nccl:tree/ll128", ...: timed by NCCL's cost model. */
+/* "nccl", "nccl+cal", "nccl:tree/ll128", ...: timed by NCCL's cost model. */
 static inline bool lw_reducer_is_nccl(enum lw_reducer_kind r)
 {
     return r >= LW_REDUCER_NCCL && r < LW_N_REDUCERS;

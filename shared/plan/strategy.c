@@ -26,7 +26,7 @@ static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce
                                        "nccl:tree/ll", "nccl:tree/ll128", "nccl:tree/simple",
                                        "nccl:collnet-direct", "nccl:collnet-chain", "nccl:nvls",
                                        "nccl:nvls-tree", "nccl:pat", "nccl:ll", "nccl:ll128",
-                                       "nccl:simple", NULL};
+                                       "nccl:simple", "nccl+cal", NULL};
 static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
 static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
 static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};

@@ -11,6 +11,8 @@
  * barrier is an all-reduce of four bytes. */
 #include "sim/cost/cost_nccl.h"
 
+#include "sim/cost/nccl_curves.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -243,6 +245,27 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
     return LW_OK;
 }
 
+/* The model times the curve of measured tables. */
+static enum lw_status calibrated(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
+                                 const struct lw_cost_query *q, struct lw_cost_answer *out,
+                                 struct lw_err *err)
+{
+    struct lw_cost_query plain = *q;
+    int n_tables, n_used;
+    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n_tables);
+
+    plain.algorithm = LW_REDUCER_NCCL;
+    LW_TRY(sim_nccl_answer(c, &plain, out, err));
+    double factor = sim_nccl_factor(tables, n_tables, NULL, sim_nccl_place_of(comm), comm->arch,
+                                    plain.op, plain.bytes, &n_used);
+    out->model = "nccl+cal";
+    out->detail = n_used > 0 ? "model times measured curve" : "model: no table of such a place";
+    out->time = (lw_ps)((double)out->time * factor + .5);
+    out->latency = (lw_ps)((double)out->latency * factor + .5);
+    out->bytes_per_s /= factor;
+    return LW_OK;
+}
+
 enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err)
 {
@@ -250,6 +273,8 @@ enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_
     struct sim_nccl_comm comm;
 
     LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &comm, err));
+    if (q->algorithm == LW_REDUCER_NCCL_CAL)
+        return calibrated(c, &comm, q, out, err);
     if (modelled(q->op))
         return collective(&comm, q, out, err);
     if (q->op != LW_OP_BARRIER)

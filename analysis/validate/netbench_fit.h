@@ -1,0 +1,33 @@
+#ifndef LW_ANALYSIS_VALIDATE_NETBENCH_FIT_H
+#define LW_ANALYSIS_VALIDATE_NETBENCH_FIT_H
+
+#include "analysis/validate/csv_rows.h"
+#include "analysis/validate/netbench_fabric.h"
+#include "shared/plan/reducer_kind.h"
+#include "sim/cost/nccl_curves.h"
+
+/* A published table with what NCCL's cost model gives for its rows. */
+struct netbench_table {
+    struct lw_arena arena;
+    struct lw_rows rows;
+    char name[96];               /* of the file, without folder and ending */
+    struct netbench_fabric fabric;
+    const char *source, *apart;  /* apart: netbench_apart */
+    bool can_predict;
+    enum lw_op_kind op;
+    enum lw_reducer_kind algorithm;
+    enum sim_nccl_place place;
+    enum sim_nccl_arch arch;
+    int32_t n;
+    int64_t *bytes;
+    double *measured_us, *raw_us; /* raw_us only where can_predict */
+};
+
+/* validate_netbench.c. *t is zeroed before; on success the caller frees it. */
+enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t, struct lw_err *err);
+void netbench_free(struct netbench_table *t);
+
+/* Writes the curves of all tables that are not apart as sim/cost/nccl_curve_data.c to `path`. */
+enum lw_status netbench_fit(char **files, int n, const char *path, struct lw_err *err);
+
+#endif

@@ -1,0 +1,148 @@
+/* Curves of efficiency over size from measured tables.
+ *
+ * A table's ratios (measured over modelled) become logarithms at knots of powers of two, each the mean of
+ * the table's rows weighted by a Gaussian of 1.2 octaves. The curve for (place, architecture, operation) at a
+ * size is the weighted median of the tables of that place and of one vote for the model itself (ratio 1):
+ * a table of the same architecture and operation has weight 1, of another operation 0.5, of another
+ * architecture 0.8, beyond its sizes (two octaves below, six above) 0.05; the model 0.9. Between two votes the median is
+ * interpolated by weight. The vote for the model keeps a single odd table from deciding; the median keeps
+ * two from it.
+ *
+ * The four weights were chosen by leaving each visible table out in turn. Arithmetic only: the same bits
+ * everywhere. */
+#include "sim/cost/nccl_curves.h"
+
+#include "shared/base/loglog.h"
+
+#define WIDTH 1.2
+#define OTHER_OP 0.5
+#define OTHER_ARCH 0.8
+#define OUTSIDE 0.05
+#define MODEL 0.9
+
+enum { MOST_VOTES = 64, BELOW = 2, ABOVE = 6 };
+
+enum sim_nccl_place sim_nccl_place_of(const struct sim_nccl_comm *c)
+{
+    if (c->n_nodes > 1)
+        return c->n_ranks == c->n_nodes ? SIM_NCCL_ACROSS_ONE : SIM_NCCL_ACROSS;
+    return c->nvlink ? SIM_NCCL_ON_NVLINK : SIM_NCCL_ON_PCI;
+}
+
+struct vote {
+    double value, weight;
+};
+
+/* The table's logarithm at a place on the axis of knots, and whether its sizes reach there. */
+static double value_at(const struct sim_nccl_measured *m, double knot, bool *inside)
+{
+    double first = m->first_knot, last = first + m->n_knots - 1;
+
+    *inside = knot >= first - BELOW && knot <= last + ABOVE;
+    if (knot <= first)
+        return m->log_ratio[0];
+    if (knot >= last)
+        return m->log_ratio[m->n_knots - 1];
+    int i = (int)(knot - first);
+    double part = knot - first - i;
+    return m->log_ratio[i] + part * (m->log_ratio[i + 1] - m->log_ratio[i]);
+}
+
+static void insert(struct vote *votes, int *n, struct vote v)
+{
+    int i = (*n)++;
+
+    for (; i > 0 && votes[i - 1].value > v.value; i--)
+        votes[i] = votes[i - 1];
+    votes[i] = v;
+}
+
+/* Votes sit at the middle of their weights; the median is the value at half of all weight. */
+static double median(const struct vote *v, int n)
+{
+    double all = 0, done = 0, at, before_at = 0;
+
+    for (int i = 0; i < n; i++)
+        all += v[i].weight;
+    for (int i = 0; i < n; i++) {
+        at = done + v[i].weight / 2;
+        if (at >= all / 2)
+            return i == 0 ? v[0].value
+                          : v[i - 1].value + (v[i].value - v[i - 1].value) *
+                                                 (all / 2 - before_at) / (at - before_at);
+        before_at = at;
+        done += v[i].weight;
+    }
+    return v[n - 1].value;
+}
+
+static bool same(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+/* log2(bytes) - SIM_NCCL_FIRST_KNOT, straight between powers of two of the size. */
+static double knot_of(int64_t bytes)
+{
+    if (bytes < 1)
+        return -SIM_NCCL_FIRST_KNOT;
+    int k = 63 - __builtin_clzll((unsigned long long)bytes);
+    return k - SIM_NCCL_FIRST_KNOT + ((double)bytes / (double)(INT64_C(1) << k) - 1);
+}
+
+double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char *without,
+                       enum sim_nccl_place place, enum sim_nccl_arch arch, enum lw_op_kind op,
+                       int64_t bytes, int *n_used)
+{
+    struct vote votes[MOST_VOTES + 1];
+    double knot = knot_of(bytes);
+    int n_votes = 0;
+
+    for (int i = 0; i < n && n_votes < MOST_VOTES; i++) {
+        const struct sim_nccl_measured *m = &tables[i];
+        if (m->place != place || (without && same(m->table, without)))
+            continue;
+        bool inside;
+        double value = value_at(m, knot, &inside);
+        double weight = (m->op == op ? 1 : OTHER_OP) * (m->arch == arch ? 1 : OTHER_ARCH) *
+                        (inside ? 1 : OUTSIDE);
+        insert(votes, &n_votes, (struct vote){value, weight});
+    }
+    *n_used = n_votes;
+    if (n_votes == 0)
+        return 1;
+    insert(votes, &n_votes, (struct vote){0, MODEL});
+    return lw_exp(median(votes, n_votes));
+}
+
+enum lw_status sim_nccl_smooth(const int64_t *bytes, const double *ratio, int n,
+                               struct sim_nccl_measured *out, struct lw_err *err)
+{
+    int first = -1, last = -1;
+
+    for (int i = 0; i < n; i++) {
+        int k = (int)(knot_of(bytes[i]) + .5);
+        if (k < 0 || k >= SIM_NCCL_N_KNOTS || !(ratio[i] > 0))
+            continue;
+        first = first < 0 || k < first ? k : first;
+        last = k > last ? k : last;
+    }
+    if (first < 0)
+        return lw_fail(err, LW_EINVAL, "no row between 4 bytes and 32 GiB with a time above 0");
+    out->first_knot = first;
+    out->n_knots = last - first + 1;
+    for (int k = first; k <= last; k++) {
+        double sum = 0, all = 0;
+        for (int i = 0; i < n; i++) {
+            double apart = (knot_of(bytes[i]) - k) / WIDTH, w = lw_exp(-apart * apart / 2);
+            if (!(ratio[i] > 0) || apart < -20 || apart > 20)
+                continue;
+            sum += w * lw_log(ratio[i]);
+            all += w;
+        }
+        out->log_ratio[k - first] = sum / all;
+    }
+    return LW_OK;
+}

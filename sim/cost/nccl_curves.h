@@ -1,0 +1,50 @@
+#ifndef LW_SIM_COST_NCCL_CURVES_H
+#define LW_SIM_COST_NCCL_CURVES_H
+
+#include <stdint.h>
+
+#include "shared/base/err.h"
+#include "shared/plan/op.h"
+#include "sim/cost/nccl_constants.h"
+#include "sim/cost/nccl_tuning.h"
+
+/* What measured tables took beyond NCCL's cost model, by size: docs/design/nccl.md, "Calibration". */
+
+/* Where an operation moves: tables of one place say nothing of another. */
+enum sim_nccl_place {
+    SIM_NCCL_ON_NVLINK,  /* one node, NVLink */
+    SIM_NCCL_ON_PCI,     /* one node, PCIe */
+    SIM_NCCL_ACROSS,     /* several nodes of several ranks */
+    SIM_NCCL_ACROSS_ONE, /* several nodes of one rank */
+    SIM_N_NCCL_PLACES,
+};
+
+enum { SIM_NCCL_FIRST_KNOT = 2, SIM_NCCL_N_KNOTS = 34 }; /* sizes of 2^2 ... 2^35 bytes */
+
+/* One table: measured over modelled time, smoothed over sizes. */
+struct sim_nccl_measured {
+    const char *table, *source;
+    enum sim_nccl_place place;
+    enum sim_nccl_arch arch;
+    enum lw_op_kind op;
+    double raw_error_pct;           /* mean absolute error of the model alone on this table */
+    int32_t first_knot, n_knots;    /* that the table's sizes cover */
+    double log_ratio[SIM_NCCL_N_KNOTS]; /* at knot first_knot + i */
+};
+
+/* The stored tables, *n of them. */
+const struct sim_nccl_measured *sim_nccl_measured_rows(int *n);
+
+enum sim_nccl_place sim_nccl_place_of(const struct sim_nccl_comm *c);
+
+/* What the model's time is multiplied by: of the n tables, without the one of that name (NULL: all).
+ * *n_used: tables of the place; 0: the factor is 1. */
+double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char *without,
+                       enum sim_nccl_place place, enum sim_nccl_arch arch, enum lw_op_kind op,
+                       int64_t bytes, int *n_used);
+
+/* Smooths the ratios of a table's sizes (ascending) into knots. LW_EINVAL: no size in range. */
+enum lw_status sim_nccl_smooth(const int64_t *bytes, const double *ratio, int n,
+                               struct sim_nccl_measured *out, struct lw_err *err);
+
+#endif

@@ -1,0 +1,149 @@
+/* Curves of efficiency: smoothing, votes, and the stored tables. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "sim/cost/cost_nccl.h"
+#include "sim/cost/nccl_curves.h"
+
+/* A table with one ratio at all sizes. */
+static struct sim_nccl_measured flat(const char *name, double ratio, enum sim_nccl_arch arch)
+{
+    const int64_t bytes[] = {1 << 10, 1 << 16, 1 << 26};
+    const double ratios[] = {ratio, ratio, ratio};
+    struct sim_nccl_measured m = {.table = name, .place = SIM_NCCL_ON_NVLINK, .arch = arch,
+                                  .op = LW_OP_ALL_REDUCE};
+
+    assert_int_equal(sim_nccl_smooth(bytes, ratios, 3, &m, NULL), LW_OK);
+    return m;
+}
+
+static double factor(const struct sim_nccl_measured *t, int n, const char *without, int64_t bytes)
+{
+    int used;
+
+    return sim_nccl_factor(t, n, without, SIM_NCCL_ON_NVLINK, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE,
+                           bytes, &used);
+}
+
+static void smoothing_keeps_a_flat_table(void **unused)
+{
+    struct sim_nccl_measured m = flat("a", 2, SIM_NCCL_HOPPER);
+    (void)unused;
+
+    assert_int_equal(m.first_knot, 10 - SIM_NCCL_FIRST_KNOT);
+    assert_int_equal(m.n_knots, 17);
+    for (int k = 0; k < m.n_knots; k++)
+        assert_true(fabs(m.log_ratio[k] - 0.6931471805599453) < 1e-12);
+}
+
+/* One vote for the model (ratio 1, weight 0.9) and one table (ratio 4, weight 1): the votes sit at 0.45 and
+ * 1.4 of 1.9; half is 0.95, 10/19 of the way: 4^(10/19). Two tables of ratio 4 and 16: votes at 0.45, 1.4 and
+ * 2.4 of 2.9; half is 1.45, 1/20 of the way from 4 to 16. */
+static void curve_is_the_median_with_a_vote_for_the_model(void **unused)
+{
+    struct sim_nccl_measured t[] = {flat("a", 4, SIM_NCCL_HOPPER), flat("b", 16, SIM_NCCL_HOPPER)};
+    (void)unused;
+
+    assert_true(fabs(factor(t, 1, NULL, 1 << 16) - pow(4, 10.0 / 19)) < 1e-9);
+    assert_true(fabs(factor(t, 2, NULL, 1 << 16) - 4 * pow(4, 1.0 / 20)) < 1e-9);
+    assert_true(fabs(factor(t, 2, "b", 1 << 16) - factor(t, 1, NULL, 1 << 16)) < 1e-12);
+    assert_true(factor(t, 2, "a", 1 << 16) > factor(t, 1, NULL, 1 << 16)); /* b alone */
+    assert_true(factor(t, 1, "a", 1 << 16) == 1);
+}
+
+static void other_places_do_not_vote(void **unused)
+{
+    struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
+    int used;
+    (void)unused;
+
+    assert_true(sim_nccl_factor(&t, 1, NULL, SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 1 << 16,
+                                &used) == 1);
+    assert_int_equal(used, 0);
+}
+
+static void a_table_far_from_the_size_counts_little(void **unused)
+{
+    struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
+    (void)unused;
+
+    assert_true(factor(&t, 1, NULL, 4) < 1.2);
+    assert_true(factor(&t, 1, NULL, 1 << 9) > 2);
+}
+
+static void nothing_to_smooth_is_refused(void **unused)
+{
+    const int64_t bytes[] = {1, 1024};
+    const double ratios[] = {1, 0};
+    struct sim_nccl_measured m = {.table = "x"};
+    struct lw_err err = {0};
+    (void)unused;
+
+    assert_int_equal(sim_nccl_smooth(bytes, ratios, 2, &m, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "between 4 bytes and 32 GiB"));
+}
+
+static void stored_tables_are_whole(void **unused)
+{
+    int n;
+    const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
+    (void)unused;
+
+    assert_true(n >= 10);
+    for (int i = 0; i < n; i++) {
+        assert_true(t[i].table[0] && t[i].source[0] && t[i].raw_error_pct > 0);
+        assert_true(t[i].first_knot >= 0 && t[i].n_knots > 0 &&
+                    t[i].first_knot + t[i].n_knots <= SIM_NCCL_N_KNOTS);
+        assert_true(t[i].place < SIM_N_NCCL_PLACES && t[i].arch < SIM_N_NCCL_ARCHS);
+        for (int k = 0; k < t[i].n_knots; k++)
+            assert_true(fabs(t[i].log_ratio[k]) < 2);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(t[i].table, t[k].table);
+    }
+}
+
+/* nccl+cal = nccl times the factor, in time and in both terms. */
+static void calibrated_model_is_the_model_times_the_curve(void **unused)
+{
+    struct lw_cluster c = {0};
+    struct lw_cost_answer raw, cal;
+    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1 << 20, 8, 1, LW_REDUCER_NCCL};
+    int n;
+    const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
+    (void)unused;
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
+    q.algorithm = LW_REDUCER_NCCL_CAL;
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &cal, NULL), LW_OK);
+    double f = factor(t, n, NULL, 1 << 20);
+    assert_true(f > 1);
+    assert_string_equal(cal.model, "nccl+cal");
+    assert_string_equal(cal.algorithm, raw.algorithm);
+    assert_true(fabs((double)cal.time - (double)raw.time * f) <= 1);
+    assert_true(fabs((double)cal.latency - (double)raw.latency * f) <= 1);
+    assert_true(fabs(cal.bytes_per_s * f / raw.bytes_per_s - 1) < 1e-12);
+    lw_cluster_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(smoothing_keeps_a_flat_table),
+        cmocka_unit_test(curve_is_the_median_with_a_vote_for_the_model),
+        cmocka_unit_test(other_places_do_not_vote),
+        cmocka_unit_test(a_table_far_from_the_size_counts_little),
+        cmocka_unit_test(nothing_to_smooth_is_refused),
+        cmocka_unit_test(stored_tables_are_whole),
+        cmocka_unit_test(calibrated_model_is_the_model_times_the_curve),
+    };
+
+    return cmocka_run_group_tests_name("nccl_curves", tests, NULL, NULL);
+}
