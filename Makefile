@@ -138,10 +138,24 @@ $(BUILD)/plugin/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
 
+# One binary per architecture that this nvcc knows, and PTX of the last for devices that come later.
+# CUDA 11.0 is the oldest toolkit that compiles this (sm_60 to sm_80), CUDA 13 begins at sm_75.
+CUDA_KNOWN = $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch 2>/dev/null || echo compute_70 compute_80))
+CUDA_ARCHS ?= $(filter 70 75 80 86 89 90 100 103 120,$(CUDA_KNOWN))
+gencode = -gencode arch=compute_$(1),code=sm_$(1)
 # -fmad=false: a multiplication and an addition round as they do on the host.
+NVCC_FLAGS = -fatbin -O3 -fmad=false -I.
 $(BUILD)/plugin/kernels.fatbin: exec/nccl/kernels.cu exec/nccl/kernels.h exec/backend/scalar.h Makefile
 	@mkdir -p $(@D)
-	$(call say,NVCC  $<) $(NVCC) -fatbin -arch=all-major -O3 -fmad=false -I. $< -o $@
+	$(call say,NVCC  $<) $(NVCC) $(NVCC_FLAGS) $(foreach a,$(CUDA_ARCHS),$(call gencode,$a)) \
+	    -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS)) $< -o $@
+
+# The kernels for each architecture alone; those that this nvcc does not know are named.
+CUDA_WANTED := 60 70 75 80 90 100 120
+.PHONY: check-cuda
+check-cuda:
+	$(if $(CUDA_WHY),@echo "SKIP check-cuda: $(CUDA_WHY)"; echo "0 passed$(comma) 0 failed$(comma) 1 skipped", \
+	@tests/check_cuda.sh $(NVCC) "$(CUDA_KNOWN)" $(CUDA_WANTED) -- $(NVCC_FLAGS) exec/nccl/kernels.cu)
 
 $(BUILD)/plugin/kernels.o: $(BUILD)/plugin/kernels.fatbin
 	@printf '.section .rodata\n.balign 64\n.globl lw_kernels_fatbin\n.hidden lw_kernels_fatbin\nlw_kernels_fatbin:\n.incbin "%s"\n.section .note.GNU-stack,"",%%progbits\n' $< \

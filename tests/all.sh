@@ -40,6 +40,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; r
 else
     left_out "short fuzz of every importer" "no clang with libFuzzer; the corpus is replayed in the checks"
 fi
+stage "the GPU kernels for each architecture" make check-cuda
 stage "the demo" make demo
 stage "install into a folder" make install DESTDIR="$(mktemp -d)"
 echo "$pass passed, $fail failed, $skip skipped"

@@ -138,7 +138,7 @@ EXEC_BOTH int64_t kernel_now_ns(void)
 
 EXEC_BOTH void kernel_doze(void)
 {
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700 /* older devices poll without a pause */
     __nanosleep(2000);
 #elif !defined(__CUDACC__)
     nanosleep(&(struct timespec){0, 20000}, 0);
@@ -259,12 +259,29 @@ EXEC_BOTH void kernel_carry_run(const struct kernel_carry *a, int64_t thread, in
     }
 }
 
+#ifdef __CUDA_ARCH__
+/* Devices before sm_60 have no atomic addition of f64: exchange until nobody else has come between. */
+__device__ inline void kernel_add_f64(double *to, double value)
+{
+#if __CUDA_ARCH__ >= 600
+    atomicAdd(to, value);
+#else
+    unsigned long long *word = (unsigned long long *)to, seen = *word, expected;
+
+    do {
+        expected = seen;
+        seen = atomicCAS(word, expected, __double_as_longlong(__longlong_as_double(expected) + value));
+    } while (seen != expected);
+#endif
+}
+#endif
+
 /* f64 or f32; whole numbers over a power of two: exact in any order. */
 EXEC_BOTH void kernel_add_to(enum lw_dtype t, void *to, double value)
 {
 #ifdef __CUDA_ARCH__
     if (t == LW_F64)
-        atomicAdd((double *)to, value);
+        kernel_add_f64((double *)to, value);
     else
         atomicAdd((float *)to, (float)value);
 #else
