@@ -204,6 +204,12 @@ struct exec_task {
     bool idle;
 };
 
+/* One of the groups of a communicator class: ranks of the world in group order; borrowed. */
+struct exec_members {
+    const int32_t *ranks;
+    int32_t n;
+};
+
 /* Payload of a communication. In place; `count` elements are the whole of the op: the buffer of an
  * all-reduce, the gathered whole of an all-gather or reduce-scatter, where member i of n holds the
  * range exec_range(count, n, i). All-to-all: n equal blocks, of which block j of member i becomes block
@@ -274,6 +280,15 @@ struct exec_backend {
     enum lw_status (*comm_split)(struct exec_world *w, struct exec_comm *parent,
                                  const int32_t *members, int32_t n, struct exec_comm **c,
                                  struct lw_err *err); /* (optional) members of the parent */
+    /* (optional) All groups of one communicator class in one call: groups share no rank, comms[n]
+     * receives their handles. NULL: comm_create is called for each group. */
+    enum lw_status (*comm_create_class)(struct exec_world *w, const struct exec_members *groups,
+                                        int32_t n, struct exec_comm **comms, struct lw_err *err);
+    /* (optional) Connect `rank`, which lives in this process, to the ranks that it sends to or receives
+     * from on this communicator, both ways, before the first step. peers[n] ascending. Returns when
+     * all connections stand. Every process calls for its communicators in one order. */
+    enum lw_status (*comm_connect)(struct exec_world *w, struct exec_comm *c, int32_t rank,
+                                   const int32_t *peers, int32_t n, struct lw_err *err);
     void (*comm_destroy)(struct exec_world *w, struct exec_comm *c);
     /* (optional) All-reduces of the communicator go by this algorithm, said before its first op.
      * LW_ENOTSUP: one that the backend does not have, or that the group's nodes do not fit. */

@@ -121,7 +121,7 @@ static void tell_others(struct exec_world *w)
 static bool probe(char reason[EXEC_REASON])
 {
     int n = 0, version = 0;
-    CUresult r = cuInit(0);
+    CUresult r = nccl_cuda_init();
     struct lw_err err = {0};
 
     reason[0] = '\0';
@@ -170,9 +170,7 @@ static void describe(struct exec_world *w)
              "device %d: %s, sm_%d%d, %d SMs; driver CUDA %d.%d; %s; stream priorities %d to %d%s",
              (int)w->device, name, major, minor, w->n_sm, version / 1000, version % 1000 / 10,
              through, w->least, w->greatest,
-             w->shared_device ? "; several ranks share a device"
-             : w->nameless    ? "; not a device that the driver identifies"
-                              : "");
+             w->nameless ? "; the driver does not identify the device" : "");
 }
 
 static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
@@ -240,6 +238,7 @@ static void close_world(struct exec_world *w)
         nccl_device_close(w);
     }
     pthread_mutex_destroy(&w->mutex);
+    pthread_mutex_destroy(&w->call_mutex);
     nccl_free(w);
 }
 
@@ -255,6 +254,7 @@ static enum lw_status open_world(const struct exec_open *how, struct exec_world 
     w->how = *how;
     w->tail = &w->head;
     pthread_mutex_init(&w->mutex, NULL);
+    pthread_mutex_init(&w->call_mutex, NULL);
     if (how->process)
         how->process->watch(how->process->context, lost, w);
     enum lw_status s = fill_world(w, err);
@@ -271,7 +271,7 @@ static enum lw_status open_world(const struct exec_open *how, struct exec_world 
 
 static void facts(const struct exec_world *w, struct exec_facts *f)
 {
-    bool shares = w->shared_device || (w->loop && w->how.n_ranks > 1);
+    bool shares = w->loop && w->how.n_ranks > 1;
     bool real = !shares && !w->nameless && !w->loop;
 
     *f = (struct exec_facts){
@@ -329,8 +329,8 @@ static enum lw_status mem_read(struct exec_world *w, int32_t rank, void *to, con
 static enum lw_status mem_write(struct exec_world *w, int32_t rank, void *mem, const void *from,
                                 int64_t bytes, struct lw_err *err)
 {
-    (void)w, (void)rank;
-    return nccl_cu(cuMemcpyHtoD((CUdeviceptr)mem, from, (size_t)bytes), "cuMemcpyHtoD", err);
+    (void)rank;
+    return nccl_mem_put(w, (CUdeviceptr)mem, from, bytes, err);
 }
 
 static enum lw_status stream_create(struct exec_world *w, int32_t rank, const char *name,
@@ -618,6 +618,8 @@ static const struct exec_backend backend = {
     .hold = hold,
     .release = release,
     .comm_create = nccl_comm_create,
+    .comm_create_class = nccl_comm_create_class,
+    .comm_connect = nccl_comm_connect,
     .comm_split = nccl_comm_split,
     .comm_destroy = nccl_comm_destroy,
     .all_reduce = all_reduce,

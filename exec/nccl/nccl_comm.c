@@ -1,17 +1,23 @@
 /* Communicators and collectives between processes: NCCL.
  *
- * Communicators do not block: every call may return "in progress", and nccl_settle asks until it is
- * over, with the world's time limit and its stop in the loop (NCCL: user guide, "Error handling and
- * communicator abort"). Only then is anything else put on the stream, so an event recorded behind a
- * collective is behind its kernel. The first call on a communicator connects it and so waits, here on
- * the host, for the others to come to it; every rank hands over in the plan's order, so they come.
+ * The communicator over all ranks does not block: nccl_settle polls it with the world's time limit.
+ * Every other communicator is split from it and blocks: a call returns when its kernel is on the
+ * stream, so the timing events before and after it enclose the kernel and nothing else. (A call on a
+ * non-blocking communicator starts a host thread, and the launch would count as communication.)
  *
- * All communicators are split from one over all ranks, which is made from an id that process 0 gives
- * to the others. Members' ranges differ by at most one element (exec_range): where they differ, a
- * reduce-scatter is a group of reduces, an all-gather a group of broadcasts. */
+ * A blocking call can wait for another process only while it connects. Two measures keep that out of
+ * a step: algorithms connect when a communicator is created (NCCL_RUNTIME_CONNECT=0), and pairs of
+ * ranks connect in nccl_comm_connect, both in one order on all ranks. A watchdog thread aborts the
+ * communicator of a call that outlasts the time limit or a stop (NCCL user guide, "Error handling
+ * and communicator abort").
+ *
+ * The members' ranges of a buffer differ by at most one element (exec_range). Where they differ, a
+ * reduce-scatter is a group of reduces and an all-gather a group of broadcasts. */
 #include "exec/nccl/nccl_world.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const ncclDataType_t dtypes[LW_N_DTYPES] = {
     [LW_F32] = ncclFloat32, [LW_F64] = ncclFloat64, [LW_F16] = ncclFloat16,
@@ -69,35 +75,138 @@ enum lw_status nccl_check_async(struct exec_world *w, struct lw_err *err)
 
 /* --- communicators ------------------------------------------------------------------------------ */
 
-/* Do two ranks use one device? Their unique ids, gathered by NCCL itself. */
-static enum lw_status find_shared(struct exec_world *w, struct lw_err *err)
+/* --- calls that block ---------------------------------------------------------------------------- */
+
+enum { WATCH_NS = 20000000 };
+
+static void *watch(void *world)
 {
-    enum { ID = sizeof(CUuuid) };
+    struct exec_world *w = world;
+
+    pthread_mutex_lock(&w->call_mutex);
+    while (!w->watch_ends) {
+        if (w->in_call && !w->call_aborted &&
+            (nccl_now_ns() > w->call_until || (atomic_load(&w->stop) && !w->closing))) {
+            w->call_aborted = true;
+            ncclCommAbort(w->in_call);
+        }
+        pthread_mutex_unlock(&w->call_mutex);
+        nanosleep(&(struct timespec){0, WATCH_NS}, NULL);
+        pthread_mutex_lock(&w->call_mutex);
+    }
+    pthread_mutex_unlock(&w->call_mutex);
+    return NULL;
+}
+
+static enum lw_status watch_open(struct exec_world *w, struct lw_err *err)
+{
+    w->watched = pthread_create(&w->watchdog, NULL, watch, w) == 0;
+    return w->watched ? LW_OK : lw_fail(err, LW_EFAILED, "the watchdog thread cannot be started");
+}
+
+static void watch_close(struct exec_world *w)
+{
+    if (!w->watched)
+        return;
+    pthread_mutex_lock(&w->call_mutex);
+    w->watch_ends = true;
+    pthread_mutex_unlock(&w->call_mutex);
+    pthread_join(w->watchdog, NULL);
+    w->watched = false;
+}
+
+static void enter(struct exec_world *w, ncclComm_t c)
+{
+    pthread_mutex_lock(&w->call_mutex);
+    w->in_call = c;
+    w->call_aborted = false;
+    w->call_until = nccl_now_ns() + w->how.timeout_ns;
+    pthread_mutex_unlock(&w->call_mutex);
+}
+
+/* After the call. false: the watchdog has aborted the communicator, which is gone. */
+static bool left(struct exec_world *w)
+{
+    pthread_mutex_lock(&w->call_mutex);
+    bool there = !w->call_aborted;
+    w->in_call = NULL;
+    pthread_mutex_unlock(&w->call_mutex);
+    return there;
+}
+
+/* After the call: its result, or why the watchdog aborted the communicator, which is then gone. */
+static enum lw_status leave(struct exec_world *w, struct exec_comm *c, ncclResult_t r,
+                            const char *name, struct lw_err *err)
+{
+    if (left(w))
+        return r == ncclSuccess ? LW_OK : failed(w, c->nccl, r, name, err);
+    c->nccl = NULL;
+    if (atomic_load(&w->stop))
+        return nccl_stopped(w, err);
+    return lw_fail(err, LW_ETIMEOUT, "NCCL: %s: the call did not return within %.3g s", name,
+                   (double)w->how.timeout_ns * 1e-9);
+}
+
+/* --- opening -------------------------------------------------------------------------------------- */
+
+struct identities {
+    CUuuid *of;     /* [n_ranks], on rank 0 */
+    int32_t n;
+};
+
+static enum lw_status take_identity(void *context, int32_t rank, const void *data, int64_t bytes,
+                                    struct lw_err *err)
+{
+    struct identities *all = context;
+
+    if (rank < 0 || rank >= all->n || bytes != (int64_t)sizeof(CUuuid))
+        return lw_fail(err, LW_EFAILED, "rank %d sent no identity of its device", rank);
+    memcpy(&all->of[rank], data, sizeof(CUuuid));
+    return LW_OK;
+}
+
+static void find_pair(const struct identities *all, int32_t pair[2])
+{
+    for (int32_t a = 0; a < all->n; a++)
+        for (int32_t b = a + 1; b < all->n; b++)
+            if (memcmp(&all->of[a], &all->of[b], sizeof(CUuuid)) == 0) {
+                pair[0] = a;
+                pair[1] = b;
+                return;
+            }
+}
+
+/* NCCL refuses two ranks on one device ("Duplicate GPU detected"); here the ranks are named. */
+static enum lw_status refuse_shared(struct exec_world *w, struct lw_err *err)
+{
+    const struct exec_process *p = w->how.process;
+    struct identities all = {.n = w->how.n_ranks};
     CUuuid own;
-    CUdeviceptr at;
-    int32_t n = w->how.n_ranks;
-    size_t bytes = (size_t)n * ID;
+    int32_t pair[2] = {-1, -1};
+    int n_devices = 0;
 
     LW_TRY(nccl_cu(cuDeviceGetUuid(&own, w->device), "cuDeviceGetUuid", err));
-    LW_TRY(nccl_mem_new(w, (int64_t)bytes, &at, err));
-    CUdeviceptr mine = at + (CUdeviceptr)w->first * ID;
-    LW_TRY(nccl_cu(cuMemcpyHtoD(mine, &own, ID), "cuMemcpyHtoD", err));
-    LW_TRY(nccl_settle(w, w->world_comm,
-                       ncclAllGather((const void *)mine, (void *)at, ID, ncclUint8, w->world_comm,
-                                     (cudaStream_t)w->setup),
-                       "ncclAllGather", err));
-    LW_TRY(nccl_wait_setup(w, err));
-    CUuuid *all = nccl_alloc((size_t)n, sizeof *all);
-    if (!all)
+    w->nameless = memcmp(&own, &(CUuuid){{0}}, sizeof own) == 0;
+    if (!p)
+        return LW_OK;
+    all.of = nccl_alloc((size_t)all.n, sizeof *all.of);
+    if (!all.of)
         return lw_fail(err, LW_ENOMEM, "out of memory");
-    enum lw_status s = nccl_cu(cuMemcpyDtoH(all, at, bytes), "cuMemcpyDtoH", err);
-    for (int32_t a = 0; s == LW_OK && a < n; a++)
-        for (int32_t b = a + 1; b < n; b++)
-            w->shared_device |= memcmp(&all[a], &all[b], ID) == 0;
-    w->nameless = memcmp(&own, &(CUuuid){{0}}, ID) == 0;
-    nccl_free(all);
-    nccl_mem_free(w, at);
-    return s;
+    enum lw_status s = p->gather(p->context, &own, sizeof own, take_identity, &all, err);
+    if (s == LW_OK && p->rank == 0)
+        find_pair(&all, pair);
+    if (s == LW_OK)
+        s = p->broadcast(p->context, pair, sizeof pair, err);
+    nccl_free(all.of);
+    LW_TRY(s);
+    if (pair[0] < 0)
+        return LW_OK;
+    p->barrier(p->context, NULL); /* all know it before the first one leaves */
+    cuDeviceGetCount(&n_devices);
+    return lw_fail(err, LW_ENOTSUP,
+                   "ranks %d and %d use one GPU, which NCCL refuses (%d visible here): start at most "
+                   "one process per visible GPU (CUDA_VISIBLE_DEVICES), or put all ranks on one "
+                   "device (--transport loop)", pair[0], pair[1], n_devices);
 }
 
 enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
@@ -106,7 +215,10 @@ enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
     ncclUniqueId id;
     int32_t rank = w->first, n = w->how.n_ranks;
 
+    LW_TRY(refuse_shared(w, err));
+    LW_TRY(watch_open(w, err));
     memset(&id, 0, sizeof id);
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0); /* connect all algorithms when a communicator is made */
     if (rank == 0) {
         ncclResult_t r = ncclGetUniqueId(&id);
         if (r != ncclSuccess)
@@ -116,8 +228,7 @@ enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
         LW_TRY(w->how.process->broadcast(w->how.process->context, &id, sizeof id, err));
     config.blocking = 0;
     ncclResult_t r = ncclCommInitRankConfig(&w->world_comm, n, id, rank, &config);
-    LW_TRY(nccl_settle(w, w->world_comm, r, "ncclCommInitRankConfig", err));
-    return find_shared(w, err);
+    return nccl_settle(w, w->world_comm, r, "ncclCommInitRankConfig", err);
 }
 
 static void free_comm(struct exec_comm *c)
@@ -157,17 +268,20 @@ static enum lw_status note_members(struct exec_world *w, struct exec_comm *c,
     return LW_OK;
 }
 
-/* Every process takes part in every split; those outside ask for no communicator. */
-static enum lw_status split(struct exec_world *w, struct exec_comm *c, struct lw_err *err)
+/* One split for all groups of a class: `color` is the group of this process, or none. Every process
+ * takes part; c is NULL where it is in no group. */
+static enum lw_status split(struct exec_world *w, int32_t color, struct exec_comm *c,
+                            struct lw_err *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t none = NULL, *into = c ? &c->nccl : &none;
     CUdeviceptr scratch;
 
-    config.blocking = 0;
-    ncclResult_t r = ncclCommSplit(w->world_comm, c->me >= 0 ? 0 : NCCL_SPLIT_NOCOLOR,
-                                   c->me >= 0 ? c->me : 0, &c->nccl, &config);
+    config.blocking = 1;
+    ncclResult_t r = ncclCommSplit(w->world_comm, c ? color : NCCL_SPLIT_NOCOLOR, c ? c->me : 0, into,
+                                   &config);
     LW_TRY(nccl_settle(w, w->world_comm, r, "ncclCommSplit", err));
-    if (c->me < 0)
+    if (!c)
         return LW_OK;
     LW_TRY(nccl_settle(w, c->nccl, ncclSuccess, "ncclCommSplit", err));
     LW_TRY(nccl_mem_new(w, sizeof(int32_t), &scratch, err));
@@ -175,8 +289,8 @@ static enum lw_status split(struct exec_world *w, struct exec_comm *c, struct lw
     return LW_OK;
 }
 
-enum lw_status nccl_comm_create(struct exec_world *w, const int32_t *members, int32_t n,
-                                struct exec_comm **comm, struct lw_err *err)
+static enum lw_status new_comm(struct exec_world *w, const int32_t *members, int32_t n,
+                               struct exec_comm **comm, struct lw_err *err)
 {
     struct exec_comm *c;
 
@@ -195,10 +309,70 @@ enum lw_status nccl_comm_create(struct exec_world *w, const int32_t *members, in
     }
     c->next = w->comms; /* from here close() ends it, whatever state it is in */
     w->comms = c;
-    if (!w->loop)
-        LW_TRY(split(w, c, err));
     *comm = c;
     return LW_OK;
+}
+
+enum lw_status nccl_comm_create_class(struct exec_world *w, const struct exec_members *groups,
+                                      int32_t n, struct exec_comm **comms, struct lw_err *err)
+{
+    struct exec_comm *mine = NULL;
+    int32_t color = -1;
+
+    for (int32_t i = 0; i < n; i++) {
+        LW_TRY(new_comm(w, groups[i].ranks, groups[i].n, &comms[i], err));
+        if (comms[i]->me < 0)
+            continue;
+        if (mine)
+            return lw_fail(err, LW_EINVAL, "rank %d is in two groups of one class of communicators",
+                           w->first);
+        mine = comms[i];
+        color = i;
+    }
+    return w->loop ? LW_OK : split(w, color, mine, err);
+}
+
+enum lw_status nccl_comm_create(struct exec_world *w, const int32_t *members, int32_t n,
+                                struct exec_comm **comm, struct lw_err *err)
+{
+    struct exec_members group = {members, n};
+
+    return nccl_comm_create_class(w, &group, 1, comm, err);
+}
+
+/* One element each way with every peer, as one group. */
+static ncclResult_t greet(const struct exec_comm *c, const int32_t *peers, int32_t n,
+                          const char *from, char *to, cudaStream_t s)
+{
+    ncclResult_t r = ncclGroupStart(), ended;
+
+    for (int32_t i = 0; r == ncclSuccess && i < n; i++) {
+        int32_t member = c->index_of[peers[i]];
+        r = ncclSend(from, 1, ncclUint8, member, c->nccl, s);
+        if (r == ncclSuccess)
+            r = ncclRecv(to + i, 1, ncclUint8, member, c->nccl, s);
+    }
+    ended = ncclGroupEnd();
+    return r == ncclSuccess ? ended : r;
+}
+
+enum lw_status nccl_comm_connect(struct exec_world *w, struct exec_comm *c, int32_t rank,
+                                 const int32_t *peers, int32_t n, struct lw_err *err)
+{
+    CUdeviceptr at;
+
+    if (w->loop || rank != w->first || c->me < 0)
+        return LW_OK;
+    LW_TRY(nccl_mem_new(w, n + 1, &at, err));
+    enter(w, c->nccl);
+    enum lw_status s = leave(w, c,
+                             greet(c, peers, n, (char *)at, (char *)at + 1, (cudaStream_t)w->setup),
+                             "connecting sends and receives", err);
+    if (s == LW_OK)
+        s = nccl_wait_setup(w, err);
+    if (s == LW_OK)
+        nccl_mem_free(w, at);
+    return s;
 }
 
 enum lw_status nccl_comm_split(struct exec_world *w, struct exec_comm *parent,
@@ -217,7 +391,15 @@ static void end_nccl(struct exec_world *w, ncclComm_t c, bool abort)
 {
     if (!c)
         return;
-    if (!abort && nccl_settle(w, c, ncclCommFinalize(c), "ncclCommFinalize", NULL) == LW_OK)
+    if (abort) {
+        ncclCommAbort(c);
+        return;
+    }
+    enter(w, c);
+    ncclResult_t r = ncclCommFinalize(c);
+    if (!left(w))
+        return; /* the watchdog has aborted it */
+    if (nccl_settle(w, c, r, "ncclCommFinalize", NULL) == LW_OK)
         ncclCommDestroy(c);
     else
         ncclCommAbort(c);
@@ -250,6 +432,7 @@ void nccl_comms_close(struct exec_world *w, bool abort)
     }
     end_nccl(w, w->world_comm, abort);
     w->world_comm = NULL;
+    watch_close(w);
 }
 
 /* --- collectives -------------------------------------------------------------------------------- */
@@ -335,11 +518,13 @@ enum lw_status nccl_issue_collective(const struct command *c, struct lw_err *err
 
     LW_TRY(after_last(c->comm, s, err));
     LW_TRY(nccl_begin(s, &f, err));
-    s->n_launched++;
-    if (c->op == LW_OP_BARRIER || c->message.count > 0)
-        status = nccl_settle(s->world, c->comm->nccl,
-                             call(c->comm, c->op, &c->message, (cudaStream_t)s->cu),
-                             lw_op_name(c->op), err);
+    s->n_queued++;
+    if (c->op == LW_OP_BARRIER || c->message.count > 0) {
+        enter(s->world, c->comm->nccl);
+        status = leave(s->world, c->comm,
+                       call(c->comm, c->op, &c->message, (cudaStream_t)s->cu), lw_op_name(c->op),
+                       err);
+    }
     enum lw_status ended = nccl_end(s, f, c->stamp, status == LW_OK ? err : NULL);
     if (status != LW_OK || ended != LW_OK)
         return status != LW_OK ? status : ended;
@@ -370,9 +555,9 @@ enum lw_status nccl_issue_exchange(struct command *c, struct lw_err *err)
 
     LW_TRY(after_last(c->comm, s, err));
     LW_TRY(nccl_begin(s, &f, err));
-    s->n_launched++;
-    enum lw_status status = nccl_settle(s->world, c->comm->nccl, call_all(c), "send and receive",
-                                        err);
+    s->n_queued++;
+    enter(s->world, c->comm->nccl);
+    enum lw_status status = leave(s->world, c->comm, call_all(c), "send and receive", err);
     enum lw_status ended = nccl_end(s, f, NULL, status == LW_OK ? err : NULL);
     if (status != LW_OK || ended != LW_OK)
         return status != LW_OK ? status : ended;

@@ -61,7 +61,7 @@ static enum lw_status table_on_device(struct exec_world *w, const struct exec_gr
         return lw_fail(err, LW_ENOMEM, "out of memory");
     enum lw_status s = nccl_mem_new(w, sizeof t->value, &k->at, err);
     if (s == LW_OK)
-        s = nccl_cu(cuMemcpyHtoD(k->at, t->value, sizeof t->value), "cuMemcpyHtoD", err);
+        s = nccl_mem_put(w, k->at, t->value, sizeof t->value, err);
     if (s != LW_OK) {
         nccl_free(k);
         return s;
@@ -109,7 +109,7 @@ static enum lw_status update(struct exec_world *w, CUstream s, const struct exec
 static enum lw_status begin(struct exec_stream *s, struct lw_err *err)
 {
     struct kernel_begin a = {s->clock};
-    s->n_launched++;
+    s->n_queued++;
     return nccl_launch(s->world, s->cu, KERNEL_begin, &a, 1, err);
 }
 
@@ -117,7 +117,7 @@ static enum lw_status wait_until(struct exec_stream *s, int64_t ns, bool idle, s
 {
     struct kernel_wait a = {s->clock, ns, (const volatile int32_t *)s->world->flags_at + FLAG_STOP,
                             idle};
-    s->n_launched++;
+    s->n_queued++;
     return nccl_launch(s->world, s->cu, KERNEL_wait, &a, 1, err);
 }
 
@@ -201,7 +201,7 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
 {
     const struct rates *r = &s->world->rates;
 
-    s->n_launched++;
+    s->n_queued++;
     *ns = r->launch_ns;
     if (p->count == 0 && p->kind < EXEC_PART_FAIL)
         return LW_OK;
@@ -260,9 +260,20 @@ static enum lw_status compute_rest(struct exec_stream *s, double ns, struct lw_e
     int64_t units = (int64_t)(ns / w->unit_ns);
     int64_t grains = (int64_t)((ns - (double)units * w->unit_ns) / w->grain_ns + 0.5);
 
-    s->n_launched += units + grains;
+    s->n_queued += units + grains;
     LW_TRY(products(w, s->cu, w->unit, units, err));
     return products(w, s->cu, w->grain, grains, err);
+}
+
+int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
+{
+    enum { EACH = 2 }; /* a comparison is two kernels */
+    bool by_clock = t->idle || w->how.compute != EXEC_COMPUTE_GEMM;
+    int64_t n = (int64_t)EACH * t->n_parts + 2;
+
+    if (!by_clock && t->work_ns > 0)
+        n += (int64_t)((double)t->work_ns / w->unit_ns + w->unit_ns / w->grain_ns) + 1;
+    return n;
 }
 
 enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
@@ -356,15 +367,15 @@ static enum lw_status one_update(struct exec_world *w, int64_t n, struct lw_err 
 static enum lw_status fill_matrices(struct exec_world *w, int64_t elements, struct lw_err *err)
 {
     float *host = nccl_alloc((size_t)elements, sizeof *host);
-    size_t bytes = (size_t)elements * sizeof *host;
+    int64_t bytes = elements * (int64_t)sizeof *host;
 
     if (!host)
         return lw_fail(err, LW_ENOMEM, "out of memory");
     for (int64_t i = 0; i < elements; i++)
         host[i] = (float)(exec_mix((uint64_t)i) >> 40) / 16777216.0f - 0.5f;
-    enum lw_status s = nccl_cu(cuMemcpyHtoD(w->a, host, bytes), "cuMemcpyHtoD", err);
+    enum lw_status s = nccl_mem_put(w, w->a, host, bytes, err);
     if (s == LW_OK)
-        s = nccl_cu(cuMemcpyHtoD(w->b, host, bytes), "cuMemcpyHtoD", err);
+        s = nccl_mem_put(w, w->b, host, bytes, err);
     nccl_free(host);
     return s;
 }

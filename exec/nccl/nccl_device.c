@@ -11,6 +11,7 @@
 #include "exec/nccl/nccl_world.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 extern const unsigned char lw_kernels_fatbin[];
@@ -75,6 +76,17 @@ enum lw_status nccl_mem_new(struct exec_world *w, int64_t bytes, CUdeviceptr *at
     LW_TRY(nccl_wait_setup(w, err));
     *at = b->at;
     return LW_OK;
+}
+
+/* A plain copy from pageable memory may return before the device has the data, and streams that do not
+ * block the legacy stream do not wait for it. This copy is on a stream of its own and waited for. */
+enum lw_status nccl_mem_put(struct exec_world *w, CUdeviceptr to, const void *from, int64_t bytes,
+                            struct lw_err *err)
+{
+    if (bytes == 0)
+        return LW_OK;
+    LW_TRY(nccl_cu(cuMemcpyHtoDAsync(to, from, (size_t)bytes, w->setup), "cuMemcpyHtoDAsync", err));
+    return nccl_wait_setup(w, err);
 }
 
 void nccl_mem_free(struct exec_world *w, CUdeviceptr at)
@@ -227,11 +239,19 @@ static enum lw_status open_flags(struct exec_world *w, struct lw_err *err)
     return nccl_cu(cuMemHostGetDevicePointer(&w->flags_at, p, 0), "cuMemHostGetDevicePointer", err);
 }
 
+/* More streams than hardware connections share them, and a stream then waits for another's op that
+ * it does not depend on. CUDA has 8 connections unless the environment says otherwise, at most 32. */
+CUresult nccl_cuda_init(void)
+{
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    return cuInit(0);
+}
+
 enum lw_status nccl_device_open(struct exec_world *w, int32_t ordinal, struct lw_err *err)
 {
     int n = 0;
 
-    LW_TRY(nccl_cu(cuInit(0), "cuInit", err));
+    LW_TRY(nccl_cu(nccl_cuda_init(), "cuInit", err));
     LW_TRY(nccl_cu(cuDeviceGetCount(&n), "cuDeviceGetCount", err));
     if (n < 1)
         return lw_fail(err, LW_ENOTSUP, "no CUDA device is visible");

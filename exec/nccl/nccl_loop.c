@@ -138,7 +138,7 @@ static enum lw_status run_round(struct exec_comm *c, struct loop_round *round,
         struct exec_stream *s = c->posted[i]->stream;
         LW_TRY(wait_for(s, c->last, err));
         LW_TRY(nccl_begin(s, &flights[i], err));
-        s->n_launched++;
+        s->n_queued++;
         if (i > 0)
             LW_TRY(wait_for(lead, flights[i]->start, err));
     }
@@ -215,7 +215,7 @@ static enum lw_status pair(struct command *c, struct p2p *mine, struct command *
     LW_TRY(wait_for(to->stream, from->flight->start, err));
     LW_TRY(copy_to(to->stream->cu, dst->mem, src->mem, src->count * lw_dtype_size(src->dtype),
                    err));
-    to->stream->n_launched++;
+    to->stream->n_queued++;
     LW_TRY(nccl_cu(cuEventRecord(c->comm->last, to->stream->cu), "cuEventRecord", err));
     LW_TRY(wait_for(from->stream, c->comm->last, err));
     mine->moved = theirs->moved = true;

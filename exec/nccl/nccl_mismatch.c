@@ -63,7 +63,7 @@ enum lw_status nccl_expect(struct exec_stream *s, const struct exec_part *p, CUd
     for (int32_t k = 0; k < p->n_ranks; k++)
         look.rank[k] = p->ranks[k];
     LW_TRY(nccl_launch(s->world, s->cu, KERNEL_expect, &look, p->count, err));
-    s->n_launched++;
+    s->n_queued++;
     return nccl_launch(s->world, s->cu, KERNEL_note, &note, 1, err);
 }
 

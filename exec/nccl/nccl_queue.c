@@ -6,8 +6,10 @@
  * gone: whatever stands behind it on its stream stays here, the other streams go on. So every event
  * is recorded before something waits for it, and whatever CUDA has can finish without the host.
  *
- * A stream is given at most MAX_QUEUED kernels ahead: a launch never blocks in the driver behind an
- * op that another rank has deserted, and abort can be acted on.
+ * A stream holds at most MAX_QUEUED entries (kernels, copies, events) of the driver's launch queue,
+ * which holds 1,024: a launch blocks when the queue is full, and behind an op that waits for another
+ * rank it could block for ever, so that no abort is acted on. A task of more entries than that is
+ * submitted to an empty stream only; its launches then wait for nothing but itself.
  *
  * A wait that goes late may see a later record of its event than the one it was given for. It then
  * waits for more than it must, never for less; and that record's own stream had nothing left to wait
@@ -65,7 +67,7 @@ enum lw_status nccl_begin(struct exec_stream *s, struct flight **flight, struct 
         status = nccl_timer_take(s->world, &f->end, err);
     if (status == LW_OK)
         status = nccl_cu(cuEventRecord(f->start, s->cu), "cuEventRecord", err);
-    f->n_launches = s->n_launched;
+    s->n_queued++;
     if (status != LW_OK) {
         nccl_flight_drop(s->world, f);
         return status;
@@ -78,7 +80,7 @@ enum lw_status nccl_end(struct exec_stream *s, struct flight *f, struct exec_sta
                         struct lw_err *err)
 {
     f->stamp = stamp;
-    f->n_launches = s->n_launched - f->n_launches;
+    f->queued = ++s->n_queued;
     *s->tail = f;
     s->tail = &f->next;
     return nccl_cu(cuEventRecord(f->end, s->cu), "cuEventRecord", err);
@@ -116,7 +118,7 @@ static enum lw_status stamp_flight(struct exec_stream *s, struct flight *f, stru
         stamp.all_in_ns = f->round->all_in_ns > stamp.end_ns ? stamp.end_ns : f->round->all_in_ns;
     stamp_all(f, &stamp);
     s->last_end_ns = s->floor_ns = stamp.end_ns;
-    s->n_landed += f->n_launches;
+    s->n_landed = f->queued;
     return LW_OK;
 }
 
@@ -196,6 +198,7 @@ static enum lw_status issue_wait(struct command *c, struct lw_err *err)
     c->issued = true;
     if (c->ticket == 0)
         return LW_OK;
+    c->stream->n_queued++;
     return nccl_cu(cuStreamWaitEvent(c->stream->cu, c->event->cu, CU_EVENT_WAIT_DEFAULT),
                    "cuStreamWaitEvent", err);
 }
@@ -209,14 +212,37 @@ static enum lw_status issue_comm(struct command *c, struct lw_err *err)
     return c->kind == CMD_EXCHANGE ? nccl_issue_exchange(c, err) : nccl_issue_collective(c, err);
 }
 
+/* Entries of a command: a collective is its events and its kernel, after an event of its communicator;
+ * an exchange in a loop is a copy with two events for each message. */
+static int64_t entries(const struct command *c)
+{
+    enum { EVENTS = 2, COMM = 4, EACH = 4 };
+
+    switch (c->kind) {
+    case CMD_COMPUTE: return EVENTS + nccl_task_entries(c->stream->world, &c->task);
+    case CMD_COLLECTIVE: return EVENTS + COMM + c->comm->n;
+    case CMD_EXCHANGE: return EVENTS + COMM + EACH * (int64_t)c->n_items;
+    default: return 1;
+    }
+}
+
+static bool has_room(const struct command *c)
+{
+    const struct exec_stream *s = c->stream;
+    int64_t behind = s->head ? s->n_queued - s->n_landed : 0;
+
+    return behind == 0 || behind + entries(c) <= MAX_QUEUED;
+}
+
 static enum lw_status issue(struct command *c, struct lw_err *err)
 {
-    if (c->stream->n_launched - c->stream->n_landed >= MAX_QUEUED)
+    if (!has_room(c))
         return LW_OK;
     switch (c->kind) {
     case CMD_RECORD:
         c->issued = true;
         c->event->n_issued = c->ticket;
+        c->stream->n_queued++;
         return nccl_cu(cuEventRecord(c->event->cu, c->stream->cu), "cuEventRecord", err);
     case CMD_WAIT:
         return issue_wait(c, err);

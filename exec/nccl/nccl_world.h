@@ -69,7 +69,8 @@ struct flight {
     CUevent start, end;
     bool noted, fails;         /* known to have begun; reports a failure, so never ends */
     bool computes;             /* waits for no other rank */
-    int64_t over_ns, n_launches;
+    int64_t over_ns;
+    int64_t queued;            /* of its stream, up to and with its end */
     struct loop_round *round;  /* loop: the collective's members; NULL = alone */
     struct command *exchange;  /* owned: its items get the stamp */
 };
@@ -86,7 +87,7 @@ struct exec_stream {
     struct exec_world *world;
     CUstream cu;
     int32_t rank;
-    int64_t n_launched, n_landed;       /* kernels: handed over, known to be done */
+    int64_t n_queued, n_landed;         /* entries of the driver's queue: submitted, known to be done */
     int64_t *clock;                     /* device word: when the running task began */
     struct flight *head, **tail;
     int64_t last_end_ns, floor_ns;      /* of this step, 0 = none yet; of all */
@@ -131,7 +132,7 @@ struct rates { /* what one launch and one element cost, alone on the device */
 
 struct exec_world {
     struct exec_open how;
-    bool loop, shared_device, nameless; /* nameless: the driver gives the device no identity */
+    bool loop, nameless; /* nameless: the driver gives the device no identity */
     int32_t first, n_local;
     CUdevice device;
     CUcontext context;
@@ -153,6 +154,12 @@ struct exec_world {
     struct exec_event *events;
     struct exec_comm *comms;
     ncclComm_t world_comm;   /* parent of all others; NULL in a loop */
+    pthread_t watchdog;      /* nccl_comm.c: aborts a call that does not return */
+    pthread_mutex_t call_mutex; /* guards the next four */
+    ncclComm_t in_call;      /* NULL: no call under way */
+    int64_t call_until;
+    bool call_aborted, watch_ends;
+    bool watched;            /* the thread runs */
     struct command *head, **tail;
     bool held, closing;
     cublasHandle_t blas;
@@ -182,11 +189,14 @@ enum lw_status nccl_stopped(struct exec_world *w, struct lw_err *err);
 void nccl_stop(struct exec_world *w, const struct lw_err *why); /* it failed; the first counts */
 
 /* nccl_device.c */
+CUresult nccl_cuda_init(void); /* cuInit, with what it must find in the environment */
 enum lw_status nccl_device_open(struct exec_world *w, int32_t ordinal, struct lw_err *err);
 void nccl_device_close(struct exec_world *w); /* nothing may run any more */
 enum lw_status nccl_wait_setup(struct exec_world *w, struct lw_err *err); /* until it has run dry */
 enum lw_status nccl_mem_new(struct exec_world *w, int64_t bytes, CUdeviceptr *at,
                             struct lw_err *err); /* zeroed */
+enum lw_status nccl_mem_put(struct exec_world *w, CUdeviceptr to, const void *from, int64_t bytes,
+                            struct lw_err *err); /* returns when the device has it */
 void nccl_mem_free(struct exec_world *w, CUdeviceptr at);
 enum lw_status nccl_launch(struct exec_world *w, CUstream s, enum kernel_id k, void *args,
                            int64_t n_threads, struct lw_err *err);
@@ -213,6 +223,7 @@ void nccl_flight_drop(struct exec_world *w, struct flight *f); /* begun, never e
 /* nccl_compute.c */
 enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);
 void nccl_compute_close(struct exec_world *w);
+int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t); /* at most */
 enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
                                struct lw_err *err);
 
@@ -241,6 +252,10 @@ enum lw_status nccl_comm_create(struct exec_world *w, const int32_t *members, in
 enum lw_status nccl_comm_split(struct exec_world *w, struct exec_comm *parent,
                                const int32_t *members, int32_t n, struct exec_comm **c,
                                struct lw_err *err);
+enum lw_status nccl_comm_create_class(struct exec_world *w, const struct exec_members *groups,
+                                      int32_t n, struct exec_comm **comms, struct lw_err *err);
+enum lw_status nccl_comm_connect(struct exec_world *w, struct exec_comm *c, int32_t rank,
+                                 const int32_t *peers, int32_t n, struct lw_err *err);
 void nccl_comm_destroy(struct exec_world *w, struct exec_comm *c);
 
 #endif

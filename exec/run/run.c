@@ -143,38 +143,6 @@ static enum lw_status create_streams(struct exec_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* What the plan asks for is done or refused; a library that is named after itself is asked for. */
-static enum lw_status choose_reducer(struct exec_run *r, struct exec_comm *comm,
-                                     enum lw_reducer_kind reducer, struct lw_err *err)
-{
-    const char *name = lw_reducer_name(reducer);
-
-    if (reducer == LW_REDUCER_AUTO || strcmp(name, r->backend->name) == 0)
-        return LW_OK;
-    if (r->backend->comm_reducer)
-        return r->backend->comm_reducer(r->world, comm, reducer, err);
-    return lw_fail(err, LW_ENOTSUP, "the plan asks for the reducer '%s', but backend '%s' chooses "
-                                    "its algorithms itself (--reducer auto)", name,
-                   r->backend->name);
-}
-
-static enum lw_status create_comms(struct exec_run *r, struct lw_err *err)
-{
-    const struct lw_plan *p = r->plan;
-
-    for (int32_t c = 0; c < p->n_comms; c++)
-        for (int32_t rank = 0; rank < p->n_ranks; rank++) {
-            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
-            if (g < 0 || r->comms[(int64_t)c * p->n_groups + g])
-                continue;
-            struct exec_comm **comm = &r->comms[(int64_t)c * p->n_groups + g];
-            LW_TRY(r->backend->comm_create(r->world, p->members + p->groups[g].first_member,
-                                           p->groups[g].n_members, comm, err));
-            LW_TRY(choose_reducer(r, *comm, p->comms[c].reducer, err));
-        }
-    return LW_OK;
-}
-
 int64_t exec_opening_limit(int64_t timeout_ns)
 {
     return timeout_ns > OPENING_NS ? timeout_ns : OPENING_NS;
@@ -232,7 +200,7 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
         return lw_fail_nomem(err);
     LW_TRY(exec_tensors_init(&r->memory, err));
     LW_TRY(create_streams(r, err));
-    return create_comms(r, err);
+    return exec_create_comms(r, err);
 }
 
 /* --- the whole ---------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  *
  * FAKE_GPU_COUNT=n        devices (1); one alone has no identity, so that no run on it is called real
  * FAKE_GPU_MEMORY=bytes   of each device (1 GiB): cuMemAlloc refuses more
+ * FAKE_GPU_QUEUE=n        commands that a stream holds (1024): a call blocks while its stream is full
  * FAKE_GPU_DELAY_US=n     every command waits a random time below n first
  * FAKE_GPU_SEED=n         of those random times
  * FAKE_CUDA_FAIL=cuX:n:e  the n-th call of cuX returns error e
@@ -355,7 +356,11 @@ static struct command *command_new(enum command_kind kind, size_t args)
 
 static void give_command(CUstream s, struct command *c)
 {
+    int64_t most = fake_env_int("FAKE_GPU_QUEUE", 1024);
+
     pthread_mutex_lock(&lock);
+    while (s->given - s->done >= most && !s->closing)
+        pthread_cond_wait(&moved, &lock);
     *s->tail = c;
     s->tail = &c->next;
     s->given++;
@@ -462,15 +467,25 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
     return copy("cuMemcpyDtoDAsync", s, (void *)to, (const void *)from, bytes);
 }
 
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
+/* From pageable memory: the driver takes its own copy during the call, the device has it later. There is
+ * no cuMemcpyHtoD here: it may return before the device has the data, and streams that do not block
+ * do not wait for it. */
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream s)
 {
-    CUresult r = enter("cuMemcpyHtoD");
+    CUresult r = enter("cuMemcpyHtoDAsync");
+    struct command *c;
 
-    if (r == CUDA_SUCCESS && !inside((void *)to, bytes))
-        r = CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        memcpy((void *)to, from, bytes);
-    return r;
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!inside((void *)to, bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    c = command_new(COPY, bytes);
+    memcpy(c->args, from, bytes);
+    c->to = (void *)to;
+    c->from = c->args;
+    c->bytes = bytes;
+    give_command(s, c);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
@@ -722,6 +737,14 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice d)
 CUresult cuCtxSetCurrent(CUcontext c)
 {
     current = c;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *d)
+{
+    if (!current)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *d = current->device;
     return CUDA_SUCCESS;
 }
 

@@ -4,6 +4,11 @@
  * from another thread; a caller that goes on before ncclCommGetAsyncError says success is refused,
  * and one that records an event too early sees it fire too early.
  *
+ * It connects as the real library does. Two ranks meet at the first send or receive between them, and
+ * all members of a communicator at its first collective (unless NCCL_RUNTIME_CONNECT=0: then when it is
+ * made): the call does not return, or stays in progress, until the others have come to theirs. Two
+ * ranks on one device are refused (FAKE_NCCL_SHARE=1 allows them).
+ *
  * Data moves in rounds: in round k every member puts a chunk into its own slot, waits for all, reads
  * what it needs, and lets the slots be used again. Sends and receives go through one box per pair.
  * Sums are made in member order in f64: no particular rounding of NCCL is imitated.
@@ -52,7 +57,9 @@ struct box {
 };
 
 struct segment {
-    _Atomic int32_t arrived, mismatch;
+    _Atomic int32_t arrived, mismatch, n_connected;
+    _Atomic int32_t device[MAX_RANKS];            /* ordinal + 1 */
+    _Atomic int32_t met[MAX_RANKS][MAX_RANKS];    /* [who][whom] came to their first message */
     struct slot slot[MAX_RANKS];
     struct box box[MAX_RANKS][MAX_RANKS]; /* [from][to] */
 };
@@ -61,8 +68,9 @@ struct ncclComm {
     char name[NCCL_UNIQUE_ID_BYTES];
     struct segment *shared;
     int rank, n_ranks;
+    int device;     /* of the context in which it was made */
     int world_rank; /* of the communicator it was split from first: what FAKE_NCCL_* name */
-    bool blocking;
+    bool blocking, connected;
     uint64_t round, n_splits;
     _Atomic int32_t state, aborted, n_flying;
 };
@@ -366,6 +374,55 @@ static void launch(struct batch *b)
     }
 }
 
+/* ---- connecting ---- */
+
+static bool wait_i32(const struct ncclComm *c, _Atomic int32_t *word, int32_t target)
+{
+    while (atomic_load(word) < target) {
+        if (stopped(c))
+            return false;
+        fake_sleep_us(20);
+    }
+    return true;
+}
+
+static bool p2p(enum op_kind k)
+{
+    return k == SEND || k == RECV;
+}
+
+/* Says to every peer of the batch that this rank has come, then waits for each of them. */
+static bool connect_pairs(struct batch *b)
+{
+    struct ncclComm *c = b->comm;
+
+    for (int i = 0; i < b->n; i++)
+        atomic_store(&c->shared->met[c->rank][b->items[i].peer], 1);
+    for (int i = 0; i < b->n; i++)
+        if (!wait_i32(c, &c->shared->met[b->items[i].peer][c->rank], 1))
+            return false;
+    return true;
+}
+
+static bool connect_all(struct ncclComm *c)
+{
+    if (c->connected)
+        return true;
+    c->connected = true;
+    atomic_fetch_add(&c->shared->n_connected, 1);
+    return wait_i32(c, &c->shared->n_connected, c->n_ranks);
+}
+
+static bool connect(struct batch *b)
+{
+    return p2p(b->items[0].kind) ? connect_pairs(b) : connect_all(b->comm);
+}
+
+static bool connects_at_runtime(void)
+{
+    return fake_env_int("NCCL_RUNTIME_CONNECT", 1) != 0;
+}
+
 static void start_thread(void *(*fn)(void *), void *arg)
 {
     pthread_t thread;
@@ -379,9 +436,9 @@ static void start_thread(void *(*fn)(void *), void *arg)
 
 /* A NULL-ended list, in its order. Communicators are ready again when all of it is on its streams:
  * one more flight each, so that an abort does not free them before. */
-static void *launch_all(void *arg)
+static ncclResult_t launch_all(struct batch **list)
 {
-    struct batch **list = arg;
+    ncclResult_t failed = ncclSuccess;
     struct ncclComm *comms[MAX_ITEMS];
     int n = 0;
 
@@ -389,20 +446,24 @@ static void *launch_all(void *arg)
         comms[n] = list[n]->comm;
         atomic_fetch_add(&comms[n]->n_flying, 1);
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        if (!connect(list[i]))
+            failed = ncclSystemError;
         launch(list[i]);
+    }
     for (int i = 0; i < n; i++) {
         int32_t in_progress = ncclInProgress;
         atomic_compare_exchange_strong(&comms[i]->state, &in_progress, ncclSuccess);
         atomic_fetch_sub(&comms[i]->n_flying, 1);
     }
     free(list);
-    return NULL;
+    return failed;
 }
 
-static bool p2p(enum op_kind k)
+static void *launch_thread(void *list)
 {
-    return k == SEND || k == RECV;
+    launch_all(list);
+    return NULL;
 }
 
 /* Sends and receives of one communicator and stream go as one batch; each collective alone. */
@@ -440,10 +501,9 @@ static ncclResult_t launch_pending(void)
         atomic_store(&list[i]->comm->state, ncclInProgress);
     }
     if (blocking) {
-        launch_all(list);
-        return ncclSuccess;
+        return launch_all(list);
     }
-    start_thread(launch_all, list);
+    start_thread(launch_thread, list);
     return ncclInProgress;
 }
 
@@ -562,13 +622,29 @@ static bool attach(struct ncclComm *c)
     return c->shared != MAP_FAILED;
 }
 
+static bool shares_device(const struct ncclComm *c)
+{
+    int32_t mine = atomic_load(&c->shared->device[c->rank]);
+
+    for (int r = 0; r < c->n_ranks; r++)
+        if (r != c->rank && atomic_load(&c->shared->device[r]) == mine)
+            return fake_env_int("FAKE_NCCL_SHARE", 0) == 0;
+    return false;
+}
+
 /* Wait for all members; the name goes as soon as everyone has opened it. */
 static void arrive(struct ncclComm *c)
 {
+    atomic_store(&c->shared->device[c->rank], c->device + 1);
     atomic_fetch_add(&c->shared->arrived, 1);
     while (atomic_load(&c->shared->arrived) < c->n_ranks && !atomic_load(&c->aborted))
         fake_sleep_us(50);
     shm_unlink(c->name);
+    c->connected = !connects_at_runtime();
+    if (shares_device(c)) {
+        atomic_store(&c->state, ncclInvalidUsage);
+        return;
+    }
     int32_t in_progress = ncclInProgress;
     atomic_compare_exchange_strong(&c->state, &in_progress, ncclSuccess);
 }
@@ -601,6 +677,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
     memcpy(c->name, id.internal, sizeof c->name);
     c->rank = c->world_rank = rank;
     c->n_ranks = n;
+    cuCtxGetDevice(&c->device);
     c->blocking = config->blocking != 0;
     atomic_store(&c->state, ncclInProgress);
     if (!attach(c)) {
@@ -672,7 +749,6 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
     struct slot *mine = &p->shared->slot[p->rank];
     struct split *s = calloc(1, sizeof *s);
 
-    (void)config;
     if (atomic_load(&p->state) != ncclSuccess || p->n_splits + 1 == MAX_SPLITS) {
         free(s);
         return refuse("a split of a communicator that is not ready, or one too many");
@@ -681,7 +757,8 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
     if (color != NCCL_SPLIT_NOCOLOR) {
         s->child = calloc(1, sizeof *s->child);
         s->child->world_rank = p->world_rank;
-        s->child->blocking = p->blocking;
+        s->child->blocking = config->blocking != 0;
+        s->child->device = p->device;
         atomic_store(&s->child->state, ncclInProgress);
         atomic_fetch_add(&s->child->n_flying, 1);
     }

@@ -236,6 +236,7 @@ static void become(const struct job *j, int32_t rank, int32_t port)
         set_int("LAPWING_LOCAL_RANK", rank);
         set_int("LAPWING_TOKEN", port);
     }
+    set_int("FAKE_GPU_COUNT", j->n); /* one device each; one alone has no identity */
     for (int i = 0; i < 12 && j->set[i][0]; i++)
         setenv(j->set[i][0], j->set[i][1], 1);
     for (int i = 0; i < 4 && j->only[i][0]; i++)
@@ -382,7 +383,7 @@ static void a_world_of_one_leaves_nothing_behind(void **state)
     run(&j);
     all_verified(&j, 1, "emulated");
     has(j.line[0], "fake device 0 on host memory");
-    has(j.line[0], "not a device that the driver identifies");
+    has(j.line[0], "the driver does not identify the device");
     text = read_log(path);
     has(text, "priority 0\n");
     has(text, "priority -1\n"); /* communication above computation: smaller runs first */
@@ -565,25 +566,36 @@ static void processes_end_like_one_rank_whatever_the_delays(void **state)
                                             {"FAKE_NCCL_LAUNCH_US", s == 2 ? "2000" : "0"},
                                             {"T_WORK_US", "50"}}};
             run(&j);
-            all_verified(&j, 1, "emulated"); /* they share the one fake device */
+            all_verified(&j, 1, "real"); /* each has a device of its own */
         }
 }
 
 static void ranks_with_devices_of_their_own_are_real(void **state)
 {
     NEEDS_FAKES();
-    struct job j = {.n = 2, .set = {{"FAKE_GPU_COUNT", "2"}}};
+    struct job j = {.n = 2};
     struct job one = {.n = 1, .alone = true, .set = {{"FAKE_GPU_COUNT", "2"}}};
-    struct job three = {.n = 3, .set = {{"FAKE_GPU_COUNT", "2"}}}; /* ranks 0 and 2 on device 0 */
 
     run(&j);
     all_verified(&j, 1, "real");
     has(j.line[1], "fake device 1");
     run(&one);
     all_verified(&one, 1, "real");
-    run(&three);
-    all_verified(&three, 1, "emulated");
-    has(three.line[1], "several ranks share a device");
+}
+
+/* As NCCL does; here the ranks and the ways out are named. */
+static void two_ranks_on_one_device_are_refused(void **state)
+{
+    NEEDS_FAKES();
+    struct job j = {.n = 3, .set = {{"FAKE_GPU_COUNT", "2"}}}; /* ranks 0 and 2 on device 0 */
+
+    run(&j);
+    for (int r = 0; r < 3; r++) {
+        has(j.line[r], "ranks 0 and 2 use one GPU");
+        has(j.line[r], "2 visible here");
+        has(j.line[r], "--transport loop");
+    }
+    assert_int_equal(j.left, 0);
 }
 
 static void large_buckets_and_half_types_cross_processes(void **state)
@@ -617,7 +629,7 @@ static void an_asynchronous_error_stops_all_and_names_the_op(void **state)
     NEEDS_FAKES();
     for (int32_t n = 2; n <= 4; n++) {
         /* op 1 gathers the devices' ids; each step has 3 all-reduces: op 6 is step 1's second */
-        struct job j = {.n = n, .set = {{"FAKE_NCCL_ERROR", "1:6:6"}, {"FAKE_NCCL_DELAY_US", "500"}}};
+        struct job j = {.n = n, .set = {{"FAKE_NCCL_ERROR", "1:5:6"}, {"FAKE_NCCL_DELAY_US", "500"}}};
         all_stop(&j, -1, "first unfinished: op ");
         for (int32_t r = 0; r < n; r++) {
             has(j.line[r], "step 1");
@@ -633,7 +645,7 @@ static void a_lost_rank_stops_the_others(void **state)
 {
     NEEDS_FAKES();
     for (int32_t n = 2; n <= 4; n++) {
-        struct job j = {.n = n, .set = {{"FAKE_NCCL_LOSE", n == 3 ? "0:7" : "1:7"}}};
+        struct job j = {.n = n, .set = {{"FAKE_NCCL_LOSE", n == 3 ? "0:6" : "1:6"}}};
         all_stop(&j, n == 3 ? 0 : 1, n == 3 ? "rank 0 is gone" : "rank 1 is gone");
         has(j.line[n == 3 ? 1 : 0], "step 1");
         has(j.line[n == 3 ? 1 : 0], "first unfinished: op ");
@@ -644,7 +656,7 @@ static void a_hanging_rank_ends_at_the_time_limit(void **state)
 {
     NEEDS_FAKES();
     for (int32_t n = 2; n <= 4; n++) {
-        struct job j = {.n = n, .set = {{"FAKE_NCCL_HANG", "1:5"}, {"T_TIMEOUT_MS", "1000"}}};
+        struct job j = {.n = n, .set = {{"FAKE_NCCL_HANG", "1:4"}, {"T_TIMEOUT_MS", "1000"}}};
         all_stop(&j, -1, "first unfinished: op ");
         for (int32_t r = 0; r < n; r++)
             has(j.line[r], "(all_reduce of bucket 0)");
@@ -732,7 +744,7 @@ static char *command(const char *words, int *rc)
 
     assert_non_null(realpath(getenv("LAPWING"), binary));
     snprintf(line, sizeof line,
-             "mkdir -p %s.%d && cd %s.%d && export LD_LIBRARY_PATH=%s L=%s && { %s; } 2>&1", dir,
+             "mkdir -p %s.%d && cd %s.%d && export FAKE_GPU_COUNT=8 LD_LIBRARY_PATH=%s L=%s && { %s; } 2>&1", dir,
              (int)getpid(), dir, (int)getpid(), getenv("LAPWING_FAKE_GPU"), binary, words);
     FILE *f = popen(line, "r");
     assert_non_null(f);
@@ -753,7 +765,7 @@ static void spawned_processes_store_one_run(void **state)
     if (rc != 0)
         fail_msg("%s", out);
     has(out, "\"verified\": true");
-    has(out, "\"honesty\": \"emulated\"");
+    has(out, "\"honesty\": \"real\"");
     has(out, "\"rank\": 2"); /* rank 0 has everybody's times */
     has(out, "\"id\": 1");
     assert_null(strstr(out, "\"id\": 2"));
@@ -796,6 +808,37 @@ static void clipped_plans_end_like_one_rank(void **state)
         char *out = command(words, &rc);
         if (rc != 0)
             fail_msg("%s: %s", plans[i], out);
+        has(out, "\"verified\": true");
+    }
+}
+
+/* The fake connects a pair of ranks at their first message, and the call blocks until both have come.
+ * Submitted step by step these plans wait in a circle: rank 0 connects to rank 1 for a message of one
+ * direction while rank 1 is in a gather of the other. */
+static void pipelines_connect_before_the_first_step(void **state)
+{
+    NEEDS_FAKES();
+    static const char *const plans[] = {
+        "--pp 2 --dp 2 --micro-batches 8 --schedule dualpipe --zero 3",
+        "--pp 4 --micro-batches 8 --schedule dualpipe --zero 3",
+        "--pp 4 --micro-batches 8 --schedule dualpipev",
+        "--pp 2 --dp 2 --micro-batches 4 --schedule 1f1b --zero 1",
+        "--pp 2 --dp 2 --micro-batches 4 --schedule interleaved-1f1b --chunks 2 --zero 2",
+        "--pp 4 --micro-batches 4 --schedule zb-h1",
+        "--pp 4 --micro-batches 8 --schedule zbv",
+        "--pp 2 --dp 2 --micro-batches 4 --schedule gpipe --zero 3 --clip 1",
+    };
+
+    for (size_t i = 0; i < 2 * (sizeof plans / sizeof *plans); i++) {
+        char words[512];
+        int rc; /* collectives connect when communicators are made, or at their first use */
+        snprintf(words, sizeof words, "$L model mlp --layers 16 --width 32 -o w.json >/dev/null && "
+                 "NCCL_RUNTIME_CONNECT=%d $L exec -w w.json %s --spawn --backend nccl "
+                 "--compute sleep --steps 2 --warmup 1 --no-db --timeout 20 --format json",
+                 (int)(i % 2), plans[i / 2]);
+        char *out = command(words, &rc);
+        if (rc != 0)
+            fail_msg("%s: %s", plans[i / 2], out);
         has(out, "\"verified\": true");
     }
 }
@@ -847,7 +890,7 @@ static void a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process(void 
 {
     NEEDS_FAKES();
     int rc;
-    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null; FAKE_NCCL_LOSE=1:4 $L "
+    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null; FAKE_NCCL_LOSE=1:3 $L "
                         "exec -w w.json --dp 3 --backend nccl --spawn --compute sleep --steps 3 "
                         "--warmup 0 --db lost.db; echo rc=$?; $L runs --db lost.db", &rc);
 
@@ -882,6 +925,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(errors_of_the_driver_are_named),
         cmocka_unit_test(processes_end_like_one_rank_whatever_the_delays),
         cmocka_unit_test(ranks_with_devices_of_their_own_are_real),
+        cmocka_unit_test(two_ranks_on_one_device_are_refused),
         cmocka_unit_test(large_buckets_and_half_types_cross_processes),
         cmocka_unit_test(an_asynchronous_error_stops_all_and_names_the_op),
         cmocka_unit_test(a_lost_rank_stops_the_others),
@@ -893,6 +937,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(spawned_processes_store_one_run),
         cmocka_unit_test(a_loop_runs_from_the_command_line),
         cmocka_unit_test(clipped_plans_end_like_one_rank),
+        cmocka_unit_test(pipelines_connect_before_the_first_step),
         cmocka_unit_test(sparse_gradients_are_refused),
         cmocka_unit_test(what_cannot_start_says_how_to),
         cmocka_unit_test(a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process),
