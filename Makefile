@@ -43,7 +43,8 @@ LDLIBS = -lsimdjson -ldeflate -lz -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
 # --- what it is made of ---------------------------------------------------------------------------
 NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
 MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
-PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC)
+RECORD_SRC := $(sort $(wildcard exec/record/*.c))
+PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
 SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/store/schema.sql)
@@ -121,11 +122,12 @@ MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,
            gemm.c gradients.c sparse_rows.c clock_wait.c) exec/backend/element.c exec/backend/optimizer.c \
            shared/base/err.c shared/plan/op.c shared/base/dtype.c)
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
+RECORDERS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-record.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-record-mpi.so)
 
 .PHONY: plugins gpu-check
-plugins: $(PLUGINS)
-	$(if $(CUDA_WHY),@echo "  LEFT OUT lapwing-nccl.so ($(CUDA_WHY))")
-	$(if $(MPI_WHY),@echo "  LEFT OUT lapwing-openmpi.so ($(MPI_WHY))")
+plugins: $(PLUGINS) $(RECORDERS)
+	$(if $(CUDA_WHY),@echo "  LEFT OUT lapwing-nccl.so and lapwing-record.so ($(CUDA_WHY))")
+	$(if $(MPI_WHY),@echo "  LEFT OUT lapwing-openmpi.so and lapwing-record-mpi.so ($(MPI_WHY))")
 
 $(BUILD)/openmpi/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -133,6 +135,18 @@ $(BUILD)/openmpi/%.o: %.c Makefile
 
 $(BUILD)/lapwing-openmpi.so: $(MPI_OBJ)
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic $^ $(MPI_LIB) -lm -ldl -o $@
+
+# Recorders are preloaded before a program, so they link to nothing but libc.
+RECORD_OBJ := $(patsubst %.c,$(BUILD)/record/%.o,$(RECORD_SRC))
+$(BUILD)/record/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(MPI_INC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/lapwing-record.so: $(addprefix $(BUILD)/record/exec/record/record_,file.o nccl.o cuda.o)
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ -ldl -o $@
+
+$(BUILD)/lapwing-record-mpi.so: $(addprefix $(BUILD)/record/exec/record/record_,file.o mpi.o)
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ -o $@
 
 $(BUILD)/plugin/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -178,7 +192,7 @@ $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 CHECKED := $(if $(T),$(or $(filter %/test_$(T),$(TEST_BIN)),$(error no test is named '$(T)')),$(TEST_BIN))
 
 check: $(BUILD)/lapwing $(CHECKED) check-layers check-headers \
-       $(if $(filter-out nccl mpi stop full_disk,$(T)),,$(PLUGINS) $(FAKE_GPU))
+       $(if $(filter-out nccl mpi stop full_disk record,$(T)),,$(PLUGINS) $(RECORDERS) $(FAKE_GPU))
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
 	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
 	    $(CHECKED)
@@ -244,7 +258,7 @@ format:
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lapwing
 	install -m 755 $(BUILD)/lapwing $(DESTDIR)$(PREFIX)/bin/lapwing
-	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/lapwing)
+	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(RECORDERS) $(DESTDIR)$(PREFIX)/lib/lapwing)
 	install -d $(DESTDIR)$(PYTHONDIR)
 	install -m 644 traces/lapwing_record.py $(DESTDIR)$(PYTHONDIR)/lapwing_record.py
 	@tests/install_docs.sh $(BUILD)/lapwing "$(DESTDIR)$(PREFIX)/share"
@@ -266,4 +280,4 @@ help:
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
 	@echo "make format, check-layers, check-headers, deps, clean"
 
--include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(MPI_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)
+-include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(RECORD_OBJ:.o=.d) $(MPI_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)

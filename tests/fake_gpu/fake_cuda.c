@@ -557,6 +557,15 @@ CUresult cuEventRecord(CUevent e, CUstream s)
     return CUDA_SUCCESS;
 }
 
+CUresult cuEventSynchronize(CUevent e)
+{
+    CUresult r;
+
+    while ((r = cuEventQuery(e)) == CUDA_ERROR_NOT_READY)
+        fake_sleep_us(20);
+    return r;
+}
+
 CUresult cuEventQuery(CUevent e)
 {
     CUresult r = enter("cuEventQuery");

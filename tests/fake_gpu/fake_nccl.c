@@ -788,6 +788,18 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
                                                  : refuse("finalize of a communicator in progress");
 }
 
+ncclResult_t ncclCommCount(const ncclComm_t c, int *n)
+{
+    *n = c->n_ranks;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
+{
+    *rank = c->rank;
+    return ncclSuccess;
+}
+
 static void release(ncclComm_t c)
 {
     while (atomic_load(&c->n_flying) > 0)

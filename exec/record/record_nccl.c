@@ -1,0 +1,360 @@
+/* lapwing-record.so: preloaded before a program (LD_PRELOAD), records every call of NCCL.
+ *
+ * Each function of NCCL that starts communication or makes a communicator is defined here, asks the
+ * library itself (dlsym, RTLD_NEXT) and writes a line. Programs that fetch NCCL's functions by dlsym
+ * from a handle of their own are not seen.
+ *
+ * LAPWING_RECORD_EVENTS=1 adds when each call ran on the device: two timing events of the CUDA driver
+ * around the call, or around the group that it belongs to. On a communicator that does not block, the
+ * second event may precede the kernel; calls captured into a CUDA graph get no span. */
+#include <dlfcn.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/record/record_cuda.h"
+#include "exec/record/record_file.h"
+
+static void *find(const char *name)
+{
+    void *f = dlsym(RTLD_NEXT, name);
+
+    if (!f) { /* the library was opened for the plugin that uses it alone */
+        void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
+        f = library ? dlsym(library, name) : NULL;
+    }
+    if (!f) {
+        fprintf(stderr, "lapwing-record: NCCL has no %s\n", name);
+        abort();
+    }
+    return f;
+}
+
+/* real_X: the library's own function, found at its first use. */
+#define REAL(name)                                              \
+    static __typeof__(&name) real_##name;                       \
+    if (!real_##name)                                           \
+    real_##name = (__typeof__(&name))find(#name)
+
+static void say_library(void)
+{
+    static bool said;
+    int version = 0;
+    REAL(ncclGetVersion);
+
+    if (said)
+        return;
+    said = true;
+    real_ncclGetVersion(&version);
+    record_library("nccl", version / 10000, version / 100 % 100, version % 100);
+}
+
+/* --- communicators ------------------------------------------------------------------------------------ */
+
+enum { MAX_COMMS = 4096 };
+
+/* A communicator's id is equal on all members: the hash of NCCL's unique id, or, of a split, of the
+ * parent's id, the number of the split and the colour. Its line is written at its first call, because
+ * rank and size of one that is still in progress are not known before. */
+static struct {
+    pthread_mutex_t mutex;
+    int32_t n;
+    struct { ncclComm_t handle; uint64_t id; int32_t n_splits; } known[MAX_COMMS];
+} comms = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static int32_t place_of(ncclComm_t c) /* the mutex is held */
+{
+    for (int32_t i = comms.n - 1; i >= 0; i--)
+        if (comms.known[i].handle == c)
+            return i;
+    return -1;
+}
+
+static void know(ncclComm_t c, uint64_t id)
+{
+    pthread_mutex_lock(&comms.mutex);
+    if (comms.n < MAX_COMMS) {
+        comms.known[comms.n].handle = c;
+        comms.known[comms.n].id = id;
+        comms.known[comms.n++].n_splits = 0;
+    }
+    pthread_mutex_unlock(&comms.mutex);
+}
+
+static void forget(ncclComm_t c)
+{
+    pthread_mutex_lock(&comms.mutex);
+    int32_t i = place_of(c);
+    if (i >= 0)
+        comms.known[i] = comms.known[--comms.n];
+    pthread_mutex_unlock(&comms.mutex);
+    record_comm_gone(c);
+}
+
+static uint64_t id_of(ncclComm_t c, bool splits, int32_t *split)
+{
+    pthread_mutex_lock(&comms.mutex);
+    int32_t i = place_of(c);
+    uint64_t id = i >= 0 ? comms.known[i].id : 0;
+    *split = i >= 0 && splits ? comms.known[i].n_splits++ : 0;
+    pthread_mutex_unlock(&comms.mutex);
+    return id;
+}
+
+static int32_t comm_of(ncclComm_t c)
+{
+    int32_t number = record_comm_of(c), unused;
+    int rank = -1, n = -1;
+    REAL(ncclCommUserRank);
+    REAL(ncclCommCount);
+
+    if (number > 0)
+        return number;
+    real_ncclCommUserRank(c, &rank);
+    real_ncclCommCount(c, &n);
+    return record_comm(c, id_of(c, false, &unused), rank, n);
+}
+
+static ncclResult_t note_comm(ncclResult_t r, const ncclComm_t *comm, uint64_t id)
+{
+    if ((r == ncclSuccess || r == ncclInProgress) && comm && *comm)
+        know(*comm, id);
+    return r;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id, int rank)
+{
+    REAL(ncclCommInitRank);
+    say_library();
+    return note_comm(real_ncclCommInitRank(comm, n, id, rank), comm, record_hash(&id, sizeof id));
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
+    REAL(ncclCommInitRankConfig);
+    say_library();
+    return note_comm(real_ncclCommInitRankConfig(comm, n, id, rank, config), comm,
+                     record_hash(&id, sizeof id));
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *list, int n, const int *devices)
+{
+    static _Atomic int64_t n_worlds;
+    REAL(ncclCommInitAll);
+    say_library();
+    ncclResult_t r = real_ncclCommInitAll(list, n, devices);
+    int64_t world = ++n_worlds; /* all members are in this process */
+
+    for (int i = 0; i < n; i++)
+        note_comm(r, &list[i], record_hash(&world, sizeof world));
+    return r;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *comm,
+                           ncclConfig_t *config)
+{
+    struct { uint64_t parent; int32_t split, color; } id = {.color = color};
+    REAL(ncclCommSplit);
+    ncclResult_t r = real_ncclCommSplit(parent, color, key, comm, config);
+
+    id.parent = id_of(parent, true, &id.split);
+    return color == NCCL_SPLIT_NOCOLOR ? r : note_comm(r, comm, record_hash(&id, sizeof id));
+}
+
+#define RECORD_END(name)                        \
+    ncclResult_t name(ncclComm_t comm)          \
+    {                                           \
+        REAL(name);                             \
+        record_cuda_finish();                   \
+        forget(comm);                           \
+        return real_##name(comm);               \
+    }
+
+RECORD_END(ncclCommDestroy)
+RECORD_END(ncclCommAbort)
+
+/* --- calls ---------------------------------------------------------------------------------------------- */
+
+enum { MOST_IN_GROUP = 1024 };
+
+static __thread struct {
+    int depth, n;
+    int64_t number; /* of the group */
+    int64_t call[MOST_IN_GROUP];
+    cudaStream_t stream[MOST_IN_GROUP];
+} group;
+
+static _Atomic int64_t n_groups;
+
+static const char *dtype_name(ncclDataType_t t)
+{
+    switch (t) {
+    case ncclFloat32: return "f32";
+    case ncclFloat64: return "f64";
+    case ncclFloat16: return "f16";
+    case ncclBfloat16: return "bf16";
+    case ncclInt64: case ncclUint64: return "i64";
+    case ncclInt32: case ncclUint32: return "i32";
+    case ncclInt8: case ncclUint8: return "u8";
+#if NCCL_VERSION_CODE >= 22400
+    case ncclFloat8e4m3: case ncclFloat8e5m2: return "u8"; /* travels as bytes */
+#endif
+    default: return "?";
+    }
+}
+
+/* A call between its entry and its return. Outside of a group it has a span of its own. */
+struct under_way {
+    struct record_call call;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    struct record_span_events *events;
+};
+
+static struct under_way enter(const char *op, size_t count, ncclDataType_t t, int peer,
+                              ncclComm_t comm, cudaStream_t stream)
+{
+    struct under_way u = {.comm = comm, .stream = stream};
+
+    if (group.depth == 0)
+        u.events = record_cuda_begin((void *)stream);
+    u.call = (struct record_call){.op = op, .dtype = dtype_name(t), .count = (int64_t)count,
+                                  .group = group.depth > 0 ? group.number : 0, .peer = peer,
+                                  .stream = (uintptr_t)stream, .entered_ns = record_now_ns()};
+    return u;
+}
+
+static ncclResult_t leave(struct under_way *u, ncclResult_t r)
+{
+    u->call.host_ns = record_now_ns() - u->call.entered_ns;
+    u->call.comm = comm_of(u->comm);
+    int64_t number = record_call(&u->call);
+
+    if (group.depth > 0 && group.n < MOST_IN_GROUP) {
+        group.call[group.n] = number;
+        group.stream[group.n++] = u->stream;
+    }
+    record_cuda_end(u->events, (void *)u->stream, &number, 1);
+    return r;
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t n, ncclDataType_t t, ncclRedOp_t op,
+                           ncclComm_t c, cudaStream_t s)
+{
+    REAL(ncclAllReduce);
+    struct under_way u = enter("all_reduce", n, t, -1, c, s);
+    return leave(&u, real_ncclAllReduce(send, recv, n, t, op, c, s));
+}
+
+ncclResult_t ncclReduce(const void *send, void *recv, size_t n, ncclDataType_t t, ncclRedOp_t op,
+                        int root, ncclComm_t c, cudaStream_t s)
+{
+    REAL(ncclReduce);
+    struct under_way u = enter("reduce", n, t, root, c, s);
+    return leave(&u, real_ncclReduce(send, recv, n, t, op, root, c, s));
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t n, ncclDataType_t t, int root,
+                           ncclComm_t c, cudaStream_t s)
+{
+    REAL(ncclBroadcast);
+    struct under_way u = enter("broadcast", n, t, root, c, s);
+    return leave(&u, real_ncclBroadcast(send, recv, n, t, root, c, s));
+}
+
+ncclResult_t ncclBcast(void *buffer, size_t n, ncclDataType_t t, int root, ncclComm_t c,
+                       cudaStream_t s)
+{
+    REAL(ncclBcast);
+    struct under_way u = enter("broadcast", n, t, root, c, s);
+    return leave(&u, real_ncclBcast(buffer, n, t, root, c, s));
+}
+
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t n, ncclDataType_t t,
+                               ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+{
+    REAL(ncclReduceScatter);
+    struct under_way u = enter("reduce_scatter", n, t, -1, c, s);
+    return leave(&u, real_ncclReduceScatter(send, recv, n, t, op, c, s));
+}
+
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t n, ncclDataType_t t, ncclComm_t c,
+                           cudaStream_t s)
+{
+    REAL(ncclAllGather);
+    struct under_way u = enter("all_gather", n, t, -1, c, s);
+    return leave(&u, real_ncclAllGather(send, recv, n, t, c, s));
+}
+
+#if NCCL_VERSION_CODE >= 22800
+ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t n, ncclDataType_t t, ncclComm_t c,
+                          cudaStream_t s)
+{
+    REAL(ncclAlltoAll);
+    struct under_way u = enter("all_to_all", n, t, -1, c, s);
+    return leave(&u, real_ncclAlltoAll(send, recv, n, t, c, s));
+}
+#endif
+
+ncclResult_t ncclSend(const void *send, size_t n, ncclDataType_t t, int peer, ncclComm_t c,
+                      cudaStream_t s)
+{
+    REAL(ncclSend);
+    struct under_way u = enter("send", n, t, peer, c, s);
+    return leave(&u, real_ncclSend(send, n, t, peer, c, s));
+}
+
+ncclResult_t ncclRecv(void *recv, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s)
+{
+    REAL(ncclRecv);
+    struct under_way u = enter("recv", n, t, peer, c, s);
+    return leave(&u, real_ncclRecv(recv, n, t, peer, c, s));
+}
+
+ncclResult_t ncclGroupStart(void); /* the header declares both without a prototype */
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+    REAL(ncclGroupStart);
+    if (group.depth++ == 0) {
+        group.number = ++n_groups;
+        group.n = 0;
+    }
+    return real_ncclGroupStart();
+}
+
+/* One pair of events for each stream of the group. */
+ncclResult_t ncclGroupEnd(void)
+{
+    REAL(ncclGroupEnd);
+    struct record_span_events *events[16];
+    cudaStream_t streams[16];
+    int n = 0;
+
+    if (--group.depth > 0)
+        return real_ncclGroupEnd();
+    for (int i = 0; i < group.n; i++) {
+        bool seen = false;
+        for (int k = 0; k < n; k++)
+            seen |= streams[k] == group.stream[i];
+        if (seen || n == 16)
+            continue;
+        streams[n] = group.stream[i];
+        events[n++] = record_cuda_begin((void *)group.stream[i]);
+    }
+    ncclResult_t r = real_ncclGroupEnd();
+    for (int k = 0; k < n; k++) {
+        int64_t calls[MOST_IN_GROUP];
+        int n_calls = 0;
+        for (int i = 0; i < group.n; i++)
+            if (group.stream[i] == streams[k])
+                calls[n_calls++] = group.call[i];
+        record_cuda_end(events[k], (void *)streams[k], calls, n_calls);
+    }
+    return r;
+}

@@ -1,0 +1,230 @@
+/* Reads what exec/record/record_file.c writes. Lines are independent of each other but for two rules:
+ * a communicator's line precedes its calls, and a call's line precedes its span. */
+#include "traces/calls/import_calls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/input.h"
+
+static const char MARK[] = "# lapwing-calls 1";
+
+enum { MAX_FIELDS = 12, MAX_TEXT = 64 };
+
+struct reader {
+    struct traces_calls *out;
+    const char *file;
+    int64_t line, calls_capacity, comms_capacity;
+    char text[MAX_FIELDS][MAX_TEXT];
+    int n_fields;
+};
+
+bool traces_calls_is(const char *text, size_t len)
+{
+    return len >= sizeof MARK - 1 && memcmp(text, MARK, sizeof MARK - 1) == 0;
+}
+
+static enum lw_status bad(const struct reader *r, struct lw_err *err, const char *what, int field,
+                          const char *expected)
+{
+    return lw_fail_at(err, LW_EFORMAT, r->file, r->line, "%s '%s': expected %s", what,
+                      field < r->n_fields ? r->text[field] : "", expected);
+}
+
+static enum lw_status cut(struct reader *r, const char *p, const char *end, struct lw_err *err)
+{
+    r->n_fields = 0;
+    for (const char *field = p; field <= end; r->n_fields++) {
+        const char *comma = memchr(field, ',', (size_t)(end - field));
+        size_t len = (size_t)((comma ? comma : end) - field);
+        if (r->n_fields == MAX_FIELDS || len >= MAX_TEXT)
+            return lw_fail_at(err, LW_EFORMAT, r->file, r->line,
+                              "a line of calls has at most %d fields of fewer than %d characters",
+                              MAX_FIELDS, MAX_TEXT);
+        memcpy(r->text[r->n_fields], field, len);
+        r->text[r->n_fields][len] = '\0';
+        field = comma ? comma + 1 : end + 1;
+    }
+    return LW_OK;
+}
+
+static enum lw_status number(struct reader *r, int field, const char *what, int64_t least,
+                             int64_t *out, struct lw_err *err)
+{
+    char *end;
+
+    errno = 0;
+    long long v = field < r->n_fields ? strtoll(r->text[field], &end, 10) : 0;
+    if (field >= r->n_fields || end == r->text[field] || *end || errno || v < least)
+        return bad(r, err, what, field, least < 0 ? "a whole number, -1 or more"
+                                                  : "a whole number that is not negative");
+    *out = v;
+    return LW_OK;
+}
+
+static enum lw_status read_comm(struct reader *r, struct lw_err *err)
+{
+    struct traces_calls *c = r->out;
+    int64_t n, rank, ranks;
+    char *end;
+
+    LW_TRY(number(r, 1, "communicator", 1, &n, err));
+    LW_TRY(number(r, 3, "rank", -1, &rank, err));
+    LW_TRY(number(r, 4, "ranks", -1, &ranks, err));
+    uint64_t id = strtoull(r->text[2], &end, 16);
+    if (end == r->text[2] || *end)
+        return bad(r, err, "id", 2, "16 hexadecimal digits");
+    if (n != c->n_comms + 1)
+        return bad(r, err, "communicator", 1, "the next number");
+    if (rank >= ranks && ranks >= 0)
+        return bad(r, err, "rank", 3, "less than the number of ranks");
+    if (lw_reserve(&c->comms, &r->comms_capacity, c->n_comms + 1, sizeof *c->comms) != 0)
+        return lw_fail_nomem(err);
+    c->comms[c->n_comms++] = (struct traces_calls_comm){id, (int32_t)rank, (int32_t)ranks};
+    return LW_OK;
+}
+
+static enum lw_status read_call(struct reader *r, struct lw_err *err)
+{
+    struct traces_calls *c = r->out;
+    struct traces_call k = {.start_ns = -1, .end_ns = -1};
+    int64_t n, peer, comm, stream;
+    struct lw_err unused;
+
+    LW_TRY(number(r, 1, "call", 1, &n, err));
+    LW_TRY(number(r, 2, "time", 0, &k.entered_ns, err));
+    LW_TRY(number(r, 3, "duration", 0, &k.host_ns, err));
+    LW_TRY(number(r, 5, "count", 0, &k.count, err));
+    LW_TRY(number(r, 7, "peer", -1, &peer, err));
+    LW_TRY(number(r, 8, "communicator", 1, &comm, err));
+    LW_TRY(number(r, 9, "stream", INT64_MIN, &stream, err));
+    LW_TRY(number(r, 10, "group", 0, &k.group, err));
+    if (n != c->n + 1)
+        return bad(r, err, "call", 1, "the next number");
+    if (comm > c->n_comms)
+        return bad(r, err, "communicator", 8, "one that has a line before");
+    if (lw_op_parse(r->text[4], &k.op, &unused) != LW_OK ||
+        (lw_op_class(k.op) != LW_CLASS_COLLECTIVE && lw_op_class(k.op) != LW_CLASS_P2P &&
+         k.op != LW_OP_BARRIER))
+        return bad(r, err, "op", 4, "a kind of communication, such as all_reduce");
+    k.dtype_known = strcmp(r->text[6], "?") != 0;
+    if (k.dtype_known && lw_dtype_parse(r->text[6], &k.dtype, &unused) != LW_OK)
+        return bad(r, err, "dtype", 6, "f32, f64, f16, bf16, i64, i32, u8 or ?");
+    if (k.count > INT64_MAX / 8 / 1000000)
+        return bad(r, err, "count", 5, "fewer elements");
+    k.peer = (int32_t)peer;
+    k.comm = (int32_t)comm - 1;
+    if (lw_reserve(&c->calls, &r->calls_capacity, c->n + 1, sizeof *c->calls) != 0)
+        return lw_fail_nomem(err);
+    c->calls[c->n++] = k;
+    return LW_OK;
+}
+
+static enum lw_status read_span(struct reader *r, struct lw_err *err)
+{
+    struct traces_calls *c = r->out;
+    int64_t n, start, end;
+
+    LW_TRY(number(r, 1, "call", 1, &n, err));
+    LW_TRY(number(r, 2, "start", 0, &start, err));
+    LW_TRY(number(r, 3, "end", 0, &end, err));
+    if (n > c->n)
+        return bad(r, err, "call", 1, "one that has a line before");
+    if (end < start)
+        return bad(r, err, "end", 3, "no earlier than the start");
+    c->calls[n - 1].start_ns = start;
+    c->calls[n - 1].end_ns = end;
+    return LW_OK;
+}
+
+/* "# library nccl 2.28.9": the rest of the line after the key. */
+static enum lw_status read_head(struct reader *r, const char *p, const char *end, struct lw_err *err)
+{
+    static const struct {
+        const char *key;
+        size_t place;
+    } heads[] = {{"# library ", offsetof(struct traces_calls, library)},
+                 {"# host ", offsetof(struct traces_calls, host)}};
+
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        size_t n = strlen(heads[i].key);
+        if ((size_t)(end - p) <= n || memcmp(p, heads[i].key, n) != 0)
+            continue;
+        const char *stop = i == 1 ? memchr(p + n, ' ', (size_t)(end - p) - n) : NULL;
+        char *text = lw_arena_strndup(&r->out->arena, p + n, (size_t)((stop ? stop : end) - p) - n);
+        if (!text)
+            return lw_fail_nomem(err);
+        memcpy((char *)r->out + heads[i].place, &text, sizeof text);
+    }
+    return LW_OK;
+}
+
+static enum lw_status read_line(struct reader *r, const char *p, const char *end, struct lw_err *err)
+{
+    if (p == end || *p == '#')
+        return read_head(r, p, end, err);
+    LW_TRY(cut(r, p, end, err));
+    if (strcmp(r->text[0], "call") == 0)
+        return read_call(r, err);
+    if (strcmp(r->text[0], "span") == 0)
+        return read_span(r, err);
+    if (strcmp(r->text[0], "comm") == 0)
+        return read_comm(r, err);
+    return bad(r, err, "line", 0, "comm, call or span");
+}
+
+static enum lw_status own(struct traces_calls *c, struct lw_err *err)
+{
+    if (c->calls && lw_arena_adopt(&c->arena, c->calls) != 0) {
+        lw_free(c->calls);
+        lw_free(c->comms);
+        return lw_fail_nomem(err);
+    }
+    if (c->comms && lw_arena_adopt(&c->arena, c->comms) != 0) {
+        lw_free(c->comms);
+        return lw_fail_nomem(err);
+    }
+    return LW_OK;
+}
+
+enum lw_status traces_calls_read(const struct lw_input *in, struct traces_calls *out,
+                                 struct lw_err *err)
+{
+    struct traces_calls c = {.file = in->name, .library = "", .host = ""};
+    struct reader r = {.out = &c, .file = in->name};
+    const char *p = in->text, *stop = in->text + in->len, *end;
+    enum lw_status status = LW_OK;
+
+    if (!traces_calls_is(in->text, in->len))
+        return lw_fail(err, LW_EFORMAT, "%s: not a recording of calls ('%s' in the first line)",
+                       in->name, MARK);
+    for (; status == LW_OK && (end = memchr(p, '\n', (size_t)(stop - p))); p = end + 1) {
+        r.line++;
+        status = read_line(&r, p, end, err);
+    }
+    enum lw_status owned = own(&c, status == LW_OK ? err : NULL);
+    if (status != LW_OK || owned != LW_OK) {
+        lw_arena_free(&c.arena);
+        return status != LW_OK ? status : owned;
+    }
+    *out = c;
+    return LW_OK;
+}
+
+void traces_calls_free(struct traces_calls *c)
+{
+    lw_arena_free(&c->arena);
+    *c = (struct traces_calls){0};
+}
+
+int64_t traces_call_bytes(const struct traces_calls *c, const struct traces_call *call)
+{
+    int32_t n = c->comms[call->comm].n_ranks;
+    bool each = call->op == LW_OP_ALL_GATHER || call->op == LW_OP_REDUCE_SCATTER ||
+                call->op == LW_OP_ALL_TO_ALL;
+
+    if (!call->dtype_known || (each && n < 1))
+        return -1;
+    return call->count * lw_dtype_size(call->dtype) * (each ? n : 1);
+}
