@@ -149,64 +149,29 @@ static enum lw_status leave(struct exec_world *w, struct exec_comm *c, ncclResul
 
 /* --- opening -------------------------------------------------------------------------------------- */
 
-struct identities {
-    CUuuid *of;     /* [n_ranks], on rank 0 */
-    int32_t n;
-};
-
-static enum lw_status take_identity(void *context, int32_t rank, const void *data, int64_t bytes,
-                                    struct lw_err *err)
+/* NCCL refuses two ranks on one device; what to do about it is added to its message. */
+static enum lw_status explain_shared(struct exec_world *w, enum lw_status status, struct lw_err *err)
 {
-    struct identities *all = context;
-
-    if (rank < 0 || rank >= all->n || bytes != (int64_t)sizeof(CUuuid))
-        return lw_fail(err, LW_EFAILED, "rank %d sent no identity of its device", rank);
-    memcpy(&all->of[rank], data, sizeof(CUuuid));
-    return LW_OK;
-}
-
-static void find_pair(const struct identities *all, int32_t pair[2])
-{
-    for (int32_t a = 0; a < all->n; a++)
-        for (int32_t b = a + 1; b < all->n; b++)
-            if (memcmp(&all->of[a], &all->of[b], sizeof(CUuuid)) == 0) {
-                pair[0] = a;
-                pair[1] = b;
-                return;
-            }
-}
-
-/* NCCL refuses two ranks on one device ("Duplicate GPU detected"); here the ranks are named. */
-static enum lw_status refuse_shared(struct exec_world *w, struct lw_err *err)
-{
-    const struct exec_process *p = w->how.process;
-    struct identities all = {.n = w->how.n_ranks};
-    CUuuid own;
-    int32_t pair[2] = {-1, -1};
     int n_devices = 0;
+    struct lw_err theirs;
+
+    if (status == LW_OK || !err || !strstr(err->msg, "Duplicate GPU"))
+        return status;
+    theirs = *err;
+    cuDeviceGetCount(&n_devices);
+    return lw_fail(err, LW_ENOTSUP,
+                   "%.120s: rank %d of %d sees %d GPU%s; start at most one process per visible GPU "
+                   "(CUDA_VISIBLE_DEVICES), or put all ranks on one device (--transport loop)",
+                   theirs.msg, w->first, w->how.n_ranks, n_devices, n_devices == 1 ? "" : "s");
+}
+
+static enum lw_status identify(struct exec_world *w, struct lw_err *err)
+{
+    CUuuid own;
 
     LW_TRY(nccl_cu(cuDeviceGetUuid(&own, w->device), "cuDeviceGetUuid", err));
     w->nameless = memcmp(&own, &(CUuuid){{0}}, sizeof own) == 0;
-    if (!p)
-        return LW_OK;
-    all.of = nccl_alloc((size_t)all.n, sizeof *all.of);
-    if (!all.of)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
-    enum lw_status s = p->gather(p->context, &own, sizeof own, take_identity, &all, err);
-    if (s == LW_OK && p->rank == 0)
-        find_pair(&all, pair);
-    if (s == LW_OK)
-        s = p->broadcast(p->context, pair, sizeof pair, err);
-    nccl_free(all.of);
-    LW_TRY(s);
-    if (pair[0] < 0)
-        return LW_OK;
-    p->barrier(p->context, NULL); /* all know it before the first one leaves */
-    cuDeviceGetCount(&n_devices);
-    return lw_fail(err, LW_ENOTSUP,
-                   "ranks %d and %d use one GPU, which NCCL refuses (%d visible here): start at most "
-                   "one process per visible GPU (CUDA_VISIBLE_DEVICES), or put all ranks on one "
-                   "device (--transport loop)", pair[0], pair[1], n_devices);
+    return LW_OK;
 }
 
 enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
@@ -215,7 +180,7 @@ enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
     ncclUniqueId id;
     int32_t rank = w->first, n = w->how.n_ranks;
 
-    LW_TRY(refuse_shared(w, err));
+    LW_TRY(identify(w, err));
     LW_TRY(watch_open(w, err));
     memset(&id, 0, sizeof id);
     setenv("NCCL_RUNTIME_CONNECT", "0", 0); /* connect all algorithms when a communicator is made */
@@ -228,7 +193,8 @@ enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
         LW_TRY(w->how.process->broadcast(w->how.process->context, &id, sizeof id, err));
     config.blocking = 0;
     ncclResult_t r = ncclCommInitRankConfig(&w->world_comm, n, id, rank, &config);
-    return nccl_settle(w, w->world_comm, r, "ncclCommInitRankConfig", err);
+    enum lw_status s = nccl_settle(w, w->world_comm, r, "ncclCommInitRankConfig", err);
+    return explain_shared(w, s, err);
 }
 
 static void free_comm(struct exec_comm *c)

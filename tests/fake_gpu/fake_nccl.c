@@ -99,7 +99,7 @@ struct batch { /* what goes to one stream as one host function */
 static __thread struct item pending[MAX_ITEMS];
 static __thread int n_pending, depth;
 static _Atomic int64_t n_ops, n_launches;
-static __thread char last_error[256];
+static char last_error[256]; /* of the process, as the real library's */
 
 static size_t size_of(ncclDataType_t t)
 {
@@ -627,8 +627,12 @@ static bool shares_device(const struct ncclComm *c)
     int32_t mine = atomic_load(&c->shared->device[c->rank]);
 
     for (int r = 0; r < c->n_ranks; r++)
-        if (r != c->rank && atomic_load(&c->shared->device[r]) == mine)
+        if (r != c->rank && atomic_load(&c->shared->device[r]) == mine) {
+            snprintf(last_error, sizeof last_error,
+                     "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", c->rank, r,
+                     (unsigned)mine - 1);
             return fake_env_int("FAKE_NCCL_SHARE", 0) == 0;
+        }
     return false;
 }
 
