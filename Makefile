@@ -136,7 +136,7 @@ $(BUILD)/openmpi/%.o: %.c Makefile
 $(BUILD)/lapwing-openmpi.so: $(MPI_OBJ)
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic $^ $(MPI_LIB) -lm -ldl -o $@
 
-# Recorders are preloaded before a program, so they link to nothing but libc.
+# Recorders are preloaded before a program; NCCL and CUDA are found at run time, MPI is linked.
 RECORD_OBJ := $(patsubst %.c,$(BUILD)/record/%.o,$(RECORD_SRC))
 $(BUILD)/record/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -146,7 +146,7 @@ $(BUILD)/lapwing-record.so: $(addprefix $(BUILD)/record/exec/record/record_,file
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ -ldl -o $@
 
 $(BUILD)/lapwing-record-mpi.so: $(addprefix $(BUILD)/record/exec/record/record_,file.o mpi.o)
-	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ -o $@
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ $(MPI_LIB) -o $@
 
 $(BUILD)/plugin/%.o: %.c Makefile
 	@mkdir -p $(@D)

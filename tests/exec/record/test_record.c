@@ -1,0 +1,190 @@
+/* The preloaded recorders: every call of a program is in its file, and the program runs as before.
+ *
+ * NCCL: the program is lapwing itself over the fake NCCL, whose log counts independently. MPI: lapwing
+ * over Open MPI, whose collectives follow from the plan. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/input.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+#include "traces/calls/import_calls.h"
+
+static void read_calls(const char *name, struct traces_calls *c)
+{
+    struct lw_input in;
+    struct lw_err err = {0};
+    static char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s", fixture_path(name));
+    if (lw_input_read(path, 1 << 24, &in, &err) != LW_OK || traces_calls_read(&in, c, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    lw_input_free(&in);
+}
+
+static bool needs_fakes(void)
+{
+    const char *fakes = getenv("LAPWING_FAKE_GPU");
+
+    if (fakes && *fakes)
+        return false;
+    printf("SKIP recording of NCCL: no CUDA toolkit, so no fake libraries\n");
+    return true;
+}
+
+/* Counts of one op in a file and in the log of the fake. */
+static int64_t count_of(const struct traces_calls *c, enum lw_op_kind op)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < c->n; i++)
+        n += c->calls[i].op == op;
+    return n;
+}
+
+static void every_call_of_nccl_is_recorded(void **state)
+{
+    static const struct {
+        const char *name;
+        enum lw_op_kind op;
+    } ops[] = {{"AllReduce", LW_OP_ALL_REDUCE}, {"ReduceScatter", LW_OP_REDUCE_SCATTER},
+               {"AllGather", LW_OP_ALL_GATHER}, {"Broadcast", LW_OP_BROADCAST}, {"Send", LW_OP_SEND},
+               {"Recv", LW_OP_RECV}, {"Reduce", LW_OP_REDUCE}};
+    int64_t n[sizeof ops / sizeof *ops] = {0}, n_calls = 0, n_spans = 0;
+
+    if (needs_fakes())
+        skip();
+    (void)state;
+    shell("$L model mlp --layers 8 --width 32 -o w.json >/dev/null", NULL);
+    const char *out = shell(
+        "export LD_LIBRARY_PATH=$LAPWING_FAKE_GPU FAKE_GPU_COUNT=4 FAKE_NCCL_LOG=$PWD/fake.log "
+        "LAPWING_RECORD=$PWD/calls LAPWING_RECORD_EVENTS=1 LAPWING_PLUGINS=$(dirname $L) "
+        "LD_PRELOAD=$(dirname $L)/lapwing-record.so; "
+        "$L exec -w w.json --dp 2 --pp 2 --micro-batches 4 --zero 3 --spawn --backend nccl "
+        "--compute sleep --steps 2 --warmup 1 --no-db", NULL);
+    assert_non_null(strstr(out, "bit by bit"));
+    for (int rank = 0; rank < 4; rank++) {
+        struct traces_calls c;
+        char name[32];
+        snprintf(name, sizeof name, "calls.rank%d.csv", rank);
+        read_calls(name, &c);
+        n_calls += c.n;
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            n[k] += count_of(&c, ops[k].op);
+        for (int64_t i = 0; i < c.n; i++)
+            n_spans += c.calls[i].start_ns > 0 && c.calls[i].end_ns >= c.calls[i].start_ns;
+        for (int32_t i = 0; i < c.n_comms; i++)
+            assert_int_equal(c.comms[i].n_ranks, 2);
+        assert_non_null(strstr(c.library, "nccl 2."));
+        traces_calls_free(&c);
+    }
+    int64_t logged = 0;
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
+        char words[128];
+        snprintf(words, sizeof words, "grep -c ': %s count' fake.log || true", ops[k].name);
+        int64_t here = strtoll(shell(words, NULL), NULL, 10);
+        assert_int_equal(n[k], here);
+        logged += here;
+    }
+    assert_int_equal(n_calls, logged);
+    assert_int_equal(n_spans, logged);
+    assert_true(logged > 100);
+}
+
+/* Members of one communicator give it one id; communicators of other members have other ids. */
+static void ids_agree_over_ranks(void **state)
+{
+    struct traces_calls c[4];
+
+    if (needs_fakes())
+        skip();
+    (void)state;
+    for (int rank = 0; rank < 4; rank++) {
+        char name[32];
+        snprintf(name, sizeof name, "calls.rank%d.csv", rank);
+        read_calls(name, &c[rank]);
+    }
+    for (int a = 0; a < 4; a++)
+        for (int32_t i = 0; i < c[a].n_comms; i++) {
+            int n_members = 0;
+            for (int b = 0; b < 4; b++)
+                for (int32_t k = 0; k < c[b].n_comms; k++)
+                    n_members += c[a].comms[i].id == c[b].comms[k].id;
+            assert_int_equal(n_members, c[a].comms[i].n_ranks);
+        }
+    for (int rank = 0; rank < 4; rank++)
+        traces_calls_free(&c[rank]);
+}
+
+/* The program does not fail because its recording cannot be written. */
+static void a_file_that_cannot_be_made_is_said_once(void **state)
+{
+    if (needs_fakes())
+        skip();
+    (void)state;
+    const char *out = shell(
+        "export LD_LIBRARY_PATH=$LAPWING_FAKE_GPU LAPWING_RECORD=/nowhere/calls "
+        "LAPWING_PLUGINS=$(dirname $L) LD_PRELOAD=$(dirname $L)/lapwing-record.so; "
+        "FAKE_GPU_COUNT=2 $L exec -w w.json --dp 2 --spawn --backend nccl --compute sleep --steps 2 "
+        "--warmup 0 --no-db", NULL);
+    assert_non_null(strstr(out, "bit by bit"));
+    assert_non_null(strstr(out, "/nowhere/calls.rank0.csv: No such file"));
+    const char *said = strstr(out, "/nowhere/calls.rank0.csv");
+    assert_null(strstr(said + 1, "/nowhere/calls.rank0.csv"));
+}
+
+static void every_call_of_mpi_is_recorded(void **state)
+{
+    const char *built = getenv("LAPWING_MPI");
+    struct traces_calls c[2];
+
+    (void)state;
+    if (!built || !*built) {
+        printf("SKIP recording of MPI: no Open MPI here\n");
+        skip();
+    }
+    shell("$L model mlp --layers 4 --width 32 -o m.json >/dev/null", NULL);
+    const char *out = shell(
+        "export LAPWING_PLUGINS=$(dirname $L) OMPI_ALLOW_RUN_AS_ROOT=1 "
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=$PWD ASAN_OPTIONS=detect_leaks=0; "
+        "timeout 60 mpirun --oversubscribe -x LD_PRELOAD=$(dirname $L)/lapwing-record-mpi.so "
+        "-x LAPWING_RECORD=$PWD/mpi -n 2 $L exec -w m.json --dp 2 --bucket-policy single "
+        "--backend mpi --compute sleep --steps 3 --warmup 1 --no-db", NULL);
+    assert_non_null(strstr(out, "bit by bit"));
+    for (int rank = 0; rank < 2; rank++) {
+        char name[32];
+        int64_t n_sums = 0;
+        snprintf(name, sizeof name, "mpi.rank%d.csv", rank);
+        read_calls(name, &c[rank]);
+        assert_non_null(strstr(c[rank].library, "mpi "));
+        /* 4 layers of 32 x 32 weights and 32 biases, in one bucket, once a step */
+        for (int64_t i = 0; i < c[rank].n; i++)
+            n_sums += c[rank].calls[i].op == LW_OP_ALL_REDUCE &&
+                      c[rank].calls[i].count == 4 * (32 * 32 + 32) && c[rank].calls[i].end_ns > 0;
+        assert_int_equal(n_sums, 4);
+    }
+    assert_true(c[0].n_comms > 0);
+    assert_int_equal(c[0].comms[0].id, c[1].comms[0].id);
+    for (int rank = 0; rank < 2; rank++)
+        traces_calls_free(&c[rank]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_of_nccl_is_recorded),
+        cmocka_unit_test(ids_agree_over_ranks),
+        cmocka_unit_test(a_file_that_cannot_be_made_is_said_once),
+        cmocka_unit_test(every_call_of_mpi_is_recorded),
+    };
+
+    return cmocka_run_group_tests_name("record", tests, fixture_open, fixture_close);
+}

@@ -1,0 +1,228 @@
+/* Recorded calls: lines, damage, the period of a recording, tables of several ranks. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/base/input.h"
+#include "tests/lib/prng.h"
+#include "traces/calls/import_calls.h"
+
+static const char head[] = "# lapwing-calls 1\n# library nccl 2.28.9\n# host n1 pid 7\n";
+
+static enum lw_status read_text(const char *text, struct traces_calls *c, struct lw_err *err)
+{
+    struct lw_input in = {.name = "calls.csv", .text = (char *)text, .len = strlen(text)};
+
+    return traces_calls_read(&in, c, err);
+}
+
+static void lines_become_calls(void **unused)
+{
+    struct traces_calls c;
+    struct lw_err err;
+    char text[1024];
+
+    (void)unused;
+    snprintf(text, sizeof text, "%s%s", head,
+             "comm,1,00000000000000ff,2,4\n"
+             "call,1,1000,50,all_gather,256,bf16,-1,1,94620242292496,0\n"
+             "call,2,2000,60,send,10,?,3,1,0,5\n"
+             "span,1,1100,1900\n"
+             "call,3,30"); /* cut short */
+    assert_int_equal(read_text(text, &c, &err), LW_OK);
+    assert_string_equal(c.library, "nccl 2.28.9");
+    assert_string_equal(c.host, "n1");
+    assert_int_equal(c.n, 2);
+    assert_int_equal(c.comms[0].id, 255);
+    assert_int_equal(c.comms[0].n_ranks, 4);
+    assert_int_equal(c.calls[0].op, LW_OP_ALL_GATHER);
+    assert_int_equal(traces_call_bytes(&c, &c.calls[0]), 256 * 2 * 4); /* the gathered whole */
+    assert_int_equal(c.calls[0].end_ns - c.calls[0].start_ns, 800);
+    assert_int_equal(c.calls[1].peer, 3);
+    assert_int_equal(c.calls[1].group, 5);
+    assert_int_equal(c.calls[1].start_ns, -1);
+    assert_int_equal(traces_call_bytes(&c, &c.calls[1]), -1); /* of an unknown type */
+    traces_calls_free(&c);
+}
+
+static void damaged_lines_are_named(void **unused)
+{
+    static const struct {
+        const char *line, *words;
+    } cases[] = {
+        {"call,1,1,1,all_reduce,1,f32,-1,1,0,0\n", "calls.csv:4: communicator '1'"},
+        {"comm,2,ff,0,2\n", "calls.csv:4: communicator '2': expected the next number"},
+        {"comm,1,xyz,0,2\n", "id 'xyz'"},
+        {"comm,1,ff,2,2\n", "rank '2'"},
+        {"comm,1,ff,0,2\ncall,1,1,1,forward,1,f32,-1,1,0,0\n", "calls.csv:5: op 'forward'"},
+        {"comm,1,ff,0,2\ncall,1,1,1,all_reduce,1,f33,-1,1,0,0\n", "dtype 'f33'"},
+        {"comm,1,ff,0,2\ncall,1,1,1,all_reduce,-1,f32,-1,1,0,0\n", "count '-1'"},
+        {"comm,1,ff,0,2\ncall,1,1,1,all_reduce,9000000000000000000,f32,-1,1,0,0\n", "count"},
+        {"comm,1,ff,0,2\ncall,1,1,1,all_reduce,1,f32,-1,1,0\n", "group ''"},
+        {"span,1,1,2\n", "call '1'"},
+        {"comm,1,ff,0,2\ncall,1,1,1,barrier,0,u8,-1,1,0,0\nspan,1,5,4\n", "end '4'"},
+        {"what,1\n", "line 'what': expected comm, call or span"},
+        {"a,b,c,d,e,f,g,h,i,j,k,l,m\n", "at most 12 fields"},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_calls c;
+        struct lw_err err = {0};
+        char text[512];
+        snprintf(text, sizeof text, "%s%s", head, cases[i].line);
+        assert_int_equal(read_text(text, &c, &err), LW_EFORMAT);
+        if (!strstr(err.msg, cases[i].words))
+            fail_msg("case %zu: '%s' lacks '%s'", i, err.msg, cases[i].words);
+    }
+}
+
+/* Text of `warm` odd calls and then `n` periods of 3 calls, 1,000 ns apart. */
+static void periodic(char *text, size_t size, int warm, int n)
+{
+    size_t at = (size_t)snprintf(text, size, "%scomm,1,ff,0,2\n", head);
+    int call = warm;
+
+    for (int i = 0; i < warm; i++)
+        at += (size_t)snprintf(text + at, size - at, "call,%d,%d,1,broadcast,%d,f32,0,1,0,0\n",
+                               i + 1, (i + 1) * 10, i + 1);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 3; k++)
+            at += (size_t)snprintf(text + at, size - at, "call,%d,%d,1,all_reduce,%d,f32,-1,1,0,0\n",
+                                   ++call, 1000 * (i + 1) + k, k == 2 ? 7 : 5);
+}
+
+static void the_period_is_that_of_the_end(void **unused)
+{
+    static const struct {
+        int warm, n, n_calls, n_periods;
+    } cases[] = {{0, 5, 3, 5}, {4, 3, 3, 3}, {2, 2, 0, 0}, {3, 0, 0, 0}};
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_calls c;
+        struct lw_err err;
+        int64_t n_calls, n_periods, ns;
+        char text[4096];
+        periodic(text, sizeof text, cases[i].warm, cases[i].n);
+        assert_int_equal(read_text(text, &c, &err), LW_OK);
+        assert_int_equal(traces_calls_period(&c, &n_calls, &n_periods, &ns, &err), LW_OK);
+        assert_int_equal(n_calls, cases[i].n_calls);
+        assert_int_equal(n_periods, cases[i].n_periods);
+        assert_int_equal(ns, cases[i].n_calls ? 1000 : 0);
+        traces_calls_free(&c);
+    }
+}
+
+/* Two ranks; of each collective one comes last. Times: 100 and 200 ns for 20 bytes, 300 for 40. */
+static void a_collective_takes_its_shortest_span(void **unused)
+{
+    static const char *const ranks[] = {
+        "comm,1,ff,0,2\n"
+        "call,1,1,1,all_reduce,5,f32,-1,1,0,0\nspan,1,1000,1100\n"   /* came last */
+        "call,2,2,1,all_reduce,5,f32,-1,1,0,0\nspan,2,2000,2900\n"
+        "call,3,3,1,all_reduce,10,f32,-1,1,0,0\nspan,3,3000,3300\n",
+        "comm,1,ff,1,2\n"
+        "call,1,1,1,all_reduce,5,f32,-1,1,0,0\nspan,1,500,1100\n"
+        "call,2,2,1,all_reduce,5,f32,-1,1,0,0\nspan,2,2700,2900\n"
+        "call,3,3,1,all_reduce,10,f32,-1,1,0,0\nspan,3,2000,3300\n"};
+    struct traces_calls c[2];
+    struct traces_bench b;
+    struct lw_err err;
+
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s%s", head, ranks[i]);
+        assert_int_equal(read_text(text, &c[i], &err), LW_OK);
+    }
+    assert_int_equal(traces_calls_tables(c, 2, &b, &err), LW_OK);
+    assert_int_equal(b.n, 1);
+    assert_int_equal(b.tables[0].n_ranks, 2);
+    assert_int_equal(b.tables[0].n_nodes, 1);
+    assert_int_equal(b.tables[0].n_rows, 2);
+    assert_int_equal(b.tables[0].rows[0].bytes, 20);
+    assert_int_equal(b.tables[0].rows[0].time, 100 * LW_PS_PER_NS); /* lower median of 100, 200 */
+    assert_int_equal(b.tables[0].rows[1].bytes, 40);
+    assert_int_equal(b.tables[0].rows[1].time, 300 * LW_PS_PER_NS);
+    assert_string_equal(b.version, "2.28.9");
+    assert_non_null(strstr(b.tables[0].source, "3 recorded calls of nccl 2.28.9, shortest span of 2.0"));
+    traces_bench_free(&b);
+    assert_int_equal(traces_calls_tables(c, 1, &b, &err), LW_OK); /* one rank alone: an upper bound */
+    assert_int_equal(b.tables[0].rows[0].time, 100 * LW_PS_PER_NS);
+    traces_bench_free(&b);
+    struct traces_calls twice[2] = {c[0], c[0]};
+    assert_int_equal(traces_calls_tables(twice, 2, &b, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "both of rank 0"));
+    for (int i = 0; i < 2; i++)
+        traces_calls_free(&c[i]);
+}
+
+static void failing_allocations_keep_nothing(void **unused)
+{
+    char text[4096];
+    int64_t live = lw_alloc_live();
+    enum lw_status s = LW_ENOMEM;
+    int n = 0;
+
+    (void)unused;
+    periodic(text, sizeof text, 2, 6);
+    while (s == LW_ENOMEM) {
+        struct traces_calls c;
+        struct lw_err err;
+        int64_t a, b, d;
+        lw_alloc_fail_at(++n);
+        s = read_text(text, &c, &err);
+        if (s == LW_OK) {
+            s = traces_calls_period(&c, &a, &b, &d, &err);
+            traces_calls_free(&c);
+        }
+        lw_alloc_fail_at(0);
+        assert_int_equal(lw_alloc_live(), live);
+    }
+    assert_int_equal(s, LW_OK);
+    assert_true(n > 3);
+}
+
+/* Any byte changed: read or refused, and nothing is kept. */
+static void damaged_bytes_are_read_or_refused(void **unused)
+{
+    char text[4096];
+    struct prng r = prng_start("damaged bytes of calls");
+    int64_t live = lw_alloc_live();
+
+    (void)unused;
+    periodic(text, sizeof text, 2, 6);
+    size_t len = strlen(text);
+    for (int i = 0; i < 3000; i++) {
+        struct traces_calls c;
+        struct lw_err err;
+        size_t at = (size_t)prng_in(&r, 0, (int64_t)len - 1);
+        char was = text[at];
+        text[at] = (char)prng_in(&r, 0, 127);
+        struct lw_input in = {.name = "x", .text = text, .len = len};
+        if (traces_calls_read(&in, &c, &err) == LW_OK)
+            traces_calls_free(&c);
+        text[at] = was;
+        assert_int_equal(lw_alloc_live(), live);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_become_calls),
+        cmocka_unit_test(damaged_lines_are_named),
+        cmocka_unit_test(the_period_is_that_of_the_end),
+        cmocka_unit_test(a_collective_takes_its_shortest_span),
+        cmocka_unit_test(failing_allocations_keep_nothing),
+        cmocka_unit_test(damaged_bytes_are_read_or_refused),
+    };
+
+    return cmocka_run_group_tests_name("import_calls", tests, NULL, NULL);
+}
