@@ -452,6 +452,12 @@ static enum lw_status collective(struct exec_stream *s, struct exec_comm *comm, 
                         .message = *m, .stamp = stamp};
 
     LW_TRY(member(s, comm, op, m->peer, err));
+    if (op == LW_OP_ALL_TO_ALL) {
+        if (m->count % comm->n != 0)
+            return lw_fail(err, LW_EINVAL, "all_to_all of %lld elements among %d ranks: not equal blocks",
+                           (long long)m->count, comm->n);
+        LW_TRY(nccl_comm_spare(s->world, comm, m->count * lw_dtype_size(m->dtype), err));
+    }
     c.message.peer = op == LW_OP_BROADCAST || op == LW_OP_REDUCE ? comm->index_of[m->peer] : 0;
     c.ticket = comm->n_given[comm->index_of[s->rank]]++;
     return nccl_give(s->world, &c, NULL, err);
@@ -470,6 +476,7 @@ DEFINE_COLLECTIVE(reduce, LW_OP_REDUCE)
 DEFINE_COLLECTIVE(reduce_scatter, LW_OP_REDUCE_SCATTER)
 DEFINE_COLLECTIVE(all_gather, LW_OP_ALL_GATHER)
 DEFINE_COLLECTIVE(broadcast, LW_OP_BROADCAST)
+DEFINE_COLLECTIVE(all_to_all, LW_OP_ALL_TO_ALL)
 DEFINE_COLLECTIVE(barrier, LW_OP_BARRIER)
 
 static enum lw_status give_group(struct exec_stream *s, struct lw_err *err)
@@ -598,8 +605,8 @@ static const struct exec_backend backend = {
     .about = "one process per GPU, collectives of NCCL; or a loop of ranks on one GPU",
     .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
-                    EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT | EXEC_CAN_LOOP |
-                    EXEC_CAN_SPAWN | EXEC_CAN_PROCESS,
+                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
+                    EXEC_CAN_LOOP | EXEC_CAN_SPAWN | EXEC_CAN_PROCESS,
     .probe = probe,
     .open = open_world,
     .close = close_world,
@@ -627,6 +634,7 @@ static const struct exec_backend backend = {
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,
     .broadcast = broadcast,
+    .all_to_all = all_to_all,
     .barrier = barrier,
     .send = send_to,
     .recv = recv_from,

@@ -434,6 +434,48 @@ static ncclResult_t in_ranges(const struct exec_comm *c, enum lw_op_kind op,
     return r == ncclSuccess ? ended : r;
 }
 
+enum lw_status nccl_comm_spare(struct exec_world *w, struct exec_comm *c, int64_t bytes,
+                               struct lw_err *err)
+{
+    if (bytes <= c->spare_bytes)
+        return LW_OK;
+    LW_TRY(nccl_mem_new(w, bytes, &c->spare, err)); /* a smaller one may be in use: freed at close */
+    c->spare_bytes = bytes;
+    return LW_OK;
+}
+
+/* Block i of every member to member i. What comes in may not overwrite what has still to go out, so it
+ * is received beside the buffer and copied back. */
+static ncclResult_t all_to_all(const struct exec_comm *c, const struct exec_message *m, cudaStream_t s)
+{
+    size_t n = (size_t)(m->count / c->n), bytes = n * (size_t)lw_dtype_size(m->dtype);
+    ncclDataType_t t = dtypes[m->dtype];
+    ncclResult_t r = ncclGroupStart(), ended;
+
+    for (int32_t i = 0; r == ncclSuccess && i < c->n; i++) {
+        if (i == c->me)
+            continue;
+        r = ncclSend((const char *)m->mem + (size_t)i * bytes, n, t, i, c->nccl, s);
+        if (r == ncclSuccess)
+            r = ncclRecv((char *)c->spare + (size_t)i * bytes, n, t, i, c->nccl, s);
+    }
+    ended = ncclGroupEnd();
+    return r == ncclSuccess ? ended : r;
+}
+
+static enum lw_status copy_back(const struct exec_comm *c, const struct exec_message *m, CUstream s,
+                                struct lw_err *err)
+{
+    size_t bytes = (size_t)(m->count / c->n * lw_dtype_size(m->dtype));
+
+    for (int32_t i = 0; i < c->n; i++)
+        if (i != c->me)
+            LW_TRY(nccl_cu(cuMemcpyDtoDAsync((CUdeviceptr)m->mem + (CUdeviceptr)i * bytes,
+                                             c->spare + (CUdeviceptr)i * bytes, bytes, s),
+                           "cuMemcpyDtoDAsync", err));
+    return LW_OK;
+}
+
 static ncclResult_t call(const struct exec_comm *c, enum lw_op_kind op,
                          const struct exec_message *m, cudaStream_t s)
 {
@@ -456,6 +498,8 @@ static ncclResult_t call(const struct exec_comm *c, enum lw_op_kind op,
         if (m->count % c->n != 0)
             return in_ranges(c, op, m, s);
         return ncclAllGather(mine.mem, m->mem, mine.count, t, c->nccl, s);
+    case LW_OP_ALL_TO_ALL:
+        return all_to_all(c, m, s);
     default: /* barrier: nobody has the sum before all have come */
         return ncclAllReduce(c->scratch, c->scratch, 1, ncclInt32, ncclSum, c->nccl, s);
     }
@@ -490,6 +534,8 @@ enum lw_status nccl_issue_collective(const struct command *c, struct lw_err *err
         status = leave(s->world, c->comm,
                        call(c->comm, c->op, &c->message, (cudaStream_t)s->cu), lw_op_name(c->op),
                        err);
+        if (status == LW_OK && c->op == LW_OP_ALL_TO_ALL)
+            status = copy_back(c->comm, &c->message, s->cu, err);
     }
     enum lw_status ended = nccl_end(s, f, c->stamp, status == LW_OK ? err : NULL);
     if (status != LW_OK || ended != LW_OK)

@@ -56,6 +56,23 @@ static enum lw_status gather(struct exec_comm *c, CUstream s, struct lw_err *err
     return LW_OK;
 }
 
+/* Block k of member i and block i of member k change places. */
+static enum lw_status exchange_blocks(struct exec_comm *c, CUstream s, struct lw_err *err)
+{
+    const struct exec_message *m = &c->posted[0]->message;
+    int64_t bytes = m->count / c->n * lw_dtype_size(m->dtype);
+
+    for (int32_t i = 0; i < c->n; i++)
+        for (int32_t k = i + 1; k < c->n; k++) {
+            char *a = (char *)c->posted[i]->message.mem + k * bytes;
+            char *b = (char *)c->posted[k]->message.mem + i * bytes;
+            LW_TRY(copy_to(s, (void *)c->spare, a, bytes, err));
+            LW_TRY(copy_to(s, a, b, bytes, err));
+            LW_TRY(copy_to(s, b, (void *)c->spare, bytes, err));
+        }
+    return LW_OK;
+}
+
 static enum lw_status move(struct exec_comm *c, CUstream s, struct lw_err *err)
 {
     const struct command *first = c->posted[0];
@@ -78,6 +95,8 @@ static enum lw_status move(struct exec_comm *c, CUstream s, struct lw_err *err)
             LW_TRY(copy_to(s, c->posted[k]->message.mem, c->posted[m->peer]->message.mem,
                            m->count * lw_dtype_size(m->dtype), err));
         return LW_OK;
+    case LW_OP_ALL_TO_ALL:
+        return exchange_blocks(c, s, err);
     default: /* barrier */
         return LW_OK;
     }

@@ -113,6 +113,8 @@ struct exec_comm {
     CUevent last;                    /* end of the op before */
     struct exec_stream *last_stream;
     int32_t *scratch;                /* device word for barriers */
+    CUdeviceptr spare;               /* for what an all-to-all receives, spare_bytes */
+    int64_t spare_bytes;
 };
 
 struct block { /* device memory */
@@ -241,6 +243,10 @@ enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err);
 enum lw_status nccl_issue_collective(const struct command *c, struct lw_err *err);
 enum lw_status nccl_issue_exchange(struct command *c, struct lw_err *err);
 void nccl_comms_close(struct exec_world *w, bool abort);
+
+/* Room for what an all-to-all of `bytes` receives: taken when the op is submitted, not when it runs. */
+enum lw_status nccl_comm_spare(struct exec_world *w, struct exec_comm *c, int64_t bytes,
+                               struct lw_err *err);
 
 /* nccl_loop.c: *issued false = other members are still missing. */
 enum lw_status nccl_loop_collective(struct command *c, bool *issued, struct lw_err *err);
