@@ -45,6 +45,7 @@ NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
 MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 RECORD_SRC := $(sort $(wildcard exec/record/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
+HOST_SRC := shared/base/err.c shared/base/shown_text.c shared/plan/op.c shared/base/dtype.c # in each plugin
 SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/store/schema.sql)
@@ -107,7 +108,7 @@ CUDA_AT := $(or $(CUDA_HOME),$(patsubst %/bin/nvcc,%,$(NVCC)))
 cuda_header = $(if $(firstword $(wildcard $(CUDA_AT)/include/$(1) /usr/include/$(1))),,$(1))
 CUDA_LACKS := $(strip $(if $(NVCC),,nvcc) $(foreach h,cuda.h nccl.h cublas_v2.h,$(call cuda_header,$(h))))
 CUDA_WHY := $(if $(filter 0,$(strip $(CUDA))),CUDA=0,$(if $(CUDA_LACKS),not found: $(CUDA_LACKS)))
-NCCL_OBJ := $(patsubst %.c,$(BUILD)/plugin/%.o,$(NCCL_SRC) shared/base/err.c shared/plan/op.c shared/base/dtype.c) \
+NCCL_OBJ := $(patsubst %.c,$(BUILD)/plugin/%.o,$(NCCL_SRC) $(HOST_SRC)) \
             $(BUILD)/plugin/kernels.o
 CUDA_INC = -isystem $(CUDA_AT)/include
 CUDA_LIB = -L$(CUDA_AT)/lib64 -L$(CUDA_AT)/lib64/stubs -lcuda -lnccl -lcublas
@@ -120,7 +121,7 @@ MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflag
 MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
 MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,cpu_world.c cpu_stream.c cpu_comm.c \
            gemm.c gradients.c sparse_rows.c clock_wait.c) exec/backend/element.c exec/backend/optimizer.c \
-           shared/base/err.c shared/plan/op.c shared/base/dtype.c)
+           $(HOST_SRC))
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
 RECORDERS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-record.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-record-mpi.so)
 

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/shown_stdout.h"
+#include "shared/base/shown_text.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
@@ -40,6 +42,7 @@ int main(int argc, char **argv)
 
     lw_alloc_setup();
     lw_cli_signals();
+    lw_stdout_show_only();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a death */
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
@@ -48,6 +51,8 @@ int main(int argc, char **argv)
     for (const struct lw_command *c = lw_commands; c->name; c++)
         if (strcmp(c->name, name) == 0)
             return c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : argv);
-    fprintf(stderr, "lapwing: no command '%s'; see 'lapwing help'\n", name);
+    char shown[128];
+    fprintf(stderr, "lapwing: no command '%s'; see 'lapwing help'\n",
+            lw_shown_text(shown, sizeof shown, name));
     return LW_EXIT_USAGE;
 }

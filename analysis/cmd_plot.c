@@ -21,11 +21,12 @@ int cmd_plot(int argc, char **argv)
         {"db", 0, LW_OPT_STRING, &db, "FILE", "results database (lapwing.db)", 0, 0},
         {0},
     };
+    char kinds[768], about[1024];
+    snprintf(about, sizeof about, "Draw stored runs with gnuplot. KIND: %s. RUN is a number or "
+             "'last'; none: every finished run.", lw_plot_about(kinds, sizeof kinds));
     const struct lw_usage usage = {
         "plot", "KIND [RUN...] [-o FILE] [options]",
-        "Draw stored runs with gnuplot. KIND: timeline (streams of every rank over one step), "
-        "overlap (what a step is made of), predicted (predicted against measured steps), sweep "
-        "(step over bucket cap). RUN is a number or 'last'; none: every finished run.",
+        about,
         1, -1};
     struct lw_err err = {0};
     struct lw_store *store = NULL;

@@ -5,13 +5,17 @@
 
 #include "analysis/draw/html.h"
 #include "analysis/draw/plot_style.h"
+#include "shared/base/shown_text.h"
 
 enum { WIDTH = 1120, LEFT = 130, RIGHT = 20, ROW = 34, BAR = 24, AXIS = 40 };
 
 void html_text(FILE *f, const char *text)
 {
-    for (; *text; text++) {
-        switch (*text) {
+    char bytes[4];
+
+    while (*text) {
+        uint32_t c = lw_shown_next(&text);
+        switch (c) {
         case '<':
             fputs("&lt;", f);
             break;
@@ -24,8 +28,11 @@ void html_text(FILE *f, const char *text)
         case '"':
             fputs("&quot;", f);
             break;
+        case '\'':
+            fputs("&#39;", f);
+            break;
         default:
-            fputc((unsigned char)*text < ' ' ? ' ' : *text, f);
+            fwrite(bytes, 1, (size_t)lw_utf8_encode(c, bytes), f);
         }
     }
 }

@@ -1,6 +1,7 @@
 /* Drawing by gnuplot: the only file that runs it. The script lies in a temporary file that becomes
- * the child's standard input, the picture is its standard output, so nothing can block on a pipe and
- * no name ever reaches a shell. A picture exists whole or not at all (shared/base/output.h). */
+ * the child's standard input, the picture is its standard output, so nothing can block on a pipe.
+ * gnuplot runs a shell for backquotes and reads start-up files: texts of others are quoted by
+ * plot_text alone, and it starts with -d and an environment without its own variables. A picture exists whole or not at all (shared/base/output.h). */
 #include "analysis/draw/plot.h"
 
 #include <errno.h>
@@ -15,20 +16,38 @@
 
 extern char **environ;
 
+typedef enum lw_status plot_writer(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                   struct lw_err *err);
+
+/* A kind of picture is one row. `characters` draws it without gnuplot for "-"; NULL: gnuplot's dumb
+ * terminal draws the script. */
 static const struct {
-    const char *name;
-    enum lw_status (*script)(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                             struct lw_err *err);
+    const char *name, *about, *needs;
+    plot_writer *script, *characters;
 } plots[LW_N_PLOTS] = {
-    [LW_PLOT_TIMELINE] = {"timeline", plot_timeline},
-    [LW_PLOT_OVERLAP] = {"overlap", plot_overlap},
-    [LW_PLOT_PREDICTED] = {"predicted", plot_predicted},
-    [LW_PLOT_SWEEP] = {"sweep", plot_sweep},
+    [LW_PLOT_TIMELINE] = {"timeline", "streams of every rank over one step",
+                          "runs with spans (exec, or sim --spans)", plot_timeline, plot_characters},
+    [LW_PLOT_OVERLAP] = {"overlap", "what a step is made of", "finished runs", plot_overlap, NULL},
+    [LW_PLOT_PREDICTED] = {"predicted", "predicted against measured steps",
+                           "a prediction and an execution of one plan", plot_predicted, NULL},
+    [LW_PLOT_SWEEP] = {"sweep", "step over bucket cap", "two runs with a --bucket-cap", plot_sweep,
+                       NULL},
 };
 
 const char *lw_plot_name(enum lw_plot_kind k)
 {
     return plots[k].name;
+}
+
+char *lw_plot_about(char *buf, size_t size)
+{
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (int k = 0; k < LW_N_PLOTS && n < size; k++)
+        n += (size_t)snprintf(buf + n, size - n, "%s%s (%s; needs %s)", k ? ", " : "",
+                              plots[k].name, plots[k].about, plots[k].needs);
+    return buf;
 }
 
 enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_err *err)
@@ -38,7 +57,11 @@ enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_e
             *k = (enum lw_plot_kind)i;
             return LW_OK;
         }
-    return lw_fail(err, LW_EINVAL, "unknown plot '%s' (timeline, overlap, predicted, sweep)", name);
+    char names[256] = "";
+    size_t n = 0;
+    for (int i = 0; i < LW_N_PLOTS && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", plots[i].name);
+    return lw_fail(err, LW_EINVAL, "unknown plot '%s'; expected one of %s", name, names);
 }
 
 enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, struct lw_err *err)
@@ -69,6 +92,21 @@ enum lw_status lw_plot_script(struct lw_store *s, const struct lw_plot *p, FILE 
     return LW_OK;
 }
 
+/* What gnuplot needs of the environment. Variables of its own (GNUPLOT_LIB, FIT_SCRIPT, GNUPLOT_*)
+ * name files and programs that it would run. */
+static void clean_environment(char *out[], int room)
+{
+    static const char *const names[] = {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR",
+                                        "FONTCONFIG_FILE", "FONTCONFIG_PATH", "XDG_CACHE_HOME"};
+    int n = 0;
+
+    for (char **v = environ; *v && n + 1 < room; v++)
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            if (strncmp(*v, names[i], strlen(names[i])) == 0 && (*v)[strlen(names[i])] == '=')
+                out[n++] = *v;
+    out[n] = NULL;
+}
+
 /* gnuplot's first complaint, without the echo of the line that it read. */
 static void first_words(FILE *f, char *buf, size_t size)
 {
@@ -88,7 +126,7 @@ static enum lw_status spawn_gnuplot(char *const argv[], FILE *in, int out, FILE 
                                     struct lw_err *err)
 {
     posix_spawn_file_actions_t fds;
-    char words[256];
+    char words[256], *clean[16];
     pid_t pid;
     int status = 0;
 
@@ -100,8 +138,9 @@ static enum lw_status spawn_gnuplot(char *const argv[], FILE *in, int out, FILE 
         rc = posix_spawn_file_actions_adddup2(&fds, out, 1);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(&fds, fileno(complaints), 2);
+    clean_environment(clean, 16);
     if (rc == 0)
-        rc = posix_spawnp(&pid, "gnuplot", &fds, NULL, argv, environ);
+        rc = posix_spawnp(&pid, "gnuplot", &fds, NULL, argv, clean);
     posix_spawn_file_actions_destroy(&fds);
     if (rc == ENOENT)
         return lw_fail(err, LW_ENOTSUP, "no gnuplot on the PATH (Debian package gnuplot-nox)");
@@ -123,11 +162,11 @@ static enum lw_status temporary(FILE **f, struct lw_err *err)
     return *f ? LW_OK : lw_fail(err, LW_EIO, "cannot make a temporary file: %s", strerror(errno));
 }
 
-/* From the script file to the output file. */
+/* From the script file to the output file, which is one of the file system. */
 static enum lw_status run_script(FILE *script, FILE *out, struct lw_err *err)
 {
-    static char name[] = "gnuplot", dash[] = "-";
-    char *argv[] = {name, dash, NULL};
+    static char name[] = "gnuplot", no_settings[] = "-d", dash[] = "-";
+    char *argv[] = {name, no_settings, dash, NULL};
     FILE *complaints;
 
     rewind(script);
@@ -139,15 +178,28 @@ static enum lw_status run_script(FILE *script, FILE *out, struct lw_err *err)
     return st;
 }
 
+/* gnuplot's dumb terminal begins a picture with a form feed. */
 static enum lw_status copy_file(FILE *from, FILE *to, struct lw_err *err)
 {
-    char buf[4096];
-    size_t n;
+    int c;
 
     rewind(from);
-    while ((n = fread(buf, 1, sizeof buf, from)) > 0)
-        fwrite(buf, 1, n, to);
-    return ferror(from) ? lw_fail(err, LW_EIO, "cannot read the plot script back") : LW_OK;
+    while ((c = fgetc(from)) != EOF)
+        if (c != '\f')
+            fputc(c, to);
+    return ferror(from) ? lw_fail(err, LW_EIO, "cannot read the picture back") : LW_OK;
+}
+
+static enum lw_status run_to_stdout(FILE *script, struct lw_err *err)
+{
+    FILE *drawn;
+
+    LW_TRY(temporary(&drawn, err));
+    enum lw_status st = run_script(script, drawn, err);
+    if (st == LW_OK)
+        st = copy_file(drawn, stdout, err);
+    fclose(drawn);
+    return st;
 }
 
 static enum lw_status draw_characters(struct lw_store *s, const struct lw_plot *p,
@@ -156,7 +208,7 @@ static enum lw_status draw_characters(struct lw_store *s, const struct lw_plot *
     struct lw_output out = {0};
 
     LW_TRY(lw_output_open(file, &out, err));
-    enum lw_status st = plot_characters(s, p, out.file, err);
+    enum lw_status st = plots[p->kind].characters(s, p, out.file, err);
     if (st == LW_OK)
         st = lw_output_commit(&out, err);
     else
@@ -170,7 +222,7 @@ enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const c
     struct lw_output out = {0};
     FILE *script;
 
-    if (p->kind == LW_PLOT_TIMELINE && p->terminal == LW_TERMINAL_DUMB)
+    if (plots[p->kind].characters && p->terminal == LW_TERMINAL_DUMB)
         return draw_characters(s, p, file, err);
     LW_TRY(temporary(&script, err));
     enum lw_status st = lw_plot_script(s, p, script, err);
@@ -179,6 +231,7 @@ enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const c
     if (st == LW_OK) {
         fflush(out.file);
         st = p->terminal == LW_TERMINAL_SCRIPT ? copy_file(script, out.file, err)
+             : out.file == stdout              ? run_to_stdout(script, err)
                                                : run_script(script, out.file, err);
         if (st == LW_OK)
             st = lw_output_commit(&out, err);

@@ -20,6 +20,8 @@ enum lw_plot_kind {
 enum lw_plot_terminal { LW_TERMINAL_PNG, LW_TERMINAL_SVG, LW_TERMINAL_DUMB, LW_TERMINAL_SCRIPT };
 
 const char *lw_plot_name(enum lw_plot_kind k);
+/* Every kind with what it shows and which runs it needs, for the help; returns buf. */
+char *lw_plot_about(char *buf, size_t size);
 enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_err *err);
 
 /* What to draw. */

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "shared/base/shown_text.h"
+
 int32_t plot_colour(const char *kind, const char *class, int32_t bucket)
 {
     if (strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0)
@@ -24,12 +26,32 @@ struct plot_unit plot_unit_for(lw_ps most)
     return units[i];
 }
 
+/* Between single quotes gnuplot expands neither backquotes nor macros nor escapes. */
 void plot_text(FILE *f, const char *text)
 {
+    char bytes[4];
+
+    fputc('\'', f);
+    while (*text) {
+        uint32_t c = lw_shown_next(&text);
+        if (c == '\'')
+            fputc('\'', f);
+        fwrite(bytes, 1, (size_t)lw_utf8_encode(c, bytes), f);
+    }
+    fputc('\'', f);
+}
+
+/* A field of a data line knows double quotes alone, and escapes in them. */
+void plot_data_text(FILE *f, const char *text)
+{
+    char bytes[4];
+
     fputc('"', f);
-    for (; *text; text++)
-        fputc(*text == '"' ? '\'' : *text == '\\' ? '/' : (unsigned char)*text < ' ' ? ' ' : *text,
-              f);
+    while (*text) {
+        uint32_t c = lw_shown_next(&text);
+        c = c == '"' || c == '`' ? '\'' : c == '\\' ? '/' : c;
+        fwrite(bytes, 1, (size_t)lw_utf8_encode(c, bytes), f);
+    }
     fputc('"', f);
 }
 

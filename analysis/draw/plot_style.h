@@ -28,8 +28,11 @@ struct plot_unit {
 };
 struct plot_unit plot_unit_for(lw_ps most);
 
-/* Text between double quotes of a gnuplot script or of a data line. */
+/* Text that others wrote, as a quoted string of a gnuplot script and of a line of data between
+ * "<< EOD" and "EOD". No other function writes such text, and no double-quoted string of a script
+ * holds any: gnuplot runs what stands between backquotes there. */
 void plot_text(FILE *f, const char *text);
+void plot_data_text(FILE *f, const char *text);
 
 /* Terminal, font, size, title, provenance. */
 void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const char *title);

@@ -80,7 +80,7 @@ static int64_t put_labels(const struct picture *pic, FILE *f, double unit)
         if (!text[0])
             continue;
         fprintf(f, "%.6g %.3f ", (double)(from + to) / 2 / unit, pic->rows[b.row].y);
-        plot_text(f, text);
+        plot_data_text(f, text);
         fprintf(f, " %d\n", dark ? 0xffffff : 0);
         n++;
     }
@@ -116,9 +116,9 @@ static void put_headings(const struct picture *pic, const struct lw_plot *p, FIL
         double x = (double)pic->step[r->run] / unit.ps;
         fprintf(f, "set label %d ", (int)r->run + 1);
         plot_run_text(f, run);
-        fprintf(f, ". \". This step spans %.4g %s\"", x, unit.name);
+        fprintf(f, " . '. This step spans %.4g %s'", x, unit.name);
         if (run->exposed_comm >= 0)
-            fprintf(f, ". \", exposed communication %.3g %s\"",
+            fprintf(f, " . ', exposed communication %.3g %s'",
                     (double)run->exposed_comm / unit.ps, unit.name);
         fprintf(f, " at graph 0, first %.3f left offset 0.5,0 font ',11'\n", r->y + 0.78);
         fprintf(f, "set arrow %d from %.6g,%.3f to %.6g,%.3f nohead linecolor rgb '#404040' "

@@ -82,7 +82,7 @@ static void put_part_numbers(FILE *f, const struct totals *t, int32_t row, doubl
 
     for (int i = 0; i < 4; at += part[i], i++)
         if (part[i] > fits)
-            fprintf(f, "set label \"%.4g\" at %.6g,%d center front textcolor rgb '%s'\n",
+            fprintf(f, "set label '%.4g' at %.6g,%d center front textcolor rgb '%s'\n",
                     (double)part[i] / unit, (double)(at + part[i] / 2) / unit, (int)-row,
                     i == 1 ? "white" : "black");
 }
@@ -209,8 +209,9 @@ static enum lw_status put_pair_labels(const struct pair *v, int n, FILE *f, doub
         pair_text(text, sizeof text, v, n, i);
         st = plot_labels_place(&l, x, y, char_width * (double)strlen(text), height, &at_x, &at_y,
                                &right, err);
-        fprintf(f, "set label \"%s\" at graph %.4f,%.4f %s front\n", text, at_x, at_y,
-                right ? "left" : "right");
+        fputs("set label ", f);
+        plot_text(f, text);
+        fprintf(f, " at graph %.4f,%.4f %s front\n", at_x, at_y, right ? "left" : "right");
         if (fabs(at_y - y) > 1.5 * height)
             fprintf(f, "set arrow from graph %.4f,%.4f to graph %.4f,%.4f nohead front linewidth "
                        "0.6 linecolor rgb '#808080'\n", x, y, at_x, at_y);
@@ -238,7 +239,7 @@ static enum lw_status find_pairs(struct lw_store *s, const struct lw_plot *p, st
     return LW_OK;
 }
 
-/* In words, below the key. */
+/* Below the key. */
 static void put_pair_errors(const struct pair *v, int n, FILE *f)
 {
     double sum = 0, most = 0;
@@ -247,11 +248,11 @@ static void put_pair_errors(const struct pair *v, int n, FILE *f)
         sum += fabs(v[i].error_pct);
         most = fmax(most, fabs(v[i].error_pct));
     }
-    fprintf(f, "set label \"%d plan%s: error %.1f %% in the mean, %.1f %% at most", n, n == 1 ? "" : "s",
-            sum / n, most);
+    fprintf(f, "set label '%d plan%s: error %.1f %% in the mean, %.1f %% at most'", n,
+            n == 1 ? "" : "s", sum / n, most);
     if (n > MOST_LABELS)
-        fprintf(f, "\\nnamed: the %d farthest off", MOST_LABELS);
-    fputs("\" at graph 0.02,0.9 left front\n", f);
+        fprintf(f, " . \"\\nnamed: the %d farthest off\"", MOST_LABELS);
+    fputs(" at graph 0.02,0.9 left front\n", f);
 }
 
 static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, int n, FILE *f,

@@ -183,8 +183,11 @@ static enum lw_status put_pair(struct lw_store *s, const struct lw_run *p, const
     snprintf(b, sizeof b, "%lld", (long long)m->id);
     LW_TRY(lw_compare(s, a, b, &c, err));
     fprintf(f, "<h3>Bucket cap %s: run %s against run %s</h3>\n", cap_words(cap, m), a, b);
-    if (c.note[0])
-        fprintf(f, "<p class=\"note\">%s</p>\n", c.note);
+    if (c.note[0]) {
+        fputs("<p class=\"note\">", f);
+        html_text(f, c.note);
+        fputs("</p>\n", f);
+    }
     put_parts(f, &c);
     enum lw_status st = LW_OK;
     if (p->n_spans > 0 && m->n_spans > 0)
@@ -298,8 +301,10 @@ static enum lw_status put_plans(struct lw_store *s, const struct lw_run *runs, i
             continue;
         fputs("<h3>", f);
         html_text(f, runs[i].plan_name);
-        fprintf(f, ", %d ranks, bucket cap %s</h3>\n<p>Plan <code>%s</code></p>\n",
-                runs[i].n_ranks, cap_words(cap, &runs[i]), runs[i].plan_hash);
+        fprintf(f, ", %d ranks, bucket cap %s</h3>\n<p>Plan <code>", runs[i].n_ranks,
+                cap_words(cap, &runs[i]));
+        html_text(f, runs[i].plan_hash);
+        fputs("</code></p>\n", f);
         LW_TRY(put_plan_buckets(s, runs[i].plan, f, err));
         LW_TRY(put_plan_words(s, runs[i].plan, f, err));
     }

@@ -1,10 +1,21 @@
 /* Error values. A message names the user's thing (file, place, value found, value allowed); the
- * status tells the caller what is left intact. Nothing here prints. */
+ * status tells the caller what is left intact. Nothing here prints. A message quotes names that others
+ * wrote, so it holds only what is safe to show (shared/base/shown_text.h). */
 #include "shared/base/err.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "shared/base/shown_text.h"
+
+static void make_shown(struct lw_err *err)
+{
+    char raw[sizeof err->msg];
+
+    memcpy(raw, err->msg, sizeof raw);
+    lw_shown_text(err->msg, sizeof err->msg, raw);
+}
 
 enum lw_status lw_fail(struct lw_err *err, enum lw_status code, const char *fmt, ...)
 {
@@ -14,6 +25,7 @@ enum lw_status lw_fail(struct lw_err *err, enum lw_status code, const char *fmt,
         err->code = code;
         vsnprintf(err->msg, sizeof err->msg, fmt, ap);
         va_end(ap);
+        make_shown(err);
     }
     return code;
 }
@@ -26,11 +38,12 @@ enum lw_status lw_fail_at(struct lw_err *err, enum lw_status code, const char *n
         int n = line > 0 ? snprintf(err->msg, sizeof err->msg, "%s:%lld: ", name, (long long)line)
                          : snprintf(err->msg, sizeof err->msg, "%s: ", name);
         err->code = code;
-        if (n < 0 || (size_t)n >= sizeof err->msg)
-            return code;
-        va_start(ap, fmt);
-        vsnprintf(err->msg + n, sizeof err->msg - (size_t)n, fmt, ap);
-        va_end(ap);
+        if (n >= 0 && (size_t)n < sizeof err->msg) {
+            va_start(ap, fmt);
+            vsnprintf(err->msg + n, sizeof err->msg - (size_t)n, fmt, ap);
+            va_end(ap);
+        }
+        make_shown(err);
     }
     return code;
 }
@@ -50,6 +63,7 @@ enum lw_status lw_err_context(struct lw_err *err, const char *fmt, ...)
     if (n > 0 && (size_t)n < sizeof err->msg)
         snprintf(err->msg + n, sizeof err->msg - (size_t)n, "%.*s",
                  (int)(sizeof err->msg - (size_t)n - 1), tail);
+    make_shown(err);
     return err->code;
 }
 

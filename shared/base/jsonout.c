@@ -6,21 +6,27 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "shared/base/shown_text.h"
+
+/* Strict JSON (RFC 8259): invalid UTF-8 becomes U+FFFD. Control characters that a terminal obeys are
+ * escaped although the standard allows some of them, because JSON is also shown. */
 static void quoted(FILE *f, const char *s)
 {
+    char bytes[4];
+
     fputc('"', f);
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
+    while (*s) {
+        uint32_t c = lw_utf8_next(&s);
         if (c == '"' || c == '\\')
-            fprintf(f, "\\%c", c);
+            fprintf(f, "\\%c", (int)c);
         else if (c == '\n')
             fputs("\\n", f);
         else if (c == '\t')
             fputs("\\t", f);
-        else if (c < 0x20)
-            fprintf(f, "\\u%04x", c);
+        else if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+            fprintf(f, "\\u%04x", (unsigned)c);
         else
-            fputc(c, f);
+            fwrite(bytes, 1, (size_t)lw_utf8_encode(c, bytes), f);
     }
     fputc('"', f);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/shown_text.h"
 
 enum { NARROWEST = 8 }; /* of a column that is cut */
 
@@ -34,7 +35,7 @@ struct lw_table *lw_table_new(int n_columns, const char *const *titles)
 
 void lw_table_cell(struct lw_table *t, const char *fmt, ...)
 {
-    char text[512];
+    char text[512], shown[512];
     va_list ap;
 
     if (!t || t->failed)
@@ -42,7 +43,7 @@ void lw_table_cell(struct lw_table *t, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    char *copy = lw_arena_strdup(&t->arena, text);
+    char *copy = lw_arena_strdup(&t->arena, lw_shown_text(shown, sizeof shown, text));
     if (!copy || lw_reserve(&t->cells, &t->capacity, t->n + 1, sizeof *t->cells) != 0) {
         t->failed = true;
         return;
@@ -109,7 +110,7 @@ static int terminal_width(FILE *f)
 {
     const char *said = getenv("COLUMNS");
     struct winsize size;
-    int fd = fileno(f);
+    int fd = f == stdout ? STDOUT_FILENO : fileno(f);
 
     if (fd < 0 || !isatty(fd))
         return 0;

@@ -10,6 +10,7 @@
 
 #include "shared/cli/cli_help.h"
 #include "shared/base/output.h"
+#include "shared/base/shown_text.h"
 #include "shared/base/units.h"
 
 enum { MAX_OPTIONS = 128, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };
@@ -229,13 +230,14 @@ int lw_cli_fail(const char *command, const struct lw_err *err)
 
 int lw_cli_usage(const char *command, const char *fmt, ...)
 {
+    char raw[1024], shown[1024];
     va_list ap;
 
-    fflush(stdout);
-    fprintf(stderr, "lapwing %s: ", command);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
+    fflush(stdout);
+    fprintf(stderr, "lapwing %s: %s", command, lw_shown_text(shown, sizeof shown, raw));
     fprintf(stderr, "; see 'lapwing help %s'\n", command);
     return LW_EXIT_USAGE;
 }

@@ -83,7 +83,7 @@ static void the_timeline_holds_every_bar_with_its_times(void **state)
     assert_has(text, "$exposed << EOD\n300 412 -3.000 -2.880 0\n");
     assert_has(text, "\"bucket 1, 4.00 MiB\"");
     assert_has(text, "time from the start of the step [us]");
-    assert_has(text, "\"rank 1 comm\"");
+    assert_has(text, "'rank 1 comm'");
     test_free(text);
 }
 
@@ -190,7 +190,7 @@ static void parts_of_a_step_stand_end_to_end(void **state)
     assert_has(text, "$parts << EOD\n0 222 -0.340 0.340 5682409\n"
                      "222 320 -0.340 0.340 29362\n"
                      "320 432 -0.340 0.340 15113984\nEOD\n");
-    assert_has(text, "set label \"112\" at 376,0 center");
+    assert_has(text, "set label '112' at 376,0 center");
     test_free(text);
 }
 
@@ -202,7 +202,7 @@ static void predictions_are_paired_with_executions_of_the_same_plan(void **state
     runs_store(&runs_measured);
     char *text = script_of(LW_PLOT_PREDICTED);
     assert_has(text, "$pairs << EOD\n512 432 512 512\nEOD");
-    assert_has(text, "set label \"1.00 MiB, -15.6 %\" at graph ");
+    assert_has(text, "set label '1.00 MiB, -15.6 %' at graph ");
     test_free(text);
 }
 

@@ -1,0 +1,85 @@
+/* UTF-8 by the table of RFC 3629, and what of it is shown. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/base/err.h"
+#include "shared/base/shown_text.h"
+
+static void valid_sequences_are_code_points(void **state)
+{
+    static const struct {
+        const char *bytes;
+        uint32_t code;
+    } cases[] = {{"A", 'A'}, {"\x7f", 0x7f}, {"\xc2\x80", 0x80}, {"\xdf\xbf", 0x7ff},
+                 {"\xe0\xa0\x80", 0x800}, {"\xed\x9f\xbf", 0xd7ff}, {"\xee\x80\x80", 0xe000},
+                 {"\xef\xbf\xbf", 0xffff}, {"\xf0\x90\x80\x80", 0x10000},
+                 {"\xf4\x8f\xbf\xbf", 0x10ffff}};
+    char out[5] = "";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *s = cases[i].bytes;
+        assert_int_equal(lw_utf8_next(&s), cases[i].code);
+        assert_int_equal(*s, 0);
+        out[lw_utf8_encode(cases[i].code, out)] = '\0';
+        assert_string_equal(out, cases[i].bytes);
+    }
+}
+
+static void an_invalid_byte_counts_as_one_replacement(void **state)
+{
+    /* lone continuation, overlong, surrogate, above U+10FFFF, cut, not a first byte */
+    static const char *const cases[] = {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf",
+                                        "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
+                                        "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xff", "\xc3("};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *s = cases[i];
+        assert_int_equal(lw_utf8_next(&s), LW_UTF8_REPLACEMENT);
+        assert_ptr_equal(s, cases[i] + 1);
+    }
+}
+
+static void what_a_terminal_obeys_is_not_shown(void **state)
+{
+    char buf[32];
+
+    (void)state;
+    assert_string_equal(lw_shown_text(buf, sizeof buf, "a\033[2Jb\a"), "a?[2Jb?");
+    assert_string_equal(lw_shown_text(buf, sizeof buf, "a\nb\tc\r"), "a b c ");
+    assert_string_equal(lw_shown_text(buf, sizeof buf, "\xc2\x9b\x7f\xe2\x80\xae"), "???");
+    assert_string_equal(lw_shown_text(buf, sizeof buf, "\xc3\xa9\xff"), "\xc3\xa9\xef\xbf\xbd");
+    assert_string_equal(lw_shown_text(buf, 3, "a\xc3\xa9"), "a"); /* not half a character */
+    assert_string_equal(lw_shown_text(buf, 4, "a\xc3\xa9"), "a\xc3\xa9");
+    assert_string_equal(lw_shown_text(buf, 1, "a"), "");
+}
+
+static void messages_hold_only_what_is_shown(void **state)
+{
+    struct lw_err err;
+
+    (void)state;
+    lw_fail(&err, LW_EINVAL, "'%s'", "x\033[31m\n");
+    assert_string_equal(err.msg, "'x?[31m '");
+    lw_fail_at(&err, LW_EFORMAT, "a\ab", 3, "%s", "\xff");
+    assert_string_equal(err.msg, "a?b:3: \xef\xbf\xbd");
+    lw_err_context(&err, "%s", "\033");
+    assert_string_equal(err.msg, "?: a?b:3: \xef\xbf\xbd");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(valid_sequences_are_code_points),
+        cmocka_unit_test(an_invalid_byte_counts_as_one_replacement),
+        cmocka_unit_test(what_a_terminal_obeys_is_not_shown),
+        cmocka_unit_test(messages_hold_only_what_is_shown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,353 @@
+/* Texts that others wrote, in every field that takes any, through every command that shows it: nothing
+ * is executed, no control byte and no invalid UTF-8 leaves, JSON stays strict and HTML stays nested. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "shared/base/json.h"
+#include "shared/base/shown_text.h"
+#include "shared/base/value.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+/* As they stand in a JSON string. `touch` makes the file that nobody may make. */
+static const char *const payloads[] = {
+    "`touch pwned`",
+    "$(touch pwned); touch pwned",
+    "';system('touch pwned');'",
+    "\\\"; system(\\\"touch pwned\\\"); #\\\"",
+    "' . `touch pwned` . '",
+    "a\\nEOD\\nsystem('touch pwned')\\n!touch pwned\\n",
+    "\\\\\\\"`touch pwned`",
+    "@touch %s%n%100000d {/Times x}",
+    "<script>alert('x')</script>&<img src=x onerror=\\\"y\\\">",
+    "'); DROP TABLE run; --",
+    "\\u001b[2J\\u001b]0;title\\u0007\\u0008\\u007f\\u009b31m",
+    "\\u202egnp.\\u2028x\\ud83d\\ude00\\u00e9",
+};
+enum { N_PAYLOADS = sizeof payloads / sizeof payloads[0] };
+
+/* --- what leaves ------------------------------------------------------------------------------ */
+
+static void check_bytes(const char *text, const char *whence)
+{
+    for (const char *s = text; *s;) {
+        const char *at = s;
+        uint32_t c = lw_utf8_next(&s);
+        bool control = (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0);
+        if (control || (c == LW_UTF8_REPLACEMENT && s == at + 1))
+            fail_msg("%s: byte 0x%02x at %ld leaves", whence, (unsigned char)*at,
+                     (long)(at - text));
+    }
+}
+
+static void check_json(const char *text, const char *whence)
+{
+    struct lw_arena arena = {0};
+    struct lw_json *j = NULL;
+    struct lw_value v;
+    struct lw_err err = {0};
+    size_t n = strlen(text);
+    char *padded = calloc(n + LW_JSON_PADDING, 1);
+
+    memcpy(padded, text, n);
+    enum lw_status st = lw_json_open(whence, padded, n, &j, &err);
+    if (st == LW_OK)
+        st = lw_value_read(j, &arena, &v, &err);
+    if (st == LW_OK)
+        st = lw_json_done(j, &err);
+    if (st != LW_OK)
+        fail_msg("%s: not strict JSON: %s\n%.400s", whence, err.msg, text);
+    lw_json_close(j);
+    lw_arena_free(&arena);
+    free(padded);
+}
+
+static bool is_void(const char *name, size_t n)
+{
+    return (n == 4 && strncmp(name, "meta", 4) == 0) || (n == 2 && strncmp(name, "br", 2) == 0);
+}
+
+/* Every element closed in order, and none that this program does not write. */
+static void check_html(const char *text)
+{
+    static const char known[] = " !DOCTYPE html head meta title style body h1 h2 h3 p table tr th td "
+                                "code div svg text g rect line span i ul li details summary footer "
+                                "br ";
+    char open[64][16], word[20];
+    int depth = 0;
+
+    for (const char *s = text; (s = strchr(s, '<')) != NULL; s++) {
+        bool closes = s[1] == '/';
+        const char *name = s + 1 + closes, *end = strchr(s, '>');
+        size_t n = strcspn(name, " >/\n");
+        assert_non_null(end);
+        snprintf(word, sizeof word, " %.*s ", (int)(n < 16 ? n : 16), name);
+        if (!strstr(known, word))
+            fail_msg("HTML holds <%.30s", name);
+        if (closes) {
+            assert_true(depth > 0);
+            assert_true(strncmp(open[--depth], name, n) == 0 && open[depth][n] == '\0');
+        } else if (name[0] != '!' && !is_void(name, n) && end[-1] != '/') {
+            assert_true(depth < 64);
+            snprintf(open[depth++], sizeof open[0], "%.*s", (int)n, name);
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+static bool was_executed(void)
+{
+    FILE *f = fopen(fixture_path("pwned"), "r");
+
+    if (f)
+        fclose(f);
+    return f != NULL;
+}
+
+static int run(const char *args)
+{
+    int rc;
+    const char *out = lapwing(args, &rc);
+    char *copy = strdup(out), *stdout_only = strdup(out);
+
+    stdout_only[shell_err() - out] = '\0';
+    if (rc < 0 || rc > 3)
+        fail_msg("lapwing %s: exit %d:\n%s", args, rc, copy);
+    check_bytes(copy, args);
+    if (strstr(args, "--format json") && rc == 0)
+        check_json(stdout_only, args);
+    if (was_executed())
+        fail_msg("lapwing %s: executed a text", args);
+    free(copy);
+    free(stdout_only);
+    return rc;
+}
+
+static void run_each(const char *const *args)
+{
+    for (; *args; args++)
+        run(*args);
+}
+
+/* --- fields of files -------------------------------------------------------------------------- */
+
+/* The n-th string of a JSON text that is a value; NULL: there are fewer. *len without quotes. */
+static const char *nth_value(const char *text, int n, size_t *len)
+{
+    for (const char *s = text; (s = strchr(s, '"')) != NULL;) {
+        const char *from = ++s;
+        while (*s != '"')
+            s += *s == '\\' ? 2 : 1;
+        *len = (size_t)(s++ - from);
+        if (s[strspn(s, " \n")] != ':' && n-- == 0)
+            return from;
+    }
+    return NULL;
+}
+
+static char *with_value(const char *text, int n, const char *value)
+{
+    size_t len, room = strlen(text) + strlen(value) + 1;
+    const char *at = nth_value(text, n, &len);
+    char *out = malloc(room);
+
+    snprintf(out, room, "%.*s%s%s", (int)(at - text), text, value, at + len);
+    return out;
+}
+
+/* A text in which every field takes the value as it passes `command`. Fields that name one of a few
+ * things, or another field, keep theirs. */
+static char *all_fields(const char *text, const char *file, const char *value, const char *command)
+{
+    char *now = strdup(text);
+    size_t len;
+
+    for (int i = 0; nth_value(now, i, &len); i++) {
+        char *tried = with_value(now, i, value);
+        fixture_put(fixture_path(file), tried);
+        if (run(command) == 0) {
+            free(now);
+            now = tried;
+        } else {
+            free(tried);
+        }
+    }
+    fixture_put(fixture_path(file), now);
+    return now;
+}
+
+static const char *const shows[] = {
+    "plan -w w.json -c c.json", "plan -w w.json -c c.json --format json",
+    "plan -w w.json -c c.json -o p.json", "plan p.json", "plan diff p.json p.json",
+    "sim -w w.json -c c.json --dp 2 --bucket-cap 1MiB --spans --format json",
+    "sim -w w.json -c c.json --dp 2 --bucket-cap 1KiB --spans", "sim p.json --no-db --format csv",
+    "exec -w w.json -c c.json --dp 2 --bucket-cap 1MiB --steps 2 --warmup 0 --format json",
+    "runs", "runs --format json", "runs --format csv", "compare 1 3", "compare 1 3 --format json",
+    "explain 1", "explain 3 --format json", "cluster c.json", "cluster c.json --format json",
+    "cost -c c.json --ranks 2", "cost -c c.json --ranks 2 --format json", "report -o r.html",
+    "plot timeline -o t.svg", "plot timeline -o -", "plot overlap -o -", "plot overlap -o o.svg",
+    "plot predicted -o p.svg", "plot sweep -o s.svg", "plot timeline -o t.gp",
+    "export 1 --format chrome -o e.json", "export 3 --format csv -o e.csv", "validate w.json",
+    "golden w.json", "inspect w.json", "import w.json -o i.json", "doctor --format json", NULL};
+
+static void check_files(void)
+{
+    char *html = fixture_get(fixture_path("r.html")), *chrome = fixture_get(fixture_path("e.json"));
+    char *plan = fixture_get(fixture_path("p.json")), *svg = fixture_get(fixture_path("t.svg"));
+
+    check_html(html);
+    check_bytes(html, "r.html");
+    check_bytes(svg, "t.svg");
+    check_json(chrome, "e.json");
+    check_json(plan, "p.json");
+    free(html);
+    free(chrome);
+    free(plan);
+    free(svg);
+}
+
+static void texts_of_files_are_shown_and_never_executed(void **state)
+{
+    char *workload = fixture_example("docs/formats/workload.md");
+    char *cluster = fixture_example("docs/formats/cluster.md");
+
+    (void)state;
+    for (int i = 0; i < N_PAYLOADS; i++) {
+        fixture_put(fixture_path("w.json"), workload);
+        fixture_put(fixture_path("c.json"), cluster);
+        free(all_fields(workload, "w.json", payloads[i], "plan -w w.json -c c.json -o p.json"));
+        free(all_fields(cluster, "c.json", payloads[i], "sim -w w.json -c c.json --no-db"));
+        run_each(shows);
+        check_files();
+        shell("rm -f lapwing.db*", NULL);
+    }
+    free(workload);
+    free(cluster);
+}
+
+static void arguments_are_shown_and_never_executed(void **state)
+{
+    static const char *const words[] = {
+        "-$(printf '\\033[2J')", "\"$(printf 'a\\377\\303(`touch pwned`')\"", "'`touch pwned`'",
+        "\"$(printf '\\302\\233')\""};
+    static const char *const commands[][2] = {
+        {"", ""}, {"sim -w ", ""}, {"sim ", ""}, {"plan -w x --zero ", ""}, {"help ", ""},
+        {"cluster ", ""}, {"model ", ""}, {"inspect ", ""}, {"import ", ""}, {"runs --db ", ""},
+        {"plot ", ""}, {"plot timeline -o ", ".png"}, {"golden ", ""}, {"validate ", ""},
+        {"exec --backend ", ""}, {"calibrate --backend ", ""}, {"bench ", ""}, {"sim --", ""}};
+    char line[256];
+
+    (void)state;
+    for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+            snprintf(line, sizeof line, "%s%s%s", commands[c][0], words[i], commands[c][1]);
+            run(line);
+        }
+}
+
+/* --- a database of somebody else --------------------------------------------------------------- */
+
+static const char *const reads[] = {
+    "runs", "runs --format json", "runs --format csv", "compare 1 2", "compare 1 2 --format json",
+    "explain 1", "explain 2 --format json", "report -o r.html", "plot timeline -o t.svg",
+    "plot timeline -o -", "plot overlap -o o.svg", "plot predicted -o p.svg", "plot sweep -o s.svg",
+    "plot predicted -o -", "export 1 --format chrome -o e.json", NULL};
+
+static int columns_of_text(sqlite3 *db, char names[][2][64], int most)
+{
+    sqlite3_stmt *q;
+    int n = 0;
+
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT t.name, c.name FROM sqlite_schema AS t, "
+                                        "pragma_table_info(t.name) AS c WHERE t.type = 'table' "
+                                        "AND c.type = 'TEXT' ORDER BY 1, 2", -1, &q, NULL), 0);
+    while (sqlite3_step(q) == SQLITE_ROW && n < most) {
+        snprintf(names[n][0], 64, "%s", (const char *)sqlite3_column_text(q, 0));
+        snprintf(names[n++][1], 64, "%s", (const char *)sqlite3_column_text(q, 1));
+    }
+    sqlite3_finalize(q);
+    return n;
+}
+
+static void set_column(sqlite3 *db, char name[2][64], const char *value)
+{
+    char text[256];
+    sqlite3_stmt *q;
+
+    snprintf(text, sizeof text, "UPDATE OR IGNORE %s SET %s = ?", name[0], name[1]);
+    assert_int_equal(sqlite3_prepare_v2(db, text, -1, &q, NULL), 0);
+    sqlite3_bind_text(q, 1, value, -1, SQLITE_STATIC);
+    sqlite3_step(q); /* a constraint may refuse it */
+    sqlite3_finalize(q);
+}
+
+static sqlite3 *open_copy(void)
+{
+    sqlite3 *db;
+
+    shell("cp good.db lapwing.db", NULL);
+    assert_int_equal(sqlite3_open(fixture_path("lapwing.db"), &db), SQLITE_OK);
+    return db;
+}
+
+static void texts_of_a_database_are_shown_and_never_executed(void **state)
+{
+    static const char *const values[] = {
+        "`touch pwned`", "' . system('touch pwned') . '", "\" . `touch pwned`", "x\nEOD\n!touch pwned",
+        "<script>alert(1)</script>'\"&", "\033[2J\033]0;t\a\177\302\233m", "a\377\303(\355\240\200",
+        "\\`touch pwned`\\"};
+    char names[128][2][64];
+    bool shown[128] = {false};
+
+    (void)state;
+    char *workload = fixture_example("docs/formats/workload.md");
+    fixture_put(fixture_path("w.json"), workload);
+    free(workload);
+    lapwing("sim -w w.json --dp 2 --spans --bucket-cap 1MiB", NULL);
+    lapwing("exec -w w.json --dp 2 --steps 2 --bucket-cap 1MiB", NULL);
+    shell("mv lapwing.db good.db; rm -f lapwing.db-*", NULL);
+    sqlite3 *db = open_copy();
+    int n = columns_of_text(db, names, 128);
+    sqlite3_close(db);
+    assert_true(n > 20);
+    for (int c = 0; c < n; c++) { /* columns that can hold anything */
+        db = open_copy();
+        set_column(db, names[c], "x`touch pwned`");
+        sqlite3_close(db);
+        shown[c] = run("report -o r.html") == 0 && run("explain 1") == 0;
+    }
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        db = open_copy();
+        for (int c = 0; c < n; c++)
+            if (shown[c])
+                set_column(db, names[c], values[i]);
+        sqlite3_close(db);
+        run_each(reads);
+        char *html = fixture_get(fixture_path("r.html"));
+        check_html(html);
+        check_bytes(html, "r.html");
+        free(html);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(texts_of_files_are_shown_and_never_executed, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(arguments_are_shown_and_never_executed, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(texts_of_a_database_are_shown_and_never_executed,
+                                        fixture_open, fixture_close),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
