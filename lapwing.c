@@ -7,6 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/shown_stdout.h"
 #include "shared/base/shown_text.h"
+#include "shared/base/used_files.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
@@ -43,6 +44,7 @@ int main(int argc, char **argv)
     lw_alloc_setup();
     lw_cli_signals();
     lw_stdout_show_only();
+    lw_used_files_begin();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a death */
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";

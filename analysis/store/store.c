@@ -10,6 +10,7 @@
 #include "analysis/store/store.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 
 #include "analysis/store/sql.h"
 #include "shared/base/embedded.h"
+#include "shared/base/used_files.h"
 
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
 
@@ -373,6 +375,23 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     return migrate(s, (const char *)schema->text, schema->len, err);
 }
 
+/* A database is a file. SQLite would take these names for one that is gone when it is closed. */
+static enum lw_status check_name(const char *file, struct lw_err *err)
+{
+    static const char *const beside[] = {"", "-wal", "-shm", "-journal"};
+    char name[PATH_MAX];
+
+    if (file[0] == '\0' || strcmp(file, ":memory:") == 0)
+        return lw_fail(err, LW_EINVAL, "--db '%s' keeps nothing: give the name of a file, or --no-db",
+                       file);
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
+        if (snprintf(name, sizeof name, "%s%s", file, beside[i]) >= (int)sizeof name)
+            return lw_fail_at(err, LW_EIO, file, 0, "%s", strerror(ENAMETOOLONG));
+        LW_TRY(lw_used_file(name, LW_USE_DATABASE, err));
+    }
+    return LW_OK;
+}
+
 enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct lw_store **out,
                              struct lw_err *err)
 {
@@ -382,8 +401,8 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
         return lw_fail_nomem(err);
     s->file = strcpy((char *)(s + 1), file);
     s->write = mode == LW_STORE_WRITE;
-    enum lw_status st = LW_OK;
-    if (!s->write && access(file, R_OK) != 0)
+    enum lw_status st = check_name(file, err);
+    if (st == LW_OK && !s->write && access(file, R_OK) != 0)
         st = lw_fail_at(err, LW_EIO, file, 0, "no database there (%s)", strerror(errno));
     if (st == LW_OK)
         st = open_handle(s, err);

@@ -16,6 +16,7 @@
 #include "shared/base/gzip_damage.h"
 #include "shared/base/hash.h"
 #include "shared/base/json.h"
+#include "shared/base/used_files.h"
 
 struct bytes {
     char *p;
@@ -42,6 +43,8 @@ static enum lw_status slurp(const char *name, int fd, size_t max, struct bytes *
 
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
         return lw_fail(err, LW_EIO, "%s: is a directory", name);
+    if (fd != STDIN_FILENO && S_ISCHR(st.st_mode) && strcmp(name, "/dev/null") != 0)
+        return lw_fail(err, LW_EIO, "%s: is a device; give a file, a pipe or - for standard input", name);
     LW_TRY(make_room(b, first, err));
     for (;;) {
         if (b->n == b->room)
@@ -136,8 +139,9 @@ static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_i
 {
     struct bytes raw = {0}, text = {0};
     bool is_stdin = strcmp(name, "-") == 0;
+    if (!is_stdin)
+        LW_TRY(lw_used_file(name, LW_USE_INPUT, err));
     int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
-
     if (fd < 0)
         return lw_fail(err, LW_EIO, "%s: cannot open: %s", name, strerror(errno));
     enum lw_status s = slurp(is_stdin ? "<standard input>" : name, fd, max_bytes, &raw, err);

@@ -1,0 +1,189 @@
+/* No output destroys what the user had: links are written through, inputs and databases are refused as
+ * outputs under any name, and a process that is killed leaves no temporary file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shared/base/output.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static int open_with_workload(void **state)
+{
+    fixture_open(state);
+    char *text = fixture_example("docs/formats/workload.md");
+    fixture_put(fixture_path("w.json"), text);
+    free(text);
+    return 0;
+}
+
+/* The words run and exit 0. */
+static void holds(const char *words)
+{
+    int rc;
+    const char *said = shell(words, &rc);
+
+    if (rc != 0)
+        fail_msg("%s: exit %d\n%s", words, rc, said);
+}
+
+static void links_are_written_through(void **state)
+{
+    (void)state;
+    holds("mkdir d && echo old > d/real && ln -s d/real l1 && ln -s l1 l2 && ln -s d/new l3 &&"
+          "$L plan -w w.json -o l2 && test -L l1 && test -L l2 && grep -q lapwing d/real");
+    holds("$L plan -w w.json -o l3 && test -L l3 && grep -q lapwing d/new");
+    holds("ln -s \"$PWD/d/absolute\" l4 && $L plan -w w.json -o l4 && grep -q lapwing d/absolute");
+    holds("ln -s loop loop; ! $L plan -w w.json -o loop && test -L loop");
+}
+
+static void names_of_standard_output_are_standard_output(void **state)
+{
+    (void)state;
+    holds("$L plan -w w.json -o - --format json > a && $L plan -w w.json -o /dev/stdout > b &&"
+          "test -L /dev/stdout && grep -q '\"kind\": \"plan\"' b");
+    holds("$L plan -w w.json -o /dev/fd/5 5> c > /dev/null && grep -q '\"kind\": \"plan\"' c");
+    holds("$L plan -w w.json -o /dev/null > /dev/null && test -c /dev/null");
+}
+
+static void the_mode_of_a_file_is_kept(void **state)
+{
+    (void)state;
+    holds("touch p && chmod 600 p && $L plan -w w.json -o p && test $(stat -c %a p) = 600");
+    holds("umask 027 && $L plan -w w.json -o q && test $(stat -c %a q) = 640");
+}
+
+static void what_a_command_reads_is_no_output_of_it(void **state)
+{
+    static const char *const commands[] = {
+        "plan -w w.json -o w.json", "plan -w w.json -o ./w.json", "plan -w w.json -o d/../w.json",
+        "plan -w w.json -o soft", "plan -w w.json -o hard", "plan -w soft -o w.json",
+        "plan -w hard -o soft", "sim -w w.json --db w.json", "sim -w w.json --db soft",
+        "plan p.json -o p.json", "report -o lapwing.db", "report -o lapwing.db-wal",
+        "plot overlap -o db.svg --db db.svg", "export 1 --format csv -o lapwing.db",
+        "import $R/gpt6__gloo2__cap25.rank0.json.gz $R/gpt6__gloo2__cap25.rank1.json.gz "
+        "-o x.json --cluster-out ./x.json"};
+    char line[256];
+    int rc;
+
+    (void)state;
+    holds("$L sim -w w.json --spans && $L plan -w w.json -o p.json && cp lapwing.db db.svg &&"
+          "ln -s w.json soft && ln w.json hard && mkdir d && cat w.json p.json > before");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const char *said = lapwing(commands[i], &rc);
+        if (rc != 1 || !strstr(said, "are the same file"))
+            fail_msg("%s: exit %d, %s", commands[i], rc, said);
+    }
+    snprintf(line, sizeof line, "cat w.json p.json | cmp - before && test -L soft && $L runs &&"
+                                "$L runs --db db.svg");
+    holds(line);
+}
+
+static void a_database_is_a_file(void **state)
+{
+    (void)state;
+    expect("sim -w w.json --db ''", 1, "--db '' keeps nothing: give the name of a file, or --no-db");
+    expect("sim -w w.json --db :memory:", 1, "--db ':memory:' keeps nothing");
+    expect("runs --db :memory:", 1, "keeps nothing");
+}
+
+static int entries(void)
+{
+    DIR *d = opendir(fixture_path(""));
+    int n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* A process that holds an unfinished output, killed by the signal. */
+static void kill_writer(bool named, int signal)
+{
+    struct lw_output out;
+    int told[2], status;
+    char c;
+
+    assert_int_equal(pipe(told), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        enum lw_status s = named ? lw_output_open_named(fixture_path("o.json"), &out, NULL)
+                                 : lw_output_open(fixture_path("o.json"), &out, NULL);
+        if (s == LW_OK)
+            fputs("half", out.file);
+        fflush(s == LW_OK ? out.file : NULL);
+        if (write(told[1], "x", 1) == 1)
+            pause();
+        _exit(7);
+    }
+    assert_int_equal(read(told[0], &c, 1), 1);
+    kill(child, signal);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == signal);
+    close(told[0]);
+    close(told[1]);
+}
+
+static void a_signal_leaves_no_temporary_file(void **state)
+{
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    int before = entries();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) {
+        kill_writer(false, caught[i]);
+        kill_writer(true, caught[i]);
+        assert_int_equal(entries(), before);
+    }
+    kill_writer(false, SIGKILL);
+    assert_int_equal(entries(), before);
+}
+
+static void an_output_with_a_name_is_committed_and_aborted_alike(void **state)
+{
+    struct lw_output out;
+    struct lw_err err = {0};
+    int before = entries();
+
+    (void)state;
+    assert_int_equal(lw_output_open_named(fixture_path("n"), &out, &err), LW_OK);
+    fputs("new", out.file);
+    assert_int_equal(entries(), before + 1);
+    assert_int_equal(lw_output_commit(&out, &err), LW_OK);
+    char *text = fixture_get(fixture_path("n"));
+    assert_string_equal(text, "new");
+    free(text);
+    assert_int_equal(lw_output_open_named(fixture_path("n"), &out, &err), LW_OK);
+    lw_output_abort(&out);
+    assert_int_equal(entries(), before + 1);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, open_with_workload, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(links_are_written_through),
+        IN_FOLDER(names_of_standard_output_are_standard_output),
+        IN_FOLDER(the_mode_of_a_file_is_kept),
+        IN_FOLDER(what_a_command_reads_is_no_output_of_it),
+        IN_FOLDER(a_database_is_a_file),
+        IN_FOLDER(a_signal_leaves_no_temporary_file),
+        IN_FOLDER(an_output_with_a_name_is_committed_and_aborted_alike),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
