@@ -60,7 +60,8 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check stress test demo bench validate-here validate-tables install format check-layers check-headers fuzz run-fuzz help \
+.PHONY: all deps check stress test demo bench validate-here validate-tables install format \
+        check-layers check-headers fuzz run-fuzz help golden-update \
         clean
 all: $(BUILD)/lapwing plugins
 
@@ -214,6 +215,12 @@ check-headers:
 	   echo "#include \"$$h\"" | $(CC) $(CPPFLAGS) $(CUDA_INC) -std=c11 $(WARN) -Werror -fsyntax-only -x c - \
 	   || { echo "check-headers: $$h does not compile alone"; exit 1; }; done
 	@echo "check-headers: ok"
+
+# The decisions that are committed, written anew: look at the difference before you commit it.
+GOLDEN_BIN := $(filter $(BUILD)/tests/golden/%,$(TEST_BIN))
+golden-update: $(BUILD)/lapwing $(GOLDEN_BIN)
+	@for t in $(GOLDEN_BIN); do LAPWING_GOLDEN=update LAPWING=$(BUILD)/lapwing $$t || exit 1; done
+	@git --no-pager diff --stat -- tests/golden 2>/dev/null || true
 
 # Each tests/fuzz/fuzz_X.c runs SECONDS_PER_FUZZ seconds on its corpus tests/fuzz/corpus/X.
 fuzz:
