@@ -15,8 +15,9 @@ static void list_commands(void)
            "runs the very same plan, and says how far apart the two are.\n\n");
     for (const struct lw_command *c = lw_commands; c->name; c++)
         printf("  %-10s %s\n", c->name, c->about);
-    printf("\n'lapwing help COMMAND' explains a command, 'lapwing help strategy' what a plan can be "
-           "asked for.\n");
+    printf(
+        "\n'lapwing help COMMAND' explains a command, 'lapwing help strategy' what a plan can be "
+        "asked for.\n");
 }
 
 static void list_rows(const struct lw_strategy_option *o)

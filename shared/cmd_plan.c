@@ -1,5 +1,5 @@
-/* lapwing plan: make a plan from a workload and a strategy, show it, compare two; or draw the grid of
- * a pipeline schedule. */
+/* lapwing plan: make a plan from a workload and a strategy, show it, compare two; or draw the grid
+ * of a pipeline schedule. */
 #include <stdio.h>
 #include <string.h>
 
@@ -88,10 +88,13 @@ int cmd_plan(int argc, char **argv)
 {
     static const struct lw_usage usage = {
         "plan", "-w WORKLOAD [strategy options] [-o PLAN] | PLAN | diff A B | --schedule NAME ...",
-        "Make a plan from a workload and a strategy and show its decisions; show a plan file; or name "
+        "Make a plan from a workload and a strategy and show its decisions; show a plan file; or "
+        "name "
         "the first decision in which two plan files differ (exit status 3 when they do). Without a "
-        "workload, --schedule NAME --pp P --micro-batches M [--chunks V] draws the grid of a pipeline "
-        "schedule (csv: torch's schedule IR); -o writes it as a plan that sim runs.", 0, 3};
+        "workload, --schedule NAME --pp P --micro-batches M [--chunks V] draws the grid of a "
+        "pipeline "
+        "schedule (csv: torch's schedule IR); -o writes it as a plan that sim runs.",
+        0, 3};
     const char *out = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     struct lw_plan_source src = {0};

@@ -22,7 +22,8 @@ void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_G
         {"lower", 0, LW_OPT_STRING, &q->lower, "messages|shards",
          "grid alone, as csv: with sends and receives, or with at most 3 stages gathered", 0, 0},
         {"durations", 0, LW_OPT_STRING, &q->durations, "F,I,W,C",
-         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us)", 0, 0},
+         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us)", 0,
+         0},
     };
 
     memcpy(table, options, sizeof options);

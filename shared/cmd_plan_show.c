@@ -11,7 +11,8 @@
 
 static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
 
-/* The variant whose launches are shown for a set: the last that uses it, or any for weights and copies. */
+/* The variant whose launches are shown for a set: the last that uses it, or any for weights and
+ * copies. */
 static int32_t variant_of_set(const struct lw_plan *p, const struct lw_bucket_set *set)
 {
     int32_t found = set->kind == LW_BUCKET_GRADIENTS ? -1 : p->n_variants - 1;
@@ -73,7 +74,8 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                 lw_table_cell(t, "%s", lw_format_ps(text, at.at));
         }
     }
-    enum lw_status st = csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 2, err);
+    enum lw_status st =
+        csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 2, err);
     lw_table_free(t);
     return st;
 }

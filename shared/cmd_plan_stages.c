@@ -95,7 +95,8 @@ enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err)
         return lw_fail_nomem(err);
     for (int32_t r = 0; r < p->n_roles; r++)
         add_role(t, p, r);
-    printf("stages: what a rank holds (memory without activations), and one pass of '%s': work alone on "
+    printf("stages: what a rank holds (memory without activations), and one pass of '%s': work "
+           "alone on "
            "the\ndevice with what is recomputed, bytes sent and reduced by a rank\n",
            p->variants[p->n_variants - 1].name);
     enum lw_status s = lw_table_print(t, stdout, 2, err);

@@ -129,7 +129,7 @@ static void put_headings(const struct picture *pic, const struct lw_plot *p, FIL
 static void put_axes(const struct picture *pic, FILE *f, struct plot_unit unit)
 {
     fprintf(f, "set xlabel 'time from the start of the step [%s]'\n", unit.name);
-    fprintf(f, "set xrange [0:%.6g]\nset yrange [%.3f:%.3f]\nset ytics (", 
+    fprintf(f, "set xrange [0:%.6g]\nset yrange [%.3f:%.3f]\nset ytics (",
             (double)pic->most / unit.ps * 1.02, pic->bottom - 0.4, 0.0);
     for (int64_t i = 0; i < pic->n_rows; i++) {
         fputs(i ? ", " : "", f);

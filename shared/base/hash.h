@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 128-bit XXH3 in a stream, written as 32 hex digits. Numbers are fed little-endian on any machine. */
+/* 128-bit XXH3 in a stream, written as 32 hex digits. Numbers are fed little-endian on any
+ * machine. */
 struct lw_hash;
 
 struct lw_hash *lw_hash_new(void); /* NULL without memory */

@@ -18,9 +18,9 @@
  *         }                                       // next() == false also leaves the container
  *     }
  *
- * Everything passed over is checked, whether read or skipped; only what follows the last call is not.
- * At most 1024 containers lie inside each other. Error messages read
- * "NAME: at ops[3].bytes (byte 8123): found string "x", expected an integer". */
+ * Everything passed over is checked, whether read or skipped; only what follows the last call is
+ * not. At most 1024 containers lie inside each other. Error messages read "NAME: at ops[3].bytes
+ * (byte 8123): found string "x", expected an integer". */
 struct lw_json;
 
 enum lw_json_type {

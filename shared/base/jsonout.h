@@ -32,7 +32,8 @@ void lw_jsonout_end(struct lw_jsonout *o); /* closes the innermost; a newline af
 void lw_jsonout_string(struct lw_jsonout *o, const char *key, const char *value); /* NULL: null */
 void lw_jsonout_int(struct lw_jsonout *o, const char *key, int64_t value);
 void lw_jsonout_known(struct lw_jsonout *o, const char *key, int64_t value); /* negative: null */
-void lw_jsonout_double(struct lw_jsonout *o, const char *key, double value); /* shortest; NaN: null */
+/* shortest; NaN: null */
+void lw_jsonout_double(struct lw_jsonout *o, const char *key, double value);
 void lw_jsonout_fixed(struct lw_jsonout *o, const char *key, double value, int digits);
 void lw_jsonout_bool(struct lw_jsonout *o, const char *key, bool value);
 void lw_jsonout_null(struct lw_jsonout *o, const char *key);

@@ -1,13 +1,13 @@
 /* Gradients to buckets by size, as c10d does it (pytorch torch/csrc/distributed/c10d/reducer.cpp,
  * compute_bucket_assignment_by_size, 1.13.1).
  *
- * Invariants: one open bucket per key (dtype, device) at a time; a gradient is appended first and the
- * limit tested after, so a limit is a closing threshold and never a capacity; each key has its own
- * place in the limit list and stays on the last entry; a sparse gradient is a bucket alone and does
- * not touch the open one.
+ * Invariants: one open bucket per key (dtype, device) at a time; a gradient is appended first and
+ * the limit tested after, so a limit is a closing threshold and never a capacity; each key has its
+ * own place in the limit list and stays on the last entry; a sparse gradient is a bucket alone and
+ * does not touch the open one.
  *
- * Two things differ from c10d, both where it leaves the answer open: buckets that stay open under an
- * order are emitted by their first-ready gradient (c10d: hash order), and sizes beyond int64 are
+ * Two things differ from c10d, both where it leaves the answer open: buckets that stay open under
+ * an order are emitted by their first-ready gradient (c10d: hash order), and sizes beyond int64 are
  * refused. Gradients of one bucket are chained by index while it grows, so growing allocates
  * nothing. */
 #include "shared/bucket/bucket.h"

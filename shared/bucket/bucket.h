@@ -32,8 +32,8 @@ void lw_bucketing_free(struct lw_bucketing *b);
 enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err);
 
 /* c10d's assignment by size (pytorch torch/csrc/distributed/c10d/reducer.cpp,
- * compute_bucket_assignment_by_size, 1.13): one open bucket per (dtype, device), closed once its size
- * has reached the limit; each key walks the limit list on its own.
+ * compute_bucket_assignment_by_size, 1.13): one open bucket per (dtype, device), closed once its
+ * size has reached the limit; each key walks the limit list on its own.
  *   order[n]  the order in which gradients are visited, NULL = by index; with an order the buckets
  *             stay in closing order, the ones left open by their first-ready gradient
  * LW_EINVAL: no gradients, no limit, a negative limit or size, an order that is no permutation.
@@ -58,7 +58,8 @@ enum lw_used_map {
 };
 
 /* What a policy does over the synchronised backwards of a run: limits of the buckets that the first
- * ones use and, where they are rebuilt in ready order, of those after. LW_BUCKET_NO_LIMIT = none. */
+ * ones use and, where they are rebuilt in ready order, of those after. LW_BUCKET_NO_LIMIT =
+ * none. */
 #define LW_BUCKET_NO_LIMIT INT64_MAX
 
 struct lw_bucket_rules {
@@ -79,7 +80,8 @@ enum lw_status lw_bucket_rules(const struct lw_bucket_request *r, struct lw_buck
                                struct lw_err *err);
 
 /* Buckets of the first synchronised backwards, and of those after the rebuild, in launch index
- * order, of a policy that is limited. order[n]: gradients as they become ready (unused ones last). */
+ * order, of a policy that is limited. order[n]: gradients as they become ready (unused ones
+ * last). */
 enum lw_status lw_bucket_initial(const struct lw_bucket_rules *r, const struct lw_grad *grads,
                                  int32_t n, const int32_t *order, struct lw_bucketing *out,
                                  struct lw_err *err);

@@ -61,14 +61,16 @@ static enum lw_status check_cost(const struct lw_bucket_task *t, const struct lw
     return LW_OK;
 }
 
-/* The next forward gathers against the ready order, so a module runs once the bucket of its gradient
- * that is ready first is gathered; a module without gradients runs after the one before it. */
+/* The next forward gathers against the ready order, so a module runs once the bucket of its
+ * gradient that is ready first is gathered; a module without gradients runs after the one before
+ * it. */
 static enum lw_status list_forward(const struct lw_bucket_task *t, struct lw_merge *m,
                                    struct lw_err *err)
 {
     if (t->s->pp > 1)
-        return lw_fail(err, LW_ENOTSUP, "--count-forward on: the next forward of a pipeline's stage "
-                                        "is not weighed (--pp 1)");
+        return lw_fail(err, LW_ENOTSUP,
+                       "--count-forward on: the next forward of a pipeline's stage "
+                       "is not weighed (--pp 1)");
     const struct lw_workload *w = t->w;
     lw_ps *forward = lw_arena_alloc(t->room, t->n_grads, sizeof *forward);
     int32_t *first = lw_arena_alloc(t->room, w->n_modules, sizeof *first), at = t->n_grads - 1;
@@ -114,8 +116,9 @@ static enum lw_status merge(const struct lw_bucket_task *t, lw_bucket_merge_rule
     for (int32_t i = 0; i < out->buckets.n_buckets; i++)
         out->buckets.limit_bytes[i] = LW_BUCKET_NO_LIMIT;
     snprintf(out->why, sizeof out->why,
-             "ready order, %s; by the cluster's cost %s ends %s after the backward began", rule_text,
-             t->s->count_forward ? "it" : "the last all-reduce", lw_format_ps(text, end));
+             "ready order, %s; by the cluster's cost %s ends %s after the backward began",
+             rule_text, t->s->count_forward ? "it" : "the last all-reduce",
+             lw_format_ps(text, end));
     return LW_OK;
 }
 
@@ -128,10 +131,10 @@ static enum lw_status mg_wfbp(const struct lw_bucket_task *t, struct lw_bucket_a
 static enum lw_status optimal(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
                               struct lw_err *err)
 {
-    const char *text =
-        t->s->count_forward ? "the exact minimum over all runs of the next forward's end, were sums "
-                              "halved around the optimizer (this plan all-reduces)"
-                            : "the exact minimum of that end over all runs";
+    const char *text = t->s->count_forward
+                           ? "the exact minimum over all runs of the next forward's end, were sums "
+                             "halved around the optimizer (this plan all-reduces)"
+                           : "the exact minimum of that end over all runs";
 
     return merge(t, lw_bucket_optimal, text, out, err);
 }

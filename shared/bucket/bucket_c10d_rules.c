@@ -85,7 +85,8 @@ static void rules_single(const struct lw_bucket_request *r, struct lw_bucket_rul
 }
 
 enum {
-    WRAPPER = LW_TAKES_CAP | LW_TAKES_FIRST | LW_TAKES_FIND_UNUSED | LW_TAKES_SPARSE | LW_TAKES_MIXED,
+    WRAPPER =
+        LW_TAKES_CAP | LW_TAKES_FIRST | LW_TAKES_FIND_UNUSED | LW_TAKES_SPARSE | LW_TAKES_MIXED,
     PLAIN = LW_TAKES_STATIC_GRAPH | LW_TAKES_FIND_UNUSED | LW_TAKES_SPARSE | LW_TAKES_MIXED |
             LW_TAKES_SHARES,
 };

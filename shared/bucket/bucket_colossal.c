@@ -116,7 +116,8 @@ enum lw_status lw_bucket_colossal_shared(const struct lw_colossal_grad *grads, i
     return make(grads, n, pipeline_size, true, out, err);
 }
 
-/* --- the policy --------------------------------------------------------------------------------- */
+/* --- the policy
+ * --------------------------------------------------------------------------------- */
 
 static enum lw_status as_bucketing(const struct lw_colossal_buckets *from, int32_t n_items,
                                    struct lw_bucketing *out, struct lw_err *err)
@@ -135,7 +136,8 @@ static enum lw_status as_bucketing(const struct lw_colossal_buckets *from, int32
     return LW_OK;
 }
 
-static enum lw_status colossal(const struct lw_bucket_task *t, struct lw_bucket_answer *out, struct lw_err *err)
+static enum lw_status colossal(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
+                               struct lw_err *err)
 {
     struct lw_colossal_grad *grads = lw_arena_alloc(t->room, t->n_grads, sizeof *grads);
     struct lw_colossal_buckets made;

@@ -11,7 +11,8 @@
 
 #define DEFAULT_ELEMENTS INT64_C(500000000) /* reduce_bucket_size */
 
-static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket_answer *out, struct lw_err *err)
+static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
+                                struct lw_err *err)
 {
     int64_t limit = DEFAULT_ELEMENTS, held = 0;
     struct lw_bucketing b = {0};

@@ -246,8 +246,8 @@ struct search {
     bool every;     /* no bucket is left out */
 };
 
-/* f[i], from the latest j down to the last one that the channel is free at: under a cost that does not fall
- * earlier ones end later. */
+/* f[i], from the latest j down to the last one that the channel is free at: under a cost that does
+ * not fall earlier ones end later. */
 static enum lw_status best_end(struct search *s, int32_t i, struct lw_err *err)
 {
     struct cost_at reduce = backward_cost(s->m);

@@ -186,11 +186,13 @@ void lw_picotron_reset(struct lw_picotron *m)
     }
 }
 
-/* --- the policy --------------------------------------------------------------------------------- */
+/* --- the policy
+ * --------------------------------------------------------------------------------- */
 
 /* Compat keeps the numbers as registered; else the list is reversed, so that in index order the
  * bucket that completes first goes first. */
-static enum lw_status picotron(const struct lw_bucket_task *t, struct lw_bucket_answer *out, struct lw_err *err)
+static enum lw_status picotron(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
+                               struct lw_err *err)
 {
     bool compat = t->s->compat == LW_COMPAT_PICOTRON;
     int64_t cap = t->s->bucket_cap_bytes >= 0 ? t->s->bucket_cap_bytes : DEFAULT_CAP_BYTES, limit;

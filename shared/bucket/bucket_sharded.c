@@ -219,7 +219,8 @@ enum lw_status lw_bucket_sharded(const struct lw_oss *oss, const struct lw_shard
     return status;
 }
 
-/* --- the policy --------------------------------------------------------------------------------- */
+/* --- the policy
+ * --------------------------------------------------------------------------------- */
 
 /* One reduce: a bucket of several gradients or a gradient alone, and when it is complete. */
 struct reduce {
@@ -242,8 +243,9 @@ static int32_t grad_of_given(const struct lw_bucket_task *t, int32_t given)
     return t->grad_of[t->given_param[given]];
 }
 
-static struct reduce reduce_of(const struct lw_bucket_task *t, const int32_t *ready_at, int32_t made,
-                               int32_t owner, const int32_t *items, int32_t n, int64_t limit)
+static struct reduce reduce_of(const struct lw_bucket_task *t, const int32_t *ready_at,
+                               int32_t made, int32_t owner, const int32_t *items, int32_t n,
+                               int64_t limit)
 {
     struct reduce r = {-1, made, owner, n, items, limit};
 

@@ -1,8 +1,8 @@
 /* Cutting the backward. The ready order is the recorded one; without it, ready times in ascending
  * order where all are known, else reverse registration order (autograd runs the forward's order
- * backwards). Invariants: effective ready times ascend along the order; a gradient without a time is
- * attached to a stretch of its own module (or a later one, when the order demands it), also where
- * windows have no length; the stretches' lengths sum to the backward. */
+ * backwards). Invariants: effective ready times ascend along the order; a gradient without a time
+ * is attached to a stretch of its own module (or a later one, when the order demands it), also
+ * where windows have no length; the stretches' lengths sum to the backward. */
 #include "shared/bucket/ready_order.h"
 
 #include <stdlib.h>

@@ -4,10 +4,9 @@
  *
  * Invariants: pending[b] = gradients of bucket b not marked in this backward; in order, buckets
  * 0 .. next-1 are launched and no other; as they complete, a bucket is launched exactly when its
- * pending count is 0. Unused gradients are marked just before the first real mark, as the first hook
- * of a backward does. A double mark is an error at once; under the rules of 2020 it is found late or
- * never.
- * Not here: copies, scaling, waiting - they are ops of the plan. */
+ * pending count is 0. Unused gradients are marked just before the first real mark, as the first
+ * hook of a backward does. A double mark is an error at once; under the rules of 2020 it is found
+ * late or never. Not here: copies, scaling, waiting - they are ops of the plan. */
 #include "shared/bucket/reducer.h"
 
 #include <stdio.h>
@@ -25,7 +24,8 @@ struct lw_reducer {
     int32_t *size;      /* [n_buckets] gradients */
     int32_t *pending;   /* [n_buckets] */
     int32_t *unused;    /* [n_params] room */
-    uint8_t *flags;     /* [n_params] MARKED in this backward, USED since the last synchronised one */
+    /* [n_params] MARKED in this backward, USED since the last synchronised one */
+    uint8_t *flags;
     enum lw_reducer_rules rules;
     int32_t n_unused, n_marked, n_launched, next;
     bool synchronised;

@@ -32,8 +32,8 @@ void lw_reducer_set_rules(struct lw_reducer *r, enum lw_reducer_rules rules);
 enum lw_reducer_rules lw_reducer_rules_of(const struct lw_strategy *s);
 
 /* Begin a forward and backward. A backward that is not synchronised launches nothing. LW_EFAILED
- * when the last one was unfinished, also under no_sync: names the unmarked gradients; the reducer is
- * then as before. */
+ * when the last one was unfinished, also under no_sync: names the unmarked gradients; the reducer
+ * is then as before. */
 enum lw_status lw_reducer_begin(struct lw_reducer *r, bool synchronised, struct lw_err *err);
 /* These gradients get no value in this backward: they count as ready just before the first mark.
  * Call between begin and the first mark; copied. LW_EINVAL: not reduced, or too late. */
@@ -43,8 +43,8 @@ enum lw_status lw_reducer_unused(struct lw_reducer *r, const int32_t *params, in
  * order; *n_launches their number. LW_EFAILED: marked twice, or not reduced at all. */
 enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launches,
                                int32_t *n_launches, struct lw_err *err);
-/* The gradient had a value since the last synchronised backward ended: what the map of used parameters
- * says of this rank. One that no rank used keeps what it held. */
+/* The gradient had a value since the last synchronised backward ended: what the map of used
+ * parameters says of this rank. One that no rank used keeps what it held. */
 bool lw_reducer_used(const struct lw_reducer *r, int32_t p);
 /* Every bucket was launched. */
 bool lw_reducer_finished(const struct lw_reducer *r);

@@ -50,12 +50,12 @@ struct lw_opt {
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err);
 
-/* Before anything else in main: a full disk or a reader that goes away becomes an error of the write
- * that met it, with one line and no partial file, instead of a signal's death. */
+/* Before anything else in main: a full disk or a reader that goes away becomes an error of the
+ * write that met it, with one line and no partial file, instead of a signal's death. */
 void lw_cli_signals(void);
 
-/* What every command does in the same way: parse, "--help" (usage line, one paragraph, options), and
- * errors to stderr. Returns -1 to go on, else the exit status to return at once. */
+/* What every command does in the same way: parse, "--help" (usage line, one paragraph, options),
+ * and errors to stderr. Returns -1 to go on, else the exit status to return at once. */
 struct lw_usage {
     const char *command, *synopsis, *about;
     int min_operands, max_operands; /* max -1 = any number */
@@ -63,8 +63,8 @@ struct lw_usage {
 int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc, char **argv,
                  int *n_operands);
 
-/* The command line as it was typed (words joined by blanks, cut at size); call it before lw_cli_begin,
- * which moves operands. Returns buf. */
+/* The command line as it was typed (words joined by blanks, cut at size); call it before
+ * lw_cli_begin, which moves operands. Returns buf. */
 char *lw_cli_join(int argc, char **argv, char *buf, size_t size);
 
 /* "lapwing COMMAND: message" to stderr; the exit status that goes with the code. */

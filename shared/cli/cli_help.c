@@ -37,8 +37,9 @@ static void put_options(FILE *f, const struct lw_opt *table)
 
     for (; table->name; table++) {
         char left[128];
-        int n = table->letter ? snprintf(left, sizeof left, "  -%c, --%s", table->letter, table->name)
-                              : snprintf(left, sizeof left, "      --%s", table->name);
+        int n = table->letter
+                    ? snprintf(left, sizeof left, "  -%c, --%s", table->letter, table->name)
+                    : snprintf(left, sizeof left, "      --%s", table->name);
         if (table->arg)
             n += snprintf(left + n, sizeof left - (size_t)n, " %s", table->arg);
         fprintf(f, "%s", left);
@@ -97,7 +98,8 @@ void lw_cli_help_man(FILE *f, const struct lw_usage *u, const struct lw_opt *tab
         put_roff(f, table->help);
         fputc('\n', f);
     }
-    fputs(".SH EXIT STATUS\n0 yes; 1 could not; 2 wrong usage; 3 it ran, and the answer is no.\n", f);
+    fputs(".SH EXIT STATUS\n0 yes; 1 could not; 2 wrong usage; 3 it ran, and the answer is no.\n",
+          f);
     fputs(".SH SEE ALSO\n.BR lapwing (1)\n", f);
 }
 

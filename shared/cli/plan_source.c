@@ -108,9 +108,8 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
         return lw_fail(err, LW_EUSAGE, "takes plan file '%s' or -w %s, not both", plan_file,
                        s->workload_file);
     if (plan_file && (s->n_given > 0 || s->strategy_file))
-        return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w", plan_file,
-                       s->n_given > 0 ? "--" : "-s",
-                       s->n_given > 0 ? s->names[0] : "");
+        return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
+                       plan_file, s->n_given > 0 ? "--" : "-s", s->n_given > 0 ? s->names[0] : "");
     LW_TRY(plan_file ? lw_plan_read(plan_file, false, plan, err)
                      : plan_workload(s, cost, plan, err));
     if (s->ranks > 0 && s->ranks != plan->n_ranks) {

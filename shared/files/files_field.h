@@ -45,7 +45,8 @@ struct lw_field {
     int64_t least, most;           /* numbers (and items of INTS): allowed; NS in ps */
     const char *(*word)(int k);    /* WORD: the k-th word, NULL behind the last */
     const struct lw_field *fields; /* OBJECT, LIST: of one struct */
-    size_t size;                   /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4 */
+    /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4 */
+    size_t size;
     bool null_is_minus_1;          /* numbers: -1 is written as null */
     bool spread_out;               /* LIST: each struct over several lines */
     void (*read)(struct lw_fields *r, void *base); /* OWN */

@@ -173,7 +173,12 @@ static const struct lw_field program_fields[] = {
 
 #define AT(field) offsetof(struct op_row, field)
 static const struct lw_field op_fields[] = {
-    {.name = "kind", .kind = LW_FIELD_WORD, .must = true, .at = AT(op.kind), .word = lw_word_op, .size = 1},
+    {.name = "kind",
+     .kind = LW_FIELD_WORD,
+     .must = true,
+     .at = AT(op.kind),
+     .word = lw_word_op,
+     .size = 1},
     LW_F_STRING("name", AT(op.name)),
     LW_F_MUST_INT32("stream", AT(op.stream)),
     LW_F_ITEMS("deps", LW_FIELD_INTS32, AT(deps), AT(op.n_deps)),

@@ -123,8 +123,8 @@ static const char *layout_name(enum lw_layout layout)
     return layout == LW_LAYOUT_LOOP ? "loop" : layout == LW_LAYOUT_V ? "v" : "bidir";
 }
 
-/* What the engine shows of a grid's plan: forwards add to what a rank keeps, backwards give it back,
- * in the order in which they start. */
+/* What the engine shows of a grid's plan: forwards add to what a rank keeps, backwards give it
+ * back, in the order in which they start. */
 struct shown {
     int64_t makespan, longest_rank;
     int32_t *to_input, *to_weight; /* [n_ranks] most at once */

@@ -1,11 +1,11 @@
 /* The double binary tree.
  *
- * Tree 0, by the binary digits of i > 0 with lowest set bit b: the children are i - b/2 and i + b/2,
- * the parent is the neighbour with the next bit, so numbers grow from left to right and every odd
- * number is a leaf. Position 0 is the root and has one child, the largest power of two below n. Where
- * i + b/2 lies beyond the end, smaller steps to the right are tried; where a parent does, it is the
- * one on the left. Tree 1 is tree 0 seen from the other end for even n, and shifted by one for odd n:
- * odd positions are then inside, even ones (but for 0, when n is odd) leaves. */
+ * Tree 0, by the binary digits of i > 0 with lowest set bit b: the children are i - b/2 and i +
+ * b/2, the parent is the neighbour with the next bit, so numbers grow from left to right and every
+ * odd number is a leaf. Position 0 is the root and has one child, the largest power of two below n.
+ * Where i + b/2 lies beyond the end, smaller steps to the right are tried; where a parent does, it
+ * is the one on the left. Tree 1 is tree 0 seen from the other end for even n, and shifted by one
+ * for odd n: odd positions are then inside, even ones (but for 0, when n is odd) leaves. */
 #include "shared/groups/double_tree.h"
 
 static int32_t lowest_bit(int32_t i)

@@ -12,7 +12,8 @@
 struct lw_grid_costs {
     int64_t f, i, w;
     int64_t comm;    /* from one rank to another */
-    const struct lw_grid_costs *of_stage; /* [n_stages] f, i, w of each; NULL = all alike; borrowed */
+    /* [n_stages] f, i, w of each; NULL = all alike; borrowed */
+    const struct lw_grid_costs *of_stage;
 };
 
 /* When everything happens if each rank runs its actions in order, each as soon as what it needs is
@@ -20,7 +21,8 @@ struct lw_grid_costs {
 struct lw_grid_times {
     struct lw_arena arena;      /* owns everything below */
     int64_t *start, *end;       /* [n_actions] */
-    int32_t *turn;              /* [n_actions] place in an order in which each follows what it needs */
+    /* [n_actions] place in an order in which each follows what it needs */
+    int32_t *turn;
     int64_t makespan;           /* end of the last action */
     int64_t longest_rank;       /* most time from a rank's first start to its last end */
     int32_t *peak_until_input;  /* [n_ranks] most (stage, micro-batch) with F and without I or B */

@@ -1,6 +1,6 @@
 /* Unions and differences of time intervals: the one place where busy and exposed times come from
- * (declared in shared/timeline/timeline.h). Intervals are half open; empty and negative ones count nothing.
- * Both functions sort by start and merge in place, then walk once: O(n log n). */
+ * (declared in shared/timeline/timeline.h). Intervals are half open; empty and negative ones count
+ * nothing. Both functions sort by start and merge in place, then walk once: O(n log n). */
 #include <stdlib.h>
 
 #include "shared/timeline/timeline.h"
@@ -19,7 +19,8 @@ static int64_t merge(struct lw_interval *v, int64_t n, lw_ps from, lw_ps to)
 
     qsort(v, (size_t)n, sizeof *v, by_start);
     for (int64_t i = 0; i < n; i++) {
-        struct lw_interval w = {v[i].start > from ? v[i].start : from, v[i].end < to ? v[i].end : to};
+        struct lw_interval w = {v[i].start > from ? v[i].start : from,
+                                v[i].end < to ? v[i].end : to};
         if (w.end <= w.start)
             continue;
         if (m == 0 || w.start > v[m - 1].end)

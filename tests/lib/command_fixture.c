@@ -1,5 +1,5 @@
-/* The program as a user runs it. Standard error goes into a file beside the folder, so that the folder
- * holds only what the test made. */
+/* The program as a user runs it. Standard error goes into a file beside the folder, so that the
+ * folder holds only what the test made. */
 #include "tests/lib/command_fixture.h"
 
 #include <limits.h>
@@ -36,8 +36,9 @@ const char *shell(const char *words, int *rc)
     assert_non_null(realpath(".", project));
     snprintf(errors, sizeof errors, "%s", fixture_path(""));
     strcpy(errors + strlen(errors) - 1, ".err"); /* instead of the last '/' */
-    int n = snprintf(line, sizeof line, "cd %s && L=%s P=%s && R=$P/traces/recorded && { %s\n} 2>%s",
-                     fixture_path(""), program, project, words, errors);
+    int n =
+        snprintf(line, sizeof line, "cd %s && L=%s P=%s && R=$P/traces/recorded && { %s\n} 2>%s",
+                 fixture_path(""), program, project, words, errors);
     assert_true(n > 0 && (size_t)n < sizeof line);
     FILE *f = popen(line, "r");
     n_out = take(f, 0);

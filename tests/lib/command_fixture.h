@@ -1,8 +1,8 @@
 #ifndef LW_TESTS_LIB_COMMAND_FIXTURE_H
 #define LW_TESTS_LIB_COMMAND_FIXTURE_H
 
-/* The program as a user runs it: a shell's words in the folder of file_fixture.h, with $L the program
- * ($LAPWING, else build/lapwing), $P the project and $R its recordings. */
+/* The program as a user runs it: a shell's words in the folder of file_fixture.h, with $L the
+ * program ($LAPWING, else build/lapwing), $P the project and $R its recordings. */
 
 /* What the words wrote, standard output and behind it standard error; until the next call. *rc: the
  * exit status, -1 where a signal ended it; NULL: it must be 0. */

@@ -6,8 +6,8 @@
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
 
-/* kinds[n], of bytes[n]: bf16 and f32 by turns; the group's members are ranks 2, 0, 1; root is rank 1.
- * A plan without ops: it could not be built. */
+/* kinds[n], of bytes[n]: bf16 and f32 by turns; the group's members are ranks 2, 0, 1; root is rank
+ * 1. A plan without ops: it could not be built. */
 static inline struct lw_plan exec_collectives_plan(const enum lw_op_kind *kinds,
                                                    const int64_t *bytes, int32_t n)
 {

@@ -1,10 +1,12 @@
 #ifndef LW_TESTS_LIB_EXEC_PLAN_H
 #define LW_TESTS_LIB_EXEC_PLAN_H
 
-/* A data-parallel step by hand, for tests of exec: n_params parameters of `numel` elements, one module
- * each, completed last to first; `per_bucket` of them to a bucket. Ops of a rank:
- *   F0 .. Fn-1, then for p = n-1 .. 0: B(p), COPY_IN(p), and behind the last of a bucket ALL_REDUCE on
- *   the comm stream; COPY_OUT of each bucket; with clip COPY_IN and COPY_OUT of the norm; OPTIMIZER. */
+/* A data-parallel step by hand, for tests of exec: n_params parameters of `numel` elements, one
+ * module each, completed last to first; `per_bucket` of them to a bucket. Ops of a rank:
+ * F0 .. Fn-1, then for p = n-1 .. 0: B(p), COPY_IN(p), and behind the last of a bucket ALL_REDUCE
+ * on
+ * the comm stream; COPY_OUT of each bucket; with clip COPY_IN and COPY_OUT of the norm;
+ * OPTIMIZER. */
 #include <string.h>
 
 #include "shared/plan/plan_builder.h"
@@ -90,8 +92,8 @@ static inline void exec_test_clip(struct exec_test_builder *k)
     k->norm = lw_builder_bucket(k->b, &number, NULL, 0);
 }
 
-static inline int32_t exec_test_op(struct exec_test_builder *k, enum lw_op_kind kind, int32_t bucket,
-                                   int32_t param, int32_t micro, int32_t dep)
+static inline int32_t exec_test_op(struct exec_test_builder *k, enum lw_op_kind kind,
+                                   int32_t bucket, int32_t param, int32_t micro, int32_t dep)
 {
     const struct exec_test_plan *t = k->t;
     bool comm = kind == LW_OP_ALL_REDUCE;

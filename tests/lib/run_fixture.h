@@ -28,7 +28,8 @@ struct fixture_run {
 int runs_open(void **state);   /* setup: runs_db is set */
 extern char runs_db[128];
 
-/* 1 and 4 MiB of gradients: predicted, and measured 40 us a bucket slower; and all in one bucket. */
+/* 1 and 4 MiB of gradients: predicted, and measured 40 us a bucket slower; and all in one
+ * bucket. */
 extern const struct fixture_run runs_predicted, runs_measured, runs_one_bucket;
 
 int64_t runs_store(const struct fixture_run *f); /* the run's id; fails the test on any error */

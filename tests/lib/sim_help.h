@@ -17,8 +17,8 @@ void add_table(struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks, int32_
                int32_t n_rows, const int64_t *bytes, const lw_ps *time_ps);
 struct lw_figure given(double value);
 
-/* A plan in the making with one role for all ranks, a compute stream (0), a communication stream (1)
- * and one communicator class (0) over all ranks on it; one variant, whose program is open. */
+/* A plan in the making with one role for all ranks, a compute stream (0), a communication stream
+ * (1) and one communicator class (0) over all ranks on it; one variant, whose program is open. */
 struct lw_builder *begin_plan(const char *name, int32_t n_ranks);
 void finish_plan(struct lw_builder *b, struct lw_plan *plan); /* one pass of the variant */
 /* Ops; dep -1 = none. Each returns the op's number. */
@@ -44,7 +44,8 @@ struct world {
     struct lw_sim_stats s;
 };
 
-/* The plan of b, finished, and one node of as many devices on links of 1000 bytes/us, no latency. */
+/* The plan of b, finished, and one node of as many devices on links of 1000 bytes/us, no
+ * latency. */
 void make_world(struct world *w, struct lw_builder *b);
 void free_world(struct world *w);
 void run_world(struct world *w, struct lw_sim_options o); /* as run_both */
@@ -61,9 +62,9 @@ void make_w_ddp(struct lw_plan *plan, int32_t n_ranks);
 /* 2 (n-1) (B / n / 50e9 B/s + 500 ns), in ps; n divides B. */
 lw_ps w_ar_time(int32_t n_ranks);
 
-/* Run with ranks that are alike folded and without: both end at the same times, row by row and measure
- * by measure, or the test fails. The rows are those of all ranks; stats are of the run without, but for
- * n_simulated. */
+/* Run with ranks that are alike folded and without: both end at the same times, row by row and
+ * measure by measure, or the test fails. The rows are those of all ranks; stats are of the run
+ * without, but for n_simulated. */
 void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o,
               struct lw_timeline *t, struct lw_sim_stats *s);
 

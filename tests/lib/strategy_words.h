@@ -6,7 +6,8 @@
 
 #include "shared/plan/strategy.h"
 
-/* "name value name value ..." on top of the defaults. Its texts stay until the next call. Behind cmocka.h. */
+/* "name value name value ..." on top of the defaults. Its texts stay until the next call. Behind
+ * cmocka.h. */
 static inline struct lw_strategy strategy(const char *words)
 {
     static char text[400]; /* values are kept by pointer */

@@ -6,7 +6,8 @@
 #include "shared/lower/lower.h"
 #include "tests/lib/tiny_workload.h"
 
-/* Plans of the tiny workload under a strategy, for tests of lowering. Every failure stops the test. */
+/* Plans of the tiny workload under a strategy, for tests of lowering. Every failure stops the
+ * test. */
 struct lw_plan build(const struct tiny *t, const struct lw_strategy *s); /* no cost handed in */
 struct lw_plan build_with(const struct tiny *t, const struct lw_strategy *s,
                           const struct lw_cost *cost);
@@ -22,8 +23,8 @@ void expect_refusal_with(const struct tiny *t, const struct lw_strategy *s,
                          const struct lw_cost *cost, enum lw_status status, const char *part);
 bool has_note(const struct lw_plan *p, const char *part);
 
-/* The first, second, ... allocation fails, until none does: what failed is LW_ENOMEM, keeps nothing and
- * leaves the plan as it was. How often it failed. */
+/* The first, second, ... allocation fails, until none does: what failed is LW_ENOMEM, keeps nothing
+ * and leaves the plan as it was. How often it failed. */
 int64_t build_without_memory(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost);
 

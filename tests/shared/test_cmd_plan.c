@@ -58,7 +58,8 @@ static void bad_input_is_refused_in_one_line(void **state)
 {
     (void)state;
     expect("plan", 2, "lapwing plan: needs -w FILE or a plan file");
-    expect("plan -w w.json --bucket-policy nope", 2, "--bucket-policy: 'nope' is none of c10d-2020");
+    expect("plan -w w.json --bucket-policy nope", 2,
+           "--bucket-policy: 'nope' is none of c10d-2020");
     expect("plan -w w.json --dp 2 --ranks 3", 2,
            "--ranks 3, but --dp 2, --pp 1 and --tp 1 make 2 ranks");
     expect("plan -w w.json --dp 4194305", 1, "--dp 4194305, --pp 1 and --tp 1 make more than the "
@@ -86,13 +87,15 @@ static void edited_plans_are_refused(void **state)
 {
     (void)state;
     expect("plan -w w.json --dp 2 -o a.json", 0, "");
-    edit("s/\\(\"bytes\": \\)8196000\\(.*\\)\"params\": .160, 159., \"offsets\": .0, 1000./\\14000\\2"
+    edit("s/\\(\"bytes\": \\)8196000\\(.*\\)\"params\": .160, 159., \"offsets\": .0, "
+         "1000./\\14000\\2"
          "\"params\": [160], \"offsets\": [0]/");
     expect("plan edited.json", 1, "in no bucket");
     expect("plan -w w.json --dp 2 --zero 1 -o a.json", 0, "");
     edit("s/{\"param\": 1, \\(\"owner\": [01], \"numel\": 64}\\)/{\"param\": 0, \\1/");
-    expect("plan edited.json", 1, "shard 1 of parameter 0 'conv1.weight': elements 0 and 64 more, the "
-                                  "shards before it end at 9408 of 9408");
+    expect("plan edited.json", 1,
+           "shard 1 of parameter 0 'conv1.weight': elements 0 and 64 more, the "
+           "shards before it end at 9408 of 9408");
     edit("s/\"lapwing\": 1/\"lapwing\": 2/");
     expect("plan edited.json", 1, "edited.json");
 }

@@ -141,8 +141,8 @@ static void an_adopted_block_goes_with_its_arena(void **state)
     assert_int_equal(lw_alloc_live(), before);
 }
 
-/* 5,000 numbers are 40,000 bytes, more than the stream gathers at once; strings of many lengths move
- * the place where it is full. */
+/* 5,000 numbers are 40,000 bytes, more than the stream gathers at once; strings of many lengths
+ * move the place where it is full. */
 static void a_hash_does_not_depend_on_how_it_is_fed(void **state)
 {
     enum { N = 5000 };

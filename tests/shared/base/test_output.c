@@ -177,8 +177,9 @@ static void json_is_escaped_and_indented(void **state)
     char *text = written(write_json);
 
     (void)state;
-    assert_string_equal(text, "{\n  \"name\": \"a \\\"b\\\"\\n\\u0001\",\n  \"v\": [-1, 0.1, null],\n"
-                              "  \"t_ns\": 2,\n  \"zero\": 0,\n  \"unknown\": null,\n  \"empty\": []\n}\n");
+    assert_string_equal(
+        text, "{\n  \"name\": \"a \\\"b\\\"\\n\\u0001\",\n  \"v\": [-1, 0.1, null],\n"
+              "  \"t_ns\": 2,\n  \"zero\": 0,\n  \"unknown\": null,\n  \"empty\": []\n}\n");
     free(text);
 }
 

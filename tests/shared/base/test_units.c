@@ -36,7 +36,8 @@ static void sizes_know_both_kinds_of_units(void **state)
         {"0", 0}, {"1024", 1024}, {"1KiB", 1024}, {"25MiB", 26214400}, {"25MB", 25000000},
         {"1.5GiB", 1610612736}, {"2gb", 2000000000}, {"7B", 7},
     };
-    static const char *const bad[] = {"", "MiB", "12XB", "-1", "1e30", "9e18KB", "nan", "1 2", "0x10"};
+    static const char *const bad[] = {"",       "MiB", "12XB", "-1",  "1e30",
+                                      "9e18KB", "nan", "1 2",  "0x10"};
     int64_t v;
     struct lw_err err;
 

@@ -1,5 +1,5 @@
-/* Bucket assignment and the rules of the torch generations: shared/bucket/bucket.h, docs/design/bucket.md.
- * Golden answers of the reference are in test_golden_c10d. */
+/* Bucket assignment and the rules of the torch generations: shared/bucket/bucket.h,
+ * docs/design/bucket.md. Golden answers of the reference are in test_golden_c10d. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -237,8 +237,9 @@ static void the_small_bucket_can_be_the_last(void **state)
     q.last_cap = true;
     q.policy = LW_BUCKET_C10D_2020;
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--bucket-policy c10d-2020 takes no --last-bucket-cap on; these do: "
-                                 "c10d-1.13, c10d-2");
+    assert_string_equal(err.msg,
+                        "--bucket-policy c10d-2020 takes no --last-bucket-cap on; these do: "
+                        "c10d-1.13, c10d-2");
     q.policy = LW_BUCKET_SINGLE;
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
     q.policy = LW_BUCKET_C10D_2;

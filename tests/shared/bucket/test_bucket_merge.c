@@ -1,5 +1,5 @@
-/* Buckets chosen by time: shared/bucket/bucket_merge.h. The example of docs/design/bucket_merge.md, and the
- * optimum against all ways to cut small inputs, under costs of many shapes. */
+/* Buckets chosen by time: shared/bucket/bucket_merge.h. The example of docs/design/bucket_merge.md,
+ * and the optimum against all ways to cut small inputs, under costs of many shapes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,8 +43,8 @@ static void example_of_the_design_page(void **state)
     /* cost 3 + bytes. Each alone: 1..5, 5..9, 9..16, end 16. 1 and 2 together: start 2, end 7, then
      * 7..14. All: 4 + 3 + 6 = 13. 1 alone 1..5, 2 and 3 together: start 5, end 5 + 3 + 5 = 13. Of
      * the two that end at 13 the last bucket begins later in 1 | 2 3. MG-WFBP: gradient 1 could end
-     * at 5, the next is ready at 2: waiting costs 1 < 3, merge; the pair starts at 2, ends at 7, the
-     * next is ready at 4: waiting costs 2 < 3, merge: 13 too. */
+     * at 5, the next is ready at 2: waiting costs 1 < 3, merge; the pair starts at 2, ends at 7,
+     * the next is ready at 4: waiting costs 2 < 3, merge: 13 too. */
     static const int64_t bytes[] = {1, 1, 4};
     static const lw_ps ready[] = {1, 2, 4};
     static const struct affine a = {3, 1};
@@ -75,9 +75,10 @@ static void example_of_the_design_page(void **state)
 static void the_next_forward_prefers_small_last_buckets(void **state)
 {
     /* cost 1 + bytes both ways; gradients of 4, 4 ready at 0, 0; forward of the first ready (deep)
-     * module 20, of the second 1. One bucket: reduce 9, gather 9, forward 21: 39. Two: reduces 5, 10;
-     * the shallow module is gathered first, 15, runs to 16; the deep one is gathered at 20, runs to
-     * 40. So one bucket is better; with forwards 1 and 20: two end at max(15 + 20, 20) + 1 = 36. */
+     * module 20, of the second 1. One bucket: reduce 9, gather 9, forward 21: 39. Two: reduces 5,
+     * 10; the shallow module is gathered first, 15, runs to 16; the deep one is gathered at 20,
+     * runs to 40. So one bucket is better; with forwards 1 and 20: two end at max(15 + 20, 20) + 1
+     * = 36. */
     static const int64_t bytes[] = {4, 4};
     static const lw_ps ready[] = {0, 0}, deep[] = {20, 1}, shallow[] = {1, 20};
     static const struct affine a = {1, 1};
@@ -124,7 +125,8 @@ static void refusals_name_gradient_and_value(void **state)
     assert_string_equal(err.msg, "buckets chosen by time need a cost: give a cluster");
     m.cost = &cost;
     assert_int_equal(lw_bucket_mg_wfbp(&m, &b, &end, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "gradient 1 has -1 bytes, allowed: 0 or more, together below 2^63");
+    assert_string_equal(err.msg,
+                        "gradient 1 has -1 bytes, allowed: 0 or more, together below 2^63");
     m.bytes = good;
     m.ready = ready;
     assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_EINVAL);
@@ -229,8 +231,8 @@ static lw_ps dent_time(const void *ctx, const struct lw_cost_query *q)
     return q->bytes == 700 ? 1 : 50 + q->bytes;
 }
 
-/* Of one byte and ready together, but for the last: whether 700 bytes, which cost least, are taken is
- * seen only by who looks at buckets behind which the channel idles. */
+/* Of one byte and ready together, but for the last: whether 700 bytes, which cost least, are taken
+ * is seen only by who looks at buckets behind which the channel idles. */
 static void many_gradients_under_a_cost_that_falls(void **state)
 {
     enum { N = LW_MERGE_EVERY + 100 };

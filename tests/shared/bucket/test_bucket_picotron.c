@@ -1,5 +1,5 @@
-/* picotron's buckets: shared/bucket/bucket_picotron.h, with the example of docs/design/bucket_picotron.md.
- * The root system's own answers are checked by test_golden. */
+/* picotron's buckets: shared/bucket/bucket_picotron.h, with the example of
+ * docs/design/bucket_picotron.md. The root system's own answers are checked by test_golden. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

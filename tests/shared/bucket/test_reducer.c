@@ -140,9 +140,10 @@ static void c10d_of_2020_launches_early_on_a_double_mark(void **state)
     assert_string_equal(mark(r, 3), "0");
     assert_int_equal(lw_reducer_unmarked(r, launches, 0), 4); /* 4 among them */
     assert_int_equal(lw_reducer_mark(r, 4, launches, &n, &err), LW_EFAILED);
-    assert_string_equal(err.msg, "gradient 4 became ready, but bucket 0 has left with as many marks "
-                                 "as it has gradients: one of them was marked twice in this "
-                                 "backward");
+    assert_string_equal(err.msg,
+                        "gradient 4 became ready, but bucket 0 has left with as many marks "
+                        "as it has gradients: one of them was marked twice in this "
+                        "backward");
     lw_reducer_free(r);
     r = fresh(LW_LAUNCH_IN_ORDER);
     lw_reducer_set_rules(r, LW_REDUCER_C10D_1_13); /* a set per iteration: found at once */

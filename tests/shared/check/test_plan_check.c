@@ -12,8 +12,8 @@
 #include "shared/lower/lower.h"
 #include "tests/lib/tiny_workload.h"
 
-/* The worked example of docs/design/program.md: ops 15 .. 31 are the steady pass, buckets 1 and 2 its
- * set. Op 20 is the all-reduce of bucket 1, op 26 that of bucket 2. */
+/* The worked example of docs/design/program.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
+ * its set. Op 20 is the all-reduce of bucket 1, op 26 that of bucket 2. */
 static struct lw_plan example_of(int32_t micro_batches)
 {
     struct tiny t;
@@ -134,17 +134,18 @@ static void a_bucket_that_leaves_before_its_gradients_is_named(void **state)
 
     (void)state;
     p.ops[ar].n_deps = 0;
-    assert_fault(&p, "op 20 (all_reduce, bucket 1) of 'steady' for role 'data' does not wait for op "
-                     "19 (copy_in) of 'steady' for role 'data', which completes the gradient of "
-                     "parameter 3 'c.weight'");
+    assert_fault(&p,
+                 "op 20 (all_reduce, bucket 1) of 'steady' for role 'data' does not wait for op "
+                 "19 (copy_in) of 'steady' for role 'data', which completes the gradient of "
+                 "parameter 3 'c.weight'");
     p.ops[ar].n_deps = 1;
     p.deps[p.ops[ar].first_dep] = ar - 2; /* the backward, not the copy after it */
     assert_fault(&p, "does not wait for op 19 (copy_in)");
     lw_plan_free(&p);
 }
 
-/* Both backwards complete the gradient; the first runs on a stream that the all-reduce, moved to the
- * compute stream, does not wait for. */
+/* Both backwards complete the gradient; the first runs on a stream that the all-reduce, moved to
+ * the compute stream, does not wait for. */
 static void every_backward_of_a_gradient_is_awaited(void **state)
 {
     struct lw_plan p = example_of(2);
@@ -221,8 +222,9 @@ static void shards_tile_the_parameters(void **state)
     p.shards[1].numel = 201;
     assert_fault(&p, "shard 1 of parameter 1 'b.weight': elements 0 and 201 more");
     p.shards[1] = (struct lw_shard){0, -1, 50, 50}; /* overlaps the whole of parameter 0 */
-    assert_fault(&p, "shard 1 of parameter 0 'a.weight': elements 50 and 50 more, the shards before "
-                     "it end at 100 of 100");
+    assert_fault(&p,
+                 "shard 1 of parameter 0 'a.weight': elements 50 and 50 more, the shards before "
+                 "it end at 100 of 100");
     p.shards[1] = (struct lw_shard){1, -1, 0, 200};
     p.n_shards = 3;
     assert_fault(&p, "parameter 3 'c.weight': no shard holds it");
@@ -236,8 +238,9 @@ static void indexes_outside_their_tables_are_named(void **state)
 
     (void)state;
     p.deps[p.ops[ar].first_dep] = ar;
-    assert_fault(&p, "op 20 (all_reduce): depends on op 20, which is no earlier op of its program (15 "
-                     "to 19)");
+    assert_fault(&p,
+                 "op 20 (all_reduce): depends on op 20, which is no earlier op of its program (15 "
+                 "to 19)");
     p.deps[p.ops[ar].first_dep] = 3; /* of the other program */
     assert_fault(&p, "depends on op 3");
     p.deps[p.ops[ar].first_dep] = ar - 1;
@@ -302,7 +305,8 @@ static void add_ready(struct lw_builder *b, int32_t param)
     lw_builder_ready(b, param);
 }
 
-/* Role 1's second and third op share a list of one gradient, and role 0 begins with an equal one. */
+/* Role 1's second and third op share a list of one gradient, and role 0 begins with an equal
+ * one. */
 static void lists_that_are_shared_stay_what_they_were(void **state)
 {
     static const int32_t expected[] = {1, 9, 1, 1, 1, 9};
@@ -358,10 +362,11 @@ static void passes_must_end_steps(void **state)
     lw_plan_free(&p);
 }
 
-/* --- communication between roles ---------------------------------------------------------------- */
+/* --- communication between roles
+ * ---------------------------------------------------------------- */
 
-/* Roles of one rank each, one program; streams 0 compute, 1 and 2 comm; classes "x" and "y" over all
- * ranks, on streams 1 and 2. */
+/* Roles of one rank each, one program; streams 0 compute, 1 and 2 comm; classes "x" and "y" over
+ * all ranks, on streams 1 and 2. */
 static struct lw_builder *roles(int32_t n)
 {
     struct lw_builder *b = lw_builder_new("roles", n);
@@ -430,9 +435,11 @@ static void collectives_are_issued_in_one_order(void **state)
             add(b, LW_OP_ALL_REDUCE, 0, r && swapped ? 200 : 100, -1, -1, -1);
             add(b, LW_OP_ALL_REDUCE, 0, r && swapped ? 100 : 200, -1, -1, -1);
         }
-        assert_checks(b, swapped ? "communicator 'x': op 0 (all_reduce) of 'only' for role 'r0' and "
-                                   "op 2 (all_reduce) of 'only' for role 'r1' meet, but their bytes "
-                                   "differ: 100 and 200" : NULL);
+        assert_checks(b, swapped
+                             ? "communicator 'x': op 0 (all_reduce) of 'only' for role 'r0' and "
+                               "op 2 (all_reduce) of 'only' for role 'r1' meet, but their bytes "
+                               "differ: 100 and 200"
+                             : NULL);
     }
     struct lw_builder *b = roles(2);
     lw_builder_program(b, 0, 0);
@@ -466,8 +473,9 @@ static void sends_meet_receives_of_equal_bytes(void **state)
         const char *fault;
     } cases[] = {
         {64, 64, NULL},
-        {64, 32, "op 0 (send) of 'only' for role 'r0' sends 64 bytes from rank 0, but op 1 (recv) of "
-                 "'only' for role 'r1' takes 32 on rank 1"},
+        {64, 32,
+         "op 0 (send) of 'only' for role 'r0' sends 64 bytes from rank 0, but op 1 (recv) of "
+         "'only' for role 'r1' takes 32 on rank 1"},
         {64, -1, "op 0 (send) of 'only' for role 'r0' on rank 0: rank 1 never receives it"},
         {-1, 64, "(recv) of 'only' for role 'r1' on rank 1: rank 0 never sends it"},
     };
@@ -496,11 +504,12 @@ static void two_sends_face_to_face_are_a_deadlock_unless_grouped(void **state)
             add(b, LW_OP_SEND, 0, 8, 1 - r, grouped ? 7 : -1, -1);
             add(b, LW_OP_RECV, 0, 8, 1 - r, grouped ? 7 : -1, -1);
         }
-        assert_checks(b, grouped ? NULL : "deadlock: on rank 0, op 0 (send) of 'only' for role 'r0' "
-                                          "waits for op 3 (recv) of 'only' for role 'r1' on rank 1, "
-                                          "that for op 2 (send) of 'only' for role 'r1' on rank 1, "
-                                          "that for op 1 (recv) of 'only' for role 'r0' on rank 0, "
-                                          "that for the first");
+        assert_checks(b, grouped ? NULL
+                                 : "deadlock: on rank 0, op 0 (send) of 'only' for role 'r0' "
+                                   "waits for op 3 (recv) of 'only' for role 'r1' on rank 1, "
+                                   "that for op 2 (send) of 'only' for role 'r1' on rank 1, "
+                                   "that for op 1 (recv) of 'only' for role 'r0' on rank 0, "
+                                   "that for the first");
     }
 }
 
@@ -529,8 +538,8 @@ static void communicators_that_wait_for_each_other_crosswise_are_a_deadlock(void
     }
 }
 
-/* 8 ranks of two roles: four pairs that send down and back up. Roles stand for their ranks; with one
- * pair crossed (operands), ranks are run one by one. */
+/* 8 ranks of two roles: four pairs that send down and back up. Roles stand for their ranks; with
+ * one pair crossed (operands), ranks are run one by one. */
 static struct lw_plan pairs(bool crossed, bool deadlock)
 {
     struct lw_builder *b = lw_builder_new("pairs", 8);
@@ -549,7 +558,8 @@ static struct lw_plan pairs(bool crossed, bool deadlock)
         down[i] = (struct lw_operand){64, 0, 4 + partner};
         up[partner] = (struct lw_operand){64, 0, i};
     }
-    int32_t to_bottom = lw_builder_operand_row(b, down, 4), to_top = lw_builder_operand_row(b, up, 4);
+    int32_t to_bottom = lw_builder_operand_row(b, down, 4),
+            to_top = lw_builder_operand_row(b, up, 4);
     lw_builder_variant(b, "only", "", true);
     lw_builder_pass(b, 0);
     for (int32_t role = 0; role < 2; role++) {
@@ -602,7 +612,8 @@ static void thousands_of_ranks_cost_no_more_than_their_roles(void **state)
     lw_plan_free(&p);
 }
 
-/* --- any content -------------------------------------------------------------------------------- */
+/* --- any content
+ * -------------------------------------------------------------------------------- */
 
 static uint64_t next(uint64_t *x)
 {

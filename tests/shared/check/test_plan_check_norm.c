@@ -1,6 +1,6 @@
-/* lw_plan_check on the chain of clipping: one change each, and the fault names the op and the ranks.
- * docs/design/norm.md. Modules a, b | c of tests/lib/tiny_workload.h; weights are split over tensor groups,
- * b.bias is whole on each of their ranks; d.weight in c is a copy of a.weight. */
+/* lw_plan_check on the chain of clipping: one change each, and the fault names the op and the
+ * ranks. docs/design/norm.md. Modules a, b | c of tests/lib/tiny_workload.h; weights are split over
+ * tensor groups, b.bias is whole on each of their ranks; d.weight in c is a copy of a.weight. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -228,9 +228,19 @@ static void gradients_that_come_behind_the_norm_are_named(void **state)
     struct lw_op *squares = find(&k, 0, LW_OP_COPY_IN, 0), *out = squares - 1;
     assert_int_equal(out->kind, LW_OP_COPY_OUT);
     int32_t bucket = squares->bucket;
-    *squares = (struct lw_op){.kind = LW_OP_COPY_OUT, .bucket = out->bucket, .comm = -1, .call = -1,
-                              .work = -1, .work_ps = -1, .peer = -1, .operand = -1, .module = -1,
-                              .stage = -1, .micro_batch = -1, .name = "", .first_dep = out->first_dep,
+    *squares = (struct lw_op){.kind = LW_OP_COPY_OUT,
+                              .bucket = out->bucket,
+                              .comm = -1,
+                              .call = -1,
+                              .work = -1,
+                              .work_ps = -1,
+                              .peer = -1,
+                              .operand = -1,
+                              .module = -1,
+                              .stage = -1,
+                              .micro_batch = -1,
+                              .name = "",
+                              .first_dep = out->first_dep,
                               .n_deps = out->n_deps};
     out->kind = LW_OP_COPY_IN;
     out->bucket = bucket;
@@ -291,7 +301,8 @@ static void what_is_counted_twice_is_named(void **state)
             find(&k, role, LW_OP_ALL_REDUCE, 0)->comm = c;
     expect(&k, find(&k, 0, LW_OP_COPY_OUT, 0),
            "the norm of rank 0 counts what ranks 0 and 2 both update from each of them");
-    make(&k, "dp 2 pp 2 tp 2 zero 1"); /* tensor groups for data groups: 0 and 1, then all of the replica */
+    /* tensor groups for data groups: 0 and 1, then all of the replica */
+    make(&k, "dp 2 pp 2 tp 2 zero 1");
     for (int32_t c = 0; c < k.p.n_comms; c++)
         for (int32_t role = 0; k.p.comms[c].purpose == LW_COMM_TENSOR && role < 2; role++)
             find(&k, role, LW_OP_ALL_REDUCE, 0)->comm = c;
@@ -330,7 +341,8 @@ static void elements_that_nobody_counts_are_named(void **state)
     make(&k, "dp 2 pp 2");
     k.p.role_of[1] = 1; /* beside rank 0 in its data group */
     assert_int_equal(lw_check_norm(&k.p, &err), LW_EPLAN);
-    if (!strstr(err.msg, "ranks 0 and 1 share a data group, but one is at stage 0 and one at stage 1"))
+    if (!strstr(err.msg,
+                "ranks 0 and 1 share a data group, but one is at stage 0 and one at stage 1"))
         fail_msg("%s", err.msg);
     lw_plan_free(&k.p);
 }

@@ -1,5 +1,5 @@
-/* lw_plan_check on plans of pipelines with data and tensor parallelism: one change each, and the fault
- * names the op. Docs: docs/design/plan.md. */
+/* lw_plan_check on plans of pipelines with data and tensor parallelism: one change each, and the
+ * fault names the op. Docs: docs/design/plan.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -122,8 +122,10 @@ static void a_send_less_is_named_by_its_receive(void **state)
     expect(&k, number(&k, a, text), "never sends it");
 }
 
-/* Peers of one rank alone differ: roles no longer stand for ranks, and the words are those of ranks. */
-/* An op that has operands says the most of them itself, or nothing: nobody else would see that it does not. */
+/* Peers of one rank alone differ: roles no longer stand for ranks, and the words are those of
+ * ranks. */
+/* An op that has operands says the most of them itself, or nothing: nobody else would see that it
+ * does not. */
 static void a_message_that_says_other_bytes_than_it_has_is_named(void **state)
 {
     static const int64_t sizes[] = {1, 2000, INT64_MAX};
@@ -136,7 +138,8 @@ static void a_message_that_says_other_bytes_than_it_has_is_named(void **state)
         struct lw_op *o = find(&k, 1, LW_OP_RECV, LW_COMM_FORWARD, 1);
         struct lw_op *sent = find(&k, 0, LW_OP_SEND, LW_COMM_FORWARD, 1);
         o->bytes = sizes[i];
-        snprintf(words, sizeof words, "says %lld bytes, but its row of operands", (long long)sizes[i]);
+        snprintf(words, sizeof words, "says %lld bytes, but its row of operands",
+                 (long long)sizes[i]);
         struct lw_err err = {0};
         assert_int_equal(lw_plan_check(&k.p, &err), LW_EPLAN);
         assert_non_null(strstr(err.msg, number(&k, o, text)));
@@ -217,7 +220,8 @@ static void a_gradient_that_is_moved_is_named(void **state)
     expect(&k, "(all_reduce, bucket 0)", "the gradient of parameter 2 'b.bias' is never");
 }
 
-/* --- copies ------------------------------------------------------------------------------------- */
+/* --- copies
+ * ------------------------------------------------------------------------------------- */
 
 static void copies_are_summed_before_the_optimizer(void **state)
 {

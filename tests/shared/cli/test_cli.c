@@ -110,8 +110,8 @@ static int exit_of(const char *arguments)
     char command[512];
     const char *lapwing = getenv("LAPWING");
 
-    snprintf(command, sizeof command, "exec >/dev/null 2>&1; %s %s", lapwing ? lapwing : "build/lapwing",
-             arguments);
+    snprintf(command, sizeof command, "exec >/dev/null 2>&1; %s %s",
+             lapwing ? lapwing : "build/lapwing", arguments);
     return WEXITSTATUS(system(command));
 }
 
@@ -206,7 +206,8 @@ static void manual_pages_and_completion_come_from_the_tables(void **state)
                                  "verbose,v,,\"compiler, flags and library versions\"\n"
                                  "format,,text|json|csv,output format (text)\n");
     free(options);
-    char *commands = output_of("help --format csv"), *strategy = output_of("help strategy --format json");
+    char *commands = output_of("help --format csv"),
+         *strategy = output_of("help strategy --format json");
     assert_non_null(strstr(commands, "\nversion,"));
     assert_non_null(strstr(strategy, "{\"name\": \"overlap\", \"argument\": \"on|off\", "));
     free(commands);

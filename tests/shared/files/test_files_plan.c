@@ -40,7 +40,8 @@ static void documented_example_reads_as_described(void **state)
     assert_int_equal(p.sets[1].first_bucket, 1);
     assert_int_equal(p.buckets[1].limit_bytes, 1048576);
     struct lw_slot_walk w = {0};
-    assert_true(lw_plan_next_slot(&p, &p.buckets[1], &w) && lw_plan_next_slot(&p, &p.buckets[1], &w));
+    assert_true(lw_plan_next_slot(&p, &p.buckets[1], &w) &&
+                lw_plan_next_slot(&p, &p.buckets[1], &w));
     assert_int_equal(w.slot.offset, 64);
     assert_int_equal(p.n_shards, 0);
     assert_int_equal(p.works[4].ps, 40000);
@@ -94,7 +95,8 @@ static void indexes_and_sizes_are_verified_before_use(void **state)
          "at bucket_sets[1].buckets[0]: found 2 params and 1 offsets, expected as many"},
         {"\"works\": [", "\"shards\": [{\"param\": 1, \"numel\": 65}],\n  \"works\": [",
          "at shards[0].numel: found 65, allowed: 0 to 64"},
-        {"\"works\": [", "\"shards\": [{\"param\": 1, \"first\": 1, \"numel\": 64}],\n  \"works\": [",
+        {"\"works\": [",
+         "\"shards\": [{\"param\": 1, \"first\": 1, \"numel\": 64}],\n  \"works\": [",
          "at shards[0].first: found 1, allowed: 0 to 0"},
         {"\"passes\": [0, 1]", "\"passes\": [0, 2]",
          "at passes[1].variant: found 2, allowed: 0 to 1"},
@@ -175,7 +177,8 @@ static void edited_plans_are_refused(void **state)
          "\"bytes\": 256, \"limit_bytes\": 1048576, \"params\": [1], \"offsets\": [0]",
          "the gradient of parameter 0 'a.weight' is in no bucket"},
         {"\"works\": [",
-         "\"shards\": [{\"param\": 1, \"numel\": 64}, {\"param\": 1, \"first\": 32, \"numel\": 32}],\n"
+         "\"shards\": [{\"param\": 1, \"numel\": 64}, {\"param\": 1, \"first\": 32, \"numel\": "
+         "32}],\n"
          "  \"works\": [",
          "parameter 1 'b.weight'"},
         {"{\"ns\": 40}", "{\"ns\": 41}",

@@ -78,7 +78,8 @@ static void damaged_files_are_refused_by_place(void **state)
          "at batch (byte 318): found string \"8\", expected an integer"},
         {"\"batch\": 8", "\"bach\": 8",
          "at bach (byte 317): unknown field; allowed: lapwing, kind, name, from, notes, batch, "
-         "optimizer, optimizer_ns, gap_before_forward_ns, gap_before_backward_ns, gap_before_optimizer_ns, "
+         "optimizer, optimizer_ns, gap_before_forward_ns, gap_before_backward_ns, "
+         "gap_before_optimizer_ns, "
          "gap_after_optimizer_ns, recorded, modules, params, sparse, buffers, ready_order"},
         {"\"batch\": 8", "\"batch\": 8, \"batch\": 9", "at batch (byte 330): field given twice"},
         {"1500,", "1500.0001,",
@@ -105,7 +106,8 @@ static void damaged_files_are_refused_by_place(void **state)
          "at modules[1].tp_split (byte 986): found \"rows\", allowed: "
          "replicated, column, row, vocab, block"},
         {"\"tp_split\": \"row\"", "\"whole_forward_ns\": 20000.001",
-         "at modules[1].whole_forward_ps: found 20000001, allowed: 0 to what the module has in all"},
+         "at modules[1].whole_forward_ps: found 20000001, allowed: 0 to what the module has in "
+         "all"},
         {"\"kept_bytes_full\": 0", "\"kept_bytes_full\": 0, \"whole_kept_bytes_full\": 1",
          "at modules[1].whole_kept_bytes_full: found 1, allowed: 0 to what the module has in all"},
         {"\"tied\": 0", "\"tp_split\": \"block\"",

@@ -1,5 +1,6 @@
-/* Golden files and the command that checks them: shared/golden/golden.h, docs/design/golden.md. Own small
- * cases; altered copies, which must all fail; the recorded files of ../shared where they are. */
+/* Golden files and the command that checks them: shared/golden/golden.h, docs/design/golden.md. Own
+ * small cases; altered copies, which must all fail; the recorded files of ../shared where they
+ * are. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -227,7 +228,8 @@ static void what_is_no_case_is_a_failure_in_words(void **state)
     static const struct bad_case cases[] = {
         {"{\"kind\":\"schedule_9\"}\n", "unknown kind 'schedule_9'"},
         {"{\"kind\":\"assign\"}\n", "a case of kind 'assign' needs \"bucket_size\" or \"limits\""},
-        {"{\"kind\":\n", "broken JSON: at kind (byte 8): found the end of the text, expected a value"},
+        {"{\"kind\":\n",
+         "broken JSON: at kind (byte 8): found the end of the text, expected a value"},
         {"{\"id\":\"x\"}\n", "no \"kind\": this is no recorded case"},
         {"{\"kind\":\"uniform\",\"items\":-1,\"stages\":1,\"chunks\":1}\n",
          "items: '-1' is no whole number from 0 to 2147483647"},
@@ -348,7 +350,8 @@ static void altered_recordings_fail(void **state)
             *end = '\0';
             for (size_t k = 0; k < sizeof answers / sizeof *answers; k++) {
                 snprintf(field, sizeof field, "\"%s\":", answers[k]);
-                char *at = strstr(line, field), *digit = at ? first_digit(at + strlen(field)) : NULL;
+                char *at = strstr(line, field),
+                     *digit = at ? first_digit(at + strlen(field)) : NULL;
                 if (!digit)
                     continue;
                 char was = *digit;

@@ -1,6 +1,6 @@
 /* The reference's own answers: every case of ../shared/golden/c10d_buckets.jsonl, whose README says
- * how they were made (torch 1.13.1). Where the reference leaves the order of several open buckets to
- * its hash table, these are compared as a set. */
+ * how they were made (torch 1.13.1). Where the reference leaves the order of several open buckets
+ * to its hash table, these are compared as a set. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -189,14 +189,16 @@ static void read_case(struct lw_json *j, struct golden *c)
     }
 }
 
-/* --- the checks --------------------------------------------------------------------------------- */
+/* --- the checks
+ * --------------------------------------------------------------------------------- */
 
 static bool same_bucket(const struct golden *c, int32_t i, const struct lw_bucketing *b, int32_t k)
 {
     int32_t n = c->first[i + 1] - c->first[i];
 
     return n == b->first[k + 1] - b->first[k] && c->bucket_limits[i] == b->limit_bytes[k] &&
-           memcmp(c->items + c->first[i], b->items + b->first[k], (size_t)n * sizeof *b->items) == 0;
+           memcmp(c->items + c->first[i], b->items + b->first[k], (size_t)n * sizeof *b->items) ==
+               0;
 }
 
 static void check_assign(const struct golden *c, bool with_order)
@@ -266,8 +268,8 @@ static void rebuild(struct ddp *d)
         if (!seen[i])
             d->order[d->n_order++] = i;
     lw_bucketing_free(&d->buckets);
-    assert_int_equal(lw_bucket_rebuilt(&d->rules, d->c->grads, d->c->n, d->order, &d->buckets, &err),
-                     LW_OK);
+    assert_int_equal(
+        lw_bucket_rebuilt(&d->rules, d->c->grads, d->c->n, d->order, &d->buckets, &err), LW_OK);
     d->hash_order = d->buckets.n_open > 1;
     use_buckets(d);
 }
@@ -423,8 +425,10 @@ static void every_case_of_the_reference_is_reproduced(void **state)
         for (int i = 0; i < c->n_iters; i++)
             free(c->iters[i].events);
     }
-    print_message("%d assign, %d rebuild, %d error, %d ddp_trace (%d iterations); %d errors have no "
-                  "counterpart\n", n_assign, n_rebuild, n_error, n_trace, n_iterations, n_skipped);
+    print_message(
+        "%d assign, %d rebuild, %d error, %d ddp_trace (%d iterations); %d errors have no "
+        "counterpart\n",
+        n_assign, n_rebuild, n_error, n_trace, n_iterations, n_skipped);
     assert_true(n_assign > 0 && n_rebuild > 0 && n_error > 0 && n_trace > 0);
     lw_input_free(&in);
     free(c);

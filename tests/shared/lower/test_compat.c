@@ -79,9 +79,9 @@ static void what_the_user_gave_is_never_replaced(void **state)
 }
 
 /* Cap 1200 bytes and no first bucket named. 2020: registration order under [1 MiB, 1200], all 2408
- * bytes in one bucket, divided in a pass of its own, the map of 4 * 4 bytes behind it; never rebuilt.
- * 1.13: the same limits in ready order; scaled while copied, no map. 2: the cap stands alone, so that
- * c.weight (1200) closes a bucket. */
+ * bytes in one bucket, divided in a pass of its own, the map of 4 * 4 bytes behind it; never
+ * rebuilt. 1.13: the same limits in ready order; scaled while copied, no map. 2: the cap stands
+ * alone, so that c.weight (1200) closes a bucket. */
 static void generations_of_c10d_differ(void **state)
 {
     struct tiny t;
@@ -94,15 +94,17 @@ static void generations_of_c10d_differ(void **state)
     expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 C/2408 "
                        "AR0/2408 AR/16 Co0/2408 O:7");
     set(&s, "bucket-policy", "c10d-1.13");
-    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 AR1/2408 "
-                       "Co1/2408 O:7");
+    expect_ops(&t, &s,
+               "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 AR1/2408 "
+               "Co1/2408 O:7");
     set(&s, "bucket-policy", "c10d-2");
-    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 AR1/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 "
-                       "AR2/1208 Co1/1200 Co2/1208 O:7");
+    expect_ops(&t, &s,
+               "F0:1 F1:2 F2:3 B2:5 Ci/1200 AR1/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 "
+               "AR2/1208 Co1/1200 Co2/1208 O:7");
 }
 
-/* c10d leaves averaging to the hook: a pass over the compressed bucket. By default gradients are scaled
- * while they are copied, hook or not. */
+/* c10d leaves averaging to the hook: a pass over the compressed bucket. By default gradients are
+ * scaled while they are copied, hook or not. */
 static void a_comm_hook_of_c10d_divides_what_it_compressed(void **state)
 {
     struct tiny t;
@@ -111,24 +113,27 @@ static void a_comm_hook_of_c10d_divides_what_it_compressed(void **state)
     (void)state;
     tiny_init(&t);
     set(&s, "comm-hook", "fp16");
-    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 Ca1/2408 "
-                       "C/1204 AR1/1204 Ca1/2408 Co1/2408 O:7");
+    expect_ops(&t, &s,
+               "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 Ca1/2408 "
+               "C/1204 AR1/1204 Ca1/2408 Co1/2408 O:7");
     s = with("none");
     set(&s, "comm-hook", "fp16");
-    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 Ca1/2408 "
-                       "AR1/1204 Ca1/2408 Co1/2408 O:7");
+    expect_ops(&t, &s,
+               "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 Ca1/2408 "
+               "AR1/1204 Ca1/2408 Co1/2408 O:7");
     set(&s, "compat", "c10d");
     struct lw_plan p = build(&t, &s);
     bool said = false;
     for (int32_t i = 0; i < p.n_notes; i++)
-        said = said || strstr(p.notes[i], "averaging: gradients are scaled by 1/2 by the comm hook");
+        said =
+            said || strstr(p.notes[i], "averaging: gradients are scaled by 1/2 by the comm hook");
     assert_true(said);
     lw_plan_free(&p);
 }
 
 /* Registered: 0 = a.weight b.weight (300 elements, an exact fit), 1 = b.bias, 2 = c.weight. The
- * numbers stay and the last one is launched first, divided in a pass of its own; by default the list is
- * reversed and in order, and gradients are scaled while they are copied. */
+ * numbers stay and the last one is launched first, divided in a pass of its own; by default the
+ * list is reversed and in order, and gradients are scaled while they are copied. */
 static void picotron_launches_as_buckets_complete(void **state)
 {
     struct tiny t;
@@ -164,8 +169,9 @@ static void completion_order_lets_a_later_bucket_pass(void **state)
     s = with("none");
     set(&s, "bucket-cap", "808");
     set(&s, "bucket-policy", "picotron");
-    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 AR0/1200 B2:1 B1:1 Ci/400 B1:1 Ci/8 B1:2 Ci/800 "
-                       "AR1/808 AR2/400 B0:2 Ew O:7");
+    expect_ops(&t, &s,
+               "F0:1 F1:2 F2:3 B2:5 Ci/1200 AR0/1200 B2:1 B1:1 Ci/400 B1:1 Ci/8 B1:2 Ci/800 "
+               "AR1/808 AR2/400 B0:2 Ew O:7");
 }
 
 /* fp16 counts 4 bytes in picotron: 1200 / 4 = 300 elements make 3 buckets; 1200 / 2 = 600 make 2:

@@ -389,7 +389,8 @@ static void flops_and_bytes_of_a_cut_module_sum_to_twice_its_forward(void **stat
     t.modules[2].forward_bytes = 30;
     struct lw_plan p = build(&t, &s);
     struct lw_program g = lw_plan_program(&p, 0, 0);
-    /* 1200 flops and 60 bytes over 6 us, cut at 5: 1000 and 200, 50 and 10; module b tells no bytes */
+    /* 1200 flops and 60 bytes over 6 us, cut at 5: 1000 and 200, 50 and 10; module b tells no
+     * bytes */
     assert_int_equal(p.works[p.ops[g.first_op + 3].work].flops, 1000);
     assert_int_equal(p.works[p.ops[g.first_op + 4].work].flops, 200);
     assert_int_equal(p.works[p.ops[g.first_op + 3].work].bytes, 50);
@@ -405,7 +406,7 @@ static void what_is_not_lowered_is_refused_in_words(void **state)
         enum lw_status status;
     } cases[] = {
         {"pp", "2", "--pp 2: module", LW_EINVAL},   {"tp", "4", "--tp 4: workload", LW_EINVAL},
-        
+
         {"recompute", "selective", "--recompute selective", LW_EINVAL},
         {"broadcast-dtype", "f16", "--broadcast-dtype needs --zero", LW_EINVAL},
         {"bucket-policy", "sharded-ddp", "it needs --zero 1", LW_EINVAL},
@@ -486,7 +487,8 @@ static void random_models_keep_bytes_and_times(void **state)
         }
         struct lw_strategy s = lw_strategy_default();
         s.dp = 1 + next(&x, 4);
-        s.bucket_policy = (enum lw_bucket_policy_id)(next(&x, 2) ? next(&x, 3) : LW_BUCKET_PER_TENSOR + next(&x, 2));
+        s.bucket_policy = (enum lw_bucket_policy_id)(
+            next(&x, 2) ? next(&x, 3) : LW_BUCKET_PER_TENSOR + next(&x, 2));
         s.find_unused = next(&x, 2);
         s.overlap = next(&x, 2);
         s.launch_order = (enum lw_launch_order)next(&x, 2);

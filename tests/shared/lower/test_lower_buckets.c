@@ -1,6 +1,7 @@
-/* Bucket policies inside a plan: shared/lower/lower_buckets.c, docs/design/program.md. The workload is
- * that of tests/lib/tiny_workload.h: in registration order a.weight 400 bytes, b.weight 800, b.bias 8,
- * c.weight 1200; ready are c.weight at 5 us, b.bias at 8, b.weight at 10, a.weight at 12. */
+/* Bucket policies inside a plan: shared/lower/lower_buckets.c, docs/design/program.md. The workload
+ * is that of tests/lib/tiny_workload.h: in registration order a.weight 400 bytes, b.weight 800,
+ * b.bias 8, c.weight 1200; ready are c.weight at 5 us, b.bias at 8, b.weight at 10, a.weight at
+ * 12. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -41,8 +42,8 @@ static struct lw_strategy with_policy(enum lw_bucket_policy_id policy)
     return s;
 }
 
-/* 1200 / 4 = 300 elements: 100 + 200 fit exactly, 2 more do not, 300 behind 2 do not. From the back:
- * c.weight | b.bias | a.weight b.weight. */
+/* 1200 / 4 = 300 elements: 100 + 200 fit exactly, 2 more do not, 300 behind 2 do not. From the
+ * back: c.weight | b.bias | a.weight b.weight. */
 static void picotron_fills_to_its_capacity_and_launches_from_the_back(void **state)
 {
     struct tiny t;
@@ -58,7 +59,8 @@ static void picotron_fills_to_its_capacity_and_launches_from_the_back(void **sta
     assert_int_equal(p.buckets[2].n_slots, 2);
     assert_int_equal(p.slots[p.buckets[2].first_slot], A_WEIGHT);
     struct lw_slot_walk w = {0};
-    assert_true(lw_plan_next_slot(&p, &p.buckets[2], &w) && lw_plan_next_slot(&p, &p.buckets[2], &w));
+    assert_true(lw_plan_next_slot(&p, &p.buckets[2], &w) &&
+                lw_plan_next_slot(&p, &p.buckets[2], &w));
     assert_int_equal(w.slot.offset, 100);
     assert_int_equal(p.buckets[0].limit_bytes, 1200);
     assert_true(has_note(&p, "buckets: picotron, registration order, a bucket holds at most 300 "
@@ -140,9 +142,9 @@ static void the_optimum_beats_mg_wfbp_where_waiting_pays_once(void **state)
 }
 
 /* 5 us + 1 ns a byte each way. For the backward alone c.weight goes first and the rest ends at
- * 12 + 5 + 1.208 = 18.208. With the next forward: that, 7 of the optimizer, 6.208 for the gather of the
- * rest = 31.416, behind it a and b until 34.416; c's gather ends at 31.416 + 6.2 = 37.616, c at 40.616.
- * One bucket: 12 + 7.408 + 7 + 7.408 = 33.816 and 6 of forward, 39.816. */
+ * 12 + 5 + 1.208 = 18.208. With the next forward: that, 7 of the optimizer, 6.208 for the gather of
+ * the rest = 31.416, behind it a and b until 34.416; c's gather ends at 31.416 + 6.2 = 37.616, c at
+ * 40.616. One bucket: 12 + 7.408 + 7 + 7.408 = 33.816 and 6 of forward, 39.816. */
 static void the_optimum_can_count_the_next_forward(void **state)
 {
     const struct affine a = {5 * LW_PS_PER_US, LW_PS_PER_NS};
@@ -163,10 +165,12 @@ static void the_optimum_can_count_the_next_forward(void **state)
     lw_plan_free(&p);
     s.pp = 2;
     t.modules[0].output_bytes = t.modules[1].output_bytes = 8;
-    expect_refusal_with(&t, &s, &cost, LW_ENOTSUP, "--count-forward on: the next forward of a pipeline");
+    expect_refusal_with(&t, &s, &cost, LW_ENOTSUP,
+                        "--count-forward on: the next forward of a pipeline");
     s = with_policy(LW_BUCKET_MG_WFBP);
     s.count_forward = true;
-    expect_refusal_with(&t, &s, &cost, LW_EINVAL, "--count-forward on is for --bucket-policy optimal");
+    expect_refusal_with(&t, &s, &cost, LW_EINVAL,
+                        "--count-forward on is for --bucket-policy optimal");
 }
 
 /* Without overlap all is ready at 12 us: every further start-up is a loss. */
@@ -223,7 +227,8 @@ static void contradictions_are_refused_in_words(void **state)
     (void)state;
     tiny_init(&t);
     expect_refusal(&t, &s, LW_EINVAL, "--bucket-policy optimal weighs buckets by the time");
-    expect_refusal_with(&t, &s, &silent, LW_ENOTSUP, "an all-reduce of 1200 bytes over 2 ranks on 1");
+    expect_refusal_with(&t, &s, &silent, LW_ENOTSUP,
+                        "an all-reduce of 1200 bytes over 2 ranks on 1");
     s.bucket_cap_bytes = 100;
     expect_refusal(&t, &s, LW_EINVAL, "optimal takes no --bucket-cap");
     s = with_policy(LW_BUCKET_PICOTRON);
@@ -231,13 +236,15 @@ static void contradictions_are_refused_in_words(void **state)
     expect_refusal(&t, &s, LW_EINVAL, "picotron takes no --first-bucket");
     s = with_policy(LW_BUCKET_MG_WFBP);
     s.static_graph = true;
-    expect_refusal(&t, &s, LW_EINVAL, "mg-wfbp takes no --static-graph on; these do: c10d-1.13, c10d-2");
+    expect_refusal(&t, &s, LW_EINVAL,
+                   "mg-wfbp takes no --static-graph on; these do: c10d-1.13, c10d-2");
     s = with_policy(LW_BUCKET_PICOTRON);
     t.params[B_BIAS].dtype = LW_BF16;
     expect_refusal(&t, &s, LW_EINVAL, "'a.weight' is f32 on 0, 'b.bias' is bf16 on 0");
 }
 
-/* --- random models ------------------------------------------------------------------------------ */
+/* --- random models
+ * ------------------------------------------------------------------------------ */
 
 static int next(uint64_t *x, int below)
 {
@@ -352,8 +359,9 @@ static void no_cut_of_random_models_ends_before_the_optimum(void **state)
     }
 }
 
-/* Every plan passes its own check (lw_plan_build runs it); bytes are reduced once; a picotron bucket
- * of several gradients keeps to its capacity; launches go in index order unless asked otherwise. */
+/* Every plan passes its own check (lw_plan_build runs it); bytes are reduced once; a picotron
+ * bucket of several gradients keeps to its capacity; launches go in index order unless asked
+ * otherwise. */
 static void random_models_keep_bytes_caps_and_order(void **state)
 {
     static const enum lw_bucket_policy_id policies[] = {LW_BUCKET_PICOTRON, LW_BUCKET_COLOSSAL,

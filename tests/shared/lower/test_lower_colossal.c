@@ -13,8 +13,8 @@
 
 enum { ROOM = 4096 };
 
-/* a | b, c by the uniform rule (the rest to the last stage); b is split and sums its activations; the
- * last parameter is a copy of the first; all of it f16. */
+/* a | b, c by the uniform rule (the rest to the last stage); b is split and sums its activations;
+ * the last parameter is a copy of the first; all of it f16. */
 struct model {
     struct tiny t;
     struct lw_param params[5];
@@ -37,8 +37,8 @@ static void init(struct model *k)
     k->t.w.n_params = 5;
 }
 
-/* Letters of ops, V for receives; module.micro-batch of compute, name/bytes of messages, class/bytes of
- * collectives. */
+/* Letters of ops, V for receives; module.micro-batch of compute, name/bytes of messages,
+ * class/bytes of collectives. */
 static const char *ops_of(const struct lw_plan *p, int32_t rank, char *text)
 {
     struct lw_program g = lw_plan_program(p, 0, rank);
@@ -71,11 +71,12 @@ static struct lw_strategy eight_ranks(void)
     return s;
 }
 
-/* Stage 0 has one warm-up forward (p - s - 1), stage 1 none. Shapes: 8 bytes, then 3 * 8. A call posts
- * send-prev, recv-prev, recv-next, send-next and is waited for (Ew). Data: 100 and 402 f16 elements (b.weight, b.bias whole,
- * c.weight, the copy: 200 + 2 + 300 + 100 = 602), divided by dp in the flat buffer, reduced, spread;
- * the copies, 200 bytes, flat too; then found-inf over the model group, the squares' pass (Ci), their sum
- * over tensor and pipeline, the pass that scales (Co). */
+/* Stage 0 has one warm-up forward (p - s - 1), stage 1 none. Shapes: 8 bytes, then 3 * 8. A call
+ * posts send-prev, recv-prev, recv-next, send-next and is waited for (Ew). Data: 100 and 402 f16
+ * elements (b.weight, b.bias whole, c.weight, the copy: 200 + 2 + 300 + 100 = 602), divided by dp
+ * in the flat buffer, reduced, spread; the copies, 200 bytes, flat too; then found-inf over the
+ * model group, the squares' pass (Ci), their sum over tensor and pipeline, the pass that scales
+ * (Co). */
 static void the_sequence_is_that_of_colossalai(void **state)
 {
     struct model k;
@@ -122,7 +123,8 @@ static void its_norm_is_taken_on_data_ranks_too(void **state)
     lw_plan_free(&p);
 }
 
-/* W = 8: data i + 4 j, model 4 consecutive, pipeline {j, j + 2}, tensor pairs (seeds 5.2, rule 7). */
+/* W = 8: data i + 4 j, model 4 consecutive, pipeline {j, j + 2}, tensor pairs (seeds 5.2, rule
+ * 7). */
 static void groups_are_those_of_its_initializers(void **state)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* Grids as plans: shared/lower/lower_grid.h, and the order of their messages, shared/schedule/grid_order.h. */
+/* Grids as plans: shared/lower/lower_grid.h, and the order of their messages,
+ * shared/schedule/grid_order.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -57,9 +58,9 @@ static const char *ops_of(const struct lw_plan *p, int32_t rank, char *text, siz
     return text;
 }
 
-/* F 10, B 18, transfer 2, p = 2, m = 2, in the order of ends: rank 0's F0 ends at 10 and F1 at 20, so
- * rank 1 receives both before its F0 (12 to 22) and B0 (22 to 40) ends, which rank 0 hears of before
- * it ends its own B0 (42 to 60); rank 1's B1 ends at 68. */
+/* F 10, B 18, transfer 2, p = 2, m = 2, in the order of ends: rank 0's F0 ends at 10 and F1 at 20,
+ * so rank 1 receives both before its F0 (12 to 22) and B0 (22 to 40) ends, which rank 0 hears of
+ * before it ends its own B0 (42 to 60); rank 1's B1 ends at 68. */
 static void messages_stand_where_their_senders_finish(void **state)
 {
     struct lw_grid g = made(LW_SCHEDULE_1F1B, 2, 2, 1);
@@ -186,9 +187,11 @@ static void a_negative_duration_is_refused(void **state)
 
     (void)state;
     assert_int_equal(lw_grid_plan(&g, "g", LW_SCHEDULE_1F1B,
-                                  &(struct lw_grid_durations){1, 1, 1, -2, 0}, &p, &err), LW_EINVAL);
+                                  &(struct lw_grid_durations){1, 1, 1, -2, 0}, &p, &err),
+                     LW_EINVAL);
     assert_int_equal(lw_grid_plan(&g, "g", LW_SCHEDULE_1F1B,
-                                  &(struct lw_grid_durations){1, -1, 1, 2, 0}, &p, &err), LW_EINVAL);
+                                  &(struct lw_grid_durations){1, -1, 1, 2, 0}, &p, &err),
+                     LW_EINVAL);
     lw_grid_free(&g);
 }
 

@@ -42,8 +42,8 @@ static void refuse(const struct tiny *t, const struct lw_strategy *s, enum lw_st
     assert_int_equal(p.n_ranks, -7);
 }
 
-/* Letter, module or bucket, '.' micro-batch of F, B, I, W and messages; '>' and '<' with the peer of
- * the role's first rank for sends and receives; bytes of communication behind '/'. */
+/* Letter, module or bucket, '.' micro-batch of F, B, I, W and messages; '>' and '<' with the peer
+ * of the role's first rank for sends and receives; bytes of communication behind '/'. */
 static const char *ops_of(const struct lw_plan *p, const char *variant, int32_t rank, char *text)
 {
     struct lw_program g = lw_plan_program(p, lw_plan_find_variant(p, variant), rank);
@@ -78,10 +78,10 @@ static void assert_ops(const struct lw_plan *p, const char *variant, int32_t ran
     assert_string_equal(ops_of(p, variant, rank, text), expected);
 }
 
-/* The worked example of docs/design/program_parallel.md. Forward and backward of a, b, c take 3, 6 and
- * 9 us, so the exact partition is a, b | c with 9 us each. Stage 0 runs F 0-3, 3-6, B 12-18, 21-27;
- * stage 1 runs F 3-6, B 6-12, F 12-15, B 15-21 (transfers not counted): the second activation, made at
- * 6, stands before everything of stage 1, whose first forward ends then too. */
+/* The worked example of docs/design/program_parallel.md. Forward and backward of a, b, c take 3, 6
+ * and 9 us, so the exact partition is a, b | c with 9 us each. Stage 0 runs F 0-3, 3-6, B 12-18,
+ * 21-27; stage 1 runs F 3-6, B 6-12, F 12-15, B 15-21 (transfers not counted): the second
+ * activation, made at 6, stands before everything of stage 1, whose first forward ends then too. */
 static void two_stages_of_1f1b_are_lowered_op_by_op(void **state)
 {
     struct tiny t;
@@ -105,8 +105,8 @@ static void two_stages_of_1f1b_are_lowered_op_by_op(void **state)
     lw_plan_free(&p);
 }
 
-/* Two replicas: stage 0 fills bucket 0 of 1208 bytes (b.bias, b.weight, a.weight), stage 1 its own of
- * 1200, each during the backward of the last micro-batch. */
+/* Two replicas: stage 0 fills bucket 0 of 1208 bytes (b.bias, b.weight, a.weight), stage 1 its own
+ * of 1200, each during the backward of the last micro-batch. */
 static void gradients_are_reduced_in_the_last_micro_batch(void **state)
 {
     struct tiny t;
@@ -133,7 +133,8 @@ static void gradients_are_reduced_in_the_last_micro_batch(void **state)
     lw_plan_free(&p);
 }
 
-/* zb-h1 of one micro-batch, halves of each module apart; gradients complete with the weights' half. */
+/* zb-h1 of one micro-batch, halves of each module apart; gradients complete with the weights'
+ * half. */
 static void halves_of_a_backward_are_ops_of_their_own(void **state)
 {
     struct tiny t;

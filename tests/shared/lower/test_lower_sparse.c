@@ -1,5 +1,5 @@
-/* Sparse gradients in a plan: docs/design/sparse.md. The tiny workload with b.weight as 20 rows of 10, of
- * which a micro-batch touches 3. */
+/* Sparse gradients in a plan: docs/design/sparse.md. The tiny workload with b.weight as 20 rows of
+ * 10, of which a micro-batch touches 3. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,18 +43,20 @@ static struct lw_plan example(const char *const options[][2])
     return build(&t, &s);
 }
 
-/* Four members with 3 rows: shapes of 9 i64, 4 * 72 bytes; 3 row numbers, 4 * 24; 30 values, 4 * 120. The
- * sum moves 4 * 3 rows of 8 + 40 bytes. The copy in front takes 3 * 48 of the rows. Buckets of the rebuilt
- * set: 2 is b.weight, closed alone and at once; 3 the rest, which the end closes. */
+/* Four members with 3 rows: shapes of 9 i64, 4 * 72 bytes; 3 row numbers, 4 * 24; 30 values, 4 *
+ * 120. The sum moves 4 * 3 rows of 8 + 40 bytes. The copy in front takes 3 * 48 of the rows.
+ * Buckets of the rebuilt set: 2 is b.weight, closed alone and at once; 3 the rest, which the end
+ * closes. */
 static void three_gathers_and_a_sum_stand_for_the_reduction(void **state)
 {
     (void)state;
     struct lw_plan p = example(NULL);
     char text[400];
 
-    assert_string_equal(tiny_ops(&p, "steady", text, sizeof text),
-                        "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/144 AG2/288 AG2/96 AG2/480 "
-                        "C2/576 B0:2 Ci/400 AR3/1608 Co3/1608 O:7");
+    assert_string_equal(
+        tiny_ops(&p, "steady", text, sizeof text),
+        "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/144 AG2/288 AG2/96 AG2/480 "
+        "C2/576 B0:2 Ci/400 AR3/1608 Co3/1608 O:7");
     for (int32_t b = 0; b < p.n_buckets; b++)
         if (lw_plan_sparse(&p, b))
             assert_int_equal(p.buckets[b].bytes, 288 + 96 + 480);
@@ -77,12 +79,13 @@ static void the_optimizer_waits_for_the_sum(void **state)
     lw_plan_free(&p);
 }
 
-/* Two micro-batches after two accumulated passes of two: 6 backwards touch 18 rows; 4 passes 24, but there
- * are only 20. c10d-2020 divides the rows in a pass of its own, 20 * 48 bytes. */
+/* Two micro-batches after two accumulated passes of two: 6 backwards touch 18 rows; 4 passes 24,
+ * but there are only 20. c10d-2020 divides the rows in a pass of its own, 20 * 48 bytes. */
 static void rows_add_up_over_backwards(void **state)
 {
     (void)state;
-    struct lw_plan p = example((const char *const[][2]){{"micro-batches", "2"}, {"no-sync", "2"}, {0}});
+    struct lw_plan p =
+        example((const char *const[][2]){{"micro-batches", "2"}, {"no-sync", "2"}, {0}});
 
     assert_int_equal(p.buckets[2].bytes, 4 * (72 + 18 * 8 + 18 * 40));
     lw_plan_free(&p);
@@ -101,12 +104,13 @@ static void values_have_the_gradients_type(void **state)
     struct lw_plan p = example((const char *const[][2]){{"grad-dtype", "bf16"}, {0}});
     char text[400];
 
-    assert_non_null(strstr(tiny_ops(&p, "steady", text, sizeof text), "AG2/288 AG2/96 AG2/240 C2/336"));
+    assert_non_null(
+        strstr(tiny_ops(&p, "steady", text, sizeof text), "AG2/288 AG2/96 AG2/240 C2/336"));
     lw_plan_free(&p);
 }
 
-/* Gradients in memory: 4 members' 12 rows of 48 bytes once summed, in place of 200 * 4; buckets: 288 + 96 +
- * 480 in place of 800. */
+/* Gradients in memory: 4 members' 12 rows of 48 bytes once summed, in place of 200 * 4; buckets:
+ * 288 + 96 + 480 in place of 800. */
 static void memory_counts_rows(void **state)
 {
     (void)state;
@@ -123,8 +127,8 @@ static void memory_counts_rows(void **state)
     lw_plan_free(&rows);
 }
 
-/* On one link of 1 GB/s and 1 us, by rings of 3 steps: a gather of B bytes takes 3 * (B / 4 / 1e9 s + 1 us);
- * copies of B bytes at 1e12 B/s read and write them. */
+/* On one link of 1 GB/s and 1 us, by rings of 3 steps: a gather of B bytes takes 3 * (B / 4 / 1e9 s
+ * + 1 us); copies of B bytes at 1e12 B/s read and write them. */
 static void the_simulator_times_each_part(void **state)
 {
     (void)state;
@@ -172,7 +176,8 @@ static void what_cannot_be_planned_is_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_strategy s = with((const char *const[][2]){{cases[i].option, cases[i].value}, {0}});
+        struct lw_strategy s =
+            with((const char *const[][2]){{cases[i].option, cases[i].value}, {0}});
         struct lw_err err = {0};
         struct tiny t;
         sparse_init(&t);
@@ -196,7 +201,8 @@ static void rows_beyond_all_numbers_are_refused(void **state)
     t.params[B_WEIGHT].numel = INT64_C(1) << 58;
     of_b.row_numel = 1;
     assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "the rows of 4194304 ranks and 1 x 1 backwards are more than 2^63 bytes"));
+    assert_non_null(
+        strstr(err.msg, "the rows of 4194304 ranks and 1 x 1 backwards are more than 2^63 bytes"));
 }
 
 static void a_workload_that_does_not_tell_rows_is_refused(void **state)
@@ -210,8 +216,9 @@ static void a_workload_that_does_not_tell_rows_is_refused(void **state)
     sparse_init(&t);
     t.w.n_sparse = 0;
     assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_ENOTSUP);
-    assert_non_null(strstr(err.msg, "how many of them a micro-batch touches (\"sparse\": param, row_numel, "
-                                    "touched_rows)"));
+    assert_non_null(strstr(err.msg,
+                           "how many of them a micro-batch touches (\"sparse\": param, row_numel, "
+                           "touched_rows)"));
     s.dp = 1; /* nothing is reduced */
     p = build(&t, &s);
     lw_plan_free(&p);

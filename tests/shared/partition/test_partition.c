@@ -1,5 +1,5 @@
-/* Modules to stages: shared/partition/partition.h. The examples of docs/design/partition.md are here with the
- * same numbers; optimality is compared with all partitions of small inputs. */
+/* Modules to stages: shared/partition/partition.h. The examples of docs/design/partition.md are
+ * here with the same numbers; optimality is compared with all partitions of small inputs. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -159,12 +159,14 @@ static void explicit_parts_must_ascend(void **state)
     assert_string_equal(shown(&p), "0-1,4-6|1-4,6-8");
     lw_partition_free(&p);
     assert_int_equal(lw_partition_explicit(late, 8, 2, 1, &p, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "explicit partition: part 0 begins at item 1, allowed: 0 to 0 (parts "
-                                 "ascend, none is empty, there are 8 items)");
+    assert_string_equal(err.msg,
+                        "explicit partition: part 0 begins at item 1, allowed: 0 to 0 (parts "
+                        "ascend, none is empty, there are 8 items)");
     assert_int_equal(lw_partition_explicit(flat, 8, 3, 1, &p, &err), LW_EINVAL);
     assert_int_equal(lw_partition_explicit(far, 8, 2, 1, &p, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "explicit partition: part 1 begins at item 8, allowed: 1 to 7 (parts "
-                                 "ascend, none is empty, there are 8 items)");
+    assert_string_equal(err.msg,
+                        "explicit partition: part 1 begins at item 8, allowed: 1 to 7 (parts "
+                        "ascend, none is empty, there are 8 items)");
 }
 
 static void weights_below_zero_or_beyond_int64_are_refused(void **state)
@@ -204,8 +206,8 @@ static struct lw_stage_problem problem(const int64_t *work, int32_t n, int32_t k
 
 static void exact_example_of_the_design_page(void **state)
 {
-    /* work 3 5 1 1 6 5 on 3 stages: without transfer 3 5 | 1 1 6 | 5 has bottleneck 8. A transfer of
-     * 4 behind item 1 makes that 12 and 12; then 3 5 1 | 1 6 | 5 with transfer 1 behind item 2:
+    /* work 3 5 1 1 6 5 on 3 stages: without transfer 3 5 | 1 1 6 | 5 has bottleneck 8. A transfer
+     * of 4 behind item 1 makes that 12 and 12; then 3 5 1 | 1 6 | 5 with transfer 1 behind item 2:
      * 9+1 | 1+7+0 | 5 = 10 is best */
     static const int64_t work[] = {3, 5, 1, 1, 6, 5}, transfer[] = {2, 4, 1, 3, 0};
     struct lw_stage_problem q = problem(work, 6, 3);
@@ -263,8 +265,9 @@ static void exact_memory_limit_moves_the_cut_and_a_refusal_tells_the_least(void 
     lw_partition_free(&p);
     q.limit_bytes = 11;
     assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "no partition of 4 items into 2 stages fits in 11 bytes per stage; "
-                                 "the least that does is 12 bytes");
+    assert_string_equal(err.msg,
+                        "no partition of 4 items into 2 stages fits in 11 bytes per stage; "
+                        "the least that does is 12 bytes");
 }
 
 static void exact_refuses_what_cannot_be(void **state)
@@ -281,8 +284,9 @@ static void exact_refuses_what_cannot_be(void **state)
     q.n_stages = 2;
     q.pinned_first = q.pinned_last = 2;
     assert_int_equal(lw_partition_exact(&q, &p, NULL, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "2 items pinned to the first and 2 to the last of 2 stages leave no "
-                                 "item for a stage between them (3 items)");
+    assert_string_equal(err.msg,
+                        "2 items pinned to the first and 2 to the last of 2 stages leave no "
+                        "item for a stage between them (3 items)");
     q = problem(negative, 3, 2);
     assert_int_equal(lw_partition_exact(&q, &p, NULL, &err), LW_EINVAL);
     assert_string_equal(err.msg, "work of item 1 is -1, allowed: 0 or more");

@@ -1,5 +1,6 @@
-/* PipeDream's hierarchical planner: shared/partition/partition_pipedream.h. Compared with all assignments of
- * small chains, and with the root system's own answers for a VGG-16 where ../shared holds them. */
+/* PipeDream's hierarchical planner: shared/partition/partition_pipedream.h. Compared with all
+ * assignments of small chains, and with the root system's own answers for a VGG-16 where ../shared
+ * holds them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -91,8 +92,8 @@ static void levels_split_the_stages_of_the_level_above(void **state)
 static void activation_transfer_counts_only_with_compression(void **state)
 {
     /* 2 | 2 cut in the middle moves 10 bytes each way at 1 B/s: 20 s. With compression 1 one stage
-     * on both machines is better: 4/2 = 2 s either way, the first found; without, too. Parameters of
-     * 1 byte per layer make it (4 + 4*1*2/2)/2 = 4: now the cut costs 2 or max(2, 20). */
+     * on both machines is better: 4/2 = 2 s either way, the first found; without, too. Parameters
+     * of 1 byte per layer make it (4 + 4*1*2/2)/2 = 4: now the cut costs 2 or max(2, 20). */
     static const double time[] = {2, 2}, params[] = {1, 1};
     struct lw_pipedream_state s[2];
     struct lw_pipedream_level level = {2, 1};

@@ -81,7 +81,8 @@ static void damaged_files_are_refused_by_place(void **state)
          "at device.gemm_efficiency.value: found 1.01, allowed: more than 0 and at most 1"},
         {"\"value\": 64000000000", "\"value\": -1",
          "at device.peak_flops.f32.value: found -1 flop/s, allowed: more than 0"},
-        {"\"compute_rate_under_comm\": {\"value\": 0.8", "\"comm_on_compute_core\": {\"value\": 1.25",
+        {"\"compute_rate_under_comm\": {\"value\": 0.8",
+         "\"comm_on_compute_core\": {\"value\": 1.25",
          "at interference.comm_on_compute_core.value: found 1.25, allowed: 0 to 1"},
         {"\"value\": 12000000000", "\"value\": 1.5",
          "at device.memory_bytes.value: found 1.5 B, allowed: a whole number of at least 1"},
@@ -98,7 +99,8 @@ static void damaged_files_are_refused_by_place(void **state)
         {"{\"size\": 1048576, \"ns\": 410000}", "",
          "at device.work[1].rows: found none, allowed: at least one"},
         {"\"kind\": \"copy_in\"", "\"kind\": \"memset\"",
-         "at device.work[0].kind (byte 765): found \"memset\", allowed: gemm, fill, copy_in, copy_out, "
+         "at device.work[0].kind (byte 765): found \"memset\", allowed: gemm, fill, copy_in, "
+         "copy_out, "
          "copy, cast, sgd, momentum, adam"},
         {"\"bytes\": 1048576", "\"bytes\": 4096",
          "at tables[0].rows[1].bytes: found 4096, allowed: more than the row before"},
@@ -228,8 +230,9 @@ static void unknown_name_lists_what_is_known(void **state)
     struct lw_err err = {0};
     (void)state;
     assert_int_equal(lw_cluster_find("dgx-z9", &c, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "cluster 'dgx-z9': no such file, and none of the known systems "
-                                 "host, dgx-a100, dgx-h100, dgx-h200, gb200, p4d, p5, pcie-box, fire-flyer");
+    assert_string_equal(err.msg,
+                        "cluster 'dgx-z9': no such file, and none of the known systems "
+                        "host, dgx-a100, dgx-h100, dgx-h200, gb200, p4d, p5, pcie-box, fire-flyer");
 }
 
 static void nodes_are_counted_once(void **state)
@@ -274,8 +277,9 @@ static void command_shows_figures_with_unit_and_source(void **state)
     assert_non_null(strstr(text, "figure,value,unit,source\n"));
     assert_non_null(strstr(text, "device.n_sms,132,,"));
     assert_non_null(strstr(text, "links[1].latency_ns,14000,ns,"));
-    expect("cluster dgx-h100 --format json", 0,
-           "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, \"unit\": \"B/s\", \"source\": \"");
+    expect(
+        "cluster dgx-h100 --format json", 0,
+        "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, \"unit\": \"B/s\", \"source\": \"");
     expect("cluster", 0, "\ndgx-a100    A100-SXM4-80GB");
     expect("cluster nothing-of-the-kind", 1, "");
     assert_string_equal(shell_err(),
@@ -291,10 +295,12 @@ static void command_shows_tables_of_work_with_their_range(void **state)
     fixture_put(fixture_path("work.json"), example);
     free(example);
     const char *text = lapwing("cluster work.json --format csv", NULL);
-    assert_non_null(strstr(text, "device.work[0]: copy_in f32,2,rows,\"lapwing calibrate, medians of 48: "
-                                 "4096 to 1048576 B\"\n"));
-    assert_non_null(strstr(text, "device.work[1]: cast bf16,1,rows,\"lapwing calibrate, medians of 48: "
-                                 "from f32, 1048576 to 1048576 B\"\n"));
+    assert_non_null(strstr(text,
+                           "device.work[0]: copy_in f32,2,rows,\"lapwing calibrate, medians of 48: "
+                           "4096 to 1048576 B\"\n"));
+    assert_non_null(strstr(text,
+                           "device.work[1]: cast bf16,1,rows,\"lapwing calibrate, medians of 48: "
+                           "from f32, 1048576 to 1048576 B\"\n"));
     expect("cluster work.json --format json", 0,
            "{\"kind\": \"cast\", \"dtype\": \"bf16\", \"from\": \"f32\", "
            "\"n_rows\": 1, \"least_size\": 1048576, \"most_size\": 1048576, "

@@ -18,8 +18,8 @@ static void curve_is(struct lw_curve c, int64_t size, lw_ps time, const char *ho
     assert_string_equal(detail, how);
 }
 
-/* 1000 -> 4000: 10 -> 40, slope 1: at 2000 20. 4000 -> 64000: 40 -> 160, slope log 4 / log 16 = 1/2: at
- * 16000 80. Beyond: 120 for 60000 more, 1 for each 500. */
+/* 1000 -> 4000: 10 -> 40, slope 1: at 2000 20. 4000 -> 64000: 40 -> 160, slope log 4 / log 16 =
+ * 1/2: at 16000 80. Beyond: 120 for 60000 more, 1 for each 500. */
 static void it_is_straight_on_log_axes_and_goes_on_with_its_last_slope(void **state)
 {
     const int64_t sizes[] = {1000, 4000, 64000};

@@ -54,8 +54,9 @@ static void the_first_decision_that_differs_is_named(void **state)
     assert_diff(&a, &b, "strategy: --bucket-cap is '1200' in the first plan, '800' in the second");
     b.strategy.bucket_cap_bytes = 1200;
     /* 800: c.weight 1200 | b.bias 8 + b.weight 800 | a.weight 400 */
-    assert_diff(&a, &b, "bucket set 'rebuilt': 2 buckets of stage 0 in the first plan, 3 of stage 0 in "
-                        "the second");
+    assert_diff(&a, &b,
+                "bucket set 'rebuilt': 2 buckets of stage 0 in the first plan, 3 of stage 0 in "
+                "the second");
     lw_plan_free(&b);
 
     t.params[B_WEIGHT].numel = 201;
@@ -66,8 +67,9 @@ static void the_first_decision_that_differs_is_named(void **state)
     tiny_init(&t);
     t.modules[1].forward_ps++;
     b = build(&t, 1200);
-    assert_diff(&a, &b, "variant 'first', role 'data', op 1 (forward): work in ps is 2000000 in the "
-                        "first plan, 2000001 in the second");
+    assert_diff(&a, &b,
+                "variant 'first', role 'data', op 1 (forward): work in ps is 2000000 in the "
+                "first plan, 2000001 in the second");
     lw_plan_free(&b);
 
     tiny_init(&t);
@@ -75,8 +77,9 @@ static void the_first_decision_that_differs_is_named(void **state)
     t.order[2] = B_BIAS;
     t.params[B_WEIGHT].ready_ps = t.params[B_BIAS].ready_ps;
     b = build(&t, 1200);
-    assert_diff(&a, &b, "bucket 1 of set 'rebuilt': place 0 holds parameter 2 'b.bias' in the first "
-                        "plan, 1 'b.weight' in the second");
+    assert_diff(&a, &b,
+                "bucket 1 of set 'rebuilt': place 0 holds parameter 2 'b.bias' in the first "
+                "plan, 1 'b.weight' in the second");
     lw_plan_free(&b);
     lw_plan_free(&a);
 }

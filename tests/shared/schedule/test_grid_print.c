@@ -97,7 +97,8 @@ static void the_command_draws_a_schedule(void **state)
     expect("plan --schedule zbv --pp 1 --micro-batches 1", 0, "rank 0  0F0 1F0 1I0 1W0 0I0 0W0\n");
     expect("plan --schedule colossal-1f1b --pp 2 --micro-batches 2", 0,
            "rank 0  F0 CN F1 CnN B0 Cn B1\nrank 1  Cp F0 B0 CPp F1 B1 CP\n");
-    expect("plan --schedule interleaved-1f1b --pp 2 --micro-batches 5 --chunks 2 --group 3 --format csv",
+    expect("plan --schedule interleaved-1f1b --pp 2 --micro-batches 5 --chunks 2 --group 3 "
+           "--format csv",
            0, "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1F3,1B0,1F4,1B1,3F3,1B2,3F4,3B3,3B4,1B3,1B4\n");
 }
 
@@ -140,7 +141,8 @@ static void a_users_schedule_is_checked_and_drawn(void **state)
     expect("plan --schedule-file word.csv", 1, "word.csv:2: cell 1: '0G0' is no action");
     expect("plan --schedule-file none.csv", 1, "none.csv");
     expect("plan --schedule-file good.csv --pp 3", 1, "--pp 3: good.csv has 2 ranks");
-    expect("plan --schedule-file good.csv --micro-batches 2", 1, "--micro-batches 2: good.csv has 1");
+    expect("plan --schedule-file good.csv --micro-batches 2", 1,
+           "--micro-batches 2: good.csv has 1");
     expect("plan --schedule-file good.csv --chunks 1", 1,
            "--chunks: the stages of a rank follow from "
            "good.csv");

@@ -1,5 +1,5 @@
-/* Optimizer shards: shared/shard/shard.h. The examples of docs/design/shard.md, tiling on random inputs,
- * LPT against the optimum. */
+/* Optimizer shards: shared/shard/shard.h. The examples of docs/design/shard.md, tiling on random
+ * inputs, LPT against the optimum. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -51,8 +51,8 @@ static void oss_greedy_takes_the_first_smallest_and_counts_elements(void **state
 
 static void lpt_places_the_largest_first_in_bytes(void **state)
 {
-    /* bytes 40 80 120 80 (bf16): 120 -> 0, 80 -> 1, 80 (later one) -> 1, 40 -> 0: 160 each; greedy in
-     * order would give 10+30 | 20+40 elements */
+    /* bytes 40 80 120 80 (bf16): 120 -> 0, 80 -> 1, 80 (later one) -> 1, 40 -> 0: 160 each; greedy
+     * in order would give 10+30 | 20+40 elements */
     struct lw_shard_param p[] = {f32(10), f32(20), f32(30), f32(40), f32(99)};
     struct lw_sharding s;
     struct lw_err err;
@@ -105,16 +105,18 @@ static void flat_units_refuse_mixed_dtypes_doubles_and_gaps(void **state)
     (void)state;
     p[1].dtype = LW_F16;
     assert_int_equal(lw_shard_flat(p, 3, 2, first, items, 2, 1, &s, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "unit 0 mixes f32 on device 0 with f16 on device 0 (parameter 1): a "
-                                 "flat buffer has one dtype and device");
+    assert_string_equal(err.msg,
+                        "unit 0 mixes f32 on device 0 with f16 on device 0 (parameter 1): a "
+                        "flat buffer has one dtype and device");
     p[1].dtype = LW_F32;
     assert_int_equal(lw_shard_flat(p, 3, 2, first, twice, 2, 1, &s, &err), LW_EINVAL);
     assert_string_equal(err.msg, "parameter 1 is in units 0 and 1");
     assert_int_equal(lw_shard_flat(p, 3, 2, first, items, 1, 1, &s, &err), LW_EINVAL);
     assert_string_equal(err.msg, "trainable parameter 2 is in no unit");
     assert_int_equal(lw_shard_flat(p, 3, 2, first, items, 2, 0, &s, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "alignment 0 elements for 2 members, allowed: 1 or more, within 2^61 "
-                                 "together");
+    assert_string_equal(err.msg,
+                        "alignment 0 elements for 2 members, allowed: 1 or more, within 2^61 "
+                        "together");
 }
 
 static void per_tensor_shards_must_divide(void **state)
@@ -125,7 +127,8 @@ static void per_tensor_shards_must_divide(void **state)
 
     (void)state;
     assert_int_equal(lw_shard_per_tensor(p, 2, 4, &s, &err), LW_OK);
-    assert_string_equal(shown(&s), "0:0+2@0 0:2+2@1 0:4+2@2 0:6+2@3 1:0+1@0 1:1+1@1 1:2+1@2 1:3+1@3");
+    assert_string_equal(shown(&s),
+                        "0:0+2@0 0:2+2@1 0:4+2@2 0:6+2@3 1:0+1@0 1:1+1@1 1:2+1@2 1:3+1@3");
     lw_sharding_free(&s);
     assert_int_equal(lw_shard_per_tensor(p, 2, 3, &s, &err), LW_EINVAL);
     assert_string_equal(err.msg, "per-tensor shards: parameter 0 has 8 elements, no multiple of 3 "

@@ -1,5 +1,5 @@
-/* Memory over time, from schedules through plans and the simulator: peaks in flight and what recomputation,
- * ZeRO and unknown figures change. */
+/* Memory over time, from schedules through plans and the simulator: peaks in flight and what
+ * recomputation, ZeRO and unknown figures change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,8 +109,8 @@ static void peaks_in_flight_are_those_of_the_schedule(void **unused)
     }
 }
 
-/* One GPT block more or less is 34 s b h + 5 a s^2 b; without a pipeline all modules of a micro-batch are
- * held when its backward begins. */
+/* One GPT block more or less is 34 s b h + 5 a s^2 b; without a pipeline all modules of a
+ * micro-batch are held when its backward begins. */
 static void one_rank_holds_a_whole_micro_batch(void **unused)
 {
     struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){.layers = 3});
@@ -160,8 +160,9 @@ static void optimizer_state_is_the_workloads(void **unused)
     lw_workload_free(&w);
 }
 
-/* Korthikanti et al., equation 2, section 5: s b h (10 + 24 / t + 5 a s / (h t)), of which selective
- * recomputation drops the scores until the backward and full recomputation all but 2 s b h. */
+/* Korthikanti et al., equation 2, section 5: s b h (10 + 24 / t + 5 a s / (h t)), of which
+ * selective recomputation drops the scores until the backward and full recomputation all but 2 s b
+ * h. */
 static void a_tensor_rank_keeps_the_whole_part_and_its_share(void **unused)
 {
     int64_t n = 2048, h = 12288, a = 96, sbh = n * h;
@@ -191,8 +192,8 @@ static void a_tensor_rank_keeps_the_whole_part_and_its_share(void **unused)
     lw_workload_free(&w);
 }
 
-/* Full recomputation: what is kept of all modules while the head's backward runs, or without the head and
- * with all of the last block, whichever is more. */
+/* Full recomputation: what is kept of all modules while the head's backward runs, or without the
+ * head and with all of the last block, whichever is more. */
 static void recomputation_brings_back_one_module_at_a_time(void **unused)
 {
     struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){.layers = 4});
@@ -218,8 +219,8 @@ static void recomputation_brings_back_one_module_at_a_time(void **unused)
     lw_workload_free(&w);
 }
 
-/* Fig. 7 of the paper, as Calculon read it: kept with selective and full recomputation in per cent of all,
- * t = 8: 22B 49.42 and 7.64, 530B 62.04 and 9.42. */
+/* Fig. 7 of the paper, as Calculon read it: kept with selective and full recomputation in per cent
+ * of all, t = 8: 22B 49.42 and 7.64, 530B 62.04 and 9.42. */
 static void shares_kept_are_those_of_the_published_figure(void **unused)
 {
     static const struct {

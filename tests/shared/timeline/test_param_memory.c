@@ -49,7 +49,8 @@ static void each_stage_shares_out_one_more_thing(void **unused)
 /* Psi and N of table 1 where N divides: 4 + 12 / N, 2 + 14 / N, 16 / N bytes each. */
 static void stages_are_the_papers_formulas(void **unused)
 {
-    static const int64_t psi[] = {INT64_C(7500000000), INT64_C(128000000000), INT64_C(1000000000000)};
+    static const int64_t psi[] = {INT64_C(7500000000), INT64_C(128000000000),
+                                  INT64_C(1000000000000)};
     (void)unused;
     for (int k = 0; k < 3; k++) {
         for (int64_t n = 1; n <= 1024; n *= 4) {
