@@ -15,7 +15,7 @@ SAN     ?= 0        # 1: address and undefined sanitizers
 TSAN    ?= 0        # 1: thread sanitizer
 MPI     ?= 1        # 0: leave the Open MPI plugin out
 CUDA    ?= 1        # 0: leave the NCCL plugin out
-T       ?=          # make check T=bucket: only tests/shared/bucket/test_bucket.c
+T       ?=          # make check T=bucket: only test_bucket; T=exec/: the tests below tests/exec
 F       ?=          # make check F='refuses*': only tests whose name matches
 SECONDS_PER_FUZZ ?= 10 # make fuzz SECONDS_PER_FUZZ=600
 V       ?=          # 1: print whole command lines
@@ -54,6 +54,19 @@ TESTS := $(sort $(shell find tests -name 'test_*.c'))
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/*.c tests/lib/*.c))
 TEST_BIN := $(TESTS:tests/%.c=$(BUILD)/tests/%)
+
+# With T: the tests it names, and what they need. Without: all.
+ifeq ($(T),)
+CHECKED_SRC := $(TESTS)
+else
+CHECKED_SRC := $(or $(if $(findstring /,$(T)),$(filter tests/$(T)%,$(TESTS)),$(filter %/test_$(T).c,$(TESTS))), \
+                 $(error no test is named '$(T)'))
+endif
+CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
+# What tests/lib/X.h stands for, as far as these files and what they include say.
+help_of = $(sort $(wildcard $(patsubst %.h,%.c,$(shell sed -n 's/^.include "\(tests\/.*\.h\)"/\1/p' $(1) /dev/null))) $(1))
+HELP_OF_T = $(filter $(TEST_HELP),$(call help_of,$(call help_of,$(call help_of,$(CHECKED_SRC)))))
+runs_program = $(shell grep -lE 'tests/lib/command_fixture|getenv\("LAPWING"\)' $(1) /dev/null)
 DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev zlib1g-dev libsqlite3-dev \
             libcmocka-dev libxxhash-dev gnuplot-nox libopenblas0
 ifneq ($(strip $(MPI)),0)
@@ -61,8 +74,7 @@ DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
 .PHONY: all deps check stress test demo bench validate-here validate-tables install format \
-        check-layers check-headers fuzz run-fuzz help golden-update \
-        clean
+        check-layers check-headers fuzz run-fuzz help golden-update check-format tidy clean
 all: $(BUILD)/lapwing plugins
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -100,7 +112,8 @@ $(BUILD)/tests/libhelp.a: $(TEST_HELP:%.c=$(BUILD)/%.o)
 	@ar rcs $@ $^
 
 .SECONDARY: $(TEST_BIN:%=%.o)
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/libhelp.a $(BUILD)/liblapwing.a
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(if $(T),$(HELP_OF_T:%.c=$(BUILD)/%.o),$(BUILD)/tests/libhelp.a) \
+                  $(BUILD)/liblapwing.a
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
 # --- the NCCL plugin: built where nvcc, cuda.h, nccl.h and cublas_v2.h are found -------------------
@@ -191,10 +204,12 @@ $(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/nccl
 $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 
 # --- checks ---------------------------------------------------------------------------------------
-CHECKED := $(if $(T),$(or $(filter %/test_$(T),$(TEST_BIN)),$(error no test is named '$(T)')),$(TEST_BIN))
+# A test that loads a plugin names its folder; with T only such a test builds them.
+loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
 
-check: $(BUILD)/lapwing $(CHECKED) check-layers check-headers \
-       $(if $(filter-out nccl mpi stop full_disk record,$(T)),,$(PLUGINS) $(RECORDERS) $(FAKE_GPU))
+check: $(CHECKED) $(if $(T),$(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lapwing) \
+                    $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(PLUGINS) $(RECORDERS) $(FAKE_GPU)), \
+                    $(BUILD)/lapwing $(PLUGINS) $(RECORDERS) $(FAKE_GPU) check-layers check-headers check-format)
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
 	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
 	    $(CHECKED)
@@ -216,11 +231,21 @@ check-headers:
 	   || { echo "check-headers: $$h does not compile alone"; exit 1; }; done
 	@echo "check-headers: ok"
 
+check-format:
+	@tests/format.sh
+
 # The decisions that are committed, written anew: look at the difference before you commit it.
 GOLDEN_BIN := $(filter $(BUILD)/tests/golden/%,$(TEST_BIN))
 golden-update: $(BUILD)/lapwing $(GOLDEN_BIN)
 	@for t in $(GOLDEN_BIN); do LAPWING_GOLDEN=update LAPWING=$(BUILD)/lapwing $$t || exit 1; done
 	@git --no-pager diff --stat -- tests/golden 2>/dev/null || true
+
+# The checks of .clang-tidy; TIDY names other files than all.
+TIDY ?= $(filter-out $(NCCL_SRC),$(SRC) $(MPI_SRC)) lapwing.c
+tidy:
+	@command -v clang-tidy >/dev/null || { echo "tidy: clang-tidy is not installed (apt-get install clang-tidy)"; exit 1; }
+	@printf '%s\n' $(TIDY) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -n 4 \
+	    sh -c 'clang-tidy --quiet "$$@" -- $(CPPFLAGS) $(MPI_INC) -std=c11 2>/dev/null' tidy && echo "tidy: ok"
 
 # Each tests/fuzz/fuzz_X.c runs SECONDS_PER_FUZZ seconds on its corpus tests/fuzz/corpus/X.
 fuzz:
@@ -278,7 +303,8 @@ help:
 	@echo "make            build build/lapwing"
 	@echo "make demo       install what is missing, build, and run the main job on a recorded trace"
 	@echo "make test       install what is missing, then every check"
-	@echo "make check      the tests alone   T=bucket: one file   F='refuses*': by name"
+	@echo "make check      the tests alone   T=bucket: one file   T=exec/: a folder   F='refuses*': by name"
+	@echo "make golden-update   write the committed decisions (tests/golden) anew"
 	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
 	@echo "make stress     every failure of a run, LOOPS=50 times each"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
@@ -286,6 +312,6 @@ help:
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
-	@echo "make format, check-layers, check-headers, deps, clean"
+	@echo "make format, tidy, check-layers, check-headers, check-format, deps, clean"
 
 -include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(RECORD_OBJ:.o=.d) $(MPI_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)
