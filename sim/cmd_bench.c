@@ -9,7 +9,6 @@
 #include "shared/cli/command.h"
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
-#include "sim/bench/bench_others.h"
 #include "traces/cmd_bench_import.h"
 
 static const struct lw_usage usage = {
@@ -122,16 +121,15 @@ static int check(const struct bench_choice *c, enum lw_format format)
     return -1;
 }
 
-static enum lw_status print(const struct lw_table *t, const struct bench_result *r, bool all,
+static enum lw_status print(const struct lw_table *t, const struct bench_result *r,
                             enum lw_format format, struct lw_err *err)
 {
-    if (format == LW_FORMAT_JSON)
-        print_json(r);
-    else if (format == LW_FORMAT_CSV)
+    if (format == LW_FORMAT_CSV)
         return lw_table_print_csv(t, stdout, err);
-    else
-        LW_TRY(lw_table_print(t, stdout, 0, err));
-    return all && format == LW_FORMAT_TEXT ? sim_bench_others_print(stdout, err) : LW_OK;
+    if (format == LW_FORMAT_TEXT)
+        return lw_table_print(t, stdout, 0, err);
+    print_json(r);
+    return LW_OK;
 }
 
 int cmd_bench(int argc, char **argv)
@@ -156,7 +154,7 @@ int cmd_bench(int argc, char **argv)
          "simulate every rank, also those that are alike", 0, 0},
         {"seed", 0, LW_OPT_INT, &c.seed, "N", "of jitter and skew (1)", 0, INT64_MAX},
         {"size", 0, LW_OPT_SIZE, &size, "BYTES", "import: JSON to import (500MB)", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how to print (text)", 0, 0},
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     struct bench_result r = {0};
@@ -182,7 +180,7 @@ int cmd_bench(int argc, char **argv)
     else if (status == LW_OK && (status = bench_run(&c, &r, &err)) == LW_OK)
         add_row(t, &r);
     if (status == LW_OK)
-        status = print(t, &r, n == 0, format, &err);
+        status = print(t, &r, format, &err);
     lw_table_free(t);
     return lw_cli_end("bench", status, &err);
 }
