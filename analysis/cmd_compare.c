@@ -86,8 +86,8 @@ int cmd_compare(int argc, char **argv)
     const struct lw_opt options[] = {
         {"tolerance", 0, LW_OPT_DOUBLE, &r.tolerance, "PCT",
          "exit with 3 when the steps differ by more percent of the measured one", 0, 1000000},
-        {"db", 0, LW_OPT_STRING, &r.db, "FILE", "results database (lapwing.db)", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &r.format, "text|json|csv", "output format (text)", 0, 0},
+        LW_OPTION_DB(&r.db),
+        LW_OPTION_FORMAT(&r.format),
         {0},
     };
     const struct lw_usage usage = {

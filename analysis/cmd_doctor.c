@@ -252,8 +252,8 @@ int cmd_doctor(int argc, char **argv)
     const char *db = "lapwing.db";
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt options[] = {
-        {"db", 0, LW_OPT_STRING, &db, "FILE", "results database to look at (lapwing.db)", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
+        LW_OPTION_DB(&db),
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     const struct lw_usage usage = {

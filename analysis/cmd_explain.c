@@ -110,8 +110,8 @@ int cmd_explain(int argc, char **argv)
          INT32_MAX},
         {"rank", 0, LW_OPT_INT, &s.rank, "N", "whose period is charged (the longest)", 0,
          INT32_MAX},
-        {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "output format (text)", 0, 0},
+        LW_OPTION_DB(&s.db),
+        LW_OPTION_FORMAT(&s.format),
         {0},
     };
     const struct lw_usage usage = {

@@ -111,7 +111,7 @@ int cmd_export(int argc, char **argv)
         {"rank", 0, LW_OPT_INT, &q.rank, "N",
          "chrome: whose recording it is for readers of one rank (the rank with the longest period)", 0,
          INT32_MAX},
-        {"db", 0, LW_OPT_STRING, &q.db, "FILE", "results database (lapwing.db)", 0, 0},
+        LW_OPTION_DB(&q.db),
         {0},
     };
     const struct lw_usage usage = {

@@ -18,7 +18,7 @@ int cmd_plot(int argc, char **argv)
         {"max-ranks", 0, LW_OPT_INT, &ranks, "N", "timeline: the first N ranks (8)", 1, 1000},
         {"width", 0, LW_OPT_INT, &width, "N", "pixels, with -o - characters", 20, 20000},
         {"height", 0, LW_OPT_INT, &height, "N", "pixels, with -o - characters", 10, 20000},
-        {"db", 0, LW_OPT_STRING, &db, "FILE", "results database (lapwing.db)", 0, 0},
+        LW_OPTION_DB(&db),
         {0},
     };
     char kinds[768], about[1024];

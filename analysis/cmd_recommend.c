@@ -179,9 +179,9 @@ int cmd_recommend(int argc, char **argv)
     const struct lw_opt own[] = {
         {"store", 0, LW_OPT_FLAG, &s.store, NULL,
          "store predictions of about 32 caps, for `lapwing plot sweep`", 0, 0},
-        {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
-        {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
+        LW_OPTION_DB(&s.db),
+        LW_OPTION_QUIET(&s.quiet),
+        LW_OPTION_FORMAT(&s.format),
         {0},
     };
     struct lw_err err = {0};

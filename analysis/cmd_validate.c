@@ -99,8 +99,8 @@ int cmd_validate(int argc, char **argv)
         {"fit-curves", 0, LW_OPT_STRING, &curves, "OUT",
          "nccl-tests tables: write the curves of NCCL's model as C (analysis/validate/fit_curves.sh)", 0,
          0},
-        {"quiet", 'q', LW_OPT_FLAG, &here.quiet, NULL, "no progress bar", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how to print (text)", 0, 0},
+        LW_OPTION_QUIET(&here.quiet),
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     struct lw_err err = {0};

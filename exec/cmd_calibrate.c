@@ -189,8 +189,8 @@ int cmd_calibrate(int argc, char **argv)
         {"max-side", 0, LW_OPT_INT, &max_side, "N",
          "rows of the largest matrix product (1024; a GPU wants more)", 32, 8192},
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},
-        {"quiet", 'q', LW_OPT_FLAG, &quiet, NULL, "no progress bar", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
+        LW_OPTION_QUIET(&quiet),
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     const struct lw_usage usage = {

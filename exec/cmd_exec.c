@@ -256,10 +256,10 @@ int cmd_exec(int argc, char **argv)
          "of momentum, beta1 of adam (0.9); alone: --optimizer momentum", 0, 1},
         {"consolidate", 0, LW_OPT_INT, &s.consolidate, "RANK",
          "put the optimizer state of this rank's data group together on it (none)", 0, INT32_MAX},
-        {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
-        {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
-        {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
+        LW_OPTION_DB(&s.db),
+        LW_OPTION_QUIET(&s.quiet),
+        LW_OPTION_NO_DB(&s.no_db),
+        LW_OPTION_FORMAT(&s.format),
         {0},
     };
     struct lw_err err = {0};

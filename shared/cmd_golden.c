@@ -91,7 +91,7 @@ int cmd_golden(int argc, char **argv)
          "folder of PipeDream's profiles, MODEL_nodes.csv and MODEL_edges.csv; repeatable "
          "(../../../papers/pipedream_profiles from the table)",
          0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "FORMAT", "text, json or csv (text)", 0, 0},
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     struct lw_err err = {0};

@@ -182,7 +182,7 @@ int cmd_help(int argc, char **argv)
     const struct lw_opt options[] = {
         {"man", 0, LW_OPT_FLAG, &man, NULL, "the manual page of the program", 0, 0},
         {"completion", 0, LW_OPT_FLAG, &script, NULL, "a completion script for bash", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     struct lw_err err = {0};

@@ -103,7 +103,7 @@ int cmd_plan(int argc, char **argv)
     struct lw_opt own[3 + LW_GRID_OPTIONS] = {
         {"output", 'o', LW_OPT_STRING, &out, "FILE", "write the plan here ('-': standard output)",
          0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how it is shown (text)", 0, 0}};
+        LW_OPTION_FORMAT(&format)};
     int n;
 
     lw_grid_request_options(&grid, own + 2);

@@ -66,7 +66,7 @@ int cmd_version(int argc, char **argv)
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt options[] = {
         {"verbose", 'v', LW_OPT_FLAG, &verbose, NULL, "compiler, flags and library versions", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     const struct lw_usage usage = {"version", "[-v]", "Print the version.", 0, 0};

@@ -69,7 +69,7 @@ int cmd_cost(int argc, char **argv)
          INT32_MAX},
         {"bytes", 0, LW_OPT_STRING, &bytes, "A..B", "sizes, or one (1KiB..1GiB)", 0, 0},
         {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32)", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "how to print (text)", 0, 0},
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     struct lw_cluster c = {0};

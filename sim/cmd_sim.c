@@ -249,10 +249,10 @@ int cmd_sim(int argc, char **argv)
         {"from-device", 0, LW_OPT_STRING, &s.replay.whatif.from_device, "KIND",
          "with --device: the device that was recorded (what the trace names)", 0, 0},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL, "store every op, not only the measures", 0, 0},
-        {"db", 0, LW_OPT_STRING, &s.db, "FILE", "results database (lapwing.db)", 0, 0},
-        {"quiet", 'q', LW_OPT_FLAG, &s.quiet, NULL, "no progress bar", 0, 0},
-        {"no-db", 0, LW_OPT_FLAG, &s.no_db, NULL, "store nothing", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &s.format, "text|json|csv", "how to print (text)", 0, 0},
+        LW_OPTION_DB(&s.db),
+        LW_OPTION_QUIET(&s.quiet),
+        LW_OPTION_NO_DB(&s.no_db),
+        LW_OPTION_FORMAT(&s.format),
         {0},
     };
     struct lw_err err = {0};

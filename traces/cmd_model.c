@@ -255,7 +255,7 @@ int cmd_model(int argc, char **argv)
          "scores stored or fused: full|flash (the model's)", 0, 0},
         {"optimizer", 0, LW_OPT_STRING, &shape.optimizer, "NAME",
          "sgd|momentum|adam (the model's)", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv", "output format (text)", 0, 0},
+        LW_OPTION_FORMAT(&format),
         {0},
     };
     const struct lw_usage usage = {

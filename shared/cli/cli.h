@@ -44,6 +44,14 @@ struct lw_opt {
     int64_t min, max;     /* LW_OPT_INT: allowed range (max 0 = INT64_MAX) */
 };
 
+/* The options that recur, declared once: they mean the same in every command. */
+#define LW_OPTION_FORMAT(format) \
+    {"format", 0, LW_OPT_FORMAT, (format), "text|json|csv", "output format (text)", 0, 0}
+#define LW_OPTION_DB(path) \
+    {"db", 0, LW_OPT_STRING, (path), "FILE", "results database (lapwing.db)", 0, 0}
+#define LW_OPTION_NO_DB(flag) {"no-db", 0, LW_OPT_FLAG, (flag), NULL, "store nothing", 0, 0}
+#define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress bar", 0, 0}
+
 /* Parse argv[1..] of a subcommand with one table (ends with name == NULL). What is no option is
  * moved to argv[1..*n_operands], in order; "--" ends the options, "-" is an operand.
  * LW_EINVAL names the option and what it takes. "--help" sets *help (the caller then prints). */
