@@ -74,7 +74,8 @@ DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
 .PHONY: all deps check stress test demo bench validate-here validate-tables install format \
-        check-layers check-headers fuzz run-fuzz help golden-update check-format tidy clean
+        check-layers check-headers fuzz run-fuzz help golden-update tidy \
+        format-check clean
 all: $(BUILD)/lapwing plugins
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
 
 check: $(CHECKED) $(if $(T),$(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lapwing) \
                     $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(PLUGINS) $(RECORDERS) $(FAKE_GPU)), \
-                    $(BUILD)/lapwing $(PLUGINS) $(RECORDERS) $(FAKE_GPU) check-layers check-headers check-format)
+                    $(BUILD)/lapwing $(PLUGINS) $(RECORDERS) $(FAKE_GPU) check-layers check-headers)
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
 	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
 	    $(CHECKED)
@@ -231,7 +232,7 @@ check-headers:
 	   || { echo "check-headers: $$h does not compile alone"; exit 1; }; done
 	@echo "check-headers: ok"
 
-check-format:
+format-check:
 	@tests/format.sh
 
 # The decisions that are committed, written anew: look at the difference before you commit it.
@@ -312,6 +313,6 @@ help:
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
-	@echo "make format, tidy, check-layers, check-headers, check-format, deps, clean"
+	@echo "make format, tidy, check-layers, check-headers, format-check, deps, clean"
 
 -include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(RECORD_OBJ:.o=.d) $(MPI_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)

@@ -28,6 +28,7 @@ left_out() { echo "=== $1: left out ($2)"; skip=$((skip + 1)); }
 jobs=$(nproc 2>/dev/null || echo 2)
 [ -d ../shared/golden ] || echo "NOTE: ../shared is absent: tests that need its data skip"
 stage "build" make -j"$jobs" all
+stage "layout of the sources" make format-check
 stage "checks" make -j"$jobs" check
 stage "checks under address and undefined sanitizers" make -j"$jobs" SAN=1 check
 stage "the same plans from gcc and clang, -O0 and -O3" tests/same_bytes.sh
