@@ -111,17 +111,10 @@ static enum lw_status shape_of(const struct lw_plan_source *src, const struct lw
                                     .group = (int32_t)q->group};
     if (fixed > 0 && !given(src, "chunks"))
         s->n_chunks = fixed;
-    if (q->group && st->schedule != LW_SCHEDULE_INTERLEAVED_1F1B &&
-        st->schedule != LW_SCHEDULE_INTERLEAVED_ZB)
+    if (q->group && !lw_schedule_takes_group(st->schedule))
         return lw_fail(err, LW_EINVAL, "--group is of --schedule interleaved-1f1b, not of %s",
                        lw_schedule_name(st->schedule));
     return LW_OK;
-}
-
-static bool is_colossal(const struct lw_schedule_shape *s)
-{
-    return s->schedule == LW_SCHEDULE_COLOSSAL_1F1B ||
-           s->schedule == LW_SCHEDULE_COLOSSAL_INTERLEAVED;
 }
 
 /* The tokens of every rank; o = NULL: as text. */
@@ -192,7 +185,7 @@ static enum lw_status print_timed(const struct lw_grid *g, const struct lw_sched
         lw_jsonout_object(&o, NULL);
         lw_jsonout_string(&o, "schedule", name);
         lw_grid_print_json(g, &t, &o);
-        if (is_colossal(s))
+        if (lw_schedule_combines_calls(s->schedule))
             status = print_calls(s, &o, err);
         lw_jsonout_end(&o);
     } else {
@@ -200,7 +193,7 @@ static enum lw_status print_timed(const struct lw_grid *g, const struct lw_sched
                "(F, I, W 1 unit, B 2, overlapped pairs 3, transfers 0)\n\n",
                name, g->n_ranks, g->n_stages, g->n_micro_batches);
         status = lw_grid_print_text(g, &t, stdout, err);
-        if (status == LW_OK && is_colossal(s))
+        if (status == LW_OK && lw_schedule_combines_calls(s->schedule))
             status = print_calls(s, NULL, err);
     }
     lw_grid_times_free(&t);

@@ -322,9 +322,9 @@ enum lw_status lw_golden_megatron_row(struct lw_golden_case *c, struct lw_err *e
     if (*v) { /* the rule alone: a recorded order need not be one that can run */
         LW_TRY(cell_int(c, "v_blank_is_none", 1, MOST_CHUNKS, &s.n_chunks, err));
         warmup = lw_interleaved_warmup(&s, rank);
-        lw_rule_interleaved_1f1b(&e, &s, rank);
+        lw_scheduler_interleaved_1f1b.rank(&e, &s, rank);
     } else {
-        lw_rule_1f1b(&e, &s, rank);
+        lw_scheduler_1f1b.rank(&e, &s, rank);
     }
     enum lw_status status = e.failed ? lw_fail_nomem(err)
                                      : lw_golden_expect_number(c, "warmup", warmup, err);

@@ -9,13 +9,9 @@
 
 #include "shared/partition/partition.h"
 #include "shared/lower/lower_steps.h"
+#include "shared/schedule/schedule.h"
 
 /* --- the grid ----------------------------------------------------------------------------------- */
-
-static bool is_colossal(enum lw_schedule s)
-{
-    return s == LW_SCHEDULE_COLOSSAL_1F1B || s == LW_SCHEDULE_COLOSSAL_INTERLEAVED;
-}
 
 static enum lw_status make_grid(struct lw_lowering *l, struct lw_err *err)
 {
@@ -29,7 +25,7 @@ static enum lw_status make_grid(struct lw_lowering *l, struct lw_err *err)
     LW_TRY(lw_grid_check(&l->grid, err));
     l->mirrored = l->grid.layout == LW_LAYOUT_BIDIR;
     l->n_parts = l->grid.n_stages;
-    if (l->pp > 1 && is_colossal(s->schedule))
+    if (l->pp > 1 && lw_schedule_combines_calls(s->schedule))
         return lw_colossal_order(&shape, false, &l->calls, err);
     return LW_OK;
 }

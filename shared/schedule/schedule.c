@@ -1,6 +1,7 @@
-/* Pipeline schedules: which rule makes the grid, what it demands, and whether a grid can run. The
- * rules live in schedule_1f1b.c, schedule_zb.c and schedule_dualpipe.c; those that search for an
- * order in schedule_zb_auto.c, schedule_zbv_auto.c and schedule_v_greedy.c.
+/* Pipeline schedules: the table of schedulers, the grids they make, and whether a grid can run.
+ * Each scheduler is a constant of its file: schedule_1f1b.c, schedule_zb.c, schedule_dualpipe.c;
+ * those that search for an order in schedule_zb_auto.c, schedule_zbv_auto.c and
+ * schedule_v_greedy.c.
  *
  * Not here: times (grid_time.c and the simulator), messages (schedule_torch_ir.c), ColossalAI's
  * combined calls (schedule_colossal.c). */
@@ -11,92 +12,27 @@
 
 #include "shared/schedule/schedule_emit.h"
 
-struct rule {
-    lw_schedule_rule *rank;  /* makes one rank's actions, or */
-    lw_schedule_search *all; /* all at once */
-    enum lw_layout layout;
-    int32_t chunks; /* that it needs; 0 = any number from 1 */
-    enum lw_status (*demand)(const struct lw_schedule_shape *s, struct lw_err *err);
+static const struct lw_scheduler *const schedulers[] = {
+#define ROW(id, symbol, word, help) [LW_SCHEDULE_##id] = &lw_scheduler_##symbol,
+    LW_SCHEDULES(ROW)
+#undef ROW
 };
 
-static enum lw_status refuse(const struct lw_schedule_shape *s, struct lw_err *err, const char *why)
+const struct lw_scheduler *lw_scheduler(enum lw_schedule schedule)
+{
+    return schedulers[schedule];
+}
+
+/* A user's grid is read from a file: lw_grid_custom. */
+const struct lw_scheduler lw_scheduler_custom = {0};
+
+enum lw_status lw_schedule_refuse(const struct lw_schedule_shape *s, struct lw_err *err,
+                                  const char *why)
 {
     return lw_fail(err, LW_EINVAL,
                    "--schedule %s with --pp %d, --micro-batches %d, --chunks %d: %s",
                    lw_schedule_name(s->schedule), s->n_ranks, s->n_micro_batches, s->n_chunks, why);
 }
-
-/* A group shorter than the pipeline leaves chunk 1 of rank 0 waiting for what the last rank has not
- * been given, unless all micro-batches are one group. */
-static enum lw_status group_serves_ranks(const struct lw_schedule_shape *s, struct lw_err *err)
-{
-    int32_t left = s->group > 0 ? s->n_micro_batches % s->group : 0;
-
-    if (s->schedule == LW_SCHEDULE_INTERLEAVED_ZB)
-        return refuse(s, err, "it makes equal rounds and takes no --group");
-    if (s->group < 0)
-        return refuse(s, err, "--group must be at least 1");
-    if (s->n_chunks > 1 && s->n_micro_batches > s->group &&
-        (s->group < s->n_ranks || (left > 0 && left < s->n_ranks)))
-        return refuse(s, err, "every --group, the last too, needs at least pp micro-batches");
-    return LW_OK;
-}
-
-static enum lw_status whole_rounds(const struct lw_schedule_shape *s, struct lw_err *err)
-{
-    int32_t rounds = s->n_micro_batches / s->n_ranks;
-
-    if (s->group != 0)
-        return group_serves_ranks(s, err);
-    if (s->n_micro_batches % (rounds > 1 ? rounds : 1) != 0)
-        return refuse(s, err, "the micro-batches must divide into m / pp equal rounds");
-    return LW_OK;
-}
-
-static enum lw_status dualpipe_demand(const struct lw_schedule_shape *s, struct lw_err *err)
-{
-    if (s->n_ranks % 2 || s->n_micro_batches % 2 || s->n_micro_batches < 2 * s->n_ranks)
-        return refuse(s, err,
-                      "it needs an even pp and an even number of at least 2 * pp "
-                      "micro-batches");
-    return LW_OK;
-}
-
-static enum lw_status dualpipev_demand(const struct lw_schedule_shape *s, struct lw_err *err)
-{
-    if (s->n_micro_batches < 2 * s->n_ranks)
-        return refuse(s, err, "it needs at least 2 * pp micro-batches");
-    return LW_OK;
-}
-
-static enum lw_status colossal_demand(const struct lw_schedule_shape *s, struct lw_err *err)
-{
-    if (s->n_micro_batches % s->n_ranks != 0)
-        return refuse(s, err, "the micro-batches must be a multiple of pp");
-    return LW_OK;
-}
-
-static const struct rule rules[LW_N_SCHEDULES] = {
-    [LW_SCHEDULE_GPIPE] = {lw_rule_gpipe, NULL, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_1F1B] = {lw_rule_1f1b, NULL, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_INTERLEAVED_1F1B] = {lw_rule_interleaved_1f1b, NULL, LW_LAYOUT_LOOP, 0,
-                                      whole_rounds},
-    [LW_SCHEDULE_INTERLEAVED_ZB] = {lw_rule_interleaved_zb, NULL, LW_LAYOUT_LOOP, 0, whole_rounds},
-    [LW_SCHEDULE_LOOPED_BFS] = {lw_rule_looped_bfs, NULL, LW_LAYOUT_LOOP, 0, NULL},
-    [LW_SCHEDULE_ZB_H1] = {lw_rule_zb_h1, NULL, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_ZB_H2] = {lw_rule_zb_h2, NULL, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_ZB_AUTO_1P] = {NULL, lw_search_zb_auto, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_ZB_AUTO_2P] = {NULL, lw_search_zb_auto, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_ZBV_AUTO] = {NULL, lw_search_zbv_auto, LW_LAYOUT_V, 2, NULL},
-    [LW_SCHEDULE_V_HALF] = {NULL, lw_search_v_greedy, LW_LAYOUT_V, 2, NULL},
-    [LW_SCHEDULE_V_MIN] = {NULL, lw_search_v_greedy, LW_LAYOUT_V, 2, NULL},
-    [LW_SCHEDULE_ZBV] = {lw_rule_zbv, NULL, LW_LAYOUT_V, 2, NULL},
-    [LW_SCHEDULE_DUALPIPE] = {lw_rule_dualpipe, NULL, LW_LAYOUT_BIDIR, 2, dualpipe_demand},
-    [LW_SCHEDULE_DUALPIPEV] = {lw_rule_dualpipev, NULL, LW_LAYOUT_V, 2, dualpipev_demand},
-    [LW_SCHEDULE_COLOSSAL_1F1B] = {lw_rule_colossal, NULL, LW_LAYOUT_LOOP, 1, NULL},
-    [LW_SCHEDULE_COLOSSAL_INTERLEAVED] = {lw_rule_colossal, NULL, LW_LAYOUT_LOOP, 0,
-                                          colossal_demand},
-};
 
 void lw_grid_free(struct lw_grid *g)
 {
@@ -180,43 +116,54 @@ static enum lw_status make_all(const struct lw_schedule_shape *s, lw_schedule_se
 static enum lw_status sizes(const struct lw_schedule_shape *s, struct lw_err *err)
 {
     if (s->n_ranks < 1 || s->n_micro_batches < 1 || s->n_chunks < 1)
-        return refuse(s, err, "all must be at least 1");
+        return lw_schedule_refuse(s, err, "all must be at least 1");
     if (s->n_ranks > 1 << 15 || s->n_chunks > 1 << 10 || s->n_micro_batches > 1 << 24 ||
         (int64_t)s->n_ranks * s->n_chunks > INT16_MAX ||
         (int64_t)s->n_ranks * s->n_chunks * s->n_micro_batches > INT32_MAX / 16)
-        return refuse(s, err, "these are more actions than a grid holds");
+        return lw_schedule_refuse(s, err, "these are more actions than a grid holds");
     return LW_OK;
 }
 
 int32_t lw_schedule_chunks(enum lw_schedule schedule)
 {
-    return rules[schedule].chunks;
+    return schedulers[schedule]->chunks;
+}
+
+bool lw_schedule_combines_calls(enum lw_schedule schedule)
+{
+    return schedulers[schedule]->combined_calls;
+}
+
+bool lw_schedule_takes_group(enum lw_schedule schedule)
+{
+    return schedulers[schedule]->takes_group;
 }
 
 enum lw_status lw_schedule_demand(const struct lw_schedule_shape *s, struct lw_err *err)
 {
-    const struct rule *rule = &rules[s->schedule];
+    const struct lw_scheduler *own = schedulers[s->schedule];
 
-    if (!rule->rank && !rule->all)
+    if (!own->rank && !own->all)
         return lw_fail(err, LW_ENOTSUP, "--schedule %s: this build has no rule for it",
                        lw_schedule_name(s->schedule));
     LW_TRY(sizes(s, err));
-    if (rule->chunks && s->n_chunks != rule->chunks)
-        return refuse(s, err, rule->chunks == 1 ? "it takes --chunks 1" : "it takes --chunks 2");
-    return rule->demand ? rule->demand(s, err) : LW_OK;
+    if (own->chunks && s->n_chunks != own->chunks)
+        return lw_schedule_refuse(s, err, own->chunks == 1 ? "it takes --chunks 1"
+                                                           : "it takes --chunks 2");
+    return own->demand ? own->demand(s, err) : LW_OK;
 }
 
 enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_grid *out,
                                 struct lw_err *err)
 {
-    const struct rule *rule = &rules[s->schedule];
+    const struct lw_scheduler *own = schedulers[s->schedule];
 
     LW_TRY(lw_schedule_demand(s, err));
     struct lw_grid g = {
-        .n_ranks = s->n_ranks, .n_micro_batches = s->n_micro_batches, .layout = rule->layout};
-    g.n_stages = rule->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
+        .n_ranks = s->n_ranks, .n_micro_batches = s->n_micro_batches, .layout = own->layout};
+    g.n_stages = own->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
     enum lw_status status =
-        rule->rank ? make_ranks(s, rule->rank, &g, err) : make_all(s, rule->all, &g, err);
+        own->rank ? make_ranks(s, own->rank, &g, err) : make_all(s, own->all, &g, err);
     if (status != LW_OK)
         lw_grid_free(&g);
     else

@@ -57,8 +57,12 @@ void lw_grid_free(struct lw_grid *g);
 
 /* Stages per rank that a schedule demands; 0 = any number. */
 int32_t lw_schedule_chunks(enum lw_schedule schedule);
+/* Sends and receives of its ranks go in calls of several (schedule_colossal.h). */
+bool lw_schedule_combines_calls(enum lw_schedule schedule);
+/* lw_schedule_shape.group means something to it. */
+bool lw_schedule_takes_group(enum lw_schedule schedule);
 
-/* The grid of a schedule. LW_EINVAL says in words what the schedule demands of p, m and v;
+/* The grid of a schedule. LW_EINVAL says what the schedule demands of p, m and v;
  * LW_ENOTSUP names a schedule that this build has no rule for. See docs/design/schedule.md. */
 enum lw_status lw_schedule_grid(const struct lw_schedule_shape *shape, struct lw_grid *out,
                                 struct lw_err *err);

@@ -10,7 +10,7 @@ static int32_t least(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-void lw_rule_gpipe(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void gpipe(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     for (int32_t m = 0; m < s->n_micro_batches; m++)
         lw_emit(e, LW_OP_FORWARD, rank, m);
@@ -18,7 +18,7 @@ void lw_rule_gpipe(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t
         lw_emit(e, LW_OP_BACKWARD, rank, m);
 }
 
-void lw_rule_looped_bfs(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void looped_bfs(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     for (int32_t c = 0; c < s->n_chunks; c++)
         for (int32_t m = 0; m < s->n_micro_batches; m++)
@@ -93,24 +93,65 @@ static void alternate(struct lw_emit *e, const struct lw_schedule_shape *s, int3
         emit_step(e, s, group, rank, LW_OP_BACKWARD_WEIGHT, n_w++);
 }
 
-void lw_rule_1f1b(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void one_f_one_b(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     alternate(e, s, rank, s->n_ranks - 1 - rank, false, 0);
 }
 
-void lw_rule_interleaved_1f1b(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void interleaved_1f1b(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     alternate(e, s, rank, lw_interleaved_warmup(s, rank), false, 0);
 }
 
-void lw_rule_interleaved_zb(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void interleaved_zb(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     int32_t warmup = (s->n_chunks - 1) * lw_interleaved_group(s) + s->n_ranks - 1 - rank;
 
     alternate(e, s, rank, warmup, true, rank);
 }
 
-void lw_rule_zb_h1(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void zb_h1(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     alternate(e, s, rank, s->n_ranks - 1 - rank, true, rank);
 }
+
+/* --- what the interleaved ones demand
+ * ------------------------------------------------------------ */
+
+/* A group shorter than the pipeline leaves chunk 1 of rank 0 waiting for what the last rank has not
+ * been given, unless all micro-batches are one group. */
+static enum lw_status group_serves_ranks(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    int32_t left = s->group > 0 ? s->n_micro_batches % s->group : 0;
+
+    if (!lw_schedule_takes_group(s->schedule))
+        return lw_schedule_refuse(s, err, "it makes equal rounds and takes no --group");
+    if (s->group < 0)
+        return lw_schedule_refuse(s, err, "--group must be at least 1");
+    if (s->n_chunks > 1 && s->n_micro_batches > s->group &&
+        (s->group < s->n_ranks || (left > 0 && left < s->n_ranks)))
+        return lw_schedule_refuse(s, err,
+                                  "every --group, the last too, needs at least pp micro-batches");
+    return LW_OK;
+}
+
+static enum lw_status whole_rounds(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    int32_t rounds = s->n_micro_batches / s->n_ranks;
+
+    if (s->group != 0)
+        return group_serves_ranks(s, err);
+    if (s->n_micro_batches % (rounds > 1 ? rounds : 1) != 0)
+        return lw_schedule_refuse(s, err, "the micro-batches must divide into m / pp equal rounds");
+    return LW_OK;
+}
+
+const struct lw_scheduler lw_scheduler_gpipe = {.rank = gpipe, .chunks = 1};
+const struct lw_scheduler lw_scheduler_1f1b = {.rank = one_f_one_b, .chunks = 1};
+const struct lw_scheduler lw_scheduler_interleaved_1f1b = {
+    .rank = interleaved_1f1b, .takes_group = true, .demand = whole_rounds,
+};
+const struct lw_scheduler lw_scheduler_interleaved_zb = {.rank = interleaved_zb,
+                                                         .demand = whole_rounds};
+const struct lw_scheduler lw_scheduler_looped_bfs = {.rank = looped_bfs};
+const struct lw_scheduler lw_scheduler_zb_h1 = {.rank = zb_h1, .chunks = 1};

@@ -208,7 +208,7 @@ static void write_rank(struct writer *w, const struct lw_schedule_shape *s, int3
         rank_of_interleaved(w, s, rank, forward_only);
 }
 
-void lw_rule_colossal(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void colossal(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     struct writer w = {0};
 
@@ -271,3 +271,17 @@ void lw_colossal_token(const struct lw_colossal_event *e, bool interleaved, char
         buf[n++] = '-';
     buf[n] = '\0';
 }
+
+static enum lw_status colossal_demand(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_micro_batches % s->n_ranks != 0)
+        return lw_schedule_refuse(s, err, "the micro-batches must be a multiple of pp");
+    return LW_OK;
+}
+
+const struct lw_scheduler lw_scheduler_colossal_1f1b = {
+    .rank = colossal, .chunks = 1, .combined_calls = true,
+};
+const struct lw_scheduler lw_scheduler_colossal_interleaved = {
+    .rank = colossal, .combined_calls = true, .demand = colossal_demand,
+};

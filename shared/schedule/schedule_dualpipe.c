@@ -99,7 +99,7 @@ static void eight_steps(struct dual *d, int32_t half, int32_t h, int32_t n, int3
         weight(d);
 }
 
-void lw_rule_dualpipe(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void dualpipe(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     int32_t p = s->n_ranks, n = s->n_micro_batches / 2;
     bool second = rank >= p / 2;
@@ -110,7 +110,7 @@ void lw_rule_dualpipe(struct lw_emit *e, const struct lw_schedule_shape *s, int3
     lw_free(d.waiting);
 }
 
-void lw_rule_dualpipev(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void dualpipev(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     int32_t p = s->n_ranks;
     struct dual d = {.e = e, .side = {{rank, 0, 0}, {2 * p - 1 - rank, 0, 0}}};
@@ -118,3 +118,26 @@ void lw_rule_dualpipev(struct lw_emit *e, const struct lw_schedule_shape *s, int
     eight_steps(&d, p, rank, s->n_micro_batches, 2 * p);
     lw_free(d.waiting);
 }
+
+static enum lw_status dualpipe_demand(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_ranks % 2 || s->n_micro_batches % 2 || s->n_micro_batches < 2 * s->n_ranks)
+        return lw_schedule_refuse(s, err,
+                      "it needs an even pp and an even number of at least 2 * pp "
+                      "micro-batches");
+    return LW_OK;
+}
+
+static enum lw_status dualpipev_demand(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    if (s->n_micro_batches < 2 * s->n_ranks)
+        return lw_schedule_refuse(s, err, "it needs at least 2 * pp micro-batches");
+    return LW_OK;
+}
+
+const struct lw_scheduler lw_scheduler_dualpipe = {
+    .rank = dualpipe, .layout = LW_LAYOUT_BIDIR, .chunks = 2, .demand = dualpipe_demand,
+};
+const struct lw_scheduler lw_scheduler_dualpipev = {
+    .rank = dualpipev, .layout = LW_LAYOUT_V, .chunks = 2, .demand = dualpipev_demand,
+};

@@ -3,7 +3,7 @@
 
 #include "shared/schedule/schedule.h"
 
-/* How the rules of schedule_*.c write a grid: rank by rank, action by action. Memory failures stick
+/* Schedulers, and how they write a grid: rank by rank, action by action. Memory failures stick
  * and are reported by lw_schedule_grid. */
 struct lw_emit {
     struct lw_action *actions;
@@ -19,15 +19,34 @@ void lw_emit_pair(struct lw_emit *e, int32_t f_stage, int32_t f_mb, int32_t b_st
 
 /* The rules: all actions of one rank. */
 typedef void lw_schedule_rule(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank);
-lw_schedule_rule lw_rule_gpipe, lw_rule_1f1b, lw_rule_interleaved_1f1b, lw_rule_interleaved_zb,
-    lw_rule_looped_bfs, lw_rule_zb_h1, lw_rule_zb_h2, lw_rule_zbv, lw_rule_dualpipe,
-    lw_rule_dualpipev, lw_rule_colossal;
 
 /* A schedule that searches makes the whole grid at once: actions[rank * n + k], n = 3 m v of them
  * on every rank, F, I and W apart. */
 typedef enum lw_status lw_schedule_search(const struct lw_schedule_shape *s,
                                           struct lw_action *actions, struct lw_err *err);
-lw_schedule_search lw_search_zb_auto, lw_search_zbv_auto, lw_search_v_greedy;
+
+/* One scheduler, the constant lw_scheduler_SYMBOL of its file; LW_SCHEDULES
+ * (shared/plan/policies.h) has its row. */
+struct lw_scheduler {
+    lw_schedule_rule *rank;  /* makes one rank's actions, or */
+    lw_schedule_search *all; /* all at once */
+    enum lw_layout layout;
+    int32_t chunks;          /* that it needs; 0 = any number from 1 */
+    bool combined_calls;     /* sends and receives in calls of several: schedule_colossal.h */
+    bool takes_group;        /* lw_schedule_shape.group */
+    enum lw_status (*demand)(const struct lw_schedule_shape *s, struct lw_err *err);
+};
+
+#define LW_ROW_SCHEDULER(id, symbol, word, help)                                                   \
+    extern const struct lw_scheduler lw_scheduler_##symbol;
+LW_SCHEDULES(LW_ROW_SCHEDULER)
+#undef LW_ROW_SCHEDULER
+
+const struct lw_scheduler *lw_scheduler(enum lw_schedule schedule);
+
+/* LW_EINVAL: the shape, and why it does not do. */
+enum lw_status lw_schedule_refuse(const struct lw_schedule_shape *s, struct lw_err *err,
+                                  const char *why);
 
 /* What the schedule demands of the shape; LW_EINVAL and LW_ENOTSUP as lw_schedule_grid. */
 enum lw_status lw_schedule_demand(const struct lw_schedule_shape *s, struct lw_err *err);

@@ -258,7 +258,7 @@ static void take_orders(const struct v *v, struct lw_action *actions)
                                            slot_of(v, r, t)->mb);
 }
 
-enum lw_status lw_search_v_greedy(const struct lw_schedule_shape *s, struct lw_action *actions,
+static enum lw_status search_v_greedy(const struct lw_schedule_shape *s, struct lw_action *actions,
                                   struct lw_err *err)
 {
     struct v v = {.p = s->n_ranks, .m = s->n_micro_batches};
@@ -279,3 +279,8 @@ enum lw_status lw_search_v_greedy(const struct lw_schedule_shape *s, struct lw_a
     lw_free(v.slot);
     return memory ? LW_OK : lw_fail_nomem(err);
 }
+
+const struct lw_scheduler lw_scheduler_v_half = {
+    .all = search_v_greedy, .layout = LW_LAYOUT_V, .chunks = 2};
+const struct lw_scheduler lw_scheduler_v_min = {
+    .all = search_v_greedy, .layout = LW_LAYOUT_V, .chunks = 2};

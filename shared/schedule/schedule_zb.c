@@ -2,7 +2,7 @@
  * 2024, "Pipeline Parallelism with Controllable Memory"). Orders in docs/design/schedule.md. */
 #include "shared/schedule/schedule_emit.h"
 
-void lw_rule_zb_h2(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void zb_h2(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     int32_t m = s->n_micro_batches, f = 0, n_w = 0;
     int32_t warmup = 2 * (s->n_ranks - rank) - 1;
@@ -42,7 +42,7 @@ static void weight_of(struct lw_emit *e, struct side *c)
 
 /* A V needs 2p-1 micro-batches to fill; with fewer, the order for 2p-1 is written and those that do
  * not exist are left out (as torch does). */
-void lw_rule_zbv(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
+static void zbv(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
     int32_t p = s->n_ranks, m = s->n_micro_batches > 2 * p - 1 ? s->n_micro_batches : 2 * p - 1;
     struct side down = {.stage = rank}, up = {.stage = 2 * p - 1 - rank};
@@ -80,3 +80,6 @@ void lw_rule_zbv(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t r
     while (down.w < m)
         weight_of(e, &down);
 }
+
+const struct lw_scheduler lw_scheduler_zb_h2 = {.rank = zb_h2, .chunks = 1};
+const struct lw_scheduler lw_scheduler_zbv = {.rank = zbv, .layout = LW_LAYOUT_V, .chunks = 2};

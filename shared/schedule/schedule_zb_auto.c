@@ -232,7 +232,7 @@ static void try_all(struct search *z, struct lw_action *best)
  * W. */
 static const struct lw_schedule_costs usual = {1, 1, 1, 0, 303104, -172032, -131072};
 
-enum lw_status lw_search_zb_auto(const struct lw_schedule_shape *s, struct lw_action *actions,
+static enum lw_status search_zb_auto(const struct lw_schedule_shape *s, struct lw_action *actions,
                                  struct lw_err *err)
 {
     struct search z = {
@@ -261,3 +261,6 @@ enum lw_status lw_search_zb_auto(const struct lw_schedule_shape *s, struct lw_ac
                        lw_schedule_name(s->schedule), (int)times * z.p);
     return LW_OK;
 }
+
+const struct lw_scheduler lw_scheduler_zb_auto_1p = {.all = search_zb_auto, .chunks = 1};
+const struct lw_scheduler lw_scheduler_zb_auto_2p = {.all = search_zb_auto, .chunks = 1};

@@ -272,7 +272,7 @@ static void refine(struct search *z, bool *second, int64_t *shortest, struct lw_
 
 static const struct lw_schedule_costs usual = {1000, 1000, 1000, 1, 303104, -172032, -131072};
 
-enum lw_status lw_search_zbv_auto(const struct lw_schedule_shape *s, struct lw_action *actions,
+static enum lw_status search_zbv_auto(const struct lw_schedule_shape *s, struct lw_action *actions,
                                   struct lw_err *err)
 {
     struct search z = {
@@ -306,3 +306,6 @@ enum lw_status lw_search_zbv_auto(const struct lw_schedule_shape *s, struct lw_a
                        2 * z.p);
     return LW_OK;
 }
+
+const struct lw_scheduler lw_scheduler_zbv_auto = {
+    .all = search_zbv_auto, .layout = LW_LAYOUT_V, .chunks = 2};
