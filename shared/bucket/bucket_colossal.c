@@ -116,8 +116,7 @@ enum lw_status lw_bucket_colossal_shared(const struct lw_colossal_grad *grads, i
     return make(grads, n, pipeline_size, true, out, err);
 }
 
-/* --- the policy
- * --------------------------------------------------------------------------------- */
+/* --- the policy ------------------------------------------------------------------------------- */
 
 static enum lw_status as_bucketing(const struct lw_colossal_buckets *from, int32_t n_items,
                                    struct lw_bucketing *out, struct lw_err *err)

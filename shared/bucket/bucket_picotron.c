@@ -186,8 +186,7 @@ void lw_picotron_reset(struct lw_picotron *m)
     }
 }
 
-/* --- the policy
- * --------------------------------------------------------------------------------- */
+/* --- the policy ------------------------------------------------------------------------------- */
 
 /* Compat keeps the numbers as registered; else the list is reversed, so that in index order the
  * bucket that completes first goes first. */

@@ -219,8 +219,7 @@ enum lw_status lw_bucket_sharded(const struct lw_oss *oss, const struct lw_shard
     return status;
 }
 
-/* --- the policy
- * --------------------------------------------------------------------------------- */
+/* --- the policy ------------------------------------------------------------------------------- */
 
 /* One reduce: a bucket of several gradients or a gradient alone, and when it is complete. */
 struct reduce {

@@ -28,8 +28,7 @@ const char *lw_bucket_policies_that(enum lw_bucket_takes takes, char *buf)
     return buf;
 }
 
-/* --- what options a policy accepts
- * -------------------------------------------------------------- */
+/* --- what options a policy accepts ------------------------------------------------------------ */
 
 static enum lw_status check_options(const struct lw_bucket_request *r, struct lw_err *err)
 {
@@ -72,8 +71,7 @@ enum lw_status lw_bucket_rules(const struct lw_bucket_request *r, struct lw_buck
     return LW_OK;
 }
 
-/* --- for policies that assign
- * ------------------------------------------------------------------- */
+/* --- for policies that assign ----------------------------------------------------------------- */
 
 enum lw_status lw_bucket_need_one_kind(const struct lw_bucket_task *t, struct lw_err *err)
 {

@@ -46,8 +46,7 @@ enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p,
     return LW_OK;
 }
 
-/* --- writing: rows again
- * ------------------------------------------------------------------------ */
+/* --- writing: rows again ---------------------------------------------------------------------- */
 
 static enum lw_status unpack_ranks(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
 {

@@ -1,5 +1,5 @@
-/* Modules to the parts of a pipeline: the strategy's policy, asked with what it weighs. What
- * the exact policy is told beyond forward and backward times is in lower_partition_exact.c. */
+/* Modules to the parts of a pipeline: the strategy's partitioner, asked with what it weighs. What
+ * the exact one is told beyond forward and backward times is in lower_partition_exact.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@ static int64_t work_of(const struct lw_strategy *s, const struct lw_module *m)
     return m->forward_ps + m->backward_input_ps + m->backward_weight_ps + lw_recomputed_ps(s, m);
 }
 
-static void weigh(const struct lw_strategy *s, const struct lw_workload *w, int64_t *elements, int64_t *work)
+static void weigh(const struct lw_strategy *s, const struct lw_workload *w, int64_t *elements,
+                  int64_t *work)
 {
     for (int32_t m = 0; m < w->n_modules; m++)
         work[m] = work_of(s, &w->modules[m]);
@@ -21,11 +22,54 @@ static void weigh(const struct lw_strategy *s, const struct lw_workload *w, int6
             elements[w->params[i].module] += w->params[i].numel;
 }
 
-static enum lw_status by_list(const char *list, int32_t n_items, int32_t n_parts,
-                              struct lw_arena *room, struct lw_partitioning *out,
-                              struct lw_err *err)
+/* What a partitioner is told. Part q of the model is chunk q / ranks of stage q mod ranks where it
+ * knows of chunks. */
+struct task {
+    struct lw_lowering *l;
+    const struct lw_cost *cost;
+    int32_t n, n_parts, n_chunks; /* modules; parts = chunks * pipeline ranks */
+    int64_t *elements, *work;     /* [n] trainable elements; time with what is recomputed */
+    struct lw_arena *room;
+};
+
+/* The function of a row of LW_PARTITIONERS has its symbol for a name. */
+typedef enum lw_status partitioner(const struct task *t, struct lw_partitioning *out,
+                                   struct lw_err *err);
+
+static enum lw_status uniform(const struct task *t, struct lw_partitioning *out, struct lw_err *err)
 {
-    int32_t *begins = lw_arena_alloc(room, n_parts, sizeof *begins), n = 0;
+    return lw_partition_uniform(t->n, t->l->pp, t->n_chunks, out, err);
+}
+
+static enum lw_status colossal_balanced(const struct task *t, struct lw_partitioning *out,
+                                        struct lw_err *err)
+{
+    return lw_partition_colossal(t->elements, t->n, t->l->pp, t->n_chunks, out, err);
+}
+
+static enum lw_status deepspeed_uniform(const struct task *t, struct lw_partitioning *out,
+                                        struct lw_err *err)
+{
+    return lw_partition_deepspeed_uniform(t->n, t->n_parts, out, err);
+}
+
+static enum lw_status deepspeed_balanced(const struct task *t, struct lw_partitioning *out,
+                                         struct lw_err *err)
+{
+    return lw_partition_deepspeed_balanced(t->elements, t->n, t->n_parts, out, err);
+}
+
+static enum lw_status exact(const struct task *t, struct lw_partitioning *out, struct lw_err *err)
+{
+    return lw_lower_exact(t->l, t->cost, t->work, t->room, out, err);
+}
+
+static enum lw_status explicit(const struct task *t, struct lw_partitioning *out,
+                               struct lw_err *err)
+{
+    const char *list = t->l->s->partition_list;
+    int32_t n_parts = t->n_parts, n = 0;
+    int32_t *begins = lw_arena_alloc(t->room, n_parts, sizeof *begins);
 
     if (!begins)
         return lw_fail_nomem(err);
@@ -44,26 +88,26 @@ static enum lw_status by_list(const char *list, int32_t n_items, int32_t n_parts
     if (n != n_parts)
         return lw_fail(err, LW_EINVAL, "--partition-list %s: %d stages, --pp and --chunks make %d",
                        list, n, n_parts);
-    return lw_partition_explicit(begins, n_items, n_parts, 1, out, err);
+    return lw_partition_explicit(begins, t->n, n_parts, 1, out, err);
 }
 
 /* PipeDream's planner on a chain of modules, one machine a stage, transfers not weighed. */
-static enum lw_status by_pipedream(const struct lw_strategy *s, const struct lw_workload *w,
-                                   int32_t n_parts, struct lw_arena *room,
-                                   struct lw_partitioning *out, struct lw_err *err)
+static enum lw_status pipedream(const struct task *t, struct lw_partitioning *out,
+                                struct lw_err *err)
 {
-    struct lw_pipedream_state *states = lw_arena_alloc(room, w->n_modules, sizeof *states);
-    int32_t *begins = lw_arena_alloc(room, n_parts, sizeof *begins);
+    int32_t n_parts = t->n_parts;
+    struct lw_pipedream_state *states = lw_arena_alloc(t->room, t->n, sizeof *states);
+    int32_t *begins = lw_arena_alloc(t->room, n_parts, sizeof *begins);
     struct lw_pipedream_level level = {n_parts, 1};
-    struct lw_pipedream_problem p = {.n_states = w->n_modules, .n_levels = 1, .states = states,
+    struct lw_pipedream_problem p = {.n_states = t->n, .n_levels = 1, .states = states,
                                      .levels = &level, .straight = true};
     struct lw_pipedream_plan plan;
     double sum = 0;
 
     if (!states || !begins)
         return lw_fail_nomem(err);
-    for (int32_t m = 0; m < w->n_modules; m++) {
-        sum += (double)work_of(s, &w->modules[m]) / (double)LW_PS_PER_S;
+    for (int32_t m = 0; m < t->n; m++) {
+        sum += (double)t->work[m] / (double)LW_PS_PER_S;
         states[m].time_s = sum;
     }
     LW_TRY(lw_pipedream_plan(&p, &plan, err));
@@ -74,39 +118,28 @@ static enum lw_status by_pipedream(const struct lw_strategy *s, const struct lw_
     if (n != n_parts)
         return lw_fail(err, LW_EINVAL, "--partition pipedream: its planner makes %d stages of "
                                        "workload '%s', --pp and --chunks ask for %d (--partition "
-                                       "exact)", n, w->name, n_parts);
-    return lw_partition_explicit(begins, w->n_modules, n_parts, 1, out, err);
+                                       "exact)", n, t->l->w->name, n_parts);
+    return lw_partition_explicit(begins, t->n, n_parts, 1, out, err);
 }
 
-/* Part q of the model is chunk q / ranks of stage q mod ranks where a policy knows of chunks. */
 static enum lw_status partition(struct lw_lowering *l, const struct lw_cost *cost,
                                 struct lw_arena *room, struct lw_partitioning *out,
                                 struct lw_err *err)
 {
-    const struct lw_workload *w = l->w;
-    int32_t n = w->n_modules, parts = l->n_parts, chunks = parts / l->pp;
-    int64_t *elements = lw_arena_alloc(room, n, sizeof *elements);
-    int64_t *work = lw_arena_alloc(room, n, sizeof *work);
+    static partitioner *const partitioners[] = {
+#define ROW(id, symbol, word, help) [LW_PARTITION_##id] = symbol,
+        LW_PARTITIONERS(ROW)
+#undef ROW
+    };
+    struct task t = {.l = l, .cost = cost, .n = l->w->n_modules, .n_parts = l->n_parts,
+                     .n_chunks = l->n_parts / l->pp, .room = room};
 
-    if (!elements || !work)
+    t.elements = lw_arena_alloc(room, t.n, sizeof *t.elements);
+    t.work = lw_arena_alloc(room, t.n, sizeof *t.work);
+    if (!t.elements || !t.work)
         return lw_fail_nomem(err);
-    weigh(l->s, w, elements, work);
-    switch (l->s->partition) {
-    case LW_PARTITION_UNIFORM:
-        return lw_partition_uniform(n, l->pp, chunks, out, err);
-    case LW_PARTITION_COLOSSAL_BALANCED:
-        return lw_partition_colossal(elements, n, l->pp, chunks, out, err);
-    case LW_PARTITION_DEEPSPEED_UNIFORM:
-        return lw_partition_deepspeed_uniform(n, parts, out, err);
-    case LW_PARTITION_DEEPSPEED_BALANCED:
-        return lw_partition_deepspeed_balanced(elements, n, parts, out, err);
-    case LW_PARTITION_PIPEDREAM:
-        return by_pipedream(l->s, w, parts, room, out, err);
-    case LW_PARTITION_EXPLICIT:
-        return by_list(l->s->partition_list, n, parts, room, out, err);
-    default:
-        return lw_lower_exact(l, cost, work, room, out, err);
-    }
+    weigh(l->s, l->w, t.elements, t.work);
+    return partitioners[l->s->partition](&t, out, err);
 }
 
 enum lw_status lw_lower_partition(struct lw_lowering *l, const struct lw_cost *cost,

@@ -79,6 +79,8 @@ static void put_item(struct lw_part_shards *h, int32_t given)
     b->n_items++;
 }
 
+/* The function of a row of LW_SHARD_POLICIES has its symbol for a name. */
+
 /* --- whole parameters --------------------------------------------------------------------------- */
 
 static enum lw_status oss_greedy(struct lw_part *d, struct lw_err *err)
@@ -278,9 +280,10 @@ enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
 
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err)
 {
-    static enum lw_status (*const policies[LW_N_SHARD_POLICIES])(struct lw_part *, struct lw_err *) = {
-        [LW_SHARD_OSS_GREEDY] = oss_greedy, [LW_SHARD_LPT] = lpt,
-        [LW_SHARD_FLAT] = flat, [LW_SHARD_PER_TENSOR] = per_tensor,
+    static enum lw_status (*const policies[])(struct lw_part *, struct lw_err *) = {
+#define ROW(id, symbol, word, help) [LW_SHARD_##id] = symbol,
+        LW_SHARD_POLICIES(ROW)
+#undef ROW
     };
 
     if (d->s->zero == 0 || d->n_members == 1)

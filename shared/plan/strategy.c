@@ -156,7 +156,8 @@ static enum lw_status bad_word(const struct option *o, const char *value, struct
         size_t n = strlen(all);
         snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", o->shown.values[i]);
     }
-    return lw_fail(err, LW_EINVAL, "--%s: '%s' is none of %s", o->shown.name, value, all);
+    return lw_fail(err, LW_EINVAL, "--%s: unknown value '%s'; expected one of %s",
+                   o->shown.name, value, all);
 }
 
 static void dashed(char *to, size_t room, const char *text)

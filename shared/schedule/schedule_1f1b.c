@@ -115,8 +115,7 @@ static void zb_h1(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t 
     alternate(e, s, rank, s->n_ranks - 1 - rank, true, rank);
 }
 
-/* --- what the interleaved ones demand
- * ------------------------------------------------------------ */
+/* --- what the interleaved ones demand --------------------------------------------------------- */
 
 /* A group shorter than the pipeline leaves chunk 1 of rank 0 waiting for what the last rank has not
  * been given, unless all micro-batches are one group. */

@@ -59,7 +59,7 @@ static void bad_input_is_refused_in_one_line(void **state)
     (void)state;
     expect("plan", 2, "lapwing plan: needs -w FILE or a plan file");
     expect("plan -w w.json --bucket-policy nope", 2,
-           "--bucket-policy: 'nope' is none of c10d-2020");
+           "--bucket-policy: unknown value 'nope'; expected one of c10d-2020");
     expect("plan -w w.json --dp 2 --ranks 3", 2,
            "--ranks 3, but --dp 2, --pp 1 and --tp 1 make 2 ranks");
     expect("plan -w w.json --dp 4194305", 1, "--dp 4194305, --pp 1 and --tp 1 make more than the "

@@ -136,7 +136,7 @@ static void cost_prints_time_and_bandwidths(void **unused)
            "\"time_ns\": 2355810,");
     expect("cost -c eight.json --bytes 64MiB --algorithm one_shot --format json", 0,
            "\"time_ns\": 9395741,");
-    expect("cost -c eight.json --algorithm spiral", 2, "'spiral' is none of auto, ring, tree");
+    expect("cost -c eight.json --algorithm spiral", 2, "unknown value 'spiral'; expected one of auto, ring, tree");
     expect("cost -c eight.json --algorithm nvls", 1, "no model of all_reduce by nvls");
     expect("cost -c fire-flyer --ranks 16", 0, "host bridge 8.100 GB/s, NIC 12.500 GB/s");
     expect("cost -c eight.json --op all_or_nothing", 2, "all_or_nothing");

@@ -362,8 +362,7 @@ static void passes_must_end_steps(void **state)
     lw_plan_free(&p);
 }
 
-/* --- communication between roles
- * ---------------------------------------------------------------- */
+/* --- communication between roles -------------------------------------------------------------- */
 
 /* Roles of one rank each, one program; streams 0 compute, 1 and 2 comm; classes "x" and "y" over
  * all ranks, on streams 1 and 2. */
@@ -612,8 +611,7 @@ static void thousands_of_ranks_cost_no_more_than_their_roles(void **state)
     lw_plan_free(&p);
 }
 
-/* --- any content
- * -------------------------------------------------------------------------------- */
+/* --- any content ------------------------------------------------------------------------------ */
 
 static uint64_t next(uint64_t *x)
 {

@@ -220,8 +220,7 @@ static void a_gradient_that_is_moved_is_named(void **state)
     expect(&k, "(all_reduce, bucket 0)", "the gradient of parameter 2 'b.bias' is never");
 }
 
-/* --- copies
- * ------------------------------------------------------------------------------------- */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 static void copies_are_summed_before_the_optimizer(void **state)
 {

@@ -94,8 +94,9 @@ static void wrong_options_are_refused_by_place(void **state)
         {"{\"dp\":0}", NULL},
         {"{\"dp\":1.5}", NULL},
         {"{\"dp\":[]}", "at options.dp (byte 47): found an array, expected a string"},
-        {"{\"launch-order\":\"none\"}", "at options.launch-order (byte 57): --launch-order: 'none' "
-                                        "is none of in-order, completion-order"},
+        {"{\"launch-order\":\"none\"}",
+         "at options.launch-order (byte 57): --launch-order: "
+         "unknown value 'none'; expected one of in-order, completion-order"},
         {"{\"zero\":4}", "--zero: 4 is no stage from 0 to 3"},
         {"[]", "at options (byte 41): found an array, expected an object"},
     };

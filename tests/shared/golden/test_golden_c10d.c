@@ -189,8 +189,7 @@ static void read_case(struct lw_json *j, struct golden *c)
     }
 }
 
-/* --- the checks
- * --------------------------------------------------------------------------------- */
+/* --- the checks ------------------------------------------------------------------------------- */
 
 static bool same_bucket(const struct golden *c, int32_t i, const struct lw_bucketing *b, int32_t k)
 {

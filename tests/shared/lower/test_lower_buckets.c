@@ -243,8 +243,7 @@ static void contradictions_are_refused_in_words(void **state)
     expect_refusal(&t, &s, LW_EINVAL, "'a.weight' is f32 on 0, 'b.bias' is bf16 on 0");
 }
 
-/* --- random models
- * ------------------------------------------------------------------------------ */
+/* --- random models ---------------------------------------------------------------------------- */
 
 static int next(uint64_t *x, int below)
 {

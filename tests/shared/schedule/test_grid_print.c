@@ -157,7 +157,7 @@ static void what_a_grid_has_no_place_for_is_refused(void **state)
     expect("plan --schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE");
     expect("plan --schedule 1f1b --pp 2 --lower shards", 1, "--lower needs --format csv");
     expect("plan --schedule 1f1b --pp 2 --format csv --lower nothing", 1,
-           "--lower: 'nothing' is none of messages, shards");
+           "--lower: unknown value 'nothing'; expected one of messages, shards");
     expect("plan --schedule 1f1b --pp 2 --group 2", 1,
            "--group is of --schedule interleaved-1f1b, not of 1f1b");
     expect("plan --schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 1, "--durations needs -o");
