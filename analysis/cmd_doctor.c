@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/base/record.h"
 
 enum { DETAIL = 600 };
 
@@ -213,38 +213,24 @@ static int examine(struct finding *v, const char *db)
     return n;
 }
 
-static void put_json(const struct finding *v, int n)
+static enum lw_status print(const struct finding *v, int n, enum lw_format format,
+                            struct lw_err *err)
 {
+    static const struct lw_field fields[] = {
+        {"name", "what", LW_FIELD_CHARS, offsetof(struct finding, name), 0, NULL, NULL},
+        {"ok", "usable", LW_FIELD_FLAG, offsetof(struct finding, ok), 0, NULL, NULL},
+        {"detail", "detail", LW_FIELD_CHARS, offsetof(struct finding, detail), 0, NULL, NULL},
+    };
+    const struct lw_records rows = {"findings", fields, 3, v, n, sizeof *v};
     struct lw_jsonout o = {.file = stdout};
 
+    if (format != LW_FORMAT_JSON)
+        return lw_records_print(&rows, format, stdout, err);
     lw_jsonout_object(&o, NULL);
     lw_jsonout_string(&o, "version", LW_VERSION);
-    lw_jsonout_array(&o, "findings");
-    for (int i = 0; i < n; i++) {
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "name", v[i].name);
-        lw_jsonout_bool(&o, "ok", v[i].ok);
-        lw_jsonout_string(&o, "detail", v[i].detail);
-        lw_jsonout_end(&o);
-    }
+    lw_records_json(&o, &rows);
     lw_jsonout_end(&o);
-    lw_jsonout_end(&o);
-}
-
-static enum lw_status put_table(const struct finding *v, int n, bool csv, struct lw_err *err)
-{
-    static const char *const titles[] = {"what", "usable", "detail"};
-    struct lw_table *t = lw_table_new(3, titles);
-
-    for (int i = 0; i < n; i++) {
-        lw_table_cell(t, "%s", v[i].name);
-        lw_table_cell(t, "%s", v[i].ok ? "yes" : "no");
-        lw_table_cell(t, "%s", v[i].detail);
-    }
-    enum lw_status st = csv ? lw_table_print_csv(t, stdout, err)
-                            : lw_table_print(t, stdout, 0, err);
-    lw_table_free(t);
-    return st;
+    return LW_OK;
 }
 
 int cmd_doctor(int argc, char **argv)
@@ -261,15 +247,10 @@ int cmd_doctor(int argc, char **argv)
         "Say what this machine has for planning, running and drawing, and what is missing.", 0, 0};
     struct finding findings[16] = {0};
     struct lw_err err = {0};
-    enum lw_status st = LW_OK;
     int n_operands, rc;
 
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
         return rc;
     int n = examine(findings, db);
-    if (format == LW_FORMAT_JSON)
-        put_json(findings, n);
-    else
-        st = put_table(findings, n, format == LW_FORMAT_CSV, &err);
-    return lw_cli_end("doctor", st, &err);
+    return lw_cli_end("doctor", print(findings, n, format, &err), &err);
 }

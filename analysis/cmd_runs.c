@@ -1,98 +1,77 @@
 /* lapwing runs: what the results database holds. */
+#include <stddef.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "analysis/store/store.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/base/record.h"
 
-static void put_json(const struct lw_run *runs, int32_t n)
+/* A run as it is listed: beside its figures what only a person reads. */
+struct listed {
+    struct lw_run run;
+    char kind[48], cap[32], started[32];
+};
+
+static const char *kind_word(int kind)
 {
-    struct lw_jsonout o = {.file = stdout};
-
-    lw_jsonout_object(&o, NULL);
-    lw_jsonout_array(&o, "runs");
-    for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *r = &runs[i];
-        lw_jsonout_object(&o, NULL);
-        lw_jsonout_int(&o, "id", r->id);
-        lw_jsonout_string(&o, "kind", lw_run_kind_name(r->kind));
-        lw_jsonout_string(&o, "status", lw_run_status_name(r->status));
-        lw_jsonout_string(&o, "message", r->message);
-        lw_jsonout_string(&o, "plan_hash", r->plan_hash[0] ? r->plan_hash : NULL);
-        if (r->step >= 0)
-            lw_jsonout_ns(&o, "step_ns", r->step);
-        else
-            lw_jsonout_null(&o, "step_ns");
-        if (r->exposed_comm >= 0)
-            lw_jsonout_ns(&o, "exposed_comm_ns", r->exposed_comm);
-        else
-            lw_jsonout_null(&o, "exposed_comm_ns");
-        lw_jsonout_int(&o, "n_ranks", r->n_ranks);
-        lw_jsonout_int(&o, "n_buckets", r->n_buckets);
-        lw_jsonout_int(&o, "bucket_cap_bytes", r->bucket_cap_bytes);
-        lw_jsonout_string(&o, "workload", r->workload_name);
-        lw_jsonout_string(&o, "cluster", r->cluster_name);
-        lw_jsonout_string(&o, "backend", r->backend);
-        lw_jsonout_string(&o, "honesty", r->honesty);
-        lw_jsonout_int(&o, "n_spans", r->n_spans);
-        lw_jsonout_int(&o, "started_at_s", r->started_at);
-        lw_jsonout_string(&o, "command", r->command);
-        lw_jsonout_end(&o);
-    }
-    lw_jsonout_end(&o);
-    lw_jsonout_end(&o);
+    return lw_run_kind_name((enum lw_run_kind)kind);
 }
 
-static void time_cell(struct lw_table *t, lw_ps value, bool csv)
+static const char *status_word(int status)
 {
-    char buf[32];
-
-    if (value < 0)
-        lw_table_cell(t, "%s", csv ? "" : "-");
-    else if (csv)
-        lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(value));
-    else
-        lw_table_cell(t, "%s", lw_format_ps(buf, value));
+    return lw_run_status_name((enum lw_run_status)status);
 }
 
-static enum lw_status put_table(const struct lw_run *runs, int32_t n, bool csv, struct lw_err *err)
-{
-    static const char *const for_people[] = {">run", "kind", "status", "plan", ">bucket cap",
-        ">ranks", ">step", ">exposed comm", "workload", "cluster", "started (UTC)"};
-    static const char *const for_programs[] = {"run", "kind", "status", "plan_hash",
-        "bucket_cap_bytes", "n_ranks", "step_ns", "exposed_comm_ns", "workload", "cluster",
-        "started_at"};
-    struct lw_table *t = lw_table_new(11, csv ? for_programs : for_people);
-    char buf[32];
+#define AT(field) offsetof(struct listed, field)
+static const struct lw_field fields[] = {
+    {"id", ">run", LW_FIELD_INT, AT(run.id), 0, NULL, NULL},
+    {"kind", NULL, LW_FIELD_WORD, AT(run.kind), 0, kind_word, NULL},
+    {NULL, "kind", LW_FIELD_CHARS, AT(kind), 0, NULL, NULL},
+    {"status", "status", LW_FIELD_WORD, AT(run.status), 0, status_word, NULL},
+    {"message", NULL, LW_FIELD_TEXT, AT(run.message), 0, NULL, NULL},
+    {"plan_hash", "plan", LW_FIELD_TEXT, AT(run.plan_hash), 8, NULL, NULL},
+    {NULL, ">bucket cap", LW_FIELD_CHARS, AT(cap), 0, NULL, NULL},
+    {"n_ranks", ">ranks", LW_FIELD_INT32, AT(run.n_ranks), 0, NULL, NULL},
+    {"step_ns", ">step", LW_FIELD_PS, AT(run.step), 0, NULL, "-"},
+    {"exposed_comm_ns", ">exposed comm", LW_FIELD_PS, AT(run.exposed_comm), 0, NULL, "-"},
+    {"n_buckets", NULL, LW_FIELD_INT32, AT(run.n_buckets), 0, NULL, NULL},
+    {"bucket_cap_bytes", NULL, LW_FIELD_INT, AT(run.bucket_cap_bytes), 0, NULL, NULL},
+    {"workload", "workload", LW_FIELD_TEXT, AT(run.workload_name), 0, NULL, NULL},
+    {"cluster", "cluster", LW_FIELD_TEXT, AT(run.cluster_name), 0, NULL, NULL},
+    {"backend", NULL, LW_FIELD_TEXT, AT(run.backend), 0, NULL, NULL},
+    {"honesty", NULL, LW_FIELD_TEXT, AT(run.honesty), 0, NULL, NULL},
+    {"n_spans", NULL, LW_FIELD_INT, AT(run.n_spans), 0, NULL, NULL},
+    {"started_at_s", NULL, LW_FIELD_INT, AT(run.started_at), 0, NULL, NULL},
+    {NULL, "started (UTC)", LW_FIELD_CHARS, AT(started), 0, NULL, NULL},
+    {"command", NULL, LW_FIELD_TEXT, AT(run.command), 0, NULL, NULL},
+};
+#undef AT
 
+static enum lw_status print(const struct lw_run *runs, int32_t n, struct lw_arena *room,
+                            enum lw_format format, struct lw_err *err)
+{
+    struct listed *rows = lw_arena_alloc(room, n, sizeof *rows);
+
+    if (!rows)
+        return lw_fail_nomem(err);
     for (int32_t i = 0; i < n; i++) {
         const struct lw_run *r = &runs[i];
+        struct listed *x = &rows[i];
         time_t at = (time_t)r->started_at;
-        lw_table_cell(t, "%lld", (long long)r->id);
-        lw_table_cell(t, "%s%s%s", lw_run_kind_name(r->kind), r->backend[0] && !csv ? " " : "",
-                      csv ? "" : r->backend);
-        lw_table_cell(t, "%s", lw_run_status_name(r->status));
-        lw_table_cell(t, csv ? "%s" : "%.8s", r->plan_hash);
-        if (csv)
-            lw_table_cell(t, "%lld", (long long)r->bucket_cap_bytes);
+        x->run = *r;
+        snprintf(x->kind, sizeof x->kind, "%s%s%s", lw_run_kind_name(r->kind),
+                 r->backend[0] ? " " : "", r->backend);
+        if (r->plan < 0 || r->bucket_cap_bytes < 0)
+            snprintf(x->cap, sizeof x->cap, "%s", r->plan < 0 ? "-" : "default");
         else
-            lw_table_cell(t, "%s", r->plan < 0 ? "-" : r->bucket_cap_bytes < 0 ? "default"
-                                       : lw_format_bytes(buf, r->bucket_cap_bytes));
-        lw_table_cell(t, "%d", r->n_ranks);
-        time_cell(t, r->step, csv);
-        time_cell(t, r->exposed_comm, csv);
-        lw_table_cell(t, "%s", r->workload_name);
-        lw_table_cell(t, "%s", r->cluster_name);
-        strftime(buf, sizeof buf, "%Y-%m-%d %H:%M:%S", gmtime(&at));
-        lw_table_cell(t, "%s", buf);
+            lw_format_bytes(x->cap, r->bucket_cap_bytes);
+        strftime(x->started, sizeof x->started, "%Y-%m-%d %H:%M:%S", gmtime(&at));
     }
-    enum lw_status st = csv ? lw_table_print_csv(t, stdout, err)
-                            : lw_table_print(t, stdout, 0, err);
-    lw_table_free(t);
-    return st;
+    return lw_records_print(&(struct lw_records){"runs", fields, sizeof fields / sizeof *fields,
+                                                 rows, n, sizeof *rows},
+                            format, stdout, err);
 }
 
 int cmd_runs(int argc, char **argv)
@@ -118,10 +97,8 @@ int cmd_runs(int argc, char **argv)
     enum lw_status st = lw_store_open(db, LW_STORE_READ, &store, &err);
     if (st == LW_OK)
         st = lw_store_runs(store, &arena, &runs, &n, &err);
-    if (st == LW_OK && format == LW_FORMAT_JSON)
-        put_json(runs, n);
-    else if (st == LW_OK)
-        st = put_table(runs, n, format == LW_FORMAT_CSV, &err);
+    if (st == LW_OK)
+        st = print(runs, n, &arena, format, &err);
     lw_store_close(store);
     lw_arena_free(&arena);
     return lw_cli_end("runs", st, &err);

@@ -1,10 +1,11 @@
 /* lapwing help: the commands, one command's options, or every strategy option with its values. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/base/jsonout.h"
+#include "shared/base/record.h"
 #include "shared/plan/strategy.h"
 #include "shared/base/table.h"
 
@@ -77,23 +78,7 @@ static void completion(void)
            "complete -F _lapwing lapwing\n");
 }
 
-/* Commands or strategy options as data. */
-static void json_commands(void)
-{
-    struct lw_jsonout o = {.file = stdout};
-
-    lw_jsonout_object(&o, NULL);
-    lw_jsonout_array(&o, "commands");
-    for (const struct lw_command *c = lw_commands; c->name; c++) {
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "command", c->name);
-        lw_jsonout_string(&o, "about", c->about);
-        lw_jsonout_end(&o);
-    }
-    lw_jsonout_end(&o);
-    lw_jsonout_end(&o);
-}
-
+/* Strategy options as data. */
 static void json_strategy(void)
 {
     struct lw_jsonout o = {.file = stdout};
@@ -114,20 +99,6 @@ static void json_strategy(void)
     }
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);
-}
-
-static enum lw_status csv_commands(struct lw_err *err)
-{
-    static const char *const titles[] = {"command", "about"};
-    struct lw_table *t = lw_table_new(2, titles);
-
-    for (const struct lw_command *c = lw_commands; c->name; c++) {
-        lw_table_cell(t, "%s", c->name);
-        lw_table_cell(t, "%s", c->about);
-    }
-    enum lw_status s = lw_table_print_csv(t, stdout, err);
-    lw_table_free(t);
-    return s;
 }
 
 static enum lw_status csv_strategy(struct lw_err *err)
@@ -154,12 +125,17 @@ static enum lw_status csv_strategy(struct lw_err *err)
 
 static enum lw_status show_commands(enum lw_format format, struct lw_err *err)
 {
-    if (format == LW_FORMAT_CSV)
-        return csv_commands(err);
-    if (format == LW_FORMAT_JSON)
-        json_commands();
-    else
-        list_commands();
+    static const struct lw_field fields[] = {
+        {"command", NULL, LW_FIELD_TEXT, offsetof(struct lw_command, name), 0, NULL, NULL},
+        {"about", NULL, LW_FIELD_TEXT, offsetof(struct lw_command, about), 0, NULL, NULL},
+    };
+    struct lw_records rows = {"commands", fields, 2, lw_commands, 0, sizeof *lw_commands};
+
+    while (lw_commands[rows.n].name)
+        rows.n++;
+    if (format != LW_FORMAT_TEXT)
+        return lw_records_print(&rows, format, stdout, err);
+    list_commands();
     return LW_OK;
 }
 

@@ -3,10 +3,11 @@
  * it is as good as sure. */
 #include "analysis/study/recommend_print.h"
 
+#include <stddef.h>
 #include <string.h>
 
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/base/arena.h"
+#include "shared/base/record.h"
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)
 {
@@ -89,15 +90,21 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
     fputc('\n', f);
 }
 
+#define AT(field) offsetof(struct lw_cap_point, field)
+static const struct lw_field point_fields[] = {
+    {"bucket_cap_bytes", NULL, LW_FIELD_INT, AT(cap_bytes), 0, NULL, ""},
+    {"from_bytes", NULL, LW_FIELD_INT, AT(low_bytes), 0, NULL, NULL},
+    {"to_bytes", NULL, LW_FIELD_INT, AT(high_bytes), 0, NULL, NULL},
+    {"n_buckets", NULL, LW_FIELD_INT32, AT(n_buckets), 0, NULL, NULL},
+    {"step_ns", NULL, LW_FIELD_PS, AT(step), 0, NULL, ""},
+    {"exposed_comm_ns", NULL, LW_FIELD_PS, AT(exposed_comm), 0, NULL, ""},
+};
+#undef AT
+
 static void json_point(struct lw_jsonout *o, const char *key, const struct lw_cap_point *p)
 {
     lw_jsonout_line_object(o, key);
-    lw_jsonout_known(o, "bucket_cap_bytes", p->cap_bytes);
-    lw_jsonout_int(o, "from_bytes", p->low_bytes);
-    lw_jsonout_int(o, "to_bytes", p->high_bytes);
-    lw_jsonout_int(o, "n_buckets", p->n_buckets);
-    lw_jsonout_ns(o, "step_ns", p->step);
-    lw_jsonout_ns(o, "exposed_comm_ns", p->exposed_comm);
+    lw_record_json(o, point_fields, sizeof point_fields / sizeof *point_fields, p);
     lw_jsonout_end(o);
 }
 
@@ -137,23 +144,20 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     lw_jsonout_end(&o);
 }
 
+/* The points that were simulated. */
 static enum lw_status put_csv(const struct lw_recommend_report *p, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"bucket_cap_bytes", "from_bytes", "to_bytes", "n_buckets",
-                                         "step_ns", "exposed_comm_ns"};
-    struct lw_table *t = lw_table_new(6, titles);
+    struct lw_cap_point *points = lw_calloc((size_t)p->r->n_points + 1, sizeof *points);
+    struct lw_records rows = {"caps", point_fields, sizeof point_fields / sizeof *point_fields,
+                              points, 0, sizeof *points};
 
-    for (int32_t i = 0; i < p->r->n_points; i++) {
-        const struct lw_cap_point *c = &p->r->points[i];
-        if (c->step < 0)
-            continue;
-        const int64_t v[] = {c->cap_bytes, c->low_bytes, c->high_bytes, c->n_buckets,
-                             lw_ps_to_ns(c->step), lw_ps_to_ns(c->exposed_comm)};
-        for (int k = 0; k < 6; k++)
-            lw_table_cell(t, "%lld", (long long)v[k]);
-    }
-    enum lw_status st = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
+    if (!points)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->r->n_points; i++)
+        if (p->r->points[i].step >= 0)
+            points[rows.n++] = p->r->points[i];
+    enum lw_status st = lw_records_csv(&rows, f, err);
+    lw_free(points);
     return st;
 }
 

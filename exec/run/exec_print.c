@@ -2,10 +2,11 @@
  * what a row may claim (real, paced, emulated; oversubscribed; verified) stands beside them. */
 #include "exec/run/exec_print.h"
 
-#include "shared/base/jsonout.h"
+#include <stddef.h>
+
+#include "shared/base/record.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/summary_print.h"
-#include "shared/base/table.h"
 
 #define DISTURBED 0.02 /* share of the processors from which on other work is worth a line */
 
@@ -202,42 +203,34 @@ enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format form
     return LW_OK;
 }
 
-static void backends_json(const struct exec_listing *list, FILE *f)
-{
-    struct lw_jsonout o = {.file = f};
-
-    lw_jsonout_object(&o, NULL);
-    lw_jsonout_array(&o, "backends");
-    for (int i = 0; i < EXEC_N_BACKENDS; i++) {
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "name", list[i].name);
-        lw_jsonout_string(&o, "about", list[i].about);
-        lw_jsonout_bool(&o, "available", list[i].backend != NULL);
-        lw_jsonout_string(&o, "reason", list[i].backend ? NULL : list[i].reason);
-        lw_jsonout_end(&o);
-    }
-    lw_jsonout_end(&o);
-    lw_jsonout_end(&o);
-}
+struct listed_backend {
+    const char *name, *about, *reason, *shown;
+    bool available;
+};
 
 enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"backend", "available", "about"};
+#define AT(field) offsetof(struct listed_backend, field)
+    static const struct lw_field fields[] = {
+        {"name", "backend", LW_FIELD_TEXT, AT(name), 0, NULL, NULL},
+        {"about", NULL, LW_FIELD_TEXT, AT(about), 0, NULL, NULL},
+        {"available", "available", LW_FIELD_FLAG, AT(available), 0, NULL, NULL},
+        {"reason", NULL, LW_FIELD_TEXT, AT(reason), 0, NULL, NULL},
+        {NULL, "about", LW_FIELD_TEXT, AT(shown), 0, NULL, NULL},
+    };
+#undef AT
     struct exec_listing list[EXEC_N_BACKENDS];
+    struct listed_backend rows[EXEC_N_BACKENDS];
 
     exec_backend_list(list);
-    if (format == LW_FORMAT_JSON) {
-        backends_json(list, f);
-        return LW_OK;
-    }
-    struct lw_table *t = lw_table_new(3, titles);
     for (int i = 0; i < EXEC_N_BACKENDS; i++) {
-        lw_table_cell(t, "%s", list[i].name);
-        lw_table_cell(t, "%s", list[i].backend ? "yes" : "no");
-        lw_table_cell(t, "%s", list[i].backend ? list[i].about : list[i].reason);
+        bool available = list[i].backend != NULL;
+        rows[i] = (struct listed_backend){list[i].name, list[i].about,
+                                          available ? NULL : list[i].reason,
+                                          available ? list[i].about : list[i].reason, available};
     }
-    enum lw_status s = format == LW_FORMAT_CSV ? lw_table_print_csv(t, f, err)
-                                               : lw_table_print(t, f, 0, err);
-    lw_table_free(t);
-    return s;
+    return lw_records_print(&(struct lw_records){"backends", fields,
+                                                 sizeof fields / sizeof *fields, rows,
+                                                 EXEC_N_BACKENDS, sizeof *rows},
+                            format, f, err);
 }

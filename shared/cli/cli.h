@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
+#include "shared/base/record.h"
 
 /* Exit statuses of the program. */
 enum lw_exit {
@@ -14,8 +15,6 @@ enum lw_exit {
     LW_EXIT_USAGE = 2,
     LW_EXIT_NO = 3,        /* it ran, and the answer is no */
 };
-
-enum lw_format { LW_FORMAT_TEXT, LW_FORMAT_JSON, LW_FORMAT_CSV };
 
 enum lw_opt_kind {
     LW_OPT_FLAG,   /* bool *: set to true */
