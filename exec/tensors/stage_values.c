@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/tensors/message_ends.h"
+#include "shared/plan/message_ends.h"
 #include "exec/backend/scalar.h"
 #include "shared/plan/op.h"
 
@@ -22,7 +22,7 @@ static struct exec_gradient value_of(const struct exec_tensors *m, const struct 
                                      const struct exec_place *at)
 {
     const int32_t *coord = m->plan->coord + 3 * (int64_t)at->rank;
-    bool backward = exec_flow_is_backward(m->plan, op);
+    bool backward = lw_message_is_backward(m->plan, op);
 
     return (struct exec_gradient){.table = &m->values,
                                   .param = op->module * 2 + backward,
@@ -43,7 +43,7 @@ enum lw_status exec_taken_parts(const struct exec_tensors *m, int32_t variant, i
                                 const struct exec_place *at, struct exec_parts *parts,
                                 struct lw_err *err)
 {
-    const struct exec_flow *f = &exec_tensors_layout(m, variant, at->rank)->flow;
+    const struct lw_message_ends *f = &exec_tensors_layout(m, variant, at->rank)->flow;
     const struct lw_program g = lw_plan_program(m->plan, variant, at->rank);
 
     for (int32_t k = m->keep_scratch_apart ? f->first[i] : -1; k >= 0; k = f->next[k]) {
@@ -65,7 +65,7 @@ enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, in
                                const struct exec_place *at, struct exec_parts *parts,
                                struct lw_err *err)
 {
-    const struct exec_flow *f = &exec_tensors_layout(m, variant, at->rank)->flow;
+    const struct lw_message_ends *f = &exec_tensors_layout(m, variant, at->rank)->flow;
     const struct lw_program g = lw_plan_program(m->plan, variant, at->rank);
 
     for (int32_t k = m->keep_scratch_apart ? f->first[i] : -1; k >= 0; k = f->next[k]) {

@@ -261,7 +261,7 @@ static enum lw_status note_messages(struct exec_tensors *m, const struct lw_prog
         l->turn_of[i] = turn[at]++;
     }
     lw_free(turn);
-    LW_TRY(exec_flow_init(p, g, &m->arena, &l->flow, err));
+    LW_TRY(lw_message_ends_init(p, g, &m->arena, &l->flow, err));
     return exec_letter_ends_init(p, g, rank, &m->arena, &l->letters, err);
 }
 

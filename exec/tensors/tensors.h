@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "exec/backend/backend.h"
-#include "exec/tensors/message_ends.h"
+#include "shared/plan/message_ends.h"
 #include "exec/cpu/gradients.h"
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
@@ -40,7 +40,7 @@ struct exec_layout {
     int32_t *before_of;    /* [n_ops] the message whose place it took over; -1 = none */
     int32_t *turn_of;      /* [n_ops of the program] which op of its communicator it is; of messages, of
                             * those with this peer and direction */
-    struct exec_flow flow; /* of messages between stages */
+    struct lw_message_ends flow; /* of messages between stages */
     struct exec_letter_ends letters;
     bool scales;           /* gradients are averaged and clipped in place, for the optimizer to read */
     int64_t bucket_bytes;

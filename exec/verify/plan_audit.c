@@ -10,20 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
-
-const char *exec_op_text(const struct lw_plan *p, int32_t op, char *text)
-{
-    const struct lw_op *o = &p->ops[op];
-    char what[40] = "";
-
-    if (o->bucket >= 0)
-        snprintf(what, sizeof what, " of bucket %d", o->bucket);
-    else if (o->module >= 0)
-        snprintf(what, sizeof what, " of module %d", o->module);
-    snprintf(text, EXEC_OP_TEXT, "op %d (%s%s)", op, lw_op_name(o->kind), what);
-    return text;
-}
 
 /* --- buckets ------------------------------------------------------------------------------------
  */
@@ -155,7 +143,7 @@ static bool same_channel(const struct message *a, const struct message *b)
 static enum lw_status audit_channels(const struct lw_plan *p, const struct message *list, int64_t n,
                                      struct lw_err *err)
 {
-    char text[EXEC_OP_TEXT];
+    char text[LW_OP_TEXT];
 
     for (int64_t i = 0, end; i < n; i = end) {
         int64_t sent = 0, received = 0;
@@ -167,7 +155,7 @@ static enum lw_status audit_channels(const struct lw_plan *p, const struct messa
         return lw_fail(err, LW_ENO,
                        "%s, micro-batch %d, on rank %d: rank %d never %s it; %lld are sent "
                        "from rank %d to rank %d and %lld received",
-                       exec_op_text(p, odd->op, text), p->ops[odd->op].micro_batch,
+                       lw_plan_op_text(p, odd->op, text), p->ops[odd->op].micro_batch,
                        odd->received ? odd->to : odd->from, odd->received ? odd->from : odd->to,
                        odd->received ? "sends" : "receives", (long long)sent, odd->from, odd->to,
                        (long long)received);
@@ -231,7 +219,7 @@ static enum lw_status audit_casts(const struct lw_plan *p, int32_t variant, int3
                                   enum lw_dtype *is, struct lw_err *err)
 {
     const struct lw_program *g = &p->programs[(int64_t)variant * p->n_roles + role];
-    char text[EXEC_OP_TEXT];
+    char text[LW_OP_TEXT];
 
     for (int32_t b = 0; b < p->n_buckets; b++)
         is[b] = exec_bucket_filled_in(p, b);
@@ -243,7 +231,7 @@ static enum lw_status audit_casts(const struct lw_plan *p, int32_t variant, int3
             is[op->bucket] = (enum lw_dtype)op->dtype;
         else if (op->comm >= 0 && is[op->bucket] != p->buckets[op->bucket].dtype)
             return lw_fail(err, LW_ENO, "%s takes %s, and nothing has cast the bucket's %s",
-                           exec_op_text(p, i, text), lw_dtype_name(p->buckets[op->bucket].dtype),
+                           lw_plan_op_text(p, i, text), lw_dtype_name(p->buckets[op->bucket].dtype),
                            lw_dtype_name(is[op->bucket]));
     }
     for (int32_t b = 0; b < p->n_buckets; b++)
@@ -264,6 +252,13 @@ static enum lw_status audit_all_casts(const struct lw_plan *p, struct lw_err *er
     return s;
 }
 
+static enum lw_status audit_waits(const struct lw_plan *p, struct lw_err *err)
+{
+    enum lw_status s = lw_check_programs(p, false, err);
+
+    return s == LW_EPLAN ? LW_ENO : s;
+}
+
 enum lw_status exec_audit(const struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
@@ -271,17 +266,11 @@ enum lw_status exec_audit(const struct exec_tensors *m, struct lw_err *err)
     LW_TRY(audit_buckets(p, err));
     LW_TRY(audit_shards(p, err));
     LW_TRY(audit_all_casts(p, err));
+    LW_TRY(audit_waits(p, err));
     for (int32_t v = 0; v < p->n_variants; v++) {
         LW_TRY(audit_messages(p, v, err));
-        for (int32_t role = 0; role < p->n_roles; role++) {
-            if (m->clips)
-                LW_TRY(audit_clipping(p, v, role, err));
-            int32_t rank = 0;
-            while (rank < p->n_ranks && p->role_of[rank] != role)
-                rank++;
-            if (rank < p->n_ranks)
-                LW_TRY(exec_waits_check(m, v, rank, err));
-        }
+        for (int32_t role = 0; m->clips && role < p->n_roles; role++)
+            LW_TRY(audit_clipping(p, v, role, err));
     }
     return LW_OK;
 }

@@ -11,12 +11,4 @@
  * or the parameter. */
 enum lw_status exec_audit(const struct exec_tensors *m, struct lw_err *err);
 
-/* wait_check.c: the last of these, of one program. */
-enum lw_status exec_waits_check(const struct exec_tensors *m, int32_t variant, int32_t rank,
-                                struct lw_err *err);
-
-/* "op 12 (all_reduce of bucket 3)"; room for EXEC_OP_TEXT bytes. */
-enum { EXEC_OP_TEXT = 96 };
-const char *exec_op_text(const struct lw_plan *p, int32_t op, char *text);
-
 #endif

@@ -49,12 +49,10 @@ void lw_hash_bytes(struct lw_hash *h, const void *bytes, size_t n)
     h->used += n;
 }
 
-void lw_hash_int(struct lw_hash *h, int64_t v)
+static inline void put(unsigned char *le, int64_t v)
 {
-    if (BUFFER_BYTES - h->used < 8)
-        flush(h);
-    unsigned char *le = h->buffer + h->used;
     uint64_t u = (uint64_t)v;
+
     le[0] = (unsigned char)u; /* written out: one store on a little-endian machine */
     le[1] = (unsigned char)(u >> 8);
     le[2] = (unsigned char)(u >> 16);
@@ -63,7 +61,40 @@ void lw_hash_int(struct lw_hash *h, int64_t v)
     le[5] = (unsigned char)(u >> 40);
     le[6] = (unsigned char)(u >> 48);
     le[7] = (unsigned char)(u >> 56);
-    h->used += 8;
+}
+
+/* How many of n numbers fit into the buffer: at least one. */
+static int64_t room_for(struct lw_hash *h, int64_t n)
+{
+    if (BUFFER_BYTES - h->used < 8)
+        flush(h);
+    int64_t room = (int64_t)(BUFFER_BYTES - h->used) / 8;
+    return n < room ? n : room;
+}
+
+void lw_hash_int(struct lw_hash *h, int64_t v)
+{
+    lw_hash_ints(h, &v, 1);
+}
+
+void lw_hash_ints(struct lw_hash *h, const int64_t *v, int64_t n)
+{
+    for (int64_t i = 0, k; i < n; i += k) {
+        k = room_for(h, n - i);
+        for (int64_t a = 0; a < k; a++)
+            put(h->buffer + h->used + 8 * a, v[i + a]);
+        h->used += (size_t)k * 8;
+    }
+}
+
+void lw_hash_ints32(struct lw_hash *h, const int32_t *v, int64_t n)
+{
+    for (int64_t i = 0, k; i < n; i += k) {
+        k = room_for(h, n - i);
+        for (int64_t a = 0; a < k; a++)
+            put(h->buffer + h->used + 8 * a, v[i + a]);
+        h->used += (size_t)k * 8;
+    }
 }
 
 void lw_hash_string(struct lw_hash *h, const char *s)

@@ -1,36 +1,41 @@
-/* The proof of a plan, part by part, and the words that name an op in its messages. */
+/* The proof of a plan, part by part. */
 #include "shared/check/plan_check.h"
 
-#include <stdio.h>
-
-const char *lw_check_op_text(const struct lw_plan *p, int32_t op, char *text)
+static enum lw_status check_program(struct lw_uses *uses, int64_t program, struct lw_terms *terms,
+                                    struct lw_hazards *hazards, struct lw_err *err)
 {
-    const struct lw_op *o = &p->ops[op];
-    int n = snprintf(text, LW_OP_TEXT, "op %d (%s", op, lw_op_name(o->kind));
+    int32_t n_roles = uses->p->n_roles;
 
-    if (o->bucket >= 0)
-        n += snprintf(text + n, LW_OP_TEXT - (size_t)n, ", bucket %d", o->bucket);
-    else if (o->module >= 0)
-        n += snprintf(text + n, LW_OP_TEXT - (size_t)n, ", module %d", o->module);
-    n += snprintf(text + n, LW_OP_TEXT - (size_t)n, ")");
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
-        const struct lw_program *g = &p->programs[i];
-        if (op >= g->first_op && op < g->first_op + g->n_ops) {
-            snprintf(text + n, LW_OP_TEXT - (size_t)n, " of '%.40s' for role '%.40s'",
-                     p->variants[i / p->n_roles].name, p->roles[i % p->n_roles].name);
-            break;
-        }
-    }
-    return text;
+    LW_TRY(lw_uses_program(uses, (int32_t)(program / n_roles), (int32_t)(program % n_roles), err));
+    if (terms)
+        LW_TRY(lw_check_terms(terms, err));
+    return lw_check_hazards(hazards, err);
+}
+
+enum lw_status lw_check_programs(const struct lw_plan *p, bool terms, struct lw_err *err)
+{
+    struct lw_uses uses;
+    struct lw_terms *t = NULL;
+    struct lw_hazards *h = NULL;
+    enum lw_status s = lw_uses_init(&uses, p, err);
+
+    if (s == LW_OK && terms)
+        s = lw_check_terms_init(&t, &uses, err);
+    if (s == LW_OK)
+        s = lw_check_hazards_init(&h, &uses, err);
+    for (int64_t i = 0; s == LW_OK && i < (int64_t)p->n_variants * p->n_roles; i++)
+        s = check_program(&uses, i, t, h, err);
+    lw_check_hazards_free(h);
+    lw_check_terms_free(t);
+    lw_uses_free(&uses);
+    return s;
 }
 
 enum lw_status lw_plan_check(const struct lw_plan *p, struct lw_err *err)
 {
     LW_TRY(lw_check_tables(p, err));
-    LW_TRY(lw_check_reduce(p, err));
-    LW_TRY(lw_check_tied(p, err));
+    LW_TRY(lw_check_programs(p, true, err));
     LW_TRY(lw_check_shards(p, err));
     LW_TRY(lw_check_norm(p, err));
-    LW_TRY(lw_check_gathers(p, err));
     return lw_check_comm(p, err);
 }

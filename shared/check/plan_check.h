@@ -7,32 +7,40 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
+#include "shared/plan/uses.h"
 
-/* The parts of lw_plan_check (shared/plan/plan.h), each in its own file, in the order they are run: a
- * later part relies on what an earlier one has proven. docs/design/plan.md lists the properties.
+/* The parts of lw_plan_check (shared/plan/plan.h), each in its own file, in the order they are run:
+ * a later part relies on what an earlier one has proven. docs/design/plan.md lists the properties.
  *
  *   tables    every index and range lies inside its table; ranks, groups, buckets, shards agree
- *   reduce    each gradient is reduced once, after it is complete and before the optimizer
- *   tied      gradients of parameters with copies on several stages are summed over all of them
- *   shard     what one member updates reaches all others; reduces go to owners
- *   norm      gradients are clipped by a norm in which each element counts once
- *   gather    weights that are not kept are there whenever they are used
- *   comm      members of a communicator issue the same collectives; sends meet receives
- *   progress  no rank waits for ever under rendezvous semantics */
+ *   terms     each gradient is reduced once, whole, and before the update; weights are there when
+ * used shard     what one member updates reaches all others; reduces go to owners norm gradients
+ * are clipped by a norm in which each element counts once comm      members of a communicator issue
+ * the same collectives; sends meet receives progress  no rank waits for ever under rendezvous
+ * semantics hazards   uses of one buffer, of which one changes it, are ordered: what terms, shard
+ * and norm read from the order of a list is the order in which it happens */
 enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
-enum lw_status lw_check_reduce(const struct lw_plan *p, struct lw_err *err);
-enum lw_status lw_check_tied(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_norm(const struct lw_plan *p, struct lw_err *err);
-enum lw_status lw_check_gathers(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
 
-/* Flat buffers of weights that the program frees: gathered around their use instead of after the
- * optimizer. temporary[n_buckets]; false: none. */
-bool lw_check_temporary(const struct lw_plan *p, struct lw_program g, bool *temporary);
+/* Of the program that `uses` is set to; what several programs share is prepared once. */
+struct lw_terms;
+enum lw_status lw_check_terms_init(struct lw_terms **out, struct lw_uses *uses, struct lw_err *err);
+enum lw_status lw_check_terms(struct lw_terms *k, struct lw_err *err);
+void lw_check_terms_free(struct lw_terms *k);
 
-/* plan_check_classes.c: classes of ranks that count the same squares in a norm, named by one of theirs; -1:
- * the rank counts none of the kind. */
+struct lw_hazards;
+enum lw_status lw_check_hazards_init(struct lw_hazards **out, const struct lw_uses *uses,
+                                     struct lw_err *err);
+enum lw_status lw_check_hazards(struct lw_hazards *k, struct lw_err *err);
+void lw_check_hazards_free(struct lw_hazards *k);
+
+/* plan_check.c: these two for every program; terms false: hazards alone. */
+enum lw_status lw_check_programs(const struct lw_plan *p, bool terms, struct lw_err *err);
+
+/* plan_check_classes.c: classes of ranks that count the same squares in a norm, named by one of
+ * theirs; -1: the rank counts none of the kind. */
 struct lw_norm_classes {
     int32_t *owner;  /* [n_ranks] of elements with an owner: this member's */
     int32_t *common; /* [n_ranks] of elements that every member updates */
@@ -43,24 +51,26 @@ struct lw_norm_classes {
 enum lw_status lw_norm_classes_find(const struct lw_plan *p, struct lw_norm_classes *out,
                                     struct lw_arena *room, struct lw_err *err);
 
-/* What an op about the bucket of a sparse gradient may be: the first of the three all-gathers that reduce
- * it, which are checked together, one of the others, or the copy that adds up, once it is gathered. */
+/* What an op about the bucket of a sparse gradient may be: the first of the three all-gathers that
+ * reduce it, which are checked together, one of the others, or the copy that adds up, once it is
+ * gathered. */
 enum lw_status lw_check_sparse(const struct lw_plan *p, int32_t variant, int32_t role, int32_t op,
                                bool gathered, struct lw_err *err);
 
 /* Where each send or receive of a variant meets its partner. Role r has the sends and receives
  * list[first[r]] .. list[first[r+1]-1].
  *   folded  every rank of a role meets the same op: mate[op] on a rank of mate_role[op]
- *   else    entry base[rank] + ordinal[op] of `rank` and `op` is the partner of an op on that rank */
+ *   else    entry base[rank] + ordinal[op] of `rank` and `op` is the partner of an op on that rank
+ */
 struct lw_matches {
     int32_t variant;
-    bool any;               /* the variant has sends or receives */
+    bool any; /* the variant has sends or receives */
     bool folded;
     const int32_t *first, *list;
-    const int32_t *ordinal; /* [n_ops]: place among the sends and receives of its program */
+    const int32_t *ordinal;    /* [n_ops]: place among the sends and receives of its program */
     int32_t *mate, *mate_role; /* [n_ops] */
-    const int32_t *base;    /* [n_ranks] */
-    int32_t *rank, *op;     /* partner */
+    const int32_t *base;       /* [n_ranks] */
+    int32_t *rank, *op;        /* partner */
 };
 
 /* Match a variant's messages; LW_EPLAN: a send without its receive, or with another's. */
@@ -73,9 +83,5 @@ enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
 /* matches may be unfolded. */
 enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
                                  struct lw_matches *matches, struct lw_err *err);
-
-/* "op 12 (all_reduce, bucket 3) of 'steady' for 'data'"; room for LW_OP_TEXT bytes. */
-enum { LW_OP_TEXT = 160 };
-const char *lw_check_op_text(const struct lw_plan *p, int32_t op, char *text);
 
 #endif

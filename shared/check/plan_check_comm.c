@@ -64,8 +64,8 @@ static enum lw_status differ(const struct comm_check *k, int32_t comm, int32_t a
     char text[LW_OP_TEXT], other[LW_OP_TEXT];
 
     return lw_fail(err, LW_EPLAN, "communicator '%.40s': %s and %s meet, but their %s differ: %lld and "
-                                  "%lld", k->p->comms[comm].name, lw_check_op_text(k->p, a, text),
-                   lw_check_op_text(k->p, b, other), what, (long long)x, (long long)y);
+                                  "%lld", k->p->comms[comm].name, lw_plan_op_text(k->p, a, text),
+                   lw_plan_op_text(k->p, b, other), what, (long long)x, (long long)y);
 }
 
 /* Roles a and b meet in this class: one list. */
@@ -136,7 +136,7 @@ static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32
         return LW_OK;
     if (root < 0 || p->comm_group[(int64_t)comm * p->n_ranks + root] != group)
         return lw_fail(err, LW_EPLAN, "%s: its root, rank %d, is no member of group %d",
-                       lw_check_op_text(p, op, text), root, group);
+                       lw_plan_op_text(p, op, text), root, group);
     return LW_OK;
 }
 
@@ -179,7 +179,7 @@ static enum lw_status check_class(struct comm_check *k, int32_t comm, struct lw_
         char text[LW_OP_TEXT];
         if (of[r] < 0 && cell[1] > cell[0])
             return lw_fail(err, LW_EPLAN, "%s: rank %d is in no group of communicator '%.40s'",
-                           lw_check_op_text(p, k->list[cell[0]], text), r, p->comms[comm].name);
+                           lw_plan_op_text(p, k->list[cell[0]], text), r, p->comms[comm].name);
         if (of[r] >= 0 && p->members[p->groups[of[r]].first_member] == r)
             LW_TRY(check_group(k, comm, of[r], err));
     }

@@ -47,7 +47,7 @@ static enum lw_status list_messages(const struct lw_plan *p, const struct lw_mat
             if (d.peer < 0 || of[r] < 0 || of[d.peer] != of[r])
                 return lw_fail(err, LW_EPLAN, "%s on rank %d: peer %d is not in its group of "
                                               "communicator '%.40s'",
-                               lw_check_op_text(p, m->list[k], text), r, d.peer,
+                               lw_plan_op_text(p, m->list[k], text), r, d.peer,
                                p->comms[o->comm].name);
             bool received = o->kind == LW_OP_RECV;
             if (list)
@@ -65,7 +65,7 @@ static enum lw_status unmatched(const struct lw_plan *p, const struct message *m
     char text[LW_OP_TEXT];
 
     return lw_fail(err, LW_EPLAN, "%s on rank %d: rank %d never %s it",
-                   lw_check_op_text(p, m->op, text), m->received ? m->to : m->from,
+                   lw_plan_op_text(p, m->op, text), m->received ? m->to : m->from,
                    m->received ? m->from : m->to, m->received ? "sends" : "receives");
 }
 
@@ -75,8 +75,8 @@ static enum lw_status differ(const struct lw_plan *p, const struct message *s,
     const struct lw_op *a = &p->ops[s->op], *b = &p->ops[r->op];
     char text[LW_OP_TEXT], other[LW_OP_TEXT];
 
-    lw_check_op_text(p, s->op, text);
-    lw_check_op_text(p, r->op, other);
+    lw_plan_op_text(p, s->op, text);
+    lw_plan_op_text(p, r->op, other);
     if (s->bytes != r->bytes)
         return lw_fail(err, LW_EPLAN, "%s sends %lld bytes from rank %d, but %s takes %lld on rank "
                                       "%d", text, (long long)s->bytes, s->from, other,
@@ -385,9 +385,9 @@ static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_m
                 continue;
             int32_t mate = m->folded ? m->mate[m->list[k]] : m->op[m->base[rank] + k - m->first[role]];
             return lw_fail(err, LW_EPLAN, "%s says %lld bytes, but its row of operands %d %lld, and so it "
-                                          "meets %s of %lld", lw_check_op_text(p, m->list[k], text),
+                                          "meets %s of %lld", lw_plan_op_text(p, m->list[k], text),
                            (long long)o->bytes, o->operand, (long long)most,
-                           lw_check_op_text(p, mate, other), (long long)p->ops[mate].bytes);
+                           lw_plan_op_text(p, mate, other), (long long)p->ops[mate].bytes);
         }
     }
     return LW_OK;

@@ -1,10 +1,10 @@
 /* Clipping of a plan: gradients are scaled by a norm in which every element that anybody updates counts
  * exactly once (docs/design/norm.md).
  *
- * Proven for every variant that ends a step: a program with an optimizer has one chain of ops about
- * its stage's bucket of LW_BUCKET_NORM: a copy_in behind everything that works on gradients, all-reduces
- * one behind the other, a copy_out behind the last, and behind that the optimizer. Then the chains of
- * all ranks are followed backwards: what reaches a rank is the sum of what its last group's members
+ * Proven for every variant that ends a step: the list of a program with an optimizer has one chain of ops
+ * about its stage's bucket of LW_BUCKET_NORM: a copy_in after everything that works on gradients,
+ * all-reduces, a copy_out and the optimizer, in this order (that it holds in time is hazards.c's). Then
+ * the chains of all ranks are followed backwards: what reaches a rank is the sum of what its last group's members
  * had before, and so on down to single ranks. Every class of ranks that count the same
  * (plan_check_classes.c) must be met once. All members of a rank's last group end with the same sum, so
  * one of them speaks for all. O(ops + shards + ranks * ranks that one of the last groups sums over). */
@@ -12,7 +12,6 @@
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
-#include "shared/check/vector_clock.h"
 
 enum { MAX_SUMS = 8 };
 
@@ -28,7 +27,7 @@ struct chain { /* of one role; ops, -1 = none */
 struct norm {
     const struct lw_plan *p;
     int32_t variant;
-    struct lw_op_clock clock;
+    struct lw_program program;
     struct chain *chains; /* [n_roles] of the variant */
     int32_t *depth;       /* [n_comms] how many sums may lie below one over this class */
     struct lw_norm_classes classes;
@@ -39,11 +38,6 @@ struct norm {
 };
 
 /* --- one chain ---------------------------------------------------------------------------------- */
-
-static bool after(const struct norm *k, int32_t op, int32_t before)
-{
-    return lw_op_after(&k->clock, op, before);
-}
 
 static bool names_norm(const struct lw_plan *p, const struct lw_op *o)
 {
@@ -59,21 +53,12 @@ static bool works_on_gradients(const struct lw_plan *p, const struct lw_op *o)
                               !lw_plan_is_norm(p, o->bucket));
 }
 
-static enum lw_status not_awaited(const struct norm *k, int32_t op, int32_t before,
-                                  const char *what, struct lw_err *err)
-{
-    char text[LW_OP_TEXT], other[LW_OP_TEXT];
-
-    return lw_fail(err, LW_EPLAN, "%s does not wait for %s, which %s",
-                   lw_check_op_text(k->p, op, text), lw_check_op_text(k->p, before, other), what);
-}
-
 static enum lw_status again(const struct norm *k, int32_t op, int32_t before, const char *what,
                             struct lw_err *err)
 {
     char text[LW_OP_TEXT];
 
-    return lw_fail(err, LW_EPLAN, "%s: op %d has already %s", lw_check_op_text(k->p, op, text),
+    return lw_fail(err, LW_EPLAN, "%s: op %d has already %s", lw_plan_op_text(k->p, op, text),
                    before, what);
 }
 
@@ -82,16 +67,8 @@ static enum lw_status check_squares(const struct norm *k, struct chain *c, int32
 {
     if (c->squares >= 0)
         return again(k, op, c->squares, "taken the squares", err);
-    for (int32_t i = k->clock.program.first_op; i < op; i++)
-        if (works_on_gradients(k->p, &k->p->ops[i]) && !after(k, op, i))
-            return not_awaited(k, op, i, "works on gradients", err);
     c->squares = op;
     return LW_OK;
-}
-
-static int32_t last_of(const struct chain *c)
-{
-    return c->n_sums > 0 ? c->sums[c->n_sums - 1].op : c->squares;
 }
 
 /* The chain goes on with this op. */
@@ -102,11 +79,9 @@ static enum lw_status check_link(const struct norm *k, const struct chain *c, in
 
     if (c->squares < 0)
         return lw_fail(err, LW_EPLAN, "%s: no copy_in of its bucket comes before it",
-                       lw_check_op_text(k->p, op, text));
+                       lw_plan_op_text(k->p, op, text));
     if (c->scale >= 0)
         return again(k, op, c->scale, "scaled the gradients", err);
-    if (!after(k, op, last_of(c)))
-        return not_awaited(k, op, last_of(c), "makes the number that it takes", err);
     return LW_OK;
 }
 
@@ -114,7 +89,7 @@ static int32_t turn_of(const struct norm *k, int32_t op)
 {
     int32_t turn = 0;
 
-    for (int32_t i = k->clock.program.first_op; i < op; i++)
+    for (int32_t i = k->program.first_op; i < op; i++)
         turn += k->p->ops[i].comm == k->p->ops[op].comm &&
                 lw_op_class(k->p->ops[i].kind) == LW_CLASS_COLLECTIVE;
     return turn;
@@ -131,15 +106,15 @@ static enum lw_status check_sum(const struct norm *k, struct chain *c, int32_t o
     LW_TRY(check_link(k, c, op, err));
     if (o->bytes != b->bytes || o->dtype != b->dtype || o->operand >= 0)
         return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s, but the number has %lld of %s",
-                       lw_check_op_text(p, op, text), (long long)o->bytes, lw_dtype_name(o->dtype),
+                       lw_plan_op_text(p, op, text), (long long)o->bytes, lw_dtype_name(o->dtype),
                        (long long)b->bytes, lw_dtype_name(b->dtype));
     for (int32_t s = 0; s < c->n_sums; s++)
         if (c->sums[s].comm == o->comm)
             return lw_fail(err, LW_EPLAN, "%s is the second sum over '%.40s', behind op %d",
-                           lw_check_op_text(p, op, text), p->comms[o->comm].name, c->sums[s].op);
+                           lw_plan_op_text(p, op, text), p->comms[o->comm].name, c->sums[s].op);
     if (c->n_sums == MAX_SUMS)
         return lw_fail(err, LW_EPLAN, "%s: a norm is summed over %d communicators at most",
-                       lw_check_op_text(p, op, text), MAX_SUMS);
+                       lw_plan_op_text(p, op, text), MAX_SUMS);
     c->sums[c->n_sums++] = (struct sum){op, o->comm, turn_of(k, op)};
     return LW_OK;
 }
@@ -155,7 +130,7 @@ static enum lw_status check_about_norm(const struct norm *k, int32_t role, int32
 
     if (stage != p->roles[role].stage)
         return lw_fail(err, LW_EPLAN, "%s: the bucket is of stage %d",
-                       lw_check_op_text(p, op, text), stage);
+                       lw_plan_op_text(p, op, text), stage);
     switch (o->kind) {
     case LW_OP_COPY_IN:
         return check_squares(k, c, op, err);
@@ -167,7 +142,7 @@ static enum lw_status check_about_norm(const struct norm *k, int32_t role, int32
         return LW_OK;
     default:
         return lw_fail(err, LW_EPLAN, "%s: a norm is taken by copy_in, summed by all_reduce, used by "
-                                      "copy_out", lw_check_op_text(p, op, text));
+                                      "copy_out", lw_plan_op_text(p, op, text));
     }
 }
 
@@ -178,10 +153,9 @@ static enum lw_status check_optimizer(const struct norm *k, const struct chain *
 
     if (c->scale < 0)
         return lw_fail(err, LW_EPLAN, "%s: the plan clips at norm %g, but no copy_out of set '%s' "
-                                      "comes before it", lw_check_op_text(k->p, op, text),
+                                      "comes before it", lw_plan_op_text(k->p, op, text),
                        k->p->strategy.clip, lw_bucket_kind_name(LW_BUCKET_NORM));
-    return after(k, op, c->scale) ? LW_OK
-                                  : not_awaited(k, op, c->scale, "scales the gradients", err);
+    return LW_OK;
 }
 
 static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err *err)
@@ -192,7 +166,7 @@ static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err 
     char text[LW_OP_TEXT];
 
     *c = (struct chain){.squares = -1, .scale = -1};
-    lw_op_clock_set(&k->clock, g);
+    k->program = g;
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
         const struct lw_op *o = &p->ops[i];
         if (names_norm(p, o))
@@ -205,7 +179,7 @@ static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err 
     }
     if (c->squares >= 0 && c->scale < 0)
         return lw_fail(err, LW_EPLAN, "%s: no copy_out of its bucket uses the norm",
-                       lw_check_op_text(p, c->squares, text));
+                       lw_plan_op_text(p, c->squares, text));
     return LW_OK;
 }
 
@@ -254,7 +228,7 @@ static const struct sum *sum_below(const struct norm *k, int32_t rank, int32_t d
 
 static const char *scale_text(const struct norm *k, int32_t rank, char *text)
 {
-    return lw_check_op_text(k->p, chain_of(k, rank)->scale, text);
+    return lw_plan_op_text(k->p, chain_of(k, rank)->scale, text);
 }
 
 static enum lw_status counted_twice(const struct norm *k, int32_t end, int32_t a, int32_t b,
@@ -308,12 +282,12 @@ static enum lw_status collect(struct norm *k, int32_t end, int32_t rank, int32_t
         const struct sum *theirs = sum_below(k, member, k->depth[s->comm] + 1);
         if (!theirs || theirs->comm != s->comm || theirs->turn != s->turn)
             return lw_fail(err, LW_EPLAN, "%s: rank %d does not add its squares",
-                           lw_check_op_text(p, s->op, text), member);
+                           lw_plan_op_text(p, s->op, text), member);
         LW_TRY(collect(k, end, member, k->depth[s->comm], err));
     }
     return g ? LW_OK
              : lw_fail(err, LW_EPLAN, "%s: rank %d is in no group of communicator '%.40s'",
-                       lw_check_op_text(p, s->op, text), rank, p->comms[s->comm].name);
+                       lw_plan_op_text(p, s->op, text), rank, p->comms[s->comm].name);
 }
 
 static enum lw_status lacks(const struct norm *k, int32_t end, struct lw_err *err)
@@ -375,7 +349,7 @@ static enum lw_status check_absent(const struct lw_plan *p, int32_t variant, str
         struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
             if (names_norm(p, &p->ops[i]))
-                return lw_fail(err, LW_EPLAN, "%s: %s", lw_check_op_text(p, i, text),
+                return lw_fail(err, LW_EPLAN, "%s: %s", lw_plan_op_text(p, i, text),
                                p->strategy.clip > 0 ? "the variant does not end a step"
                                                     : "the plan clips nothing");
     }
@@ -394,7 +368,6 @@ static enum lw_status run(struct norm *k, struct lw_arena *room, struct lw_err *
     k->depth = lw_arena_alloc(room, p->n_comms, sizeof *k->depth);
     if (!k->chains || !k->depth)
         return lw_fail_nomem(err);
-    LW_TRY(lw_op_clock_init(&k->clock, p, room, err));
     LW_TRY(lw_norm_classes_find(p, &k->classes, room, err));
     for (k->variant = 0; k->variant < p->n_variants; k->variant++)
         LW_TRY(p->variants[k->variant].ends_step ? check_variant(k, err)
@@ -408,7 +381,11 @@ enum lw_status lw_check_norm(const struct lw_plan *p, struct lw_err *err)
     struct lw_arena room = {0};
     enum lw_status s = LW_OK;
 
-    for (int32_t v = 0; p->strategy.clip <= 0 && v < p->n_variants; v++)
+    bool any = false;
+
+    for (int32_t i = 0; i < p->n_sets; i++)
+        any = any || p->sets[i].kind == LW_BUCKET_NORM;
+    for (int32_t v = 0; any && p->strategy.clip <= 0 && v < p->n_variants; v++)
         LW_TRY(check_absent(p, v, err));
     if (p->strategy.clip > 0)
         s = run(&k, &room, err);

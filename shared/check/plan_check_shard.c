@@ -3,20 +3,21 @@
  *
  * Proven for every variant that ends a step: each shard with an owner lies in a flat buffer that is
  * broadcast from that owner, or all-gathered with the shard inside the owner's share; no parameter is
- * sent twice (but for those that plan_check_gather.c follows); a reduce-scatter leaves each shard with
+ * sent twice (but for those that terms.c follows); a reduce-scatter leaves each shard with
  * its owner; a reduce has the owner of all of its bucket as root. That these ops follow the
- * optimizer is shown with the clocks of plan_check_reduce.c.
+ * optimizer is shown by terms.c.
  * O(ops + shards + flat buffers * members). */
 #include <string.h>
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
+#include "shared/plan/op.h"
 
 struct shard_check {
     const struct lw_plan *p;
     int32_t *first, *next; /* chains of shards by parameter; -1 = end */
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
-    bool *temporary;       /* [n_buckets] weights of plan_check_gather.c: sent again and again */
+    bool *temporary;       /* [n_buckets] weights that the program frees */
 };
 
 static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const struct lw_shard *h,
@@ -25,7 +26,7 @@ static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const str
     char text[LW_OP_TEXT];
 
     return lw_fail(err, LW_EPLAN, "%s: elements %lld and %lld more of parameter %d '%s' belong to "
-                                  "member %d, but %s member %d", lw_check_op_text(p, op, text),
+                                  "member %d, but %s member %d", lw_plan_op_text(p, op, text),
                    (long long)h->first, (long long)h->numel, h->param, p->params[h->param].name,
                    h->owner, what, found);
 }
@@ -55,7 +56,7 @@ static enum lw_status check_shares(const struct shard_check *k, int32_t op, int3
 
     if (elements % n_members != 0)
         return lw_fail(err, LW_EPLAN, "%s: %lld elements make no equal shares for %d members",
-                       lw_check_op_text(p, op, text), (long long)elements, n_members);
+                       lw_plan_op_text(p, op, text), (long long)elements, n_members);
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, b, &w);) {
         for (int32_t s = k->first[w.slot.param]; s >= 0; s = k->next[s]) {
             const struct lw_shard *h = &p->shards[s];
@@ -82,10 +83,10 @@ static enum lw_status check_weights(struct shard_check *k, int32_t op, int32_t r
 
     if (!g || (o->kind != LW_OP_BROADCAST && o->kind != LW_OP_ALL_GATHER))
         return lw_fail(err, LW_EPLAN, "%s: weights travel by broadcast or all-gather",
-                       lw_check_op_text(p, op, text));
+                       lw_plan_op_text(p, op, text));
     if (d.bytes != b->bytes || o->dtype != b->dtype)
         return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s, but the flat buffer has %lld of %s",
-                       lw_check_op_text(p, op, text), (long long)d.bytes, lw_dtype_name(o->dtype),
+                       lw_plan_op_text(p, op, text), (long long)d.bytes, lw_dtype_name(o->dtype),
                        (long long)b->bytes, lw_dtype_name(b->dtype));
     if (o->kind == LW_OP_BROADCAST)
         return check_root_owns(k, op, lw_plan_member(p, g, d.peer), "are broadcast from", err);
@@ -108,6 +109,15 @@ static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, 
     return LW_OK;
 }
 
+/* Weights that the program frees are sent again and again. */
+static void note_temporary(struct shard_check *k, struct lw_program g)
+{
+    memset(k->temporary, 0, (size_t)k->p->n_buckets * sizeof *k->temporary);
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (k->p->ops[i].kind == LW_OP_FREE && k->p->ops[i].bucket >= 0)
+            k->temporary[k->p->ops[i].bucket] = true;
+}
+
 /* The op sends these parameters; nobody else in the program does. */
 static enum lw_status note_sent(struct shard_check *k, int32_t op, struct lw_err *err)
 {
@@ -119,7 +129,7 @@ static enum lw_status note_sent(struct shard_check *k, int32_t op, struct lw_err
         int32_t a = p->slots[b->first_slot + i];
         if (k->sent_by[a] >= 0 && !k->temporary[p->ops[op].bucket])
             return lw_fail(err, LW_EPLAN, "%s: op %d has already sent the weights of parameter %d "
-                                          "'%s'", lw_check_op_text(p, op, text), k->sent_by[a], a,
+                                          "'%s'", lw_plan_op_text(p, op, text), k->sent_by[a], a,
                            p->params[a].name);
         k->sent_by[a] = op;
     }
@@ -132,7 +142,7 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
     const struct lw_plan *p = k->p;
     struct lw_program g = p->programs[(int64_t)variant * p->n_roles + role];
 
-    lw_check_temporary(p, g, k->temporary);
+    note_temporary(k, g);
     memset(k->sent_by, -1, (size_t)p->n_params * sizeof *k->sent_by);
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
         const struct lw_op *o = &p->ops[i];

@@ -10,7 +10,7 @@ static enum lw_status expects(const struct lw_plan *p, int32_t op, const char *w
     char text[LW_OP_TEXT];
 
     return lw_fail(err, LW_EPLAN, "%s: a sparse gradient's bucket expects %s",
-                   lw_check_op_text(p, op, text), what);
+                   lw_plan_op_text(p, op, text), what);
 }
 
 /* Backwards that complete the parameter in a program. */
@@ -56,7 +56,7 @@ static enum lw_status check_bytes(const struct lw_plan *p, int32_t op, int64_t r
     if (o->kind == LW_OP_ALL_GATHER && o->operand < 0 && o->bytes == bytes && o->dtype == dtype)
         return LW_OK;
     return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s; %d members with %lld rows gather %lld of %s",
-                   lw_check_op_text(p, op, text), (long long)o->bytes, lw_dtype_name(o->dtype), n_members,
+                   lw_plan_op_text(p, op, text), (long long)o->bytes, lw_dtype_name(o->dtype), n_members,
                    (long long)rows, (long long)bytes, lw_dtype_name(dtype));
 }
 

@@ -100,13 +100,13 @@ enum lw_status lw_check_stuck(const struct lw_check_run *k, int32_t actor, int32
 
     if (first.op < 0)
         return lw_fail(err, LW_EPLAN, "deadlock: on %s %d, %s waits for ever", who, actor,
-                       lw_check_op_text(k->p, op, text));
+                       lw_plan_op_text(k->p, op, text));
     for (i = waits_for(k, first); !is_same(i, first); i = waits_for(k, i))
         if (n++ < SHOWN)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s on %s %d, ",
-                                   n > 1 ? "that for " : "", lw_check_op_text(k->p, i.op, text), who,
+                                   n > 1 ? "that for " : "", lw_plan_op_text(k->p, i.op, text), who,
                                    i.actor);
     return lw_fail(err, LW_EPLAN, "deadlock: on %s %d, %s waits for %s%sthat for the first", who,
-                   first.actor, lw_check_op_text(k->p, first.op, text), list,
+                   first.actor, lw_plan_op_text(k->p, first.op, text), list,
                    n > SHOWN ? "that for others, " : "");
 }

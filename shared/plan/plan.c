@@ -2,6 +2,7 @@
  * order; it leaves out names of files, hashes of inputs and notes, which say why and not what. */
 #include "shared/plan/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/base/hash.h"
@@ -162,6 +163,27 @@ int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name)
     return -1;
 }
 
+const char *lw_plan_op_text(const struct lw_plan *p, int32_t op, char *text)
+{
+    const struct lw_op *o = &p->ops[op];
+    int n = snprintf(text, LW_OP_TEXT, "op %d (%s", op, lw_op_name(o->kind));
+
+    if (o->bucket >= 0)
+        n += snprintf(text + n, LW_OP_TEXT - (size_t)n, ", bucket %d", o->bucket);
+    else if (o->module >= 0)
+        n += snprintf(text + n, LW_OP_TEXT - (size_t)n, ", module %d", o->module);
+    n += snprintf(text + n, LW_OP_TEXT - (size_t)n, ")");
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
+        const struct lw_program *g = &p->programs[i];
+        if (op >= g->first_op && op < g->first_op + g->n_ops) {
+            snprintf(text + n, LW_OP_TEXT - (size_t)n, " of '%.40s' for role '%.40s'",
+                     p->variants[i / p->n_roles].name, p->roles[i % p->n_roles].name);
+            break;
+        }
+    }
+    return text;
+}
+
 bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w)
 {
     int64_t end = w->n > 0 ? w->slot.offset + p->params[w->slot.param].numel : 0;
@@ -177,8 +199,7 @@ bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struc
 static void feed_ints(struct lw_hash *h, const int32_t *v, int64_t n)
 {
     lw_hash_int(h, n);
-    for (int64_t i = 0; i < n; i++)
-        lw_hash_int(h, v[i]);
+    lw_hash_ints32(h, v, n);
 }
 
 /* Options that differ from the default, so that a new option leaves hashes as they are. */
@@ -307,8 +328,7 @@ static void feed_op(struct lw_hash *h, const struct lw_plan *p, const struct lw_
         op->bytes, op->peer,   op->operand, op->module, op->stage,  op->micro_batch, op->bucket,
     };
 
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        lw_hash_int(h, fields[i]);
+    lw_hash_ints(h, fields, sizeof fields / sizeof *fields);
     feed_ints(h, p->deps + op->first_dep, op->n_deps);
     feed_ints(h, p->ready + op->first_ready, op->n_ready);
     lw_hash_string(h, op->name);

@@ -280,6 +280,9 @@ bool lw_plan_holds(const struct lw_plan *p, int32_t param);
 /* The gradient norm counts what ranks with this tensor coordinate update of the parameter: it is no
  * copy of one at an earlier stage, and not counted by lower coordinates already. */
 bool lw_plan_counts(const struct lw_plan *p, int32_t param, int32_t tensor);
+/* "op 12 (all_reduce, bucket 3) of 'steady' for role 'data'"; room for LW_OP_TEXT bytes. */
+enum { LW_OP_TEXT = 160 };
+const char *lw_plan_op_text(const struct lw_plan *p, int32_t op, char *text);
 int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name); /* -1 = none */
 
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without

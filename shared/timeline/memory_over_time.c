@@ -1,10 +1,11 @@
-/* Memory over time: what a rank holds from the start, and every change that its ops make, in the
- * order of time. At one time what an ended op gives back goes first, so that a backward and the
- * forward behind it are never both counted: the peaks in flight are those of the schedule. Rows of
- * warm-up steps count too: what does not fit there does not fit. */
+/* Memory over time: what a rank holds from the start, and every change that its ops make, in the order
+ * of time. At one time what an ended op gives back goes first, so that a backward and the forward
+ * after it are never both counted: the peaks in flight are those of the schedule. Rows of warm-up
+ * steps count too: what does not fit there does not fit. */
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
+#include "shared/plan/uses.h"
 #include "shared/timeline/param_memory.h"
 
 enum { TURN_GIVEN_BACK, TURN_ALLOCATION, TURN_TAKEN };
@@ -22,22 +23,18 @@ int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank)
 static bool change_of(const struct lw_timeline *t, const struct lw_plan *plan, int64_t i,
                       struct lw_memory_change *c)
 {
-    const struct lw_op *op = &plan->ops[t->op[i]];
-    int64_t kept = op->work < 0 ? 0 : plan->works[op->work].keeps_bytes;
+    enum lw_op_class class_ = lw_op_class((enum lw_op_kind)t->kind[i]);
+    struct lw_use use;
 
-    *c = (struct lw_memory_change){.rank = t->rank[i], .at = t->end[i], .row = i};
-    if (t->kind[i] == LW_OP_ALLOC || t->kind[i] == LW_OP_FREE) {
-        int64_t bytes = lw_plan_operand(plan, op, t->rank[i]).bytes;
-        c->turn = TURN_ALLOCATION;
-        c->bytes = t->kind[i] == LW_OP_ALLOC ? bytes : -bytes;
-        return true;
-    }
-    c->bytes = kept;
-    if (kept > 0) {
-        c->turn = TURN_TAKEN;
-        c->at = t->start[i];
-    }
-    return kept != 0;
+    if (!lw_op_memory(plan, t->op[i], t->rank[i], &use))
+        return false;
+    bool takes = use.access == LW_TAKE, computes = class_ != LW_CLASS_MEMORY;
+    *c = (struct lw_memory_change){.rank = t->rank[i],
+                                   .at = takes && computes ? t->start[i] : t->end[i],
+                                   .row = i,
+                                   .bytes = takes ? use.n : -use.n};
+    c->turn = !computes ? TURN_ALLOCATION : takes ? TURN_TAKEN : TURN_GIVEN_BACK;
+    return true;
 }
 
 static int compare_changes(const void *pa, const void *pb)

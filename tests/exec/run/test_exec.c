@@ -312,10 +312,31 @@ static void another_launch_order_is_a_failure(void **state)
     a->bucket = b->bucket, a->bytes = b->bytes;
     b->bucket = bucket, b->bytes = bytes;
     /* verified: it is found in advance */
-    trial_run(&x, LW_ENO, "uses what op 9 (all_reduce of bucket 1) leaves, without waiting for it");
+    trial_run(&x, LW_ENO, "does not wait for op 9 (all_reduce, bucket 1)");
     x.o.verify = false;
     trial_run(&x, LW_EFAILED, "collective 0 was of bucket 1, but the gradients, as they became ready, "
                               "ask for bucket 0");
+    trial_free(&x);
+}
+
+/* The last all-reduce runs on the compute stream. Nothing else waits for the others, which come before it
+ * in their communicator. */
+static void a_plan_is_ordered_by_its_communicator_alone(void **state)
+{
+    (void)state;
+    struct trial x = trial();
+    int32_t last = -1;
+
+    trial_build(&x);
+    for (int32_t i = 0; i < x.plan.n_ops; i++)
+        last = x.plan.ops[i].kind == LW_OP_ALL_REDUCE ? i : last;
+    x.plan.ops[last].stream = 0;
+    for (int32_t i = last + 1; i < x.plan.n_ops; i++)
+        x.plan.ops[i].n_deps = 0;
+    if (lw_plan_check(&x.plan, &x.err) != LW_OK)
+        fail_msg("%s", x.err.msg);
+    trial_run(&x, LW_OK, "");
+    assert_int_equal(x.r.verified, LW_EXEC_VERIFIED);
     trial_free(&x);
 }
 
@@ -562,6 +583,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_fails_stops_all),
         cmocka_unit_test(a_rank_that_hangs_stops_all_at_the_deadline),
         cmocka_unit_test(another_launch_order_is_a_failure),
+        cmocka_unit_test(a_plan_is_ordered_by_its_communicator_alone),
         cmocka_unit_test(paced_links_hold_back),
         cmocka_unit_test(a_plans_reducer_is_used_and_verified),
         cmocka_unit_test(only_links_between_nodes_are_paced),

@@ -446,10 +446,10 @@ static void missing_waits_are_named(void **state)
         enum lw_op_kind kind;
         const char *words;
     } cases[] = {
-        {LW_OP_COPY_IN, "(all_reduce of bucket"}, /* of the copies' gradients */
-        {LW_OP_ALL_REDUCE, "(copy_in of bucket"},
-        {LW_OP_COPY_OUT, "(all_reduce of bucket"},
-        {LW_OP_OPTIMIZER, "(copy_out of bucket"},
+        {LW_OP_COPY_IN, "wait for op 21 (all_reduce, bucket"}, /* of the copies' gradients */
+        {LW_OP_ALL_REDUCE, "(copy_in, bucket"},
+        {LW_OP_COPY_OUT, "(all_reduce, bucket"},
+        {LW_OP_OPTIMIZER, "(copy_out, bucket"},
     };
     struct model k;
 
@@ -463,8 +463,7 @@ static void missing_waits_are_named(void **state)
         op->n_deps = 0;
         if (cases[i].kind == LW_OP_OPTIMIZER) /* else behind it on the compute stream */
             find(&p, 0, LW_OP_COPY_OUT, 0)->stream = find(&p, 0, LW_OP_ALL_REDUCE, 0)->stream;
-        snprintf(words, sizeof words, "%s%s", lw_op_name(op->kind),
-                 op->kind == LW_OP_OPTIMIZER ? ") uses what op" : " of bucket");
+        snprintf(words, sizeof words, "op %d (%s", (int)(op - p.ops), lw_op_name(op->kind));
         expect_fault(&p, words, cases[i].words);
     }
 }

@@ -383,7 +383,7 @@ static void messages_without_their_other_end_are_named(void **state)
     struct lw_op *send = find(&p, 1, LW_OP_SEND, 1);
     send->kind = LW_OP_EVENT_WAIT;
     send->comm = send->operand = -1;
-    expect_fault(&p, "(recv of module 0), micro-batch 1, on rank 0: rank 1 never sends it");
+    expect_fault(&p, "(recv, module 0) of 'first' for role 'stage 0', micro-batch 1, on rank 0: rank 1 never sends it");
     lw_plan_free(&p);
 }
 
@@ -395,11 +395,11 @@ static void missing_waits_are_named(void **state)
         enum lw_op_kind kind;
         const char *words;
     } cases[] = {
-        {1, LW_OP_FORWARD, "(forward of module 1) uses what op"},
-        {0, LW_OP_SEND, "(send of module 0) uses what op"},
-        {0, LW_OP_BACKWARD, "(backward of module 0) uses what op"},
-        {0, LW_OP_ALL_REDUCE, "(all_reduce of bucket 0) uses what op"},
-        {1, LW_OP_COPY_OUT, "(copy_out of bucket 2) uses what op"},
+        {1, LW_OP_FORWARD, "(forward, module 1) of 'first' for role 'stage 1' does not wait"},
+        {0, LW_OP_SEND, "(send, module 0) of 'first' for role 'stage 0' does not wait"},
+        {0, LW_OP_BACKWARD, "(backward, module 0) of 'first' for role 'stage 0' does not wait"},
+        {0, LW_OP_ALL_REDUCE, "(all_reduce, bucket 0) of 'first' for role 'stage 0' does not wait"},
+        {1, LW_OP_COPY_OUT, "(copy_out, bucket 2) of 'first' for role 'stage 1' does not wait"},
     };
     struct chain c;
 
@@ -422,7 +422,7 @@ static void weights_that_do_not_wait_for_the_optimizer_are_named(void **state)
     chain_init(&c, 2);
     struct lw_plan p = build(&c, "dp 2 zero 1 shard-policy oss-greedy");
     find(&p, 0, LW_OP_BROADCAST, 0)->n_deps = 0;
-    expect_fault(&p, "(optimizer) leaves, without waiting for it");
+    expect_fault(&p, "(optimizer) of 'first' for role 'data', which writes the weights of bucket 2");
     lw_plan_free(&p);
 }
 

@@ -275,7 +275,7 @@ static void a_sum_that_does_not_wait_is_named(void **state)
     for (int32_t i = 0; i < p.n_ops; i++)
         if (strcmp(p.ops[i].name, "sparse sum") == 0)
             p.ops[i].n_deps = 0;
-    expect(&p, LW_ENO, "(copy of bucket 1) uses what op 15 (all_gather of bucket 1) leaves, without waiting");
+    expect(&p, LW_ENO, "(copy, bucket 1) of 'first' for role 'data' does not wait for op 15 (all_gather, bucket 1)");
     lw_plan_free(&p);
 }
 

@@ -248,13 +248,12 @@ static void casts_left_out_are_named(void **state)
         int cast;
         const char *words;
     } cases[] = {
-        {"dp 2 comm-hook fp16", 0, "(all_reduce of bucket 0) takes f16, and nothing has cast the "
+        {"dp 2 comm-hook fp16", 0, "(all_reduce, bucket 0) of 'first' for role 'data' takes f16, and nothing has cast the "
                                    "bucket's f32"},
         {"dp 2 comm-hook fp16", 1, "bucket 0 comes back as f16 and is never cast to f32"},
-        {"dp 2 zero 1 shard-policy oss-greedy broadcast-dtype bf16", 0,
-         "(broadcast of bucket 2) takes bf16, and nothing has cast the bucket's f32"},
-        {"dp 2 zero 1 shard-policy oss-greedy broadcast-dtype bf16", 3,
-         "bucket 3 comes back as bf16 and is never cast to f32"},
+        {"dp 2 zero 1 shard-policy oss-greedy broadcast-dtype bf16", 0, "(broadcast, bucket 2) of 'first' for role 'data' takes bf16, and nothing has "
+                                                "cast the bucket's f32"},
+        {"dp 2 zero 1 shard-policy oss-greedy broadcast-dtype bf16", 3, "bucket 3 comes back as bf16 and is never cast to f32"},
     };
     struct model k;
 

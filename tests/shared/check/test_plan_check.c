@@ -134,31 +134,35 @@ static void a_bucket_that_leaves_before_its_gradients_is_named(void **state)
 
     (void)state;
     p.ops[ar].n_deps = 0;
-    assert_fault(&p,
-                 "op 20 (all_reduce, bucket 1) of 'steady' for role 'data' does not wait for op "
-                 "19 (copy_in) of 'steady' for role 'data', which completes the gradient of "
-                 "parameter 3 'c.weight'");
+    assert_fault(&p, "op 20 (all_reduce, bucket 1) of 'steady' for role 'data' does not wait for op "
+                     "19 (copy_in) of 'steady' for role 'data', which writes bucket 1");
     p.ops[ar].n_deps = 1;
     p.deps[p.ops[ar].first_dep] = ar - 2; /* the backward, not the copy after it */
     assert_fault(&p, "does not wait for op 19 (copy_in)");
     lw_plan_free(&p);
 }
 
-/* Both backwards complete the gradient; the first runs on a stream that the all-reduce, moved to
- * the compute stream, does not wait for. */
+/* Both backwards complete the gradient; the first runs on a stream that the copy into the bucket does not
+ * wait for. */
 static void every_backward_of_a_gradient_is_awaited(void **state)
 {
     struct lw_plan p = example_of(2);
     int32_t first = find(&p, LW_OP_BACKWARD, -1), ar = find(&p, LW_OP_ALL_REDUCE, 1);
-    char expected[64];
+    int32_t copy = find(&p, LW_OP_COPY_IN, -1);
+    char expected[100];
 
     (void)state;
     assert_int_equal(p.ready[p.ops[first].first_ready], C_WEIGHT);
     p.ops[first].stream = 1;
     p.ops[ar].stream = 0;
-    snprintf(expected, sizeof expected, "does not wait for op %d (backward, module 2)", first);
+    snprintf(expected, sizeof expected,
+             "op %d (copy_in) of 'steady' for role 'data' does not wait for op %d (backward, module 2)",
+             copy, first);
     assert_fault(&p, expected);
-    p.deps[p.ops[ar].first_dep] = first; /* its copy stands before it on its stream */
+    p.deps[p.ops[ar].first_dep] = first; /* the copy stands before the all-reduce on its stream */
+    p.ops[copy].first_dep = p.ops[ar].first_dep;
+    p.ops[copy].n_deps = 1;
+    p.ops[ar].n_deps = 0;
     struct lw_err err = {0};
     assert_int_equal(lw_plan_check(&p, &err), LW_OK);
     lw_plan_free(&p);
@@ -185,8 +189,8 @@ static void results_are_awaited(void **state)
 
     (void)state;
     p.ops[out].n_deps = 0;
-    assert_fault(&p, "(copy_out, bucket 2) of 'steady' for role 'data' does not wait for the "
-                     "reduction of its bucket");
+    assert_fault(&p, "(copy_out, bucket 2) of 'steady' for role 'data' does not wait for op "
+                     "28 (all_reduce, bucket 2)");
     p.ops[out].kind = LW_OP_COPY;
     p.ops[out].bucket = -1;
     p.ops[optimizer].n_deps = 1; /* on the copy of bucket 1 alone */

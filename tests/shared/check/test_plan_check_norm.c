@@ -152,11 +152,11 @@ static void a_chain_that_does_not_wait_is_named(void **state)
         int n;
         const char *words;
     } cases[] = {
-        {LW_OP_COPY_IN, 0, "for role 'stage 1', which works on gradients"},
-        {LW_OP_ALL_REDUCE, 0, "for role 'stage 1', which makes the number that it takes"},
-        {LW_OP_ALL_REDUCE, 1, "for role 'stage 1', which makes the number that it takes"},
-        {LW_OP_COPY_OUT, 0, "for role 'stage 1', which makes the number that it takes"},
-        {LW_OP_OPTIMIZER, 0, "for role 'stage 1', which scales the gradients"},
+        {LW_OP_COPY_IN, 0, "for role 'stage 1', which writes the gradient of parameter 4 'd.weight'"},
+        {LW_OP_ALL_REDUCE, 0, "for role 'stage 1', which writes bucket 11"},
+        {LW_OP_ALL_REDUCE, 1, "for role 'stage 1', which writes bucket 11"},
+        {LW_OP_COPY_OUT, 0, "for role 'stage 1', which writes bucket 11"},
+        {LW_OP_OPTIMIZER, 0, "for role 'stage 1', which writes"},
     };
     struct model k;
 
@@ -245,7 +245,7 @@ static void gradients_that_come_behind_the_norm_are_named(void **state)
     out->kind = LW_OP_COPY_IN;
     out->bucket = bucket;
     out->n_deps = 0;
-    expect(&k, out, "works on gradients"); /* of the bucket that is reduced meanwhile */
+    expect(&k, squares, "has already taken the squares of the gradients that it works on");
 }
 
 static void a_number_that_is_none_is_named(void **state)

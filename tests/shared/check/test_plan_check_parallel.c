@@ -107,7 +107,7 @@ static void two_sends_that_change_places_are_named(void **state)
     int32_t mb = a->micro_batch;
     a->micro_batch = b->micro_batch;
     b->micro_batch = mb;
-    expect(&k, number(&k, a, text), "sends micro-batch 1 of module 1 from rank 0");
+    expect(&k, number(&k, a, text), "(forward, module 1) of 'steady' for role 'stage 0', which writes its message");
 }
 
 static void a_send_less_is_named_by_its_receive(void **state)
@@ -250,7 +250,7 @@ static void a_sum_that_comes_too_early_is_named(void **state)
     make(&k);
     struct lw_op *a = find(&k, 1, LW_OP_ALL_REDUCE, LW_COMM_EMBEDDING, 0);
     a->n_deps = 0;
-    expect(&k, number(&k, a, text), "which works on the gradient of parameter 4 'd.weight'");
+    expect(&k, number(&k, a, text), "which writes the gradient of parameter 4 'd.weight'");
 }
 
 static void an_optimizer_that_does_not_wait_for_the_sum_is_named(void **state)

@@ -301,7 +301,7 @@ static void faults_are_named(void **state)
         {"sparse sum", WAIT, "does not wait for"},
         {"sparse indices", GONE, "expects an all-gather of indices behind it"},
         {"sparse values", GONE, "expects an all-gather of values behind that"},
-        {"sparse sum", GONE, "bucket 0 is gathered and never added up"},
+        {"sparse sum", GONE, "(optimizer) of 'first' for role 'data' updates before bucket 0 is added up"},
         {"sparse sum", TWICE, "has already added up"},
         {"sparse indices", TOO_FEW_ROWS, "2 rows of each member; its backwards touch 3"},
         {"sparse indices", SHORT_BUCKET, "856 bytes, but 864 are gathered into it"},

@@ -1,5 +1,5 @@
-#ifndef LW_EXEC_TENSORS_MESSAGE_ENDS_H
-#define LW_EXEC_TENSORS_MESSAGE_ENDS_H
+#ifndef LW_SHARED_PLAN_MESSAGE_ENDS_H
+#define LW_SHARED_PLAN_MESSAGE_ENDS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
  * the activation behind m, or the gradient of that activation. The last forward op of m makes it
  * and the first one of m + 1 takes it; of gradients, the last backward op of m + 1 and the first
  * one of m. Other messages have no end here. */
-struct exec_flow {
+struct lw_message_ends {
     int32_t *end_of; /* [n_ops] of a message: the op that makes it (send) or takes it (receive) */
     int32_t *first;  /* [n_ops] of any op: the first message that it makes or takes */
     int32_t *next;   /* [n_ops] of a message: the next one of the same op */
@@ -23,10 +23,11 @@ struct exec_flow {
 };
 
 /* Lists come from the arena. */
-enum lw_status exec_flow_init(const struct lw_plan *p, const struct lw_program *g,
-                              struct lw_arena *arena, struct exec_flow *f, struct lw_err *err);
+enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_program *g,
+                                    struct lw_arena *arena, struct lw_message_ends *f,
+                                    struct lw_err *err);
 
 /* The op is a send or a receive of gradients. */
-bool exec_flow_is_backward(const struct lw_plan *p, const struct lw_op *op);
+bool lw_message_is_backward(const struct lw_plan *p, const struct lw_op *op);
 
 #endif

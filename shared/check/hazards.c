@@ -1,0 +1,213 @@
+/* Every op waits for what it uses. Two uses of one buffer, of which one changes it, are ordered by
+ * the vector clock of their program (shared/check/vector_clock.h), whichever buffer and whoever
+ * uses it: what an op uses comes from lw_op_uses. Ops that add to a gradient need no order among
+ * each other.
+ *
+ * So the order of a program's list is the order in which conflicting uses happen, and the other
+ * checks follow the list without clocks. Passes do not overlap: each program is judged alone. Not
+ * modelled: order that comes from other ranks.
+ *
+ * Of each buffer the last op of each access is kept: a use that follows the one before it of its
+ * access replaces it, and a write replaces all. Where it does not follow, both are kept, the
+ * earlier in a chain. O(uses * streams). */
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/check/plan_check.h"
+#include "shared/check/vector_clock.h"
+#include "shared/plan/uses.h"
+
+enum { READS, ADDS, WRITES, N_ACCESSES };
+
+struct last {
+    int32_t by[N_ACCESSES]; /* op; -1 = none */
+};
+
+struct unordered { /* an earlier op of an access, which the last one does not follow */
+    int32_t op, access, next;
+};
+
+struct lw_hazards {
+    const struct lw_plan *p;
+    const struct lw_uses *uses;
+    struct lw_op_clock clock;
+    struct last *last; /* [buffers] */
+    struct lw_arena room, chain_room;
+    int32_t *chains; /* [buffers] into unordered, -1 = none; NULL: the program has no such op */
+    struct unordered *unordered;
+    int64_t n_unordered, capacity;
+    int64_t n_buffers; /* of the program */
+    int32_t op;        /* at hand */
+};
+
+/* Messages of the longest program. */
+static int64_t most_buffers(const struct lw_plan *p)
+{
+    int32_t longest = 0;
+
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
+    return (int64_t)p->n_params + p->n_buckets + longest + 1;
+}
+
+static int64_t number_of(const struct lw_hazards *k, const struct lw_use *x)
+{
+    const struct lw_plan *p = k->p;
+
+    switch (x->buffer) {
+    case LW_USE_GRADIENT:
+        return x->index;
+    case LW_USE_WEIGHTS:
+    case LW_USE_BUCKET:
+        return (int64_t)p->n_params + x->index;
+    case LW_USE_MESSAGE:
+        return (int64_t)p->n_params + p->n_buckets + x->index - k->uses->program.first_op;
+    default:
+        return (int64_t)p->n_params + p->n_buckets + k->uses->program.n_ops;
+    }
+}
+
+static const char *buffer_text(const struct lw_plan *p, const struct lw_use *x, char *text)
+{
+    switch (x->buffer) {
+    case LW_USE_GRADIENT:
+        snprintf(text, LW_OP_TEXT, "the gradient of parameter %d '%.80s'", x->index,
+                 p->params[x->index].name);
+        break;
+    case LW_USE_WEIGHTS:
+        snprintf(text, LW_OP_TEXT, "the weights of bucket %d", x->index);
+        break;
+    case LW_USE_BUCKET:
+        snprintf(text, LW_OP_TEXT, "bucket %d", x->index);
+        break;
+    case LW_USE_MESSAGE:
+        snprintf(text, LW_OP_TEXT, "the message of op %d", x->index);
+        break;
+    default:
+        snprintf(text, LW_OP_TEXT, "the optimizer's state");
+    }
+    return text;
+}
+
+static enum lw_status not_awaited(const struct lw_hazards *k, const struct lw_use *x,
+                                  int32_t before, int access, struct lw_err *err)
+{
+    static const char *const does[N_ACCESSES] = {"reads", "adds to", "writes"};
+    char text[LW_OP_TEXT], other[LW_OP_TEXT], buffer[LW_OP_TEXT];
+
+    return lw_fail(err, LW_EPLAN, "%s does not wait for %s, which %s %s",
+                   lw_plan_op_text(k->p, k->op, text), lw_plan_op_text(k->p, before, other),
+                   does[access], buffer_text(k->p, x, buffer));
+}
+
+static inline bool follows(const struct lw_hazards *k, int32_t before)
+{
+    return before < 0 || before == k->op || lw_op_after(&k->clock, k->op, before);
+}
+
+static enum lw_status keep_unordered(struct lw_hazards *k, int64_t buffer, int32_t op, int access,
+                                     struct lw_err *err)
+{
+    if (!k->chains) {
+        k->chains = lw_arena_alloc(&k->chain_room, k->n_buffers, sizeof *k->chains);
+        if (!k->chains)
+            return lw_fail_nomem(err);
+        memset(k->chains, -1, (size_t)k->n_buffers * sizeof *k->chains);
+    }
+    if (lw_reserve(&k->unordered, &k->capacity, k->n_unordered + 1, sizeof *k->unordered))
+        return lw_fail_nomem(err);
+    k->unordered[k->n_unordered] = (struct unordered){op, access, k->chains[buffer]};
+    k->chains[buffer] = (int32_t)k->n_unordered++;
+    return LW_OK;
+}
+
+static enum lw_status meet(void *ctx, const struct lw_use *x, struct lw_err *err)
+{
+    struct lw_hazards *k = ctx;
+    int access = x->access & (LW_WRITE | LW_FREE) ? WRITES : x->access & LW_ADD ? ADDS : READS;
+
+    if (x->access == LW_TAKE || x->buffer == LW_USE_ACTIVATION)
+        return LW_OK;
+    int64_t buffer = number_of(k, x);
+    struct last *last = &k->last[buffer];
+    for (int a = READS; a < N_ACCESSES; a++)
+        if ((a != access || a == WRITES) && !follows(k, last->by[a]))
+            return not_awaited(k, x, last->by[a], a, err);
+    for (int32_t i = k->chains ? k->chains[buffer] : -1; i >= 0; i = k->unordered[i].next)
+        if (k->unordered[i].access != access && !follows(k, k->unordered[i].op))
+            return not_awaited(k, x, k->unordered[i].op, k->unordered[i].access, err);
+    if (access == WRITES) {
+        last->by[READS] = last->by[ADDS] = -1;
+        if (k->chains)
+            k->chains[buffer] = -1;
+    } else if (!follows(k, last->by[access])) {
+        LW_TRY(keep_unordered(k, buffer, last->by[access], access, err));
+    }
+    last->by[access] = k->op;
+    return LW_OK;
+}
+
+/* A message is read after it was written. */
+static enum lw_status check_ends(struct lw_hazards *k, struct lw_err *err)
+{
+    const struct lw_message_ends *m = &k->uses->messages;
+    int32_t first = k->uses->program.first_op;
+    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+
+    for (int32_t i = 0; k->uses->talks && i < k->uses->program.n_ops; i++) {
+        bool sends = k->p->ops[first + i].kind == LW_OP_SEND;
+        int32_t maker = sends ? m->end_of[i] : i, taker = sends ? i : m->end_of[i];
+        if (m->end_of[i] >= 0 && !lw_op_after(&k->clock, first + taker, first + maker))
+            return lw_fail(err, LW_EPLAN, "%s does not wait for %s, which writes its message",
+                           lw_plan_op_text(k->p, first + taker, text),
+                           lw_plan_op_text(k->p, first + maker, other));
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_check_hazards_init(struct lw_hazards **out, const struct lw_uses *uses,
+                                     struct lw_err *err)
+{
+    struct lw_hazards *k = lw_calloc(1, sizeof *k);
+
+    if (!k)
+        return lw_fail_nomem(err);
+    k->p = uses->p;
+    k->uses = uses;
+    enum lw_status s = lw_op_clock_init(&k->clock, k->p, &k->room, err);
+    k->last = lw_arena_alloc(&k->room, most_buffers(k->p), sizeof *k->last);
+    if (s == LW_OK && !k->last)
+        s = lw_fail_nomem(err);
+    if (s == LW_OK)
+        *out = k;
+    else
+        lw_check_hazards_free(k);
+    return s;
+}
+
+void lw_check_hazards_free(struct lw_hazards *k)
+{
+    if (!k)
+        return;
+    lw_free(k->unordered);
+    lw_arena_free(&k->chain_room);
+    lw_arena_free(&k->room);
+    lw_free(k);
+}
+
+enum lw_status lw_check_hazards(struct lw_hazards *k, struct lw_err *err)
+{
+    struct lw_program g = k->uses->program;
+
+    lw_op_clock_set(&k->clock, g);
+    k->n_buffers = (int64_t)k->p->n_params + k->p->n_buckets + g.n_ops + 1;
+    memset(k->last, -1, (size_t)k->n_buffers * sizeof *k->last);
+    lw_arena_free(&k->chain_room);
+    k->chains = NULL;
+    k->n_unordered = 0;
+    LW_TRY(check_ends(k, err));
+    for (k->op = g.first_op; k->op < g.first_op + g.n_ops; k->op++)
+        LW_TRY(lw_op_uses(k->uses, k->op, -1, meet, k, err));
+    return LW_OK;
+}

@@ -1,0 +1,504 @@
+/* Each gradient reaches each update once: of every backward, of every member. Weights that a
+ * program does not keep are there when they are used.
+ *
+ * A program is followed in the order of its list, which is the order in which conflicting uses
+ * happen (hazards.c). A gradient is made by backwards, copied into its bucket where the program
+ * copies, reduced once, copied out where the program does, summed over its copies at other stages,
+ * and then read by the optimizer; whatever makes, copies or reduces it after a later part of this
+ * is a fault. The clipping of gradients is norm_terms.c's, who owns which elements
+ * plan_check_shard.c's.
+ *
+ * A flat buffer of weights is temporary in a program that frees it: gathered, used and freed, in
+ * turn. Others are sent after the optimizer. O(ops + gradients + slots + uses). */
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/check/plan_check.h"
+#include "shared/plan/uses.h"
+
+struct lw_terms {
+    const struct lw_plan *p;
+    const struct lw_uses *uses;
+    struct lw_arena room;
+    int32_t variant, role, op;       /* at hand */
+    int32_t *tied_of;                /* [n_params] bucket that sums its copies; -1 = none */
+    bool *has_copy;                  /* [n_params] at another stage; both NULL: no copies */
+    bool *made, *copied;             /* [n_params] so far */
+    int32_t *reduced_by, *summed_by; /* [n_buckets] summed: a sparse gradient's, or copies' */
+    int32_t *gathered_by, *freed_by; /* [n_buckets] of weights, temporary */
+    int32_t optimizer;
+};
+
+/* The op at hand, what is wrong with it, and the other op that it is about, if any. */
+static enum lw_status wrong(const struct lw_terms *k, const char *what, int32_t other,
+                            struct lw_err *err)
+{
+    char text[LW_OP_TEXT], more[LW_OP_TEXT];
+
+    return lw_fail(err, LW_EPLAN, "%s %s%s", lw_plan_op_text(k->p, k->op, text), what,
+                   other >= 0 ? lw_plan_op_text(k->p, other, more) : "");
+}
+
+/* The same about the gradient of a parameter. */
+static enum lw_status wrong_gradient(const struct lw_terms *k, const char *what, int32_t param,
+                                     const char *rest, int32_t other, struct lw_err *err)
+{
+    char text[LW_OP_TEXT], more[LW_OP_TEXT];
+
+    return lw_fail(err, LW_EPLAN, "%s %s the gradient of parameter %d '%.60s'%s%s",
+                   lw_plan_op_text(k->p, k->op, text), what, param, k->p->params[param].name, rest,
+                   other >= 0 ? lw_plan_op_text(k->p, other, more) : "");
+}
+
+/* --- in which bucket ----------------------------------------------------------------------------
+ */
+
+static bool has_gradient(const struct lw_plan_param *a)
+{
+    return a->trainable && a->used && !a->ignored;
+}
+
+/* A bucket of the variant for every gradient that needs one, and one only. bucket_of[n_params] is
+ * room. */
+static enum lw_status check_places(const struct lw_plan *p, int32_t variant, int32_t *bucket_of,
+                                   struct lw_err *err)
+{
+    const char *name = p->variants[variant].name;
+
+    memset(bucket_of, -1, (size_t)p->n_params * sizeof *bucket_of);
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
+        bool reduced =
+            set->kind == LW_BUCKET_GRADIENTS && lw_plan_uses_set(p, variant, p->buckets[b].set);
+        for (int32_t i = 0; reduced && i < p->buckets[b].n_slots; i++) {
+            int32_t a = p->slots[p->buckets[b].first_slot + i];
+            if (bucket_of[a] >= 0)
+                return lw_fail(err, LW_EPLAN,
+                               "variant '%s': parameter %d '%s' is in buckets %d and %d", name, a,
+                               p->params[a].name, bucket_of[a], b);
+            if (!p->params[a].trainable || p->params[a].ignored || p->params[a].stage != set->stage)
+                return lw_fail(err, LW_EPLAN,
+                               "variant '%s': parameter %d '%s' is in bucket %d, but "
+                               "has no gradient to reduce at its stage",
+                               name, a, p->params[a].name, b);
+            bucket_of[a] = b;
+        }
+    }
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (has_gradient(&p->params[i]) && lw_plan_holds(p, i) && bucket_of[i] < 0)
+            return lw_fail(err, LW_EPLAN,
+                           "variant '%s': the gradient of parameter %d '%s' is in no "
+                           "bucket",
+                           name, i, p->params[i].name);
+    return LW_OK;
+}
+
+/* A parameter and the first of its set at another stage are copies of each other: each lies in one
+ * bucket of its stage's tied gradients. */
+static enum lw_status place_tied(struct lw_terms *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const char *set = lw_bucket_kind_name(LW_BUCKET_TIED);
+
+    memset(k->tied_of, -1, (size_t)p->n_params * sizeof *k->tied_of);
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i))
+            k->has_copy[i] = k->has_copy[p->params[i].tied] = true;
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        for (int32_t i = 0; lw_plan_is_tied(p, b) && i < p->buckets[b].n_slots; i++) {
+            int32_t a = p->slots[p->buckets[b].first_slot + i];
+            if (k->tied_of[a] >= 0)
+                return lw_fail(err, LW_EPLAN,
+                               "parameter %d '%s' is in two buckets of set '%s', %d "
+                               "and %d",
+                               a, p->params[a].name, set, k->tied_of[a], b);
+            if (!k->has_copy[a] || p->params[a].stage != p->sets[p->buckets[b].set].stage)
+                return lw_fail(err, LW_EPLAN,
+                               "bucket %d of set '%s': parameter %d '%s' has no copy "
+                               "at another stage, or lives at another",
+                               b, set, a, p->params[a].name);
+            k->tied_of[a] = b;
+        }
+    for (int32_t i = 0; i < p->n_params; i++)
+        if (k->has_copy[i] && has_gradient(&p->params[i]) && k->tied_of[i] < 0)
+            return lw_fail(err, LW_EPLAN,
+                           "parameter %d '%s' has a copy at another stage, but is in "
+                           "no bucket of set '%s'",
+                           i, p->params[i].name, set);
+    return LW_OK;
+}
+
+/* --- gradients ----------------------------------------------------------------------------------
+ */
+
+static int32_t tied_of(const struct lw_terms *k, int32_t param)
+{
+    return k->tied_of ? k->tied_of[param] : -1;
+}
+
+/* What came before must not have been the end of the gradient. */
+static enum lw_status check_open(const struct lw_terms *k, int32_t param, bool reduces,
+                                 struct lw_err *err)
+{
+    int32_t b = k->uses->bucket_of[param], tied = tied_of(k, param);
+
+    if (!reduces && b >= 0 && k->reduced_by[b] >= 0)
+        return wrong_gradient(k, "works on", param, " after ", k->reduced_by[b], err);
+    if (tied >= 0 && k->summed_by[tied] >= 0)
+        return wrong_gradient(k, "works on", param, " after ", k->summed_by[tied], err);
+    if (k->optimizer >= 0)
+        return wrong_gradient(k, "works on", param, " after ", k->optimizer, err);
+    return LW_OK;
+}
+
+static enum lw_status follow_ready(struct lw_terms *k, struct lw_err *err)
+{
+    const struct lw_op *o = &k->p->ops[k->op];
+    bool *there = o->kind == LW_OP_COPY_IN ? k->copied : k->made;
+
+    for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++) {
+        LW_TRY(check_open(k, k->p->ready[r], false, err));
+        there[k->p->ready[r]] = true;
+    }
+    return LW_OK;
+}
+
+/* All gradients of the bucket are there; copies at other stages need the whole of theirs. */
+static enum lw_status follow_reduction(struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_op *o = &p->ops[k->op];
+    char text[LW_OP_TEXT];
+
+    for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
+        int32_t a = p->slots[p->buckets[b].first_slot + i];
+        bool made = k->made[a] || !p->params[a].used;
+        if (!made || (k->uses->copies && !k->copied[a]))
+            return lw_fail(err, LW_EPLAN, "%s: the gradient of parameter %d '%s' is never %s",
+                           lw_plan_op_text(p, k->op, text), a, p->params[a].name,
+                           made ? "copied into its bucket" : "complete");
+        LW_TRY(check_open(k, a, true, err));
+        if (tied_of(k, a) >= 0 && (o->kind == LW_OP_REDUCE || o->kind == LW_OP_REDUCE_SCATTER))
+            return wrong_gradient(k, "leaves a member with a part of", a,
+                                  ", which is summed with its copies at other stages", -1, err);
+    }
+    k->reduced_by[b] = k->op;
+    return LW_OK;
+}
+
+static enum lw_status follow_all_reduce(struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    const struct lw_op *o = &k->p->ops[k->op];
+    const struct lw_bucket *bucket = &k->p->buckets[b];
+    char text[LW_OP_TEXT];
+
+    if (k->reduced_by[b] >= 0)
+        return lw_fail(err, LW_EPLAN, "%s: op %d has already reduced this bucket",
+                       lw_plan_op_text(k->p, k->op, text), k->reduced_by[b]);
+    if (o->operand < 0 && (o->bytes != bucket->bytes || o->dtype != bucket->dtype))
+        return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s, but the bucket has %lld of %s",
+                       lw_plan_op_text(k->p, k->op, text), (long long)o->bytes,
+                       lw_dtype_name(o->dtype), (long long)bucket->bytes,
+                       lw_dtype_name(bucket->dtype));
+    return follow_reduction(k, b, err);
+}
+
+/* The first all-gather reduces; the copy after the last one adds up, once. */
+static enum lw_status follow_sparse(struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    const struct lw_op *o = &k->p->ops[k->op];
+    int32_t by = k->reduced_by[b];
+    char text[LW_OP_TEXT];
+
+    LW_TRY(lw_check_sparse(k->p, k->variant, k->role, k->op, by >= 0, err));
+    if (by < 0)
+        return follow_reduction(k, b, err);
+    if (o->kind != LW_OP_COPY)
+        return LW_OK;
+    if (k->summed_by[b] >= 0)
+        return lw_fail(err, LW_EPLAN, "%s: op %d has already added up",
+                       lw_plan_op_text(k->p, k->op, text), k->summed_by[b]);
+    k->summed_by[b] = k->op;
+    return LW_OK;
+}
+
+static enum lw_status follow_gradients(struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_op *o = &p->ops[k->op];
+    const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
+    char text[LW_OP_TEXT];
+
+    if (!k->uses->reduces[p->buckets[b].set] || set->stage != p->roles[k->role].stage)
+        return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
+                       lw_plan_op_text(p, k->op, text), set->name, set->stage);
+    if (lw_plan_sparse(p, b))
+        return follow_sparse(k, b, err);
+    if (o->kind == LW_OP_ALL_REDUCE)
+        return follow_all_reduce(k, b, err);
+    if (o->kind == LW_OP_REDUCE || o->kind == LW_OP_REDUCE_SCATTER)
+        return follow_reduction(k, b, err);
+    if (o->kind != LW_OP_COPY_OUT)
+        return LW_OK;
+    if (k->reduced_by[b] < 0)
+        return wrong(k, "comes before the reduction of its bucket", -1, err);
+    for (int32_t i = 0; i < p->buckets[b].n_slots; i++)
+        LW_TRY(check_open(k, p->slots[p->buckets[b].first_slot + i], true, err));
+    return LW_OK;
+}
+
+/* --- copies at other stages ---------------------------------------------------------------------
+ */
+
+static int32_t first_of(const struct lw_plan *p, int32_t param)
+{
+    return p->params[param].tied >= 0 ? p->params[param].tied : param;
+}
+
+static const struct lw_group *group_of_role(const struct lw_plan *p, int32_t comm, int32_t role)
+{
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        if (p->role_of[r] == role && lw_plan_group(p, comm, r))
+            return lw_plan_group(p, comm, r);
+    return NULL;
+}
+
+/* The group has a member at every stage with a copy. */
+static enum lw_status check_members(const struct lw_terms *k, int32_t param, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_group *g = group_of_role(p, p->ops[k->op].comm, k->role);
+    char text[LW_OP_TEXT];
+
+    for (int32_t i = 0; i < p->n_params; i++) {
+        bool there = false;
+        if (!k->has_copy[i] || first_of(p, i) != first_of(p, param))
+            continue;
+        for (int32_t m = 0; g && m < g->n_members; m++)
+            there = there || p->roles[p->role_of[p->members[g->first_member + m]]].stage ==
+                                 p->params[i].stage;
+        if (!there)
+            return lw_fail(err, LW_EPLAN,
+                           "%s: its group has no member at stage %d, where parameter "
+                           "%d '%s' is a copy of '%s'",
+                           lw_plan_op_text(p, k->op, text), p->params[i].stage, i,
+                           p->params[i].name, p->params[param].name);
+    }
+    return LW_OK;
+}
+
+static enum lw_status follow_tied(struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_op *o = &p->ops[k->op];
+    const struct lw_bucket *bucket = &p->buckets[b];
+    char text[LW_OP_TEXT];
+
+    if (o->kind != LW_OP_ALL_REDUCE || p->comms[o->comm].purpose != LW_COMM_EMBEDDING ||
+        o->bytes != bucket->bytes || o->dtype != bucket->dtype || o->operand >= 0)
+        return lw_fail(err, LW_EPLAN,
+                       "%s: copies of parameters are summed by an all-reduce of their "
+                       "%lld bytes over an embedding communicator",
+                       lw_plan_op_text(p, k->op, text), (long long)bucket->bytes);
+    if (p->sets[bucket->set].stage != p->roles[k->role].stage)
+        return lw_fail(err, LW_EPLAN, "%s: the bucket is of stage %d",
+                       lw_plan_op_text(p, k->op, text), p->sets[bucket->set].stage);
+    if (k->summed_by[b] >= 0)
+        return lw_fail(err, LW_EPLAN, "%s: op %d has already summed this bucket",
+                       lw_plan_op_text(p, k->op, text), k->summed_by[b]);
+    for (int32_t i = 0; i < bucket->n_slots; i++) {
+        int32_t a = p->slots[bucket->first_slot + i], data = k->uses->bucket_of[a];
+        LW_TRY(check_members(k, a, err));
+        LW_TRY(check_open(k, a, true, err));
+        if (data >= 0 && k->reduced_by[data] < 0)
+            return wrong_gradient(k, "sums", a, " before its data group does", -1, err);
+    }
+    k->summed_by[b] = k->op;
+    return LW_OK;
+}
+
+/* --- the update, and weights --------------------------------------------------------------------
+ */
+
+/* All buckets of the stage have been reduced, and summed over copies, when the program updates or
+ * ends. */
+static enum lw_status check_reduced(const struct lw_terms *k, bool ends, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_variant *v = &p->variants[k->variant];
+    char text[LW_OP_TEXT];
+
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
+        bool tied = set->kind == LW_BUCKET_TIED && v->ends_step;
+        const char *lacks = NULL;
+        if (set->stage != p->roles[k->role].stage)
+            continue;
+        if (k->uses->reduces[p->buckets[b].set])
+            lacks = k->reduced_by[b] < 0                          ? "reduced"
+                    : lw_plan_sparse(p, b) && k->summed_by[b] < 0 ? "added up"
+                                                                  : NULL;
+        else if (tied && k->summed_by[b] < 0)
+            lacks = "summed";
+        if (lacks && !ends)
+            return lw_fail(err, LW_EPLAN, "%s updates before bucket %d is %s",
+                           lw_plan_op_text(p, k->op, text), b, lacks);
+        if (lacks && tied)
+            return lw_fail(err, LW_EPLAN,
+                           "variant '%s', role '%s': bucket %d of set '%s' is never "
+                           "summed",
+                           v->name, p->roles[k->role].name, b, set->name);
+        if (lacks)
+            return lw_fail(err, LW_EPLAN, "variant '%s': bucket %d is %snever %s", v->name, b,
+                           k->reduced_by[b] >= 0 ? "gathered and " : "", lacks);
+    }
+    return LW_OK;
+}
+
+static enum lw_status follow_update(struct lw_terms *k, struct lw_err *err)
+{
+    for (int32_t b = 0; b < k->p->n_buckets; b++)
+        if (k->uses->temporary[b] && k->gathered_by[b] >= 0)
+            return wrong(k, "makes weights stale that nobody frees: ", k->gathered_by[b], err);
+    k->optimizer = k->op;
+    return LW_OK;
+}
+
+static enum lw_status follow_weights(struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    const struct lw_op *o = &k->p->ops[k->op];
+
+    if (!k->uses->temporary[b])
+        return k->optimizer >= 0 || o->comm < 0
+                   ? LW_OK
+                   : wrong(k, "sends weights: no optimizer comes before it", -1, err);
+    if (o->kind == LW_OP_ALL_GATHER && k->gathered_by[b] >= 0)
+        return wrong(k, "gathers weights that are there since ", k->gathered_by[b], err);
+    if (o->kind == LW_OP_FREE && k->gathered_by[b] < 0)
+        return wrong(k, "frees weights that were not gathered", -1, err);
+    if (o->kind == LW_OP_ALL_GATHER)
+        k->gathered_by[b] = k->op;
+    if (o->kind == LW_OP_FREE) {
+        k->gathered_by[b] = -1;
+        k->freed_by[b] = k->op;
+    }
+    return LW_OK;
+}
+
+/* Of temporary weights: whoever computes with them finds them gathered. */
+static enum lw_status check_there(const struct lw_terms *k, int32_t module, struct lw_err *err)
+{
+    const struct lw_uses *u = k->uses;
+
+    for (int32_t i = u->module_first[module]; i < u->module_first[module + 1]; i++) {
+        int32_t b = u->module_weights[i];
+        if (k->uses->temporary[b] && k->gathered_by[b] < 0)
+            return wrong(k,
+                         k->freed_by[b] < 0 ? "uses weights that were never gathered"
+                                            : "uses weights that are given up by ",
+                         k->freed_by[b], err);
+    }
+    return LW_OK;
+}
+
+static enum lw_status follow_op(struct lw_terms *k, struct lw_err *err)
+{
+    const struct lw_op *o = &k->p->ops[k->op];
+
+    LW_TRY(follow_ready(k, err));
+    if (lw_op_uses_weights(o))
+        LW_TRY(check_there(k, o->module, err));
+    if (o->kind == LW_OP_OPTIMIZER) {
+        LW_TRY(check_reduced(k, false, err));
+        return follow_update(k, err);
+    }
+    if (o->bucket < 0)
+        return LW_OK;
+    switch (k->p->sets[k->p->buckets[o->bucket].set].kind) {
+    case LW_BUCKET_WEIGHTS:
+        return follow_weights(k, o->bucket, err);
+    case LW_BUCKET_TIED:
+        return follow_tied(k, o->bucket, err);
+    case LW_BUCKET_GRADIENTS:
+        return follow_gradients(k, o->bucket, err);
+    default:
+        return LW_OK;
+    }
+}
+
+static bool has_tied_set(const struct lw_plan *p)
+{
+    bool any = false;
+
+    for (int32_t s = 0; s < p->n_sets; s++)
+        any = any || p->sets[s].kind == LW_BUCKET_TIED;
+    return any;
+}
+
+static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    int32_t **by_bucket[] = {&k->reduced_by, &k->summed_by, &k->gathered_by, &k->freed_by};
+
+    for (size_t i = 0; i < sizeof by_bucket / sizeof *by_bucket; i++)
+        if (!(*by_bucket[i] = lw_arena_alloc(room, p->n_buckets, sizeof **by_bucket[i])))
+            return lw_fail_nomem(err);
+    k->made = lw_arena_alloc(room, p->n_params, sizeof *k->made);
+    k->copied = lw_arena_alloc(room, p->n_params, sizeof *k->copied);
+    if (!k->made || !k->copied)
+        return lw_fail_nomem(err);
+    if (!k->uses->has_copies && !has_tied_set(p))
+        return LW_OK;
+    k->has_copy = lw_arena_alloc(room, p->n_params, sizeof *k->has_copy);
+    k->tied_of = lw_arena_alloc(room, p->n_params, sizeof *k->tied_of);
+    return k->has_copy && k->tied_of ? LW_OK : lw_fail_nomem(err);
+}
+
+enum lw_status lw_check_terms_init(struct lw_terms **out, struct lw_uses *uses, struct lw_err *err)
+{
+    const struct lw_plan *p = uses->p;
+    struct lw_terms *k = lw_calloc(1, sizeof *k);
+
+    if (!k)
+        return lw_fail_nomem(err);
+    k->p = p;
+    k->uses = uses;
+    enum lw_status s = make_room(k, &k->room, err);
+    for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
+        if (*p->variants[v].set_name)
+            s = check_places(p, v, uses->bucket_of, err);
+    uses->variant = -1; /* bucket_of served as room */
+    if (s == LW_OK && k->has_copy)
+        s = place_tied(k, err);
+    if (s == LW_OK)
+        *out = k;
+    else
+        lw_check_terms_free(k);
+    return s;
+}
+
+void lw_check_terms_free(struct lw_terms *k)
+{
+    if (!k)
+        return;
+    lw_arena_free(&k->room);
+    lw_free(k);
+}
+
+enum lw_status lw_check_terms(struct lw_terms *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    int32_t *by_bucket[] = {k->reduced_by, k->summed_by, k->gathered_by, k->freed_by};
+
+    k->variant = k->uses->variant;
+    k->role = k->uses->role;
+    struct lw_program g = k->uses->program;
+    memset(k->made, 0, (size_t)p->n_params * sizeof *k->made);
+    memset(k->copied, 0, (size_t)p->n_params * sizeof *k->copied);
+    for (size_t i = 0; i < sizeof by_bucket / sizeof *by_bucket; i++)
+        memset(by_bucket[i], -1, (size_t)p->n_buckets * sizeof **by_bucket);
+    k->optimizer = -1;
+    for (k->op = g.first_op; k->op < g.first_op + g.n_ops; k->op++)
+        LW_TRY(follow_op(k, err));
+    return check_reduced(k, true, err);
+}

@@ -1,0 +1,138 @@
+/* Ends of messages. Found by what ops are about (module, micro-batch, direction), not by what they
+ * wait for: so a wait that is missing, or one for the wrong op, cannot hide itself. One hash table
+ * of (direction, module, micro-batch) holds the first and the last op that works there. */
+#include "shared/plan/message_ends.h"
+
+#include <string.h>
+
+#include "shared/plan/op.h"
+
+struct entry {
+    int32_t module, micro, backward, first, last, received; /* ops; -1 = none; module -1: unused */
+};
+
+struct table {
+    struct entry *entries; /* [size], a power of two; at most half in use */
+    int64_t size;
+    int32_t n_modules;
+};
+
+bool lw_message_is_backward(const struct lw_plan *p, const struct lw_op *op)
+{
+    return p->comms[op->comm].purpose == LW_COMM_BACKWARD;
+}
+
+static bool is_message(const struct lw_plan *p, const struct lw_op *op)
+{
+    return lw_op_class(op->kind) == LW_CLASS_P2P && op->comm >= 0 && op->module >= 0 &&
+           op->micro_batch >= 0 &&
+           (p->comms[op->comm].purpose == LW_COMM_FORWARD || lw_message_is_backward(p, op));
+}
+
+/* The entry, or the unused one where it belongs. */
+static struct entry *place(const struct table *t, bool backward, int32_t module, int32_t micro)
+{
+    uint64_t key = ((uint64_t)(uint32_t)module << 32 | (uint32_t)micro) * 2 + backward;
+    uint64_t at = key * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+
+    for (;; at++) {
+        struct entry *e = &t->entries[at & (uint64_t)(t->size - 1)];
+        if (e->module < 0 || (e->module == module && e->micro == micro && e->backward == backward))
+            return e;
+    }
+}
+
+static struct entry *add(const struct table *t, bool backward, const struct lw_op *op)
+{
+    struct entry *e = place(t, backward, op->module, op->micro_batch);
+
+    if (e->module < 0)
+        *e = (struct entry){op->module, op->micro_batch, backward, -1, -1, -1};
+    return e;
+}
+
+static void note(const struct lw_plan *p, struct table *t, const struct lw_op *op, int32_t i)
+{
+    bool backward = op->kind == LW_OP_BACKWARD || op->kind == LW_OP_BACKWARD_INPUT;
+
+    if (is_message(p, op) && op->kind == LW_OP_RECV)
+        add(t, lw_message_is_backward(p, op), op)->received = i;
+    if (op->module < 0 || op->micro_batch < 0 || (!backward && op->kind != LW_OP_FORWARD))
+        return;
+    struct entry *e = add(t, backward, op);
+    if (e->first < 0)
+        e->first = i;
+    e->last = i;
+}
+
+/* The nearest receive of the micro-batch from which the send's value comes. */
+static int32_t source_of(const struct table *t, bool backward, const struct lw_op *op)
+{
+    int32_t step = backward ? 1 : -1;
+
+    for (int32_t m = op->module + step; m >= 0 && m < t->n_modules; m += step) {
+        const struct entry *e = place(t, backward, m, op->micro_batch);
+        if (e->module >= 0 && e->received >= 0)
+            return e->received;
+    }
+    return -1;
+}
+
+static void connect(const struct lw_plan *p, const struct lw_program *g, const struct table *t,
+                    struct lw_message_ends *f, int32_t i)
+{
+    const struct lw_op *op = &p->ops[g->first_op + i];
+    bool backward = lw_message_is_backward(p, op), sends = op->kind == LW_OP_SEND;
+    const struct entry *e = place(t, backward, op->module + (backward == sends), op->micro_batch);
+    int32_t end = e->module < 0 ? -1 : sends ? e->last : e->first;
+
+    if (end < 0)
+        return;
+    f->end_of[i] = end;
+    f->next[i] = f->first[end];
+    f->first[end] = i;
+    if (sends)
+        f->source[i] = source_of(t, backward, op);
+}
+
+static enum lw_status fill(const struct lw_plan *p, const struct lw_program *g,
+                           struct lw_message_ends *f, struct lw_err *err)
+{
+    struct table t = {.size = 2};
+
+    while (t.size < 2 * ((int64_t)g->n_ops + 1))
+        t.size *= 2;
+    t.entries = lw_alloc((size_t)t.size * sizeof *t.entries);
+    if (!t.entries)
+        return lw_fail_nomem(err);
+    memset(t.entries, -1, (size_t)t.size * sizeof *t.entries);
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        note(p, &t, &p->ops[g->first_op + i], i);
+        if (p->ops[g->first_op + i].module >= t.n_modules)
+            t.n_modules = p->ops[g->first_op + i].module + 1;
+    }
+    for (int32_t i = 0; i < g->n_ops; i++)
+        if (is_message(p, &p->ops[g->first_op + i]))
+            connect(p, g, &t, f, i);
+    lw_free(t.entries);
+    return LW_OK;
+}
+
+enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_program *g,
+                                    struct lw_arena *arena, struct lw_message_ends *f,
+                                    struct lw_err *err)
+{
+    int32_t **lists[] = {&f->end_of, &f->first, &f->next, &f->source};
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        *lists[i] = lw_arena_alloc(arena, g->n_ops, sizeof **lists[i]);
+        if (!*lists[i])
+            return lw_fail_nomem(err);
+        if (g->n_ops > 0)
+            memset(*lists[i], -1, (size_t)g->n_ops * sizeof **lists[i]);
+    }
+    for (int32_t i = 0; !any && i < g->n_ops; i++)
+        any = is_message(p, &p->ops[g->first_op + i]);
+    return any ? fill(p, g, f, err) : LW_OK;
+}

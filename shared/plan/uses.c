@@ -1,0 +1,352 @@
+/* What an op touches: shared/plan/uses.h. A gradient lies in its slot of a bucket, or outside where
+ * the program copies it in or out; which holds follows from the program as a whole, so that part is
+ * computed once per program. */
+#include "shared/plan/uses.h"
+
+#include <string.h>
+
+struct walk {
+    const struct lw_uses *u;
+    const struct lw_op *op;
+    int32_t index, rank;
+    lw_use_fn *visit;
+    void *ctx;
+    struct lw_err *err;
+};
+
+/* Buckets of weights by the modules whose parameters they hold. */
+static enum lw_status index_modules(struct lw_uses *u, struct lw_err *err)
+{
+    const struct lw_plan *p = u->p;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t b = 0; b < p->n_buckets; b++)
+            for (int32_t i = 0; lw_plan_is_weights(p, b) && i < p->buckets[b].n_slots; i++) {
+                int32_t m = p->params[p->slots[p->buckets[b].first_slot + i]].module;
+                if (pass == 0)
+                    u->module_first[m + 2]++;
+                else
+                    u->module_weights[u->module_first[m + 1]++] = b;
+            }
+        if (pass == 1)
+            break;
+        for (int32_t m = 0; m <= p->n_modules; m++)
+            u->module_first[m + 1] += u->module_first[m];
+        u->module_weights =
+            lw_arena_alloc(&u->room, u->module_first[p->n_modules + 1], sizeof *u->module_weights);
+        if (!u->module_weights)
+            return lw_fail_nomem(err);
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err)
+{
+    *u = (struct lw_uses){.p = p, .variant = -1, .role = -1, .here_stage = -1};
+    u->bucket_of = lw_arena_alloc(&u->room, p->n_params, sizeof *u->bucket_of);
+    u->copied_in = lw_arena_alloc(&u->room, p->n_params, sizeof *u->copied_in);
+    u->copied_out = lw_arena_alloc(&u->room, p->n_buckets, sizeof *u->copied_out);
+    u->here = lw_arena_alloc(&u->room, p->n_params, sizeof *u->here);
+    u->temporary = lw_arena_alloc(&u->room, p->n_buckets, sizeof *u->temporary);
+    u->module_first = lw_arena_alloc(&u->room, p->n_modules + 2L, sizeof *u->module_first);
+    u->reduces = lw_arena_alloc(&u->room, p->n_sets, sizeof *u->reduces);
+    if (!u->reduces || !u->bucket_of || !u->copied_in || !u->copied_out || !u->here ||
+        !u->temporary || !u->module_first)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; !u->has_copies && i < p->n_params; i++)
+        u->has_copies = p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i);
+    return index_modules(u, err);
+}
+
+void lw_uses_free(struct lw_uses *u)
+{
+    lw_arena_free(&u->program_room);
+    lw_arena_free(&u->room);
+}
+
+static void place_gradients(struct lw_uses *u)
+{
+    const struct lw_plan *p = u->p;
+
+    memset(u->bucket_of, -1, (size_t)p->n_params * sizeof *u->bucket_of);
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        const struct lw_bucket_set *set = &p->sets[s];
+        u->reduces[s] = lw_plan_uses_set(p, u->variant, s);
+        for (int32_t b = set->first_bucket; u->reduces[s] && b < set->first_bucket + set->n_buckets;
+             b++)
+            for (int32_t i = 0; i < p->buckets[b].n_slots; i++)
+                u->bucket_of[p->slots[p->buckets[b].first_slot + i]] = b;
+    }
+}
+
+static void list_params(struct lw_uses *u)
+{
+    const struct lw_plan *p = u->p;
+    int32_t stage = p->roles[u->role].stage;
+
+    for (int32_t i = 0; stage != u->here_stage && i < p->n_params; i++) {
+        const struct lw_plan_param *a = &p->params[i];
+        bool holds = a->tied < 0 || lw_plan_holds(p, i);
+        u->here[i] = a->trainable && a->stage == stage && holds;
+    }
+    u->here_stage = stage;
+}
+
+static void note_op(struct lw_uses *u, const struct lw_op *op)
+{
+    const struct lw_plan *p = u->p;
+    bool norm = op->bucket >= 0 && lw_plan_is_norm(p, op->bucket);
+
+    switch (op->kind) {
+    case LW_OP_COPY_IN:
+        u->copies = u->copies || !norm;
+        for (int32_t r = 0; r < op->n_ready; r++)
+            u->copied_in[p->ready[op->first_ready + r]] = true;
+        break;
+    case LW_OP_COPY_OUT:
+        if (op->bucket >= 0 && !norm)
+            u->copied_out[op->bucket] = true;
+        break;
+    case LW_OP_FREE:
+        if (op->bucket >= 0 && lw_plan_is_weights(p, op->bucket))
+            u->temporary[op->bucket] = true;
+        break;
+    case LW_OP_SEND:
+    case LW_OP_RECV:
+        u->talks = true;
+        break;
+    default:
+        break;
+    }
+}
+
+static void note_program(struct lw_uses *u)
+{
+    const struct lw_plan *p = u->p;
+
+    memset(u->copied_in, 0, (size_t)p->n_params * sizeof *u->copied_in);
+    memset(u->copied_out, 0, (size_t)p->n_buckets * sizeof *u->copied_out);
+    memset(u->temporary, 0, (size_t)p->n_buckets * sizeof *u->temporary);
+    u->copies = u->talks = false;
+    for (int32_t i = u->program.first_op; i < u->program.first_op + u->program.n_ops; i++)
+        note_op(u, &p->ops[i]);
+}
+
+enum lw_status lw_uses_program(struct lw_uses *u, int32_t variant, int32_t role, struct lw_err *err)
+{
+    if (variant != u->variant) {
+        u->variant = variant;
+        place_gradients(u);
+    }
+    u->role = role;
+    u->program = u->p->programs[(int64_t)variant * u->p->n_roles + role];
+    list_params(u);
+    note_program(u);
+    lw_arena_free(&u->program_room);
+    u->messages = (struct lw_message_ends){0};
+    return u->talks ? lw_message_ends_init(u->p, &u->program, &u->program_room, &u->messages, err)
+                    : LW_OK;
+}
+
+/* --- one op -------------------------------------------------------------------------------------
+ */
+
+static enum lw_status use(const struct walk *w, enum lw_use_buffer buffer, int32_t index, int64_t n,
+                          int access)
+{
+    const struct lw_use x = {.buffer = buffer, .index = index, .n = n, .access = access};
+
+    return w->visit(w->ctx, &x, w->err);
+}
+
+static enum lw_status use_gradient(const struct walk *w, int32_t param, int access)
+{
+    return use(w, LW_USE_GRADIENT, param, -1, access);
+}
+
+/* The part of the bucket that the op works on as this rank sees it. */
+static enum lw_status use_bucket(const struct walk *w, enum lw_use_buffer buffer, int32_t bucket,
+                                 int access)
+{
+    struct lw_use x = {
+        .buffer = buffer, .index = bucket, .n = w->u->p->buckets[bucket].bytes, .access = access};
+
+    if (w->rank >= 0 && w->op->operand >= 0) {
+        struct lw_operand d = lw_plan_operand(w->u->p, w->op, w->rank);
+        x.first = d.offset;
+        x.n = d.bytes;
+    }
+    return w->visit(w->ctx, &x, w->err);
+}
+
+/* Where a backward leaves the gradient: in its slot, unless the program copies it there. */
+static enum lw_status use_made(const struct walk *w, int32_t param)
+{
+    int32_t b = w->u->bucket_of[param];
+
+    return b >= 0 && !w->u->copied_in[param] ? use_bucket(w, LW_USE_BUCKET, b, LW_ADD)
+                                             : use_gradient(w, param, LW_ADD);
+}
+
+/* Where the optimizer reads it: in its slot, unless the program copies it out. */
+static enum lw_status use_result(const struct walk *w, int32_t param, int access)
+{
+    int32_t b = w->u->bucket_of[param];
+
+    return b >= 0 && !w->u->copied_out[b] ? use_bucket(w, LW_USE_BUCKET, b, access)
+                                          : use_gradient(w, param, access);
+}
+
+static enum lw_status use_results(const struct walk *w, int access)
+{
+    int32_t before = -1;
+
+    for (int32_t i = 0; i < w->u->p->n_params; i++) {
+        if (!w->u->here[i])
+            continue;
+        int32_t b = w->u->bucket_of[i];
+        bool seen = b >= 0 && b == before && !w->u->copied_out[b];
+        if (!seen)
+            LW_TRY(use_result(w, i, access));
+        before = b;
+    }
+    return LW_OK;
+}
+
+static enum lw_status use_ready(const struct walk *w)
+{
+    int32_t filled = -1;
+
+    for (int32_t r = w->op->first_ready; r < w->op->first_ready + w->op->n_ready; r++) {
+        int32_t param = w->u->p->ready[r], b = w->u->bucket_of[param];
+        if (!w->u->here[param])
+            continue;
+        if (w->op->kind != LW_OP_COPY_IN) {
+            LW_TRY(use_made(w, param));
+            continue;
+        }
+        LW_TRY(use_gradient(w, param, LW_READ));
+        if (b >= 0 && b != filled)
+            LW_TRY(use_bucket(w, LW_USE_BUCKET, b, LW_WRITE));
+        filled = b;
+    }
+    return LW_OK;
+}
+
+/* Squares are taken of what the optimizer reads, and scaling changes that. */
+static enum lw_status use_norm(const struct walk *w)
+{
+    bool scales = w->op->kind == LW_OP_COPY_OUT;
+
+    LW_TRY(use_bucket(w, LW_USE_BUCKET, w->op->bucket, scales ? LW_READ : LW_WRITE));
+    return w->op->comm >= 0 ? LW_OK : use_results(w, scales ? LW_READ | LW_WRITE : LW_READ);
+}
+
+static enum lw_status use_slots(const struct walk *w,
+                                enum lw_status (*of)(const struct walk *, int32_t, int))
+{
+    const struct lw_bucket *b = &w->u->p->buckets[w->op->bucket];
+
+    for (int32_t i = 0; i < b->n_slots; i++)
+        LW_TRY(of(w, w->u->p->slots[b->first_slot + i], LW_READ | LW_WRITE));
+    return LW_OK;
+}
+
+/* A copy, cast or communication of a bucket. */
+static enum lw_status use_about_bucket(const struct walk *w)
+{
+    switch (lw_plan_bucket_kind(w->u->p, w->op->bucket)) {
+    case LW_BUCKET_WEIGHTS:
+        return use_bucket(w, LW_USE_WEIGHTS, w->op->bucket, LW_READ | LW_WRITE);
+    case LW_BUCKET_TIED:
+        return use_slots(w, use_result);
+    case LW_BUCKET_NORM:
+        return use_norm(w);
+    default:
+        if (w->op->kind != LW_OP_COPY_OUT)
+            return use_bucket(w, LW_USE_BUCKET, w->op->bucket, LW_READ | LW_WRITE);
+        LW_TRY(use_bucket(w, LW_USE_BUCKET, w->op->bucket, LW_READ));
+        return use_slots(w, use_gradient);
+    }
+}
+
+static enum lw_status use_weights_of(const struct walk *w, int32_t module)
+{
+    for (int32_t i = w->u->module_first[module]; i < w->u->module_first[module + 1]; i++)
+        LW_TRY(use_bucket(w, LW_USE_WEIGHTS, w->u->module_weights[i], LW_READ));
+    return LW_OK;
+}
+
+static enum lw_status use_update(const struct walk *w)
+{
+    const struct lw_plan *p = w->u->p;
+
+    LW_TRY(use_results(w, LW_READ));
+    LW_TRY(use(w, LW_USE_OPTIMIZER, 0, 0, LW_READ | LW_WRITE));
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        const struct lw_bucket_set *set = &p->sets[s];
+        bool here = set->kind == LW_BUCKET_WEIGHTS && set->stage == p->roles[w->u->role].stage;
+        for (int32_t b = set->first_bucket; here && b < set->first_bucket + set->n_buckets; b++)
+            LW_TRY(use_bucket(w, LW_USE_WEIGHTS, b, LW_READ | LW_WRITE));
+    }
+    return LW_OK;
+}
+
+static enum lw_status use_message(const struct walk *w, int32_t message, int access)
+{
+    int32_t op = w->u->program.first_op + message;
+
+    return use(w, LW_USE_MESSAGE, op, w->u->p->ops[op].bytes, access);
+}
+
+/* A send reads what its maker wrote; a receive writes what its taker reads. */
+static enum lw_status use_messages(const struct walk *w)
+{
+    const struct lw_message_ends *m = &w->u->messages;
+    const struct lw_op *ops = w->u->p->ops + w->u->program.first_op;
+    int32_t i = w->index - w->u->program.first_op;
+
+    if (m->end_of[i] >= 0)
+        LW_TRY(use_message(w, i, w->op->kind == LW_OP_SEND ? LW_READ : LW_WRITE));
+    for (int32_t k = m->first[i]; k >= 0; k = m->next[k])
+        LW_TRY(use_message(w, k, ops[k].kind == LW_OP_SEND ? LW_WRITE : LW_READ));
+    return LW_OK;
+}
+
+bool lw_op_memory(const struct lw_plan *p, int32_t op, int32_t rank, struct lw_use *out)
+{
+    const struct lw_op *o = &p->ops[op];
+    int64_t kept = o->work < 0 ? 0 : p->works[o->work].keeps_bytes;
+
+    *out = (struct lw_use){.buffer = LW_USE_ACTIVATION, .index = op};
+    if (o->kind == LW_OP_ALLOC || o->kind == LW_OP_FREE) {
+        bool weights = o->bucket >= 0 && lw_plan_is_weights(p, o->bucket);
+        if (weights)
+            *out = (struct lw_use){.buffer = LW_USE_WEIGHTS, .index = o->bucket};
+        out->n = rank < 0 ? o->bytes : lw_plan_operand(p, o, rank).bytes;
+        out->access = o->kind == LW_OP_ALLOC ? LW_TAKE : LW_FREE;
+        return true;
+    }
+    out->n = kept < 0 ? -kept : kept;
+    out->access = kept < 0 ? LW_FREE : LW_TAKE;
+    return kept != 0;
+}
+
+enum lw_status lw_op_uses(const struct lw_uses *u, int32_t op, int32_t rank, lw_use_fn *visit,
+                          void *ctx, struct lw_err *err)
+{
+    const struct walk w = {u, &u->p->ops[op], op, rank, visit, ctx, err};
+    enum lw_op_class class_ = lw_op_class(w.op->kind);
+    struct lw_use memory;
+
+    if (lw_op_memory(u->p, op, rank, &memory))
+        LW_TRY(visit(ctx, &memory, err));
+    LW_TRY(use_ready(&w));
+    if (lw_op_uses_weights(w.op))
+        LW_TRY(use_weights_of(&w, w.op->module));
+    if (w.op->kind == LW_OP_OPTIMIZER)
+        LW_TRY(use_update(&w));
+    if (w.op->bucket >= 0 && (class_ == LW_CLASS_COPY || w.op->comm >= 0))
+        LW_TRY(use_about_bucket(&w));
+    return u->talks ? use_messages(&w) : LW_OK;
+}

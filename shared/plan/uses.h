@@ -1,0 +1,73 @@
+#ifndef LW_SHARED_PLAN_USES_H
+#define LW_SHARED_PLAN_USES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/message_ends.h"
+#include "shared/plan/plan.h"
+
+/* What an op of a plan touches on a rank: docs/design/uses.md. Proofs, exec's audits and memory
+ * over time ask here; no other code derives it from an op's kind. */
+enum lw_use_buffer {
+    LW_USE_WEIGHTS,    /* index: a bucket of LW_BUCKET_WEIGHTS */
+    LW_USE_GRADIENT,   /* index: parameter; the gradient outside of any bucket */
+    LW_USE_BUCKET,     /* index: bucket of gradients, or the number of a norm */
+    LW_USE_ACTIVATION, /* index: op that takes or gives back n bytes */
+    LW_USE_MESSAGE,    /* index: the send that carries it, or the receive that brings it */
+    LW_USE_OPTIMIZER,  /* index 0: all state that the rank updates */
+};
+
+/* ADD is commutative: two that add need no order. TAKE and FREE change how much memory is in use.
+ */
+enum lw_access { LW_READ = 1, LW_WRITE = 2, LW_ADD = 4, LW_TAKE = 8, LW_FREE = 16 };
+
+struct lw_use {
+    enum lw_use_buffer buffer;
+    int32_t index;
+    int64_t first, n; /* bytes from the start of the buffer; n -1: all of it */
+    int access;       /* enum lw_access, or several */
+};
+
+typedef enum lw_status lw_use_fn(void *ctx, const struct lw_use *use, struct lw_err *err);
+
+/* What the uses of one program (a variant and a role) depend on beyond the op. */
+struct lw_uses {
+    const struct lw_plan *p;
+    int32_t variant, role;
+    struct lw_program program;
+    bool *reduces;      /* [n_sets] the variant reduces it */
+    int32_t *bucket_of; /* [n_params] of the variant's sets; -1 = none */
+    bool *copied_in;    /* [n_params] a COPY_IN of the program fills its slot */
+    bool *copied_out;   /* [n_buckets] a COPY_OUT brings the result back */
+    int32_t here_stage; /* of the parameters in `here`; -1 = none yet */
+    bool *here;         /* [n_params] a rank of the role updates it */
+    int32_t *module_first,
+        *module_weights; /* buckets of weights by module: [n_modules + 1], [slots] */
+    bool *temporary;     /* [n_buckets] weights that the program frees */
+    bool copies;         /* it copies gradients into buckets */
+    bool talks;          /* it sends or receives; else `messages` is not filled */
+    struct lw_message_ends messages;
+    bool has_copies; /* a parameter has a copy at another stage */
+    struct lw_arena room, program_room;
+};
+
+/* The plan's indexes are in range. lw_uses_free also after a failure. */
+enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err);
+/* From here on ops of this program are asked about. */
+enum lw_status lw_uses_program(struct lw_uses *u, int32_t variant, int32_t role,
+                               struct lw_err *err);
+void lw_uses_free(struct lw_uses *u);
+
+/* Call `visit` for each use of an op by a rank of the role; what it returns other than LW_OK ends
+ * the walk and is returned. rank -1: any rank of the role; ranges are then whole buffers. */
+enum lw_status lw_op_uses(const struct lw_uses *u, int32_t op, int32_t rank, lw_use_fn *visit,
+                          void *ctx, struct lw_err *err);
+
+/* The one use of an op that changes how much memory a rank has in use; false: none. TAKE when the
+ * op begins, FREE when it ends; an ALLOC or FREE op does either at its own time. */
+bool lw_op_memory(const struct lw_plan *p, int32_t op, int32_t rank, struct lw_use *use);
+
+#endif
