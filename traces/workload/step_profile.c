@@ -86,6 +86,12 @@ static enum lw_status no_backward(struct builder *b)
                        "accumulated (no torch::autograd::AccumulateGrad): a sampled or filtered "
                        "file. Record all ops of whole training steps",
                        b->file, (long long)b->steps->n, (long long)n_nodes);
+    if (b->steps->n == 0)
+        return lw_fail(b->err, LW_EFORMAT,
+                       "%s: no training step: neither a mark of one (ProfilerStep#N, lw: ranges, "
+                       "Optimizer.step#) nor a backward: inference, or recorded without "
+                       "ProfilerActivity.CPU. inspect and sim --replay take this file as it is",
+                       b->file);
     return lw_fail(b->err, LW_EFORMAT,
                    "%s: %lld step(s), and no backward in the file: inference, or recorded without "
                    "ProfilerActivity.CPU. A workload needs whole training steps; inspect and "

@@ -53,9 +53,9 @@ static const struct recording trained[] = {
 static const struct {
     const char *file, *says;
 } refused[] = {
-    {TRACES "alexnet_cuda_sync.json.gz", "no backward in the file: inference"},
+    {TRACES "alexnet_cuda_sync.json.gz", "nor a backward: inference"},
     {TRACES "cuda_sync_event.json.gz", "no backward in the file: inference"},
-    {TRACES "cuda_sync_multi_stream.json.gz", "no backward in the file: inference"},
+    {TRACES "cuda_sync_multi_stream.json.gz", "nor a backward: inference"},
     {TRACES "sampled_128ranks_rank0.json.gz", "a sampled or filtered file"},
     {TRACES "cpu_events_only.json.gz", "2 of 2 gradients have no size"},
 };
