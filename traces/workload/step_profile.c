@@ -88,9 +88,10 @@ static enum lw_status no_backward(struct builder *b)
                        b->file, (long long)b->steps->n, (long long)n_nodes);
     if (b->steps->n == 0)
         return lw_fail(b->err, LW_EFORMAT,
-                       "%s: no training step: neither a mark of one (ProfilerStep#N, lw: ranges, "
-                       "Optimizer.step#) nor a backward: inference, or recorded without "
-                       "ProfilerActivity.CPU. inspect and sim --replay take this file as it is",
+                       "%s: no training step: expected ProfilerStep#N, lw: ranges or "
+                       "Optimizer.step#, found neither one of them nor a backward: inference, or "
+                       "recorded without ProfilerActivity.CPU. inspect and sim --replay take this "
+                       "file as it is",
                        b->file);
     return lw_fail(b->err, LW_EFORMAT,
                    "%s: %lld step(s), and no backward in the file: inference, or recorded without "
