@@ -29,7 +29,7 @@ static void convert(struct traces_source *s)
         if (lw_workload_from_traces(s, 1, &choice, &w, &coverage, &err) == LW_OK)
             lw_workload_free(&w);
     }
-    if (lw_cluster_from_traces(s, 1, &c, &err) == LW_OK)
+    if (lw_cluster_from_traces(s, 1, &(struct traces_memory){1e9, "fuzz"}, &c, &err) == LW_OK)
         lw_cluster_free(&c);
 }
 

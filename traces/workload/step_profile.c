@@ -95,8 +95,9 @@ static enum lw_status no_backward(struct builder *b)
                        b->file);
     return lw_fail(b->err, LW_EFORMAT,
                    "%s: %lld step(s), and no backward in the file: inference, or recorded without "
-                   "ProfilerActivity.CPU. A workload needs whole training steps; inspect and "
-                   "sim --replay take this file as it is",
+                   "ProfilerActivity.CPU. Record whole training steps with "
+                   "profile(activities=[CPU, CUDA], record_shapes=True); inspect and sim --replay "
+                   "take this file as it is",
                    b->file, (long long)b->steps->n);
 }
 
