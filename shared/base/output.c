@@ -235,8 +235,10 @@ static int give_name(struct lw_output *out, int fd)
         if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
             return -1;
         char *name = copy_with(out->path, ".XXXXXX");
-        if (!name)
+        if (!name) {
+            errno = ENOMEM;
             return -1;
+        }
         for (size_t k = 0; k < sizeof drawn; k++)
             name[strlen(out->path) + 1 + k] = letters[drawn[k] % 64];
         lw_free(out->temp);
@@ -280,9 +282,11 @@ enum lw_status lw_output_commit(struct lw_output *out, struct lw_err *err)
     if (!cause && !out->in_place && rename(out->temp, out->path) != 0)
         cause = errno;
     if (cause) {
-        lw_fail(err, LW_EIO, "%s: cannot write: %s", out->path, strerror(cause));
+        enum lw_status s = cause == ENOMEM ? lw_fail_nomem(err)
+                                           : lw_fail(err, LW_EIO, "%s: cannot write: %s", out->path,
+                                                     strerror(cause));
         lw_output_abort(out);
-        return LW_EIO;
+        return s;
     }
     forget(out);
     return LW_OK;

@@ -162,7 +162,7 @@ static void a_chain_that_does_not_wait_is_named(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        make(&k, "dp 2 pp 2 tp 2 zero 1");
+        make(&k, "dp 2 pp 2 tp 2 zero 1 shard-policy oss-greedy");
         struct lw_op *op = find(&k, 1, cases[i].kind, cases[i].n);
         struct lw_op *optimizer = find(&k, 1, LW_OP_OPTIMIZER, 0);
         if (cases[i].kind == LW_OP_COPY_IN) { /* the optimizer still waits for the copies' sum */
@@ -224,7 +224,7 @@ static void gradients_that_come_behind_the_norm_are_named(void **state)
     struct model k;
 
     (void)state;
-    make(&k, "dp 2 zero 1");
+    make(&k, "dp 2 zero 1 shard-policy oss-greedy");
     struct lw_op *squares = find(&k, 0, LW_OP_COPY_IN, 0), *out = squares - 1;
     assert_int_equal(out->kind, LW_OP_COPY_OUT);
     int32_t bucket = squares->bucket;

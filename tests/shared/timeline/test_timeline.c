@@ -327,6 +327,8 @@ static void activations_are_held_until_their_backward_ends(void **unused)
     plan.n_works = 2;
     plan.ops[0].work = 0;
     plan.ops[1].work = 1;
+    plan.ops[0].kind = LW_OP_FORWARD;
+    plan.ops[1].kind = LW_OP_BACKWARD;
     for (int i = 0; i < 6; i++)
         add(&t, 0, 0, 0, ops[i].forward ? LW_OP_FORWARD : LW_OP_BACKWARD, !ops[i].forward, ops[i].at,
             ops[i].at + 10);
