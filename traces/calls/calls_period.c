@@ -11,19 +11,19 @@
 
 enum { LEAST_REPEATS = 3 };
 
-static bool alike(const struct traces_call *a, const struct traces_call *b)
+static bool alike(const struct traces_recorded_call *a, const struct traces_recorded_call *b)
 {
     return a->op == b->op && a->count == b->count && a->peer == b->peer && a->comm == b->comm &&
            a->dtype_known == b->dtype_known && (!a->dtype_known || a->dtype == b->dtype);
 }
 
 /* From the end: 0 is the last call. */
-static const struct traces_call *back(const struct traces_calls *c, int64_t i)
+static const struct traces_recorded_call *back(const struct traces_recorded *c, int64_t i)
 {
     return &c->calls[c->n - 1 - i];
 }
 
-static int64_t shortest_period(const struct traces_calls *c, int64_t *border, int64_t *covered)
+static int64_t shortest_period(const struct traces_recorded *c, int64_t *border, int64_t *covered)
 {
     int64_t period = 0;
 
@@ -50,7 +50,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-enum lw_status traces_calls_period(const struct traces_calls *c, int64_t *n_calls,
+enum lw_status traces_recorded_period(const struct traces_recorded *c, int64_t *n_calls,
                                    int64_t *n_periods, int64_t *period_ns, struct lw_err *err)
 {
     int64_t covered = 0, *border;

@@ -53,7 +53,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Hosts among the recorded members of a communicator; at least 1. */
-static int32_t nodes_of(const struct traces_calls *c, int n, uint64_t id)
+static int32_t nodes_of(const struct traces_recorded *c, int n, uint64_t id)
 {
     int32_t n_nodes = 0;
 
@@ -68,20 +68,20 @@ static int32_t nodes_of(const struct traces_calls *c, int n, uint64_t id)
     return n_nodes > 0 ? n_nodes : 1;
 }
 
-static enum lw_status collect_file(const struct traces_calls *all, int n, int which,
+static enum lw_status collect_file(const struct traces_recorded *all, int n, int which,
                                    struct collected *k, struct lw_err *err)
 {
-    const struct traces_calls *c = &all[which];
+    const struct traces_recorded *c = &all[which];
     int64_t *turn = lw_calloc((size_t)c->n_comms + 1, sizeof *turn);
     int32_t *nodes = lw_calloc((size_t)c->n_comms + 1, sizeof *nodes);
     enum lw_status status = turn && nodes ? LW_OK : lw_fail_nomem(err);
 
     for (int64_t i = 0; status == LW_OK && i < c->n; i++) {
-        const struct traces_call *call = &c->calls[i];
-        const struct traces_calls_comm *comm = &c->comms[call->comm];
+        const struct traces_recorded_call *call = &c->calls[i];
+        const struct traces_recorded_comm *comm = &c->comms[call->comm];
         if (lw_op_class(call->op) != LW_CLASS_COLLECTIVE)
             continue;
-        int64_t at = turn[call->comm]++, bytes = traces_call_bytes(c, call);
+        int64_t at = turn[call->comm]++, bytes = traces_recorded_bytes(c, call);
         if (call->start_ns < 0 || bytes <= 0 || comm->n_ranks < 2 || call->op == LW_OP_BARRIER)
             continue;
         if (nodes[call->comm] == 0)
@@ -126,7 +126,7 @@ static bool same_table(const struct reading *a, const struct reading *b)
            a->n_nodes == b->n_nodes;
 }
 
-static enum lw_status fill_table(const struct traces_calls *c, const struct reading *r, int64_t n,
+static enum lw_status fill_table(const struct traces_recorded *c, const struct reading *r, int64_t n,
                                  struct traces_bench *out, struct lw_err *err)
 {
     struct traces_bench_table *t = &out->tables[out->n];
@@ -157,7 +157,7 @@ static enum lw_status fill_table(const struct traces_calls *c, const struct read
     return t->source ? LW_OK : lw_fail_nomem(err);
 }
 
-static enum lw_status fill(const struct traces_calls *c, const struct collected *k,
+static enum lw_status fill(const struct traces_recorded *c, const struct collected *k,
                            struct traces_bench *out, struct lw_err *err)
 {
     int32_t n_tables = 0;
@@ -175,7 +175,7 @@ static enum lw_status fill(const struct traces_calls *c, const struct collected 
     return LW_OK;
 }
 
-static enum lw_status refuse(const struct traces_calls *c, int n, struct lw_err *err)
+static enum lw_status refuse(const struct traces_recorded *c, int n, struct lw_err *err)
 {
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++)
@@ -189,7 +189,7 @@ static enum lw_status refuse(const struct traces_calls *c, int n, struct lw_err 
     return LW_OK;
 }
 
-enum lw_status traces_calls_tables(const struct traces_calls *c, int n, struct traces_bench *out,
+enum lw_status traces_recorded_tables(const struct traces_recorded *c, int n, struct traces_bench *out,
                                    struct lw_err *err)
 {
     struct traces_bench b = {.file = c[0].file, .version = ""};

@@ -13,14 +13,14 @@ static const char MARK[] = "# lapwing-calls 1";
 enum { MAX_FIELDS = 12, MAX_TEXT = 64 };
 
 struct reader {
-    struct traces_calls *out;
+    struct traces_recorded *out;
     const char *file;
     int64_t line, calls_capacity, comms_capacity;
     char text[MAX_FIELDS][MAX_TEXT];
     int n_fields;
 };
 
-bool traces_calls_is(const char *text, size_t len)
+bool traces_recorded_is(const char *text, size_t len)
 {
     return len >= sizeof MARK - 1 && memcmp(text, MARK, sizeof MARK - 1) == 0;
 }
@@ -65,7 +65,7 @@ static enum lw_status number(struct reader *r, int field, const char *what, int6
 
 static enum lw_status read_comm(struct reader *r, struct lw_err *err)
 {
-    struct traces_calls *c = r->out;
+    struct traces_recorded *c = r->out;
     int64_t n, rank, ranks;
     char *end;
 
@@ -81,14 +81,14 @@ static enum lw_status read_comm(struct reader *r, struct lw_err *err)
         return bad(r, err, "rank", 3, "less than the number of ranks");
     if (lw_reserve(&c->comms, &r->comms_capacity, c->n_comms + 1, sizeof *c->comms) != 0)
         return lw_fail_nomem(err);
-    c->comms[c->n_comms++] = (struct traces_calls_comm){id, (int32_t)rank, (int32_t)ranks};
+    c->comms[c->n_comms++] = (struct traces_recorded_comm){id, (int32_t)rank, (int32_t)ranks};
     return LW_OK;
 }
 
 static enum lw_status read_call(struct reader *r, struct lw_err *err)
 {
-    struct traces_calls *c = r->out;
-    struct traces_call k = {.start_ns = -1, .end_ns = -1};
+    struct traces_recorded *c = r->out;
+    struct traces_recorded_call k = {.start_ns = -1, .end_ns = -1};
     int64_t n, peer, comm, stream;
     struct lw_err unused;
 
@@ -123,7 +123,7 @@ static enum lw_status read_call(struct reader *r, struct lw_err *err)
 
 static enum lw_status read_span(struct reader *r, struct lw_err *err)
 {
-    struct traces_calls *c = r->out;
+    struct traces_recorded *c = r->out;
     int64_t n, start, end;
 
     LW_TRY(number(r, 1, "call", 1, &n, err));
@@ -144,8 +144,8 @@ static enum lw_status read_head(struct reader *r, const char *p, const char *end
     static const struct {
         const char *key;
         size_t place;
-    } heads[] = {{"# library ", offsetof(struct traces_calls, library)},
-                 {"# host ", offsetof(struct traces_calls, host)}};
+    } heads[] = {{"# library ", offsetof(struct traces_recorded, library)},
+                 {"# host ", offsetof(struct traces_recorded, host)}};
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         size_t n = strlen(heads[i].key);
@@ -174,7 +174,7 @@ static enum lw_status read_line(struct reader *r, const char *p, const char *end
     return bad(r, err, "line", 0, "comm, call or span");
 }
 
-static enum lw_status own(struct traces_calls *c, struct lw_err *err)
+static enum lw_status own(struct traces_recorded *c, struct lw_err *err)
 {
     if (c->calls && lw_arena_adopt(&c->arena, c->calls) != 0) {
         lw_free(c->calls);
@@ -188,15 +188,15 @@ static enum lw_status own(struct traces_calls *c, struct lw_err *err)
     return LW_OK;
 }
 
-enum lw_status traces_calls_read(const struct lw_input *in, struct traces_calls *out,
+enum lw_status traces_recorded_read(const struct lw_input *in, struct traces_recorded *out,
                                  struct lw_err *err)
 {
-    struct traces_calls c = {.file = in->name, .library = "", .host = ""};
+    struct traces_recorded c = {.file = in->name, .library = "", .host = ""};
     struct reader r = {.out = &c, .file = in->name};
     const char *p = in->text, *stop = in->text + in->len, *end;
     enum lw_status status = LW_OK;
 
-    if (!traces_calls_is(in->text, in->len))
+    if (!traces_recorded_is(in->text, in->len))
         return lw_fail(err, LW_EFORMAT, "%s: not a recording of calls ('%s' in the first line)",
                        in->name, MARK);
     for (; status == LW_OK && (end = memchr(p, '\n', (size_t)(stop - p))); p = end + 1) {
@@ -212,13 +212,13 @@ enum lw_status traces_calls_read(const struct lw_input *in, struct traces_calls 
     return LW_OK;
 }
 
-void traces_calls_free(struct traces_calls *c)
+void traces_recorded_free(struct traces_recorded *c)
 {
     lw_arena_free(&c->arena);
-    *c = (struct traces_calls){0};
+    *c = (struct traces_recorded){0};
 }
 
-int64_t traces_call_bytes(const struct traces_calls *c, const struct traces_call *call)
+int64_t traces_recorded_bytes(const struct traces_recorded *c, const struct traces_recorded_call *call)
 {
     int32_t n = c->comms[call->comm].n_ranks;
     bool each = call->op == LW_OP_ALL_GATHER || call->op == LW_OP_REDUCE_SCATTER ||

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "shared/base/arena.h"
+#include "traces/calls/import_calls.h"
 #include "shared/files/files.h"
 #include "traces/ddp_runs/ddp_run_workload.h"
 #include "traces/ddp_runs/import_ddp_run.h"
@@ -156,6 +157,35 @@ static enum lw_status from_bench(const struct traces_file *f, int n,
     return status;
 }
 
+static enum lw_status from_calls(const struct traces_file *f, int n,
+                                 const struct traces_wanted *want, struct traces_converted *out,
+                                 struct lw_err *err)
+{
+    struct traces_recorded *c;
+    struct traces_bench b = {0};
+    enum lw_status status = LW_OK;
+    int n_read = 0;
+
+    LW_TRY(only_traces(f, want, err));
+    if (want->workload)
+        return gives_no(f, "workload", "-o; --cluster-out writes the measured collectives", err);
+    c = lw_calloc((size_t)n, sizeof *c);
+    if (!c)
+        return lw_fail_nomem(err);
+    for (; status == LW_OK && n_read < n; n_read += status == LW_OK)
+        status = traces_recorded_read(&f[n_read].in, &c[n_read], err);
+    if (status == LW_OK)
+        status = traces_recorded_tables(c, n, &b, err);
+    if (status == LW_OK)
+        status = lw_cluster_from_bench(&b, 1, false, &out->cluster, err);
+    out->has_cluster = status == LW_OK;
+    traces_bench_free(&b);
+    while (n_read > 0)
+        traces_recorded_free(&c[--n_read]);
+    lw_free(c);
+    return status;
+}
+
 static enum lw_status read_graph(const struct traces_file *f, int n, struct lw_profile_graph *g,
                                  struct lw_err *err)
 {
@@ -226,6 +256,8 @@ enum lw_status traces_convert(const struct traces_file *f, int n, const struct t
         status = from_traces(f, n, want, &c, err);
     else if (f[0].format == TRACES_MEASURED)
         status = from_measured(f, want, &c, err);
+    else if (f[0].format == TRACES_CALLS)
+        status = from_calls(f, n, want, &c, err);
     else if (f[0].format == TRACES_NCCL_TESTS)
         status = from_bench(f, n, want, &c, err);
     else

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/base/input.h"
+#include "traces/calls/import_calls.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 #include "traces/ddp_runs/import_ddp_run.h"
 #include "traces/pipedream/import_pipedream.h"
@@ -16,13 +17,14 @@ enum { LOOKED_AT = 4096, MOST_MEASURED = 64 << 20 };
 
 static const char READ[] =
     "what is: PyTorch profiler traces (Kineto, Chrome JSON), nccl-tests output and tables of "
-    "collectives as CSV (op, nranks, nnodes, size_bytes, time_us), PipeDream profiles, measured-run "
+    "collectives as CSV (op, nranks, nnodes, size_bytes, time_us), PipeDream profiles, recorded calls of NCCL and MPI, measured-run "
     "JSON; each may be gzipped";
 
 const char *traces_format_name(enum traces_format f)
 {
     static const char *const names[TRACES_N_FORMATS] = {
-        "kineto", "measured-run", "nccl-tests", "pipedream", "pipedream-nodes", "pipedream-edges"};
+        "kineto", "measured-run", "nccl-tests", "pipedream", "calls", "pipedream-nodes",
+        "pipedream-edges"};
 
     return names[f];
 }
@@ -78,6 +80,8 @@ enum lw_status traces_format_of(const struct lw_input *in, enum traces_format *o
         *out = TRACES_PIPEDREAM_NODES;
     else if (strncmp(p, "src,dst", 7) == 0)
         *out = TRACES_PIPEDREAM_EDGES;
+    else if (traces_recorded_is(p, (size_t)(end - p)))
+        *out = TRACES_CALLS;
     else if (traces_bench_is(in->text, in->len))
         *out = TRACES_NCCL_TESTS;
     else

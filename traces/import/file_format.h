@@ -9,6 +9,7 @@ enum traces_format {
     TRACES_MEASURED,   /* measured-run JSON, lapwing-groundtruth */
     TRACES_NCCL_TESTS, /* collectives: text of nccl-tests, or a table as CSV */
     TRACES_PIPEDREAM,  /* profiled graph */
+    TRACES_CALLS,      /* calls of NCCL or MPI, by a preloaded recorder */
     TRACES_PIPEDREAM_NODES, TRACES_PIPEDREAM_EDGES, /* the same as two CSV files */
     TRACES_N_FORMATS,
 };

@@ -162,29 +162,32 @@ static void put_graph(struct lw_jsonout *o, const struct lw_profile_graph *g)
 }
 
 /* What has no timeline: the keys of the contract are there, and empty. */
-static void put_counts(struct lw_jsonout *o, const struct traces_report_file *f)
+static enum lw_status put_counts(struct lw_jsonout *o, const struct traces_report_file *f,
+                                 struct lw_err *err)
 {
     lw_jsonout_null(o, "rank");
     lw_jsonout_null(o, "world_size");
     lw_jsonout_null(o, "whole_gpu_span");
     lw_jsonout_array(o, "iterations");
     lw_jsonout_end(o);
-    if (f->format == TRACES_NCCL_TESTS)
+    if (f->format == TRACES_CALLS)
+        LW_TRY(traces_json_calls(o, &f->calls, err));
+    else if (f->format == TRACES_NCCL_TESTS)
         put_bench(o, &f->bench);
     else
         put_graph(o, &f->graph);
     lw_jsonout_end(o);
+    return LW_OK;
 }
 
-static void put_file(struct lw_jsonout *o, const struct traces_report_file *f)
+static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_file *f,
+                               struct lw_err *err)
 {
     lw_jsonout_object(o, NULL);
     lw_jsonout_string(o, "file", f->name);
     lw_jsonout_string(o, "format", traces_format_name(f->format));
-    if (f->format != TRACES_KINETO) {
-        put_counts(o, f);
-        return;
-    }
+    if (f->format != TRACES_KINETO)
+        return put_counts(o, f, err);
     if (f->trace.damage >= 0)
         lw_jsonout_string(o, "damage", lw_trace_text(&f->trace, f->trace.damage));
     else
@@ -208,17 +211,17 @@ static void put_file(struct lw_jsonout *o, const struct traces_report_file *f)
     lw_jsonout_end(o);
     traces_put_meaning(o, f);
     lw_jsonout_end(o);
+    return LW_OK;
 }
 
 enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct lw_err *err)
 {
     struct lw_jsonout o = {.file = f};
 
-    (void)err; /* write errors are found when standard output is closed */
     lw_jsonout_object(&o, NULL);
     lw_jsonout_array(&o, "files");
     for (int64_t i = 0; i < r->n; i++)
-        put_file(&o, &r->files[i]);
+        LW_TRY(put_file(&o, &r->files[i], err));
     lw_jsonout_end(&o);
     traces_put_cross_rank(&o, r);
     lw_jsonout_end(&o);
@@ -423,6 +426,8 @@ static void text_graph(const struct traces_report_file *file, FILE *f)
 
 static enum lw_status text_file(const struct traces_report_file *file, FILE *f, struct lw_err *err)
 {
+    if (file->format == TRACES_CALLS)
+        return traces_text_calls(file->name, &file->calls, f, err);
     if (file->format == TRACES_NCCL_TESTS)
         return text_bench(file, f, err);
     if (file->format != TRACES_KINETO) {

@@ -10,6 +10,7 @@
 #include "shared/partition/pipedream_graph.h"
 #include "traces/trace/cross_rank.h"
 #include "traces/import/file_format.h"
+#include "traces/calls/import_calls.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 #include "traces/trace/device_figures.h"
 #include "traces/trace/host_bound.h"
@@ -28,6 +29,7 @@ struct traces_report_file {
     struct traces_meaning meaning;
     /* of other formats, which have no timeline: what is counted */
     struct traces_bench bench;
+    struct traces_recorded calls;
     struct lw_profile_graph graph;
 };
 
@@ -50,6 +52,12 @@ enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct
 enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err);
 /* One table: a row per window, communication kernel, host step, host collective or measured size. */
 enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct lw_err *err);
+
+/* inspect_calls.c */
+struct lw_jsonout;
+enum lw_status traces_json_calls(struct lw_jsonout *o, const struct traces_recorded *c, struct lw_err *err);
+enum lw_status traces_text_calls(const char *name, const struct traces_recorded *c, FILE *f,
+                                 struct lw_err *err);
 
 /* Elements and bytes of a collective that the host ran; -1 = not recorded. */
 int64_t traces_host_numel(const struct lw_trace *t, int64_t row);

@@ -22,6 +22,7 @@ static void free_file(struct traces_report_file *f)
     traces_meaning_free(&f->meaning);
     lw_trace_free(&f->trace);
     traces_bench_free(&f->bench);
+    traces_recorded_free(&f->calls);
     lw_profile_graph_free(&f->graph);
 }
 
@@ -36,6 +37,8 @@ static enum lw_status look_at_trace(struct traces_report_file *f,
 static enum lw_status look_at_other(struct traces_report_file *f, const struct lw_input *in,
                                     const struct traces_bench_hint *hint, struct lw_err *err)
 {
+    if (f->format == TRACES_CALLS)
+        return traces_recorded_read(in, &f->calls, err);
     if (f->format == TRACES_NCCL_TESTS)
         return traces_bench_read(in, hint, &f->bench, err);
     if (f->format == TRACES_PIPEDREAM)

@@ -14,16 +14,16 @@
 
 static const char head[] = "# lapwing-calls 1\n# library nccl 2.28.9\n# host n1 pid 7\n";
 
-static enum lw_status read_text(const char *text, struct traces_calls *c, struct lw_err *err)
+static enum lw_status read_text(const char *text, struct traces_recorded *c, struct lw_err *err)
 {
     struct lw_input in = {.name = "calls.csv", .text = (char *)text, .len = strlen(text)};
 
-    return traces_calls_read(&in, c, err);
+    return traces_recorded_read(&in, c, err);
 }
 
 static void lines_become_calls(void **unused)
 {
-    struct traces_calls c;
+    struct traces_recorded c;
     struct lw_err err;
     char text[1024];
 
@@ -41,13 +41,13 @@ static void lines_become_calls(void **unused)
     assert_int_equal(c.comms[0].id, 255);
     assert_int_equal(c.comms[0].n_ranks, 4);
     assert_int_equal(c.calls[0].op, LW_OP_ALL_GATHER);
-    assert_int_equal(traces_call_bytes(&c, &c.calls[0]), 256 * 2 * 4); /* the gathered whole */
+    assert_int_equal(traces_recorded_bytes(&c, &c.calls[0]), 256 * 2 * 4); /* the gathered whole */
     assert_int_equal(c.calls[0].end_ns - c.calls[0].start_ns, 800);
     assert_int_equal(c.calls[1].peer, 3);
     assert_int_equal(c.calls[1].group, 5);
     assert_int_equal(c.calls[1].start_ns, -1);
-    assert_int_equal(traces_call_bytes(&c, &c.calls[1]), -1); /* of an unknown type */
-    traces_calls_free(&c);
+    assert_int_equal(traces_recorded_bytes(&c, &c.calls[1]), -1); /* of an unknown type */
+    traces_recorded_free(&c);
 }
 
 static void damaged_lines_are_named(void **unused)
@@ -72,7 +72,7 @@ static void damaged_lines_are_named(void **unused)
 
     (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct traces_calls c;
+        struct traces_recorded c;
         struct lw_err err = {0};
         char text[512];
         snprintf(text, sizeof text, "%s%s", head, cases[i].line);
@@ -105,17 +105,17 @@ static void the_period_is_that_of_the_end(void **unused)
 
     (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct traces_calls c;
+        struct traces_recorded c;
         struct lw_err err;
         int64_t n_calls, n_periods, ns;
         char text[4096];
         periodic(text, sizeof text, cases[i].warm, cases[i].n);
         assert_int_equal(read_text(text, &c, &err), LW_OK);
-        assert_int_equal(traces_calls_period(&c, &n_calls, &n_periods, &ns, &err), LW_OK);
+        assert_int_equal(traces_recorded_period(&c, &n_calls, &n_periods, &ns, &err), LW_OK);
         assert_int_equal(n_calls, cases[i].n_calls);
         assert_int_equal(n_periods, cases[i].n_periods);
         assert_int_equal(ns, cases[i].n_calls ? 1000 : 0);
-        traces_calls_free(&c);
+        traces_recorded_free(&c);
     }
 }
 
@@ -131,7 +131,7 @@ static void a_collective_takes_its_shortest_span(void **unused)
         "call,1,1,1,all_reduce,5,f32,-1,1,0,0\nspan,1,500,1100\n"
         "call,2,2,1,all_reduce,5,f32,-1,1,0,0\nspan,2,2700,2900\n"
         "call,3,3,1,all_reduce,10,f32,-1,1,0,0\nspan,3,2000,3300\n"};
-    struct traces_calls c[2];
+    struct traces_recorded c[2];
     struct traces_bench b;
     struct lw_err err;
 
@@ -141,7 +141,7 @@ static void a_collective_takes_its_shortest_span(void **unused)
         snprintf(text, sizeof text, "%s%s", head, ranks[i]);
         assert_int_equal(read_text(text, &c[i], &err), LW_OK);
     }
-    assert_int_equal(traces_calls_tables(c, 2, &b, &err), LW_OK);
+    assert_int_equal(traces_recorded_tables(c, 2, &b, &err), LW_OK);
     assert_int_equal(b.n, 1);
     assert_int_equal(b.tables[0].n_ranks, 2);
     assert_int_equal(b.tables[0].n_nodes, 1);
@@ -153,14 +153,14 @@ static void a_collective_takes_its_shortest_span(void **unused)
     assert_string_equal(b.version, "2.28.9");
     assert_non_null(strstr(b.tables[0].source, "3 recorded calls of nccl 2.28.9, shortest span of 2.0"));
     traces_bench_free(&b);
-    assert_int_equal(traces_calls_tables(c, 1, &b, &err), LW_OK); /* one rank alone: an upper bound */
+    assert_int_equal(traces_recorded_tables(c, 1, &b, &err), LW_OK); /* one rank alone: an upper bound */
     assert_int_equal(b.tables[0].rows[0].time, 100 * LW_PS_PER_NS);
     traces_bench_free(&b);
-    struct traces_calls twice[2] = {c[0], c[0]};
-    assert_int_equal(traces_calls_tables(twice, 2, &b, &err), LW_EINVAL);
+    struct traces_recorded twice[2] = {c[0], c[0]};
+    assert_int_equal(traces_recorded_tables(twice, 2, &b, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "both of rank 0"));
     for (int i = 0; i < 2; i++)
-        traces_calls_free(&c[i]);
+        traces_recorded_free(&c[i]);
 }
 
 static void failing_allocations_keep_nothing(void **unused)
@@ -173,14 +173,14 @@ static void failing_allocations_keep_nothing(void **unused)
     (void)unused;
     periodic(text, sizeof text, 2, 6);
     while (s == LW_ENOMEM) {
-        struct traces_calls c;
+        struct traces_recorded c;
         struct lw_err err;
         int64_t a, b, d;
         lw_alloc_fail_at(++n);
         s = read_text(text, &c, &err);
         if (s == LW_OK) {
-            s = traces_calls_period(&c, &a, &b, &d, &err);
-            traces_calls_free(&c);
+            s = traces_recorded_period(&c, &a, &b, &d, &err);
+            traces_recorded_free(&c);
         }
         lw_alloc_fail_at(0);
         assert_int_equal(lw_alloc_live(), live);
@@ -200,14 +200,14 @@ static void damaged_bytes_are_read_or_refused(void **unused)
     periodic(text, sizeof text, 2, 6);
     size_t len = strlen(text);
     for (int i = 0; i < 3000; i++) {
-        struct traces_calls c;
+        struct traces_recorded c;
         struct lw_err err;
         size_t at = (size_t)prng_in(&r, 0, (int64_t)len - 1);
         char was = text[at];
         text[at] = (char)prng_in(&r, 0, 127);
         struct lw_input in = {.name = "x", .text = text, .len = len};
-        if (traces_calls_read(&in, &c, &err) == LW_OK)
-            traces_calls_free(&c);
+        if (traces_recorded_read(&in, &c, &err) == LW_OK)
+            traces_recorded_free(&c);
         text[at] = was;
         assert_int_equal(lw_alloc_live(), live);
     }

@@ -18,14 +18,14 @@
 #include "tests/lib/file_fixture.h"
 #include "traces/calls/import_calls.h"
 
-static void read_calls(const char *name, struct traces_calls *c)
+static void read_calls(const char *name, struct traces_recorded *c)
 {
     struct lw_input in;
     struct lw_err err = {0};
     static char path[PATH_MAX];
 
     snprintf(path, sizeof path, "%s", fixture_path(name));
-    if (lw_input_read(path, 1 << 24, &in, &err) != LW_OK || traces_calls_read(&in, c, &err) != LW_OK)
+    if (lw_input_read(path, 1 << 24, &in, &err) != LW_OK || traces_recorded_read(&in, c, &err) != LW_OK)
         fail_msg("%s", err.msg);
     lw_input_free(&in);
 }
@@ -41,7 +41,7 @@ static bool needs_fakes(void)
 }
 
 /* Counts of one op in a file and in the log of the fake. */
-static int64_t count_of(const struct traces_calls *c, enum lw_op_kind op)
+static int64_t count_of(const struct traces_recorded *c, enum lw_op_kind op)
 {
     int64_t n = 0;
 
@@ -72,7 +72,7 @@ static void every_call_of_nccl_is_recorded(void **state)
         "--compute sleep --steps 2 --warmup 1 --no-db", NULL);
     assert_non_null(strstr(out, "bit by bit"));
     for (int rank = 0; rank < 4; rank++) {
-        struct traces_calls c;
+        struct traces_recorded c;
         char name[32];
         snprintf(name, sizeof name, "calls.rank%d.csv", rank);
         read_calls(name, &c);
@@ -84,7 +84,7 @@ static void every_call_of_nccl_is_recorded(void **state)
         for (int32_t i = 0; i < c.n_comms; i++)
             assert_int_equal(c.comms[i].n_ranks, 2);
         assert_non_null(strstr(c.library, "nccl 2."));
-        traces_calls_free(&c);
+        traces_recorded_free(&c);
     }
     int64_t logged = 0;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
@@ -102,7 +102,7 @@ static void every_call_of_nccl_is_recorded(void **state)
 /* Members of one communicator give it one id; communicators of other members have other ids. */
 static void ids_agree_over_ranks(void **state)
 {
-    struct traces_calls c[4];
+    struct traces_recorded c[4];
 
     if (needs_fakes())
         skip();
@@ -121,7 +121,26 @@ static void ids_agree_over_ranks(void **state)
             assert_int_equal(n_members, c[a].comms[i].n_ranks);
         }
     for (int rank = 0; rank < 4; rank++)
-        traces_calls_free(&c[rank]);
+        traces_recorded_free(&c[rank]);
+}
+
+/* Collectives of one kind and size on all ranks become a measured table, and the steps a period. */
+static void recordings_are_inspected_and_imported(void **state)
+{
+    if (needs_fakes())
+        skip();
+    (void)state;
+    const char *out = lapwing("inspect calls.rank0.csv --format json", NULL);
+    assert_non_null(strstr(out, "\"format\": \"calls\""));
+    assert_non_null(strstr(out, "\"n_periods\": 3")); /* one unmeasured step and two measured ones */
+    assert_non_null(strstr(lapwing("inspect calls.rank0.csv", NULL), "calls repeat 3 times at the end"));
+    lapwing("import calls.rank*.csv --cluster-out c.json", NULL);
+    char *text = fixture_get(fixture_path("c.json"));
+    assert_non_null(strstr(text, "\"op\": \"reduce_scatter\""));
+    assert_non_null(strstr(text, "shortest span of 2.0 of 2 members"));
+    free(text);
+    expect("import calls.rank0.csv -o w2.json", 1, "gives no workload");
+    expect("import calls.rank0.csv calls.rank0.csv --cluster-out d.json", 1, "both of rank 0");
 }
 
 /* The program does not fail because its recording cannot be written. */
@@ -144,7 +163,7 @@ static void a_file_that_cannot_be_made_is_said_once(void **state)
 static void every_call_of_mpi_is_recorded(void **state)
 {
     const char *built = getenv("LAPWING_MPI");
-    struct traces_calls c[2];
+    struct traces_recorded c[2];
 
     (void)state;
     if (!built || !*built) {
@@ -174,7 +193,7 @@ static void every_call_of_mpi_is_recorded(void **state)
     assert_true(c[0].n_comms > 0);
     assert_int_equal(c[0].comms[0].id, c[1].comms[0].id);
     for (int rank = 0; rank < 2; rank++)
-        traces_calls_free(&c[rank]);
+        traces_recorded_free(&c[rank]);
 }
 
 int main(void)
@@ -182,9 +201,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_of_nccl_is_recorded),
         cmocka_unit_test(ids_agree_over_ranks),
+        cmocka_unit_test(recordings_are_inspected_and_imported),
         cmocka_unit_test(a_file_that_cannot_be_made_is_said_once),
         cmocka_unit_test(every_call_of_mpi_is_recorded),
     };
 
-    return cmocka_run_group_tests_name("record", tests, fixture_open, fixture_close);
+    return cmocka_run_group_tests_name("call_recorder", tests, fixture_open, fixture_close);
 }
