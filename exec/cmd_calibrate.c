@@ -178,6 +178,7 @@ int cmd_calibrate(int argc, char **argv)
     enum lw_format format = LW_FORMAT_TEXT;
     bool quiet = false;
     int64_t n_ranks = 0, n_rounds = o.n_rounds, max_side = o.max_side;
+    int64_t link_rate = 0, link_latency = 0;
     const struct lw_opt options[] = {
         {"backend", 0, LW_OPT_STRING, &backend, "NAME", "what to measure with (threads)", 0, 0},
         {"transport", 0, LW_OPT_STRING, &transport, "loop",
@@ -188,6 +189,9 @@ int cmd_calibrate(int argc, char **argv)
          "largest message, 16MiB to 1GiB (256MiB)", 0, 0},
         {"max-side", 0, LW_OPT_INT, &max_side, "N",
          "rows of the largest matrix product (1024; a GPU wants more)", 32, 8192},
+        {"link-rate", 0, LW_OPT_SIZE, &link_rate, "BYTES",
+         "pace links to this many bytes per second, as exec --link-rate does", 0, 0},
+        {"link-latency", 0, LW_OPT_TIME, &link_latency, "TIME", "of a paced link (0)", 0, 0},
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},
         LW_OPTION_QUIET(&quiet),
         LW_OPTION_FORMAT(&format),
@@ -212,6 +216,8 @@ int cmd_calibrate(int argc, char **argv)
     o.loop = transport != NULL;
     if (n_ranks > 0)
         o.n_ranks = (int32_t)n_ranks;
+    o.link_bytes_per_s = (double)link_rate;
+    o.link_latency_ns = lw_ps_to_ns(link_latency);
     o.n_rounds = (int32_t)n_rounds;
     o.max_side = (int32_t)max_side;
     return lw_cli_end("calibrate", calibrate(&o, backend, n_ranks > 0, file, quiet, format, &err), &err);

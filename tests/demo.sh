@@ -1,11 +1,14 @@
 #!/bin/sh
 # The main job on a recorded training step: measure this machine, import the recording, then for
 # three bucket caps predict the step of two ranks and run the same plan for real on threads; compare,
-# draw, report. Everything goes to out/. A step that fails stops the demo with its own message.
+# draw, report. The ranks exchange over a link paced to 2 Gbit/s, so that the bucket cap decides how much
+# of the communication is hidden behind the backward; one more plan runs without pacing. Everything
+# goes to out/. A step that fails stops the demo with its own message.
 cd "$(dirname "$0")/.." || exit 1
 lapwing=${LAPWING:-build/lapwing}
 trace=traces/recorded/gpt6__local.rank0.json.gz
 ranks=2 steps=20 warmup=3 caps="1MiB 5MiB 25MiB"
+link="--link-rate 250MB --link-latency 50us"
 db=out/demo.db
 began=$(date +%s)
 
@@ -27,14 +30,20 @@ mkdir -p out && rm -f out/demo.db* out/demo.log out/*.png out/report.html || exi
 echo "Recorded: a 6-layer GPT, one training step on one CPU core by PyTorch ($trace)"
 run doctor --db "$db"
 grep '^cores  *no' out/last.txt | sed 's/^cores *no */  NOTE: cores: /'
-run calibrate --backend threads -o out/cluster.json
+run calibrate --backend threads --max-bytes 32MiB $link -o out/cluster.json
+run calibrate --backend threads --max-bytes 32MiB -o out/cluster-unpaced.json
 run import "$trace" -o out/workload.json
-for cap in $caps; do
-    strategy="-w out/workload.json -c out/cluster.json --dp $ranks --bucket-cap $cap"
+
+both() { # cluster file, cap, options of exec: predicted, then run
+    cluster=$1 cap=$2
+    shift 2
+    strategy="-w out/workload.json -c $cluster --dp $ranks --bucket-cap $cap"
     run plan $strategy -o "out/plan-$cap.json"
     run sim $strategy --spans --db "$db"
-    run exec $strategy --backend threads --steps $steps --warmup $warmup --compute gemm --db "$db"
-done
+    run exec $strategy --backend threads --steps $steps --warmup $warmup --compute gemm "$@" --db "$db"
+}
+for cap in $caps; do both out/cluster.json "$cap" $link; done
+both out/cluster-unpaced.json 25MiB
 run compare --db "$db"
 cp out/last.txt out/table.txt
 { # what remains, and the largest part of it
@@ -55,7 +64,8 @@ rm -f out/last.txt out/errors.txt
 
 echo
 echo "Two ranks, medians of $steps steps; predicted before it was measured, from a calibration of"
-echo "its own; the same plan on both sides, its sums checked bitwise against one rank:"
+echo "its own; the same plan on both sides, its sums checked bitwise against one rank. The first"
+echo "three rows exchange over a link paced to 2 Gbit/s, the last one over shared memory:"
 echo
 cat out/table.txt
 echo

@@ -76,6 +76,8 @@ static enum lw_status run_plan(const struct exec_calibration *c, const struct lw
 
     o.backend = c->o->backend;
     o.loop = c->o->loop;
+    o.link_bytes_per_s = c->o->link_bytes_per_s;
+    o.link_latency_ns = c->o->link_latency_ns;
     o.verify = false;
     o.compute = how.compute;
     o.optimizer = exec_optimizer_of(how.optimizer);

@@ -23,6 +23,8 @@ struct lw_calibrate_options {
     int32_t max_side;     /* rows of the largest matrix product, 32 to 8192 */
     const struct exec_identity *id; /* this process is one rank of several; NULL = all are in it */
     bool loop;            /* all ranks as streams of one device */
+    double link_bytes_per_s; /* > 0: links are paced to this rate, as exec --link-rate does */
+    int64_t link_latency_ns;
     const struct lw_progress *progress;
 };
 

@@ -153,7 +153,10 @@ static enum lw_status fill_link(struct making *m, struct lw_err *err)
     m->out->n_links = 1;
     double bytes = (double)c->bytes[c->n_sizes - 1] * steps / n;
     m->out->links[0] = (struct lw_link){
-        .name = c->o->loop ? "device memory" : "shared memory", .level = LW_LINK_INTRA,
+        .name = c->o->link_bytes_per_s > 0 ? "paced link"
+                : c->o->loop               ? "device memory"
+                                           : "shared memory",
+        .level = LW_LINK_INTRA,
         .bytes_per_s = figure(m, large, bytes / exec_samples_median(large) * 1e12,
                               "bus bandwidth of the largest all-reduce"),
         .latency_ps = figure(m, small, exec_samples_median(small) / steps,
@@ -226,9 +229,12 @@ enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_clus
                                       struct lw_err *err)
 {
     struct making m = {c, out, false};
-    char text[256];
+    char text[256], paced[96] = "";
 
-    out->name = "host";
+    if (c->o->link_bytes_per_s > 0)
+        snprintf(paced, sizeof paced, ", links paced to %.4g MB/s and %.4g us", c->o->link_bytes_per_s / 1e6,
+                 (double)c->o->link_latency_ns / 1e3);
+    out->name = *paced ? "host, paced" : "host";
     out->n_nodes = 1;
     out->devices_per_node = c->o->n_ranks;
     snprintf(text, sizeof text, "lapwing %s%s", c->o->backend->name, c->o->loop ? ", loop" : "");
@@ -241,10 +247,11 @@ enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_clus
     fill_interference(&m);
     fill_noise(&m);
     snprintf(text, sizeof text,
-             "this machine, measured by lapwing calibrate: backend %s, %d ranks, %s",
+             "this machine, measured by lapwing calibrate: backend %s, %d ranks, %s%s",
              c->o->backend->name, c->o->n_ranks,
              c->o->loop ? "all of them streams of one device (emulated)"
-                        : "a compute and a communication thread per rank on one core");
+                        : "a compute and a communication thread per rank on one core",
+             paced);
     out->about = keep(&m, text);
     return m.no_memory ? lw_fail_nomem(err) : lw_cluster_check(out, err);
 }
