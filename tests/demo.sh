@@ -43,7 +43,7 @@ both() { # cluster file, cap, options of exec: predicted, then run
     run exec $strategy --backend threads --steps $steps --warmup $warmup --compute gemm "$@" --db "$db"
 }
 for cap in $caps; do both out/cluster.json "$cap" $link; done
-both out/cluster-unpaced.json 25MiB
+both out/cluster-unpaced.json 5MiB
 run compare --db "$db"
 cp out/last.txt out/table.txt
 { # what remains, and the largest part of it

@@ -498,14 +498,28 @@ bool lw_run_is_measured(const struct lw_run *r)
     return r->kind != LW_RUN_SIM && r->status == LW_RUN_OK && r->step >= 0;
 }
 
+static bool same_cluster(const struct lw_run *a, const struct lw_run *b)
+{
+    return a->cluster_hash && b->cluster_hash && *a->cluster_hash &&
+           strcmp(a->cluster_hash, b->cluster_hash) == 0;
+}
+
 const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
                                       const struct lw_run *measured)
 {
-    for (int32_t i = n - 1; i >= 0; i--)
-        if (runs[i].kind == LW_RUN_SIM && runs[i].plan == measured->plan && measured->plan >= 0 &&
-            runs[i].status == LW_RUN_OK && runs[i].step >= 0)
-            return &runs[i];
-    return NULL;
+    const struct lw_run *other = NULL;
+
+    for (int32_t i = n - 1; i >= 0; i--) {
+        const struct lw_run *r = &runs[i];
+        if (r->kind != LW_RUN_SIM || r->plan != measured->plan || measured->plan < 0 ||
+            r->status != LW_RUN_OK || r->step < 0)
+            continue;
+        if (same_cluster(r, measured))
+            return r;
+        if (!other)
+            other = r;
+    }
+    return other;
 }
 
 static const char record_text[] =

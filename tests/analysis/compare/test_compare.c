@@ -339,12 +339,32 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
 
 #define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
 
+/* One plan, predicted on two clusters: each execution belongs to the prediction on its own cluster. */
+static void a_prediction_belongs_to_its_cluster(void **state)
+{
+    struct lw_run runs[] = {
+        {.id = 1, .kind = LW_RUN_SIM, .status = LW_RUN_OK, .plan = 7, .step = 10, .cluster_hash = "a"},
+        {.id = 2, .kind = LW_RUN_EXEC, .status = LW_RUN_OK, .plan = 7, .step = 11, .cluster_hash = "a"},
+        {.id = 3, .kind = LW_RUN_SIM, .status = LW_RUN_OK, .plan = 7, .step = 20, .cluster_hash = "b"},
+        {.id = 4, .kind = LW_RUN_EXEC, .status = LW_RUN_OK, .plan = 7, .step = 21, .cluster_hash = "b"},
+        {.id = 5, .kind = LW_RUN_EXEC, .status = LW_RUN_OK, .plan = 7, .step = 30, .cluster_hash = ""},
+        {.id = 6, .kind = LW_RUN_EXEC, .status = LW_RUN_OK, .plan = 8, .step = 30, .cluster_hash = "a"},
+    };
+
+    (void)state;
+    assert_int_equal(lw_prediction_of(runs, 6, &runs[1])->id, 1);
+    assert_int_equal(lw_prediction_of(runs, 6, &runs[3])->id, 3);
+    assert_int_equal(lw_prediction_of(runs, 6, &runs[4])->id, 3); /* of no cluster: the last one */
+    assert_null(lw_prediction_of(runs, 6, &runs[5]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         STORED(times_of_buckets_and_step_are_those_of_the_runs),
         STORED(of_an_even_number_of_steps_the_middle_two_are_halved),
         cmocka_unit_test(without_a_measured_time_there_is_no_error),
+        cmocka_unit_test(a_prediction_belongs_to_its_cluster),
         STORED(parts_add_up_to_the_difference_of_the_step),
         STORED(the_largest_contributors_come_first),
         STORED(the_simulation_is_the_prediction_in_either_order),
