@@ -20,7 +20,8 @@ static const struct lw_usage usage = {
              "cluster gives it, and is listed with its source. Steps that only lead up to the "
              "steady state (first buckets) are simulated and not measured. With --replay recorded "
              "traces (one per rank) are run again: only durations, the host's own time and "
-             "dependencies are taken from them, and every step is compared with the recorded one.",
+             "dependencies are taken from them, and every step is compared with the recorded one. A "
+             "prediction that cannot be stored is printed all the same (exit status 1).",
     .min_operands = 0,
     .max_operands = -1,
 };
@@ -194,13 +195,16 @@ static enum lw_status work(struct session *s, struct lw_err *err)
 
     if (status == LW_EFAILED && !s->no_db)
         (void)store_whole(s, why.msg, &r, &unused); /* what failed is the message to give */
-    if (status == LW_OK && !s->no_db)
-        status = store_whole(s, NULL, &r, &why);
+    if (status != LW_OK) {
+        *err = why;
+        return status;
+    }
+    enum lw_status stored = s->no_db ? LW_OK : store_whole(s, NULL, &r, err);
+    if (stored != LW_OK)
+        r.run = -1;
     r.wall_s = s->wall_s;
-    if (status == LW_OK)
-        status = lw_sim_print(&r, s->format, stdout, &why);
-    *err = why;
-    return status;
+    LW_TRY(lw_sim_print(&r, s->format, stdout, stored == LW_OK ? err : &unused));
+    return stored;
 }
 
 static void session_free(struct session *s)

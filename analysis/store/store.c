@@ -15,6 +15,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "analysis/store/sql.h"
@@ -26,8 +28,8 @@ enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
 struct lw_store {
     sqlite3 *db;
     char *file;
-    bool write;
-    int wait_ms; /* for another writer */
+    bool write, was_busy; /* the last error: another process held the database */
+    int wait_ms;          /* for another writer */
 };
 
 struct lw_sql {
@@ -37,11 +39,13 @@ struct lw_sql {
 };
 
 /* SQLite's result in the words of this project. */
-static enum lw_status fail_sqlite(const struct lw_store *s, int rc, struct lw_err *err)
+static enum lw_status fail_sqlite(struct lw_store *s, int rc, struct lw_err *err)
 {
     const char *words = s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc);
     int system = s->db ? sqlite3_system_errno(s->db) : 0;
 
+    s->was_busy = (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED ||
+                  (rc & 0xff) == SQLITE_PROTOCOL;
     switch (rc & 0xff) {
     case SQLITE_NOMEM:
         return lw_fail_nomem(err);
@@ -50,6 +54,7 @@ static enum lw_status fail_sqlite(const struct lw_store *s, int rc, struct lw_er
         return lw_fail_at(err, LW_EFORMAT, s->file, 0, "not a usable SQLite database (%s)", words);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
         return lw_fail_at(err, LW_EIO, s->file, 0,
                           "another process has been writing for %g s (%s); use another --db",
                           s->wait_ms / 1e3, words);
@@ -276,23 +281,49 @@ static enum lw_status check_owner(struct lw_store *s, bool *empty, struct lw_err
                       (long long)id);
 }
 
-/* Run every schema part that this database has not seen. */
-static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len,
-                              struct lw_err *err)
+/* A number that lapwing writes goes with the tables that it writes. */
+static enum lw_status check_version(struct lw_store *s, int64_t have, int64_t newest,
+                                    struct lw_err *err)
 {
-    int64_t have, newest = 0;
-    size_t part_len;
-    const char *part;
-    bool empty;
+    int64_t runs;
 
-    while (schema_part(schema, len, newest + 1, &part_len))
-        newest++;
-    LW_TRY(check_owner(s, &empty, err));
-    LW_TRY(one_int(s, "PRAGMA user_version", &have, err));
     if (have > newest)
         return lw_fail_at(err, LW_EFORMAT, s->file, 0,
                           "written by a newer lapwing (schema %lld, this one knows %lld)",
                           (long long)have, (long long)newest);
+    LW_TRY(one_int(s, "SELECT count(*) FROM sqlite_schema WHERE name = 'run'", &runs, err));
+    if (have < 0 || (have == 0) != (runs == 0))
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                          "user_version is %lld and there %s a table 'run': edited or damaged; with "
+                          "that table it is 1 to %lld", (long long)have, runs ? "is" : "is not",
+                          (long long)newest);
+    return LW_OK;
+}
+
+/* Whose it is and of which version, as of one moment: another process may be creating it. */
+static enum lw_status look(struct lw_store *s, int64_t newest, int64_t *have, bool *empty,
+                           struct lw_err *err)
+{
+    LW_TRY(lw_sql_exec(s, "BEGIN", err));
+    enum lw_status st = check_owner(s, empty, err);
+    if (st == LW_OK)
+        st = one_int(s, "PRAGMA user_version", have, err);
+    if (st == LW_OK)
+        st = check_version(s, *have, newest, err);
+    lw_sql_rollback(s);
+    return st;
+}
+
+/* Run every schema part that this database has not seen. */
+static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len, int64_t newest,
+                              struct lw_err *err)
+{
+    int64_t have;
+    size_t part_len;
+    const char *part;
+    bool empty;
+
+    LW_TRY(look(s, newest, &have, &empty, err));
     if (have == newest)
         return LW_OK;
     if (!s->write)
@@ -339,6 +370,14 @@ static char *read_uri(const char *file)
     return uri;
 }
 
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
 {
     int rc;
@@ -361,10 +400,14 @@ static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
 static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
 {
     const struct lw_embedded *schema = lw_embedded_find("analysis/store/schema.sql");
-    int64_t unused;
+    const char *text = (const char *)schema->text;
+    int64_t unused, newest = 0;
+    size_t part_len;
     bool empty;
 
-    LW_TRY(check_owner(s, &empty, err)); /* before anything is changed */
+    while (schema_part(text, schema->len, newest + 1, &part_len))
+        newest++;
+    LW_TRY(look(s, newest, &unused, &empty, err)); /* before anything is changed */
     if (s->write) {
         if (sqlite3_db_readonly(s->db, "main"))
             return fail_sqlite(s, SQLITE_READONLY, err);
@@ -372,7 +415,26 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
         LW_TRY(one_int(s, "PRAGMA journal_mode = WAL", &unused, err));
         LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", err));
     }
-    return migrate(s, (const char *)schema->text, schema->len, err);
+    return migrate(s, text, schema->len, newest, err);
+}
+
+/* Opened and of this version. Where two processes create a database, or the last one closes it while
+ * the next one opens it, SQLite answers "busy" at once for some steps: it is then opened anew. */
+static enum lw_status open_prepared(struct lw_store *s, struct lw_err *err)
+{
+    double until = now_s() + BUSY_MS / 1e3;
+
+    for (long wait_ns = 200000;; wait_ns = wait_ns < 20000000 ? wait_ns * 2 : wait_ns) {
+        s->was_busy = false;
+        enum lw_status st = open_handle(s, err);
+        if (st == LW_OK)
+            st = prepare_file(s, err);
+        if (st == LW_OK || !s->was_busy || now_s() > until)
+            return st;
+        sqlite3_close(s->db);
+        s->db = NULL;
+        nanosleep(&(struct timespec){0, wait_ns}, NULL);
+    }
 }
 
 /* A database is a file. SQLite would take these names for one that is gone when it is closed. */
@@ -380,10 +442,14 @@ static enum lw_status check_name(const char *file, struct lw_err *err)
 {
     static const char *const beside[] = {"", "-wal", "-shm", "-journal"};
     char name[PATH_MAX];
+    struct stat at;
 
     if (file[0] == '\0' || strcmp(file, ":memory:") == 0)
         return lw_fail(err, LW_EINVAL, "--db '%s' keeps nothing: give the name of a file, or --no-db",
                        file);
+    if (stat(file, &at) == 0 && !S_ISREG(at.st_mode))
+        return lw_fail_at(err, LW_EIO, file, 0, "%s, no database; give the name of a file to --db",
+                          S_ISDIR(at.st_mode) ? "a folder" : "a device or pipe");
     for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
         if (snprintf(name, sizeof name, "%s%s", file, beside[i]) >= (int)sizeof name)
             return lw_fail_at(err, LW_EIO, file, 0, "%s", strerror(ENAMETOOLONG));
@@ -405,9 +471,7 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
     if (st == LW_OK && !s->write && access(file, R_OK) != 0)
         st = lw_fail_at(err, LW_EIO, file, 0, "no database there (%s)", strerror(errno));
     if (st == LW_OK)
-        st = open_handle(s, err);
-    if (st == LW_OK)
-        st = prepare_file(s, err);
+        st = open_prepared(s, err);
     if (st != LW_OK) {
         lw_store_close(s);
         return st;

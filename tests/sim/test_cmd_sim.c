@@ -111,6 +111,14 @@ static void a_prediction_is_stored_unless_told_not_to(void **unused)
     expect("runs --db runs.db --format json", 0, "\"step_ns\": 35558102");
 }
 
+static void a_prediction_that_cannot_be_stored_is_printed(void **unused)
+{
+    (void)unused;
+    expect("sim ddp.json -c eight.json --db /absent/folder/x.db", 1, "\nstep ");
+    expect("sim ddp.json -c eight.json --db . --format json", 1, "\"step_ns\": 35558102");
+    expect("sim ddp.json -c eight.json --db . --format json", 1, "\"run\": null");
+}
+
 static void bad_requests_are_refused_in_one_line(void **unused)
 {
     (void)unused;
@@ -176,6 +184,7 @@ int main(void)
         cmocka_unit_test(the_text_names_terms_sources_and_error),
         cmocka_unit_test(what_the_cluster_times_is_said_with_its_source),
         cmocka_unit_test(a_prediction_is_stored_unless_told_not_to),
+        cmocka_unit_test(a_prediction_that_cannot_be_stored_is_printed),
         cmocka_unit_test(bad_requests_are_refused_in_one_line),
         cmocka_unit_test(cost_prints_time_and_bandwidths),
         cmocka_unit_test(bench_simulates_the_oracles),

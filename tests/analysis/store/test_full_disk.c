@@ -33,11 +33,13 @@ static void a_file_that_does_not_fit_is_one_line_and_no_file(void **unused)
     assert_string_equal(shell("ls", &rc), "");
 }
 
+/* The prediction is printed all the same. */
 static void a_database_that_does_not_fit_is_one_line(void **unused)
 {
     (void)unused;
     expect_one_line("$L model mlp -o m.json >log.txt; ulimit -f 16;"
-                    " $L sim -w m.json --dp 2 --spans --db full.db", "lapwing sim: full.db: ");
+                    " $L sim -w m.json --dp 2 --spans --db full.db >shown", "lapwing sim: full.db: ");
+    assert_non_null(strstr(shell("cat shown", NULL), "peak memory"));
 }
 
 static void a_reader_that_goes_away_is_no_death_by_signal(void **unused)

@@ -507,6 +507,36 @@ static void a_newer_schema_is_refused(void **state)
     refused(LW_STORE_WRITE, LW_EFORMAT, "written by a newer lapwing (schema 99, this one knows");
 }
 
+static void edited_version_numbers_are_named(void **state)
+{
+    struct lw_store *s;
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
+    lw_store_close(s);
+    must_do("PRAGMA user_version = 0");
+    refused(LW_STORE_WRITE, LW_EFORMAT, "user_version is 0 and there is a table 'run': edited or");
+    refused(LW_STORE_READ, LW_EFORMAT, "user_version is 0");
+    must_do("PRAGMA user_version = -1");
+    refused(LW_STORE_WRITE, LW_EFORMAT, "user_version is -1 and there is a table");
+    must_do("PRAGMA user_version = 1; PRAGMA foreign_keys = OFF; DROP VIEW run_summary;"
+            "DROP VIEW run_span; DROP TABLE run");
+    refused(LW_STORE_READ, LW_EFORMAT, "user_version is 1 and there is not a table 'run'");
+}
+
+static void what_is_no_file_is_named(void **state)
+{
+    (void)state;
+    snprintf(file, sizeof file, "%s", folder);
+    refused(LW_STORE_WRITE, LW_EIO, "a folder, no database; give the name of a file to --db");
+    refused(LW_STORE_READ, LW_EIO, "a folder, no database");
+    snprintf(file, sizeof file, "/dev/null");
+    refused(LW_STORE_WRITE, LW_EIO, "a device or pipe, no database");
+    snprintf(file, sizeof file, "/proc/lapwing.db");
+    refused(LW_STORE_WRITE, LW_EIO, "unable to open database file: No such file or directory");
+}
+
 static void an_older_schema_is_brought_up_to_date_by_a_writer(void **state)
 {
     struct lw_store *s;
@@ -703,6 +733,8 @@ int main(void)
         IN_FOLDER(another_programs_database_is_left_alone),
         IN_FOLDER(a_newer_schema_is_refused),
         IN_FOLDER(an_older_schema_is_brought_up_to_date_by_a_writer),
+        IN_FOLDER(edited_version_numbers_are_named),
+        IN_FOLDER(what_is_no_file_is_named),
         IN_FOLDER(the_statements_of_the_documentation_work),
         IN_FOLDER(an_absent_file_is_created_only_for_writing),
         IN_FOLDER(a_locked_database_says_so),
