@@ -74,6 +74,15 @@ static enum lw_status print(const struct lw_run *runs, int32_t n, struct lw_aren
                             format, stdout, err);
 }
 
+/* Why runs failed, below the table. */
+static void put_failures(const struct lw_run *runs, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (runs[i].message[0] && runs[i].status != LW_RUN_OK)
+            printf("run %lld %s: %s\n", (long long)runs[i].id, lw_run_status_name(runs[i].status),
+                   runs[i].message);
+}
+
 int cmd_runs(int argc, char **argv)
 {
     const char *db = "lapwing.db";
@@ -99,6 +108,8 @@ int cmd_runs(int argc, char **argv)
         st = lw_store_runs(store, &arena, &runs, &n, &err);
     if (st == LW_OK)
         st = print(runs, n, &arena, format, &err);
+    if (st == LW_OK && format == LW_FORMAT_TEXT)
+        put_failures(runs, n);
     lw_store_close(store);
     lw_arena_free(&arena);
     return lw_cli_end("runs", st, &err);

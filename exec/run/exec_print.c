@@ -148,6 +148,8 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_object(&o, NULL);
     lw_jsonout_string(&o, "status", r->status);
     lw_jsonout_string(&o, "message", r->message);
+    if (strcmp(r->status, "ok") != 0)
+        lw_jsonout_string(&o, "error", r->message);
     lw_jsonout_string(&o, "plan", r->plan->name);
     lw_jsonout_string(&o, "plan_hash", r->plan->hash);
     lw_jsonout_string(&o, "backend", r->options->backend->name);

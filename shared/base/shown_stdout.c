@@ -3,7 +3,6 @@
 #include "shared/base/shown_stdout.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@ enum { CHUNK = 4096 };
 static struct filter {
     char waiting[8];
     size_t n_waiting;
+    bool used;
 } filter; /* of the one standard output of this process */
 
 static bool write_all(const char *data, size_t n)
@@ -78,6 +78,7 @@ static bool put_shown(const char *text, size_t n)
 static ssize_t filter_write(void *cookie, const char *data, size_t n)
 {
     struct filter *f = cookie;
+    f->used |= n > 0;
     char part[CHUNK + sizeof f->waiting + 1];
 
     for (size_t at = 0; at < n;) {
@@ -103,6 +104,12 @@ static int filter_close(void *cookie)
     bool ok = put_shown(f->waiting, f->n_waiting);
     f->n_waiting = 0;
     return ok ? 0 : -1;
+}
+
+bool lw_stdout_used(void)
+{
+    fflush(stdout);
+    return filter.used;
 }
 
 void lw_stdout_show_only(void)

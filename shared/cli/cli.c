@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "shared/cli/cli_help.h"
+#include "shared/base/jsonout.h"
 #include "shared/base/output.h"
+#include "shared/base/shown_stdout.h"
 #include "shared/base/shown_text.h"
 #include "shared/base/units.h"
 
@@ -19,6 +21,53 @@ void lw_cli_signals(void)
 {
     signal(SIGXFSZ, SIG_IGN); /* EFBIG */
     signal(SIGPIPE, SIG_IGN); /* EPIPE */
+}
+
+static int exit_of(enum lw_status s)
+{
+    switch (s) {
+    case LW_OK:
+        return LW_EXIT_OK;
+    case LW_ENO:
+        return LW_EXIT_NO;
+    case LW_EUSAGE:
+        return LW_EXIT_USAGE;
+    default:
+        return LW_EXIT_COULD_NOT;
+    }
+}
+
+/* Of the one command that this process runs. */
+static bool wants_json, says_nothing;
+
+/* For errors that come before the options are read. */
+static void look_for_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        wants_json |= strcmp(argv[i], "--format=json") == 0 ||
+                      (i + 1 < argc && strcmp(argv[i], "--format") == 0 &&
+                       strcmp(argv[i + 1], "json") == 0);
+}
+
+void lw_cli_no_json(void)
+{
+    says_nothing = true;
+}
+
+/* Programs that read JSON get an object also where there is no result. */
+static void print_failure(const char *command, const char *message, enum lw_status code)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    if (!wants_json || says_nothing || lw_stdout_used())
+        return;
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "command", command);
+    lw_jsonout_string(&o, "status", code == LW_ETIMEOUT ? "timeout" : "failed");
+    lw_jsonout_string(&o, "error", message);
+    lw_jsonout_int(&o, "exit_status", exit_of(code));
+    lw_jsonout_end(&o);
+    fflush(stdout);
 }
 
 struct spec { /* what getopt_long needs, made from our table */
@@ -104,7 +153,9 @@ static enum lw_status set_value(const struct lw_opt *o, const char *text, struct
     case LW_OPT_DOUBLE:
         return parse_double(o, text, err);
     case LW_OPT_FORMAT:
-        return parse_format(text, o->value, err);
+        LW_TRY(parse_format(text, o->value, err));
+        wants_json = *(enum lw_format *)o->value == LW_FORMAT_JSON;
+        return LW_OK;
     case LW_OPT_CALL:
         call = o->value;
         return call->set(call->ctx, o->name, text, err);
@@ -190,6 +241,7 @@ int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc,
     struct lw_err err = {0};
     bool help = false;
 
+    look_for_json(argc, argv);
     if (argc == 2 && strcmp(argv[1], "--help-man") == 0)
         lw_cli_help_man(stdout, u, table);
     else if (argc == 2 && strcmp(argv[1], "--help-words") == 0)
@@ -207,24 +259,11 @@ int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc,
     return lw_cli_end(u->command, s, &err);
 }
 
-static int exit_of(enum lw_status s)
-{
-    switch (s) {
-    case LW_OK:
-        return LW_EXIT_OK;
-    case LW_ENO:
-        return LW_EXIT_NO;
-    case LW_EUSAGE:
-        return LW_EXIT_USAGE;
-    default:
-        return LW_EXIT_COULD_NOT;
-    }
-}
-
 int lw_cli_fail(const char *command, const struct lw_err *err)
 {
     fflush(stdout);
     fprintf(stderr, "lapwing %s: %s\n", command, err->msg);
+    print_failure(command, err->msg, err->code);
     return exit_of(err->code);
 }
 
@@ -239,6 +278,7 @@ int lw_cli_usage(const char *command, const char *fmt, ...)
     fflush(stdout);
     fprintf(stderr, "lapwing %s: %s", command, lw_shown_text(shown, sizeof shown, raw));
     fprintf(stderr, "; see 'lapwing help %s'\n", command);
+    print_failure(command, shown, LW_EUSAGE);
     return LW_EXIT_USAGE;
 }
 
