@@ -54,8 +54,8 @@ struct session {
     struct exec_identity id; /* this process, where ranks are processes (several) */
     bool several;
     bool spawns;             /* this one only starts them */
-    struct exec_rendezvous *team; /* of several; closed at the end: the others wait for it */
-    int spawned;             /* exit status of the spawned processes; -1 = none */
+    struct lw_exec_team team; /* of several; closed at the end: the others wait for it */
+    struct exec_spawned spawned; /* how the spawned processes ended */
     lw_ps link_latency;
     double momentum, timeout_s; /* momentum -1: the optimizer's own */
     enum lw_format format;
@@ -94,17 +94,47 @@ static enum lw_status run(struct session *s, struct lw_err *err)
     return status;
 }
 
+static struct lw_run_info info_of(const struct session *s, bool over)
+{
+    return (struct lw_run_info){.kind = LW_RUN_EXEC, .plan = &s->plan, .cluster = &s->cluster,
+                                .workload = s->source.has_workload ? &s->source.workload : NULL,
+                                .backend = s->options.backend->name,
+                                .honesty = exec_honesty_name(s->result.honesty),
+                                .command = s->command, .n_warmup = s->result.n_warmup,
+                                .over = over};
+}
+
+static void blame(void *context, const char *why)
+{
+    struct session *s = context;
+
+    if (s->team.run >= 0)
+        cmd_exec_blame(s->db, s->team.run, why);
+}
+
+/* The run is in the database before anything can end it. Where that fails, storing is tried again at
+ * the end, which then reports why. */
+static void begin_row(struct session *s)
+{
+    struct lw_run_info info = info_of(s, false);
+    struct lw_err unused;
+
+    s->team.run = -1;
+    s->team.stopped = blame;
+    s->team.context = s;
+    if (!s->no_db && !(s->several && s->id.rank > 0))
+        (void)cmd_exec_begin(s->db, &info, &s->team.run, &unused);
+}
+
 static enum lw_status store(struct session *s, enum lw_status ran, const char *message, int64_t *run,
                             struct lw_err *err)
 {
-    struct lw_run_info info = {.kind = LW_RUN_EXEC, .plan = &s->plan, .cluster = &s->cluster,
-                               .workload = s->source.has_workload ? &s->source.workload : NULL,
-                               .backend = s->options.backend->name,
-                               .honesty = exec_honesty_name(s->result.honesty),
-                               .command = s->command, .n_warmup = s->result.n_warmup,
-                               .over = true};
+    struct lw_run_info info = info_of(s, true);
+    int64_t id = s->team.run;
 
-    return cmd_exec_store(s->db, &info, &s->result, &s->summary, ran, message, run, err);
+    LW_TRY(cmd_exec_store(s->db, &info, &s->result, &s->summary, ran, message, &id, err));
+    *run = id;
+    return LW_OK;
 }
 
 /* Who runs the ranks: this process alone, this one of several, or copies of it (--spawn). */
@@ -136,8 +166,14 @@ static enum lw_status find_ranks(struct session *s, struct lw_err *err)
 
 static enum lw_status spawn(struct session *s, struct lw_err *err)
 {
-    return exec_spawn(s->plan.n_ranks, s->options.timeout_ns, s->rendezvous, &asked_to_end,
-                      &s->spawned, err);
+    enum lw_status status = exec_spawn(s->plan.n_ranks, s->options.timeout_ns, s->rendezvous,
+                                       &asked_to_end, &s->spawned, err);
+
+    if (!s->no_db)
+        cmd_exec_find_dead(s->db);
+    if (s->spawned.rank_0_ended)
+        lw_cli_no_json();
+    return status;
 }
 
 /* What the run was: into the database, and on stdout by rank 0, also when it could not be stored. `why` is
@@ -185,8 +221,16 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
     LW_TRY(find_ranks(s, err));
     if (s->spawns)
         return spawn(s, err);
+    begin_row(s);
     enum lw_status ran = run(s, &why);
-    if (!cmd_exec_ran(ran) || (s->several && !s->result.speaks)) {
+    bool has_row = s->team.run >= 0 && !(s->several && s->id.rank > 0);
+    if (!has_row && (!cmd_exec_ran(ran) || (s->several && !s->result.speaks))) {
+        *err = why;
+        return ran;
+    }
+    if (!cmd_exec_ran(ran)) { /* nothing was measured */
+        if (!s->no_db)
+            (void)store(s, ran, why.msg, &(int64_t){0}, err);
         *err = why;
         return ran;
     }
@@ -211,6 +255,15 @@ static enum lw_status choose_optimizer(struct session *s, struct lw_err *err)
     return LW_OK;
 }
 
+static void only_rank_0_prints(void)
+{
+    struct exec_identity id = {0};
+    bool found = false;
+
+    if (exec_identity_read(&id, &found, NULL) == LW_OK && found && id.rank > 0)
+        lw_cli_no_json();
+}
+
 static void session_free(struct session *s)
 {
     lw_summary_free(&s->summary);
@@ -218,14 +271,14 @@ static void session_free(struct session *s)
     lw_plan_free(&s->plan);
     lw_cluster_free(&s->cluster);
     lw_plan_source_free(&s->source);
-    exec_rendezvous_close(s->team);
+    exec_rendezvous_close(s->team.rendezvous);
 }
 
 int cmd_exec(int argc, char **argv)
 {
     struct session s = {.options = lw_exec_options_default(), .backend = "threads",
                         .compute = "gemm", .db = "lapwing.db", .steps = 20, .warmup = 3,
-                        .timeout_s = 30, .spawned = -1, .momentum = -1, .consolidate = -1};
+                        .timeout_s = 30, .team = {.run = -1}, .momentum = -1, .consolidate = -1};
     const struct lw_opt own[] = {
         {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)", 0, 0},
         {"list-backends", 0, LW_OPT_FLAG, &s.list, NULL, "say which backends can run, and why not",
@@ -265,6 +318,7 @@ int cmd_exec(int argc, char **argv)
     struct lw_err err = {0};
     int n;
 
+    only_rank_0_prints();
     lw_cli_join(argc, argv, s.command, sizeof s.command);
     int rc = lw_plan_source_begin(&s.source, &usage, own, argc, argv, &n);
     if (rc >= 0)
@@ -294,5 +348,6 @@ int cmd_exec(int argc, char **argv)
         return lw_cli_usage("exec", "%s", err.msg);
     enum lw_status status = work(&s, n > 0 ? argv[1] : NULL, &err);
     session_free(&s);
-    return s.spawned > 0 ? s.spawned : lw_cli_end("exec", status, &err);
+    return status == LW_OK && s.spawned.exit_status ? s.spawned.exit_status
+                                                    : lw_cli_end("exec", status, &err);
 }

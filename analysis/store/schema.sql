@@ -269,3 +269,12 @@ JOIN span ON span.id BETWEEN run.first_span AND run.last_span AND span.run = run
 JOIN op_kind ON op_kind.id = span.kind
 LEFT JOIN op ON op.plan = run.plan AND op.op = span.op
 LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream;
+
+-- version 2
+CREATE TABLE run_process (      -- whose process runs or stores a run
+    run INTEGER PRIMARY KEY REFERENCES run(id),
+    host TEXT NOT NULL,
+    machine TEXT NOT NULL,      -- this boot of it and its process numbers: boot id, pid namespace
+    pid INTEGER NOT NULL,
+    pid_started INTEGER NOT NULL -- clock ticks after the boot (proc(5), stat, field 22)
+) STRICT;

@@ -19,17 +19,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
 #include "shared/base/embedded.h"
 #include "shared/base/used_files.h"
 
-enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
+enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000, OLDEST_READ = 1 };
 
 struct lw_store {
     sqlite3 *db;
     char *file;
     bool write, was_busy; /* the last error: another process held the database */
     int wait_ms;          /* for another writer */
+    int64_t schema;       /* user_version */
 };
 
 struct lw_sql {
@@ -206,6 +208,16 @@ int64_t lw_sql_last_id(struct lw_store *s)
     return sqlite3_last_insert_rowid(s->db);
 }
 
+int64_t lw_sql_changed(struct lw_store *s)
+{
+    return sqlite3_changes(s->db);
+}
+
+int64_t lw_store_schema(const struct lw_store *s)
+{
+    return s->schema;
+}
+
 enum lw_status lw_sql_begin(struct lw_store *s, struct lw_err *err)
 {
     return lw_sql_exec(s, "BEGIN IMMEDIATE", err);
@@ -324,7 +336,8 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
     bool empty;
 
     LW_TRY(look(s, newest, &have, &empty, err));
-    if (have == newest)
+    s->schema = s->write ? newest : have;
+    if (have == newest || (!s->write && have >= OLDEST_READ))
         return LW_OK;
     if (!s->write)
         return empty ? lw_fail_at(err, LW_EFORMAT, s->file, 0, "an empty database")
@@ -415,7 +428,8 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
         LW_TRY(one_int(s, "PRAGMA journal_mode = WAL", &unused, err));
         LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", err));
     }
-    return migrate(s, text, schema->len, newest, err);
+    LW_TRY(migrate(s, text, schema->len, newest, err));
+    return s->write ? lw_run_process_end_dead(s, err) : LW_OK;
 }
 
 /* Opened and of this version. Where two processes create a database, or the last one closes it while

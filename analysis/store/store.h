@@ -50,10 +50,17 @@ struct lw_run_info {
     bool over;                          /* it has run: what is left is to store it */
 };
 
-/* Store the run as running, so that one that is killed stays visible; one that is over as failed, "not
- * stored whole", which it stays when the disk is full or the process ends before lw_store_finish_run. *run = its id: 1, 2, ... */
+/* Store the run as running, with this process: when the process dies, the next command that opens the
+ * database finds it failed. One that is over is stored as failed, "not stored whole", which it stays
+ * when the disk is full or the process ends before lw_store_finish_run. *run = its id: 1, 2, ... */
 enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *info, int64_t *run,
                                   struct lw_err *err);
+/* Why a run that still counts as running will fail: kept when nothing more can be stored. */
+enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, struct lw_err *err);
+/* The run is over and this process stores it: it becomes "not stored whole" as above. *mine false:
+ * another process already did. */
+enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
+                                   int32_t n_warmup, bool *mine, struct lw_err *err);
 /* Append spans, in transactions of 10 000; the timeline must be sorted. May be called once. */
 enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_timeline *t,
                               struct lw_err *err);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
 
 static const char run_columns[] =
@@ -129,6 +130,8 @@ enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_r
     enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
     if (st != LW_OK || end != LW_OK)
         return st != LW_OK ? st : end;
+    for (int32_t i = 0; i < k; i++)
+        LW_TRY(lw_run_process_judge(s, a, &v[i], err));
     *runs = v;
     *n = k;
     return LW_OK;

@@ -1,6 +1,6 @@
 /* Runs, spans and measures into the database. A run is inserted with the status "running" before
  * its engine starts, or as a failure "not stored whole" when it is over already, and ended by one
- * transaction; spans go in between, 10 000 to a transaction, into
+ * transaction; while it runs it names its process (run_process.h); spans go in between, 10 000 to a transaction, into
  * a table without an index: a run remembers the range of its row numbers instead, which costs
  * nothing to keep and still finds a run without reading the others. */
 #include "analysis/store/store.h"
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
 #include "analysis/store/store_plan.h"
 
@@ -73,6 +74,8 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
     enum lw_status st = info->plan ? lw_store_put_plan(s, info->plan, &plan, err) : LW_OK;
     if (st == LW_OK)
         st = insert_run(s, info, plan, &id, err);
+    if (st == LW_OK && !info->over)
+        st = lw_run_process_note(s, id, err);
     if (st != LW_OK) {
         lw_sql_rollback(s);
         return st;
@@ -80,6 +83,29 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
     LW_TRY(lw_sql_commit(s, err));
     *run = id;
     return LW_OK;
+}
+
+enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_prepare(s, "UPDATE run SET message = ? WHERE id = ? AND status = 'running'", &q,
+                          err));
+    lw_sql_run(q, "tl", why, run);
+    return lw_sql_finish(q, err);
+}
+
+enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
+                                   int32_t n_warmup, bool *mine, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_prepare(s, "UPDATE run SET status = 'failed', message = 'not stored whole',"
+                             " honesty = ?, n_warmup = ? WHERE id = ? AND status = 'running'", &q,
+                          err));
+    lw_sql_run(q, "til", honesty, n_warmup, run);
+    *mine = !lw_sql_failed(q) && lw_sql_changed(s) == 1;
+    return lw_sql_finish(q, err);
 }
 
 /* kind_id[kind] = its number in this database, which may know kinds in another order. */

@@ -1,6 +1,8 @@
 /* Storing what exec did. */
 #include "analysis/study/store_exec_run.h"
 
+#include <unistd.h>
+
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
 
@@ -49,17 +51,50 @@ static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_exe
     return lw_comparison_record(db, run, err);
 }
 
+enum lw_status cmd_exec_begin(const char *db, const struct lw_run_info *info, int64_t *run,
+                              struct lw_err *err)
+{
+    struct lw_store *store;
+
+    LW_TRY(lw_store_open(db, LW_STORE_WRITE, &store, err));
+    enum lw_status s = lw_store_begin_run(store, info, run, err);
+    lw_store_close(store);
+    return s;
+}
+
+void cmd_exec_blame(const char *db, int64_t run, const char *why)
+{
+    struct lw_store *store;
+
+    if (lw_store_open(db, LW_STORE_WRITE, &store, NULL) != LW_OK)
+        return;
+    lw_store_wait_at_most(store, 500);
+    lw_store_blame(store, run, why, NULL);
+    lw_store_close(store);
+}
+
+void cmd_exec_find_dead(const char *db)
+{
+    struct lw_store *store;
+
+    if (access(db, F_OK) == 0 && lw_store_open(db, LW_STORE_WRITE, &store, NULL) == LW_OK)
+        lw_store_close(store);
+}
+
 enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
                               const struct lw_exec_result *x, const struct lw_summary *summary,
                               enum lw_status ran, const char *message, int64_t *run,
                               struct lw_err *err)
 {
     struct lw_store *store;
-    int64_t id = -1;
+    int64_t id = *run;
+    bool mine = true;
 
     LW_TRY(lw_store_open(db, LW_STORE_WRITE, &store, err));
-    enum lw_status s = lw_store_begin_run(store, info, &id, err);
-    if (s == LW_OK)
+    enum lw_status s = id < 0 ? lw_store_begin_run(store, info, &id, err)
+                              : lw_store_end_of_run(store, id, info->honesty, info->n_warmup, &mine,
+                                                    err);
+    if (s == LW_OK && mine)
         s = fill(store, id, x, summary, ran, message, err);
     if (s == LW_OK)
         *run = id;

@@ -72,7 +72,7 @@ static enum lw_status run_plan(const struct exec_calibration *c, const struct lw
                                struct lw_err *err)
 {
     struct lw_exec_options o = lw_exec_options_default();
-    struct exec_rendezvous *team = NULL;
+    struct lw_exec_team team = {.run = -1};
 
     o.backend = c->o->backend;
     o.loop = c->o->loop;
@@ -86,7 +86,7 @@ static enum lw_status run_plan(const struct exec_calibration *c, const struct lw
     if (!c->o->id)
         return lw_exec_run(plan, &o, r, err);
     enum lw_status s = lw_exec_team_run(plan, &o, c->o->id, &team, r, err);
-    exec_rendezvous_close(team);
+    exec_rendezvous_close(team.rendezvous);
     return s;
 }
 
@@ -207,7 +207,7 @@ static enum lw_status meet(struct exec_calibration *c, struct lw_err *err)
         return lw_fail(err, LW_EINVAL, "%s started %d processes, --ranks is %d", c->o->id->source,
                        c->o->id->n_ranks, c->o->n_ranks);
     snprintf(same.backend, sizeof same.backend, "%s", c->o->backend->name);
-    return exec_rendezvous_open(c->o->id, &same, INT64_C(10000000000), &c->team, err);
+    return exec_rendezvous_open(c->o->id, &same, INT64_C(10000000000), NULL, &c->team, err);
 }
 
 /* Another round, if it will end within the time; rank 0 decides for all. */

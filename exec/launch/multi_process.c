@@ -218,19 +218,40 @@ static enum lw_status run_and_part(const struct lw_plan *plan, const struct lw_e
     return s;
 }
 
+/* Everything beside plan, backend and version that changes what a rank does. Where threads are pinned,
+ * how long a step may take and what is printed is each process's own. */
+static void describe(const struct lw_exec_options *o, char text[EXEC_SETTINGS])
+{
+    const struct exec_optimizer *u = &o->optimizer;
+
+    memset(text, 0, EXEC_SETTINGS);
+    snprintf(text, EXEC_SETTINGS,
+             "optimizer %s;rate %.9g;momentum %.9g;beta2 %.9g;epsilon %.9g;--steps %d;--warmup %d;"
+             "--compute %d;verification %d;--consolidate %d;link rate %.17g;link latency %lld ns;"
+             "%d ranks a node;loop %d;--fault %d:%d:%d:%d;", exec_optimizer_name(u->kind),
+             (double)u->rate, (double)u->momentum, (double)u->beta2, (double)u->epsilon, o->n_steps,
+             o->n_warmup, (int)o->compute, o->verify, o->consolidate, o->link_bytes_per_s,
+             (long long)o->link_latency_ns, o->ranks_per_node, o->loop, o->fault.rank, o->fault.step,
+             o->fault.op, (int)o->fault.kind);
+}
+
 enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec_options *options,
-                                const struct exec_identity *id, struct exec_rendezvous **team,
+                                const struct exec_identity *id, struct lw_exec_team *team,
                                 struct lw_exec_result *out, struct lw_err *err)
 {
     struct exec_agreement agreement = {.program = LW_VERSION};
     struct lw_err own = {0}, *e = err ? err : &own;
 
-    *team = NULL;
+    team->rendezvous = NULL;
     if (id->n_ranks != plan->n_ranks)
         return lw_fail(e, LW_EINVAL, "%s started %d processes; the plan has %d ranks", id->source,
                        id->n_ranks, plan->n_ranks);
     snprintf(agreement.plan_hash, sizeof agreement.plan_hash, "%s", plan->hash);
     snprintf(agreement.backend, sizeof agreement.backend, "%s", options->backend->name);
-    LW_TRY(exec_rendezvous_open(id, &agreement, exec_opening_limit(options->timeout_ns), team, e));
-    return run_and_part(plan, options, id, *team, out, e);
+    describe(options, agreement.settings);
+    LW_TRY(exec_rendezvous_open(id, &agreement, exec_opening_limit(options->timeout_ns), &team->run,
+                                &team->rendezvous, e));
+    if (id->rank == 0 && team->stopped)
+        exec_rendezvous_note_loss(team->rendezvous, team->stopped, team->context);
+    return run_and_part(plan, options, id, team->rendezvous, out, e);
 }

@@ -6,22 +6,36 @@
 #include "exec/launch/rendezvous.h"
 #include "exec/run/run.h"
 
-/* A run whose ranks are processes: this one is `id`. All meet, run the plan, and rank 0 gets what all
- * ranks did on one clock; on the others *out holds this rank's part. As lw_exec_run otherwise; a
- * process that fails makes all others fail with its words. *out is always set: when the run stopped, it
- * says where each rank was, and out->speaks who stores it. *team (NULL: they did not meet) is to be
- * closed when that is done: the others wait for it. */
+/* The processes of a run, while it lasts. */
+struct lw_exec_team {
+    int64_t run; /* in the results database: rank 0's to set, and known to all once they met; -1 = none */
+    exec_loss_noted_fn *stopped; /* at rank 0, or NULL: exec_rendezvous_note_loss */
+    void *context;
+    struct exec_rendezvous *rendezvous; /* set when they met; the caller closes it when all is stored */
+};
+
+/* A run whose ranks are processes: this one is `id`. All meet, agree on everything that changes what
+ * they do, run the plan, and rank 0 gets what all ranks did on one clock; on the others *out holds this
+ * rank's part. As lw_exec_run otherwise; a process that fails makes all others fail with its words.
+ * *out is always set: when the run stopped, it says where each rank was, and out->speaks who stores it. */
 enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec_options *options,
-                                const struct exec_identity *id, struct exec_rendezvous **team,
+                                const struct exec_identity *id, struct lw_exec_team *team,
                                 struct lw_exec_result *out, struct lw_err *err);
 
+/* How the processes that exec_spawn started ended. */
+struct exec_spawned {
+    int exit_status;  /* 0 to 3: of the first that did not succeed; 1 where a signal ended it */
+    bool rank_0_ended; /* by itself: it has printed what there is to print */
+};
+
 /* Start n_ranks processes of this program with the same arguments, on this machine, each told who it is,
- * and wait for them: the exit status of the first that did not succeed, or 0. When one fails, those that
+ * and wait for them. When one fails, those that
  * are stopped (SIGSTOP) are killed at once, and the rest when grace_ns have passed. *signal (borrowed)
  * not 0: it is passed on to all. rendezvous: HOST:PORT, or NULL = a free port of this machine's
- * loopback. LW_EIO: could not start. */
+ * loopback. LW_EIO: could not start. LW_EFAILED: a signal ended the first that failed; the message names
+ * rank and signal. */
 enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezvous,
-                          const volatile sig_atomic_t *signal, int *exit_status,
+                          const volatile sig_atomic_t *signal, struct exec_spawned *ended,
                           struct lw_err *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@
 #include "exec/cpu/clock_wait.h"
 #include "shared/base/arena.h"
 
-enum { PINGS = 16, MAX_RANKS = 4096 };
+enum { PINGS = 16, MAX_RANKS = 4096, OWN_FILES = 12 }; /* OWN_FILES: of the rest of the process */
 #define MAX_RESULTS (INT64_C(1) << 30)
 
 /* --- bytes -------------------------------------------------------------------------------------- */
@@ -113,8 +114,26 @@ static enum lw_status connect_all(struct exec_rendezvous *r, struct lw_err *err)
     return exec_life_begin(r, err);
 }
 
+enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err)
+{
+    int64_t needed = N_CHANNELS * ((int64_t)n_ranks - 1) + OWN_FILES;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= (rlim_t)needed)
+        return LW_OK;
+    if (limit.rlim_max >= (rlim_t)needed) {
+        limit.rlim_cur = limit.rlim_max;
+        return setrlimit(RLIMIT_NOFILE, &limit) == 0
+                   ? LW_OK
+                   : lw_fail(err, LW_EIO, "raising the number of open files: %s", strerror(errno));
+    }
+    return lw_fail(err, LW_ENOTSUP, "%d processes: rank 0 needs %lld open files, and the limit is %lld: "
+                                    "raise it (ulimit -n %lld), or leave out --spawn", n_ranks,
+                   (long long)needed, (long long)limit.rlim_max, (long long)needed);
+}
+
 enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct exec_agreement *a,
-                                    int64_t timeout_ns, struct exec_rendezvous **out,
+                                    int64_t timeout_ns, int64_t *run, struct exec_rendezvous **out,
                                     struct lw_err *err)
 {
     struct exec_rendezvous *r;
@@ -122,12 +141,15 @@ enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct
     if (id->n_ranks < 1 || id->n_ranks > MAX_RANKS)
         return lw_fail(err, LW_ENOTSUP, "%d processes: a rendezvous joins 1 to %d", id->n_ranks,
                        MAX_RANKS);
+    if (id->rank == 0)
+        LW_TRY(exec_rendezvous_room(id->n_ranks, err));
     r = lw_calloc(1, sizeof *r);
     if (!r)
         return lw_fail_nomem(err);
     r->id = *id;
     r->agreement = *a;
     r->timeout_ns = timeout_ns;
+    r->run = run && id->rank == 0 ? *run : -1;
     r->listener = r->wake[0] = r->wake[1] = -1;
     pthread_mutex_init(&r->mutex, NULL);
     int32_t n = id->rank == 0 ? id->n_ranks : 1;
@@ -145,6 +167,8 @@ enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct
         exec_rendezvous_close(r);
         return s;
     }
+    if (run)
+        *run = r->run;
     *out = r;
     return LW_OK;
 }

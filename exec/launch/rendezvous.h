@@ -29,16 +29,24 @@ enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct 
 /* Where rank 0 listens: HOST:PORT, a name or an address; [ADDRESS]:PORT for IPv6. LW_EINVAL: not so. */
 enum lw_status exec_identity_address(struct exec_identity *id, const char *text, struct lw_err *err);
 
+enum { EXEC_SETTINGS = 384 };
+
 /* What all processes must have in common, told to rank 0 before anything else. */
 struct exec_agreement {
     char plan_hash[33], backend[16], program[32]; /* program: version of lapwing */
+    char settings[EXEC_SETTINGS]; /* "name=value;" for whatever else changes what ranks do */
 };
 
 struct exec_rendezvous;
 
-/* LW_ETIMEOUT: who is missing; LW_EINVAL: who differs, in what. */
+/* Rank 0 has two connections to each other process. LW_ENOTSUP: this process may not open so many files;
+ * the limit is raised as far as the system allows first. */
+enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err);
+
+/* LW_ETIMEOUT: who is missing; LW_EINVAL: who differs, in what. *run (NULL: not wanted) is rank 0's to
+ * give, and what it gave on all others. */
 enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct exec_agreement *a,
-                                    int64_t timeout_ns, struct exec_rendezvous **r,
+                                    int64_t timeout_ns, int64_t *run, struct exec_rendezvous **r,
                                     struct lw_err *err);
 /* Tells the others that this process is done (they do not take it for lost) and frees. */
 void exec_rendezvous_close(struct exec_rendezvous *r);
@@ -46,6 +54,10 @@ void exec_rendezvous_close(struct exec_rendezvous *r);
 /* From now on `lost` is called when another process goes; at once if one already did. NULL ends it: no
  * call is under way when this returns. */
 void exec_rendezvous_watch(struct exec_rendezvous *r, exec_lost_fn *lost, void *context);
+/* Called once, from any thread, as soon as a process goes or says why it stops, this one included: before
+ * anything else that takes time, because a launcher may end this process at any moment from then on. */
+typedef void exec_loss_noted_fn(void *context, const char *words);
+void exec_rendezvous_note_loss(struct exec_rendezvous *r, exec_loss_noted_fn *note, void *context);
 /* Tell all others to stop, and why. From any thread. */
 void exec_rendezvous_abort(struct exec_rendezvous *r, const char *why);
 

@@ -4,7 +4,9 @@
  * answers when all ranks are there, or LINGER_NS after the first that does not agree: with a welcome, or
  * with the words that say who differs in what; every process then ends with the same message.
  * Connections that speak another protocol, prove nothing, or say nothing for HELLO_NS are closed, not
- * counted, and noted. All are listened to at once: none holds up another. */
+ * counted, and noted. All are listened to at once: none holds up another. Where descriptors run out, the
+ * connection that has been silent for the longest time makes room and is told so; a process of the run
+ * that this meets dials again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -14,15 +16,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "exec/launch/rendezvous_star.h"
 #include "exec/cpu/clock_wait.h"
+#include "shared/base/arena.h"
 #include "shared/base/hash.h"
 
-enum { PROTOCOL = 4, MAGIC = 0x4c617057, WAITING = 64 };
+enum { PROTOCOL = 5, MAGIC = 0x4c617057 };
+enum { MOST_WAITING = 16384, KEPT_FILES = 64, AT_ONCE = 512 };
+enum { ANSWER_NO, ANSWER_YES, ANSWER_DIAL_AGAIN };
 #define LINGER_NS INT64_C(500000000)
 #define HELLO_NS INT64_C(2000000000)
 
@@ -42,7 +48,7 @@ struct hello {
     char proof[33];
 };
 
-struct waiting { /* a connection that has not said all of its hello; fd -1: a free place */
+struct waiting { /* a connection that has not said all of its hello; fd -1: it is done with */
     int fd;
     int64_t until_ns;
     size_t got;
@@ -51,8 +57,15 @@ struct waiting { /* a connection that has not said all of its hello; fd -1: a fr
     char from[96];
 };
 
+struct waiting_list { /* in the order in which they came */
+    struct waiting *at;
+    struct pollfd *polls; /* [room + 1] */
+    int n, room;
+};
+
 struct answer {
-    uint32_t magic, ok;
+    uint32_t magic, ok; /* ANSWER_... */
+    int64_t run;
     char words[EXEC_WORDS];
 };
 
@@ -141,22 +154,76 @@ static enum lw_status introduce(struct exec_rendezvous *r, int32_t channel, stru
     return exec_star_put(r, fd, &h, sizeof h, err);
 }
 
+static enum lw_status dial_and_introduce(struct exec_rendezvous *r, int32_t channel,
+                                         int64_t until_ns, struct lw_err *err)
+{
+    int *fd = &r->fds[0][channel];
+
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    LW_TRY(dial(r, until_ns, fd, err));
+    return introduce(r, channel, err);
+}
+
+/* Which connection has something to read, an end or an error; DATA first; -1: the time is over. */
+static int32_t wait_for_any(struct exec_rendezvous *r, int64_t until_ns)
+{
+    struct pollfd p[N_CHANNELS];
+
+    while (exec_now_ns() < until_ns) {
+        for (int c = 0; c < N_CHANNELS; c++)
+            p[c] = (struct pollfd){r->fds[0][c], POLLIN, 0};
+        if (poll(p, N_CHANNELS, 50) <= 0)
+            continue;
+        for (int32_t c = 0; c < N_CHANNELS; c++)
+            if (p[c].revents)
+                return c;
+    }
+    return -1;
+}
+
+/* Rank 0 was out of descriptors and closed this connection, with a word or by a reset. */
+static bool made_room(const struct exec_rendezvous *r, int32_t channel)
+{
+    struct answer a = {0};
+    ssize_t n = recv(r->fds[0][channel], &a, sizeof a, MSG_DONTWAIT | MSG_PEEK);
+
+    return (n < 0 && (errno == ECONNRESET || errno == EPIPE)) ||
+           (n >= 8 && a.magic == MAGIC && a.ok == ANSWER_DIAL_AGAIN);
+}
+
+static enum lw_status introduce_all(struct exec_rendezvous *r, int64_t until_ns, struct lw_err *err)
+{
+    for (int32_t c = 0; c < N_CHANNELS;) {
+        if (dial_and_introduce(r, c, until_ns, err) == LW_OK)
+            c++;
+        else if (r->fds[0][c] < 0 || !made_room(r, c) || exec_now_ns() > until_ns)
+            return err ? err->code : LW_EFAILED;
+    }
+    return LW_OK;
+}
+
 enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
 {
     int64_t until = exec_now_ns() + r->timeout_ns;
+    struct lw_err own = {0}, *e = err ? err : &own;
     struct answer answer;
+    int32_t c;
 
-    for (int32_t c = 0; c < N_CHANNELS; c++) {
-        LW_TRY(dial(r, until, &r->fds[0][c], err));
-        LW_TRY(introduce(r, c, err));
+    LW_TRY(introduce_all(r, until, e));
+    while ((c = wait_for_any(r, until)) >= 0 && made_room(r, c)) {
+        nanosleep(&(struct timespec){0, 5000000}, NULL);
+        LW_TRY(dial_and_introduce(r, c, until, e));
     }
-    if (exec_star_get(r, r->fds[0][DATA], &answer, sizeof answer, err) != LW_OK)
-        return lw_err_context(err, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
+    if (exec_star_get(r, r->fds[0][DATA], &answer, sizeof answer, e) != LW_OK)
+        return lw_err_context(e, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
     if (answer.magic != MAGIC)
-        return lw_fail(err, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
+        return lw_fail(e, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
                        r->id.port);
     answer.words[EXEC_WORDS - 1] = '\0';
-    return answer.ok ? LW_OK : lw_fail(err, LW_EINVAL, "%s", answer.words);
+    r->run = answer.run;
+    return answer.ok == ANSWER_YES ? LW_OK : lw_fail(e, LW_EINVAL, "%s", answer.words);
 }
 
 static enum lw_status listen_here(struct exec_rendezvous *r, struct lw_err *err)
@@ -165,15 +232,28 @@ static enum lw_status listen_here(struct exec_rendezvous *r, struct lw_err *err)
     int on = 1, bad = 0;
 
     LW_TRY(resolve(&r->id, &list, err));
-    r->listener = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    r->listener = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (r->listener < 0 || bind(r->listener, list->ai_addr, list->ai_addrlen) != 0 ||
-        listen(r->listener, 2 * r->id.n_ranks) != 0)
+        listen(r->listener, SOMAXCONN) != 0)
         bad = errno;
     freeaddrinfo(list);
     return bad ? lw_fail(err, LW_EIO, "listening at %s:%d: %s", r->id.host, r->id.port,
                          strerror(bad))
                : LW_OK;
+}
+
+/* The first "name=value;" that differs; both have the same names in the same order. */
+static void name_difference(int32_t rank, const char *ours, const char *theirs,
+                            char words[EXEC_WORDS])
+{
+    size_t n = 0, from = 0;
+
+    for (; ours[n] && ours[n] == theirs[n]; n++)
+        from = ours[n] == ';' ? n + 1 : from;
+    int a = (int)strcspn(ours + from, ";"), b = (int)strcspn(theirs + from, ";");
+    snprintf(words, EXEC_WORDS, "rank %d was started with %.*s, rank 0 with %.*s: give all ranks the "
+             "same options", rank, b, theirs + from, a, ours + from);
 }
 
 /* Where the newcomer differs from this process; "" = nowhere. false: there is no place for it. */
@@ -197,12 +277,14 @@ static bool compare(const struct exec_rendezvous *r, const struct claim *h, char
                  a->backend);
     else if (strcmp(a->program, b->program) != 0)
         snprintf(words, EXEC_WORDS, "rank %d runs %s, rank 0 %s", h->rank, b->program, a->program);
+    else if (strcmp(a->settings, b->settings) != 0)
+        name_difference(h->rank, a->settings, b->settings, words);
     return true;
 }
 
 static void answer_all(struct exec_rendezvous *r, const char *words)
 {
-    struct answer a = {.magic = MAGIC, .ok = words[0] == '\0'};
+    struct answer a = {.magic = MAGIC, .ok = words[0] ? ANSWER_NO : ANSWER_YES, .run = r->run};
 
     snprintf(a.words, sizeof a.words, "%.*s", EXEC_WORDS - 1, words);
     for (int32_t k = 0; k < r->n_fds; k++)
@@ -218,6 +300,16 @@ static void turn_away(struct exec_rendezvous *r, struct waiting *w, const char *
     snprintf(r->turned_away, sizeof r->turned_away, "%s %s", w->from, why);
 }
 
+/* In a time that does not depend on where they differ. */
+static bool same_proof(const char a[33], const char b[33])
+{
+    unsigned char differ = 0;
+
+    for (int i = 0; i < 33; i++)
+        differ |= (unsigned char)(a[i] ^ b[i]);
+    return differ == 0;
+}
+
 static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
 {
     struct claim *c = &w->hello.claim;
@@ -228,11 +320,12 @@ static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
         return;
     }
     prove(r->id.token, &w->challenge, c, proof);
-    if (!proof[0] || memcmp(proof, w->hello.proof, sizeof proof) != 0) {
+    if (!proof[0] || !same_proof(proof, w->hello.proof)) {
         turn_away(r, w, "has another job token, or repeats an old hello");
         return;
     }
     c->agreement.plan_hash[32] = c->agreement.backend[15] = c->agreement.program[31] = '\0';
+    c->agreement.settings[EXEC_SETTINGS - 1] = '\0';
     bool fits = compare(r, c, words);
     if (words[0] && !r->refusal[0])
         memcpy(r->refusal, words, sizeof words);
@@ -263,22 +356,72 @@ static void hear(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
         judge(r, w, n);
 }
 
-static void admit(struct exec_rendezvous *r, struct waiting all[WAITING])
+/* As many as there are descriptors for. */
+static enum lw_status list_open(struct waiting_list *l, int32_t n_ranks, struct lw_err *err)
 {
-    struct sockaddr_storage from;
-    socklen_t len = sizeof from;
-    char host[64] = "?", port[16] = "";
-    struct waiting *w = NULL;
-    int fd = accept4(r->listener, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);
+    struct rlimit limit;
+    int64_t most = MOST_WAITING;
 
-    if (fd < 0)
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        if (limit.rlim_cur < limit.rlim_max) {
+            limit.rlim_cur = limit.rlim_max;
+            setrlimit(RLIMIT_NOFILE, &limit);
+            getrlimit(RLIMIT_NOFILE, &limit);
+        }
+        int64_t left = (int64_t)limit.rlim_cur - KEPT_FILES - N_CHANNELS * (int64_t)n_ranks;
+        most = left < most ? left : most;
+    }
+    *l = (struct waiting_list){.room = (int)(most > 4 ? most : 4)};
+    l->at = lw_calloc((size_t)l->room, sizeof *l->at);
+    l->polls = lw_calloc((size_t)l->room + 1, sizeof *l->polls);
+    return l->at && l->polls ? LW_OK : lw_fail_nomem(err);
+}
+
+static void list_close(struct waiting_list *l)
+{
+    lw_free(l->at);
+    lw_free(l->polls);
+}
+
+/* Places that are done with are given back; the order stays. */
+static void list_compact(struct waiting_list *l)
+{
+    int n = 0;
+
+    for (int i = 0; i < l->n; i++)
+        if (l->at[i].fd >= 0) {
+            if (n != i)
+                l->at[n] = l->at[i];
+            n++;
+        }
+    l->n = n;
+}
+
+/* The one that came first and has still said nothing leaves; one whose hello lies here is heard instead. */
+static void make_room(struct exec_rendezvous *r, struct waiting_list *l, int32_t *n)
+{
+    struct answer a = {.magic = MAGIC, .ok = ANSWER_DIAL_AGAIN};
+
+    for (int i = 0; i < l->n; i++) {
+        struct waiting *w = &l->at[i];
+        if (w->fd < 0)
+            continue;
+        hear(r, w, n);
+        if (w->fd < 0)
+            continue;
+        send(w->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT);
+        turn_away(r, w, "was silent while others waited for a place");
         return;
-    for (int i = 0; i < WAITING && !w; i++)
-        w = all[i].fd < 0 ? &all[i] : NULL;
-    if (!w)
-        turn_away(r, w = &all[0], "was in the way of others");
+    }
+}
+
+static void greet(struct exec_rendezvous *r, struct waiting *w, int fd,
+                  const struct sockaddr_storage *from, socklen_t len)
+{
+    char host[64] = "?", port[16] = "";
+
     set_up_socket(fd);
-    getnameinfo((struct sockaddr *)&from, len, host, sizeof host, port, sizeof port,
+    getnameinfo((const struct sockaddr *)from, len, host, sizeof host, port, sizeof port,
                 NI_NUMERICHOST | NI_NUMERICSERV);
     memset(w, 0, sizeof *w);
     w->fd = fd;
@@ -293,25 +436,52 @@ static void admit(struct exec_rendezvous *r, struct waiting all[WAITING])
         turn_away(r, w, "took no challenge");
 }
 
-/* One round of listening, to newcomers and to all that are about to say who they are. */
-static enum lw_status listen_round(struct exec_rendezvous *r, struct waiting all[WAITING],
-                                   int32_t *n, struct lw_err *err)
+/* Whoever stands at the door, up to a limit a round: the others of the list are heard in between. */
+static void admit(struct exec_rendezvous *r, struct waiting_list *l, int32_t *n)
 {
-    struct pollfd p[WAITING + 1];
-
-    for (int i = 0; i < WAITING; i++)
-        p[i] = (struct pollfd){all[i].fd, POLLIN, 0};
-    p[WAITING] = (struct pollfd){r->listener, POLLIN, 0};
-    if (poll(p, WAITING + 1, 20) < 0 && errno != EINTR)
-        return lw_fail(err, LW_EIO, "waiting for other processes: %s", strerror(errno));
-    for (int i = 0; i < WAITING; i++) {
-        if (all[i].fd >= 0 && p[i].revents)
-            hear(r, &all[i], n);
-        else if (all[i].fd >= 0 && exec_now_ns() > all[i].until_ns)
-            turn_away(r, &all[i], "said nothing");
+    for (int i = 0; i < AT_ONCE; i++) {
+        struct sockaddr_storage from;
+        socklen_t len = sizeof from;
+        if (l->n == l->room) {
+            make_room(r, l, n);
+            list_compact(l);
+        }
+        int fd = l->n < l->room ? accept4(r->listener, (struct sockaddr *)&from, &len, SOCK_CLOEXEC)
+                                : -1;
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && l->n > 0) {
+            make_room(r, l, n);
+            list_compact(l);
+            continue;
+        }
+        if (fd < 0)
+            return;
+        greet(r, &l->at[l->n++], fd, &from, len);
     }
-    if (p[WAITING].revents)
-        admit(r, all);
+}
+
+/* One round of listening, to newcomers and to all that are about to say who they are. */
+static enum lw_status listen_round(struct exec_rendezvous *r, struct waiting_list *l, int32_t *n,
+                                   struct lw_err *err)
+{
+    struct pollfd *p = l->polls;
+    int64_t now;
+
+    for (int i = 0; i < l->n; i++)
+        p[i] = (struct pollfd){l->at[i].fd, POLLIN, 0};
+    p[l->n] = (struct pollfd){r->listener, POLLIN, 0};
+    if (poll(p, (nfds_t)l->n + 1, 20) < 0 && errno != EINTR)
+        return lw_fail(err, LW_EIO, "waiting for other processes: %s", strerror(errno));
+    bool newcomers = p[l->n].revents != 0;
+    now = exec_now_ns();
+    for (int i = 0; i < l->n; i++) {
+        if (l->at[i].fd >= 0 && p[i].revents)
+            hear(r, &l->at[i], n);
+        else if (l->at[i].fd >= 0 && now > l->at[i].until_ns)
+            turn_away(r, &l->at[i], "said nothing");
+    }
+    list_compact(l);
+    if (newcomers)
+        admit(r, l, n);
     return LW_OK;
 }
 
@@ -340,20 +510,21 @@ static enum lw_status say_missing(struct exec_rendezvous *r, struct lw_err *err)
 enum lw_status exec_hello_gather(struct exec_rendezvous *r, struct lw_err *err)
 {
     int64_t until = exec_now_ns() + r->timeout_ns;
-    struct waiting all[WAITING];
-    enum lw_status s = listen_here(r, err);
+    struct waiting_list l = {0};
     int32_t n = 0;
+    enum lw_status s = list_open(&l, r->id.n_ranks, err);
 
-    for (int i = 0; i < WAITING; i++)
-        all[i].fd = -1;
+    if (s == LW_OK)
+        s = listen_here(r, err);
     while (s == LW_OK && n < N_CHANNELS * (r->id.n_ranks - 1) && exec_now_ns() < until) {
-        s = listen_round(r, all, &n, err);
+        s = listen_round(r, &l, &n, err);
         if (r->refusal[0] && until > exec_now_ns() + LINGER_NS)
             until = exec_now_ns() + LINGER_NS; /* for the others, who are on their way */
     }
-    for (int i = 0; i < WAITING; i++)
-        if (all[i].fd >= 0)
-            turn_away(r, &all[i], "came when all were there");
+    for (int i = 0; i < l.n; i++)
+        if (l.at[i].fd >= 0)
+            turn_away(r, &l.at[i], "came when all were there");
+    list_close(&l);
     LW_TRY(s);
     if (n < N_CHANNELS * (r->id.n_ranks - 1) && !r->refusal[0])
         return say_missing(r, err);

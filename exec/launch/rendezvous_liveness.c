@@ -54,6 +54,8 @@ static void note_loss(struct exec_rendezvous *r, int32_t but, const char *words)
             tell(r->fds[k][LIFE], LIFE_STOP, r->words);
     if (r->lost)
         r->lost(r->context, r->words);
+    if (r->note)
+        r->note(r->note_context, r->words);
 }
 
 /* The mutex is held. */
@@ -141,6 +143,16 @@ void exec_rendezvous_watch(struct exec_rendezvous *r, exec_lost_fn *lost, void *
     r->context = context;
     if (lost && r->stopped)
         lost(context, r->words);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void exec_rendezvous_note_loss(struct exec_rendezvous *r, exec_loss_noted_fn *note, void *context)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->note = note;
+    r->note_context = context;
+    if (r->stopped)
+        note(context, r->words);
     pthread_mutex_unlock(&r->mutex);
 }
 

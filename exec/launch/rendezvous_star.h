@@ -18,6 +18,7 @@ struct exec_rendezvous {
     struct exec_identity id;
     struct exec_agreement agreement;
     int64_t timeout_ns, offset_ns, error_ns;
+    int64_t run;            /* of the results database, rank 0's word; -1 = none */
     int (*fds)[N_CHANNELS]; /* [n_ranks] at rank 0 (its own: -1); else [1]: to rank 0 */
     int32_t n_fds;
     int listener, wake[2];  /* wake: a pipe that ends the thread */
@@ -26,6 +27,8 @@ struct exec_rendezvous {
     pthread_mutex_t mutex;  /* guards the rest, and writing to life connections */
     exec_lost_fn *lost;
     void *context;
+    exec_loss_noted_fn *note;
+    void *note_context;
     bool stopped;           /* somebody is lost: words say who */
     bool *gone;             /* [n_fds] said farewell, or lost */
     bool farewell;          /* not at rank 0: rank 0 said it */

@@ -104,20 +104,25 @@ static void kill_all(const pid_t *pids, int32_t n)
             kill(pids[r], SIGKILL);
 }
 
-/* What a shell would say of it. */
+/* The statuses of this program; a process that could not become it has none of them. */
 static int status_of(int wait_status)
 {
-    return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+    int s = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1;
+
+    return s <= 3 ? s : 1;
 }
 
 struct family {
     pid_t *pids;   /* [n] 0 = gone */
     bool *stopped; /* [n] by a signal */
     int32_t n, left;
-    int status;    /* of the first that did not succeed */
+    int status;    /* of the first that did not succeed, */
+    int32_t first; /* which, */
+    int signal_no; /* and what ended it; 0: itself */
+    bool rank_0_ended;
     int64_t until_ns;
     const volatile sig_atomic_t *signal;
-    bool told;     /* of the signal */
+    bool told;     /* of that signal */
 };
 
 static void note(struct family *f, pid_t pid, int status)
@@ -130,8 +135,12 @@ static void note(struct family *f, pid_t pid, int status)
             return;
         f->pids[r] = 0;
         f->left--;
-        if (f->status == 0)
-            f->status = status_of(status);
+        f->rank_0_ended |= r == 0 && WIFEXITED(status);
+        if (f->status != 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+            return;
+        f->status = status_of(status);
+        f->first = r;
+        f->signal_no = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     }
 }
 
@@ -205,11 +214,13 @@ static enum lw_status start_all(pid_t *pids, int32_t n_ranks, const char *rendez
 }
 
 enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezvous,
-                          const volatile sig_atomic_t *signal, int *exit_status, struct lw_err *err)
+                          const volatile sig_atomic_t *signal, struct exec_spawned *ended,
+                          struct lw_err *err)
 {
     struct family f = {.n = n_ranks, .signal = signal};
     char *text, **argv;
 
+    LW_TRY(exec_rendezvous_room(n_ranks, err));
     LW_TRY(own_arguments(&text, &argv, err));
     f.pids = lw_calloc((size_t)n_ranks, sizeof *f.pids);
     f.stopped = lw_calloc((size_t)n_ranks, sizeof *f.stopped);
@@ -221,7 +232,10 @@ enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezv
     if (s != LW_OK)
         kill_all(f.pids, f.left);
     wait_all(&f, grace_ns);
-    *exit_status = f.status;
+    *ended = (struct exec_spawned){f.status, f.rank_0_ended};
+    if (s == LW_OK && f.signal_no)
+        s = lw_fail(err, LW_EFAILED, "rank %d was ended by signal %d (%s)", f.first, f.signal_no,
+                    strsignal(f.signal_no));
     lw_free(f.pids);
     lw_free(f.stopped);
     lw_free(argv);

@@ -350,13 +350,14 @@ static void a_plan_is_stored_once_per_hash(void **state)
     lw_plan_free(&other);
 }
 
-static void a_run_that_never_ends_stays_visible_as_running(void **state)
+static void a_run_whose_process_was_killed_is_found_failed(void **state)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC, .backend = "threads", .honesty = "real"};
     struct lw_err err = {0};
     struct lw_arena a = {0};
     struct lw_store *s;
     struct lw_run *runs;
+    char says[64];
     int64_t id;
     int32_t n;
 
@@ -368,14 +369,53 @@ static void a_run_that_never_ends_stays_visible_as_running(void **state)
         kill(getpid(), SIGKILL);
     }
     waitpid(child, NULL, 0);
-    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
+    snprintf(says, sizeof says, "process %d on ", (int)child);
+    assert_int_equal(lw_store_open(file, LW_STORE_READ, &s, &err), LW_OK); /* shown so */
+    assert_int_equal(lw_store_runs(s, &a, &runs, &n, &err), LW_OK);
+    assert_int_equal(runs[0].status, LW_RUN_FAILED);
+    assert_non_null(strstr(runs[0].message, says));
+    lw_store_close(s);
+    assert_int_equal(ask("SELECT status = 'running' FROM run"), 1);
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK); /* stored so */
+    assert_int_equal(ask("SELECT status = 'failed' FROM run"), 1);
     assert_int_equal(lw_store_runs(s, &a, &runs, &n, &err), LW_OK);
     assert_int_equal(n, 1);
-    assert_int_equal(runs[0].status, LW_RUN_RUNNING);
+    assert_int_equal(runs[0].status, LW_RUN_FAILED);
+    assert_non_null(strstr(runs[0].message, says));
     assert_int_equal(runs[0].plan, -1);
     assert_int_equal(runs[0].step, -1);
     assert_string_equal(runs[0].honesty, "real");
     lw_arena_free(&a);
+    lw_store_close(s);
+}
+
+static void a_run_of_a_living_process_and_of_another_machine_stay_running(void **state)
+{
+    struct lw_run_info info = {.kind = LW_RUN_EXEC};
+    struct lw_err err = {0};
+    struct lw_store *s, *other;
+    int64_t id;
+    bool mine;
+
+    (void)state;
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
+    must_do("UPDATE run_process SET host = 'elsewhere', pid = 1 << 40 WHERE run = 2;"
+            "UPDATE run_process SET machine = machine || 'x', pid = 1 << 40 WHERE run = 3;"
+            "UPDATE run_process SET pid_started = 1 WHERE run = 4;"
+            "UPDATE run_process SET machine = 'b' || machine WHERE run = 5");
+    assert_int_equal(lw_store_blame(s, 4, "rank 2 is gone", &err), LW_OK);
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &other, &err), LW_OK);
+    lw_store_close(other);
+    assert_int_equal(ask("SELECT sum(id) FROM run WHERE status = 'running'"), 1 + 2 + 3);
+    assert_int_equal(ask("SELECT message LIKE 'rank 2 is gone; process % ended before%' FROM run"
+                         " WHERE id = 4"), 1); /* number used again; 5: the host was started anew */
+    assert_int_equal(lw_store_end_of_run(s, 1, "real", 3, &mine, &err), LW_OK);
+    assert_true(mine);
+    assert_int_equal(lw_store_end_of_run(s, 1, "real", 3, &mine, &err), LW_OK);
+    assert_false(mine); /* once */
+    assert_int_equal(ask("SELECT n_warmup FROM run WHERE message = 'not stored whole'"), 3);
     lw_store_close(s);
 }
 
@@ -544,10 +584,10 @@ static void an_older_schema_is_brought_up_to_date_by_a_writer(void **state)
 
     (void)state;
     must_do("PRAGMA application_id = 0x4c617077; CREATE TABLE kept (x); INSERT INTO kept VALUES (5)");
-    refused(LW_STORE_READ, LW_EFORMAT, "written by an older lapwing (schema 0, this one has 1)");
+    refused(LW_STORE_READ, LW_EFORMAT, "written by an older lapwing (schema 0, this one has 2)");
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_close(s);
-    assert_int_equal(ask("PRAGMA user_version"), 1);
+    assert_int_equal(ask("PRAGMA user_version"), 2);
     assert_int_equal(ask("SELECT count(*) FROM run"), 0);
     assert_int_equal(ask("SELECT x FROM kept"), 5);
 }
@@ -725,7 +765,8 @@ int main(void)
         IN_FOLDER(spans_keep_picoseconds_and_the_names_of_their_ops),
         IN_FOLDER(a_timeline_comes_back_to_the_picosecond),
         IN_FOLDER(a_plan_is_stored_once_per_hash),
-        IN_FOLDER(a_run_that_never_ends_stays_visible_as_running),
+        IN_FOLDER(a_run_whose_process_was_killed_is_found_failed),
+        IN_FOLDER(a_run_of_a_living_process_and_of_another_machine_stay_running),
         IN_FOLDER(a_failed_run_keeps_its_message),
         IN_FOLDER(a_run_that_is_not_there_is_named_with_the_range),
         IN_FOLDER(past_errors_count_this_cluster_alone),

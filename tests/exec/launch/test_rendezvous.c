@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -240,7 +243,7 @@ struct member {
     struct exec_rendezvous *r;
     enum lw_status status;
     struct lw_err err;
-    int64_t timeout_ns;
+    int64_t timeout_ns, run;
     pthread_t thread;
 };
 
@@ -262,7 +265,7 @@ static struct member member_of(int32_t rank, int32_t n, const char *host, int32_
 static void *come(void *arg)
 {
     struct member *m = arg;
-    m->status = exec_rendezvous_open(&m->id, &m->same, m->timeout_ns, &m->r, &m->err);
+    m->status = exec_rendezvous_open(&m->id, &m->same, m->timeout_ns, &m->run, &m->r, &m->err);
     return NULL;
 }
 
@@ -350,6 +353,99 @@ static void strangers_are_turned_away_and_noted(void **state)
     exec_rendezvous_close(m[1].r);
 }
 
+/* A child that keeps n silent connections to the port and replaces those that are closed. */
+static pid_t crowd(int32_t port, int n)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    pid_t child = fork();
+
+    if (child != 0)
+        return child;
+    struct pollfd *p = calloc((size_t)n, sizeof *p);
+    for (int i = 0; i < n; i++)
+        p[i].fd = -1;
+    for (;;) {
+        for (int i = 0; i < n; i++) {
+            if (p[i].fd >= 0)
+                continue;
+            p[i] = (struct pollfd){socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), POLLRDHUP, 0};
+            connect(p[i].fd, (struct sockaddr *)&a, sizeof a);
+        }
+        poll(p, (nfds_t)n, 10);
+        for (int i = 0; i < n; i++)
+            if (p[i].revents & (POLLHUP | POLLERR | POLLRDHUP)) {
+                close(p[i].fd);
+                p[i].fd = -1;
+            }
+    }
+}
+
+/* Four ranks meet where the crowd already is; "" or the words of one that failed. */
+static const char *meet_at(int32_t port)
+{
+    static char words[1024];
+    struct member m[4];
+
+    for (int32_t i = 0; i < 4; i++) {
+        m[i] = member_of(i, 4, "127.0.0.1", port);
+        start(&m[i]);
+        usleep(i == 0 ? 500000 : 0); /* the crowd comes first */
+    }
+    words[0] = '\0';
+    for (int32_t i = 0; i < 4; i++) {
+        pthread_join(m[i].thread, NULL);
+        if (m[i].status != LW_OK)
+            snprintf(words, sizeof words, "rank %d: %s", i, m[i].err.msg);
+    }
+    for (int32_t i = 0; i < 4; i++)
+        exec_rendezvous_close(m[i].status == LW_OK ? m[i].r : NULL);
+    return words;
+}
+
+static void end_crowd(pid_t child)
+{
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void real_ranks_come_through_ten_thousand_silent_connections(void **state)
+{
+    struct rlimit before, all;
+    int32_t port = a_port();
+
+    (void)state;
+    getrlimit(RLIMIT_NOFILE, &before);
+    all = (struct rlimit){before.rlim_max, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &all);
+    int n = all.rlim_cur > 10200 ? 10000 : (int)all.rlim_cur - 200;
+    pid_t child = crowd(port, n);
+    const char *words = meet_at(port);
+    end_crowd(child);
+    setrlimit(RLIMIT_NOFILE, &before);
+    if (words[0])
+        fail_msg("among %d silent connections: %s", n, words);
+}
+
+/* More connections than rank 0 has descriptors for: the silent ones make room. */
+static void silent_connections_make_room(void **state)
+{
+    int32_t port = a_port();
+    pid_t child = crowd(port, 600), meeting = fork();
+    int status;
+
+    (void)state;
+    if (meeting == 0) {
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){120, 120});
+        const char *words = meet_at(port);
+        fputs(words, stderr);
+        _exit(words[0] != '\0');
+    }
+    assert_int_equal(waitpid(meeting, &status, 0), meeting);
+    end_crowd(child);
+    assert_int_equal(status, 0);
+}
+
 static void another_token_is_turned_away_by_name(void **state)
 {
     struct member m[2];
@@ -380,7 +476,7 @@ static void a_replayed_hello_is_turned_away(void **state)
     struct {
         uint32_t magic, protocol;
         uint64_t number[2];
-    } challenge = {0x4c617057, 4, {1, 2}};
+    } challenge = {0x4c617057, 5, {1, 2}};
     char hello[1024];
     struct member victim, m[2];
     const char *last;
@@ -425,17 +521,22 @@ static void a_replayed_hello_is_turned_away(void **state)
 static void what_differs_is_said_to_all(void **state)
 {
     static const char *const words[] = {"has another plan (1) than rank 0 (0)",
-                                        "runs backend 'mpi', rank 0 'threads'", "runs 2, rank 0 1"};
-    static const char *const other[] = {"1", "mpi", "2"};
+                                        "runs backend 'mpi', rank 0 'threads'", "runs 2, rank 0 1",
+                                        "rank 1 was started with --steps 4, rank 0 with --steps 3: "
+                                        "give all ranks the same options"};
+    static const char *const other[] = {"1", "mpi", "2", "optimizer sgd;--steps 4;"};
 
     (void)state;
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         struct member m[2];
         int32_t port = a_port();
         for (int32_t i = 0; i < 2; i++)
             m[i] = member_of(i, 2, "127.0.0.1", port);
-        char *const said[] = {m[1].same.plan_hash, m[1].same.backend, m[1].same.program};
-        snprintf(said[k], 16, "%s", other[k]);
+        char *const said[] = {m[1].same.plan_hash, m[1].same.backend, m[1].same.program,
+                              m[1].same.settings};
+        snprintf(m[0].same.settings, EXEC_SETTINGS, "optimizer sgd;--steps 3;");
+        snprintf(m[1].same.settings, EXEC_SETTINGS, "optimizer sgd;--steps 3;");
+        snprintf(said[k], k < 3 ? 16 : EXEC_SETTINGS, "%s", other[k]);
         for (int32_t i = 0; i < 2; i++)
             start(&m[i]);
         for (int32_t i = 0; i < 2; i++) {
@@ -541,6 +642,8 @@ int main(void)
         cmocka_unit_test(rank_0_listens_where_it_is_told),
         cmocka_unit_test(processes_meet_over_both_families),
         cmocka_unit_test(strangers_are_turned_away_and_noted),
+        cmocka_unit_test(real_ranks_come_through_ten_thousand_silent_connections),
+        cmocka_unit_test(silent_connections_make_room),
         cmocka_unit_test(another_token_is_turned_away_by_name),
         cmocka_unit_test(a_replayed_hello_is_turned_away),
         cmocka_unit_test(what_differs_is_said_to_all),

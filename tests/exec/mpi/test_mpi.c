@@ -106,7 +106,7 @@ static int be_rank(const char *what)
     if (s == LW_OK)
         s = exec_identity_read(&id, &several, &err);
     if (s == LW_OK && several)
-        s = exec_rendezvous_open(&id, &same, INT64_C(20000000000), &r, &err);
+        s = exec_rendezvous_open(&id, &same, INT64_C(20000000000), NULL, &r, &err);
     if (s == LW_OK && several)
         exec_rendezvous_process(r, &process);
     if (s == LW_OK && strcmp(what, "ops") == 0)

@@ -168,7 +168,7 @@ static enum lw_status be_rank(void)
     snprintf(same.plan_hash, sizeof same.plan_hash, "%s",
              getenv("T_HASH") ? getenv("T_HASH") : "0");
     if (s == LW_OK && several)
-        s = exec_rendezvous_open(&id, &same, setting("T_TIMEOUT_MS", 20000) * 1000000, &r, &err);
+        s = exec_rendezvous_open(&id, &same, setting("T_TIMEOUT_MS", 20000) * 1000000, NULL, &r, &err);
     if (s != LW_OK) {
         say(s, &err, &none);
         return s;

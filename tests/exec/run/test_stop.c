@@ -32,7 +32,7 @@ static char *shell(const char *words, int *rc)
              "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
              "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 "
              "TSAN_OPTIONS=allocator_may_return_null=1 L=%s && mine() { for p in $(pgrep "
-             "-x lapwing); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; } && { "
+             "-x 'lapwing|exe'); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; } && { "
              "%s; } 2>&1",
              folder, mpi ? mpi : "", binary, words);
     FILE *f = popen(line, "r");
@@ -92,7 +92,7 @@ static void stops(enum how how, int rank, int op, const char *kind, const char *
              after[how], rank, op, kind);
     double began = now_s();
     char *out = strdup(shell(words, &rc));
-    if (rc == 0 || rc == 124 || !strstr(out, expected))
+    if (rc == 0 || rc == 124 || (how != MPI && rc > 3) || !strstr(out, expected))
         fail_msg("%s\nstatus %d, expected \"%s\" in:\n%s", words, rc, expected, out);
     if (now_s() - began > 20)
         fail_msg("%s: %g s", words, now_s() - began);
@@ -194,6 +194,37 @@ static void a_rank_killed_at_any_moment_stops_all(void **state)
         }
 }
 
+/* The run is in the database once, failed, with the rank that died: also where it is rank 0, and where
+ * the launcher kills the others. */
+static void a_killed_rank_is_stored_once_and_blamed(void **state)
+{
+    static const char *const blamed[] = {"rank 0 is gone", "rank 1 is gone"};
+
+    (void)state;
+    for (int how = SPAWN; how < (has_mpirun() ? N_HOWS : MPI); how++)
+        for (int k = 0; k < 2 * repeats(); k++) {
+            int victim = k % 2, rc;
+            char words[1024];
+            snprintf(words, sizeof words,
+                     "rm -f s.db*; timeout 40 %s$L exec -w w.json --dp %d%s --steps 100000 --no-verify "
+                     "--compute sleep --timeout 2 --db s.db -q --format json >out 2>err & p=$!; sleep 1.%d; "
+                     "kill -9 $(for q in $(mine); do tr '\\0' '\\n' </proc/$q/environ | grep -qE "
+                     "'^(LAPWING_RANK|OMPI_COMM_WORLD_RANK)=%d$' && echo $q; done); wait $p; echo status $?; "
+                     "$L runs --db s.db --format json", before[how], RANKS, after[how], k % 4, victim);
+            char *out = shell(words, &rc);
+            bool failed = strstr(out, "\"status\": \"failed\"") || strstr(out, "\"status\": \"timeout\"");
+            bool whose = strstr(out, blamed[victim]) ||
+                         (victim == 0 && strstr(out, "ended before the run was stored"));
+            if (!failed || !whose || strstr(out, "\"id\": 2") || strstr(out, "status 0\n") ||
+                (how == SPAWN && !strstr(out, "status 1\n")))
+                fail_msg("%s\n%s", words, out);
+            nobody_is_left(words);
+            out = shell("cat out; echo; cat err", &rc);
+            if (how == SPAWN && !strstr(out, "\"status\": \"failed\""))
+                fail_msg("%s: no object with the failure in\n%s", words, out);
+        }
+}
+
 static void a_signal_ends_the_run_and_stores_it(void **state)
 {
     (void)state;
@@ -230,6 +261,38 @@ static void a_full_disk_ends_all_and_the_next_run_works(void **state)
         shell("rm -f s.db*", &rc);
     }
     the_next_run_works(SPAWN);
+}
+
+static void too_few_open_files_are_named_before_the_start(void **state)
+{
+    int rc;
+
+    (void)state;
+    char *out = shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
+                      "echo status $?", &rc);
+    if (!strstr(out, "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it (ulimit -n "
+                     "26), or leave out --spawn\nstatus 1\n"))
+        fail_msg("%s", out);
+    out = shell("ulimit -n 16; timeout 60 $L exec -w w.json --dp 3 --spawn --steps 1 --compute sleep --db "
+                "s.db; echo status $?", &rc);
+    if (!strstr(out, "status 0\n"))
+        fail_msg("%s", out);
+    nobody_is_left("ulimit");
+}
+
+static void ranks_with_other_options_are_refused(void **state)
+{
+    int rc;
+
+    (void)state;
+    char *out = shell("t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=x$$ LAPWING_RENDEZVOUS="
+                      "127.0.0.1:$((20000 + $$ % 12000)) timeout 40 $L exec -w w.json --dp 2 --no-db --steps $2 "
+                      "--optimizer $3; echo status $?; }; t 0 3 sgd & t 1 3 adam & wait; t 0 3 sgd & t 1 4 sgd & "
+                      "wait", &rc);
+    if (!strstr(out, "rank 1 was started with optimizer adam, rank 0 with optimizer sgd: give all ranks the same "
+                     "options") ||
+        !strstr(out, "rank 1 was started with --steps 4, rank 0 with --steps 3") || strstr(out, "status 0"))
+        fail_msg("%s", out);
 }
 
 static void faults_that_make_no_sense_are_refused(void **state)
@@ -285,8 +348,11 @@ int main(void)
         cmocka_unit_test(processes_stop_whatever_fails),
         cmocka_unit_test(mpi_ranks_stop_whatever_fails),
         cmocka_unit_test(a_rank_killed_at_any_moment_stops_all),
+        cmocka_unit_test(a_killed_rank_is_stored_once_and_blamed),
         cmocka_unit_test(a_signal_ends_the_run_and_stores_it),
         cmocka_unit_test(a_full_disk_ends_all_and_the_next_run_works),
+        cmocka_unit_test(too_few_open_files_are_named_before_the_start),
+        cmocka_unit_test(ranks_with_other_options_are_refused),
         cmocka_unit_test(faults_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
