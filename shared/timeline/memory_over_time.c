@@ -7,6 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/plan/uses.h"
 #include "shared/timeline/param_memory.h"
+#include "shared/base/checked.h"
 
 enum { TURN_GIVEN_BACK, TURN_ALLOCATION, TURN_TAKEN };
 
@@ -16,7 +17,7 @@ int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank)
     int64_t sum = 0;
 
     for (int k = 0; k < LW_N_MEM; k++)
-        sum += role->static_bytes[k];
+        sum = lw_add_sat(sum, role->static_bytes[k]);
     return sum;
 }
 
@@ -86,7 +87,7 @@ enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan
     for (int64_t i = 0; i < n; i++) {
         if (i == 0 || v[i].rank != v[i - 1].rank)
             now = lw_memory_fixed(plan, v[i].rank);
-        now += v[i].bytes;
+        now = lw_add_sat(now, v[i].bytes);
         peak[v[i].rank] = now > peak[v[i].rank] ? now : peak[v[i].rank];
     }
     lw_free(v);

@@ -3,6 +3,7 @@
  * bytes beside 2 of the parameter and 2 of the gradient (K = 12 of Rajbhandari et al., arXiv
  * 1910.02054, section 3.1). Not counted: workspaces, fragmentation, what a framework itself takes. */
 #include "shared/timeline/param_memory.h"
+#include "shared/base/checked.h"
 
 int64_t lw_memory_state_bytes(enum lw_optimizer optimizer, enum lw_dtype param)
 {
@@ -15,6 +16,11 @@ int64_t lw_memory_state_bytes(enum lw_optimizer optimizer, enum lw_dtype param)
     return item * n_states[optimizer] + (lw_dtype_size(param) == 2 ? 4 : 0);
 }
 
+static void add(int64_t *sum, int64_t elements, int64_t size)
+{
+    *sum = lw_add_sat(*sum, lw_mul_sat(elements, size));
+}
+
 void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64_t numel,
                    int64_t owned, int64_t bytes[LW_N_MEM])
 {
@@ -22,7 +28,7 @@ void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64
 
     for (int stage = 1; stage <= rule->zero && stage <= 3; stage++)
         held[stage - 1] = stage == 2 && rule->whole_gradients ? numel : owned;
-    bytes[LW_MEM_OPTIMIZER] += held[0] * lw_memory_state_bytes(rule->optimizer, param);
-    bytes[LW_MEM_GRADS] += held[1] * lw_dtype_size(rule->grad);
-    bytes[LW_MEM_PARAMS] += held[2] * lw_dtype_size(param);
+    add(&bytes[LW_MEM_OPTIMIZER], held[0], lw_memory_state_bytes(rule->optimizer, param));
+    add(&bytes[LW_MEM_GRADS], held[1], lw_dtype_size(rule->grad));
+    add(&bytes[LW_MEM_PARAMS], held[2], lw_dtype_size(param));
 }

@@ -18,6 +18,7 @@
 #include "sim/cost/cost_model.h"
 
 #include "sim/cost/cost_closed_form.h"
+#include "shared/base/checked.h"
 
 int64_t sim_chunk_bytes(int64_t bytes, enum lw_dtype dtype, int32_t n)
 {
@@ -107,14 +108,14 @@ enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t 
     if (n_ranks > n_nodes) {
         LW_TRY(link_of(c, LW_LINK_INTRA, &l, err));
         p.bytes_per_s = p.intra_bytes_per_s = l->bytes_per_s.value * n_links(l);
-        p.intra_ps = (lw_ps)(l->latency_ps.value + 0.5);
+        p.intra_ps = lw_round_sat(l->latency_ps.value);
         p.source = l->bytes_per_s.source;
     }
     if (n_nodes > 1) {
         LW_TRY(link_of(c, LW_LINK_INTER, &l, err));
         double per_node = l->bytes_per_s.value * n_links(l);
         p.inter_bytes_per_s = per_node * share_of_node(c, (double)n_ranks / n_nodes);
-        p.inter_ps = (lw_ps)(l->latency_ps.value + 0.5);
+        p.inter_ps = lw_round_sat(l->latency_ps.value);
         if (n_ranks == n_nodes || p.inter_bytes_per_s < p.bytes_per_s) {
             p.bytes_per_s = p.inter_bytes_per_s;
             p.source = l->bytes_per_s.source;
@@ -131,7 +132,8 @@ static lw_ps latencies(const struct sim_path *p, int64_t steps, int32_t n_ranks,
     int64_t trips = steps / n_ranks, rest = steps % n_ranks;
     int64_t crossings = n_nodes > 1 ? trips * n_nodes + (rest < n_nodes ? rest : n_nodes) : 0;
 
-    return crossings * p->inter_ps + (steps - crossings) * p->intra_ps;
+    return lw_add_sat(lw_mul_sat(crossings, p->inter_ps),
+                      lw_mul_sat(steps - crossings, p->intra_ps));
 }
 
 enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_query *q,
@@ -150,12 +152,13 @@ enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_q
         return LW_OK;
     }
     if (steps > 0) {
-        t = steps * lw_transfer_ps(sim_chunk_bytes(q->bytes, q->dtype, q->n_ranks), p.bytes_per_s) +
-            latencies(&p, steps, q->n_ranks, q->n_nodes);
+        lw_ps hop = lw_transfer_ps(sim_chunk_bytes(q->bytes, q->dtype, q->n_ranks), p.bytes_per_s);
+        t = lw_add_sat(lw_mul_sat(steps, hop), latencies(&p, steps, q->n_ranks, q->n_nodes));
     } else if (q->op == LW_OP_BARRIER) {
         t = latencies(&p, 2 * hops, q->n_ranks, q->n_nodes);
     } else {
-        t = lw_transfer_ps(q->bytes, p.bytes_per_s) + latencies(&p, hops, q->n_ranks, q->n_nodes);
+        t = lw_add_sat(lw_transfer_ps(q->bytes, p.bytes_per_s),
+                       latencies(&p, hops, q->n_ranks, q->n_nodes));
     }
     *out = (struct lw_cost_answer){.time = t, .model = "alpha-beta", .source = p.source,
                                    .detail = "closed form",

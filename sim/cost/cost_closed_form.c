@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/checked.h"
 
 enum { MOST_PIECES = 1024, COUNTED_PIECES = 16 };
 
@@ -133,8 +134,8 @@ static lw_ps tree_round(const struct sim_path *p, const struct lw_cost_query *q,
     struct sim_schedule s = {.n_nodes = q->n_nodes, .n_crossing = q->n_ranks > q->n_nodes ? 2 : 1};
     lw_ps inside = inside_ps(p, bytes), outside = between_ps(p, &s, bytes);
 
-    inside += p->intra_bytes_per_s > 0 ? p->intra_ps : 0;
-    outside += q->n_nodes > 1 ? p->inter_ps : 0;
+    inside = lw_add_sat(inside, p->intra_bytes_per_s > 0 ? p->intra_ps : 0);
+    outside = lw_add_sat(outside, q->n_nodes > 1 ? p->inter_ps : 0);
     return inside > outside ? inside : outside;
 }
 
@@ -153,7 +154,7 @@ static enum lw_status best_tree(const struct sim_path *p, const struct lw_cost_q
             LW_TRY(count_rounds(q, pieces - 1, &before, err));
             per_piece = at - before;
         }
-        lw_ps t = at * tree_round(p, q, tree_piece(q, pieces));
+        lw_ps t = lw_mul_sat(at, tree_round(p, q, tree_piece(q, pieces)));
         if (*time < 0 || t < *time) {
             *time = t;
             *k = pieces;
@@ -218,35 +219,40 @@ static lw_ps exchange_ps(const struct sim_schedule *s, const struct sim_path *p,
 {
     int64_t near = s->per_node > 0 ? s->per_node - 1 : s->n_nodes == 1 ? s->n - 1 : 0;
     int64_t far = s->n - 1 - near;
-    lw_ps inside = near * inside_ps(p, bytes), outside = far * between_ps(p, s, bytes);
+    lw_ps inside = lw_mul_sat(near, inside_ps(p, bytes));
+    lw_ps outside = lw_mul_sat(far, between_ps(p, s, bytes));
 
     if (!at_once)
-        return inside + near * p->intra_ps + outside + far * p->inter_ps;
-    lw_ps last = far > 0 ? inside + outside + p->inter_ps : 0;
-    lw_ps first = near > 0 ? inside + p->intra_ps : 0;
+        return lw_add_sat(lw_add_sat(inside, lw_mul_sat(near, p->intra_ps)),
+                          lw_add_sat(outside, lw_mul_sat(far, p->inter_ps)));
+    lw_ps last = far > 0 ? lw_add_sat(lw_add_sat(inside, outside), p->inter_ps) : 0;
+    lw_ps first = near > 0 ? lw_add_sat(inside, p->intra_ps) : 0;
     return last > first ? last : first;
 }
 
 static lw_ps hierarchical_ps(const struct sim_schedule *s, const struct sim_path *p)
 {
     int64_t near = (int64_t)s->per_node - 1, far = (int64_t)s->n_nodes - 1, c = s->piece_bytes;
-    int64_t crossing = s->op == LW_OP_ALL_TO_ALL ? s->per_node * c : c;
+    int64_t crossing = s->op == LW_OP_ALL_TO_ALL ? lw_mul_sat(s->per_node, c) : c;
 
-    return near * (inside_ps(p, s->n_nodes * c) + p->intra_ps) +
-           far * (between_ps(p, s, crossing) + p->inter_ps);
+    lw_ps inside = lw_add_sat(inside_ps(p, lw_mul_sat(s->n_nodes, c)), p->intra_ps);
+    lw_ps outside = lw_add_sat(between_ps(p, s, crossing), p->inter_ps);
+
+    return lw_add_sat(lw_mul_sat(near, inside), lw_mul_sat(far, outside));
 }
 
 static lw_ps hfreduce_ps(const struct sim_schedule *s, const struct sim_hfreduce *h)
 {
-    int64_t k = s->n_pieces / 2, high = s->trees.most_depth, bytes = 2 * s->piece_bytes;
+    int64_t k = s->n_pieces / 2, high = s->trees.most_depth, bytes = lw_mul_sat(2, s->piece_bytes);
     lw_ps copy = lw_transfer_ps(bytes, h->device_bytes_per_s), tree = 0;
 
     if (s->n_nodes > 1)
-        tree = lw_transfer_ps(bytes, h->bytes_per_s[SIM_CEILING_NIC]) + h->latency;
+        tree = lw_add_sat(lw_transfer_ps(bytes, h->bytes_per_s[SIM_CEILING_NIC]), h->latency);
     if (copy < tree)
-        return 2 * copy + (k + 2 * high - 1) * tree;
+        return lw_add_sat(lw_mul_sat(2, copy), lw_mul_sat(k + 2 * high - 1, tree));
     int64_t gap = 2 * high + 1 - k;
-    return gap > 0 ? 2 * k * copy + gap * tree : s->n_steps * copy;
+    return gap > 0 ? lw_add_sat(lw_mul_sat(2 * k, copy), lw_mul_sat(gap, tree))
+                   : lw_mul_sat(s->n_steps, copy);
 }
 
 static lw_ps closed_form(const struct sim_schedule *s, const struct sim_group_links *g)
@@ -255,13 +261,13 @@ static lw_ps closed_form(const struct sim_schedule *s, const struct sim_group_li
 
     switch (s->algorithm) {
     case LW_REDUCER_PAIRWISE:
-        return twice * exchange_ps(s, &g->path, s->piece_bytes, false);
+        return lw_mul_sat(twice, exchange_ps(s, &g->path, s->piece_bytes, false));
     case LW_REDUCER_DIRECT:
-        return twice * exchange_ps(s, &g->path, s->piece_bytes, true);
+        return lw_mul_sat(twice, exchange_ps(s, &g->path, s->piece_bytes, true));
     case LW_REDUCER_ONE_SHOT:
         return exchange_ps(s, &g->path, s->piece_bytes, true);
     case LW_REDUCER_HIERARCHICAL:
-        return twice * hierarchical_ps(s, &g->path);
+        return lw_mul_sat(twice, hierarchical_ps(s, &g->path));
     default:
         return hfreduce_ps(s, &g->host);
     }

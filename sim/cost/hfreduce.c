@@ -11,6 +11,7 @@
  * The steady rate is the least of the four; filling and draining the pipeline is sim/cost/collective_messages.c's.
  * Not modelled: pairs of devices that reduce over NVLink first, the CPU's own speed. */
 #include "sim/cost/hfreduce.h"
+#include "shared/base/checked.h"
 
 static enum lw_status missing(const struct lw_cluster *c, const char *what, struct lw_err *err)
 {
@@ -62,7 +63,7 @@ static enum lw_status network_ceiling(const struct lw_cluster *c, struct sim_hfr
         return missing(c, "bandwidth and latency of its inter-node link", err);
     double n = lw_figure_is_set(nic->n_links) ? nic->n_links.value : 1;
     x->bytes_per_s[SIM_CEILING_NIC] = nic->bytes_per_s.value * n / 2;
-    x->latency = (lw_ps)(nic->latency_ps.value + 0.5);
+    x->latency = lw_round_sat(nic->latency_ps.value);
     source[SIM_CEILING_NIC] = nic->bytes_per_s.source;
     return LW_OK;
 }

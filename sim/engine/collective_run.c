@@ -9,6 +9,7 @@
 #include "sim/engine/engine.h"
 
 #include "sim/engine/ring_recurrence.h"
+#include "shared/base/checked.h"
 
 double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to)
 {
@@ -126,7 +127,7 @@ static enum lw_status duration(struct sim_engine *e, struct sim_group *g, lw_ps 
         if (e->slow_links)
             LW_TRY(slow_link_extra(e, g, &extra));
         g->known = g->query;
-        g->known_time = *time + extra;
+        g->known_time = lw_add_sat(*time, extra);
         g->known_share = share_of_core(e, &g->query, g->known_time);
     }
     *time = g->known_time;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "sim/engine/engine.h"
+#include "shared/base/checked.h"
 
 enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind kind,
                         uint32_t generation, int32_t index)
@@ -127,7 +128,7 @@ static enum lw_status begin_passes(struct sim_engine *e, int32_t rank)
     for (; e->pass[rank] < e->n_passes; e->pass[rank]++) {
         lw_ps delay = e->pass_in_step[e->pass[rank]] == 0 ? delay_of(e, rank) : 0;
         if (delay > 0)
-            return sim_post(e, e->now + delay, SIM_RANK_BEGIN, 0, rank);
+            return sim_post(e, lw_add_sat(e->now, delay), SIM_RANK_BEGIN, 0, rank);
         enter_pass(e, rank);
         if (e->units_left[rank] > 0)
             return LW_OK;
@@ -295,6 +296,15 @@ static void report(const struct sim_engine *e)
                        (double)reached / ((double)e->n_passes * e->plan->n_ranks));
 }
 
+/* Sums of time stop at this value (shared/base/checked.h). */
+static enum lw_status time_is_over(const struct sim_engine *e)
+{
+    return lw_fail(e->err, LW_EINVAL, "the simulated time passes 2^63 ps (106 days) after %lld events: "
+                                      "longer runs cannot be simulated; shorten the times of the "
+                                      "workload or the cluster, or --steps",
+                   (long long)e->stats->n_events);
+}
+
 enum lw_status sim_engine_loop(struct sim_engine *e)
 {
     struct sim_event event;
@@ -315,6 +325,8 @@ enum lw_status sim_engine_loop(struct sim_engine *e)
             continue;
         }
         e->now = event.time;
+        if (e->now == INT64_MAX)
+            return time_is_over(e);
         if ((++e->stats->n_events & ((1 << 18) - 1)) == 0)
             report(e);
         LW_TRY(handle(e, kind, index));

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/checked.h"
 
 struct run {
     const struct sim_schedule *s;
@@ -32,18 +33,19 @@ static void send(struct run *x, const struct sim_transfer *m, int64_t step)
 {
     lw_ps time, latency;
 
-    x->links->time(x->links->ctx, m, (int64_t)m->count * m->each * x->s->piece_bytes, &time, &latency);
+    x->links->time(x->links->ctx, m, lw_mul_sat((int64_t)m->count * m->each, x->s->piece_bytes), &time, &latency);
     if (x->links->extra)
-        time += x->links->extra(x->links->ctx, m->from, step);
+        time = lw_add_sat(time, x->links->extra(x->links->ctx, m->from, step));
     if (x->s->blocking) {
-        lw_ps end = later(x->ready[m->from], x->ready[m->to]) + time + latency;
+        lw_ps end = lw_add_sat(later(x->ready[m->from], x->ready[m->to]),
+                               lw_add_sat(time, latency));
         x->next[m->from] = later(x->next[m->from], end);
         x->next[m->to] = later(x->next[m->to], end);
         return;
     }
     lw_ps start = later(x->ready[m->from], later(x->out[m->from], x->in[m->to]));
-    x->out[m->from] = x->in[m->to] = start + time;
-    x->next[m->to] = later(x->next[m->to], start + time + latency);
+    x->out[m->from] = x->in[m->to] = lw_add_sat(start, time);
+    x->next[m->to] = later(x->next[m->to], lw_add_sat(start, lw_add_sat(time, latency)));
 }
 
 static void take_over(struct run *x)

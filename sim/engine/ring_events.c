@@ -9,6 +9,7 @@
  * re-timed, which the run says. */
 #include "sim/engine/engine.h"
 #include "sim/engine/ring_recurrence.h"
+#include "shared/base/checked.h"
 
 /* Seed of the jitter on a communicator class. */
 static uint64_t jitter_seed(const struct sim_engine *e, int32_t place)
@@ -21,13 +22,14 @@ static enum lw_status send(struct sim_engine *e, int32_t place)
     struct sim_ring_place *m = &e->ring[place];
     lw_ps start = e->link_free[m->rank] > e->now ? e->link_free[m->rank] : e->now;
 
-    m->sent_done = start + m->chunk;
+    m->sent_done = lw_add_sat(start, m->chunk);
     if (e->options.jitter_ps > 0)
-        m->sent_done += sim_jitter(jitter_seed(e, place), e->jitter, m->rank,
-                                   m->n_before + (uint64_t)m->sent);
+        m->sent_done = lw_add_sat(m->sent_done,
+                                  sim_jitter(jitter_seed(e, place), e->jitter, m->rank,
+                                             m->n_before + (uint64_t)m->sent));
     m->sent++;
     e->link_free[m->rank] = m->sent_done;
-    return sim_post(e, m->sent_done + m->latency, SIM_CHUNK_ARRIVE, 0, m->next);
+    return sim_post(e, lw_add_sat(m->sent_done, m->latency), SIM_CHUNK_ARRIVE, 0, m->next);
 }
 
 /* Send what may be sent; the member ends once it has sent and received all. */
@@ -68,7 +70,7 @@ static void add_jitter(const void *ctx, int64_t step, int32_t n, lw_ps *restrict
     uint64_t s = j.n_before + (uint64_t)step - 1;
 
     for (int32_t r = 0; r < n; r++)
-        t[r] += sim_jitter(j.seed, j.range, j.ranks[r], s);
+        t[r] = lw_add_sat(t[r], sim_jitter(j.seed, j.range, j.ranks[r], s));
 }
 
 enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)

@@ -7,6 +7,7 @@
  * Channels (class, from, to) live in a hash table with open addressing; a channel's messages that lack
  * an end form a list, all lacking the same end. Messages come from a pool and go back to it. */
 #include "sim/engine/engine.h"
+#include "shared/base/checked.h"
 
 enum { SENDER, RECEIVER };
 
@@ -147,8 +148,8 @@ static enum lw_status message_time(struct sim_engine *e, const struct sim_messag
     if (speed == 1)
         return LW_OK;
     LW_TRY(sim_path_of(e->cluster, 2, q.n_nodes, &path, e->err));
-    *time += lw_transfer_ps(x->bytes, path.bytes_per_s * speed) -
-             lw_transfer_ps(x->bytes, path.bytes_per_s);
+    *time = lw_add_sat(*time, lw_transfer_ps(x->bytes, path.bytes_per_s * speed) -
+                                  lw_transfer_ps(x->bytes, path.bytes_per_s));
     return LW_OK;
 }
 

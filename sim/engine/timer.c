@@ -9,6 +9,7 @@
  * that starts is scheduled once. Progress is counted in 1e-9 ps of work: no rounding but the last,
  * up to the next whole picosecond. Without any interference term nothing is ever marked. */
 #include "sim/engine/engine.h"
+#include "shared/base/checked.h"
 
 void sim_timer_set(struct sim_timer *t, lw_ps now, lw_ps work)
 {
@@ -23,7 +24,7 @@ static lw_ps time_for(__int128 left, int64_t rate)
     __int128 t = rate == SIM_FULL_RATE && left <= INT64_MAX
                      ? ((int64_t)left + SIM_FULL_RATE - 1) / SIM_FULL_RATE
                      : (left + rate - 1) / rate;
-    return t > INT64_MAX / 2 ? INT64_MAX / 2 : (lw_ps)t;
+    return t > INT64_MAX ? INT64_MAX : (lw_ps)t;
 }
 
 enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t rate,
@@ -37,7 +38,7 @@ enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t
     t->since = e->now;
     t->rate = rate;
     t->generation = (t->generation + 1) & 0x0fffffff;
-    return sim_post(e, e->now + time_for(t->left, rate), kind, t->generation, index);
+    return sim_post(e, lw_add_sat(e->now, time_for(t->left, rate)), kind, t->generation, index);
 }
 
 void sim_rank_changed(struct sim_engine *e, int32_t rank)

@@ -7,6 +7,7 @@
 #include "sim/engine/work_time.h"
 
 #include "sim/engine/sim_options.h"
+#include "shared/base/checked.h"
 
 static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluster *c,
                               const struct lw_op *op, const char *what, struct lw_err *err)
@@ -123,7 +124,7 @@ static enum lw_status host(const struct lw_plan *plan, const struct lw_cluster *
         return missing(plan, c, op, "host times", err);
     if (!lw_figure_is_set(launch))
         return missing(plan, c, op, "launch time (launch_ps)", err);
-    *out = (struct sim_work){(lw_ps)(launch.value + 0.5), "launch_ns", launch.source};
+    *out = (struct sim_work){lw_round_sat(launch.value), "launch_ns", launch.source};
     return LW_OK;
 }
 
