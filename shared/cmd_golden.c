@@ -1,5 +1,7 @@
 /* lapwing golden: do the policies of this build answer as the reference systems did? */
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
@@ -21,12 +23,22 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
+enum { SHOWN = 10 }; /* of a file: a damaged one fails in every line */
+
 static void print_text(const struct lw_golden_result *r)
 {
+    int64_t of_file = 0;
+
     for (int64_t i = 0; i < r->n_failed; i++) {
         const struct lw_golden_failure *f = &r->failures[i];
-        printf("%s:%lld: %s%s%s\n", f->file, (long long)f->line, f->id, *f->id ? ": " : "",
-               f->message);
+        bool last = i + 1 == r->n_failed || strcmp(r->failures[i + 1].file, f->file) != 0;
+        if (++of_file <= SHOWN)
+            printf("%s:%lld: %s%s%s\n", f->file, (long long)f->line, f->id, *f->id ? ": " : "",
+                   f->message);
+        if (last && of_file > SHOWN)
+            printf("%s: %lld more cases failed (all of them: --format csv)\n", f->file,
+                   (long long)(of_file - SHOWN));
+        of_file = last ? 0 : of_file;
     }
     printf("%lld passed, %lld failed\n", (long long)r->n_passed, (long long)r->n_failed);
 }

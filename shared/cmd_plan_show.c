@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/cmd_plan_stages.h"
+#include "shared/base/arena.h"
 #include "shared/base/jsonout.h"
 #include "shared/plan/plan_diff.h"
 #include "shared/base/table.h"
@@ -33,6 +34,19 @@ static void bytes_cell(struct lw_table *t, int64_t bytes, bool csv)
         lw_table_cell(t, "%s", lw_format_bytes(text, bytes));
 }
 
+/* Launch points of a set of gradients, to be freed; of another set all -1. NULL: no memory. */
+static struct lw_launch_point *points_of(const struct lw_plan *p, const struct lw_bucket_set *set)
+{
+    struct lw_launch_point *v = lw_alloc(((size_t)set->n_buckets + 1) * sizeof *v);
+    bool launched = set->kind == LW_BUCKET_GRADIENTS;
+
+    for (int32_t i = 0; v && !launched && i < set->n_buckets; i++)
+        v[i] = (struct lw_launch_point){0, 0, -1};
+    if (v && launched)
+        lw_plan_launch_points(p, variant_of_set(p, set), set->first_bucket, set->n_buckets, v);
+    return v;
+}
+
 static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_err *err)
 {
     static const char *const exact[] = {"set", ">bucket", "dtype", ">gradients", ">bytes",
@@ -46,13 +60,12 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
 
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
-        for (int32_t i = 0; i < set->n_buckets; i++) {
+        struct lw_launch_point *points = points_of(p, set);
+        for (int32_t i = 0; points && i < set->n_buckets; i++) {
             const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
             bool weights = set->kind == LW_BUCKET_WEIGHTS;
             bool summed = !weights && set->kind != LW_BUCKET_GRADIENTS;
-            struct lw_launch_point at = {0, 0, -1};
-            if (!weights && !summed)
-                lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
+            struct lw_launch_point at = points[i];
             lw_table_cell(t, "%s", set->name);
             lw_table_cell(t, "%d", set->first_bucket + i);
             lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
@@ -73,6 +86,11 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
             else
                 lw_table_cell(t, "%s", lw_format_ps(text, at.at));
         }
+        if (!points) {
+            lw_table_free(t);
+            return lw_fail_nomem(err);
+        }
+        lw_free(points);
     }
     enum lw_status st =
         csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 2, err);
@@ -147,7 +165,8 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
     return LW_OK;
 }
 
-static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct lw_bucket_set *set)
+static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct lw_bucket_set *set,
+                     const struct lw_launch_point *points)
 {
     lw_jsonout_object(o, NULL);
     lw_jsonout_string(o, "name", set->name);
@@ -156,9 +175,7 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
     for (int32_t i = 0; i < set->n_buckets; i++) {
         const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
         bool launched = set->kind == LW_BUCKET_GRADIENTS;
-        struct lw_launch_point at = {0, 0, -1};
-        if (launched)
-            lw_plan_launch_point(p, variant_of_set(p, set), set->first_bucket + i, &at);
+        struct lw_launch_point at = points[i];
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_int(o, "bucket", set->first_bucket + i);
         lw_jsonout_int(o, "bytes", b->bytes);
@@ -205,7 +222,7 @@ static void json_variants(struct lw_jsonout *o, const struct lw_plan *p)
     lw_jsonout_end(o);
 }
 
-static void show_json(const struct lw_plan *p)
+static enum lw_status show_json(const struct lw_plan *p, struct lw_err *err)
 {
     struct lw_jsonout o = {.file = stdout};
 
@@ -222,8 +239,13 @@ static void show_json(const struct lw_plan *p)
     }
     lw_jsonout_end(&o);
     lw_jsonout_array(&o, "bucket_sets");
-    for (int32_t s = 0; s < p->n_sets; s++)
-        json_set(&o, p, &p->sets[s]);
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        struct lw_launch_point *points = points_of(p, &p->sets[s]);
+        if (!points)
+            return lw_fail_nomem(err);
+        json_set(&o, p, &p->sets[s], points);
+        lw_free(points);
+    }
     lw_jsonout_end(&o);
     json_variants(&o, p);
     lw_jsonout_line_array(&o, "passes");
@@ -248,6 +270,7 @@ static void show_json(const struct lw_plan *p)
         lw_jsonout_string(&o, NULL, p->notes[i]);
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);
+    return LW_OK;
 }
 
 enum lw_status lw_plan_show(const struct lw_plan *p, enum lw_format format, struct lw_err *err)
@@ -256,6 +279,5 @@ enum lw_status lw_plan_show(const struct lw_plan *p, enum lw_format format, stru
         return bucket_table(p, true, err);
     if (format == LW_FORMAT_TEXT)
         return show_text(p, err);
-    show_json(p);
-    return LW_OK;
+    return show_json(p, err);
 }

@@ -2,6 +2,8 @@
  * so that a new field of a plan is one more line here. What is compared is what the hash covers. */
 #include "shared/plan/plan_diff.h"
 
+#include "shared/base/checked.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -382,9 +384,11 @@ bool lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b, char *text, 
                b->hash);
 }
 
-bool lw_plan_launch_point(const struct lw_plan *p, int32_t variant, int32_t bucket,
-                          struct lw_launch_point *out)
+void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t first, int32_t n,
+                           struct lw_launch_point *out)
 {
+    for (int32_t k = 0; k < n; k++)
+        out[k] = (struct lw_launch_point){0, 0, -1};
     for (int32_t r = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
         struct lw_launch_point at = {0, 0, -1};
@@ -395,15 +399,14 @@ bool lw_plan_launch_point(const struct lw_plan *p, int32_t variant, int32_t buck
                 if (o->micro_batch != micro_batch)
                     at = (struct lw_launch_point){0, 0, -1};
                 micro_batch = o->micro_batch;
-                at.at += lw_plan_work_ps(p, o);
+                at.at = lw_add_sat(at.at, lw_plan_work_ps(p, o));
                 at.n_ready += o->n_ready;
             }
-            if (o->bucket == bucket && lw_op_class(o->kind) == LW_CLASS_COLLECTIVE) {
-                at.op = i;
-                *out = at;
-                return true;
-            }
+            if (o->bucket < first || o->bucket - first >= n || out[o->bucket - first].op >= 0 ||
+                lw_op_class(o->kind) != LW_CLASS_COLLECTIVE)
+                continue;
+            out[o->bucket - first] = at;
+            out[o->bucket - first].op = i;
         }
     }
-    return false;
 }

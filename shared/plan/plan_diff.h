@@ -11,13 +11,14 @@
  * one follows from another: strategy, ranks, parameters, buckets, shards, passes, ops. */
 bool lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b, char *text, size_t room);
 
-/* Where a bucket leaves in a variant: backward time of the synchronised micro-batch before it, and
- * gradients complete by then. False when the variant does not reduce it. */
+/* Where the buckets [first, first + n) leave in a variant: backward time of the synchronised micro-batch
+ * before that, and gradients complete by then. op -1: the variant does not reduce it. One walk over the
+ * ops for all of them. */
 struct lw_launch_point {
     lw_ps at;
     int32_t n_ready, op;
 };
-bool lw_plan_launch_point(const struct lw_plan *p, int32_t variant, int32_t bucket,
-                          struct lw_launch_point *out);
+void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t first, int32_t n,
+                           struct lw_launch_point *out);
 
 #endif

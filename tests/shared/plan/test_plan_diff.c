@@ -121,19 +121,17 @@ static void what_changes_the_hash_is_found(void **state)
 static void a_launch_point_is_the_backward_before_it(void **state)
 {
     struct tiny t;
-    struct lw_launch_point at;
+    struct lw_launch_point at[3];
 
     (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, 1200);
-    int32_t steady = lw_plan_find_variant(&p, "steady");
-    assert_true(lw_plan_launch_point(&p, steady, 1, &at));
-    assert_int_equal(at.at, 5 * LW_PS_PER_US);
-    assert_int_equal(at.n_ready, 1);
-    assert_true(lw_plan_launch_point(&p, steady, 2, &at));
-    assert_int_equal(at.at, 12 * LW_PS_PER_US);
-    assert_int_equal(at.n_ready, 4);
-    assert_false(lw_plan_launch_point(&p, steady, 0, &at));
+    lw_plan_launch_points(&p, lw_plan_find_variant(&p, "steady"), 0, 3, at);
+    assert_int_equal(at[0].op, -1); /* of the first step's set */
+    assert_int_equal(at[1].at, 5 * LW_PS_PER_US);
+    assert_int_equal(at[1].n_ready, 1);
+    assert_int_equal(at[2].at, 12 * LW_PS_PER_US);
+    assert_int_equal(at[2].n_ready, 4);
     lw_plan_free(&p);
 }
 
