@@ -181,6 +181,13 @@ static const struct lw_field device_fields[] = {
     LW_F_NAME("kind", AT(kind)),
     LW_F_OBJECT("peak_flops", AT(peak_flops), peak_fields),
     LW_F_FIGURE("gemm_efficiency", AT(gemm_efficiency)),
+    LW_F_FIGURE("gemm_sustained", AT(gemm_sustained)),
+    LW_F_FIGURE("gemm_boost", AT(gemm_boost)),
+    LW_F_FIGURE("gemm_fill", AT(gemm_fill)),
+    LW_F_FIGURE("gemm_tile", AT(gemm_tile)),
+    LW_F_FIGURE("fp8_speedup", AT(fp8_speedup)),
+    LW_F_FIGURE("attention_forward", AT(attention_forward)),
+    LW_F_FIGURE("attention_backward", AT(attention_backward)),
     LW_F_FIGURE("memory_bytes", AT(memory_bytes)),
     LW_F_FIGURE("memory_bytes_per_s", AT(memory_bytes_per_s)),
     LW_F_FIGURE("copy_bytes_per_s", AT(copy_bytes_per_s)),
@@ -336,7 +343,9 @@ enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, st
  */
 
 static const char *const known_names[] = {
-    "host", "dgx-a100", "dgx-h100", "dgx-h200", "gb200", "p4d", "p5", "pcie-box", "fire-flyer", NULL};
+    "host", "dgx-a100", "dgx-h100", "dgx-h200", "gb200", "p4d", "p5", "pcie-box",
+    "fire-flyer", "dgx-b200", "a100-pcie-8", "a100-ib4", "a100-roce4", "jean-zay-a100", "v100-ib", "mi300x",
+    NULL};
 
 const char *lw_cluster_known(int k)
 {

@@ -43,6 +43,21 @@ static void feed_nccl(struct lw_hash *h, const struct lw_nccl_facts *n)
         }
 }
 
+/* Only where there are any, so that the hashes of machines without them stay. */
+static void feed_shapes(struct lw_hash *h, const struct lw_device *d)
+{
+    const struct lw_figure *const all[] = {
+        &d->gemm_sustained, &d->gemm_boost, &d->gemm_fill, &d->gemm_tile, &d->fp8_speedup,
+        &d->attention_forward, &d->attention_backward,
+    };
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        any = any || lw_figure_is_set(*all[i]);
+    if (any)
+        feed_figures(h, all, sizeof all / sizeof all[0]);
+}
+
 static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
 {
     const struct lw_device *d = &c->device;
@@ -60,6 +75,7 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
     for (int t = 0; t < LW_N_DTYPES; t++)
         feed_figure(h, d->peak_flops[t]);
     feed_figures(h, all, sizeof all / sizeof all[0]);
+    feed_shapes(h, d);
 }
 
 static void feed_table(struct lw_hash *h, const struct lw_cost_table *t)

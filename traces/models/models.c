@@ -171,6 +171,11 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     for (size_t k = 0; k < sizeof choices / sizeof *choices; k++)
         LW_TRY(take_choice(m, k, shape, &s, err));
     leave_derived(m, shape, &s);
+    s.tensor = shape->tensor;
+    s.host_op_ps = shape->host_op_ps;
+    s.attention_speed = shape->attention_speed;
+    s.fp8 = shape->fp8;
+    s.tied = shape->tied;
     LW_TRY(need_roofline(device, s.dtype, err));
     return m->build(m, &s, device, w, err);
 }

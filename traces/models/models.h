@@ -22,6 +22,11 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t ffn;            /* width between the two linear layers of a block */
     int64_t seq, vocab;     /* gpt, bert, llama */
     int64_t positions;      /* rows of a position table: found from seq, no option */
+    int64_t tensor;         /* ranks of a tensor group that times are for: the shapes that one rank has */
+    lw_ps host_op_ps;       /* host time per launched kernel: a module is no faster; 0 = not counted */
+    double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
+    bool fp8;               /* products of blocks take 8-bit operands */
+    bool tied;              /* llama: the head's weights are the embedding's */
     const char *dtype;      /* of parameters and activations: f32, bf16, f16 */
     const char *attention;  /* "full": scores are stored; "flash": they are not */
     const char *optimizer;  /* "sgd", "momentum", "adam" */

@@ -50,21 +50,21 @@ static void add_block(struct transformer *t, int32_t i)
     for (int k = 0; k < 3; k++) {
         static const char *const names[] = {"attention.self.query", "attention.self.key",
                                             "attention.self.value"};
-        add_pair(t, transformer_linear(t, t->tokens, h, h, false), h * h, h, LW_TP_COLUMN, i,
+        add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_COLUMN), h * h, h, LW_TP_COLUMN, i,
                  names[k]);
     }
     transformer_attention(t);
     transformer_keep(t, x * h, false);
-    add_pair(t, transformer_linear(t, t->tokens, h, h, false), h * h, h, LW_TP_ROW, i,
+    add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
              "attention.output.dense");
     transformer_residual(t);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "attention.output.LayerNorm");
     transformer_keep(t, x * h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, ffn, false), h * ffn, ffn, LW_TP_COLUMN, i,
+    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN, i,
              "intermediate.dense");
     transformer_keep(t, 2 * x * ffn, false);
     transformer_elementwise(t, ffn, 1);
-    add_pair(t, transformer_linear(t, t->tokens, ffn, h, false), h * ffn, h, LW_TP_ROW, i,
+    add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
              "output.dense");
     transformer_residual(t);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "output.LayerNorm");
@@ -77,7 +77,7 @@ static void add_pooler(struct transformer *t)
     int64_t h = t->hidden, pooled = t->b.item * t->batch * h;
 
     transformer_module(t, "pooler");
-    int32_t part = transformer_linear(t, t->batch, h, h, true);
+    int32_t part = transformer_linear(t, t->batch, h, h, LW_TP_REPLICATED);
     traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * pooled,
                                                      .input_bytes = 3 * pooled, .whole = true});
     traces_builder_param(&t->b, part, h * h, LW_TP_REPLICATED, "pooler.dense.weight");

@@ -1,9 +1,12 @@
-/* The builder that all parametric models share. A time is the roofline's (Williams, Waterman,
- * Patterson, CACM 52(4), 2009): the larger of the time of the matrix products and the time of the
- * memory traffic, per part and direction, rounded once to the picosecond. Where the device was measured
- * over sizes, its tables say both, and what an optimizer's step takes: FLOPs as one square product's,
- * traffic as that of a copy, which reads and writes its payload. Not modelled: launch overhead, caches,
- * overlap of traffic and products beyond the maximum. */
+/* The builder that all parametric models share. Where the device has figures for shapes, a time is that of
+ * the kernel by its shape (shared/device/device_time.h), as one rank of the tensor group launches it, times
+ * the ranks of the group: a plan divides what is split by them. Elsewhere a time is the roofline's
+ * (Williams, Waterman, Patterson, CACM 52(4), 2009): the larger of the time of the matrix products and the
+ * time of the memory traffic, per part and direction, rounded once to the picosecond. Where the device was
+ * measured over sizes, its tables say both, and what an optimizer's step takes: FLOPs as one square
+ * product's, traffic as that of a copy, which reads and writes its payload. A module takes no less than
+ * the host needs to launch its kernels. Not modelled: caches, overlap of traffic and products beyond the
+ * maximum. */
 #include "traces/models/models_build.h"
 
 #include <assert.h>
@@ -41,8 +44,10 @@ void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t 
     w->ready_order = lw_arena_alloc(&w->arena, max_params, sizeof *w->ready_order);
     w->buffers = lw_arena_alloc(&w->arena, max_buffers, sizeof *w->buffers);
     b->part_of = lw_alloc((size_t)max_params * sizeof *b->part_of);
+    b->launches = lw_calloc((size_t)max_modules + 1, sizeof *b->launches);
     b->no_memory =
-        b->no_memory || !w->modules || !w->params || !w->ready_order || !w->buffers || !b->part_of;
+        b->no_memory || !w->modules || !w->params || !w->ready_order || !w->buffers || !b->part_of ||
+        !b->launches;
 }
 
 static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)
@@ -73,6 +78,61 @@ static lw_ps roofline(const struct traces_builder *b, int64_t flops, int64_t byt
     lw_ps compute = products(b, flops), move = traffic(b, bytes);
 
     return compute > move ? compute : move;
+}
+
+/* --- by shape ------------------------------------------------------------------------------------ */
+
+static bool by_shape(const struct traces_builder *b)
+{
+    return lw_device_by_shape(b->device, b->dtype) && !table_of(b, LW_WORK_GEMM);
+}
+
+static int64_t ranks_of(const struct traces_builder *b, const struct traces_cost *cost)
+{
+    return cost->whole || b->shape.tensor < 1 ? 1 : b->shape.tensor;
+}
+
+/* Of all ranks of the tensor group together. */
+static lw_ps shaped(const struct traces_builder *b, const struct traces_cost *cost,
+                    const struct lw_product *p, bool backward, int64_t bytes)
+{
+    int64_t ranks = ranks_of(b, cost);
+    struct lw_attention a = cost->attention;
+    lw_ps t;
+
+    a.backward = backward;
+    if (p->batch > 0)
+        t = lw_product_time(b->device, p);
+    else if (a.batch > 0 && bytes > 0)
+        t = lw_attention_time(b->device, &a);
+    else
+        t = lw_traffic_time(b->device, bytes / ranks);
+    return t > INT64_MAX / ranks ? INT64_MAX : t * ranks;
+}
+
+struct part_times {
+    lw_ps forward, input, weight;
+};
+
+static struct part_times times_of(const struct traces_builder *b, const struct traces_cost *c)
+{
+    bool plain_flops = c->forward_flops > 0 && c->forward.batch == 0 && c->attention.batch == 0;
+
+    if (!by_shape(b) || plain_flops)
+        return (struct part_times){roofline(b, c->forward_flops, c->forward_bytes),
+                                   roofline(b, c->input_flops, c->input_bytes),
+                                   roofline(b, c->weight_flops, c->weight_bytes)};
+    return (struct part_times){shaped(b, c, &c->forward, false, c->forward_bytes),
+                               shaped(b, c, &c->input, true, c->input_bytes),
+                               shaped(b, c, &c->weight, true, c->weight_bytes)};
+}
+
+static void count_launches(struct traces_builder *b, const struct traces_cost *c)
+{
+    struct traces_launches *l = &b->launches[b->w.n_modules - 1];
+
+    l->n_forward += c->n_forward > 0 ? c->n_forward : c->forward_bytes > 0;
+    l->n_backward += c->n_backward > 0 ? c->n_backward : (c->input_bytes > 0) + (c->weight_bytes > 0);
 }
 
 static const char *copy_name(struct traces_builder *b, const char *name)
@@ -109,9 +169,8 @@ static void add_ps(lw_ps *sum, lw_ps t)
 
 int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *cost)
 {
-    lw_ps forward = roofline(b, cost->forward_flops, cost->forward_bytes);
-    lw_ps input = roofline(b, cost->input_flops, cost->input_bytes);
-    lw_ps weight = roofline(b, cost->weight_flops, cost->weight_bytes);
+    struct part_times t = times_of(b, cost);
+    lw_ps forward = t.forward, input = t.input, weight = t.weight;
     struct lw_module *m = traces_builder_last(b);
 
     if (!b->no_memory)
@@ -119,6 +178,7 @@ int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *
             lw_reserve(&b->parts, &b->parts_capacity, b->n_parts + 1, sizeof *b->parts) != 0;
     if (b->no_memory)
         return 0;
+    count_launches(b, cost);
     m->forward_flops += cost->forward_flops;
     m->forward_bytes += cost->forward_bytes;
     add_ps(&m->forward_ps, forward);
@@ -213,6 +273,61 @@ static int compare_ready(const void *pa, const void *pb)
     return (a->param < b->param) - (a->param > b->param);
 }
 
+/* --- the host's time ------------------------------------------------------------------------------ */
+
+/* What one rank of the tensor group takes of a time. */
+static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
+{
+    return whole + (all - whole + ranks - 1) / ranks;
+}
+
+/* A module's forward and backward last at least as long as the host launches their kernels. What is
+ * added is every rank's own. */
+static void hold_for_host(struct traces_builder *b)
+{
+    int64_t ranks = b->shape.tensor > 1 ? b->shape.tensor : 1;
+
+    for (int32_t i = 0; b->shape.host_op_ps > 0 && i < b->w.n_modules; i++) {
+        struct lw_module *m = &b->w.modules[i];
+        int64_t split = m->tp_split == LW_TP_REPLICATED ? 1 : ranks;
+        lw_ps forward = of_rank(m->forward_ps, m->whole_forward_ps, split);
+        lw_ps input = of_rank(m->backward_input_ps, m->whole_input_ps, split);
+        lw_ps weight = of_rank(m->backward_weight_ps, m->whole_weight_ps, split);
+        lw_ps short_f = b->launches[i].n_forward * b->shape.host_op_ps - forward;
+        lw_ps short_b = b->launches[i].n_backward * b->shape.host_op_ps - input - weight;
+        if (short_f > 0) {
+            m->forward_ps += short_f;
+            m->whole_forward_ps += short_f;
+        }
+        if (short_b > 0) {
+            m->backward_input_ps += short_b;
+            m->whole_input_ps += short_b;
+        }
+    }
+}
+
+static lw_ps window_of(const struct lw_module *m)
+{
+    return m->backward_input_ps + m->backward_weight_ps;
+}
+
+/* Parts keep their share of their module's backward where the host has stretched it. */
+static void stretch_parts(struct traces_builder *b)
+{
+    for (int32_t k = 0, next; k < b->n_parts; k = next) {
+        const struct lw_module *m = &b->w.modules[b->parts[k].module];
+        lw_ps sum = 0, done = 0, given = 0, window = window_of(m);
+        for (next = k; next < b->n_parts && b->parts[next].module == b->parts[k].module; next++)
+            sum += b->parts[next].backward_ps;
+        for (int32_t i = k; i < next && sum > 0 && sum != window; i++) {
+            done += b->parts[i].backward_ps;
+            lw_ps end = (lw_ps)((__int128)window * done / sum);
+            b->parts[i].backward_ps = end - given;
+            given = end;
+        }
+    }
+}
+
 /* A gradient is ready at the end of its part's backward; that of a tied parameter with the last of
  * its uses, which is the first parameter's, since its module comes last in backward. */
 static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *err)
@@ -274,7 +389,8 @@ static void time_optimizer(struct traces_builder *b)
     }
     bool masters = b->item == 2;
     int64_t bytes = b->item + 2 * 4 * (1 + states[k]) + (masters ? b->item : 0);
-    b->w.optimizer_ps = roofline(b, 0, bytes * numel);
+    b->w.optimizer_ps = by_shape(b) ? lw_traffic_time(b->device, bytes * numel)
+                                    : roofline(b, 0, bytes * numel);
     traces_builder_note(b, "optimizer: %s, %lld bytes of memory traffic per element%s",
                         b->shape.optimizer, (long long)bytes, masters ? ", on f32 masters" : "");
 }
@@ -315,22 +431,44 @@ static void note_tables(struct traces_builder *b, const struct lw_work_table *ge
                             d->memory_bytes_per_s.source);
 }
 
+static void note_shapes(struct traces_builder *b)
+{
+    const struct lw_device *d = b->device;
+
+    traces_builder_note(b, "times by shape on %s: products at %.3g of %.4g flop/s sustained, a tile fills "
+                           "for %.4g steps of k; traffic at %.4g B/s; %s", d->kind,
+                        d->gemm_sustained.value, d->peak_flops[b->dtype].value, d->gemm_fill.value,
+                        d->memory_bytes_per_s.value, lw_dtype_name(b->dtype));
+    traces_builder_note(b, "products: %s", d->gemm_sustained.source);
+    if (b->shape.tensor > 1)
+        traces_builder_note(b, "times are for tensor groups of %lld: each rank's shapes",
+                            (long long)b->shape.tensor);
+    if (b->shape.host_op_ps > 0)
+        traces_builder_note(b, "the host launches a kernel in %.4g us",
+                            (double)b->shape.host_op_ps / 1e6);
+}
+
 static void note_roofline(struct traces_builder *b)
 {
     const struct lw_work_table *gemm = table_of(b, LW_WORK_GEMM), *copy = table_of(b, LW_WORK_COPY);
 
-    if (gemm || copy)
+    if (by_shape(b))
+        note_shapes(b);
+    else if (gemm || copy)
         note_tables(b, gemm, copy);
     else
         note_rates(b);
     traces_builder_note(b, "a gradient is ready at the end of the backward of what it belongs to; "
-                           "launch overhead and gaps of the host are left out");
+                           "%s", by_shape(b) ? "gaps of the host are left out"
+                                             : "launch overhead and gaps of the host are left out");
 }
 
 static enum lw_status complete(struct traces_builder *b, const char *producer, struct lw_err *err)
 {
     if (b->no_memory)
         return lw_fail_nomem(err);
+    hold_for_host(b);
+    stretch_parts(b);
     LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
     LW_TRY(order_gradients(b, err));
     time_optimizer(b);
@@ -351,6 +489,7 @@ enum lw_status traces_builder_finish(struct traces_builder *b, const char *produ
     enum lw_status s = complete(b, producer, err);
     lw_free(b->parts);
     lw_free(b->part_of);
+    lw_free(b->launches);
     if (s != LW_OK) {
         lw_workload_free(&b->w);
         return s;

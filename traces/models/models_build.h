@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/device/device_time.h"
 #include "traces/models/models.h"
 
 /* What the models share: a workload that grows module by module. A module consists of parts, one
@@ -17,11 +18,21 @@ struct traces_cost {
     int64_t weight_flops, weight_bytes; /* backward by weight */
     bool whole;                         /* every rank of a tensor group does all of it */
     bool again;                         /* done once more with selective recomputation */
+    /* The same by shape, as one rank of the tensor group has it, for devices with figures for shapes;
+     * batch 0: no product, no attention. FLOPs and bytes above are of the whole group. */
+    struct lw_product forward, input, weight;
+    struct lw_attention attention;
+    int32_t n_forward, n_backward;      /* kernels launched; 0 = one where there is work */
 };
 
 struct traces_part {
     int32_t module;
     lw_ps backward_ps;
+};
+
+/* Kernels that a module launches, for the host's time. */
+struct traces_launches {
+    int32_t n_forward, n_backward;
 };
 
 struct traces_builder {
@@ -34,6 +45,7 @@ struct traces_builder {
     int64_t parts_capacity;
     struct traces_part *parts; /* goes with finish */
     int32_t *part_of;          /* [max_params] */
+    struct traces_launches *launches; /* [max_modules]; goes with finish */
     bool no_memory;
     struct lw_module spare;    /* take what is set on things that there was no memory for */
     struct lw_param spare_param;

@@ -47,20 +47,20 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_module(t, "transformer.h.%d", i);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_1");
     transformer_keep(t, x * h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, false), 3 * h * h, 3 * h, LW_TP_COLUMN,
+    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h, LW_TP_COLUMN,
              i, "attn.c_attn");
     transformer_attention(t);
     transformer_keep(t, x * h, false);
-    add_pair(t, transformer_linear(t, t->tokens, h, h, false), h * h, h, LW_TP_ROW, i,
+    add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
              "attn.c_proj");
     transformer_residual(t);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_2");
     transformer_keep(t, x * h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, ffn, false), h * ffn, ffn, LW_TP_COLUMN, i,
+    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN, i,
              "mlp.c_fc");
     transformer_keep(t, 2 * x * ffn, false); /* inputs of GELU and of the layer behind it */
     transformer_elementwise(t, ffn, 1);
-    add_pair(t, transformer_linear(t, t->tokens, ffn, h, false), h * ffn, h, LW_TP_ROW, i,
+    add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
              "mlp.c_proj");
     transformer_residual(t);
     transformer_end_block(t);
@@ -77,7 +77,7 @@ static void add_head(struct transformer *t)
     traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "transformer.ln_f.weight");
     traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "transformer.ln_f.bias");
     transformer_keep(t, x, true);
-    int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, false);
+    int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
     traces_builder_param(&t->b, scores, vocab * t->hidden, LW_TP_VOCAB, "lm_head.weight")->tied = 0;
     transformer_loss(t, vocab);
     transformer_end_plain(t, LW_TP_VOCAB, 3 * 4 * t->tokens, x, 0);
@@ -104,6 +104,7 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
     s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
     s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
     LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    t.causal = true;
     t.dropout = true;
     traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 5, masks ? s.layers : 0);
     add_embedding(&t);

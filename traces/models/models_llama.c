@@ -26,22 +26,22 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_module(t, "model.layers.%d", i);
     int32_t norm_1 = transformer_norm(t);
     transformer_keep(t, x * h, true);
-    int32_t q = transformer_linear(t, t->tokens, h, h, false);
-    int32_t k = transformer_linear(t, t->tokens, h, kv, false);
-    int32_t v = transformer_linear(t, t->tokens, h, kv, false);
+    int32_t q = transformer_linear(t, t->tokens, h, h, LW_TP_COLUMN);
+    int32_t k = transformer_linear(t, t->tokens, h, kv, LW_TP_COLUMN);
+    int32_t v = transformer_linear(t, t->tokens, h, kv, LW_TP_COLUMN);
     transformer_elementwise(t, h + kv, 1); /* rotation of queries and keys: its inputs are not kept */
     transformer_attention(t);
     transformer_keep(t, x * h, false);
-    int32_t o = transformer_linear(t, t->tokens, h, h, false);
+    int32_t o = transformer_linear(t, t->tokens, h, h, LW_TP_ROW);
     transformer_residual(t);
     int32_t norm_2 = transformer_norm(t);
     transformer_keep(t, x * h, true);
-    int32_t gate = transformer_linear(t, t->tokens, h, ffn, false);
-    int32_t up = transformer_linear(t, t->tokens, h, ffn, false);
+    int32_t gate = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
+    int32_t up = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
     transformer_elementwise(t, ffn, 1);
     transformer_elementwise(t, ffn, 2);
     transformer_keep(t, 4 * x * ffn, false);
-    int32_t down = transformer_linear(t, t->tokens, ffn, h, false);
+    int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
     transformer_residual(t);
     transformer_end_block(t);
     add_param(t, q, h * h, LW_TP_COLUMN, i, "self_attn.q_proj");
@@ -74,8 +74,11 @@ static void add_head(struct transformer *t)
     int32_t norm = transformer_norm(t);
     traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "model.norm.weight");
     transformer_keep(t, x, true);
-    int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, false);
-    traces_builder_param(&t->b, scores, vocab * t->hidden, LW_TP_VOCAB, "lm_head.weight");
+    int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
+    struct lw_param *p =
+        traces_builder_param(&t->b, scores, vocab * t->hidden, LW_TP_VOCAB, "lm_head.weight");
+    if (t->b.shape.tied)
+        p->tied = 0;
     transformer_loss(t, vocab);
     transformer_end_plain(t, LW_TP_VOCAB, 3 * 4 * t->tokens, x, 0);
 }
@@ -96,6 +99,7 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
     s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
     s.ffn = s.ffn ? s.ffn : inner_width(s.hidden);
     LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    t.causal = true;
     traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 3, 1);
     add_embedding(&t);
     for (int32_t i = 0; i < s.layers; i++)

@@ -8,7 +8,7 @@
  * tensor parallelism (their equation 2) the inputs of norms and of column layers and the dropout
  * masks behind row layers stay whole: s b h (10 + 24 / t + 5 a s / (h t)). Fused attention keeps
  * one f32 per row of scores in their place, and its backward computes 5 products for the forward's
- * 2 (Dao, arXiv 2307.08691, section 4.1). Not modelled: sequence parallelism, causal skipping. */
+ * 2 (Dao, arXiv 2307.08691, section 4.1). Not modelled: sequence parallelism. */
 #include "traces/models/models_transformer.h"
 
 #include <inttypes.h>
@@ -48,6 +48,8 @@ enum lw_status transformer_init(struct transformer *t, const char *name,
         .tokens = shape->batch * shape->seq,
         .hidden = shape->hidden,
         .heads = shape->heads,
+        .kv_heads = shape->kv_heads,
+        .tp = shape->tensor > 0 ? shape->tensor : 1,
         .kv_width = shape->hidden / shape->heads * shape->kv_heads,
         .ffn = shape->ffn,
         .flash = strcmp(shape->attention, "flash") == 0,
@@ -97,13 +99,64 @@ int32_t transformer_norm(struct transformer *t)
                                                             .whole = true});
 }
 
-int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out, bool whole)
+static int64_t divided(int64_t n, int64_t tp)
+{
+    return (n + tp - 1) / tp;
+}
+
+/* 8-bit operands are made from the input in forward and from the output's gradient in backward, each
+ * also transposed: 2 bytes read, 2 written. Weights are cast once a step and not counted. */
+static void quantise(struct transformer *t, int64_t rows, int64_t k, int64_t n)
+{
+    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 4 * rows * k * t->tp,
+                                                     .input_bytes = 4 * rows * n * t->tp});
+}
+
+/* out = in x weights: forward rows x k x n; the input's gradient by n, the weights' by rows. */
+int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
+                           enum lw_tp_split split)
 {
     int64_t flops = 2 * rows * in * out;
     int64_t bytes = t->b.item * (rows * in + in * out + rows * out);
+    int64_t k = split == LW_TP_ROW ? divided(in, t->tp) : in;
+    int64_t n = split == LW_TP_COLUMN || split == LW_TP_VOCAB ? divided(out, t->tp) : out;
+    struct lw_product p = {.batch = 1, .m = rows, .n = n, .k = k, .dtype = t->b.dtype,
+                           .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB};
+    struct lw_product dgrad = p, wgrad = p;
 
-    return traces_builder_part(
-        &t->b, &(struct traces_cost){flops, bytes, flops, bytes, flops, bytes, .whole = whole});
+    dgrad.n = k;
+    dgrad.k = n;
+    wgrad.m = k;
+    wgrad.k = rows;
+    wgrad.accumulate = true;
+    if (p.fp8)
+        quantise(t, rows, k, n);
+    return traces_builder_part(&t->b, &(struct traces_cost){
+                                          .forward_flops = flops, .forward_bytes = bytes,
+                                          .input_flops = flops, .input_bytes = bytes,
+                                          .weight_flops = flops, .weight_bytes = bytes,
+                                          .forward = p, .input = dgrad, .weight = wgrad,
+                                          .whole = split == LW_TP_REPLICATED});
+}
+
+/* m x k and k x n, for every head of every sequence that a rank has. */
+static struct lw_product per_head(const struct transformer *t, int64_t m, int64_t n, int64_t k)
+{
+    return (struct lw_product){.batch = t->batch * divided(t->heads, t->tp), .m = m, .n = n, .k = k,
+                               .dtype = t->b.dtype};
+}
+
+/* Scores and context: a product each; their backward: the gradients of both operands, timed alike. */
+static void attention_products(struct transformer *t, struct traces_cost cost, bool scores)
+{
+    int64_t s = t->seq, width = t->hidden / t->heads;
+
+    cost.forward = scores ? per_head(t, s, s, width) : per_head(t, s, width, s);
+    cost.input = scores ? per_head(t, s, width, s) : per_head(t, s, s, width);
+    cost.weight = per_head(t, s, width, s);
+    cost.weight_flops = cost.input_flops /= 2;
+    cost.weight_bytes = cost.input_bytes /= 2;
+    traces_builder_part(&t->b, &cost);
 }
 
 /* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. */
@@ -122,23 +175,35 @@ static void full_attention(struct transformer *t, int64_t q, int64_t kv)
                                   .input_bytes = 2 * scores + n_scores,
                                   .again = true};
 
-    traces_builder_part(&t->b, &products);
+    if (lw_device_by_shape(t->b.device, t->b.dtype))
+        attention_products(t, products, true);
+    else
+        traces_builder_part(&t->b, &products);
     traces_builder_part(&t->b, &softmax);
     if (t->dropout)
         traces_builder_part(&t->b, &dropout);
-    traces_builder_part(&t->b, &products);
+    if (lw_device_by_shape(t->b.device, t->b.dtype))
+        attention_products(t, products, false);
+    else
+        traces_builder_part(&t->b, &products);
     keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
 }
 
 static void flash_attention(struct transformer *t, int64_t q, int64_t kv)
 {
     int64_t flops = 4 * t->tokens * t->seq * t->hidden;
-    int64_t sums = 4 * t->tokens * t->heads;
+    int64_t sums = 4 * t->tokens * t->heads, width = t->hidden / t->heads;
+    struct lw_attention a = {.batch = t->batch, .heads = divided(t->heads, t->tp),
+                             .kv_heads = divided(t->kv_heads, t->tp), .seq_q = t->seq,
+                             .seq_k = t->seq, .qk_width = width, .v_width = width,
+                             .dtype = t->b.dtype, .causal = t->causal,
+                             .speed = t->b.shape.attention_speed};
 
     traces_builder_part(&t->b, &(struct traces_cost){.forward_flops = flops,
                                                      .forward_bytes = 2 * q + 2 * kv + sums,
                                                      .input_flops = flops / 2 * 5,
-                                                     .input_bytes = 4 * q + 4 * kv + sums});
+                                                     .input_bytes = 4 * q + 4 * kv + sums,
+                                                     .attention = a});
     transformer_keep(t, sums, false);
 }
 

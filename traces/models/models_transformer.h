@@ -9,7 +9,9 @@
 struct transformer {
     struct traces_builder b;
     int64_t batch, seq, tokens; /* tokens = batch * seq */
-    int64_t hidden, heads, kv_width, ffn;
+    int64_t hidden, heads, kv_heads, kv_width, ffn;
+    int64_t tp;   /* ranks of the tensor group that shapes are divided by */
+    bool causal;  /* attention's scores are masked by position: fused kernels skip half */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and behind each half of a block */
 };
@@ -27,8 +29,10 @@ void transformer_keep(struct transformer *t, int64_t bytes, bool whole);
 
 /* Layer norm (or RMS norm) of all tokens; keeps its input. */
 int32_t transformer_norm(struct transformer *t);
-/* rows x in -> rows x out; the input's keeping is the caller's: products may share it. */
-int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out, bool whole);
+/* rows x in -> rows x out, `out` split (COLUMN, VOCAB), `in` split (ROW) or every rank whole; the
+ * input's keeping is the caller's: products may share it. */
+int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
+                           enum lw_tp_split split);
 /* Scores, softmax, dropout and the sum over values, or one fused kernel; keeps queries, keys,
  * values and what lies between; all of it is done again with selective recomputation. */
 void transformer_attention(struct transformer *t);

@@ -1,0 +1,198 @@
+/* Kernels by shape.
+ *
+ * Products. The result is cut into tiles, a tile is the work of one SM, and tiles run in waves of as many
+ * as there are SMs: the last wave takes as long as a full one. A tile costs its k steps and a fill of
+ * gemm_fill more (filling the pipeline of loads, storing the result). Smaller tiles read more per
+ * product and are slower by x / (x + 40) with x = mn / (m + n), the ratio of products to loads; the
+ * library chooses the fastest tile, and may cut k into up to eight parts, whose partial sums go through
+ * memory. Operands whose rows are not of whole 16 bytes run at half speed. A kernel of a fraction of a
+ * millisecond runs at the clock that power allows for a moment (gemm_boost), a long one at the sustained
+ * clock (gemm_sustained): the share of the peak moves from one to the other around 0.3 ms. Never faster
+ * than memory at 85 % of its bandwidth; each kernel costs a launch of 4 us beside.
+ *
+ * Attention. A tile is 128 queries of one head with all keys that the mask leaves them: half of them in
+ * the mean of a causal mask, and 64 of the diagonal's tile, and 165 for filling the pipeline. Narrow
+ * heads are slower by w / (w + 22). The last tiles run beside idle SMs: half of the longest tile is added.
+ * The backward has 2.5 times the products (Dao, arXiv 2307.08691, section 4.1).
+ *
+ * The constants of this file hold for all devices; those of a device are in its file with their fit
+ * (traces/clusters/fit_devices.py). Not modelled: caches, operands' layouts, sparsity of experts' loads. */
+#include "shared/device/device_time.h"
+
+#include <stddef.h>
+
+static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_S = 4e-6;
+static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
+
+enum { ALIGN_BYTES = 16, LEAST_K = 512, MOST_SPLIT = 8, TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128 };
+
+bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype)
+{
+    return lw_figure_is_set(d->peak_flops[dtype]) && lw_figure_is_set(d->n_sms) &&
+           lw_figure_is_set(d->gemm_sustained) && lw_figure_is_set(d->gemm_fill) &&
+           lw_figure_is_set(d->memory_bytes_per_s);
+}
+
+static double at_least(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t parts(int64_t n, int64_t of)
+{
+    return (n + of - 1) / of;
+}
+
+static double launch_s(const struct lw_device *d)
+{
+    return lw_figure_is_set(d->launch_ps) ? d->launch_ps.value * 1e-12 : LAUNCH_S;
+}
+
+static double memory_s(const struct lw_device *d, double bytes)
+{
+    return bytes / (BANDWIDTH * d->memory_bytes_per_s.value);
+}
+
+/* --- products ------------------------------------------------------------------------------------ */
+
+static double tile_speed(double m, double n)
+{
+    double x = m * n / (m + n);
+
+    return x / (x + SMALL_TILE);
+}
+
+/* Of the best tile of this device's generation: 256 x 128 up to Hopper, 256 x 256 of two SMs beyond. */
+static double largest_side(const struct lw_device *d)
+{
+    return lw_figure_is_set(d->gemm_tile) ? d->gemm_tile.value : DEFAULT_TILE;
+}
+
+static int64_t item_bytes(const struct lw_product *p)
+{
+    return p->fp8 ? 1 : lw_dtype_size(p->dtype);
+}
+
+static bool aligned(const struct lw_product *p)
+{
+    int64_t item = item_bytes(p);
+
+    return p->k * item % ALIGN_BYTES == 0 && p->n * item % ALIGN_BYTES == 0;
+}
+
+/* FLOP/s of one SM at the whole peak. */
+static double sm_rate(const struct lw_device *d, const struct lw_product *p)
+{
+    double peak = d->peak_flops[p->dtype].value;
+
+    if (p->fp8 && lw_figure_is_set(d->fp8_speedup))
+        peak *= d->fp8_speedup.value;
+    return peak / d->n_sms.value * (aligned(p) ? 1 : 0.5);
+}
+
+static void try_tile(const struct lw_device *d, const struct lw_product *p, int32_t tm, int32_t tn,
+                     struct lw_product_time *best)
+{
+    double side = largest_side(d), sms = d->n_sms.value;
+    double rate = sm_rate(d, p) * tile_speed(tm, tn) / tile_speed(TILE, side);
+    int64_t tiles = p->batch * parts(p->m, tm) * parts(p->n, tn);
+
+    for (int32_t split = 1; split <= MOST_SPLIT; split *= 2) {
+        if (split > 1 && p->k / split < LEAST_K)
+            break;
+        int64_t waves = parts(tiles * split, (int64_t)sms);
+        double t = (double)waves * ((double)p->k / split + d->gemm_fill.value) * 2 * tm * tn / rate;
+        if (split > 1)
+            t += memory_s(d, 4.0 * split * (double)p->batch * (double)p->m * (double)p->n);
+        if (best->n_tiles > 0 && t >= best->compute_s)
+            continue;
+        best->compute_s = t;
+        best->tile_m = tm;
+        best->tile_n = tn;
+        best->split_k = split;
+        best->n_tiles = tiles * split;
+        best->n_waves = waves;
+    }
+}
+
+static double traffic_of(const struct lw_product *p)
+{
+    double out = p->out_size > 0 ? p->out_size : (double)lw_dtype_size(p->dtype);
+    double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+
+    return (double)p->batch * ((double)item_bytes(p) * (m * k + k * n) +
+                               out * m * n * (p->accumulate ? 2 : 1));
+}
+
+/* The share of the peak at which a kernel runs that would take t at the sustained share. */
+static double share_of(const struct lw_device *d, double t)
+{
+    double sustained = d->gemm_sustained.value, x = t / BOOST_S;
+    double boost = lw_figure_is_set(d->gemm_boost) ? d->gemm_boost.value : sustained;
+
+    return boost > sustained ? sustained + (boost - sustained) / (1 + x * x) : sustained;
+}
+
+struct lw_product_time lw_product_explain(const struct lw_device *d, const struct lw_product *p)
+{
+    struct lw_product_time t = {.time = 0};
+    int32_t side = (int32_t)largest_side(d);
+
+    if (p->batch <= 0 || p->m <= 0 || p->n <= 0 || p->k <= 0)
+        return t;
+    for (int32_t tm = TILE_STEP; tm <= TILE; tm += TILE_STEP)
+        for (int32_t tn = TILE_STEP; tn <= TILE; tn += TILE_STEP)
+            if (tm <= side || tn <= side)
+                try_tile(d, p, tm, tn, &t);
+    t.rate_share = share_of(d, t.compute_s / d->gemm_sustained.value);
+    t.compute_s /= t.rate_share;
+    t.memory_s = memory_s(d, traffic_of(p));
+    t.overhead_s = launch_s(d) * (p->grouped ? (double)p->batch : 1);
+    t.time = lw_ps_from_seconds(at_least(t.compute_s, t.memory_s) + t.overhead_s);
+    return t;
+}
+
+lw_ps lw_product_time(const struct lw_device *d, const struct lw_product *p)
+{
+    return lw_product_explain(d, p).time;
+}
+
+/* --- attention ------------------------------------------------------------------------------------ */
+
+static double attention_share(const struct lw_device *d, const struct lw_attention *a)
+{
+    struct lw_figure f = a->backward ? d->attention_backward : d->attention_forward;
+    double width = 0.5 * (double)(a->qk_width + a->v_width);
+    double share = lw_figure_is_set(f) ? f.value : 0.5 * d->gemm_sustained.value;
+
+    return share * (a->speed > 0 ? a->speed : 1) * width / (width + HEAD_FILL) *
+           (128 + HEAD_FILL) / 128;
+}
+
+static double attention_bytes(const struct lw_attention *a)
+{
+    double q = (double)a->heads * (double)a->seq_q * (double)(a->qk_width + a->v_width);
+    double kv = (double)a->kv_heads * (double)a->seq_k * (double)(a->qk_width + a->v_width);
+
+    return (double)a->batch * (double)lw_dtype_size(a->dtype) * (q + kv) * (a->backward ? 2 : 1);
+}
+
+lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
+{
+    double sms = d->n_sms.value, keys = (double)a->seq_k;
+    double mean_keys = (a->causal ? keys / 2 + DIAGONAL : keys) + KEY_FILL;
+    double rate = d->peak_flops[a->dtype].value * attention_share(d, a) / sms;
+    double per_key = 2 * QUERY_TILE * (double)(a->qk_width + a->v_width) * (a->backward ? 2.5 : 1);
+    double tiles = (double)a->batch * (double)a->heads *
+                   (double)parts(a->seq_q, (int64_t)QUERY_TILE);
+
+    if (a->batch <= 0 || a->seq_q <= 0 || a->seq_k <= 0)
+        return 0;
+    double t = per_key * (tiles * mean_keys / sms + 0.5 * (keys + KEY_FILL)) / rate;
+    return lw_ps_from_seconds(at_least(t, memory_s(d, attention_bytes(a))) + launch_s(d));
+}
+
+lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes)
+{
+    return bytes > 0 ? lw_ps_from_seconds(memory_s(d, (double)bytes) + launch_s(d)) : 0;
+}

@@ -1,0 +1,51 @@
+#ifndef LW_SHARED_DEVICE_DEVICE_TIME_H
+#define LW_SHARED_DEVICE_DEVICE_TIME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/dtype.h"
+#include "shared/base/units.h"
+#include "shared/plan/cluster.h"
+
+/* How long one kernel takes on a device, from its shape. See docs/design/device.md. */
+
+/* The device has the figures of products by shape: a peak of that type, SMs, gemm_sustained, gemm_fill,
+ * memory bandwidth. Without them a roofline of FLOPs and bytes is all there is. */
+bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype);
+
+/* `batch` products of m x k and k x n, of one kernel (batched) or of as many groups (grouped: experts). */
+struct lw_product {
+    int64_t batch, m, n, k;
+    enum lw_dtype dtype;
+    bool fp8;            /* operands of 8 bits, at the device's fp8_speedup */
+    bool accumulate;     /* the result is added to what is there */
+    int32_t out_size;    /* bytes of an element of the result; 0 = that of dtype */
+    bool grouped;        /* a launch per product */
+};
+
+/* What bounds a product and by how much; for people. */
+struct lw_product_time {
+    lw_ps time;
+    double compute_s, memory_s, overhead_s;
+    double rate_share;   /* of the peak, in full waves: between gemm_sustained and gemm_boost */
+    int32_t tile_m, tile_n, split_k;
+    int64_t n_tiles, n_waves;
+};
+
+struct lw_product_time lw_product_explain(const struct lw_device *d, const struct lw_product *p);
+lw_ps lw_product_time(const struct lw_device *d, const struct lw_product *p);
+
+/* Fused attention of batch sequences: heads queries of seq_q tokens against seq_k keys. */
+struct lw_attention {
+    int64_t batch, heads, kv_heads, seq_q, seq_k, qk_width, v_width;
+    enum lw_dtype dtype;
+    bool causal, backward;
+    double speed;        /* of the kernel, against the device's best known; 0 = 1 */
+};
+lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a);
+
+/* A kernel that moves so many bytes of device memory, read and written. */
+lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes);
+
+#endif
