@@ -6,14 +6,17 @@
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_print.h"
+#include "sim/cost/gemm_cost.h"
 
 static const struct lw_usage usage = {
     .command = "cost",
-    .synopsis = "[-c CLUSTER] [--op OP] [--algorithm NAME] [--ranks N] [--nodes N] [--bytes A..B]",
+    .synopsis = "[-c CLUSTER] [--op OP] [--algorithm NAME] [--ranks N] [--nodes N] [--bytes A..B] | "
+                "--gemm M,N,K",
     .about = "Prints the time of a collective or message over sizes (doubling from A to B), with "
              "the model or measured table that gives it. algbw is bytes over time; busbw corrects "
              "it for the traffic that an ideal algorithm must cause, so it compares with the speed "
-             "of a link.",
+             "of a link. With --gemm: the time of one matrix product on the cluster's device, by "
+             "its shape.",
     .min_operands = 0,
     .max_operands = 0,
 };
@@ -54,8 +57,8 @@ static enum lw_status ask(const struct lw_cluster *c, struct lw_cost_query q, in
 
 int cmd_cost(int argc, char **argv)
 {
-    const char *cluster_name = "host", *op = "all_reduce", *bytes = "1KiB..1GiB", *dtype = "f32",
-               *algorithm = "auto";
+    const char *cluster_name = "host", *op = "all_reduce", *bytes = "1KiB..1GiB", *dtype = NULL,
+               *algorithm = "auto", *gemm = NULL;
     int64_t ranks = 0, nodes = 0, from = 0, to = 0;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
@@ -68,7 +71,9 @@ int cmd_cost(int argc, char **argv)
         {"nodes", 0, LW_OPT_INT, &nodes, "N", "nodes they live on (as few as hold them)", 1,
          INT32_MAX},
         {"bytes", 0, LW_OPT_STRING, &bytes, "A..B", "sizes, or one (1KiB..1GiB)", 0, 0},
-        {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32)", 0, 0},
+        {"gemm", 0, LW_OPT_STRING, &gemm, "M,N,K", "a product of M x K and K x N; BATCH,M,N,K: as many",
+         0, 0},
+        {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32; with --gemm bf16)", 0, 0},
         LW_OPTION_FORMAT(&format),
         {0},
     };
@@ -80,11 +85,18 @@ int cmd_cost(int argc, char **argv)
 
     if (rc >= 0)
         return rc;
+    dtype = dtype ? dtype : gemm ? "bf16" : "f32";
     if (lw_op_parse(op, &q.op, &err) != LW_OK || lw_dtype_parse(dtype, &q.dtype, &err) != LW_OK ||
         lw_reducer_parse(algorithm, &q.algorithm, &err) != LW_OK ||
         parse_range(bytes, &from, &to, &err) != LW_OK)
         return lw_cli_usage("cost", "%s", err.msg);
     enum lw_status status = lw_cluster_find(cluster_name, &c, &err);
+    if (gemm) {
+        if (status == LW_OK)
+            status = sim_gemm_print(&c, gemm, q.dtype, format, stdout, &err);
+        lw_cluster_free(&c);
+        return lw_cli_end("cost", status, &err);
+    }
     if (status == LW_OK) {
         int32_t n_nodes = c.n_nodes > 0 ? c.n_nodes : 1; /* 0: as many as are asked for */
         int64_t n_devices = (int64_t)n_nodes * c.devices_per_node;

@@ -12,12 +12,17 @@
 static const struct {
     const char *start, *model, *family;
 } names[] = {
-    {"llama270b", "llama-2-70b", "llama"},   {"llama27b", "llama-2-7b", "llama"},
-    {"llama213b", "llama-2-13b", "llama"},   {"llama38b", "llama-3-8b", "llama"},
-    {"llama318b", "llama-3-8b", "llama"},    {"llama370b", "llama-3-70b", "llama"},
-    {"llama3170b", "llama-3-70b", "llama"},  {"llama3405b", "llama-3-405b", "llama"},
-    {"llama31405b", "llama-3-405b", "llama"}, {"gpt3175b", "gpt-175b", "gpt"},
-    {"gpt175b", "gpt-175b", "gpt"},
+    {"llama270b", "llama-2-70b", "llama"},      {"llama27b", "llama-2-7b", "llama"},
+    {"llama213b", "llama-2-13b", "llama"},      {"llama38b", "llama-3-8b", "llama"},
+    {"llama318b", "llama-3-8b", "llama"},       {"llama370b", "llama-3-70b", "llama"},
+    {"llama3170b", "llama-3-70b", "llama"},     {"llama3405b", "llama-3-405b", "llama"},
+    {"llama31405b", "llama-3-405b", "llama"},   {"gpt3175b", "gpt-175b", "gpt"},
+    {"gpt175b", "gpt-175b", "gpt"},             {"gpt35b", "gpt-5b", "gpt"},
+    {"gpt5b", "gpt-5b", "gpt"},                 {"gpt126m", "gpt-125m", "gpt"},
+    {"nemotron415b", "nemotron-4-15b", "llama"}, {"nemotron4340b", "nemotron-4-340b", "llama"},
+    {"nemotron15b", "nemotron-4-15b", "llama"}, {"nemotron340b", "nemotron-4-340b", "llama"},
+    {"nemotron22b", "nemotron-3-22b", "llama"}, {"qwen2532b", "qwen-2.5-32b", "llama"},
+    {"llama323b", "llama-3.2-3b", "llama"},
 };
 
 static void letters(const char *text, char *out, size_t size)
@@ -49,6 +54,8 @@ static bool take_named(struct lw_run *r)
                 break;
         if (!m)
             return false;
+        r->plain_ffn = m->defaults.plain_ffn;
+        r->tied = m->defaults.tied ? "True" : r->tied;
         take(&r->layers, m->defaults.layers);
         take(&r->hidden, m->defaults.hidden);
         take(&r->heads, m->defaults.heads);
@@ -89,37 +96,96 @@ enum lw_status lw_run_shape(struct lw_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status dtype_of(const struct lw_run *r, const char **name, enum lw_dtype *dtype,
-                               struct lw_err *err)
+struct precision {
+    const char *name;
+    enum lw_dtype dtype;
+    bool fp8;
+};
+
+static enum lw_status precision_of(const struct lw_run *r, struct precision *p, struct lw_err *err)
 {
     if (!*r->precision)
         return lw_fail(err, LW_ENOTSUP, "the precision is not given");
-    if (strcasestr(r->precision, "fp8") || strcasestr(r->precision, "float8") ||
-        strcasestr(r->precision, "fp4"))
-        return lw_fail(err, LW_ENOTSUP, "8-bit and 4-bit products are not modelled");
+    if (strcasestr(r->precision, "fp4"))
+        return lw_fail(err, LW_ENOTSUP, "4-bit products are not modelled");
     bool half = strcasestr(r->precision, "fp16") != NULL;
-    *name = half ? "f16" : "bf16";
-    *dtype = half ? LW_F16 : LW_BF16;
+    p->name = half ? "f16" : "bf16";
+    p->dtype = half ? LW_F16 : LW_BF16;
+    p->fp8 = strcasestr(r->precision, "fp8") || strcasestr(r->precision, "float8");
     return LW_OK;
 }
 
-/* Of the best fused kernel's: Triton 0.325, FlashAttention-2 0.655 of the peak, both on A100
- * (Dao-AILab/flash-attention@0251105a, figures of forward and backward). */
-static const double TRITON_SPEED = 0.5;
+/* One fitted figure per framework, from the rows of one table: host time per kernel where it launches
+ * too slowly for its device, or what its unfused kernels move beyond what is counted. */
+static const struct lw_run_framework frameworks[] = {
+    {"nanotron", "host time per kernel", "us", 120, "nanotron_ultrascale, tp 4, pp 1, micro-batch 1", 4},
+    {"Megatron-DeepSpeed", "host time per kernel", "us", 60, "vtrain_ground_truth_single", 720},
+    {"Composer", "traffic of kernels without products", "", 1.75, "mpt_fsdp", 150},
+    {"Megatron-LM 2021", "traffic of kernels without products", "", 1.5,
+     "narayanan2021_table1_weak_scaling", 5},
+};
+
+const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r)
+{
+    for (size_t k = 0; k < sizeof frameworks / sizeof *frameworks; k++)
+        if (strstr(r->framework, frameworks[k].framework))
+            return &frameworks[k];
+    return NULL;
+}
+
+static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
+{
+    const struct lw_run_framework *f = lw_run_framework_of(r);
+
+    if (f && strcmp(f->unit, "us") == 0)
+        s->host_op_ps = (lw_ps)(f->value * 1e6);
+    else if (f)
+        s->traffic = f->value;
+}
+
+/* Of the fused kernel against the device's own figure. Triton 0.325, FlashAttention-2 0.655 of the peak,
+ * both on A100; cuDNN 0.598, FlashAttention-2 0.387 on H100 (Dao-AILab/flash-attention@0251105a, figures):
+ * frameworks on TransformerEngine call cuDNN on Hopper. */
+static double attention_speed(const struct lw_run *r)
+{
+    bool hopper = strcasestr(r->gpu, "H100") || strcasestr(r->gpu, "H200");
+
+    if (strstr(r->attention, "triton"))
+        return 0.5;
+    return hopper && (strcasestr(r->framework, "megatron") || strcasestr(r->framework, "nemo")) ? 1.55 : 1;
+}
+
+static bool is_yes(const char *text)
+{
+    return strncasecmp(text, "yes", 3) == 0 || strncasecmp(text, "true", 4) == 0 || *text == '1' ||
+           strncmp(text, "TP mode", 7) == 0;
+}
+
+enum { LORA_RANK = 16 }; /* MLPerf Training rules, llama2_70b_lora: rank 16 */
 
 enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *device,
                                struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err)
 {
     bool llama = strcmp(r->family, "llama") == 0;
+    struct precision p = {.dtype = LW_BF16};
     struct traces_model_shape s = {
         .batch = r->mbs, .layers = r->layers, .hidden = r->hidden, .heads = r->heads,
         .kv_heads = llama ? r->kv_heads : 0, .ffn = r->ffn, .seq = r->seq, .vocab = r->vocab,
         .attention = strstr(r->attention, "full") || strcmp(r->attention, "no") == 0 ? "full" : "flash",
         .tensor = r->tp, .tied = strcmp(r->tied, "True") == 0,
-        .attention_speed = strstr(r->attention, "triton") ? TRITON_SPEED : 0,
+        .plain_ffn = r->plain_ffn, .context = r->cp,
+        .lora = strstr(r->task, "LoRA") || strstr(r->model, "LoRA") ? LORA_RANK : 0,
+        .sequence_parallel = r->tp > 1 && is_yes(r->seq_parallel),
+        .attention_speed = attention_speed(r),
     };
 
-    LW_TRY(dtype_of(r, &s.dtype, dtype, err));
+    take_framework(r, &s);
+    LW_TRY(precision_of(r, &p, err));
+    if (p.fp8 && !lw_figure_is_set(device->fp8_speedup))
+        return lw_fail(err, LW_ENOTSUP, "the device has no 8-bit products");
+    s.dtype = p.name;
+    s.fp8 = p.fp8;
+    *dtype = p.dtype;
     if (strcmp(r->family, "bert") == 0)
         return traces_model_build("bert-large", &s, device, w, err);
     return traces_model_build(llama ? "llama-2-7b" : "gpt-13b", &s, device, w, err);

@@ -148,14 +148,10 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
 
 static enum lw_status expressible(const struct lw_run *r, struct lw_err *err)
 {
-    if (r->cp > 1)
-        return lw_fail(err, LW_ENOTSUP, "context parallelism is not modelled");
     if (r->ep > 1 || r->experts > 1)
         return lw_fail(err, LW_ENOTSUP, "experts are not modelled");
     if (has(r->offload, "CPU") || has(r->offload, "True"))
         return lw_fail(err, LW_ENOTSUP, "offload to the host is not modelled");
-    if (has(r->task, "LoRA"))
-        return lw_fail(err, LW_ENOTSUP, "LoRA fine-tuning is not modelled");
     return LW_OK;
 }
 
@@ -225,7 +221,7 @@ static enum lw_status on_machine(struct lw_run *r, const struct lw_cluster *c,
 
     LW_TRY(lw_run_workload(r, &c->device, &w, &dtype, err));
     out->step_flops = step_flops(r, &w);
-    out->peak = c->device.peak_flops[dtype].value;
+    out->peak = c->device.peak_flops[dtype].value; /* of bf16 where products are of 8 bits */
     out->capacity_bytes = c->device.memory_bytes.value;
     enum lw_status s = plan_and_simulate(r, &w, c, out, err);
     lw_workload_free(&w);

@@ -18,6 +18,7 @@ struct lw_run {
     int64_t gpus, gpus_per_node, layers, hidden, ffn, heads, kv_heads, vocab, seq, gbs, mbs;
     int64_t micro_batches, tp, pp, vpp, dp, cp, ep, experts, topk, moe_ffn, shared_ffn, dense_layers;
     int64_t batch_per_dp;
+    bool plain_ffn;        /* two linear layers, known from the model's name */
 };
 
 /* A run of every row: most tables have one. */

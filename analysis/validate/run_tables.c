@@ -5,6 +5,9 @@
  *                     counts are those of biases and learned positions
  *   nanotron          ultrascale playbook: reduce-scatter tensor mode, f32 gradients, blocks by cost
  *   bloom_3d_a100     Megatron-DeepSpeed, ZeRO-1, gradients reduced after the backward
+ *                     64 heads, as of most rows, where a row has none
+ *   megatron_h100     its table has no micro-batch: 1; strong scaling: tensor and pipeline groups as of
+ *                     the same model in the weak scaling
  *   narayanan, korthikanti  papers of 2021 and 2022: sequence 2,048, vocabulary 51,200, adam
  *   vtrain            its released configuration: vocabulary 50,257, recomputation, no bucketing
  *   llama3            Grattafiori et al., arXiv 2407.21783, table 4: 405B, weights kept (no reshard) */
@@ -14,7 +17,7 @@
              "mfu_pct:MFU%"
 #define ONE(measured) {{"", "", measured}}
 #define MEGATRON_PAPER "gpu=A100-SXM4-80GB;gpus_per_node=8;seq=2048;vocab=51200;precision=fp16;" \
-                       "framework=Megatron-LM;family=gpt;tied=True;network=8x HDR;overlap=no"
+                       "framework=Megatron-LM 2021;family=gpt;tied=True;network=8x HDR;overlap=no"
 
 const struct lw_run_table lw_run_tables[] = {
     {"mpt_fsdp", "linear_bias fsdp_mixed_precision samples_s", "",
@@ -25,7 +28,7 @@ const struct lw_run_table lw_run_tables[] = {
     {"nanotron_scaling_curves", "gpu tok_s_gpu max_mbs_plotted", "",
      "attention=flash;family=llama;grad_dtype=f32;tied=True", ONE(STEP ";mem_gb:GiB"), {0, 0, 0}, 0, 0},
     {"bloom_3d_a100", "node_state layers_check tflops_kind", "micro_batches=num_microbatches",
-     "vocab=250680;attention=full;family=gpt;tied=True;overlap=no;flops=hardware;zero=1",
+     "vocab=250680;heads=64;attention=full;family=gpt;tied=True;overlap=no;flops=hardware;zero=1",
      ONE(STEP ";mem_gb:GiB"), {8, 0, 0}, 8, 0},
     {"simumax_real_runs", "sim_step_s moe_note", "micro_batches=num_microbatches",
      "attention=flash;family=llama;grad_dtype=f32;flops=model", ONE(STEP ";mem_gb:GiB"), {0, 0, 0}, 8, 0},
@@ -34,10 +37,10 @@ const struct lw_run_table lw_run_tables[] = {
      "flops=hardware;overlap=yes",
      ONE("tok_s_gpu:tok/s/dev;tflops_gpu:TFLOP/s/dev;mem_gb:GiB"), {0, 0, 0}, 8, 0},
     {"megatron_h100_scaling", "dist_optimizer experiment tok_s_gpu", "",
-     "attention=flash;family=gpt;seq_parallel=yes;flops=model;grad_dtype=f32;recompute=selective",
+     "attention=flash;family=gpt;seq_parallel=yes;flops=model;grad_dtype=f32;mbs=1;tp=8;pp=6",
      ONE(STEP), {10, 0, 0}, 0, 0},
     {"mlperf_training_steps", "mlperf submitter step_s", "micro_batches=num_microbatches",
-     "attention=flash;vocab=51200;grad_dtype=bf16", ONE("step_s:s;mem_gb:GB"), {10, 0, 0}, 8, 0},
+     "attention=flash;vocab=51200;seq_parallel=yes", ONE("step_s:s;mem_gb:GB"), {10, 0, 0}, 8, 0},
     {"dgxc_weak_scaling", "etp mfu_base step_s", "", "attention=flash;seq_parallel=yes;overlap=yes",
      ONE(STEP), {0, 0, 0}, 0, 0},
     {"megatron_bridge_performance", "flops_per_token_G moe_variant", "",

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/validate/run_model.h"
 #include "analysis/validate/run_predict.h"
 #include "analysis/validate/run_table.h"
 
@@ -31,6 +32,20 @@ static void id_of(const struct table *t, int32_t row, const struct lw_run_varian
     snprintf(id, size, "%s:%s%s%s", t->name, *cell ? cell : number, *v->name ? "/" : "", v->name);
 }
 
+static enum lw_status add_fit(struct table *t, const struct lw_run *run, struct lw_err *err)
+{
+    const struct lw_run_framework *f = lw_run_framework_of(run);
+    char name[120];
+
+    if (!f)
+        return LW_OK;
+    snprintf(name, sizeof name, "%s: %s", f->framework, f->name);
+    return lw_validation_fit(t->v, &(struct lw_fit){.family = t->family, .n_rows = f->n_rows,
+                                                    .name = name, .unit = f->unit,
+                                                    .fitted_on = f->fitted_on, .value = f->value},
+                             err);
+}
+
 static enum lw_status add_case(struct table *t, const char *id, const struct lw_run *run,
                                const struct lw_run_prediction *p, const struct lw_run_measured *m,
                                struct lw_err *err)
@@ -45,6 +60,7 @@ static enum lw_status add_case(struct table *t, const char *id, const struct lw_
     snprintf(sweep, sizeof sweep, "%.80s on %lld", run->model, (long long)run->gpus);
     if (!m->failed)
         LW_TRY(lw_validation_sweep(t->v, t->family, sweep, &c.series, err));
+    LW_TRY(add_fit(t, run, err));
     return lw_validation_case(t->v, &c, err);
 }
 

@@ -26,7 +26,7 @@ const struct traces_model *traces_model_at(int k)
 
 static const struct traces_model *find_model(const char *name, struct lw_err *err)
 {
-    char all[480] = "";
+    char all[960] = "";
     const struct traces_model *m;
 
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
@@ -175,7 +175,12 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.host_op_ps = shape->host_op_ps;
     s.attention_speed = shape->attention_speed;
     s.fp8 = shape->fp8;
-    s.tied = shape->tied;
+    s.traffic = shape->traffic;
+    s.sequence_parallel = shape->sequence_parallel;
+    s.context = shape->context;
+    s.lora = shape->lora;
+    s.plain_ffn = shape->plain_ffn || m->defaults.plain_ffn;
+    s.tied = shape->tied || m->defaults.tied;
     LW_TRY(need_roofline(device, s.dtype, err));
     return m->build(m, &s, device, w, err);
 }

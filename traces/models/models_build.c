@@ -87,9 +87,16 @@ static bool by_shape(const struct traces_builder *b)
     return lw_device_by_shape(b->device, b->dtype) && !table_of(b, LW_WORK_GEMM);
 }
 
+/* Sequence parallelism splits what tensor parallelism alone leaves whole (Korthikanti et al., arXiv
+ * 2205.05198, section 4.2). */
+static bool is_whole(const struct traces_builder *b, const struct traces_cost *cost)
+{
+    return cost->whole && !b->shape.sequence_parallel;
+}
+
 static int64_t ranks_of(const struct traces_builder *b, const struct traces_cost *cost)
 {
-    return cost->whole || b->shape.tensor < 1 ? 1 : b->shape.tensor;
+    return is_whole(b, cost) || b->shape.tensor < 1 ? 1 : b->shape.tensor;
 }
 
 /* Of all ranks of the tensor group together. */
@@ -98,6 +105,7 @@ static lw_ps shaped(const struct traces_builder *b, const struct traces_cost *co
 {
     int64_t ranks = ranks_of(b, cost);
     struct lw_attention a = cost->attention;
+    double factor = b->shape.traffic > 0 ? b->shape.traffic : 1;
     lw_ps t;
 
     a.backward = backward;
@@ -106,7 +114,7 @@ static lw_ps shaped(const struct traces_builder *b, const struct traces_cost *co
     else if (a.batch > 0 && bytes > 0)
         t = lw_attention_time(b->device, &a);
     else
-        t = lw_traffic_time(b->device, bytes / ranks);
+        t = lw_traffic_time(b->device, (int64_t)((double)bytes * factor) / ranks);
     return t > INT64_MAX / ranks ? INT64_MAX : t * ranks;
 }
 
@@ -185,7 +193,7 @@ int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *
     add_ps(&m->backward_input_ps, input);
     add_ps(&m->backward_weight_ps, weight);
     add_ps(&m->selective_ps, cost->again ? forward : 0);
-    if (cost->whole) {
+    if (is_whole(b, cost)) {
         add_ps(&m->whole_forward_ps, forward);
         add_ps(&m->whole_input_ps, input);
         add_ps(&m->whole_weight_ps, weight);
@@ -345,7 +353,8 @@ static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *e
     for (int32_t k = b->n_parts - 1; k >= 0; k--)
         end[k] = now += b->parts[k].backward_ps;
     for (int32_t i = 0; i < w->n_params; i++) {
-        w->params[i].ready_ps = end[b->part_of[i]];
+        bool trains = w->params[i].trainable && w->params[i].used;
+        w->params[i].ready_ps = trains ? end[b->part_of[i]] : -1;
         if (lw_param_has_gradient(&w->params[i]))
             ready[n++] = (struct ready){w->params[i].ready_ps, i};
     }

@@ -10,12 +10,33 @@
  * arXiv 2407.21783, table 3 (8 heads of keys and values, 128,000 tokens and 256 of its own). */
 #include "traces/models/models_transformer.h"
 
-enum { PARAMS_PER_BLOCK = 9 };
+enum { PARAMS_PER_BLOCK = 13 };
 
 static void add_param(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
                       int32_t block, const char *name)
 {
-    traces_builder_param(&t->b, part, numel, split, "model.layers.%d.%s.weight", block, name);
+    traces_builder_param(&t->b, part, numel, split, "model.layers.%d.%s.weight", block, name)
+        ->trainable = t->b.shape.lora == 0;
+}
+
+/* Adapters of rank r beside a product: in x r and r x out (Hu et al., arXiv 2106.09685). */
+static void add_adapter(struct transformer *t, int64_t in, int64_t out, enum lw_tp_split split,
+                        int32_t block, const char *name)
+{
+    int64_t r = t->b.shape.lora;
+
+    if (r == 0)
+        return;
+    t->b.shape.lora = 0; /* trained: with gradients of their weights */
+    int32_t down = transformer_linear(t, t->tokens, in, r, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED);
+    int32_t up = transformer_linear(t, t->tokens, r, out,
+                                    split == LW_TP_ROW ? LW_TP_REPLICATED : LW_TP_COLUMN);
+    traces_builder_param(&t->b, down, in * r, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED,
+                         "model.layers.%d.%s.lora_A.weight", block, name);
+    traces_builder_param(&t->b, up, r * out,
+                         split == LW_TP_ROW ? LW_TP_REPLICATED : LW_TP_COLUMN,
+                         "model.layers.%d.%s.lora_B.weight", block, name);
+    t->b.shape.lora = r;
 }
 
 /* Kept without a kernel of its own: SiLU's input and output, the other product, and theirs. */
@@ -29,18 +50,22 @@ static void add_block(struct transformer *t, int32_t i)
     int32_t q = transformer_linear(t, t->tokens, h, h, LW_TP_COLUMN);
     int32_t k = transformer_linear(t, t->tokens, h, kv, LW_TP_COLUMN);
     int32_t v = transformer_linear(t, t->tokens, h, kv, LW_TP_COLUMN);
+    add_adapter(t, h, h + 2 * kv, LW_TP_COLUMN, i, "self_attn.qkv_proj");
     transformer_elementwise(t, h + kv, 1); /* rotation of queries and keys: its inputs are not kept */
     transformer_attention(t);
     transformer_keep(t, x * h, false);
     int32_t o = transformer_linear(t, t->tokens, h, h, LW_TP_ROW);
+    add_adapter(t, h, h, LW_TP_ROW, i, "self_attn.o_proj");
     transformer_residual(t);
     int32_t norm_2 = transformer_norm(t);
     transformer_keep(t, x * h, true);
-    int32_t gate = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
+    bool gated = !t->b.shape.plain_ffn;
+    int32_t gate = gated ? transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN) : -1;
     int32_t up = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
     transformer_elementwise(t, ffn, 1);
-    transformer_elementwise(t, ffn, 2);
-    transformer_keep(t, 4 * x * ffn, false);
+    if (gated)
+        transformer_elementwise(t, ffn, 2);
+    transformer_keep(t, (gated ? 4 : 2) * x * ffn, false);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
     transformer_residual(t);
     transformer_end_block(t);
@@ -48,7 +73,8 @@ static void add_block(struct transformer *t, int32_t i)
     add_param(t, k, h * kv, LW_TP_COLUMN, i, "self_attn.k_proj");
     add_param(t, v, h * kv, LW_TP_COLUMN, i, "self_attn.v_proj");
     add_param(t, o, h * h, LW_TP_ROW, i, "self_attn.o_proj");
-    add_param(t, gate, h * ffn, LW_TP_COLUMN, i, "mlp.gate_proj");
+    if (gated)
+        add_param(t, gate, h * ffn, LW_TP_COLUMN, i, "mlp.gate_proj");
     add_param(t, up, h * ffn, LW_TP_COLUMN, i, "mlp.up_proj");
     add_param(t, down, h * ffn, LW_TP_ROW, i, "mlp.down_proj");
     add_param(t, norm_1, h, LW_TP_REPLICATED, i, "input_layernorm");
@@ -61,7 +87,8 @@ static void add_embedding(struct transformer *t)
 
     transformer_module(t, "model.embed_tokens");
     int32_t part = transformer_lookup(t, vocab);
-    traces_builder_param(&t->b, part, vocab * t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight");
+    traces_builder_param(&t->b, part, vocab * t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight")
+        ->trainable = t->b.shape.lora == 0;
     transformer_keep(t, 8 * t->tokens, true);
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
 }
@@ -72,13 +99,15 @@ static void add_head(struct transformer *t)
 
     transformer_module(t, "lm_head");
     int32_t norm = transformer_norm(t);
-    traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "model.norm.weight");
+    traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "model.norm.weight")->trainable =
+        t->b.shape.lora == 0;
     transformer_keep(t, x, true);
     int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
     struct lw_param *p =
         traces_builder_param(&t->b, scores, vocab * t->hidden, LW_TP_VOCAB, "lm_head.weight");
     if (t->b.shape.tied)
         p->tied = 0;
+    p->trainable = t->b.shape.lora == 0;
     transformer_loss(t, vocab);
     transformer_end_plain(t, LW_TP_VOCAB, 3 * 4 * t->tokens, x, 0);
 }
@@ -112,28 +141,37 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
 }
 
 #define LLAMA(layers_, hidden_, heads_, kv_heads_, ffn_, seq_, vocab_)                             \
-    {                                                                                              \
-        .batch = 1, .layers = layers_, .hidden = hidden_, .heads = heads_, .kv_heads = kv_heads_,  \
-        .ffn = ffn_, .seq = seq_, .vocab = vocab_, .dtype = "bf16", .attention = "flash",          \
-        .optimizer = "adam",                                                                       \
-    }
+    .batch = 1, .layers = layers_, .hidden = hidden_, .heads = heads_, .kv_heads = kv_heads_,      \
+    .ffn = ffn_, .seq = seq_, .vocab = vocab_, .dtype = "bf16", .attention = "flash",              \
+    .optimizer = "adam"
 
 #define ONE "Touvron et al., arXiv 2302.13971, table 2"
 #define TWO "Touvron et al., arXiv 2307.09288, table 1"
+#define NEMO "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/nemotron.py"
 #define THREE "Grattafiori et al., arXiv 2407.21783, table 3"
 
 const struct traces_model traces_models_llama[] = {
-    {"llama-7b", "Llama 7B", LLAMA(32, 4096, 32, 32, 11008, 2048, 32000), build, 1, ONE},
-    {"llama-13b", "Llama 13B", LLAMA(40, 5120, 40, 40, 13824, 2048, 32000), build, 1, ONE},
-    {"llama-33b", "Llama 33B", LLAMA(60, 6656, 52, 52, 17920, 2048, 32000), build, 1, ONE},
-    {"llama-65b", "Llama 65B", LLAMA(80, 8192, 64, 64, 22016, 2048, 32000), build, 1, ONE},
-    {"llama-2-7b", "Llama 2 7B", LLAMA(32, 4096, 32, 32, 11008, 4096, 32000), build, 2, TWO},
-    {"llama-2-13b", "Llama 2 13B", LLAMA(40, 5120, 40, 40, 13824, 4096, 32000), build, 2, TWO},
+    {"llama-7b", "Llama 7B", {LLAMA(32, 4096, 32, 32, 11008, 2048, 32000)}, build, 1, ONE},
+    {"llama-13b", "Llama 13B", {LLAMA(40, 5120, 40, 40, 13824, 2048, 32000)}, build, 1, ONE},
+    {"llama-33b", "Llama 33B", {LLAMA(60, 6656, 52, 52, 17920, 2048, 32000)}, build, 1, ONE},
+    {"llama-65b", "Llama 65B", {LLAMA(80, 8192, 64, 64, 22016, 2048, 32000)}, build, 1, ONE},
+    {"llama-2-7b", "Llama 2 7B", {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, build, 2, TWO},
+    {"llama-2-13b", "Llama 2 13B", {LLAMA(40, 5120, 40, 40, 13824, 4096, 32000)}, build, 2, TWO},
     {"llama-2-70b", "Llama 2 70B, 8 heads of keys and values",
-     LLAMA(80, 8192, 64, 8, 28672, 4096, 32000), build, 2, TWO},
-    {"llama-3-8b", "Llama 3 8B", LLAMA(32, 4096, 32, 8, 14336, 8192, 128256), build, 3, THREE},
-    {"llama-3-70b", "Llama 3 70B", LLAMA(80, 8192, 64, 8, 28672, 8192, 128256), build, 3, THREE},
-    {"llama-3-405b", "Llama 3 405B", LLAMA(126, 16384, 128, 8, 53248, 8192, 128256), build, 3,
+     {LLAMA(80, 8192, 64, 8, 28672, 4096, 32000)}, build, 2, TWO},
+    {"llama-3-8b", "Llama 3 8B", {LLAMA(32, 4096, 32, 8, 14336, 8192, 128256)}, build, 3, THREE},
+    {"llama-3-70b", "Llama 3 70B", {LLAMA(80, 8192, 64, 8, 28672, 8192, 128256)}, build, 3, THREE},
+    {"llama-3-405b", "Llama 3 405B", {LLAMA(126, 16384, 128, 8, 53248, 8192, 128256)}, build, 3,
      THREE},
+    {"llama-3.2-3b", "Llama 3.2 3B, tied", {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, build, 3,
+     "huggingface.co/meta-llama/Llama-3.2-3B, config.json"},
+    {"nemotron-3-22b", "Nemotron 3 22B, squared ReLU",
+     {LLAMA(40, 6144, 48, 48, 24576, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
+    {"nemotron-4-15b", "Nemotron 4 15B, squared ReLU",
+     {LLAMA(32, 6144, 48, 8, 24576, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
+    {"nemotron-4-340b", "Nemotron 4 340B, squared ReLU",
+     {LLAMA(96, 18432, 96, 8, 73728, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
+    {"qwen-2.5-32b", "Qwen 2.5 32B, without its biases", {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064)},
+     build, 3, "huggingface.co/Qwen/Qwen2.5-32B, config.json"},
     {0},
 };

@@ -37,6 +37,11 @@ static enum lw_status check_sizes(const struct traces_model_shape *s, struct lw_
     return LW_OK;
 }
 
+static int64_t part_of(int64_t seq, int64_t ranks)
+{
+    return ranks > 1 ? (seq + ranks - 1) / ranks : seq;
+}
+
 enum lw_status transformer_init(struct transformer *t, const char *name,
                                 const struct traces_model_shape *shape,
                                 const struct lw_device *device, struct lw_err *err)
@@ -45,7 +50,7 @@ enum lw_status transformer_init(struct transformer *t, const char *name,
     *t = (struct transformer){
         .batch = shape->batch,
         .seq = shape->seq,
-        .tokens = shape->batch * shape->seq,
+        .tokens = shape->batch * part_of(shape->seq, shape->context),
         .hidden = shape->hidden,
         .heads = shape->heads,
         .kv_heads = shape->kv_heads,
@@ -77,7 +82,7 @@ static void keep(struct transformer *t, enum lw_recompute mode, int64_t bytes, b
     struct lw_module *m = traces_builder_last(&t->b);
 
     m->kept_bytes[mode] += bytes;
-    m->whole_kept_bytes[mode] += whole ? bytes : 0;
+    m->whole_kept_bytes[mode] += whole && !t->b.shape.sequence_parallel ? bytes : 0;
 }
 
 void transformer_keep(struct transformer *t, int64_t bytes, bool whole)
@@ -104,12 +109,12 @@ static int64_t divided(int64_t n, int64_t tp)
     return (n + tp - 1) / tp;
 }
 
-/* 8-bit operands are made from the input in forward and from the output's gradient in backward, each
- * also transposed: 2 bytes read, 2 written. Weights are cast once a step and not counted. */
-static void quantise(struct transformer *t, int64_t rows, int64_t k, int64_t n)
+/* 8-bit operands: the kernel before the product writes its result in 8 bits instead of 16, and writes
+ * it transposed too for the backward, so that forward moves no more than before; in backward the output's
+ * gradient is read, and written twice. Weights are cast once a step and not counted. */
+static void quantise(struct transformer *t, int64_t rows, int64_t n)
 {
-    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 4 * rows * k * t->tp,
-                                                     .input_bytes = 4 * rows * n * t->tp});
+    traces_builder_part(&t->b, &(struct traces_cost){.input_bytes = 4 * rows * n * t->tp});
 }
 
 /* out = in x weights: forward rows x k x n; the input's gradient by n, the weights' by rows. */
@@ -130,7 +135,13 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
     wgrad.k = rows;
     wgrad.accumulate = true;
     if (p.fp8)
-        quantise(t, rows, k, n);
+        quantise(t, rows, n);
+    if (t->b.shape.lora > 0)
+        return traces_builder_part(&t->b, &(struct traces_cost){
+                                              .forward_flops = flops, .forward_bytes = bytes,
+                                              .input_flops = flops, .input_bytes = bytes,
+                                              .forward = p, .input = dgrad,
+                                              .whole = split == LW_TP_REPLICATED});
     return traces_builder_part(&t->b, &(struct traces_cost){
                                           .forward_flops = flops, .forward_bytes = bytes,
                                           .input_flops = flops, .input_bytes = bytes,
@@ -153,10 +164,12 @@ static void attention_products(struct transformer *t, struct traces_cost cost, b
 
     cost.forward = scores ? per_head(t, s, s, width) : per_head(t, s, width, s);
     cost.input = scores ? per_head(t, s, width, s) : per_head(t, s, s, width);
-    cost.weight = per_head(t, s, width, s);
-    cost.weight_flops = cost.input_flops /= 2;
-    cost.weight_bytes = cost.input_bytes /= 2;
+    cost.input_flops /= 2;
+    cost.input_bytes /= 2;
     traces_builder_part(&t->b, &cost);
+    traces_builder_part(&t->b, &(struct traces_cost){.input_flops = cost.input_flops,
+                                                     .input_bytes = cost.input_bytes,
+                                                     .input = per_head(t, s, width, s)});
 }
 
 /* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. */
@@ -194,7 +207,8 @@ static void flash_attention(struct transformer *t, int64_t q, int64_t kv)
     int64_t flops = 4 * t->tokens * t->seq * t->hidden;
     int64_t sums = 4 * t->tokens * t->heads, width = t->hidden / t->heads;
     struct lw_attention a = {.batch = t->batch, .heads = divided(t->heads, t->tp),
-                             .kv_heads = divided(t->kv_heads, t->tp), .seq_q = t->seq,
+                             .kv_heads = divided(t->kv_heads, t->tp),
+                             .seq_q = part_of(t->seq, t->b.shape.context),
                              .seq_k = t->seq, .qk_width = width, .v_width = width,
                              .dtype = t->b.dtype, .causal = t->causal,
                              .speed = t->b.shape.attention_speed};

@@ -232,7 +232,8 @@ static void unknown_name_lists_what_is_known(void **state)
     assert_int_equal(lw_cluster_find("dgx-z9", &c, &err), LW_EINVAL);
     assert_string_equal(err.msg,
                         "cluster 'dgx-z9': no such file, and none of the known systems "
-                        "host, dgx-a100, dgx-h100, dgx-h200, gb200, p4d, p5, pcie-box, fire-flyer");
+                        "host, dgx-a100, dgx-h100, dgx-h200, gb200, p4d, p5, pcie-box, fire-flyer, "
+                        "dgx-b200, a100-pcie-8, a100-ib4, a100-roce4, jean-zay-a100, v100-ib, mi300x");
 }
 
 static void nodes_are_counted_once(void **state)
@@ -277,15 +278,15 @@ static void command_shows_figures_with_unit_and_source(void **state)
     assert_non_null(strstr(text, "figure,value,unit,source\n"));
     assert_non_null(strstr(text, "device.n_sms,132,,"));
     assert_non_null(strstr(text, "links[1].latency_ns,14000,ns,"));
-    expect(
-        "cluster dgx-h100 --format json", 0,
-        "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, \"unit\": \"B/s\", \"source\": \"");
-    expect("cluster", 0, "\ndgx-a100    A100-SXM4-80GB");
+    expect("cluster dgx-h100 --format json", 0,
+           "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, \"unit\": \"B/s\", \"source\": \"");
+    expect("cluster", 0, "\ndgx-a100       A100-SXM4-80GB");
     expect("cluster nothing-of-the-kind", 1, "");
     assert_string_equal(shell_err(),
                         "lapwing cluster: cluster 'nothing-of-the-kind': no such file, and "
                         "none of the known systems host, dgx-a100, dgx-h100, dgx-h200, gb200, "
-                        "p4d, p5, pcie-box, fire-flyer\n");
+                        "p4d, p5, pcie-box, fire-flyer, dgx-b200, a100-pcie-8, a100-ib4, a100-roce4, "
+                        "jean-zay-a100, v100-ib, mi300x\n");
 }
 
 static void command_shows_tables_of_work_with_their_range(void **state)

@@ -1,0 +1,119 @@
+/* lapwing cost --gemm: a product by its shape, with what bounds it. */
+#include "sim/cost/gemm_cost.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+#include "shared/device/device_time.h"
+
+enum { LARGEST = 1 << 24 };
+
+static enum lw_status parse(const char *text, struct lw_product *p, struct lw_err *err)
+{
+    int64_t v[4] = {0};
+    int n = 0;
+
+    for (const char *at = text; n < 4; n++) {
+        char *end;
+        v[n] = strtoll(at, &end, 10);
+        if (end == at || v[n] < 1 || v[n] > LARGEST || (*end && *end != ','))
+            break;
+        if (!*end) {
+            n++;
+            break;
+        }
+        at = end + 1;
+    }
+    if (n != 3 && n != 4)
+        return lw_fail(err, LW_EINVAL, "--gemm '%s': expected M,N,K or BATCH,M,N,K, each from 1 to %d",
+                       text, LARGEST);
+    const int64_t *s = n == 4 ? v + 1 : v;
+    p->batch = n == 4 ? v[0] : 1;
+    p->m = s[0];
+    p->n = s[1];
+    p->k = s[2];
+    return LW_OK;
+}
+
+static const char *bound_by(const struct lw_product_time *t)
+{
+    return t->memory_s > t->compute_s ? "memory" : "products";
+}
+
+static void print_json(const struct lw_device *d, const struct lw_product *p,
+                       const struct lw_product_time *t, double flops, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_string(&o, "device", d->kind);
+    lw_jsonout_int(&o, "batch", p->batch);
+    lw_jsonout_int(&o, "m", p->m);
+    lw_jsonout_int(&o, "n", p->n);
+    lw_jsonout_int(&o, "k", p->k);
+    lw_jsonout_string(&o, "dtype", lw_dtype_name(p->dtype));
+    lw_jsonout_ns(&o, "time_ns", t->time);
+    lw_jsonout_double(&o, "flops", flops);
+    lw_jsonout_double(&o, "flops_per_s", flops / ((double)t->time * 1e-12));
+    lw_jsonout_int(&o, "tile_m", t->tile_m);
+    lw_jsonout_int(&o, "tile_n", t->tile_n);
+    lw_jsonout_int(&o, "split_k", t->split_k);
+    lw_jsonout_int(&o, "n_tiles", t->n_tiles);
+    lw_jsonout_int(&o, "n_waves", t->n_waves);
+    lw_jsonout_string(&o, "bound_by", bound_by(t));
+    lw_jsonout_double(&o, "share_of_peak", t->rate_share);
+    lw_jsonout_string(&o, "source", d->gemm_sustained.source);
+    lw_jsonout_end(&o);
+}
+
+static enum lw_status print_csv(const struct lw_product *p, const struct lw_product_time *t,
+                                double flops, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"batch", "m", "n", "k", "time_ns", "flops_per_s"};
+    struct lw_table *x = lw_table_new(6, titles);
+
+    if (!x)
+        return lw_fail_nomem(err);
+    lw_table_cell(x, "%" PRId64, p->batch);
+    lw_table_cell(x, "%" PRId64, p->m);
+    lw_table_cell(x, "%" PRId64, p->n);
+    lw_table_cell(x, "%" PRId64, p->k);
+    lw_table_cell(x, "%" PRId64, (int64_t)lw_ps_to_ns(t->time));
+    lw_table_cell(x, "%.6g", flops / ((double)t->time * 1e-12));
+    enum lw_status s = lw_table_print_csv(x, f, err);
+    lw_table_free(x);
+    return s;
+}
+
+enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enum lw_dtype dtype,
+                              enum lw_format format, FILE *f, struct lw_err *err)
+{
+    struct lw_product p = {.dtype = dtype};
+    char time[32];
+
+    LW_TRY(parse(shape, &p, err));
+    if (!lw_device_by_shape(&c->device, dtype))
+        return lw_fail(err, LW_ENOTSUP, "device '%s' of cluster '%s' has no figures for products of %s by "
+                       "shape (gemm_sustained, gemm_fill, n_sms, peak_flops.%s); choose another "
+                       "cluster (-c) or type (--dtype)", c->device.kind, c->name,
+                       lw_dtype_name(dtype), lw_dtype_name(dtype));
+    struct lw_product_time t = lw_product_explain(&c->device, &p);
+    double flops = 2.0 * (double)p.batch * (double)p.m * (double)p.n * (double)p.k;
+    double rate = flops / ((double)t.time * 1e-12), peak = c->device.peak_flops[dtype].value;
+    if (format == LW_FORMAT_JSON)
+        print_json(&c->device, &p, &t, flops, f);
+    if (format == LW_FORMAT_CSV)
+        return print_csv(&p, &t, flops, f, err);
+    if (format != LW_FORMAT_TEXT)
+        return LW_OK;
+    fprintf(f, "%s, %s: %s, %.4g TFLOP/s, %.1f %% of the peak\n", c->device.kind,
+            lw_dtype_name(dtype), lw_format_ps(time, t.time), rate / 1e12, 100 * rate / peak);
+    fprintf(f, "%" PRId64 " tiles of %d x %d, k in %d: %" PRId64 " waves on %.0f SMs at %.3g of the peak; "
+               "products %.4g us, memory %.4g us, launch %.3g us; bound by %s\n", t.n_tiles, t.tile_m,
+            t.tile_n, t.split_k, t.n_waves, c->device.n_sms.value, t.rate_share, t.compute_s * 1e6,
+            t.memory_s * 1e6, t.overhead_s * 1e6, bound_by(&t));
+    fprintf(f, "source: %s\n", c->device.gemm_sustained.source);
+    return LW_OK;
+}

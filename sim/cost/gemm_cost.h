@@ -1,0 +1,16 @@
+#ifndef LW_SIM_COST_GEMM_COST_H
+#define LW_SIM_COST_GEMM_COST_H
+
+#include <stdio.h>
+
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/cli/cli.h"
+#include "shared/plan/cluster.h"
+
+/* Prints one product "M,N,K" or "B,M,N,K" on the cluster's device by its shape. LW_EINVAL: another text;
+ * LW_ENOTSUP: the device lacks the figures. */
+enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enum lw_dtype dtype,
+                              enum lw_format format, FILE *f, struct lw_err *err);
+
+#endif

@@ -1,0 +1,203 @@
+/* Kernels by shape: cases worked by hand, and the published tables where they are present. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/validate/csv_rows.h"
+#include "shared/device/device_time.h"
+#include "shared/files/files.h"
+
+/* 4 SMs, 10^12 flop/s, 10^9 B/s, half of the peak sustained, no fill, no launch time. */
+static struct lw_device small(void)
+{
+    struct lw_device d = {.kind = "small"};
+
+    d.peak_flops[LW_BF16] = (struct lw_figure){1e12, "test"};
+    d.n_sms = (struct lw_figure){4, "test"};
+    d.gemm_sustained = (struct lw_figure){0.5, "test"};
+    d.gemm_fill = (struct lw_figure){1e-9, "test"};
+    d.memory_bytes_per_s = (struct lw_figure){1e15, "test"};
+    d.launch_ps = (struct lw_figure){1e-3, "test"};
+    return d;
+}
+
+static struct lw_product product(int64_t m, int64_t n, int64_t k)
+{
+    return (struct lw_product){.batch = 1, .m = m, .n = n, .k = k, .dtype = LW_BF16};
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a / b - 1) < 1e-6;
+}
+
+/* 512 x 512 makes 8 tiles of 256 x 128: 2 waves on 4 SMs, 2 * 512^3 flops at 0.5 * 10^12 = 0.536870912
+ * ms. Eight columns more need 3 waves, of 256 x 128 (1.5 times as long) or of a smaller, slower tile. */
+static void a_result_is_cut_into_tiles_that_run_in_waves(void **unused)
+{
+    struct lw_device d = small();
+    struct lw_product p = product(512, 512, 512), q = product(512, 520, 512);
+    struct lw_product_time t = lw_product_explain(&d, &p), u = lw_product_explain(&d, &q);
+    (void)unused;
+    assert_int_equal(t.n_waves, 2);
+    assert_true(near((double)t.time, 536870912.0));
+    assert_int_equal(u.n_waves, 3);
+    assert_true((double)u.time > 1.1 * 536870912.0 && (double)u.time < 1.5 * 536870912.0 + 1);
+}
+
+/* A fill of 512 steps doubles a k of 512. */
+static void a_tile_costs_its_fill(void **unused)
+{
+    struct lw_device d = small();
+    struct lw_product p = product(512, 512, 512);
+    lw_ps without = lw_product_time(&d, &p);
+    (void)unused;
+    d.gemm_fill.value = 512;
+    assert_true(near((double)lw_product_time(&d, &p), 2.0 * (double)without));
+}
+
+/* At 10^6 B/s the operands and the result count: 3 * 512^2 * 2 bytes at 85 % = 1.85 s; a sum in place
+ * reads the result too: 4 / 3. */
+static void memory_bounds_a_product(void **unused)
+{
+    struct lw_device d = small();
+    struct lw_product p = product(512, 512, 512);
+    double s = 3.0 * 512 * 512 * 2 / (0.85 * 1e6);
+    (void)unused;
+    d.memory_bytes_per_s.value = 1e6;
+    assert_true(near((double)lw_product_time(&d, &p), s * 1e12));
+    p.accumulate = true;
+    assert_true(near((double)lw_product_time(&d, &p), s * 4 / 3 * 1e12));
+}
+
+/* Rows of 514 elements are no whole 16 bytes. 8-bit operands at twice the rate take half the time. */
+static void alignment_and_width_of_operands_count(void **unused)
+{
+    struct lw_device d = small();
+    struct lw_product p = product(512, 512, 514), q = product(512, 512, 512);
+    lw_ps plain = lw_product_time(&d, &q);
+    (void)unused;
+    assert_true(near((double)lw_product_time(&d, &p), 2.0 * 514 / 512 * (double)plain));
+    d.fp8_speedup = (struct lw_figure){2, "test"};
+    q.fp8 = true;
+    assert_true(near((double)lw_product_time(&d, &q), 0.5 * (double)plain));
+}
+
+/* 128 queries, one head, 512 keys: one tile on 4 SMs. Its mean is 512 + 165 keys, and half of the tile is
+ * added: 2 * 128 * 256 * (677 / 4 + 677 / 2) flops at 0.25 of a quarter of 10^12. */
+static void attention_counts_keys_fill_and_the_last_tile(void **unused)
+{
+    struct lw_device d = small();
+    struct lw_attention a = {.batch = 1, .heads = 1, .kv_heads = 1, .seq_q = 128, .seq_k = 512,
+                             .qk_width = 128, .v_width = 128, .dtype = LW_BF16};
+    double flops = 2.0 * 128 * 256 * 677 * 0.75;
+    (void)unused;
+    assert_true(near((double)lw_attention_time(&d, &a), flops / (0.25 * 0.25e12) * 1e12));
+    a.backward = true;
+    assert_true(near((double)lw_attention_time(&d, &a), 2.5 * flops / (0.25 * 0.25e12) * 1e12));
+    a.seq_k = 4096;
+    lw_ps full = lw_attention_time(&d, &a);
+    a.causal = true;
+    assert_true(lw_attention_time(&d, &a) < full);
+}
+
+static void a_device_without_figures_is_not_timed_by_shape(void **unused)
+{
+    struct lw_device d = small();
+    (void)unused;
+    assert_true(lw_device_by_shape(&d, LW_BF16));
+    assert_false(lw_device_by_shape(&d, LW_F32));
+    d.gemm_fill.source = NULL;
+    assert_false(lw_device_by_shape(&d, LW_BF16));
+}
+
+/* --- published shapes ---------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* A row of SimuMax's tables; of groups the shape is the forward's, whatever the role. */
+static double error_of(const struct lw_device *d, const struct lw_rows *r, int32_t row)
+{
+    int64_t m = atoll(lw_rows_cell(r, row, "m")), n = atoll(lw_rows_cell(r, row, "n"));
+    int64_t k = atoll(lw_rows_cell(r, row, "k")), groups = atoll(lw_rows_cell(r, row, "groups"));
+    const char *role = lw_rows_cell(r, row, "role");
+    struct lw_product p = product(m, n, k);
+
+    if (strcmp(lw_rows_cell(r, row, "op"), "group_matmul") == 0) {
+        p = strcmp(role, "dgrad") == 0   ? product(m, k, n)
+            : strcmp(role, "wgrad") == 0 ? product(k, n, m)
+                                         : p;
+        p.batch = groups;
+        p.grouped = true;
+    }
+    p.accumulate = strcmp(lw_rows_cell(r, row, "accumulate"), "True") == 0;
+    p.out_size = strcmp(lw_rows_cell(r, row, "out_dtype"), "fp32") == 0 ? 4 : 2;
+    return fabs((double)lw_product_time(d, &p) / 1e6 / atof(lw_rows_cell(r, row, "time_us")) - 1);
+}
+
+/* Every other row, in the order of the table: the fit has seen a random half of the shapes. */
+static void check_table(const char *file, const char *cluster, double most)
+{
+    struct lw_input in;
+    struct lw_rows rows;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    if (lw_input_read(file, 0, &in, &err) != LW_OK) {
+        print_message("skipped: %s\n", err.msg);
+        skip();
+    }
+    assert_int_equal(lw_rows_read(&in, &rows, &err), LW_OK);
+    assert_int_equal(lw_cluster_find(cluster, &c, &err), LW_OK);
+    double *error = calloc((size_t)rows.n_rows, sizeof *error);
+    assert_non_null(error);
+    for (int32_t i = 0; i < rows.n_rows; i++)
+        error[i] = error_of(&c.device, &rows, i);
+    qsort(error, (size_t)rows.n_rows, sizeof *error, ascending);
+    print_message("%s: median error %.1f %% of %d shapes\n", cluster,
+                  100 * error[rows.n_rows / 2], rows.n_rows);
+    assert_true(error[rows.n_rows / 2] <= most);
+    free(error);
+    lw_cluster_free(&c);
+    lw_rows_free(&rows);
+    lw_input_free(&in);
+}
+
+static void published_shapes_of_a100_are_met(void **unused)
+{
+    (void)unused;
+    check_table("../shared/gpu-tables/gemm_efficiency_a100_pcie_simumax.csv", "a100-pcie-8", 0.08);
+}
+
+static void published_shapes_of_b200_are_met(void **unused)
+{
+    (void)unused;
+    check_table("../shared/gpu-tables/gemm_efficiency_b200_simumax.csv", "dgx-b200", 0.08);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_result_is_cut_into_tiles_that_run_in_waves),
+        cmocka_unit_test(a_tile_costs_its_fill),
+        cmocka_unit_test(memory_bounds_a_product),
+        cmocka_unit_test(alignment_and_width_of_operands_count),
+        cmocka_unit_test(attention_counts_keys_fill_and_the_last_tile),
+        cmocka_unit_test(a_device_without_figures_is_not_timed_by_shape),
+        cmocka_unit_test(published_shapes_of_a100_are_met),
+        cmocka_unit_test(published_shapes_of_b200_are_met),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
