@@ -186,7 +186,8 @@ static enum lw_status tell(struct session *s, enum lw_status ran, const struct l
     struct lw_exec_report r = {.plan = &s->plan, .options = &s->options, .result = &s->result,
                                .summary = &s->summary, .message = why->msg, .run = -1,
                                .status = cmd_exec_status_name(ran),
-                               .verify = s->options.verify};
+                               .verify = s->options.verify, .cluster = &s->cluster,
+                               .workload = s->source.has_workload ? &s->source.workload : NULL};
 
     if (s->result.n_steps > 0)
         LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,

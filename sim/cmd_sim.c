@@ -203,6 +203,7 @@ static enum lw_status work(struct session *s, struct lw_err *err)
     if (stored != LW_OK)
         r.run = -1;
     r.wall_s = s->wall_s;
+    r.workload = s->source.has_workload ? &s->source.workload : NULL;
     LW_TRY(lw_sim_print(&r, s->format, stdout, stored == LW_OK ? err : &unused));
     return stored;
 }

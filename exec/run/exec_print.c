@@ -7,6 +7,7 @@
 #include "shared/base/record.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/summary_print.h"
+#include "shared/timeline/throughput.h"
 
 #define DISTURBED 0.02 /* share of the processors from which on other work is worth a line */
 
@@ -54,6 +55,11 @@ static void text_verified(const struct lw_exec_report *r, FILE *f)
         fprintf(f, "not verified%s\n", r->verify ? "" : " (--no-verify)");
 }
 
+static struct lw_throughput throughput(const struct lw_exec_report *r)
+{
+    return lw_throughput_of(r->plan, r->workload, r->cluster, r->summary->step);
+}
+
 static void print_text(const struct lw_exec_report *r, FILE *f)
 {
     const struct lw_exec_result *x = r->result;
@@ -74,6 +80,8 @@ static void print_text(const struct lw_exec_report *r, FILE *f)
                 s->n_steps, lw_format_ps(low, least), lw_format_ps(high, most));
         lw_summary_text(s, f);
         fprintf(f, "\n");
+        struct lw_throughput t = throughput(r);
+        lw_throughput_text(&t, f);
     }
     text_measuring(r, f);
     if (x->over > 0)
@@ -164,6 +172,8 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     if (r->summary->n_steps > 0) {
         lw_summary_json_steps(&o, r->summary);
         lw_summary_json_measures(&o, r->summary);
+        struct lw_throughput t = throughput(r);
+        lw_throughput_json(&o, &t);
         lw_summary_json_ranks(&o, r->summary, false);
     } else {
         lw_jsonout_null(&o, "step_ns");

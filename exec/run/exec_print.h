@@ -14,6 +14,8 @@ struct lw_exec_report {
     const struct lw_summary *summary; /* n_steps 0: no step was measured */
     const char *status, *message;     /* "ok", "failed", "timeout"; "" or what went wrong */
     bool verify;
+    const struct lw_workload *workload; /* NULL: not known */
+    const struct lw_cluster *cluster;
     int64_t run;                      /* id in the database; -1 = not stored */
 };
 

@@ -292,6 +292,7 @@ static const struct lw_field cluster_fields[] = {
      .at = AT(device),
      .fields = device_fields},
     LW_F_LIST("links", AT(links), AT(n_links), link_fields, struct lw_link),
+    LW_F_FIGURE("price_per_device_hour", AT(price_per_device_hour)),
     LW_F_FIGURE("host_bytes_per_s", AT(host_bytes_per_s)),
     LW_F_OBJECT("host", AT(host), host_fields),
     LW_F_OBJECT("nccl", AT(nccl), nccl_fields),

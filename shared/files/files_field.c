@@ -407,7 +407,7 @@ static void read_field(struct lw_fields *r, const struct lw_field *f, void *base
 
 static void fail_unknown(struct lw_json *j, const struct lw_field *table)
 {
-    char all[240] = "";
+    char all[400] = "";
 
     for (const struct lw_field *f = table; f->name; f++) {
         size_t n = strlen(all);

@@ -92,6 +92,8 @@ static const struct lw_field workload_fields[] = {
     LW_F_OBJECT("from", AT(from), from_fields),
     LW_F_ITEMS("notes", LW_FIELD_STRINGS, AT(notes), AT(n_notes)),
     LW_F_INT64("batch", AT(batch), 0),
+    LW_F_INT64("sample_tokens", AT(sample_tokens), 0),
+    LW_F_INT64("attention_flops", AT(attention_flops), 0),
     LW_F_WORD("optimizer", AT(optimizer), lw_optimizer_name),
     LW_F_NS("optimizer_ns", AT(optimizer_ps), 0),
     LW_F_NS("gap_before_forward_ns", AT(gap_ps[LW_GAP_BEFORE_FORWARD]), 0),

@@ -38,6 +38,7 @@ static const struct row cluster_rows[] = {
     {"device.copy_bytes_per_s", "B/s", AT(device.copy_bytes_per_s), POSITIVE},
     {"device.n_sms", "", AT(device.n_sms), COUNT},
     {"device.launch_ns", "ps", AT(device.launch_ps), WHOLE_PS},
+    {"price_per_device_hour", "", AT(price_per_device_hour), POSITIVE},
     {"host_bytes_per_s", "B/s", AT(host_bytes_per_s), POSITIVE},
     {"host.n_numa", "", AT(host.n_numa), COUNT},
     {"host.piece_bytes", "B", AT(host.piece_bytes), COUNT},

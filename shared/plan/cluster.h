@@ -138,6 +138,7 @@ struct lw_cluster {
     struct lw_host host;
     struct lw_nccl_facts nccl;
     bool calibrated;                       /* measured on the machine itself */
+    struct lw_figure price_per_device_hour; /* in any currency; of no prediction, so not in the hash */
     const char *about;                     /* one line, with the source */
 };
 

@@ -112,6 +112,9 @@ struct lw_workload {
     int32_t *ready_order;      /* parameters in the order their gradients become ready; n_ready = 0:
                                 * unknown, reverse registration order is assumed and said */
     int64_t batch;             /* samples of one micro-batch; 0 = unknown */
+    int64_t sample_tokens;     /* of one sample; 0 = unknown, or it has none */
+    int64_t attention_flops;   /* forward of one sample, causal scores counted half; 0 = none, or
+                                * unknown */
     enum lw_optimizer optimizer;
     lw_ps optimizer_ps;        /* step of all parameters */
     lw_ps gap_ps[LW_N_GAPS];

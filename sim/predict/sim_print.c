@@ -6,6 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/jsonout.h"
 #include "shared/timeline/summary_print.h"
+#include "shared/timeline/throughput.h"
 #include "shared/base/table.h"
 
 struct bucket_times {
@@ -154,11 +155,14 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     return LW_OK;
 }
 
-static bool too_large(const struct lw_sim_report *r)
+/* Bytes that a device lacks for the largest rank; 0 = it fits, or the cluster does not say. */
+static int64_t missing_bytes(const struct lw_sim_report *r)
 {
     struct lw_figure memory = r->cluster->device.memory_bytes;
+    int64_t peak = r->summary->peak_memory_bytes;
 
-    return lw_figure_is_set(memory) && (double)r->summary->peak_memory_bytes > memory.value;
+    return lw_figure_is_set(memory) && (double)peak > memory.value ? peak - (int64_t)memory.value
+                                                                   : 0;
 }
 
 static bool is_drawn(const struct lw_sim_report *r)
@@ -183,7 +187,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
                                  FILE *f, struct lw_err *err)
 {
     const struct lw_summary *s = r->summary;
-    char buf[32];
+    char buf[32], more[32];
 
     fprintf(f, "plan %s (%s), %d ranks on cluster '%s', %s detail%s\n", r->plan->name, r->plan->hash,
             r->plan->n_ranks, r->cluster->name,
@@ -200,9 +204,12 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     lw_summary_text(s, f);
     fprintf(f, "of all ranks' time: waiting for pipeline neighbours (bubble) %.4f, computing %.4f\n",
             s->bubble_ratio, s->compute_share);
-    fprintf(f, "peak memory %s a rank%s\n",
+    struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
+    lw_throughput_text(&t, f);
+    fprintf(f, "peak memory %s a rank%s%s\n",
             s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
-            too_large(r) ? ": more than the device has" : "");
+            missing_bytes(r) > 0 ? ", more than the device has by " : "",
+            missing_bytes(r) > 0 ? lw_format_bytes(more, missing_bytes(r)) : "");
     LW_TRY(text_buckets(l, f, err));
     if (r->replayed)
         LW_TRY(text_replay(r, f, err));
@@ -332,10 +339,12 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
     if (!lw_figure_is_set(memory)) {
         lw_jsonout_null(o, "device_memory_bytes");
         lw_jsonout_null(o, "memory_fits");
+        lw_jsonout_null(o, "memory_missing_bytes");
         return;
     }
     lw_jsonout_int(o, "device_memory_bytes", (int64_t)memory.value);
-    lw_jsonout_bool(o, "memory_fits", !too_large(r));
+    lw_jsonout_bool(o, "memory_fits", missing_bytes(r) == 0);
+    lw_jsonout_int(o, "memory_missing_bytes", missing_bytes(r));
 }
 
 static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
@@ -371,6 +380,8 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     lw_summary_json_steps(&o, s);
     json_samples(&o, r);
     lw_summary_json_measures(&o, s);
+    struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
+    lw_throughput_json(&o, &t);
     json_device_memory(&o, r);
     lw_summary_json_ranks(&o, s, true);
     json_buckets(&o, l);

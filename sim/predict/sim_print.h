@@ -40,6 +40,7 @@ struct lw_sim_report {
     int32_t n_past;                       /* compared predictions for this cluster; -1 = not asked */
     double mean_past_pct, max_past_pct;   /* absolute error of their step */
     const struct lw_sim_replayed *replayed; /* NULL: no replay */
+    const struct lw_workload *workload;   /* NULL: not known */
 };
 
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,

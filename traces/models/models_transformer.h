@@ -14,6 +14,8 @@ struct transformer {
     bool causal;  /* attention's scores are masked by position: fused kernels skip half */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and behind each half of a block */
+    bool causal;  /* a token attends to those before it: of its FLOPs half is needed */
+    int64_t attention_flops; /* forward of one micro-batch, all scores */
 };
 
 /* Reads shape; kv_heads and ffn must stand. LW_EINVAL: heads do not divide, or sizes whose flops

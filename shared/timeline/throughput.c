@@ -1,0 +1,167 @@
+/* Throughput, arithmetic use and price of a step.
+ *
+ * Model FLOPs count what the model needs, whatever a run does: of a model over tokens 6 P T for its
+ * products with P parameters (Kaplan et al., arXiv 2001.08361, section 2.1), and for attention
+ * three times its forward, causal scores half (PaLM, arXiv 2204.02311, appendix B, counts all). Of
+ * other models three times the forward FLOPs of all modules, where these are known. Hardware FLOPs
+ * add what recomputation does again: a forward of all, or of attention alone (Korthikanti et al.,
+ * arXiv 2205.05198, section 5). */
+#include "shared/timeline/throughput.h"
+
+#include <math.h>
+
+static int32_t micro_batches(const struct lw_plan *p, int32_t variant)
+{
+    struct lw_program g = lw_plan_program(p, variant, 0);
+    int32_t most = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (lw_op_class(p->ops[i].kind) == LW_CLASS_COMPUTE && p->ops[i].micro_batch > most)
+            most = p->ops[i].micro_batch;
+    return most + 1;
+}
+
+int64_t lw_plan_samples(const struct lw_plan *p, int64_t batch)
+{
+    int64_t n = 0;
+    int32_t dp = p->strategy.dp > 0 ? p->strategy.dp : 1;
+
+    for (int32_t pass = p->repeat_from; pass < p->n_passes; pass++) {
+        n += micro_batches(p, p->pass_variant[pass]);
+        if (p->variants[p->pass_variant[pass]].ends_step)
+            break;
+    }
+    return n * batch * dp;
+}
+
+static double attention_flops(const struct lw_workload *w, double samples)
+{
+    return 3 * (double)w->attention_flops * samples;
+}
+
+/* NAN: not known. */
+static double model_flops(const struct lw_workload *w, double samples)
+{
+    double sum = 0;
+
+    if (w->sample_tokens > 0)
+        return 6 * (double)lw_workload_numel(w, false) * (double)w->sample_tokens * samples +
+               attention_flops(w, samples);
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        if (w->modules[i].forward_flops < 0)
+            return NAN;
+        sum += (double)w->modules[i].forward_flops;
+    }
+    return w->batch > 0 && sum > 0 ? 3 * sum * samples / (double)w->batch : NAN;
+}
+
+static double recomputed_flops(const struct lw_workload *w, enum lw_recompute how, double model,
+                               double samples)
+{
+    if (how == LW_RECOMPUTE_NONE)
+        return 0;
+    return how == LW_RECOMPUTE_FULL ? model / 3 : attention_flops(w, samples) / 3;
+}
+
+/* The type that most elements have. */
+static enum lw_dtype main_dtype(const struct lw_workload *w)
+{
+    int64_t n[LW_N_DTYPES] = {0};
+    int best = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        n[w->params[i].dtype] += w->params[i].numel;
+    for (int k = 1; k < LW_N_DTYPES; k++)
+        best = n[k] > n[best] ? k : best;
+    return (enum lw_dtype)best;
+}
+
+static double known(struct lw_figure f)
+{
+    return lw_figure_is_set(f) && f.value > 0 ? f.value : NAN;
+}
+
+struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_workload *w,
+                                      const struct lw_cluster *c, lw_ps step)
+{
+    double s = step > 0 ? (double)step * 1e-12 : NAN;
+    struct lw_throughput t = {.n_devices = p->n_ranks, .model_flops = NAN, .hardware_flops = NAN,
+                              .samples_per_s = NAN, .tokens_per_s = NAN, .peak_flops_per_s = NAN};
+
+    if (w && w->batch > 0) {
+        t.samples = lw_plan_samples(p, w->batch);
+        t.tokens = t.samples * w->sample_tokens;
+        t.samples_per_s = (double)t.samples / s;
+        t.tokens_per_s = t.tokens > 0 ? (double)t.tokens / s : NAN;
+        t.model_flops = model_flops(w, (double)t.samples);
+        t.hardware_flops = t.model_flops + recomputed_flops(w, p->strategy.recompute, t.model_flops,
+                                                            (double)t.samples);
+        if (c)
+            t.peak_flops_per_s = known(c->device.peak_flops[main_dtype(w)]);
+    }
+    t.model_flops_per_s = t.model_flops / s / t.n_devices;
+    t.hardware_flops_per_s = t.hardware_flops / s / t.n_devices;
+    t.mfu = t.model_flops_per_s / t.peak_flops_per_s;
+    t.hfu = t.hardware_flops_per_s / t.peak_flops_per_s;
+    t.price_per_million_tokens =
+        c ? known(c->price_per_device_hour) * t.n_devices / 3600 / t.tokens_per_s * 1e6 : NAN;
+    return t;
+}
+
+/* --- printing --- */
+
+void lw_throughput_text(const struct lw_throughput *t, FILE *f)
+{
+    if (isnan(t->samples_per_s))
+        return;
+    fprintf(f, "throughput: %.6g samples/s", t->samples_per_s);
+    if (!isnan(t->tokens_per_s))
+        fprintf(f, ", %.6g tokens/s (%.5g a device)", t->tokens_per_s,
+                t->tokens_per_s / t->n_devices);
+    if (!isnan(t->price_per_million_tokens))
+        fprintf(f, ", %.4g per million tokens", t->price_per_million_tokens);
+    fprintf(f, "\n");
+    if (isnan(t->model_flops_per_s))
+        return;
+    fprintf(f, "model FLOPs: %.4g TFLOP/s a device", t->model_flops_per_s * 1e-12);
+    if (!isnan(t->mfu))
+        fprintf(f, ", MFU %.1f %%, HFU %.1f %% of %.4g TFLOP/s", 100 * t->mfu, 100 * t->hfu,
+                t->peak_flops_per_s * 1e-12);
+    fprintf(f, "\n");
+}
+
+static void count(struct lw_jsonout *o, const char *key, int64_t n)
+{
+    if (n > 0)
+        lw_jsonout_int(o, key, n);
+    else
+        lw_jsonout_null(o, key);
+}
+
+static void real(struct lw_jsonout *o, const char *key, double v)
+{
+    if (isnan(v))
+        lw_jsonout_null(o, key);
+    else
+        lw_jsonout_double(o, key, v);
+}
+
+void lw_throughput_json(struct lw_jsonout *o, const struct lw_throughput *t)
+{
+    lw_jsonout_object(o, "throughput");
+    count(o, "samples_per_step", t->samples);
+    count(o, "tokens_per_step", t->tokens);
+    real(o, "samples_per_s", t->samples_per_s);
+    real(o, "tokens_per_s", t->tokens_per_s);
+    real(o, "samples_per_s_per_device", t->samples_per_s / t->n_devices);
+    real(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);
+    real(o, "model_flops_per_step", t->model_flops);
+    real(o, "hardware_flops_per_step", t->hardware_flops);
+    real(o, "model_tflops_per_s_per_device", t->model_flops_per_s * 1e-12);
+    real(o, "hardware_tflops_per_s_per_device", t->hardware_flops_per_s * 1e-12);
+    real(o, "peak_tflops_per_s_per_device", t->peak_flops_per_s * 1e-12);
+    real(o, "mfu", t->mfu);
+    real(o, "hfu", t->hfu);
+    real(o, "price_per_million_tokens", t->price_per_million_tokens);
+    lw_jsonout_end(o);
+}

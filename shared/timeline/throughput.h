@@ -1,0 +1,37 @@
+#ifndef LW_SHARED_TIMELINE_THROUGHPUT_H
+#define LW_SHARED_TIMELINE_THROUGHPUT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "shared/base/jsonout.h"
+#include "shared/base/units.h"
+#include "shared/plan/cluster.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/workload.h"
+
+/* What a step yields, of the whole job unless the name says per device. docs/glossary.md defines
+ * every figure and names its source. Not known: 0 for counts, NAN for the rest. */
+struct lw_throughput {
+    int32_t n_devices;
+    int64_t samples, tokens;              /* of one step */
+    double model_flops, hardware_flops;   /* of one step */
+    double samples_per_s, tokens_per_s;
+    double model_flops_per_s, hardware_flops_per_s; /* per device */
+    double peak_flops_per_s;              /* of a device, in the type that most parameters have */
+    double mfu, hfu;
+    double price_per_million_tokens;      /* in the currency of the cluster file */
+};
+
+/* Samples of one optimizer step in the plan's steady state, from those of a micro-batch. */
+int64_t lw_plan_samples(const struct lw_plan *p, int64_t batch);
+
+/* workload: NULL where the plan came from a file. step: 0 leaves what depends on it unknown. */
+struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_workload *w,
+                                      const struct lw_cluster *c, lw_ps step);
+
+/* One or two lines; nothing where no sample is known. And the object "throughput". */
+void lw_throughput_text(const struct lw_throughput *t, FILE *f);
+void lw_throughput_json(struct lw_jsonout *o, const struct lw_throughput *t);
+
+#endif

@@ -1,0 +1,131 @@
+/* Throughput and arithmetic use against closed forms and published figures. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "shared/timeline/throughput.h"
+#include "tests/lib/tiny_build.h"
+
+static void expect_close(double got, double expected, double within)
+{
+    if (!(fabs(got - expected) <= within))
+        fail_msg("%.9g, expected %.9g", got, expected);
+}
+
+/* Korthikanti et al., arXiv 2205.05198, table 5: iteration time and MFU of four models on A100 with
+ * a peak of 312 TFLOP/s, batch as many samples as devices but for 22B. All scores count there. */
+static void published_models_have_their_published_use(void **unused)
+{
+    static const struct {
+        int64_t layers, hidden, batch;
+        int32_t devices;
+        double seconds, mfu;
+    } models[] = {
+        {48, 6144, 4, 8, 1.10, 0.415},
+        {96, 12288, 64, 64, 13.75, 0.514},
+        {105, 20480, 280, 280, 37.83, 0.560},
+        {128, 25600, 512, 512, 71.49, 0.563},
+    };
+    const int64_t seq = 2048, vocab = 51200;
+    (void)unused;
+
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        int64_t l = models[i].layers, h = models[i].hidden;
+        struct lw_module module = {.forward_flops = -1};
+        struct lw_param param = {.numel = 12 * l * h * h + vocab * h, .dtype = LW_BF16, .tied = -1};
+        struct lw_workload w = {.n_modules = 1, .n_params = 1, .modules = &module, .params = &param,
+                                .batch = models[i].batch, .sample_tokens = seq,
+                                .attention_flops = 4 * l * seq * seq * h};
+        struct lw_cluster c = {.device.peak_flops[LW_BF16] = {312e12, "datasheet"}};
+        int32_t variant = 0, role = 0;
+        struct lw_variant steady = {.name = "steady", .ends_step = true};
+        struct lw_program program = {0, 0};
+        struct lw_plan p = {.n_ranks = models[i].devices, .n_passes = 1, .pass_variant = &variant,
+                            .n_variants = 1, .n_roles = 1, .role_of = &role, .variants = &steady,
+                            .programs = &program, .strategy.dp = 1};
+        struct lw_throughput t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
+        expect_close(t.mfu, models[i].mfu, 0.002); /* times have 2 decimals */
+        expect_close(t.hfu, t.mfu, 1e-12);
+        assert_int_equal(t.samples, models[i].batch);
+        p.strategy.recompute = LW_RECOMPUTE_FULL;
+        t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
+        expect_close(t.hfu, t.mfu * 4 / 3, 1e-12);
+    }
+}
+
+/* 3 modules of 600 FLOPs forward, batch 1; 2 ranks, 4 micro-batches, 1 ms a step. */
+static void other_models_count_their_modules(void **unused)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_cluster c = {.price_per_device_hour = {3.6, "list"}};
+    struct tiny tiny;
+    (void)unused;
+
+    tiny_init(&tiny);
+    tiny.modules[0].output_bytes = tiny.modules[1].output_bytes = 8;
+    s.pp = 2;
+    s.micro_batches = 4;
+    struct lw_plan p = build(&tiny, &s);
+    struct lw_throughput t = lw_throughput_of(&p, &tiny.w, &c, LW_PS_PER_MS);
+    assert_int_equal(t.samples, 4);
+    assert_int_equal(t.tokens, 0);
+    expect_close(t.samples_per_s, 4000, 1e-6);
+    expect_close(t.model_flops, 4 * 3 * 1800, 1e-6);
+    expect_close(t.model_flops_per_s, 4 * 3 * 1800 * 1000 / 2.0, 1e-3);
+    assert_true(isnan(t.mfu) && isnan(t.tokens_per_s) && isnan(t.price_per_million_tokens));
+    /* 10 tokens a sample: 40,000 a second; 2 devices at 3.6 an hour are 0.002 a second */
+    tiny.w.sample_tokens = 10;
+    t = lw_throughput_of(&p, &tiny.w, &c, LW_PS_PER_MS);
+    expect_close(t.tokens_per_s, 40000, 1e-6);
+    expect_close(t.price_per_million_tokens, 0.002 / 40000 * 1e6, 1e-12);
+    /* 6 x 602 parameters x 40 tokens */
+    expect_close(t.model_flops, 6.0 * 602 * 40, 1e-6);
+    lw_plan_free(&p);
+}
+
+/* no-sync 2: two accumulating passes before each that ends the step; dp 2. */
+static void accumulated_passes_count(void **unused)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct tiny tiny;
+    (void)unused;
+
+    tiny_init(&tiny);
+    s.dp = 2;
+    s.no_sync = 2;
+    struct lw_plan p = build(&tiny, &s);
+    assert_int_equal(lw_plan_samples(&p, 5), 5 * 3 * 2);
+    lw_plan_free(&p);
+}
+
+static void what_is_not_known_is_not_made_up(void **unused)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct tiny tiny;
+    (void)unused;
+
+    tiny_init(&tiny);
+    struct lw_plan p = build(&tiny, &s);
+    struct lw_throughput t = lw_throughput_of(&p, NULL, NULL, LW_PS_PER_MS);
+    assert_true(t.samples == 0 && isnan(t.samples_per_s) && isnan(t.model_flops) && isnan(t.mfu));
+    t = lw_throughput_of(&p, &tiny.w, NULL, 0);
+    assert_true(isnan(t.samples_per_s) && !isnan(t.model_flops));
+    tiny.modules[1].forward_flops = -1;
+    t = lw_throughput_of(&p, &tiny.w, NULL, LW_PS_PER_MS);
+    assert_true(isnan(t.model_flops) && !isnan(t.samples_per_s));
+    lw_plan_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_models_have_their_published_use),
+        cmocka_unit_test(other_models_count_their_modules),
+        cmocka_unit_test(accumulated_passes_count),
+        cmocka_unit_test(what_is_not_known_is_not_made_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
