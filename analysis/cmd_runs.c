@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "analysis/compare/run_labels.h"
 #include "analysis/store/store.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
@@ -12,6 +13,7 @@
 struct listed {
     struct lw_run run;
     char kind[48], cap[32], started[32];
+    const char *label; /* what tells it from the others */
 };
 
 static const char *kind_word(int kind)
@@ -45,12 +47,13 @@ static const struct lw_field fields[] = {
     {"n_spans", NULL, LW_FIELD_INT, AT(run.n_spans), 0, NULL, NULL},
     {"started_at_s", NULL, LW_FIELD_INT, AT(run.started_at), 0, NULL, NULL},
     {NULL, "started (UTC)", LW_FIELD_CHARS, AT(started), 0, NULL, NULL},
+    {"label", "what differs", LW_FIELD_TEXT, AT(label), 0, NULL, ""},
     {"command", NULL, LW_FIELD_TEXT, AT(run.command), 0, NULL, NULL},
 };
 #undef AT
 
-static enum lw_status print(const struct lw_run *runs, int32_t n, struct lw_arena *room,
-                            enum lw_format format, struct lw_err *err)
+static enum lw_status print(const struct lw_run *runs, const char **labels, int32_t n,
+                            struct lw_arena *room, enum lw_format format, struct lw_err *err)
 {
     struct listed *rows = lw_arena_alloc(room, n, sizeof *rows);
 
@@ -61,6 +64,7 @@ static enum lw_status print(const struct lw_run *runs, int32_t n, struct lw_aren
         struct listed *x = &rows[i];
         time_t at = (time_t)r->started_at;
         x->run = *r;
+        x->label = labels[i];
         snprintf(x->kind, sizeof x->kind, "%s%s%s", lw_run_kind_name(r->kind),
                  r->backend[0] ? " " : "", r->backend);
         if (r->plan < 0 || r->bucket_cap_bytes < 0)
@@ -98,6 +102,7 @@ int cmd_runs(int argc, char **argv)
     struct lw_store *store = NULL;
     struct lw_arena arena = {0};
     struct lw_run *runs;
+    const char **labels;
     int32_t n;
     int n_operands, rc;
 
@@ -107,7 +112,9 @@ int cmd_runs(int argc, char **argv)
     if (st == LW_OK)
         st = lw_store_runs(store, &arena, &runs, &n, &err);
     if (st == LW_OK)
-        st = print(runs, n, &arena, format, &err);
+        st = lw_run_labels(store, runs, n, false, &arena, &labels, &err);
+    if (st == LW_OK)
+        st = print(runs, labels, n, &arena, format, &err);
     if (st == LW_OK && format == LW_FORMAT_TEXT)
         put_failures(runs, n);
     lw_store_close(store);

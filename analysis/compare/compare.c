@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "analysis/compare/run_labels.h"
 #include "analysis/store/sql.h"
 
 enum { OPS_SHOWN = 12, N_TIMES = 4 };
@@ -455,10 +456,29 @@ static void choose_join(struct lw_comparison *c)
     }
 }
 
+double lw_comparison_pct(const struct lw_comparison *c, struct lw_both v)
+{
+    return lw_both_error_pct(c->of_one_kind ? (struct lw_both){v.measured, v.predicted} : v);
+}
+
+static enum lw_status name_sides(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
+{
+    const struct lw_run both[2] = {c->predicted, c->measured};
+    const char **labels;
+
+    c->of_one_kind = (c->predicted.kind == LW_RUN_SIM) == (c->measured.kind == LW_RUN_SIM);
+    LW_TRY(lw_run_labels(s, both, 2, true, &c->arena, &labels, err));
+    c->label[0] = labels[0];
+    c->label[1] = labels[1];
+    return LW_OK;
+}
+
 static enum lw_status compare_found(struct lw_store *s, struct lw_comparison *c,
                                     struct lw_err *err)
 {
     struct lw_run_parts p, m;
+
+    LW_TRY(name_sides(s, c, err));
 
     LW_TRY(lw_run_read_parts(s, &c->measured, -1, &m, err));
     LW_TRY(lw_run_read_parts(s, &c->predicted, m.rank, &p, err));

@@ -7,7 +7,8 @@
 #include "analysis/store/store.h"
 
 /* Two stored runs side by side. Of a simulation and an execution (or import) the simulation is the
- * prediction, in whichever order they are given; otherwise the first run stands as the prediction.
+ * prediction, in whichever order they are given; two runs of one kind are A and B, in the order given,
+ * and A stands where the prediction would.
  * All times are medians over measured steps. See docs/design/compare.md. */
 
 /* A quantity on both sides; -1 = not known. */
@@ -63,6 +64,8 @@ const char *lw_joined_name(enum lw_joined j);
 struct lw_comparison {
     struct lw_arena arena;   /* owns all below */
     struct lw_run predicted, measured;
+    bool of_one_kind;        /* A and B: no prediction is judged */
+    const char *label[2];    /* what tells the two apart: run_labels.h */
     enum lw_joined joined;
     const char *note;        /* why not by op; "" when by op */
     int32_t rank[2];         /* whose parts, predicted and measured: the measured run's rank with the
@@ -73,6 +76,9 @@ struct lw_comparison {
     struct lw_bucket_line *buckets; /* in launch order */
     struct lw_op_line *ops;         /* largest difference first */
 };
+
+/* Of a prediction its error; of A and B the change from A to B. In percent; NAN as above. */
+double lw_comparison_pct(const struct lw_comparison *c, struct lw_both v);
 
 /* LW_EINVAL: one of the runs has no step (still running, failed). */
 enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run_b,

@@ -10,16 +10,52 @@ static void json_ns(struct lw_jsonout *o, const char *key, lw_ps v, bool known)
         lw_jsonout_null(o, key);
 }
 
-static void json_both(struct lw_jsonout *o, const char *key, struct lw_both v)
+/* How the two sides are called. */
+struct names {
+    const char *first, *second, *first_ns, *second_ns, *first_rank, *second_rank, *first_bytes,
+        *second_bytes, *pct;
+};
+
+static const struct names of_prediction = {
+    "predicted", "measured", "predicted_ns", "measured_ns", "predicted_rank", "measured_rank",
+    "predicted_bytes", "measured_bytes", "error_pct"};
+static const struct names of_one_kind = {"a", "b", "a_ns", "b_ns", "a_rank", "b_rank", "a_bytes",
+                                         "b_bytes", "change_pct"};
+
+static const struct names *names_of(const struct lw_comparison *c)
+{
+    return c->of_one_kind ? &of_one_kind : &of_prediction;
+}
+
+static void json_named(struct lw_jsonout *o, const char *key, const struct names *n,
+                       struct lw_both v, double pct)
 {
     lw_jsonout_line_object(o, key);
-    json_ns(o, "predicted_ns", v.predicted, v.predicted != -1);
-    json_ns(o, "measured_ns", v.measured, v.measured != -1);
-    lw_jsonout_fixed(o, "error_pct", lw_both_error_pct(v), 3);
+    json_ns(o, n->first_ns, v.predicted, v.predicted != -1);
+    json_ns(o, n->second_ns, v.measured, v.measured != -1);
+    lw_jsonout_fixed(o, n->pct, pct, 3);
     lw_jsonout_end(o);
 }
 
-static void json_run(struct lw_jsonout *o, const char *key, const struct lw_run *r)
+static void json_both(struct lw_jsonout *o, const struct lw_comparison *c, const char *key,
+                      struct lw_both v)
+{
+    json_named(o, key, names_of(c), v, lw_comparison_pct(c, v));
+}
+
+/* Predicted minus measured, or B minus A. */
+static void json_difference(struct lw_jsonout *o, const struct lw_comparison *c, struct lw_both v)
+{
+    const struct names *n = names_of(c);
+
+    lw_jsonout_ns(o, n->first_ns, v.predicted);
+    lw_jsonout_ns(o, n->second_ns, v.measured);
+    lw_jsonout_ns(o, "difference_ns",
+                  c->of_one_kind ? v.measured - v.predicted : v.predicted - v.measured);
+}
+
+static void json_run(struct lw_jsonout *o, const char *key, const struct lw_run *r,
+                     const char *label)
 {
     lw_jsonout_object(o, key);
     lw_jsonout_int(o, "id", r->id);
@@ -28,6 +64,7 @@ static void json_run(struct lw_jsonout *o, const char *key, const struct lw_run 
     lw_jsonout_string(o, "honesty", r->honesty);
     lw_jsonout_string(o, "plan_hash", r->plan_hash[0] ? r->plan_hash : NULL);
     lw_jsonout_string(o, "cluster", r->cluster_name);
+    lw_jsonout_string(o, "label", label);
     lw_jsonout_end(o);
 }
 
@@ -37,9 +74,7 @@ static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
     for (int i = 0; i < LW_N_PARTS; i++) {
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_string(o, "what", lw_part_name((enum lw_part)i));
-        lw_jsonout_ns(o, "predicted_ns", c->part[i].predicted);
-        lw_jsonout_ns(o, "measured_ns", c->part[i].measured);
-        lw_jsonout_ns(o, "difference_ns", c->part[i].predicted - c->part[i].measured);
+        json_difference(o, c, c->part[i]);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -49,12 +84,12 @@ static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
         lw_jsonout_object(o, NULL);
         lw_jsonout_int(o, "bucket", b->bucket);
         lw_jsonout_string(o, "op", b->kind);
-        lw_jsonout_int(o, "predicted_bytes", b->bytes.predicted);
-        lw_jsonout_int(o, "measured_bytes", b->bytes.measured);
-        json_both(o, "ready", b->ready);
-        json_both(o, "launch", b->launch);
-        json_both(o, "start", b->start);
-        json_both(o, "finish", b->finish);
+        lw_jsonout_int(o, names_of(c)->first_bytes, b->bytes.predicted);
+        lw_jsonout_int(o, names_of(c)->second_bytes, b->bytes.measured);
+        json_both(o, c, "ready", b->ready);
+        json_both(o, c, "launch", b->launch);
+        json_both(o, c, "start", b->start);
+        json_both(o, c, "finish", b->finish);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -62,10 +97,7 @@ static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
     for (int32_t i = 0; i < c->n_ops; i++) {
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_string(o, "what", c->ops[i].name);
-        lw_jsonout_ns(o, "predicted_ns", c->ops[i].time.predicted);
-        lw_jsonout_ns(o, "measured_ns", c->ops[i].time.measured);
-        lw_jsonout_ns(o, "difference_ns",
-                      c->ops[i].time.predicted - c->ops[i].time.measured);
+        json_difference(o, c, c->ops[i].time);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -76,20 +108,20 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
     struct lw_jsonout o = {.file = f};
 
     lw_jsonout_object(&o, NULL);
-    json_run(&o, "predicted", &c->predicted);
-    json_run(&o, "measured", &c->measured);
+    json_run(&o, names_of(c)->first, &c->predicted, c->label[0]);
+    json_run(&o, names_of(c)->second, &c->measured, c->label[1]);
     lw_jsonout_bool(&o, "same_plan", c->predicted.plan >= 0 &&
                                          c->predicted.plan == c->measured.plan);
     lw_jsonout_string(&o, "joined_by", lw_joined_name(c->joined));
     lw_jsonout_string(&o, "note", c->note);
-    json_both(&o, "step", c->step);
-    lw_jsonout_int(&o, "predicted_rank", c->rank[0]);
-    lw_jsonout_int(&o, "measured_rank", c->rank[1]);
-    json_both(&o, "compute_busy", c->part[LW_PART_COMPUTE]);
-    json_both(&o, "copy_busy", c->copy_busy);
-    json_both(&o, "comm_busy", c->comm_busy);
-    json_both(&o, "exposed_comm", c->exposed_comm);
-    json_both(&o, "idle", c->part[LW_PART_IDLE]);
+    json_both(&o, c, "step", c->step);
+    lw_jsonout_int(&o, names_of(c)->first_rank, c->rank[0]);
+    lw_jsonout_int(&o, names_of(c)->second_rank, c->rank[1]);
+    json_both(&o, c, "compute_busy", c->part[LW_PART_COMPUTE]);
+    json_both(&o, c, "copy_busy", c->copy_busy);
+    json_both(&o, c, "comm_busy", c->comm_busy);
+    json_both(&o, c, "exposed_comm", c->exposed_comm);
+    json_both(&o, c, "idle", c->part[LW_PART_IDLE]);
     json_lists(&o, c);
     if (tolerance < 0) {
         lw_jsonout_null(&o, "tolerance_pct");
@@ -111,8 +143,9 @@ static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct
     lw_jsonout_int(o, "n_buckets", m->n_buckets);
     lw_jsonout_string(o, "backend", m->backend);
     lw_jsonout_string(o, "honesty", m->honesty);
-    json_both(o, "step", (struct lw_both){p->step, m->step});
-    json_both(o, "exposed_comm", (struct lw_both){p->exposed_comm, m->exposed_comm});
+    struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};
+    json_named(o, "step", &of_prediction, step, lw_both_error_pct(step));
+    json_named(o, "exposed_comm", &of_prediction, exposed, lw_both_error_pct(exposed));
     lw_jsonout_end(o);
 }
 

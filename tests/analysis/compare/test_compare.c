@@ -337,6 +337,33 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     lw_store_close(s);
 }
 
+/* 432 us with a cap of 1 KiB, 512 with 8: B takes 80 us, 18.519 %, more than A, whichever is called A. */
+static void two_predictions_are_a_and_b(void **state)
+{
+    struct fixture_run slow = predicted;
+    struct lw_comparison c;
+
+    (void)state;
+    slow.wire_us = 140;
+    slow.cap_bytes = 8192;
+    runs_store(&predicted);
+    runs_store(&slow);
+    compare("2", "1", &c);
+    assert_true(c.of_one_kind);
+    assert_int_equal(c.predicted.id, 2);
+    assert_string_equal(c.label[0], "bucket-cap 8192");
+    assert_string_equal(c.label[1], "bucket-cap 1024");
+    assert_true(fabs(lw_comparison_pct(&c, c.step) + 15.625) < 1e-9); /* (432 - 512) / 512 */
+    lw_comparison_free(&c);
+    expect("compare 1 2", 0, "A = run 1 (sim)");
+    expect("compare 1 2", 0, "bucket-cap 8192");
+    expect("compare 1 2", 0, "B is 80.000 us longer than A");
+    assert_null(strstr(lapwing("compare 1 2", NULL), "predict"));
+    expect("compare 1 2 --format json", 0,
+           "\"a_ns\": 432000, \"b_ns\": 512000, \"change_pct\": 18.519");
+    expect("runs --format csv", 0, "bucket-cap 8192");
+}
+
 #define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
 
 /* One plan, predicted on two clusters: each execution belongs to the prediction on its own cluster. */
@@ -376,6 +403,7 @@ int main(void)
         STORED(json_holds_what_the_documentation_shows),
         STORED(without_runs_every_execution_stands_beside_its_last_prediction),
         STORED(csv_holds_buckets_and_ops_too),
+        STORED(two_predictions_are_a_and_b),
         STORED(every_failing_allocation_is_reported_and_leaks_nothing),
     };
 
