@@ -158,6 +158,7 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     LW_TRY(lw_plan_source_strategy(&s->source, &s->strategy, err));
     LW_TRY(read_workload(s, files, n, err));
+    LW_TRY(lw_plan_source_fit(&s->source, &s->workload, err));
     choose_ranks(s);
     enum lw_status st = lw_recommend(&s->workload, &s->strategy, &s->cluster, &progress, &s->r,
                                      err);

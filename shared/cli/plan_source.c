@@ -8,6 +8,7 @@
 
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/retime.h"
 
 static enum lw_status set_option(void *ctx, const char *name, const char *value,
                                  struct lw_err *err)
@@ -43,6 +44,9 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
          "strategy file; options win over it", 0, 0},
         {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp", 1, INT32_MAX},
+        {"device", 0, LW_OPT_STRING, &s->device, "KIND",
+         "time the workload, or a replay, for this device (a known system, its device's kind, a file)",
+         0, 0},
     };
     size_t n = sizeof first / sizeof *first;
 
@@ -81,6 +85,85 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
     return LW_OK;
 }
 
+/* "NVIDIA A100-SXM4-80GB" is the A100-SXM4-80GB of a known system. */
+static const char *plain_kind(const char *kind)
+{
+    static const char maker[] = "NVIDIA ";
+
+    return strncmp(kind, maker, sizeof maker - 1) == 0 ? kind + sizeof maker - 1 : kind;
+}
+
+/* A known system other than a host has devices of that kind. */
+static enum lw_status is_known_kind(const char *kind, bool *known, struct lw_err *err)
+{
+    struct lw_cluster c;
+
+    *known = false;
+    for (int k = 0; lw_cluster_known(k) && !*known; k++) {
+        if (strcmp(lw_cluster_known(k), "host") == 0)
+            continue;
+        LW_TRY(lw_cluster_find(lw_cluster_known(k), &c, err));
+        *known = strcmp(c.device.kind, kind) == 0;
+        lw_cluster_free(&c);
+    }
+    return LW_OK;
+}
+
+static enum lw_status refuse_other_kind(const struct lw_plan_source *s,
+                                        const struct lw_workload *w, const char *own,
+                                        const struct lw_cluster *c, struct lw_err *err)
+{
+    bool both = strcmp(own, plain_kind(c->device.kind)) != 0;
+
+    if (both)
+        LW_TRY(is_known_kind(own, &both, err));
+    if (both)
+        LW_TRY(is_known_kind(plain_kind(c->device.kind), &both, err));
+    if (!both)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "workload '%s' is timed for device '%s', cluster '%s' has '%s': --device %s times "
+                   "it by FLOPs and bytes; or make or record it for that device", w->name, own,
+                   c->name, c->device.kind, s->cluster_file);
+}
+
+static enum lw_status retime(const struct lw_plan_source *s, struct lw_workload *w,
+                             const char *own, struct lw_err *err)
+{
+    struct lw_cluster from, to;
+
+    LW_TRY(lw_cluster_find_device(s->device, &to, err));
+    enum lw_status st = LW_OK;
+    if (strcmp(own, plain_kind(to.device.kind)) != 0) {
+        st = lw_cluster_find_device(own, &from, err);
+        if (st == LW_OK) {
+            st = lw_workload_retime(w, &from.device, &to.device, err);
+            lw_cluster_free(&from);
+        } else {
+            lw_err_context(err, "--device: the workload is timed for '%s'", own);
+        }
+    }
+    lw_cluster_free(&to);
+    return st;
+}
+
+enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_workload *w,
+                                  struct lw_err *err)
+{
+    const char *own = plain_kind(w->from.device ? w->from.device : "");
+    struct lw_cluster c;
+
+    if (s->device)
+        LW_TRY(retime(s, w, own, err));
+    if (!s->cluster_file)
+        return LW_OK;
+    LW_TRY(lw_plan_source_cluster(s, &c, err));
+    enum lw_status st = refuse_other_kind(
+        s, w, plain_kind(w->from.device ? w->from.device : ""), &c, err);
+    lw_cluster_free(&c);
+    return st;
+}
+
 static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_cost *cost,
                                     struct lw_plan *plan, struct lw_err *err)
 {
@@ -95,6 +178,7 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
                        (long long)(strategy.dp * strategy.pp * strategy.tp));
     LW_TRY(lw_workload_read(s->workload_file, &s->workload, err));
     s->has_workload = true;
+    LW_TRY(lw_plan_source_fit(s, &s->workload, err));
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);
 }
 
@@ -107,6 +191,8 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     if (plan_file && s->workload_file)
         return lw_fail(err, LW_EUSAGE, "takes plan file '%s' or -w %s, not both", plan_file,
                        s->workload_file);
+    if (plan_file && s->device)
+        return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its times: --device needs -w", plan_file);
     if (plan_file && (s->n_given > 0 || s->strategy_file))
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
                        plan_file, s->n_given > 0 ? "--" : "-s", s->n_given > 0 ? s->names[0] : "");

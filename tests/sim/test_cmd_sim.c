@@ -177,9 +177,22 @@ static void bench_simulates_the_oracles(void **unused)
     expect("bench --method magic", 2, "magic");
 }
 
+/* A workload belongs to the device that it is timed for. */
+static void a_cluster_of_another_device_is_refused(void **state)
+{
+    (void)state;
+    expect("model gpt2 --layers 2 --device dgx-h100 -o h100.json", 0, "");
+    expect("sim -w h100.json -c dgx-h100 --dp 2 --no-db", 0, "step ");
+    expect("sim -w h100.json -c p4d --dp 2 --no-db", 1,
+           "timed for device 'H100-SXM5-80GB', cluster 'p4d' has 'A100-SXM4-40GB': --device p4d");
+    expect("sim -w h100.json -c p4d --device p4d --dp 2 --no-db", 0, "step ");
+    expect("plan -w h100.json -c dgx-a100 --dp 2", 1, "--device dgx-a100");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cluster_of_another_device_is_refused),
         cmocka_unit_test(a_plan_file_is_predicted_exactly),
         cmocka_unit_test(the_text_names_terms_sources_and_error),
         cmocka_unit_test(what_the_cluster_times_is_said_with_its_source),

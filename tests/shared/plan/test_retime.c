@@ -1,0 +1,86 @@
+/* A workload on another device: hand-computed ratios, and what is refused. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/plan/retime.h"
+#include "tests/lib/tiny_workload.h"
+
+static const struct lw_device slow = {.kind = "slow", .peak_flops[LW_F32] = {100, "t"},
+                                      .memory_bytes_per_s = {10, "t"}};
+static const struct lw_device fast = {.kind = "fast", .peak_flops[LW_F32] = {400, "t"},
+                                      .memory_bytes_per_s = {20, "t"}};
+
+/* Module a: 600 FLOPs, no bytes: 4 times faster. b: 600 FLOPs (6 s), 200 bytes (20 s): by memory, twice
+ * (10 s of the fast one against 1.5). c: 600 FLOPs (6 s), 50 bytes (5 s): 6 s there, 2.5 s here. */
+static void each_module_goes_by_its_own_roofline(void **unused)
+{
+    struct tiny t;
+    struct lw_err err = {0};
+    (void)unused;
+
+    tiny_init(&t);
+    t.modules[1].forward_bytes = 200;
+    t.modules[2].forward_bytes = 50;
+    assert_int_equal(lw_workload_retime(&t.w, &slow, &fast, &err), LW_OK);
+    assert_int_equal(t.modules[0].forward_ps, LW_PS_PER_US / 4);
+    assert_int_equal(t.modules[1].backward_input_ps, 2 * LW_PS_PER_US / 2);
+    assert_int_equal(t.modules[2].backward_weight_ps, 1250000); /* 3 us * 2.5 / 6 */
+    assert_int_equal(t.w.optimizer_ps, 7 * LW_PS_PER_US / 2);
+    /* windows: c [0, 2.5), b [2.5, 4.5), a [4.5, 5) us; c.weight at 5 of 6, b.bias at 8 of 6..10 */
+    assert_int_equal(t.params[C_WEIGHT].ready_ps, 2083333);
+    assert_int_equal(t.params[B_BIAS].ready_ps, 3500000);
+    assert_int_equal(t.params[A_WEIGHT].ready_ps, 5000000);
+    assert_string_equal(t.w.from.device, "fast");
+    assert_int_equal(lw_workload_check(&t.w, &err), LW_OK);
+    lw_arena_free(&t.w.arena);
+}
+
+static void what_has_no_figures_is_refused_and_unchanged(void **unused)
+{
+    struct lw_device bare = {.kind = "bare"};
+    struct tiny t;
+    struct lw_err err = {0};
+    (void)unused;
+
+    tiny_init(&t);
+    t.modules[1].forward_flops = -1;
+    assert_int_equal(lw_workload_retime(&t.w, &slow, &fast, &err), LW_ENOTSUP);
+    assert_non_null(strstr(err.msg, "module 1 'b' says neither FLOPs nor bytes"));
+    assert_int_equal(t.modules[0].forward_ps, LW_PS_PER_US);
+    assert_int_equal(lw_workload_retime(&t.w, &slow, &bare, &err), LW_ENOTSUP);
+    assert_non_null(strstr(err.msg, "'bare'"));
+    assert_int_equal(t.w.optimizer_ps, 7 * LW_PS_PER_US);
+}
+
+static void failed_allocations_leave_it_as_it_was(void **unused)
+{
+    int64_t live = lw_alloc_live(), n = 0;
+    enum lw_status s;
+    (void)unused;
+
+    do {
+        struct tiny t;
+        tiny_init(&t);
+        lw_alloc_fail_at(++n);
+        s = lw_workload_retime(&t.w, &slow, &fast, NULL);
+        lw_alloc_fail_at(0);
+        assert_true(s == LW_OK || (s == LW_ENOMEM && t.modules[0].forward_ps == LW_PS_PER_US));
+        lw_arena_free(&t.w.arena);
+        assert_int_equal(lw_alloc_live(), live);
+    } while (s != LW_OK);
+    assert_true(n > 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_module_goes_by_its_own_roofline),
+        cmocka_unit_test(what_has_no_figures_is_refused_and_unchanged),
+        cmocka_unit_test(failed_allocations_leave_it_as_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
