@@ -43,7 +43,7 @@ struct lw_run_info {
     const struct lw_plan *plan;         /* hashed; stored unless its hash is there already */
     const struct lw_cluster *cluster;   /* what it was predicted for, or ran on */
     const struct lw_workload *workload; /* name and provenance are kept */
-    const char *backend, *honesty;      /* exec: "threads"; "real", "paced" or "emulated" */
+    const char *backend, *honesty;      /* exec: "threads"; "real", "spin", "sleep", "paced" or "emulated" */
     const char *command;                /* as the user typed it */
     int64_t seed;
     int32_t n_warmup;                   /* first steps that are not measured */

@@ -21,7 +21,7 @@ static const struct {
      "lapwing-nccl.so"},
 };
 
-static const char *const honesty_names[] = {"real", "paced", "emulated"};
+static const char *const honesty_names[] = {"real", "spin", "sleep", "paced", "emulated"};
 static const char *const compute_names[EXEC_N_COMPUTES] = {"gemm", "spin", "sleep"};
 
 const char *exec_honesty_name(enum exec_honesty h)

@@ -48,11 +48,14 @@ enum exec_capability {
     EXEC_CAN_END = 1 << 16,      /* EXEC_PART_EXIT, KILL and STOP */
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
     EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
+    EXEC_CAN_SUM = 1 << 19,      /* EXEC_PART_SUM */
 };
 
 /* What a row of results may claim. */
 enum exec_honesty {
     EXEC_REAL,     /* the hardware ran at its own speed */
+    EXEC_SPUN,     /* compute was a busy wait by the clock */
+    EXEC_SLEPT,    /* compute was a sleep by the clock */
     EXEC_PACED,    /* links were slowed to a chosen speed */
     EXEC_EMULATED, /* several ranks shared what a real run has once per rank */
 };
@@ -144,6 +147,7 @@ enum exec_part_kind {
                        * with EXEC_COMPUTE_GEMM alone */
     EXEC_PART_SQUARES, /* to[0] += (from[i] / divisor)^2, all i < count; exact where squares are whole
                         * numbers over a power of two, in whatever order */
+    EXEC_PART_SUM,    /* to[0] = exec_bits_sum of from[count], 64 bits (EXEC_CAN_SUM) */
     EXEC_PART_SCALE,  /* to[count] = to / divisor * exec_clip_coefficient (exec/backend/scalar.h) */
     EXEC_PART_ROWS_FILL, /* of sparse gradients (exec/cpu/sparse_rows.h; EXEC_CAN_SPARSE): a backward's rows to the own
                           * list, emptied before unless `add` */
@@ -330,7 +334,7 @@ enum lw_status exec_backend_find(const char *name, const struct exec_backend **b
  * contradict each other. */
 enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *err);
 
-const char *exec_honesty_name(enum exec_honesty h); /* "real", "paced", "emulated" */
+const char *exec_honesty_name(enum exec_honesty h); /* "real", "spin", "sleep", ... */
 const char *exec_compute_name(enum exec_compute c); /* "gemm", "spin", "sleep" */
 enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct lw_err *err);
 

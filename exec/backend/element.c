@@ -136,3 +136,24 @@ bool exec_has_poison(enum lw_dtype t, const void *from, int64_t n)
         found |= exec_is_poison(t, from, i);
     return found;
 }
+
+/* Element i, from its low byte on; the sign alone is nothing. */
+static uint64_t bits_of(const unsigned char *mem, int64_t i, int size)
+{
+    uint64_t bits = 0;
+
+    for (int k = 0; k < size; k++)
+        bits |= (uint64_t)mem[i * size + k] << (8 * k);
+    return bits == UINT64_C(1) << (8 * size - 1) ? 0 : bits;
+}
+
+uint64_t exec_bits_sum(enum lw_dtype t, const void *mem, int64_t n)
+{
+    const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15); /* 2^64 over the golden ratio */
+    int size = (int)lw_dtype_size(t);
+    uint64_t sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += bits_of(mem, i, size) * ((uint64_t)i * 2 * golden + 1);
+    return sum;
+}

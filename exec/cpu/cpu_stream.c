@@ -87,6 +87,9 @@ static enum lw_status run_part(const struct exec_world *w, const struct exec_par
     case EXEC_PART_SQUARES:
         add_squares(p);
         return LW_OK;
+    case EXEC_PART_SUM:
+        *(uint64_t *)p->to = exec_bits_sum(p->from_dtype, p->from, p->count);
+        return LW_OK;
     case EXEC_PART_SCALE:
         scale(p);
         return LW_OK;

@@ -199,6 +199,8 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
     if (!r->events || !r->pass_ends || !r->rank_end_ns)
         return lw_fail_nomem(err);
     LW_TRY(exec_tensors_init(&r->memory, err));
+    if (o->verify && (r->backend->capabilities & EXEC_CAN_SUM))
+        LW_TRY(exec_sums_init(&r->sums, &r->memory, err));
     LW_TRY(create_streams(r, err));
     return exec_create_comms(r, err);
 }
@@ -294,7 +296,7 @@ static enum lw_status verify(struct exec_run *r, struct lw_err *err)
             *err = r->mismatch;
         return LW_ENO;
     }
-    LW_TRY(exec_verify(&r->memory, r->n_done, &r->n_checked, err));
+    LW_TRY(exec_verify(&r->memory, r->n_done, &r->sums, &r->n_checked, err));
     return r->consolidated ? exec_verify_consolidated(&r->memory, r->n_done, r->options->consolidate,
                                                       r->consolidated, err)
                            : LW_OK;
@@ -358,6 +360,7 @@ static void tear_down(struct exec_run *r)
         r->backend->abort(r->world, "closed"); /* parts may still be given but not run */
         r->backend->close(r->world);
     }
+    exec_sums_free(&r->sums);
     exec_tensors_free(&r->memory);
     lw_free(r->parts.items);
     lw_free(r->found);
@@ -366,6 +369,15 @@ static void tear_down(struct exec_run *r)
     lw_free(r->stamps);
     lw_free(r->lanes);
     lw_arena_free(&r->arena);
+}
+
+/* Compute by the clock is no real compute, whatever the backend. */
+static enum exec_honesty honesty_of(enum exec_honesty backend, enum exec_compute compute)
+{
+    enum exec_honesty own = compute == EXEC_COMPUTE_SPIN    ? EXEC_SPUN
+                            : compute == EXEC_COMPUTE_SLEEP ? EXEC_SLEPT
+                                                            : EXEC_REAL;
+    return backend > own ? backend : own;
 }
 
 static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_result *out)
@@ -382,7 +394,7 @@ static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_re
         out->over = lw_ns_to_ps(r->over_ns / measured / r->plan->n_ranks);
     if (!r->world)
         return;
-    out->honesty = f->honesty;
+    out->honesty = honesty_of(f->honesty, r->options->compute);
     out->oversubscribed = f->oversubscribed;
     out->n_cores = f->n_cores;
     out->unit_ns = f->unit_ns;

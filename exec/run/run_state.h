@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "exec/run/run.h"
+#include "exec/tensors/grad_sums.h"
 #include "exec/tensors/tensors.h"
 #include "exec/verify/verify.h"
 #include "shared/base/arena.h"
@@ -25,6 +26,7 @@ struct exec_run {
     const struct exec_backend *backend;
     struct exec_world *world;
     struct exec_tensors memory;
+    struct exec_sums sums;        /* of the gradients that optimizers read */
     struct lw_arena arena;
     struct exec_stream **streams; /* [n_ranks * n_streams], NULL until used */
     struct exec_event **events;   /* [n_ranks * largest program] */

@@ -166,6 +166,7 @@ enum lw_status exec_batch_done(struct exec_run *r, struct lw_timeline *t, struct
     LW_TRY(check_launches(r, err));
     LW_TRY(check_values(r, err));
     LW_TRY(check_messages(r, err));
+    LW_TRY(exec_sums_read(&r->sums, &r->memory, err));
     for (int32_t k = 0; r->options->verify && k < r->n_given; k++)
         LW_TRY(exec_norm_keep(&r->memory, r->n_done + k, k, err));
     return keep_spans(r, r->n_given, t, err);

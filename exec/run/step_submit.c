@@ -112,7 +112,7 @@ struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_la
     return (struct exec_place){l->step, l->pass, l->rank,
                                exec_tensors_layout(&r->memory, last_variant, l->rank),
                                r->filled + (int64_t)l->rank * r->plan->n_params,
-                               r->micro_batches, l->step - r->n_done};
+                               r->micro_batches, l->step - r->n_done, NULL};
 }
 
 /* All parts of the batch first: the list moves while it grows. */
@@ -124,6 +124,7 @@ static enum lw_status list_parts(struct exec_run *r, struct lw_err *err)
     for (int64_t k = 0; k < r->n_lanes; k++) {
         const struct exec_lane *l = &r->lanes[k];
         struct exec_place at = exec_lane_place(r, l, l->last_variant);
+        at.sums = r->sums.mem ? &r->sums : NULL;
         if (k == 0 || l->step != l[-1].step)
             memset(r->filled, 0, (size_t)p->n_ranks * (size_t)p->n_params * sizeof *r->filled);
         for (int32_t i = 0; i < l->program.n_ops; i++) {

@@ -11,6 +11,7 @@
  * place among all; the copy behind the all-gathers adds them up into the array, whose rows the optimizer
  * steps and clears. */
 #include "exec/tensors/grad_norm.h"
+#include "exec/tensors/grad_sums.h"
 #include "exec/backend/optimizer.h"
 #include "exec/tensors/sparse_memory.h"
 #include "exec/tensors/tensors.h"
@@ -221,6 +222,8 @@ static enum lw_status update_parts(const struct exec_tensors *m, const struct ex
     const char *from = exec_tensors_average(m, at->layout, at->rank, a, &part.divisor);
 
     part.from = from + first * lw_dtype_size(gradient);
+    if (at->sums)
+        LW_TRY(exec_sums_add(at->sums, at, &part, a, first, parts, err));
     for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++)
         part.state[k] = r->state[k] + m->state_at[a] + first;
     if (m->optimizer.kind == EXEC_SGD && (part.rows = exec_rows_of(m, at->layout, at->rank, a))) {

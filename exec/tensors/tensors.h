@@ -99,6 +99,8 @@ struct exec_parts {
     int64_t n, capacity;
 };
 
+struct exec_sums;
+
 /* Where in the run: the key of this pass's gradients. */
 struct exec_place {
     int32_t step, pass;           /* optimizer step; pass within it */
@@ -107,6 +109,7 @@ struct exec_place {
     bool *filled;                 /* [n_params] gradient holds something of this step already */
     int32_t micro_batches;        /* of the plan, per pass */
     int32_t slot;                 /* of the step in its batch: where it keeps what is read after it */
+    struct exec_sums *sums;       /* of what the optimizer reads; NULL = nothing is verified */
 };
 
 /* Indexes in range, dependencies backwards, slots inside buckets: what even a plan that is run

@@ -317,6 +317,8 @@ void exec_reference_run(struct exec_reference *f, int32_t param, int32_t rank)
         add_up(f, param, rank, step, first);
         if (f->m->clips)
             clip(f, param, divisor, exec_reference_squares(f, rank, step));
+        if (f->each_step)
+            f->each_step(f, param, rank, step, f->m->clips ? 1 : divisor);
         if (takes_step(f, param, rank, first))
             exec_update_run(&u, f->weights, f->state[0], f->state[1], LW_F32, f->sum, n,
                             f->m->clips ? 1 : divisor);

@@ -11,6 +11,11 @@
  * ranks, stages and tensor coordinates, and of no bucket, shard or communicator. */
 struct exec_reference {
     const struct exec_tensors *m;
+    /* Told of every step of exec_reference_run before its update: sum / divisor is what the optimizer
+     * reads; NULL = nobody asks. */
+    void (*each_step)(struct exec_reference *f, int32_t param, int32_t rank, int32_t step,
+                      int32_t divisor);
+    void *context;
     int32_t n_steps, micro_batches;
     float *weights, *state[EXEC_MAX_STATES], *sum; /* [largest parameter] of the one run last */
     void *own, *got;             /* [the same, of any type]: own its weights in their type, got: room

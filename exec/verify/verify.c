@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "exec/backend/element.h"
@@ -17,6 +18,8 @@
 struct check {
     struct exec_reference ref;
     int64_t n_bytes; /* compared */
+    const struct exec_sums *sums; /* sorted by parameter, rank, step, first element */
+    const struct exec_sum *wrong; /* the first that differs; NULL = none */
 };
 
 /* What the optimizer read for elements [first, first + n) in the last step, and by what it divided;
@@ -151,6 +154,81 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
     return LW_OK;
 }
 
+/* --- what optimizers read ----------------------------------------------------------------------- */
+
+static int compare_keys(const struct exec_sum *a, const struct exec_sum *b)
+{
+    if (a->param != b->param)
+        return a->param < b->param ? -1 : 1;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return (a->step > b->step) - (a->step < b->step);
+}
+
+static int by_key(const void *pa, const void *pb)
+{
+    const struct exec_sum *a = pa, *b = pb;
+    int c = compare_keys(a, b);
+
+    return c ? c : (a->first > b->first) - (a->first < b->first);
+}
+
+/* The first of a parameter, rank and step. */
+static int64_t find_sum(const struct exec_sums *s, struct exec_sum key)
+{
+    int64_t low = 0, high = s->n;
+
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (compare_keys(&s->items[mid], &key) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* The sum that the one-rank run's gradient has there. */
+static uint64_t right_sum(struct exec_reference *f, const struct exec_sum *x, int32_t divisor)
+{
+    enum lw_dtype t = exec_gradient_dtype(f->m->plan, x->param);
+
+    for (int64_t e = 0; e < x->n; e++) {
+        double average = (double)f->sum[x->first + e] / divisor;
+        exec_put(t, f->got, e, divisor == x->divisor ? (double)f->sum[x->first + e]
+                                                     : average * x->divisor);
+    }
+    return exec_bits_sum(t, f->got, x->n);
+}
+
+static void judge_step(struct exec_reference *f, int32_t param, int32_t rank, int32_t step,
+                       int32_t divisor)
+{
+    struct check *k = f->context;
+    const struct exec_facts *facts = &f->m->facts;
+
+    for (int32_t r = rank; r < facts->first_local + facts->n_local && !k->wrong; r++) {
+        struct exec_sum key = {.param = param, .rank = r, .step = step};
+        if (!exec_reference_alike(f, param, rank, r))
+            continue;
+        for (int64_t i = find_sum(k->sums, key);
+             i < k->sums->n && compare_keys(&k->sums->items[i], &key) == 0 && !k->wrong; i++)
+            if (k->sums->items[i].got != right_sum(f, &k->sums->items[i], divisor))
+                k->wrong = &k->sums->items[i];
+    }
+}
+
+static enum lw_status tell_wrong(const struct check *k, struct lw_err *err)
+{
+    const struct exec_sum *x = k->wrong;
+
+    return lw_fail(err, LW_ENO, "step %d: the averaged gradient of parameter %d '%s', elements %lld to "
+                                "%lld, that the optimizer of rank %d read is not that of the one-rank "
+                                "run; the weights are equal all the same", x->step, x->param,
+                   k->ref.m->plan->params[x->param].name, (long long)x->first,
+                   (long long)(x->first + x->n - 1), x->rank);
+}
+
 /* What is no number equals nothing, and bit by bit everything of its kind. */
 static enum lw_status has_numbers(const struct exec_reference *f, int32_t param, struct lw_err *err)
 {
@@ -182,6 +260,8 @@ static enum lw_status verify_param(struct check *k, int32_t param, struct lw_err
         for (int32_t r = rank; r < end; r++)
             if (exec_reference_alike(&k->ref, param, rank, r))
                 LW_TRY(compare_param(k, param, r, err));
+        if (k->wrong)
+            return tell_wrong(k, err);
     }
     return LW_OK;
 }
@@ -263,12 +343,16 @@ static enum lw_status verify_norms(struct exec_reference *f, struct lw_err *err)
 
 /* --- all ---------------------------------------------------------------------------------------- */
 
-enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, int64_t *n_bytes,
-                           struct lw_err *err)
+enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, struct exec_sums *sums,
+                           int64_t *n_bytes, struct lw_err *err)
 {
-    struct check k = {0};
+    struct check k = {.sums = sums};
 
     LW_TRY(exec_reference_init(&k.ref, m, n_steps, err));
+    k.ref.each_step = judge_step;
+    k.ref.context = &k;
+    if (sums->n > 0)
+        qsort(sums->items, (size_t)sums->n, sizeof *sums->items, by_key);
     enum lw_status s = verify_norms(&k.ref, err);
     for (int32_t i = 0; i < m->plan->n_params && s == LW_OK; i++)
         if (m->plan->params[i].numel > 0)
