@@ -5,18 +5,20 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
+#include "sim/cmd_cost_measured.h"
 #include "sim/cost/cost_print.h"
 #include "sim/cost/gemm_cost.h"
 
 static const struct lw_usage usage = {
     .command = "cost",
-    .synopsis = "[-c CLUSTER] [--op OP] [--algorithm NAME] [--ranks N] [--nodes N] [--bytes A..B] | "
-                "--gemm M,N,K",
+    .synopsis = "[-c CLUSTER] [--op OP] [--algorithm NAME] [--ranks N] [--nodes N] [--bytes A..B] "
+                "[--measured FILE] | --gemm M,N,K",
     .about = "Prints the time of a collective or message over sizes (doubling from A to B), with "
              "the model or measured table that gives it. algbw is bytes over time; busbw corrects "
              "it for the traffic that an ideal algorithm must cause, so it compares with the speed "
-             "of a link. With --gemm: the time of one matrix product on the cluster's device, by "
-             "its shape.",
+             "of a link. With --measured it prints what the model gives for every row of a measured "
+             "table, beside what was measured. With --gemm: the time of one matrix product on the "
+             "cluster's device, by its shape.",
     .min_operands = 0,
     .max_operands = 0,
 };
@@ -58,7 +60,7 @@ static enum lw_status ask(const struct lw_cluster *c, struct lw_cost_query q, in
 int cmd_cost(int argc, char **argv)
 {
     const char *cluster_name = "host", *op = "all_reduce", *bytes = "1KiB..1GiB", *dtype = NULL,
-               *algorithm = "auto", *gemm = NULL;
+               *algorithm = "auto", *measured = NULL, *gemm = NULL;
     int64_t ranks = 0, nodes = 0, from = 0, to = 0;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
@@ -74,6 +76,8 @@ int cmd_cost(int argc, char **argv)
         {"gemm", 0, LW_OPT_STRING, &gemm, "M,N,K", "a product of M x K and K x N; BATCH,M,N,K: as many",
          0, 0},
         {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32; with --gemm bf16)", 0, 0},
+        {"measured", 0, LW_OPT_STRING, &measured, "FILE",
+         "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us", 0, 0},
         LW_OPTION_FORMAT(&format),
         {0},
     };
@@ -91,9 +95,11 @@ int cmd_cost(int argc, char **argv)
         parse_range(bytes, &from, &to, &err) != LW_OK)
         return lw_cli_usage("cost", "%s", err.msg);
     enum lw_status status = lw_cluster_find(cluster_name, &c, &err);
-    if (gemm) {
+    if (gemm || measured) {
+        struct traces_bench_hint hint = {op, ranks, nodes};
         if (status == LW_OK)
-            status = sim_gemm_print(&c, gemm, q.dtype, format, stdout, &err);
+            status = gemm ? sim_gemm_print(&c, gemm, q.dtype, format, stdout, &err)
+                          : cmd_cost_measured(&c, measured, &hint, q.algorithm, format, &err);
         lw_cluster_free(&c);
         return lw_cli_end("cost", status, &err);
     }

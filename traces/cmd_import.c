@@ -28,7 +28,7 @@ static const struct lw_usage usage = {
 };
 
 struct options {
-    const char *output, *sidecar, *cluster_out, *step, *params, *from_device, *op, *db;
+    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *db;
     int64_t ranks, nodes, elements;
     bool as_traced, salvage, in_place, store;
     enum lw_format format;
@@ -62,6 +62,22 @@ static enum lw_status write_files(const struct options *o, const struct traces_f
     return traces_import_print(&s, o->format, to_stdout ? stderr : stdout, err);
 }
 
+/* The measured tables on a cluster that has links. */
+static enum lw_status lay_onto(const char *name, struct traces_converted *c, struct lw_err *err)
+{
+    struct lw_cluster base = {0};
+
+    LW_TRY(lw_cluster_find(name, &base, err));
+    enum lw_status status = lw_cluster_lay_onto(&base, &c->cluster, err);
+    if (status != LW_OK) {
+        lw_cluster_free(&base);
+        return status;
+    }
+    lw_cluster_free(&c->cluster);
+    c->cluster = base;
+    return LW_OK;
+}
+
 static enum lw_status convert(const struct options *o, const struct traces_file *files, int n,
                               struct lw_err *err)
 {
@@ -81,6 +97,8 @@ static enum lw_status convert(const struct options *o, const struct traces_file 
     }
     if (status == LW_OK)
         status = traces_convert(files, n, &want, &c, err);
+    if (status == LW_OK && o->onto)
+        status = lay_onto(o->onto, &c, err);
     if (status == LW_OK)
         status = write_files(o, files, n, &c, err);
     traces_converted_free(&c);
@@ -113,6 +131,8 @@ int cmd_import(int argc, char **argv)
         {"output", 'o', LW_OPT_STRING, &o.output, "FILE", "the workload to write; - = stdout", 0, 0},
         {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
          "write the measured collectives as a cluster's tables; - = stdout", 0, 0},
+        {"onto", 0, LW_OPT_STRING, &o.onto, "CLUSTER",
+         "with --cluster-out: lay the tables onto this cluster, whose links go on where they end", 0, 0},
         {"step", 0, LW_OPT_STRING, &o.step, "N|median",
          "take ProfilerStep#N, or the median over all steps (median)", 0, 0},
         {"sidecar", 0, LW_OPT_STRING, &o.sidecar, "FILE",
@@ -150,6 +170,8 @@ int cmd_import(int argc, char **argv)
         return rc;
     if (!o.output && !o.cluster_out && !o.store)
         return lw_cli_usage("import", "needs -o FILE, --cluster-out FILE or --store");
+    if (o.onto && !o.cluster_out)
+        return lw_cli_usage("import", "--onto goes with --cluster-out FILE");
     if (o.sidecar && n > 1)
         return lw_cli_usage("import", "--sidecar goes with one trace; found %d", n);
     return lw_cli_end("import", run(&o, argv + 1, n, &err), &err);

@@ -4,6 +4,7 @@
 
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_nccl.h"
+#include "sim/cost/cost_scaled.h"
 
 static enum lw_status check(const struct lw_cost_query *q, struct lw_err *err)
 {
@@ -76,6 +77,8 @@ static bool always(const struct lw_cluster *c, const struct lw_cost_query *q)
 static const struct sim_cost_model models[] = {
     {"algorithm", "the closed form of the algorithm asked for, on the cluster's links",
      algorithm_applies, sim_algorithm_time},
+    {"table+nccl", "NCCL's model scaled to meet a measured table, outside its sizes or ranks",
+     sim_scaled_applies, sim_scaled_time},
     {"table", "a measured table of the cluster", table_applies, table_time},
     {"nccl", "NCCL's own cost model: the least of its algorithms and protocols", sim_nccl_applies,
      sim_nccl_answer},

@@ -6,6 +6,7 @@
 
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
+#include "sim/cost/cost_scaled.h"
 #include "sim/cost/hfreduce.h"
 
 /* Where hfreduce is asked for: the rate at which each of its resources would let it run. */
@@ -44,6 +45,18 @@ static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c, const
             lw_jsonout_fixed(o, keys[k], h.bytes_per_s[k], 0);
     lw_jsonout_fixed(o, "least", h.bytes_per_s[h.least], 0);
     lw_jsonout_end(o);
+}
+
+/* A table that is far from what the links carry may be of another fabric. */
+static void print_doubt(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
+{
+    int64_t bytes;
+    double ratio = sim_table_over_model(c, &a->query[0], &bytes);
+    char buf[32];
+
+    if (ratio > 0 && (ratio > 2 || ratio < .5))
+        fprintf(f, "note: at %s the table takes %.2g times NCCL's model on the links of '%s': was it "
+                   "measured on this fabric?\n", lw_format_bytes(buf, bytes), ratio, c->name);
 }
 
 /* Each model's source once: they are long, and mostly the same for all sizes. */
@@ -192,5 +205,6 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
             lw_dtype_name(q->dtype), q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s", c->name);
     LW_TRY(print_table(a, false, f, err));
     print_ceilings(c, a, f);
+    print_doubt(c, a, f);
     return LW_OK;
 }

@@ -57,4 +57,9 @@ void traces_bench_free(struct traces_bench *b);
 enum lw_status lw_cluster_from_bench(const struct traces_bench *b, int n, bool in_place,
                                      struct lw_cluster *out, struct lw_err *err);
 
+/* Puts the tables of such a cluster before those of base, and the version of its library. LW_EINVAL: more
+ * ranks on a node than base has devices, more nodes, or another device. */
+enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_cluster *tables,
+                                   struct lw_err *err);
+
 #endif
