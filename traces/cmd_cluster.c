@@ -145,10 +145,26 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
     return s;
 }
 
+/* GB/s one way of a device inside a node, or of a node to others; blank where the file has none. */
+static void put_rate(struct lw_table *t, const struct lw_cluster *c, enum lw_link_level level)
+{
+    const struct lw_link *l = lw_cluster_link(c, level);
+
+    if (!l || !lw_figure_is_set(l->bytes_per_s)) {
+        lw_table_cell(t, "%s", "");
+        return;
+    }
+    double n = lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
+    lw_table_cell(t, "%.4g", l->bytes_per_s.value * n / 1e9);
+}
+
+enum { LIST_COLUMNS = 100 };
+
 static enum lw_status put_known(enum lw_format format, struct lw_err *err)
 {
-    static const char *const titles[] = {"name", "device", ">devices per node", "about"};
-    struct lw_table *t = lw_table_new(4, titles);
+    static const char *const titles[] = {"name", "device", ">per node", ">inside GB/s", ">between GB/s",
+                                         "library", "about"};
+    struct lw_table *t = lw_table_new(7, titles);
     struct lw_jsonout o = {.file = stdout};
     enum lw_status s = LW_OK;
 
@@ -164,6 +180,9 @@ static enum lw_status put_known(enum lw_format format, struct lw_err *err)
         lw_table_cell(t, "%s", c.name);
         lw_table_cell(t, "%s", c.device.kind);
         lw_table_cell(t, "%d", c.devices_per_node);
+        put_rate(t, &c, LW_LINK_INTRA);
+        put_rate(t, &c, LW_LINK_INTER);
+        lw_table_cell(t, "%s", c.library);
         lw_table_cell(t, "%s", c.about);
         if (format == LW_FORMAT_JSON) {
             lw_jsonout_line_object(&o, NULL);
@@ -180,7 +199,7 @@ static enum lw_status put_known(enum lw_format format, struct lw_err *err)
         lw_jsonout_end(&o);
     } else if (s == LW_OK) {
         s = format == LW_FORMAT_CSV ? lw_table_print_csv(t, stdout, err)
-                                    : lw_table_print(t, stdout, 0, err);
+                                    : lw_table_print_within(t, stdout, 0, LIST_COLUMNS, err);
     }
     lw_table_free(t);
     return s;
