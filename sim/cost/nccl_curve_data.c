@@ -36,8 +36,8 @@ static const struct sim_nccl_measured measured[] = {
     {"gb200_2rack_allreduce",
      "coreweave/nccl-tests README.md cb86553 (section 2 Racks; nranks inferred from busbw/algbw; "
      "the log line above it shows rank 143)",
-     SIM_NCCL_ACROSS, SIM_NCCL_BLACKWELL, LW_OP_ALL_REDUCE, 30.8, 27, 6,
-     {0.555, 0.483, 0.396, 0.318, 0.266, 0.239}},
+     SIM_NCCL_ACROSS, SIM_NCCL_BLACKWELL, LW_OP_ALL_REDUCE, 24.0, 27, 6,
+     {0.463, 0.391, 0.303, 0.224, 0.171, 0.144}},
     {"gb200_nvl72_allreduce",
      "coreweave/nccl-tests README.md cb86553",
      SIM_NCCL_ON_NVLINK, SIM_NCCL_BLACKWELL, LW_OP_ALL_REDUCE, 18.8, 27, 5,

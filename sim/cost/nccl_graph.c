@@ -11,8 +11,9 @@
  *              nodes, while the chains fit: p devices carry p floor(device / speed) hops, and c chains
  *              have c (p - 1).
  *   NVLS       one channel for each device (adapter, between nodes) at the fastest speed that the devices
- *              carry for all of them; on one node the speed between switch and memory goes up the list
- *              to twice that at most.
+ *              carry for all of them, the device's own channel counted twice; then the other direction
+ *              goes up the list, to once past twice that speed on one node, to the ring's speed between
+ *              nodes.
  *   CollNet    one channel for each adapter.
  *
  * Not modelled: nodes whose devices differ, PCIe trees, sockets. */
@@ -92,7 +93,8 @@ static struct sim_nccl_graph search_tree(const struct sim_nccl_node *n, const do
     return g;
 }
 
-static struct sim_nccl_graph search_nvls(const struct sim_nccl_node *n, const double *speeds)
+static struct sim_nccl_graph search_nvls(const struct sim_nccl_node *n, const double *speeds,
+                                         struct sim_nccl_graph ring)
 {
     int32_t heads = least(n->n_ranks, n->nvls_arity);
     int k = 0;
@@ -101,7 +103,7 @@ static struct sim_nccl_graph search_nvls(const struct sim_nccl_node *n, const do
         heads = least(heads, n->n_adapters);
     if (!n->has_multicast || n->arch < SIM_NCCL_HOPPER || n->n_ranks < 2)
         return (struct sim_nccl_graph){0};
-    while (speeds[k] > 0 && (speeds[k] * heads > n->device_gbs * (1 + 1e-9) ||
+    while (speeds[k] > 0 && (speeds[k] * (heads + 1) > n->device_gbs * (1 + 1e-9) ||
                              (n->n_nodes > 1 && speeds[k] > n->adapter_gbs)))
         k++;
     if (!(speeds[k] > 0))
@@ -109,6 +111,8 @@ static struct sim_nccl_graph search_nvls(const struct sim_nccl_node *n, const do
     struct sim_nccl_graph g = {heads, speeds[k], speeds[k]};
     while (n->n_nodes == 1 && k > 0 && g.inter_gbs < 2 * g.intra_gbs)
         g.inter_gbs = speeds[--k];
+    if (n->n_nodes > 1 && ring.inter_gbs > g.inter_gbs)
+        g.inter_gbs = ring.inter_gbs;
     return g;
 }
 
@@ -131,7 +135,7 @@ void sim_nccl_search(const struct sim_nccl_node *n, struct sim_nccl_graphs *out)
 
     out->ring = search_ring(n, speeds);
     out->tree = search_tree(n, speeds, out->ring);
-    out->nvls = search_nvls(n, speeds);
+    out->nvls = search_nvls(n, speeds, out->ring);
     out->collnet = search_collnet(n, speeds);
-    out->simple_tree = n->n_ranks == 1;
+    out->simple_tree = n->n_ranks == 1 || (n->arch >= SIM_NCCL_BLACKWELL && n->n_nodes > 1);
 }

@@ -145,13 +145,42 @@ static void finds_the_graphs_of_known_nodes(void **unused)
     assert_graph(one.graphs.tree, 12, 30, 30);
     assert_graph(one.graphs.nvls, 8, 40, 60);
     assert_graph(four.graphs.ring, 8, 45, 45);
-    assert_graph(four.graphs.nvls, 8, 45, 45);
+    assert_graph(four.graphs.nvls, 8, 40, 45);
     sim_nccl_search(&a100, &g);
     assert_graph(g.ring, 12, 20, 20);
     assert_int_equal(g.nvls.n_channels, 0);
     a100.n_nodes = 2; /* one channel of 24 for each NIC of 25 GB/s */
     sim_nccl_search(&a100, &g);
     assert_graph(g.ring, 8, 24, 24);
+}
+
+/* What the library's own search and model (2.28.9, src/graph, run on an XML topology of 8 B200 with NVSwitch
+ * and a NIC of 400 Gbit/s each) give: docs/design/nccl.md, "Beside the library". */
+static void equals_the_librarys_search_for_b200(void **unused)
+{
+    static const struct expected two[] = {
+        {AR, TREE, LL, 25.2, 16.575}, {AR, TREE, LL128, 48.5, 107.678}, {AR, TREE, SIMPLE, 92.4, 145.52},
+        {AR, RING, LL, 40.0, 20.8},   {AR, RING, SIMPLE, 131.6, 204.8}, {AR, NVLST, SIMPLE, 66.8, 265.216}};
+    static const struct expected one[] = {
+        {AR, RING, LL, 15.0, 161.143}, {AR, RING, SIMPLE, 56, 411.429}, {AR, NVLS, SIMPLE, 25, 411.429}};
+    struct sim_nccl_node n = {.arch = SIM_NCCL_BLACKWELL, .n_ranks = 8, .n_nodes = 1,
+                              .device_gbs = 18 * 40.1, .n_adapters = 8, .adapter_gbs = 50,
+                              .has_multicast = true, .nvls_arity = 32};
+    struct sim_nccl_comm c = h100(1);
+    (void)unused;
+
+    c.arch = SIM_NCCL_BLACKWELL;
+    sim_nccl_search(&n, &c.graphs);
+    assert_graph(c.graphs.ring, 16, 45, 45);
+    assert_graph(c.graphs.nvls, 8, 80, 90);
+    check_cells(&c, one, sizeof one / sizeof *one);
+    n.n_nodes = c.n_nodes = 2;
+    c.n_ranks = 16;
+    sim_nccl_search(&n, &c.graphs);
+    assert_graph(c.graphs.ring, 8, 48, 48);
+    assert_graph(c.graphs.tree, 8, 96, 48);
+    assert_graph(c.graphs.nvls, 8, 48, 48);
+    check_cells(&c, two, sizeof two / sizeof *two);
 }
 
 static void pinned_cells_of_one_h100_node(void **unused)
@@ -354,6 +383,7 @@ int main(void)
         cmocka_unit_test(equals_a_tuning_log_of_the_library),
         cmocka_unit_test(changes_protocol_where_the_library_does),
         cmocka_unit_test(finds_the_graphs_of_known_nodes),
+        cmocka_unit_test(equals_the_librarys_search_for_b200),
         cmocka_unit_test(pinned_cells_of_one_h100_node),
         cmocka_unit_test(pinned_cells_of_one_a100_node),
         cmocka_unit_test(pinned_times_over_nodes),
