@@ -212,8 +212,8 @@ check: $(CHECKED) $(if $(T),$(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)
                     $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(PLUGINS) $(RECORDERS) $(FAKE_GPU)), \
                     $(BUILD)/lapwing $(PLUGINS) $(RECORDERS) $(FAKE_GPU) check-layers check-headers)
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
-	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
-	    $(CHECKED)
+	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' \
+	    TSAN_OPTIONS='suppressions=$(abspath tests/tsan.txt)' tests/run.sh $(CHECKED)
 
 # Every way in which a run can stop, LOOPS times each.
 LOOPS ?= 50
@@ -242,11 +242,12 @@ golden-update: $(BUILD)/lapwing $(GOLDEN_BIN)
 	@git --no-pager diff --stat -- tests/golden 2>/dev/null || true
 
 # The checks of .clang-tidy; TIDY names other files than all.
-TIDY ?= $(filter-out $(NCCL_SRC),$(SRC) $(MPI_SRC)) lapwing.c
+TIDY ?= $(filter-out $(NCCL_SRC) shared/base/err.c,$(SRC) $(MPI_SRC)) lapwing.c
+TIDY_TEXTS := -DLW_VERSION=__FILE__ -DLW_BUILD_FLAGS=__FILE__
 tidy:
 	@command -v clang-tidy >/dev/null || { echo "tidy: clang-tidy is not installed (apt-get install clang-tidy)"; exit 1; }
 	@printf '%s\n' $(TIDY) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -n 4 \
-	    sh -c 'clang-tidy --quiet "$$@" -- $(CPPFLAGS) $(MPI_INC) -std=c11 2>/dev/null' tidy && echo "tidy: ok"
+	    sh -c 'clang-tidy --quiet "$$@" -- -I. -D_GNU_SOURCE $(TIDY_TEXTS) $(MPI_INC) -include tests/tidy.h -std=c11 2>/dev/null' tidy && echo "tidy: ok"
 
 # Each tests/fuzz/fuzz_X.c runs SECONDS_PER_FUZZ seconds on its corpus tests/fuzz/corpus/X.
 fuzz:

@@ -33,7 +33,7 @@ stage "checks" make -j"$jobs" check
 stage "checks under address and undefined sanitizers" make -j"$jobs" SAN=1 check
 stage "the same plans from gcc and clang, -O0 and -O3" tests/same_bytes.sh
 [ -z "$STRESS" ] || stage "every failure of a run, $STRESS times" make stress LOOPS="$STRESS"
-stage "executor under the thread sanitizer" make -j"$jobs" TSAN=1 T=exec check
+stage "executor under the thread sanitizer" make -j"$jobs" TSAN=1 T=exec/ check
 if command -v clang >/dev/null && echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n);
 int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; return (int)(n & 0); }' |
     clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null; then

@@ -277,9 +277,9 @@ static void *work(void *arg)
     struct cpu_command c;
 
     cpu_settle(w, s->rank);
-    if (w->lifts && s->priority > 0)
+    if (s->lifts && s->priority > 0)
         cpu_renice(-CPU_NICE_STEP);
-    else if (!w->lifts && s->priority <= 0)
+    else if (!s->lifts && s->priority <= 0)
         cpu_renice(CPU_NICE_STEP);
     while (next_command(s, &c)) {
         struct lw_err err = {0};
@@ -345,6 +345,7 @@ enum lw_status cpu_stream_create(struct exec_world *w, int32_t rank, const char 
     s->world = w;
     s->rank = rank;
     s->priority = priority;
+    s->lifts = w->lifts;
     snprintf(s->name, sizeof s->name, "%.9s.%d", name, rank % 10000);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->given, NULL);

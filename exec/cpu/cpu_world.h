@@ -76,6 +76,7 @@ struct exec_stream {
     char name[16];
     pthread_t thread;
     bool started, quit;
+    bool lifts;         /* world->lifts when the stream was made: measuring again sets that */
     atomic_bool ended;  /* the thread touches nothing of the world any more */
     pthread_mutex_t mutex;
     pthread_cond_t given;

@@ -1,7 +1,6 @@
 /* Error values. A message names the user's thing (file, place, value found, value allowed); the
  * status tells the caller what is left intact. Nothing here prints. A message quotes names that
  * others wrote, so it holds only what is safe to show (shared/base/shown_text.h). */
-#define LW_ERR_C
 #include "shared/base/err.h"
 
 #include <stdarg.h>

@@ -42,13 +42,6 @@ enum lw_status lw_err_context(struct lw_err *err, const char *fmt, ...)
 /* The message for an allocation that failed. */
 enum lw_status lw_fail_nomem(struct lw_err *err);
 
-/* clang's analyzer does not see err.c: these tell it that a failure is never LW_OK. */
-#if defined(__clang_analyzer__) && !defined(LW_ERR_C)
-#define lw_fail(err, code, ...) ((void)(err), (code))
-#define lw_fail_at(err, code, name, line, ...) ((void)(err), (code))
-#define lw_fail_nomem(err) ((void)(err), LW_ENOMEM)
-#endif
-
 /* Return from the calling function when an inner call failed. The only error macro. */
 #define LW_TRY(call)                              \
     do {                                          \

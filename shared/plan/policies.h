@@ -59,8 +59,7 @@
     row(EXPLICIT, explicit, "explicit", \
         "as given") \
     row(EXACT, exact, "exact", \
-        "the slowest part is as fast as can be (forward and backward time, what is recomputed " \
-        "included)")
+        "the slowest part is as fast as can be by forward, backward and recomputed time")
 
 #define LW_SCHEDULES(row) \
     row(GPIPE, gpipe, "gpipe", \

@@ -318,35 +318,16 @@ enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype 
     return s->comm_hook == LW_HOOK_BF16 ? LW_BF16 : grad;
 }
 
-const char *lw_bucket_policy_name(enum lw_bucket_policy_id p)
-{
-    return bucket_policies[p];
-}
-
-const char *lw_bucket_policy_help(enum lw_bucket_policy_id p)
-{
-    return bucket_policies_helps[p];
-}
-
-const char *lw_shard_policy_name(enum lw_shard_policy_id p)
-{
-    return shard_policies[p];
-}
-
-const char *lw_shard_policy_help(enum lw_shard_policy_id p)
-{
-    return shard_policies_helps[p];
-}
-
-const char *lw_partition_name(enum lw_partition p)
-{
-    return partitions[p];
-}
-
-const char *lw_partition_help(enum lw_partition p)
-{
-    return partitions_helps[p];
-}
+#define NAME_OF(function, type, words) \
+    const char *function(enum type value) { return words[value]; }
+NAME_OF(lw_bucket_policy_name, lw_bucket_policy_id, bucket_policies)
+NAME_OF(lw_bucket_policy_help, lw_bucket_policy_id, bucket_policies_helps)
+NAME_OF(lw_shard_policy_name, lw_shard_policy_id, shard_policies)
+NAME_OF(lw_shard_policy_help, lw_shard_policy_id, shard_policies_helps)
+NAME_OF(lw_partition_name, lw_partition, partitions)
+NAME_OF(lw_partition_help, lw_partition, partitions_helps)
+NAME_OF(lw_schedule_name, lw_schedule, schedules)
+#undef NAME_OF
 
 const char *lw_compat_name(enum lw_compat c)
 {
@@ -363,11 +344,6 @@ enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, st
     static const struct option all = {{"algorithm", "NAME", "", reducers, NULL}, WORD, 0, 0};
 
     return set_word(&all, kind, name, err);
-}
-
-const char *lw_schedule_name(enum lw_schedule s)
-{
-    return schedules[s];
 }
 
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err)
