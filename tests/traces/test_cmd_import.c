@@ -248,7 +248,7 @@ static void bad_input_gets_one_line_exit_1_and_no_output(void **state)
         {"import $R/gpt6__local.rank0.json.gz -o o.json --cluster-out c.json",
          "no collective of known size"},
         {"inspect absent.json", "absent.json: cannot open"},
-        {"inspect cut.json --format json", "cut.json"},
+        {"inspect cut.json --format csv", "cut.json"},
         {"inspect $P/tests/fuzz/corpus/kineto/gpu.json cut.json", "cut.json"},
         {"inspect $P/tests/fuzz/corpus/kineto/gpu.json > /dev/full", "No space left"},
     };

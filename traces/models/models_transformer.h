@@ -11,10 +11,9 @@ struct transformer {
     int64_t batch, seq, tokens; /* tokens = batch * seq */
     int64_t hidden, heads, kv_heads, kv_width, ffn;
     int64_t tp;   /* ranks of the tensor group that shapes are divided by */
-    bool causal;  /* attention's scores are masked by position: fused kernels skip half */
+    bool causal;  /* a token attends to those before it: half of the scores are needed */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and behind each half of a block */
-    bool causal;  /* a token attends to those before it: of its FLOPs half is needed */
     int64_t attention_flops; /* forward of one micro-batch, all scores */
 };
 

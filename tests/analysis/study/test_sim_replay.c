@@ -141,7 +141,7 @@ static void an_unknown_recorded_device_is_asked_for(void **state)
 {
     struct traces_replay_rule rule;
     struct lw_err err = {0};
-    struct sim_whatif w = {.device = "dgx-h100", .recorded_device = "Tesla V100-PCIE-32GB"};
+    struct sim_whatif w = {.device = "dgx-h100", .recorded_device = "Tesla P100-PCIE-16GB"};
 
     (void)state;
     assert_int_equal(sim_whatif_open(&w, &rule, &err), LW_EINVAL);
@@ -210,7 +210,7 @@ static void what_does_not_go_with_a_replay_is_refused(void **state)
         contains(lapwing(args, &rc), cases[i].says);
         assert_true(rc == 1 || rc == 2);
     }
-    expect("sim --device dgx-h100 --no-db", 2, "go with --replay");
+    expect("sim --device dgx-h100 --no-db", 2, "needs a plan file or a workload");
 }
 
 int main(void)

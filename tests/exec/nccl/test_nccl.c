@@ -566,21 +566,21 @@ static void processes_end_like_one_rank_whatever_the_delays(void **state)
                                             {"FAKE_NCCL_LAUNCH_US", s == 2 ? "2000" : "0"},
                                             {"T_WORK_US", "50"}}};
             run(&j);
-            all_verified(&j, 1, "real"); /* each has a device of its own */
+            all_verified(&j, 1, "sleep"); /* each has a device of its own */
         }
 }
 
-static void ranks_with_devices_of_their_own_are_real(void **state)
+static void ranks_with_devices_of_their_own_share_nothing(void **state)
 {
     NEEDS_FAKES();
     struct job j = {.n = 2};
     struct job one = {.n = 1, .alone = true, .set = {{"FAKE_GPU_COUNT", "2"}}};
 
     run(&j);
-    all_verified(&j, 1, "real");
+    all_verified(&j, 1, "sleep");
     has(j.line[1], "fake device 1");
     run(&one);
-    all_verified(&one, 1, "real");
+    all_verified(&one, 1, "sleep");
 }
 
 /* By NCCL, and the message adds what to do. */
@@ -765,7 +765,7 @@ static void spawned_processes_store_one_run(void **state)
     if (rc != 0)
         fail_msg("%s", out);
     has(out, "\"verified\": true");
-    has(out, "\"honesty\": \"real\"");
+    has(out, "\"honesty\": \"sleep\"");
     has(out, "\"rank\": 2"); /* rank 0 has everybody's times */
     has(out, "\"id\": 1");
     assert_null(strstr(out, "\"id\": 2"));
@@ -924,7 +924,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(several_ranks_in_one_process_are_refused_without_a_loop),
         cmocka_unit_test(errors_of_the_driver_are_named),
         cmocka_unit_test(processes_end_like_one_rank_whatever_the_delays),
-        cmocka_unit_test(ranks_with_devices_of_their_own_are_real),
+        cmocka_unit_test(ranks_with_devices_of_their_own_share_nothing),
         cmocka_unit_test(two_ranks_on_one_device_are_refused),
         cmocka_unit_test(large_buckets_and_half_types_cross_processes),
         cmocka_unit_test(an_asynchronous_error_stops_all_and_names_the_op),

@@ -36,7 +36,7 @@ static void each_stage_shares_out_one_more_thing(void **unused)
         {2000, 2000, 12000}, {2000, 2000, 1500}, {2000, 250, 1500}, {250, 250, 1500}};
     (void)unused;
     for (int stage = 0; stage <= 3; stage++) {
-        const struct lw_memory_rule rule = {LW_BF16, LW_OPTIMIZER_ADAM, stage};
+        const struct lw_memory_rule rule = {LW_BF16, LW_OPTIMIZER_ADAM, stage, false};
         int64_t bytes[LW_N_MEM] = {0};
         lw_memory_add(&rule, LW_BF16, 1000, 125, bytes);
         assert_int_equal(bytes[LW_MEM_PARAMS], expected[stage][0]);
@@ -57,7 +57,7 @@ static void stages_are_the_papers_formulas(void **unused)
             const int64_t p = psi[k] / n * n, by_stage[] = {
                 16 * p, 4 * p + 12 * p / n, 2 * p + 14 * p / n, 16 * p / n};
             for (int stage = 0; stage <= 3; stage++) {
-                const struct lw_memory_rule rule = {LW_F16, LW_OPTIMIZER_ADAM, stage};
+                const struct lw_memory_rule rule = {LW_F16, LW_OPTIMIZER_ADAM, stage, false};
                 int64_t bytes[LW_N_MEM] = {0};
                 lw_memory_add(&rule, LW_F16, p, p / n, bytes);
                 assert_int_equal(sum(bytes), by_stage[stage]);
@@ -68,7 +68,7 @@ static void stages_are_the_papers_formulas(void **unused)
 
 static void gradients_may_have_a_type_of_their_own(void **unused)
 {
-    const struct lw_memory_rule rule = {LW_F32, LW_OPTIMIZER_SGD, 0};
+    const struct lw_memory_rule rule = {LW_F32, LW_OPTIMIZER_SGD, 0, false};
     int64_t bytes[LW_N_MEM] = {1, 1, 1, 1};
     (void)unused;
     lw_memory_add(&rule, LW_BF16, 10, 10, bytes);
