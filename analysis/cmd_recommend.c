@@ -67,7 +67,7 @@ static void choose_ranks(struct session *s)
 {
     int64_t n = s->workload.recorded.world_size;
     const char *from = " as recorded";
-    bool said = s->source.ranks > 0 || s->strategy.dp * s->strategy.pp * s->strategy.tp > 1;
+    bool said = s->source.ranks > 0 || lw_strategy_ranks(&s->strategy) > 1;
 
     if (s->source.ranks > 0 && s->strategy.dp == 1)
         s->strategy.dp = s->source.ranks;
@@ -78,7 +78,7 @@ static void choose_ranks(struct session *s)
     if (!said && n > 1)
         s->strategy.dp = n;
     s->report.ranks_from = said ? "" : from;
-    s->report.n_ranks = s->strategy.dp * s->strategy.pp * s->strategy.tp;
+    s->report.n_ranks = lw_strategy_ranks(&s->strategy);
 }
 
 static enum lw_status past_errors(struct session *s, struct lw_err *err)

@@ -142,7 +142,7 @@ static enum lw_status check_places(const struct lw_plan *p, struct lw_err *err)
 static enum lw_status check_coords(const struct lw_plan *p, struct lw_err *err)
 {
     static const char *const names[] = {"dp", "pp", "tp"};
-    const int64_t sizes[] = {p->strategy.dp, p->strategy.pp, p->strategy.tp};
+    const int64_t sizes[] = {p->strategy.dp * p->strategy.cp, p->strategy.pp, p->strategy.tp};
     bool grid = sizes[0] > 0 && sizes[1] > 0 && sizes[2] > 0 &&
                 sizes[0] <= p->n_ranks / sizes[1] / sizes[2] &&
                 sizes[0] * sizes[1] * sizes[2] == p->n_ranks;
@@ -164,7 +164,7 @@ static enum lw_status check_streams(const struct lw_plan *p, struct lw_err *err)
     for (int32_t i = 0; i < p->n_comms; i++) {
         LW_TRY(within("communicator class", i, "stream", p->comms[i].stream, 0, p->n_streams, err));
         LW_TRY(within("communicator class", i, "purpose", (int64_t)p->comms[i].purpose, 0,
-                      LW_COMM_RECORDED + 1, err));
+                      LW_N_COMM_PURPOSES, err));
         LW_TRY(within("communicator class", i, "reducer", (int64_t)p->comms[i].reducer, 0,
                       LW_N_REDUCERS, err));
     }

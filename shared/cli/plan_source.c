@@ -171,11 +171,11 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
 
     LW_TRY(lw_plan_source_strategy(s, &strategy, err));
     LW_TRY(lw_strategy_check(&strategy, err));
-    if (s->ranks > 0 && s->ranks != strategy.dp * strategy.pp * strategy.tp)
-        return lw_fail(err, LW_EUSAGE, "--ranks %lld, but --dp %lld, --pp %lld and --tp %lld make "
-                                       "%lld ranks", (long long)s->ranks, (long long)strategy.dp,
-                       (long long)strategy.pp, (long long)strategy.tp,
-                       (long long)(strategy.dp * strategy.pp * strategy.tp));
+    if (s->ranks > 0 && s->ranks != lw_strategy_ranks(&strategy))
+        return lw_fail(err, LW_EUSAGE, "--ranks %lld, but --dp %lld, --pp %lld, --tp %lld and --cp %lld "
+                                       "make %lld ranks", (long long)s->ranks, (long long)strategy.dp,
+                       (long long)strategy.pp, (long long)strategy.tp, (long long)strategy.cp,
+                       (long long)lw_strategy_ranks(&strategy));
     LW_TRY(lw_workload_read(s->workload_file, &s->workload, err));
     s->has_workload = true;
     LW_TRY(lw_plan_source_fit(s, &s->workload, err));

@@ -14,8 +14,8 @@ static const char *stream_word(int k)
 static const char *purpose_word(int k)
 {
     static const char *const words[] = {"data",     "model",     "tensor", "forward",
-                                        "backward", "embedding", "world",  "recorded"};
-    return k >= 0 && k < 8 ? words[k] : NULL;
+                                        "backward", "embedding", "world",  "recorded", "context"};
+    return k >= 0 && k < LW_N_COMM_PURPOSES ? words[k] : NULL;
 }
 
 static const char *reducer_word(int k)

@@ -33,6 +33,7 @@ static const struct lw_field module_fields[] = {
     LW_F_INT64("whole_kept_bytes", AT(whole_kept_bytes[LW_RECOMPUTE_NONE]), 0),
     LW_F_INT64("whole_kept_bytes_selective", AT(whole_kept_bytes[LW_RECOMPUTE_SELECTIVE]), 0),
     LW_F_INT64("whole_kept_bytes_full", AT(whole_kept_bytes[LW_RECOMPUTE_FULL]), 0),
+    LW_F_INT64("kv_bytes", AT(kv_bytes), 0),
     {0},
 };
 #undef AT

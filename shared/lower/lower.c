@@ -27,6 +27,21 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     return LW_OK;
 }
 
+static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->sequence_parallel && s->tp == 1)
+        return lw_fail(err, LW_EINVAL, "--sequence-parallel on needs --tp of at least 2");
+    if (s->scatter_gather && (s->tp == 1 || s->pp == 1))
+        return lw_fail(err, LW_EINVAL, "--scatter-gather on needs --tp and --pp of at least 2");
+    if ((s->scatter_gather || s->sequence_parallel || s->cp > 1) && s->compat == LW_COMPAT_COLOSSALAI)
+        return lw_fail(err, LW_EINVAL, "--compat colossalai has no --%s", s->cp > 1 ? "cp"
+                       : s->scatter_gather ? "scatter-gather" : "sequence-parallel");
+    if (s->recompute_layers > 0 && s->recompute != LW_RECOMPUTE_FULL)
+        return lw_fail(err, LW_EINVAL, "--recompute-layers %lld is for --recompute full",
+                       (long long)s->recompute_layers);
+    return LW_OK;
+}
+
 static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struct lw_err *err)
 {
     static const char *const options[] = {"schedule", "partition", "partition-list",
@@ -118,6 +133,7 @@ static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy
 static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct lw_err *err)
 {
     LW_TRY(refuse_without_pipeline(s, err));
+    LW_TRY(refuse_without_tensor(s, err));
     LW_TRY(refuse_sharding(s, err));
     if (s->zero == 0 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");
@@ -176,7 +192,8 @@ static enum lw_status check_size(const struct lw_workload *w, const struct lw_st
     for (int32_t m = 0; s->tp > 1 && m < w->n_modules; m++)
         calls = w->modules[m].tp_calls > calls ? w->modules[m].tp_calls : calls;
     /* forward, both halves of backward, what is recomputed, and as many sums */
-    int64_t ops = (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
+    calls *= s->sequence_parallel ? 3 : 1;
+    int64_t ops = (s->cp > 1 ? 6 : 0) * (int64_t)w->n_modules + (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
                   6 * (int64_t)w->n_params + 16;
 
     if (w->n_modules < 1)
@@ -207,7 +224,7 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_TRY(refuse_contradictions(s, err));
     LW_TRY(check_recompute(w, s, err));
     LW_TRY(check_size(w, s, err));
-    if (s->dp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
+    if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));
     LW_TRY(lw_lower(w, s, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);

@@ -27,12 +27,52 @@ static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x, c
     return LW_OK;
 }
 
+/* The tensor group's collectives of a module's backward. With sequence parallelism a sum is a
+ * reduce-scatter, and what the forward reduce-scattered is gathered: one before the first op, one behind
+ * each sum inside the module; beside each, its saved inputs, which the weights' gradient reads. */
+static int32_t gathers_of(const struct lw_part *d, int32_t module)
+{
+    return d->s->sequence_parallel ? lw_tensor_calls(d, module, false) : 0;
+}
+
+static void add_gathers(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t n,
+                        int32_t input, bool saved)
+{
+    const struct lw_module *m = &d->w->modules[module];
+    int32_t forward = lw_tensor_calls(d, module, false), backward = lw_tensor_calls(d, module, true);
+
+    for (int32_t i = 0; i < n; i++)
+        lw_write_sum(k, LW_OP_ALL_GATHER, m->tp_forward_bytes / forward, lw_part_module(d, module),
+                     input);
+    if (saved && d->s->sequence_parallel && backward > 0)
+        lw_write_again_gathered(k, m->tp_backward_bytes / backward, lw_part_module(d, module));
+}
+
 static void add_sums(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t n)
 {
     int32_t calls = lw_tensor_calls(d, module, true);
 
     for (int32_t i = 0; i < n; i++)
-        lw_write_sum(k, d->w->modules[module].tp_backward_bytes / calls, lw_part_module(d, module));
+        lw_write_sum(k, d->s->sequence_parallel ? LW_OP_REDUCE_SCATTER : LW_OP_ALL_REDUCE,
+                     d->w->modules[module].tp_backward_bytes / calls, lw_part_module(d, module), -1);
+}
+
+/* Keys and values again before a module's backward, their gradients behind it: to those whose they are. */
+static void add_keys(struct lw_writer *k, const struct lw_part *d, int32_t module, enum lw_op_kind kind,
+                     int32_t input)
+{
+    if (k->l->cp > 1 && d->w->modules[module].kv_bytes > 0)
+        lw_write_keys(k, kind, d->w->modules[module].kv_bytes, lw_part_module(d, module), input);
+}
+
+/* Before the first op of a module's backward. */
+static void enter(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input)
+{
+    int32_t all = gathers_of(d, module), sums = lw_tensor_calls(d, module, true);
+    int32_t inside = sums > 1 ? sums - 1 : 0, later = all - 1 < inside ? all - 1 : inside;
+
+    add_gathers(k, d, module, all > 0 ? all - later : 0, input, true);
+    add_keys(k, d, module, LW_OP_ALL_GATHER, input);
 }
 
 static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32_t input,
@@ -40,12 +80,15 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
 {
     const struct lw_part *d = x->d;
     const struct lw_backward *back = &d->back;
+    int32_t n_gathers = 0;
 
     for (int32_t i = 0; i < back->n_stretches; i++) {
         const struct lw_stretch *s = &back->stretches[i];
         if (i == 0 || s[-1].module != s->module) {
             lw_write_units(k, x, s->module, -1);
             lw_write_again(k, d, s->module);
+            enter(k, d, s->module, i == 0 ? input : -1);
+            n_gathers = gathers_of(d, s->module) - 1;
         }
         lw_write_grad_room(k, x, back->ready + s->first_ready, s->n_ready);
         add_module_op(k, d, LW_OP_BACKWARD, s->module, d->stretch_work[i], i == 0 ? input : -1);
@@ -53,11 +96,16 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             *output = k->last_compute;
         for (int32_t r = 0; r < s->n_ready; r++)
             lw_builder_ready(k->l->b, lw_part_param(d, back->ready[s->first_ready + r]));
+        bool last = i + 1 == back->n_stretches || s[1].module != s->module;
         if (d->sums_after)
             add_sums(k, d, s->module, d->sums_after[i]);
+        if (d->sums_after && d->sums_after[i] > 0 && !last && n_gathers-- > 0)
+            add_gathers(k, d, s->module, 1, -1, true);
+        if (last)
+            add_keys(k, d, s->module, LW_OP_REDUCE_SCATTER, -1);
         if (i + 1 == back->n_stretches && k->after >= 0)
             *output = k->after;
-        if (i + 1 == back->n_stretches || s[1].module != s->module)
+        if (last)
             lw_write_give_up(k, x, s->module);
         if (reduce && !k->pass->after_backward)
             LW_TRY(lw_write_ready(k, x, back->ready + s->first_ready, s->n_ready, err));
@@ -74,11 +122,17 @@ static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t
         int32_t n_sums = lw_tensor_calls(d, m, true), n = n_sums > 1 ? n_sums : 1;
         lw_write_units(k, x, m, -1);
         lw_write_again(k, d, m);
-        for (int32_t i = 0; i < n; i++) {
+        for (int32_t i = 0, left = gathers_of(d, m); i < n; i++) {
+            int32_t now = i + 1 == n ? left : left > 0;
+            add_gathers(k, d, m, now, input, false);
+            left -= now;
+            if (i == 0)
+                add_keys(k, d, m, LW_OP_ALL_GATHER, input);
             add_module_op(k, d, LW_OP_BACKWARD_INPUT, m, d->input_work[m] + i, input);
             input = -1;
             add_sums(k, d, m, n_sums > 0);
         }
+        add_keys(k, d, m, LW_OP_REDUCE_SCATTER, -1);
         output = k->after >= 0 ? k->after : k->last_compute;
         lw_write_give_up(k, x, m);
     }
@@ -100,6 +154,10 @@ enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, 
         const int32_t *ready = d->ready_of + d->first_ready_of[m];
         int32_t n_ready = d->first_ready_of[m + 1] - d->first_ready_of[m];
         lw_write_grad_room(k, x, ready, n_ready);
+        for (int32_t i = 0; d->s->sequence_parallel && i < lw_tensor_calls(d, m, true); i++)
+            lw_write_sum(k, LW_OP_ALL_GATHER, /* saved inputs */
+                         d->w->modules[m].tp_backward_bytes / lw_tensor_calls(d, m, true),
+                         lw_part_module(d, m), -1);
         add_module_op(k, d, kind, m, d->weight_work[m], -1);
         LW_TRY(add_ready(k, x, ready, n_ready, reduce, err));
     }

@@ -157,21 +157,6 @@ static int32_t add_equal(struct lw_builder *b, const struct lw_work *w, int32_t 
     return first;
 }
 
-/* Activations are counted where every module tells them. */
-static bool tells_kept(const struct lw_part *d)
-{
-    for (int32_t m = 0; m < d->w->n_modules; m++)
-        if (d->w->modules[m].kept_bytes[d->s->recompute] < 0)
-            return false;
-    return true;
-}
-
-/* Of one micro-batch, from forward to backward; modules are a tensor rank's own. */
-static int64_t kept_bytes(const struct lw_part *d, int32_t module)
-{
-    return d->tells_kept ? d->w->modules[module].kept_bytes[d->s->recompute] : 0;
-}
-
 static bool again(const struct lw_strategy *s, const struct lw_module *m)
 {
     int64_t full = m->kept_bytes[LW_RECOMPUTE_FULL];
@@ -180,6 +165,32 @@ static bool again(const struct lw_strategy *s, const struct lw_module *m)
         return m->selective_ps > 0;
     return s->recompute == LW_RECOMPUTE_FULL &&
            (full < 0 || full != m->kept_bytes[LW_RECOMPUTE_NONE]);
+}
+
+/* --recompute-layers N: the first N modules of the part that have something to do again (Megatron-LM's
+ * method "block"); the others keep what they have. */
+static enum lw_recompute mode_of(const struct lw_part *d, int32_t module)
+{
+    int64_t n = 0;
+
+    for (int32_t m = 0; d->s->recompute_layers > 0 && m <= module; m++)
+        n += again(d->s, &d->w->modules[m]);
+    return n > d->s->recompute_layers ? LW_RECOMPUTE_NONE : d->s->recompute;
+}
+
+/* Activations are counted where every module tells them. */
+static bool tells_kept(const struct lw_part *d)
+{
+    for (int32_t m = 0; m < d->w->n_modules; m++)
+        if (d->w->modules[m].kept_bytes[mode_of(d, m)] < 0)
+            return false;
+    return true;
+}
+
+/* Of one micro-batch, from forward to backward; modules are a tensor rank's own. */
+static int64_t kept_bytes(const struct lw_part *d, int32_t module)
+{
+    return d->tells_kept ? d->w->modules[module].kept_bytes[mode_of(d, module)] : 0;
 }
 
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
@@ -191,7 +202,7 @@ lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
 
 static bool does_again(const struct lw_part *d, int32_t module)
 {
-    return again(d->s, &d->w->modules[module]);
+    return mode_of(d, module) != LW_RECOMPUTE_NONE && again(d->s, &d->w->modules[module]);
 }
 
 /* What recomputation brings back in front of the backward. */

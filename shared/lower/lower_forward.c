@@ -43,14 +43,24 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
     }
 }
 
-/* One module's ops with the sums between and behind them. */
+/* One module's ops with the sums between and behind them. With sequence parallelism the sum in the
+ * backward of a part is a reduce-scatter there and an all-gather here, and the sum here a reduce-scatter.
+ * Keys and values are gathered before the first op, which attends. */
 static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
                          enum lw_op_kind kind, int32_t work, int32_t input)
 {
     const struct lw_module *module = &d->w->modules[m];
     int32_t n_sums = lw_tensor_calls(d, m, false), n = n_sums > 1 ? n_sums : 1;
+    bool sequence = d->s->sequence_parallel;
+    int32_t n_gathers = sequence ? lw_tensor_calls(d, m, true) : 0;
 
     for (int32_t i = 0; i < n; i++) {
+        int32_t wait = i == 0 ? input : -1;
+        for (int32_t g = i; g < n_gathers; g += i + 1 == n ? 1 : n_gathers)
+            lw_write_sum(k, LW_OP_ALL_GATHER, module->tp_backward_bytes / n_gathers,
+                         lw_part_module(d, m), wait);
+        if (i == 0 && k->l->cp > 1 && module->kv_bytes > 0)
+            lw_write_keys(k, LW_OP_ALL_GATHER, module->kv_bytes, lw_part_module(d, m), wait);
         struct lw_op op = lw_builder_blank(kind, k->l->compute);
         op.work = work + i;
         op.module = lw_part_module(d, m);
@@ -59,7 +69,8 @@ static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m
         op.name = kind == LW_OP_FORWARD ? module->name : "recompute";
         lw_write_compute(k, &op, &input, i == 0 && input >= 0);
         if (n_sums > 0)
-            lw_write_sum(k, module->tp_forward_bytes / n_sums, op.module);
+            lw_write_sum(k, sequence ? LW_OP_REDUCE_SCATTER : LW_OP_ALL_REDUCE,
+                         module->tp_forward_bytes / n_sums, op.module, -1);
     }
 }
 

@@ -42,7 +42,8 @@ static void note_buckets(const struct lw_part *d, struct lw_builder *b)
                     d->s->launch_order == LW_LAUNCH_IN_ORDER
                         ? "in order (a late bucket holds back those after it)"
                         : "as buckets complete (ranks must complete them alike)");
-    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s", (long long)d->s->dp,
+    lw_builder_note(b, "averaging: gradients are scaled by 1/%lld %s",
+                    (long long)(d->s->dp * d->s->cp),
                     lw_part_averaging(d));
     for (int32_t i = 0; i < d->n_empty; i++)
         lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
@@ -244,7 +245,17 @@ static void note_tensor(const struct lw_lowering *l)
     if (l->tp > 1)
         lw_builder_note(l->b, "tensor parallelism: split modules take their whole part and 1/%d of "
                               "the rest; activations are summed in equal steps of a module, each "
-                              "waited for; no sequence parallelism", l->tp);
+                              "waited for; %s", l->tp,
+                        l->s->sequence_parallel ? "sequence parallelism: all-gathers and "
+                                                  "reduce-scatters in place of sums, nothing is whole"
+                                                : "no sequence parallelism");
+    if (lw_scatters_messages(l))
+        lw_builder_note(l->b, "messages: each tensor rank sends 1/%d, all-gathered where it is used",
+                        l->tp);
+    if (l->cp > 1)
+        lw_builder_note(l->b, "context parallelism: 1/%d of every sequence's tokens, causal work evened "
+                              "out; keys and values are all-gathered before a module attends, their "
+                              "gradients reduce-scattered behind its backward", l->cp);
     if (l->s->recompute == LW_RECOMPUTE_FULL)
         lw_builder_note(l->b, "recomputation: each module's forward again, in front of its backward; not of "
                               "modules that keep as much either way");

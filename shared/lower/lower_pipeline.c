@@ -37,6 +37,28 @@ static int32_t last_micro_batch(const struct lw_writer *k, const struct lw_grid_
     return lw_grid_rank_of(g, s->action.stage, last) == k->role ? last : g->n_micro_batches / 2 - 1;
 }
 
+/* The module behind which the value leaves, or in front of which the gradient does. */
+static int32_t boundary(const struct lw_lowering *l, const struct lw_action *a)
+{
+    const struct lw_part *d = &l->parts[a->kind == LW_OP_FORWARD ? a->stage : a->stage - 1];
+
+    return d->first_module + d->w->n_modules - 1;
+}
+
+/* What an action takes: put together where it came in parts, which only now holds up the tensor group. */
+static int32_t input_of(struct lw_writer *k, const struct lw_action *a, bool backward, int32_t at)
+{
+    const struct lw_lowering *l = k->l;
+    struct lw_action from = {.kind = backward ? LW_OP_BACKWARD : LW_OP_FORWARD,
+                             .stage = backward ? a->stage + 1 : a->stage - 1};
+    int32_t got = k->got[at];
+
+    if (got < 0 || !lw_scatters_messages(l))
+        return got;
+    int32_t module = boundary(l, &from);
+    return lw_write_whole_message(k, l->w->modules[module].output_bytes, module, got);
+}
+
 enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err)
 {
     struct lw_writer_part *x = part_of(k, a->stage);
@@ -49,13 +71,13 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
         write_gap(k, false);
         if (x->reducer && a->micro_batch == last_micro_batch(k, &step))
             lw_write_buffers(k, x);
-        k->made[at] = lw_write_forward(k, x, k->got[at]);
+        k->made[at] = lw_write_forward(k, x, input_of(k, a, false, at));
         return LW_OK;
     }
     if (a->kind != LW_OP_BACKWARD_WEIGHT)
         write_gap(k, true);
     bool completes = a->kind != LW_OP_BACKWARD_INPUT && --x->backwards_left == 0;
-    int32_t input = a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : k->got[at], output = -1;
+    int32_t input = a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : input_of(k, a, true, at), output = -1;
     LW_TRY(lw_write_backward(k, x, a->kind, input, completes && x->reducer, &output, err));
     if (a->kind != LW_OP_BACKWARD_WEIGHT)
         k->made[at] = output;
@@ -63,14 +85,6 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
 }
 
 /* --- messages ----------------------------------------------------------------------------------- */
-
-/* The module behind which the value leaves, or in front of which the gradient does. */
-static int32_t boundary(const struct lw_lowering *l, const struct lw_action *a)
-{
-    const struct lw_part *d = &l->parts[a->kind == LW_OP_FORWARD ? a->stage : a->stage - 1];
-
-    return d->first_module + d->w->n_modules - 1;
-}
 
 int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
                          int32_t peer, int32_t call, int32_t dep)
@@ -84,6 +98,8 @@ int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action
     op.work_ps = -1;
     op.module = boundary(l, made);
     op.bytes = l->w->modules[op.module].output_bytes;
+    if (lw_scatters_messages(l))
+        op.bytes = (op.bytes + l->tp - 1) / l->tp;
     op.dtype = l->activation_dtype;
     op.stage = k->stage;
     op.micro_batch = made->micro_batch;

@@ -17,7 +17,8 @@ enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err)
     bool colossal = s->rank_order == LW_RANKS_COLOSSAL;
     int32_t *n_of = NULL;
 
-    l->dp = (int32_t)s->dp;
+    l->cp = (int32_t)s->cp;
+    l->dp = (int32_t)(s->dp * s->cp);
     l->pp = (int32_t)s->pp;
     l->tp = (int32_t)s->tp;
     l->n_ranks = l->dp * l->pp * l->tp;
@@ -210,6 +211,20 @@ static void add_tensor(struct lw_lowering *l, int32_t *members)
     }
 }
 
+/* Consecutive data coordinates share a sequence: Megatron's order has context before data. */
+static void add_context(struct lw_lowering *l, int32_t *members)
+{
+    l->context_stream = lw_builder_stream(l->b, "context", LW_STREAM_COMM, 1);
+    l->context = lw_builder_comm(l->b, "context", LW_COMM_CONTEXT, l->s->reducer, l->context_stream);
+    for (int32_t d = 0; d < l->dp; d += l->cp)
+        for (int32_t p = 0; p < l->pp; p++)
+            for (int32_t t = 0; t < l->tp; t++) {
+                for (int32_t c = 0; c < l->cp; c++)
+                    members[c] = lw_rank_at(l, d + c, p, t);
+                lw_builder_group(l->b, l->context, members, l->cp);
+            }
+}
+
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 {
     int32_t most = 2 * l->dp > l->pp ? 2 * l->dp : l->pp;
@@ -220,7 +235,7 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     enum lw_status status = add_roles(l, err);
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
     l->comm = l->copy = l->data = l->forward = l->backward = l->tensor = -1;
-    l->model = l->pipeline = -1;
+    l->model = l->pipeline = l->context = -1;
     if (l->parts[0].n_members > 1)
         add_data(l, members);
     if (status == LW_OK && (l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
@@ -230,6 +245,8 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
         add_pipeline(l, members);
     if (l->tp > 1)
         add_tensor(l, members);
+    if (l->cp > 1)
+        add_context(l, members);
     lw_lower_tied_comms(l, members);
     lw_free(members);
     return status;

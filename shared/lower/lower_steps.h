@@ -54,7 +54,8 @@ struct lw_lowering {
     struct lw_tied_set *tied;
 
     /* ranks */
-    int32_t n_ranks, dp, pp, tp;
+    int32_t n_ranks, dp, pp, tp; /* dp: ranks that share parameters, dp * cp of the strategy */
+    int32_t cp;                  /* consecutive ones of them share a sequence */
     struct lw_rank_grid axes;
     int32_t axis_dp, axis_pp, axis_tp;
     int32_t *ranks_of;           /* [n_ranks] by role, ascending: role r has dp * tp from r * dp * tp */
@@ -67,6 +68,7 @@ struct lw_lowering {
     int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
     int32_t forward_stream, backward_stream;
     int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
+    int32_t context, context_stream; /* class of keys and values; -1 = none */
     int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica (of two
                                     * directions: of one), and of a pipeline (compat colossalai),
                                     * agree on; -1 = none */
@@ -85,6 +87,12 @@ static inline int32_t lw_stage_of_role(const struct lw_lowering *l, int32_t role
 static inline bool lw_is_plain(const struct lw_lowering *l)
 {
     return l->pp == 1 && l->tp == 1;
+}
+
+/* A tensor rank sends its part of a pipeline message alone, and all put it together again. */
+static inline bool lw_scatters_messages(const struct lw_lowering *l)
+{
+    return l->s->scatter_gather && !l->s->sequence_parallel && l->tp > 1;
 }
 
 struct lw_writer;
@@ -150,8 +158,16 @@ int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops,
 /* An op that others than the plain data group's first rank may be the root of. */
 void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
 
-/* An all-reduce over the tensor group behind the last compute, before the next. */
-void lw_write_sum(struct lw_writer *k, int64_t bytes, int32_t module);
+/* A collective of activations over the tensor group, of keys and values (or their gradients) over the
+ * context group: behind the last compute and `input` (-1 = none), before the next compute. */
+void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                  int32_t input);
+void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                   int32_t input);
+/* Sequence parallelism: saved inputs are gathered again beside the next compute. */
+void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module);
+/* The parts of a pipeline message that the tensor ranks received, put together; returns the op. */
+int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input);
 
 /* lower_pipeline.c: forwards, backwards and messages in the schedule's order. */
 enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);

@@ -1,12 +1,16 @@
-/* Tensor parallelism (Shoeybi et al., arXiv 1909.08053, section 3): what one rank of a tensor group
- * computes and holds, and where its group sums activations.
+/* Tensor and context parallelism: what one rank of such groups computes and holds, and where its tensor
+ * group sums activations (Shoeybi et al., arXiv 1909.08053, section 3).
  *
  * A split module's times are its whole part plus the rest over tp, rounded up; flops are divided,
  * memory traffic follows the forward's time. Parameters that the workload calls split have a tp-th of
  * their elements: vocabularies are padded, others must divide. The sums are tp_calls all-reduces in
  * forward and in backward, at equal distances in the module's time, the last at its end; what
  * follows on the compute stream waits for each. Ready times keep their place within their module's
- * window. Not modelled: sequence parallelism, sums that overlap the weights' gradients. */
+ * window.
+ *
+ * With sequence parallelism (Korthikanti et al., arXiv 2205.05198, section 4.2) the whole part is divided
+ * too, and so is what a module passes on. With context parallelism every time and every activation is
+ * divided by cp, parameters are not. Not modelled: sums that overlap the weights' gradients. */
 #include <inttypes.h>
 
 #include "shared/lower/lower_steps.h"
@@ -16,22 +20,39 @@ static int64_t over(int64_t whole, int64_t all, int32_t tp)
     return all < 0 ? -1 : whole + (all - whole + tp - 1) / tp;
 }
 
-static struct lw_module shrink(const struct lw_module *m, int32_t tp)
+static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool sequence)
 {
     struct lw_module x = *m;
 
     if (m->tp_split == LW_TP_REPLICATED)
         return x;
-    x.forward_ps = over(m->whole_forward_ps, m->forward_ps, tp);
-    x.backward_input_ps = over(m->whole_input_ps, m->backward_input_ps, tp);
-    x.backward_weight_ps = over(m->whole_weight_ps, m->backward_weight_ps, tp);
+    x.forward_ps = over(sequence ? 0 : m->whole_forward_ps, m->forward_ps, tp);
+    x.backward_input_ps = over(sequence ? 0 : m->whole_input_ps, m->backward_input_ps, tp);
+    x.backward_weight_ps = over(sequence ? 0 : m->whole_weight_ps, m->backward_weight_ps, tp);
     x.selective_ps = over(0, m->selective_ps, tp);
     x.forward_flops = over(0, m->forward_flops, tp);
     if (m->forward_bytes > 0 && m->forward_ps > 0)
         x.forward_bytes = (int64_t)((__int128)m->forward_bytes * x.forward_ps / m->forward_ps);
     for (int r = 0; r < LW_N_RECOMPUTE; r++)
-        x.kept_bytes[r] = over(m->whole_kept_bytes[r], m->kept_bytes[r], tp);
+        x.kept_bytes[r] = over(sequence ? 0 : m->whole_kept_bytes[r], m->kept_bytes[r], tp);
+    x.kv_bytes = over(0, m->kv_bytes, tp);
+    x.output_bytes = over(0, m->output_bytes, sequence ? tp : 1);
     return x;
+}
+
+/* One of cp equal parts of the tokens. */
+static void divide_tokens(struct lw_module *m, int32_t cp)
+{
+    int64_t *const fields[] = {
+        &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->selective_ps,
+        &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
+        &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
+        &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
+    };
+
+    _Static_assert(LW_N_RECOMPUTE == 3, "kept_bytes are listed above");
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        *fields[i] = over(0, *fields[i], cp);
 }
 
 static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, struct lw_param *out,
@@ -79,6 +100,22 @@ static void move_ready(const struct lw_workload *w, struct lw_workload *x)
     }
 }
 
+static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_workload *w = l->given;
+    bool any = false;
+
+    for (int32_t m = 0; m < w->n_modules; m++)
+        any = any || w->modules[m].kv_bytes > 0;
+    if (l->cp > 1 && !any)
+        return lw_fail(err, LW_EINVAL, "--cp %d: no module of workload '%s' says how many bytes of keys "
+                                       "and values its attention reads (kv_bytes)", l->cp, w->name);
+    if (l->cp > 1 && w->n_sparse > 0)
+        return lw_fail(err, LW_ENOTSUP, "--cp %d: which rows of a sparse gradient a part of the tokens "
+                                        "touches is not known (--cp 1)", l->cp);
+    return LW_OK;
+}
+
 enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
 {
     const struct lw_workload *w = l->given;
@@ -86,11 +123,12 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     bool any = false;
 
     l->w = w;
-    if (l->tp == 1)
+    if (l->tp == 1 && l->cp == 1)
         return x ? LW_OK : lw_fail_nomem(err);
+    LW_TRY(check_context(l, err));
     for (int32_t m = 0; m < w->n_modules; m++)
         any = any || w->modules[m].tp_split != LW_TP_REPLICATED;
-    if (!any)
+    if (l->tp > 1 && !any)
         return lw_fail(err, LW_EINVAL, "--tp %d: workload '%s' names no module that tensor "
                                        "parallelism splits (tp_split)", l->tp, w->name);
     if (!x)
@@ -102,7 +140,9 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     if (!x->modules || !x->params)
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++)
-        x->modules[m] = shrink(&w->modules[m], l->tp);
+        x->modules[m] = shrink(&w->modules[m], l->tp, l->s->sequence_parallel);
+    for (int32_t m = 0; l->cp > 1 && m < w->n_modules; m++)
+        divide_tokens(&x->modules[m], l->cp);
     LW_TRY(shrink_params(w, l->tp, x->params, err));
     move_ready(w, x);
     l->w = x;

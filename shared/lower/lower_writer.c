@@ -12,9 +12,45 @@ int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *d
     return k->last_compute;
 }
 
-void lw_write_sum(struct lw_writer *k, int64_t bytes, int32_t module)
+static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                               bool context, const char *name, int32_t input)
 {
-    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, k->l->tensor_stream);
+    struct lw_op op = lw_builder_blank(kind, context ? k->l->context_stream : k->l->tensor_stream);
+    int32_t deps[3], n = 0;
+
+    op.comm = context ? k->l->context : k->l->tensor;
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = (uint8_t)k->l->activation_dtype;
+    op.module = module;
+    op.stage = (int16_t)k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = name;
+    if (k->last_compute >= 0)
+        deps[n++] = k->last_compute;
+    if (k->after >= 0)
+        deps[n++] = k->after;
+    if (input >= 0)
+        deps[n++] = input;
+    return lw_builder_op(k->l->b, &op, deps, n);
+}
+
+void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module, int32_t input)
+{
+    k->after = add_activations(k, kind, bytes, module, false, "activations", input);
+}
+
+void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                   int32_t input)
+{
+    k->after = add_activations(k, kind, bytes, module, true,
+                               kind == LW_OP_REDUCE_SCATTER ? "key and value gradients"
+                                                            : "keys and values", input);
+}
+
+int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_GATHER, k->l->tensor_stream);
 
     op.comm = k->l->tensor;
     op.work_ps = -1;
@@ -23,8 +59,13 @@ void lw_write_sum(struct lw_writer *k, int64_t bytes, int32_t module)
     op.module = module;
     op.stage = (int16_t)k->stage;
     op.micro_batch = k->micro_batch;
-    op.name = "activations";
-    k->after = lw_builder_op(k->l->b, &op, &k->last_compute, 1);
+    op.name = "message";
+    return lw_builder_op(k->l->b, &op, &input, 1);
+}
+
+void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module)
+{
+    add_activations(k, LW_OP_ALL_GATHER, bytes, module, false, "saved activations", -1);
 }
 
 void lw_write_gap(struct lw_writer *k, enum lw_gap gap)

@@ -236,7 +236,8 @@ static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
             return lw_fail(err, LW_EINVAL, "--shard-policy per-tensor: parameter %d '%s' has %" PRId64
                                            " elements, which make no %" PRId64 " equal parts "
                                            "(flat-contiguous pads)", h->param_of[g],
-                           d->w->params[h->param_of[g]].name, h->as_given[g].numel, d->s->dp);
+                           d->w->params[h->param_of[g]].name, h->as_given[g].numel,
+                           (int64_t)d->n_members);
     LW_TRY(lw_shard_per_tensor(h->as_given, h->n, d->n_members, &s, err));
     enum lw_status st = take_shards(d, &s, err);
     if (st == LW_OK)

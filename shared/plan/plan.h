@@ -39,6 +39,8 @@ enum lw_comm_purpose {
     LW_COMM_EMBEDDING, /* tied parameters across stages */
     LW_COMM_WORLD,
     LW_COMM_RECORDED,
+    LW_COMM_CONTEXT,   /* keys and values of a sequence's parts */
+    LW_N_COMM_PURPOSES,
 };
 
 /* A class of communicators: every rank that takes part is a member of one group of it. Its ops are

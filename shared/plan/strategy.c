@@ -52,6 +52,14 @@ static const struct option {
     {PLAIN("dp", "N", "data-parallel ranks (1)"), INT, AT(dp), 1},
     {PLAIN("pp", "N", "pipeline stages (1)"), INT, AT(pp), 1},
     {PLAIN("tp", "N", "tensor-parallel ranks (1)"), INT, AT(tp), 1},
+    {PLAIN("cp", "N",
+      "context-parallel ranks: each has 1/N of every sequence's tokens (1)"), INT, AT(cp), 1},
+    {WORDS("sequence-parallel", "on|off",
+      "--tp: activations between split layers are cut over the tensor group, all-gathered and "
+      "reduce-scattered in place of sums (off)", on_off), BOOLEAN, AT(sequence_parallel), 0},
+    {WORDS("scatter-gather", "on|off",
+      "--tp with --pp: each tensor rank sends 1/tp of a pipeline message, gathered where it is used "
+      "(off)", on_off), BOOLEAN, AT(scatter_gather), 0},
     {WORDS("rank-order", "ORDER",
       "how ranks map to coordinates (megatron)", rank_orders), WORD, AT(rank_order), 0},
     {PLAIN("micro-batches", "N", "micro-batches of one step (1)"), INT, AT(micro_batches), 1},
@@ -115,6 +123,9 @@ static const struct option {
     {PLAIN("clip", "NORM", "clip the gradient norm (0: off)"), REAL, AT(clip), 0},
     {WORDS("recompute", "MODE",
       "activations recomputed in backward (none)", recomputes), WORD, AT(recompute), 0},
+    {PLAIN("recompute-layers", "N",
+      "--recompute full: of the first N modules of each stage that recompute (0: all)"),
+     INT, AT(recompute_layers), 0},
     {WORDS("overlap", "on|off",
       "communicate during backward (on)", on_off), BOOLEAN, AT(overlap), 0},
     {WORDS("compat", "NAME",
@@ -132,7 +143,7 @@ _Static_assert(N_OPTIONS <= 64, "lw_strategy.given holds a bit per option");
 struct lw_strategy lw_strategy_default(void)
 {
     return (struct lw_strategy){
-        .dp = 1, .pp = 1, .tp = 1, .micro_batches = 1, .chunks = 1,
+        .dp = 1, .pp = 1, .tp = 1, .cp = 1, .micro_batches = 1, .chunks = 1,
         .bucket_cap_bytes = -1, .first_bucket_bytes = -1, .prefetch = -1,
         .stage_bytes = -1,
         .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
@@ -301,6 +312,11 @@ const struct lw_strategy_option *lw_strategy_option(int option)
     return &options[option].shown;
 }
 
+int64_t lw_strategy_ranks(const struct lw_strategy *s)
+{
+    return s->dp * s->cp * s->pp * s->tp;
+}
+
 enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype param)
 {
     static const enum lw_dtype of[LW_N_GRAD_DTYPES] = {
@@ -350,15 +366,15 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
 {
     static const char *const exact[] = {"stage-memory", "pin-first", "pin-last", "weigh-transfers"};
 
-    if (s->dp < 1 || s->pp < 1 || s->tp < 1)
-        return lw_fail(err, LW_EINVAL, "dp, pp and tp must be at least 1, got %lld, %lld, %lld",
-                       (long long)s->dp, (long long)s->pp, (long long)s->tp);
+    if (s->dp < 1 || s->pp < 1 || s->tp < 1 || s->cp < 1)
+        return lw_fail(err, LW_EINVAL, "dp, pp, tp and cp must be at least 1, got %lld, %lld, %lld, %lld",
+                       (long long)s->dp, (long long)s->pp, (long long)s->tp, (long long)s->cp);
     if (s->pp > INT16_MAX)
         return lw_fail(err, LW_EINVAL, "--pp %lld: at most %d stages", (long long)s->pp, INT16_MAX);
-    if (s->dp > MAX_RANKS / s->pp / s->tp)
-        return lw_fail(err, LW_EINVAL, "--dp %lld, --pp %lld and --tp %lld make more than the %d ranks "
-                                       "that a plan may have", (long long)s->dp, (long long)s->pp,
-                       (long long)s->tp, MAX_RANKS);
+    if (s->dp > MAX_RANKS / s->pp / s->tp / s->cp)
+        return lw_fail(err, LW_EINVAL, "--dp %lld, --pp %lld, --tp %lld and --cp %lld make more than the "
+                                       "%d ranks that a plan may have", (long long)s->dp,
+                       (long long)s->pp, (long long)s->tp, (long long)s->cp, MAX_RANKS);
     if (s->zero > 3)
         return lw_fail(err, LW_EINVAL, "--zero: %lld is no stage from 0 to 3", (long long)s->zero);
     if (s->partition == LW_PARTITION_EXPLICIT && !s->partition_list)

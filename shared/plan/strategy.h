@@ -33,6 +33,7 @@ enum lw_compat {
 
 struct lw_strategy {
     int64_t dp, pp, tp;
+    int64_t cp;                    /* ranks that share the tokens of a sequence */
     int64_t micro_batches, chunks;
     int64_t no_sync;               /* accumulating backwards before each synchronised one */
     int64_t bucket_cap_bytes;      /* -1 = the policy's default */
@@ -55,6 +56,9 @@ struct lw_strategy {
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
     bool reshard;                  /* ZeRO-3: weights are given up behind the forward too */
+    bool sequence_parallel;        /* activations between split layers are cut over the tensor group */
+    bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */
+    int64_t recompute_layers;      /* of each part, with --recompute full; 0 = all */
     bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */
     int64_t stage_bytes;           /* --partition exact: memory of a stage; -1 = no limit */
     int64_t pin_first, pin_last;   /* modules that stay on the first and on the last stage */
@@ -94,6 +98,8 @@ enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype 
 enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
 
 const char *lw_compat_name(enum lw_compat c);
+
+int64_t lw_strategy_ranks(const struct lw_strategy *s); /* dp * cp * pp * tp */
 
 /* Values in range and not contradicting each other. */
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err);

@@ -43,6 +43,8 @@ struct lw_module {
      * module that is not REPLICATED, is divided among them. */
     lw_ps whole_forward_ps, whole_input_ps, whole_weight_ps;
     int64_t whole_kept_bytes[LW_N_RECOMPUTE];
+    int64_t kv_bytes; /* context parallelism: keys and values that its attention reads; 0 = none. A
+                       * tensor group divides them */
 };
 
 struct lw_param {

@@ -61,8 +61,8 @@ static void bad_input_is_refused_in_one_line(void **state)
     expect("plan -w w.json --bucket-policy nope", 2,
            "--bucket-policy: unknown value 'nope'; expected one of c10d-2020");
     expect("plan -w w.json --dp 2 --ranks 3", 2,
-           "--ranks 3, but --dp 2, --pp 1 and --tp 1 make 2 ranks");
-    expect("plan -w w.json --dp 4194305", 1, "--dp 4194305, --pp 1 and --tp 1 make more than the "
+           "--ranks 3, but --dp 2, --pp 1, --tp 1 and --cp 1 make 2 ranks");
+    expect("plan -w w.json --dp 4194305", 1, "--dp 4194305, --pp 1, --tp 1 and --cp 1 make more than the "
                                              "4194304 ranks that a plan may have");
     expect("plan -w absent.json", 1, "absent.json");
     expect("plan -w w.json --pp 2000", 1, "2000");

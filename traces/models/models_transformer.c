@@ -287,6 +287,7 @@ void transformer_end_block(struct transformer *t)
     m->tp_split = LW_TP_BLOCK;
     m->tp_calls = 2;
     m->tp_forward_bytes = m->tp_backward_bytes = 2 * x;
+    m->kv_bytes = 2 * t->b.item * t->tokens * t->kv_width;
 }
 
 void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,

@@ -1,0 +1,266 @@
+/* Sequence and context parallelism, messages in parts, recomputation of some layers:
+ * shared/lower/lower_tensor.c, lower_forward.c, lower_backward.c, docs/design/program_sequence.md. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/run/run.h"
+#include "shared/lower/lower.h"
+#include "shared/plan/op.h"
+#include "tests/lib/model_help.h"
+#include "tests/lib/strategy_words.h"
+
+enum { LAYERS = 2, HIDDEN = 16, SEQ = 32, TOKENS = SEQ, VOCAB = 32 };
+
+static struct lw_workload model(void)
+{
+    return model_build("llama-7b", (struct traces_model_shape){
+                           .batch = 1, .layers = LAYERS, .hidden = HIDDEN, .heads = 4, .ffn = 32,
+                           .seq = SEQ, .vocab = VOCAB, .dtype = "f32", .optimizer = "adam"});
+}
+
+static struct lw_plan plan_of(const struct lw_workload *w, const char *words)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    if (lw_plan_build(w, &s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    return p;
+}
+
+static void refused(const char *words, const char *part)
+{
+    struct lw_workload w = model();
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    assert_int_not_equal(lw_plan_build(&w, &s, NULL, &p, &err), LW_OK);
+    if (!strstr(err.msg, part))
+        fail_msg("'%s' lacks '%s'", err.msg, part);
+    lw_workload_free(&w);
+}
+
+/* Bytes of a kind that rank 0 moves over communicators of a purpose in the last variant. */
+static int64_t moved(const struct lw_plan *p, enum lw_comm_purpose purpose, enum lw_op_kind kind)
+{
+    struct lw_program g = lw_plan_program(p, p->n_variants - 1, 0);
+    int64_t bytes = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (p->ops[i].kind == kind && p->ops[i].comm >= 0 && p->comms[p->ops[i].comm].purpose == purpose)
+            bytes += lw_plan_operand(p, &p->ops[i], 0).bytes;
+    return bytes;
+}
+
+static int64_t kept(const struct lw_plan *p)
+{
+    struct lw_program g = lw_plan_program(p, p->n_variants - 1, 0);
+    int64_t bytes = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (p->ops[i].kind == LW_OP_FORWARD && p->ops[i].work >= 0)
+            bytes += p->works[p->ops[i].work].keeps_bytes;
+    return bytes;
+}
+
+/* A block sums two activations in forward and two in backward; embedding and head sum as the model says.
+ * Each sum of B bytes becomes a reduce-scatter of B and, in the other pass, an all-gather of B; saved
+ * inputs of the backward's sums are gathered once more. */
+static void sums_become_scatters_and_gathers(void **state)
+{
+    struct lw_workload w = model();
+    int64_t forward = 0, backward = 0;
+
+    (void)state;
+    for (int32_t m = 0; m < w.n_modules; m++) {
+        forward += w.modules[m].tp_forward_bytes;
+        backward += w.modules[m].tp_backward_bytes;
+    }
+    struct lw_plan p = plan_of(&w, "tp 2");
+    assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_REDUCE), forward + backward);
+    lw_plan_free(&p);
+    p = plan_of(&w, "tp 2 sequence-parallel on");
+    assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_REDUCE), 0);
+    assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_REDUCE_SCATTER), forward + backward);
+    assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_GATHER), forward + 2 * backward);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+/* Korthikanti et al., arXiv 2205.05198, section 4.2.2: everything is divided by tp, so that kept
+ * activations are those of one rank over tp (rounded up once per module). */
+static void sequence_parallelism_divides_all_activations(void **state)
+{
+    struct lw_workload w = model();
+
+    (void)state;
+    struct lw_plan one = plan_of(&w, ""), p = plan_of(&w, "tp 4"),
+                   cut = plan_of(&w, "tp 4 sequence-parallel on");
+    assert_true(kept(&p) > kept(&one) / 4);
+    assert_true(kept(&cut) >= kept(&one) / 4 && kept(&cut) <= kept(&one) / 4 + w.n_modules);
+    lw_plan_free(&one);
+    lw_plan_free(&p);
+    lw_plan_free(&cut);
+    lw_workload_free(&w);
+}
+
+/* 32 tokens of 16 f32: a stage passes on 2048 bytes. In parts of two each rank sends 1024 and the group
+ * gathers 2048 in front of each action that takes one. With sequence parallelism nobody has more. */
+static void a_message_travels_in_parts(void **state)
+{
+    const char *const words = "tp 2 pp 2 micro-batches 3";
+    struct lw_workload w = model();
+    char more[100];
+
+    (void)state;
+    struct lw_plan p = plan_of(&w, words);
+    assert_int_equal(moved(&p, LW_COMM_FORWARD, LW_OP_SEND), 3 * TOKENS * HIDDEN * 4);
+    lw_plan_free(&p);
+    snprintf(more, sizeof more, "%s scatter-gather on", words);
+    p = plan_of(&w, more);
+    assert_int_equal(moved(&p, LW_COMM_FORWARD, LW_OP_SEND), 3 * TOKENS * HIDDEN * 4 / 2);
+    assert_int_equal(moved(&p, LW_COMM_BACKWARD, LW_OP_RECV), 3 * TOKENS * HIDDEN * 4 / 2);
+    assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_GATHER), 3 * TOKENS * HIDDEN * 4);
+    lw_plan_free(&p);
+    snprintf(more, sizeof more, "%s sequence-parallel on", words);
+    p = plan_of(&w, more);
+    assert_int_equal(moved(&p, LW_COMM_FORWARD, LW_OP_SEND), 3 * TOKENS * HIDDEN * 4 / 2);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+/* Keys and values of a block: 2 x 32 tokens x 16 x 4 bytes, in forward and again in backward; their
+ * gradients once. Data groups have dp * cp members. */
+static void keys_and_values_are_gathered(void **state)
+{
+    const int64_t block = 2 * TOKENS * HIDDEN * 4;
+    struct lw_workload w = model();
+
+    (void)state;
+    struct lw_plan p = plan_of(&w, "cp 4 dp 2");
+    assert_int_equal(p.n_ranks, 8);
+    assert_int_equal(moved(&p, LW_COMM_CONTEXT, LW_OP_ALL_GATHER), 2 * LAYERS * block);
+    assert_int_equal(moved(&p, LW_COMM_CONTEXT, LW_OP_REDUCE_SCATTER), LAYERS * block);
+    for (int32_t c = 0; c < p.n_comms; c++) {
+        const struct lw_group *g = lw_plan_group(&p, c, 5);
+        assert_int_equal(g->n_members, p.comms[c].purpose == LW_COMM_CONTEXT ? 4 : 8);
+        assert_int_equal(p.members[g->first_member], p.comms[c].purpose == LW_COMM_CONTEXT ? 4 : 0);
+    }
+    lw_plan_free(&p);
+    p = plan_of(&w, "cp 4 tp 2 recompute full"); /* a tensor rank has half; the forward is done again */
+    assert_int_equal(moved(&p, LW_COMM_CONTEXT, LW_OP_ALL_GATHER), 3 * LAYERS * block / 2);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+/* A quarter of the tokens: a quarter of the time and of the activations, and all of the parameters. */
+static void tokens_are_divided(void **state)
+{
+    struct lw_workload w = model();
+
+    (void)state;
+    struct lw_plan one = plan_of(&w, ""), p = plan_of(&w, "cp 4");
+    assert_true(kept(&p) >= kept(&one) / 4 && kept(&p) <= kept(&one) / 4 + w.n_modules);
+    for (int32_t i = 0; i < p.n_params; i++)
+        assert_int_equal(p.params[i].numel, one.params[i].numel);
+    lw_plan_free(&one);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+static int32_t n_recomputed(const struct lw_plan *p)
+{
+    struct lw_program g = lw_plan_program(p, p->n_variants - 1, 0);
+    int32_t n = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        n += p->ops[i].kind == LW_OP_KERNEL && strcmp(p->ops[i].name, "recompute") == 0;
+    return n;
+}
+
+static void some_layers_are_recomputed(void **state)
+{
+    struct lw_workload w = model();
+
+    (void)state;
+    struct lw_plan all = plan_of(&w, "recompute full"), none = plan_of(&w, ""),
+                   one = plan_of(&w, "recompute full recompute-layers 1");
+    assert_int_equal(n_recomputed(&all), LAYERS);
+    assert_int_equal(n_recomputed(&one), 1);
+    assert_int_equal(2 * kept(&one), kept(&all) + kept(&none));
+    lw_plan_free(&all);
+    lw_plan_free(&none);
+    lw_plan_free(&one);
+    lw_workload_free(&w);
+}
+
+/* On threads, every letter and message compared, weights equal to one rank's bit by bit. */
+static void all_of_it_runs_and_is_verified(void **state)
+{
+    static const char *const words[] = {
+        "tp 2 sequence-parallel on", "tp 2 pp 2 micro-batches 3 scatter-gather on",
+        "tp 2 pp 2 micro-batches 3 sequence-parallel on schedule zb-h1 recompute full",
+        "tp 2 pp 2 micro-batches 4 scatter-gather on schedule interleaved-1f1b chunks 2",
+        "cp 2 dp 2 zero 3", "cp 2 tp 2 sequence-parallel on recompute full recompute-layers 1",
+        "cp 2 pp 2 micro-batches 4 schedule dualpipe", "cp 3 clip 1 zero 1",
+        "cp 2 tp 2 pp 2 micro-batches 2 zero 2 sequence-parallel on schedule zb-h2"};
+    struct lw_workload w = model();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct lw_exec_options o = lw_exec_options_default();
+        struct lw_exec_result r;
+        struct lw_err err = {0};
+        struct lw_plan p = plan_of(&w, words[i]);
+        o.compute = EXEC_COMPUTE_SLEEP;
+        o.n_steps = 2;
+        o.n_warmup = 0;
+        o.optimizer = exec_optimizer_of(EXEC_MOMENTUM);
+        if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+            fail_msg("%s: %s", words[i], err.msg);
+        assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+        assert_true(r.n_checked_message_bytes > 0);
+        lw_exec_result_free(&r);
+        lw_plan_free(&p);
+    }
+    lw_workload_free(&w);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    refused("sequence-parallel on", "--sequence-parallel on needs --tp");
+    refused("tp 2 scatter-gather on", "--scatter-gather on needs --tp and --pp");
+    refused("recompute-layers 1", "--recompute-layers 1 is for --recompute full");
+    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.layers = 2, .width = 4});
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy("cp 2");
+    assert_int_equal(lw_plan_build(&w, &s, NULL, &p, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "says how many bytes of keys and values"));
+    lw_workload_free(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_become_scatters_and_gathers),
+        cmocka_unit_test(sequence_parallelism_divides_all_activations),
+        cmocka_unit_test(a_message_travels_in_parts),
+        cmocka_unit_test(keys_and_values_are_gathered),
+        cmocka_unit_test(tokens_are_divided),
+        cmocka_unit_test(some_layers_are_recomputed),
+        cmocka_unit_test(all_of_it_runs_and_is_verified),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+    };
+
+    return cmocka_run_group_tests_name("sequence", tests, NULL, NULL);
+}
