@@ -32,6 +32,14 @@ bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other)
            p->coord[3 * (int64_t)rank + 2] == p->coord[3 * (int64_t)other + 2];
 }
 
+bool exec_ranks_share(const struct lw_plan *p, int32_t param, int32_t rank, int32_t other)
+{
+    int64_t ep = p->params[param].expert ? p->strategy.ep : 1;
+
+    return exec_ranks_agree(p, rank, other) &&
+           (ep <= 1 || p->coord[3L * rank] % ep == p->coord[3L * other] % ep);
+}
+
 int32_t exec_param_root(const struct lw_plan *p, int32_t param)
 {
     return p->params[param].tied < 0 ? param : p->params[param].tied;
@@ -338,6 +346,8 @@ bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t ran
 {
     int32_t owner = m->plan->shards[shard].owner;
 
+    if (m->plan->params[m->plan->shards[shard].param].expert)
+        return owner < 0 || owner == m->expert_member[rank];
     return owner < 0 || owner == m->data_member[rank];
 }
 
@@ -479,6 +489,18 @@ static int32_t largest_divisor(const struct exec_tensors *m)
     return most;
 }
 
+/* Each rank's place in its group of a class of this purpose. */
+static void index_members(const struct lw_plan *p, enum lw_comm_purpose purpose, int32_t *member)
+{
+    for (int32_t c = 0; c < p->n_comms; c++)
+        for (int32_t g = 0; p->comms[c].purpose == purpose && g < p->n_groups; g++)
+            for (int32_t i = 0; i < p->groups[g].n_members; i++) {
+                int32_t rank = p->members[p->groups[g].first_member + i];
+                if (p->comm_group[(int64_t)c * p->n_ranks + rank] == g)
+                    member[rank] = i;
+            }
+}
+
 static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
@@ -486,15 +508,11 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
     m->given_up = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->given_up);
     m->data_member = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->data_member);
-    if (!m->sharded || !m->given_up || !m->data_member)
+    m->expert_member = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->expert_member);
+    if (!m->sharded || !m->given_up || !m->data_member || !m->expert_member)
         return lw_fail_nomem(err);
-    for (int32_t c = 0; c < p->n_comms; c++)
-        for (int32_t g = 0; p->comms[c].purpose == LW_COMM_DATA && g < p->n_groups; g++)
-            for (int32_t i = 0; i < p->groups[g].n_members; i++) {
-                int32_t rank = p->members[p->groups[g].first_member + i];
-                if (p->comm_group[(int64_t)c * p->n_ranks + rank] == g)
-                    m->data_member[rank] = i;
-            }
+    index_members(p, LW_COMM_DATA, m->data_member);
+    index_members(p, LW_COMM_EXPERT_DATA, m->expert_member);
     for (int32_t s = 0; s < p->n_shards; s++)
         if (p->shards[s].owner >= 0)
             m->sharded[p->shards[s].param] = true;

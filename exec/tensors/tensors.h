@@ -76,6 +76,7 @@ struct exec_tensors {
     bool *sharded;               /* [n_params] its shards have owners */
     bool *given_up;              /* [n_params] a member keeps its own shards alone */
     int32_t *data_member;        /* [n_ranks] place in the data group; 0 without one */
+    int32_t *expert_member;      /* [n_ranks] the same in the group that shares its experts */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */
     bool clips;                  /* the plan does: by what follows in squares */
@@ -129,6 +130,8 @@ const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int3
 bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank);
 /* Both ranks hold the same elements of the parameters of their stage: their gradients are averaged. */
 bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other);
+/* The same of one parameter: experts are divided among the ranks that share them. */
+bool exec_ranks_share(const struct lw_plan *p, int32_t param, int32_t rank, int32_t other);
 /* The first of the copies that start from the same weights: itself, unless it is tied. */
 int32_t exec_param_root(const struct lw_plan *p, int32_t param);
 

@@ -98,7 +98,7 @@ static bool averaged_with(const struct lw_plan *p, int32_t param, int32_t rank, 
 {
     if (p->params[param].ignored)
         return other == rank;
-    return exec_ranks_agree(p, rank, other);
+    return exec_ranks_share(p, param, rank, other);
 }
 
 int32_t exec_reference_divisor(const struct exec_reference *f, int32_t param, int32_t rank)

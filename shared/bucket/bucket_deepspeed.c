@@ -2,8 +2,9 @@
  * reduce_independent_p_g_buckets_and_remove_grads).
  *
  * Invariants: ready order; a bucket holds at most `limit` elements, unless it is one gradient of
- * more; it goes before the gradient that would overflow it. All gradients have one dtype, and the
- * limit counts elements: a --bucket-cap in bytes is divided by the size of the dtype. */
+ * more; it goes before the gradient that would overflow it. Each dtype and device has an open bucket of its
+ * own; buckets are listed as they are complete. The limit counts elements: a --bucket-cap in bytes is
+ * divided by the size of the dtype. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -11,32 +12,91 @@
 
 #define DEFAULT_ELEMENTS INT64_C(500000000) /* reduce_bucket_size */
 
+struct kind { /* of gradients that may share a bucket, and the bucket that takes the next */
+    enum lw_dtype dtype;
+    int32_t device, bucket;
+    int64_t limit, held; /* elements */
+};
+
+struct filling {
+    const struct lw_bucket_task *t;
+    struct kind *kinds;   /* [n_kinds] */
+    int32_t *bucket_of;   /* [n_grads] by place in the ready order */
+    int32_t *last, *size; /* [buckets] place of its last gradient; how many it has */
+    int64_t *limit_bytes; /* [buckets] */
+    int32_t n_kinds, n_buckets;
+};
+
+static struct kind *kind_of(struct filling *f, const struct lw_grad *g)
+{
+    int64_t cap = f->t->s->bucket_cap_bytes;
+
+    for (int32_t i = 0; i < f->n_kinds; i++)
+        if (f->kinds[i].dtype == g->dtype && f->kinds[i].device == g->device)
+            return &f->kinds[i];
+    f->kinds[f->n_kinds] = (struct kind){
+        .dtype = g->dtype, .device = g->device, .bucket = -1,
+        .limit = cap >= 0 ? cap / lw_dtype_size(g->dtype) : DEFAULT_ELEMENTS};
+    return &f->kinds[f->n_kinds++];
+}
+
+static void fill(struct filling *f)
+{
+    for (int32_t i = 0; i < f->t->n_grads; i++) {
+        const struct lw_grad *g = &f->t->grads[f->t->order[i]];
+        struct kind *k = kind_of(f, g);
+        if (k->bucket < 0 || (k->held > 0 && g->numel > k->limit - k->held)) {
+            k->bucket = f->n_buckets++;
+            k->held = 0;
+            f->limit_bytes[k->bucket] = k->limit * lw_dtype_size(k->dtype);
+        }
+        f->bucket_of[i] = k->bucket;
+        f->last[k->bucket] = i;
+        f->size[k->bucket]++;
+        k->held += g->numel;
+    }
+}
+
+/* The buckets in the order in which they are complete. */
+static void list(const struct filling *f, struct lw_bucketing *b)
+{
+    int32_t *at = f->last; /* by bucket: the place of its next item */
+
+    for (int32_t i = 0; i < f->t->n_grads; i++) {
+        int32_t k = f->bucket_of[i];
+        if (f->last[k] != i)
+            continue;
+        b->limit_bytes[b->n_buckets] = f->limit_bytes[k];
+        b->first[b->n_buckets + 1] = b->first[b->n_buckets] + f->size[k];
+        f->size[k] = b->n_buckets++; /* from here on its number in this order */
+    }
+    for (int32_t k = 0; k < f->n_buckets; k++)
+        at[k] = b->first[f->size[k]];
+    for (int32_t i = 0; i < f->t->n_grads; i++)
+        b->items[at[f->bucket_of[i]]++] = f->t->order[i];
+    b->n_items = f->t->n_grads;
+}
+
 static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
                                 struct lw_err *err)
 {
-    int64_t limit = DEFAULT_ELEMENTS, held = 0;
+    struct filling f = {.t = t};
     struct lw_bucketing b = {0};
 
-    LW_TRY(lw_bucket_need_one_kind(t, err));
-    int64_t size = lw_dtype_size(t->grads[0].dtype);
-    if (t->s->bucket_cap_bytes >= 0)
-        limit = t->s->bucket_cap_bytes / size;
+    f.kinds = lw_arena_alloc(t->room, t->n_grads, sizeof *f.kinds);
+    f.bucket_of = lw_arena_alloc(t->room, t->n_grads, sizeof *f.bucket_of);
+    f.last = lw_arena_alloc(t->room, t->n_grads, sizeof *f.last);
+    f.size = lw_arena_alloc(t->room, t->n_grads, sizeof *f.size);
+    f.limit_bytes = lw_arena_alloc(t->room, t->n_grads, sizeof *f.limit_bytes);
+    if (!f.kinds || !f.bucket_of || !f.last || !f.size || !f.limit_bytes)
+        return lw_fail_nomem(err);
+    fill(&f);
     LW_TRY(lw_bucketing_room(&b, t->n_grads, t->n_grads, err));
-    for (int32_t i = 0; i < t->n_grads; i++) {
-        int64_t numel = t->grads[t->order[i]].numel;
-        if (i == 0 || (held > 0 && numel > limit - held)) {
-            b.limit_bytes[b.n_buckets] = limit * size;
-            b.first[b.n_buckets++] = i;
-            held = 0;
-        }
-        b.items[b.n_items++] = t->order[i];
-        held += numel;
-    }
-    b.first[b.n_buckets] = b.n_items;
+    list(&f, &b);
     out->buckets = b;
     snprintf(out->why, sizeof out->why,
              "ready order, a bucket goes before the gradient that would take it beyond %" PRId64
-             " elements", limit);
+             " elements%s", f.kinds[0].limit, f.n_kinds > 1 ? ", one open bucket per kind" : "");
     return LW_OK;
 }
 

@@ -14,7 +14,8 @@ static const char *stream_word(int k)
 static const char *purpose_word(int k)
 {
     static const char *const words[] = {"data",     "model",     "tensor", "forward",
-                                        "backward", "embedding", "world",  "recorded", "context"};
+                                        "backward", "embedding", "world",  "recorded", "context",
+                                        "expert",   "expert data"};
     return k >= 0 && k < LW_N_COMM_PURPOSES ? words[k] : NULL;
 }
 
@@ -96,6 +97,7 @@ static const struct lw_field param_fields[] = {
     LW_F_BOOL("sparse", AT(sparse), false),
     LW_F_BOOL("used", AT(used), true),
     LW_F_BOOL("ignored", AT(ignored), false),
+    LW_F_BOOL("expert", AT(expert), false),
     {0},
 };
 #undef AT

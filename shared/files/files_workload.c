@@ -34,6 +34,7 @@ static const struct lw_field module_fields[] = {
     LW_F_INT64("whole_kept_bytes_selective", AT(whole_kept_bytes[LW_RECOMPUTE_SELECTIVE]), 0),
     LW_F_INT64("whole_kept_bytes_full", AT(whole_kept_bytes[LW_RECOMPUTE_FULL]), 0),
     LW_F_INT64("kv_bytes", AT(kv_bytes), 0),
+    LW_F_INT64("dispatch_bytes", AT(dispatch_bytes), 0),
     {0},
 };
 #undef AT
@@ -51,6 +52,7 @@ static const struct lw_field param_fields[] = {
     LW_F_BOOL("sparse", AT(sparse), false),
     LW_F_BOOL("used", AT(used), true),
     LW_F_BOOL("ignored", AT(ignored), false),
+    LW_F_BOOL("expert", AT(expert), false),
     LW_F_NS("ready_ns", AT(ready_ps), -1),
     {0},
 };

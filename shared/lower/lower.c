@@ -193,7 +193,7 @@ static enum lw_status check_size(const struct lw_workload *w, const struct lw_st
         calls = w->modules[m].tp_calls > calls ? w->modules[m].tp_calls : calls;
     /* forward, both halves of backward, what is recomputed, and as many sums */
     calls *= s->sequence_parallel ? 3 : 1;
-    int64_t ops = (s->cp > 1 ? 6 : 0) * (int64_t)w->n_modules + (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
+    int64_t ops = ((s->cp > 1 ? 6 : 0) + (s->ep > 1 ? 8 : 0)) * (int64_t)w->n_modules + (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
                   6 * (int64_t)w->n_params + 16;
 
     if (w->n_modules < 1)

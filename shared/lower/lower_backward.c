@@ -73,6 +73,7 @@ static void enter(struct lw_writer *k, const struct lw_part *d, int32_t module, 
 
     add_gathers(k, d, module, all > 0 ? all - later : 0, input, true);
     add_keys(k, d, module, LW_OP_ALL_GATHER, input);
+    lw_write_tokens(k, d, module, "combine", input);
 }
 
 static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32_t input,
@@ -81,6 +82,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
     const struct lw_part *d = x->d;
     const struct lw_backward *back = &d->back;
     int32_t n_gathers = 0;
+    bool away = false; /* gradients of tokens are with the experts */
 
     for (int32_t i = 0; i < back->n_stretches; i++) {
         const struct lw_stretch *s = &back->stretches[i];
@@ -89,6 +91,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             lw_write_again(k, d, s->module);
             enter(k, d, s->module, i == 0 ? input : -1);
             n_gathers = gathers_of(d, s->module) - 1;
+            away = true;
         }
         lw_write_grad_room(k, x, back->ready + s->first_ready, s->n_ready);
         add_module_op(k, d, LW_OP_BACKWARD, s->module, d->stretch_work[i], i == 0 ? input : -1);
@@ -97,6 +100,10 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         for (int32_t r = 0; r < s->n_ready; r++)
             lw_builder_ready(k->l->b, lw_part_param(d, back->ready[s->first_ready + r]));
         bool last = i + 1 == back->n_stretches || s[1].module != s->module;
+        if (away && (last || (d->sums_after && d->sums_after[i] > 0))) {
+            lw_write_tokens(k, d, s->module, "dispatch", -1);
+            away = false;
+        }
         if (d->sums_after)
             add_sums(k, d, s->module, d->sums_after[i]);
         if (d->sums_after && d->sums_after[i] > 0 && !last && n_gathers-- > 0)
@@ -126,10 +133,14 @@ static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t
             int32_t now = i + 1 == n ? left : left > 0;
             add_gathers(k, d, m, now, input, false);
             left -= now;
-            if (i == 0)
+            if (i == 0) {
                 add_keys(k, d, m, LW_OP_ALL_GATHER, input);
+                lw_write_tokens(k, d, m, "combine", input);
+            }
             add_module_op(k, d, LW_OP_BACKWARD_INPUT, m, d->input_work[m] + i, input);
             input = -1;
+            if (i == 0)
+                lw_write_tokens(k, d, m, "dispatch", -1);
             add_sums(k, d, m, n_sums > 0);
         }
         add_keys(k, d, m, LW_OP_REDUCE_SCATTER, -1);

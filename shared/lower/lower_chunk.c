@@ -39,7 +39,7 @@ static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
         d->grad_of[i] = d->n_grads;
         d->param_of[d->n_grads] = i;
         d->grads[d->n_grads++] = (struct lw_grad){
-            p->numel, lw_strategy_grad_dtype(d->s, p->dtype), p->device, p->sparse};
+            p->numel, lw_strategy_grad_dtype(d->s, p->dtype), lw_part_device(p), p->sparse};
     }
     for (int32_t i = 0; i < d->back.n_ready; i++)
         if (d->grad_of[d->back.ready[i]] >= 0)

@@ -41,6 +41,7 @@ struct lw_part_buffer {
     int32_t device, owner;       /* owner -1: an all-gather of equal shares */
     int32_t first_item, n_items;
     int64_t elements;            /* padding included */
+    bool expert;                 /* its members share the experts' gradients */
     int32_t module;              /* gathered around its forward and backward; -1: after the optimizer */
 };
 
@@ -67,6 +68,7 @@ struct lw_part {
     struct lw_arena arena;
     int32_t stage;               /* of the plan */
     int32_t n_members;           /* ranks that hold a copy: the size of its data groups */
+    int32_t n_expert_members;    /* the same of experts: n_members / ep */
     int32_t n_nodes;             /* that the members of a data group live on */
     int64_t n_backwards;         /* of it on one rank until gradients are reduced */
     int32_t first_module;        /* of the model */
@@ -109,6 +111,18 @@ struct lw_part {
 static inline int32_t lw_part_param(const struct lw_part *d, int32_t param)
 {
     return d->param_in_model ? d->param_in_model[param] : param;
+}
+
+/* Experts lie in buckets and buffers of their own, as if on other devices. */
+enum { LW_EXPERT_DEVICE = 128 };
+static inline int32_t lw_part_device(const struct lw_param *p)
+{
+    return p->device + (p->expert ? LW_EXPERT_DEVICE : 0);
+}
+
+static inline int32_t lw_part_members(const struct lw_part *d, bool expert)
+{
+    return expert ? d->n_expert_members : d->n_members;
 }
 
 static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)

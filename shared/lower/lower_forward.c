@@ -45,7 +45,8 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
 
 /* One module's ops with the sums between and behind them. With sequence parallelism the sum in the
  * backward of a part is a reduce-scatter there and an all-gather here, and the sum here a reduce-scatter.
- * Keys and values are gathered before the first op, which attends. */
+ * Keys and values are gathered before the first op, which attends; tokens go to the experts before the
+ * last and come back behind it. */
 static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
                          enum lw_op_kind kind, int32_t work, int32_t input)
 {
@@ -61,6 +62,8 @@ static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m
                          lw_part_module(d, m), wait);
         if (i == 0 && k->l->cp > 1 && module->kv_bytes > 0)
             lw_write_keys(k, LW_OP_ALL_GATHER, module->kv_bytes, lw_part_module(d, m), wait);
+        if (i + 1 == n)
+            lw_write_tokens(k, d, m, "dispatch", wait);
         struct lw_op op = lw_builder_blank(kind, k->l->compute);
         op.work = work + i;
         op.module = lw_part_module(d, m);
@@ -68,6 +71,8 @@ static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m
         op.micro_batch = k->micro_batch;
         op.name = kind == LW_OP_FORWARD ? module->name : "recompute";
         lw_write_compute(k, &op, &input, i == 0 && input >= 0);
+        if (i + 1 == n)
+            lw_write_tokens(k, d, m, "combine", -1);
         if (n_sums > 0)
             lw_write_sum(k, sequence ? LW_OP_REDUCE_SCATTER : LW_OP_ALL_REDUCE,
                          module->tp_forward_bytes / n_sums, op.module, -1);

@@ -76,7 +76,7 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
     }
     for (int32_t g = 0; g < d->n_grads; g++) {
         const struct lw_param *x = &d->w->params[d->param_of[g]];
-        p[g] = (struct placed){x->numel < d->s->persist ? -1 : x->module, x->device,
+        p[g] = (struct placed){x->numel < d->s->persist ? -1 : x->module, lw_part_device(x),
                                (int32_t)x->dtype, g};
     }
     qsort(p, (size_t)d->n_grads, sizeof *p, by_unit);
@@ -113,11 +113,12 @@ static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t 
                           struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
+    int32_t n_members = lw_part_members(d, d->w->params[param].expert);
     int64_t numel = d->w->params[param].numel, done = 0;
 
     do {
         int32_t owner = share > 0 ? (int32_t)((at + done) / share) : 0;
-        owner = owner < d->n_members ? owner : d->n_members - 1;
+        owner = owner < n_members ? owner : n_members - 1;
         int64_t end = (owner + 1) * share - at;
         end = end < numel ? end : numel;
         if (h->n_shards == h->shards_room)
@@ -146,7 +147,7 @@ static enum lw_status check_unit(const struct lw_part *d, int32_t unit, struct l
 
     for (int32_t i = k->first[unit]; i < k->first[unit + 1]; i++) {
         const struct lw_param *p = &d->w->params[k->items[i]];
-        if (p->dtype != first->dtype || p->device != first->device)
+        if (p->dtype != first->dtype || lw_part_device(p) != lw_part_device(first))
             return lw_fail(err, LW_EINVAL, "--zero %" PRId64 ": '%s' (%s, device %d) and '%s' (%s, "
                                            "device %d) lie in one unit, which has one flat buffer",
                            d->s->zero, first->name, lw_dtype_name(first->dtype), first->device,
@@ -163,12 +164,13 @@ static enum lw_status make_unit(struct lw_part *d, int32_t unit, struct lw_err *
     const struct lw_param *first = &d->w->params[k->items[k->first[unit]]];
     struct lw_part_buffer *f = &h->buffers[h->n_buffers++];
     int64_t elements = d->initial.elements[unit], at = 0;
+    int32_t n_members = lw_part_members(d, first->expert);
 
     LW_TRY(check_unit(d, unit, err));
     *f = (struct lw_part_buffer){.dtype = first->dtype, .device = first->device, .owner = -1,
-                                 .first_item = h->n_items, .module = -1,
+                                 .first_item = h->n_items, .module = -1, .expert = first->expert,
                                  .elements = padded(elements, first->dtype,
-                                                    d->initial.dtype[unit], d->n_members)};
+                                                    d->initial.dtype[unit], n_members)};
     if (d->s->zero == 3 && first->numel >= d->s->persist)
         f->module = first->module;
     h->padding += f->elements - elements;
@@ -177,7 +179,7 @@ static enum lw_status make_unit(struct lw_part *d, int32_t unit, struct lw_err *
         h->items[h->n_items] = k->items[i];
         h->offset[h->n_items++] = at;
         f->n_items++;
-        LW_TRY(cut(d, k->items[i], at, f->elements / d->n_members, err));
+        LW_TRY(cut(d, k->items[i], at, f->elements / n_members, err));
         at += d->w->params[k->items[i]].numel;
     }
     return LW_OK;
@@ -255,6 +257,7 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
     int32_t there = lw_builder_op(k->l->b, &room, deps, n);
     struct lw_op op = lw_write_collective(k, LW_OP_ALL_GATHER, f->elements * lw_dtype_size(f->dtype),
                                           f->dtype);
+    op.comm = lw_data_comm(k->l, f->expert);
     op.bucket = room.bucket;
     op.module = room.module;
     op.name = "weights";

@@ -252,6 +252,10 @@ static void note_tensor(const struct lw_lowering *l)
     if (lw_scatters_messages(l))
         lw_builder_note(l->b, "messages: each tensor rank sends 1/%d, all-gathered where it is used",
                         l->tp);
+    if (l->ep > 1)
+        lw_builder_note(l->b, "expert parallelism: 1/%d of the experts a rank, tokens spread evenly; all-to-all "
+                              "before and behind the experts, forward and backward; their gradients are "
+                              "reduced over %d ranks", l->ep, l->parts[0].n_expert_members);
     if (l->cp > 1)
         lw_builder_note(l->b, "context parallelism: 1/%d of every sequence's tokens, causal work evened "
                               "out; keys and values are all-gathered before a module attends, their "

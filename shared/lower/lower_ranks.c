@@ -18,6 +18,7 @@ enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err)
     int32_t *n_of = NULL;
 
     l->cp = (int32_t)s->cp;
+    l->ep = (int32_t)s->ep;
     l->dp = (int32_t)(s->dp * s->cp);
     l->pp = (int32_t)s->pp;
     l->tp = (int32_t)s->tp;
@@ -225,6 +226,32 @@ static void add_context(struct lw_lowering *l, int32_t *members)
             }
 }
 
+/* Consecutive data coordinates share the experts; those that are equal modulo ep hold the same ones, in
+ * both directions of a pipeline. */
+static void add_expert(struct lw_lowering *l, int32_t *members)
+{
+    l->expert_stream = lw_builder_stream(l->b, "expert", LW_STREAM_COMM, 1);
+    l->expert = lw_builder_comm(l->b, "expert", LW_COMM_EXPERT, l->s->reducer, l->expert_stream);
+    for (int32_t d = 0; d < l->dp; d += l->ep)
+        for (int32_t p = 0; p < l->pp; p++)
+            for (int32_t t = 0; t < l->tp; t++) {
+                for (int32_t e = 0; e < l->ep; e++)
+                    members[e] = lw_rank_at(l, d + e, p, t);
+                lw_builder_group(l->b, l->expert, members, l->ep);
+            }
+    l->expert_data = lw_builder_comm(l->b, "expert data", LW_COMM_EXPERT_DATA, l->s->reducer, l->comm);
+    for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
+        for (int32_t t = 0; t < l->tp; t++)
+            for (int32_t e = 0; e < l->ep; e++) {
+                int32_t n = 0;
+                for (int32_t d = e; d < l->dp; d += l->ep)
+                    members[n++] = lw_rank_at(l, d, stage, t);
+                for (int32_t d = e; l->mirrored && d < l->dp; d += l->ep)
+                    members[n++] = lw_rank_at(l, d, l->pp - 1 - stage, t);
+                lw_builder_group(l->b, l->expert_data, members, n);
+            }
+}
+
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 {
     int32_t most = 2 * l->dp > l->pp ? 2 * l->dp : l->pp;
@@ -235,7 +262,7 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     enum lw_status status = add_roles(l, err);
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
     l->comm = l->copy = l->data = l->forward = l->backward = l->tensor = -1;
-    l->model = l->pipeline = l->context = -1;
+    l->model = l->pipeline = l->context = l->expert = l->expert_data = -1;
     if (l->parts[0].n_members > 1)
         add_data(l, members);
     if (status == LW_OK && (l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
@@ -247,6 +274,8 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
         add_tensor(l, members);
     if (l->cp > 1)
         add_context(l, members);
+    if (l->ep > 1)
+        add_expert(l, members);
     lw_lower_tied_comms(l, members);
     lw_free(members);
     return status;

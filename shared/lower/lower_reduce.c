@@ -134,6 +134,7 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
         after = divide(k, bytes, wire, after);
     enum lw_op_kind kind = reduction_of(k, x, b);
     struct lw_op op = lw_write_collective(k, kind, bytes, wire);
+    op.comm = lw_data_comm(k->l, x->d->w->params[set->buckets.items[set->buckets.first[b]]].expert);
     op.bucket = number;
     if (kind == LW_OP_REDUCE)
         lw_write_root(k, &op, x->d->root_of[b]);

@@ -309,6 +309,7 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
         d->splits = runs_halves(&l->grid);
         d->stage = stage_of_part(l, q);
         d->n_members = l->mirrored ? 2 * l->dp : l->dp;
+        d->n_expert_members = d->n_members / l->ep;
         for (int32_t r = 0; r < l->pp; r++) {
             int64_t n = lw_lower_backwards(l, r, q) * (l->s->no_sync + 1);
             d->n_backwards = n > d->n_backwards ? n : d->n_backwards;

@@ -69,6 +69,8 @@ struct lw_lowering {
     int32_t forward_stream, backward_stream;
     int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
     int32_t context, context_stream; /* class of keys and values; -1 = none */
+    int32_t ep, expert, expert_stream; /* class of tokens to experts; -1 = none */
+    int32_t expert_data;         /* class of experts' gradients; -1 = none */
     int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica (of two
                                     * directions: of one), and of a pipeline (compat colossalai),
                                     * agree on; -1 = none */
@@ -87,6 +89,12 @@ static inline int32_t lw_stage_of_role(const struct lw_lowering *l, int32_t role
 static inline bool lw_is_plain(const struct lw_lowering *l)
 {
     return l->pp == 1 && l->tp == 1;
+}
+
+/* The class that reduces, scatters and gathers what experts, or all others, have. */
+static inline int32_t lw_data_comm(const struct lw_lowering *l, bool expert)
+{
+    return expert && l->ep > 1 ? l->expert_data : l->data;
 }
 
 /* A tensor rank sends its part of a pipeline message alone, and all put it together again. */
@@ -164,6 +172,9 @@ void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int3
                   int32_t input);
 void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                    int32_t input);
+/* Tokens to the experts of a module that has some, or back; nothing without expert parallelism. */
+void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
+                     int32_t input);
 /* Sequence parallelism: saved inputs are gathered again beside the next compute. */
 void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module);
 /* The parts of a pipeline message that the tensor ranks received, put together; returns the op. */

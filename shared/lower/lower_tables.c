@@ -17,7 +17,8 @@ static void add_params(struct lw_lowering *l)
                                   .stage = lw_lower_stage_of(l, p->module), .module = p->module,
                                   .device = p->device, .tied = holder == i ? p->tied : holder,
                                   .trainable = p->trainable, .sparse = p->sparse,
-                                  .used = p->used, .ignored = p->ignored};
+                                  .used = p->used, .ignored = p->ignored,
+                                  .expert = p->expert && l->ep > 1};
         lw_builder_param(l->b, &q);
         if (l->tp > 1 && p->tp_split == LW_TP_REPLICATED)
             lw_builder_whole(l->b, i);

@@ -36,6 +36,7 @@ static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool seque
     for (int r = 0; r < LW_N_RECOMPUTE; r++)
         x.kept_bytes[r] = over(sequence ? 0 : m->whole_kept_bytes[r], m->kept_bytes[r], tp);
     x.kv_bytes = over(0, m->kv_bytes, tp);
+    x.dispatch_bytes = over(0, m->dispatch_bytes, sequence ? tp : 1);
     x.output_bytes = over(0, m->output_bytes, sequence ? tp : 1);
     return x;
 }
@@ -47,7 +48,7 @@ static void divide_tokens(struct lw_module *m, int32_t cp)
         &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->selective_ps,
         &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
         &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
-        &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
+        &m->dispatch_bytes, &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
     };
 
     _Static_assert(LW_N_RECOMPUTE == 3, "kept_bytes are listed above");
@@ -72,6 +73,22 @@ static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, str
                                            "which make no %d equal parts", tp, i, p->name, p->numel,
                            tp);
         out[i].numel = over(0, p->numel, tp);
+    }
+    return LW_OK;
+}
+
+/* A rank has the ep-th part of a module's experts. */
+static enum lw_status divide_experts(struct lw_param *params, int32_t n, int32_t ep, struct lw_err *err)
+{
+    for (int32_t i = 0; i < n; i++) {
+        struct lw_param *p = &params[i];
+        if (!p->expert)
+            continue;
+        if (p->numel % ep != 0)
+            return lw_fail(err, LW_EINVAL, "--ep %d: the experts of parameter %d '%s' have %" PRId64
+                                           " elements on a rank, which make no %d equal parts", ep, i,
+                           p->name, p->numel, ep);
+        p->numel /= ep;
     }
     return LW_OK;
 }
@@ -116,6 +133,33 @@ static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *
     return LW_OK;
 }
 
+static enum lw_status check_experts(const struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_strategy *s = l->s;
+    bool any = false;
+
+    for (int32_t i = 0; i < l->given->n_params; i++)
+        any = any || l->given->params[i].expert;
+    if (l->ep == 1)
+        return LW_OK;
+    if (s->dp * s->cp % s->ep != 0)
+        return lw_fail(err, LW_EINVAL, "--ep %d does not divide the %d ranks of --dp and --cp that would "
+                                       "share the experts", l->ep, l->dp);
+    if (!any)
+        return lw_fail(err, LW_EINVAL, "--ep %d: workload '%s' has no parameter of experts (expert)", l->ep,
+                       l->given->name);
+    if (s->clip > 0)
+        return lw_fail(err, LW_ENOTSUP, "--ep %d with --clip: the norm over experts is not planned "
+                                        "(--clip 0)", l->ep);
+    if (s->zero > 0 && !lw_part_has_units(s))
+        return lw_fail(err, LW_ENOTSUP, "--ep %d with --zero %lld: experts are sharded in equal shares "
+                                        "alone (--shard-policy flat-contiguous, --bucket-policy "
+                                        "deepspeed)", l->ep, (long long)s->zero);
+    if (s->compat != LW_COMPAT_NONE)
+        return lw_fail(err, LW_EINVAL, "--compat %s has no --ep", lw_compat_name(s->compat));
+    return LW_OK;
+}
+
 enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
 {
     const struct lw_workload *w = l->given;
@@ -123,9 +167,10 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     bool any = false;
 
     l->w = w;
-    if (l->tp == 1 && l->cp == 1)
+    if (l->tp == 1 && l->cp == 1 && l->ep == 1)
         return x ? LW_OK : lw_fail_nomem(err);
     LW_TRY(check_context(l, err));
+    LW_TRY(check_experts(l, err));
     for (int32_t m = 0; m < w->n_modules; m++)
         any = any || w->modules[m].tp_split != LW_TP_REPLICATED;
     if (l->tp > 1 && !any)
@@ -144,6 +189,8 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     for (int32_t m = 0; l->cp > 1 && m < w->n_modules; m++)
         divide_tokens(&x->modules[m], l->cp);
     LW_TRY(shrink_params(w, l->tp, x->params, err));
+    if (l->ep > 1)
+        LW_TRY(divide_experts(x->params, w->n_params, l->ep, err));
     move_ready(w, x);
     l->w = x;
     return LW_OK;

@@ -15,6 +15,7 @@ static int32_t send_buffer(struct lw_writer *k, const struct lw_part *d, int32_t
                               -1);
     struct lw_op op = lw_write_collective(k, f->owner < 0 ? LW_OP_ALL_GATHER : LW_OP_BROADCAST,
                                           f->elements * lw_dtype_size(wire), wire);
+    op.comm = lw_data_comm(k->l, f->expert);
     if (f->owner >= 0)
         lw_write_root(k, &op, f->owner);
     op.bucket = number;

@@ -12,13 +12,22 @@ int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *d
     return k->last_compute;
 }
 
-static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
-                               bool context, const char *name, int32_t input)
+struct line { /* a communicator and its stream */
+    int32_t comm, stream;
+};
+
+static struct line tensor_line(const struct lw_writer *k)
 {
-    struct lw_op op = lw_builder_blank(kind, context ? k->l->context_stream : k->l->tensor_stream);
+    return (struct line){k->l->tensor, k->l->tensor_stream};
+}
+
+static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                               struct line line, const char *name, int32_t input)
+{
+    struct lw_op op = lw_builder_blank(kind, line.stream);
     int32_t deps[3], n = 0;
 
-    op.comm = context ? k->l->context : k->l->tensor;
+    op.comm = line.comm;
     op.work_ps = -1;
     op.bytes = bytes;
     op.dtype = (uint8_t)k->l->activation_dtype;
@@ -37,15 +46,26 @@ static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_
 
 void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module, int32_t input)
 {
-    k->after = add_activations(k, kind, bytes, module, false, "activations", input);
+    k->after = add_activations(k, kind, bytes, module, tensor_line(k), "activations", input);
 }
 
 void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                    int32_t input)
 {
-    k->after = add_activations(k, kind, bytes, module, true,
+    k->after = add_activations(k, kind, bytes, module,
+                               (struct line){k->l->context, k->l->context_stream},
                                kind == LW_OP_REDUCE_SCATTER ? "key and value gradients"
                                                             : "keys and values", input);
+}
+
+void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
+                     int32_t input)
+{
+    int64_t bytes = d->w->modules[module].dispatch_bytes;
+
+    if (k->l->ep > 1 && bytes > 0)
+        k->after = add_activations(k, LW_OP_ALL_TO_ALL, bytes, lw_part_module(d, module),
+                                   (struct line){k->l->expert, k->l->expert_stream}, name, input);
 }
 
 int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)
@@ -65,7 +85,8 @@ int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t modul
 
 void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module)
 {
-    add_activations(k, LW_OP_ALL_GATHER, bytes, module, false, "saved activations", -1);
+    add_activations(k, LW_OP_ALL_GATHER, bytes, module, tensor_line(k), "saved activations",
+                    -1);
 }
 
 void lw_write_gap(struct lw_writer *k, enum lw_gap gap)

@@ -36,7 +36,8 @@ static enum lw_status list_given(struct lw_part *d, struct lw_err *err)
                                            "parallelism, and its owner's weights would overwrite "
                                            "those of the others", lw_part_param(d, i), p->name);
         h->param_of[h->n] = i;
-        h->as_given[h->n++] = (struct lw_shard_param){p->numel, p->dtype, p->device, p->trainable};
+        h->as_given[h->n++] = (struct lw_shard_param){p->numel, p->dtype, lw_part_device(p),
+                                                              p->trainable};
     }
     return LW_OK;
 }
@@ -66,7 +67,9 @@ static enum lw_status room_for_buffers(struct lw_part *d, int64_t n, struct lw_e
 
 static void open_buffer(struct lw_part_shards *h, enum lw_dtype dtype, int32_t device, int32_t owner)
 {
-    h->buffers[h->n_buffers++] = (struct lw_part_buffer){dtype, device, owner, h->n_items, 0, 0, -1};
+    h->buffers[h->n_buffers++] = (struct lw_part_buffer){.dtype = dtype, .device = device,
+                                                         .owner = owner, .first_item = h->n_items,
+                                                         .module = -1};
 }
 
 static void put_item(struct lw_part_shards *h, int32_t given)

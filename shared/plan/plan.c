@@ -265,7 +265,8 @@ static void feed_params(struct lw_hash *h, const struct lw_plan *p)
         lw_hash_int(h, a->module);
         lw_hash_int(h, a->device);
         lw_hash_int(h, a->tied);
-        lw_hash_int(h, a->trainable | a->sparse << 1 | a->used << 2 | a->ignored << 3);
+        lw_hash_int(h, a->trainable | a->sparse << 1 | a->used << 2 | a->ignored << 3 |
+                           a->expert << 4);
     }
     lw_hash_int(h, p->n_buffers);
     for (int32_t i = 0; i < p->n_buffers; i++) {

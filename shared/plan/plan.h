@@ -40,6 +40,8 @@ enum lw_comm_purpose {
     LW_COMM_WORLD,
     LW_COMM_RECORDED,
     LW_COMM_CONTEXT,   /* keys and values of a sequence's parts */
+    LW_COMM_EXPERT,    /* tokens to experts and back */
+    LW_COMM_EXPERT_DATA, /* gradients and shards of experts */
     LW_N_COMM_PURPOSES,
 };
 
@@ -68,6 +70,7 @@ struct lw_plan_param {
     int8_t device;
     uint8_t dtype;             /* enum lw_dtype */
     bool trainable, sparse, used, ignored;
+    bool expert;               /* ranks whose data coordinates are equal modulo strategy.ep hold the same */
 };
 
 struct lw_plan_buffer {

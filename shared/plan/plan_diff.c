@@ -160,7 +160,8 @@ static bool params_differ(struct diff *d)
                                   {"trainable", x->trainable, y->trainable},
                                   {"sparse", x->sparse, y->sparse},
                                   {"used", x->used, y->used},
-                                  {"ignored", x->ignored, y->ignored}};
+                                  {"ignored", x->ignored, y->ignored},
+                                  {"expert", x->expert, y->expert}};
         snprintf(what, sizeof what, "parameter %d '%.100s'", i, x->name);
         if (words_differ(d, "name of a parameter", x->name, y->name) ||
             fields_differ(d, what, f, sizeof f / sizeof *f))

@@ -54,6 +54,8 @@ static const struct option {
     {PLAIN("tp", "N", "tensor-parallel ranks (1)"), INT, AT(tp), 1},
     {PLAIN("cp", "N",
       "context-parallel ranks: each has 1/N of every sequence's tokens (1)"), INT, AT(cp), 1},
+    {PLAIN("ep", "N",
+      "expert-parallel ranks: each has 1/N of the experts; divides dp * cp (1)"), INT, AT(ep), 1},
     {WORDS("sequence-parallel", "on|off",
       "--tp: activations between split layers are cut over the tensor group, all-gathered and "
       "reduce-scattered in place of sums (off)", on_off), BOOLEAN, AT(sequence_parallel), 0},
@@ -143,7 +145,7 @@ _Static_assert(N_OPTIONS <= 64, "lw_strategy.given holds a bit per option");
 struct lw_strategy lw_strategy_default(void)
 {
     return (struct lw_strategy){
-        .dp = 1, .pp = 1, .tp = 1, .cp = 1, .micro_batches = 1, .chunks = 1,
+        .dp = 1, .pp = 1, .tp = 1, .cp = 1, .ep = 1, .micro_batches = 1, .chunks = 1,
         .bucket_cap_bytes = -1, .first_bucket_bytes = -1, .prefetch = -1,
         .stage_bytes = -1,
         .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,

@@ -34,6 +34,7 @@ enum lw_compat {
 struct lw_strategy {
     int64_t dp, pp, tp;
     int64_t cp;                    /* ranks that share the tokens of a sequence */
+    int64_t ep;                    /* ranks that share the experts; divides dp * cp */
     int64_t micro_batches, chunks;
     int64_t no_sync;               /* accumulating backwards before each synchronised one */
     int64_t bucket_cap_bytes;      /* -1 = the policy's default */

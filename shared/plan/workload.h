@@ -45,6 +45,8 @@ struct lw_module {
     int64_t whole_kept_bytes[LW_N_RECOMPUTE];
     int64_t kv_bytes; /* context parallelism: keys and values that its attention reads; 0 = none. A
                        * tensor group divides them */
+    int64_t dispatch_bytes; /* expert parallelism: tokens that the experts get, and give back; 0 = it
+                             * has no experts */
 };
 
 struct lw_param {
@@ -58,6 +60,7 @@ struct lw_param {
     bool trainable, sparse; /* sparse: expects a sparse gradient (see lw_workload.sparse) */
     bool used;              /* takes part in the step (false: unused parameter) */
     bool ignored;           /* on the ignore list of the data-parallel wrapper */
+    bool expert;            /* of all experts of its module: expert parallelism divides it */
     lw_ps ready_ps;         /* gradient ready, from the start of backward; -1 = unknown */
 };
 

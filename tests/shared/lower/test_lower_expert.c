@@ -1,0 +1,183 @@
+/* Expert parallelism: shared/lower/lower_forward.c, lower_backward.c, lower_ranks.c,
+ * docs/design/program_expert.md. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "exec/run/run.h"
+#include "shared/lower/lower.h"
+#include "shared/plan/op.h"
+#include "tests/lib/model_help.h"
+#include "tests/lib/strategy_words.h"
+
+enum { LAYERS = 2, HIDDEN = 16, TOKENS = 32, TOP = 2 };
+
+static bool is_expert(const char *name)
+{
+    return strstr(name, "mlp") != NULL;
+}
+
+/* A llama whose linear pairs are experts: each token goes to two. */
+static struct lw_workload model(void)
+{
+    struct lw_workload w = model_build("llama-7b", (struct traces_model_shape){
+                                           .batch = 1, .layers = LAYERS, .hidden = HIDDEN, .heads = 4,
+                                           .ffn = 32, .seq = TOKENS, .vocab = 32, .dtype = "f32",
+                                           .optimizer = "adam"});
+    int n = 0;
+
+    for (int32_t i = 0; i < w.n_params; i++) {
+        w.params[i].expert = is_expert(w.params[i].name);
+        n += w.params[i].expert;
+        if (w.params[i].expert)
+            w.modules[w.params[i].module].dispatch_bytes = TOP * TOKENS * HIDDEN * 4;
+    }
+    assert_int_equal(n, 3 * LAYERS);
+    return w;
+}
+
+static struct lw_plan plan_of(const struct lw_workload *w, const char *words)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    if (lw_plan_build(w, &s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    return p;
+}
+
+static const struct lw_comm *comm_of(const struct lw_plan *p, const struct lw_op *o)
+{
+    return o->comm < 0 ? NULL : &p->comms[o->comm];
+}
+
+/* 2 x 32 tokens of 16 f32: 4096 bytes to the experts and back, in forward and in backward. */
+static void tokens_go_to_experts_and_back(void **state)
+{
+    struct lw_workload w = model();
+    struct lw_plan p = plan_of(&w, "dp 4 ep 2");
+    struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 0);
+    static const char *const order[] = {"dispatch", "combine", "dispatch", "combine",
+                                        "combine", "dispatch", "combine", "dispatch"};
+    size_t n = 0;
+
+    (void)state;
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *o = &p.ops[i];
+        if (o->kind != LW_OP_ALL_TO_ALL)
+            continue;
+        assert_true(n < sizeof order / sizeof *order);
+        assert_string_equal(o->name, order[n++]);
+        assert_int_equal(o->bytes, 4096);
+        assert_int_equal(comm_of(&p, o)->purpose, LW_COMM_EXPERT);
+        const struct lw_group *group = lw_plan_group(&p, o->comm, 3);
+        assert_int_equal(group->n_members, 2);
+        assert_int_equal(p.members[group->first_member], 2);
+    }
+    assert_int_equal(n, 4 * LAYERS);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+/* Ranks 1 and 3 of 4 hold the same half of the experts: their gradients are reduced over these two, all
+ * others over four. No bucket has both. */
+static void experts_are_reduced_over_their_own_group(void **state)
+{
+    static const char *const words[] = {"dp 4 ep 2", "dp 4 ep 2 zero 1", "dp 4 ep 2 zero 2",
+                                        "dp 4 ep 2 zero 3"};
+    struct lw_workload w = model();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct lw_plan p = plan_of(&w, words[i]);
+        struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 1);
+        int n_expert = 0, n_other = 0;
+        for (int32_t a = 0; a < p.n_params; a++)
+            assert_int_equal(p.params[a].numel,
+                             w.params[a].numel / (is_expert(p.params[a].name) ? 2 : 1));
+        for (int32_t k = g.first_op; k < g.first_op + g.n_ops; k++) {
+            const struct lw_op *o = &p.ops[k];
+            if (!comm_of(&p, o) || o->bucket < 0)
+                continue;
+            const struct lw_bucket *b = &p.buckets[o->bucket];
+            bool expert = p.params[p.slots[b->first_slot]].expert;
+            const struct lw_group *group = lw_plan_group(&p, o->comm, 1);
+            for (int32_t s = 0; s < b->n_slots; s++)
+                assert_int_equal(p.params[p.slots[b->first_slot + s]].expert, expert);
+            assert_int_equal(group->n_members, expert ? 2 : 4);
+            assert_int_equal(p.members[group->first_member + 1], expert ? 3 : 1);
+            n_expert += expert;
+            n_other += !expert;
+        }
+        assert_true(n_expert > 0 && n_other > 0);
+        lw_plan_free(&p);
+    }
+    lw_workload_free(&w);
+}
+
+static void all_of_it_runs_and_is_verified(void **state)
+{
+    static const char *const words[] = {
+        "dp 2 ep 2", "dp 4 ep 2", "dp 4 ep 2 zero 1", "dp 4 ep 2 zero 2 micro-batches 2",
+        "dp 4 ep 2 zero 3", "dp 4 ep 4 zero 3", "cp 2 dp 2 ep 2", "dp 2 ep 2 tp 2 sequence-parallel on",
+        "dp 2 ep 2 pp 2 micro-batches 2 schedule zb-h1 zero 1",
+        "dp 2 ep 2 pp 2 micro-batches 4 schedule dualpipe recompute full"};
+    struct lw_workload w = model();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct lw_exec_options o = lw_exec_options_default();
+        struct lw_exec_result r;
+        struct lw_err err = {0};
+        struct lw_plan p = plan_of(&w, words[i]);
+        o.compute = EXEC_COMPUTE_SLEEP;
+        o.n_steps = 2;
+        o.n_warmup = 0;
+        o.optimizer = exec_optimizer_of(EXEC_MOMENTUM);
+        if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+            fail_msg("%s: %s", words[i], err.msg);
+        assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+        assert_true(r.n_checked_message_bytes > 0);
+        lw_exec_result_free(&r);
+        lw_plan_free(&p);
+    }
+    lw_workload_free(&w);
+}
+
+static void refused(const char *words, const char *part)
+{
+    struct lw_workload w = model();
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    if (lw_plan_build(&w, &s, NULL, &p, &err) == LW_OK || !strstr(err.msg, part))
+        fail_msg("%s: '%s' lacks '%s'", words, err.msg, part);
+    lw_workload_free(&w);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    refused("dp 4 ep 3", "--ep 3 does not divide the 4 ranks");
+    refused("dp 2 ep 2 clip 1", "--ep 2 with --clip");
+    refused("dp 2 ep 2 zero 1 shard-policy oss-greedy", "experts are sharded in equal shares");
+    refused("dp 5 ep 5", "make no 5 equal parts");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tokens_go_to_experts_and_back),
+        cmocka_unit_test(experts_are_reduced_over_their_own_group),
+        cmocka_unit_test(all_of_it_runs_and_is_verified),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+    };
+
+    return cmocka_run_group_tests_name("expert", tests, NULL, NULL);
+}
