@@ -46,7 +46,8 @@ MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 RECORD_SRC := $(sort $(wildcard exec/record/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
 HOST_SRC := shared/base/err.c shared/base/shown_text.c shared/plan/op.c shared/base/dtype.c # in each plugin
-SRC   := $(filter-out $(PLUGIN_SRC),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
+LIBRARY_EXAMPLE := analysis/library/example.c
+SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/store/schema.sql)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o
@@ -76,7 +77,7 @@ endif
 .PHONY: all deps check stress test demo bench validate-here validate-tables install format \
         check-layers check-headers fuzz run-fuzz help golden-update tidy \
         format-check clean
-all: $(BUILD)/lapwing plugins
+all: $(BUILD)/lapwing $(BUILD)/liblapwing.so plugins
 
 # --- rules ----------------------------------------------------------------------------------------
 $(BUILD)/%.o: %.c Makefile
@@ -93,6 +94,17 @@ $(BUILD)/lapwing: $(BUILD)/lapwing.o $(BUILD)/liblapwing.a
 $(BUILD)/liblapwing.a: $(OBJ)
 	@rm -f $@
 	$(call say,AR    $@) ar rcs $@ $^
+
+# The library shows what analysis/library/lapwing.h declares and nothing else.
+$(BUILD)/liblapwing.so: $(BUILD)/analysis/library/library.o $(BUILD)/liblapwing.a analysis/library/lapwing.map
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-soname,liblapwing.so.0 \
+	    -Wl,--version-script=analysis/library/lapwing.map -Wl,--no-undefined \
+	    $(BUILD)/analysis/library/library.o $(BUILD)/liblapwing.a $(LDLIBS) -o $@
+	@ln -sf liblapwing.so $(BUILD)/liblapwing.so.0
+
+$(BUILD)/library_example: $(LIBRARY_EXAMPLE) analysis/library/lapwing.h $(BUILD)/liblapwing.so
+	$(call say,LINK  $@) $(CC) $(WARN) $(SANITIZE) -Ianalysis/library $< $(BUILD)/liblapwing.so \
+	    -Wl,-rpath,'$$ORIGIN' -o $@
 
 $(BUILD)/embedded.c: $(EMBED) Makefile
 	@mkdir -p $(@D)
@@ -208,7 +220,7 @@ $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 # A test that loads a plugin names its folder; with T only such a test builds them.
 loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
 
-check: $(CHECKED) $(if $(T),$(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lapwing) \
+check: $(CHECKED) $(if $(filter-out library,$(T)),,$(BUILD)/library_example) $(if $(T),$(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lapwing) \
                     $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(PLUGINS) $(RECORDERS) $(FAKE_GPU)), \
                     $(BUILD)/lapwing $(PLUGINS) $(RECORDERS) $(FAKE_GPU) check-layers check-headers)
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
@@ -294,7 +306,15 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lapwing
 	install -m 755 $(BUILD)/lapwing $(DESTDIR)$(PREFIX)/bin/lapwing
 	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(RECORDERS) $(DESTDIR)$(PREFIX)/lib/lapwing)
-	install -d $(DESTDIR)$(PYTHONDIR)
+	install -d $(DESTDIR)$(PYTHONDIR) $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(BUILD)/liblapwing.so $(DESTDIR)$(PREFIX)/lib/liblapwing.so.$(VERSION)
+	ln -sf liblapwing.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liblapwing.so.0
+	ln -sf liblapwing.so.0 $(DESTDIR)$(PREFIX)/lib/liblapwing.so
+	install -m 644 analysis/library/lapwing.h $(DESTDIR)$(PREFIX)/include/lapwing.h
+	install -m 644 analysis/library/lapwing.py $(DESTDIR)$(PYTHONDIR)/lapwing.py
+	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: lapwing' 'Version: $(VERSION)' \
+	    'Description: predicts schedules of distributed training' 'Cflags: -I$${prefix}/include' \
+	    'Libs: -L$${prefix}/lib -llapwing' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/lapwing.pc
 	install -m 644 traces/lapwing_record.py $(DESTDIR)$(PYTHONDIR)/lapwing_record.py
 	@tests/install_docs.sh $(BUILD)/lapwing "$(DESTDIR)$(PREFIX)/share"
 

@@ -1,0 +1,328 @@
+/* The functions of lapwing.h over the parts that the commands use: nothing is computed here. A plan
+ * handle keeps its cluster, because policies asked for its costs; a result keeps the names of its
+ * ops, so that it outlives the plan. */
+#include "analysis/library/lapwing.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
+#include "shared/lower/lower.h"
+#include "sim/cost/cost_model.h"
+#include "sim/predict/sim.h"
+#include "traces/models/models.h"
+
+struct lapwing_plan {
+    struct lw_arena arena; /* texts of options */
+    struct lw_cluster cluster;
+    struct lw_plan plan;
+};
+
+struct lapwing_result {
+    struct lw_arena arena;
+    struct lw_timeline rows;
+    struct lw_summary summary;
+    int64_t n_events;
+    int32_t n_ranks, n_op_names;
+    const char **op_name;
+};
+
+const char *lapwing_version(void)
+{
+    return LW_VERSION;
+}
+
+static void give_error(const struct lw_err *err, char *error, size_t size)
+{
+    if (error && size > 0)
+        snprintf(error, size, "%s", err->msg);
+}
+
+/* ---- plans ---- */
+
+static bool is_model(const char *name)
+{
+    const struct traces_model *m;
+
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
+        if (strcmp(m->name, name) == 0)
+            return true;
+    return false;
+}
+
+static enum lw_status read_workload(const char *name, const struct lw_cluster *c,
+                                    struct lw_workload *w, struct lw_err *err)
+{
+    static const struct traces_model_shape usual;
+
+    if (access(name, F_OK) != 0 && is_model(name))
+        return traces_model_build(name, &usual, &c->device, w, err);
+    return lw_workload_read(name, w, err);
+}
+
+static enum lw_status set_options(struct lapwing_plan *p, const char *const *options,
+                                  struct lw_strategy *s, struct lw_err *err)
+{
+    *s = lw_strategy_default();
+    for (; options && *options; options += 2) {
+        if (!options[1])
+            return lw_fail(err, LW_EINVAL, "option '%s' has no value: names and values in turns, "
+                                           "ended by NULL", *options);
+        char *value = lw_arena_strdup(&p->arena, options[1]); /* strategies keep texts by pointer */
+        if (!value)
+            return lw_fail_nomem(err);
+        LW_TRY(lw_strategy_set(s, *options, value, err));
+    }
+    return lw_strategy_check(s, err);
+}
+
+static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, const char *cluster,
+                                const char *const *options, struct lw_err *err)
+{
+    struct lw_strategy s;
+    struct lw_workload w;
+
+    LW_TRY(set_options(p, options, &s, err));
+    LW_TRY(lw_cluster_find(cluster, &p->cluster, err));
+    struct lw_cost cost = lw_sim_cost(&p->cluster);
+    LW_TRY(read_workload(workload, &p->cluster, &w, err));
+    enum lw_status status = lw_plan_build(&w, &s, &cost, &p->plan, err);
+    lw_workload_free(&w);
+    return status;
+}
+
+lapwing_plan *lapwing_plan_make(const char *workload, const char *cluster,
+                                const char *const *options, char *error, size_t error_size)
+{
+    struct lw_err err = {0};
+    struct lapwing_plan *p = lw_calloc(1, sizeof *p);
+    enum lw_status status = p ? make_plan(p, workload, cluster, options, &err)
+                              : lw_fail_nomem(&err);
+
+    if (status == LW_OK)
+        return p;
+    give_error(&err, error, error_size);
+    lapwing_plan_free(p);
+    return NULL;
+}
+
+void lapwing_plan_free(lapwing_plan *p)
+{
+    if (!p)
+        return;
+    lw_plan_free(&p->plan);
+    lw_cluster_free(&p->cluster);
+    lw_arena_free(&p->arena);
+    lw_free(p);
+}
+
+const char *lapwing_plan_hash(const lapwing_plan *p)
+{
+    return p->plan.hash;
+}
+
+int32_t lapwing_plan_ranks(const lapwing_plan *p)
+{
+    return p->plan.n_ranks;
+}
+
+/* Bucket k of those that the variant which the run settles on reduces, over all stages; *n counts
+ * them. NULL: there are not so many. */
+static const struct lw_bucket *steady_bucket(const struct lw_plan *p, int32_t k, int32_t *n)
+{
+    const struct lw_bucket *found = NULL;
+
+    *n = 0;
+    for (int32_t i = 0; i < p->n_sets; i++) {
+        const struct lw_bucket_set *set = &p->sets[i];
+        if (!lw_plan_uses_set(p, p->pass_variant[p->n_passes - 1], i))
+            continue;
+        if (k >= *n && k < *n + set->n_buckets)
+            found = &p->buckets[set->first_bucket + k - *n];
+        *n += set->n_buckets;
+    }
+    return found;
+}
+
+int32_t lapwing_plan_buckets(const lapwing_plan *p)
+{
+    int32_t n;
+
+    steady_bucket(&p->plan, -1, &n);
+    return n;
+}
+
+int64_t lapwing_plan_bucket_bytes(const lapwing_plan *p, int32_t bucket)
+{
+    int32_t n;
+    const struct lw_bucket *b = steady_bucket(&p->plan, bucket, &n);
+
+    return b ? b->bytes : -1;
+}
+
+/* ---- results ---- */
+
+static enum lw_status keep_names(struct lapwing_result *r, const struct lw_plan *p,
+                                 struct lw_err *err)
+{
+    r->op_name = lw_arena_alloc(&r->arena, p->n_ops, sizeof *r->op_name);
+    if (!r->op_name)
+        return lw_fail_nomem(err);
+    r->n_op_names = p->n_ops;
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (!(r->op_name[i] = lw_arena_strdup(&r->arena, p->ops[i].name)))
+            return lw_fail_nomem(err);
+    return LW_OK;
+}
+
+static enum lw_status simulate(const struct lapwing_plan *p, int32_t steps, struct lapwing_result *r,
+                               struct lw_err *err)
+{
+    struct lw_sim_options options = lw_sim_options_default();
+    struct lw_sim_classes classes = {0};
+    struct lw_sim_stats stats;
+    int32_t before = lw_sim_warmup_steps(&p->plan);
+
+    if (steps < 0)
+        return lw_fail(err, LW_EINVAL, "steps must be at least 0, got %d", steps);
+    options.n_steps = steps > 0 ? steps : before + 1;
+    before = before < options.n_steps ? before : options.n_steps - 1;
+    LW_TRY(lw_sim_run_classes(&p->plan, &p->cluster, &options, &classes, &stats, err));
+    enum lw_status status = lw_sim_summarize(&classes, before, &r->summary, err);
+    if (status == LW_OK)
+        status = lw_sim_expand(&classes, &r->rows, err);
+    lw_sim_classes_free(&classes);
+    r->n_events = stats.n_events;
+    r->n_ranks = p->plan.n_ranks;
+    return status == LW_OK ? keep_names(r, &p->plan, err) : status;
+}
+
+lapwing_result *lapwing_simulate(const lapwing_plan *plan, int32_t steps, char *error,
+                                 size_t error_size)
+{
+    struct lw_err err = {0};
+    struct lapwing_result *r = lw_calloc(1, sizeof *r);
+    enum lw_status status = r ? simulate(plan, steps, r, &err) : lw_fail_nomem(&err);
+
+    if (status == LW_OK)
+        return r;
+    give_error(&err, error, error_size);
+    lapwing_result_free(r);
+    return NULL;
+}
+
+void lapwing_result_free(lapwing_result *r)
+{
+    if (!r)
+        return;
+    lw_timeline_free(&r->rows);
+    lw_summary_free(&r->summary);
+    lw_arena_free(&r->arena);
+    lw_free(r);
+}
+
+/* ---- figures ---- */
+
+static const struct lw_measure *worst(const struct lapwing_result *r)
+{
+    static const struct lw_measure none;
+
+    return r->summary.worst >= 0 && r->summary.worst < r->summary.n_ranks
+               ? &r->summary.ranks[r->summary.worst]
+               : &none;
+}
+
+enum figure { STEP, EXPOSED, COMPUTE, COPY, COMM, IDLE, MEMORY, BUBBLE, RANKS, STEPS, OPS, EVENTS,
+              N_FIGURES };
+
+static const char *const figure_names[N_FIGURES] = {
+    "step_ps", "exposed_comm_ps", "compute_busy_ps", "copy_busy_ps", "comm_busy_ps", "idle_ps",
+    "peak_memory_bytes", "bubble_ratio", "n_ranks", "n_steps", "n_ops", "n_events",
+};
+
+static double figure(const struct lapwing_result *r, int k)
+{
+    const struct lw_summary *s = &r->summary;
+    const double all[N_FIGURES] = {
+        [STEP] = (double)s->step, [EXPOSED] = (double)worst(r)->exposed_comm,
+        [COMPUTE] = (double)worst(r)->compute_busy, [COPY] = (double)worst(r)->copy_busy,
+        [COMM] = (double)worst(r)->comm_busy, [IDLE] = (double)worst(r)->idle,
+        [MEMORY] = (double)s->peak_memory_bytes, [BUBBLE] = s->bubble_ratio,
+        [RANKS] = r->n_ranks, [STEPS] = s->n_steps, [OPS] = (double)s->n_ops,
+        [EVENTS] = (double)r->n_events,
+    };
+
+    return all[k];
+}
+
+const char *lapwing_figure_name(int k)
+{
+    return k >= 0 && k < N_FIGURES ? figure_names[k] : NULL;
+}
+
+int lapwing_figure(const lapwing_result *r, const char *name, double *value)
+{
+    for (int k = 0; k < N_FIGURES; k++)
+        if (strcmp(name, figure_names[k]) == 0) {
+            *value = figure(r, k);
+            return 0;
+        }
+    return -1;
+}
+
+/* ---- the timeline ---- */
+
+int64_t lapwing_rows(const lapwing_result *r)
+{
+    return r->rows.n;
+}
+
+const int32_t *lapwing_column32(const lapwing_result *r, const char *name)
+{
+    const struct {
+        const char *name;
+        const int32_t *column;
+    } all[] = {
+        {"step", r->rows.step},     {"pass", r->rows.pass}, {"rank", r->rows.rank},
+        {"stream", r->rows.stream}, {"op", r->rows.op},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return all[i].column;
+    return NULL;
+}
+
+const int64_t *lapwing_column64(const lapwing_result *r, const char *name)
+{
+    const struct {
+        const char *name;
+        const lw_ps *column;
+    } all[] = {
+        {"ready_ps", r->rows.ready},   {"issue_ps", r->rows.issue}, {"start_ps", r->rows.start},
+        {"all_in_ps", r->rows.all_in}, {"end_ps", r->rows.end},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return all[i].column;
+    return NULL;
+}
+
+int32_t lapwing_kind(const lapwing_result *r, int64_t row)
+{
+    return row >= 0 && row < r->rows.n ? r->rows.kind[row] : -1;
+}
+
+const char *lapwing_kind_name(int32_t kind)
+{
+    return kind >= 0 && kind < LW_N_OP_KINDS ? lw_op_name((enum lw_op_kind)kind) : "";
+}
+
+const char *lapwing_op_name(const lapwing_result *r, int32_t op)
+{
+    return op >= 0 && op < r->n_op_names ? r->op_name[op] : "";
+}

@@ -1,0 +1,171 @@
+/* liblapwing.so as a program and as Python see it: the same figures as `lapwing sim`, and no other
+ * symbol. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/library/lapwing.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static const char *const options[] = {"dp", "4", "bucket-cap", "5MiB", NULL};
+
+static void figures_are_those_of_the_command(void **state)
+{
+    char error[200] = "", words[200];
+    lapwing_plan *p = lapwing_plan_make("mlp", "dgx-a100", options, error, sizeof error);
+    double step;
+
+    (void)state;
+    if (!p)
+        fail_msg("%s", error);
+    assert_int_equal(lapwing_plan_ranks(p), 4);
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < lapwing_plan_buckets(p); i++)
+        bytes += lapwing_plan_bucket_bytes(p, i);
+    assert_int_equal(bytes, 4 * 16793600LL); /* mlp's parameters in f32 */
+    assert_int_equal(lapwing_plan_bucket_bytes(p, lapwing_plan_buckets(p)), -1);
+    lapwing_result *r = lapwing_simulate(p, 0, error, sizeof error);
+    assert_non_null(r);
+    assert_int_equal(lapwing_figure(r, "step_ps", &step), 0);
+    lapwing("model mlp --device dgx-a100 -o w.json", NULL);
+    const char *out = lapwing("sim -w w.json -c dgx-a100 --dp 4 --bucket-cap 5MiB --no-db --format "
+                              "json", NULL);
+    snprintf(words, sizeof words, "\"step_ns\": %.0f", (step + 499) / 1000);
+    assert_non_null(strstr(out, lapwing_plan_hash(p)));
+    if (!strstr(out, words))
+        fail_msg("no %s in %s", words, out);
+    lapwing_result_free(r);
+    lapwing_plan_free(p);
+}
+
+static void the_timeline_outlives_its_plan(void **state)
+{
+    char error[200] = "";
+    lapwing_plan *p = lapwing_plan_make("mlp", "dgx-a100", options, error, sizeof error);
+    lapwing_result *r = lapwing_simulate(p, 1, error, sizeof error);
+    int n_reduce = 0;
+
+    (void)state;
+    lapwing_plan_free(p);
+    assert_non_null(r);
+    const int64_t *start = lapwing_column64(r, "start_ps"), *end = lapwing_column64(r, "end_ps");
+    const int32_t *rank = lapwing_column32(r, "rank"), *op = lapwing_column32(r, "op");
+    assert_true(lapwing_rows(r) > 0);
+    for (int64_t i = 0; i < lapwing_rows(r); i++) {
+        assert_true(start[i] <= end[i] && rank[i] >= 0 && rank[i] < 4);
+        assert_non_null(lapwing_op_name(r, op[i]));
+        n_reduce += strcmp(lapwing_kind_name(lapwing_kind(r, i)), "all_reduce") == 0;
+    }
+    assert_true(n_reduce > 0 && n_reduce % 4 == 0);
+    assert_null(lapwing_column64(r, "rank"));
+    assert_null(lapwing_column32(r, "end_ps"));
+    lapwing_result_free(r);
+    lapwing_result_free(NULL);
+    lapwing_plan_free(NULL);
+}
+
+static void errors_are_the_commands_lines(void **state)
+{
+    static const char *const wrong[] = {"dp", "0", NULL}, *const odd[] = {"dp", NULL},
+                             *const unknown[] = {"colour", "red", NULL};
+    char error[200] = "";
+    double v;
+
+    (void)state;
+    assert_null(lapwing_plan_make("mlp", "dgx-a100", wrong, error, sizeof error));
+    assert_non_null(strstr(error, "dp"));
+    assert_null(lapwing_plan_make("mlp", "dgx-a100", odd, error, sizeof error));
+    assert_non_null(strstr(error, "has no value"));
+    assert_null(lapwing_plan_make("mlp", "dgx-a100", unknown, error, sizeof error));
+    assert_non_null(strstr(error, "colour"));
+    assert_null(lapwing_plan_make("nosuch", "dgx-a100", NULL, error, 20)); /* cut, not overrun */
+    assert_int_equal(strlen(error), 19);
+    assert_null(lapwing_plan_make("mlp", "nosuch", NULL, NULL, 0));
+    lapwing_plan *p = lapwing_plan_make("mlp", "dgx-a100", NULL, error, sizeof error);
+    assert_null(lapwing_simulate(p, -1, error, sizeof error));
+    lapwing_result *r = lapwing_simulate(p, 0, error, sizeof error);
+    assert_int_equal(lapwing_figure(r, "colour", &v), -1);
+    lapwing_result_free(r);
+    lapwing_plan_free(p);
+}
+
+/* The library beside the program under test. */
+#define LIBRARY "$(dirname $L)/liblapwing.so"
+
+static void nothing_else_is_visible(void **state)
+{
+    int rc;
+
+    (void)state;
+    const char *out = shell("nm -D --defined-only " LIBRARY " | grep -v ' lapwing_' | grep -v "
+                            "' LAPWING_0'", &rc);
+    if (rc == 0)
+        fail_msg("visible beside the interface: %s", out);
+    assert_non_null(strstr(shell("nm -D --defined-only " LIBRARY, NULL), "lapwing_simulate"));
+}
+
+static void the_example_runs(void **state)
+{
+    (void)state;
+    const char *out = shell("$(dirname $L)/library_example mlp", NULL);
+    assert_non_null(strstr(out, "1MiB"));
+    assert_non_null(strstr(out, "100MiB   1 buckets"));
+    assert_true(strlen(shell("cat $P/analysis/library/example.c", NULL)) > 0);
+}
+
+static void python_gets_a_dict_and_columns(void **state)
+{
+    int rc;
+
+    (void)state;
+    shell("python3 -c 'import ctypes'", &rc);
+    if (rc != 0 || getenv("LAPWING_SANITIZED")) {
+        print_message("SKIP the Python module: no python3\n");
+        skip();
+    }
+    fixture_put(fixture_path("t.py"),
+                "import lapwing\n"
+                "r = lapwing.simulate('mlp', 'dgx-a100', dp=4, bucket_cap='5MiB')\n"
+                "assert sum(r['bucket_bytes']) == 4 * 16793600, r\n"
+                "assert r['n_ranks'] == 4 and r['step_ps'] == round(r['step_ms'] * 1e9)\n"
+                "t = r['timeline']\n"
+                "assert len(t['start_ps']) == len(t['kind']) == len(t['name']) > 0\n"
+                "assert max(t['end_ps'][i] - t['start_ps'][i] for i in range(len(t['op']))) > 0\n"
+                "o = lapwing.simulate('mlp', 'dgx-a100', timeline=False, dp=4, overlap=False)\n"
+                "assert o['exposed_comm_ps'] >= r['exposed_comm_ps'] and 'timeline' not in o\n"
+                "try:\n"
+                "    lapwing.simulate('mlp', 'dgx-a100', dp=0)\n"
+                "except lapwing.Error as e:\n"
+                "    assert 'dp' in str(e)\n"
+                "else:\n"
+                "    raise AssertionError('dp=0 was accepted')\n"
+                "print(r['plan_hash'])\n");
+    const char *out = shell("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$P/analysis/library "
+                            "LAPWING_LIBRARY=" LIBRARY " python3 t.py", NULL);
+    char hash[33] = "";
+    snprintf(hash, sizeof hash, "%.32s", out);
+    lapwing("model mlp --device dgx-a100 -o w.json", NULL);
+    assert_non_null(strstr(lapwing("plan -w w.json -c dgx-a100 --dp 4 --bucket-cap 5MiB", NULL),
+                           hash));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(figures_are_those_of_the_command, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test(the_timeline_outlives_its_plan),
+        cmocka_unit_test(errors_are_the_commands_lines),
+        cmocka_unit_test_setup_teardown(nothing_else_is_visible, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(the_example_runs, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(python_gets_a_dict_and_columns, fixture_open, fixture_close),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
