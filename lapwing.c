@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/nearest.h"
 #include "shared/base/shown_stdout.h"
 #include "shared/base/shown_text.h"
 #include "shared/base/used_files.h"
@@ -53,8 +54,12 @@ int main(int argc, char **argv)
     for (const struct lw_command *c = lw_commands; c->name; c++)
         if (strcmp(c->name, name) == 0)
             return c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : argv);
-    char shown[128];
-    fprintf(stderr, "lapwing: no command '%s'; see 'lapwing help'\n",
-            lw_shown_text(shown, sizeof shown, name));
+    char shown[128], hint[96];
+    struct lw_nearest near = lw_nearest_begin(name);
+    for (const struct lw_command *c = lw_commands; c->name; c++)
+        lw_nearest_try(&near, c->name);
+    fprintf(stderr, "lapwing: no command '%s'%s; see 'lapwing help'\n",
+            lw_shown_text(shown, sizeof shown, name),
+            lw_nearest_hint(&near, "", hint, sizeof hint));
     return LW_EXIT_USAGE;
 }

@@ -27,6 +27,8 @@ static const struct lw_usage usage = {
 };
 
 /* What the command line says, and all that the command makes of it. */
+enum { FEW_SPANS = 20000 }; /* stored without being asked for: explain and plot need them */
+
 struct session {
     struct lw_plan_source source;
     struct sim_replay replay;
@@ -35,7 +37,7 @@ struct session {
     struct lw_sim_options options;
     const char *db;
     char command[1024];
-    bool no_db, spans, quiet;
+    bool no_db, spans, all, quiet;
     int64_t steps, seed, n_samples;
     enum lw_format format;
     struct lw_plan plan;
@@ -134,7 +136,7 @@ static enum lw_status store_spans(struct session *s, struct lw_store *store, int
 static enum lw_status store_ok(struct session *s, struct lw_store *store, int64_t run,
                                struct lw_err *err)
 {
-    if (s->spans)
+    if (s->spans || s->stats.n_ops <= FEW_SPANS)
         LW_TRY(store_spans(s, store, run, err));
     LW_TRY(lw_store_metric_int(store, run, "n_events", -1, -1, s->stats.n_events, err));
     LW_TRY(lw_store_metric_real(store, run, "wall_s", -1, -1, s->wall_s, err));
@@ -189,7 +191,8 @@ static enum lw_status work(struct session *s, struct lw_err *err)
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
                               .timeline = &s->classes.rows, .summary = &s->summary,
                               .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
-                              .replayed = s->replay.on ? &s->replay.shown : NULL};
+                              .replayed = s->replay.on ? &s->replay.shown : NULL,
+                              .all = s->all};
     struct lw_err why = {0}, unused;
     enum lw_status status = predict(s, &why);
 
@@ -251,7 +254,9 @@ int cmd_sim(int argc, char **argv)
          "with --replay: what kernels are, before the built-in table", 0, 0},
         {"from-device", 0, LW_OPT_STRING, &s.replay.whatif.from_device, "KIND",
          "with --device: the device that was recorded (what the trace names)", 0, 0},
-        {"spans", 0, LW_OPT_FLAG, &s.spans, NULL, "store every op, not only the measures", 0, 0},
+        {"spans", 0, LW_OPT_FLAG, &s.spans, NULL,
+         "store every op, however many there are (up to 20,000 of a run)", 0, 0},
+        {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket (the ten that take longest)", 0, 0},
         LW_OPTION_DB(&s.db),
         LW_OPTION_QUIET(&s.quiet),
         LW_OPTION_NO_DB(&s.no_db),

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,12 +304,25 @@ void lw_output_abort(struct lw_output *out)
     forget(out);
 }
 
+/* The reader of a pipe has closed it: `lapwing ... | head` has seen enough. */
+static bool reader_has_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    struct stat st;
+
+    return fstat(STDOUT_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) &&
+           poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP));
+}
+
 enum lw_status lw_stdout_close(struct lw_err *err)
 {
     bool failed = ferror(stdout); /* what the cause was is forgotten by then */
 
     errno = 0;
-    if (fflush(stdout) != 0 && errno)
+    bool flushed = fflush(stdout) == 0;
+    if ((!flushed || failed || ferror(stdout)) && reader_has_left())
+        return LW_OK;
+    if (!flushed && errno)
         return lw_fail(err, LW_EIO, "standard output: %s", strerror(errno));
     if (failed || ferror(stdout))
         return lw_fail(err, LW_EIO, "standard output: not all of it could be written (no reader, "

@@ -11,7 +11,9 @@
 #include "shared/base/arena.h"
 #include "shared/base/shown_text.h"
 
-enum { NARROWEST = 8 }; /* of a column that is cut */
+/* A column that is cut keeps at least this much, in a narrow table and in a wide one; the width of a
+ * table outside a terminal. */
+enum { NARROWEST = 8, NARROWEST_OF_WIDE = 12, WIDE = 60, PIPED = 100 };
 
 struct lw_table {
     struct lw_arena arena;
@@ -105,32 +107,33 @@ static const char *body_cell(const struct lw_table *t, int64_t i)
     return t->cells[i];
 }
 
-/* Columns of the terminal behind f; 0 = no terminal, or it does not say. */
-static int terminal_width(FILE *f)
+/* Columns of the terminal that f is; of a pipe or a file PIPED, so that rows stay readable where they
+ * end up. $COLUMNS, where it is exported, wins over both. */
+static int width_of(FILE *f)
 {
     const char *said = getenv("COLUMNS");
     struct winsize size;
     int fd = f == stdout ? STDOUT_FILENO : fileno(f);
-
-    if (fd < 0 || !isatty(fd))
-        return 0;
     long n = said ? strtol(said, NULL, 10) : 0;
+
     if (n > 0 && n < 10000)
         return (int)n;
-    return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+    if (fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return PIPED;
 }
 
 /* Take from the widest text column until the table fits or no text is left to cut. */
 static void fit(const struct lw_table *t, int room, int *width)
 {
-    int whole = 2 * (t->n_columns - 1);
+    int whole = 2 * (t->n_columns - 1), narrowest = room < WIDE ? NARROWEST : NARROWEST_OF_WIDE;
 
     for (int c = 0; c < t->n_columns; c++)
         whole += width[c];
     for (; whole > room; whole--) {
         int widest = -1;
         for (int c = 0; c < t->n_columns; c++)
-            if (t->titles[c][0] != '>' && width[c] > NARROWEST &&
+            if (t->titles[c][0] != '>' && width[c] > narrowest &&
                 (widest < 0 || width[c] > width[widest]))
                 widest = c;
         if (widest < 0)
@@ -141,7 +144,7 @@ static void fit(const struct lw_table *t, int room, int *width)
 
 enum lw_status lw_table_print(const struct lw_table *t, FILE *f, int indent, struct lw_err *err)
 {
-    return lw_table_print_within(t, f, indent, terminal_width(f), err);
+    return lw_table_print_within(t, f, indent, width_of(f), err);
 }
 
 enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int indent, int n_columns,

@@ -10,6 +10,7 @@
 
 #include "shared/cli/cli_help.h"
 #include "shared/base/jsonout.h"
+#include "shared/base/nearest.h"
 #include "shared/base/output.h"
 #include "shared/base/shown_stdout.h"
 #include "shared/base/shown_text.h"
@@ -195,6 +196,20 @@ static const char *switch_value(char **argv, bool is_last)
     return optarg;
 }
 
+/* "--name=value" or "--name" that the table does not have. */
+static enum lw_status unknown_option(const struct lw_opt *table, const char *what,
+                                     struct lw_err *err)
+{
+    char word[64], hint[96];
+
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(what, "="), what);
+    struct lw_nearest near = lw_nearest_begin(word + strspn(word, "-"));
+    for (const struct lw_opt *o = table; o->name; o++)
+        lw_nearest_try(&near, o->name);
+    return lw_fail(err, LW_EINVAL, "unknown or ambiguous option '%s'%s", what,
+                   lw_nearest_hint(&near, "--", hint, sizeof hint));
+}
+
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err)
 {
@@ -214,7 +229,7 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
         if (c == '?' || (c == ':' && !(o && is_switch(o)))) {
             const char *what = optind > 0 ? argv[optind - 1] : "";
             return c == ':' ? lw_fail(err, LW_EINVAL, "option '%s' needs a value", what)
-                            : lw_fail(err, LW_EINVAL, "unknown or ambiguous option '%s'", what);
+                            : unknown_option(table, what, err);
         }
         const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
         if (set_value(o, value, err) != LW_OK)

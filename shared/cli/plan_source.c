@@ -4,11 +4,23 @@
 #include "shared/cli/plan_source.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/retime.h"
+
+/* A size of a few bytes without a unit is one that lacks its unit. */
+static void warn_of_bytes(const char *name, const char *value)
+{
+    const struct lw_strategy_option *o = lw_strategy_option(lw_strategy_find(name));
+
+    if (o->arg && strcmp(o->arg, "SIZE") == 0 && strspn(value, "0123456789") == strlen(value) &&
+        strlen(value) > 0 && strlen(value) < 5 && strcmp(value, "0") != 0)
+        fprintf(stderr, "lapwing: --%s %s means %s bytes; write %sMiB for mebibytes\n", name, value,
+                value, value);
+}
 
 static enum lw_status set_option(void *ctx, const char *name, const char *value,
                                  struct lw_err *err)
@@ -31,6 +43,7 @@ static enum lw_status set_option(void *ctx, const char *name, const char *value,
     s->values[i] = value;
     if (i == s->n_given)
         s->n_given++;
+    warn_of_bytes(name, value);
     return LW_OK;
 }
 
@@ -182,6 +195,14 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);
 }
 
+static bool is_workload(const char *file)
+{
+    char kind[16];
+
+    return strcmp(file, "-") != 0 && lw_file_kind(file, kind, NULL) == LW_OK &&
+           strcmp(kind, "workload") == 0;
+}
+
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
                                    const struct lw_cost *cost, struct lw_plan *plan,
                                    struct lw_err *err)
@@ -191,6 +212,8 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     if (plan_file && s->workload_file)
         return lw_fail(err, LW_EUSAGE, "takes plan file '%s' or -w %s, not both", plan_file,
                        s->workload_file);
+    if (plan_file && is_workload(plan_file))
+        return lw_fail(err, LW_EUSAGE, "'%s' is a workload, not a plan: give it with -w", plan_file);
     if (plan_file && s->device)
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its times: --device needs -w", plan_file);
     if (plan_file && (s->n_given > 0 || s->strategy_file))

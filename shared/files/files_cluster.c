@@ -1,6 +1,7 @@
 /* Cluster files: docs/formats/cluster.md; and the known systems, which are such files built into
  * the binary. `host` is one of them, with the cores and the memory that this process may use put in
  * when it is asked for. */
+#include "shared/base/nearest.h"
 #include "shared/files/files.h"
 
 #include <ctype.h>
@@ -419,8 +420,12 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
         size_t n = strlen(all);
         snprintf(all + n, sizeof all - n, "%s%s", k ? ", " : "", lw_cluster_known(k));
     }
-    return lw_fail(err, LW_EINVAL, "cluster '%s': no such file, and none of the known systems %s",
-                   name_or_file, all);
+    struct lw_nearest near = lw_nearest_begin(name_or_file);
+    char hint[96];
+    for (int k = 0; lw_cluster_known(k); k++)
+        lw_nearest_try(&near, lw_cluster_known(k));
+    return lw_fail(err, LW_EINVAL, "cluster '%s'%s: no such file, and none of the known systems %s",
+                   name_or_file, lw_nearest_hint(&near, "", hint, sizeof hint), all);
 }
 
 enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,

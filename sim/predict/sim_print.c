@@ -68,7 +68,23 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
 
 /* --- text --- */
 
-static enum lw_status text_buckets(const struct bucket_list *l, FILE *f, struct lw_err *err)
+enum { SHOWN = 10 }; /* buckets of a summary */
+
+/* How many buckets move data for longer than this one; of equals the earlier. */
+static int64_t longer_ones(const struct bucket_list *l, int64_t i)
+{
+    lw_ps mine = l->v[i].end - l->v[i].start;
+    int64_t n = 0;
+
+    for (int64_t k = 0; k < l->n; k++) {
+        lw_ps other = l->v[k].end - l->v[k].start;
+        n += other > mine || (other == mine && k < i);
+    }
+    return n;
+}
+
+static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *f,
+                                   struct lw_err *err)
 {
     static const char *const titles[] = {"bucket", "op",     ">size",    ">ready", ">launch",
                                          ">start", ">moves", ">end"};
@@ -81,6 +97,8 @@ static enum lw_status text_buckets(const struct bucket_list *l, FILE *f, struct 
         return lw_fail_nomem(err);
     for (int64_t i = 0; i < l->n; i++) {
         const struct bucket_times *b = &l->v[i];
+        if (!all && l->n > SHOWN && longer_ones(l, i) >= SHOWN)
+            continue;
         lw_table_cell(t, "%d", b->bucket);
         lw_table_cell(t, "%s", lw_op_name(b->kind));
         lw_table_cell(t, "%s", lw_format_bytes(buf, b->bytes));
@@ -93,6 +111,9 @@ static enum lw_status text_buckets(const struct bucket_list *l, FILE *f, struct 
     fprintf(f, "\nbuckets, from the start of the step (last rank; moves: all members are in)\n");
     enum lw_status status = lw_table_print(t, f, 2, err);
     lw_table_free(t);
+    if (!all && l->n > SHOWN)
+        fprintf(f, "  the %d that take longest of %lld; --all prints every one\n", SHOWN,
+                (long long)l->n);
     return status;
 }
 
@@ -210,7 +231,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
             s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
             missing_bytes(r) > 0 ? ", more than the device has by " : "",
             missing_bytes(r) > 0 ? lw_format_bytes(more, missing_bytes(r)) : "");
-    LW_TRY(text_buckets(l, f, err));
+    LW_TRY(text_buckets(l, r->all, f, err));
     if (r->replayed)
         LW_TRY(text_replay(r, f, err));
     else

@@ -35,6 +35,7 @@ struct lw_sim_report {
     const struct lw_summary *summary;
     const struct lw_sim_stats *stats;
     const struct lw_sim_samples *samples; /* n = 0: none were drawn */
+    bool all;                             /* text: every bucket, not only those that end last */
     double wall_s;
     int64_t run;                          /* id in the database; -1 = not stored */
     int32_t n_past;                       /* compared predictions for this cluster; -1 = not asked */

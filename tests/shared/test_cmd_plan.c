@@ -68,7 +68,7 @@ static void bad_input_is_refused_in_one_line(void **state)
     expect("plan -w w.json --pp 2000", 1, "2000");
     expect("plan a.json --dp 2", 2, "plan file 'a.json' holds its strategy: --dp needs -w");
     expect("plan a.json -w w.json", 2, "takes plan file 'a.json' or -w w.json, not both");
-    expect("plan w.json", 1, "w.json");
+    expect("plan w.json", 2, "'w.json' is a workload, not a plan: give it with -w");
     expect("plan -w w.json --dp 2 -o /nowhere/p.json", 1, "/nowhere/p.json");
 }
 

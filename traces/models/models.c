@@ -1,4 +1,5 @@
 /* Parametric models: the tables of the families, and a shape's way from options to a builder. */
+#include "shared/base/nearest.h"
 #include "traces/models/models.h"
 
 #include <inttypes.h>
@@ -26,7 +27,7 @@ const struct traces_model *traces_model_at(int k)
 
 static const struct traces_model *find_model(const char *name, struct lw_err *err)
 {
-    char all[960] = "";
+    char all[960] = "", hint[96];
     const struct traces_model *m;
 
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
@@ -35,7 +36,11 @@ static const struct traces_model *find_model(const char *name, struct lw_err *er
         size_t n = strlen(all);
         snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", m->name);
     }
-    lw_fail(err, LW_EINVAL, "no model '%s'; known: %s", name, all);
+    struct lw_nearest near = lw_nearest_begin(name);
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
+        lw_nearest_try(&near, m->name);
+    lw_fail(err, LW_EINVAL, "no model '%s'%s; known: %s", name,
+            lw_nearest_hint(&near, "", hint, sizeof hint), all);
     return NULL;
 }
 

@@ -36,7 +36,8 @@ static void figures_are_those_of_the_command(void **state)
     lapwing("model mlp --device dgx-a100 -o w.json", NULL);
     const char *out = lapwing("sim -w w.json -c dgx-a100 --dp 4 --bucket-cap 5MiB --no-db --format "
                               "json", NULL);
-    snprintf(words, sizeof words, "\"step_ns\": %.0f", (step + 499) / 1000);
+    /* shown in ns, rounded half up */
+    snprintf(words, sizeof words, "\"step_ns\": %lld", (long long)((int64_t)step + 500) / 1000);
     assert_non_null(strstr(out, lapwing_plan_hash(p)));
     if (!strstr(out, words))
         fail_msg("no %s in %s", words, out);
