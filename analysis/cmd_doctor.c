@@ -216,12 +216,12 @@ static int examine(struct finding *v, const char *db)
 static enum lw_status print(const struct finding *v, int n, enum lw_format format,
                             struct lw_err *err)
 {
-    static const struct lw_field fields[] = {
-        {"name", "what", LW_FIELD_CHARS, offsetof(struct finding, name), 0, NULL, NULL},
-        {"ok", "usable", LW_FIELD_FLAG, offsetof(struct finding, ok), 0, NULL, NULL},
-        {"detail", "detail", LW_FIELD_CHARS, offsetof(struct finding, detail), 0, NULL, NULL},
+    static const struct lw_column columns[] = {
+        {"name", "what", LW_COLUMN_CHARS, offsetof(struct finding, name), 0, NULL, NULL},
+        {"ok", "usable", LW_COLUMN_FLAG, offsetof(struct finding, ok), 0, NULL, NULL},
+        {"detail", "detail", LW_COLUMN_CHARS, offsetof(struct finding, detail), 0, NULL, NULL},
     };
-    const struct lw_records rows = {"findings", fields, 3, v, n, sizeof *v};
+    const struct lw_records rows = {"findings", columns, 3, v, n, sizeof *v};
     struct lw_jsonout o = {.file = stdout};
 
     if (format != LW_FORMAT_JSON)

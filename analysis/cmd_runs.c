@@ -27,28 +27,28 @@ static const char *status_word(int status)
 }
 
 #define AT(field) offsetof(struct listed, field)
-static const struct lw_field fields[] = {
-    {"id", ">run", LW_FIELD_INT, AT(run.id), 0, NULL, NULL},
-    {"kind", NULL, LW_FIELD_WORD, AT(run.kind), 0, kind_word, NULL},
-    {NULL, "kind", LW_FIELD_CHARS, AT(kind), 0, NULL, NULL},
-    {"status", "status", LW_FIELD_WORD, AT(run.status), 0, status_word, NULL},
-    {"message", NULL, LW_FIELD_TEXT, AT(run.message), 0, NULL, NULL},
-    {"plan_hash", "plan", LW_FIELD_TEXT, AT(run.plan_hash), 8, NULL, NULL},
-    {NULL, ">bucket cap", LW_FIELD_CHARS, AT(cap), 0, NULL, NULL},
-    {"n_ranks", ">ranks", LW_FIELD_INT32, AT(run.n_ranks), 0, NULL, NULL},
-    {"step_ns", ">step", LW_FIELD_PS, AT(run.step), 0, NULL, "-"},
-    {"exposed_comm_ns", ">exposed comm", LW_FIELD_PS, AT(run.exposed_comm), 0, NULL, "-"},
-    {"n_buckets", NULL, LW_FIELD_INT32, AT(run.n_buckets), 0, NULL, NULL},
-    {"bucket_cap_bytes", NULL, LW_FIELD_INT, AT(run.bucket_cap_bytes), 0, NULL, NULL},
-    {"workload", "workload", LW_FIELD_TEXT, AT(run.workload_name), 0, NULL, NULL},
-    {"cluster", "cluster", LW_FIELD_TEXT, AT(run.cluster_name), 0, NULL, NULL},
-    {"backend", NULL, LW_FIELD_TEXT, AT(run.backend), 0, NULL, NULL},
-    {"honesty", NULL, LW_FIELD_TEXT, AT(run.honesty), 0, NULL, NULL},
-    {"n_spans", NULL, LW_FIELD_INT, AT(run.n_spans), 0, NULL, NULL},
-    {"started_at_s", NULL, LW_FIELD_INT, AT(run.started_at), 0, NULL, NULL},
-    {NULL, "started (UTC)", LW_FIELD_CHARS, AT(started), 0, NULL, NULL},
-    {"label", "what differs", LW_FIELD_TEXT, AT(label), 0, NULL, ""},
-    {"command", NULL, LW_FIELD_TEXT, AT(run.command), 0, NULL, NULL},
+static const struct lw_column columns[] = {
+    {"id", ">run", LW_COLUMN_INT, AT(run.id), 0, NULL, NULL},
+    {"kind", NULL, LW_COLUMN_WORD, AT(run.kind), 0, kind_word, NULL},
+    {NULL, "kind", LW_COLUMN_CHARS, AT(kind), 0, NULL, NULL},
+    {"status", "status", LW_COLUMN_WORD, AT(run.status), 0, status_word, NULL},
+    {"message", NULL, LW_COLUMN_TEXT, AT(run.message), 0, NULL, NULL},
+    {"plan_hash", "plan", LW_COLUMN_TEXT, AT(run.plan_hash), 8, NULL, NULL},
+    {NULL, ">bucket cap", LW_COLUMN_CHARS, AT(cap), 0, NULL, NULL},
+    {"n_ranks", ">ranks", LW_COLUMN_INT32, AT(run.n_ranks), 0, NULL, NULL},
+    {"step_ns", ">step", LW_COLUMN_PS, AT(run.step), 0, NULL, "-"},
+    {"exposed_comm_ns", ">exposed comm", LW_COLUMN_PS, AT(run.exposed_comm), 0, NULL, "-"},
+    {"n_buckets", NULL, LW_COLUMN_INT32, AT(run.n_buckets), 0, NULL, NULL},
+    {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(run.bucket_cap_bytes), 0, NULL, NULL},
+    {"workload", "workload", LW_COLUMN_TEXT, AT(run.workload_name), 0, NULL, NULL},
+    {"cluster", "cluster", LW_COLUMN_TEXT, AT(run.cluster_name), 0, NULL, NULL},
+    {"backend", NULL, LW_COLUMN_TEXT, AT(run.backend), 0, NULL, NULL},
+    {"honesty", NULL, LW_COLUMN_TEXT, AT(run.honesty), 0, NULL, NULL},
+    {"n_spans", NULL, LW_COLUMN_INT, AT(run.n_spans), 0, NULL, NULL},
+    {"started_at_s", NULL, LW_COLUMN_INT, AT(run.started_at), 0, NULL, NULL},
+    {NULL, "started (UTC)", LW_COLUMN_CHARS, AT(started), 0, NULL, NULL},
+    {"label", "what differs", LW_COLUMN_TEXT, AT(label), 0, NULL, ""},
+    {"command", NULL, LW_COLUMN_TEXT, AT(run.command), 0, NULL, NULL},
 };
 #undef AT
 
@@ -73,7 +73,7 @@ static enum lw_status print(const struct lw_run *runs, const char **labels, int3
             lw_format_bytes(x->cap, r->bucket_cap_bytes);
         strftime(x->started, sizeof x->started, "%Y-%m-%d %H:%M:%S", gmtime(&at));
     }
-    return lw_records_print(&(struct lw_records){"runs", fields, sizeof fields / sizeof *fields,
+    return lw_records_print(&(struct lw_records){"runs", columns, sizeof columns / sizeof *columns,
                                                  rows, n, sizeof *rows},
                             format, stdout, err);
 }

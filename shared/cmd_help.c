@@ -125,11 +125,11 @@ static enum lw_status csv_strategy(struct lw_err *err)
 
 static enum lw_status show_commands(enum lw_format format, struct lw_err *err)
 {
-    static const struct lw_field fields[] = {
-        {"command", NULL, LW_FIELD_TEXT, offsetof(struct lw_command, name), 0, NULL, NULL},
-        {"about", NULL, LW_FIELD_TEXT, offsetof(struct lw_command, about), 0, NULL, NULL},
+    static const struct lw_column columns[] = {
+        {"command", NULL, LW_COLUMN_TEXT, offsetof(struct lw_command, name), 0, NULL, NULL},
+        {"about", NULL, LW_COLUMN_TEXT, offsetof(struct lw_command, about), 0, NULL, NULL},
     };
-    struct lw_records rows = {"commands", fields, 2, lw_commands, 0, sizeof *lw_commands};
+    struct lw_records rows = {"commands", columns, 2, lw_commands, 0, sizeof *lw_commands};
 
     while (lw_commands[rows.n].name)
         rows.n++;

@@ -91,20 +91,20 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
 }
 
 #define AT(field) offsetof(struct lw_cap_point, field)
-static const struct lw_field point_fields[] = {
-    {"bucket_cap_bytes", NULL, LW_FIELD_INT, AT(cap_bytes), 0, NULL, ""},
-    {"from_bytes", NULL, LW_FIELD_INT, AT(low_bytes), 0, NULL, NULL},
-    {"to_bytes", NULL, LW_FIELD_INT, AT(high_bytes), 0, NULL, NULL},
-    {"n_buckets", NULL, LW_FIELD_INT32, AT(n_buckets), 0, NULL, NULL},
-    {"step_ns", NULL, LW_FIELD_PS, AT(step), 0, NULL, ""},
-    {"exposed_comm_ns", NULL, LW_FIELD_PS, AT(exposed_comm), 0, NULL, ""},
+static const struct lw_column point_columns[] = {
+    {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(cap_bytes), 0, NULL, ""},
+    {"from_bytes", NULL, LW_COLUMN_INT, AT(low_bytes), 0, NULL, NULL},
+    {"to_bytes", NULL, LW_COLUMN_INT, AT(high_bytes), 0, NULL, NULL},
+    {"n_buckets", NULL, LW_COLUMN_INT32, AT(n_buckets), 0, NULL, NULL},
+    {"step_ns", NULL, LW_COLUMN_PS, AT(step), 0, NULL, ""},
+    {"exposed_comm_ns", NULL, LW_COLUMN_PS, AT(exposed_comm), 0, NULL, ""},
 };
 #undef AT
 
 static void json_point(struct lw_jsonout *o, const char *key, const struct lw_cap_point *p)
 {
     lw_jsonout_line_object(o, key);
-    lw_record_json(o, point_fields, sizeof point_fields / sizeof *point_fields, p);
+    lw_record_json(o, point_columns, sizeof point_columns / sizeof *point_columns, p);
     lw_jsonout_end(o);
 }
 
@@ -148,7 +148,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
 static enum lw_status put_csv(const struct lw_recommend_report *p, FILE *f, struct lw_err *err)
 {
     struct lw_cap_point *points = lw_calloc((size_t)p->r->n_points + 1, sizeof *points);
-    struct lw_records rows = {"caps", point_fields, sizeof point_fields / sizeof *point_fields,
+    struct lw_records rows = {"caps", point_columns, sizeof point_columns / sizeof *point_columns,
                               points, 0, sizeof *points};
 
     if (!points)

@@ -223,12 +223,12 @@ struct listed_backend {
 enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_err *err)
 {
 #define AT(field) offsetof(struct listed_backend, field)
-    static const struct lw_field fields[] = {
-        {"name", "backend", LW_FIELD_TEXT, AT(name), 0, NULL, NULL},
-        {"about", NULL, LW_FIELD_TEXT, AT(about), 0, NULL, NULL},
-        {"available", "available", LW_FIELD_FLAG, AT(available), 0, NULL, NULL},
-        {"reason", NULL, LW_FIELD_TEXT, AT(reason), 0, NULL, NULL},
-        {NULL, "about", LW_FIELD_TEXT, AT(shown), 0, NULL, NULL},
+    static const struct lw_column columns[] = {
+        {"name", "backend", LW_COLUMN_TEXT, AT(name), 0, NULL, NULL},
+        {"about", NULL, LW_COLUMN_TEXT, AT(about), 0, NULL, NULL},
+        {"available", "available", LW_COLUMN_FLAG, AT(available), 0, NULL, NULL},
+        {"reason", NULL, LW_COLUMN_TEXT, AT(reason), 0, NULL, NULL},
+        {NULL, "about", LW_COLUMN_TEXT, AT(shown), 0, NULL, NULL},
     };
 #undef AT
     struct exec_listing list[EXEC_N_BACKENDS];
@@ -241,8 +241,8 @@ enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_
                                           available ? NULL : list[i].reason,
                                           available ? list[i].about : list[i].reason, available};
     }
-    return lw_records_print(&(struct lw_records){"backends", fields,
-                                                 sizeof fields / sizeof *fields, rows,
+    return lw_records_print(&(struct lw_records){"backends", columns,
+                                                 sizeof columns / sizeof *columns, rows,
                                                  EXEC_N_BACKENDS, sizeof *rows},
                             format, f, err);
 }

@@ -28,16 +28,16 @@ static const char *word(int value)
 }
 
 #define AT(field) offsetof(struct row, field)
-static const struct lw_field fields[] = {
-    {"id", ">id", LW_FIELD_INT, AT(id), 0, NULL, NULL},
-    {"size_bytes", ">size", LW_FIELD_BYTES, AT(bytes), 0, NULL, "none"},
-    {"time_ns", ">time", LW_FIELD_PS, AT(time), 0, NULL, "-"},
-    {"n", ">n", LW_FIELD_INT32, AT(n), 0, NULL, NULL},
-    {"on", "on", LW_FIELD_FLAG, AT(on), 0, NULL, NULL},
-    {"text", "text", LW_FIELD_TEXT, AT(text), 4, NULL, "?"},
-    {"chars", NULL, LW_FIELD_CHARS, AT(chars), 0, NULL, NULL},
-    {"kind", "kind", LW_FIELD_WORD, AT(kind), 0, word, NULL},
-    {NULL, ">share", LW_FIELD_REAL, AT(share), 2, NULL, NULL},
+static const struct lw_column columns[] = {
+    {"id", ">id", LW_COLUMN_INT, AT(id), 0, NULL, NULL},
+    {"size_bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, "none"},
+    {"time_ns", ">time", LW_COLUMN_PS, AT(time), 0, NULL, "-"},
+    {"n", ">n", LW_COLUMN_INT32, AT(n), 0, NULL, NULL},
+    {"on", "on", LW_COLUMN_FLAG, AT(on), 0, NULL, NULL},
+    {"text", "text", LW_COLUMN_TEXT, AT(text), 4, NULL, "?"},
+    {"chars", NULL, LW_COLUMN_CHARS, AT(chars), 0, NULL, NULL},
+    {"kind", "kind", LW_COLUMN_WORD, AT(kind), 0, word, NULL},
+    {NULL, ">share", LW_COLUMN_REAL, AT(share), 2, NULL, NULL},
 };
 
 /* 1,500 ps round to 2 ns in JSON and CSV. */
@@ -46,7 +46,7 @@ static const struct row rows[] = {
     {8, -1, -1, 0, false, NULL, "", 2, 2},
 };
 
-static const struct lw_records all = {"rows", fields, sizeof fields / sizeof *fields, rows, 2,
+static const struct lw_records all = {"rows", columns, sizeof columns / sizeof *columns, rows, 2,
                                       sizeof *rows};
 
 static char *printed(enum lw_format format)
