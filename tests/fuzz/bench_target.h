@@ -1,27 +1,15 @@
 /* Arbitrary bytes as a table of measured collectives, up to the cluster. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "shared/base/arena.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "tests/fuzz/text_input.h"
 #include "traces/import/file_format.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct traces_bench_hint hints[] = {{0}, {"all_reduce", 8, 2}};
-    struct lw_input in = {.name = "fuzz", .text = calloc(size + LW_JSON_PADDING, 1), .len = size};
+    struct lw_input in = fuzz_input_begin(data, size);
     enum traces_format format;
     struct lw_err err;
 
-    if (!in.text)
-        abort();
-    if (size > 0)
-        memcpy(in.text, data, size);
     (void)traces_format_of(&in, &format, &err);
     for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
         struct traces_bench b;
@@ -33,8 +21,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 lw_cluster_free(&c);
         traces_bench_free(&b);
     }
-    free(in.text);
-    if (lw_alloc_live() != 0)
-        abort();
+    fuzz_input_end(&in);
     return 0;
 }
