@@ -63,6 +63,12 @@ else
 CHECKED_SRC := $(or $(if $(findstring /,$(T)),$(filter tests/$(T)%,$(TESTS)),$(filter %/test_$(T).c,$(TESTS))), \
                  $(error no test is named '$(T)'))
 endif
+# Not under the thread sanitizer: Open MPI is not built for it, and processes of one run share memory
+# at an address that it keeps for itself.
+ifeq ($(TSAN),1)
+LEFT_OUT := $(filter $(addprefix %/test_,cmd_exec mpi nccl record stop),$(CHECKED_SRC:.c=))
+CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
+endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
 # What tests/lib/X.h stands for, as far as these files and what they include say.
 help_of = $(sort $(wildcard $(patsubst %.h,%.c,$(shell sed -n 's/^.include "\(tests\/.*\.h\)"/\1/p' $(1) /dev/null))) $(1))
@@ -223,9 +229,10 @@ loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
 check: $(CHECKED) $(if $(filter-out library,$(T)),,$(BUILD)/library_example) $(if $(T),$(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lapwing) \
                     $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(PLUGINS) $(RECORDERS) $(FAKE_GPU)), \
                     $(BUILD)/lapwing $(PLUGINS) $(RECORDERS) $(FAKE_GPU) check-layers check-headers)
+	$(if $(LEFT_OUT),@echo "SKIP under the thread sanitizer: $(notdir $(LEFT_OUT))")
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
-	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' \
-	    TSAN_OPTIONS='suppressions=$(abspath tests/tsan.txt)' tests/run.sh $(CHECKED)
+	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
+	    $(CHECKED)
 
 # Every way in which a run can stop, LOOPS times each.
 LOOPS ?= 50
