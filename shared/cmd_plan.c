@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "shared/cli/cli.h"
-#include "shared/cmd_plan_grid.h"
-#include "shared/cmd_plan_show.h"
+#include "shared/show/plan_grid.h"
+#include "shared/show/plan_show.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/base/jsonout.h"

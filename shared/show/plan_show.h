@@ -1,5 +1,5 @@
-#ifndef LW_SHARED_CMD_PLAN_SHOW_H
-#define LW_SHARED_CMD_PLAN_SHOW_H
+#ifndef LW_SHARED_SHOW_PLAN_SHOW_H
+#define LW_SHARED_SHOW_PLAN_SHOW_H
 
 #include "shared/cli/cli.h"
 #include "shared/plan/plan.h"

@@ -1,10 +1,10 @@
 /* What a person or a program sees of a plan: text, CSV of its buckets, one JSON object. */
-#include "shared/cmd_plan_show.h"
+#include "shared/show/plan_show.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/cmd_plan_stages.h"
+#include "shared/show/plan_stages.h"
 #include "shared/base/arena.h"
 #include "shared/base/jsonout.h"
 #include "shared/plan/plan_diff.h"

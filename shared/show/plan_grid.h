@@ -1,5 +1,5 @@
-#ifndef LW_SHARED_CMD_PLAN_GRID_H
-#define LW_SHARED_CMD_PLAN_GRID_H
+#ifndef LW_SHARED_SHOW_PLAN_GRID_H
+#define LW_SHARED_SHOW_PLAN_GRID_H
 
 #include <stdbool.h>
 #include <stdint.h>

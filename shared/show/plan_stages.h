@@ -1,5 +1,5 @@
-#ifndef LW_SHARED_CMD_PLAN_STAGES_H
-#define LW_SHARED_CMD_PLAN_STAGES_H
+#ifndef LW_SHARED_SHOW_PLAN_STAGES_H
+#define LW_SHARED_SHOW_PLAN_STAGES_H
 
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"

@@ -1,6 +1,6 @@
 /* lapwing plan --schedule X: the grid of a schedule, or of a user's file, drawn in units of time
  * (F, I and W take 1, B 2, a unit of two actions their sum, transfers nothing). */
-#include "shared/cmd_plan_grid.h"
+#include "shared/show/plan_grid.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The roles of a parallel plan as a table: a rank's memory and one pass of its program, summed. */
-#include "shared/cmd_plan_stages.h"
+#include "shared/show/plan_stages.h"
 
 #include <stdio.h>
 
