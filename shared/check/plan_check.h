@@ -9,16 +9,18 @@
 #include "shared/plan/plan.h"
 #include "shared/plan/uses.h"
 
-/* The parts of lw_plan_check (shared/plan/plan.h), each in its own file, in the order they are run:
- * a later part relies on what an earlier one has proven. docs/design/plan.md lists the properties.
+/* The parts of lw_plan_check (shared/plan/plan.h), each in its own file, in the order they are run: a
+ * later part relies on what an earlier one has proven. docs/design/plan.md lists the properties.
  *
  *   tables    every index and range lies inside its table; ranks, groups, buckets, shards agree
- *   terms     each gradient is reduced once, whole, and before the update; weights are there when
- * used shard     what one member updates reaches all others; reduces go to owners norm gradients
- * are clipped by a norm in which each element counts once comm      members of a communicator issue
- * the same collectives; sends meet receives progress  no rank waits for ever under rendezvous
- * semantics hazards   uses of one buffer, of which one changes it, are ordered: what terms, shard
- * and norm read from the order of a list is the order in which it happens */
+ *   terms     each gradient is reduced once, whole, before the update; weights are there when used
+ *   hazards   uses of one buffer, of which one changes it, are ordered: the order of the list, which
+ *             terms, shard and norm follow, is the order in time
+ *   shard     what one member updates reaches all others; reduces go to owners
+ *   norm      gradients are clipped by a norm in which each element counts once
+ *   comm      members of a communicator issue the same collectives; sends meet receives
+ *   progress  no rank waits for ever under rendezvous semantics
+ *   connect   nor does a host, where communicators are connected at their first use */
 enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_norm(const struct lw_plan *p, struct lw_err *err);

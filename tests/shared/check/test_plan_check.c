@@ -134,16 +134,17 @@ static void a_bucket_that_leaves_before_its_gradients_is_named(void **state)
 
     (void)state;
     p.ops[ar].n_deps = 0;
-    assert_fault(&p, "op 20 (all_reduce, bucket 1) of 'steady' for role 'data' does not wait for op "
-                     "19 (copy_in) of 'steady' for role 'data', which writes bucket 1");
+    assert_fault(&p,
+                 "op 20 (all_reduce, bucket 1) of 'steady' for role 'data' does not wait for op "
+                 "19 (copy_in) of 'steady' for role 'data', which writes bucket 1");
     p.ops[ar].n_deps = 1;
     p.deps[p.ops[ar].first_dep] = ar - 2; /* the backward, not the copy after it */
     assert_fault(&p, "does not wait for op 19 (copy_in)");
     lw_plan_free(&p);
 }
 
-/* Both backwards complete the gradient; the first runs on a stream that the copy into the bucket does not
- * wait for. */
+/* Both backwards complete the gradient; the first runs on a stream that the copy into the bucket
+ * does not wait for. */
 static void every_backward_of_a_gradient_is_awaited(void **state)
 {
     struct lw_plan p = example_of(2);
@@ -155,9 +156,10 @@ static void every_backward_of_a_gradient_is_awaited(void **state)
     assert_int_equal(p.ready[p.ops[first].first_ready], C_WEIGHT);
     p.ops[first].stream = 1;
     p.ops[ar].stream = 0;
-    snprintf(expected, sizeof expected,
-             "op %d (copy_in) of 'steady' for role 'data' does not wait for op %d (backward, module 2)",
-             copy, first);
+    snprintf(
+        expected, sizeof expected,
+        "op %d (copy_in) of 'steady' for role 'data' does not wait for op %d (backward, module 2)",
+        copy, first);
     assert_fault(&p, expected);
     p.deps[p.ops[ar].first_dep] = first; /* the copy stands before the all-reduce on its stream */
     p.ops[copy].first_dep = p.ops[ar].first_dep;
@@ -537,7 +539,53 @@ static void communicators_that_wait_for_each_other_crosswise_are_a_deadlock(void
                                    "waits for op 3 (all_reduce) of 'only' for role 'r1' on rank 1, "
                                    "that for op 2 (all_reduce) of 'only' for role 'r1' on rank 1, "
                                    "that for op 1 (all_reduce) of 'only' for role 'r0' on rank 0, "
-                                   "that for the first" : NULL);
+                                   "that for the first"
+                                 : NULL);
+    }
+}
+
+/* The streams let x and y run in any order, but a host that issues x first waits until both have.
+ */
+static void hosts_connect_communicators_in_one_order(void **state)
+{
+    (void)state;
+    for (int swapped = 0; swapped < 2; swapped++) {
+        struct lw_builder *b = roles(2);
+        for (int32_t r = 0; r < 2; r++) {
+            lw_builder_program(b, 0, r);
+            add(b, LW_OP_ALL_REDUCE, r && swapped, 8, -1, -1, -1);
+            add(b, LW_OP_ALL_REDUCE, !(r && swapped), 8, -1, -1, -1);
+        }
+        assert_checks(
+            b, swapped ? "deadlock where communicators connect at their first use: the host of "
+                         "rank 0 issues op 0 (all_reduce) of 'only' for role 'r0' and waits "
+                         "for that of rank 1, which waits at op 2 (all_reduce) of 'only' for "
+                         "role 'r1'"
+                       : NULL);
+    }
+}
+
+/* Rank 1 receives over y before it enters x, where rank 0 waits for it. Once x is connected the
+ * same order is allowed. */
+static void hosts_connect_pairs_and_groups_in_one_order(void **state)
+{
+    (void)state;
+    for (int connected = 0; connected < 2; connected++) {
+        struct lw_builder *b = roles(2);
+        for (int32_t r = 0; r < 2; r++) {
+            lw_builder_program(b, 0, r);
+            if (connected)
+                add(b, LW_OP_ALL_REDUCE, 0, 8, -1, -1, -1);
+            if (r == 0)
+                add(b, LW_OP_ALL_REDUCE, 0, 8, -1, -1, -1);
+            add(b, r ? LW_OP_RECV : LW_OP_SEND, 1, 8, 1 - r, -1, -1);
+            if (r == 1)
+                add(b, LW_OP_ALL_REDUCE, 0, 8, -1, -1, -1);
+        }
+        assert_checks(b, connected
+                             ? NULL
+                             : "the host of rank 0 issues op 0 (all_reduce) of 'only' for role "
+                               "'r0' and waits for that of rank 1, which waits at op 2 (recv)");
     }
 }
 
@@ -647,12 +695,21 @@ static void poke_all(struct lw_plan *p, int rounds, uint64_t *x)
         size_t size, ints; /* bytes of an entry, of which the first are plain words */
     } tables[] = {
 #define TABLE(field, count) {p->field, p->count, sizeof *p->field, sizeof *p->field}
-        TABLE(role_of, n_ranks), TABLE(index_in_role, n_ranks), TABLE(groups, n_groups),
-        TABLE(members, n_members), TABLE(buckets, n_buckets), TABLE(slots, n_slots),
+        TABLE(role_of, n_ranks),
+        TABLE(index_in_role, n_ranks),
+        TABLE(groups, n_groups),
+        TABLE(members, n_members),
+        TABLE(buckets, n_buckets),
+        TABLE(slots, n_slots),
         TABLE(offsets, n_offsets),
-        TABLE(shards, n_shards), TABLE(works, n_works), TABLE(deps, n_deps), TABLE(ready, n_ready),
-        TABLE(operand_first, n_operand_rows), TABLE(operands, n_operands),
-        TABLE(pass_variant, n_passes), TABLE(stage_of, n_modules),
+        TABLE(shards, n_shards),
+        TABLE(works, n_works),
+        TABLE(deps, n_deps),
+        TABLE(ready, n_ready),
+        TABLE(operand_first, n_operand_rows),
+        TABLE(operands, n_operands),
+        TABLE(pass_variant, n_passes),
+        TABLE(stage_of, n_modules),
         {p->programs, (int64_t)p->n_variants * p->n_roles, sizeof *p->programs,
          sizeof *p->programs},
         {p->comm_group, (int64_t)p->n_comms * p->n_ranks, 4, 4},
@@ -743,6 +800,8 @@ int main(void)
         cmocka_unit_test(sends_meet_receives_of_equal_bytes),
         cmocka_unit_test(two_sends_face_to_face_are_a_deadlock_unless_grouped),
         cmocka_unit_test(communicators_that_wait_for_each_other_crosswise_are_a_deadlock),
+        cmocka_unit_test(hosts_connect_communicators_in_one_order),
+        cmocka_unit_test(hosts_connect_pairs_and_groups_in_one_order),
         cmocka_unit_test(ranks_of_a_role_are_matched_one_by_one),
         cmocka_unit_test(thousands_of_ranks_cost_no_more_than_their_roles),
         cmocka_unit_test(hostile_numbers_never_lead_outside_a_table),
