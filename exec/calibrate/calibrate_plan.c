@@ -9,9 +9,17 @@
 
 struct maker {
     struct lw_builder *b;
-    int32_t compute, comm_stream, comm, first_bucket;
+    int32_t compute, comm_stream, comm, first_bucket, n_modules;
     enum lw_dtype grad, wire; /* of gradients, and of what is reduced */
 };
+
+/* An op's module says which size it measures: one module for each. */
+static void tag(struct maker *k, struct lw_op *op, int32_t size)
+{
+    for (; k->n_modules <= size; k->n_modules++)
+        lw_builder_module(k->b, 0);
+    op->module = size;
+}
 
 static void everybody(struct maker *k, int32_t n_ranks)
 {
@@ -54,6 +62,7 @@ static void add_params(struct maker *k, const int64_t *bytes, int32_t n)
                                   .trainable = true, .used = true};
         lw_builder_param(k->b, &a);
         lw_builder_module(k->b, 0);
+        k->n_modules++;
     }
 }
 
@@ -95,7 +104,7 @@ static int32_t add_op(struct maker *k, enum lw_op_kind kind, int32_t size, int64
     op.dtype = (uint8_t)(comm ? k->wire : k->grad);
     op.work_ps = work_ps;
     op.bytes = bytes;
-    op.module = size;
+    tag(k, &op, size);
     if (comm) {
         op.comm = k->comm;
         op.peer = kind == LW_OP_BROADCAST || kind == LW_OP_REDUCE ? 0 : -1;
@@ -164,7 +173,7 @@ static int32_t add_cast(struct maker *k, enum lw_dtype to, int32_t stream, int32
     op.dtype = (uint8_t)to;
     op.work_ps = -1;
     op.bytes = bytes;
-    op.module = size;
+    tag(k, &op, size);
     op.bucket = k->first_bucket + size;
     return lw_builder_op(k->b, &op, &dep, dep >= 0);
 }
@@ -245,7 +254,7 @@ enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t
     for (int32_t i = 0; i < n; i++) {
         struct lw_work work = {.ps = -1, .flops = flops[i], .bytes = -1};
         struct lw_op op = lw_builder_blank(LW_OP_KERNEL, k.compute);
-        op.module = i;
+        tag(&k, &op, i);
         op.work = lw_builder_work(k.b, &work);
         lw_builder_op(k.b, &op, NULL, 0);
     }
@@ -374,7 +383,7 @@ static int32_t add_end(struct messenger *m, int32_t side, bool sends, int32_t wa
 
     op.comm = m->way[way];
     op.work_ps = -1;
-    op.module = size;
+    tag(&m->k, &op, size);
     op.bytes = to.bytes;
     for (int32_t pair = 0; pair < m->n_ranks / 2; pair++) {
         to.peer = 2 * pair + !side;

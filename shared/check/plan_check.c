@@ -31,9 +31,19 @@ enum lw_status lw_check_programs(const struct lw_plan *p, bool terms, struct lw_
     return s;
 }
 
+/* exec can find out how long a work takes; a prediction must know. */
+static enum lw_status check_works(const struct lw_plan *p, struct lw_err *err)
+{
+    for (int32_t i = 0; i < p->n_works; i++)
+        if (p->works[i].ps < 0)
+            return lw_fail(err, LW_EPLAN, "work %d lasts %lld ps", i, (long long)p->works[i].ps);
+    return LW_OK;
+}
+
 enum lw_status lw_plan_check(const struct lw_plan *p, struct lw_err *err)
 {
     LW_TRY(lw_check_tables(p, err));
+    LW_TRY(check_works(p, err));
     LW_TRY(lw_check_programs(p, true, err));
     LW_TRY(lw_check_shards(p, err));
     LW_TRY(lw_check_norm(p, err));

@@ -28,7 +28,7 @@ enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
 
 /* Of the program that `uses` is set to; what several programs share is prepared once. */
 struct lw_terms;
-enum lw_status lw_check_terms_init(struct lw_terms **out, struct lw_uses *uses, struct lw_err *err);
+enum lw_status lw_check_terms_init(struct lw_terms **out, const struct lw_uses *uses, struct lw_err *err);
 enum lw_status lw_check_terms(struct lw_terms *k, struct lw_err *err);
 void lw_check_terms_free(struct lw_terms *k);
 
@@ -61,11 +61,13 @@ enum lw_status lw_check_sparse(const struct lw_plan *p, int32_t variant, int32_t
 
 /* Where each send or receive of a variant meets its partner. Role r has the sends and receives
  * list[first[r]] .. list[first[r+1]-1].
+ * ends_only, set by the caller: what is sent and received need not agree, only how many.
  *   folded  every rank of a role meets the same op: mate[op] on a rank of mate_role[op]
  *   else    entry base[rank] + ordinal[op] of `rank` and `op` is the partner of an op on that rank
  */
 struct lw_matches {
     int32_t variant;
+    bool ends_only;
     bool any; /* the variant has sends or receives */
     bool folded;
     const int32_t *first, *list;

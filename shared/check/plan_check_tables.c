@@ -261,8 +261,7 @@ static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
     for (int32_t i = 0; i < p->n_modules; i++)
         LW_TRY(within("module", i, "stage", p->stage_of[i], 0, n_stages, err));
     for (int32_t i = 0; i < p->n_works; i++)
-        if (p->works[i].ps < 0)
-            return lw_fail(err, LW_EPLAN, "work %d lasts %lld ps", i, (long long)p->works[i].ps);
+        LW_TRY(within("work", i, "time in ps", p->works[i].ps, -1, INT64_MAX, err));
     return LW_OK;
 }
 
@@ -322,6 +321,47 @@ static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw
         return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes for %lld bytes of gradients", b,
                        (long long)k->bytes, (long long)(end * size));
     return LW_OK;
+}
+
+/* No variant has a parameter in two buckets. seen[n_params] is room. */
+static enum lw_status check_slots(const struct lw_plan *p, int32_t variant, int32_t *seen,
+                                  struct lw_err *err)
+{
+    const char *name = p->variants[variant].name;
+
+    memset(seen, -1, (size_t)p->n_params * sizeof *seen);
+    for (int32_t s = 0; s < p->n_sets; s++) {
+        const struct lw_bucket_set *set = &p->sets[s];
+        int32_t end = lw_plan_uses_set(p, variant, s) ? set->first_bucket + set->n_buckets : 0;
+        for (int32_t b = set->first_bucket; b < end; b++)
+            for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
+                int32_t a = p->slots[p->buckets[b].first_slot + i];
+                if (seen[a] >= 0)
+                    return lw_fail(err, LW_EPLAN,
+                                   "variant '%s': parameter %d '%s' is in buckets %d and %d", name, a,
+                                   p->params[a].name, seen[a], b);
+                if (!p->params[a].trainable || p->params[a].ignored ||
+                    p->params[a].stage != set->stage)
+                    return lw_fail(err, LW_EPLAN,
+                                   "variant '%s': parameter %d '%s' is in bucket %d, but has no "
+                                   "gradient to reduce at its stage",
+                                   name, a, p->params[a].name, b);
+                seen[a] = b;
+            }
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_all_slots(const struct lw_plan *p, struct lw_err *err)
+{
+    int32_t *seen = lw_alloc((size_t)p->n_params * sizeof *seen + 1);
+    enum lw_status s = seen ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
+        if (*p->variants[v].set_name)
+            s = check_slots(p, v, seen, err);
+    lw_free(seen);
+    return s;
 }
 
 static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
@@ -538,5 +578,6 @@ enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err)
     LW_TRY(check_buckets(p, err));
     LW_TRY(check_programs(p, err));
     LW_TRY(check_passes(p, err));
+    LW_TRY(check_all_slots(p, err));
     return check_shards(p, err);
 }

@@ -27,6 +27,7 @@ struct lw_terms {
     int32_t *reduced_by, *summed_by; /* [n_buckets] summed: a sparse gradient's, or copies' */
     int32_t *gathered_by, *freed_by; /* [n_buckets] of weights, temporary */
     int32_t optimizer;
+    int32_t placed; /* variant whose gradients were found in buckets */
 };
 
 /* The op at hand, what is wrong with it, and the other op that it is about, if any. */
@@ -58,38 +59,16 @@ static bool has_gradient(const struct lw_plan_param *a)
     return a->trainable && a->used && !a->ignored;
 }
 
-/* A bucket of the variant for every gradient that needs one, and one only. bucket_of[n_params] is
- * room. */
-static enum lw_status check_places(const struct lw_plan *p, int32_t variant, int32_t *bucket_of,
-                                   struct lw_err *err)
+/* A bucket of the variant for every gradient that needs one. */
+static enum lw_status check_places(const struct lw_terms *k, struct lw_err *err)
 {
-    const char *name = p->variants[variant].name;
+    const struct lw_plan *p = k->p;
 
-    memset(bucket_of, -1, (size_t)p->n_params * sizeof *bucket_of);
-    for (int32_t b = 0; b < p->n_buckets; b++) {
-        const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
-        bool reduced =
-            set->kind == LW_BUCKET_GRADIENTS && lw_plan_uses_set(p, variant, p->buckets[b].set);
-        for (int32_t i = 0; reduced && i < p->buckets[b].n_slots; i++) {
-            int32_t a = p->slots[p->buckets[b].first_slot + i];
-            if (bucket_of[a] >= 0)
-                return lw_fail(err, LW_EPLAN,
-                               "variant '%s': parameter %d '%s' is in buckets %d and %d", name, a,
-                               p->params[a].name, bucket_of[a], b);
-            if (!p->params[a].trainable || p->params[a].ignored || p->params[a].stage != set->stage)
-                return lw_fail(err, LW_EPLAN,
-                               "variant '%s': parameter %d '%s' is in bucket %d, but "
-                               "has no gradient to reduce at its stage",
-                               name, a, p->params[a].name, b);
-            bucket_of[a] = b;
-        }
-    }
-    for (int32_t i = 0; i < p->n_params; i++)
-        if (has_gradient(&p->params[i]) && lw_plan_holds(p, i) && bucket_of[i] < 0)
+    for (int32_t i = 0; *p->variants[k->variant].set_name && i < p->n_params; i++)
+        if (k->uses->bucket_of[i] < 0 && has_gradient(&p->params[i]) && lw_plan_holds(p, i))
             return lw_fail(err, LW_EPLAN,
-                           "variant '%s': the gradient of parameter %d '%s' is in no "
-                           "bucket",
-                           name, i, p->params[i].name);
+                           "variant '%s': the gradient of parameter %d '%s' is in no bucket",
+                           p->variants[k->variant].name, i, p->params[i].name);
     return LW_OK;
 }
 
@@ -454,20 +433,16 @@ static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struc
     return k->has_copy && k->tied_of ? LW_OK : lw_fail_nomem(err);
 }
 
-enum lw_status lw_check_terms_init(struct lw_terms **out, struct lw_uses *uses, struct lw_err *err)
+enum lw_status lw_check_terms_init(struct lw_terms **out, const struct lw_uses *uses, struct lw_err *err)
 {
-    const struct lw_plan *p = uses->p;
     struct lw_terms *k = lw_calloc(1, sizeof *k);
 
     if (!k)
         return lw_fail_nomem(err);
-    k->p = p;
+    k->p = uses->p;
     k->uses = uses;
+    k->placed = -1;
     enum lw_status s = make_room(k, &k->room, err);
-    for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
-        if (*p->variants[v].set_name)
-            s = check_places(p, v, uses->bucket_of, err);
-    uses->variant = -1; /* bucket_of served as room */
     if (s == LW_OK && k->has_copy)
         s = place_tied(k, err);
     if (s == LW_OK)
@@ -498,6 +473,9 @@ enum lw_status lw_check_terms(struct lw_terms *k, struct lw_err *err)
     for (size_t i = 0; i < sizeof by_bucket / sizeof *by_bucket; i++)
         memset(by_bucket[i], -1, (size_t)p->n_buckets * sizeof **by_bucket);
     k->optimizer = -1;
+    if (k->placed != k->variant)
+        LW_TRY(check_places(k, err));
+    k->placed = k->variant;
     for (k->op = g.first_op; k->op < g.first_op + g.n_ops; k->op++)
         LW_TRY(follow_op(k, err));
     return check_reduced(k, true, err);
