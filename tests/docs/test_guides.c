@@ -1,0 +1,218 @@
+/* The commands of the guides are run, and print what the guides show.
+ *
+ * In docs/guide/NAME.md an indented block whose first line begins with "$ " is a session: each such line
+ * is a command, the lines after it are what it prints. A command ends with a backslash where it goes on
+ * in the next line. In what is shown, "..." at the end of a line stands for the rest of that line, and
+ * a line "..." alone for any lines. Commands of one guide share a folder, in the order of the page.
+ * LAPWING_GOLDEN=update writes what the commands print, except after "...": such a command keeps its text. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+enum { MAX_LINES = 2000, LINE = 512 };
+
+struct page {
+    int n;
+    char line[MAX_LINES][LINE];
+};
+
+static void read_page(const char *path, struct page *p)
+{
+    FILE *f = fopen(path, "r");
+
+    assert_non_null(f);
+    p->n = 0;
+    while (p->n < MAX_LINES && fgets(p->line[p->n], LINE, f)) {
+        p->line[p->n][strcspn(p->line[p->n], "\n")] = '\0';
+        p->n++;
+    }
+    assert_true(feof(f));
+    fclose(f);
+}
+
+static bool indented(const char *line)
+{
+    return strncmp(line, "    ", 4) == 0 && line[4];
+}
+
+static bool is_command(const char *line)
+{
+    return strncmp(line, "    $ ", 6) == 0;
+}
+
+/* The line of a page against a line that was printed. */
+static bool alike(const char *shown, const char *printed, size_t n)
+{
+    size_t k = strlen(shown);
+
+    if (k >= 3 && strcmp(shown + k - 3, "...") == 0)
+        return n >= k - 3 && memcmp(shown, printed, k - 3) == 0;
+    return k == n && memcmp(shown, printed, n) == 0;
+}
+
+/* Do shown[n] and the text agree? A line "..." takes as few lines as the next one allows. */
+static bool agree(char (*shown)[LINE], int n, const char *text)
+{
+    bool any = false;
+
+    for (int i = 0; i < n;) {
+        size_t len = strcspn(text, "\n");
+        while (len > 0 && text[len - 1] == ' ')
+            len--;
+        if (strcmp(shown[i] + 4, "...") == 0) {
+            any = true;
+            i++;
+        } else if (!*text) {
+            return false;
+        } else {
+            bool same = alike(shown[i] + (indented(shown[i]) ? 4 : 0), text, len);
+            if (!same && !any)
+                return false;
+            i += same;
+            any &= !same;
+            text += strcspn(text, "\n");
+            text += *text == '\n';
+        }
+    }
+    return any || !*text;
+}
+
+static bool has_dots(char (*shown)[LINE], int n)
+{
+    for (int i = 0; i < n; i++) {
+        size_t k = strlen(shown[i]);
+        if (k >= 3 && strcmp(shown[i] + k - 3, "...") == 0)
+            return true;
+    }
+    return false;
+}
+
+static void put_shown(FILE *to, const char *text)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n"), kept = len;
+        while (kept > 0 && text[kept - 1] == ' ')
+            kept--;
+        fprintf(to, kept > 0 ? "    %.*s\n" : "%.*s\n", (int)kept, text);
+        text += len + (text[len] == '\n');
+    }
+}
+
+/* The command that begins at *at; *at goes to the first line that it prints. */
+static void take_command(const struct page *p, int *at, char words[4 * LINE])
+{
+    size_t n = (size_t)snprintf(words, 4 * LINE, "export PATH=$(dirname $L):$PATH; %s", p->line[(*at)++] + 6);
+
+    while (n > 0 && words[n - 1] == '\\' && *at < p->n) {
+        words[n - 1] = ' ';
+        n += (size_t)snprintf(words + n, 4 * LINE - n, "%s", p->line[(*at)++] + 4);
+        assert_true(n < 4 * LINE);
+    }
+}
+
+/* Lines of the output: up to the next command, or to the end of the block. A blank line belongs to it
+ * where the block goes on. */
+static int end_of_output(const struct page *p, int at)
+{
+    int end = at;
+
+    while (at < p->n && (indented(p->line[at]) || !p->line[at][0]) && !is_command(p->line[at])) {
+        at++;
+        if (indented(p->line[at - 1]))
+            end = at;
+    }
+    return end;
+}
+
+static int run_page(const char *name)
+{
+    static struct page p;
+    char path[256], to_path[300];
+    const char *mode = getenv("LAPWING_GOLDEN");
+    bool update = mode && strcmp(mode, "update") == 0;
+    int n_commands = 0;
+
+    snprintf(path, sizeof path, "docs/guide/%s.md", name);
+    snprintf(to_path, sizeof to_path, "%s.new", path);
+    read_page(path, &p);
+    FILE *to = update ? fopen(to_path, "w") : NULL;
+    for (int at = 0; at < p.n;) {
+        int first = at, rc;
+        char words[4 * LINE];
+        if (!is_command(p.line[at])) {
+            if (to)
+                fprintf(to, "%s\n", p.line[at]);
+            at++;
+            continue;
+        }
+        take_command(&p, &at, words);
+        int end = end_of_output(&p, at);
+        const char *text = shell(words, &rc);
+        n_commands++;
+        if (!update && !agree(p.line + at, end - at, text))
+            fail_msg("%s:%d: %s\nprints (exit %d):\n%s", path, first + 1, p.line[first], rc, text);
+        for (int i = first; to && i < (has_dots(p.line + at, end - at) ? end : at); i++)
+            fprintf(to, "%s\n", p.line[i]);
+        if (to && !has_dots(p.line + at, end - at))
+            put_shown(to, text);
+        at = end;
+    }
+    if (to) {
+        assert_int_equal(fclose(to), 0);
+        assert_int_equal(rename(to_path, path), 0);
+    }
+    return n_commands;
+}
+
+#define GUIDE(name)                              \
+    static void name##_shows_what_is_printed(void **state) \
+    {                                            \
+        (void)state;                             \
+        assert_true(run_page(#name) > 0);        \
+    }
+
+GUIDE(predict)
+GUIDE(replay)
+GUIDE(compare)
+GUIDE(validate)
+
+static void wildcards_stand_for_what_they_say(void **state)
+{
+    static char shown[4][LINE];
+
+    (void)state;
+    strcpy(shown[0], "    a ...");
+    strcpy(shown[1], "    ...");
+    strcpy(shown[2], "    z");
+    assert_true(agree(shown, 3, "a b\nc\nd\nz\n"));
+    assert_true(agree(shown, 3, "a b\nz\n"));
+    assert_false(agree(shown, 3, "a b\nc\n"));
+    assert_false(agree(shown, 3, "b\nz\n"));
+    assert_false(agree(shown, 1, "a b\nc\n"));
+    assert_true(agree(shown, 2, "a b\nc\n"));
+    strcpy(shown[3], "    b");
+    assert_false(agree(shown + 3, 1, "bb\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wildcards_stand_for_what_they_say),
+        cmocka_unit_test_setup_teardown(predict_shows_what_is_printed, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(replay_shows_what_is_printed, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(compare_shows_what_is_printed, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(validate_shows_what_is_printed, fixture_open, fixture_close),
+    };
+
+    return cmocka_run_group_tests_name("guides", tests, NULL, NULL);
+}
