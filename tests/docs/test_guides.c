@@ -84,7 +84,7 @@ static bool agree(char (*shown)[LINE], int n, const char *text)
             text += *text == '\n';
         }
     }
-    return any || !*text;
+    return any || text[strspn(text, " \n")] == '\0';
 }
 
 static bool has_dots(char (*shown)[LINE], int n)
