@@ -325,6 +325,13 @@ install: all
 	install -m 644 traces/lapwing_record.py $(DESTDIR)$(PYTHONDIR)/lapwing_record.py
 	@tests/install_docs.sh $(BUILD)/lapwing "$(DESTDIR)$(PREFIX)/share"
 
+# A Debian package of this build: build/lapwing_VERSION_ARCH.deb.
+.PHONY: deb
+deb: all
+	@rm -rf $(BUILD)/deb
+	@$(MAKE) --no-print-directory install PREFIX=/usr DESTDIR=$(abspath $(BUILD)/deb) >/dev/null
+	@tests/make_deb.sh $(VERSION) $(abspath $(BUILD)/deb) $(BUILD)/lapwing_$(VERSION)_$$(dpkg --print-architecture).deb
+
 clean:
 	rm -rf build build-san build-tsan build-fuzz out
 
@@ -340,7 +347,7 @@ help:
 	@echo "make validate-tables every published table of GPU runs in ../shared: errors by family (minutes)"
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
-	@echo "make install    PREFIX=$(PREFIX) DESTDIR="
+	@echo "make install    PREFIX=$(PREFIX) DESTDIR=    make deb: a Debian package"
 	@echo "make format, tidy, check-layers, check-headers, format-check, deps, clean"
 
 -include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(RECORD_OBJ:.o=.d) $(MPI_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d)

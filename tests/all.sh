@@ -44,5 +44,7 @@ fi
 stage "the GPU kernels for each architecture" make check-cuda
 stage "the demo" make demo
 stage "install into a folder" make install DESTDIR="$(mktemp -d)"
+if command -v dpkg-shlibdeps >/dev/null; then stage "a Debian package" make deb
+else left_out "a Debian package" "no dpkg-shlibdeps (package dpkg-dev)"; fi
 echo "$pass passed, $fail failed, $skip skipped"
 [ $fail -eq 0 ]
