@@ -192,7 +192,7 @@ static enum lw_status peak_memory(const struct lw_timeline *t, const struct lw_p
         if (peak[r] > out->peak_memory_bytes)
             out->peak_memory_bytes = peak[r];
     }
-    return LW_OK;
+    return lw_memory_at_peak(t, plan, &out->memory, err);
 }
 
 static enum lw_status summarize(const struct lw_timeline *t, const struct lw_plan *plan,
@@ -213,6 +213,7 @@ static enum lw_status summarize(const struct lw_timeline *t, const struct lw_pla
     out->n_steps = s.n - first_step;
     out->n_ops = t->n;
     out->peak_memory_bytes = -1;
+    out->memory.rank = -1;
     out->steps = lw_alloc((size_t)out->n_steps * sizeof *out->steps);
     out->ranks = lw_calloc((size_t)out->n_ranks, sizeof *out->ranks);
     if (!out->steps || !out->ranks)

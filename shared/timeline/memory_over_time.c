@@ -21,6 +21,16 @@ int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank)
     return sum;
 }
 
+/* Rooms of buckets are those of gradients, or of weights that are gathered. */
+static enum lw_memory memory_of(const struct lw_plan *plan, int32_t op, const struct lw_use *use)
+{
+    bool room = lw_op_class((enum lw_op_kind)plan->ops[op].kind) == LW_CLASS_MEMORY;
+
+    if (use->buffer == LW_USE_WEIGHTS)
+        return LW_MEMORY_GATHERED;
+    return room && plan->ops[op].bucket >= 0 ? LW_MEMORY_BUCKETS : LW_MEMORY_ACTIVATIONS;
+}
+
 static bool change_of(const struct lw_timeline *t, const struct lw_plan *plan, int64_t i,
                       struct lw_memory_change *c)
 {
@@ -33,6 +43,7 @@ static bool change_of(const struct lw_timeline *t, const struct lw_plan *plan, i
     *c = (struct lw_memory_change){.rank = t->rank[i],
                                    .at = takes && computes ? t->start[i] : t->end[i],
                                    .row = i,
+                                   .memory = memory_of(plan, t->op[i], &use),
                                    .bytes = takes ? use.n : -use.n};
     c->turn = !computes ? TURN_ALLOCATION : takes ? TURN_TAKEN : TURN_GIVEN_BACK;
     return true;

@@ -37,6 +37,7 @@ struct lw_memory_change {
     int32_t turn;  /* at one time: what ended, then ALLOC and FREE, then what starts */
     int64_t row;   /* of the timeline */
     int64_t bytes; /* added */
+    enum lw_memory memory;
 };
 
 /* Every change that the rows of a timeline make, by rank and time: a forward takes its activations
@@ -48,5 +49,8 @@ enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_pl
 /* The most that each rank of the plan holds at any time; peak[plan->n_ranks] is filled. */
 enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan *plan,
                                int64_t *peak, struct lw_err *err);
+
+enum lw_status lw_memory_at_peak(const struct lw_timeline *t, const struct lw_plan *plan,
+                                 struct lw_memory_peak *out, struct lw_err *err);
 
 #endif

@@ -135,6 +135,50 @@ void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s)
     lw_jsonout_int(o, "peak_memory_bytes", s->peak_memory_bytes);
 }
 
+void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,
+                            const struct lw_plan *plan)
+{
+    const struct lw_memory_peak *m = &s->memory;
+    char key[40];
+
+    if (m->rank < 0) {
+        lw_jsonout_null(o, "memory_at_peak");
+        return;
+    }
+    lw_jsonout_object(o, "memory_at_peak");
+    lw_jsonout_int(o, "rank", m->rank);
+    lw_jsonout_known(o, "step", m->step);
+    lw_jsonout_ns(o, "at_ns", m->at);
+    lw_jsonout_known(o, "op", m->op);
+    lw_jsonout_string(o, "op_kind", m->op >= 0 ? lw_op_name(plan->ops[m->op].kind) : NULL);
+    for (int i = 0; i < LW_N_MEMORY; i++) {
+        snprintf(key, sizeof key, "%s_bytes", lw_memory_name((enum lw_memory)i));
+        lw_jsonout_int(o, key, m->bytes[i]);
+    }
+    lw_jsonout_int(o, "total_bytes", m->total);
+    lw_jsonout_end(o);
+}
+
+void lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *plan, FILE *f)
+{
+    const struct lw_memory_peak *m = &s->memory;
+    char bytes[32], name[32];
+
+    if (m->rank < 0)
+        return;
+    fprintf(f, "memory of rank %d at its peak", m->rank);
+    if (m->op >= 0)
+        fprintf(f, ", at %s of step %d", lw_op_name(plan->ops[m->op].kind), m->step);
+    for (int i = 0; i < LW_N_MEMORY; i++) {
+        snprintf(name, sizeof name, "%s", lw_memory_name((enum lw_memory)i));
+        for (char *c = name; *c; c++)
+            *c = *c == '_' ? ' ' : *c;
+        if (m->bytes[i] > 0)
+            fprintf(f, "%s %s %s", i ? "," : ":", name, lw_format_bytes(bytes, m->bytes[i]));
+    }
+    fprintf(f, "\n");
+}
+
 void lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory)
 {
     lw_jsonout_array(o, "ranks");

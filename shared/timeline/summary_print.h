@@ -21,6 +21,10 @@ enum lw_status lw_summary_csv(const struct lw_summary *s, FILE *f, struct lw_err
  * demand each with its own peak (null: unknown). Parts of a period are rounded to add up to it. */
 void lw_summary_json_steps(struct lw_jsonout *o, const struct lw_summary *s);
 void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s);
+/* What memory is made of at the peak: the object "memory_at_peak" (null: unknown), and a line. */
+void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,
+                            const struct lw_plan *plan);
+void lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *plan, FILE *f);
 void lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory);
 
 #endif

@@ -76,6 +76,28 @@ struct lw_measure {
 
 /* Step k takes E_k - E_(k-1), where E_k is the latest end over ranks of steps 0 to k, and E_(-1)
  * the start of the run: the steps add up to the run. */
+/* What memory is for. Buffers of messages, workspaces and what a framework itself takes are not
+ * counted. */
+enum lw_memory {
+    LW_MEMORY_PARAMETERS,
+    LW_MEMORY_GRADIENTS,
+    LW_MEMORY_OPTIMIZER,
+    LW_MEMORY_BUCKETS,  /* of gradients */
+    LW_MEMORY_GATHERED, /* weights put together for the modules that use them */
+    LW_MEMORY_ACTIVATIONS,
+    LW_N_MEMORY,
+};
+
+const char *lw_memory_name(enum lw_memory m); /* "gathered_units" */
+
+/* The moment at which the rank with the largest peak holds most, the lowest rank and the first moment
+ * of several. */
+struct lw_memory_peak {
+    int32_t rank, step, op; /* rank -1: not known; step and op -1: nothing runs yet */
+    lw_ps at;               /* as the times of the rows; 0 before anything runs */
+    int64_t bytes[LW_N_MEMORY], total;
+};
+
 struct lw_summary {
     int32_t n_steps, n_ranks;
     lw_ps step;             /* median over measured steps;
@@ -88,6 +110,7 @@ struct lw_summary {
     double bubble_ratio;    /* waiting for pipeline neighbours, of all ranks' periods */
     double compute_share;   /* computing, of all ranks' periods */
     int64_t peak_memory_bytes; /* largest rank; -1 without a plan */
+    struct lw_memory_peak memory;
     int64_t n_ops;
 };
 

@@ -94,6 +94,8 @@ static void spread(const struct lw_sim_classes *c, const struct lw_summary *s,
     }
     out->ranks = ranks;
     out->worst = c->rank_of[s->worst];
+    if (s->memory.rank >= 0)
+        out->memory.rank = c->rank_of[s->memory.rank];
     lw_summary_shares(out);
 }
 

@@ -231,6 +231,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
             s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
             missing_bytes(r) > 0 ? ", more than the device has by " : "",
             missing_bytes(r) > 0 ? lw_format_bytes(more, missing_bytes(r)) : "");
+    lw_summary_text_memory(s, r->plan, f);
     LW_TRY(text_buckets(l, r->all, f, err));
     if (r->replayed)
         LW_TRY(text_replay(r, f, err));
@@ -403,6 +404,7 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     lw_summary_json_measures(&o, s);
     struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
     lw_throughput_json(&o, &t);
+    lw_summary_json_memory(&o, s, r->plan);
     json_device_memory(&o, r);
     lw_summary_json_ranks(&o, s, true);
     json_buckets(&o, l);

@@ -302,6 +302,13 @@ static void peak_memory_follows_allocations_in_time(void **unused)
     add(&t, 0, 1, 0, LW_OP_ALLOC, 5, 1, 1);
     assert_int_equal(lw_timeline_summarize(&t, &plan, 0, &s, NULL), LW_OK);
     assert_int_equal(s.peak_memory_bytes, 128);
+    assert_int_equal(s.memory.rank, 0);
+    assert_int_equal(s.memory.at, 1); /* the first of two equal moments */
+    assert_int_equal(s.memory.op, 1);
+    assert_int_equal(s.memory.bytes[LW_MEMORY_PARAMETERS], 100);
+    assert_int_equal(s.memory.bytes[LW_MEMORY_GRADIENTS], 20);
+    assert_int_equal(s.memory.bytes[LW_MEMORY_ACTIVATIONS], 8);
+    assert_int_equal(s.memory.total, 128);
     lw_summary_free(&s);
     lw_timeline_free(&t);
     lw_plan_free(&plan);

@@ -1,0 +1,56 @@
+/* What a rank's memory is made of at its largest: one walk over the changes of all ranks in time. */
+#include "shared/base/arena.h"
+#include "shared/timeline/param_memory.h"
+
+const char *lw_memory_name(enum lw_memory m)
+{
+    static const char *const names[] = {"parameters", "gradients",      "optimizer",
+                                        "buckets",    "gathered_units", "activations"};
+    return names[m];
+}
+
+static void begin(const struct lw_plan *plan, int32_t rank, struct lw_memory_peak *now)
+{
+    const int64_t *fixed = plan->roles[plan->role_of[rank]].static_bytes;
+
+    *now = (struct lw_memory_peak){.rank = rank, .step = -1, .op = -1};
+    now->bytes[LW_MEMORY_PARAMETERS] = fixed[LW_MEM_PARAMS];
+    now->bytes[LW_MEMORY_GRADIENTS] = fixed[LW_MEM_GRADS];
+    now->bytes[LW_MEMORY_OPTIMIZER] = fixed[LW_MEM_OPTIMIZER];
+    now->bytes[LW_MEMORY_BUCKETS] = fixed[LW_MEM_BUCKETS];
+    for (int k = 0; k < LW_N_MEMORY; k++)
+        now->total += now->bytes[k];
+}
+
+static void apply(const struct lw_timeline *t, const struct lw_memory_change *c,
+                  struct lw_memory_peak *now)
+{
+    now->bytes[c->memory] += c->bytes;
+    now->total += c->bytes;
+    now->at = c->at;
+    now->step = t->step[c->row];
+    now->op = t->op[c->row];
+}
+
+enum lw_status lw_memory_at_peak(const struct lw_timeline *t, const struct lw_plan *plan,
+                                 struct lw_memory_peak *out, struct lw_err *err)
+{
+    struct lw_memory_peak now = {.rank = -1}, best = {.rank = -1, .total = -1};
+    struct lw_memory_change *v;
+    int64_t n;
+
+    LW_TRY(lw_memory_changes(t, plan, &v, &n, err));
+    for (int32_t r = 0; r < plan->n_ranks; r++) {
+        begin(plan, r, &now);
+        best = now.total > best.total ? now : best;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (i == 0 || v[i].rank != v[i - 1].rank)
+            begin(plan, v[i].rank, &now);
+        apply(t, &v[i], &now);
+        best = now.total > best.total ? now : best;
+    }
+    lw_free(v);
+    *out = best;
+    return LW_OK;
+}
