@@ -2,10 +2,14 @@
  * the check and for whoever shows them; a figure without a source is unset and not looked at. */
 #include "shared/plan/cluster.h"
 
+#include "shared/base/arena.h"
+
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG };
@@ -95,7 +99,27 @@ const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_l
     return NULL;
 }
 
-int32_t lw_cluster_nodes_of(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
+/* Members of most groups ascend, and so do their nodes: equal ones stand together. */
+static bool nodes_ascend(const struct lw_cluster *c, const int32_t *ranks, int32_t n, int32_t *count)
+{
+    *count = n > 0;
+    for (int32_t i = 1; i < n; i++) {
+        int32_t before = ranks[i - 1] / c->devices_per_node, node = ranks[i] / c->devices_per_node;
+        if (node < before)
+            return false;
+        *count += node != before;
+    }
+    return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Each member against all before it: without memory for a sorted copy. */
+static int32_t count_by_pairs(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
 {
     int32_t count = 0;
 
@@ -105,6 +129,22 @@ int32_t lw_cluster_nodes_of(const struct lw_cluster *c, const int32_t *ranks, in
             k++;
         count += k == i;
     }
+    return count;
+}
+
+int32_t lw_cluster_nodes_of(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
+{
+    int32_t count;
+
+    if (nodes_ascend(c, ranks, n, &count))
+        return count;
+    int32_t *sorted = lw_alloc((size_t)n * sizeof *sorted);
+    if (!sorted)
+        return count_by_pairs(c, ranks, n);
+    memcpy(sorted, ranks, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_number);
+    nodes_ascend(c, sorted, n, &count);
+    lw_free(sorted);
     return count;
 }
 

@@ -242,6 +242,9 @@ static void nodes_are_counted_once(void **state)
     assert_int_equal(lw_cluster_nodes_of(&c, ranks, 2), 1); /* 0, 7 */
     assert_int_equal(lw_cluster_nodes_of(&c, ranks, 6), 3); /* nodes 0 0 1 2 0 2 */
     assert_int_equal(lw_cluster_nodes_of(&c, ranks, 0), 0);
+    lw_alloc_fail_at(1); /* the same without memory */
+    assert_int_equal(lw_cluster_nodes_of(&c, ranks, 6), 3);
+    lw_alloc_fail_at(0);
 }
 
 static void failing_allocations_leave_nothing(void **state)
