@@ -6,7 +6,8 @@
  * 0 in this way meets every bucketing once, without looking at sums of runs. There are fewer than
  * n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated first and then the
  * neighbourhood of its best places, which is not exhaustive and is said. Beyond LISTED the walk
- * takes steps of a thousandth, which may pass over bucketings.
+ * takes steps of a thousandth, which may pass over bucketings. Beyond FULL_PARAMS parameters a plan
+ * takes long: all these numbers shrink as that grows, so that the work stays within a bound.
  *
  * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place unless it
  * is beaten. Not searched: first bucket, policy, launch order. */
@@ -22,6 +23,7 @@
 #include "sim/predict/sim.h"
 
 enum { SIMULATED_ALL = 400, GRID = 128, NEAR = 64, N_PEAKS = 3, LISTED = 3000 };
+enum { FULL_PARAMS = 1500, LEAST = 16, STEPS = 1000 };
 
 struct search {
     const struct lw_workload *w;
@@ -111,6 +113,14 @@ static enum lw_status try_point(const struct search *s, const struct lw_strategy
     return st;
 }
 
+/* So many of `most` for a workload of this size. */
+static int32_t share_of(const struct search *s, int32_t most)
+{
+    int64_t n = s->w->n_params > FULL_PARAMS ? (int64_t)most * FULL_PARAMS / s->w->n_params : most;
+
+    return n > LEAST ? (int32_t)n : most < LEAST ? most : LEAST;
+}
+
 /* --- the bucketings --------------------------------------------------------------------------- */
 
 /* The multiple of the largest power of two between low and high. */
@@ -148,8 +158,9 @@ static enum lw_status list_points(struct search *s)
         int64_t next = point.high_bytes < INT64_MAX ? point.high_bytes + 1 : INT64_MAX;
         if (next == INT64_MAX) /* one bucket a key: any cap beyond all bytes */
             point.high_bytes = whole > cap ? whole : cap;
-        if (r->n_points > LISTED && next < INT64_MAX && next < cap + cap / 1000) {
-            next = cap + cap / 1000;
+        if (r->n_points > share_of(s, LISTED) && next < INT64_MAX &&
+            next < cap + cap / share_of(s, STEPS)) {
+            next = cap + cap / share_of(s, STEPS);
             r->exhaustive = false;
         }
         point.cap_bytes = roundest(point.low_bytes, point.high_bytes);
@@ -170,7 +181,9 @@ static enum lw_status run_point(struct search *s, int32_t i)
         return LW_OK;
     strategy.bucket_cap_bytes = p->cap_bytes;
     s->r->n_simulated++;
-    int32_t most = s->r->n_points < SIMULATED_ALL ? s->r->n_points : GRID + N_PEAKS * NEAR;
+    int32_t most = s->r->n_points < share_of(s, SIMULATED_ALL)
+                       ? s->r->n_points
+                       : share_of(s, GRID) + N_PEAKS * share_of(s, NEAR);
     lw_progress_report(s->progress, "simulating bucket caps", (double)s->r->n_simulated / most);
     return try_point(s, &strategy, true, p);
 }
@@ -201,7 +214,7 @@ static int32_t best_point(const struct lw_recommendation *r, const bool *taken)
 static enum lw_status refine(struct search *s)
 {
     struct lw_recommendation *r = s->r;
-    int32_t stride = r->n_points / (GRID - 1) + 1;
+    int32_t stride = r->n_points / (share_of(s, GRID) - 1) + 1, near = share_of(s, NEAR);
     bool *taken = lw_calloc((size_t)r->n_points, sizeof *taken);
 
     if (!taken)
@@ -213,7 +226,7 @@ static enum lw_status refine(struct search *s)
             break;
         int32_t from = at > stride ? at - stride : 0;
         int32_t to = at + stride < r->n_points ? at + stride : r->n_points - 1;
-        st = run_some(s, from, to, to - from < NEAR ? to - from + 1 : NEAR);
+        st = run_some(s, from, to, to - from < near ? to - from + 1 : near);
         memset(taken + from, true, (size_t)(to - from + 1) * sizeof *taken);
     }
     lw_free(taken);
@@ -255,11 +268,11 @@ static enum lw_status search(struct search *s)
     r->reference.high_bytes = r->reference.low_bytes;
     LW_TRY(try_point(s, &r->reference_strategy, true, &r->reference));
     LW_TRY(list_points(s));
-    if (r->n_points <= SIMULATED_ALL) {
+    if (r->n_points <= share_of(s, SIMULATED_ALL)) {
         LW_TRY(run_some(s, 0, r->n_points - 1, r->n_points));
     } else {
         r->exhaustive = false;
-        LW_TRY(run_some(s, 0, r->n_points - 1, GRID));
+        LW_TRY(run_some(s, 0, r->n_points - 1, share_of(s, GRID)));
         LW_TRY(refine(s));
     }
     r->best = best_point(r, NULL);
