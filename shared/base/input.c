@@ -18,6 +18,11 @@
 #include "shared/base/json.h"
 #include "shared/base/used_files.h"
 
+/* What compresses better than this is refused: recordings and plans unpack to 10 to 40 times. */
+enum { MOST_TIMES = 100 };
+#define ANY_SIZE ((size_t)64 << 20) /* that small is not looked at */
+#define MOST_PIPED ((size_t)4 << 30) /* of a pipe, which may never end */
+
 struct bytes {
     char *p;
     size_t n, room;
@@ -57,6 +62,8 @@ static enum lw_status slurp(const char *name, int fd, size_t max, struct bytes *
         if (got == 0)
             return LW_OK;
         b->n += (size_t)got;
+        if (!S_ISREG(st.st_mode) && b->n > MOST_PIPED)
+            return lw_fail(err, LW_EIO, "%s: no end after %zu bytes; give a file", name, b->n);
         if (max && b->n > max)
             return lw_fail(err, LW_EIO, "%s: larger than %zu bytes", name, max);
     }
@@ -105,8 +112,10 @@ static enum lw_status unpack_member(struct libdeflate_decompressor *d, const cha
             return take_damaged(name, packed, from, max, out, damage, err);
         }
         if (max && out->room > max)
-            return lw_fail(err, LW_EIO, "%s: unpacks to more than %zu bytes", name, max);
-        LW_TRY(make_room(out, out->room * 2, err));
+            return lw_fail(err, LW_EIO, "%s: unpacks to more than %zu bytes, the most for a file of "
+                                        "%zu: unpack it first if that is right", name, max,
+                           packed->n);
+        LW_TRY(make_room(out, out->room * 2 < max + 1 ? out->room * 2 : max + 1, err));
     }
 }
 
@@ -151,7 +160,9 @@ static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_i
         *in = (struct lw_input){.name = is_stdin ? "<standard input>" : name};
         lw_hash_of(raw.p, raw.n, in->hash);
         if (is_gzip(&raw)) {
-            s = unpack(in->name, &raw, max_bytes, &text, damage, err);
+            size_t most = raw.n > ANY_SIZE / MOST_TIMES ? raw.n * MOST_TIMES : ANY_SIZE;
+            most = max_bytes && max_bytes < most ? max_bytes : most;
+            s = unpack(in->name, &raw, most, &text, damage, err);
             lw_free(raw.p);
             raw = text;
         }

@@ -98,6 +98,16 @@ static void a_database_is_a_file(void **state)
     expect("runs --db :memory:", 1, "keeps nothing");
 }
 
+static void inputs_are_bounded_by_their_size(void **state)
+{
+    (void)state;
+    holds("head -c 70000000 /dev/zero | gzip -9 > z.gz");
+    expect("cluster ./z.gz", 1, "z.gz: unpacks to more than 67108864 bytes, the most for a file of ");
+    expect("plan -w z.gz", 1, "z.gz: unpacks to more than ");
+    expect("plan -w /dev/zero", 1, "/dev/zero: is a device; give a file, a pipe or - for standard input");
+    expect("inspect /dev/urandom", 1, "/dev/urandom: is a device");
+}
+
 static int entries(void)
 {
     DIR *d = opendir(fixture_path(""));
@@ -181,6 +191,7 @@ int main(void)
         IN_FOLDER(the_mode_of_a_file_is_kept),
         IN_FOLDER(what_a_command_reads_is_no_output_of_it),
         IN_FOLDER(a_database_is_a_file),
+        IN_FOLDER(inputs_are_bounded_by_their_size),
         IN_FOLDER(a_signal_leaves_no_temporary_file),
         IN_FOLDER(an_output_with_a_name_is_committed_and_aborted_alike),
     };
