@@ -80,7 +80,7 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check stress test demo bench validate-here validate-tables install format \
+.PHONY: all deps check stress torture test demo bench validate-here validate-tables install format \
         check-layers check-headers fuzz run-fuzz help golden-update tidy \
         format-check clean
 all: $(BUILD)/lapwing $(BUILD)/liblapwing.so plugins
@@ -241,6 +241,13 @@ stress: $(BUILD)/lapwing plugins $(TEST_STOP)
 	@LAPWING=$(BUILD)/lapwing LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_STRESS=$(LOOPS) \
 	    tests/run.sh $(TEST_STOP)
 
+# Kills, damaged files and hostile connections for MINUTES; crash inputs are kept as ./torture-crash-*.
+MINUTES ?= 60
+TORTURE := $(BUILD)/tests/torture/torture
+torture: all $(TORTURE)
+	@LAPWING=$(BUILD)/lapwing LAPWING_SAN='$(wildcard build-san/lapwing)' \
+	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' $(TORTURE) $$(($(MINUTES) * 60))
+
 check-layers:
 	@tests/layers.sh
 
@@ -344,6 +351,7 @@ help:
 	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
 	@echo "make stress     every failure of a run, LOOPS=50 times each"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
+	@echo "make torture MINUTES=60   kills, damaged files, hostile connections"
 	@echo "make validate-tables every published table of GPU runs in ../shared: errors by family (minutes)"
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"

@@ -32,6 +32,7 @@ stage "layout of the sources" make format-check
 stage "checks" make -j"$jobs" check
 stage "checks under address and undefined sanitizers" make -j"$jobs" SAN=1 check
 stage "the same plans from gcc and clang, -O0 and -O3" tests/same_bytes.sh
+stage "a minute of torture: kills, damaged files under sanitizers, hostile connections" make torture MINUTES=1
 [ -z "$STRESS" ] || stage "every failure of a run, $STRESS times" make stress LOOPS="$STRESS"
 stage "executor under the thread sanitizer" make -j"$jobs" TSAN=1 T=exec/ check
 if command -v clang >/dev/null && echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n);
