@@ -1,5 +1,6 @@
-/* Texts that others wrote, in every field that takes any, through every command that shows it: nothing
- * is executed, no control byte and no invalid UTF-8 leaves, JSON stays strict and HTML stays nested. */
+/* Texts that others wrote, in every field that takes any, through every command that shows it:
+ * nothing is executed, no control byte and no invalid UTF-8 leaves, JSON stays strict and HTML
+ * stays nested. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -78,9 +79,10 @@ static bool is_void(const char *name, size_t n)
 /* Every element closed in order, and none that this program does not write. */
 static void check_html(const char *text)
 {
-    static const char known[] = " !DOCTYPE html head meta title style body h1 h2 h3 p table tr th td "
-                                "code div svg text g rect line span i ul li details summary footer "
-                                "br ";
+    static const char known[] =
+        " !DOCTYPE html head meta title style body h1 h2 h3 p table tr th td "
+        "code div svg text g rect line span i ul li details summary footer "
+        "br ";
     char open[64][16], word[20];
     int depth = 0;
 
@@ -185,18 +187,43 @@ static char *all_fields(const char *text, const char *file, const char *value, c
 }
 
 static const char *const shows[] = {
-    "plan -w w.json -c c.json", "plan -w w.json -c c.json --format json",
-    "plan -w w.json -c c.json -o p.json", "plan p.json", "plan diff p.json p.json",
+    "plan -w w.json -c c.json",
+    "plan -w w.json -c c.json --format json",
+    "plan -w w.json -c c.json -o p.json",
+    "plan p.json -o p2.json",
+    "plan p.json",
+    "plan diff p.json p.json",
     "sim -w w.json -c c.json --dp 2 --bucket-cap 1MiB --spans --format json",
-    "sim -w w.json -c c.json --dp 2 --bucket-cap 1KiB --spans", "sim p.json --no-db --format csv",
+    "sim -w w.json -c c.json --dp 2 --bucket-cap 1KiB --spans",
+    "sim p.json --no-db --format csv",
     "exec -w w.json -c c.json --dp 2 --bucket-cap 1MiB --steps 2 --warmup 0 --format json",
-    "runs", "runs --format json", "runs --format csv", "compare 1 3", "compare 1 3 --format json",
-    "explain 1", "explain 3 --format json", "cluster c.json", "cluster c.json --format json",
-    "cost -c c.json --ranks 2", "cost -c c.json --ranks 2 --format json", "report -o r.html",
-    "plot timeline -o t.svg", "plot timeline -o -", "plot overlap -o -", "plot overlap -o o.svg",
-    "plot predicted -o p.svg", "plot sweep -o s.svg", "plot timeline -o t.gp",
-    "export 1 --format chrome -o e.json", "export 3 --format csv -o e.csv", "validate w.json",
-    "golden w.json", "inspect w.json", "import w.json -o i.json", "doctor --format json", NULL};
+    "runs",
+    "runs --format json",
+    "runs --format csv",
+    "compare 1 3",
+    "compare 1 3 --format json",
+    "explain 1",
+    "explain 3 --format json",
+    "cluster c.json",
+    "cluster c.json --format json",
+    "cost -c c.json --ranks 2",
+    "cost -c c.json --ranks 2 --format json",
+    "report -o r.html",
+    "plot timeline -o t.svg",
+    "plot timeline -o -",
+    "plot overlap -o -",
+    "plot overlap -o o.svg",
+    "plot predicted -o p.svg",
+    "plot sweep -o s.svg",
+    "plot timeline -o t.gp",
+    "export 1 --format chrome -o e.json",
+    "export 3 --format csv -o e.csv",
+    "validate w.json",
+    "golden w.json",
+    "inspect w.json",
+    "import w.json -o i.json",
+    "doctor --format json",
+    NULL};
 
 static void check_files(void)
 {
@@ -208,6 +235,9 @@ static void check_files(void)
     check_bytes(svg, "t.svg");
     check_json(chrome, "e.json");
     check_json(plan, "p.json");
+    char *again = fixture_get(fixture_path("p2.json"));
+    assert_string_equal(plan, again); /* read and written once more */
+    free(again);
     free(html);
     free(chrome);
     free(plan);
@@ -235,14 +265,27 @@ static void texts_of_files_are_shown_and_never_executed(void **state)
 
 static void arguments_are_shown_and_never_executed(void **state)
 {
-    static const char *const words[] = {
-        "-$(printf '\\033[2J')", "\"$(printf 'a\\377\\303(`touch pwned`')\"", "'`touch pwned`'",
-        "\"$(printf '\\302\\233')\""};
-    static const char *const commands[][2] = {
-        {"", ""}, {"sim -w ", ""}, {"sim ", ""}, {"plan -w x --zero ", ""}, {"help ", ""},
-        {"cluster ", ""}, {"model ", ""}, {"inspect ", ""}, {"import ", ""}, {"runs --db ", ""},
-        {"plot ", ""}, {"plot timeline -o ", ".png"}, {"golden ", ""}, {"validate ", ""},
-        {"exec --backend ", ""}, {"calibrate --backend ", ""}, {"bench ", ""}, {"sim --", ""}};
+    static const char *const words[] = {"-$(printf '\\033[2J')",
+                                        "\"$(printf 'a\\377\\303(`touch pwned`')\"",
+                                        "'`touch pwned`'", "\"$(printf '\\302\\233')\""};
+    static const char *const commands[][2] = {{"", ""},
+                                              {"sim -w ", ""},
+                                              {"sim ", ""},
+                                              {"plan -w x --zero ", ""},
+                                              {"help ", ""},
+                                              {"cluster ", ""},
+                                              {"model ", ""},
+                                              {"inspect ", ""},
+                                              {"import ", ""},
+                                              {"runs --db ", ""},
+                                              {"plot ", ""},
+                                              {"plot timeline -o ", ".png"},
+                                              {"golden ", ""},
+                                              {"validate ", ""},
+                                              {"exec --backend ", ""},
+                                              {"calibrate --backend ", ""},
+                                              {"bench ", ""},
+                                              {"sim --", ""}};
     char line[256];
 
     (void)state;
@@ -253,22 +296,37 @@ static void arguments_are_shown_and_never_executed(void **state)
         }
 }
 
-/* --- a database of somebody else --------------------------------------------------------------- */
+/* --- a database of somebody else ---------------------------------------------------------------
+ */
 
-static const char *const reads[] = {
-    "runs", "runs --format json", "runs --format csv", "compare 1 2", "compare 1 2 --format json",
-    "explain 1", "explain 2 --format json", "report -o r.html", "plot timeline -o t.svg",
-    "plot timeline -o -", "plot overlap -o o.svg", "plot predicted -o p.svg", "plot sweep -o s.svg",
-    "plot predicted -o -", "export 1 --format chrome -o e.json", NULL};
+static const char *const reads[] = {"runs",
+                                    "runs --format json",
+                                    "runs --format csv",
+                                    "compare 1 2",
+                                    "compare 1 2 --format json",
+                                    "explain 1",
+                                    "explain 2 --format json",
+                                    "report -o r.html",
+                                    "plot timeline -o t.svg",
+                                    "plot timeline -o -",
+                                    "plot overlap -o o.svg",
+                                    "plot predicted -o p.svg",
+                                    "plot sweep -o s.svg",
+                                    "plot predicted -o -",
+                                    "export 1 --format chrome -o e.json",
+                                    NULL};
 
 static int columns_of_text(sqlite3 *db, char names[][2][64], int most)
 {
     sqlite3_stmt *q;
     int n = 0;
 
-    assert_int_equal(sqlite3_prepare_v2(db, "SELECT t.name, c.name FROM sqlite_schema AS t, "
+    assert_int_equal(sqlite3_prepare_v2(db,
+                                        "SELECT t.name, c.name FROM sqlite_schema AS t, "
                                         "pragma_table_info(t.name) AS c WHERE t.type = 'table' "
-                                        "AND c.type = 'TEXT' ORDER BY 1, 2", -1, &q, NULL), 0);
+                                        "AND c.type = 'TEXT' ORDER BY 1, 2",
+                                        -1, &q, NULL),
+                     0);
     while (sqlite3_step(q) == SQLITE_ROW && n < most) {
         snprintf(names[n][0], 64, "%s", (const char *)sqlite3_column_text(q, 0));
         snprintf(names[n++][1], 64, "%s", (const char *)sqlite3_column_text(q, 1));
@@ -300,10 +358,14 @@ static sqlite3 *open_copy(void)
 
 static void texts_of_a_database_are_shown_and_never_executed(void **state)
 {
-    static const char *const values[] = {
-        "`touch pwned`", "' . system('touch pwned') . '", "\" . `touch pwned`", "x\nEOD\n!touch pwned",
-        "<script>alert(1)</script>'\"&", "\033[2J\033]0;t\a\177\302\233m", "a\377\303(\355\240\200",
-        "\\`touch pwned`\\"};
+    static const char *const values[] = {"`touch pwned`",
+                                         "' . system('touch pwned') . '",
+                                         "\" . `touch pwned`",
+                                         "x\nEOD\n!touch pwned",
+                                         "<script>alert(1)</script>'\"&",
+                                         "\033[2J\033]0;t\a\177\302\233m",
+                                         "a\377\303(\355\240\200",
+                                         "\\`touch pwned`\\"};
     char names[128][2][64];
     bool shown[128] = {false};
 

@@ -1,6 +1,6 @@
-/* Numbers at the limits of 64 bits in every field of workload and cluster that takes any: each command
- * ends by itself, with a result whose figures are possible or with one line. Under SAN=1 every sum is
- * watched. LAPWING_TRIES=N tries more, LAPWING_SEED=S others. */
+/* Numbers at the limits of 64 bits in every field of workload and cluster that takes any: each
+ * command ends by itself, with a result whose figures are possible or with one line. Under SAN=1
+ * every sum is watched. LAPWING_TRIES=N tries more, LAPWING_SEED=S others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,14 +16,32 @@
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 
-static const char *const numbers[] = {
-    "0", "1", "0.001", "1e9", "2147483647", "2147483648", "1000000000000000", "4611686018427387",
-    "9000000000000000", "9223372036854775.807", "4611686018427387904", "9223372036854775807",
-    "1e18", "1e30", "1e-30"};
-static const char *const options[] = {
-    "", "--dp 2", "--pp 2 --micro-batches 4", "--dp 2 --detail chunk", "--dp 2 --steps 1000",
-    "--dp 64 --bucket-cap 1KiB", "--dp 2 --zero 3", "--dp 2 --no-fold", "--dp 2 --clip 1",
-    "--pp 2 --micro-batches 1000 --schedule 1f1b", "--dp 2 --detail chunk --jitter 100s"};
+static const char *const numbers[] = {"0",
+                                      "1",
+                                      "0.001",
+                                      "1e9",
+                                      "2147483647",
+                                      "2147483648",
+                                      "1000000000000000",
+                                      "4611686018427387",
+                                      "9000000000000000",
+                                      "9223372036854775.807",
+                                      "4611686018427387904",
+                                      "9223372036854775807",
+                                      "1e18",
+                                      "1e30",
+                                      "1e-30"};
+static const char *const options[] = {"",
+                                      "--dp 2",
+                                      "--pp 2 --micro-batches 4",
+                                      "--dp 2 --detail chunk",
+                                      "--dp 2 --steps 1000",
+                                      "--dp 64 --bucket-cap 1KiB",
+                                      "--dp 2 --zero 3",
+                                      "--dp 2 --no-fold",
+                                      "--dp 2 --clip 1",
+                                      "--pp 2 --micro-batches 1000 --schedule 1f1b",
+                                      "--dp 2 --detail chunk --jitter 100s"};
 
 static uint64_t state_of_draws;
 
@@ -33,7 +51,8 @@ static uint64_t draw(uint64_t below)
     return (state_of_draws >> 33) % below;
 }
 
-/* The k-th number that is the value of a field of `text`, "lapwing": 1 apart; NULL: there are fewer. */
+/* The k-th number that is the value of a field of `text`, "lapwing": 1 apart; NULL: there are
+ * fewer. */
 static const char *nth_number(const char *text, int k)
 {
     for (const char *s = strstr(text, "kind"); s && (s = strstr(s, "\": ")) != NULL;) {
@@ -54,7 +73,8 @@ static char *changed(const char *text)
     size_t room = strlen(text) + 32;
     char *out = malloc(room);
 
-    snprintf(out, room, "%.*s%s%s", (int)(at - text), text, with, at + strspn(at, "-+.0123456789eE"));
+    snprintf(out, room, "%.*s%s%s", (int)(at - text), text, with,
+             at + strspn(at, "-+.0123456789eE"));
     return out;
 }
 
@@ -132,7 +152,8 @@ static void results_at_the_limits_are_possible_or_refused(void **state)
                          fixture_get(fixture_path("model.json"))};
     for (int i = 0; i < n; i++)
         accepted += try_chain(workloads[i % 2], cluster);
-    printf("%d tried, %d of them simulated (LAPWING_SEED=%s)\n", n * 6, accepted, seed ? seed : "1");
+    printf("%d tried, %d of them simulated (LAPWING_SEED=%s)\n", n * 6, accepted,
+           seed ? seed : "1");
     assert_true(accepted > n / 4);
     for (int i = 0; i < 2; i++)
         free(workloads[i]);
@@ -143,7 +164,8 @@ static void results_at_the_limits_are_possible_or_refused(void **state)
 static void the_limit_and_the_quantity_are_named(void **state)
 {
     char *text = fixture_example("docs/formats/workload.md");
-    char *slow = fixture_replaced(text, "\"forward_ns\": 20000,", "\"forward_ns\": 2000000000000000,");
+    char *slow =
+        fixture_replaced(text, "\"forward_ns\": 20000,", "\"forward_ns\": 2000000000000000,");
 
     (void)state;
     fixture_put(fixture_path("w.json"), slow);

@@ -1,5 +1,5 @@
-/* No output destroys what the user had: links are written through, inputs and databases are refused as
- * outputs under any name, and a process that is killed leaves no temporary file. */
+/* No output destroys what the user had: links are written through, inputs and databases are refused
+ * as outputs under any name, and a process that is killed leaves no temporary file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -67,11 +67,20 @@ static void the_mode_of_a_file_is_kept(void **state)
 static void what_a_command_reads_is_no_output_of_it(void **state)
 {
     static const char *const commands[] = {
-        "plan -w w.json -o w.json", "plan -w w.json -o ./w.json", "plan -w w.json -o d/../w.json",
-        "plan -w w.json -o soft", "plan -w w.json -o hard", "plan -w soft -o w.json",
-        "plan -w hard -o soft", "sim -w w.json --db w.json", "sim -w w.json --db soft",
-        "plan p.json -o p.json", "report -o lapwing.db", "report -o lapwing.db-wal",
-        "plot overlap -o db.svg --db db.svg", "export 1 --format csv -o lapwing.db",
+        "plan -w w.json -o w.json",
+        "plan -w w.json -o ./w.json",
+        "plan -w w.json -o d/../w.json",
+        "plan -w w.json -o soft",
+        "plan -w w.json -o hard",
+        "plan -w soft -o w.json",
+        "plan -w hard -o soft",
+        "sim -w w.json --db w.json",
+        "sim -w w.json --db soft",
+        "plan p.json -o p.json",
+        "report -o lapwing.db",
+        "report -o lapwing.db-wal",
+        "plot overlap -o db.svg --db db.svg",
+        "export 1 --format csv -o lapwing.db",
         "import $R/gpt6__gloo2__cap25.rank0.json.gz $R/gpt6__gloo2__cap25.rank1.json.gz "
         "-o x.json --cluster-out ./x.json"};
     char line[256];
@@ -85,15 +94,17 @@ static void what_a_command_reads_is_no_output_of_it(void **state)
         if (rc != 1 || !strstr(said, "are the same file"))
             fail_msg("%s: exit %d, %s", commands[i], rc, said);
     }
-    snprintf(line, sizeof line, "cat w.json p.json | cmp - before && test -L soft && $L runs &&"
-                                "$L runs --db db.svg");
+    snprintf(line, sizeof line,
+             "cat w.json p.json | cmp - before && test -L soft && $L runs &&"
+             "$L runs --db db.svg");
     holds(line);
 }
 
 static void a_database_is_a_file(void **state)
 {
     (void)state;
-    expect("sim -w w.json --db ''", 1, "--db '' keeps nothing: give the name of a file, or --no-db");
+    expect("sim -w w.json --db ''", 1,
+           "--db '' keeps nothing: give the name of a file, or --no-db");
     expect("sim -w w.json --db :memory:", 1, "--db ':memory:' keeps nothing");
     expect("runs --db :memory:", 1, "keeps nothing");
 }
@@ -102,9 +113,11 @@ static void inputs_are_bounded_by_their_size(void **state)
 {
     (void)state;
     holds("head -c 70000000 /dev/zero | gzip -9 > z.gz");
-    expect("cluster ./z.gz", 1, "z.gz: unpacks to more than 67108864 bytes, the most for a file of ");
+    expect("cluster ./z.gz", 1,
+           "z.gz: unpacks to more than 67108864 bytes, the most for a file of ");
     expect("plan -w z.gz", 1, "z.gz: unpacks to more than ");
-    expect("plan -w /dev/zero", 1, "/dev/zero: is a device; give a file, a pipe or - for standard input");
+    expect("plan -w /dev/zero", 1,
+           "/dev/zero: is a device; give a file, a pipe or - for standard input");
     expect("inspect /dev/urandom", 1, "/dev/urandom: is a device");
 }
 

@@ -1,10 +1,12 @@
-/* The standing harness: for some minutes, kills in the middle of storing and of running, damaged files,
- * hostile connections. It ends with a line for each, "N tried, 0 lost". Lost is: a run that is not told,
- * told twice or told as good; a database that is not whole; a crash, a hang or an exit status above 3;
- * ranks that strangers keep from meeting. Inputs that crash are kept as ./torture-crash-*.
+/* The standing harness: for some minutes, kills in the middle of storing and of running, damaged
+ * files, hostile connections. It ends with a line for each, "N tried, 0 lost". Lost is: a run that
+ * is not told, told twice or told as good; a database that is not whole; a crash, a hang or an exit
+ * status above 3; ranks that strangers keep from meeting. Inputs that crash are kept as
+ * ./torture-crash-*.
  *
- * Usage: torture SECONDS [SEED]. LAPWING is the program, LAPWING_SAN one built with sanitizers for the
- * damaged files (else LAPWING), LAPWING_MPI the folder of the Open MPI plugin (else without MPI). */
+ * Usage: torture SECONDS [SEED]. LAPWING is the program, LAPWING_SAN one built with sanitizers for
+ * the damaged files (else LAPWING), LAPWING_MPI the folder of the Open MPI plugin (else without
+ * MPI). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +34,10 @@ static uint64_t draws;
 static struct count {
     const char *what;
     long tried, lost;
-} counts[] = {{"kills while a prediction is stored", 0, 0}, {"kills of ranks", 0, 0},
-              {"damaged files", 0, 0}, {"hostile connections", 0, 0}};
+} counts[] = {{"kills while a prediction is stored", 0, 0},
+              {"kills of ranks", 0, 0},
+              {"damaged files", 0, 0},
+              {"hostile connections", 0, 0}};
 enum { STORE, RANKS, FILES, HELLOS, N_COUNTS };
 
 static uint64_t draw(uint64_t below)
@@ -70,7 +74,8 @@ static void lost(int what, const char *fmt, ...)
     fflush(stdout);
 }
 
-/* --- children ----------------------------------------------------------------------------------- */
+/* --- children -----------------------------------------------------------------------------------
+ */
 
 /* A shell's words in the folder, in a process group of their own; $L and $S are the programs. */
 static pid_t start(const char *words)
@@ -144,7 +149,8 @@ static void forget_output(void)
     unlink(in_folder("out"));
 }
 
-/* --- databases ---------------------------------------------------------------------------------- */
+/* --- databases ----------------------------------------------------------------------------------
+ */
 
 static long ask(const char *file, const char *sql)
 {
@@ -162,7 +168,8 @@ static long ask(const char *file, const char *sql)
 
 static bool is_whole(const char *file)
 {
-    return ask(file, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'") == 1;
+    return ask(file, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'") ==
+           1;
 }
 
 static void kill_store(void)
@@ -187,11 +194,13 @@ static void kill_store(void)
         run(5, "rm -f s.db*");
 }
 
-/* --- ranks -------------------------------------------------------------------------------------- */
+/* --- ranks --------------------------------------------------------------------------------------
+ */
 
 static const char *const launches[] = {
     "exec \"$L\" exec -w w.json --dp 3", "exec \"$L\" exec -w w.json --dp 3 --spawn",
-    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LAPWING_PLUGINS=\"$LAPWING_MPI\"; "
+    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+    "LAPWING_PLUGINS=\"$LAPWING_MPI\"; "
     "exec mpirun --oversubscribe -n 3 \"$L\" exec -w w.json --dp 3 --backend mpi"};
 
 /* A process of the group that is this program, drawn; 0: none yet. */
@@ -216,12 +225,14 @@ static pid_t one_of(pid_t group)
 
 static void kill_rank(void)
 {
-    bool mpi = getenv("LAPWING_MPI") && *getenv("LAPWING_MPI") && system("command -v mpirun >/dev/null") == 0;
+    bool mpi = getenv("LAPWING_MPI") && *getenv("LAPWING_MPI") &&
+               system("command -v mpirun >/dev/null") == 0;
     int how = (int)draw(mpi ? 3 : 2), rc;
     char words[1024];
 
     run(5, "rm -f r.db*");
-    snprintf(words, sizeof words, "%s --steps 100000 --warmup 0 --no-verify --compute sleep --timeout 2 --db r.db -q",
+    snprintf(words, sizeof words,
+             "%s --steps 100000 --warmup 0 --no-verify --compute sleep --timeout 2 --db r.db -q",
              launches[how]);
     forget_output();
     pid_t child = start(words);
@@ -246,13 +257,27 @@ static void kill_rank(void)
         lost(RANKS, "%s: %ld runs, %ld of them failed", words, all, bad);
 }
 
-/* --- damaged files ------------------------------------------------------------------------------ */
+/* --- damaged files ------------------------------------------------------------------------------
+ */
 
-static const char *const readers[] = {
-    "plan -w x", "sim -w x --no-db", "sim -w w.json -c x --no-db", "cost -c x", "plan x", "sim x --no-db",
-    "inspect x", "import x -o y.json", "golden x", "validate x", "cluster x", "plan -w w.json -s x",
-    "runs --db x", "report --db x -o y.html", "explain 1 --db x", "plot timeline --db x -o y.svg",
-    "sim --replay x --no-db", "recommend x -c dgx-h100"};
+static const char *const readers[] = {"plan -w x",
+                                      "sim -w x --no-db",
+                                      "sim -w w.json -c x --no-db",
+                                      "cost -c x",
+                                      "plan x",
+                                      "sim x --no-db",
+                                      "inspect x",
+                                      "import x -o y.json",
+                                      "golden x",
+                                      "validate x",
+                                      "cluster x",
+                                      "plan -w w.json -s x",
+                                      "runs --db x",
+                                      "report --db x -o y.html",
+                                      "explain 1 --db x",
+                                      "plot timeline --db x -o y.svg",
+                                      "sim --replay x --no-db",
+                                      "recommend x -c dgx-h100"};
 
 static char *read_all(const char *path, size_t *n)
 {
@@ -267,8 +292,9 @@ static char *read_all(const char *path, size_t *n)
 
 static void damage(char *text, size_t *n)
 {
-    static const char *const words[] = {"9223372036854775807", "-1", "1e308", "\"\\u0000\"", "[[[[[[[[", "null",
-                                        "\xff\xfe", "{}", "`touch pwned`"};
+    static const char *const words[] = {
+        "9223372036854775807", "-1", "1e308", "\"\\u0000\"", "[[[[[[[[", "null", "\xff\xfe", "{}",
+        "`touch pwned`"};
 
     for (uint64_t k = 1 + draw(4); k > 0 && *n > 0; k--) {
         size_t at = draw(*n);
@@ -298,7 +324,8 @@ static void keep(const char *command)
 {
     char name[PATH_MAX + 64];
 
-    snprintf(name, sizeof name, "%s/torture-crash-%ld-%ld", home, (long)getpid(), counts[FILES].tried);
+    snprintf(name, sizeof name, "%s/torture-crash-%ld-%ld", home, (long)getpid(),
+             counts[FILES].tried);
     run(5, "cp x '%s'; echo '%s' > '%s.cmd'", name, command, name);
 }
 
@@ -325,11 +352,13 @@ static void try_file(const glob_t *seeds)
     }
 }
 
-/* --- hostile connections ------------------------------------------------------------------------ */
+/* --- hostile connections ------------------------------------------------------------------------
+ */
 
 static void one_hello(int port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
     uint32_t words[256];
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -357,9 +386,12 @@ static void attack_meeting(void)
     pid_t rank[2];
 
     for (int r = 0; r < 2; r++) {
-        snprintf(words, sizeof words, "export LAPWING_RANK=%d LAPWING_RANKS=2 LAPWING_TOKEN=torture%d "
-                 "LAPWING_RENDEZVOUS=127.0.0.1:%d; exec \"$L\" exec -w w.json --dp 2 --steps 1 --warmup 0 "
-                 "--compute sleep --no-db", r, port, port);
+        snprintf(words, sizeof words,
+                 "export LAPWING_RANK=%d LAPWING_RANKS=2 LAPWING_TOKEN=torture%d "
+                 "LAPWING_RENDEZVOUS=127.0.0.1:%d; exec \"$L\" exec -w w.json --dp 2 --steps 1 "
+                 "--warmup 0 "
+                 "--compute sleep --no-db",
+                 r, port, port);
         rank[r] = start(words);
         double until = now_s() + 0.4;
         while (r == 0 && now_s() < until)
@@ -373,7 +405,8 @@ static void attack_meeting(void)
         close(fd);
 }
 
-/* ------------------------------------------------------------------------------------------------ */
+/* ------------------------------------------------------------------------------------------------
+ */
 
 static void find_program(const char *variable, const char *otherwise, char path[PATH_MAX])
 {
@@ -387,7 +420,8 @@ static void find_program(const char *variable, const char *otherwise, char path[
 
 static void find_seeds(glob_t *seeds)
 {
-    static const char *const patterns[] = {"traces/recorded/*", "tests/fuzz/corpus/*/*", "traces/clusters/*.json"};
+    static const char *const patterns[] = {"traces/recorded/*", "tests/fuzz/corpus/*/*",
+                                           "traces/clusters/*.json"};
     char example[PATH_MAX + 32];
 
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
@@ -422,8 +456,10 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("torture: seed %llu, in %s\n", (unsigned long long)draws, folder);
-    run(30, "\"$L\" model mlp --layers 4 --width 64 -o w.json; \"$L\" plan -w w.json --dp 2 -o seed-plan;"
-            " \"$L\" sim -w w.json --dp 2 --spans --db seed-db; cp w.json seed-workload; rm -f seed-db-*");
+    run(30, "\"$L\" model mlp --layers 4 --width 64 -o w.json; \"$L\" plan -w w.json --dp 2 -o "
+            "seed-plan;"
+            " \"$L\" sim -w w.json --dp 2 --spans --db seed-db; cp w.json seed-workload; rm -f "
+            "seed-db-*");
     find_seeds(&seeds);
     for (int turn = 0; now_s() < until; turn++) {
         kill_store();
