@@ -37,7 +37,7 @@ struct session {
     struct lw_sim_options options;
     const char *db;
     char command[1024];
-    bool no_db, spans, all, quiet;
+    bool no_db, spans, all, quiet, published;
     int64_t steps, seed, n_samples;
     enum lw_format format;
     struct lw_plan plan;
@@ -83,6 +83,8 @@ static enum lw_status load(struct session *s, struct lw_err *err)
     if (s->replay.on)
         return load_replay(s, err);
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
+    if (s->published)
+        LW_TRY(lw_cluster_use_published(&s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
     return lw_plan_source_load(&s->source, s->n_operands > 0 ? s->operands[0] : NULL, &cost,
                                &s->plan, err);
@@ -254,6 +256,8 @@ int cmd_sim(int argc, char **argv)
          "with --replay: what kernels are, before the built-in table", 0, 0},
         {"from-device", 0, LW_OPT_STRING, &s.replay.whatif.from_device, "KIND",
          "with --device: the device that was recorded (what the trace names)", 0, 0},
+        {"published-interference", 0, LW_OPT_FLAG, &s.published, NULL,
+         "turn on the cluster's interference terms from publications", 0, 0},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL,
          "store every op, however many there are (up to 20,000 of a run)", 0, 0},
         {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket (the ten that take longest)", 0, 0},
@@ -279,6 +283,8 @@ int cmd_sim(int argc, char **argv)
         return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
     if (s.replay.on && n == 0)
         return lw_cli_usage("sim", "--replay needs traces");
+    if (s.replay.on && s.published)
+        return lw_cli_usage("sim", "--published-interference goes with a plan: a replay has recorded times");
     if (s.replay.on && s.steps > 1)
         return lw_cli_usage("sim", "--steps: a replay has the steps of its traces");
     enum lw_status status = work(&s, &err);

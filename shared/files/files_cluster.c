@@ -230,6 +230,17 @@ static const struct lw_field interference_fields[] = {
 };
 #undef AT
 
+#define AT(field) offsetof(struct lw_interference, field)
+static const struct lw_field published_fields[] = {
+    LW_F_FIGURE("compute_rate_under_comm", AT(compute_rate_under_comm)),
+    LW_F_FIGURE("comm_rate_under_compute", AT(comm_rate_under_compute)),
+    LW_F_FIGURE("comm_sms", AT(comm_sms)),
+    LW_F_FIGURE("memory_bytes_per_comm_byte", AT(memory_bytes_per_comm_byte)),
+    LW_F_FIGURE("fair_links", AT(fair_links)),
+    {0},
+};
+#undef AT
+
 #define AT(field) offsetof(struct lw_host, field)
 static const struct lw_field host_fields[] = {
     LW_F_FIGURE("n_numa", AT(n_numa)),
@@ -298,6 +309,7 @@ static const struct lw_field cluster_fields[] = {
     LW_F_OBJECT("host", AT(host), host_fields),
     LW_F_OBJECT("nccl", AT(nccl), nccl_fields),
     LW_F_OBJECT("interference", AT(interference), interference_fields),
+    LW_F_OBJECT("published_interference", AT(published), published_fields),
     LW_F_OBJECT("noise", AT(noise), noise_fields),
     LW_F_LIST("exceptions", AT(exceptions), AT(n_exceptions), exception_fields,
               struct lw_exception),

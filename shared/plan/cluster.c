@@ -61,6 +61,12 @@ static const struct row cluster_rows[] = {
     {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), PART},
     {"interference.comm_workers", "", AT(interference.comm_workers), COUNT},
     {"interference.fair_links", "", AT(interference.fair_links), FLAG},
+    {"published_interference.compute_rate_under_comm", "", AT(published.compute_rate_under_comm), SHARE},
+    {"published_interference.comm_rate_under_compute", "", AT(published.comm_rate_under_compute), SHARE},
+    {"published_interference.comm_sms", "", AT(published.comm_sms), COUNT},
+    {"published_interference.memory_bytes_per_comm_byte", "B/B",
+     AT(published.memory_bytes_per_comm_byte), POSITIVE},
+    {"published_interference.fair_links", "", AT(published.fair_links), FLAG},
     {"noise.compute_sigma", "", AT(noise.compute_sigma), SIGMA},
     {"noise.comm_sigma", "", AT(noise.comm_sigma), SIGMA},
 };
@@ -89,6 +95,31 @@ void lw_cluster_free(struct lw_cluster *c)
 {
     lw_arena_free(&c->arena);
     *c = (struct lw_cluster){0};
+}
+
+static bool take(struct lw_figure *to, struct lw_figure from)
+{
+    if (!lw_figure_is_set(from))
+        return false;
+    if (!lw_figure_is_set(*to))
+        *to = from;
+    return true;
+}
+
+enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err)
+{
+    struct lw_interference *x = &c->interference;
+    const struct lw_interference *p = &c->published;
+    int n = take(&x->compute_rate_under_comm, p->compute_rate_under_comm) +
+            take(&x->comm_rate_under_compute, p->comm_rate_under_compute) +
+            take(&x->comm_sms, p->comm_sms) +
+            take(&x->memory_bytes_per_comm_byte, p->memory_bytes_per_comm_byte) +
+            take(&x->fair_links, p->fair_links);
+
+    if (n == 0)
+        return lw_fail(err, LW_ENOTSUP, "cluster '%s' has no published interference terms: give it "
+                                        "\"interference\" of your own, or leave them off", c->name);
+    return LW_OK;
 }
 
 const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_level level)

@@ -133,6 +133,7 @@ struct lw_cluster {
     struct lw_exception *exceptions;
     const char *library, *library_version; /* collective library; "" = unknown */
     struct lw_interference interference;
+    struct lw_interference published; /* of such machines, from publications: off until asked for */
     struct lw_noise noise;
     struct lw_figure host_bytes_per_s;     /* host memory bandwidth of a node */
     struct lw_host host;
@@ -143,6 +144,8 @@ struct lw_cluster {
 };
 
 void lw_cluster_free(struct lw_cluster *c);
+/* Turn on the published terms that the cluster does not give itself. LW_ENOTSUP: it has none. */
+enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err);
 /* LW_EFORMAT names the figure: numbers finite and in range, tables ascending. */
 enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err);
 

@@ -287,6 +287,27 @@ static void command_shows_figures_with_unit_and_source(void **state)
                                         "none of the known systems host, dgx-a100, "));
 }
 
+/* Published terms do nothing until they are asked for, and the cluster's own win. */
+static void published_terms_are_off_until_asked_for(void **state)
+{
+    struct lw_cluster c = {0}, none = {0};
+    struct lw_err err = {0};
+    (void)state;
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, &err), LW_OK);
+    assert_false(lw_figure_is_set(c.interference.compute_rate_under_comm));
+    c.interference.fair_links = (struct lw_figure){0, "own"};
+    assert_int_equal(lw_cluster_use_published(&c, &err), LW_OK);
+    assert_true(c.interference.compute_rate_under_comm.value == 0.841);
+    assert_non_null(strstr(c.interference.compute_rate_under_comm.source, "2507.03114"));
+    assert_string_equal(c.interference.fair_links.source, "own");
+    lw_cluster_free(&c);
+    assert_int_equal(lw_cluster_find("p4d", &none, &err), LW_OK);
+    assert_int_equal(lw_cluster_use_published(&none, &err), LW_ENOTSUP);
+    assert_non_null(strstr(err.msg, "'p4d' has no published interference"));
+    lw_cluster_free(&none);
+}
+
 /* What buyers compare, one line a system, 100 columns at most: 18 NVLinks of 20.6 GB/s, 8 ports of 50. */
 static void list_of_systems_fits_a_page(void **state)
 {
@@ -370,6 +391,7 @@ int main(void)
         cmocka_unit_test(unknown_name_lists_what_is_known),
         cmocka_unit_test(nodes_are_counted_once),
         cmocka_unit_test(failing_allocations_leave_nothing),
+        cmocka_unit_test(published_terms_are_off_until_asked_for),
         cmocka_unit_test(list_of_systems_fits_a_page),
         cmocka_unit_test(command_shows_figures_with_unit_and_source),
         cmocka_unit_test(command_shows_tables_of_work_with_their_range),
