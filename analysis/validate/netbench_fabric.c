@@ -38,7 +38,7 @@ static const struct gpu *find_gpu(const char *text)
 
 const char *netbench_apart(const struct netbench_fabric *f, const char *algo, bool *can_predict)
 {
-    *can_predict = find_gpu(f->gpu) != NULL;
+    *can_predict = true;
     if (has(algo, "not NCCL")) {
         *can_predict = false;
         return "the library is not NCCL";
@@ -47,7 +47,7 @@ const char *netbench_apart(const struct netbench_fabric *f, const char *algo, bo
         return "the source says that the network is misconfigured: it needs a measurement of its own";
     if (has(f->inter, "disabled"))
         return "the fabric's plug-in is disabled: the network's rate is not stated";
-    if (has(f->inter, "ocket")) {
+    if (has(f->inter, "ocket") || (has(f->inter, "TCP") && !has(f->inter, "TCPX"))) {
         *can_predict = false;
         return "sockets over a network whose rate is not stated";
     }
@@ -109,8 +109,11 @@ static void set_inter(const struct netbench_fabric *f, const struct gpu *g, int3
 {
     double n = per_node, gbs = g->port_gbs;
 
-    if (!ports_of(f->inter, &n, &gbs) && has(f->inter, "HDR"))
+    bool stated = ports_of(f->inter, &n, &gbs);
+    if (!stated && (has(f->inter, "TCPX") || has(f->inter, "HDR")))
         gbs = 25;
+    if (!stated && has(f->inter, "TCPX")) /* Google Cloud: a3-mega 8, a3-high 4 ports of 200 Gbit/s */
+        n = has(f->inter, "TCPXO") ? 8 : 4;
     *l = (struct lw_link){.name = "network", .level = LW_LINK_INTER, .bytes_per_s = figure(gbs * 1e9),
                           .n_links = figure(n), .latency_ps = figure(0)};
     if (n < per_node)

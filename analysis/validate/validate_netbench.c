@@ -118,6 +118,22 @@ static enum lw_status predict(struct netbench_table *t, struct lw_err *err)
     return LW_OK;
 }
 
+/* A machine whose words are not known stands apart: the other tables go on. */
+static enum lw_status predict_or_say(struct netbench_table *t, struct lw_err *err)
+{
+    struct lw_err why = {0};
+    enum lw_status s = predict(t, &why);
+
+    if (s == LW_OK)
+        return LW_OK;
+    if (s != LW_ENOTSUP)
+        return lw_fail(err, s, "%s: %s", t->rows.file, why.msg);
+    t->can_predict = false;
+    if (!t->apart)
+        t->apart = lw_arena_strdup(&t->arena, why.msg);
+    return t->apart ? LW_OK : lw_fail_nomem(err);
+}
+
 enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t, struct lw_err *err)
 {
     enum lw_status s = lw_rows_read(in, &t->rows, err);
@@ -126,8 +142,8 @@ enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t
         s = read_head(&t->rows, t, err);
     if (s == LW_OK)
         s = read_rows(&t->rows, t, err);
-    if (s == LW_OK && (t->can_predict || !t->apart) && predict(t, err) != LW_OK)
-        s = lw_err_context(err, "%s", in->name);
+    if (s == LW_OK && t->can_predict)
+        s = predict_or_say(t, err);
     if (s != LW_OK)
         netbench_free(t);
     return s;

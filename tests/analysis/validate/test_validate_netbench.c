@@ -44,6 +44,8 @@ static void words_become_links(void **unused)
     assert_true(l[1].n_sharers.value == 2 && c.nccl.net_latency_ps.value == 75e6);
     assert_int_equal(fabric("GB200", "NVLink5 NVL72", "InfiniBand", 128, 32, &c, l, &n, &err), LW_OK);
     assert_true(n == 2 && c.devices_per_node == 72 && l[1].n_links.value == 72);
+    assert_int_equal(fabric("H100", "NVSwitch4", "GPUDirect-TCPX", 16, 2, &c, l, &n, &err), LW_OK);
+    assert_true(l[1].bytes_per_s.value == 25e9 && l[1].n_links.value == 4 && l[1].n_sharers.value == 2);
     assert_int_equal(fabric("A100", "PCIe4", "none", 4, 1, &c, l, &n, &err), LW_OK);
     assert_true(l[0].bytes_per_s.value == 24e9 && strcmp(l[0].name, "PCIe") == 0);
     assert_int_equal(fabric("abacus", "NVSwitch3", "none", 8, 1, &c, l, &n, &err), LW_ENOTSUP);
@@ -96,7 +98,7 @@ static void bad_tables_are_refused(void **unused)
 {
     (void)unused;
     fixture_put(fixture_path("gpu.csv"), TITLES "all_reduce,auto,8,1,abacus,NVSwitch4,none,1048576,35,1,1,x\n");
-    expect("validate gpu.csv", 1, "gpu.csv: unknown GPU 'abacus'");
+    expect("validate gpu.csv", 0, "gpu: unknown GPU 'abacus': not predicted");
     fixture_put(fixture_path("op.csv"), TITLES "juggle,auto,8,1,H100,NVSwitch4,none,1048576,35,1,1,x\n");
     expect("validate op.csv", 1, "op.csv:2: op: found 'juggle'");
     fixture_put(fixture_path("nodes.csv"), TITLES "all_reduce,auto,2,8,H100,NVSwitch4,none,1048576,35,1,1,x\n");
