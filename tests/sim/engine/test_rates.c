@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "shared/files/files.h"
+#include "sim/cost/cost_model.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/lib/prng.h"
@@ -210,6 +211,48 @@ static void collectives_share_an_adapter(void **unused)
         assert_int_equal(end_of(&w, 3, second), (fair ? 4 : 5) * us);
         assert_true((term_of(&w, "fair_links") != NULL) == fair);
         assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end);
+        free_world(&w);
+    }
+}
+
+/* What NCCL's model times is shared too. p4d: devices 0 and 1 of a node share an adapter of 12.5 GB/s. Groups
+ * {0, 8} and {1, 9} all-reduce 1 GB each at once: a member sends 1 GB, so the adapter needs 2 GB / 12.5 GB/s =
+ * 160 ms for both. Without the term each takes what the model says alone, a ring of 12 GB/s. */
+static void collectives_timed_by_nccl_share_an_adapter(void **unused)
+{
+    (void)unused;
+    for (int fair = 0; fair < 2; fair++) {
+        struct lw_builder *b = lw_builder_new("p", 16);
+        struct lw_role role = {.name = "r"};
+        struct world w = {0};
+        struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1000000000, 2, 2, LW_REDUCER_AUTO};
+        int32_t ar = -1;
+        for (int r = 0; r < 3; r++)
+            lw_builder_role(b, &role);
+        for (int32_t r = 0; r < 16; r++)
+            lw_builder_rank(b, r, r % 8 < 2 ? r % 8 : 2, r, 0, 0);
+        lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
+        lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+        lw_builder_comm(b, "data", LW_COMM_DATA, LW_REDUCER_AUTO, 1);
+        lw_builder_group(b, 0, (int32_t[]){0, 8}, 2);
+        lw_builder_group(b, 0, (int32_t[]){1, 9}, 2);
+        lw_builder_variant(b, "steady", "", true);
+        for (int r = 0; r < 2; r++) {
+            lw_builder_program(b, 0, r);
+            ar = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, q.bytes, -1);
+        }
+        lw_builder_program(b, 0, 2);
+        add_work(b, LW_OP_HOST, 0, us, -1);
+        finish_plan(b, &w.plan);
+        assert_int_equal(lw_cluster_find("p4d", &w.c, NULL), LW_OK);
+        if (fair)
+            w.c.interference.fair_links = given(1);
+        struct lw_cost cost = lw_sim_cost(&w.c);
+        lw_ps alone = cost.time(cost.ctx, &q);
+        assert_true(alone > 83000 * us && alone < 85000 * us);
+        run_world(&w, lw_sim_options_default());
+        lw_ps both = end_of(&w, 9, ar), expected = fair ? 160000 * us : alone;
+        assert_true(both - expected < 1000 && expected - both < 1000); /* rates are rounded: 1 ns */
         free_world(&w);
     }
 }
@@ -570,6 +613,7 @@ int main(void)
         cmocka_unit_test(copies_read_and_write),
         cmocka_unit_test(memory_needs_known_bytes),
         cmocka_unit_test(collectives_share_an_adapter),
+        cmocka_unit_test(collectives_timed_by_nccl_share_an_adapter),
         cmocka_unit_test(messages_get_what_others_cannot_use),
         cmocka_unit_test(adapters_of_a_node_are_apart),
         cmocka_unit_test(collectives_of_a_device_share_its_link),
