@@ -16,7 +16,7 @@ struct rows {
         const struct traces_bench_row *measured;
         struct lw_cost_answer predicted;
         double error_pct;
-    } *row;
+    } * row;
     double mean_abs_pct, worst_pct, bias_pct;
 };
 
@@ -30,7 +30,8 @@ static enum lw_status predict(const struct lw_cluster *c, const struct traces_be
         for (int32_t k = 0; k < b->tables[i].n_rows; k++) {
             const struct traces_bench_table *t = &b->tables[i];
             struct row *r = &out->row[out->n];
-            struct lw_cost_query q = {t->op, t->dtype, t->rows[k].bytes, t->n_ranks, t->n_nodes, algorithm};
+            struct lw_cost_query q = {t->op,      t->dtype,   t->rows[k].bytes,
+                                      t->n_ranks, t->n_nodes, algorithm};
             *r = (struct row){.table = t, .measured = &t->rows[k]};
             LW_TRY(lw_sim_cost_explain(&bare, &q, &r->predicted, err));
             if (r->measured->time <= 0)
@@ -82,10 +83,11 @@ static void put_json(const struct lw_cluster *c, const struct rows *r)
 static enum lw_status put_table(const struct lw_cluster *c, const struct rows *r, bool csv,
                                 struct lw_err *err)
 {
-    static const char *const text[] = {"op", ">ranks", ">nodes", ">size", ">predicted", ">measured",
-                                       ">error", "model", "algorithm", "protocol"};
-    static const char *const machine[] = {"op", "n_ranks", "n_nodes", "bytes", "predicted_ns",
-                                          "measured_ns", "error_pct", "model", "algorithm", "protocol"};
+    static const char *const text[] = {"op",        ">ranks", ">nodes", ">size",     ">predicted",
+                                       ">measured", ">error", "model",  "algorithm", "protocol"};
+    static const char *const machine[] = {"op",           "n_ranks",     "n_nodes",   "bytes",
+                                          "predicted_ns", "measured_ns", "error_pct", "model",
+                                          "algorithm",    "protocol"};
     struct lw_table *t = lw_table_new(10, csv ? machine : text);
     char buf[32];
 
@@ -111,12 +113,12 @@ static enum lw_status put_table(const struct lw_cluster *c, const struct rows *r
         lw_table_cell(t, "%s", x->predicted.algorithm);
         lw_table_cell(t, "%s", x->predicted.protocol ? x->predicted.protocol : "");
     }
-    enum lw_status status = csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 0, err);
+    enum lw_status status =
+        csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 0, err);
     lw_table_free(t);
     if (status == LW_OK && !csv)
         printf("%d row%s on '%s': mean error %.1f %%, worst %.1f %%, bias %+.1f %%\n", r->n,
-               r->n == 1 ? "" : "s", c->name,
-               r->mean_abs_pct, r->worst_pct, r->bias_pct);
+               r->n == 1 ? "" : "s", c->name, r->mean_abs_pct, r->worst_pct, r->bias_pct);
     return status;
 }
 
@@ -152,8 +154,10 @@ enum lw_status cmd_cost_measured(const struct lw_cluster *cluster, const char *f
     LW_TRY(lw_input_read(file, 0, &in, err));
     enum lw_status status = LW_OK;
     if (!traces_bench_is(in.text, in.len))
-        status = lw_fail(err, LW_EFORMAT, "--measured %s: expected the output of nccl-tests, or a CSV with "
-                                          "op, nranks, nnodes, size_bytes, time_us", file);
+        status = lw_fail(err, LW_EFORMAT,
+                         "--measured %s: expected the output of nccl-tests, or a CSV with "
+                         "op, nranks, nnodes, size_bytes, time_us",
+                         file);
     if (status == LW_OK)
         status = traces_bench_read(&in, hint, &b, err);
     if (status == LW_OK)

@@ -6,8 +6,8 @@
 #include "shared/plan/reducer_kind.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
-/* lapwing cost --measured: every row of a measured table beside what the cluster's model gives for it. The
- * cluster's own tables are not asked. */
+/* lapwing cost --measured: every row of a measured table beside what the cluster's model gives for
+ * it. The cluster's own tables are not asked. */
 enum lw_status cmd_cost_measured(const struct lw_cluster *cluster, const char *file,
                                  const struct traces_bench_hint *hint,
                                  enum lw_reducer_kind algorithm, enum lw_format format,

@@ -1,7 +1,7 @@
-/* Published tables name their machines in words. A GPU gives compute capability and NVLinks; "NVSwitch"
- * multicast; "<n>x<m>G" so many ports of so many Gbit/s; a fabric by name one port for each GPU of the
- * speed that the GPU's reference systems have. Sources: the known clusters (traces/clusters) and the
- * vendors' pages named beside the rows. */
+/* Published tables name their machines in words. A GPU gives compute capability and NVLinks;
+ * "NVSwitch" multicast; "<n>x<m>G" so many ports of so many Gbit/s; a fabric by name one port for
+ * each GPU of the speed that the GPU's reference systems have. Sources: the known clusters
+ * (traces/clusters) and the vendors' pages named beside the rows. */
 #include "analysis/validate/netbench_fabric.h"
 
 #include <stdio.h>
@@ -13,12 +13,12 @@ static const struct gpu {
     double capability, n_links, link_gbs; /* NVIDIA datasheets; NCCL, src/graph/topo.h */
     double port_gbs;                      /* of the network port that reference systems give it */
 } gpus[] = {
-    {"GH200", 90, 18, 20.6, 25}, /* Alps: 4 x 200 Gbit/s */
+    {"GH200", 90, 18, 20.6, 25},                                 /* Alps: 4 x 200 Gbit/s */
     {"GB200", 100, 18, 40.1, 50}, {"GB300", 100, 18, 40.1, 100}, /* ConnectX-8: 800 Gbit/s */
-    {"B200", 100, 18, 40.1, 50}, {"B300", 100, 18, 40.1, 100},   {"H800", 90, 8, 20.6, 50},
-    {"H100", 90, 18, 20.6, 50},  {"H200", 90, 18, 20.6, 50},     {"A100", 80, 12, 20, 25},
-    {"V100", 70, 6, 20, 12.5},   {"T4", 75, 0, 0, 3.125}, /* g4dn: 50 Gbit/s staged by the host */
-    {"A10G", 86, 0, 0, 12.5},    {"L40S", 89, 0, 0, 25},
+    {"B200", 100, 18, 40.1, 50},  {"B300", 100, 18, 40.1, 100},  {"H800", 90, 8, 20.6, 50},
+    {"H100", 90, 18, 20.6, 50},   {"H200", 90, 18, 20.6, 50},    {"A100", 80, 12, 20, 25},
+    {"V100", 70, 6, 20, 12.5},    {"T4", 75, 0, 0, 3.125}, /* g4dn: 50 Gbit/s staged by the host */
+    {"A10G", 86, 0, 0, 12.5},     {"L40S", 89, 0, 0, 25},
 };
 
 #define SAID "the table's words"
@@ -44,7 +44,8 @@ const char *netbench_apart(const struct netbench_fabric *f, const char *algo, bo
         return "the library is not NCCL";
     }
     if (has(f->inter, "misconfigured"))
-        return "the source says that the network is misconfigured: it needs a measurement of its own";
+        return "the source says that the network is misconfigured: it needs a measurement of its "
+               "own";
     if (has(f->inter, "disabled"))
         return "the fabric's plug-in is disabled: the network's rate is not stated";
     if (has(f->inter, "ocket") || (has(f->inter, "TCP") && !has(f->inter, "TCPX"))) {
@@ -77,8 +78,9 @@ static bool ports_of(const char *text, double *n, double *gbs)
     return false;
 }
 
-/* EFA: aws/aws-ofi-nccl states 75 us for p4d and p4de; on p5 and g4dn the smallest rows of published tables
- * are 27 and 25 us a step beyond NCCL's constants, of which the tuning model's own hop is 5. */
+/* EFA: aws/aws-ofi-nccl states 75 us for p4d and p4de; on p5 and g4dn the smallest rows of
+ * published tables are 27 and 25 us a step beyond NCCL's constants, of which the tuning model's own
+ * hop is 5. */
 static double plugin_latency_ps(const struct netbench_fabric *f, double capability)
 {
     if (!has(f->inter, "EFA"))
@@ -93,8 +95,10 @@ static void set_intra(const struct netbench_fabric *f, const struct gpu *g, stru
         double gbs; /* NCCL, src/graph/topo.h: 12 GB/s for PCIe 3.0 x16, and by generation */
     } pcie[] = {{"PCIe3", 12}, {"PCIe4", 24}, {"PCIe5", 48}};
 
-    *l = (struct lw_link){.name = "NVLink", .level = LW_LINK_INTRA,
-                          .bytes_per_s = figure(g->link_gbs * 1e9), .n_links = figure(g->n_links),
+    *l = (struct lw_link){.name = "NVLink",
+                          .level = LW_LINK_INTRA,
+                          .bytes_per_s = figure(g->link_gbs * 1e9),
+                          .n_links = figure(g->n_links),
                           .latency_ps = figure(0)};
     for (size_t k = 0; k < sizeof pcie / sizeof *pcie; k++)
         if (has(f->intra, pcie[k].word)) {
@@ -112,10 +116,14 @@ static void set_inter(const struct netbench_fabric *f, const struct gpu *g, int3
     bool stated = ports_of(f->inter, &n, &gbs);
     if (!stated && (has(f->inter, "TCPX") || has(f->inter, "HDR")))
         gbs = 25;
-    if (!stated && has(f->inter, "TCPX")) /* Google Cloud: a3-mega 8, a3-high 4 ports of 200 Gbit/s */
+    if (!stated &&
+        has(f->inter, "TCPX")) /* Google Cloud: a3-mega 8, a3-high 4 ports of 200 Gbit/s */
         n = has(f->inter, "TCPXO") ? 8 : 4;
-    *l = (struct lw_link){.name = "network", .level = LW_LINK_INTER, .bytes_per_s = figure(gbs * 1e9),
-                          .n_links = figure(n), .latency_ps = figure(0)};
+    *l = (struct lw_link){.name = "network",
+                          .level = LW_LINK_INTER,
+                          .bytes_per_s = figure(gbs * 1e9),
+                          .n_links = figure(n),
+                          .latency_ps = figure(0)};
     if (n < per_node)
         l->n_sharers = figure((int32_t)((per_node + n - 1) / n));
 }
@@ -128,8 +136,12 @@ enum lw_status netbench_cluster(const struct netbench_fabric *f, struct lw_link 
 
     if (!g)
         return lw_fail(err, LW_ENOTSUP, "unknown GPU '%s'", f->gpu);
-    struct lw_cluster c = {.name = f->gpu, .library = "nccl", .library_version = "", .about = "",
-                           .links = links, .device.kind = f->gpu};
+    struct lw_cluster c = {.name = f->gpu,
+                           .library = "nccl",
+                           .library_version = "",
+                           .about = "",
+                           .links = links,
+                           .device.kind = f->gpu};
     c.devices_per_node = rack ? 72 : (f->n_ranks + f->n_nodes - 1) / f->n_nodes;
     *n_nodes = rack ? (f->n_ranks + 71) / 72 : f->n_nodes;
     inside = f->n_ranks > *n_nodes;

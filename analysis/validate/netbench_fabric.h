@@ -3,18 +3,20 @@
 
 #include "shared/plan/cluster.h"
 
-/* The words of a published nccl-tests table (gpu, intra, inter) as a cluster: docs/design/nccl.md. */
+/* The words of a published nccl-tests table (gpu, intra, inter) as a cluster: docs/design/nccl.md.
+ */
 struct netbench_fabric {
     const char *gpu, *intra, *inter; /* as the table says; borrowed */
     int32_t n_ranks, n_nodes;
 };
 
-/* Why the table cannot be compared with NCCL on a fabric that does what its parts say; NULL: it can.
- * *can_predict: whether a prediction can be shown all the same. */
+/* Why the table cannot be compared with NCCL on a fabric that does what its parts say; NULL: it
+ * can. *can_predict: whether a prediction can be shown all the same. */
 const char *netbench_apart(const struct netbench_fabric *f, const char *algo, bool *can_predict);
 
-/* The cluster, and how many of its nodes the ranks live on (a rack of NVL72 is one). LW_ENOTSUP: words
- * that are not known. Nothing in it is owned: it needs no free and lives as long as links[2]. */
+/* The cluster, and how many of its nodes the ranks live on (a rack of NVL72 is one). LW_ENOTSUP:
+ * words that are not known. Nothing in it is owned: it needs no free and lives as long as links[2].
+ */
 enum lw_status netbench_cluster(const struct netbench_fabric *f, struct lw_link links[2],
                                 struct lw_cluster *out, int32_t *n_nodes, struct lw_err *err);
 

@@ -10,9 +10,9 @@
 struct netbench_table {
     struct lw_arena arena;
     struct lw_rows rows;
-    char name[96];               /* of the file, without folder and ending */
+    char name[96]; /* of the file, without folder and ending */
     struct netbench_fabric fabric;
-    const char *source, *apart;  /* apart: netbench_apart */
+    const char *source, *apart; /* apart: netbench_apart */
     bool can_predict;
     enum lw_op_kind op;
     enum lw_reducer_kind algorithm;
@@ -24,7 +24,8 @@ struct netbench_table {
 };
 
 /* validate_netbench.c. *t is zeroed before; on success the caller frees it. */
-enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t, struct lw_err *err);
+enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t,
+                             struct lw_err *err);
 void netbench_free(struct netbench_table *t);
 
 /* Writes the curves of all tables that are not apart as sim/cost/nccl_curve_data.c to `path`. */

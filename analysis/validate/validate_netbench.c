@@ -1,10 +1,11 @@
-/* Published nccl-tests tables (CSV: op, algo, nranks, nnodes, gpu, intra, inter, size_bytes, time_us, ...)
- * against NCCL's cost model on the machine that the words describe.
+/* Published nccl-tests tables (CSV: op, algo, nranks, nnodes, gpu, intra, inter, size_bytes,
+ * time_us, ...) against NCCL's cost model on the machine that the words describe.
  *
- * Two families share the cases: netbench-raw, the model alone, and netbench, the model times the stored curve
- * (sim/cost/nccl_curves.c) without the table of the same name: a table is never predicted from itself. A
- * series is one table in one class of sizes. Tables whose source says that the fabric is not what its parts
- * say, or the library not NCCL, stand in netbench-apart, or are only named; they are not fitted. */
+ * Two families share the cases: netbench-raw, the model alone, and netbench, the model times the
+ * stored curve (sim/cost/nccl_curves.c) without the table of the same name: a table is never
+ * predicted from itself. A series is one table in one class of sizes. Tables whose source says that
+ * the fabric is not what its parts say, or the library not NCCL, stand in netbench-apart, or are
+ * only named; they are not fitted. */
 #include "analysis/validate/validate_kinds.h"
 
 #include <stdio.h>
@@ -63,25 +64,30 @@ static enum lw_reducer_kind reducer_of(const char *algo)
     return lw_reducer_parse(name, &k, NULL) == LW_OK ? k : LW_REDUCER_NCCL;
 }
 
-static enum lw_status read_head(const struct lw_rows *r, struct netbench_table *t, struct lw_err *err)
+static enum lw_status read_head(const struct lw_rows *r, struct netbench_table *t,
+                                struct lw_err *err)
 {
     int64_t ranks, nodes;
 
     name_of(r->file, t->name, sizeof t->name);
     LW_TRY(lw_rows_int(r, 0, "nranks", 1, INT32_MAX, &ranks, err));
     LW_TRY(lw_rows_int(r, 0, "nnodes", 1, ranks, &nodes, err));
-    t->fabric = (struct netbench_fabric){lw_rows_cell(r, 0, "gpu"), lw_rows_cell(r, 0, "intra"),
-                                         lw_rows_cell(r, 0, "inter"), (int32_t)ranks, (int32_t)nodes};
+    t->fabric =
+        (struct netbench_fabric){lw_rows_cell(r, 0, "gpu"), lw_rows_cell(r, 0, "intra"),
+                                 lw_rows_cell(r, 0, "inter"), (int32_t)ranks, (int32_t)nodes};
     t->source = lw_rows_cell(r, 0, "source");
     t->apart = netbench_apart(&t->fabric, lw_rows_cell(r, 0, "algo"), &t->can_predict);
     t->algorithm = reducer_of(lw_rows_cell(r, 0, "algo"));
     if (op_of(lw_rows_cell(r, 0, "op"), &t->op, err) != LW_OK)
-        return lw_fail_at(err, LW_EFORMAT, r->file, r->line[0], "op: found '%s', expected all_reduce, "
-                          "all_gather, ..., alltoall or sendrecv", lw_rows_cell(r, 0, "op"));
+        return lw_fail_at(err, LW_EFORMAT, r->file, r->line[0],
+                          "op: found '%s', expected all_reduce, "
+                          "all_gather, ..., alltoall or sendrecv",
+                          lw_rows_cell(r, 0, "op"));
     return LW_OK;
 }
 
-static enum lw_status read_rows(const struct lw_rows *r, struct netbench_table *t, struct lw_err *err)
+static enum lw_status read_rows(const struct lw_rows *r, struct netbench_table *t,
+                                struct lw_err *err)
 {
     t->bytes = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->bytes);
     t->measured_us = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->measured_us);
@@ -134,7 +140,8 @@ static enum lw_status predict_or_say(struct netbench_table *t, struct lw_err *er
     return t->apart ? LW_OK : lw_fail_nomem(err);
 }
 
-enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t, struct lw_err *err)
+enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t,
+                             struct lw_err *err)
 {
     enum lw_status s = lw_rows_read(in, &t->rows, err);
 
@@ -172,11 +179,14 @@ static enum lw_status add_cases(const struct netbench_table *t, struct lw_valida
             snprintf(text, sizeof text, "%s, %s", t->name, classes[k]);
             LW_TRY(lw_validation_series(v, family, text, 5, &series[k], err));
         }
-        double factor = calibrated ? sim_nccl_factor(tables, n_tables, t->name, t->place, t->arch, t->op,
-                                                     t->bytes[i], &n_used)
+        double factor = calibrated ? sim_nccl_factor(tables, n_tables, t->name, t->place, t->arch,
+                                                     t->op, t->bytes[i], &n_used)
                                    : 1;
         snprintf(text, sizeof text, "%s:%d", t->name, i + 1);
-        struct lw_case c = {.id = text, .unit = "ns", .family = family, .series = series[k],
+        struct lw_case c = {.id = text,
+                            .unit = "ns",
+                            .family = family,
+                            .series = series[k],
                             .predicted = t->raw_us[i] * factor * 1e3,
                             .measured = t->measured_us[i] * 1e3,
                             .remark = t->apart ? t->apart : ""};
@@ -186,7 +196,8 @@ static enum lw_status add_cases(const struct netbench_table *t, struct lw_valida
 }
 
 /* Mean error of a family's cases in one class of sizes, of all its tables or of one. */
-static double mean_of(const struct lw_validation *v, int32_t family, int k, const char *table, int *n)
+static double mean_of(const struct lw_validation *v, int32_t family, int k, const char *table,
+                      int *n)
 {
     double sum = 0;
 
@@ -216,8 +227,8 @@ static void say(const struct lw_validation *v, int32_t raw, int32_t calibrated, 
         double r = mean_of(v, raw, k, table, &n), c = mean_of(v, calibrated, k, table, &n);
         if (n > 0 && at < size)
             at += (size_t)snprintf(text + at, size - at, "%s%s: raw %.1f %%, calibrated %.1f %%",
-                                   at ? "; " : "", k < 0 ? (table ? table : "all tables") : classes[k],
-                                   r, c);
+                                   at ? "; " : "",
+                                   k < 0 ? (table ? table : "all tables") : classes[k], r, c);
     }
 }
 

@@ -1,14 +1,15 @@
-/* NCCL's cost model on a cluster: its links become the nodes that sim/cost/nccl_graph.c searches, its nccl
- * facts the communicator that sim/cost/nccl_tuning.c times.
+/* NCCL's cost model on a cluster: its links become the nodes that sim/cost/nccl_graph.c searches,
+ * its nccl facts the communicator that sim/cost/nccl_tuning.c times.
  *
- * A device's links inside a node count together. An adapter is what one device, or the devices that share
- * it, send through; a group has the adapters in proportion to its ranks on the node, rounded up, so that
- * groups side by side find theirs. An intra link whose name begins with NVLink is NVLink; another is PCIe.
- * LL128 needs NVLink: NCCL refuses it over PCIe inside a node and where the adapter is not near the GPU.
+ * A device's links inside a node count together. An adapter is what one device, or the devices that
+ * share it, send through; a group has the adapters in proportion to its ranks on the node, rounded
+ * up, so that groups side by side find theirs. An intra link whose name begins with NVLink is
+ * NVLink; another is PCIe. LL128 needs NVLink: NCCL refuses it over PCIe inside a node and where
+ * the adapter is not near the GPU.
  *
- * NCCL has no model of send, receive and all-to-all. They take a latency (10 us inside a node, 20 us between
- * nodes) plus bytes over the bandwidth of a ring's channels over the same ranks: docs/design/nccl.md. A
- * barrier is an all-reduce of four bytes. */
+ * NCCL has no model of send, receive and all-to-all. They take a latency (10 us inside a node, 20
+ * us between nodes) plus bytes over the bandwidth of a ring's channels over the same ranks:
+ * docs/design/nccl.md. A barrier is an all-reduce of four bytes. */
 #include "sim/cost/cost_nccl.h"
 
 #include "sim/cost/nccl_curves.h"
@@ -113,7 +114,9 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
     struct sim_path whole;
 
     LW_TRY(sim_path_of(c, comm->n_ranks, comm->n_nodes, &whole, err));
-    *node = (struct sim_nccl_node){.arch = comm->arch, .n_ranks = on_node, .n_nodes = comm->n_nodes,
+    *node = (struct sim_nccl_node){.arch = comm->arch,
+                                   .n_ranks = on_node,
+                                   .n_nodes = comm->n_nodes,
                                    .device_gbs = whole.intra_bytes_per_s / 1e9,
                                    .has_multicast = is_one(c->nccl.multicast),
                                    .nvls_arity = comm->version->rules.nvls_arity};
@@ -135,9 +138,11 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
     struct sim_nccl_node node;
 
     if (!lw_figure_is_set(f->compute_capability))
-        return lw_fail(err, LW_ENOTSUP, "cluster '%s' gives no nccl.compute_capability, which NCCL's "
-                                        "cost model needs: add it to the cluster file, or choose "
-                                        "--reducer auto or ring", c->name);
+        return lw_fail(err, LW_ENOTSUP,
+                       "cluster '%s' gives no nccl.compute_capability, which NCCL's "
+                       "cost model needs: add it to the cluster file, or choose "
+                       "--reducer auto or ring",
+                       c->name);
     LW_TRY(sim_nccl_version_of(c->library_version, &comm.version, err));
     comm.arch = arch_of(f->compute_capability.value);
     comm.nvlink = intra && strncmp(intra->name, "NVLink", 6) == 0;
@@ -150,10 +155,11 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
     LW_TRY(node_of(c, &comm, &node, err));
     sim_nccl_search(&node, &comm.graphs);
     if (comm.graphs.ring.n_channels < 1)
-        return lw_fail(err, LW_ENOTSUP,
-                       "NCCL's graph search finds no channel on cluster '%s' (%.3g GB/s a device, %.3g "
-                       "GB/s an adapter): correct the links, or choose --reducer ring", c->name,
-                       node.device_gbs, node.adapter_gbs);
+        return lw_fail(
+            err, LW_ENOTSUP,
+            "NCCL's graph search finds no channel on cluster '%s' (%.3g GB/s a device, %.3g "
+            "GB/s an adapter): correct the links, or choose --reducer ring",
+            c->name, node.device_gbs, node.adapter_gbs);
     *out = comm;
     return LW_OK;
 }
@@ -176,15 +182,16 @@ static enum lw_status none_allowed(const struct sim_nccl_comm *comm, const struc
         for (int p = 0; p < SIM_N_NCCL_PROTOCOLS; p++) {
             struct sim_nccl_cell cell;
             if ((all >> (a * N_PAIR_BITS + p) & 1) && at < sizeof can - 32 &&
-                sim_nccl_cell_of(comm, q->op, (enum sim_nccl_algorithm)a,
-                                 (enum sim_nccl_protocol)p, &cell))
+                sim_nccl_cell_of(comm, q->op, (enum sim_nccl_algorithm)a, (enum sim_nccl_protocol)p,
+                                 &cell))
                 at += (size_t)snprintf(can + at, sizeof can - at, "%s%s/%s", at ? ", " : "",
                                        sim_nccl_algorithm_name((enum sim_nccl_algorithm)a),
                                        sim_nccl_protocol_name((enum sim_nccl_protocol)p));
         }
-    return lw_fail(err, LW_ENOTSUP, "NCCL %s has no %s by %s on %d ranks of %d node%s here: choose %s",
-                   comm->version->name, lw_op_name(q->op), lw_reducer_name(q->algorithm), q->n_ranks,
-                   q->n_nodes, q->n_nodes == 1 ? "" : "s", can);
+    return lw_fail(err, LW_ENOTSUP,
+                   "NCCL %s has no %s by %s on %d ranks of %d node%s here: choose %s",
+                   comm->version->name, lw_op_name(q->op), lw_reducer_name(q->algorithm),
+                   q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s", can);
 }
 
 static bool modelled(enum lw_op_kind op)
@@ -200,20 +207,22 @@ static enum lw_status collective(const struct sim_nccl_comm *comm, const struct 
 
     if (!sim_nccl_choose(comm, q->op, q->bytes, sim_nccl_pairs_of(q->algorithm), &x))
         return none_allowed(comm, q, err);
-    *out = (struct lw_cost_answer){.time = ps_of(x.time_us), .model = "nccl",
-                                   .source = comm->version->source, .detail = "model",
+    *out = (struct lw_cost_answer){.time = ps_of(x.time_us),
+                                   .model = "nccl",
+                                   .source = comm->version->source,
+                                   .detail = "model",
                                    .algorithm = sim_nccl_algorithm_name(x.algorithm),
                                    .protocol = sim_nccl_protocol_name(x.protocol),
                                    .n_channels = x.cell.n_channels};
     double moving_us = x.time_us - x.latency_us;
     out->latency = ps_of(x.latency_us);
-    out->bytes_per_s = q->bytes > 0 && moving_us > 0 ? (double)q->bytes / moving_us * 1e6
-                                                     : x.cell.gbs * 1e9;
+    out->bytes_per_s =
+        q->bytes > 0 && moving_us > 0 ? (double)q->bytes / moving_us * 1e6 : x.cell.gbs * 1e9;
     return LW_OK;
 }
 
-/* The ring of the same ranks tells how fast a rank sends; an all-to-all sends (p-1)/R of the buffer inside
- * the node and the rest out of it, both at once. */
+/* The ring of the same ranks tells how fast a rank sends; an all-to-all sends (p-1)/R of the buffer
+ * inside the node and the rest out of it, both at once. */
 static enum lw_status point_to_point(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
                                      const struct lw_cost_query *q, struct lw_cost_answer *out,
                                      struct lw_err *err)
@@ -235,12 +244,16 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
     } else {
         us = (q->op == LW_OP_ALL_TO_ALL ? bytes * (p - 1) / p : bytes) / (1000 * gbs);
     }
-    *out = (struct lw_cost_answer){.time = ps_of(alpha + us), .model = "nccl",
-                                   .source = "latency and rate assumed by Lapwing: NCCL has no model "
-                                             "of it (docs/design/nccl.md)",
-                                   .detail = "assumed", .algorithm = "p2p",
-                                   .protocol = "simple", .n_channels = g->n_channels,
-                                   .latency = ps_of(alpha)};
+    *out =
+        (struct lw_cost_answer){.time = ps_of(alpha + us),
+                                .model = "nccl",
+                                .source = "latency and rate assumed by Lapwing: NCCL has no model "
+                                          "of it (docs/design/nccl.md)",
+                                .detail = "assumed",
+                                .algorithm = "p2p",
+                                .protocol = "simple",
+                                .n_channels = g->n_channels,
+                                .latency = ps_of(alpha)};
     out->bytes_per_s = us > 0 ? bytes / us * 1e6 : gbs * 1e9;
     return LW_OK;
 }

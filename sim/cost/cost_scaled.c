@@ -1,9 +1,10 @@
 /* Where a measured table ends, NCCL's model goes on from it.
  *
- *   below or beyond its sizes   model(bytes) x table(edge) / model(edge), edge = its nearest size
- *   other ranks or nodes        model(ranks, bytes) x table(b) / model(table's ranks, b), b = bytes, or the
- *                               nearest size of the table; of the tables of the operation that are of one node
- *                               where the query is, or of several where it is, the one nearest in ranks
+ * Below or beyond its sizes: model(bytes) x table(edge) / model(edge), edge = its nearest size.
+ *
+ * Other ranks or nodes: model(ranks, bytes) x table(b) / model(table's ranks, b), b = bytes, or the
+ * nearest size of the table. Of the tables of the operation that are of one node where the query
+ * is, or of several where it is, the one nearest in ranks counts.
  *
  * A table of one node says nothing of a network, and the other way round. */
 #include "sim/cost/cost_scaled.h"
@@ -32,7 +33,8 @@ static bool of_place(const struct lw_cost_table *t, const struct lw_cost_query *
 }
 
 /* The table of the query's ranks, else the nearest in ranks; of equals the first. */
-static const struct lw_cost_table *nearest(const struct lw_cluster *c, const struct lw_cost_query *q)
+static const struct lw_cost_table *nearest(const struct lw_cluster *c,
+                                           const struct lw_cost_query *q)
 {
     const struct lw_cost_table *exact = sim_table_find(c, q, 1), *best = NULL;
 
@@ -79,10 +81,11 @@ enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_
 
     LW_TRY(model_at(c, q, NULL, q->bytes, out, err));
     LW_TRY(model_at(c, q, t, edge, &there, err));
-    double factor = there.time > 0 ? (double)sim_table_time(t, edge, &unused) / (double)there.time : 1;
+    double factor =
+        there.time > 0 ? (double)sim_table_time(t, edge, &unused) / (double)there.time : 1;
     out->model = "table+nccl";
     out->source = t->source;
-    out->detail = other           ? "model scaled to meet a table of other ranks"
+    out->detail = other             ? "model scaled to meet a table of other ranks"
                   : edge > q->bytes ? "model scaled to meet the table, below its sizes"
                                     : "model scaled to meet the table, beyond its sizes";
     out->time = (lw_ps)((double)out->time * factor + .5);
@@ -91,7 +94,8 @@ enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_
     return LW_OK;
 }
 
-double sim_table_over_model(const struct lw_cluster *c, const struct lw_cost_query *q, int64_t *bytes)
+double sim_table_over_model(const struct lw_cluster *c, const struct lw_cost_query *q,
+                            int64_t *bytes)
 {
     const struct lw_cost_table *t = sim_table_find(c, q, 1);
     struct lw_cost_answer a;

@@ -1,6 +1,6 @@
 /* Constants of NCCL's cost model by version, as data. Read in NVIDIA/nccl, src/graph/tuning.cc and
- * src/graph/search.cc, at the tags v2.19.3-1, v2.23.4-1, v2.27.3-1, v2.28.3-1 and v2.30.7-1. What each
- * table means: sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, which are the cluster's. */
+ * src/graph/search.cc, at the tags v2.19.3-1, v2.23.4-1, v2.27.3-1, v2.28.3-1 and v2.30.7-1. What
+ * each table means: sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, the cluster's. */
 #include "sim/cost/nccl_constants.h"
 
 #include <stddef.h>
@@ -19,7 +19,8 @@ static const struct sim_nccl_latencies latencies_2_19 = {
 static const struct sim_nccl_latencies latencies_2_23 = {
     {{6.8, 14, 8.4}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {8, 8, 8}},
     {
-        {{.6, 1.25, 4}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25}, {0, 0, 4}},
+        {{.6, 1.25, 4}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25},
+         {0, 0, 4}},
         {{1, 1.9, 4}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0, 0, 4}},
         {{5, 8.5, 14}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 14}, {0, 0, 14}},
     },
@@ -27,7 +28,8 @@ static const struct sim_nccl_latencies latencies_2_23 = {
 static const struct sim_nccl_latencies latencies_2_30 = {
     {{6.8, 14, 8.4}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {8, 8, 8}},
     {
-        {{.6, 1.25, 4}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25}, {0, 0, 4}},
+        {{.6, 1.25, 4}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25},
+         {0, 0, 4}},
         {{1, 1.9, 4}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0, 0, 4}},
         {{5, 8.5, 14}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 20.9}, {0, 0, 14}},
     },

@@ -6,9 +6,9 @@
 
 #include "shared/base/err.h"
 
-/* The constants of NCCL's own cost model, one set for each library version that changed them. They are
- * facts of NVIDIA/nccl, src/graph/tuning.cc and src/graph/search.cc, at the tags named in the table.
- * Times in us, bandwidths in GB/s of 10^9 bytes, as there. */
+/* The constants of NCCL's own cost model, one set for each library version that changed them. They
+ * are facts of NVIDIA/nccl, src/graph/tuning.cc and src/graph/search.cc, at the tags named in the
+ * table. Times in us, bandwidths in GB/s of 10^9 bytes, as there. */
 
 enum sim_nccl_algorithm {
     SIM_NCCL_TREE,
@@ -45,21 +45,23 @@ struct sim_nccl_latencies {
 typedef double sim_nccl_caps[SIM_N_NCCL_ARCHS][3];
 
 struct sim_nccl_bandwidths {
-    sim_nccl_caps ll;        /* of the bus; over several nodes row 0 is an Intel host, row 1 an AMD host */
+    sim_nccl_caps ll; /* of the bus; over several nodes row 0 is an Intel host, row 1 an AMD host */
     sim_nccl_caps ring_ll128, tree_ll128, tree, nvls_tree; /* of a channel; nvls_tree: 0 = no cap */
 };
 
 /* Rules that changed between versions. */
 struct sim_nccl_rules {
-    bool ring_ll_quarter;      /* ring LL at 1/4 or 1/3 of the bandwidth, not 1/2; LL128 at 0.7 with one
-                                * rank on a node; 2N network steps of an all-reduce, not 2(N-1) */
-    bool exposed_net;          /* one rank on a node pays the tree's network latency */
+    bool ring_ll_quarter; /* ring LL at 1/4 or 1/3 of the bandwidth, not 1/2; LL128 at 0.7 with one
+                           * rank on a node; 2N network steps of an all-reduce, not 2(N-1) */
+    bool exposed_net;     /* one rank on a node pays the tree's network latency */
     bool has_pat;
     bool collnet_gathers;      /* CollNet direct gathers and scatters */
     bool collnet_by_share;     /* ... at a share of 0.95 to 0.85, by ranks on a node */
-    bool nvls_gather_by_ranks; /* NVLS gathers at (p-1)/p of the NVLink or 0.9 of the network bandwidth */
+    bool nvls_gather_by_ranks; /* NVLS gathers at (p-1)/p of the NVLink or 0.9 of the network
+                                  bandwidth */
     bool nvls_by_efficiency;   /* NVLS by R/n with an efficiency; else 5/6 */
-    bool nvls_tree_corrected;  /* the tree correction holds for NVLSTree on Blackwell with an x86 host */
+    bool nvls_tree_corrected;  /* the tree correction holds for NVLSTree on Blackwell with an x86
+                                  host */
     int nvls_arity;            /* heads of NVLS at most */
     int least_nvls_ranks;      /* ranks of a node that NVLS needs */
 };

@@ -1,15 +1,15 @@
 /* Curves of efficiency over size from measured tables.
  *
- * A table's ratios (measured over modelled) become logarithms at knots of powers of two, each the mean of
- * the table's rows weighted by a Gaussian of 1.2 octaves. The curve for (place, architecture, operation) at a
- * size is the weighted median of the tables of that place and of one vote for the model itself (ratio 1):
- * a table of the same architecture and operation has weight 1, of another operation 0.5, of another
- * architecture 0.8, beyond its sizes (two octaves below, six above) 0.05; the model 0.9. Between two votes the median is
- * interpolated by weight. The vote for the model keeps a single odd table from deciding; the median keeps
- * two from it.
+ * A table's ratios (measured over modelled) become logarithms at knots of powers of two, each the
+ * mean of the table's rows weighted by a Gaussian of 1.2 octaves. The curve for (place,
+ * architecture, operation) at a size is the weighted median of the tables of that place and of one
+ * vote for the model itself (ratio 1): a table of the same architecture and operation has weight 1,
+ * of another operation 0.5, of another architecture 0.8, beyond its sizes (two octaves below, six
+ * above) 0.05; the model 0.9. Between two votes the median is interpolated by weight. The vote for
+ * the model keeps a single odd table from deciding; the median keeps two from it.
  *
- * The four weights were chosen by leaving each visible table out in turn. Arithmetic only: the same bits
- * everywhere. */
+ * The four weights were chosen by leaving each visible table out in turn. Arithmetic only: the same
+ * bits everywhere. */
 #include "sim/cost/nccl_curves.h"
 
 #include "shared/base/loglog.h"
@@ -68,8 +68,8 @@ static double median(const struct vote *v, int n)
         at = done + v[i].weight / 2;
         if (at >= all / 2)
             return i == 0 ? v[0].value
-                          : v[i - 1].value + (v[i].value - v[i - 1].value) *
-                                                 (all / 2 - before_at) / (at - before_at);
+                          : v[i - 1].value + (v[i].value - v[i - 1].value) * (all / 2 - before_at) /
+                                                 (at - before_at);
         before_at = at;
         done += v[i].weight;
     }

@@ -8,7 +8,8 @@
 #include "sim/cost/nccl_constants.h"
 #include "sim/cost/nccl_tuning.h"
 
-/* What measured tables took beyond NCCL's cost model, by size: docs/design/nccl.md, "Calibration". */
+/* What measured tables took beyond NCCL's cost model, by size: docs/design/nccl.md, "Calibration".
+ */
 
 /* Where an operation moves: tables of one place say nothing of another. */
 enum sim_nccl_place {
@@ -27,8 +28,8 @@ struct sim_nccl_measured {
     enum sim_nccl_place place;
     enum sim_nccl_arch arch;
     enum lw_op_kind op;
-    double raw_error_pct;           /* mean absolute error of the model alone on this table */
-    int32_t first_knot, n_knots;    /* that the table's sizes cover */
+    double raw_error_pct;               /* mean absolute error of the model alone on this table */
+    int32_t first_knot, n_knots;        /* that the table's sizes cover */
     double log_ratio[SIM_NCCL_N_KNOTS]; /* at knot first_knot + i */
 };
 
@@ -37,8 +38,8 @@ const struct sim_nccl_measured *sim_nccl_measured_rows(int *n);
 
 enum sim_nccl_place sim_nccl_place_of(const struct sim_nccl_comm *c);
 
-/* What the model's time is multiplied by: of the n tables, without the one of that name (NULL: all).
- * *n_used: tables of the place; 0: the factor is 1. */
+/* What the model's time is multiplied by: of the n tables, without the one of that name (NULL:
+ * all). *n_used: tables of the place; 0: the factor is 1. */
 double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char *without,
                        enum sim_nccl_place place, enum sim_nccl_arch arch, enum lw_op_kind op,
                        int64_t bytes, int *n_used);

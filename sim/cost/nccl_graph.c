@@ -1,20 +1,23 @@
-/* The outcome of NCCL's graph search (NVIDIA/nccl v2.30.7-1, src/graph/search.cc, ncclTopoCompute) on
- * nodes whose devices are all alike, without the search. A pattern asks for as many channels of one
- * speed as the links carry; the speeds are a falling list.
+/* The outcome of NCCL's graph search (NVIDIA/nccl v2.30.7-1, src/graph/search.cc, ncclTopoCompute)
+ * on nodes whose devices are all alike, without the search. A pattern asks for as many channels of
+ * one speed as the links carry; the speeds are a falling list.
  *
- *   ring       of the speeds that fit, the one that moves most in all; the faster of equals; the list is
- *              left once a speed is under 0.49 of the best. A device carries floor(device / speed)
- *              channels, an adapter floor(adapter / speed). At most 16.
- *   doubled    channels of 25 GB/s or more become two of half the speed; on Hopper and later only from
- *              50 GB/s, or with at most four channels.
- *   tree       the ring's channels and speed; inside a node faster, up to once past twice the speed between
- *              nodes, while the chains fit: p devices carry p floor(device / speed) hops, and c chains
- *              have c (p - 1).
- *   NVLS       one channel for each device (adapter, between nodes) at the fastest speed that the devices
- *              carry for all of them, the device's own channel counted twice; then the other direction
- *              goes up the list, to once past twice that speed on one node, to the ring's speed between
- *              nodes.
- *   CollNet    one channel for each adapter.
+ * ring: of the speeds that fit, the one that moves most in all; the faster of equals; the list is
+ * left once a speed is under 0.49 of the best. A device carries floor(device / speed) channels, an
+ * adapter floor(adapter / speed). At most 16.
+ *
+ * doubled: channels of 25 GB/s or more become two of half the speed; on Hopper and later only from
+ * 50 GB/s, or with at most four channels.
+ *
+ * tree: the ring's channels and speed; inside a node faster, up to once past twice the speed
+ * between nodes, while the chains fit: p devices carry p floor(device / speed) hops, and c chains
+ * have c (p - 1).
+ *
+ * NVLS: one channel for each device (adapter, between nodes) at the fastest speed that the devices
+ * carry for all of them, the device's own channel counted twice; then the other direction goes up
+ * the list, to once past twice that speed on one node, to the ring's speed between nodes.
+ *
+ * CollNet: one channel for each adapter.
  *
  * Not modelled: nodes whose devices differ, PCIe trees, sockets. */
 #include "sim/cost/nccl_graph.h"
@@ -46,8 +49,7 @@ static int32_t channels_at(const struct sim_nccl_node *n, double speed)
 
 static void double_channels(const struct sim_nccl_node *n, struct sim_nccl_graph *g)
 {
-    if (g->intra_gbs < 25 ||
-        (n->arch >= SIM_NCCL_HOPPER && g->intra_gbs < 50 && g->n_channels > 4))
+    if (g->intra_gbs < 25 || (n->arch >= SIM_NCCL_HOPPER && g->intra_gbs < 50 && g->n_channels > 4))
         return;
     int32_t doubled = least(2 * g->n_channels, 2 * MOST_CHANNELS);
     g->intra_gbs = g->inter_gbs = g->intra_gbs / 2;

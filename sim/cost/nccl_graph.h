@@ -10,25 +10,25 @@
  * node and between nodes. See docs/design/nccl.md for the search that these rules stand for. */
 
 struct sim_nccl_graph {
-    int32_t n_channels;              /* 0: the pattern does not exist here */
-    double intra_gbs, inter_gbs;     /* of a channel */
+    int32_t n_channels;          /* 0: the pattern does not exist here */
+    double intra_gbs, inter_gbs; /* of a channel */
 };
 
 /* One node as the search sees it. */
 struct sim_nccl_node {
     enum sim_nccl_arch arch;
-    int32_t n_ranks;                 /* of the group on the node */
+    int32_t n_ranks; /* of the group on the node */
     int32_t n_nodes;
-    double device_gbs;               /* of all NVLinks of a device, or its PCIe port, one way */
-    int32_t n_adapters;              /* that the group's ranks are next to */
-    double adapter_gbs;              /* one way */
-    bool has_multicast;              /* NVSwitch with multicast (NVLink SHARP) */
+    double device_gbs;  /* of all NVLinks of a device, or its PCIe port, one way */
+    int32_t n_adapters; /* that the group's ranks are next to */
+    double adapter_gbs; /* one way */
+    bool has_multicast; /* NVSwitch with multicast (NVLink SHARP) */
     int32_t nvls_arity;
 };
 
 struct sim_nccl_graphs {
     struct sim_nccl_graph ring, tree, nvls, collnet;
-    bool simple_tree;                /* the tree pattern of one rank per node: at 0.85 */
+    bool simple_tree; /* the tree pattern of one rank per node: at 0.85 */
 };
 
 void sim_nccl_search(const struct sim_nccl_node *node, struct sim_nccl_graphs *out);

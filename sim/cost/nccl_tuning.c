@@ -1,13 +1,15 @@
-/* NCCL's tuning model (NVIDIA/nccl, src/graph/tuning.cc, ncclTopoTuneModel and ncclTopoGetAlgoTime; which
- * pairs exist: the same and src/enqueue.cc), by formula:
+/* NCCL's tuning model (NVIDIA/nccl, src/graph/tuning.cc, ncclTopoTuneModel and ncclTopoGetAlgoTime;
+ * which pairs exist: the same and src/enqueue.cc), by formula.
  *
- *   R ranks, N nodes, p = R / N; c channels of speed b; steps n = 2(R-1) all-reduce, R-1 reduce-scatter and
- *   all-gather, R broadcast and reduce. Bandwidth of the bus B = c b with each algorithm's limits; of the
- *   operation B R/n (ring), B/2 (tree). Latency = base + steps inside nodes + steps between nodes.
- *   Time = latency + bytes / bandwidth; trees times a correction by size; Simple rings between nodes with
- *   1.4 of the latency (1.9 before Ampere) once a rank's share of a channel reaches 64 bytes.
+ * R ranks, N nodes, p = R / N; c channels of speed b; steps n = 2(R-1) all-reduce, R-1
+ * reduce-scatter and all-gather, R broadcast and reduce. Bandwidth of the bus B = c b with each
+ * algorithm's limits; of the operation B R/n (ring), B/2 (tree). Latency = base + steps inside
+ * nodes + steps between nodes. Time = latency + bytes / bandwidth; trees times a correction by size;
+ * Simple rings between nodes with 1.4 of the latency (1.9 before Ampere) once a rank's share of a
+ * channel reaches 64 bytes.
  *
- * Not modelled: several operations fused into one launch, devices of unlike capability, POWER hosts. */
+ * Not modelled: several operations fused into one launch, devices of unlike capability, POWER
+ * hosts. */
 #include "sim/cost/nccl_tuning.h"
 
 static double least(double a, double b)
@@ -80,18 +82,20 @@ static bool allowed(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_
                (!gathers(op) || on_node <= c->graphs.collnet.n_channels);
     if (a != SIM_NCCL_NVLS && a != SIM_NCCL_NVLS_TREE)
         return true;
-    if (on_node < rules->least_nvls_ranks || (rules->nvls_by_efficiency && c->graphs.nvls.n_channels < 2))
+    if (on_node < rules->least_nvls_ranks ||
+        (rules->nvls_by_efficiency && c->graphs.nvls.n_channels < 2))
         return false;
     if (a == SIM_NCCL_NVLS_TREE)
         return c->n_nodes > 1;
     if (gathers(op) && on_node > rules->nvls_arity)
         return false;
-    return c->n_nodes == 1 || (c->collnet && (!gathers(op) || on_node <= c->graphs.nvls.n_channels));
+    return c->n_nodes == 1 ||
+           (c->collnet && (!gathers(op) || on_node <= c->graphs.nvls.n_channels));
 }
 
 /* --- bandwidth --- */
 
-struct limits { /* of the caps' tables for this communicator */
+struct limits {                /* of the caps' tables for this communicator */
     double ll, ll128, channel; /* ll: of the bus; the others of a channel; 0 = none */
 };
 
@@ -224,7 +228,9 @@ static double ring_latency(const struct sim_nccl_comm *c, enum lw_op_kind op,
     int64_t steps = steps_of(op, c->n_ranks), between = c->n_nodes - 1;
 
     if (op == LW_OP_BROADCAST || op == LW_OP_REDUCE) {
-        enum sim_nccl_wire w = c->n_nodes > 1 ? SIM_NCCL_NET : c->nvlink ? SIM_NCCL_NVLINK : SIM_NCCL_PCI;
+        enum sim_nccl_wire w = c->n_nodes > 1 ? SIM_NCCL_NET
+                               : c->nvlink    ? SIM_NCCL_NVLINK
+                                              : SIM_NCCL_PCI;
         return c->version->latencies->wire[w][SIM_NCCL_RING][p];
     }
     if (op == LW_OP_ALL_REDUCE)
@@ -274,9 +280,9 @@ bool sim_nccl_cell_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum si
     return out->gbs > 0;
 }
 
-double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
-                        enum sim_nccl_protocol p, const struct sim_nccl_cell *cell, int64_t bytes,
-                        double *latency_us)
+double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                        enum sim_nccl_algorithm a, enum sim_nccl_protocol p,
+                        const struct sim_nccl_cell *cell, int64_t bytes, double *latency_us)
 {
     double gbs = cell->gbs, latency = cell->latency_us;
     int size = floor_log2(bytes >> 6);

@@ -8,24 +8,24 @@
 #include "sim/cost/nccl_constants.h"
 #include "sim/cost/nccl_graph.h"
 
-/* NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol) of a communicator,
- * and the time of so many bytes. See docs/design/nccl.md. */
+/* NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol) of a
+ * communicator, and the time of so many bytes. See docs/design/nccl.md. */
 
 struct sim_nccl_comm {
     const struct sim_nccl_version *version;
     enum sim_nccl_arch arch;
     int32_t n_ranks, n_nodes;
-    bool nvlink;              /* devices of a node reach each other by NVLink; else by PCIe */
-    bool ll128;               /* the paths are fit for LL128 */
-    bool collnet;             /* the network reduces (SHARP) and NCCL is told to use it */
+    bool nvlink;  /* devices of a node reach each other by NVLink; else by PCIe */
+    bool ll128;   /* the paths are fit for LL128 */
+    bool collnet; /* the network reduces (SHARP) and NCCL is told to use it */
     bool amd_host, x86_host;
-    double net_latency_us;    /* that the network plug-in adds to a step between nodes */
-    double post_us;           /* host time to post one network operation */
+    double net_latency_us; /* that the network plug-in adds to a step between nodes */
+    double post_us;        /* host time to post one network operation */
     struct sim_nccl_graphs graphs;
 };
 
 struct sim_nccl_cell {
-    double latency_us, gbs;   /* gbs: bytes of the operation, not of the bus */
+    double latency_us, gbs; /* gbs: bytes of the operation, not of the bus */
     int32_t n_channels;
 };
 
@@ -35,9 +35,9 @@ bool sim_nccl_cell_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum si
                       enum sim_nccl_protocol p, struct sim_nccl_cell *out);
 
 /* Time in us of `bytes` by a cell; *latency_us: what of it is latency at this size. */
-double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
-                        enum sim_nccl_protocol p, const struct sim_nccl_cell *cell, int64_t bytes,
-                        double *latency_us);
+double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                        enum sim_nccl_algorithm a, enum sim_nccl_protocol p,
+                        const struct sim_nccl_cell *cell, int64_t bytes, double *latency_us);
 
 /* The pairs that may be chosen: bit (algorithm * SIM_N_NCCL_PROTOCOLS + protocol). */
 typedef uint32_t sim_nccl_pairs;
@@ -51,7 +51,8 @@ struct sim_nccl_choice {
     double time_us, latency_us; /* latency_us: its part that no byte moves */
 };
 
-/* The fastest of the allowed pairs that are in `pairs`; of equals the first. False: none is allowed. */
+/* The fastest of the allowed pairs that are in `pairs`; of equals the first. False: none is
+ * allowed. */
 bool sim_nccl_choose(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
                      sim_nccl_pairs pairs, struct sim_nccl_choice *out);
 

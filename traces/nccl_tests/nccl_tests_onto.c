@@ -23,14 +23,16 @@ static enum lw_status check_fits(const struct lw_cluster *base, const struct lw_
     const char *kind = tables->device.kind;
 
     if (tables->devices_per_node > base->devices_per_node)
-        return lw_fail(err, LW_EINVAL, "--onto %s: the tables have %d ranks on a node, the cluster has %d "
-                                       "devices", base->name, tables->devices_per_node,
-                       base->devices_per_node);
+        return lw_fail(err, LW_EINVAL,
+                       "--onto %s: the tables have %d ranks on a node, the cluster has %d "
+                       "devices",
+                       base->name, tables->devices_per_node, base->devices_per_node);
     if (base->n_nodes > 0 && tables->n_nodes > base->n_nodes)
         return lw_fail(err, LW_EINVAL, "--onto %s: the tables have %d nodes, the cluster has %d",
                        base->name, tables->n_nodes, base->n_nodes);
     if (strcmp(kind, "unknown") != 0 && !same_device(base->device.kind, kind))
-        return lw_fail(err, LW_EINVAL, "--onto %s: the tables were measured on '%s', the cluster has '%s'",
+        return lw_fail(err, LW_EINVAL,
+                       "--onto %s: the tables were measured on '%s', the cluster has '%s'",
                        base->name, kind, base->device.kind);
     return LW_OK;
 }
@@ -61,7 +63,8 @@ enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_clus
     struct lw_cost_table *all = lw_arena_alloc(&base->arena, n, sizeof *all);
     if (!all)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < tables->n_tables; i++) /* the new ones first: of equals the first is found */
+    for (int32_t i = 0; i < tables->n_tables;
+         i++) /* the new ones first: of equals the first is found */
         LW_TRY(copy_table(&base->arena, &tables->tables[i], &all[i], err));
     for (int32_t i = 0; i < base->n_tables; i++)
         all[tables->n_tables + i] = base->tables[i];

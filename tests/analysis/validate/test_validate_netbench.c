@@ -1,4 +1,5 @@
-/* Published nccl-tests tables: the words of a machine, errors with and without curves, what stands apart. */
+/* Published nccl-tests tables: the words of a machine, errors with and without curves, what stands
+ * apart. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,11 +17,12 @@
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 
-#define TITLES "op,algo,nranks,nnodes,gpu,intra,inter,size_bytes,time_us,algbw_gbs,busbw_gbs,source\n"
+#define TITLES                                                                                     \
+    "op,algo,nranks,nnodes,gpu,intra,inter,size_bytes,time_us,algbw_gbs,busbw_gbs,source\n"
 
 static enum lw_status fabric(const char *gpu, const char *intra, const char *inter, int32_t ranks,
-                             int32_t nodes, struct lw_cluster *c, struct lw_link links[2], int32_t *n,
-                             struct lw_err *err)
+                             int32_t nodes, struct lw_cluster *c, struct lw_link links[2],
+                             int32_t *n, struct lw_err *err)
 {
     struct netbench_fabric f = {gpu, intra, inter, ranks, nodes};
 
@@ -35,17 +37,21 @@ static void words_become_links(void **unused)
     int32_t n;
     (void)unused;
 
-    assert_int_equal(fabric("H100-80GB (p5)", "NVSwitch4", "EFA 32x100G", 16, 2, &c, l, &n, &err), LW_OK);
+    assert_int_equal(fabric("H100-80GB (p5)", "NVSwitch4", "EFA 32x100G", 16, 2, &c, l, &n, &err),
+                     LW_OK);
     assert_int_equal(n, 2);
     assert_true(c.nccl.multicast.value == 1 && c.nccl.compute_capability.value == 90);
     assert_true(l[0].n_links.value == 18 && l[1].n_links.value == 32);
     assert_true(l[1].bytes_per_s.value == 12.5e9);
-    assert_int_equal(fabric("A100 (p4d)", "NVSwitch3", "EFA 4x100G", 16, 2, &c, l, &n, &err), LW_OK);
+    assert_int_equal(fabric("A100 (p4d)", "NVSwitch3", "EFA 4x100G", 16, 2, &c, l, &n, &err),
+                     LW_OK);
     assert_true(l[1].n_sharers.value == 2 && c.nccl.net_latency_ps.value == 75e6);
-    assert_int_equal(fabric("GB200", "NVLink5 NVL72", "InfiniBand", 128, 32, &c, l, &n, &err), LW_OK);
+    assert_int_equal(fabric("GB200", "NVLink5 NVL72", "InfiniBand", 128, 32, &c, l, &n, &err),
+                     LW_OK);
     assert_true(n == 2 && c.devices_per_node == 72 && l[1].n_links.value == 72);
     assert_int_equal(fabric("H100", "NVSwitch4", "GPUDirect-TCPX", 16, 2, &c, l, &n, &err), LW_OK);
-    assert_true(l[1].bytes_per_s.value == 25e9 && l[1].n_links.value == 4 && l[1].n_sharers.value == 2);
+    assert_true(l[1].bytes_per_s.value == 25e9 && l[1].n_links.value == 4 &&
+                l[1].n_sharers.value == 2);
     assert_int_equal(fabric("A100", "PCIe4", "none", 4, 1, &c, l, &n, &err), LW_OK);
     assert_true(l[0].bytes_per_s.value == 24e9 && strcmp(l[0].name, "PCIe") == 0);
     assert_int_equal(fabric("abacus", "NVSwitch3", "none", 8, 1, &c, l, &n, &err), LW_ENOTSUP);
@@ -54,26 +60,31 @@ static void words_become_links(void **unused)
     assert_non_null(strstr(err.msg, "unknown links 'string'"));
 }
 
-/* 8 H100 at 1 MiB: the model gives 28.0142 us (tests/sim/cost/test_cost_nccl.c). Measured 35.01775 us:
- * 20 % too fast. */
+/* 8 H100 at 1 MiB: the model gives 28.0142 us (tests/sim/cost/test_cost_nccl.c). Measured 35.01775
+ * us: 20 % too fast. */
 static void raw_error_is_the_models(void **unused)
 {
     int rc;
     (void)unused;
 
-    fixture_put(fixture_path("one.csv"), TITLES "all_reduce,auto,8,1,H100,NVSwitch4,none,1048576,35.01776,29.9,52.4,\"here, now\"\n");
+    fixture_put(
+        fixture_path("one.csv"), TITLES
+        "all_reduce,auto,8,1,H100,NVSwitch4,none,1048576,35.01776,29.9,52.4,\"here, now\"\n");
     const char *out = lapwing("validate one.csv --format json", &rc);
     assert_int_equal(rc, 3); /* the curves take it beyond the bar */
-    assert_non_null(strstr(out, "{\"id\": \"one:1\", \"family\": \"netbench-raw\", \"predicted_ns\": 28014, "
-                                "\"measured_ns\": 35018, \"error_pct\": -19.9999}"));
-    assert_non_null(strstr(out, "{\"id\": \"one:1\", \"family\": \"netbench\", \"predicted_ns\": "));
+    assert_non_null(
+        strstr(out, "{\"id\": \"one:1\", \"family\": \"netbench-raw\", \"predicted_ns\": 28014, "
+                    "\"measured_ns\": 35018, \"error_pct\": -19.9999}"));
+    assert_non_null(
+        strstr(out, "{\"id\": \"one:1\", \"family\": \"netbench\", \"predicted_ns\": "));
 }
 
 static void named_algorithm_is_forced(void **unused)
 {
     int rc;
     (void)unused; /* tree/LL128, as tests/sim/cost/test_cost_nccl.c */
-    fixture_put(fixture_path("tree.csv"), TITLES "all_reduce,Tree,8,1,H100,NVSwitch4,none,1048576,40,1,1,x\n");
+    fixture_put(fixture_path("tree.csv"),
+                TITLES "all_reduce,Tree,8,1,H100,NVSwitch4,none,1048576,40,1,1,x\n");
     const char *out = lapwing("validate tree.csv --format json", &rc);
     assert_non_null(strstr(out, "\"predicted_ns\": 45069, \"measured_ns\": 40000"));
 }
@@ -83,13 +94,15 @@ static void tables_that_say_so_stand_apart(void **unused)
     int rc;
     (void)unused;
 
-    fixture_put(fixture_path("apart.csv"), TITLES "all_reduce,auto,16,2,H100,NVSwitch4,InfiniBand NDR (misconfigured: slow),"
-                                   "8388608,215.3,39,73,x\n");
+    fixture_put(fixture_path("apart.csv"),
+                TITLES "all_reduce,auto,16,2,H100,NVSwitch4,InfiniBand NDR (misconfigured: slow),"
+                       "8388608,215.3,39,73,x\n");
     const char *out = lapwing("validate apart.csv", &rc);
     assert_int_equal(rc, 0);
     assert_non_null(strstr(out, "netbench-apart"));
     assert_non_null(strstr(out, "the source says that the network is misconfigured"));
-    fixture_put(fixture_path("other.csv"), TITLES "all_gather,not NCCL (libx),4,4,not stated,none,not stated,4096,20,1,1,x\n");
+    fixture_put(fixture_path("other.csv"),
+                TITLES "all_gather,not NCCL (libx),4,4,not stated,none,not stated,4096,20,1,1,x\n");
     out = lapwing("validate other.csv", &rc);
     assert_non_null(strstr(out, "other: the library is not NCCL: not predicted"));
 }
@@ -97,11 +110,14 @@ static void tables_that_say_so_stand_apart(void **unused)
 static void bad_tables_are_refused(void **unused)
 {
     (void)unused;
-    fixture_put(fixture_path("gpu.csv"), TITLES "all_reduce,auto,8,1,abacus,NVSwitch4,none,1048576,35,1,1,x\n");
+    fixture_put(fixture_path("gpu.csv"),
+                TITLES "all_reduce,auto,8,1,abacus,NVSwitch4,none,1048576,35,1,1,x\n");
     expect("validate gpu.csv", 0, "gpu: unknown GPU 'abacus': not predicted");
-    fixture_put(fixture_path("op.csv"), TITLES "juggle,auto,8,1,H100,NVSwitch4,none,1048576,35,1,1,x\n");
+    fixture_put(fixture_path("op.csv"),
+                TITLES "juggle,auto,8,1,H100,NVSwitch4,none,1048576,35,1,1,x\n");
     expect("validate op.csv", 1, "op.csv:2: op: found 'juggle'");
-    fixture_put(fixture_path("nodes.csv"), TITLES "all_reduce,auto,2,8,H100,NVSwitch4,none,1048576,35,1,1,x\n");
+    fixture_put(fixture_path("nodes.csv"),
+                TITLES "all_reduce,auto,2,8,H100,NVSwitch4,none,1048576,35,1,1,x\n");
     expect("validate nodes.csv", 1, "nodes.csv:2");
     expect("validate --fit-curves x.c --here", 2, "--fit-curves needs files");
 }
@@ -122,9 +138,11 @@ static void stored_curves_are_the_fit(void **state)
         print_message("../shared/netbench is not here: nothing to fit\n");
         skip();
     }
-    assert_int_equal(netbench_fit(g.gl_pathv, (int)g.gl_pathc, fixture_path("curves.c"), &err), LW_OK);
+    assert_int_equal(netbench_fit(g.gl_pathv, (int)g.gl_pathc, fixture_path("curves.c"), &err),
+                     LW_OK);
     globfree(&g);
-    char *kept = fixture_get("sim/cost/nccl_curve_data.c"), *fitted = fixture_get(fixture_path("curves.c"));
+    char *kept = fixture_get("sim/cost/nccl_curve_data.c"),
+         *fitted = fixture_get(fixture_path("curves.c"));
     assert_string_equal(kept, fitted);
     free(kept);
     free(fitted);
@@ -179,7 +197,8 @@ int main(void)
         cmocka_unit_test(words_become_links),
         cmocka_unit_test_setup_teardown(raw_error_is_the_models, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(named_algorithm_is_forced, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(tables_that_say_so_stand_apart, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(tables_that_say_so_stand_apart, fixture_open,
+                                        fixture_close),
         cmocka_unit_test_setup_teardown(bad_tables_are_refused, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(stored_curves_are_the_fit, fixture_open, fixture_close),
         cmocka_unit_test(curves_never_harm_a_table_left_out),

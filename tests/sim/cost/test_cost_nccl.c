@@ -29,8 +29,9 @@ static struct lw_cost_answer ask(const struct lw_cluster *c, enum lw_op_kind op,
     return a;
 }
 
-static void refused(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks, int32_t n_nodes,
-                    enum lw_reducer_kind algorithm, enum lw_status status, const char *words)
+static void refused(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
+                    int32_t n_nodes, enum lw_reducer_kind algorithm, enum lw_status status,
+                    const char *words)
 {
     struct lw_cost_query q = {op, LW_F32, 4096, n_ranks, n_nodes, algorithm};
     struct lw_cost_answer a;
@@ -67,8 +68,14 @@ static void measured_table_wins(void **unused)
 {
     static const int64_t bytes[] = {1 << 20};
     static const lw_ps time[] = {33000000};
-    struct lw_cost_table t = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .n_ranks = 8, .n_nodes = 1,
-                              .n_in_flight = 1, .n_rows = 1, .bytes = bytes, .time_ps = time,
+    struct lw_cost_table t = {.op = LW_OP_ALL_REDUCE,
+                              .dtype = LW_F32,
+                              .n_ranks = 8,
+                              .n_nodes = 1,
+                              .n_in_flight = 1,
+                              .n_rows = 1,
+                              .bytes = bytes,
+                              .time_ps = time,
                               .source = "here"};
     struct lw_cluster c = known("dgx-h100");
     (void)unused;
@@ -90,12 +97,18 @@ static void named_pairs_are_forced(void **unused)
         enum lw_reducer_kind k;
         const char *algorithm, *protocol; /* NULL: any */
     } cases[] = {
-        {LW_REDUCER_NCCL_RING_SIMPLE, "ring", "simple"}, {LW_REDUCER_NCCL_RING_LL, "ring", "ll"},
-        {LW_REDUCER_NCCL_RING_LL128, "ring", "ll128"},   {LW_REDUCER_NCCL_TREE_LL, "tree", "ll"},
-        {LW_REDUCER_NCCL_TREE_SIMPLE, "tree", "simple"}, {LW_REDUCER_NCCL_TREE, "tree", NULL},
-        {LW_REDUCER_NCCL_RING, "ring", NULL},            {LW_REDUCER_NCCL_LL128, NULL, "ll128"},
-        {LW_REDUCER_NCCL_SIMPLE, NULL, "simple"},        {LW_REDUCER_NCCL_LL, NULL, "ll"},
-        {LW_REDUCER_NCCL_NVLS, "nvls", "simple"},        {LW_REDUCER_NVLS, "nvls", "simple"},
+        {LW_REDUCER_NCCL_RING_SIMPLE, "ring", "simple"},
+        {LW_REDUCER_NCCL_RING_LL, "ring", "ll"},
+        {LW_REDUCER_NCCL_RING_LL128, "ring", "ll128"},
+        {LW_REDUCER_NCCL_TREE_LL, "tree", "ll"},
+        {LW_REDUCER_NCCL_TREE_SIMPLE, "tree", "simple"},
+        {LW_REDUCER_NCCL_TREE, "tree", NULL},
+        {LW_REDUCER_NCCL_RING, "ring", NULL},
+        {LW_REDUCER_NCCL_LL128, NULL, "ll128"},
+        {LW_REDUCER_NCCL_SIMPLE, NULL, "simple"},
+        {LW_REDUCER_NCCL_LL, NULL, "ll"},
+        {LW_REDUCER_NCCL_NVLS, "nvls", "simple"},
+        {LW_REDUCER_NVLS, "nvls", "simple"},
     };
     (void)unused;
 
@@ -110,7 +123,8 @@ static void named_pairs_are_forced(void **unused)
         if (cases[i].protocol)
             assert_string_equal(a.protocol, cases[i].protocol);
     }
-    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NVLS).algorithm, "nvls-tree");
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NVLS).algorithm,
+                        "nvls-tree");
     lw_cluster_free(&c);
 }
 
@@ -119,27 +133,33 @@ static void what_the_shape_does_not_allow_is_one_line(void **unused)
     struct lw_cluster c = known("dgx-h100"), a100 = known("dgx-a100"), host = known("host");
     (void)unused;
 
-    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_PAT, LW_ENOTSUP, "nccl:pat on 8 ranks of 1 node");
-    refused(&c, LW_OP_BROADCAST, 8, 1, LW_REDUCER_NCCL_TREE, LW_ENOTSUP, "choose ring/ll, ring/ll128");
-    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_NVLS, LW_ENOTSUP, "no all_reduce by nccl:nvls");
+    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_PAT, LW_ENOTSUP,
+            "nccl:pat on 8 ranks of 1 node");
+    refused(&c, LW_OP_BROADCAST, 8, 1, LW_REDUCER_NCCL_TREE, LW_ENOTSUP,
+            "choose ring/ll, ring/ll128");
+    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_NVLS, LW_ENOTSUP,
+            "no all_reduce by nccl:nvls");
     refused(&a100, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NVLS, LW_ENOTSUP, "no all_reduce by nvls");
-    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_COLLNET_CHAIN, LW_ENOTSUP, "collnet-chain");
+    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_COLLNET_CHAIN, LW_ENOTSUP,
+            "collnet-chain");
     refused(&host, LW_OP_ALL_REDUCE, 2, 1, LW_REDUCER_NCCL, LW_ENOTSUP, "nccl.compute_capability");
     c.library_version = "2.4.8";
-    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_EINVAL, "unknown version '2.4.8' of NCCL");
+    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_EINVAL,
+            "unknown version '2.4.8' of NCCL");
     c.library_version = "";
     for (int32_t i = 0; i < c.n_links; i++)
         c.links[i].bytes_per_s.value /= 1e4;
     refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_ENOTSUP, "finds no channel on cluster");
     c.n_links = 1;
-    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_AUTO, LW_ENOTSUP, "no bandwidth for its inter-node");
+    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_AUTO, LW_ENOTSUP,
+            "no bandwidth for its inter-node");
     lw_cluster_free(&c);
     lw_cluster_free(&a100);
     lw_cluster_free(&host);
 }
 
-/* A cluster option changes the choice: SHARP opens CollNet and NVLS over nodes; an AMD host lowers the LL
- * cap over nodes, and posts in 2 us. */
+/* A cluster option changes the choice: SHARP opens CollNet and NVLS over nodes; an AMD host lowers
+ * the LL cap over nodes, and posts in 2 us. */
 static void facts_of_the_cluster_count(void **unused)
 {
     struct lw_cluster c = known("dgx-h100");
@@ -149,19 +169,22 @@ static void facts_of_the_cluster_count(void **unused)
     (void)unused;
 
     c.nccl.collnet = one;
-    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_NVLS).algorithm, "nvls");
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_NVLS).algorithm,
+                        "nvls");
     c.nccl.net_latency_ps = us; /* two steps between nodes */
     assert_int_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_TREE_LL).time,
                      plain + 2 * 30000000);
     c.nccl.net_latency_ps = (struct lw_figure){0};
-    c.nccl.amd_host = one; /* 14 steps inside nodes of a reduce-scatter: max(0.6, 2) and not max(0.6, 1) us */
+    c.nccl.amd_host =
+        one; /* 14 steps inside nodes of a reduce-scatter: max(0.6, 2) and not max(0.6, 1) us */
     assert_int_equal(ask(&c, LW_OP_REDUCE_SCATTER, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency,
                      ring + 14 * 1000000);
     lw_cluster_free(&c);
 }
 
-/* 100 MB between two devices of a node: 10 us + 1e8 B / 360 GB/s. All-to-all of 16 ranks on 2 nodes: half of
- * the buffer of 8 ranks leaves the node at 360 GB/s: 20 us + 8 x 1e8 / 2 / 360 GB/s. */
+/* 100 MB between two devices of a node: 10 us + 1e8 B / 360 GB/s. All-to-all of 16 ranks on 2
+ * nodes: half of the buffer of 8 ranks leaves the node at 360 GB/s: 20 us + 8 x 1e8 / 2 / 360 GB/s.
+ */
 static void point_to_point_is_marked_as_assumed(void **unused)
 {
     struct lw_cluster c = known("dgx-h100");
@@ -178,13 +201,13 @@ static void point_to_point_is_marked_as_assumed(void **unused)
     lw_cluster_free(&c);
 }
 
-/* Every known cluster whose library is nccl answers for every operation on 1 to 16 nodes and for parts of
- * nodes, and more bytes never take less time by one pair. */
+/* Every known cluster whose library is nccl answers for every operation on 1 to 16 nodes and for
+ * parts of nodes, and more bytes never take less time by one pair. */
 static void every_known_cluster_answers(void **unused)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER,
-                                          LW_OP_BROADCAST, LW_OP_REDUCE, LW_OP_ALL_TO_ALL, LW_OP_SEND,
-                                          LW_OP_BARRIER};
+                                          LW_OP_BROADCAST,  LW_OP_REDUCE,         LW_OP_ALL_TO_ALL,
+                                          LW_OP_SEND,       LW_OP_BARRIER};
     int n = 0;
     (void)unused;
 
@@ -194,9 +217,11 @@ static void every_known_cluster_answers(void **unused)
         for (int32_t nodes = 1; nccl && nodes <= (c.n_nodes ? c.n_nodes : 16); nodes *= 2)
             for (int32_t on = 1; on <= c.devices_per_node; on++)
                 for (size_t o = 0; o < sizeof ops / sizeof *ops && on * nodes > 1; o++, n++) {
-                    struct lw_cost_answer a = ask(&c, ops[o], 1 << 20, on * nodes, nodes, LW_REDUCER_AUTO);
+                    struct lw_cost_answer a =
+                        ask(&c, ops[o], 1 << 20, on * nodes, nodes, LW_REDUCER_AUTO);
                     assert_string_equal(a.model, "nccl");
-                    assert_true(a.time > 0 && a.latency > 0 && a.latency <= a.time && a.n_channels > 0);
+                    assert_true(a.time > 0 && a.latency > 0 && a.latency <= a.time &&
+                                a.n_channels > 0);
                 }
         lw_cluster_free(&c);
     }
@@ -205,8 +230,8 @@ static void every_known_cluster_answers(void **unused)
 
 static void models_are_rows_of_a_table(void **unused)
 {
-    static const char *const names[] = {"algorithm", "table+nccl", "table", "nccl", "hfreduce",
-                                        "alpha-beta"};
+    static const char *const names[] = {"algorithm", "table+nccl", "table",
+                                        "nccl",      "hfreduce",   "alpha-beta"};
     (void)unused;
 
     for (int k = 0; k < 6; k++) {

@@ -16,12 +16,18 @@
 
 static const int64_t bytes[] = {1 << 20, 32 << 20};
 static lw_ps times[2];
-static struct lw_cost_table table = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .n_ranks = 8, .n_nodes = 1,
-                                     .n_in_flight = 1, .n_rows = 2, .bytes = bytes, .time_ps = times,
+static struct lw_cost_table table = {.op = LW_OP_ALL_REDUCE,
+                                     .dtype = LW_F32,
+                                     .n_ranks = 8,
+                                     .n_nodes = 1,
+                                     .n_in_flight = 1,
+                                     .n_rows = 2,
+                                     .bytes = bytes,
+                                     .time_ps = times,
                                      .source = "measured here"};
 
-static struct lw_cost_answer ask(const struct lw_cluster *c, int64_t size, int32_t ranks, int32_t nodes,
-                                 enum lw_reducer_kind k)
+static struct lw_cost_answer ask(const struct lw_cluster *c, int64_t size, int32_t ranks,
+                                 int32_t nodes, enum lw_reducer_kind k)
 {
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, size, ranks, nodes, k};
     struct lw_cost_answer a = {0};
@@ -87,7 +93,8 @@ static void nearest_table_in_ranks_counts(void **unused)
     lw_ps model4 = ask(&c, bytes[0], 4, 1, LW_REDUCER_NCCL).time;
     double factor = 10 * (double)times[0] / (double)model4;
     lw_ps model3 = ask(&c, bytes[0], 3, 1, LW_REDUCER_NCCL).time;
-    assert_true(fabs((double)ask(&c, bytes[0], 3, 1, LW_REDUCER_AUTO).time - factor * (double)model3) < 2);
+    assert_true(
+        fabs((double)ask(&c, bytes[0], 3, 1, LW_REDUCER_AUTO).time - factor * (double)model3) < 2);
     lw_cluster_free(&c);
 }
 
@@ -118,7 +125,8 @@ static void tables_are_laid_onto_a_cluster(void **unused)
     expect("cost -c c.json --ranks 16 --bytes 1MiB", 0, "nccl ");
     expect("import t.csv --cluster-out d.json --onto dgx-a100", 1,
            "measured on 'NVIDIA H100 80GB HBM3', the cluster has 'A100-SXM4-80GB'");
-    expect("import t.csv --cluster-out d.json --onto pcie-box", 1, "the tables have 8 ranks on a node");
+    expect("import t.csv --cluster-out d.json --onto pcie-box", 1,
+           "the tables have 8 ranks on a node");
     expect("import t.csv -o w.json --onto dgx-h100", 2, "--onto goes with --cluster-out");
 }
 
@@ -130,10 +138,12 @@ static void measured_rows_stand_beside_the_model(void **unused)
     expect("cost -c dgx-h100 --measured t.csv", 0, "28.014 us  35.018 us  -20.0 %  nccl");
     expect("cost -c dgx-h100 --measured t.csv", 0, "1 row on 'dgx-h100': mean error 20.0 %");
     expect("cost -c dgx-h100 --measured t.csv --format json", 0, "\"mean_abs_error_pct\": 20.0");
-    expect("cost -c dgx-h100 --measured t.csv --format csv", 0, "all_reduce,8,1,1048576,28014,35018,-20.0");
+    expect("cost -c dgx-h100 --measured t.csv --format csv", 0,
+           "all_reduce,8,1,1048576,28014,35018,-20.0");
     expect("cost -c dgx-h100 --measured t.csv --algorithm nccl:tree/ll128", 0, "45.069 us");
     fixture_put(fixture_path("no.csv"), "a,b\n1,2\n");
-    expect("cost -c dgx-h100 --measured no.csv", 1, "--measured no.csv: expected the output of nccl-tests");
+    expect("cost -c dgx-h100 --measured no.csv", 1,
+           "--measured no.csv: expected the output of nccl-tests");
 }
 
 int main(void)
@@ -143,8 +153,10 @@ int main(void)
         cmocka_unit_test(other_ranks_of_the_same_place_are_scaled),
         cmocka_unit_test(nearest_table_in_ranks_counts),
         cmocka_unit_test(doubt_is_the_ratio_at_the_largest_size),
-        cmocka_unit_test_setup_teardown(tables_are_laid_onto_a_cluster, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(measured_rows_stand_beside_the_model, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(tables_are_laid_onto_a_cluster, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(measured_rows_stand_beside_the_model, fixture_open,
+                                        fixture_close),
     };
 
     return cmocka_run_group_tests_name("cost_scaled", tests, NULL, NULL);

@@ -17,8 +17,8 @@ static struct sim_nccl_measured flat(const char *name, double ratio, enum sim_nc
 {
     const int64_t bytes[] = {1 << 10, 1 << 16, 1 << 26};
     const double ratios[] = {ratio, ratio, ratio};
-    struct sim_nccl_measured m = {.table = name, .place = SIM_NCCL_ON_NVLINK, .arch = arch,
-                                  .op = LW_OP_ALL_REDUCE};
+    struct sim_nccl_measured m = {
+        .table = name, .place = SIM_NCCL_ON_NVLINK, .arch = arch, .op = LW_OP_ALL_REDUCE};
 
     assert_int_equal(sim_nccl_smooth(bytes, ratios, 3, &m, NULL), LW_OK);
     return m;
@@ -43,9 +43,9 @@ static void smoothing_keeps_a_flat_table(void **unused)
         assert_true(fabs(m.log_ratio[k] - 0.6931471805599453) < 1e-12);
 }
 
-/* One vote for the model (ratio 1, weight 0.9) and one table (ratio 4, weight 1): the votes sit at 0.45 and
- * 1.4 of 1.9; half is 0.95, 10/19 of the way: 4^(10/19). Two tables of ratio 4 and 16: votes at 0.45, 1.4 and
- * 2.4 of 2.9; half is 1.45, 1/20 of the way from 4 to 16. */
+/* One vote for the model (ratio 1, weight 0.9) and one table (ratio 4, weight 1): the votes sit at
+ * 0.45 and 1.4 of 1.9; half is 0.95, 10/19 of the way: 4^(10/19). Two tables of ratio 4 and 16:
+ * votes at 0.45, 1.4 and 2.4 of 2.9; half is 1.45, 1/20 of the way from 4 to 16. */
 static void curve_is_the_median_with_a_vote_for_the_model(void **unused)
 {
     struct sim_nccl_measured t[] = {flat("a", 4, SIM_NCCL_HOPPER), flat("b", 16, SIM_NCCL_HOPPER)};
@@ -64,8 +64,8 @@ static void other_places_do_not_vote(void **unused)
     int used;
     (void)unused;
 
-    assert_true(sim_nccl_factor(&t, 1, NULL, SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 1 << 16,
-                                &used) == 1);
+    assert_true(sim_nccl_factor(&t, 1, NULL, SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE,
+                                1 << 16, &used) == 1);
     assert_int_equal(used, 0);
 }
 
