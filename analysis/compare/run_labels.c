@@ -1,5 +1,5 @@
 /* Labels of runs: one value for every (run, trait), where traits are the options of strategies, the
- * workload and the cluster; a trait that is the same for all runs tells nothing. */
+ * workload and the cluster; a trait that is the same for all runs is left out. */
 #include "analysis/compare/run_labels.h"
 
 #include <stdio.h>

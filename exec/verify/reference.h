@@ -11,8 +11,8 @@
  * ranks, stages and tensor coordinates, and of no bucket, shard or communicator. */
 struct exec_reference {
     const struct exec_tensors *m;
-    /* Told of every step of exec_reference_run before its update: sum / divisor is what the optimizer
-     * reads; NULL = nobody asks. */
+    /* Called in every step of exec_reference_run before its update: sum / divisor is what the
+     * optimizer reads; NULL = no call. */
     void (*each_step)(struct exec_reference *f, int32_t param, int32_t rank, int32_t step,
                       int32_t divisor);
     void *context;
