@@ -49,6 +49,7 @@ enum exec_capability {
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
     EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
     EXEC_CAN_SUM = 1 << 19,      /* EXEC_PART_SUM */
+    EXEC_CAN_ADD = 1 << 20,      /* EXEC_PART_COPY with `add` */
 };
 
 /* What a row of results may claim. */
@@ -136,7 +137,7 @@ struct exec_gradient {
 /* The real memory work inside a compute or copy op. */
 enum exec_part_kind {
     EXEC_PART_FILL, /* to[count] = gradient, or += when `add` */
-    EXEC_PART_COPY, /* to[count] = from[count] / divisor, converted */
+    EXEC_PART_COPY, /* to[count] = from[count] / divisor, converted, or += when `add`, of one type */
     EXEC_PART_UPDATE, /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
     EXEC_PART_POISON, /* to[count] = what no weight ever is: all bits set */
     EXEC_PART_CHECK,  /* fail where from[count] holds that */

@@ -44,6 +44,13 @@ static void scale(const struct exec_part *p)
                exec_clip_coefficient(squares, p->clip.norm));
 }
 
+static void add_copy(const struct exec_part *p)
+{
+    for (int64_t i = 0; i < p->count; i++)
+        exec_put(p->to_dtype, p->to, i, exec_get(p->to_dtype, p->to, i) +
+                                            exec_get(p->from_dtype, p->from, i) / p->divisor);
+}
+
 static enum lw_status run_product(const struct exec_world *w, const struct exec_part *p,
                                   struct lw_err *err)
 {
@@ -62,7 +69,10 @@ static enum lw_status run_part(const struct exec_world *w, const struct exec_par
         exec_gradient_fill(&p->gradient, p->to_dtype, p->to, 0, p->count, p->add);
         return LW_OK;
     case EXEC_PART_COPY:
-        exec_convert(p->to_dtype, p->to, p->from_dtype, p->from, p->count, p->divisor);
+        if (p->add)
+            add_copy(p);
+        else
+            exec_convert(p->to_dtype, p->to, p->from_dtype, p->from, p->count, p->divisor);
         return LW_OK;
     case EXEC_PART_UPDATE:
         exec_update_run(&p->update, p->to, p->state[0], p->state[1], p->from_dtype, p->from,

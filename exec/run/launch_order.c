@@ -26,7 +26,8 @@ struct check {
     struct lw_reducer *reducer;
     struct moment *ready, *begun; /* [n_ops] ops that make gradients ready; collectives */
     int32_t n_ready, n_begun;
-    int32_t *asked, *launches, n_asked; /* [n_buckets] in the set's own numbers */
+    int32_t *asked, *launches, n_asked; /* [n_ops], [n_buckets] in the set's own numbers */
+    int32_t *unused, n_unused;
 };
 
 static int by_time(const void *a, const void *b)
@@ -77,6 +78,12 @@ static int32_t bucket_in_set(const struct check *c, int32_t param)
     return c->layout->bucket_of[param] >= 0 && b >= 0 && b < c->n_buckets ? b : -1;
 }
 
+static enum lw_status begin_round(struct check *c, struct lw_err *err)
+{
+    LW_TRY(lw_reducer_begin(c->reducer, true, err));
+    return lw_reducer_unused(c->reducer, c->unused, c->n_unused, err);
+}
+
 static enum lw_status make_reducer(struct check *c, struct lw_err *err)
 {
     int32_t n = c->plan->n_params, n_unused = 0;
@@ -93,8 +100,9 @@ static enum lw_status make_reducer(struct check *c, struct lw_err *err)
     LW_TRY(lw_reducer_new(n, bucket_of, c->n_buckets, c->plan->strategy.launch_order, &c->reducer,
                           err));
     lw_reducer_set_rules(c->reducer, lw_reducer_rules_of(&c->plan->strategy));
-    LW_TRY(lw_reducer_begin(c->reducer, true, err));
-    return lw_reducer_unused(c->reducer, unused, n_unused, err);
+    c->unused = unused;
+    c->n_unused = n_unused;
+    return begin_round(c, err);
 }
 
 /* Only the last micro-batch's gradients count: those of the op that ends last for each. */
@@ -122,6 +130,8 @@ static enum lw_status feed(struct check *c, struct lw_err *err)
             LW_TRY(lw_reducer_mark(c->reducer, p, c->launches, &n, err));
             for (int32_t l = 0; l < n; l++)
                 c->asked[c->n_asked++] = c->launches[l];
+            if (lw_reducer_finished(c->reducer) && c->n_asked < c->n_begun)
+                LW_TRY(begin_round(c, err)); /* of the next micro-batch */
         }
     }
     return LW_OK;
@@ -148,7 +158,7 @@ static enum lw_status check_all(struct check *c, struct lw_err *err)
     LW_TRY(make_reducer(c, err));
     c->ready = lw_arena_alloc(&c->arena, c->program.n_ops, sizeof *c->ready);
     c->begun = lw_arena_alloc(&c->arena, c->program.n_ops, sizeof *c->begun);
-    c->asked = lw_arena_alloc(&c->arena, c->n_buckets, sizeof *c->asked);
+    c->asked = lw_arena_alloc(&c->arena, (int64_t)c->program.n_ops + c->n_buckets, sizeof *c->asked);
     c->launches = lw_arena_alloc(&c->arena, c->n_buckets, sizeof *c->launches);
     if (!c->ready || !c->begun || !c->asked || !c->launches)
         return lw_fail_nomem(err);

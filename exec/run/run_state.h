@@ -33,7 +33,7 @@ struct exec_run {
     struct exec_event **pass_ends; /* [n_ranks * n_streams] what a stream did in a pass is done */
     struct exec_comm **comms;     /* [n_comms * n_groups] */
     bool *needs_event;            /* [n_ops] another stream waits for it */
-    bool *filled;                 /* [n_ranks * n_params] */
+    bool *filled, *copied;        /* [n_ranks * n_params] */
     int32_t longest_program, micro_batches;
     struct exec_parts parts;
     struct exec_mismatch *found;  /* of the batch's parts that compare */

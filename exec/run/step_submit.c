@@ -112,7 +112,16 @@ struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_la
     return (struct exec_place){l->step, l->pass, l->rank,
                                exec_tensors_layout(&r->memory, last_variant, l->rank),
                                r->filled + (int64_t)l->rank * r->plan->n_params,
-                               r->micro_batches, l->step - r->n_done, NULL};
+                               r->micro_batches, l->step - r->n_done, NULL,
+                               r->copied + (int64_t)l->rank * r->plan->n_params};
+}
+
+static void begin_gradients(struct exec_run *r)
+{
+    size_t n = (size_t)r->plan->n_ranks * (size_t)r->plan->n_params;
+
+    memset(r->filled, 0, n * sizeof *r->filled);
+    memset(r->copied, 0, n * sizeof *r->copied);
 }
 
 /* All parts of the batch first: the list moves while it grows. */
@@ -126,7 +135,7 @@ static enum lw_status list_parts(struct exec_run *r, struct lw_err *err)
         struct exec_place at = exec_lane_place(r, l, l->last_variant);
         at.sums = r->sums.mem ? &r->sums : NULL;
         if (k == 0 || l->step != l[-1].step)
-            memset(r->filled, 0, (size_t)p->n_ranks * (size_t)p->n_params * sizeof *r->filled);
+            begin_gradients(r);
         for (int32_t i = 0; i < l->program.n_ops; i++) {
             r->first_part[l->first_stamp + i] = r->parts.n;
             LW_TRY(exec_add_fault(r, l, l->program.first_op + i, err));

@@ -78,6 +78,28 @@ static enum lw_status fill_parts(const struct exec_tensors *m, const struct lw_o
     return LW_OK;
 }
 
+/* What this rank owns of a parameter is added to the sum of the micro-batches before, which a reduction
+ * to owners left there; the rest is written over. */
+static enum lw_status add_to_owned(const struct exec_tensors *m, const struct exec_place *at,
+                                   int32_t param, const struct exec_part *whole,
+                                   struct exec_parts *parts, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t s = 0; s < p->n_shards; s++) {
+        const struct lw_shard *h = &p->shards[s];
+        struct exec_part part = *whole;
+        if (h->param != param)
+            continue;
+        part.add = exec_shard_is_mine(m, s, at->rank);
+        part.count = h->numel;
+        part.to = (char *)part.to + h->first * lw_dtype_size(part.to_dtype);
+        part.from = (const char *)part.from + h->first * lw_dtype_size(part.from_dtype);
+        LW_TRY(exec_parts_add(parts, part, err));
+    }
+    return LW_OK;
+}
+
 static enum lw_status copy_in_parts(const struct exec_tensors *m, const struct lw_op *op,
                                     const struct exec_place *at, struct exec_parts *parts,
                                     struct lw_err *err)
@@ -95,6 +117,14 @@ static enum lw_status copy_in_parts(const struct exec_tensors *m, const struct l
                                  .from_dtype = exec_gradient_dtype(p, a),
                                  .count = p->params[a].numel,
                                  .divisor = at->layout->divisor[at->layout->bucket_of[a]]};
+        bool again = at->copied[a] && m->sharded[a];
+        at->copied[a] = true;
+        if (m->sharded[a])
+            at->filled[a] = false; /* the next micro-batch begins a gradient of its own */
+        if (again) {
+            LW_TRY(add_to_owned(m, at, a, &part, parts, err));
+            continue;
+        }
         if ((part.rows = exec_rows_of(m, at->layout, at->rank, a)))
             part.kind = EXEC_PART_ROWS_SEND;
         LW_TRY(exec_parts_add(parts, part, err));

@@ -111,6 +111,7 @@ struct exec_place {
     int32_t micro_batches;        /* of the plan, per pass */
     int32_t slot;                 /* of the step in its batch: where it keeps what is read after it */
     struct exec_sums *sums;       /* of what the optimizer reads; NULL = nothing is verified */
+    bool *copied;                 /* [n_params] its bucket holds a sum of this step already */
 };
 
 /* Indexes in range, dependencies backwards, slots inside buckets: what even a plan that is run

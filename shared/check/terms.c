@@ -24,6 +24,7 @@ struct lw_terms {
     int32_t *tied_of;                /* [n_params] bucket that sums its copies; -1 = none */
     bool *has_copy;                  /* [n_params] at another stage; both NULL: no copies */
     bool *made, *copied;             /* [n_params] so far */
+    int32_t *copied_of;              /* [n_params] the micro-batch that was copied last */
     int32_t *reduced_by, *summed_by; /* [n_buckets] summed: a sparse gradient's, or copies' */
     int32_t *gathered_by, *freed_by; /* [n_buckets] of weights, temporary */
     int32_t optimizer;
@@ -130,12 +131,35 @@ static enum lw_status check_open(const struct lw_terms *k, int32_t param, bool r
     return LW_OK;
 }
 
+/* A bucket that was reduced to owners takes the gradients of a later micro-batch: all of them come again
+ * and are reduced again, and owners add the sums up. */
+static void reopen(struct lw_terms *k, int32_t param)
+{
+    const struct lw_plan *p = k->p;
+    int32_t b = k->uses->bucket_of[param], by = b >= 0 ? k->reduced_by[b] : -1;
+
+    if (by < 0 || p->ops[by].micro_batch >= p->ops[k->op].micro_batch ||
+        (p->ops[by].kind != LW_OP_REDUCE_SCATTER && p->ops[by].kind != LW_OP_REDUCE))
+        return;
+    k->reduced_by[b] = -1;
+    for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
+        int32_t a = p->slots[p->buckets[b].first_slot + i];
+        k->made[a] = k->copied[a] = false;
+    }
+}
+
 static enum lw_status follow_ready(struct lw_terms *k, struct lw_err *err)
 {
     const struct lw_op *o = &k->p->ops[k->op];
     bool *there = o->kind == LW_OP_COPY_IN ? k->copied : k->made;
 
     for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++) {
+        if (o->kind != LW_OP_COPY_IN)
+            reopen(k, k->p->ready[r]);
+        if (o->kind == LW_OP_COPY_IN)
+            k->copied_of[k->p->ready[r]] = o->micro_batch;
+        else if (k->copied[k->p->ready[r]] && k->copied_of[k->p->ready[r]] < o->micro_batch)
+            return wrong_gradient(k, "makes", k->p->ready[r], " before its copy is reduced", -1, err);
         LW_TRY(check_open(k, k->p->ready[r], false, err));
         there[k->p->ready[r]] = true;
     }
@@ -424,7 +448,8 @@ static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struc
             return lw_fail_nomem(err);
     k->made = lw_arena_alloc(room, p->n_params, sizeof *k->made);
     k->copied = lw_arena_alloc(room, p->n_params, sizeof *k->copied);
-    if (!k->made || !k->copied)
+    k->copied_of = lw_arena_alloc(room, p->n_params, sizeof *k->copied_of);
+    if (!k->made || !k->copied || !k->copied_of)
         return lw_fail_nomem(err);
     if (!k->uses->has_copies && !has_tied_set(p))
         return LW_OK;

@@ -148,6 +148,8 @@ void lw_part_free(struct lw_part *d);
 bool lw_part_has_units(const struct lw_strategy *s);
 /* Gradients take room from the first backward that writes into their bucket until it is reduced. */
 bool lw_part_drops_gradients(const struct lw_part *d);
+/* Every micro-batch is reduced, and owners add up what comes, as FSDP and DeepSpeed do. */
+bool lw_part_reduces_each(const struct lw_part *d);
 enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
                                       struct lw_err *err);
 enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);

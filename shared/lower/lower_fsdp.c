@@ -13,8 +13,8 @@
  *
  * Invariants: a unit's gradient bucket and its flat buffer of weights hold the same parameters at the
  * same offsets, padded to equal shares of whole 4-byte words; shards are the members' shares, so they
- * tile what is trainable. With accumulation, gradients are whole until the last backward and reduced
- * then, as FSDP's no_sync does.
+ * tile what is trainable. Under ZeRO-2 and 3 without a pipeline every micro-batch is reduced and the
+ * owners add up; with --no-sync, and in a pipeline, gradients are whole until the last backward.
  * Sources: Rajbhandari et al., arXiv 1910.02054, sections 5 and 7; FSDP's notes (torch/distributed/
  * fsdp/fully_sharded_data_parallel.py, 2.x): units, prefetch, reshard_after_forward; DeepSpeed
  * runtime/zero/config.py@edaa7221 (stage3_param_persistence_threshold). Not modelled: DeepSpeed's
@@ -38,6 +38,11 @@ bool lw_part_has_units(const struct lw_strategy *s)
 bool lw_part_drops_gradients(const struct lw_part *d)
 {
     return d->s->zero >= 2 && d->shards.n > 0 && d->s->no_sync == 0;
+}
+
+bool lw_part_reduces_each(const struct lw_part *d)
+{
+    return lw_part_drops_gradients(d) && d->s->pp == 1;
 }
 
 /* --- ZeRO-3's buckets ---------------------------------------------------------------------------- */

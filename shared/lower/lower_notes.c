@@ -101,8 +101,10 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
                         d->s->reshard ? ", given up behind forward and backward"
                                       : ", given up behind the backward", n_kept, d->s->persist);
     if (d->s->micro_batches > 1 || d->s->no_sync > 0)
-        lw_builder_note(b, "accumulation: gradients stay whole until the last backward, and are "
-                           "reduced then");
+        lw_builder_note(b, lw_part_reduces_each(d)
+                               ? "accumulation: every micro-batch is reduced, and owners add up"
+                               : "accumulation: gradients stay whole until the last backward, and are "
+                                 "reduced then");
 }
 
 static void note_sparse(const struct lw_lowering *l)

@@ -87,8 +87,7 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     if (lw_part_drops_gradients(d))
         LW_TRY(index_room(x, room, err));
     LW_TRY(new_reducer(d, x->set, &x->reducer, err));
-    LW_TRY(lw_reducer_begin(x->reducer, true, err));
-    return lw_reducer_unused(x->reducer, d->unused, d->n_unused, err);
+    return lw_write_round_begin(x, err);
 }
 
 static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)

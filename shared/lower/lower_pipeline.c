@@ -78,7 +78,10 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
         write_gap(k, true);
     bool completes = a->kind != LW_OP_BACKWARD_INPUT && --x->backwards_left == 0;
     int32_t input = a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : input_of(k, a, true, at), output = -1;
-    LW_TRY(lw_write_backward(k, x, a->kind, input, completes && x->reducer, &output, err));
+    bool round = x->reducer && lw_part_reduces_each(x->d);
+    LW_TRY(lw_write_backward(k, x, a->kind, input, (completes || round) && x->reducer, &output, err));
+    if (round && !completes)
+        LW_TRY(lw_write_round_end(k, x, err));
     if (a->kind != LW_OP_BACKWARD_WEIGHT)
         k->made[at] = output;
     return LW_OK;

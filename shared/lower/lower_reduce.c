@@ -288,3 +288,20 @@ enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part
     return LW_OK;
 }
 
+
+enum lw_status lw_write_round_begin(struct lw_writer_part *x, struct lw_err *err)
+{
+    LW_TRY(lw_reducer_begin(x->reducer, true, err));
+    return lw_reducer_unused(x->reducer, x->d->unused, x->d->n_unused, err);
+}
+
+enum lw_status lw_write_round_end(struct lw_writer *k, struct lw_writer_part *x, struct lw_err *err)
+{
+    int32_t n_deps = k->n_deps;
+
+    LW_TRY(lw_write_reduction_end(k, x, err));
+    k->n_deps = n_deps; /* the compute stream has waited */
+    x->n_late = 0;
+    x->unused_copied = x->map_reduced = false;
+    return lw_write_round_begin(x, err);
+}

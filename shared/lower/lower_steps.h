@@ -213,6 +213,10 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
                               int32_t n, struct lw_err *err);
 enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
                                       struct lw_err *err);
+/* The same behind a micro-batch that others follow: all is waited for, and the next is reduced alike. */
+enum lw_status lw_write_round_end(struct lw_writer *k, struct lw_writer_part *x, struct lw_err *err);
+/* The reducer is ready for a round of gradients. */
+enum lw_status lw_write_round_begin(struct lw_writer_part *x, struct lw_err *err);
 
 /* lower_sparse.c: a sparse gradient that cannot be planned so; bucket b of one goes out behind `after`,
  * returns the op behind which the sum is there. */

@@ -115,7 +115,7 @@ static void whatever_the_check_refuses_a_run_names(void **state)
         }
         lw_plan_free(&p);
     }
-    assert_int_equal(n_refused, 69);
+    assert_int_equal(n_refused, 71);
 }
 
 int main(void)

@@ -309,6 +309,81 @@ static void parameters_without_elements_take_part(void **state)
         }
 }
 
+static int32_t n_scattered(const struct lw_strategy *s)
+{
+    struct tiny t;
+    int32_t n = 0;
+
+    tiny_init(&t);
+    struct lw_plan p = build(&t, s);
+    for (int32_t i = 0; i < p.n_passes; i++) {
+        struct lw_program g = lw_plan_program(&p, p.pass_variant[i], 0);
+        for (int32_t k = g.first_op; k < g.first_op + g.n_ops; k++)
+            n += p.ops[k].kind == LW_OP_REDUCE_SCATTER;
+    }
+    lw_plan_free(&p);
+    return n;
+}
+
+/* Three units, four micro-batches: torch's FSDP reduces each unit in every one of them, and once under
+ * no_sync. ZeRO-1 reduces once. */
+static void every_micro_batch_is_reduced(void **state)
+{
+    (void)state;
+    struct lw_strategy s = zero(3);
+    s.micro_batches = 4;
+    assert_int_equal(n_scattered(&s), 12);
+    s.micro_batches = 1;
+    s.no_sync = 3;
+    assert_int_equal(n_scattered(&s), 3);
+    s = zero(1);
+    s.micro_batches = 4;
+    assert_int_equal(n_scattered(&s), 1);
+}
+
+/* Gradients of ZeRO-2 and 3 have room for one micro-batch at a time; owners add the sums up. */
+static void owners_add_up_what_micro_batches_bring(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    for (int64_t stage = 2; stage <= 3; stage++)
+        for (int64_t dp = 2; dp <= 3; dp++) {
+            struct lw_strategy s = zero(stage);
+            s.dp = dp;
+            s.micro_batches = 3;
+            run_verified(&t, &s, 602 * 4 * (stage == 2 ? dp + 2 : 3));
+            given(&s, "overlap", "off");
+            run_verified(&t, &s, 602 * 4 * (stage == 2 ? dp + 2 : 3));
+        }
+}
+
+/* The first of two reductions of unit c is lost: the second copy would write over what it held. */
+static void a_reduction_that_is_lost_is_named(void **state)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r;
+    struct lw_err err = {0};
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    s.micro_batches = 2;
+    struct lw_plan p = build(&t, &s);
+    struct lw_op *op = &p.ops[find(&p, LW_OP_REDUCE_SCATTER, 0)];
+    op->kind = LW_OP_BARRIER;
+    op->bytes = 0;
+    op->bucket = -1;
+    assert_int_equal(lw_plan_check(&p, &err), LW_EPLAN);
+    if (!strstr(err.msg, "makes the gradient of parameter 3 'c.weight' before its copy is reduced"))
+        fail_msg("%s", err.msg);
+    assert_int_not_equal(lw_exec_run(&p, &o, &r, &err), LW_OK);
+    lw_exec_result_free(&r);
+    lw_plan_free(&p);
+}
+
 /* The check is left out: module b's backward finds what its forward left behind. */
 static void weights_that_are_not_there_are_found_by_the_run(void **state)
 {
@@ -431,6 +506,9 @@ int main(void)
         cmocka_unit_test(sharded_runs_end_like_one_rank),
         cmocka_unit_test(gradients_go_to_owners_under_zero_2_as_well),
         cmocka_unit_test(parameters_without_elements_take_part),
+        cmocka_unit_test(every_micro_batch_is_reduced),
+        cmocka_unit_test(owners_add_up_what_micro_batches_bring),
+        cmocka_unit_test(a_reduction_that_is_lost_is_named),
         cmocka_unit_test(weights_that_are_not_there_are_found_by_the_run),
         cmocka_unit_test(f64_weights_travel_as_they_are),
         cmocka_unit_test(what_makes_no_sense_is_refused),
