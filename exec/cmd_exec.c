@@ -47,7 +47,7 @@ static void catch_signals(void)
 struct session {
     struct lw_plan_source source;
     struct lw_exec_options options;
-    const char *optimizer, *backend, *compute, *db, *transport, *rendezvous, *fault;
+    const char *optimizer, *backend, *compute, *db, *name, *transport, *rendezvous, *fault;
     char command[1024];
     bool no_check, no_verify, no_pin, no_db, list, spawn, quiet;
     int64_t steps, warmup, link_bytes_per_s, consolidate;
@@ -100,7 +100,8 @@ static struct lw_run_info info_of(const struct session *s, bool over)
                                 .workload = s->source.has_workload ? &s->source.workload : NULL,
                                 .backend = s->options.backend->name,
                                 .honesty = exec_honesty_name(s->result.honesty),
-                                .command = s->command, .n_warmup = s->result.n_warmup,
+                                .command = s->command, .name = s->name,
+                                .n_warmup = s->result.n_warmup,
                                 .over = over};
 }
 
@@ -311,6 +312,8 @@ int cmd_exec(int argc, char **argv)
         {"consolidate", 0, LW_OPT_INT, &s.consolidate, "RANK",
          "put the optimizer state of this rank's data group together on it (none)", 0, INT32_MAX},
         LW_OPTION_DB(&s.db),
+        {"name", 0, LW_OPT_STRING, &s.name, "TEXT", "what to call the run (made from its options)",
+         0, 0},
         LW_OPTION_QUIET(&s.quiet),
         LW_OPTION_NO_DB(&s.no_db),
         LW_OPTION_FORMAT(&s.format),

@@ -35,7 +35,7 @@ struct session {
     char **operands;
     int n_operands;
     struct lw_sim_options options;
-    const char *db;
+    const char *db, *name;
     char command[1024];
     bool no_db, spans, all, quiet, published;
     int64_t steps, seed, n_samples;
@@ -152,7 +152,8 @@ static enum lw_status store(struct session *s, const char *message, struct lw_si
 {
     struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &s->plan, .cluster = &s->cluster,
                                .workload = s->source.has_workload ? &s->source.workload : NULL,
-                               .command = s->command, .seed = s->seed > 0 ? s->seed : 0,
+                               .command = s->command, .name = s->name,
+                               .seed = s->seed > 0 ? s->seed : 0,
                                .n_warmup = s->n_warmup};
     struct lw_past_errors past = {0};
     struct lw_store *db;
@@ -262,6 +263,8 @@ int cmd_sim(int argc, char **argv)
          "store every op, however many there are (up to 20,000 of a run)", 0, 0},
         {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket (the ten that take longest)", 0, 0},
         LW_OPTION_DB(&s.db),
+        {"name", 0, LW_OPT_STRING, &s.name, "TEXT", "what to call the run (made from its options)",
+         0, 0},
         LW_OPTION_QUIET(&s.quiet),
         LW_OPTION_NO_DB(&s.no_db),
         LW_OPTION_FORMAT(&s.format),

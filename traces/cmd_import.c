@@ -28,7 +28,7 @@ static const struct lw_usage usage = {
 };
 
 struct options {
-    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *db;
+    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *db, *name;
     int64_t ranks, nodes, elements;
     bool as_traced, salvage, in_place, store;
     enum lw_format format;
@@ -57,7 +57,7 @@ static enum lw_status write_files(const struct options *o, const struct traces_f
     if (o->cluster_out)
         LW_TRY(lw_cluster_write(&c->cluster, o->cluster_out, err));
     if (o->store)
-        LW_TRY(cmd_import_store(o->db, o->command, files, n,
+        LW_TRY(cmd_import_store(o->db, o->command, o->name, files, n,
                                 c->has_workload ? &c->workload : NULL, &s.run, err));
     return traces_import_print(&s, o->format, to_stdout ? stderr : stdout, err);
 }
@@ -151,6 +151,7 @@ int cmd_import(int argc, char **argv)
         {"store", 0, LW_OPT_FLAG, &o.store, NULL,
          "store the recording as a run of kind import", 0, 0},
         {"db", 0, LW_OPT_STRING, &o.db, "FILE", "the database of --store (lapwing.db)", 0, 0},
+        {"name", 0, LW_OPT_STRING, &o.name, "TEXT", "what --store calls the run", 0, 0},
         {"op", 0, LW_OPT_STRING, &o.op, "OP",
          "nccl-tests: the operation, where the output does not say (all_reduce, ...)", 0, 0},
         {"ranks", 0, LW_OPT_INT, &o.ranks, "N", "nccl-tests: ranks that ran, where it does not say",

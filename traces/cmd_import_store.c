@@ -26,10 +26,10 @@ static enum lw_status look(struct recording *r, const struct traces_source *v, i
 }
 
 static enum lw_status store(const struct recording *r, const char *db, const char *command,
-                            const struct lw_workload *w, int64_t *run, struct lw_err *err)
+                            const char *name, const struct lw_workload *w, int64_t *run, struct lw_err *err)
 {
     struct lw_run_info info = {.kind = LW_RUN_IMPORT, .plan = &r->replay.plan, .workload = w,
-                               .command = command, .n_warmup = r->replay.n_before};
+                               .command = command, .name = name, .n_warmup = r->replay.n_before};
     struct lw_store *s;
 
     LW_TRY(lw_store_open(db, LW_STORE_WRITE, &s, err));
@@ -42,9 +42,9 @@ static enum lw_status store(const struct recording *r, const char *db, const cha
     return status;
 }
 
-enum lw_status cmd_import_store(const char *db, const char *command, const struct traces_file *f,
-                                int n, const struct lw_workload *w, int64_t *run,
-                                struct lw_err *err)
+enum lw_status cmd_import_store(const char *db, const char *command, const char *name,
+                                const struct traces_file *f, int n, const struct lw_workload *w,
+                                int64_t *run, struct lw_err *err)
 {
     struct recording r = {0};
 
@@ -58,7 +58,7 @@ enum lw_status cmd_import_store(const char *db, const char *command, const struc
         v[i] = f[i].source;
     enum lw_status status = look(&r, v, n, err);
     if (status == LW_OK)
-        status = store(&r, db, command, w, run, err);
+        status = store(&r, db, command, name, w, run, err);
     if (r.has_times) {
         lw_timeline_free(&r.timeline);
         lw_summary_free(&r.summary);

@@ -7,8 +7,8 @@
 #include "traces/import/convert.h"
 
 /* `lapwing import --store`: the recording as a run of kind import, under the plan of its replay. */
-enum lw_status cmd_import_store(const char *db, const char *command, const struct traces_file *f,
-                                int n, const struct lw_workload *w, int64_t *run,
+enum lw_status cmd_import_store(const char *db, const char *command, const char *name,
+                                const struct traces_file *f, int n, const struct lw_workload *w, int64_t *run,
                                 struct lw_err *err);
 
 #endif

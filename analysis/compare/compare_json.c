@@ -59,6 +59,7 @@ static void json_run(struct lw_jsonout *o, const char *key, const struct lw_run 
 {
     lw_jsonout_object(o, key);
     lw_jsonout_int(o, "id", r->id);
+    lw_jsonout_string(o, "name", r->name);
     lw_jsonout_string(o, "kind", lw_run_kind_name(r->kind));
     lw_jsonout_string(o, "backend", r->backend);
     lw_jsonout_string(o, "honesty", r->honesty);

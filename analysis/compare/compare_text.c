@@ -202,11 +202,13 @@ static void put_heading(const struct lw_comparison *c, FILE *f)
         fprintf(f, "\n");
         return;
     }
-    fprintf(f, "run %lld (%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s\n\n", (long long)p->id,
+    fprintf(f, "run %lld (%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s\n", (long long)p->id,
            lw_run_kind_name(p->kind), (long long)m->id, lw_run_kind_name(m->kind),
            m->backend[0] ? " " : "", m->backend, m->honesty[0] ? ", " : "", m->honesty,
            p->plan_hash, p->plan == m->plan ? "" : " against ",
            p->plan == m->plan ? "" : m->plan_hash);
+    fprintf(f, "  run %lld: %s\n  run %lld: %s\n\n", (long long)p->id, p->name, (long long)m->id,
+            m->name);
 }
 
 enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct lw_err *err)

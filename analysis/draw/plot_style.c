@@ -101,8 +101,8 @@ static void provenance(const struct lw_plot *p, FILE *f)
     const struct lw_run *r = &p->runs[0];
     char text[512];
 
-    snprintf(text, sizeof text, "lapwing %s | %s (%s) | %s | plan %.8s%s", LW_VERSION,
-             r->workload_name, r->workload_from, r->cluster_name, r->plan_hash,
+    snprintf(text, sizeof text, "lapwing %s | %.200s (%.100s) | plan %.8s%s", LW_VERSION, r->name,
+             r->workload_from, r->plan_hash,
              p->n_runs > 1 ? ", ..." : "");
     if (p->terminal == LW_TERMINAL_DUMB)
         return;

@@ -318,7 +318,7 @@ static void put_provenance(const struct lw_run *runs, int32_t n, FILE *f)
     char text[64];
 
     fputs("<h2>Where this comes from</h2>\n<div class=\"wide\"><table>\n<tr><th>run</th>"
-          "<th class=\"t\">kind</th><th class=\"t\">workload</th><th class=\"t\">recorded by, file"
+          "<th class=\"t\">kind</th><th class=\"t\">name</th><th class=\"t\">recorded by, file"
           "</th><th class=\"t\">cluster</th><th class=\"t\">started (UTC)</th><th>spans</th>"
           "<th class=\"t\">command</th></tr>\n", f);
     for (int32_t i = 0; i < n; i++) {
@@ -327,7 +327,7 @@ static void put_provenance(const struct lw_run *runs, int32_t n, FILE *f)
         fprintf(f, "<tr><td>%lld</td>", (long long)r->id);
         snprintf(text, sizeof text, "%s %s", lw_run_kind_name(r->kind), r->backend);
         cell(f, text);
-        cell(f, r->workload_name);
+        cell(f, r->name);
         cell(f, r->workload_from);
         cell(f, r->cluster_name);
         strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", gmtime(&at));

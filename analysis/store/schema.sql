@@ -278,3 +278,6 @@ CREATE TABLE run_process (      -- whose process runs or stores a run
     pid INTEGER NOT NULL,
     pid_started INTEGER NOT NULL -- clock ticks after the boot (proc(5), stat, field 22)
 ) STRICT;
+
+-- version 3
+ALTER TABLE run ADD COLUMN name TEXT; -- the user's (--name); NULL: made of workload, options, cluster

@@ -45,6 +45,7 @@ struct lw_run_info {
     const struct lw_workload *workload; /* name and provenance are kept */
     const char *backend, *honesty;      /* exec: "threads"; "real", "spin", "sleep", "paced" or "emulated" */
     const char *command;                /* as the user typed it */
+    const char *name;                   /* the user's; "" and NULL: made when it is read */
     int64_t seed;
     int32_t n_warmup;                   /* first steps that are not measured */
     bool over;                          /* it has run: what is left is to store it */
@@ -79,10 +80,18 @@ enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run, const struct
                                    enum lw_run_status status, const char *message,
                                    struct lw_err *err);
 
+/* Delete runs with all that belongs to them, and plans that no other run has; or none at all. */
+struct lw_run;
+enum lw_status lw_store_delete_runs(struct lw_store *s, const struct lw_run *runs, int32_t n,
+                                    struct lw_err *err);
+/* Take over every run of another database, which must have the same schema; *n: how many. */
+enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, struct lw_err *err);
+
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /* One stored run. Strings belong to the arena given to the call; "" = unknown. */
 struct lw_run {
+    const char *name;            /* what it is, for people: the user's, else lw_run_name_make's */
     int64_t id;
     enum lw_run_kind kind;
     enum lw_run_status status;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/store/run_name.h"
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
 
@@ -23,7 +24,9 @@ static const char run_columns[] =
     " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'compute_busy_ps'"
     "   AND m.step = -1 AND m.rank = -1),"
     " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'comm_busy_ps'"
-    "   AND m.step = -1 AND m.rank = -1)"
+    "   AND m.step = -1 AND m.rank = -1),"
+    " run.name, (SELECT group_concat(name || '=' || value, char(10)) FROM plan_option"
+    "   WHERE plan_option.plan = run.plan)"
     " FROM run LEFT JOIN plan ON plan.id = run.plan ";
 
 /* Copy a text column; NULL only without memory. */
@@ -69,7 +72,8 @@ static enum lw_status read_strings(struct lw_sql *q, struct lw_arena *a, struct 
         if (!*fields[i])
             return lw_fail_nomem(err);
     }
-    return LW_OK;
+    r->name = lw_sql_is_null(q, 27) ? lw_run_name_make(a, r, lw_sql_text(q, 28)) : keep(a, q, 27);
+    return r->name ? LW_OK : lw_fail_nomem(err);
 }
 
 static lw_ps measure(struct lw_sql *q, int column)

@@ -50,16 +50,16 @@ static enum lw_status insert_run(struct lw_store *s, const struct lw_run_info *i
     LW_TRY(lw_sql_prepare(s,
                           "INSERT INTO run (kind, status, message, plan, workload_name, workload_hash,"
                           " workload_from, cluster_name, cluster_hash, backend, honesty, seed,"
-                          " n_warmup, command, version, started_at)"
-                          " VALUES (?,?,?,nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?)",
+                          " n_warmup, command, version, started_at, name)"
+                          " VALUES (?,?,?,nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,''))",
                           &q, err));
-    lw_sql_run(q, "tttltttttttlittl", kind_name[info->kind],
+    lw_sql_run(q, "tttltttttttlittlt", kind_name[info->kind],
                status_name[info->over ? LW_RUN_FAILED : LW_RUN_RUNNING],
                info->over ? "not stored whole" : "", plan, w ? w->name : NULL,
                w ? w->from.hash : NULL, w ? origin : NULL,
                info->cluster ? info->cluster->name : NULL, info->cluster ? cluster_hash : NULL,
                info->backend, info->honesty, info->seed, info->n_warmup,
-               info->command ? info->command : "", LW_VERSION, (int64_t)time(NULL));
+               info->command ? info->command : "", LW_VERSION, (int64_t)time(NULL), info->name);
     LW_TRY(lw_sql_finish(q, err));
     *run = lw_sql_last_id(s);
     return LW_OK;
