@@ -10,6 +10,7 @@
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
 #include "shared/bucket/reducer.h"
+#include "shared/plan/sparse.h"
 
 struct moment {
     int64_t at_ns;

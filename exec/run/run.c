@@ -13,6 +13,7 @@
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
 #include "shared/plan/op.h"
+#include "shared/plan/sparse.h"
 
 #define OPENING_NS INT64_C(10000000000)
 

@@ -4,6 +4,7 @@
  * between two optimizer steps touch different rows. O(ops) for each such bucket. */
 #include "shared/plan/op.h"
 #include "shared/check/plan_check.h"
+#include "shared/plan/sparse.h"
 
 static enum lw_status expects(const struct lw_plan *p, int32_t op, const char *what, struct lw_err *err)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/check/plan_check.h"
+#include "shared/plan/sparse.h"
 
 static enum lw_status fail(struct lw_err *err, const char *what, int64_t i, const char *field,
                            int64_t found, int64_t lowest, int64_t limit)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/files/files_plan_rows.h"
+#include "shared/plan/sparse.h"
 
 struct pack {
     struct plan_file *file;

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "shared/files/files_strategy.h"
+#include "shared/plan/sparse.h"
 
 static const char *stream_word(int k)
 {

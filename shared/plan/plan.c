@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/base/hash.h"
+#include "shared/plan/sparse.h"
 
 enum { PLAN_FORMAT = 1 };
 

@@ -11,6 +11,8 @@
 #include "shared/plan/strategy.h"
 #include "shared/base/units.h"
 
+struct lw_sparse;
+
 /* Every decision of a training step, resolved: what sim/ predicts and exec/ runs. Plain data to be
  * read; refers by index (-1 = none), so it prints, hashes, stores and travels as it is.
  *
@@ -277,8 +279,6 @@ bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket);
 bool lw_plan_uses_set(const struct lw_plan *p, int32_t variant, int32_t set);
 /* The bucket is of a sparse gradient, whose entry this is; NULL = it is not. */
 const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket);
-/* Which of the all-gathers of a sparse bucket the op is: one follows the other in the program. */
-enum lw_sparse_turn lw_plan_sparse_turn(const struct lw_plan *p, int32_t op);
 bool lw_plan_is_whole(const struct lw_plan *p, int32_t param);    /* it is in p->whole */
 /* The parameter has storage and a gradient of its own: it is not tied to another of its stage. */
 bool lw_plan_holds(const struct lw_plan *p, int32_t param);

@@ -3,6 +3,7 @@
 #include "shared/plan/plan_diff.h"
 
 #include "shared/base/checked.h"
+#include "shared/plan/sparse.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -30,6 +30,9 @@ enum { LW_SPARSE_SIZES = 9, LW_SPARSE_ROWS_AT = 0, LW_SPARSE_ROW_AT = 4, LW_SPAR
 
 /* The three all-gathers in their order, and what they bring of all members. */
 enum lw_sparse_turn { LW_SPARSE_SHAPES, LW_SPARSE_INDICES, LW_SPARSE_VALUES, LW_N_SPARSE_TURNS };
+struct lw_plan;
+/* Which of them the op of a plan is, for a sparse bucket: one follows the other in the program. */
+enum lw_sparse_turn lw_plan_sparse_turn(const struct lw_plan *p, int32_t op);
 enum lw_dtype lw_sparse_dtype(enum lw_sparse_turn turn, enum lw_dtype gradient);
 int64_t lw_sparse_bytes(const struct lw_sparse *x, enum lw_sparse_turn turn, enum lw_dtype gradient,
                         int64_t rows, int64_t n_members);

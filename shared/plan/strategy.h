@@ -7,8 +7,8 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/policies.h"
+#include "shared/plan/recompute.h"
 #include "shared/plan/reducer_kind.h"
-#include "shared/plan/workload.h"
 
 /* What the user chose. Every field is one option of the command line and one field of a strategy
  * file, with the same name and the same words; the table in strategy.c declares each once. The words

@@ -7,6 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
+#include "shared/plan/recompute.h"
 #include "shared/plan/sparse.h"
 #include "shared/base/units.h"
 
@@ -16,8 +17,6 @@
  * windows tile the backward, so module m's window begins at the sum of (backward_input +
  * backward_weight) of all modules after it. A gradient's ready_ps counts from the start of the
  * backward. Gaps (host) lie between the phases and are no part of any module. */
-
-enum lw_recompute { LW_RECOMPUTE_NONE, LW_RECOMPUTE_SELECTIVE, LW_RECOMPUTE_FULL, LW_N_RECOMPUTE };
 
 /* How tensor parallelism splits weights. BLOCK, of modules only: column layers with row layers behind
  * them, as a transformer block; its parameters say which is which. */
