@@ -63,10 +63,10 @@ else
 CHECKED_SRC := $(or $(if $(findstring /,$(T)),$(filter tests/$(T)%,$(TESTS)),$(filter %/test_$(T).c,$(TESTS))), \
                  $(error no test is named '$(T)'))
 endif
-# Not under the thread sanitizer: Open MPI is not built for it, and processes of one run share memory
-# at an address that it keeps for itself.
+# Not under the thread sanitizer: Open MPI is not built for it, processes of one run share memory
+# at an address that it keeps for itself, and a calibration measures times.
 ifeq ($(TSAN),1)
-LEFT_OUT := $(filter $(addprefix %/test_,cmd_exec mpi nccl record stop),$(CHECKED_SRC:.c=))
+LEFT_OUT := $(filter $(addprefix %/test_,calibrate cmd_exec mpi nccl record stop),$(CHECKED_SRC:.c=))
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
