@@ -101,5 +101,6 @@ static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket
 }
 
 const struct lw_bucket_policy lw_bucket_policy_deepspeed = {
-    .takes = LW_TAKES_CAP | LW_TAKES_FIND_UNUSED | LW_TAKES_SHARES, .assign = deepspeed,
+    .takes = LW_TAKES_CAP | LW_TAKES_FIND_UNUSED | LW_TAKES_SHARES | LW_TAKES_MIXED,
+    .assign = deepspeed,
 };
