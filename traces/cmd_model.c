@@ -8,6 +8,7 @@
 #include "shared/files/files.h"
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
+#include "traces/models/hf_config.h"
 #include "traces/models/models.h"
 
 static int64_t param_bytes(const struct lw_workload *w)
@@ -199,6 +200,23 @@ static enum lw_status print_list(enum lw_format format, struct lw_err *err)
     return format == LW_FORMAT_JSON ? list_json(err) : list_table(format, err);
 }
 
+/* A name that ends in .json is a Hugging Face configuration: its sizes, unless they were given. */
+static enum lw_status build(const char *name, const struct traces_model_shape *given,
+                            const struct lw_device *device, struct lw_workload *w,
+                            struct lw_err *err)
+{
+    size_t n = strlen(name);
+    struct traces_model_shape shape = *given;
+    struct lw_input in;
+
+    if (n < 5 || strcmp(name + n - 5, ".json") != 0)
+        return traces_model_build(name, given, device, w, err);
+    LW_TRY(lw_input_read(name, 1 << 24, &in, err));
+    enum lw_status s = traces_hf_config(&in, &name, &shape, err);
+    lw_input_free(&in);
+    return s == LW_OK ? traces_model_build(name, &shape, device, w, err) : s;
+}
+
 static enum lw_status make(const char *name, const struct traces_model_shape *shape,
                            const char *device, const char *output, enum lw_format format,
                            struct lw_err *err)
@@ -207,7 +225,7 @@ static enum lw_status make(const char *name, const struct traces_model_shape *sh
     struct lw_workload w;
 
     LW_TRY(lw_cluster_find_device(device, &c, err));
-    enum lw_status s = traces_model_build(name, shape, &c.device, &w, err);
+    enum lw_status s = build(name, shape, &c.device, &w, err);
     lw_cluster_free(&c);
     if (s != LW_OK)
         return s;
@@ -251,6 +269,12 @@ int cmd_model(int argc, char **argv)
         {"patch", 0, LW_OPT_INT, &shape.patch, "N", "vit: pixels of a patch's side", 1, 0},
         {"dtype", 0, LW_OPT_STRING, &shape.dtype, "TYPE",
          "parameters and activations: f32|bf16|f16 (the model's)", 0, 0},
+        {"tp", 0, LW_OPT_INT, &shape.tensor, "N",
+         "times for tensor groups of N: each rank's shapes (1); as --tp of the plan", 1, 4096},
+        {"cp", 0, LW_OPT_INT, &shape.context, "N", "ranks that share each sequence (1)", 1, 4096},
+        {"sequence-parallel", 0, LW_OPT_FLAG, &shape.sequence_parallel, NULL,
+         "norms and residuals are split over the tensor group too", 0, 0},
+        {"fp8", 0, LW_OPT_FLAG, &shape.fp8, NULL, "products of blocks take 8-bit operands", 0, 0},
         {"attention", 0, LW_OPT_STRING, &shape.attention, "HOW",
          "scores stored or fused: full|flash (the model's)", 0, 0},
         {"optimizer", 0, LW_OPT_STRING, &shape.optimizer, "NAME",
@@ -259,10 +283,11 @@ int cmd_model(int argc, char **argv)
         {0},
     };
     const struct lw_usage usage = {
-        "model", "NAME [options] | --list",
+        "model", "NAME|config.json [options] | --list",
         "Make the workload of a model from its shape: multi-layer perceptrons, ResNets, transformers "
-        "under the names that --list shows. Sizes that are not given are the named model's. Times "
-        "are a roofline's on the device, from its tables where it was calibrated over sizes; nothing of "
+        "under the names that --list shows, or of a Hugging Face config.json. Sizes that are not "
+        "given are the model's. Times are by kernel shape where the device has figures for it; else "
+        "they are a roofline's on the device, from its tables where it was calibrated over sizes; nothing of "
         "the model itself is measured.",
         0, 1};
     struct lw_err err = {0};

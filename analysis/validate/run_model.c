@@ -115,10 +115,11 @@ static enum lw_status precision_of(const struct lw_run *r, struct precision *p, 
     return LW_OK;
 }
 
-/* One fitted figure per framework, from the rows of one table: host time per kernel where it launches
- * too slowly for its device, or what its unfused kernels move beyond what is counted. */
+/* One fitted figure per framework, from the rows of one table: host time per kernel where it
+ * launches too slowly for its device, or what its unfused kernels move beyond what is counted. */
 static const struct lw_run_framework frameworks[] = {
-    {"nanotron", "host time per kernel", "us", 120, "nanotron_ultrascale, tp 4, pp 1, micro-batch 1", 4},
+    {"nanotron", "host time per kernel", "us", 120,
+     "nanotron_ultrascale, tp 4, pp 1, micro-batch 1", 4},
     {"Megatron-DeepSpeed", "host time per kernel", "us", 60, "vtrain_ground_truth_single", 720},
     {"Composer", "traffic of kernels without products", "", 1.75, "mpt_fsdp", 150},
     {"Megatron-LM 2021", "traffic of kernels without products", "", 1.5,
@@ -143,16 +144,18 @@ static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
         s->traffic = f->value;
 }
 
-/* Of the fused kernel against the device's own figure. Triton 0.325, FlashAttention-2 0.655 of the peak,
- * both on A100; cuDNN 0.598, FlashAttention-2 0.387 on H100 (Dao-AILab/flash-attention@0251105a, figures):
- * frameworks on TransformerEngine call cuDNN on Hopper. */
+/* Of the fused kernel against the device's own figure. Triton 0.325, FlashAttention-2 0.655 of
+ * the peak, both on A100; cuDNN 0.598, FlashAttention-2 0.387 on H100
+ * (Dao-AILab/flash-attention@0251105a, figures): frameworks on TransformerEngine call cuDNN on
+ * Hopper. */
 static double attention_speed(const struct lw_run *r)
 {
     bool hopper = strcasestr(r->gpu, "H100") || strcasestr(r->gpu, "H200");
+    bool engine = strcasestr(r->framework, "megatron") || strcasestr(r->framework, "nemo");
 
     if (strstr(r->attention, "triton"))
         return 0.5;
-    return hopper && (strcasestr(r->framework, "megatron") || strcasestr(r->framework, "nemo")) ? 1.55 : 1;
+    return hopper && engine ? 1.55 : 1;
 }
 
 static bool is_yes(const char *text)

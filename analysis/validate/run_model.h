@@ -22,8 +22,8 @@ struct lw_run_framework {
 /* NULL: nothing is fitted for the run's framework. */
 const struct lw_run_framework *lw_run_framework_of(const struct lw_run *run);
 
-/* The workload of one micro-batch of the run on that device. *dtype: of its products. LW_ENOTSUP with a
- * reason. */
+/* The workload of one micro-batch of the run on that device. *dtype: of its products. LW_ENOTSUP
+ * with a reason. */
 enum lw_status lw_run_workload(const struct lw_run *run, const struct lw_device *device,
                                struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err);
 

@@ -1,10 +1,10 @@
 /* A measured run's configuration -> model, strategy, plan, simulated step.
  *
- * Micro-batches, stages and shards follow what the frameworks of the tables do: blocks are spread evenly
- * over stages, the embedding with the first block and the head with the last; Megatron's distributed
- * optimizer is ZeRO-1 on flat shards; FSDP's full shard is ZeRO-3 a block at a time. What this build
- * cannot express is refused with a reason that has no figure of the row, so that reasons can be
- * counted. */
+ * Micro-batches, stages and shards follow what the frameworks of the tables do: blocks are
+ * spread evenly over stages, the embedding with the first block and the head with the last;
+ * Megatron's distributed optimizer is ZeRO-1 on flat shards; FSDP's full shard is ZeRO-3 a block
+ * at a time. What this build cannot express is refused with a reason that has no figure of the
+ * row, so that reasons can be counted. */
 #include "analysis/validate/run_predict.h"
 
 #include <ctype.h>
@@ -23,7 +23,7 @@ static bool has(const char *text, const char *word)
     return strstr(text, word) != NULL;
 }
 
-/* --- sizes -------------------------------------------------------------------------------------- */
+/* --- sizes ------------------------------------------------------------------------------------ */
 
 static int64_t at_least_1(int64_t v)
 {
@@ -66,7 +66,7 @@ static enum lw_status complete_batch(struct lw_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- strategy ------------------------------------------------------------------------------------ */
+/* --- strategy --------------------------------------------------------------------------------- */
 
 static int64_t zero_of(const struct lw_run *r)
 {
@@ -82,8 +82,9 @@ static int64_t zero_of(const struct lw_run *r)
     return 0;
 }
 
-/* First module of each part: the embedding goes with the first block, the head with the last. Blocks that
- * do not divide: the first parts have one more, unless embedding and head count as blocks. */
+/* First module of each part: the embedding goes with the first block, the head with the last.
+ * Blocks that do not divide: the first parts have one more, unless embedding and head count as
+ * blocks. */
 static void list_parts(const struct lw_run *r, char *list, size_t size)
 {
     int64_t n = r->pp * r->vpp, blocks = r->layers, begin = 1;
@@ -155,7 +156,7 @@ static enum lw_status expressible(const struct lw_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- prediction ---------------------------------------------------------------------------------- */
+/* --- prediction ------------------------------------------------------------------------------- */
 
 static enum lw_status simulate(const struct lw_plan *plan, const struct lw_cluster *c,
                                struct lw_run_prediction *out, struct lw_err *err)
@@ -195,8 +196,8 @@ static enum lw_status plan_and_simulate(const struct lw_run *r, const struct lw_
     return status;
 }
 
-/* By the definition of the table: 3 times the forward's products; hardware: recomputed ones once more;
- * causal: half of attention's scores. */
+/* By the definition of the table: 3 times the forward's products; hardware: recomputed ones once
+ * more; causal: half of attention's scores. */
 static double step_flops(const struct lw_run *r, const struct lw_workload *w)
 {
     bool again = has(r->flops, "hardware") && has(r->recompute, "full");

@@ -4,17 +4,17 @@
 #include "analysis/validate/run_table.h"
 #include "shared/base/err.h"
 
-/* What is predicted of a run: the model's workload on the device, the strategy, the plan, the simulated
- * step. */
+/* What is predicted of a run: the model's workload on the device, the strategy, the plan, the
+ * simulated step. */
 struct lw_run_prediction {
     double step_ns, memory_bytes, capacity_bytes, tokens_per_s_device;
     double step_flops;  /* by the definition that run->flops names; 0 = model FLOPs */
     double peak;        /* a device's rate at the run's precision */
 };
 
-/* Fills what a row leaves open from what it gives (dp from gpus, batch from its parts) and predicts.
- * LW_ENOTSUP: the run cannot be expressed; the message is the reason, without file or row, so that
- * equal reasons can be counted. */
+/* Fills what a row leaves open from what it gives (dp from gpus, batch from its parts) and
+ * predicts. LW_ENOTSUP: the run cannot be expressed; the message is the reason, without file or
+ * row, so that equal reasons can be counted. */
 enum lw_status lw_run_predict(struct lw_run *run, struct lw_run_prediction *out, struct lw_err *err);
 
 #endif

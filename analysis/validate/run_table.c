@@ -1,5 +1,5 @@
-/* Rows of tables of measured runs. Configuration and measurement are read by two functions, so that no
- * measured column can reach a prediction. */
+/* Rows of tables of measured runs. Configuration and measurement are read by two functions, so
+ * that no measured column can reach a prediction. */
 #include "analysis/validate/run_table.h"
 
 #include <inttypes.h>
@@ -175,7 +175,7 @@ enum lw_status lw_run_read(const struct lw_run_table *t, const struct lw_run_var
     return LW_OK;
 }
 
-/* --- measured columns ---------------------------------------------------------------------------- */
+/* --- measured columns ------------------------------------------------------------------------- */
 
 /* Seconds of a step from a printed value, or 0 where another figure is missing. */
 static double step_of(const char *unit, double v, const struct lw_run *run, double flops,

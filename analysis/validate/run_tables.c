@@ -6,8 +6,8 @@
  *   nanotron          ultrascale playbook: reduce-scatter tensor mode, f32 gradients, blocks by cost
  *   bloom_3d_a100     Megatron-DeepSpeed, ZeRO-1, gradients reduced after the backward
  *                     64 heads, as of most rows, where a row has none
- *   megatron_h100     its table has no micro-batch: 1; strong scaling: tensor and pipeline groups as of
- *                     the same model in the weak scaling
+ *   megatron_h100     its table has no micro-batch: 1; strong scaling: tensor and pipeline groups
+ *                     of the same model in the weak scaling
  *   narayanan, korthikanti  papers of 2021 and 2022: sequence 2,048, vocabulary 51,200, adam
  *   vtrain            its released configuration: vocabulary 50,257, recomputation, no bucketing
  *   llama3            Grattafiori et al., arXiv 2407.21783, table 4: 405B, weights kept (no reshard) */

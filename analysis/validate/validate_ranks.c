@@ -1,5 +1,5 @@
-/* Figures of measured runs beyond the error of their step: memory, whether a run fits its device, and the
- * order of the runs of a sweep.
+/* Figures of measured runs beyond the error of their step: memory, whether a run fits its device,
+ * and the order of the runs of a sweep.
  *
  * A run fits when its predicted peak is within the device's memory. Order is Spearman's rank
  * correlation of predicted and measured steps, equal values sharing the mean of their ranks. */
@@ -31,7 +31,7 @@ static void judge_memory(struct lw_validation *v)
     }
 }
 
-/* --- ranks --------------------------------------------------------------------------------------- */
+/* --- ranks ------------------------------------------------------------------------------------ */
 
 struct value {
     double v, rank;
@@ -97,7 +97,7 @@ static enum lw_status judge_sweep(struct lw_validation *v, int32_t k, struct lw_
     return LW_OK;
 }
 
-/* --- bars ---------------------------------------------------------------------------------------- */
+/* --- bars ------------------------------------------------------------------------------------- */
 
 static enum lw_status miss_ranks(struct lw_validation *v, int32_t k, struct lw_err *err)
 {

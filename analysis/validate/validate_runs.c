@@ -1,5 +1,5 @@
-/* Tables of measured training runs: a case per row. Every row ends as a case or, with a reason, among
- * the rows passed over. */
+/* Tables of measured training runs: a case per row. Every row ends as a case or, with a reason,
+ * among the rows passed over. */
 #include "analysis/validate/validate_kinds.h"
 
 #include <stdio.h>

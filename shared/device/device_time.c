@@ -1,22 +1,25 @@
 /* Kernels by shape.
  *
- * Products. The result is cut into tiles, a tile is the work of one SM, and tiles run in waves of as many
- * as there are SMs: the last wave takes as long as a full one. A tile costs its k steps and a fill of
- * gemm_fill more (filling the pipeline of loads, storing the result). Smaller tiles read more per
- * product and are slower by x / (x + 40) with x = mn / (m + n), the ratio of products to loads; the
- * library chooses the fastest tile, and may cut k into up to eight parts, whose partial sums go through
- * memory. Operands whose rows are not of whole 16 bytes run at half speed. A kernel of a fraction of a
- * millisecond runs at the clock that power allows for a moment (gemm_boost), a long one at the sustained
- * clock (gemm_sustained): the share of the peak moves from one to the other around 0.3 ms. Never faster
- * than memory at 85 % of its bandwidth; each kernel costs a launch of 4 us beside.
+ * Products. The result is cut into tiles, a tile is the work of one SM, and tiles run in waves of
+ * as many as there are SMs: the last wave takes as long as a full one. A tile costs its k steps and
+ * a fill of gemm_fill more (filling the pipeline of loads, storing the result). Smaller tiles read
+ * more per product and are slower by x / (x + 40) with x = mn / (m + n), the ratio of products to
+ * loads; the library chooses the fastest tile, and may cut k into up to eight parts, whose partial
+ * sums go through memory. Operands whose rows are not of whole 16 bytes run at half speed. A kernel
+ * of a fraction of a millisecond runs at the clock that power allows for a moment (gemm_boost), a
+ * long one at the sustained clock (gemm_sustained): the share of the peak moves from one to the
+ * other around 0.3 ms. Never faster than memory at 85 % of its bandwidth; each kernel costs a
+ * launch of 4 us beside.
  *
- * Attention. A tile is 128 queries of one head with all keys that the mask leaves them: half of them in
- * the mean of a causal mask, and 64 of the diagonal's tile, and 165 for filling the pipeline. Narrow
- * heads are slower by w / (w + 22). The last tiles run beside idle SMs: half of the longest tile is added.
- * The backward has 2.5 times the products (Dao, arXiv 2307.08691, section 4.1).
+ * Attention. A tile is 128 queries of one head with all keys that the mask leaves them: half of
+ * them in the mean of a causal mask, and 64 of the diagonal's tile, and 165 for filling the
+ * pipeline. Narrow heads are slower by w / (w + 22). The last tiles run beside idle SMs: half of
+ * the longest tile is added. The backward has 2.5 times the products (Dao, arXiv 2307.08691,
+ * section 4.1).
  *
- * The constants of this file hold for all devices; those of a device are in its file with their fit
- * (traces/clusters/fit_devices.py). Not modelled: caches, operands' layouts, sparsity of experts' loads. */
+ * The constants of this file hold for all devices; those of a device are in its file with their
+ * fit (traces/clusters/fit_devices.py). Not modelled: caches, operands' layouts, sparsity of
+ * experts' loads. */
 #include "shared/device/device_time.h"
 
 #include <stddef.h>
@@ -24,7 +27,9 @@
 static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_S = 4e-6;
 static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
 
-enum { ALIGN_BYTES = 16, LEAST_K = 512, MOST_SPLIT = 8, TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128 };
+enum {
+    ALIGN_BYTES = 16, LEAST_K = 512, MOST_SPLIT = 8, TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128,
+};
 
 bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype)
 {
@@ -53,7 +58,7 @@ static double memory_s(const struct lw_device *d, double bytes)
     return bytes / (BANDWIDTH * d->memory_bytes_per_s.value);
 }
 
-/* --- products ------------------------------------------------------------------------------------ */
+/* --- products --------------------------------------------------------------------------------- */
 
 static double tile_speed(double m, double n)
 {
@@ -62,7 +67,8 @@ static double tile_speed(double m, double n)
     return x / (x + SMALL_TILE);
 }
 
-/* Of the best tile of this device's generation: 256 x 128 up to Hopper, 256 x 256 of two SMs beyond. */
+/* Of the best tile of this device's generation: 256 x 128 up to Hopper, 256 x 256 of two SMs
+ * beyond. */
 static double largest_side(const struct lw_device *d)
 {
     return lw_figure_is_set(d->gemm_tile) ? d->gemm_tile.value : DEFAULT_TILE;
@@ -157,7 +163,7 @@ lw_ps lw_product_time(const struct lw_device *d, const struct lw_product *p)
     return lw_product_explain(d, p).time;
 }
 
-/* --- attention ------------------------------------------------------------------------------------ */
+/* --- attention -------------------------------------------------------------------------------- */
 
 static double attention_share(const struct lw_device *d, const struct lw_attention *a)
 {

@@ -10,11 +10,12 @@
 
 /* How long one kernel takes on a device, from its shape. See docs/design/device.md. */
 
-/* The device has the figures of products by shape: a peak of that type, SMs, gemm_sustained, gemm_fill,
- * memory bandwidth. Without them a roofline of FLOPs and bytes is all there is. */
+/* The device has the figures of products by shape: a peak of that type, SMs, gemm_sustained,
+ * gemm_fill, memory bandwidth. Without them a roofline of FLOPs and bytes is all there is. */
 bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype);
 
-/* `batch` products of m x k and k x n, of one kernel (batched) or of as many groups (grouped: experts). */
+/* `batch` products of m x k and k x n, of one kernel (batched) or of as many groups (grouped:
+ * experts). */
 struct lw_product {
     int64_t batch, m, n, k;
     enum lw_dtype dtype;

@@ -31,12 +31,12 @@ struct lw_device {
     struct lw_figure peak_flops[LW_N_DTYPES];    /* flop/s of dense matrix products */
     struct lw_figure gemm_efficiency;            /* share of the peak that real GEMMs reach */
     /* Products and attention by shape (shared/device/device_time.h); absent: the share above. */
-    struct lw_figure gemm_sustained, gemm_boost; /* share of the peak in full waves: long, short kernels */
+    struct lw_figure gemm_sustained, gemm_boost; /* share of the peak: long and short kernels */
     struct lw_figure gemm_fill;                  /* steps of k that a tile costs beside its own */
     struct lw_figure gemm_tile;                  /* largest side of the smaller side of a tile */
     struct lw_figure fp8_speedup;                /* of products of 8-bit operands against bf16 */
-    struct lw_figure attention_forward, attention_backward; /* share of the peak, long sequences, heads
-                                                             * of 128 */
+    struct lw_figure attention_forward, attention_backward; /* share of the peak: long sequences,
+                                                             * heads of 128 */
     struct lw_figure memory_bytes;
     struct lw_figure memory_bytes_per_s;         /* device memory bandwidth */
     struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */

@@ -27,8 +27,9 @@ static enum lw_status parse(const char *text, struct lw_product *p, struct lw_er
         at = end + 1;
     }
     if (n != 3 && n != 4)
-        return lw_fail(err, LW_EINVAL, "--gemm '%s': expected M,N,K or BATCH,M,N,K, each from 1 to %d",
-                       text, LARGEST);
+        return lw_fail(err, LW_EINVAL,
+                       "--gemm '%s': expected M,N,K or BATCH,M,N,K, each from 1 to %d", text,
+                       LARGEST);
     const int64_t *s = n == 4 ? v + 1 : v;
     p->batch = n == 4 ? v[0] : 1;
     p->m = s[0];
@@ -95,9 +96,10 @@ enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enu
 
     LW_TRY(parse(shape, &p, err));
     if (!lw_device_by_shape(&c->device, dtype))
-        return lw_fail(err, LW_ENOTSUP, "device '%s' of cluster '%s' has no figures for products of %s by "
-                       "shape (gemm_sustained, gemm_fill, n_sms, peak_flops.%s); choose another "
-                       "cluster (-c) or type (--dtype)", c->device.kind, c->name,
+        return lw_fail(err, LW_ENOTSUP,
+                       "device '%s' of cluster '%s' has no figures for products of %s by shape "
+                       "(gemm_sustained, gemm_fill, n_sms, peak_flops.%s); choose another cluster "
+                       "(-c) or type (--dtype)", c->device.kind, c->name,
                        lw_dtype_name(dtype), lw_dtype_name(dtype));
     struct lw_product_time t = lw_product_explain(&c->device, &p);
     double flops = 2.0 * (double)p.batch * (double)p.m * (double)p.n * (double)p.k;
@@ -110,9 +112,10 @@ enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enu
         return LW_OK;
     fprintf(f, "%s, %s: %s, %.4g TFLOP/s, %.1f %% of the peak\n", c->device.kind,
             lw_dtype_name(dtype), lw_format_ps(time, t.time), rate / 1e12, 100 * rate / peak);
-    fprintf(f, "%" PRId64 " tiles of %d x %d, k in %d: %" PRId64 " waves on %.0f SMs at %.3g of the peak; "
-               "products %.4g us, memory %.4g us, launch %.3g us; bound by %s\n", t.n_tiles, t.tile_m,
-            t.tile_n, t.split_k, t.n_waves, c->device.n_sms.value, t.rate_share, t.compute_s * 1e6,
+    fprintf(f,
+            "%" PRId64 " tiles of %d x %d, k in %d: %" PRId64 " waves on %.0f SMs at %.3g of the "
+            "peak; products %.4g us, memory %.4g us, launch %.3g us; bound by %s\n",
+            t.n_tiles, t.tile_m, t.tile_n, t.split_k, t.n_waves, c->device.n_sms.value, t.rate_share, t.compute_s * 1e6,
             t.memory_s * 1e6, t.overhead_s * 1e6, bound_by(&t));
     fprintf(f, "source: %s\n", c->device.gemm_sustained.source);
     return LW_OK;

@@ -8,8 +8,8 @@
 #include "shared/cli/cli.h"
 #include "shared/plan/cluster.h"
 
-/* Prints one product "M,N,K" or "B,M,N,K" on the cluster's device by its shape. LW_EINVAL: another text;
- * LW_ENOTSUP: the device lacks the figures. */
+/* Prints one product "M,N,K" or "B,M,N,K" on the cluster's device by its shape. LW_EINVAL:
+ * another text; LW_ENOTSUP: the device lacks the figures. */
 enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enum lw_dtype dtype,
                               enum lw_format format, FILE *f, struct lw_err *err);
 

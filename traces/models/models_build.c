@@ -1,11 +1,12 @@
-/* The builder that all parametric models share. Where the device has figures for shapes, a time is that of
- * the kernel by its shape (shared/device/device_time.h), as one rank of the tensor group launches it, times
- * the ranks of the group: a plan divides what is split by them. Elsewhere a time is the roofline's
- * (Williams, Waterman, Patterson, CACM 52(4), 2009): the larger of the time of the matrix products and the
- * time of the memory traffic, per part and direction, rounded once to the picosecond. Where the device was
- * measured over sizes, its tables say both, and what an optimizer's step takes: FLOPs as one square
- * product's, traffic as that of a copy, which reads and writes its payload. A module takes no less than
- * the host needs to launch its kernels. Not modelled: caches, overlap of traffic and products beyond the
+/* The builder that all parametric models share. Where the device has figures for shapes, a time
+ * is that of the kernel by its shape (shared/device/device_time.h), as one rank of the tensor
+ * group launches it, times the ranks of the group: a plan divides what is split by them.
+ * Elsewhere a time is the roofline's (Williams, Waterman, Patterson, CACM 52(4), 2009): the
+ * larger of the time of the matrix products and the time of the memory traffic, per part and
+ * direction, rounded once to the picosecond. Where the device was measured over sizes, its
+ * tables say both, and what an optimizer's step takes: FLOPs as one square product's, traffic as
+ * that of a copy, which reads and writes its payload. A module takes no less than the host needs
+ * to launch its kernels. Not modelled: caches, overlap of traffic and products beyond the
  * maximum. */
 #include "traces/models/models_build.h"
 
@@ -80,7 +81,7 @@ static lw_ps roofline(const struct traces_builder *b, int64_t flops, int64_t byt
     return compute > move ? compute : move;
 }
 
-/* --- by shape ------------------------------------------------------------------------------------ */
+/* --- by shape --------------------------------------------------------------------------------- */
 
 static bool by_shape(const struct traces_builder *b)
 {
@@ -281,7 +282,7 @@ static int compare_ready(const void *pa, const void *pb)
     return (a->param < b->param) - (a->param > b->param);
 }
 
-/* --- the host's time ------------------------------------------------------------------------------ */
+/* --- the host's time -------------------------------------------------------------------------- */
 
 /* What one rank of the tensor group takes of a time. */
 static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)

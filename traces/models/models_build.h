@@ -18,8 +18,8 @@ struct traces_cost {
     int64_t weight_flops, weight_bytes; /* backward by weight */
     bool whole;                         /* every rank of a tensor group does all of it */
     bool again;                         /* done once more with selective recomputation */
-    /* The same by shape, as one rank of the tensor group has it, for devices with figures for shapes;
-     * batch 0: no product, no attention. FLOPs and bytes above are of the whole group. */
+    /* The same by shape, as one rank of the tensor group has it, for devices with figures for
+     * shapes; batch 0: no product, no attention. FLOPs and bytes above are of the whole group. */
     struct lw_product forward, input, weight;
     struct lw_attention attention;
     int32_t n_forward, n_backward;      /* kernels launched; 0 = one where there is work */
@@ -51,8 +51,8 @@ struct traces_builder {
     struct lw_param spare_param;
 };
 
-/* Zeroes b and takes shape and device; dtype must be known. Room for so many of each; running out of
- * memory sticks in no_memory until finish. */
+/* Zeroes b and takes shape and device; dtype must be known. Room for so many of each; running
+ * out of memory sticks in no_memory until finish. */
 void traces_builder_init(struct traces_builder *b, const char *name,
                          const struct traces_model_shape *shape, const struct lw_device *device);
 void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t max_params,

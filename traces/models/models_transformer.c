@@ -109,9 +109,10 @@ static int64_t divided(int64_t n, int64_t tp)
     return (n + tp - 1) / tp;
 }
 
-/* 8-bit operands: the kernel before the product writes its result in 8 bits instead of 16, and writes
- * it transposed too for the backward, so that forward moves no more than before; in backward the output's
- * gradient is read, and written twice. Weights are cast once a step and not counted. */
+/* 8-bit operands: the kernel before the product writes its result in 8 bits instead of 16, and
+ * writes it transposed too for the backward, so that forward moves no more than before; in
+ * backward the output's gradient is read, and written twice. Weights are cast once a step and
+ * not counted. */
 static void quantise(struct transformer *t, int64_t rows, int64_t n)
 {
     traces_builder_part(&t->b, &(struct traces_cost){.input_bytes = 4 * rows * n * t->tp});
@@ -157,7 +158,8 @@ static struct lw_product per_head(const struct transformer *t, int64_t m, int64_
                                .dtype = t->b.dtype};
 }
 
-/* Scores and context: a product each; their backward: the gradients of both operands, timed alike. */
+/* Scores and context: a product each; their backward: the gradients of both operands, timed
+ * alike. */
 static void attention_products(struct transformer *t, struct traces_cost cost, bool scores)
 {
     int64_t s = t->seq, width = t->hidden / t->heads;

@@ -93,8 +93,8 @@ static void a_failed_run_is_right_where_it_does_not_fit(void **unused)
     lw_validation_free(&v);
 }
 
-/* Predicted 1 2 3 4 against measured 10 30 20 40: one exchange of neighbours, 1 - 6 * 2 / (4 * 15) =
- * 0.8. A sweep of three has no figure. */
+/* Predicted 1 2 3 4 against measured 10 30 20 40: one exchange of neighbours, 1 - 6 * 2 / (4 *
+ * 15) = 0.8. A sweep of three has no figure. */
 static void ranks_of_a_sweep_are_correlated(void **unused)
 {
     static const double measured[] = {10, 30, 20, 40};

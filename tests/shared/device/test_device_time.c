@@ -38,8 +38,9 @@ static bool near(double a, double b)
     return fabs(a / b - 1) < 1e-6;
 }
 
-/* 512 x 512 makes 8 tiles of 256 x 128: 2 waves on 4 SMs, 2 * 512^3 flops at 0.5 * 10^12 = 0.536870912
- * ms. Eight columns more need 3 waves, of 256 x 128 (1.5 times as long) or of a smaller, slower tile. */
+/* 512 x 512 makes 8 tiles of 256 x 128: 2 waves on 4 SMs, 2 * 512^3 flops at 0.5 * 10^12 =
+ * 0.536870912 ms. Eight columns more need 3 waves, of 256 x 128 (1.5 times as long) or of a
+ * smaller, slower tile. */
 static void a_result_is_cut_into_tiles_that_run_in_waves(void **unused)
 {
     struct lw_device d = small();
@@ -63,8 +64,8 @@ static void a_tile_costs_its_fill(void **unused)
     assert_true(near((double)lw_product_time(&d, &p), 2.0 * (double)without));
 }
 
-/* At 10^6 B/s the operands and the result count: 3 * 512^2 * 2 bytes at 85 % = 1.85 s; a sum in place
- * reads the result too: 4 / 3. */
+/* At 10^6 B/s the operands and the result count: 3 * 512^2 * 2 bytes at 85 % = 1.85 s; a sum in
+ * place reads the result too: 4 / 3. */
 static void memory_bounds_a_product(void **unused)
 {
     struct lw_device d = small();
@@ -77,7 +78,8 @@ static void memory_bounds_a_product(void **unused)
     assert_true(near((double)lw_product_time(&d, &p), s * 4 / 3 * 1e12));
 }
 
-/* Rows of 514 elements are no whole 16 bytes. 8-bit operands at twice the rate take half the time. */
+/* Rows of 514 elements are no whole 16 bytes. 8-bit operands at twice the rate take half the
+ * time. */
 static void alignment_and_width_of_operands_count(void **unused)
 {
     struct lw_device d = small();
@@ -90,8 +92,8 @@ static void alignment_and_width_of_operands_count(void **unused)
     assert_true(near((double)lw_product_time(&d, &q), 0.5 * (double)plain));
 }
 
-/* 128 queries, one head, 512 keys: one tile on 4 SMs. Its mean is 512 + 165 keys, and half of the tile is
- * added: 2 * 128 * 256 * (677 / 4 + 677 / 2) flops at 0.25 of a quarter of 10^12. */
+/* 128 queries, one head, 512 keys: one tile on 4 SMs. Its mean is 512 + 165 keys, and half of
+ * the tile is added: 2 * 128 * 256 * (677 / 4 + 677 / 2) flops at 0.25 of a quarter of 10^12. */
 static void attention_counts_keys_fill_and_the_last_tile(void **unused)
 {
     struct lw_device d = small();
@@ -118,7 +120,7 @@ static void a_device_without_figures_is_not_timed_by_shape(void **unused)
     assert_false(lw_device_by_shape(&d, LW_BF16));
 }
 
-/* --- published shapes ---------------------------------------------------------------------------- */
+/* --- published shapes ------------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {
