@@ -115,7 +115,8 @@ enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enu
     fprintf(f,
             "%" PRId64 " tiles of %d x %d, k in %d: %" PRId64 " waves on %.0f SMs at %.3g of the "
             "peak; products %.4g us, memory %.4g us, launch %.3g us; bound by %s\n",
-            t.n_tiles, t.tile_m, t.tile_n, t.split_k, t.n_waves, c->device.n_sms.value, t.rate_share, t.compute_s * 1e6,
+            t.n_tiles, t.tile_m, t.tile_n, t.split_k, t.n_waves, c->device.n_sms.value,
+            t.rate_share, t.compute_s * 1e6,
             t.memory_s * 1e6, t.overhead_s * 1e6, bound_by(&t));
     fprintf(f, "source: %s\n", c->device.gemm_sustained.source);
     return LW_OK;
