@@ -1,6 +1,7 @@
 /* lapwing sim: predict a plan's timeline on a cluster. */
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "analysis/compare/compare.h"
@@ -8,6 +9,7 @@
 #include "shared/cli/command.h"
 #include "shared/cli/plan_source.h"
 #include "analysis/study/replay_predict.h"
+#include "analysis/validate/run_errors.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/samples.h"
 #include "sim/predict/sim_print.h"
@@ -189,8 +191,27 @@ static enum lw_status store_whole(struct session *s, const char *message, struct
     return status;
 }
 
+/* How far predictions of published runs on such a device were off. Only for models timed by kernel
+ * shape, as those were. */
+static void find_like(const struct session *s, char *what, size_t size, struct lw_sim_report *r)
+{
+    const struct lw_workload *w = &s->source.workload;
+    bool split = s->source.given.tp > 1 || s->source.given.pp > 1;
+    const struct lw_run_errors *e = lw_run_errors_of(s->cluster.device.kind, split);
+
+    if (!s->source.has_workload || !e || !w->from.format || strcmp(w->from.format, "model") != 0 ||
+        !lw_figure_is_set(s->cluster.device.gemm_sustained))
+        return;
+    snprintf(what, size, "%s, %s", e->device, split ? "tensor or pipeline groups" : "data parallel");
+    r->like = what;
+    r->n_like = e->n;
+    r->mean_like_pct = e->mean_abs_pct;
+    r->p90_like_pct = e->p90_abs_pct;
+}
+
 static enum lw_status work(struct session *s, struct lw_err *err)
 {
+    char like[80];
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
                               .timeline = &s->classes.rows, .summary = &s->summary,
                               .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
@@ -210,6 +231,7 @@ static enum lw_status work(struct session *s, struct lw_err *err)
         r.run = -1;
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
+    find_like(s, like, sizeof like, &r);
     LW_TRY(lw_sim_print(&r, s->format, stdout, stored == LW_OK ? err : &unused));
     return stored;
 }

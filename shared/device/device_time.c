@@ -5,7 +5,7 @@
  * a fill of gemm_fill more (filling the pipeline of loads, storing the result). Smaller tiles read
  * more per product and are slower by x / (x + 40) with x = mn / (m + n), the ratio of products to
  * loads; the library chooses the fastest tile, and may cut k into up to eight parts, whose partial
- * sums go through memory. Operands whose rows are not of whole 16 bytes run at half speed. A kernel
+ * sums go through memory. Operands whose rows are not of whole 16 bytes run at half speed, those not of whole 128 bytes at 0.8. A kernel
  * of a fraction of a millisecond runs at the clock that power allows for a moment (gemm_boost), a
  * long one at the sustained clock (gemm_sustained): the share of the peak moves from one to the
  * other around 0.3 ms. Never faster than memory at 85 % of its bandwidth; each kernel costs a
@@ -28,7 +28,7 @@ static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_
 static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
 
 enum {
-    ALIGN_BYTES = 16, LEAST_K = 512, MOST_SPLIT = 8, TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128,
+    VECTOR_BYTES = 16, LINE_BYTES = 128, LEAST_K = 512, MOST_SPLIT = 8, TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128,
 };
 
 bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype)
@@ -79,11 +79,15 @@ static int64_t item_bytes(const struct lw_product *p)
     return p->fp8 ? 1 : lw_dtype_size(p->dtype);
 }
 
-static bool aligned(const struct lw_product *p)
+/* Of the rows of the operands: whole 128 bytes are best, whole 16 bytes a vector load needs (NVIDIA,
+ * Matrix Multiplication Background User's Guide, section 3.1). */
+static double alignment(const struct lw_product *p)
 {
-    int64_t item = item_bytes(p);
+    int64_t item = item_bytes(p), k = p->k * item, n = p->n * item;
 
-    return p->k * item % ALIGN_BYTES == 0 && p->n * item % ALIGN_BYTES == 0;
+    if (k % VECTOR_BYTES != 0 || n % VECTOR_BYTES != 0)
+        return 0.5;
+    return k % LINE_BYTES != 0 || n % LINE_BYTES != 0 ? 0.8 : 1;
 }
 
 /* FLOP/s of one SM at the whole peak. */
@@ -93,7 +97,7 @@ static double sm_rate(const struct lw_device *d, const struct lw_product *p)
 
     if (p->fp8 && lw_figure_is_set(d->fp8_speedup))
         peak *= d->fp8_speedup.value;
-    return peak / d->n_sms.value * (aligned(p) ? 1 : 0.5);
+    return peak / d->n_sms.value * alignment(p);
 }
 
 static void try_tile(const struct lw_device *d, const struct lw_product *p, int32_t tm, int32_t tn,

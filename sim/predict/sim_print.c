@@ -137,6 +137,9 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
     if (!r->cluster->calibrated)
         fprintf(f, "cluster '%s' is not calibrated: its figures are not measured on the machine\n",
                 r->cluster->name);
+    if (r->n_like > 0)
+        fprintf(f, "runs like this one (%s): n %d, mean error %.1f %%, p90 %.1f %% of the step\n",
+                r->like, r->n_like, r->mean_like_pct, r->p90_like_pct);
     if (r->n_past > 0)
         fprintf(f, "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d "
                    "compared\n", r->mean_past_pct, r->max_past_pct, r->n_past);
@@ -300,8 +303,23 @@ static void json_timed(struct lw_jsonout *o, const struct lw_sim_stats *s)
     lw_jsonout_end(o);
 }
 
+static void json_like(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    if (r->n_like <= 0) {
+        lw_jsonout_null(o, "runs_like_this");
+        return;
+    }
+    lw_jsonout_line_object(o, "runs_like_this");
+    lw_jsonout_string(o, "what", r->like);
+    lw_jsonout_int(o, "n", r->n_like);
+    lw_jsonout_fixed(o, "mean_abs_error_pct", r->mean_like_pct, 1);
+    lw_jsonout_fixed(o, "p90_abs_error_pct", r->p90_like_pct, 1);
+    lw_jsonout_end(o);
+}
+
 static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
+    json_like(o, r);
     if (r->n_past <= 0) {
         lw_jsonout_null(o, "past_error");
         return;

@@ -40,6 +40,10 @@ struct lw_sim_report {
     int64_t run;                          /* id in the database; -1 = not stored */
     int32_t n_past;                       /* compared predictions for this cluster; -1 = not asked */
     double mean_past_pct, max_past_pct;   /* absolute error of their step */
+    /* Published runs on such a device, predicted and compared; n_like 0: none. */
+    const char *like;                     /* "H100, split over ranks" */
+    int32_t n_like;
+    double mean_like_pct, p90_like_pct;
     const struct lw_sim_replayed *replayed; /* NULL: no replay */
     const struct lw_workload *workload;   /* NULL: not known */
 };
