@@ -284,11 +284,11 @@ int cmd_model(int argc, char **argv)
     };
     const struct lw_usage usage = {
         "model", "NAME|config.json [options] | --list",
-        "Make the workload of a model from its shape: multi-layer perceptrons, ResNets, transformers "
-        "under the names that --list shows, or of a Hugging Face config.json. Sizes that are not "
-        "given are the model's. Times are by kernel shape where the device has figures for it; else "
-        "they are a roofline's on the device, from its tables where it was calibrated over sizes; nothing of "
-        "the model itself is measured.",
+        "Make the workload of a model from its shape: multi-layer perceptrons, ResNets, "
+        "transformers under the names that --list shows, or of a Hugging Face config.json. Sizes "
+        "that are not given are the model's. Times are by kernel shape where the device has "
+        "figures for it; else they are a roofline's on the device, from its tables where it was "
+        "calibrated over sizes; nothing of the model itself is measured.",
         0, 1};
     struct lw_err err = {0};
     int n, rc;

@@ -103,8 +103,10 @@ static enum lw_status check_heads(const struct lw_input *in, const struct lw_val
         return lw_fail(err, LW_ENOTSUP, "%s: head_dim: heads of another width than hidden_size / "
                                         "num_attention_heads are not modelled", in->name);
     if (is_true(v, "attention_bias", false) || is_true(v, "mlp_bias", false))
-        return lw_fail(err, LW_ENOTSUP, "%s: attention_bias, mlp_bias: biases of this family are not "
-                                        "modelled", in->name);
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: attention_bias, mlp_bias: biases of this family are not "
+                       "modelled",
+                       in->name);
     return LW_OK;
 }
 

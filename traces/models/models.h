@@ -22,15 +22,15 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t ffn;            /* width between the two linear layers of a block */
     int64_t seq, vocab;     /* gpt, bert, llama */
     int64_t positions;      /* rows of a position table: found from seq, no option */
-    int64_t tensor;         /* ranks of a tensor group that times are for: the shapes that one rank has */
-    lw_ps host_op_ps;       /* host time per launched kernel: a module is no faster; 0 = not counted */
-    double traffic;         /* bytes that kernels without a product move, against those counted: unfused
-                             * frameworks move more; 0 = 1 */
+    int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
+    lw_ps host_op_ps; /* host time per launched kernel: a module is no faster; 0 = not counted */
+    double traffic;   /* bytes that kernels without a product move, against those counted: unfused
+                       * frameworks move more; 0 = 1 */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
     bool fp8;               /* products of blocks take 8-bit operands */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
-    int64_t lora;           /* rank of adapters on attention's products; the rest is frozen; 0 = none */
+    int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */
     bool plain_ffn;         /* llama: two linear layers and not a gated pair (Nemotron) */
     bool tied;              /* llama: the head's weights are the embedding's */
     const char *dtype;      /* of parameters and activations: f32, bf16, f16 */

@@ -60,8 +60,8 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_residual(t);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "attention.output.LayerNorm");
     transformer_keep(t, x * h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN, i,
-             "intermediate.dense");
+    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
+             i, "intermediate.dense");
     transformer_keep(t, 2 * x * ffn, false);
     transformer_elementwise(t, ffn, 1);
     add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,

@@ -47,8 +47,8 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_module(t, "transformer.h.%d", i);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_1");
     transformer_keep(t, x * h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h, LW_TP_COLUMN,
-             i, "attn.c_attn");
+    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h,
+             LW_TP_COLUMN, i, "attn.c_attn");
     transformer_attention(t);
     transformer_keep(t, x * h, false);
     add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
@@ -56,8 +56,8 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_residual(t);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_2");
     transformer_keep(t, x * h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN, i,
-             "mlp.c_fc");
+    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
+             i, "mlp.c_fc");
     transformer_keep(t, 2 * x * ffn, false); /* inputs of GELU and of the layer behind it */
     transformer_elementwise(t, ffn, 1);
     add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,

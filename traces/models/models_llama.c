@@ -28,7 +28,8 @@ static void add_adapter(struct transformer *t, int64_t in, int64_t out, enum lw_
     if (r == 0)
         return;
     t->b.shape.lora = 0; /* trained: with gradients of their weights */
-    int32_t down = transformer_linear(t, t->tokens, in, r, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED);
+    int32_t down =
+        transformer_linear(t, t->tokens, in, r, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED);
     int32_t up = transformer_linear(t, t->tokens, r, out,
                                     split == LW_TP_ROW ? LW_TP_REPLICATED : LW_TP_COLUMN);
     traces_builder_param(&t->b, down, in * r, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED,
@@ -163,7 +164,8 @@ const struct traces_model traces_models_llama[] = {
     {"llama-3-70b", "Llama 3 70B", {LLAMA(80, 8192, 64, 8, 28672, 8192, 128256)}, build, 3, THREE},
     {"llama-3-405b", "Llama 3 405B", {LLAMA(126, 16384, 128, 8, 53248, 8192, 128256)}, build, 3,
      THREE},
-    {"llama-3.2-3b", "Llama 3.2 3B, tied", {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, build, 3,
+    {"llama-3.2-3b", "Llama 3.2 3B, tied",
+     {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, build, 3,
      "huggingface.co/meta-llama/Llama-3.2-3B, config.json"},
     {"nemotron-3-22b", "Nemotron 3 22B, squared ReLU",
      {LLAMA(40, 6144, 48, 48, 24576, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
@@ -171,7 +173,8 @@ const struct traces_model traces_models_llama[] = {
      {LLAMA(32, 6144, 48, 8, 24576, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
     {"nemotron-4-340b", "Nemotron 4 340B, squared ReLU",
      {LLAMA(96, 18432, 96, 8, 73728, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
-    {"qwen-2.5-32b", "Qwen 2.5 32B, without its biases", {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064)},
+    {"qwen-2.5-32b", "Qwen 2.5 32B, without its biases",
+     {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064)},
      build, 3, "huggingface.co/Qwen/Qwen2.5-32B, config.json"},
     {0},
 };

@@ -48,8 +48,8 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_module(t, "encoder.layers.encoder_layer_%d", i);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_1.");
     transformer_keep(t, x * h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h, LW_TP_COLUMN, i,
-             "self_attention.in_proj_");
+    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h,
+             LW_TP_COLUMN, i, "self_attention.in_proj_");
     transformer_attention(t);
     transformer_keep(t, x * h, false);
     add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
@@ -57,11 +57,12 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_residual(t);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_2.");
     transformer_keep(t, x * h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN, i,
-             "mlp.0.");
+    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
+             i, "mlp.0.");
     transformer_keep(t, 2 * x * ffn, false);
     transformer_elementwise(t, ffn, 1);
-    add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i, "mlp.3.");
+    add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
+             "mlp.3.");
     transformer_residual(t);
     transformer_end_block(t);
 }
@@ -71,7 +72,8 @@ static void add_head(struct transformer *t)
     int64_t h = t->hidden, scores = t->b.item * t->batch * CLASSES;
 
     transformer_module(t, "heads");
-    int32_t norm = transformer_norm(t), head = transformer_linear(t, t->batch, h, CLASSES, LW_TP_REPLICATED);
+    int32_t norm = transformer_norm(t),
+            head = transformer_linear(t, t->batch, h, CLASSES, LW_TP_REPLICATED);
     traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "encoder.ln.weight");
     traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "encoder.ln.bias");
     traces_builder_param(&t->b, head, h * CLASSES, LW_TP_REPLICATED, "heads.head.weight");
