@@ -164,6 +164,17 @@ static bool is_yes(const char *text)
            strncmp(text, "TP mode", 7) == 0;
 }
 
+/* Megatron pads the vocabulary to whole multiples of 128 for each rank of a tensor group
+ * (Narayanan et al., SC'21, section 5: 51,200 for 50,257 at 8). */
+static int64_t padded_vocab(const struct lw_run *r)
+{
+    int64_t whole = 128 * r->tp;
+
+    if (!strcasestr(r->framework, "megatron") && !strcasestr(r->framework, "nemo"))
+        return r->vocab;
+    return (r->vocab + whole - 1) / whole * whole;
+}
+
 enum { LORA_RANK = 16 }; /* MLPerf Training rules, llama2_70b_lora: rank 16 */
 
 enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *device,
@@ -173,7 +184,7 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *d
     struct precision p = {.dtype = LW_BF16};
     struct traces_model_shape s = {
         .batch = r->mbs, .layers = r->layers, .hidden = r->hidden, .heads = r->heads,
-        .kv_heads = llama ? r->kv_heads : 0, .ffn = r->ffn, .seq = r->seq, .vocab = r->vocab,
+        .kv_heads = llama ? r->kv_heads : 0, .ffn = r->ffn, .seq = r->seq, .vocab = padded_vocab(r),
         .attention = strstr(r->attention, "full") || strcmp(r->attention, "no") == 0 ? "full" : "flash",
         .tensor = r->tp, .tied = strcmp(r->tied, "True") == 0,
         .plain_ffn = r->plain_ffn, .context = r->cp,
