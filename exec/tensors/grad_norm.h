@@ -6,7 +6,7 @@
 #include "exec/tensors/tensors.h"
 #include "shared/base/err.h"
 
-/* The gradient norm of a plan that clips: docs/design/norm.md. */
+/* The gradient norm of a plan that clips: docs/design/grad_norm.md. */
 
 /* How large gradients may be for their squares to add up exactly: *limit, of n_terms gradients that are
  * multiples of the odd part of `divisor`, becomes less where it must. Other plans: nothing. LW_EINVAL:

@@ -1,5 +1,5 @@
 /* Clipping of a plan: gradients are scaled by a norm in which every element that anybody updates counts
- * exactly once (docs/design/norm.md).
+ * exactly once (docs/design/grad_norm.md).
  *
  * Proven for every variant that ends a step: the list of a program with an optimizer has one chain of ops
  * about its stage's bucket of LW_BUCKET_NORM: a copy_in after everything that works on gradients,

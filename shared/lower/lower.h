@@ -8,7 +8,7 @@
 /* Lower a workload under a strategy into a plan: groups, buckets, reducer, shards, programs; hashed
  * and checked. `cost` is asked only by policies that need one and may be NULL (they then refuse).
  * LW_EINVAL: the strategy contradicts itself or the workload; LW_ENOTSUP: this build cannot lower
- * it, with the reason. The plan owns its memory. See docs/design/program.md. */
+ * it, with the reason. The plan owns its memory. See docs/design/lower.md. */
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
 

@@ -113,7 +113,7 @@ enum lw_bucket_kind {
     LW_BUCKET_NORM,      /* one number and no gradients, one bucket per stage: the sum of the squares of all
                           * gradients. A COPY_IN sums the squares that this rank counts, all-reduces add
                           * those of other ranks, a COPY_OUT scales what this rank updates:
-                          * docs/design/norm.md */
+                          * docs/design/grad_norm.md */
     LW_BUCKET_SPARSE,    /* one sparse gradient, reduced by three all-gathers: docs/design/sparse.md */
     LW_N_BUCKET_KINDS,
 };

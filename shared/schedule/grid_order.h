@@ -12,7 +12,7 @@
 /* A grid with its messages: what every pipeline rank does, in an order that all ranks share. A
  * message goes where its sender finishes by the times given; so a rank has its sends and receives
  * in the order in which they come to happen, and no two ranks wait for each other even where a send
- * waits for its receive. See docs/design/program_parallel.md. */
+ * waits for its receive. See docs/design/lower_parallel.md. */
 enum lw_grid_step_kind { LW_GRID_RUN, LW_GRID_SEND, LW_GRID_RECV };
 
 struct lw_grid_step {

@@ -7,7 +7,7 @@
 #include "shared/plan/plan.h"
 #include "shared/plan/workload.h"
 
-/* A workload small enough to follow by hand, the one of docs/design/program.md: modules a, b, c
+/* A workload small enough to follow by hand, the one of docs/design/lower.md: modules a, b, c
  * with backward windows c [0, 6), b [6, 10), a [10, 12) us and four f32 gradients ready at
  *
  *     c.weight 300 elements  5 us      b.bias   2 elements  8 us

@@ -12,7 +12,7 @@
 #include "shared/base/units.h"
 
 /* Measured collectives: what nccl-tests prints (2.0 to today, its CSV too), or a CSV with titles op,
- * nranks, nnodes, size_bytes, time_us in any order. See docs/design/import_bench.md. */
+ * nranks, nnodes, size_bytes, time_us in any order. See docs/design/import_nccl_tests.md. */
 struct lw_input;
 
 struct traces_bench_row {

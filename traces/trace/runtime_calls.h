@@ -11,7 +11,7 @@
 #include "traces/trace/trace.h"
 
 /* The runtime and driver calls of a trace in the order they were made: what each launched, recorded
- * or waited for. See docs/design/calls.md. */
+ * or waited for. See docs/design/runtime_calls.md. */
 
 enum traces_call_kind {
     TRACES_CALL_OTHER,

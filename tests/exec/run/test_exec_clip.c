@@ -1,4 +1,4 @@
-/* Plans that clip, run and compared with the one-rank run bit by bit: docs/design/norm.md. The model is a
+/* Plans that clip, run and compared with the one-rank run bit by bit: docs/design/grad_norm.md. The model is a
  * chain of modules, each with a weight of 24, 36, ... elements and a bias of 6, 8, ...; biases are whole
  * on every rank of a tensor group. Broken plans run unchecked, as with --no-check. */
 #include <stdarg.h>

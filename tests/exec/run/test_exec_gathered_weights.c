@@ -1,5 +1,5 @@
 /* Waits for weights that a program gives up (ZeRO-3): a verified run names a missing one before its
- * first step, also where it would have been won by chance. docs/design/program_units.md. */
+ * first step, also where it would have been won by chance. docs/design/lower_fsdp.md. */
 #include "shared/plan/op.h"
 #include "tests/lib/exec_chain.h"
 

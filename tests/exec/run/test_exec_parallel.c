@@ -1,4 +1,4 @@
-/* Pipelines, tensor groups and copies of parameters, run and verified: docs/design/stages.md. The
+/* Pipelines, tensor groups and copies of parameters, run and verified: docs/design/stage_values.md. The
  * model is the chain of tests/lib/exec_chain.h. */
 #include <stdarg.h>
 #include <stddef.h>

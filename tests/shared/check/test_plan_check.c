@@ -12,7 +12,7 @@
 #include "shared/lower/lower.h"
 #include "tests/lib/tiny_workload.h"
 
-/* The worked example of docs/design/program.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
+/* The worked example of docs/design/lower.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
  * its set. Op 20 is the all-reduce of bucket 1, op 26 that of bucket 2. */
 static struct lw_plan example_of(int32_t micro_batches)
 {

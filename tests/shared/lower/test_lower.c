@@ -1,4 +1,4 @@
-/* Lowering of data parallelism: shared/lower/lower.h, docs/design/program.md. */
+/* Lowering of data parallelism: shared/lower/lower.h, docs/design/lower.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static void assert_ops(const struct lw_plan *p, const char *variant, const char 
     assert_string_equal(tiny_ops(p, variant, text, sizeof text), expected);
 }
 
-/* The worked example of docs/design/program.md. In ready order with the cap of 1200 bytes:
+/* The worked example of docs/design/lower.md. In ready order with the cap of 1200 bytes:
  * c.weight is 1200 bytes and closes bucket 1; b.bias 8 + b.weight 800 + a.weight 400 = 1208 close
  * bucket 2. Bucket 0 is the initial one, 4 * 602 = 2408 bytes. */
 static void the_worked_example_is_lowered_op_by_op(void **state)

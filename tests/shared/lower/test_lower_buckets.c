@@ -1,4 +1,4 @@
-/* Bucket policies inside a plan: shared/lower/lower_buckets.c, docs/design/program.md. The workload
+/* Bucket policies inside a plan: shared/lower/lower_buckets.c, docs/design/lower.md. The workload
  * is that of tests/lib/tiny_workload.h: in registration order a.weight 400 bytes, b.weight 800,
  * b.bias 8, c.weight 1200; ready are c.weight at 5 us, b.bias at 8, b.weight at 10, a.weight at
  * 12. */

@@ -1,4 +1,4 @@
-/* Pipelines lowered to programs: docs/design/program_parallel.md. */
+/* Pipelines lowered to programs: docs/design/lower_parallel.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -78,7 +78,7 @@ static void assert_ops(const struct lw_plan *p, const char *variant, int32_t ran
     assert_string_equal(ops_of(p, variant, rank, text), expected);
 }
 
-/* The worked example of docs/design/program_parallel.md. Forward and backward of a, b, c take 3, 6
+/* The worked example of docs/design/lower_parallel.md. Forward and backward of a, b, c take 3, 6
  * and 9 us, so the exact partition is a, b | c with 9 us each. Stage 0 runs F 0-3, 3-6, B 12-18,
  * 21-27; stage 1 runs F 3-6, B 6-12, F 12-15, B 15-21 (transfers not counted): the second
  * activation, made at 6, stands before everything of stage 1, whose first forward ends then too. */

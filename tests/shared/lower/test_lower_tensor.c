@@ -1,4 +1,4 @@
-/* Tensor parallelism and recomputation in programs: docs/design/program_parallel.md. */
+/* Tensor parallelism and recomputation in programs: docs/design/lower_parallel.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

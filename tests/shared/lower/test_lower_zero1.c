@@ -1,4 +1,4 @@
-/* ZeRO-1 in a plan: shared/lower/lower_zero1.c, shared/check/plan_check_shard.c, docs/design/program_shards.md. The
+/* ZeRO-1 in a plan: shared/lower/lower_zero1.c, shared/check/plan_check_shard.c, docs/design/lower_zero1.md. The
  * workload is that of tests/lib/tiny_workload.h: a.weight 100 elements, b.weight 200, b.bias 2, c.weight
  * 300, all f32, 602 in all; the optimizer takes 7 us for all of them. */
 #include <stdarg.h>

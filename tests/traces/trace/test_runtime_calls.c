@@ -41,7 +41,7 @@ static void is_wait(const struct traces_call *c, enum traces_wait_source source,
     assert_int_equal(c->upto, upto);
 }
 
-/* The example of docs/design/calls.md. */
+/* The example of docs/design/runtime_calls.md. */
 static void order_tells_what_stream_waits_are_for(void **state)
 {
     struct traces_source s;
