@@ -97,7 +97,7 @@ static enum lw_status set_format(void *ctx, const char *name, const char *value,
     q->csv = strcmp(value, "csv") == 0;
     if (q->csv || strcmp(value, "chrome") == 0)
         return LW_OK;
-    return lw_fail(err, LW_EINVAL, "'%s' is no format (chrome, csv)", value);
+    return lw_fail(err, LW_EINVAL, "'%s' is not a format (chrome, csv)", value);
 }
 
 int cmd_export(int argc, char **argv)

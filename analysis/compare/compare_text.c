@@ -4,7 +4,7 @@
 #include "analysis/compare/compare_show.h"
 #include "shared/base/table.h"
 
-/* Milliseconds with microseconds behind the point; a difference carries its sign. */
+/* Milliseconds with microseconds after the point; a difference carries its sign. */
 static void ms_cell(struct lw_table *t, lw_ps v, bool known, bool sign)
 {
     if (known)

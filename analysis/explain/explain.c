@@ -35,7 +35,7 @@ struct walk {
 const char *lw_cause_name(enum lw_cause c)
 {
     static const char *const names[] = {
-        "compute", "copies", "transfer", "queued behind another transfer",
+        "compute", "copies", "transfer", "queued after another transfer",
         "waiting for the last rank", "host work and gaps", "launched late", "slow to start",
         "not begun or already done",
     };
@@ -227,7 +227,7 @@ static enum lw_cause cause_of(enum lw_op_class c)
 }
 
 /* The op's own time up to *at. queued_from: a later op was ready from then on and waited for its
- * place behind this one. Returns the row to go on from: the last member's, when crossing. */
+ * place after this one. Returns the row to go on from: the last member's, when crossing. */
 static int64_t put_own(struct walk *w, int64_t row, bool cross, lw_ps queued_from, lw_ps *at)
 {
     const struct lw_timeline *t = w->t;

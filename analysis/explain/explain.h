@@ -23,7 +23,7 @@ enum lw_cause {
     LW_N_CAUSES,
 };
 
-const char *lw_cause_name(enum lw_cause c);  /* "queued behind another bucket" */
+const char *lw_cause_name(enum lw_cause c);  /* "queued after another bucket" */
 const char *lw_cause_key(enum lw_cause c);   /* "queue" */
 
 /* A piece of a path: [from, to) since the end of the step before, what rank did with op (-1 = none). */

@@ -34,7 +34,7 @@ CREATE TABLE plan_option (      -- the strategy, in the words of the command lin
     PRIMARY KEY (plan, name)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE plan_note (        -- decisions and the rules behind them
+CREATE TABLE plan_note (        -- decisions and their rules
     plan INTEGER NOT NULL REFERENCES plan(id),
     note INTEGER NOT NULL,
     text TEXT NOT NULL,

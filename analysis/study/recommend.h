@@ -43,7 +43,7 @@ enum lw_status lw_recommend(const struct lw_workload *w, const struct lw_strateg
                             struct lw_recommendation *out, struct lw_err *err);
 void lw_recommendation_free(struct lw_recommendation *r);
 
-/* How far the reference is behind the best; 0 when nothing beats it. */
+/* How far the reference is after the best; 0 when nothing beats it. */
 lw_ps lw_recommendation_gain(const struct lw_recommendation *r);
 const char *lw_cap_source_name(enum lw_cap_source s); /* "given", "recorded", "default" */
 

@@ -12,7 +12,7 @@
 
 /* --- lines and cells ---------------------------------------------------------------------------- */
 
-/* The next line as [*at, *end), without its line break; false behind the last. */
+/* The next line as [*at, *end), without its line break; false after the last. */
 static bool next_line(const char **from, const char *limit, const char **at, const char **end)
 {
     if (*from >= limit)

@@ -1,6 +1,6 @@
 /* Errors of predicted published runs. The rows are what tests/analysis/validate/run_errors.py
  * prints from the output of `make validate-tables`; docs/design/gpu_accuracy.md has the tables
- * behind them. */
+ * after them. */
 #include "analysis/validate/run_errors.h"
 
 #include <stddef.h>

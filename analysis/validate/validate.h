@@ -30,7 +30,7 @@ struct lw_family {
     double mean_abs_pct, max_abs_pct, bias_pct; /* bias: mean of the signed errors */
     int64_t n_pairs, n_right;
     /* of tables of training runs: */
-    bool runs;            /* its cases are runs: a row without a time is no miss */
+    bool runs;            /* its cases are runs: a row without a time is not a miss */
     double memory_bar_pct, rank_bar; /* mean error of memory at most, rank correlation at least */
     int32_t n_skipped, n_memory, n_fit, n_fit_right; /* rows passed over; cases with measured memory;
                            * cases known to fit or not, and those predicted right */

@@ -370,7 +370,7 @@ static enum lw_status families(struct here *h, struct lw_err *err)
 
     LW_TRY(lw_validation_family(h->v, "here", bars, true, &h->family, err));
     LW_TRY(lw_validation_family(h->v, "here, oversubscribed", none, false, &h->shown, err));
-    snprintf(text, sizeof text, "measured: medians of %lld steps behind %d, threads backend, pinned, "
+    snprintf(text, sizeof text, "measured: medians of %lld steps after %d, threads backend, pinned, "
              "verified bitwise", (long long)h->o->n_steps, WARMUP);
     LW_TRY(lw_validation_note(h->v, h->family, "how", text, err));
     snprintf(text, sizeof text, "predicted from: %.200s", h->cluster.about);

@@ -16,7 +16,7 @@ struct exec_bench_dispatch {
 };
 enum lw_status exec_bench_dispatch(struct exec_bench_dispatch *d, struct lw_err *err);
 
-/* A step of N_OPS kernels (spins) with an all-reduce behind each, beside the next kernel, on two ranks: run
+/* A step of N_OPS kernels (spins) with an all-reduce after each, beside the next kernel, on two ranks: run
  * by the executor, and by the same calls written down by hand (two threads per rank, a counter each). The
  * two alternate; each of a pair is the median of its steps. Ratio: executor over hand, median of the
  * pairs, with the interval that holds the true median at 95 % (order statistics: of 30 pairs the 10th

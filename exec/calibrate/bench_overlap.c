@@ -28,7 +28,7 @@ static double median(double *v, int64_t n)
     return n > 0 ? v[n / 2] : 0;
 }
 
-/* Of the all-reduces behind warm-up: their times, and the share of each in which the kernel behind it
+/* Of the all-reduces after warm-up: their times, and the share of each in which the kernel after it
  * ran. Rows of a rank and step are in the order of the program. */
 static void look(const struct lw_plan *plan, const struct lw_timeline *t, struct looked *l)
 {
@@ -38,7 +38,7 @@ static void look(const struct lw_plan *plan, const struct lw_timeline *t, struct
         double time = (double)(t->end[i] - t->start[i]);
         l->time_ns[l->n++] = time / LW_PS_PER_NS;
         if (plan->ops[t->op[i + 1]].work_ps <= 0)
-            continue; /* the empty kernel behind the last */
+            continue; /* the empty kernel after the last */
         lw_ps from = t->start[i] > t->start[i + 1] ? t->start[i] : t->start[i + 1];
         lw_ps to = t->end[i] < t->end[i + 1] ? t->end[i] : t->end[i + 1];
         l->share[l->n_beside++] = to > from ? (double)(to - from) / time : 0;

@@ -16,7 +16,7 @@
 enum lw_status exec_plan_alone(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
                                struct lw_plan *plan, struct lw_err *err);
 
-/* The same, but beside each all-reduce a kernel of work_ps[i], and behind both the same kernel again,
+/* The same, but beside each all-reduce a kernel of work_ps[i], and after both the same kernel again,
  * alone. */
 enum lw_status exec_plan_beside(int32_t n_ranks, const int64_t *bytes, int32_t n,
                                 const lw_ps *work_ps, struct lw_plan *plan, struct lw_err *err);
@@ -45,23 +45,23 @@ enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t
 /* Communication without buckets. The first step is another one, an all-reduce of the largest size alone, so
  * that the memory they move is there: zeros that nobody wrote all lie in one page. */
 
-/* Collectives, each alone behind a kernel of work_ps. */
+/* Collectives, each alone after a kernel of work_ps. */
 enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, const int64_t *bytes,
                                      int32_t n, lw_ps work_ps, struct lw_plan *plan,
                                      struct lw_err *err);
 
-/* Pairs of all-reduces that run at once, on communicators and streams of their own, behind a kernel of
+/* Pairs of all-reduces that run at once, on communicators and streams of their own, after a kernel of
  * work_ps that waits for the pair before. */
 enum lw_status exec_plan_pairs(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
                                struct lw_plan *plan, struct lw_err *err);
 
-/* Messages between ranks 0 and 1, 2 and 3, and so on, behind a kernel of work_ps each: one there, then one
+/* Messages between ranks 0 and 1, 2 and 3, and so on, after a kernel of work_ps each: one there, then one
  * back. both: beside each, another one the other way, on a communicator and a stream of its own. A last rank
  * without a partner looks on. */
 enum lw_status exec_plan_messages(int32_t n_ranks, const int64_t *bytes, int32_t n, bool both,
                                   lw_ps work_ps, struct lw_plan *plan, struct lw_err *err);
 
-/* n kernels of work_ps each, and behind each an all-reduce without a bucket, beside the next kernel; an
+/* n kernels of work_ps each, and after each an all-reduce without a bucket, beside the next kernel; an
  * empty kernel waits for the last. */
 enum lw_status exec_plan_overlap(int32_t n_ranks, int64_t bytes, int32_t n, lw_ps work_ps,
                                  struct lw_plan *plan, struct lw_err *err);

@@ -86,7 +86,7 @@ static enum lw_status inside(const struct exec_stream *s, const struct exec_comm
 {
     if (c->index_of[s->rank] >= 0)
         return LW_OK;
-    return lw_fail(err, LW_EINVAL, "rank %d is no member of the communicator", s->rank);
+    return lw_fail(err, LW_EINVAL, "rank %d is not a member of the communicator", s->rank);
 }
 
 static enum lw_status give_collective(struct exec_stream *s, struct exec_comm *comm,
@@ -99,7 +99,7 @@ static enum lw_status give_collective(struct exec_stream *s, struct exec_comm *c
 
     LW_TRY(inside(s, comm, err));
     if (rooted && (m->peer < 0 || m->peer >= s->world->how.n_ranks || comm->index_of[m->peer] < 0))
-        return lw_fail(err, LW_EINVAL, "%s: root %d is no member of the communicator",
+        return lw_fail(err, LW_EINVAL, "%s: root %d is not a member of the communicator",
                        lw_op_name(op), m->peer);
     if (op == LW_OP_ALL_TO_ALL && m->count % comm->n != 0)
         return lw_fail(err, LW_ENOTSUP,
@@ -149,7 +149,7 @@ static enum lw_status give_p2p(struct exec_stream *s, struct exec_comm *comm, en
     LW_TRY(inside(s, comm, err));
     if (m->peer < 0 || m->peer >= s->world->how.n_ranks || comm->index_of[m->peer] < 0 ||
         m->peer == s->rank)
-        return lw_fail(err, LW_EINVAL, "%s of rank %d: peer %d is no other member", lw_op_name(op),
+        return lw_fail(err, LW_EINVAL, "%s of rank %d: peer %d is not another member", lw_op_name(op),
                        s->rank, m->peer);
     if (s->n_group == CPU_GROUP_MAX || (s->n_group > 0 && s->group_comm != comm))
         return lw_fail(err, LW_ENOTSUP,

@@ -191,7 +191,7 @@ static enum lw_status measure_all(struct exec_world *w, int64_t budget_ns, struc
 }
 
 /* What measuring adds to an op: at most three readings of the clock, and the stamp. Best of a few rounds:
- * whatever else the core did is no part of it. */
+ * whatever else the core did is not part of it. */
 static double stamp_cost_ns(void)
 {
     enum { ROUNDS = 5, N = 400 };

@@ -127,11 +127,11 @@ static enum lw_status check_list(const struct exec_rows *r, int32_t member, stru
     int64_t n = shape[LW_SPARSE_COUNT_AT];
 
     if (shape[LW_SPARSE_ROWS_AT] != r->n_rows || shape[LW_SPARSE_ROW_AT] != r->row_numel)
-        return lw_fail(err, LW_EFAILED, "a sparse gradient of %lld rows of %d: member %d tells of %lld "
+        return lw_fail(err, LW_EFAILED, "a sparse gradient of %lld rows of %d: member %d reports %lld "
                                         "of %lld", (long long)r->n_rows, r->row_numel, member,
                        (long long)shape[LW_SPARSE_ROWS_AT], (long long)shape[LW_SPARSE_ROW_AT]);
     if (n < 0 || n > r->capacity)
-        return lw_fail(err, LW_EFAILED, "a sparse gradient: member %d tells of %lld rows, and has room "
+        return lw_fail(err, LW_EFAILED, "a sparse gradient: member %d reports %lld rows, and has room "
                                         "for %lld", member, (long long)n, (long long)r->capacity);
     for (int64_t i = 0; i < n; i++)
         if (rows[i] < 0 || rows[i] >= r->n_rows)
@@ -140,7 +140,7 @@ static enum lw_status check_list(const struct exec_rows *r, int32_t member, stru
     return LW_OK;
 }
 
-/* Behind the own list of member k among all. */
+/* After the own list of member k among all. */
 static int64_t end_of(const struct exec_rows *r, int32_t k)
 {
     return k * r->capacity + r->shapes[k * (int64_t)LW_SPARSE_SIZES + LW_SPARSE_COUNT_AT];

@@ -41,7 +41,7 @@ void exec_rows_add(const struct exec_gradient *g, const struct lw_sparse *x, int
 double exec_rows_at(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel,
                     int64_t element);
 
-/* The parts EXEC_PART_ROWS_*. LW_EFAILED: a list is longer than its room, or what came is no list of this
+/* The parts EXEC_PART_ROWS_*. LW_EFAILED: a list is longer than its room, or what came is not a list of this
  * parameter's rows; the message names member, row and count. */
 enum lw_status exec_rows_run(const struct exec_part *p, struct lw_err *err);
 

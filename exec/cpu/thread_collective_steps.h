@@ -43,7 +43,7 @@ void exec_script_phase(const struct exec_shape *s, enum lw_op_kind op, int64_t c
                        int32_t member, int32_t phase, struct exec_pull *pulls);
 
 /* The k-th member, if there is one, that reads this one's buffer and may be the last to do so; -1
- * behind the last. A member leaves a collective when all of these have. */
+ * after the last. A member leaves a collective when all of these have. */
 int32_t exec_script_reader(const struct exec_shape *s, enum lw_op_kind op, int32_t member,
                            int32_t k);
 

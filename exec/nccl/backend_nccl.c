@@ -437,9 +437,9 @@ static enum lw_status member(const struct exec_stream *s, const struct exec_comm
                       op == LW_OP_RECV;
 
     if (c->index_of[s->rank] < 0)
-        return lw_fail(err, LW_EINVAL, "rank %d is no member of the communicator", s->rank);
+        return lw_fail(err, LW_EINVAL, "rank %d is not a member of the communicator", s->rank);
     if (needs_peer && (peer < 0 || peer >= s->world->how.n_ranks || c->index_of[peer] < 0))
-        return lw_fail(err, LW_EINVAL, "%s: rank %d is no member of the communicator",
+        return lw_fail(err, LW_EINVAL, "%s: rank %d is not a member of the communicator",
                        lw_op_name(op), peer);
     return LW_OK;
 }

@@ -229,7 +229,7 @@ EXEC_BOTH void kernel_expect_run(const struct kernel_expect *a, int64_t thread, 
         }
         if (exec_get((enum lw_dtype)a->dtype, a->from, i) != want) {
             kernel_keep_least(&a->found->place, (uint64_t)i);
-            return; /* the places behind are this thread's later ones */
+            return; /* the places after are this thread's later ones */
         }
     }
 }

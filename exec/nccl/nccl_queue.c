@@ -3,11 +3,11 @@
  * A command goes to CUDA as soon as it may. Between processes that is at once, in the order given on
  * every rank, so that communicators are entered in one order everywhere. In a loop (several logical ranks
  * in this process) a collective goes when all members have reached it, a wait when its record has
- * gone: whatever stands behind it on its stream stays here, the other streams go on. So every event
+ * gone: whatever stands after it on its stream stays here, the other streams go on. So every event
  * is recorded before something waits for it, and whatever CUDA has can finish without the host.
  *
  * A stream holds at most MAX_QUEUED entries (kernels, copies, events) of the driver's launch queue,
- * which holds 1,024: a launch blocks when the queue is full, and behind an op that waits for another
+ * which holds 1,024: a launch blocks when the queue is full, and after an op that waits for another
  * rank it could block for ever, so that no abort is acted on. A task of more entries than that is
  * submitted to an empty stream only; its launches then wait for nothing but itself.
  *
@@ -229,9 +229,9 @@ static int64_t entries(const struct command *c)
 static bool has_room(const struct command *c)
 {
     const struct exec_stream *s = c->stream;
-    int64_t behind = s->head ? s->n_queued - s->n_landed : 0;
+    int64_t after = s->head ? s->n_queued - s->n_landed : 0;
 
-    return behind == 0 || behind + entries(c) <= MAX_QUEUED;
+    return after == 0 || after + entries(c) <= MAX_QUEUED;
 }
 
 static enum lw_status issue(struct command *c, struct lw_err *err)

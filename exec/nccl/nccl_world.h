@@ -106,7 +106,7 @@ struct exec_event {
 
 struct exec_comm {
     struct exec_comm *next;
-    ncclComm_t nccl;                 /* NULL: loop, or this process is no member */
+    ncclComm_t nccl;                 /* NULL: loop, or this process is not a member */
     int32_t n, me, *members, *index_of; /* [n]; [n_ranks], -1 = outside; me: of this process */
     uint64_t *n_given, *n_issued;    /* [n] ops per member */
     struct command **posted;         /* loop: [n] heads that wait for the rest */

@@ -100,7 +100,7 @@ struct lw_exec_result {
     bool speaks;                  /* this process stores the run: rank 0, or rank 1 when that is lost */
 };
 
-/* LW_ENOTSUP: the plan or the backend's capabilities, in words. LW_ETIMEOUT, LW_EFAILED: a step did
+/* LW_ENOTSUP: the plan or the backend's capabilities. LW_ETIMEOUT, LW_EFAILED: a step did
  * not finish; the message names the last op that did and the first that did not; *out then holds
  * the steps before it. LW_ENO: it ran, and a parameter differs from the one-rank run; *out is whole
  * and the message names parameter, element and rank. After any other error *out is unset. */

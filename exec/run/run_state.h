@@ -84,7 +84,7 @@ void exec_keep_places(const struct exec_run *r, struct lw_exec_result *out);
 
 /* fault.c: faults on request. */
 enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err);
-/* A part in front of op `op` of the lane, when the fault is there. */
+/* A part before op `op` of the lane, when the fault is there. */
 enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int32_t op,
                               struct lw_err *err);
 /* LW_ENOMEM when the fault is that memory runs out in this step: for real, until it is given back. */

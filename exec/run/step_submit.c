@@ -189,7 +189,7 @@ static enum lw_status give_comm(struct exec_run *r, const struct exec_lane *l, i
     struct exec_message m = exec_tensors_message(&r->memory, op, l->variant, l->rank, step_layout);
 
     if (g < 0)
-        return lw_fail(err, LW_EPLAN, "op %d (%s): rank %d is no member of '%s'",
+        return lw_fail(err, LW_EPLAN, "op %d (%s): rank %d is not a member of '%s'",
                        l->program.first_op + i, lw_op_name(op->kind), l->rank,
                        p->comms[op->comm].name);
     if (fault.n_parts > 0)

@@ -1,5 +1,5 @@
 /* Weights that a member does not keep (ZeRO-3). Giving them up overwrites what others own with a
- * pattern that no weight has; whoever uses weights looks for it first, where runs are verified. So a
+ * pattern that no weight has; an op that uses weights looks for it first, where runs are verified. So a
  * gather that is lost, late or cut off fails by name instead of going unseen, although
  * gradients here do not depend on weights. */
 #include "exec/tensors/tensors.h"

@@ -154,7 +154,7 @@ static int32_t next_on_stream(const struct walk *w, const struct program *g, int
     return i;
 }
 
-/* The op behind the last of those that begin together with op i. */
+/* The op after the last of those that begin together with op i. */
 static int32_t behind_unit(const struct walk *w, const struct program *g, int32_t i)
 {
     const struct lw_op *op = op_of(w, g, i);
@@ -200,7 +200,7 @@ static bool may_begin(const struct walk *w, const struct program *g, int32_t i)
     return true;
 }
 
-/* Ops i .. end of a stream that begin together; before: the one in front of them, -1 = none. */
+/* Ops i .. end of a stream that begin together; before: the one before them, -1 = none. */
 static bool begin_unit(struct walk *w, const struct program *g, int32_t i, int32_t end,
                        const int32_t *before)
 {
@@ -252,7 +252,7 @@ static bool is_alone(const struct walk *w, const struct program *g, int32_t i)
 }
 
 /* What a receive brings: what the sender knew, and that it is read. Of several sends that begin together
- * one may be read before those in front of it, which a clock cannot say. */
+ * one may be read before those before it, which a clock cannot say. */
 static void learn_from_sender(const struct walk *w, int32_t *clock, int32_t receive)
 {
     int32_t send = w->match[receive];

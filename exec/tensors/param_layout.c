@@ -34,7 +34,7 @@ static enum lw_status place_flat(struct exec_tensors *m, int32_t b, int64_t at, 
     return LW_OK;
 }
 
-/* Flat buffers of weights lie as the plan says, so that they travel without a copy; behind one that is
+/* Flat buffers of weights lie as the plan says, so that they travel without a copy; after one that is
  * cast on its way lies what travels. */
 static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *ends, bool *placed,
                                          struct lw_err *err)

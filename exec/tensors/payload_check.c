@@ -1,7 +1,7 @@
 /* Letters: communication without a bucket that names no value of a stage. Each op of each rank gets
  * numbers of its own, compared with what the op must leave. Sums that one op of the rank makes and another one
  * takes (tensor parallelism) are set by the one and compared by the other, as values of stages are, so
- * that they need memory no longer; the rest is set on the host before the step and compared behind it.
+ * that they need memory no longer; the rest is set on the host before the step and compared after it.
  * Not compared: what an op leaves undefined, and a send. */
 #include "exec/tensors/payload_check.h"
 
@@ -167,7 +167,7 @@ enum lw_status exec_letters_made(const struct exec_tensors *m, int32_t variant, 
     return LW_OK;
 }
 
-/* --- before and behind the step ----------------------------------------------------------------- */
+/* --- before and after the step ----------------------------------------------------------------- */
 
 static bool is_apart(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t i)
 {

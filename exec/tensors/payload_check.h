@@ -10,13 +10,13 @@
 
 /* Which op makes what an all-reduce without a bucket sums up, and which one takes the sum: the last compute
  * op that it waits for, and the first that waits for it. Those set and compare its numbers when they
- * run; the others are set before the step and compared behind it. Not of u8, whose sums are cut, nor of more than
+ * run; the others are set before the step and compared after it. Not of u8, whose sums are cut, nor of more than
  * EXEC_MAX_SUMMED members. Lists come from the arena. LW_ENOMEM. */
 enum lw_status exec_letter_ends_init(const struct lw_plan *p, const struct lw_program *g,
                                      int32_t rank, struct lw_arena *arena,
                                      struct exec_letter_ends *ends, struct lw_err *err);
 
-/* Append what op i of the program does with them: in front of its other parts, and behind. LW_ENOMEM. */
+/* Append what op i of the program does with them: before its other parts, and after. LW_ENOMEM. */
 enum lw_status exec_letters_taken(const struct exec_tensors *m, int32_t variant, int32_t i,
                                   const struct exec_place *at, struct exec_parts *parts,
                                   struct lw_err *err);
@@ -29,9 +29,9 @@ enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
                                  struct lw_err *err);
 
 /* Communication without a bucket (buffers, maps, whatever a plan sends) of one variant: its memory is
- * set before the step and compared behind it, where its places are apart; *n_bytes counts on. u8 holds
+ * set before the step and compared after it, where its places are apart; *n_bytes counts on. u8 holds
  * its numbers modulo 256; what an op leaves undefined is not compared; of an all-to-all among n members, block k goes to member k
- * and behind it block k came from member k. Only with keep_scratch_apart. LW_ENO names op, element, rank
+ * and after it block k came from member k. Only with keep_scratch_apart. LW_ENO names op, element, rank
  * and both values, of an all-to-all also whose block it is. */
 enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, int32_t step,
                                 struct lw_err *err);

@@ -107,7 +107,7 @@ static void name_value(const struct exec_gradient *g, int32_t micro_batches, cha
                        size_t room)
 {
     snprintf(text, room, "the %s module %d of micro-batch %d",
-             g->param % 2 ? "gradient in front of" : "activation behind",
+             g->param % 2 ? "gradient before" : "activation after",
              g->param % 2 ? g->param / 2 + 1 : g->param / 2, g->pass % micro_batches);
 }
 

@@ -12,7 +12,7 @@
 enum lw_status exec_taken_parts(const struct exec_tensors *m, int32_t variant, int32_t i,
                                 const struct exec_place *at, struct exec_parts *parts,
                                 struct lw_err *err);
-/* Append, behind them: what it sends on is computed. */
+/* Append, after them: what it sends on is computed. */
 enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, int32_t i,
                                const struct exec_place *at, struct exec_parts *parts,
                                struct lw_err *err);

@@ -8,7 +8,7 @@
  * travelled.
  *
  * A sparse gradient's way (exec/cpu/sparse_rows.h): ROWS_FILL into the rank's list; COPY_IN sends the list to its
- * place among all; the copy behind the all-gathers adds them up into the array, whose rows the optimizer
+ * place among all; the copy after the all-gathers adds them up into the array, whose rows the optimizer
  * steps and clears. */
 #include "exec/tensors/grad_norm.h"
 #include "exec/tensors/grad_sums.h"

@@ -273,7 +273,7 @@ static enum lw_status note_messages(struct exec_tensors *m, const struct lw_prog
     return exec_letter_ends_init(p, g, rank, &m->arena, &l->letters, err);
 }
 
-/* first_apart: behind the places of the variants before that are no other's. */
+/* first_apart: after the places of the variants before that are no other's. */
 static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role, bool alike,
                               int64_t first_apart, struct lw_err *err)
 {
@@ -310,7 +310,7 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
     return LW_OK;
 }
 
-/* The places that messages hand on lie behind those that are one message's own in any variant. */
+/* The places that messages hand on lie after those that are one message's own in any variant. */
 static enum lw_status lay_out_all(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
@@ -417,7 +417,7 @@ int64_t exec_tensors_scratch_size(const struct exec_tensors *m)
     return m->keep_scratch_apart ? m->scratch_bytes : m->scratch_bytes * m->plan->n_streams;
 }
 
-/* Behind the messages: source and target of copies that name no bucket. */
+/* After the messages: source and target of copies that name no bucket. */
 int64_t exec_tensors_message_bytes(const struct exec_tensors *m)
 {
     return exec_tensors_scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams;

@@ -162,7 +162,7 @@ int64_t exec_tensors_message_bytes(const struct exec_tensors *m); /* and of copi
 
 /* Elements [first, first + numel) of a parameter that the rank at a place updates: of those with a
  * gradient in this step, completed by a backward or reduced (an unused one gets the average of the
- * others), all, or of sharded ones its own. Begin with an empty walk; false behind the last. */
+ * others), all, or of sharded ones its own. Begin with an empty walk; false after the last. */
 struct exec_owned {
     int32_t param;
     int64_t first, numel;

@@ -57,7 +57,7 @@ static enum lw_status no_cast_back(const struct lw_plan *p, int32_t bucket, int3
                    lw_dtype_name(exec_bucket_filled_in(p, bucket)), role);
 }
 
-/* What is reduced or sent in another type than it is filled in is cast before, and back behind. */
+/* What is reduced or sent in another type than it is filled in is cast before, and back after. */
 static enum lw_status audit_casts(const struct lw_plan *p, int32_t variant, int32_t role,
                                   enum lw_dtype *is, struct lw_err *err)
 {

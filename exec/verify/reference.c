@@ -3,7 +3,7 @@
  * (of a stage and tensor coordinate), add up the copies of a tied parameter at all stages, and let the
  * optimizer step; all of it in the same f32 operations. What --broadcast-dtype takes from weights on the
  * wire it takes from them here: from f32 weights in every step, from others, whose f32 masters do not
- * travel, behind the last. It knows nothing of buckets, so a plan that loses, doubles or misplaces a
+ * travel, after the last. It knows nothing of buckets, so a plan that loses, doubles or misplaces a
  * gradient cannot agree.
  *
  * Clipping needs the norm of a step before any parameter's update: norms of all steps are taken first,
@@ -52,7 +52,7 @@ static double add_terms(const struct exec_reference *f, struct exec_gradient *g,
     return one;
 }
 
-/* The first pass behind the step that begins with pass `first`. */
+/* The first pass after the step that begins with pass `first`. */
 static int64_t after_step(const struct lw_plan *p, int64_t first)
 {
     while (!p->variants[lw_plan_variant_of_pass(p, first)].ends_step)

@@ -229,7 +229,7 @@ static enum lw_status tell_wrong(const struct check *k, struct lw_err *err)
                    (long long)(x->first + x->n - 1), x->rank);
 }
 
-/* What is no number equals nothing, and bit by bit everything of its kind. */
+/* What is not a number equals nothing, and bit by bit everything of its kind. */
 static enum lw_status has_numbers(const struct exec_reference *f, int32_t param, struct lw_err *err)
 {
     const struct lw_plan_param *a = &f->m->plan->params[param];

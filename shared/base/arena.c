@@ -114,7 +114,7 @@ int lw_reserve(void *items, int64_t *cap, int64_t need, size_t size)
 
 struct lw_arena_block {
     struct lw_arena_block *next;
-    size_t used, size; /* bytes behind the header */
+    size_t used, size; /* bytes after the header */
     _Alignas(ALIGN) unsigned char bytes[];
 };
 
@@ -128,7 +128,7 @@ static size_t aligned(size_t at, size_t align)
     return (at + align - 1) & ~(align - 1);
 }
 
-/* A new block with room for `want`; one that is large stands behind the open one. */
+/* A new block with room for `want`; one that is large stands after the open one. */
 static struct lw_arena_block *add_block(struct lw_arena *a, size_t want)
 {
     bool large = want > BLOCK_BYTES / 4;

@@ -46,7 +46,7 @@ static void say_why(const char *name, const z_stream *z, int result, size_t at, 
                 "%s: byte %zu: the gzip data ends too early (truncated); %zu bytes unpack from it",
                 name, at, made);
     else if (made == 0)
-        lw_fail(why, LW_EFORMAT, "%s: byte %zu: this is no gzip data (%s)", name, at,
+        lw_fail(why, LW_EFORMAT, "%s: byte %zu: this is not gzip data (%s)", name, at,
                 z->msg ? z->msg : "unknown");
     else
         lw_fail(why, LW_EFORMAT,

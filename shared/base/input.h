@@ -5,7 +5,7 @@
 
 #include "shared/base/err.h"
 
-/* A whole input file in memory, with LW_JSON_PADDING zero bytes behind text[len]. gzip is found by
+/* A whole input file in memory, with LW_JSON_PADDING zero bytes after text[len]. gzip is found by
  * its content and unpacked (checksums verified). "-" is standard input. */
 struct lw_input {
     const char *name; /* as the user wrote it; borrowed */

@@ -6,7 +6,7 @@
  * Invariants:
  *   tokens   at[0] < at[1] < ... < at[n-1] < len: each of { } [ ] : , and the first byte of each
  *            string, number and word; what stands between the end of a token and the next is blank
- *   cursor   the value that begins at token `cur`; `after` is the token behind it once that is
+ *   cursor   the value that begins at token `cur`; `after` is the token after it once that is
  * known (0 before): values are checked when they are read or skipped, whichever comes first frames
  * the containers entered and not left, outermost first; a frame's `index` is -1 before its first
  * item Everything passed over is checked against the grammar of RFC 8259: brackets, commas, words,
@@ -98,7 +98,7 @@ inline enum lw_json_type kind_of(char c)
     }
 }
 
-/* First byte of token i; 0 behind the last (no token begins with a zero byte that passes). */
+/* First byte of token i; 0 after the last (no token begins with a zero byte that passes). */
 inline char peek(const lw_json *j, uint32_t i)
 {
     return i < j->n ? j->text[j->at[i]] : 0;
@@ -302,7 +302,7 @@ char *put_utf8(char *to, int code)
     return to;
 }
 
-/* The character of one escape, p behind its backslash; -1: no escape, -2: half of a pair. */
+/* The character of one escape, p after its backslash; -1: no escape, -2: half of a pair. */
 int escape_code(const char **at, const char *end)
 {
     static const char names[] = "\"\\/bfnrt", codes[] = "\"\\/\b\f\n\r\t";
@@ -402,7 +402,7 @@ inline bool check_key(lw_json *j, uint32_t i, size_t *begin, size_t *end)
     if (peek(j, i) != '"')
         return fail_found(j, i, "a key in quotes");
     if (peek(j, i + 1) != ':')
-        return fail_found(j, i + 1, "':' behind the key");
+        return fail_found(j, i + 1, "':' after the key");
     string_range(j, i, begin, end);
     return check_escapes(j, *begin, *end);
 }
@@ -420,7 +420,7 @@ bool fail_separator(lw_json *j, uint32_t i, bool in_object)
     return fail_found(j, i, in_object ? "',' or '}'" : "',' or ']'");
 }
 
-/* Pass over the container that opens at token i, checking all of it; the token behind it, or 0
+/* Pass over the container that opens at token i, checking all of it; the token after it, or 0
  * after an error. A bit per level tells objects from arrays. */
 uint32_t skip_container(lw_json *j, uint32_t i)
 {

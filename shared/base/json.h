@@ -33,12 +33,12 @@ enum lw_json_type {
     LW_JSON_NULL,
 };
 
-/* Bytes that must be allocated (and readable) behind the text given to lw_json_open. */
+/* Bytes that must be allocated (and readable) after the text given to lw_json_open. */
 #define LW_JSON_PADDING 64
 
 /* Open a document held in memory: text[len] borrowed until lw_json_close, with LW_JSON_PADDING
- * allocated bytes behind it. `name` (borrowed) begins every message. The cursor stands on the root
- * value. LW_EFORMAT when it is no JSON at all; LW_ENOTSUP beyond 4 GiB. */
+ * allocated bytes after it. `name` (borrowed) begins every message. The cursor stands on the root
+ * value. LW_EFORMAT when it is not JSON at all; LW_ENOTSUP beyond 4 GiB. */
 enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
                             struct lw_err *err);
 /* The same for a text that may be cut or damaged: what stands before the first byte that cannot be

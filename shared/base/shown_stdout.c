@@ -1,4 +1,4 @@
-/* A stream in front of descriptor 1. A character may be split over two writes: its first bytes wait
+/* A stream before descriptor 1. A character may be split over two writes: its first bytes wait
  * for the rest, and what still waits at the end is written as invalid. */
 #include "shared/base/shown_stdout.h"
 

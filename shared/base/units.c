@@ -107,7 +107,7 @@ enum lw_status lw_parse_int(const char *text, int64_t min, int64_t max, int64_t 
     errno = 0;
     long long v = strtoll(text, &end, 10);
     if (end == text || *end || errno == ERANGE || v < min || v > max)
-        return lw_fail(err, LW_EINVAL, "'%s' is no whole number from %lld to %lld", text,
+        return lw_fail(err, LW_EINVAL, "'%s' is not a whole number from %lld to %lld", text,
                        (long long)min, (long long)max);
     *value = v;
     return LW_OK;

@@ -34,7 +34,7 @@ struct assign {
     int32_t *at_limit;    /* [n_keys] */
     struct chain *closed; /* [n] */
     int32_t n_closed;
-    int32_t *next;        /* [n]: the gradient behind this one in its bucket */
+    int32_t *next;        /* [n]: the gradient after this one in its bucket */
 };
 
 void lw_bucketing_free(struct lw_bucketing *b)
@@ -156,7 +156,7 @@ static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct
     return LW_OK;
 }
 
-/* The non-empty open buckets go behind the closed ones; returns how many. */
+/* The non-empty open buckets go after the closed ones; returns how many. */
 static int32_t close_rest(struct assign *a)
 {
     int32_t before = a->n_closed;

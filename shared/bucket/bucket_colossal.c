@@ -23,7 +23,7 @@ static bool taken(const struct lw_colossal_grad *g, bool shared)
     return g->trainable && g->has_grad && (!shared || g->shared_group >= 0);
 }
 
-/* The bucket of a key, made behind the other dtypes of its group when it is new. */
+/* The bucket of a key, made after the other dtypes of its group when it is new. */
 static struct lw_colossal_bucket *find_or_add(struct lw_colossal_buckets *b, int32_t group,
                                               enum lw_dtype dtype)
 {

@@ -8,7 +8,7 @@
  *
  * With the next forward (DeAR, Zhang et al., ICDCS 2023) there are two ends to keep small: of the
  * reduce-scatters, f, and of what follows them, h: buckets are all-gathered in the opposite order
- * and modules run behind their gather, so the forward ends at f + between + max over buckets k of
+ * and modules run after their gather, so the forward ends at f + between + max over buckets k of
  * (gathers of k and all later ones + forward of k and all earlier ones), in ready order, and h
  * obeys the same recurrence as f with forward prefix sums for ready times. All pairs (f, h) that
  * are not worse in both are kept for each prefix.
@@ -112,7 +112,7 @@ static int64_t sum(const int64_t *v, int32_t begin, int32_t end)
     return s;
 }
 
-/* The next forward: gathers in the opposite order, modules behind them. */
+/* The next forward: gathers in the opposite order, modules after them. */
 static enum lw_status gather_end(const struct lw_merge *m, const int32_t *first, int32_t n_buckets,
                                  lw_ps begin, lw_ps *end, struct lw_err *err)
 {
@@ -149,7 +149,7 @@ enum lw_status lw_merge_end(const struct lw_merge *m, const int32_t *first, int3
     return LW_OK;
 }
 
-/* Runs that end behind cuts_backward[0] = n > cuts_backward[1] > ... > 0 become buckets. */
+/* Runs that end after cuts_backward[0] = n > cuts_backward[1] > ... > 0 become buckets. */
 static enum lw_status emit(const struct lw_merge *m, const int32_t *cuts_backward,
                            int32_t n_buckets, struct lw_bucketing *out, lw_ps *end,
                            struct lw_err *err)
@@ -313,7 +313,7 @@ static int by_ends(const void *a, const void *b)
     return (x->before > y->before) - (x->before < y->before);
 }
 
-/* All labels of prefix j with one bucket (j, i] behind them. */
+/* All labels of prefix j with one bucket (j, i] after them. */
 static enum lw_status extend(struct search *s, struct labels *l, int32_t i, int32_t j,
                              struct lw_err *err)
 {

@@ -4,7 +4,7 @@
  * exceed the capacity opens the next bucket unless the current one holds no element (strictly: an
  * exact fit stays, an oversize one goes into an empty bucket and nothing is split); a bucket's
  * buffer ends with its last gradient; there is always at least one bucket. So gradients without
- * elements stay in whatever bucket is open, except behind an oversize one.
+ * elements stay in whatever bucket is open, except after an oversize one.
  *
  * All gradients share one dtype, the gradient dtype; the division by the group's size happens in
  * the buffer before the all-reduce. Compat differs in the capacity (4 bytes for every type but

@@ -135,7 +135,7 @@ static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32
     if (!rooted)
         return LW_OK;
     if (root < 0 || p->comm_group[(int64_t)comm * p->n_ranks + root] != group)
-        return lw_fail(err, LW_EPLAN, "%s: its root, rank %d, is no member of group %d",
+        return lw_fail(err, LW_EPLAN, "%s: its root, rank %d, is not a member of group %d",
                        lw_plan_op_text(p, op, text), root, group);
     return LW_OK;
 }

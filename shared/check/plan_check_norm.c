@@ -110,7 +110,7 @@ static enum lw_status check_sum(const struct norm *k, struct chain *c, int32_t o
                        (long long)b->bytes, lw_dtype_name(b->dtype));
     for (int32_t s = 0; s < c->n_sums; s++)
         if (c->sums[s].comm == o->comm)
-            return lw_fail(err, LW_EPLAN, "%s is the second sum over '%.40s', behind op %d",
+            return lw_fail(err, LW_EPLAN, "%s is the second sum over '%.40s', after op %d",
                            lw_plan_op_text(p, op, text), p->comms[o->comm].name, c->sums[s].op);
     if (c->n_sums == MAX_SUMS)
         return lw_fail(err, LW_EPLAN, "%s: a norm is summed over %d communicators at most",

@@ -65,8 +65,8 @@ static enum lw_status check_bytes(const struct lw_plan *p, int32_t op, int64_t r
 static enum lw_status check_gathers(const struct lw_plan *p, const struct lw_program *g, int32_t op,
                                     int32_t rank, int32_t variant, struct lw_err *err)
 {
-    static const char *const words[] = {"an all-gather of shapes", "an all-gather of indices behind it",
-                                        "an all-gather of values behind that"};
+    static const char *const words[] = {"an all-gather of shapes", "an all-gather of indices after it",
+                                        "an all-gather of values after that"};
     const struct lw_op *o = &p->ops[op];
     const struct lw_group *group = o->comm >= 0 ? lw_plan_group(p, o->comm, rank) : NULL;
     const struct lw_sparse *x = lw_plan_sparse(p, o->bucket);

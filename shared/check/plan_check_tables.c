@@ -477,7 +477,7 @@ static enum lw_status check_program(const struct lw_plan *p, const struct lw_pro
                            i);
         for (int32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
             if (p->deps[d] < g->first_op || p->deps[d] >= i)
-                return lw_fail(err, LW_EPLAN, "op %d (%s): depends on op %d, which is no earlier op "
+                return lw_fail(err, LW_EPLAN, "op %d (%s): depends on op %d, which is not an earlier op "
                                               "of its program (%d to %d)", i,
                                lw_op_name(o->kind), p->deps[d], g->first_op, i - 1);
         for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++)

@@ -388,7 +388,7 @@ static enum lw_status follow_weights(struct lw_terms *k, int32_t b, struct lw_er
     return LW_OK;
 }
 
-/* Of temporary weights: whoever computes with them finds them gathered. */
+/* Of temporary weights: ops that compute with them finds them gathered. */
 static enum lw_status check_there(const struct lw_terms *k, int32_t module, struct lw_err *err)
 {
     const struct lw_uses *u = k->uses;

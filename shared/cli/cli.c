@@ -116,7 +116,7 @@ static enum lw_status parse_format(const char *text, enum lw_format *f, struct l
             return LW_OK;
         }
     }
-    return lw_fail(err, LW_EINVAL, "'%s' is no format (text, json, csv)", text);
+    return lw_fail(err, LW_EINVAL, "'%s' is not a format (text, json, csv)", text);
 }
 
 static enum lw_status parse_double(const struct lw_opt *o, const char *text, struct lw_err *err)
@@ -125,10 +125,10 @@ static enum lw_status parse_double(const struct lw_opt *o, const char *text, str
     double x = strtod(text, &end);
 
     if (end == text || *end || !(x >= (double)o->min))
-        return lw_fail(err, LW_EINVAL, "'%s' is no number of %lld or more", text,
+        return lw_fail(err, LW_EINVAL, "'%s' is not a number of %lld or more", text,
                        (long long)o->min);
     if (o->max && !(x <= (double)o->max))
-        return lw_fail(err, LW_EINVAL, "'%s' is no number from %lld to %lld", text,
+        return lw_fail(err, LW_EINVAL, "'%s' is not a number from %lld to %lld", text,
                        (long long)o->min, (long long)o->max);
     *(double *)o->value = x;
     return LW_OK;
@@ -184,7 +184,7 @@ static bool is_switch(const struct lw_opt *o)
     return o->arg && strcmp(o->arg, "on|off") == 0;
 }
 
-/* A switch alone means "on": a word behind it that is neither on nor off is left for the scan. */
+/* A switch alone means "on": a word after it that is neither on nor off is left for the scan. */
 static const char *switch_value(char **argv, bool is_last)
 {
     if (is_last)

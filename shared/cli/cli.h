@@ -51,7 +51,7 @@ struct lw_opt {
 #define LW_OPTION_NO_DB(flag) {"no-db", 0, LW_OPT_FLAG, (flag), NULL, "store nothing", 0, 0}
 #define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress bar", 0, 0}
 
-/* Parse argv[1..] of a subcommand with one table (ends with name == NULL). What is no option is
+/* Parse argv[1..] of a subcommand with one table (ends with name == NULL). What is not an option is
  * moved to argv[1..*n_operands], in order; "--" ends the options, "-" is an operand.
  * LW_EINVAL names the option and what it takes. "--help" sets *help (the caller then prints). */
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,

@@ -39,7 +39,7 @@ struct lw_plan_source {
     bool has_workload;
 };
 
-/* lw_cli_begin with the options of a plan source in front of the command's own, fewer than
+/* lw_cli_begin with the options of a plan source before the command's own, fewer than
  * LW_PLAN_SOURCE_OWN, which end with name == NULL. */
 int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
                          const struct lw_opt *own, int argc, char **argv, int *n_operands);

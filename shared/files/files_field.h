@@ -43,7 +43,7 @@ struct lw_field {
     size_t at, n_at;               /* bytes from the start of the struct; n_at: an int32_t */
     int64_t absent;                /* numbers, words: the value when the field is not there */
     int64_t least, most;           /* numbers (and items of INTS): allowed; NS in ps */
-    const char *(*word)(int k);    /* WORD: the k-th word, NULL behind the last */
+    const char *(*word)(int k);    /* WORD: the k-th word, NULL after the last */
     const struct lw_field *fields; /* OBJECT, LIST: of one struct */
     /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4 */
     size_t size;
@@ -164,7 +164,7 @@ bool lw_fields_append_ints(struct lw_fields *r, int32_t **items, int64_t *n, int
  * is in the arena also after an error; the caller frees it. */
 enum lw_status lw_file_read(const char *file, const char *kind, const struct lw_field *table,
                             struct lw_arena *arena, void *base, struct lw_err *err);
-/* The same from a text in memory, with LW_JSON_PADDING bytes behind it. */
+/* The same from a text in memory, with LW_JSON_PADDING bytes after it. */
 enum lw_status lw_text_read(const char *name, const char *text, size_t len, const char *kind,
                             const struct lw_field *table, struct lw_arena *arena, void *base,
                             struct lw_err *err);

@@ -184,7 +184,7 @@ static enum lw_status split(struct lw_arena *arena, const char *p, const char *e
         }
         bool last = *from == '\0';
         if (!last && *from != ',')
-            return lw_fail(err, LW_EFORMAT, "column %d: text behind a closing quote", *n);
+            return lw_fail(err, LW_EFORMAT, "column %d: text after a closing quote", *n);
         *to = '\0';
         if (last)
             break;

@@ -37,7 +37,7 @@ static enum lw_status cell_double(struct lw_golden_case *c, const char *title, d
     LW_TRY(lw_golden_cell(c, title, text, err));
     *v = strtod(*text, &end);
     if (end == *text || *end || !isfinite(*v) || *v < 0)
-        return lw_fail(err, LW_EFORMAT, "%s: '%s' is no number of 0 or more", title, *text);
+        return lw_fail(err, LW_EFORMAT, "%s: '%s' is not a number of 0 or more", title, *text);
     return LW_OK;
 }
 

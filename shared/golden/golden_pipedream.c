@@ -193,7 +193,7 @@ static bool comes_before(const struct judge *j, int32_t a, int32_t b)
     return false;
 }
 
-/* The stage from behind state a (-1: the input) to state b; < 0 when it is not as recorded. */
+/* The stage from after state a (-1: the input) to state b; < 0 when it is not as recorded. */
 static double stage_time(const struct judge *j, int32_t a, int32_t b, const struct stage *r,
                          double bandwidth)
 {

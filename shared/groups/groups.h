@@ -73,7 +73,7 @@ enum lw_status lw_groups_shared_module(const struct lw_rank_grid *grid, const in
 /* The rank that broadcasts the shared parameters to `rank` at start: the subgroup's first member.
  * In compat the root system's subgroup[stages[0]]
  * (colossalai/nn/layer/wrapper/pipeline_wrapper.py): right only when that stage is 0; LW_EINVAL
- * where the index is beyond the subgroup, or the rank is no member. */
+ * where the index is beyond the subgroup, or the rank is not a member. */
 enum lw_status lw_shared_module_source(const struct lw_groups *g, const int32_t *stages,
                                        int32_t rank, bool compat, int32_t *source,
                                        struct lw_err *err);

@@ -122,13 +122,13 @@ static enum lw_status check_haiscale(const struct lw_workload *w, struct lw_err 
     return LW_OK;
 }
 
-/* Unused gradients: bucketed ones go with their bucket behind the backward, others are never sent. */
+/* Unused gradients: bucketed ones go with their bucket after the backward, others are never sent. */
 static enum lw_status check_fairscale(const struct lw_workload *w, struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++)
         if (w->params[i].trainable && w->params[i].tied < 0 && !w->params[i].used)
             return lw_fail(err, LW_ENOTSUP, "--compat fairscale: parameter %d '%s' is unused; its "
-                                            "bucket would be flushed behind the backward, which "
+                                            "bucket would be flushed after the backward, which "
                                             "this build does not plan", i, w->params[i].name);
     return LW_OK;
 }

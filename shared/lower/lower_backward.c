@@ -28,7 +28,7 @@ static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x, c
 }
 
 /* The tensor group's collectives of a module's backward. With sequence parallelism a sum is a
- * reduce-scatter, and what the forward reduce-scattered is gathered: one before the first op, one behind
+ * reduce-scatter, and what the forward reduce-scattered is gathered: one before the first op, one after
  * each sum inside the module; beside each, its saved inputs, which the weights' gradient reads. */
 static int32_t gathers_of(const struct lw_part *d, int32_t module)
 {
@@ -57,7 +57,7 @@ static void add_sums(struct lw_writer *k, const struct lw_part *d, int32_t modul
                      d->w->modules[module].tp_backward_bytes / calls, lw_part_module(d, module), -1);
 }
 
-/* Keys and values again before a module's backward, their gradients behind it: to those whose they are. */
+/* Keys and values again before a module's backward, their gradients after it: to those whose they are. */
 static void add_keys(struct lw_writer *k, const struct lw_part *d, int32_t module, enum lw_op_kind kind,
                      int32_t input)
 {

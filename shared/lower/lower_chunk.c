@@ -205,7 +205,7 @@ static bool does_again(const struct lw_part *d, int32_t module)
     return mode_of(d, module) != LW_RECOMPUTE_NONE && again(d->s, &d->w->modules[module]);
 }
 
-/* What recomputation brings back in front of the backward. */
+/* What recomputation brings back before the backward. */
 static int64_t regained_bytes(const struct lw_part *d, int32_t module)
 {
     int64_t all = d->w->modules[module].kept_bytes[LW_RECOMPUTE_NONE], kept = kept_bytes(d, module);

@@ -90,7 +90,7 @@ struct lw_part {
     struct lw_part_set initial, rebuilt;
     struct lw_part_shards shards; /* n == 0: every member updates everything */
     int32_t *root_of;            /* [buckets of initial] reduced to this member; NULL = all-reduced */
-    int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced behind the backward */
+    int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced after the backward */
     enum lw_scaling scaling;     /* where gradients are averaged */
     enum lw_bucket_storage storage;
     bool one_by_one;             /* each bucket is reduced and waited for before the next */
@@ -98,7 +98,7 @@ struct lw_part {
     int32_t n_buffers, *buffer_of;
 
     bool tells_kept;             /* every module tells the activations that it keeps */
-    int32_t *sums_after;         /* [stretches] tensor-parallel sums behind each; NULL = none */
+    int32_t *sums_after;         /* [stretches] tensor-parallel sums after each; NULL = none */
     int32_t *forward_work;       /* plan's number by module: the first of lw_tensor_calls (or 1) */
     int32_t *again_work;         /* the same of what recomputation does before the backward; -1 = none */
     int32_t *stretch_work;       /* by stretch */
@@ -130,7 +130,7 @@ static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
     return d->first_module + module;
 }
 
-/* Forward work of a module that recomputation does again, in front of its backward. Full recomputation
+/* Forward work of a module that recomputation does again, before its backward. Full recomputation
  * leaves out modules that drop nothing, such as a head outside the blocks. */
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m);
 /* All-reduces over the tensor group in a module's forward or backward. */

@@ -1,12 +1,12 @@
 /* What ColossalAI's pipelines do differently (hpcaitech/ColossalAI @ 96780e6): combined calls of
  * sends and receives; under compat also the exchange of shapes before the first activation of a part
  * (communication/utils.py: the number of dimensions, then the dimensions, as blocking int64 messages;
- * three dimensions are assumed, the workload knows none), transfers that are waited for, and behind
+ * three dimensions are assumed, the workload knows none), transfers that are waited for, and after
  * the reductions the number of mixed precision and the chain of clipping: found-inf as a maximum over the
  * model group for f16 gradients (amp/); a pass that takes the squares, their sum over the tensor group and
  * then over the pipeline as f32, a pass that scales (utils/common.py, clip_grad_norm_fp32).
  *
- * A combined call is one group call behind the compute before it; the compute behind it waits for all
+ * A combined call is one group call after the compute before it; the compute after it waits for all
  * of it under compat, else for what it takes. */
 #include "shared/lower/lower_steps.h"
 
@@ -88,7 +88,7 @@ static void exchange_shapes(struct lw_writer *k, const struct queues *q, unsigne
     }
 }
 
-/* Sends to and receives from the stage before, then those with the stage behind: the order in which
+/* Sends to and receives from the stage before, then those with the stage after: the order in which
  * ColossalAI posts them. */
 static void write_call(struct lw_writer *k, struct queues *q, unsigned moves, bool blocking)
 {
@@ -134,7 +134,7 @@ enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- behind the reductions ---------------------------------------------------------------------- */
+/* --- after the reductions ---------------------------------------------------------------------- */
 
 /* A number that all members of a group agree on; whatever follows waits for it. */
 static void agree(struct lw_writer *k, int32_t comm, const char *what)

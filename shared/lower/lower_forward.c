@@ -43,10 +43,10 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
     }
 }
 
-/* One module's ops with the sums between and behind them. With sequence parallelism the sum in the
+/* One module's ops with the sums between and after them. With sequence parallelism the sum in the
  * backward of a part is a reduce-scatter there and an all-gather here, and the sum here a reduce-scatter.
  * Keys and values are gathered before the first op, which attends; tokens go to the experts before the
- * last and come back behind it. */
+ * last and come back after it. */
 static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
                          enum lw_op_kind kind, int32_t work, int32_t input)
 {

@@ -6,7 +6,7 @@
  *   ZeRO-2  the same, but gradients take room from the first backward that writes into a bucket until
  *           the bucket is reduced.
  *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
- *           before the module's forward and again before its backward, and given up behind each;
+ *           before the module's forward and again before its backward, and given up after each;
  *           the last module of a part keeps them, because its backward comes first. Parameters below
  *           the persistence threshold (--persist, in elements) form units of their own, which stay
  *           and are all-gathered after the optimizer.
@@ -246,7 +246,7 @@ static struct lw_op memory_op(const struct lw_writer *k, enum lw_op_kind kind, i
     return op;
 }
 
-/* Room, then the weights: behind what runs now, and behind the last time they were given up. */
+/* Room, then the weights: after what runs now, and after the last time they were given up. */
 static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer)
 {
     const struct lw_part_buffer *f = &x->d->shards.buffers[buffer];

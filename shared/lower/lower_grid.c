@@ -2,7 +2,7 @@
  * coloured so that no rank has two links of one colour: each colour is a communicator class of
  * two-member groups with a stream of its own (greedy edge colouring: at most 2d - 1 colours for d
  * links at a rank). A unit of two actions waits for the inputs of both before the first, and sends
- * what both made behind the second, so its parts start and end together as one. */
+ * what both made after the second, so its parts start and end together as one. */
 #include "shared/lower/lower_grid.h"
 
 #include <stdio.h>
@@ -184,7 +184,7 @@ static void pass_message(struct writer *k, int32_t rank, const struct lw_grid_st
     op.comm = k->comm[x->backward][x->colour];
     op.work_ps = k->d->comm;
     op.peer = s->peer;
-    op.module = s->action.stage - x->backward; /* the boundary behind it */
+    op.module = s->action.stage - x->backward; /* the boundary after it */
     op.stage = rank;
     op.micro_batch = s->action.micro_batch;
     int32_t at = lw_builder_op(k->b, &op, &dep, sends);

@@ -1,4 +1,4 @@
-/* What a plan tells people: the decisions of a lowering and the rules behind them. */
+/* What a plan tells people: the decisions of a lowering and the rules after them. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -47,7 +47,7 @@ static void note_buckets(const struct lw_part *d, struct lw_builder *b)
                     lw_part_averaging(d));
     for (int32_t i = 0; i < d->n_empty; i++)
         lw_builder_note(b, "compat fairscale: the bucket of rank %d is empty and is reduced too, "
-                           "behind the backward", d->empty[i]);
+                           "after the backward", d->empty[i]);
     if (d->storage != LW_STORED_COPIED)
         lw_builder_note(b, "buckets hold the gradients themselves: nothing is copied out");
     if (d->s->comm_hook != LW_HOOK_NONE)
@@ -98,8 +98,8 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
                            "parameters below %" PRId64 " elements, stay and are all-gathered after "
                            "the optimizer", h->n_buffers - n_kept,
                         d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT,
-                        d->s->reshard ? ", given up behind forward and backward"
-                                      : ", given up behind the backward", n_kept, d->s->persist);
+                        d->s->reshard ? ", given up after forward and backward"
+                                      : ", given up after the backward", n_kept, d->s->persist);
     if (d->s->micro_batches > 1 || d->s->no_sync > 0)
         lw_builder_note(b, lw_part_reduces_each(d)
                                ? "accumulation: every micro-batch is reduced, and owners add up"
@@ -212,7 +212,7 @@ static void note_pipeline(const struct lw_lowering *l)
         lw_builder_note(b, "messages: a communicator per direction; they go in the order in which "
                            "their senders finish by the workload's times");
     if (l->mirrored)
-        lw_builder_note(b, "two directions: both holders of a part reduce its gradients, behind "
+        lw_builder_note(b, "two directions: both holders of a part reduce its gradients, after "
                            "the last backward");
 }
 
@@ -238,7 +238,7 @@ static void note_tied(const struct lw_lowering *l)
 {
     for (int32_t s = 0; s < l->n_tied; s++)
         lw_builder_note(l->b, "tied: '%s' has copies at %d stages; their gradients are summed over an "
-                              "embedding communicator behind the reduction, before the optimizer",
+                              "embedding communicator after the reduction, before the optimizer",
                         l->w->params[l->tied[s].first].name, l->tied[s].n_copies);
 }
 
@@ -256,14 +256,14 @@ static void note_tensor(const struct lw_lowering *l)
                         l->tp);
     if (l->ep > 1)
         lw_builder_note(l->b, "expert parallelism: 1/%d of the experts a rank, tokens spread evenly; all-to-all "
-                              "before and behind the experts, forward and backward; their gradients are "
+                              "before and after the experts, forward and backward; their gradients are "
                               "reduced over %d ranks", l->ep, l->parts[0].n_expert_members);
     if (l->cp > 1)
         lw_builder_note(l->b, "context parallelism: 1/%d of every sequence's tokens, causal work evened "
                               "out; keys and values are all-gathered before a module attends, their "
-                              "gradients reduce-scattered behind its backward", l->cp);
+                              "gradients reduce-scattered after its backward", l->cp);
     if (l->s->recompute == LW_RECOMPUTE_FULL)
-        lw_builder_note(l->b, "recomputation: each module's forward again, in front of its backward; not of "
+        lw_builder_note(l->b, "recomputation: each module's forward again, before its backward; not of "
                               "modules that keep as much either way");
     if (l->s->recompute == LW_RECOMPUTE_SELECTIVE)
         lw_builder_note(l->b, "recomputation: what the workload names of a module's forward again, in "

@@ -1,12 +1,12 @@
 /* What the exact partition is told of a plan: work, transfers, memory, pins (docs/design/partition.md).
  *
- * Transfers (--weigh-transfers): the activation behind a module and its gradient coming back, each by
+ * Transfers (--weigh-transfers): the activation after a module and its gradient coming back, each by
  * the cluster's cost of a message between neighbours, which both stages wait for; over two nodes where
  * any two neighbours are on different ones. Memory (--stage-memory): what a rank holds when nothing
  * runs, what recomputation brings back of one module (the largest of the model, wherever it is), and the activations of as many micro-batches as the schedule keeps on it at once. What cannot be
- * told before the cut (shares of ZeRO-1, buffers, copies of tied parameters) is estimated in front of
- * it and checked behind it, so a plan never goes beyond the limit. Not modelled: transfers hidden
- * behind compute. Refused: a limit for several parts on one rank, and for ZeRO-2 and 3, whose units
+ * told before the cut (shares of ZeRO-1, buffers, copies of tied parameters) is estimated before
+ * it and checked after it, so a plan never goes beyond the limit. Not modelled: transfers hidden
+ * after compute. Refused: a limit for several parts on one rank, and for ZeRO-2 and 3, whose units
  * come and go. */
 #include <inttypes.h>
 #include <string.h>
@@ -179,7 +179,7 @@ enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err)
         if (s == LW_OK && held > l->s->stage_bytes)
             s = lw_fail(err, LW_EINVAL, "--stage-memory %" PRId64 ": stage %d with modules %d to %d "
                                         "holds %" PRId64 " bytes (buffers, shares of the optimizer "
-                                        "and copies of tied parameters are known behind the cut)",
+                                        "and copies of tied parameters are known after the cut)",
                         l->s->stage_bytes, q, r.begin, r.end - 1, held);
     }
     lw_arena_free(&room);

@@ -1,7 +1,7 @@
 /* Forwards, backwards and messages of a pass on one pipeline rank, in the order of lw_grid_order.
  *
  * A receive waits for nothing but its turn on its communicator; what takes it waits for it. A send
- * waits for the op behind which its value is there. Gradients are reduced during the last backward of their part; host gaps come with the first forward
+ * waits for the op after which its value is there. Gradients are reduced during the last backward of their part; host gaps come with the first forward
  * and the first backward of a micro-batch on the rank. */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static int32_t last_micro_batch(const struct lw_writer *k, const struct lw_grid_
     return lw_grid_rank_of(g, s->action.stage, last) == k->role ? last : g->n_micro_batches / 2 - 1;
 }
 
-/* The module behind which the value leaves, or in front of which the gradient does. */
+/* The module after which the value leaves, or before which the gradient does. */
 static int32_t boundary(const struct lw_lowering *l, const struct lw_action *a)
 {
     const struct lw_part *d = &l->parts[a->kind == LW_OP_FORWARD ? a->stage : a->stage - 1];

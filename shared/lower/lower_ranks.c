@@ -2,7 +2,7 @@
  * rows of operands for what ranks of a role do not share.
  *
  * Invariants: a role's ranks ascend; a data group's members ascend by data coordinate, those of the
- * second direction's pipeline rank behind those of the first; the rank with the same data and tensor coordinate is the peer on another pipeline
+ * second direction's pipeline rank after those of the first; the rank with the same data and tensor coordinate is the peer on another pipeline
  * rank. Classes are made in ColossalAI's creation order: data, model,
  * pipeline, tensor. */
 #include <stdio.h>

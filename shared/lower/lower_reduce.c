@@ -1,5 +1,5 @@
 /* The reduction of a part's gradients: copies into buckets, launches as the reducer asks for them,
- * and behind the backward whatever is left. The reducer that decides the launches is the one exec
+ * and after the backward whatever is left. The reducer that decides the launches is the one exec
  * runs.
  *
  * Invariant: a collective depends on the copy that completed its bucket, and by the compute stream's
@@ -97,7 +97,7 @@ void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, const int
         take_room(k, x, x->d->unused[i]); /* zeros go in with the first */
 }
 
-/* Behind the reduction: the member's share is kept elsewhere. */
+/* After the reduction: the member's share is kept elsewhere. */
 static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
 {
     if (!x->room_at || x->room_at[b] < 0)
@@ -219,7 +219,7 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
     return LW_OK;
 }
 
-/* The op behind which the gradients of a bucket are averages. */
+/* The op after which the gradients of a bucket are averages. */
 static int32_t copy_out(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
 {
     const struct lw_part_set *set = x->set;

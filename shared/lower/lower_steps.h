@@ -74,7 +74,7 @@ struct lw_lowering {
     int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica (of two
                                     * directions: of one), and of a pipeline (compat colossalai),
                                     * agree on; -1 = none */
-    int32_t norm_bucket;         /* plan's number of stage 0's; stage s has the s-th behind it */
+    int32_t norm_bucket;         /* plan's number of stage 0's; stage s has the s-th after it */
     enum lw_dtype activation_dtype;
     int32_t *optimizer_work;     /* [pp] */
 };
@@ -123,7 +123,7 @@ struct lw_writer_part {
     struct lw_reducer *reducer;    /* NULL: nothing is reduced */
     int32_t *launches;             /* [n_buckets] room for one mark */
     int32_t *late, n_late;         /* [n_buckets] launches that wait for the end of the backward */
-    int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result; behind
+    int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result; after
                                     * them, [n_buckets] of its room given back */
     int32_t *room_at, *bucket_of;  /* [n_buckets] its room; -1 = none. [params] NULL: gradients stay */
     int32_t *params;               /* [n_grads] room for the gradients of one bucket */
@@ -142,7 +142,7 @@ struct lw_writer {
     struct lw_writer_part *parts;  /* [n_parts] those of the role */
     int32_t n_parts;
     int32_t micro_batch;
-    int32_t *made;                 /* [2 * grid stages * micro-batches] op behind which the output of
+    int32_t *made;                 /* [2 * grid stages * micro-batches] op after which the output of
                                     * a forward, of a backward is there; -1 = not here */
     int32_t *got;                  /* the same for what a forward, a backward takes */
     bool *gap_written;             /* [2 * micro-batches] host gap before forward, before backward */
@@ -167,7 +167,7 @@ int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops,
 void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
 
 /* A collective of activations over the tensor group, of keys and values (or their gradients) over the
- * context group: behind the last compute and `input` (-1 = none), before the next compute. */
+ * context group: after the last compute and `input` (-1 = none), before the next compute. */
 void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                   int32_t input);
 void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
@@ -194,7 +194,7 @@ int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int
 enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err);
 void lw_write_model_numbers(struct lw_writer *k);
 
-/* lower_forward.c; `input`: the op that brings what it takes, -1 = none. Returns the op behind
+/* lower_forward.c; `input`: the op that brings what it takes, -1 = none. Returns the op after
  * which its output is there. */
 void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
 int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t input);
@@ -213,19 +213,19 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
                               int32_t n, struct lw_err *err);
 enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
                                       struct lw_err *err);
-/* The same behind a micro-batch that others follow: all is waited for, and the next is reduced alike. */
+/* The same after a micro-batch that others follow: all is waited for, and the next is reduced alike. */
 enum lw_status lw_write_round_end(struct lw_writer *k, struct lw_writer_part *x, struct lw_err *err);
 /* The reducer is ready for a round of gradients. */
 enum lw_status lw_write_round_begin(struct lw_writer_part *x, struct lw_err *err);
 
-/* lower_sparse.c: a sparse gradient that cannot be planned so; bucket b of one goes out behind `after`,
- * returns the op behind which the sum is there. */
+/* lower_sparse.c: a sparse gradient that cannot be planned so; bucket b of one goes out after `after`,
+ * returns the op after which the sum is there. */
 enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_strategy *s, int32_t param,
                                 struct lw_err *err);
 int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int32_t b, int32_t after);
 
 /* lower_fsdp.c: ZeRO-3's weights. Gather those of a module and of the next ones in the direction
- * of `step` (1 forward, -1 backward), and wait for the module's; give them up; give them up behind a
+ * of `step` (1 forward, -1 backward), and wait for the module's; give them up; give them up after a
  * forward, unless the backward follows. Nothing without ZeRO-3. */
 enum { LW_PREFETCH_DEFAULT = 1 };
 enum lw_status lw_write_begin_units(struct lw_writer_part *x, struct lw_arena *room,
@@ -236,9 +236,9 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
 void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
-/* lower_clip.c, nothing of it without --clip: the norm's buckets, one per stage; then its chain behind
+/* lower_clip.c, nothing of it without --clip: the norm's buckets, one per stage; then its chain after
  * all reductions, or piece by piece: the pass that takes the squares; their sum over a communicator;
- * the pass that scales, behind `last`. */
+ * the pass that scales, after `last`. */
 void lw_lower_norm_sets(struct lw_lowering *l);
 void lw_write_clip(struct lw_writer *k);
 int32_t lw_write_squares(struct lw_writer *k);
@@ -260,7 +260,7 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
                                struct lw_err *err);
 enum lw_status lw_lower_partition(struct lw_lowering *l, const struct lw_cost *cost,
                                   struct lw_range *ranges, struct lw_err *err); /* ranges[n_parts] */
-/* lower_partition_exact.c: the exact policy with work[modules] and what the strategy asks it to weigh; behind
+/* lower_partition_exact.c: the exact policy with work[modules] and what the strategy asks it to weigh; after
  * the parts' decisions, that no stage holds more than --stage-memory. */
 enum lw_status lw_lower_exact(struct lw_lowering *l, const struct lw_cost *cost,
                               const int64_t *work, struct lw_arena *room,
@@ -275,7 +275,7 @@ int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);
 enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err);
 
 /* lower_tied.c: sets of copies; their communicators (members: room for pp); their buffers; their
- * sums behind the reduction, which the optimizer waits for. */
+ * sums after the reduction, which the optimizer waits for. */
 enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err);
 /* The parameter is a copy of a set: its gradient is added to those at other stages. */
 bool lw_lower_has_tied(const struct lw_lowering *l, int32_t param);
@@ -301,7 +301,7 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct
 /* A part whose gradients are reduced, for what all such parts have alike; else the first. */
 const struct lw_part *lw_lower_speaker(const struct lw_lowering *l);
 
-/* lower_notes.c: the decisions and the rules behind them, for people. */
+/* lower_notes.c: the decisions and the rules after them, for people. */
 void lw_lower_notes(const struct lw_lowering *l);
 
 /* Lower a strategy that lw_plan_build has found to be one that can be. */

@@ -6,7 +6,7 @@
  * ranks of one direction). Every copy is a flat buffer of the kind LW_BUCKET_TIED. Shares and owners of
  * the copies may differ from stage to stage, so ZeRO reduces buckets that hold one to all members
  * (lower_reduce.c): each then has the whole sum, whatever part of it it updates. Source of the order,
- * behind the reduction over data: NVIDIA/Megatron-LM megatron/core/distributed/finalize_model_grads.py
+ * after the reduction over data: NVIDIA/Megatron-LM megatron/core/distributed/finalize_model_grads.py
  * @d98e8a64. */
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * the flat buffers that bring sharded weights to all members. */
 #include "shared/lower/lower_steps.h"
 
-/* A flat buffer goes out, narrowed where --broadcast-dtype says so: behind the optimizer. */
+/* A flat buffer goes out, narrowed where --broadcast-dtype says so: after the optimizer. */
 static int32_t send_buffer(struct lw_writer *k, const struct lw_part *d, int32_t b,
                            int32_t optimizer)
 {

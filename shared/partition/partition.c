@@ -1,7 +1,7 @@
 /* Modules to pipeline stages: the result, its check, and the policies that need no search.
  *
  * Invariants: items keep their order; part q = chunk * n_stages + stage holds the items right
- * behind those of part q - 1; the parts tile [0, n_items). Sums of weights stay within int64 or are
+ * after those of part q - 1; the parts tile [0, n_items). Sums of weights stay within int64 or are
  * refused.
  *
  * Sources: ColossalAI colossalai/builder/pipeline.py@96780e6 (uniform), DeepSpeed

@@ -69,7 +69,7 @@ void lw_partition_extremes(const struct lw_partitioning *p, const int64_t *weigh
 struct lw_stage_problem {
     int32_t n_items, n_stages;
     const int64_t *work;     /* [n_items] forward and backward time of one micro-batch, >= 0 */
-    const int64_t *transfer; /* [n_items - 1] time that a boundary behind item i adds to the
+    const int64_t *transfer; /* [n_items - 1] time that a boundary after item i adds to the
                               * stage before it and to the stage after it, >= 0; NULL = none */
     int64_t limit_bytes;     /* memory of one stage; 0 = no limit, and then no field below counts */
     const int64_t *static_bytes; /* [n_items] parameters, gradients, optimizer; NULL = 0 */

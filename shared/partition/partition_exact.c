@@ -211,7 +211,7 @@ static enum lw_status sum_up(struct search *s, int64_t *highest, struct lw_err *
     for (int32_t i = 0; i + 1 < s->n && p->transfer; i++) {
         if (p->transfer[i] < 0 || p->transfer[i] > INT64_MAX / 8)
             return lw_fail(err, LW_EINVAL,
-                           "transfer behind item %d is %" PRId64 ", allowed: 0 to 2^60", i,
+                           "transfer after item %d is %" PRId64 ", allowed: 0 to 2^60", i,
                            p->transfer[i]);
         transfer_max = p->transfer[i] > transfer_max ? p->transfer[i] : transfer_max;
     }

@@ -4,7 +4,7 @@
  * For each level, from the innermost out, A[i][j][m] is the best time of the slowest stage when
  * states i..j run on m + 1 machines of the level below: either one stage of all of them, sharing
  * computing and the gradient exchange 4 m w / (bandwidth (m + 1)), or the best A[i][k][m - m'] and
- * behind it one stage of states k+1..j on m' machines. What a whole machine of this level needs for
+ * after it one stage of states k+1..j on m' machines. What a whole machine of this level needs for
  * i..j is the computing time that the next level starts from. Of equal times the first found wins:
  * a single stage, then k in the order given (ascending in a chain; in the root system the order of
  * a Python set of objects, so its choice among equals is undefined), then m' upward. The
@@ -92,7 +92,7 @@ static struct cell one_stage(const struct planner *q, int32_t level, int32_t i, 
     return c;
 }
 
-/* Time of the last stage k+1..j on m' machines, behind a pipeline of m + 1 - m' machines; < 0 when
+/* Time of the last stage k+1..j on m' machines, after a pipeline of m + 1 - m' machines; < 0 when
  * it does not fit. */
 static double last_stage(const struct planner *q, int32_t level, int32_t k, int32_t j, int32_t m,
                          int32_t replicas)
@@ -205,7 +205,7 @@ static enum lw_status add_stage(struct planner *q, struct lw_pipedream_stage s, 
 }
 
 /* The stages of [begin, end) on one machine of `level`, from the input on. The root system looks
- * the split up with the state before the one it was made behind, row `begin`. */
+ * the split up with the state before the one it was made after, row `begin`. */
 static enum lw_status read_level(struct planner *q, int32_t level, int32_t begin, int32_t end,
                                  struct lw_err *err)
 {

@@ -15,7 +15,7 @@ struct lw_pipedream_state {
     double time_s;                  /* forward + backward of all work up to and with this state */
     double activation_bytes;        /* kept by all work up to and with this state */
     double parameter_bytes;         /* of all work up to and with this state */
-    double output_bytes;            /* activation that crosses a cut behind this state */
+    double output_bytes;            /* activation that crosses a cut after this state */
     int32_t first_before, n_before; /* into `before`: states that must be complete earlier */
 };
 

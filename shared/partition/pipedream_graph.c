@@ -55,7 +55,7 @@ static enum lw_status number(const char *name, int64_t line, const char *text, d
 
     *v = strtod(text, &end);
     if (end == text || *end || !(*v >= 0) || *v > 1e300)
-        return lw_fail_at(err, LW_EFORMAT, name, line, "'%s' is no number from 0", text);
+        return lw_fail_at(err, LW_EFORMAT, name, line, "'%s' is not a number from 0", text);
     return LW_OK;
 }
 

@@ -149,7 +149,7 @@ enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err
 /* LW_EFORMAT names the figure: numbers finite and in range, tables ascending. */
 enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err);
 
-/* The figures one after the other, unset ones too, in a fixed order; false behind the last. Names
+/* The figures one after the other, unset ones too, in a fixed order; false after the last. Names
  * are those of a cluster file ("device.memory_bytes", "links[0].latency_ns"). */
 struct lw_cluster_figure {
     char name[64];

@@ -12,7 +12,7 @@
  * what a receive brings. Op numbers count within the program; -1 = none.
  *
  * A message of LW_COMM_FORWARD or LW_COMM_BACKWARD that names a module m and a micro-batch carries
- * the activation behind m, or the gradient of that activation. The last forward op of m makes it
+ * the activation after m, or the gradient of that activation. The last forward op of m makes it
  * and the first one of m + 1 takes it; of gradients, the last backward op of m + 1 and the first
  * one of m. Other messages have no end here. */
 struct lw_message_ends {

@@ -244,7 +244,7 @@ struct lw_plan {
     int32_t *pass_variant;
     int32_t repeat_from;
 
-    const char **notes;     /* decisions and the rules behind them, for people */
+    const char **notes;     /* decisions and the rules after them, for people */
     const char *workload_hash, *cluster_name; /* provenance, outside the hash */
 };
 
@@ -255,7 +255,7 @@ int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass);
 struct lw_program lw_plan_program(const struct lw_plan *p, int32_t variant, int32_t rank);
 /* The group of a rank in a class; NULL when it is outside. */
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank);
-/* The slots of a bucket in order, with their offsets: begin with an empty walk; false behind the
+/* The slots of a bucket in order, with their offsets: begin with an empty walk; false after the
  * last. Who needs no offsets reads p->slots[bucket.first_slot + i]. */
 struct lw_slot_walk {
     struct lw_slot slot;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One growing table: elements of `size` bytes behind *items. */
+/* One growing table: elements of `size` bytes after *items. */
 struct table {
     void *items;
     int64_t n, capacity;
@@ -298,7 +298,7 @@ static int64_t numel_of(const struct lw_builder *b, int32_t param)
                : -1;
 }
 
-/* The bucket's slots so far lie one behind the other: write their offsets down. */
+/* The bucket's slots so far lie one after the other: write their offsets down. */
 static void write_offsets(struct lw_builder *b, struct lw_bucket *k)
 {
     const int32_t *params = (const int32_t *)b->slots.items + k->first_slot;

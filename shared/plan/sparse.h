@@ -19,7 +19,7 @@ struct lw_sparse {
 /* The entry of a parameter; NULL = none. */
 const struct lw_sparse *lw_sparse_of(const struct lw_sparse *list, int32_t n, int32_t param);
 
-/* Rows that one member sends behind n_backwards, at most: rows of different micro-batches are taken to be
+/* Rows that one member sends after n_backwards, at most: rows of different micro-batches are taken to be
  * different as long as there are others. */
 int64_t lw_sparse_rows(const struct lw_sparse *x, int64_t numel, int64_t n_backwards);
 int64_t lw_sparse_row_bytes(const struct lw_sparse *x, enum lw_dtype gradient); /* its number and values */

@@ -217,7 +217,7 @@ static enum lw_status set_real(const struct option *o, double *field, const char
     double x = strtod(value, &end);
 
     if (end == value || *end || !(x >= 0 && x < 1e300))
-        return lw_fail(err, LW_EINVAL, "--%s: '%s' is no number of 0 or more, below 1e300",
+        return lw_fail(err, LW_EINVAL, "--%s: '%s' is not a number of 0 or more, below 1e300",
                        o->shown.name, value);
     *field = x;
     return LW_OK;

@@ -56,7 +56,7 @@ struct lw_strategy {
     enum lw_recompute recompute;
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
-    bool reshard;                  /* ZeRO-3: weights are given up behind the forward too */
+    bool reshard;                  /* ZeRO-3: weights are given up after the forward too */
     bool sequence_parallel;        /* activations between split layers are cut over the tensor group */
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */
     int64_t recompute_layers;      /* of each part, with --recompute full; 0 = all */

@@ -21,7 +21,7 @@ enum lw_work_kind {
     LW_N_WORK_KINDS,
 };
 
-const char *lw_work_name(enum lw_work_kind kind); /* "copy_in"; NULL behind the last */
+const char *lw_work_name(enum lw_work_kind kind); /* "copy_in"; NULL after the last */
 
 struct lw_work_table {
     enum lw_work_kind kind;

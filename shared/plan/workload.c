@@ -241,7 +241,7 @@ static enum lw_status check_order(const struct lw_workload *w, unsigned char *se
         if (t >= 0 && t < last)
             return lw_fail(err, LW_EFORMAT,
                            "at ready_order[%d]: parameter %d is ready at %.3f ns, before the one "
-                           "in front of it (%.3f ns)",
+                           "before it (%.3f ns)",
                            k, i, (double)t / 1e3, (double)last / 1e3);
         last = t >= 0 ? t : last;
     }

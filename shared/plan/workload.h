@@ -18,7 +18,7 @@
  * backward_weight) of all modules after it. A gradient's ready_ps counts from the start of the
  * backward. Gaps (host) lie between the phases and are no part of any module. */
 
-/* How tensor parallelism splits weights. BLOCK, of modules only: column layers with row layers behind
+/* How tensor parallelism splits weights. BLOCK, of modules only: column layers with row layers after
  * them, as a transformer block; its parameters say which is which. */
 enum lw_tp_split {
     LW_TP_REPLICATED, LW_TP_COLUMN, LW_TP_ROW, LW_TP_VOCAB, LW_TP_BLOCK, LW_N_TP_SPLITS,
@@ -137,7 +137,7 @@ bool lw_param_has_gradient(const struct lw_param *p);
  */
 enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err);
 
-/* "unknown", "sgd", "momentum", "adam"; NULL behind the last. */
+/* "unknown", "sgd", "momentum", "adam"; NULL after the last. */
 const char *lw_optimizer_name(int optimizer);
 
 lw_ps lw_workload_forward_ps(const struct lw_workload *w);

@@ -1,5 +1,5 @@
 /* Steps of all ranks from one order of everything: actions sorted by when they end (ties by a turn
- * in which each follows what it needs), every message right behind the action, or the unit of two,
+ * in which each follows what it needs), every message directly after the action, or the unit of two,
  * that makes what it carries.
  *
  * Why nobody waits for ever: an action or message only waits for what stands before it in that one

@@ -21,7 +21,7 @@ static int32_t cell_text(const struct lw_grid *g, int32_t i, char *buf, size_t r
     return 2;
 }
 
-/* Characters of one unit of time, so that every cell and a blank behind it fit. */
+/* Characters of one unit of time, so that every cell and a blank after it fit. */
 static int64_t unit_width(const struct lw_grid *g, const struct lw_grid_times *t)
 {
     int64_t width = 2;

@@ -111,7 +111,7 @@ static bool sends_back(const struct view *x, int32_t step)
 }
 
 /* Does an activation come for forward `next`? The first rank is fed by the last one, which is p-1
- * steps behind, and feeds itself at chunk 0. */
+ * steps after, and feeds itself at chunk 0. */
 static bool receives_on(const struct view *x, int32_t next)
 {
     return next < x->n && !(x->first && chunk_of(x, next, false) == 0);
@@ -140,7 +140,7 @@ static void warm_up(const struct view *x, int32_t warmup, bool steady_follows)
 }
 
 /* In the steady part a rank at an end of the pipeline asks for what the other end sends now, p-1
- * steps behind it. */
+ * steps after it. */
 static bool steady_receives_on(const struct view *x, int32_t step)
 {
     return x->first ? chunk_of(x, step - (x->p - 1), false) != x->v - 1 : true;

@@ -14,8 +14,8 @@
 enum lw_colossal_call {
     LW_CALL_SEND_PREV = 1, /* P: gradient of the input to the stage before */
     LW_CALL_RECV_PREV = 2, /* p: activation from the stage before */
-    LW_CALL_RECV_NEXT = 4, /* n: gradient from the stage behind */
-    LW_CALL_SEND_NEXT = 8, /* N: activation to the stage behind */
+    LW_CALL_RECV_NEXT = 4, /* n: gradient from the stage after */
+    LW_CALL_SEND_NEXT = 8, /* N: activation to the stage after */
 };
 
 struct lw_colossal_event {
@@ -33,7 +33,7 @@ struct lw_colossal_order {
 void lw_colossal_free(struct lw_colossal_order *o);
 
 /* The events of every rank for LW_SCHEDULE_COLOSSAL_1F1B or _INTERLEAVED. In the interleaved one
- * the ranks form a ring: the stage behind the last rank's chunk c is the first rank's chunk c + 1.
+ * the ranks form a ring: the stage after the last rank's chunk c is the first rank's chunk c + 1.
  * LW_EINVAL as lw_schedule_grid. */
 enum lw_status lw_colossal_order(const struct lw_schedule_shape *s, bool forward_only,
                                  struct lw_colossal_order *out, struct lw_err *err);

@@ -5,7 +5,7 @@
 
 /* A micro-batch in a V of p ranks with two stages each: down the ranks and up again, then its
  * gradient down and up again. Leg k > 0 of a micro-batch follows leg k-1 on the same rank; legs
- * going down follow the rank before, legs going up the rank behind. */
+ * going down follow the rank before, legs going up the rank after. */
 enum lw_leg { LW_F_DOWN, LW_F_UP, LW_I_DOWN, LW_I_UP, LW_W_DOWN, LW_W_UP, LW_N_LEGS };
 
 /* The stage passed on the way down is `rank`, on the way up 2p-1-rank; gradients meet them in the

@@ -147,7 +147,7 @@ static int32_t nth_input(const struct v *v, int32_t rank, int32_t n)
     return t;
 }
 
-/* The first slot behind everything that the action needs. */
+/* The first slot after everything that the action needs. */
 static int32_t earliest(const struct v *v, int32_t leg, int32_t rank, int32_t mb)
 {
     int32_t after = -1, t;
@@ -213,7 +213,7 @@ static void reorder(struct v *v, bool with_w)
     }
 }
 
-/* Every action to the first slot behind the one before it on its rank and behind what it needs. */
+/* Every action to the first slot after the one before it on its rank and after what it needs. */
 static void squeeze(struct v *v)
 {
     keep_slots(v);
@@ -263,7 +263,7 @@ static enum lw_status search_v_greedy(const struct lw_schedule_shape *s, struct 
 {
     struct v v = {.p = s->n_ranks, .m = s->n_micro_batches};
 
-    v.room = PERIOD * v.p + 2 * PERIOD * v.m + PERIOD; /* the pattern's end, and all W behind it */
+    v.room = PERIOD * v.p + 2 * PERIOD * v.m + PERIOD; /* the pattern's end, and all W after it */
     v.slot = lw_calloc((size_t)v.p * (size_t)v.room, sizeof *v.slot);
     v.before = lw_calloc((size_t)v.p * (size_t)v.room, sizeof *v.before);
     v.at = lw_calloc((size_t)LW_N_LEGS * (size_t)v.p * 2 * (size_t)v.m, sizeof *v.at);

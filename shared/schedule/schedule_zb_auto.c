@@ -95,7 +95,7 @@ static int64_t longest_bubble(const struct search *z)
 /* How many forwards fit on each rank before its first I can start. The last rank has one. */
 static void count_warmup(struct search *z)
 {
-    int64_t first_i = *end_of(z, F, z->p - 1, 0) + z->cost.i; /* its end on the rank behind */
+    int64_t first_i = *end_of(z, F, z->p - 1, 0) + z->cost.i; /* its end on the rank after */
 
     for (int32_t r = z->p - 2; r >= 0; r--) {
         int64_t mem = z->stage[r].mem, t = z->stage[r].end, ready = first_i + z->cost.comm;

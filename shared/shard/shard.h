@@ -60,7 +60,7 @@ enum lw_status lw_shard_lpt(const struct lw_shard_param *params, int32_t n, int3
 
 /* Flat buffers cut into equal shares, as DeepSpeed (param groups, ZeRO-1/2/3) and FSDP (wrapped
  * units) do: the trainable parameters of unit u, items[first[u]] .. items[first[u+1]-1], lie one
- * behind the other, the end is padded to a multiple of world * align elements, member r owns the
+ * after the other, the end is padded to a multiple of world * align elements, member r owns the
  * r-th share. Trainable parameters must be in exactly one unit, of one dtype and device each.
  * DeepSpeed aligns to 2 elements with 4-byte NCCL alignment of fp16, FSDP to 1. */
 enum lw_status lw_shard_flat(const struct lw_shard_param *params, int32_t n, int32_t world,
@@ -76,7 +76,7 @@ enum lw_status lw_shard_per_tensor(const struct lw_shard_param *params, int32_t 
  * (MAX for the infinity norm), and gradients are scaled by this if it is below 1. */
 double lw_clip_coefficient(double total_norm, double max_norm);
 
-/* Members by load, least first and then lowest rank: the queue behind the greedy policies. */
+/* Members by load, least first and then lowest rank: the queue after the greedy policies. */
 struct lw_load {
     int64_t load;
     int32_t rank;

@@ -50,7 +50,7 @@ int32_t lw_oss_n_devices(const struct lw_oss *o);
 int32_t lw_oss_device(const struct lw_oss *o, int32_t device); /* its own number */
 int32_t lw_oss_of_device(const struct lw_oss *o, int32_t device, int32_t rank, int32_t *items);
 
-/* All of these lists one behind the other: items (room for all parameters) by device, rank, size.
+/* All of these lists one after the other: items (room for all parameters) by device, rank, size.
  * O(parameters), where the lists above are so for each call. */
 void lw_oss_in_buffer_order(const struct lw_oss *o, int32_t *items);
 int32_t lw_oss_device_index(const struct lw_oss *o, int32_t param);
@@ -76,7 +76,7 @@ struct lw_oss_send {
 enum lw_status lw_oss_consolidate(const struct lw_oss *o, int32_t recipient,
                                   struct lw_oss_send *sends, struct lw_err *err);
 
-/* The consolidated state's numbering: global[i] = place in all groups one behind the other of the
+/* The consolidated state's numbering: global[i] = place in all groups one after the other of the
  * i-th state of a rank's inner optimizer; returns the count. It maps through partition(), so after
  * compat's add_group it names what partition() says and not what the optimizer holds. Entries
  * without counterpart in partition() are -1. Loading uses the same numbers: a rank keeps the states

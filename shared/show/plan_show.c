@@ -53,7 +53,7 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                                         ">limit bytes", ">launched after gradients",
                                         ">launched at ns of backward"};
     static const char *const rounded[] = {"set", ">bucket", "dtype", ">gradients", ">size",
-                                          ">limit", ">launched behind gradient",
+                                          ">limit", ">launched after gradient",
                                           ">at, in the backward"};
     struct lw_table *t = lw_table_new(8, csv ? exact : rounded);
     char text[32];
@@ -75,7 +75,7 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                 bytes_cell(t, b->limit_bytes, csv);
             else
                 lw_table_cell(t, "%s", csv ? "" : "none");
-            if (weights || summed) { /* sent behind the optimizer, summed in front of it */
+            if (weights || summed) { /* sent after the optimizer, summed before it */
                 lw_table_cell(t, "%s", csv ? "" : weights ? "optimizer" : "all gradients");
                 lw_table_cell(t, "%s", csv ? "" : "-");
                 continue;
@@ -159,7 +159,7 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
         putchar('\n');
     }
     show_passes(p);
-    printf("\ndecisions, and the rules behind them\n");
+    printf("\ndecisions, and the rules after them\n");
     for (int32_t i = 0; i < p->n_notes; i++)
         printf("  %s\n", p->notes[i]);
     return LW_OK;
@@ -184,7 +184,7 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
             lw_jsonout_int(o, "limit_bytes", b->limit_bytes);
         else
             lw_jsonout_null(o, "limit_bytes");
-        if (!launched) { /* weights go behind the optimizer, copies and norms in front of it */
+        if (!launched) { /* weights go after the optimizer, copies and norms before it */
             lw_jsonout_null(o, "launch_after_gradients");
             lw_jsonout_null(o, "launch_ns");
         } else {

@@ -14,7 +14,7 @@
  * following the data that every list does what its operation promises. docs/design/collectives.md.
  *
  * Endpoints are the members 0 .. n-1, in the order of their ranks, filling nodes one after the other;
- * hfreduce adds one host per node behind them. The buffer is cut into pieces of piece_bytes:
+ * hfreduce adds one host per node after them. The buffer is cut into pieces of piece_bytes:
  *   all-reduce, reduce-scatter, all-gather by parts: n pieces; piece r is member r's shard
  *   all-to-all: n pieces; piece r is what goes to member r
  *   tree and hfreduce: 2 k pieces, even ones in the first tree
@@ -61,7 +61,7 @@ int32_t sim_schedule_step(const struct sim_schedule *s, int64_t step, struct sim
  * the steps up to the next such one do not wait for each other. */
 bool sim_schedule_waits(const struct sim_schedule *s, int64_t step);
 
-/* What a message takes on its link, and the latency behind it. */
+/* What a message takes on its link, and the latency after it. */
 struct sim_links {
     void (*time)(const void *ctx, const struct sim_transfer *m, int64_t bytes, lw_ps *time,
                  lw_ps *latency);

@@ -233,7 +233,7 @@ int64_t sim_link_rate(const struct sim_engine *e, int32_t group);
  * smaller number that was measured. */
 int64_t sim_in_flight_rate(const struct sim_engine *e, const struct lw_cost_query *q, int32_t k);
 int64_t sim_core_want(const struct sim_engine *e, const struct sim_group *g);
-/* Time of `bytes` and the latency behind them on the hop from a place to the next of its group;
+/* Time of `bytes` and the latency after them on the hop from a place to the next of its group;
  * slow_links: with the cluster's exceptions. */
 enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool slow_links,
                        lw_ps *time, lw_ps *latency);

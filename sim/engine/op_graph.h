@@ -13,7 +13,7 @@
  * of a communicator are edges like every dependency, so a unit may start when its count is 0.
  *
  * Collectives of a pooled communicator are the exception: several workers of the library take them in
- * issue order (sim/engine/comm_threads.c), so neither their stream nor their communicator holds one back behind
+ * issue order (sim/engine/comm_threads.c), so neither their stream nor their communicator holds one back after
  * another. Whatever else is on their stream keeps its place before or after all of them. */
 enum { SIM_NOT_POOLED = -2 };
 struct sim_program {

@@ -1,5 +1,5 @@
 /* The recurrence of a ring whose links nobody else uses. With t[s][r] = when member r's message s
- * has left, t[0][r] = its entry, c_r and L_r the time on its link and the latency behind it:
+ * has left, t[0][r] = its entry, c_r and L_r the time on its link and the latency after it:
  *
  *     t[1][r] = t[0][r] + c_r
  *     t[s][r] = max(t[s-1][r], t[s-1][r-1] + L_{r-1}) + c_r
@@ -49,8 +49,8 @@ static void run_last_step(int32_t n, int64_t s, lw_ps *t, const lw_ps *cost, con
     lw_ps last = t[n - 1];
 
     for (int32_t r = n - 1; r >= 0; r--) {
-        lw_ps before = r > 0 ? t[r - 1] : last, behind = latency[r > 0 ? r - 1 : n - 1];
-        lw_ps from = s == 1 ? t[r] : later(t[r], lw_add_sat(before, behind));
+        lw_ps before = r > 0 ? t[r - 1] : last, after = latency[r > 0 ? r - 1 : n - 1];
+        lw_ps from = s == 1 ? t[r] : later(t[r], lw_add_sat(before, after));
         t[r] = lw_add_sat(from, cost[r]);
     }
 }

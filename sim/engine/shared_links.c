@@ -10,7 +10,7 @@
  * all-gather or all-to-all, B in a broadcast or reduce (C: the largest of n parts of B). Members that
  * share a link, and those of a node, stand together in its order, so that as much leaves them as one of
  * them sends; over the adapters of a node in equal parts of its members. Of an all-to-all each member
- * sends there what goes to the members behind.
+ * sends there what goes to the members after.
  * Not modelled: switches inside the network, messages at chunk detail. */
 #include "sim/engine/engine.h"
 

@@ -10,7 +10,7 @@ void lw_sim_classes_free(struct lw_sim_classes *c)
     *c = (struct lw_sim_classes){0};
 }
 
-/* Rows from..to - 1 of one timeline behind those of another, which has room, as `rank`'s. */
+/* Rows from..to - 1 of one timeline after those of another, which has room, as `rank`'s. */
 static void copy_rows(const struct lw_timeline *t, int64_t from, int64_t to, int32_t rank,
                       struct lw_timeline *out)
 {

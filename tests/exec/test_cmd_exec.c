@@ -107,15 +107,15 @@ static void wrong_usage_is_said(void **state)
     expect("exec good.json --compute fast", 2, "unknown compute 'fast' (gemm, spin, sleep)");
     expect("exec good.json --backend rdma --no-db", 1, "unknown backend 'rdma'");
     expect("exec good.json --ranks 4 --no-db", 2, "--ranks 4, but plan 'good.json' is for 2 ranks");
-    expect("exec good.json --steps 0", 2, "'0' is no whole number from 1");
+    expect("exec good.json --steps 0", 2, "'0' is not a whole number from 1");
     expect("exec good.json --timeout 0", 2, "must be more than 0 seconds");
     expect("exec nowhere.json --no-db", 1, "nowhere.json");
     expect("calibrate", 2, "needs -o FILE");
     expect("calibrate -o c.json --ranks 1", 2, "from 2");
     expect("exec good.json --optimizer adam --momentum 1", 2, "--momentum 1: beta1 of adam must be below 1");
-    expect("exec good.json --momentum 2", 2, "'2' is no number from 0 to 1");
+    expect("exec good.json --momentum 2", 2, "'2' is not a number from 0 to 1");
     expect("exec good.json --optimizer sgd --momentum 0.5", 2, "--optimizer sgd has none");
-    expect("exec good.json -w w.json --clip 1e300", 2, "'1e300' is no number of 0 or more, below 1e300");
+    expect("exec good.json -w w.json --clip 1e300", 2, "'1e300' is not a number of 0 or more, below 1e300");
 }
 
 static void backends_are_listed_with_reasons(void **state)

@@ -55,7 +55,7 @@ static void parse(char *words, struct lw_strategy *s)
             fail_msg("%s: %s", PLANS, err.msg);
 }
 
-/* LW_OK: the plan's hash. Else err says why there is no plan. */
+/* LW_OK: the plan's hash. Else err says why there is not a plan. */
 static enum lw_status hash_of(uint64_t seed, const char *words, char hash[33], struct lw_err *err)
 {
     static struct random_model k;

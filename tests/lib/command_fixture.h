@@ -4,7 +4,7 @@
 /* The program as a user runs it: a shell's words in the folder of file_fixture.h, with $L the
  * program ($LAPWING, else build/lapwing), $P the project and $R its recordings. */
 
-/* What the words wrote, standard output and behind it standard error; until the next call. *rc: the
+/* What the words wrote, standard output and after it standard error; until the next call. *rc: the
  * exit status, -1 where a signal ended it; NULL: it must be 0. */
 const char *shell(const char *words, int *rc);
 const char *lapwing(const char *args, int *rc); /* "lapwing ARGS" */

@@ -3,7 +3,7 @@
 
 /* A data-parallel step by hand, for tests of exec: n_params parameters of `numel` elements, one
  * module each, completed last to first; `per_bucket` of them to a bucket. Ops of a rank:
- * F0 .. Fn-1, then for p = n-1 .. 0: B(p), COPY_IN(p), and behind the last of a bucket ALL_REDUCE
+ * F0 .. Fn-1, then for p = n-1 .. 0: B(p), COPY_IN(p), and after the last of a bucket ALL_REDUCE
  * on
  * the comm stream; COPY_OUT of each bucket; with clip COPY_IN and COPY_OUT of the norm;
  * OPTIMIZER. */

@@ -6,7 +6,7 @@
 
 #include "shared/plan/strategy.h"
 
-/* "name value name value ..." on top of the defaults. Its texts stay until the next call. Behind
+/* "name value name value ..." on top of the defaults. Its texts stay until the next call. After
  * cmocka.h. */
 static inline struct lw_strategy strategy(const char *words)
 {

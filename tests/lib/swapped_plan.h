@@ -5,7 +5,7 @@
 #include "shared/lower/lower.h"
 #include "tests/lib/tiny_workload.h"
 
-/* Op `from` of the plan moves behind op `to` of the same program; those between move up, and
+/* Op `from` of the plan moves after op `to` of the same program; those between move up, and
  * dependencies follow. */
 static inline void plan_move_op(struct lw_plan *p, const struct lw_program *g, int32_t from,
                                 int32_t to)

@@ -162,7 +162,7 @@ static void bench_simulates_the_oracles(void **unused)
     expect("bench w-ddp --ranks 8 --format json", 0, "\"simulated_ps\": 35558102400,");
     /* two stages, 32 micro-batches: F 100 us, message 2^20 B / 50e9 B/s + 500 ns = 21,471,520 ps;
      * forwards of stage 1 follow each other from 121,471,520 ps on, as do the backwards; stage 0
-     * ends one message and one backward behind stage 1's last backward:
+     * ends one message and one backward after stage 1's last backward:
      * 100 us + m + 64 x 100 us + m + 100 us = 6,600 us + 2 m = 6,642,943,040 ps, eight times */
     expect("bench streams --ranks 2 --method collective --format json", 0,
            "\"simulated_ps\": 53143544320,");

@@ -33,7 +33,7 @@ struct writer {
     lw_ps *step_start, *step_end; /* [n_ranks] */
 };
 
-/* Threads behind those of the streams. */
+/* Threads after those of the streams. */
 static int32_t steps_thread(const struct writer *w)
 {
     return w->p->n_streams;
@@ -56,7 +56,7 @@ static bool is_device(enum lw_op_class c)
 
 /* --- pieces of an event ----------------------------------------------------------------------- */
 
-/* Microseconds with ns behind the point: ns are to us what ps are to ns. */
+/* Microseconds with ns after the point: ns are to us what ps are to ns. */
 static void put_us(struct lw_jsonout *o, const char *key, lw_ps t)
 {
     lw_jsonout_exact_ns(o, key, lw_ps_to_ns(t));

@@ -1,6 +1,6 @@
 /* Which format a file has, from its first bytes: names and endings say nothing. JSON that names no
- * other schema is left to the Kineto reader, whose metadata may stand in front of "traceEvents" for
- * any length; it refuses what is no trace. */
+ * other schema is left to the Kineto reader, whose metadata may stand before "traceEvents" for
+ * any length; it refuses what is not a trace. */
 #include "traces/import/file_format.h"
 
 #include <ctype.h>

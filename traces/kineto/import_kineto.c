@@ -508,7 +508,7 @@ static enum lw_status check_span(const char *name, const struct lw_trace *t, str
     return LW_OK;
 }
 
-/* Is this what was read of a trace, and all of it? An array of anything is no trace. */
+/* Is this what was read of a trace, and all of it? An array of anything is not a trace. */
 static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
 {
     if (!r->has_events)

@@ -17,7 +17,7 @@ struct lw_kineto_options {
 };
 
 /* Read a PyTorch profiler trace (Kineto, Chrome trace format): text[len] with LW_JSON_PADDING bytes
- * behind it, an object with "traceEvents" or a bare array of events; all of torch 1.8 to today, CUDA,
+ * after it, an object with "traceEvents" or a bare array of events; all of torch 1.8 to today, CUDA,
  * ROCm and CPU-only. `name` begins messages. The rows are not sorted yet (lw_trace_sort).
  * LW_EFORMAT: no JSON, not this format, a complete event without time, with salvage also no event
  * before the damage; LW_ENOMEM. options may be NULL. */

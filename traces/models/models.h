@@ -48,7 +48,7 @@ struct traces_model {
     const char *source; /* of the shapes */
 };
 
-/* Model k of all, NULL behind the last. */
+/* Model k of all, NULL after the last. */
 const struct traces_model *traces_model_at(int k);
 
 /* LW_EINVAL: no such model, a size that it does not have or that is out of range, a device without

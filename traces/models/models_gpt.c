@@ -58,7 +58,7 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_keep(t, x * h, true);
     add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
              i, "mlp.c_fc");
-    transformer_keep(t, 2 * x * ffn, false); /* inputs of GELU and of the layer behind it */
+    transformer_keep(t, 2 * x * ffn, false); /* inputs of GELU and of the layer after it */
     transformer_elementwise(t, ffn, 1);
     add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
              "mlp.c_proj");

@@ -1,7 +1,7 @@
 /* Llama: RMS norms, rotary positions, attention with as many or fewer heads of keys and values, a
  * gated pair of linear layers with SiLU, no biases, no dropout. Names and order of registration are
  * those of LlamaForCausalLM (huggingface/transformers@5dd4a635,
- * src/transformers/models/llama/modeling_llama.py): a block registers its norms behind what they
+ * src/transformers/models/llama/modeling_llama.py): a block registers its norms after what they
  * come before, so gradients do not become ready in the reverse of registration.
  *
  * Shapes. Llama: Touvron et al., arXiv 2302.13971, table 2, with 32,000 tokens and the inner width

@@ -1,7 +1,7 @@
 /* A multi-layer perceptron of equal layers: y = relu(x W + b), W of width x width. Layers alternate
  * as tensor parallelism splits them (Shoeybi et al., arXiv 1909.08053, section 3): a column layer
  * leaves its output split and all-reduces the gradient of its input after backward; the row layer
- * behind it all-reduces its output after forward. All layers cost the same: also the first one
+ * after it all-reduces its output after forward. All layers cost the same: also the first one
  * computes the gradient of its input, as inside a larger network. */
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* ResNets (He et al., arXiv 1512.03385, table 1) in the v1.5 form: the stride of a bottleneck lies
  * in its 3x3 convolution. Names and registration order are torchvision's (pytorch/vision@f50e776b,
  * torchvision/models/resnet.py): conv1, bn1, layer1.0.conv1, ... fc; a block's downsample is
- * registered, and used, behind its last norm, so the reverse of registration is also the reverse of
+ * registered, and used, after its last norm, so the reverse of registration is also the reverse of
  * use.
  *
  * Modules are the convolutions and batch norms and fc; what has no parameters belongs to the module
@@ -220,7 +220,7 @@ static enum lw_status build(const struct traces_model *model,
                         (long long)shape->batch, (long long)shape->image, (long long)shape->image,
                         CLASSES);
     traces_builder_note(&b, "modules are convolutions, batch norms (with the ReLU, addition and "
-                            "max pool behind them) and fc (with the average pool before it)");
+                            "max pool after them) and fc (with the average pool before it)");
     snprintf(producer, sizeof producer, "lapwing model %s", model->name);
     return traces_builder_finish(&b, producer, w, err);
 }

@@ -6,7 +6,7 @@
  * bytes in place of 2 and masks of one byte: with dropout, full attention and a four times wider
  * pair a block keeps s b h (16 e + 2 + (2 e + 1) a s / h) bytes, 34 + 5 a s / h at e = 2. Under
  * tensor parallelism (their equation 2) the inputs of norms and of column layers and the dropout
- * masks behind row layers stay whole: s b h (10 + 24 / t + 5 a s / (h t)). Fused attention keeps
+ * masks after row layers stay whole: s b h (10 + 24 / t + 5 a s / (h t)). Fused attention keeps
  * one f32 per row of scores in their place, and its backward computes 5 products for the forward's
  * 2 (Dao, arXiv 2307.08691, section 4.1). Not modelled: sequence parallelism. */
 #include "traces/models/models_transformer.h"

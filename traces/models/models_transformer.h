@@ -13,7 +13,7 @@ struct transformer {
     int64_t tp;   /* ranks of the tensor group that shapes are divided by */
     bool causal;  /* a token attends to those before it: half of the scores are needed */
     bool flash;   /* fused attention: scores never reach memory */
-    bool dropout; /* of attention scores and behind each half of a block */
+    bool dropout; /* of attention scores and after each half of a block */
     int64_t attention_flops; /* forward of one micro-batch, all scores */
 };
 
@@ -47,7 +47,7 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows);
 void transformer_loss(struct transformer *t, int64_t vocab);
 
 /* Ends a block: with full recomputation it keeps its input alone. Two sums over the tensor group in
- * each direction, one behind each half (Shoeybi et al., arXiv 1909.08053, section 3). */
+ * each direction, one after each half (Shoeybi et al., arXiv 1909.08053, section 3). */
 void transformer_end_block(struct transformer *t);
 /* Ends what is no block: recomputation does not touch it. */
 void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,

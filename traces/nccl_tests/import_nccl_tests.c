@@ -2,7 +2,7 @@
  *
  * nccl-tests prints a line per rank ("#  Rank  0 Group  0 Pid 371 on HOST device  0 [0x0f] NAME"), a
  * line of titles ("#  size  count  type  redop  root  time  algbw  busbw  #wrong  time ..."), then a
- * row per size: out of place first, in place behind it. Titles changed with its versions (bytes and
+ * row per size: out of place first, in place after it. Titles changed with its versions (bytes and
  * N, op, no root, error, cputime, esttime), so columns are found by title. mpirun may put
  * "[1,0]<stdout>:" before each line. Which operation it was stands only in newer files ("Collective
  * test starting: all_reduce_perf") or in a command line that was kept; else it follows from the
@@ -464,7 +464,7 @@ static enum lw_status take_row(struct reader *r, const struct cell *cells, int n
     return add_row(r, r->n_tables - 1, bytes, time, in_place);
 }
 
-/* What stands behind "[1,0]<stdout>:" of mpirun. */
+/* What stands after "[1,0]<stdout>:" of mpirun. */
 static const char *skip_tag(const char *line, size_t *len)
 {
     static const char tag[] = "<stdout>:";
@@ -543,7 +543,7 @@ enum { OP, RANKS, NODES, SIZE, TIME, IN_PLACE, TYPE, GPU, SOURCE, N_TITLES };
 static const char *const titles[N_TITLES] = {
     "op", "nranks", "nnodes", "size_bytes", "time_us", "in_place_us", "dtype", "gpu", "source"};
 
-/* The cells of one record (RFC 4180), unquoted in place; *at moves behind it. */
+/* The cells of one record (RFC 4180), unquoted in place; *at moves after it. */
 static int csv_record(char **at, char *end, int64_t *lines, struct cell *cells)
 {
     char *p = *at;

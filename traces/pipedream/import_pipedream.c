@@ -49,7 +49,7 @@ static enum lw_status number(struct text *t, const char *from, const char *end, 
     snprintf(buf, sizeof buf, "%.*s", (int)(len < 63 ? len : 63), from);
     *v = strtod(buf, &stop);
     if (len == 0 || len > 63 || *stop || !(*v >= 0) || *v > 1e15)
-        return lw_fail_at(t->err, LW_EFORMAT, t->name, t->line, "'%s' is no number from 0 to 1e15",
+        return lw_fail_at(t->err, LW_EFORMAT, t->name, t->line, "'%s' is not a number from 0 to 1e15",
                           buf);
     return LW_OK;
 }
@@ -76,7 +76,7 @@ static enum lw_status value(struct text *t, const char *from, const char *end, d
     return LW_OK;
 }
 
-/* "key=VALUE" at *at, which moves behind it and the ", " that follows. */
+/* "key=VALUE" at *at, which moves after it and the ", " that follows. */
 static enum lw_status field(struct text *t, const char **at, const char *end, const char *key,
                             double *v)
 {

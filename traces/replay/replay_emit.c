@@ -80,7 +80,7 @@ static int64_t rest_of(const struct replay_host *h, const struct traces_point *x
 }
 
 /* The host waits for ops. A long wait of which they explain less than a quarter (by the recorded
- * times of this rank alone) was for something that is not in the trace: it is kept behind them. */
+ * times of this rank alone) was for something that is not in the trace: it is kept after them. */
 static void emit_wait(struct replay_maker *m, struct replay_rank *r, struct replay_host *h,
                       const char *name, int64_t blocked_ns, const int32_t *deps, int32_t n)
 {

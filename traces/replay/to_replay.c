@@ -2,7 +2,7 @@
  *
  * Each host thread and each device stream of a rank is a stream of the plan. In the order of host
  * time the ops of a rank are emitted: the host's own time between two calls (host), a call that
- * hands work to the device (launch) with the device ops behind it, a record on its stream, a wait
+ * hands work to the device (launch) with the device ops after it, a record on its stream, a wait
  * on the stream that waits, and a synchronisation of the host, which ends when the work it is for
  * has ended. What enters: durations of calls and of device ops, the host's own time, and who
  * follows whom. No start of a device op is read; device ops of one stream keep the order in which

@@ -9,7 +9,7 @@
 #include "traces/trace/device_figures.h"
 #include "traces/trace/kernel_class.h"
 
-/* What stands behind the figures of a trace: kernels by class, who waits for whom, and where the
+/* What stands after the figures of a trace: kernels by class, who waits for whom, and where the
  * device had nothing to do because the host had not launched it yet. docs/design/inspect.md. */
 
 struct traces_class_use {

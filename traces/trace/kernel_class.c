@@ -27,7 +27,7 @@
         LW_KERNEL_MEMORY, m, false, LW_F32                                                         \
     }
 
-/* Communication first: lw_kernel_is_comm stops behind it. Figures of traces are compared between
+/* Communication first: lw_kernel_is_comm stops after it. Figures of traces are compared between
  * tools, so this is the published definition of ../shared/traces (nccl, rccl, deep_ep, deepep,
  * internode, intranode) and NVSHMEM; other libraries are a user's line each. */
 static const struct lw_kernel_mark builtin[] = {

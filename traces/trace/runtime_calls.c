@@ -7,7 +7,7 @@
  * current one; Work.wait makes the current stream wait for the collective's end event):
  *   - a stream wait before a launch of communication, inside the host's range of that collective:
  * the communication stream waits for the one that the thread launched on before;
- *   - one behind the launch in that range is for callbacks and holds nothing of this file up;
+ *   - one after the launch in that range is for callbacks and holds nothing of this file up;
  *   - any other: the stream of the thread's launch before or after waits for the oldest collective
  *     that was launched for its work and that nobody waited for yet; without one it stays unknown;
  *   - an event's or stream's synchronisation: the stream of the thread's last launch, an event up
@@ -304,7 +304,7 @@ static bool is_before_comm(const struct builder *b, int64_t i)
     return true;
 }
 
-/* Right behind the launch of a collective, in its range: a stream of its own (for callbacks) waits.
+/* Right after the launch of a collective, in its range: a stream of its own (for callbacks) waits.
  */
 static bool is_after_comm(const struct builder *b, int64_t i)
 {

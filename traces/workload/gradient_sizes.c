@@ -132,7 +132,7 @@ static void set_weights(struct filler *f)
 /* Give the unknown ones of gradients [from, to) what `total` leaves; returns how many there are. */
 static int32_t share(struct filler *f, int64_t from, int64_t to, int64_t total, bool undefined_too)
 {
-    int64_t *part = f->weight + f->s->n_gradients; /* room for as many behind the weights */
+    int64_t *part = f->weight + f->s->n_gradients; /* room for as many after the weights */
     int32_t n = 0;
 
     for (int64_t g = from; g < to; g++) {

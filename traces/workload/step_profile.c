@@ -217,7 +217,7 @@ static int64_t busy_of(const struct builder *b, const struct marks *m)
 }
 
 /* gap before the optimizer: from the end of the host's backward on, so that waiting for the last
- * all-reduce is no part of it; on a device that wait is in the stream, so it has no such gap. */
+ * all-reduce is not part of it; on a device that wait is in the stream, so it has no such gap. */
 static void fill_fixed(const struct builder *b, const struct traces_axis *a,
                        const struct lw_step *s, const struct marks *m, int64_t *row)
 {

@@ -301,7 +301,7 @@ static void a_timeline_comes_back_to_the_picosecond(void **state)
 
     (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
-    for (int i = 0; i < 2; i++) /* the second run's rows lie behind the first one's */
+    for (int i = 0; i < 2; i++) /* the second run's rows lie after the first one's */
         assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
     assert_int_equal(lw_store_open(file, LW_STORE_READ, &s, &err), LW_OK);
     assert_int_equal(lw_store_find_run(s, "2", &a, &r, &err), LW_OK);

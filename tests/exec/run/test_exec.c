@@ -160,12 +160,12 @@ static void gradients_may_live_in_their_bucket(void **state)
     struct lw_exec_options o = options();
 
     t.view = true;
-    t.n_ranks = 3; /* division behind the sum */
+    t.n_ranks = 3; /* division after the sum */
     t.work_ps = 0;
     run_verified(&t, &o);
 }
 
-/* Ops of each stream run in program order, behind their dependencies; one collective at a time. */
+/* Ops of each stream run in program order, after their dependencies; one collective at a time. */
 static void streams_keep_order_and_dependencies(void **state)
 {
     (void)state;

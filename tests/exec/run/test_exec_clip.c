@@ -461,7 +461,7 @@ static void missing_waits_are_named(void **state)
         struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 pp 2 micro-batches 2");
         struct lw_op *op = find(&p, 0, cases[i].kind, 0);
         op->n_deps = 0;
-        if (cases[i].kind == LW_OP_OPTIMIZER) /* else behind it on the compute stream */
+        if (cases[i].kind == LW_OP_OPTIMIZER) /* else after it on the compute stream */
             find(&p, 0, LW_OP_COPY_OUT, 0)->stream = find(&p, 0, LW_OP_ALL_REDUCE, 0)->stream;
         snprintf(words, sizeof words, "op %d (%s", (int)(op - p.ops), lw_op_name(op->kind));
         expect_fault(&p, words, cases[i].words);

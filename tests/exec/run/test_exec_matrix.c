@@ -1,5 +1,5 @@
 /* Every bucket policy with every shard policy at every ZeRO stage, on 2, 3 and 4 ranks, with and without
- * accumulation: what can be planned runs and is verified bitwise; the rest is refused in words. Which is
+ * accumulation: what can be planned runs and is verified bitwise; the rest is refused with a message. Which is
  * which is written down here. Then every reducer. The model is that of tests/lib/tiny_workload.h: four
  * parameters of 602 f32 in all, one of them of 2 elements, fewer than there are ranks. */
 #include <stdarg.h>

@@ -287,8 +287,8 @@ static void swapped_sends_are_named(void **state)
     f[2] = f[3];
     f[3] = first;
     p.deps[f[2].first_dep]--; /* its forward has moved */
-    expect_fault(&p, "takes the activation behind module 0 of micro-batch 0 from rank 0");
-    expect_fault(&p, "it is the activation behind module 0 of micro-batch 1");
+    expect_fault(&p, "takes the activation after module 0 of micro-batch 0 from rank 0");
+    expect_fault(&p, "it is the activation after module 0 of micro-batch 1");
     lw_plan_free(&p);
 }
 
@@ -351,7 +351,7 @@ static void a_message_that_does_not_come_is_named(void **state)
     (void)state;
     chain_init(&c, 2);
     run_diverted(&c, "pp 2 micro-batches 4", 0,
-                 "takes the gradient in front of module 1 of micro-batch 0 from rank 1");
+                 "takes the gradient before module 1 of micro-batch 0 from rank 1");
     run_diverted(&c, "pp 2 micro-batches 4", 2, "; it is what lay there before: nothing came");
     run_diverted(&c, "pp 2 micro-batches 4", 4 + 3, "step 1: op ");
 }

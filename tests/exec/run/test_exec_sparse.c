@@ -1,5 +1,5 @@
 /* Sparse gradients on the executor: exec/cpu/sparse_rows.h, docs/design/sparse.md. The model is an embedding of 20
- * rows of 6 elements, of which a micro-batch touches at most 5, in front of modules with a dense
+ * rows of 6 elements, of which a micro-batch touches at most 5, before modules with a dense
  * parameter each. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -301,7 +301,7 @@ static void lists_init(struct lists *k)
                               .all_values = k->values, .sum = k->sum};
 }
 
-/* Member 0 sends rows 1 and 3 of 1 2 3 and 4 5 6, member 1 row 1 of 7 8 9; what lies behind is not read. */
+/* Member 0 sends rows 1 and 3 of 1 2 3 and 4 5 6, member 1 row 1 of 7 8 9; what lies after is not read. */
 static void lists_add_up_and_clear(void **state)
 {
     static const float want[12] = {0, 0, 0, 8, 10, 12, 0, 0, 0, 4, 5, 6}, none[12] = {0};

@@ -94,8 +94,8 @@ static void a_gradient_says_that_its_activation_is_read(void **state)
     lw_plan_free(&p);
 }
 
-/* Rank 1 posts all receives at once. Activation 2 is sent behind B0, which had gradient 0, which is made
- * behind T0; and not behind T1. */
+/* Rank 1 posts all receives at once. Activation 2 is sent after B0, which had gradient 0, which is made
+ * after T0; and not after T1. */
 static void data_comes_when_its_sender_has_begun(void **state)
 {
     struct lw_plan p = plan_of("pp 2 micro-batches 4");
@@ -179,7 +179,7 @@ static struct lw_plan hand_end(struct hand *h)
     return p;
 }
 
-/* Rank 0 receives A and sends B in one call, then hears C. Rank 1 sends C when it has B, and A behind that: B is
+/* Rank 0 receives A and sends B in one call, then hears C. Rank 1 sends C when it has B, and A after that: B is
  * read when C is there, A need not have come; a clock of the stream cannot say the one without the other. */
 static void of_a_call_nothing_is_over_before_all_of_it(void **state)
 {
@@ -255,7 +255,7 @@ static int64_t scratch_of(const char *words)
 }
 
 /* 1f1b on two stages: two micro-batches are on their way at most. Gradient k comes into the place of
- * activation k, which is read by then; activation k + 2 is made behind B(k), when that place is free again. Under
+ * activation k, which is read by then; activation k + 2 is made after B(k), when that place is free again. Under
  * gpipe all activations go before any gradient comes: a place for each. */
 static void a_pipelines_places_grow_with_what_is_on_its_way(void **state)
 {
@@ -267,7 +267,7 @@ static void a_pipelines_places_grow_with_what_is_on_its_way(void **state)
     assert_int_equal(scratch_of("pp 2 micro-batches 64 schedule gpipe"), 64 * PLACE);
 }
 
-/* An op takes one sum and makes the next: two places, whatever comes behind. */
+/* An op takes one sum and makes the next: two places, whatever comes after. */
 static void sums_of_a_tensor_group_take_turns(void **state)
 {
     (void)state;

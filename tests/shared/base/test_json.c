@@ -344,7 +344,7 @@ static void malformed_texts_are_refused_by_place(void **state)
         {"[-Infinity]", "t.json: at [0] (byte 1): found -Infinity, expected a number"},
         {"[1,]", "t.json: at [1] (byte 3): found ']', expected a value"},
         {"{\"a\":1,}", "t.json: at a (byte 7): found '}', expected a key in quotes"},
-        {"{\"a\" 1}", "t.json: at the top level (byte 5): found 1, expected ':' behind the key"},
+        {"{\"a\" 1}", "t.json: at the top level (byte 5): found 1, expected ':' after the key"},
         {"{\"a\":}", "t.json: at a (byte 5): found '}', expected a value"},
         {"{a:1}", "t.json: at the top level (byte 1): found a, expected a key in quotes"},
         {"[1 2]", "t.json: at [0] (byte 3): found 2, expected ',' or ']'"},

@@ -208,7 +208,7 @@ static void unused_detection_and_static_graphs_change_what_is_rebuilt(void **sta
     assert_non_null(strstr(err.msg, "mg-wfbp takes no --bucket-cap"));
 }
 
-/* Limits 4 and 8, five gradients of 4 bytes, ready as 0 1 2 3 4. From behind: 4 closes at 4 bytes,
+/* Limits 4 and 8, five gradients of 4 bytes, ready as 0 1 2 3 4. From after: 4 closes at 4 bytes,
  * 3 2 and 1 0 at 8; the list is reversed, what lies inside a bucket is not. */
 static void the_small_bucket_can_be_the_last(void **state)
 {

@@ -232,7 +232,7 @@ static lw_ps dent_time(const void *ctx, const struct lw_cost_query *q)
 }
 
 /* Of one byte and ready together, but for the last: whether 700 bytes, which cost least, are taken
- * is seen only by who looks at buckets behind which the channel idles. */
+ * is seen only by who looks at buckets after which the channel idles. */
 static void many_gradients_under_a_cost_that_falls(void **state)
 {
     enum { N = LW_MERGE_EVERY + 100 };

@@ -40,9 +40,9 @@ static void a_bucket_is_a_capacity(void **state)
         {"an exact fit stays", {4, 6, 1}, 3, 10, "0-4@0 4-10@0 0-1@1"},
         {"what would exceed opens the next", {4, 7, 1}, 3, 10, "0-4@0 0-7@1 7-8@1"},
         {"oversize in an empty bucket", {30, 1, 1}, 3, 10, "0-30@0 0-1@1 1-2@1"},
-        {"oversize behind something", {1, 30, 1}, 3, 10, "0-1@0 0-30@1 0-1@2"},
-        {"no elements behind a full one stay", {10, 0, 5}, 3, 10, "0-10@0 10-10@0 0-5@1"},
-        {"no elements behind an oversize one open", {30, 0, 5}, 3, 10, "0-30@0 0-0@1 0-5@1"},
+        {"oversize after something", {1, 30, 1}, 3, 10, "0-1@0 0-30@1 0-1@2"},
+        {"no elements after a full one stay", {10, 0, 5}, 3, 10, "0-10@0 10-10@0 0-5@1"},
+        {"no elements after an oversize one open", {30, 0, 5}, 3, 10, "0-30@0 0-0@1 0-5@1"},
         {"an empty bucket stays empty", {0, 0, 12}, 3, 10, "0-0@0 0-0@0 0-12@0"},
         {"capacity 0: one each", {1, 0, 2}, 3, 0, "0-1@0 0-0@1 0-2@1"},
     };

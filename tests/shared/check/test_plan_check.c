@@ -245,7 +245,7 @@ static void indexes_outside_their_tables_are_named(void **state)
     (void)state;
     p.deps[p.ops[ar].first_dep] = ar;
     assert_fault(&p,
-                 "op 20 (all_reduce): depends on op 20, which is no earlier op of its program (15 "
+                 "op 20 (all_reduce): depends on op 20, which is not an earlier op of its program (15 "
                  "to 19)");
     p.deps[p.ops[ar].first_dep] = 3; /* of the other program */
     assert_fault(&p, "depends on op 3");
@@ -468,7 +468,7 @@ static void roots_are_equal_and_members(void **state)
         lw_builder_program(b, 0, r);
         add(b, LW_OP_BROADCAST, 0, 8, -1, -1, -1);
     }
-    assert_checks(b, "its root, rank -1, is no member of group 0");
+    assert_checks(b, "its root, rank -1, is not a member of group 0");
 }
 
 static void sends_meet_receives_of_equal_bytes(void **state)

@@ -144,7 +144,7 @@ static void what_tensor_groups_hold_whole_is_listed(void **state)
     lw_plan_free(&k.p);
 }
 
-/* Each op of squares, sum, sum, scale, optimizer stands behind the one before it. */
+/* Each op of squares, sum, sum, scale, optimizer stands after the one before it. */
 static void a_chain_that_does_not_wait_is_named(void **state)
 {
     static const struct {
@@ -170,7 +170,7 @@ static void a_chain_that_does_not_wait_is_named(void **state)
             optimizer->n_deps = op->n_deps;
         }
         op->n_deps = 0;
-        if (op == optimizer) /* else behind it on the compute stream */
+        if (op == optimizer) /* else after it on the compute stream */
             find(&k, 1, LW_OP_COPY_OUT, 0)->stream = find(&k, 1, LW_OP_ALL_REDUCE, 1)->stream;
         expect(&k, op, cases[i].words);
     }
@@ -215,10 +215,10 @@ static void a_chain_that_repeats_itself_is_named(void **state)
     make(&k, "dp 2 pp 2 tp 2 zero 1");
     op = find(&k, 0, LW_OP_ALL_REDUCE, 1);
     op->comm = find(&k, 0, LW_OP_ALL_REDUCE, 0)->comm;
-    expect(&k, op, "is the second sum over 'data', behind op");
+    expect(&k, op, "is the second sum over 'data', after op");
 }
 
-/* The gradients of the last bucket come back behind the squares. */
+/* The gradients of the last bucket come back after the squares. */
 static void gradients_that_come_behind_the_norm_are_named(void **state)
 {
     struct model k;

@@ -87,8 +87,8 @@ static void a_switch_alone_means_on(void **state)
 static void a_bad_option_is_named_with_what_is_allowed(void **state)
 {
     static const struct { const char *line, *message; } cases[] = {
-        {"cmd --count 12", "--count: '12' is no whole number from 1 to 9"},
-        {"cmd --format xml", "--format: 'xml' is no format (text, json, csv)"},
+        {"cmd --count 12", "--count: '12' is not a whole number from 1 to 9"},
+        {"cmd --format xml", "--format: 'xml' is not a format (text, json, csv)"},
         {"cmd --count", "option '--count' needs a value"},
         {"cmd --nope", "unknown or ambiguous option '--nope'"},
     };

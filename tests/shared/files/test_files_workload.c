@@ -131,7 +131,7 @@ static void damaged_files_are_refused_by_place(void **state)
          "at ready_order[2]: found 3 (fc.scale), which has no gradient of its own (not trainable, "
          "not used, or tied to another)"},
         {"[2, 1, 0]", "[1, 2, 0]",
-         "at ready_order[1]: parameter 2 is ready at 33000.000 ns, before the one in front of it "
+         "at ready_order[1]: parameter 2 is ready at 33000.000 ns, before the one before it "
          "(40000.250 ns)"},
         {"[2, 1, 0]", "[2, 1, 0", "at ready_order[2] (byte 1531): found '}', expected ',' or ']'"},
         {"[2, 1, 0]\n}", "[2, 1, 0]\n} {",

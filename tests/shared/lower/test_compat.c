@@ -79,7 +79,7 @@ static void what_the_user_gave_is_never_replaced(void **state)
 }
 
 /* Cap 1200 bytes and no first bucket named. 2020: registration order under [1 MiB, 1200], all 2408
- * bytes in one bucket, divided in a pass of its own, the map of 4 * 4 bytes behind it; never
+ * bytes in one bucket, divided in a pass of its own, the map of 4 * 4 bytes after it; never
  * rebuilt. 1.13: the same limits in ready order; scaled while copied, no map. 2: the cap stands
  * alone, so that c.weight (1200) closes a bucket. */
 static void generations_of_c10d_differ(void **state)

@@ -42,7 +42,7 @@ static struct lw_strategy with_policy(enum lw_bucket_policy_id policy)
     return s;
 }
 
-/* 1200 / 4 = 300 elements: 100 + 200 fit exactly, 2 more do not, 300 behind 2 do not. From the
+/* 1200 / 4 = 300 elements: 100 + 200 fit exactly, 2 more do not, 300 after 2 do not. From the
  * back: c.weight | b.bias | a.weight b.weight. */
 static void picotron_fills_to_its_capacity_and_launches_from_the_back(void **state)
 {
@@ -143,7 +143,7 @@ static void the_optimum_beats_mg_wfbp_where_waiting_pays_once(void **state)
 
 /* 5 us + 1 ns a byte each way. For the backward alone c.weight goes first and the rest ends at
  * 12 + 5 + 1.208 = 18.208. With the next forward: that, 7 of the optimizer, 6.208 for the gather of
- * the rest = 31.416, behind it a and b until 34.416; c's gather ends at 31.416 + 6.2 = 37.616, c at
+ * the rest = 31.416, after it a and b until 34.416; c's gather ends at 31.416 + 6.2 = 37.616, c at
  * 40.616. One bucket: 12 + 7.408 + 7 + 7.408 = 33.816 and 6 of forward, 39.816. */
 static void the_optimum_can_count_the_next_forward(void **state)
 {
@@ -294,7 +294,7 @@ static int by_ready(const struct lw_plan *p, int64_t *bytes, lw_ps *ready)
     return n;
 }
 
-/* The end of the last bucket when bit i of `cuts` closes one behind gradient i. */
+/* The end of the last bucket when bit i of `cuts` closes one after gradient i. */
 static lw_ps end_of(const struct affine *a, const int64_t *bytes, const lw_ps *ready, int n,
                     unsigned cuts)
 {

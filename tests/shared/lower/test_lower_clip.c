@@ -31,7 +31,7 @@ static struct lw_plan build(const char *const (*options)[2])
     return p;
 }
 
-/* What stands behind the last bucket's reduction in the last variant of rank 0. */
+/* What stands after the last bucket's reduction in the last variant of rank 0. */
 static void expect_end(const struct lw_plan *p, const char *end)
 {
     char text[4096];
@@ -106,7 +106,7 @@ static void stages_sum_their_norms_over_the_replica(void **state)
 }
 
 /* Owners 0 and 1 have 402 and 200 elements: 1608 and 800 bytes as f32, half of it on the wire, cast
- * before and behind. */
+ * before and after. */
 static void weights_may_travel_narrowed(void **state)
 {
     (void)state;

@@ -98,7 +98,7 @@ static void one_bucket_is_padded_to_equal_shares(void **state)
 /* --- ZeRO-3 -------------------------------------------------------------------------------------- */
 
 /* Units c, b, a as they complete, their weights buffers 3, 4, 5. One ahead: a and b are gathered at
- * the start, c when a's forward begins; a and b are given up behind their forward, c is kept for its
+ * the start, c when a's forward begins; a and b are given up after their forward, c is kept for its
  * backward. Backward gathers b beside c's, then a beside b's. A unit is gathered
  * into room beside the own share; gradients have room until they are reduced. */
 static void modules_gather_before_and_give_up_behind(void **state)
@@ -132,7 +132,7 @@ static void small_parameters_persist(void **state)
            "0:0+51@0 0:51+49@1 1:0+100@0 1:100+100@1 2:0+2@1 3:0+150@0 3:150+150@1");
 }
 
-/* Nothing ahead, nothing given up behind the forward: three gathers, each alone. */
+/* Nothing ahead, nothing given up after the forward: three gathers, each alone. */
 static void weights_may_stay_until_their_backward(void **state)
 {
     struct tiny t;

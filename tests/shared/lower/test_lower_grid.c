@@ -76,7 +76,7 @@ static void messages_stand_where_their_senders_finish(void **state)
     lw_grid_free(&g);
 }
 
-/* Both inputs before the first part, both results behind the second: rank 1's unit (1F1;1B0) takes
+/* Both inputs before the first part, both results after the second: rank 1's unit (1F1;1B0) takes
  * [40, 68) after F0 12-22, and rank 0 gets the gradient at 70. */
 static void a_unit_is_entered_and_left_as_one(void **state)
 {

@@ -43,7 +43,7 @@ static void refuse(const struct tiny *t, const struct lw_strategy *s, enum lw_st
 }
 
 /* Letter, module or bucket, '.' micro-batch of F, B, I, W and messages; '>' and '<' with the peer
- * of the role's first rank for sends and receives; bytes of communication behind '/'. */
+ * of the role's first rank for sends and receives; bytes of communication after '/'. */
 static const char *ops_of(const struct lw_plan *p, const char *variant, int32_t rank, char *text)
 {
     struct lw_program g = lw_plan_program(p, lw_plan_find_variant(p, variant), rank);
@@ -221,7 +221,7 @@ static void expect_cut(const struct tiny *t, const struct lw_strategy *s,
 
 /* Forward and backward of a, b, c take 3, 6 and 9 us: a b | c costs 9, a | b c 15. What a passes on
  * is 1000 bytes, b 2000: with 2 us for each way over two nodes of a thousand bytes the first is
- * 9 + 2 * 4 = 17, the second 15 + 2 * 2 = 19; with 9000 bytes behind b on one node the first is
+ * 9 + 2 * 4 = 17, the second 15 + 2 * 2 = 19; with 9000 bytes after b on one node the first is
  * 9 + 18 = 27, the second 15 + 2 = 17. */
 static void the_exact_cut_weighs_transfers_by_the_clusters_cost(void **state)
 {
@@ -321,7 +321,7 @@ static void no_stage_holds_more_than_it_may(void **state)
     refuse(&t, &s, LW_ENOTSUP, "--stage-memory limits stages of one part");
 }
 
-/* A buffer is no module's: 500 bytes go to a stage behind the cut, which then holds 6916. */
+/* A buffer is no module's: 500 bytes go to a stage after the cut, which then holds 6916. */
 static void what_only_the_cut_tells_is_checked_behind_it(void **state)
 {
     struct tiny t;

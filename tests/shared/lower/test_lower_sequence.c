@@ -113,7 +113,7 @@ static void sequence_parallelism_divides_all_activations(void **state)
 }
 
 /* 32 tokens of 16 f32: a stage passes on 2048 bytes. In parts of two each rank sends 1024 and the group
- * gathers 2048 in front of each action that takes one. With sequence parallelism nobody has more. */
+ * gathers 2048 before each action that takes one. With sequence parallelism nobody has more. */
 static void a_message_travels_in_parts(void **state)
 {
     const char *const words = "tp 2 pp 2 micro-batches 3";

@@ -38,7 +38,7 @@ static struct lw_strategy two_way(void)
     return s;
 }
 
-/* Letter and module, ':' length in ns; sums with their bytes behind '/'. */
+/* Letter and module, ':' length in ns; sums with their bytes after '/'. */
 static const char *ops_of(const struct lw_plan *p, const char *variant, char *text)
 {
     struct lw_program g = lw_plan_program(p, lw_plan_find_variant(p, variant), 0);
@@ -59,7 +59,7 @@ static const char *ops_of(const struct lw_plan *p, const char *variant, char *te
     return text;
 }
 
-/* Forward: a 1 us; b 0.5 + 1.5 / 2 = 1.25 us in two halves of 625 ns, a sum of 1000 bytes behind
+/* Forward: a 1 us; b 0.5 + 1.5 / 2 = 1.25 us in two halves of 625 ns, a sum of 1000 bytes after
  * each; c 3 / 2 = 1.5 us. Backward: c 6 / 2 = 3 us, its gradient ready at 5/6 of it, a sum at the
  * end; b 4 / 2 = 2 us, b.bias ready at half, where the first sum is, b.weight at the end; a 2 us.
  * Optimizer: 100 + 100 + 2 + 150 of 602 elements in 7 us, 4093.02 rounded up. */
@@ -128,7 +128,7 @@ static void gradients_are_reduced_among_equal_shares(void **state)
     lw_plan_free(&p);
 }
 
-/* Full: each module's forward again, with its sums, in front of its backward. */
+/* Full: each module's forward again, with its sums, before its backward. */
 static void a_forward_is_done_again_before_its_backward(void **state)
 {
     struct tiny t;

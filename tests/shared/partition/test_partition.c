@@ -117,7 +117,7 @@ static void colossal_halves_the_heaviest_where_parts_are_missing(void **state)
 
 static void colossal_counts_a_weight_of_zero_as_one(void **state)
 {
-    /* as 1 1 1 1 2 in 2 parts: 3 | 3, cut behind the third */
+    /* as 1 1 1 1 2 in 2 parts: 3 | 3, cut after the third */
     static const int64_t weights[] = {0, 0, 0, 0, 2};
     struct lw_partitioning p;
     struct lw_err err;
@@ -207,7 +207,7 @@ static struct lw_stage_problem problem(const int64_t *work, int32_t n, int32_t k
 static void exact_example_of_the_design_page(void **state)
 {
     /* work 3 5 1 1 6 5 on 3 stages: without transfer 3 5 | 1 1 6 | 5 has bottleneck 8. A transfer
-     * of 4 behind item 1 makes that 12 and 12; then 3 5 1 | 1 6 | 5 with transfer 1 behind item 2:
+     * of 4 after item 1 makes that 12 and 12; then 3 5 1 | 1 6 | 5 with transfer 1 after item 2:
      * 9+1 | 1+7+0 | 5 = 10 is best */
     static const int64_t work[] = {3, 5, 1, 1, 6, 5}, transfer[] = {2, 4, 1, 3, 0};
     struct lw_stage_problem q = problem(work, 6, 3);
@@ -293,7 +293,7 @@ static void exact_refuses_what_cannot_be(void **state)
     q = problem(work, 3, 2);
     q.transfer = transfer;
     assert_int_equal(lw_partition_exact(&q, &p, NULL, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "transfer behind item 1 is -7, allowed: 0 to 2^60");
+    assert_string_equal(err.msg, "transfer after item 1 is -7, allowed: 0 to 2^60");
 }
 
 /* The best over all partitions by trying each set of cuts; -1 = none fits. cuts[] receives the one

@@ -33,7 +33,7 @@ static struct lw_pipedream_states states_of(const char *nodes, const char *edges
 
 static void a_diamond_has_five_states(void **state)
 {
-    /* a feeds b and c, both feed d. Cuts behind a; a b; a c; a b c; all. The input is left out, and
+    /* a feeds b and c, both feed d. Cuts after a; a b; a c; a b c; all. The input is left out, and
      * so is an element that nobody takes. */
     struct lw_pipedream_states s =
         states_of(NODES "i,Input,9000,0,99,0\na,x,1000,0,1,10\nb,x,2000,0,2,20\nc,x,3000,500,4,40\n"
@@ -66,7 +66,7 @@ static void faults_of_a_profile_are_named(void **state)
          "n.csv:1: expected the titles "
          "node,op,fwd_ms,bwd_ms,activation_bytes,param_bytes"},
         {NODES "a,x,1,1,1\n", "src,dst\n", "n.csv:2: 5 cells, expected 6"},
-        {NODES "a,x,1,-1,1,1\n", "src,dst\n", "n.csv:2: '-1' is no number from 0"},
+        {NODES "a,x,1,-1,1,1\n", "src,dst\n", "n.csv:2: '-1' is not a number from 0"},
         {NODES "a,x,1,1,1,1\na,x,1,1,1,1\n", "src,dst\n", "n.csv:3: node 'a' is there twice"},
         {NODES "a,x,1,1,1,1\n", "src,dst\na,b\n", "e.csv:2: no node 'b'"},
         {NODES "a,x,1,1,1,1\nb,x,1,1,1,1\n", "src,dst\na,b\nb,a\n",

@@ -59,7 +59,7 @@ static void columns_are_units_of_time(void **state)
                    "rank 1  .   1F0 1F1;1B0---- 1B1---- .   .\n"
                    "\n"
                    "makespan 9 units, longest rank 9 units, bubble 33.33 %\n");
-    /* F 2: "0F0" fills its two columns of two characters with no line behind it */
+    /* F 2: "0F0" fills its two columns of two characters with no line after it */
     expect_drawing(
         "0F0,0I0,0W0\n", (struct lw_grid_costs){2, 3, 2, 0, NULL},
         "rank 0  0F0 0I0-- 0W0\n\nmakespan 7 units, longest rank 7 units, bubble 0.00 %\n");

@@ -52,7 +52,7 @@ static void calls_of_interleaved_follow_the_ring(void **state)
 {
     (void)state;
     /* m = p: all forwards, then all backwards; rank 0's chunk 1 is fed by rank 1's chunk 0, one
-     * step behind, so its first p comes in the call after F0.1 */
+     * step after, so its first p comes in the call after F0.1 */
     expect_rank(LW_SCHEDULE_COLOSSAL_INTERLEAVED, 2, 2, 2, false, 0,
                 "F0.0 CN F0.1 CpN F1.0 CpN F1.1 CN Cn B1.0 CPn B1.1 CPn B0.0 Cn B0.1 C-");
     expect_rank(LW_SCHEDULE_COLOSSAL_INTERLEAVED, 2, 2, 2, true, 1,

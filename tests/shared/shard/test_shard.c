@@ -86,7 +86,7 @@ static void flat_shards_cut_across_parameters_and_record_the_padding(void **stat
     assert_string_equal(shown(&s), "0:0+3@0 1:0+3@1 1:3+1@2 2:0+2@2 2:2+1@3");
     assert_int_equal(s.units[0].padding, 2);
     assert_int_equal(s.units[0].share, 3);
-    assert_int_equal(s.offset[3], 1); /* behind parameter 1's last element */
+    assert_int_equal(s.offset[3], 1); /* after parameter 1's last element */
     lw_sharding_free(&s);
     /* align 2: multiples of 8, so 6 padding elements and shares of 4 */
     assert_int_equal(lw_shard_flat(p, 3, 4, first, items, 1, 2, &s, &err), LW_OK);

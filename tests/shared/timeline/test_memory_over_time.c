@@ -242,7 +242,7 @@ static void shares_kept_are_those_of_the_published_figure(void **unused)
     }
 }
 
-/* A program that gives back more than it took, or less, is no plan. */
+/* A program that gives back more than it took, or less, is not a plan. */
 static void plans_that_lose_activations_are_refused(void **unused)
 {
     struct lw_workload w = layers(2);

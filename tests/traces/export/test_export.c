@@ -89,7 +89,7 @@ static void load(int64_t id, struct lw_plan *p, struct lw_timeline *t)
     lw_arena_free(&arena);
 }
 
-/* The exported text, with room behind it for the JSON reader; to be freed. */
+/* The exported text, with room after it for the JSON reader; to be freed. */
 static char *export_text(const struct lw_plan *p, const struct lw_timeline *t, int32_t rank,
                          size_t *len)
 {

@@ -29,7 +29,7 @@ static void resnet50_has_the_parameters_of_torchvision(void **state)
         {3, "layer1.0.conv1.weight"},
         {9, "layer1.0.conv3.weight"},
         {11, "layer1.0.bn3.bias"},
-        {12, "layer1.0.downsample.0.weight"}, /* registered behind bn3 */
+        {12, "layer1.0.downsample.0.weight"}, /* registered after bn3 */
         {14, "layer1.0.downsample.1.bias"},
         {15, "layer1.1.conv1.weight"},
         {33, "layer2.0.conv1.weight"}, /* 3 + 12 + 9 + 9 */
@@ -271,7 +271,7 @@ static void sizes_that_a_model_cannot_have_are_refused(void **state)
                                  "roofline need");
 }
 
-/* The largest of everything either fits or is refused in words, here by its 2,000 days a step. */
+/* The largest of everything either fits or is refused with a message, here by its 2,000 days a step. */
 static void largest_sizes_do_not_overflow(void **state)
 {
     struct traces_model_shape images = {.batch = 65536, .image = 4096};

@@ -92,7 +92,7 @@ static void gradients_become_ready_within_their_block(void **state)
     lw_ps block = w.modules[2].backward_input_ps + w.modules[2].backward_weight_ps;
     (void)state;
     assert_int_equal(w.n_ready, 2 + 2 * 12 + 2);
-    assert_int_equal(w.ready_order[0], 27); /* ln_f.bias, behind the head's product */
+    assert_int_equal(w.ready_order[0], 27); /* ln_f.bias, after the head's product */
     assert_int_equal(w.ready_order[1], 26);
     for (int32_t k = 2; k < 26; k++)
         assert_int_equal(w.ready_order[k], 27 - k);

@@ -91,7 +91,7 @@ static void bad_graphs_are_refused_with_file_and_line(void **state)
     } cases[] = {
         {"", "no node"},
         {NODE("a", "1", "1", "1", "1") "hello\n", "graph.txt:2: expected 'NODE"},
-        {NODE("a", "x", "1", "1", "1"), "graph.txt:1: 'x' is no number"},
+        {NODE("a", "x", "1", "1", "1"), "graph.txt:1: 'x' is not a number"},
         {NODE("a", "-1", "1", "1", "1"), "graph.txt:1: '-1'"},
         {NODE("a", "nan", "1", "1", "1"), "graph.txt:1: 'nan'"},
         {NODE("a", "1e300", "1", "1", "1"), "graph.txt:1: '1e300'"},

@@ -81,7 +81,7 @@ static void buckets_of_the_host_are_launched_with_their_last_gradient(void **sta
     traces_source_free(&s);
 }
 
-/* NCCL: k0, k1, k2 of 30 each from 11 on; one bucket of 300 behind k2; k3 waits for it. */
+/* NCCL: k0, k1, k2 of 30 each from 11 on; one bucket of 300 after k2; k3 waits for it. */
 static void make_device(struct traces_source *s)
 {
     struct lw_row_detail d = replay_no_detail();

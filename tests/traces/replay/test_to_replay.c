@@ -51,7 +51,7 @@ static void every_start_is_computed_from_durations_and_the_hosts_own_time(void *
         lw_ps start, end;
     } want[] = {
         {"cudaLaunchKernel", 0, 10, 15}, {"gemm", 0, 15, 55}, {"cudaLaunchKernel", 1, 20, 25},
-        {"relu", 0, 55, 85},             /* behind gemm */
+        {"relu", 0, 55, 85},             /* after gemm */
         {"cudaStreamSynchronize", 0, 30, 32}, /* of the call itself: the shortest of its name */
         {"cudaStreamSynchronize", 1, 85, 85}, /* then until relu ends, not until 100 */
         {"cudaLaunchKernel", 2, 95, 100}, /* 10 after the call returned, as recorded */
@@ -235,7 +235,7 @@ static void ops_launched_before_the_recording_run_first_in_their_order(void **st
 }
 
 /* The communication stream (20) runs an op of before the recording, and is made to wait for `work`,
- * which ends at 15 + 50: that wait is behind the early op, in the stream's order. */
+ * which ends at 15 + 50: that wait is after the early op, in the stream's order. */
 static void what_was_launched_before_the_recording_is_before_every_wait_in_it(void **state)
 {
     struct traces_source s;
@@ -278,7 +278,7 @@ static void a_staged_copy_moves_beside_its_call(void **state)
     traces_source_free(&s);
 }
 
-/* A synchronisation of 500, its work of 20 done at 35: the rest is nobody's, and kept behind it. With
+/* A synchronisation of 500, its work of 20 done at 35: the rest is nobody's, and kept after it. With
  * work of 200 (more than a quarter) it is explained, and simulated. */
 static void a_wait_that_its_work_does_not_explain_is_kept_and_said(void **state)
 {
@@ -287,7 +287,7 @@ static void a_wait_that_its_work_does_not_explain_is_kept_and_said(void **state)
         lw_ps step;
         bool said;
     } cases[] = {
-        {20, 35 + 498 + 80, true}, /* 598 - 500 - 18 = 80 of the host behind it */
+        {20, 35 + 498 + 80, true}, /* 598 - 500 - 18 = 80 of the host after it */
         {200, 215 + 80, false},
     };
 
