@@ -126,8 +126,8 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
     return s;
 }
 
-/* One plan after the other takes hundreds of MiB: what one gave back serves the next, instead of being
- * fetched from the system page by page. */
+/* One plan after the other takes hundreds of MiB: what one gave back serves the next, instead of
+ * being fetched from the system page by page. */
 static void keep_memory(void)
 {
     mallopt(M_MMAP_MAX, 0);

@@ -113,8 +113,8 @@ static void blame(void *context, const char *why)
         cmd_exec_blame(s->db, s->team.run, why);
 }
 
-/* The run is in the database before anything can end it. Where that fails, storing is tried again at
- * the end, which then reports why. */
+/* The run is in the database before anything can end it. Where that fails, storing is tried
+ * again at the end, which then reports why. */
 static void begin_row(struct session *s)
 {
     struct lw_run_info info = info_of(s, false);
@@ -177,8 +177,8 @@ static enum lw_status spawn(struct session *s, struct lw_err *err)
     return status;
 }
 
-/* What the run was: into the database, and on stdout by rank 0, also when it could not be stored. `why` is
- * how it ended. */
+/* What the run was: into the database, and on stdout by rank 0, also when it could not be
+ * stored. `why` is how it ended. */
 static enum lw_status tell(struct session *s, enum lw_status ran, const struct lw_err *why,
                            struct lw_err *err)
 {

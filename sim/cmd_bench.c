@@ -1,4 +1,5 @@
-/* lapwing bench: how fast planning, the simulator and the store are, on loads whose answer is known. */
+/* lapwing bench: how fast planning, the simulator and the store are, on loads whose answer is
+ * known. */
 #include "sim/cmd_bench.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The loads of `lapwing bench` (docs/design/bench.md). Each sets up, then measures the one thing that
- * it is about: wall_s is of that alone, the peak of memory is of the whole process. */
+/* The loads of `lapwing bench` (docs/design/bench.md). Each sets up, then measures the one thing
+ * that it is about: wall_s is of that alone, the peak of memory is of the whole process. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,8 +258,8 @@ static enum lw_status run_store(const struct bench_choice *c, struct bench_resul
     return status;
 }
 
-/* Queries of NCCL's cost model: all-reduces over sizes on one shape; events = calls. The sum of the times
- * is the simulated time. */
+/* Queries of NCCL's cost model: all-reduces over sizes on one shape; events = calls. The sum of
+ * the times is the simulated time. */
 static enum lw_status run_cost(const struct bench_choice *c, struct bench_result *r,
                                struct lw_err *err)
 {

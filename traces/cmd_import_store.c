@@ -1,5 +1,6 @@
-/* lapwing import --store: what a recording shows, as a run that compare, plot and report read. Its
- * plan is that of the replay, so `lapwing sim --replay --spans` of the same traces joins it op by op. */
+/* lapwing import --store: what a recording shows, as a run that compare, plot and report read.
+ * Its plan is that of the replay, so `lapwing sim --replay --spans` of the same traces joins it
+ * op by op. */
 #include "traces/cmd_import_store.h"
 
 #include "analysis/store/store.h"

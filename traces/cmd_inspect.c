@@ -1,5 +1,5 @@
-/* lapwing inspect: what recordings show, in text, JSON or CSV. Every file is read before anything is
- * printed, so that a bad one leaves no half answer. */
+/* lapwing inspect: what recordings show, in text, JSON or CSV. Every file is read before
+ * anything is printed, so that a bad one leaves no half answer. */
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "traces/inspect/inspect_print.h"

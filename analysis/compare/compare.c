@@ -1,11 +1,11 @@
 /* Two stored runs side by side, from the database alone: the runs' measures, then per step and
- * bucket the time of the last rank, then medians over the measured steps of each side (the two sides
- * need not have run equally many steps, so steps are not paired one by one; ops are, by their number
- * in the plan, which also tells a variant's buckets from another's).
+ * bucket the time of the last rank, then medians over the measured steps of each side (the two
+ * sides need not have run equally many steps, so steps are not paired one by one; ops are, by their
+ * number in the plan, which also tells a variant's buckets from another's).
  *
- * What makes up a difference: one rank's period is cut into compute, copies, exposed transfers, waits
- * and idle, by definition without rest, so the differences of the parts add up to that of the step.
- * The list of ops below it is a hint and adds up to nothing: ops overlap. */
+ * What makes up a difference: one rank's period is cut into compute, copies, exposed transfers,
+ * waits and idle, by definition without rest, so the differences of the parts add up to that of
+ * the step. The list of ops below it is a hint and adds up to nothing: ops overlap. */
 #include "analysis/compare/compare.h"
 
 #include <math.h>

@@ -6,10 +6,10 @@
 
 #include "analysis/store/store.h"
 
-/* Two stored runs side by side. Of a simulation and an execution (or import) the simulation is the
- * prediction, in whichever order they are given; two runs of one kind are A and B, in the order given,
- * and A stands where the prediction would.
- * All times are medians over measured steps. See docs/design/compare.md. */
+/* Two stored runs side by side. Of a simulation and an execution (or import) the simulation is
+ * the prediction, in whichever order they are given; two runs of one kind are A and B, in the
+ * order given, and A stands where the prediction would. All times are medians over measured
+ * steps. See docs/design/compare.md. */
 
 /* A quantity on both sides; -1 = not known. */
 struct lw_both {
@@ -85,8 +85,9 @@ enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run
                           struct lw_comparison *out, struct lw_err *err);
 void lw_comparison_free(struct lw_comparison *c);
 
-/* The prediction that belongs to an execution (or import) among `runs`, which ascend by id: the last
- * simulation of the same plan on the same cluster that has a step, else of the same plan; NULL = none. */
+/* The prediction that belongs to an execution (or import) among `runs`, which ascend by id: the
+ * last simulation of the same plan on the same cluster that has a step, else of the same plan;
+ * NULL = none. */
 const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
                                       const struct lw_run *measured);
 bool lw_run_is_measured(const struct lw_run *r); /* an execution or import that has a step */

@@ -1,5 +1,5 @@
-/* A timeline as inline SVG: the bars of analysis/draw/step_bars.h, each with its name and times as hover
- * text (SVG's <title>), the exposed strips, an axis with round ticks. */
+/* A timeline as inline SVG: the bars of analysis/draw/step_bars.h, each with its name and times
+ * as hover text (SVG's <title>), the exposed strips, an axis with round ticks. */
 #include <math.h>
 #include <string.h>
 

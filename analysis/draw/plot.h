@@ -35,8 +35,8 @@ struct lw_plot {
     int32_t width, height;     /* pixels or characters; 0 = as the picture needs */
 };
 
-/* The terminal that goes with an output name: .png, .svg, .gp (the script itself), "-" (characters).
- * LW_EINVAL names what is allowed. */
+/* The terminal that goes with an output name: .png, .svg, .gp (the script itself), "-"
+ * (characters). LW_EINVAL names what is allowed. */
 enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, struct lw_err *err);
 
 /* The script. LW_EINVAL: these runs have not what the picture needs; says what. */

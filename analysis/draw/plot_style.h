@@ -6,7 +6,8 @@
 
 #include "analysis/draw/plot.h"
 
-/* What the pictures have in common: colours, units, texts, the corner that says where it is from. */
+/* What the pictures have in common: colours, units, texts, the corner that says where it is
+ * from. */
 enum {
     PLOT_FORWARD = 0x56B4E9,
     PLOT_BACKWARD = 0x0072B2,

@@ -178,8 +178,9 @@ static void pair_text(char *buf, size_t size, const struct pair *v, int n, int i
     snprintf(buf, size, "%.60s, %+.1f %%", alike ? cap : v[i].m->plan_name, v[i].error_pct);
 }
 
-/* Beside each point, of many the farthest off, its name and error, where nothing else is; a thin line where
- * that is farther away. A character is about 1 % wide, a line 2.6 % high, of the square inside the axes. */
+/* Beside each point, of many the farthest off, its name and error, where nothing else is; a thin
+ * line where that is farther away. A character is about 1 % wide, a line 2.6 % high, of the
+ * square inside the axes. */
 static enum lw_status put_pair_labels(const struct pair *v, int n, FILE *f, double low,
                                       double high, double unit, struct lw_err *err)
 {

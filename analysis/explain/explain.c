@@ -4,13 +4,14 @@
  * stream, the one before it on its communicator. Walking from the op that ends last to the one that
  * held it back, and so on, gives a chain of pieces that tile the step: the op itself, and between
  * two ops the time until the later one was launched and started. A collective moves data from the
- * arrival of its last member on; from there the critical path goes on at that member, while the path
- * of one rank alone waits for it. A communication that others of its stream or communicator held
- * back although it was ready charges their transfers to the queue.
+ * arrival of its last member on; from there the critical path goes on at that member, while the
+ * path of one rank alone waits for it. A communication that others of its stream or communicator
+ * held back although it was ready charges their transfers to the queue.
  *
- * Invariants: pieces are found from the end backwards, each ends where the later one begins, so their
- * sum is the step (of one rank: its period), exactly, in integers; the op that is looked at never comes later in the order of
- * the plan, and a bound on the number of pieces turns a circle (edited data) into an error.
+ * Invariants: pieces are found from the end backwards, each ends where the later one begins, so
+ * their sum is the step (of one rank: its period), exactly, in integers; the op that is looked at
+ * never comes later in the order of the plan, and a bound on the number of pieces turns a circle
+ * (edited data) into an error.
  *
  * Charges of one rank: where compute or a copy runs, that; elsewhere the cause that the rank's own
  * path has there. So the exposed time of each cause adds up to the rank's exposed communication as
@@ -133,8 +134,8 @@ static enum lw_status prepare(struct walk *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* The row of an op in the program run of another row; -1 = it did not run. Rows are sorted by (pass,
- * rank, op). */
+/* The row of an op in the program run of another row; -1 = it did not run. Rows are sorted by
+ * (pass, rank, op). */
 static int64_t row_of(const struct walk *w, int64_t beside, int32_t op)
 {
     const struct lw_timeline *t = w->t;
@@ -159,8 +160,8 @@ static bool comes_before(const struct walk *w, int64_t a, int64_t b)
     return w->t->start[a] != w->t->start[b] ? w->t->start[a] < w->t->start[b] : a < b;
 }
 
-/* What held a row back, -1 = nothing: the one that ended last; of equals the op it depends on. *lane:
- * only the order of its stream or communicator held it. */
+/* What held a row back, -1 = nothing: the one that ended last; of equals the op it depends on.
+ * *lane: only the order of its stream or communicator held it. */
 static int64_t held_by(const struct walk *w, int64_t row, bool *lane)
 {
     const struct lw_op *op = &w->p->ops[w->t->op[row]];

@@ -8,8 +8,8 @@
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
 
-/* Why a step takes as long as it does: its critical path, and every moment of the period of its slowest
- * rank charged to one cause. See docs/design/explain.md. */
+/* Why a step takes as long as it does: its critical path, and every moment of the period of its
+ * slowest rank charged to one cause. See docs/design/explain.md. */
 enum lw_cause {
     LW_CAUSE_COMPUTE,  /* a compute op runs */
     LW_CAUSE_COPY,     /* a copy runs, no compute */
@@ -26,7 +26,8 @@ enum lw_cause {
 const char *lw_cause_name(enum lw_cause c);  /* "queued after another bucket" */
 const char *lw_cause_key(enum lw_cause c);   /* "queue" */
 
-/* A piece of a path: [from, to) since the end of the step before, what rank did with op (-1 = none). */
+/* A piece of a path: [from, to) since the end of the step before, what rank did with op (-1 =
+ * none). */
 struct lw_path_part {
     int32_t rank, op;
     enum lw_cause cause;

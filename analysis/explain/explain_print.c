@@ -1,6 +1,6 @@
-/* An explanation as text, JSON and CSV (one line a cause). Text joins neighbours on the critical path
- * that have one rank, cause and kind, and leaves out short pieces where there are many; JSON has all
- * of them. */
+/* An explanation as text, JSON and CSV (one line a cause). Text joins neighbours on the critical
+ * path that have one rank, cause and kind, and leaves out short pieces where there are many;
+ * JSON has all of them. */
 #include "analysis/explain/explain_print.h"
 
 #include <stdlib.h>

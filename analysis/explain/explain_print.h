@@ -13,8 +13,8 @@ struct lw_what_if {
     lw_ps step, exposed_comm;
 };
 
-/* An explanation with what belongs to it. n_what_ifs 0: none, and why; else the first one is the run
- * simulated as it is. */
+/* An explanation with what belongs to it. n_what_ifs 0: none, and why; else the first one is the
+ * run simulated as it is. */
 struct lw_explain_report {
     const struct lw_run *run;
     const struct lw_plan *plan;

@@ -1,4 +1,5 @@
-/* Predict a data-parallel step for several bucket sizes: cc example.c $(pkg-config --cflags --libs lapwing) */
+/* Predict a data-parallel step for several bucket sizes: cc example.c $(pkg-config --cflags
+ * --libs lapwing) */
 #include <lapwing.h>
 #include <stdio.h>
 

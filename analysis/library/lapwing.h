@@ -4,11 +4,11 @@
 /* Lapwing as a library: plan a training step, simulate it, read the result. Names and meanings here
  * stay as they are within a version of the soname; nothing else of liblapwing.so is visible.
  *
- * Handles belong to the caller and are freed by the _free functions, which take NULL. A function that
- * returns a handle returns NULL on failure and writes one line that says why into `error` (at most
- * error_size bytes with the final zero; NULL, 0 is fine). Strings and arrays live as long as their
- * handle. Handles may be used from several threads, one call on a handle at a time.
- * See docs/design/library.md. */
+ * Handles belong to the caller and are freed by the _free functions, which take NULL. A function
+ * that returns a handle returns NULL on failure and writes one line that says why into `error`
+ * (at most error_size bytes with the final zero; NULL, 0 is fine). Strings and arrays live as
+ * long as their handle. Handles may be used from several threads, one call on a handle at a
+ * time. See docs/design/library.md. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,14 +41,14 @@ LAPWING_API int32_t lapwing_plan_ranks(const lapwing_plan *plan);
 LAPWING_API int32_t lapwing_plan_buckets(const lapwing_plan *plan); /* that the run settles on */
 LAPWING_API int64_t lapwing_plan_bucket_bytes(const lapwing_plan *plan, int32_t bucket); /* -1: none */
 
-/* Simulate `steps` optimizer steps; 0: as many as lead to the steady state, and one more. Steps that
- * only lead there are not measured. The result does not refer to the plan. */
+/* Simulate `steps` optimizer steps; 0: as many as lead to the steady state, and one more. Steps
+ * that only lead there are not measured. The result does not refer to the plan. */
 LAPWING_API lapwing_result *lapwing_simulate(const lapwing_plan *plan, int32_t steps, char *error,
                                              size_t error_size);
 LAPWING_API void lapwing_result_free(lapwing_result *result);
 
-/* A figure by its name; lapwing_figure_name(k) lists them, NULL after the last. Returns 0, or -1 for
- * an unknown name. Times are picoseconds of the rank whose step is the longest:
+/* A figure by its name; lapwing_figure_name(k) lists them, NULL after the last. Returns 0, or -1
+ * for an unknown name. Times are picoseconds of the rank whose step is the longest:
  *   step_ps, exposed_comm_ps, compute_busy_ps, copy_busy_ps, comm_busy_ps, idle_ps,
  *   peak_memory_bytes (-1: not known), bubble_ratio, n_ranks, n_steps, n_ops, n_events */
 LAPWING_API int lapwing_figure(const lapwing_result *result, const char *name, double *value);

@@ -1,6 +1,6 @@
 /* A run is named by what makes it differ from others: the workload, dp, pp and tp above 1, every
- * other option of the plan that differs from its default, the cluster. A plan that was replayed from
- * a recording has no workload and is named after the plan. */
+ * other option of the plan that differs from its default, the cluster. A plan that was replayed
+ * from a recording has no workload and is named after the plan. */
 #include "analysis/store/run_name.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* A process is known by host, boot, process-number namespace, number and start time, so that neither a
- * restart nor a number that is used again hides a death. A process of another host, or of another
- * namespace of this boot (a container), cannot be seen from here and counts as alive. */
+/* A process is known by host, boot, process-number namespace, number and start time, so that
+ * neither a restart nor a number that is used again hides a death. A process of another host, or
+ * of another namespace of this boot (a container), cannot be seen from here and counts as alive. */
 #include "analysis/store/run_process.h"
 
 #include <errno.h>
@@ -31,8 +31,8 @@ static void read_line(const char *file, char *buf, size_t size)
         fclose(f);
 }
 
-/* Field 22 of /proc/PID/stat; the name in field 2 may hold blanks and parentheses. -1: no such process,
- * or one that has ended and was not waited for. */
+/* Field 22 of /proc/PID/stat; the name in field 2 may hold blanks and parentheses. -1: no such
+ * process, or one that has ended and was not waited for. */
 static int64_t start_of(int64_t pid)
 {
     char name[64], text[1024];

@@ -5,8 +5,8 @@
 
 #include "analysis/store/store.h"
 
-/* Whose process a run is, so that a run whose process was killed does not stay "running". Between the
- * files of this folder. */
+/* Whose process a run is, so that a run whose process was killed does not stay "running".
+ * Between the files of this folder. */
 
 /* This process runs or stores the run from now on. */
 enum lw_status lw_run_process_note(struct lw_store *s, int64_t run, struct lw_err *err);

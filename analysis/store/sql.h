@@ -6,8 +6,8 @@
 
 #include "shared/base/err.h"
 
-/* Statements over the results database, for the files of this folder. The first error of a statement
- * sticks: later calls answer "nothing" (false, 0, ""), and lw_sql_finish reports it. */
+/* Statements over the results database, for the files of this folder. The first error of a
+ * statement sticks: later calls answer "nothing" (false, 0, ""), and lw_sql_finish reports it. */
 struct lw_store;
 struct lw_sql;
 

@@ -358,8 +358,9 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
     return lw_sql_commit(s, err);
 }
 
-/* A WAL database in a folder that cannot be written can be read only when nobody writes it: then it
- * is opened as immutable, which needs no lock files. Returns a URI to be freed with sqlite3_free. */
+/* A WAL database in a folder that cannot be written can be read only when nobody writes it: then
+ * it is opened as immutable, which needs no lock files. Returns a URI to be freed with
+ * sqlite3_free. */
 static char *read_uri(const char *file)
 {
     char *wal = sqlite3_mprintf("%s-wal", file);
@@ -432,8 +433,9 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     return s->write ? lw_run_process_end_dead(s, err) : LW_OK;
 }
 
-/* Opened and of this version. Where two processes create a database, or the last one closes it while
- * the next one opens it, SQLite answers "busy" at once for some steps: it is then opened anew. */
+/* Opened and of this version. Where two processes create a database, or the last one closes it
+ * while the next one opens it, SQLite answers "busy" at once for some steps: it is then opened
+ * anew. */
 static enum lw_status open_prepared(struct lw_store *s, struct lw_err *err)
 {
     double until = now_s() + BUSY_MS / 1e3;

@@ -13,8 +13,8 @@
 
 /* The results database: every plan once, every run with its spans and measures. One writer at a
  * time; a second one waits up to ten seconds. Errors name the file and keep SQLite's words:
- * LW_EFORMAT (no database, another program's, a newer Lapwing's), LW_EIO (absent, read-only, locked,
- * disk full), LW_ENOMEM. See docs/design/store.md and docs/formats/schema.md. */
+ * LW_EFORMAT (no database, another program's, a newer Lapwing's), LW_EIO (absent, read-only,
+ * locked, disk full), LW_ENOMEM. See docs/design/store.md and docs/formats/schema.md. */
 struct lw_store;
 
 enum lw_store_mode {
@@ -51,9 +51,10 @@ struct lw_run_info {
     bool over;                          /* it has run: what is left is to store it */
 };
 
-/* Store the run as running, with this process: when the process dies, the next command that opens the
- * database finds it failed. One that is over is stored as failed, "not stored whole", which it stays
- * when the disk is full or the process ends before lw_store_finish_run. *run = its id: 1, 2, ... */
+/* Store the run as running, with this process: when the process dies, the next command that
+ * opens the database finds it failed. One that is over is stored as failed, "not stored whole",
+ * which it stays when the disk is full or the process ends before lw_store_finish_run. *run =
+ * its id: 1, 2, ... */
 enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *info, int64_t *run,
                                   struct lw_err *err);
 /* Why a run that still counts as running will fail: kept when nothing more can be stored. */
@@ -70,12 +71,13 @@ enum lw_status lw_store_metric_int(struct lw_store *s, int64_t run, const char *
                                    int32_t rank, int64_t value, struct lw_err *err);
 enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char *name,
                                     int32_t step, int32_t rank, double value, struct lw_err *err);
-/* The end: measures (NULL: none) and the status in one transaction. message: "" or what went wrong.
- * Stored measures: step_ps (step -1: the median; step k: the k-th measured step); of shown_step, the
- * step nearest the median, and every rank (rank -1: worst_rank's): period_ps, compute_busy_ps,
- * copy_busy_ps, comm_busy_ps, exposed_copy_ps, exposed_comm_ps, exposed_transfer_ps,
- * wait_tensor_ps, wait_pipeline_ps, wait_data_ps, wait_tied_ps, wait_other_ps and idle_ps; span_ps,
- * bubble_ratio, compute_share, peak_memory_bytes, n_ops. docs/glossary.md defines them. */
+/* The end: measures (NULL: none) and the status in one transaction. message: "" or what went
+ * wrong. Stored measures: step_ps (step -1: the median; step k: the k-th measured step); of
+ * shown_step, the step nearest the median, and every rank (rank -1: worst_rank's): period_ps,
+ * compute_busy_ps, copy_busy_ps, comm_busy_ps, exposed_copy_ps, exposed_comm_ps,
+ * exposed_transfer_ps, wait_tensor_ps, wait_pipeline_ps, wait_data_ps, wait_tied_ps,
+ * wait_other_ps and idle_ps; span_ps, bubble_ratio, compute_share, peak_memory_bytes, n_ops.
+ * docs/glossary.md defines them. */
 enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run, const struct lw_summary *summary,
                                    enum lw_run_status status, const char *message,
                                    struct lw_err *err);

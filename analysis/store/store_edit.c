@@ -1,8 +1,9 @@
 /* Deleting runs, and taking over those of another database.
  *
- * A deleted run takes its spans, measures and comparisons with it, and its plan where no other run
- * has it. A merged run gets the next id; a plan that is here already, by its hash, is not copied.
- * Every table of a plan begins with the column "plan", so rows move with a new number in its place. */
+ * A deleted run takes its spans, measures and comparisons with it, and its plan where no other
+ * run has it. A merged run gets the next id; a plan that is here already, by its hash, is not
+ * copied. Every table of a plan begins with the column "plan", so rows move with a new number in
+ * its place. */
 #include "analysis/store/store.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Runs, spans and measures into the database. A run is inserted with the status "running" before
- * its engine starts, or as a failure "not stored whole" when it is over already, and ended by one
- * transaction; while it runs it names its process (run_process.h); spans go in between, 10 000 to a transaction, into
- * a table without an index: a run remembers the range of its row numbers instead, which costs
- * nothing to keep and still finds a run without reading the others. */
+ * its engine starts, or as a failure "not stored whole" when it is over already, and ended by
+ * one transaction; while it runs it names its process (run_process.h); spans go in between, 10
+ * 000 to a transaction, into a table without an index: a run remembers the range of its row
+ * numbers instead, which costs nothing to keep and still finds a run without reading the others. */
 #include "analysis/store/store.h"
 
 #include <stdio.h>

@@ -2,15 +2,15 @@
  * planned and simulated.
  *
  * A bucket is closed once it holds at least the cap. So a bucketing stays what it is while the cap
- * does not exceed the smallest closed bucket, and the next one begins a byte above that: walking from
- * 0 in this way meets every bucketing once, without looking at sums of runs. There are fewer than
- * n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated first and then the
+ * does not exceed the smallest closed bucket, and the next one begins a byte above that: walking
+ * from 0 in this way meets every bucketing once, without looking at sums of runs. There are fewer
+ * than n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated first and then the
  * neighbourhood of its best places, which is not exhaustive and is said. Beyond LISTED the walk
  * takes steps of a thousandth, which may pass over bucketings. Beyond FULL_PARAMS parameters a plan
  * takes long: all these numbers shrink as that grows, so that the work stays within a bound.
  *
- * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place unless it
- * is beaten. Not searched: first bucket, policy, launch order. */
+ * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place
+ * unless it is beaten. Not searched: first bucket, policy, launch order. */
 #include "analysis/study/recommend.h"
 
 #include <stdio.h>

@@ -11,8 +11,8 @@
 #include "shared/base/units.h"
 #include "shared/plan/workload.h"
 
-/* The best bucket cap of a workload on a cluster, by simulating every bucketing that a cap can make,
- * or, when those are too many, a grid of them and then all near the best. See
+/* The best bucket cap of a workload on a cluster, by simulating every bucketing that a cap can
+ * make, or, when those are too many, a grid of them and then all near the best. See
  * docs/design/recommend.md. */
 
 /* One bucketing: all caps from low to high bytes make it. */

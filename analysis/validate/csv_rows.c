@@ -1,5 +1,6 @@
-/* Published tables as CSV (RFC 4180): a cell in double quotes may hold commas, and "" for a quote. A
- * quoted cell ends on its line. Numbers are decimal, without exponent words, NaN or infinity. */
+/* Published tables as CSV (RFC 4180): a cell in double quotes may hold commas, and "" for a
+ * quote. A quoted cell ends on its line. Numbers are decimal, without exponent words, NaN or
+ * infinity. */
 #include "analysis/validate/csv_rows.h"
 
 #include <inttypes.h>
@@ -52,7 +53,8 @@ static bool next_cell(const char **from, const char *end, const char **cell, siz
     return true;
 }
 
-/* A quoted cell without its quotes, in place. false: text around the quotes, or none that closes. */
+/* A quoted cell without its quotes, in place. false: text around the quotes, or none that
+ * closes. */
 static bool unquote(char *cell)
 {
     size_t n = strlen(cell), to = 0;

@@ -8,8 +8,8 @@
 #include "shared/base/err.h"
 #include "shared/base/input.h"
 
-/* A published table as CSV: a line of titles, then rows of as many cells, which may be quoted. Cells
- * are trimmed of blanks; empty lines are skipped. */
+/* A published table as CSV: a line of titles, then rows of as many cells, which may be quoted.
+ * Cells are trimmed of blanks; empty lines are skipped. */
 struct lw_rows {
     struct lw_arena arena; /* owns everything below */
     const char *file;      /* as the user wrote it */

@@ -1,5 +1,5 @@
-/* The tables of measured runs that can be read, each by one row: its titles, what its titles mean, what
- * its source says beside the table, and its bars. Sources of the settings:
+/* The tables of measured runs that can be read, each by one row: its titles, what its titles mean,
+ * what its source says beside the table, and its bars. Sources of the settings:
  *
  *   mpt_fsdp          llm-foundry scripts/train/benchmarking: Triton flash attention; its parameter
  *                     counts are those of biases and learned positions

@@ -1,13 +1,13 @@
 /* Errors and orders of predictions against measurements.
  *
  * The error of a case is (predicted - measured) / measured. Two cases of a series are a pair when
- * their measured values differ by more than the series' margin, relative to the smaller one; the pair
- * is right when the predicted values differ the same way (equal predictions are wrong).
+ * their measured values differ by more than the series' margin, relative to the smaller one; the
+ * pair is right when the predicted values differ the same way (equal predictions are wrong).
  *
  * A case without a measurement is shown, counted as a miss, and enters no figure.
  *
- * The reason of a miss is read off the numbers: where the error is, whether it leans to one side, what
- * is known about the measurement. It is no proof. */
+ * The reason of a miss is read off the numbers: where the error is, whether it leans to one
+ * side, what is known about the measurement. It is no proof. */
 #include "analysis/validate/validate.h"
 
 #include <math.h>

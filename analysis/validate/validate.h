@@ -9,9 +9,9 @@
 #include "shared/cli/cli.h"
 #include "shared/base/err.h"
 
-/* Predictions beside what was measured, by families of cases that share a model and bars. A series is
- * a part of a family whose cases differ in one choice only, such as the bucket caps of one file, so
- * that their order can be judged. See docs/design/validate.md. */
+/* Predictions beside what was measured, by families of cases that share a model and bars. A
+ * series is a part of a family whose cases differ in one choice only, such as the bucket caps of
+ * one file, so that their order can be judged. See docs/design/validate.md. */
 
 /* What a family must reach; 0 = not asked. */
 struct lw_bars {
@@ -102,8 +102,8 @@ struct lw_validation {
     int64_t n_pairs, n_right;
 };
 
-/* Strings are copied. Each returns LW_ENOMEM or LW_OK, with the new thing's number in *out; a family
- * that is there already is found by its name. */
+/* Strings are copied. Each returns LW_ENOMEM or LW_OK, with the new thing's number in *out; a
+ * family that is there already is found by its name. */
 enum lw_status lw_validation_family(struct lw_validation *v, const char *name, struct lw_bars bars,
                                     bool overall, int32_t *out, struct lw_err *err);
 enum lw_status lw_validation_series(struct lw_validation *v, int32_t family, const char *name,
@@ -113,7 +113,8 @@ enum lw_status lw_validation_sweep(struct lw_validation *v, int32_t family, cons
                                    int32_t *out, struct lw_err *err);
 enum lw_status lw_validation_skip(struct lw_validation *v, int32_t family, const char *id,
                                   const char *reason, struct lw_err *err);
-/* series -1: in none. LW_EFORMAT: a prediction that is not above 0, or an id that is there already. */
+/* series -1: in none. LW_EFORMAT: a prediction that is not above 0, or an id that is there
+ * already. */
 enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case *c,
                                   struct lw_err *err);
 enum lw_status lw_validation_fit(struct lw_validation *v, const struct lw_fit *f,

@@ -1,6 +1,6 @@
-/* Predictions for this machine beside what it then does. The prediction of a row is made before its run,
- * from a calibration that ran no row. A run beside which other programs took processor time is made
- * again, three times at most, and the least disturbed counts. */
+/* Predictions for this machine beside what it then does. The prediction of a row is made before
+ * its run, from a calibration that ran no row. A run beside which other programs took processor
+ * time is made again, three times at most, and the least disturbed counts. */
 #include "analysis/validate/validate_here.h"
 
 #include <stdio.h>

@@ -6,8 +6,8 @@
 
 #include "analysis/validate/validate.h"
 
-/* lapwing validate --here: a grid of strategies, each predicted from a calibration of this machine and then
- * executed on it. See docs/design/validate.md. */
+/* lapwing validate --here: a grid of strategies, each predicted from a calibration of this
+ * machine and then executed on it. See docs/design/validate.md. */
 struct lw_validate_here {
     const char *cluster_file;  /* NULL = calibrate first */
     char **workload_files;     /* what is planned; none = two built-in models */
@@ -19,8 +19,8 @@ struct lw_validate_here {
     bool quiet;
 };
 
-/* Adds the family "here", whose rows have a core per rank, and "here, oversubscribed", which is shown and
- * not judged. A strategy that does not fit a workload is a note in its plan's words. */
+/* Adds the family "here", whose rows have a core per rank, and "here, oversubscribed", which is
+ * shown and not judged. A strategy that does not fit a workload is a note in its plan's words. */
 enum lw_status lw_validate_this_machine(const struct lw_validate_here *h, struct lw_validation *v,
                                         struct lw_err *err);
 

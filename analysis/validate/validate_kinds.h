@@ -10,8 +10,8 @@
 struct lw_validate_kind {
     const char *what;     /* for the message about a file that is none of them */
     bool (*is)(const struct lw_input *in);
-    /* Add the families, series and cases of one file. Only its predictions' own inputs may enter the
-     * predictions. */
+    /* Add the families, series and cases of one file. Only its predictions' own inputs may enter
+     * the predictions. */
     enum lw_status (*add)(const struct lw_input *in, struct lw_validation *v, struct lw_err *err);
 };
 

@@ -1,8 +1,8 @@
-/* Memory of model state under ZeRO: Rajbhandari et al., arXiv 1910.02054, table 1, or rows like its.
- * A row names a model by its parameters ("7.5B", "1T") and a data-parallel degree; columns P_os,
- * P_os_g and P_os_g_p hold GB (10^9 bytes) per device for stages 1 to 3 of mixed-precision Adam. The
- * prediction is shared/timeline/param_memory.c's for as many f16 elements; the paper cuts or rounds, so a case may
- * differ by one unit of the last printed digit. */
+/* Memory of model state under ZeRO: Rajbhandari et al., arXiv 1910.02054, table 1, or rows like
+ * its. A row names a model by its parameters ("7.5B", "1T") and a data-parallel degree; columns
+ * P_os, P_os_g and P_os_g_p hold GB (10^9 bytes) per device for stages 1 to 3 of mixed-precision
+ * Adam. The prediction is shared/timeline/param_memory.c's for as many f16 elements; the paper
+ * cuts or rounds, so a case may differ by one unit of the last printed digit. */
 #include "analysis/validate/validate_kinds.h"
 
 #include <math.h>

@@ -11,14 +11,15 @@
 #include "shared/plan/strategy.h"
 
 /* What runs a plan on real hardware. One table of functions per backend; everything in it is
- * asynchronous: a call hands work to a stream and returns, and only `poll` blocks. Work given to one
- * stream runs in order. Handles are opaque and belong to their backend.
+ * asynchronous: a call hands work to a stream and returns, and only `poll` blocks. Work given to
+ * one stream runs in order. Handles are opaque and belong to their backend.
  *
- * A world holds n_ranks ranks, of which first_local .. first_local + n_local - 1 live in this process
- * (threads: all of them; one process per rank: one). Ranks are named by their number in the world.
- * Functions marked (optional) may be NULL; the capability bit beside them then is unset. Calls come
- * from one thread, except `abort`. Memory handed to a call (stamps, tasks, messages' contents) is
- * kept until poll reports that the work is done. Times are ns on the world's clock. */
+ * A world holds n_ranks ranks, of which first_local .. first_local + n_local - 1 live in this
+ * process (threads: all of them; one process per rank: one). Ranks are named by their number in
+ * the world. Functions marked (optional) may be NULL; the capability bit beside them then is
+ * unset. Calls come from one thread, except `abort`. Memory handed to a call (stamps, tasks,
+ * messages' contents) is kept until poll reports that the work is done. Times are ns on the
+ * world's clock. */
 
 #define EXEC_API_VERSION 6
 
@@ -117,8 +118,8 @@ struct exec_facts {
     double stamp_ns;           /* what stamping one op takes, measured; 0 = not known */
 };
 
-/* When one piece of work ran. end_ns > 0 exactly when it has finished; -1: it failed, and that is why
- * everything stopped. */
+/* When one piece of work ran. end_ns > 0 exactly when it has finished; -1: it failed, and that
+ * is why everything stopped. */
 struct exec_stamp {
     int64_t issue_ns;  /* its stream reached it */
     int64_t start_ns;  /* what it waits for was done: local entry */
@@ -127,8 +128,9 @@ struct exec_stamp {
     int64_t over_ns;   /* real work beyond the time asked for; 0 otherwise */
 };
 
-/* The gradient of one parameter in one backward on one rank: a function of these alone. The table
- * (exec/cpu/gradients.h) is shared by all gradients of a run; a backend with its own memory copies it. */
+/* The gradient of one parameter in one backward on one rank: a function of these alone. The
+ * table (exec/cpu/gradients.h) is shared by all gradients of a run; a backend with its own
+ * memory copies it. */
 struct exec_gradient {
     const struct exec_gradient_table *table;
     int32_t param, rank, step, pass; /* pass: backward within the step */
@@ -215,11 +217,11 @@ struct exec_members {
     int32_t n;
 };
 
-/* Payload of a communication. In place; `count` elements are the whole of the op: the buffer of an
- * all-reduce, the gathered whole of an all-gather or reduce-scatter, where member i of n holds the
- * range exec_range(count, n, i). All-to-all: n equal blocks, of which block j of member i becomes block
- * i of member j. What reduce and reduce_scatter leave outside of the result is
- * undefined. `peer` is a rank of the world: root, receiver or sender. */
+/* Payload of a communication. In place; `count` elements are the whole of the op: the buffer of
+ * an all-reduce, the gathered whole of an all-gather or reduce-scatter, where member i of n
+ * holds the range exec_range(count, n, i). All-to-all: n equal blocks, of which block j of
+ * member i becomes block i of member j. What reduce and reduce_scatter leave outside of the
+ * result is undefined. `peer` is a rank of the world: root, receiver or sender. */
 struct exec_message {
     void *mem;
     int64_t count;
@@ -289,9 +291,10 @@ struct exec_backend {
      * receives their handles. NULL: comm_create is called for each group. */
     enum lw_status (*comm_create_class)(struct exec_world *w, const struct exec_members *groups,
                                         int32_t n, struct exec_comm **comms, struct lw_err *err);
-    /* (optional) Connect `rank`, which lives in this process, to the ranks that it sends to or receives
-     * from on this communicator, both ways, before the first step. peers[n] ascending. Returns when
-     * all connections stand. Every process calls for its communicators in one order. */
+    /* (optional) Connect `rank`, which lives in this process, to the ranks that it sends to or
+     * receives from on this communicator, both ways, before the first step. peers[n] ascending.
+     * Returns when all connections stand. Every process calls for its communicators in one
+     * order. */
     enum lw_status (*comm_connect)(struct exec_world *w, struct exec_comm *c, int32_t rank,
                                    const int32_t *peers, int32_t n, struct lw_err *err);
     void (*comm_destroy)(struct exec_world *w, struct exec_comm *c);
@@ -308,7 +311,8 @@ struct exec_backend {
     enum lw_status (*group_end)(struct exec_stream *s, struct lw_err *err);
 
     /* Wait until everything given so far is done (EXEC_DONE), something failed (EXEC_FAILED: err
-     * holds its own words) or the clock passes deadline_ns (EXEC_RUNNING). The only call that blocks. */
+     * holds its own words) or the clock passes deadline_ns (EXEC_RUNNING). The only call that
+     * blocks. */
     enum exec_state (*poll)(struct exec_world *w, int64_t deadline_ns, struct lw_err *err);
     /* (optional) How much of what was given is not done: it changes whenever an op ends. */
     int64_t (*pending)(const struct exec_world *w);
@@ -339,9 +343,9 @@ const char *exec_honesty_name(enum exec_honesty h); /* "real", "spin", "sleep", 
 const char *exec_compute_name(enum exec_compute c); /* "gemm", "spin", "sleep" */
 enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct lw_err *err);
 
-/* A plugin exports one symbol of this type, named by EXEC_PLUGIN_SYMBOL. `host` is what it may call
- * of the program (nothing else is linked into it); it returns its table, or NULL when it cannot work
- * with this api version. Plugins are never unloaded. */
+/* A plugin exports one symbol of this type, named by EXEC_PLUGIN_SYMBOL. `host` is what it may
+ * call of the program (nothing else is linked into it); it returns its table, or NULL when it
+ * cannot work with this api version. Plugins are never unloaded. */
 struct exec_host {
     uint32_t api_version;
     size_t size;

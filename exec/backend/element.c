@@ -1,5 +1,5 @@
-/* Elements of buffers. Plain loops that the compiler vectorises for f32, the type that is timed; half
- * types go through f32 one by one. */
+/* Elements of buffers. Plain loops that the compiler vectorises for f32, the type that is timed;
+ * half types go through f32 one by one. */
 #include "exec/backend/element.h"
 
 #include <string.h>

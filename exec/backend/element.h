@@ -22,8 +22,8 @@ double exec_squares(enum lw_dtype t, const void *from, int64_t n, int32_t diviso
 /* mem[n] = mem / divisor * scale, as exec_scale_one rounds. */
 void exec_scale(enum lw_dtype t, void *mem, int64_t n, int32_t divisor, float scale);
 
-/* A sum modulo 2^64 over the bits of mem[n], each element's times an odd number of its own: changing
- * any one bit changes it, -0 counts as 0. The order of adding does not matter. */
+/* A sum modulo 2^64 over the bits of mem[n], each element's times an odd number of its own:
+ * changing any one bit changes it, -0 counts as 0. The order of adding does not matter. */
 uint64_t exec_bits_sum(enum lw_dtype t, const void *mem, int64_t n);
 
 /* Some of from[n] has all bits set, which no computed value has. */

@@ -1,6 +1,6 @@
-/* Optimizer steps and the initial weights, compiled without contraction (-ffp-contract=off), so that
- * vector and scalar loops round alike. The figures of a step are computed once, in double, by
- * multiplication alone: no library decides their last bit. */
+/* Optimizer steps and the initial weights, compiled without contraction (-ffp-contract=off), so
+ * that vector and scalar loops round alike. The figures of a step are computed once, in double,
+ * by multiplication alone: no library decides their last bit. */
 #include "exec/backend/optimizer.h"
 
 #include <math.h>

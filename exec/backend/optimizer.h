@@ -7,8 +7,9 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 
-/* Optimizers in f32, element by element with fixed operations, so that the same inputs give the same
- * bits on every rank, on a GPU, and however the parameters are cut. g is the gradient over divisor.
+/* Optimizers in f32, element by element with fixed operations, so that the same inputs give the
+ * same bits on every rank, on a GPU, and however the parameters are cut. g is the gradient over
+ * divisor.
  *   sgd       w -= rate * g
  *   momentum  m = momentum * m + g; w -= rate * m              (torch.optim.SGD, no dampening)
  *   adam      m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g;

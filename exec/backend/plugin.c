@@ -1,6 +1,6 @@
-/* Backends in shared objects of their own, so that the program needs neither CUDA nor MPI to start. A
- * plugin gets a table of what it may call here and returns its own; tables of another version or
- * size are refused. Never unloaded: their libraries keep threads. */
+/* Backends in shared objects of their own, so that the program needs neither CUDA nor MPI to
+ * start. A plugin gets a table of what it may call here and returns its own; tables of another
+ * version or size are refused. Never unloaded: their libraries keep threads. */
 #include "exec/backend/plugin.h"
 
 #include <dlfcn.h>

@@ -7,9 +7,9 @@
 
 #include "shared/base/dtype.h"
 
-/* What the host and a GPU must compute alike, element by element: nvcc compiles these for the device,
- * gcc and clang for the host. f16 follows IEEE 754 binary16, bf16 is the upper half of an f32, both
- * rounded to nearest even. */
+/* What the host and a GPU must compute alike, element by element: nvcc compiles these for the
+ * device, gcc and clang for the host. f16 follows IEEE 754 binary16, bf16 is the upper half of
+ * an f32, both rounded to nearest even. */
 
 #ifdef __CUDACC__
 #define EXEC_BOTH static __host__ __device__ inline

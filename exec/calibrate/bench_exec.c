@@ -1,7 +1,7 @@
-/* Measuring the executor. The calls by hand are what a careful programmer would write for this one step: a
- * compute and a communication thread per rank, on one core, communication at the better nice level, a
- * counter between them, and the backend's own all-reduce. No queues, no table of ops, no stamps but one at
- * each end. What the executor takes beyond that is its price. */
+/* Measuring the executor. The calls by hand are what a careful programmer would write for this
+ * one step: a compute and a communication thread per rank, on one core, communication at the
+ * better nice level, a counter between them, and the backend's own all-reduce. No queues, no
+ * table of ops, no stamps but one at each end. What the executor takes beyond that is its price. */
 #include "exec/calibrate/bench_exec.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* How much of an all-reduce compute hides. Compute sleeps, so that a core is no reason for waiting: what
- * is not hidden is the executor's doing. */
+/* How much of an all-reduce compute hides. Compute sleeps, so that a core is no reason for
+ * waiting: what is not hidden is the executor's doing. */
 #include <stdlib.h>
 
 #include "exec/calibrate/bench_exec.h"

@@ -3,9 +3,10 @@
  * once, a bucket has just been written when it is reduced. So what the simulator is told is what
  * exec will meet.
  *
- * The machine may be busy: the whole series of pieces is repeated, and a figure is the median over all
- * rounds; its source says the interquartile range as a share of the median. Ratios (slowdown under
- * overlap) are taken within one step: the same kernel runs beside communication and then alone. */
+ * The machine may be busy: the whole series of pieces is repeated, and a figure is the median
+ * over all rounds; its source says the interquartile range as a share of the median. Ratios
+ * (slowdown under overlap) are taken within one step: the same kernel runs beside communication
+ * and then alone. */
 #include "exec/calibrate/calibrate.h"
 
 #include <assert.h>
@@ -115,8 +116,8 @@ static void add(struct round *round, struct exec_piece piece)
         round->pieces[round->n++] = piece;
 }
 
-/* Large ones in a plan of their own and fewer steps: they take long, and are steady. All-reduces up to
- * 64 MiB have been measured with buckets. */
+/* Large ones in a plan of their own and fewer steps: they take long, and are steady. All-reduces
+ * up to 64 MiB have been measured with buckets. */
 static void add_communication(struct round *round, const struct exec_calibration *c,
                               enum exec_series s)
 {

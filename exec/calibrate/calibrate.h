@@ -30,8 +30,8 @@ struct lw_calibrate_options {
 
 struct lw_calibrate_options lw_calibrate_options_default(void);
 
-/* Where ranks are processes, all call this; rank 0's *out is what was measured, the others' is empty.
- * LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
+/* Where ranks are processes, all call this; rank 0's *out is what was measured, the others' is
+ * empty. LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
                             struct lw_err *err);
 

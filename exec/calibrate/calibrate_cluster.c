@@ -1,4 +1,5 @@
-/* The cluster that comes of the samples: figures and tables, each with its spread and its source. */
+/* The cluster that comes of the samples: figures and tables, each with its spread and its
+ * source. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Series of communication: every collective over sizes, messages of neighbours, several at once; and how
- * much an all-reduce and compute beside it slow each other. */
+/* Series of communication: every collective over sizes, messages of neighbours, several at once;
+ * and how much an all-reduce and compute beside it slow each other. */
 #include <string.h>
 
 #include "exec/calibrate/calibrate_plan.h"
@@ -111,8 +111,8 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
 
 /* --- messages ----------------------------------------------------------------------------------- */
 
-/* Both ends of a message stand at the same place of their ranks' programs, which are of one length. The
- * end that came last waited for nobody: the shorter of the two is the message. */
+/* Both ends of a message stand at the same place of their ranks' programs, which are of one
+ * length. The end that came last waited for nobody: the shorter of the two is the message. */
 static enum lw_status keep_messages(struct exec_calibration *c, const struct exec_piece *piece,
                                     const struct lw_plan *p, const struct lw_exec_result *r,
                                     struct lw_err *err)

@@ -1,5 +1,6 @@
-/* Plans made by hand for measuring: data parallelism with one parameter and one bucket per size, so
- * that memory is touched by the same thread, in the same order and as recently as in a real step. */
+/* Plans made by hand for measuring: data parallelism with one parameter and one bucket per size,
+ * so that memory is touched by the same thread, in the same order and as recently as in a real
+ * step. */
 #include "exec/calibrate/calibrate_plan.h"
 
 #include <stdio.h>
@@ -263,7 +264,8 @@ enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t
 
 /* --- communication without buckets --------------------------------------------------------------- */
 
-/* A program of the variant that comes first: an all-reduce on each stream writes what it will move. */
+/* A program of the variant that comes first: an all-reduce on each stream writes what it will
+ * move. */
 static void touch(struct maker *k, int32_t role, const int32_t *streams, int32_t n_streams,
                   int64_t bytes)
 {

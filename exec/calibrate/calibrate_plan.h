@@ -9,32 +9,34 @@
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 
-/* The small plans that calibrate runs. Ops carry in `module` the number of the size they belong to. */
+/* The small plans that calibrate runs. Ops carry in `module` the number of the size they belong
+ * to. */
 
 /* For each size, one after the other with nothing beside it: a backward of work_ps that fills a
  * gradient of that size, the copy into its bucket, the all-reduce, the copy out. */
 enum lw_status exec_plan_alone(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
                                struct lw_plan *plan, struct lw_err *err);
 
-/* The same, but beside each all-reduce a kernel of work_ps[i], and after both the same kernel again,
- * alone. */
+/* The same, but beside each all-reduce a kernel of work_ps[i], and after both the same kernel
+ * again, alone. */
 enum lw_status exec_plan_beside(int32_t n_ranks, const int64_t *bytes, int32_t n,
                                 const lw_ps *work_ps, struct lw_plan *plan, struct lw_err *err);
 
-/* A step's passes over memory, for each size: a backward of no time that fills a gradient of type
- * `grad`, a millisecond of compute, the copy into its bucket, its cast to `wire` where that is another
- * type. Then the buckets are reduced and cast back on the copy stream; then all are copied out. */
+/* A step's passes over memory, for each size: a backward of no time that fills a gradient of
+ * type `grad`, a millisecond of compute, the copy into its bucket, its cast to `wire` where that
+ * is another type. Then the buckets are reduced and cast back on the copy stream; then all are
+ * copied out. */
 enum lw_status exec_plan_passes(int32_t n_ranks, enum lw_dtype grad, enum lw_dtype wire,
                                 const int64_t *bytes, int32_t n, struct lw_plan *plan,
                                 struct lw_err *err);
 
-/* Copies without a bucket; before each, a gradient four times as large as the largest is filled, so that no
- * cache holds what is copied. */
+/* Copies without a bucket; before each, a gradient four times as large as the largest is filled,
+ * so that no cache holds what is copied. */
 enum lw_status exec_plan_copies(int32_t n_ranks, const int64_t *bytes, int32_t n,
                                 struct lw_plan *plan, struct lw_err *err);
 
-/* A step for each size, one after the other: a gradient of that size is filled, a kernel of work_ps, the
- * optimizer updates its parameter. */
+/* A step for each size, one after the other: a gradient of that size is filled, a kernel of
+ * work_ps, the optimizer updates its parameter. */
 enum lw_status exec_plan_updates(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
                                  struct lw_plan *plan, struct lw_err *err);
 
@@ -42,27 +44,28 @@ enum lw_status exec_plan_updates(int32_t n_ranks, const int64_t *bytes, int32_t 
 enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t n,
                                   struct lw_plan *plan, struct lw_err *err);
 
-/* Communication without buckets. The first step is another one, an all-reduce of the largest size alone, so
- * that the memory they move is there: zeros that nobody wrote all lie in one page. */
+/* Communication without buckets. The first step is another one, an all-reduce of the largest
+ * size alone, so that the memory they move is there: zeros that nobody wrote all lie in one
+ * page. */
 
 /* Collectives, each alone after a kernel of work_ps. */
 enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, const int64_t *bytes,
                                      int32_t n, lw_ps work_ps, struct lw_plan *plan,
                                      struct lw_err *err);
 
-/* Pairs of all-reduces that run at once, on communicators and streams of their own, after a kernel of
- * work_ps that waits for the pair before. */
+/* Pairs of all-reduces that run at once, on communicators and streams of their own, after a
+ * kernel of work_ps that waits for the pair before. */
 enum lw_status exec_plan_pairs(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
                                struct lw_plan *plan, struct lw_err *err);
 
-/* Messages between ranks 0 and 1, 2 and 3, and so on, after a kernel of work_ps each: one there, then one
- * back. both: beside each, another one the other way, on a communicator and a stream of its own. A last rank
- * without a partner looks on. */
+/* Messages between ranks 0 and 1, 2 and 3, and so on, after a kernel of work_ps each: one there,
+ * then one back. both: beside each, another one the other way, on a communicator and a stream of
+ * its own. A last rank without a partner looks on. */
 enum lw_status exec_plan_messages(int32_t n_ranks, const int64_t *bytes, int32_t n, bool both,
                                   lw_ps work_ps, struct lw_plan *plan, struct lw_err *err);
 
-/* n kernels of work_ps each, and after each an all-reduce without a bucket, beside the next kernel; an
- * empty kernel waits for the last. */
+/* n kernels of work_ps each, and after each an all-reduce without a bucket, beside the next
+ * kernel; an empty kernel waits for the last. */
 enum lw_status exec_plan_overlap(int32_t n_ranks, int64_t bytes, int32_t n, lw_ps work_ps,
                                  struct lw_plan *plan, struct lw_err *err);
 

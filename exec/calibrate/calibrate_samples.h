@@ -5,7 +5,8 @@
 
 #include "shared/base/err.h"
 
-/* Readings of one figure over rounds, steps and ranks. Zeroed is empty; 0 is what an empty one says. */
+/* Readings of one figure over rounds, steps and ranks. Zeroed is empty; 0 is what an empty one
+ * says. */
 struct exec_samples {
     double *v;
     int64_t n, capacity;

@@ -51,8 +51,9 @@ struct exec_calibration {
     bool comm_on_compute_core;
 };
 
-/* One piece of a round: what it measures, of which sizes, in how many steps. Where it begins with the
- * smallest size, that comes twice: what runs first in a step waits for the step as well, and is not kept. */
+/* One piece of a round: what it measures, of which sizes, in how many steps. Where it begins
+ * with the smallest size, that comes twice: what runs first in a step waits for the step as
+ * well, and is not kept. */
 struct exec_piece {
     enum lw_status (*run)(struct exec_calibration *c, const struct exec_piece *p,
                           struct lw_err *err);

@@ -1,6 +1,6 @@
-/* Series of what a rank does by itself, all ranks at once: products over sizes, and the passes over memory
- * that exec makes of a step: gradients filled, copied into buckets and out, cast to another type and back,
- * parameters updated. */
+/* Series of what a rank does by itself, all ranks at once: products over sizes, and the passes
+ * over memory that exec makes of a step: gradients filled, copied into buckets and out, cast to
+ * another type and back, parameters updated. */
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/calibrate/calibrate_state.h"
 #include "exec/backend/element.h"
@@ -91,7 +91,8 @@ enum lw_status exec_calibrate_steady(struct exec_calibration *c, const struct ex
     return exec_calibrate_run(c, p, &plan, steps_of(p), keep_steadiness, err);
 }
 
-/* From the start of a kernel without work to that of the next: what giving and taking an op costs. */
+/* From the start of a kernel without work to that of the next: what giving and taking an op
+ * costs. */
 static enum lw_status keep_launches(struct exec_calibration *c, const struct exec_piece *piece,
                                     const struct lw_plan *p, const struct lw_exec_result *r,
                                     struct lw_err *err)
@@ -159,7 +160,8 @@ static const struct pass_types {
     {LW_F32, LW_BF16, N_NARROW}, {LW_F32, LW_F16, N_NARROW},
 };
 
-/* Gradients are whole numbers whose sums are exact: of many ranks they do not fit into a narrow type. */
+/* Gradients are whole numbers whose sums are exact: of many ranks they do not fit into a narrow
+ * type. */
 bool exec_calibrate_pass_fits(const struct exec_calibration *c, int32_t pass)
 {
     int64_t n = c->o->n_ranks, odd = n;

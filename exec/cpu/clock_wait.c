@@ -1,7 +1,8 @@
-/* The clock and waiting. Waiting threads sleep in the kernel (futex) and burn no core: on a machine
- * with one core per rank the compute thread needs it. Each sleep is bounded by SLICE_NS, so that a
- * stop is seen even if its wake was missed. The counter uses sequentially consistent atomics: the
- * writer stores, then looks for waiters; the waiter announces itself, then lets the kernel compare. */
+/* The clock and waiting. Waiting threads sleep in the kernel (futex) and burn no core: on a
+ * machine with one core per rank the compute thread needs it. Each sleep is bounded by SLICE_NS,
+ * so that a stop is seen even if its wake was missed. The counter uses sequentially consistent
+ * atomics: the writer stores, then looks for waiters; the waiter announces itself, then lets the
+ * kernel compare. */
 #include "exec/cpu/clock_wait.h"
 
 #include <errno.h>

@@ -190,8 +190,8 @@ static enum lw_status measure_all(struct exec_world *w, int64_t budget_ns, struc
     return s;
 }
 
-/* What measuring adds to an op: at most three readings of the clock, and the stamp. Best of a few rounds:
- * whatever else the core did is not part of it. */
+/* What measuring adds to an op: at most three readings of the clock, and the stamp. Best of a
+ * few rounds: whatever else the core did is not part of it. */
 static double stamp_cost_ns(void)
 {
     enum { ROUNDS = 5, N = 400 };
@@ -357,8 +357,9 @@ int64_t cpu_now_ns(const struct exec_world *w)
     return exec_now_ns();
 }
 
-/* Nothing runs now: cores whose speed changes (virtual ones that a host moves about change it twofold,
- * for seconds) are measured again, so that an op takes the plan's time at the speed of its batch. */
+/* Nothing runs now: cores whose speed changes (virtual ones that a host moves about change it
+ * twofold, for seconds) are measured again, so that an op takes the plan's time at the speed of
+ * its batch. */
 void cpu_hold(struct exec_world *w)
 {
     struct lw_err why = {0};

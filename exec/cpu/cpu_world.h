@@ -11,15 +11,16 @@
 #include "exec/cpu/clock_wait.h"
 #include "shared/plan/op.h"
 
-/* What backends that compute on processor cores share: streams as queues with a thread each, events,
- * compute, memory, and the giving of communication. How the data of a communication moves is the
- * backend's own: its wire.
+/* What backends that compute on processor cores share: streams as queues with a thread each,
+ * events, compute, memory, and the giving of communication. How the data of a communication moves
+ * is the backend's own: its wire.
  *
  *   cpu_world.c   placement, opening, closing, memory, facts, poll
  *   cpu_stream.c  queues, and running what they hold
  *   cpu_comm.c    communicators; giving collectives, sends and receives
  *
- * The functions cpu_* with the signatures of struct exec_backend go into a backend's table: CPU_TABLE. */
+ * The functions cpu_* with the signatures of struct exec_backend go into a backend's table:
+ * CPU_TABLE. */
 
 struct cpu_link; /* a communicator as its wire knows it */
 
@@ -137,12 +138,12 @@ struct exec_world {
     char compute[192], about[256];
 };
 
-/* Open a world of ranks on cores; `how` is checked by the caller. `about` is filled with the placement,
- * to which a backend may add. */
+/* Open a world of ranks on cores; `how` is checked by the caller. `about` is filled with the
+ * placement, to which a backend may add. */
 enum lw_status cpu_open(const struct exec_open *how, const struct cpu_wire *wire,
                         struct exec_world **world, struct lw_err *err);
-/* False: after 2 s a thread is still inside a call of its wire that nothing ends. Then nothing is freed: the
- * thread goes on in memory that stays, to the end of the process. */
+/* False: after 2 s a thread is still inside a call of its wire that nothing ends. Then nothing
+ * is freed: the thread goes on in memory that stays, to the end of the process. */
 bool cpu_close(struct exec_world *w);
 bool cpu_fail(struct exec_world *w, const struct lw_err *why); /* true: it is the first failure */
 void cpu_tell_others(struct exec_world *w);
@@ -183,7 +184,8 @@ exec_comm_fn cpu_all_reduce, cpu_reduce, cpu_reduce_scatter, cpu_all_gather, cpu
 enum lw_status cpu_group_begin(struct exec_stream *s, struct lw_err *err);
 enum lw_status cpu_group_end(struct exec_stream *s, struct lw_err *err);
 
-/* What a backend on cores puts into its table beside its name, capabilities, probe, open and close. */
+/* What a backend on cores puts into its table beside its name, capabilities, probe, open and
+ * close. */
 #define CPU_TABLE                                                                                  \
     .abort = cpu_abort, .facts = cpu_facts, .now_ns = cpu_now_ns, .mem_alloc = cpu_mem_alloc,      \
     .mem_free = cpu_mem_free, .mem_read = cpu_mem_read, .mem_write = cpu_mem_write,                \

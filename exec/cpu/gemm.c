@@ -1,9 +1,10 @@
 /* Compute by counted matrix products. An op that should take t when alone runs t / unit_ns products
- * of the unit size and fills the rest with grains. It never looks at the clock, so whatever shares the
- * core or the memory shows as a longer op, as it would in training. The unit (192 x 192: 432 KiB for
- * three matrices) stays in a second-level cache; the grain is about a microsecond.
+ * of the unit size and fills the rest with grains. It never looks at the clock, so whatever shares
+ * the core or the memory shows as a longer op, as it would in training. The unit (192 x 192: 432
+ * KiB for three matrices) stays in a second-level cache; the grain is about a microsecond.
  *
- * The library runs single-threaded: a rank is one core. Its pool size is fixed before it is loaded. */
+ * The library runs single-threaded: a rank is one core. Its pool size is fixed before it is
+ * loaded. */
 #include "exec/cpu/gemm.h"
 
 #include <dlfcn.h>
@@ -17,8 +18,8 @@
 enum { ROW_MAJOR = 101, NO_TRANS = 111, ROUNDS = 400 };
 #define FOLLOW_SHARE 0.1
 
-/* Same interface as cblas_sgemm, for what this file asks of it: row major, not transposed. Rows of c
- * are built from rows of b, so the inner loop is a vector one. */
+/* Same interface as cblas_sgemm, for what this file asks of it: row major, not transposed. Rows
+ * of c are built from rows of b, so the inner loop is a vector one. */
 static void own_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
                       const float *a, int lda, const float *b, int ldb, float beta, float *c,
                       int ldc)

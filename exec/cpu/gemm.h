@@ -6,8 +6,8 @@
 
 #include "shared/base/err.h"
 
-/* Real compute: products of small f32 matrices that stay in a core's own cache. OpenBLAS (or another
- * CBLAS) is opened at run time; a kernel of our own takes its place where there is none. */
+/* Real compute: products of small f32 matrices that stay in a core's own cache. OpenBLAS (or
+ * another CBLAS) is opened at run time; a kernel of our own takes its place where there is none. */
 struct exec_gemm {
     void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
                   const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
@@ -36,7 +36,8 @@ void exec_gemm_product(const struct exec_gemm *g, int n, const float *a, const f
  * budget_ns together. */
 void exec_gemm_measure(const struct exec_gemm *g, struct exec_gemm_space *s, int64_t budget_ns,
                        const atomic_bool *stop, struct exec_gemm_rate *rate);
-/* A newer reading: a quarter of a small difference is believed, a large one wholly. Zeroed rate: none yet. */
+/* A newer reading: a quarter of a small difference is believed, a large one wholly. Zeroed rate:
+ * none yet. */
 void exec_gemm_follow(struct exec_gemm_rate *rate, const struct exec_gemm_rate *now);
 /* As many products as take ns when nothing else runs on the core. */
 void exec_gemm_run(const struct exec_gemm *g, struct exec_gemm_space *s,

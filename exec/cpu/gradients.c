@@ -1,8 +1,8 @@
-/* Integer gradients. A table of pseudo-random whole numbers is drawn once from a fixed seed; block b
- * of a gradient is a stretch of it that begins where a hash of (parameter, block, step, pass, rank)
- * says. So filling is a copy, at memory speed, and yet an element that lands one place off, in another
- * block, another parameter or from another rank is found: any two streams agree in an element by
- * chance only, about once in 2 * largest.
+/* Integer gradients. A table of pseudo-random whole numbers is drawn once from a fixed seed; block
+ * b of a gradient is a stretch of it that begins where a hash of (parameter, block, step, pass,
+ * rank) says. So filling is a copy, at memory speed, and yet an element that lands one place off,
+ * in another block, another parameter or from another rank is found: any two streams agree in an
+ * element by chance only, about once in 2 * largest.
  *
  * Exactness. With d = divisor = odd * 2^k: values are odd * v, |v| <= largest. A sum of n_terms of
  * them is at most n_terms * odd * largest <= limit, hence exact in every order and grouping; its

@@ -1,7 +1,8 @@
-/* Memory of several processes at one address. Rank 0 makes a file without a name (memfd) and tells the
- * others where to find it below its /proc; each maps it at the same fixed address, far from where systems put
- * anything. One part is common, then every rank has a part: address space, not memory, which comes with use.
- * Parts are handed out from their start and given back all at once. */
+/* Memory of several processes at one address. Rank 0 makes a file without a name (memfd) and
+ * tells the others where to find it below its /proc; each maps it at the same fixed address, far
+ * from where systems put anything. One part is common, then every rank has a part: address
+ * space, not memory, which comes with use. Parts are handed out from their start and given back
+ * all at once. */
 #include "exec/cpu/shared_memory.h"
 
 #include <errno.h>

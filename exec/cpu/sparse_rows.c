@@ -1,9 +1,10 @@
 /* Sparse gradients: lists of rows, summed as c10d's gloo does it (shared/plan/sparse.c).
  *
- * A backward appends its rows to the rank's list; one that is there already is added to, so a list holds
- * each row once, as a coalesced tensor does. The list goes to the rank's place among all members'. What
- * came is added up into a dense array that is zero elsewhere: then the optimizer steps, and the rows that
- * came are zero again. So the work is in proportion to rows, but for optimizers that move every weight.
+ * A backward appends its rows to the rank's list; one that is there already is added to, so a list
+ * holds each row once, as a coalesced tensor does. The list goes to the rank's place among all
+ * members'. What came is added up into a dense array that is zero elsewhere: then the optimizer
+ * steps, and the rows that came are zero again. So the work is in proportion to rows, but for
+ * optimizers that move every weight.
  *
  * Invariants: the array is zero between steps; place_of[r] is 0 unless row r is in the list. */
 #include "exec/cpu/sparse_rows.h"

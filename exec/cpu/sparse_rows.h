@@ -8,7 +8,8 @@
 #include "shared/base/err.h"
 #include "shared/plan/sparse.h"
 
-/* Sparse gradients on a backend whose memory the host shares (EXEC_CAN_SPARSE). On each rank one consists of
+/* Sparse gradients on a backend whose memory the host shares (EXEC_CAN_SPARSE). On each rank one
+ * consists of
  *
  *   its own list    count[1], indices[capacity], values[capacity * row_numel]: each row once
  *   what came       shapes[n_members * LW_SPARSE_SIZES], all_indices[n_members * capacity],
@@ -27,8 +28,9 @@ struct exec_rows {
     void *all_values, *sum;
 };
 
-/* The rows that a gradient touches: from start on in steps of stride, n of them, all different. Which and
- * how many is a function of what the gradient is a function of; half of touched_rows at least. */
+/* The rows that a gradient touches: from start on in steps of stride, n of them, all different.
+ * Which and how many is a function of what the gradient is a function of; half of touched_rows
+ * at least. */
 struct exec_touch {
     int64_t start, stride, n_rows;
     int32_t n;
@@ -41,8 +43,8 @@ void exec_rows_add(const struct exec_gradient *g, const struct lw_sparse *x, int
 double exec_rows_at(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel,
                     int64_t element);
 
-/* The parts EXEC_PART_ROWS_*. LW_EFAILED: a list is longer than its room, or what came is not a list of this
- * parameter's rows; the message names member, row and count. */
+/* The parts EXEC_PART_ROWS_*. LW_EFAILED: a list is longer than its room, or what came is not a
+ * list of this parameter's rows; the message names member, row and count. */
 enum lw_status exec_rows_run(const struct exec_part *p, struct lw_err *err);
 
 #endif

@@ -12,14 +12,14 @@
  *                 tree, the others copy from their first (An et al., "Fire-Flyer AI-HPC", SC 2024,
  *                 section IV: reduce within the node in host memory, then between nodes)
  *
- * All-reduce goes by the shape's reducer; the other collectives are rings and chains always, as NCCL
- * has no trees for them. An all-to-all pulls nothing: blocks change places (thread_group.c).
+ * All-reduce goes by the shape's reducer; the other collectives are rings and chains always, as
+ * NCCL has no trees for them. An all-to-all pulls nothing: blocks change places (thread_group.c).
  *
- * Why nobody reads what is being overwritten. Ring: the final value of a range has travelled through
- * every member that read a partial one. Trees: a member is overwritten when its parent's value is
- * final, which is when its parent has added it. Nobody waits in a circle: within a phase, pulls
- * depend on earlier chunks, on earlier pulls of the chunk, or on the same pull of a member that is
- * nearer to the source; across phases on earlier ones. */
+ * Why nobody reads what is being overwritten. Ring: the final value of a range has travelled
+ * through every member that read a partial one. Trees: a member is overwritten when its parent's
+ * value is final, which is when its parent has added it. Nobody waits in a circle: within a
+ * phase, pulls depend on earlier chunks, on earlier pulls of the chunk, or on the same pull of a
+ * member that is nearer to the source; across phases on earlier ones. */
 #include "exec/cpu/thread_collective_steps.h"
 
 #include "exec/backend/backend.h"
@@ -218,7 +218,8 @@ static void pull_up(const struct forest *f, int32_t tree, int32_t i, struct exec
     }
 }
 
-/* Down: from the parent, or from the first of the node; a root has its value when it has added all. */
+/* Down: from the parent, or from the first of the node; a root has its value when it has added
+ * all. */
 static void pull_down(const struct forest *f, int32_t tree, int32_t i, struct exec_pull range,
                       struct exec_pull *pull)
 {

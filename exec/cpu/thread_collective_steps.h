@@ -8,10 +8,11 @@
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 
-/* What a member of a group does in a collective: it pulls ranges out of other members' buffers, in
- * phases. In a phase it goes through its ranges chunk by chunk, and for each chunk through its pulls
- * in order. Every member of a group has the same number of phases and of pulls per phase, so that
- * "pull 2 of chunk 5 in phase 1" means the same to all; a pull without elements does nothing. */
+/* What a member of a group does in a collective: it pulls ranges out of other members' buffers,
+ * in phases. In a phase it goes through its ranges chunk by chunk, and for each chunk through
+ * its pulls in order. Every member of a group has the same number of phases and of pulls per
+ * phase, so that "pull 2 of chunk 5 in phase 1" means the same to all; a pull without elements
+ * does nothing. */
 
 /* The group: n_nodes nodes of per_node members each, member i on node i / per_node. */
 struct exec_shape {
@@ -35,7 +36,8 @@ struct exec_script {
 /* The largest n_pulls of any collective of the shape. */
 int32_t exec_script_most_pulls(const struct exec_shape *s);
 
-/* How a collective of `count` elements goes; rooted: broadcast or reduce, with the member `root`. */
+/* How a collective of `count` elements goes; rooted: broadcast or reduce, with the member
+ * `root`. */
 struct exec_script exec_script_of(const struct exec_shape *s, enum lw_op_kind op, int64_t count);
 
 /* The pulls of one phase of a member: pulls[n_pulls]. */

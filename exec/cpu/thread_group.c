@@ -8,9 +8,9 @@
  * readers have. Entries are kept for two ops: to enter op t+2 a member must have seen everybody
  * enter t+1, that is finish t.
  *
- * All-to-all: block j of member i and block i of member j change places, in the hands of one of the two:
- * of the pair (i, i + d modulo n) the first, for d < n/2; for d = n/2 the smaller. No other pair touches
- * these blocks. */
+ * All-to-all: block j of member i and block i of member j change places, in the hands of one of
+ * the two: of the pair (i, i + d modulo n) the first, for d < n/2; for d = n/2 the smaller. No
+ * other pair touches these blocks. */
 #include "exec/cpu/thread_group.h"
 
 #include <string.h>
@@ -170,8 +170,8 @@ static enum lw_status enter(struct exec_group *g, int32_t i, const struct entry 
     return LW_OK;
 }
 
-/* Hold what member i read from another one back until a link of the chosen speed would have delivered
- * it. */
+/* Hold what member i read from another one back until a link of the chosen speed would have
+ * delivered it. */
 static void pace(struct exec_group *g, int32_t i, int32_t from, int64_t bytes)
 {
     const struct exec_pace *p = &g->pace;

@@ -10,9 +10,10 @@
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
 
-/* Collectives among n threads that share memory, of one process or of several: each member calls exec_group_run with its own
- * buffer, all in the same order of ops; the calls block. Data moves straight out of another member's
- * buffer, as exec/cpu/thread_collective_steps.h says: there is no staging copy. */
+/* Collectives among n threads that share memory, of one process or of several: each member calls
+ * exec_group_run with its own buffer, all in the same order of ops; the calls block. Data moves
+ * straight out of another member's buffer, as exec/cpu/thread_collective_steps.h says: there is
+ * no staging copy. */
 struct exec_group;
 
 /* Links of a chosen speed: what a member pulls comes over its own link of this speed. */

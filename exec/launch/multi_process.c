@@ -218,8 +218,8 @@ static enum lw_status run_and_part(const struct lw_plan *plan, const struct lw_e
     return s;
 }
 
-/* Everything beside plan, backend and version that changes what a rank does. Where threads are pinned,
- * how long a step may take and what is printed is each process's own. */
+/* Everything beside plan, backend and version that changes what a rank does. Where threads are
+ * pinned, how long a step may take and what is printed is each process's own. */
 static void describe(const struct lw_exec_options *o, char text[EXEC_SETTINGS])
 {
     const struct exec_optimizer *u = &o->optimizer;

@@ -14,9 +14,10 @@ struct lw_exec_team {
     struct exec_rendezvous *rendezvous; /* set when they met; the caller closes it when all is stored */
 };
 
-/* A run whose ranks are processes: this one is `id`. All meet, agree on everything that changes what
- * they do, run the plan, and rank 0 gets what all ranks did on one clock; on the others *out holds this
- * rank's part. As lw_exec_run otherwise; a process that fails makes all others fail with its words.
+/* A run whose ranks are processes: this one is `id`. All meet, agree on everything that changes
+ * what they do, run the plan, and rank 0 gets what all ranks did on one clock; on the others *out
+ * holds this rank's part. As lw_exec_run otherwise; a process that fails makes all others fail with
+ * its words.
  * *out is always set: when the run stopped, it says where each rank was, and out->speaks who stores it. */
 enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec_options *options,
                                 const struct exec_identity *id, struct lw_exec_team *team,
@@ -28,12 +29,12 @@ struct exec_spawned {
     bool rank_0_ended; /* by itself: it has printed what there is to print */
 };
 
-/* Start n_ranks processes of this program with the same arguments, on this machine, each told who it is,
- * and wait for them. When one fails, those that
- * are stopped (SIGSTOP) are killed at once, and the rest when grace_ns have passed. *signal (borrowed)
- * not 0: it is passed on to all. rendezvous: HOST:PORT, or NULL = a free port of this machine's
- * loopback. LW_EIO: could not start. LW_EFAILED: a signal ended the first that failed; the message names
- * rank and signal. */
+/* Start n_ranks processes of this program with the same arguments, on this machine, each told
+ * who it is, and wait for them. When one fails, those that are stopped (SIGSTOP) are killed at
+ * once, and the rest when grace_ns have passed. *signal (borrowed) not 0: it is passed on to
+ * all. rendezvous: HOST:PORT, or NULL = a free port of this machine's loopback. LW_EIO: could
+ * not start. LW_EFAILED: a signal ended the first that failed; the message names rank and
+ * signal. */
 enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezvous,
                           const volatile sig_atomic_t *signal, struct exec_spawned *ended,
                           struct lw_err *err);

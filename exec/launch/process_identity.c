@@ -1,5 +1,6 @@
-/* Who this process is. Launchers say it by environment variables; all that are set must agree, because
- * a program of one MPI started by the launcher of another silently becomes n worlds of one. */
+/* Who this process is. Launchers say it by environment variables; all that are set must agree,
+ * because a program of one MPI started by the launcher of another silently becomes n worlds of
+ * one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static enum lw_status number(const char *name, int64_t max, int32_t *value, stru
     return LW_OK;
 }
 
-/* A step of srun; sbatch's own script has SLURM_PROCID=0 and the size of the job, but is no step. */
+/* A step of srun; sbatch's own script has SLURM_PROCID=0 and the size of the job, but is no
+ * step. */
 static const char *size_variable(int i)
 {
     const char *where = getenv("ENVIRONMENT");
@@ -123,8 +125,8 @@ static bool first_node(char *host, size_t room)
     return true;
 }
 
-/* LAPWING_RENDEZVOUS, or torchrun's MASTER_ADDR and MASTER_PORT (the next port: torch's own store may
- * listen on that one), or the first of Slurm's nodes, or this machine. */
+/* LAPWING_RENDEZVOUS, or torchrun's MASTER_ADDR and MASTER_PORT (the next port: torch's own
+ * store may listen on that one), or the first of Slurm's nodes, or this machine. */
 static enum lw_status read_address(struct exec_identity *id, struct lw_err *err)
 {
     const char *own = getenv("LAPWING_RENDEZVOUS"), *master = getenv("MASTER_ADDR");

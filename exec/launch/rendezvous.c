@@ -1,5 +1,6 @@
-/* A star of TCP connections around rank 0. Every process connects twice: one connection carries data, with
- * a time limit for each piece (results have a limit of size, too), the other says that its owner is alive.
+/* A star of TCP connections around rank 0. Every process connects twice: one connection carries
+ * data, with a time limit for each piece (results have a limit of size, too), the other says that
+ * its owner is alive.
  *
  * Numbers travel in the machine's own byte order: a run is of one kind of machine. */
 #include "exec/launch/rendezvous.h"

@@ -8,9 +8,10 @@
 #include "exec/run/run.h"
 #include "shared/base/err.h"
 
-/* How the processes of one run find each other, agree that they are one run, and stay in touch. Rank 0
- * listens; the others connect to it over TCP, each twice: one connection carries data (broadcast,
- * barrier, gathered results), the other one only says that its owner is alive, or why it stops. */
+/* How the processes of one run find each other, agree that they are one run, and stay in touch.
+ * Rank 0 listens; the others connect to it over TCP, each twice: one connection carries data
+ * (broadcast, barrier, gathered results), the other one only says that its owner is alive, or
+ * why it stops. */
 
 struct exec_identity {
     int32_t rank, n_ranks, local_rank;
@@ -21,12 +22,13 @@ struct exec_identity {
     char source[96]; /* where this comes from, for people: "torchrun (RANK, WORLD_SIZE)" */
 };
 
-/* Who this process is, by the variables of its launcher: LAPWING_RANK ..., torchrun, Open MPI, PMI,
- * Slurm. *found false: none of them set, id untouched. LW_EINVAL: two launchers contradict each other,
- * or one is incomplete; the message names the variables and their values. */
+/* Who this process is, by the variables of its launcher: LAPWING_RANK ..., torchrun, Open MPI,
+ * PMI, Slurm. *found false: none of them set, id untouched. LW_EINVAL: two launchers contradict
+ * each other, or one is incomplete; the message names the variables and their values. */
 enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct lw_err *err);
 
-/* Where rank 0 listens: HOST:PORT, a name or an address; [ADDRESS]:PORT for IPv6. LW_EINVAL: not so. */
+/* Where rank 0 listens: HOST:PORT, a name or an address; [ADDRESS]:PORT for IPv6. LW_EINVAL: not
+ * so. */
 enum lw_status exec_identity_address(struct exec_identity *id, const char *text, struct lw_err *err);
 
 enum { EXEC_SETTINGS = 384 };
@@ -39,33 +41,34 @@ struct exec_agreement {
 
 struct exec_rendezvous;
 
-/* Rank 0 has two connections to each other process. LW_ENOTSUP: this process may not open so many files;
- * the limit is raised as far as the system allows first. */
+/* Rank 0 has two connections to each other process. LW_ENOTSUP: this process may not open so
+ * many files; the limit is raised as far as the system allows first. */
 enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err);
 
-/* LW_ETIMEOUT: who is missing; LW_EINVAL: who differs, in what. *run (NULL: not wanted) is rank 0's to
- * give, and what it gave on all others. */
+/* LW_ETIMEOUT: who is missing; LW_EINVAL: who differs, in what. *run (NULL: not wanted) is rank
+ * 0's to give, and what it gave on all others. */
 enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct exec_agreement *a,
                                     int64_t timeout_ns, int64_t *run, struct exec_rendezvous **r,
                                     struct lw_err *err);
 /* Tells the others that this process is done (they do not take it for lost) and frees. */
 void exec_rendezvous_close(struct exec_rendezvous *r);
 
-/* From now on `lost` is called when another process goes; at once if one already did. NULL ends it: no
- * call is under way when this returns. */
+/* From now on `lost` is called when another process goes; at once if one already did. NULL ends
+ * it: no call is under way when this returns. */
 void exec_rendezvous_watch(struct exec_rendezvous *r, exec_lost_fn *lost, void *context);
-/* Called once, from any thread, as soon as a process goes or says why it stops, this one included: before
- * anything else that takes time, because a launcher may end this process at any moment from then on. */
+/* Called once, from any thread, as soon as a process goes or says why it stops, this one
+ * included: before anything else that takes time, because a launcher may end this process at any
+ * moment from then on. */
 typedef void exec_loss_noted_fn(void *context, const char *words);
 void exec_rendezvous_note_loss(struct exec_rendezvous *r, exec_loss_noted_fn *note, void *context);
 /* Tell all others to stop, and why. From any thread. */
 void exec_rendezvous_abort(struct exec_rendezvous *r, const char *why);
 
-/* After a run that stopped: rank 0 hears where the others were, as long as wait_ns; all[n_ranks] is
- * filled, known or not. The others say where they were and stay until rank 0 is done (or wait_ns):
- * launchers end a job when the first of its processes does. False, on them: rank 0 is lost, or did
- * not say farewell in that time; on rank 0: rank 1 took it for lost. Of the two, who gets true on rank 0 or
- * false on rank 1 stores the run. */
+/* After a run that stopped: rank 0 hears where the others were, as long as wait_ns; all[n_ranks]
+ * is filled, known or not. The others say where they were and stay until rank 0 is done (or
+ * wait_ns): launchers end a job when the first of its processes does. False, on them: rank 0 is
+ * lost, or did not say farewell in that time; on rank 0: rank 1 took it for lost. Of the two,
+ * who gets true on rank 0 or false on rank 1 stores the run. */
 bool exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct lw_exec_place *mine,
                                 int64_t wait_ns, struct lw_exec_place *all);
 
@@ -76,7 +79,8 @@ int32_t exec_rendezvous_turned_away(const struct exec_rendezvous *r, const char 
 enum lw_status exec_rendezvous_broadcast(struct exec_rendezvous *r, void *data, int32_t bytes,
                                          struct lw_err *err);
 enum lw_status exec_rendezvous_barrier(struct exec_rendezvous *r, struct lw_err *err);
-/* Rank 0 gets every rank's bytes, in rank order, its own included; the others call with take NULL. */
+/* Rank 0 gets every rank's bytes, in rank order, its own included; the others call with take
+ * NULL. */
 enum lw_status exec_rendezvous_gather(struct exec_rendezvous *r, const void *data, int64_t bytes,
                                       exec_take_fn *take, void *context, struct lw_err *err);
 

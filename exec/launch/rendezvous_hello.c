@@ -1,12 +1,13 @@
-/* Rank 0 gives each connection a number drawn for it; a process answers with protocol, rank, size,
- * agreement, and a proof: the hash of its job token, that number, and what it says. So the token does not
- * travel, and a hello recorded from another connection proves nothing. Each process connects twice. Rank 0
- * answers when all ranks are there, or LINGER_NS after the first that does not agree: with a welcome, or
- * with the words that say who differs in what; every process then ends with the same message.
- * Connections that speak another protocol, prove nothing, or say nothing for HELLO_NS are closed, not
- * counted, and noted. All are listened to at once: none holds up another. Where descriptors run out, the
- * connection that has been silent for the longest time makes room and is told so; a process of the run
- * that this meets dials again. */
+/* Rank 0 gives each connection a number drawn for it; a process answers with protocol, rank,
+ * size, agreement, and a proof: the hash of its job token, that number, and what it says. So the
+ * token does not travel, and a hello recorded from another connection proves nothing. Each
+ * process connects twice. Rank 0 answers when all ranks are there, or LINGER_NS after the first
+ * that does not agree: with a welcome, or with the words that say who differs in what; every
+ * process then ends with the same message. Connections that speak another protocol, prove
+ * nothing, or say nothing for HELLO_NS are closed, not counted, and noted. All are listened to
+ * at once: none holds up another. Where descriptors run out, the connection that has been silent
+ * for the longest time makes room and is told so; a process of the run that this meets dials
+ * again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -397,7 +398,8 @@ static void list_compact(struct waiting_list *l)
     l->n = n;
 }
 
-/* The one that came first and has still said nothing leaves; one whose hello lies here is heard instead. */
+/* The one that came first and has still said nothing leaves; one whose hello lies here is heard
+ * instead. */
 static void make_room(struct exec_rendezvous *r, struct waiting_list *l, int32_t *n)
 {
     struct answer a = {.magic = MAGIC, .ok = ANSWER_DIAL_AGAIN};
@@ -436,7 +438,8 @@ static void greet(struct exec_rendezvous *r, struct waiting *w, int fd,
         turn_away(r, w, "took no challenge");
 }
 
-/* Whoever stands at the door, up to a limit a round: the others of the list are heard in between. */
+/* Whoever stands at the door, up to a limit a round: the others of the list are heard in
+ * between. */
 static void admit(struct exec_rendezvous *r, struct waiting_list *l, int32_t *n)
 {
     for (int i = 0; i < AT_ONCE; i++) {

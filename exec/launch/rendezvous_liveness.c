@@ -1,7 +1,7 @@
 /* A thread per process listens on the `life` connections: an end of file without a farewell
- * means that the process is gone; a message says why it stops. Rank 0 passes both on to all others, so
- * everyone stops as soon as the first does, not at its own time limit. A process that stopped then says
- * at which op, and rank 0 keeps that. Messages are of one size. */
+ * means that the process is gone; a message says why it stops. Rank 0 passes both on to all
+ * others, so everyone stops as soon as the first does, not at its own time limit. A process that
+ * stopped then says at which op, and rank 0 keeps that. Messages are of one size. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
-/* Starting the processes of a run on this machine. The parent picks a free port and a token, starts n
- * copies of the program with who they are in the environment, and waits. Copies die with their
- * parent. One that a signal stopped is seen as such: when the run has failed it will not end by itself. */
+/* Starting the processes of a run on this machine. The parent picks a free port and a token,
+ * starts n copies of the program with who they are in the environment, and waits. Copies die
+ * with their parent. One that a signal stopped is seen as such: when the run has failed it will
+ * not end by itself. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>

@@ -1,14 +1,15 @@
 /* The MPI backend, a plugin: one process per rank, on cores (cpu_world.h); its wire is Open MPI.
  *
  * MPI's nonblocking collectives do not move by themselves: measured on Open MPI 4.1, none of an
- * MPI_Iallreduce is hidden behind compute. So the thread of a communication stream issues blocking ones, and
- * MPI must grant MPI_THREAD_MULTIPLE, because several streams of a rank may block at once.
+ * MPI_Iallreduce is hidden behind compute. So the thread of a communication stream issues blocking
+ * ones, and MPI must grant MPI_THREAD_MULTIPLE, because several streams of a rank may block at
+ * once.
  *
- * Entry. A blocking call burns its core until the last member has come, and nothing can end it. Members
- * therefore meet first: an MPI_Iallreduce of three numbers, tested by a thread that sleeps between tests
- * and looks at `stop`. It compares op, count, type and root of all members, so that a plan that disagrees
- * with itself fails by name, and says when the last one came. Only then they call MPI's collective. A
- * send and its receive meet by empty messages both ways.
+ * Entry. A blocking call burns its core until the last member has come, and nothing can end it.
+ * Members therefore meet first: an MPI_Iallreduce of three numbers, tested by a thread that sleeps
+ * between tests and looks at `stop`. It compares op, count, type and root of all members, so that a
+ * plan that disagrees with itself fails by name, and says when the last one came. Only then they
+ * call MPI's collective. A send and its receive meet by empty messages both ways.
  *
  * A member that is lost inside MPI's own call leaves the others in it; cpu_close and mpi_once.h
  * say what becomes of their threads. */
@@ -201,8 +202,8 @@ static enum lw_status collective(struct cpu_link *l, int32_t i, enum lw_op_kind 
 
 /* --- sends and receives ------------------------------------------------------------------------- */
 
-/* Each pair of a send and a receive meets by an empty message both ways; then the data moves with both
- * sides inside MPI. Messages of one pair match in the order given. */
+/* Each pair of a send and a receive meets by an empty message both ways; then the data moves
+ * with both sides inside MPI. Messages of one pair match in the order given. */
 static enum lw_status meet_peers(struct cpu_link *l, const struct exec_message *m, int32_t n,
                                  struct lw_err *err)
 {
@@ -418,7 +419,8 @@ static struct seat seat_here(const struct exec_world *w)
     return s;
 }
 
-/* Launchers bind each process to cores of its own: which are used is known when all have said so. */
+/* Launchers bind each process to cores of its own: which are used is known when all have said
+ * so. */
 static void compare_seats(struct exec_world *w, const struct seats_job *j)
 {
     cpu_set_t all, taken;

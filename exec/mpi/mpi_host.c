@@ -1,5 +1,6 @@
-/* shared/base/arena.h's allocation within the MPI plugin, by way of the program that loaded it: the program
- * counts every block, and its tests can fail every one. Arenas are not used in the plugin. */
+/* shared/base/arena.h's allocation within the MPI plugin, by way of the program that loaded it:
+ * the program counts every block, and its tests can fail every one. Arenas are not used in the
+ * plugin. */
 #include "exec/mpi/mpi_host.h"
 
 #include <string.h>

@@ -1,16 +1,18 @@
-/* The NCCL backend, a plugin: CUDA's driver API, cuBLAS and NCCL. One rank per process and device, or
- * all ranks in this process as streams of one device (loop). See nccl_world.h for the files and
+/* The NCCL backend, a plugin: CUDA's driver API, cuBLAS and NCCL. One rank per process and device,
+ * or all ranks in this process as streams of one device (loop). See nccl_world.h for the files and
  * docs/design/backend_nccl.md for the rules.
  *
- * Everything is asynchronous; poll hands over what waits in the queue, stamps what is done, and looks for
- * errors: of CUDA, of kernels that report one, of NCCL's communicators, of abort. After the first error
- * nothing more is handed over, and stamps stay as they were: what had finished, what had begun.
+ * Everything is asynchronous; poll hands over what waits in the queue, stamps what is done, and
+ * looks for errors: of CUDA, of kernels that report one, of NCCL's communicators, of abort. After
+ * the first error nothing more is handed over, and stamps stay as they were: what had finished,
+ * what had begun.
  *
- * Stopping. abort, from any thread, only says so. The thread that polls stamps what still ends by itself
- * within GRACE_NS, and then sets the word of host memory at which waiting kernels look: an op that was
- * cut short is never taken for one that ended. Communicators are aborted in close, by the thread that
- * used them, before memory is freed; if the device still does not come to rest in CLOSE_WAIT_NS, its
- * memory is left to the end of the process, because freeing it would wait for ever. */
+ * Stopping. abort, from any thread, only says so. The thread that polls stamps what still ends
+ * by itself within GRACE_NS, and then sets the word of host memory at which waiting kernels
+ * look: an op that was cut short is never taken for one that ended. Communicators are aborted in
+ * close, by the thread that used them, before memory is freed; if the device still does not come
+ * to rest in CLOSE_WAIT_NS, its memory is left to the end of the process, because freeing it
+ * would wait for ever. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +25,8 @@
 
 enum { NCCL_OLDEST = 21801 }; /* 2.18.1: ncclCommSplit */
 
-/* Lent by the program once, when it loads the plugin; the table's functions have no other way to it. */
+/* Lent by the program once, when it loads the plugin; the table's functions have no other way to
+ * it. */
 static const struct exec_host *host;
 
 void *nccl_alloc(size_t n, size_t size)

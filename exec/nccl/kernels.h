@@ -10,10 +10,10 @@
 #include "exec/backend/scalar.h"
 #include "shared/base/dtype.h"
 
-/* The bodies of the NCCL backend's kernels. nvcc compiles them for the GPU (exec/nccl/kernels.cu), gcc for
- * the fake GPU of the tests (tests/fake_gpu): so the arithmetic that CI checks is the one that a GPU
- * runs. A kernel lw_X takes one `struct kernel_X` by value; its body sees the number of its thread
- * and of all threads, and strides over its elements. */
+/* The bodies of the NCCL backend's kernels. nvcc compiles them for the GPU
+ * (exec/nccl/kernels.cu), gcc for the fake GPU of the tests (tests/fake_gpu): so the arithmetic
+ * that CI checks is the one that a GPU runs. A kernel lw_X takes one `struct kernel_X` by value;
+ * its body sees the number of its thread and of all threads, and strides over its elements. */
 
 enum { KERNEL_MAX_MEMBERS = 64 };
 
@@ -260,7 +260,8 @@ EXEC_BOTH void kernel_carry_run(const struct kernel_carry *a, int64_t thread, in
 }
 
 #ifdef __CUDA_ARCH__
-/* Devices before sm_60 have no atomic addition of f64: exchange until nobody else has come between. */
+/* Devices before sm_60 have no atomic addition of f64: exchange until nobody else has come
+ * between. */
 __device__ inline void kernel_add_f64(double *to, double value)
 {
 #if __CUDA_ARCH__ >= 600

@@ -2,14 +2,14 @@
  *
  * The communicator over all ranks does not block: nccl_settle polls it with the world's time limit.
  * Every other communicator is split from it and blocks: a call returns when its kernel is on the
- * stream, so the timing events before and after it enclose the kernel and nothing else. (A call on a
- * non-blocking communicator starts a host thread, and the launch would count as communication.)
+ * stream, so the timing events before and after it enclose the kernel and nothing else. (A call on
+ * a non-blocking communicator starts a host thread, and the launch would count as communication.)
  *
- * A blocking call can wait for another process only while it connects. Two measures keep that out of
- * a step: algorithms connect when a communicator is created (NCCL_RUNTIME_CONNECT=0), and pairs of
- * ranks connect in nccl_comm_connect, both in one order on all ranks. A watchdog thread aborts the
- * communicator of a call that outlasts the time limit or a stop (NCCL user guide, "Error handling
- * and communicator abort").
+ * A blocking call can wait for another process only while it connects. Two measures keep that out
+ * of a step: algorithms connect when a communicator is created (NCCL_RUNTIME_CONNECT=0), and pairs
+ * of ranks connect in nccl_comm_connect, both in one order on all ranks. A watchdog thread aborts
+ * the communicator of a call that outlasts the time limit or a stop (NCCL user guide, "Error
+ * handling and communicator abort").
  *
  * The members' ranges of a buffer differ by at most one element (exec_range). Where they differ, a
  * reduce-scatter is a group of reduces and an all-gather a group of broadcasts. */
@@ -444,8 +444,8 @@ enum lw_status nccl_comm_spare(struct exec_world *w, struct exec_comm *c, int64_
     return LW_OK;
 }
 
-/* Block i of every member to member i. What comes in may not overwrite what has still to go out, so it
- * is received beside the buffer and copied back. */
+/* Block i of every member to member i. What comes in may not overwrite what has still to go out,
+ * so it is received beside the buffer and copied back. */
 static ncclResult_t all_to_all(const struct exec_comm *c, const struct exec_message *m, cudaStream_t s)
 {
     size_t n = (size_t)(m->count / c->n), bytes = n * (size_t)lw_dtype_size(m->dtype);

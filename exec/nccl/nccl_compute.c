@@ -1,13 +1,13 @@
 /* Tasks on the GPU: the parts as kernels, then the rest of the task's time.
  *
- * By the clock (spin, sleep): lw_begin writes the device's clock to the stream's word, lw_wait keeps one
- * thread busy, or asleep between looks, until begin + work. It occupies one SM in part and no memory
- * bandwidth: overlap is exact, contention is not there.
- * By products (gemm): as many f32 products of `unit` x `unit` as take the time, then smaller ones of
- * `grain` for the remainder. A unit has two 128 x 64 tiles' worth of rows per pair of SMs, so that it
- * fills the device; it slows down when something shares the SMs or the memory.
- * How long units, grains and parts take is measured once, at opening, with nothing beside them. The
- * globaltimer that the kernels read ticks in steps that depend on the device (32 ns to 1 us). */
+ * By the clock (spin, sleep): lw_begin writes the device's clock to the stream's word, lw_wait
+ * keeps one thread busy, or asleep between looks, until begin + work. It occupies one SM in part
+ * and no memory bandwidth: overlap is exact, contention is not there. By products (gemm): as
+ * many f32 products of `unit` x `unit` as take the time, then smaller ones of `grain` for the
+ * remainder. A unit has two 128 x 64 tiles' worth of rows per pair of SMs, so that it fills the
+ * device; it slows down when something shares the SMs or the memory. How long units, grains and
+ * parts take is measured once, at opening, with nothing beside them. The globaltimer that the
+ * kernels read ticks in steps that depend on the device (32 ns to 1 us). */
 #include "exec/nccl/nccl_world.h"
 
 #include <math.h>

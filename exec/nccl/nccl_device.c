@@ -1,13 +1,13 @@
-/* The CUDA side of the NCCL backend: driver API only, no runtime library. The kernels are a fatbin that
- * the build embeds; a host-mapped pair of words lets the host stop kernels that wait, and kernels
- * report a failure.
+/* The CUDA side of the NCCL backend: driver API only, no runtime library. The kernels are a fatbin
+ * that the build embeds; a host-mapped pair of words lets the host stop kernels that wait, and
+ * kernels report a failure.
  *
- * Time. CUDA events give intervals between events as f32 milliseconds. An event, the anchor, is tied to
- * the host's clock at opening, to half the time that recording and seeing it takes; event times are
- * the anchor's host time plus the interval since. Between polls, when nothing runs, the anchor is
- * renewed: its time comes from the one before, unless the host's clock says that this cannot be. So
- * intervals have the resolution of the events (and of an f32: 60 ns in the first second after the
- * anchor), and a drift between the clocks does not add up. */
+ * Time. CUDA events give intervals between events as f32 milliseconds. An event, the anchor, is
+ * tied to the host's clock at opening, to half the time that recording and seeing it takes;
+ * event times are the anchor's host time plus the interval since. Between polls, when nothing
+ * runs, the anchor is renewed: its time comes from the one before, unless the host's clock says
+ * that this cannot be. So intervals have the resolution of the events (and of an f32: 60 ns in
+ * the first second after the anchor), and a drift between the clocks does not add up. */
 #include "exec/nccl/nccl_world.h"
 
 #include <stdio.h>
@@ -78,8 +78,9 @@ enum lw_status nccl_mem_new(struct exec_world *w, int64_t bytes, CUdeviceptr *at
     return LW_OK;
 }
 
-/* A plain copy from pageable memory may return before the device has the data, and streams that do not
- * block the legacy stream do not wait for it. This copy is on a stream of its own and waited for. */
+/* A plain copy from pageable memory may return before the device has the data, and streams that
+ * do not block the legacy stream do not wait for it. This copy is on a stream of its own and
+ * waited for. */
 enum lw_status nccl_mem_put(struct exec_world *w, CUdeviceptr to, const void *from, int64_t bytes,
                             struct lw_err *err)
 {
@@ -169,8 +170,8 @@ static enum lw_status record_and_see(struct exec_world *w, CUevent e, int64_t *s
     return nccl_cu(r, "cuEventQuery", err);
 }
 
-/* e becomes the anchor: its time by the anchor before, moved into [from, seen] where the clocks have
- * drifted apart. */
+/* e becomes the anchor: its time by the anchor before, moved into [from, seen] where the clocks
+ * have drifted apart. */
 static enum lw_status set_anchor(struct exec_world *w, CUevent e, int64_t from, int64_t seen,
                                  struct lw_err *err)
 {
@@ -239,8 +240,9 @@ static enum lw_status open_flags(struct exec_world *w, struct lw_err *err)
     return nccl_cu(cuMemHostGetDevicePointer(&w->flags_at, p, 0), "cuMemHostGetDevicePointer", err);
 }
 
-/* More streams than hardware connections share them, and a stream then waits for another's op that
- * it does not depend on. CUDA has 8 connections unless the environment says otherwise, at most 32. */
+/* More streams than hardware connections share them, and a stream then waits for another's op
+ * that it does not depend on. CUDA has 8 connections unless the environment says otherwise, at
+ * most 32. */
 CUresult nccl_cuda_init(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

@@ -1,10 +1,11 @@
 /* The loop transport: collectives among logical ranks that are streams of one device.
  *
  * A collective goes to CUDA when every member's stream has come to it (nccl_queue.c). Member 0's
- * stream waits for the starts of all, does the work (a kernel that sums, or copies), records that it is done, and all
- * streams wait for that. A send and its receive are one copy, on the receiver's stream, between the
- * start of both and the end of both. Proves order, data and events; says nothing about links: the
- * traffic is that of the device's own memory, and results are marked "emulated". */
+ * stream waits for the starts of all, does the work (a kernel that sums, or copies), records
+ * that it is done, and all streams wait for that. A send and its receive are one copy, on the
+ * receiver's stream, between the start of both and the end of both. Proves order, data and
+ * events; says nothing about links: the traffic is that of the device's own memory, and results
+ * are marked "emulated". */
 #include "exec/nccl/nccl_world.h"
 
 #include <string.h>

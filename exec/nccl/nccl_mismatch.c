@@ -1,7 +1,7 @@
 /* Values that an op takes and that are not what they should be: which is first, and what is there.
  * A kernel of many threads finds the least place; a kernel of one thread after it on the stream
- * reads the value before anything else can overwrite it. Places lie in device memory, in chunks that are
- * never moved, and are read by the host when a step has ended.
+ * reads the value before anything else can overwrite it. Places lie in device memory, in chunks
+ * that are never moved, and are read by the host when a step has ended.
  *
  * Invariant: between steps every place says "none". */
 #include "exec/nccl/nccl_world.h"

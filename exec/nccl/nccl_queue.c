@@ -1,10 +1,11 @@
 /* Commands in the order given, and what CUDA has of them.
  *
- * A command goes to CUDA as soon as it may. Between processes that is at once, in the order given on
- * every rank, so that communicators are entered in one order everywhere. In a loop (several logical ranks
- * in this process) a collective goes when all members have reached it, a wait when its record has
- * gone: whatever stands after it on its stream stays here, the other streams go on. So every event
- * is recorded before something waits for it, and whatever CUDA has can finish without the host.
+ * A command goes to CUDA as soon as it may. Between processes that is at once, in the order given
+ * on every rank, so that communicators are entered in one order everywhere. In a loop (several
+ * logical ranks in this process) a collective goes when all members have reached it, a wait when
+ * its record has gone: whatever stands after it on its stream stays here, the other streams go on.
+ * So every event is recorded before something waits for it, and whatever CUDA has can finish
+ * without the host.
  *
  * A stream holds at most MAX_QUEUED entries (kernels, copies, events) of the driver's launch queue,
  * which holds 1,024: a launch blocks when the queue is full, and after an op that waits for another
@@ -12,11 +13,11 @@
  * submitted to an empty stream only; its launches then wait for nothing but itself.
  *
  * A wait that goes late may see a later record of its event than the one it was given for. It then
- * waits for more than it must, never for less; and that record's own stream had nothing left to wait
- * for here, so it comes.
+ * waits for more than it must, never for less; and that record's own stream had nothing left to
+ * wait for here, so it comes.
  *
- * Stamps: an op is put between two timing events. `issue` of an op is the end of the op before it on
- * its stream. */
+ * Stamps: an op is put between two timing events. `issue` of an op is the end of the op before
+ * it on its stream. */
 #include "exec/nccl/nccl_world.h"
 
 #include <string.h>
@@ -212,8 +213,8 @@ static enum lw_status issue_comm(struct command *c, struct lw_err *err)
     return c->kind == CMD_EXCHANGE ? nccl_issue_exchange(c, err) : nccl_issue_collective(c, err);
 }
 
-/* Entries of a command: a collective is its events and its kernel, after an event of its communicator;
- * an exchange in a loop is a copy with two events for each message. */
+/* Entries of a command: a collective is its events and its kernel, after an event of its
+ * communicator; an exchange in a loop is a copy with two events for each message. */
 static int64_t entries(const struct command *c)
 {
     enum { EVENTS = 2, COMM = 4, EACH = 4 };

@@ -14,7 +14,8 @@
 #include "shared/plan/op.h"
 
 /* What the files of the NCCL plugin share: one world, its streams, events, communicators and the
- * queue of commands that have been given and not yet handed to CUDA. See docs/design/backend_nccl.md.
+ * queue of commands that have been given and not yet handed to CUDA. See
+ * docs/design/backend_nccl.md.
  *
  *   backend_nccl.c  the table: open, close, abort, poll
  *   nccl_device.c   the CUDA side: context, memory, kernels, timing events, clock
@@ -244,7 +245,8 @@ enum lw_status nccl_issue_collective(const struct command *c, struct lw_err *err
 enum lw_status nccl_issue_exchange(struct command *c, struct lw_err *err);
 void nccl_comms_close(struct exec_world *w, bool abort);
 
-/* Room for what an all-to-all of `bytes` receives: taken when the op is submitted, not when it runs. */
+/* Room for what an all-to-all of `bytes` receives: taken when the op is submitted, not when it
+ * runs. */
 enum lw_status nccl_comm_spare(struct exec_world *w, struct exec_comm *c, int64_t bytes,
                                struct lw_err *err);
 

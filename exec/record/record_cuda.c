@@ -1,9 +1,10 @@
 /* Timing events around recorded calls.
  *
- * CUDA measures between two events only. The first event of a process, the anchor, is waited for once
- * and tied to the host's clock; a span's start is the anchor's time plus the interval since, its end
- * the start plus its own interval. Once a second the anchor moves to a span that is over, because
- * intervals are f32 milliseconds and lose resolution. Spans that are over are written at later calls. */
+ * CUDA measures between two events only. The first event of a process, the anchor, is waited for
+ * once and tied to the host's clock; a span's start is the anchor's time plus the interval
+ * since, its end the start plus its own interval. Once a second the anchor moves to a span that
+ * is over, because intervals are f32 milliseconds and lose resolution. Spans that are over are
+ * written at later calls. */
 #include "exec/record/record_cuda.h"
 
 #include <cuda.h>

@@ -1,8 +1,8 @@
 /* The writer of docs/formats/calls.md: lines into a buffer, the buffer into a file.
  *
- * Lines are formatted by hand, since they are the whole cost of a recording: about 0.2 us a call. The
- * buffer is written out when it is full, once a second and at the end of the process; a process that
- * is killed loses at most the last second. */
+ * Lines are formatted by hand, since they are the whole cost of a recording: about 0.2 us a
+ * call. The buffer is written out when it is full, once a second and at the end of the process;
+ * a process that is killed loses at most the last second. */
 #include "exec/record/record_file.h"
 
 #include <errno.h>

@@ -3,9 +3,9 @@
 
 #include <stdint.h>
 
-/* The file that a preloaded recorder writes: docs/formats/calls.md. One file per process, made at the
- * first communicator or call; functions may be called from any thread. A file that cannot be made is
- * said once on stderr, and nothing is recorded: the program runs on. */
+/* The file that a preloaded recorder writes: docs/formats/calls.md. One file per process, made
+ * at the first communicator or call; functions may be called from any thread. A file that cannot
+ * be made is said once on stderr, and nothing is recorded: the program runs on. */
 
 struct record_call {
     const char *op;      /* of docs/formats/calls.md: "all_reduce", ... */
@@ -24,8 +24,8 @@ int64_t record_now_ns(void); /* CLOCK_MONOTONIC */
 /* Names the library in the file's head; call it before anything else is recorded. */
 void record_library(const char *name, int32_t major, int32_t minor, int32_t patch);
 
-/* A communicator was made. handle: how later calls name it; id: equal on all of its members. Returns
- * its number, 1 and up in this process. */
+/* A communicator was made. handle: how later calls name it; id: equal on all of its members.
+ * Returns its number, 1 and up in this process. */
 int32_t record_comm(const void *handle, uint64_t id, int32_t rank, int32_t n_ranks);
 int32_t record_comm_of(const void *handle); /* 0 = not seen */
 void record_comm_gone(const void *handle);  /* the handle may be used again */

@@ -1,9 +1,9 @@
-/* lapwing-record-mpi.so: preloaded before a program (LD_PRELOAD), records its calls of MPI through the
- * profiling interface (MPI standard 4.0, section 15.2: each MPI_X may be redefined, PMPI_X is the
- * library's own).
+/* lapwing-record-mpi.so: preloaded before a program (LD_PRELOAD), records its calls of MPI through
+ * the profiling interface (MPI standard 4.0, section 15.2: each MPI_X may be redefined, PMPI_X is
+ * the library's own).
  *
- * A blocking call ran on the host from its entry to its return, and that is its span. A non-blocking one
- * has its duration on the host and no span. */
+ * A blocking call ran on the host from its entry to its return, and that is its span. A
+ * non-blocking one has its duration on the host and no span. */
 #include <mpi.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,8 +22,8 @@ static void say_library(void)
     record_library("mpi", version, subversion, 0);
 }
 
-/* MPI has no id that is equal on all members: the ranks of the world in the communicator's order make
- * one, with the number of communicators of the same members before it. */
+/* MPI has no id that is equal on all members: the ranks of the world in the communicator's order
+ * make one, with the number of communicators of the same members before it. */
 static uint64_t id_of(MPI_Comm comm, int n)
 {
     enum { MOST = 1024 };

@@ -1,12 +1,13 @@
 /* lapwing-record.so: preloaded before a program (LD_PRELOAD), records every call of NCCL.
  *
  * Each function of NCCL that starts communication or makes a communicator is defined here, asks the
- * library itself (dlsym, RTLD_NEXT) and writes a line. Programs that fetch NCCL's functions by dlsym
- * from a handle of their own are not seen.
+ * library itself (dlsym, RTLD_NEXT) and writes a line. Programs that fetch NCCL's functions by
+ * dlsym from a handle of their own are not seen.
  *
- * LAPWING_RECORD_EVENTS=1 adds when each call ran on the device: two timing events of the CUDA driver
- * around the call, or around the group that it belongs to. On a communicator that does not block, the
- * second event may precede the kernel; calls captured into a CUDA graph get no span. */
+ * LAPWING_RECORD_EVENTS=1 adds when each call ran on the device: two timing events of the CUDA
+ * driver around the call, or around the group that it belongs to. On a communicator that does
+ * not block, the second event may precede the kernel; calls captured into a CUDA graph get no
+ * span. */
 #include <dlfcn.h>
 #include <nccl.h>
 #include <pthread.h>
@@ -56,9 +57,9 @@ static void say_library(void)
 
 enum { MAX_COMMS = 4096 };
 
-/* A communicator's id is equal on all members: the hash of NCCL's unique id, or, of a split, of the
- * parent's id, the number of the split and the colour. Its line is written at its first call, because
- * rank and size of one that is still in progress are not known before. */
+/* A communicator's id is equal on all members: the hash of NCCL's unique id, or, of a split, of
+ * the parent's id, the number of the split and the colour. Its line is written at its first
+ * call, because rank and size of one that is still in progress are not known before. */
 static struct {
     pthread_mutex_t mutex;
     int32_t n;

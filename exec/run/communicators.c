@@ -95,8 +95,8 @@ static enum lw_status create(struct exec_run *r, struct scratch *k, struct lw_er
     return LW_OK;
 }
 
-/* Marks the ranks that `rank` sends to or receives from on class c, in any variant of its programs. An
- * all-to-all may be made of messages: then all members meet. */
+/* Marks the ranks that `rank` sends to or receives from on class c, in any variant of its
+ * programs. An all-to-all may be made of messages: then all members meet. */
 static void mark_members(const struct lw_plan *p, const struct lw_group *g, int32_t rank, bool *meets)
 {
     for (int32_t i = 0; i < g->n_members; i++)

@@ -21,8 +21,8 @@ struct lw_exec_report {
 
 enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format format, FILE *f,
                              struct lw_err *err);
-/* For people: where each rank was when the run stopped, and strangers that were turned away; nothing
- * when there is nothing to say. */
+/* For people: where each rank was when the run stopped, and strangers that were turned away;
+ * nothing when there is nothing to say. */
 void lw_exec_print_stop(const struct lw_exec_report *r, FILE *f);
 /* --list-backends. */
 enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_err *err);

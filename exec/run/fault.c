@@ -1,6 +1,6 @@
-/* Faults on request: one op of one rank misbehaves in one step. Memory runs out for real: the process may take
- * no more address space than it has when the step is prepared, and its next large block is refused by
- * the system. So it stays until the run is taken down. */
+/* Faults on request: one op of one rank misbehaves in one step. Memory runs out for real: the
+ * process may take no more address space than it has when the step is prepared, and its next
+ * large block is refused by the system. So it stays until the run is taken down. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,8 +1,8 @@
-/* Launch order, planned against real, set of buckets by set (each part of the model that a rank holds has a
- * reducer of its own). The plan fixes the order of collectives; the reducer's state
- * machine, given the gradients in the order in which they really became ready, must come to the same
- * one. A gradient is ready when the op that copies it into its bucket has ended, or, where nothing is copied,
- * the backward op that completes it. */
+/* Launch order, planned against real, set of buckets by set (each part of the model that a rank
+ * holds has a reducer of its own). The plan fixes the order of collectives; the reducer's state
+ * machine, given the gradients in the order in which they really became ready, must come to the
+ * same one. A gradient is ready when the op that copies it into its bucket has ended, or, where
+ * nothing is copied, the backward op that completes it. */
 #include "exec/run/launch_order.h"
 
 #include <stdlib.h>

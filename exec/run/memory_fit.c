@@ -1,6 +1,6 @@
-/* What a rank takes is known as soon as tensors are laid out; what is there, from /proc/meminfo and the
- * control groups (of either version). Refused is only what cannot fit whatever else this machine gives
- * up: so limits of groups count whole, and swap counts as memory.
+/* What a rank takes is known as soon as tensors are laid out; what is there, from /proc/meminfo and
+ * the control groups (of either version). Refused is only what cannot fit whatever else this
+ * machine gives up: so limits of groups count whole, and swap counts as memory.
  *
  * Not counted: the program itself, the timeline, what libraries take. */
 #include "exec/run/memory_fit.h"
@@ -11,7 +11,8 @@
 #include "exec/tensors/tensors.h"
 #include "shared/base/units.h"
 
-/* Of the run of reference: weights, two states, sum, what was read (twice as wide) and its own type. */
+/* Of the run of reference: weights, two states, sum, what was read (twice as wide) and its own
+ * type. */
 enum { VERIFY_BYTES = 8 * 4 };
 
 /* --- what is there ------------------------------------------------------------------------------ */

@@ -7,9 +7,9 @@
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
 
-/* Does the memory of this machine hold what n_here of the plan's ranks take? Asked before anything is
- * taken: the system would end the process later. Nothing is asked of backends whose ranks have memory of
- * their own. LW_ENOTSUP: what a rank needs, and what is there. */
+/* Does the memory of this machine hold what n_here of the plan's ranks take? Asked before
+ * anything is taken: the system would end the process later. Nothing is asked of backends whose
+ * ranks have memory of their own. LW_ENOTSUP: what a rank needs, and what is there. */
 enum lw_status lw_exec_fits(const struct lw_plan *p, const struct lw_exec_options *o,
                             int32_t n_here, struct lw_err *err);
 
@@ -17,8 +17,8 @@ enum lw_status lw_exec_fits(const struct lw_plan *p, const struct lw_exec_option
 enum lw_status exec_fits_in(const struct lw_plan *p, const struct lw_exec_options *o,
                             int32_t n_here, double bytes, struct lw_err *err);
 
-/* What this machine can still give: memory and swap that are not in use, at most what the control group of
- * this process may have in all. */
+/* What this machine can still give: memory and swap that are not in use, at most what the
+ * control group of this process may have in all. */
 double exec_memory_there(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* Walking the programs: a batch of steps is given as a whole (step_submit.c), released on all ranks at
- * once; then only poll waits (step_wait.c); what ended is judged and kept (step_finish.c). Nothing is
- * drained between the steps of a batch. */
+/* Walking the programs: a batch of steps is given as a whole (step_submit.c), released on all
+ * ranks at once; then only poll waits (step_wait.c); what ended is judged and kept
+ * (step_finish.c). Nothing is drained between the steps of a batch. */
 #include "exec/run/run.h"
 
 #include <stdio.h>
@@ -253,8 +253,8 @@ static enum lw_status run_batch(struct exec_run *r, int32_t n_steps, struct lw_e
     return exec_batch_done(r, &out->timeline, err);
 }
 
-/* The first step of a verified run is alone, because messages are set and compared around it. The rest
- * is one batch, if it is not too large: then batches of nearly equal size. */
+/* The first step of a verified run is alone, because messages are set and compared around it.
+ * The rest is one batch, if it is not too large: then batches of nearly equal size. */
 static int32_t next_batch(const struct exec_run *r)
 {
     int32_t rest = r->options->n_warmup + r->options->n_steps - r->n_done;
@@ -276,8 +276,8 @@ static void tell_others(const struct exec_run *r, const char *why)
     p->stop(p->context, words);
 }
 
-/* A batch that could not even be given, or that the others stopped meanwhile, is a run that failed, too;
- * so is one that had no memory left. */
+/* A batch that could not even be given, or that the others stopped meanwhile, is a run that
+ * failed, too; so is one that had no memory left. */
 static enum lw_status batch_failed(struct exec_run *r, enum lw_status s, struct lw_exec_result *out,
                                   struct lw_err *err)
 {

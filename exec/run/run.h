@@ -12,11 +12,11 @@
 #include "shared/timeline/timeline.h"
 
 /* Run a plan for real: every rank of the backend walks its programs, step after step, with real
- * memory, real reductions and a real optimizer step. Steps follow each other in batches within which
- * nothing is drained. See docs/design/exec.md. */
+ * memory, real reductions and a real optimizer step. Steps follow each other in batches within
+ * which nothing is drained. See docs/design/exec.md. */
 
-/* Make one op of one rank misbehave in one step: tests of stopping. A communication op misbehaves before it
- * enters: its link stalls. The last three end or stop the rank's process. */
+/* Make one op of one rank misbehave in one step: tests of stopping. A communication op
+ * misbehaves before it enters: its link stalls. The last three end or stop the rank's process. */
 enum lw_fault_kind {
     LW_FAULT_NONE,
     LW_FAULT_FAIL,   /* the op reports an error */

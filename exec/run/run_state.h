@@ -10,7 +10,8 @@
 #include "exec/verify/verify.h"
 #include "shared/base/arena.h"
 
-/* One run while it lasts: what run.c, step_submit.c, step_finish.c, step_wait.c and fault.c share. */
+/* One run while it lasts: what run.c, step_submit.c, step_finish.c, step_wait.c and fault.c
+ * share. */
 
 struct exec_lane { /* one pass of a step on one rank */
     int32_t rank, pass, variant;
@@ -87,7 +88,8 @@ enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err);
 /* A part before op `op` of the lane, when the fault is there. */
 enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int32_t op,
                               struct lw_err *err);
-/* LW_ENOMEM when the fault is that memory runs out in this step: for real, until it is given back. */
+/* LW_ENOMEM when the fault is that memory runs out in this step: for real, until it is given
+ * back. */
 enum lw_status exec_take_memory_away(struct exec_run *r, struct lw_err *err);
 void exec_give_memory_back(struct exec_run *r);
 bool exec_rank_is_here(const struct exec_run *r, int32_t rank);

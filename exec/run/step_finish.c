@@ -1,7 +1,7 @@
-/* After a batch of steps: each rank's ready events are fed, in the order of the times at which they really happened,
- * to the reducer that made the plan: it must ask for the collectives in the order in which they ran. Then
- * what messages brought is judged, and the spans are kept. A failed step leaves the timeline as it was
- * after the step before it. */
+/* After a batch of steps: each rank's ready events are fed, in the order of the times at which
+ * they really happened, to the reducer that made the plan: it must ask for the collectives in
+ * the order in which they ran. Then what messages brought is judged, and the spans are kept. A
+ * failed step leaves the timeline as it was after the step before it. */
 #include "exec/run/launch_order.h"
 #include "exec/tensors/payload_check.h"
 #include "exec/tensors/grad_norm.h"
@@ -14,9 +14,9 @@ static lw_ps on_timeline(const struct exec_run *r, int64_t ns)
     return lw_ns_to_ps(ns - r->origin_ns);
 }
 
-/* An op counts as handed to its stream when its dependencies are done, or, where the plan has one, when
- * its launch is: everything was given to the backend before the batch. Without dependencies it is
- * ready when its rank begins the pass. */
+/* An op counts as handed to its stream when its dependencies are done, or, where the plan has
+ * one, when its launch is: everything was given to the backend before the batch. Without
+ * dependencies it is ready when its rank begins the pass. */
 static struct lw_span span_of(const struct exec_run *r, const struct exec_lane *l, int32_t i)
 {
     const struct lw_plan *p = r->plan;
@@ -101,7 +101,8 @@ static enum lw_status check_launches(const struct exec_run *r, struct lw_err *er
     return LW_OK;
 }
 
-/* What did not stop the step: kept for the end of the run, when all ranks are there to hear of it. */
+/* What did not stop the step: kept for the end of the run, when all ranks are there to hear of
+ * it. */
 static enum lw_status keep_mismatch(struct exec_run *r, enum lw_status s, const struct lw_err *why,
                                     struct lw_err *err)
 {
@@ -144,7 +145,8 @@ static enum lw_status check_values(struct exec_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* A variant that ran twice in the step has sent what it had received: only the others are checked. */
+/* A variant that ran twice in the step has sent what it had received: only the others are
+ * checked. */
 static enum lw_status check_messages(struct exec_run *r, struct lw_err *err)
 {
     int32_t n_local = r->memory.facts.n_local;

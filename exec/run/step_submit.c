@@ -1,11 +1,11 @@
-/* Giving a batch of steps. It is given to the backend as a whole, held back until everything is handed
- * over. Ops of one stream run in the order given; a dependency on another stream is an event recorded
- * after the one op and waited for before the other. A rank begins a pass, also of the next step, when
- * its ops of the pass before have ended: nothing else holds it back, so ranks enter the next step of a
- * batch as early as training would let them.
+/* Giving a batch of steps. It is given to the backend as a whole, held back until everything is
+ * handed over. Ops of one stream run in the order given; a dependency on another stream is an event
+ * recorded after the one op and waited for before the other. A rank begins a pass, also of the next
+ * step, when its ops of the pass before have ended: nothing else holds it back, so ranks enter the
+ * next step of a batch as early as training would let them.
  *
- * Invariants: stamps of a batch are zeroed before it is given and complete when poll says done; parts
- * and tasks live until then. */
+ * Invariants: stamps of a batch are zeroed before it is given and complete when poll says done;
+ * parts and tasks live until then. */
 #include <string.h>
 
 #include "exec/tensors/payload_check.h"
@@ -252,8 +252,8 @@ static enum lw_status give_group(struct exec_run *r, const struct exec_lane *l, 
     return r->backend->group_end(s, err);
 }
 
-/* Sends and receives of one call, numbered i .. end - 1: everything they wait for first. Streams do not
- * wait for each other within it. */
+/* Sends and receives of one call, numbered i .. end - 1: everything they wait for first. Streams
+ * do not wait for each other within it. */
 static enum lw_status give_call(struct exec_run *r, const struct exec_lane *l, int32_t i, int32_t end,
                                 const struct exec_layout *layout, struct lw_err *err)
 {

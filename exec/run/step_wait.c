@@ -1,5 +1,5 @@
-/* Waiting for a batch of steps, and what is said when it does not end: the op that finished last and the
- * first that did not, of all ranks and of each. */
+/* Waiting for a batch of steps, and what is said when it does not end: the op that finished last
+ * and the first that did not, of all ranks and of each. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +8,9 @@
 
 #define LOOK_NS INT64_C(100000000) /* how soon a signal is seen */
 
-/* What is waited for: the op that failed; else one that began, a compute op rather than a communication op,
- * which may just wait for others; of those the first. Where none began, the first in the program. */
+/* What is waited for: the op that failed; else one that began, a compute op rather than a
+ * communication op, which may just wait for others; of those the first. Where none began, the
+ * first in the program. */
 static bool more_to_blame(const struct lw_op *a, const struct exec_stamp *sa,
                           const struct lw_op *b, const struct exec_stamp *sb)
 {
@@ -109,9 +110,9 @@ static int64_t n_pending(const struct exec_run *r)
     return r->backend->pending ? r->backend->pending(r->world) : -1;
 }
 
-/* No op may take longer than the limit: every one that ends moves the deadline. A backend that does not
- * count them has that much for each step of the batch. As backend->poll, but looks for a signal and
- * for progress now and then. */
+/* No op may take longer than the limit: every one that ends moves the deadline. A backend that
+ * does not count them has that much for each step of the batch. As backend->poll, but looks for
+ * a signal and for progress now and then. */
 static enum exec_state poll_batch(struct exec_run *r, struct lw_err *why)
 {
     const volatile sig_atomic_t *signal = r->options->signal;

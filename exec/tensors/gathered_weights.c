@@ -1,7 +1,7 @@
 /* Weights that a member does not keep (ZeRO-3). Giving them up overwrites what others own with a
- * pattern that no weight has; an op that uses weights looks for it first, where runs are verified. So a
- * gather that is lost, late or cut off fails by name instead of going unseen, although
- * gradients here do not depend on weights. */
+ * pattern that no weight has; an op that uses weights looks for it first, where runs are
+ * verified. So a gather that is lost, late or cut off fails by name instead of going unseen,
+ * although gradients here do not depend on weights. */
 #include "exec/tensors/tensors.h"
 #include "shared/plan/op.h"
 
@@ -25,8 +25,8 @@ static enum lw_status add_range(const struct unit *u, int64_t first, int64_t end
     return exec_parts_add(u->parts, part, err);
 }
 
-/* Elements [first, end) of the bucket: of a parameter, what others own. Shares arrive whole or cut off,
- * so the ends of each piece tell; all of it would take a gather's time again. */
+/* Elements [first, end) of the bucket: of a parameter, what others own. Shares arrive whole or
+ * cut off, so the ends of each piece tell; all of it would take a gather's time again. */
 static enum lw_status add_pieces(const struct unit *u, int64_t first, int64_t end,
                                  struct lw_err *err)
 {

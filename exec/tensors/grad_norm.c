@@ -1,9 +1,10 @@
-/* Taking the norm, and scaling by it. A rank has one number, a zero beside it that the number is set to
- * before squares are added, and a copy of the number for each step of a batch.
+/* Taking the norm, and scaling by it. A rank has one number, a zero beside it that the number is
+ * set to before squares are added, and a copy of the number for each step of a batch.
  *
- * Exactness. With n terms, divisor odd * 2^k and values odd * v, |v| <= V, an average is a whole number of
- * 2^-k, n * V at most; N squares of these add up to at most N (n V)^2 of 4^-k. Below what the number's
- * type holds exactly (2^53, 2^24 of f32) every partial sum is exact, in any order. */
+ * Exactness. With n terms, divisor odd * 2^k and values odd * v, |v| <= V, an average is a whole
+ * number of 2^-k, n * V at most; N squares of these add up to at most N (n V)^2 of 4^-k. Below
+ * what the number's type holds exactly (2^53, 2^24 of f32) every partial sum is exact, in any
+ * order. */
 #include "exec/tensors/grad_norm.h"
 
 #include "exec/backend/element.h"

@@ -1,5 +1,5 @@
-/* Sums of gradients, step by step. A rank's slots are used in the order in which parts are listed, and
- * again from the first one in the next batch. */
+/* Sums of gradients, step by step. A rank's slots are used in the order in which parts are
+ * listed, and again from the first one in the next batch. */
 #include "exec/tensors/grad_sums.h"
 
 #include "shared/base/arena.h"

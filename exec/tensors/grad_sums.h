@@ -6,9 +6,9 @@
 #include "exec/tensors/tensors.h"
 #include "shared/base/err.h"
 
-/* What optimizers read, kept of every step: a 64-bit sum over the bits of each gradient (element.h:
- * exec_bits_sum), taken by a part of the optimizer op before it updates, so that steps need not stop
- * for it. Compared in exec/verify/verify.c. */
+/* What optimizers read, kept of every step: a 64-bit sum over the bits of each gradient
+ * (element.h: exec_bits_sum), taken by a part of the optimizer op before it updates, so that
+ * steps need not stop for it. Compared in exec/verify/verify.c. */
 struct exec_sum {
     int32_t step, rank, param, divisor; /* divisor: what the optimizer divides by */
     int64_t first, n;                   /* elements of the parameter */

@@ -1,14 +1,15 @@
-/* Vector clocks (Fidge, ACSC 1988; Mattern 1989) of one rank's streams, carried through the programs of all
- * ranks that it exchanges messages with, directly or through others. A pass is gone through in thought:
+/* Vector clocks (Fidge, ACSC 1988; Mattern 1989) of one rank's streams, carried through the
+ * programs of all ranks that it exchanges messages with, directly or through others. A pass is gone
+ * through in thought:
  *
  *   - an op begins when the op before it on its stream and what it waits for are over; sends and receives
  *     of one call on a stream begin together and are over together
  *   - a receive is over when its send has begun, too: who receives knows all that the sender knew when
  *     it began, and that what was sent is read
  *
- * What is not used, so that less is known and never too much: collectives make nobody wait here, nor
- * does a send (NCCL's may be over before anybody receives). Messages of one channel (communicator, sender,
- * receiver) match in the order of the programs. */
+ * What is not used, so that less is known and never too much: collectives make nobody wait here,
+ * nor does a send (NCCL's may be over before anybody receives). Messages of one channel
+ * (communicator, sender, receiver) match in the order of the programs. */
 #include "exec/tensors/happens_before.h"
 
 #include <stdlib.h>
@@ -251,8 +252,8 @@ static bool is_alone(const struct walk *w, const struct program *g, int32_t i)
                         behind_unit(w, g, i) == next_on_stream(w, g, i + 1, op_of(w, g, i)->stream));
 }
 
-/* What a receive brings: what the sender knew, and that it is read. Of several sends that begin together
- * one may be read before those before it, which a clock cannot say. */
+/* What a receive brings: what the sender knew, and that it is read. Of several sends that begin
+ * together one may be read before those before it, which a clock cannot say. */
 static void learn_from_sender(const struct walk *w, int32_t *clock, int32_t receive)
 {
     int32_t send = w->match[receive];
@@ -421,7 +422,8 @@ static void list_roles(const struct lw_plan *p, struct roles *x)
     }
 }
 
-/* Joins the ranks of a role with those at the other end of a message; false: these are not of one role. */
+/* Joins the ranks of a role with those at the other end of a message; false: these are not of
+ * one role. */
 static bool join_peers(const struct lw_plan *p, int32_t role, const struct lw_op *op,
                        struct roles *x)
 {

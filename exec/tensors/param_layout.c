@@ -1,6 +1,6 @@
 /* Where parameters lie on a rank: weights, gradients, masters and what the optimizer keeps. Flat
- * buffers of weights come first, laid out as the plan says; then whatever lies in none of them. A rank
- * holds one stage: all begin at 0, and there is room for the largest. */
+ * buffers of weights come first, laid out as the plan says; then whatever lies in none of them.
+ * A rank holds one stage: all begin at 0, and there is room for the largest. */
 #include "exec/tensors/tensors.h"
 
 static int64_t most_of(int64_t a, int64_t b)
@@ -34,8 +34,8 @@ static enum lw_status place_flat(struct exec_tensors *m, int32_t b, int64_t at, 
     return LW_OK;
 }
 
-/* Flat buffers of weights lie as the plan says, so that they travel without a copy; after one that is
- * cast on its way lies what travels. */
+/* Flat buffers of weights lie as the plan says, so that they travel without a copy; after one
+ * that is cast on its way lies what travels. */
 static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *ends, bool *placed,
                                          struct lw_err *err)
 {

@@ -1,8 +1,8 @@
-/* Letters: communication without a bucket that names no value of a stage. Each op of each rank gets
- * numbers of its own, compared with what the op must leave. Sums that one op of the rank makes and another one
- * takes (tensor parallelism) are set by the one and compared by the other, as values of stages are, so
- * that they need memory no longer; the rest is set on the host before the step and compared after it.
- * Not compared: what an op leaves undefined, and a send. */
+/* Letters: communication without a bucket that names no value of a stage. Each op of each rank
+ * gets numbers of its own, compared with what the op must leave. Sums that one op of the rank
+ * makes and another one takes (tensor parallelism) are set by the one and compared by the other,
+ * as values of stages are, so that they need memory no longer; the rest is set on the host
+ * before the step and compared after it. Not compared: what an op leaves undefined, and a send. */
 #include "exec/tensors/payload_check.h"
 
 #include <stdio.h>

@@ -8,10 +8,11 @@
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
 
-/* Which op makes what an all-reduce without a bucket sums up, and which one takes the sum: the last compute
- * op that it waits for, and the first that waits for it. Those set and compare its numbers when they
- * run; the others are set before the step and compared after it. Not of u8, whose sums are cut, nor of more than
- * EXEC_MAX_SUMMED members. Lists come from the arena. LW_ENOMEM. */
+/* Which op makes what an all-reduce without a bucket sums up, and which one takes the sum: the
+ * last compute op that it waits for, and the first that waits for it. Those set and compare its
+ * numbers when they run; the others are set before the step and compared after it. Not of u8,
+ * whose sums are cut, nor of more than EXEC_MAX_SUMMED members. Lists come from the arena.
+ * LW_ENOMEM. */
 enum lw_status exec_letter_ends_init(const struct lw_plan *p, const struct lw_program *g,
                                      int32_t rank, struct lw_arena *arena,
                                      struct exec_letter_ends *ends, struct lw_err *err);
@@ -28,11 +29,12 @@ enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
                                  const struct exec_place *at, const struct exec_part *part,
                                  struct lw_err *err);
 
-/* Communication without a bucket (buffers, maps, whatever a plan sends) of one variant: its memory is
- * set before the step and compared after it, where its places are apart; *n_bytes counts on. u8 holds
- * its numbers modulo 256; what an op leaves undefined is not compared; of an all-to-all among n members, block k goes to member k
- * and after it block k came from member k. Only with keep_scratch_apart. LW_ENO names op, element, rank
- * and both values, of an all-to-all also whose block it is. */
+/* Communication without a bucket (buffers, maps, whatever a plan sends) of one variant: its
+ * memory is set before the step and compared after it, where its places are apart; *n_bytes
+ * counts on. u8 holds its numbers modulo 256; what an op leaves undefined is not compared; of an
+ * all-to-all among n members, block k goes to member k and after it block k came from member k.
+ * Only with keep_scratch_apart. LW_ENO names op, element, rank and both values, of an all-to-all
+ * also whose block it is. */
 enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, int32_t step,
                                 struct lw_err *err);
 enum lw_status exec_letters_check(const struct exec_tensors *m, int32_t variant, int32_t step,

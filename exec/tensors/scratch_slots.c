@@ -1,8 +1,8 @@
-/* Messages take over each other's places. An op that makes a message, or the receive that brings it, finds
- * the smallest free place that is large enough, or a new one: free is a place whose message nobody looks at
- * any more, by what the rank knows when the op begins (happens_before.h). So a place never changes under a reader,
- * however the ranks run; where nothing is known, as when receives are posted ahead of everything, each
- * message has its own. */
+/* Messages take over each other's places. An op that makes a message, or the receive that brings
+ * it, finds the smallest free place that is large enough, or a new one: free is a place whose
+ * message nobody looks at any more, by what the rank knows when the op begins
+ * (happens_before.h). So a place never changes under a reader, however the ranks run; where
+ * nothing is known, as when receives are posted ahead of everything, each message has its own. */
 #include "exec/tensors/scratch_slots.h"
 
 #include "exec/tensors/happens_before.h"

@@ -7,17 +7,17 @@
 #include "exec/tensors/tensors.h"
 #include "shared/base/err.h"
 
-/* Where the messages of one program lie: communication without a bucket. Op numbers count within the
- * program.
+/* Where the messages of one program lie: communication without a bucket. Op numbers count within
+ * the program.
  *
- * Not verified, all of a stream share one place. Verified, a message that ops of its rank make and take has
- * its place from the op that makes it, or from its receive, until the last op that looks at it: another one may
- * take the place over when that is certainly over. The rest is set before the step and compared after it:
- * each has a place of its own in every variant. */
+ * Not verified, all of a stream share one place. Verified, a message that ops of its rank make
+ * and take has its place from the op that makes it, or from its receive, until the last op that
+ * looks at it: another one may take the place over when that is certainly over. The rest is set
+ * before the step and compared after it: each has a place of its own in every variant. */
 
-/* Fills scratch_at (of places that are handed on: from 0), apart, before_of, apart_bytes, shared_bytes;
- * what the flow and the letters say is there. alike: as exec_order_is_of_role says of the variant; else
- * nothing is handed on. first_apart: after the variants before. LW_ENOMEM. */
+/* Fills scratch_at (of places that are handed on: from 0), apart, before_of, apart_bytes,
+ * shared_bytes; what the flow and the letters say is there. alike: as exec_order_is_of_role says
+ * of the variant; else nothing is handed on. first_apart: after the variants before. LW_ENOMEM. */
 enum lw_status exec_places_find(const struct exec_tensors *m, int32_t variant, int32_t role,
                                 bool alike, int64_t first_apart, struct exec_layout *l,
                                 struct lw_err *err);

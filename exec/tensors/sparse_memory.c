@@ -1,6 +1,7 @@
-/* Where sparse gradients lie. Each rank has, beside the dense array of such a parameter, its own list
- * of rows; all members' lists lie in the bucket, as the three all-gathers bring them: shapes, indices,
- * values. Room is what the bucket's bytes say, so that even a plan that was not proven stays inside. */
+/* Where sparse gradients lie. Each rank has, beside the dense array of such a parameter, its own
+ * list of rows; all members' lists lie in the bucket, as the three all-gathers bring them:
+ * shapes, indices, values. Room is what the bucket's bytes say, so that even a plan that was not
+ * proven stays inside. */
 #include "exec/tensors/sparse_memory.h"
 
 #include "exec/cpu/sparse_rows.h"

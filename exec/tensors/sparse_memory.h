@@ -4,13 +4,14 @@
 #include "exec/tensors/tensors.h"
 #include "shared/plan/sparse.h"
 
-/* Sparse gradients of a run: exec/cpu/sparse_rows.h on each rank, for each layout. Layouts are made; then place says how
- * many bytes a rank needs (m->rows_bytes), and after their allocation bind fills m->lists. LW_EPLAN: an op
- * that would leave its part of the bucket. */
+/* Sparse gradients of a run: exec/cpu/sparse_rows.h on each rank, for each layout. Layouts are
+ * made; then place says how many bytes a rank needs (m->rows_bytes), and after their allocation
+ * bind fills m->lists. LW_EPLAN: an op that would leave its part of the bucket. */
 enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err);
 enum lw_status exec_rows_bind(struct exec_tensors *m, int32_t rank, struct lw_err *err);
 
-/* Of a parameter in the layout of the pass that ends the step; NULL = it is reduced dense, or not at all. */
+/* Of a parameter in the layout of the pass that ends the step; NULL = it is reduced dense, or
+ * not at all. */
 const struct exec_rows *exec_rows_of(const struct exec_tensors *m, const struct exec_layout *l,
                                      int32_t rank, int32_t param);
 /* Its gradient has rows in this run; NULL = it is dense. */

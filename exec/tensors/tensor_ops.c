@@ -1,15 +1,15 @@
 /* What an op does with the tensors of its rank.
  *
- * A gradient's way: FILL into its array (or straight into its slot, when the plan copies nothing in);
- * COPY_IN divides by the group's size on the way into the slot; a CAST goes to the bucket's wire
- * form and back; COPY_OUT returns the average; the optimizer reads the array, the slot when nothing
- * is copied out, or the undivided slot. Where the plan clips, grad_norm.c scales it there before. Weights that
- * are narrowed on the wire are cast back on every rank, their owner too, so all go on with what
- * travelled.
+ * A gradient's way: FILL into its array (or straight into its slot, when the plan copies nothing
+ * in); COPY_IN divides by the group's size on the way into the slot; a CAST goes to the bucket's
+ * wire form and back; COPY_OUT returns the average; the optimizer reads the array, the slot when
+ * nothing is copied out, or the undivided slot. Where the plan clips, grad_norm.c scales it there
+ * before. Weights that are narrowed on the wire are cast back on every rank, their owner too, so
+ * all go on with what travelled.
  *
- * A sparse gradient's way (exec/cpu/sparse_rows.h): ROWS_FILL into the rank's list; COPY_IN sends the list to its
- * place among all; the copy after the all-gathers adds them up into the array, whose rows the optimizer
- * steps and clears. */
+ * A sparse gradient's way (exec/cpu/sparse_rows.h): ROWS_FILL into the rank's list; COPY_IN
+ * sends the list to its place among all; the copy after the all-gathers adds them up into the
+ * array, whose rows the optimizer steps and clears. */
 #include "exec/tensors/grad_norm.h"
 #include "exec/tensors/grad_sums.h"
 #include "exec/backend/optimizer.h"
@@ -78,8 +78,8 @@ static enum lw_status fill_parts(const struct exec_tensors *m, const struct lw_o
     return LW_OK;
 }
 
-/* What this rank owns of a parameter is added to the sum of the micro-batches before, which a reduction
- * to owners left there; the rest is written over. */
+/* What this rank owns of a parameter is added to the sum of the micro-batches before, which a
+ * reduction to owners left there; the rest is written over. */
 static enum lw_status add_to_owned(const struct exec_tensors *m, const struct exec_place *at,
                                    int32_t param, const struct exec_part *whole,
                                    struct exec_parts *parts, struct lw_err *err)

@@ -1,8 +1,8 @@
-/* Where tensors lie. Every rank has weights (each in its parameter's type), gradients (in the type
- * that --grad-dtype gives them), f32 masters of weights that are not f32, what the optimizer keeps
- * (f32), one region for buckets and one for communication that carries no bucket. Bucket sets of
- * different variants share the region: a step uses the set of the pass that ends it, and the streams
- * have run dry between steps. */
+/* Where tensors lie. Every rank has weights (each in its parameter's type), gradients (in the
+ * type that --grad-dtype gives them), f32 masters of weights that are not f32, what the
+ * optimizer keeps (f32), one region for buckets and one for communication that carries no
+ * bucket. Bucket sets of different variants share the region: a step uses the set of the pass
+ * that ends it, and the streams have run dry between steps. */
 #include "exec/tensors/tensors.h"
 
 #include <string.h>
@@ -368,8 +368,8 @@ float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t p
     return (float *)(void *)((char *)r->weights + m->weight_at[param]);
 }
 
-/* The first values of a parameter, as masters and in its type: first[n] and own[n] are room. What the
- * optimizer keeps begins with zeros. */
+/* The first values of a parameter, as masters and in its type: first[n] and own[n] are room.
+ * What the optimizer keeps begins with zeros. */
 static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t param, float *first,
                                 void *own, struct lw_err *err)
 {
@@ -464,7 +464,8 @@ static int64_t exact_limit(const struct lw_plan *p)
     return limit;
 }
 
-/* Numbers of half types, which collectives sum as well: as small as those need, where there are any. */
+/* Numbers of half types, which collectives sum as well: as small as those need, where there are
+ * any. */
 static int64_t number_limit(const struct lw_plan *p, bool messages_alone)
 {
     int64_t limit = exec_exact_limit(LW_F32);

@@ -14,8 +14,8 @@
 /* The tensors of a run: where every weight, gradient and bucket lies on every rank, and which parts
  * (exec/backend/backend.h) an op of the plan works on. */
 
-/* All-reduces without a bucket that an op of the same rank makes and another one takes: those set and compare
- * them. Op numbers count within the program; -1 = none. See payload_check.h. */
+/* All-reduces without a bucket that an op of the same rank makes and another one takes: those
+ * set and compare them. Op numbers count within the program; -1 = none. See payload_check.h. */
 struct exec_letter_ends {
     int32_t *maker, *taker;       /* [n_ops] of an all-reduce; both or none */
     int32_t *made, *next_made;    /* [n_ops] of any op: the first that it makes; of that, the next */
@@ -126,10 +126,11 @@ void exec_tensors_free(struct exec_tensors *m); /* the lists; the tensors go wit
 
 const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,
                                              int32_t rank);
-/* The parameter lives on this rank and takes part: of its role's stage, trainable, not tied to another
- * one there. */
+/* The parameter lives on this rank and takes part: of its role's stage, trainable, not tied to
+ * another one there. */
 bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank);
-/* Both ranks hold the same elements of the parameters of their stage: their gradients are averaged. */
+/* Both ranks hold the same elements of the parameters of their stage: their gradients are
+ * averaged. */
 bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other);
 /* The same of one parameter: experts are divided among the ranks that share them. */
 bool exec_ranks_share(const struct lw_plan *p, int32_t param, int32_t rank, int32_t other);
@@ -147,11 +148,12 @@ static inline int64_t exec_aligned(int64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
 }
-/* param_layout.c: offsets of weights, gradients and state, and how much they take. LW_ENOTSUP: a type that is not
- * trained in; LW_EPLAN: flat buffers that share a parameter, or mix types. */
+/* param_layout.c: offsets of weights, gradients and state, and how much they take. LW_ENOTSUP: a
+ * type that is not trained in; LW_EPLAN: flat buffers that share a parameter, or mix types. */
 enum lw_status exec_params_place(struct exec_tensors *m, struct lw_err *err);
 
-/* The type of a parameter's gradient, from the backward that makes it to the optimizer that reads it. */
+/* The type of a parameter's gradient, from the backward that makes it to the optimizer that
+ * reads it. */
 enum lw_dtype exec_gradient_dtype(const struct lw_plan *p, int32_t param);
 /* The type in which a bucket is filled: its gradients', or of a flat buffer its weights'. */
 enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket);
@@ -175,31 +177,34 @@ bool exec_next_owned(const struct exec_tensors *m, const struct exec_place *at,
 enum lw_status exec_tensors_parts(const struct exec_tensors *m, const struct lw_op *op,
                                  const struct exec_place *place, struct exec_parts *parts,
                                  struct lw_err *err);
-/* gathered_weights.c: of giving weights up, and of using those that are not kept: before the op's other parts. */
+/* gathered_weights.c: of giving weights up, and of using those that are not kept: before the
+ * op's other parts. */
 enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op *op,
                                const struct exec_layout *own, int32_t rank,
                                struct exec_parts *parts, struct lw_err *err);
-/* The copy op works on no tensor, in a step that ends with this layout: it copies bytes of an area of its
- * stream's. */
+/* The copy op works on no tensor, in a step that ends with this layout: it copies bytes of an
+ * area of its stream's. */
 bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
                         const struct exec_layout *layout);
 enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err);
-/* The payload of a communication op; step_layout: of the pass that ends the step, NULL for one without
- * a bucket. A message without bytes carries one element, so that it can be told from others. */
+/* The payload of a communication op; step_layout: of the pass that ends the step, NULL for one
+ * without a bucket. A message without bytes carries one element, so that it can be told from
+ * others. */
 struct exec_message exec_tensors_message(const struct exec_tensors *m, const struct lw_op *op,
                                         int32_t variant, int32_t rank,
                                         const struct exec_layout *step_layout);
 
-/* Where a parameter's gradient is when everything is reduced, and what divides it. layout: of the pass
- * that ends the step. */
+/* Where a parameter's gradient is when everything is reduced, and what divides it. layout: of
+ * the pass that ends the step. */
 void *exec_tensors_gradient(const struct exec_tensors *m, const struct exec_layout *layout,
                             int32_t rank, int32_t param, int32_t *divisor);
-/* What the optimizer reads for a parameter: there, and by what it divides: 1 where it was clipped. */
+/* What the optimizer reads for a parameter: there, and by what it divides: 1 where it was
+ * clipped. */
 const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *layout,
                                 int32_t rank, int32_t param, int32_t *divisor);
 
-/* Terms that are summed into one gradient: ranks that hold the parameter or a copy, times backwards of
- * one optimizer step. */
+/* Terms that are summed into one gradient: ranks that hold the parameter or a copy, times
+ * backwards of one optimizer step. */
 int64_t exec_plan_terms(const struct lw_plan *p);
 int32_t exec_plan_micro_batches(const struct lw_plan *p);
 

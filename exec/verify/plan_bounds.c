@@ -1,5 +1,5 @@
-/* What even a plan that is run unchecked must keep: its tables (lw_check_tables), and sizes that exec can
- * lay out. It says nothing about whether the plan computes the right sums. */
+/* What even a plan that is run unchecked must keep: its tables (lw_check_tables), and sizes that
+ * exec can lay out. It says nothing about whether the plan computes the right sums. */
 #include <string.h>
 
 #include "exec/tensors/tensors.h"
@@ -7,8 +7,8 @@
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
 
-/* No machine holds as much. A size grows at most eightfold (u8 to f64) and is rounded up to 64 bytes;
- * what is laid out of them all stays below 2^60, on every stream. */
+/* No machine holds as much. A size grows at most eightfold (u8 to f64) and is rounded up to 64
+ * bytes; what is laid out of them all stays below 2^60, on every stream. */
 static const int64_t MOST_BYTES = INT64_C(1) << 52, MOST_IN_ALL = INT64_C(1) << 56,
                      MOST_ON_STREAMS = INT64_C(1) << 60;
 
@@ -101,7 +101,8 @@ static void lay_out_step(struct bounds *k, int32_t last, int32_t stage)
     k->n_laid++;
 }
 
-/* A step uses the buckets of the pass that ends it (exec/tensors/tensors.c). ends[n_variants] is room. */
+/* A step uses the buckets of the pass that ends it (exec/tensors/tensors.c). ends[n_variants] is
+ * room. */
 static void find_laid(struct bounds *k, int32_t program, bool *ends)
 {
     const struct lw_plan *p = k->p;

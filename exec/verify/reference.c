@@ -1,15 +1,15 @@
-/* The run of reference goes parameter by parameter: for each step, sum the gradients of every rank, pass
- * and micro-batch that the programs say exist, divide by the number of ranks that hold the same elements
- * (of a stage and tensor coordinate), add up the copies of a tied parameter at all stages, and let the
- * optimizer step; all of it in the same f32 operations. What --broadcast-dtype takes from weights on the
- * wire it takes from them here: from f32 weights in every step, from others, whose f32 masters do not
- * travel, after the last. It knows nothing of buckets, so a plan that loses, doubles or misplaces a
- * gradient cannot agree.
+/* The run of reference goes parameter by parameter: for each step, sum the gradients of every rank,
+ * pass and micro-batch that the programs say exist, divide by the number of ranks that hold the
+ * same elements (of a stage and tensor coordinate), add up the copies of a tied parameter at all
+ * stages, and let the optimizer step; all of it in the same f32 operations. What --broadcast-dtype
+ * takes from weights on the wire it takes from them here: from f32 weights in every step, from
+ * others, whose f32 masters do not travel, after the last. It knows nothing of buckets, so a plan
+ * that loses, doubles or misplaces a gradient cannot agree.
  *
- * Clipping needs the norm of a step before any parameter's update: norms of all steps are taken first,
- * over all parameters, each element once (lw_plan_counts). The gradient of an ignored parameter is each
- * rank's own: it counts in the norm of its replica alone, the ranks with its data coordinate (of two
- * directions: of its own). */
+ * Clipping needs the norm of a step before any parameter's update: norms of all steps are taken
+ * first, over all parameters, each element once (lw_plan_counts). The gradient of an ignored
+ * parameter is each rank's own: it counts in the norm of its replica alone, the ranks with its
+ * data coordinate (of two directions: of its own). */
 #include "exec/verify/reference.h"
 
 #include <string.h>
@@ -76,8 +76,8 @@ int32_t exec_reference_last_variant(const struct exec_reference *f)
     return lw_plan_variant_of_pass(p, after_step(p, first_of_last_step(f)) - 1);
 }
 
-/* One rank's terms of the step that begins with pass `first`: added to sum[n], or of one element when
- * sum is NULL. */
+/* One rank's terms of the step that begins with pass `first`: added to sum[n], or of one element
+ * when sum is NULL. */
 static double add_rank(const struct exec_reference *f, int32_t param, int32_t rank, int32_t step,
                        int64_t first, int64_t element, float *sum, int64_t n)
 {
@@ -110,8 +110,8 @@ int32_t exec_reference_divisor(const struct exec_reference *f, int32_t param, in
     return n;
 }
 
-/* `other` has a copy of the parameter whose gradients go into this rank's: the parameter itself, or a
- * copy at another stage, of equal tensor coordinate. -1 = none. */
+/* `other` has a copy of the parameter whose gradients go into this rank's: the parameter itself,
+ * or a copy at another stage, of equal tensor coordinate. -1 = none. */
 static int32_t copy_on(const struct exec_reference *f, int32_t param, int32_t rank, int32_t other)
 {
     const struct lw_plan *p = f->m->plan;
@@ -219,7 +219,8 @@ static bool is_first_holder(const struct lw_plan *p, int32_t param, int32_t rank
     return true;
 }
 
-/* The squares of a rank's gradient of a parameter, step by step, onto those of all, or of its replica. */
+/* The squares of a rank's gradient of a parameter, step by step, onto those of all, or of its
+ * replica. */
 static void add_squares(struct exec_reference *f, int32_t param, int32_t rank)
 {
     const struct lw_plan *p = f->m->plan;

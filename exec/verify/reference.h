@@ -7,8 +7,8 @@
 #include "exec/tensors/tensors.h"
 #include "shared/base/err.h"
 
-/* The run of the same steps on one rank that a run is compared with, parameter by parameter. It knows of
- * ranks, stages and tensor coordinates, and of no bucket, shard or communicator. */
+/* The run of the same steps on one rank that a run is compared with, parameter by parameter. It
+ * knows of ranks, stages and tensor coordinates, and of no bucket, shard or communicator. */
 struct exec_reference {
     const struct exec_tensors *m;
     /* Called in every step of exec_reference_run before its update: sum / divisor is what the
@@ -40,8 +40,8 @@ bool exec_reference_alike(const struct exec_reference *f, int32_t param, int32_t
 /* The squares of all gradients that a local rank clips by in a step, added up. */
 double exec_reference_squares(const struct exec_reference *f, int32_t rank, int32_t step);
 
-/* Of the last step: the average of a parameter's gradient as the optimizer reads it, clipped by these
- * squares where the plan clips, in f->sum. */
+/* Of the last step: the average of a parameter's gradient as the optimizer reads it, clipped by
+ * these squares where the plan clips, in f->sum. */
 void exec_reference_last(struct exec_reference *f, int32_t param, int32_t rank, double squares);
 /* One element's average, clipped and rounded in the same way. */
 double exec_reference_clipped(const struct exec_reference *f, int32_t param, double average,

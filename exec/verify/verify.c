@@ -1,6 +1,7 @@
-/* The bitwise check: what every rank holds after the last step against the one-rank run of reference.c,
- * and where the plan clips, before that, the number that each rank clipped by in every step. A weight
- * that differs is explained by the last gradient: what the optimizer read against its terms. */
+/* The bitwise check: what every rank holds after the last step against the one-rank run of
+ * reference.c, and where the plan clips, before that, the number that each rank clipped by in
+ * every step. A weight that differs is explained by the last gradient: what the optimizer read
+ * against its terms. */
 #include "exec/verify/verify.h"
 
 #include <math.h>
@@ -268,8 +269,8 @@ static enum lw_status verify_param(struct check *k, int32_t param, struct lw_err
 
 /* --- norms -------------------------------------------------------------------------------------- */
 
-/* The first of elements [first, first + n) of the last gradient that is not the reference's, which lies
- * in f->sum; -1 = none, or it cannot be read. */
+/* The first of elements [first, first + n) of the last gradient that is not the reference's,
+ * which lies in f->sum; -1 = none, or it cannot be read. */
 static int64_t first_difference(const struct exec_reference *f, int32_t param, int32_t rank,
                                 int64_t first, int64_t n)
 {

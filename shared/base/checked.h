@@ -3,9 +3,10 @@
 
 #include <stdint.h>
 
-/* Whole numbers (picoseconds, bytes, FLOPs, counts) that come from files or grow over a run. The sum or
- * product that does not fit is INT64_MAX or INT64_MIN: further sums stay there and comparisons stay
- * right, so one check at the end finds it. INT64_MAX picoseconds are 106.75 days. */
+/* Whole numbers (picoseconds, bytes, FLOPs, counts) that come from files or grow over a run. The
+ * sum or product that does not fit is INT64_MAX or INT64_MIN: further sums stay there and
+ * comparisons stay right, so one check at the end finds it. INT64_MAX picoseconds are 106.75
+ * days. */
 static inline int64_t lw_add_sat(int64_t a, int64_t b)
 {
     int64_t sum;

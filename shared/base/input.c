@@ -1,7 +1,8 @@
-/* Read a whole file, unpacking gzip. The size of a gzip member is not known beforehand (its trailer
- * holds it modulo 2^32), so the output buffer doubles until libdeflate is content; members that
- * follow each other are concatenated, as gzip does. What it refuses is looked at once more, slowly
- * (shared/base/gzip_damage.h), for the reason and, where a caller salvages, for the text before it. */
+/* Read a whole file, unpacking gzip. The size of a gzip member is not known beforehand (its
+ * trailer holds it modulo 2^32), so the output buffer doubles until libdeflate is content;
+ * members that follow each other are concatenated, as gzip does. What it refuses is looked at
+ * once more, slowly (shared/base/gzip_damage.h), for the reason and, where a caller salvages,
+ * for the text before it. */
 #include "shared/base/input.h"
 
 #include <errno.h>

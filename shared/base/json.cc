@@ -1,7 +1,8 @@
-/* The pull reader of shared/base/json.h. simdjson finds the tokens: its first stage checks UTF-8 and the
- * quoting of strings and writes the byte offset of every token, at several bytes per clock. What is
- * written here is the walk over these offsets, because simdjson's own (On-Demand) skips a value by
- * counting brackets and so accepts what it does not look at. docs/design/json.md compares the two.
+/* The pull reader of shared/base/json.h. simdjson finds the tokens: its first stage checks UTF-8
+ * and the quoting of strings and writes the byte offset of every token, at several bytes per clock.
+ * What is written here is the walk over these offsets, because simdjson's own (On-Demand) skips a
+ * value by counting brackets and so accepts what it does not look at. docs/design/json.md compares
+ * the two.
  *
  * Invariants:
  *   tokens   at[0] < at[1] < ... < at[n-1] < len: each of { } [ ] : , and the first byte of each
@@ -600,7 +601,8 @@ char *string_room(lw_json *j, size_t n)
 
 /* --- the interface ---------------------------------------------------------------------------- */
 
-/* Scan; with `broken`, the longest beginning that passes, which a text cut in a string still has. */
+/* Scan; with `broken`, the longest beginning that passes, which a text cut in a string still
+ * has. */
 static lw_status open_text(lw_json *j, struct lw_err *broken, struct lw_err *err)
 {
     size_t good = 0;

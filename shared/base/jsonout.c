@@ -8,8 +8,8 @@
 
 #include "shared/base/shown_text.h"
 
-/* Strict JSON (RFC 8259): invalid UTF-8 becomes U+FFFD. Control characters that a terminal obeys are
- * escaped although the standard allows some of them, because JSON is also shown. */
+/* Strict JSON (RFC 8259): invalid UTF-8 becomes U+FFFD. Control characters that a terminal obeys
+ * are escaped although the standard allows some of them, because JSON is also shown. */
 static void quoted(FILE *f, const char *s)
 {
     char bytes[4];

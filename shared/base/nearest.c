@@ -1,7 +1,7 @@
-/* The nearest of several words by edit distance: insertions, deletions, replacements, and swaps of
- * neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when at most a
- * third of the longer word's letters are edited, or when the word is its beginning. Of equally near
- * ones the first counts. Upper and lower case are the same. */
+/* The nearest of several words by edit distance: insertions, deletions, replacements, and swaps
+ * of neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when
+ * at most a third of the longer word's letters are edited, or when the word is its beginning. Of
+ * equally near ones the first counts. Upper and lower case are the same. */
 #include "shared/base/nearest.h"
 
 #include <ctype.h>

@@ -11,7 +11,8 @@ struct lw_nearest {
 
 struct lw_nearest lw_nearest_begin(const char *word);
 void lw_nearest_try(struct lw_nearest *n, const char *candidate); /* borrowed */
-/* "; did you mean 'gpt2'?", or "" where nothing is near. prefix goes before the candidate ("--"). */
+/* "; did you mean 'gpt2'?", or "" where nothing is near. prefix goes before the candidate
+ * ("--"). */
 const char *lw_nearest_hint(const struct lw_nearest *n, const char *prefix, char *buf, size_t size);
 
 #endif

@@ -11,8 +11,8 @@
 #include "shared/base/arena.h"
 #include "shared/base/shown_text.h"
 
-/* A column that is cut keeps at least this much, in a narrow table and in a wide one; the width of a
- * table outside a terminal. */
+/* A column that is cut keeps at least this much, in a narrow table and in a wide one; the width
+ * of a table outside a terminal. */
 enum { NARROWEST = 8, NARROWEST_OF_WIDE = 12, WIDE = 60, PIPED = 100 };
 
 struct lw_table {
@@ -107,8 +107,8 @@ static const char *body_cell(const struct lw_table *t, int64_t i)
     return t->cells[i];
 }
 
-/* Columns of the terminal that f is; of a pipe or a file PIPED, so that rows stay readable where they
- * end up. $COLUMNS, where it is exported, wins over both. */
+/* Columns of the terminal that f is; of a pipe or a file PIPED, so that rows stay readable where
+ * they end up. $COLUMNS, where it is exported, wins over both. */
 static int width_of(FILE *f)
 {
     const char *said = getenv("COLUMNS");

@@ -12,9 +12,10 @@ struct lw_table;
 
 struct lw_table *lw_table_new(int n_columns, const char *const *titles); /* borrowed titles */
 void lw_table_cell(struct lw_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Text: two blanks between columns, a rule under the titles, `indent` blanks before each line. Where
- * that is wider than the terminal ($COLUMNS, else what it says; 100 columns outside a terminal), the
- * widest columns that align left are cut, with an ellipsis; numbers are always whole. */
+/* Text: two blanks between columns, a rule under the titles, `indent` blanks before each line.
+ * Where that is wider than the terminal ($COLUMNS, else what it says; 100 columns outside a
+ * terminal), the widest columns that align left are cut, with an ellipsis; numbers are always
+ * whole. */
 enum lw_status lw_table_print(const struct lw_table *t, FILE *f, int indent, struct lw_err *err);
 /* The same within so many columns; 0 = any number. */
 enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int indent, int n_columns,

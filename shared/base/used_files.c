@@ -1,5 +1,5 @@
-/* The files of this process. Two are the same when they have one inode, or, where one does not exist
- * yet, one folder and one name in it. */
+/* The files of this process. Two are the same when they have one inode, or, where one does not
+ * exist yet, one folder and one name in it. */
 #include "shared/base/used_files.h"
 
 #include <errno.h>

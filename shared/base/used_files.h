@@ -12,12 +12,12 @@ enum lw_use { LW_USE_INPUT, LW_USE_DATABASE, LW_USE_OUTPUT };
  * read back what they wrote, do not. */
 void lw_used_files_begin(void);
 
-/* Note one more file. LW_EINVAL: this command uses it in another way; the message names both. Devices
- * and pipes are never the same. Any thread may call it. */
+/* Note one more file. LW_EINVAL: this command uses it in another way; the message names both.
+ * Devices and pipes are never the same. Any thread may call it. */
 enum lw_status lw_used_file(const char *path, enum lw_use use, struct lw_err *err);
 
-/* The file that a path leads to through symbolic links, which need not exist. LW_EIO: too many links,
- * or the path is too long. */
+/* The file that a path leads to through symbolic links, which need not exist. LW_EIO: too many
+ * links, or the path is too long. */
 enum lw_status lw_resolve_links(const char *path, char *out, int room, struct lw_err *err);
 
 #endif

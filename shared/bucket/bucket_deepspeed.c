@@ -2,9 +2,9 @@
  * reduce_independent_p_g_buckets_and_remove_grads).
  *
  * Invariants: ready order; a bucket holds at most `limit` elements, unless it is one gradient of
- * more; it goes before the gradient that would overflow it. Each dtype and device has an open bucket of its
- * own; buckets are listed as they are complete. The limit counts elements: a --bucket-cap in bytes is
- * divided by the size of the dtype. */
+ * more; it goes before the gradient that would overflow it. Each dtype and device has an open
+ * bucket of its own; buckets are listed as they are complete. The limit counts elements: a
+ * --bucket-cap in bytes is divided by the size of the dtype. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -9,8 +9,8 @@
 #include "shared/plan/plan.h"
 #include "shared/plan/uses.h"
 
-/* The parts of lw_plan_check (shared/plan/plan.h), each in its own file, in the order they are run: a
- * later part relies on what an earlier one has proven. docs/design/plan.md lists the properties.
+/* The parts of lw_plan_check (shared/plan/plan.h), each in its own file, in the order they are run:
+ * a later part relies on what an earlier one has proven. docs/design/plan.md lists the properties.
  *
  *   tables    every index and range lies inside its table; ranks, groups, buckets, shards agree
  *   terms     each gradient is reduced once, whole, before the update; weights are there when used

@@ -1,5 +1,5 @@
-/* Who acts in the abstract run: the roles where every rank of a role meets the same roles at the same
- * ops, and the ranks themselves where not. Then the tables by op, by actor and by meeting. */
+/* Who acts in the abstract run: the roles where every rank of a role meets the same roles at the
+ * same ops, and the ranks themselves where not. Then the tables by op, by actor and by meeting. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* Which ranks count the same in the norm of clipping (plan_check_norm.c, docs/design/grad_norm.md): those of one
- * stage and tensor coordinate update the same elements, but for elements with an owner, which are those
- * of one member of the data group. A class is named by its lowest rank. O(ranks log ranks + shards log
- * whole parameters). */
+/* Which ranks count the same in the norm of clipping (plan_check_norm.c,
+ * docs/design/grad_norm.md): those of one stage and tensor coordinate update the same elements,
+ * but for elements with an owner, which are those of one member of the data group. A class is
+ * named by its lowest rank. O(ranks log ranks + shards log whole parameters). */
 #include <stdlib.h>
 
 #include "shared/check/plan_check.h"

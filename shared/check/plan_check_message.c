@@ -1,10 +1,10 @@
-/* Sends and receives of a plan: every send has its receive, of the same bytes, micro-batch and module.
- * The i-th send from a to b in a class meets the i-th receive of b from a.
+/* Sends and receives of a plan: every send has its receive, of the same bytes, micro-batch and
+ * module. The i-th send from a to b in a class meets the i-th receive of b from a.
  *
  * Ranks are many, roles few. Where every rank of a role has its peers in one role, and sends and
- * receives of two roles name each other rank by rank, the roles' lists are matched in place of the
- * ranks': O(ops + rows * ranks of a role). Whatever does not fit, a fault included, is done again rank
- * by rank, which finds the words for it. */
+ * receives of two roles name each other rank by rank, the roles' lists are matched in place of
+ * the ranks': O(ops + rows * ranks of a role). Whatever does not fit, a fault included, is done
+ * again rank by rank, which finds the words for it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,7 +99,8 @@ static bool meets(const struct lw_plan *p, const struct lw_matches *out, const s
            (a->module < 0 || b->module < 0 || a->module == b->module);
 }
 
-/* The messages of one channel in a sorted list: sends from `i`, receives from `receives` to `end`. */
+/* The messages of one channel in a sorted list: sends from `i`, receives from `receives` to
+ * `end`. */
 struct channel {
     int64_t i, receives, end;
 };
@@ -225,7 +226,8 @@ static int32_t peer_of(const struct folding *f, const struct lw_op *o, int32_t i
                           : f->p->operands[f->p->operand_first[o->operand] + index].peer;
 }
 
-/* The role of the peers of all ranks of a role; -1 when they are of several, or something is wrong. */
+/* The role of the peers of all ranks of a role; -1 when they are of several, or something is
+ * wrong. */
 static int32_t role_of_peers(struct folding *f, int32_t role, const struct lw_op *o)
 {
     const struct lw_plan *p = f->p;

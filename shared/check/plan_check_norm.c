@@ -1,13 +1,14 @@
-/* Clipping of a plan: gradients are scaled by a norm in which every element that anybody updates counts
- * exactly once (docs/design/grad_norm.md).
+/* Clipping of a plan: gradients are scaled by a norm in which every element that anybody updates
+ * counts exactly once (docs/design/grad_norm.md).
  *
- * Proven for every variant that ends a step: the list of a program with an optimizer has one chain of ops
- * about its stage's bucket of LW_BUCKET_NORM: a copy_in after everything that works on gradients,
- * all-reduces, a copy_out and the optimizer, in this order (that it holds in time is hazards.c's). Then
- * the chains of all ranks are followed backwards: what reaches a rank is the sum of what its last group's members
- * had before, and so on down to single ranks. Every class of ranks that count the same
- * (plan_check_classes.c) must be met once. All members of a rank's last group end with the same sum, so
- * one of them speaks for all. O(ops + shards + ranks * ranks that one of the last groups sums over). */
+ * Proven for every variant that ends a step: the list of a program with an optimizer has one
+ * chain of ops about its stage's bucket of LW_BUCKET_NORM: a copy_in after everything that works
+ * on gradients, all-reduces, a copy_out and the optimizer, in this order (that it holds in time
+ * is hazards.c's). Then the chains of all ranks are followed backwards: what reaches a rank is
+ * the sum of what its last group's members had before, and so on down to single ranks. Every
+ * class of ranks that count the same (plan_check_classes.c) must be met once. All members of a
+ * rank's last group end with the same sum, so one of them speaks for all. O(ops + shards + ranks
+ * * ranks that one of the last groups sums over). */
 #include <string.h>
 
 #include "shared/base/arena.h"

@@ -8,9 +8,9 @@
  * ranks that are alike may be run as one: the actors are the roles where every rank of a role meets
  * the same roles at the same ops, and the ranks themselves where not.
  *
- * A set of actors with something to try is kept in a queue; an actor is queued again when one of its
- * ops ended through another. Dependencies are looked at once each: a cursor per stream remembers the
- * first that had not ended. */
+ * A set of actors with something to try is kept in a queue; an actor is queued again when one of
+ * its ops ended through another. Dependencies are looked at once each: a cursor per stream
+ * remembers the first that had not ended. */
 #include "shared/check/plan_check_run.h"
 
 static void wake(struct lw_check_run *k, int32_t actor)

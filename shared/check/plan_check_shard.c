@@ -1,12 +1,12 @@
-/* Sharded optimizers of a plan: what a member updates reaches all of them, once, by the flat buffers
- * of the kind LW_BUCKET_WEIGHTS, and gradients that are reduced to one member go to the owner.
+/* Sharded optimizers of a plan: what a member updates reaches all of them, once, by the flat
+ * buffers of the kind LW_BUCKET_WEIGHTS, and gradients that are reduced to one member go to the
+ * owner.
  *
- * Proven for every variant that ends a step: each shard with an owner lies in a flat buffer that is
- * broadcast from that owner, or all-gathered with the shard inside the owner's share; no parameter is
- * sent twice (but for those that terms.c follows); a reduce-scatter leaves each shard with
- * its owner; a reduce has the owner of all of its bucket as root. That these ops follow the
- * optimizer is shown by terms.c.
- * O(ops + shards + flat buffers * members). */
+ * Proven for every variant that ends a step: each shard with an owner lies in a flat buffer that
+ * is broadcast from that owner, or all-gathered with the shard inside the owner's share; no
+ * parameter is sent twice (but for those that terms.c follows); a reduce-scatter leaves each
+ * shard with its owner; a reduce has the owner of all of its bucket as root. That these ops
+ * follow the optimizer is shown by terms.c. O(ops + shards + flat buffers * members). */
 #include <string.h>
 
 #include "shared/base/arena.h"

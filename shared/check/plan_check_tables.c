@@ -138,8 +138,8 @@ static enum lw_status check_places(const struct lw_plan *p, struct lw_err *err)
     return s;
 }
 
-/* Coordinates lie in the strategy's grid, or where that does not make up the ranks (a recorded plan)
- * below their number. */
+/* Coordinates lie in the strategy's grid, or where that does not make up the ranks (a recorded
+ * plan) below their number. */
 static enum lw_status check_coords(const struct lw_plan *p, struct lw_err *err)
 {
     static const char *const names[] = {"dp", "pp", "tp"};

@@ -30,7 +30,8 @@ static struct place absent_member(const struct lw_check_run *k, struct place x)
     return (struct place){x.actor, -1};
 }
 
-/* Of the call of a send or receive that has entered: an op that has not, or one's partner that has not. */
+/* Of the call of a send or receive that has entered: an op that has not, or one's partner that
+ * has not. */
 static struct place absent_partner(const struct lw_check_run *k, struct place x)
 {
     struct lw_program g = program_of(k, x.actor);
@@ -72,7 +73,8 @@ static bool is_same(struct place a, struct place b)
     return a.actor == b.actor && a.op == b.op;
 }
 
-/* Follow the waits from x until they come round (two walkers, one twice as fast); the first op there. */
+/* Follow the waits from x until they come round (two walkers, one twice as fast); the first op
+ * there. */
 static struct place first_of_ring(const struct lw_check_run *k, struct place x)
 {
     struct place slow = x, fast = x, least;

@@ -131,8 +131,8 @@ static enum lw_status check_open(const struct lw_terms *k, int32_t param, bool r
     return LW_OK;
 }
 
-/* A bucket that was reduced to owners takes the gradients of a later micro-batch: all of them come again
- * and are reduced again, and owners add the sums up. */
+/* A bucket that was reduced to owners takes the gradients of a later micro-batch: all of them
+ * come again and are reduced again, and owners add the sums up. */
 static void reopen(struct lw_terms *k, int32_t param)
 {
     const struct lw_plan *p = k->p;

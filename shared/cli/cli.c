@@ -1,4 +1,5 @@
-/* The command line, the same for every subcommand: one table per command, getopt_long underneath. */
+/* The command line, the same for every subcommand: one table per command, getopt_long
+ * underneath. */
 #include "shared/cli/cli.h"
 
 #include <assert.h>

@@ -55,8 +55,8 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
 enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
                                        struct lw_err *err);
 
-/* A workload that is timed for one known kind of device does not go with a cluster of another: LW_EINVAL
- * says so. With --device its times become those of that kind (shared/plan/retime.h). */
+/* A workload that is timed for one known kind of device does not go with a cluster of another:
+ * LW_EINVAL says so. With --device its times become those of that kind (shared/plan/retime.h). */
 enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_workload *w,
                                   struct lw_err *err);
 

@@ -5,11 +5,11 @@
  * a fill of gemm_fill more (filling the pipeline of loads, storing the result). Smaller tiles read
  * more per product and are slower by x / (x + 40) with x = mn / (m + n), the ratio of products to
  * loads; the library chooses the fastest tile, and may cut k into up to eight parts, whose partial
- * sums go through memory. Operands whose rows are not of whole 16 bytes run at half speed, those not of whole 128 bytes at 0.8. A kernel
- * of a fraction of a millisecond runs at the clock that power allows for a moment (gemm_boost), a
- * long one at the sustained clock (gemm_sustained): the share of the peak moves from one to the
- * other around 0.3 ms. Never faster than memory at 85 % of its bandwidth; each kernel costs a
- * launch of 4 us beside.
+ * sums go through memory. Operands whose rows are not of whole 16 bytes run at half speed, those
+ * not of whole 128 bytes at 0.8. A kernel of a fraction of a millisecond runs at the clock that
+ * power allows for a moment (gemm_boost), a long one at the sustained clock (gemm_sustained): the
+ * share of the peak moves from one to the other around 0.3 ms. Never faster than memory at 85 % of
+ * its bandwidth; each kernel costs a launch of 4 us beside.
  *
  * Attention. A tile is 128 queries of one head with all keys that the mask leaves them: half of
  * them in the mean of a causal mask, and 64 of the diagonal's tile, and 165 for filling the
@@ -79,8 +79,8 @@ static int64_t item_bytes(const struct lw_product *p)
     return p->fp8 ? 1 : lw_dtype_size(p->dtype);
 }
 
-/* Of the rows of the operands: whole 128 bytes are best, whole 16 bytes a vector load needs (NVIDIA,
- * Matrix Multiplication Background User's Guide, section 3.1). */
+/* Of the rows of the operands: whole 128 bytes are best, whole 16 bytes a vector load needs
+ * (NVIDIA, Matrix Multiplication Background User's Guide, section 3.1). */
 static double alignment(const struct lw_product *p)
 {
     int64_t item = item_bytes(p), k = p->k * item, n = p->n * item;

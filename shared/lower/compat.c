@@ -1,10 +1,11 @@
 /* The root systems' fixed choices and refusals, as tables.
  *
- * Sources: picotron@59714b1 (data_parallel/), pytorch c10d 1.13.1, fairscale@146f1602 (optim/oss.py,
- * nn/data_parallel/sharded_ddp.py), HaiScale's DDP wrapper over hfreduce >= 1.3.1, ColossalAI@96780e6.
- * The quirks themselves live where the decision is made (shared/bucket_*.c, shared/shard/shard_oss.c,
- * shared/program_*.c ask strategy.compat); here is only what a name stands for. Not modelled: faults
- * of a run (double marks, exceptions inside no_sync), which no plan can hold. */
+ * Sources: picotron@59714b1 (data_parallel/), pytorch c10d 1.13.1, fairscale@146f1602
+ * (optim/oss.py, nn/data_parallel/sharded_ddp.py), HaiScale's DDP wrapper over hfreduce >=
+ * 1.3.1, ColossalAI@96780e6. The quirks themselves live where the decision is made
+ * (shared/bucket_*.c, shared/shard/shard_oss.c, shared/program_*.c ask strategy.compat); here is
+ * only what a name stands for. Not modelled: faults of a run (double marks, exceptions inside
+ * no_sync), which no plan can hold. */
 #include "shared/lower/compat.h"
 
 #include <string.h>
@@ -122,7 +123,8 @@ static enum lw_status check_haiscale(const struct lw_workload *w, struct lw_err 
     return LW_OK;
 }
 
-/* Unused gradients: bucketed ones go with their bucket after the backward, others are never sent. */
+/* Unused gradients: bucketed ones go with their bucket after the backward, others are never
+ * sent. */
 static enum lw_status check_fairscale(const struct lw_workload *w, struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++)

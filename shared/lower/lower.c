@@ -110,8 +110,9 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
     return LW_OK;
 }
 
-/* What the ZeRO stage means where the user says nothing: equal shares that are reduce-scattered, as in
- * DeepSpeed, FSDP and Megatron; FairScale's whole parameters by name. See docs/design/zero.md. */
+/* What the ZeRO stage means where the user says nothing: equal shares that are reduce-scattered,
+ * as in DeepSpeed, FSDP and Megatron; FairScale's whole parameters by name. See
+ * docs/design/zero.md. */
 static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy *s)
 {
     static const enum lw_bucket_policy_id of[LW_N_SHARD_POLICIES] = {

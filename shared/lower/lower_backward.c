@@ -1,7 +1,7 @@
-/* The backward of a part. A whole one runs the recorded stretches, each followed by what its ready
- * gradients set off. Split into halves, the input's gradient and the weights' are ops of their own per
- * module, and the gradients of a module are complete at the end of its weights' op. What is recomputed
- * of a module stands before the first of its backward. */
+/* The backward of a part. A whole one runs the recorded stretches, each followed by what its
+ * ready gradients set off. Split into halves, the input's gradient and the weights' are ops of
+ * their own per module, and the gradients of a module are complete at the end of its weights'
+ * op. What is recomputed of a module stands before the first of its backward. */
 #include "shared/lower/lower_steps.h"
 
 static void add_module_op(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
@@ -28,8 +28,9 @@ static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x, c
 }
 
 /* The tensor group's collectives of a module's backward. With sequence parallelism a sum is a
- * reduce-scatter, and what the forward reduce-scattered is gathered: one before the first op, one after
- * each sum inside the module; beside each, its saved inputs, which the weights' gradient reads. */
+ * reduce-scatter, and what the forward reduce-scattered is gathered: one before the first op,
+ * one after each sum inside the module; beside each, its saved inputs, which the weights'
+ * gradient reads. */
 static int32_t gathers_of(const struct lw_part *d, int32_t module)
 {
     return d->s->sequence_parallel ? lw_tensor_calls(d, module, false) : 0;
@@ -57,7 +58,8 @@ static void add_sums(struct lw_writer *k, const struct lw_part *d, int32_t modul
                      d->w->modules[module].tp_backward_bytes / calls, lw_part_module(d, module), -1);
 }
 
-/* Keys and values again before a module's backward, their gradients after it: to those whose they are. */
+/* Keys and values again before a module's backward, their gradients after it: to those whose
+ * they are. */
 static void add_keys(struct lw_writer *k, const struct lw_part *d, int32_t module, enum lw_op_kind kind,
                      int32_t input)
 {

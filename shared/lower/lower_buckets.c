@@ -1,7 +1,7 @@
 /* Which buckets data parallelism reduces: the policy of the strategy is asked, its answer indexed.
  *
- * Invariants: items are numbers into lw_part.grads until their set is made, then parameters; a bucket
- * has one dtype and device; launch index order is the order of the list. */
+ * Invariants: items are numbers into lw_part.grads until their set is made, then parameters; a
+ * bucket has one dtype and device; launch index order is the order of the list. */
 #include <stdio.h>
 
 #include "shared/lower/lower_chunk.h"
@@ -59,9 +59,9 @@ static enum lw_status make_initial(struct lw_part *d, struct lw_err *err)
 
 /* --- averaging ---------------------------------------------------------------------------------- */
 
-/* The policy says where, but a comm hook: of c10d it divides what it compressed, else gradients are
- * scaled while they are copied. picotron and ColossalAI's handler divide the bucket, as c10d of 2020
- * does. */
+/* The policy says where, but a comm hook: of c10d it divides what it compressed, else gradients
+ * are scaled while they are copied. picotron and ColossalAI's handler divide the bucket, as c10d
+ * of 2020 does. */
 static enum lw_scaling scaling_of(const struct lw_strategy *s)
 {
     enum lw_scaling own = lw_bucket_policy(s->bucket_policy)->scales;

@@ -140,8 +140,8 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
-/* A work in n equal parts (0: as one), of which the first keeps what it keeps; returns the number of
- * the first. */
+/* A work in n equal parts (0: as one), of which the first keeps what it keeps; returns the
+ * number of the first. */
 static int32_t add_equal(struct lw_builder *b, const struct lw_work *w, int32_t n)
 {
     int32_t first = -1;

@@ -157,9 +157,9 @@ enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
 
-/* lower_sparse.c: the entry of a reduced parameter whose gradient is sparse, or of a bucket that holds
- * one, NULL = dense; rows that so many members have together, at most; what a bucket takes, of its
- * gradients' type. */
+/* lower_sparse.c: the entry of a reduced parameter whose gradient is sparse, or of a bucket that
+ * holds one, NULL = dense; rows that so many members have together, at most; what a bucket
+ * takes, of its gradients' type. */
 const struct lw_sparse *lw_part_sparse(const struct lw_part *d, int32_t param);
 const struct lw_sparse *lw_part_sparse_bucket(const struct lw_part *d, const struct lw_part_set *set,
                                               int32_t b);

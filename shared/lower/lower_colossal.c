@@ -1,10 +1,11 @@
 /* What ColossalAI's pipelines do differently (hpcaitech/ColossalAI @ 96780e6): combined calls of
- * sends and receives; under compat also the exchange of shapes before the first activation of a part
- * (communication/utils.py: the number of dimensions, then the dimensions, as blocking int64 messages;
- * three dimensions are assumed, the workload knows none), transfers that are waited for, and after
- * the reductions the number of mixed precision and the chain of clipping: found-inf as a maximum over the
- * model group for f16 gradients (amp/); a pass that takes the squares, their sum over the tensor group and
- * then over the pipeline as f32, a pass that scales (utils/common.py, clip_grad_norm_fp32).
+ * sends and receives; under compat also the exchange of shapes before the first activation of a
+ * part (communication/utils.py: the number of dimensions, then the dimensions, as blocking int64
+ * messages; three dimensions are assumed, the workload knows none), transfers that are waited for,
+ * and after the reductions the number of mixed precision and the chain of clipping: found-inf as a
+ * maximum over the model group for f16 gradients (amp/); a pass that takes the squares, their sum
+ * over the tensor group and then over the pipeline as f32, a pass that scales (utils/common.py,
+ * clip_grad_norm_fp32).
  *
  * A combined call is one group call after the compute before it; the compute after it waits for all
  * of it under compat, else for what it takes. */

@@ -1,5 +1,5 @@
-/* The forward of a part: its buffers' broadcasts before a synchronised one, then an op per module, with
- * the tensor group's sums; and what recomputation does again of it. */
+/* The forward of a part: its buffers' broadcasts before a synchronised one, then an op per
+ * module, with the tensor group's sums; and what recomputation does again of it. */
 #include "shared/lower/lower_steps.h"
 
 enum { BROADCASTS_IN_FLIGHT = 2 };
@@ -43,10 +43,10 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
     }
 }
 
-/* One module's ops with the sums between and after them. With sequence parallelism the sum in the
- * backward of a part is a reduce-scatter there and an all-gather here, and the sum here a reduce-scatter.
- * Keys and values are gathered before the first op, which attends; tokens go to the experts before the
- * last and come back after it. */
+/* One module's ops with the sums between and after them. With sequence parallelism the sum in
+ * the backward of a part is a reduce-scatter there and an all-gather here, and the sum here a
+ * reduce-scatter. Keys and values are gathered before the first op, which attends; tokens go to
+ * the experts before the last and come back after it. */
 static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
                          enum lw_op_kind kind, int32_t work, int32_t input)
 {

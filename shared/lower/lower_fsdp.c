@@ -1,5 +1,5 @@
-/* ZeRO in equal shares: gradients are reduce-scattered in units, and each member updates its share of
- * every unit.
+/* ZeRO in equal shares: gradients are reduce-scattered in units, and each member updates its share
+ * of every unit.
  *
  *   ZeRO-1  a unit is a gradient bucket: the policy's. Its weights are all-gathered after the
  *           optimizer. Whole gradients stay (Megatron's distributed optimizer, DeepSpeed).
@@ -11,14 +11,15 @@
  *           the persistence threshold (--persist, in elements) form units of their own, which stay
  *           and are all-gathered after the optimizer.
  *
- * Invariants: a unit's gradient bucket and its flat buffer of weights hold the same parameters at the
- * same offsets, padded to equal shares of whole 4-byte words; shards are the members' shares, so they
- * tile what is trainable. Under ZeRO-2 and 3 without a pipeline every micro-batch is reduced and the
- * owners add up; with --no-sync, and in a pipeline, gradients are whole until the last backward.
- * Sources: Rajbhandari et al., arXiv 1910.02054, sections 5 and 7; FSDP's notes (torch/distributed/
- * fsdp/fully_sharded_data_parallel.py, 2.x): units, prefetch, reshard_after_forward; DeepSpeed
- * runtime/zero/config.py@edaa7221 (stage3_param_persistence_threshold). Not modelled: DeepSpeed's
- * one partition of all elements, which spreads a bucket over few owners. */
+ * Invariants: a unit's gradient bucket and its flat buffer of weights hold the same parameters
+ * at the same offsets, padded to equal shares of whole 4-byte words; shards are the members'
+ * shares, so they tile what is trainable. Under ZeRO-2 and 3 without a pipeline every
+ * micro-batch is reduced and the owners add up; with --no-sync, and in a pipeline, gradients are
+ * whole until the last backward. Sources: Rajbhandari et al., arXiv 1910.02054, sections 5 and
+ * 7; FSDP's notes (torch/distributed/ fsdp/fully_sharded_data_parallel.py, 2.x): units,
+ * prefetch, reshard_after_forward; DeepSpeed runtime/zero/config.py@edaa7221
+ * (stage3_param_persistence_threshold). Not modelled: DeepSpeed's one partition of all elements,
+ * which spreads a bucket over few owners. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,8 +113,8 @@ static int64_t padded(int64_t elements, enum lw_dtype weights, enum lw_dtype gra
     return (elements + each - 1) / each * each;
 }
 
-/* The members whose shares elements [at, at + numel) of a unit lie in, as shards; one of a parameter
- * without elements. */
+/* The members whose shares elements [at, at + numel) of a unit lie in, as shards; one of a
+ * parameter without elements. */
 static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t share,
                           struct lw_err *err)
 {
@@ -190,7 +191,8 @@ static enum lw_status make_unit(struct lw_part *d, int32_t unit, struct lw_err *
     return LW_OK;
 }
 
-/* Buffers of each module, [first_unit[m], first_unit[m + 1]) of unit_of: forward finds them there. */
+/* Buffers of each module, [first_unit[m], first_unit[m + 1]) of unit_of: forward finds them
+ * there. */
 static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;

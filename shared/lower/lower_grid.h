@@ -6,10 +6,11 @@
 #include "shared/schedule/schedule.h"
 #include "shared/base/units.h"
 
-/* The grid of a schedule alone as a plan: a rank and a role per pipeline rank, a module per stage, an
- * op per action, a send and a receive per message. What takes how long is given; messages carry no
- * bytes. Every pair of ranks that exchange something has a communicator and a stream of its own for
- * each direction of each kind of message, so nothing waits but for what it needs. */
+/* The grid of a schedule alone as a plan: a rank and a role per pipeline rank, a module per
+ * stage, an op per action, a send and a receive per message. What takes how long is given;
+ * messages carry no bytes. Every pair of ranks that exchange something has a communicator and a
+ * stream of its own for each direction of each kind of message, so nothing waits but for what it
+ * needs. */
 struct lw_grid_durations {
     lw_ps f, i, w, b; /* forward, backward's two halves, a whole backward */
     lw_ps comm;       /* of every message */

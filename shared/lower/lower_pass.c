@@ -1,6 +1,6 @@
-/* The ops of one pass on every role: forwards and backwards in the schedule's order, each part's last
- * backward with its copies and collectives, what is left of the reduction, and where the pass ends a
- * step the update.
+/* The ops of one pass on every role: forwards and backwards in the schedule's order, each part's
+ * last backward with its copies and collectives, what is left of the reduction, and where the pass
+ * ends a step the update.
  *
  * Invariant: ops of the compute stream are written in the order they run. Source of the order:
  * torch/nn/parallel/distributed.py 1.13.1. */

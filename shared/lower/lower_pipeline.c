@@ -1,8 +1,9 @@
 /* Forwards, backwards and messages of a pass on one pipeline rank, in the order of lw_grid_order.
  *
- * A receive waits for nothing but its turn on its communicator; what takes it waits for it. A send
- * waits for the op after which its value is there. Gradients are reduced during the last backward of their part; host gaps come with the first forward
- * and the first backward of a micro-batch on the rank. */
+ * A receive waits for nothing but its turn on its communicator; what takes it waits for it. A
+ * send waits for the op after which its value is there. Gradients are reduced during the last
+ * backward of their part; host gaps come with the first forward and the first backward of a
+ * micro-batch on the rank. */
 #include <string.h>
 
 #include "shared/lower/lower_steps.h"
@@ -45,7 +46,8 @@ static int32_t boundary(const struct lw_lowering *l, const struct lw_action *a)
     return d->first_module + d->w->n_modules - 1;
 }
 
-/* What an action takes: put together where it came in parts, which only now holds up the tensor group. */
+/* What an action takes: put together where it came in parts, which only now holds up the tensor
+ * group. */
 static int32_t input_of(struct lw_writer *k, const struct lw_action *a, bool backward, int32_t at)
 {
     const struct lw_lowering *l = k->l;
@@ -127,8 +129,8 @@ static void pass_on(struct lw_writer *k, const struct lw_grid_step *s)
         lw_write_message(k, false, a, s->peer, -1, -1);
 }
 
-/* The data group of a stage that two ranks hold, one in each direction, is connected by the first gather of
- * both: neither may wait for a message before it. */
+/* The data group of a stage that two ranks hold, one in each direction, is connected by the
+ * first gather of both: neither may wait for a message before it. */
 static void gather_first(struct lw_writer *k)
 {
     const struct lw_grid_order *o = &k->l->order;

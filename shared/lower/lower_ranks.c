@@ -1,10 +1,10 @@
 /* Ranks over pipeline, data and tensor coordinates: their order, roles, streams, communicators, and
  * rows of operands for what ranks of a role do not share.
  *
- * Invariants: a role's ranks ascend; a data group's members ascend by data coordinate, those of the
- * second direction's pipeline rank after those of the first; the rank with the same data and tensor coordinate is the peer on another pipeline
- * rank. Classes are made in ColossalAI's creation order: data, model,
- * pipeline, tensor. */
+ * Invariants: a role's ranks ascend; a data group's members ascend by data coordinate, those of
+ * the second direction's pipeline rank after those of the first; the rank with the same data and
+ * tensor coordinate is the peer on another pipeline rank. Classes are made in ColossalAI's
+ * creation order: data, model, pipeline, tensor. */
 #include <stdio.h>
 
 #include "shared/lower/lower_steps.h"
@@ -152,8 +152,8 @@ static void add_pipeline_groups(struct lw_lowering *l, int32_t comm, int32_t *me
     }
 }
 
-/* One communicator per direction. (One for both would let the two kinds of messages between the same
- * ranks, in a ring of two, meet each other.) */
+/* One communicator per direction. (One for both would let the two kinds of messages between the
+ * same ranks, in a ring of two, meet each other.) */
 static void add_pipeline(struct lw_lowering *l, int32_t *members)
 {
     l->forward_stream = lw_builder_stream(l->b, "forward", LW_STREAM_COMM, 1);
@@ -226,8 +226,8 @@ static void add_context(struct lw_lowering *l, int32_t *members)
             }
 }
 
-/* Consecutive data coordinates share the experts; those that are equal modulo ep hold the same ones, in
- * both directions of a pipeline. */
+/* Consecutive data coordinates share the experts; those that are equal modulo ep hold the same
+ * ones, in both directions of a pipeline. */
 static void add_expert(struct lw_lowering *l, int32_t *members)
 {
     l->expert_stream = lw_builder_stream(l->b, "expert", LW_STREAM_COMM, 1);

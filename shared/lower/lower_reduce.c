@@ -2,9 +2,10 @@
  * and after the backward whatever is left. The reducer that decides the launches is the one exec
  * runs.
  *
- * Invariant: a collective depends on the copy that completed its bucket, and by the compute stream's
- * order on all earlier ones. Source of c10d's order: pytorch torch/csrc/distributed/c10d/reducer.cpp
- * 1.13.1 (mark_variable_ready, mark_bucket_ready, finalize_backward). */
+ * Invariant: a collective depends on the copy that completed its bucket, and by the compute
+ * stream's order on all earlier ones. Source of c10d's order: pytorch
+ * torch/csrc/distributed/c10d/reducer.cpp 1.13.1 (mark_variable_ready, mark_bucket_ready,
+ * finalize_backward). */
 #include "shared/lower/lower_steps.h"
 
 enum { MAP_BYTES_PER_PARAM = 4 };

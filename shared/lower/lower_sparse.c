@@ -1,5 +1,5 @@
-/* Sparse gradients in a plan: a bucket of its own, for which three all-gathers and a pass that adds up
- * stand instead of an all-reduce.
+/* Sparse gradients in a plan: a bucket of its own, for which three all-gathers and a pass that adds
+ * up stand instead of an all-reduce.
  *
  * What c10d does (pytorch torch/csrc/distributed/c10d/reducer.cpp, mark_variable_ready_sparse: the
  * gradient itself, divided; ProcessGroupGlooDetail.hpp, AsyncSparseAllreduceWork: the rest), in its
@@ -11,8 +11,9 @@
  *   all_gather   the values
  *   copy         the sum of all, on the copy stream: where the others' cast back is
  *
- * Nothing is copied out: the sum is the gradient. Rows a rank sends: those of all its backwards of a step,
- * taken to be different (shared/plan/sparse.h). Not modelled: members with fewer rows than others. */
+ * Nothing is copied out: the sum is the gradient. Rows a rank sends: those of all its backwards
+ * of a step, taken to be different (shared/plan/sparse.h). Not modelled: members with fewer rows
+ * than others. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -25,7 +26,8 @@ static enum lw_status refuse(const struct lw_workload *w, int32_t param, const c
                    w->params[param].name, why);
 }
 
-/* All rows of all members (two directions: twice as many) and as many backwards are counted in 63 bits. */
+/* All rows of all members (two directions: twice as many) and as many backwards are counted in
+ * 63 bits. */
 static enum lw_status refuse_size(const struct lw_workload *w, const struct lw_strategy *s, int32_t param,
                                   struct lw_err *err)
 {

@@ -1,10 +1,11 @@
-/* The model over a pipeline: the schedule's grid, the partition of modules into its stages, and each
- * part's own workload.
+/* The model over a pipeline: the schedule's grid, the partition of modules into its stages, and
+ * each part's own workload.
  *
- * A part's workload has the modules of its stage, the parameters that live there and the buffers that
- * belong to them; ready times count from the start of the part's backward. A parameter tied to one of
- * another plan stage is a copy with a gradient of its own; one tied to a parameter that the same
- * stage holds elsewhere is no parameter of this part. Stages without modules are refused. */
+ * A part's workload has the modules of its stage, the parameters that live there and the buffers
+ * that belong to them; ready times count from the start of the part's backward. A parameter tied
+ * to one of another plan stage is a copy with a gradient of its own; one tied to a parameter
+ * that the same stage holds elsewhere is no parameter of this part. Stages without modules are
+ * refused. */
 #include <string.h>
 
 #include "shared/partition/partition.h"
@@ -150,8 +151,8 @@ static enum lw_status take_sparse(struct split *k, int32_t q, struct lw_err *err
     return LW_OK;
 }
 
-/* The model's order, cut to the part; a copy of a tied parameter, which the order leaves out, stands
- * after the gradients of its own module. */
+/* The model's order, cut to the part; a copy of a tied parameter, which the order leaves out,
+ * stands after the gradients of its own module. */
 static enum lw_status take_order(struct split *k, int32_t q, struct lw_err *err)
 {
     struct lw_lowering *l = k->l;

@@ -1,6 +1,6 @@
-/* Lowering from end to end: the model's parts are decided, then the plan's tables, then the passes of
- * a run. Passes: K accumulating ones before each synchronised one; the initial buckets for as many
- * synchronised passes as the policy says, the rebuilt ones ever after. */
+/* Lowering from end to end: the model's parts are decided, then the plan's tables, then the
+ * passes of a run. Passes: K accumulating ones before each synchronised one; the initial buckets
+ * for as many synchronised passes as the policy says, the rebuilt ones ever after. */
 #include <stdio.h>
 
 #include "shared/lower/lower_steps.h"

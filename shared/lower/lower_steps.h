@@ -14,9 +14,9 @@
  * phase writes its ops: lower_pipeline.c, lower_forward.c, lower_backward.c, lower_reduce.c,
  * lower_update.c. Only shared/program_*.c see this header.
  *
- * A pipeline rank is a role of the plan. It holds one part of the model or several (chunks). A plan's
- * stage is what holds the same parameters: the pipeline rank, but for two directions, where the
- * ranks r and p-1-r hold the same two parts. */
+ * A pipeline rank is a role of the plan. It holds one part of the model or several (chunks). A
+ * plan's stage is what holds the same parameters: the pipeline rank, but for two directions,
+ * where the ranks r and p-1-r hold the same two parts. */
 
 /* Operands that a row resolves for each rank of a role. */
 enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT };
@@ -79,7 +79,8 @@ struct lw_lowering {
     int32_t *optimizer_work;     /* [pp] */
 };
 
-/* Ranks that run the same program have one role, the pipeline rank; this is its stage in the plan. */
+/* Ranks that run the same program have one role, the pipeline rank; this is its stage in the
+ * plan. */
 static inline int32_t lw_stage_of_role(const struct lw_lowering *l, int32_t role)
 {
     return l->mirrored && role >= l->pp / 2 ? l->pp - 1 - role : role;
@@ -166,8 +167,9 @@ int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops,
 /* An op that others than the plain data group's first rank may be the root of. */
 void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
 
-/* A collective of activations over the tensor group, of keys and values (or their gradients) over the
- * context group: after the last compute and `input` (-1 = none), before the next compute. */
+/* A collective of activations over the tensor group, of keys and values (or their gradients)
+ * over the context group: after the last compute and `input` (-1 = none), before the next
+ * compute. */
 void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                   int32_t input);
 void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
@@ -206,20 +208,21 @@ void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t module
 enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
                                  int32_t input, bool reduce, int32_t *output, struct lw_err *err);
 
-/* lower_reduce.c: room for the gradients of these parameters, before they are written; copy these gradients and launch what they complete; what is left to do when the
- * backward has ended. */
+/* lower_reduce.c: room for the gradients of these parameters, before they are written; copy
+ * these gradients and launch what they complete; what is left to do when the backward has ended. */
 void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params, int32_t n);
 enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
                               int32_t n, struct lw_err *err);
 enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
                                       struct lw_err *err);
-/* The same after a micro-batch that others follow: all is waited for, and the next is reduced alike. */
+/* The same after a micro-batch that others follow: all is waited for, and the next is reduced
+ * alike. */
 enum lw_status lw_write_round_end(struct lw_writer *k, struct lw_writer_part *x, struct lw_err *err);
 /* The reducer is ready for a round of gradients. */
 enum lw_status lw_write_round_begin(struct lw_writer_part *x, struct lw_err *err);
 
-/* lower_sparse.c: a sparse gradient that cannot be planned so; bucket b of one goes out after `after`,
- * returns the op after which the sum is there. */
+/* lower_sparse.c: a sparse gradient that cannot be planned so; bucket b of one goes out after
+ * `after`, returns the op after which the sum is there. */
 enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_strategy *s, int32_t param,
                                 struct lw_err *err);
 int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int32_t b, int32_t after);
@@ -236,9 +239,9 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
 void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
-/* lower_clip.c, nothing of it without --clip: the norm's buckets, one per stage; then its chain after
- * all reductions, or piece by piece: the pass that takes the squares; their sum over a communicator;
- * the pass that scales, after `last`. */
+/* lower_clip.c, nothing of it without --clip: the norm's buckets, one per stage; then its chain
+ * after all reductions, or piece by piece: the pass that takes the squares; their sum over a
+ * communicator; the pass that scales, after `last`. */
 void lw_lower_norm_sets(struct lw_lowering *l);
 void lw_write_clip(struct lw_writer *k);
 int32_t lw_write_squares(struct lw_writer *k);
@@ -260,8 +263,8 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
                                struct lw_err *err);
 enum lw_status lw_lower_partition(struct lw_lowering *l, const struct lw_cost *cost,
                                   struct lw_range *ranges, struct lw_err *err); /* ranges[n_parts] */
-/* lower_partition_exact.c: the exact policy with work[modules] and what the strategy asks it to weigh; after
- * the parts' decisions, that no stage holds more than --stage-memory. */
+/* lower_partition_exact.c: the exact policy with work[modules] and what the strategy asks it to
+ * weigh; after the parts' decisions, that no stage holds more than --stage-memory. */
 enum lw_status lw_lower_exact(struct lw_lowering *l, const struct lw_cost *cost,
                               const int64_t *work, struct lw_arena *room,
                               struct lw_partitioning *out, struct lw_err *err);
@@ -269,7 +272,8 @@ enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err);
 /* Backwards of a part that a pipeline rank runs in a pass, and that complete its gradients. */
 int32_t lw_lower_backwards(const struct lw_lowering *l, int32_t rank, int32_t part);
 int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module);
-/* The first parameter at this one's stage with the same storage: itself, unless it is tied there. */
+/* The first parameter at this one's stage with the same storage: itself, unless it is tied
+ * there. */
 int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);
 /* The parts are decided: what each rank does, in order. */
 enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err);

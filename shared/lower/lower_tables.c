@@ -31,7 +31,8 @@ static void add_params(struct lw_lowering *l)
                                                          w->buffers[i].broadcast});
 }
 
-/* Buckets beside the gradients: none where gradients are views of them, or where they come and go. */
+/* Buckets beside the gradients: none where gradients are views of them, or where they come and
+ * go. */
 static int64_t set_bytes(const struct lw_part *d, const struct lw_part_set *set)
 {
     int64_t bytes = 0;

@@ -1,16 +1,17 @@
-/* Tensor and context parallelism: what one rank of such groups computes and holds, and where its tensor
- * group sums activations (Shoeybi et al., arXiv 1909.08053, section 3).
+/* Tensor and context parallelism: what one rank of such groups computes and holds, and where its
+ * tensor group sums activations (Shoeybi et al., arXiv 1909.08053, section 3).
  *
  * A split module's times are its whole part plus the rest over tp, rounded up; flops are divided,
- * memory traffic follows the forward's time. Parameters that the workload calls split have a tp-th of
- * their elements: vocabularies are padded, others must divide. The sums are tp_calls all-reduces in
- * forward and in backward, at equal distances in the module's time, the last at its end; what
+ * memory traffic follows the forward's time. Parameters that the workload calls split have a tp-th
+ * of their elements: vocabularies are padded, others must divide. The sums are tp_calls all-reduces
+ * in forward and in backward, at equal distances in the module's time, the last at its end; what
  * follows on the compute stream waits for each. Ready times keep their place within their module's
  * window.
  *
- * With sequence parallelism (Korthikanti et al., arXiv 2205.05198, section 4.2) the whole part is divided
- * too, and so is what a module passes on. With context parallelism every time and every activation is
- * divided by cp, parameters are not. Not modelled: sums that overlap the weights' gradients. */
+ * With sequence parallelism (Korthikanti et al., arXiv 2205.05198, section 4.2) the whole part
+ * is divided too, and so is what a module passes on. With context parallelism every time and
+ * every activation is divided by cp, parameters are not. Not modelled: sums that overlap the
+ * weights' gradients. */
 #include <inttypes.h>
 
 #include "shared/lower/lower_steps.h"
@@ -219,8 +220,8 @@ static void put(struct cutter *c, struct lw_stretch s, int32_t n_sums)
     c->d->sums_after[c->n++] = n_sums;
 }
 
-/* One stretch of a module whose window begins at `window`: cut where sums come inside it; those at its
- * end are counted there. *done of the module's sums are placed. */
+/* One stretch of a module whose window begins at `window`: cut where sums come inside it; those
+ * at its end are counted there. *done of the module's sums are placed. */
 static void cut_stretch(struct cutter *c, const struct lw_stretch *s, lw_ps window, lw_ps length,
                         int32_t n_calls, bool last, int32_t *done)
 {

@@ -1,13 +1,13 @@
-/* Parameters whose copies live on several stages (a tied embedding): which they are, the communicator
- * over their stages, and the sum of their gradients before the update.
+/* Parameters whose copies live on several stages (a tied embedding): which they are, the
+ * communicator over their stages, and the sum of their gradients before the update.
  *
- * Invariants: the copies of a set are at distinct stages, ascending; sets over the same stages share a
- * communicator class, whose groups join equal data and tensor coordinates (of two directions, the
- * ranks of one direction). Every copy is a flat buffer of the kind LW_BUCKET_TIED. Shares and owners of
- * the copies may differ from stage to stage, so ZeRO reduces buckets that hold one to all members
- * (lower_reduce.c): each then has the whole sum, whatever part of it it updates. Source of the order,
- * after the reduction over data: NVIDIA/Megatron-LM megatron/core/distributed/finalize_model_grads.py
- * @d98e8a64. */
+ * Invariants: the copies of a set are at distinct stages, ascending; sets over the same stages
+ * share a communicator class, whose groups join equal data and tensor coordinates (of two
+ * directions, the ranks of one direction). Every copy is a flat buffer of the kind
+ * LW_BUCKET_TIED. Shares and owners of the copies may differ from stage to stage, so ZeRO
+ * reduces buckets that hold one to all members (lower_reduce.c): each then has the whole sum,
+ * whatever part of it it updates. Source of the order, after the reduction over data:
+ * NVIDIA/Megatron-LM megatron/core/distributed/finalize_model_grads.py @d98e8a64. */
 #include <stdio.h>
 
 #include "shared/lower/lower_steps.h"

@@ -1,5 +1,5 @@
-/* Ops as every phase of a pass adds them: on the compute stream in the order in which they run, with
- * the stage and micro-batch that the writer is at. */
+/* Ops as every phase of a pass adds them: on the compute stream in the order in which they run,
+ * with the stage and micro-batch that the writer is at. */
 #include "shared/lower/lower_steps.h"
 
 int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *deps, int32_t n)

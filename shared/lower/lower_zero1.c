@@ -1,5 +1,5 @@
-/* ZeRO-1 in a data-parallel plan: every parameter is updated by its owner alone, and all members get
- * the new weights in flat buffers: a broadcast from the owner where parameters stay whole
+/* ZeRO-1 in a data-parallel plan: every parameter is updated by its owner alone, and all members
+ * get the new weights in flat buffers: a broadcast from the owner where parameters stay whole
  * (oss-greedy, lpt), an all-gather of equal shares where buffers are cut (flat-contiguous,
  * per-tensor).
  *

@@ -1,5 +1,5 @@
-/* Which machines a prediction was made for: a hash over the contents of a cluster, in a fixed order.
- * A new calibration is another cluster. */
+/* Which machines a prediction was made for: a hash over the contents of a cluster, in a fixed
+ * order. A new calibration is another cluster. */
 #include "shared/plan/cluster.h"
 
 #include <string.h>

@@ -8,11 +8,11 @@
 #include "shared/plan/reducer_kind.h"
 #include "shared/base/units.h"
 
-/* A cost handed into a policy or an engine: a function with its context, so that shared/ needs no
- * header of sim/. bytes is the larger of what one member sends and receives: the buffer of an
+/* A cost handed into a policy or an engine: a function with its context, so that shared/ needs
+ * no header of sim/. bytes is the larger of what one member sends and receives: the buffer of an
  * all-reduce, broadcast or reduce; the gathered whole of an all-gather or reduce-scatter; the
- * message of a send. n_nodes: distinct nodes the members live on. algorithm: of a collective; auto =
- * what the cluster's library or model does by itself. */
+ * message of a send. n_nodes: distinct nodes the members live on. algorithm: of a collective;
+ * auto = what the cluster's library or model does by itself. */
 struct lw_cost_query {
     enum lw_op_kind op;
     enum lw_dtype dtype;

@@ -1,6 +1,6 @@
-/* Between and beyond measured sizes. Small sizes cost latency alone, so nothing below the smallest is
- * cheaper; large ones go on with the bandwidth of the last two.
- * Not modelled: spread, modes of small messages. */
+/* Between and beyond measured sizes. Small sizes cost latency alone, so nothing below the
+ * smallest is cheaper; large ones go on with the bandwidth of the last two. Not modelled:
+ * spread, modes of small messages. */
 #include "shared/plan/curve.h"
 
 #include "shared/base/loglog.h"

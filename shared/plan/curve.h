@@ -13,9 +13,9 @@ struct lw_curve {
 };
 
 /* The time at a size >= 0. At a measured size its time as it is; between two, the curve that is
- * straight on logarithmic axes; below the smallest the smallest's time; beyond the largest the slope
- * between the last two, or in proportion where there is one size or no slope. *detail: which of them,
- * in words. */
+ * straight on logarithmic axes; below the smallest the smallest's time; beyond the largest the
+ * slope between the last two, or in proportion where there is one size or no slope. *detail:
+ * which of them, in words. */
 lw_ps lw_curve_at(struct lw_curve c, int64_t size, const char **detail);
 
 #endif

@@ -21,7 +21,8 @@ struct lw_sparse;
  *   program (variant, role) -> a range of ops
  *   op      runs on a stream of its rank, in program order within the stream, after its deps
  *
- * What differs between ranks of a role (peer, root, bytes, offset) is an operand, looked up per rank.
+ * What differs between ranks of a role (peer, root, bytes, offset) is an operand, looked up per
+ * rank.
  */
 
 enum lw_stream_class { LW_STREAM_COMPUTE, LW_STREAM_COMM, LW_STREAM_COPY, LW_STREAM_HOST };
@@ -61,9 +62,9 @@ struct lw_group {
     int32_t first_member, n_members; /* into plan->members: ranks, in group order */
 };
 
-/* Parameters of the model, with the stage that holds them; numel is what one rank of a tensor group
- * has. tied: the first parameter with the same storage at its stage; of a copy at another stage, the
- * first of all; -1 = none. */
+/* Parameters of the model, with the stage that holds them; numel is what one rank of a tensor
+ * group has. tied: the first parameter with the same storage at its stage; of a copy at another
+ * stage, the first of all; -1 = none. */
 struct lw_plan_param {
     const char *name;
     int64_t numel;
@@ -100,8 +101,8 @@ struct lw_slot {
     int64_t offset;            /* in elements from the start of the bucket */
 };
 
-/* What a bucket is. Sets hold gradients, weights, tied gradients or norms; a set of gradients may hold
- * buckets of sparse gradients. */
+/* What a bucket is. Sets hold gradients, weights, tied gradients or norms; a set of gradients
+ * may hold buckets of sparse gradients. */
 enum lw_bucket_kind {
     LW_BUCKET_GRADIENTS, /* reduced in the data group; its set belongs to the variants that name it */
     LW_BUCKET_WEIGHTS,   /* a flat buffer of parameters: after a sharded optimizer step every member gets
@@ -123,7 +124,8 @@ const char *lw_bucket_kind_name(enum lw_bucket_kind kind);
 /* The kind that a file without kinds means by a set's name. */
 enum lw_bucket_kind lw_bucket_kind_of_set(const char *name);
 
-/* The buckets of one stage: [first_bucket, +n_buckets), those of gradients in launch index order. */
+/* The buckets of one stage: [first_bucket, +n_buckets), those of gradients in launch index
+ * order. */
 struct lw_bucket_set {
     const char *name;          /* "initial" or "rebuilt"; of another kind than gradients the kind's word */
     int32_t stage, first_bucket, n_buckets;

@@ -1,6 +1,6 @@
 /* Builds a plan: tables grow by doubling while pieces are added, and go to one arena at the end.
- * Invariant: the parts of an op that live in shared tables (deps, ready) belong to the op added last, so
- * they are contiguous. The first failure sticks; later additions do nothing. */
+ * Invariant: the parts of an op that live in shared tables (deps, ready) belong to the op added
+ * last, so they are contiguous. The first failure sticks; later additions do nothing. */
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/sparse.h"
 
@@ -352,8 +352,8 @@ int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *s
 }
 
 /* --- ready lists ---------------------------------------------------------------------------------
- * A copy takes what the backward before it completed, and passes repeat each other: an op whose list
- * stands in the table already refers to it there. */
+ * A copy takes what the backward before it completed, and passes repeat each other: an op whose
+ * list stands in the table already refers to it there. */
 
 static bool list_stands_at(const struct lw_builder *b, int64_t at, const struct lw_op *op)
 {

@@ -1,5 +1,6 @@
-/* Two plans side by side, and where a bucket leaves. Fields are listed in tables of names and values,
- * so that a new field of a plan is one more line here. What is compared is what the hash covers. */
+/* Two plans side by side, and where a bucket leaves. Fields are listed in tables of names and
+ * values, so that a new field of a plan is one more line here. What is compared is what the hash
+ * covers. */
 #include "shared/plan/plan_diff.h"
 
 #include "shared/base/checked.h"

@@ -5,11 +5,12 @@
  *
  *     row(ID, symbol, "word", "what it decides")
  *
- * The row gives the constant (LW_BUCKET_DEEPSPEED), the word on the command line and in files, its
- * line in `lapwing help strategy` and completion, and the policy's place in the tests that run over
- * all policies. `symbol` names the constant struct that holds what the policy does; its file defines
- * it: lw_bucket_policy_deepspeed in shared/bucket/bucket_deepspeed.c (shared/bucket/policy.h).
- * A word's number is its place in the list; numbers are not stored, words are. */
+ * The row gives the constant (LW_BUCKET_DEEPSPEED), the word on the command line and in files,
+ * its line in `lapwing help strategy` and completion, and the policy's place in the tests that
+ * run over all policies. `symbol` names the constant struct that holds what the policy does; its
+ * file defines it: lw_bucket_policy_deepspeed in shared/bucket/bucket_deepspeed.c
+ * (shared/bucket/policy.h). A word's number is its place in the list; numbers are not stored,
+ * words are. */
 
 #define LW_BUCKET_POLICIES(row) \
     row(C10D_2020, c10d_2020, "c10d-2020", \

@@ -5,11 +5,11 @@
 #include "shared/plan/cluster.h"
 #include "shared/plan/workload.h"
 
-/* The workload on another device: each module's times by the ratio of its roofline there and here, the
- * larger of FLOPs over the peak and bytes over the memory bandwidth; ready times move with the backward
- * windows, the optimizer by memory bandwidth alone; gaps of the host stay.
- * LW_ENOTSUP names the module without FLOPs and bytes, or the device without a figure; the workload is
- * then as it was. */
+/* The workload on another device: each module's times by the ratio of its roofline there and
+ * here, the larger of FLOPs over the peak and bytes over the memory bandwidth; ready times move
+ * with the backward windows, the optimizer by memory bandwidth alone; gaps of the host stay.
+ * LW_ENOTSUP names the module without FLOPs and bytes, or the device without a figure; the
+ * workload is then as it was. */
 enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device *from,
                                   const struct lw_device *to, struct lw_err *err);
 

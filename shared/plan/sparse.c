@@ -1,7 +1,7 @@
 /* Sizes of sparse gradients. Source of the order and of the layout: pytorch
  * torch/csrc/distributed/c10d/ProcessGroupGlooDetail.hpp (AsyncSparseAllreduceWork): coalesce,
- * all-gather nine i64 per rank, then indices, then values, and add up locally. Not modelled: members
- * that send different numbers of rows; all send as many as the plan says. */
+ * all-gather nine i64 per rank, then indices, then values, and add up locally. Not modelled:
+ * members that send different numbers of rows; all send as many as the plan says. */
 #include "shared/plan/sparse.h"
 
 #include <stddef.h>

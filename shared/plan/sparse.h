@@ -6,10 +6,10 @@
 
 #include "shared/base/dtype.h"
 
-/* Sparse gradients: of an embedding, only rows that a micro-batch looked up have a gradient. It is a
- * list of row numbers (i64) and as many rows of values. Members of a data group sum such lists by three
- * all-gathers, of how many there are, of the numbers and of the values, and each adds up what came:
- * docs/design/sparse.md. */
+/* Sparse gradients: of an embedding, only rows that a micro-batch looked up have a gradient. It
+ * is a list of row numbers (i64) and as many rows of values. Members of a data group sum such
+ * lists by three all-gathers, of how many there are, of the numbers and of the values, and each
+ * adds up what came: docs/design/sparse.md. */
 struct lw_sparse {
     int32_t param;             /* lists are ascending by it */
     int32_t row_numel;         /* elements of a row, >= 1; divides the parameter's */
@@ -19,8 +19,8 @@ struct lw_sparse {
 /* The entry of a parameter; NULL = none. */
 const struct lw_sparse *lw_sparse_of(const struct lw_sparse *list, int32_t n, int32_t param);
 
-/* Rows that one member sends after n_backwards, at most: rows of different micro-batches are taken to be
- * different as long as there are others. */
+/* Rows that one member sends after n_backwards, at most: rows of different micro-batches are
+ * taken to be different as long as there are others. */
 int64_t lw_sparse_rows(const struct lw_sparse *x, int64_t numel, int64_t n_backwards);
 int64_t lw_sparse_row_bytes(const struct lw_sparse *x, enum lw_dtype gradient); /* its number and values */
 

@@ -11,9 +11,9 @@
 #include "shared/plan/reducer_kind.h"
 
 /* What the user chose. Every field is one option of the command line and one field of a strategy
- * file, with the same name and the same words; the table in strategy.c declares each once. The words
- * of policies come from the rows of policies.h. lw_plan_build refuses a value that this build cannot
- * plan; it never replaces one. */
+ * file, with the same name and the same words; the table in strategy.c declares each once. The
+ * words of policies come from the rows of policies.h. lw_plan_build refuses a value that this
+ * build cannot plan; it never replaces one. */
 
 enum lw_launch_order { LW_LAUNCH_IN_ORDER, LW_LAUNCH_COMPLETION, LW_N_LAUNCH_ORDERS };
 
@@ -72,8 +72,8 @@ struct lw_strategy {
 /* Everything off, dp = pp = tp = 1, c10d-2, in-order, overlap on. */
 struct lw_strategy lw_strategy_default(void);
 
-/* Set one field by its option name and text ("bucket-cap", "25MiB"). LW_EINVAL names the option, the
- * text and what is allowed. String values are kept by pointer. */
+/* Set one field by its option name and text ("bucket-cap", "25MiB"). LW_EINVAL names the option,
+ * the text and what is allowed. String values are kept by pointer. */
 enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const char *value,
                                struct lw_err *err);
 /* The text of a field as lw_strategy_set takes it; buf holds 64 bytes. */

@@ -6,8 +6,8 @@
 #include "shared/base/dtype.h"
 #include "shared/base/units.h"
 
-/* What a device does by itself, as it was measured over sizes. A size is in bytes of the payload, as ops
- * have it; of a product in FLOPs. */
+/* What a device does by itself, as it was measured over sizes. A size is in bytes of the
+ * payload, as ops have it; of a product in FLOPs. */
 enum lw_work_kind {
     LW_WORK_GEMM,     /* one product of square matrices */
     LW_WORK_FILL,     /* a gradient is written */
@@ -35,8 +35,8 @@ struct lw_work_table {
 
 struct lw_device;
 
-/* The device's table for the kind and its types (from LW_N_DTYPES: whatever is read). For want of one,
- * that of other types, but never of another type of products. NULL: none. */
+/* The device's table for the kind and its types (from LW_N_DTYPES: whatever is read). For want
+ * of one, that of other types, but never of another type of products. NULL: none. */
 const struct lw_work_table *lw_work_find(const struct lw_device *d, enum lw_work_kind kind,
                                          enum lw_dtype dtype, enum lw_dtype from);
 /* shared/plan/curve.h; nothing takes no time. */

@@ -18,8 +18,8 @@
  * backward_weight) of all modules after it. A gradient's ready_ps counts from the start of the
  * backward. Gaps (host) lie between the phases and are no part of any module. */
 
-/* How tensor parallelism splits weights. BLOCK, of modules only: column layers with row layers after
- * them, as a transformer block; its parameters say which is which. */
+/* How tensor parallelism splits weights. BLOCK, of modules only: column layers with row layers
+ * after them, as a transformer block; its parameters say which is which. */
 enum lw_tp_split {
     LW_TP_REPLICATED, LW_TP_COLUMN, LW_TP_ROW, LW_TP_VOCAB, LW_TP_BLOCK, LW_N_TP_SPLITS,
 };

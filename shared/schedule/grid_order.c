@@ -1,6 +1,6 @@
 /* Steps of all ranks from one order of everything: actions sorted by when they end (ties by a turn
- * in which each follows what it needs), every message directly after the action, or the unit of two,
- * that makes what it carries.
+ * in which each follows what it needs), every message directly after the action, or the unit of
+ * two, that makes what it carries.
  *
  * Why nobody waits for ever: an action or message only waits for what stands before it in that one
  * order - the actions before it on its rank, what it needs, the messages before it on its

@@ -1,7 +1,7 @@
-/* Memory over time: what a rank holds from the start, and every change that its ops make, in the order
- * of time. At one time what an ended op gives back goes first, so that a backward and the forward
- * after it are never both counted: the peaks in flight are those of the schedule. Rows of warm-up
- * steps count too: what does not fit there does not fit. */
+/* Memory over time: what a rank holds from the start, and every change that its ops make, in the
+ * order of time. At one time what an ended op gives back goes first, so that a backward and the
+ * forward after it are never both counted: the peaks in flight are those of the schedule. Rows
+ * of warm-up steps count too: what does not fit there does not fit. */
 #include <stdlib.h>
 
 #include "shared/base/arena.h"

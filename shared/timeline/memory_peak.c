@@ -1,4 +1,5 @@
-/* What a rank's memory is made of at its largest: one walk over the changes of all ranks in time. */
+/* What a rank's memory is made of at its largest: one walk over the changes of all ranks in
+ * time. */
 #include "shared/base/arena.h"
 #include "shared/timeline/param_memory.h"
 

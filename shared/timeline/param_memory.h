@@ -9,7 +9,8 @@
 #include "shared/timeline/timeline.h"
 #include "shared/plan/workload.h"
 
-/* Bytes that a rank holds for parameters and what training adds to them. See docs/design/memory.md. */
+/* Bytes that a rank holds for parameters and what training adds to them. See
+ * docs/design/memory.md. */
 struct lw_memory_rule {
     enum lw_dtype grad;          /* of gradients */
     enum lw_optimizer optimizer; /* UNKNOWN counts as none: say so */

@@ -8,7 +8,8 @@
 #include "shared/timeline/timeline.h"
 
 /* Fill the times of m, whose start and end are set and whose times are 0, from those rows of one
- * rank that touch its period. edges: scratch, 4 for each row, of lw_period_edge_size() bytes each. */
+ * rank that touch its period. edges: scratch, 4 for each row, of lw_period_edge_size() bytes
+ * each. */
 struct lw_period_edge;
 size_t lw_period_edge_size(void);
 void lw_period_measure(const struct lw_timeline *t, const struct lw_plan *plan,

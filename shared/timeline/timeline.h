@@ -90,8 +90,8 @@ enum lw_memory {
 
 const char *lw_memory_name(enum lw_memory m); /* "gathered_units" */
 
-/* The moment at which the rank with the largest peak holds most, the lowest rank and the first moment
- * of several. */
+/* The moment at which the rank with the largest peak holds most, the lowest rank and the first
+ * moment of several. */
 struct lw_memory_peak {
     int32_t rank, step, op; /* rank -1: not known; step and op -1: nothing runs yet */
     lw_ps at;               /* as the times of the rows; 0 before anything runs */

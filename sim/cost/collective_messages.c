@@ -314,7 +314,8 @@ static int32_t tree_step(const struct sim_schedule *s, int64_t step, struct sim_
     return n;
 }
 
-/* The piece that an edge of a pipeline carries in a step, if it carries its first one in `first`. */
+/* The piece that an edge of a pipeline carries in a step, if it carries its first one in
+ * `first`. */
 static bool in_slot(int64_t step, int64_t first, int32_t k, int32_t *piece)
 {
     *piece = (int32_t)(step - first);

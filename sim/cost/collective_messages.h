@@ -10,11 +10,12 @@
 #include "sim/cost/tree_messages.h"
 
 /* Collectives as lists of messages, one generator for all algorithms: chunk detail runs the list,
- * the closed forms of sim/cost/cost_closed_form.c are what it takes on equal links, and a test proves by
- * following the data that every list does what its operation promises. docs/design/collectives.md.
+ * the closed forms of sim/cost/cost_closed_form.c are what it takes on equal links, and a test
+ * proves by following the data that every list does what its operation promises.
+ * docs/design/collectives.md.
  *
- * Endpoints are the members 0 .. n-1, in the order of their ranks, filling nodes one after the other;
- * hfreduce adds one host per node after them. The buffer is cut into pieces of piece_bytes:
+ * Endpoints are the members 0 .. n-1, in the order of their ranks, filling nodes one after the
+ * other; hfreduce adds one host per node after them. The buffer is cut into pieces of piece_bytes:
  *   all-reduce, reduce-scatter, all-gather by parts: n pieces; piece r is member r's shard
  *   all-to-all: n pieces; piece r is what goes to member r
  *   tree and hfreduce: 2 k pieces, even ones in the first tree
@@ -38,9 +39,9 @@ struct sim_schedule {
     int32_t n_pieces;
     int64_t piece_bytes, n_steps;
     int32_t most;                 /* messages of one step at most */
-    /* Eager: a message leaves once its sender's link is free and the messages that it waits for have
-     * arrived; it waits for no receiver. Blocking: sender and receiver must both have ended the steps
-     * before, and a step lasts until its messages have arrived. */
+    /* Eager: a message leaves once its sender's link is free and the messages that it waits for
+     * have arrived; it waits for no receiver. Blocking: sender and receiver must both have ended
+     * the steps before, and a step lasts until its messages have arrived. */
     bool blocking;
     struct sim_trees trees;
 };
@@ -57,8 +58,8 @@ bool sim_algorithm_does(enum lw_reducer_kind algorithm, enum lw_op_kind op);
 
 /* Messages of a step (1 .. n_steps): out[s->most] is filled; how many. */
 int32_t sim_schedule_step(const struct sim_schedule *s, int64_t step, struct sim_transfer *out);
-/* Eager schedules: the messages of this step wait for all that arrived in earlier steps, and those of
- * the steps up to the next such one do not wait for each other. */
+/* Eager schedules: the messages of this step wait for all that arrived in earlier steps, and
+ * those of the steps up to the next such one do not wait for each other. */
 bool sim_schedule_waits(const struct sim_schedule *s, int64_t step);
 
 /* What a message takes on its link, and the latency after it. */

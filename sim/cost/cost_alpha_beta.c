@@ -9,12 +9,12 @@
  *     send, receive                B / bandwidth + 1 latency
  *     barrier                      2(n-1) latencies       (an all-reduce of nothing)
  *
- * Over several nodes every step moves at the pace of the slowest link; of the steps of a ring as many
- * pay the latency between nodes as the ring crosses nodes (n_nodes for each trip around it). Between
- * nodes a group gets the links of a node in proportion to its ranks there, so that groups which run
- * side by side on all devices find their share.
- * Every piece is rounded to the picosecond once (lw_transfer_ps), so the closed forms are exact.
- * Not modelled: protocols, contention (the engine's business). */
+ * Over several nodes every step moves at the pace of the slowest link; of the steps of a ring as
+ * many pay the latency between nodes as the ring crosses nodes (n_nodes for each trip around
+ * it). Between nodes a group gets the links of a node in proportion to its ranks there, so that
+ * groups which run side by side on all devices find their share. Every piece is rounded to the
+ * picosecond once (lw_transfer_ps), so the closed forms are exact. Not modelled: protocols,
+ * contention (the engine's business). */
 #include "sim/cost/cost_model.h"
 
 #include "sim/cost/cost_closed_form.h"
@@ -86,8 +86,9 @@ static bool links_are_fair(const struct lw_cluster *c)
     return lw_figure_is_set(c->interference.fair_links) && c->interference.fair_links.value > 0;
 }
 
-/* Share of a node's links that a group with so many members on it has: of the adapters they use when
- * links are shared as it comes; in proportion, as if every device had such a group, when not. */
+/* Share of a node's links that a group with so many members on it has: of the adapters they use
+ * when links are shared as it comes; in proportion, as if every device had such a group, when
+ * not. */
 static double share_of_node(const struct lw_cluster *c, double members)
 {
     double devices = c->devices_per_node, n = sim_adapters(c);

@@ -1,7 +1,7 @@
-/* Closed forms of the algorithms of sim/cost/collective_messages.c. n members on N nodes, m on each; B bytes, C = the
- * largest of n parts; x(b), X(b) = time of b bytes inside a node and between nodes, with a, A the
- * latencies. Between nodes the members of a node that send at the same time share what the group gets
- * of the node's links.
+/* Closed forms of the algorithms of sim/cost/collective_messages.c. n members on N nodes, m on
+ * each; B bytes, C = the largest of n parts; x(b), X(b) = time of b bytes inside a node and between
+ * nodes, with a, A the latencies. Between nodes the members of a node that send at the same time
+ * share what the group gets of the node's links.
  *
  *   pairwise      (m-1)(x(C) + a) + (n-m)(X(C) + A), twice for an all-reduce
  *   direct        (m-1) x(C) + (n-m) X(C) + one latency, twice for an all-reduce; broadcast and reduce

@@ -1,5 +1,6 @@
-/* The dispatcher of communication costs: a table of models, of which the first that applies answers.
- * Every answer says which it was. Costs are whole picoseconds before anything is compared. */
+/* The dispatcher of communication costs: a table of models, of which the first that applies
+ * answers. Every answer says which it was. Costs are whole picoseconds before anything is
+ * compared. */
 #include "sim/cost/cost_model.h"
 
 #include "sim/cost/cost_closed_form.h"

@@ -41,23 +41,25 @@ struct sim_cost_model {
 /* NULL after the last. */
 const struct sim_cost_model *sim_cost_model_row(int k);
 
-/* With an algorithm that --reducer names (not auto, ring, gloo, which the cluster's tables speak for),
- * its closed form on the cluster's links: sim/cost/cost_closed_form.h.
- * LW_EINVAL: a negative size, no ranks, more nodes than ranks. LW_ENOTSUP: neither a table nor the
- * figures a model needs; the message names the missing figure. */
+/* With an algorithm that --reducer names (not auto, ring, gloo, which the cluster's tables speak
+ * for), its closed form on the cluster's links: sim/cost/cost_closed_form.h. LW_EINVAL: a
+ * negative size, no ranks, more nodes than ranks. LW_ENOTSUP: neither a table nor the figures a
+ * model needs; the message names the missing figure. */
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,
                                    struct lw_err *err);
 
 /* Bytes per second that the whole operation achieves, and the same corrected for the traffic an
- * ideal algorithm must cause, comparable with the speed of a link (NVIDIA nccl-tests, PERFORMANCE.md:
- * all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all (n-1)/n; others 1). 0 for no time. */
+ * ideal algorithm must cause, comparable with the speed of a link (NVIDIA nccl-tests,
+ * PERFORMANCE.md: all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all (n-1)/n; others
+ * 1). 0 for no time. */
 double lw_sim_algbw(const struct lw_cost_query *query, lw_ps time);
 double lw_sim_busbw(const struct lw_cost_query *query, lw_ps time);
 
 /* --- models, for the dispatcher and the engine --- */
 
-/* What a ring or chain moves over: hops inside a node and hops between nodes (0 where it has none). */
+/* What a ring or chain moves over: hops inside a node and hops between nodes (0 where it has
+ * none). */
 struct sim_path {
     double intra_bytes_per_s, inter_bytes_per_s;
     lw_ps intra_ps, inter_ps;    /* latency of a hop */
@@ -69,8 +71,9 @@ struct sim_path {
 enum lw_status sim_path_of(const struct lw_cluster *cluster, int32_t n_ranks, int32_t n_nodes,
                            struct sim_path *path, struct lw_err *err);
 
-/* Adapters of a node as its devices use them: one for as many devices as the inter-node link's n_sharers
- * says, else as many as there are links, a device each at most. Links beyond that add to each. */
+/* Adapters of a node as its devices use them: one for as many devices as the inter-node link's
+ * n_sharers says, else as many as there are links, a device each at most. Links beyond that add
+ * to each. */
 int32_t sim_adapters(const struct lw_cluster *cluster);
 
 /* The largest chunk when `bytes` of dtype are cut into n parts of whole elements. */

@@ -1,5 +1,5 @@
-/* What communication costs, as text, JSON or CSV: one row per size, each with the model or table that
- * gives it and where its figures come from. */
+/* What communication costs, as text, JSON or CSV: one row per size, each with the model or table
+ * that gives it and where its figures come from. */
 #include "sim/cost/cost_print.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Measured times. A table holds for one operation, group shape and number in flight; between and beyond
- * its sizes: shared/plan/curve.h. */
+/* Measured times. A table holds for one operation, group shape and number in flight; between and
+ * beyond its sizes: shared/plan/curve.h. */
 #include "sim/cost/cost_model.h"
 
 #include "shared/plan/curve.h"

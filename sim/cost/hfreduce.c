@@ -8,8 +8,9 @@
  *   host bridge  shared by s devices, both directions together: bandwidth / (2 s)
  *   NIC          in two trees a host sends twice and receives twice: bandwidth / 2
  *
- * The steady rate is the least of the four; filling and draining the pipeline is sim/cost/collective_messages.c's.
- * Not modelled: pairs of devices that reduce over NVLink first, the CPU's own speed. */
+ * The steady rate is the least of the four; filling and draining the pipeline is
+ * sim/cost/collective_messages.c's. Not modelled: pairs of devices that reduce over NVLink
+ * first, the CPU's own speed. */
 #include "sim/cost/hfreduce.h"
 #include "shared/base/checked.h"
 

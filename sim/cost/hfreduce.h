@@ -5,10 +5,10 @@
 #include "shared/base/err.h"
 #include "shared/base/units.h"
 
-/* What hfreduce can do on a node: devices copy to the host, the CPU adds, hosts reduce and broadcast
- * over a double binary tree, results are copied back. Each ceiling is the rate, in bytes of one
- * device's buffer per second, at which that resource alone would let the pipeline run. 0 = the node has
- * no such thing (one node: no network; no bridge that devices share). */
+/* What hfreduce can do on a node: devices copy to the host, the CPU adds, hosts reduce and
+ * broadcast over a double binary tree, results are copied back. Each ceiling is the rate, in
+ * bytes of one device's buffer per second, at which that resource alone would let the pipeline
+ * run. 0 = the node has no such thing (one node: no network; no bridge that devices share). */
 enum sim_ceiling { SIM_CEILING_MEMORY, SIM_CEILING_PCIE, SIM_CEILING_BRIDGE, SIM_CEILING_NIC,
                    SIM_N_CEILINGS };
 
@@ -22,7 +22,8 @@ struct sim_hfreduce {
     const char *source;      /* of the least ceiling */
 };
 
-/* per_node: devices that take part on each of n_nodes nodes. LW_ENOTSUP names the missing figure. */
+/* per_node: devices that take part on each of n_nodes nodes. LW_ENOTSUP names the missing
+ * figure. */
 enum lw_status sim_hfreduce_of(const struct lw_cluster *c, int32_t per_node, int32_t n_nodes,
                                struct sim_hfreduce *out, struct lw_err *err);
 const char *sim_ceiling_name(enum sim_ceiling k); /* "host memory", "PCIe", "host bridge", "NIC" */

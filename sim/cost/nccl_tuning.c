@@ -4,9 +4,9 @@
  * R ranks, N nodes, p = R / N; c channels of speed b; steps n = 2(R-1) all-reduce, R-1
  * reduce-scatter and all-gather, R broadcast and reduce. Bandwidth of the bus B = c b with each
  * algorithm's limits; of the operation B R/n (ring), B/2 (tree). Latency = base + steps inside
- * nodes + steps between nodes. Time = latency + bytes / bandwidth; trees times a correction by size;
- * Simple rings between nodes with 1.4 of the latency (1.9 before Ampere) once a rank's share of a
- * channel reaches 64 bytes.
+ * nodes + steps between nodes. Time = latency + bytes / bandwidth; trees times a correction by
+ * size; Simple rings between nodes with 1.4 of the latency (1.9 before Ampere) once a rank's share
+ * of a channel reaches 64 bytes.
  *
  * Not modelled: several operations fused into one launch, devices of unlike capability, POWER
  * hosts. */

@@ -1,12 +1,12 @@
-/* Collectives of other algorithms than the ring, message by message: when the last member is in, the
- * messages of sim/cost/collective_messages.c are run with every member's entry, the speed of every link and the
- * jitter of every message, and the members' ends are events. As with the ring's recurrence, messages are
- * not re-timed by what runs beside them, and links belong to one communicator: where two share a
- * link, prepare.c refuses. No member ends before the last one has entered (the root of a broadcast, whose
- * messages are buffered, could).
+/* Collectives of other algorithms than the ring, message by message: when the last member is in,
+ * the messages of sim/cost/collective_messages.c are run with every member's entry, the speed of
+ * every link and the jitter of every message, and the members' ends are events. As with the ring's
+ * recurrence, messages are not re-timed by what runs beside them, and links belong to one
+ * communicator: where two share a link, prepare.c refuses. No member ends before the last one has
+ * entered (the root of a broadcast, whose messages are buffered, could).
  *
- * What a communicator's reducer does not do goes by ring, as libraries and the executor have it; trees,
- * levels and hfreduce are for all-reduces. The result lists it. */
+ * What a communicator's reducer does not do goes by ring, as libraries and the executor have it;
+ * trees, levels and hfreduce are for all-reduces. The result lists it. */
 #include "sim/cost/cost_closed_form.h"
 #include "sim/engine/engine.h"
 

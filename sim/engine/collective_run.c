@@ -1,11 +1,12 @@
 /* Collectives by the rules of NCCL: a member enters when its stream and its communicator are free
- * (edges of its program) and then occupies its stream; data moves from the entry of the last member;
- * at collective detail the collective ends for all by its cost. The members' k-th collectives on a
- * communicator are one collective: different kinds there are a failure, not a wait.
+ * (edges of its program) and then occupies its stream; data moves from the entry of the last
+ * member; at collective detail the collective ends for all by its cost. The members' k-th
+ * collectives on a communicator are one collective: different kinds there are a failure, not a
+ * wait.
  *
- * A slow link adds to a ring what the recurrence of sim/engine/ring_recurrence.c gains by it, from a common entry; to
- * an algorithm of sim/cost/collective_messages.c, what its messages gain; to the rest, what the slowest hop of the
- * group gains on the bytes that cross it. */
+ * A slow link adds to a ring what the recurrence of sim/engine/ring_recurrence.c gains by it,
+ * from a common entry; to an algorithm of sim/cost/collective_messages.c, what its messages
+ * gain; to the rest, what the slowest hop of the group gains on the bytes that cross it. */
 #include "sim/engine/engine.h"
 
 #include "sim/engine/ring_recurrence.h"

@@ -1,12 +1,12 @@
 /* Collectives of a library that has several workers per process, such as gloo's two threads: each
  * communicator of a rank has n of them. They take its collectives in issue order, as they become
- * ready, and each is busy until its collective has ended. The k-th collective of every member is the
- * same one, whichever worker has it.
+ * ready, and each is busy until its collective has ended. The k-th collective of every member is
+ * the same one, whichever worker has it.
  *
  * Invariants: at most n collectives of a communicator run on a rank; one never starts before an
- * earlier one has. So all that are begun and not ended, on any member, are among the n of the member
- * that is furthest ahead, and n lanes are enough for a group.
- * Not modelled: priorities among workers, a pool that several communicators share. */
+ * earlier one has. So all that are begun and not ended, on any member, are among the n of the
+ * member that is furthest ahead, and n lanes are enough for a group. Not modelled: priorities
+ * among workers, a pool that several communicators share. */
 #include "sim/engine/engine.h"
 
 bool sim_is_pooled(const struct sim_engine *e, int32_t rank, int32_t unit)

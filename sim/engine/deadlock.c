@@ -1,7 +1,8 @@
-/* When nothing is pending and ops are left, ops wait for each other. Starting from the first rank
- * that is not done, follow "waits for" until a place comes up again: an op that entered waits for the
- * end that has not (that rank's next op on the communicator), an op that did not enter waits for the
- * first edge into it that is not done. The ops that entered on the way round are named. */
+/* When nothing is pending and ops are left, ops wait for each other. Starting from the first
+ * rank that is not done, follow "waits for" until a place comes up again: an op that entered
+ * waits for the end that has not (that rank's next op on the communicator), an op that did not
+ * enter waits for the first edge into it that is not done. The ops that entered on the way round
+ * are named. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,8 +22,8 @@ static bool is_finished(const struct sim_engine *e, int32_t rank)
     return e->pass[rank] >= e->n_passes;
 }
 
-/* First unit of the rank's pass on a communicator that has not entered; for sends and receives, with
- * that peer and direction. */
+/* First unit of the rank's pass on a communicator that has not entered; for sends and receives,
+ * with that peer and direction. */
 static int32_t not_entered(const struct sim_engine *e, int32_t rank, int32_t comm, int32_t peer,
                            enum lw_op_kind kind)
 {

@@ -39,22 +39,25 @@ struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, in
  * collectives were entered but still wait for other members; core: its split when it is shared. */
 int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_t n_moving,
                          int32_t n_waiting);
-/* Rate of a communication that wants a share of the core; computing: compute or copies run there. */
+/* Rate of a communication that wants a share of the core; computing: compute or copies run
+ * there. */
 int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,
                       bool computing);
 
-/* Share of device memory's bandwidth, in parts of 1e9, that a compute op or copy takes at full rate, where
- * its bytes are known (a copy's: read and written), else 0; and a communication of so many bytes. */
+/* Share of device memory's bandwidth, in parts of 1e9, that a compute op or copy takes at full
+ * rate, where its bytes are known (a copy's: read and written), else 0; and a communication of
+ * so many bytes. */
 int64_t sim_memory_share(const struct lw_plan *plan, const struct lw_cluster *cluster,
                          const struct lw_op *op, int64_t bytes, lw_ps work);
 int64_t sim_comm_memory_share(const struct lw_cluster *cluster, int64_t bytes, lw_ps time);
 
-/* The cluster's exceptions of ranks below n: speed[n] of their compute and how much later late[n] they
- * enter each step. */
+/* The cluster's exceptions of ranks below n: speed[n] of their compute and how much later
+ * late[n] they enter each step. */
 void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_ps *late);
 
-/* Standard deviations of compute and of communication in a run: the options', or the cluster's where
- * they give none; 0 where nothing is drawn. Messages of chunk detail have their jitter instead. */
+/* Standard deviations of compute and of communication in a run: the options', or the cluster's
+ * where they give none; 0 where nothing is drawn. Messages of chunk detail have their jitter
+ * instead. */
 struct lw_sim_options;
 double sim_compute_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o);
 double sim_comm_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o);

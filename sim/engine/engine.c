@@ -1,12 +1,12 @@
 /* The event loop. Invariants: time never runs backwards; a unit starts in the instant in which the
- * last thing it waits for ends; at most one unit runs per slot, and at most one waits to start there
- * (pooled collectives apart: sim/engine/comm_threads.c); all that becomes ready in an instant starts in the order
- * in which it became so. Nothing is allocated
- * per event: units, slots and groups live in columns made by prepare.c.
+ * last thing it waits for ends; at most one unit runs per slot, and at most one waits to start
+ * there (pooled collectives apart: sim/engine/comm_threads.c); all that becomes ready in an instant
+ * starts in the order in which it became so. Nothing is allocated per event: units, slots and
+ * groups live in columns made by prepare.c.
  *
  * A pass is rank-local: a rank begins its next pass when all ops of the last one have ended there,
- * whatever other ranks do. A rank that the cluster calls late enters the first pass of each step that
- * much later.
+ * whatever other ranks do. A rank that the cluster calls late enters the first pass of each step
+ * that much later.
  *
  * Not modelled: the host's own time between ops unless the plan has host ops, allocator behaviour,
  * clocks that differ. */

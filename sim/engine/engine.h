@@ -17,9 +17,10 @@
 /* The state of a simulation, shared by the files that move it on: engine.c (units, passes, the
  * loop), timer.c (work and rates), collective_run.c, ring_events.c, send_recv.c, deadlock.c.
  *
- * A slot is one stream of one rank: rank * n_streams + stream. A place is one member of one group:
- * an index into plan->members. A lane is one collective in flight of a group: group * n_workers + k;
- * `groups` holds lanes, and a lane is called a group where a group has one (n_workers = 1). */
+ * A slot is one stream of one rank: rank * n_streams + stream. A place is one member of one
+ * group: an index into plan->members. A lane is one collective in flight of a group: group *
+ * n_workers + k; `groups` holds lanes, and a lane is called a group where a group has one
+ * (n_workers = 1). */
 
 enum sim_event_kind {
     SIM_SLOT_END,     /* index: slot; generation checked */

@@ -9,12 +9,13 @@
 #include "shared/plan/plan.h"
 
 /* A program as the engine walks it: units instead of ops. A unit is one op, or all sends and
- * receives of one group call, which start and complete together. The order of a stream and the order
- * of a communicator are edges like every dependency, so a unit may start when its count is 0.
+ * receives of one group call, which start and complete together. The order of a stream and the
+ * order of a communicator are edges like every dependency, so a unit may start when its count is 0.
  *
- * Collectives of a pooled communicator are the exception: several workers of the library take them in
- * issue order (sim/engine/comm_threads.c), so neither their stream nor their communicator holds one back after
- * another. Whatever else is on their stream keeps its place before or after all of them. */
+ * Collectives of a pooled communicator are the exception: several workers of the library take
+ * them in issue order (sim/engine/comm_threads.c), so neither their stream nor their
+ * communicator holds one back after another. Whatever else is on their stream keeps its place
+ * before or after all of them. */
 enum { SIM_NOT_POOLED = -2 };
 struct sim_program {
     int32_t first_op, n_ops, n_units, n_roots;

@@ -1,6 +1,6 @@
-/* Columns of a simulation, sized from the plan: programs as graphs, the passes to run, ranks, slots,
- * groups and their places. After this, only the queue, the pool of messages and their channels grow,
- * and those stop growing once they are large enough. */
+/* Columns of a simulation, sized from the plan: programs as graphs, the passes to run, ranks,
+ * slots, groups and their places. After this, only the queue, the pool of messages and their
+ * channels grow, and those stop growing once they are large enough. */
 #include <string.h>
 
 #include "sim/cost/cost_closed_form.h"

@@ -37,9 +37,9 @@ int sim_queue_pop(struct sim_queue *q, struct sim_event *e);
 bool sim_queue_more_now(const struct sim_queue *q);
 void sim_queue_free(struct sim_queue *q);
 
-/* The hold model, the classic load of an event queue: with `pending` events in the queue, pop the
- * least and push it back up to `spread` later, n_holds times. Returns a checksum of what was popped,
- * or -1 without memory. The caller times it. */
+/* The hold model, the classic load of an event queue: with `pending` events in the queue, pop
+ * the least and push it back up to `spread` later, n_holds times. Returns a checksum of what was
+ * popped, or -1 without memory. The caller times it. */
 int64_t sim_queue_hold(int64_t pending, int64_t n_holds, lw_ps spread, uint64_t seed);
 
 #endif

@@ -1,12 +1,13 @@
 /* Ring collectives message by message: each member sends `steps` chunks to the next; message s + 1
- * leaves once the member has entered, message s has arrived from the member before, and its outgoing
- * link is free. A rank has one outgoing link, which serves its messages first come, first served, so
- * rings of several communicators share it. A message is buffered at a member that has not entered.
+ * leaves once the member has entered, message s has arrived from the member before, and its
+ * outgoing link is free. A rank has one outgoing link, which serves its messages first come, first
+ * served, so rings of several communicators share it. A message is buffered at a member that has
+ * not entered.
  *
- * By events, every arrival is one. By recurrence (sim/engine/ring_recurrence.c), the whole ring is computed when the
- * last member enters and only the members' ends are events: the same times as long as nothing else
- * uses the links. Interference slows compute from the local entry on; the messages themselves are not
- * re-timed, which the run says. */
+ * By events, every arrival is one. By recurrence (sim/engine/ring_recurrence.c), the whole ring
+ * is computed when the last member enters and only the members' ends are events: the same times
+ * as long as nothing else uses the links. Interference slows compute from the local entry on;
+ * the messages themselves are not re-timed, which the run says. */
 #include "sim/engine/engine.h"
 #include "sim/engine/ring_recurrence.h"
 #include "shared/base/checked.h"

@@ -6,8 +6,8 @@
 #include "shared/base/units.h"
 
 /* A ring collective message by message, without a queue. Member r sends `steps` messages to member
- * r + 1, each cost[r] on the link and latency[r] on the way; message s leaves once message s - 1 has
- * left and message s - 1 from member r - 1 has arrived.
+ * r + 1, each cost[r] on the link and latency[r] on the way; message s leaves once message s - 1
+ * has left and message s - 1 from member r - 1 has arrived.
  *   n            members, >= 2
  *   t[n]         in: when each member enters; out: when its last message has left the link
  *   cost[n]      time of one message on the link r -> r + 1

@@ -1,11 +1,12 @@
 /* Sends and receives. The k-th send from a to b on a communicator class meets the k-th receive from
  * a at b on it. Rendezvous: the message moves once both ends have entered, and ends for both.
- * Buffered: it moves from the sender's entry, costs the sender nothing, and the receive ends when the
- * message is there. All ops of a group call enter together, and the call completes when its last
- * message has: NCCL's semantics of grouped point-to-point calls.
+ * Buffered: it moves from the sender's entry, costs the sender nothing, and the receive ends when
+ * the message is there. All ops of a group call enter together, and the call completes when its
+ * last message has: NCCL's semantics of grouped point-to-point calls.
  *
- * Channels (class, from, to) live in a hash table with open addressing; a channel's messages that lack
- * an end form a list, all lacking the same end. Messages come from a pool and go back to it. */
+ * Channels (class, from, to) live in a hash table with open addressing; a channel's messages
+ * that lack an end form a list, all lacking the same end. Messages come from a pool and go back
+ * to it. */
 #include "sim/engine/engine.h"
 #include "shared/base/checked.h"
 

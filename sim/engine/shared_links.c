@@ -1,17 +1,18 @@
-/* Links that several communications use at once. A port is one direction of a device's link inside its
- * node (or of the one that it shares with its neighbours there: what stays among them does not use it),
- * or of an adapter of a node and the devices that use it. A communication that moves data alone puts so many bytes per second on each of its ports:
- * the bytes that cross it over the time that it takes alone. Whatever moves at once gets its part by
- * progressive filling: all grow alike until a port is full or one has all it wants; those are done, the
- * others go on (Bertsekas and Gallager, Data Networks, section 6.5.2). What a communication gets over what it
- * wants is its rate. Rates are found anew in every instant in which one begins or ends.
+/* Links that several communications use at once. A port is one direction of a device's link inside
+ * its node (or of the one that it shares with its neighbours there: what stays among them does not
+ * use it), or of an adapter of a node and the devices that use it. A communication that moves data
+ * alone puts so many bytes per second on each of its ports: the bytes that cross it over the time
+ * that it takes alone. Whatever moves at once gets its part by progressive filling: all grow alike
+ * until a port is full or one has all it wants; those are done, the others go on (Bertsekas and
+ * Gallager, Data Networks, section 6.5.2). What a communication gets over what it wants is its
+ * rate. Rates are found anew in every instant in which one begins or ends.
  *
- * A member of a collective sends, and receives, 2 (n-1) C in an all-reduce, (n-1) C in a reduce-scatter,
- * all-gather or all-to-all, B in a broadcast or reduce (C: the largest of n parts of B). Members that
- * share a link, and those of a node, stand together in its order, so that as much leaves them as one of
- * them sends; over the adapters of a node in equal parts of its members. Of an all-to-all each member
- * sends there what goes to the members after.
- * Not modelled: switches inside the network, messages at chunk detail. */
+ * A member of a collective sends, and receives, 2 (n-1) C in an all-reduce, (n-1) C in a
+ * reduce-scatter, all-gather or all-to-all, B in a broadcast or reduce (C: the largest of n
+ * parts of B). Members that share a link, and those of a node, stand together in its order, so
+ * that as much leaves them as one of them sends; over the adapters of a node in equal parts of
+ * its members. Of an all-to-all each member sends there what goes to the members after. Not
+ * modelled: switches inside the network, messages at chunk detail. */
 #include "sim/engine/engine.h"
 
 #include <math.h>
@@ -262,7 +263,8 @@ static enum lw_status use_by_message(struct sim_engine *e, struct flow *f)
     return use(e, f, inside ? inside_port(n, to, IN) : adapter(n, to, IN), f->wants);
 }
 
-/* Measured times may be faster than the links' figures: alone, nothing puts more on a port than fits. */
+/* Measured times may be faster than the links' figures: alone, nothing puts more on a port than
+ * fits. */
 static void clip(struct sim_net *n, const struct flow *f)
 {
     struct use *u = n->uses + f->first_use;

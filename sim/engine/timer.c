@@ -2,12 +2,12 @@
  * since the last change is taken off, the end is computed anew, and the generation goes up, so that
  * the event of the old end is stale: it is dropped when it comes out of the queue.
  *
- * Rates are a function of what runs on the ranks concerned at the end of an instant: whatever starts
- * or ends at one time only marks its rank (and the communications on it) as changed, and rates
- * settle once before time moves on: links are shared, what changed is spread, then cores, memory, ops
- * and collectives. So the order of events of equal time does not matter, and an op
- * that starts is scheduled once. Progress is counted in 1e-9 ps of work: no rounding but the last,
- * up to the next whole picosecond. Without any interference term nothing is ever marked. */
+ * Rates are a function of what runs on the ranks concerned at the end of an instant: whatever
+ * starts or ends at one time only marks its rank (and the communications on it) as changed, and
+ * rates settle once before time moves on: links are shared, what changed is spread, then cores,
+ * memory, ops and collectives. So the order of events of equal time does not matter, and an op
+ * that starts is scheduled once. Progress is counted in 1e-9 ps of work: no rounding but the
+ * last, up to the next whole picosecond. Without any interference term nothing is ever marked. */
 #include "sim/engine/engine.h"
 #include "shared/base/checked.h"
 

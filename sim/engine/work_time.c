@@ -1,9 +1,9 @@
 /* How long an op takes alone on its device.
  *
- * A table measured over sizes wins over a rate: a copy costs more per byte when it is small, and other
- * caches hold what it reads on the way into a bucket than on the way out. FLOPs are looked up as those of
- * one square product; memory traffic as that of a copy, which reads and writes its payload.
- * Not modelled: the shape of products, operands that are still in a cache. */
+ * A table measured over sizes wins over a rate: a copy costs more per byte when it is small, and
+ * other caches hold what it reads on the way into a bucket than on the way out. FLOPs are looked
+ * up as those of one square product; memory traffic as that of a copy, which reads and writes
+ * its payload. Not modelled: the shape of products, operands that are still in a cache. */
 #include "sim/engine/work_time.h"
 
 #include "sim/engine/sim_options.h"

@@ -107,7 +107,8 @@ enum lw_status sim_fold_read_programs(struct sim_folding *m, struct lw_err *err)
     return LW_OK;
 }
 
-/* false: a group of two communicators, or a peer that is not a rank; the engine says what is wrong. */
+/* false: a group of two communicators, or a peer that is not a rank; the engine says what is
+ * wrong. */
 bool sim_fold_read_groups(struct sim_folding *m)
 {
     const struct lw_plan *p = m->plan;

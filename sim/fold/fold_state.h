@@ -59,7 +59,8 @@ enum sim_fold_path {
 /* Relations and operand rows of every role; which communicators have rings or members unlike each
  * other at chunk detail. */
 enum lw_status sim_fold_read_programs(struct sim_folding *m, struct lw_err *err);
-/* false: a group of two communicators, or a peer that is not a rank; the engine says what is wrong. */
+/* false: a group of two communicators, or a peer that is not a rank; the engine says what is
+ * wrong. */
 bool sim_fold_read_groups(struct sim_folding *m);
 void sim_fold_read_slow_links(struct sim_folding *m);
 

@@ -223,7 +223,8 @@ static void take_lengths(const struct sim_engine *e, lw_ps *lengths)
     }
 }
 
-/* One run of a plan, or of its quotient: rows and lengths (NULL: none) and stats are set on success. */
+/* One run of a plan, or of its quotient: rows and lengths (NULL: none) and stats are set on
+ * success. */
 static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fold,
                           const struct lw_cluster *cluster, const struct lw_sim_options *options,
                           struct lw_timeline *rows, lw_ps *lengths, struct lw_sim_stats *stats,
@@ -266,7 +267,8 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
     return status;
 }
 
-/* Folded where that is possible. What fails there fails again rank by rank, with the ranks named. */
+/* Folded where that is possible. What fails there fails again rank by rank, with the ranks
+ * named. */
 static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_cluster *cluster,
                                  const struct lw_sim_options *options, struct lw_arena *arena,
                                  struct sim_fold *fold, struct lw_timeline *rows, lw_ps *lengths,

@@ -16,9 +16,9 @@
 /* Run n_steps optimizer steps. Plan and cluster must have passed their checks.
  *   timeline  NULL, or zeroed; filled with one row per op that ran, sorted; the caller frees it
  *   stats     filled
- * LW_EINVAL: an option out of range, or more ranks than the cluster has devices.
- * LW_ENOTSUP: the cluster lacks a figure that an op needs, or the plan asks for a reducer without a
- * model. LW_EFAILED: ops wait for each other; the message names them. Outputs are unset on failure. */
+ * LW_EINVAL: an option out of range, or more ranks than the cluster has devices. LW_ENOTSUP: the
+ * cluster lacks a figure that an op needs, or the plan asks for a reducer without a model.
+ * LW_EFAILED: ops wait for each other; the message names them. Outputs are unset on failure. */
 enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
                           const struct lw_sim_options *options, struct lw_timeline *timeline,
                           struct lw_sim_stats *stats, struct lw_err *err);
@@ -28,8 +28,8 @@ enum lw_status lw_sim_run_steps(const struct lw_plan *plan, const struct lw_clus
                                 const struct lw_sim_options *options, lw_ps *lengths,
                                 struct lw_sim_stats *stats, struct lw_err *err);
 
-/* What a run gives where ranks that are alike are simulated once (docs/design/folding.md): the rows of
- * one rank for each class. Without folding every rank is a class of its own. */
+/* What a run gives where ranks that are alike are simulated once (docs/design/folding.md): the
+ * rows of one rank for each class. Without folding every rank is a class of its own. */
 struct lw_sim_classes {
     struct lw_arena arena;   /* owns the columns below */
     int32_t n_ranks, n_classes;
@@ -56,8 +56,8 @@ void lw_sim_classes_free(struct lw_sim_classes *c);
 enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value,
                                   struct lw_err *err);
 
-/* Steps that are not measured: those that lead up to the passes that a plan repeats, and one of these,
- * because a step is the period from the end of one to the end of the next. */
+/* Steps that are not measured: those that lead up to the passes that a plan repeats, and one of
+ * these, because a step is the period from the end of one to the end of the next. */
 int32_t lw_sim_warmup_steps(const struct lw_plan *plan);
 
 /* One step, collective detail, rendezvous, the cluster's costs, no noise. */

@@ -1,6 +1,7 @@
-/* A prediction for people and for programs. Times of buckets count from the start of the step shown
- * and are those of the last rank, as `compare` shows them. Every term of the model that is off unless
- * the cluster gives it is listed with its source, and the error that such predictions had. */
+/* A prediction for people and for programs. Times of buckets count from the start of the step
+ * shown and are those of the last rank, as `compare` shows them. Every term of the model that is
+ * off unless the cluster gives it is listed with its source, and the error that such predictions
+ * had. */
 #include "sim/predict/sim_print.h"
 
 #include "shared/base/arena.h"

@@ -1,10 +1,11 @@
 /* The commands of the guides are run, and print what the guides show.
  *
- * In docs/guide/NAME.md an indented block whose first line begins with "$ " is a session: each such line
- * is a command, the lines after it are what it prints. A command ends with a backslash where it goes on
- * in the next line. In what is shown, "..." at the end of a line stands for the rest of that line, and
- * a line "..." alone for any lines. Commands of one guide share a folder, in the order of the page.
- * LAPWING_GOLDEN=update writes what the commands print, except after "...": such a command keeps its text. */
+ * In docs/guide/NAME.md an indented block whose first line begins with "$ " is a session: each
+ * such line is a command, the lines after it are what it prints. A command ends with a backslash
+ * where it goes on in the next line. In what is shown, "..." at the end of a line stands for the
+ * rest of that line, and a line "..." alone for any lines. Commands of one guide share a folder,
+ * in the order of the page. LAPWING_GOLDEN=update writes what the commands print, except after
+ * "...": such a command keeps its text. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -120,8 +121,8 @@ static void take_command(const struct page *p, int *at, char words[4 * LINE])
     }
 }
 
-/* Lines of the output: up to the next command, or to the end of the block. A blank line belongs to it
- * where the block goes on. */
+/* Lines of the output: up to the next command, or to the end of the block. A blank line belongs
+ * to it where the block goes on. */
 static int end_of_output(const struct page *p, int at)
 {
     int end = at;

@@ -1,8 +1,8 @@
 /* A test fixture, not a GPU: the part of the CUDA driver API that the NCCL backend uses, on host
- * memory. One thread per stream runs that stream's commands in order; an event is a counter; kernels
- * are the bodies of exec/nccl/kernels.h compiled for the host. Like the real thing it is asynchronous,
- * refuses calls without a current context, keeps an error until the end ("sticky"), and times with
- * its events. It models no speed: times are those of the host.
+ * memory. One thread per stream runs that stream's commands in order; an event is a counter;
+ * kernels are the bodies of exec/nccl/kernels.h compiled for the host. Like the real thing it is
+ * asynchronous, refuses calls without a current context, keeps an error until the end ("sticky"),
+ * and times with its events. It models no speed: times are those of the host.
  *
  * FAKE_GPU_COUNT=n        devices (1); one alone has no identity, so that no run on it is called real
  * FAKE_GPU_MEMORY=bytes   of each device (1 GiB): cuMemAlloc refuses more
@@ -467,9 +467,9 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
     return copy("cuMemcpyDtoDAsync", s, (void *)to, (const void *)from, bytes);
 }
 
-/* From pageable memory: the driver takes its own copy during the call, the device has it later. There is
- * no cuMemcpyHtoD here: it may return before the device has the data, and streams that do not block
- * do not wait for it. */
+/* From pageable memory: the driver takes its own copy during the call, the device has it later.
+ * There is no cuMemcpyHtoD here: it may return before the device has the data, and streams that
+ * do not block do not wait for it. */
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream s)
 {
     CUresult r = enter("cuMemcpyHtoDAsync");

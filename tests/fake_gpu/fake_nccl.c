@@ -1,17 +1,17 @@
-/* A test fixture, not NCCL: the part of its C interface that the NCCL backend uses, among processes of
- * one machine, over POSIX shared memory and the fake driver's streams. Like the real library it is
- * asynchronous: calls on a non-blocking communicator return ncclInProgress and reach the stream later,
- * from another thread; a caller that goes on before ncclCommGetAsyncError says success is refused,
- * and one that records an event too early sees it fire too early.
+/* A test fixture, not NCCL: the part of its C interface that the NCCL backend uses, among processes
+ * of one machine, over POSIX shared memory and the fake driver's streams. Like the real library it
+ * is asynchronous: calls on a non-blocking communicator return ncclInProgress and reach the stream
+ * later, from another thread; a caller that goes on before ncclCommGetAsyncError says success is
+ * refused, and one that records an event too early sees it fire too early.
  *
- * It connects as the real library does. Two ranks meet at the first send or receive between them, and
- * all members of a communicator at its first collective (unless NCCL_RUNTIME_CONNECT=0: then when it is
- * made): the call does not return, or stays in progress, until the others have come to theirs. Two
- * ranks on one device are refused (FAKE_NCCL_SHARE=1 allows them).
+ * It connects as the real library does. Two ranks meet at the first send or receive between them,
+ * and all members of a communicator at its first collective (unless NCCL_RUNTIME_CONNECT=0: then
+ * when it is made): the call does not return, or stays in progress, until the others have come to
+ * theirs. Two ranks on one device are refused (FAKE_NCCL_SHARE=1 allows them).
  *
- * Data moves in rounds: in round k every member puts a chunk into its own slot, waits for all, reads
- * what it needs, and lets the slots be used again. Sends and receives go through one box per pair.
- * Sums are made in member order in f64: no particular rounding of NCCL is imitated.
+ * Data moves in rounds: in round k every member puts a chunk into its own slot, waits for all,
+ * reads what it needs, and lets the slots be used again. Sends and receives go through one box per
+ * pair. Sums are made in member order in f64: no particular rounding of NCCL is imitated.
  *
  * FAKE_NCCL_DELAY_US=n        before each op a random wait below n (FAKE_GPU_SEED)
  * FAKE_NCCL_LAUNCH_US=n       a call is in progress for a random time below n

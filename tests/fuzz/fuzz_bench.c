@@ -1,4 +1,5 @@
-/* libFuzzer entry for tables of collectives; tests/traces/nccl_tests/test_import_nccl_tests.c replays the corpus without it. */
+/* libFuzzer entry for tables of collectives; tests/traces/nccl_tests/test_import_nccl_tests.c
+ * replays the corpus without it. */
 #include "tests/fuzz/memory_bound.h"
 
 #define LLVMFuzzerTestOneInput read_input

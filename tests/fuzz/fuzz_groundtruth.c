@@ -1,4 +1,5 @@
-/* libFuzzer entry for measured-run files; tests/analysis/validate/test_validate_ddp_runs.c replays the corpus without it. */
+/* libFuzzer entry for measured-run files; tests/analysis/validate/test_validate_ddp_runs.c
+ * replays the corpus without it. */
 #include "tests/fuzz/memory_bound.h"
 
 #define LLVMFuzzerTestOneInput read_input

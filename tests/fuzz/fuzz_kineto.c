@@ -1,4 +1,5 @@
-/* libFuzzer entry for Kineto traces; tests/traces/kineto/test_kineto.c replays the corpus without it. */
+/* libFuzzer entry for Kineto traces; tests/traces/kineto/test_kineto.c replays the corpus
+ * without it. */
 #include "tests/fuzz/memory_bound.h"
 
 #define LLVMFuzzerTestOneInput read_input

@@ -1,4 +1,5 @@
-/* libFuzzer entry for profiled graphs; tests/traces/pipedream/test_import_pipedream.c replays the corpus without it. */
+/* libFuzzer entry for profiled graphs; tests/traces/pipedream/test_import_pipedream.c replays
+ * the corpus without it. */
 #include "tests/fuzz/memory_bound.h"
 
 #define LLVMFuzzerTestOneInput read_input

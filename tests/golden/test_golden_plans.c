@@ -2,9 +2,10 @@
  *
  *     SEED options = HASH
  *
- * The seed makes the model, the options the strategy. LAPWING_GOLDEN=update (`make golden-update`)
- * plans every line anew and writes its hash, also where it was '?'; it draws the lines where the file
- * is missing. Strategies stay as they are, so that a new policy changes no line. */
+ * The seed makes the model, the options the strategy. LAPWING_GOLDEN=update (`make
+ * golden-update`) plans every line anew and writes its hash, also where it was '?'; it draws the
+ * lines where the file is missing. Strategies stay as they are, so that a new policy changes no
+ * line. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* What commands print, as it was committed: each tests/golden/NAME.cmd is a shell's words with $L the
- * program and $G this folder, NAME.expected what they write. LAPWING_GOLDEN=update
- * (`make golden-update`) writes the files anew. */
+/* What commands print, as it was committed: each tests/golden/NAME.cmd is a shell's words with
+ * $L the program and $G this folder, NAME.expected what they write. LAPWING_GOLDEN=update (`make
+ * golden-update`) writes the files anew. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

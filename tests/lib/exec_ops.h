@@ -200,11 +200,11 @@ static inline enum lw_status exec_ops_pair(struct exec_ops *k, struct lw_err *er
     return LW_OK;
 }
 
-/* Clipping by hand (docs/design/grad_norm.md): sums of two terms 4, 6 | 12, averages 2, 3 | 6. Rank 0
- * updates the first two, the last rank the third: squares 13 + 36 = 49, norm 7. Clipped at 3.5: 3.5
- * / 7.000001 is 1/2 - 2^-24 in f32, and the averages become 1 - 2^-23, 1.5 - 2^-22, 3 - 2^-21 (the
- * last two are ties, rounded to even). With `more`, the last rank has 300 of +-8 too: 49 + 300 * 16
- * = 4849. */
+/* Clipping by hand (docs/design/grad_norm.md): sums of two terms 4, 6 | 12, averages 2, 3 | 6.
+ * Rank 0 updates the first two, the last rank the third: squares 13 + 36 = 49, norm 7. Clipped
+ * at 3.5: 3.5 / 7.000001 is 1/2 - 2^-24 in f32, and the averages become 1 - 2^-23, 1.5 - 2^-22,
+ * 3 - 2^-21 (the last two are ties, rounded to even). With `more`, the last rank has 300 of +-8
+ * too: 49 + 300 * 16 = 4849. */
 enum { EXEC_OPS_CLIP_AT = 64 }; /* after the number */
 
 static inline int64_t exec_ops_clip_terms(const struct exec_ops *k, int32_t r, bool more,

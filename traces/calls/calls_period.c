@@ -1,9 +1,10 @@
 /* The period of a recording: the calls of one training step.
  *
- * Read from its end, the sequence of calls (op, type, count, peer, communicator) is a string. Its
- * prefix function (Knuth, Morris, Pratt, SIAM J. Comput. 6(2), 1977) gives for each prefix the longest
- * border; prefix length minus border is the prefix's shortest period. The longest prefix that holds
- * its period at least three times is taken: warm-up at the beginning of the recording has other calls. */
+ * Read from its end, the sequence of calls (op, type, count, peer, communicator) is a string.
+ * Its prefix function (Knuth, Morris, Pratt, SIAM J. Comput. 6(2), 1977) gives for each prefix
+ * the longest border; prefix length minus border is the prefix's shortest period. The longest
+ * prefix that holds its period at least three times is taken: warm-up at the beginning of the
+ * recording has other calls. */
 #include <stdlib.h>
 #include <string.h>
 

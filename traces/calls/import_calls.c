@@ -1,5 +1,5 @@
-/* Reads what exec/record/record_file.c writes. Lines are independent of each other but for two rules:
- * a communicator's line precedes its calls, and a call's line precedes its span. */
+/* Reads what exec/record/record_file.c writes. Lines are independent of each other but for two
+ * rules: a communicator's line precedes its calls, and a call's line precedes its span. */
 #include "traces/calls/import_calls.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The measured side of a measured-run file: steps of ddp.* and of ddp_first_run, and DDP's own list of
- * buckets. What is missing or of another type stays unknown; whoever compares says so. */
+/* The measured side of a measured-run file: steps of ddp.* and of ddp_first_run, and DDP's own
+ * list of buckets. What is missing or of another type stays unknown; whoever compares says so. */
 #include "traces/ddp_runs/ddp_run_measured.h"
 
 #include <stdlib.h>

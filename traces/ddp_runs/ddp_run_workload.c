@@ -5,13 +5,14 @@
  * both end a synchronised step together. What the phases leave of it is a gap; if they are longer
  * than the step (medians do not add up), the forward is shortened.
  *
- * Cluster: two nodes of one core. All threads of a rank share its core, two workers run all-reduces,
- * and the microbenchmark gives an all-reduce's time alone, its CPU time, and two at once. Medians of
- * small messages fall into one of two modes, and CPU time then includes waiting threads; so a size
- * never costs more than a larger one (minimum over itself and all larger sizes), CPU time never
- * exceeds time, and two at once take between the time of one and of two in sequence.
+ * Cluster: two nodes of one core. All threads of a rank share its core, two workers run
+ * all-reduces, and the microbenchmark gives an all-reduce's time alone, its CPU time, and two at
+ * once. Medians of small messages fall into one of two modes, and CPU time then includes waiting
+ * threads; so a size never costs more than a larger one (minimum over itself and all larger sizes),
+ * CPU time never exceeds time, and two at once take between the time of one and of two in sequence.
  *
- * Not modelled: spread of the medians, the first step's single bucket, kernel work on another core. */
+ * Not modelled: spread of the medians, the first step's single bucket, kernel work on another
+ * core. */
 #include "traces/ddp_runs/ddp_run_workload.h"
 
 #include <stdio.h>
@@ -69,7 +70,8 @@ static enum lw_status fill_params(const struct lw_groundtruth *g, struct lw_work
     return LW_OK;
 }
 
-/* Times along the order ascend and end within the backward: medians of single parameters need not. */
+/* Times along the order ascend and end within the backward: medians of single parameters need
+ * not. */
 static enum lw_status fill_ready(const struct lw_groundtruth *g, const struct lw_gt_profile *p,
                                  struct lw_workload *w, struct lw_err *err)
 {

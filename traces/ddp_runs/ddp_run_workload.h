@@ -7,9 +7,10 @@
 #include "shared/base/err.h"
 #include "shared/plan/workload.h"
 
-/* Data-parallel training over gloo on CPUs, from what can be measured before the run: the step and
- * the gradients' ready times of a process without synchronisation, and the network's microbenchmark.
- * The result goes through the same plan and the same engine as everything else. docs/design/ddp_runs.md. */
+/* Data-parallel training over gloo on CPUs, from what can be measured before the run: the step
+ * and the gradients' ready times of a process without synchronisation, and the network's
+ * microbenchmark. The result goes through the same plan and the same engine as everything else.
+ * docs/design/ddp_runs.md. */
 struct lw_groundtruth;
 
 /* One that no measurement of the file gives: fitted on measured steps, shipped. */

@@ -1,9 +1,9 @@
 /* Reading a measured-run file. The order of keys is free; a key that comes twice counts the last
  * time. Times are seconds in the file, picoseconds here.
  *
- * What a prediction must not know is not read: of ddp.cap* only each rank's bucket_cap_mb, which is a
- * choice and no result. ddp_run_measured.c reads the rest, for comparison.
- * Not read: profiler traces that belong to the file, buffers, noise of the machine. */
+ * What a prediction must not know is not read: of ddp.cap* only each rank's bucket_cap_mb, which
+ * is a choice and no result. ddp_run_measured.c reads the rest, for comparison. Not read:
+ * profiler traces that belong to the file, buffers, noise of the machine. */
 #include "traces/ddp_runs/import_ddp_run.h"
 
 #include <stdio.h>

@@ -10,8 +10,9 @@
 #include "shared/base/err.h"
 #include "shared/base/units.h"
 
-/* A measured-run file (schema lapwing-groundtruth/1: PyTorch DDP over gloo, two ranks): what its user
- * has before a run with overlapped all-reduces. Under ddp.cap* nothing is read but bucket_cap_mb. */
+/* A measured-run file (schema lapwing-groundtruth/1: PyTorch DDP over gloo, two ranks): what its
+ * user has before a run with overlapped all-reduces. Under ddp.cap* nothing is read but
+ * bucket_cap_mb. */
 struct lw_input;
 
 enum { LW_GROUNDTRUTH_RANKS = 2 };

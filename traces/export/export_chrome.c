@@ -5,11 +5,12 @@
  * ProfilerStep#N ranges, kernels, copies as gpu_memcpy, collectives as nccl kernels with their
  * arguments, launch calls joined by correlation. A Kineto trace is of one rank, so only the chosen
  * rank carries these categories; the others' begin with "peer_", which readers of one rank skip and
- * viewers show. Copies hide communication by our definition (shared/timeline/timeline.h): the file says so.
+ * viewers show. Copies hide communication by our definition (shared/timeline/timeline.h): the file
+ * says so.
  *
- * Every instant is rounded to the ns by itself, half up: what touches still touches, and busy times
- * differ from the picosecond sums by at most 1 ns for each gap; nothing where times are whole ns, as
- * all measured ones are. Not written: memory ops, which take no time. */
+ * Every instant is rounded to the ns by itself, half up: what touches still touches, and busy
+ * times differ from the picosecond sums by at most 1 ns for each gap; nothing where times are
+ * whole ns, as all measured ones are. Not written: memory ops, which take no time. */
 #include "traces/export/export_chrome.h"
 
 #include <ctype.h>

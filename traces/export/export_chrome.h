@@ -23,9 +23,9 @@ struct lw_export {
     int n_notes;
 };
 
-/* Trace-event JSON as Perfetto and chrome://tracing open it: a process per rank, a thread per stream,
- * flows from gradient to bucket to collective, counters. Times in us with ns after the point.
- * `lapwing inspect` reads it as the recording of rank e->rank. See docs/design/export.md.
+/* Trace-event JSON as Perfetto and chrome://tracing open it: a process per rank, a thread per
+ * stream, flows from gradient to bucket to collective, counters. Times in us with ns after the
+ * point. `lapwing inspect` reads it as the recording of rank e->rank. See docs/design/export.md.
  * LW_EINVAL: an op, rank or bucket outside the plan. Write errors are found when f is closed. */
 enum lw_status lw_export_chrome(const struct lw_export *e, FILE *f, struct lw_err *err);
 

@@ -1,7 +1,8 @@
-/* A large trace made of a real one, imported. Preparing takes more memory than importing, and the
- * peak of a process never falls again, so each is done by a process of its own: the first leaves the
- * file in anonymous memory, the second reads it as it would any file and reports through a pipe.
- * Copies are byte for byte: times, names and correlations repeat, so the sort has to merge them. */
+/* A large trace made of a real one, imported. Preparing takes more memory than importing, and
+ * the peak of a process never falls again, so each is done by a process of its own: the first
+ * leaves the file in anonymous memory, the second reads it as it would any file and reports
+ * through a pipe. Copies are byte for byte: times, names and correlations repeat, so the sort
+ * has to merge them. */
 #include "traces/import/bench_import.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* What each kind of file can become: traces a workload and measured links, a measured-run file both,
- * a profiled graph a workload, tables of collectives a cluster. Asking for the other is refused in
- * words, never answered by an empty one. */
+/* What each kind of file can become: traces a workload and measured links, a measured-run file
+ * both, a profiled graph a workload, tables of collectives a cluster. Asking for the other is
+ * refused in words, never answered by an empty one. */
 #include "traces/import/convert.h"
 
 #include <stdio.h>

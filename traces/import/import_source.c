@@ -1,5 +1,5 @@
-/* What an import reads: a trace, its steps, and the sidecar beside it. A parameter list may also come
- * from a workload file; it then looks like a sidecar that has measured nothing. */
+/* What an import reads: a trace, its steps, and the sidecar beside it. A parameter list may also
+ * come from a workload file; it then looks like a sidecar that has measured nothing. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* Files side by side. Threads take numbers from a counter; after a failure no further number is
- * handed out. Numbers go out in order, so every number below one that failed was handed out and is
- * finished before the threads are joined: the lowest failure is the same in any order of completion.
- * Progress is the mean of the files' shares and is reported by one thread at a time. */
+ * handed out. Numbers go out in order, so every number below one that failed was handed out and
+ * is finished before the threads are joined: the lowest failure is the same in any order of
+ * completion. Progress is the mean of the files' shares and is reported by one thread at a time. */
 #include "traces/import/parallel_files.h"
 
 #include <pthread.h>

@@ -4,12 +4,12 @@
 #include "shared/base/err.h"
 #include "shared/base/progress.h"
 
-/* The same work on each of n files, on as many threads as this process may use cores (one file: on
- * the calling thread). `one` is called once for each number in [0, n), touches nothing but what
- * belongs to that number, and may report its own progress. Which thread takes which is left to chance;
- * the results are not.
- * When some fail, the error is that of the lowest number among them; later ones may not have been
- * called at all, so the caller must be able to tell (zeroed = not called). */
+/* The same work on each of n files, on as many threads as this process may use cores (one file:
+ * on the calling thread). `one` is called once for each number in [0, n), touches nothing but
+ * what belongs to that number, and may report its own progress. Which thread takes which is left
+ * to chance; the results are not. When some fail, the error is that of the lowest number among
+ * them; later ones may not have been called at all, so the caller must be able to tell (zeroed =
+ * not called). */
 struct traces_work {
     enum lw_status (*one)(void *ctx, int i, const struct lw_progress *p, struct lw_err *err);
     void *ctx;

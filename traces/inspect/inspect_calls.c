@@ -1,5 +1,5 @@
-/* What `lapwing inspect` says of recorded calls: a row for each op, type, size and number of ranks, and
- * the period in which the calls repeat. */
+/* What `lapwing inspect` says of recorded calls: a row for each op, type, size and number of
+ * ranks, and the period in which the calls repeat. */
 #include <stdlib.h>
 
 #include "shared/base/arena.h"

@@ -1,5 +1,5 @@
-/* `lapwing inspect --format csv`: one table for all files, so that a spreadsheet or a script reads it
- * in one go. The column `row` says what a line is, and cells that such a line has not are empty:
+/* `lapwing inspect --format csv`: one table for all files, so that a spreadsheet or a script reads
+ * it in one go. The column `row` says what a line is, and cells that such a line has not are empty:
  *
  *   whole       first device start to last device end
  *   by_time     device work that runs inside the step named `in`

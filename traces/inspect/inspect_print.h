@@ -50,7 +50,8 @@ void traces_report_free(struct traces_report *r);
 
 enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct lw_err *err);
 enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err);
-/* One table: a row per window, communication kernel, host step, host collective or measured size. */
+/* One table: a row per window, communication kernel, host step, host collective or measured
+ * size. */
 enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct lw_err *err);
 
 /* inspect_calls.c */

@@ -1,12 +1,13 @@
 /* Kineto / Chrome JSON into the tables of trace.h, in one pass over the text.
  *
  * Kept: complete events (ph X) of the categories in the table below; flows, instants, metadata,
- * python_function and the device twins of user ranges are only counted. Times are microseconds as
- * decimal text whatever displayTimeUnit says, relative to baseTimeNanoseconds where that is given
- * (it may come after the events, so it is kept apart and never added to a row). Key order is free:
- * what arguments mean depends on name and category, which usually come first; where they do not,
- * everything is collected. Format facts: the traces of HolisticTraceAnalysis (f4d0062), kineto
- * (f329bb5f; its ActivityType names) and param (1e115ff). Not read: stacks, occupancy, memory events, counters. */
+ * python_function and the device twins of user ranges are only counted. Times are microseconds
+ * as decimal text whatever displayTimeUnit says, relative to baseTimeNanoseconds where that is
+ * given (it may come after the events, so it is kept apart and never added to a row). Key order
+ * is free: what arguments mean depends on name and category, which usually come first; where
+ * they do not, everything is collected. Format facts: the traces of HolisticTraceAnalysis
+ * (f4d0062), kineto (f329bb5f; its ActivityType names) and param (1e115ff). Not read: stacks,
+ * occupancy, memory events, counters. */
 #include "traces/kineto/import_kineto.h"
 
 #include <stdio.h>
@@ -146,7 +147,8 @@ static int64_t read_time(struct lw_json *j, bool *has)
     return ns;
 }
 
-/* Elements of a shape ([64, 3]: 192) or of a list of shapes ([[64, 3], [10]]: 202); -1 beyond int64. */
+/* Elements of a shape ([64, 3]: 192) or of a list of shapes ([[64, 3], [10]]: 202); -1 beyond
+ * int64. */
 static int64_t read_numel(struct lw_json *j, int depth)
 {
     int64_t product = 1, sum = 0, part;

@@ -16,11 +16,11 @@ struct lw_kineto_options {
     const struct lw_progress *progress;
 };
 
-/* Read a PyTorch profiler trace (Kineto, Chrome trace format): text[len] with LW_JSON_PADDING bytes
- * after it, an object with "traceEvents" or a bare array of events; all of torch 1.8 to today, CUDA,
- * ROCm and CPU-only. `name` begins messages. The rows are not sorted yet (lw_trace_sort).
- * LW_EFORMAT: no JSON, not this format, a complete event without time, with salvage also no event
- * before the damage; LW_ENOMEM. options may be NULL. */
+/* Read a PyTorch profiler trace (Kineto, Chrome trace format): text[len] with LW_JSON_PADDING
+ * bytes after it, an object with "traceEvents" or a bare array of events; all of torch 1.8 to
+ * today, CUDA, ROCm and CPU-only. `name` begins messages. The rows are not sorted yet
+ * (lw_trace_sort). LW_EFORMAT: no JSON, not this format, a complete event without time, with
+ * salvage also no event before the damage; LW_ENOMEM. options may be NULL. */
 enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
                                const struct lw_kineto_options *options, struct lw_trace *out,
                                struct lw_err *err);

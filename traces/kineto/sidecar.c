@@ -1,8 +1,8 @@
 /* The sidecar of a recording (record_ddp.py: "lapwing": 1, "kind": "recording").
  *
- * Arrays are read into the arena by growing copies; indexes (ready_order, a module's parameters) are
- * checked against the parameters once all is read, since key order is free. What is not needed for a
- * workload (raw step times, DDP's own timers) is skipped. */
+ * Arrays are read into the arena by growing copies; indexes (ready_order, a module's parameters)
+ * are checked against the parameters once all is read, since key order is free. What is not
+ * needed for a workload (raw step times, DDP's own timers) is skipped. */
 #include "traces/kineto/sidecar.h"
 
 #include <stdlib.h>

@@ -9,7 +9,8 @@
 #include "shared/base/err.h"
 #include "shared/plan/workload.h"
 
-/* What record_ddp.py writes beside a trace: what the trace cannot tell. Times in ns, -1 = absent. */
+/* What record_ddp.py writes beside a trace: what the trace cannot tell. Times in ns, -1 =
+ * absent. */
 
 struct traces_param {
     const char *name;
@@ -52,7 +53,8 @@ enum lw_status traces_sidecar_read(const char *file, struct traces_sidecar *out,
                                    struct lw_err *err);
 void traces_sidecar_free(struct traces_sidecar *s);
 
-/* Where the sidecar of a trace would lie: "a/b.json.gz" -> "a/b.sidecar.json". NULL without memory. */
+/* Where the sidecar of a trace would lie: "a/b.json.gz" -> "a/b.sidecar.json". NULL without
+ * memory. */
 char *traces_sidecar_path(const char *trace, struct lw_arena *arena);
 
 #endif

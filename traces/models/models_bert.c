@@ -1,9 +1,9 @@
-/* BERT: three embeddings and a norm, post-norm blocks with separate query, key and value layers and
- * GELU, and the pooler. Names and order of registration are those of BertModel
+/* BERT: three embeddings and a norm, post-norm blocks with separate query, key and value layers
+ * and GELU, and the pooler. Names and order of registration are those of BertModel
  * (huggingface/transformers@8ec58104, src/transformers/models/bert/modeling_bert.py), whose
  * 335,141,888 parameters are BERT-large's published 340 M. The heads of pre-training are not
- * part of it. Shapes: Devlin et al., arXiv 1810.04805, section 3; 30,522 word pieces, 512 positions,
- * two segments. */
+ * part of it. Shapes: Devlin et al., arXiv 1810.04805, section 3; 30,522 word pieces, 512
+ * positions, two segments. */
 #include "traces/models/models_transformer.h"
 
 enum { PARAMS_PER_BLOCK = 16, SEGMENTS = 2 };

@@ -1,8 +1,8 @@
-/* Vision transformers (Dosovitskiy et al., arXiv 2010.11929, table 1): patches by a convolution, a
- * class token, learned positions, pre-norm blocks with GELU, a linear classifier on the class token;
- * no dropout. Names and order of registration are torchvision's (pytorch/vision@07a929e8,
- * torchvision/models/vision_transformer.py), where a module's own parameters come before those of
- * its children: the class token is the first. */
+/* Vision transformers (Dosovitskiy et al., arXiv 2010.11929, table 1): patches by a convolution,
+ * a class token, learned positions, pre-norm blocks with GELU, a linear classifier on the class
+ * token; no dropout. Names and order of registration are torchvision's (pytorch/vision@07a929e8,
+ * torchvision/models/vision_transformer.py), where a module's own parameters come before those
+ * of its children: the class token is the first. */
 #include "traces/models/models_transformer.h"
 
 #include <inttypes.h>

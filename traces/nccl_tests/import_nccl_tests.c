@@ -321,8 +321,8 @@ static int by_place(const void *a, const void *b)
     return x->device < y->device ? -1 : x->device > y->device;
 }
 
-/* A machine has each device number once, so a host name that shows one k times stands for k machines
- * (names are often cut or replaced in what is published). Sorts the lines. */
+/* A machine has each device number once, so a host name that shows one k times stands for k
+ * machines (names are often cut or replaced in what is published). Sorts the lines. */
 static int32_t count_nodes(struct reader *r)
 {
     int32_t nodes = 0;

@@ -11,8 +11,8 @@
 #include "shared/plan/op.h"
 #include "shared/base/units.h"
 
-/* Measured collectives: what nccl-tests prints (2.0 to today, its CSV too), or a CSV with titles op,
- * nranks, nnodes, size_bytes, time_us in any order. See docs/design/import_nccl_tests.md. */
+/* Measured collectives: what nccl-tests prints (2.0 to today, its CSV too), or a CSV with titles
+ * op, nranks, nnodes, size_bytes, time_us in any order. See docs/design/import_nccl_tests.md. */
 struct lw_input;
 
 struct traces_bench_row {
@@ -46,8 +46,8 @@ struct traces_bench_hint {
 
 bool traces_bench_is(const char *text, size_t len);
 
-/* LW_EFORMAT names file and line, or what the file leaves out and which option gives it; LW_ENOTSUP:
- * an operation that no plan has (gather, scatter, hypercube). */
+/* LW_EFORMAT names file and line, or what the file leaves out and which option gives it;
+ * LW_ENOTSUP: an operation that no plan has (gather, scatter, hypercube). */
 enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_bench_hint *hint,
                                  struct traces_bench *out, struct lw_err *err);
 void traces_bench_free(struct traces_bench *b);
@@ -57,8 +57,8 @@ void traces_bench_free(struct traces_bench *b);
 enum lw_status lw_cluster_from_bench(const struct traces_bench *b, int n, bool in_place,
                                      struct lw_cluster *out, struct lw_err *err);
 
-/* Puts the tables of such a cluster before those of base, and the version of its library. LW_EINVAL: more
- * ranks on a node than base has devices, more nodes, or another device. */
+/* Puts the tables of such a cluster before those of base, and the version of its library.
+ * LW_EINVAL: more ranks on a node than base has devices, more nodes, or another device. */
 enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_cluster *tables,
                                    struct lw_err *err);
 

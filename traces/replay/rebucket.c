@@ -1,9 +1,10 @@
-/* Buckets anew. The gradients of a step in the order in which they were accumulated, closed by the
- * policy's own rules (shared/bucket/bucket.h), replace the all-reduces that were launched while gradients
- * were accumulated; both must hold the same bytes, else this is no plain DistributedDataParallel. A
- * new bucket is launched when its last gradient is accumulated, and no bucket before an earlier
- * one. The k-th of n recorded waits is for the share k/n of the new buckets, rounded up. The host's
- * time in the recorded launches stays where it was, the new launches take none. */
+/* Buckets anew. The gradients of a step in the order in which they were accumulated, closed by
+ * the policy's own rules (shared/bucket/bucket.h), replace the all-reduces that were launched
+ * while gradients were accumulated; both must hold the same bytes, else this is no plain
+ * DistributedDataParallel. A new bucket is launched when its last gradient is accumulated, and
+ * no bucket before an earlier one. The k-th of n recorded waits is for the share k/n of the new
+ * buckets, rounded up. The host's time in the recorded launches stays where it was, the new
+ * launches take none. */
 #include "traces/replay/rebucket.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
-/* A recording as a timeline. Each op of a replay's plan that stands for rows of a trace knows its
- * row; here those rows keep the times that were recorded. Not known, and not made up: when an op's
- * dependencies were done (its start stands for that), and when the last member of a collective
- * arrived (-1). Recorded spans of one stream may overlap by a microsecond, where the recorder rounded. */
+/* A recording as a timeline. Each op of a replay's plan that stands for rows of a trace knows
+ * its row; here those rows keep the times that were recorded. Not known, and not made up: when
+ * an op's dependencies were done (its start stands for that), and when the last member of a
+ * collective arrived (-1). Recorded spans of one stream may overlap by a microsecond, where the
+ * recorder rounded. */
 #include "traces/replay/recorded_timeline.h"
 
 #include <stdlib.h>

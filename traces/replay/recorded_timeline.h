@@ -5,10 +5,10 @@
 #include "shared/timeline/timeline.h"
 #include "traces/replay/to_replay.h"
 
-/* What the traces themselves show, in the rows of their replay's plan: the recorded start and end of
- * every device op and run of host ops, from the earliest of all on, on the clock common to the ranks.
- * (step, rank, op) joins it with `lapwing sim --replay` of the same traces. source[n] and r as given
- * to and made by traces_replay_build; p is its plan.
+/* What the traces themselves show, in the rows of their replay's plan: the recorded start and end
+ * of every device op and run of host ops, from the earliest of all on, on the clock common to the
+ * ranks. (step, rank, op) joins it with `lapwing sim --replay` of the same traces. source[n] and r
+ * as given to and made by traces_replay_build; p is its plan.
  *   t        sorted; freed by the caller
  *   summary  of these spans, with the recorded host ranges as lengths of the steps
  * LW_EFORMAT: no row of any rank. */

@@ -1,7 +1,7 @@
-/* Exact times from decimal text. Traces give microseconds since 1970 with three decimals: 19 digits,
- * more than a double holds (its spacing there is 0.25 us). So the digits are collected as an
- * integer and the point only moves a power of ten. Digits beyond the 30th cannot change a result
- * that fits int64: rounding half away from zero looks at the first dropped digit alone. */
+/* Exact times from decimal text. Traces give microseconds since 1970 with three decimals: 19
+ * digits, more than a double holds (its spacing there is 0.25 us). So the digits are collected
+ * as an integer and the point only moves a power of ten. Digits beyond the 30th cannot change a
+ * result that fits int64: rounding half away from zero looks at the first dropped digit alone. */
 #include "traces/trace/decimal_time.h"
 
 typedef unsigned __int128 wide;

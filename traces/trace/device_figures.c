@@ -1,9 +1,10 @@
 /* Device figures of a trace, by the definitions of docs/design/inspect.md.
  *
- * Busy times are lengths of unions of intervals over all streams, clipped to a window; exposed times
- * are differences of such unions; so window = compute + exposed comm + exposed mem + idle holds
- * exactly, in whole nanoseconds. An iteration is a distinct host-side ProfilerStep#N. Nothing is
- * estimated: a communication kernel's time includes waiting for peers, and no figure corrects it. */
+ * Busy times are lengths of unions of intervals over all streams, clipped to a window; exposed
+ * times are differences of such unions; so window = compute + exposed comm + exposed mem + idle
+ * holds exactly, in whole nanoseconds. An iteration is a distinct host-side ProfilerStep#N.
+ * Nothing is estimated: a communication kernel's time includes waiting for peers, and no figure
+ * corrects it. */
 #include "traces/trace/device_figures.h"
 
 #include <stdlib.h>

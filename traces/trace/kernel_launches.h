@@ -18,7 +18,8 @@ enum lw_status traces_launches_build(const struct lw_trace *t, struct traces_lau
                                      struct lw_err *err);
 void traces_launches_free(struct traces_launches *l);
 
-/* Calls by the number that the recorder gave each; `at` is the caller's: a row, or a place in a list. */
+/* Calls by the number that the recorder gave each; `at` is the caller's: a row, or a place in a
+ * list. */
 struct traces_correlated {
     int64_t correlation, at;
 };

@@ -1,8 +1,8 @@
-/* Gradient accumulation: several micro-batches in one optimizer step. A pass ends where a forward op
- * (one with an autograd sequence number, on the step's thread and outside the engine's nodes) runs
- * between two gradients; ops that a checkpoint repeats lie inside a node of the backward and part
- * nothing. The last pass is taken because it is the one that a data-parallel wrapper synchronises.
- * Without sequence numbers nothing parts the passes. */
+/* Gradient accumulation: several micro-batches in one optimizer step. A pass ends where a
+ * forward op (one with an autograd sequence number, on the step's thread and outside the
+ * engine's nodes) runs between two gradients; ops that a checkpoint repeats lie inside a node of
+ * the backward and part nothing. The last pass is taken because it is the one that a
+ * data-parallel wrapper synchronises. Without sequence numbers nothing parts the passes. */
 #include "traces/trace/micro_batches.h"
 
 static bool is_forward(const struct lw_trace *t, int64_t row)

@@ -1,12 +1,13 @@
 /* Cutting a step into modules.
  *
- * The engine gives a backward node the sequence number that its forward op had, so a node belongs to
- * the segment in which that op ran; of several ops with one number the last to start made the node
- * (outer ops show the counter before it moves). Nodes without a number, and accumulations, follow
- * the node before them. Where modules have ranges, a segment reaches from one range's start to the
- * next one's: functional ops between two modules count to the one before. Without ranges the
- * outermost forward op of a gradient's producer begins a segment (aten::linear, aten::conv2d...).
- * Without sequence numbers each gradient is a segment of its own. */
+ * The engine gives a backward node the sequence number that its forward op had, so a node
+ * belongs to the segment in which that op ran; of several ops with one number the last to start
+ * made the node (outer ops show the counter before it moves). Nodes without a number, and
+ * accumulations, follow the node before them. Where modules have ranges, a segment reaches from
+ * one range's start to the next one's: functional ops between two modules count to the one
+ * before. Without ranges the outermost forward op of a gradient's producer begins a segment
+ * (aten::linear, aten::conv2d...). Without sequence numbers each gradient is a segment of its
+ * own. */
 #include "traces/trace/module_segments.h"
 
 #include <stdlib.h>

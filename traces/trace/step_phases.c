@@ -1,17 +1,17 @@
 /* Meaning of a trace: steps, their phases, gradients, collectives.
  *
- * A step is, in this order of trust: a ProfilerStep#N range; an lw:zero_grad .. lw:optimizer sequence
- * of ranges (record_ddp.py); what ends with an Optimizer.step#; the whole capture, where it holds
- * gradients and no mark. A phase is a range with a known name;
- * where none was recorded, the backward is from the first to the last node that the autograd engine
- * ran, and the forward is from the first op with an autograd sequence number to there (without such
+ * A step is, in this order of trust: a ProfilerStep#N range; an lw:zero_grad .. lw:optimizer
+ * sequence of ranges (record_ddp.py); what ends with an Optimizer.step#; the whole capture,
+ * where it holds gradients and no mark. A phase is a range with a known name; where none was
+ * recorded, the backward is from the first to the last node that the autograd engine ran, and
+ * the forward is from the first op with an autograd sequence number to there (without such
  * numbers: from the first op after zero_grad and data loading). A node is an
  * autograd::engine::evaluate_function range, or, before torch 1.10, an op whose name ends in
  * "Backward" and a number. A gradient is one torch::autograd::AccumulateGrad; DDP waits for the
- * same event. The engine runs it right after
- * the node that produced it, as it has the highest priority of all (pytorch
- * torch/csrc/autograd/engine.cpp, NodeTask order), so that node is the last other one before it.
- * Not modelled: several backward passes in one step; steps that overlap. */
+ * same event. The engine runs it right after the node that produced it, as it has the highest
+ * priority of all (pytorch torch/csrc/autograd/engine.cpp, NodeTask order), so that node is the
+ * last other one before it. Not modelled: several backward passes in one step; steps that
+ * overlap. */
 #include "traces/trace/step_phases.h"
 
 #include <stdio.h>
@@ -154,7 +154,8 @@ static bool is_gradient(const struct lw_trace *t, int64_t row)
                                             strcmp(lw_trace_name(t, row), "AccumulateGrad") == 0);
 }
 
-/* A capture without any mark that holds gradients: all of it, on the thread of its first forward. */
+/* A capture without any mark that holds gradients: all of it, on the thread of its first
+ * forward. */
 static enum lw_status by_capture(struct finder *f)
 {
     const struct lw_trace *t = f->t;

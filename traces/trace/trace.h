@@ -76,8 +76,8 @@ enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err);
 
 const char *lw_trace_text(const struct lw_trace *t, int32_t string); /* "" for -1 */
 const char *lw_trace_name(const struct lw_trace *t, int64_t row);
-/* The element type that a string names: a collective's ("Float"), ours ("f32"), or that of an input's
- * C++ element ("long int", "c10::Half"). False: absent, or none of ours. */
+/* The element type that a string names: a collective's ("Float"), ours ("f32"), or that of an
+ * input's C++ element ("long int", "c10::Half"). False: absent, or none of ours. */
 bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype);
 bool lw_trace_dtype_named(const char *name, enum lw_dtype *dtype);
 bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix);

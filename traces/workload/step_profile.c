@@ -1,11 +1,12 @@
 /* From recorded steps to the cost of one step's compute.
  *
- * Each step becomes a row of numbers: gaps, phases, modules, ready times. Its axis (traces/trace/compute_clock.h)
- * maps host moments to when their work ran and leaves out what data parallelism added; its segments
- * (traces/trace/module_segments.h) say which module that work belongs to. The backward's slots reach from one
- * node's start to the next one's, so modules tile their phase exactly. Under data parallelism the
- * backward ends with its last gradient: what follows is waiting and copying back. Several steps are
- * joined by the median of each number, then stretched so that the parts sum to the median step. */
+ * Each step becomes a row of numbers: gaps, phases, modules, ready times. Its axis
+ * (traces/trace/compute_clock.h) maps host moments to when their work ran and leaves out what
+ * data parallelism added; its segments (traces/trace/module_segments.h) say which module that
+ * work belongs to. The backward's slots reach from one node's start to the next one's, so
+ * modules tile their phase exactly. Under data parallelism the backward ends with its last
+ * gradient: what follows is waiting and copying back. Several steps are joined by the median of
+ * each number, then stretched so that the parts sum to the median step. */
 #include "traces/workload/step_profile.h"
 
 #include <stdlib.h>

@@ -2,11 +2,12 @@
  *
  * A collective waits inside for its last member, so one rank's time is an upper bound of the
  * transfer. With traces of all ranks the k-th collectives of each kind belong together (one
- * communicator runs in one order); the member that came last waited for nobody, so the shortest time
- * over ranks is taken. Per size the smallest of all samples is the row, their interquartile range
- * its spread. Gloo runs several at a time: those that overlapped another count as two in flight.
- * A trace does not tell which links were used, nor nodes. One link of the bandwidth and latency that
- * the all-reduces show stands for them, so that plans with other collectives can be priced. */
+ * communicator runs in one order); the member that came last waited for nobody, so the shortest
+ * time over ranks is taken. Per size the smallest of all samples is the row, their interquartile
+ * range its spread. Gloo runs several at a time: those that overlapped another count as two in
+ * flight. A trace does not tell which links were used, nor nodes. One link of the bandwidth and
+ * latency that the all-reduces show stands for them, so that plans with other collectives can be
+ * priced. */
 #include "traces/workload/to_cluster.h"
 
 #include <stdio.h>
@@ -247,8 +248,8 @@ static const struct lw_cost_table *link_table(const struct lw_cluster *c)
 }
 
 /* What the tables leave open (reduce-scatter, messages between stages, other group sizes) is
- * computed from one link: a ring all-reduce of n ranks moves 2(n-1)/n of its bytes over each, so the
- * largest one gives its bandwidth; its 2(n-1) steps share the time of the smallest one. */
+ * computed from one link: a ring all-reduce of n ranks moves 2(n-1)/n of its bytes over each, so
+ * the largest one gives its bandwidth; its 2(n-1) steps share the time of the smallest one. */
 static enum lw_status fill_link(struct lw_cluster *c, struct lw_err *err)
 {
     const struct lw_cost_table *t = link_table(c);

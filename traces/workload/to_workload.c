@@ -2,11 +2,12 @@
  *
  * Parameters come from the sidecar (names, sizes, modules, and which gradient is whose: the k-th
  * AccumulateGrad of a step is ready_order[k]), or from a given list (then in reverse order of
- * registration, as autograd meets them), or, nameless, from the recorded shapes of the gradients.
- * Times come from the profile (traces/workload/step_profile.h); where the sidecar measured the same step without
- * the profiler, the profile keeps its shares and takes those lengths, so what the profiler cost is
- * not predicted. Not told by a trace, so left unknown: FLOPs, activation sizes, and how the backward
- * divides into input and weight gradients. Whatever is assumed is written as a note. */
+ * registration, as autograd meets them), or, nameless, from the recorded shapes of the
+ * gradients. Times come from the profile (traces/workload/step_profile.h); where the sidecar
+ * measured the same step without the profiler, the profile keeps its shares and takes those
+ * lengths, so what the profiler cost is not predicted. Not told by a trace, so left unknown:
+ * FLOPs, activation sizes, and how the backward divides into input and weight gradients.
+ * Whatever is assumed is written as a note. */
 #include "traces/workload/to_workload.h"
 
 #include <inttypes.h>

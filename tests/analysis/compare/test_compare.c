@@ -337,7 +337,8 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     lw_store_close(s);
 }
 
-/* 432 us with a cap of 1 KiB, 512 with 8: B takes 80 us, 18.519 %, more than A, whichever is called A. */
+/* 432 us with a cap of 1 KiB, 512 with 8: B takes 80 us, 18.519 %, more than A, whichever is
+ * called A. */
 static void two_predictions_are_a_and_b(void **state)
 {
     struct fixture_run slow = predicted;
@@ -366,7 +367,8 @@ static void two_predictions_are_a_and_b(void **state)
 
 #define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
 
-/* One plan, predicted on two clusters: each execution belongs to the prediction on its own cluster. */
+/* One plan, predicted on two clusters: each execution belongs to the prediction on its own
+ * cluster. */
 static void a_prediction_belongs_to_its_cluster(void **state)
 {
     struct lw_run runs[] = {

@@ -54,9 +54,10 @@ static void expect_charge(const struct lw_explanation *e, enum lw_cause c, int64
     assert_int_equal(e->charge[c].exposed, exposed_us * LW_PS_PER_US);
 }
 
-/* tests/lib/run_fixture.h: rank 0 has compute to 300, bucket 0 moves 212-312, bucket 1 312-412, the
- * optimizer runs 412-432. From 300 on the rank waits for bucket 1, which was ready at 250: until 312
- * bucket 0 stands before it (12 us in the queue), then it moves (100 us). Both are exposed. */
+/* tests/lib/run_fixture.h: rank 0 has compute to 300, bucket 0 moves 212-312, bucket 1 312-412,
+ * the optimizer runs 412-432. From 300 on the rank waits for bucket 1, which was ready at 250:
+ * until 312 bucket 0 stands before it (12 us in the queue), then it moves (100 us). Both are
+ * exposed. */
 static void a_step_by_hand_is_charged_by_cause(void **unused)
 {
     struct lw_explanation e;
@@ -78,10 +79,10 @@ static void a_step_by_hand_is_charged_by_cause(void **unused)
     lw_plan_free(&p);
 }
 
-/* The critical path of that step: optimizer 412-432, bucket 1 312-412, bucket 0 in whose queue it
- * stood from 250 on (250-312), moving since 212 (212-250), where rank 1 came last. It waited for its
- * backward: but that ends at 300, later than the bucket began, so nothing in the plan held rank 1
- * back before 212: the recording says a bucket starts within its backward. */
+/* The critical path of that step: optimizer 412-432, bucket 1 312-412, bucket 0 in whose queue
+ * it stood from 250 on (250-312), moving since 212 (212-250), where rank 1 came last. It waited
+ * for its backward: but that ends at 300, later than the bucket began, so nothing in the plan
+ * held rank 1 back before 212: the recording says a bucket starts within its backward. */
 static void the_critical_path_goes_on_at_the_last_rank(void **unused)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* A full disk (a limit on file sizes, or a small file system of one's own) and a reader that goes away end a
- * command with one line and exit status 1; nothing half-written is left. */
+/* A full disk (a limit on file sizes, or a small file system of one's own) and a reader that
+ * goes away end a command with one line and exit status 1; nothing half-written is left. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -63,8 +63,8 @@ enum { STEP_KIB = 256 };
 static const char *const before[N_HOWS] = {"", "", "mpirun --oversubscribe -n 3 "};
 static const char *const after[N_HOWS] = {"", "--spawn", "--backend mpi"};
 
-/* A run of 3 ranks, its database on a file system of so many KiB; then what is left: processes, and, when
- * there is room again, runs. Last, a run that has room. */
+/* A run of 3 ranks, its database on a file system of so many KiB; then what is left: processes,
+ * and, when there is room again, runs. Last, a run that has room. */
 static const char *run_on_small_disk(enum how how, int kib)
 {
     char text[2048];
@@ -91,7 +91,8 @@ static int32_t times(const char *text, const char *part)
     return n;
 }
 
-/* One line says so, what was measured is printed, nobody is left, and no run but one that failed. */
+/* One line says so, what was measured is printed, nobody is left, and no run but one that
+ * failed. */
 static void told_and_over(enum how how, int kib, const char *out)
 {
     if (strncmp(out, "status 1\n", 9) != 0 || times(out, "lapwing exec: ") != 1 ||
@@ -109,8 +110,8 @@ static bool has_small_disks(void)
     return false;
 }
 
-/* From a disk that does not take the tables to the first that takes all; the last but one takes the run's
- * row and not its spans. */
+/* From a disk that does not take the tables to the first that takes all; the last but one takes
+ * the run's row and not its spans. */
 static void a_run_that_cannot_be_stored_is_told_and_over(void **unused)
 {
     int kib = 64, rc, cut_short = 0;

@@ -89,7 +89,8 @@ static const sqlite3_mem_methods counted = {counted_malloc, counted_free,     co
                                             counted_size,   round_up,         nothing_to_start,
                                             nothing_to_end, (void *)&counted};
 
-/* Two ranks; a forward, a backward that completes two gradients, their all-reduces in two buckets. */
+/* Two ranks; a forward, a backward that completes two gradients, their all-reduces in two
+ * buckets. */
 static enum lw_status small_plan(int64_t cap_bytes, struct lw_plan *p, struct lw_err *err)
 {
     struct lw_builder *b = lw_builder_new("two ranks", 2);

@@ -1,4 +1,5 @@
-/* Processes that store their first run at once on a database that does not exist yet: all succeed. */
+/* Processes that store their first run at once on a database that does not exist yet: all
+ * succeed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -18,7 +18,8 @@
 #define US LW_PS_PER_US
 #define ALL_REDUCE "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
-/* Rank 0 of 2: sgemm (40), an elementwise kernel (30), an all-reduce of 1024 B (20); all waited for. */
+/* Rank 0 of 2: sgemm (40), an elementwise kernel (30), an all-reduce of 1024 B (20); all waited
+ * for. */
 static void make_trace(struct traces_source *s, bool sized)
 {
     struct lw_row_detail d = replay_no_detail();

@@ -59,8 +59,8 @@ static void errors_and_pairs_are_counted(void **unused)
     lw_validation_free(&v);
 }
 
-/* Equal predictions for different measurements are wrong; the margin counts from the smaller: 100 and
- * 106 are apart by 6 %, 106 and 111.2 by 4.9 %; 100 and 111.2 are a pair, and right. */
+/* Equal predictions for different measurements are wrong; the margin counts from the smaller:
+ * 100 and 106 are apart by 6 %, 106 and 111.2 by 4.9 %; 100 and 111.2 are a pair, and right. */
 static void equal_predictions_are_a_wrong_order(void **unused)
 {
     struct lw_validation v = {0};
@@ -179,7 +179,8 @@ static void a_case_twice_or_without_values_is_refused(void **unused)
     lw_validation_free(&v);
 }
 
-/* 11 for 10 is +10 %; the case that was not measured has no error, no order, and fails the family. */
+/* 11 for 10 is +10 %; the case that was not measured has no error, no order, and fails the
+ * family. */
 static void a_case_without_a_measurement_is_shown_and_missed(void **unused)
 {
     struct lw_validation v = {0};

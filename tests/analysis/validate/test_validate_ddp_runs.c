@@ -1,5 +1,6 @@
-/* Measured-run files: what is read of them, what is refused, and that a prediction knows nothing of
- * the result. The small file of the fuzz corpus is worked by hand; ../shared holds measured ones. */
+/* Measured-run files: what is read of them, what is refused, and that a prediction knows nothing
+ * of the result. The small file of the fuzz corpus is worked by hand; ../shared holds measured
+ * ones. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -123,8 +124,9 @@ static void a_rank_without_ready_times_is_replaced_and_it_is_said(void **unused)
     free(text);
 }
 
-/* Small messages in their slow mode: 3.7 ms for 4 KiB where 64 KiB took 0.5. A size costs no more than
- * a larger one, CPU time no more than time, two at once between the time of one and of two. */
+/* Small messages in their slow mode: 3.7 ms for 4 KiB where 64 KiB took 0.5. A size costs no
+ * more than a larger one, CPU time no more than time, two at once between the time of one and of
+ * two. */
 static void the_microbenchmark_is_made_monotone(void **unused)
 {
     static const char sizes[] =
@@ -176,7 +178,8 @@ static void validate_text(const char *text, struct lw_validation *v)
     free(in.text);
 }
 
-/* Two buckets of 1 MiB; alone 10 ms and 4 ms of CPU each; copies of 1 MiB take 0.262144 ms (4e9 B/s).
+/* Two buckets of 1 MiB; alone 10 ms and 4 ms of CPU each; copies of 1 MiB take 0.262144 ms (4e9
+ * B/s).
  *
  *    0          gap 1, forward 10
  *   11          backward: 8, then a copy: the first all-reduce starts at 19.262144
@@ -462,7 +465,8 @@ static void the_command_says_no_with_3_and_what_it_cannot_read_with_1(void **unu
     fixture_open(NULL);
     expect("validate $P/" TINY, 0, "device.copy_bytes_per_s = 4e+09 B/s, on 34 rows");
     expect("validate $P/" TINY, 0, "every bar is reached");
-    /* 55.786432 / 80 - 1 = -30.3 %, the mean with -1.4 %: 15.9 %; 80 against 56.6 is a wrong pair */
+    /* 55.786432 / 80 - 1 = -30.3 %, the mean with -1.4 %: 15.9 %; 80 against 56.6 is a wrong
+     * pair */
     fixture_put(fixture_path("slow.json"), slow);
     expect("validate slow.json", 3, "missed: groundtruth: worst 30.27 %, allowed 15 %: "
                                     "tiny__1g__cap1 is -30.3 % off");

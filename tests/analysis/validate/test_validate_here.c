@@ -1,5 +1,5 @@
-/* lapwing validate --here: what is judged, what is only shown, what is told. How good predictions are is
- * the machine's matter; a status of 0 or 3 says that all of it ran. */
+/* lapwing validate --here: what is judged, what is only shown, what is told. How good
+ * predictions are is the machine's matter; a status of 0 or 3 says that all of it ran. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -48,8 +48,8 @@ static void what_a_source_does_not_give_is_no_case(void **unused)
              "x,2,8,16,2,3,4,3,2,0,\n", 1, "t.csv: every cell of bubble_* is blank");
 }
 
-/* p 2, m 3, F 4, B 3, W 2, no transfers: 1f1b's bubble is (p - 1)(F + B + W) = 9 of 36: 0.25; zb-h1's
- * (F + B - W) = 5 of 32: 0.15625; 1f1b_i with v 3 is 9 / 3 = 3 of 30: 0.1 by its form. */
+/* p 2, m 3, F 4, B 3, W 2, no transfers: 1f1b's bubble is (p - 1)(F + B + W) = 9 of 36: 0.25;
+ * zb-h1's (F + B - W) = 5 of 32: 0.15625; 1f1b_i with v 3 is 9 / 3 = 3 of 30: 0.1 by its form. */
 static void bubble_rates_agree_to_the_printed_digits(void **unused)
 {
     static const char *const head =

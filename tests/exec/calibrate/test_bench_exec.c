@@ -1,4 +1,5 @@
-/* What the executor costs, as `lapwing bench dispatch`, `lapwing bench by-hand` and every run say it. */
+/* What the executor costs, as `lapwing bench dispatch`, `lapwing bench by-hand` and every run
+ * say it. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -72,7 +73,8 @@ static void an_all_reduce_beside_a_longer_kernel_is_hidden(void **state)
     assert_true(hidden > 0 && hidden <= 1); /* run one after the other, none would be */
 }
 
-/* Kernels of 1 ms beside all-reduces: a step of 4 is 4 ms and a little, not 4 ms and 4 all-reduces. */
+/* Kernels of 1 ms beside all-reduces: a step of 4 is 4 ms and a little, not 4 ms and 4
+ * all-reduces. */
 static void all_reduces_run_beside_the_next_kernel(void **state)
 {
     (void)state;

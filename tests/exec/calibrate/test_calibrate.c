@@ -1,5 +1,6 @@
-/* Calibration: exec/calibrate/calibrate.h, docs/design/calibrate.md. Nothing here asserts how fast the machine
- * is: what is made of given samples is exact, and a real run is complete, consistent and usable. */
+/* Calibration: exec/calibrate/calibrate.h, docs/design/calibrate.md. Nothing here asserts how
+ * fast the machine is: what is made of given samples is exact, and a real run is complete,
+ * consistent and usable. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -40,8 +41,8 @@ static void samples_have_a_median_and_a_spread(void **state)
     exec_samples_free(&s);
 }
 
-/* Sizes from the smallest on come with one more of it in front, which does not count; later ones as they
- * are. Neither do the first two steps. */
+/* Sizes from the smallest on come with one more of it in front, which does not count; later ones
+ * as they are. Neither do the first two steps. */
 static void what_runs_first_in_a_step_is_not_kept(void **state)
 {
     static const int64_t all[] = {10, 20, 30, 40};
@@ -111,7 +112,8 @@ static int32_t work_series(enum lw_work_kind kind, enum lw_dtype dtype)
     return i;
 }
 
-/* 1, 2 and 3 times `unit`: the median is 2, three quarters are no larger than 2, a quarter than 1. */
+/* 1, 2 and 3 times `unit`: the median is 2, three quarters are no larger than 2, a quarter than
+ * 1. */
 static void put_three(struct exec_samples *s, double unit)
 {
     for (int i = 1; i <= 3; i++)

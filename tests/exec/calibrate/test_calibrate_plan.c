@@ -50,8 +50,8 @@ static void make(int which, int32_t n, struct lw_plan *p)
         fail_msg("plan %d of %d ranks: %s", which, n, err.msg);
 }
 
-/* Every variant once, with the contents of what has no bucket compared. Plans with buckets never update
- * their parameters, which a verified run would miss. */
+/* Every variant once, with the contents of what has no bucket compared. Plans with buckets never
+ * update their parameters, which a verified run would miss. */
 static void run(int which, int32_t n)
 {
     struct lw_exec_options o = lw_exec_options_default();
@@ -83,8 +83,8 @@ static void plans_of_two_and_three_ranks_run(void **state)
             run(which, n);
 }
 
-/* 1024 bytes are 256 elements, of which 255 go in 3 equal blocks. The first step is an all-reduce of the
- * largest size. */
+/* 1024 bytes are 256 elements, of which 255 go in 3 equal blocks. The first step is an
+ * all-reduce of the largest size. */
 static void an_all_to_all_of_three_ranks_has_equal_blocks(void **state)
 {
     struct lw_exec_options o = lw_exec_options_default();
@@ -141,8 +141,8 @@ static void op_is(const struct lw_plan *p, int32_t rank, int32_t i, enum lw_op_k
     assert_int_equal(lw_plan_operand(p, op, rank).bytes, bytes);
 }
 
-/* Five ranks are two pairs and one that looks on. Of each pair the left one sends first and then receives
- * the same size; both ways, the other message goes against it. */
+/* Five ranks are two pairs and one that looks on. Of each pair the left one sends first and then
+ * receives the same size; both ways, the other message goes against it. */
 static void neighbours_send_there_and_back(void **state)
 {
     struct lw_plan p;

@@ -1,5 +1,5 @@
-/* Integer gradients, element types and the optimizer: exec/cpu/gradients.h, element.h, optimizer.h and
- * docs/design/gradients.md. */
+/* Integer gradients, element types and the optimizer: exec/cpu/gradients.h, element.h,
+ * optimizer.h and docs/design/gradients.md. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -95,8 +95,8 @@ static void a_part_is_a_part_of_the_whole(void **state)
         assert_true((double)whole[e] == exec_gradient_at(&g, e));
 }
 
-/* How many of n elements agree when one stream is shifted, or is of another parameter, step, pass or
- * rank: about one in 2 * largest by chance, here 2000; 5 % would be a pattern. */
+/* How many of n elements agree when one stream is shifted, or is of another parameter, step,
+ * pass or rank: about one in 2 * largest by chance, here 2000; 5 % would be a pattern. */
 static void other_gradients_differ(void **state)
 {
     (void)state;
@@ -153,10 +153,10 @@ static void the_optimizer_steps_by_hand(void **state)
     }
 }
 
-/* rate 1, betas 0.5 and 0.75, epsilon 0, gradient 2 from w = 10. Step 0: m = 1, v = 1, rate_t = 1 / 0.5,
- * root_t = sqrt(0.25): w = 10 - 2 * 1 / (1 / 0.5) = 9. Step 1, gradient 2: m = 0.5 + 1 = 1.5,
- * v = 0.75 + 1 = 1.75, rate_t = 1 / 0.75, root_t = sqrt(1 - 0.5625): the same direction, so
- * w = 9 - (1.5 / 0.75) / sqrt(1.75 / 0.4375) = 9 - 2 / 2 = 8. */
+/* rate 1, betas 0.5 and 0.75, epsilon 0, gradient 2 from w = 10. Step 0: m = 1, v = 1, rate_t =
+ * 1 / 0.5, root_t = sqrt(0.25): w = 10 - 2 * 1 / (1 / 0.5) = 9. Step 1, gradient 2: m = 0.5 + 1
+ * = 1.5, v = 0.75 + 1 = 1.75, rate_t = 1 / 0.75, root_t = sqrt(1 - 0.5625): the same direction,
+ * so w = 9 - (1.5 / 0.75) / sqrt(1.75 / 0.4375) = 9 - 2 / 2 = 8. */
 static void adam_steps_by_hand(void **state)
 {
     (void)state;

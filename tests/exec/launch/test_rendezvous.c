@@ -1,5 +1,5 @@
-/* Who a process is, and how the processes of a run find each other: docs/design/rendezvous.md. Processes are
- * threads here. */
+/* Who a process is, and how the processes of a run find each other: docs/design/rendezvous.md.
+ * Processes are threads here. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -99,7 +99,8 @@ static void every_launcher_is_understood(void **state)
     }
 }
 
-/* Where the launcher does not say it, or says nonsense, this rank is known to be here, and no other. */
+/* Where the launcher does not say it, or says nonsense, this rank is known to be here, and no
+ * other. */
 static void ranks_of_this_machine_are_counted(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* The mpi backend under mpirun, on this machine: data, refusals, stopping. Each rank of the tests that look
- * at elements is this program again, with --rank and what to do. */
+/* The mpi backend under mpirun, on this machine: data, refusals, stopping. Each rank of the
+ * tests that look at elements is this program again, with --rank and what to do. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -48,8 +48,8 @@ static enum lw_status disagree(const struct exec_backend *b, const struct exec_p
     return s == EXEC_FAILED ? err->code : lw_fail(err, LW_ENO, "state %d", (int)s);
 }
 
-/* The n-th allocation fails, n = 1, 2, ..., until all of a world of one goes through: each time LW_ENOMEM
- * and nothing kept. */
+/* The n-th allocation fails, n = 1, 2, ..., until all of a world of one goes through: each time
+ * LW_ENOMEM and nothing kept. */
 static enum lw_status starve(const struct exec_backend *b, struct lw_err *err)
 {
     int64_t kept = lw_alloc_live(), checked = 0, n = 0;
@@ -68,7 +68,8 @@ static enum lw_status starve(const struct exec_backend *b, struct lw_err *err)
     return LW_OK;
 }
 
-/* An all-to-all of 3 blocks of 200 bytes, run and verified; reversed: by members in another order. */
+/* An all-to-all of 3 blocks of 200 bytes, run and verified; reversed: by members in another
+ * order. */
 static enum lw_status run_blocks(const struct exec_backend *b, const struct exec_process *p,
                                  bool reversed, int64_t *checked, struct lw_err *err)
 {
@@ -140,8 +141,9 @@ static bool has_mpirun(void)
         }                                                                        \
     } while (0)
 
-/* Session folders of Open MPI are in it too, because several mpirun of one user remove each other's.
- * A shell's words in a folder of their own, with $L the program, $T this one, $M mpirun. */
+/* Session folders of Open MPI are in it too, because several mpirun of one user remove each
+ * other's. A shell's words in a folder of their own, with $L the program, $T this one, $M
+ * mpirun. */
 static char *shell(const char *words, int *rc)
 {
     static char text[1 << 16];
@@ -252,7 +254,8 @@ static void every_kind_of_plan_ends_like_one_rank(void **state)
     }
 }
 
-/* An embedding of 10 rows of 4, of which a micro-batch touches 3, on two processes that mpirun starts. */
+/* An embedding of 10 rows of 4, of which a micro-batch touches 3, on two processes that mpirun
+ * starts. */
 static void sparse_gradients_end_like_one_rank(void **state)
 {
     NEEDS_MPI();

@@ -1,5 +1,5 @@
-/* The NCCL backend against the fake driver, NCCL and cuBLAS of tests/fake_gpu: its order, data, errors
- * and stopping, on host memory. Nothing here says that it works, or how fast, on a GPU.
+/* The NCCL backend against the fake driver, NCCL and cuBLAS of tests/fake_gpu: its order, data,
+ * errors and stopping, on host memory. Nothing here says that it works, or how fast, on a GPU.
  *
  * The libraries a process gets are fixed when it starts, so each rank is a process of its own: this
  * program again, with --rank and an environment. A rank prints one line; the parent reads it. */
@@ -127,8 +127,8 @@ static enum lw_status run_ops(const struct exec_backend *b, const struct exec_pr
     return s;
 }
 
-/* The n-th allocation fails, n = 1, 2, ... and later every 7th, until the whole goes through: each time
- * LW_ENOMEM and nothing kept. Says how many failures there were. */
+/* The n-th allocation fails, n = 1, 2, ... and later every 7th, until the whole goes through:
+ * each time LW_ENOMEM and nothing kept. Says how many failures there were. */
 static enum lw_status starve(const struct exec_backend *b)
 {
     struct lw_exec_result r = {0};
@@ -812,9 +812,9 @@ static void clipped_plans_end_like_one_rank(void **state)
     }
 }
 
-/* The fake connects a pair of ranks at their first message, and the call blocks until both have come.
- * Submitted step by step these plans wait in a circle: rank 0 connects to rank 1 for a message of one
- * direction while rank 1 is in a gather of the other. */
+/* The fake connects a pair of ranks at their first message, and the call blocks until both have
+ * come. Submitted step by step these plans wait in a circle: rank 0 connects to rank 1 for a
+ * message of one direction while rank 1 is in a gather of the other. */
 static void pipelines_connect_before_the_first_step(void **state)
 {
     NEEDS_FAKES();

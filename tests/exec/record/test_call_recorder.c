@@ -1,7 +1,7 @@
 /* The preloaded recorders: every call of a program is in its file, and the program runs as before.
  *
- * NCCL: the program is lapwing itself over the fake NCCL, whose log counts independently. MPI: lapwing
- * over Open MPI, whose collectives follow from the plan. */
+ * NCCL: the program is lapwing itself over the fake NCCL, whose log counts independently. MPI:
+ * lapwing over Open MPI, whose collectives follow from the plan. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* The executor on the threads backend: exec/run/run.h, docs/design/exec.md. Spin compute throughout, so
- * that the thread sanitizer sees every instruction. */
+/* The executor on the threads backend: exec/run/run.h, docs/design/exec.md. Spin compute
+ * throughout, so that the thread sanitizer sees every instruction. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -321,8 +321,8 @@ static void another_launch_order_is_a_failure(void **state)
     trial_free(&x);
 }
 
-/* The last all-reduce runs on the compute stream. Nothing else waits for the others, which come before it
- * in their communicator. */
+/* The last all-reduce runs on the compute stream. Nothing else waits for the others, which come
+ * before it in their communicator. */
 static void a_plan_is_ordered_by_its_communicator_alone(void **state)
 {
     (void)state;
@@ -400,9 +400,10 @@ static void a_plans_reducer_is_used_and_verified(void **state)
     assert_non_null(strstr(err.msg, "no reducer 'nvls' (ring, tree, hierarchical, hfreduce)"));
 }
 
-/* Four ranks on two nodes, 200 000 bytes, 100 MB/s between nodes alone. hfreduce: the firsts exchange
- * halves: each pulls 100 000 bytes up and 100 000 down its trees, 2 ms. hierarchical: of its 100 000
- * bytes each rank pulls 50 000 twice, 1 ms; and a ring over all links would take 3 ms. */
+/* Four ranks on two nodes, 200 000 bytes, 100 MB/s between nodes alone. hfreduce: the firsts
+ * exchange halves: each pulls 100 000 bytes up and 100 000 down its trees, 2 ms. hierarchical:
+ * of its 100 000 bytes each rank pulls 50 000 twice, 1 ms; and a ring over all links would take
+ * 3 ms. */
 static void only_links_between_nodes_are_paced(void **state)
 {
     static const struct { enum lw_reducer_kind reducer; lw_ps least; } cases[] = {
@@ -439,8 +440,8 @@ static void other_collectives_are_checked(void **state)
     struct lw_plan plan = exec_collectives_plan(kinds, bytes, 7);
     if (lw_exec_run(&plan, &o, &r, &err) != LW_OK)
         fail_msg("%s", err.msg);
-    /* of the first step, which is alone: all-reduce 3*1001*2, broadcast 3*1001*4, all-gather 3*1001*2, reduce-scatter
-     * 1001*4 in all, reduce 1001*2 at the root, all-to-all 3*999*4 */
+    /* of the first step, which is alone: all-reduce 3*1001*2, broadcast 3*1001*4, all-gather
+     * 3*1001*2, reduce-scatter 1001*4 in all, reduce 1001*2 at the root, all-to-all 3*999*4 */
     assert_int_equal(r.n_checked_message_bytes, (1001 * (6 + 12 + 6 + 4 + 2) + 999 * 12));
     assert_int_equal(r.n_checked_bytes, 0); /* no parameters */
     lw_exec_result_free(&r);

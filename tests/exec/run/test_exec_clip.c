@@ -1,6 +1,7 @@
-/* Plans that clip, run and compared with the one-rank run bit by bit: docs/design/grad_norm.md. The model is a
- * chain of modules, each with a weight of 24, 36, ... elements and a bias of 6, 8, ...; biases are whole
- * on every rank of a tensor group. Broken plans run unchecked, as with --no-check. */
+/* Plans that clip, run and compared with the one-rank run bit by bit: docs/design/grad_norm.md.
+ * The model is a chain of modules, each with a weight of 24, 36, ... elements and a bias of 6,
+ * 8, ...; biases are whole on every rank of a tensor group. Broken plans run unchecked, as with
+ * --no-check. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -200,7 +201,8 @@ static void gradients_that_nobody_copied_are_averaged_and_scaled(void **state)
     }
 }
 
-/* Each rank's own gradient of it makes a norm of its own: weights of the ranks drift apart, as torch's do. */
+/* Each rank's own gradient of it makes a norm of its own: weights of the ranks drift apart, as
+ * torch's do. */
 static void ignored_parameters_make_a_norm_per_replica(void **state)
 {
     struct model k;
@@ -395,7 +397,8 @@ static void a_sum_over_the_wrong_group_is_named(void **state)
     expect_fault(&p, "gradient norm of step 0, rank 0: ", ", the one-rank run has ");
 }
 
-/* The gap before the optimizer gives its place: gap, squares, sum, scale become squares, sum, sum, scale. */
+/* The gap before the optimizer gives its place: gap, squares, sum, scale become squares, sum,
+ * sum, scale. */
 static void a_sum_that_is_repeated_doubles_the_squares(void **state)
 {
     struct model k;
@@ -468,7 +471,8 @@ static void missing_waits_are_named(void **state)
     }
 }
 
-/* The all-reduce of the only bucket leaves out its last element: it is the cause of the norms' difference. */
+/* The all-reduce of the only bucket leaves out its last element: it is the cause of the norms'
+ * difference. */
 static void a_gradient_that_is_lost_is_named_beside_the_norms(void **state)
 {
     struct model k;
@@ -490,8 +494,8 @@ static void a_gradient_that_is_lost_is_named_beside_the_norms(void **state)
 
 /* --- size --------------------------------------------------------------------------------------- */
 
-/* 2^33 elements: squares below 2^53 / 2^33 = 2^20 each, averages below 1024 units; multiples of 3 for a
- * divisor of 6. In f32, 2^24 / 2^21 = 8 leaves 2 terms; in f64 2^53 / 2^50 as many. */
+/* 2^33 elements: squares below 2^53 / 2^33 = 2^20 each, averages below 1024 units; multiples of
+ * 3 for a divisor of 6. In f32, 2^24 / 2^21 = 8 leaves 2 terms; in f64 2^53 / 2^50 as many. */
 static void gradients_are_as_small_as_their_squares_need(void **state)
 {
     struct model k;

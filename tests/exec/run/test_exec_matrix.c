@@ -1,7 +1,8 @@
-/* Every bucket policy with every shard policy at every ZeRO stage, on 2, 3 and 4 ranks, with and without
- * accumulation: what can be planned runs and is verified bitwise; the rest is refused with a message. Which is
- * which is written down here. Then every reducer. The model is that of tests/lib/tiny_workload.h: four
- * parameters of 602 f32 in all, one of them of 2 elements, fewer than there are ranks. */
+/* Every bucket policy with every shard policy at every ZeRO stage, on 2, 3 and 4 ranks, with and
+ * without accumulation: what can be planned runs and is verified bitwise; the rest is refused
+ * with a message. Which is which is written down here. Then every reducer. The model is that of
+ * tests/lib/tiny_workload.h: four parameters of 602 f32 in all, one of them of 2 elements, fewer
+ * than there are ranks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -56,7 +57,8 @@ static bool can_be_planned(const struct combination *k)
     case 0: return k->shard == NOT_GIVEN && !reduces_to_owners(k->bucket);
     case 1:
         if (k->shard == LW_SHARD_PER_TENSOR && k->n_ranks > 2)
-            /* 2, 100, 200 and 300 elements in equal parts: unpadded on two ranks; units are padded */
+            /* 2, 100, 200 and 300 elements in equal parts: unpadded on two ranks; units are
+             * padded */
             return k->bucket == NOT_GIVEN || k->bucket == LW_BUCKET_PER_TENSOR;
         return !reduces_to_owners(k->bucket) || k->shard == NOT_GIVEN ||
                k->shard == LW_SHARD_OSS_GREEDY;

@@ -1,5 +1,5 @@
-/* Pipelines, tensor groups and copies of parameters, run and verified: docs/design/stage_values.md. The
- * model is the chain of tests/lib/exec_chain.h. */
+/* Pipelines, tensor groups and copies of parameters, run and verified:
+ * docs/design/stage_values.md. The model is the chain of tests/lib/exec_chain.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -189,10 +189,11 @@ static void all_kinds_of_parallelism_together(void **state)
         assert_int_equal(bytes, zero == 0   ? 3 * whole
                                 : zero == 3 ? (whole + 2 * whole) / 2
                                             : whole + 2 * whole / 2);
-        /* 3 steps, 2 micro-batches: an activation and a gradient of 80 bytes over 4 links; a sum of
-         * 40 bytes forward and one backward on each of 8 ranks, 32 a step. Sums between two ops of a
-         * rank are compared in every step. With reductions (2) and gathers (3) beside them the others
-         * are compared in the first step alone: 24 and 4 of 32 are left in the later ones. */
+        /* 3 steps, 2 micro-batches: an activation and a gradient of 80 bytes over 4 links; a sum
+         * of 40 bytes forward and one backward on each of 8 ranks, 32 a step. Sums between two
+         * ops of a rank are compared in every step. With reductions (2) and gathers (3) beside
+         * them the others are compared in the first step alone: 24 and 4 of 32 are left in the
+         * later ones. */
         static const int later[] = {32, 32, 24, 4};
         assert_int_equal(messages, 3 * 2 * 2 * 80 * 4 + (32 + 2 * later[zero]) * 40);
         lw_plan_free(&p);
@@ -227,8 +228,8 @@ static void tied_copies_stay_equal(void **state)
     }
 }
 
-/* The map of used parameters travels in the pass that ends a step; activations of the pass before it
- * do not lie where its numbers wait. */
+/* The map of used parameters travels in the pass that ends a step; activations of the pass
+ * before it do not lie where its numbers wait. */
 static void passes_of_a_step_keep_their_numbers_apart(void **state)
 {
     int64_t messages;
@@ -342,8 +343,9 @@ static void run_diverted(const struct chain *c, const char *words, int32_t n, co
     lw_plan_free(&p);
 }
 
-/* Two stages, four micro-batches: gradient 0 comes into the place that activation 0 had, gradient 2 into that of
- * activation 2. In the first step nothing lay in a place that nobody had. */
+/* Two stages, four micro-batches: gradient 0 comes into the place that activation 0 had,
+ * gradient 2 into that of activation 2. In the first step nothing lay in a place that nobody
+ * had. */
 static void a_message_that_does_not_come_is_named(void **state)
 {
     struct chain c;
@@ -356,7 +358,8 @@ static void a_message_that_does_not_come_is_named(void **state)
     run_diverted(&c, "pp 2 micro-batches 4", 4 + 3, "step 1: op ");
 }
 
-/* Sums over a tensor group are compared by the op that takes them: here what one rank brought is there still. */
+/* Sums over a tensor group are compared by the op that takes them: here what one rank brought is
+ * there still. */
 static void a_sum_that_is_not_made_is_named(void **state)
 {
     struct chain c;

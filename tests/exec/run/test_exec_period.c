@@ -1,5 +1,5 @@
-/* Steps of an execution follow each other as those of a prediction do: the same periods, and parts that
- * add up to them. */
+/* Steps of an execution follow each other as those of a prediction do: the same periods, and
+ * parts that add up to them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,8 +43,8 @@ static struct lw_summary summarize(const struct lw_plan *p, const struct lw_exec
 
 static double others_share; /* of the last run: what other programs took of the processors */
 
-/* The shortest of 8 steps. All together take their time at least, because sleeping does: late threads
- * may make one step longer and the next one shorter, never all of them. */
+/* The shortest of 8 steps. All together take their time at least, because sleeping does: late
+ * threads may make one step longer and the next one shorter, never all of them. */
 static lw_ps shortest_step(const struct lw_plan *p, const struct pipeline_case *x, lw_ps right)
 {
     struct lw_exec_result r = run(p, 1, 8, false);

@@ -1,6 +1,6 @@
-/* Sparse gradients on the executor: exec/cpu/sparse_rows.h, docs/design/sparse.md. The model is an embedding of 20
- * rows of 6 elements, of which a micro-batch touches at most 5, before modules with a dense
- * parameter each. */
+/* Sparse gradients on the executor: exec/cpu/sparse_rows.h, docs/design/sparse.md. The model is
+ * an embedding of 20 rows of 6 elements, of which a micro-batch touches at most 5, before
+ * modules with a dense parameter each. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -100,7 +100,8 @@ static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_
 /* --- which rows ----------------------------------------------------------------------------------
  */
 
-/* All different, all there, at least half as many as a micro-batch may touch; and others in the next. */
+/* All different, all there, at least half as many as a micro-batch may touch; and others in the
+ * next. */
 static void touched_rows_are_different_and_there(void **state)
 {
     struct exec_gradient g = {.param = 3, .rank = 1};
@@ -224,9 +225,9 @@ static void expect(const struct lw_plan *p, enum lw_status status, const char *w
         lw_exec_result_free(&r);
 }
 
-/* Values that are gathered no more are zeros, what is not added up leaves weights as they were; without
- * one of the others the next would leave its part of the bucket: 144 bytes of shapes, 80 of indices, 240
- * of values. */
+/* Values that are gathered no more are zeros, what is not added up leaves weights as they were;
+ * without one of the others the next would leave its part of the bucket: 144 bytes of shapes, 80
+ * of indices, 240 of values. */
 static void lost_ops_are_found(void **state)
 {
     static const struct {
@@ -301,7 +302,8 @@ static void lists_init(struct lists *k)
                               .all_values = k->values, .sum = k->sum};
 }
 
-/* Member 0 sends rows 1 and 3 of 1 2 3 and 4 5 6, member 1 row 1 of 7 8 9; what lies after is not read. */
+/* Member 0 sends rows 1 and 3 of 1 2 3 and 4 5 6, member 1 row 1 of 7 8 9; what lies after is
+ * not read. */
 static void lists_add_up_and_clear(void **state)
 {
     static const float want[12] = {0, 0, 0, 8, 10, 12, 0, 0, 0, 4, 5, 6}, none[12] = {0};

@@ -1,7 +1,7 @@
-/* Element types on the executor: gradients of another type than their parameter (--grad-dtype), hooks
- * that compress (--comm-hook), weights narrowed on the wire (--broadcast-dtype). Every run is compared
- * with the one-rank run bit by bit. The model is a chain of modules with a parameter each: parameter i
- * has 12 * (i + 1) elements. */
+/* Element types on the executor: gradients of another type than their parameter (--grad-dtype),
+ * hooks that compress (--comm-hook), weights narrowed on the wire (--broadcast-dtype). Every run
+ * is compared with the one-rank run bit by bit. The model is a chain of modules with a parameter
+ * each: parameter i has 12 * (i + 1) elements. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -165,8 +165,8 @@ static void every_hook_ends_like_one(void **state)
     assert_int_equal(n, 3 * 7);
 }
 
-/* Weights of 252 elements, f32: on every rank, the owner too; as shards have no masters, nothing but
- * state is left on owners. */
+/* Weights of 252 elements, f32: on every rank, the owner too; as shards have no masters, nothing
+ * but state is left on owners. */
 static void narrowed_weights_end_like_one(void **state)
 {
     static const char *const shards[] = {"oss-greedy", "lpt", "flat-contiguous", "per-tensor"};

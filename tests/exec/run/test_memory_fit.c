@@ -12,9 +12,9 @@
 #include "tests/lib/exec_plan.h"
 #include "tests/lib/file_fixture.h"
 
-/* Parameters of 1000 .. 1004 f32, each on a boundary of 64 bytes: 5 * 4032 = 20160 bytes of weights, as many of
- * gradients and of momentum; buckets of 2007, 2003 and 1000 elements, 8064 + 8064 + 4032 = 20160.
- * A rank takes 80640; verifying 32 bytes for each of 1004 elements, 32128. */
+/* Parameters of 1000 .. 1004 f32, each on a boundary of 64 bytes: 5 * 4032 = 20160 bytes of
+ * weights, as many of gradients and of momentum; buckets of 2007, 2003 and 1000 elements, 8064 +
+ * 8064 + 4032 = 20160. A rank takes 80640; verifying 32 bytes for each of 1004 elements, 32128. */
 enum { RANK = 80640, VERIFY = 32128 };
 
 static void what_a_rank_needs_is_known_to_the_byte(void **state)
@@ -75,7 +75,8 @@ static void this_machine_has_memory(void **state)
     assert_true(exec_memory_there() > 1e6 && exec_memory_there() <= all);
 }
 
-/* A parameter of 10^12 elements: one line, also where processes would be started, and exit status 1. */
+/* A parameter of 10^12 elements: one line, also where processes would be started, and exit
+ * status 1. */
 static void a_plan_beyond_the_machine_is_one_line(void **state)
 {
     static const char *const how[] = {"", "--spawn", "--no-verify"};

@@ -1,6 +1,7 @@
-/* What becomes of a run when a rank fails, hangs, ends, is killed or is stopped, when a link stalls, when memory
- * or disk run out: everybody stops within the time limit, nobody is left, the run is stored as failed with
- * where each rank was, and the next run works. LAPWING_STRESS=N repeats every case N times (make stress). */
+/* What becomes of a run when a rank fails, hangs, ends, is killed or is stopped, when a link
+ * stalls, when memory or disk run out: everybody stops within the time limit, nobody is left,
+ * the run is stored as failed with where each rank was, and the next run works. LAPWING_STRESS=N
+ * repeats every case N times (make stress). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,8 +18,8 @@
 
 static char folder[] = "/tmp/lapwing-stop-XXXXXX";
 
-/* The plan of 4 layers on 3 ranks: in its steady program, step 1 and later, op 15 is the first forward,
- * 24 a copy in, 27 the all-reduce. */
+/* The plan of 4 layers on 3 ranks: in its steady program, step 1 and later, op 15 is the first
+ * forward, 24 a copy in, 27 the all-reduce. */
 enum { COPY_OP = 24, REDUCE_OP = 27, RANKS = 3 };
 
 static char *shell(const char *words, int *rc)
@@ -174,7 +175,8 @@ static void mpi_ranks_stop_whatever_fails(void **state)
     every_failure_stops_all(MPI);
 }
 
-/* At any moment, also inside a collective of 16 MiB: nobody is left, and what is stored is a failure. */
+/* At any moment, also inside a collective of 16 MiB: nobody is left, and what is stored is a
+ * failure. */
 static void a_rank_killed_at_any_moment_stops_all(void **state)
 {
     (void)state;
@@ -194,8 +196,8 @@ static void a_rank_killed_at_any_moment_stops_all(void **state)
         }
 }
 
-/* The run is in the database once, failed, with the rank that died: also where it is rank 0, and where
- * the launcher kills the others. */
+/* The run is in the database once, failed, with the rank that died: also where it is rank 0, and
+ * where the launcher kills the others. */
 static void a_killed_rank_is_stored_once_and_blamed(void **state)
 {
     static const char *const blamed[] = {"rank 0 is gone", "rank 1 is gone"};

@@ -1,8 +1,9 @@
-/* What is over when an op begins, and the places that messages hand on by it: exec/tensors/happens_before.h, exec/tensors/scratch_slots.h.
+/* What is over when an op begins, and the places that messages hand on by it:
+ * exec/tensors/happens_before.h, exec/tensors/scratch_slots.h.
  *
- * The tiny workload on two stages, a and b | c; a message is an activation or a gradient of 20 f32, 80 bytes,
- * which take 128. Ops of one micro-batch k: Sk sends its activation, Tk takes it (c's forward), Gk sends its
- * gradient, Rk receives that, Bk takes it (b's backward). */
+ * The tiny workload on two stages, a and b | c; a message is an activation or a gradient of 20
+ * f32, 80 bytes, which take 128. Ops of one micro-batch k: Sk sends its activation, Tk takes it
+ * (c's forward), Gk sends its gradient, Rk receives that, Bk takes it (b's backward). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -75,8 +76,8 @@ static struct exec_order order_of(const struct lw_plan *p, int32_t rank)
     return o;
 }
 
-/* Rank 0 of 1f1b: F0 S0 F1 S1 B0 F2 S2 B1 ...; rank 1: T0 G0 T1 G1 ... B0 has gradient 0, so S0 is read; that S1
- * is, nobody said: rank 1 may have sent gradient 0 first. */
+/* Rank 0 of 1f1b: F0 S0 F1 S1 B0 F2 S2 B1 ...; rank 1: T0 G0 T1 G1 ... B0 has gradient 0, so S0
+ * is read; that S1 is, nobody said: rank 1 may have sent gradient 0 first. */
 static void a_gradient_says_that_its_activation_is_read(void **state)
 {
     struct lw_plan p = plan_of("pp 2 micro-batches 4");
@@ -94,8 +95,8 @@ static void a_gradient_says_that_its_activation_is_read(void **state)
     lw_plan_free(&p);
 }
 
-/* Rank 1 posts all receives at once. Activation 2 is sent after B0, which had gradient 0, which is made
- * after T0; and not after T1. */
+/* Rank 1 posts all receives at once. Activation 2 is sent after B0, which had gradient 0, which
+ * is made after T0; and not after T1. */
 static void data_comes_when_its_sender_has_begun(void **state)
 {
     struct lw_plan p = plan_of("pp 2 micro-batches 4");
@@ -179,8 +180,9 @@ static struct lw_plan hand_end(struct hand *h)
     return p;
 }
 
-/* Rank 0 receives A and sends B in one call, then hears C. Rank 1 sends C when it has B, and A after that: B is
- * read when C is there, A need not have come; a clock of the stream cannot say the one without the other. */
+/* Rank 0 receives A and sends B in one call, then hears C. Rank 1 sends C when it has B, and A
+ * after that: B is read when C is there, A need not have come; a clock of the stream cannot say
+ * the one without the other. */
 static void of_a_call_nothing_is_over_before_all_of_it(void **state)
 {
     struct hand h = hand_begin(2, false);
@@ -254,9 +256,10 @@ static int64_t scratch_of(const char *words)
     return bytes;
 }
 
-/* 1f1b on two stages: two micro-batches are on their way at most. Gradient k comes into the place of
- * activation k, which is read by then; activation k + 2 is made after B(k), when that place is free again. Under
- * gpipe all activations go before any gradient comes: a place for each. */
+/* 1f1b on two stages: two micro-batches are on their way at most. Gradient k comes into the
+ * place of activation k, which is read by then; activation k + 2 is made after B(k), when that
+ * place is free again. Under gpipe all activations go before any gradient comes: a place for
+ * each. */
 static void a_pipelines_places_grow_with_what_is_on_its_way(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* What exec refuses of a plan that nobody proved: exec/verify/plan_bounds.c. One field is changed in each. */
+/* What exec refuses of a plan that nobody proved: exec/verify/plan_bounds.c. One field is
+ * changed in each. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

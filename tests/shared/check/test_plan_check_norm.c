@@ -1,6 +1,7 @@
 /* lw_plan_check on the chain of clipping: one change each, and the fault names the op and the
- * ranks. docs/design/grad_norm.md. Modules a, b | c of tests/lib/tiny_workload.h; weights are split over
- * tensor groups, b.bias is whole on each of their ranks; d.weight in c is a copy of a.weight. */
+ * ranks. docs/design/grad_norm.md. Modules a, b | c of tests/lib/tiny_workload.h; weights are
+ * split over tensor groups, b.bias is whole on each of their ranks; d.weight in c is a copy of
+ * a.weight. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* Clipping and narrowed weights in a plan: shared/lower/lower_clip.c, shared/lower/lower_update.c,
- * docs/design/lower.md. The workload is tests/lib/tiny_workload.h's: 602 f32 elements, 2408 bytes; the
- * optimizer takes 7 us for all. */
+/* Clipping and narrowed weights in a plan: shared/lower/lower_clip.c,
+ * shared/lower/lower_update.c, docs/design/lower.md. The workload is
+ * tests/lib/tiny_workload.h's: 602 f32 elements, 2408 bytes; the optimizer takes 7 us for all. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

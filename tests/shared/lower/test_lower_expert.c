@@ -84,8 +84,8 @@ static void tokens_go_to_experts_and_back(void **state)
     lw_workload_free(&w);
 }
 
-/* Ranks 1 and 3 of 4 hold the same half of the experts: their gradients are reduced over these two, all
- * others over four. No bucket has both. */
+/* Ranks 1 and 3 of 4 hold the same half of the experts: their gradients are reduced over these
+ * two, all others over four. No bucket has both. */
 static void experts_are_reduced_over_their_own_group(void **state)
 {
     static const char *const words[] = {"dp 4 ep 2", "dp 4 ep 2 zero 1", "dp 4 ep 2 zero 2",

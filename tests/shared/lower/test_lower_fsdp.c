@@ -1,6 +1,6 @@
-/* ZeRO-2 and ZeRO-3: shared/lower/lower_fsdp.c, shared/check/plan_check_gather.c, docs/design/lower_fsdp.md.
- * The workload is that of tests/lib/tiny_workload.h: a.weight 100 elements, b.weight 200, b.bias 2,
- * c.weight 300, all f32; the optimizer takes 7 us for all 602. */
+/* ZeRO-2 and ZeRO-3: shared/lower/lower_fsdp.c, shared/check/plan_check_gather.c,
+ * docs/design/lower_fsdp.md. The workload is that of tests/lib/tiny_workload.h: a.weight 100
+ * elements, b.weight 200, b.bias 2, c.weight 300, all f32; the optimizer takes 7 us for all 602. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -116,7 +116,8 @@ static void modules_gather_before_and_give_up_behind(void **state)
            "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
 }
 
-/* Below 150 elements: a.weight and b.bias make a unit of 102 that stays, gathered after the step. */
+/* Below 150 elements: a.weight and b.bias make a unit of 102 that stays, gathered after the
+ * step. */
 static void small_parameters_persist(void **state)
 {
     struct tiny t;
@@ -325,8 +326,8 @@ static int32_t n_scattered(const struct lw_strategy *s)
     return n;
 }
 
-/* Three units, four micro-batches: torch's FSDP reduces each unit in every one of them, and once under
- * no_sync. ZeRO-1 reduces once. */
+/* Three units, four micro-batches: torch's FSDP reduces each unit in every one of them, and once
+ * under no_sync. ZeRO-1 reduces once. */
 static void every_micro_batch_is_reduced(void **state)
 {
     (void)state;

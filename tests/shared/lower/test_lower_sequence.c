@@ -1,5 +1,6 @@
 /* Sequence and context parallelism, messages in parts, recomputation of some layers:
- * shared/lower/lower_tensor.c, lower_forward.c, lower_backward.c, docs/design/program_sequence.md. */
+ * shared/lower/lower_tensor.c, lower_forward.c, lower_backward.c,
+ * docs/design/program_sequence.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,9 +72,9 @@ static int64_t kept(const struct lw_plan *p)
     return bytes;
 }
 
-/* A block sums two activations in forward and two in backward; embedding and head sum as the model says.
- * Each sum of B bytes becomes a reduce-scatter of B and, in the other pass, an all-gather of B; saved
- * inputs of the backward's sums are gathered once more. */
+/* A block sums two activations in forward and two in backward; embedding and head sum as the
+ * model says. Each sum of B bytes becomes a reduce-scatter of B and, in the other pass, an
+ * all-gather of B; saved inputs of the backward's sums are gathered once more. */
 static void sums_become_scatters_and_gathers(void **state)
 {
     struct lw_workload w = model();
@@ -112,8 +113,9 @@ static void sequence_parallelism_divides_all_activations(void **state)
     lw_workload_free(&w);
 }
 
-/* 32 tokens of 16 f32: a stage passes on 2048 bytes. In parts of two each rank sends 1024 and the group
- * gathers 2048 before each action that takes one. With sequence parallelism nobody has more. */
+/* 32 tokens of 16 f32: a stage passes on 2048 bytes. In parts of two each rank sends 1024 and
+ * the group gathers 2048 before each action that takes one. With sequence parallelism nobody has
+ * more. */
 static void a_message_travels_in_parts(void **state)
 {
     const char *const words = "tp 2 pp 2 micro-batches 3";
@@ -161,7 +163,8 @@ static void keys_and_values_are_gathered(void **state)
     lw_workload_free(&w);
 }
 
-/* A quarter of the tokens: a quarter of the time and of the activations, and all of the parameters. */
+/* A quarter of the tokens: a quarter of the time and of the activations, and all of the
+ * parameters. */
 static void tokens_are_divided(void **state)
 {
     struct lw_workload w = model();

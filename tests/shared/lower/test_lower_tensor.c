@@ -13,8 +13,8 @@
 
 enum { ROOM = 4096 };
 
-/* a is whole, b is a block of two sums in each direction whose times are whole to 0.5 us in forward, c
- * is split by columns with one sum in backward. */
+/* a is whole, b is a block of two sums in each direction whose times are whole to 0.5 us in
+ * forward, c is split by columns with one sum in backward. */
 static void init(struct tiny *t)
 {
     tiny_init(t);

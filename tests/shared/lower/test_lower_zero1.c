@@ -1,6 +1,7 @@
-/* ZeRO-1 in a plan: shared/lower/lower_zero1.c, shared/check/plan_check_shard.c, docs/design/lower_zero1.md. The
- * workload is that of tests/lib/tiny_workload.h: a.weight 100 elements, b.weight 200, b.bias 2, c.weight
- * 300, all f32, 602 in all; the optimizer takes 7 us for all of them. */
+/* ZeRO-1 in a plan: shared/lower/lower_zero1.c, shared/check/plan_check_shard.c,
+ * docs/design/lower_zero1.md. The workload is that of tests/lib/tiny_workload.h: a.weight 100
+ * elements, b.weight 200, b.bias 2, c.weight 300, all f32, 602 in all; the optimizer takes 7 us
+ * for all of them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -55,8 +56,8 @@ static void greedy_owners_broadcast_what_they_updated(void **state)
     lw_plan_free(&p);
 }
 
-/* c 1200 bytes to 0, b.weight 800 to 1, a 400 to 1, b.bias to 0 (both at 1200): 302 and 300 elements;
- * 7 us * 302 / 602 = 3.51. */
+/* c 1200 bytes to 0, b.weight 800 to 1, a 400 to 1, b.bias to 0 (both at 1200): 302 and 300
+ * elements; 7 us * 302 / 602 = 3.51. */
 static void largest_first_evens_the_owners_out(void **state)
 {
     struct tiny t;
@@ -342,8 +343,8 @@ static struct lw_exec_options options(void)
     return o;
 }
 
-/* Every shard policy under every way of reducing ends like one rank: weights on every rank, momentum
- * once over all ranks where it is sharded. */
+/* Every shard policy under every way of reducing ends like one rank: weights on every rank,
+ * momentum once over all ranks where it is sharded. */
 static void sharded_runs_end_like_one_rank(void **state)
 {
     static const struct {

@@ -1,5 +1,6 @@
-/* The table of docs/design/zero.md, row by row on whole plans: what each option set moves per rank and
- * step, and what a rank keeps per parameter; and the peak of llama-2-70b under ZeRO-3 from its parts. */
+/* The table of docs/design/zero.md, row by row on whole plans: what each option set moves per
+ * rank and step, and what a rank keeps per parameter; and the peak of llama-2-70b under ZeRO-3
+ * from its parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +29,8 @@ static struct lw_plan plan_of(const struct lw_workload *w, const char *words)
     return p;
 }
 
-/* Times its payload that a rank sends at the least: Thakur et al., IJHPCA 2005, section 4; of rooted
- * operations each byte reaches or leaves a rank once. */
+/* Times its payload that a rank sends at the least: Thakur et al., IJHPCA 2005, section 4; of
+ * rooted operations each byte reaches or leaves a rank once. */
 static double factor(enum lw_op_kind kind, double n)
 {
     switch (kind) {
@@ -131,9 +132,9 @@ static void volumes_and_bytes_are_those_of_the_table(void **state)
     assert_int_equal(n_plans, 2 * (3 * 8 - 4));
 }
 
-/* 27 GiB and not the 154 that every bucket at once would make: 16/64 bytes of each parameter, two
- * gathered units, the gradients of one, and activations: full recomputation keeps the input of each of 80
- * blocks, and one block is whole while its backward runs. */
+/* 27 GiB and not the 154 that every bucket at once would make: 16/64 bytes of each parameter,
+ * two gathered units, the gradients of one, and activations: full recomputation keeps the input
+ * of each of 80 blocks, and one block is whole while its backward runs. */
 static void seventy_billion_parameters_fit(void **state)
 {
     struct lw_workload w = model_build("llama-2-70b", (struct traces_model_shape){0});

@@ -308,7 +308,8 @@ static void published_terms_are_off_until_asked_for(void **state)
     lw_cluster_free(&none);
 }
 
-/* What buyers compare, one line a system, 100 columns at most: 18 NVLinks of 20.6 GB/s, 8 ports of 50. */
+/* What buyers compare, one line a system, 100 columns at most: 18 NVLinks of 20.6 GB/s, 8 ports
+ * of 50. */
 static void list_of_systems_fits_a_page(void **state)
 {
     (void)state;

@@ -14,8 +14,9 @@ static const struct lw_device slow = {.kind = "slow", .peak_flops[LW_F32] = {100
 static const struct lw_device fast = {.kind = "fast", .peak_flops[LW_F32] = {400, "t"},
                                       .memory_bytes_per_s = {20, "t"}};
 
-/* Module a: 600 FLOPs, no bytes: 4 times faster. b: 600 FLOPs (6 s), 200 bytes (20 s): by memory, twice
- * (10 s of the fast one against 1.5). c: 600 FLOPs (6 s), 50 bytes (5 s): 6 s there, 2.5 s here. */
+/* Module a: 600 FLOPs, no bytes: 4 times faster. b: 600 FLOPs (6 s), 200 bytes (20 s): by
+ * memory, twice (10 s of the fast one against 1.5). c: 600 FLOPs (6 s), 50 bytes (5 s): 6 s
+ * there, 2.5 s here. */
 static void each_module_goes_by_its_own_roofline(void **unused)
 {
     struct tiny t;

@@ -314,8 +314,9 @@ static void peak_memory_follows_allocations_in_time(void **unused)
     lw_plan_free(&plan);
 }
 
-/* One stage keeps 100 B a micro-batch: F0 0..10, F1 10..20, B0 20..30, F2 30..40, B1 40..50, B2 50..60.
- * B0 gives back at 30 what F2 takes at 30: two in flight, 120 fixed + 200; rank 1 keeps nothing. */
+/* One stage keeps 100 B a micro-batch: F0 0..10, F1 10..20, B0 20..30, F2 30..40, B1 40..50, B2
+ * 50..60. B0 gives back at 30 what F2 takes at 30: two in flight, 120 fixed + 200; rank 1 keeps
+ * nothing. */
 static void activations_are_held_until_their_backward_ends(void **unused)
 {
     struct lw_plan plan;

@@ -1,5 +1,5 @@
-/* What `lapwing bench plan-3d` promises: gpt-175b on 16,384 ranks in less than 500 MB, because ranks
- * of a role share their program. */
+/* What `lapwing bench plan-3d` promises: gpt-175b on 16,384 ranks in less than 500 MB, because
+ * ranks of a role share their program. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

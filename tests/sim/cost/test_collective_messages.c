@@ -285,9 +285,9 @@ static void closed_forms_have_the_hand_values(void **unused)
     lw_cluster_free(&c);
 }
 
-/* Two members, two trees of one edge each, in opposite directions: both halves go up at once and come
- * down at once: 2 rounds of 2000 B; with k pieces 2 k rounds of 2000/k B, so with a latency one piece is
- * best. Three members without latency: as many pieces as there are. */
+/* Two members, two trees of one edge each, in opposite directions: both halves go up at once and
+ * come down at once: 2 rounds of 2000 B; with k pieces 2 k rounds of 2000/k B, so with a latency
+ * one piece is best. Three members without latency: as many pieces as there are. */
 static void trees_choose_their_pieces(void **unused)
 {
     struct lw_cost_query two = {LW_OP_ALL_REDUCE, LW_F32, 4000, 2, 1, LW_REDUCER_TREE};
@@ -306,9 +306,9 @@ static void trees_choose_their_pieces(void **unused)
 }
 
 /* 8 devices on 2 nodes; 4 copies in, 4 reads and 1 write to add, 5 for the tree, 4 copies out:
- * 18 touches, 24e9 / 18 = 1.33e9 B/s; PCIe 3e9; bridge 8e9 / 4 = 2e9; NIC 4e9 / 2 = 2e9. Memory is the
- * least: a piece of 1000 B takes 750,000 ps, in the tree 500,000 + 100. Ten pieces, height 1:
- * 10 + 3 slots. One piece: 2 slots of copies and 2 of the tree. */
+ * 18 touches, 24e9 / 18 = 1.33e9 B/s; PCIe 3e9; bridge 8e9 / 4 = 2e9; NIC 4e9 / 2 = 2e9. Memory
+ * is the least: a piece of 1000 B takes 750,000 ps, in the tree 500,000 + 100. Ten pieces,
+ * height 1: 10 + 3 slots. One piece: 2 slots of copies and 2 of the tree. */
 static void hfreduce_runs_at_the_least_of_four_ceilings(void **unused)
 {
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 10000, 8, 2, LW_REDUCER_HFREDUCE};

@@ -1,4 +1,5 @@
-/* Costs of communication against their closed forms, and measured tables between and beyond rows. */
+/* Costs of communication against their closed forms, and measured tables between and beyond
+ * rows. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -54,10 +55,10 @@ static void closed_forms_are_exact(void **unused)
     lw_cluster_free(&c);
 }
 
-/* Two nodes of four devices; inside 4 links of 1e9 B/s and 7 ps, between nodes 2 links of 1e9 B/s a
- * node and 100 ps. A ring over all 8 gets both links: 2e9 B/s, slower than 4e9 inside. 14 steps: one
- * trip of 8 hops crosses nodes twice, the 6 hops left over cross twice: 4 x 100 + 10 x 7.
- * A group of one device of each node gets a quarter of the node's links: 0.5e9 B/s. */
+/* Two nodes of four devices; inside 4 links of 1e9 B/s and 7 ps, between nodes 2 links of 1e9
+ * B/s a node and 100 ps. A ring over all 8 gets both links: 2e9 B/s, slower than 4e9 inside. 14
+ * steps: one trip of 8 hops crosses nodes twice, the 6 hops left over cross twice: 4 x 100 + 10
+ * x 7. A group of one device of each node gets a quarter of the node's links: 0.5e9 B/s. */
 static void groups_over_nodes_pay_the_slowest_link_and_their_share(void **unused)
 {
     struct lw_cluster c;
@@ -80,8 +81,9 @@ static void groups_over_nodes_pay_the_slowest_link_and_their_share(void **unused
 static const int64_t sizes[] = {1000, 4000, 64000};
 static const lw_ps times[] = {10000000, 40000000, 160000000};
 
-/* 1000 -> 4000 bytes: 10 -> 40 us, slope 1: at 2000 bytes 20 us. 4000 -> 64000: 40 -> 160 us, slope
- * log 4 / log 16 = 1/2: at 16000 bytes 80 us. Beyond: 120 us for 60000 bytes more, 2000 ps a byte. */
+/* 1000 -> 4000 bytes: 10 -> 40 us, slope 1: at 2000 bytes 20 us. 4000 -> 64000: 40 -> 160 us,
+ * slope log 4 / log 16 = 1/2: at 16000 bytes 80 us. Beyond: 120 us for 60000 bytes more, 2000 ps
+ * a byte. */
 static void tables_are_exact_at_rows_and_straight_on_log_axes_between(void **unused)
 {
     static const struct {

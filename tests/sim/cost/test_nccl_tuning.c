@@ -1,5 +1,5 @@
-/* NCCL's cost model against what NCCL itself printed (a public tuning log of 2.29.7), public measurements,
- * and cells computed by hand from the constants. */
+/* NCCL's cost model against what NCCL itself printed (a public tuning log of 2.29.7), public
+ * measurements, and cells computed by hand from the constants. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -69,8 +69,8 @@ static struct sim_nccl_comm socket_pair(void)
     return c;
 }
 
-/* A public NCCL 2.29.7 tuning log: all 14 enabled cells of two ranks on two nodes, and the latencies
- * that it prints for the LL128 cells it disables. */
+/* A public NCCL 2.29.7 tuning log: all 14 enabled cells of two ranks on two nodes, and the
+ * latencies that it prints for the LL128 cells it disables. */
 static void equals_a_tuning_log_of_the_library(void **unused)
 {
     static const struct expected log[] = {
@@ -131,8 +131,8 @@ static void assert_graph(struct sim_nccl_graph g, int32_t n, double intra, doubl
     assert_float_equal(g.inter_gbs, inter, 1e-9);
 }
 
-/* NVIDIA/nccl issue 1197 (2.19.4): ring and tree 12 x 30, NVLS 8 heads at 40/60. A100: 12 x 20. Eight
- * NICs of 400 Gbit/s: 8 x 45, because 8 x 48 exceeds the 370.8 GB/s of a device. */
+/* NVIDIA/nccl issue 1197 (2.19.4): ring and tree 12 x 30, NVLS 8 heads at 40/60. A100: 12 x 20.
+ * Eight NICs of 400 Gbit/s: 8 x 45, because 8 x 48 exceeds the 370.8 GB/s of a device. */
 static void finds_the_graphs_of_known_nodes(void **unused)
 {
     struct sim_nccl_comm one = h100(1), four = h100(4);
@@ -154,8 +154,8 @@ static void finds_the_graphs_of_known_nodes(void **unused)
     assert_graph(g.ring, 8, 24, 24);
 }
 
-/* What the library's own search and model (2.28.9, src/graph, run on an XML topology of 8 B200 with NVSwitch
- * and a NIC of 400 Gbit/s each) give: docs/design/nccl.md, "Beside the library". */
+/* What the library's own search and model (2.28.9, src/graph, run on an XML topology of 8 B200
+ * with NVSwitch and a NIC of 400 Gbit/s each) give: docs/design/nccl.md, "Beside the library". */
 static void equals_the_librarys_search_for_b200(void **unused)
 {
     static const struct expected two[] = {
@@ -278,8 +278,8 @@ static void measured_reduce_scatter_is_met(void **unused)
     }
 }
 
-/* NVIDIA/nccl issue 1154: H800, 8 channels of 22 GB/s, pattern TREE: tree Simple 68.8. nccl-tests issue
- * 290: NVLS all-reduce at a bus bandwidth of 476 = 272 x 14/8. */
+/* NVIDIA/nccl issue 1154: H800, 8 channels of 22 GB/s, pattern TREE: tree Simple 68.8.
+ * nccl-tests issue 290: NVLS all-reduce at a bus bandwidth of 476 = 272 x 14/8. */
 static void printed_bandwidths_of_issues(void **unused)
 {
     struct sim_nccl_comm c = h100(4), one = h100(1);
@@ -294,7 +294,8 @@ static void printed_bandwidths_of_issues(void **unused)
     assert_float_equal(cell.gbs * 14 / 8, 476, 1e-9);
 }
 
-/* What moved between versions: tree Simple 28 us a hop in 2.19, NVLS 23 us and 5/6; LL cap of Hopper. */
+/* What moved between versions: tree Simple 28 us a hop in 2.19, NVLS 23 us and 5/6; LL cap of
+ * Hopper. */
 static void versions_differ_as_their_sources_do(void **unused)
 {
     static const struct {
@@ -348,8 +349,8 @@ static void version_is_the_newest_that_is_not_newer(void **unused)
 /* CollNet exists between nodes, and only where the cluster says so. */
 static void collnet_needs_the_network_to_reduce(void **unused)
 {
-    /* direct: 2 (3.7 + 7 * .4) + 31 = 44; 360 / 1 * .85 / 2. chain: 2 * 7 * 2.8 + 30 = 69.2; 360 / 2.
-     * NVLS: 25 + 18; 8 * min(66.9, 45) * 32/62 */
+    /* direct: 2 (3.7 + 7 * .4) + 31 = 44; 360 / 1 * .85 / 2. chain: 2 * 7 * 2.8 + 30 = 69.2; 360
+     * / 2. NVLS: 25 + 18; 8 * min(66.9, 45) * 32/62 */
     static const struct expected cells[] = {
         {AR, DIRECT, SIMPLE, 44, 153}, {AR, CHAIN, SIMPLE, 69.2, 180}, {AR, NVLS, SIMPLE, 43, 185.8}};
     struct sim_nccl_comm c = h100(4);

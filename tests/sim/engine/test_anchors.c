@@ -1,7 +1,7 @@
-/* The exact oracles: a ring all-reduce of 64 MiB (W-AR) and a step of 10 buckets (W-DDP) on N ranks
- * with links of 50e9 B/s and 500 ns, at collective detail, message by message through the event queue,
- * and by the recurrence; then the same with one slow link, one late rank, one op whose rate halves.
- * All from a plan through the engine, compared to the picosecond. */
+/* The exact oracles: a ring all-reduce of 64 MiB (W-AR) and a step of 10 buckets (W-DDP) on N
+ * ranks with links of 50e9 B/s and 500 ns, at collective detail, message by message through the
+ * event queue, and by the recurrence; then the same with one slow link, one late rank, one op
+ * whose rate halves. All from a plan through the engine, compared to the picosecond. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -129,10 +129,11 @@ static void late_rank_shifts_the_end_by_its_delay(void **unused)
 
 /* Compute at half speed while data moves. Forwards 10000 us, backward 1 until 12000 us; then
  * all-reduces follow each other without a pause as long as their backwards are done in time: a
- * backward takes 4000 us under them. T = 2355.81024 us (N = 8) is shorter than that, so bucket k + 1
- * waits for its backward. In a cycle of one backward: the all-reduce runs T, the backward does T/2 of
- * its 2000 us, the rest 2000 - T/2 at full speed: T + 2000 us - T/2 = 2000 us + T/2 per cycle. Nine
- * cycles, and the last all-reduce: 12000 us + 9 (2000 us + T/2) + T. T/2 = 1177905120 ps, whole. */
+ * backward takes 4000 us under them. T = 2355.81024 us (N = 8) is shorter than that, so bucket k
+ * + 1 waits for its backward. In a cycle of one backward: the all-reduce runs T, the backward
+ * does T/2 of its 2000 us, the rest 2000 - T/2 at full speed: T + 2000 us - T/2 = 2000 us + T/2
+ * per cycle. Nine cycles, and the last all-reduce: 12000 us + 9 (2000 us + T/2) + T. T/2 =
+ * 1177905120 ps, whole. */
 static void rate_that_halves_midway_gives_the_hand_value(void **unused)
 {
     struct lw_plan plan;
@@ -149,7 +150,8 @@ static void rate_that_halves_midway_gives_the_hand_value(void **unused)
     lw_plan_free(&plan);
 }
 
-/* For all-reduces longer than a slowed backward (4000 us), backwards hide fully and nothing changes. */
+/* For all-reduces longer than a slowed backward (4000 us), backwards hide fully and nothing
+ * changes. */
 static void slowed_backwards_hide_under_longer_all_reduces(void **unused)
 {
     struct lw_plan plan;

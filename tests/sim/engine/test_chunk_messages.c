@@ -70,11 +70,12 @@ static void both_details_take_the_algorithms_cost(void **unused)
     }
 }
 
-/* Four ranks, 4000 bytes at 1e9 B/s, no latency, one shot: rank r sends to r + 1, r + 2, r + 3, 4 us
- * each. The link 1 -> 2 has half the speed: rank 1's first message takes 8 us; its others leave at 8 and
- * 12 and are there at 12 (rank 3) and 16 (rank 0). Rank 2 waits for its port: 8 (from 1), 12 (from 0), 16
- * (from 3). Rank 0's others: to 2 in 8..12, to 3 in 12..16; at 3, from 2 until 4, from 1 until 12, from 0
- * until 16. All end at 16 or before: 4 us more than the 12 without. */
+/* Four ranks, 4000 bytes at 1e9 B/s, no latency, one shot: rank r sends to r + 1, r + 2, r + 3,
+ * 4 us each. The link 1 -> 2 has half the speed: rank 1's first message takes 8 us; its others
+ * leave at 8 and 12 and are there at 12 (rank 3) and 16 (rank 0). Rank 2 waits for its port: 8
+ * (from 1), 12 (from 0), 16 (from 3). Rank 0's others: to 2 in 8..12, to 3 in 12..16; at 3, from
+ * 2 until 4, from 1 until 12, from 0 until 16. All end at 16 or before: 4 us more than the 12
+ * without. */
 static void a_slow_link_delays_whom_it_concerns(void **unused)
 {
     struct lw_plan plan;
@@ -91,9 +92,9 @@ static void a_slow_link_delays_whom_it_concerns(void **unused)
     lw_plan_free(&plan);
 }
 
-/* The same, with rank 2 entering 5 us late: who sends to it does not wait (eager), it sends its own from
- * 5 on: 5 + 3 x 4 = 17; the receivers' ports are free for it by then. A pairwise exchange is held up as
- * a whole: every step waits for its partners, 5 + 2 x 3 x 1. */
+/* The same, with rank 2 entering 5 us late: who sends to it does not wait (eager), it sends its
+ * own from 5 on: 5 + 3 x 4 = 17; the receivers' ports are free for it by then. A pairwise
+ * exchange is held up as a whole: every step waits for its partners, 5 + 2 x 3 x 1. */
 static void a_late_member_holds_up_who_waits_for_it(void **unused)
 {
     static const struct {
@@ -115,7 +116,8 @@ static void a_late_member_holds_up_who_waits_for_it(void **unused)
     }
 }
 
-/* Root 0 sends 4 us each to 1, 2, 3, and is done at 12; rank 1 enters at 50 and finds its own there. */
+/* Root 0 sends 4 us each to 1, 2, 3, and is done at 12; rank 1 enters at 50 and finds its own
+ * there. */
 static void a_broadcasts_root_waits_for_the_last_to_enter(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 4);
@@ -140,8 +142,8 @@ static void a_broadcasts_root_waits_for_the_last_to_enter(void **unused)
     lw_plan_free(&plan);
 }
 
-/* Later entries never make anything earlier: with entries up to 20 us late, a run takes at least what it
- * takes from a common entry, and at most 20 us more. */
+/* Later entries never make anything earlier: with entries up to 20 us late, a run takes at least
+ * what it takes from a common entry, and at most 20 us more. */
 static void skewed_entries_cost_at_most_the_skew(void **unused)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER,
@@ -209,8 +211,8 @@ static void hfreduce_runs_message_by_message(void **unused)
     lw_plan_free(&plan);
 }
 
-/* A tree is for all-reduces, and so is one-shot: an all-gather of its communicator goes by ring, 3 x 1 us,
- * and the result says so. */
+/* A tree is for all-reduces, and so is one-shot: an all-gather of its communicator goes by ring,
+ * 3 x 1 us, and the result says so. */
 static void what_a_reducer_does_not_do_goes_by_ring(void **unused)
 {
     static const enum lw_reducer_kind asked[] = {LW_REDUCER_TREE, LW_REDUCER_ONE_SHOT};

@@ -1,5 +1,5 @@
-/* Collectives with CPU times on the compute core, and libraries with several workers (gloo), each on
- * an example small enough to follow by hand. Times in us unless said. */
+/* Collectives with CPU times on the compute core, and libraries with several workers (gloo),
+ * each on an example small enough to follow by hand. Times in us unless said. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -83,8 +83,8 @@ static void cpu_times_are_off_unless_communication_is_on_the_core(void **unused)
     free_world(&w);
 }
 
-/* Three all-reduces at 0, two workers. Two share the link at half speed and want 0.2 of the core each
- * (CPU 40 of 100, at half speed); the third waits for a worker.
+/* Three all-reduces at 0, two workers. Two share the link at half speed and want 0.2 of the core
+ * each (CPU 40 of 100, at half speed); the third waits for a worker.
  *   0..200    two in flight; compute runs at 0.6 and does 120 of 200
  *   200..300  the third alone wants 0.4; compute does 60
  *   300..320  compute alone does the last 20 */
@@ -110,9 +110,9 @@ static void two_workers_share_the_link_and_the_third_collective_waits(void **unu
     free_world(&w);
 }
 
-/* Recorded times, two workers: the third takes the worker that is free first (the second's), and the
- * fourth, ready long before the third's worker is free, does not overtake: it takes the third's
- * worker at 50 + 10. A kernel on the communication stream comes after all of them. */
+/* Recorded times, two workers: the third takes the worker that is free first (the second's), and
+ * the fourth, ready long before the third's worker is free, does not overtake: it takes the
+ * third's worker at 50 + 10. A kernel on the communication stream comes after all of them. */
 static void a_free_worker_takes_the_next_in_issue_order(void **unused)
 {
     struct world w;
@@ -234,9 +234,9 @@ static void random_world(struct world *w, int32_t n_workers, int32_t n_collectiv
     run(w);
 }
 
-/* Against the rule itself, computed the slow way: on each rank a collective starts when it is ready,
- * all before it have started, and fewer than n of those have not ended; it moves when the slower rank
- * has entered, and lasts its recorded time. */
+/* Against the rule itself, computed the slow way: on each rank a collective starts when it is
+ * ready, all before it have started, and fewer than n of those have not ended; it moves when the
+ * slower rank has entered, and lasts its recorded time. */
 static void random_collectives_follow_the_rule_of_the_workers(void **unused)
 {
     enum { MOST = 12 };
@@ -275,8 +275,8 @@ static void random_collectives_follow_the_rule_of_the_workers(void **unused)
     }
 }
 
-/* Rank 0 receives before its first all-reduce; rank 1 sends after its second. The second of rank 0 is
- * ready, but the first one has not started. */
+/* Rank 0 receives before its first all-reduce; rank 1 sends after its second. The second of rank
+ * 0 is ready, but the first one has not started. */
 static void a_collective_behind_one_that_never_starts_is_a_deadlock(void **unused)
 {
     struct lw_builder *b = lw_builder_new("p", 2);

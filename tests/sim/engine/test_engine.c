@@ -1,4 +1,5 @@
-/* The engine's rules, each on an example small enough to follow by hand. Times in us unless said. */
+/* The engine's rules, each on an example small enough to follow by hand. Times in us unless
+ * said. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -86,9 +87,9 @@ static void a_collective_occupies_from_entry_and_moves_from_the_last(void **unus
     free_world(&w);
 }
 
-/* Compute of 100 at full rate; a collective of 40 starts at 30 and halves it: 30 done by 30, 20 more
- * by 70, the last 50 by 120. With the collective at 0.8 beside compute it lasts 50: 25 more by 80,
- * the last 45 by 125. */
+/* Compute of 100 at full rate; a collective of 40 starts at 30 and halves it: 30 done by 30, 20
+ * more by 70, the last 50 by 120. With the collective at 0.8 beside compute it lasts 50: 25 more
+ * by 80, the last 45 by 125. */
 static void an_op_is_retimed_when_a_collective_starts_beside_it(void **unused)
 {
     for (int both = 0; both < 2; both++) {
@@ -170,8 +171,8 @@ static void tables_for_two_in_flight_slow_both(void **unused)
     free_world(&w);
 }
 
-/* Alone 100 by its table, both ways at once 200 each. Rank 0 sends from 0, rank 1 from 50: as above. The
- * links themselves would take 1. */
+/* Alone 100 by its table, both ways at once 200 each. Rank 0 sends from 0, rank 1 from 50: as
+ * above. The links themselves would take 1. */
 static void messages_both_ways_go_by_their_table(void **unused)
 {
     static const int64_t bytes[] = {1000, 2000};
@@ -207,8 +208,9 @@ static void messages_both_ways_go_by_their_table(void **unused)
     free_world(&w);
 }
 
-/* comm_sms 27 of 108: compute runs at 3/4 from the local entry on, also while rank 0 waits for rank 1.
- * Compute 100 on rank 0; entry at 0, data moves 40..60: the kernel does 45 by 60, the other 55 by 115. */
+/* comm_sms 27 of 108: compute runs at 3/4 from the local entry on, also while rank 0 waits for
+ * rank 1. Compute 100 on rank 0; entry at 0, data moves 40..60: the kernel does 45 by 60, the
+ * other 55 by 115. */
 static void a_waiting_collective_holds_its_sms(void **unused)
 {
     struct lw_builder *b = begin_roles(2);
@@ -310,7 +312,8 @@ static void a_group_call_completes_as_a_unit(void **unused)
     free_world(&w);
 }
 
-/* One role, ring of three: rank r sends 1000 (r+1) bytes to r+1 and receives from r-1, in one call. */
+/* One role, ring of three: rank r sends 1000 (r+1) bytes to r+1 and receives from r-1, in one
+ * call. */
 static void operands_say_what_differs_between_ranks_of_a_role(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 3);
@@ -334,8 +337,8 @@ static void operands_say_what_differs_between_ranks_of_a_role(void **unused)
     free_world(&w);
 }
 
-/* Variants first, accumulate, steady; passes: first, then (accumulate, steady) for ever. Rank-local:
- * rank 1 is slower and enters its passes later. */
+/* Variants first, accumulate, steady; passes: first, then (accumulate, steady) for ever.
+ * Rank-local: rank 1 is slower and enters its passes later. */
 static void passes_run_their_variants_and_are_rank_local(void **unused)
 {
     struct lw_builder *b = lw_builder_new("p", 2);

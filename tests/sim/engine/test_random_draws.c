@@ -152,7 +152,8 @@ static void every_message_is_counted_and_every_event(void **unused)
     assert_true(bench("w-ar --ranks 64", "\"n_events\":") <= 64);
 }
 
-/* Messages are counted through: the second all-reduce of a rank draws other jitter than the first. */
+/* Messages are counted through: the second all-reduce of a rank draws other jitter than the
+ * first. */
 static void a_whole_step_agrees_by_both_methods(void **unused)
 {
     (void)unused;
@@ -195,7 +196,8 @@ static void noise_rounds_to_the_nearest_picosecond(void **unused)
         lw_ps got = sim_noisy(5, 1, 2, op, 0.1, 1000003);
         assert_true((double)got >= exact - 0.5 && (double)got <= exact + 0.5);
     }
-    /* two picoseconds, one standard deviation of 100 %: never negative, and both ends are reached */
+    /* two picoseconds, one standard deviation of 100 %: never negative, and both ends are
+     * reached */
     bool none = false, more = false;
     for (uint64_t op = 0; op < 200; op++) {
         lw_ps got = sim_noisy(5, 1, 2, op, 1, 2);

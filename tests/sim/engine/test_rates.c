@@ -1,5 +1,5 @@
-/* Rates that depend on what runs beside: memory bandwidth, shared links, spread of communication, and a
- * measured case in which overlapping loses. Times in us unless said. */
+/* Rates that depend on what runs beside: memory bandwidth, shared links, spread of
+ * communication, and a measured case in which overlapping loses. Times in us unless said. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -35,8 +35,8 @@ static int32_t add_kernel(struct lw_builder *b, int32_t stream, lw_ps time, int6
 
 /* --- memory --- */
 
-/* Memory moves 1000 B/us. A kernel of 100 us moves 80,000 B: it wants 0.8 of it. At 30 a collective of
- * 40 us and 4000 B enters; each of its bytes moves m through memory.
+/* Memory moves 1000 B/us. A kernel of 100 us moves 80,000 B: it wants 0.8 of it. At 30 a collective
+ * of 40 us and 4000 B enters; each of its bytes moves m through memory.
  *   m = 5   20,000 B in 40 us = 0.5. Together 1.3: split fairly, half each; the collective has what it
  *           wants, the kernel runs at 0.5 / 0.8 = 0.625. At 70 it has done 30 + 25, and ends at 115.
  *   m = 9   0.9: half each. The collective runs at 5/9: 72 us, until 102; the kernel has done
@@ -69,10 +69,10 @@ static void memory_is_shared_max_min_fairly(void **unused)
     }
 }
 
-/* 27 of 108 SMs leave the kernel three quarters, with which it wants 0.6 of memory; the collective (m = 5)
- * wants 0.5: half each, 0.5 / 0.8 = 0.625 is what memory lets it do, the smaller of the two. From 30, where
- * the collective enters, to 70: 25 us, as without the SMs. With m = 2 memory has room for both: 0.75, 30 us,
- * and the end at 110. */
+/* 27 of 108 SMs leave the kernel three quarters, with which it wants 0.6 of memory; the
+ * collective (m = 5) wants 0.5: half each, 0.5 / 0.8 = 0.625 is what memory lets it do, the
+ * smaller of the two. From 30, where the collective enters, to 70: 25 us, as without the SMs.
+ * With m = 2 memory has room for both: 0.75, 30 us, and the end at 110. */
 static void memory_and_sms_leave_the_smaller_part(void **unused)
 {
     static const struct {
@@ -97,9 +97,9 @@ static void memory_and_sms_leave_the_smaller_part(void **unused)
     }
 }
 
-/* A message of 4000 B takes 4 us and moves 3 B for each: 3000 B/us, all of the memory and more; a kernel of
- * 10 us and 10,000 B wants all of it too. Half each at both ends: 8 us for the message, and the kernel has
- * done 4 of 10 at 8: 14. */
+/* A message of 4000 B takes 4 us and moves 3 B for each: 3000 B/us, all of the memory and more;
+ * a kernel of 10 us and 10,000 B wants all of it too. Half each at both ends: 8 us for the
+ * message, and the kernel has done 4 of 10 at 8: 14. */
 static void messages_share_memory_too(void **unused)
 {
     struct lw_builder *b = begin_roles(2);
@@ -123,8 +123,8 @@ static void messages_share_memory_too(void **unused)
     free_world(&w);
 }
 
-/* A copy of 4000 B in 8 us reads and writes: 1000 B/us, all of it; the collective of memory_is_shared with
- * m = 5 wants half: half each, the copy takes 16 us beside it. */
+/* A copy of 4000 B in 8 us reads and writes: 1000 B/us, all of it; the collective of
+ * memory_is_shared with m = 5 wants half: half each, the copy takes 16 us beside it. */
 static void copies_read_and_write(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 2);
@@ -165,7 +165,8 @@ static void memory_needs_known_bytes(void **unused)
 
 /* --- links --- */
 
-/* Nodes of `per_node` devices with one adapter of 1000 B/us; devices' links are 100 times as fast. */
+/* Nodes of `per_node` devices with one adapter of 1000 B/us; devices' links are 100 times as
+ * fast. */
 static void one_adapter(struct lw_cluster *c, int32_t per_node, bool fair)
 {
     make_cluster(c, per_node, 100e9, 0);
@@ -177,10 +178,11 @@ static void one_adapter(struct lw_cluster *c, int32_t per_node, bool fair)
     c->interference.fair_links = fair ? given(1) : (struct lw_figure){0, NULL};
 }
 
-/* Two nodes of two devices, groups {0, 2} and {1, 3}; each all-reduces 2000 B: 2 steps of 1000 B. Alone
- * each has the adapter: 2 us. The second one enters at 1: the first has done half of its own, both go on
- * at half the speed; the first ends at 1 + 2 = 3, the second has done 1 us of its 2 then and ends at 4.
- * Without the term each has its half of the adapter always: 4 us, 0..4 and 1..5. */
+/* Two nodes of two devices, groups {0, 2} and {1, 3}; each all-reduces 2000 B: 2 steps of 1000
+ * B. Alone each has the adapter: 2 us. The second one enters at 1: the first has done half of
+ * its own, both go on at half the speed; the first ends at 1 + 2 = 3, the second has done 1 us
+ * of its 2 then and ends at 4. Without the term each has its half of the adapter always: 4 us,
+ * 0..4 and 1..5. */
 static void collectives_share_an_adapter(void **unused)
 {
     (void)unused;
@@ -215,9 +217,10 @@ static void collectives_share_an_adapter(void **unused)
     }
 }
 
-/* What NCCL's model times is shared too. p4d: devices 0 and 1 of a node share an adapter of 12.5 GB/s. Groups
- * {0, 8} and {1, 9} all-reduce 1 GB each at once: a member sends 1 GB, so the adapter needs 2 GB / 12.5 GB/s =
- * 160 ms for both. Without the term each takes what the model says alone, a ring of 12 GB/s. */
+/* What NCCL's model times is shared too. p4d: devices 0 and 1 of a node share an adapter of 12.5
+ * GB/s. Groups {0, 8} and {1, 9} all-reduce 1 GB each at once: a member sends 1 GB, so the
+ * adapter needs 2 GB / 12.5 GB/s = 160 ms for both. Without the term each takes what the model
+ * says alone, a ring of 12 GB/s. */
 static void collectives_timed_by_nccl_share_an_adapter(void **unused)
 {
     (void)unused;
@@ -311,8 +314,9 @@ static void messages_get_what_others_cannot_use(void **unused)
     free_world(&w);
 }
 
-/* Nodes of four devices with two adapters of 1000 B/us, a pair of devices at each: 0 -> 4 and 1 -> 5 share
- * one both ways, half each; 2 -> 6 has the other alone. 3000 B take 3 us alone, 6 us at half the rate. */
+/* Nodes of four devices with two adapters of 1000 B/us, a pair of devices at each: 0 -> 4 and 1
+ * -> 5 share one both ways, half each; 2 -> 6 has the other alone. 3000 B take 3 us alone, 6 us
+ * at half the rate. */
 static void adapters_of_a_node_are_apart(void **unused)
 {
     static const int32_t ends[][2] = {{0, 4}, {1, 5}, {2, 6}};
@@ -329,8 +333,8 @@ static void adapters_of_a_node_are_apart(void **unused)
     free_world(&w);
 }
 
-/* Two communicators of the same two ranks inside a node, on their own streams: both all-reduces use the
- * ranks' links, half each, 4 us instead of 2. */
+/* Two communicators of the same two ranks inside a node, on their own streams: both all-reduces
+ * use the ranks' links, half each, 4 us instead of 2. */
 static void collectives_of_a_device_share_its_link(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 2);
@@ -352,8 +356,8 @@ static void collectives_of_a_device_share_its_link(void **unused)
     free_world(&w);
 }
 
-/* Rates of equal flows by another way: the port with the least part for each of its open flows gives them
- * that, is taken away with them, and so on. port[i]: out of a node, into one. */
+/* Rates of equal flows by another way: the port with the least part for each of its open flows
+ * gives them that, is taken away with them, and so on. port[i]: out of a node, into one. */
 static void reference_rates(int n, const int port[][2], const bool *open, double *rate)
 {
     bool fixed[MOST_MESSAGES];
@@ -449,10 +453,11 @@ static void random_messages_share_as_by_hand(void **unused)
     }
 }
 
-/* Two nodes of two: all four all-reduce 4000 B, 6 steps of 1000 B, one way around: 6 us, and each step one
- * message out of each node and one into it. Beside it a message of 6000 B from 0 to 2 wants the adapter for
- * 6 us: half each, both end at 12. With links of 500 B/us inside the nodes the ring takes 12 us anyway and
- * needs half of the adapter: the message has the other half. */
+/* Two nodes of two: all four all-reduce 4000 B, 6 steps of 1000 B, one way around: 6 us, and
+ * each step one message out of each node and one into it. Beside it a message of 6000 B from 0
+ * to 2 wants the adapter for 6 us: half each, both end at 12. With links of 500 B/us inside the
+ * nodes the ring takes 12 us anyway and needs half of the adapter: the message has the other
+ * half. */
 static void ring_beside_a_message(double inside_bytes_per_s)
 {
     struct lw_builder *b = lw_builder_new("p", 4);
@@ -493,8 +498,8 @@ static void a_ring_leaves_each_node_once(void **unused)
     ring_beside_a_message(0.5e9);
 }
 
-/* Four devices of one node, two on each switch whose uplink has 1000 B/us: 0 -> 2 and 1 -> 3 share both
- * uplinks, 2 us instead of 1; 0 -> 2 and 3 -> 1 go opposite ways. */
+/* Four devices of one node, two on each switch whose uplink has 1000 B/us: 0 -> 2 and 1 -> 3
+ * share both uplinks, 2 us instead of 1; 0 -> 2 and 3 -> 1 go opposite ways. */
 static void devices_on_a_switch_share_its_link(void **unused)
 {
     static const int32_t ends[2][2][2] = {{{0, 2}, {1, 3}}, {{0, 2}, {3, 1}}};
@@ -529,8 +534,8 @@ static void failed_allocations_leave_nothing_behind(void **unused)
 
 /* --- spread --- */
 
-/* Drawn by the seed: another seed, another time; without one, none. Over 400 collectives of 100 us with a
- * deviation of 10 % the mean is within 5 x 10 % / 20 = 2.5 % of 100 us. */
+/* Drawn by the seed: another seed, another time; without one, none. Over 400 collectives of 100
+ * us with a deviation of 10 % the mean is within 5 x 10 % / 20 = 2.5 % of 100 us. */
 static void communication_varies_by_seed(void **unused)
 {
     struct lw_builder *b = begin_plan("p", 2);
@@ -560,8 +565,8 @@ static void communication_varies_by_seed(void **unused)
 /* --- a measured case --- */
 
 /* parasailteam/coconet issue 6 (8 V100, 24 channels forced): in sequence 157.270889 ms = all-reduce
- * 106.608643 + GEMM 48.984436 + gaps of 1.677810; overlapped 207.144745: the GEMM takes 109.829987 and the
- * all-reduce 206.435776, gaps 0.708969. The shares that say so:
+ * 106.608643 + GEMM 48.984436 + gaps of 1.677810; overlapped 207.144745: the GEMM takes 109.829987
+ * and the all-reduce 206.435776, gaps 0.708969. The shares that say so:
  *   compute    48.984436 / 109.829987 = 0.4460024...
  *   all-reduce alone after the GEMM: 206.435776 - 109.829987 = 96.605789 of its 106.608643; the other
  *              10.002854 in 109.829987: 0.0910758... */

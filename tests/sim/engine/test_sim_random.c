@@ -295,7 +295,8 @@ static void permuted_ranks_permute_the_timeline(void **unused)
     }
 }
 
-/* Interference may only make a plan of one chain per rank slower, and never beyond the slowest rate. */
+/* Interference may only make a plan of one chain per rank slower, and never beyond the slowest
+ * rate. */
 static void slowed_runs_stay_within_the_slowest_rate(void **unused)
 {
     static struct history h;

@@ -12,8 +12,8 @@
 #include "sim/engine/work_time.h"
 #include "tests/lib/sim_help.h"
 
-/* 1000 B take 10 us, 4000 B 40 us (slope 1), 64000 B 160 us (slope 1/2: 16000 B 80 us); beyond, 500 B
- * a us. */
+/* 1000 B take 10 us, 4000 B 40 us (slope 1), 64000 B 160 us (slope 1/2: 16000 B 80 us); beyond,
+ * 500 B a us. */
 static const int64_t sizes[] = {1000, 4000, 64000};
 static const lw_ps times[] = {10000000, 40000000, 160000000};
 static const lw_ps fast[] = {1000000, 4000000, 16000000};
@@ -95,8 +95,8 @@ static void casts_go_by_what_they_read_and_make(void **unused)
     lw_cluster_free(&c);
 }
 
-/* 2000 FLOPs: 20 us by the table, 2 us at 1e9 flop/s; of bf16 there is no table. 32000 B of traffic are a copy
- * of 16000 B: 80 us. The longer of both counts. */
+/* 2000 FLOPs: 20 us by the table, 2 us at 1e9 flop/s; of bf16 there is no table. 32000 B of
+ * traffic are a copy of 16000 B: 80 us. The longer of both counts. */
 static void compute_goes_by_products_and_copies(void **unused)
 {
     struct lw_work work[] = {{-1, 2000, -1, 0}, {-1, 2000, 32000, 0}, {-1, 2000, 2000, 0}};

@@ -90,8 +90,8 @@ static void begin_grid(struct lw_builder *b, const struct grid *g)
     lw_builder_variant(b, "steady", "", true);
 }
 
-/* A send or receive with the rank of the same data and tensor index in the next stage (step 1) or the
- * one before (-1). */
+/* A send or receive with the rank of the same data and tensor index in the next stage (step 1)
+ * or the one before (-1). */
 static int32_t add_hop(struct lw_builder *b, const struct grid *g, int32_t p, enum lw_op_kind kind,
                        int32_t comm, int32_t step, int32_t dep)
 {
@@ -196,7 +196,8 @@ static void a_stage_is_simulated_once(void **unused)
     (void)unused;
 
     assert_int_equal(simulated(&g, 8, (struct lw_exception){0}, lw_sim_options_default()), 4);
-    /* at chunk detail the rings of tensor and data ranks share links: every message has its order */
+    /* at chunk detail the rings of tensor and data ranks share links: every message has its
+     * order */
     struct lw_sim_options chunk = {.n_steps = 1, .detail = LW_SIM_CHUNK};
     const struct grid shared = {.dp = 4, .pp = 4, .tp = 2, .n_micro = 3};
     assert_int_equal(simulated(&shared, 8, (struct lw_exception){0}, chunk), 32);
@@ -211,10 +212,11 @@ static void a_stage_is_simulated_once(void **unused)
     assert_int_equal(simulated(&g, 8, (struct lw_exception){0}, two), 4);
 }
 
-/* 4 x 2 x 2, rank = t + 2 (d + 4 p). Rank 2 (d 1, p 0, t 0) is slow. All of stage 0's data ring with
- * t = 0 waits for it, and what waits can be told apart by whom it meets: itself; its tensor peer 3;
- * the others of its data group {0, 4, 6}, whose tensor peers {1, 5, 7} share a data group with 3.
- * Stage 1 meets them through messages: 10 (peer of 2), 11 (of 3), {8, 12, 14}, {9, 13, 15}. */
+/* 4 x 2 x 2, rank = t + 2 (d + 4 p). Rank 2 (d 1, p 0, t 0) is slow. All of stage 0's data ring
+ * with t = 0 waits for it, and what waits can be told apart by whom it meets: itself; its tensor
+ * peer 3; the others of its data group {0, 4, 6}, whose tensor peers {1, 5, 7} share a data
+ * group with 3. Stage 1 meets them through messages: 10 (peer of 2), 11 (of 3), {8, 12, 14}, {9,
+ * 13, 15}. */
 static void a_slow_rank_unfolds_what_it_touches(void **unused)
 {
     const struct grid g = {.dp = 4, .pp = 2, .tp = 2, .n_micro = 2};
@@ -491,8 +493,9 @@ static void fail_both(const struct lw_plan *plan, const struct lw_cluster *c)
     assert_string_equal(folded.msg, all.msg);
 }
 
-/* Stages in a row of which the second never receives: all data ranks wait, and the ranks are named as
- * they are. And a pair whose receivers expect another sender, which only looks alike by classes. */
+/* Stages in a row of which the second never receives: all data ranks wait, and the ranks are
+ * named as they are. And a pair whose receivers expect another sender, which only looks alike by
+ * classes. */
 static void what_waits_is_named_as_without_folding(void **unused)
 {
     struct lw_plan plan;

@@ -142,8 +142,8 @@ static void the_period_is_steady(void **unused)
     lw_cluster_free(&links);
 }
 
-/* 1,024 ranks with 16 stages: ranks enter the next step while others are in this one, so the span of
- * a step is longer than the period that every rank has. */
+/* 1,024 ranks with 16 stages: ranks enter the next step while others are in this one, so the
+ * span of a step is longer than the period that every rank has. */
 static void a_deep_pipeline_counts_no_time_twice(void **unused)
 {
     static const char *const words[] = {

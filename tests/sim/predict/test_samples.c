@@ -99,7 +99,8 @@ static void any_number_of_threads_gives_the_same_numbers(void **state)
     lw_sim_samples_free(&one);
 }
 
-/* One all-reduce of T on its own: its time alone is drawn, with the deviation that was asked for. */
+/* One all-reduce of T on its own: its time alone is drawn, with the deviation that was asked
+ * for. */
 static void transfers_are_drawn_too(void **state)
 {
     struct world w = *(struct world *)*state;

@@ -1,5 +1,5 @@
-/* Exported runs: checked against the trace-event format, read back by our own importer, and the plan
- * that comes out of the database. */
+/* Exported runs: checked against the trace-event format, read back by our own importer, and the
+ * plan that comes out of the database. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

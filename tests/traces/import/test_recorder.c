@@ -1,6 +1,6 @@
-/* What lapwing_record.py writes of a loop that it knows nothing about, by torch generation and wrapper:
- * each stored recording is imported, planned and simulated. With torch at hand (python3 -c 'import
- * torch') a fresh one is made as well. */
+/* What lapwing_record.py writes of a loop that it knows nothing about, by torch generation and
+ * wrapper: each stored recording is imported, planned and simulated. With torch at hand (python3
+ * -c 'import torch') a fresh one is made as well. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

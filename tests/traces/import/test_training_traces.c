@@ -178,7 +178,8 @@ static void a_legacy_profilers_export_is_a_training_step(void **state)
     expect("import old.json -o w.json", 0, "ProfilerStep#3");
     assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, NULL), LW_OK);
     assert_int_equal(w.n_ready, 2);
-    /* backward from the node at 370 to the end of the last one at 730 + 80; gradients end at 540, 810 */
+    /* backward from the node at 370 to the end of the last one at 730 + 80; gradients end at
+     * 540, 810 */
     assert_int_equal(lw_workload_backward_ps(&w), 440 * 1000000LL);
     assert_int_equal(w.params[w.ready_order[0]].ready_ps, (540 - 370) * 1000000LL);
     /* forward from the op after zero_grad (100) to the backward's start */

@@ -30,7 +30,8 @@ static enum lw_status parse(const char *text, size_t len, bool salvage, struct l
 #define EVENT(name) "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"" name "\",\"ts\":1,\"dur\":2}"
 #define HEAD "{\"traceEvents\":["
 
-/* Every way of breaking the third event that is known from the field: which byte, in which words. */
+/* Every way of breaking the third event that is known from the field: which byte, in which
+ * words. */
 static const struct {
     const char *what, *third;
     int at; /* byte of the complaint, counted from the third event's '{' */
@@ -95,7 +96,8 @@ static void salvaging_keeps_the_events_before_the_break(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-/* Cut anywhere: strictly an error that names a byte; salvaged the events that ended before the cut. */
+/* Cut anywhere: strictly an error that names a byte; salvaged the events that ended before the
+ * cut. */
 static void a_cut_at_any_byte_keeps_the_whole_events_before_it(void **state)
 {
     static const char text[] = HEAD EVENT("a\\\\\\\"") "," EVENT("\xc3\xa4") "," EVENT("c") "]}";

@@ -26,7 +26,8 @@ static enum lw_status read(const char *text, const char **name, struct traces_mo
     return traces_hf_config(&in, name, shape, err);
 }
 
-/* Counts of the released weights: Llama 2 7B, Llama 3 8B, Llama 3.2 1B (tied), Mistral 7B, GPT-2. */
+/* Counts of the released weights: Llama 2 7B, Llama 3 8B, Llama 3.2 1B (tied), Mistral 7B,
+ * GPT-2. */
 static void published_counts_are_met(void **unused)
 {
     static const struct {

@@ -140,9 +140,9 @@ static bool says(const struct lw_workload *w, const char *what)
     return false;
 }
 
-/* Products of 10^6 flops take 10 us, of 10^8 1 ms: 67,108,864 take 671.08864 us. Copies of 1 MiB take 100 us, of
- * 4 MiB 400 us: 4,718,592 B of traffic are a copy of 2,359,296 B, 225 us. The optimizer: 16 layers of
- * 1024^2 + 1024 f32 are 67,174,400 B, 64.0625 MiB at 100 us each. */
+/* Products of 10^6 flops take 10 us, of 10^8 1 ms: 67,108,864 take 671.08864 us. Copies of 1 MiB
+ * take 100 us, of 4 MiB 400 us: 4,718,592 B of traffic are a copy of 2,359,296 B, 225 us. The
+ * optimizer: 16 layers of 1024^2 + 1024 f32 are 67,174,400 B, 64.0625 MiB at 100 us each. */
 static void measured_tables_replace_the_rates(void **state)
 {
     static const int64_t flops[] = {1000000, 100000000}, bytes[] = {1 << 20, 4 << 20};
@@ -271,7 +271,8 @@ static void sizes_that_a_model_cannot_have_are_refused(void **state)
                                  "roofline need");
 }
 
-/* The largest of everything either fits or is refused with a message, here by its 2,000 days a step. */
+/* The largest of everything either fits or is refused with a message, here by its 2,000 days a
+ * step. */
 static void largest_sizes_do_not_overflow(void **state)
 {
     struct traces_model_shape images = {.batch = 65536, .image = 4096};

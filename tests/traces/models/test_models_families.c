@@ -17,7 +17,8 @@ struct published {
     int64_t count;
 };
 
-/* ResNets, ViT: torchvision's num_params; BERT: BertModel; Llama: sums over released checkpoints. */
+/* ResNets, ViT: torchvision's num_params; BERT: BertModel; Llama: sums over released
+ * checkpoints. */
 static const struct published published[] = {
     {"resnet18", INT64_C(11689512)},        {"resnet34", INT64_C(21797672)},
     {"resnet50", INT64_C(25557032)},        {"resnet101", INT64_C(44549160)},

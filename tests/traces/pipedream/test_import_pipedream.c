@@ -159,8 +159,8 @@ static void failing_allocations_leave_nothing_behind(void **state)
     }
 }
 
-/* Sums of the recorded profiles: parameters and times of all nodes but inputs, added up from the CSV (the parameter
- * counts are those of torchvision's models). */
+/* Sums of the recorded profiles: parameters and times of all nodes but inputs, added up from the
+ * CSV (the parameter counts are those of torchvision's models). */
 static void recorded_profiles_keep_their_sums(void **state)
 {
     static const struct {

@@ -207,8 +207,8 @@ static lw_ps end_with(struct traces_source *s, int64_t row, int64_t dur_ns)
     return end;
 }
 
-/* Ops with slack: those that can be longer by some time without moving the end. The critical ones are
- * those of a path that explain finds. */
+/* Ops with slack: those that can be longer by some time without moving the end. The critical
+ * ones are those of a path that explain finds. */
 static void mark_critical(const struct replay_run *x, bool *critical)
 {
     struct lw_explanation e;

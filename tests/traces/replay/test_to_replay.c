@@ -13,8 +13,9 @@
 
 static const struct traces_replay_choice plain = {0};
 
-/* The worked example of docs/design/replay.md: step [0,200). gemm (40) launched at 10, relu (30) at
- * 20, a synchronisation from 30 to 100, last (20) launched at 110, a synchronisation of 2 at 180. */
+/* The worked example of docs/design/replay.md: step [0,200). gemm (40) launched at 10, relu (30)
+ * at 20, a synchronisation from 30 to 100, last (20) launched at 110, a synchronisation of 2 at
+ * 180. */
 static void make_example(struct traces_source *s, int64_t gemm, int64_t last)
 {
     replay_begin(s);
@@ -84,7 +85,8 @@ static void a_critical_kernel_moves_the_step_and_another_does_not(void **state)
     assert_int_equal(example_step(40, 40), 185 * US); /* done at 140, waited for at 165 */
 }
 
-/* compute (50) on 7; event; 20 waits; nccl (100) on 20; 7 waits for it; after (10) on 7. Calls of 1. */
+/* compute (50) on 7; event; 20 waits; nccl (100) on 20; 7 waits for it; after (10) on 7. Calls
+ * of 1. */
 static void make_streams(struct traces_source *s, bool recorded)
 {
     struct lw_row_detail to20 = replay_no_detail(), to7 = replay_no_detail();
@@ -159,9 +161,10 @@ static void a_thread_that_was_silent_waits_for_the_other_one(void **state)
         if (s.trace.class[i] == LW_ROW_MEM)
             s.trace.dur_ns[i] = 150000;
     replay_run(&s, 1, &plain, &x);
-    /* Thread 1 begins 180 after thread 0's call ended at 20: at 200. Its copy call takes nothing of
-     * its own (60 - 150 < 0), the copy ends at 350, 90 later than recorded: so does all that follows,
-     * also on thread 0, which goes on 190 after thread 1's last call: 310 + 90 + 190 = 590. */
+    /* Thread 1 begins 180 after thread 0's call ended at 20: at 200. Its copy call takes nothing
+     * of its own (60 - 150 < 0), the copy ends at 350, 90 later than recorded: so does all that
+     * follows, also on thread 0, which goes on 190 after thread 1's last call: 310 + 90 + 190 =
+     * 590. */
     assert_int_equal(x.t.start[replay_op(&x, "cudaMemcpyAsync", 0)], 200 * US);
     assert_int_equal(x.t.end[replay_op(&x, "Memcpy DtoH (Device -> Pageable)", 0)], 350 * US);
     assert_int_equal(x.t.start[replay_op(&x, "cudaLaunchKernel", 1)], 390 * US);
@@ -171,7 +174,8 @@ static void a_thread_that_was_silent_waits_for_the_other_one(void **state)
     traces_source_free(&s);
 }
 
-/* The same all-reduce of 20 on two ranks; rank 1 launches it 300 later, so rank 0's kernel took 320. */
+/* The same all-reduce of 20 on two ranks; rank 1 launches it 300 later, so rank 0's kernel took
+ * 320. */
 static void make_rank(struct traces_source *s, int32_t rank, int64_t launch, int64_t dur)
 {
     replay_begin(s);
@@ -278,8 +282,8 @@ static void a_staged_copy_moves_beside_its_call(void **state)
     traces_source_free(&s);
 }
 
-/* A synchronisation of 500, its work of 20 done at 35: the rest is nobody's, and kept after it. With
- * work of 200 (more than a quarter) it is explained, and simulated. */
+/* A synchronisation of 500, its work of 20 done at 35: the rest is nobody's, and kept after it.
+ * With work of 200 (more than a quarter) it is explained, and simulated. */
 static void a_wait_that_its_work_does_not_explain_is_kept_and_said(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Sizes that a trace lacks: from the all-reduce that carried them, the user's total, the optimizer's
- * time. Steps that lack events are left out. */
+/* Sizes that a trace lacks: from the all-reduce that carried them, the user's total, the
+ * optimizer's time. Steps that lack events are left out. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

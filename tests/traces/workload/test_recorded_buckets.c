@@ -1,7 +1,7 @@
-/* The plan's buckets are those that DistributedDataParallel itself logged in our recordings: each
- * traces/recorded/MODEL__gloo2__CAP is imported, planned with the caps that its sidecar records, and
- * compared gradient by gradient. The recording of one process alone, planned for two, gives the same
- * bucket sizes: what a user who records before buying gets. */
+/* The plan's buckets are those that DistributedDataParallel itself logged in our recordings:
+ * each traces/recorded/MODEL__gloo2__CAP is imported, planned with the caps that its sidecar
+ * records, and compared gradient by gradient. The recording of one process alone, planned for
+ * two, gives the same bucket sizes: what a user who records before buying gets. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

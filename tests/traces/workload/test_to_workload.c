@@ -196,8 +196,9 @@ static void medians_over_steps_sum_to_the_median_step(void **state)
     import_free(&x);
 }
 
-/* Under data parallelism: hooks after the accumulation (466..470, 708..712), a broadcast launched
- * at 21 and done at 28, unpacked by 30 when the model begins, and waiting after the last gradient. */
+/* Under data parallelism: hooks after the accumulation (466..470, 708..712), a broadcast
+ * launched at 21 and done at 28, unpacked by 30 when the model begins, and waiting after the
+ * last gradient. */
 static void data_parallel_work_is_taken_out_of_the_profile(void **state)
 {
     struct imported x = import_begin();
@@ -249,7 +250,8 @@ static void a_local_trace_gives_the_times_and_parallel_ones_what_was_recorded(vo
     traces_source_free(&s[1]);
 }
 
-/* Two kernels a module on stream 7, launched by the host ops; times shifted by 1000 to the device. */
+/* Two kernels a module on stream 7, launched by the host ops; times shifted by 1000 to the
+ * device. */
 static void on_a_device_times_are_those_of_the_main_stream(void **state)
 {
     struct imported x = import_begin();
@@ -380,8 +382,8 @@ static void scaling_is_exact_and_keeps_shares(void **state)
     assert_int_equal(zero[0], 5);
 }
 
-/* Rows at random: whatever they mean, a workload passes its check and covers the step that its parts
- * sum to, or the trace is refused; nothing leaks. */
+/* Rows at random: whatever they mean, a workload passes its check and covers the step that its
+ * parts sum to, or the trace is refused; nothing leaks. */
 static void random_traces_become_sound_workloads_or_are_refused(void **state)
 {
     static const struct {
@@ -447,10 +449,10 @@ static void random_traces_become_sound_workloads_or_are_refused(void **state)
     assert_true(n_sound > 500);
 }
 
-/* Micro-batches at 0, 800 and 1600, optimizer [2350,2500), step [0,2600). The last pass begins where
- * the second ended, at 800 + 712 = 1512. Gap before its forward 1635 - 1512 = 123; forward 1635 to
- * 1840 = 205; backward 1840 to 2312 = 472; gap 38; optimizer 150; gap 100: 1088 = 2600 - 1512.
- * Ready: 466 - 240 = 226 and 708 - 240 = 468. */
+/* Micro-batches at 0, 800 and 1600, optimizer [2350,2500), step [0,2600). The last pass begins
+ * where the second ended, at 800 + 712 = 1512. Gap before its forward 1635 - 1512 = 123; forward
+ * 1635 to 1840 = 205; backward 1840 to 2312 = 472; gap 38; optimizer 150; gap 100: 1088 = 2600 -
+ * 1512. Ready: 466 - 240 = 226 and 708 - 240 = 468. */
 static void of_several_backward_passes_the_last_is_the_workload(void **state)
 {
     struct imported x = import_begin();
