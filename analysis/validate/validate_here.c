@@ -183,7 +183,7 @@ static enum lw_status store(const struct here *h, const struct case_run *c, stru
                                .workload = h->workload, .command = h->o->command,
                                .n_warmup = lw_sim_warmup_steps(&c->plan)};
     struct lw_store *db;
-    int64_t run;
+    int64_t run = -1; /* a new row */
 
     LW_TRY(lw_store_open(h->o->db, LW_STORE_WRITE, &db, err));
     enum lw_status s = store_prediction(db, &info, c, err);
