@@ -346,9 +346,9 @@ static void lists_that_are_none_are_named(void **state)
         {-1, 4, "member 1 sends row 4 of 4"},
         {-1, -1, "member 1 sends row -1 of 4"},
         {LW_SPARSE_SIZES + LW_SPARSE_COUNT_AT, 3, "member 1 reports 3 rows, and has room for 2"},
-        {LW_SPARSE_SIZES + LW_SPARSE_COUNT_AT, -1, "member 1 tells of -1 rows"},
-        {LW_SPARSE_ROWS_AT, 5, "a sparse gradient of 4 rows of 3: member 0 tells of 5 of 3"},
-        {LW_SPARSE_ROW_AT, 2, "a sparse gradient of 4 rows of 3: member 0 tells of 4 of 2"},
+        {LW_SPARSE_SIZES + LW_SPARSE_COUNT_AT, -1, "member 1 reports -1 rows"},
+        {LW_SPARSE_ROWS_AT, 5, "a sparse gradient of 4 rows of 3: member 0 reports 5 of 3"},
+        {LW_SPARSE_ROW_AT, 2, "a sparse gradient of 4 rows of 3: member 0 reports 4 of 2"},
     };
 
     (void)state;
