@@ -8,7 +8,7 @@
 #include "traces/trace/step_phases.h"
 #include "traces/trace/trace.h"
 
-/* Sizes of gradients whose shape was not recorded. See docs/design/import.md. */
+/* Sizes of gradients whose shape was not recorded. See docs/design/to_workload.md. */
 
 /* How the sizes that were missing were filled. */
 struct traces_sizes {

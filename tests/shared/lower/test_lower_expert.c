@@ -1,5 +1,5 @@
 /* Expert parallelism: shared/lower/lower_forward.c, lower_backward.c, lower_ranks.c,
- * docs/design/program_expert.md. */
+ * docs/design/lower_expert.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

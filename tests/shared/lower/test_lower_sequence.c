@@ -1,6 +1,6 @@
 /* Sequence and context parallelism, messages in parts, recomputation of some layers:
  * shared/lower/lower_tensor.c, lower_forward.c, lower_backward.c,
- * docs/design/program_sequence.md. */
+ * docs/design/lower_sequence.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
