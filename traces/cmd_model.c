@@ -11,13 +11,24 @@
 #include "traces/models/hf_config.h"
 #include "traces/models/models.h"
 
+/* Of the storage: a parameter tied to another has none of its own. */
 static int64_t param_bytes(const struct lw_workload *w)
 {
     int64_t sum = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        sum += w->params[i].numel * lw_dtype_size(w->params[i].dtype);
+        if (w->params[i].tied < 0)
+            sum += w->params[i].numel * lw_dtype_size(w->params[i].dtype);
     return sum;
+}
+
+static int32_t n_untied(const struct lw_workload *w)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        n += w->params[i].tied < 0;
+    return n;
 }
 
 static int64_t sum_of(const struct lw_workload *w, size_t at)
@@ -81,7 +92,7 @@ static void put_text(const struct lw_workload *w, const char *output)
     char forward[32], backward[32], optimizer[32], step[32], bytes[32], none[32], part[32], full[32];
 
     printf("%s on %s: %d modules, %d parameters of %lld elements (%s)\n", w->name, w->from.device,
-           w->n_modules, w->n_params, (long long)lw_workload_numel(w, false),
+           w->n_modules, n_untied(w), (long long)lw_workload_numel(w, false),
            lw_format_bytes(bytes, param_bytes(w)));
     printf("step of one device %s: forward %s, backward %s, optimizer %s\n",
            lw_format_ps(step, lw_workload_step_ps(w)),

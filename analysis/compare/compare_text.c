@@ -274,5 +274,9 @@ enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FIL
     }
     enum lw_status st = csv ? lw_table_print_csv(t, f, err) : lw_table_print(t, f, 0, err);
     lw_table_free(t);
+    for (int32_t i = 0; st == LW_OK && !csv && i < n; i++)
+        if (lw_run_is_measured(&runs[i]) && !lw_prediction_of(runs, n, &runs[i]))
+            fprintf(f, "run %lld has no prediction: store one of its plan with lapwing sim\n",
+                    (long long)runs[i].id);
     return st;
 }

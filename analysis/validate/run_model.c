@@ -84,7 +84,9 @@ enum lw_status lw_run_shape(struct lw_run *r, struct lw_err *err)
         if (strcasestr(r->model, families[k].word))
             r->family = families[k].family;
     if (!named && (r->layers == 0 || r->hidden == 0))
-        return lw_fail(err, LW_ENOTSUP, "the sizes of the model (%.40s) are not known", r->model);
+        return *r->model ? lw_fail(err, LW_ENOTSUP, "the sizes of the model (%.40s) are not known",
+                                   r->model)
+                         : lw_fail(err, LW_ENOTSUP, "the row names no model, and no sizes of one");
     if (!*r->family)
         return lw_fail(err, LW_ENOTSUP, "the model's family (%.40s) is not known", r->model);
     if (r->heads == 0)

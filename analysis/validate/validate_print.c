@@ -122,6 +122,17 @@ static enum lw_status print_table(struct lw_table *t, FILE *f, struct lw_err *er
     return status;
 }
 
+static bool has_bar(const struct lw_validation *v)
+{
+    for (int32_t k = 0; k < v->n_families; k++) {
+        const struct lw_family *x = &v->families[k];
+        if (x->bars.mean_pct > 0 || x->bars.worst_pct > 0 || x->bars.order_pct > 0 ||
+            x->memory_bar_pct > 0 || x->rank_bar > 0 || x->n_asked > 0)
+            return true;
+    }
+    return false;
+}
+
 static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct lw_err *err)
 {
     LW_TRY(print_table(case_table(v), f, err));
@@ -137,7 +148,7 @@ static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct 
                 m->bar, m->value_pct, m->allowed_pct, m->reason);
     }
     if (v->n_misses == 0)
-        fprintf(f, "every bar is reached\n");
+        fputs(has_bar(v) ? "every bar is reached\n" : "no bar is set for these tables\n", f);
     return LW_OK;
 }
 

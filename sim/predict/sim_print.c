@@ -231,11 +231,15 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
             s->bubble_ratio, s->compute_share);
     struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
     lw_throughput_text(&t, f);
-    fprintf(f, "peak memory %s a rank%s%s\n",
-            s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
-            missing_bytes(r) > 0 ? ", more than the device has by " : "",
-            missing_bytes(r) > 0 ? lw_format_bytes(more, missing_bytes(r)) : "");
-    lw_summary_text_memory(s, r->plan, f);
+    if (r->replayed)
+        fputs("peak memory: not recorded\n", f);
+    else
+        fprintf(f, "peak memory %s a rank%s%s\n",
+                s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
+                missing_bytes(r) > 0 ? ", more than the device has by " : "",
+                missing_bytes(r) > 0 ? lw_format_bytes(more, missing_bytes(r)) : "");
+    if (!r->replayed)
+        lw_summary_text_memory(s, r->plan, f);
     LW_TRY(text_buckets(l, r->all, f, err));
     if (r->replayed)
         LW_TRY(text_replay(r, f, err));
