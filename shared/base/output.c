@@ -186,6 +186,20 @@ static FILE *open_temporary(struct lw_output *out, bool named)
     return fdopen(fd, "w");
 }
 
+/* A database holds runs that nothing else has: no output replaces one. */
+static bool is_database(const char *path)
+{
+    char head[16] = "";
+    FILE *f = fopen(path, "rb");
+
+    if (f) {
+        size_t n = fread(head, 1, sizeof head - 1, f);
+        fclose(f);
+        head[n] = '\0';
+    }
+    return strcmp(head, "SQLite format 3") == 0;
+}
+
 static enum lw_status open_output(const char *path, bool named, struct lw_output *out,
                                   struct lw_err *err)
 {
@@ -200,6 +214,9 @@ static enum lw_status open_output(const char *path, bool named, struct lw_output
     out->in_place = descriptor_of(path) >= 0 || is_special(path);
     if (!out->in_place)
         LW_TRY(lw_resolve_links(path, real, sizeof real, err));
+    if (!out->in_place && is_database(real))
+        return lw_fail(err, LW_EINVAL, "%s: is a database, which an output does not replace: name "
+                                       "another file, or delete it first", path);
     out->path = copy_with(out->in_place ? path : real, "");
     if (!out->path)
         return lw_fail_nomem(err);

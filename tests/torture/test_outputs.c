@@ -109,6 +109,16 @@ static void a_database_is_a_file(void **state)
     expect("runs --db :memory:", 1, "keeps nothing");
 }
 
+/* Runs that are stored nowhere else are not replaced by a workload. */
+static void a_database_is_no_output(void **state)
+{
+    (void)state;
+    holds("$L model mlp --layers 2 --width 8 -o w.json >/dev/null && "
+          "$L sim -w w.json -c dgx-a100 --db runs.db >/dev/null");
+    expect("model mlp -o runs.db", 1, "runs.db: is a database, which an output does not replace");
+    expect("runs --db runs.db", 0, "sim");
+}
+
 static void inputs_are_bounded_by_their_size(void **state)
 {
     (void)state;
@@ -207,6 +217,7 @@ int main(void)
         IN_FOLDER(the_mode_of_a_file_is_kept),
         IN_FOLDER(what_a_command_reads_is_no_output_of_it),
         IN_FOLDER(a_database_is_a_file),
+        IN_FOLDER(a_database_is_no_output),
         IN_FOLDER(inputs_are_bounded_by_their_size),
         IN_FOLDER(a_signal_leaves_no_temporary_file),
         IN_FOLDER(an_output_with_a_name_is_committed_and_aborted_alike),
