@@ -116,9 +116,12 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
 
     if (st == LW_OK) {
         char name[256], more[64] = "";
+        int32_t cp = s->cp > 1 ? (int32_t)s->cp : 1, at = 0; /* l.dp counts those ranks too */
+        if (cp > 1)
+            at = snprintf(more, sizeof more, " cp%d", cp);
         if (!lw_is_plain(&l))
-            snprintf(more, sizeof more, " pp%d tp%d", l.pp, l.tp);
-        snprintf(name, sizeof name, "%s dp%d%s", w->name, l.dp, more);
+            snprintf(more + at, sizeof more - (size_t)at, " pp%d tp%d", l.pp, l.tp);
+        snprintf(name, sizeof name, "%s dp%d%s", w->name, l.dp / cp, more);
         l.b = lw_builder_new(name, l.n_ranks);
         st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
     }

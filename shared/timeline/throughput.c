@@ -55,12 +55,23 @@ static double model_flops(const struct lw_workload *w, double samples)
     return w->batch > 0 && sum > 0 ? 3 * sum * samples / (double)w->batch : NAN;
 }
 
+/* Fused attention keeps no scores, so that selective recomputation has nothing to do again. */
+static bool recomputes_attention(const struct lw_workload *w)
+{
+    for (int32_t i = 0; i < w->n_modules; i++)
+        if (w->modules[i].selective_ps > 0)
+            return true;
+    return false;
+}
+
 static double recomputed_flops(const struct lw_workload *w, enum lw_recompute how, double model,
                                double samples)
 {
     if (how == LW_RECOMPUTE_NONE)
         return 0;
-    return how == LW_RECOMPUTE_FULL ? model / 3 : attention_flops(w, samples) / 3;
+    if (how == LW_RECOMPUTE_FULL)
+        return model / 3;
+    return recomputes_attention(w) ? attention_flops(w, samples) / 3 : 0;
 }
 
 /* The type that most elements have. */
