@@ -3,8 +3,8 @@
  * Sources: picotron@59714b1 (data_parallel/), pytorch c10d 1.13.1, fairscale@146f1602
  * (optim/oss.py, nn/data_parallel/sharded_ddp.py), HaiScale's DDP wrapper over hfreduce >=
  * 1.3.1, ColossalAI@96780e6. The quirks themselves live where the decision is made
- * (shared/bucket_*.c, shared/shard/shard_oss.c, shared/program_*.c ask strategy.compat); here is
- * only what a name stands for. Not modelled: faults of a run (double marks, exceptions inside
+ * (shared/bucket/, shared/shard/shard_oss.c and shared/lower/ ask strategy.compat); here is only
+ * what a name stands for. Not modelled: faults of a run (double marks, exceptions inside
  * no_sync), which no plan can hold. */
 #include "shared/lower/compat.h"
 

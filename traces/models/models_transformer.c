@@ -8,7 +8,7 @@
  * tensor parallelism (their equation 2) the inputs of norms and of column layers and the dropout
  * masks after row layers stay whole: s b h (10 + 24 / t + 5 a s / (h t)). Fused attention keeps
  * one f32 per row of scores in their place, and its backward computes 5 products for the forward's
- * 2 (Dao, arXiv 2307.08691, section 4.1). Not modelled: sequence parallelism. */
+ * 2 (Dao, arXiv 2307.08691, section 4.1). */
 #include "traces/models/models_transformer.h"
 
 #include <inttypes.h>

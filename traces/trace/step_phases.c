@@ -10,8 +10,8 @@
  * "Backward" and a number. A gradient is one torch::autograd::AccumulateGrad; DDP waits for the
  * same event. The engine runs it right after the node that produced it, as it has the highest
  * priority of all (pytorch torch/csrc/autograd/engine.cpp, NodeTask order), so that node is the
- * last other one before it. Not modelled: several backward passes in one step; steps that
- * overlap. */
+ * last other one before it. Several backward passes in one step are parted by
+ * micro_batches.c. Not modelled: steps that overlap. */
 #include "traces/trace/step_phases.h"
 
 #include <stdio.h>
