@@ -66,7 +66,7 @@ endif
 # Not under the thread sanitizer: Open MPI is not built for it, processes of one run share memory
 # at an address that it keeps for itself, and a calibration measures times.
 ifeq ($(TSAN),1)
-LEFT_OUT := $(filter $(addprefix %/test_,calibrate cmd_exec mpi nccl record stop),$(CHECKED_SRC:.c=))
+LEFT_OUT := $(filter $(addprefix %/test_,calibrate call_recorder cmd_exec mpi nccl stop),$(CHECKED_SRC:.c=))
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
@@ -223,6 +223,8 @@ $(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/nccl
 $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 
 # --- checks ---------------------------------------------------------------------------------------
+# What is preloaded comes after the runtime of the address sanitizer.
+ASAN_LIB = $(if $(filter 1,$(SAN)),$(shell $(CC) -print-file-name=libasan.so))
 # A test that loads a plugin names its folder; with T only such a test builds them.
 loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
 
@@ -231,7 +233,7 @@ check: $(CHECKED) $(if $(filter-out library,$(T)),,$(BUILD)/library_example) $(i
                     $(BUILD)/lapwing $(PLUGINS) $(RECORDERS) $(FAKE_GPU) check-layers check-headers)
 	$(if $(LEFT_OUT),@echo "SKIP under the thread sanitizer: $(notdir $(LEFT_OUT))")
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
-	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' F='$(strip $(F))' tests/run.sh \
+	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_ASAN='$(ASAN_LIB)' F='$(strip $(F))' tests/run.sh \
 	    $(CHECKED)
 
 # Every way in which a run can stop, LOOPS times each.

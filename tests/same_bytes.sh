@@ -7,7 +7,7 @@ command -v clang >/dev/null || { echo "SKIP same bytes: no clang"; echo "0 passe
 make "$build/shared/base/json.o" "$build/embedded.o" >/dev/null || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-sources="tests/portable/plans.c $(find sim shared -name "*.c" | grep -v -e /cmd_ -e /golden -e /cli -e plan_source -e sim_print)"
+sources="tests/portable/plans.c $(find sim shared -name "*.c" | grep -v -e /cmd_ -e /golden -e /cli -e plan_source -e plan_grid -e sim_print)"
 libs="-lsimdjson -ldeflate -lz -lstdc++ -lxxhash -lm -pthread"
 
 compile() { # name, compiler, level

@@ -28,12 +28,12 @@ static enum lw_status add_row(struct picture *pic, int32_t run, struct lw_sql *q
 
     if (last && last->run == run && last->rank == rank && last->stream == stream)
         return LW_OK;
+    bool first = !last || last->run != run, other_rank = !first && last->rank != rank;
     if (lw_reserve(&pic->rows, &pic->row_capacity, pic->n_rows + 1, sizeof *pic->rows) != 0)
         return lw_fail_nomem(err);
-    bool first = !last || last->run != run;
     struct picture_row *r = &pic->rows[pic->n_rows++];
     *r = (struct picture_row){.run = run, .rank = rank, .stream = stream};
-    r->y = pic->bottom - (first ? 1.5 : last->rank != rank ? 1.3 : 1.0);
+    r->y = pic->bottom - (first ? 1.5 : other_rank ? 1.3 : 1.0);
     pic->bottom = r->y;
     snprintf(r->label, sizeof r->label, "rank %d %.30s", rank, lw_sql_text(q, 2));
     return LW_OK;

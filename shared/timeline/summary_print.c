@@ -57,7 +57,8 @@ void lw_summary_text(const struct lw_summary *s, FILE *f)
     lw_ps period = m->end - m->start;
     char name[32];
 
-    fprintf(f, "\nrank %d, whose period is the longest, adds up to\n", m->rank);
+    fprintf(f, "\n%srank %d, whose period is the longest, adds up to\n",
+            s->n_steps > 1 ? "of the middle step, " : "", m->rank);
     line(f, "compute", m->compute_busy, period);
     line(f, "copies, exposed", m->exposed_copy, period);
     line(f, "transfers, exposed", m->transfer, period);

@@ -40,6 +40,9 @@ static int make_plans(void **state)
     write_plan(&t, 0, "good.json");
     t.n_params = 4;
     write_plan(&t, 7 * 4, "short.json"); /* the last 7 elements of w00 */
+    t = exec_test_plan_default();
+    t.work_ps = 2 * LW_PS_PER_S;
+    write_plan(&t, 0, "slow.json");
     return 0;
 }
 
@@ -95,7 +98,7 @@ static void pipelines_run_as_processes(void **state)
 static void a_step_beyond_its_time_is_stored_as_timeout(void **state)
 {
     (void)state;
-    expect("exec good.json --compute spin --timeout 0.00001 --db late.db --format json", 1,
+    expect("exec slow.json --compute sleep --timeout 0.05 --db late.db --format json", 1,
            "\"status\": \"timeout\"");
     expect("runs --db late.db", 0, "timeout");
 }

@@ -77,14 +77,14 @@ static void lost(int what, const char *fmt, ...)
 /* --- children -----------------------------------------------------------------------------------
  */
 
-/* A shell's words in the folder, in a process group of their own; $L and $S are the programs. */
+/* A shell's words in the folder, in a session of their own; $L and $S are the programs. */
 static pid_t start(const char *words)
 {
     pid_t child = fork();
 
     if (child != 0)
         return child;
-    setpgid(0, 0);
+    setsid();
     if (chdir(folder) != 0)
         _exit(127);
     int out = open("out", O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -203,24 +203,36 @@ static const char *const launches[] = {
     "LAPWING_PLUGINS=\"$LAPWING_MPI\"; "
     "exec mpirun --oversubscribe -n 3 \"$L\" exec -w w.json --dp 3 --backend mpi"};
 
-/* A process of the group that is this program, drawn; 0: none yet. */
-static pid_t one_of(pid_t group)
+/* A process of the session that is this program, drawn; 0: none. mpirun gives each rank a process
+ * group of its own. */
+static pid_t one_of(pid_t session)
 {
     char line[256], name[64];
     pid_t found[64];
     int n = 0;
 
-    snprintf(line, sizeof line, "ps -eo pid=,pgid=,comm=");
+    snprintf(line, sizeof line, "ps -eo pid=,sid=,stat=,comm=");
     FILE *f = popen(line, "r");
     while (f && fgets(line, sizeof line, f)) {
-        int pid, pgid;
-        if (sscanf(line, "%d %d %60s", &pid, &pgid, name) == 3 && n < 64 && pgid == group &&
+        int pid, sid;
+        char stat[16];
+        if (sscanf(line, "%d %d %15s %60s", &pid, &sid, stat, name) == 4 && n < 64 &&
+            sid == session && stat[0] != 'Z' &&
             (strcmp(name, "lapwing") == 0 || strcmp(name, "exe") == 0))
             found[n++] = (pid_t)pid;
     }
     if (f)
         pclose(f);
     return n > 0 ? found[draw((uint64_t)n)] : 0;
+}
+
+static bool all_end(pid_t session, double limit_s)
+{
+    double until = now_s() + limit_s;
+
+    while (one_of(session) > 0 && now_s() < until)
+        wait_s(0.05);
+    return one_of(session) == 0;
 }
 
 static void kill_rank(void)
@@ -247,6 +259,8 @@ static void kill_rank(void)
     counts[RANKS].tried++;
     if (rc == 0 || rc == -1)
         lost(RANKS, "%s: exit %d", words, rc);
+    if (!all_end(child, 10)) /* ranks of a dead mpirun see that it is gone */
+        lost(RANKS, "%s: a rank outlives the others", words);
     if (access(in_folder("r.db"), F_OK) != 0)
         return; /* before the first moment */
     if (run(20, "\"$L\" exec -w w.json --dp 2 --steps 1 --compute sleep --db r.db -q") != 0)

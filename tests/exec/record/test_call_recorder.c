@@ -67,7 +67,7 @@ static void every_call_of_nccl_is_recorded(void **state)
     const char *out = shell(
         "export LD_LIBRARY_PATH=$LAPWING_FAKE_GPU FAKE_GPU_COUNT=4 FAKE_NCCL_LOG=$PWD/fake.log "
         "LAPWING_RECORD=$PWD/calls LAPWING_RECORD_EVENTS=1 LAPWING_PLUGINS=$(dirname $L) "
-        "LD_PRELOAD=$(dirname $L)/lapwing-record.so; "
+        "LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so; "
         "$L exec -w w.json --dp 2 --pp 2 --micro-batches 4 --zero 3 --spawn --backend nccl "
         "--compute sleep --steps 2 --warmup 1 --no-db", NULL);
     assert_non_null(strstr(out, "bit by bit"));
@@ -151,7 +151,7 @@ static void a_file_that_cannot_be_made_is_said_once(void **state)
     (void)state;
     const char *out = shell(
         "export LD_LIBRARY_PATH=$LAPWING_FAKE_GPU LAPWING_RECORD=/nowhere/calls "
-        "LAPWING_PLUGINS=$(dirname $L) LD_PRELOAD=$(dirname $L)/lapwing-record.so; "
+        "LAPWING_PLUGINS=$(dirname $L) LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so; "
         "FAKE_GPU_COUNT=2 $L exec -w w.json --dp 2 --spawn --backend nccl --compute sleep --steps 2 "
         "--warmup 0 --no-db", NULL);
     assert_non_null(strstr(out, "bit by bit"));
@@ -174,7 +174,7 @@ static void every_call_of_mpi_is_recorded(void **state)
     const char *out = shell(
         "export LAPWING_PLUGINS=$(dirname $L) OMPI_ALLOW_RUN_AS_ROOT=1 "
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=$PWD ASAN_OPTIONS=detect_leaks=0; "
-        "timeout 60 mpirun --oversubscribe -x LD_PRELOAD=$(dirname $L)/lapwing-record-mpi.so "
+        "timeout 60 mpirun --oversubscribe -x LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record-mpi.so "
         "-x LAPWING_RECORD=$PWD/mpi -n 2 $L exec -w m.json --dp 2 --bucket-policy single "
         "--backend mpi --compute sleep --steps 3 --warmup 1 --no-db", NULL);
     assert_non_null(strstr(out, "bit by bit"));
