@@ -22,7 +22,7 @@ struct chain {
     struct lw_module modules[CHAIN_MAX];
     struct lw_param params[CHAIN_MAX];
     int32_t order[CHAIN_MAX];
-    char names[CHAIN_MAX][8];
+    char names[CHAIN_MAX][16];
     struct lw_workload w;
 };
 
