@@ -137,23 +137,40 @@ bool exec_has_poison(enum lw_dtype t, const void *from, int64_t n)
     return found;
 }
 
-/* Element i, from its low byte on; the sign alone is nothing. */
-static uint64_t bits_of(const unsigned char *mem, int64_t i, int size)
+static inline uint64_t bits_of(const unsigned char *at, int size)
 {
-    uint64_t bits = 0;
+    uint16_t two;
+    uint32_t four;
+    uint64_t eight;
 
-    for (int k = 0; k < size; k++)
-        bits |= (uint64_t)mem[i * size + k] << (8 * k);
-    return bits == UINT64_C(1) << (8 * size - 1) ? 0 : bits;
+    switch (size) {
+    case 1: return *at;
+    case 2: return memcpy(&two, at, 2), two;
+    case 4: return memcpy(&four, at, 4), four;
+    default: return memcpy(&eight, at, 8), eight;
+    }
+}
+
+/* Inlined with a constant size, so that an element is one load. -0 counts as 0. */
+static inline uint64_t sum_of(const unsigned char *mem, int64_t n, int size)
+{
+    const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15); /* 2^64 over the golden ratio */
+    const uint64_t minus_zero = UINT64_C(1) << (8 * size - 1);
+    uint64_t sum = 0, factor = 1;
+
+    for (int64_t i = 0; i < n; i++, factor += 2 * golden) {
+        uint64_t bits = bits_of(mem + i * size, size);
+        sum += (bits == minus_zero ? 0 : bits) * factor;
+    }
+    return sum;
 }
 
 uint64_t exec_bits_sum(enum lw_dtype t, const void *mem, int64_t n)
 {
-    const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15); /* 2^64 over the golden ratio */
-    int size = (int)lw_dtype_size(t);
-    uint64_t sum = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += bits_of(mem, i, size) * ((uint64_t)i * 2 * golden + 1);
-    return sum;
+    switch (lw_dtype_size(t)) {
+    case 1: return sum_of(mem, n, 1);
+    case 2: return sum_of(mem, n, 2);
+    case 4: return sum_of(mem, n, 4);
+    default: return sum_of(mem, n, 8);
+    }
 }

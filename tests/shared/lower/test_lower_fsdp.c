@@ -401,7 +401,7 @@ static void weights_that_are_not_there_are_found_by_the_run(void **state)
         p.ops[op].bucket = -1;
     }
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EFAILED);
-    if (!strstr(err.msg, "weights of f32 are used that are not there"))
+    if (!strstr(err.msg, "weights of f32 are used after they were freed"))
         fail_msg("%s", err.msg);
     lw_exec_result_free(&r);
     lw_plan_free(&p);
