@@ -13,8 +13,8 @@
 #include "exec/cpu/sparse_rows.h"
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
+#include "tests/lib/exec_words.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/strategy_words.h"
 
 enum { MODULES = 4, ROWS = 20, ROW = 6, TOUCHED = 5, GRIDS = 120 };
 
@@ -49,32 +49,9 @@ static void model_init(struct model *k, enum lw_dtype dtype)
     k->w.recorded.step_ps = k->w.recorded.step_spread_ps = -1;
 }
 
-static struct lw_plan build(const struct model *k, const char *words)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    if (lw_plan_build(&k->w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    return p;
-}
-
-static struct lw_exec_options options(enum exec_optimizer_kind kind)
-{
-    struct lw_exec_options o = lw_exec_options_default();
-
-    o.compute = EXEC_COMPUTE_SLEEP;
-    o.n_steps = 4;
-    o.n_warmup = 0;
-    o.timeout_ns = INT64_C(20000000000);
-    o.optimizer = exec_optimizer_of(kind);
-    return o;
-}
-
 static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, const char *words)
 {
-    struct lw_exec_options o = options(kind);
+    struct lw_exec_options o = exec_asleep(4, kind);
     struct lw_exec_result r;
     struct lw_err err = {0};
 
@@ -91,7 +68,7 @@ static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_
     struct model k;
 
     model_init(&k, dtype);
-    struct lw_plan p = build(&k, words);
+    struct lw_plan p = plan_of_words(&k.w, words);
     int64_t bytes = verified(&p, kind, words);
     lw_plan_free(&p);
     return bytes;
@@ -170,14 +147,14 @@ static void shards_step_their_part_of_a_row(void **state)
 
 static void adam_is_refused(void **state)
 {
-    struct lw_exec_options o = options(EXEC_ADAM);
+    struct lw_exec_options o = exec_asleep(4, EXEC_ADAM);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
 
     (void)state;
     model_init(&k, LW_F32);
-    struct lw_plan p = build(&k, "dp 2");
+    struct lw_plan p = plan_of_words(&k.w, "dp 2");
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg, "parameter 0 'embed' has a sparse gradient, which torch.optim.Adam does "
                                     "not take (--optimizer sgd, momentum)"));
@@ -187,14 +164,14 @@ static void adam_is_refused(void **state)
 static void a_backend_that_adds_up_no_rows_is_refused(void **state)
 {
     struct exec_backend without = exec_backend_threads;
-    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_options o = exec_asleep(4, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
 
     (void)state;
     model_init(&k, LW_F32);
-    struct lw_plan p = build(&k, "dp 2");
+    struct lw_plan p = plan_of_words(&k.w, "dp 2");
     without.capabilities &= ~(uint32_t)EXEC_CAN_SPARSE;
     o.backend = &without;
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_ENOTSUP);
@@ -214,7 +191,7 @@ static void lose(const struct lw_plan *p, const char *name)
 
 static void expect(const struct lw_plan *p, enum lw_status status, const char *words)
 {
-    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_options o = exec_asleep(4, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
 
@@ -245,7 +222,7 @@ static void lost_ops_are_found(void **state)
     (void)state;
     model_init(&k, LW_F32);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_plan p = build(&k, "dp 2");
+        struct lw_plan p = plan_of_words(&k.w, "dp 2");
         lose(&p, cases[i].op);
         expect(&p, cases[i].status, cases[i].words);
         lw_plan_free(&p);
@@ -258,7 +235,7 @@ static void gathers_beyond_their_part_are_refused(void **state)
 
     (void)state;
     model_init(&k, LW_F32);
-    struct lw_plan p = build(&k, "dp 2");
+    struct lw_plan p = plan_of_words(&k.w, "dp 2");
     for (int32_t i = 0; i < p.n_ops; i++)
         if (strcmp(p.ops[i].name, "sparse indices") == 0)
             p.ops[i].bytes += 16;
@@ -272,7 +249,7 @@ static void a_sum_that_does_not_wait_is_named(void **state)
 
     (void)state;
     model_init(&k, LW_F32);
-    struct lw_plan p = build(&k, "dp 2");
+    struct lw_plan p = plan_of_words(&k.w, "dp 2");
     for (int32_t i = 0; i < p.n_ops; i++)
         if (strcmp(p.ops[i].name, "sparse sum") == 0)
             p.ops[i].n_deps = 0;

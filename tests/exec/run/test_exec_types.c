@@ -13,8 +13,8 @@
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
+#include "tests/lib/exec_words.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/strategy_words.h"
 
 enum { MODULES = 6, GRIDS = 150 };
 
@@ -47,29 +47,6 @@ static void model_init(struct model *k, enum lw_dtype dtype)
     k->w.recorded.step_ps = k->w.recorded.step_spread_ps = -1;
 }
 
-static struct lw_plan build(const struct model *k, const char *words)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    if (lw_plan_build(&k->w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    return p;
-}
-
-static struct lw_exec_options options(enum exec_optimizer_kind kind)
-{
-    struct lw_exec_options o = lw_exec_options_default();
-
-    o.compute = EXEC_COMPUTE_SLEEP;
-    o.n_steps = 3;
-    o.n_warmup = 0;
-    o.timeout_ns = INT64_C(20000000000);
-    o.optimizer = exec_optimizer_of(kind);
-    return o;
-}
-
 static bool sends_buffers(const struct lw_plan *p)
 {
     for (int32_t i = 0; i < p->n_ops; i++)
@@ -80,7 +57,7 @@ static bool sends_buffers(const struct lw_plan *p)
 
 static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, const char *words)
 {
-    struct lw_exec_options o = options(kind);
+    struct lw_exec_options o = exec_asleep(3, kind);
     struct lw_exec_result r;
     struct lw_err err = {0};
 
@@ -98,7 +75,7 @@ static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_
     struct model k;
 
     model_init(&k, dtype);
-    struct lw_plan p = build(&k, words);
+    struct lw_plan p = plan_of_words(&k.w, words);
     int64_t bytes = verified(&p, kind, words);
     lw_plan_free(&p);
     return bytes;
@@ -122,7 +99,7 @@ static void gradients_of_another_type_end_like_one(void **state)
 /* 4 ranks, 80 backwards each: 320 terms. bf16 holds whole numbers to 256, f32 beyond. */
 static void exactness_is_of_the_gradients_types_not_of_the_weights(void **state)
 {
-    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
@@ -130,7 +107,7 @@ static void exactness_is_of_the_gradients_types_not_of_the_weights(void **state)
     (void)state;
     runs(LW_BF16, "dp 4 micro-batches 80 grad-dtype f32", EXEC_SGD);
     model_init(&k, LW_F32);
-    struct lw_plan p = build(&k, "dp 4 micro-batches 80 grad-dtype bf16");
+    struct lw_plan p = plan_of_words(&k.w, "dp 4 micro-batches 80 grad-dtype bf16");
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EINVAL);
     if (!strstr(err.msg, "320 gradients") || !strstr(err.msg, "at most 256 can be verified"))
         fail_msg("%s", err.msg);
@@ -195,7 +172,7 @@ static void give_buffers(struct model *k)
 /* 5 * 4 + 8 + 300 bytes on 2 ranks in the first step, which is alone. */
 static void buffers_are_compared_whatever_their_type(void **state)
 {
-    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
@@ -203,7 +180,7 @@ static void buffers_are_compared_whatever_their_type(void **state)
     (void)state;
     model_init(&k, LW_F32);
     give_buffers(&k);
-    struct lw_plan p = build(&k, "dp 2");
+    struct lw_plan p = plan_of_words(&k.w, "dp 2");
     if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(r.n_checked_message_bytes, (5 * 4 + 8 + 300) * 2);
@@ -216,7 +193,7 @@ static void buffers_are_compared_whatever_their_type(void **state)
 
 static void expect_fault(const struct lw_plan *p, const char *words)
 {
-    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
 
@@ -260,7 +237,7 @@ static void casts_left_out_are_named(void **state)
     (void)state;
     model_init(&k, LW_F32);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_plan p = build(&k, cases[i].plan);
+        struct lw_plan p = plan_of_words(&k.w, cases[i].plan);
         lose_cast(&p, cases[i].cast);
         expect_fault(&p, cases[i].words);
         lw_plan_free(&p);
@@ -270,14 +247,14 @@ static void casts_left_out_are_named(void **state)
 /* The gradients say f32 and the buckets were made for bf16. */
 static void a_type_that_no_cast_makes_is_refused(void **state)
 {
-    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
 
     (void)state;
     model_init(&k, LW_BF16);
-    struct lw_plan p = build(&k, "dp 2");
+    struct lw_plan p = plan_of_words(&k.w, "dp 2");
     p.strategy.grad_dtype = LW_GRAD_F32;
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EPLAN);
     assert_non_null(strstr(err.msg, "is of bf16 and holds the gradient of 'w', which is of f32, "

@@ -11,8 +11,8 @@
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/op.h"
+#include "tests/lib/exec_words.h"
 #include "tests/lib/model_help.h"
-#include "tests/lib/strategy_words.h"
 
 enum { LAYERS = 2, HIDDEN = 16, TOKENS = 32, TOP = 2 };
 
@@ -40,17 +40,6 @@ static struct lw_workload model(void)
     return w;
 }
 
-static struct lw_plan plan_of(const struct lw_workload *w, const char *words)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    if (lw_plan_build(w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    return p;
-}
-
 static const struct lw_comm *comm_of(const struct lw_plan *p, const struct lw_op *o)
 {
     return o->comm < 0 ? NULL : &p->comms[o->comm];
@@ -60,7 +49,7 @@ static const struct lw_comm *comm_of(const struct lw_plan *p, const struct lw_op
 static void tokens_go_to_experts_and_back(void **state)
 {
     struct lw_workload w = model();
-    struct lw_plan p = plan_of(&w, "dp 4 ep 2");
+    struct lw_plan p = plan_of_words(&w, "dp 4 ep 2");
     struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 0);
     static const char *const order[] = {"dispatch", "combine", "dispatch", "combine",
                                         "combine", "dispatch", "combine", "dispatch"};
@@ -94,7 +83,7 @@ static void experts_are_reduced_over_their_own_group(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        struct lw_plan p = plan_of(&w, words[i]);
+        struct lw_plan p = plan_of_words(&w, words[i]);
         struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 1);
         int n_expert = 0, n_other = 0;
         for (int32_t a = 0; a < p.n_params; a++)
@@ -130,22 +119,7 @@ static void all_of_it_runs_and_is_verified(void **state)
     struct lw_workload w = model();
 
     (void)state;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        struct lw_exec_options o = lw_exec_options_default();
-        struct lw_exec_result r;
-        struct lw_err err = {0};
-        struct lw_plan p = plan_of(&w, words[i]);
-        o.compute = EXEC_COMPUTE_SLEEP;
-        o.n_steps = 2;
-        o.n_warmup = 0;
-        o.optimizer = exec_optimizer_of(EXEC_MOMENTUM);
-        if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
-            fail_msg("%s: %s", words[i], err.msg);
-        assert_int_equal(r.verified, LW_EXEC_VERIFIED);
-        assert_true(r.n_checked_message_bytes > 0);
-        lw_exec_result_free(&r);
-        lw_plan_free(&p);
-    }
+    exec_expect_verified(&w, words, sizeof words / sizeof *words);
     lw_workload_free(&w);
 }
 

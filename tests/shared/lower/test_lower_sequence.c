@@ -13,8 +13,8 @@
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/op.h"
+#include "tests/lib/exec_words.h"
 #include "tests/lib/model_help.h"
-#include "tests/lib/strategy_words.h"
 
 enum { LAYERS = 2, HIDDEN = 16, SEQ = 32, TOKENS = SEQ, VOCAB = 32 };
 
@@ -23,17 +23,6 @@ static struct lw_workload model(void)
     return model_build("llama-7b", (struct traces_model_shape){
                            .batch = 1, .layers = LAYERS, .hidden = HIDDEN, .heads = 4, .ffn = 32,
                            .seq = SEQ, .vocab = VOCAB, .dtype = "f32", .optimizer = "adam"});
-}
-
-static struct lw_plan plan_of(const struct lw_workload *w, const char *words)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    if (lw_plan_build(w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    return p;
 }
 
 static void refused(const char *words, const char *part)
@@ -85,10 +74,10 @@ static void sums_become_scatters_and_gathers(void **state)
         forward += w.modules[m].tp_forward_bytes;
         backward += w.modules[m].tp_backward_bytes;
     }
-    struct lw_plan p = plan_of(&w, "tp 2");
+    struct lw_plan p = plan_of_words(&w, "tp 2");
     assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_REDUCE), forward + backward);
     lw_plan_free(&p);
-    p = plan_of(&w, "tp 2 sequence-parallel on");
+    p = plan_of_words(&w, "tp 2 sequence-parallel on");
     assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_REDUCE), 0);
     assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_REDUCE_SCATTER), forward + backward);
     assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_GATHER), forward + 2 * backward);
@@ -103,8 +92,8 @@ static void sequence_parallelism_divides_all_activations(void **state)
     struct lw_workload w = model();
 
     (void)state;
-    struct lw_plan one = plan_of(&w, ""), p = plan_of(&w, "tp 4"),
-                   cut = plan_of(&w, "tp 4 sequence-parallel on");
+    struct lw_plan one = plan_of_words(&w, ""), p = plan_of_words(&w, "tp 4"),
+                   cut = plan_of_words(&w, "tp 4 sequence-parallel on");
     assert_true(kept(&p) > kept(&one) / 4);
     assert_true(kept(&cut) >= kept(&one) / 4 && kept(&cut) <= kept(&one) / 4 + w.n_modules);
     lw_plan_free(&one);
@@ -123,17 +112,17 @@ static void a_message_travels_in_parts(void **state)
     char more[100];
 
     (void)state;
-    struct lw_plan p = plan_of(&w, words);
+    struct lw_plan p = plan_of_words(&w, words);
     assert_int_equal(moved(&p, LW_COMM_FORWARD, LW_OP_SEND), 3 * TOKENS * HIDDEN * 4);
     lw_plan_free(&p);
     snprintf(more, sizeof more, "%s scatter-gather on", words);
-    p = plan_of(&w, more);
+    p = plan_of_words(&w, more);
     assert_int_equal(moved(&p, LW_COMM_FORWARD, LW_OP_SEND), 3 * TOKENS * HIDDEN * 4 / 2);
     assert_int_equal(moved(&p, LW_COMM_BACKWARD, LW_OP_RECV), 3 * TOKENS * HIDDEN * 4 / 2);
     assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_GATHER), 3 * TOKENS * HIDDEN * 4);
     lw_plan_free(&p);
     snprintf(more, sizeof more, "%s sequence-parallel on", words);
-    p = plan_of(&w, more);
+    p = plan_of_words(&w, more);
     assert_int_equal(moved(&p, LW_COMM_FORWARD, LW_OP_SEND), 3 * TOKENS * HIDDEN * 4 / 2);
     lw_plan_free(&p);
     lw_workload_free(&w);
@@ -147,7 +136,7 @@ static void keys_and_values_are_gathered(void **state)
     struct lw_workload w = model();
 
     (void)state;
-    struct lw_plan p = plan_of(&w, "cp 4 dp 2");
+    struct lw_plan p = plan_of_words(&w, "cp 4 dp 2");
     assert_int_equal(p.n_ranks, 8);
     assert_int_equal(moved(&p, LW_COMM_CONTEXT, LW_OP_ALL_GATHER), 2 * LAYERS * block);
     assert_int_equal(moved(&p, LW_COMM_CONTEXT, LW_OP_REDUCE_SCATTER), LAYERS * block);
@@ -157,7 +146,7 @@ static void keys_and_values_are_gathered(void **state)
         assert_int_equal(p.members[g->first_member], p.comms[c].purpose == LW_COMM_CONTEXT ? 4 : 0);
     }
     lw_plan_free(&p);
-    p = plan_of(&w, "cp 4 tp 2 recompute full"); /* a tensor rank has half; the forward is done again */
+    p = plan_of_words(&w, "cp 4 tp 2 recompute full"); /* a tensor rank has half; the forward is done again */
     assert_int_equal(moved(&p, LW_COMM_CONTEXT, LW_OP_ALL_GATHER), 3 * LAYERS * block / 2);
     lw_plan_free(&p);
     lw_workload_free(&w);
@@ -170,7 +159,7 @@ static void tokens_are_divided(void **state)
     struct lw_workload w = model();
 
     (void)state;
-    struct lw_plan one = plan_of(&w, ""), p = plan_of(&w, "cp 4");
+    struct lw_plan one = plan_of_words(&w, ""), p = plan_of_words(&w, "cp 4");
     assert_true(kept(&p) >= kept(&one) / 4 && kept(&p) <= kept(&one) / 4 + w.n_modules);
     for (int32_t i = 0; i < p.n_params; i++)
         assert_int_equal(p.params[i].numel, one.params[i].numel);
@@ -194,8 +183,8 @@ static void some_layers_are_recomputed(void **state)
     struct lw_workload w = model();
 
     (void)state;
-    struct lw_plan all = plan_of(&w, "recompute full"), none = plan_of(&w, ""),
-                   one = plan_of(&w, "recompute full recompute-layers 1");
+    struct lw_plan all = plan_of_words(&w, "recompute full"), none = plan_of_words(&w, ""),
+                   one = plan_of_words(&w, "recompute full recompute-layers 1");
     assert_int_equal(n_recomputed(&all), LAYERS);
     assert_int_equal(n_recomputed(&one), 1);
     assert_int_equal(2 * kept(&one), kept(&all) + kept(&none));
@@ -218,22 +207,7 @@ static void all_of_it_runs_and_is_verified(void **state)
     struct lw_workload w = model();
 
     (void)state;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        struct lw_exec_options o = lw_exec_options_default();
-        struct lw_exec_result r;
-        struct lw_err err = {0};
-        struct lw_plan p = plan_of(&w, words[i]);
-        o.compute = EXEC_COMPUTE_SLEEP;
-        o.n_steps = 2;
-        o.n_warmup = 0;
-        o.optimizer = exec_optimizer_of(EXEC_MOMENTUM);
-        if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
-            fail_msg("%s: %s", words[i], err.msg);
-        assert_int_equal(r.verified, LW_EXEC_VERIFIED);
-        assert_true(r.n_checked_message_bytes > 0);
-        lw_exec_result_free(&r);
-        lw_plan_free(&p);
-    }
+    exec_expect_verified(&w, words, sizeof words / sizeof *words);
     lw_workload_free(&w);
 }
 

@@ -15,19 +15,8 @@
 #include "shared/plan/op.h"
 #include "shared/timeline/param_memory.h"
 #include "tests/lib/model_help.h"
+#include "tests/lib/plan_words.h"
 #include "tests/lib/sim_help.h"
-#include "tests/lib/strategy_words.h"
-
-static struct lw_plan plan_of(const struct lw_workload *w, const char *words)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    if (lw_plan_build(w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    return p;
-}
 
 /* Times its payload that a rank sends at the least: Thakur et al., IJHPCA 2005, section 4; of
  * rooted operations each byte reaches or leaves a rank once. */
@@ -119,7 +108,7 @@ static void volumes_and_bytes_are_those_of_the_table(void **state)
                 if (whole && dp[d] > 2)
                     continue; /* the embedding alone is then most of an owner's share */
                 snprintf(words, sizeof words, "dp %d %s", dp[d], r->words);
-                struct lw_plan p = plan_of(&w, words);
+                struct lw_plan p = plan_of_words(&w, words);
                 if (strcmp(r->words, "zero 3") == 0)
                     moved -= once * (n - 1) / n;
                 near(volume(&p, 2 * numel), moved, 0.005, words);
@@ -138,7 +127,7 @@ static void volumes_and_bytes_are_those_of_the_table(void **state)
 static void seventy_billion_parameters_fit(void **state)
 {
     struct lw_workload w = model_build("llama-2-70b", (struct traces_model_shape){0});
-    struct lw_plan p = plan_of(&w, "dp 64 zero 3 recompute full");
+    struct lw_plan p = plan_of_words(&w, "dp 64 zero 3 recompute full");
     struct lw_cluster c;
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_sim_stats stats;

@@ -1,0 +1,39 @@
+#ifndef LW_TESTS_LIB_EXEC_WORDS_H
+#define LW_TESTS_LIB_EXEC_WORDS_H
+
+#include "exec/run/run.h"
+#include "tests/lib/plan_words.h"
+
+/* Compute sleeps, every step is measured. */
+static inline struct lw_exec_options exec_asleep(int32_t n_steps, enum exec_optimizer_kind kind)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+
+    o.compute = EXEC_COMPUTE_SLEEP;
+    o.n_steps = n_steps;
+    o.n_warmup = 0;
+    o.timeout_ns = INT64_C(20000000000);
+    o.optimizer = exec_optimizer_of(kind);
+    return o;
+}
+
+/* Two steps of the workload under each of the strategies equal a run on one rank, and messages
+ * between ranks were compared. */
+static inline void exec_expect_verified(const struct lw_workload *w, const char *const *words,
+                                        size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct lw_exec_options o = exec_asleep(2, EXEC_MOMENTUM);
+        struct lw_exec_result r;
+        struct lw_err err = {0};
+        struct lw_plan p = plan_of_words(w, words[i]);
+        if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+            fail_msg("%s: %s", words[i], err.msg);
+        assert_int_equal(r.verified, LW_EXEC_VERIFIED);
+        assert_true(r.n_checked_message_bytes > 0);
+        lw_exec_result_free(&r);
+        lw_plan_free(&p);
+    }
+}
+
+#endif
