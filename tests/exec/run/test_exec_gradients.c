@@ -91,12 +91,38 @@ static void any_bit_changes_the_sum(void **unused)
     assert_int_equal(exec_bits_sum(LW_F64, (double[]){-0.0}, 1), 0);
 }
 
+/* The sum of bits times (2 i golden + 1), put together byte by byte, for every width. */
+static void the_sum_is_that_of_its_definition(void **unused)
+{
+    static const enum lw_dtype types[] = {LW_U8, LW_BF16, LW_F16, LW_F32, LW_I32, LW_F64, LW_I64};
+    const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
+    unsigned char mem[8 * 257];
+    (void)unused;
+
+    for (size_t i = 0; i < sizeof mem; i++)
+        mem[i] = (unsigned char)(i * i * 31 + i / 7);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        size_t size = (size_t)lw_dtype_size(types[t]);
+        memset(mem + 5 * size, 0, size); /* element 5 is -0, which counts as 0 */
+        mem[6 * size - 1] = 0x80;
+        uint64_t sum = 0, minus_zero = UINT64_C(0x80) << (8 * (size - 1));
+        for (uint64_t i = 0; i < 257; i++) {
+            uint64_t bits = 0;
+            for (size_t k = size; k-- > 0;)
+                bits = bits * 256 + mem[i * size + k];
+            sum += bits == minus_zero ? 0 : bits * (2 * i * golden + 1);
+        }
+        assert_true(exec_bits_sum(types[t], mem, 257) == sum);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_gradient_is_found_in_whatever_step),
         cmocka_unit_test(right_gradients_pass),
         cmocka_unit_test(any_bit_changes_the_sum),
+        cmocka_unit_test(the_sum_is_that_of_its_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
