@@ -358,8 +358,8 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
     return lw_sql_commit(s, err);
 }
 
-/* A WAL database in a folder that cannot be written can be read only when nobody writes it: then
- * it is opened as immutable, which needs no lock files. Returns a URI to be freed with
+/* A WAL database in a folder that cannot be written can be read only while no process writes it:
+ * then it is opened as immutable, which needs no lock files. Returns a URI to be freed with
  * sqlite3_free. */
 static char *read_uri(const char *file)
 {

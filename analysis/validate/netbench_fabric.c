@@ -1,4 +1,4 @@
-/* Published tables name their machines in words. A GPU gives compute capability and NVLinks;
+/* Published tables describe their machines in text. A GPU gives compute capability and NVLinks;
  * "NVSwitch" multicast; "<n>x<m>G" so many ports of so many Gbit/s; a fabric by name one port for
  * each GPU of the speed that the GPU's reference systems have. Sources: the known clusters
  * (traces/clusters) and the vendors' pages named beside the rows. */

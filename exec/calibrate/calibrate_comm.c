@@ -112,7 +112,7 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
 /* --- messages ----------------------------------------------------------------------------------- */
 
 /* Both ends of a message stand at the same place of their ranks' programs, which are of one
- * length. The end that came last waited for nobody: the shorter of the two is the message. */
+ * length. The end that came last did not wait: the shorter of the two is the message. */
 static enum lw_status keep_messages(struct exec_calibration *c, const struct exec_piece *piece,
                                     const struct lw_plan *p, const struct lw_exec_result *r,
                                     struct lw_err *err)

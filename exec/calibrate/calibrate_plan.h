@@ -45,8 +45,8 @@ enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t
                                   struct lw_plan *plan, struct lw_err *err);
 
 /* Communication without buckets. The first step is another one, an all-reduce of the largest
- * size alone, so that the memory they move is there: zeros that nobody wrote all lie in one
- * page. */
+ * size alone, so that the memory they move is there: zeros that were never written all lie in
+ * one page. */
 
 /* Collectives, each alone after a kernel of work_ps. */
 enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, const int64_t *bytes,

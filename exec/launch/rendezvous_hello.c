@@ -438,8 +438,8 @@ static void greet(struct exec_rendezvous *r, struct waiting *w, int fd,
         turn_away(r, w, "took no challenge");
 }
 
-/* Whoever stands at the door, up to a limit a round: the others of the list are heard in
- * between. */
+/* Accepts the connections that wait, up to a limit a round, so that those already accepted are
+ * read in between. */
 static void admit(struct exec_rendezvous *r, struct waiting_list *l, int32_t *n)
 {
     for (int i = 0; i < AT_ONCE; i++) {
