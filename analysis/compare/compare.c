@@ -16,6 +16,7 @@
 
 #include "analysis/compare/run_labels.h"
 #include "analysis/store/sql.h"
+#include "shared/base/median.h"
 
 enum { OPS_SHOWN = 12, N_TIMES = 4 };
 
@@ -47,18 +48,6 @@ void lw_comparison_free(struct lw_comparison *c)
 }
 
 /* Median of n >= 1 values, sorted in place; between the two middle ones, rounded down. */
-static int by_value(const void *a, const void *b)
-{
-    lw_ps x = *(const lw_ps *)a, y = *(const lw_ps *)b;
-    return (x > y) - (x < y);
-}
-
-static lw_ps median(lw_ps *v, int64_t n)
-{
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : v[n / 2 - 1] + (v[n / 2] - v[n / 2 - 1]) / 2;
-}
-
 /* --- the parts of a step ---------------------------------------------------------------------- */
 
 static const struct {
@@ -207,7 +196,7 @@ static enum lw_status close_bucket(struct bucket_list *list, int64_t *capacity,
     if (lw_reserve(&list->v, capacity, list->n + 1, sizeof *list->v) != 0)
         return lw_fail_nomem(err);
     for (int i = 0; i < N_TIMES; i++)
-        open->time[i] = median(m->v[i], m->n);
+        open->time[i] = lw_median(m->v[i], m->n);
     list->v[list->n++] = *open;
     m->n = 0;
     return LW_OK;
@@ -326,7 +315,7 @@ static enum lw_status collect_ops(struct lw_sql *q, struct samples *m, lw_ps *ti
         more = lw_sql_next(q);
         int64_t op = more ? lw_sql_int(q, 0) : -1;
         if (op != open && open >= 0 && open < n_ops)
-            time[open] = median(m->v[0], m->n);
+            time[open] = lw_median(m->v[0], m->n);
         if (op != open)
             m->n = 0;
         open = op;

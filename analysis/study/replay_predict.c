@@ -2,9 +2,9 @@
  * recorded. */
 #include "analysis/study/replay_predict.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/median.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/import/read_traces.h"
 #include "traces/replay/to_replay.h"
@@ -117,20 +117,6 @@ static double error_pct(lw_ps predicted, lw_ps recorded)
     return recorded > 0 ? 100.0 * (double)(predicted - recorded) / (double)recorded : 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    lw_ps x = *(const lw_ps *)a, y = *(const lw_ps *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Of an even number the mean of the middle two, rounded down. Sorts v. */
-static lw_ps median(lw_ps *v, int32_t n)
-{
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return n > 0 ? v[(n - 1) / 2] + (v[n / 2] - v[(n - 1) / 2]) / 2 : 0;
-}
-
 static enum lw_status fill_step(struct sim_replay *r, const struct lw_timeline *t, int32_t k,
                                 struct lw_err *err)
 {
@@ -167,10 +153,10 @@ enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, i
         LW_TRY(fill_step(r, t, k, err));
     for (int32_t k = 0; k < n; k++)
         v[k] = x->steps[k].recorded;
-    x->recorded = median(v, n);
+    x->recorded = lw_median(v, n);
     for (int32_t k = 0; k < n; k++)
         v[k] = x->steps[k].predicted;
-    x->predicted = median(v, n);
+    x->predicted = lw_median(v, n);
     x->error_pct = error_pct(x->predicted, x->recorded);
     *n_before = r->replay->n_before;
     return traces_replay_divide(r->replay, t, err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/median.h"
 #include "traces/calls/import_calls.h"
 
 enum { LEAST_REPEATS = 3 };
@@ -44,13 +45,6 @@ static int64_t shortest_period(const struct traces_recorded *c, int64_t *border,
     return period;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 enum lw_status traces_recorded_period(const struct traces_recorded *c, int64_t *n_calls,
                                    int64_t *n_periods, int64_t *period_ns, struct lw_err *err)
 {
@@ -69,7 +63,7 @@ enum lw_status traces_recorded_period(const struct traces_recorded *c, int64_t *
         for (int64_t i = 0; i + 1 < n; i++) /* the borders are not needed any more */
             border[i] = c->calls[first + (i + 1) * *n_calls].entered_ns -
                         c->calls[first + i * *n_calls].entered_ns;
-        qsort(border, (size_t)(n - 1), sizeof *border, by_value);
+        qsort(border, (size_t)(n - 1), sizeof *border, lw_compare_int64);
         *period_ns = border[(n - 2) / 2];
     }
     lw_free(border);

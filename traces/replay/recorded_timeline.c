@@ -5,7 +5,7 @@
  * recorder rounded. */
 #include "traces/replay/recorded_timeline.h"
 
-#include <stdlib.h>
+#include "shared/base/median.h"
 
 struct shift { /* of a rank's clock, so that the earliest span starts at 0 */
     int64_t base_ns, first_ns;
@@ -69,13 +69,6 @@ static enum lw_status add_rank(const struct traces_replay *r, const struct lw_pl
     return LW_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    lw_ps x = *(const lw_ps *)a, y = *(const lw_ps *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Steps last as long as the host says: the last kernel of one may end within the next. */
 static enum lw_status set_steps(const struct traces_replay *r, struct lw_summary *s,
                                 struct lw_err *err)
@@ -87,10 +80,8 @@ static enum lw_status set_steps(const struct traces_replay *r, struct lw_summary
     int32_t n = s->n_steps < r->n_steps ? s->n_steps : r->n_steps;
     for (int32_t k = 0; k < n; k++)
         s->steps[k] = v[k] = r->steps[k].recorded;
-    if (n > 0) {
-        qsort(v, (size_t)n, sizeof *v, by_value);
-        s->step = v[(n - 1) / 2] + (v[n / 2] - v[(n - 1) / 2]) / 2;
-    }
+    if (n > 0)
+        s->step = lw_median(v, n);
     lw_free(v);
     return LW_OK;
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/median.h"
 #include "traces/trace/kernel_launches.h"
 
 enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_kernel_table *table,
@@ -245,13 +246,6 @@ static enum lw_status match(struct matcher *m, int32_t class)
 
 /* ---- clocks ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Ends of the collectives that list k and list 0 both took part in, compared. */
 static enum lw_status clock_of(struct matcher *m, int32_t k, int64_t *const *end_of)
 {
@@ -270,7 +264,7 @@ static enum lw_status clock_of(struct matcher *m, int32_t k, int64_t *const *end
     }
     if (n == 0)
         return LW_OK;
-    qsort(late, (size_t)n, sizeof *late, by_value);
+    qsort(late, (size_t)n, sizeof *late, lw_compare_int64);
     m->out->clock_ns[k] = late[(n - 1) / 2];
     m->out->clock_known[k] = true;
     return LW_OK;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/median.h"
 #include "traces/trace/compute_clock.h"
 #include "traces/trace/micro_batches.h"
 
@@ -488,13 +489,6 @@ static enum lw_status fill_shapes(struct builder *b)
     return fill_passed(b);
 }
 
-static int compare_int64(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* Median of column i over the steps; of an even number the mean of the middle two. */
 static int64_t median(const struct builder *b, int64_t *scratch, int64_t i)
 {
@@ -502,8 +496,7 @@ static int64_t median(const struct builder *b, int64_t *scratch, int64_t i)
 
     for (int32_t k = 0; k < n; k++)
         scratch[k] = b->rows[k * b->width + i];
-    qsort(scratch, (size_t)n, sizeof *scratch, compare_int64);
-    return n % 2 ? scratch[n / 2] : scratch[n / 2 - 1] + (scratch[n / 2] - scratch[n / 2 - 1]) / 2;
+    return lw_median(scratch, n);
 }
 
 static void find_extremes(struct builder *b)

@@ -1,0 +1,13 @@
+#ifndef LW_SHARED_BASE_MEDIAN_H
+#define LW_SHARED_BASE_MEDIAN_H
+
+#include <stdint.h>
+
+/* Of v[n], which it sorts: the middle value; of an even number the mean of the middle two, rounded
+ * towards the smaller one; 0 for n = 0. Any unit. */
+int64_t lw_median(int64_t *v, int64_t n);
+
+/* For qsort: int64_t, the smallest first. */
+int lw_compare_int64(const void *a, const void *b);
+
+#endif
