@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "analysis/store/store.h"
+#include "shared/base/clock.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
@@ -18,14 +18,6 @@
 #include "sim/engine/queue.h"
 #include "sim/predict/sim.h"
 #include "traces/models/models.h"
-
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int64_t peak_rss(void)
 {
@@ -38,17 +30,17 @@ static int64_t peak_rss(void)
 static enum lw_status run_queue(const struct bench_choice *c, struct bench_result *r,
                                 struct lw_err *err)
 {
-    double began = seconds(), filled;
+    double began = lw_now_s(), filled;
 
     r->n_events = 4000000 + r->ranks;
     (void)c;
     if (sim_queue_hold(r->ranks, 0, 1 << 30, 1) < 0)
         return lw_fail_nomem(err);
-    filled = seconds() - began;
-    began = seconds();
+    filled = lw_now_s() - began;
+    began = lw_now_s();
     if (sim_queue_hold(r->ranks, r->n_events, 1 << 30, 1) < 0)
         return lw_fail_nomem(err);
-    r->wall_s = seconds() - began - filled;
+    r->wall_s = lw_now_s() - began - filled;
     return LW_OK;
 }
 
@@ -67,9 +59,9 @@ static enum lw_status simulate(const struct bench_choice *c, const struct lw_pla
         o.ring = strcmp(r->method, "events") == 0 ? LW_SIM_RING_EVENTS : LW_SIM_RING_RECURRENCE;
     }
     o.jitter_ps = c->jitter_ns * LW_PS_PER_NS;
-    double began = seconds();
+    double began = lw_now_s();
     LW_TRY(lw_sim_run(plan, cluster, &o, NULL, &s, err));
-    r->wall_s = seconds() - began;
+    r->wall_s = lw_now_s() - began;
     r->n_simulated = s.n_simulated;
     r->simulated_ps = s.end;
     r->n_events = s.n_events;
@@ -166,9 +158,9 @@ static enum lw_status run_planning(const struct bench_choice *c, struct bench_re
 
     s.dp = r->ranks;
     LW_TRY(sim_bench_workload((int32_t)c->params, &w, err));
-    double began = seconds();
+    double began = lw_now_s();
     enum lw_status status = lw_plan_build(&w, &s, NULL, &plan, err);
-    r->wall_s = seconds() - began;
+    r->wall_s = lw_now_s() - began;
     r->n_events = plan.n_ops;
     lw_plan_free(&plan);
     lw_workload_free(&w);
@@ -184,9 +176,9 @@ static enum lw_status run_planning_3d(const struct bench_choice *c, struct bench
 
     (void)c;
     LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
-    double began = seconds();
+    double began = lw_now_s();
     enum lw_status status = plan_3d(r->ranks, &cluster, &plan, err);
-    r->wall_s = seconds() - began;
+    r->wall_s = lw_now_s() - began;
     r->n_events = plan.n_ops;
     lw_plan_free(&plan);
     lw_cluster_free(&cluster);
@@ -204,10 +196,10 @@ static enum lw_status store_rows(const char *file, const struct lw_plan *plan,
 
     LW_TRY(lw_store_open(file, LW_STORE_WRITE, &db, err));
     enum lw_status status = lw_store_begin_run(db, &info, &run, err);
-    double began = seconds();
+    double began = lw_now_s();
     if (status == LW_OK)
         status = lw_store_spans(db, run, t, err);
-    *wall_s = seconds() - began;
+    *wall_s = lw_now_s() - began;
     lw_store_close(db);
     return status;
 }
@@ -271,7 +263,7 @@ static enum lw_status run_cost(const struct bench_choice *c, struct bench_result
     struct lw_cost cost = lw_sim_cost(&cluster);
     struct lw_cost_query q = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .n_ranks = (int32_t)r->ranks};
     q.n_nodes = (q.n_ranks + cost.ranks_per_node - 1) / cost.ranks_per_node;
-    double start = seconds();
+    double start = lw_now_s();
     for (int i = 0; i < N_CALLS; i++) {
         q.bytes = INT64_C(1024) << i % N_SIZES;
         lw_ps t = cost.time(cost.ctx, &q);
@@ -280,7 +272,7 @@ static enum lw_status run_cost(const struct bench_choice *c, struct bench_result
         r->simulated_ps += t;
         r->n_events++;
     }
-    r->wall_s = seconds() - start;
+    r->wall_s = lw_now_s() - start;
     r->n_simulated = r->ranks;
     lw_cluster_free(&cluster);
     return LW_OK;

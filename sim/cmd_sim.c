@@ -2,9 +2,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "analysis/compare/compare.h"
+#include "shared/base/clock.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/cli/plan_source.h"
@@ -59,14 +59,6 @@ static void choose_steps(struct session *s)
     s->options.n_steps = s->n_warmup + (int32_t)(s->steps > 0 ? s->steps : 1);
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static enum lw_status load_replay(struct session *s, struct lw_err *err)
 {
     const struct lw_plan_source *p = &s->source;
@@ -94,7 +86,7 @@ static enum lw_status load(struct session *s, struct lw_err *err)
 
 static enum lw_status run(struct session *s, struct lw_err *err)
 {
-    double began = seconds();
+    double began = lw_now_s();
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
 
@@ -102,7 +94,7 @@ static enum lw_status run(struct session *s, struct lw_err *err)
     s->options.no_fold |= s->replay.on; /* its ranks differ */
     enum lw_status status = lw_sim_run_classes(&s->plan, &s->cluster, &s->options, &s->classes,
                                                &s->stats, err);
-    s->wall_s = seconds() - began;
+    s->wall_s = lw_now_s() - began;
     if (status == LW_OK && s->n_samples > 0)
         status = lw_sim_sample(&s->plan, &s->cluster, &s->options, s->n_warmup,
                                (int32_t)s->n_samples, 0, &s->samples, err);

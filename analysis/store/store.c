@@ -21,6 +21,7 @@
 
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
+#include "shared/base/clock.h"
 #include "shared/base/embedded.h"
 #include "shared/base/used_files.h"
 
@@ -384,14 +385,6 @@ static char *read_uri(const char *file)
     return uri;
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
 {
     int rc;
@@ -438,14 +431,14 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
  * anew. */
 static enum lw_status open_prepared(struct lw_store *s, struct lw_err *err)
 {
-    double until = now_s() + BUSY_MS / 1e3;
+    double until = lw_now_s() + BUSY_MS / 1e3;
 
     for (long wait_ns = 200000;; wait_ns = wait_ns < 20000000 ? wait_ns * 2 : wait_ns) {
         s->was_busy = false;
         enum lw_status st = open_handle(s, err);
         if (st == LW_OK)
             st = prepare_file(s, err);
-        if (st == LW_OK || !s->was_busy || now_s() > until)
+        if (st == LW_OK || !s->was_busy || lw_now_s() > until)
             return st;
         sqlite3_close(s->db);
         s->db = NULL;

@@ -2,16 +2,9 @@
 #include "shared/base/progress.h"
 
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "shared/base/clock.h"
 
 void lw_progress_report(const struct lw_progress *p, const char *what, double share)
 {
@@ -23,7 +16,7 @@ static void draw(void *ctx, const char *what, double share)
 {
     static const char filled[] = "########################";
     struct lw_progress_bar *bar = ctx;
-    double now = now_s(), spent = now - bar->began_s;
+    double now = lw_now_s(), spent = now - bar->began_s;
 
     if (!bar->on || spent < 0.5 || now - bar->last_s < 0.1)
         return;
@@ -40,7 +33,7 @@ static void draw(void *ctx, const char *what, double share)
 
 struct lw_progress lw_progress_bar_begin(struct lw_progress_bar *bar, bool quiet)
 {
-    *bar = (struct lw_progress_bar){.on = !quiet && isatty(STDERR_FILENO), .began_s = now_s()};
+    *bar = (struct lw_progress_bar){.on = !quiet && isatty(STDERR_FILENO), .began_s = lw_now_s()};
     return (struct lw_progress){draw, bar};
 }
 

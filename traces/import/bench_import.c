@@ -13,10 +13,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/clock.h"
 #include "shared/base/input.h"
 #include "shared/base/json.h"
 #include "traces/kineto/import_kineto.h"
@@ -27,14 +27,6 @@ struct report { /* through the pipe */
     struct lw_err err;
     struct traces_import_speed speed;
 };
-
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- the file ---- */
 
@@ -164,12 +156,12 @@ static enum lw_status import(int fd, struct traces_import_speed *out, struct lw_
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     out->file_bytes = (int64_t)lseek(fd, 0, SEEK_END);
-    double began = seconds();
+    double began = lw_now_s();
     LW_TRY(lw_input_read(path, 0, &in, err));
-    double read = seconds();
+    double read = lw_now_s();
     out->json_bytes = (int64_t)in.len;
     LW_TRY(lw_kineto_take(&in, NULL, NULL, &t, err));
-    out->parse_s = seconds() - read;
+    out->parse_s = lw_now_s() - read;
     out->read_s = read - began;
     out->n_events = t.n_events;
     out->n_rows = t.n;

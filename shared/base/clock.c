@@ -1,0 +1,12 @@
+/* How long something takes on this machine. */
+#include "shared/base/clock.h"
+
+#include <time.h>
+
+double lw_now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
