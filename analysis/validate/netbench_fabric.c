@@ -55,6 +55,16 @@ const char *netbench_apart(const struct netbench_fabric *f, const char *algo, bo
     return NULL;
 }
 
+/* stas00/ml-engineering times its tables of 744d01e by all_reduce_bench.py, one call at a time on
+ * an idle device: "20-30 us of host overhead per call" (network/benchmarks/README.md 0cc3de5, How
+ * the calls are timed; the same H200 and B200 nodes take 17.9 and 26.4 us at 32 KiB when calls are
+ * queued, and 40.0 and 47.8 us in the older tables). Its A100 table is nccl-tests -g 8: one thread
+ * launches on eight GPUs; the same time is assumed. */
+double netbench_host_us(const char *source)
+{
+    return has(source, "stas00/ml-engineering") && has(source, "744d01e") ? 25 : 0;
+}
+
 static struct lw_figure figure(double value)
 {
     return (struct lw_figure){value, SAID};
@@ -88,12 +98,26 @@ static double plugin_latency_ps(const struct netbench_fabric *f, double capabili
     return capability == 80 ? 75e6 : 23e6;
 }
 
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* p5: EPYC 7R13; Azure NC..ads v4: EPYC 7V13. */
+static bool amd_host(const struct netbench_fabric *f)
+{
+    return has(f->gpu, "p5") || has(f->gpu, "ads v4");
+}
+
+/* A ring over pairs of devices with NVLink leaves a pair and enters it by the PCIe ports of both:
+ * two channels at once. */
 static void set_intra(const struct netbench_fabric *f, const struct gpu *g, struct lw_link *l)
 {
     static const struct {
         const char *word;
         double gbs; /* NCCL, src/graph/topo.h: 12 GB/s for PCIe 3.0 x16, and by generation */
     } pcie[] = {{"PCIe3", 12}, {"PCIe4", 24}, {"PCIe5", 48}};
+    const double between_bridges = amd_host(f) ? 16 : 48; /* the same file: AMD_BW */
 
     *l = (struct lw_link){.name = "NVLink",
                           .level = LW_LINK_INTRA,
@@ -103,8 +127,8 @@ static void set_intra(const struct netbench_fabric *f, const struct gpu *g, stru
     for (size_t k = 0; k < sizeof pcie / sizeof *pcie; k++)
         if (has(f->intra, pcie[k].word)) {
             l->name = "PCIe";
-            l->bytes_per_s = figure(pcie[k].gbs * 1e9);
-            l->n_links = figure(1);
+            l->bytes_per_s = figure(least(pcie[k].gbs, between_bridges) * 1e9);
+            l->n_links = figure(has(f->intra, "pairs") ? 2 : 1);
         }
 }
 
@@ -156,8 +180,8 @@ enum lw_status netbench_cluster(const struct netbench_fabric *f, struct lw_link 
         c.nccl.multicast = figure(1);
     if (has(f->gpu, "GH200") || has(f->gpu, "GB200") || has(f->gpu, "GB300"))
         c.nccl.arm_host = figure(1);
-    if (has(f->gpu, "p5"))
-        c.nccl.amd_host = figure(1); /* EPYC 7R13 */
+    if (amd_host(f))
+        c.nccl.amd_host = figure(1);
     if (plugin_latency_ps(f, g->capability) > 0)
         c.nccl.net_latency_ps = figure(plugin_latency_ps(f, g->capability));
     *out = c;

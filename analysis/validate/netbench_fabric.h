@@ -14,6 +14,10 @@ struct netbench_fabric {
  * can. *can_predict: whether a prediction can be shown all the same. */
 const char *netbench_apart(const struct netbench_fabric *f, const char *algo, bool *can_predict);
 
+/* Host time in us of each call that the times of this source contain: 0 for nccl-tests with a
+ * process for each GPU, whose calls queue on the device. */
+double netbench_host_us(const char *source);
+
 /* The cluster, and how many of its nodes the ranks live on (a rack of NVL72 is one). LW_ENOTSUP:
  * words that are not known. Nothing in it is owned: it needs no free and lives as long as links[2].
  */

@@ -21,7 +21,13 @@ struct netbench_table {
     int32_t n;
     int64_t *bytes;
     double *measured_us, *raw_us; /* raw_us only where can_predict */
+    double host_us;               /* of a call, that the table's times contain */
 };
+
+/* Where the curves are asked for row i. */
+struct sim_nccl_spot netbench_spot(const struct netbench_table *t, int32_t i);
+/* The model's time of row i times a factor, and the host's time of a call. */
+double netbench_time_us(const struct netbench_table *t, int32_t i, double factor);
 
 /* validate_netbench.c. *t is zeroed before; on success the caller frees it. */
 enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t,

@@ -76,6 +76,7 @@ static enum lw_status read_head(const struct lw_rows *r, struct netbench_table *
         (struct netbench_fabric){lw_rows_cell(r, 0, "gpu"), lw_rows_cell(r, 0, "intra"),
                                  lw_rows_cell(r, 0, "inter"), (int32_t)ranks, (int32_t)nodes};
     t->source = lw_rows_cell(r, 0, "source");
+    t->host_us = netbench_host_us(t->source);
     t->apart = netbench_apart(&t->fabric, lw_rows_cell(r, 0, "algo"), &t->can_predict);
     t->algorithm = reducer_of(lw_rows_cell(r, 0, "algo"));
     if (op_of(lw_rows_cell(r, 0, "op"), &t->op, err) != LW_OK)
@@ -163,6 +164,17 @@ void netbench_free(struct netbench_table *t)
     *t = (struct netbench_table){0};
 }
 
+struct sim_nccl_spot netbench_spot(const struct netbench_table *t, int32_t i)
+{
+    return (struct sim_nccl_spot){t->place, t->arch, t->op,
+                                  sim_nccl_share(t->op, t->bytes[i], t->fabric.n_ranks)};
+}
+
+double netbench_time_us(const struct netbench_table *t, int32_t i, double factor)
+{
+    return t->host_us + t->raw_us[i] * factor;
+}
+
 /* --- cases --- */
 
 static enum lw_status add_cases(const struct netbench_table *t, struct lw_validation *v,
@@ -179,15 +191,15 @@ static enum lw_status add_cases(const struct netbench_table *t, struct lw_valida
             snprintf(text, sizeof text, "%s, %s", t->name, classes[k]);
             LW_TRY(lw_validation_series(v, family, text, 5, &series[k], err));
         }
-        double factor = calibrated ? sim_nccl_factor(tables, n_tables, t->name, t->place, t->arch,
-                                                     t->op, t->bytes[i], &n_used)
-                                   : 1;
+        struct sim_nccl_spot at = netbench_spot(t, i);
+        double factor =
+            calibrated ? sim_nccl_factor(tables, n_tables, t->name, &at, &n_used) : 1;
         snprintf(text, sizeof text, "%s:%d", t->name, i + 1);
         struct lw_case c = {.id = text,
                             .unit = "ns",
                             .family = family,
                             .series = series[k],
-                            .predicted = t->raw_us[i] * factor * 1e3,
+                            .predicted = netbench_time_us(t, i, factor) * 1e3,
                             .measured = t->measured_us[i] * 1e3,
                             .remark = t->apart ? t->apart : ""};
         LW_TRY(lw_validation_case(v, &c, err));

@@ -269,8 +269,9 @@ static enum lw_status calibrated(const struct lw_cluster *c, const struct sim_nc
 
     plain.algorithm = LW_REDUCER_NCCL;
     LW_TRY(sim_nccl_answer(c, &plain, out, err));
-    double factor = sim_nccl_factor(tables, n_tables, NULL, sim_nccl_place_of(comm), comm->arch,
-                                    plain.op, plain.bytes, &n_used);
+    struct sim_nccl_spot at = {sim_nccl_place_of(comm), comm->arch, q->op,
+                               sim_nccl_share(q->op, q->bytes, q->n_ranks)};
+    double factor = sim_nccl_factor(tables, n_tables, NULL, &at, &n_used);
     out->model = "nccl+cal";
     out->detail = n_used > 0 ? "model times measured curve" : "model: no table of such a place";
     out->time = (lw_ps)((double)out->time * factor + .5);

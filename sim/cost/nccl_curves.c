@@ -1,16 +1,21 @@
 /* Curves of efficiency over size from measured tables.
  *
+ * The axis is the share: bytes over ranks (sim_nccl_share). Links lose their rate when a message is
+ * short, and 72 ranks cut 512 MiB into messages as short as 8 ranks cut 64 MiB.
+ *
  * A table's ratios (measured over modelled) become logarithms at knots of powers of two, each the
  * mean of the table's rows weighted by a Gaussian of 1.2 octaves. The curve for (place,
- * architecture, operation) at a size is the weighted median of the tables of that place and of one
+ * architecture, operation) at a share is the weighted median of the tables of that place and of one
  * vote for the model itself (ratio 1): a table of the same architecture and operation has weight 1,
- * of another operation 0.5, of another architecture 0.8, beyond its sizes (two octaves below, six
- * above) 0.05; the model 0.9. Between two votes the median is interpolated by weight. The vote for
+ * of another operation 0.5, of another architecture 0.8, beyond its shares (two octaves below, six
+ * above) 0.05; the model 2. Between two votes the median is interpolated by weight. The vote for
  * the model keeps a single odd table from deciding; the median keeps two from it.
  *
  * The four weights were chosen by leaving each visible table out in turn. Arithmetic only: the same
  * bits everywhere. */
 #include "sim/cost/nccl_curves.h"
+
+#include <math.h>
 
 #include "shared/base/loglog.h"
 
@@ -18,7 +23,7 @@
 #define OTHER_OP 0.5
 #define OTHER_ARCH 0.8
 #define OUTSIDE 0.05
-#define MODEL 0.9
+#define MODEL 2.0
 
 enum { MOST_VOTES = 64, BELOW = 2, ABOVE = 6 };
 
@@ -33,7 +38,7 @@ struct vote {
     double value, weight;
 };
 
-/* The table's logarithm at a place on the axis of knots, and whether its sizes reach there. */
+/* The table's logarithm at a place on the axis of knots, and whether its shares reach there. */
 static double value_at(const struct sim_nccl_measured *m, double knot, bool *inside)
 {
     double first = m->first_knot, last = first + m->n_knots - 1;
@@ -83,30 +88,38 @@ static bool same(const char *a, const char *b)
     return *a == *b;
 }
 
-/* log2(bytes) - SIM_NCCL_FIRST_KNOT, straight between powers of two of the size. */
-static double knot_of(int64_t bytes)
+double sim_nccl_share(enum lw_op_kind op, int64_t bytes, int32_t n_ranks)
 {
-    if (bytes < 1)
-        return -SIM_NCCL_FIRST_KNOT;
-    int k = 63 - __builtin_clzll((unsigned long long)bytes);
-    return k - SIM_NCCL_FIRST_KNOT + ((double)bytes / (double)(INT64_C(1) << k) - 1);
+    bool whole = op == LW_OP_SEND || op == LW_OP_RECV || n_ranks < 1;
+
+    return (double)bytes / (whole ? 1 : n_ranks);
+}
+
+/* log2(share) - SIM_NCCL_FIRST_KNOT, straight between powers of two. */
+static double knot_of(double share)
+{
+    int exponent;
+
+    if (!(share > 0))
+        return 0;
+    double mantissa = frexp(share, &exponent); /* 0.5 <= mantissa < 1 */
+    return exponent - 1 - SIM_NCCL_FIRST_KNOT + (2 * mantissa - 1);
 }
 
 double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char *without,
-                       enum sim_nccl_place place, enum sim_nccl_arch arch, enum lw_op_kind op,
-                       int64_t bytes, int *n_used)
+                       const struct sim_nccl_spot *at, int *n_used)
 {
     struct vote votes[MOST_VOTES + 1];
-    double knot = knot_of(bytes);
+    double knot = knot_of(at->share);
     int n_votes = 0;
 
     for (int i = 0; i < n && n_votes < MOST_VOTES; i++) {
         const struct sim_nccl_measured *m = &tables[i];
-        if (m->place != place || (without && same(m->table, without)))
+        if (m->place != at->place || (without && same(m->table, without)))
             continue;
         bool inside;
         double value = value_at(m, knot, &inside);
-        double weight = (m->op == op ? 1 : OTHER_OP) * (m->arch == arch ? 1 : OTHER_ARCH) *
+        double weight = (m->op == at->op ? 1 : OTHER_OP) * (m->arch == at->arch ? 1 : OTHER_ARCH) *
                         (inside ? 1 : OUTSIDE);
         insert(votes, &n_votes, (struct vote){value, weight});
     }
@@ -117,26 +130,27 @@ double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char
     return lw_exp(median(votes, n_votes));
 }
 
-enum lw_status sim_nccl_smooth(const int64_t *bytes, const double *ratio, int n,
+enum lw_status sim_nccl_smooth(const double *share, const double *ratio, int n,
                                struct sim_nccl_measured *out, struct lw_err *err)
 {
     int first = -1, last = -1;
 
     for (int i = 0; i < n; i++) {
-        int k = (int)(knot_of(bytes[i]) + .5);
+        int k = (int)floor(knot_of(share[i]) + .5);
         if (k < 0 || k >= SIM_NCCL_N_KNOTS || !(ratio[i] > 0))
             continue;
         first = first < 0 || k < first ? k : first;
         last = k > last ? k : last;
     }
     if (first < 0)
-        return lw_fail(err, LW_EINVAL, "no row between 4 bytes and 32 GiB with a time above 0");
+        return lw_fail(err, LW_EINVAL,
+                       "no row between 1/4 byte and 32 GiB a rank with a time above 0");
     out->first_knot = first;
     out->n_knots = last - first + 1;
     for (int k = first; k <= last; k++) {
         double sum = 0, all = 0;
         for (int i = 0; i < n; i++) {
-            double apart = (knot_of(bytes[i]) - k) / WIDTH, w = lw_exp(-apart * apart / 2);
+            double apart = (knot_of(share[i]) - k) / WIDTH, w = lw_exp(-apart * apart / 2);
             if (!(ratio[i] > 0) || apart < -20 || apart > 20)
                 continue;
             sum += w * lw_log(ratio[i]);

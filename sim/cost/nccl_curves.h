@@ -20,17 +20,25 @@ enum sim_nccl_place {
     SIM_N_NCCL_PLACES,
 };
 
-enum { SIM_NCCL_FIRST_KNOT = 2, SIM_NCCL_N_KNOTS = 34 }; /* sizes of 2^2 ... 2^35 bytes */
+enum { SIM_NCCL_FIRST_KNOT = -2, SIM_NCCL_N_KNOTS = 38 }; /* shares of 2^-2 ... 2^35 bytes */
 
-/* One table: measured over modelled time, smoothed over sizes. */
+/* One table: measured over modelled time, smoothed over shares. */
 struct sim_nccl_measured {
     const char *table, *source;
     enum sim_nccl_place place;
     enum sim_nccl_arch arch;
     enum lw_op_kind op;
     double raw_error_pct;               /* mean absolute error of the model alone on this table */
-    int32_t first_knot, n_knots;        /* that the table's sizes cover */
+    int32_t first_knot, n_knots;        /* that the table's shares cover */
     double log_ratio[SIM_NCCL_N_KNOTS]; /* at knot first_knot + i */
+};
+
+/* What is asked of the curves. */
+struct sim_nccl_spot {
+    enum sim_nccl_place place;
+    enum sim_nccl_arch arch;
+    enum lw_op_kind op;
+    double share; /* sim_nccl_share */
 };
 
 /* The stored tables, *n of them. */
@@ -38,14 +46,18 @@ const struct sim_nccl_measured *sim_nccl_measured_rows(int *n);
 
 enum sim_nccl_place sim_nccl_place_of(const struct sim_nccl_comm *c);
 
+/* Bytes that one message of an operation carries before NCCL cuts it into channels and chunks: the
+ * whole buffer of a send or receive, else the buffer over its ranks. */
+double sim_nccl_share(enum lw_op_kind op, int64_t bytes, int32_t n_ranks);
+
 /* What the model's time is multiplied by: of the n tables, without the one of that name (NULL:
  * all). *n_used: tables of the place; 0: the factor is 1. */
 double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char *without,
-                       enum sim_nccl_place place, enum sim_nccl_arch arch, enum lw_op_kind op,
-                       int64_t bytes, int *n_used);
+                       const struct sim_nccl_spot *at, int *n_used);
 
-/* Smooths the ratios of a table's sizes (ascending) into knots. LW_EINVAL: no size in range. */
-enum lw_status sim_nccl_smooth(const int64_t *bytes, const double *ratio, int n,
+/* Smooths the ratios of a table's shares (ascending) into knots; a ratio of 0 is left out.
+ * LW_EINVAL: no share in range. */
+enum lw_status sim_nccl_smooth(const double *share, const double *ratio, int n,
                                struct sim_nccl_measured *out, struct lw_err *err);
 
 #endif

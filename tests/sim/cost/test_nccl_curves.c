@@ -15,21 +15,30 @@
 /* A table with one ratio at all sizes. */
 static struct sim_nccl_measured flat(const char *name, double ratio, enum sim_nccl_arch arch)
 {
-    const int64_t bytes[] = {1 << 10, 1 << 16, 1 << 26};
+    const double share[] = {1 << 10, 1 << 16, 1 << 26};
     const double ratios[] = {ratio, ratio, ratio};
     struct sim_nccl_measured m = {
         .table = name, .place = SIM_NCCL_ON_NVLINK, .arch = arch, .op = LW_OP_ALL_REDUCE};
 
-    assert_int_equal(sim_nccl_smooth(bytes, ratios, 3, &m, NULL), LW_OK);
+    assert_int_equal(sim_nccl_smooth(share, ratios, 3, &m, NULL), LW_OK);
     return m;
 }
 
-static double factor(const struct sim_nccl_measured *t, int n, const char *without, int64_t bytes)
+static double factor(const struct sim_nccl_measured *t, int n, const char *without, double share)
 {
+    const struct sim_nccl_spot at = {SIM_NCCL_ON_NVLINK, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, share};
     int used;
 
-    return sim_nccl_factor(t, n, without, SIM_NCCL_ON_NVLINK, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE,
-                           bytes, &used);
+    return sim_nccl_factor(t, n, without, &at, &used);
+}
+
+/* A message of a collective is its buffer over the ranks; of a send the whole buffer. */
+static void share_is_what_a_message_carries(void **unused)
+{
+    (void)unused;
+    assert_true(sim_nccl_share(LW_OP_ALL_REDUCE, 1 << 20, 8) == 1 << 17);
+    assert_true(sim_nccl_share(LW_OP_ALL_GATHER, 8, 16) == .5);
+    assert_true(sim_nccl_share(LW_OP_SEND, 1 << 20, 8) == 1 << 20);
 }
 
 static void smoothing_keeps_a_flat_table(void **unused)
@@ -43,16 +52,19 @@ static void smoothing_keeps_a_flat_table(void **unused)
         assert_true(fabs(m.log_ratio[k] - 0.6931471805599453) < 1e-12);
 }
 
-/* One vote for the model (ratio 1, weight 0.9) and one table (ratio 4, weight 1): the votes sit at
- * 0.45 and 1.4 of 1.9; half is 0.95, 10/19 of the way: 4^(10/19). Two tables of ratio 4 and 16:
- * votes at 0.45, 1.4 and 2.4 of 2.9; half is 1.45, 1/20 of the way from 4 to 16. */
+/* One vote for the model (ratio 1, weight 2) and two tables of ratio 4 and 16 (weight 1): the votes
+ * sit at 1, 2.5 and 3.5 of 4; half is 2, 2/3 of the way to 4. With a table of another architecture
+ * (weight 0.8) half is 1.9 of 3.8, and the second vote still at 2.5: 0.6 of the way. With one table
+ * the model holds half of all weight or more: half of 3 is 1.5, 1/3 of the way from 1 to 2.5. */
 static void curve_is_the_median_with_a_vote_for_the_model(void **unused)
 {
     struct sim_nccl_measured t[] = {flat("a", 4, SIM_NCCL_HOPPER), flat("b", 16, SIM_NCCL_HOPPER)};
     (void)unused;
 
-    assert_true(fabs(factor(t, 1, NULL, 1 << 16) - pow(4, 10.0 / 19)) < 1e-9);
-    assert_true(fabs(factor(t, 2, NULL, 1 << 16) - 4 * pow(4, 1.0 / 20)) < 1e-9);
+    assert_true(fabs(factor(t, 1, NULL, 1 << 16) - pow(4, 1.0 / 3)) < 1e-9);
+    assert_true(fabs(factor(t, 2, NULL, 1 << 16) - pow(4, 2.0 / 3)) < 1e-9);
+    t[1].arch = SIM_NCCL_AMPERE;
+    assert_true(fabs(factor(t, 2, NULL, 1 << 16) - pow(4, .6)) < 1e-9);
     assert_true(fabs(factor(t, 2, "b", 1 << 16) - factor(t, 1, NULL, 1 << 16)) < 1e-12);
     assert_true(factor(t, 2, "a", 1 << 16) > factor(t, 1, NULL, 1 << 16)); /* b alone */
     assert_true(factor(t, 1, "a", 1 << 16) == 1);
@@ -61,11 +73,11 @@ static void curve_is_the_median_with_a_vote_for_the_model(void **unused)
 static void other_places_do_not_vote(void **unused)
 {
     struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
+    const struct sim_nccl_spot at = {SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 1 << 16};
     int used;
     (void)unused;
 
-    assert_true(sim_nccl_factor(&t, 1, NULL, SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE,
-                                1 << 16, &used) == 1);
+    assert_true(sim_nccl_factor(&t, 1, NULL, &at, &used) == 1);
     assert_int_equal(used, 0);
 }
 
@@ -74,20 +86,20 @@ static void a_table_far_from_the_size_counts_little(void **unused)
     struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
     (void)unused;
 
-    assert_true(factor(&t, 1, NULL, 4) < 1.2);
-    assert_true(factor(&t, 1, NULL, 1 << 9) > 2);
+    assert_true(factor(&t, 1, NULL, 4) < 1.05);
+    assert_true(factor(&t, 1, NULL, 1 << 9) > 1.5);
 }
 
 static void nothing_to_smooth_is_refused(void **unused)
 {
-    const int64_t bytes[] = {1, 1024};
+    const double share[] = {.1, 1024};
     const double ratios[] = {1, 0};
     struct sim_nccl_measured m = {.table = "x"};
     struct lw_err err = {0};
     (void)unused;
 
-    assert_int_equal(sim_nccl_smooth(bytes, ratios, 2, &m, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "between 4 bytes and 32 GiB"));
+    assert_int_equal(sim_nccl_smooth(share, ratios, 2, &m, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "between 1/4 byte and 32 GiB"));
 }
 
 static void stored_tables_are_whole(void **unused)
@@ -123,7 +135,7 @@ static void calibrated_model_is_the_model_times_the_curve(void **unused)
     assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
     q.algorithm = LW_REDUCER_NCCL_CAL;
     assert_int_equal(lw_sim_cost_explain(&c, &q, &cal, NULL), LW_OK);
-    double f = factor(t, n, NULL, 1 << 20);
+    double f = factor(t, n, NULL, 1 << 17); /* of 1 MiB over 8 ranks */
     assert_true(f > 1);
     assert_string_equal(cal.model, "nccl+cal");
     assert_string_equal(cal.algorithm, raw.algorithm);
@@ -136,6 +148,7 @@ static void calibrated_model_is_the_model_times_the_curve(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(share_is_what_a_message_carries),
         cmocka_unit_test(smoothing_keeps_a_flat_table),
         cmocka_unit_test(curve_is_the_median_with_a_vote_for_the_model),
         cmocka_unit_test(other_places_do_not_vote),
