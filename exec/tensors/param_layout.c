@@ -79,11 +79,11 @@ enum lw_status exec_params_place(struct exec_tensors *m, struct lw_err *err)
     LW_TRY(place_flat_weights(m, ends, placed, err));
     for (int32_t i = 0; i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
+        if ((a->trainable || placed[i]) && a->dtype > LW_BF16)
+            return lw_fail(err, LW_ENOTSUP, "parameter '%s' is of %s; exec trains and shards f32, "
+                                            "f64, f16, bf16", a->name, lw_dtype_name(a->dtype));
         if (!a->trainable || !lw_plan_holds(p, i))
             continue;
-        if (a->dtype > LW_BF16)
-            return lw_fail(err, LW_ENOTSUP, "parameter '%s' is trained in %s; exec does f32, f64, "
-                                            "f16, bf16", a->name, lw_dtype_name(a->dtype));
         struct ends *e = &ends[a->stage];
         m->grad_at[i] = e->grad_bytes;
         if (!placed[i]) {

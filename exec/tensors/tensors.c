@@ -26,6 +26,14 @@ bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank)
     return a->trainable && a->stage == p->roles[p->role_of[rank]].stage && lw_plan_holds(p, param);
 }
 
+bool exec_weights_are_here(const struct exec_tensors *m, int32_t param, int32_t rank)
+{
+    const struct lw_plan *p = m->plan;
+
+    return exec_param_is_here(p, param, rank) ||
+           (m->sharded[param] && p->params[param].stage == p->roles[p->role_of[rank]].stage);
+}
+
 bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other)
 {
     return p->roles[p->role_of[rank]].stage == p->roles[p->role_of[other]].stage &&
@@ -368,8 +376,8 @@ float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t p
     return (float *)(void *)((char *)r->weights + m->weight_at[param]);
 }
 
-/* The first values of a parameter, as masters and in its type: first[n] and own[n] are room.
- * What the optimizer keeps begins with zeros. */
+/* The first values of a parameter, in its type and as masters, unless it is frozen: first[n] and
+ * own[n] are room. What the optimizer keeps begins with zeros. */
 static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t param, float *first,
                                 void *own, struct lw_err *err)
 {
@@ -378,14 +386,12 @@ static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t pa
     enum lw_dtype dtype = (enum lw_dtype)a->dtype;
 
     exec_initial_weights(first, exec_param_root(m->plan, param), a->numel);
-    LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
-                                 a->numel * 4, err));
-    if (dtype != LW_F32) {
-        exec_convert(dtype, own, LW_F32, first, a->numel, 1);
-        return m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
-                                     err);
-    }
-    return LW_OK;
+    if (a->trainable && dtype != LW_F32)
+        LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
+                                     a->numel * 4, err));
+    exec_convert(dtype, own, LW_F32, first, a->numel, 1);
+    return m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
+                                 err);
 }
 
 static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct lw_err *err)
@@ -394,7 +400,7 @@ static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct l
 
     for (int32_t i = 0; i < p->n_params; i++) {
         size_t n = (size_t)p->params[i].numel;
-        if (n == 0 || !exec_param_is_here(p, i, rank))
+        if (n == 0 || !exec_weights_are_here(m, i, rank))
             continue;
         float *first = lw_alloc(n * sizeof *first);
         void *own = lw_alloc(n * (size_t)lw_dtype_size(p->params[i].dtype));

@@ -129,6 +129,8 @@ const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int3
 /* The parameter lives on this rank and takes part: of its role's stage, trainable, not tied to
  * another one there. */
 bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank);
+/* The same, or it is frozen and sharded: its weights travel. */
+bool exec_weights_are_here(const struct exec_tensors *m, int32_t param, int32_t rank);
 /* Both ranks hold the same elements of the parameters of their stage: their gradients are
  * averaged. */
 bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other);

@@ -150,7 +150,8 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
             continue;
         if (m->given_up[param])
             LW_TRY(compare(k, param, rank, &h, x->first, x->numel, err));
-        LW_TRY(compare_state(k, param, rank, x->first, x->numel, err));
+        if (p->params[param].trainable)
+            LW_TRY(compare_state(k, param, rank, x->first, x->numel, err));
     }
     return LW_OK;
 }
@@ -246,13 +247,12 @@ static enum lw_status has_numbers(const struct exec_reference *f, int32_t param,
 static enum lw_status verify_param(struct check *k, int32_t param, struct lw_err *err)
 {
     const struct exec_tensors *m = k->ref.m;
-    const struct lw_plan *p = m->plan;
     int32_t first = m->facts.first_local, end = first + m->facts.n_local;
 
     for (int32_t rank = first; rank < end; rank++) {
-        bool known = !exec_param_is_here(p, param, rank);
+        bool known = !exec_weights_are_here(m, param, rank);
         for (int32_t before = first; before < rank && !known; before++)
-            known = exec_param_is_here(p, param, before) &&
+            known = exec_weights_are_here(m, param, before) &&
                     exec_reference_alike(&k->ref, param, before, rank);
         if (known)
             continue;

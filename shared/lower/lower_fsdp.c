@@ -13,7 +13,8 @@
  *
  * Invariants: a unit's gradient bucket and its flat buffer of weights hold the same parameters
  * at the same offsets, padded to equal shares of whole 4-byte words; shards are the members'
- * shares, so they tile what is trainable. Under ZeRO-2 and 3 without a pipeline every
+ * shares, so they tile what is trainable. Under ZeRO-3 the frozen parameters of a module lie in
+ * units of their own, after those with gradients. Under ZeRO-2 and 3 without a pipeline every
  * micro-batch is reduced and the owners add up; with --no-sync, and in a pipeline, gradients are
  * whole until the last backward. Sources: Rajbhandari et al., arXiv 1910.02054, sections 5 and
  * 7; FSDP's notes (torch/distributed/ fsdp/fully_sharded_data_parallel.py, 2.x): units,
@@ -46,11 +47,17 @@ bool lw_part_reduces_each(const struct lw_part *d)
     return lw_part_drops_gradients(d) && d->s->pp == 1;
 }
 
+bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p)
+{
+    return d->s->zero == 3 && d->n_members > 1 && !p->trainable && !p->ignored && p->tied < 0 &&
+           p->numel >= d->s->persist;
+}
+
 /* --- ZeRO-3's buckets ---------------------------------------------------------------------------- */
 
 struct placed {
     int32_t module; /* -1: persistent */
-    int32_t device, dtype, grad;
+    int32_t device, dtype, item; /* item: a gradient, or a frozen parameter */
 };
 
 /* As they complete: persistent ones last, modules from the last to the first. */
@@ -64,7 +71,12 @@ static int by_unit(const void *a, const void *b)
         return x->device < y->device ? -1 : 1;
     if (x->dtype != y->dtype)
         return x->dtype < y->dtype ? -1 : 1;
-    return (x->grad > y->grad) - (x->grad < y->grad);
+    return (x->item > y->item) - (x->item < y->item);
+}
+
+static bool same_unit(const struct placed *a, const struct placed *b)
+{
+    return a->module == b->module && a->device == b->device && a->dtype == b->dtype;
 }
 
 enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
@@ -87,13 +99,11 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
     }
     qsort(p, (size_t)d->n_grads, sizeof *p, by_unit);
     for (int32_t i = 0; i < d->n_grads; i++) {
-        const struct placed *x = &p[i], *before = &p[i > 0 ? i - 1 : 0];
-        if (i == 0 || x->module != before->module || x->device != before->device ||
-            x->dtype != before->dtype) {
+        if (i == 0 || !same_unit(&p[i], &p[i - 1])) {
             b.limit_bytes[b.n_buckets] = LW_BUCKET_NO_LIMIT;
             b.first[b.n_buckets++] = i;
         }
-        b.items[b.n_items++] = x->grad;
+        b.items[b.n_items++] = p[i].item;
     }
     b.first[b.n_buckets] = b.n_items;
     *out = b;
@@ -146,13 +156,13 @@ static int by_param(const void *a, const void *b)
 }
 
 /* One type of weights on one device, of gradients that are reduced as they are cut. */
-static enum lw_status check_unit(const struct lw_part *d, int32_t unit, struct lw_err *err)
+static enum lw_status check_unit(const struct lw_part *d, const int32_t *params, int32_t n,
+                                 struct lw_err *err)
 {
-    const struct lw_bucketing *k = &d->initial.buckets;
-    const struct lw_param *first = &d->w->params[k->items[k->first[unit]]];
+    const struct lw_param *first = &d->w->params[params[0]];
 
-    for (int32_t i = k->first[unit]; i < k->first[unit + 1]; i++) {
-        const struct lw_param *p = &d->w->params[k->items[i]];
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_param *p = &d->w->params[params[i]];
         if (p->dtype != first->dtype || lw_part_device(p) != lw_part_device(first))
             return lw_fail(err, LW_EINVAL, "--zero %" PRId64 ": '%s' (%s, device %d) and '%s' (%s, "
                                            "device %d) lie in one unit, which has one flat buffer",
@@ -162,31 +172,49 @@ static enum lw_status check_unit(const struct lw_part *d, int32_t unit, struct l
     return LW_OK;
 }
 
-/* The flat buffer of a unit, and the shards that its shares are. */
-static enum lw_status make_unit(struct lw_part *d, int32_t unit, struct lw_err *err)
+/* The flat buffer of n parameters whose gradients are of type `grads`, and the shards that its
+ * shares are. */
+static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_t n,
+                                enum lw_dtype grads, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    const struct lw_bucketing *k = &d->initial.buckets;
-    const struct lw_param *first = &d->w->params[k->items[k->first[unit]]];
+    const struct lw_param *first = &d->w->params[params[0]];
     struct lw_part_buffer *f = &h->buffers[h->n_buffers++];
-    int64_t elements = d->initial.elements[unit], at = 0;
+    int64_t elements = 0, at = 0;
     int32_t n_members = lw_part_members(d, first->expert);
 
-    LW_TRY(check_unit(d, unit, err));
+    LW_TRY(check_unit(d, params, n, err));
+    for (int32_t i = 0; i < n; i++)
+        elements += d->w->params[params[i]].numel;
     *f = (struct lw_part_buffer){.dtype = first->dtype, .device = first->device, .owner = -1,
                                  .first_item = h->n_items, .module = -1, .expert = first->expert,
-                                 .elements = padded(elements, first->dtype,
-                                                    d->initial.dtype[unit], n_members)};
+                                 .elements = padded(elements, first->dtype, grads, n_members)};
     if (d->s->zero == 3 && first->numel >= d->s->persist)
         f->module = first->module;
     h->padding += f->elements - elements;
-    d->initial.elements[unit] = f->elements;
-    for (int32_t i = k->first[unit]; i < k->first[unit + 1]; i++) {
-        h->items[h->n_items] = k->items[i];
+    for (int32_t i = 0; i < n; i++) {
+        h->items[h->n_items] = params[i];
         h->offset[h->n_items++] = at;
         f->n_items++;
-        LW_TRY(cut(d, k->items[i], at, f->elements / n_members, err));
-        at += d->w->params[k->items[i]].numel;
+        LW_TRY(cut(d, params[i], at, f->elements / n_members, err));
+        at += d->w->params[params[i]].numel;
+    }
+    return LW_OK;
+}
+
+static enum lw_status make_frozen_units(struct lw_part *d, const struct placed *p, int32_t n,
+                                        struct lw_err *err)
+{
+    int32_t *params = lw_arena_alloc(&d->scratch, n, sizeof *params);
+
+    if (!params)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < n; i++)
+        params[i] = p[i].item;
+    for (int32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && same_unit(&p[i], &p[end]);)
+            end++;
+        LW_TRY(make_unit(d, params + i, end - i, (enum lw_dtype)p[i].dtype, err));
     }
     return LW_OK;
 }
@@ -211,20 +239,43 @@ static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
+/* Frozen parameters of the part that are sharded, by unit. */
+static int32_t list_frozen(const struct lw_part *d, struct placed *p)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < d->w->n_params; i++) {
+        const struct lw_param *x = &d->w->params[i];
+        if (lw_part_shards_frozen(d, x))
+            p[n++] = (struct placed){x->module, lw_part_device(x), (int32_t)x->dtype, i};
+    }
+    qsort(p, (size_t)n, sizeof *p, by_unit);
+    return n;
+}
+
 enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int32_t n_units = d->initial.name ? d->initial.buckets.n_buckets : 0;
+    const struct lw_bucketing *k = &d->initial.buckets;
+    int32_t n_units = d->initial.name ? k->n_buckets : 0;
+    struct placed *frozen = lw_arena_alloc(&d->scratch, d->w->n_params, sizeof *frozen);
 
-    if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units == 0)
+    if (!frozen)
+        return lw_fail_nomem(err);
+    int32_t n_frozen = list_frozen(d, frozen);
+    if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units + n_frozen == 0)
         return LW_OK;
-    h->shards_room = d->n_grads + n_units * d->n_members;
+    h->shards_room = d->n_grads + n_frozen + (n_units + n_frozen) * d->n_members;
     h->shards = lw_arena_alloc(&d->arena, h->shards_room, sizeof *h->shards);
-    h->buffers = lw_arena_alloc(&d->arena, n_units, sizeof *h->buffers);
+    h->buffers = lw_arena_alloc(&d->arena, n_units + n_frozen, sizeof *h->buffers);
     if (!h->shards || !h->buffers)
         return lw_fail_nomem(err);
-    for (int32_t u = 0; u < n_units; u++)
-        LW_TRY(make_unit(d, u, err));
+    for (int32_t u = 0; u < n_units; u++) {
+        LW_TRY(make_unit(d, k->items + k->first[u], k->first[u + 1] - k->first[u],
+                         d->initial.dtype[u], err));
+        d->initial.elements[u] = h->buffers[u].elements;
+    }
+    LW_TRY(make_frozen_units(d, frozen, n_frozen, err));
     qsort(h->shards, (size_t)h->n_shards, sizeof *h->shards, by_param);
     d->storage = LW_STORED_UNITS;
     LW_TRY(index_units(d, err));

@@ -57,8 +57,11 @@ static enum lw_status add_owned(struct lw_part *d, const struct lw_memory_rule *
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < d->shards.n_shards; i++) {
         const struct lw_shard *h = &d->shards.shards[i];
-        if (h->owner >= 0)
-            lw_memory_add(rule, d->w->params[h->param].dtype, 0, h->numel, of_member[h->owner]);
+        const struct lw_param *p = &d->w->params[h->param];
+        if (!p->trainable)
+            of_member[h->owner][LW_MEM_PARAMS] += h->numel * lw_dtype_size(p->dtype);
+        else if (h->owner >= 0)
+            lw_memory_add(rule, p->dtype, 0, h->numel, of_member[h->owner]);
     }
     for (int32_t m = 0; m < d->n_members; m++) {
         int64_t sum = 0;
@@ -104,7 +107,7 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct
         rule.grad = lw_strategy_grad_dtype(d->s, p->dtype);
         if (p->trainable)
             lw_memory_add(&rule, p->dtype, p->numel, 0, bytes);
-        else
+        else if (!lw_part_shards_frozen(d, p))
             bytes[LW_MEM_PARAMS] += p->numel * lw_dtype_size(p->dtype);
     }
     for (int32_t i = 0; i < w->n_buffers; i++)

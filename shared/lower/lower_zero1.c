@@ -275,6 +275,8 @@ enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < h->n_shards; i++) {
         int64_t *mine = &h->owned[h->shards[i].owner];
+        if (!d->w->params[h->shards[i].param].trainable)
+            continue;
         *mine += h->shards[i].numel;
         h->n_elements += h->shards[i].numel;
         h->most_owned = *mine > h->most_owned ? *mine : h->most_owned;

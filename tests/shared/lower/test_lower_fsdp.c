@@ -11,6 +11,7 @@
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
+#include "tests/lib/freeze.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/tiny_build.h"
 
@@ -153,6 +154,24 @@ static void weights_may_stay_until_their_backward(void **state)
     lw_plan_free(&p);
 }
 
+/* b.weight is frozen: a unit of its own (bucket 6), gathered with b's other one in forward and
+ * backward, cut into shares, without gradients. */
+static void frozen_weights_are_gathered_and_never_reduced(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    freeze(&t.w, B_WEIGHT);
+    expect(&t, &s,
+           "+05/400 AG05/400 +14/8 AG14/8 +16/800 AG16/800 Ew F0:1 -05/400 +23/1200 AG23/1200 Ew "
+           "F1:2 -14/8 -16/800 Ew F2:3 +14/8 AG14/8 +16/800 AG16/800 +0/1200 B2:5 Ci/1200 RS0/1200 "
+           "-0/1200 B2:1 -23/1200 +05/400 AG05/400 Ew +1/8 B1:2 Ci/8 RS1/8 -1/8 B1:2 -14/8 -16/800 "
+           "Ew +2/400 B0:2 -05/400 Ci/400 RS2/400 -2/400 Ew O:3",
+           "0:0+50@0 0:50+50@1 1:0+100@0 1:100+100@1 2:0+1@0 2:1+1@1 3:0+150@0 3:150+150@1");
+}
+
 /* --- the check ----------------------------------------------------------------------------------- */
 
 static int32_t find(const struct lw_plan *p, enum lw_op_kind kind, int nth)
@@ -274,6 +293,28 @@ static void sharded_runs_end_like_one_rank(void **state)
             s.reshard = passes == 1;
             run_verified(&t, &s, 602 * 4 * 3 + 102 * 4 * (dp - 1));
         }
+}
+
+/* Shares of the frozen 200 elements are what they were; the others have two moments. */
+static void frozen_weights_come_back_unchanged(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    for (int64_t dp = 2; dp <= 3; dp++) {
+        struct lw_strategy s = zero(3);
+        tiny_init(&t);
+        freeze(&t.w, B_WEIGHT);
+        s.dp = dp;
+        run_verified(&t, &s, 402 * 4 * 3 + 200 * 4);
+        t.params[B_WEIGHT].dtype = LW_BF16;
+        s.prefetch = 0;
+        run_verified(&t, &s, 402 * 4 * 3 + 200 * 2);
+        freeze(&t.w, C_WEIGHT);
+        freeze(&t.w, B_BIAS);
+        s.reshard = false;
+        run_verified(&t, &s, 100 * 4 * 3 + 200 * 2 + 302 * 4);
+    }
 }
 
 static void gradients_go_to_owners_under_zero_2_as_well(void **state)
@@ -502,6 +543,8 @@ int main(void)
         cmocka_unit_test(modules_gather_before_and_give_up_behind),
         cmocka_unit_test(small_parameters_persist),
         cmocka_unit_test(weights_may_stay_until_their_backward),
+        cmocka_unit_test(frozen_weights_are_gathered_and_never_reduced),
+        cmocka_unit_test(frozen_weights_come_back_unchanged),
         cmocka_unit_test(faults_around_gathered_weights_are_named),
         cmocka_unit_test(a_share_in_the_wrong_hands_is_named),
         cmocka_unit_test(sharded_runs_end_like_one_rank),

@@ -14,6 +14,7 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/param_memory.h"
+#include "tests/lib/freeze.h"
 #include "tests/lib/model_help.h"
 #include "tests/lib/plan_words.h"
 #include "tests/lib/sim_help.h"
@@ -121,6 +122,28 @@ static void volumes_and_bytes_are_those_of_the_table(void **state)
     assert_int_equal(n_plans, 2 * (3 * 8 - 4));
 }
 
+/* Adapters: only vectors are trained. A rank keeps 2/64 bytes of each frozen element and 16/64 of
+ * the others, and gathers all of them as without adapters. */
+static void frozen_parameters_are_sharded(void **state)
+{
+    struct lw_workload w = model_build("llama-2-7b", (struct traces_model_shape){
+                                           .dtype = "bf16", .optimizer = "adam"});
+    double all = (double)lw_workload_numel(&w, true);
+    double moved = 2 - share_of_module(&w, w.n_modules - 1);
+
+    (void)state;
+    for (int32_t i = 0; i < w.n_params; i++)
+        if (w.params[i].numel >= 100000)
+            freeze(&w, i);
+    double trained = (double)lw_workload_numel(&w, true);
+    assert_true(trained > 0 && trained < 0.001 * all);
+    struct lw_plan p = plan_of_words(&w, "dp 64 zero 3");
+    near(kept(&p), (2 * (all - trained) + 16 * trained) / 64, 0.03, "bytes of a rank");
+    near(volume(&p, 2 * all), (moved + trained / all) * 63 / 64, 0.005, "volume");
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
 /* 27 GiB and not the 154 that every bucket at once would make: 16/64 bytes of each parameter,
  * two gathered units, the gradients of one, and activations: full recomputation keeps the input
  * of each of 80 blocks, and one block is whole while its backward runs. */
@@ -158,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(volumes_and_bytes_are_those_of_the_table),
+        cmocka_unit_test(frozen_parameters_are_sharded),
         cmocka_unit_test(seventy_billion_parameters_fit),
     };
 
