@@ -1,4 +1,5 @@
 /* lapwing sim: predict a plan's timeline on a cluster. */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +51,9 @@ struct session {
     struct lw_sim_samples samples;
     int32_t n_warmup;
     double wall_s;
+    struct lw_store *store; /* NULL: --no-db, or the row could not be made (unstored says why) */
+    int64_t row;            /* of the run; -1 = none */
+    struct lw_err unstored;
 };
 
 /* What leads up to the steady state is warm-up. A replay has the steps of its traces. */
@@ -103,10 +107,34 @@ static enum lw_status run(struct session *s, struct lw_err *err)
     return status;
 }
 
+static enum lw_status begin_row_in(struct session *s, struct lw_err *err)
+{
+    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &s->plan, .cluster = &s->cluster,
+                               .workload = s->source.has_workload ? &s->source.workload : NULL,
+                               .command = s->command, .name = s->name,
+                               .seed = s->seed > 0 ? s->seed : 0,
+                               .n_warmup = s->n_warmup};
+
+    LW_TRY(lw_store_open(s->db, LW_STORE_WRITE, &s->store, err));
+    return lw_store_begin_run(s->store, &info, &s->row, err);
+}
+
+/* The run is in the database before anything can end it. A prediction that cannot be stored is
+ * made all the same. */
+static void begin_row(struct session *s)
+{
+    if (s->no_db || begin_row_in(s, &s->unstored) == LW_OK)
+        return;
+    lw_store_close(s->store);
+    s->store = NULL;
+    s->row = -1;
+}
+
 static enum lw_status predict(struct session *s, struct lw_err *err)
 {
     LW_TRY(load(s, err));
     choose_steps(s);
+    begin_row(s);
     s->options.noise = s->seed >= 0 || s->options.sigma > 0;
     s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
     LW_TRY(run(s, err));
@@ -118,69 +146,69 @@ static enum lw_status predict(struct session *s, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status store_spans(struct session *s, struct lw_store *store, int64_t run,
-                                  struct lw_err *err)
+static enum lw_status store_spans(struct session *s, struct lw_err *err)
 {
     struct lw_timeline all = {0};
 
     LW_TRY(lw_sim_expand(&s->classes, &all, err));
-    enum lw_status status = lw_store_spans(store, run, &all, err);
+    enum lw_status status = lw_store_spans(s->store, s->row, &all, err);
     lw_timeline_free(&all);
     return status;
 }
 
-static enum lw_status store_ok(struct session *s, struct lw_store *store, int64_t run,
-                               struct lw_err *err)
+static enum lw_status store_ok(struct session *s, struct lw_err *err)
 {
     if (s->spans || s->stats.n_ops <= FEW_SPANS)
-        LW_TRY(store_spans(s, store, run, err));
-    LW_TRY(lw_store_metric_int(store, run, "n_events", -1, -1, s->stats.n_events, err));
-    LW_TRY(lw_store_metric_real(store, run, "wall_s", -1, -1, s->wall_s, err));
-    LW_TRY(lw_store_finish_run(store, run, &s->summary, LW_RUN_OK, "", err));
-    return lw_comparison_record(store, run, err);
+        LW_TRY(store_spans(s, err));
+    LW_TRY(lw_store_metric_int(s->store, s->row, "n_events", -1, -1, s->stats.n_events, err));
+    LW_TRY(lw_store_metric_real(s->store, s->row, "wall_s", -1, -1, s->wall_s, err));
+    LW_TRY(lw_store_finish_run(s->store, s->row, &s->summary, LW_RUN_OK, "", err));
+    return lw_comparison_record(s->store, s->row, err);
 }
 
-/* Store a run that ended, well or (message) not; and ask how good earlier ones were. */
-static enum lw_status store(struct session *s, const char *message, struct lw_sim_report *r,
-                            struct lw_err *err)
+/* Store how the run ended: its figures, or (message) what went wrong. */
+static enum lw_status store(struct session *s, const char *message, struct lw_err *err)
 {
-    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &s->plan, .cluster = &s->cluster,
-                               .workload = s->source.has_workload ? &s->source.workload : NULL,
-                               .command = s->command, .name = s->name,
-                               .seed = s->seed > 0 ? s->seed : 0,
-                               .n_warmup = s->n_warmup};
-    struct lw_past_errors past = {0};
-    struct lw_store *db;
+    bool mine;
 
-    LW_TRY(lw_store_open(s->db, LW_STORE_WRITE, &db, err));
-    enum lw_status status = lw_store_begin_run(db, &info, &r->run, err);
-    if (status == LW_OK && message)
-        status = lw_store_finish_run(db, r->run, NULL, LW_RUN_FAILED, message, err);
-    else if (status == LW_OK)
-        status = store_ok(s, db, r->run, err);
-    if (status == LW_OK)
-        status = lw_store_past_errors(db, &s->cluster, &past, err);
-    r->n_past = past.n;
-    r->mean_past_pct = past.mean_abs_pct;
-    r->max_past_pct = past.max_abs_pct;
-    lw_store_close(db);
-    return status;
+    LW_TRY(lw_store_end_of_run(s->store, s->row, NULL, s->n_warmup, &mine, err));
+    if (!mine)
+        return lw_fail(err, LW_EFAILED, "%s: run %" PRId64 " was deleted or ended by another "
+                       "command while it ran", s->db, s->row);
+    if (message)
+        return lw_store_finish_run(s->store, s->row, NULL, LW_RUN_FAILED, message, err);
+    return store_ok(s, err);
 }
 
 /* An interrupt while a run is stored waits until it is stored: all of it is there, or nothing. */
-static enum lw_status store_whole(struct session *s, const char *message, struct lw_sim_report *r,
-                                  struct lw_err *err)
+static enum lw_status store_whole(struct session *s, const char *message, struct lw_err *err)
 {
     sigset_t interrupts, before;
 
+    if (!s->store) {
+        *err = s->unstored;
+        return s->unstored.code;
+    }
     sigemptyset(&interrupts);
     sigaddset(&interrupts, SIGINT);
     sigaddset(&interrupts, SIGTERM);
     sigaddset(&interrupts, SIGHUP);
     sigprocmask(SIG_BLOCK, &interrupts, &before);
-    enum lw_status status = store(s, message, r, err);
+    enum lw_status status = store(s, message, err);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return status;
+}
+
+/* How far earlier predictions on this cluster were off. */
+static enum lw_status find_past(struct session *s, struct lw_sim_report *r, struct lw_err *err)
+{
+    struct lw_past_errors past = {0};
+
+    LW_TRY(lw_store_past_errors(s->store, &s->cluster, &past, err));
+    r->n_past = past.n;
+    r->mean_past_pct = past.mean_abs_pct;
+    r->max_past_pct = past.max_abs_pct;
+    return LW_OK;
 }
 
 /* How far predictions of published runs on such a device were off. Only for models timed by kernel
@@ -212,15 +240,16 @@ static enum lw_status work(struct session *s, struct lw_err *err)
     struct lw_err why = {0}, unused;
     enum lw_status status = predict(s, &why);
 
-    if (status == LW_EFAILED && !s->no_db)
-        (void)store_whole(s, why.msg, &r, &unused); /* what failed is the message to give */
     if (status != LW_OK) {
+        if (s->store)
+            (void)store_whole(s, why.msg, &unused); /* what failed is the message to give */
         *err = why;
         return status;
     }
-    enum lw_status stored = s->no_db ? LW_OK : store_whole(s, NULL, &r, err);
-    if (stored != LW_OK)
-        r.run = -1;
+    enum lw_status stored = s->no_db ? LW_OK : store_whole(s, NULL, err);
+    if (stored == LW_OK && s->store)
+        stored = find_past(s, &r, err);
+    r.run = stored == LW_OK ? s->row : -1;
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
     find_like(s, like, sizeof like, &r);
@@ -230,6 +259,7 @@ static enum lw_status work(struct session *s, struct lw_err *err)
 
 static void session_free(struct session *s)
 {
+    lw_store_close(s->store);
     lw_summary_free(&s->summary);
     lw_sim_classes_free(&s->classes);
     lw_sim_samples_free(&s->samples);
@@ -241,7 +271,8 @@ static void session_free(struct session *s)
 
 int cmd_sim(int argc, char **argv)
 {
-    struct session s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1};
+    struct session s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
+                        .row = -1};
     struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps to measure (1)", 1, 1000000},
