@@ -1,6 +1,5 @@
-/* What a rank takes is known as soon as tensors are laid out; what is there, from /proc/meminfo and
- * the control groups (of either version). Refused is only what cannot fit whatever else this
- * machine gives up: so limits of groups count whole, and swap counts as memory.
+/* What a rank takes is known as soon as tensors are laid out. Refused is only what cannot fit
+ * whatever else this machine gives up.
  *
  * Not counted: the program itself, the timeline, what libraries take. */
 #include "exec/run/memory_fit.h"
@@ -9,83 +8,12 @@
 #include <string.h>
 
 #include "exec/tensors/tensors.h"
+#include "shared/base/host_memory.h"
 #include "shared/base/units.h"
 
 /* Of the run of reference: weights, two states, sum, what was read (twice as wide) and its own
  * type. */
 enum { VERIFY_BYTES = 8 * 4 };
-
-/* --- what is there ------------------------------------------------------------------------------ */
-
-static double meminfo(const char *what)
-{
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[128], name[64];
-    double kib, found = 0;
-
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "%63[^:]: %lf kB", name, &kib) == 2 && strcmp(name, what) == 0)
-            found = kib * 1024;
-    if (f)
-        fclose(f);
-    return found;
-}
-
-/* The number in a file of a control group; what is not there, or no number ("max"), is no limit. */
-static void at_most(double *bytes, const char *root, const char *group, const char *file)
-{
-    char path[512];
-    double limit;
-
-    snprintf(path, sizeof path, "%s%s/%s", root, group, file);
-    FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%lf", &limit) == 1 && limit < *bytes)
-        *bytes = limit;
-    if (f)
-        fclose(f);
-}
-
-/* A group and those above it. */
-static void at_most_of_group(double *bytes, const char *root, char *group, const char *file)
-{
-    for (;;) {
-        at_most(bytes, root, group, file);
-        char *last = strrchr(group, '/');
-        if (!last)
-            return;
-        *last = '\0';
-    }
-}
-
-static void at_most_of_groups(double *bytes)
-{
-    FILE *f = fopen("/proc/self/cgroup", "r");
-    char line[400];
-
-    while (f && fgets(line, sizeof line, f)) { /* "4:memory:/a/b", and of version 2 "0::/a/b" */
-        line[strcspn(line, "\n")] = '\0';
-        char *kinds = strchr(line, ':'), *group = kinds ? strchr(kinds + 1, ':') : NULL;
-        if (!group)
-            continue;
-        *group++ = '\0';
-        if (kinds[1] == '\0')
-            at_most_of_group(bytes, "/sys/fs/cgroup", group, "memory.max");
-        else if (strstr(kinds + 1, "memory"))
-            at_most_of_group(bytes, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
-    }
-    if (f)
-        fclose(f);
-}
-
-double exec_memory_there(void)
-{
-    double bytes = meminfo("MemAvailable") + meminfo("SwapFree");
-
-    at_most_of_groups(&bytes);
-    return bytes;
-}
-
-/* --- what is needed ----------------------------------------------------------------------------- */
 
 static double largest_param(const struct lw_plan *p)
 {
@@ -144,5 +72,5 @@ enum lw_status lw_exec_fits(const struct lw_plan *p, const struct lw_exec_option
 {
     if (!(o->backend->capabilities & EXEC_IN_HOST_MEMORY))
         return LW_OK;
-    return exec_fits_in(p, o, n_here, exec_memory_there(), err);
+    return exec_fits_in(p, o, n_here, lw_host_memory_left(), err);
 }

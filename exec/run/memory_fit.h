@@ -17,8 +17,4 @@ enum lw_status lw_exec_fits(const struct lw_plan *p, const struct lw_exec_option
 enum lw_status exec_fits_in(const struct lw_plan *p, const struct lw_exec_options *o,
                             int32_t n_here, double bytes, struct lw_err *err);
 
-/* What this machine can still give: memory and swap that are not in use, at most what the
- * control group of this process may have in all. */
-double exec_memory_there(void);
-
 #endif

@@ -2,10 +2,13 @@
  * Invariants: all columns have room for `capacity` rows; rows [0, n) are filled. */
 #include "shared/timeline/timeline.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/checked.h"
+#include "shared/base/host_memory.h"
 
 /* The columns as a table, so that growing, moving and freeing them are one loop each. */
 enum { N_COLUMNS = 12 };
@@ -29,6 +32,28 @@ static void columns_of(struct lw_timeline *t, struct column c[N_COLUMNS])
     memcpy(c, all, sizeof all);
 }
 
+/* The system grants memory that it does not have and ends the process later: asked before. Small
+ * timelines are not worth reading /proc for. */
+static enum lw_status fits(const struct column c[N_COLUMNS], int64_t n, struct lw_err *err)
+{
+    enum { SMALL = 1000000 };
+    char need[32], has[32];
+    double row = 0, left;
+
+    if (n <= SMALL)
+        return LW_OK;
+    for (int i = 0; i < N_COLUMNS; i++)
+        row += (double)c[i].size;
+    left = lw_host_memory_left();
+    if (row * (double)n <= left)
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP,
+                   "a timeline of %" PRId64 " ops needs %s of memory and this machine has %s left: "
+                   "take fewer --steps, or ranks", n,
+                   lw_format_bytes(need, lw_round_sat(row * (double)n)),
+                   lw_format_bytes(has, (int64_t)left));
+}
+
 enum lw_status lw_timeline_reserve(struct lw_timeline *t, int64_t n, struct lw_err *err)
 {
     struct column c[N_COLUMNS];
@@ -36,6 +61,7 @@ enum lw_status lw_timeline_reserve(struct lw_timeline *t, int64_t n, struct lw_e
     if (n <= t->capacity)
         return LW_OK;
     columns_of(t, c);
+    LW_TRY(fits(c, n, err));
     for (int i = 0; i < N_COLUMNS; i++) {
         void *grown = lw_realloc(*c[i].data, (size_t)n * c[i].size);
         if (!grown)

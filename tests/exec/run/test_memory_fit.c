@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "exec/run/memory_fit.h"
+#include "shared/base/host_memory.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/exec_plan.h"
 #include "tests/lib/file_fixture.h"
@@ -72,7 +73,7 @@ static void this_machine_has_memory(void **state)
         if (sscanf(line, "MemTotal: %lf", &kib) == 1 || sscanf(line, "SwapTotal: %lf", &kib) == 1)
             all += kib * 1024;
     fclose(f);
-    assert_true(exec_memory_there() > 1e6 && exec_memory_there() <= all);
+    assert_true(lw_host_memory_left() > 1e6 && lw_host_memory_left() <= all);
 }
 
 /* A parameter of 10^12 elements: one line, also where processes would be started, and exit

@@ -352,6 +352,23 @@ static void activations_are_held_until_their_backward_ends(void **unused)
     lw_plan_free(&plan);
 }
 
+/* The system would grant it and end the process while it is filled. */
+static void a_timeline_beyond_the_machine_is_refused_with_its_size(void **unused)
+{
+    static const int64_t n[] = {INT64_C(1) << 40, INT64_MAX};
+    static const char *const size[] = {"1099511627776 ops needs 65.00 TiB", "8192.00 PiB"};
+    (void)unused;
+
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+        struct lw_timeline t = {0};
+        struct lw_err err = {0};
+        assert_int_equal(lw_timeline_reserve(&t, n[i], &err), LW_ENOTSUP);
+        assert_non_null(strstr(err.msg, size[i]));
+        assert_non_null(strstr(err.msg, "--steps"));
+        assert_null(t.step);
+    }
+}
+
 static void failed_allocations_leave_nothing_behind(void **unused)
 {
     int64_t live = lw_alloc_live(), n = 1;
@@ -400,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_receive_may_not_end_before_its_send_begins),
         cmocka_unit_test(peak_memory_follows_allocations_in_time),
         cmocka_unit_test(activations_are_held_until_their_backward_ends),
+        cmocka_unit_test(a_timeline_beyond_the_machine_is_refused_with_its_size),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
