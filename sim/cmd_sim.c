@@ -199,6 +199,20 @@ static enum lw_status store_whole(struct session *s, const char *message, struct
     return status;
 }
 
+/* A request that was refused is no run. */
+static void forget_row(struct session *s)
+{
+    struct lw_arena arena = {0};
+    struct lw_err unused;
+    struct lw_run r;
+    char id[24];
+
+    snprintf(id, sizeof id, "%" PRId64, s->row);
+    if (lw_store_find_run(s->store, id, &arena, &r, &unused) == LW_OK)
+        (void)lw_store_delete_runs(s->store, &r, 1, &unused);
+    lw_arena_free(&arena);
+}
+
 /* How far earlier predictions on this cluster were off. */
 static enum lw_status find_past(struct session *s, struct lw_sim_report *r, struct lw_err *err)
 {
@@ -241,7 +255,9 @@ static enum lw_status work(struct session *s, struct lw_err *err)
     enum lw_status status = predict(s, &why);
 
     if (status != LW_OK) {
-        if (s->store)
+        if (s->store && status != LW_EFAILED && status != LW_ENOMEM)
+            forget_row(s);
+        else if (s->store)
             (void)store_whole(s, why.msg, &unused); /* what failed is the message to give */
         *err = why;
         return status;

@@ -212,7 +212,7 @@ static void a_killed_rank_is_stored_once_and_blamed(void **state)
                      "--compute sleep --timeout 2 --db s.db -q --format json >out 2>err & p=$!; sleep 1.%d; "
                      "kill -9 $(for q in $(mine); do tr '\\0' '\\n' </proc/$q/environ | grep -qE "
                      "'^(LAPWING_RANK|OMPI_COMM_WORLD_RANK)=%d$' && echo $q; done); wait $p; echo status $?; "
-                     "for i in $(seq 50); do [ -z \"$(mine)\" ] && break; sleep 0.1; done; "
+                     "for i in $(seq 200); do [ -z \"$(mine)\" ] && break; sleep 0.1; done; "
                      "$L runs --db s.db --format json", before[how], RANKS, after[how], k % 4, victim);
             char *out = shell(words, &rc);
             bool failed = strstr(out, "\"status\": \"failed\"") || strstr(out, "\"status\": \"timeout\"");
