@@ -6,6 +6,7 @@
 #include "analysis/store/store.h"
 #include "shared/base/arena.h"
 #include "traces/replay/recorded_timeline.h"
+#include "traces/replay/replay_steps.h"
 
 struct recording {
     struct traces_replay replay;
@@ -20,8 +21,7 @@ static enum lw_status look(struct recording *r, const struct traces_source *v, i
     struct traces_replay_choice choice = {0};
 
     LW_TRY(traces_replay_build(v, n, &choice, &r->replay, err));
-    LW_TRY(traces_recorded_timeline(&r->replay, &r->replay.plan, v, n, &r->timeline, &r->summary,
-                                    err));
+    LW_TRY(traces_recorded_timeline(&r->replay, &r->replay.plan, &r->timeline, &r->summary, err));
     r->has_times = true;
     return LW_OK;
 }
@@ -30,7 +30,8 @@ static enum lw_status store(const struct recording *r, const char *db, const cha
                             const char *name, const struct lw_workload *w, int64_t *run, struct lw_err *err)
 {
     struct lw_run_info info = {.kind = LW_RUN_IMPORT, .plan = &r->replay.plan, .workload = w,
-                               .command = command, .name = name, .n_warmup = r->replay.n_before};
+                               .command = command, .name = name,
+                               .n_warmup = 1 + traces_replay_first(&r->replay)};
     struct lw_store *s;
 
     LW_TRY(lw_store_open(db, LW_STORE_WRITE, &s, err));

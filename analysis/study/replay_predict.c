@@ -7,7 +7,8 @@
 #include "shared/base/median.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/import/read_traces.h"
-#include "traces/replay/to_replay.h"
+#include "traces/replay/recorded_timeline.h"
+#include "traces/replay/replay_steps.h"
 
 enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_source *given,
                                   struct lw_err *err)
@@ -112,9 +113,24 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
 
 /* ---- predicted against recorded ---- */
 
-static double error_pct(lw_ps predicted, lw_ps recorded)
+/* One rank's periods (-1: of all) in `of`, whose k-th is that of step k. */
+static enum lw_status fill_periods(struct sim_replay *r, const struct lw_timeline *predicted,
+                                   const struct lw_timeline *recorded, int32_t rank,
+                                   struct lw_err *err)
 {
-    return recorded > 0 ? 100.0 * (double)(predicted - recorded) / (double)recorded : 0;
+    const struct lw_sim_replayed *x = &r->shown;
+    lw_ps *v = lw_arena_alloc(&r->arena, 2 * (int64_t)x->n_steps, sizeof *v);
+
+    if (!v)
+        return lw_fail_nomem(err);
+    LW_TRY(traces_replay_periods(r->replay, predicted, rank, v, err));
+    LW_TRY(traces_replay_periods(r->replay, recorded, rank, v + x->n_steps, err));
+    for (int32_t k = 0; k < x->n_steps; k++) {
+        struct lw_sim_replayed_step *s = &x->steps[k];
+        *(rank < 0 ? &s->period : &s->rank_period[rank]) =
+            (struct lw_sim_replayed_time){v[k], v[x->n_steps + k]};
+    }
+    return LW_OK;
 }
 
 static enum lw_status fill_step(struct sim_replay *r, const struct lw_timeline *t, int32_t k,
@@ -122,51 +138,68 @@ static enum lw_status fill_step(struct sim_replay *r, const struct lw_timeline *
 {
     const struct traces_replay_step *s = &r->replay->steps[k];
     struct lw_sim_replayed_step *x = &r->shown.steps[k];
+    int32_t n = r->replay->n_ranks;
 
     x->name = s->name;
-    x->recorded = s->recorded;
-    x->predicted = traces_replay_length(r->replay, t, k, -1);
-    x->error_pct = error_pct(x->predicted, x->recorded);
-    x->rank_recorded = s->of_rank;
-    x->rank_predicted = lw_arena_alloc(&r->arena, r->replay->n_ranks, sizeof *x->rank_predicted);
-    if (!x->rank_predicted)
+    x->measured = k >= traces_replay_first(r->replay);
+    x->host = (struct lw_sim_replayed_time){traces_replay_host(r->replay, t, k, -1), s->host};
+    x->rank_period = lw_arena_alloc(&r->arena, n, sizeof *x->rank_period);
+    x->rank_host = lw_arena_alloc(&r->arena, n, sizeof *x->rank_host);
+    if (!x->rank_period || !x->rank_host)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < r->replay->n_ranks; i++)
-        x->rank_predicted[i] = traces_replay_length(r->replay, t, k, i);
+    for (int32_t i = 0; i < n; i++)
+        x->rank_host[i] = (struct lw_sim_replayed_time){traces_replay_host(r->replay, t, k, i),
+                                                        s->host_of_rank[i]};
     return LW_OK;
 }
 
-enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_before,
-                                  struct lw_err *err)
+static enum lw_status fill_medians(struct sim_replay *r, struct lw_err *err)
 {
     struct lw_sim_replayed *x = &r->shown;
-    int32_t n = r->replay->n_steps;
+    int32_t first = traces_replay_first(r->replay), n = x->n_steps - first;
     lw_ps *v = lw_arena_alloc(&r->arena, n, sizeof *v);
 
-    x->n_steps = n;
-    x->n_ranks = r->replay->n_ranks;
-    x->rank_of_file = r->replay->rank_of_file;
-    x->steps = lw_arena_alloc(&r->arena, n, sizeof *x->steps);
-    if (!v || !x->steps)
+    if (!v)
         return lw_fail_nomem(err);
     for (int32_t k = 0; k < n; k++)
-        LW_TRY(fill_step(r, t, k, err));
+        v[k] = x->steps[first + k].period.recorded;
+    x->period.recorded = lw_median(v, n);
     for (int32_t k = 0; k < n; k++)
-        v[k] = x->steps[k].recorded;
-    x->recorded = lw_median(v, n);
-    for (int32_t k = 0; k < n; k++)
-        v[k] = x->steps[k].predicted;
-    x->predicted = lw_median(v, n);
-    x->error_pct = error_pct(x->predicted, x->recorded);
-    *n_before = r->replay->n_before;
-    return traces_replay_divide(r->replay, t, err);
+        v[k] = x->steps[first + k].period.predicted;
+    x->period.predicted = lw_median(v, n);
+    return LW_OK;
 }
 
-void sim_replay_summary(const struct sim_replay *r, struct lw_summary *s)
+static enum lw_status fill(struct sim_replay *r, const struct lw_timeline *t,
+                           const struct lw_timeline *recorded, struct lw_err *err)
 {
-    for (int32_t k = 0; k < s->n_steps && k < r->shown.n_steps; k++)
-        s->steps[k] = r->shown.steps[k].predicted;
-    s->step = r->shown.predicted;
+    struct lw_sim_replayed *x = &r->shown;
+
+    x->n_steps = r->replay->n_steps;
+    x->n_ranks = r->replay->n_ranks;
+    x->basis = traces_replay_basis_name(traces_replay_basis(r->replay));
+    x->rank_of_file = r->replay->rank_of_file;
+    x->steps = lw_arena_alloc(&r->arena, x->n_steps, sizeof *x->steps);
+    if (!x->steps)
+        return lw_fail_nomem(err);
+    for (int32_t k = 0; k < x->n_steps; k++)
+        LW_TRY(fill_step(r, t, k, err));
+    for (int32_t rank = -1; rank < x->n_ranks; rank++)
+        LW_TRY(fill_periods(r, t, recorded, rank, err));
+    return fill_medians(r, err);
+}
+
+enum lw_status sim_replay_compare(struct sim_replay *r, const struct lw_plan *p,
+                                  struct lw_timeline *t, int32_t *n_warmup, struct lw_err *err)
+{
+    struct lw_timeline recorded;
+
+    LW_TRY(traces_recorded_rows(r->replay, p, &recorded, err));
+    enum lw_status status = fill(r, t, &recorded, err);
+    lw_timeline_free(&recorded);
+    LW_TRY(status);
+    *n_warmup = 1 + traces_replay_first(r->replay);
+    return traces_replay_divide(r->replay, t, err);
 }
 
 void sim_replay_free(struct sim_replay *r)

@@ -4,6 +4,8 @@
  * had. */
 #include "sim/predict/sim_print.h"
 
+#include <string.h>
+
 #include "shared/base/arena.h"
 #include "shared/base/jsonout.h"
 #include "shared/timeline/summary_print.h"
@@ -149,12 +151,42 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
                 r->n_past < 0 ? " (no database was read)" : " for this cluster");
 }
 
+static double difference_pct(struct lw_sim_replayed_time x)
+{
+    return x.recorded > 0 ? 100.0 * (double)(x.predicted - x.recorded) / (double)x.recorded : 0;
+}
+
+static void text_replayed_time(struct lw_table *t, bool known, struct lw_sim_replayed_time x)
+{
+    char buf[32];
+
+    if (!known) {
+        for (int i = 0; i < 3; i++)
+            lw_table_cell(t, "-");
+        return;
+    }
+    lw_table_cell(t, "%s", lw_format_ps(buf, x.predicted));
+    lw_table_cell(t, "%s", lw_format_ps(buf, x.recorded));
+    lw_table_cell(t, "%+.2f %%", difference_pct(x));
+}
+
+static const char *replay_meaning(const struct lw_sim_replayed *x)
+{
+    if (strcmp(x->basis, "device_period") == 0)
+        return "period: end of the step's last device op minus that of the step before";
+    if (strcmp(x->basis, "device_span") == 0)
+        return "period: from the step's start on the host to the end of its last device op";
+    return "period: between the ends of two steps on the host, as no device op was recorded";
+}
+
 /* A replay: every step against its recording, and what was assumed. */
 static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"step", ">predicted", ">recorded", ">difference"};
+    static const char *const titles[] = {"step",       ">period",   ">recorded",
+                                         ">difference", ">host range", ">recorded",
+                                         ">difference"};
     const struct lw_sim_replayed *x = r->replayed;
-    struct lw_table *t = lw_table_new(4, titles);
+    struct lw_table *t = lw_table_new(7, titles);
     char buf[32];
 
     if (!t)
@@ -162,19 +194,17 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     for (int32_t k = 0; k < x->n_steps; k++) {
         const struct lw_sim_replayed_step *s = &x->steps[k];
         lw_table_cell(t, "%s", s->name);
-        lw_table_cell(t, "%s", lw_format_ps(buf, s->predicted));
-        lw_table_cell(t, "%s", lw_format_ps(buf, s->recorded));
-        lw_table_cell(t, "%+.2f %%", s->error_pct);
+        text_replayed_time(t, s->measured, s->period);
+        text_replayed_time(t, true, s->host);
     }
-    fprintf(f, "\nreplay: host range of each step%s\n",
-            x->n_ranks > 1 ? ", of the rank where it is longest" : "");
+    fprintf(f, "\nreplay; %s\n", replay_meaning(x));
     enum lw_status status = lw_table_print(t, f, 2, err);
     lw_table_free(t);
     if (status != LW_OK)
         return status;
-    fprintf(f, "median: predicted %s, ", lw_format_ps(buf, x->predicted));
-    fprintf(f, "recorded %s, %s %+.2f %%\n", lw_format_ps(buf, x->recorded),
-            x->what_if ? "what-if changes it by" : "error", x->error_pct);
+    fprintf(f, "median period: predicted %s, ", lw_format_ps(buf, x->period.predicted));
+    fprintf(f, "recorded %s, %s %+.2f %%\n", lw_format_ps(buf, x->period.recorded),
+            x->what_if ? "what-if changes it by" : "error", difference_pct(x->period));
     for (int32_t i = 0; i < r->plan->n_notes; i++)
         fprintf(f, "assumption: %s\n", r->plan->notes[i]);
     return LW_OK;
@@ -336,21 +366,39 @@ static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_end(o);
 }
 
+static void json_replayed_time(struct lw_jsonout *o, const char *what, bool known,
+                               struct lw_sim_replayed_time x)
+{
+    char key[48];
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(key, sizeof key, "%s_%s_ns", i ? "recorded" : "predicted", what);
+        if (known)
+            lw_jsonout_ns(o, key, i ? x.recorded : x.predicted);
+        else
+            lw_jsonout_null(o, key);
+    }
+}
+
 static void json_replayed_step(struct lw_jsonout *o, const struct lw_sim_replayed *x, int32_t k)
 {
     const struct lw_sim_replayed_step *s = &x->steps[k];
 
     lw_jsonout_object(o, NULL);
     lw_jsonout_string(o, "name", s->name);
-    lw_jsonout_ns(o, "predicted_ns", s->predicted);
-    lw_jsonout_ns(o, "recorded_ns", s->recorded);
-    lw_jsonout_fixed(o, "error_pct", s->error_pct, 4);
+    json_replayed_time(o, "period", s->measured, s->period);
+    if (s->measured)
+        lw_jsonout_fixed(o, "period_error_pct", difference_pct(s->period), 4);
+    else
+        lw_jsonout_null(o, "period_error_pct");
+    json_replayed_time(o, "host", true, s->host);
+    lw_jsonout_fixed(o, "host_error_pct", difference_pct(s->host), 4);
     lw_jsonout_array(o, "ranks");
     for (int32_t i = 0; i < x->n_ranks; i++) {
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_int(o, "rank", x->rank_of_file[i] >= 0 ? x->rank_of_file[i] : i);
-        lw_jsonout_ns(o, "predicted_ns", s->rank_predicted[i]);
-        lw_jsonout_ns(o, "recorded_ns", s->rank_recorded[i]);
+        json_replayed_time(o, "period", s->measured, s->rank_period[i]);
+        json_replayed_time(o, "host", true, s->rank_host[i]);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -362,8 +410,9 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     const struct lw_sim_replayed *x = r->replayed;
 
     lw_jsonout_object(o, "replay");
-    lw_jsonout_ns(o, "recorded_step_ns", x->recorded);
-    lw_jsonout_fixed(o, "error_pct", x->error_pct, 4);
+    lw_jsonout_string(o, "basis", x->basis);
+    json_replayed_time(o, "period", true, x->period);
+    lw_jsonout_fixed(o, "period_error_pct", difference_pct(x->period), 4);
     lw_jsonout_bool(o, "what_if", x->what_if);
     lw_jsonout_array(o, "steps");
     for (int32_t k = 0; k < x->n_steps; k++)

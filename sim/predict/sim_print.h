@@ -8,21 +8,25 @@
 #include "sim/predict/samples.h"
 #include "sim/predict/sim.h"
 
-/* A replay's steps: host range of the step, of the rank where it is longest. All borrowed. */
+/* A replay's steps. period: between the ends of two steps, host: its range on the host
+ * (traces/replay/replay_steps.h). All borrowed. */
+struct lw_sim_replayed_time {
+    lw_ps predicted, recorded;
+};
+
 struct lw_sim_replayed_step {
     const char *name;
-    lw_ps predicted, recorded;
-    double error_pct;
-    const lw_ps *rank_recorded;     /* [n_ranks] */
-    lw_ps *rank_predicted;
+    bool measured; /* false: its period is none, as it begins on the host and ends on the device */
+    struct lw_sim_replayed_time period, host;
+    struct lw_sim_replayed_time *rank_period, *rank_host; /* [n_ranks] */
 };
 
 struct lw_sim_replayed {
+    const char *basis;              /* "device_period", "device_span" or "host_period" */
     int32_t n_steps, n_ranks;
     struct lw_sim_replayed_step *steps;
     const int32_t *rank_of_file;    /* [n_ranks] -1 = the trace does not say */
-    lw_ps predicted, recorded;      /* medians */
-    double error_pct;
+    struct lw_sim_replayed_time period; /* medians over measured steps */
     bool what_if;                   /* something was changed: not to be compared with the recording */
 };
 

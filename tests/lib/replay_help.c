@@ -75,7 +75,7 @@ void replay_run_free(struct replay_run *x)
 
 lw_ps replay_step(const struct replay_run *x, int32_t step)
 {
-    return traces_replay_length(&x->r, &x->t, step, -1);
+    return traces_replay_host(&x->r, &x->t, step, -1);
 }
 
 int32_t replay_op(const struct replay_run *x, const char *name, int32_t skip)

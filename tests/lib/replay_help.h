@@ -1,6 +1,7 @@
 #ifndef LW_TESTS_LIB_REPLAY_HELP_H
 #define LW_TESTS_LIB_REPLAY_HELP_H
 
+#include "traces/replay/replay_steps.h"
 #include "traces/replay/to_replay.h"
 
 /* Hand-made traces and their replays. Every failure stops the test. */

@@ -22,25 +22,28 @@ static int32_t emit(struct replay_maker *m, const struct replay_rank *r, const s
     lw_ps start = m->stream_end[op->stream];
 
     if (id < 0 || m->nomem ||
-        lw_reserve(&m->step_of, &m->steps_cap, (int64_t)m->n_ops + 1, sizeof *m->step_of) < 0 ||
-        lw_reserve(&m->end_of, &m->ends_cap, (int64_t)m->n_ops + 1, sizeof *m->end_of) < 0 ||
-        lw_reserve(&m->row_of, &m->rows_cap, (int64_t)m->n_ops + 1, sizeof *m->row_of) < 0) {
+        lw_reserve(&m->ops, &m->ops_cap, (int64_t)m->n_ops + 1, sizeof *m->ops) < 0) {
         m->nomem = true;
         return id;
     }
     for (int32_t i = 0; i < n_deps; i++)
-        start = m->end_of[deps[i]] > start ? m->end_of[deps[i]] : start;
-    m->step_of[m->n_ops] = r->step;
-    m->row_of[m->n_ops] = -1;
-    m->end_of[m->n_ops++] = m->stream_end[op->stream] = start + recorded;
+        start = m->ops[deps[i]].end > start ? m->ops[deps[i]].end : start;
+    m->stream_end[op->stream] = start + recorded;
+    m->ops[m->n_ops++] = (struct replay_op){r->step, -1, 0, -1, start + recorded};
     return id;
 }
 
-/* The op added last is this row of its trace. */
-static void note_row(struct replay_maker *m, int64_t row)
+/* The op added last was recorded at that moment of its rank; row -1: a mark of the host. */
+static void note_recorded(struct replay_maker *m, const struct replay_rank *r, int64_t row,
+                          int64_t start_ns, int64_t dur_ns)
 {
-    if (!m->nomem)
-        m->row_of[m->n_ops - 1] = row;
+    struct replay_op *op = &m->ops[m->n_ops - 1];
+
+    if (m->nomem)
+        return;
+    op->row = row;
+    op->recorded_start = lw_ns_to_ps(start_ns - r->p.start_ns + r->offset_ns);
+    op->recorded_time = lw_ns_to_ps(dur_ns);
 }
 
 static int32_t emit_host(struct replay_maker *m, struct replay_rank *r, struct replay_host *h,
@@ -54,6 +57,20 @@ static int32_t emit_host(struct replay_maker *m, struct replay_rank *r, struct r
     return h->last_op = emit(m, r, &op, op.work_ps, deps, n_deps);
 }
 
+/* The host's own time in [from, to): of a recording without device ops first what it computed. */
+static void emit_own(struct replay_maker *m, struct replay_rank *r, struct replay_host *h,
+                     const char *name, int64_t from, int64_t to, const int32_t *after)
+{
+    int64_t busy = traces_host_busy_ns(&h->busy, from, to);
+
+    if (busy > 0) {
+        emit_host(m, r, h, LW_OP_KERNEL, "ops of the host", busy, after, after != NULL);
+        after = NULL;
+    }
+    if (busy == 0 || to - from > busy)
+        emit_host(m, r, h, LW_OP_HOST, name, to - from - busy, after, after != NULL);
+}
+
 /* The host's own time up to ns: since the thread's last op, or, where it was silent while another
  * thread made calls, since that one's last. */
 static void emit_gap(struct replay_maker *m, struct replay_rank *r, struct replay_host *h,
@@ -63,10 +80,9 @@ static void emit_gap(struct replay_maker *m, struct replay_rank *r, struct repla
 
     if (other != h && r->last_end > h->cursor && r->last_end <= ns &&
         ns - h->cursor >= LEAST_SILENCE_NS) {
-        emit_host(m, r, h, LW_OP_HOST, "after another thread", ns - r->last_end, &other->last_op,
-                  1);
+        emit_own(m, r, h, "after another thread", r->last_end, ns, &other->last_op);
     } else if (ns > h->cursor) {
-        emit_host(m, r, h, LW_OP_HOST, "between calls", ns - h->cursor, NULL, 0);
+        emit_own(m, r, h, "between calls", h->cursor, ns, NULL);
     }
     h->cursor = ns > h->cursor ? ns : h->cursor;
 }
@@ -203,7 +219,7 @@ static enum lw_status emit_device(struct replay_maker *m, struct replay_rank *r,
         LW_TRY(time_of(m, &x, &op.work_ps));
     }
     d->last_op = emit(m, r, &op, recorded, &launch, launch >= 0);
-    note_row(m, row);
+    note_recorded(m, r, row, r->t->start_ns[row], r->t->dur_ns[row]);
     return note_device_op(m, d, call, d->last_op);
 }
 
@@ -373,7 +389,7 @@ static enum lw_status emit_issue(struct replay_maker *m, struct replay_rank *r,
     op.name = lw_trace_name(r->t, c->row);
     LW_TRY(fill_comm(m, r, c->row, &op));
     r->run_op[x->index] = emit(m, r, &op, lw_ns_to_ps(c->dur_ns), &launch, 1);
-    note_row(m, c->row);
+    note_recorded(m, r, c->row, r->t->start_ns[c->row], c->dur_ns);
     if (rest > own)
         emit_host(m, r, h, LW_OP_HOST, "while a collective runs", rest - own, NULL, 0);
     return LW_OK;
@@ -470,6 +486,7 @@ static void emit_mark(struct replay_maker *m, struct replay_rank *r, struct repl
     shorten(s->name, text, sizeof text - 8);
     strcat(text, begins ? " begins" : " ends");
     int32_t op = emit_host(m, r, h, LW_OP_HOST, text, 0, NULL, 0);
+    note_recorded(m, r, -1, begins ? s->start_ns : s->end_ns, 0);
     (begins ? step->first : step->last)[r - m->ranks] = op;
 }
 
@@ -479,7 +496,7 @@ static enum lw_status emit_point(struct replay_maker *m, struct replay_rank *r,
     struct replay_host *h = replay_host_of(r, x->thread);
     enum lw_status status = LW_OK;
 
-    r->step = x->step + m->out->n_before;
+    r->step = x->step + 1;
     emit_gap(m, r, h, x->ns);
     switch (x->kind) {
     case TRACES_POINT_CALL:

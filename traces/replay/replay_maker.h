@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "shared/plan/plan_builder.h"
+#include "traces/replay/host_busy.h"
 #include "traces/trace/cross_rank.h"
 #include "traces/replay/replay_points.h"
 #include "traces/replay/to_replay.h"
@@ -16,6 +17,7 @@ struct replay_host {
     int32_t thread, stream, last_op; /* last_op -1 = none yet */
     int32_t launched;                /* device stream it launched on last, not communication; -2 */
     int64_t cursor;                  /* everything up to here is emitted */
+    struct traces_host_busy busy;    /* empty where the rank recorded device ops */
 };
 
 struct replay_device { /* a device stream, and what was emitted on it */
@@ -44,6 +46,13 @@ struct replay_rank {
     int64_t last_end;   /* its end */
 };
 
+struct replay_op { /* what is kept of an op beside the plan */
+    int32_t step;
+    int64_t row;
+    lw_ps recorded_start, recorded_time;
+    lw_ps end; /* by a recurrence over recorded times: ranks alone, collectives as recorded */
+};
+
 struct replay_maker {
     const struct traces_replay_choice *choice;
     struct lw_builder *b;
@@ -54,10 +63,8 @@ struct replay_maker {
     struct traces_cross_rank cross;
     int32_t *comm_of_class; /* plan's communicators, one per class */
     struct traces_replay *out;
-    int64_t steps_cap, ends_cap, rows_cap;
-    int64_t *row_of;   /* grows */
-    int32_t *step_of;  /* grows */
-    lw_ps *end_of;     /* grows: when an op ends, ranks alone and collectives as recorded */
+    struct replay_op *ops; /* [n_ops], grows */
+    int64_t ops_cap;
     lw_ps *stream_end; /* [n_streams] of the rank that is emitted */
     int64_t n_unexplained;
     lw_ps unexplained;

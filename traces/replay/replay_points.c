@@ -82,22 +82,33 @@ static enum lw_status whole_file(struct maker *m)
     return LW_OK;
 }
 
+static bool launches_in(const struct maker *m, int64_t from, int64_t to)
+{
+    const struct traces_calls *c = &m->out->calls;
+
+    for (int64_t i = 0; i < c->n; i++)
+        if (c->calls[i].n_device > 0 && m->t->start_ns[c->calls[i].row] >= from &&
+            m->t->start_ns[c->calls[i].row] < to)
+            return true;
+    return false;
+}
+
+/* Of a recording with device ops, the steps that launched some. */
 static enum lw_status find_ranges(struct maker *m, const struct lw_steps *steps)
 {
     struct traces_points *out = m->out;
 
-    out->marked = steps->n > 0;
     out->steps = lw_arena_alloc(m->arena, steps->n + 1, sizeof *out->steps);
     if (!out->steps)
         return lw_fail_nomem(m->err);
-    if (steps->n == 0)
-        return whole_file(m);
     for (int64_t k = 0; k < steps->n; k++) {
         const struct lw_step *s = &steps->steps[k];
-        out->steps[out->n_steps++] =
-            (struct traces_range){s->name, s->start_ns, s->end_ns, s->thread};
+        if (out->launches.n == 0 || launches_in(m, s->start_ns, s->end_ns))
+            out->steps[out->n_steps++] =
+                (struct traces_range){s->name, s->start_ns, s->end_ns, s->thread};
     }
-    return LW_OK;
+    out->marked = out->n_steps > 0;
+    return out->marked ? LW_OK : whole_file(m);
 }
 
 /* ---- calls ---- */

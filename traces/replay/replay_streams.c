@@ -32,8 +32,12 @@ enum lw_status replay_collect_streams(struct replay_maker *m, struct replay_rank
         return lw_fail_nomem(m->err);
     for (int64_t i = 0; i < r->p.n; i++)
         if (!replay_host_of(r, r->p.points[i].thread))
-            r->hosts[r->n_hosts++] =
-                (struct replay_host){r->p.points[i].thread, -1, -1, -2, r->p.start_ns};
+            r->hosts[r->n_hosts++] = (struct replay_host){
+                .thread = r->p.points[i].thread, .stream = -1, .last_op = -1, .launched = -2,
+                .cursor = r->p.start_ns};
+    for (int32_t i = 0; i < r->n_hosts && r->p.launches.n == 0; i++)
+        LW_TRY(traces_host_busy_build(r->t, r->hosts[i].thread, m->arena, &r->hosts[i].busy,
+                                      m->err));
     int64_t n = 0, cap = 0;
     for (int64_t i = 0; i < r->p.launches.n; i++) {
         int32_t id = r->t->track[r->p.launches.row[i]];

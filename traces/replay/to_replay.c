@@ -81,7 +81,7 @@ static enum lw_status take_steps(struct replay_maker *m)
     out->n_steps = (int32_t)a->p.n_steps;
     for (int32_t k = 0; k < m->n; k++) {
         const struct replay_rank *r = &m->ranks[k];
-        out->n_before |= r->p.points[0].step < 0;
+        out->has_device |= r->p.launches.n > 0;
         bool same = r->p.n_steps == a->p.n_steps;
         for (int64_t i = 0; same && i < a->p.n_steps; i++)
             same = strcmp(r->p.steps[i].name, a->p.steps[i].name) == 0;
@@ -97,13 +97,13 @@ static enum lw_status take_steps(struct replay_maker *m)
         s->name = lw_arena_strdup(m->result, a->p.steps[i].name);
         s->first = lw_arena_alloc(m->result, m->n, sizeof *s->first);
         s->last = lw_arena_alloc(m->result, m->n, sizeof *s->last);
-        s->of_rank = lw_arena_alloc(m->result, m->n, sizeof *s->of_rank);
-        if (!s->name || !s->first || !s->last || !s->of_rank)
+        s->host_of_rank = lw_arena_alloc(m->result, m->n, sizeof *s->host_of_rank);
+        if (!s->name || !s->first || !s->last || !s->host_of_rank)
             return lw_fail_nomem(m->err);
         for (int32_t k = 0; k < m->n; k++) {
             const struct traces_range *x = &m->ranks[k].p.steps[i];
-            s->of_rank[k] = lw_ns_to_ps(x->end_ns - x->start_ns);
-            s->recorded = s->of_rank[k] > s->recorded ? s->of_rank[k] : s->recorded;
+            s->host_of_rank[k] = lw_ns_to_ps(x->end_ns - x->start_ns);
+            s->host = s->host_of_rank[k] > s->host ? s->host_of_rank[k] : s->host;
         }
     }
     return LW_OK;
@@ -129,7 +129,6 @@ static enum lw_status align(struct replay_maker *m)
                            "%s begins more than 13 days after another rank: "
                            "not one run, or clocks that differ",
                            r->s->file);
-        m->out->n_before |= r->offset_ns > 0;
     }
     return LW_OK;
 }
@@ -236,20 +235,27 @@ static void free_ranks(struct replay_maker *m)
     }
 }
 
-/* Hand the builder's plan and the table of steps over. */
+/* Hand the builder's plan and the columns of its ops over. */
 static enum lw_status finish(struct replay_maker *m)
 {
-    LW_TRY(lw_builder_finish(m->b, &m->out->plan, m->err)); /* frees the builder in every case */
-    if (m->nomem || m->n_ops != m->out->plan.n_ops || lw_arena_adopt(m->result, m->step_of) < 0)
+    struct traces_replay *out = m->out;
+
+    LW_TRY(lw_builder_finish(m->b, &out->plan, m->err)); /* frees the builder in every case */
+    out->step_of = lw_arena_alloc(m->result, m->n_ops, sizeof *out->step_of);
+    out->row_of = lw_arena_alloc(m->result, m->n_ops, sizeof *out->row_of);
+    out->recorded_start = lw_arena_alloc(m->result, m->n_ops, sizeof *out->recorded_start);
+    out->recorded_time = lw_arena_alloc(m->result, m->n_ops, sizeof *out->recorded_time);
+    if (m->nomem || m->n_ops != out->plan.n_ops || !out->step_of || !out->row_of ||
+        !out->recorded_start || !out->recorded_time)
         return lw_fail_nomem(m->err);
-    m->out->step_of = m->step_of;
-    m->step_of = NULL;
-    if (lw_arena_adopt(m->result, m->row_of) < 0)
-        return lw_fail_nomem(m->err);
-    m->out->row_of = m->row_of;
-    m->row_of = NULL;
-    m->out->n_ranks = m->n;
-    return lw_plan_check(&m->out->plan, m->err);
+    for (int32_t i = 0; i < m->n_ops; i++) {
+        out->step_of[i] = m->ops[i].step;
+        out->row_of[i] = m->ops[i].row;
+        out->recorded_start[i] = m->ops[i].recorded_start;
+        out->recorded_time[i] = m->ops[i].recorded_time;
+    }
+    out->n_ranks = m->n;
+    return lw_plan_check(&out->plan, m->err);
 }
 
 enum lw_status traces_replay_build(const struct traces_source *source, int n,
@@ -277,9 +283,7 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
     else
         lw_builder_free(m.b);
     free_ranks(&m);
-    lw_free(m.step_of);
-    lw_free(m.end_of);
-    lw_free(m.row_of);
+    lw_free(m.ops);
     lw_arena_free(&scratch);
     if (status != LW_OK)
         traces_replay_free(&result);
@@ -309,26 +313,4 @@ void traces_replay_free(struct traces_replay *r)
     lw_plan_free(&r->plan);
     lw_arena_free(&r->arena);
     *r = (struct traces_replay){0};
-}
-
-lw_ps traces_replay_length(const struct traces_replay *r, const struct lw_timeline *t, int32_t step,
-                           int32_t rank)
-{
-    const struct traces_replay_step *s = &r->steps[step];
-    lw_ps longest = 0;
-
-    for (int32_t k = 0; k < r->n_ranks; k++) {
-        lw_ps length = t->start[s->last[k]] - t->start[s->first[k]];
-        if ((rank < 0 || rank == k) && length > longest)
-            longest = length;
-    }
-    return longest;
-}
-
-enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_timeline *t,
-                                    struct lw_err *err)
-{
-    for (int64_t i = 0; i < t->n; i++)
-        t->step[i] = r->step_of[t->op[i]];
-    return lw_timeline_sort(t, err);
 }

@@ -45,9 +45,9 @@ struct traces_replay_choice {
 
 struct traces_replay_step {
     const char *name;
-    lw_ps recorded;        /* host range, of the rank where it is longest */
-    int32_t *first, *last; /* [n_ranks] ops that mark its start and end */
-    lw_ps *of_rank;        /* [n_ranks] recorded */
+    int32_t *first, *last; /* [n_ranks] ops that mark its start and end on the host */
+    lw_ps host;            /* recorded host range, of the rank where it is longest */
+    lw_ps *host_of_rank;   /* [n_ranks] recorded */
 };
 
 struct traces_replay {
@@ -55,11 +55,14 @@ struct traces_replay {
     struct lw_plan plan;   /* its notes tell every assumption */
     int32_t n_ranks, n_steps;
     int32_t n_workers; /* threads of a rank that ran collectives of the host; 0 = none */
-    int32_t n_before;  /* 1: step 0 of the timeline is what ran before the first step */
+    bool has_device;   /* false: no rank recorded a device op */
     struct traces_replay_step *steps;
     int32_t *rank_of_file; /* [n_ranks] rank that each file says it is */
-    int32_t *step_of;      /* [plan.n_ops] step in the timeline */
+    int32_t *step_of;      /* [plan.n_ops] 0 = launched before the first step, k + 1 = by steps[k] */
     int64_t *row_of;       /* [plan.n_ops] row of its rank's trace: device op or run; -1 */
+    lw_ps *recorded_start; /* [plan.n_ops] of ops with a row and of marks, on the clock common to
+                            * the ranks */
+    lw_ps *recorded_time;  /* [plan.n_ops] how long it took; -1 = not recorded */
 };
 
 /* source[0 .. n): traces of one run, a rank each. LW_EFORMAT: nothing to replay (no host event, no
@@ -72,13 +75,5 @@ void traces_replay_free(struct traces_replay *r);
 /* The machine that a replay runs on: every op has its own time, so no figure is needed but the
  * number of threads that ran collectives of the host. */
 struct lw_cluster traces_replay_cluster(const struct traces_replay *r);
-
-/* Predicted length of a step by its marks: of rank, or (-1) of the rank where it is longest. The
- * timeline is that of one simulated pass, not yet sorted by step. */
-lw_ps traces_replay_length(const struct traces_replay *r, const struct lw_timeline *t, int32_t step,
-                           int32_t rank);
-/* Give every row of the same timeline its step, and sort it. */
-enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_timeline *t,
-                                    struct lw_err *err);
 
 #endif

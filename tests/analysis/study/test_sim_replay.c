@@ -174,14 +174,19 @@ static void the_command_says_predicted_recorded_and_error(void **state)
 {
     (void)state;
     fixture_put(fixture_path("trace.json"), trace_text);
-    /* launch ends at 15, the kernel at 119, one less than recorded: 199 */
+    /* launch ends at 15, the kernel at 119, one less than recorded; then 80 of the host */
     const char *json = lapwing("sim --replay trace.json --db runs.db --spans --format json", NULL);
-    contains(json, "\"step_ns\": 199000");
-    contains(json, "\"steps_ns\": [199000]");
-    contains(json, "\"recorded_step_ns\": 200000");
-    contains(json, "\"error_pct\": -0.5000");
+    contains(json, "\"step_ns\": 119000");
+    contains(json, "\"steps_ns\": [119000]");
+    contains(json, "\"basis\": \"device_span\"");
+    contains(json, "\"recorded_period_ns\": 120000");
+    contains(json, "\"period_error_pct\": -0.8333");
+    contains(json, "\"predicted_host_ns\": 199000");
+    contains(json, "\"recorded_host_ns\": 200000");
+    contains(json, "\"host_error_pct\": -0.5000");
     contains(json, "\"what_if\": false");
-    contains(json, "{\"rank\": 0, \"predicted_ns\": 199000, \"recorded_ns\": 200000}");
+    contains(json, "{\"rank\": 0, \"predicted_period_ns\": 119000, \"recorded_period_ns\": 120000, "
+                   "\"predicted_host_ns\": 199000, \"recorded_host_ns\": 200000}");
     contains(json, "host time between calls and calls that launch are kept as recorded");
     const char *text = lapwing("explain last --db runs.db", NULL);
     contains(text, "big_gemm");

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "analysis/explain/explain.h"
+#include "shared/base/median.h"
+#include "traces/replay/recorded_timeline.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/replay_help.h"
 #include "shared/base/arena.h"
@@ -43,15 +45,37 @@ static bool shared_is_there(const char *what)
 
 static double error_pct(const struct replay_run *x, int32_t k)
 {
-    double recorded = (double)x->r.steps[k].recorded;
+    double recorded = (double)x->r.steps[k].host;
 
     return 100 * ((double)replay_step(x, k) - recorded) / recorded;
 }
 
 /* ---- how far off ---- */
 
-static int32_t n_steps, n_close;
-static double worst;
+static int32_t n_steps, n_close, n_device_files;
+static double worst, worst_period;
+
+/* The median period of a recording with device ops, predicted against recorded. */
+static void check_periods(const struct replay_run *x, const char *name)
+{
+    int32_t first = traces_replay_first(&x->r), n = x->r.n_steps - first;
+    lw_ps *p = calloc(2 * (size_t)x->r.n_steps, sizeof *p), *q = p + x->r.n_steps;
+    struct lw_timeline recorded;
+
+    if (x->r.has_device) {
+        assert_int_equal(traces_replay_periods(&x->r, &x->t, -1, p, NULL), LW_OK);
+        assert_int_equal(traces_recorded_rows(&x->r, &x->r.plan, &recorded, NULL), LW_OK);
+        assert_int_equal(traces_replay_periods(&x->r, &recorded, -1, q, NULL), LW_OK);
+        lw_timeline_free(&recorded);
+        double want = (double)lw_median(q + first, n);
+        double e = 100 * fabs((double)lw_median(p + first, n) - want) / want;
+        n_device_files++;
+        worst_period = e > worst_period ? e : worst_period;
+        if (e > 1)
+            fail_msg("%s: its device period is off by %.2f %%", name, e);
+    }
+    free(p);
+}
 
 static void replay_file(const char *folder, const char *name)
 {
@@ -68,6 +92,7 @@ static void replay_file(const char *folder, const char *name)
         if (e > 3.3)
             fail_msg("%s: %s is off by %.2f %%", name, x.r.steps[k].name, e);
     }
+    check_periods(&x, name);
     replay_run_free(&x);
     traces_source_free(&s);
 }
@@ -78,8 +103,8 @@ static void replay_folder(const char *folder, int32_t least_files)
     int32_t n = 0;
 
     assert_non_null(d);
-    n_steps = n_close = 0;
-    worst = 0;
+    n_steps = n_close = n_device_files = 0;
+    worst = worst_period = 0;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         size_t len = strlen(e->d_name);
         if (len < 8 || strcmp(e->d_name + len - 8, ".json.gz") != 0 ||
@@ -91,6 +116,8 @@ static void replay_folder(const char *folder, int32_t least_files)
     closedir(d);
     print_message("%s: %d files, %d steps, %d within 1 %%, worst %.2f %%\n", folder, n, n_steps,
                   n_close, worst);
+    print_message("%d files with device ops: their median periods are off by at most %.2f %%\n",
+                  n_device_files, worst_period);
     assert_true(n >= least_files);
     assert_true(n_close * 10 >= n_steps * 9);
 }
@@ -101,6 +128,7 @@ static void every_kineto_step_is_predicted_within_3_3_percent(void **state)
     if (!shared_is_there("replays of Kineto files"))
         skip();
     replay_folder(KINETO, 19);
+    assert_true(n_device_files >= 17);
 }
 
 static void steps_recorded_on_cpus_are_predicted_within_3_3_percent(void **state)
@@ -128,8 +156,8 @@ static void all_ranks_together_are_predicted_within_3_3_percent(void **state)
         }
         replay_run(s, n_ranks[i], &plain, &x);
         for (int32_t r = 0; r < n_ranks[i]; r++) {
-            double recorded = (double)x.r.steps[0].of_rank[r];
-            double predicted = (double)traces_replay_length(&x.r, &x.t, 0, r);
+            double recorded = (double)x.r.steps[0].host_of_rank[r];
+            double predicted = (double)traces_replay_host(&x.r, &x.t, 0, r);
             print_message("%s: %+.2f %%\n", runs[i], 100 * (predicted - recorded) / recorded);
             assert_true(fabs(predicted - recorded) <= 0.033 * recorded);
         }

@@ -71,7 +71,7 @@ static void every_start_is_computed_from_durations_and_the_hosts_own_time(void *
         assert_int_equal(x.t.end[op], want[i].end * US);
     }
     assert_int_equal(replay_step(&x, 0), 185 * US);
-    assert_int_equal(x.r.steps[0].recorded, 200 * US);
+    assert_int_equal(x.r.steps[0].host, 200 * US);
     assert_string_equal(x.r.steps[0].name, "ProfilerStep#1");
     replay_run_free(&x);
     traces_source_free(&s);
