@@ -236,23 +236,37 @@ static void place_all_copies(struct exec_tensors *m)
                     place_copies(m, v, last, r);
 }
 
-/* Flat buffers of weights that the program frees, and who gathers them. */
-static void note_units(struct exec_tensors *m, const struct lw_program *g, struct exec_layout *l)
+/* Flat buffers of weights that are given up, and the class that gathers them in any pass of a
+ * step. */
+static void note_units(const struct exec_tensors *m, int32_t role, struct exec_layout *l)
 {
     const struct lw_plan *p = m->plan;
 
     for (int32_t b = 0; b < p->n_buckets; b++)
         l->units_comm[b] = -1;
-    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + role];
+        for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+            int32_t b = p->ops[i].kind == LW_OP_ALL_GATHER ? p->ops[i].bucket : -1;
+            if (b >= 0 && lw_plan_is_weights(p, b) && p->buckets[b].n_slots > 0 &&
+                m->given_up[p->slots[p->buckets[b].first_slot]])
+                l->units_comm[b] = p->ops[i].comm;
+        }
+    }
+}
+
+/* Parameters in flat buffers of weights that a program frees. */
+static void note_given_up(struct exec_tensors *m)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         if (op->kind != LW_OP_FREE || op->bucket < 0 || !lw_plan_is_weights(p, op->bucket))
             continue;
-        for (int32_t k = g->first_op; k < i && l->units_comm[op->bucket] < 0; k++)
-            if (p->ops[k].kind == LW_OP_ALL_GATHER && p->ops[k].bucket == op->bucket)
-                l->units_comm[op->bucket] = p->ops[k].comm;
-        const struct lw_bucket *k = &p->buckets[op->bucket];
-        for (int32_t s = 0; s < k->n_slots; s++)
-            m->given_up[p->slots[k->first_slot + s]] = true;
+        const struct lw_bucket *b = &p->buckets[op->bucket];
+        for (int32_t s = 0; s < b->n_slots; s++)
+            m->given_up[p->slots[b->first_slot + s]] = true;
     }
 }
 
@@ -300,7 +314,7 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
     if (rank < 0)
         return LW_OK;
     note_ops(p, g, rank, l);
-    note_units(m, g, l);
+    note_units(m, role, l);
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
         if (set->stage != p->roles[role].stage ||
@@ -523,6 +537,7 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     for (int32_t s = 0; s < p->n_shards; s++)
         if (p->shards[s].owner >= 0)
             m->sharded[p->shards[s].param] = true;
+    note_given_up(m);
     return LW_OK;
 }
 

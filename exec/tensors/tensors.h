@@ -33,8 +33,8 @@ struct exec_layout {
     int64_t *stage_at;     /* [n_buckets] offset in the bucket memory, bytes; -1 = another variant's */
     int64_t *wire_at;      /* [n_buckets] what is reduced; = stage_at unless cast */
     int32_t *divisor;      /* [n_buckets] members of the group that reduces it; 1 = nobody */
-    int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights which the program
-                            * gives up again; -1 = none such */
+    int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights which a program
+                            * of the plan gives up again; -1 = none such */
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
     bool *apart;           /* [n_ops] its place is no other's, in any variant */
     int32_t *before_of;    /* [n_ops] the message whose place it took over; -1 = none */

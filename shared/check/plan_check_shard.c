@@ -17,7 +17,7 @@ struct shard_check {
     const struct lw_plan *p;
     int32_t *first, *next; /* chains of shards by parameter; -1 = end */
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
-    bool *temporary;       /* [n_buckets] weights that the program frees */
+    bool *temporary;       /* [n_buckets] weights that a program frees */
 };
 
 static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const struct lw_shard *h,
@@ -109,13 +109,24 @@ static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, 
     return LW_OK;
 }
 
-/* Weights that the program frees are sent again and again. */
-static void note_temporary(struct shard_check *k, struct lw_program g)
+/* Weights that a program frees are sent again and again, before each use: terms.c. */
+static void note_temporary(struct shard_check *k)
 {
-    memset(k->temporary, 0, (size_t)k->p->n_buckets * sizeof *k->temporary);
-    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-        if (k->p->ops[i].kind == LW_OP_FREE && k->p->ops[i].bucket >= 0)
+    for (int32_t i = 0; i < k->p->n_ops; i++)
+        if (k->p->ops[i].kind == LW_OP_FREE && k->p->ops[i].bucket >= 0 &&
+            lw_plan_is_weights(k->p, k->p->ops[i].bucket))
             k->temporary[k->p->ops[i].bucket] = true;
+}
+
+/* The stage's temporary weights count as sent. */
+static void begin_sent(struct shard_check *k, struct lw_program g)
+{
+    const struct lw_plan *p = k->p;
+
+    memset(k->sent_by, -1, (size_t)p->n_params * sizeof *k->sent_by);
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        for (int32_t i = 0; k->temporary[b] && i < p->buckets[b].n_slots; i++)
+            k->sent_by[p->slots[p->buckets[b].first_slot + i]] = g.first_op;
 }
 
 /* The op sends these parameters; nobody else in the program does. */
@@ -142,8 +153,7 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
     const struct lw_plan *p = k->p;
     struct lw_program g = p->programs[(int64_t)variant * p->n_roles + role];
 
-    note_temporary(k, g);
-    memset(k->sent_by, -1, (size_t)p->n_params * sizeof *k->sent_by);
+    begin_sent(k, g);
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
         const struct lw_op *o = &p->ops[i];
         if (o->bucket < 0 || lw_op_class(o->kind) != LW_CLASS_COLLECTIVE)
@@ -205,6 +215,7 @@ enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err)
         k.next[i] = k.first[p->shards[i].param];
         k.first[p->shards[i].param] = i;
     }
+    note_temporary(&k);
     for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
         for (int32_t r = 0; s == LW_OK && p->variants[v].ends_step && r < p->n_roles; r++)
             s = check_program(&k, v, r, err);

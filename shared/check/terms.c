@@ -8,8 +8,8 @@
  * is a fault. The clipping of gradients is norm_terms.c's, who owns which elements
  * plan_check_shard.c's.
  *
- * A flat buffer of weights is temporary in a program that frees it: gathered, used and freed, in
- * turn. Others are sent after the optimizer. O(ops + gradients + slots + uses). */
+ * A flat buffer of weights is temporary where a program frees it: gathered, used and freed, in
+ * turn, over all passes of a step. Others are sent after the optimizer. O(ops + gradients + slots + uses). */
 #include <string.h>
 
 #include "shared/base/arena.h"
@@ -497,6 +497,7 @@ enum lw_status lw_check_terms(struct lw_terms *k, struct lw_err *err)
     memset(k->copied, 0, (size_t)p->n_params * sizeof *k->copied);
     for (size_t i = 0; i < sizeof by_bucket / sizeof *by_bucket; i++)
         memset(by_bucket[i], -1, (size_t)p->n_buckets * sizeof **by_bucket);
+    memcpy(k->gathered_by, k->uses->held, (size_t)p->n_buckets * sizeof *k->gathered_by);
     k->optimizer = -1;
     if (k->placed != k->variant)
         LW_TRY(check_places(k, err));

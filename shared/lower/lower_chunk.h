@@ -150,6 +150,8 @@ bool lw_part_has_units(const struct lw_strategy *s);
 bool lw_part_drops_gradients(const struct lw_part *d);
 /* Every micro-batch is reduced, and owners add up what comes, as FSDP and DeepSpeed do. */
 bool lw_part_reduces_each(const struct lw_part *d);
+/* Gathered weights stay over the micro-batches that are reduced together. */
+bool lw_part_keeps_units(const struct lw_part *d);
 /* ZeRO-3: a frozen parameter of which a member keeps a share. */
 bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p);
 enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,

@@ -47,6 +47,14 @@ bool lw_part_reduces_each(const struct lw_part *d)
     return lw_part_drops_gradients(d) && d->s->pp == 1;
 }
 
+/* FSDP frees after a backward what a forward does not free only where gradients are synchronised:
+ * torch/distributed/fsdp/_runtime_utils.py (_should_free_in_backward); torch's pipeline stages set
+ * reshard_after_backward only before the last micro-batch's (pipelining/stage.py). */
+bool lw_part_keeps_units(const struct lw_part *d)
+{
+    return d->s->zero == 3 && d->shards.n > 0 && !d->s->reshard && !lw_part_reduces_each(d);
+}
+
 bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p)
 {
     return d->s->zero == 3 && d->n_members > 1 && !p->trainable && !p->ignored && p->tied < 0 &&
@@ -305,7 +313,7 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
     const struct lw_part_buffer *f = &x->d->shards.buffers[buffer];
     int32_t deps[2], n = 0;
 
-    if (x->unit_at[buffer] >= 0)
+    if (x->unit_there[buffer])
         return;
     if (k->last_compute >= 0)
         deps[n++] = k->last_compute;
@@ -320,6 +328,7 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
     op.module = room.module;
     op.name = "weights";
     x->unit_at[buffer] = lw_builder_op(k->l->b, &op, &there, 1);
+    x->unit_there[buffer] = true;
     x->unit_waited[buffer] = false;
 }
 
@@ -328,7 +337,7 @@ void lw_write_gathers(struct lw_writer *k, struct lw_writer_part *x, int32_t mod
     const struct lw_part_shards *h = &x->d->shards;
     int64_t ahead = x->d->s->prefetch >= 0 ? x->d->s->prefetch : LW_PREFETCH_DEFAULT;
 
-    if (!x->unit_at)
+    if (!x->unit_there)
         return;
     for (int64_t i = 0, m = module; i <= ahead && m >= 0 && m < x->d->w->n_modules; i++, m += step)
         for (int32_t u = h->first_unit[m]; u < h->first_unit[m + 1]; u++)
@@ -340,7 +349,7 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
     const struct lw_part_shards *h = &x->d->shards;
     int32_t wait[8], n = 0;
 
-    if (!x->unit_at)
+    if (!x->unit_there)
         return;
     lw_write_gathers(k, x, module, step);
     for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++) {
@@ -358,41 +367,50 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
         lw_write_wait(k, "unit", wait, n);
 }
 
-void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+static void free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
     const struct lw_part_shards *h = &x->d->shards;
 
-    if (!x->unit_at)
-        return;
     for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++) {
         int32_t b = h->unit_of[u];
-        if (x->unit_at[b] < 0)
+        if (!x->unit_there[b])
             continue;
         struct lw_op op = memory_op(k, LW_OP_FREE, k->l->compute, x->d, b);
         x->unit_freed[b] = lw_write_compute(k, &op, NULL, 0);
-        x->unit_at[b] = -1;
+        x->unit_there[b] = false;
     }
+}
+
+void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+{
+    bool stays = lw_part_keeps_units(x->d) && (x->uses_left > 0 || !k->pass->ends_step);
+
+    if (x->unit_there && !stays)
+        free_units(k, x, module);
 }
 
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
-    if (x->unit_at && x->d->s->reshard && module + 1 < x->d->w->n_modules)
-        lw_write_give_up(k, x, module);
+    if (x->unit_there && x->d->s->reshard && module + 1 < x->d->w->n_modules)
+        free_units(k, x, module);
 }
 
-enum lw_status lw_write_begin_units(struct lw_writer_part *x, struct lw_arena *room,
-                                    struct lw_err *err)
+enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
+                                    struct lw_arena *room, struct lw_err *err)
 {
     int32_t n = x->d->shards.n_buffers;
 
     if (x->d->storage != LW_STORED_UNITS || x->d->s->zero < 3)
         return LW_OK;
+    x->unit_there = lw_arena_alloc(room, n, sizeof *x->unit_there);
     x->unit_at = lw_arena_alloc(room, n, sizeof *x->unit_at);
     x->unit_freed = lw_arena_alloc(room, n, sizeof *x->unit_freed);
     x->unit_waited = lw_arena_alloc(room, n, sizeof *x->unit_waited);
-    if (!x->unit_at || !x->unit_freed || !x->unit_waited)
+    if (!x->unit_there || !x->unit_at || !x->unit_freed || !x->unit_waited)
         return lw_fail_nomem(err);
-    for (int32_t b = 0; b < n; b++)
+    for (int32_t b = 0; b < n; b++) {
         x->unit_at[b] = x->unit_freed[b] = -1;
+        x->unit_there[b] = x->unit_waited[b] = pass->held && x->d->shards.buffers[b].module >= 0;
+    }
     return LW_OK;
 }

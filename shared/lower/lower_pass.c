@@ -73,7 +73,7 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
 {
     const struct lw_part *d = x->d;
 
-    LW_TRY(lw_write_begin_units(x, room, err));
+    LW_TRY(lw_write_begin_units(k->pass, x, room, err));
     x->set = set_of(d, k->pass->set);
     if (!x->set)
         return LW_OK;
@@ -108,7 +108,7 @@ static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, st
             continue;
         struct lw_writer_part *x = &k->parts[k->n_parts++];
         x->d = &k->l->parts[i];
-        x->backwards_left = lw_lower_backwards(k->l, k->role, i);
+        x->backwards_left = x->uses_left = lw_lower_backwards(k->l, k->role, i);
         LW_TRY(begin_part(k, x, room, err));
         n_reduced += x->d->n_empty + (x->set ? x->set->buckets.n_buckets : 0);
         n_weights += x->d->shards.n_buffers;

@@ -78,6 +78,8 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
     }
     if (a->kind != LW_OP_BACKWARD_WEIGHT)
         write_gap(k, true);
+    if (a->kind != LW_OP_BACKWARD_WEIGHT)
+        x->uses_left--;
     bool completes = a->kind != LW_OP_BACKWARD_INPUT && --x->backwards_left == 0;
     int32_t input = a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : input_of(k, a, true, at), output = -1;
     bool round = x->reducer && lw_part_reduces_each(x->d);

@@ -7,11 +7,26 @@
 
 /* --- passes ------------------------------------------------------------------------------------- */
 
-static void add_cycle(struct lw_lowering *l, int32_t accumulate, int32_t synchronised)
+/* accumulate: the variant of the first pass that does not synchronise, and that of the others. */
+static void add_cycle(struct lw_lowering *l, const int32_t accumulate[2], int32_t synchronised)
 {
     for (int64_t k = 0; k < l->s->no_sync; k++)
-        lw_builder_pass(l->b, accumulate);
+        lw_builder_pass(l->b, accumulate[k > 0]);
     lw_builder_pass(l->b, synchronised);
+}
+
+static enum lw_status add_accumulate(struct lw_lowering *l, bool held, int32_t accumulate[2],
+                                     struct lw_err *err)
+{
+    struct lw_pass pass = {"accumulate", LW_PASS_REDUCES_NOTHING, false, false, false, LW_MAP_NEVER};
+
+    LW_TRY(lw_write_pass(l, &pass, &accumulate[0], err));
+    accumulate[1] = accumulate[0];
+    if (!held || l->s->no_sync < 2)
+        return LW_OK;
+    pass.name = "accumulate, weights held";
+    pass.held = true;
+    return lw_write_pass(l, &pass, &accumulate[1], err);
 }
 
 const struct lw_part *lw_lower_speaker(const struct lw_lowering *l)
@@ -28,14 +43,14 @@ static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
     const struct lw_bucket_rules *r = &d->rules;
     enum lw_pass_set first_set = d->initial.name ? LW_PASS_INITIAL : LW_PASS_REDUCES_NOTHING;
     enum lw_used_map each = r->used_map == LW_MAP_EACH ? LW_MAP_EACH : LW_MAP_NEVER;
-    struct lw_pass first = {"first", first_set, true, r->first_after_backward, r->used_map};
-    struct lw_pass second = {"second", first_set, true, false, each};
-    struct lw_pass steady = {"steady", LW_PASS_REBUILT, true, false, each};
-    struct lw_pass accumulate = {"accumulate", LW_PASS_REDUCES_NOTHING, false, false, LW_MAP_NEVER};
-    int32_t acc = -1, v;
+    bool held = l->s->no_sync > 0 && lw_part_keeps_units(d);
+    struct lw_pass first = {"first", first_set, true, r->first_after_backward, held, r->used_map};
+    struct lw_pass second = {"second", first_set, true, false, false, each};
+    struct lw_pass steady = {"steady", LW_PASS_REBUILT, true, false, false, each};
+    int32_t acc[2] = {-1, -1}, v;
 
     if (l->s->no_sync > 0)
-        LW_TRY(lw_write_pass(l, &accumulate, &acc, err));
+        LW_TRY(add_accumulate(l, held, acc, err));
     LW_TRY(lw_write_pass(l, &first, &v, err));
     add_cycle(l, acc, v);
     if (!d->rebuilt.name) {

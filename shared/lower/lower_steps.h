@@ -114,6 +114,7 @@ struct lw_pass {
     enum lw_pass_set set;
     bool ends_step;
     bool after_backward; /* copies and launches only when the backward has ended */
+    bool held;           /* weights are there since the pass before: see lw_part_keeps_units */
     enum lw_used_map used_map;
 };
 
@@ -129,8 +130,10 @@ struct lw_writer_part {
     int32_t *room_at, *bucket_of;  /* [n_buckets] its room; -1 = none. [params] NULL: gradients stay */
     int32_t *params;               /* [n_grads] room for the gradients of one bucket */
     int32_t backwards_left;        /* until its gradients are complete */
-    int32_t *unit_at;              /* [buffers] its gather; -1 = given up. NULL: no ZeRO-3 */
-    int32_t *unit_freed;           /* [buffers] when it was given up last; -1 = never */
+    int32_t uses_left;             /* backwards of it that read weights, in the pass */
+    bool *unit_there;              /* [buffers] gathered and not freed. NULL: no ZeRO-3 */
+    int32_t *unit_at;              /* [buffers] its last gather in the pass; -1 = none */
+    int32_t *unit_freed;           /* [buffers] when it was freed last; -1 = never */
     bool *unit_waited;             /* [buffers] the compute stream has waited for it */
     bool unused_copied, map_reduced;
 };
@@ -228,11 +231,11 @@ enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_str
 int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int32_t b, int32_t after);
 
 /* lower_fsdp.c: ZeRO-3's weights. Gather those of a module and of the next ones in the direction
- * of `step` (1 forward, -1 backward), and wait for the module's; give them up; give them up after a
- * forward, unless the backward follows. Nothing without ZeRO-3. */
+ * of `step` (1 forward, -1 backward), and wait for the module's; free them after the module's
+ * backward; free them after a forward, unless the backward follows. Nothing without ZeRO-3. */
 enum { LW_PREFETCH_DEFAULT = 1 };
-enum lw_status lw_write_begin_units(struct lw_writer_part *x, struct lw_arena *room,
-                                    struct lw_err *err);
+enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
+                                    struct lw_arena *room, struct lw_err *err);
 /* lw_write_gathers: only the gathers of that module and of those that are prefetched with it. */
 void lw_write_gathers(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
 void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);

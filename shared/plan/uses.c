@@ -48,11 +48,16 @@ enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct l
     u->copied_out = lw_arena_alloc(&u->room, p->n_buckets, sizeof *u->copied_out);
     u->here = lw_arena_alloc(&u->room, p->n_params, sizeof *u->here);
     u->temporary = lw_arena_alloc(&u->room, p->n_buckets, sizeof *u->temporary);
+    u->held = lw_arena_alloc(&u->room, 2L * p->n_buckets, sizeof *u->held);
     u->module_first = lw_arena_alloc(&u->room, p->n_modules + 2L, sizeof *u->module_first);
     u->reduces = lw_arena_alloc(&u->room, p->n_sets, sizeof *u->reduces);
     if (!u->reduces || !u->bucket_of || !u->copied_in || !u->copied_out || !u->here ||
-        !u->temporary || !u->module_first)
+        !u->temporary || !u->held || !u->module_first)
         return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LW_OP_FREE && p->ops[i].bucket >= 0 &&
+            lw_plan_is_weights(p, p->ops[i].bucket))
+            u->has_temporary = u->temporary[p->ops[i].bucket] = true;
     for (int32_t i = 0; !u->has_copies && i < p->n_params; i++)
         u->has_copies = p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i);
     return index_modules(u, err);
@@ -107,10 +112,6 @@ static void note_op(struct lw_uses *u, const struct lw_op *op)
         if (op->bucket >= 0 && !norm)
             u->copied_out[op->bucket] = true;
         break;
-    case LW_OP_FREE:
-        if (op->bucket >= 0 && lw_plan_is_weights(p, op->bucket))
-            u->temporary[op->bucket] = true;
-        break;
     case LW_OP_SEND:
     case LW_OP_RECV:
         u->talks = true;
@@ -126,10 +127,53 @@ static void note_program(struct lw_uses *u)
 
     memset(u->copied_in, 0, (size_t)p->n_params * sizeof *u->copied_in);
     memset(u->copied_out, 0, (size_t)p->n_buckets * sizeof *u->copied_out);
-    memset(u->temporary, 0, (size_t)p->n_buckets * sizeof *u->temporary);
     u->copies = u->talks = false;
     for (int32_t i = u->program.first_op; i < u->program.first_op + u->program.n_ops; i++)
         note_op(u, &p->ops[i]);
+}
+
+/* Gathered weights after a program of the role. */
+static void follow_gathers(const struct lw_uses *u, int32_t variant, int32_t *there)
+{
+    const struct lw_plan *p = u->p;
+    struct lw_program g = p->programs[(int64_t)variant * p->n_roles + u->role];
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (op->bucket >= 0 && u->temporary[op->bucket] &&
+            (op->kind == LW_OP_ALL_GATHER || op->kind == LW_OP_FREE))
+            there[op->bucket] = op->kind == LW_OP_FREE ? -1 : i;
+    }
+}
+
+/* What the passes before each pass of the variant left gathered: the same before all of them.
+ * Nothing is left at the end of a step (terms.c). Of equal passes in a row the third leaves what
+ * the second does. */
+static enum lw_status find_held(struct lw_uses *u, struct lw_err *err)
+{
+    const struct lw_plan *p = u->p;
+    int32_t *there = u->held + p->n_buckets, before[2] = {-1, -1};
+    bool seen = false;
+
+    memset(u->held, -1, 2 * (size_t)p->n_buckets * sizeof *u->held);
+    for (int32_t i = 0; u->has_temporary && i < 2 * p->n_passes - p->repeat_from; i++) {
+        int32_t v = lw_plan_variant_of_pass(p, i);
+        for (int32_t b = 0; v == u->variant && seen && b < p->n_buckets; b++)
+            if ((there[b] < 0) != (u->held[b] < 0))
+                return lw_fail(err, LW_EPLAN, "variant '%s': the weights of bucket %d are gathered "
+                                              "before one pass of it, and not before another",
+                               p->variants[v].name, b);
+        if (v == u->variant && !seen)
+            memcpy(u->held, there, (size_t)p->n_buckets * sizeof *there);
+        seen = seen || v == u->variant;
+        if (v != before[0] || v != before[1])
+            follow_gathers(u, v, there);
+        if (p->variants[v].ends_step)
+            memset(there, -1, (size_t)p->n_buckets * sizeof *there);
+        before[1] = before[0];
+        before[0] = v;
+    }
+    return LW_OK;
 }
 
 enum lw_status lw_uses_program(struct lw_uses *u, int32_t variant, int32_t role, struct lw_err *err)
@@ -142,6 +186,7 @@ enum lw_status lw_uses_program(struct lw_uses *u, int32_t variant, int32_t role,
     u->program = u->p->programs[(int64_t)variant * u->p->n_roles + role];
     list_params(u);
     note_program(u);
+    LW_TRY(find_held(u, err));
     lw_arena_free(&u->program_room);
     u->messages = (struct lw_message_ends){0};
     return u->talks ? lw_message_ends_init(u->p, &u->program, &u->program_room, &u->messages, err)

@@ -46,7 +46,10 @@ struct lw_uses {
     bool *here;         /* [n_params] a rank of the role updates it */
     int32_t *module_first,
         *module_weights; /* buckets of weights by module: [n_modules + 1], [slots] */
-    bool *temporary;     /* [n_buckets] weights that the program frees */
+    bool *temporary;     /* [n_buckets] weights that a program of the plan frees */
+    int32_t *held;       /* [n_buckets] of these, at the start of the program: the op that gathered
+                          * them in a pass before; -1 = not there */
+    bool has_temporary;
     bool copies;         /* it copies gradients into buckets */
     bool talks;          /* it sends or receives; else `messages` is not filled */
     struct lw_message_ends messages;

@@ -154,6 +154,70 @@ static void weights_may_stay_until_their_backward(void **state)
     lw_plan_free(&p);
 }
 
+static void expect_variant(const struct lw_plan *p, const char *variant, const char *ops)
+{
+    char text[ROOM];
+
+    assert_string_equal(tiny_ops(p, variant, text, sizeof text), ops);
+}
+
+/* Gathered once per step: by the first pass that does not synchronise, and freed by the one that
+ * does. */
+static void weights_stay_over_passes_without_synchronisation(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    given(&s, "prefetch", "0");
+    given(&s, "reshard", "off");
+    s.no_sync = 3;
+    struct lw_plan p = build(&t, &s);
+    expect_variant(&p, "accumulate",
+                   "+05/400 AG05/400 Ew F0:1 +14/808 AG14/808 Ew F1:2 +23/1200 AG23/1200 Ew F2:3 "
+                   "B2:5 B2:1 B1:2 B1:2 B0:2");
+    expect_variant(&p, "accumulate, weights held", "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2");
+    expect_variant(&p, "first", "F0:1 F1:2 F2:3 B2:5 Ci/1200 RS0/1200 B2:1 -23/1200 B1:2 Ci/8 B1:2 "
+                                "-14/808 Ci/800 RS1/808 B0:2 -05/400 Ci/400 RS2/400 Ew O:3");
+    assert_int_equal(p.n_passes, 4);
+    assert_string_equal(p.variants[p.pass_variant[0]].name, "accumulate");
+    for (int32_t i = 1; i < 3; i++)
+        assert_string_equal(p.variants[p.pass_variant[i]].name, "accumulate, weights held");
+    lw_plan_free(&p);
+    given(&s, "reshard", "on");
+    p = build(&t, &s);
+    assert_int_equal(lw_plan_find_variant(&p, "accumulate, weights held"), -1);
+    lw_plan_free(&p);
+}
+
+/* Two micro-batches of one synchronised pass, without a pipeline: each is reduced, and its weights
+ * are freed. In two micro-batches of one pass under no_sync they stay. */
+static void weights_stay_where_micro_batches_are_reduced_together(void **state)
+{
+    static const struct {
+        int64_t no_sync;
+        int n_gathers;
+    } cases[] = {{0, 6}, {1, 0}};
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    given(&s, "reshard", "off");
+    s.micro_batches = 2;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        s.no_sync = cases[c].no_sync;
+        struct lw_plan p = build(&t, &s);
+        struct lw_program g = lw_plan_program(&p, lw_plan_find_variant(&p, "first"), 0);
+        int n = 0;
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+            n += p.ops[i].kind == LW_OP_ALL_GATHER;
+        assert_int_equal(n, cases[c].n_gathers);
+        lw_plan_free(&p);
+    }
+}
+
 /* b.weight is frozen: a unit of its own (bucket 6), gathered with b's other one in forward and
  * backward, cut into shares, without gradients. */
 static void frozen_weights_are_gathered_and_never_reduced(void **state)
@@ -230,6 +294,31 @@ static void faults_around_gathered_weights_are_named(void **state)
     expect_fault(&p, "makes weights stale that nobody frees");
 }
 
+/* Over passes too: of one that holds weights, what the others do. */
+static void faults_around_held_weights_are_named(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    given(&s, "reshard", "off");
+    s.no_sync = 2;
+    struct lw_plan p = build(&t, &s);
+    p.pass_variant[0] = lw_plan_find_variant(&p, "accumulate, weights held");
+    expect_fault(&p, "(forward, module 0) of 'accumulate, weights held' for role 'data' uses "
+                     "weights that were never gathered");
+
+    p = build(&t, &s);
+    p.pass_variant[1] = lw_plan_find_variant(&p, "accumulate");
+    expect_fault(&p, "variant 'accumulate': the weights of bucket 3 are gathered before one pass "
+                     "of it, and not before another");
+
+    p = build(&t, &s);
+    p.ops[find(&p, LW_OP_FREE, 0)].kind = LW_OP_ALLOC; /* its weights then stay */
+    expect_fault(&p, "sends weights: no optimizer comes before it");
+}
+
 static void a_share_in_the_wrong_hands_is_named(void **state)
 {
     struct lw_plan p = build_third();
@@ -292,6 +381,23 @@ static void sharded_runs_end_like_one_rank(void **state)
             s.persist = 150;
             s.reshard = passes == 1;
             run_verified(&t, &s, 602 * 4 * 3 + 102 * 4 * (dp - 1));
+        }
+}
+
+/* Weights once over all ranks, with two moments, whatever passes gather them. */
+static void held_weights_end_like_one_rank(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    for (int64_t no_sync = 1; no_sync <= 3; no_sync++)
+        for (int64_t micro_batches = 1; micro_batches <= 2; micro_batches++) {
+            struct lw_strategy s = zero(3);
+            s.no_sync = no_sync;
+            s.micro_batches = micro_batches;
+            s.reshard = false;
+            run_verified(&t, &s, 602 * 4 * 3);
         }
 }
 
@@ -543,6 +649,10 @@ int main(void)
         cmocka_unit_test(modules_gather_before_and_give_up_behind),
         cmocka_unit_test(small_parameters_persist),
         cmocka_unit_test(weights_may_stay_until_their_backward),
+        cmocka_unit_test(weights_stay_over_passes_without_synchronisation),
+        cmocka_unit_test(weights_stay_where_micro_batches_are_reduced_together),
+        cmocka_unit_test(faults_around_held_weights_are_named),
+        cmocka_unit_test(held_weights_end_like_one_rank),
         cmocka_unit_test(frozen_weights_are_gathered_and_never_reduced),
         cmocka_unit_test(frozen_weights_come_back_unchanged),
         cmocka_unit_test(faults_around_gathered_weights_are_named),
