@@ -6,17 +6,30 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
+static void report(const char *file, const struct lw_plot *p, int64_t page, int64_t n_pages)
+{
+    printf("wrote %s: %s of %d run%s", file, lw_plot_name(p->kind), p->n_runs,
+           p->n_runs == 1 ? "" : "s");
+    if (n_pages > 1)
+        printf(", page %lld of %lld (--page)", (long long)page, (long long)n_pages);
+    putchar('\n');
+}
+
 int cmd_plot(int argc, char **argv)
 {
     const char *db = "lapwing.db", *file = NULL;
-    int64_t step = -1, ranks = 8, width = 0, height = 0;
+    int64_t step = -1, ranks = 8, width = 0, height = 0, page = 1, n_pages = 1;
     const struct lw_opt options[] = {
         {"output", 'o', LW_OPT_STRING, &file, "FILE",
          ".png, .svg, .gp (gnuplot script), or - for characters (KIND.png)", 0, 0},
         {"step", 0, LW_OPT_INT, &step, "N", "timeline: this step (the one nearest the median)", 0,
          0},
-        {"max-ranks", 0, LW_OPT_INT, &ranks, "N", "timeline: the first N ranks (8)", 1, 1000},
-        {"width", 0, LW_OPT_INT, &width, "N", "pixels, with -o - characters", 20, 20000},
+        {"max-ranks", 0, LW_OPT_INT, &ranks, "N",
+         "timeline: ranks, or groups of equal ones; one of each stage first (8)", 1, 1000},
+        {"page", 0, LW_OPT_INT, &page, "N", "the N-th page, of runs that need several (1)", 1,
+         INT32_MAX},
+        {"width", 0, LW_OPT_INT, &width, "N",
+         "pixels (600 or more show all texts), with -o - characters", 20, 20000},
         {"height", 0, LW_OPT_INT, &height, "N", "pixels, with -o - characters", 10, 20000},
         LW_OPTION_DB(&db),
         {0},
@@ -56,10 +69,11 @@ int cmd_plot(int argc, char **argv)
                                   &err);
     plot.runs = runs;
     if (st == LW_OK)
+        st = lw_plot_page(&plot, page, &n_pages, &err);
+    if (st == LW_OK)
         st = lw_plot_draw(store, &plot, file, &err);
     if (st == LW_OK && strcmp(file, "-") != 0)
-        printf("wrote %s: %s of %d run%s\n", file, lw_plot_name(plot.kind), plot.n_runs,
-               plot.n_runs == 1 ? "" : "s");
+        report(file, &plot, page, n_pages);
     lw_store_close(store);
     lw_arena_free(&arena);
     return lw_cli_end("plot", st, &err);

@@ -8,7 +8,8 @@
 /* Pieces of the HTML page. */
 void html_text(FILE *f, const char *text); /* with < > & " as entities */
 
-/* One step of each run as an inline SVG picture; bars carry hover texts. */
-void html_timeline(FILE *f, const struct picture *pic, const struct lw_run *runs);
+/* One step of each run as an inline SVG picture; bars carry hover texts.
+ *   runs[]  their labels */
+void html_timeline(FILE *f, const struct picture *pic, const char *const *runs);
 
 #endif

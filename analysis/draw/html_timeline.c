@@ -76,13 +76,8 @@ static void put_bar_text(FILE *f, const struct picture *pic, const struct pictur
     lw_ps from, to;
     bool dark = picture_text_place(b, &from, &to);
     double room = x_of(pic, to) - x_of(pic, from);
-    char brief[32] = "", name[PICTURE_TEXT];
-
-    if (b->bucket >= 0 && b->comm)
-        snprintf(brief, sizeof brief, "b%d", b->bucket);
-    picture_name(b, name);
-    const char *text = room > 7.0 * (double)strlen(name) ? name
-                       : room > 8.0 * (double)strlen(brief) ? brief : "";
+    char buf[PICTURE_TEXT];
+    const char *text = picture_text(b, (int64_t)(room / 7.5), buf);
     if (!text[0])
         return;
     fprintf(f, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">",
@@ -104,7 +99,7 @@ static void put_bars(FILE *f, const struct picture *pic)
         put_hover(f, &b);
         if (moves > b.start)
             put_rect(f, pic, b.start, moves, y, BAR, PLOT_WAIT);
-        put_rect(f, pic, moves, b.end, y, BAR, b.colour);
+        put_rect(f, pic, moves, b.end, y, BAR, picture_colour(&b));
         put_bar_text(f, pic, &b);
         fputs("</g>\n", f);
     }
@@ -119,20 +114,29 @@ static void put_bars(FILE *f, const struct picture *pic)
     }
 }
 
-static void put_rows(FILE *f, const struct picture *pic, const struct lw_run *runs)
+/* A label ends beside the bars and is squeezed where it is too long. */
+static void put_label(FILE *f, const char *text, double y)
 {
-    char text[256], step[32];
+    fprintf(f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\"", LEFT - 8, y);
+    if (plot_text_px(text, 10) > LEFT - 10)
+        fprintf(f, " textLength=\"%d\" lengthAdjust=\"spacingAndGlyphs\"", LEFT - 10);
+    fputc('>', f);
+    html_text(f, text);
+    fputs("</text>\n", f);
+}
+
+static void put_rows(FILE *f, const struct picture *pic, const char *const *runs)
+{
+    char step[32];
 
     for (int64_t i = 0; i < pic->n_rows; i++) {
         const struct picture_row *r = &pic->rows[i];
-        fprintf(f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 8, y_of(r->y) + 4);
-        html_text(f, r->label);
-        fputs("</text>\n", f);
+        put_label(f, r->group, y_of(r->y) - 4);
+        put_label(f, r->label, y_of(r->y) + (r->group[0] ? 10 : 4));
         if (i > 0 && pic->rows[i - 1].run == r->run)
             continue;
-        plot_run_words(text, sizeof text, &runs[r->run]);
         fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"run\">", LEFT, y_of(r->y) - BAR / 2.0 - 6);
-        html_text(f, text);
+        html_text(f, runs[r->run]);
         fprintf(f, ", this step spans %s</text>\n", lw_format_ps(step, pic->step[r->run]));
         fprintf(f, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\" class=\"end\"/>\n",
                 x_of(pic, pic->step[r->run]), x_of(pic, pic->step[r->run]),
@@ -161,28 +165,26 @@ static void put_axis(FILE *f, const struct picture *pic)
                "[%s]</text>\n", (WIDTH + LEFT) / 2, y + 34, unit.name);
 }
 
-static void put_legend(FILE *f)
+static void put_legend(FILE *f, const struct picture *pic)
 {
-    static const struct {
-        const char *name;
-        int32_t colour;
-    } keys[] = {{"forward", PLOT_FORWARD}, {"backward", PLOT_BACKWARD},
-                {"optimizer", PLOT_OPTIMIZER}, {"copies, host, other", PLOT_OTHER},
-                {"waiting for the last rank", PLOT_WAIT}, {"even bucket moves", PLOT_COMM_EVEN},
-                {"odd bucket moves", PLOT_COMM_ODD}, {"exposed communication", PLOT_EXPOSED}};
+    struct plot_key keys[N_LOOKS];
+    int n = picture_keys(pic, keys);
 
     fputs("<p class=\"legend\">", f);
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        fprintf(f, "<span><i style=\"background:#%06x\"></i>%s</span> ", (unsigned)keys[i].colour,
-                keys[i].name);
+    for (int i = 0; i < n; i++) {
+        fprintf(f, "<span><i style=\"background:#%06x\"></i>", (unsigned)keys[i].colour);
+        if (keys[i].second >= 0)
+            fprintf(f, "<i style=\"background:#%06x\"></i>", (unsigned)keys[i].second);
+        fprintf(f, "%s</span> ", keys[i].name);
+    }
     fputs("</p>\n", f);
 }
 
-void html_timeline(FILE *f, const struct picture *pic, const struct lw_run *runs)
+void html_timeline(FILE *f, const struct picture *pic, const char *const *runs)
 {
     int height = (int)ceil(y_of(pic->bottom)) + ROW + AXIS;
 
-    put_legend(f);
+    put_legend(f, pic);
     fprintf(f, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
                "role=\"img\" aria-label=\"timeline of one step\">\n", WIDTH, height, WIDTH,
             height);

@@ -25,14 +25,17 @@ typedef enum lw_status plot_writer(struct lw_store *s, const struct lw_plot *p, 
 static const struct {
     const char *name, *about, *needs;
     plot_writer *script, *characters;
+    int32_t runs_per_page; /* 0: any number */
 } plots[LW_N_PLOTS] = {
     [LW_PLOT_TIMELINE] = {"timeline", "streams of every rank over one step",
-                          "runs with spans (exec, or sim --spans)", plot_timeline, plot_characters},
-    [LW_PLOT_OVERLAP] = {"overlap", "what a step is made of", "finished runs", plot_overlap, NULL},
+                          "runs with spans (exec, or sim --spans)", plot_timeline, plot_characters,
+                          6},
+    [LW_PLOT_OVERLAP] = {"overlap", "what a step is made of", "finished runs", plot_overlap, NULL,
+                         30},
     [LW_PLOT_PREDICTED] = {"predicted", "predicted against measured steps",
-                           "a prediction and an execution of one plan", plot_predicted, NULL},
+                           "a prediction and an execution of one plan", plot_predicted, NULL, 0},
     [LW_PLOT_SWEEP] = {"sweep", "step over bucket cap", "two runs with a --bucket-cap", plot_sweep,
-                       NULL},
+                       NULL, 0},
 };
 
 const char *lw_plot_name(enum lw_plot_kind k)
@@ -63,6 +66,20 @@ enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_e
     for (int i = 0; i < LW_N_PLOTS && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", plots[i].name);
     return lw_fail(err, LW_EINVAL, "unknown plot '%s'; expected one of %s", name, names);
+}
+
+enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, struct lw_err *err)
+{
+    int32_t room = plots[p->kind].runs_per_page > 0 ? plots[p->kind].runs_per_page : p->n_runs;
+
+    *n_pages = (p->n_runs + room - 1) / room;
+    if (page > *n_pages)
+        return lw_fail(err, LW_EINVAL, "--page %lld: a %s of %d runs has %lld page%s",
+                       (long long)page, plots[p->kind].name, p->n_runs, (long long)*n_pages,
+                       *n_pages == 1 ? "" : "s");
+    p->runs += (page - 1) * room;
+    p->n_runs = page < *n_pages ? room : p->n_runs - (int32_t)(page - 1) * room;
+    return LW_OK;
 }
 
 enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, struct lw_err *err)

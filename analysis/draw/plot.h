@@ -31,9 +31,12 @@ struct lw_plot {
     const struct lw_run *runs; /* borrowed */
     int32_t n_runs;
     int32_t step;              /* timeline: -1 = the one nearest the median */
-    int32_t max_ranks;         /* timeline: the first so many ranks */
+    int32_t max_ranks;         /* timeline: groups of ranks that differ */
     int32_t width, height;     /* pixels or characters; 0 = as the picture needs */
 };
+
+/* Page `page` (1, 2, ...) of a picture that has room for so many runs only; *n_pages: how many. LW_EINVAL: no such page. */
+enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, struct lw_err *err);
 
 /* The terminal that goes with an output name: .png, .svg, .gp (the script itself), "-"
  * (characters). LW_EINVAL names what is allowed. */

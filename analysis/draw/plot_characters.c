@@ -75,27 +75,57 @@ static void put_row(struct canvas *c, const struct picture *pic, int32_t row, FI
         put_line(c, f, "exposed");
 }
 
-static void put_rows(struct canvas *c, const struct picture *pic, const struct lw_plot *p, FILE *f)
+static void put_heading(const struct canvas *c, FILE *f, const char *run, lw_ps step)
+{
+    char time[32], cut[512];
+
+    lw_format_ps(time, step);
+    fprintf(f, "%s, this step %s\n",
+            plot_cut(cut, sizeof cut, run, c->columns + LABEL + 3 - 12 - (int)strlen(time)), time);
+}
+
+/* What the letters mean, of those that are there. */
+static void put_meanings(const struct picture *pic, FILE *f)
+{
+    bool shown[LW_N_OP_KINDS] = {false}, buckets = false, waits = false, first = true;
+
+    for (int64_t i = 0; i < pic->n_bars; i++) {
+        const struct picture_bar *b = &pic->bars[i];
+        waits |= b->comm && b->all_in > b->start;
+        buckets |= b->comm && b->bucket >= 0;
+        shown[b->kind] |= !b->comm || b->bucket < 0;
+    }
+    for (int k = 0; k < LW_N_OP_KINDS; k++)
+        if (shown[k]) {
+            const char *name = lw_op_name((enum lw_op_kind)k);
+            fprintf(f, "%s%c %s", first ? "" : ", ", lw_op_letter((enum lw_op_kind)k)[0], name);
+            first = false;
+        }
+    fprintf(f, "%s%s%s\n", buckets ? ", digits buckets" : "",
+            waits ? ", . waiting for the last rank" : "", pic->n_strips > 0 ? ", ! exposed" : "");
+}
+
+static void put_rows(struct canvas *c, const struct picture *pic, const struct plot_names *names,
+                     FILE *f)
 {
     char buf[32];
 
     for (int32_t r = 0; r < pic->n_rows; r++) {
-        const struct lw_run *run = &p->runs[pic->rows[r].run];
-        if (r == 0 || pic->rows[r - 1].run != pic->rows[r].run) {
-            char text[256];
-            plot_run_words(text, sizeof text, run);
-            fprintf(f, "%s%s, this step %s\n", r ? "\n" : "", text,
-                    lw_format_ps(buf, pic->step[pic->rows[r].run]));
+        int32_t run = pic->rows[r].run;
+        if (r == 0 || pic->rows[r - 1].run != run) {
+            fputs(r ? "\n" : "", f);
+            put_heading(c, f, names->runs[run], pic->step[run]);
         }
+        if (pic->rows[r].group[0])
+            fprintf(f, "%s\n", pic->rows[r].group);
         put_row(c, pic, r, f);
     }
     fprintf(f, "%*s +%.*s\n", LABEL, "", c->columns,
             "--------------------------------------------------------------------------------"
             "--------------------------------------------------------------------------------"
             "--------------------------------------------------------------------------------");
-    fprintf(f, "%*s 0%*s\n", LABEL, "", c->columns, lw_format_ps(buf, pic->most));
-    fprintf(f, "F forward, B backward, O optimizer, digits buckets, . waiting for the last rank, "
-               "! exposed\n");
+    fprintf(f, "%*s 0%*s\n", LABEL, "", c->columns - 1, lw_format_ps(buf, pic->most));
+    put_meanings(pic, f);
 }
 
 enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE *f,
@@ -104,15 +134,22 @@ enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE
     struct picture_view view = {p->runs, p->n_runs, p->step, p->max_ranks};
     struct picture pic;
     struct canvas c = {.columns = (p->width > LABEL + 30 ? p->width : 100) - LABEL - 3};
+    struct plot_names names;
 
     c.columns = c.columns > 240 ? 240 : c.columns;
-    LW_TRY(picture_read(s, &view, &pic, err));
+    LW_TRY(plot_names_make(s, p->runs, p->n_runs, "", &names, err));
+    enum lw_status st = picture_read(s, &view, &pic, err);
+    if (st != LW_OK) {
+        plot_names_free(&names);
+        return st;
+    }
     c.per_cell = (double)(pic.most > 0 ? pic.most : 1) / c.columns;
     c.cells = lw_alloc((size_t)c.columns);
     c.filled = lw_calloc((size_t)c.columns, sizeof *c.filled);
-    enum lw_status st = c.cells && c.filled ? LW_OK : lw_fail_nomem(err);
+    st = c.cells && c.filled ? LW_OK : lw_fail_nomem(err);
     if (st == LW_OK)
-        put_rows(&c, &pic, p, f);
+        put_rows(&c, &pic, &names, f);
+    plot_names_free(&names);
     lw_free(c.cells);
     lw_free(c.filled);
     picture_free(&pic);

@@ -5,17 +5,6 @@
 
 #include "shared/base/shown_text.h"
 
-int32_t plot_colour(const char *kind, const char *class, int32_t bucket)
-{
-    if (strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0)
-        return bucket % 2 == 1 ? PLOT_COMM_ODD : PLOT_COMM_EVEN;
-    if (strcmp(kind, "forward") == 0)
-        return PLOT_FORWARD;
-    if (strncmp(kind, "backward", 8) == 0)
-        return PLOT_BACKWARD;
-    return strcmp(kind, "optimizer") == 0 ? PLOT_OPTIMIZER : PLOT_OTHER;
-}
-
 struct plot_unit plot_unit_for(lw_ps most)
 {
     static const struct plot_unit units[] = {{"ns", 1e3}, {"us", 1e6}, {"ms", 1e9}, {"s", 1e12}};
@@ -55,84 +44,173 @@ void plot_data_text(FILE *f, const char *text)
     fputc('"', f);
 }
 
-void plot_run_words(char *buf, size_t size, const struct lw_run *r)
+int plot_text_px(const char *text, int points)
 {
-    char cap[32];
+    int n = 0;
 
-    snprintf(buf, size, "run %lld: %s%s%s%s%s%s%s%s", (long long)r->id,
-             r->kind == LW_RUN_SIM    ? "predicted"
-             : r->kind == LW_RUN_EXEC ? "measured"
-                                      : "recorded",
-             r->backend[0] ? " on " : "", r->backend, r->honesty[0] ? " (" : "", r->honesty,
-             r->honesty[0] ? ")" : "", r->bucket_cap_bytes >= 0 ? ", bucket cap " : "",
-             r->bucket_cap_bytes >= 0 ? lw_format_bytes(cap, r->bucket_cap_bytes) : "");
+    while (*text) {
+        lw_utf8_next(&text);
+        n++;
+    }
+    return n * points * 7 / 10;
 }
 
-void plot_run_text(FILE *f, const struct lw_run *r)
+char *plot_cut(char *buf, size_t size, const char *text, int n)
 {
-    char text[256];
+    size_t at = 0;
 
-    plot_run_words(text, sizeof text, r);
-    plot_text(f, text);
+    for (int i = 0; *text && at + 8 < size; i++) {
+        uint32_t c = lw_shown_next(&text);
+        bool last = i + 1 >= n && *text;
+        at += (size_t)lw_utf8_encode(last ? 0x2026 : c, buf + at);
+        if (last)
+            break;
+    }
+    buf[at] = '\0';
+    return buf;
 }
+
+int plot_width(const struct lw_plot *p, int usual)
+{
+    return p->width > 0 ? p->width : usual;
+}
+
+int plot_height(const struct lw_plot *p, int usual)
+{
+    return p->height > 0 ? p->height : usual;
+}
+
+enum { MARGIN = 14, SWATCH = 16, LINE = 19, POINTS = 10, SMALL = 8, TITLE = 13 };
 
 static void terminal(const struct lw_plot *p, FILE *f, int width, int height)
 {
-    width = p->width > 0 ? p->width : width;
-    height = p->height > 0 ? p->height : height;
     switch (p->terminal) {
     case LW_TERMINAL_SVG:
         fprintf(f, "set terminal svg size %d,%d noenhanced font 'Sans,13' background '#ffffff'\n",
                 width, height);
         break;
     case LW_TERMINAL_DUMB:
-        fprintf(f, "set terminal dumb size %d,%d noenhanced\n", p->width > 0 ? p->width : 100,
-                p->height > 0 ? p->height : 30);
+        fprintf(f, "set terminal dumb size %d,%d noenhanced\n", plot_width(p, 100),
+                plot_height(p, 30));
         break;
     default:
-        fprintf(f, "set terminal pngcairo size %d,%d noenhanced font 'Sans,10'\n", width, height);
+        fprintf(f, "set terminal pngcairo size %d,%d noenhanced font 'Sans,%d'\n", width, height,
+                POINTS);
     }
+}
+
+static void cut_text(FILE *f, const char *text, int width, int points)
+{
+    char cut[512];
+
+    plot_text(f, plot_cut(cut, sizeof cut, text, width * 10 / (points * 7)));
 }
 
 /* Which recording, machines, plan, program: without the time of day, so that a redrawn picture is
  * the same picture. */
-static void provenance(const struct lw_plot *p, FILE *f)
+static void provenance(const struct lw_plot *p, FILE *f, int width, int height)
 {
     const struct lw_run *r = &p->runs[0];
     char text[512];
 
-    snprintf(text, sizeof text, "lapwing %s | %.200s (%.100s) | plan %.8s%s", LW_VERSION, r->name,
-             r->workload_from, r->plan_hash,
-             p->n_runs > 1 ? ", ..." : "");
-    if (p->terminal == LW_TERMINAL_DUMB)
-        return;
+    snprintf(text, sizeof text, "lapwing %s | %.200s%s%.100s%s | plan %.8s%s", LW_VERSION, r->name,
+             r->workload_from[0] ? " (" : "", r->workload_from, r->workload_from[0] ? ")" : "",
+             r->plan_hash, p->n_runs > 1 ? ", ..." : "");
     fputs("set label 9999 ", f);
-    plot_text(f, text);
-    fputs(" at screen 0.99, screen 0.0 right offset 0,0.7 font ',8' textcolor rgb '#606060'\n", f);
+    cut_text(f, text, width - 2 * MARGIN, SMALL);
+    fprintf(f, " at screen %.4f, screen %.4f right font ',%d' textcolor rgb '#606060'\n",
+            1 - (double)MARGIN / width, 9.0 / height, SMALL);
 }
 
-/* The key in a line of its own under the axis, above the provenance. */
-void plot_key_below(const struct lw_plot *p, FILE *f, int height)
+static int key_px(const struct plot_key *k)
 {
-    height = p->height > 0 ? p->height : height;
-    if (p->terminal == LW_TERMINAL_DUMB)
-        fputs("set key outside bottom center horizontal samplen 2\n", f);
-    else
-        fprintf(f, "set bmargin at screen %.4f\n"
-                   "set key at screen 0.5, screen %.4f center center horizontal samplen 2 "
-                   "width 1\n", 118.0 / height, 42.0 / height);
+    return (k->second >= 0 ? 2 : 1) * SWATCH + 6 + plot_text_px(k->name, POINTS) + 14;
 }
 
-void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const char *title)
+/* Where entry i goes: its distance from the left, and its line from above. Returns the lines. */
+static int place_keys(const struct plot_key *keys, int n, int width, int i, int *x, int *line)
 {
+    int at = MARGIN, lines = n > 0;
+
+    for (int k = 0; k < n; k++) {
+        if (at > MARGIN && at + key_px(&keys[k]) > width - MARGIN) {
+            at = MARGIN;
+            lines++;
+        }
+        if (k == i) {
+            *x = at;
+            *line = lines - 1;
+        }
+        at += key_px(&keys[k]);
+    }
+    return lines;
+}
+
+static void swatch(FILE *f, int id, int x, int y, int32_t colour, int width, int height)
+{
+    fprintf(f, "set object %d rectangle from screen %.4f, screen %.4f to screen %.4f, screen %.4f "
+               "fillcolor rgb '#%06x' fillstyle solid 1.0 border linecolor rgb '#808080'\n", id,
+            (double)x / width, (double)(y - 5) / height, (double)(x + SWATCH - 2) / width,
+            (double)(y + 5) / height, (unsigned)colour);
+}
+
+static void legend(FILE *f, int width, int height, const struct plot_key *keys, int n)
+{
+    int x = 0, line = 0, lines = place_keys(keys, n, width, -1, &x, &line);
+
+    for (int i = 0; i < n; i++) {
+        place_keys(keys, n, width, i, &x, &line);
+        int y = 30 + LINE * (lines - 1 - line), both = keys[i].second >= 0;
+        swatch(f, 9000 + 2 * i, x, y, keys[i].colour, width, height);
+        if (both)
+            swatch(f, 9001 + 2 * i, x + SWATCH, y, keys[i].second, width, height);
+        fprintf(f, "set label %d ", 9000 + i);
+        plot_text(f, keys[i].name);
+        fprintf(f, " at screen %.4f, screen %.4f left\n",
+                (double)(x + (1 + both) * SWATCH + 4) / width, (double)y / height);
+    }
+}
+
+int plot_bottom(const struct lw_plot *p, int width, const struct plot_key *keys, int n)
+{
+    int unused;
+
+    return p->terminal == LW_TERMINAL_DUMB ? 0
+                                           : 76 + LINE * place_keys(keys, n, width, -1, &unused,
+                                                                    &unused);
+}
+
+void plot_key_curves(const struct lw_plot *p, FILE *f, const struct plot_key *keys, int n)
+{
+    for (int i = 0; i < n && p->terminal == LW_TERMINAL_DUMB; i++)
+        fprintf(f, ", \\\n  NaN with boxes linecolor rgb '#%06x' title '%s'",
+                (unsigned)keys[i].colour, keys[i].name);
+}
+
+void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const char *title,
+                const struct plot_key *keys, int n)
+{
+    bool plain = p->terminal == LW_TERMINAL_DUMB;
+
+    width = plot_width(p, width);
+    height = plot_height(p, height);
     fputs("# drawn by gnuplot 5 or newer: gnuplot THIS > picture\n", f);
     terminal(p, f, width, height);
-    if (p->terminal != LW_TERMINAL_DUMB)
-        fprintf(f, "set bmargin at screen %.4f\n", 80.0 / (p->height > 0 ? p->height : height));
-    provenance(p, f);
-    fputs("set title ", f);
-    plot_text(f, title);
-    fputs(p->terminal == LW_TERMINAL_DUMB ? "\n" : " font ',14'\n", f);
+    if (plain) {
+        fputs("set title ", f);
+        plot_text(f, title);
+        fputs("\nset key outside bottom center horizontal samplen 2\n", f);
+    } else {
+        int points = plot_text_px(title, TITLE) > width - 2 * MARGIN ? POINTS : TITLE;
+        fputs("set label 9998 ", f);
+        cut_text(f, title, width - 2 * MARGIN, points);
+        fprintf(f, " at screen 0.5, screen %.4f center font ',%d'\nset tmargin at screen %.4f\n",
+                1 - 20.0 / height, points, 1 - 42.0 / height);
+        provenance(p, f, width, height);
+        legend(f, width, height, keys, n);
+        fprintf(f, "set bmargin at screen %.4f\n",
+                (double)plot_bottom(p, width, keys, n) / height);
+    }
     fputs("set border 3 linecolor rgb '#404040'\nset tics nomirror out\n"
           "set grid xtics ytics linecolor rgb '#d8d8d8' linewidth 0.5\n"
           "set style fill solid 1.0 noborder\n", f);

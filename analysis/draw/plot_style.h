@@ -20,8 +20,6 @@ enum {
     PLOT_MEASURED = 0x009E73,
 };
 
-int32_t plot_colour(const char *kind, const char *class, int32_t bucket);
-
 /* The unit in which times up to `most` read well. */
 struct plot_unit {
     const char *name;
@@ -35,14 +33,39 @@ struct plot_unit plot_unit_for(lw_ps most);
 void plot_text(FILE *f, const char *text);
 void plot_data_text(FILE *f, const char *text);
 
-/* Terminal, font, size, title, provenance. */
-void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const char *title);
+/* Width of a text in pixels at a font size, from above: letters of a sans-serif font differ. */
+int plot_text_px(const char *text, int points);
+/* The text, cut at a character with an ellipsis so that it has at most n of them; returns buf. */
+char *plot_cut(char *buf, size_t size, const char *text, int n);
 
-void plot_key_below(const struct lw_plot *p, FILE *f, int height);
+/* An entry of a legend: one colour, or two that take turns (-1: one). */
+struct plot_key {
+    const char *name;
+    int32_t colour, second;
+};
 
-/* "run 2: measured on threads (real), bucket cap 1.00 MiB" */
-void plot_run_words(char *buf, size_t size, const struct lw_run *r);
-void plot_run_text(FILE *f, const struct lw_run *r);
+/* Pixels of the picture: what was asked for, else the usual size. */
+int plot_width(const struct lw_plot *p, int usual);
+int plot_height(const struct lw_plot *p, int usual);
+/* Pixels under the axis for its numbers and name, a legend and the provenance. */
+int plot_bottom(const struct lw_plot *p, int width, const struct plot_key *keys, int n);
+
+/* Terminal, size, title, provenance, and the legend under the axis, in as many lines as it needs
+ * (the dumb terminal: gnuplot's own, from plot_key_curves). Texts are cut where they would leave
+ * the picture. */
+void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const char *title,
+                const struct plot_key *keys, int n);
+void plot_key_curves(const struct lw_plot *p, FILE *f, const struct plot_key *keys, int n);
+
+/* Texts that tell runs apart. */
+struct plot_names {
+    struct lw_arena arena;
+    const char *title;  /* WHAT: the run, or the workload of all */
+    const char **runs;  /* [n] "run 2, measured on threads (real): zero 2" */
+};
+enum lw_status plot_names_make(struct lw_store *s, const struct lw_run *runs, int32_t n,
+                               const char *what, struct plot_names *out, struct lw_err *err);
+void plot_names_free(struct plot_names *names);
 
 enum lw_status plot_timeline(struct lw_store *s, const struct lw_plot *p, FILE *f,
                              struct lw_err *err);

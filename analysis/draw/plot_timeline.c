@@ -10,191 +10,242 @@
 #include "analysis/draw/step_bars.h"
 #include "analysis/draw/plot_style.h"
 
-enum { WIDTH = 1400, LEFT = 150, RIGHT = 30, CHAR_PX = 7, ROW_PX = 46 };
+enum { WIDTH = 1400, RIGHT = 26, CHAR_PX = 7, ROW_PX = 44, MOST_PX = 16000,
+       ROW_TEXT = 2 * PICTURE_TEXT + 4 };
 
-static void put_box(FILE *f, double unit, lw_ps x0, lw_ps x1, double y0, double y1, int32_t colour)
+/* What the functions here share. */
+struct sheet {
+    const struct picture *pic;
+    const struct lw_plot *p;
+    const struct plot_names *names;
+    FILE *f;
+    struct plot_unit unit;
+    struct plot_key keys[N_LOOKS];
+    int n_keys;
+    int width, left; /* pixels */
+};
+
+static lw_ps pixel(const struct sheet *s)
 {
-    fprintf(f, "%.6g %.6g %.3f %.3f %d\n", (double)x0 / unit, (double)x1 / unit, y0, y1,
-            (int)colour);
+    return s->pic->most / (s->width - s->left - RIGHT) + 1;
 }
 
-static lw_ps pixel(const struct picture *pic)
+/* A pixel wide at least: thinner ones would be all but invisible. */
+static void put_box(const struct sheet *s, lw_ps x0, lw_ps x1, double y0, double y1, int32_t colour)
 {
-    return pic->most / (WIDTH - LEFT - RIGHT) + 1;
+    x1 = x1 - x0 < pixel(s) ? x0 + pixel(s) : x1;
+    fprintf(s->f, "%.6g %.6g %.3f %.3f %d\n", (double)x0 / s->unit.ps, (double)x1 / s->unit.ps, y0,
+            y1, (int)colour);
 }
 
-static void put_bars(const struct picture *pic, FILE *f, double unit)
+static void put_bars(const struct sheet *s)
 {
     struct picture_bar b;
 
-    fputs("$bars << EOD\n", f);
-    for (int64_t i = 0; i < pic->n_bars;) {
-        i = picture_join(pic, i, pixel(pic) / 2, &b);
-        double y = pic->rows[b.row].y;
+    fputs("$bars << EOD\n", s->f);
+    for (int64_t i = 0; i < s->pic->n_bars;) {
+        i = picture_join(s->pic, i, pixel(s) / 2, &b);
+        double y = s->pic->rows[b.row].y;
         lw_ps moves = b.comm && b.all_in > b.start ? b.all_in : b.start;
         if (moves > b.start)
-            put_box(f, unit, b.start, moves, y - 0.36, y + 0.36, PLOT_WAIT);
-        put_box(f, unit, moves, b.end, y - 0.36, y + 0.36, b.colour);
+            put_box(s, b.start, moves, y - 0.36, y + 0.36, PLOT_WAIT);
+        put_box(s, moves, b.end, y - 0.36, y + 0.36, picture_colour(&b));
     }
-    fputs("EOD\n", f);
+    fputs("EOD\n", s->f);
 }
 
-/* Returns how many: gnuplot cannot draw an empty set of labels or vectors. */
-static int64_t put_links(const struct picture *pic, FILE *f, double unit)
+/* From the moment when the data of a bucket was ready. Returns how many: gnuplot cannot draw an
+ * empty set of labels or vectors. */
+static int64_t put_links(const struct sheet *s)
 {
     struct picture_bar b;
     int64_t n = 0;
 
-    fputs("$links << EOD\n", f);
-    for (int64_t i = 0; i < pic->n_bars;) {
-        i = picture_join(pic, i, pixel(pic) / 2, &b);
-        if (!b.comm || b.ready < 0)
+    fputs("$links << EOD\n", s->f);
+    for (int64_t i = 0; i < s->pic->n_bars;) {
+        i = picture_join(s->pic, i, pixel(s) / 2, &b);
+        if (!b.comm || b.ready < 0 || b.bucket < 0)
             continue;
-        fprintf(f, "%.6g %.3f %.6g %.3f\n", (double)b.ready / unit, pic->rows[b.row].y + 0.62,
-                (double)(b.start - b.ready) / unit, -0.26);
+        fprintf(s->f, "%.6g %.3f %.6g %.3f\n", (double)b.ready / s->unit.ps,
+                s->pic->rows[b.row].y + 0.62, (double)(b.start - b.ready) / s->unit.ps, -0.26);
         n++;
     }
-    fputs("EOD\n", f);
+    fputs("EOD\n", s->f);
     return n;
 }
 
-/* What fits into the bar: its name, "b3", or nothing. */
-static int64_t put_labels(const struct picture *pic, FILE *f, double unit)
+static int64_t put_labels(const struct sheet *s)
 {
     struct picture_bar b;
-    char brief[32], name[PICTURE_TEXT];
+    char buf[PICTURE_TEXT];
     lw_ps from, to;
     int64_t n = 0;
 
-    fputs("$labels << EOD\n", f);
-    for (int64_t i = 0; i < pic->n_bars;) {
-        i = picture_join(pic, i, pixel(pic) / 2, &b);
+    fputs("$labels << EOD\n", s->f);
+    for (int64_t i = 0; i < s->pic->n_bars;) {
+        i = picture_join(s->pic, i, pixel(s) / 2, &b);
         bool dark = picture_text_place(&b, &from, &to);
-        int64_t room = (to - from) / pixel(pic) / CHAR_PX;
-        brief[0] = '\0';
-        if (b.bucket >= 0 && b.comm)
-            snprintf(brief, sizeof brief, "b%d", b.bucket);
-        picture_name(&b, name);
-        const char *text = room > (int64_t)strlen(name) ? name
-                           : room > (int64_t)strlen(brief) ? brief : "";
+        const char *text = picture_text(&b, ((to - from) / pixel(s) - 3) / CHAR_PX, buf);
         if (!text[0])
             continue;
-        fprintf(f, "%.6g %.3f ", (double)(from + to) / 2 / unit, pic->rows[b.row].y);
-        plot_data_text(f, text);
-        fprintf(f, " %d\n", dark ? 0xffffff : 0);
+        fprintf(s->f, "%.6g %.3f ", (double)(from + to) / 2 / s->unit.ps, s->pic->rows[b.row].y);
+        plot_data_text(s->f, text);
+        fprintf(s->f, " %d\n", dark ? 0xffffff : 0);
         n++;
     }
-    fputs("EOD\n", f);
+    fputs("EOD\n", s->f);
     return n;
 }
 
-static void put_exposed(const struct picture *pic, FILE *f, double unit)
+static void put_exposed(const struct sheet *s)
 {
     struct picture_strip x;
 
-    fputs("$exposed << EOD\n", f);
-    for (int64_t i = 0; i < pic->n_strips;) {
-        i = picture_join_strips(pic, i, pixel(pic) / 2, &x);
-        double y = pic->rows[x.row].y;
-        put_box(f, unit, x.start, x.end, y - 0.5, y - 0.38, PLOT_EXPOSED);
+    fputs("$exposed << EOD\n", s->f);
+    for (int64_t i = 0; i < s->pic->n_strips;) {
+        i = picture_join_strips(s->pic, i, pixel(s) / 2, &x);
+        double y = s->pic->rows[x.row].y;
+        put_box(s, x.start, x.end, y - 0.5, y - 0.38, PLOT_EXPOSED);
     }
-    fputs("EOD\n", f);
+    fputs("EOD\n", s->f);
 }
 
-/* Above each run's rows: which run, how long. At the end of its step: a line. */
-static void put_headings(const struct picture *pic, const struct lw_plot *p, FILE *f,
-                         struct plot_unit unit)
+/* Which run, how long. */
+static void put_heading(const struct sheet *s, const struct picture_row *r)
 {
-    for (int64_t i = 0; i < pic->n_rows; i++) {
-        const struct picture_row *r = &pic->rows[i];
-        if (i > 0 && pic->rows[i - 1].run == r->run)
+    const struct lw_run *run = &s->p->runs[r->run];
+    char text[640], cut[640];
+    size_t n = 0;
+
+    n += (size_t)snprintf(text, sizeof text, "%s, this step spans %.4g %s", s->names->runs[r->run],
+                          (double)s->pic->step[r->run] / s->unit.ps, s->unit.name);
+    if (run->exposed_comm >= 0)
+        n += (size_t)snprintf(text + n, sizeof text - n, ", exposed communication %.3g %s",
+                              (double)run->exposed_comm / s->unit.ps, s->unit.name);
+    if (s->pic->left_out[r->run] > 0)
+        snprintf(text + n, sizeof text - n, "; %d more ranks: --max-ranks",
+                 s->pic->left_out[r->run]);
+    fprintf(s->f, "set label %d ", (int)r->run + 1);
+    plot_text(s->f, plot_cut(cut, sizeof cut, text, (s->width - 2 * RIGHT) / CHAR_PX));
+    fprintf(s->f, " at screen %.4f, first %.3f left\n", (double)RIGHT / s->width / 2,
+            r->y + 0.8);
+}
+
+/* Above each run's rows its heading. At the end of its step: a line. */
+static void put_headings(const struct sheet *s)
+{
+    for (int64_t i = 0; i < s->pic->n_rows; i++) {
+        const struct picture_row *r = &s->pic->rows[i];
+        if (i > 0 && s->pic->rows[i - 1].run == r->run)
             continue;
         int64_t last = i;
-        while (last + 1 < pic->n_rows && pic->rows[last + 1].run == r->run)
+        while (last + 1 < s->pic->n_rows && s->pic->rows[last + 1].run == r->run)
             last++;
-        const struct lw_run *run = &p->runs[r->run];
-        double x = (double)pic->step[r->run] / unit.ps;
-        fprintf(f, "set label %d ", (int)r->run + 1);
-        plot_run_text(f, run);
-        fprintf(f, " . '. This step spans %.4g %s'", x, unit.name);
-        if (run->exposed_comm >= 0)
-            fprintf(f, " . ', exposed communication %.3g %s'",
-                    (double)run->exposed_comm / unit.ps, unit.name);
-        fprintf(f, " at graph 0, first %.3f left offset 0.5,0 font ',11'\n", r->y + 0.78);
-        fprintf(f, "set arrow %d from %.6g,%.3f to %.6g,%.3f nohead linecolor rgb '#404040' "
-                   "dashtype 2\n", (int)r->run + 1, x, r->y + 0.5, x, pic->rows[last].y - 0.55);
+        double x = (double)s->pic->step[r->run] / s->unit.ps;
+        put_heading(s, r);
+        fprintf(s->f, "set arrow %d from %.6g,%.3f to %.6g,%.3f nohead linecolor rgb '#404040' "
+                      "dashtype 2\n", (int)r->run + 1, x, r->y + 0.5, x,
+                s->pic->rows[last].y - 0.55);
     }
 }
 
-static void put_axes(const struct picture *pic, FILE *f, struct plot_unit unit)
+/* "stage 0, ranks 0-3 (4): compute", of later rows of the group the stream alone. */
+static const char *row_text(const struct picture_row *r, char buf[ROW_TEXT])
 {
-    fprintf(f, "set xlabel 'time from the start of the step [%s]'\n", unit.name);
-    fprintf(f, "set xrange [0:%.6g]\nset yrange [%.3f:%.3f]\nset ytics (",
-            (double)pic->most / unit.ps * 1.02, pic->bottom - 0.4, 0.0);
+    snprintf(buf, ROW_TEXT, "%s%s%s", r->group, r->group[0] ? ": " : "", r->label);
+    return buf;
+}
+
+static int label_px(const struct picture *pic)
+{
+    char text[ROW_TEXT];
+    int most = 0;
+
     for (int64_t i = 0; i < pic->n_rows; i++) {
-        fputs(i ? ", " : "", f);
-        plot_text(f, pic->rows[i].label);
-        fprintf(f, " %.3f", pic->rows[i].y);
+        int px = plot_text_px(row_text(&pic->rows[i], text), 10);
+        most = px > most ? px : most;
     }
-    fputs(")\nset grid noytics\n", f);
+    return most + 24;
 }
 
-static void put_key(FILE *f, const char *title, int32_t colour)
+static void put_axes(const struct sheet *s)
 {
-    fprintf(f, ", \\\n  NaN with boxes linecolor rgb '#%06x' title '%s'", (unsigned)colour, title);
+    char text[ROW_TEXT], cut[ROW_TEXT];
+
+    fprintf(s->f, "set xlabel 'time from the start of the step [%s]'\n", s->unit.name);
+    fprintf(s->f, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n",
+            (double)s->left / s->width, 1 - (double)RIGHT / s->width);
+    fprintf(s->f, "set xrange [0:%.6g]\nset yrange [%.3f:%.3f]\nset ytics (",
+            (double)s->pic->most / s->unit.ps * 1.02, s->pic->bottom - 0.4, 0.0);
+    for (int64_t i = 0; i < s->pic->n_rows; i++) {
+        row_text(&s->pic->rows[i], text);
+        fputs(i ? ", " : "", s->f);
+        plot_text(s->f, plot_cut(cut, sizeof cut, text, (s->left - 24) / CHAR_PX));
+        fprintf(s->f, " %.3f", s->pic->rows[i].y);
+    }
+    fputs(")\nset grid noytics\nset border 1\n", s->f);
 }
 
-static void put_plot(const struct picture *pic, FILE *f, bool links, bool labels)
+static void put_plot(const struct sheet *s, bool links, bool labels)
 {
-    bool copies = false;
-
-    for (int64_t i = 0; i < pic->n_bars; i++)
-        copies = copies || pic->bars[i].colour == PLOT_OTHER;
     fputs("plot $bars using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
           "linecolor rgb variable notitle, \\\n"
           "  $exposed using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
-          "linecolor rgb variable notitle", f);
+          "linecolor rgb variable notitle", s->f);
     if (links)
         fputs(", \\\n  $links using 1:2:3:4 with vectors nohead linecolor rgb '#606060' "
-              "linewidth 0.7 notitle", f);
+              "linewidth 0.7 notitle", s->f);
     if (labels)
         fputs(", \\\n  $labels using 1:2:3:4 with labels font ',9' textcolor rgb variable "
-              "notitle", f);
-    put_key(f, "forward", PLOT_FORWARD);
-    put_key(f, "backward", PLOT_BACKWARD);
-    put_key(f, "optimizer", PLOT_OPTIMIZER);
-    if (copies)
-        put_key(f, "copies, host, other", PLOT_OTHER);
-    put_key(f, "waiting for the last rank", PLOT_WAIT);
-    put_key(f, "even bucket moves", PLOT_COMM_EVEN);
-    put_key(f, "odd bucket moves", PLOT_COMM_ODD);
-    put_key(f, "exposed communication", PLOT_EXPOSED);
-    fputs("\n", f);
+              "notitle", s->f);
+    plot_key_curves(s->p, s->f, s->keys, s->n_keys);
+    fputs("\n", s->f);
 }
 
-static void put_script(const struct picture *pic, const struct lw_plot *p, FILE *f)
+static void put_script(struct sheet *s)
 {
-    struct plot_unit unit = plot_unit_for(pic->most);
-    int height = 150 + (int)(-pic->bottom * ROW_PX);
+    s->n_keys = picture_keys(s->pic, s->keys);
+    int height = 60 + plot_bottom(s->p, s->width, s->keys, s->n_keys) +
+                 (int)(-s->pic->bottom * ROW_PX);
 
-    plot_begin(p, f, WIDTH, height, "One training step, stream by stream");
-    plot_key_below(p, f, height);
-    put_headings(pic, p, f, unit);
-    put_axes(pic, f, unit);
-    put_bars(pic, f, unit.ps);
-    bool links = put_links(pic, f, unit.ps) > 0, labels = put_labels(pic, f, unit.ps) > 0;
-    put_exposed(pic, f, unit.ps);
-    put_plot(pic, f, links, labels);
+    plot_begin(s->p, s->f, WIDTH, height, s->names->title, s->keys, s->n_keys);
+    put_headings(s);
+    put_axes(s);
+    put_bars(s);
+    bool links = put_links(s) > 0, labels = put_labels(s) > 0;
+    put_exposed(s);
+    put_plot(s, links, labels);
+}
+
+static enum lw_status draw(struct sheet *s, struct lw_err *err)
+{
+    int label = label_px(s->pic), most = s->width * 2 / 5;
+
+    if (-s->pic->bottom * ROW_PX > MOST_PX)
+        return lw_fail(err, LW_EINVAL,
+                       "%lld rows do not fit into one picture; draw fewer runs, or fewer ranks "
+                       "with --max-ranks", (long long)s->pic->n_rows);
+    s->left = label < most ? label : most;
+    s->unit = plot_unit_for(s->pic->most);
+    put_script(s);
+    return LW_OK;
 }
 
 enum lw_status plot_timeline(struct lw_store *s, const struct lw_plot *p, FILE *f,
                              struct lw_err *err)
 {
     struct picture_view view = {p->runs, p->n_runs, p->step, p->max_ranks};
+    struct plot_names names;
     struct picture pic;
 
-    LW_TRY(picture_read(s, &view, &pic, err));
-    put_script(&pic, p, f);
-    picture_free(&pic);
-    return LW_OK;
+    LW_TRY(plot_names_make(s, p->runs, p->n_runs, "One training step", &names, err));
+    enum lw_status st = picture_read(s, &view, &pic, err);
+    if (st == LW_OK) {
+        struct sheet sheet = {.pic = &pic, .p = p, .names = &names, .f = f,
+                              .width = plot_width(p, WIDTH)};
+        st = draw(&sheet, err);
+        picture_free(&pic);
+    }
+    plot_names_free(&names);
+    return st;
 }

@@ -64,14 +64,13 @@ static void cap_text(char *buf, size_t size, const struct lw_run *r)
 
 /* --- overlap ---------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *title;
-    int32_t colour;
-} part_style[] = {
-    {"compute and copies alone", PLOT_FORWARD},
-    {"communication under compute", PLOT_BACKWARD},
-    {"exposed communication", PLOT_COMM_EVEN},
-    {"idle", 0xd0d0d0},
+enum { N_PARTS = 4, BAR_PX = 46 };
+
+static const struct plot_key part_style[N_PARTS] = {
+    {"compute and copies alone", PLOT_FORWARD, -1},
+    {"communication under compute", PLOT_BACKWARD, -1},
+    {"exposed communication", PLOT_COMM_EVEN, -1},
+    {"idle", 0xd0d0d0, -1},
 };
 
 /* Numbers where they fit: as labels, because gnuplot cannot draw an empty set of them. */
@@ -99,43 +98,74 @@ static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double u
                     (int)part_style[i].colour);
 }
 
-enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                            struct lw_err *err)
+/* The labels of the runs take the room that the longest needs, at most two fifths. */
+static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *names, FILE *f,
+                             int width)
+{
+    char cut[256];
+    int px = 0;
+
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        int label = plot_text_px(names->runs[i], 10);
+        px = label > px ? label : px;
+    }
+    px = px + 24 < width * 2 / 5 ? px + 24 : width * 2 / 5;
+    if (p->terminal == LW_TERMINAL_DUMB)
+        fputs("set lmargin 30\n", f);
+    else
+        fprintf(f, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n",
+                (double)px / width, 1 - 26.0 / width);
+    fputs("set ytics (", f);
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        fputs(i ? ", " : "", f);
+        plot_text(f, plot_cut(cut, sizeof cut, names->runs[i],
+                              p->terminal == LW_TERMINAL_DUMB ? 28 : (px - 24) / 7));
+        fprintf(f, " %d", -i);
+    }
+    fputs(")\nset grid noytics\n", f);
+}
+
+static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
+                        const struct totals *t, FILE *f)
 {
     lw_ps most = longest_step(p);
     struct plot_unit unit = plot_unit_for(most);
-    bool plain = p->terminal == LW_TERMINAL_DUMB;
+    int width = plot_width(p, 1200);
 
-    plot_begin(p, f, 1200, 190 + 50 * p->n_runs,
-               "What a step is made of (the rank with the longest period)");
-    plot_key_below(p, f, 190 + 50 * p->n_runs);
-    for (int pass = 0; pass < 2; pass++) {
-        fputs(pass ? "$parts << EOD\n" : "", f);
-        for (int32_t i = 0; i < p->n_runs; i++) {
-            struct totals t = {0};
-            LW_TRY(read_totals(s, &p->runs[i], &t, err));
-            if (pass)
-                put_part_bars(f, &t, i, unit.ps);
-            else if (!plain)
-                put_part_numbers(f, &t, i, unit.ps, most / 20);
-        }
-    }
-    fprintf(f, "EOD\nset xlabel 'time [%s]'\nset xrange [0:%.6g]\nset yrange [%.2f:0.6]\n"
-               "set lmargin %d\nset ytics (", unit.name, (double)most / unit.ps * 1.03,
-            -p->n_runs + 0.4, plain ? 26 : 52);
-    for (int32_t i = 0; i < p->n_runs; i++) {
-        fputs(i ? ", " : "", f);
-        plot_run_text(f, &p->runs[i]);
-        fprintf(f, " %d", -i);
-    }
-    fputs(")\nset grid noytics\n"
-          "plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
+    plot_begin(p, f, 1200, 70 + plot_bottom(p, width, part_style, N_PARTS) + BAR_PX * p->n_runs,
+               names->title, part_style, N_PARTS);
+    if (p->terminal != LW_TERMINAL_DUMB)
+        for (int32_t i = 0; i < p->n_runs; i++)
+            put_part_numbers(f, &t[i], i, unit.ps, most / (width / 50));
+    fputs("$parts << EOD\n", f);
+    for (int32_t i = 0; i < p->n_runs; i++)
+        put_part_bars(f, &t[i], i, unit.ps);
+    fprintf(f, "EOD\nset xlabel 'time of the rank with the longest period [%s]'\n"
+               "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", unit.name,
+            (double)most / unit.ps * 1.03, -p->n_runs + 0.4);
+    put_overlap_rows(p, names, f, width);
+    fputs("plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
           "linecolor rgb variable notitle", f);
-    for (int i = 0; i < 4; i++)
-        fprintf(f, ", \\\n  NaN with boxes linecolor rgb '#%06x' title '%s'",
-                (unsigned)part_style[i].colour, part_style[i].title);
+    plot_key_curves(p, f, part_style, N_PARTS);
     fputs("\n", f);
-    return LW_OK;
+}
+
+enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                            struct lw_err *err)
+{
+    struct totals *t = lw_calloc((size_t)p->n_runs + 1, sizeof *t);
+    struct plot_names names = {.title = NULL};
+    enum lw_status st = t ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t i = 0; i < p->n_runs && st == LW_OK; i++)
+        st = read_totals(s, &p->runs[i], &t[i], err);
+    if (st == LW_OK)
+        st = plot_names_make(s, p->runs, p->n_runs, "What a step is made of", &names, err);
+    if (st == LW_OK)
+        put_overlap(p, &names, t, f);
+    plot_names_free(&names);
+    lw_free(t);
+    return st;
 }
 
 /* --- predicted against measured --------------------------------------------------------------- */
@@ -262,7 +292,7 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
     struct plot_unit unit = plot_unit_for(longest_step(p));
     lw_ps low = -1, high = -1;
 
-    plot_begin(p, f, 900, 820, "Predicted against measured step");
+    plot_begin(p, f, 900, 820, "Predicted against measured step", NULL, 0);
     put_pair_errors(v, n, f);
     fputs("$pairs << EOD\n", f);
     for (int i = 0; i < n; i++) {
@@ -360,7 +390,7 @@ enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, 
     struct plot_unit unit = plot_unit_for(longest_step(p));
     struct series predicted, measured;
 
-    plot_begin(p, f, 1000, 640, "Step over bucket cap");
+    plot_begin(p, f, 1000, 640, "Step over bucket cap", NULL, 0);
     LW_TRY(put_series(s, p, f, true, unit.ps, &predicted, err));
     LW_TRY(put_series(s, p, f, false, unit.ps, &measured, err));
     if (predicted.n + measured.n < 2)

@@ -8,6 +8,7 @@
 
 #include "analysis/compare/compare.h"
 #include "analysis/draw/html.h"
+#include "analysis/draw/plot_style.h"
 #include "analysis/store/sql.h"
 
 enum { MAX_RANKS = 8 };
@@ -164,12 +165,17 @@ static enum lw_status put_timeline(struct lw_store *s, const struct lw_run *runs
                                    FILE *f, struct lw_err *err)
 {
     struct picture_view view = {runs, n, -1, MAX_RANKS};
+    struct plot_names names;
     struct picture pic;
 
-    LW_TRY(picture_read(s, &view, &pic, err));
-    html_timeline(f, &pic, runs);
-    picture_free(&pic);
-    return LW_OK;
+    LW_TRY(plot_names_make(s, runs, n, "", &names, err));
+    enum lw_status st = picture_read(s, &view, &pic, err);
+    if (st == LW_OK) {
+        html_timeline(f, &pic, names.runs);
+        picture_free(&pic);
+    }
+    plot_names_free(&names);
+    return st;
 }
 
 static enum lw_status put_pair(struct lw_store *s, const struct lw_run *p, const struct lw_run *m,

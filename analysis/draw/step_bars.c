@@ -5,37 +5,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/draw/plot_style.h"
+#include "analysis/draw/alike_ranks.h"
 #include "analysis/store/sql.h"
 
 static const char bars_text[] =
-    "SELECT span.rank, span.stream, coalesce(stream.name, 'stream ' || span.stream), op_kind.name,"
-    " op_kind.class, ifnull(op.bucket, -1), ifnull(op.bytes, 0), ready_ps - ?4, start_ps - ?4,"
-    " iif(all_in_ps < 0, -1, all_in_ps - ?4), end_ps - ?4"
+    "SELECT span.rank, ifnull(at.pp, -1), span.stream,"
+    " coalesce(stream.name || iif(stream.class = 'comm' AND stream.name <> 'comm', ' comm', ''),"
+    "  'stream ' || span.stream), op_kind.name, op_kind.class, ifnull(op.bucket, -1),"
+    " ifnull(op.bytes, 0), ready_ps - ?3, start_ps - ?3, iif(all_in_ps < 0, -1, all_in_ps - ?3),"
+    " end_ps - ?3, iif(?4 > 0, ifnull(op.micro_batch, -1), -1), ifnull(op.name, '')"
     " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span AND span.run = run.id"
     " JOIN op_kind ON op_kind.id = span.kind"
     " LEFT JOIN op ON op.plan = run.plan AND op.op = span.op"
     " LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream"
-    " WHERE run.id = ?1 AND span.step = ?2 AND span.rank < ?3 AND end_ps > start_ps"
+    " LEFT JOIN (SELECT rank, pp, row_number() OVER (PARTITION BY pp ORDER BY rank) AS place"
+    "  FROM plan_rank WHERE plan = (SELECT plan FROM run WHERE id = ?1)) AS at"
+    "  ON at.rank = span.rank"
+    " WHERE run.id = ?1 AND span.step = ?2 AND end_ps > start_ps"
     "  AND (op_kind.class IN ('compute', 'copy', 'collective', 'p2p') OR op_kind.name = 'host')"
-    " ORDER BY span.rank, coalesce(stream.class, '') = 'comm', span.stream, start_ps, span.id";
+    " ORDER BY ifnull(at.place, span.rank), at.pp, span.rank,"
+    "  coalesce(stream.class, '') = 'comm', span.stream, start_ps, span.id";
 
-static enum lw_status add_row(struct picture *pic, int32_t run, struct lw_sql *q,
-                              struct lw_err *err)
+static enum lw_status read_bar(struct lw_sql *q, struct alike_bar *b, struct lw_err *err)
 {
-    int32_t rank = (int32_t)lw_sql_int(q, 0), stream = (int32_t)lw_sql_int(q, 1);
-    struct picture_row *last = pic->n_rows > 0 ? &pic->rows[pic->n_rows - 1] : NULL;
+    const char *class = lw_sql_text(q, 5);
+    enum lw_op_kind kind;
 
-    if (last && last->run == run && last->rank == rank && last->stream == stream)
-        return LW_OK;
-    bool first = !last || last->run != run, other_rank = !first && last->rank != rank;
-    if (lw_reserve(&pic->rows, &pic->row_capacity, pic->n_rows + 1, sizeof *pic->rows) != 0)
-        return lw_fail_nomem(err);
-    struct picture_row *r = &pic->rows[pic->n_rows++];
-    *r = (struct picture_row){.run = run, .rank = rank, .stream = stream};
-    r->y = pic->bottom - (first ? 1.5 : other_rank ? 1.3 : 1.0);
-    pic->bottom = r->y;
-    snprintf(r->label, sizeof r->label, "rank %d %.30s", rank, lw_sql_text(q, 2));
+    LW_TRY(lw_op_parse(lw_sql_text(q, 4), &kind, err));
+    int32_t bucket = (int32_t)lw_sql_int(q, 6);
+    *b = (struct alike_bar){
+        .rank = (int32_t)lw_sql_int(q, 0), .stage = (int32_t)lw_sql_int(q, 1),
+        .stream = (int32_t)lw_sql_int(q, 2),
+        .bar = {.bucket = bucket, .bytes = lw_sql_int(q, 7), .ready = lw_sql_int(q, 8),
+                .start = lw_sql_int(q, 9), .all_in = lw_sql_int(q, 10), .end = lw_sql_int(q, 11),
+                .micro_batch = (int32_t)lw_sql_int(q, 12),
+                .comm = strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0,
+                .work = strcmp(class, "compute") == 0 || strcmp(class, "copy") == 0,
+                .n_ops = 1, .kind = (uint8_t)kind,
+                .look = (uint8_t)look_of(kind, bucket, lw_sql_text(q, 13))},
+    };
+    snprintf(b->stream_name, sizeof b->stream_name, "%.*s", (int)sizeof b->stream_name - 1,
+             lw_sql_text(q, 3));
     return LW_OK;
 }
 
@@ -47,9 +57,37 @@ const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT])
         snprintf(buf, PICTURE_TEXT, "%d ops", b->n_ops);
     else if (b->bucket >= 0 && b->comm)
         snprintf(buf, PICTURE_TEXT, "bucket %d, %s", b->bucket, lw_format_bytes(size, b->bytes));
+    else if (b->micro_batch >= 0)
+        snprintf(buf, PICTURE_TEXT, "%s %d", lw_op_name((enum lw_op_kind)b->kind), b->micro_batch);
     else
         snprintf(buf, PICTURE_TEXT, "%s", lw_op_name((enum lw_op_kind)b->kind));
     return buf;
+}
+
+const char *picture_text(const struct picture_bar *b, int64_t n, char buf[PICTURE_TEXT])
+{
+    if ((int64_t)strlen(picture_name(b, buf)) <= n)
+        return buf;
+    buf[0] = '\0';
+    if (b->comm && b->bucket >= 0 && b->n_ops == 1)
+        snprintf(buf, PICTURE_TEXT, "b%d", b->bucket);
+    else if (b->work && b->micro_batch >= 0) {
+        snprintf(buf, PICTURE_TEXT, "%s%d", lw_op_letter((enum lw_op_kind)b->kind),
+                 b->micro_batch);
+        if ((int64_t)strlen(buf) > n)
+            snprintf(buf, PICTURE_TEXT, "%d", b->micro_batch);
+    }
+    return (int64_t)strlen(buf) <= n ? buf : "";
+}
+
+static bool is_odd(const struct picture_bar *b)
+{
+    return b->comm ? b->bucket % 2 == 1 : b->micro_batch % 2 == 1;
+}
+
+int32_t picture_colour(const struct picture_bar *b)
+{
+    return look_colour((enum picture_look)b->look, is_odd(b));
 }
 
 bool picture_text_place(const struct picture_bar *b, lw_ps *from, lw_ps *to)
@@ -59,30 +97,27 @@ bool picture_text_place(const struct picture_bar *b, lw_ps *from, lw_ps *to)
 
     *from = pale ? b->start : moves;
     *to = pale ? moves : b->end;
-    return !pale && (b->colour == PLOT_BACKWARD || b->colour == PLOT_COMM_ODD);
+    return !pale && look_is_dark((enum picture_look)b->look, is_odd(b));
 }
 
-static enum lw_status add_bar(struct picture *pic, int32_t run, struct lw_sql *q,
-                              struct lw_err *err)
+int picture_keys(const struct picture *pic, struct plot_key keys[N_LOOKS])
 {
-    const char *kind_text = lw_sql_text(q, 3), *class = lw_sql_text(q, 4);
-    enum lw_op_kind kind;
+    bool even[N_LOOKS] = {[LOOK_EXPOSED] = pic->n_strips > 0}, odd[N_LOOKS] = {false};
+    int n = 0;
 
-    LW_TRY(lw_op_parse(kind_text, &kind, err));
-    LW_TRY(add_row(pic, run, q, err));
-    if (lw_reserve(&pic->bars, &pic->bar_capacity, pic->n_bars + 1, sizeof *pic->bars) != 0)
-        return lw_fail_nomem(err);
-    struct picture_bar *b = &pic->bars[pic->n_bars++];
-    *b = (struct picture_bar){
-        .row = (int32_t)(pic->n_rows - 1), .bucket = (int32_t)lw_sql_int(q, 5),
-        .bytes = lw_sql_int(q, 6), .ready = lw_sql_int(q, 7), .start = lw_sql_int(q, 8),
-        .all_in = lw_sql_int(q, 9), .end = lw_sql_int(q, 10),
-        .comm = strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0,
-        .n_ops = 1, .kind = (uint8_t)kind,
-        .work = strcmp(class, "compute") == 0 || strcmp(class, "copy") == 0,
-    };
-    b->colour = plot_colour(kind_text, class, b->bucket);
-    return LW_OK;
+    for (int64_t i = 0; i < pic->n_bars; i++) {
+        const struct picture_bar *b = &pic->bars[i];
+        *(is_odd(b) ? &odd[b->look] : &even[b->look]) = true;
+        even[LOOK_WAIT] |= b->comm && b->all_in > b->start;
+    }
+    for (int k = 0; k < N_LOOKS; k++) {
+        enum picture_look look = (enum picture_look)k;
+        bool both = even[k] && odd[k] && look_colour(look, false) != look_colour(look, true);
+        if (even[k] || odd[k])
+            keys[n++] = (struct plot_key){look_name(look), look_colour(look, !even[k]),
+                                          both ? look_colour(look, true) : -1};
+    }
+    return n;
 }
 
 /* The step to show, its first start and its length. */
@@ -120,21 +155,41 @@ static enum lw_status find_step(struct lw_store *s, const struct picture_view *p
                       (long long)run->id, (long long)*step);
 }
 
+/* 1 where the ops of a run belong to several micro-batches. */
+static enum lw_status has_micro_batches(struct lw_store *s, const struct lw_run *run,
+                                        int64_t *several, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err, "SELECT ifnull(max(micro_batch), 0) > 0 FROM op WHERE plan = ?",
+                        "l", run->plan));
+    *several = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
+    return lw_sql_finish(q, err);
+}
+
 static enum lw_status read_run(struct lw_store *s, const struct picture_view *p, int32_t run,
                                struct picture *pic, struct lw_err *err)
 {
-    int64_t step;
+    struct alike_ranks alike = {.max_groups = p->max_ranks};
+    struct alike_bar bar;
+    int64_t step, several;
     lw_ps t0;
     struct lw_sql *q;
 
     LW_TRY(find_step(s, p, &p->runs[run], &step, &t0, &pic->step[run], err));
+    LW_TRY(has_micro_batches(s, &p->runs[run], &several, err));
     pic->most = pic->step[run] > pic->most ? pic->step[run] : pic->most;
-    LW_TRY(lw_sql_query(s, &q, err, bars_text, "llil", p->runs[run].id, step, p->max_ranks, t0));
+    LW_TRY(lw_sql_query(s, &q, err, bars_text, "llll", p->runs[run].id, step, t0, several));
     enum lw_status st = LW_OK;
-    while (st == LW_OK && lw_sql_next(q))
-        st = add_bar(pic, run, q, err);
+    while (st == LW_OK && lw_sql_next(q)) {
+        st = read_bar(q, &bar, err);
+        if (st == LW_OK)
+            st = alike_ranks_add(&alike, &bar, err);
+    }
     enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
-    pic->bottom -= 0.3;
+    if (st == LW_OK && end == LW_OK)
+        st = alike_ranks_finish(&alike, run, pic, err);
+    alike_ranks_free(&alike);
     return st != LW_OK ? st : end;
 }
 
@@ -215,8 +270,9 @@ static enum lw_status expose_all(struct picture *pic, struct lw_err *err)
 enum lw_status picture_read(struct lw_store *s, const struct picture_view *p, struct picture *out,
                             struct lw_err *err)
 {
-    struct picture pic = {.step = lw_calloc((size_t)p->n_runs, sizeof *pic.step)};
-    enum lw_status st = pic.step ? LW_OK : lw_fail_nomem(err);
+    struct picture pic = {.step = lw_calloc((size_t)p->n_runs, sizeof *pic.step),
+                          .left_out = lw_calloc((size_t)p->n_runs, sizeof *pic.left_out)};
+    enum lw_status st = pic.step && pic.left_out ? LW_OK : lw_fail_nomem(err);
 
     for (int32_t i = 0; i < p->n_runs && st == LW_OK; i++)
         st = read_run(s, p, i, &pic, err);
@@ -236,12 +292,23 @@ void picture_free(struct picture *pic)
     lw_free(pic->rows);
     lw_free(pic->strips);
     lw_free(pic->step);
+    lw_free(pic->left_out);
     *pic = (struct picture){0};
 }
 
 static bool look_alike(const struct picture_bar *a, const struct picture_bar *b)
 {
-    return !a->comm && !b->comm && a->colour == b->colour && a->kind == b->kind;
+    return !a->comm && !b->comm && a->look == b->look && a->kind == b->kind &&
+           a->micro_batch == b->micro_batch;
+}
+
+/* Bar i is too short to be seen, and the one after it continues `a`. */
+static bool is_speck(const struct picture *pic, const struct picture_bar *a, int64_t i, lw_ps gap)
+{
+    const struct picture_bar *b = &pic->bars[i], *next = b + 1;
+
+    return i + 1 < pic->n_bars && b->end - b->start <= gap && !b->comm && next->row == a->row &&
+           next->start <= b->end + gap && look_alike(a, next);
 }
 
 int64_t picture_join(const struct picture *pic, int64_t i, lw_ps gap, struct picture_bar *out)
@@ -253,14 +320,16 @@ int64_t picture_join(const struct picture *pic, int64_t i, lw_ps gap, struct pic
         const struct picture_bar *b = &pic->bars[i];
         lw_ps length = b->end - b->start;
         bool tiny = out->end - out->start <= gap && length <= gap;
-        if (b->row != out->row || b->start > out->end + gap || !(tiny || look_alike(out, b)))
+        bool joins = tiny || look_alike(out, b) || is_speck(pic, out, i, gap);
+        if (b->row != out->row || b->start > out->end + gap || !joins)
             break;
         if (length > longest && !look_alike(out, b)) {
+            struct picture_bar whole = *b;
             longest = length;
-            out->kind = b->kind;
-            out->colour = b->colour;
-            out->comm = b->comm;
-            out->work = b->work;
+            whole.start = out->start;
+            whole.end = out->end;
+            whole.n_ops = out->n_ops;
+            *out = whole;
         }
         out->end = b->end > out->end ? b->end : out->end;
         out->n_ops++;

@@ -4,26 +4,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "analysis/draw/look.h"
+#include "analysis/draw/plot_style.h"
 #include "analysis/store/store.h"
 
 /* One step of each of some runs as rows of bars, read from the database: what a timeline shows, as
- * gnuplot, characters or SVG. Times count from the first start of the step on any rank. */
+ * gnuplot, characters or SVG. Times count from the first start of the step on any rank. Ranks whose
+ * bars are the same are one group of rows; see analysis/draw/alike_ranks.h. */
 enum { PICTURE_TEXT = 64 };
 
 struct picture_bar {
     int32_t row, bucket;
+    int32_t micro_batch; /* -1: none, or the step has only one */
     int64_t bytes;
     lw_ps ready, start, all_in, end; /* all_in: -1 unknown */
-    int32_t colour;    /* rgb */
     int32_t n_ops;     /* 1, or how many were joined */
     uint8_t kind;      /* enum lw_op_kind */
+    uint8_t look;      /* enum picture_look */
     bool comm, work;   /* communication; compute or copies; neither: host */
 };
 
-struct picture_row { /* a stream of a rank */
-    int32_t run, rank, stream;
-    double y;          /* downwards in rows, negative: blocks of runs and ranks stand apart */
-    char label[PICTURE_TEXT];
+struct picture_row { /* a stream of a group of ranks */
+    int32_t run, rank, stream; /* rank: the lowest of the group */
+    double y;          /* downwards in rows, negative: blocks of runs and groups stand apart */
+    char group[PICTURE_TEXT];  /* "stage 1, ranks 4-7 (4)"; "" in all rows of it but the first */
+    char label[PICTURE_TEXT];  /* of the stream: "compute" */
 };
 
 /* Where communication runs and neither compute nor copies do, on the row of the communication. */
@@ -35,10 +40,11 @@ struct picture_strip {
 
 struct picture {
     struct picture_bar *bars;  /* by row, then start */
-    struct picture_row *rows;  /* by run, rank, then compute before communication */
+    struct picture_row *rows;  /* by run, stage, rank, then compute before communication */
     struct picture_strip *strips;
     int64_t n_bars, n_rows, n_strips, bar_capacity, row_capacity, strip_capacity;
     lw_ps *step;               /* [n_runs] span: first start to last end on any rank */
+    int32_t *left_out;         /* [n_runs] ranks that no row stands for */
     lw_ps most;                /* the longest */
     double bottom;             /* below the last row */
 };
@@ -47,7 +53,7 @@ struct picture_view {
     const struct lw_run *runs; /* borrowed */
     int32_t n_runs;
     int32_t step;              /* -1 = the one nearest the median */
-    int32_t max_ranks;
+    int32_t max_ranks;         /* groups of a run: one of each stage first, then by rank */
 };
 
 /* LW_EINVAL: a run without spans, or without that step. */
@@ -56,7 +62,8 @@ enum lw_status picture_read(struct lw_store *s, const struct picture_view *p, st
 void picture_free(struct picture *pic);
 
 /* The bar that begins at i joined with those after it that cannot be told apart when `gap` is half
- * a pixel: work of one kind less than a gap apart, and anything that is itself no longer than a gap
+ * a pixel: work of one kind and micro-batch less than a gap apart (or with only something
+ * shorter than a gap in between), and anything that is itself no longer than a gap
  * as long as the whole is not (it takes the kind of its longest). Returns the index after them. */
 int64_t picture_join(const struct picture *pic, int64_t i, lw_ps gap, struct picture_bar *out);
 /* The same for strips less than a gap apart. */
@@ -66,7 +73,14 @@ int64_t picture_join_strips(const struct picture *pic, int64_t i, lw_ps gap,
 /* A text goes into the wider part of a bar, [*from, *to): waiting or the rest. True: on dark. */
 bool picture_text_place(const struct picture_bar *b, lw_ps *from, lw_ps *to);
 
-/* "bucket 3, 1.00 MiB", "forward", "12 ops"; returns buf. */
+/* "bucket 3, 1.00 MiB", "forward 2", "12 ops"; returns buf. */
 const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT]);
+/* The longest text for a bar that has at most n characters: its name, "F2", "2"; or "". */
+const char *picture_text(const struct picture_bar *b, int64_t n, char buf[PICTURE_TEXT]);
+int32_t picture_colour(const struct picture_bar *b);
+
+/* The legend: an entry for each look that the picture shows, with the colours that it has there.
+ * Returns how many. */
+int picture_keys(const struct picture *pic, struct plot_key keys[N_LOOKS]);
 
 #endif

@@ -94,6 +94,7 @@ enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, 
 /* One stored run. Strings belong to the arena given to the call; "" = unknown. */
 struct lw_run {
     const char *name;            /* what it is, for people: the user's, else lw_run_name_make's */
+    bool named;                  /* the user's */
     int64_t id;
     enum lw_run_kind kind;
     enum lw_run_status status;

@@ -72,7 +72,8 @@ static enum lw_status read_strings(struct lw_sql *q, struct lw_arena *a, struct 
         if (!*fields[i])
             return lw_fail_nomem(err);
     }
-    r->name = lw_sql_is_null(q, 27) ? lw_run_name_make(a, r, lw_sql_text(q, 28)) : keep(a, q, 27);
+    r->named = !lw_sql_is_null(q, 27);
+    r->name = !r->named ? lw_run_name_make(a, r, lw_sql_text(q, 28)) : keep(a, q, 27);
     return r->name ? LW_OK : lw_fail_nomem(err);
 }
 

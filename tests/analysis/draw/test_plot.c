@@ -83,7 +83,7 @@ static void the_timeline_holds_every_bar_with_its_times(void **state)
     assert_has(text, "$exposed << EOD\n300 412 -3.000 -2.880 0\n");
     assert_has(text, "\"bucket 1, 4.00 MiB\"");
     assert_has(text, "time from the start of the step [us]");
-    assert_has(text, "'rank 1 comm'");
+    assert_has(text, "'rank 1: compute' -3.800, 'comm' ");
     test_free(text);
 }
 
@@ -161,9 +161,9 @@ static void short_bars_of_one_kind_are_drawn_as_one(void **state)
 static void ops_below_a_pixel_become_one_bar_of_the_longest_kind(void **state)
 {
     struct picture_bar bars[3] = {
-        {.start = 0, .end = 2, .kind = LW_OP_KERNEL, .colour = 1, .n_ops = 1},
-        {.start = 2, .end = 6, .kind = LW_OP_COPY, .colour = 2, .n_ops = 1},
-        {.start = 6, .end = 9, .kind = LW_OP_KERNEL, .colour = 1, .n_ops = 1}};
+        {.start = 0, .end = 2, .kind = LW_OP_KERNEL, .look = LOOK_KERNEL, .n_ops = 1},
+        {.start = 2, .end = 6, .kind = LW_OP_COPY, .look = LOOK_COPY, .n_ops = 1},
+        {.start = 6, .end = 9, .kind = LW_OP_KERNEL, .look = LOOK_KERNEL, .n_ops = 1}};
     struct picture_strip strips[2] = {{.start = 0, .end = 4, .covered = 4},
                                       {.start = 6, .end = 9, .covered = 3}};
     struct picture pic = {.bars = bars, .n_bars = 3, .strips = strips, .n_strips = 2};
@@ -174,11 +174,138 @@ static void ops_below_a_pixel_become_one_bar_of_the_longest_kind(void **state)
     assert_int_equal(picture_join(&pic, 0, 5, &joined), 2); /* 0-6 is longer than a gap: closed */
     assert_int_equal(joined.end, 6);
     assert_int_equal(joined.kind, LW_OP_COPY);
-    assert_int_equal(joined.colour, 2);
+    assert_int_equal(joined.look, LOOK_COPY);
     assert_int_equal(picture_join_strips(&pic, 0, 2, &strip), 2);
     assert_int_equal(strip.end, 9);
     assert_int_equal(strip.covered, 7);
     assert_int_equal(picture_join_strips(&pic, 0, 1, &strip), 1);
+}
+
+/* The same step on both ranks: one group of rows that names both. */
+static void equal_ranks_are_drawn_once(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_sql("UPDATE span SET ready_ps = o.ready_ps, start_ps = o.start_ps,"
+             " all_in_ps = o.all_in_ps, end_ps = o.end_ps FROM span AS o WHERE span.rank = 1 AND o.rank = 0 AND"
+             " o.step = span.step AND o.pass = span.pass AND o.op = span.op");
+    char *text = script_of(LW_PLOT_TIMELINE);
+    assert_has(text, "set ytics ('ranks 0-1 (2): compute' -1.500, 'comm' -2.500)");
+    assert_null(strstr(text, "rank 1:"));
+    test_free(text);
+}
+
+/* Two stages in one more run than fit: of each stage one rank, and the rest is counted. */
+static void of_many_ranks_one_of_each_stage_is_drawn(void **state)
+{
+    struct lw_err err = {0};
+    struct picture pic;
+
+    (void)state;
+    runs_store(&runs_predicted);
+    struct scene s = open_scene(LW_PLOT_TIMELINE);
+    struct picture_view view = {s.runs, 1, -1, 1};
+    assert_int_equal(picture_read(s.store, &view, &pic, &err), LW_OK);
+    assert_int_equal(pic.left_out[0], 1);
+    assert_string_equal(pic.rows[0].group, "rank 0");
+    picture_free(&pic);
+    close_scene(&s);
+    runs_sql("UPDATE plan_rank SET pp = rank");
+    s = open_scene(LW_PLOT_TIMELINE);
+    view = (struct picture_view){s.runs, 1, -1, 2};
+    assert_int_equal(picture_read(s.store, &view, &pic, &err), LW_OK);
+    assert_int_equal(pic.left_out[0], 0);
+    assert_string_equal(pic.rows[0].group, "stage 0, rank 0");
+    assert_string_equal(pic.rows[2].group, "stage 1, rank 1");
+    picture_free(&pic);
+    close_scene(&s);
+}
+
+static void the_legend_holds_what_is_drawn(void **state)
+{
+    (void)state;
+    runs_store(&runs_one_bucket); /* bucket 0 alone: no odd one; no copies, no host */
+    char *text = script_of(LW_PLOT_TIMELINE);
+    assert_has(text, "set label 9000 'forward' at screen ");
+    assert_has(text, "'sums of gradients'");
+    assert_has(text, "fillcolor rgb '#e69f00'");
+    assert_null(strstr(text, "fillcolor rgb '#d55e00'"));
+    assert_null(strstr(text, "copies"));
+    assert_null(strstr(text, "'host'"));
+    test_free(text);
+}
+
+static void micro_batches_are_numbered_and_take_turns_in_colour(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_sql("UPDATE op SET micro_batch = 1 WHERE kind = 'backward'");
+    char *text = script_of(LW_PLOT_TIMELINE);
+    assert_has(text, "\"backward 1\"");
+    assert_has(text, "\n100 300 -1.860 -1.140 4167628\n"); /* 0x3f97cc */
+    test_free(text);
+}
+
+static void kernels_of_a_replay_have_the_colour_of_their_class(void **state)
+{
+    (void)state;
+    assert_int_equal(look_of(LW_OP_KERNEL, -1, "ampere_sgemm_128x64_nn"), LOOK_ARITHMETIC);
+    assert_int_equal(look_of(LW_OP_KERNEL, -1, "void cub::DeviceScanKernel<>"), LOOK_MEMORY);
+    assert_int_equal(look_of(LW_OP_KERNEL, -1, ""), LOOK_KERNEL);
+    assert_int_equal(look_of(LW_OP_ALL_GATHER, 3, ""), LOOK_WEIGHTS);
+    assert_int_equal(look_of(LW_OP_REDUCE_SCATTER, 3, ""), LOOK_GRADIENTS);
+    assert_int_equal(look_of(LW_OP_ALL_REDUCE, -1, ""), LOOK_COLLECTIVE);
+}
+
+/* Labels of a script whose text, at 7/10 of the font size a character, would leave the picture. */
+static void no_text_leaves_the_picture_from_600_to_3000_pixels(void **state)
+{
+    static const int widths[] = {600, 1400, 3000};
+
+    (void)state;
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    runs_sql("UPDATE run SET name = 'a run whose name is as long as a name can be, with every "
+             "option of its strategy that differs from what is usual: dp 8, tp 4, pp 16, zero 3'");
+    for (int kind = 0; kind < 2; kind++) /* timeline, overlap */
+        for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+            struct scene s = open_scene((enum lw_plot_kind)kind);
+            struct lw_err err = {0};
+            char line[4096], text[600];
+            FILE *f = tmpfile();
+            double x;
+            s.plot.width = widths[i];
+            assert_int_equal(lw_plot_script(s.store, &s.plot, f, &err), LW_OK);
+            rewind(f);
+            int n = 0;
+            while (fgets(line, sizeof line, f))
+                if (sscanf(line, "set label %*d '%599[^']' at screen %lf,", text, &x) == 2) {
+                    int points = strstr(line, "font ',8'") ? 8 : strstr(line, "',13'") ? 13 : 10;
+                    double px = plot_text_px(text, points) * (strstr(line, " center") ? 0.5 : 1);
+                    assert_true(strstr(line, " left") || x * widths[i] - px >= 0);
+                    assert_true(strstr(line, " right") || x * widths[i] + px <= widths[i]);
+                    n++;
+                }
+            assert_true(n > 5);
+            fclose(f);
+            close_scene(&s);
+        }
+}
+
+static void many_runs_come_in_pages(void **state)
+{
+    struct lw_run runs[8] = {{.id = 1}};
+    struct lw_plot p = {.kind = LW_PLOT_TIMELINE, .runs = runs, .n_runs = 8};
+    struct lw_err err = {0};
+    int64_t n_pages;
+
+    (void)state;
+    assert_int_equal(lw_plot_page(&p, 2, &n_pages, &err), LW_OK);
+    assert_int_equal(n_pages, 2);
+    assert_ptr_equal(p.runs, runs + 6);
+    assert_int_equal(p.n_runs, 2);
+    assert_int_equal(lw_plot_page(&p, 2, &n_pages, &err), LW_EINVAL);
+    assert_has(err.msg, "--page 2: a timeline of 2 runs has 1 page");
 }
 
 static void parts_of_a_step_stand_end_to_end(void **state)
@@ -363,8 +490,8 @@ static void characters_show_streams_buckets_and_exposure(void **state)
     rewind(f);
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
     fclose(f);
-    assert_has(text, "    rank 0 compute |FFFFFFFFFFBBBBBBBBBBBBBBBBBBBB           OO\n");
-    assert_has(text, "       rank 0 comm |                    .0000000000" "11111111111\n");
+    assert_has(text, "rank 0\n           compute |FFFFFFFFFFBBBBBBBBBBBBBBBBBBBB           OO\n");
+    assert_has(text, "              comm |                    .0000000000" "11111111111\n");
     assert_has(text, "           exposed |                             !!!!!!!!!!!!!\n");
     close_scene(&s);
 }
@@ -409,6 +536,13 @@ int main(void)
         STORED(strips_add_up_to_the_exposed_communication_of_the_summary),
         cmocka_unit_test(short_bars_of_one_kind_are_drawn_as_one),
         cmocka_unit_test(ops_below_a_pixel_become_one_bar_of_the_longest_kind),
+        STORED(equal_ranks_are_drawn_once),
+        STORED(of_many_ranks_one_of_each_stage_is_drawn),
+        STORED(the_legend_holds_what_is_drawn),
+        STORED(micro_batches_are_numbered_and_take_turns_in_colour),
+        cmocka_unit_test(kernels_of_a_replay_have_the_colour_of_their_class),
+        STORED(no_text_leaves_the_picture_from_600_to_3000_pixels),
+        cmocka_unit_test(many_runs_come_in_pages),
         STORED(parts_of_a_step_stand_end_to_end),
         STORED(predictions_are_paired_with_executions_of_the_same_plan),
         STORED(a_sweep_marks_the_best_cap),
