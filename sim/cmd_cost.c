@@ -59,8 +59,8 @@ static enum lw_status ask(const struct lw_cluster *c, struct lw_cost_query q, in
 
 int cmd_cost(int argc, char **argv)
 {
-    const char *cluster_name = "host", *op = "all_reduce", *bytes = "1KiB..1GiB", *dtype = NULL,
-               *algorithm = "auto", *measured = NULL, *gemm = NULL;
+    const char *cluster_name = "host", *op = NULL, *bytes = "1KiB..1GiB", *dtype = NULL,
+               *algorithm = "auto", *measured = NULL, *where = NULL, *gemm = NULL;
     int64_t ranks = 0, nodes = 0, from = 0, to = 0;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
@@ -78,6 +78,8 @@ int cmd_cost(int argc, char **argv)
         {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32; with --gemm bf16)", 0, 0},
         {"measured", 0, LW_OPT_STRING, &measured, "FILE",
          "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us", 0, 0},
+        {"where", 0, LW_OPT_STRING, &where, "COLUMN=TEXT[;...]",
+         "with --measured CSV: rows whose cells hold these texts (gpu=H200)", 0, 0},
         LW_OPTION_FORMAT(&format),
         {0},
     };
@@ -90,13 +92,14 @@ int cmd_cost(int argc, char **argv)
     if (rc >= 0)
         return rc;
     dtype = dtype ? dtype : gemm ? "bf16" : "f32";
-    if (lw_op_parse(op, &q.op, &err) != LW_OK || lw_dtype_parse(dtype, &q.dtype, &err) != LW_OK ||
+    if (lw_op_parse(op ? op : "all_reduce", &q.op, &err) != LW_OK ||
+        lw_dtype_parse(dtype, &q.dtype, &err) != LW_OK ||
         lw_reducer_parse(algorithm, &q.algorithm, &err) != LW_OK ||
         parse_range(bytes, &from, &to, &err) != LW_OK)
         return lw_cli_usage("cost", "%s", err.msg);
     enum lw_status status = lw_cluster_find(cluster_name, &c, &err);
     if (gemm || measured) {
-        struct traces_bench_hint hint = {op, ranks, nodes};
+        struct traces_bench_hint hint = {op, ranks, nodes, where};
         if (status == LW_OK)
             status = gemm ? sim_gemm_print(&c, gemm, q.dtype, format, stdout, &err)
                           : cmd_cost_measured(&c, measured, &hint, q.algorithm, format, &err);

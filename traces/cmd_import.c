@@ -28,7 +28,7 @@ static const struct lw_usage usage = {
 };
 
 struct options {
-    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *db, *name;
+    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *where, *db, *name;
     int64_t ranks, nodes, elements;
     bool as_traced, salvage, in_place, store;
     enum lw_format format;
@@ -86,7 +86,7 @@ static enum lw_status convert(const struct options *o, const struct traces_file 
         .chosen = o->step || o->sidecar || o->params || o->as_traced || o->salvage ||
                   o->elements || o->from_device,
         .from_device = o->from_device,
-        .choice = {.as_traced = o->as_traced, .n_elements = o->elements}, .bench = {o->op, o->ranks, o->nodes}};
+        .choice = {.as_traced = o->as_traced, .n_elements = o->elements}, .bench = {o->op, o->ranks, o->nodes, o->where}};
     struct traces_sidecar params = {0};
     struct traces_converted c = {0};
     enum lw_status status = parse_step(o->step, &want.choice.step, err);
@@ -131,6 +131,8 @@ int cmd_import(int argc, char **argv)
         {"output", 'o', LW_OPT_STRING, &o.output, "FILE", "the workload to write; - = stdout", 0, 0},
         {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
          "write the measured collectives as a cluster's tables; - = stdout", 0, 0},
+        {"where", 0, LW_OPT_STRING, &o.where, "COLUMN=TEXT[;...]",
+         "of a CSV of collectives take the rows whose cells hold these texts (gpu=H200)", 0, 0},
         {"onto", 0, LW_OPT_STRING, &o.onto, "CLUSTER",
          "with --cluster-out: lay the tables onto this cluster, whose links go on where they end", 0, 0},
         {"step", 0, LW_OPT_STRING, &o.step, "N|median",

@@ -31,6 +31,8 @@ int cmd_inspect(int argc, char **argv)
         {"ranks", 0, LW_OPT_INT, &hint.n_ranks, "N", "nccl-tests: ranks that ran", 1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &hint.n_nodes, "N", "nccl-tests: nodes that they ran on", 1,
          INT32_MAX},
+        {"where", 0, LW_OPT_STRING, &hint.where, "COLUMN=TEXT[;...]",
+         "of a CSV of collectives: rows whose cells hold these texts", 0, 0},
         {"kernel-classes", 0, LW_OPT_STRING, &kernels_file, "FILE",
          "what kernels are (comm, compute, memory), before the built-in table", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv",

@@ -5,7 +5,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct traces_bench_hint hints[] = {{0}, {"all_reduce", 8, 2}};
+    static const struct traces_bench_hint hints[] = {
+        {0}, {.op = "all_reduce", .n_ranks = 8, .n_nodes = 2}};
     struct lw_input in = fuzz_input_begin(data, size);
     enum traces_format format;
     struct lw_err err;

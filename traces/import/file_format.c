@@ -73,7 +73,9 @@ enum lw_status traces_format_of(const struct lw_input *in, enum traces_format *o
     if (p == end)
         return lw_fail(err, LW_EFORMAT, "%s: empty", in->name);
     if (*p == '{' || *p == '[')
-        *out = is_measured(in) ? TRACES_MEASURED : TRACES_KINETO;
+        *out = is_measured(in)                            ? TRACES_MEASURED
+               : traces_bench_is_json(in->text, in->len) ? TRACES_NCCL_TESTS
+                                                         : TRACES_KINETO;
     else if (traces_pipedream_is(p, (size_t)(end - p)))
         *out = TRACES_PIPEDREAM;
     else if (strncmp(p, "node,op,fwd_ms,", 15) == 0)

@@ -70,7 +70,7 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
                                    struct lw_err *err)
 {
     static const char *const titles[] = {"op", "dtype", ">ranks", ">nodes", ">at once", ">rows",
-                                         ">from", ">to", ">shortest", ">longest", "source"};
+                                         ">smallest", ">takes", ">largest", ">takes", "source"};
     struct lw_table *t = lw_table_new(11, titles);
     char buf[32];
 
@@ -88,8 +88,8 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
         lw_table_cell(t, "%d", m->n_in_flight);
         lw_table_cell(t, "%d", m->n_rows);
         lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[0]));
-        lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[m->n_rows - 1]));
         lw_table_cell(t, "%s", lw_format_ps(buf, m->time_ps[0]));
+        lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[m->n_rows - 1]));
         lw_table_cell(t, "%s", lw_format_ps(buf, m->time_ps[m->n_rows - 1]));
         lw_table_cell(t, "%s", m->source);
     }

@@ -11,8 +11,9 @@
 #include "shared/plan/op.h"
 #include "shared/base/units.h"
 
-/* Measured collectives: what nccl-tests prints (2.0 to today, its CSV too), or a CSV with titles
- * op, nranks, nnodes, size_bytes, time_us in any order. See docs/design/import_nccl_tests.md. */
+/* Measured collectives: what nccl-tests prints (2.0 to today, its CSV and its JSON too), or a CSV
+ * with titles op, nranks, nnodes, size_bytes, time_us in any order. See
+ * docs/design/import_nccl_tests.md. */
 struct lw_input;
 
 struct traces_bench_row {
@@ -27,13 +28,14 @@ struct traces_bench_table {
     int32_t n_ranks, n_nodes;
     int32_t n_rows;
     struct traces_bench_row *rows; /* ascending by bytes, each size once */
-    const char *gpu, *source;      /* "" = not said */
+    const char *gpu, *algo, *source; /* "" = not said */
 };
 
 struct traces_bench {
     struct lw_arena arena; /* owns everything below */
     const char *file, *version; /* borrowed; of the library, "" = not said */
-    bool is_nccl;               /* nccl-tests wrote it */
+    bool is_nccl;               /* of NCCL */
+    const char *time_is;        /* what a time is, "mean of the iterations"; NULL = not said */
     int32_t n;
     struct traces_bench_table *tables;
 };
@@ -42,9 +44,11 @@ struct traces_bench {
 struct traces_bench_hint {
     const char *op;
     int64_t n_ranks, n_nodes;
+    const char *where; /* CSV: rows whose cells hold these values, "gpu=H200-SXM;algo=NVLS" */
 };
 
 bool traces_bench_is(const char *text, size_t len);
+bool traces_bench_is_json(const char *text, size_t len); /* nccl-tests -J; reads the head */
 
 /* LW_EFORMAT names file and line, or what the file leaves out and which option gives it;
  * LW_ENOTSUP: an operation that no plan has (gather, scatter, hypercube). */

@@ -29,7 +29,8 @@ static enum lw_status check_devices(const struct traces_bench *b, int n, const c
             if (**gpu && strcmp(*gpu, here) != 0)
                 return lw_fail(err, LW_EINVAL,
                                "%s was measured on '%s', %s on '%s': a cluster has one kind of "
-                               "device; import them apart",
+                               "device; import them apart, or choose rows of a CSV with "
+                               "--where gpu=...",
                                from, *gpu, b[i].file, here);
             *gpu = here;
             from = b[i].file;
@@ -45,7 +46,7 @@ static enum lw_status check_once(const struct lw_cluster *c, const char *file,
             c->tables[i].n_ranks == t->n_ranks && c->tables[i].n_nodes == t->n_nodes)
             return lw_fail(err, LW_EINVAL,
                            "%s: a second table of %s of %s on %d ranks and %d nodes: which one "
-                           "holds? Import them apart",
+                           "holds? Import them apart, or choose rows of a CSV with --where",
                            file, lw_op_name(t->op), lw_dtype_name(t->dtype), t->n_ranks,
                            t->n_nodes);
     return LW_OK;
@@ -71,8 +72,9 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct traces_bench
                               "%lld bytes were not measured in place",
                               (long long)row->bytes);
     }
-    snprintf(about, sizeof about, "%.120s%s%.200s, %s", base_name(b->file), *t->source ? ": " : "",
-             t->source, in_place ? "in place" : "out of place");
+    snprintf(about, sizeof about, "%.120s%s%.200s, %s%s%s", base_name(b->file),
+             *t->source ? ": " : "", t->source, in_place ? "in place" : "out of place",
+             b->time_is ? ", " : "", b->time_is ? b->time_is : "");
     char *source = lw_arena_strdup(&c->arena, about);
     c->tables[c->n_tables++] = (struct lw_cost_table){
         .op = t->op, .dtype = t->dtype, .n_ranks = t->n_ranks, .n_nodes = t->n_nodes,

@@ -144,12 +144,12 @@ static void what_the_columns_decide_needs_no_name_and_what_they_leave_open_does(
         const char *row;
         int op; /* -1 = left open */
     } cases[] = {
-        {"64 16 float sum -1 5 1 1.5 0\n", LW_OP_ALL_REDUCE},
-        {"64 4 float sum -1 5 1 0.75 0\n", LW_OP_REDUCE_SCATTER}, /* 64 = 4 ranks * 4 * 4 B */
-        {"64 16 float sum 0 5 1 1 0\n", LW_OP_REDUCE},
-        {"64 16 float none 0 5 1 1 0\n", LW_OP_BROADCAST},
-        {"64 16 float none -1 5 1 1 0\n", LW_OP_SEND},
-        {"64 4 float none -1 5 1 0.75 0\n", -1}, /* all_gather or alltoall */
+        {"64 16 float sum -1 5 0.01 0.02 0\n", LW_OP_ALL_REDUCE},
+        {"64 4 float sum -1 5 0.01 0.01 0\n", LW_OP_REDUCE_SCATTER}, /* 64 = 4 ranks * 4 * 4 B */
+        {"64 16 float sum 0 5 0.01 0.01 0\n", LW_OP_REDUCE},
+        {"64 16 float none 0 5 0.01 0.01 0\n", LW_OP_BROADCAST},
+        {"64 16 float none -1 5 0.01 0.01 0\n", LW_OP_SEND},
+        {"64 4 float none -1 5 0.01 0.01 0\n", -1}, /* all_gather or alltoall */
     };
     char text[1024];
 
@@ -177,7 +177,7 @@ static void what_the_columns_decide_needs_no_name_and_what_they_leave_open_does(
 
 static void output_without_its_rank_lines_asks_for_them(void **state)
 {
-    static const char text[] = TITLES "64 16 float sum -1 5 1 1 0 4 1 1 0\n";
+    static const char text[] = TITLES "64 16 float sum -1 5 0.01 0.01 0 4 0.01 0.01 0\n";
     struct traces_bench_hint hint = {.n_ranks = 16, .n_nodes = 2};
     struct traces_bench b;
     struct lw_err err = {0};
@@ -193,13 +193,13 @@ static void output_without_its_rank_lines_asks_for_them(void **state)
 
 static void a_size_that_was_measured_again_counts_by_its_median(void **state)
 {
-    struct traces_bench_hint hint = {"all_reduce", 2, 1};
+    struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 2, .n_nodes = 1};
     struct traces_bench b;
 
     (void)state;
-    assert_int_equal(read_text(TITLES "64 16 float sum -1 9 1 1 0 3 1 1 0\n"
-                                      "64 16 float sum -1 5 1 1 0 8 1 1 0\n"
-                                      "64 16 float sum -1 7 1 1 0 4 1 1 0\n",
+    assert_int_equal(read_text(TITLES "64 16 float sum -1 9 0.01 0.01 0 3 0.01 0.01 0\n"
+                                      "64 16 float sum -1 5 0.01 0.01 0 8 0.01 0.01 0\n"
+                                      "64 16 float sum -1 7 0.01 0.01 0 4 0.01 0.01 0\n",
                                &hint, &b, NULL), LW_OK);
     assert_int_equal(b.tables[0].n_rows, 1);
     assert_int_equal(b.tables[0].rows[0].time, 7000000);     /* of 5, 7, 9 */
@@ -211,9 +211,9 @@ static void two_tests_in_one_log_are_two_tables(void **state)
 {
     static const char text[] =
         "./all_reduce_perf -b 8\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
-        "64 16 float sum -1 5 1 1 0\n"
+        "64 16 float sum -1 5 0.01 0.01 0\n"
         "./all_gather_perf -b 8\n" RANK(0, "h", 0) RANK(1, "h", 1) RANK(2, "i", 0) TITLES
-        "96 8 float none -1 6 1 1 0\n";
+        "96 8 float none -1 6 0.01 0.01 0\n";
     struct traces_bench b;
 
     (void)state;
@@ -234,7 +234,7 @@ static void the_csv_that_nccl_tests_writes_is_read_too(void **state)
         "size, count, type, redop, root, time, algbw, busbw, #wrong, time, algbw, busbw, #wrong, nthreads, op, root\n"
         "(B), (elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),,,,\n"
         "1024, 256, bfloat16, sum, -1, 20.25, 0.1, 0.1, 0, 21.5, 0.1, 0.1, 0,1,sum,0\n";
-    struct traces_bench_hint hint = {"all_reduce", 8, 1};
+    struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 8, .n_nodes = 1};
     struct traces_bench b;
 
     (void)state;
@@ -283,10 +283,11 @@ static void bad_tables_are_refused_with_file_and_line(void **state)
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,0\n", "above zero", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nhypercube,2,1,4,1\n", "operation 'hypercube'", LW_ENOTSUP},
         {TITLES, "no row", LW_EFORMAT},
-        {RANK(0, "h", 0) TITLES "64 16 float sum -1 -5 1 1 0\n", "t.txt:3: ", LW_EFORMAT},
-        {"./gather_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES "64 16 float none 0 5 1 1 0\n",
+        {RANK(0, "h", 0) TITLES "64 16 float sum -1 -5 0.01 0.01 0\n", "t.txt:3: ", LW_EFORMAT},
+        {"./gather_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
+         "64 16 float none 0 5 0.01 0.01 0\n",
          "operation 'gather'", LW_ENOTSUP},
-        {RANK(0, "h", 0) TITLES "64 16 quux sum -1 5 1 1 0\n", "quux", LW_EINVAL},
+        {RANK(0, "h", 0) TITLES "64 16 quux sum -1 5 0.01 0.01 0\n", "quux", LW_EINVAL},
     };
 
     (void)state;
