@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/plan/op.h"
+
 struct walk {
     const struct lw_timeline *t;
     const struct lw_plan *p;

@@ -10,6 +10,7 @@
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
 #include "shared/plan/plan_builder.h"
+#include "shared/plan/strategy.h"
 
 struct loader {
     struct lw_store *store;

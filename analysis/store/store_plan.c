@@ -5,6 +5,7 @@
 
 #include "analysis/store/sql.h"
 #include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
 
 static const char *const stream_class[] = {"compute", "comm", "copy", "host"};
 static const char *const op_class[] = {"compute", "copy", "collective", "p2p", "memory", "host"};
@@ -21,7 +22,7 @@ static void put_options(struct lw_sql *q, int64_t id, const struct lw_plan *p)
     char buf[64];
     for (int i = 0; i < lw_strategy_n_options(); i++)
         lw_sql_run(q, "ltt", id, lw_strategy_option(i)->name,
-                   lw_strategy_get(&p->strategy, i, buf));
+                   lw_strategy_get(p->strategy, i, buf));
 }
 
 static void put_notes(struct lw_sql *q, int64_t id, const struct lw_plan *p)
@@ -185,7 +186,7 @@ enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, in
                           " VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                           &q, err));
     lw_sql_run(q, "ttiiiiilitt", p->hash, p->name ? p->name : "", p->n_ranks, p->n_stages,
-               p->n_params, p->n_buckets, p->n_ops, p->strategy.bucket_cap_bytes, p->repeat_from,
+               p->n_params, p->n_buckets, p->n_ops, p->strategy->bucket_cap_bytes, p->repeat_from,
                p->workload_hash, p->cluster_name);
     LW_TRY(lw_sql_finish(q, err));
     *id = lw_sql_last_id(s);

@@ -1,6 +1,7 @@
 /* The spans of a stored run as a timeline again, to the picosecond. */
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
+#include "shared/plan/op.h"
 
 static enum lw_status add_span(struct lw_sql *q, struct lw_timeline *t, struct lw_err *err)
 {
@@ -12,7 +13,9 @@ static enum lw_status add_span(struct lw_sql *q, struct lw_timeline *t, struct l
         .all_in = lw_sql_int(q, 10), .end = lw_sql_int(q, 11),
     };
 
-    LW_TRY(lw_op_parse(lw_sql_text(q, 4), &v.kind, err));
+    enum lw_op_kind kind;
+    LW_TRY(lw_op_parse(lw_sql_text(q, 4), &kind, err));
+    v.kind = (uint8_t)kind;
     return lw_timeline_add(t, &v, err);
 }
 

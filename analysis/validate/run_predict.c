@@ -14,6 +14,7 @@
 #include "analysis/validate/run_machine.h"
 #include "analysis/validate/run_model.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"

@@ -9,6 +9,7 @@
 
 #include "shared/plan/plan.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"

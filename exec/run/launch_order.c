@@ -98,9 +98,9 @@ static enum lw_status make_reducer(struct check *c, struct lw_err *err)
         if (bucket_of[p] >= 0 && !c->layout->produced[p])
             unused[n_unused++] = p;
     }
-    LW_TRY(lw_reducer_new(n, bucket_of, c->n_buckets, c->plan->strategy.launch_order, &c->reducer,
+    LW_TRY(lw_reducer_new(n, bucket_of, c->n_buckets, c->plan->strategy->launch_order, &c->reducer,
                           err));
-    lw_reducer_set_rules(c->reducer, lw_reducer_rules_of(&c->plan->strategy));
+    lw_reducer_set_rules(c->reducer, lw_reducer_rules_of(c->plan->strategy));
     c->unused = unused;
     c->n_unused = n_unused;
     return begin_round(c, err);

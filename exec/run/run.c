@@ -384,9 +384,9 @@ static enum lw_status refuse_consolidation(const struct exec_run *r, struct lw_e
     if (o->consolidate >= 0 && !(r->backend->capabilities & EXEC_CAN_BROADCAST))
         return lw_fail(err, LW_ENOTSUP, "--consolidate %d: backend '%s' has no broadcast",
                        o->consolidate, r->backend->name);
-    if (o->consolidate >= 0 && r->plan->strategy.ep > 1)
+    if (o->consolidate >= 0 && r->plan->strategy->ep > 1)
         return lw_fail(err, LW_ENOTSUP, "--consolidate %d: experts are not in one data group (--ep %d)",
-                       o->consolidate, (int)r->plan->strategy.ep);
+                       o->consolidate, (int)r->plan->strategy->ep);
     return LW_OK;
 }
 

@@ -63,7 +63,7 @@ enum lw_status exec_norm_limit(const struct lw_plan *p, int64_t n_terms, int32_t
     enum lw_dtype narrowest = LW_F64;
     int32_t odd = divisor > 0 ? divisor : 1;
 
-    if (p->strategy.clip <= 0 || elements == 0)
+    if (p->strategy->clip <= 0 || elements == 0)
         return LW_OK;
     for (int32_t b = 0; b < p->n_buckets; b++)
         if (lw_plan_is_norm(p, b) && exec_exact_limit(p->buckets[b].dtype) < holds) {
@@ -77,7 +77,7 @@ enum lw_status exec_norm_limit(const struct lw_plan *p, int64_t n_terms, int32_t
         return lw_fail(err, LW_EINVAL,
                        "the plan clips at norm %g: the squares of %lld elements, of %lld gradients "
                        "each, do not add up exactly in %s: with so many elements at most %lld "
-                       "gradients each can be verified", p->strategy.clip, (long long)elements,
+                       "gradients each can be verified", p->strategy->clip, (long long)elements,
                        (long long)n_terms, lw_dtype_name(narrowest), (long long)most);
     if (most * odd < *limit)
         *limit = most * odd;
@@ -115,7 +115,7 @@ static enum lw_status add_scale(const struct exec_tensors *m, const struct exec_
 {
     enum lw_dtype t = exec_gradient_dtype(m->plan, a);
     struct exec_part part = {.kind = EXEC_PART_SCALE, .to_dtype = t, .count = n,
-                             .clip = {m->ranks[at->rank].norm, number, m->plan->strategy.clip}};
+                             .clip = {m->ranks[at->rank].norm, number, m->plan->strategy->clip}};
     char *mem = exec_tensors_gradient(m, at->layout, at->rank, a, &part.divisor);
 
     part.to = mem + first * lw_dtype_size(t);

@@ -42,7 +42,7 @@ bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other)
 
 bool exec_ranks_share(const struct lw_plan *p, int32_t param, int32_t rank, int32_t other)
 {
-    int64_t ep = p->params[param].expert ? p->strategy.ep : 1;
+    int64_t ep = p->params[param].expert ? p->strategy->ep : 1;
 
     return exec_ranks_agree(p, rank, other) &&
            (ep <= 1 || p->coord[3L * rank] % ep == p->coord[3L * other] % ep);
@@ -162,7 +162,7 @@ static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_
 
 enum lw_dtype exec_gradient_dtype(const struct lw_plan *p, int32_t param)
 {
-    return lw_strategy_grad_dtype(&p->strategy, (enum lw_dtype)p->params[param].dtype);
+    return lw_strategy_grad_dtype(p->strategy, (enum lw_dtype)p->params[param].dtype);
 }
 
 enum lw_dtype exec_bucket_filled_in(const struct lw_plan *p, int32_t bucket)
@@ -545,7 +545,7 @@ enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
-    m->clips = p->strategy.clip > 0;
+    m->clips = p->strategy->clip > 0;
     LW_TRY(index_shards(m, err));
     m->layouts = lw_arena_alloc(&m->arena, (int64_t)p->n_variants * p->n_roles, sizeof *m->layouts);
     m->ranks = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->ranks);

@@ -44,7 +44,7 @@ static enum lw_status audit_clipping(const struct lw_plan *p, int32_t variant, i
     return lw_fail(err, LW_ENO, "variant '%s', role '%s': the plan clips at norm %g, but %d ops take the "
                                 "squares of gradients and %d scale them (copy_in and copy_out of set "
                                 "'%s')", p->variants[variant].name, p->roles[role].name,
-                   p->strategy.clip, squares, scales, lw_bucket_kind_name(LW_BUCKET_NORM));
+                   p->strategy->clip, squares, scales, lw_bucket_kind_name(LW_BUCKET_NORM));
 }
 
 /* --- casts ---------------------------------------------------------------------------------------

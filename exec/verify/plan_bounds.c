@@ -79,7 +79,7 @@ static enum lw_status check_sizes(struct bounds *k, struct lw_err *err)
         LW_TRY(take(k, "parameter", i, p->params[i].numel, err));
     for (int32_t b = 0; b < p->n_buckets; b++) {
         LW_TRY(take(k, "bucket", b, p->buckets[b].bytes, err));
-        if (lw_plan_is_norm(p, b) && p->strategy.clip <= 0)
+        if (lw_plan_is_norm(p, b) && p->strategy->clip <= 0)
             return lw_fail(err, LW_EPLAN, "bucket %d is of a norm, but the plan clips nothing", b);
     }
     return LW_OK;

@@ -159,7 +159,7 @@ static void clip(struct exec_reference *f, int32_t param, int32_t divisor, doubl
     int64_t n = f->m->plan->params[param].numel;
 
     exec_scale(LW_F32, f->sum, n, divisor,
-               exec_clip_coefficient(squares, f->m->plan->strategy.clip));
+               exec_clip_coefficient(squares, f->m->plan->strategy->clip));
     exec_convert(t, f->got, LW_F32, f->sum, n, 1);
     exec_convert(LW_F32, f->sum, t, f->got, n, 1);
 }
@@ -173,7 +173,7 @@ double exec_reference_clipped(const struct exec_reference *f, int32_t param, dou
     if (!f->m->clips)
         return average;
     exec_put(t, &room, 0, average);
-    exec_scale_one(t, &room, 0, 1, exec_clip_coefficient(squares, f->m->plan->strategy.clip));
+    exec_scale_one(t, &room, 0, 1, exec_clip_coefficient(squares, f->m->plan->strategy->clip));
     return exec_get(t, &room, 0);
 }
 

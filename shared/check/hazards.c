@@ -16,6 +16,7 @@
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
 #include "shared/check/vector_clock.h"
+#include "shared/plan/op.h"
 #include "shared/plan/uses.h"
 
 enum { READS, ADDS, WRITES, N_ACCESSES };

@@ -5,6 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check_run.h"
+#include "shared/plan/op.h"
 
 /* --- can roles stand for ranks? ----------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
+#include "shared/plan/op.h"
 
 struct comm_check {
     const struct lw_plan *p;

@@ -12,6 +12,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check_run.h"
+#include "shared/plan/op.h"
 
 enum { REPEATED, FIRST }; /* an op's use of its group or channel, in k->state */
 enum { DONE = INT32_MAX };

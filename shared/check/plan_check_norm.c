@@ -13,6 +13,8 @@
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
+#include "shared/plan/op.h"
+#include "shared/plan/strategy.h"
 
 enum { MAX_SUMS = 8 };
 
@@ -155,7 +157,7 @@ static enum lw_status check_optimizer(const struct norm *k, const struct chain *
     if (c->scale < 0)
         return lw_fail(err, LW_EPLAN, "%s: the plan clips at norm %g, but no copy_out of set '%s' "
                                       "comes before it", lw_plan_op_text(k->p, op, text),
-                       k->p->strategy.clip, lw_bucket_kind_name(LW_BUCKET_NORM));
+                       k->p->strategy->clip, lw_bucket_kind_name(LW_BUCKET_NORM));
     return LW_OK;
 }
 
@@ -351,7 +353,7 @@ static enum lw_status check_absent(const struct lw_plan *p, int32_t variant, str
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
             if (names_norm(p, &p->ops[i]))
                 return lw_fail(err, LW_EPLAN, "%s: %s", lw_plan_op_text(p, i, text),
-                               p->strategy.clip > 0 ? "the variant does not end a step"
+                               p->strategy->clip > 0 ? "the variant does not end a step"
                                                     : "the plan clips nothing");
     }
     return LW_OK;
@@ -386,9 +388,9 @@ enum lw_status lw_check_norm(const struct lw_plan *p, struct lw_err *err)
 
     for (int32_t i = 0; i < p->n_sets; i++)
         any = any || p->sets[i].kind == LW_BUCKET_NORM;
-    for (int32_t v = 0; any && p->strategy.clip <= 0 && v < p->n_variants; v++)
+    for (int32_t v = 0; any && p->strategy->clip <= 0 && v < p->n_variants; v++)
         LW_TRY(check_absent(p, v, err));
-    if (p->strategy.clip > 0)
+    if (p->strategy->clip > 0)
         s = run(&k, &room, err);
     lw_arena_free(&room);
     return s;

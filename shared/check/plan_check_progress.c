@@ -12,6 +12,7 @@
  * its ops ended through another. Dependencies are looked at once each: a cursor per stream
  * remembers the first that had not ended. */
 #include "shared/check/plan_check_run.h"
+#include "shared/plan/op.h"
 
 static void wake(struct lw_check_run *k, int32_t actor)
 {

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "shared/check/plan_check.h"
+#include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
+#include "shared/plan/strategy.h"
 
 static enum lw_status fail(struct lw_err *err, const char *what, int64_t i, const char *field,
                            int64_t found, int64_t lowest, int64_t limit)
@@ -143,7 +145,7 @@ static enum lw_status check_places(const struct lw_plan *p, struct lw_err *err)
 static enum lw_status check_coords(const struct lw_plan *p, struct lw_err *err)
 {
     static const char *const names[] = {"dp", "pp", "tp"};
-    const int64_t sizes[] = {p->strategy.dp * p->strategy.cp, p->strategy.pp, p->strategy.tp};
+    const int64_t sizes[] = {p->strategy->dp * p->strategy->cp, p->strategy->pp, p->strategy->tp};
     bool grid = sizes[0] > 0 && sizes[1] > 0 && sizes[2] > 0 &&
                 sizes[0] <= p->n_ranks / sizes[1] / sizes[2] &&
                 sizes[0] * sizes[1] * sizes[2] == p->n_ranks;
@@ -318,7 +320,7 @@ static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw
     if (k->bytes < end * size)
         return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes, but its slots end at %lld", b,
                        (long long)k->bytes, (long long)(end * size));
-    if (p->strategy.zero == 0 && k->bytes != end * size)
+    if (p->strategy->zero == 0 && k->bytes != end * size)
         return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes for %lld bytes of gradients", b,
                        (long long)k->bytes, (long long)(end * size));
     return LW_OK;

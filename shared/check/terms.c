@@ -14,6 +14,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
+#include "shared/plan/op.h"
 #include "shared/plan/uses.h"
 
 struct lw_terms {

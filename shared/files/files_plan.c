@@ -11,7 +11,7 @@
 static enum lw_status verify(struct lw_plan *p, const char *hash, bool unchecked,
                              struct lw_err *err)
 {
-    if (lw_strategy_check(&p->strategy, err) != LW_OK)
+    if (lw_strategy_check(p->strategy, err) != LW_OK)
         return lw_err_context(err, "at strategy");
     if (!unchecked)
         LW_TRY(lw_plan_check(p, err));
@@ -26,11 +26,17 @@ static enum lw_status verify(struct lw_plan *p, const char *hash, bool unchecked
 
 enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err)
 {
-    struct plan_file f = {.plan.strategy = lw_strategy_default()};
+    struct lw_strategy strategy = lw_strategy_default();
+    struct plan_file f = {.plan.strategy = &strategy};
     struct lw_arena arena = {0};
     enum lw_status s = lw_file_read(file, "plan", lw_plan_file_fields, &arena, &f, err);
 
     f.plan.arena = arena;
+    f.plan.strategy = lw_arena_alloc(&f.plan.arena, 1, sizeof strategy);
+    if (!f.plan.strategy)
+        s = s == LW_OK ? lw_fail_nomem(err) : s;
+    else
+        *f.plan.strategy = strategy;
     if (s == LW_OK) {
         s = lw_plan_file_pack(&f, &f.plan, err);
         if (s == LW_OK)

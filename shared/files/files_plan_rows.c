@@ -223,12 +223,12 @@ static const struct lw_field operands_fields[] = {
 
 static void read_strategy(struct lw_fields *r, void *base)
 {
-    lw_strategy_fields_read(r, &((struct plan_file *)base)->plan.strategy);
+    lw_strategy_fields_read(r, ((struct plan_file *)base)->plan.strategy);
 }
 
 static void write_strategy(struct lw_jsonout *o, const struct lw_field *f, const void *base)
 {
-    lw_strategy_fields_write(o, f->name, &((const struct plan_file *)base)->plan.strategy);
+    lw_strategy_fields_write(o, f->name, ((const struct plan_file *)base)->plan.strategy);
 }
 
 #define AT(field) offsetof(struct plan_file, field)

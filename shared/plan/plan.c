@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "shared/base/hash.h"
+#include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
+#include "shared/plan/strategy.h"
 
 enum { PLAN_FORMAT = 1 };
 
@@ -143,7 +145,7 @@ bool lw_plan_is_whole(const struct lw_plan *p, int32_t param)
 bool lw_plan_counts(const struct lw_plan *p, int32_t param, int32_t tensor)
 {
     const struct lw_plan_param *a = &p->params[param];
-    bool first = a->tied < 0 || a->tied == param || p->strategy.compat == LW_COMPAT_COLOSSALAI;
+    bool first = a->tied < 0 || a->tied == param || p->strategy->compat == LW_COMPAT_COLOSSALAI;
 
     return a->trainable && lw_plan_holds(p, param) && first &&
            (tensor == 0 || !lw_plan_is_whole(p, param));
@@ -379,7 +381,7 @@ enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
     if (!h)
         return lw_fail_nomem(err);
     lw_hash_int(h, PLAN_FORMAT);
-    feed_strategy(h, &p->strategy);
+    feed_strategy(h, p->strategy);
     feed_ranks(h, p);
     feed_comms(h, p);
     feed_params(h, p);

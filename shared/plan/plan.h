@@ -7,11 +7,11 @@
 #include "shared/base/arena.h"
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
-#include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
 #include "shared/base/units.h"
+#include "shared/plan/reducer_kind.h"
 
 struct lw_sparse;
+struct lw_strategy;
 
 /* Every decision of a training step, resolved: what sim/ predicts and exec/ runs. Plain data to be
  * read; refers by index (-1 = none), so it prints, hashes, stores and travels as it is.
@@ -201,7 +201,7 @@ struct lw_role {
 struct lw_plan {
     struct lw_arena arena; /* owns everything below */
     const char *name;
-    struct lw_strategy strategy; /* that made it; compat included */
+    struct lw_strategy *strategy; /* that made it; compat included; never NULL */
     char hash[33];               /* hex of the 128-bit hash of the canonical bytes; "" = not yet */
 
     int32_t n_ranks, n_stages, n_roles, n_variants;

@@ -3,6 +3,7 @@
  * last, so they are contiguous. The first failure sticks; later additions do nothing. */
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/sparse.h"
+#include "shared/plan/strategy.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -122,11 +123,13 @@ struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks)
     if (!b)
         return NULL;
     b->plan.n_ranks = n_ranks;
-    b->plan.strategy = lw_strategy_default();
+    b->plan.strategy = lw_arena_alloc(&b->plan.arena, 1, sizeof *b->plan.strategy);
     b->plan.name = keep(b, name);
     b->role_of = lw_calloc((size_t)n_ranks, sizeof *b->role_of);
     b->coord = lw_calloc((size_t)n_ranks * 3, sizeof *b->coord);
-    b->failed = b->failed || !b->role_of || !b->coord;
+    b->failed = b->failed || !b->role_of || !b->coord || !b->plan.strategy;
+    if (b->plan.strategy)
+        *b->plan.strategy = lw_strategy_default();
     b->variant = b->role = -1;
     return b;
 }
@@ -152,9 +155,11 @@ void lw_builder_free(struct lw_builder *b)
 
 void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s)
 {
-    b->plan.strategy = *s;
+    if (!b->plan.strategy)
+        return; /* failed */
+    *b->plan.strategy = *s;
     if (s->partition_list)
-        b->plan.strategy.partition_list = keep(b, s->partition_list);
+        b->plan.strategy->partition_list = keep(b, s->partition_list);
 }
 
 int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role)

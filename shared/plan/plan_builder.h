@@ -1,6 +1,7 @@
 #ifndef LW_SHARED_PLAN_PLAN_BUILDER_H
 #define LW_SHARED_PLAN_PLAN_BUILDER_H
 
+#include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 
 /* Makes a plan piece by piece: lowering, importers (a replay is a plan) and tests all build through

@@ -4,7 +4,9 @@
 #include "shared/plan/plan_diff.h"
 
 #include "shared/base/checked.h"
+#include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
+#include "shared/plan/strategy.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,8 +56,8 @@ static bool strategies_differ(struct diff *d)
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         char x[64], y[64], what[80];
         snprintf(what, sizeof what, "strategy: --%s", lw_strategy_option(i)->name);
-        if (words_differ(d, what, lw_strategy_get(&d->a->strategy, i, x),
-                         lw_strategy_get(&d->b->strategy, i, y)))
+        if (words_differ(d, what, lw_strategy_get(d->a->strategy, i, x),
+                         lw_strategy_get(d->b->strategy, i, y)))
             return true;
     }
     return false;

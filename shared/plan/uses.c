@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "shared/plan/op.h"
+
 struct walk {
     const struct lw_uses *u;
     const struct lw_op *op;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/op.h"
+#include "shared/plan/strategy.h"
 #include "shared/show/plan_stages.h"
 #include "shared/base/arena.h"
 #include "shared/base/jsonout.h"
@@ -130,7 +132,7 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
 {
     printf("plan %s\n%s: %d rank%s, %d role%s, %d ops\n\n", p->hash, p->name, p->n_ranks,
            p->n_ranks == 1 ? "" : "s", p->n_roles, p->n_roles == 1 ? "" : "s", p->n_ops);
-    if (p->n_roles > 1 && p->strategy.pp > 1) {
+    if (p->n_roles > 1 && p->strategy->pp > 1) {
         LW_TRY(lw_plan_show_stages(p, err));
         printf("%d buckets in %d sets (--format csv lists them)\n\n", p->n_buckets, p->n_sets);
     } else if (p->n_buckets > 0) {
@@ -148,9 +150,9 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
                 printf(" %s %lld", lw_op_name((enum lw_op_kind)k), (long long)n[k]);
         putchar('\n');
     }
-    if (p->strategy.pp == 1)
+    if (p->strategy->pp == 1)
         printf("\nmemory of a rank, without activations\n");
-    for (int32_t r = 0; p->strategy.pp == 1 && r < p->n_roles; r++) {
+    for (int32_t r = 0; p->strategy->pp == 1 && r < p->n_roles; r++) {
         printf("  %s:", p->roles[r].name);
         for (int m = 0; m < LW_N_MEM; m++) {
             char text[32];
@@ -235,7 +237,7 @@ static enum lw_status show_json(const struct lw_plan *p, struct lw_err *err)
     lw_jsonout_object(&o, "strategy");
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         char text[64];
-        lw_jsonout_string(&o, lw_strategy_option(i)->name, lw_strategy_get(&p->strategy, i, text));
+        lw_jsonout_string(&o, lw_strategy_option(i)->name, lw_strategy_get(p->strategy, i, text));
     }
     lw_jsonout_end(&o);
     lw_jsonout_array(&o, "bucket_sets");

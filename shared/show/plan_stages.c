@@ -5,6 +5,7 @@
 
 #include "shared/base/table.h"
 #include "shared/base/units.h"
+#include "shared/plan/op.h"
 
 struct pass {
     lw_ps forward, backward, again;

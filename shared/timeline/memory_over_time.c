@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
+#include "shared/plan/op.h"
 #include "shared/plan/uses.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/base/checked.h"

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "shared/plan/op.h"
+
 /* What may hold at a moment, the first that does counts; WAITS: one for each enum lw_wait. */
 enum { COMPUTE, COPY, TRANSFER, WAITS, N_LEVELS = WAITS + LW_N_WAITS };
 

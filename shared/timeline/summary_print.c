@@ -2,6 +2,7 @@
 #include "shared/timeline/summary_print.h"
 
 #include "shared/base/table.h"
+#include "shared/plan/op.h"
 
 static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
 {

@@ -10,6 +10,8 @@
 
 #include <math.h>
 
+#include "shared/plan/strategy.h"
+
 static int32_t micro_batches(const struct lw_plan *p, int32_t variant)
 {
     struct lw_program g = lw_plan_program(p, variant, 0);
@@ -24,7 +26,7 @@ static int32_t micro_batches(const struct lw_plan *p, int32_t variant)
 int64_t lw_plan_samples(const struct lw_plan *p, int64_t batch)
 {
     int64_t n = 0;
-    int32_t dp = p->strategy.dp > 0 ? p->strategy.dp : 1;
+    int32_t dp = p->strategy->dp > 0 ? p->strategy->dp : 1;
 
     for (int32_t pass = p->repeat_from; pass < p->n_passes; pass++) {
         n += micro_batches(p, p->pass_variant[pass]);
@@ -105,7 +107,7 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
         t.samples_per_s = (double)t.samples / s;
         t.tokens_per_s = t.tokens > 0 ? (double)t.tokens / s : NAN;
         t.model_flops = model_flops(w, (double)t.samples);
-        t.hardware_flops = t.model_flops + recomputed_flops(w, p->strategy.recompute, t.model_flops,
+        t.hardware_flops = t.model_flops + recomputed_flops(w, p->strategy->recompute, t.model_flops,
                                                             (double)t.samples);
         if (c)
             t.peak_flops_per_s = known(c->device.peak_flops[main_dtype(w)]);

@@ -9,6 +9,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/checked.h"
 #include "shared/base/host_memory.h"
+#include "shared/plan/op.h"
 
 /* The columns as a table, so that growing, moving and freeing them are one loop each. */
 enum { N_COLUMNS = 12 };

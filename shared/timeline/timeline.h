@@ -26,7 +26,7 @@ struct lw_timeline {
 
 struct lw_span { /* one row */
     int32_t step, pass, rank, stream, comm, op;
-    enum lw_op_kind kind;
+    uint8_t kind; /* enum lw_op_kind */
     lw_ps ready, issue, start, all_in, end;
 };
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "shared/plan/op.h"
+
 /* Scratch of one call: the latest unit on each stream and communicator, and of each group call; the
  * pooled units on a stream since its latest other unit, as a list. */
 struct scratch {

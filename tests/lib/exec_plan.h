@@ -9,7 +9,9 @@
  * OPTIMIZER. */
 #include <string.h>
 
+#include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
+#include "shared/plan/strategy.h"
 
 struct exec_test_plan {
     int32_t n_ranks, n_params, per_bucket;

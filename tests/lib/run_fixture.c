@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "shared/plan/plan_builder.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/lib/run_fixture.h"
 

@@ -3,6 +3,7 @@
 
 #include "shared/plan/op.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/tiny_workload.h"
 
 /* Op `from` of the plan moves after op `to` of the same program; those between move up, and

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/workload.h"
 

@@ -19,6 +19,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/jsonout.h"
+#include "shared/plan/op.h"
 #include "traces/trace/device_figures.h"
 
 struct writer {

@@ -1,4 +1,5 @@
 /* Spans as comma-separated values: one line each, times in ns (rounded half up), -1 = unknown. */
+#include "shared/plan/op.h"
 #include "traces/export/export_chrome.h"
 
 #include "shared/base/table.h"

@@ -11,6 +11,7 @@
 
 #include "analysis/explain/explain.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "sim/bench/bench_plan.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"

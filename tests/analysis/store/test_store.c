@@ -17,6 +17,7 @@
 
 #include "analysis/store/store.h"
 #include "shared/plan/plan_builder.h"
+#include "shared/plan/strategy.h"
 
 static char folder[64], file[128];
 

@@ -306,10 +306,10 @@ static void a_random_grid_ends_like_one_rank(void **state)
         if (s != LW_OK && !(s == LW_EINVAL && strstr(err.msg, "can be verified")))
             fail_msg("%s: %s", words, err.msg);
         made += s == LW_OK;
-        sharded += s == LW_OK && p.strategy.zero > 0 && p.strategy.dp > 1;
-        cut += s == LW_OK && p.strategy.pp * p.strategy.tp > 1;
+        sharded += s == LW_OK && p.strategy->zero > 0 && p.strategy->dp > 1;
+        cut += s == LW_OK && p.strategy->pp * p.strategy->tp > 1;
         for (int i = 0; s == LW_OK && i < PARAMS; i++)
-            if (k.params[i].ignored && k.params[i].trainable && p.strategy.dp > 1) {
+            if (k.params[i].ignored && k.params[i].trainable && p.strategy->dp > 1) {
                 ignored++;
                 break;
             }
@@ -512,7 +512,7 @@ static void gradients_are_as_small_as_their_squares_need(void **state)
     struct lw_plan p = built(&k, "clip 1 dp 2");
     assert_int_equal(exec_norm_limit(&p, 6, 6, &limit, &err), LW_OK);
     assert_int_equal(limit, 3 * 1024);
-    p.strategy.clip = 0;
+    p.strategy->clip = 0;
     limit = 1 << 24;
     assert_int_equal(exec_norm_limit(&p, 6, 6, &limit, &err), LW_OK);
     assert_int_equal(limit, 1 << 24);
@@ -545,7 +545,7 @@ static void a_norm_that_is_no_number_is_refused(void **state)
     assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EPLAN);
     assert_non_null(strstr(err.msg, "4096 bytes of f64 and 0 gradients; it is one number of f64 or f32"));
     b->bytes = 8;
-    p.strategy.clip = 0;
+    p.strategy->clip = 0;
     assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EPLAN);
     assert_non_null(strstr(err.msg, "is of a norm, but the plan clips nothing"));
     lw_plan_free(&p);

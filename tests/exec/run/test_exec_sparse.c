@@ -404,9 +404,9 @@ static void random_grids_end_like_one(void **state)
         if (lw_plan_build(&k.w, &s, NULL, &p, &err) != LW_OK)
             continue;
         verified(&p, kind, words);
-        zero += p.strategy.zero > 0;
-        accumulated += p.strategy.no_sync > 0 || p.strategy.micro_batches > 1;
-        pipelines += p.strategy.pp > 1;
+        zero += p.strategy->zero > 0;
+        accumulated += p.strategy->no_sync > 0 || p.strategy->micro_batches > 1;
+        pipelines += p.strategy->pp > 1;
         lw_plan_free(&p);
         made++;
     }

@@ -255,7 +255,7 @@ static void a_type_that_no_cast_makes_is_refused(void **state)
     (void)state;
     model_init(&k, LW_BF16);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
-    p.strategy.grad_dtype = LW_GRAD_F32;
+    p.strategy->grad_dtype = LW_GRAD_F32;
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EPLAN);
     assert_non_null(strstr(err.msg, "is of bf16 and holds the gradient of 'w', which is of f32, "
                                     "without a cast"));
@@ -336,9 +336,9 @@ static void random_grids_end_like_one(void **state)
         if (lw_plan_build(&k.w, &s, NULL, &p, &err) != LW_OK)
             continue;
         verified(&p, kind, words);
-        mixed += p.strategy.grad_dtype != LW_GRAD_AS_PARAM;
-        narrowed += p.strategy.broadcast_dtype != LW_F32;
-        hooked += p.strategy.comm_hook != LW_HOOK_NONE;
+        mixed += p.strategy->grad_dtype != LW_GRAD_AS_PARAM;
+        narrowed += p.strategy->broadcast_dtype != LW_F32;
+        hooked += p.strategy->comm_hook != LW_HOOK_NONE;
         lw_plan_free(&p);
         made++;
     }

@@ -10,6 +10,7 @@
 
 #include "shared/plan/plan_builder.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/tiny_workload.h"
 
 /* The worked example of docs/design/lower.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
@@ -295,7 +296,7 @@ static void coordinates_are_in_the_grid_and_one_ranks_alone(void **state)
     p.coord[2 * 3] = 2;
     p.coord[3 * 3 + 2] = 1;
     assert_fault(&p, "rank 3: tp is 1, allowed 0 to 0");
-    p.strategy.dp = 1; /* a recorded plan has no grid: its ranks bound the coordinates */
+    p.strategy->dp = 1; /* a recorded plan has no grid: its ranks bound the coordinates */
     struct lw_err err = {0};
     assert_int_equal(lw_plan_check(&p, &err), LW_OK);
     p.coord[3 * 3 + 1] = -1;

@@ -14,6 +14,7 @@
 #include "shared/plan/op.h"
 #include "shared/check/plan_check.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/tiny_workload.h"
 
 enum { COPY = 4 };
@@ -140,7 +141,7 @@ static void what_tensor_groups_hold_whole_is_listed(void **state)
     make(&k, "pp 2");
     assert_int_equal(k.p.n_whole, 0);
     assert_true(lw_plan_counts(&k.p, A_WEIGHT, 0) && !lw_plan_counts(&k.p, COPY, 0));
-    k.p.strategy.compat = LW_COMPAT_COLOSSALAI; /* whose norm counts both copies */
+    k.p.strategy->compat = LW_COMPAT_COLOSSALAI; /* whose norm counts both copies */
     assert_true(lw_plan_counts(&k.p, COPY, 0));
     lw_plan_free(&k.p);
 }
@@ -190,7 +191,7 @@ static void a_chain_without_an_end_is_named(void **state)
     expect(&k, find(&k, 0, LW_OP_OPTIMIZER, 0),
            "the plan clips at norm 1, but no copy_out of set 'norm' comes before it");
     make(&k, "dp 2 zero 1");
-    k.p.strategy.clip = 0;
+    k.p.strategy->clip = 0;
     k.p.n_variants = 1; /* the first alone */
     k.p.n_passes = 1;
     k.p.repeat_from = 0;

@@ -30,7 +30,7 @@ static void documented_example_reads_as_described(void **state)
         fail_msg("%s", err.msg);
     assert_string_equal(p.name, "two layers dp2");
     assert_int_equal(p.n_ranks, 2);
-    assert_int_equal(p.strategy.dp, 2);
+    assert_int_equal(p.strategy->dp, 2);
     assert_int_equal(p.roles[0].n_ranks, 2);
     assert_int_equal(p.index_in_role[1], 1);
     assert_int_equal(p.coord[3], 1); /* dp of rank 1 */

@@ -73,8 +73,8 @@ static void what_the_user_gave_is_never_replaced(void **state)
     struct lw_strategy s = with("c10d");
     set(&s, "bucket-policy", "c10d-2020");
     struct lw_plan p = build(&t, &s);
-    assert_int_equal(p.strategy.bucket_policy, LW_BUCKET_C10D_2020);
-    assert_int_equal(p.strategy.compat, LW_COMPAT_C10D);
+    assert_int_equal(p.strategy->bucket_policy, LW_BUCKET_C10D_2020);
+    assert_int_equal(p.strategy->compat, LW_COMPAT_C10D);
     lw_plan_free(&p);
 }
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/tiny_workload.h"
 
 static struct lw_plan build(const char *const (*options)[2])

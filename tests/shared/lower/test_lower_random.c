@@ -59,8 +59,8 @@ static void expect_in_flight(const struct lw_plan *p, const struct random_model 
 
 static void check_in_flight(const struct lw_plan *p, const struct random_model *k, const char *what)
 {
-    struct lw_schedule_shape s = {p->strategy.schedule, (int32_t)p->strategy.pp,
-                                  (int32_t)p->strategy.micro_batches, (int32_t)p->strategy.chunks,
+    struct lw_schedule_shape s = {p->strategy->schedule, (int32_t)p->strategy->pp,
+                                  (int32_t)p->strategy->micro_batches, (int32_t)p->strategy->chunks,
                                   0, NULL};
     const struct lw_grid_costs unit = {1, 1, 1, 0, NULL};
     struct lw_grid g;
@@ -116,13 +116,13 @@ static void every_combination_is_proven_and_runs(void **state)
         if (st != LW_OK)
             continue;
         simulate(&p, text);
-        if (p.strategy.pp > 1)
+        if (p.strategy->pp > 1)
             check_in_flight(&p, &k, text);
-        pipelines += p.strategy.pp > 1;
-        tensor += p.strategy.tp > 1;
-        zero[p.strategy.zero]++;
-        clipped += p.strategy.clip > 0;
-        cut_both_ways += p.strategy.zero > 1 && p.strategy.dp > 1 && p.strategy.pp > 1;
+        pipelines += p.strategy->pp > 1;
+        tensor += p.strategy->tp > 1;
+        zero[p.strategy->zero]++;
+        clipped += p.strategy->clip > 0;
+        cut_both_ways += p.strategy->zero > 1 && p.strategy->dp > 1 && p.strategy->pp > 1;
         lw_plan_free(&p);
         made++;
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "shared/plan/strategy.h"
 #include "tests/lib/sim_help.h"
 #include "tests/lib/tiny_build.h"
 

@@ -157,8 +157,8 @@ static void fairscale_refuses_an_exact_fit_and_reduces_an_empty_bucket(void **st
                        "Ci/408 R2/408 R Ew O:4 Bc3/1608 Bc4/800 Ew");
     p = build(&t, &s);
     assert_int_equal(p.buckets[1].limit_bytes, 0); /* b.weight, alone */
-    assert_int_equal(p.strategy.zero, 1);
-    assert_int_equal(p.strategy.launch_order, LW_LAUNCH_COMPLETION);
+    assert_int_equal(p.strategy->zero, 1);
+    assert_int_equal(p.strategy->launch_order, LW_LAUNCH_COMPLETION);
     assert_true(has_note(&p, "the bucket of rank 1 is empty and is reduced too"));
     lw_plan_free(&p);
 }

@@ -9,6 +9,7 @@
 
 #include "shared/plan/plan_diff.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/tiny_workload.h"
 
 static struct lw_plan build(const struct tiny *t, int64_t cap)
@@ -52,7 +53,7 @@ static void the_first_decision_that_differs_is_named(void **state)
     tiny_init(&t);
     struct lw_plan a = build(&t, 1200), b = build(&t, 800);
     assert_diff(&a, &b, "strategy: --bucket-cap is '1200' in the first plan, '800' in the second");
-    b.strategy.bucket_cap_bytes = 1200;
+    b.strategy->bucket_cap_bytes = 1200;
     /* 800: c.weight 1200 | b.bias 8 + b.weight 800 | a.weight 400 */
     assert_diff(&a, &b,
                 "bucket set 'rebuilt': 2 buckets of stage 0 in the first plan, 3 of stage 0 in "

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <cmocka.h>
 
+#include "shared/plan/strategy.h"
 #include "shared/timeline/throughput.h"
 #include "tests/lib/tiny_build.h"
 
@@ -43,14 +44,15 @@ static void published_models_have_their_published_use(void **unused)
         int32_t variant = 0, role = 0;
         struct lw_variant steady = {.name = "steady", .ends_step = true};
         struct lw_program program = {0, 0};
+        struct lw_strategy strategy = {.dp = 1};
         struct lw_plan p = {.n_ranks = models[i].devices, .n_passes = 1, .pass_variant = &variant,
                             .n_variants = 1, .n_roles = 1, .role_of = &role, .variants = &steady,
-                            .programs = &program, .strategy.dp = 1};
+                            .programs = &program, .strategy = &strategy};
         struct lw_throughput t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
         expect_close(t.mfu, models[i].mfu, 0.002); /* times have 2 decimals */
         expect_close(t.hfu, t.mfu, 1e-12);
         assert_int_equal(t.samples, models[i].batch);
-        p.strategy.recompute = LW_RECOMPUTE_FULL;
+        strategy.recompute = LW_RECOMPUTE_FULL;
         t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
         expect_close(t.hfu, t.mfu * 4 / 3, 1e-12);
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/timeline.h"

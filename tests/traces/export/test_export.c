@@ -13,6 +13,7 @@
 #include "shared/base/input.h"
 #include "shared/base/json.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/strategy.h"
 #include "sim/cost/cost_model.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/lib/prng.h"
@@ -432,7 +433,7 @@ static void a_stored_plan_simulates_as_before(void **unused)
     o.n_steps = 3;
     assert_string_equal(p.hash, plan.hash);
     assert_int_equal(p.n_ops, plan.n_ops);
-    assert_int_equal(p.strategy.bucket_cap_bytes, 1024);
+    assert_int_equal(p.strategy->bucket_cap_bytes, 1024);
     ok(lw_sim_run(&p, &cluster, &o, &again, &stats, &err));
     assert_int_equal(again.n, timeline.n);
     for (int64_t i = 0; i < again.n; i++) {
