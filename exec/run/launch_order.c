@@ -53,6 +53,8 @@ static bool reduces(const struct lw_plan *p, int32_t op)
 {
     enum lw_op_kind k = p->ops[op].kind;
 
+    if (p->comms[p->ops[op].comm].purpose == LW_COMM_REPLICAS)
+        return false;
     return k == LW_OP_ALL_REDUCE || k == LW_OP_REDUCE || k == LW_OP_REDUCE_SCATTER ||
            (k == LW_OP_ALL_GATHER && lw_plan_sparse_turn(p, op) == LW_SPARSE_SHAPES);
 }

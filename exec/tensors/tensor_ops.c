@@ -369,7 +369,7 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
         return msg;
     }
     if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {
-        msg.mem = (char *)m->ranks[rank].buckets + step_layout->wire_at[op->bucket];
+        msg.mem = (char *)m->ranks[rank].buckets + step_layout->wire_at[op->bucket] + o.offset;
         if (lw_plan_sparse(p, op->bucket))
             msg.mem = (char *)msg.mem + exec_rows_offset(p, step_layout, op->bucket,
                                                          lw_plan_sparse_turn(p, (int32_t)(op - p->ops)));

@@ -155,8 +155,9 @@ static void note_ops(const struct lw_plan *p, const struct lw_program *g, int32_
         l->copied_out[op->bucket] |= op->kind == LW_OP_COPY_OUT;
         l->cast[op->bucket] |= op->kind == LW_OP_CAST;
         const struct lw_group *group = op->comm >= 0 ? lw_plan_group(p, op->comm, rank) : NULL;
-        if (group && !lw_plan_is_tied(p, op->bucket))
-            l->divisor[op->bucket] = group->n_members;
+        bool replicas = group && p->comms[op->comm].purpose == LW_COMM_REPLICAS;
+        if (group && !lw_plan_is_tied(p, op->bucket)) /* over replicas once, after the others */
+            l->divisor[op->bucket] = group->n_members * (replicas ? l->divisor[op->bucket] : 1);
     }
 }
 

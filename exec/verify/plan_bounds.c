@@ -4,6 +4,7 @@
 
 #include "exec/tensors/tensors.h"
 #include "shared/base/arena.h"
+#include "shared/base/checked.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
 
@@ -35,14 +36,15 @@ static enum lw_status take(struct bounds *k, const char *what, int32_t i, int64_
                    (long long)k->all - 1, k->p->n_streams);
 }
 
-/* The bytes of the op on the rank of the role that has the most. */
+/* Where the bytes of the op end in its buffer, on the rank of the role where that is last. */
 static int64_t most_bytes(const struct lw_plan *p, int32_t role, const struct lw_op *op)
 {
     int64_t most = op->bytes;
 
     for (int32_t r = 0; op->operand >= 0 && r < p->roles[role].n_ranks; r++) {
-        int64_t bytes = p->operands[p->operand_first[op->operand] + r].bytes;
-        most = bytes > most ? bytes : most;
+        const struct lw_operand *d = &p->operands[p->operand_first[op->operand] + r];
+        int64_t end = lw_add_sat(d->bytes, d->offset);
+        most = end > most ? end : most;
     }
     return most;
 }

@@ -5,8 +5,10 @@
  * Proven for every variant that ends a step: each shard with an owner lies in a flat buffer that
  * is broadcast from that owner, or all-gathered with the shard inside the owner's share; no
  * parameter is sent twice (but for those that terms.c follows); a reduce-scatter leaves each
- * shard with its owner; a reduce has the owner of all of its bucket as root. That these ops
- * follow the optimizer is shown by terms.c. O(ops + shards + flat buffers * members). */
+ * shard with its owner; a reduce has the owner of all of its bucket as root. Over replicas each
+ * member sums its own share; replicas and data groups together are all that hold a copy, each
+ * once. That these ops follow the optimizer is shown by terms.c. O(ops + shards + flat buffers *
+ * members). */
 #include <string.h>
 
 #include "shared/base/arena.h"
@@ -17,6 +19,7 @@ struct shard_check {
     const struct lw_plan *p;
     int32_t *first, *next; /* chains of shards by parameter; -1 = end */
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
+    enum lw_op_kind *reduced_as; /* [n_buckets] in the program, over a data group */
     bool *temporary;       /* [n_buckets] weights that a program frees */
 };
 
@@ -93,6 +96,105 @@ static enum lw_status check_weights(struct shard_check *k, int32_t op, int32_t r
     return check_shares(k, op, g->n_members, err);
 }
 
+static const struct lw_group *group_for(const struct lw_plan *p, enum lw_comm_purpose purpose,
+                                        int32_t rank)
+{
+    for (int32_t c = 0; c < p->n_comms; c++)
+        if (p->comms[c].purpose == purpose && lw_plan_group(p, c, rank))
+            return lw_plan_group(p, c, rank);
+    return NULL;
+}
+
+/* Over replicas: what the rank's data group left with it. */
+static enum lw_status check_spread(const struct shard_check *k, int32_t op, int32_t rank,
+                                   struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+    const struct lw_group *data = group_for(p, LW_COMM_DATA, rank);
+    bool share = k->reduced_as[p->ops[op].bucket] == LW_OP_REDUCE_SCATTER && data;
+    int64_t bytes = share ? b->bytes / data->n_members : b->bytes;
+    int64_t offset = share ? bytes * lw_plan_member(p, data, rank) : 0;
+    struct lw_operand d = lw_plan_operand(p, &p->ops[op], rank);
+    char text[LW_OP_TEXT];
+
+    if (d.bytes == bytes && d.offset == offset && p->ops[op].dtype == b->dtype)
+        return LW_OK;
+    return lw_fail(err, LW_EPLAN, "%s: rank %d sums %lld bytes of %s from byte %lld of the bucket; "
+                                  "it holds the %lld bytes of %s from byte %lld",
+                   lw_plan_op_text(p, op, text), rank, (long long)d.bytes,
+                   lw_dtype_name(p->ops[op].dtype), (long long)d.offset, (long long)bytes,
+                   lw_dtype_name(b->dtype), (long long)offset);
+}
+
+static bool hold_the_same(const struct lw_plan *p, int32_t a, int32_t b)
+{
+    return p->roles[p->role_of[a]].stage == p->roles[p->role_of[b]].stage &&
+           p->coord[3L * a + 2] == p->coord[3L * b + 2];
+}
+
+/* The members are one rank's replicas, each in a data group of its own; with their data groups they
+ * are all n_copies ranks that hold a copy. */
+static enum lw_status check_replica(const struct lw_plan *p, const struct lw_group *g,
+                                    int64_t n_copies, struct lw_err *err)
+{
+    const int32_t *ranks = p->members + g->first_member;
+    const struct lw_group *first = group_for(p, LW_COMM_DATA, ranks[0]);
+
+    for (int32_t i = 0; i < g->n_members; i++) {
+        const struct lw_group *data = group_for(p, LW_COMM_DATA, ranks[i]);
+        if (!first || !data || (i > 0 && data == first) || data->n_members != first->n_members ||
+            lw_plan_member(p, data, ranks[i]) != lw_plan_member(p, first, ranks[0]) ||
+            !hold_the_same(p, ranks[i], ranks[0]))
+            return lw_fail(err, LW_EPLAN, "ranks %d and %d sum over replicas, but are not the same "
+                                          "member of two data groups of one stage", ranks[0],
+                           ranks[i]);
+    }
+    if ((int64_t)g->n_members * first->n_members == n_copies)
+        return LW_OK;
+    return lw_fail(err, LW_EPLAN, "rank %d: %d replicas of data groups of %d are not all of the "
+                                  "%lld ranks that hold a copy", ranks[0], g->n_members,
+                   first->n_members, (long long)n_copies);
+}
+
+static int64_t copy_key(const struct lw_plan *p, int32_t n_tensor, int32_t rank)
+{
+    return (int64_t)p->roles[p->role_of[rank]].stage * n_tensor + p->coord[3L * rank + 2];
+}
+
+/* copies: of the ranks by stage and tensor coordinate. */
+static enum lw_status check_class(const struct lw_plan *p, int32_t comm, int32_t n_tensor,
+                                  const int32_t *copies, struct lw_err *err)
+{
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        const struct lw_group *g = lw_plan_group(p, comm, r);
+        if (g && p->members[g->first_member] == r)
+            LW_TRY(check_replica(p, g, copies[copy_key(p, n_tensor, r)], err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_replicas(const struct lw_plan *p, struct lw_err *err)
+{
+    int32_t n_tensor = 1, comm = 0, *copies;
+
+    while (comm < p->n_comms && p->comms[comm].purpose != LW_COMM_REPLICAS)
+        comm++;
+    if (comm == p->n_comms)
+        return LW_OK;
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        n_tensor = p->coord[3L * r + 2] >= n_tensor ? p->coord[3L * r + 2] + 1 : n_tensor;
+    copies = lw_calloc((size_t)n_tensor * (size_t)(p->n_stages > 0 ? p->n_stages : 1),
+                       sizeof *copies);
+    if (!copies)
+        return lw_fail_nomem(err);
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        copies[copy_key(p, n_tensor, r)]++;
+    enum lw_status s = check_class(p, comm, n_tensor, copies, err);
+    lw_free(copies);
+    return s;
+}
+
 static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
@@ -101,6 +203,9 @@ static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, 
 
     if (lw_plan_is_weights(p, o->bucket))
         return check_weights(k, op, rank, err);
+    if (g && p->comms[o->comm].purpose == LW_COMM_REPLICAS)
+        return check_spread(k, op, rank, err);
+    k->reduced_as[o->bucket] = (enum lw_op_kind)o->kind;
     if (o->kind == LW_OP_REDUCE_SCATTER && g)
         return check_shares(k, op, g->n_members, err);
     if (o->kind == LW_OP_REDUCE && g)
@@ -206,7 +311,8 @@ enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err)
     k.next = lw_arena_alloc(&room, p->n_shards, sizeof *k.next);
     k.sent_by = lw_arena_alloc(&room, p->n_params, sizeof *k.sent_by);
     k.temporary = lw_arena_alloc(&room, p->n_buckets, sizeof *k.temporary);
-    if (!k.first || !k.next || !k.sent_by || !k.temporary) {
+    k.reduced_as = lw_arena_alloc(&room, p->n_buckets, sizeof *k.reduced_as);
+    if (!k.first || !k.next || !k.sent_by || !k.temporary || !k.reduced_as) {
         lw_arena_free(&room);
         return lw_fail_nomem(err);
     }
@@ -216,6 +322,7 @@ enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err)
         k.first[p->shards[i].param] = i;
     }
     note_temporary(&k);
+    s = check_replicas(p, err);
     for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
         for (int32_t r = 0; s == LW_OK && p->variants[v].ends_step && r < p->n_roles; r++)
             s = check_program(&k, v, r, err);

@@ -27,8 +27,10 @@ struct lw_terms {
     bool *made, *copied;             /* [n_params] so far */
     int32_t *copied_of;              /* [n_params] the micro-batch that was copied last */
     int32_t *reduced_by, *summed_by; /* [n_buckets] summed: a sparse gradient's, or copies' */
+    int32_t *spread_by;              /* [n_buckets] summed over the data groups with replicas */
     int32_t *gathered_by, *freed_by; /* [n_buckets] of weights, temporary */
     int32_t optimizer;
+    bool has_replicas; /* of the role's stage: a class of LW_COMM_REPLICAS has groups there */
     int32_t placed; /* variant whose gradients were found in buckets */
 };
 
@@ -139,7 +141,7 @@ static void reopen(struct lw_terms *k, int32_t param)
     const struct lw_plan *p = k->p;
     int32_t b = k->uses->bucket_of[param], by = b >= 0 ? k->reduced_by[b] : -1;
 
-    if (by < 0 || p->ops[by].micro_batch >= p->ops[k->op].micro_batch ||
+    if (by < 0 || k->spread_by[b] >= 0 || p->ops[by].micro_batch >= p->ops[k->op].micro_batch ||
         (p->ops[by].kind != LW_OP_REDUCE_SCATTER && p->ops[by].kind != LW_OP_REDUCE))
         return;
     k->reduced_by[b] = -1;
@@ -207,6 +209,23 @@ static enum lw_status follow_all_reduce(struct lw_terms *k, int32_t b, struct lw
     return follow_reduction(k, b, err);
 }
 
+/* What a data group has summed is added to the sums of the groups with replicas, once. */
+static enum lw_status follow_replicas(struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+
+    if (p->ops[k->op].kind != LW_OP_ALL_REDUCE || k->reduced_by[b] < 0)
+        return wrong(k, k->reduced_by[b] < 0 ? "comes before the reduction of its bucket"
+                                             : "is over replicas, whose sums are all-reduced",
+                     -1, err);
+    if (k->spread_by[b] >= 0)
+        return wrong(k, "sums over replicas again after ", k->spread_by[b], err);
+    for (int32_t i = 0; i < p->buckets[b].n_slots; i++)
+        LW_TRY(check_open(k, p->slots[p->buckets[b].first_slot + i], true, err));
+    k->spread_by[b] = k->op;
+    return LW_OK;
+}
+
 /* The first all-gather reduces; the copy after the last one adds up, once. */
 static enum lw_status follow_sparse(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
@@ -236,6 +255,8 @@ static enum lw_status follow_gradients(struct lw_terms *k, int32_t b, struct lw_
     if (!k->uses->reduces[p->buckets[b].set] || set->stage != p->roles[k->role].stage)
         return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
                        lw_plan_op_text(p, k->op, text), set->name, set->stage);
+    if (o->comm >= 0 && p->comms[o->comm].purpose == LW_COMM_REPLICAS)
+        return follow_replicas(k, b, err);
     if (lw_plan_sparse(p, b))
         return follow_sparse(k, b, err);
     if (o->kind == LW_OP_ALL_REDUCE)
@@ -341,6 +362,7 @@ static enum lw_status check_reduced(const struct lw_terms *k, bool ends, struct 
         if (k->uses->reduces[p->buckets[b].set])
             lacks = k->reduced_by[b] < 0                          ? "reduced"
                     : lw_plan_sparse(p, b) && k->summed_by[b] < 0 ? "added up"
+                    : k->has_replicas && k->spread_by[b] < 0      ? "summed over the replicas"
                                                                   : NULL;
         else if (tied && k->summed_by[b] < 0)
             lacks = "summed";
@@ -354,7 +376,9 @@ static enum lw_status check_reduced(const struct lw_terms *k, bool ends, struct 
                            v->name, p->roles[k->role].name, b, set->name);
         if (lacks)
             return lw_fail(err, LW_EPLAN, "variant '%s': bucket %d is %snever %s", v->name, b,
-                           k->reduced_by[b] >= 0 ? "gathered and " : "", lacks);
+                           k->reduced_by[b] < 0         ? ""
+                           : lw_plan_sparse(p, b)       ? "gathered and "
+                                                        : "reduced and ", lacks);
     }
     return LW_OK;
 }
@@ -442,7 +466,8 @@ static bool has_tied_set(const struct lw_plan *p)
 static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int32_t **by_bucket[] = {&k->reduced_by, &k->summed_by, &k->gathered_by, &k->freed_by};
+    int32_t **by_bucket[] = {&k->reduced_by, &k->summed_by, &k->spread_by, &k->gathered_by,
+                             &k->freed_by};
 
     for (size_t i = 0; i < sizeof by_bucket / sizeof *by_bucket; i++)
         if (!(*by_bucket[i] = lw_arena_alloc(room, p->n_buckets, sizeof **by_bucket[i])))
@@ -489,7 +514,8 @@ void lw_check_terms_free(struct lw_terms *k)
 enum lw_status lw_check_terms(struct lw_terms *k, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int32_t *by_bucket[] = {k->reduced_by, k->summed_by, k->gathered_by, k->freed_by};
+    int32_t *by_bucket[] = {k->reduced_by, k->summed_by, k->spread_by, k->gathered_by,
+                            k->freed_by};
 
     k->variant = k->uses->variant;
     k->role = k->uses->role;
@@ -500,6 +526,10 @@ enum lw_status lw_check_terms(struct lw_terms *k, struct lw_err *err)
         memset(by_bucket[i], -1, (size_t)p->n_buckets * sizeof **by_bucket);
     memcpy(k->gathered_by, k->uses->held, (size_t)p->n_buckets * sizeof *k->gathered_by);
     k->optimizer = -1;
+    k->has_replicas = false;
+    for (int32_t c = 0; c < p->n_comms; c++)
+        k->has_replicas = k->has_replicas || (p->comms[c].purpose == LW_COMM_REPLICAS &&
+                                              group_of_role(p, c, k->role));
     if (k->placed != k->variant)
         LW_TRY(check_places(k, err));
     k->placed = k->variant;

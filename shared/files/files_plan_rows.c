@@ -16,7 +16,7 @@ static const char *purpose_word(int k)
 {
     static const char *const words[] = {"data",     "model",     "tensor", "forward",
                                         "backward", "embedding", "world",  "recorded", "context",
-                                        "expert",   "expert data"};
+                                        "expert",   "expert data", "replicas"};
     return k >= 0 && k < LW_N_COMM_PURPOSES ? words[k] : NULL;
 }
 

@@ -88,6 +88,30 @@ static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *e
     return LW_OK;
 }
 
+/* Equal shares on some of the ranks: HSDP. */
+static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *err)
+{
+    int64_t n = s->zero_group, all = s->dp * s->cp;
+
+    if (n == 0)
+        return LW_OK;
+    if (s->zero == 0)
+        return lw_fail(err, LW_EINVAL, "--zero-group needs --zero of at least 1");
+    if (n == 1 || all % n != 0)
+        return lw_fail(err, LW_EINVAL, "--zero-group %lld: groups of at least 2 that divide the "
+                                       "%lld data-parallel ranks (--dp x --cp)%s", (long long)n,
+                       (long long)all, n == 1 ? "; --zero 0 shards nothing" : "");
+    if (!lw_part_has_units(s))
+        return lw_fail(err, LW_EINVAL, "--zero-group cuts buckets into shares: no --shard-policy "
+                                       "%s with --bucket-policy %s",
+                       lw_shard_policy_name(s->shard_policy),
+                       lw_bucket_policy_name(s->bucket_policy));
+    if (s->ep > 1 || s->find_unused)
+        return lw_fail(err, LW_ENOTSUP, "--zero-group is planned without %s",
+                       s->ep > 1 ? "experts of their own (--ep 1)" : "--find-unused");
+    return LW_OK;
+}
+
 static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err *err)
 {
     static const char *const third[] = {"prefetch", "persist", "reshard"};
@@ -95,6 +119,7 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
     for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
         if (lw_strategy_given(s, lw_strategy_find(third[i])))
             return lw_fail(err, LW_EINVAL, "--%s needs --zero 3", third[i]);
+    LW_TRY(refuse_group(s, err));
     if (lw_part_has_units(s))
         return refuse_units(s, err);
     if (s->zero < 2)

@@ -67,7 +67,8 @@ struct lw_part {
     const struct lw_cost *cost;  /* NULL = none was handed in */
     struct lw_arena arena;
     int32_t stage;               /* of the plan */
-    int32_t n_members;           /* ranks that hold a copy: the size of its data groups */
+    int32_t n_members;           /* the size of its data groups: ranks that hold a copy, or of
+                                  * --zero-group */
     int32_t n_expert_members;    /* the same of experts: n_members / ep */
     int32_t n_nodes;             /* that the members of a data group live on */
     int64_t n_backwards;         /* of it on one rank until gradients are reduced */

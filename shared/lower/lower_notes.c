@@ -91,6 +91,9 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
     lw_builder_note(b, "gradients: %d %s, reduce-scattered; each member updates its share",
                     h->n_buffers, d->s->zero == 3 ? "units, one per module, dtype and device"
                                                   : "buckets");
+    if (d->s->zero_group > 0)
+        lw_builder_note(b, "shards lie on groups of %" PRId64 " ranks; each group holds a replica, "
+                           "and gradients are summed over the replicas", d->s->zero_group);
     if (d->s->zero == 2)
         lw_builder_note(b, "weights: all-gathered after the optimizer, %d flat buffers", n_kept);
     if (d->s->zero == 3)

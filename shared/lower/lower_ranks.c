@@ -77,6 +77,15 @@ static int32_t member_of(const struct lw_lowering *l, enum lw_row_kind kind, int
                          : lw_rank_at(l, which - l->dp, l->pp - 1 - stage, coord[l->axis_tp]);
 }
 
+/* The bytes of a rank's share, and where it lies. */
+static struct lw_operand share_of(const struct lw_lowering *l, int32_t role, int32_t n_members,
+                                  int64_t bytes, const int32_t *coord)
+{
+    int32_t at = coord[l->axis_dp] + (lw_stage_of_role(l, role) != role ? l->dp : 0);
+
+    return (struct lw_operand){bytes / n_members, at % n_members * (bytes / n_members), -1};
+}
+
 int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
                      int64_t bytes)
 {
@@ -94,7 +103,10 @@ int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
     for (int32_t i = 0; i < n; i++) {
         int32_t coord[LW_RANK_AXES];
         lw_rank_grid_coords(&l->axes, l->ranks_of[role * n + i], coord);
-        struct lw_operand d = {bytes, 0, member_of(l, kind, role, which, coord)};
+        struct lw_operand d = kind == LW_ROW_SHARE
+                                  ? share_of(l, role, which, bytes, coord)
+                                  : (struct lw_operand){bytes, 0,
+                                                        member_of(l, kind, role, which, coord)};
         if (i == 0)
             row = lw_builder_operand_row(l->b, &d, 1);
         else
@@ -126,6 +138,26 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
     return LW_OK;
 }
 
+/* --zero-group: the same member of each data group of a stage and tensor coordinate. members: room
+ * for twice as many as have a copy. */
+static void add_replicas(struct lw_lowering *l, int32_t *members)
+{
+    int32_t each = l->parts[0].n_members, n = lw_n_copies(l), *of = members + n;
+
+    l->replicas_stream = lw_builder_stream(l->b, "replicas", LW_STREAM_COMM, 1);
+    l->replicas = lw_builder_comm(l->b, "replicas", LW_COMM_REPLICAS, l->s->reducer,
+                                  l->replicas_stream);
+    for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
+        for (int32_t t = 0; t < l->tp; t++) {
+            lw_data_group(l, stage, t, members);
+            for (int32_t i = 0; i < each; i++) {
+                for (int32_t g = 0; g < n / each; g++)
+                    of[g] = members[g * each + i];
+                lw_builder_group(l->b, l->replicas, of, n / each);
+            }
+        }
+}
+
 static void add_data(struct lw_lowering *l, int32_t *members)
 {
     l->comm = lw_builder_stream(l->b, "comm", LW_STREAM_COMM, 1);
@@ -136,9 +168,15 @@ static void add_data(struct lw_lowering *l, int32_t *members)
     if (l->s->comm_hook != LW_HOOK_NONE || sparse)
         l->copy = lw_builder_stream(l->b, "copy", LW_STREAM_COPY, 1);
     l->data = lw_builder_comm(l->b, "data", LW_COMM_DATA, l->s->reducer, l->comm);
+    int32_t each = l->parts[0].n_members, n = lw_n_copies(l);
     for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
-        for (int32_t t = 0; t < l->tp; t++)
-            lw_builder_group(l->b, l->data, members, lw_data_group(l, stage, t, members));
+        for (int32_t t = 0; t < l->tp; t++) {
+            lw_data_group(l, stage, t, members);
+            for (int32_t first = 0; first < n; first += each)
+                lw_builder_group(l->b, l->data, members + first, each);
+        }
+    if (each < n)
+        add_replicas(l, members);
 }
 
 static void add_pipeline_groups(struct lw_lowering *l, int32_t comm, int32_t *members)
@@ -254,13 +292,14 @@ static void add_expert(struct lw_lowering *l, int32_t *members)
 
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 {
-    int32_t most = 2 * l->dp > l->pp ? 2 * l->dp : l->pp;
+    int32_t most = 4 * l->dp > l->pp ? 4 * l->dp : l->pp;
     int32_t *members = lw_alloc((size_t)(most > l->tp ? most : l->tp) * sizeof *members);
 
     if (!members)
         return lw_fail_nomem(err);
     enum lw_status status = add_roles(l, err);
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
+    l->replicas = -1;
     l->comm = l->copy = l->data = l->forward = l->backward = l->tensor = -1;
     l->model = l->pipeline = l->context = l->expert = l->expert_data = -1;
     if (l->parts[0].n_members > 1)

@@ -111,6 +111,26 @@ static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
 
 /* --- launches ------------------------------------------------------------------------------------ */
 
+/* The sum of a data group, which `reduced` left, is added to those of the groups that hold
+ * replicas: once, after the last micro-batch, as DeepSpeed's MiCS does (runtime/zero/mics.py,
+ * allreduce_mics_shard_grads). A member has its share, or of what was all-reduced all. */
+static int32_t add_replicas(struct lw_writer *k, struct lw_writer_part *x,
+                            const struct lw_op *reduced, int32_t after)
+{
+    struct lw_op op = *reduced;
+
+    if (k->l->replicas < 0 || (lw_part_reduces_each(x->d) && x->backwards_left > 0))
+        return after;
+    op.kind = LW_OP_ALL_REDUCE;
+    op.comm = k->l->replicas;
+    op.stream = k->l->replicas_stream;
+    if (reduced->kind == LW_OP_REDUCE_SCATTER) {
+        op.operand = lw_lower_row(k->l, LW_ROW_SHARE, k->role, x->d->n_members, reduced->bytes);
+        op.bytes /= x->d->n_members;
+    }
+    return lw_builder_op(k->l->b, &op, &after, 1);
+}
+
 /* Bucket b goes out; `after` is the op that completed it. */
 static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int32_t after)
 {
@@ -139,7 +159,7 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
     op.bucket = number;
     if (kind == LW_OP_REDUCE)
         lw_write_root(k, &op, x->d->root_of[b]);
-    x->done_of[b] = lw_builder_op(k->l->b, &op, &after, 1);
+    x->done_of[b] = add_replicas(k, x, &op, lw_builder_op(k->l->b, &op, &after, 1));
     if (wire != grad) {
         struct lw_op back = lw_builder_blank(LW_OP_CAST, k->l->copy);
         back.work_ps = -1;

@@ -223,7 +223,7 @@ static enum lw_status count_nodes(const struct lw_lowering *l, const struct lw_c
                                   struct lw_part *d, struct lw_err *err)
 {
     int32_t per_node = cost ? cost->ranks_per_node : 0, last = -1;
-    int32_t *members = lw_alloc((size_t)d->n_members * sizeof *members);
+    int32_t *members = lw_alloc((size_t)lw_n_copies(l) * sizeof *members);
 
     if (!members)
         return lw_fail_nomem(err);
@@ -309,7 +309,7 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
         d->cost = cost;
         d->splits = runs_halves(&l->grid);
         d->stage = stage_of_part(l, q);
-        d->n_members = l->mirrored ? 2 * l->dp : l->dp;
+        d->n_members = l->s->zero_group > 0 ? (int32_t)l->s->zero_group : lw_n_copies(l);
         d->n_expert_members = d->n_members / l->ep;
         for (int32_t r = 0; r < l->pp; r++) {
             int64_t n = lw_lower_backwards(l, r, q) * (l->s->no_sync + 1);

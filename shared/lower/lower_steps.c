@@ -18,7 +18,8 @@ static void add_cycle(struct lw_lowering *l, const int32_t accumulate[2], int32_
 static enum lw_status add_accumulate(struct lw_lowering *l, bool held, int32_t accumulate[2],
                                      struct lw_err *err)
 {
-    struct lw_pass pass = {"accumulate", LW_PASS_REDUCES_NOTHING, false, false, false, LW_MAP_NEVER};
+    struct lw_pass pass = {.name = "accumulate", .set = LW_PASS_REDUCES_NOTHING,
+                           .used_map = LW_MAP_NEVER};
 
     LW_TRY(lw_write_pass(l, &pass, &accumulate[0], err));
     accumulate[1] = accumulate[0];

@@ -19,10 +19,11 @@
  * where the ranks r and p-1-r hold the same two parts. */
 
 /* Operands that a row resolves for each rank of a role. */
-enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT };
+enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT, LW_ROW_SHARE };
 struct lw_row {
     enum lw_row_kind kind;
-    int32_t role, which;         /* which: the peer's pipeline rank; the root's index in its group */
+    int32_t role, which;         /* which: the peer's pipeline rank; the root's index in its group;
+                                  * members that a buffer has equal shares for */
     int64_t bytes;
     int32_t row;
 };
@@ -65,6 +66,8 @@ struct lw_lowering {
 
     int32_t compute, comm, copy; /* streams; -1 = the plan has none */
     int32_t data;                /* communicator class; -1 = none */
+    int32_t replicas, replicas_stream; /* class over the data groups that hold the same shards; -1 =
+                                  * there is one such group */
     int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
     int32_t forward_stream, backward_stream;
     int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
@@ -84,6 +87,12 @@ struct lw_lowering {
 static inline int32_t lw_stage_of_role(const struct lw_lowering *l, int32_t role)
 {
     return l->mirrored && role >= l->pp / 2 ? l->pp - 1 - role : role;
+}
+
+/* Ranks that hold a copy of a part. */
+static inline int32_t lw_n_copies(const struct lw_lowering *l)
+{
+    return l->mirrored ? 2 * l->dp : l->dp;
 }
 
 /* Without pipeline and tensor parallelism all ranks are alike. */
@@ -297,7 +306,8 @@ int32_t lw_rank_at(const struct lw_lowering *l, int32_t dp, int32_t pp, int32_t 
  * members: room for all that have a copy. */
 int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, int32_t *members);
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err);
-/* The row of operands of a role that names this peer or root; -1 when memory ran out. */
+/* The row of operands of a role that names this peer or root, or each rank's share of `bytes`; -1
+ * when memory ran out. */
 int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
                      int64_t bytes);
 

@@ -45,6 +45,7 @@ enum lw_comm_purpose {
     LW_COMM_CONTEXT,   /* keys and values of a sequence's parts */
     LW_COMM_EXPERT,    /* tokens to experts and back */
     LW_COMM_EXPERT_DATA, /* gradients and shards of experts */
+    LW_COMM_REPLICAS,  /* shards of gradients, over the data groups that hold replicas of them */
     LW_N_COMM_PURPOSES,
 };
 

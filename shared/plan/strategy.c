@@ -109,6 +109,9 @@ static const struct option {
     {WORDS("comm-hook", "NAME",
       "compress gradients on the wire (none)", hooks), WORD, AT(comm_hook), 0},
     {PLAIN("zero", "STAGE", "ZeRO stage 0..3 (0)"), INT, AT(zero), 0},
+    {PLAIN("zero-group", "N",
+      "--zero: shards lie on groups of N data-parallel ranks, with a replica in each group (0: all "
+      "ranks are one group)"), INT, AT(zero_group), 0},
     {ROWS("shard-policy", "NAME",
       "parameters to owners (flat-contiguous)", shard_policies), WORD, AT(shard_policy), 0},
     {PLAIN("prefetch", "N",

@@ -42,6 +42,7 @@ struct lw_strategy {
     int64_t prefetch;              /* units gathered ahead (ZeRO-3); -1 = default */
     int64_t persist;               /* ZeRO-3: parameters of fewer elements stay on every rank */
     int64_t zero;                  /* ZeRO stage 0..3 */
+    int64_t zero_group;            /* ranks that shards lie on; 0 = all that hold a copy */
     double clip;                   /* gradient norm; 0 = no clipping */
     enum lw_rank_order rank_order;
     enum lw_schedule schedule;

@@ -27,6 +27,8 @@ static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *p
         [LW_COMM_TENSOR] = LW_WAIT_TENSOR,     [LW_COMM_FORWARD] = LW_WAIT_PIPELINE,
         [LW_COMM_BACKWARD] = LW_WAIT_PIPELINE, [LW_COMM_EMBEDDING] = LW_WAIT_TIED,
         [LW_COMM_WORLD] = LW_WAIT_OTHER,       [LW_COMM_RECORDED] = LW_WAIT_OTHER,
+        [LW_COMM_CONTEXT] = LW_WAIT_OTHER,     [LW_COMM_EXPERT] = LW_WAIT_OTHER,
+        [LW_COMM_EXPERT_DATA] = LW_WAIT_DATA,  [LW_COMM_REPLICAS] = LW_WAIT_DATA,
     };
 
     if (plan && t->comm[row] >= 0 && t->comm[row] < plan->n_comms &&

@@ -218,6 +218,59 @@ static void weights_stay_where_micro_batches_are_reduced_together(void **state)
     }
 }
 
+/* Two groups of two: shares of halves, and their sums over the two groups, which hold replicas.
+ * Bytes of a sum are those of a share. */
+static void groups_sum_their_shares_over_replicas(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    s.dp = 4;
+    given(&s, "zero-group", "2");
+    given(&s, "prefetch", "0");
+    given(&s, "reshard", "off");
+    expect(&t, &s,
+           "+05/400 AG05/400 Ew F0:1 +14/808 AG14/808 Ew F1:2 +23/1200 AG23/1200 Ew F2:3 +0/1200 "
+           "B2:5 Ci/1200 RS0/1200 AR0/600 -0/1200 B2:1 -23/1200 +1/808 B1:2 Ci/8 B1:2 -14/808 "
+           "Ci/800 RS1/808 AR1/404 -1/808 +2/400 B0:2 -05/400 Ci/400 RS2/400 AR2/200 -2/400 Ew O:3",
+           "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
+    struct lw_plan p = build(&t, &s);
+    for (int32_t r = 0; r < 4; r++) {
+        const struct lw_group *data = lw_plan_group(&p, 0, r), *copies = lw_plan_group(&p, 1, r);
+        assert_int_equal(p.comms[1].purpose, LW_COMM_REPLICAS);
+        assert_int_equal(p.members[data->first_member], r < 2 ? 0 : 2);
+        assert_int_equal(p.members[copies->first_member], r % 2);
+        assert_int_equal(copies->n_members, 2);
+    }
+    lw_plan_free(&p);
+}
+
+/* Rounds are summed in the group, and over the replicas once. */
+static void replicas_meet_after_the_last_micro_batch(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(2);
+
+    (void)state;
+    tiny_init(&t);
+    s.dp = 4;
+    s.micro_batches = 3;
+    given(&s, "zero-group", "2");
+    given(&s, "bucket-policy", "single");
+    struct lw_plan p = build(&t, &s);
+    int n_scatters = 0, n_sums = 0;
+    for (int32_t i = 0; i < p.n_ops; i++) {
+        n_scatters += p.ops[i].kind == LW_OP_REDUCE_SCATTER;
+        n_sums += p.ops[i].kind == LW_OP_ALL_REDUCE;
+        assert_true(p.ops[i].kind != LW_OP_ALL_REDUCE || p.ops[i].micro_batch == 2);
+    }
+    assert_int_equal(n_scatters, 3);
+    assert_int_equal(n_sums, 1);
+    lw_plan_free(&p);
+}
+
 /* b.weight is frozen: a unit of its own (bucket 6), gathered with b's other one in forward and
  * backward, cut into shares, without gradients. */
 static void frozen_weights_are_gathered_and_never_reduced(void **state)
@@ -319,6 +372,54 @@ static void faults_around_held_weights_are_named(void **state)
     expect_fault(&p, "sends weights: no optimizer comes before it");
 }
 
+static struct lw_plan build_groups(void)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(2);
+
+    tiny_init(&t);
+    s.dp = 4;
+    given(&s, "zero-group", "2");
+    given(&s, "bucket-policy", "single");
+    return build(&t, &s);
+}
+
+static void faults_around_replicas_are_named(void **state)
+{
+    struct lw_plan p = build_groups();
+    struct lw_op *sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
+
+    (void)state;
+    p.operands[p.operand_first[sum->operand] + 3].offset = 0;
+    expect_fault(&p, "rank 3 sums 1204 bytes of f32 from byte 0 of the bucket; it holds the 1204 "
+                     "bytes of f32 from byte 1204");
+
+    p = build_groups();
+    sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
+    sum->kind = LW_OP_BARRIER;
+    sum->bytes = 0;
+    sum->bucket = sum->operand = -1;
+    expect_fault(&p, "updates before bucket 0 is summed over the replicas");
+
+    p = build_groups();
+    sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
+    struct lw_op *scatter = &p.ops[find(&p, LW_OP_REDUCE_SCATTER, 0)], was = *sum;
+    sum->comm = scatter->comm; /* over the data group again */
+    expect_fault(&p, "has already reduced this bucket");
+
+    p = build_groups();
+    sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
+    int32_t *members = p.members + lw_plan_group(&p, was.comm, 0)->first_member;
+    int32_t *others = p.members + lw_plan_group(&p, was.comm, 1)->first_member;
+    int32_t *of = p.comm_group + (int64_t)was.comm * p.n_ranks, mine = of[2];
+    members[1] = 3; /* rank 0 with 3, rank 1 with 2 */
+    others[1] = 2;
+    of[2] = of[3];
+    of[3] = mine;
+    expect_fault(&p, "ranks 0 and 3 sum over replicas, but are not the same member of two data "
+                     "groups");
+}
+
 static void a_share_in_the_wrong_hands_is_named(void **state)
 {
     struct lw_plan p = build_third();
@@ -398,6 +499,31 @@ static void held_weights_end_like_one_rank(void **state)
             s.micro_batches = micro_batches;
             s.reshard = false;
             run_verified(&t, &s, 602 * 4 * 3);
+        }
+}
+
+/* Two groups of two, and three: each holds weights, or both moments, once. */
+static void replicas_end_like_one_rank(void **state)
+{
+    static const struct {
+        int64_t zero, no_sync, micro_batches;
+        const char *hook;
+    } cases[] = {{1, 0, 1, "none"}, {1, 1, 2, "none"}, {2, 0, 3, "none"}, {2, 1, 1, "fp16"},
+                 {3, 0, 1, "none"}, {3, 0, 2, "none"}, {3, 2, 2, "none"}};
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int64_t groups = 2; groups <= 3; groups++) {
+            struct lw_strategy s = zero(cases[i].zero);
+            s.dp = 2 * groups;
+            given(&s, "zero-group", "2");
+            s.no_sync = cases[i].no_sync;
+            s.micro_batches = cases[i].micro_batches;
+            s.clip = i % 2 ? 1.5 : 0;
+            given(&s, "comm-hook", cases[i].hook);
+            run_verified(&t, &s, 602 * 4 * groups * (s.zero == 3 ? 3 : 2 + 2));
         }
 }
 
@@ -653,6 +779,10 @@ int main(void)
         cmocka_unit_test(weights_stay_where_micro_batches_are_reduced_together),
         cmocka_unit_test(faults_around_held_weights_are_named),
         cmocka_unit_test(held_weights_end_like_one_rank),
+        cmocka_unit_test(groups_sum_their_shares_over_replicas),
+        cmocka_unit_test(replicas_meet_after_the_last_micro_batch),
+        cmocka_unit_test(faults_around_replicas_are_named),
+        cmocka_unit_test(replicas_end_like_one_rank),
         cmocka_unit_test(frozen_weights_are_gathered_and_never_reduced),
         cmocka_unit_test(frozen_weights_come_back_unchanged),
         cmocka_unit_test(faults_around_gathered_weights_are_named),
