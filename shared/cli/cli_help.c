@@ -8,25 +8,18 @@
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
 
-static void put_wrapped(FILE *f, const char *text, int column)
+void lw_cli_put_wrapped(FILE *f, const char *text, int column, int width)
 {
     int at = column;
 
     while (*text) {
         int word = (int)strcspn(text, " ");
-        if (at + word > 80 && at > column) {
+        if (at > column && at + 1 + word > width) {
             fprintf(f, "\n%*s", column, "");
             at = column;
         }
-        fprintf(f, "%.*s", word, text);
-        at += word;
-        text += word;
-        while (*text == ' ')
-            text++;
-        if (*text) {
-            fputc(' ', f);
-            at++;
-        }
+        at += fprintf(f, "%s%.*s", at > column ? " " : "", word, text);
+        text += word + strspn(text + word, " ");
     }
     fputc('\n', f);
 }
@@ -47,14 +40,14 @@ static void put_options(FILE *f, const struct lw_opt *table)
             fprintf(f, "\n%*s", HELP_COLUMN, "");
         else
             fprintf(f, "%*s", HELP_COLUMN - n, "");
-        put_wrapped(f, table->help, HELP_COLUMN);
+        lw_cli_put_wrapped(f, table->help, HELP_COLUMN, 80);
     }
 }
 
 void lw_cli_help_text(FILE *f, const struct lw_usage *u, const struct lw_opt *table)
 {
     fprintf(f, "usage: lapwing %s %s\n\n", u->command, u->synopsis);
-    put_wrapped(f, u->about, 0);
+    lw_cli_put_wrapped(f, u->about, 0, 80);
     if (table->name)
         fputc('\n', f);
     put_options(f, table);

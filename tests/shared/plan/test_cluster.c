@@ -315,13 +315,17 @@ static void list_of_systems_fits_a_page(void **state)
     (void)state;
     expect("cluster", 0, "dgx-h100       H100-SXM5-80GB          8        370.8           400  nccl ");
     expect("cluster --format csv", 0, "l40s,L40S,8,24,50,nccl,");
-    const char *line = lapwing("cluster", NULL);
-    while (*line) {
-        int columns = 0;
-        for (; *line && *line != '\n'; line++)
-            columns += (*line & 0xc0) != 0x80; /* not the rest of a UTF-8 letter */
-        assert_true(columns <= 100);
-        line += *line == '\n';
+    static const char *const shown[] = {"cluster", "cluster gb300", "cluster p4d",
+                                        "cluster a100-pcie-8", "cluster mi300x"};
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        const char *line = lapwing(shown[i], NULL);
+        while (*line) {
+            int columns = 0;
+            for (; *line && *line != '\n'; line++)
+                columns += (*line & 0xc0) != 0x80; /* not the rest of a UTF-8 letter */
+            assert_true(columns <= 100);
+            line += *line == '\n';
+        }
     }
 }
 
