@@ -183,7 +183,7 @@ enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
     LW_TRY(identify(w, err));
     LW_TRY(watch_open(w, err));
     memset(&id, 0, sizeof id);
-    setenv("NCCL_RUNTIME_CONNECT", "0", 0); /* connect all algorithms when a communicator is made */
+    setenv("NCCL_RUNTIME_CONNECT", "0", 1); /* connect all algorithms when a communicator is made */
     if (rank == 0) {
         ncclResult_t r = ncclGetUniqueId(&id);
         if (r != ncclSuccess)

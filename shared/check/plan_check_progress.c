@@ -150,8 +150,6 @@ enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
 
     if (s == LW_OK)
         s = execute(&k, err);
-    if (s == LW_OK)
-        s = lw_check_connects(&k, err);
     lw_arena_free(&k.room);
     return s;
 }

@@ -7,8 +7,7 @@
  *
  *   plan_check_actors.c    who acts: ranks, or roles where these can stand for them; the tables
  *   plan_check_progress.c  the run
- *   plan_check_waits.c     names the ring of waits of a run that stopped
- *   plan_check_connect.c   a run of the hosts that issue the ops */
+ *   plan_check_waits.c     names the ring of waits of a run that stopped */
 
 enum { WAITING, ENTERED, ENDED }; /* an op, on an actor */
 
@@ -91,8 +90,6 @@ static inline int32_t partner(const struct lw_check_run *k, int32_t actor, int32
 
 /* Fill k, of which p, variant and matches are set. */
 enum lw_status lw_check_run_make(struct lw_check_run *k, struct lw_err *err);
-/* plan_check_connect.c, when the run has ended: its states are used as room. */
-enum lw_status lw_check_connects(struct lw_check_run *k, struct lw_err *err);
 /* LW_EPLAN, with the ring of waits that holds this op. */
 enum lw_status lw_check_stuck(const struct lw_check_run *k, int32_t actor, int32_t op,
                               struct lw_err *err);

@@ -9,7 +9,8 @@
  * plan_check_shard.c's.
  *
  * A flat buffer of weights is temporary where a program frees it: gathered, used and freed, in
- * turn, over all passes of a step. Others are sent after the optimizer. O(ops + gradients + slots + uses). */
+ * turn, over all passes of a step. Others are sent after the optimizer. O(ops + gradients + slots +
+ * uses). */
 #include <string.h>
 
 #include "shared/base/arena.h"

@@ -332,13 +332,13 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
     x->unit_waited[buffer] = false;
 }
 
-void lw_write_gathers(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step)
+/* The units of the module and of those that are prefetched with it. */
+static void gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
+                         int32_t step)
 {
     const struct lw_part_shards *h = &x->d->shards;
     int64_t ahead = x->d->s->prefetch >= 0 ? x->d->s->prefetch : LW_PREFETCH_DEFAULT;
 
-    if (!x->unit_there)
-        return;
     for (int64_t i = 0, m = module; i <= ahead && m >= 0 && m < x->d->w->n_modules; i++, m += step)
         for (int32_t u = h->first_unit[m]; u < h->first_unit[m + 1]; u++)
             gather(k, x, h->unit_of[u]);
@@ -351,7 +351,7 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
 
     if (!x->unit_there)
         return;
-    lw_write_gathers(k, x, module, step);
+    gather_ahead(k, x, module, step);
     for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++) {
         int32_t b = h->unit_of[u];
         if (x->unit_waited[b])

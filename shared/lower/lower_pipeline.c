@@ -131,28 +131,12 @@ static void pass_on(struct lw_writer *k, const struct lw_grid_step *s)
         lw_write_message(k, false, a, s->peer, -1, -1);
 }
 
-/* The data group of a stage that two ranks hold, one in each direction, is connected by the
- * first gather of both: neither may wait for a message before it. */
-static void gather_first(struct lw_writer *k)
-{
-    const struct lw_grid_order *o = &k->l->order;
-    int32_t i = o->first[k->role];
-
-    while (i < o->first[k->role + 1] && o->steps[i].kind != LW_GRID_RUN)
-        i++;
-    if (!k->l->mirrored || i == o->first[k->role + 1])
-        return;
-    k->micro_batch = o->steps[i].action.micro_batch;
-    lw_write_gathers(k, part_of(k, o->steps[i].action.stage), 0, 1);
-}
-
 enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err)
 {
     const struct lw_grid_order *o = &k->l->order;
 
     if (k->l->calls.n_ranks > 0)
         return lw_write_calls(k, err);
-    gather_first(k);
     for (int32_t i = o->first[k->role]; i < o->first[k->role + 1]; i++) {
         if (o->steps[i].kind == LW_GRID_RUN)
             LW_TRY(lw_write_action(k, &o->steps[i].action, err));

@@ -245,8 +245,6 @@ int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int
 enum { LW_PREFETCH_DEFAULT = 1 };
 enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
                                     struct lw_arena *room, struct lw_err *err);
-/* lw_write_gathers: only the gathers of that module and of those that are prefetched with it. */
-void lw_write_gathers(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
 void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
 void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);

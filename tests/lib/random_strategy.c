@@ -203,6 +203,14 @@ void random_strategy(struct prng *r, struct random_model *k, struct lw_strategy 
     }
 }
 
+void random_replicas(struct prng *r, struct lw_strategy *s)
+{
+    if (s->zero == 0 || s->dp == 1 || prng_in(r, 0, 2) > 0)
+        return;
+    give_number(s, "zero-group", s->dp);
+    s->dp *= prng_in(r, 2, 3);
+}
+
 const char *strategy_words(const struct lw_strategy *s, char *text, size_t room)
 {
     size_t at = 0;

@@ -831,7 +831,7 @@ static void pipelines_connect_before_the_first_step(void **state)
 
     for (size_t i = 0; i < 2 * (sizeof plans / sizeof *plans); i++) {
         char words[512];
-        int rc; /* collectives connect when communicators are made, or at their first use */
+        int rc; /* the environment may ask that collectives connect at their first use */
         snprintf(words, sizeof words, "$L model mlp --layers 16 --width 32 -o w.json >/dev/null && "
                  "NCCL_RUNTIME_CONNECT=%d $L exec -w w.json %s --spawn --backend nccl "
                  "--compute sleep --steps 2 --warmup 1 --no-db --timeout 20 --format json",

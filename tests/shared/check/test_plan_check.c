@@ -545,51 +545,6 @@ static void communicators_that_wait_for_each_other_crosswise_are_a_deadlock(void
     }
 }
 
-/* The streams let x and y run in any order, but a host that issues x first waits until both have.
- */
-static void hosts_connect_communicators_in_one_order(void **state)
-{
-    (void)state;
-    for (int swapped = 0; swapped < 2; swapped++) {
-        struct lw_builder *b = roles(2);
-        for (int32_t r = 0; r < 2; r++) {
-            lw_builder_program(b, 0, r);
-            add(b, LW_OP_ALL_REDUCE, r && swapped, 8, -1, -1, -1);
-            add(b, LW_OP_ALL_REDUCE, !(r && swapped), 8, -1, -1, -1);
-        }
-        assert_checks(
-            b, swapped ? "deadlock where communicators connect at their first use: the host of "
-                         "rank 0 issues op 0 (all_reduce) of 'only' for role 'r0' and waits "
-                         "for that of rank 1, which waits at op 2 (all_reduce) of 'only' for "
-                         "role 'r1'"
-                       : NULL);
-    }
-}
-
-/* Rank 1 receives over y before it enters x, where rank 0 waits for it. Once x is connected the
- * same order is allowed. */
-static void hosts_connect_pairs_and_groups_in_one_order(void **state)
-{
-    (void)state;
-    for (int connected = 0; connected < 2; connected++) {
-        struct lw_builder *b = roles(2);
-        for (int32_t r = 0; r < 2; r++) {
-            lw_builder_program(b, 0, r);
-            if (connected)
-                add(b, LW_OP_ALL_REDUCE, 0, 8, -1, -1, -1);
-            if (r == 0)
-                add(b, LW_OP_ALL_REDUCE, 0, 8, -1, -1, -1);
-            add(b, r ? LW_OP_RECV : LW_OP_SEND, 1, 8, 1 - r, -1, -1);
-            if (r == 1)
-                add(b, LW_OP_ALL_REDUCE, 0, 8, -1, -1, -1);
-        }
-        assert_checks(b, connected
-                             ? NULL
-                             : "the host of rank 0 issues op 0 (all_reduce) of 'only' for role "
-                               "'r0' and waits for that of rank 1, which waits at op 2 (recv)");
-    }
-}
-
 /* 8 ranks of two roles: four pairs that send down and back up. Roles stand for their ranks; with
  * one pair crossed (operands), ranks are run one by one. */
 static struct lw_plan pairs(bool crossed, bool deadlock)
@@ -801,8 +756,6 @@ int main(void)
         cmocka_unit_test(sends_meet_receives_of_equal_bytes),
         cmocka_unit_test(two_sends_face_to_face_are_a_deadlock_unless_grouped),
         cmocka_unit_test(communicators_that_wait_for_each_other_crosswise_are_a_deadlock),
-        cmocka_unit_test(hosts_connect_communicators_in_one_order),
-        cmocka_unit_test(hosts_connect_pairs_and_groups_in_one_order),
         cmocka_unit_test(ranks_of_a_role_are_matched_one_by_one),
         cmocka_unit_test(thousands_of_ranks_cost_no_more_than_their_roles),
         cmocka_unit_test(hostile_numbers_never_lead_outside_a_table),

@@ -20,7 +20,7 @@
 #include "tests/lib/random_strategy.h"
 #include "tests/lib/sim_help.h"
 
-enum { PLANS = 500 };
+enum { PLANS = 3000 };
 
 /* Most forwards without (the input's half of) their backward on a rank, by the program's order,
  * against the grid's. */
@@ -96,6 +96,7 @@ static void every_combination_is_proven_and_runs(void **state)
 {
     struct prng r = prng_start("combinations");
     int made = 0, pipelines = 0, tensor = 0, zero[4] = {0}, clipped = 0, cut_both_ways = 0;
+    int replicas = 0;
 
     (void)state;
     for (int tries = 0; made < PLANS; tries++) {
@@ -106,6 +107,7 @@ static void every_combination_is_proven_and_runs(void **state)
         char text[1024] = "";
         random_model(&r, &k);
         random_strategy(&r, &k, &s);
+        random_replicas(&r, &s);
         strategy_words(&s, text, sizeof text);
         enum lw_status st = lw_plan_build(&k.w, &s, NULL, &p, &err);
         if (st == LW_EPLAN || st == LW_ENOMEM)
@@ -123,15 +125,17 @@ static void every_combination_is_proven_and_runs(void **state)
         zero[p.strategy->zero]++;
         clipped += p.strategy->clip > 0;
         cut_both_ways += p.strategy->zero > 1 && p.strategy->dp > 1 && p.strategy->pp > 1;
+        replicas += p.strategy->zero_group > 0;
         lw_plan_free(&p);
         made++;
     }
     printf("%d plans, %d of them pipelines, %d with tensor parallelism, ZeRO 0 to 3: %d %d %d %d "
-           "(%d of 2 and 3 on data-parallel pipelines), %d clipped\n",
-           made, pipelines, tensor, zero[0], zero[1], zero[2], zero[3], cut_both_ways, clipped);
+           "(%d of 2 and 3 on data-parallel pipelines), %d with replicas, %d clipped\n",
+           made, pipelines, tensor, zero[0], zero[1], zero[2], zero[3], cut_both_ways, replicas,
+           clipped);
     assert_true(pipelines > PLANS / 3 && tensor > PLANS / 4 && clipped > PLANS / 4);
     assert_true(zero[1] > PLANS / 10 && zero[2] > PLANS / 10 && zero[3] > PLANS / 10);
-    assert_true(cut_both_ways > PLANS / 10);
+    assert_true(cut_both_ways > PLANS / 10 && replicas > PLANS / 30);
 }
 
 int main(void)
