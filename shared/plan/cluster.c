@@ -56,6 +56,7 @@ static const struct row cluster_rows[] = {
     {"interference.compute_rate_under_comm", "", AT(interference.compute_rate_under_comm), SHARE},
     {"interference.comm_rate_under_compute", "", AT(interference.comm_rate_under_compute), SHARE},
     {"interference.comm_sms", "", AT(interference.comm_sms), COUNT},
+    {"interference.sms_per_channel", "", AT(interference.sms_per_channel), POSITIVE},
     {"interference.memory_bytes_per_comm_byte", "B/B", AT(interference.memory_bytes_per_comm_byte),
      POSITIVE},
     {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), PART},
@@ -64,6 +65,7 @@ static const struct row cluster_rows[] = {
     {"published_interference.compute_rate_under_comm", "", AT(published.compute_rate_under_comm), SHARE},
     {"published_interference.comm_rate_under_compute", "", AT(published.comm_rate_under_compute), SHARE},
     {"published_interference.comm_sms", "", AT(published.comm_sms), COUNT},
+    {"published_interference.sms_per_channel", "", AT(published.sms_per_channel), POSITIVE},
     {"published_interference.memory_bytes_per_comm_byte", "B/B",
      AT(published.memory_bytes_per_comm_byte), POSITIVE},
     {"published_interference.fair_links", "", AT(published.fair_links), FLAG},
@@ -113,6 +115,7 @@ enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err
     int n = take(&x->compute_rate_under_comm, p->compute_rate_under_comm) +
             take(&x->comm_rate_under_compute, p->comm_rate_under_compute) +
             take(&x->comm_sms, p->comm_sms) +
+            take(&x->sms_per_channel, p->sms_per_channel) +
             take(&x->memory_bytes_per_comm_byte, p->memory_bytes_per_comm_byte) +
             take(&x->fair_links, p->fair_links);
 

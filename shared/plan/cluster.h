@@ -83,6 +83,8 @@ struct lw_interference {
     struct lw_figure compute_rate_under_comm;    /* compute while a collective moves data */
     struct lw_figure comm_rate_under_compute;    /* a collective while compute runs */
     struct lw_figure comm_sms;                   /* SMs a collective takes from compute */
+    struct lw_figure sms_per_channel;            /* ... for each channel that it runs on, where the
+                                                  * cost model tells channels; comm_sms otherwise */
     struct lw_figure memory_bytes_per_comm_byte; /* device memory traffic per byte reduced */
     struct lw_figure comm_on_compute_core;       /* share of the compute core it wants; 1: runs on it */
     struct lw_figure comm_workers;               /* collectives of one communicator that the library

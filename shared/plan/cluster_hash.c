@@ -32,12 +32,13 @@ static void feed_figures(struct lw_hash *h, const struct lw_figure *const *f, si
 
 /* Only what is set, so that a cluster without these figures keeps its hash. */
 static void feed_set(struct lw_hash *h, const struct lw_nccl_facts *n,
-                     const struct lw_interference *p)
+                     const struct lw_interference *x, const struct lw_interference *p)
 {
     const struct lw_figure all[] = {n->compute_capability, n->multicast, n->amd_host, n->arm_host,
                                     n->collnet, n->net_latency_ps, n->post_ps,
                                     p->compute_rate_under_comm, p->comm_rate_under_compute,
-                                    p->comm_sms, p->memory_bytes_per_comm_byte, p->fair_links};
+                                    p->comm_sms, p->memory_bytes_per_comm_byte, p->fair_links,
+                                    x->sms_per_channel, p->sms_per_channel};
 
     for (int i = 0; i < (int)(sizeof all / sizeof *all); i++)
         if (lw_figure_is_set(all[i])) {
@@ -141,7 +142,7 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
     }
     feed_text(h, c->library);
     feed_text(h, c->library_version);
-    feed_set(h, &c->nccl, &c->published);
+    feed_set(h, &c->nccl, &c->interference, &c->published);
     lw_hash_finish(h, hex);
     return LW_OK;
 }

@@ -213,7 +213,9 @@ static enum lw_status collective(const struct sim_nccl_comm *comm, const struct 
                                    .detail = "model",
                                    .algorithm = sim_nccl_algorithm_name(x.algorithm),
                                    .protocol = sim_nccl_protocol_name(x.protocol),
-                                   .n_channels = x.cell.n_channels};
+                                   .n_channels = x.cell.n_channels,
+                                   .n_blocks = sim_nccl_blocks(comm, x.algorithm, x.protocol,
+                                                               q->bytes)};
     double moving_us = x.time_us - x.latency_us;
     out->latency = ps_of(x.latency_us);
     out->bytes_per_s =
@@ -253,6 +255,7 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
                                 .algorithm = "p2p",
                                 .protocol = "simple",
                                 .n_channels = g->n_channels,
+                                .n_blocks = g->n_channels,
                                 .latency = ps_of(alpha)};
     out->bytes_per_s = us > 0 ? bytes / us * 1e6 : gbs * 1e9;
     return LW_OK;

@@ -321,3 +321,49 @@ bool sim_nccl_choose(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t 
     }
     return best >= 0;
 }
+
+/* --- blocks (src/graph/connect.cc, src/transport/nvls.cc, src/enqueue.cc of v2.30.7-1) --- */
+
+enum { MOST_BLOCKS = 64, FEW_BLOCKS = 16 };
+
+/* After the search: doubled, and again on few fast channels between nodes of Hopper and later. */
+static int32_t connected(const struct sim_nccl_comm *c)
+{
+    const struct sim_nccl_graph *ring = &c->graphs.ring;
+    int32_t n = 2 * ring->n_channels;
+
+    if (c->arch >= SIM_NCCL_HOPPER && c->n_nodes > 1 && ring->intra_gbs > 45 && n < FEW_BLOCKS)
+        n *= 2;
+    return n < MOST_BLOCKS ? n : MOST_BLOCKS;
+}
+
+static int32_t nvls_blocks(const struct sim_nccl_comm *c)
+{
+    return c->arch < SIM_NCCL_BLACKWELL ? 16 : c->n_nodes > 1 ? 32 : 24;
+}
+
+/* Bytes that a block should have at least: threads times bytes of a thread. */
+static int64_t bytes_of_block(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a,
+                              enum sim_nccl_protocol p)
+{
+    const struct sim_nccl_graph *ring = &c->graphs.ring;
+
+    if (p == SIM_NCCL_LL128)
+        return 640 * 8;
+    if (p == SIM_NCCL_LL)
+        return 512 * 8 * (int64_t)(a == SIM_NCCL_RING ? c->n_ranks : 1);
+    return 64 * (a == SIM_NCCL_RING && ring->intra_gbs * ring->n_channels <= 12 ? 256 : 512);
+}
+
+int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a,
+                        enum sim_nccl_protocol p, int64_t bytes)
+{
+    int32_t n = connected(c), most = nvls_blocks(c);
+
+    if (a == SIM_NCCL_NVLS_TREE || (a == SIM_NCCL_NVLS && c->n_nodes == 1))
+        return most;
+    if (a == SIM_NCCL_NVLS)
+        return n < most ? n : most;
+    int64_t least = bytes / bytes_of_block(c, a, p);
+    return least < 1 ? 1 : least < n ? (int32_t)least : n;
+}

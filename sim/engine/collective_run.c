@@ -235,6 +235,25 @@ static enum lw_status start(struct sim_engine *e, int32_t group)
     return LW_OK;
 }
 
+/* The share of SMs that the collective's channels hold, beyond what every collective holds. */
+static int64_t sms_of_channels(const struct sim_engine *e, struct sim_group *g, int64_t bytes)
+{
+    struct lw_cost_query q = g->query;
+    struct lw_cost_answer a;
+
+    q.bytes = bytes;
+    if (e->terms.channel_sms <= 0 || g->n < 2 || g->chunked)
+        return 0;
+    if (g->sms_known.n_ranks > 0 && same_query(&g->sms_known, &q))
+        return g->more_sms;
+    g->sms_known = q;
+    if (q.algorithm == LW_REDUCER_AUTO && lw_figure_is_set(e->cluster->nccl.compute_capability))
+        q.algorithm = LW_REDUCER_NCCL; /* a measured table tells no channels */
+    if (lw_sim_cost_explain(e->cluster, &q, &a, NULL) != LW_OK || a.n_blocks < 1)
+        return 0;
+    return sim_rate_of(a.n_blocks * e->terms.channel_sms) - e->terms.sm_share;
+}
+
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct lw_op *op = sim_unit_op(e, rank, unit);
@@ -254,6 +273,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         g->scheduled = sim_is_scheduled(e->cluster, &g->query);
         g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&
                      (g->scheduled || sim_ring_steps(op->kind, g->n) > 0);
+        g->more_sms = sms_of_channels(e, g, bytes);
     } else if (op->kind != g->query.op) {
         return mismatch(e, g, rank, op);
     }
@@ -264,8 +284,10 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
     e->place_unit[place * e->n_workers + group - e->ring[place].group] = unit;
     if (g->chunked)
         LW_TRY(g->scheduled ? sim_messages_enter(e, place) : sim_ring_enter(e, place, bytes));
-    else
+    else {
+        e->more_sms[rank] += g->more_sms;
         sim_rank_waiting(e, rank, 1);
+    }
     if (++g->n_arrived < g->n_places)
         return LW_OK;
     g->n_arrived = 0;
@@ -287,6 +309,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         int32_t place = g->first + i, r = e->ring[place].rank;
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);
+        e->more_sms[r] -= g->more_sms;
         sim_rank_moving(e, r, -1);
         e->n_collectives[r]--;
         sim_all_in(e, r, unit, g->all_in);

@@ -7,7 +7,8 @@
  *               CPU time. The core is split max-min fairly between the compute thread (which wants
  *               all of it) and the communications: each gets s = min(v, level) and runs at s/v;
  *               compute gets the rest. k of equal v: level = 1/(k+1) beside compute, else 1/k.
- *   SM share    a collective holds comm_sms of n_sms from its local entry on, moving or waiting.
+ *   SM share    a collective holds comm_sms of n_sms from its local entry on, moving or waiting; or
+ *               sms_per_channel for each channel, where the cost model tells channels.
  *   memory      a collective moves memory_bytes_per_comm_byte for each of its bytes through the device's
  *               memory, a copy reads and writes its bytes, a compute op moves those its work says.
  *               Each takes its bytes over its time of the bandwidth; where that is more than all, it is
@@ -32,6 +33,15 @@ int64_t sim_rate_product(int64_t a, int64_t b)
     return r < 1 ? 1 : r;
 }
 
+/* 0: not given. */
+static double part_of_sms(const struct lw_cluster *c, struct lw_figure sms)
+{
+    bool known = lw_figure_is_set(sms) && sms.value > 0 && lw_figure_is_set(c->device.n_sms) &&
+                 c->device.n_sms.value > 0;
+
+    return known ? sms.value / c->device.n_sms.value : 0;
+}
+
 static int64_t rate_if_set(struct lw_figure f)
 {
     return lw_figure_is_set(f) && f.value > 0 ? sim_rate_of(f.value) : 0;
@@ -43,11 +53,11 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
         .compute_under_comm = rate_if_set(c->interference.compute_rate_under_comm),
         .comm_under_compute = rate_if_set(c->interference.comm_rate_under_compute),
         .core_share = rate_if_set(c->interference.comm_on_compute_core),
+        .channel_sms = part_of_sms(c, c->interference.sms_per_channel),
     };
+    double sms = part_of_sms(c, c->interference.comm_sms);
 
-    if (lw_figure_is_set(c->interference.comm_sms) && lw_figure_is_set(c->device.n_sms) &&
-        c->device.n_sms.value > 0 && c->interference.comm_sms.value > 0)
-        t.sm_share = sim_rate_of(c->interference.comm_sms.value / c->device.n_sms.value);
+    t.sm_share = sms > 0 ? sim_rate_of(sms) : 0;
     for (int32_t i = 0; i < c->n_tables; i++)
         t.in_flight |= c->tables[i].n_in_flight > 1;
     for (int32_t i = 0; i < c->n_tables; i++)
@@ -56,8 +66,8 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
                lw_figure_is_set(c->device.memory_bytes_per_s);
     t.fair_links = lw_figure_is_set(c->interference.fair_links) &&
                    c->interference.fair_links.value > 0;
-    t.dynamic = t.memory || t.fair_links || t.compute_under_comm || t.comm_under_compute || t.core_share || t.sm_share ||
-                t.in_flight;
+    t.dynamic = t.memory || t.fair_links || t.compute_under_comm || t.comm_under_compute ||
+                t.core_share || t.sm_share || t.channel_sms > 0 || t.in_flight;
     return t;
 }
 
@@ -87,7 +97,7 @@ struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, in
 }
 
 int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_t n_moving,
-                         int32_t n_waiting)
+                         int32_t n_waiting, int64_t more_sms)
 {
     int64_t rate = SIM_FULL_RATE;
 
@@ -95,8 +105,8 @@ int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_
         return t->compute_under_comm;
     if (t->core_share && n_moving > 0)
         rate -= core.used;
-    if (t->sm_share) {
-        int64_t left = SIM_FULL_RATE - ((int64_t)n_moving + n_waiting) * t->sm_share;
+    if (t->sm_share || more_sms) {
+        int64_t left = SIM_FULL_RATE - ((int64_t)n_moving + n_waiting) * t->sm_share - more_sms;
         rate = sim_rate_product(rate, left > 1 ? left : 1);
     }
     return rate;

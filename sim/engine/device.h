@@ -19,6 +19,7 @@ struct sim_terms {
                                  * tells its CPU time */
     bool cpu_times;             /* tables with CPU times, and the core is shared */
     int64_t sm_share;           /* of the SMs that one collective holds from its local entry */
+    double channel_sms;         /* share of the SMs that one channel of a collective holds */
     bool in_flight;             /* tables for several collectives at once */
     bool memory;                /* communication and compute share device memory's bandwidth */
     bool fair_links;            /* communications share links and adapters */
@@ -36,9 +37,10 @@ struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, in
                                bool computing);
 
 /* Rate of compute and copies on a device where n_moving communications move data and n_waiting
- * collectives were entered but still wait for other members; core: its split when it is shared. */
+ * collectives were entered but still wait for other members; core: its split when it is shared;
+ * more_sms: the share that collectives hold by their channels, beyond sm_share each. */
 int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_t n_moving,
-                         int32_t n_waiting);
+                         int32_t n_waiting, int64_t more_sms);
 /* Rate of a communication that wants a share of the core; computing: compute or copies run
  * there. */
 int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,

@@ -97,6 +97,8 @@ struct sim_group {
     int64_t core_share;     /* the same, of the collective that moves; -1 = by the cluster's figure */
     int64_t link_rate;      /* beside what else its members have in flight */
     int64_t memory;         /* share of memory bandwidth that it takes of each member, alone */
+    int64_t more_sms;       /* share of SMs that its channels hold, beyond terms.sm_share */
+    struct lw_cost_query sms_known; /* that it was asked for; n_ranks 0: none yet */
     int64_t fair_rate;      /* what it gets of links that others use too */
     lw_ps time;             /* of the collective that moves, alone */
     int32_t flow;           /* among those that share links; -1 = none */
@@ -148,6 +150,7 @@ struct sim_engine {
     int32_t *n_device;            /* compute and copies running */
     int32_t *n_moving, *n_waiting; /* communications moving data; collectives entered, not moving */
     int32_t *n_collectives;       /* collectives moving data */
+    int64_t *more_sms;            /* share of SMs held by channels, beyond terms.sm_share each */
     int32_t *active_message;      /* first message moving at this rank, -1 = none */
     struct sim_core *core;        /* how its core is split */
     int64_t *wants;               /* scratch: [n_comms * n_workers] */

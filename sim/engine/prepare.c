@@ -158,6 +158,7 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
     COLUMN(n_moving, p->n_ranks);
     COLUMN(n_waiting, p->n_ranks);
     COLUMN(n_collectives, p->n_ranks);
+    COLUMN(more_sms, p->n_ranks);
     COLUMN(active_message, p->n_ranks);
     COLUMN(rank_dirty, p->n_ranks);
     COLUMN(dirty_ranks, p->n_ranks);

@@ -137,7 +137,8 @@ static void settle_core(struct sim_engine *e, int32_t rank)
 static int64_t rate_before_memory(const struct sim_engine *e, int32_t rank)
 {
     return sim_rate_product(sim_compute_rate(&e->terms, e->core[rank], e->n_moving[rank],
-                                             e->n_waiting[rank]), e->speed[rank]);
+                                             e->n_waiting[rank], e->more_sms[rank]),
+                            e->speed[rank]);
 }
 
 static enum lw_status want_memory(struct sim_engine *e, int32_t *n, int64_t share, int64_t rate)

@@ -102,6 +102,17 @@ static void list_memory(const struct sim_engine *e, struct lw_sim_stats *s, cons
                             : messages);
 }
 
+static const char *why_no_channels(const struct sim_engine *e)
+{
+    if (e->options.detail == LW_SIM_CHUNK)
+        return "channels are not known at chunk detail";
+    if (e->terms.channel_sms <= 0)
+        return "the device's n_sms is not given";
+    return lw_figure_is_set(e->cluster->nccl.compute_capability)
+               ? ""
+               : "only NCCL's cost model tells channels";
+}
+
 static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s)
 {
     const struct lw_interference *i = &e->cluster->interference;
@@ -118,6 +129,7 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     figure(s, "comm_workers", i->comm_workers,
            chunk ? "collectives of a communicator go one by one at chunk detail" : "");
     figure(s, "comm_sms", i->comm_sms, e->terms.sm_share ? "" : "the device's n_sms is not given");
+    figure(s, "sms_per_channel", i->sms_per_channel, why_no_channels(e));
     list_memory(e, s, messages);
     if (e->terms.fair_links)
         figure(s, "fair_links", i->fair_links, messages);

@@ -378,10 +378,43 @@ static void nothing_allowed_is_said(void **unused)
     assert_true(sim_nccl_choose(&c, (enum lw_op_kind)BC, 1, 1u << (RING * 3 + LL), &x));
 }
 
+/* 8 H100: 12 channels of the search are 24 blocks. LL wants 8 ranks x 8 B x 512 threads = 32 KiB a
+ * block, Simple 64 B x 512 threads = 32 KiB, LL128 5 KiB; NVLS has 16 blocks, on Blackwell 24. Two
+ * nodes: 8 channels of 45 are 16 blocks. */
+static void blocks_are_twice_the_channels_and_fewer_for_small_sizes(void **unused)
+{
+    struct sim_nccl_comm one = h100(1), two = h100(2), blackwell = h100(1);
+    static const struct {
+        enum sim_nccl_algorithm a;
+        enum sim_nccl_protocol p;
+        int64_t bytes;
+        int32_t blocks;
+    } cases[] = {
+        {SIM_NCCL_RING, SIM_NCCL_LL, 1 << 10, 1},
+        {SIM_NCCL_RING, SIM_NCCL_LL, 1 << 18, 8},
+        {SIM_NCCL_RING, SIM_NCCL_LL, 768 << 10, 24},
+        {SIM_NCCL_RING, SIM_NCCL_LL, 1 << 30, 24},
+        {SIM_NCCL_RING, SIM_NCCL_LL128, 10 << 10, 2},
+        {SIM_NCCL_RING, SIM_NCCL_SIMPLE, 96 << 10, 3},
+        {SIM_NCCL_RING, SIM_NCCL_SIMPLE, 768 << 10, 24},
+        {SIM_NCCL_TREE, SIM_NCCL_LL, 16 << 10, 4},
+        {SIM_NCCL_NVLS, SIM_NCCL_SIMPLE, 1 << 10, 16},
+    };
+    (void)unused;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(sim_nccl_blocks(&one, cases[i].a, cases[i].p, cases[i].bytes),
+                         cases[i].blocks);
+    assert_int_equal(sim_nccl_blocks(&two, SIM_NCCL_RING, SIM_NCCL_SIMPLE, 1 << 30), 16);
+    blackwell.arch = SIM_NCCL_BLACKWELL;
+    assert_int_equal(sim_nccl_blocks(&blackwell, SIM_NCCL_NVLS, SIM_NCCL_SIMPLE, 1 << 30), 24);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_a_tuning_log_of_the_library),
+        cmocka_unit_test(blocks_are_twice_the_channels_and_fewer_for_small_sizes),
         cmocka_unit_test(changes_protocol_where_the_library_does),
         cmocka_unit_test(finds_the_graphs_of_known_nodes),
         cmocka_unit_test(equals_the_librarys_search_for_b200),

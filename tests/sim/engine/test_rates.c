@@ -97,6 +97,47 @@ static void memory_and_sms_leave_the_smaller_part(void **unused)
     }
 }
 
+/* 8 H100 with 96 SMs. Ring/LL runs 256 KiB on 8 blocks and 1 MiB on 24 (test_nccl_tuning.c): 1/12
+ * and 1/4 of the SMs. A kernel of 100 us, and a collective from 30 to 70: it does 40 x 11/12 or
+ * 40 x 3/4 meanwhile and ends at 103 1/3 or 110. A collective of recorded time holds its channels
+ * too; on a cluster without NCCL's facts none are known, and comm_sms holds: 24 of 96, 110. */
+static void a_collective_holds_the_sms_of_its_channels(void **unused)
+{
+    static const struct {
+        int64_t bytes;
+        bool nccl;
+        lw_ps kernel;
+    } cases[] = {{256 << 10, true, 103333333}, {1 << 20, true, 110000000},
+                 {256 << 10, false, 110000000}};
+    (void)unused;
+
+    for (int i = 0; i < 3; i++) {
+        struct lw_builder *b = begin_plan("p", 8);
+        struct world w;
+        int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
+        int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
+        int32_t ar = add_timed(b, 0, 1, cases[i].bytes, 40 * us, gap);
+        make_world(&w, b);
+        w.c.device.n_sms = given(96);
+        w.c.interference.sms_per_channel = given(1);
+        w.c.interference.comm_sms = given(24);
+        if (cases[i].nccl) {
+            w.c.library = "nccl";
+            w.c.nccl.compute_capability = w.c.nccl.multicast = given(90);
+            w.c.links[0].name = "NVLink";
+            w.c.links[0].bytes_per_s = given(20.6e9);
+            w.c.links[0].n_links = given(18);
+        }
+        run_world(&w, lw_sim_options_default());
+        assert_int_equal(end_of(&w, 7, ar), 70 * us);
+        assert_in_range(end_of(&w, 0, k), cases[i].kernel, cases[i].kernel + 1);
+        const struct lw_sim_term *term = term_of(&w, "sms_per_channel");
+        assert_int_equal(term->state == LW_SIM_TERM_ON, cases[i].nccl);
+        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end);
+        free_world(&w);
+    }
+}
+
 /* A message of 4000 B takes 4 us and moves 3 B for each: 3000 B/us, all of the memory and more;
  * a kernel of 10 us and 10,000 B wants all of it too. Half each at both ends: 8 us for the
  * message, and the kernel has done 4 of 10 at 8: 14. */
@@ -614,6 +655,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_shared_max_min_fairly),
         cmocka_unit_test(memory_and_sms_leave_the_smaller_part),
+        cmocka_unit_test(a_collective_holds_the_sms_of_its_channels),
         cmocka_unit_test(messages_share_memory_too),
         cmocka_unit_test(copies_read_and_write),
         cmocka_unit_test(memory_needs_known_bytes),
