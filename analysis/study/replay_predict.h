@@ -33,8 +33,8 @@ enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_sou
 enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
                                struct lw_cluster *cluster, struct lw_err *err);
 
-/* After the run of plan p: predicted against recorded, and the timeline by steps, of which the first
- * *n_warmup are not measured. */
+/* After the run of plan p: predicted against recorded, and the timeline by steps, of which the
+ * first *n_warmup are not measured. */
 enum lw_status sim_replay_compare(struct sim_replay *r, const struct lw_plan *p,
                                   struct lw_timeline *t, int32_t *n_warmup, struct lw_err *err);
 void sim_replay_free(struct sim_replay *r);

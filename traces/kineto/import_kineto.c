@@ -37,14 +37,15 @@ static const struct {
     {"memcpy", LW_ROW_MEM},          {"memset", LW_ROW_MEM},
 };
 
-/* Host ops whose first input's shape is worth its memory: gradients, collectives, and forward ops
- * whose first input is the activation. */
+/* Host ops whose first input's shape is worth its memory: gradients and copies of them,
+ * collectives, and forward ops whose first input is the activation. */
 static const char *const shaped[] = {
     "torch::autograd::AccumulateGrad", "AccumulateGrad", "gloo:", "nccl:", "c10d::",
     "record_param_comms", "aten::linear", "aten::conv", "aten::batch_norm", "aten::layer_norm",
     "aten::group_norm", "aten::rms_norm", "aten::matmul", "aten::relu", "aten::gelu",
     "aten::silu", "aten::max_pool", "aten::adaptive_avg_pool", "aten::avg_pool", "aten::dropout",
     "aten::scaled_dot_product_attention", "aten::flatten",
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad",
 };
 
 struct event {

@@ -253,15 +253,6 @@ static void read_ddp(struct reader *r)
     }
 }
 
-static void read_cpu(struct reader *r)
-{
-    if (lw_json_type(r->json) == LW_JSON_NULL || !lw_json_enter(r->json, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->json))
-        if (lw_json_key_is(r->json, "name"))
-            r->s->cpu = read_text(r);
-}
-
 static int32_t read_rank(struct reader *r)
 {
     int64_t n = read_size(r);
@@ -269,6 +260,19 @@ static int32_t read_rank(struct reader *r)
     if (n > INT32_MAX)
         lw_json_fail(r->json, "found %lld, expected at most %d", (long long)n, INT32_MAX);
     return (int32_t)n;
+}
+
+static void read_cpu(struct reader *r)
+{
+    if (lw_json_type(r->json) == LW_JSON_NULL || !lw_json_enter(r->json, LW_JSON_OBJECT))
+        return;
+    while (lw_json_next(r->json))
+        if (lw_json_key_is(r->json, "name"))
+            r->s->cpu = read_text(r);
+        else if (lw_json_key_is(r->json, "cores"))
+            r->s->n_cores = read_rank(r);
+        else if (lw_json_key_is(r->json, "threads"))
+            r->s->n_threads = read_rank(r);
 }
 
 static void read_ready_order(struct reader *r)

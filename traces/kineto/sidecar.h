@@ -36,6 +36,7 @@ struct traces_sidecar {
     const char *file, *model, *torch_version, *cpu, *gpu, *backend; /* "" = absent */
     enum lw_optimizer optimizer; /* UNKNOWN = absent, or none of those that workloads know */
     int32_t rank, world_size;
+    int32_t n_cores, n_threads;  /* of the machine; that compute on each rank; 0 = absent */
     int32_t n_params, n_buffers, n_modules, n_ready;
     struct traces_param *params;   /* in registration order, shared ones once */
     struct traces_buffer *buffers;

@@ -51,3 +51,12 @@ int64_t traces_host_busy_ns(const struct traces_host_busy *b, int64_t from, int6
 {
     return busy_upto(b, to) - busy_upto(b, from);
 }
+
+bool traces_host_busy_at(const struct traces_host_busy *b, int64_t ns, int64_t *until)
+{
+    int64_t k = lw_values_upto(b->start, b->n, ns);
+    bool busy = k > 0 && ns < b->end[k - 1];
+
+    *until = busy ? b->end[k - 1] : k < b->n ? b->start[k] : INT64_MAX;
+    return busy;
+}

@@ -22,4 +22,7 @@ enum lw_status traces_host_busy_build(const struct lw_trace *t, int32_t thread,
 /* Of [from, to). */
 int64_t traces_host_busy_ns(const struct traces_host_busy *b, int64_t from, int64_t to);
 
+/* Whether it ran an op at ns, and when that changes next; INT64_MAX = never. */
+bool traces_host_busy_at(const struct traces_host_busy *b, int64_t ns, int64_t *until);
+
 #endif

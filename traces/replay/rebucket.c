@@ -2,13 +2,16 @@
  * the policy's own rules (shared/bucket/bucket.h), replace the all-reduces that were launched
  * while gradients were accumulated; both must hold the same bytes, else this is no plain
  * DistributedDataParallel. A new bucket is launched when its last gradient is accumulated, and
- * no bucket before an earlier one. The k-th of n recorded waits is for the share k/n of the new
- * buckets, rounded up. The host's time in the recorded launches stays where it was, the new
- * launches take none. */
+ * no bucket before an earlier one. What waited for a recorded bucket waits for the new ones that
+ * hold its gradients; a host thread waits for a new bucket before it copies the first of its
+ * gradients out. A recorded bucket that holds just the gradients of a new one stays as recorded.
+ * On a device the host's time in the recorded launches stays where it was, and new launches take
+ * none; launches of collectives of the host move with the buckets. */
 #include "traces/replay/rebucket.h"
 
 #include <string.h>
 
+#include "traces/replay/host_comms.h"
 #include "traces/trace/comm_facts.h"
 
 struct old {            /* a recorded bucket */
@@ -85,41 +88,137 @@ static enum lw_status check_bytes(const struct rebucketer *b, const struct lw_st
     return LW_OK;
 }
 
-/* Recorded bucket o of n is waited for: so are the new ones up to this one of m. */
-static int64_t last_of_share(int64_t o, int64_t n, int64_t m)
+/* ---- the buckets of one step ---- */
+
+struct span { /* of the step's bytes in the order of accumulation */
+    int64_t from, to;
+};
+
+struct cut { /* a step while it is cut */
+    const struct lw_step *s;
+    const struct lw_grad *grads;
+    int64_t step;
+    struct span *old, *new; /* [n_old], [n_new] */
+    bool *keeps_old, *keeps_new; /* a recorded bucket that holds just what a new one would */
+    int64_t *copy, n_copies; /* rows of copies out of the buckets */
+};
+
+static bool same(struct span a, struct span b)
 {
-    return ((o + 1) * m + n - 1) / n - 1;
+    return a.from == b.from && a.to == b.to;
 }
 
-static void add_new(struct rebucketer *b, const struct lw_step *s, int64_t step,
-                    const struct lw_bucketing *v, const struct lw_grad *grads)
+static enum lw_status compare_cuts(struct rebucketer *b, struct cut *c,
+                                   const struct lw_bucketing *v)
+{
+    int64_t at = 0;
+
+    c->old = lw_arena_alloc(b->arena, b->n_old, sizeof *c->old);
+    c->new = lw_arena_alloc(b->arena, v->n_buckets, sizeof *c->new);
+    c->keeps_old = lw_arena_alloc(b->arena, b->n_old, sizeof *c->keeps_old);
+    c->keeps_new = lw_arena_alloc(b->arena, v->n_buckets, sizeof *c->keeps_new);
+    if (!c->old || !c->new || !c->keeps_old || !c->keeps_new)
+        return lw_fail_nomem(b->err);
+    for (int64_t o = 0; o < b->n_old; o++, at = c->old[o - 1].to)
+        c->old[o] = (struct span){at, at + b->old[o].bytes};
+    at = 0;
+    for (int32_t k = 0; k < v->n_buckets; k++) {
+        c->new[k] = (struct span){at, at};
+        for (int32_t i = v->first[k]; i < v->first[k + 1]; i++)
+            c->new[k].to += c->grads[v->items[i]].numel *
+                            lw_dtype_size(c->grads[v->items[i]].dtype);
+        at = c->new[k].to;
+        for (int64_t o = 0; o < b->n_old; o++)
+            if (same(c->old[o], c->new[k]))
+                c->keeps_old[o] = c->keeps_new[k] = true;
+    }
+    return LW_OK;
+}
+
+/* What the shortest launch of a collective of the host took. */
+static int64_t launch_ns(const struct rebucketer *b)
+{
+    int64_t least = b->p->n_comms > 0 ? INT64_MAX : 0;
+
+    for (int64_t i = 0; i < b->p->n_comms; i++) {
+        int64_t ns = b->t->dur_ns[b->p->comms[i].issue];
+        least = ns < least ? ns : least;
+    }
+    return least;
+}
+
+/* When a host thread waits for a new bucket: before its first gradient is copied out, or where it
+ * waited for the recorded bucket that holds this gradient. */
+static int64_t wait_ns(const struct rebucketer *b, const struct cut *c, struct span new,
+                       int32_t first)
+{
+    if (c->n_copies == c->s->n_gradients)
+        return b->t->start_ns[c->copy[first]];
+    for (int64_t o = 0; o < b->n_old; o++)
+        if (b->old[o].comm >= 0 && new.from < c->old[o].to)
+            return b->p->comms[b->old[o].comm].wait_ns;
+    return -1;
+}
+
+static void add_new(struct rebucketer *b, const struct cut *c, const struct lw_bucketing *v,
+                    int32_t k)
+{
+    int64_t ns = INT64_MIN;
+    struct traces_bucket x = {.step = c->step,
+                              .like = b->old[0].row,
+                              .bytes = c->new[k].to - c->new[k].from,
+                              .dtype = c->grads[v->items[v->first[k]]].dtype,
+                              .thread = c->s->backward_thread,
+                              .wait_ns = wait_ns(b, c, c->new[k], v->first[k]),
+                              .launch_ns = launch_ns(b)};
+
+    for (int32_t i = v->first[k]; i < v->first[k + 1]; i++) {
+        int64_t end = lw_trace_end_ns(b->t, c->s->gradients[v->items[i]].row);
+        ns = end > ns ? end : ns;
+    }
+    for (int64_t i = 0; i < b->p->n_buckets; i++) /* none before an earlier one */
+        if (b->p->buckets[i].step == c->step && b->p->buckets[i].ns > ns)
+            ns = b->p->buckets[i].ns;
+    x.ns = ns;
+    b->p->buckets[b->p->n_buckets++] = x;
+}
+
+/* What waited for a recorded bucket waits for the new ones that hold its gradients. */
+static void replace_old(struct rebucketer *b, const struct cut *c, const struct lw_bucketing *v,
+                        int64_t first, int64_t o)
 {
     struct traces_points *p = b->p;
-    int64_t ns = INT64_MIN, first = p->n_buckets;
+    int64_t upto = -1, next = first;
 
+    p->replaced[p->n_replaced++] = (struct traces_replaced){b->old[o].row, c->step};
+    for (int32_t k = 0; k < v->n_buckets; k++)
+        if (!c->keeps_new[k]) {
+            upto = c->new[k].from < c->old[o].to ? next : upto;
+            next++;
+        }
+    if (b->old[o].call >= 0) {
+        p->new_of_call[b->old[o].call] = upto;
+        p->calls.calls[b->old[o].call].kind = TRACES_CALL_OTHER;
+    } else {
+        p->replaced_comm[b->old[o].comm] = true;
+    }
+}
+
+static enum lw_status cut_anew(struct rebucketer *b, struct cut *c, const struct lw_bucketing *v)
+{
+    int64_t first = b->p->n_buckets;
+
+    LW_TRY(compare_cuts(b, c, v));
+    LW_TRY(traces_copies_out(b->t, c->s, b->arena, &c->copy, &c->n_copies, b->err));
     for (int32_t k = 0; k < v->n_buckets; k++) {
-        struct traces_bucket x = {.step = step,
-                                  .like = b->old[0].row,
-                                  .dtype = grads[v->items[v->first[k]]].dtype,
-                                  .thread = s->backward_thread};
-        for (int32_t i = v->first[k]; i < v->first[k + 1]; i++) {
-            int64_t end = lw_trace_end_ns(b->t, s->gradients[v->items[i]].row);
-            x.bytes += grads[v->items[i]].numel * lw_dtype_size(grads[v->items[i]].dtype);
-            ns = end > ns ? end : ns;
-        }
-        x.ns = ns;
-        p->buckets[p->n_buckets++] = x;
+        if (!c->keeps_new[k])
+            add_new(b, c, v, k);
+        b->p->n_kept += c->keeps_new[k];
     }
-    for (int64_t o = 0; o < b->n_old; o++) {
-        p->replaced[p->n_replaced++] = (struct traces_replaced){b->old[o].row, step};
-        int64_t upto = first + last_of_share(o, b->n_old, v->n_buckets);
-        if (b->old[o].call >= 0) {
-            p->new_of_call[b->old[o].call] = upto;
-            p->calls.calls[b->old[o].call].kind = TRACES_CALL_OTHER;
-        } else {
-            p->new_of_comm[b->old[o].comm] = upto;
-        }
-    }
+    for (int64_t o = 0; o < b->n_old; o++)
+        if (!c->keeps_old[o])
+            replace_old(b, c, v, first, o);
+    return LW_OK;
 }
 
 static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *s, int64_t step)
@@ -145,10 +244,11 @@ static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *
         order[i] = i;
     }
     LW_TRY(check_bytes(b, s, sum));
+    struct cut c = {.s = s, .grads = grads, .step = step};
     LW_TRY(lw_bucket_rebuilt(&b->rules, grads, n, order, &v, b->err));
-    add_new(b, s, step, &v, grads);
+    enum lw_status status = cut_anew(b, &c, &v);
     lw_bucketing_free(&v);
-    return LW_OK;
+    return status;
 }
 
 enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bucket_request *want,
@@ -163,17 +263,16 @@ enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bu
         n += s->steps.steps[k].n_gradients;
     p->buckets = lw_arena_alloc(arena, n, sizeof *p->buckets);
     p->new_of_call = lw_arena_alloc(arena, p->calls.n, sizeof *p->new_of_call);
-    p->new_of_comm = lw_arena_alloc(arena, p->n_comms, sizeof *p->new_of_comm);
+    p->replaced_comm = lw_arena_alloc(arena, p->n_comms, sizeof *p->replaced_comm);
     p->replaced = lw_arena_alloc(arena, p->calls.n + p->n_comms, sizeof *p->replaced);
     b.old = lw_arena_alloc(arena, p->calls.n + p->n_comms, sizeof *b.old);
-    if (!p->buckets || !p->new_of_call || !p->new_of_comm || !p->replaced || !b.old)
+    if (!p->buckets || !p->new_of_call || !p->replaced_comm || !p->replaced || !b.old)
         return lw_fail_nomem(err);
     memset(p->new_of_call, 0xff, (size_t)p->calls.n * sizeof *p->new_of_call);
-    memset(p->new_of_comm, 0xff, (size_t)p->n_comms * sizeof *p->new_of_comm);
     for (int64_t k = 0; k < s->steps.n; k++)
         if (s->steps.steps[k].n_gradients > 0)
             LW_TRY(rebucket_step(&b, &s->steps.steps[k], k));
-    if (p->n_buckets == 0)
+    if (p->n_buckets + p->n_kept == 0)
         return lw_fail_at(err, LW_EFORMAT, s->file, 0,
                           "no all-reduce was launched while gradients were accumulated: there are "
                           "no buckets to cut anew");

@@ -9,7 +9,7 @@
 
 /* Other buckets for the gradients of a recorded data-parallel run: which recorded all-reduces they
  * replace, where each new one is launched, and which new ones a recorded wait is for. Fills
- * p->buckets, p->new_of_call and p->new_of_comm; replaced calls launch nothing any more. See
+ * p->buckets, p->new_of_call and p->replaced_comm; replaced calls launch nothing any more. See
  * docs/design/replay.md.
  * LW_EFORMAT: gradients without shapes, or buckets that do not hold them. */
 enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bucket_request *want,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "traces/replay/core_share.h"
 #include "traces/replay/replay_maker.h"
 
 enum {
@@ -64,7 +65,9 @@ static void emit_own(struct replay_maker *m, struct replay_rank *r, struct repla
     int64_t busy = traces_host_busy_ns(&h->busy, from, to);
 
     if (busy > 0) {
-        emit_host(m, r, h, LW_OP_KERNEL, "ops of the host", busy, after, after != NULL);
+        emit_host(m, r, h, LW_OP_KERNEL, "ops of the host", replay_compute_alone(m, r, h, from, to),
+                  after, after != NULL);
+        note_recorded(m, r, -1, from, busy);
         after = NULL;
     }
     if (busy == 0 || to - from > busy)
@@ -158,7 +161,7 @@ static enum lw_status fill_comm(struct replay_maker *m, const struct replay_rank
     const struct traces_comm_class *c = &m->cross.classes[item->class];
     const struct replay_rank *first = &m->ranks[c->members[0]];
     const struct traces_comm_fact *f = &item->fact;
-    int64_t ns = c->matched ? c->ops[item->k].transfer_ns : item->dur_ns;
+    int64_t ns = replay_comm_alone(m, r, row);
     struct traces_replay_op x = {
         op->name,          true,          traces_comm_kind(f->op), dtype_of(f),
         gathered_bytes(f), f->group_size, lw_ns_to_ps(ns)};
@@ -376,7 +379,8 @@ static enum lw_status emit_call(struct replay_maker *m, struct replay_rank *r,
 }
 
 /* A collective that the host runs: it is handed over after the shortest such call; what a call
- * lasts longer, its thread stood still or worked while the collective ran. */
+ * lasts longer, its thread stood still or worked while the collective ran. One that a what-if
+ * replaces takes no time. */
 static enum lw_status emit_issue(struct replay_maker *m, struct replay_rank *r,
                                  struct replay_host *h, const struct traces_point *x)
 {
@@ -384,37 +388,29 @@ static enum lw_status emit_issue(struct replay_maker *m, struct replay_rank *r,
     struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, r->comm_stream);
     int64_t rest = rest_of(h, x), least = r->p.own_ns[r->t->name[c->issue]];
     int64_t own = least < rest ? least : rest;
-    int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->issue), own, NULL, 0);
 
+    if (r->p.replaced_comm && r->p.replaced_comm[x->index])
+        return LW_OK;
+    int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->issue), own, NULL, 0);
     op.name = lw_trace_name(r->t, c->row);
     LW_TRY(fill_comm(m, r, c->row, &op));
     r->run_op[x->index] = emit(m, r, &op, lw_ns_to_ps(c->dur_ns), &launch, 1);
     note_recorded(m, r, c->row, r->t->start_ns[c->row], c->dur_ns);
     if (rest > own)
-        emit_host(m, r, h, LW_OP_HOST, "while a collective runs", rest - own, NULL, 0);
+        emit_own(m, r, h, "while a collective runs", x->end_ns - (rest - own), x->end_ns, NULL);
     return LW_OK;
 }
 
-static enum lw_status emit_host_wait(struct replay_maker *m, struct replay_rank *r,
-                                     struct replay_host *h, const struct traces_point *x)
+/* A host thread waits for a collective of the host; op -1: for nothing. */
+static void emit_host_wait(struct replay_maker *m, struct replay_rank *r, struct replay_host *h,
+                           int32_t op)
 {
-    int32_t n = 0, *deps = lw_alloc((size_t)(r->p.n_comms + 1) * sizeof *deps);
-
-    if (!deps)
-        return lw_fail_nomem(m->err);
-    for (int64_t i = 0; i < r->p.n_comms; i++) {
-        int64_t bucket = r->p.new_of_comm ? r->p.new_of_comm[i] : -1;
-        int32_t op = bucket >= 0 ? r->bucket_op[bucket] : r->run_op[i];
-        if (r->p.comms[i].wait == x->index && op >= 0)
-            deps[n++] = op;
-    }
-    emit_host(m, r, h, LW_OP_HOST_SYNC, "wait for collectives", 0, deps, n);
-    lw_free(deps);
-    return LW_OK;
+    emit_host(m, r, h, LW_OP_HOST_SYNC, "wait for a collective", 0, &op, op >= 0);
 }
 
-/* What a bucket of that size would have taken: a line through the recorded ones of its step, or,
- * where the line has a negative part, their time per byte. */
+/* What a bucket of that size would have taken: a line through the recorded ones that are replaced
+ * in its step. Where the line has a negative part, and on a shared core, where the constant part
+ * of a few recorded times is mostly waiting for the scheduler, their time per byte. */
 static lw_ps fitted_time(const struct replay_maker *m, const struct replay_rank *r,
                          const struct traces_bucket *b)
 {
@@ -423,15 +419,14 @@ static lw_ps fitted_time(const struct replay_maker *m, const struct replay_rank 
     for (int64_t i = 0; i < r->p.n_replaced; i++) {
         if (r->p.replaced[i].step != b->step)
             continue;
-        const struct traces_comm_item *x = &r->comms.items[r->comm_of[r->p.replaced[i].row] - 1];
-        const struct traces_comm_class *c = &m->cross.classes[x->class];
-        double bytes = (double)gathered_bytes(&x->fact);
-        double ns = (double)(c->matched ? c->ops[x->k].transfer_ns : x->dur_ns);
+        int64_t row = r->p.replaced[i].row;
+        double bytes = (double)gathered_bytes(&r->comms.items[r->comm_of[row] - 1].fact);
+        double ns = (double)replay_comm_alone(m, r, row);
         n += 1, sb += bytes, st += ns, sbb += bytes * bytes, sbt += bytes * ns;
     }
     double width = n * sbb - sb * sb, slope = width > 0 ? (n * sbt - sb * st) / width : -1;
     double least = (st - slope * sb) / n;
-    if (slope < 0 || least < 0) {
+    if (m->core_want > 0 || slope < 0 || least < 0) {
         least = 0;
         slope = st / sb;
     }
@@ -459,7 +454,8 @@ static enum lw_status emit_bucket(struct replay_maker *m, struct replay_rank *r,
                                  fitted_time(m, r, b)};
     int32_t deps[2], n = 1;
 
-    deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, "launch of a new bucket", 0, NULL, 0);
+    deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, "launch of a new bucket", b->launch_ns, NULL,
+                        0);
     if (d && on && on->last_op >= 0)
         deps[n++] = on->last_op;
     op.name = y.name;
@@ -506,7 +502,10 @@ static enum lw_status emit_point(struct replay_maker *m, struct replay_rank *r,
         status = emit_issue(m, r, h, x);
         break;
     case TRACES_POINT_WAIT:
-        status = emit_host_wait(m, r, h, x);
+        emit_host_wait(m, r, h, r->run_op[x->index]);
+        break;
+    case TRACES_POINT_BUCKET_WAIT:
+        emit_host_wait(m, r, h, r->bucket_op[x->index]);
         break;
     case TRACES_POINT_BUCKET:
         status = emit_bucket(m, r, h, x);

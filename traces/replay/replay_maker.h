@@ -27,6 +27,10 @@ struct replay_device { /* a device stream, and what was emitted on it */
     int32_t *op;   /* [n] */
 };
 
+struct replay_edge { /* from here on, collectives of the host that move data */
+    int64_t ns, moving;
+};
+
 struct replay_rank {
     const struct traces_source *s;
     const struct lw_trace *t;
@@ -36,6 +40,8 @@ struct replay_rank {
     int32_t role, n_hosts, n_devices, comm_stream, step;
     struct replay_host *hosts;
     struct replay_device *devices;
+    int64_t n_edges;
+    struct replay_edge *edges; /* [n_edges] where cores are shared (core_share.h) */
     int64_t offset_ns; /* of its first moment after that of the earliest rank */
     int64_t next_orphan;
     int32_t *record_op; /* [calls] event records emitted; -1 */
@@ -65,6 +71,7 @@ struct replay_maker {
     struct traces_replay *out;
     struct replay_op *ops; /* [n_ops], grows */
     int64_t ops_cap;
+    double core_want;  /* share of the core that a collective of the host wants; 0 = has its own */
     lw_ps *stream_end; /* [n_streams] of the rank that is emitted */
     int64_t n_unexplained;
     lw_ps unexplained;

@@ -4,19 +4,14 @@
  *
  * A waiting call lasts as long as what it waits for; what it takes of the host itself is the
  * shortest call of that name in the file (for a blocking copy: of what is left without the copy).
- *
- * gloo: the k-th launch (c10d::...) is the k-th run (gloo:...) to start. A run is waited for in the
- * gap of its launching thread in which it ended; one that ended in no gap (its thread ran again
- * only later) in the last gap before its end, if nothing was launched since that gap, and is cut
- * there. */
+ * Collectives that the host runs itself: host_comms.c. */
 #include "traces/replay/replay_points.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "traces/replay/host_comms.h"
 #include "traces/replay/rebucket.h"
-
-enum { LEAST_GAP_NS = 50000 }; /* between two host ops, to be a wait for a collective */
 
 struct maker {
     const struct lw_trace *t;
@@ -25,7 +20,6 @@ struct maker {
     struct lw_err *err;
     const struct lw_bucket_request *want;
     int64_t cap;
-    int64_t n_waits;
 };
 
 static int by_time(const void *a, const void *b)
@@ -242,155 +236,22 @@ static enum lw_status place_orphans(struct maker *m)
 
 /* ---- collectives of the host ---- */
 
-static bool is_run(const struct lw_trace *t, int64_t row)
-{
-    return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "gloo:");
-}
-
-static bool is_issue(const struct lw_trace *t, int64_t row)
-{
-    return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "c10d::");
-}
-
-static enum lw_status match_runs(struct maker *m)
-{
-    const struct lw_trace *t = m->t;
-    struct traces_points *p = m->out;
-    int64_t n = 0, issue = 0;
-    int32_t thread[64];
-
-    for (int64_t i = 0; i < t->n; i++)
-        n += is_run(t, i);
-    p->comms = lw_arena_alloc(m->arena, n, sizeof *p->comms);
-    if (!p->comms)
-        return lw_fail_nomem(m->err);
-    for (int64_t i = 0; i < t->n; i++) {
-        if (!is_run(t, i))
-            continue;
-        int32_t k = 0;
-        while (k < p->n_workers && thread[k] != t->track[i])
-            k++;
-        if (k == p->n_workers && k < 64)
-            thread[p->n_workers++] = t->track[i];
-        while (issue < t->n && !is_issue(t, issue))
-            issue++;
-        if (issue < t->n && t->start_ns[issue] <= t->start_ns[i])
-            p->comms[p->n_comms++] = (struct traces_host_comm){i, issue++, t->dur_ns[i], -1};
-    }
-    return LW_OK;
-}
-
-struct gap {
-    int64_t start, end;
-};
-
-/* Stretches of a thread without any op, long enough to be waits. */
-static enum lw_status find_gaps(struct maker *m, int32_t thread, struct gap **gaps, int64_t *n)
-{
-    const struct lw_trace *t = m->t;
-    int64_t covered = INT64_MAX;
-
-    *n = 0;
-    *gaps = lw_arena_alloc(m->arena, t->n, sizeof **gaps);
-    if (!*gaps)
-        return lw_fail_nomem(m->err);
-    for (int64_t i = 0; i < t->n; i++) {
-        if (!lw_trace_on_host(t, i) || t->track[i] != thread || lw_row_is_range(t, i))
-            continue;
-        if (covered != INT64_MAX && t->start_ns[i] - covered >= LEAST_GAP_NS)
-            (*gaps)[(*n)++] = (struct gap){covered, t->start_ns[i]};
-        int64_t end = lw_trace_end_ns(t, i);
-        covered = covered == INT64_MAX || end > covered ? end : covered;
-    }
-    return LW_OK;
-}
-
-/* The thread of a collective hands over no other one in [from, to). */
-static bool issues_nothing(const struct maker *m, const struct traces_host_comm *c, int64_t from,
-                           int64_t to)
+static void add_comms(struct maker *m)
 {
     const struct traces_points *p = m->out;
 
-    for (const struct traces_host_comm *x = c; x < p->comms + p->n_comms; x++) {
-        int64_t at = m->t->start_ns[x->issue];
-        if (at >= to)
-            break;
-        if (at >= from && m->t->track[x->issue] == m->t->track[c->issue])
-            return false;
-    }
-    return true;
-}
-
-/* The gap in which a run ended, else the last one before its end that began after its launch. */
-static int64_t gap_of(const struct maker *m, const struct traces_host_comm *c, const struct gap *v,
-                      int64_t n)
-{
-    const struct lw_trace *t = m->t;
-    int64_t end = lw_trace_end_ns(t, c->row), issued = lw_trace_end_ns(t, c->issue), low = 0,
-            high = n;
-
-    while (low < high) { /* the first gap that starts after the end */
-        int64_t mid = low + (high - low) / 2;
-        if (v[mid].start < end)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (low == 0 || v[low - 1].start < issued)
-        return -1;
-    return end <= v[low - 1].end || issues_nothing(m, c, v[low - 1].start, end) ? low - 1 : -1;
-}
-
-static enum lw_status find_waits(struct maker *m, int32_t thread)
-{
-    struct traces_points *p = m->out;
-    struct gap *gaps;
-    int64_t n;
-
-    LW_TRY(find_gaps(m, thread, &gaps, &n));
-    int64_t *wait = lw_arena_alloc(m->arena, n, sizeof *wait);
-    if (!wait)
-        return lw_fail_nomem(m->err);
     for (int64_t i = 0; i < p->n_comms; i++) {
-        struct traces_host_comm *c = &p->comms[i];
-        int64_t g = m->t->track[c->issue] == thread ? gap_of(m, c, gaps, n) : -1;
-        if (g < 0)
-            continue;
-        int64_t end = lw_trace_end_ns(m->t, c->row);
-        end = end < gaps[g].end ? end : gaps[g].end;
-        c->dur_ns = end > m->t->start_ns[c->row] ? end - m->t->start_ns[c->row] : 0;
-        if (wait[g] == 0) {
-            wait[g] = ++m->n_waits;
-            add(m, TRACES_POINT_WAIT, thread, gaps[g].start, end, m->n_waits - 1);
-        }
-        c->wait = wait[g] - 1;
-        for (int64_t k = p->n - 1; k >= 0; k--) /* the wait lasts until the last of them ends */
-            if (p->points[k].kind == TRACES_POINT_WAIT && p->points[k].index == c->wait) {
-                p->points[k].end_ns = end > p->points[k].end_ns ? end : p->points[k].end_ns;
-                break;
-            }
+        const struct traces_host_comm *c = &p->comms[i];
+        add_row(m, TRACES_POINT_ISSUE, c->issue, i);
+        if (c->wait_ns >= 0)
+            add(m, TRACES_POINT_WAIT, m->t->track[c->issue], c->wait_ns, c->wait_end_ns, i);
     }
-    return LW_OK;
-}
-
-static enum lw_status add_comms(struct maker *m)
-{
-    const struct traces_points *p = m->out;
-
-    for (int64_t i = 0; i < p->n_comms; i++)
-        if (!p->new_of_comm || p->new_of_comm[i] < 0)
-            add_row(m, TRACES_POINT_ISSUE, p->comms[i].issue, i);
-    for (int64_t i = 0; i < p->n_buckets; i++)
-        add(m, TRACES_POINT_BUCKET, p->buckets[i].thread, p->buckets[i].ns, p->buckets[i].ns, i);
-    for (int64_t i = 0; i < p->n_comms; i++) {
-        int32_t thread = m->t->track[p->comms[i].issue];
-        bool done = false;
-        for (int64_t k = 0; k < i && !done; k++)
-            done = m->t->track[p->comms[k].issue] == thread;
-        if (!done)
-            LW_TRY(find_waits(m, thread));
+    for (int64_t i = 0; i < p->n_buckets; i++) {
+        const struct traces_bucket *b = &p->buckets[i];
+        add(m, TRACES_POINT_BUCKET, b->thread, b->ns, b->ns, i);
+        if (b->wait_ns >= 0)
+            add(m, TRACES_POINT_BUCKET_WAIT, b->thread, b->wait_ns, b->wait_ns, i);
     }
-    return LW_OK;
 }
 
 /* ---- together ---- */
@@ -433,10 +294,10 @@ static enum lw_status make(struct maker *m, const struct traces_source *s,
 
     LW_TRY(traces_calls_build(m->t, &p->launches, kernels, m->arena, &p->calls, m->err));
     LW_TRY(find_ranges(m, &s->steps));
-    LW_TRY(match_runs(m));
+    LW_TRY(traces_host_comms_find(s, m->arena, p, m->err));
     if (m->want)
         LW_TRY(traces_rebucket(s, m->want, m->arena, p, m->err));
-    m->cap = p->calls.n + 2 * p->n_steps + 2 * p->n_comms + p->n_buckets;
+    m->cap = p->calls.n + 2 * (p->n_steps + p->n_comms + p->n_buckets);
     p->points = lw_arena_alloc(m->arena, m->cap, sizeof *p->points);
     p->own_ns = lw_arena_alloc(m->arena, m->t->strings.n, sizeof *p->own_ns);
     if (!p->points || !p->own_ns)
@@ -444,7 +305,7 @@ static enum lw_status make(struct maker *m, const struct traces_source *s,
     LW_TRY(add_calls(m));
     own_times(m);
     LW_TRY(place_orphans(m));
-    LW_TRY(add_comms(m));
+    add_comms(m);
     add_marks(m);
     order(p);
     return LW_OK;

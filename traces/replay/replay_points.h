@@ -22,8 +22,9 @@ enum traces_point_kind {
     TRACES_POINT_STEP_BEGIN,
     TRACES_POINT_CALL,   /* index: into calls */
     TRACES_POINT_ISSUE,  /* a collective of the host is handed over; index: into collectives */
-    TRACES_POINT_WAIT,   /* the thread waits for collectives of the host whose wait is this point */
+    TRACES_POINT_WAIT,   /* the thread waits for a collective of the host; index: into collectives */
     TRACES_POINT_BUCKET, /* a bucket that was not recorded is launched; index: into buckets */
+    TRACES_POINT_BUCKET_WAIT, /* a host thread waits for it */
 };
 
 struct traces_point {
@@ -38,8 +39,10 @@ struct traces_point {
 struct traces_host_comm {
     int64_t row;    /* of its run */
     int64_t issue;  /* row of its launch */
-    int64_t dur_ns; /* cut at the end of the wait for it */
-    int64_t wait;   /* number of the wait point that waits for it; -1 = none found */
+    int64_t start_ns; /* of the run, or, where it waited for nothing but its thread, of its entry */
+    int64_t dur_ns;   /* from there, cut at the end of the wait for it */
+    int64_t wait_ns, wait_end_ns; /* when its thread waited for it; -1 = no wait found */
+    int32_t bucket; /* number among its step's all-reduces of gradients; -1 = none of those */
 };
 
 struct traces_bucket { /* one that a what-if asks for */
@@ -48,6 +51,8 @@ struct traces_bucket { /* one that a what-if asks for */
     enum lw_dtype dtype;
     int64_t bytes, step;
     int64_t like; /* row of a recorded one that it replaces */
+    int64_t wait_ns; /* a host thread waits for it then; -1 = a stream does (new_of_call) */
+    int64_t launch_ns; /* that its launch takes */
 };
 
 struct traces_replaced { /* a recorded bucket */
@@ -72,12 +77,12 @@ struct traces_points {
     struct traces_host_comm *comms; /* in the order of their launches */
     int32_t n_workers;              /* threads that ran them */
     /* other buckets: none unless asked for */
-    int64_t n_buckets, n_replaced;
+    int64_t n_buckets, n_replaced, n_kept; /* new; recorded ones replaced, and kept as they are */
     struct traces_bucket *buckets;
     struct traces_replaced *replaced;
-    int64_t *new_of_call,
-        *new_of_comm; /* [calls.n], [n_comms]: what waited for this replaced one
-                       * waits up to that new one; -1 = not replaced; NULL = none */
+    int64_t *new_of_call; /* [calls.n] what waited for this replaced one waits up to that new one;
+                           * -1 = not replaced; NULL = none */
+    bool *replaced_comm;  /* [n_comms]; NULL = none */
     /* device rows without a launch: the first ones of a stream were launched before the recording
      * and come before all else (TRACES_BEFORE_ALL), others before what call before[i] launched
      * (calls.n: after everything); by that call, then in start order */

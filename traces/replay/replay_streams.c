@@ -143,9 +143,9 @@ static enum lw_status list_comms(struct replay_maker *m, struct replay_rank *r)
     for (int64_t i = 0; i < r->p.n_comms; i++) {
         const struct traces_host_comm *c = &r->p.comms[i];
         v[l->n + i] = (struct traces_comm_item){
-            c->row,    c->issue,
-            c->dur_ns, traces_comm_fact_of(r->t, &(struct traces_comm_index){0}, c->row, -1),
-            -1,        -1};
+            .row = c->row, .launch = c->issue, .start_ns = c->start_ns, .dur_ns = c->dur_ns,
+            .class = -1, .k = -1,
+            .fact = traces_comm_fact_of(r->t, &(struct traces_comm_index){0}, c->row, -1)};
         v[l->n + i].fact.op = lw_trace_name(r->t, c->row) + strlen("gloo:");
     }
     l->items = v;

@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "traces/replay/core_share.h"
 #include "traces/replay/replay_maker.h"
 
 /* In the worst case all durations follow each other: their sum must fit the clock of picoseconds.
@@ -185,13 +186,21 @@ static void add_notes(struct replay_maker *m)
     if (m->n > 1)
         lw_builder_note(m->b, "host clocks of the ranks are taken as common");
     const struct traces_points *p = &m->ranks[0].p;
-    if (m->choice->buckets)
+    if (m->core_want > 0)
+        lw_builder_note(m->b, "collectives of the host share the cores that compute, as the sidecar "
+                              "counts no more cores than computing threads: each wants a whole one");
+    else if (p->n_comms > 0 && p->launches.n == 0)
+        lw_builder_note(m->b, "collectives of the host are taken to run on cores of their own (no "
+                              "sidecar says that computing threads fill the cores)");
+    if (m->choice->buckets && p->n_buckets == 0)
+        lw_builder_note(m->b, "what-if: these are the recorded buckets: nothing changes");
+    else if (m->choice->buckets)
         lw_builder_note(m->b,
-                        "what-if: %lld buckets instead of the %lld recorded in all steps, "
-                        "launched when their last gradient is there; time by a line through the "
-                        "recorded ones%s; the host's time in recorded launches stays, new ones "
-                        "take none",
-                        (long long)p->n_buckets, (long long)p->n_replaced,
+                        "what-if: %lld new buckets instead of %lld recorded ones, %lld stay as "
+                        "recorded, in all steps; launched when their last gradient is there; time "
+                        "by %s the replaced ones of the step%s",
+                        (long long)p->n_buckets, (long long)p->n_replaced, (long long)p->n_kept,
+                        m->core_want > 0 ? "the bytes per second of" : "a line through",
                         m->choice->rule ? " unless the network is asked" : "");
     const struct traces_replay_rule *rule = m->choice->rule;
     if (rule && m->n_guessed > 0)
@@ -213,6 +222,8 @@ static enum lw_status make(struct replay_maker *m, const struct traces_source *s
     add_roles(m);
     replay_add_streams(m);
     LW_TRY(replay_match_comms(m));
+    LW_TRY(replay_share_cores(m));
+    m->out->core_want = m->core_want;
     m->stream_end = lw_arena_alloc(m->arena, m->n_streams, sizeof *m->stream_end);
     if (!m->stream_end)
         return lw_fail_nomem(m->err);
@@ -305,6 +316,9 @@ struct lw_cluster traces_replay_cluster(const struct traces_replay *r)
     if (r->n_workers > 1)
         x.interference.comm_workers =
             (struct lw_figure){r->n_workers, "threads that ran collectives in the traces"};
+    if (r->core_want > 0)
+        x.interference.comm_on_compute_core =
+            (struct lw_figure){r->core_want, "assumed of collectives of the host"};
     return x;
 }
 

@@ -55,10 +55,11 @@ struct traces_replay {
     struct lw_plan plan;   /* its notes tell every assumption */
     int32_t n_ranks, n_steps;
     int32_t n_workers; /* threads of a rank that ran collectives of the host; 0 = none */
+    double core_want;  /* share of its rank's core that a collective of the host wants; 0 = none */
     bool has_device;   /* false: no rank recorded a device op */
     struct traces_replay_step *steps;
     int32_t *rank_of_file; /* [n_ranks] rank that each file says it is */
-    int32_t *step_of;      /* [plan.n_ops] 0 = launched before the first step, k + 1 = by steps[k] */
+    int32_t *step_of;      /* [plan.n_ops] 0 = launched before the first step, k + 1 = by step k */
     int64_t *row_of;       /* [plan.n_ops] row of its rank's trace: device op or run; -1 */
     lw_ps *recorded_start; /* [plan.n_ops] of ops with a row and of marks, on the clock common to
                             * the ranks */

@@ -34,8 +34,9 @@ enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_
         int64_t row = l.row[i];
         if (t->class[row] == LW_ROW_KERNEL && is_comm[t->name[row]])
             list.items[list.n++] = (struct traces_comm_item){
-                row, l.launch[i], t->dur_ns[row], traces_comm_fact_of(t, &index, row, l.launch[i]),
-                -1,  -1};
+                .row = row, .launch = l.launch[i], .start_ns = t->start_ns[row],
+                .dur_ns = t->dur_ns[row], .class = -1, .k = -1,
+                .fact = traces_comm_fact_of(t, &index, row, l.launch[i])};
     }
     traces_launches_free(&l);
     if (!list.items)
@@ -206,7 +207,7 @@ static enum lw_status compare(struct matcher *m, struct traces_comm_class *c, in
             const struct traces_comm_list *l = &m->lists[c->members[k]];
             const struct traces_comm_item *item = &l->items[items[k][i]];
             const char *name = short_name(l, items[k][i], &len);
-            int64_t s = absolute(l, l->t->start_ns[item->row], base), e = s + item->dur_ns;
+            int64_t s = absolute(l, item->start_ns, base), e = s + item->dur_ns;
             x.same_kernel =
                 x.same_kernel && len == first_len && memcmp(name, first, (size_t)len) == 0;
             x.transfer_ns = item->dur_ns < x.transfer_ns ? item->dur_ns : x.transfer_ns;
@@ -219,6 +220,7 @@ static enum lw_status compare(struct matcher *m, struct traces_comm_class *c, in
         x.kernel = lw_arena_strndup(m->arena, first, (size_t)first_len);
         x.start_skew_ns = start[1] - start[0];
         x.end_skew_ns = end[1] - end[0];
+        x.last_start_ns = start[1];
         x.last_start_to_last_end_ns = end[1] - start[1];
         if (!x.kernel)
             return lw_fail_nomem(m->err);
@@ -259,7 +261,7 @@ static enum lw_status clock_of(struct matcher *m, int32_t k, int64_t *const *end
         const struct traces_comm_class *c = &m->out->classes[x->class];
         if (!c->matched || c->members[0] != 0)
             continue;
-        int64_t s = absolute(l, l->t->start_ns[x->row], m->lists[0].t->base_ns);
+        int64_t s = absolute(l, x->start_ns, m->lists[0].t->base_ns);
         late[n++] = s + x->dur_ns - end_of[x->class][x->k];
     }
     if (n == 0)
@@ -288,7 +290,7 @@ static enum lw_status compare_clocks(struct matcher *m)
     for (int64_t i = 0; i < l->n; i++)
         if (m->out->classes[l->items[i].class].matched)
             end_of[l->items[i].class][l->items[i].k] =
-                l->t->start_ns[l->items[i].row] + l->items[i].dur_ns;
+                l->items[i].start_ns + l->items[i].dur_ns;
     for (int32_t k = 0; k < m->n; k++)
         LW_TRY(clock_of(m, k, end_of));
     return LW_OK;

@@ -16,7 +16,7 @@
 /* One rank's communication, in start order. */
 struct traces_comm_item {
     int64_t row, launch; /* kernel (or run on the host); its call, -1 = none */
-    int64_t dur_ns;
+    int64_t start_ns, dur_ns; /* of a run on the host from its entry on: it waits for its thread */
     struct traces_comm_fact fact;
     int32_t class; /* filled by the match: into classes */
     int64_t k;     /* filled: number within its class on this rank */
@@ -34,6 +34,7 @@ struct traces_matched { /* the k-th collective of a class */
     int64_t transfer_ns; /* the shortest: whoever came last waited least */
     int64_t longest_ns;
     int64_t start_skew_ns, end_skew_ns;
+    int64_t last_start_ns; /* since the base of list 0 */
     int64_t last_start_to_last_end_ns;
 };
 

@@ -14,6 +14,7 @@
 
 #define US LW_PS_PER_US
 #define MIB INT64_C(1048576)
+#define COPY_OUT "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 
 static const struct lw_bucket_request one_mib = {.policy = LW_BUCKET_C10D_2, .cap_bytes = MIB,
                                                  .first_bytes = -1};
@@ -39,7 +40,7 @@ static void add_gradient(struct traces_source *s, int64_t at, int64_t dur, int64
                     shaped ? &d : NULL);
 }
 
-/* gloo: one bucket of 3 MiB runs in [70,370), waited for until 380 in a step of 400. */
+/* gloo: one bucket of 3 MiB runs in [63,363), waited for until then in a step of 400. */
 static void make_host(struct traces_source *s, bool shaped, int64_t numel)
 {
     struct lw_row_detail d;
@@ -51,14 +52,14 @@ static void make_host(struct traces_source *s, bool shaped, int64_t numel)
     add_gradient(s, 30, 10, 41, shaped);
     add_gradient(s, 50, 10, 64, shaped);
     replay_row_with(s, LW_ROW_HOST, "c10d::allreduce_", 61, 2, 0, -1, &d);
-    replay_row_with(s, LW_ROW_USER, "gloo:all_reduce", 70, 300, 1, -1, &d);
+    replay_row_with(s, LW_ROW_USER, "gloo:all_reduce", 63, 300, 1, -1, &d);
     replay_row(s, LW_ROW_HOST, "aten::as_strided", 380, 1, 0, -1);
     replay_ready(s);
 }
 
 static void buckets_of_the_host_are_launched_with_their_last_gradient(void **state)
 {
-    static const lw_ps start[] = {20, 120, 220};
+    static const lw_ps start[] = {22, 122, 222};
     struct traces_replay_choice choice = {0};
     struct traces_source s;
     struct replay_run x;
@@ -66,17 +67,17 @@ static void buckets_of_the_host_are_launched_with_their_last_gradient(void **sta
     (void)state;
     make_host(&s, true, 3 * MIB / 4);
     replay_run(&s, 1, &choice, &x);
-    assert_int_equal(replay_step(&x, 0), 393 * US); /* run from 63 to 363, and 30 after the wait */
+    assert_int_equal(replay_step(&x, 0), 400 * US);
     replay_run_free(&x);
     choice.buckets = &one_mib;
     replay_run(&s, 1, &choice, &x);
-    for (int k = 0; k < 3; k++) { /* 300 / 3 each, one worker; gradients at 20, 40, 60 */
+    for (int k = 0; k < 3; k++) { /* 300 / 3 each, one worker; the first after 20 and a launch of 2 */
         int32_t op = replay_op(&x, "a new bucket", k);
         assert_int_equal(x.r.plan.ops[op].bytes, MIB);
         assert_int_equal(x.t.start[op], start[k] * US);
         assert_int_equal(x.t.end[op], (start[k] + 100) * US);
     }
-    assert_int_equal(replay_step(&x, 0), 350 * US);
+    assert_int_equal(replay_step(&x, 0), 359 * US); /* 37 after the last wait, as recorded */
     replay_run_free(&x);
     traces_source_free(&s);
 }
@@ -149,7 +150,58 @@ static void what_is_no_plain_data_parallelism_is_refused(void **state)
     traces_source_free(&s);
 }
 
-static void the_recorded_cap_gives_the_recorded_buckets(void **state)
+/* A bucket for each gradient of 1 MiB but the first, which a bucket of its own was recorded for: it
+ * stays as recorded, and the wait before each copy is for its bucket. */
+static void make_copied(struct traces_source *s)
+{
+    struct lw_row_detail one, two;
+
+    replay_begin(s);
+    one = shape(s, MIB / 4);
+    two = shape(s, 2 * MIB / 4);
+    replay_row(s, LW_ROW_USER, "ProfilerStep#1", 0, 400, 0, -1);
+    add_gradient(s, 10, 10, 24, true);
+    add_gradient(s, 30, 10, 41, true);
+    add_gradient(s, 50, 10, 64, true);
+    replay_row_with(s, LW_ROW_HOST, "c10d::allreduce_", 21, 2, 0, -1, &one);
+    replay_row_with(s, LW_ROW_USER, "gloo:all_reduce", 23, 50, 1, -1, &one);
+    replay_row_with(s, LW_ROW_HOST, "c10d::allreduce_", 61, 2, 0, -1, &two);
+    replay_row_with(s, LW_ROW_USER, "gloo:all_reduce", 73, 200, 1, -1, &two);
+    replay_row_with(s, LW_ROW_HOST, COPY_OUT, 80, 10, 0, -1, &one);  /* waited from 64 to 73 */
+    replay_row_with(s, LW_ROW_HOST, COPY_OUT, 270, 10, 0, -1, &one); /* from 90 to 270: cut there */
+    replay_row_with(s, LW_ROW_HOST, COPY_OUT, 281, 10, 0, -1, &one);
+    replay_row(s, LW_ROW_HOST, "aten::mul_", 300, 90, 0, -1);
+    replay_ready(s);
+}
+
+static void a_host_waits_for_a_bucket_before_it_copies_out(void **state)
+{
+    struct traces_replay_choice choice = {0};
+    struct traces_source s;
+    struct replay_run x;
+
+    (void)state;
+    make_copied(&s);
+    replay_run(&s, 1, &choice, &x);
+    /* the second run, cut at 270, starts at 73 after the first: 73 + 197 = 270 */
+    assert_int_equal(replay_step(&x, 0), 400 * US);
+    replay_run_free(&x);
+    choice.buckets = &one_mib;
+    replay_run(&s, 1, &choice, &x);
+    int32_t kept = replay_op(&x, "gloo:all_reduce", 0);
+    assert_int_equal(x.t.end[kept] - x.t.start[kept], 50 * US);
+    for (int k = 0; k < 2; k++) { /* 197 / 2 each: [73,171.5), [171.5,270) */
+        int32_t op = replay_op(&x, "a new bucket", k);
+        assert_int_equal(x.r.plan.ops[op].bytes, MIB);
+        assert_int_equal(2 * x.t.start[op], (146 + 197 * k) * US);
+    }
+    /* copied out at 171.5 + 10, then 1 more, then from 270 on: as recorded, less the copy before */
+    assert_int_equal(replay_step(&x, 0), 389 * US);
+    replay_run_free(&x);
+    traces_source_free(&s);
+}
+
+static void the_recorded_cap_keeps_the_recorded_buckets(void **state)
 {
     static const int mib[] = {1, 5, 25};
 
@@ -158,7 +210,7 @@ static void the_recorded_cap_gives_the_recorded_buckets(void **state)
         struct lw_bucket_request want = one_mib;
         struct traces_replay_choice choice = {.buckets = &want};
         struct traces_source s;
-        struct replay_run x;
+        struct replay_run x, recorded;
         struct lw_err err = {0};
         char file[128];
         snprintf(file, sizeof file, "traces/recorded/%s__gloo2__cap%d.rank0.json.gz",
@@ -167,11 +219,12 @@ static void the_recorded_cap_gives_the_recorded_buckets(void **state)
         if (traces_source_read(file, NULL, &s, &err) != LW_OK)
             fail_msg("%s", err.msg);
         replay_run(&s, 1, &choice, &x);
-        int32_t n = 0, per_step = s.sidecar.n_buckets;
+        replay_run(&s, 1, &(struct traces_replay_choice){0}, &recorded);
         for (int32_t op = 0; op < x.r.plan.n_ops; op++)
-            if (strcmp(x.r.plan.ops[op].name, "a new bucket") == 0)
-                assert_int_equal(x.r.plan.ops[op].bytes, s.sidecar.bucket_bytes[n++ % per_step]);
-        assert_int_equal(n, x.r.n_steps * per_step);
+            assert_string_not_equal(x.r.plan.ops[op].name, "a new bucket");
+        for (int32_t k = 0; k < x.r.n_steps; k++)
+            assert_int_equal(replay_step(&x, k), replay_step(&recorded, k));
+        replay_run_free(&recorded);
         replay_run_free(&x);
         traces_source_free(&s);
     }
@@ -205,7 +258,8 @@ int main(void)
         cmocka_unit_test(buckets_of_the_host_are_launched_with_their_last_gradient),
         cmocka_unit_test(buckets_of_the_device_follow_the_kernels_before_them),
         cmocka_unit_test(what_is_no_plain_data_parallelism_is_refused),
-        cmocka_unit_test(the_recorded_cap_gives_the_recorded_buckets),
+        cmocka_unit_test(a_host_waits_for_a_bucket_before_it_copies_out),
+        cmocka_unit_test(the_recorded_cap_keeps_the_recorded_buckets),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
 
