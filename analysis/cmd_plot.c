@@ -1,80 +1,127 @@
-/* lapwing plot: pictures of stored runs. */
+/* lapwing plot: pictures of stored runs and of clusters. */
 #include <stdio.h>
 #include <string.h>
 
 #include "analysis/draw/plot.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "shared/files/files.h"
 
-static void report(const char *file, const struct lw_plot *p, int64_t page, int64_t n_pages)
+/* What one call was asked to do, and what it read. */
+struct session {
+    const char *db, *file, *cluster_name, *op;
+    int64_t step, max_ranks, width, height, page, n_pages, ranks, nodes;
+    struct lw_plot plot;
+    struct lw_cluster cluster;
+    struct lw_store *store;
+    struct lw_arena arena;
+};
+
+static enum lw_status load(struct session *s, char **names, int n_names, struct lw_err *err)
 {
-    printf("wrote %s: %s of %d run%s", file, lw_plot_name(p->kind), p->n_runs,
-           p->n_runs == 1 ? "" : "s");
-    if (n_pages > 1)
-        printf(", page %lld of %lld (--page)", (long long)page, (long long)n_pages);
+    struct lw_run *runs;
+
+    if (lw_plot_source_of(s->plot.kind) == LW_PLOT_FROM_CLUSTER) {
+        s->plot.cluster = &s->cluster;
+        return lw_cluster_find(s->cluster_name, &s->cluster, err);
+    }
+    if (s->plot.validation)
+        return LW_OK;
+    LW_TRY(lw_store_open(s->db, LW_STORE_READ, &s->store, err));
+    LW_TRY(lw_store_select_runs(s->store, names, n_names, &s->arena, &runs, &s->plot.n_runs, err));
+    s->plot.runs = runs;
+    return lw_plot_page(&s->plot, s->page, &s->n_pages, err);
+}
+
+static void report(const struct session *s)
+{
+    const struct lw_plot *p = &s->plot;
+
+    printf("wrote %s: %s", s->file, lw_plot_name(p->kind));
+    if (p->n_runs > 0)
+        printf(" of %d run%s", p->n_runs, p->n_runs == 1 ? "" : "s");
+    if (s->n_pages > 1)
+        printf(", page %lld of %lld (--page)", (long long)s->page, (long long)s->n_pages);
     putchar('\n');
+}
+
+static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
+{
+    struct lw_plot *p = &s->plot;
+    bool cluster = lw_plot_source_of(p->kind) == LW_PLOT_FROM_CLUSTER;
+
+    if (p->validation && p->kind != LW_PLOT_PREDICTED)
+        return lw_fail(err, LW_EUSAGE, "--validation goes with 'predicted'");
+    if (p->family && !p->validation)
+        return lw_fail(err, LW_EUSAGE, "--family goes with --validation");
+    if (n_names > 0 && (cluster || p->validation))
+        return lw_fail(err, LW_EUSAGE, "'%s' %s draws no runs", lw_plot_name(p->kind),
+                       cluster ? "of a cluster" : "of a validation");
+    LW_TRY(lw_op_parse(s->op, &p->op, err));
+    LW_TRY(lw_plot_terminal_of(s->file, &p->terminal, err));
+    p->step = (int32_t)s->step;
+    p->max_ranks = (int32_t)s->max_ranks;
+    p->width = (int32_t)s->width;
+    p->height = (int32_t)s->height;
+    p->n_ranks = (int32_t)s->ranks;
+    p->n_nodes = (int32_t)s->nodes;
+    return LW_OK;
 }
 
 int cmd_plot(int argc, char **argv)
 {
-    const char *db = "lapwing.db", *file = NULL;
-    int64_t step = -1, ranks = 8, width = 0, height = 0, page = 1, n_pages = 1;
+    struct session s = {.db = "lapwing.db", .cluster_name = "host", .op = "all_reduce", .step = -1,
+                        .max_ranks = 8, .page = 1, .n_pages = 1};
     const struct lw_opt options[] = {
-        {"output", 'o', LW_OPT_STRING, &file, "FILE",
+        {"output", 'o', LW_OPT_STRING, &s.file, "FILE",
          ".png, .svg, .gp (gnuplot script), or - for characters (KIND.png)", 0, 0},
-        {"step", 0, LW_OPT_INT, &step, "N", "timeline: this step (the one nearest the median)", 0,
-         0},
-        {"max-ranks", 0, LW_OPT_INT, &ranks, "N",
+        {"step", 0, LW_OPT_INT, &s.step, "N",
+         "timeline, memory: this step (the one nearest the median)", 0, 0},
+        {"max-ranks", 0, LW_OPT_INT, &s.max_ranks, "N",
          "timeline: ranks, or groups of equal ones; one of each stage first (8)", 1, 1000},
-        {"page", 0, LW_OPT_INT, &page, "N", "the N-th page, of runs that need several (1)", 1,
+        {"page", 0, LW_OPT_INT, &s.page, "N", "the N-th page, of runs that need several (1)", 1,
          INT32_MAX},
-        {"width", 0, LW_OPT_INT, &width, "N",
+        {"cluster", 'c', LW_OPT_STRING, &s.cluster_name, "NAME",
+         "roofline, gemm: known cluster or cluster file (host)", 0, 0},
+        {"op", 0, LW_OPT_STRING, &s.op, "OP", "roofline: the collective (all_reduce)", 0, 0},
+        {"ranks", 0, LW_OPT_INT, &s.ranks, "N",
+         "roofline: ranks of one group (groups that were measured, and whole nodes)", 2, INT32_MAX},
+        {"nodes", 0, LW_OPT_INT, &s.nodes, "N",
+         "roofline: nodes they live on (as few as hold them)", 1, INT32_MAX},
+        {"validation", 0, LW_OPT_STRING, &s.plot.validation, "FILE",
+         "predicted: output of 'lapwing validate --format json'", 0, 0},
+        {"family", 0, LW_OPT_STRING, &s.plot.family, "NAME",
+         "--validation: of it this family (the first)", 0, 0},
+        {"width", 0, LW_OPT_INT, &s.width, "N",
          "pixels (600 or more show all texts), with -o - characters", 20, 20000},
-        {"height", 0, LW_OPT_INT, &height, "N", "pixels, with -o - characters", 10, 20000},
-        LW_OPTION_DB(&db),
+        {"height", 0, LW_OPT_INT, &s.height, "N", "pixels, with -o - characters", 10, 20000},
+        LW_OPTION_DB(&s.db),
         {0},
     };
-    char kinds[768], about[1024];
-    snprintf(about, sizeof about, "Draw stored runs with gnuplot. KIND: %s. RUN is a number or "
-             "'last'; none: every finished run.", lw_plot_about(kinds, sizeof kinds));
-    const struct lw_usage usage = {
-        "plot", "KIND [RUN...] [-o FILE] [options]",
-        about,
-        1, -1};
+    char kinds[1024], about[1280], name[64];
+    snprintf(about, sizeof about, "Draw stored runs or a cluster with gnuplot. KIND: %s. RUN is a "
+             "number or 'last'; none: every finished run.", lw_plot_about(kinds, sizeof kinds));
+    const struct lw_usage usage = {"plot", "KIND [RUN...] [-o FILE] [options]", about, 1, -1};
     struct lw_err err = {0};
-    struct lw_store *store = NULL;
-    struct lw_arena arena = {0};
-    struct lw_plot plot = {0};
-    struct lw_run *runs = NULL;
-    char name[64];
     int n_operands, rc;
 
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
         return rc;
-    if (lw_plot_parse(argv[1], &plot.kind, &err) != LW_OK)
+    if (lw_plot_parse(argv[1], &s.plot.kind, &err) != LW_OK)
         return lw_cli_usage("plot", "%s", err.msg);
-    if (!file) {
-        strcat(strcpy(name, lw_plot_name(plot.kind)), ".png");
-        file = name;
+    if (!s.file) {
+        strcat(strcpy(name, lw_plot_name(s.plot.kind)), ".png");
+        s.file = name;
     }
-    if (lw_plot_terminal_of(file, &plot.terminal, &err) != LW_OK)
+    if (check(&s, n_operands - 1, &err) != LW_OK)
         return lw_cli_usage("plot", "%s", err.msg);
-    plot.step = (int32_t)step;
-    plot.max_ranks = (int32_t)ranks;
-    plot.width = (int32_t)width;
-    plot.height = (int32_t)height;
-    enum lw_status st = lw_store_open(db, LW_STORE_READ, &store, &err);
+    enum lw_status st = load(&s, argv + 2, n_operands - 1, &err);
     if (st == LW_OK)
-        st = lw_store_select_runs(store, argv + 2, n_operands - 1, &arena, &runs, &plot.n_runs,
-                                  &err);
-    plot.runs = runs;
-    if (st == LW_OK)
-        st = lw_plot_page(&plot, page, &n_pages, &err);
-    if (st == LW_OK)
-        st = lw_plot_draw(store, &plot, file, &err);
-    if (st == LW_OK && strcmp(file, "-") != 0)
-        report(file, &plot, page, n_pages);
-    lw_store_close(store);
-    lw_arena_free(&arena);
+        st = lw_plot_draw(s.store, &s.plot, s.file, &err);
+    if (st == LW_OK && strcmp(s.file, "-") != 0)
+        report(&s);
+    lw_store_close(s.store);
+    lw_cluster_free(&s.cluster);
+    lw_arena_free(&s.arena);
     return lw_cli_end("plot", st, &err);
 }

@@ -149,6 +149,8 @@ static enum lw_status store_spans(struct session *s, struct lw_err *err)
 
     LW_TRY(lw_sim_expand(&s->classes, &all, err));
     enum lw_status status = lw_store_spans(s->store, s->row, &all, err);
+    if (status == LW_OK && s->summary.memory.rank >= 0)
+        status = lw_store_memory(s->store, s->row, &all, &s->plan, err);
     lw_timeline_free(&all);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/store/run_name.h"
 #include "analysis/store/sql.h"
 
 enum { LABEL_BYTES = 120 };
@@ -85,8 +86,10 @@ static void append(char *text, const char *name, const char *value)
 {
     size_t at = strlen(text);
 
+    char shown[64];
+
     snprintf(text + at, LABEL_BYTES - at, "%s%s %s", at ? ", " : "", name,
-             value[0] ? value : "default");
+             value[0] ? lw_option_shown(name, value, shown) : "default");
 }
 
 /* One trait, of the runs that have it. */

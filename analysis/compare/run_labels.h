@@ -7,7 +7,7 @@
 #include "analysis/store/store.h"
 
 /* What tells runs apart, as a short text for each: the options of their strategies whose values
- * differ among them ("zero 2, bucket-cap 1048576"), their workloads and their clusters where these
+ * differ among them ("zero 2, bucket-cap 1.00 MiB"), their workloads and their clusters where these
  * differ.
  *   whole   every such value; false: only those that are not the most common one
  *   labels  [n], of the arena; "" = no difference */

@@ -26,16 +26,24 @@ static const struct {
     const char *name, *about, *needs;
     plot_writer *script, *characters;
     int32_t runs_per_page; /* 0: any number */
+    enum lw_plot_source source;
 } plots[LW_N_PLOTS] = {
     [LW_PLOT_TIMELINE] = {"timeline", "streams of every rank over one step",
-                          "runs with spans (exec, or sim --spans)", plot_timeline, plot_characters,
-                          6},
-    [LW_PLOT_OVERLAP] = {"overlap", "what a step is made of", "finished runs", plot_overlap, NULL,
-                         30},
+                          "runs with spans (exec, or sim --spans)",
+                          plot_timeline, plot_characters, 6, LW_PLOT_FROM_RUNS},
+    [LW_PLOT_OVERLAP] = {"overlap", "what a step is made of", "finished runs",
+                         plot_overlap, NULL, 30, LW_PLOT_FROM_RUNS},
     [LW_PLOT_PREDICTED] = {"predicted", "predicted against measured steps",
-                           "a prediction and an execution of one plan", plot_predicted, NULL, 0},
-    [LW_PLOT_SWEEP] = {"sweep", "step over bucket cap", "two runs with a --bucket-cap", plot_sweep,
-                       NULL, 0},
+                           "a prediction and an execution of one plan, or --validation",
+                           plot_predicted, NULL, 0, LW_PLOT_FROM_RUNS},
+    [LW_PLOT_SWEEP] = {"sweep", "step over bucket cap", "two runs with a --bucket-cap",
+                       plot_sweep, NULL, 0, LW_PLOT_FROM_RUNS},
+    [LW_PLOT_MEMORY] = {"memory", "what a rank holds over one step", "a run with spans",
+                        plot_memory, NULL, 1, LW_PLOT_FROM_RUNS},
+    [LW_PLOT_ROOFLINE] = {"roofline", "bus bandwidth of a collective over its size", "-c CLUSTER",
+                          plot_roofline, NULL, 0, LW_PLOT_FROM_CLUSTER},
+    [LW_PLOT_GEMM] = {"gemm", "rate of matrix products over their size", "-c CLUSTER",
+                      plot_gemm, NULL, 0, LW_PLOT_FROM_CLUSTER},
 };
 
 const char *lw_plot_name(enum lw_plot_kind k)
@@ -66,6 +74,11 @@ enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_e
     for (int i = 0; i < LW_N_PLOTS && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", plots[i].name);
     return lw_fail(err, LW_EINVAL, "unknown plot '%s'; expected one of %s", name, names);
+}
+
+enum lw_plot_source lw_plot_source_of(enum lw_plot_kind k)
+{
+    return plots[k].source;
 }
 
 enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, struct lw_err *err)

@@ -5,15 +5,19 @@
 #include <stdio.h>
 
 #include "analysis/store/store.h"
+#include "shared/plan/op.h"
 
-/* Pictures of stored runs. Each is a gnuplot script with its data in it, made from the database
- * alone, and drawn by a gnuplot child process. Colours go by kind of op and are told apart without
+/* Pictures of stored runs, and of what a cluster can do. Each is a gnuplot script with its data in
+ * it, drawn by a gnuplot child process. Colours go by kind of op and are told apart without
  * colour vision and in grey (palette of Okabe and Ito, "Color Universal Design", 2008). */
 enum lw_plot_kind {
     LW_PLOT_TIMELINE,  /* one step of each run: streams of every rank over time */
     LW_PLOT_OVERLAP,   /* per run: compute, exposed and hidden communication, idle */
     LW_PLOT_PREDICTED, /* predicted against measured step, one point a pair */
     LW_PLOT_SWEEP,     /* step over bucket cap */
+    LW_PLOT_MEMORY,    /* memory of a rank over one step, by category */
+    LW_PLOT_ROOFLINE,  /* bus bandwidth of a collective over its size, on a cluster */
+    LW_PLOT_GEMM,      /* rate of matrix products over their size, on a device */
     LW_N_PLOTS,
 };
 
@@ -30,12 +34,22 @@ struct lw_plot {
     enum lw_plot_terminal terminal;
     const struct lw_run *runs; /* borrowed */
     int32_t n_runs;
-    int32_t step;              /* timeline: -1 = the one nearest the median */
+    const struct lw_cluster *cluster; /* roofline, gemm; borrowed */
+    enum lw_op_kind op;               /* roofline */
+    int32_t n_ranks, n_nodes;         /* roofline: of one group; 0 = several that the cluster has */
+    const char *validation, *family;  /* predicted: JSON of `lapwing validate`, and of it what;
+                                       * NULL: runs, the first family */
+    int32_t step;              /* timeline, memory: -1 = the one nearest the median */
     int32_t max_ranks;         /* timeline: groups of ranks that differ */
     int32_t width, height;     /* pixels or characters; 0 = as the picture needs */
 };
 
-/* Page `page` (1, 2, ...) of a picture that has room for so many runs only; *n_pages: how many. LW_EINVAL: no such page. */
+/* What the picture is made of: the caller opens a store, or a cluster. */
+enum lw_plot_source { LW_PLOT_FROM_RUNS, LW_PLOT_FROM_CLUSTER };
+enum lw_plot_source lw_plot_source_of(enum lw_plot_kind k);
+
+/* Page `page` (1, 2, ...) of a picture that has room for so many runs only; *n_pages: how many.
+ * LW_EINVAL: no such page. */
 enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, struct lw_err *err);
 
 /* The terminal that goes with an output name: .png, .svg, .gp (the script itself), "-"

@@ -31,8 +31,8 @@ static const char *make_label(struct lw_arena *a, const struct lw_run *r, const 
              r->kind == LW_RUN_SIM    ? "predicted"
              : r->kind == LW_RUN_EXEC ? "measured"
                                       : "recorded",
-             r->backend[0] ? " on " : "", r->backend, r->honesty[0] ? " (" : "", r->honesty,
-             r->honesty[0] ? ")" : "", detail[0] ? ": " : "", detail);
+             detail[0] ? ": " : "", detail, r->backend[0] ? ", on " : "", r->backend,
+             r->honesty[0] ? " (" : "", r->honesty, r->honesty[0] ? ")" : "");
     return lw_arena_strdup(a, text);
 }
 

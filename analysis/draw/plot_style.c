@@ -110,12 +110,16 @@ static void cut_text(FILE *f, const char *text, int width, int points)
  * the same picture. */
 static void provenance(const struct lw_plot *p, FILE *f, int width, int height)
 {
-    const struct lw_run *r = &p->runs[0];
+    const struct lw_run *r = p->n_runs > 0 ? &p->runs[0] : NULL;
     char text[512];
 
-    snprintf(text, sizeof text, "lapwing %s | %.200s%s%.100s%s | plan %.8s%s", LW_VERSION, r->name,
-             r->workload_from[0] ? " (" : "", r->workload_from, r->workload_from[0] ? ")" : "",
-             r->plan_hash, p->n_runs > 1 ? ", ..." : "");
+    if (r)
+        snprintf(text, sizeof text, "lapwing %s | %.200s%s%.100s%s | plan %.8s%s", LW_VERSION,
+                 r->name, r->workload_from[0] ? " (" : "", r->workload_from,
+                 r->workload_from[0] ? ")" : "", r->plan_hash, p->n_runs > 1 ? ", ..." : "");
+    else
+        snprintf(text, sizeof text, "lapwing %s | %s%.200s", LW_VERSION,
+                 p->cluster ? "cluster " : "", p->cluster ? p->cluster->name : p->validation);
     fputs("set label 9999 ", f);
     cut_text(f, text, width - 2 * MARGIN, SMALL);
     fprintf(f, " at screen %.4f, screen %.4f right font ',%d' textcolor rgb '#606060'\n",

@@ -61,7 +61,7 @@ void plot_key_curves(const struct lw_plot *p, FILE *f, const struct plot_key *ke
 struct plot_names {
     struct lw_arena arena;
     const char *title;  /* WHAT: the run, or the workload of all */
-    const char **runs;  /* [n] "run 2, measured on threads (real): zero 2" */
+    const char **runs;  /* [n] "run 2, measured: zero 2, on threads (real)" */
 };
 enum lw_status plot_names_make(struct lw_store *s, const struct lw_run *runs, int32_t n,
                                const char *what, struct plot_names *out, struct lw_err *err);
@@ -78,5 +78,12 @@ enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE 
                               struct lw_err *err);
 enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f,
                           struct lw_err *err);
+enum lw_status plot_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                           struct lw_err *err);
+enum lw_status plot_roofline(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                             struct lw_err *err);
+enum lw_status plot_gemm(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err);
+/* plot_predicted of a validation */
+enum lw_status plot_family(const struct lw_plot *p, FILE *f, struct lw_err *err);
 
 #endif

@@ -117,10 +117,10 @@ static void put_heading(const struct sheet *s, const struct picture_row *r)
     char text[640], cut[640];
     size_t n = 0;
 
-    n += (size_t)snprintf(text, sizeof text, "%s, this step spans %.4g %s", s->names->runs[r->run],
+    n += (size_t)snprintf(text, sizeof text, "%s; this step spans %.4g %s", s->names->runs[r->run],
                           (double)s->pic->step[r->run] / s->unit.ps, s->unit.name);
     if (run->exposed_comm >= 0)
-        n += (size_t)snprintf(text + n, sizeof text - n, ", exposed communication %.3g %s",
+        n += (size_t)snprintf(text + n, sizeof text - n, ", exposed %.3g %s",
                               (double)run->exposed_comm / s->unit.ps, s->unit.name);
     if (s->pic->left_out[r->run] > 0)
         snprintf(text + n, sizeof text - n, "; %d more ranks: --max-ranks",

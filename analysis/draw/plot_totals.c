@@ -98,7 +98,7 @@ static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double u
                     (int)part_style[i].colour);
 }
 
-/* The labels of the runs take the room that the longest needs, at most two fifths. */
+/* The labels of the runs take the room that the longest needs, at most about half. */
 static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *names, FILE *f,
                              int width)
 {
@@ -109,7 +109,7 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
         int label = plot_text_px(names->runs[i], 10);
         px = label > px ? label : px;
     }
-    px = px + 24 < width * 2 / 5 ? px + 24 : width * 2 / 5;
+    px = px + 24 < width * 12 / 25 ? px + 24 : width * 12 / 25;
     if (p->terminal == LW_TERMINAL_DUMB)
         fputs("set lmargin 30\n", f);
     else
@@ -128,15 +128,20 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
 static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
                         const struct totals *t, FILE *f)
 {
-    lw_ps most = longest_step(p);
-    struct plot_unit unit = plot_unit_for(most);
+    lw_ps most = 1;
     int width = plot_width(p, 1200);
+
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        lw_ps period = t[i].alone + t[i].hidden + t[i].exposed + t[i].idle;
+        most = period > most ? period : most;
+    }
+    struct plot_unit unit = plot_unit_for(most);
 
     plot_begin(p, f, 1200, 70 + plot_bottom(p, width, part_style, N_PARTS) + BAR_PX * p->n_runs,
                names->title, part_style, N_PARTS);
     if (p->terminal != LW_TERMINAL_DUMB)
         for (int32_t i = 0; i < p->n_runs; i++)
-            put_part_numbers(f, &t[i], i, unit.ps, most / (width / 50));
+            put_part_numbers(f, &t[i], i, unit.ps, most / (width / 2 / 45));
     fputs("$parts << EOD\n", f);
     for (int32_t i = 0; i < p->n_runs; i++)
         put_part_bars(f, &t[i], i, unit.ps);
@@ -209,17 +214,15 @@ static void pair_text(char *buf, size_t size, const struct pair *v, int n, int i
 }
 
 /* Beside each point, of many the farthest off, its name and error, where nothing else is; a thin
- * line where that is farther away. A character is about 1 % wide, a line 2.6 % high, of the
- * square inside the axes. */
-static enum lw_status put_pair_labels(const struct pair *v, int n, FILE *f, double low,
+ * line where that is farther away. Sizes are shares of the square inside the axes. */
+static enum lw_status put_pair_labels(const struct pair *v, int n, FILE *f, int width, double low,
                                       double high, double unit, struct lw_err *err)
 {
-    const double char_width = 0.0115, height = 0.028, span = high - low;
+    const double side = 0.8 * width, char_width = 7 / side, height = 17 / side, span = high - low;
     struct plot_labels l = {0};
     char text[96];
-    enum lw_status st = plot_labels_block(&l, (struct plot_box){0, 0.22, 0.91, 1}, err); /* key */
-    if (st == LW_OK)
-        st = plot_labels_block(&l, (struct plot_box){0, 0.6, 0.83, 0.92}, err); /* errors */
+    enum lw_status st = plot_labels_block(&l, (struct plot_box){0, 150 / side, 1 - 60 / side, 1},
+                                          err); /* key */
 
     for (int i = 0; i < n && st == LW_OK; i++) {
         double y = ((double)v[i].q->step / unit - low) / span, x[3];
@@ -270,8 +273,7 @@ static enum lw_status find_pairs(struct lw_store *s, const struct lw_plot *p, st
     return LW_OK;
 }
 
-/* Below the key. */
-static void put_pair_errors(const struct pair *v, int n, FILE *f)
+static void write_title(const struct pair *v, int n, char *buf, size_t size)
 {
     double sum = 0, most = 0;
 
@@ -279,11 +281,8 @@ static void put_pair_errors(const struct pair *v, int n, FILE *f)
         sum += fabs(v[i].error_pct);
         most = fmax(most, fabs(v[i].error_pct));
     }
-    fprintf(f, "set label '%d plan%s: error %.1f %% in the mean, %.1f %% at most'", n,
-            n == 1 ? "" : "s", sum / n, most);
-    if (n > MOST_LABELS)
-        fprintf(f, " . \"\\nnamed: the %d farthest off\"", MOST_LABELS);
-    fputs(" at graph 0.02,0.9 left front\n", f);
+    snprintf(buf, size, "Predicted against measured: %d plan%s, error %.1f %% in the mean, %.1f %% "
+                        "at most", n, n == 1 ? "" : "s", sum / n, most);
 }
 
 static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, int n, FILE *f,
@@ -292,8 +291,11 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
     struct plot_unit unit = plot_unit_for(longest_step(p));
     lw_ps low = -1, high = -1;
 
-    plot_begin(p, f, 900, 820, "Predicted against measured step", NULL, 0);
-    put_pair_errors(v, n, f);
+    int width = plot_width(p, 900);
+    char title[160];
+
+    write_title(v, n, title, sizeof title);
+    plot_begin(p, f, 900, width * 82 / 90, title, NULL, 0);
     fputs("$pairs << EOD\n", f);
     for (int i = 0; i < n; i++) {
         widen(v[i].from, &low, &high);
@@ -306,8 +308,8 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
     }
     fputs("EOD\n", f);
     double from = (double)low / unit.ps * 0.93, to = (double)high / unit.ps * 1.07;
-    LW_TRY(put_pair_labels(v, n, f, from, to, unit.ps, err));
-    fprintf(f, "set xlabel 'measured step [%s]  (median; bars: quartiles over steps)'\n"
+    LW_TRY(put_pair_labels(v, n, f, width, from, to, unit.ps, err));
+    fprintf(f, "set xlabel 'measured step [%s]  (median, quartiles)'\n"
                "set ylabel 'predicted step [%s]'\nset xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
                "set size ratio 1\nset key top left\n", unit.name, unit.name, from, to, from, to);
     fprintf(f, "plot '+' using 1:($1*%.2f):($1*%.2f) with filledcurves linecolor rgb '#e4eef6' "
@@ -322,6 +324,8 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
 enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,
                               struct lw_err *err)
 {
+    if (p->validation)
+        return plot_family(p, f, err);
     struct pair *v = lw_calloc((size_t)p->n_runs + 1, sizeof *v);
     int n = 0;
 

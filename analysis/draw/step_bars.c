@@ -120,15 +120,13 @@ int picture_keys(const struct picture *pic, struct plot_key keys[N_LOOKS])
     return n;
 }
 
-/* The step to show, its first start and its length. */
-static enum lw_status find_step(struct lw_store *s, const struct picture_view *p,
-                                const struct lw_run *run, int64_t *step, lw_ps *t0, lw_ps *length,
-                                struct lw_err *err)
+enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, int32_t wanted,
+                                 int64_t *step, lw_ps *t0, lw_ps *length, struct lw_err *err)
 {
     struct lw_sql *q;
 
-    *step = p->step;
-    if (p->step < 0) {
+    *step = wanted;
+    if (wanted < 0) {
         LW_TRY(lw_sql_query(s, &q, err,
                             "SELECT coalesce((SELECT value FROM metric WHERE run = ?1 AND"
                             " name = 'shown_step'), (SELECT n_warmup FROM run WHERE id = ?1))",
@@ -176,7 +174,7 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
     lw_ps t0;
     struct lw_sql *q;
 
-    LW_TRY(find_step(s, p, &p->runs[run], &step, &t0, &pic->step[run], err));
+    LW_TRY(picture_find_step(s, &p->runs[run], p->step, &step, &t0, &pic->step[run], err));
     LW_TRY(has_micro_batches(s, &p->runs[run], &several, err));
     pic->most = pic->step[run] > pic->most ? pic->step[run] : pic->most;
     LW_TRY(lw_sql_query(s, &q, err, bars_text, "llll", p->runs[run].id, step, t0, several));

@@ -56,7 +56,12 @@ struct picture_view {
     int32_t max_ranks;         /* groups of a run: one of each stage first, then by rank */
 };
 
-/* LW_EINVAL: a run without spans, or without that step. */
+/* The step to show (-1: the one nearest the median), its first start and its length. LW_EINVAL: a
+ * run without spans, or without that step. */
+enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, int32_t wanted,
+                                 int64_t *step, lw_ps *t0, lw_ps *length, struct lw_err *err);
+
+/* LW_EINVAL: as picture_find_step. */
 enum lw_status picture_read(struct lw_store *s, const struct picture_view *p, struct picture *out,
                             struct lw_err *err);
 void picture_free(struct picture *pic);

@@ -47,13 +47,13 @@ static const char *value_of(const char *lines, const char *name, char *buf, size
     return NULL;
 }
 
-/* A number of bytes with its unit ("5.00 MiB"); buf holds 64 bytes. */
-static const char *readable(const char *arg, const char *value, char *buf)
+const char *lw_option_shown(const char *option, const char *value, char *buf)
 {
-    int64_t bytes;
+    int i = lw_strategy_find(option);
     struct lw_err ignored;
+    int64_t bytes;
 
-    if (!arg || strcmp(arg, "SIZE") != 0 ||
+    if (i < 0 || !lw_strategy_option(i)->arg || strcmp(lw_strategy_option(i)->arg, "SIZE") != 0 ||
         lw_parse_int(value, 0, INT64_MAX, &bytes, &ignored) != LW_OK)
         return value;
     return lw_format_bytes(buf, bytes);
@@ -68,7 +68,7 @@ static void add_options(struct name *m, const char *options)
         const char *name = lw_strategy_option(i)->name;
         const char *is = value_of(options, name, value, sizeof value);
         if (is && strcmp(is, lw_strategy_get(&standard, i, usual)) != 0)
-            add(m, "%s %s", name, readable(lw_strategy_option(i)->arg, is, usual));
+            add(m, "%s %s", name, lw_option_shown(name, is, usual));
     }
 }
 

@@ -281,3 +281,15 @@ CREATE TABLE run_process (      -- whose process runs or stores a run
 
 -- version 3
 ALTER TABLE run ADD COLUMN name TEXT; -- the user's (--name); NULL: made of workload, options, cluster
+
+-- version 4
+CREATE TABLE memory (           -- what the rank with the largest peak holds, from at_ps on
+    run INTEGER NOT NULL REFERENCES run(id),
+    change INTEGER NOT NULL,    -- in the order of time; the first ones are before anything runs
+    rank INTEGER NOT NULL,
+    at_ps INTEGER NOT NULL,
+    category TEXT NOT NULL,     -- parameters, gradients, optimizer, buckets, gathered_units,
+                                -- activations
+    bytes INTEGER NOT NULL,     -- of the category, all together
+    PRIMARY KEY (run, change)
+) STRICT, WITHOUT ROWID;

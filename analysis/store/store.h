@@ -66,6 +66,10 @@ enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *
 /* Append spans, in transactions of 10 000; the timeline must be sorted. May be called once. */
 enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_timeline *t,
                               struct lw_err *err);
+/* Memory over time of the rank that holds most at its peak, by category. plan: the one that ran,
+ * with its fixed bytes; t: sorted. */
+enum lw_status lw_store_memory(struct lw_store *s, int64_t run, const struct lw_timeline *t,
+                               const struct lw_plan *plan, struct lw_err *err);
 /* A measure beside those of the summary. The name ends in its unit: "wall_s", "n_events". */
 enum lw_status lw_store_metric_int(struct lw_store *s, int64_t run, const char *name, int32_t step,
                                    int32_t rank, int64_t value, struct lw_err *err);

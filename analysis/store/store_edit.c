@@ -60,6 +60,7 @@ static enum lw_status delete_run(struct lw_store *s, const struct lw_run *r, str
         "DELETE FROM span WHERE id BETWEEN (SELECT first_span FROM run WHERE id = ?1)"
         " AND (SELECT last_span FROM run WHERE id = ?1) AND run = ?1",
         "DELETE FROM metric WHERE run = ?1",
+        "DELETE FROM memory WHERE run = ?1",
         "DELETE FROM run_process WHERE run = ?1",
         "DELETE FROM comparison WHERE predicted = ?1 OR measured = ?1",
         "DELETE FROM run WHERE id = ?1",
@@ -163,6 +164,10 @@ static enum lw_status copy_run(struct lw_store *s, int64_t from, int64_t plan, s
                    "INSERT INTO main.metric (run, name, step, rank, value)"
                    " SELECT ?1, name, step, rank, value FROM other.metric WHERE run = ?2",
                    to, from, err));
+    LW_TRY(run_sql(s,
+                   "INSERT INTO main.memory (run, change, rank, at_ps, category, bytes)"
+                   " SELECT ?1, change, rank, at_ps, category, bytes FROM other.memory"
+                   " WHERE run = ?2", to, from, err));
     LW_TRY(run_sql(s, "INSERT INTO temp.merged VALUES (?1, ?2)", from, to, err));
     return copy_spans(s, from, to, err);
 }

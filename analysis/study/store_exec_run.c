@@ -36,12 +36,14 @@ static enum lw_status store_places(struct lw_store *db, int64_t run, const struc
     return LW_OK;
 }
 
-static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_exec_result *x,
-                           const struct lw_summary *summary, enum lw_status ran,
-                           const char *message, struct lw_err *err)
+static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_run_info *info,
+                           const struct lw_exec_result *x, const struct lw_summary *summary,
+                           enum lw_status ran, const char *message, struct lw_err *err)
 {
     if (x->timeline.n > 0)
         LW_TRY(lw_store_spans(db, run, &x->timeline, err));
+    if (x->timeline.n > 0 && summary->memory.rank >= 0)
+        LW_TRY(lw_store_memory(db, run, &x->timeline, info->plan, err));
     LW_TRY(lw_store_metric_real(db, run, "wall_s", -1, -1, x->wall_s, err));
     LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
     LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
@@ -95,7 +97,7 @@ enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
                               : lw_store_end_of_run(store, id, info->honesty, info->n_warmup, &mine,
                                                     err);
     if (s == LW_OK && mine)
-        s = fill(store, id, x, summary, ran, message, err);
+        s = fill(store, id, info, x, summary, ran, message, err);
     if (s == LW_OK)
         *run = id;
     lw_store_close(store);

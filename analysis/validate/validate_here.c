@@ -173,6 +173,7 @@ static enum lw_status store_prediction(struct lw_store *db, const struct lw_run_
 
     LW_TRY(lw_store_begin_run(db, info, &run, err));
     LW_TRY(lw_store_spans(db, run, &c->predicted, err));
+    LW_TRY(lw_store_memory(db, run, &c->predicted, info->plan, err));
     LW_TRY(lw_store_finish_run(db, run, &c->expected, LW_RUN_OK, "", err));
     return lw_comparison_record(db, run, err);
 }

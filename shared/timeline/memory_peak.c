@@ -10,15 +10,21 @@ const char *lw_memory_name(enum lw_memory m)
     return names[m];
 }
 
-static void begin(const struct lw_plan *plan, int32_t rank, struct lw_memory_peak *now)
+void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[LW_N_MEMORY])
 {
     const int64_t *fixed = plan->roles[plan->role_of[rank]].static_bytes;
 
+    bytes[LW_MEMORY_PARAMETERS] = fixed[LW_MEM_PARAMS];
+    bytes[LW_MEMORY_GRADIENTS] = fixed[LW_MEM_GRADS];
+    bytes[LW_MEMORY_OPTIMIZER] = fixed[LW_MEM_OPTIMIZER];
+    bytes[LW_MEMORY_BUCKETS] = fixed[LW_MEM_BUCKETS];
+    bytes[LW_MEMORY_GATHERED] = bytes[LW_MEMORY_ACTIVATIONS] = 0;
+}
+
+static void begin(const struct lw_plan *plan, int32_t rank, struct lw_memory_peak *now)
+{
     *now = (struct lw_memory_peak){.rank = rank, .step = -1, .op = -1};
-    now->bytes[LW_MEMORY_PARAMETERS] = fixed[LW_MEM_PARAMS];
-    now->bytes[LW_MEMORY_GRADIENTS] = fixed[LW_MEM_GRADS];
-    now->bytes[LW_MEMORY_OPTIMIZER] = fixed[LW_MEM_OPTIMIZER];
-    now->bytes[LW_MEMORY_BUCKETS] = fixed[LW_MEM_BUCKETS];
+    lw_memory_at_start(plan, rank, now->bytes);
     for (int k = 0; k < LW_N_MEMORY; k++)
         now->total += now->bytes[k];
 }

@@ -28,8 +28,9 @@ int64_t lw_memory_state_bytes(enum lw_optimizer optimizer, enum lw_dtype param);
 void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64_t numel,
                    int64_t owned, int64_t bytes[LW_N_MEM]);
 
-/* What rank r holds when nothing runs: the fixed bytes of its role. */
+/* What rank r holds when nothing runs: the fixed bytes of its role; and by category. */
 int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank);
+void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[LW_N_MEMORY]);
 
 /* One change of what a rank holds. */
 struct lw_memory_change {

@@ -68,7 +68,8 @@ static void make_plan(const struct fixture_run *f, struct lw_plan *p)
     s.dp = 2;
     s.bucket_cap_bytes = f->cap_bytes;
     lw_builder_strategy(b, &s);
-    int32_t role = lw_builder_role(b, &(struct lw_role){.name = "all"});
+    int32_t role = lw_builder_role(b, &(struct lw_role){.name = "all",
+                                                        .static_bytes[LW_MEM_PARAMS] = 4096});
     for (int32_t r = 0; r < 2; r++)
         lw_builder_rank(b, r, role, r, 0, 0);
     lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
@@ -160,6 +161,7 @@ int64_t runs_store(const struct fixture_run *f)
         lw_store_open(runs_db, LW_STORE_WRITE, &s, &err) != LW_OK ||
         lw_store_begin_run(s, &info, &id, &err) != LW_OK ||
         lw_store_spans(s, id, &t, &err) != LW_OK ||
+        lw_store_memory(s, id, &t, &p, &err) != LW_OK ||
         lw_store_finish_run(s, id, &sum, LW_RUN_OK, "", &err) != LW_OK)
         fail_msg("%s", err.msg);
     lw_store_close(s);

@@ -352,17 +352,17 @@ static void two_predictions_are_a_and_b(void **state)
     compare("2", "1", &c);
     assert_true(c.of_one_kind);
     assert_int_equal(c.predicted.id, 2);
-    assert_string_equal(c.label[0], "bucket-cap 8192");
-    assert_string_equal(c.label[1], "bucket-cap 1024");
+    assert_string_equal(c.label[0], "bucket-cap 8.00 KiB");
+    assert_string_equal(c.label[1], "bucket-cap 1.00 KiB");
     assert_true(fabs(lw_comparison_pct(&c, c.step) + 15.625) < 1e-9); /* (432 - 512) / 512 */
     lw_comparison_free(&c);
     expect("compare 1 2", 0, "A = run 1 (sim)");
-    expect("compare 1 2", 0, "bucket-cap 8192");
+    expect("compare 1 2", 0, "bucket-cap 8.00 KiB");
     expect("compare 1 2", 0, "B is 80.000 us longer than A");
     assert_null(strstr(lapwing("compare 1 2", NULL), "predict"));
     expect("compare 1 2 --format json", 0,
            "\"a_ns\": 432000, \"b_ns\": 512000, \"change_pct\": 18.519");
-    expect("runs --format csv", 0, "bucket-cap 8192");
+    expect("runs --format csv", 0, "bucket-cap 8.00 KiB");
 }
 
 #define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)

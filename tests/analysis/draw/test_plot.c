@@ -14,6 +14,9 @@
 #include "analysis/draw/step_bars.h"
 #include "analysis/draw/plot.h"
 #include "analysis/draw/plot_style.h"
+#include "shared/device/device_time.h"
+#include "shared/files/files.h"
+#include "sim/cost/cost_model.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/lib/run_fixture.h"
 
@@ -22,6 +25,7 @@ struct scene {
     struct lw_store *store;
     struct lw_arena arena;
     struct lw_run *runs;
+    struct lw_cluster cluster;
     struct lw_plot plot;
 };
 
@@ -32,16 +36,18 @@ static struct scene open_scene(enum lw_plot_kind kind)
     int32_t n;
 
     if (lw_store_open(runs_db, LW_STORE_READ, &s.store, &err) != LW_OK ||
-        lw_store_runs(s.store, &s.arena, &s.runs, &n, &err) != LW_OK)
+        lw_store_runs(s.store, &s.arena, &s.runs, &n, &err) != LW_OK ||
+        lw_cluster_find("dgx-h100", &s.cluster, &err) != LW_OK)
         fail_msg("%s", err.msg);
     s.plot = (struct lw_plot){.kind = kind, .runs = s.runs, .n_runs = n, .step = -1,
-                              .max_ranks = 8};
+                              .max_ranks = 8, .op = LW_OP_ALL_REDUCE};
     return s;
 }
 
 static void close_scene(struct scene *s)
 {
     lw_store_close(s->store);
+    lw_cluster_free(&s->cluster);
     lw_arena_free(&s->arena);
 }
 
@@ -52,6 +58,7 @@ static char *script_of(enum lw_plot_kind kind)
     struct lw_err err = {0};
     FILE *f = tmpfile();
 
+    s.plot.cluster = &s.cluster;
     if (lw_plot_script(s.store, &s.plot, f, &err) != LW_OK)
         fail_msg("%s", err.msg);
     long n = ftell(f);
@@ -292,6 +299,102 @@ static void no_text_leaves_the_picture_from_600_to_3000_pixels(void **state)
         }
 }
 
+/* The first stored rows are those of the fixture's plan. */
+static void memory_is_stacked_by_category(void **state)
+{
+    (void)state;
+    runs_store(&runs_predicted);
+    char *before = script_of(LW_PLOT_MEMORY);
+    assert_has(before, "$memory << EOD\n0 4 4 4 4 4 4\n432 4 4 4 4 4 4\nEOD");
+    test_free(before);
+    runs_sql("DELETE FROM memory; INSERT INTO memory VALUES (1, 0, 0, 0, 'parameters', 102400),"
+             " (1, 1, 0, 0, 'activations', 0), (1, 2, 0, 100000000, 'activations', 40960),"
+             " (1, 3, 0, 300000000, 'activations', 0)");
+    char *text = script_of(LW_PLOT_MEMORY);
+    /* us; parameters 100 KiB below, activations on top from 100 to 300 */
+    assert_has(text, "\n100 100 100 100 100 100 100\n100 100 100 100 100 100 140\n");
+    assert_has(text, "\n300 100 100 100 100 100 140\n300 100 100 100 100 100 100\n432 ");
+    assert_has(text, "set label 1 'peak 140 KiB' at 100,140 left");
+    assert_has(text, "'activations' at screen");
+    assert_null(strstr(text, "'optimizer' at screen")); /* it holds none */
+    test_free(text);
+}
+
+/* Against the cluster's own answers: busbw of 1 MiB as `lapwing cost` gives it. */
+static void the_roofline_is_what_the_cost_model_says(void **state)
+{
+    struct scene s;
+    struct lw_err err = {0};
+    struct lw_cost_query q = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .bytes = 1 << 20,
+                              .n_ranks = 8, .n_nodes = 1, .algorithm = LW_REDUCER_AUTO};
+    struct lw_cost_answer a;
+    char row[64];
+
+    (void)state;
+    runs_store(&runs_predicted);
+    s = open_scene(LW_PLOT_ROOFLINE);
+    assert_int_equal(lw_sim_cost_explain(&s.cluster, &q, &a, &err), LW_OK);
+    snprintf(row, sizeof row, "\n1048576 %.6g\n", lw_sim_busbw(&q, a.time) / 1e9);
+    close_scene(&s);
+    char *text = script_of(LW_PLOT_ROOFLINE);
+    assert_has(text, row);
+    assert_has(text, "title '16 ranks, 2 nodes'");
+    test_free(text);
+}
+
+static void products_are_drawn_as_the_device_model_times_them(void **state)
+{
+    struct lw_product p = {.batch = 1, .m = 1024, .n = 4096, .k = 4096, .dtype = LW_BF16};
+    struct scene s;
+    char row[64];
+
+    (void)state;
+    runs_store(&runs_predicted);
+    s = open_scene(LW_PLOT_GEMM);
+    lw_ps time = lw_product_time(&s.cluster.device, &p);
+    snprintf(row, sizeof row, "\n4096 %.6g\n", 2.0 * 1024 * 4096 * 4096 / (double)time);
+    close_scene(&s);
+    char *text = script_of(LW_PLOT_GEMM);
+    assert_has(text, row);
+    assert_has(text, "title 'bf16, m = 1024'");
+    test_free(text);
+}
+
+static void a_validation_is_drawn_by_family_and_model(void **state)
+{
+    static const char json[] =
+        "{\"families\": [], \"cases\": ["
+        "{\"id\": \"net__1g__cap1\", \"family\": \"a\", \"predicted_ns\": 2000000,"
+        " \"measured_ns\": 1000000, \"error_pct\": 100},"
+        "{\"id\": \"other:3\", \"family\": \"a\", \"predicted_ns\": 9000000,"
+        " \"measured_ns\": 10000000, \"error_pct\": -10},"
+        "{\"id\": \"x\", \"family\": \"b\", \"predicted\": 3, \"measured\": 3,"
+        " \"unit\": \"GiB\"}]}";
+    struct lw_plot p = {.kind = LW_PLOT_PREDICTED};
+    struct lw_err err = {0};
+    char file[512], text[8192] = "";
+
+    (void)state;
+    fixture_put(fixture_path("v.json"), json);
+    snprintf(file, sizeof file, "%s", fixture_path("v.json"));
+    p.validation = file;
+    FILE *f = tmpfile();
+    assert_int_equal(lw_plot_script(NULL, &p, f, &err), LW_OK);
+    rewind(f);
+    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+    fclose(f);
+    assert_has(text, "'a: 2 cases, error 55.0 % in the mean, 100.0 % at most'");
+    assert_has(text, "$model0 << EOD\n1 2\nEOD\n$model1 << EOD\n10 9\nEOD");
+    assert_has(text, "title 'net'");
+    assert_has(text, "'net__1g__cap1, +100.0 %'");
+    assert_has(text, "set logscale xy 10");
+    p.family = "c";
+    f = tmpfile();
+    assert_int_equal(lw_plot_script(NULL, &p, f, &err), LW_EINVAL);
+    fclose(f);
+    assert_has(err.msg, "no case of family 'c'");
+}
+
 static void many_runs_come_in_pages(void **state)
 {
     struct lw_run runs[8] = {{.id = 1}};
@@ -403,6 +506,7 @@ static void draw(enum lw_plot_kind kind, const char *name, char *head, size_t n)
     struct scene s = open_scene(kind);
     struct lw_err err = {0};
 
+    s.plot.cluster = &s.cluster;
     snprintf(file, sizeof file, "%s", fixture_path(name));
     assert_int_equal(lw_plot_terminal_of(file, &s.plot.terminal, &err), LW_OK);
     if (lw_plot_draw(s.store, &s.plot, file, &err) != LW_OK)
@@ -416,7 +520,6 @@ static void draw(enum lw_plot_kind kind, const char *name, char *head, size_t n)
 
 static void gnuplot_draws_every_kind_without_complaint(void **state)
 {
-    static const char *const names[] = {"timeline", "overlap", "predicted", "sweep"};
     char head[8], file[32];
 
     (void)state;
@@ -426,10 +529,10 @@ static void gnuplot_draws_every_kind_without_complaint(void **state)
     runs_store(&runs_measured);
     runs_store(&runs_one_bucket);
     for (int k = 0; k < LW_N_PLOTS; k++) {
-        snprintf(file, sizeof file, "%s.png", names[k]);
+        snprintf(file, sizeof file, "%s.png", lw_plot_name((enum lw_plot_kind)k));
         draw((enum lw_plot_kind)k, file, head, 8);
         assert_memory_equal(head, "\x89PNG\r\n\x1a\n", 8);
-        snprintf(file, sizeof file, "%s.svg", names[k]);
+        snprintf(file, sizeof file, "%s.svg", lw_plot_name((enum lw_plot_kind)k));
         draw((enum lw_plot_kind)k, file, head, 5);
         assert_memory_equal(head, "<?xml", 5);
     }
@@ -504,6 +607,7 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
+    s.plot.cluster = &s.cluster;
     int64_t held = lw_alloc_live();
     for (int k = 0; k < LW_N_PLOTS; k++) {
         enum lw_status st = LW_ENOMEM;
@@ -542,6 +646,10 @@ int main(void)
         STORED(micro_batches_are_numbered_and_take_turns_in_colour),
         cmocka_unit_test(kernels_of_a_replay_have_the_colour_of_their_class),
         STORED(no_text_leaves_the_picture_from_600_to_3000_pixels),
+        STORED(memory_is_stacked_by_category),
+        STORED(the_roofline_is_what_the_cost_model_says),
+        STORED(products_are_drawn_as_the_device_model_times_them),
+        STORED(a_validation_is_drawn_by_family_and_model),
         cmocka_unit_test(many_runs_come_in_pages),
         STORED(parts_of_a_step_stand_end_to_end),
         STORED(predictions_are_paired_with_executions_of_the_same_plan),
