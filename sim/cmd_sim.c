@@ -139,7 +139,7 @@ static enum lw_status predict(struct session *s, struct lw_err *err)
     s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
     LW_TRY(run(s, err));
     if (s->replay.on)
-        LW_TRY(sim_replay_compare(&s->replay, &s->plan, &s->classes.rows, &s->n_warmup, err));
+        LW_TRY(sim_replay_compare(&s->replay, &s->classes.rows, &s->n_warmup, err));
     return lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/base/median.h"
+#include "sim/predict/sim.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/import/read_traces.h"
 #include "traces/replay/recorded_timeline.h"
@@ -55,6 +56,73 @@ static void describe(struct sim_whatif *w, const struct traces_source *v, int n)
     w->recorded_device = lw_trace_text(t, t->device);
 }
 
+/* Periods of the recording, of all ranks and then of each. */
+static enum lw_status keep_recorded(struct sim_replay *r, const struct traces_replay *replay,
+                                    struct lw_err *err)
+{
+    struct lw_timeline rows;
+    int64_t n = replay->n_steps;
+
+    r->recorded = lw_arena_alloc(&r->arena, n * (replay->n_ranks + 1), sizeof *r->recorded);
+    if (!r->recorded)
+        return lw_fail_nomem(err);
+    LW_TRY(traces_recorded_rows(replay, &replay->plan, &rows, err));
+    enum lw_status status = LW_OK;
+    for (int32_t rank = -1; status == LW_OK && rank < replay->n_ranks; rank++)
+        status = traces_replay_periods(replay, &rows, rank, r->recorded + n * (rank + 1), err);
+    lw_timeline_free(&rows);
+    return status;
+}
+
+static double error_pct(lw_ps predicted, lw_ps recorded)
+{
+    return recorded > 0 ? 100.0 * (double)(predicted - recorded) / (double)recorded : 0;
+}
+
+/* The replay without the change must come out at the recorded period. */
+static enum lw_status check_unchanged(struct sim_replay *r, const struct traces_replay *replay,
+                                      const char *file, struct lw_err *err)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_cluster cluster = traces_replay_cluster(replay);
+    int32_t first = traces_replay_first(replay), n = replay->n_steps - first;
+    lw_ps *v = lw_arena_alloc(&r->arena, replay->n_steps, sizeof *v);
+    struct lw_sim_stats stats;
+    struct lw_timeline t;
+
+    if (!v)
+        return lw_fail_nomem(err);
+    LW_TRY(lw_sim_run(&replay->plan, &cluster, &o, &t, &stats, err));
+    enum lw_status status = traces_replay_periods(replay, &t, -1, v, err);
+    lw_timeline_free(&t);
+    LW_TRY(status);
+    r->shown.unchanged = lw_median(v + first, n);
+    memcpy(v, r->recorded, (size_t)replay->n_steps * sizeof *v);
+    double error = error_pct(r->shown.unchanged, lw_median(v + first, n));
+    if (error <= SIM_REPLAY_TOLERANCE_PCT && error >= -SIM_REPLAY_TOLERANCE_PCT)
+        return LW_OK;
+    return lw_fail_at(err, LW_EINVAL, file, 0,
+                      "the replay misses the recorded period by %+.2f %% before anything is "
+                      "changed (at most %d %% is accepted): its ops wait for something that the "
+                      "trace does not show, so a what-if on it would be a guess",
+                      error, SIM_REPLAY_TOLERANCE_PCT);
+}
+
+/* The replay as recorded: what a what-if is compared with. */
+static enum lw_status replay_unchanged(struct sim_replay *r, const struct traces_source *v, int n,
+                                       const struct lw_kernel_table *kernels, struct lw_err *err)
+{
+    struct traces_replay_choice choice = {.kernels = kernels};
+    struct traces_replay replay;
+
+    LW_TRY(traces_replay_build(v, n, &choice, &replay, err));
+    enum lw_status status = keep_recorded(r, &replay, err);
+    if (status == LW_OK)
+        status = check_unchanged(r, &replay, v[0].file, err);
+    traces_replay_free(&replay);
+    return status;
+}
+
 static enum lw_status build_with(struct sim_replay *r, const struct traces_source *v, int n,
                                  const struct lw_kernel_table *kernels, struct lw_err *err)
 {
@@ -70,7 +138,11 @@ static enum lw_status build_with(struct sim_replay *r, const struct traces_sourc
         choice.rule = &rule;
         r->shown.what_if = true;
     }
-    return traces_replay_build(v, n, &choice, r->replay, err);
+    LW_TRY(traces_replay_build(v, n, &choice, r->replay, err));
+    LW_TRY(sim_whatif_acted(&r->whatif, err));
+    if (r->shown.what_if)
+        return replay_unchanged(r, v, n, kernels, err);
+    return keep_recorded(r, r->replay, err);
 }
 
 static enum lw_status build(struct sim_replay *r, const struct traces_source *v, int n,
@@ -113,22 +185,21 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
 
 /* ---- predicted against recorded ---- */
 
-/* One rank's periods (-1: of all) in `of`, whose k-th is that of step k. */
-static enum lw_status fill_periods(struct sim_replay *r, const struct lw_timeline *predicted,
-                                   const struct lw_timeline *recorded, int32_t rank,
+/* One rank's periods; -1: those of all ranks. */
+static enum lw_status fill_periods(struct sim_replay *r, const struct lw_timeline *t, int32_t rank,
                                    struct lw_err *err)
 {
     const struct lw_sim_replayed *x = &r->shown;
-    lw_ps *v = lw_arena_alloc(&r->arena, 2 * (int64_t)x->n_steps, sizeof *v);
+    const lw_ps *recorded = r->recorded + (int64_t)x->n_steps * (rank + 1);
+    lw_ps *v = lw_arena_alloc(&r->arena, x->n_steps, sizeof *v);
 
     if (!v)
         return lw_fail_nomem(err);
-    LW_TRY(traces_replay_periods(r->replay, predicted, rank, v, err));
-    LW_TRY(traces_replay_periods(r->replay, recorded, rank, v + x->n_steps, err));
+    LW_TRY(traces_replay_periods(r->replay, t, rank, v, err));
     for (int32_t k = 0; k < x->n_steps; k++) {
         struct lw_sim_replayed_step *s = &x->steps[k];
         *(rank < 0 ? &s->period : &s->rank_period[rank]) =
-            (struct lw_sim_replayed_time){v[k], v[x->n_steps + k]};
+            (struct lw_sim_replayed_time){v[k], recorded[k]};
     }
     return LW_OK;
 }
@@ -170,8 +241,23 @@ static enum lw_status fill_medians(struct sim_replay *r, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status fill(struct sim_replay *r, const struct lw_timeline *t,
-                           const struct lw_timeline *recorded, struct lw_err *err)
+/* Other times that move the period by less than the last printed digit are explained. */
+static enum lw_status check_change(struct sim_replay *r, struct lw_err *err)
+{
+    struct lw_sim_replayed *x = &r->shown;
+    double change = error_pct(x->period.predicted, x->unchanged);
+
+    x->same_buckets = r->other_buckets && r->replay->n_new_buckets == 0;
+    if (!x->what_if || x->same_buckets || change >= 0.005 || change <= -0.005)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "the what-if changes the times of ops, and the period stays the same: none of "
+                   "them is on the critical path, which is the host's own time between calls and "
+                   "stays as recorded ('lapwing explain' of the replay shows the path)");
+}
+
+enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_warmup,
+                                  struct lw_err *err)
 {
     struct lw_sim_replayed *x = &r->shown;
 
@@ -185,19 +271,9 @@ static enum lw_status fill(struct sim_replay *r, const struct lw_timeline *t,
     for (int32_t k = 0; k < x->n_steps; k++)
         LW_TRY(fill_step(r, t, k, err));
     for (int32_t rank = -1; rank < x->n_ranks; rank++)
-        LW_TRY(fill_periods(r, t, recorded, rank, err));
-    return fill_medians(r, err);
-}
-
-enum lw_status sim_replay_compare(struct sim_replay *r, const struct lw_plan *p,
-                                  struct lw_timeline *t, int32_t *n_warmup, struct lw_err *err)
-{
-    struct lw_timeline recorded;
-
-    LW_TRY(traces_recorded_rows(r->replay, p, &recorded, err));
-    enum lw_status status = fill(r, t, &recorded, err);
-    lw_timeline_free(&recorded);
-    LW_TRY(status);
+        LW_TRY(fill_periods(r, t, rank, err));
+    LW_TRY(fill_medians(r, err));
+    LW_TRY(check_change(r, err));
     *n_warmup = 1 + traces_replay_first(r->replay);
     return traces_replay_divide(r->replay, t, err);
 }

@@ -23,8 +23,12 @@ struct sim_replay {
 
     struct lw_arena arena;
     struct traces_replay *replay; /* owned; its plan moves to the command */
+    lw_ps *recorded; /* [(1 + n_ranks) * n_steps] periods of all ranks, and of each */
     struct lw_sim_replayed shown;
 };
+
+/* A replay that is further off before anything is changed answers no what-if. */
+enum { SIM_REPLAY_TOLERANCE_PCT = 1 };
 
 /* Strategy options beside --replay: those of buckets; LW_EUSAGE names any other. */
 enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_source *given,
@@ -33,10 +37,10 @@ enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_sou
 enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
                                struct lw_cluster *cluster, struct lw_err *err);
 
-/* After the run of plan p: predicted against recorded, and the timeline by steps, of which the
- * first *n_warmup are not measured. */
-enum lw_status sim_replay_compare(struct sim_replay *r, const struct lw_plan *p,
-                                  struct lw_timeline *t, int32_t *n_warmup, struct lw_err *err);
+/* After the run: predicted against recorded, and the timeline by steps, of which the first
+ * *n_warmup are not measured. */
+enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_warmup,
+                                  struct lw_err *err);
 void sim_replay_free(struct sim_replay *r);
 
 #endif

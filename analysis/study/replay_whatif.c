@@ -75,6 +75,7 @@ static enum lw_status time_comm(struct sim_whatif *w, const struct traces_replay
 {
     int32_t size = new_size(w, op->group_size);
 
+    w->n_resized += size != op->group_size;
     if (!w->network && size == op->group_size) {
         w->n_comm_kept++;
         return LW_OK;
@@ -203,9 +204,26 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
     }
     if (w->device) {
         LW_TRY(lw_cluster_find_device(w->device, &w->to, err));
-        LW_TRY(w->from_device ? lw_cluster_find_device(w->from_device, &w->from, err) : find_recorded(w, err));
+        LW_TRY(w->from_device ? lw_cluster_find_device(w->from_device, &w->from, err)
+                              : find_recorded(w, err));
         w->has_device = true;
     }
+    return LW_OK;
+}
+
+enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err)
+{
+    if (w->network && w->n_comm == 0)
+        return lw_fail(err, LW_EINVAL, "-c: the traces hold no collective: another network changes "
+                                       "nothing");
+    if (w->ranks > 0 && w->n_resized == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks: %lld ranks change no collective: the recorded run has %d, and "
+                       "only collectives of all of them would change",
+                       (long long)w->ranks, w->world);
+    if (w->has_device && w->n_compute + w->n_memory + w->n_other == 0)
+        return lw_fail(err, LW_EINVAL, "--device: the traces hold no kernel that another device "
+                                       "could run faster: the host's time stays as recorded");
     return LW_OK;
 }
 

@@ -22,7 +22,7 @@ struct sim_whatif {
 
     struct lw_cluster net, to, from;
     bool has_net, has_device;
-    int64_t n_comm, n_comm_kept, n_compute, n_memory, n_other;
+    int64_t n_comm, n_comm_kept, n_resized, n_compute, n_memory, n_other;
     char note[6][320];
 };
 
@@ -30,6 +30,8 @@ bool sim_whatif_asked(const struct sim_whatif *w);
 /* Read the clusters and fill the rule, which borrows w. LW_EINVAL names what is missing. */
 enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *rule,
                                struct lw_err *err);
+/* After the plan was built: LW_EINVAL where what was asked acts on nothing of the recording. */
+enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err);
 void sim_whatif_close(struct sim_whatif *w);
 
 #endif

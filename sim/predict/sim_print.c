@@ -156,6 +156,12 @@ static double difference_pct(struct lw_sim_replayed_time x)
     return x.recorded > 0 ? 100.0 * (double)(x.predicted - x.recorded) / (double)x.recorded : 0;
 }
 
+/* What the what-if changes. */
+static double change_pct(const struct lw_sim_replayed *x)
+{
+    return difference_pct((struct lw_sim_replayed_time){x->period.predicted, x->unchanged});
+}
+
 static void text_replayed_time(struct lw_table *t, bool known, struct lw_sim_replayed_time x)
 {
     char buf[32];
@@ -203,8 +209,14 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     if (status != LW_OK)
         return status;
     fprintf(f, "median period: predicted %s, ", lw_format_ps(buf, x->period.predicted));
-    fprintf(f, "recorded %s, %s %+.2f %%\n", lw_format_ps(buf, x->period.recorded),
-            x->what_if ? "what-if changes it by" : "error", difference_pct(x->period));
+    fprintf(f, "recorded %s", lw_format_ps(buf, x->period.recorded));
+    if (x->what_if && x->same_buckets)
+        fprintf(f, ": these are the recorded buckets, nothing changes\n");
+    else if (x->what_if)
+        fprintf(f, ", replayed without the change %s: it changes by %+.2f %%\n",
+                lw_format_ps(buf, x->unchanged), change_pct(x));
+    else
+        fprintf(f, ", error %+.2f %%\n", difference_pct(x->period));
     for (int32_t i = 0; i < r->plan->n_notes; i++)
         fprintf(f, "assumption: %s\n", r->plan->notes[i]);
     return LW_OK;
@@ -414,6 +426,10 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     json_replayed_time(o, "period", true, x->period);
     lw_jsonout_fixed(o, "period_error_pct", difference_pct(x->period), 4);
     lw_jsonout_bool(o, "what_if", x->what_if);
+    if (x->what_if) {
+        lw_jsonout_ns(o, "unchanged_period_ns", x->unchanged);
+        lw_jsonout_fixed(o, "what_if_change_pct", change_pct(x), 4);
+    }
     lw_jsonout_array(o, "steps");
     for (int32_t k = 0; k < x->n_steps; k++)
         json_replayed_step(o, x, k);

@@ -27,7 +27,9 @@ struct lw_sim_replayed {
     struct lw_sim_replayed_step *steps;
     const int32_t *rank_of_file;    /* [n_ranks] -1 = the trace does not say */
     struct lw_sim_replayed_time period; /* medians over measured steps */
-    bool what_if;                   /* something was changed: not to be compared with the recording */
+    bool what_if;                   /* something was changed: compare with `unchanged` */
+    bool same_buckets;              /* the recorded buckets were asked for */
+    lw_ps unchanged;                /* median period of the replay without the change */
 };
 
 /* What a prediction says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */

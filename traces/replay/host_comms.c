@@ -5,9 +5,9 @@
  *
  * DistributedDataParallel waits for the buckets of a step in launch order after the last gradient,
  * and copies each out of its buffer before it waits for the next (pytorch
- * torch/csrc/distributed/c10d/reducer.cpp, finalize_backward). So the wait for the first bucket is the
- * gap after the last gradient, and the wait for any other the gap after the last copy out of the
- * bucket before it, however short. With gradients that are views of their buckets it is the gap
+ * torch/csrc/distributed/c10d/reducer.cpp, finalize_backward). So the wait for the first bucket is
+ * the gap after the last gradient, and the wait for any other the gap after the last copy out of
+ * the bucket before it, however short. With gradients that are views of their buckets it is the gap
  * after the last gradient in which the run ended, else the moment at which the wait before ended.
  *
  * Any other run is waited for in the gap of its launching thread in which it ended; one that ended

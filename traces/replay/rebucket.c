@@ -251,6 +251,38 @@ static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *
     return status;
 }
 
+struct latest { /* launch on a device stream */
+    int32_t stream;
+    int64_t call;
+};
+
+/* An event recorded on a stream after a replaced launch is there when the new buckets are that what
+ * waited for the replaced one waits for. */
+static enum lw_status follow_records(struct rebucketer *b)
+{
+    const struct traces_calls *calls = &b->p->calls;
+    struct latest *v = lw_arena_alloc(b->arena, calls->n, sizeof *v);
+    int64_t n = 0;
+
+    if (!v)
+        return lw_fail_nomem(b->err);
+    for (int64_t i = 0; i < calls->n; i++) {
+        const struct traces_call *c = &calls->calls[i];
+        int64_t k = 0;
+        if (c->n_device == 0 && c->kind != TRACES_CALL_RECORD)
+            continue;
+        while (k < n && v[k].stream != c->stream)
+            k++;
+        if (c->kind != TRACES_CALL_RECORD) {
+            v[k] = (struct latest){c->stream, i};
+            n += k == n;
+        } else if (k < n) {
+            b->p->new_of_call[i] = b->p->new_of_call[v[k].call];
+        }
+    }
+    return LW_OK;
+}
+
 enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bucket_request *want,
                                struct lw_arena *arena, struct traces_points *p, struct lw_err *err)
 {
@@ -272,6 +304,7 @@ enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bu
     for (int64_t k = 0; k < s->steps.n; k++)
         if (s->steps.steps[k].n_gradients > 0)
             LW_TRY(rebucket_step(&b, &s->steps.steps[k], k));
+    LW_TRY(follow_records(&b));
     if (p->n_buckets + p->n_kept == 0)
         return lw_fail_at(err, LW_EFORMAT, s->file, 0,
                           "no all-reduce was launched while gradients were accumulated: there are "

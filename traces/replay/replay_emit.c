@@ -275,12 +275,26 @@ static enum lw_status emit_launch(struct replay_maker *m, struct replay_rank *r,
     return LW_OK;
 }
 
-/* What a wait is for: ops, the last on each stream concerned. */
-static int32_t awaited(struct replay_rank *r, const struct traces_call *c, int32_t *deps,
-                       int32_t room)
+static bool is_new_bucket(const struct replay_rank *r, int32_t op)
 {
+    for (int64_t i = 0; op >= 0 && i < r->p.n_buckets; i++)
+        if (r->bucket_op[i] == op)
+            return true;
+    return false;
+}
+
+/* What a wait is for: ops, the last on each stream concerned. */
+static int32_t awaited(struct replay_maker *m, struct replay_rank *r, const struct traces_call *c,
+                       int32_t *deps, int32_t room)
+{
+    int64_t bucket = r->p.new_of_call ? r->p.new_of_call[c->upto] : -1;
     int32_t n = 0;
 
+    if (bucket >= 0 && r->bucket_op[bucket] >= 0) {
+        deps[n++] = r->bucket_op[bucket];
+        m->n_bucket_waits++;
+        return n;
+    }
     if (r->record_op[c->upto] >= 0) {
         deps[n++] = r->record_op[c->upto];
         return n;
@@ -290,6 +304,7 @@ static int32_t awaited(struct replay_rank *r, const struct traces_call *c, int32
             int32_t op = last_op_upto(&r->devices[i], c->upto);
             if (op >= 0)
                 deps[n++] = op;
+            m->n_bucket_waits += is_new_bucket(r, op);
         }
     return n;
 }
@@ -320,10 +335,7 @@ static enum lw_status emit_stream_wait(struct replay_maker *m, struct replay_ran
     int32_t deps[2];
 
     deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->row), rest_of(h, x), NULL, 0);
-    int64_t bucket = r->p.new_of_call ? r->p.new_of_call[c->upto] : -1;
-    if (!d || (bucket < 0 && awaited(r, c, deps + 1, 1) == 0))
-        return LW_OK;
-    if (bucket >= 0 && (deps[1] = r->bucket_op[bucket]) < 0)
+    if (!d || awaited(m, r, c, deps + 1, 1) == 0)
         return LW_OK;
     struct lw_op op = lw_builder_blank(LW_OP_EVENT_WAIT, d->stream);
     op.work_ps = 0;
@@ -343,7 +355,7 @@ static enum lw_status emit_sync(struct replay_maker *m, struct replay_rank *r,
     if (!deps)
         return lw_fail_nomem(m->err);
     emit_host(m, r, h, LW_OP_HOST, name, own, NULL, 0);
-    int32_t n = awaited(r, c, deps, r->n_devices);
+    int32_t n = awaited(m, r, c, deps, r->n_devices);
     emit_wait(m, r, h, name, rest - own, deps, n);
     lw_free(deps);
     return LW_OK;
@@ -506,6 +518,7 @@ static enum lw_status emit_point(struct replay_maker *m, struct replay_rank *r,
         break;
     case TRACES_POINT_BUCKET_WAIT:
         emit_host_wait(m, r, h, r->bucket_op[x->index]);
+        m->n_bucket_waits++;
         break;
     case TRACES_POINT_BUCKET:
         status = emit_bucket(m, r, h, x);

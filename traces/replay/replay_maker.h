@@ -75,7 +75,7 @@ struct replay_maker {
     lw_ps *stream_end; /* [n_streams] of the rank that is emitted */
     int64_t n_unexplained;
     lw_ps unexplained;
-    int64_t n_guessed, n_inferred, n_orphans, n_waits;
+    int64_t n_guessed, n_inferred, n_orphans, n_waits, n_bucket_waits;
     struct lw_err *err;
 };
 

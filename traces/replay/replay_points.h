@@ -22,7 +22,7 @@ enum traces_point_kind {
     TRACES_POINT_STEP_BEGIN,
     TRACES_POINT_CALL,   /* index: into calls */
     TRACES_POINT_ISSUE,  /* a collective of the host is handed over; index: into collectives */
-    TRACES_POINT_WAIT,   /* the thread waits for a collective of the host; index: into collectives */
+    TRACES_POINT_WAIT,   /* the thread waits for such a collective; index: into collectives */
     TRACES_POINT_BUCKET, /* a bucket that was not recorded is launched; index: into buckets */
     TRACES_POINT_BUCKET_WAIT, /* a host thread waits for it */
 };

@@ -122,10 +122,11 @@ static enum lw_status add_comm(struct replay_maker *m, int32_t class)
                         "%s",
                         c->name, c->why);
     if (c->matched)
-        lw_builder_note(m->b,
-                        "collectives of group '%s': %d ranks matched, each takes the shortest "
-                        "recorded time from its last member's entry",
-                        c->name, c->n_members);
+        lw_builder_note(m->b, "collectives of group '%s': %d ranks matched, each takes %s", c->name,
+                        c->n_members,
+                        m->ranks[c->members[0]].p.n_comms > 0
+                            ? "the time from its last member's entry to its last end"
+                            : "the shortest recorded time from its last member's entry");
     return LW_OK;
 }
 

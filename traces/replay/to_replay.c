@@ -187,8 +187,9 @@ static void add_notes(struct replay_maker *m)
         lw_builder_note(m->b, "host clocks of the ranks are taken as common");
     const struct traces_points *p = &m->ranks[0].p;
     if (m->core_want > 0)
-        lw_builder_note(m->b, "collectives of the host share the cores that compute, as the sidecar "
-                              "counts no more cores than computing threads: each wants a whole one");
+        lw_builder_note(m->b, "collectives of the host share the cores that compute, as the "
+                              "sidecar counts no more cores than computing threads: each wants a "
+                              "whole one");
     else if (p->n_comms > 0 && p->launches.n == 0)
         lw_builder_note(m->b, "collectives of the host are taken to run on cores of their own (no "
                               "sidecar says that computing threads fill the cores)");
@@ -212,6 +213,17 @@ static void add_notes(struct replay_maker *m)
         lw_builder_note(m->b, "%s", rule->note(rule->ctx, k));
 }
 
+/* New buckets that nothing waits for would change nothing. */
+static enum lw_status check_buckets(const struct replay_maker *m)
+{
+    if (!m->choice->buckets || m->ranks[0].p.n_buckets == 0 || m->n_bucket_waits > 0)
+        return LW_OK;
+    return lw_fail_at(m->err, LW_EINVAL, m->ranks[0].s->file, 0,
+                      "no wait for the gradients' all-reduces was found in the trace: other "
+                      "buckets would change nothing in this replay (import the trace as a workload "
+                      "and ask 'lapwing sim -w' instead)");
+}
+
 static enum lw_status make(struct replay_maker *m, const struct traces_source *source)
 {
     for (int32_t k = 0; k < m->n; k++)
@@ -232,7 +244,8 @@ static enum lw_status make(struct replay_maker *m, const struct traces_source *s
         LW_TRY(replay_emit_rank(m, &m->ranks[k]));
     lw_builder_pass(m->b, 0);
     add_notes(m);
-    return LW_OK;
+    m->out->n_new_buckets = m->ranks[0].p.n_buckets;
+    return check_buckets(m);
 }
 
 static void free_ranks(struct replay_maker *m)

@@ -54,6 +54,7 @@ struct traces_replay {
     struct lw_arena arena; /* owns everything below but the plan */
     struct lw_plan plan;   /* its notes tell every assumption */
     int32_t n_ranks, n_steps;
+    int64_t n_new_buckets; /* that a choice of buckets brought, in all steps of the first rank */
     int32_t n_workers; /* threads of a rank that ran collectives of the host; 0 = none */
     double core_want;  /* share of its rank's core that a collective of the host wants; 0 = none */
     bool has_device;   /* false: no rank recorded a device op */

@@ -205,6 +205,8 @@ static void what_does_not_go_with_a_replay_is_refused(void **state)
         {"--device dgx-h100", "recorded on 'X', which is not a known device"},
         {"--from-device dgx-h100", "--from-device says what was recorded on"},
         {"--kernel-classes /nowhere", "/nowhere"},
+        {"-c dgx-h100", "-c: the traces hold no collective"},
+        {"--bucket-cap 1MiB", "no buckets to cut anew"},
     };
 
     (void)state;
@@ -219,6 +221,53 @@ static void what_does_not_go_with_a_replay_is_refused(void **state)
     expect("sim --device dgx-h100 --no-db", 2, "needs a plan file or a workload");
 }
 
+/* A kernel of 10 that nobody waits for, and a copy that is launched much later. */
+static const char bound_text[] =
+    "{\"deviceProperties\": [{\"name\": \"NVIDIA A100-SXM4-80GB\"}], \"traceEvents\": ["
+    "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#1\",\"pid\":1,\"tid\":1,"
+    "\"ts\":0,\"dur\":190},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,"
+    "\"ts\":10,\"dur\":5,\"args\":{\"correlation\":1}},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaMemcpyAsync\",\"pid\":1,\"tid\":1,"
+    "\"ts\":150,\"dur\":5,\"args\":{\"correlation\":2}},"
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"elementwise\",\"pid\":0,\"tid\":7,\"ts\":15,"
+    "\"dur\":10,\"args\":{\"correlation\":1,\"stream\":7}},"
+    "{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"Memcpy DtoD\",\"pid\":0,\"tid\":7,\"ts\":155,"
+    "\"dur\":10,\"args\":{\"correlation\":2,\"stream\":7}}]}";
+
+/* The copy at the end is launched at 150 whatever the kernel takes. */
+static void a_change_off_the_critical_path_is_refused_with_the_reason(void **state)
+{
+    (void)state;
+    fixture_put(fixture_path("bound.json"), bound_text);
+    expect("sim --replay bound.json --no-db --device dgx-h100", 1, "none of them is on the critical");
+}
+
+/* The kernel waited for the copy on another stream, and no call in the trace says so. */
+static const char missed_text[] =
+    "{\"deviceProperties\": [{\"name\": \"NVIDIA A100-SXM4-80GB\"}], \"traceEvents\": ["
+    "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#1\",\"pid\":1,\"tid\":1,"
+    "\"ts\":0,\"dur\":40},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaMemcpyAsync\",\"pid\":1,\"tid\":1,"
+    "\"ts\":10,\"dur\":5,\"args\":{\"correlation\":1}},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,"
+    "\"ts\":20,\"dur\":5,\"args\":{\"correlation\":2}},"
+    "{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"Memcpy DtoD\",\"pid\":0,\"tid\":9,\"ts\":15,"
+    "\"dur\":160,\"args\":{\"correlation\":1,\"stream\":9}},"
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"gemm\",\"pid\":0,\"tid\":7,\"ts\":175,"
+    "\"dur\":100,\"args\":{\"correlation\":2,\"stream\":7}}]}";
+
+/* The copy ends at 175, the kernel, which waits for nothing known, at 125: 175 instead of 275. */
+static void a_replay_that_misses_the_recording_answers_no_what_if(void **state)
+{
+    (void)state;
+    fixture_put(fixture_path("missed.json"), missed_text);
+    contains(lapwing("sim --replay missed.json --no-db --format json", NULL),
+             "\"period_error_pct\": -36.3636");
+    expect("sim --replay missed.json --no-db --device dgx-h100", 1,
+           "misses the recorded period by -36.36 % before anything is changed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +277,8 @@ int main(void)
         cmocka_unit_test(an_unknown_recorded_device_is_asked_for),
         cmocka_unit_test(the_command_says_predicted_recorded_and_error),
         cmocka_unit_test(what_does_not_go_with_a_replay_is_refused),
+        cmocka_unit_test(a_change_off_the_critical_path_is_refused_with_the_reason),
+        cmocka_unit_test(a_replay_that_misses_the_recording_answers_no_what_if),
     };
 
     return cmocka_run_group_tests(tests, fixture_open, fixture_close);

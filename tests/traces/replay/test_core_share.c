@@ -42,7 +42,7 @@ static void check(int32_t cores, lw_ps comm, lw_ps compute)
     traces_source_free(&s);
 }
 
-/* Two ranks of one thread on two cores. Alone the collective takes 40 / 2, and the op 40 / 2 + 40. */
+/* Two ranks of one thread on two cores. Alone the collective takes 40 / 2, the op 40 / 2 + 40. */
 static void times_on_a_shared_core_are_those_without_the_other(void **state)
 {
     (void)state;

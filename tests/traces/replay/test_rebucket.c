@@ -82,12 +82,16 @@ static void buckets_of_the_host_are_launched_with_their_last_gradient(void **sta
     traces_source_free(&s);
 }
 
+enum { INFERRED, RECORDED, NONE }; /* the wait of k3, and a last synchronisation: NONE of both */
+
 /* NCCL: k0, k1, k2 of 30 each from 11 on; one bucket of 300 after k2; k3 waits for it. */
-static void make_device(struct traces_source *s)
+static void make_waits(struct traces_source *s, int waits)
 {
-    struct lw_row_detail d = replay_no_detail();
+    struct lw_row_detail d = replay_no_detail(), to7 = replay_no_detail(), to20 = to7;
 
     replay_begin(s);
+    to7.wait_stream = 20, to7.wait_record = 15;
+    to20.wait_stream = 7, to20.wait_record = 16;
     d.in_numel = 3 * MIB / 4;
     d.dtype = traces_strings_add(&s->trace.strings, "Float", 5);
     replay_row(s, LW_ROW_USER, "ProfilerStep#1", 0, 500, 0, -1);
@@ -102,11 +106,24 @@ static void make_device(struct traces_source *s)
     replay_row(s, LW_ROW_LAUNCH, "cudaStreamWaitEvent", 41, 1, 0, 10);
     replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernelExC", 43, 1, 0, 11);
     replay_row_with(s, LW_ROW_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 101, 300, 20, 11, &d);
-    replay_row(s, LW_ROW_LAUNCH, "cudaStreamWaitEvent", 70, 1, 0, 12);
+    if (waits == RECORDED) {
+        replay_row(s, LW_ROW_LAUNCH, "cudaEventRecord", 40, 1, 0, 16);
+        replay_row_with(s, LW_ROW_SYNC, "Stream Wait Event", 41, 1, 20, 10, &to20);
+        replay_row(s, LW_ROW_LAUNCH, "cudaEventRecord", 45, 1, 0, 15);
+        replay_row_with(s, LW_ROW_SYNC, "Stream Wait Event", 70, 1, 7, 12, &to7);
+    }
+    if (waits != NONE)
+        replay_row(s, LW_ROW_LAUNCH, "cudaStreamWaitEvent", 70, 1, 0, 12);
     replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernel", 72, 1, 0, 13);
-    replay_row(s, LW_ROW_KERNEL, "k3", 401, 10, 7, 13);
-    replay_row(s, LW_ROW_LAUNCH, "cudaDeviceSynchronize", 80, 332, 0, 14);
+    replay_row(s, LW_ROW_KERNEL, "k3", waits == NONE ? 101 : 401, 10, 7, 13);
+    if (waits != NONE)
+        replay_row(s, LW_ROW_LAUNCH, "cudaDeviceSynchronize", 80, 332, 0, 14);
     replay_ready(s);
+}
+
+static void make_device(struct traces_source *s)
+{
+    make_waits(s, INFERRED);
 }
 
 static void buckets_of_the_device_follow_the_kernels_before_them(void **state)
@@ -117,18 +134,35 @@ static void buckets_of_the_device_follow_the_kernels_before_them(void **state)
     struct replay_run x;
 
     (void)state;
-    make_device(&s);
-    replay_run(&s, 1, &choice, &x);
-    assert_int_equal(x.t.start[replay_op(&x, "k3", 0)], 401 * US);
-    replay_run_free(&x);
-    choice.buckets = &one_mib;
-    replay_run(&s, 1, &choice, &x);
-    for (int k = 0; k < 3; k++)
-        assert_int_equal(x.t.start[replay_op(&x, "a new bucket", k)], start[k] * US);
-    assert_int_equal(x.t.start[replay_op(&x, "k3", 0)], 341 * US);
-    for (int32_t i = 0; i < x.r.plan.n_ops; i++)
-        assert_true(strncmp(x.r.plan.ops[i].name, "nccl", 4) != 0);
-    replay_run_free(&x);
+    for (int waits = INFERRED; waits <= RECORDED; waits++) {
+        make_waits(&s, waits);
+        choice.buckets = NULL;
+        replay_run(&s, 1, &choice, &x);
+        assert_int_equal(x.t.start[replay_op(&x, "k3", 0)], 401 * US);
+        replay_run_free(&x);
+        choice.buckets = &one_mib;
+        replay_run(&s, 1, &choice, &x);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(x.t.start[replay_op(&x, "a new bucket", k)], start[k] * US);
+        assert_int_equal(x.t.start[replay_op(&x, "k3", 0)], 341 * US);
+        for (int32_t i = 0; i < x.r.plan.n_ops; i++)
+            assert_true(strncmp(x.r.plan.ops[i].name, "nccl", 4) != 0);
+        replay_run_free(&x);
+        traces_source_free(&s);
+    }
+}
+
+static void buckets_that_nothing_waits_for_are_refused(void **state)
+{
+    struct traces_replay_choice choice = {.buckets = &one_mib};
+    struct traces_source s;
+    struct traces_replay r;
+    struct lw_err err = {0};
+
+    (void)state;
+    make_waits(&s, NONE);
+    assert_int_equal(traces_replay_build(&s, 1, &choice, &r, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "no wait for the gradients' all-reduces was found"));
     traces_source_free(&s);
 }
 
@@ -257,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_of_the_host_are_launched_with_their_last_gradient),
         cmocka_unit_test(buckets_of_the_device_follow_the_kernels_before_them),
+        cmocka_unit_test(buckets_that_nothing_waits_for_are_refused),
         cmocka_unit_test(what_is_no_plain_data_parallelism_is_refused),
         cmocka_unit_test(a_host_waits_for_a_bucket_before_it_copies_out),
         cmocka_unit_test(the_recorded_cap_keeps_the_recorded_buckets),

@@ -23,7 +23,11 @@ static const struct {
     const char *name;
     int64_t first, cap;
 } caps[N_CAPS] = {
-    {"1", MIB, MIB}, {"5", 5 * MIB, 5 * MIB}, {"25", 25 * MIB, 25 * MIB}, {"default", MIB, 25 * MIB}};
+    {"1", MIB, MIB},
+    {"5", 5 * MIB, 5 * MIB},
+    {"25", 25 * MIB, 25 * MIB},
+    {"default", MIB, 25 * MIB},
+};
 
 static void read_run(const char *model, int cap, struct traces_source *s)
 {
@@ -68,7 +72,7 @@ static double pct(double a, double b)
 
 struct errors {
     double sum, worst;
-    int n, n_told, n_right; /* changes of 2 % and more, predicted and recorded; with the same sign */
+    int n, n_told, n_right; /* told: changes of 2 % and more, predicted and recorded; same sign */
 };
 
 static void check_model(const char *model, struct errors *e)
@@ -113,8 +117,8 @@ static void other_caps_are_right_in_direction(void **state)
     (void)state;
     check_model("gpt6", &e);
     check_model("resnet18", &e);
-    print_message("%d what-ifs: mean error %.1f %%, worst %.1f %%; %d of %d changes of 2 %% and more "
-                  "in the right direction\n", e.n, e.sum / e.n, e.worst, e.n_right, e.n_told);
+    print_message("%d what-ifs: mean error %.1f %%, worst %.1f %%; %d of %d changes of 2 %% and "
+                  "more in the right direction\n", e.n, e.sum / e.n, e.worst, e.n_right, e.n_told);
     assert_true(e.sum / e.n <= 5);
     assert_true(e.worst <= 13.5);
     assert_true(e.n_told >= 5);
