@@ -292,7 +292,7 @@ int cmd_exec(int argc, char **argv)
         {"rendezvous", 0, LW_OPT_STRING, &s.rendezvous, "HOST:PORT",
          "where rank 0 listens, [IPv6]:PORT too (127.0.0.1, or the launcher's)", 0, 0},
         {"fault", 0, LW_OPT_STRING, &s.fault, "RANK:STEP:OP:KIND",
-         "tests of stopping: fail|hang|memory|exit|kill|stop (none)", 0, 0},
+         "tests of stopping, verification: fail|hang|memory|flip|exit|kill|stop (none)", 0, 0},
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "measured optimizer steps (20)", 1, 100000},
         {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "steps before them; below 2 they begin cold (3)", 0, 100000},
         {"compute", 0, LW_OPT_STRING, &s.compute, "HOW", "gemm|spin|sleep (gemm)", 0, 0},

@@ -45,6 +45,7 @@ static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_run
     if (x->timeline.n > 0 && summary->memory.rank >= 0)
         LW_TRY(lw_store_memory(db, run, &x->timeline, info->plan, err));
     LW_TRY(lw_store_metric_real(db, run, "wall_s", -1, -1, x->wall_s, err));
+    LW_TRY(lw_store_metric_int(db, run, "n_compared_steps", -1, -1, x->n_compared_steps, err));
     LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
     LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
     LW_TRY(store_places(db, run, x, err));

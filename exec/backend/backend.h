@@ -21,7 +21,7 @@
  * messages' contents) is kept until poll reports that the work is done. Times are ns on the
  * world's clock. */
 
-#define EXEC_API_VERSION 6
+#define EXEC_API_VERSION 7
 
 struct exec_rows;
 struct exec_world;
@@ -49,8 +49,7 @@ enum exec_capability {
     EXEC_CAN_END = 1 << 16,      /* EXEC_PART_EXIT, KILL and STOP */
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
     EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
-    EXEC_CAN_SUM = 1 << 19,      /* EXEC_PART_SUM */
-    EXEC_CAN_ADD = 1 << 20,      /* EXEC_PART_COPY with `add` */
+    EXEC_CAN_ADD = 1 << 19,      /* EXEC_PART_COPY with `add` */
 };
 
 /* What a row of results may claim. */
@@ -150,7 +149,6 @@ enum exec_part_kind {
                        * with EXEC_COMPUTE_GEMM alone */
     EXEC_PART_SQUARES, /* to[0] += (from[i] / divisor)^2, all i < count; exact where squares are whole
                         * numbers over a power of two, in whatever order */
-    EXEC_PART_SUM,    /* to[0] = exec_bits_sum of from[count], 64 bits (EXEC_CAN_SUM) */
     EXEC_PART_SCALE,  /* to[count] = to / divisor * exec_clip_coefficient (exec/backend/scalar.h) */
     EXEC_PART_ROWS_FILL, /* of sparse gradients (exec/cpu/sparse_rows.h; EXEC_CAN_SPARSE): a backward's rows to the own
                           * list, emptied before unless `add` */
@@ -162,6 +160,7 @@ enum exec_part_kind {
     EXEC_PART_ROWS_CLEAR, /* rows that came are zero again */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
+    EXEC_PART_FLIP, /* turn the lowest bit of to[0] (EXEC_IN_HOST_MEMORY): tests of verification */
     EXEC_PART_EXIT, /* these end or stop the process (EXEC_CAN_END): tests of stopping */
     EXEC_PART_KILL,
     EXEC_PART_STOP,

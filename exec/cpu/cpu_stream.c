@@ -97,9 +97,6 @@ static enum lw_status run_part(const struct exec_world *w, const struct exec_par
     case EXEC_PART_SQUARES:
         add_squares(p);
         return LW_OK;
-    case EXEC_PART_SUM:
-        *(uint64_t *)p->to = exec_bits_sum(p->from_dtype, p->from, p->count);
-        return LW_OK;
     case EXEC_PART_SCALE:
         scale(p);
         return LW_OK;
@@ -114,6 +111,9 @@ static enum lw_status run_part(const struct exec_world *w, const struct exec_par
     case EXEC_PART_HANG:
         exec_sleep_until(INT64_MAX, &w->stop);
         return lw_fail(err, LW_EFAILED, "stopped while it hung");
+    case EXEC_PART_FLIP:
+        *(unsigned char *)p->to ^= 1;
+        return LW_OK;
     case EXEC_PART_EXIT: _exit(1);
     case EXEC_PART_KILL: return end_by(SIGKILL, err);
     case EXEC_PART_STOP: return end_by(SIGSTOP, err);

@@ -240,12 +240,12 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
         return scale(s->world, s->cu, p, err);
     case EXEC_PART_FAIL: return report(s, err);
     case EXEC_PART_HANG: return hang(s, err);
-    case EXEC_PART_SUM:
     case EXEC_PART_ROWS_FILL:
     case EXEC_PART_ROWS_SEND:
     case EXEC_PART_ROWS_SUM:
     case EXEC_PART_ROWS_UPDATE:
     case EXEC_PART_ROWS_CLEAR:
+    case EXEC_PART_FLIP:
     case EXEC_PART_EXIT:
     case EXEC_PART_KILL:
     case EXEC_PART_STOP: break; /* not among its capabilities */

@@ -47,8 +47,9 @@ static void text_verified(const struct lw_exec_report *r, FILE *f)
                 lw_format_bytes(buf, r->result->n_consolidated_bytes), r->options->consolidate,
                 r->verify ? ", as one rank alone would hold it" : "");
     if (r->result->verified == LW_EXEC_VERIFIED)
-        fprintf(f, "verified: %s equal to a one-rank run of the same steps, bit by bit\n",
-                lw_format_bytes(buf, r->result->n_checked_bytes));
+        fprintf(f, "verified: %s equal to a one-rank run of the same steps, bit by bit; averaged "
+                   "gradients of %d steps equal in a rehearsal, which is not measured\n",
+                lw_format_bytes(buf, r->result->n_checked_bytes), r->result->n_compared_steps);
     else if (r->result->verified == LW_EXEC_MISMATCH)
         fprintf(f, "NOT verified: %s\n", r->message);
     else
@@ -184,6 +185,7 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
         lw_jsonout_null(&o, "verified");
     else
         lw_jsonout_bool(&o, "verified", x->verified == LW_EXEC_VERIFIED);
+    lw_jsonout_int(&o, "n_compared_steps", x->n_compared_steps);
     lw_jsonout_int(&o, "n_checked_bytes", x->n_checked_bytes);
     lw_jsonout_int(&o, "n_checked_message_bytes", x->n_checked_message_bytes);
     lw_jsonout_int(&o, "n_consolidated_bytes", x->n_consolidated_bytes);

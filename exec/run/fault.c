@@ -7,16 +7,17 @@
 #include <unistd.h>
 
 #include "exec/run/run_state.h"
+#include "shared/plan/op.h"
 
 #define MORE_BYTES ((size_t)64 << 20) /* larger than what malloc may have left over */
 
 static const char *const fault_names[LW_N_FAULTS] = {"none", "fail", "hang", "memory",
-                                                     "exit", "kill", "stop"};
+                                                     "flip", "exit", "kill", "stop"};
 
 static const enum exec_part_kind fault_part[LW_N_FAULTS] = {
     [LW_FAULT_FAIL] = EXEC_PART_FAIL, [LW_FAULT_HANG] = EXEC_PART_HANG,
-    [LW_FAULT_EXIT] = EXEC_PART_EXIT, [LW_FAULT_KILL] = EXEC_PART_KILL,
-    [LW_FAULT_STOP] = EXEC_PART_STOP,
+    [LW_FAULT_FLIP] = EXEC_PART_FLIP, [LW_FAULT_EXIT] = EXEC_PART_EXIT,
+    [LW_FAULT_KILL] = EXEC_PART_KILL, [LW_FAULT_STOP] = EXEC_PART_STOP,
 };
 
 enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, struct lw_err *err)
@@ -32,7 +33,7 @@ enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, st
                 return LW_OK;
             }
     return lw_fail(err, LW_EINVAL, "fault '%s' is not RANK:STEP:OP:KIND with KIND one of fail, hang, "
-                                   "memory, exit, kill, stop", text);
+                                   "memory, flip, exit, kill, stop", text);
 }
 
 enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err)
@@ -45,6 +46,11 @@ enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err)
     if (f->rank >= p->n_ranks || f->op >= p->n_ops)
         return lw_fail(err, LW_EINVAL, "fault in op %d of rank %d: the plan has %d ops and %d ranks",
                        f->op, f->rank, p->n_ops, p->n_ranks);
+    if (f->kind == LW_FAULT_FLIP && (p->ops[f->op].kind != LW_OP_OPTIMIZER ||
+                                     !(r->backend->capabilities & EXEC_IN_HOST_MEMORY)))
+        return lw_fail(err, LW_ENOTSUP,
+                       "fault 'flip' needs an optimizer op, on backend threads or mpi: op %d is "
+                       "%s, on %s", f->op, lw_op_name(p->ops[f->op].kind), r->backend->name);
     if (f->kind >= LW_FAULT_EXIT &&
         !(r->options->process && (r->backend->capabilities & EXEC_CAN_END)))
         return lw_fail(err, LW_ENOTSUP, "fault '%s' needs ranks that are processes (--spawn, mpirun)",
@@ -52,14 +58,34 @@ enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err)
     return LW_OK;
 }
 
+/* Of the first gradient that the optimizer op reads. */
+static enum lw_status add_flip(struct exec_run *r, const struct exec_place *at, struct lw_err *err)
+{
+    struct exec_owned own = {0};
+    struct exec_part part = {.kind = EXEC_PART_FLIP, .count = 1};
+
+    if (!exec_next_owned(&r->memory, at, &own))
+        return lw_fail(err, LW_EINVAL, "rank %d updates nothing in step %d: it has no bit to flip",
+                       at->rank, at->step);
+    part.to_dtype = exec_gradient_dtype(r->plan, own.param);
+    part.to = (char *)exec_tensors_gradient(&r->memory, at->layout, at->rank, own.param,
+                                            &part.divisor) +
+              own.first * lw_dtype_size(part.to_dtype);
+    return exec_parts_add(&r->parts, part, err);
+}
+
 enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int32_t op,
-                                struct lw_err *err)
+                              const struct exec_place *at, struct lw_err *err)
 {
     const struct lw_exec_fault *f = &r->options->fault;
     struct exec_parts *parts = &r->parts;
 
     if (f->kind == LW_FAULT_NONE || f->kind == LW_FAULT_MEMORY || f->rank != l->rank ||
         f->step != l->step || f->op != op)
+        return LW_OK;
+    if (f->kind == LW_FAULT_FLIP)
+        return add_flip(r, at, err);
+    if (r->rehearses)
         return LW_OK;
     if (lw_reserve(&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
         return lw_fail_nomem(err);
@@ -79,7 +105,7 @@ static bool runs_out_now(const struct exec_run *r)
 {
     const struct lw_exec_fault *f = &r->options->fault;
 
-    return f->kind == LW_FAULT_MEMORY && f->step >= r->n_done &&
+    return f->kind == LW_FAULT_MEMORY && !r->rehearses && f->step >= r->n_done &&
            f->step < r->n_done + r->n_given && exec_rank_is_here(r, f->rank);
 }
 

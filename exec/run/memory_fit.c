@@ -56,7 +56,7 @@ static enum lw_status compare(const struct exec_tensors *m, const struct lw_exec
 enum lw_status exec_fits_in(const struct lw_plan *p, const struct lw_exec_options *o,
                             int32_t n_here, double bytes, struct lw_err *err)
 {
-    struct exec_tensors m = {.plan = p, .backend = o->backend, .keep_scratch_apart = o->verify,
+    struct exec_tensors m = {.plan = p, .backend = o->backend, .compares = o->verify,
                              .optimizer = o->optimizer};
 
     LW_TRY(exec_plan_is_safe(p, err));

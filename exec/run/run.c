@@ -1,6 +1,10 @@
 /* Walking the programs: a batch of steps is given as a whole (step_submit.c), released on all
  * ranks at once; then only poll waits (step_wait.c); what ended is judged and kept
- * (step_finish.c). Nothing is drained between the steps of a batch. */
+ * (step_finish.c). Nothing is drained between the steps of a batch.
+ *
+ * A verified run rehearses all steps first, one to a batch, without compute time: everything that
+ * is compared step by step is compared there. Then memory is as it was, and the same steps are
+ * measured: they do what they do in a run that is not verified. */
 #include "exec/run/run.h"
 
 #include <stdio.h>
@@ -213,7 +217,7 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
                                         "of several", r->backend->name, o->process->rank);
     LW_TRY(r->backend->open(&how, &r->world, err));
     r->memory = (struct exec_tensors){.plan = p, .backend = r->backend, .world = r->world,
-                                     .keep_scratch_apart = o->verify,
+                                     .compares = o->verify,
                                      .optimizer = o->optimizer};
     r->backend->facts(r->world, &r->memory.facts);
     r->needs_event = lw_arena_alloc(&r->arena, p->n_ops, sizeof *r->needs_event);
@@ -233,8 +237,6 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
     if (!r->events || !r->pass_ends || !r->rank_end_ns)
         return lw_fail_nomem(err);
     LW_TRY(exec_tensors_init(&r->memory, err));
-    if (o->verify && (r->backend->capabilities & EXEC_CAN_SUM))
-        LW_TRY(exec_sums_init(&r->sums, &r->memory, err));
     LW_TRY(create_streams(r, err));
     return exec_create_comms(r, err);
 }
@@ -250,19 +252,16 @@ static enum lw_status run_batch(struct exec_run *r, int32_t n_steps, struct lw_e
         r->origin_ns = r->released_ns;
     LW_TRY(r->backend->release(r->world, err));
     LW_TRY(exec_wait_batch(r, out, err));
-    return exec_batch_done(r, &out->timeline, err);
+    return r->rehearses ? exec_rehearsed(r, err) : exec_batch_done(r, &out->timeline, err);
 }
 
-/* The first step of a verified run is alone, because messages are set and compared around it.
- * The rest is one batch, if it is not too large: then batches of nearly equal size. */
+/* All steps are one batch, if it is not too large: then batches of nearly equal size. */
 static int32_t next_batch(const struct exec_run *r)
 {
     int32_t rest = r->options->n_warmup + r->options->n_steps - r->n_done;
     int32_t most = r->memory.batch_steps, n = (rest + most - 1) / most;
 
-    if (r->options->verify && r->n_done == 0)
-        return 1;
-    return (rest + n - 1) / n;
+    return r->rehearses ? 1 : (rest + n - 1) / n;
 }
 
 static void tell_others(const struct exec_run *r, const char *why)
@@ -294,6 +293,8 @@ static enum lw_status batch_failed(struct exec_run *r, enum lw_status s, struct 
 
 static enum lw_status note_batch(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
 {
+    if (r->rehearses)
+        return LW_OK;
     if (lw_reserve(&out->first_of_batch, &r->batch_capacity, out->n_batches + 1,
                    sizeof *out->first_of_batch))
         return lw_fail_nomem(err);
@@ -301,22 +302,49 @@ static enum lw_status note_batch(struct exec_run *r, struct lw_exec_result *out,
     return LW_OK;
 }
 
-static enum lw_status run_steps(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+static enum lw_status run_batches(struct exec_run *r, struct lw_exec_result *out,
+                                  struct lw_err *err)
 {
     int32_t total = r->options->n_warmup + r->options->n_steps;
-    const struct lw_exec_fault *f = &r->options->fault;
 
     while (r->n_done < total) {
-        lw_progress_report(r->options->progress, "executing", (double)r->n_done / total);
+        lw_progress_report(r->options->progress, r->rehearses ? "verifying" : "executing",
+                           (double)r->n_done / total);
         LW_TRY(note_batch(r, out, err));
         enum lw_status s = run_batch(r, next_batch(r), out, err);
-        if (s != LW_OK) {
-            s = batch_failed(r, s, out, err);
-            (void)exec_keep_ended(r, &out->timeline, NULL); /* why it stopped is what to say */
-            return s;
-        }
+        if (s != LW_OK)
+            return batch_failed(r, s, out, err);
     }
-    if (f->kind != LW_FAULT_NONE && exec_rank_is_here(r, f->rank))
+    return LW_OK;
+}
+
+/* All steps, then everything is as before the first again. */
+static enum lw_status rehearse(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+{
+    r->rehearses = true;
+    enum lw_status s = run_batches(r, out, err);
+    r->rehearses = false;
+    r->n_rehearsed = r->n_done;
+    r->n_done = 0;
+    r->next_pass = 0;
+    if (s == LW_OK)
+        return exec_tensors_restart(&r->memory, err);
+    if (s == LW_EFAILED || s == LW_ETIMEOUT)
+        (void)lw_err_context(err, "rehearsal");
+    return s;
+}
+
+static enum lw_status measure(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)
+{
+    const struct lw_exec_fault *f = &r->options->fault;
+    enum lw_status s = run_batches(r, out, err);
+
+    if (s != LW_OK) {
+        (void)exec_keep_ended(r, &out->timeline, NULL); /* why it stopped is what to say */
+        return s;
+    }
+    if (f->kind != LW_FAULT_NONE && exec_rank_is_here(r, f->rank) &&
+        (f->kind != LW_FAULT_FLIP || f->step >= r->n_done))
         return lw_fail(err, LW_EINVAL, "rank %d did not meet op %d in step %d: the fault was not made",
                        f->rank, f->op, f->step);
     return LW_OK;
@@ -424,6 +452,7 @@ static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_re
 
     out->n_warmup = measured < 0 ? r->n_done : r->options->n_warmup;
     out->n_steps = measured < 0 ? 0 : measured;
+    out->n_compared_steps = r->n_rehearsed;
     out->n_checked_bytes = r->n_checked;
     out->n_consolidated_bytes = r->n_consolidated;
     out->n_checked_message_bytes = r->n_checked_messages;
@@ -464,8 +493,10 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
             options->process->limit(options->process->context, options->timeout_ns);
         report(&r, began, &made);
         s = options->verify ? exec_audit(&r.memory, err) : LW_OK;
+        if (s == LW_OK && options->verify)
+            s = rehearse(&r, &made, err);
         if (s == LW_OK)
-            s = run_steps(&r, &made, err);
+            s = measure(&r, &made, err);
         struct exec_machine_load after = exec_machine_load_now();
         if (!options->process)
             made.others_share = exec_machine_load_others(&before, &after);

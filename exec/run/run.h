@@ -13,15 +13,18 @@
 
 /* Run a plan for real: every rank of the backend walks its programs, step after step, with real
  * memory, real reductions and a real optimizer step. Steps follow each other in batches within
- * which nothing is drained. See docs/design/exec.md. */
+ * which nothing is drained. With `verify` they are rehearsed before, without compute time, to
+ * compare each of them. See docs/design/exec.md and exec_verify.md. */
 
-/* Make one op of one rank misbehave in one step: tests of stopping. A communication op
+/* Make one op of one rank misbehave in one measured step: tests of stopping. A communication op
  * misbehaves before it enters: its link stalls. The last three end or stop the rank's process. */
 enum lw_fault_kind {
     LW_FAULT_NONE,
     LW_FAULT_FAIL,   /* the op reports an error */
     LW_FAULT_HANG,   /* it never ends */
     LW_FAULT_MEMORY, /* the system gives the process no more when the step is prepared */
+    LW_FAULT_FLIP,   /* an optimizer op finds the lowest bit of its first gradient turned; also in
+                      * the rehearsal, so that verification is tested: the run goes on */
     LW_FAULT_EXIT,   /* exit, SIGKILL, SIGSTOP */
     LW_FAULT_KILL,
     LW_FAULT_STOP,
@@ -33,7 +36,7 @@ struct lw_exec_fault {
     int32_t rank, step, op; /* step: warm-up counts; op: index into plan->ops */
 };
 
-/* "RANK:STEP:OP:KIND"; KIND: fail, hang, memory, exit, kill, stop. */
+/* "RANK:STEP:OP:KIND"; KIND: fail, hang, memory, flip, exit, kill, stop. */
 enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, struct lw_err *err);
 
 /* Where a rank was when the run stopped: indexes into plan->ops, -1 = none. */
@@ -46,8 +49,8 @@ struct lw_exec_place {
 struct lw_exec_options {
     const struct exec_backend *backend;
     enum exec_compute compute;
-    int32_t n_steps, n_warmup;  /* measured steps; steps before them: with `verify` the first is alone,
-                                 * and one more lets the next begin in the steady state */
+    int32_t n_steps, n_warmup;  /* measured steps; steps before them: one lets the next begin in the
+                                 * steady state */
     int64_t timeout_ns;         /* no op may take longer; see exec_opening_limit */
     bool verify, pin;
     int32_t ranks_per_node;     /* of the plan's cluster; 0 = all on one node */
@@ -88,6 +91,8 @@ struct lw_exec_result {
     int64_t clock_error_ns;      /* how far apart the clocks of the ranks' processes may still be */
     int64_t origin_ns;           /* time 0 of the timeline on this process's clock */
     enum lw_exec_verified verified;
+    int32_t n_compared_steps;    /* whose messages and averaged gradients were compared, before the
+                                  * steps of the timeline */
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
     int64_t n_consolidated_bytes; /* of optimizer state on the rank that consolidates */
     int64_t n_checked_message_bytes; /* what communication without a bucket brought, over all steps */

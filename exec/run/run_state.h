@@ -27,7 +27,7 @@ struct exec_run {
     const struct exec_backend *backend;
     struct exec_world *world;
     struct exec_tensors memory;
-    struct exec_sums sums;        /* of the gradients that optimizers read */
+    struct exec_sums sums;        /* of the gradients that optimizers read in the rehearsal */
     struct lw_arena arena;
     struct exec_stream **streams; /* [n_ranks * n_streams], NULL until used */
     struct exec_event **events;   /* [n_ranks * largest program] */
@@ -47,10 +47,12 @@ struct exec_run {
     int64_t stamp_capacity, lane_capacity, n_stamps, n_lanes;
     int64_t next_pass;            /* of the plan */
     int64_t origin_ns, released_ns; /* first step's start; this batch's */
+    bool rehearses;               /* steps at hand are compared and not measured: no compute time */
     int32_t n_done;               /* steps */
     int32_t n_given;              /* steps of the batch at hand: [n_done, n_done + n_given) */
     int64_t batch_capacity;       /* of the result's list */
     int64_t *rank_end_ns;         /* [n_ranks] of its pass before, while spans are kept */
+    int32_t n_rehearsed;          /* steps that were compared */
     int64_t n_checked, n_checked_messages, n_consolidated, over_ns;
     float *consolidated;          /* on the rank that was asked for it */
     bool blamed;                  /* the message says where the step stopped */
@@ -69,8 +71,10 @@ struct exec_stream *exec_run_stream(const struct exec_run *r, int32_t rank, int3
 struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l,
                                   int32_t last_variant);
 
-/* step_finish.c: judge a batch that ended, keep its spans and count its steps. What differs without
- * stopping the run goes to r->mismatch. */
+/* step_finish.c: judge a batch that ended and count its steps: of a rehearsed step compare what it
+ * brought (what differs goes to r->mismatch, and the run goes on), of measured ones keep the
+ * spans. */
+enum lw_status exec_rehearsed(struct exec_run *r, struct lw_err *err);
 enum lw_status exec_batch_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err);
 /* Of a batch that stopped: the spans of the steps that ended before. */
 enum lw_status exec_keep_ended(struct exec_run *r, struct lw_timeline *t, struct lw_err *err);
@@ -87,7 +91,7 @@ void exec_keep_places(const struct exec_run *r, struct lw_exec_result *out);
 enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err);
 /* A part before op `op` of the lane, when the fault is there. */
 enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int32_t op,
-                              struct lw_err *err);
+                              const struct exec_place *at, struct lw_err *err);
 /* LW_ENOMEM when the fault is that memory runs out in this step: for real, until it is given
  * back. */
 enum lw_status exec_take_memory_away(struct exec_run *r, struct lw_err *err);

@@ -1,7 +1,8 @@
-/* After a batch of steps: each rank's ready events are fed, in the order of the times at which
- * they really happened, to the reducer that made the plan: it must ask for the collectives in
- * the order in which they ran. Then what messages brought is judged, and the spans are kept. A
- * failed step leaves the timeline as it was after the step before it. */
+/* After a rehearsed step: what messages brought and what optimizers read is compared. After a batch
+ * of measured steps: each rank's ready events are fed, in the order of the times at which they
+ * really happened, to the reducer that made the plan: it must ask for the collectives in the order
+ * in which they ran. Then the spans are kept. A failed step leaves the timeline as it was after the
+ * step before it. */
 #include "exec/run/launch_order.h"
 #include "exec/tensors/payload_check.h"
 #include "exec/tensors/grad_norm.h"
@@ -151,7 +152,7 @@ static enum lw_status check_messages(struct exec_run *r, struct lw_err *err)
 {
     int32_t n_local = r->memory.facts.n_local;
 
-    for (int64_t k = 0; r->options->verify && r->n_given == 1 && k < r->n_lanes; k += n_local) {
+    for (int64_t k = 0; k < r->n_lanes; k += n_local) {
         int32_t v = r->lanes[k].variant, times = 0;
         for (int64_t j = 0; j < r->n_lanes; j += n_local)
             times += r->lanes[j].variant == v;
@@ -163,12 +164,18 @@ static enum lw_status check_messages(struct exec_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-enum lw_status exec_batch_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err)
+enum lw_status exec_rehearsed(struct exec_run *r, struct lw_err *err)
 {
-    LW_TRY(check_launches(r, err));
     LW_TRY(check_values(r, err));
     LW_TRY(check_messages(r, err));
     LW_TRY(exec_sums_read(&r->sums, &r->memory, err));
+    r->n_done += r->n_given;
+    return LW_OK;
+}
+
+enum lw_status exec_batch_done(struct exec_run *r, struct lw_timeline *t, struct lw_err *err)
+{
+    LW_TRY(check_launches(r, err));
     for (int32_t k = 0; r->options->verify && k < r->n_given; k++)
         LW_TRY(exec_norm_keep(&r->memory, r->n_done + k, k, err));
     return keep_spans(r, r->n_given, t, err);

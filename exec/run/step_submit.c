@@ -85,7 +85,8 @@ static enum lw_status op_parts(struct exec_run *r, const struct exec_lane *l, in
     LW_TRY(exec_taken_parts(&r->memory, l->variant, i, at, &r->parts, err));
     LW_TRY(exec_letters_taken(&r->memory, l->variant, i, at, &r->parts, err));
     LW_TRY(exec_tensors_parts(&r->memory, op, at, &r->parts, err));
-    LW_TRY(exec_product_parts(&r->memory, op, l->rank, &r->parts, err));
+    if (!r->rehearses)
+        LW_TRY(exec_product_parts(&r->memory, op, l->rank, &r->parts, err));
     LW_TRY(exec_letters_made(&r->memory, l->variant, i, at, &r->parts, err));
     return exec_made_parts(&r->memory, l->variant, i, at, &r->parts, err);
 }
@@ -133,12 +134,12 @@ static enum lw_status list_parts(struct exec_run *r, struct lw_err *err)
     for (int64_t k = 0; k < r->n_lanes; k++) {
         const struct exec_lane *l = &r->lanes[k];
         struct exec_place at = exec_lane_place(r, l, l->last_variant);
-        at.sums = r->sums.mem ? &r->sums : NULL;
+        at.sums = r->rehearses ? &r->sums : NULL;
         if (k == 0 || l->step != l[-1].step)
             begin_gradients(r);
         for (int32_t i = 0; i < l->program.n_ops; i++) {
             r->first_part[l->first_stamp + i] = r->parts.n;
-            LW_TRY(exec_add_fault(r, l, l->program.first_op + i, err));
+            LW_TRY(exec_add_fault(r, l, l->program.first_op + i, &at, err));
             if (p->ops[l->program.first_op + i].comm < 0)
                 LW_TRY(op_parts(r, l, i, &at, err));
         }
@@ -152,7 +153,7 @@ static enum lw_status give_compute(struct exec_run *r, const struct exec_lane *l
 {
     const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
     int64_t at = l->first_stamp + i;
-    lw_ps work = lw_plan_work_ps(r->plan, op);
+    lw_ps work = r->rehearses ? 0 : lw_plan_work_ps(r->plan, op);
     struct exec_task task = {
         .work_ns = work > 0 ? lw_ps_to_ns(work) : 0,
         .n_parts = (int32_t)(r->first_part[at + 1] - r->first_part[at]),
@@ -318,12 +319,10 @@ static enum lw_status give_lane(struct exec_run *r, const struct exec_lane *l, s
     return LW_OK;
 }
 
-/* What the host sets and compares beside the ops is of one step: it needs a batch of its own. */
+/* What the host sets and compares beside the ops is of one step: a rehearsed step is a batch. */
 static enum lw_status set_letters(const struct exec_run *r, struct lw_err *err)
 {
-    bool sets = r->options->verify && r->n_given == 1;
-
-    for (int64_t k = 0; sets && k < r->n_lanes; k += r->memory.facts.n_local)
+    for (int64_t k = 0; r->rehearses && k < r->n_lanes; k += r->memory.facts.n_local)
         LW_TRY(exec_letters_set(&r->memory, r->lanes[k].variant, r->n_done, err));
     return LW_OK;
 }

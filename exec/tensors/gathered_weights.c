@@ -73,7 +73,7 @@ enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op 
                                const struct exec_layout *own, int32_t rank,
                                struct exec_parts *parts, struct lw_err *err)
 {
-    if (!m->keep_scratch_apart)
+    if (!m->compares)
         return LW_OK;
     if (op->kind == LW_OP_FREE && op->bucket >= 0 && own->units_comm[op->bucket] >= 0)
         return unit_parts(m, op->bucket, own->units_comm[op->bucket], -1, EXEC_PART_POISON, rank,

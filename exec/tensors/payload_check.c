@@ -138,7 +138,7 @@ enum lw_status exec_letters_taken(const struct exec_tensors *m, int32_t variant,
     const struct exec_letter_ends *e = &exec_tensors_layout(m, variant, at->rank)->letters;
     struct letter l;
 
-    for (int32_t k = m->keep_scratch_apart ? e->taken[i] : -1; k >= 0; k = e->next_taken[k]) {
+    for (int32_t k = m->compares ? e->taken[i] : -1; k >= 0; k = e->next_taken[k]) {
         if (!letter_at(m, variant, k, at, &l))
             continue;
         struct exec_part part = {.kind = EXEC_PART_EXPECT, .from = l.m.mem, .from_dtype = l.m.dtype,
@@ -157,7 +157,7 @@ enum lw_status exec_letters_made(const struct exec_tensors *m, int32_t variant, 
     const struct exec_letter_ends *e = &exec_tensors_layout(m, variant, at->rank)->letters;
     struct letter l;
 
-    for (int32_t k = m->keep_scratch_apart ? e->made[i] : -1; k >= 0; k = e->next_made[k]) {
+    for (int32_t k = m->compares ? e->made[i] : -1; k >= 0; k = e->next_made[k]) {
         if (!letter_at(m, variant, k, at, &l))
             continue;
         struct exec_part part = {.kind = EXEC_PART_FILL, .to = l.m.mem, .to_dtype = l.m.dtype,

@@ -33,7 +33,7 @@ enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
  * memory is set before the step and compared after it, where its places are apart; *n_bytes
  * counts on. u8 holds its numbers modulo 256; what an op leaves undefined is not compared; of an
  * all-to-all among n members, block k goes to member k and after it block k came from member k.
- * Only with keep_scratch_apart. LW_ENO names op, element, rank and both values, of an all-to-all
+ * Only with compares. LW_ENO names op, element, rank and both values, of an all-to-all
  * also whose block it is. */
 enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, int32_t step,
                                 struct lw_err *err);

@@ -172,7 +172,7 @@ enum lw_status exec_places_find(const struct exec_tensors *m, int32_t variant, i
                        .g = m->plan->programs[(int64_t)variant * m->plan->n_roles + role]};
     struct lw_arena arena = {0};
 
-    if (!m->keep_scratch_apart) {
+    if (!m->compares) {
         place_as_one(&f);
         return LW_OK;
     }

@@ -75,6 +75,16 @@ static int64_t list_bytes(const struct exec_tensors *m, int32_t k)
            exec_aligned(m->plan->params[x->param].numel / x->row_numel * 4);
 }
 
+/* Of a whole gradient, where steps are compared. */
+static int64_t dense_bytes(const struct exec_tensors *m, int32_t k)
+{
+    int32_t param = m->plan->sparse[k].param;
+
+    return m->compares ? m->plan->params[param].numel *
+                             lw_dtype_size(exec_gradient_dtype(m->plan, param))
+                       : 0;
+}
+
 enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
@@ -97,9 +107,17 @@ enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err)
                                             "than a list holds", p->sparse[k].param,
                            p->params[p->sparse[k].param].name, (long long)m->list_rows[k]);
         m->list_at[k] = m->rows_bytes;
-        m->rows_bytes += m->list_rows[k] > 0 ? list_bytes(m, k) : 0;
+        if (m->list_rows[k] > 0)
+            m->rows_bytes += list_bytes(m, k) + exec_aligned(dense_bytes(m, k));
     }
     return LW_OK;
+}
+
+void *exec_rows_copy(const struct exec_tensors *m, int32_t rank, int32_t param)
+{
+    int32_t k = (int32_t)(exec_rows_entry(m, param) - m->plan->sparse);
+
+    return (char *)m->ranks[rank].rows + m->list_at[k] + list_bytes(m, k);
 }
 
 /* One sparse gradient of a rank in a layout. */

@@ -16,6 +16,8 @@ const struct exec_rows *exec_rows_of(const struct exec_tensors *m, const struct 
                                      int32_t rank, int32_t param);
 /* Its gradient has rows in this run; NULL = it is dense. */
 const struct lw_sparse *exec_rows_entry(const struct exec_tensors *m, int32_t param);
+/* Room for a dense copy of its gradient, where steps are compared and it has rows. */
+void *exec_rows_copy(const struct exec_tensors *m, int32_t rank, int32_t param);
 /* Where in its bucket lies what an all-gather of a sparse gradient brings, bytes. */
 int64_t exec_rows_offset(const struct lw_plan *p, const struct exec_layout *l, int32_t bucket,
                          enum lw_sparse_turn turn);

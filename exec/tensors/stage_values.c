@@ -46,7 +46,7 @@ enum lw_status exec_taken_parts(const struct exec_tensors *m, int32_t variant, i
     const struct lw_message_ends *f = &exec_tensors_layout(m, variant, at->rank)->flow;
     const struct lw_program g = lw_plan_program(m->plan, variant, at->rank);
 
-    for (int32_t k = m->keep_scratch_apart ? f->first[i] : -1; k >= 0; k = f->next[k]) {
+    for (int32_t k = m->compares ? f->first[i] : -1; k >= 0; k = f->next[k]) {
         const struct lw_op *op = &m->plan->ops[g.first_op + k];
         struct exec_message x = message_of(m, variant, k, at->rank);
         struct exec_part part = {.kind = EXEC_PART_EXPECT,
@@ -68,7 +68,7 @@ enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, in
     const struct lw_message_ends *f = &exec_tensors_layout(m, variant, at->rank)->flow;
     const struct lw_program g = lw_plan_program(m->plan, variant, at->rank);
 
-    for (int32_t k = m->keep_scratch_apart ? f->first[i] : -1; k >= 0; k = f->next[k]) {
+    for (int32_t k = m->compares ? f->first[i] : -1; k >= 0; k = f->next[k]) {
         const struct lw_op *op = &m->plan->ops[g.first_op + k];
         struct exec_message x = message_of(m, variant, k, at->rank);
         struct exec_part part = {.kind = EXEC_PART_FILL,

@@ -253,7 +253,7 @@ static enum lw_status update_parts(const struct exec_tensors *m, const struct ex
 
     part.from = from + first * lw_dtype_size(gradient);
     if (at->sums)
-        LW_TRY(exec_sums_add(at->sums, at, &part, a, first, parts, err));
+        LW_TRY(exec_sums_add(at->sums, m, at, &part, a, first, parts, err));
     for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++)
         part.state[k] = r->state[k] + m->state_at[a] + first;
     if (m->optimizer.kind == EXEC_SGD && (part.rows = exec_rows_of(m, at->layout, at->rank, a))) {

@@ -342,7 +342,7 @@ static enum lw_status lay_out_all(struct exec_tensors *m, struct lw_err *err)
     for (int32_t v = 0; v < p->n_variants; v++) {
         int64_t first = apart;
         bool alike = false;
-        if (m->keep_scratch_apart)
+        if (m->compares)
             LW_TRY(exec_order_is_of_role(p, v, &alike, err));
         for (int32_t r = 0; r < p->n_roles; r++) {
             const struct exec_layout *l = &m->layouts[(int64_t)v * p->n_roles + r];
@@ -430,18 +430,20 @@ static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct l
 
 char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t stream)
 {
-    return (char *)m->ranks[rank].scratch + (m->keep_scratch_apart ? 0 : m->scratch_bytes * stream);
+    return (char *)m->ranks[rank].scratch + (m->compares ? 0 : m->scratch_bytes * stream);
 }
 
 int64_t exec_tensors_scratch_size(const struct exec_tensors *m)
 {
-    return m->keep_scratch_apart ? m->scratch_bytes : m->scratch_bytes * m->plan->n_streams;
+    return m->compares ? m->scratch_bytes : m->scratch_bytes * m->plan->n_streams;
 }
 
 /* After the messages: source and target of copies that name no bucket. */
 int64_t exec_tensors_message_bytes(const struct exec_tensors *m)
 {
-    return exec_tensors_scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams;
+    int64_t bytes = exec_tensors_scratch_size(m) + 2 * m->copy_bytes * m->plan->n_streams;
+
+    return bytes > m->least_message_bytes ? bytes : m->least_message_bytes;
 }
 
 static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw_err *err)
@@ -542,10 +544,30 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     return LW_OK;
 }
 
+/* A run that compares first goes on in this layout. */
+static struct exec_tensors without_comparing(const struct exec_tensors *m)
+{
+    return (struct exec_tensors){.plan = m->plan, .backend = m->backend, .world = m->world,
+                                 .facts = m->facts, .optimizer = m->optimizer,
+                                 .batch_steps = m->batch_steps};
+}
+
+static enum lw_status note_least_bytes(struct exec_tensors *m, struct lw_err *err)
+{
+    struct exec_tensors next = without_comparing(m);
+    enum lw_status s = exec_tensors_lay_out(&next, err);
+
+    m->least_message_bytes = s == LW_OK ? exec_tensors_message_bytes(&next) : 0;
+    exec_tensors_free(&next);
+    return s;
+}
+
 enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
+    if (m->compares)
+        LW_TRY(note_least_bytes(m, err));
     m->clips = p->strategy->clip > 0;
     LW_TRY(index_shards(m, err));
     m->layouts = lw_arena_alloc(&m->arena, (int64_t)p->n_variants * p->n_roles, sizeof *m->layouts);
@@ -569,6 +591,53 @@ enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err)
     for (int32_t r = m->facts.first_local; r < m->facts.first_local + m->facts.n_local; r++)
         LW_TRY(alloc_rank(m, r, err));
     return LW_OK;
+}
+
+static enum lw_status zero(const struct exec_tensors *m, int32_t rank, void *mem, int64_t bytes,
+                           struct lw_err *err)
+{
+    static const char zeros[1 << 16];
+
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof zeros) {
+        int64_t n = bytes - at < (int64_t)sizeof zeros ? bytes - at : (int64_t)sizeof zeros;
+        LW_TRY(m->backend->mem_write(m->world, rank, (char *)mem + at, zeros, n, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status zero_rank(const struct exec_tensors *m, int32_t rank, struct lw_err *err)
+{
+    const struct exec_rank_memory *r = &m->ranks[rank];
+
+    for (int32_t k = 0; k < exec_optimizer_states(m->optimizer.kind); k++)
+        LW_TRY(zero(m, rank, r->state[k], m->n_state * 4, err));
+    LW_TRY(zero(m, rank, r->grads, m->grad_bytes, err));
+    LW_TRY(zero(m, rank, r->buckets, m->bucket_bytes, err));
+    LW_TRY(zero(m, rank, r->rows, m->rows_bytes, err));
+    return zero(m, rank, r->scratch, exec_tensors_message_bytes(m), err);
+}
+
+static enum lw_status restart_rank(const struct exec_tensors *m, int32_t rank,
+                                   struct exec_tensors *next, struct lw_err *err)
+{
+    LW_TRY(zero_rank(m, rank, err));
+    next->ranks[rank] = m->ranks[rank];
+    LW_TRY(exec_rows_bind(next, rank, err));
+    return set_weights(next, rank, err);
+}
+
+enum lw_status exec_tensors_restart(struct exec_tensors *m, struct lw_err *err)
+{
+    struct exec_tensors next = without_comparing(m);
+    enum lw_status s = exec_tensors_lay_out(&next, err);
+
+    next.product_elements = m->product_elements;
+    for (int32_t k = 0; k < m->facts.n_local && s == LW_OK; k++)
+        s = restart_rank(m, m->facts.first_local + k, &next, err);
+    exec_tensors_free(s == LW_OK ? m : &next);
+    if (s == LW_OK)
+        *m = next;
+    return s;
 }
 
 void exec_tensors_free(struct exec_tensors *m)

@@ -63,7 +63,8 @@ struct exec_tensors {
     const struct exec_backend *backend;
     struct exec_world *world;
     struct exec_facts facts;
-    bool keep_scratch_apart;     /* no op overwrites what is still to be verified */
+    bool compares;               /* messages carry values, which ops compare: no op overwrites what
+                                  * is still to be compared, or uses weights that were freed */
     struct exec_optimizer optimizer;
     int32_t batch_steps;         /* of the largest batch */
     struct exec_layout *layouts; /* [n_variants * n_roles] */
@@ -87,6 +88,7 @@ struct exec_tensors {
     struct exec_rows *lists;     /* [n_variants * n_ranks * plan->n_sparse] of local ranks, by layout */
     int64_t rows_bytes;
     int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
+    int64_t least_message_bytes; /* of a layout that does not compare: memory serves both */
     int64_t product_elements;    /* of a matrix of the largest product */
     struct exec_rank_memory *ranks; /* [n_ranks] */
     struct exec_gradient_table table;   /* gradients */
@@ -110,7 +112,7 @@ struct exec_place {
     bool *filled;                 /* [n_params] gradient holds something of this step already */
     int32_t micro_batches;        /* of the plan, per pass */
     int32_t slot;                 /* of the step in its batch: where it keeps what is read after it */
-    struct exec_sums *sums;       /* of what the optimizer reads; NULL = nothing is verified */
+    struct exec_sums *sums;       /* of what the optimizer reads; NULL = the step is not compared */
     bool *copied;                 /* [n_params] its bucket holds a sum of this step already */
 };
 
@@ -122,6 +124,9 @@ enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err);
  * step. The plan is borrowed. LW_ENOTSUP: what this version does not execute, named. */
 enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err);
 enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err); /* without a world */
+/* Everything is again as before the first step, in a layout that does not compare; the memory
+ * stays. Nothing is in flight. After an error *m is as it was. */
+enum lw_status exec_tensors_restart(struct exec_tensors *m, struct lw_err *err);
 void exec_tensors_free(struct exec_tensors *m); /* the lists; the tensors go with their world */
 
 const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,

@@ -190,17 +190,28 @@ static int64_t find_sum(const struct exec_sums *s, struct exec_sum key)
     return low;
 }
 
-/* The sum that the one-rank run's gradient has there. */
-static uint64_t right_sum(struct exec_reference *f, const struct exec_sum *x, int32_t divisor)
+/* Ranks of a group read the same elements. */
+static bool is_known(const struct exec_sum *x, const struct exec_sum *known)
+{
+    return x->first == known->first && x->n == known->n && x->divisor == known->divisor;
+}
+
+/* Into known->got: the sum that the one-rank run's gradient has there, unless known is of it. */
+static uint64_t right_sum(struct exec_reference *f, const struct exec_sum *x, int32_t divisor,
+                          struct exec_sum *known)
 {
     enum lw_dtype t = exec_gradient_dtype(f->m->plan, x->param);
 
+    if (is_known(x, known))
+        return known->got;
     for (int64_t e = 0; e < x->n; e++) {
         double average = (double)f->sum[x->first + e] / divisor;
         exec_put(t, f->got, e, divisor == x->divisor ? (double)f->sum[x->first + e]
                                                      : average * x->divisor);
     }
-    return exec_bits_sum(t, f->got, x->n);
+    *known = *x;
+    known->got = exec_bits_sum(t, f->got, x->n);
+    return known->got;
 }
 
 static void judge_step(struct exec_reference *f, int32_t param, int32_t rank, int32_t step,
@@ -208,6 +219,7 @@ static void judge_step(struct exec_reference *f, int32_t param, int32_t rank, in
 {
     struct check *k = f->context;
     const struct exec_facts *facts = &f->m->facts;
+    struct exec_sum known = {.n = -1};
 
     for (int32_t r = rank; r < facts->first_local + facts->n_local && !k->wrong; r++) {
         struct exec_sum key = {.param = param, .rank = r, .step = step};
@@ -215,7 +227,7 @@ static void judge_step(struct exec_reference *f, int32_t param, int32_t rank, in
             continue;
         for (int64_t i = find_sum(k->sums, key);
              i < k->sums->n && compare_keys(&k->sums->items[i], &key) == 0 && !k->wrong; i++)
-            if (k->sums->items[i].got != right_sum(f, &k->sums->items[i], divisor))
+            if (k->sums->items[i].got != right_sum(f, &k->sums->items[i], divisor, &known))
                 k->wrong = &k->sums->items[i];
     }
 }

@@ -74,6 +74,20 @@ static inline void chain_without(struct chain *c, int32_t i)
     c->params[i].ready_ps = -1;
 }
 
+/* Tensor parallelism splits every module: 12 elements each, and a sum of 40 bytes forward after
+ * every second one, backward after the others. */
+static inline void chain_split(struct chain *c)
+{
+    for (int i = 0; i < c->w.n_modules; i++) {
+        c->modules[i].tp_split = i % 2 ? LW_TP_ROW : LW_TP_COLUMN;
+        c->params[i].tp_split = LW_TP_COLUMN;
+        c->params[i].numel = 12;
+        c->modules[i].tp_calls = 1;
+        c->modules[i].tp_forward_bytes = i % 2 ? 40 : 0;
+        c->modules[i].tp_backward_bytes = i % 2 ? 0 : 40;
+    }
+}
+
 static inline struct lw_plan build(const struct chain *c, const char *words)
 {
     struct lw_plan p = {0};

@@ -1,10 +1,15 @@
-/* Verification sees the gradients of every step, also where the weights do not show them. */
+/* Verification sees the gradients of every step, also where the weights do not show them, and lies
+ * outside of the steps that are measured. */
 #include "exec/backend/element.h"
+#include "shared/base/arena.h"
 #include "tests/lib/exec_chain.h"
 
-/* One element is left out of the n-th all-reduce of a run, on all ranks alike. */
+enum { STEPS = 6 };
+
+/* One element is left out of the all-reduce of one step, on both ranks alike, in the rehearsal and
+ * when it is measured. */
 static struct exec_backend broken;
-static int32_t n_calls, broken_call;
+static int32_t n_calls, broken_step;
 
 static enum lw_status all_reduce_but_one(struct exec_stream *s, struct exec_comm *c,
                                          const struct exec_message *m, struct exec_stamp *stamp,
@@ -12,12 +17,12 @@ static enum lw_status all_reduce_but_one(struct exec_stream *s, struct exec_comm
 {
     struct exec_message less = *m;
 
-    less.count -= n_calls++ / 2 == broken_call;
+    less.count -= n_calls++ / 2 % STEPS == broken_step;
     return exec_backend_threads.all_reduce(s, c, &less, stamp, err);
 }
 
-static enum lw_status run(const char *words, float rate, bool breaks, int32_t call,
-                          struct lw_err *err)
+/* step -1: right. */
+static enum lw_status run(const char *words, float rate, int32_t step, struct lw_err *err)
 {
     struct lw_exec_options o = options();
     struct lw_exec_result r = {0};
@@ -28,10 +33,10 @@ static enum lw_status run(const char *words, float rate, bool breaks, int32_t ca
     broken = exec_backend_threads;
     broken.all_reduce = all_reduce_but_one;
     n_calls = 0;
-    broken_call = breaks ? call : -1;
+    broken_step = step;
     o.backend = &broken;
     o.n_warmup = 2;
-    o.n_steps = 4;
+    o.n_steps = STEPS - 2;
     o.optimizer.rate = rate;
     enum lw_status s = lw_exec_run(&p, &o, &r, err);
     lw_exec_result_free(&r);
@@ -39,14 +44,14 @@ static enum lw_status run(const char *words, float rate, bool breaks, int32_t ca
     return s;
 }
 
-/* With a learning rate of 0 no gradient reaches the weights. One bucket: call k is of step k. */
+/* With a learning rate of 0 no gradient reaches the weights. One bucket: one call a step. */
 static void a_wrong_gradient_is_found_in_whatever_step(void **unused)
 {
     (void)unused;
-    for (int32_t step = 0; step < 6; step++) {
+    for (int32_t step = 0; step < STEPS; step++) {
         char expected[80];
         struct lw_err err = {0};
-        assert_int_equal(run("dp 2 bucket-policy single", 0, true, step, &err), LW_ENO);
+        assert_int_equal(run("dp 2 bucket-policy single", 0, step, &err), LW_ENO);
         snprintf(expected, sizeof expected, "step %d: the averaged gradient of parameter", step);
         if (!strstr(err.msg, expected))
             fail_msg("step %d: %s", step, err.msg);
@@ -63,9 +68,153 @@ static void right_gradients_pass(void **unused)
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct lw_err err = {0};
-        if (run(words[i], 0.5f, false, 0, &err) != LW_OK)
+        if (run(words[i], 0.5f, -1, &err) != LW_OK)
             fail_msg("%s: %s", words[i], err.msg);
     }
+}
+
+static int32_t optimizer_op(const struct lw_plan *p, int32_t pass, int32_t rank)
+{
+    struct lw_program g = lw_plan_program(p, lw_plan_variant_of_pass(p, pass), rank);
+    int32_t i = g.first_op;
+
+    while (p->ops[i].kind != LW_OP_OPTIMIZER)
+        i++;
+    return i;
+}
+
+/* The lowest bit of an averaged gradient, which the weights of 20 steps hide. */
+static void a_flipped_bit_is_found_in_whatever_step(void **unused)
+{
+    static const char *const words[] = {"dp 2", "dp 2 zero 1", "dp 2 zero 3", "dp 2 clip 1"};
+    (void)unused;
+
+    for (int32_t i = 0; i < 20; i++) {
+        struct lw_exec_options o = options();
+        struct lw_exec_result r = {0};
+        struct lw_err err = {0};
+        char expected[80];
+        struct chain c;
+
+        chain_init(&c, 2);
+        struct lw_plan p = build(&c, words[i % 4]);
+        o.n_warmup = 2;
+        o.n_steps = 18;
+        o.fault = (struct lw_exec_fault){LW_FAULT_FLIP, i % 2, i, optimizer_op(&p, i, i % 2)};
+        enum lw_status s = lw_exec_run(&p, &o, &r, &err);
+        snprintf(expected, sizeof expected, "step %d: the averaged gradient of parameter", i);
+        if (s != LW_ENO || !strstr(err.msg, expected) ||
+            !strstr(err.msg, "the weights are equal all the same"))
+            fail_msg("%s, step %d: %s", words[i % 4], i, err.msg);
+        assert_int_equal(r.n_steps, 18);
+        lw_exec_result_free(&r);
+        lw_plan_free(&p);
+    }
+}
+
+/* What a backend is given of tasks and messages, from the batch that is listened to first on. */
+static struct exec_backend listening;
+static struct heard {
+    struct item {
+        int32_t kind; /* of a part; -1 of a task, -2 of an all-reduce, -3 of a send or receive */
+        int64_t count;
+    } *items;
+    int64_t n, capacity;
+    int32_t batch, first;
+} heard;
+
+static void hear(int32_t kind, int64_t count)
+{
+    if (heard.batch <= heard.first)
+        return;
+    if (lw_reserve(&heard.items, &heard.capacity, heard.n + 1, sizeof *heard.items))
+        fail();
+    heard.items[heard.n++] = (struct item){kind, count};
+}
+
+static void hear_batch(struct exec_world *w)
+{
+    heard.batch++;
+    exec_backend_threads.hold(w);
+}
+
+static enum lw_status hear_task(struct exec_stream *s, const struct exec_task *task,
+                                struct exec_stamp *stamp, struct lw_err *err)
+{
+    hear(-1, task->work_ns);
+    for (int32_t i = 0; i < task->n_parts; i++)
+        hear((int32_t)task->parts[i].kind, task->parts[i].count);
+    return exec_backend_threads.compute(s, task, stamp, err);
+}
+
+#define HEAR_COMM(NAME, KIND)                                                                      \
+    static enum lw_status hear_##NAME(struct exec_stream *s, struct exec_comm *c,                  \
+                                      const struct exec_message *m, struct exec_stamp *stamp,      \
+                                      struct lw_err *err)                                          \
+    {                                                                                              \
+        hear(KIND, m->count);                                                                      \
+        return exec_backend_threads.NAME(s, c, m, stamp, err);                                     \
+    }
+
+HEAR_COMM(all_reduce, -2)
+HEAR_COMM(send, -3)
+HEAR_COMM(recv, -3)
+
+/* `first` batches are not listened to. */
+static void listen(const char *words, bool verify, int32_t first)
+{
+    struct lw_exec_options o = options();
+    struct lw_exec_result r = {0};
+    struct lw_err err = {0};
+    struct chain c;
+
+    chain_init(&c, 4);
+    chain_split(&c);
+    struct lw_plan p = build(&c, words);
+    lw_free(heard.items);
+    heard = (struct heard){.first = first};
+    listening = exec_backend_threads;
+    listening.hold = hear_batch;
+    listening.compute = hear_task;
+    listening.all_reduce = hear_all_reduce;
+    listening.send = hear_send;
+    listening.recv = hear_recv;
+    o.backend = &listening;
+    o.verify = verify;
+    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    assert_int_equal(r.n_compared_steps, verify ? o.n_warmup + o.n_steps : 0);
+    lw_exec_result_free(&r);
+    lw_plan_free(&p);
+}
+
+/* No sum, no comparison and no copy for one lies inside a measured step: after the rehearsal, of a
+ * batch a step, the backend is given exactly what a run without verification gives it. */
+static void measured_steps_do_what_they_do_unverified(void **unused)
+{
+    static const char *const words[] = {"dp 2", "dp 2 zero 1 clip 1", "dp 2 zero 3",
+                                        "dp 2 pp 2 tp 2 micro-batches 2",
+                                        "pp 4 micro-batches 4 schedule zb-h1", "dp 2 no-sync 1"};
+    (void)unused;
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        listen(words[i], false, 0);
+        struct heard plain = heard;
+        heard.items = NULL;
+        listen(words[i], true, 3);
+        assert_true(plain.n > 0);
+        assert_int_equal(heard.n, plain.n);
+        assert_int_equal(heard.batch, 3 + plain.batch);
+        for (int64_t k = 0; k < plain.n; k++)
+            if (heard.items[k].kind != plain.items[k].kind ||
+                heard.items[k].count != plain.items[k].count)
+                fail_msg("%s: %lld: kind %d of %lld, without verification %d of %lld", words[i],
+                         (long long)k, heard.items[k].kind, (long long)heard.items[k].count,
+                         plain.items[k].kind, (long long)plain.items[k].count);
+        lw_free(plain.items);
+    }
+    lw_free(heard.items);
+    heard = (struct heard){0};
 }
 
 static void any_bit_changes_the_sum(void **unused)
@@ -121,6 +270,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_gradient_is_found_in_whatever_step),
         cmocka_unit_test(right_gradients_pass),
+        cmocka_unit_test(a_flipped_bit_is_found_in_whatever_step),
+        cmocka_unit_test(measured_steps_do_what_they_do_unverified),
         cmocka_unit_test(any_bit_changes_the_sum),
         cmocka_unit_test(the_sum_is_that_of_its_definition),
     };

@@ -169,7 +169,7 @@ static void give_buffers(struct model *k)
     k->w.n_buffers = 3;
 }
 
-/* 5 * 4 + 8 + 300 bytes on 2 ranks in the first step, which is alone. */
+/* 5 * 4 + 8 + 300 bytes on 2 ranks in each of 3 steps. */
 static void buffers_are_compared_whatever_their_type(void **state)
 {
     struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
@@ -183,7 +183,7 @@ static void buffers_are_compared_whatever_their_type(void **state)
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
     if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
         fail_msg("%s", err.msg);
-    assert_int_equal(r.n_checked_message_bytes, (5 * 4 + 8 + 300) * 2);
+    assert_int_equal(r.n_checked_message_bytes, 3 * (5 * 4 + 8 + 300) * 2);
     lw_exec_result_free(&r);
     lw_plan_free(&p);
 }

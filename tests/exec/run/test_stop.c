@@ -19,8 +19,8 @@
 static char folder[] = "/tmp/lapwing-stop-XXXXXX";
 
 /* The plan of 4 layers on 3 ranks: in its steady program, step 1 and later, op 15 is the first
- * forward, 24 a copy in, 27 the all-reduce. */
-enum { COPY_OP = 24, REDUCE_OP = 27, RANKS = 3 };
+ * forward, 24 a copy in, 27 the all-reduce, 29 the optimizer. */
+enum { COPY_OP = 24, REDUCE_OP = 27, UPDATE_OP = 29, RANKS = 3 };
 
 static char *shell(const char *words, int *rc)
 {
@@ -132,8 +132,9 @@ static void every_failure_stops_all(enum how how)
                                     "unfinished: op 24 (copy_in)"},
         {"hang", 2, REDUCE_OP, false, T | S, "rank 2: step 2, last finished: op 26 (copy_in); first unfinished: op "
                                       "27 (all_reduce of bucket 1)"}, /* its link stalls */
-        {"memory", 1, COPY_OP, false, T | S, "step 1: out of memory: the system refuses 64 MiB more; last finished: "
-                                      "none; first unfinished: op 15 (forward layers.0)"},
+        {"memory", 1, COPY_OP, false, T | S,
+         "step 0: out of memory: the system refuses 64 MiB more; last finished: none; first "
+         "unfinished: op 0 (forward layers.0)"},
         {"exit", 1, COPY_OP, true, S, "rank 1 is gone"},
         {"kill", 1, REDUCE_OP, true, M, "rank 1 is gone"},
         {"kill", 0, COPY_OP, true, S, "rank 0 is gone"}, /* rank 1 stores the run */
@@ -228,6 +229,27 @@ static void a_killed_rank_is_stored_once_and_blamed(void **state)
         }
 }
 
+/* The lowest bit of an averaged gradient, on one rank in one step: the run ends, and is not
+ * verified. */
+static void a_flipped_bit_is_found_on_all_kinds_of_ranks(void **state)
+{
+    (void)state;
+    for (int how = THREADS; how < (has_mpirun() ? N_HOWS : MPI); how++)
+        for (int step = 1; step < 5; step++) {
+            char words[512], expected[96];
+            int rc;
+            snprintf(words, sizeof words,
+                     "timeout 40 %s$L exec -w w.json --dp %d%s --steps 4 --warmup 1 --no-db "
+                     "--compute sleep --fault %d:%d:%d:flip; echo status $?", before[how], RANKS,
+                     after[how], step % RANKS, step, UPDATE_OP);
+            snprintf(expected, sizeof expected,
+                     "NOT verified: step %d: the averaged gradient of parameter", step);
+            char *out = shell(words, &rc);
+            if (!strstr(out, expected) || !strstr(out, "status 3\n"))
+                fail_msg("%s\n%s", words, out);
+        }
+}
+
 static void a_signal_ends_the_run_and_stores_it(void **state)
 {
     (void)state;
@@ -308,6 +330,7 @@ static void faults_that_make_no_sense_are_refused(void **state)
         {"1:2:3:melt", "is not RANK:STEP:OP:KIND", 2},
         {"9:0:0:fail", "fault in op 0 of rank 9: the plan has 30 ops and 3 ranks", 1},
         {"1:0:0:kill", "needs ranks that are processes", 1},
+        {"1:0:27:flip", "needs an optimizer op, on backend threads or mpi: op 27 is all_reduce", 1},
         {"1:0:27:fail", "rank 1 did not meet op 27 in step 0: the fault was not made", 1},
     };
 
@@ -352,6 +375,7 @@ int main(void)
         cmocka_unit_test(mpi_ranks_stop_whatever_fails),
         cmocka_unit_test(a_rank_killed_at_any_moment_stops_all),
         cmocka_unit_test(a_killed_rank_is_stored_once_and_blamed),
+        cmocka_unit_test(a_flipped_bit_is_found_on_all_kinds_of_ranks),
         cmocka_unit_test(a_signal_ends_the_run_and_stores_it),
         cmocka_unit_test(a_full_disk_ends_all_and_the_next_run_works),
         cmocka_unit_test(too_few_open_files_are_named_before_the_start),

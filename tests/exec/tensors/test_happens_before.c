@@ -245,7 +245,7 @@ static int64_t scratch_of(const char *words)
 {
     struct lw_plan p = plan_of(words);
     struct exec_tensors m = {.plan = &p, .backend = &exec_backend_threads,
-                             .keep_scratch_apart = true, .optimizer = exec_optimizer_of(EXEC_SGD)};
+                             .compares = true, .optimizer = exec_optimizer_of(EXEC_SGD)};
     struct lw_err err = {0};
 
     if (exec_tensors_lay_out(&m, &err) != LW_OK)
