@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "shared/plan/op.h"
+#include "shared/plan/plan.h"
 
 struct walk {
     const struct lw_timeline *t;

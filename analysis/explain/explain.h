@@ -5,8 +5,9 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
+
+struct lw_plan;
 
 /* Why a step takes as long as it does: its critical path, and every moment of the period of its
  * slowest rank charged to one cause. See docs/design/explain.md. */

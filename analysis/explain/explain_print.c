@@ -8,6 +8,7 @@
 
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
+#include "shared/plan/plan.h"
 
 enum { PIECES_SHOWN = 24 };
 

@@ -7,9 +7,10 @@
 #include "shared/base/arena.h"
 #include "shared/plan/cluster.h"
 #include "shared/base/err.h"
-#include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
 #include "shared/plan/workload.h"
+
+struct lw_plan;
 
 /* The results database: every plan once, every run with its spans and measures. One writer at a
  * time; a second one waits up to ten seconds. Errors name the file and keep SQLite's words:

@@ -7,6 +7,7 @@
 
 #include "shared/base/dtype.h"
 #include "shared/plan/plan_builder.h"
+#include "shared/plan/reducer_kind.h"
 
 struct maker {
     struct lw_builder *b;

@@ -7,7 +7,9 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
-#include "shared/plan/plan.h"
+#include "shared/base/units.h"
+
+struct lw_plan;
 
 /* The small plans that calibrate runs. Ops carry in `module` the number of the size they belong
  * to. */

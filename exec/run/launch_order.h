@@ -6,7 +6,8 @@
 #include "exec/backend/backend.h"
 #include "exec/tensors/tensors.h"
 #include "shared/base/err.h"
-#include "shared/plan/plan.h"
+
+struct lw_plan;
 
 /* The reducer that made the plan, fed with what really happened on one rank in one pass:
  * gradients in the order in which their ops ended. It must ask for the buckets in the order in

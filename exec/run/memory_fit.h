@@ -5,7 +5,8 @@
 
 #include "exec/run/run.h"
 #include "shared/base/err.h"
-#include "shared/plan/plan.h"
+
+struct lw_plan;
 
 /* Does the memory of this machine hold what n_here of the plan's ranks take? Asked before
  * anything is taken: the system would end the process later. Nothing is asked of backends whose

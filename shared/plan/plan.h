@@ -8,7 +8,6 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/base/units.h"
-#include "shared/plan/reducer_kind.h"
 
 struct lw_sparse;
 struct lw_strategy;
@@ -55,7 +54,7 @@ enum lw_comm_purpose {
 struct lw_comm {
     const char *name;
     enum lw_comm_purpose purpose;
-    enum lw_reducer_kind reducer;
+    int32_t reducer;           /* enum lw_reducer_kind */
     int32_t stream;
 };
 

@@ -3,6 +3,7 @@
 
 #include "shared/base/table.h"
 #include "shared/plan/op.h"
+#include "shared/plan/plan.h"
 
 static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
 {

@@ -10,6 +10,7 @@
 #include "shared/base/checked.h"
 #include "shared/base/host_memory.h"
 #include "shared/plan/op.h"
+#include "shared/plan/plan.h"
 
 /* The columns as a table, so that growing, moving and freeing them are one loop each. */
 enum { N_COLUMNS = 12 };

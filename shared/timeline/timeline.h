@@ -5,8 +5,9 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/plan/plan.h"
 #include "shared/base/units.h"
+
+struct lw_plan;
 
 /* What happened, or what is predicted to happen: one row per op that ran. sim, exec and importers
  * all return it, so every measure is computed once, here. (step, pass, rank, op) joins prediction

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/reducer_kind.h"
 #include "sim/bench/bench_plan.h"
 #include "tests/lib/sim_help.h"
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/reducer_kind.h"
 #include "traces/replay/replay_maker.h"
 
 /* ---- streams ---- */

@@ -11,6 +11,7 @@
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
+#include "shared/plan/reducer_kind.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/timeline.h"
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/plan/reducer_kind.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/sim_help.h"
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/reducer_kind.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/sim_help.h"
 
