@@ -98,9 +98,10 @@ static bool has_dots(char (*shown)[LINE], int n)
     return false;
 }
 
+/* Blank lines at the end belong to the page. */
 static void put_shown(FILE *to, const char *text)
 {
-    while (*text) {
+    while (text[strspn(text, " \n")]) {
         size_t len = strcspn(text, "\n"), kept = len;
         while (kept > 0 && text[kept - 1] == ' ')
             kept--;

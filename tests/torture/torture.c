@@ -273,7 +273,7 @@ static void kill_rank(void)
     counts[RANKS].tried++;
     if (rc == 0 || rc == -1)
         lost(RANKS, "%s: exit %d", words, rc);
-    if (!all_end(child, 10)) /* ranks of a dead mpirun see that it is gone */
+    if (!all_end(child, 30)) /* ranks of a dead mpirun see that it is gone */
         lost(RANKS, "%s: a rank outlives the others", words);
     if (access(in_folder("r.db"), F_OK) != 0)
         return; /* before the first moment */
