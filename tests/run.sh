@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs cmocka test programs, JOBS at once (one per core by default), and counts: prints each
 # program's failures and skips, then one line "N passed, M failed, K skipped". A program that
-# crashes counts as one failure. Programs named in tests/alone.txt measure time or fill the machine:
-# they run one at a time after the others.
+# crashes counts as one failure. Of the programs named in tests/alone.txt those marked "waits" wait
+# more than they compute and run beside each other after the others; the rest measure time and run
+# one at a time at the end.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 here=$(dirname "$0")
@@ -33,13 +34,22 @@ if [ "$1" = --one ]; then # a program of the parallel part, started by xargs bel
     exit 0
 fi
 
-together='' alone=''
+together='' waiting='' alone=''
 for t in "$@"; do
-    if grep -qx "$(basename "$t")" "$here/alone.txt"; then alone="$alone $t"
-    else together="$together $t"; fi
+    case $(grep -x "$(basename "$t")\( waits\)\?" "$here/alone.txt") in
+    *waits) waiting="$waiting $t" ;;
+    ?*) alone="$alone $t" ;;
+    *) together="$together $t" ;;
+    esac
 done
-[ -z "$together" ] || printf '%s\n' $together |
-    xargs -P "${JOBS:-$(nproc 2>/dev/null || echo 2)}" -I{} "$0" --one "$folder" {}
+
+beside() { # how many at once, programs
+    n=$1; shift
+    [ $# -eq 0 ] || printf '%s\n' "$@" | xargs -P "$n" -I{} "$0" --one "$folder" {}
+}
+
+beside "${JOBS:-$(nproc 2>/dev/null || echo 2)}" $together
+beside "${JOBS:-4}" $waiting
 for t in $alone; do one "$t"; done
 cat "$folder"/*.count | awk '{ p += $1; f += $2; s += $3 }
     END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }'
