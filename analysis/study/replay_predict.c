@@ -56,11 +56,12 @@ static void describe(struct sim_whatif *w, const struct traces_source *v, int n)
     w->recorded_device = lw_trace_text(t, t->device);
 }
 
-/* Periods of the recording, of all ranks and then of each. */
+/* Periods of the recording, of all ranks and then of each, and the parts of its middle one. */
 static enum lw_status keep_recorded(struct sim_replay *r, const struct traces_replay *replay,
                                     struct lw_err *err)
 {
     struct lw_timeline rows;
+    struct lw_summary s;
     int64_t n = replay->n_steps;
 
     r->recorded = lw_arena_alloc(&r->arena, n * (replay->n_ranks + 1), sizeof *r->recorded);
@@ -70,8 +71,16 @@ static enum lw_status keep_recorded(struct sim_replay *r, const struct traces_re
     enum lw_status status = LW_OK;
     for (int32_t rank = -1; status == LW_OK && rank < replay->n_ranks; rank++)
         status = traces_replay_periods(replay, &rows, rank, r->recorded + n * (rank + 1), err);
+    if (status == LW_OK)
+        status = traces_replay_divide(replay, &rows, err);
+    if (status == LW_OK)
+        status = lw_timeline_summarize(&rows, &replay->plan, 1 + traces_replay_first(replay), &s,
+                                       err);
     lw_timeline_free(&rows);
-    return status;
+    LW_TRY(status);
+    r->shown.parts = s.ranks[s.worst];
+    lw_summary_free(&s);
+    return LW_OK;
 }
 
 static double error_pct(lw_ps predicted, lw_ps recorded)

@@ -105,6 +105,8 @@ struct lw_provenance {
     int32_t rank, step;  /* -1 = median over steps, or not applicable */
 };
 
+#define LW_ASSUMPTION "assumption: "
+
 struct lw_workload {
     struct lw_arena arena; /* owns everything below */
     const char *name;
@@ -124,7 +126,8 @@ struct lw_workload {
     lw_ps gap_ps[LW_N_GAPS];
     struct lw_recorded recorded;
     struct lw_provenance from;
-    const char **notes;        /* assumptions made while importing or modelling, one line each */
+    const char **notes;        /* from importing or modelling, one line each; LW_ASSUMPTION begins
+                                * those that say which figures were assumed */
 };
 
 void lw_workload_free(struct lw_workload *w);

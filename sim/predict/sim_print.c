@@ -185,6 +185,23 @@ static const char *replay_meaning(const struct lw_sim_replayed *x)
     return "period: between the ends of two steps on the host, as no device op was recorded";
 }
 
+/* What the recording's middle step holds, and whether it hides as much communication. */
+static void text_recorded_parts(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_measure *m = &r->replayed->parts, *p = &r->summary->ranks[r->summary->worst];
+    char compute[32], comm[32], exposed[32];
+    lw_ps off = p->exposed_comm - m->exposed_comm;
+
+    fprintf(f, "recorded in the middle step: compute %s, communication %s, of it exposed %s\n",
+            lw_format_ps(compute, m->compute_busy), lw_format_ps(comm, m->comm_busy),
+            lw_format_ps(exposed, m->exposed_comm));
+    if (!r->replayed->what_if && (off > m->comm_busy / 20 || -off > m->comm_busy / 20))
+        fprintf(f, "the replay exposes %s of communication and the recording %s: ops began later "
+                   "after their launch than the trace explains, and a replay uses no recorded "
+                   "start\n",
+                lw_format_ps(comm, p->exposed_comm), exposed);
+}
+
 /* A replay: every step against its recording, and what was assumed. */
 static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
 {
@@ -217,9 +234,19 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
                 lw_format_ps(buf, x->unchanged), change_pct(x));
     else
         fprintf(f, ", error %+.2f %%\n", difference_pct(x->period));
+    text_recorded_parts(r, f);
     for (int32_t i = 0; i < r->plan->n_notes; i++)
         fprintf(f, "assumption: %s\n", r->plan->notes[i]);
     return LW_OK;
+}
+
+/* The k-th figure of an imported workload that was assumed; NULL = no more. */
+static const char *assumption(const struct lw_workload *w, int32_t k)
+{
+    for (int32_t i = 0; w && i < w->n_notes; i++)
+        if (strncmp(w->notes[i], LW_ASSUMPTION, strlen(LW_ASSUMPTION)) == 0 && k-- == 0)
+            return w->notes[i] + strlen(LW_ASSUMPTION);
+    return NULL;
 }
 
 /* Bytes that a device lacks for the largest rank; 0 = it fits, or the cluster does not say. */
@@ -287,6 +314,8 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
         LW_TRY(text_replay(r, f, err));
     else
         text_terms(r, f);
+    for (int32_t k = 0; assumption(r->workload, k); k++)
+        fprintf(f, "assumption of the workload: %s\n", assumption(r->workload, k));
     fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
             (long long)r->stats->n_events, r->wall_s);
     if (r->stats->n_simulated < r->plan->n_ranks)
@@ -424,6 +453,9 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_object(o, "replay");
     lw_jsonout_string(o, "basis", x->basis);
     json_replayed_time(o, "period", true, x->period);
+    lw_jsonout_ns(o, "recorded_compute_busy_ns", x->parts.compute_busy);
+    lw_jsonout_ns(o, "recorded_comm_busy_ns", x->parts.comm_busy);
+    lw_jsonout_ns(o, "recorded_exposed_comm_ns", x->parts.exposed_comm);
     lw_jsonout_fixed(o, "period_error_pct", difference_pct(x->period), 4);
     lw_jsonout_bool(o, "what_if", x->what_if);
     if (x->what_if) {
@@ -501,6 +533,10 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     json_error(&o, r);
     if (r->replayed)
         json_replay(&o, r);
+    lw_jsonout_array(&o, "workload_assumptions");
+    for (int32_t k = 0; assumption(r->workload, k); k++)
+        lw_jsonout_string(&o, NULL, assumption(r->workload, k));
+    lw_jsonout_end(&o);
     lw_jsonout_int(&o, "n_ops", r->stats->n_ops);
     lw_jsonout_int(&o, "n_simulated_ranks", r->stats->n_simulated);
     lw_jsonout_int(&o, "n_events", r->stats->n_events);

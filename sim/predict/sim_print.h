@@ -27,6 +27,7 @@ struct lw_sim_replayed {
     struct lw_sim_replayed_step *steps;
     const int32_t *rank_of_file;    /* [n_ranks] -1 = the trace does not say */
     struct lw_sim_replayed_time period; /* medians over measured steps */
+    struct lw_measure parts;        /* recorded, of the step and rank that a summary of it shows */
     bool what_if;                   /* something was changed: compare with `unchanged` */
     bool same_buckets;              /* the recorded buckets were asked for */
     lw_ps unchanged;                /* median period of the replay without the change */

@@ -110,6 +110,8 @@ static void put_class(struct lw_jsonout *o, const struct traces_report *r,
 
 void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r)
 {
+    if (r->apart[0])
+        lw_jsonout_string(o, "not_one_run", r->apart);
     if (!r->one_run)
         return;
     lw_jsonout_object(o, "cross_rank");
@@ -214,6 +216,8 @@ enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, 
 {
     char text[32];
 
+    if (r->apart[0])
+        fprintf(out, "\nnot of one run, so ranks are not compared: %s\n", r->apart);
     if (!r->one_run)
         return LW_OK;
     fprintf(out,

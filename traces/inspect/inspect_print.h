@@ -39,6 +39,7 @@ struct traces_report {
     const struct lw_kernel_table *kernels; /* a user's classes; NULL = none; borrowed */
     struct lw_arena arena;                 /* of cross */
     bool one_run;                          /* several traces, of different ranks of one run */
+    char apart[256];                       /* "" or why several traces with ranks are not */
     struct traces_cross_rank cross;        /* of them, lists in the order of the files */
 };
 

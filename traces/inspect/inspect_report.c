@@ -1,5 +1,6 @@
 /* What `lapwing inspect` reads before it prints: for a trace its device figures and host steps, for
  * other formats what they count. */
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/base/arena.h"
@@ -7,6 +8,7 @@
 #include "traces/pipedream/import_pipedream.h"
 #include "traces/inspect/inspect_print.h"
 #include "traces/import/parallel_files.h"
+#include "traces/trace/same_run.h"
 
 struct job {
     struct traces_report *report;
@@ -83,18 +85,22 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
     return status;
 }
 
-/* Traces with device work of different ranks, and as many ranks in all as each of them says. */
-static bool is_one_run(const struct traces_report *r)
+/* Traces with device work, each of a rank, that say nothing that keeps them from being one run. */
+static bool is_one_run(struct traces_report *r)
 {
-    for (int64_t i = 0; i < r->n; i++) {
-        const struct lw_trace *t = &r->files[i].trace;
-        if (r->files[i].format != TRACES_KINETO || t->rank < 0 || !r->files[i].device.has_device ||
-            t->world_size != r->files[0].trace.world_size)
+    char why[96];
+
+    for (int64_t i = 0; i < r->n; i++)
+        if (r->files[i].format != TRACES_KINETO || r->files[i].trace.rank < 0 ||
+            !r->files[i].device.has_device)
             return false;
+    for (int64_t i = 0; i < r->n; i++)
         for (int64_t k = 0; k < i; k++)
-            if (r->files[k].trace.rank == t->rank)
+            if (!lw_traces_same_run(&r->files[k].trace, &r->files[i].trace, why, sizeof why)) {
+                snprintf(r->apart, sizeof r->apart, "%.70s and %.70s: %s", r->files[k].name,
+                         r->files[i].name, why);
                 return false;
-    }
+            }
     return r->n > 1;
 }
 

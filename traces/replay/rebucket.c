@@ -13,6 +13,7 @@
 
 #include "traces/replay/host_comms.h"
 #include "traces/trace/comm_facts.h"
+#include "traces/trace/gradient_reduce.h"
 
 struct old {            /* a recorded bucket */
     int64_t call, comm; /* one of them; the other -1 */
@@ -46,16 +47,22 @@ static int64_t gradient_bytes(const struct rebucketer *b, const struct lw_gradie
     return bytes;
 }
 
-/* The all-reduces that were launched in [from, to). */
-static void find_old(struct rebucketer *b, int64_t from, int64_t to)
+static bool is_bucket(const struct lw_step *s, int64_t ns, int64_t to)
+{
+    return ns >= s->gradients[0].node_start_ns && ns < to && lw_step_reduces_gradients(s, ns);
+}
+
+/* The all-reduces that were launched while gradients were accumulated, by their hooks. */
+static void find_old(struct rebucketer *b, const struct lw_step *s)
 {
     const struct lw_trace *t = b->t;
     struct traces_points *p = b->p;
+    int64_t to = s->gradients[s->n_gradients - 1].node_end_ns;
 
     b->n_old = 0;
     for (int64_t i = 0; i < p->calls.n; i++) {
         const struct traces_call *c = &p->calls.calls[i];
-        if (!c->comm || c->n_device == 0 || t->start_ns[c->row] < from || t->start_ns[c->row] >= to)
+        if (!c->comm || c->n_device == 0 || !is_bucket(s, t->start_ns[c->row], to))
             continue;
         int64_t row = p->calls.device[c->first_device];
         struct traces_comm_fact f = traces_comm_fact_of(t, &b->index, row, c->row);
@@ -64,7 +71,7 @@ static void find_old(struct rebucketer *b, int64_t from, int64_t to)
     }
     for (int64_t i = 0; i < p->n_comms; i++) {
         const struct traces_host_comm *c = &p->comms[i];
-        if (t->start_ns[c->issue] < from || t->start_ns[c->issue] >= to ||
+        if (!is_bucket(s, t->start_ns[c->issue], to) ||
             !strstr(lw_trace_name(t, c->row), "all_reduce"))
             continue;
         struct traces_comm_fact f =
@@ -231,7 +238,7 @@ static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *
 
     if (!grads || !order)
         return lw_fail_nomem(b->err);
-    find_old(b, s->gradients[0].node_start_ns, s->gradients[n - 1].node_end_ns);
+    find_old(b, s);
     if (b->n_old == 0)
         return LW_OK; /* a step without synchronisation */
     for (int32_t i = 0; i < n; i++) {

@@ -139,14 +139,8 @@ static enum lw_status number_ranks(struct replay_maker *m)
     m->out->rank_of_file = lw_arena_alloc(m->result, m->n, sizeof *m->out->rank_of_file);
     if (!m->out->rank_of_file)
         return lw_fail_nomem(m->err);
-    for (int32_t k = 0; k < m->n; k++) {
-        int32_t rank = m->ranks[k].t->rank;
-        for (int32_t j = 0; j < k && rank >= 0; j++)
-            if (m->ranks[j].t->rank == rank)
-                return lw_fail(m->err, LW_EFORMAT, "%s and %s both say they are rank %d",
-                               m->ranks[j].s->file, m->ranks[k].s->file, rank);
-        m->out->rank_of_file[k] = rank;
-    }
+    for (int32_t k = 0; k < m->n; k++)
+        m->out->rank_of_file[k] = m->ranks[k].t->rank;
     return LW_OK;
 }
 
@@ -228,6 +222,7 @@ static enum lw_status make(struct replay_maker *m, const struct traces_source *s
 {
     for (int32_t k = 0; k < m->n; k++)
         LW_TRY(read_rank(m, k, &source[k]));
+    LW_TRY(traces_sources_of_one_run(source, m->n, m->err));
     LW_TRY(number_ranks(m));
     LW_TRY(take_steps(m));
     LW_TRY(align(m));

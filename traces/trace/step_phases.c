@@ -417,12 +417,29 @@ static enum lw_status fill_steps(const struct finder *f, struct lw_steps *out, s
     return LW_OK;
 }
 
+/* Something starts in it on the host besides ranges. */
+static bool holds_work(const struct lw_trace *t, const struct marks *m)
+{
+    for (int64_t i = lw_trace_row_at(t, m->start); i < t->n && t->start_ns[i] < m->end; i++)
+        if (t->class[i] == LW_ROW_LAUNCH || (lw_trace_on_host(t, i) && !lw_row_is_range(t, i)))
+            return true;
+    return false;
+}
+
+/* A loop that ends after its last prof.step() leaves one more range with nothing in it. */
+static void drop_empty_end(struct finder *f)
+{
+    while (f->n > 1 && !holds_work(f->t, &f->marks[f->n - 1]))
+        f->n--;
+}
+
 enum lw_status lw_steps_find(const struct lw_trace *t, struct lw_steps *out, struct lw_err *err)
 {
     struct lw_steps result = {0};
     struct finder f = {.t = t, .err = err};
     enum lw_status status = find_marks(&f, &result.found_by);
 
+    drop_empty_end(&f);
     if (status == LW_OK)
         status = fill_steps(&f, &result, err);
     lw_free(f.marks);

@@ -16,6 +16,8 @@
 #include <string.h>
 
 #include "traces/trace/data_parallel.h"
+#include "traces/trace/gradient_reduce.h"
+#include "traces/trace/same_run.h"
 #include "traces/trace/device_figures.h"
 #include "traces/workload/gradient_sizes.h"
 #include "traces/workload/step_profile.h"
@@ -36,17 +38,12 @@ struct importer {
     struct lw_err *err;
 };
 
-static enum lw_status note(struct importer *m, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static enum lw_status note(struct importer *m, const char *fmt, ...)
+static enum lw_status add_note(struct importer *m, const char *prefix, const char *fmt, va_list ap)
 {
     char text[1024];
-    va_list ap;
+    int n = snprintf(text, sizeof text, "%s", prefix);
 
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    vsnprintf(text + n, sizeof text - (size_t)n, fmt, ap);
     if (m->w->n_notes == MAX_NOTES)
         return LW_OK;
     const char *copy = lw_arena_strdup(&m->w->arena, text);
@@ -54,6 +51,33 @@ static enum lw_status note(struct importer *m, const char *fmt, ...)
         return lw_fail_nomem(m->err);
     m->notes[m->w->n_notes++] = copy;
     return LW_OK;
+}
+
+static enum lw_status note(struct importer *m, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static enum lw_status note(struct importer *m, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    enum lw_status status = add_note(m, "", fmt, ap);
+    va_end(ap);
+    return status;
+}
+
+/* A note of what the recording does not show, and what is taken instead. */
+static enum lw_status assume(struct importer *m, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static enum lw_status assume(struct importer *m, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    enum lw_status status = add_note(m, LW_ASSUMPTION, fmt, ap);
+    va_end(ap);
+    return status;
 }
 
 static const char *keep(struct importer *m, const char *text, enum lw_status *status)
@@ -183,14 +207,15 @@ static enum lw_status note_profile(struct importer *m)
                     100.0 * (double)p->busy_ns / (double)(p->step_ns ? p->step_ns : 1)));
     LW_TRY(note_wrapper(m));
     if (p->parallel)
-        LW_TRY(note(m, "from a data-parallel run: %.3f ms of hooks, buffer broadcast and waiting "
-                       "left out of the step; what communication slowed down remains inside",
+        LW_TRY(note(m, "from a run of several ranks: %.3f ms of hooks, buffer broadcast and "
+                       "waiting left out of the step; what communication slowed down remains "
+                       "inside",
                     (double)p->excluded_ns / 1e6));
     if (p->cut == TRACES_CUT_OPS)
         LW_TRY(note(m, "no lw:module ranges: a module is a forward op whose backward gave "
                        "gradients, with what follows it"));
     if (p->cut == TRACES_CUT_GRADIENTS)
-        LW_TRY(note(m, "neither module ranges nor sequence numbers: a module per gradient, cut "
+        LW_TRY(assume(m, "neither module ranges nor sequence numbers: a module per gradient, cut "
                        "at its ready time; the forward is shared out like the backward"));
     return note(m, "the backward is not divided: all of it counts as input gradient");
 }
@@ -212,18 +237,18 @@ static enum lw_status note_sizes(struct importer *m)
     const struct traces_sizes *z = &m->sizes;
 
     if (z->n_bucket > 0)
-        LW_TRY(note(m, "%d of %d gradients have no recorded size: each takes a share of the "
+        LW_TRY(assume(m, "%d of %d gradients have no recorded size: each takes a share of the "
                        "all-reduce that carried it (%d all-reduces of known size)",
                     z->n_bucket, m->profile.n_gradients, z->n_buckets));
     if (z->n_undefined > 0)
-        LW_TRY(note(m, "%d of %d gradients are not tensors in the trace (fused into the backward, "
+        LW_TRY(assume(m, "%d of %d gradients are not tensors in the trace (fused into the backward, "
                        "sparse, or unused): one element each is assumed",
                     z->n_undefined, m->profile.n_gradients));
     if (z->n_total > 0 && !z->optimizer)
-        LW_TRY(note(m, "%d of %d gradients have no recorded size: shared out from --elements %lld",
+        LW_TRY(assume(m, "%d of %d gradients have no recorded size: shared out from --elements %lld",
                     z->n_total, m->profile.n_gradients, (long long)m->choice->n_elements));
     if (z->n_total > 0 && z->optimizer)
-        LW_TRY(note(m, "%d of %d gradients have no recorded size: at most %lld elements in all, "
+        LW_TRY(assume(m, "%d of %d gradients have no recorded size: at most %lld elements in all, "
                        "shared out, as %s takes %.3f ms and moves %d bytes per element at %.4g GB/s "
                        "(%s); --elements N gives the true total",
                     z->n_total, m->profile.n_gradients, (long long)z->total_numel, z->optimizer,
@@ -281,7 +306,7 @@ static enum lw_status match_list(struct importer *m)
                            m->main->file, k, p->numel[k], param->name, s->file, param->numel);
     }
     return s->n_ready > 0 ? LW_OK
-                          : note(m, "which gradient is whose is not recorded: taken in reverse order "
+                          : assume(m, "which gradient is whose is not recorded: taken in reverse order "
                                     "of registration of %s",
                                  base_name(s->file));
 }
@@ -338,11 +363,11 @@ static enum lw_status nameless_params(struct importer *m)
             .name = "", .numel = p->numel[k], .dtype = p->dtype[k], .module = p->module_of[k],
             .tied = -1, .trainable = true, .used = true, .ready_ps = -1};
     }
-    LW_TRY(note(m, "the trace names no parameter: %sregistration order taken to be the ready order "
+    LW_TRY(assume(m, "the trace names no parameter: %sregistration order taken to be the ready order "
                    "backwards", m->sizes.total_numel ? "" : "sizes from the gradients' shapes, "));
     if (!p->dtype_known)
-        LW_TRY(note(m, "element types of gradients are not recorded: float32 assumed"));
-    return note(m, "buffers are not recorded: none assumed");
+        LW_TRY(assume(m, "element types of gradients are not recorded: float32 assumed"));
+    return assume(m, "buffers are not recorded: none assumed");
 }
 
 static enum lw_status fill_params(struct importer *m)
@@ -389,7 +414,7 @@ static enum lw_status fill_buffers(struct importer *m)
             if (m->source[i].has_sidecar)
                 w->buffers[k].broadcast = m->source[i].sidecar.broadcast_buffers;
     if (status == LW_OK && w->n_buffers > 0 && !known)
-        status = note(m, "buffers are broadcast before a synchronised forward (DDP's default)");
+        status = assume(m, "buffers are broadcast before a synchronised forward (DDP's default)");
     return status;
 }
 
@@ -457,7 +482,7 @@ static enum lw_status fill_passed(struct importer *m)
     for (int32_t i = 0; i < w->n_modules; i++)
         if (w->modules[i].output_bytes < 0)
             w->modules[i].output_bytes = w->modules[i ? i - 1 : first].output_bytes;
-    return note(m, "bytes passed between modules are the first input of the next module (%d of %d "
+    return assume(m, "bytes passed between modules are the first input of the next module (%d of %d "
                    "recorded, the others taken to pass on what they get)",
                 n_known, w->n_modules);
 }
@@ -525,7 +550,29 @@ static bool is_all_reduce(const char *op)
     return op && (strcmp(op, "allreduce") == 0 || strcmp(op, "all_reduce") == 0);
 }
 
-/* Bytes of the all-reduces of one step in launch order, as the trace shows them. */
+/* All-reduces that are of no gradients, by where they were launched. */
+static enum lw_status note_others(struct importer *m, const struct traces_source *s,
+                                  const struct lw_iteration *it, const struct lw_step *step)
+{
+    const struct lw_phase_span *backward = &step->phase[LW_PHASE_BACKWARD];
+    int64_t n_forward = 0, n_backward = 0;
+
+    for (int64_t i = 0; i < it->n_comm; i++) {
+        int64_t at = it->start_ns + it->comm[i].launch_ns;
+        if (!is_all_reduce(it->comm[i].op) || lw_step_reduces_gradients(step, at))
+            continue;
+        n_forward += !backward->found || at < backward->start_ns;
+        n_backward += backward->found && at >= backward->start_ns && at < backward->end_ns;
+    }
+    if (n_forward + n_backward == 0)
+        return LW_OK;
+    return note(m, "%s: %lld all-reduces of the forward and %lld inside ops of the backward are no "
+                   "gradient buckets (tensor parallelism, losses): they stay in the modules' "
+                   "times, waiting inside",
+                base_name(s->file), (long long)n_forward, (long long)n_backward);
+}
+
+/* Bytes of the all-reduces of gradients of one step in launch order, as the trace shows them. */
 static enum lw_status buckets_of_trace(struct importer *m, const struct traces_source *s)
 {
     struct lw_recorded *r = &m->w->recorded;
@@ -538,7 +585,8 @@ static enum lw_status buckets_of_trace(struct importer *m, const struct traces_s
     int64_t most = (it ? it->n_comm : 0) + (step ? step->n_collectives : 0);
     bytes = lw_arena_alloc(&m->w->arena, most, sizeof *bytes);
     for (int64_t i = 0; bytes && it && i < it->n_comm; i++)
-        if (it->comm[i].bytes >= 0 && is_all_reduce(it->comm[i].op))
+        if (it->comm[i].bytes >= 0 && is_all_reduce(it->comm[i].op) &&
+            (!step || lw_step_reduces_gradients(step, it->start_ns + it->comm[i].launch_ns)))
             bytes[n++] = it->comm[i].bytes;
     for (int64_t i = 0; bytes && step && i < step->n_collectives; i++) {
         int64_t row = step->collectives[i];
@@ -551,10 +599,11 @@ static enum lw_status buckets_of_trace(struct importer *m, const struct traces_s
             continue;
         bytes[n++] = s->trace.details[d].shape_numel * lw_dtype_size(dtype);
     }
+    enum lw_status status = it && step && s == m->main ? note_others(m, s, it, step) : LW_OK;
     lw_inspection_free(&in);
     r->bucket_bytes = bytes;
     r->n_buckets = (int32_t)n;
-    return bytes ? LW_OK : lw_fail_nomem(m->err);
+    return bytes ? status : lw_fail_nomem(m->err);
 }
 
 static enum lw_status recorded_by_sidecar(struct importer *m, const struct traces_sidecar *s)
@@ -625,6 +674,29 @@ static enum lw_status fill_provenance(struct importer *m)
     return status;
 }
 
+enum lw_status traces_sources_of_one_run(const struct traces_source *v, int n, struct lw_err *err)
+{
+    char why[128];
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++) {
+            const char *a = v[k].sidecar.model, *b = v[i].sidecar.model;
+            bool same = lw_traces_same_run(&v[k].trace, &v[i].trace, why, sizeof why);
+            if (same && v[k].has_sidecar && v[i].has_sidecar && strcmp(a, b) != 0) {
+                snprintf(why, sizeof why, "one is of the model '%.30s', the other of '%.30s'", a,
+                         b);
+                same = false;
+            }
+            if (!same)
+                return lw_fail(err, LW_EFORMAT,
+                               "%s and %s are not of one run: %s (give the ranks of one run "
+                               "together)",
+                               v[k].file, v[i].file, why);
+        }
+    return LW_OK;
+}
+
+/* Data-parallel traces are of one run; a trace of one rank alone, of the same model. */
 static enum lw_status check_same_model(struct importer *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -635,6 +707,11 @@ static enum lw_status check_same_model(struct importer *m)
                            "%s: %d parameters, but %s has %d: traces of one import must be of one "
                            "model",
                            s->file, s->sidecar.n_params, m->main->file, m->main->sidecar.n_params);
+        for (int k = 0; k < i && s->parallel; k++)
+            if (m->source[k].parallel) {
+                struct traces_source two[2] = {m->source[k], *s};
+                LW_TRY(traces_sources_of_one_run(two, 2, m->err));
+            }
     }
     return LW_OK;
 }

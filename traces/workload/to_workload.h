@@ -31,6 +31,8 @@ enum lw_status traces_source_take(const char *file, struct lw_input *in,
                                   const struct lw_kineto_options *options, const char *sidecar,
                                   struct traces_source *out, struct lw_err *err);
 void traces_source_free(struct traces_source *s);
+/* LW_EFORMAT says what differs between traces that are given as ranks of one run. */
+enum lw_status traces_sources_of_one_run(const struct traces_source *v, int n, struct lw_err *err);
 
 /* Memory bandwidth of the device that was recorded on: known from its name, or assumed. */
 struct traces_memory {

@@ -356,6 +356,29 @@ static void what_cannot_be_replayed_is_refused_in_words(void **state)
     traces_source_free(&s[1]);
 }
 
+static void traces_of_different_runs_are_refused_with_what_differs(void **state)
+{
+    struct traces_source s[2];
+
+    (void)state;
+    make_rank(&s[0], 0, 100, 20);
+    make_rank(&s[1], 1, 100, 20);
+    s[0].trace.world_size = 2;
+    s[1].trace.world_size = 4;
+    refuses(s, 2, "not of one run: one is of a run of 2 ranks, the other of 4");
+    s[1].trace.world_size = 2;
+    s[1].trace.base_ns += INT64_C(61000000000);
+    refuses(s, 2, "not of one run: they were recorded 6");
+    s[1].trace.base_ns -= INT64_C(61000000000);
+    s[0].has_sidecar = s[1].has_sidecar = true;
+    s[0].sidecar.model = "gpt6";
+    s[1].sidecar.model = "resnet18";
+    refuses(s, 2, "one is of the model 'gpt6', the other of 'resnet18'");
+    s[0].has_sidecar = s[1].has_sidecar = false;
+    traces_source_free(&s[0]);
+    traces_source_free(&s[1]);
+}
+
 static void failing_allocations_leave_nothing_behind(void **state)
 {
     struct traces_source s;
@@ -394,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_staged_copy_moves_beside_its_call),
         cmocka_unit_test(a_wait_that_its_work_does_not_explain_is_kept_and_said),
         cmocka_unit_test(what_cannot_be_replayed_is_refused_in_words),
+        cmocka_unit_test(traces_of_different_runs_are_refused_with_what_differs),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
 
