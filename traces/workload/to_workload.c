@@ -207,9 +207,11 @@ static enum lw_status note_profile(struct importer *m)
                     100.0 * (double)p->busy_ns / (double)(p->step_ns ? p->step_ns : 1)));
     LW_TRY(note_wrapper(m));
     if (p->parallel)
-        LW_TRY(note(m, "from a run of several ranks: %.3f ms of hooks, buffer broadcast and "
-                       "waiting left out of the step; what communication slowed down remains "
-                       "inside",
+        LW_TRY(note(m, "from a %s: %.3f ms of hooks, buffer broadcast and waiting left out of the "
+                       "step; what communication slowed down remains inside",
+                    m->main->has_sidecar || lw_trace_wrapper(&m->main->trace)
+                        ? "data-parallel run"
+                        : "run of several ranks",
                     (double)p->excluded_ns / 1e6));
     if (p->cut == TRACES_CUT_OPS)
         LW_TRY(note(m, "no lw:module ranges: a module is a forward op whose backward gave "
