@@ -13,19 +13,14 @@ static const struct lw_usage usage = {
     .command = "import",
     .synopsis = "FILE... [-o workload.json] [--cluster-out cluster.json] [--step N|median] "
                 "[--model-params FILE] [--salvage] [--store]",
-    .about = "Turns recordings into what plans are made from; the format is found by content. "
-             "PyTorch profiler (Kineto) traces of one model give a workload: modules, parameters, "
-             "gradient-ready times, gaps. A trace of one rank alone gives the times; traces of "
-             "data-parallel ranks beside it give what to compare with (world size, step, buckets), "
-             "and their collectives as --cluster-out. The sidecar that record_ddp.py writes is "
-             "found beside each trace. A PipeDream profile (graph.txt, or its nodes and edges as "
-             "CSV) gives a workload; a measured-run file (lapwing-groundtruth/1) both; nccl-tests "
-             "output and CSV tables of collectives (op, nranks, nnodes, size_bytes, time_us) a "
-             "cluster. --store keeps the recording itself as a run that compare, plot and report read, "
-             "beside a prediction by sim --replay.",
     .min_operands = 1,
     .max_operands = -1,
 };
+
+static const char begin[] = "Turns recordings into what plans are made from; the format is found by "
+                            "content.";
+static const char end[] = " --store keeps the recording itself as a run that compare, plot and "
+                          "report read, beside a prediction by sim --replay.";
 
 struct options {
     const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *where, *db, *name;
@@ -167,7 +162,11 @@ int cmd_import(int argc, char **argv)
     };
     struct lw_err err = {0};
     lw_cli_join(argc, argv, o.command, sizeof o.command);
-    int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
+    char about[2048];
+    lw_importers_help(begin, false, end, about, sizeof about);
+    struct lw_usage whole = usage;
+    whole.about = about;
+    int n, rc = lw_cli_begin(&whole, table, argc, argv, &n);
 
     if (rc >= 0)
         return rc;

@@ -50,9 +50,9 @@ enum lw_status cmd_import_store(const char *db, const char *command, const char 
 {
     struct recording r = {0};
 
-    if (f[0].format != TRACES_KINETO)
+    if (!f[0].importer->timeline)
         return lw_fail(err, LW_EINVAL, "%s: --store: a file of format %s holds no timeline",
-                       f[0].file, traces_format_name(f[0].format));
+                       f[0].file, f[0].importer->name);
     struct traces_source *v = lw_alloc((size_t)n * sizeof *v); /* views: freed with the files */
     if (!v)
         return lw_fail_nomem(err);

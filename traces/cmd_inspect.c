@@ -7,14 +7,12 @@
 static const struct lw_usage usage = {
     .command = "inspect",
     .synopsis = "FILE... [--salvage] [--format text|json|csv]",
-    .about = "Shows what recordings hold; the format is found by content, gzipped or plain. PyTorch "
-             "profiler (Kineto) traces: for devices the busy, exposed and idle time of each "
-             "iteration and its communication kernels with bytes; for the host its steps, phases "
-             "and collectives. Tables of collectives (nccl-tests, CSV): their rows. PipeDream "
-             "profiles: sums.",
     .min_operands = 1,
     .max_operands = -1,
 };
+
+static const char begin[] = "Shows what recordings hold; the format is found by content, gzipped or "
+                            "plain.";
 
 int cmd_inspect(int argc, char **argv)
 {
@@ -42,7 +40,11 @@ int cmd_inspect(int argc, char **argv)
     struct traces_report report = {0};
     struct lw_progress_bar bar;
     struct lw_err err = {0};
-    int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
+    char about[1024];
+    lw_importers_help(begin, true, "", about, sizeof about);
+    struct lw_usage whole = usage;
+    whole.about = about;
+    int n, rc = lw_cli_begin(&whole, table, argc, argv, &n);
 
     if (rc >= 0)
         return rc;

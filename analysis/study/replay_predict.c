@@ -39,9 +39,9 @@ static enum lw_status take_sources(const struct traces_file *f, int n, struct tr
                                    struct lw_err *err)
 {
     for (int i = 0; i < n; i++) {
-        if (f[i].format != TRACES_KINETO)
+        if (!f[i].importer->timeline)
             return lw_fail(err, LW_ENOTSUP, "%s: a %s file: only traces can be replayed", f[i].file,
-                           traces_format_name(f[i].format));
+                           f[i].importer->name);
         v[i] = f[i].source;
     }
     return LW_OK;

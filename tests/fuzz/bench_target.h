@@ -1,6 +1,6 @@
 /* Arbitrary bytes as a table of measured collectives, up to the cluster. */
 #include "tests/fuzz/text_input.h"
-#include "traces/import/file_format.h"
+#include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -8,10 +8,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct traces_bench_hint hints[] = {
         {0}, {.op = "all_reduce", .n_ranks = 8, .n_nodes = 2}};
     struct lw_input in = fuzz_input_begin(data, size);
-    enum traces_format format;
+    const struct lw_importer *importer;
     struct lw_err err;
 
-    (void)traces_format_of(&in, &format, &err);
+    (void)lw_importer_of(&in, &importer, &err);
     for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
         struct traces_bench b;
         struct lw_cluster c;

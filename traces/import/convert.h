@@ -6,8 +6,9 @@
 #include "shared/plan/cluster.h"
 #include "shared/base/err.h"
 #include "shared/plan/workload.h"
-#include "traces/nccl_tests/import_nccl_tests.h"
+#include "traces/import/importer.h"
 #include "traces/import/read_traces.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
 #include "traces/workload/to_workload.h"
 
 /* From files that were read to what an import writes. */
@@ -27,10 +28,11 @@ struct traces_converted {
     struct traces_coverage coverage; /* of the workload */
 };
 
-/* All files are traces, or tables of collectives, or it is one profile or measured-run file.
- * LW_EINVAL: mixed ones, or something asked for that this kind of file does not give. */
+/* LW_EINVAL: files of several formats, or something asked for that the format does not give. */
 enum lw_status traces_convert(const struct traces_file *f, int n, const struct traces_wanted *want,
                               struct traces_converted *out, struct lw_err *err);
+/* Of a format that gives the whole step as it was measured: all of it is covered. */
+void traces_cover_all(struct traces_converted *out);
 void traces_converted_free(struct traces_converted *c);
 
 #endif

@@ -22,12 +22,13 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
         LW_TRY(lw_input_read_broken(f.file, 0, &in, &damage, err));
     else
         LW_TRY(lw_input_read(f.file, 0, &in, err));
-    enum lw_status status = traces_format_of(&in, &f.format, err);
-    if (status == LW_OK && f.format != TRACES_KINETO && damage.code != LW_OK) {
+    enum lw_status status = lw_importer_of(&in, &f.importer, err);
+    bool timeline = status == LW_OK && f.importer->timeline;
+    if (status == LW_OK && !timeline && damage.code != LW_OK) {
         status = damage.code;
         *err = damage;
     }
-    if (status != LW_OK || f.format != TRACES_KINETO) {
+    if (!timeline) {
         f.in = in;
         if (status != LW_OK)
             lw_input_free(&f.in);

@@ -6,14 +6,14 @@
 #include "shared/base/err.h"
 #include "shared/base/input.h"
 #include "shared/base/progress.h"
-#include "traces/import/file_format.h"
+#include "traces/import/importer.h"
 #include "traces/workload/to_workload.h"
 
 /* The files of one command line, each found by its contents and read on as many cores as there are.
  * Traces are read whole; of other formats the text is kept, for their own readers. */
 struct traces_file {
     const char *file; /* as the user wrote it */
-    enum traces_format format;
+    const struct lw_importer *importer;
     struct lw_input in;          /* of other formats; text NULL for a trace */
     struct traces_source source; /* of a trace */
 };

@@ -42,10 +42,10 @@ static struct line new_line(const struct traces_report_file *f, const char *row,
         l.number[i] = -1;
     }
     l.text[FILE_] = f->name;
-    l.text[FORMAT] = traces_format_name(f->format);
+    l.text[FORMAT] = f->importer->name;
     l.text[ROW] = row;
     l.text[IN] = in;
-    l.number[RANK] = f->format == TRACES_KINETO ? f->trace.rank : -1;
+    l.number[RANK] = f->importer->timeline ? f->trace.rank : -1;
     return l;
 }
 
@@ -134,19 +134,18 @@ static void put_step(struct lw_table *t, const struct traces_report_file *f,
 
 static void put_measured(struct lw_table *t, const struct traces_report_file *f)
 {
-    for (int32_t i = 0; i < f->bench.n; i++)
-        for (int32_t k = 0; k < f->bench.tables[i].n_rows; k++) {
-            const struct traces_bench_table *b = &f->bench.tables[i];
-            struct line l = new_line(f, "measured", NULL);
-            l.text[OP] = lw_op_name(b->op);
-            l.text[DTYPE] = lw_dtype_name(b->dtype);
-            l.number[GROUP] = b->n_ranks;
-            l.number[BYTES] = b->rows[k].bytes;
-            l.number[DUR] = lw_ps_to_ns(b->rows[k].time);
-            if (b->rows[k].in_place > 0)
-                l.number[IN_PLACE] = lw_ps_to_ns(b->rows[k].in_place);
-            put_line(t, &l);
-        }
+    struct traces_measured_row row;
+
+    for (int64_t k = 0; f->importer->measured && f->importer->measured(f->facts, k, &row); k++) {
+        struct line l = new_line(f, "measured", NULL);
+        l.text[OP] = row.op;
+        l.text[DTYPE] = row.dtype;
+        l.number[GROUP] = row.n_ranks;
+        l.number[BYTES] = row.bytes;
+        l.number[DUR] = row.time_ns;
+        l.number[IN_PLACE] = row.in_place_ns;
+        put_line(t, &l);
+    }
 }
 
 enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct lw_err *err)
@@ -157,10 +156,10 @@ enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct 
         return lw_fail_nomem(err);
     for (int64_t i = 0; i < r->n; i++) {
         const struct traces_report_file *file = &r->files[i];
-        if (file->format == TRACES_NCCL_TESTS)
+        if (!file->importer->timeline) {
             put_measured(t, file);
-        if (file->format != TRACES_KINETO)
             continue;
+        }
         put_device(t, file);
         for (int64_t k = 0; k < file->steps.n; k++)
             put_step(t, file, &file->steps.steps[k]);

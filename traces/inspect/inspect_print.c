@@ -104,63 +104,6 @@ static void put_step(struct lw_jsonout *o, const struct lw_trace *t, const struc
     lw_jsonout_end(o);
 }
 
-static void put_bench(struct lw_jsonout *o, const struct traces_bench *b)
-{
-    lw_jsonout_array(o, "tables");
-    for (int32_t i = 0; i < b->n; i++) {
-        const struct traces_bench_table *t = &b->tables[i];
-        lw_jsonout_object(o, NULL);
-        lw_jsonout_string(o, "op", lw_op_name(t->op));
-        lw_jsonout_string(o, "dtype", lw_dtype_name(t->dtype));
-        lw_jsonout_int(o, "n_ranks", t->n_ranks);
-        lw_jsonout_int(o, "n_nodes", t->n_nodes);
-        lw_jsonout_string(o, "device", *t->gpu ? t->gpu : NULL);
-        lw_jsonout_array(o, "rows");
-        for (int32_t k = 0; k < t->n_rows; k++) {
-            lw_jsonout_line_object(o, NULL);
-            lw_jsonout_int(o, "bytes", t->rows[k].bytes);
-            lw_jsonout_ns(o, "time_ns", t->rows[k].time);
-            if (t->rows[k].in_place > 0)
-                lw_jsonout_ns(o, "in_place_ns", t->rows[k].in_place);
-            else
-                lw_jsonout_null(o, "in_place_ns");
-            lw_jsonout_end(o);
-        }
-        lw_jsonout_end(o);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-}
-
-struct graph_sums {
-    double forward_ms, backward_ms, parameter_bytes;
-};
-
-static struct graph_sums sum_graph(const struct lw_profile_graph *g)
-{
-    struct graph_sums s = {0};
-
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        if (strncmp(g->nodes[i].op, "Input", 5) == 0)
-            continue;
-        s.forward_ms += g->nodes[i].forward_ms;
-        s.backward_ms += g->nodes[i].backward_ms;
-        s.parameter_bytes += g->nodes[i].parameter_bytes;
-    }
-    return s;
-}
-
-static void put_graph(struct lw_jsonout *o, const struct lw_profile_graph *g)
-{
-    struct graph_sums s = sum_graph(g);
-
-    lw_jsonout_int(o, "n_nodes", g->n_nodes);
-    lw_jsonout_int(o, "n_edges", g->n_edges);
-    lw_jsonout_fixed(o, "forward_ns", s.forward_ms * 1e6, 0);
-    lw_jsonout_fixed(o, "backward_ns", s.backward_ms * 1e6, 0);
-    lw_jsonout_fixed(o, "parameter_bytes", s.parameter_bytes, 0);
-}
-
 /* What has no timeline: the keys of the contract are there, and empty. */
 static enum lw_status put_counts(struct lw_jsonout *o, const struct traces_report_file *f,
                                  struct lw_err *err)
@@ -170,12 +113,8 @@ static enum lw_status put_counts(struct lw_jsonout *o, const struct traces_repor
     lw_jsonout_null(o, "whole_gpu_span");
     lw_jsonout_array(o, "iterations");
     lw_jsonout_end(o);
-    if (f->format == TRACES_CALLS)
-        LW_TRY(traces_json_calls(o, &f->calls, err));
-    else if (f->format == TRACES_NCCL_TESTS)
-        put_bench(o, &f->bench);
-    else
-        put_graph(o, &f->graph);
+    if (f->importer->json)
+        LW_TRY(f->importer->json(f->facts, o, err));
     lw_jsonout_end(o);
     return LW_OK;
 }
@@ -185,8 +124,8 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
 {
     lw_jsonout_object(o, NULL);
     lw_jsonout_string(o, "file", f->name);
-    lw_jsonout_string(o, "format", traces_format_name(f->format));
-    if (f->format != TRACES_KINETO)
+    lw_jsonout_string(o, "format", f->importer->name);
+    if (!f->importer->timeline)
         return put_counts(o, f, err);
     if (f->trace.damage >= 0)
         lw_jsonout_string(o, "damage", lw_trace_text(&f->trace, f->trace.damage));
@@ -385,55 +324,10 @@ static bool any_collective(const struct lw_steps *s)
     return false;
 }
 
-static enum lw_status text_bench(const struct traces_report_file *file, FILE *f,
-                                 struct lw_err *err)
-{
-    static const char *const titles[] = {"op", "dtype", ">ranks", ">nodes", "device", ">size",
-                                         ">out of place", ">in place", ">algbw GB/s"};
-    struct lw_table *t = lw_table_new(9, titles);
-    char buf[32];
-
-    fprintf(f, "%s: measured collectives, %d table%s%s%s\n", file->name, file->bench.n,
-            file->bench.n == 1 ? "" : "s", *file->bench.version ? ", NCCL " : "",
-            file->bench.version);
-    for (int32_t i = 0; i < file->bench.n; i++)
-        for (int32_t k = 0; k < file->bench.tables[i].n_rows; k++) {
-            const struct traces_bench_table *b = &file->bench.tables[i];
-            const struct traces_bench_row *row = &b->rows[k];
-            lw_table_cell(t, "%s", lw_op_name(b->op));
-            lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
-            lw_table_cell(t, "%d", b->n_ranks);
-            lw_table_cell(t, "%d", b->n_nodes);
-            lw_table_cell(t, "%s", *b->gpu ? b->gpu : "-");
-            lw_table_cell(t, "%s", lw_format_bytes(buf, row->bytes));
-            lw_table_cell(t, "%s", lw_format_ps(buf, row->time));
-            lw_table_cell(t, "%s", row->in_place > 0 ? lw_format_ps(buf, row->in_place) : "-");
-            lw_table_cell(t, "%.3f", (double)row->bytes / ((double)row->time / 1e3));
-        }
-    return print_and_free(t, f, err);
-}
-
-static void text_graph(const struct traces_report_file *file, FILE *f)
-{
-    struct graph_sums s = sum_graph(&file->graph);
-    char buf[32];
-
-    fprintf(f, "%s: PipeDream profile, %d nodes, %d edges; without inputs forward %.3f ms, backward "
-               "%.3f ms, parameters %s\n",
-            file->name, file->graph.n_nodes, file->graph.n_edges, s.forward_ms, s.backward_ms,
-            lw_format_bytes(buf, (int64_t)(s.parameter_bytes < 9e18 ? s.parameter_bytes : 9e18)));
-}
-
 static enum lw_status text_file(const struct traces_report_file *file, FILE *f, struct lw_err *err)
 {
-    if (file->format == TRACES_CALLS)
-        return traces_text_calls(file->name, &file->calls, f, err);
-    if (file->format == TRACES_NCCL_TESTS)
-        return text_bench(file, f, err);
-    if (file->format != TRACES_KINETO) {
-        text_graph(file, f);
-        return LW_OK;
-    }
+    if (!file->importer->timeline)
+        return file->importer->text(file->facts, file->name, f, err);
     text_head(file, f);
     if (file->device.has_device)
         LW_TRY(text_device(&file->device, f, err));

@@ -7,10 +7,8 @@
 
 #include "shared/base/err.h"
 #include "shared/base/input.h"
-#include "shared/partition/pipedream_graph.h"
 #include "traces/trace/cross_rank.h"
-#include "traces/import/file_format.h"
-#include "traces/calls/import_calls.h"
+#include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 #include "traces/trace/device_figures.h"
 #include "traces/trace/host_bound.h"
@@ -21,16 +19,13 @@
 /* What `lapwing inspect` says about a list of files, held until all are read. Zeroed = empty. */
 struct traces_report_file {
     const char *name; /* borrowed */
-    enum traces_format format;
+    const struct lw_importer *importer;
     /* of a trace */
     struct lw_trace trace;
     struct lw_inspection device;
     struct lw_steps steps;
     struct traces_meaning meaning;
-    /* of other formats, which have no timeline: what is counted */
-    struct traces_bench bench;
-    struct traces_recorded calls;
-    struct lw_profile_graph graph;
+    void *facts; /* of other formats: what their importer read */
 };
 
 struct traces_report {
@@ -54,12 +49,6 @@ enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct
 /* One table: a row per window, communication kernel, host step, host collective or measured
  * size. */
 enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct lw_err *err);
-
-/* inspect_calls.c */
-struct lw_jsonout;
-enum lw_status traces_json_calls(struct lw_jsonout *o, const struct traces_recorded *c, struct lw_err *err);
-enum lw_status traces_text_calls(const char *name, const struct traces_recorded *c, FILE *f,
-                                 struct lw_err *err);
 
 /* Elements and bytes of a collective that the host ran; -1 = not recorded. */
 int64_t traces_host_numel(const struct lw_trace *t, int64_t row);

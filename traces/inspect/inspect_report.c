@@ -5,7 +5,6 @@
 
 #include "shared/base/arena.h"
 #include "traces/kineto/import_kineto.h"
-#include "traces/pipedream/import_pipedream.h"
 #include "traces/inspect/inspect_print.h"
 #include "traces/import/parallel_files.h"
 #include "traces/trace/same_run.h"
@@ -23,9 +22,8 @@ static void free_file(struct traces_report_file *f)
     lw_steps_free(&f->steps);
     traces_meaning_free(&f->meaning);
     lw_trace_free(&f->trace);
-    traces_bench_free(&f->bench);
-    traces_recorded_free(&f->calls);
-    lw_profile_graph_free(&f->graph);
+    if (f->facts)
+        f->importer->free(f->facts);
 }
 
 static enum lw_status look_at_trace(struct traces_report_file *f,
@@ -34,26 +32,6 @@ static enum lw_status look_at_trace(struct traces_report_file *f,
     LW_TRY(lw_inspect_with(&f->trace, kernels, &f->device, err));
     LW_TRY(traces_meaning_find(&f->trace, &f->device, kernels, &f->meaning, err));
     return lw_steps_find(&f->trace, &f->steps, err);
-}
-
-static enum lw_status look_at_other(struct traces_report_file *f, const struct lw_input *in,
-                                    const struct traces_bench_hint *hint, struct lw_err *err)
-{
-    if (f->format == TRACES_CALLS)
-        return traces_recorded_read(in, &f->calls, err);
-    if (f->format == TRACES_NCCL_TESTS)
-        return traces_bench_read(in, hint, &f->bench, err);
-    if (f->format == TRACES_PIPEDREAM)
-        return traces_pipedream_read(in, &f->graph, err);
-    if (f->format == TRACES_PIPEDREAM_NODES)
-        return lw_profile_graph_parse(in->name, in->text, "edges", "src,dst\n", &f->graph, err);
-    if (f->format == TRACES_PIPEDREAM_EDGES)
-        return lw_fail(err, LW_EFORMAT, "%s: the edges of a profiled graph alone: inspect its nodes",
-                       in->name);
-    return lw_fail(err, LW_ENOTSUP,
-                   "%s: a measured-run file: lapwing import turns it into a workload and a cluster, "
-                   "lapwing validate compares with its runs",
-                   in->name);
 }
 
 static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
@@ -68,14 +46,14 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
         LW_TRY(lw_input_read_broken(f.name, 0, &in, &damage, err));
     else
         LW_TRY(lw_input_read(f.name, 0, &in, err));
-    enum lw_status status = traces_format_of(&in, &f.format, err);
-    if (status == LW_OK && f.format == TRACES_KINETO) {
+    enum lw_status status = lw_importer_of(&in, &f.importer, err);
+    if (status == LW_OK && f.importer->timeline) {
         status = lw_kineto_take(&in, &damage, &options, &f.trace, err);
         if (status == LW_OK)
             status = look_at_trace(&f, job->report->kernels, err);
     } else if (status == LW_OK) {
         status = damage.code != LW_OK ? lw_fail(err, damage.code, "%s", damage.msg)
-                                      : look_at_other(&f, &in, job->hint, err);
+                                      : f.importer->look(&in, job->hint, &f.facts, err);
     }
     lw_input_free(&in);
     if (status != LW_OK)
@@ -91,7 +69,7 @@ static bool is_one_run(struct traces_report *r)
     char why[96];
 
     for (int64_t i = 0; i < r->n; i++)
-        if (r->files[i].format != TRACES_KINETO || r->files[i].trace.rank < 0 ||
+        if (!r->files[i].importer->timeline || r->files[i].trace.rank < 0 ||
             !r->files[i].device.has_device)
             return false;
     for (int64_t i = 0; i < r->n; i++)

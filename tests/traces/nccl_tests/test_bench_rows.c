@@ -13,7 +13,7 @@
 #include "shared/base/json.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
-#include "traces/import/file_format.h"
+#include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 #define TITLES "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw\n"
@@ -131,12 +131,12 @@ static void json_gives_ranks_nodes_operation_and_both_times(void **unused)
     static const struct traces_bench_hint none;
     struct lw_input in;
     struct traces_bench b;
-    enum traces_format format;
+    const struct lw_importer *importer;
     (void)unused;
 
     assert_int_equal(lw_input_read(JSON_FILE, 0, &in, NULL), LW_OK);
-    assert_int_equal(traces_format_of(&in, &format, NULL), LW_OK);
-    assert_int_equal(format, TRACES_NCCL_TESTS);
+    assert_int_equal(lw_importer_of(&in, &importer, NULL), LW_OK);
+    assert_ptr_equal(importer, &lw_importer_nccl_tests);
     assert_int_equal(traces_bench_read(&in, &none, &b, NULL), LW_OK);
     lw_input_free(&in);
     const struct traces_bench_table *t = &b.tables[0];

@@ -16,7 +16,7 @@
 #include "sim/cost/cost_model.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/fuzz/bench_target.h"
-#include "traces/import/file_format.h"
+#include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 static enum lw_status read_text(const char *text, const struct traces_bench_hint *hint,
@@ -399,13 +399,13 @@ static void published_tables_come_back_from_the_cost_function(void **state)
         struct traces_bench b;
         struct lw_cluster c;
         struct lw_err err = {0};
-        enum traces_format format;
+        const struct lw_importer *importer;
         if (!strstr(e->d_name, ".csv"))
             continue;
         snprintf(path, sizeof path, "../shared/netbench/%s", e->d_name);
         assert_int_equal(lw_input_read(path, 0, &in, &err), LW_OK);
-        assert_int_equal(traces_format_of(&in, &format, &err), LW_OK);
-        assert_int_equal(format, TRACES_NCCL_TESTS);
+        assert_int_equal(lw_importer_of(&in, &importer, &err), LW_OK);
+        assert_ptr_equal(importer, &lw_importer_nccl_tests);
         if (traces_bench_read(&in, &none, &b, &err) != LW_OK ||
             lw_cluster_from_bench(&b, 1, false, &c, &err) != LW_OK)
             fail_msg("%s", err.msg);

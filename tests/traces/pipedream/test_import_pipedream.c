@@ -14,7 +14,7 @@
 #include "shared/base/json.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/fuzz/pipedream_target.h"
-#include "traces/import/file_format.h"
+#include "traces/import/importer.h"
 #include "traces/pipedream/import_pipedream.h"
 
 static enum lw_status read_graph(const char *text, struct lw_profile_graph *g, struct lw_err *err)
@@ -190,11 +190,11 @@ static void recorded_profiles_keep_their_sums(void **state)
         snprintf(edges, sizeof edges, "%s%s_edges.csv", folder, want[i].model);
         assert_int_equal(lw_input_read(nodes, 0, &a, &err), LW_OK);
         assert_int_equal(lw_input_read(edges, 0, &b, &err), LW_OK);
-        enum traces_format format;
-        assert_int_equal(traces_format_of(&a, &format, &err), LW_OK);
-        assert_int_equal(format, TRACES_PIPEDREAM_NODES);
-        assert_int_equal(traces_format_of(&b, &format, &err), LW_OK);
-        assert_int_equal(format, TRACES_PIPEDREAM_EDGES);
+        const struct lw_importer *importer;
+        assert_int_equal(lw_importer_of(&a, &importer, &err), LW_OK);
+        assert_ptr_equal(importer, &lw_importer_pipedream);
+        assert_int_equal(lw_importer_of(&b, &importer, &err), LW_OK);
+        assert_ptr_equal(importer, &lw_importer_pipedream);
         assert_int_equal(lw_profile_graph_parse(nodes, a.text, edges, b.text, &g, &err), LW_OK);
         assert_int_equal(lw_workload_from_pipedream(&g, nodes, "", &w, &err), LW_OK);
         assert_int_equal(w.n_modules, want[i].n_modules);

@@ -1,0 +1,132 @@
+/* The table of importers: what must hold of every row. A new row adds its sample here. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/base/input.h"
+#include "traces/import/convert.h"
+
+static const struct {
+    const char *importer, *text;
+} samples[] = {
+    {"kineto", "{\"traceEvents\": []}"},
+    {"kineto", "\xef\xbb\xbf [{\"ph\": \"X\"}]"},
+    {"kineto", "{\"traceEvents\": [], \"note\": \"forward_compute_time=1\"}"},
+    {"measured-run", "{\"schema\": \"lapwing-groundtruth/1\"}"},
+    {"nccl-tests", "op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,8,1\n"},
+    {"pipedream", "node1 -- Input0 -- forward_compute_time=0.000, backward_compute_time=0.000, "
+                  "activation_size=0.0, parameter_size=0.000\n"},
+    {"pipedream", "node,op,fwd_ms,bwd_ms\n"},
+    {"pipedream", "src,dst\n"},
+    {"calls", "# lapwing-calls 1\n"},
+};
+
+static struct lw_input input_of(const char *text)
+{
+    return (struct lw_input){.name = "sample", .text = (char *)text, .len = strlen(text)};
+}
+
+static void every_row_is_whole_and_has_a_sample(void **state)
+{
+    (void)state;
+    for (int i = 0; i < lw_n_importers; i++) {
+        const struct lw_importer *x = lw_importers[i];
+        int n = 0;
+        assert_non_null(x->reads);
+        assert_non_null(x->import_help);
+        assert_non_null(x->is);
+        assert_non_null(x->convert);
+        assert_true(x->gives != 0);
+        assert_true(x->timeline || x->look); /* inspect shows it, or says why not */
+        assert_true(!x->inspect_help == (!x->timeline && !x->text));
+        assert_true(!x->text == !x->json && !x->text == !x->free);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(x->name, lw_importers[k]->name);
+        for (size_t k = 0; k < sizeof samples / sizeof *samples; k++)
+            n += strcmp(samples[k].importer, x->name) == 0;
+        if (n == 0)
+            fail_msg("importer '%s' has no sample", x->name);
+    }
+}
+
+static void a_format_is_found_by_content(void **state)
+{
+    const struct lw_importer *found;
+    struct lw_err err = {0};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof samples / sizeof *samples; k++) {
+        struct lw_input in = input_of(samples[k].text);
+        if (lw_importer_of(&in, &found, &err) != LW_OK)
+            fail_msg("%s: %s", samples[k].importer, err.msg);
+        assert_string_equal(found->name, samples[k].importer);
+    }
+    struct lw_input in = input_of("PK\x03\x04");
+    assert_int_equal(lw_importer_of(&in, &found, &err), LW_EFORMAT);
+    for (int i = 0; i < lw_n_importers; i++)
+        if (!strstr(err.msg, lw_importers[i]->reads))
+            fail_msg("'%s' is not in: %s", lw_importers[i]->reads, err.msg);
+}
+
+static void help_names_every_format(void **state)
+{
+    char text[2048];
+
+    (void)state;
+    for (int inspect = 0; inspect < 2; inspect++) {
+        lw_importers_help("Begin.", inspect, " End.", text, sizeof text);
+        for (int i = 0; i < lw_n_importers; i++) {
+            const struct lw_importer *x = lw_importers[i];
+            const char *help = inspect ? x->inspect_help : x->import_help;
+            assert_true(!help || strstr(text, help));
+        }
+        assert_string_equal(text + strlen(text) - 5, " End.");
+    }
+}
+
+static void refuses(const struct traces_file *f, int n, const struct traces_wanted *want,
+                    const char *says)
+{
+    struct traces_converted out;
+    struct lw_err err = {0};
+
+    assert_int_equal(traces_convert(f, n, want, &out, &err), LW_EINVAL);
+    if (!strstr(err.msg, says))
+        fail_msg("'%s' is not in: %s", says, err.msg);
+}
+
+static void what_a_row_does_not_give_is_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < lw_n_importers; i++) {
+        const struct lw_importer *x = lw_importers[i];
+        struct traces_file f[2] = {{.file = "a", .importer = x}, {.file = "b", .importer = x}};
+        if (!(x->gives & LW_GIVES_WORKLOAD))
+            refuses(f, 1, &(struct traces_wanted){.workload = true}, "gives no workload (-o");
+        if (!(x->gives & LW_GIVES_CLUSTER))
+            refuses(f, 1, &(struct traces_wanted){.cluster = true},
+                    "gives no cluster (--cluster-out");
+        if (!x->timeline)
+            refuses(f, 1, &(struct traces_wanted){.chosen = true}, "concern PyTorch traces");
+        if (x->one_file)
+            refuses(f, 2, &(struct traces_wanted){0}, "one file of format");
+        f[1].importer = lw_importers[(i + 1) % lw_n_importers];
+        refuses(f, 2, &(struct traces_wanted){0}, "import them apart");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_whole_and_has_a_sample),
+        cmocka_unit_test(a_format_is_found_by_content),
+        cmocka_unit_test(help_names_every_format),
+        cmocka_unit_test(what_a_row_does_not_give_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

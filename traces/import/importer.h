@@ -1,0 +1,67 @@
+#ifndef LW_TRACES_IMPORT_IMPORTER_H
+#define LW_TRACES_IMPORT_IMPORTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "shared/base/err.h"
+#include "shared/base/units.h"
+
+struct lw_input;
+struct lw_jsonout;
+struct traces_bench_hint;
+struct traces_converted;
+struct traces_file;
+struct traces_wanted;
+
+enum { LW_GIVES_WORKLOAD = 1, LW_GIVES_CLUSTER = 2 };
+
+/* A measured collective, as a row of `inspect --format csv`; in_place_ns -1 = not measured. */
+struct traces_measured_row {
+    const char *op, *dtype;
+    int32_t n_ranks;
+    int64_t bytes, time_ns, in_place_ns;
+};
+
+/* A format of recordings: one file traces/import/importer_NAME.c with one row of the table in
+ * importers.c. Words of help and refusals, detection, import and inspect come from the rows. */
+struct lw_importer {
+    const char *name;  /* "nccl-tests" */
+    const char *reads; /* what files it is, after "what is read: " */
+    const char *import_help, *inspect_help; /* a sentence each; NULL = not inspected */
+    unsigned gives;    /* LW_GIVES_...: what can be asked of an import */
+    const char *instead; /* with less than both: what the other option gives, or NULL */
+    bool timeline;     /* a PyTorch trace: read into traces_file.source, replayed, stored */
+    bool one_file;     /* not several files at a time */
+
+    /* Whether the file is of this format, by its content; text is in's without byte order mark and
+     * blanks. Formats are asked in the order of the table. */
+    bool (*is)(const struct lw_input *in, const char *text, size_t len);
+    /* f[n], all of this format, into what is wanted, which is among `gives`. */
+    enum lw_status (*convert)(const struct traces_file *f, int n, const struct traces_wanted *want,
+                              struct traces_converted *out, struct lw_err *err);
+
+    /* inspect, of formats without a timeline. Facts are what look read; name is the file's. */
+    enum lw_status (*look)(const struct lw_input *in, const struct traces_bench_hint *hint,
+                           void **facts, struct lw_err *err);
+    enum lw_status (*text)(const void *facts, const char *name, FILE *f, struct lw_err *err);
+    enum lw_status (*json)(const void *facts, struct lw_jsonout *o, struct lw_err *err);
+    bool (*measured)(const void *facts, int64_t k, struct traces_measured_row *row); /* optional */
+    void (*free)(void *facts);
+};
+
+extern const struct lw_importer lw_importer_kineto, lw_importer_measured, lw_importer_pipedream,
+    lw_importer_calls, lw_importer_nccl_tests;
+
+extern const struct lw_importer *const lw_importers[];
+extern const int lw_n_importers;
+
+/* LW_EFORMAT: none of these; says what it looks like, where that is known, and what is read. */
+enum lw_status lw_importer_of(const struct lw_input *in, const struct lw_importer **out,
+                              struct lw_err *err);
+/* The sentences of all rows after `begin`. */
+void lw_importers_help(const char *begin, bool inspect, const char *end, char *text, size_t size);
+
+#endif

@@ -1,0 +1,234 @@
+/* Calls of NCCL and MPI by a preloaded recorder. `inspect` shows a row for each op, type, size and
+ * number of ranks, and the period in which the calls repeat. */
+#include <stdlib.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+#include "shared/base/units.h"
+#include "traces/calls/import_calls.h"
+#include "traces/import/convert.h"
+
+static bool is(const struct lw_input *in, const char *text, size_t len)
+{
+    (void)in;
+    return traces_recorded_is(text, len);
+}
+
+static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,
+                              struct traces_converted *out, struct lw_err *err)
+{
+    struct traces_recorded *c;
+    struct traces_bench b = {0};
+    enum lw_status status = LW_OK;
+    int n_read = 0;
+
+    (void)want;
+    c = lw_calloc((size_t)n, sizeof *c);
+    if (!c)
+        return lw_fail_nomem(err);
+    for (; status == LW_OK && n_read < n; n_read += status == LW_OK)
+        status = traces_recorded_read(&f[n_read].in, &c[n_read], err);
+    if (status == LW_OK)
+        status = traces_recorded_tables(c, n, &b, err);
+    if (status == LW_OK)
+        status = lw_cluster_from_bench(&b, 1, false, &out->cluster, err);
+    out->has_cluster = status == LW_OK;
+    traces_bench_free(&b);
+    while (n_read > 0)
+        traces_recorded_free(&c[--n_read]);
+    lw_free(c);
+    return status;
+}
+
+static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
+                           void **facts, struct lw_err *err)
+{
+    struct traces_recorded *c = lw_calloc(1, sizeof *c);
+
+    (void)hint;
+    if (!c)
+        return lw_fail_nomem(err);
+    enum lw_status status = traces_recorded_read(in, c, err);
+    if (status != LW_OK)
+        lw_free(c);
+    else
+        *facts = c;
+    return status;
+}
+
+static void forget(void *facts)
+{
+    traces_recorded_free(facts);
+    lw_free(facts);
+}
+
+struct call_row {
+    enum lw_op_kind op;
+    const char *dtype;
+    int64_t bytes, n, n_in_period, n_spans, span_ns, host_ns; /* sums of the two times */
+    int32_t n_ranks;
+};
+
+struct call_rows {
+    struct call_row *rows;
+    int64_t n, n_calls, n_periods, period_ns; /* n_calls: of one period */
+};
+
+static bool same_row(const struct call_row *a, const struct call_row *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && a->bytes == b->bytes &&
+           a->n_ranks == b->n_ranks;
+}
+
+/* Communication that takes longest first; then by op and size. */
+static int by_weight(const void *pa, const void *pb)
+{
+    const struct call_row *a = pa, *b = pb;
+
+    if (a->span_ns != b->span_ns)
+        return a->span_ns > b->span_ns ? -1 : 1;
+    if (a->op != b->op)
+        return (int)a->op - (int)b->op;
+    return a->bytes != b->bytes ? (a->bytes > b->bytes ? -1 : 1) : b->n_ranks - a->n_ranks;
+}
+
+static int by_kind(const void *pa, const void *pb)
+{
+    const struct call_row *a = pa, *b = pb;
+
+    if (a->op != b->op)
+        return (int)a->op - (int)b->op;
+    if (a->dtype != b->dtype)
+        return a->dtype < b->dtype ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    return a->n_ranks - b->n_ranks;
+}
+
+static enum lw_status collect(const struct traces_recorded *c, struct call_rows *out,
+                              struct lw_err *err)
+{
+    struct call_rows r = {0};
+    int64_t n = 0;
+
+    LW_TRY(traces_recorded_period(c, &r.n_calls, &r.n_periods, &r.period_ns, err));
+    r.rows = lw_calloc((size_t)c->n + 1, sizeof *r.rows);
+    if (!r.rows)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < c->n; i++) {
+        const struct traces_recorded_call *k = &c->calls[i];
+        r.rows[i] = (struct call_row){
+            .op = k->op, .dtype = k->dtype_known ? lw_dtype_name(k->dtype) : "?",
+            .bytes = traces_recorded_bytes(c, k), .n = 1, .n_in_period = i >= c->n - r.n_calls,
+            .n_spans = k->start_ns >= 0, .span_ns = k->start_ns >= 0 ? k->end_ns - k->start_ns : 0,
+            .host_ns = k->host_ns, .n_ranks = c->comms[k->comm].n_ranks};
+    }
+    qsort(r.rows, (size_t)c->n, sizeof *r.rows, by_kind);
+    for (int64_t i = 0; i < c->n; i++) {
+        struct call_row *last = n > 0 ? &r.rows[n - 1] : NULL, *x = &r.rows[i];
+        if (!last || !same_row(last, x)) {
+            r.rows[n++] = *x;
+            continue;
+        }
+        last->n += x->n;
+        last->n_in_period += x->n_in_period;
+        last->n_spans += x->n_spans;
+        last->span_ns += x->span_ns;
+        last->host_ns += x->host_ns;
+    }
+    r.n = n;
+    qsort(r.rows, (size_t)n, sizeof *r.rows, by_weight);
+    *out = r;
+    return LW_OK;
+}
+
+static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_err *err)
+{
+    const struct traces_recorded *c = facts;
+    struct call_rows r;
+
+    LW_TRY(collect(c, &r, err));
+    lw_jsonout_string(o, "library", c->library);
+    lw_jsonout_string(o, "host", c->host);
+    lw_jsonout_int(o, "n_calls", c->n);
+    lw_jsonout_int(o, "n_communicators", c->n_comms);
+    lw_jsonout_int(o, "n_calls_per_period", r.n_calls);
+    lw_jsonout_int(o, "n_periods", r.n_periods);
+    if (r.n_calls > 0)
+        lw_jsonout_int(o, "period_ns", r.period_ns);
+    else
+        lw_jsonout_null(o, "period_ns");
+    lw_jsonout_array(o, "calls");
+    for (int64_t i = 0; i < r.n; i++) {
+        const struct call_row *x = &r.rows[i];
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(x->op));
+        lw_jsonout_string(o, "dtype", x->dtype);
+        lw_jsonout_known(o, "bytes", x->bytes);
+        lw_jsonout_known(o, "n_ranks", x->n_ranks);
+        lw_jsonout_int(o, "n_calls", x->n);
+        lw_jsonout_int(o, "n_calls_per_period", x->n_in_period);
+        lw_jsonout_known(o, "mean_span_ns", x->n_spans ? x->span_ns / x->n_spans : -1);
+        lw_jsonout_int(o, "mean_host_ns", x->host_ns / x->n);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    lw_free(r.rows);
+    return LW_OK;
+}
+
+static enum lw_status text(const void *facts, const char *name, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"op", "dtype", ">size", ">ranks", ">calls", ">per period",
+                                         ">mean time", ">mean time on the host"};
+    const struct traces_recorded *c = facts;
+    struct call_rows r;
+    char buf[32];
+
+    LW_TRY(collect(c, &r, err));
+    fprintf(f, "%s: %lld recorded calls of %s on %d communicator%s of this process\n", name,
+            (long long)c->n, c->library, c->n_comms, c->n_comms == 1 ? "" : "s");
+    if (r.n_calls > 0)
+        fprintf(f, "%lld calls repeat %lld times at the end, every %s (median)\n",
+                (long long)r.n_calls, (long long)r.n_periods,
+                lw_format_ps(buf, r.period_ns * LW_PS_PER_NS));
+    else
+        fputs("no sequence of calls repeats at least three times at the end\n", f);
+    struct lw_table *t = lw_table_new(8, titles);
+    for (int64_t i = 0; t && i < r.n; i++) {
+        const struct call_row *x = &r.rows[i];
+        lw_table_cell(t, "%s", lw_op_name(x->op));
+        lw_table_cell(t, "%s", x->dtype);
+        lw_table_cell(t, "%s", x->bytes < 0 ? "-" : lw_format_bytes(buf, x->bytes));
+        lw_table_cell(t, "%d", x->n_ranks);
+        lw_table_cell(t, "%lld", (long long)x->n);
+        lw_table_cell(t, "%lld", (long long)x->n_in_period);
+        lw_table_cell(t, "%s",
+                      x->n_spans == 0 ? "-"
+                                      : lw_format_ps(buf, x->span_ns / x->n_spans * LW_PS_PER_NS));
+        lw_table_cell(t, "%s", lw_format_ps(buf, x->host_ns / x->n * LW_PS_PER_NS));
+    }
+    lw_free(r.rows);
+    if (!t)
+        return lw_fail_nomem(err);
+    enum lw_status status = lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    return status;
+}
+
+const struct lw_importer lw_importer_calls = {
+    .name = "calls",
+    .reads = "recorded calls of NCCL and MPI",
+    .import_help = "Recorded calls of NCCL and MPI give a cluster.",
+    .inspect_help = "Recorded calls of NCCL and MPI: sums by operation and size.",
+    .gives = LW_GIVES_CLUSTER,
+    .instead = "--cluster-out writes the measured collectives",
+    .is = is,
+    .convert = convert,
+    .look = look,
+    .text = text,
+    .json = json,
+    .free = forget,
+};

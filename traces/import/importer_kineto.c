@@ -1,0 +1,101 @@
+/* PyTorch profiler traces. `inspect` and `sim --replay` know their timelines themselves. */
+#include <stdio.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/files/files.h"
+#include "traces/import/convert.h"
+#include "traces/workload/to_cluster.h"
+
+static bool is(const struct lw_input *in, const char *text, size_t len)
+{
+    (void)in;
+    return len > 0 && (*text == '{' || *text == '[');
+}
+
+/* ---- the memory bandwidth of the recorded device ---- */
+
+enum { HOST_GB_PER_S = 10, DEVICE_GB_PER_S = 1000 }; /* assumed where nothing is known */
+
+static bool ran_on_device(const struct lw_trace *t)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        if (lw_trace_on_device(t, i))
+            return true;
+    return false;
+}
+
+static void assume_memory(const struct lw_trace *t, struct traces_memory *m)
+{
+    bool device = ran_on_device(t);
+    int rate = device ? DEVICE_GB_PER_S : HOST_GB_PER_S;
+
+    m->bytes_per_s = rate * 1e9;
+    if (device)
+        snprintf(m->source, sizeof m->source,
+                 "assumed %d GB/s: '%.60s' is not a known device, --from-device KIND names one", rate,
+                 t->device >= 0 ? lw_trace_text(t, t->device) : "unknown");
+    else
+        snprintf(m->source, sizeof m->source, "assumed %d GB/s for a host", rate);
+}
+
+static enum lw_status find_memory(const struct traces_source *s, const char *from_device,
+                                  struct traces_memory *m, struct lw_err *err)
+{
+    struct lw_cluster c;
+
+    if (from_device)
+        LW_TRY(lw_cluster_find_device(from_device, &c, err));
+    else
+        LW_TRY(lw_cluster_find_recorded(lw_trace_text(&s->trace, s->trace.device), &c, err));
+    const struct lw_figure *f = &c.device.memory_bytes_per_s;
+    if (c.name && lw_figure_is_set(*f)) {
+        m->bytes_per_s = f->value;
+        snprintf(m->source, sizeof m->source, "%.60s: %.120s", c.device.kind, f->source);
+    } else {
+        assume_memory(&s->trace, m);
+    }
+    lw_cluster_free(&c);
+    return LW_OK;
+}
+
+static enum lw_status convert(const struct traces_file *f, int n,
+                                  const struct traces_wanted *want, struct traces_converted *out,
+                                  struct lw_err *err)
+{
+    struct traces_source *v = lw_alloc((size_t)n * sizeof *v); /* views: freed with the files */
+    struct traces_choice choice = want->choice;
+    enum lw_status status = v ? LW_OK : lw_fail_nomem(err);
+
+    for (int i = 0; status == LW_OK && i < n; i++)
+        v[i] = f[i].source;
+    if (status == LW_OK)
+        status = find_memory(&v[0], want->from_device, &choice.memory, err);
+    if (status == LW_OK && want->workload) {
+        status = lw_workload_from_traces(v, n, &choice, &out->workload, &out->coverage, err);
+        out->has_workload = status == LW_OK;
+    }
+    if (status == LW_OK && want->cluster) {
+        status = lw_cluster_from_traces(v, n, &choice.memory, &out->cluster, err);
+        out->has_cluster = status == LW_OK;
+    }
+    lw_free(v);
+    return status;
+}
+
+const struct lw_importer lw_importer_kineto = {
+    .name = "kineto",
+    .reads = "PyTorch profiler traces (Kineto, Chrome JSON)",
+    .import_help = "PyTorch profiler (Kineto) traces of one model give a workload: modules, "
+                   "parameters, gradient-ready times, gaps. A trace of one rank alone gives the "
+                   "times; traces of data-parallel ranks beside it give what to compare with "
+                   "(world size, step, buckets), and their collectives as --cluster-out. The "
+                   "sidecar that record_ddp.py writes is found beside each trace.",
+    .inspect_help = "PyTorch profiler (Kineto) traces: for devices the busy, exposed and idle time "
+                    "of each iteration and its communication kernels with bytes; for the host its "
+                    "steps, phases and collectives.",
+    .gives = LW_GIVES_WORKLOAD | LW_GIVES_CLUSTER,
+    .timeline = true,
+    .is = is,
+    .convert = convert,
+};

@@ -1,0 +1,155 @@
+/* Tables of measured collectives: nccl-tests' output, or CSV. */
+#include "shared/base/arena.h"
+#include "shared/base/input.h"
+#include "shared/base/jsonout.h"
+#include "shared/base/table.h"
+#include "traces/import/convert.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
+
+static bool is(const struct lw_input *in, const char *text, size_t len)
+{
+    if (len > 0 && (*text == '{' || *text == '['))
+        return traces_bench_is_json(in->text, in->len);
+    return traces_bench_is(in->text, in->len);
+}
+
+static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,
+                              struct traces_converted *out, struct lw_err *err)
+{
+    struct traces_bench *b;
+    enum lw_status status = LW_OK;
+    int n_read = 0;
+
+    b = lw_calloc((size_t)n, sizeof *b);
+    if (!b)
+        return lw_fail_nomem(err);
+    for (; status == LW_OK && n_read < n; n_read += status == LW_OK)
+        status = traces_bench_read(&f[n_read].in, &want->bench, &b[n_read], err);
+    if (status == LW_OK)
+        status = lw_cluster_from_bench(b, n, want->in_place, &out->cluster, err);
+    out->has_cluster = status == LW_OK;
+    while (n_read > 0)
+        traces_bench_free(&b[--n_read]);
+    lw_free(b);
+    return status;
+}
+
+static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
+                           void **facts, struct lw_err *err)
+{
+    struct traces_bench *b = lw_calloc(1, sizeof *b);
+
+    if (!b)
+        return lw_fail_nomem(err);
+    enum lw_status status = traces_bench_read(in, hint, b, err);
+    if (status != LW_OK)
+        lw_free(b);
+    else
+        *facts = b;
+    return status;
+}
+
+static void forget(void *facts)
+{
+    traces_bench_free(facts);
+    lw_free(facts);
+}
+
+static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_err *err)
+{
+    const struct traces_bench *b = facts;
+
+    (void)err;
+    lw_jsonout_array(o, "tables");
+    for (int32_t i = 0; i < b->n; i++) {
+        const struct traces_bench_table *t = &b->tables[i];
+        lw_jsonout_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(t->op));
+        lw_jsonout_string(o, "dtype", lw_dtype_name(t->dtype));
+        lw_jsonout_int(o, "n_ranks", t->n_ranks);
+        lw_jsonout_int(o, "n_nodes", t->n_nodes);
+        lw_jsonout_string(o, "device", *t->gpu ? t->gpu : NULL);
+        lw_jsonout_array(o, "rows");
+        for (int32_t k = 0; k < t->n_rows; k++) {
+            lw_jsonout_line_object(o, NULL);
+            lw_jsonout_int(o, "bytes", t->rows[k].bytes);
+            lw_jsonout_ns(o, "time_ns", t->rows[k].time);
+            if (t->rows[k].in_place > 0)
+                lw_jsonout_ns(o, "in_place_ns", t->rows[k].in_place);
+            else
+                lw_jsonout_null(o, "in_place_ns");
+            lw_jsonout_end(o);
+        }
+        lw_jsonout_end(o);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    return LW_OK;
+}
+
+static enum lw_status text(const void *facts, const char *name, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"op", "dtype", ">ranks", ">nodes", "device", ">size",
+                                         ">out of place", ">in place", ">algbw GB/s"};
+    struct lw_table *t = lw_table_new(9, titles);
+    const struct traces_bench *b = facts;
+    char buf[32];
+
+    if (!t)
+        return lw_fail_nomem(err);
+    fprintf(f, "%s: measured collectives, %d table%s%s%s\n", name, b->n,
+            b->n == 1 ? "" : "s", *b->version ? ", NCCL " : "",
+            b->version);
+    for (int32_t i = 0; i < b->n; i++)
+        for (int32_t k = 0; k < b->tables[i].n_rows; k++) {
+            const struct traces_bench_table *x = &b->tables[i];
+            const struct traces_bench_row *row = &x->rows[k];
+            lw_table_cell(t, "%s", lw_op_name(x->op));
+            lw_table_cell(t, "%s", lw_dtype_name(x->dtype));
+            lw_table_cell(t, "%d", x->n_ranks);
+            lw_table_cell(t, "%d", x->n_nodes);
+            lw_table_cell(t, "%s", *x->gpu ? x->gpu : "-");
+            lw_table_cell(t, "%s", lw_format_bytes(buf, row->bytes));
+            lw_table_cell(t, "%s", lw_format_ps(buf, row->time));
+            lw_table_cell(t, "%s", row->in_place > 0 ? lw_format_ps(buf, row->in_place) : "-");
+            lw_table_cell(t, "%.3f", (double)row->bytes / ((double)row->time / 1e3));
+        }
+    enum lw_status status = lw_table_print(t, f, 2, err);
+    lw_table_free(t);
+    return status;
+}
+
+/* The k-th row over all tables. */
+static bool measured(const void *facts, int64_t k, struct traces_measured_row *row)
+{
+    const struct traces_bench *b = facts;
+
+    for (int32_t i = 0; i < b->n; k -= b->tables[i++].n_rows)
+        if (k < b->tables[i].n_rows) {
+            const struct traces_bench_table *t = &b->tables[i];
+            const struct traces_bench_row *x = &t->rows[k];
+            *row = (struct traces_measured_row){
+                lw_op_name(t->op), lw_dtype_name(t->dtype), t->n_ranks, x->bytes,
+                lw_ps_to_ns(x->time), x->in_place > 0 ? lw_ps_to_ns(x->in_place) : -1};
+            return true;
+        }
+    return false;
+}
+
+const struct lw_importer lw_importer_nccl_tests = {
+    .name = "nccl-tests",
+    .reads = "nccl-tests output and tables of collectives as CSV (op, nranks, nnodes, size_bytes, "
+             "time_us)",
+    .import_help = "nccl-tests output and CSV tables of collectives (op, nranks, nnodes, "
+                   "size_bytes, time_us) give a cluster.",
+    .inspect_help = "Tables of collectives (nccl-tests, CSV): their rows.",
+    .gives = LW_GIVES_CLUSTER,
+    .instead = "--cluster-out writes its tables",
+    .is = is,
+    .convert = convert,
+    .look = look,
+    .text = text,
+    .json = json,
+    .measured = measured,
+    .free = forget,
+};
