@@ -65,6 +65,10 @@ static void json_run(struct lw_jsonout *o, const char *key, const struct lw_run 
     lw_jsonout_string(o, "honesty", r->honesty);
     lw_jsonout_string(o, "plan_hash", r->plan_hash[0] ? r->plan_hash : NULL);
     lw_jsonout_string(o, "cluster", r->cluster_name);
+    if (r->samples < 0)
+        lw_jsonout_null(o, "samples");
+    else
+        lw_jsonout_int(o, "samples", r->samples);
     lw_jsonout_string(o, "label", label);
     lw_jsonout_end(o);
 }

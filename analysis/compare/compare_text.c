@@ -192,6 +192,21 @@ static void put_side(const struct lw_comparison *c, int side, FILE *f)
             c->label[side][0] ? ": " : "", c->label[side]);
 }
 
+/* A shorter step is no gain where it trains fewer samples. */
+static void put_samples(const struct lw_comparison *c, FILE *f)
+{
+    int64_t a = c->predicted.samples, b = c->measured.samples;
+
+    if (!c->of_one_kind || a <= 0 || b <= 0 || a == b)
+        return;
+    if (c->step.predicted <= 0 || c->step.measured < 0)
+        return;
+    double of_a = (double)c->step.predicted * 1e-9 / (double)a;
+    double of_b = (double)c->step.measured * 1e-9 / (double)b;
+    fprintf(f, "A step trains %lld samples in A and %lld in B: a sample takes %.3f ms and %.3f ms "
+            "(%+.1f %%)\n\n", (long long)a, (long long)b, of_a, of_b, 100 * (of_b - of_a) / of_a);
+}
+
 static void put_heading(const struct lw_comparison *c, FILE *f)
 {
     const struct lw_run *p = &c->predicted, *m = &c->measured;
@@ -219,6 +234,7 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
     put_heading(c, f);
     if (c->note[0])
         fprintf(f, "note: %s\n\n", c->note);
+    put_samples(c, f);
     fprintf(f, "parts of the period of rank %d", c->rank[0]);
     if (c->rank[0] != c->rank[1])
         fprintf(f, " against rank %d", c->rank[1]);

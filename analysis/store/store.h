@@ -113,6 +113,7 @@ struct lw_run {
     const char *backend, *honesty, *command, *message, *version;
     int64_t seed, started_at, n_spans;
     int32_t n_warmup;
+    int64_t samples;             /* of one step, over all ranks; -1 = not known */
     lw_ps step, exposed_comm, compute_busy, comm_busy; /* -1 = not stored */
 };
 

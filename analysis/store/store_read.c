@@ -26,7 +26,8 @@ static const char run_columns[] =
     " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'comm_busy_ps'"
     "   AND m.step = -1 AND m.rank = -1),"
     " run.name, (SELECT group_concat(name || '=' || value, char(10)) FROM plan_option"
-    "   WHERE plan_option.plan = run.plan)"
+    "   WHERE plan_option.plan = run.plan),"
+    " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'samples')"
     " FROM run LEFT JOIN plan ON plan.id = run.plan ";
 
 /* Copy a text column; NULL only without memory. */
@@ -77,7 +78,7 @@ static enum lw_status read_strings(struct lw_sql *q, struct lw_arena *a, struct 
     return r->name ? LW_OK : lw_fail_nomem(err);
 }
 
-static lw_ps measure(struct lw_sql *q, int column)
+static int64_t measure(struct lw_sql *q, int column)
 {
     return lw_sql_is_null(q, column) ? -1 : lw_sql_int(q, column);
 }
@@ -101,6 +102,7 @@ static enum lw_status read_run(struct lw_sql *q, struct lw_arena *a, struct lw_r
         .exposed_comm = measure(q, 24),
         .compute_busy = measure(q, 25),
         .comm_busy = measure(q, 26),
+        .samples = measure(q, 29),
     };
     return read_strings(q, a, r, err);
 }

@@ -12,6 +12,7 @@
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
 #include "analysis/store/store_plan.h"
+#include "shared/timeline/throughput.h"
 
 enum { ROWS_PER_TRANSACTION = 10000 };
 
@@ -65,6 +66,16 @@ static enum lw_status insert_run(struct lw_store *s, const struct lw_run_info *i
     return LW_OK;
 }
 
+/* Steps of runs compare only where they train the same samples. */
+static enum lw_status put_samples(struct lw_store *s, const struct lw_run_info *info, int64_t run,
+                                  struct lw_err *err)
+{
+    if (!info->plan || !info->workload || info->workload->batch <= 0)
+        return LW_OK;
+    return lw_store_metric_int(s, run, "samples", -1, -1,
+                               lw_plan_samples(info->plan, info->workload->batch), err);
+}
+
 enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *info, int64_t *run,
                                   struct lw_err *err)
 {
@@ -74,6 +85,8 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
     enum lw_status st = info->plan ? lw_store_put_plan(s, info->plan, &plan, err) : LW_OK;
     if (st == LW_OK)
         st = insert_run(s, info, plan, &id, err);
+    if (st == LW_OK)
+        st = put_samples(s, info, id, err);
     if (st == LW_OK && !info->over)
         st = lw_run_process_note(s, id, err);
     if (st != LW_OK) {

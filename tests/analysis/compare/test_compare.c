@@ -365,6 +365,20 @@ static void two_predictions_are_a_and_b(void **state)
     expect("runs --format csv", 0, "bucket-cap 8.00 KiB");
 }
 
+/* A step that trains fewer samples is shorter and no gain: 2 samples (1 a rank) against 8. */
+static void steps_of_other_sample_counts_compare_by_sample(void **state)
+{
+    (void)state;
+    shell("$L model mlp --layers 2 --width 64 --batch 1 -o w.json >log && "
+          "for dp in 2 8; do $L sim -w w.json -c dgx-a100 --dp $dp --db s.db -q >log; done", NULL);
+    const char *out = lapwing("compare 1 2 --db s.db", NULL);
+    assert_non_null(strstr(out, "A step trains 2 samples in A and 8 in B: a sample takes "));
+    out = lapwing("compare 1 2 --db s.db --format json", NULL);
+    assert_non_null(strstr(out, "\"samples\": 2"));
+    assert_non_null(strstr(out, "\"samples\": 8"));
+    assert_null(strstr(lapwing("compare 1 1 --db s.db", NULL), "a sample takes"));
+}
+
 #define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
 
 /* One plan, predicted on two clusters: each execution belongs to the prediction on its own
@@ -406,6 +420,7 @@ int main(void)
         STORED(without_runs_every_execution_stands_beside_its_last_prediction),
         STORED(csv_holds_buckets_and_ops_too),
         STORED(two_predictions_are_a_and_b),
+        STORED(steps_of_other_sample_counts_compare_by_sample),
         STORED(every_failing_allocation_is_reported_and_leaks_nothing),
     };
 
