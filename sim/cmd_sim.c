@@ -1,15 +1,14 @@
 /* lapwing sim: predict a plan's timeline on a cluster. */
-#include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/compare/compare.h"
 #include "shared/base/clock.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/cli/plan_source.h"
+#include "analysis/store/store.h"
 #include "analysis/study/replay_predict.h"
+#include "analysis/study/store_sim_run.h"
 #include "analysis/validate/run_errors.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/samples.h"
@@ -30,8 +29,6 @@ static const struct lw_usage usage = {
 };
 
 /* What the command line says, and all that the command makes of it. */
-enum { FEW_SPANS = 20000 }; /* stored without being asked for: explain and plot need them */
-
 struct session {
     struct lw_plan_source source;
     struct sim_replay replay;
@@ -51,9 +48,7 @@ struct session {
     struct lw_sim_samples samples;
     int32_t n_warmup;
     double wall_s;
-    struct lw_store *store; /* NULL: --no-db, or the row could not be made (unstored says why) */
-    int64_t row;            /* of the run; -1 = none */
-    struct lw_err unstored;
+    struct lw_sim_row row;
 };
 
 /* What leads up to the steady state is warm-up. A replay has the steps of its traces. */
@@ -107,7 +102,7 @@ static enum lw_status run(struct session *s, struct lw_err *err)
     return status;
 }
 
-static enum lw_status begin_row_in(struct session *s, struct lw_err *err)
+static void begin_row(struct session *s)
 {
     struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &s->plan, .cluster = &s->cluster,
                                .workload = s->source.has_workload ? &s->source.workload : NULL,
@@ -115,19 +110,8 @@ static enum lw_status begin_row_in(struct session *s, struct lw_err *err)
                                .seed = s->seed > 0 ? s->seed : 0,
                                .n_warmup = s->n_warmup};
 
-    LW_TRY(lw_store_open(s->db, LW_STORE_WRITE, &s->store, err));
-    return lw_store_begin_run(s->store, &info, &s->row, err);
-}
-
-/* The run is in the database before anything can end it. A prediction that cannot be stored is
- * made all the same. */
-static void begin_row(struct session *s)
-{
-    if (s->no_db || begin_row_in(s, &s->unstored) == LW_OK)
-        return;
-    lw_store_close(s->store);
-    s->store = NULL;
-    s->row = -1;
+    if (!s->no_db)
+        lw_sim_row_begin(&s->row, s->db, &info);
 }
 
 static enum lw_status predict(struct session *s, struct lw_err *err)
@@ -143,73 +127,13 @@ static enum lw_status predict(struct session *s, struct lw_err *err)
     return lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err);
 }
 
-static enum lw_status store_spans(struct session *s, struct lw_err *err)
+static enum lw_status store(struct session *s, struct lw_err *err)
 {
-    struct lw_timeline all = {0};
+    struct lw_sim_end end = {.plan = &s->plan, .classes = &s->classes, .stats = &s->stats,
+                             .summary = &s->summary, .n_warmup = s->n_warmup,
+                             .wall_s = s->wall_s, .spans = s->spans};
 
-    LW_TRY(lw_sim_expand(&s->classes, &all, err));
-    enum lw_status status = lw_store_spans(s->store, s->row, &all, err);
-    if (status == LW_OK && s->summary.memory.rank >= 0)
-        status = lw_store_memory(s->store, s->row, &all, &s->plan, err);
-    lw_timeline_free(&all);
-    return status;
-}
-
-static enum lw_status store_ok(struct session *s, struct lw_err *err)
-{
-    if (s->spans || s->stats.n_ops <= FEW_SPANS)
-        LW_TRY(store_spans(s, err));
-    LW_TRY(lw_store_metric_int(s->store, s->row, "n_events", -1, -1, s->stats.n_events, err));
-    LW_TRY(lw_store_metric_real(s->store, s->row, "wall_s", -1, -1, s->wall_s, err));
-    LW_TRY(lw_store_finish_run(s->store, s->row, &s->summary, LW_RUN_OK, "", err));
-    return lw_comparison_record(s->store, s->row, err);
-}
-
-/* Store how the run ended: its figures, or (message) what went wrong. */
-static enum lw_status store(struct session *s, const char *message, struct lw_err *err)
-{
-    bool mine;
-
-    LW_TRY(lw_store_end_of_run(s->store, s->row, NULL, s->n_warmup, &mine, err));
-    if (!mine)
-        return lw_fail(err, LW_EFAILED, "%s: run %" PRId64 " was deleted or ended by another "
-                       "command while it ran", s->db, s->row);
-    if (message)
-        return lw_store_finish_run(s->store, s->row, NULL, LW_RUN_FAILED, message, err);
-    return store_ok(s, err);
-}
-
-/* An interrupt while a run is stored waits until it is stored: all of it is there, or nothing. */
-static enum lw_status store_whole(struct session *s, const char *message, struct lw_err *err)
-{
-    sigset_t interrupts, before;
-
-    if (!s->store) {
-        *err = s->unstored;
-        return s->unstored.code;
-    }
-    sigemptyset(&interrupts);
-    sigaddset(&interrupts, SIGINT);
-    sigaddset(&interrupts, SIGTERM);
-    sigaddset(&interrupts, SIGHUP);
-    sigprocmask(SIG_BLOCK, &interrupts, &before);
-    enum lw_status status = store(s, message, err);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return status;
-}
-
-/* A request that was refused is no run. */
-static void forget_row(struct session *s)
-{
-    struct lw_arena arena = {0};
-    struct lw_err unused;
-    struct lw_run r;
-    char id[24];
-
-    snprintf(id, sizeof id, "%" PRId64, s->row);
-    if (lw_store_find_run(s->store, id, &arena, &r, &unused) == LW_OK)
-        (void)lw_store_delete_runs(s->store, &r, 1, &unused);
-    lw_arena_free(&arena);
+    return s->no_db ? LW_OK : lw_sim_row_end(&s->row, &end, err);
 }
 
 /* How far earlier predictions on this cluster were off. */
@@ -217,7 +141,7 @@ static enum lw_status find_past(struct session *s, struct lw_sim_report *r, stru
 {
     struct lw_past_errors past = {0};
 
-    LW_TRY(lw_store_past_errors(s->store, &s->cluster, &past, err));
+    LW_TRY(lw_store_past_errors(s->row.store, &s->cluster, &past, err));
     r->n_past = past.n;
     r->mean_past_pct = past.mean_abs_pct;
     r->max_past_pct = past.max_abs_pct;
@@ -254,17 +178,14 @@ static enum lw_status work(struct session *s, struct lw_err *err)
     enum lw_status status = predict(s, &why);
 
     if (status != LW_OK) {
-        if (s->store && status != LW_EFAILED && status != LW_ENOMEM)
-            forget_row(s);
-        else if (s->store)
-            (void)store_whole(s, why.msg, &unused); /* what failed is the message to give */
+        lw_sim_row_fail(&s->row, status, why.msg, s->n_warmup);
         *err = why;
         return status;
     }
-    enum lw_status stored = s->no_db ? LW_OK : store_whole(s, NULL, err);
-    if (stored == LW_OK && s->store)
+    enum lw_status stored = store(s, err);
+    if (stored == LW_OK && !s->no_db)
         stored = find_past(s, &r, err);
-    r.run = stored == LW_OK ? s->row : -1;
+    r.run = stored == LW_OK ? s->row.id : -1;
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
     find_like(s, like, sizeof like, &r);
@@ -274,7 +195,7 @@ static enum lw_status work(struct session *s, struct lw_err *err)
 
 static void session_free(struct session *s)
 {
-    lw_store_close(s->store);
+    lw_sim_row_close(&s->row);
     lw_summary_free(&s->summary);
     lw_sim_classes_free(&s->classes);
     lw_sim_samples_free(&s->samples);
@@ -287,7 +208,7 @@ static void session_free(struct session *s)
 int cmd_sim(int argc, char **argv)
 {
     struct session s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
-                        .row = -1};
+                        .row.id = -1};
     struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps to measure (1)", 1, 1000000},

@@ -1,0 +1,116 @@
+/* Storing what sim did. */
+#include "analysis/study/store_sim_run.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "analysis/compare/compare.h"
+#include "analysis/store/store.h"
+
+enum { FEW_SPANS = 20000 }; /* stored without being asked for: explain and plot need them */
+
+void lw_sim_row_begin(struct lw_sim_row *row, const char *db, const struct lw_run_info *info)
+{
+    *row = (struct lw_sim_row){.db = db, .id = -1};
+    enum lw_status status = lw_store_open(db, LW_STORE_WRITE, &row->store, &row->unstored);
+
+    if (status == LW_OK)
+        status = lw_store_begin_run(row->store, info, &row->id, &row->unstored);
+    if (status != LW_OK)
+        lw_sim_row_close(row);
+}
+
+void lw_sim_row_close(struct lw_sim_row *row)
+{
+    lw_store_close(row->store);
+    row->store = NULL;
+}
+
+static enum lw_status store_spans(struct lw_sim_row *row, const struct lw_sim_end *end,
+                                  struct lw_err *err)
+{
+    struct lw_timeline all = {0};
+
+    LW_TRY(lw_sim_expand(end->classes, &all, err));
+    enum lw_status status = lw_store_spans(row->store, row->id, &all, err);
+    if (status == LW_OK && end->summary->memory.rank >= 0)
+        status = lw_store_memory(row->store, row->id, &all, end->plan, err);
+    lw_timeline_free(&all);
+    return status;
+}
+
+/* From here on the run counts as "not stored whole" until it is. */
+static enum lw_status take(struct lw_sim_row *row, int32_t n_warmup, struct lw_err *err)
+{
+    bool mine;
+
+    LW_TRY(lw_store_end_of_run(row->store, row->id, NULL, n_warmup, &mine, err));
+    return mine ? LW_OK
+                : lw_fail(err, LW_EFAILED, "%s: run %" PRId64 " was deleted or ended by another "
+                          "command while it ran", row->db, row->id);
+}
+
+static enum lw_status store_figures(struct lw_sim_row *row, const struct lw_sim_end *end,
+                                    struct lw_err *err)
+{
+    LW_TRY(take(row, end->n_warmup, err));
+    if (end->spans || end->stats->n_ops <= FEW_SPANS)
+        LW_TRY(store_spans(row, end, err));
+    LW_TRY(lw_store_metric_int(row->store, row->id, "n_events", -1, -1, end->stats->n_events, err));
+    LW_TRY(lw_store_metric_real(row->store, row->id, "wall_s", -1, -1, end->wall_s, err));
+    LW_TRY(lw_store_finish_run(row->store, row->id, end->summary, LW_RUN_OK, "", err));
+    return lw_comparison_record(row->store, row->id, err);
+}
+
+static void hold_interrupts(sigset_t *before)
+{
+    sigset_t interrupts;
+
+    sigemptyset(&interrupts);
+    sigaddset(&interrupts, SIGINT);
+    sigaddset(&interrupts, SIGTERM);
+    sigaddset(&interrupts, SIGHUP);
+    sigprocmask(SIG_BLOCK, &interrupts, before);
+}
+
+enum lw_status lw_sim_row_end(struct lw_sim_row *row, const struct lw_sim_end *end,
+                              struct lw_err *err)
+{
+    sigset_t before;
+
+    if (!row->store) {
+        *err = row->unstored;
+        return row->unstored.code;
+    }
+    hold_interrupts(&before);
+    enum lw_status status = store_figures(row, end, err);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+static void forget(struct lw_sim_row *row)
+{
+    struct lw_arena arena = {0};
+    struct lw_err unused;
+    struct lw_run r;
+    char id[24];
+
+    snprintf(id, sizeof id, "%" PRId64, row->id);
+    if (lw_store_find_run(row->store, id, &arena, &r, &unused) == LW_OK)
+        (void)lw_store_delete_runs(row->store, &r, 1, &unused);
+    lw_arena_free(&arena);
+}
+
+void lw_sim_row_fail(struct lw_sim_row *row, enum lw_status status, const char *message,
+                     int32_t n_warmup)
+{
+    struct lw_err unused; /* what failed is the message to give */
+
+    if (!row->store)
+        return;
+    if (status != LW_EFAILED && status != LW_ENOMEM)
+        forget(row);
+    else if (take(row, n_warmup, &unused) == LW_OK)
+        (void)lw_store_finish_run(row->store, row->id, NULL, LW_RUN_FAILED, message, &unused);
+}

@@ -1,0 +1,47 @@
+#ifndef LW_ANALYSIS_STUDY_STORE_SIM_RUN_H
+#define LW_ANALYSIS_STUDY_STORE_SIM_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/err.h"
+#include "shared/timeline/timeline.h"
+#include "sim/predict/sim.h"
+
+struct lw_run_info; /* analysis/store/store.h */
+struct lw_store;
+
+/* The row of a prediction, from its first moment to its end. */
+struct lw_sim_row {
+    const char *db;
+    struct lw_store *store; /* NULL: there is no row */
+    int64_t id;             /* -1 without one */
+    struct lw_err unstored; /* why there is none */
+};
+
+/* The run is stored as running. Where that fails, the prediction is made all the same: unstored
+ * says why, and lw_sim_row_end returns it. Close with lw_sim_row_close in either case. */
+void lw_sim_row_begin(struct lw_sim_row *row, const char *db, const struct lw_run_info *info);
+
+/* What a prediction came to; everything is borrowed. */
+struct lw_sim_end {
+    const struct lw_plan *plan;
+    const struct lw_sim_classes *classes;
+    const struct lw_sim_stats *stats;
+    const struct lw_summary *summary;
+    int32_t n_warmup;
+    double wall_s;
+    bool spans; /* store every op; up to 20,000 of a run are stored without being asked for */
+};
+
+/* Store the figures and end the run as ok, in one piece: an interrupt waits for it. LW_EFAILED:
+ * another command deleted or ended the run meanwhile. */
+enum lw_status lw_sim_row_end(struct lw_sim_row *row, const struct lw_sim_end *end,
+                              struct lw_err *err);
+/* A prediction that failed: it is stored as such (LW_EFAILED, LW_ENOMEM). A request that was
+ * refused is no run, and its row goes. */
+void lw_sim_row_fail(struct lw_sim_row *row, enum lw_status status, const char *message,
+                     int32_t n_warmup);
+void lw_sim_row_close(struct lw_sim_row *row);
+
+#endif
