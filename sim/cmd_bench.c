@@ -1,10 +1,9 @@
 /* lapwing bench: how fast planning, the simulator and the store are, on loads whose answer is
  * known. */
-#include "sim/cmd_bench.h"
-
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/bench/bench_loads.h"
 #include "exec/cmd_bench_exec.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"

@@ -1,5 +1,7 @@
 /* The loads of `lapwing bench` (docs/design/bench.md). Each sets up, then measures the one thing
  * that it is about: wall_s is of that alone, the peak of memory is of the whole process. */
+#include "analysis/bench/bench_loads.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,6 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "sim/bench/bench_plan.h"
-#include "sim/cmd_bench.h"
 #include "sim/cost/cost_model.h"
 #include "sim/engine/queue.h"
 #include "sim/predict/sim.h"

@@ -1,5 +1,5 @@
-#ifndef LW_SIM_CMD_BENCH_H
-#define LW_SIM_CMD_BENCH_H
+#ifndef LW_ANALYSIS_BENCH_BENCH_LOADS_H
+#define LW_ANALYSIS_BENCH_BENCH_LOADS_H
 
 #include <stdbool.h>
 #include <stdint.h>
