@@ -188,8 +188,10 @@ static enum lw_status tell(struct session *s, enum lw_status ran, const struct l
                                .summary = &s->summary, .message = why->msg, .run = -1,
                                .status = cmd_exec_status_name(ran),
                                .verify = s->options.verify, .cluster = &s->cluster,
-                               .workload = s->source.has_workload ? &s->source.workload : NULL};
+                               .workload = s->source.has_workload ? &s->source.workload : NULL,
+                               .cost = lw_sim_cost(&s->cluster)};
 
+    LW_TRY(lw_exec_measure_calls(&s->plan, &s->result, err));
     if (s->result.n_steps > 0)
         LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
                                      err));

@@ -8,6 +8,7 @@
 #include "exec/backend/optimizer.h"
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
+#include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 
 /* What runs a plan on real hardware. One table of functions per backend; everything in it is
@@ -21,7 +22,7 @@
  * messages' contents) is kept until poll reports that the work is done. Times are ns on the
  * world's clock. */
 
-#define EXEC_API_VERSION 7
+#define EXEC_API_VERSION 8
 
 struct exec_rows;
 struct exec_world;
@@ -296,6 +297,12 @@ struct exec_backend {
      * order. */
     enum lw_status (*comm_connect)(struct exec_world *w, struct exec_comm *c, int32_t rank,
                                    const int32_t *peers, int32_t n, struct lw_err *err);
+    /* (optional) What the library itself estimates that a collective of `rank`, which lives in
+     * this process, takes; m->mem is not read, and nothing runs. Every member calls, in one order.
+     * LW_ENOTSUP: the library has no estimate of it. */
+    enum lw_status (*comm_estimate)(struct exec_world *w, struct exec_comm *c, int32_t rank,
+                                    enum lw_op_kind op, const struct exec_message *m, int64_t *ns,
+                                    struct lw_err *err);
     void (*comm_destroy)(struct exec_world *w, struct exec_comm *c);
     /* (optional) All-reduces of the communicator go by this algorithm, said before its first op.
      * LW_ENOTSUP: one that the backend does not have, or that the group's nodes do not fit. */

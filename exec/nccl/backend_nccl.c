@@ -630,6 +630,7 @@ static const struct exec_backend backend = {
     .comm_create = nccl_comm_create,
     .comm_create_class = nccl_comm_create_class,
     .comm_connect = nccl_comm_connect,
+    .comm_estimate = nccl_comm_estimate,
     .comm_split = nccl_comm_split,
     .comm_destroy = nccl_comm_destroy,
     .all_reduce = all_reduce,

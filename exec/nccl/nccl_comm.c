@@ -505,6 +505,42 @@ static ncclResult_t call(const struct exec_comm *c, enum lw_op_kind op,
     }
 }
 
+/* NCCL estimates a group of calls instead of launching it (ncclGroupSimulateEnd, since 2.22). It
+ * leaves the time below 0 where it has none: sends and receives, and so all-to-all. */
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 3)
+enum lw_status nccl_comm_estimate(struct exec_world *w, struct exec_comm *c, int32_t rank,
+                                  enum lw_op_kind op, const struct exec_message *m, int64_t *ns,
+                                  struct lw_err *err)
+{
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    struct exec_message message = *m;
+    bool rooted = op == LW_OP_BROADCAST || op == LW_OP_REDUCE;
+
+    if (w->loop || rank != w->first || c->me < 0 || op == LW_OP_ALL_TO_ALL)
+        return lw_fail(err, LW_ENOTSUP, "NCCL has no estimate of this call");
+    message.mem = c->scratch;
+    message.peer = rooted ? c->index_of[m->peer] : 0;
+    enter(w, c->nccl);
+    ncclResult_t r = ncclGroupStart();
+    if (r == ncclSuccess)
+        r = call(c, op, &message, (cudaStream_t)w->setup);
+    ncclResult_t ended = ncclGroupSimulateEnd(&info);
+    LW_TRY(leave(w, c, r == ncclSuccess ? ended : r, "ncclGroupSimulateEnd", err));
+    if (!(info.estimatedTime >= 0) || info.estimatedTime > 9e9f)
+        return lw_fail(err, LW_ENOTSUP, "NCCL has no estimate of this call");
+    *ns = (int64_t)(info.estimatedTime * 1e3f + .5f);
+    return LW_OK;
+}
+#else
+enum lw_status nccl_comm_estimate(struct exec_world *w, struct exec_comm *c, int32_t rank,
+                                  enum lw_op_kind op, const struct exec_message *m, int64_t *ns,
+                                  struct lw_err *err)
+{
+    (void)w, (void)c, (void)rank, (void)op, (void)m, (void)ns;
+    return lw_fail(err, LW_ENOTSUP, "NCCL before 2.22.3 has no estimates");
+}
+#endif
+
 /* Ops of one communicator run one after the other, also across streams. */
 static enum lw_status after_last(struct exec_comm *c, struct exec_stream *s, struct lw_err *err)
 {

@@ -262,6 +262,9 @@ enum lw_status nccl_comm_split(struct exec_world *w, struct exec_comm *parent,
                                struct lw_err *err);
 enum lw_status nccl_comm_create_class(struct exec_world *w, const struct exec_members *groups,
                                       int32_t n, struct exec_comm **comms, struct lw_err *err);
+enum lw_status nccl_comm_estimate(struct exec_world *w, struct exec_comm *c, int32_t rank,
+                                  enum lw_op_kind op, const struct exec_message *m, int64_t *ns,
+                                  struct lw_err *err);
 enum lw_status nccl_comm_connect(struct exec_world *w, struct exec_comm *c, int32_t rank,
                                  const int32_t *peers, int32_t n, struct lw_err *err);
 void nccl_comm_destroy(struct exec_world *w, struct exec_comm *c);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "shared/base/record.h"
+#include "shared/base/table.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
@@ -61,7 +62,86 @@ static struct lw_throughput throughput(const struct lw_exec_report *r)
     return lw_throughput_of(r->plan, r->workload, r->cluster, r->summary->step);
 }
 
-static void print_text(const struct lw_exec_report *r, FILE *f)
+/* What the cluster's model gives for a call; -1 = nothing. */
+static lw_ps model_of(const struct lw_exec_report *r, const struct lw_exec_call *c,
+                      int32_t *n_ranks, int32_t *n_nodes)
+{
+    const struct lw_plan *p = r->plan;
+    const struct lw_group *g = &p->groups[c->group];
+    struct lw_cost_query q = {c->op, c->dtype, c->bytes, g->n_members, 1, p->comms[c->comm].reducer};
+
+    q.n_nodes = lw_cluster_nodes_of(r->cluster, p->members + g->first_member, g->n_members);
+    *n_ranks = q.n_ranks;
+    *n_nodes = q.n_nodes;
+    return r->cost.time(r->cost.ctx, &q);
+}
+
+static void cell_ps(struct lw_table *t, lw_ps time)
+{
+    char buf[32];
+
+    lw_table_cell(t, "%s", time >= 0 ? lw_format_ps(buf, time) : "-");
+}
+
+/* Each distinct collective: the library's estimate, the model's time, the measured one. */
+static enum lw_status text_calls(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"op",        ">ranks",  ">nodes",    ">size",
+                                         ">estimate", ">model", ">measured", ">of"};
+    const struct lw_exec_result *x = r->result;
+    int32_t n_ranks, n_nodes;
+    char buf[32];
+
+    if (x->n_calls == 0)
+        return LW_OK;
+    struct lw_table *t = lw_table_new(8, titles);
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < x->n_calls; i++) {
+        const struct lw_exec_call *c = &x->calls[i];
+        lw_ps model = model_of(r, c, &n_ranks, &n_nodes);
+        lw_table_cell(t, "%s", lw_op_name(c->op));
+        lw_table_cell(t, "%d", n_ranks);
+        lw_table_cell(t, "%d", n_nodes);
+        lw_table_cell(t, "%s", lw_format_bytes(buf, c->bytes));
+        cell_ps(t, c->estimate);
+        cell_ps(t, model);
+        cell_ps(t, c->n_measured > 0 ? c->measured : -1);
+        lw_table_cell(t, "%lld", (long long)c->n_measured);
+    }
+    fprintf(f, "collectives of rank %d: the library's estimate, the cluster's model, the mean of the "
+               "shortest spans\n", x->calls_rank);
+    enum lw_status status = lw_table_print(t, f, 2, err);
+    lw_table_free(t);
+    return status;
+}
+
+static void json_calls(const struct lw_exec_report *r, struct lw_jsonout *o)
+{
+    const struct lw_exec_result *x = r->result;
+    int32_t n_ranks, n_nodes;
+
+    if (x->n_calls == 0)
+        return;
+    lw_jsonout_array(o, "calls");
+    for (int32_t i = 0; i < x->n_calls; i++) {
+        const struct lw_exec_call *c = &x->calls[i];
+        lw_ps model = model_of(r, c, &n_ranks, &n_nodes);
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_string(o, "op", lw_op_name(c->op));
+        lw_jsonout_int(o, "n_ranks", n_ranks);
+        lw_jsonout_int(o, "n_nodes", n_nodes);
+        lw_jsonout_int(o, "bytes", c->bytes);
+        lw_jsonout_known(o, "estimate_ns", c->estimate >= 0 ? lw_ps_to_ns(c->estimate) : -1);
+        lw_jsonout_known(o, "model_ns", model >= 0 ? lw_ps_to_ns(model) : -1);
+        lw_jsonout_known(o, "measured_ns", c->n_measured > 0 ? lw_ps_to_ns(c->measured) : -1);
+        lw_jsonout_int(o, "n_measured", c->n_measured);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
 {
     const struct lw_exec_result *x = r->result;
     const struct lw_summary *s = r->summary;
@@ -89,8 +169,10 @@ static void print_text(const struct lw_exec_report *r, FILE *f)
         fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
                 lw_format_ps(buf, x->over));
     text_verified(r, f);
+    LW_TRY(text_calls(r, f, err));
     if (r->run >= 0)
         fprintf(f, "stored as run %lld\n", (long long)r->run);
+    return LW_OK;
 }
 
 static void print_op(const struct lw_plan *p, int32_t i, FILE *f)
@@ -199,6 +281,7 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_int(&o, "n_ops", x->timeline.n);
     lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
     lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);
+    json_calls(r, &o);
     json_places(&o, x);
     lw_jsonout_int(&o, "n_turned_away", x->n_turned_away);
     lw_jsonout_known(&o, "run", r->run);
@@ -213,7 +296,7 @@ enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format form
     if (format == LW_FORMAT_JSON)
         print_json(r, f);
     else
-        print_text(r, f);
+        return print_text(r, f, err);
     return LW_OK;
 }
 

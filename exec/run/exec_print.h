@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "exec/run/run.h"
+#include "shared/plan/cost.h"
 #include "shared/cli/cli.h"
 
 /* What an execution says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
@@ -16,6 +17,7 @@ struct lw_exec_report {
     bool verify;
     const struct lw_workload *workload; /* NULL: not known */
     const struct lw_cluster *cluster;
+    struct lw_cost cost;              /* of the cluster: beside the library's estimates */
     int64_t run;                      /* id in the database; -1 = not stored */
 };
 

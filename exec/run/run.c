@@ -486,6 +486,8 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
 
     if (s == LW_OK)
         s = set_up(&r, err);
+    if (s == LW_OK)
+        s = exec_ask_estimates(&r, &made, err);
 
     if (s == LW_OK) {
         int64_t began = r.backend->now_ns(r.world);
@@ -529,5 +531,6 @@ void lw_exec_result_free(struct lw_exec_result *r)
     lw_timeline_free(&r->timeline);
     lw_free(r->first_of_batch);
     lw_free(r->places);
+    lw_free(r->calls);
     *r = (struct lw_exec_result){0};
 }

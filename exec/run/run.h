@@ -72,6 +72,19 @@ int64_t exec_opening_limit(int64_t timeout_ns);
 
 enum lw_exec_verified { LW_EXEC_NOT_VERIFIED, LW_EXEC_VERIFIED, LW_EXEC_MISMATCH };
 
+/* A distinct collective of this process's first rank: what the library estimates and what was
+ * measured. */
+struct lw_exec_call {
+    enum lw_op_kind op;
+    enum lw_dtype dtype;
+    int32_t comm, group;      /* class and group of the plan */
+    int64_t bytes;
+    lw_ps estimate;           /* of the library; -1 = it has none */
+    lw_ps measured;           /* mean over measured steps of the shortest span of a member
+                               * (lw_exec_measure_calls) */
+    int64_t n_measured;       /* collectives in that mean */
+};
+
 struct lw_exec_result {
     struct lw_timeline timeline; /* sorted; warm-up steps included; free with lw_exec_result_free */
     int32_t n_steps, n_warmup;   /* that ran to their end */
@@ -98,6 +111,8 @@ struct lw_exec_result {
     int64_t n_checked_message_bytes; /* what communication without a bucket brought, over all steps */
     lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */
     double wall_s;
+    struct lw_exec_call *calls;   /* [n_calls] where the backend has estimates */
+    int32_t n_calls, calls_rank;  /* of this rank */
     struct lw_exec_place *places; /* [n_places] when the run stopped: of this process's ranks, or of all */
     int32_t n_places;
     int32_t n_turned_away;        /* connections of strangers, of processes that met */
@@ -111,6 +126,9 @@ struct lw_exec_result {
  * and the message names parameter, element and rank. After any other error *out is unset. */
 enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_options *options,
                            struct lw_exec_result *out, struct lw_err *err);
+/* What the calls took, from the timeline of all ranks. */
+enum lw_status lw_exec_measure_calls(const struct lw_plan *plan, struct lw_exec_result *r,
+                                     struct lw_err *err);
 void lw_exec_result_free(struct lw_exec_result *r);
 
 #endif

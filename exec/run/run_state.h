@@ -64,6 +64,11 @@ struct exec_run {
 /* communicators.c: create the plan's communicators, and connect them before the first step. */
 enum lw_status exec_create_comms(struct exec_run *r, struct lw_err *err);
 
+/* library_estimates.c: the library's estimate of every distinct collective of this process's first
+ * rank, before the first step. */
+enum lw_status exec_ask_estimates(struct exec_run *r, struct lw_exec_result *out,
+                                  struct lw_err *err);
+
 /* step_submit.c: hand the next n_steps steps to the backend, held back until they are released. */
 enum lw_status exec_give_batch(struct exec_run *r, int32_t n_steps, struct lw_err *err);
 struct exec_stream *exec_run_stream(const struct exec_run *r, int32_t rank, int32_t stream);

@@ -56,8 +56,8 @@ struct sim_nccl_choice {
 bool sim_nccl_choose(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
                      sim_nccl_pairs pairs, struct sim_nccl_choice *out);
 
-/* Thread blocks of the kernel that moves `bytes`, each on an SM of its own: the channels, which NCCL
- * doubles after its search and lowers for small sizes. */
+/* Thread blocks of the kernel that moves `bytes`, each on an SM of its own: the channels, which
+ * NCCL doubles after its search and lowers for small sizes. */
 int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a,
                         enum sim_nccl_protocol p, int64_t bytes);
 

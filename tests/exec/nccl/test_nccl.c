@@ -771,6 +771,31 @@ static void spawned_processes_store_one_run(void **state)
     assert_null(strstr(out, "\"id\": 2"));
 }
 
+/* One bucket of 66,560 B on three ranks. The fake estimates 10 us and 10 GB/s: 16.656 us. The model
+ * is that of `lapwing cost`: 9.629 us on three of a DGX H100. */
+static void the_librarys_estimate_stands_beside_model_and_measured(void **state)
+{
+    NEEDS_FAKES();
+    int rc;
+    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null && "
+                        "$L exec -w w.json -c dgx-h100 --dp 3 --backend nccl --spawn "
+                        "--compute sleep --steps 2 --warmup 1 --format json --no-db && "
+                        "$L cost -c dgx-h100 --ranks 3 --bytes 66560 --format json",
+                        &rc);
+
+    if (rc != 0)
+        fail_msg("%s", out);
+    has(out, "{\"op\": \"all_reduce\", \"n_ranks\": 3, \"n_nodes\": 1, \"bytes\": 66560, "
+             "\"estimate_ns\": 16656, \"model_ns\": 9629, \"measured_ns\": ");
+    has(out, "\"n_measured\": 2}");
+    has(out, "\"time_ns\": 9629");
+    out = command("$L exec -w w.json --dp 2 --backend nccl --transport loop --compute sleep "
+                  "--steps 2 --warmup 1 --format json --no-db",
+                  &rc);
+    assert_int_equal(rc, 0);
+    assert_null(strstr(out, "estimate_ns")); /* a loop makes no calls of the library */
+}
+
 static void a_loop_runs_from_the_command_line(void **state)
 {
     NEEDS_FAKES();
@@ -935,6 +960,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_driver_error_of_one_rank_stops_all),
         cmocka_unit_test(processes_that_differ_are_turned_away),
         cmocka_unit_test(spawned_processes_store_one_run),
+        cmocka_unit_test(the_librarys_estimate_stands_beside_model_and_measured),
         cmocka_unit_test(a_loop_runs_from_the_command_line),
         cmocka_unit_test(clipped_plans_end_like_one_rank),
         cmocka_unit_test(pipelines_connect_before_the_first_step),
