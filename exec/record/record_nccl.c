@@ -182,10 +182,11 @@ RECORD_END(ncclCommAbort)
 
 enum { MOST_IN_GROUP = 1024 };
 
+/* Calls of a group are written when it ends: a group that is only simulated makes none. */
 static __thread struct {
     int depth, n;
     int64_t number; /* of the group */
-    int64_t call[MOST_IN_GROUP];
+    struct record_call call[MOST_IN_GROUP];
     cudaStream_t stream[MOST_IN_GROUP];
 } group;
 
@@ -233,12 +234,12 @@ static ncclResult_t leave(struct under_way *u, ncclResult_t r)
 {
     u->call.host_ns = record_now_ns() - u->call.entered_ns;
     u->call.comm = comm_of(u->comm);
-    int64_t number = record_call(&u->call);
-
     if (group.depth > 0 && group.n < MOST_IN_GROUP) {
-        group.call[group.n] = number;
+        group.call[group.n] = u->call;
         group.stream[group.n++] = u->stream;
+        return r;
     }
+    int64_t number = record_call(&u->call);
     record_cuda_end(u->events, (void *)u->stream, &number, 1);
     return r;
 }
@@ -329,18 +330,30 @@ ncclResult_t ncclGroupStart(void)
     return real_ncclGroupStart();
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 3)
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
+{
+    REAL(ncclGroupSimulateEnd);
+    if (--group.depth == 0)
+        group.n = 0;
+    return real_ncclGroupSimulateEnd(info);
+}
+#endif
+
 /* One pair of events for each stream of the group. */
 ncclResult_t ncclGroupEnd(void)
 {
     REAL(ncclGroupEnd);
     struct record_span_events *events[16];
     cudaStream_t streams[16];
+    int64_t number[MOST_IN_GROUP];
     int n = 0;
 
     if (--group.depth > 0)
         return real_ncclGroupEnd();
     for (int i = 0; i < group.n; i++) {
         bool seen = false;
+        number[i] = record_call(&group.call[i]);
         for (int k = 0; k < n; k++)
             seen |= streams[k] == group.stream[i];
         if (seen || n == 16)
@@ -354,7 +367,7 @@ ncclResult_t ncclGroupEnd(void)
         int n_calls = 0;
         for (int i = 0; i < group.n; i++)
             if (group.stream[i] == streams[k])
-                calls[n_calls++] = group.call[i];
+                calls[n_calls++] = number[i];
         record_cuda_end(events[k], (void *)streams[k], calls, n_calls);
     }
     return r;

@@ -68,11 +68,11 @@ static lw_ps model_of(const struct lw_exec_report *r, const struct lw_exec_call 
 {
     const struct lw_plan *p = r->plan;
     const struct lw_group *g = &p->groups[c->group];
-    struct lw_cost_query q = {c->op, c->dtype, c->bytes, g->n_members, 1, p->comms[c->comm].reducer};
 
-    q.n_nodes = lw_cluster_nodes_of(r->cluster, p->members + g->first_member, g->n_members);
-    *n_ranks = q.n_ranks;
-    *n_nodes = q.n_nodes;
+    *n_ranks = g->n_members;
+    *n_nodes = lw_cluster_nodes_of(r->cluster, p->members + g->first_member, g->n_members);
+    struct lw_cost_query q = {c->op,    c->dtype, c->bytes,
+                              *n_ranks, *n_nodes, p->comms[c->comm].reducer};
     return r->cost.time(r->cost.ctx, &q);
 }
 
@@ -86,7 +86,7 @@ static void cell_ps(struct lw_table *t, lw_ps time)
 /* Each distinct collective: the library's estimate, the model's time, the measured one. */
 static enum lw_status text_calls(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"op",        ">ranks",  ">nodes",    ">size",
+    static const char *const titles[] = {"op",        ">ranks", ">nodes",    ">size",
                                          ">estimate", ">model", ">measured", ">of"};
     const struct lw_exec_result *x = r->result;
     int32_t n_ranks, n_nodes;
@@ -109,8 +109,9 @@ static enum lw_status text_calls(const struct lw_exec_report *r, FILE *f, struct
         cell_ps(t, c->n_measured > 0 ? c->measured : -1);
         lw_table_cell(t, "%lld", (long long)c->n_measured);
     }
-    fprintf(f, "collectives of rank %d: the library's estimate, the cluster's model, the mean of the "
-               "shortest spans\n", x->calls_rank);
+    fprintf(f, "collectives of rank %d: the library's estimate, the cluster's model, and the mean "
+               "of the shortest spans\n",
+            x->calls_rank);
     enum lw_status status = lw_table_print(t, f, 2, err);
     lw_table_free(t);
     return status;
