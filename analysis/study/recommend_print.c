@@ -15,11 +15,17 @@ double lw_recommend_gain_pct(const struct lw_recommend_report *p)
     return step > 0 ? 100.0 * (double)lw_recommendation_gain(p->r) / (double)step : 0;
 }
 
+/* A gain that prints as 0.00 % is none. */
+static bool is_better(const struct lw_recommend_report *p)
+{
+    return p->r->best >= 0 && lw_recommend_gain_pct(p) >= 0.005;
+}
+
 const char *lw_recommend_verdict(const struct lw_recommend_report *p)
 {
     double gain = lw_recommend_gain_pct(p);
 
-    if (p->r->best < 0)
+    if (!is_better(p))
         return "keep";
     if (p->n_past <= 0)
         return "unknown";
@@ -75,9 +81,10 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
     const struct lw_cap_point *best = r->best >= 0 ? &r->points[r->best] : &r->reference;
     char cap[32], old[64], a[32], b[32], gain[32];
 
-    if (r->best < 0) {
-        fprintf(f, "keep %s: %d buckets, step %s on %lld ranks%s, and no cap of %d simulated "
-                   "is better; ", reference_text(r, old), best->n_buckets, lw_format_ps(a, best->step), (long long)p->n_ranks, p->ranks_from,
+    if (!is_better(p)) {
+        fprintf(f, "keep %s: %d buckets, step %s on %lld ranks%s, and no cap of %d simulated is "
+                   "better by 0.01 %%; ", reference_text(r, old), r->reference.n_buckets,
+                lw_format_ps(a, r->reference.step), (long long)p->n_ranks, p->ranks_from,
                 r->n_simulated);
     } else {
         fprintf(f, "bucket cap %s: %d buckets, step %s on %lld ranks%s, %.2f %% (%s) less than with "

@@ -23,7 +23,7 @@ enum lw_status lw_recommend_print(const struct lw_recommend_report *p, enum lw_f
 
 /* The gain in percent of the reference's step. */
 double lw_recommend_gain_pct(const struct lw_recommend_report *p);
-/* "unknown", "below_error", "likely", "sure", or "keep" when nothing is better. */
+/* "unknown", "below_error", "likely", "sure", or "keep" when nothing is better by 0.005 %. */
 const char *lw_recommend_verdict(const struct lw_recommend_report *p);
 
 #endif

@@ -185,6 +185,11 @@ static void how_sure_follows_from_past_errors(void **unused)
     assert_string_equal(lw_recommend_verdict(&p), "sure");
     p.n_past = 0;
     assert_string_equal(lw_recommend_verdict(&p), "unknown");
+    r.reference.step = 1000000;
+    point.step = 999951; /* 0.0049 %, which prints as 0.00 */
+    assert_string_equal(lw_recommend_verdict(&p), "keep");
+    point.step = 999950;
+    assert_string_equal(lw_recommend_verdict(&p), "unknown");
     r.best = -1;
     assert_string_equal(lw_recommend_verdict(&p), "keep");
     assert_int_equal(lw_recommendation_gain(&r), 0);
