@@ -208,6 +208,26 @@ enum lw_status lw_table_print_csv(const struct lw_table *t, FILE *f, struct lw_e
     return LW_OK;
 }
 
+void lw_table_ps(struct lw_table *t, lw_ps time)
+{
+    char text[32];
+
+    lw_table_cell(t, "%s", lw_format_ps(text, time));
+}
+
+void lw_table_ns(struct lw_table *t, lw_ns time)
+{
+    lw_table_ps(t, lw_ns_to_ps(time));
+}
+
+enum lw_status lw_table_end(struct lw_table *t, FILE *f, int indent, struct lw_err *err)
+{
+    enum lw_status status = t ? lw_table_print(t, f, indent, err) : lw_fail_nomem(err);
+
+    lw_table_free(t);
+    return status;
+}
+
 void lw_table_free(struct lw_table *t)
 {
     if (!t)

@@ -105,11 +105,11 @@ static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *
         lw_table_cell(t, "%d", b->bucket);
         lw_table_cell(t, "%s", lw_op_name(b->kind));
         lw_table_cell(t, "%s", lw_format_bytes(buf, b->bytes));
-        lw_table_cell(t, "%s", lw_format_ps(buf, b->ready));
-        lw_table_cell(t, "%s", lw_format_ps(buf, b->launch));
-        lw_table_cell(t, "%s", lw_format_ps(buf, b->start));
-        lw_table_cell(t, "%s", lw_format_ps(buf, b->all_in));
-        lw_table_cell(t, "%s", lw_format_ps(buf, b->end));
+        lw_table_ps(t, b->ready);
+        lw_table_ps(t, b->launch);
+        lw_table_ps(t, b->start);
+        lw_table_ps(t, b->all_in);
+        lw_table_ps(t, b->end);
     }
     fprintf(f, "\nbuckets, from the start of the step (last rank; moves: all members are in)\n");
     enum lw_status status = lw_table_print(t, f, 2, err);
@@ -164,15 +164,14 @@ static double change_pct(const struct lw_sim_replayed *x)
 
 static void text_replayed_time(struct lw_table *t, bool known, struct lw_sim_replayed_time x)
 {
-    char buf[32];
 
     if (!known) {
         for (int i = 0; i < 3; i++)
             lw_table_cell(t, "-");
         return;
     }
-    lw_table_cell(t, "%s", lw_format_ps(buf, x.predicted));
-    lw_table_cell(t, "%s", lw_format_ps(buf, x.recorded));
+    lw_table_ps(t, x.predicted);
+    lw_table_ps(t, x.recorded);
     lw_table_cell(t, "%+.2f %%", difference_pct(x));
 }
 

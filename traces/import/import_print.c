@@ -88,14 +88,12 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
         lw_table_cell(t, "%d", m->n_in_flight);
         lw_table_cell(t, "%d", m->n_rows);
         lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[0]));
-        lw_table_cell(t, "%s", lw_format_ps(buf, m->time_ps[0]));
+        lw_table_ps(t, m->time_ps[0]);
         lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[m->n_rows - 1]));
-        lw_table_cell(t, "%s", lw_format_ps(buf, m->time_ps[m->n_rows - 1]));
+        lw_table_ps(t, m->time_ps[m->n_rows - 1]);
         lw_table_cell(t, "%s", m->source);
     }
-    enum lw_status status = lw_table_print(t, f, 2, err);
-    lw_table_free(t);
-    return status;
+    return lw_table_end(t, f, 2, err);
 }
 
 static void workload_json(const struct lw_workload *w, const struct traces_coverage *c,

@@ -43,9 +43,11 @@ struct lw_importer {
     enum lw_status (*convert)(const struct traces_file *f, int n, const struct traces_wanted *want,
                               struct traces_converted *out, struct lw_err *err);
 
-    /* inspect, of formats without a timeline. Facts are what look read; name is the file's. */
+    /* inspect, of formats without a timeline. Facts are what look read, facts_size bytes that the
+     * caller zeroes and owns; free releases what they hold. name is the file's. */
+    size_t facts_size;
     enum lw_status (*look)(const struct lw_input *in, const struct traces_bench_hint *hint,
-                           void **facts, struct lw_err *err);
+                           void *facts, struct lw_err *err);
     enum lw_status (*text)(const void *facts, const char *name, FILE *f, struct lw_err *err);
     enum lw_status (*json)(const void *facts, struct lw_jsonout *o, struct lw_err *err);
     bool (*measured)(const void *facts, int64_t k, struct traces_measured_row *row); /* optional */

@@ -43,25 +43,15 @@ static enum lw_status convert(const struct traces_file *f, int n, const struct t
 }
 
 static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
-                           void **facts, struct lw_err *err)
+                           void *facts, struct lw_err *err)
 {
-    struct traces_recorded *c = lw_calloc(1, sizeof *c);
-
     (void)hint;
-    if (!c)
-        return lw_fail_nomem(err);
-    enum lw_status status = traces_recorded_read(in, c, err);
-    if (status != LW_OK)
-        lw_free(c);
-    else
-        *facts = c;
-    return status;
+    return traces_recorded_read(in, facts, err);
 }
 
 static void forget(void *facts)
 {
     traces_recorded_free(facts);
-    lw_free(facts);
 }
 
 struct call_row {
@@ -208,14 +198,12 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
         lw_table_cell(t, "%s",
                       x->n_spans == 0 ? "-"
                                       : lw_format_ps(buf, x->span_ns / x->n_spans * LW_PS_PER_NS));
-        lw_table_cell(t, "%s", lw_format_ps(buf, x->host_ns / x->n * LW_PS_PER_NS));
+        lw_table_ps(t, x->host_ns / x->n * LW_PS_PER_NS);
     }
     lw_free(r.rows);
     if (!t)
         return lw_fail_nomem(err);
-    enum lw_status status = lw_table_print(t, f, 0, err);
-    lw_table_free(t);
-    return status;
+    return lw_table_end(t, f, 0, err);
 }
 
 const struct lw_importer lw_importer_calls = {
@@ -227,6 +215,7 @@ const struct lw_importer lw_importer_calls = {
     .instead = "--cluster-out writes the measured collectives",
     .is = is,
     .convert = convert,
+    .facts_size = sizeof(struct traces_recorded),
     .look = look,
     .text = text,
     .json = json,

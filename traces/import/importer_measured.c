@@ -40,7 +40,7 @@ static enum lw_status convert(const struct traces_file *f, int n, const struct t
 }
 
 static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
-                           void **facts, struct lw_err *err)
+                           void *facts, struct lw_err *err)
 {
     (void)hint;
     (void)facts;

@@ -35,24 +35,14 @@ static enum lw_status convert(const struct traces_file *f, int n, const struct t
 }
 
 static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
-                           void **facts, struct lw_err *err)
+                           void *facts, struct lw_err *err)
 {
-    struct traces_bench *b = lw_calloc(1, sizeof *b);
-
-    if (!b)
-        return lw_fail_nomem(err);
-    enum lw_status status = traces_bench_read(in, hint, b, err);
-    if (status != LW_OK)
-        lw_free(b);
-    else
-        *facts = b;
-    return status;
+    return traces_bench_read(in, hint, facts, err);
 }
 
 static void forget(void *facts)
 {
     traces_bench_free(facts);
-    lw_free(facts);
 }
 
 static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_err *err)
@@ -110,13 +100,11 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
             lw_table_cell(t, "%d", x->n_nodes);
             lw_table_cell(t, "%s", *x->gpu ? x->gpu : "-");
             lw_table_cell(t, "%s", lw_format_bytes(buf, row->bytes));
-            lw_table_cell(t, "%s", lw_format_ps(buf, row->time));
+            lw_table_ps(t, row->time);
             lw_table_cell(t, "%s", row->in_place > 0 ? lw_format_ps(buf, row->in_place) : "-");
             lw_table_cell(t, "%.3f", (double)row->bytes / ((double)row->time / 1e3));
         }
-    enum lw_status status = lw_table_print(t, f, 2, err);
-    lw_table_free(t);
-    return status;
+    return lw_table_end(t, f, 2, err);
 }
 
 /* The k-th row over all tables. */
@@ -147,6 +135,7 @@ const struct lw_importer lw_importer_nccl_tests = {
     .instead = "--cluster-out writes its tables",
     .is = is,
     .convert = convert,
+    .facts_size = sizeof(struct traces_bench),
     .look = look,
     .text = text,
     .json = json,

@@ -77,34 +77,22 @@ static enum lw_status convert(const struct traces_file *f, int n, const struct t
 }
 
 static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
-                           void **facts, struct lw_err *err)
+                           void *facts, struct lw_err *err)
 {
-    struct lw_profile_graph *g;
     enum part part = part_of(in);
-    enum lw_status status;
 
     (void)hint;
-    if (part == EDGES)
-        return lw_fail(err, LW_EFORMAT,
-                       "%s: the edges of a profiled graph alone: inspect its nodes", in->name);
-    g = lw_calloc(1, sizeof *g);
-    if (!g)
-        return lw_fail_nomem(err);
     if (part == GRAPH)
-        status = traces_pipedream_read(in, g, err);
-    else
-        status = lw_profile_graph_parse(in->name, in->text, "edges", "src,dst\n", g, err);
-    if (status != LW_OK)
-        lw_free(g);
-    else
-        *facts = g;
-    return status;
+        return traces_pipedream_read(in, facts, err);
+    if (part == NODES)
+        return lw_profile_graph_parse(in->name, in->text, "edges", "src,dst\n", facts, err);
+    return lw_fail(err, LW_EFORMAT, "%s: the edges of a profiled graph alone: inspect its nodes",
+                   in->name);
 }
 
 static void forget(void *facts)
 {
     lw_profile_graph_free(facts);
-    lw_free(facts);
 }
 
 struct graph_sums {
@@ -163,6 +151,7 @@ const struct lw_importer lw_importer_pipedream = {
     .gives = LW_GIVES_WORKLOAD,
     .is = is,
     .convert = convert,
+    .facts_size = sizeof(struct lw_profile_graph),
     .look = look,
     .text = text,
     .json = json,

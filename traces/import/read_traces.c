@@ -10,6 +10,28 @@ struct job {
     struct traces_file *out;
 };
 
+enum lw_status traces_file_open(const char *name, bool salvage, struct lw_input *in,
+                                struct lw_err *damage, const struct lw_importer **importer,
+                                struct lw_err *err)
+{
+    struct lw_input opened;
+
+    if (salvage)
+        LW_TRY(lw_input_read_broken(name, 0, &opened, damage, err));
+    else
+        LW_TRY(lw_input_read(name, 0, &opened, err));
+    enum lw_status status = lw_importer_of(&opened, importer, err);
+    if (status == LW_OK && !(*importer)->timeline && damage->code != LW_OK) {
+        status = damage->code;
+        *err = *damage;
+    }
+    if (status != LW_OK)
+        lw_input_free(&opened);
+    else
+        *in = opened;
+    return status;
+}
+
 static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
 {
     const struct job *job = ctx;
@@ -18,27 +40,14 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
     struct lw_err damage = {0};
     struct lw_input in;
 
-    if (options.salvage)
-        LW_TRY(lw_input_read_broken(f.file, 0, &in, &damage, err));
+    LW_TRY(traces_file_open(f.file, options.salvage, &in, &damage, &f.importer, err));
+    if (f.importer->timeline)
+        LW_TRY(traces_source_take(f.file, &in, &damage, &options, job->reading->sidecar, &f.source,
+                                  err));
     else
-        LW_TRY(lw_input_read(f.file, 0, &in, err));
-    enum lw_status status = lw_importer_of(&in, &f.importer, err);
-    bool timeline = status == LW_OK && f.importer->timeline;
-    if (status == LW_OK && !timeline && damage.code != LW_OK) {
-        status = damage.code;
-        *err = damage;
-    }
-    if (!timeline) {
         f.in = in;
-        if (status != LW_OK)
-            lw_input_free(&f.in);
-    } else {
-        status = traces_source_take(f.file, &in, &damage, &options, job->reading->sidecar,
-                                    &f.source, err);
-    }
-    if (status == LW_OK)
-        job->out[i] = f;
-    return status;
+    job->out[i] = f;
+    return LW_OK;
 }
 
 enum lw_status traces_files_read(const struct traces_reading *r, char **names, int n,

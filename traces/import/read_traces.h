@@ -24,6 +24,12 @@ struct traces_reading {
     const struct lw_progress *progress;
 };
 
+/* Opens a file: its bytes, up to the damage where salvage is asked for and the format has a
+ * timeline, and its importer. Free `in`. */
+enum lw_status traces_file_open(const char *name, bool salvage, struct lw_input *in,
+                                struct lw_err *damage, const struct lw_importer **importer,
+                                struct lw_err *err);
+
 /* out[n]; the error is that of the first file that has one. */
 enum lw_status traces_files_read(const struct traces_reading *r, char **names, int n,
                                  struct traces_file *out, struct lw_err *err);

@@ -135,21 +135,6 @@ void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r)
 
 /* ---- text ---- */
 
-static void cell_ns(struct lw_table *t, int64_t ns)
-{
-    char text[32];
-
-    lw_table_cell(t, "%s", lw_format_ps(text, lw_ns_to_ps(ns)));
-}
-
-static enum lw_status print_and_free(struct lw_table *t, FILE *f, struct lw_err *err)
-{
-    enum lw_status status = t ? lw_table_print(t, f, 2, err) : lw_fail_nomem(err);
-
-    lw_table_free(t);
-    return status;
-}
-
 static enum lw_status text_host(const struct traces_report_file *f, FILE *out, struct lw_err *err)
 {
     static const char *const titles[] = {
@@ -166,14 +151,14 @@ static enum lw_status text_host(const struct traces_report_file *f, FILE *out, s
                 longest = &u->stretches[i];
         lw_table_cell(t, "%s", f->device.iterations[k].name);
         lw_table_cell(t, "%lld", (long long)u->n_launches);
-        cell_ns(t, u->launch_ns);
+        lw_table_ns(t, u->launch_ns);
         lw_table_cell(t, "%lld", (long long)u->n_blocking);
-        cell_ns(t, u->blocking_ns);
-        cell_ns(t, u->host_bound_ns);
-        cell_ns(t, longest ? longest->end_ns - longest->start_ns : 0);
+        lw_table_ns(t, u->blocking_ns);
+        lw_table_ns(t, u->host_bound_ns);
+        lw_table_ns(t, longest ? longest->end_ns - longest->start_ns : 0);
         lw_table_cell(t, "%.40s", longest ? lw_trace_name(&f->trace, longest->row) : "-");
     }
-    return print_and_free(t, out, err);
+    return lw_table_end(t, out, 2, err);
 }
 
 enum lw_status traces_text_meaning(const struct traces_report_file *f, FILE *out,
@@ -204,12 +189,12 @@ static enum lw_status text_class(const struct traces_comm_class *c, FILE *out, s
 
     for (int64_t i = 0; i < c->n; i++) {
         lw_table_cell(t, "%.40s", c->ops[i].kernel);
-        cell_ns(t, c->ops[i].transfer_ns);
-        cell_ns(t, c->ops[i].longest_ns);
-        cell_ns(t, c->ops[i].start_skew_ns);
-        cell_ns(t, c->ops[i].end_skew_ns);
+        lw_table_ns(t, c->ops[i].transfer_ns);
+        lw_table_ns(t, c->ops[i].longest_ns);
+        lw_table_ns(t, c->ops[i].start_skew_ns);
+        lw_table_ns(t, c->ops[i].end_skew_ns);
     }
-    return print_and_free(t, out, err);
+    return lw_table_end(t, out, 2, err);
 }
 
 enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, struct lw_err *err)

@@ -169,13 +169,6 @@ enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct
 
 /* ---- text ---- */
 
-static void cell_ns(struct lw_table *t, int64_t ns)
-{
-    char text[32];
-
-    lw_table_cell(t, "%s", lw_format_ps(text, lw_ns_to_ps(ns)));
-}
-
 static void cell_bytes(struct lw_table *t, int64_t bytes)
 {
     if (bytes < 0)
@@ -189,20 +182,12 @@ static void busy_row(struct lw_table *t, const char *name, const char *window,
 {
     lw_table_cell(t, "%s", name);
     lw_table_cell(t, "%s", window);
-    cell_ns(t, b->window_ns);
-    cell_ns(t, b->compute_busy_ns);
-    cell_ns(t, b->comm_busy_ns);
-    cell_ns(t, b->exposed_comm_ns);
-    cell_ns(t, b->exposed_mem_ns);
-    cell_ns(t, b->idle_ns);
-}
-
-static enum lw_status print_and_free(struct lw_table *t, FILE *f, struct lw_err *err)
-{
-    enum lw_status status = t ? lw_table_print(t, f, 2, err) : lw_fail_nomem(err);
-
-    lw_table_free(t);
-    return status;
+    lw_table_ns(t, b->window_ns);
+    lw_table_ns(t, b->compute_busy_ns);
+    lw_table_ns(t, b->comm_busy_ns);
+    lw_table_ns(t, b->exposed_comm_ns);
+    lw_table_ns(t, b->exposed_mem_ns);
+    lw_table_ns(t, b->idle_ns);
 }
 
 static enum lw_status text_device(const struct lw_inspection *d, FILE *f, struct lw_err *err)
@@ -218,7 +203,7 @@ static enum lw_status text_device(const struct lw_inspection *d, FILE *f, struct
         if (it->n_gpu_ops > 0)
             busy_row(t, it->name, "by launch", &it->by_launch);
     }
-    return print_and_free(t, f, err);
+    return lw_table_end(t, f, 2, err);
 }
 
 static enum lw_status text_comm(const struct lw_inspection *d, FILE *f, struct lw_err *err)
@@ -236,11 +221,11 @@ static enum lw_status text_comm(const struct lw_inspection *d, FILE *f, struct l
             lw_table_cell(t, "%s", c->dtype ? c->dtype : "-");
             cell_bytes(t, c->group_size);
             cell_bytes(t, c->stream);
-            cell_ns(t, c->launch_ns);
-            cell_ns(t, c->start_ns);
-            cell_ns(t, c->dur_ns);
+            lw_table_ns(t, c->launch_ns);
+            lw_table_ns(t, c->start_ns);
+            lw_table_ns(t, c->dur_ns);
         }
-    return print_and_free(t, f, err);
+    return lw_table_end(t, f, 2, err);
 }
 
 static enum lw_status text_steps(const struct lw_steps *s, FILE *f, struct lw_err *err)
@@ -252,16 +237,16 @@ static enum lw_status text_steps(const struct lw_steps *s, FILE *f, struct lw_er
     for (int64_t i = 0; i < s->n; i++) {
         const struct lw_step *step = &s->steps[i];
         lw_table_cell(t, "%s", step->name);
-        cell_ns(t, step->end_ns - step->start_ns);
+        lw_table_ns(t, step->end_ns - step->start_ns);
         for (int p = 0; p < LW_N_PHASES; p++) {
             if (step->phase[p].found)
-                cell_ns(t, step->phase[p].end_ns - step->phase[p].start_ns);
+                lw_table_ns(t, step->phase[p].end_ns - step->phase[p].start_ns);
             else
                 lw_table_cell(t, "-");
         }
         lw_table_cell(t, "%lld", (long long)step->n_gradients);
     }
-    return print_and_free(t, f, err);
+    return lw_table_end(t, f, 2, err);
 }
 
 static enum lw_status text_collectives(const struct traces_report_file *file, FILE *f,
@@ -279,10 +264,10 @@ static enum lw_status text_collectives(const struct traces_report_file *file, FI
             lw_table_cell(t, "%s", lw_trace_name(&file->trace, row) + strlen("gloo:"));
             cell_bytes(t, traces_host_numel(&file->trace, row));
             cell_bytes(t, traces_host_bytes(&file->trace, row));
-            cell_ns(t, file->trace.start_ns[row] - s->start_ns);
-            cell_ns(t, file->trace.dur_ns[row]);
+            lw_table_ns(t, file->trace.start_ns[row] - s->start_ns);
+            lw_table_ns(t, file->trace.dur_ns[row]);
         }
-    return print_and_free(t, f, err);
+    return lw_table_end(t, f, 2, err);
 }
 
 static void text_head(const struct traces_report_file *file, FILE *f)

@@ -24,6 +24,7 @@ static void free_file(struct traces_report_file *f)
     lw_trace_free(&f->trace);
     if (f->facts)
         f->importer->free(f->facts);
+    lw_free(f->facts);
 }
 
 static enum lw_status look_at_trace(struct traces_report_file *f,
@@ -34,6 +35,21 @@ static enum lw_status look_at_trace(struct traces_report_file *f,
     return lw_steps_find(&f->trace, &f->steps, err);
 }
 
+static enum lw_status look_at_other(struct traces_report_file *f, const struct lw_input *in,
+                                    const struct traces_bench_hint *hint, struct lw_err *err)
+{
+    void *facts = lw_calloc(1, f->importer->facts_size + 1);
+
+    if (!facts)
+        return lw_fail_nomem(err);
+    enum lw_status status = f->importer->look(in, hint, facts, err);
+    if (status == LW_OK)
+        f->facts = facts;
+    else
+        lw_free(facts);
+    return status;
+}
+
 static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
 {
     const struct job *job = ctx;
@@ -42,18 +58,14 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
     struct lw_err damage = {0};
     struct lw_input in;
 
-    if (options.salvage)
-        LW_TRY(lw_input_read_broken(f.name, 0, &in, &damage, err));
-    else
-        LW_TRY(lw_input_read(f.name, 0, &in, err));
-    enum lw_status status = lw_importer_of(&in, &f.importer, err);
-    if (status == LW_OK && f.importer->timeline) {
+    LW_TRY(traces_file_open(f.name, options.salvage, &in, &damage, &f.importer, err));
+    enum lw_status status = LW_OK;
+    if (f.importer->timeline) {
         status = lw_kineto_take(&in, &damage, &options, &f.trace, err);
         if (status == LW_OK)
             status = look_at_trace(&f, job->report->kernels, err);
-    } else if (status == LW_OK) {
-        status = damage.code != LW_OK ? lw_fail(err, damage.code, "%s", damage.msg)
-                                      : f.importer->look(&in, job->hint, &f.facts, err);
+    } else {
+        status = look_at_other(&f, &in, job->hint, err);
     }
     lw_input_free(&in);
     if (status != LW_OK)

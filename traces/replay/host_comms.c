@@ -77,35 +77,47 @@ static enum lw_status match_runs(struct finder *f)
     return LW_OK;
 }
 
-/* How many earlier runs still run at ns. */
-static int32_t running_at(const struct finder *f, int64_t i, int64_t ns)
+/* How many earlier runs, of which none lasts longer than `longest`, still run at ns. */
+static int32_t running_at(const struct finder *f, int64_t i, int64_t ns, int64_t longest)
 {
     int32_t n = 0;
 
-    for (int64_t k = 0; k < i; k++)
-        n += lw_trace_end_ns(f->t, f->p->comms[k].row) > ns;
+    for (int64_t k = i - 1; k >= 0; k--) {
+        int64_t row = f->p->comms[k].row;
+        if (ns - f->t->start_ns[row] > longest)
+            break;
+        n += lw_trace_end_ns(f->t, row) > ns;
+    }
     return n;
 }
 
 /* A run whose worker was free enters with its launch, the shortest such call after its start, even
  * if its thread ran only later. */
-static void find_entries(struct finder *f)
+static enum lw_status find_entries(struct finder *f)
 {
+    const struct lw_trace *t = f->t;
     struct traces_points *p = f->p;
+    int64_t *least = lw_arena_alloc(f->arena, t->strings.n, sizeof *least), longest = 0;
 
+    if (!least)
+        return lw_fail_nomem(f->err);
+    for (int64_t s = 0; s < t->strings.n; s++)
+        least[s] = INT64_MAX;
+    for (int64_t i = 0; i < p->n_comms; i++) {
+        const struct traces_host_comm *c = &p->comms[i];
+        int64_t *of_name = &least[t->name[c->issue]];
+        *of_name = t->dur_ns[c->issue] < *of_name ? t->dur_ns[c->issue] : *of_name;
+        longest = t->dur_ns[c->row] > longest ? t->dur_ns[c->row] : longest;
+    }
     for (int64_t i = 0; i < p->n_comms; i++) {
         struct traces_host_comm *c = &p->comms[i];
-        int64_t least = INT64_MAX;
-        for (int64_t k = 0; k < p->n_comms; k++)
-            if (f->t->name[p->comms[k].issue] == f->t->name[c->issue] &&
-                f->t->dur_ns[p->comms[k].issue] < least)
-                least = f->t->dur_ns[p->comms[k].issue];
-        int64_t at = f->t->start_ns[c->issue] + least;
-        if (at < c->start_ns && running_at(f, i, at) < p->n_workers) {
+        int64_t at = t->start_ns[c->issue] + least[t->name[c->issue]];
+        if (at < c->start_ns && running_at(f, i, at, longest) < p->n_workers) {
             c->dur_ns += c->start_ns - at;
             c->start_ns = at;
         }
     }
+    return LW_OK;
 }
 
 /* ---- gaps ---- */
@@ -333,7 +345,7 @@ enum lw_status traces_host_comms_find(const struct traces_source *s, struct lw_a
     struct finder f = {.s = s, .t = &s->trace, .p = p, .arena = arena, .err = err};
 
     LW_TRY(match_runs(&f));
-    find_entries(&f);
+    LW_TRY(find_entries(&f));
     for (int64_t i = 0; i < p->n_comms; i++) {
         int32_t thread = f.t->track[p->comms[i].issue];
         bool done = false;

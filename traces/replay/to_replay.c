@@ -47,6 +47,23 @@ static enum lw_status check_sum(const struct traces_source *s, struct lw_err *er
     return LW_OK;
 }
 
+/* Recorded times count from the host's first moment, on the clock of picoseconds. */
+static enum lw_status check_span(const struct traces_source *s, int64_t start_ns,
+                                 struct lw_err *err)
+{
+    const int64_t most = INT64_MAX / 8000;
+    int64_t from;
+
+    for (int64_t i = 0; i < s->trace.n; i++)
+        if (__builtin_sub_overflow(s->trace.start_ns[i], start_ns, &from) || from > most ||
+            from < -most)
+            return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                              "'%.40s' begins more than 13 days before or after the first call of "
+                              "the host",
+                              lw_trace_name(&s->trace, i));
+    return LW_OK;
+}
+
 static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct traces_source *s)
 {
     struct replay_rank *r = &m->ranks[k];
@@ -62,6 +79,7 @@ static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct 
         return lw_fail_at(m->err, LW_EFORMAT, s->file, 0,
                           "no event of the host: a replay needs its calls (record with "
                           "ProfilerActivity.CPU)");
+    LW_TRY(check_span(s, r->p.start_ns, m->err));
     if (r->p.launches.n > 0 && r->p.calls.n_device == 0)
         return lw_fail_at(m->err, LW_EFORMAT, s->file, 0,
                           "%lld device ops and not one call that launched them: a replay needs "

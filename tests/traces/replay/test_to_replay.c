@@ -349,6 +349,12 @@ static void what_cannot_be_replayed_is_refused_in_words(void **state)
     replay_ready(&s[0]);
     refuses(s, 1, "add up to more than 26 days");
     traces_source_free(&s[0]);
+    replay_begin(&s[0]); /* a kernel 17 days after its launch */
+    replay_row(&s[0], LW_ROW_LAUNCH, "cudaLaunchKernel", 0, 5, 0, 1);
+    replay_row(&s[0], LW_ROW_KERNEL, "far", INT64_C(1500000000000), 5, 7, 1);
+    replay_ready(&s[0]);
+    refuses(s, 1, "'far' begins more than 13 days before or after");
+    traces_source_free(&s[0]);
     make_rank(&s[0], 1, 100, 20);
     make_rank(&s[1], 1, 100, 20);
     refuses(s, 2, "both say they are rank 1");
