@@ -98,11 +98,16 @@ static void pipelines_run_at_the_periods_computed_by_hand(void **unused)
 static void random_words(struct prng *r, char *words, size_t room)
 {
     static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1", "zb-h2"};
-    int64_t pp = prng_in(r, 1, 2), dp = prng_in(r, 1, 4 / pp);
+    int64_t pp = prng_in(r, 1, 2), dp = prng_in(r, 1, 4 / pp), zero = dp > 1 ? prng_in(r, 0, 3) : 0;
     size_t n = (size_t)snprintf(words, room, "pp %d dp %d micro-batches %d zero %d", (int)pp, (int)dp,
-                                (int)(pp > 1 ? 2 * prng_in(r, 1, 2) : 1),
-                                dp > 1 ? (int)prng_in(r, 0, 3) : 0);
+                                (int)(pp > 1 ? 2 * prng_in(r, 1, 2) : prng_in(r, 1, 2)), (int)zero);
 
+    if (zero > 0 && dp == 4 && prng_in(r, 0, 1))
+        n += (size_t)snprintf(words + n, room - n, " zero-group 2");
+    if (zero == 3 && prng_in(r, 0, 1))
+        n += (size_t)snprintf(words + n, room - n, " reshard off");
+    if (prng_in(r, 0, 3) == 0)
+        n += (size_t)snprintf(words + n, room - n, " no-sync 1");
     if (pp > 1)
         n += (size_t)snprintf(words + n, room - n, " schedule %s", schedules[prng_in(r, 0, 3)]);
     if (prng_in(r, 0, 2) == 0)
