@@ -224,7 +224,8 @@ static enum lw_status on_machine(struct lw_run *r, const struct lw_cluster *c,
     LW_TRY(lw_run_workload(r, &c->device, &w, &dtype, err));
     out->step_flops = step_flops(r, &w);
     out->peak = c->device.peak_flops[dtype].value; /* of bf16 where products are of 8 bits */
-    out->capacity_bytes = c->device.memory_bytes.value;
+    out->capacity_bytes =
+        c->device.memory_bytes.value - (double)lw_device_framework_bytes(&c->device);
     enum lw_status s = plan_and_simulate(r, &w, c, out, err);
     lw_workload_free(&w);
     if (s == LW_OK)

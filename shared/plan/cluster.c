@@ -38,6 +38,7 @@ static const struct row cluster_rows[] = {
     {"device.attention_forward", "", AT(device.attention_forward), SHARE},
     {"device.attention_backward", "", AT(device.attention_backward), SHARE},
     {"device.memory_bytes", "B", AT(device.memory_bytes), COUNT},
+    {"device.framework_bytes", "B", AT(device.framework_bytes), COUNT},
     {"device.memory_bytes_per_s", "B/s", AT(device.memory_bytes_per_s), POSITIVE},
     {"device.copy_bytes_per_s", "B/s", AT(device.copy_bytes_per_s), POSITIVE},
     {"device.n_sms", "", AT(device.n_sms), COUNT},
@@ -91,6 +92,13 @@ enum {
 bool lw_figure_is_set(struct lw_figure f)
 {
     return f.source != NULL;
+}
+
+int64_t lw_device_framework_bytes(const struct lw_device *d)
+{
+    if (lw_figure_is_set(d->framework_bytes))
+        return (int64_t)d->framework_bytes.value;
+    return lw_figure_is_set(d->n_sms) ? (int64_t)LW_FRAMEWORK_MIB << 20 : 0;
 }
 
 void lw_cluster_free(struct lw_cluster *c)

@@ -38,6 +38,7 @@ struct lw_device {
     struct lw_figure attention_forward, attention_backward; /* share of the peak: long sequences,
                                                              * heads of 128 */
     struct lw_figure memory_bytes;
+    struct lw_figure framework_bytes; /* of it, what the framework and the driver take */
     struct lw_figure memory_bytes_per_s;         /* device memory bandwidth */
     struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */
     struct lw_figure n_sms;
@@ -45,6 +46,12 @@ struct lw_device {
     int32_t n_work;
     struct lw_work_table *work;                  /* measured over sizes: wins over the rates above */
 };
+
+/* What the framework and the driver take of the device's memory before the first tensor: the
+ * figure; without one 1343 MiB of a GPU (a device with n_sms), and 0 of other devices. See
+ * docs/design/memory.md. */
+enum { LW_FRAMEWORK_MIB = 1343 };
+int64_t lw_device_framework_bytes(const struct lw_device *d);
 
 enum lw_link_level {
     LW_LINK_INTRA,

@@ -62,6 +62,15 @@ static void feed_shapes(struct lw_hash *h, const struct lw_device *d)
         feed_figures(h, all, sizeof all / sizeof all[0]);
 }
 
+/* Where it is stated. */
+static void feed_framework(struct lw_hash *h, const struct lw_device *d)
+{
+    if (lw_figure_is_set(d->framework_bytes)) {
+        feed_text(h, "framework");
+        feed_figure(h, d->framework_bytes);
+    }
+}
+
 static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
 {
     const struct lw_device *d = &c->device;
@@ -80,6 +89,7 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
         feed_figure(h, d->peak_flops[t]);
     feed_figures(h, all, sizeof all / sizeof all[0]);
     feed_shapes(h, d);
+    feed_framework(h, d);
 }
 
 static void feed_table(struct lw_hash *h, const struct lw_cost_table *t)

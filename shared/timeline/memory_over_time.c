@@ -1,10 +1,12 @@
 /* Memory over time: what a rank holds from the start, and every change that its ops make, in the
  * order of time. At one time what an ended op gives back goes first, so that a backward and the
  * forward after it are never both counted: the peaks in flight are those of the schedule. Rows
- * of warm-up steps count too: what does not fit there does not fit. */
+ * of warm-up steps count too: what does not fit there does not fit. Messages between stages take
+ * room while they wait to be sent or used. */
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
+#include "shared/plan/message_ends.h"
 #include "shared/plan/op.h"
 #include "shared/plan/uses.h"
 #include "shared/timeline/param_memory.h"
@@ -32,22 +34,126 @@ static enum lw_memory memory_of(const struct lw_plan *plan, int32_t op, const st
     return room && plan->ops[op].bucket >= 0 ? LW_MEMORY_BUCKETS : LW_MEMORY_ACTIVATIONS;
 }
 
-static bool change_of(const struct lw_timeline *t, const struct lw_plan *plan, int64_t i,
-                      struct lw_memory_change *c)
+/* Changes so far, and what each op makes or takes of messages, by the plan's op numbers. */
+struct changes {
+    const struct lw_timeline *t;
+    const struct lw_plan *plan;
+    struct lw_memory_change *v;
+    int64_t n, capacity;
+    struct lw_arena room;
+    int32_t *first, *next; /* [n_ops] messages of an op, of a message the next one; -1 = none. NULL:
+                            * the plan sends none */
+    bool *has_end;         /* [n_ops] of a message */
+};
+
+static enum lw_status add(struct changes *c, struct lw_memory_change x, struct lw_err *err)
 {
+    if (lw_reserve(&c->v, &c->capacity, c->n + 1, sizeof *c->v))
+        return lw_fail_nomem(err);
+    c->v[c->n++] = x;
+    return LW_OK;
+}
+
+/* What the op takes or gives back of its own. */
+static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
+{
+    const struct lw_timeline *t = c->t;
     enum lw_op_class class_ = lw_op_class((enum lw_op_kind)t->kind[i]);
     struct lw_use use;
 
-    if (!lw_op_memory(plan, t->op[i], t->rank[i], &use))
-        return false;
+    if (!lw_op_memory(c->plan, t->op[i], t->rank[i], &use))
+        return LW_OK;
     bool takes = use.access == LW_TAKE, computes = class_ != LW_CLASS_MEMORY;
-    *c = (struct lw_memory_change){.rank = t->rank[i],
-                                   .at = takes && computes ? t->start[i] : t->end[i],
-                                   .row = i,
-                                   .memory = memory_of(plan, t->op[i], &use),
-                                   .bytes = takes ? use.n : -use.n};
-    c->turn = !computes ? TURN_ALLOCATION : takes ? TURN_TAKEN : TURN_GIVEN_BACK;
-    return true;
+    return add(c,
+               (struct lw_memory_change){
+                   .rank = t->rank[i],
+                   .at = takes && computes ? t->start[i] : t->end[i],
+                   .turn = !computes ? TURN_ALLOCATION : takes ? TURN_TAKEN : TURN_GIVEN_BACK,
+                   .row = i,
+                   .memory = memory_of(c->plan, t->op[i], &use),
+                   .bytes = takes ? use.n : -use.n},
+               err);
+}
+
+/* --- messages -----------------------------------------------------------------------------------
+ */
+
+static bool sends_any(const struct lw_plan *plan)
+{
+    for (int32_t i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].kind == LW_OP_SEND)
+            return true;
+    return false;
+}
+
+static enum lw_status note_program(struct changes *c, const struct lw_program *g,
+                                   struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    struct lw_message_ends f;
+    enum lw_status s = lw_message_ends_init(c->plan, g, &room, &f, err);
+
+    for (int32_t i = 0; s == LW_OK && i < g->n_ops; i++) {
+        c->first[g->first_op + i] = f.first[i] < 0 ? -1 : g->first_op + f.first[i];
+        c->next[g->first_op + i] = f.next[i] < 0 ? -1 : g->first_op + f.next[i];
+        c->has_end[g->first_op + i] = f.end_of[i] >= 0;
+    }
+    lw_arena_free(&room);
+    return s;
+}
+
+static enum lw_status note_messages(struct changes *c, struct lw_err *err)
+{
+    const struct lw_plan *p = c->plan;
+
+    if (!sends_any(p))
+        return LW_OK;
+    c->first = lw_arena_alloc(&c->room, p->n_ops, sizeof *c->first);
+    c->next = lw_arena_alloc(&c->room, p->n_ops, sizeof *c->next);
+    c->has_end = lw_arena_alloc(&c->room, p->n_ops, sizeof *c->has_end);
+    if (!c->first || !c->next || !c->has_end)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        LW_TRY(note_program(c, &p->programs[i], err));
+    return LW_OK;
+}
+
+/* The message begins (1) or ceases (-1) to take room when the row's op starts or ends. */
+static enum lw_status add_message(struct changes *c, int64_t row, int32_t message, int sign,
+                                  bool at_end, struct lw_err *err)
+{
+    int32_t rank = c->t->rank[row];
+
+    return add(c,
+               (struct lw_memory_change){
+                   .rank = rank,
+                   .at = at_end ? c->t->end[row] : c->t->start[row],
+                   .turn = sign > 0 ? TURN_TAKEN : TURN_GIVEN_BACK,
+                   .row = row,
+                   .memory = LW_MEMORY_MESSAGES,
+                   .bytes = sign * lw_plan_operand(c->plan, &c->plan->ops[message], rank).bytes},
+               err);
+}
+
+/* A message that is sent takes room from the end of the op that makes it to the end of the send.
+ * One that is received takes room from the start of the receive to the end of the op that uses
+ * it; what a forward keeps counts as its activations from its start. */
+static enum lw_status add_messages(struct changes *c, int64_t i, struct lw_err *err)
+{
+    const struct lw_plan *p = c->plan;
+    int32_t op = c->t->op[i];
+    bool sends = p->ops[op].kind == LW_OP_SEND, receives = p->ops[op].kind == LW_OP_RECV;
+    bool keeps = p->ops[op].work >= 0 && p->works[p->ops[op].work].keeps_bytes > 0;
+
+    for (int32_t m = c->first[op]; m >= 0; m = c->next[m]) {
+        bool made = p->ops[m].kind == LW_OP_SEND;
+        LW_TRY(add_message(c, i, m, made ? 1 : -1, made || !keeps, err));
+    }
+    if (receives || (sends && !c->has_end[op]))
+        LW_TRY(add_message(c, i, op, 1, false, err));
+    if (sends || (receives && !c->has_end[op]))
+        LW_TRY(add_message(c, i, op, -1, true, err));
+    return LW_OK;
 }
 
 static int compare_changes(const void *pa, const void *pb)
@@ -66,24 +172,23 @@ static int compare_changes(const void *pa, const void *pb)
 enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_plan *plan,
                                  struct lw_memory_change **out, int64_t *n, struct lw_err *err)
 {
-    struct lw_memory_change c, *v = NULL;
-    int64_t count = 0;
+    struct changes c = {.t = t, .plan = plan};
+    enum lw_status s = note_messages(&c, err);
 
-    for (int64_t i = 0; i < t->n; i++)
-        count += change_of(t, plan, i, &c);
-    if (count > 0) {
-        v = lw_alloc((size_t)count * sizeof *v);
-        if (!v)
-            return lw_fail_nomem(err);
+    for (int64_t i = 0; s == LW_OK && i < t->n; i++) {
+        s = add_own(&c, i, err);
+        if (s == LW_OK && c.first)
+            s = add_messages(&c, i, err);
     }
-    count = 0;
-    for (int64_t i = 0; i < t->n; i++)
-        if (change_of(t, plan, i, &c))
-            v[count++] = c;
-    if (count > 0)
-        qsort(v, (size_t)count, sizeof *v, compare_changes);
-    *out = v;
-    *n = count;
+    lw_arena_free(&c.room);
+    if (s != LW_OK) {
+        lw_free(c.v);
+        return s;
+    }
+    if (c.n > 0)
+        qsort(c.v, (size_t)c.n, sizeof *c.v, compare_changes);
+    *out = c.v;
+    *n = c.n;
     return LW_OK;
 }
 

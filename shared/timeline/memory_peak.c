@@ -5,8 +5,8 @@
 
 const char *lw_memory_name(enum lw_memory m)
 {
-    static const char *const names[] = {"parameters", "gradients",      "optimizer",
-                                        "buckets",    "gathered_units", "activations"};
+    static const char *const names[] = {"parameters",     "gradients",   "optimizer", "buckets",
+                                        "gathered_units", "activations", "messages"};
     return names[m];
 }
 

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "shared/base/checked.h"
 #include "shared/base/arena.h"
 #include "shared/base/jsonout.h"
 #include "shared/timeline/summary_print.h"
@@ -248,12 +249,15 @@ static const char *assumption(const struct lw_workload *w, int32_t k)
     return NULL;
 }
 
-/* Bytes that a device lacks for the largest rank; 0 = it fits, or the cluster does not say. */
+/* Bytes that a device lacks for the largest rank beside the framework; 0 = it fits, or the cluster
+ * does not say. */
 static int64_t missing_bytes(const struct lw_sim_report *r)
 {
     struct lw_figure memory = r->cluster->device.memory_bytes;
     int64_t peak = r->summary->peak_memory_bytes;
 
+    if (peak >= 0)
+        peak = lw_add_sat(peak, lw_device_framework_bytes(&r->cluster->device));
     return lw_figure_is_set(memory) && (double)peak > memory.value ? peak - (int64_t)memory.value
                                                                    : 0;
 }
@@ -276,11 +280,28 @@ static void text_samples(const struct lw_sim_report *r, FILE *f)
             lw_format_ps(least, s->least), lw_format_ps(most, s->most));
 }
 
+static void text_peak(const struct lw_sim_report *r, FILE *f)
+{
+    int64_t framework = lw_device_framework_bytes(&r->cluster->device);
+    int64_t peak = r->summary->peak_memory_bytes;
+    char buf[32];
+
+    fprintf(f, "peak memory %s a rank", peak >= 0 ? lw_format_bytes(buf, peak) : "unknown");
+    if (framework > 0)
+        fprintf(f, " and %s of the framework (%s)", lw_format_bytes(buf, framework),
+                lw_figure_is_set(r->cluster->device.framework_bytes)
+                    ? "device.framework_bytes"
+                    : "the default; see device.framework_bytes");
+    if (missing_bytes(r) > 0)
+        fprintf(f, ", more than the device has by %s", lw_format_bytes(buf, missing_bytes(r)));
+    fprintf(f, "\n");
+}
+
 static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
                                  FILE *f, struct lw_err *err)
 {
     const struct lw_summary *s = r->summary;
-    char buf[32], more[32];
+    char buf[32];
 
     fprintf(f, "plan %s (%s), %d ranks on cluster '%s', %s detail%s\n", r->plan->name, r->plan->hash,
             r->plan->n_ranks, r->cluster->name,
@@ -302,10 +323,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     if (r->replayed)
         fputs("peak memory: not recorded\n", f);
     else
-        fprintf(f, "peak memory %s a rank%s%s\n",
-                s->peak_memory_bytes >= 0 ? lw_format_bytes(buf, s->peak_memory_bytes) : "unknown",
-                missing_bytes(r) > 0 ? ", more than the device has by " : "",
-                missing_bytes(r) > 0 ? lw_format_bytes(more, missing_bytes(r)) : "");
+        text_peak(r, f);
     if (!r->replayed)
         lw_summary_text_memory(s, r->plan, f);
     LW_TRY(text_buckets(l, r->all, f, err));
@@ -477,6 +495,7 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
 {
     struct lw_figure memory = r->cluster->device.memory_bytes;
 
+    lw_jsonout_int(o, "framework_bytes", lw_device_framework_bytes(&r->cluster->device));
     if (!lw_figure_is_set(memory)) {
         lw_jsonout_null(o, "device_memory_bytes");
         lw_jsonout_null(o, "memory_fits");

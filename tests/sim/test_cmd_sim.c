@@ -39,6 +39,7 @@ static void write_copies(void)
         fail_msg("%s", err.msg);
     make_cluster(&c, 1, 1e9, 0);
     c.device = (struct lw_device){.kind = "test device", .copy_bytes_per_s = {1e9, "timed by hand"},
+                                  .memory_bytes = {500, "test"}, .framework_bytes = {600, "test"},
                                   .n_work = 1, .work = &in};
     if (lw_cluster_write(&c, fixture_path("copier.json"), &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -96,6 +97,12 @@ static void what_the_cluster_times_is_said_with_its_source(void **unused)
            "timed by the cluster: copy_in f32 by its table (copied by hand)\n"
            "timed by the cluster: copy_out f32 by copy_bytes_per_s (timed by hand)\n");
     expect("sim copies.json -c copier.json --no-db --format json", 0, "\"step_ns\": 22000,");
+    expect("sim copies.json -c copier.json --no-db", 0,
+           "peak memory 0 B a rank and 600 B of the framework (device.framework_bytes), more than "
+           "the device has by 100 B");
+    expect("sim copies.json -c copier.json --no-db --format json", 0, "\"framework_bytes\": 600,");
+    expect("sim copies.json -c copier.json --no-db --format json", 0,
+           "\"memory_missing_bytes\": 100,");
     expect("sim copies.json -c copier.json --no-db --format json", 0,
            "{\"op\": \"copy_in\", \"dtype\": \"f32\", \"by\": \"its table\", \"source\": "
            "\"copied by hand\", \"n_ops\": 1}");

@@ -370,6 +370,24 @@ static void a_table_of_work_is_part_of_the_hash(void **state)
     assert_string_not_equal(with, changed);
 }
 
+/* Nothing of a processor, a default of a GPU, or the figure, which is then part of the hash. */
+static void a_framework_takes_what_the_cluster_says(void **state)
+{
+    struct lw_cluster c = {.name = "c", .devices_per_node = 1};
+    char before[33], stated[33];
+    struct lw_err err = {0};
+
+    (void)state;
+    assert_int_equal(lw_device_framework_bytes(&c.device), 0);
+    c.device.n_sms = (struct lw_figure){108, "test"};
+    assert_int_equal(lw_device_framework_bytes(&c.device), INT64_C(1343) << 20);
+    assert_int_equal(lw_cluster_hash(&c, before, &err), LW_OK);
+    c.device.framework_bytes = (struct lw_figure){600, "test"};
+    assert_int_equal(lw_device_framework_bytes(&c.device), 600);
+    assert_int_equal(lw_cluster_hash(&c, stated, &err), LW_OK);
+    assert_string_not_equal(before, stated);
+}
+
 static void command_writes_a_system_that_reads_back(void **state)
 {
     struct lw_cluster c;
@@ -401,6 +419,7 @@ int main(void)
         cmocka_unit_test(command_shows_figures_with_unit_and_source),
         cmocka_unit_test(command_shows_tables_of_work_with_their_range),
         cmocka_unit_test(a_table_of_work_is_part_of_the_hash),
+        cmocka_unit_test(a_framework_takes_what_the_cluster_says),
         cmocka_unit_test(command_writes_a_system_that_reads_back),
     };
     return cmocka_run_group_tests(tests, fixture_open, fixture_close);

@@ -48,8 +48,10 @@ static struct lw_plan plan_of(const struct lw_workload *w, const struct lw_strat
     return p;
 }
 
-/* Activation bytes that each rank holds at most. */
-static void peaks(const struct lw_plan *p, int64_t *peak)
+/* Activation bytes that each rank holds at most, messages among them; *most, unless it is NULL:
+ * what the largest rank holds. */
+static void peaks_of(const struct lw_plan *p, bool sends_take_time, int64_t *peak,
+                     struct lw_memory_peak *most)
 {
     struct lw_cluster c;
     struct lw_sim_options o = lw_sim_options_default();
@@ -58,14 +60,47 @@ static void peaks(const struct lw_plan *p, int64_t *peak)
     struct lw_err err = {0};
 
     make_cluster(&c, p->n_ranks, 1e12, 0);
-    o.buffered = true;
+    o.buffered = !sends_take_time;
     if (lw_sim_run(p, &c, &o, &t, &stats, &err) != LW_OK ||
-        lw_memory_peaks(&t, p, peak, &err) != LW_OK)
+        lw_memory_peaks(&t, p, peak, &err) != LW_OK ||
+        (most && lw_memory_at_peak(&t, p, most, &err) != LW_OK))
         fail_msg("%s", err.msg);
     for (int32_t r = 0; r < p->n_ranks; r++)
         peak[r] -= lw_memory_fixed(p, r);
     lw_timeline_free(&t);
     lw_cluster_free(&c);
+}
+
+static void peaks(const struct lw_plan *p, int64_t *peak)
+{
+    peaks_of(p, false, peak, NULL);
+}
+
+/* Two stages, one micro-batch, messages of 100 bytes. Rank 0 sends its output while a receive for
+ * the gradient waits; rank 1 keeps what it receives as the input of its forward, and its gradient
+ * replaces the activations. */
+static void messages_take_room_until_they_are_sent_or_used(void **unused)
+{
+    struct lw_workload w = layers(2);
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_memory_peak most;
+    int64_t peak[2];
+
+    (void)unused;
+    w.modules[0].output_bytes = w.modules[1].output_bytes = 100;
+    s.pp = 2;
+    s.partition = LW_PARTITION_UNIFORM;
+    struct lw_plan p = plan_of(&w, &s);
+    for (int sends = 0; sends < 2; sends++) { /* at once, or in some time */
+        peaks_of(&p, sends, peak, &most);
+        assert_int_equal(peak[0], KEPT + 100 + 100 * sends);
+        assert_int_equal(peak[1], KEPT);
+        assert_int_equal(most.rank, 0);
+        assert_int_equal(most.bytes[LW_MEMORY_MESSAGES], 100 + 100 * sends);
+        assert_int_equal(most.bytes[LW_MEMORY_ACTIVATIONS], KEPT);
+    }
+    lw_plan_free(&p);
+    lw_workload_free(&w);
 }
 
 /* What the grid alone has in flight until the weights' gradients, rank by rank. */
@@ -77,6 +112,8 @@ static void peaks_in_flight_are_those_of_the_schedule(void **unused)
     for (int32_t p = 2; p <= 5; p++) {
         for (int32_t m = p; m <= 3 * p; m += p + 1) {
             struct lw_workload w = layers(p);
+            for (int32_t i = 0; i < p; i++)
+                w.modules[i].output_bytes = 0;
             for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++) {
                 struct lw_schedule_shape shape = {.schedule = schedules[k], .n_ranks = p,
                                                   .n_micro_batches = m, .n_chunks = 1};
@@ -265,6 +302,7 @@ static void plans_that_lose_activations_are_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_take_room_until_they_are_sent_or_used),
         cmocka_unit_test(peaks_in_flight_are_those_of_the_schedule),
         cmocka_unit_test(one_rank_holds_a_whole_micro_batch),
         cmocka_unit_test(optimizer_state_is_the_workloads),
