@@ -272,6 +272,7 @@ enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, i
 
     x->n_steps = r->replay->n_steps;
     x->n_ranks = r->replay->n_ranks;
+    x->tolerance_pct = SIM_REPLAY_TOLERANCE_PCT;
     x->basis = traces_replay_basis_name(traces_replay_basis(r->replay));
     x->rank_of_file = r->replay->rank_of_file;
     x->steps = lw_arena_alloc(&r->arena, x->n_steps, sizeof *x->steps);

@@ -157,6 +157,14 @@ static double difference_pct(struct lw_sim_replayed_time x)
     return x.recorded > 0 ? 100.0 * (double)(x.predicted - x.recorded) / (double)x.recorded : 0;
 }
 
+/* Whether what-ifs on this recording are answered (analysis/study/replay_predict.h). */
+static bool answers(const struct lw_sim_replayed *x)
+{
+    double off = difference_pct(x->period);
+
+    return off <= x->tolerance_pct && -off <= x->tolerance_pct;
+}
+
 /* What the what-if changes. */
 static double change_pct(const struct lw_sim_replayed *x)
 {
@@ -233,7 +241,8 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
         fprintf(f, ", replayed without the change %s: it changes by %+.2f %%\n",
                 lw_format_ps(buf, x->unchanged), change_pct(x));
     else
-        fprintf(f, ", error %+.2f %%\n", difference_pct(x->period));
+        fprintf(f, ", error %+.2f %%%s\n", difference_pct(x->period),
+                answers(x) ? "" : ": too much, so what-ifs on this recording are refused");
     text_recorded_parts(r, f);
     for (int32_t i = 0; i < r->plan->n_notes; i++)
         fprintf(f, "assumption: %s\n", r->plan->notes[i]);
@@ -475,6 +484,7 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_ns(o, "recorded_exposed_comm_ns", x->parts.exposed_comm);
     lw_jsonout_fixed(o, "period_error_pct", difference_pct(x->period), 4);
     lw_jsonout_bool(o, "what_if", x->what_if);
+    lw_jsonout_bool(o, "answers_what_ifs", x->what_if || answers(x));
     if (x->what_if) {
         lw_jsonout_ns(o, "unchanged_period_ns", x->unchanged);
         lw_jsonout_fixed(o, "what_if_change_pct", change_pct(x), 4);

@@ -100,7 +100,7 @@ enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_tim
         bool device = r->has_device && is_device((enum lw_op_kind)t->kind[i]);
         int32_t k = device ? r->step_of[t->op[i]] : 0;
         if (k == 0)
-            for (k = device; k < n && t->end[i] > own[k];)
+            while (k < n && t->end[i] > own[k])
                 k++;
         if (k == n)
             continue;

@@ -24,9 +24,8 @@ const char *traces_replay_basis_name(enum traces_replay_basis b); /* "device_per
 int32_t traces_replay_first(const struct traces_replay *r);
 
 /* Sort the rows of one simulated or recorded pass into steps: 0 is what ran before the first one.
- * Device ops go by who launched them. All else goes by when it ended (a device op launched before
- * the recording at the earliest in the first step), so that a step ends with its last device op;
- * rows after the last step's end are dropped. With traces_replay_first(r) + 1
+ * Device ops go by who launched them. All else goes by when it ended, so that a step
+ * ends with its last device op; rows after the last step's end are dropped. With traces_replay_first(r) + 1
  * steps of warm-up lw_timeline_summarize then gives the periods above. */
 enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_timeline *t,
                                     struct lw_err *err);

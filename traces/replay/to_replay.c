@@ -128,6 +128,18 @@ static enum lw_status take_steps(struct replay_maker *m)
     return LW_OK;
 }
 
+/* How long the device already ran what was launched before the recording when the host made its
+ * first call. That one moment is no start of an op that is computed: these ops are the first. */
+static int64_t lead_ns(const struct replay_rank *r)
+{
+    int64_t first = r->p.start_ns;
+
+    for (int64_t i = 0; i < r->p.n_orphans && r->p.before[i] == TRACES_BEFORE_ALL; i++)
+        if (r->t->start_ns[r->p.orphan[i]] < first)
+            first = r->t->start_ns[r->p.orphan[i]];
+    return r->p.start_ns - first;
+}
+
 /* When each rank begins, on the common clock. */
 static enum lw_status align(struct replay_maker *m)
 {
@@ -138,7 +150,8 @@ static enum lw_status align(struct replay_maker *m)
         if (__builtin_sub_overflow(r->t->base_ns, base, &r->offset_ns) ||
             __builtin_add_overflow(r->offset_ns, r->p.start_ns, &r->offset_ns))
             r->offset_ns = INT64_MAX;
-        first = r->offset_ns < first ? r->offset_ns : first;
+        int64_t begin = r->offset_ns - lead_ns(r);
+        first = begin < first ? begin : first;
     }
     for (int32_t k = 0; k < m->n; k++) {
         struct replay_rank *r = &m->ranks[k];

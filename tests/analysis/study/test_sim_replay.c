@@ -263,6 +263,8 @@ static void a_replay_that_misses_the_recording_answers_no_what_if(void **state)
     (void)state;
     fixture_put(fixture_path("missed.json"), missed_text);
     contains(lapwing("sim --replay missed.json --no-db --format json", NULL),
+             "\"answers_what_ifs\": false");
+    contains(lapwing("sim --replay missed.json --no-db --format json", NULL),
              "\"period_error_pct\": -36.3636");
     expect("sim --replay missed.json --no-db --device dgx-h100", 1,
            "misses the recorded period by -36.36 % before anything is changed");

@@ -238,6 +238,31 @@ static void ops_launched_before_the_recording_run_first_in_their_order(void **st
     traces_source_free(&s);
 }
 
+/* The device runs `early` from 20 on, for 50; the host's first call is at 50, in a step that begins
+ * there, and launches `mine` (20), which follows at 70 as recorded: 20 after the call. */
+static void the_device_runs_before_the_hosts_first_call(void **state)
+{
+    struct traces_source s;
+    struct replay_run x;
+
+    (void)state;
+    replay_begin(&s);
+    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 50, 50, 0, -1);
+    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 50, 5, 0, 1);
+    replay_row(&s, LW_ROW_KERNEL, "early", 20, 50, 7, 98);
+    replay_row(&s, LW_ROW_KERNEL, "mine", 70, 20, 7, 1);
+    replay_ready(&s);
+    replay_run(&s, 1, &plain, &x);
+    assert_int_equal(x.t.start[replay_op(&x, "early", 0)], 0);
+    assert_int_equal(x.t.start[replay_op(&x, "mine", 0)], 50 * US);
+    assert_int_equal(x.t.start[x.r.steps[0].first[0]], 30 * US);
+    lw_ps period;
+    assert_int_equal(traces_replay_periods(&x.r, &x.t, -1, &period, NULL), LW_OK);
+    assert_int_equal(period, 40 * US); /* from 50 to 90 */
+    replay_run_free(&x);
+    traces_source_free(&s);
+}
+
 /* The communication stream (20) runs an op of before the recording, and is made to wait for `work`,
  * which ends at 15 + 50: that wait is after the early op, in the stream's order. */
 static void what_was_launched_before_the_recording_is_before_every_wait_in_it(void **state)
@@ -419,6 +444,7 @@ int main(void)
         cmocka_unit_test(a_thread_that_was_silent_waits_for_the_other_one),
         cmocka_unit_test(with_all_ranks_waiting_is_simulated),
         cmocka_unit_test(ops_launched_before_the_recording_run_first_in_their_order),
+        cmocka_unit_test(the_device_runs_before_the_hosts_first_call),
         cmocka_unit_test(what_was_launched_before_the_recording_is_before_every_wait_in_it),
         cmocka_unit_test(a_staged_copy_moves_beside_its_call),
         cmocka_unit_test(a_wait_that_its_work_does_not_explain_is_kept_and_said),
