@@ -185,9 +185,8 @@ void html_timeline(FILE *f, const struct picture *pic, const char *const *runs)
     int height = (int)ceil(y_of(pic->bottom)) + ROW + AXIS;
 
     put_legend(f, pic);
-    fprintf(f, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-               "role=\"img\" aria-label=\"timeline of one step\">\n", WIDTH, height, WIDTH,
-            height);
+    fprintf(f, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
+               "aria-label=\"timeline of one step\">\n", WIDTH, height);
     put_rows(f, pic, runs);
     put_bars(f, pic);
     put_axis(f, pic);

@@ -1,5 +1,6 @@
-/* The page: sections in the order in which a reader asks. How good was the prediction; where in the
- * step; with which plan; from what. Style sheet inside, no script, no link that leaves the page. */
+/* The page: sections in the order in which a reader asks. Which runs; how good was the prediction;
+ * where in the step; with which plan; from what. Styles and a short script are inside, and no link
+ * leaves the page. */
 #include "analysis/draw/report.h"
 
 #include <math.h>
@@ -7,6 +8,7 @@
 #include <time.h>
 
 #include "analysis/compare/compare.h"
+#include "analysis/compare/run_labels.h"
 #include "analysis/draw/html.h"
 #include "analysis/draw/plot_style.h"
 #include "analysis/store/sql.h"
@@ -15,23 +17,58 @@ enum { MAX_RANKS = 8 };
 
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-    "<title>Lapwing report</title>\n<style>\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>";
+
+static const char style[] =
+    "</title>\n<style>\n"
     "body{font:15px/1.45 system-ui,sans-serif;max-width:1160px;margin:2em auto;padding:0 1em;"
-    "color:#1a1a1a;background:#fff}\n"
+    "color:#1a1a1a;background:#fff;overflow-wrap:break-word}\n"
     "h1{font-size:1.6em}h2{font-size:1.25em;margin-top:2em;border-bottom:1px solid #ccc}"
     "h3{font-size:1.05em;margin-top:1.5em}\n"
     "table{border-collapse:collapse;margin:.8em 0}th,td{padding:.2em .8em;text-align:right;"
     "border-bottom:1px solid #e4e4e4;font-variant-numeric:tabular-nums}\n"
     "th{border-bottom:2px solid #888;vertical-align:bottom}"
     "td.t,th.t{text-align:left}code{font-size:.92em;overflow-wrap:anywhere}\n"
-    ".wide{overflow-x:auto}svg text{font:12px system-ui,sans-serif}"
+    ".wide{overflow-x:auto}svg{width:100%;min-width:640px;height:auto}"
+    "svg text{font:12px system-ui,sans-serif}"
     "svg .run{font-weight:600}svg .axis{stroke:#444}"
     "svg .end{stroke:#444;stroke-dasharray:4 3}\n"
     ".legend span{margin-right:1.1em;white-space:nowrap;font-size:.9em}"
-    ".legend i{display:inline-block;width:1.4em;height:.8em;margin-right:.35em}\n"
+    ".legend i{display:inline-block;width:1.4em;height:.8em;margin-right:.35em;"
+    "border:1px solid #888}\n"
+    "input{font:inherit;width:100%;max-width:30em;padding:.3em}\n"
     ".note{color:#555}footer{margin-top:3em;color:#666;font-size:.85em}\n"
+    "@media (max-width:600px){body{margin:1em auto;padding:0 .6em}th,td{padding:.2em .4em}}\n"
+    "@media print{body{max-width:none;margin:0;font-size:11px}.wide{overflow:visible}"
+    "svg{min-width:0}label{display:none}section,tr{break-inside:avoid}"
+    "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n"
     "</style>\n</head>\n<body>\n";
+
+/* What the search box and the printer need; the page is complete without it. */
+static const char script[] =
+    "<script>\n"
+    "const box = document.getElementById('search');\n"
+    "box.addEventListener('input', () => {\n"
+    "  const words = box.value.toLowerCase().split(' ');\n"
+    "  for (const e of document.querySelectorAll('[data-run]')) {\n"
+    "    const text = e.dataset.run.toLowerCase();\n"
+    "    e.hidden = !words.every(w => text.includes(w));\n"
+    "  }\n"
+    "});\n"
+    "addEventListener('beforeprint', () => {\n"
+    "  for (const d of document.querySelectorAll('details')) d.open = true;\n"
+    "});\n"
+    "</script>\n";
+
+/* What every section needs. */
+struct page {
+    struct lw_store *store;
+    const struct lw_run *runs;
+    int32_t n;
+    const struct plot_names *names;
+    const char **differs; /* what tells a run from the others; "" = nothing */
+    FILE *f;
+};
 
 static void cell(FILE *f, const char *text)
 {
@@ -57,19 +94,62 @@ static void pct_cell(FILE *f, struct lw_both v)
         fprintf(f, "<td>%+.1f %%</td>", e);
 }
 
-static const char *cap_words(char buf[32], const struct lw_run *r)
+/* What a run is among the others: its user's name for it, what differs, else its workload. */
+static const char *which(const struct page *p, const struct lw_run *r)
 {
-    return r->bucket_cap_bytes < 0 ? "default" : lw_format_bytes(buf, r->bucket_cap_bytes);
+    const char *differs = p->differs[r - p->runs];
+
+    return r->named ? r->name : differs[0] ? differs : r->workload_name;
+}
+
+/* Begins an element that the search box finds by the texts of one or two runs. */
+static void open_found(const struct page *p, const char *element, const struct lw_run *a,
+                       const struct lw_run *b)
+{
+    fprintf(p->f, "<%s data-run=\"", element);
+    html_text(p->f, p->names->runs[a - p->runs]);
+    fputc(' ', p->f);
+    html_text(p->f, a->name);
+    if (b) {
+        fputc(' ', p->f);
+        html_text(p->f, p->names->runs[b - p->runs]);
+    }
+    fputs("\">", p->f);
+}
+
+/* --- runs ------------------------------------------------------------------------------------- */
+
+static void put_list(const struct page *p)
+{
+    fputs("<h2>Runs</h2>\n<p><label>Find runs: <input type=\"search\" id=\"search\" "
+          "placeholder=\"zero 2, measured, ...\"></label></p>\n"
+          "<div class=\"wide\"><table>\n<tr><th>run</th><th class=\"t\">kind</th>"
+          "<th class=\"t\">which</th><th>step<br>ms</th><th>exposed<br>ms</th></tr>\n", p->f);
+    for (int32_t i = 0; i < p->n; i++) {
+        const struct lw_run *r = &p->runs[i];
+        open_found(p, "tr", r, NULL);
+        fprintf(p->f, "<td>%lld</td>", (long long)r->id);
+        cell(p->f, r->kind == LW_RUN_SIM ? "predicted" : r->kind == LW_RUN_EXEC ? "measured"
+                                                                               : "recorded");
+        cell(p->f, which(p, r));
+        ms_cell(p->f, r->step);
+        ms_cell(p->f, r->exposed_comm);
+        fputs("</tr>\n", p->f);
+    }
+    fputs("</table></div>\n", p->f);
 }
 
 /* --- predicted against measured --------------------------------------------------------------- */
 
-static void put_pair_row(FILE *f, const struct lw_run *p, const struct lw_run *m)
+static void put_pair_row(const struct page *page, const struct lw_run *p, const struct lw_run *m)
 {
-    char buf[32], engine[128];
+    char engine[128];
+    FILE *f = page->f;
 
-    fprintf(f, "<tr><td>%lld, %lld</td><td>%s</td><td>%d</td>", (long long)p->id, (long long)m->id,
-            cap_words(buf, m), m->n_buckets);
+    open_found(page, "tr", m, p);
+    fprintf(f, "<td>%lld, %lld</td>", (long long)p->id, (long long)m->id);
+    cell(f, which(page, m));
+    fprintf(f, "<td>%d</td>", m->n_buckets);
     ms_cell(f, p->step);
     ms_cell(f, m->step);
     pct_cell(f, (struct lw_both){p->step, m->step});
@@ -80,23 +160,29 @@ static void put_pair_row(FILE *f, const struct lw_run *p, const struct lw_run *m
     fputs("</tr>\n", f);
 }
 
-static void put_pairs(FILE *f, const struct lw_run *runs, int32_t n)
+/* The prediction of run i, where it is an execution that has one. */
+static const struct lw_run *partner(const struct page *p, int32_t i)
+{
+    return lw_run_is_measured(&p->runs[i]) ? lw_prediction_of(p->runs, p->n, &p->runs[i]) : NULL;
+}
+
+static void put_pairs(const struct page *page)
 {
     double sum = 0, worst = 0;
+    FILE *f = page->f;
     int k = 0;
 
     fputs("<h2>Predicted against measured</h2>\n", f);
-    for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *m = &runs[i];
-        const struct lw_run *p = lw_run_is_measured(m) ? lw_prediction_of(runs, n, m) : NULL;
+    for (int32_t i = 0; i < page->n; i++) {
+        const struct lw_run *m = &page->runs[i], *p = partner(page, i);
         if (!p)
             continue;
         if (k++ == 0)
-            fputs("<table>\n<tr><th>runs</th><th>bucket cap</th><th>buckets</th>"
-                  "<th>predicted step<br>ms</th><th>measured step<br>ms</th><th>error</th>"
-                  "<th>predicted exposed<br>ms</th><th>measured exposed<br>ms</th>"
+            fputs("<div class=\"wide\"><table>\n<tr><th>runs</th><th class=\"t\">which</th>"
+                  "<th>buckets</th><th>predicted step<br>ms</th><th>measured step<br>ms</th>"
+                  "<th>error</th><th>predicted exposed<br>ms</th><th>measured exposed<br>ms</th>"
                   "<th class=\"t\">measured on</th></tr>\n", f);
-        put_pair_row(f, p, m);
+        put_pair_row(page, p, m);
         double e = fabs(lw_both_error_pct((struct lw_both){p->step, m->step}));
         sum += e;
         worst = e > worst ? e : worst;
@@ -105,10 +191,10 @@ static void put_pairs(FILE *f, const struct lw_run *runs, int32_t n)
         fputs("<p>None of these runs is a prediction and an execution of the same plan.</p>\n", f);
         return;
     }
-    fprintf(f, "</table>\n<p>Over %d %s the step is off by %.1f %% on average, %.1f %% at most. "
-               "A step is the median over measured steps of the time from the last end of the step "
-               "before on any rank to its own; exposed is communication that runs while the rank "
-               "with the longest period neither computes nor copies.</p>\n",
+    fprintf(f, "</table></div>\n<p>Over %d %s the step is off by %.1f %% on average, %.1f %% at "
+               "most. A step is the median over measured steps of the time from the last end of "
+               "the step before on any rank to its own; exposed is communication that runs while "
+               "the rank with the longest period neither computes nor copies.</p>\n",
             k, k == 1 ? "pair" : "pairs", sum / k, worst);
 }
 
@@ -122,7 +208,8 @@ static void both_cells(FILE *f, struct lw_both v)
 
 static void put_parts(FILE *f, const struct lw_comparison *c)
 {
-    fputs("<table>\n<tr><th class=\"t\">ms</th><th>predicted</th><th>measured</th>"
+    fputs("<div class=\"wide\"><table>\n<tr><th class=\"t\">ms</th><th>predicted</th>"
+          "<th>measured</th>"
           "<th>difference</th></tr>\n", f);
     for (int i = -1; i < LW_N_PARTS; i++) {
         struct lw_both v = i < 0 ? c->step : c->part[i];
@@ -135,7 +222,7 @@ static void put_parts(FILE *f, const struct lw_comparison *c)
                 (double)v.measured / (double)LW_PS_PER_MS,
                 (double)(v.predicted - v.measured) / (double)LW_PS_PER_MS);
     }
-    fputs("</table>\n", f);
+    fputs("</table></div>\n", f);
 }
 
 static void put_bucket_lines(FILE *f, const struct lw_comparison *c)
@@ -143,7 +230,8 @@ static void put_bucket_lines(FILE *f, const struct lw_comparison *c)
     char size[32];
 
     fputs("<details><summary>Buckets: ready, start and finish, ms from the start of the step"
-          "</summary>\n<table>\n<tr><th>bucket</th><th class=\"t\">op</th><th>size</th>"
+          "</summary>\n<div class=\"wide\"><table>\n<tr><th>bucket</th><th class=\"t\">op</th>"
+          "<th>size</th>"
           "<th>ready<br>predicted</th><th><br>measured</th><th>start<br>predicted</th>"
           "<th><br>measured</th><th>finish<br>predicted</th><th><br>measured</th>"
           "<th>error</th></tr>\n", f);
@@ -158,37 +246,38 @@ static void put_bucket_lines(FILE *f, const struct lw_comparison *c)
         pct_cell(f, b->finish);
         fputs("</tr>\n", f);
     }
-    fputs("</table>\n</details>\n", f);
+    fputs("</table></div>\n</details>\n", f);
 }
 
-static enum lw_status put_timeline(struct lw_store *s, const struct lw_run *runs, int32_t n,
-                                   FILE *f, struct lw_err *err)
+static enum lw_status put_timeline(const struct page *p, const struct lw_run *runs,
+                                   const char *const *names, int32_t n, struct lw_err *err)
 {
     struct picture_view view = {runs, n, -1, MAX_RANKS};
-    struct plot_names names;
     struct picture pic;
 
-    LW_TRY(plot_names_make(s, runs, n, "", &names, err));
-    enum lw_status st = picture_read(s, &view, &pic, err);
-    if (st == LW_OK) {
-        html_timeline(f, &pic, names.runs);
-        picture_free(&pic);
-    }
-    plot_names_free(&names);
-    return st;
+    LW_TRY(picture_read(p->store, &view, &pic, err));
+    html_timeline(p->f, &pic, names);
+    picture_free(&pic);
+    return LW_OK;
 }
 
-static enum lw_status put_pair(struct lw_store *s, const struct lw_run *p, const struct lw_run *m,
-                               FILE *f, struct lw_err *err)
+static enum lw_status put_pair(const struct page *page, const struct lw_run *p,
+                               const struct lw_run *m, struct lw_err *err)
 {
-    struct lw_run pair[2] = {*p, *m};
+    const struct lw_run pair[2] = {*p, *m};
+    const char *const names[2] = {page->names->runs[p - page->runs],
+                                  page->names->runs[m - page->runs]};
     struct lw_comparison c = {0};
-    char a[24], b[24], cap[32];
+    char a[24], b[24];
+    FILE *f = page->f;
 
     snprintf(a, sizeof a, "%lld", (long long)p->id);
     snprintf(b, sizeof b, "%lld", (long long)m->id);
-    LW_TRY(lw_compare(s, a, b, &c, err));
-    fprintf(f, "<h3>Bucket cap %s: run %s against run %s</h3>\n", cap_words(cap, m), a, b);
+    LW_TRY(lw_compare(page->store, a, b, &c, err));
+    open_found(page, "section", m, p);
+    fputs("\n<h3>", f);
+    html_text(f, which(page, m));
+    fprintf(f, ": predicted (run %s) against measured (run %s)</h3>\n", a, b);
     if (c.note[0]) {
         fputs("<p class=\"note\">", f);
         html_text(f, c.note);
@@ -197,32 +286,40 @@ static enum lw_status put_pair(struct lw_store *s, const struct lw_run *p, const
     put_parts(f, &c);
     enum lw_status st = LW_OK;
     if (p->n_spans > 0 && m->n_spans > 0)
-        st = put_timeline(s, pair, 2, f, err);
+        st = put_timeline(page, pair, names, 2, err);
     if (c.n_buckets > 0)
         put_bucket_lines(f, &c);
+    fputs("</section>\n", f);
     lw_comparison_free(&c);
     return st;
 }
 
-/* Each pair, then the runs that belong to none. */
-static enum lw_status put_runs(struct lw_store *s, const struct lw_run *runs, int32_t n, FILE *f,
-                               struct lw_err *err)
+static enum lw_status put_alone(const struct page *p, int32_t i, struct lw_err *err)
 {
-    fputs("<h2>One step, stream by stream</h2>\n", f);
-    for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *m = &runs[i];
-        const struct lw_run *p = lw_run_is_measured(m) ? lw_prediction_of(runs, n, m) : NULL;
-        if (p)
-            LW_TRY(put_pair(s, p, m, f, err));
-    }
-    for (int32_t i = 0; i < n; i++) {
-        bool paired = lw_run_is_measured(&runs[i]) && lw_prediction_of(runs, n, &runs[i]);
-        for (int32_t k = 0; k < n && !paired; k++)
-            paired = lw_run_is_measured(&runs[k]) && lw_prediction_of(runs, n, &runs[k]) == &runs[i];
-        if (paired || runs[i].n_spans == 0)
-            continue;
-        fprintf(f, "<h3>Run %lld</h3>\n", (long long)runs[i].id);
-        LW_TRY(put_timeline(s, &runs[i], 1, f, err));
+    const struct lw_run *r = &p->runs[i];
+
+    open_found(p, "section", r, NULL);
+    fprintf(p->f, "\n<h3>Run %lld, ", (long long)r->id);
+    html_text(p->f, which(p, r));
+    fputs("</h3>\n", p->f);
+    enum lw_status st = put_timeline(p, r, &p->names->runs[i], 1, err);
+    fputs("</section>\n", p->f);
+    return st;
+}
+
+/* Each pair, then the runs that belong to none. */
+static enum lw_status put_runs(const struct page *p, struct lw_err *err)
+{
+    fputs("<h2>One step, stream by stream</h2>\n", p->f);
+    for (int32_t i = 0; i < p->n; i++)
+        if (partner(p, i))
+            LW_TRY(put_pair(p, partner(p, i), &p->runs[i], err));
+    for (int32_t i = 0; i < p->n; i++) {
+        bool paired = partner(p, i) != NULL;
+        for (int32_t k = 0; k < p->n && !paired; k++)
+            paired = partner(p, k) == &p->runs[i];
+        if (!paired && p->runs[i].n_spans > 0)
+            LW_TRY(put_alone(p, i, err));
     }
     return LW_OK;
 }
@@ -244,7 +341,8 @@ static enum lw_status put_plan_buckets(struct lw_store *s, int64_t plan, FILE *f
                         " b.stage"
                         " FROM bucket AS b WHERE b.plan = ? ORDER BY b.bucket",
                         "l", plan));
-    fputs("<table>\n<tr><th class=\"t\">set</th><th>stage</th><th>launch</th><th>size</th>"
+    fputs("<details><summary>Buckets</summary>\n<div class=\"wide\"><table>\n<tr>"
+          "<th class=\"t\">set</th><th>stage</th><th>launch</th><th>size</th>"
           "<th>limit</th><th>gradients</th><th class=\"t\">dtype</th>"
           "<th class=\"t\">in buffer order</th></tr>\n", f);
     while (lw_sql_next(q)) {
@@ -260,7 +358,7 @@ static enum lw_status put_plan_buckets(struct lw_store *s, int64_t plan, FILE *f
         html_text(f, lw_sql_text(q, 6));
         fputs("</code></details></td></tr>\n", f);
     }
-    fputs("</table>\n", f);
+    fputs("</table></div>\n</details>\n", f);
     return lw_sql_finish(q, err);
 }
 
@@ -293,26 +391,27 @@ static enum lw_status put_plan_words(struct lw_store *s, int64_t plan, FILE *f,
     return lw_sql_finish(q, err);
 }
 
-static enum lw_status put_plans(struct lw_store *s, const struct lw_run *runs, int32_t n, FILE *f,
-                                struct lw_err *err)
+static enum lw_status put_plans(const struct page *p, struct lw_err *err)
 {
-    char cap[32];
+    FILE *f = p->f;
 
     fputs("<h2>Plans</h2>\n", f);
-    for (int32_t i = 0; i < n; i++) {
-        bool seen = runs[i].plan < 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        const struct lw_run *r = &p->runs[i];
+        bool seen = r->plan < 0;
         for (int32_t k = 0; k < i; k++)
-            seen = seen || runs[k].plan == runs[i].plan;
+            seen = seen || p->runs[k].plan == r->plan;
         if (seen)
             continue;
-        fputs("<h3>", f);
-        html_text(f, runs[i].plan_name);
-        fprintf(f, ", %d ranks, bucket cap %s</h3>\n<p>Plan <code>", runs[i].n_ranks,
-                cap_words(cap, &runs[i]));
-        html_text(f, runs[i].plan_hash);
+        open_found(p, "section", r, NULL);
+        fputs("\n<h3>", f);
+        html_text(f, which(p, r));
+        fprintf(f, ", %d ranks</h3>\n<p>Plan <code>", r->n_ranks);
+        html_text(f, r->plan_hash);
         fputs("</code></p>\n", f);
-        LW_TRY(put_plan_buckets(s, runs[i].plan, f, err));
-        LW_TRY(put_plan_words(s, runs[i].plan, f, err));
+        LW_TRY(put_plan_buckets(p->store, r->plan, f, err));
+        LW_TRY(put_plan_words(p->store, r->plan, f, err));
+        fputs("</section>\n", f);
     }
     return LW_OK;
 }
@@ -343,22 +442,38 @@ static void put_provenance(const struct lw_run *runs, int32_t n, FILE *f)
         fputs("</code></td></tr>\n", f);
     }
     fprintf(f, "</table></div>\n<footer>Written by lapwing %s from its results database. Not "
-               "modelled: data loading, allocator behaviour, checkpoint input and output.</footer>\n"
-               "</body>\n</html>\n", LW_VERSION);
+               "modelled: data loading, allocator behaviour, checkpoint input and output."
+               "</footer>\n"
+               "%s</body>\n</html>\n", LW_VERSION, script);
+}
+
+static enum lw_status put_page(const struct page *p, struct lw_err *err)
+{
+    fputs(head, p->f);
+    html_text(p->f, p->names->title);
+    fputs(style, p->f);
+    fputs("<h1>", p->f);
+    html_text(p->f, p->names->title);
+    fputs("</h1>\n", p->f);
+    put_list(p);
+    put_pairs(p);
+    LW_TRY(put_runs(p, err));
+    LW_TRY(put_plans(p, err));
+    put_provenance(p->runs, p->n, p->f);
+    return LW_OK;
 }
 
 enum lw_status lw_report_write(struct lw_store *s, const struct lw_run *runs, int32_t n, FILE *f,
                                struct lw_err *err)
 {
-    fputs(head, f);
-    fputs("<h1>Lapwing: predicted and measured training steps</h1>\n<p>", f);
-    html_text(f, runs[0].workload_name);
-    fprintf(f, " on %d ranks, ", runs[0].n_ranks);
-    html_text(f, runs[0].cluster_name);
-    fprintf(f, "; %d %s.</p>\n", n, n == 1 ? "run" : "runs");
-    put_pairs(f, runs, n);
-    LW_TRY(put_runs(s, runs, n, f, err));
-    LW_TRY(put_plans(s, runs, n, f, err));
-    put_provenance(runs, n, f);
-    return LW_OK;
+    struct page p = {.store = s, .runs = runs, .n = n, .f = f};
+    struct plot_names names;
+
+    LW_TRY(plot_names_make(s, runs, n, "Predicted and measured training steps", &names, err));
+    p.names = &names;
+    enum lw_status st = lw_run_labels(s, runs, n, true, &names.arena, &p.differs, err);
+    if (st == LW_OK)
+        st = put_page(&p, err);
+    plot_names_free(&names);
+    return st;
 }
