@@ -13,9 +13,9 @@
  * never comes later in the order of the plan, and a bound on the number of pieces turns a circle
  * (edited data) into an error.
  *
- * Charges of one rank: where compute or a copy runs, that; elsewhere the cause that the rank's own
- * path has there. So the exposed time of each cause adds up to the rank's exposed communication as
- * shared/timeline/measure.c has it. Not told apart: why a kernel itself is slow. */
+ * Charges of one rank: the period is split as every measure splits it (lw_period_cut); the rank's
+ * own path says more of a transfer (queued) and of idle time (why nothing ran). So the charges of
+ * each part add up to the measure of that part. Not told apart: why a kernel itself is slow. */
 #include "analysis/explain/explain.h"
 
 #include <stdlib.h>
@@ -23,6 +23,7 @@
 
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
+#include "shared/timeline/rank_period.h"
 
 struct walk {
     const struct lw_timeline *t;
@@ -325,58 +326,63 @@ static enum lw_status walk_back(struct walk *w, int32_t rank, bool cross, lw_ps 
 
 /* --- charges ---------------------------------------------------------------------------------- */
 
-struct edge {
-    lw_ps at;
-    int8_t compute, copy, comm;
+bool lw_cause_is_exposed(enum lw_cause c)
+{
+    return c == LW_CAUSE_TRANSFER || c == LW_CAUSE_QUEUE || c == LW_CAUSE_WAIT;
+}
+
+/* The cause of a moment of that part, of which the rank's path says `path`. */
+static enum lw_cause cause_in(enum lw_period_part part, enum lw_cause path)
+{
+    switch (part) {
+    case LW_PERIOD_COMPUTE:
+        return LW_CAUSE_COMPUTE;
+    case LW_PERIOD_COPY:
+        return LW_CAUSE_COPY;
+    case LW_PERIOD_TRANSFER:
+        return path == LW_CAUSE_QUEUE ? LW_CAUSE_QUEUE : LW_CAUSE_TRANSFER;
+    case LW_PERIOD_IDLE:
+        return path >= LW_CAUSE_HOST ? path : LW_CAUSE_DELAY;
+    default:
+        return LW_CAUSE_WAIT;
+    }
+}
+
+struct charging {
+    const struct walk *w; /* its parts tile the period */
+    int64_t k;            /* the part that the next stretch begins in */
+    lw_ps *charge;
 };
 
-static int by_time(const void *a, const void *b)
+static void charge(void *ctx, const struct lw_period_stretch *s)
 {
-    const struct edge *x = a, *y = b;
-    return (x->at > y->at) - (x->at < y->at);
+    struct charging *c = ctx;
+    const struct walk *w = c->w;
+
+    for (lw_ps at = s->from; at < s->to && c->k < w->n_parts;) {
+        const struct lw_path_part *p = &w->parts[c->k];
+        lw_ps end = w->start + p->to < s->to ? w->start + p->to : s->to;
+        c->charge[cause_in(s->part, p->cause)] += end - at;
+        c->k += end == w->start + p->to;
+        at = end;
+    }
 }
 
-/* Of all that runs in the rank's period, also where it belongs to another step. */
-static int64_t collect_edges(const struct walk *w, const struct lw_measure *m, struct edge *v)
+static enum lw_status charge_all(const struct walk *w, const struct lw_measure *m,
+                                 lw_ps charges[LW_N_CAUSES], struct lw_err *err)
 {
-    int64_t n = 0;
-    int32_t rank = m->rank;
+    int64_t *rows = lw_arena_alloc(w->arena, w->t->n, sizeof *rows), n = 0;
+    struct charging c = {.w = w, .charge = charges};
 
-    for (int64_t i = 0; i < w->t->n; i++) {
-        enum lw_op_class c = class_of(w, i);
-        int8_t compute = c == LW_CLASS_COMPUTE, copy = c == LW_CLASS_COPY, comm = is_comm(c);
-        if (w->t->rank[i] != rank || !(compute || copy || comm) || w->t->end[i] <= m->start ||
-            w->t->start[i] >= m->end)
-            continue;
-        v[n++] = (struct edge){w->t->start[i] - w->start, compute, copy, comm};
-        v[n++] = (struct edge){w->t->end[i] - w->start, (int8_t)-compute, (int8_t)-copy,
-                               (int8_t)-comm};
-    }
-    qsort(v, (size_t)n, sizeof *v, by_time);
-    return n;
-}
-
-static void charge(const struct walk *w, const struct edge *v, int64_t n, struct lw_charge *out)
-{
-    int64_t compute = 0, copy = 0, comm = 0, k = 0;
-    lw_ps at = 0;
-
-    for (int64_t i = 0; i < w->n_parts; i++) {
-        const struct lw_path_part *p = &w->parts[i];
-        while (at < p->to) {
-            for (; k < n && v[k].at <= at; k++) {
-                compute += v[k].compute;
-                copy += v[k].copy;
-                comm += v[k].comm;
-            }
-            lw_ps next = k < n && v[k].at < p->to ? v[k].at : p->to;
-            enum lw_cause c = compute > 0 ? LW_CAUSE_COMPUTE : copy > 0 ? LW_CAUSE_COPY : p->cause;
-            out[c].time += next - at;
-            if (compute == 0 && copy == 0 && comm > 0)
-                out[c].exposed += next - at;
-            at = next;
-        }
-    }
+    for (int64_t i = 0; rows && i < w->t->n; i++)
+        if (w->t->rank[i] == m->rank && w->t->end[i] > m->start && w->t->start[i] < m->end)
+            rows[n++] = i;
+    struct lw_period_edge *edges =
+        lw_arena_alloc(w->arena, 4 * n + 1, (int64_t)lw_period_edge_size());
+    if (!rows || !edges)
+        return lw_fail_nomem(err);
+    lw_period_cut(w->t, w->p, rows, n, edges, m, charge, &c);
+    return LW_OK;
 }
 
 /* --- together --------------------------------------------------------------------------------- */
@@ -444,15 +450,12 @@ static void find_rows(struct walk *w, int32_t step, lw_ps *start, lw_ps *end)
 
 static enum lw_status explain(struct walk *w, struct lw_explanation *e, struct lw_err *err)
 {
-    struct edge *edges = lw_arena_alloc(w->arena, 2 * w->t->n, sizeof *edges);
     lw_ps start, end;
 
-    if (!edges)
-        return lw_fail_nomem(err);
     find_rows(w, e->step, &start, &end);
     LW_TRY(prepare(w, err));
     LW_TRY(walk_back(w, e->rank, false, e->measure.start, e->measure.end, err));
-    charge(w, edges, collect_edges(w, &e->measure, edges), e->charge);
+    LW_TRY(charge_all(w, &e->measure, e->charge, err));
     LW_TRY(walk_back(w, -1, true, start, end, err));
     e->path = lw_arena_alloc(&e->arena, w->n_parts, sizeof *e->path);
     if (!e->path)

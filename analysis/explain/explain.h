@@ -1,6 +1,7 @@
 #ifndef LW_ANALYSIS_EXPLAIN_EXPLAIN_H
 #define LW_ANALYSIS_EXPLAIN_EXPLAIN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shared/base/arena.h"
@@ -14,8 +15,9 @@ struct lw_plan;
 enum lw_cause {
     LW_CAUSE_COMPUTE,  /* a compute op runs */
     LW_CAUSE_COPY,     /* a copy runs, no compute */
-    LW_CAUSE_TRANSFER, /* the communication that is waited for moves data */
-    LW_CAUSE_QUEUE,    /* it was ready, an earlier one on its stream or communicator moves data */
+    LW_CAUSE_TRANSFER, /* data moves */
+    LW_CAUSE_QUEUE,    /* data moves, and what is waited for is ready but comes after it on its stream
+                        * or communicator */
     LW_CAUSE_WAIT,     /* this rank is in, the last member is not */
     LW_CAUSE_HOST,     /* host work or a gap */
     LW_CAUSE_LAUNCH,   /* everything was there, the op was not handed to its stream yet */
@@ -35,18 +37,16 @@ struct lw_path_part {
     lw_ps from, to;
 };
 
-struct lw_charge {
-    lw_ps time;      /* these add up to the rank's period */
-    lw_ps exposed;   /* of it while communication runs and neither compute nor copies do: these add
-                      * up to the rank's exposed communication */
-};
+/* The cause is communication that neither compute nor copies hide: these charges add up to the
+ * rank's exposed communication. */
+bool lw_cause_is_exposed(enum lw_cause c);
 
 struct lw_explanation {
     struct lw_arena arena;         /* owns the rest */
     int32_t step, rank;
     lw_ps length;                  /* of the step: from the latest end of the one before to its own */
     struct lw_measure measure;     /* of the rank, in its period */
-    struct lw_charge charge[LW_N_CAUSES];
+    lw_ps charge[LW_N_CAUSES];     /* add up to the rank's period, and part by part to measure */
     lw_ps on_path[LW_N_CAUSES];    /* the critical path by cause: adds up to the step */
     struct lw_path_part *path;     /* over all ranks, in time, without gaps */
     int64_t n_path;

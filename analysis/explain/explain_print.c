@@ -9,6 +9,7 @@
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
 #include "shared/plan/plan.h"
+#include "shared/timeline/summary_print.h"
 
 enum { PIECES_SHOWN = 24 };
 
@@ -24,37 +25,58 @@ static double share(lw_ps part, lw_ps whole)
 
 /* --- charges ---------------------------------------------------------------------------------- */
 
-static struct lw_table *charge_table(const struct lw_explain_report *r, bool csv)
+static struct lw_table *charge_csv(const struct lw_explanation *e)
 {
-    static const char *const text[] = {"cause", ">ms", ">% of period", ">of it exposed ms",
-                                       ">on the critical path ms"};
-    static const char *const plain[] = {"cause", "time_ns", "share_pct", "exposed_comm_ns",
-                                        "critical_path_ns"};
-    const struct lw_explanation *e = r->e;
-    struct lw_table *t = lw_table_new(5, csv ? plain : text);
-    lw_ps exposed = 0, period = e->measure.end - e->measure.start;
+    static const char *const titles[] = {"cause", "time_ns", "share_pct", "exposed_comm_ns",
+                                         "critical_path_ns"};
+    struct lw_table *t = lw_table_new(5, titles);
 
     for (int c = 0; c < LW_N_CAUSES; c++) {
-        const struct lw_charge *v = &e->charge[c];
-        exposed += v->exposed;
-        if (v->time == 0 && e->on_path[c] == 0 && !csv)
+        long long time = (long long)lw_ps_to_ns(e->charge[c]);
+        lw_table_cell(t, "%s", lw_cause_key((enum lw_cause)c));
+        lw_table_cell(t, "%lld", time);
+        lw_table_cell(t, "%.3f", share(e->charge[c], e->measure.end - e->measure.start));
+        lw_table_cell(t, "%lld", lw_cause_is_exposed((enum lw_cause)c) ? time : 0);
+        lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(e->on_path[c]));
+    }
+    return t;
+}
+
+static void charge_row(struct lw_table *t, const struct lw_explanation *e, const char *name,
+                       lw_ps time, lw_ps on_path)
+{
+    lw_table_cell(t, "%s", name);
+    lw_table_cell(t, "%.3f", ms(time));
+    lw_table_cell(t, "%.1f", share(time, e->measure.end - e->measure.start));
+    lw_table_cell(t, on_path < 0 ? "" : "%.3f", ms(on_path));
+}
+
+/* For whom the rank waited, below the row of all waits. */
+static void wait_rows(struct lw_table *t, const struct lw_explanation *e)
+{
+    char name[32];
+
+    for (int i = 0; i < LW_N_WAITS; i++) {
+        snprintf(name, sizeof name, "  wait, %s", lw_wait_name((enum lw_wait)i));
+        if (e->measure.wait[i] > 0)
+            charge_row(t, e, name, e->measure.wait[i], -1);
+    }
+}
+
+static struct lw_table *charge_table(const struct lw_explanation *e)
+{
+    static const char *const titles[] = {"cause", ">ms", ">% of period",
+                                         ">on the critical path ms"};
+    struct lw_table *t = lw_table_new(4, titles);
+
+    for (int c = 0; c < LW_N_CAUSES; c++) {
+        if (e->charge[c] == 0 && e->on_path[c] == 0)
             continue;
-        lw_table_cell(t, "%s", csv ? lw_cause_key((enum lw_cause)c)
-                                   : lw_cause_name((enum lw_cause)c));
-        lw_table_cell(t, csv ? "%.0f" : "%.3f", csv ? (double)lw_ps_to_ns(v->time) : ms(v->time));
-        lw_table_cell(t, csv ? "%.3f" : "%.1f", share(v->time, period));
-        lw_table_cell(t, csv ? "%.0f" : "%.3f",
-                      csv ? (double)lw_ps_to_ns(v->exposed) : ms(v->exposed));
-        lw_table_cell(t, csv ? "%.0f" : "%.3f",
-                      csv ? (double)lw_ps_to_ns(e->on_path[c]) : ms(e->on_path[c]));
+        charge_row(t, e, lw_cause_name((enum lw_cause)c), e->charge[c], e->on_path[c]);
+        if (c == LW_CAUSE_WAIT)
+            wait_rows(t, e);
     }
-    if (!csv) {
-        lw_table_cell(t, "all");
-        lw_table_cell(t, "%.3f", ms(period));
-        lw_table_cell(t, "100.0");
-        lw_table_cell(t, "%.3f", ms(exposed));
-        lw_table_cell(t, "%.3f", ms(e->length));
-    }
+    charge_row(t, e, "all", e->measure.end - e->measure.start, e->length);
     return t;
 }
 
@@ -224,7 +246,7 @@ static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struc
                "period charged to one cause\n\n", (long long)run->id, lw_run_kind_name(run->kind),
             run->backend[0] ? " " : "", run->backend, run->plan_hash, e->step, ms(e->length),
             e->rank);
-    struct lw_table *t = charge_table(r, false);
+    struct lw_table *t = charge_table(e);
     enum lw_status st = lw_table_print(t, f, 0, err);
     lw_table_free(t);
     if (st == LW_OK)
@@ -240,8 +262,9 @@ static void json_charges(struct lw_jsonout *o, const struct lw_explanation *e)
     for (int c = 0; c < LW_N_CAUSES; c++) {
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_string(o, "cause", lw_cause_key((enum lw_cause)c));
-        lw_jsonout_exact_ns(o, "time_ns", e->charge[c].time);
-        lw_jsonout_exact_ns(o, "exposed_comm_ns", e->charge[c].exposed);
+        lw_jsonout_exact_ns(o, "time_ns", e->charge[c]);
+        lw_jsonout_exact_ns(o, "exposed_comm_ns",
+                            lw_cause_is_exposed((enum lw_cause)c) ? e->charge[c] : 0);
         lw_jsonout_exact_ns(o, "critical_path_ns", e->on_path[c]);
         lw_jsonout_end(o);
     }
@@ -280,9 +303,7 @@ static void put_json(const struct lw_explain_report *r, FILE *f)
     lw_jsonout_int(&o, "step", e->step);
     lw_jsonout_int(&o, "rank", e->rank);
     lw_jsonout_exact_ns(&o, "step_ns", e->length);
-    lw_jsonout_exact_ns(&o, "period_ns", e->measure.end - e->measure.start);
-    lw_jsonout_exact_ns(&o, "compute_busy_ns", e->measure.compute_busy);
-    lw_jsonout_exact_ns(&o, "exposed_comm_ns", e->measure.exposed_comm);
+    lw_summary_json_measure(&o, &e->measure);
     json_charges(&o, e);
     json_path(&o, r);
     lw_jsonout_array(&o, "what_ifs");
@@ -307,7 +328,7 @@ enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_forma
         put_json(r, f);
         return LW_OK;
     }
-    struct lw_table *t = charge_table(r, true);
+    struct lw_table *t = charge_csv(r->e);
     enum lw_status st = lw_table_print_csv(t, f, err);
     lw_table_free(t);
     return st;

@@ -283,6 +283,7 @@ CREATE TABLE run_process (      -- whose process runs or stores a run
 ALTER TABLE run ADD COLUMN name TEXT; -- the user's (--name); NULL: made of workload, options, cluster
 
 -- version 4
+ALTER TABLE comm ADD COLUMN purpose TEXT; -- data, tensor, forward, ...; NULL: stored before version 4
 CREATE TABLE memory (           -- what the rank with the largest peak holds, from at_ps on
     run INTEGER NOT NULL REFERENCES run(id),
     change INTEGER NOT NULL,    -- in the order of time; the first ones are before anything runs

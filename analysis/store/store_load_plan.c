@@ -105,11 +105,18 @@ static enum lw_status add_comm(struct loader *l, struct lw_sql *q)
 {
     struct lw_strategy s = lw_strategy_default();
 
-    if (number(q, 0) != l->n_comms || !within(number(q, 3), 0, l->n_streams))
+    int purpose = 0;
+
+    while (purpose < LW_N_COMM_PURPOSES &&
+           strcmp(lw_comm_purpose_name((enum lw_comm_purpose)purpose), lw_sql_text(q, 4)) != 0)
+        purpose++;
+    if (number(q, 0) != l->n_comms || !within(number(q, 3), 0, l->n_streams) ||
+        purpose == LW_N_COMM_PURPOSES)
         return bad(l, "comm");
     l->n_comms++;
     LW_TRY(lw_strategy_set(&s, "reducer", lw_sql_text(q, 2), l->err));
-    lw_builder_comm(l->builder, lw_sql_text(q, 1), LW_COMM_DATA, s.reducer, number(q, 3));
+    lw_builder_comm(l->builder, lw_sql_text(q, 1), (enum lw_comm_purpose)purpose, s.reducer,
+                    number(q, 3));
     return LW_OK;
 }
 
@@ -392,7 +399,7 @@ static enum lw_status load(struct loader *l)
                 add_rank));
     LW_TRY(each(l, "SELECT stream, name, class, priority FROM stream WHERE plan = ?"
                    " ORDER BY stream", add_stream));
-    LW_TRY(each(l, "SELECT comm, name, reducer, stream FROM comm WHERE plan = ? ORDER BY comm",
+    LW_TRY(each(l, "SELECT comm, name, reducer, stream, ifnull(purpose, 'data') FROM comm WHERE plan = ? ORDER BY comm",
                 add_comm));
     LW_TRY(add_groups(l));
     LW_TRY(each(l, "SELECT max(stage) FROM param WHERE plan = ? GROUP BY module ORDER BY module",

@@ -50,8 +50,8 @@ static void put_streams(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 static void put_comms(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 {
     for (int32_t i = 0; i < p->n_comms; i++)
-        lw_sql_run(q, "litti", id, i, p->comms[i].name, lw_reducer_name(p->comms[i].reducer),
-                   p->comms[i].stream);
+        lw_sql_run(q, "littit", id, i, p->comms[i].name, lw_reducer_name(p->comms[i].reducer),
+                   p->comms[i].stream, lw_comm_purpose_name(p->comms[i].purpose));
 }
 
 static void put_comm_ranks(struct lw_sql *q, int64_t id, const struct lw_plan *p)
@@ -147,7 +147,7 @@ static const struct {
     {"INSERT INTO plan_note VALUES (?,?,?)", put_notes},
     {"INSERT INTO plan_rank VALUES (?,?,?,?,?,?,?,?)", put_ranks},
     {"INSERT INTO stream VALUES (?,?,?,?,?)", put_streams},
-    {"INSERT INTO comm VALUES (?,?,?,?,?)", put_comms},
+    {"INSERT INTO comm VALUES (?,?,?,?,?,?)", put_comms},
     {"INSERT INTO comm_rank VALUES (?,?,?,?)", put_comm_ranks},
     {"INSERT INTO param VALUES (?,?,?,?,?,?,?,?)", put_params},
     {"INSERT INTO bucket VALUES (?,?,?,?,?,?,?,?,?)", put_buckets},

@@ -14,10 +14,7 @@ static const char *stream_word(int k)
 
 static const char *purpose_word(int k)
 {
-    static const char *const words[] = {"data",     "model",     "tensor", "forward",
-                                        "backward", "embedding", "world",  "recorded", "context",
-                                        "expert",   "expert data", "replicas"};
-    return k >= 0 && k < LW_N_COMM_PURPOSES ? words[k] : NULL;
+    return k >= 0 && k < LW_N_COMM_PURPOSES ? lw_comm_purpose_name((enum lw_comm_purpose)k) : NULL;
 }
 
 static const char *reducer_word(int k)

@@ -67,6 +67,14 @@ bool lw_op_uses_weights(const struct lw_op *op)
 static const char *const kind_names[LW_N_BUCKET_KINDS] = {"gradients", "weights", "tied", "norm",
                                                           "sparse"};
 
+const char *lw_comm_purpose_name(enum lw_comm_purpose p)
+{
+    static const char *const names[] = {"data",  "model",    "tensor",  "forward",
+                                        "backward", "embedding", "world", "recorded",
+                                        "context", "expert", "expert data", "replicas"};
+    return names[p];
+}
+
 const char *lw_bucket_kind_name(enum lw_bucket_kind kind)
 {
     return kind_names[kind];

@@ -48,6 +48,8 @@ enum lw_comm_purpose {
     LW_N_COMM_PURPOSES,
 };
 
+const char *lw_comm_purpose_name(enum lw_comm_purpose p); /* "expert data" */
+
 /* A class of communicators: every rank that takes part is a member of one group of it. Its ops are
  * issued to `stream` unless an op names another; ops of one communicator (a class and a group) run
  * one at a time on each member, in program order. */

@@ -6,12 +6,9 @@
 
 #include "shared/plan/op.h"
 
-/* What may hold at a moment, the first that does counts; WAITS: one for each enum lw_wait. */
-enum { COMPUTE, COPY, TRANSFER, WAITS, N_LEVELS = WAITS + LW_N_WAITS };
-
 struct lw_period_edge {
     lw_ps at;
-    int8_t level, by; /* by: 1 = begins, -1 = ends */
+    int8_t part, by; /* by: 1 = begins, -1 = ends */
 };
 
 const char *lw_wait_name(enum lw_wait w)
@@ -38,16 +35,16 @@ static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *p
                                                                       : LW_WAIT_OTHER;
 }
 
-/* [start, end) at a level, as far as it lies in the period. */
-static int64_t add(struct lw_period_edge *v, int64_t n, lw_ps start, lw_ps end, int level,
+/* [start, end) of a part, as far as it lies in the period. */
+static int64_t add(struct lw_period_edge *v, int64_t n, lw_ps start, lw_ps end, int part,
                    const struct lw_measure *m)
 {
     start = start > m->start ? start : m->start;
     end = end < m->end ? end : m->end;
     if (start >= end)
         return n;
-    v[n] = (struct lw_period_edge){start, (int8_t)level, 1};
-    v[n + 1] = (struct lw_period_edge){end, (int8_t)level, -1};
+    v[n] = (struct lw_period_edge){start, (int8_t)part, 1};
+    v[n + 1] = (struct lw_period_edge){end, (int8_t)part, -1};
     return n + 2;
 }
 
@@ -58,16 +55,16 @@ static int64_t add_row(const struct lw_timeline *t, const struct lw_plan *plan, 
 
     switch (lw_op_class((enum lw_op_kind)t->kind[row])) {
     case LW_CLASS_COMPUTE:
-        return add(v, n, start, end, COMPUTE, m);
+        return add(v, n, start, end, LW_PERIOD_COMPUTE, m);
     case LW_CLASS_COPY:
-        return add(v, n, start, end, COPY, m);
+        return add(v, n, start, end, LW_PERIOD_COPY, m);
     case LW_CLASS_COLLECTIVE:
     case LW_CLASS_P2P:
         if (t->all_in[row] > start)
             moves = t->all_in[row] < end ? t->all_in[row] : end;
         if (moves > start)
-            n = add(v, n, start, moves, WAITS + (int)wait_of(t, plan, row), m);
-        return add(v, n, moves, end, TRANSFER, m);
+            n = add(v, n, start, moves, LW_PERIOD_WAIT + (int)wait_of(t, plan, row), m);
+        return add(v, n, moves, end, LW_PERIOD_TRANSFER, m);
     default:
         return n;
     }
@@ -79,30 +76,18 @@ static int by_time(const void *pa, const void *pb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* A stretch of time in which nothing begins or ends. */
-static void charge(const int32_t active[N_LEVELS], lw_ps time, struct lw_measure *m)
+static struct lw_period_stretch stretch(const int32_t active[LW_N_PERIOD_PARTS], lw_ps from,
+                                        lw_ps to)
 {
-    int level = 0;
-    bool comm = false;
+    struct lw_period_stretch s = {.from = from, .to = to, .copies = active[LW_PERIOD_COPY] > 0};
+    int part = 0;
 
-    while (level < N_LEVELS && active[level] == 0)
-        level++;
-    for (int i = TRANSFER; i < N_LEVELS; i++)
-        comm |= active[i] > 0;
-    m->copy_busy += active[COPY] > 0 ? time : 0;
-    m->comm_busy += comm ? time : 0;
-    if (level == COMPUTE)
-        m->compute_busy += time;
-    else if (level == COPY)
-        m->exposed_copy += time;
-    else if (level == N_LEVELS)
-        m->idle += time;
-    else
-        m->exposed_comm += time;
-    if (level == TRANSFER)
-        m->transfer += time;
-    else if (level >= WAITS && level < N_LEVELS)
-        m->wait[level - WAITS] += time;
+    while (part < LW_PERIOD_IDLE && active[part] == 0)
+        part++;
+    for (int i = LW_PERIOD_TRANSFER; i < LW_PERIOD_IDLE; i++)
+        s.comm |= active[i] > 0;
+    s.part = (enum lw_period_part)part;
+    return s;
 }
 
 size_t lw_period_edge_size(void)
@@ -110,11 +95,12 @@ size_t lw_period_edge_size(void)
     return sizeof(struct lw_period_edge);
 }
 
-void lw_period_measure(const struct lw_timeline *t, const struct lw_plan *plan,
-                       const int64_t *rows, int64_t n_rows, struct lw_period_edge *edges,
-                       struct lw_measure *m)
+void lw_period_cut(const struct lw_timeline *t, const struct lw_plan *plan, const int64_t *rows,
+                   int64_t n_rows, struct lw_period_edge *edges, const struct lw_measure *m,
+                   lw_period_visit *visit, void *ctx)
 {
-    int32_t active[N_LEVELS] = {0};
+    int32_t active[LW_N_PERIOD_PARTS] = {0};
+    struct lw_period_stretch s;
     int64_t n = 0;
     lw_ps at = m->start;
 
@@ -122,10 +108,43 @@ void lw_period_measure(const struct lw_timeline *t, const struct lw_plan *plan,
         n = add_row(t, plan, rows[i], m, edges, n);
     qsort(edges, (size_t)n, sizeof *edges, by_time);
     for (int64_t i = 0; i < n; i++) {
-        if (edges[i].at > at)
-            charge(active, edges[i].at - at, m);
+        if (edges[i].at > at) {
+            s = stretch(active, at, edges[i].at);
+            visit(ctx, &s);
+        }
         at = edges[i].at;
-        active[edges[i].level] += edges[i].by;
+        active[edges[i].part] += edges[i].by;
     }
-    charge(active, m->end - at, m);
+    if (m->end > at) {
+        s = stretch(active, at, m->end);
+        visit(ctx, &s);
+    }
+}
+
+static void add_up(void *ctx, const struct lw_period_stretch *s)
+{
+    struct lw_measure *m = ctx;
+    lw_ps time = s->to - s->from;
+
+    m->copy_busy += s->copies ? time : 0;
+    m->comm_busy += s->comm ? time : 0;
+    if (s->part == LW_PERIOD_COMPUTE)
+        m->compute_busy += time;
+    else if (s->part == LW_PERIOD_COPY)
+        m->exposed_copy += time;
+    else if (s->part == LW_PERIOD_IDLE)
+        m->idle += time;
+    else
+        m->exposed_comm += time;
+    if (s->part == LW_PERIOD_TRANSFER)
+        m->transfer += time;
+    else if (s->part >= LW_PERIOD_WAIT && s->part < LW_PERIOD_IDLE)
+        m->wait[s->part - LW_PERIOD_WAIT] += time;
+}
+
+void lw_period_measure(const struct lw_timeline *t, const struct lw_plan *plan,
+                       const int64_t *rows, int64_t n_rows, struct lw_period_edge *edges,
+                       struct lw_measure *m)
+{
+    lw_period_cut(t, plan, rows, n_rows, edges, m, add_up, m);
 }

@@ -4,6 +4,7 @@
 #include "shared/base/table.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
+#include "shared/timeline/rank_period.h"
 
 static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
 {
@@ -15,23 +16,20 @@ static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
     fputc('\n', f);
 }
 
-/* The parts of a period, in the order of the sum; the first N_PARTS of struct measured_ns. */
-enum { COMPUTE, COPY, TRANSFER, WAIT, IDLE = WAIT + LW_N_WAITS, N_PARTS };
-
-static void take_parts(const struct lw_measure *m, lw_ps part[N_PARTS])
+static void take_parts(const struct lw_measure *m, lw_ps part[LW_N_PERIOD_PARTS])
 {
-    part[COMPUTE] = m->compute_busy;
-    part[COPY] = m->exposed_copy;
-    part[TRANSFER] = m->transfer;
+    part[LW_PERIOD_COMPUTE] = m->compute_busy;
+    part[LW_PERIOD_COPY] = m->exposed_copy;
+    part[LW_PERIOD_TRANSFER] = m->transfer;
     for (int i = 0; i < LW_N_WAITS; i++)
-        part[WAIT + i] = m->wait[i];
-    part[IDLE] = m->idle;
+        part[LW_PERIOD_WAIT + i] = m->wait[i];
+    part[LW_PERIOD_IDLE] = m->idle;
 }
 
 /* What is printed of a measure. Parts are rounded so that they add up to the period: each is the
  * difference of two rounded sums. */
 struct measured_ns {
-    lw_ns period, part[N_PARTS], copy_busy, comm_busy, exposed_comm;
+    lw_ns period, part[LW_N_PERIOD_PARTS], copy_busy, comm_busy, exposed_comm;
 };
 
 static struct measured_ns round_measure(const struct lw_measure *m)
@@ -39,16 +37,16 @@ static struct measured_ns round_measure(const struct lw_measure *m)
     struct measured_ns n = {.period = lw_ps_to_ns(m->end - m->start),
                             .copy_busy = lw_ps_to_ns(m->copy_busy),
                             .comm_busy = lw_ps_to_ns(m->comm_busy)};
-    lw_ps part[N_PARTS], sum = 0;
+    lw_ps part[LW_N_PERIOD_PARTS], sum = 0;
     lw_ns before = 0;
 
     take_parts(m, part);
-    for (int i = 0; i < N_PARTS; i++) {
+    for (int i = 0; i < LW_N_PERIOD_PARTS; i++) {
         sum += part[i];
         n.part[i] = lw_ps_to_ns(sum) - before;
         before += n.part[i];
     }
-    for (int i = TRANSFER; i < IDLE; i++)
+    for (int i = LW_PERIOD_TRANSFER; i < LW_PERIOD_IDLE; i++)
         n.exposed_comm += n.part[i];
     return n;
 }
@@ -87,12 +85,12 @@ enum lw_status lw_summary_csv(const struct lw_summary *s, FILE *f, struct lw_err
 
     for (int32_t i = 0; t && i < s->n_ranks; i++) {
         const struct measured_ns n = round_measure(&s->ranks[i]);
-        const lw_ns v[] = {n.period, n.part[COMPUTE], n.copy_busy, n.comm_busy, n.exposed_comm,
-                           n.part[IDLE], n.part[COPY]};
+        const lw_ns v[] = {n.period, n.part[LW_PERIOD_COMPUTE], n.copy_busy, n.comm_busy, n.exposed_comm,
+                           n.part[LW_PERIOD_IDLE], n.part[LW_PERIOD_COPY]};
         lw_table_cell(t, "%d", s->ranks[i].rank);
         for (size_t k = 0; k < sizeof v / sizeof *v; k++)
             lw_table_cell(t, "%lld", (long long)v[k]);
-        for (int k = TRANSFER; k < IDLE; k++)
+        for (int k = LW_PERIOD_TRANSFER; k < LW_PERIOD_IDLE; k++)
             lw_table_cell(t, "%lld", (long long)n.part[k]);
     }
     enum lw_status status = lw_table_print_csv(t, f, err);
@@ -110,29 +108,29 @@ void lw_summary_json_steps(struct lw_jsonout *o, const struct lw_summary *s)
     lw_jsonout_ns(o, "span_ns", s->span);
 }
 
-static void json_measure(struct lw_jsonout *o, const struct lw_measure *m)
+void lw_summary_json_measure(struct lw_jsonout *o, const struct lw_measure *m)
 {
     struct measured_ns n = round_measure(m);
     char key[32];
 
     lw_jsonout_int(o, "period_ns", n.period);
-    lw_jsonout_int(o, "compute_busy_ns", n.part[COMPUTE]);
+    lw_jsonout_int(o, "compute_busy_ns", n.part[LW_PERIOD_COMPUTE]);
     lw_jsonout_int(o, "copy_busy_ns", n.copy_busy);
     lw_jsonout_int(o, "comm_busy_ns", n.comm_busy);
-    lw_jsonout_int(o, "exposed_copy_ns", n.part[COPY]);
+    lw_jsonout_int(o, "exposed_copy_ns", n.part[LW_PERIOD_COPY]);
     lw_jsonout_int(o, "exposed_comm_ns", n.exposed_comm);
-    lw_jsonout_int(o, "exposed_transfer_ns", n.part[TRANSFER]);
+    lw_jsonout_int(o, "exposed_transfer_ns", n.part[LW_PERIOD_TRANSFER]);
     for (int i = 0; i < LW_N_WAITS; i++) {
         snprintf(key, sizeof key, "wait_%s_ns", lw_wait_name((enum lw_wait)i));
-        lw_jsonout_int(o, key, n.part[WAIT + i]);
+        lw_jsonout_int(o, key, n.part[LW_PERIOD_WAIT + i]);
     }
-    lw_jsonout_int(o, "idle_ns", n.part[IDLE]);
+    lw_jsonout_int(o, "idle_ns", n.part[LW_PERIOD_IDLE]);
 }
 
 void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s)
 {
     lw_jsonout_int(o, "rank", s->ranks[s->worst].rank);
-    json_measure(o, &s->ranks[s->worst]);
+    lw_summary_json_measure(o, &s->ranks[s->worst]);
     lw_jsonout_fixed(o, "bubble_ratio", s->bubble_ratio, 6);
     lw_jsonout_fixed(o, "compute_share", s->compute_share, 6);
     lw_jsonout_int(o, "peak_memory_bytes", s->peak_memory_bytes);
@@ -189,7 +187,7 @@ void lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, boo
         const struct lw_measure *m = &s->ranks[i];
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_int(o, "rank", m->rank);
-        json_measure(o, m);
+        lw_summary_json_measure(o, m);
         if (memory)
             lw_jsonout_known(o, "peak_memory_bytes", m->peak_memory_bytes);
         lw_jsonout_end(o);

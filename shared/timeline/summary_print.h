@@ -20,6 +20,7 @@ enum lw_status lw_summary_csv(const struct lw_summary *s, FILE *f, struct lw_err
  * with the longest period, with "bubble_ratio", "compute_share" and "peak_memory_bytes";
  * "ranks", on demand each with its own peak (null: unknown). Parts of a period are rounded to
  * add up to it. */
+void lw_summary_json_measure(struct lw_jsonout *o, const struct lw_measure *m); /* of one rank */
 void lw_summary_json_steps(struct lw_jsonout *o, const struct lw_summary *s);
 void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s);
 /* What memory is made of at the peak: the object "memory_at_peak" (null: unknown), and a line. */
