@@ -108,6 +108,7 @@ int cmd_export(int argc, char **argv)
         {"format", 0, LW_OPT_CALL, &format, "chrome|csv",
          "trace events for Perfetto, or one line a span (chrome)", 0, 0},
         {"output", 'o', LW_OPT_STRING, &q.file, "FILE", "file to write; - = stdout (needed)", 0, 0},
+        LW_OPTION_FORCE,
         {"rank", 0, LW_OPT_INT, &q.rank, "N",
          "chrome: whose recording it is for readers of one rank (the rank with the longest period)", 0,
          INT32_MAX},

@@ -75,6 +75,7 @@ int cmd_plot(int argc, char **argv)
     const struct lw_opt options[] = {
         {"output", 'o', LW_OPT_STRING, &s.file, "FILE",
          ".png, .svg, .gp (gnuplot script), or - for characters (KIND.png)", 0, 0},
+        LW_OPTION_FORCE,
         {"step", 0, LW_OPT_INT, &s.step, "N",
          "timeline, memory: this step (the one nearest the median)", 0, 0},
         {"max-ranks", 0, LW_OPT_INT, &s.max_ranks, "N",

@@ -27,6 +27,7 @@ int cmd_report(int argc, char **argv)
     const struct lw_opt options[] = {
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "the page (report.html); - is standard output",
          0, 0},
+        LW_OPTION_FORCE,
         LW_OPTION_DB(&db),
         {0},
     };

@@ -193,6 +193,7 @@ int cmd_calibrate(int argc, char **argv)
          "pace links to this many bytes per second, as exec --link-rate does", 0, 0},
         {"link-latency", 0, LW_OPT_TIME, &link_latency, "TIME", "of a paced link (0)", 0, 0},
         {"output", 'o', LW_OPT_STRING, &file, "FILE", "cluster file to write (needed)", 0, 0},
+        LW_OPTION_FORCE,
         LW_OPTION_QUIET(&quiet),
         LW_OPTION_FORMAT(&format),
         {0},

@@ -100,13 +100,14 @@ int cmd_plan(int argc, char **argv)
     struct lw_plan_source src = {0};
     struct lw_grid_request grid = {0};
     struct lw_err err = {0};
-    struct lw_opt own[3 + LW_GRID_OPTIONS] = {
+    struct lw_opt own[4 + LW_GRID_OPTIONS] = {
         {"output", 'o', LW_OPT_STRING, &out, "FILE", "write the plan here ('-': standard output)",
          0, 0},
+        LW_OPTION_FORCE,
         LW_OPTION_FORMAT(&format)};
     int n;
 
-    lw_grid_request_options(&grid, own + 2);
+    lw_grid_request_options(&grid, own + 3);
     int done = lw_plan_source_begin(&src, &usage, own, argc, argv, &n);
     if (done >= 0)
         return done;

@@ -124,6 +124,7 @@ int cmd_import(int argc, char **argv)
     struct options o = {.db = "lapwing.db"};
     const struct lw_opt table[] = {
         {"output", 'o', LW_OPT_STRING, &o.output, "FILE", "the workload to write; - = stdout", 0, 0},
+        LW_OPTION_FORCE,
         {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
          "write the measured collectives as a cluster's tables; - = stdout", 0, 0},
         {"where", 0, LW_OPT_STRING, &o.where, "COLUMN=TEXT[;...]",

@@ -264,6 +264,7 @@ int cmd_model(int argc, char **argv)
         {"list", 0, LW_OPT_FLAG, &list, NULL, "show every model with its size and source", 0, 0},
         {"output", 'o', LW_OPT_STRING, &output, "FILE", "write the workload (else only summed up)",
          0, 0},
+        LW_OPTION_FORCE,
         {"device", 0, LW_OPT_STRING, &device, "KIND",
          "a known system, its device's kind, or a cluster file (host)", 0, 0},
         {"batch", 0, LW_OPT_INT, &shape.batch, "N", "samples of one micro-batch (the model's)", 1, 0},

@@ -17,7 +17,8 @@ enum { MAX_RANKS = 8 };
 
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>";
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+    "<meta name=\"generator\" content=\"lapwing " LW_VERSION "\">\n<title>";
 
 static const char style[] =
     "</title>\n<style>\n"

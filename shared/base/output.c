@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/own_output.h"
 #include "shared/base/used_files.h"
 
 /* --- names that a signal's handler removes ------------------------------------------------------ */
@@ -217,6 +218,9 @@ static enum lw_status open_output(const char *path, bool named, struct lw_output
     if (!out->in_place && is_database(real))
         return lw_fail(err, LW_EINVAL, "%s: is a database, which an output does not replace: name "
                                        "another file, or delete it first", path);
+    if (!out->in_place && !lw_may_replace(real))
+        return lw_fail(err, LW_EINVAL, "%s: exists and was not written by lapwing: name another "
+                                       "file, or replace it with --force", path);
     out->path = copy_with(out->in_place ? path : real, "");
     if (!out->path)
         return lw_fail_nomem(err);

@@ -18,7 +18,7 @@ struct lw_output {
 };
 
 /* LW_EINVAL: this command also reads that file, or writes it elsewhere
- * (shared/base/used_files.h). */
+ * (shared/base/used_files.h), or another program wrote it (shared/base/own_output.h). */
 enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err);
 /* The same with a temporary name from the beginning: for file systems without files that have none.
  * Signals that end the process remove it. */

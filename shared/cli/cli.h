@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
+#include "shared/base/own_output.h"
 #include "shared/base/record.h"
 
 /* Exit statuses of the program. */
@@ -48,6 +49,9 @@ struct lw_opt {
     {"format", 0, LW_OPT_FORMAT, (format), "text|json|csv", "output format (text)", 0, 0}
 #define LW_OPTION_DB(path) \
     {"db", 0, LW_OPT_STRING, (path), "FILE", "results database (lapwing.db)", 0, 0}
+#define LW_OPTION_FORCE \
+    {"force", 0, LW_OPT_FLAG, lw_force_option(), NULL, \
+     "replace a file that lapwing did not write", 0, 0}
 #define LW_OPTION_NO_DB(flag) {"no-db", 0, LW_OPT_FLAG, (flag), NULL, "store nothing", 0, 0}
 #define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress bar", 0, 0}
 

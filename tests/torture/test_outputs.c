@@ -41,7 +41,7 @@ static void holds(const char *words)
 static void links_are_written_through(void **state)
 {
     (void)state;
-    holds("mkdir d && echo old > d/real && ln -s d/real l1 && ln -s l1 l2 && ln -s d/new l3 &&"
+    holds("mkdir d && echo '{\"lapwing\": 1}' > d/real && ln -s d/real l1 && ln -s l1 l2 && ln -s d/new l3 &&"
           "$L plan -w w.json -o l2 && test -L l1 && test -L l2 && grep -q lapwing d/real");
     holds("$L plan -w w.json -o l3 && test -L l3 && grep -q lapwing d/new");
     holds("ln -s \"$PWD/d/absolute\" l4 && $L plan -w w.json -o l4 && grep -q lapwing d/absolute");
@@ -117,6 +117,20 @@ static void a_database_is_no_output(void **state)
           "$L sim -w w.json -c dgx-a100 --db runs.db >/dev/null");
     expect("model mlp -o runs.db", 1, "runs.db: is a database, which an output does not replace");
     expect("runs --db runs.db", 0, "sim");
+}
+
+/* What lapwing did not write stays, unless --force; what it wrote is replaced. */
+static void files_of_others_are_kept(void **state)
+{
+    (void)state;
+    holds("echo 'my thesis' > t; ! $L plan -w w.json -o t 2> e && grep -q 'my thesis' t &&"
+          "grep -q 't: exists and was not written by lapwing' e && grep -q -- --force e");
+    holds("echo '{\"traceEvents\": []}' > j; ! $L plan -w w.json -o j; grep -q trace j");
+    holds("$L plan -w w.json -o t --force && grep -q '\"lapwing\"' t");
+    holds("$L plan -w w.json -o t && : > e && $L plan -w w.json -o e && test -s e");
+    holds("$L sim -w w.json -c dgx-a100 --db r.db && for k in report 'export --format chrome' "
+          "'export --format csv' 'plot timeline'; do for time in once again; do "
+          "$L $k 1 --db r.db -o o.gp || exit 1; done; rm o.gp; done");
 }
 
 static void inputs_are_bounded_by_their_size(void **state)
@@ -196,11 +210,11 @@ static void an_output_with_a_name_is_committed_and_aborted_alike(void **state)
 
     (void)state;
     assert_int_equal(lw_output_open_named(fixture_path("n"), &out, &err), LW_OK);
-    fputs("new", out.file);
+    fputs("{\"lapwing\": 1}", out.file);
     assert_int_equal(entries(), before + 1);
     assert_int_equal(lw_output_commit(&out, &err), LW_OK);
     char *text = fixture_get(fixture_path("n"));
-    assert_string_equal(text, "new");
+    assert_string_equal(text, "{\"lapwing\": 1}");
     free(text);
     assert_int_equal(lw_output_open_named(fixture_path("n"), &out, &err), LW_OK);
     lw_output_abort(&out);
@@ -218,6 +232,7 @@ int main(void)
         IN_FOLDER(what_a_command_reads_is_no_output_of_it),
         IN_FOLDER(a_database_is_a_file),
         IN_FOLDER(a_database_is_no_output),
+        IN_FOLDER(files_of_others_are_kept),
         IN_FOLDER(inputs_are_bounded_by_their_size),
         IN_FOLDER(a_signal_leaves_no_temporary_file),
         IN_FOLDER(an_output_with_a_name_is_committed_and_aborted_alike),

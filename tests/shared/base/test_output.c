@@ -15,6 +15,7 @@
 #include "shared/base/input.h"
 #include "shared/base/jsonout.h"
 #include "shared/base/output.h"
+#include "shared/base/own_output.h"
 #include "shared/base/table.h"
 
 static char folder[64];
@@ -85,12 +86,29 @@ static void an_aborted_file_leaves_the_old_one_and_nothing_else(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    put("b.txt", "old", 3);
+    put("b.txt", "{\"lapwing\"", 10);
     assert_int_equal(lw_output_open(in_folder("b.txt"), &out, &err), LW_OK);
     fputs("new", out.file);
     lw_output_abort(&out);
     assert_int_equal(files_in_folder(), 1);
     unlink(in_folder("b.txt"));
+}
+
+static void a_file_of_another_program_is_not_replaced(void **state)
+{
+    struct lw_output out;
+    struct lw_err err = {0};
+
+    (void)state;
+    put("c.txt", "{\"name\": 1}", 11);
+    assert_int_equal(lw_output_open(in_folder("c.txt"), &out, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "exists and was not written by lapwing"));
+    *lw_force_option() = true;
+    assert_true(lw_may_replace(in_folder("c.txt")));
+    *lw_force_option() = false;
+    assert_false(lw_may_replace(in_folder("c.txt")));
+    assert_true(lw_may_replace(in_folder("none")));
+    unlink(in_folder("c.txt"));
 }
 
 static void a_full_disk_and_a_missing_folder_are_named(void **state)
@@ -240,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_committed_file_is_there_whole),
         cmocka_unit_test(an_aborted_file_leaves_the_old_one_and_nothing_else),
+        cmocka_unit_test(a_file_of_another_program_is_not_replaced),
         cmocka_unit_test(a_full_disk_and_a_missing_folder_are_named),
         cmocka_unit_test(gzip_is_found_by_content_and_its_checksum_checked),
         cmocka_unit_test(json_is_escaped_and_indented),

@@ -253,7 +253,7 @@ static void completion_offers_commands_and_their_options(void **state)
     expect_from("bash -c 'eval \"$($LAPWING help --completion)\"; lapwing() { $LAPWING \"$@\"; };"
                 " COMP_WORDS=(lapwing exp) COMP_CWORD=1; _lapwing; echo ${COMPREPLY[@]};"
                 " COMP_WORDS=(lapwing export --f) COMP_CWORD=2; _lapwing; echo ${COMPREPLY[@]}' "
-                "2>/dev/null", "explain export\n--format=\n");
+                "2>/dev/null", "explain export\n--format= --force\n");
 }
 
 int main(void)
