@@ -114,7 +114,7 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
 
 static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err *err)
 {
-    static const char *const third[] = {"prefetch", "persist", "reshard"};
+    static const char *const third[] = {"prefetch", "persist", "reshard", "root-unit"};
 
     for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
         if (lw_strategy_given(s, lw_strategy_find(third[i])))
@@ -196,6 +196,16 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
     return LW_OK;
 }
 
+static enum lw_status check_root(const struct lw_workload *w, const struct lw_strategy *s,
+                                 struct lw_err *err)
+{
+    for (int32_t m = 0; m < w->n_modules; m++)
+        if (!s->root_unit || w->modules[m].tp_split == LW_TP_BLOCK)
+            return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--root-unit on: no module of workload '%s' is a block "
+                                   "(tp_split), so nothing is outside the blocks", w->name);
+}
+
 /* Selective recomputation repeats what the workload says, if it says anything. */
 static enum lw_status check_recompute(const struct lw_workload *w, const struct lw_strategy *s,
                                       struct lw_err *err)
@@ -249,6 +259,7 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_TRY(refuse_unlowered(s, err));
     LW_TRY(refuse_contradictions(s, err));
     LW_TRY(check_recompute(w, s, err));
+    LW_TRY(check_root(w, s, err));
     LW_TRY(check_size(w, s, err));
     if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));

@@ -119,6 +119,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         if (reduce && !k->pass->after_backward)
             LW_TRY(lw_write_ready(k, x, back->ready + s->first_ready, s->n_ready, err));
     }
+    lw_write_give_up_root(k, x);
     return LW_OK;
 }
 
@@ -149,6 +150,7 @@ static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t
         output = k->after >= 0 ? k->after : k->last_compute;
         lw_write_give_up(k, x, m);
     }
+    lw_write_give_up_root(k, x);
     return output;
 }
 

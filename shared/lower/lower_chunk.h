@@ -43,6 +43,7 @@ struct lw_part_buffer {
     int64_t elements;            /* padding included */
     bool expert;                 /* its members share the experts' gradients */
     int32_t module;              /* gathered around its forward and backward; -1: after the optimizer */
+    bool root;                   /* of all modules outside the blocks: gathered around theirs too */
 };
 
 struct lw_part_shards {

@@ -7,9 +7,11 @@
  *           the bucket is reduced.
  *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
  *           before the module's forward and again before its backward, and given up after each;
- *           the last module of a part keeps them, because its backward comes first. Parameters below
- *           the persistence threshold (--persist, in elements) form units of their own, which stay
- *           and are all-gathered after the optimizer.
+ *           the last module of a part keeps them, because its backward comes first. With
+ *           --root-unit the modules outside the blocks are one unit, which stays from its first use
+ *           to the end of the backward (torch/distributed/fsdp: the root is not resharded after
+ *           its forward). Parameters below the persistence threshold (--persist, in elements) form
+ *           units of their own, which stay and are all-gathered after the optimizer.
  *
  * Invariants: a unit's gradient bucket and its flat buffer of weights hold the same parameters
  * at the same offsets, padded to equal shares of whole 4-byte words; shards are the members'
@@ -61,6 +63,22 @@ bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p)
            p->numel >= d->s->persist;
 }
 
+/* Outside the blocks: FSDP's root unit has what no wrapped module has. */
+static bool in_root(const struct lw_part *d, int32_t module)
+{
+    return d->s->root_unit && d->w->modules[module].tp_split != LW_TP_BLOCK;
+}
+
+/* The module whose unit has this one's parameters: its own, or the first one outside the blocks. */
+static int32_t unit_module(const struct lw_part *d, int32_t module)
+{
+    int32_t first = 0;
+
+    while (in_root(d, module) && !in_root(d, first))
+        first++;
+    return in_root(d, module) ? first : module;
+}
+
 /* --- ZeRO-3's buckets ---------------------------------------------------------------------------- */
 
 struct placed {
@@ -102,7 +120,8 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
     }
     for (int32_t g = 0; g < d->n_grads; g++) {
         const struct lw_param *x = &d->w->params[d->param_of[g]];
-        p[g] = (struct placed){x->numel < d->s->persist ? -1 : x->module, lw_part_device(x),
+        p[g] = (struct placed){x->numel < d->s->persist ? -1 : unit_module(d, x->module),
+                               lw_part_device(x),
                                (int32_t)x->dtype, g};
     }
     qsort(p, (size_t)d->n_grads, sizeof *p, by_unit);
@@ -115,7 +134,8 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
     }
     b.first[b.n_buckets] = b.n_items;
     *out = b;
-    snprintf(d->rules.why, sizeof d->rules.why, "a unit per module, dtype and device");
+    snprintf(d->rules.why, sizeof d->rules.why, "a unit per module, dtype and device%s",
+             d->s->root_unit ? "; one for all outside the blocks" : "");
     return LW_OK;
 }
 
@@ -197,8 +217,10 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
     *f = (struct lw_part_buffer){.dtype = first->dtype, .device = first->device, .owner = -1,
                                  .first_item = h->n_items, .module = -1, .expert = first->expert,
                                  .elements = padded(elements, first->dtype, grads, n_members)};
-    if (d->s->zero == 3 && first->numel >= d->s->persist)
-        f->module = first->module;
+    if (d->s->zero == 3 && first->numel >= d->s->persist) {
+        f->module = unit_module(d, first->module);
+        f->root = in_root(d, first->module);
+    }
     h->padding += f->elements - elements;
     for (int32_t i = 0; i < n; i++) {
         h->items[h->n_items] = params[i];
@@ -232,15 +254,17 @@ static enum lw_status make_frozen_units(struct lw_part *d, const struct placed *
 static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int32_t n = d->w->n_modules, at = 0;
+    int32_t n = d->w->n_modules, at = 0, n_root = 0;
 
+    for (int32_t m = 0; m < n; m++)
+        n_root += in_root(d, m);
     h->first_unit = lw_arena_alloc(&d->arena, n + 1L, sizeof *h->first_unit);
-    h->unit_of = lw_arena_alloc(&d->arena, h->n_buffers, sizeof *h->unit_of);
+    h->unit_of = lw_arena_alloc(&d->arena, h->n_buffers * (n_root + 1L), sizeof *h->unit_of);
     if (!h->first_unit || !h->unit_of)
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < n; m++) {
         for (int32_t b = 0; b < h->n_buffers; b++)
-            if (h->buffers[b].module == m)
+            if (h->buffers[b].module == m || (h->buffers[b].root && in_root(d, m)))
                 h->unit_of[at++] = b;
         h->first_unit[m + 1] = at;
     }
@@ -255,7 +279,8 @@ static int32_t list_frozen(const struct lw_part *d, struct placed *p)
     for (int32_t i = 0; i < d->w->n_params; i++) {
         const struct lw_param *x = &d->w->params[i];
         if (lw_part_shards_frozen(d, x))
-            p[n++] = (struct placed){x->module, lw_part_device(x), (int32_t)x->dtype, i};
+            p[n++] = (struct placed){unit_module(d, x->module), lw_part_device(x),
+                                     (int32_t)x->dtype, i};
     }
     qsort(p, (size_t)n, sizeof *p, by_unit);
     return n;
@@ -367,13 +392,14 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
         lw_write_wait(k, "unit", wait, n);
 }
 
-static void free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+/* The module's own, or those of all modules outside the blocks. */
+static void free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, bool root)
 {
     const struct lw_part_shards *h = &x->d->shards;
 
     for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++) {
         int32_t b = h->unit_of[u];
-        if (!x->unit_there[b])
+        if (!x->unit_there[b] || h->buffers[b].root != root)
             continue;
         struct lw_op op = memory_op(k, LW_OP_FREE, k->l->compute, x->d, b);
         x->unit_freed[b] = lw_write_compute(k, &op, NULL, 0);
@@ -381,18 +407,29 @@ static void free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t mo
     }
 }
 
-void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+static bool frees_units(const struct lw_writer *k, const struct lw_writer_part *x)
 {
     bool stays = lw_part_keeps_units(x->d) && (x->uses_left > 0 || !k->pass->ends_step);
 
-    if (x->unit_there && !stays)
-        free_units(k, x, module);
+    return x->unit_there && !stays;
+}
+
+void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+{
+    if (frees_units(k, x))
+        free_units(k, x, module, false);
+}
+
+void lw_write_give_up_root(struct lw_writer *k, struct lw_writer_part *x)
+{
+    for (int32_t m = 0; frees_units(k, x) && m < x->d->w->n_modules; m++)
+        free_units(k, x, m, true);
 }
 
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
     if (x->unit_there && x->d->s->reshard && module + 1 < x->d->w->n_modules)
-        free_units(k, x, module);
+        free_units(k, x, module, false);
 }
 
 enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,

@@ -58,6 +58,8 @@ struct lw_strategy {
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
     bool reshard;                  /* ZeRO-3: weights are given up after the forward too */
+    bool root_unit;                /* ZeRO-3: modules outside the blocks are one unit, kept until
+                                    * the backward's end */
     bool sequence_parallel;        /* activations between split layers are cut over the tensor group */
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */
     int64_t recompute_layers;      /* of each part, with --recompute full; 0 = all */

@@ -203,8 +203,10 @@ void random_strategy(struct prng *r, struct random_model *k, struct lw_strategy 
     }
 }
 
-void random_replicas(struct prng *r, struct lw_strategy *s)
+void random_fsdp(struct prng *r, struct lw_strategy *s)
 {
+    if (s->zero == 3 && prng_in(r, 0, 3) == 0)
+        give(s, "root-unit", "on");
     if (s->zero == 0 || s->dp == 1 || prng_in(r, 0, 2) > 0)
         return;
     give_number(s, "zero-group", s->dp);

@@ -25,8 +25,9 @@ void random_model(struct prng *r, struct random_model *k);
 /* Borrows k->list for an explicit partition. */
 void random_strategy(struct prng *r, struct random_model *k, struct lw_strategy *s);
 
-/* Of a strategy that shards: now and then two or three groups of ranks, each with a replica. */
-void random_replicas(struct prng *r, struct lw_strategy *s);
+/* Of a strategy that shards: now and then two or three groups of ranks, each with a replica, and a
+ * root unit. */
+void random_fsdp(struct prng *r, struct lw_strategy *s);
 
 /* The options that were given, " --dp 4 --pp 2 ...". */
 const char *strategy_words(const struct lw_strategy *s, char *text, size_t room);

@@ -271,6 +271,27 @@ static void replicas_meet_after_the_last_micro_batch(void **state)
     lw_plan_free(&p);
 }
 
+/* b is a block; a.weight and c.weight are the root unit (bucket 1, weights 3): gathered once, freed
+ * after the backward, reduced last. Its shares are of 400 elements. */
+static void the_root_unit_is_gathered_once(void **state)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    (void)state;
+    tiny_init(&t);
+    t.modules[1].tp_split = LW_TP_BLOCK;
+    given(&s, "prefetch", "0");
+    given(&s, "root-unit", "on");
+    expect(&t, &s,
+           "+03/1600 AG03/1600 Ew F0:1 +12/808 AG12/808 Ew F1:2 -12/808 F2:3 +1/1600 B2:5 Ci/1200 "
+           "B2:1 +12/808 AG12/808 Ew +0/808 B1:2 Ci/8 B1:2 -12/808 Ci/800 RS0/808 -0/808 B0:2 "
+           "Ci/400 RS1/1600 -1/1600 -03/1600 Ew O:3",
+           "0:0+100@0 1:0+101@0 1:101+99@1 2:0+2@1 3:0+100@0 3:100+200@1");
+    t.modules[1].tp_split = LW_TP_REPLICATED;
+    expect_refusal(&t, &s, LW_EINVAL, "--root-unit on: no module of workload 'tiny' is a block");
+}
+
 /* b.weight is frozen: a unit of its own (bucket 6), gathered with b's other one in forward and
  * backward, cut into shares, without gradients. */
 static void frozen_weights_are_gathered_and_never_reduced(void **state)
@@ -525,6 +546,23 @@ static void replicas_end_like_one_rank(void **state)
             given(&s, "comm-hook", cases[i].hook);
             run_verified(&t, &s, 602 * 4 * groups * (s.zero == 3 ? 3 : 2 + 2));
         }
+}
+
+static void a_root_unit_ends_like_one_rank(void **state)
+{
+    struct tiny t;
+
+    (void)state;
+    tiny_init(&t);
+    t.modules[1].tp_split = LW_TP_BLOCK;
+    for (int64_t passes = 1; passes <= 3; passes++) {
+        struct lw_strategy s = zero(3);
+        s.micro_batches = passes;
+        s.no_sync = passes - 1;
+        s.reshard = passes < 3;
+        s.root_unit = true;
+        run_verified(&t, &s, 602 * 4 * 3);
+    }
 }
 
 /* Shares of the frozen 200 elements are what they were; the others have two moments. */
@@ -783,6 +821,8 @@ int main(void)
         cmocka_unit_test(replicas_meet_after_the_last_micro_batch),
         cmocka_unit_test(faults_around_replicas_are_named),
         cmocka_unit_test(replicas_end_like_one_rank),
+        cmocka_unit_test(the_root_unit_is_gathered_once),
+        cmocka_unit_test(a_root_unit_ends_like_one_rank),
         cmocka_unit_test(frozen_weights_are_gathered_and_never_reduced),
         cmocka_unit_test(frozen_weights_come_back_unchanged),
         cmocka_unit_test(faults_around_gathered_weights_are_named),

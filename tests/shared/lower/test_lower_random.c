@@ -113,7 +113,7 @@ static void every_combination_is_proven_and_runs(void **state)
         char text[1024] = "";
         random_model(&r, &k);
         random_strategy(&r, &k, &s);
-        random_replicas(&r, &s);
+        random_fsdp(&r, &s);
         strategy_words(&s, text, sizeof text);
         enum lw_status st = lw_plan_build(&k.w, &s, NULL, &p, &err);
         if (st == LW_EPLAN || st == LW_ENOMEM)
