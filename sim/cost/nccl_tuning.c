@@ -62,26 +62,17 @@ static bool offers(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_n
            (a == SIM_NCCL_COLLNET_DIRECT && c->version->rules.collnet_gathers);
 }
 
-static bool allowed(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
-                    enum sim_nccl_protocol p)
+/* NVLS and CollNet by what they need of nodes and switches. */
+static bool switches_allow(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                           enum sim_nccl_algorithm a)
 {
     const struct sim_nccl_rules *rules = &c->version->rules;
     int32_t on_node = (c->n_ranks + c->n_nodes - 1) / c->n_nodes;
 
-    if (!offers(c, op, a) || graph_of(c, a)->n_channels < 1)
-        return false;
-    if (p == SIM_NCCL_LL128 && !c->ll128)
-        return false;
-    if (p != SIM_NCCL_SIMPLE && a != SIM_NCCL_RING && a != SIM_NCCL_TREE)
-        return false;
-    if (a == SIM_NCCL_PAT)
-        return c->n_nodes == c->n_ranks;
     if (is_collnet(a))
         return c->collnet && c->n_nodes > 1 && on_node <= 8 &&
                (a == SIM_NCCL_COLLNET_CHAIN || c->graphs.nvls.n_channels > 0 || c->nvlink) &&
                (!gathers(op) || on_node <= c->graphs.collnet.n_channels);
-    if (a != SIM_NCCL_NVLS && a != SIM_NCCL_NVLS_TREE)
-        return true;
     if (on_node < rules->least_nvls_ranks ||
         (rules->nvls_by_efficiency && c->graphs.nvls.n_channels < 2))
         return false;
@@ -91,6 +82,24 @@ static bool allowed(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_
         return false;
     return c->n_nodes == 1 ||
            (c->collnet && (!gathers(op) || on_node <= c->graphs.nvls.n_channels));
+}
+
+static bool algorithm_allowed(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                              enum sim_nccl_algorithm a)
+{
+    if (!offers(c, op, a) || graph_of(c, a)->n_channels < 1)
+        return false;
+    if (a == SIM_NCCL_RING || a == SIM_NCCL_TREE)
+        return true;
+    return a == SIM_NCCL_PAT ? c->n_nodes == c->n_ranks : switches_allow(c, op, a);
+}
+
+/* The protocols of an algorithm, as bits. */
+static unsigned protocols_of(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a)
+{
+    if (a != SIM_NCCL_RING && a != SIM_NCCL_TREE)
+        return 1u << SIM_NCCL_SIMPLE;
+    return 1u << SIM_NCCL_LL | (unsigned)c->ll128 << SIM_NCCL_LL128 | 1u << SIM_NCCL_SIMPLE;
 }
 
 /* --- bandwidth --- */
@@ -247,11 +256,11 @@ static double latency_of(const struct sim_nccl_comm *c, enum lw_op_kind op,
     double base = t->base[a][p], intra = t->wire[c->nvlink ? SIM_NCCL_NVLINK : SIM_NCCL_PCI][a][p];
     double inter = t->wire[SIM_NCCL_NET][exposed ? SIM_NCCL_TREE : a][p] +
                    c->net_latency_us * (p == SIM_NCCL_SIMPLE ? 2 : 1);
-    int32_t others = c->n_ranks / c->n_nodes - 1, levels = floor_log2(c->n_nodes);
 
-    switch (a) {
-    case SIM_NCCL_RING:
+    if (a == SIM_NCCL_RING)
         return base + ring_latency(c, op, p, intra, inter);
+    int32_t others = c->n_ranks / c->n_nodes - 1, levels = floor_log2(c->n_nodes);
+    switch (a) {
     case SIM_NCCL_TREE:
         return base + 2 * (others * intra + levels * inter);
     case SIM_NCCL_COLLNET_DIRECT:
@@ -269,15 +278,22 @@ static double latency_of(const struct sim_nccl_comm *c, enum lw_op_kind op,
 
 /* --- what others ask --- */
 
+/* What bytes cost in a cell that has its latency; false: no channel carries anything. */
+static bool add_rate(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
+                     enum sim_nccl_protocol p, struct sim_nccl_cell *out)
+{
+    out->gbs = bus_of(c, op, a, p) * ratio_of(c, op, a);
+    out->n_channels = graph_of(c, a)->n_channels;
+    return out->gbs > 0;
+}
+
 bool sim_nccl_cell_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
                       enum sim_nccl_protocol p, struct sim_nccl_cell *out)
 {
-    if (!allowed(c, op, a, p))
+    if (!(protocols_of(c, a) >> p & 1) || !algorithm_allowed(c, op, a))
         return false;
-    out->gbs = bus_of(c, op, a, p) * ratio_of(c, op, a);
     out->latency_us = latency_of(c, op, a, p);
-    out->n_channels = graph_of(c, a)->n_channels;
-    return out->gbs > 0;
+    return add_rate(c, op, a, p, out);
 }
 
 double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
@@ -300,26 +316,41 @@ double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
     return latency + (double)bytes / (1000 * gbs);
 }
 
+/* Takes the pair into *out where it is faster than what is there (time_us < 0: nothing). */
+static void compare_pair(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
+                         enum sim_nccl_algorithm a, enum sim_nccl_protocol p,
+                         struct sim_nccl_choice *out)
+{
+    struct sim_nccl_cell cell = {.latency_us = latency_of(c, op, a, p)};
+    double latency;
+
+    if (out->time_us >= 0 && cell.latency_us >= out->time_us) /* bytes take time on top */
+        return;
+    if (!add_rate(c, op, a, p, &cell))
+        return;
+    double time = sim_nccl_time_us(c, op, a, p, &cell, bytes, &latency);
+    if (out->time_us < 0 || time < out->time_us)
+        *out = (struct sim_nccl_choice){a, p, cell, time, latency};
+}
+
 bool sim_nccl_choose(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
                      sim_nccl_pairs pairs, struct sim_nccl_choice *out)
 {
-    double best = -1;
+    struct sim_nccl_choice best = {.time_us = -1};
 
-    for (sim_nccl_pairs left = pairs; left; left &= left - 1) {
-        int pair = __builtin_ctz(left);
-        enum sim_nccl_algorithm a = (enum sim_nccl_algorithm)(pair / SIM_N_NCCL_PROTOCOLS);
-        enum sim_nccl_protocol p = (enum sim_nccl_protocol)(pair % SIM_N_NCCL_PROTOCOLS);
-        struct sim_nccl_cell cell;
-        double latency;
-        if (!sim_nccl_cell_of(c, op, a, p, &cell))
+    for (int a = 0; pairs; a++, pairs >>= SIM_N_NCCL_PROTOCOLS) {
+        unsigned left = pairs & protocols_of(c, (enum sim_nccl_algorithm)a);
+        if (left == 0 || !algorithm_allowed(c, op, (enum sim_nccl_algorithm)a))
             continue;
-        double time = sim_nccl_time_us(c, op, a, p, &cell, bytes, &latency);
-        if (best < 0 || time < best) {
-            best = time;
-            *out = (struct sim_nccl_choice){a, p, cell, time, latency};
-        }
+        for (int p = 0; p < SIM_N_NCCL_PROTOCOLS; p++)
+            if (left >> p & 1)
+                compare_pair(c, op, bytes, (enum sim_nccl_algorithm)a, (enum sim_nccl_protocol)p,
+                             &best);
     }
-    return best >= 0;
+    if (best.time_us < 0)
+        return false;
+    *out = best;
+    return true;
 }
 
 /* --- blocks (src/graph/connect.cc, src/transport/nvls.cc, src/enqueue.cc of v2.30.7-1) --- */
