@@ -359,6 +359,27 @@ static enum lw_status check_exception(const struct lw_exception *x, int32_t i, s
     return LW_OK;
 }
 
+/* A path between two devices has one link: a second of its level would contradict the first. */
+static enum lw_status check_link(const struct lw_cluster *c, int32_t i, struct lw_err *err)
+{
+    const struct lw_link *l = &c->links[i];
+    if ((unsigned)l->level >= LW_N_LINK_LEVELS)
+        return lw_fail(err, LW_EFORMAT, "at links[%d].level: found %d, allowed: 0 to %d", i,
+                       (int)l->level, LW_N_LINK_LEVELS - 1);
+    for (int32_t before = 0; before < i; before++)
+        if (c->links[before].level == l->level)
+            return lw_fail(err, LW_EFORMAT,
+                           "at links[%d].level: found the level of links[%d] again, allowed: one "
+                           "link of each level",
+                           i, before);
+    if (lw_figure_is_set(l->n_sharers) && l->n_sharers.value > c->devices_per_node)
+        return lw_fail(err, LW_EFORMAT,
+                       "at links[%d].n_sharers.value: found %g, allowed: at most "
+                       "devices_per_node, %d",
+                       i, l->n_sharers.value, c->devices_per_node);
+    return LW_OK;
+}
+
 enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
 {
     if (c->n_nodes < 0 || c->devices_per_node < 1)
@@ -373,9 +394,7 @@ enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
                        c->n_nodes, c->devices_per_node);
     LW_TRY(check_figures(c, err));
     for (int32_t i = 0; i < c->n_links; i++)
-        if ((unsigned)c->links[i].level >= LW_N_LINK_LEVELS)
-            return lw_fail(err, LW_EFORMAT, "at links[%d].level: found %d, allowed: 0 to %d", i,
-                           (int)c->links[i].level, LW_N_LINK_LEVELS - 1);
+        LW_TRY(check_link(c, i, err));
     for (int32_t i = 0; i < c->device.n_work; i++)
         LW_TRY(check_work(&c->device.work[i], i, err));
     for (int32_t i = 0; i < c->n_tables; i++)

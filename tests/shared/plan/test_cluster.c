@@ -92,6 +92,12 @@ static void damaged_files_are_refused_by_place(void **state)
          "at device.memory_bytes (byte 504): the source of a figure cannot be empty"},
         {"\"intra\"", "\"inner\"",
          "at links[0].level (byte 1235): found \"inner\", allowed: intra, inter, host, bridge"},
+        {"\"n_links\": {\"value\": 1,", "\"n_sharers\": {\"value\": 3,",
+         "at links[0].n_sharers.value: found 3, allowed: at most devices_per_node, 2"},
+        {"\"links\": [", "\"links\": [" "{\"name\": \"bus\", \"level\": \"intra\", "
+                             "\"bytes_per_s\": {\"value\": 1e9, \"source\": \"page\"}, "
+                             "\"latency_ns\": {\"value\": 5, \"source\": \"page\"}}" ",",
+         "at links[1].level: found the level of links[0] again, allowed: one link of each level"},
         {"\"all_reduce\"", "\"forward\"",
          "at tables[0].op: found forward, allowed: communication only"},
         {"\"size\": 1048576, \"ns\": 48000.5", "\"size\": 4096, \"ns\": 48000.5",

@@ -155,7 +155,8 @@ static void finds_the_graphs_of_known_nodes(void **unused)
 }
 
 /* What the library's own search and model (2.28.9, src/graph, run on an XML topology of 8 B200
- * with NVSwitch and a NIC of 400 Gbit/s each) give: docs/design/nccl.md, "Beside the library". */
+ * with NVSwitch and a NIC of 400 Gbit/s each) give: docs/design/nccl.md, "Comparison with the
+ * library". */
 static void equals_the_librarys_search_for_b200(void **unused)
 {
     static const struct expected two[] = {
