@@ -97,7 +97,19 @@ static pid_t start(const char *words)
     _exit(127);
 }
 
-/* Its exit status, 128 + signal, or -1: it was killed after limit_s. */
+/* What hangs, for whoever reads the report. */
+static void show_session(pid_t session)
+{
+    char words[128];
+
+    snprintf(words, sizeof words, "ps -s %ld -o pid,stat,etimes,wchan:20,args | cut -c1-150",
+             (long)session);
+    fflush(stdout);
+    if (system(words) != 0)
+        printf("ps: no answer\n");
+}
+
+/* Its exit status, 128 + signal, or -1: it was killed after limit_s, and its processes are shown. */
 static int finish(pid_t child, double limit_s)
 {
     double until = now_s() + limit_s;
@@ -105,6 +117,7 @@ static int finish(pid_t child, double limit_s)
 
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (now_s() > until) {
+            show_session(child);
             kill(-child, SIGKILL);
             waitpid(child, &status, 0);
             return -1;
