@@ -234,21 +234,6 @@ bool lw_fields_read_list(struct lw_fields *r, const struct lw_field *table, size
     return settle(r, list, count, size, items);
 }
 
-bool lw_fields_append_ints(struct lw_fields *r, int32_t **items, int64_t *n, int64_t *capacity,
-                           int64_t least, int64_t most)
-{
-    if (lw_json_enter(r->j, LW_JSON_ARRAY))
-        while (lw_json_next(r->j)) {
-            int64_t v = lw_json_int64(r->j);
-            int32_t *slot = grow(r, items, *n, capacity, sizeof **items);
-            if (!slot || lw_json_failed(r->j) || !in_range(r->j, v, least, most))
-                return false;
-            *slot = (int32_t)v;
-            ++*n;
-        }
-    return !lw_json_failed(r->j);
-}
-
 static void read_ints(struct lw_fields *r, const struct lw_field *f, void *base)
 {
     size_t size = f->kind == LW_FIELD_INTS32 ? sizeof(int32_t) : sizeof(int64_t);

@@ -156,9 +156,6 @@ void lw_fields_write(struct lw_jsonout *o, const struct lw_field *table, const v
 /* The array of objects under the cursor; *items in the arena. */
 bool lw_fields_read_list(struct lw_fields *r, const struct lw_field *table, size_t size,
                          void *items, int32_t *n);
-/* Append the array of integers under the cursor, each in [least, most], to a growing list. */
-bool lw_fields_append_ints(struct lw_fields *r, int32_t **items, int64_t *n, int64_t *capacity,
-                           int64_t least, int64_t most);
 
 /* A whole file: opened, "lapwing" and "kind" verified, *base read by the table. What was allocated
  * is in the arena also after an error; the caller frees it. */

@@ -112,11 +112,9 @@ enum lw_schedule { LW_SCHEDULES(LW_ROW_SCHEDULE_ID) LW_N_SCHEDULES };
 
 const char *lw_bucket_policy_name(enum lw_bucket_policy_id p);
 const char *lw_shard_policy_name(enum lw_shard_policy_id p);
-const char *lw_partition_name(enum lw_partition p);
 const char *lw_schedule_name(enum lw_schedule s);
 
 /* What it decides: the row's line, as help and a plan's notes show it. */
-const char *lw_bucket_policy_help(enum lw_bucket_policy_id p);
 const char *lw_shard_policy_help(enum lw_shard_policy_id p);
 const char *lw_partition_help(enum lw_partition p);
 

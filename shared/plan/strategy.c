@@ -345,10 +345,8 @@ enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype 
 #define NAME_OF(function, type, words) \
     const char *function(enum type value) { return words[value]; }
 NAME_OF(lw_bucket_policy_name, lw_bucket_policy_id, bucket_policies)
-NAME_OF(lw_bucket_policy_help, lw_bucket_policy_id, bucket_policies_helps)
 NAME_OF(lw_shard_policy_name, lw_shard_policy_id, shard_policies)
 NAME_OF(lw_shard_policy_help, lw_shard_policy_id, shard_policies_helps)
-NAME_OF(lw_partition_name, lw_partition, partitions)
 NAME_OF(lw_partition_help, lw_partition, partitions_helps)
 NAME_OF(lw_schedule_name, lw_schedule, schedules)
 #undef NAME_OF

@@ -98,11 +98,6 @@ const double sim_nccl_tree_correction[SIM_N_NCCL_PROTOCOLS][SIM_NCCL_N_CORRECTIO
     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
 };
 
-const struct sim_nccl_version *sim_nccl_version_row(int k)
-{
-    return k >= 0 && k < N_VERSIONS ? &versions[k] : NULL;
-}
-
 enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_version **out,
                                    struct lw_err *err)
 {

@@ -75,8 +75,6 @@ struct sim_nccl_version {
     struct sim_nccl_rules rules;
 };
 
-/* Rows ascend; NULL after the last. */
-const struct sim_nccl_version *sim_nccl_version_row(int k);
 /* The constants for a library version "2.27.3": the newest that are not newer. Empty: the newest of
  * all. LW_EINVAL: no version number, or one before the first row. */
 enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_version **out,

@@ -403,18 +403,6 @@ bool lw_groundtruth_is(const char *text, size_t len)
     return found;
 }
 
-bool lw_groundtruth_file(const char *file)
-{
-    char text[4097];
-    FILE *f = strcmp(file, "-") == 0 ? NULL : fopen(file, "rb");
-
-    if (!f)
-        return false;
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
-    return strstr(text, "\"schema\"") && strstr(text, "\"" SCHEMA);
-}
-
 enum lw_status lw_groundtruth_read(const struct lw_input *in, struct lw_groundtruth *out,
                                    struct lw_err *err)
 {

@@ -57,10 +57,6 @@ struct lw_groundtruth {
 /* It is a JSON object whose "schema" names such a file, of any version. */
 bool lw_groundtruth_is(const char *text, size_t len);
 
-/* The same from the first 4 KiB of a plain (not packed) file, where "schema" stands in what was
- * recorded; false when it cannot be read. */
-bool lw_groundtruth_file(const char *file);
-
 /* LW_EFORMAT names file, JSON path, what was found and what is allowed; LW_ENOTSUP: another version
  * of the schema. */
 enum lw_status lw_groundtruth_read(const struct lw_input *in, struct lw_groundtruth *out,

@@ -43,13 +43,6 @@ static const char *const range_prefixes[] = {
     "FullyShardedDataParallel.", "FSDP::", "nn.Module:", "[pl]", "gloo:", "nccl:",
 };
 
-const char *lw_phase_name(enum lw_phase p)
-{
-    static const char *const names[LW_N_PHASES] = {"zero_grad", "forward", "backward", "optimizer"};
-
-    return names[p];
-}
-
 bool lw_row_is_range(const struct lw_trace *t, int64_t row)
 {
     if (t->class[row] == LW_ROW_USER)

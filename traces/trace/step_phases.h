@@ -48,8 +48,6 @@ struct lw_steps {
 enum lw_status lw_steps_find(const struct lw_trace *t, struct lw_steps *out, struct lw_err *err);
 void lw_steps_free(struct lw_steps *s);
 
-const char *lw_phase_name(enum lw_phase p); /* "zero_grad", ... */
-
 /* Is this host row a range that a person or a library put around work, rather than an op? */
 bool lw_row_is_range(const struct lw_trace *t, int64_t row);
 /* Is this host row a node that the autograd engine ran, by its name? */
