@@ -1,4 +1,4 @@
-/* Progress of long work: a bar on the terminal, nothing anywhere else. */
+/* Progress of long work: a bar on the terminal, a line a minute anywhere else. */
 #include "shared/base/progress.h"
 
 #include <stdio.h>
@@ -12,15 +12,33 @@ void lw_progress_report(const struct lw_progress *p, const char *what, double sh
         p->report(p->ctx, what, share);
 }
 
+enum { LINE_EVERY_S = 60 };
+
+/* Into a log. */
+static void write_line(struct lw_progress_bar *bar, const char *what, double share, double now)
+{
+    double spent = now - bar->began_s;
+
+    if (now - bar->last_s < LINE_EVERY_S)
+        return;
+    bar->last_s = now;
+    fprintf(stderr, "%.60s: %.0f %% after %.0f s", what, share * 100, spent);
+    if (share > 0.02)
+        fprintf(stderr, ", %.0f s left", spent * (1 - share) / share);
+    fputc('\n', stderr);
+}
+
 static void draw(void *ctx, const char *what, double share)
 {
     static const char filled[] = "########################";
     struct lw_progress_bar *bar = ctx;
     double now = lw_now_s(), spent = now - bar->began_s;
 
+    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    if (bar->lines)
+        write_line(bar, what, share, now);
     if (!bar->on || spent < 0.5 || now - bar->last_s < 0.1)
         return;
-    share = share < 0 ? 0 : share > 1 ? 1 : share;
     int cells = (int)(share * 24);
     bar->last_s = now;
     bar->shown = true;
@@ -33,7 +51,11 @@ static void draw(void *ctx, const char *what, double share)
 
 struct lw_progress lw_progress_bar_begin(struct lw_progress_bar *bar, bool quiet)
 {
-    *bar = (struct lw_progress_bar){.on = !quiet && isatty(STDERR_FILENO), .began_s = lw_now_s()};
+    double now = lw_now_s();
+    bool terminal = isatty(STDERR_FILENO);
+
+    *bar = (struct lw_progress_bar){.on = !quiet && terminal, .lines = !quiet && !terminal,
+                                    .began_s = now, .last_s = terminal ? 0 : now};
     return (struct lw_progress){draw, bar};
 }
 

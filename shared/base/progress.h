@@ -12,10 +12,10 @@ struct lw_progress {
 
 void lw_progress_report(const struct lw_progress *p, const char *what, double share);
 
-/* A bar with the time that is left, on standard error. Silent when standard error is no terminal,
- * when `quiet`, and for the first half second. */
+/* A bar with the time that is left, on standard error; a line a minute where that is no terminal.
+ * Silent when `quiet`, and for the first half second or minute. */
 struct lw_progress_bar {
-    bool on, shown;
+    bool on, shown, lines;
     double began_s, last_s;
 };
 

@@ -53,7 +53,7 @@ struct lw_opt {
     {"force", 0, LW_OPT_FLAG, lw_force_option(), NULL, \
      "replace a file that lapwing did not write", 0, 0}
 #define LW_OPTION_NO_DB(flag) {"no-db", 0, LW_OPT_FLAG, (flag), NULL, "store nothing", 0, 0}
-#define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress bar", 0, 0}
+#define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress", 0, 0}
 
 /* Parse argv[1..] of a subcommand with one table (ends with name == NULL). What is not an option is
  * moved to argv[1..*n_operands], in order; "--" ends the options, "-" is an operand.

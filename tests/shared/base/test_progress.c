@@ -1,0 +1,66 @@
+/* Progress of long work outside a terminal: a line a minute, and none when it is quiet. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/base/progress.h"
+
+/* What a job that began so many seconds ago and reports twice writes to a file. */
+static void written(double ago_s, bool quiet, char *buf, size_t size)
+{
+    struct lw_progress_bar bar;
+    FILE *f = tmpfile();
+    int saved = dup(STDERR_FILENO);
+
+    assert_non_null(f);
+    fflush(stderr);
+    dup2(fileno(f), STDERR_FILENO);
+    struct lw_progress p = lw_progress_bar_begin(&bar, quiet);
+    bar.began_s -= ago_s;
+    bar.last_s -= ago_s;
+    lw_progress_report(&p, "predicting", 0.25);
+    lw_progress_report(&p, "predicting", 0.5);
+    lw_progress_bar_end(&bar);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(f);
+    buf[fread(buf, 1, size - 1, f)] = '\0';
+    fclose(f);
+}
+
+static void a_log_gets_a_line_a_minute(void **state)
+{
+    char text[256];
+
+    (void)state;
+    written(100.2, false, text, sizeof text);
+    assert_string_equal(text, "predicting: 25 % after 100 s, 301 s left\n");
+}
+
+static void short_and_quiet_jobs_write_nothing(void **state)
+{
+    char text[256];
+
+    (void)state;
+    written(30, false, text, sizeof text);
+    assert_string_equal(text, "");
+    written(100, true, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_log_gets_a_line_a_minute),
+        cmocka_unit_test(short_and_quiet_jobs_write_nothing),
+    };
+
+    return cmocka_run_group_tests_name("progress", tests, NULL, NULL);
+}
