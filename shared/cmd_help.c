@@ -65,8 +65,8 @@ static void man_page(void)
         printf(".TP\n.BR lapwing\\-%s (1)\n%s\n", c->name, c->about);
 }
 
-/* A completion script for bash: the commands, then the options that the command itself lists. */
-static void completion(void)
+/* Completion scripts: the commands, then the options that the command itself lists. */
+static void bash_completion(void)
 {
     printf("_lapwing() {\n    local cur=${COMP_WORDS[COMP_CWORD]}\n    compopt -o default\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        COMPREPLY=($(compgen -W \"");
@@ -76,6 +76,67 @@ static void completion(void)
            "\"$(lapwing \"${COMP_WORDS[1]}\" --help-words 2>/dev/null)\" -- \"$cur\"))\n"
            "        [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n    fi\n}\n"
            "complete -F _lapwing lapwing\n");
+}
+
+/* Text between single quotes, in which only the quote itself ends them. */
+static void put_quoted(const char *before, const char *text, const char *quote, const char *after)
+{
+    printf("%s", before);
+    for (; *text; text++) {
+        if (*text == '\'')
+            printf("%s", quote);
+        else
+            putchar(*text);
+    }
+    printf("%s", after);
+}
+
+static void zsh_completion(void)
+{
+    printf("#compdef lapwing\n_lapwing() {\n    local -a commands options\n"
+           "    if (( CURRENT == 2 )); then\n        commands=(\n");
+    for (const struct lw_command *c = lw_commands; c->name; c++) {
+        printf("            '%s:", c->name);
+        put_quoted("", c->about, "'\\''", "'\n");
+    }
+    printf("        )\n        _describe command commands\n"
+           "    elif [[ $PREFIX == -* ]]; then\n"
+           "        options=(${(f)\"$(lapwing $words[2] --help-words 2>/dev/null)\"})\n"
+           "        compadd -S '' -- ${(M)options:#*=}\n        compadd -- ${options:#*=}\n"
+           "    else\n        _files\n    fi\n}\n"
+           "if [[ $funcstack[1] == _lapwing ]]; then\n    _lapwing \"$@\"\nelse\n"
+           "    compdef _lapwing lapwing\nfi\n");
+}
+
+static void fish_completion(void)
+{
+    printf("function __lapwing_options\n    set -l tokens (commandline -opc)\n"
+           "    test (count $tokens) -gt 1\n"
+           "    and lapwing $tokens[2] --help-words 2>/dev/null\nend\n");
+    for (const struct lw_command *c = lw_commands; c->name; c++) {
+        printf("complete -c lapwing -n __fish_use_subcommand -f -a %s -d ", c->name);
+        put_quoted("'", c->about, "\\'", "'\n");
+    }
+    printf("complete -c lapwing -f -a '(__lapwing_options)' "
+           "-n 'not __fish_use_subcommand; and string match -q -- \"-*\" (commandline -ct)'\n");
+}
+
+static const struct completion {
+    const char *shell;
+    void (*print)(void);
+} completions[] = {{"bash", bash_completion}, {"zsh", zsh_completion}, {"fish", fish_completion}};
+
+/* Of the shell that was named, of bash where none was. */
+static int complete_for(const char *shell)
+{
+    struct lw_err err = {0};
+
+    for (size_t i = 0; i < sizeof completions / sizeof completions[0]; i++)
+        if (strcmp(completions[i].shell, shell) == 0) {
+            completions[i].print();
+            return lw_cli_end("help", LW_OK, &err);
+        }
+    return lw_cli_usage("help", "no completion for '%s'; expected bash, zsh or fish", shell);
 }
 
 /* Strategy options as data. */
@@ -157,7 +218,7 @@ int cmd_help(int argc, char **argv)
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt options[] = {
         {"man", 0, LW_OPT_FLAG, &man, NULL, "the manual page of the program", 0, 0},
-        {"completion", 0, LW_OPT_FLAG, &script, NULL, "a completion script for bash", 0, 0},
+        {"completion", 0, LW_OPT_FLAG, &script, NULL, "a completion script: help --completion [bash|zsh|fish] (bash)", 0, 0},
         LW_OPTION_FORMAT(&format),
         {0},
     };
@@ -168,11 +229,10 @@ int cmd_help(int argc, char **argv)
         return lw_cli_usage("help", "%s", err.msg);
     if (n > 1)
         return lw_cli_usage("help", "explains one command at a time, got '%s' too", argv[2]);
-    if (man || script) {
-        if (man)
-            man_page();
-        else
-            completion();
+    if (script)
+        return complete_for(n > 0 ? argv[1] : "bash");
+    if (man) {
+        man_page();
         return lw_cli_end("help", LW_OK, &err);
     }
     if (n == 0 || strcmp(argv[1], "help") == 0)

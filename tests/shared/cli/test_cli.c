@@ -256,6 +256,45 @@ static void completion_offers_commands_and_their_options(void **state)
                 "2>/dev/null", "explain export\n--format= --force\n");
 }
 
+/* Every command of the table; options come from the command when they are asked for. */
+static void zsh_and_fish_complete_from_the_same_tables(void **state)
+{
+    char *zsh = output_of("help --completion zsh"), *fish = output_of("help --completion fish");
+    char *commands = output_of("help --format csv"), *line = strchr(commands, '\n'), want[160];
+    int n = 0;
+
+    (void)state;
+    for (; line && line[1]; line = strchr(line + 1, '\n'), n++) {
+        int len = (int)strcspn(line + 1, ",");
+        snprintf(want, sizeof want, "\n            '%.*s:", len, line + 1);
+        assert_non_null(strstr(zsh, want));
+        snprintf(want, sizeof want, " -f -a %.*s -d '", len, line + 1);
+        assert_non_null(strstr(fish, want));
+    }
+    assert_true(n > 15);
+    free(commands);
+    assert_non_null(strstr(zsh, "lapwing $words[2] --help-words"));
+    assert_non_null(strstr(fish, "lapwing $tokens[2] --help-words"));
+    free(zsh);
+    free(fish);
+    if (!getenv("LAPWING"))
+        skip();
+    expect_from("$LAPWING help --completion tcsh 2>&1 | head -1",
+                "lapwing help: no completion for 'tcsh'; expected bash, zsh or fish; see 'lapwing "
+                "help help'\n");
+    if (system("command -v zsh >/dev/null") != 0)
+        printf("SKIP zsh is not installed: its completion is not parsed\n");
+    else
+        expect_from("$LAPWING help --completion zsh | zsh -n 2>&1", "");
+    if (system("command -v fish >/dev/null") != 0)
+        printf("SKIP fish is not installed: its completion is not tried\n");
+    else
+        expect_from("$LAPWING help --completion fish > \"${TMPDIR:-/tmp}/lw.$$.fish\"; fish -c "
+                    "\"function lapwing; $LAPWING \\$argv; end; source ${TMPDIR:-/tmp}/lw.$$.fish;"
+                    " complete -C 'lapwing export --f'\" 2>&1; rm \"${TMPDIR:-/tmp}/lw.$$.fish\"",
+                    "--force\n--format=\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +307,7 @@ int main(void)
         cmocka_unit_test(manual_pages_and_completion_come_from_the_tables),
         cmocka_unit_test(every_manual_page_renders_without_a_warning),
         cmocka_unit_test(completion_offers_commands_and_their_options),
+        cmocka_unit_test(zsh_and_fish_complete_from_the_same_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
