@@ -4,7 +4,8 @@
  *
  * Other ranks or nodes: model(ranks, bytes) x table(b) / model(table's ranks, b), b = bytes, or the
  * nearest size of the table. Of the tables of the operation that are of one node where the query
- * is, or of several where it is, the one nearest in ranks counts.
+ * is, or of several where it is, the one nearest in nodes counts, and of these the one nearest in
+ * ranks.
  *
  * A table of one node says nothing of a network, and the other way round. */
 #include "sim/cost/cost_scaled.h"
@@ -32,15 +33,24 @@ static bool of_place(const struct lw_cost_table *t, const struct lw_cost_query *
            (t->n_nodes > 1) == (q->n_nodes > 1);
 }
 
-/* The table of the query's ranks, else the nearest in ranks; of equals the first. */
+static bool is_nearer(const struct lw_cost_table *t, const struct lw_cost_table *best,
+                      const struct lw_cost_query *q)
+{
+    int32_t nodes = apart(t->n_nodes, q->n_nodes), best_nodes = apart(best->n_nodes, q->n_nodes);
+
+    if (nodes != best_nodes)
+        return nodes < best_nodes;
+    return apart(t->n_ranks, q->n_ranks) < apart(best->n_ranks, q->n_ranks);
+}
+
+/* The table of the query's ranks, else the nearest in nodes, then in ranks; of equals the first. */
 static const struct lw_cost_table *nearest(const struct lw_cluster *c,
                                            const struct lw_cost_query *q)
 {
     const struct lw_cost_table *exact = sim_table_find(c, q, 1), *best = NULL;
 
     for (int32_t i = 0; !exact && i < c->n_tables; i++)
-        if (of_place(&c->tables[i], q) &&
-            (!best || apart(c->tables[i].n_ranks, q->n_ranks) < apart(best->n_ranks, q->n_ranks)))
+        if (of_place(&c->tables[i], q) && (!best || is_nearer(&c->tables[i], best, q)))
             best = &c->tables[i];
     return exact ? exact : best;
 }

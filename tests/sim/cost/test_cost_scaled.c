@@ -98,6 +98,29 @@ static void nearest_table_in_ranks_counts(void **unused)
     lw_cluster_free(&c);
 }
 
+/* Of a network its extent counts before the ranks: 16 ranks on 16 nodes are like 128 on 16. */
+static void of_several_nodes_the_nearest_in_nodes_counts(void **unused)
+{
+    struct lw_cluster c = with_table();
+    lw_ps slow[2] = {10 * times[0], 10 * times[1]};
+    struct lw_cost_table two[2] = {table, table};
+    (void)unused;
+
+    two[0].n_ranks = 16;
+    two[0].n_nodes = 2;
+    two[1].n_ranks = 128;
+    two[1].n_nodes = 16;
+    two[1].time_ps = slow;
+    c.tables = two;
+    c.n_tables = 2;
+    double factor = 10 * (double)times[0] /
+                    (double)ask(&c, bytes[0], 128, 16, LW_REDUCER_NCCL).time;
+    double model = (double)ask(&c, bytes[0], 16, 16, LW_REDUCER_NCCL).time;
+    double found = (double)ask(&c, bytes[0], 16, 16, LW_REDUCER_AUTO).time;
+    assert_true(fabs(found - factor * model) < 2);
+    lw_cluster_free(&c);
+}
+
 static void doubt_is_the_ratio_at_the_largest_size(void **unused)
 {
     struct lw_cluster c = with_table();
@@ -152,6 +175,7 @@ int main(void)
         cmocka_unit_test(below_and_beyond_its_sizes_the_model_goes_on),
         cmocka_unit_test(other_ranks_of_the_same_place_are_scaled),
         cmocka_unit_test(nearest_table_in_ranks_counts),
+        cmocka_unit_test(of_several_nodes_the_nearest_in_nodes_counts),
         cmocka_unit_test(doubt_is_the_ratio_at_the_largest_size),
         cmocka_unit_test_setup_teardown(tables_are_laid_onto_a_cluster, fixture_open,
                                         fixture_close),
