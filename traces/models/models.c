@@ -178,6 +178,8 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     leave_derived(m, shape, &s);
     s.tensor = shape->tensor;
     s.host_op_ps = shape->host_op_ps;
+    s.host_collective_ps = shape->host_collective_ps;
+    s.unfused = shape->unfused;
     s.attention_speed = shape->attention_speed;
     s.fp8 = shape->fp8;
     s.traffic = shape->traffic;

@@ -8,6 +8,14 @@
 #include "shared/base/err.h"
 #include "shared/plan/workload.h"
 
+/* What a framework runs as kernels of their own that others fuse: they move more bytes. */
+enum traces_unfused {
+    TRACES_UNFUSED_SUMS = 1,  /* gradients are added to f32 sums */
+    TRACES_UNFUSED_LOSS = 2,  /* the steps of the loss, each on f32 scores */
+    TRACES_UNFUSED_BLOCK = 4, /* gradients of the gated pair and of the residual; layout copies */
+    TRACES_UNFUSED_NORMS = 8, /* the steps of norms and of rotation, in f32 */
+};
+
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the
  * larger of flops / (peak * efficiency) and bytes / memory bandwidth, for every kernel in forward,
  * backward by input and backward by weight. See docs/design/models.md. */
@@ -24,6 +32,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t positions;      /* rows of a position table: found from seq, no option */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
     lw_ps host_op_ps; /* host time per launched kernel: a module is no faster; 0 = not counted */
+    lw_ps host_collective_ps; /* the same per collective of the tensor group, beside */
+    unsigned unfused; /* bits of enum traces_unfused */
     double traffic;   /* bytes that kernels without a product move, against those counted: unfused
                        * frameworks move more; 0 = 1 */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */

@@ -290,6 +290,26 @@ static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
     return whole + (all - whole + ranks - 1) / ranks;
 }
 
+/* Collectives of a block: a sum per half and direction; under sequence parallelism a gather and a
+ * scatter each, and the backward gathers both inputs once more (Korthikanti et al., arXiv
+ * 2205.05198, section 4.2.2). */
+static int32_t collectives_of(const struct traces_builder *b, const struct lw_module *m,
+                              bool backward)
+{
+    if (b->shape.tensor < 2 || m->tp_split != LW_TP_BLOCK)
+        return 0;
+    return b->shape.sequence_parallel ? (backward ? 3 : 2) * m->tp_calls : m->tp_calls;
+}
+
+/* The host's time for a module's kernels and collectives. */
+static lw_ps host_time(const struct traces_builder *b, int32_t module, bool backward)
+{
+    const struct traces_launches *l = &b->launches[module];
+
+    return (backward ? l->n_backward : l->n_forward) * b->shape.host_op_ps +
+           collectives_of(b, &b->w.modules[module], backward) * b->shape.host_collective_ps;
+}
+
 /* A module's forward and backward last at least as long as the host launches their kernels. What is
  * added is every rank's own. */
 static void hold_for_host(struct traces_builder *b)
@@ -302,8 +322,8 @@ static void hold_for_host(struct traces_builder *b)
         lw_ps forward = of_rank(m->forward_ps, m->whole_forward_ps, split);
         lw_ps input = of_rank(m->backward_input_ps, m->whole_input_ps, split);
         lw_ps weight = of_rank(m->backward_weight_ps, m->whole_weight_ps, split);
-        lw_ps short_f = b->launches[i].n_forward * b->shape.host_op_ps - forward;
-        lw_ps short_b = b->launches[i].n_backward * b->shape.host_op_ps - input - weight;
+        lw_ps short_f = host_time(b, i, false) - forward;
+        lw_ps short_b = host_time(b, i, true) - input - weight;
         if (short_f > 0) {
             m->forward_ps += short_f;
             m->whole_forward_ps += short_f;

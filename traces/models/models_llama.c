@@ -52,7 +52,7 @@ static void add_block(struct transformer *t, int32_t i)
     int32_t k = transformer_linear(t, t->tokens, h, kv, LW_TP_COLUMN);
     int32_t v = transformer_linear(t, t->tokens, h, kv, LW_TP_COLUMN);
     add_adapter(t, h, h + 2 * kv, LW_TP_COLUMN, i, "self_attn.qkv_proj");
-    transformer_elementwise(t, h + kv, 1); /* rotation of queries and keys: its inputs are not kept */
+    transformer_rotation(t);
     transformer_attention(t);
     transformer_keep(t, x * h, false);
     int32_t o = transformer_linear(t, t->tokens, h, h, LW_TP_ROW);
@@ -63,9 +63,10 @@ static void add_block(struct transformer *t, int32_t i)
     bool gated = !t->b.shape.plain_ffn;
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN) : -1;
     int32_t up = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
-    transformer_elementwise(t, ffn, 1);
     if (gated)
-        transformer_elementwise(t, ffn, 2);
+        transformer_gate(t, ffn);
+    else
+        transformer_elementwise(t, ffn, 1);
     transformer_keep(t, (gated ? 4 : 2) * x * ffn, false);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
     transformer_residual(t);

@@ -91,13 +91,26 @@ void transformer_keep(struct transformer *t, int64_t bytes, bool whole)
     keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
 }
 
+static bool is_unfused(const struct transformer *t, enum traces_unfused what)
+{
+    return (t->b.shape.unfused & what) != 0;
+}
+
 /* Forward reads and writes; backward reads gradient, input and the residual's gradient and writes
- * their sum, then reads gradient and input again for the weights. */
+ * their sum, then reads gradient and input again for the weights. Unfused, an element takes 36
+ * bytes in forward (cast, square, mean, product, cast, weights) and 74 in backward (the reverse
+ * of each; the factor's gradient is a product and a sum). */
 int32_t transformer_norm(struct transformer *t)
 {
-    int64_t x = t->b.item * t->tokens * t->hidden;
+    int64_t n = t->tokens * t->hidden, x = t->b.item * n;
 
     transformer_keep(t, x, true);
+    if (is_unfused(t, TRACES_UNFUSED_NORMS))
+        return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 36 * n,
+                                                                .input_bytes = 74 * n,
+                                                                .whole = true,
+                                                                .n_forward = 6,
+                                                                .n_backward = 10});
     return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * x,
                                                             .input_bytes = 4 * x,
                                                             .weight_bytes = 2 * x,
@@ -118,6 +131,13 @@ static void quantise(struct transformer *t, int64_t rows, int64_t n)
     traces_builder_part(&t->b, &(struct traces_cost){.input_bytes = 4 * rows * n * t->tp});
 }
 
+/* Reads a gradient of the parameters' type and adds it to its f32 sum. */
+static int32_t add_to_sums(struct transformer *t, int64_t params)
+{
+    return traces_builder_part(&t->b, &(struct traces_cost){
+                                          .weight_bytes = (t->b.item + 8) * params});
+}
+
 /* out = in x weights: forward rows x k x n; the input's gradient by n, the weights' by rows. */
 int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                            enum lw_tp_split split)
@@ -135,6 +155,8 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
     wgrad.m = k;
     wgrad.k = rows;
     wgrad.accumulate = true;
+    bool summed = is_unfused(t, TRACES_UNFUSED_SUMS) && t->b.shape.lora == 0;
+    int32_t sums = summed ? add_to_sums(t, in * out) : -1;
     if (p.fp8)
         quantise(t, rows, n);
     if (t->b.shape.lora > 0)
@@ -143,12 +165,13 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
                                               .input_flops = flops, .input_bytes = bytes,
                                               .forward = p, .input = dgrad,
                                               .whole = split == LW_TP_REPLICATED});
-    return traces_builder_part(&t->b, &(struct traces_cost){
-                                          .forward_flops = flops, .forward_bytes = bytes,
-                                          .input_flops = flops, .input_bytes = bytes,
-                                          .weight_flops = flops, .weight_bytes = bytes,
-                                          .forward = p, .input = dgrad, .weight = wgrad,
-                                          .whole = split == LW_TP_REPLICATED});
+    int32_t part = traces_builder_part(
+        &t->b, &(struct traces_cost){.forward_flops = flops, .forward_bytes = bytes,
+                                     .input_flops = flops, .input_bytes = bytes,
+                                     .weight_flops = flops, .weight_bytes = bytes,
+                                     .forward = p, .input = dgrad, .weight = wgrad,
+                                     .whole = split == LW_TP_REPLICATED});
+    return sums >= 0 ? sums : part;
 }
 
 /* m x k and k x n, for every head of every sequence that a rank has. */
@@ -228,6 +251,11 @@ void transformer_attention(struct transformer *t)
     int64_t q = t->b.item * t->tokens * t->hidden, kv = t->b.item * t->tokens * t->kv_width;
 
     transformer_keep(t, q + 2 * kv, false);
+    if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
+        traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 4 * q + 4 * kv,
+                                                         .input_bytes = 4 * q + 4 * kv,
+                                                         .n_forward = 2,
+                                                         .n_backward = 2});
     t->attention_flops += 4 * t->tokens * t->seq * t->hidden;
     if (t->flash)
         flash_attention(t, q, kv);
@@ -235,16 +263,19 @@ void transformer_attention(struct transformer *t)
         full_attention(t, q, kv);
 }
 
-/* The residual's gradient is added where the norm's backward writes. */
+/* The residual's gradient is added where the norm's backward writes; unfused by a kernel. */
 void transformer_residual(struct transformer *t)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, mask = t->dropout ? t->tokens * t->hidden : 0;
 
+    int64_t sum = is_unfused(t, TRACES_UNFUSED_BLOCK) ? 3 * x : 0;
+
     if (t->dropout)
         transformer_keep(t, mask, true);
-    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 3 * x + mask,
-                                                     .input_bytes = t->dropout ? 2 * x + mask : 0,
-                                                     .whole = true});
+    traces_builder_part(
+        &t->b, &(struct traces_cost){.forward_bytes = 3 * x + mask,
+                                     .input_bytes = (t->dropout ? 2 * x + mask : 0) + sum,
+                                     .whole = true});
 }
 
 void transformer_elementwise(struct transformer *t, int64_t width, int reads)
@@ -253,6 +284,30 @@ void transformer_elementwise(struct transformer *t, int64_t width, int reads)
 
     traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = (reads + 1) * x,
                                                      .input_bytes = (2 * reads + 1) * x});
+}
+
+/* Unfused, each operand's gradient is a product, and both are written side by side. */
+void transformer_gate(struct transformer *t, int64_t width)
+{
+    transformer_elementwise(t, width, 1);
+    transformer_elementwise(t, width, 2);
+    if (is_unfused(t, TRACES_UNFUSED_BLOCK))
+        traces_builder_part(&t->b, &(struct traces_cost){
+                                       .input_bytes = 5 * t->b.item * t->tokens * width});
+}
+
+/* Its inputs are not kept. Unfused: a cast to f32, a complex product and a cast back. */
+void transformer_rotation(struct transformer *t)
+{
+    int64_t n = t->tokens * (t->hidden + t->kv_width);
+
+    if (is_unfused(t, TRACES_UNFUSED_NORMS))
+        traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 20 * n,
+                                                         .input_bytes = 20 * n,
+                                                         .n_forward = 6,
+                                                         .n_backward = 6});
+    else
+        transformer_elementwise(t, t->hidden + t->kv_width, 1);
 }
 
 /* Forward reads ids and rows and writes them; backward reads gradients and adds them to rows of a
@@ -269,14 +324,20 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows)
 }
 
 /* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
- */
+ * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
+ * are the backward's product and its cast (huggingface/nanotron@00708b8, src/nanotron/parallel/
+ * tensor_parallel/functional.py). */
 void transformer_loss(struct transformer *t, int64_t vocab)
 {
-    int64_t scores = t->tokens * vocab;
+    int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
 
     transformer_keep(t, 4 * scores, false);
-    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = (t->b.item + 4) * scores,
-                                                     .input_bytes = (t->b.item + 4) * scores});
+    if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
+        forward += 4 + 8 + 8 + 4 + 8;
+        backward += 8;
+    }
+    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = forward * scores,
+                                                     .input_bytes = backward * scores});
 }
 
 void transformer_end_block(struct transformer *t)

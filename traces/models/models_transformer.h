@@ -41,6 +41,10 @@ void transformer_attention(struct transformer *t);
 void transformer_residual(struct transformer *t);
 /* `reads` operands of width x tokens in, one out, split over the tensor group: activations. */
 void transformer_elementwise(struct transformer *t, int64_t width, int reads);
+/* The gated pair: an activation and a product. */
+void transformer_gate(struct transformer *t, int64_t width);
+/* Rotates queries and keys. */
+void transformer_rotation(struct transformer *t);
 /* Tokens' rows out of a table of `rows` x hidden; the gradient is dense. */
 int32_t transformer_lookup(struct transformer *t, int64_t rows);
 /* Scores over the vocabulary -> one loss, in f32. */

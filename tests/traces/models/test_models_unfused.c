@@ -1,0 +1,111 @@
+/* What a framework does not fuse, and its host's time: closed forms of bytes and launches. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "shared/device/device_time.h"
+#include "shared/files/files.h"
+#include "traces/models/models.h"
+
+enum { LAYERS = 2, HIDDEN = 512, HEADS = 8, KV = 2, FFN = 1024, SEQ = 256, VOCAB = 4096 };
+enum { BATCH = 2 };
+enum { TOKENS = BATCH * SEQ, KV_WIDTH = HIDDEN / HEADS * KV, BLOCK = 1, HEAD = LAYERS + 1 };
+
+static struct lw_cluster cluster;
+
+static struct lw_workload built(unsigned unfused, lw_ps host_op, lw_ps host_collective, bool sp)
+{
+    struct traces_model_shape s = {
+        .batch = BATCH, .layers = LAYERS, .hidden = HIDDEN, .heads = HEADS, .kv_heads = KV,
+        .ffn = FFN, .seq = SEQ, .vocab = VOCAB, .unfused = unfused, .host_op_ps = host_op,
+        .host_collective_ps = host_collective, .tensor = host_collective > 0 ? 2 : 0,
+        .sequence_parallel = sp};
+    struct lw_workload w;
+    struct lw_err err;
+
+    if (traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return w;
+}
+
+static int64_t more_bytes(unsigned unfused, int32_t module)
+{
+    struct lw_workload a = built(0, 0, 0, false), b = built(unfused, 0, 0, false);
+    int64_t more = b.modules[module].forward_bytes - a.modules[module].forward_bytes;
+
+    lw_workload_free(&a);
+    lw_workload_free(&b);
+    return more;
+}
+
+/* Fused: 4 bytes an element of a norm and of what is rotated; the loss 6 a score. */
+static void forward_bytes_are_those_of_the_kernels(void **unused)
+{
+    (void)unused;
+    assert_int_equal(more_bytes(TRACES_UNFUSED_NORMS, BLOCK),
+                     2 * (36 - 4) * TOKENS * HIDDEN + (20 - 4) * TOKENS * (HIDDEN + KV_WIDTH));
+    assert_int_equal(more_bytes(TRACES_UNFUSED_BLOCK, BLOCK),
+                     4 * 2 * TOKENS * (HIDDEN + KV_WIDTH));
+    assert_int_equal(more_bytes(TRACES_UNFUSED_LOSS, HEAD), (38 - 6) * TOKENS * VOCAB);
+    assert_int_equal(more_bytes(TRACES_UNFUSED_SUMS, BLOCK), 0);
+}
+
+/* Each matrix of a block: its gradient is read, its sum read and written. */
+static void sums_take_ten_bytes_a_parameter(void **unused)
+{
+    static const int64_t matrices[] = {HIDDEN * HIDDEN, HIDDEN * KV_WIDTH, HIDDEN * KV_WIDTH,
+                                       HIDDEN * HIDDEN, HIDDEN * FFN, HIDDEN * FFN, FFN * HIDDEN};
+    struct lw_workload a = built(0, 0, 0, false), b = built(TRACES_UNFUSED_SUMS, 0, 0, false);
+    lw_ps more = b.modules[BLOCK].backward_weight_ps - a.modules[BLOCK].backward_weight_ps;
+    (void)unused;
+
+    for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
+        more -= lw_traffic_time(&cluster.device, 10 * matrices[k]);
+    assert_int_equal(more, 0);
+    lw_workload_free(&a);
+    lw_workload_free(&b);
+}
+
+/* A host far slower than the device: a block's forward has two sums over the group, its backward
+ * two; with sequence parallelism four and six collectives. */
+static void the_host_launches_collectives(void **unused)
+{
+    static const int64_t calls[2][2] = {{2, 2}, {4, 6}};
+    const lw_ps op = INT64_C(1000) * LW_PS_PER_MS, collective = INT64_C(5000) * LW_PS_PER_MS;
+    (void)unused;
+
+    for (int sp = 0; sp < 2; sp++) {
+        struct lw_workload a = built(0, op, 1, sp), b = built(0, op, collective + 1, sp);
+        const struct lw_module *x = &a.modules[BLOCK], *y = &b.modules[BLOCK];
+        assert_int_equal(y->whole_forward_ps - x->whole_forward_ps, calls[sp][0] * collective);
+        assert_int_equal(y->whole_input_ps - x->whole_input_ps, calls[sp][1] * collective);
+        assert_int_equal(b.modules[HEAD].forward_ps, a.modules[HEAD].forward_ps);
+        lw_workload_free(&a);
+        lw_workload_free(&b);
+    }
+}
+
+static int load(void **unused)
+{
+    (void)unused;
+    return lw_cluster_find("dgx-h100", &cluster, NULL) == LW_OK ? 0 : -1;
+}
+
+static int unload(void **unused)
+{
+    (void)unused;
+    lw_cluster_free(&cluster);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forward_bytes_are_those_of_the_kernels),
+        cmocka_unit_test(sums_take_ten_bytes_a_parameter),
+        cmocka_unit_test(the_host_launches_collectives),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
