@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "analysis/validate/netbench_fit.h"
+#include "analysis/validate/run_figures.h"
 #include "analysis/validate/validate_kinds.h"
 #include "analysis/validate/validate_here.h"
 #include "shared/cli/cli.h"
@@ -58,9 +59,12 @@ static enum lw_status add_file(const char *name, struct lw_validation *v, struct
 }
 
 static enum lw_status work(const struct lw_validate_here *here, char **files, int n,
-                           enum lw_format format, struct lw_err *err)
+                           const char *figures, enum lw_format format, struct lw_err *err)
 {
-    struct lw_validation v = {0};
+    struct lw_validation v = {.figures = figures};
+
+    if (figures)
+        LW_TRY(lw_run_figures_check(figures, err));
     enum lw_status status = here ? lw_validate_this_machine(here, &v, err) : LW_OK;
 
     for (int i = 0; status == LW_OK && !here && i < n; i++)
@@ -83,7 +87,7 @@ int cmd_validate(int argc, char **argv)
     struct lw_validate_here here = {.n_ranks = 2, .n_steps = 20};
     bool on = false;
     char command[1024];
-    const char *curves = NULL;
+    const char *curves = NULL, *figures = NULL;
     const struct lw_opt table[] = {
         {"here", 0, LW_OPT_FLAG, &on, NULL, "predict and execute a grid of strategies on this machine",
          0, 0},
@@ -99,6 +103,8 @@ int cmd_validate(int argc, char **argv)
         {"fit-curves", 0, LW_OPT_STRING, &curves, "OUT",
          "nccl-tests tables: write the curves of NCCL's model as C (analysis/validate/fit_curves.sh)", 0,
          0},
+        {"figures", 0, LW_OPT_STRING, &figures, "LIST",
+         "tables of runs: fitted figures, as 'nanotron host-op=85;...'", 0, 0},
         LW_OPTION_QUIET(&here.quiet),
         LW_OPTION_FORMAT(&format),
         {0},
@@ -121,5 +127,6 @@ int cmd_validate(int argc, char **argv)
     here.command = command;
     here.workload_files = argv + 1;
     here.n_workload_files = n;
-    return lw_cli_end("validate", work(on ? &here : NULL, argv + 1, n, format, &err), &err);
+    return lw_cli_end("validate", work(on ? &here : NULL, argv + 1, n, figures, format, &err),
+                      &err);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "analysis/validate/run_figures.h"
 #include "shared/files/files.h"
 #include "shared/plan/cluster.h"
 
@@ -19,6 +20,7 @@ static const struct {
     {"Blackwell Ultra", "", NULL},
     {"B200", "", "dgx-b200"},
     {"H200", "", "dgx-h200"},
+    {"H100", "EFA between nodes, NVLink inside", "p5-playbook"},
     {"H100", "EFA", "p5"},
     {"H100", "", "dgx-h100"},
     {"MI300X", "", "mi300x"},
@@ -39,17 +41,53 @@ static bool holds(const char *text, const char *word)
     return !*word || strcasestr(text, word) != NULL;
 }
 
+const char *lw_run_cluster(const struct lw_run *run)
+{
+    for (size_t k = 0; k < sizeof machines / sizeof *machines; k++)
+        if (holds(run->gpu, machines[k].gpu) && holds(run->network, machines[k].network))
+            return machines[k].cluster;
+    return NULL;
+}
+
+/* On 512 devices of the ultrascale playbook's cluster messages between stages take the same time
+ * whatever their size (docs/design/gpu_accuracy.md). */
+enum { STALLED_FROM = 512, N_SIZES = 2 };
+
+static enum lw_status add_stalls(const struct lw_run *run, struct lw_cluster *c,
+                                 struct lw_err *err)
+{
+    double ms = lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0);
+    struct lw_cost_table *tables = lw_arena_alloc(&c->arena, c->n_tables + 1, sizeof *tables);
+    int64_t *bytes = lw_arena_alloc(&c->arena, N_SIZES, sizeof *bytes);
+    lw_ps *time = lw_arena_alloc(&c->arena, N_SIZES, sizeof *time);
+
+    if (!tables || !bytes || !time)
+        return lw_fail_nomem(err);
+    if (c->n_tables > 0)
+        memcpy(tables, c->tables, (size_t)c->n_tables * sizeof *tables);
+    bytes[0] = 1;
+    bytes[1] = INT64_MAX / 2;
+    time[0] = time[1] = (lw_ps)(ms * 1e9);
+    tables[c->n_tables++] = (struct lw_cost_table){
+        .op = LW_OP_SEND, .dtype = LW_BF16, .n_ranks = 2, .n_nodes = 2, .n_in_flight = 1,
+        .n_rows = N_SIZES, .bytes = bytes, .time_ps = time,
+        .source = "analysis/validate/run_figures.c"};
+    c->tables = tables;
+    return LW_OK;
+}
+
 enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, struct lw_err *err)
 {
-    char kind[64];
+    const char *cluster = lw_run_cluster(run);
 
-    for (size_t k = 0; k < sizeof machines / sizeof *machines; k++) {
-        if (!holds(run->gpu, machines[k].gpu) || !holds(run->network, machines[k].network))
-            continue;
-        if (machines[k].cluster)
-            return lw_cluster_find(machines[k].cluster, c, err);
-        break;
-    }
-    snprintf(kind, sizeof kind, "%.60s", *run->gpu ? run->gpu : "not given");
-    return lw_fail(err, LW_ENOTSUP, "no known system has the device (%s)", kind);
+    if (!cluster)
+        return lw_fail(err, LW_ENOTSUP, "no known system has the device (%.60s)",
+                       *run->gpu ? run->gpu : "not given");
+    LW_TRY(lw_cluster_find(cluster, c, err));
+    if (run->gpus < STALLED_FROM || lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0) <= 0)
+        return LW_OK;
+    enum lw_status s = add_stalls(run, c, err);
+    if (s != LW_OK)
+        lw_cluster_free(c);
+    return s;
 }

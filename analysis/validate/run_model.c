@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "analysis/validate/run_figures.h"
 #include "traces/models/models.h"
 
 /* By the letters and digits of a name, in lower case; the first row that its beginning has. */
@@ -117,33 +118,42 @@ static enum lw_status precision_of(const struct lw_run *r, struct precision *p, 
     return LW_OK;
 }
 
-/* One fitted figure per framework, from the rows of one table: host time per kernel where it
- * launches too slowly for its device, or what its unfused kernels move beyond what is counted. */
-static const struct lw_run_framework frameworks[] = {
-    {"nanotron", "host time per kernel", "us", 120,
-     "nanotron_ultrascale, tp 4, pp 1, micro-batch 1", 4},
-    {"Megatron-DeepSpeed", "host time per kernel", "us", 75, "vtrain_ground_truth_single", 720},
-    {"Composer", "traffic of kernels without products", "", 1.75, "mpt_fsdp", 150},
-    {"Megatron-LM 2021", "traffic of kernels without products", "", 1.5,
-     "narayanan2021_table1_weak_scaling", 5},
+/* What frameworks do not fuse, from their code: huggingface/nanotron@00708b8 and 03b83fc, models/
+ * llama.py (norms and rotation are fused, the loss is not; gradients are added to f32 sums);
+ * pytorch/torchtitan and foundation-model-stack/fms-fsdp, Llama models (norms and rotation in f32
+ * steps unless compiled). The first row that the framework has decides. */
+static const struct {
+    const char *framework;
+    unsigned unfused;
+} unfused[] = {
+    {"nanotron", TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK},
+    {"Megatron-DeepSpeed", TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS},
+    {"Megatron-LM 2021", TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS},
+    {"torchtitan", TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS},
+    {"FSDP", TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS},
+    {"torchtune", TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS},
 };
 
-const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r)
+static lw_ps us(double v)
 {
-    for (size_t k = 0; k < sizeof frameworks / sizeof *frameworks; k++)
-        if (strstr(r->framework, frameworks[k].framework))
-            return &frameworks[k];
-    return NULL;
+    return (lw_ps)(v * 1e6);
 }
 
 static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
 {
-    const struct lw_run_framework *f = lw_run_framework_of(r);
+    bool stages = r->pp > 1 && r->gpus > r->gpus_per_node;
 
-    if (f && strcmp(f->unit, "us") == 0)
-        s->host_op_ps = (lw_ps)(f->value * 1e6);
-    else if (f)
-        s->traffic = f->value;
+    s->host_op_ps = us(lw_run_figure(r, LW_RUN_HOST_OP, 0));
+    s->traffic = lw_run_figure(r, LW_RUN_TRAFFIC, 0);
+    if (stages)
+        s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR_STAGE, 0) * (double)r->tp);
+    else if (r->tp > r->gpus_per_node)
+        s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR, 0) * (double)r->tp);
+    for (size_t k = 0; k < sizeof unfused / sizeof *unfused; k++)
+        if (strstr(r->framework, unfused[k].framework) && !strstr(r->compile, "yes")) {
+            s->unfused = unfused[k].unfused;
+            return;
+        }
 }
 
 /* Of the fused kernel against the device's own figure. Triton 0.325, FlashAttention-2 0.655 of

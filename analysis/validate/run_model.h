@@ -11,17 +11,6 @@ struct lw_device;
  * model that nothing is known of. */
 enum lw_status lw_run_shape(struct lw_run *run, struct lw_err *err);
 
-/* A fitted figure of a framework and the rows that it was fitted on. */
-struct lw_run_framework {
-    const char *framework, *name, *unit;
-    double value;
-    const char *fitted_on;
-    int32_t n_rows;
-};
-
-/* NULL: nothing is fitted for the run's framework. */
-const struct lw_run_framework *lw_run_framework_of(const struct lw_run *run);
-
 /* The workload of one micro-batch of the run on that device. *dtype: of its products. LW_ENOTSUP
  * with a reason. */
 enum lw_status lw_run_workload(const struct lw_run *run, const struct lw_device *device,

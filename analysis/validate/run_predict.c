@@ -57,6 +57,9 @@ static enum lw_status complete_batch(struct lw_run *r, struct lw_err *err)
         r->mbs = r->gbs / (r->micro_batches * r->dp);
     if (r->mbs == 0)
         return lw_fail(err, LW_ENOTSUP, "the micro-batch is not given");
+    if (r->gbs > 0 && r->micro_batches > 0 && r->gbs != r->mbs * r->dp * r->micro_batches)
+        return lw_fail(err, LW_ENOTSUP,
+                       "the global batch is not micro-batch * micro-batches * data-parallel ranks");
     if (r->micro_batches > 0)
         r->gbs = r->mbs * r->dp * r->micro_batches;
     if (r->gbs == 0)

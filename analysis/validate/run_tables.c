@@ -8,7 +8,9 @@
  *                     64 heads, as of most rows, where a row has none
  *   megatron_h100     its table has no micro-batch: 1; strong scaling: tensor and pipeline groups
  *                     of the same model in the weak scaling
- *   narayanan, korthikanti  papers of 2021 and 2022: sequence 2,048, vocabulary 51,200, adam
+ *   narayanan, korthikanti  papers of 2021 and 2022: sequence 2,048, vocabulary 51,200, adam;
+ *                     from 2022 on a product adds to the gradients' sums
+ *                     (--no-gradient-accumulation-fusion turns it off)
  *   vtrain            its released configuration: vocabulary 50,257, recomputation, no bucketing
  *   llama3            Grattafiori et al., arXiv 2407.21783, table 4: 405B, weights kept (no reshard) */
 #include "analysis/validate/run_table.h"
@@ -63,7 +65,7 @@ const struct lw_run_table lw_run_tables[] = {
      ONE("tflops_per_gpu:TFLOP/s/dev"), {10, 0, 0}, 0, 0},
     {"korthikanti2022_tables3_5", "iter_s_full_recompute iter_s_seqpar_selective",
      "tp=t;pp=p;gbs=global_batch;mbs=micro_batch;vpp=v",
-     MEGATRON_PAPER ";attention=full",
+     "framework=Megatron-LM 2022;" MEGATRON_PAPER ";attention=full",
      {{"full", "recompute=full", "iter_s_full_recompute:s"},
       {"selective", "recompute=selective;seq_parallel=yes", "iter_s_seqpar_selective:s"}},
      {3.65, 0, 0}, 0, 0},

@@ -89,6 +89,7 @@ struct lw_miss {
 
 struct lw_validation {
     struct lw_arena arena; /* owns the strings */
+    const char *figures;   /* borrowed; of runs: see lw_run_figures_check; NULL = the known ones */
     int32_t n_families, n_series, n_cases, n_fits, n_notes, n_misses, n_skips;
     struct lw_family *families;
     struct lw_series *series;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/validate/run_model.h"
+#include "analysis/validate/run_figures.h"
 #include "analysis/validate/run_predict.h"
 #include "analysis/validate/run_table.h"
 
@@ -32,18 +32,22 @@ static void id_of(const struct table *t, int32_t row, const struct lw_run_varian
     snprintf(id, size, "%s:%s%s%s", t->name, *cell ? cell : number, *v->name ? "/" : "", v->name);
 }
 
-static enum lw_status add_fit(struct table *t, const struct lw_run *run, struct lw_err *err)
+static enum lw_status add_fits(struct table *t, const struct lw_run *run, struct lw_err *err)
 {
-    const struct lw_run_framework *f = lw_run_framework_of(run);
-    char name[120];
+    const struct lw_run_figure *f;
+    char name[160];
 
-    if (!f)
-        return LW_OK;
-    snprintf(name, sizeof name, "%s: %s", f->framework, f->name);
-    return lw_validation_fit(t->v, &(struct lw_fit){.family = t->family, .n_rows = f->n_rows,
-                                                    .name = name, .unit = f->unit,
-                                                    .fitted_on = f->fitted_on, .value = f->value},
-                             err);
+    for (int k = 0; (f = lw_run_figure_at(k)) != NULL; k++) {
+        if (!lw_run_figure_is_of(f, run))
+            continue;
+        snprintf(name, sizeof name, "%s: %s", f->of, f->name);
+        LW_TRY(lw_validation_fit(t->v, &(struct lw_fit){.family = t->family, .n_rows = f->n_rows,
+                                                        .name = name, .unit = f->unit,
+                                                        .fitted_on = f->fitted_on,
+                                                        .value = lw_run_figure(run, f->kind, 0)},
+                                 err));
+    }
+    return LW_OK;
 }
 
 static enum lw_status add_case(struct table *t, const char *id, const struct lw_run *run,
@@ -60,7 +64,7 @@ static enum lw_status add_case(struct table *t, const char *id, const struct lw_
     snprintf(sweep, sizeof sweep, "%.80s on %lld", run->model, (long long)run->gpus);
     if (!m->failed)
         LW_TRY(lw_validation_sweep(t->v, t->family, sweep, &c.series, err));
-    LW_TRY(add_fit(t, run, err));
+    LW_TRY(add_fits(t, run, err));
     return lw_validation_case(t->v, &c, err);
 }
 
@@ -75,6 +79,7 @@ static enum lw_status add_run(struct table *t, int32_t row, const struct lw_run_
 
     id_of(t, row, v, id, sizeof id);
     LW_TRY(lw_run_read(t->kind, v, t->rows, row, &t->v->arena, &run, err));
+    run.figures = t->v->figures;
     enum lw_status s = lw_run_predict(&run, &p, &why);
     if (s == LW_ENOMEM)
         return lw_fail_nomem(err);

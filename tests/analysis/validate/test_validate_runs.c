@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/validate/run_figures.h"
 #include "analysis/validate/run_table.h"
 #include "analysis/validate/validate_kinds.h"
 
@@ -81,6 +82,45 @@ static void rows_that_cannot_be_expressed_are_listed_with_their_reason(void **un
 }
 
 /* A model of some hundred MiB fits 80 GB: a row that ran is right, one that crashed is wrong. */
+/* 16 samples are not 2 * 4 * 4 of them: the source contradicts itself. */
+static void a_batch_that_is_not_its_micro_batches_is_passed_over(void **unused)
+{
+    struct lw_validation v;
+    (void)unused;
+    validate("r.csv",
+             TITLES "0,H100-80GB,8,NVLink,llama-like 1B,4,1024,4096,8,8,32000,512,16,2,4,2,1,4,0,"
+                    "bf16,none,True,5000,1,\n", &v);
+    assert_int_equal(v.n_cases, 0);
+    assert_int_equal(v.n_skips, 1);
+    assert_non_null(strstr(v.skips[0].reason, "global batch is not micro-batch * micro-batches"));
+    lw_validation_free(&v);
+}
+
+/* A host of twice the time per kernel doubles a step that the host bounds. */
+static void a_fitted_figure_can_be_replaced(void **unused)
+{
+    static const char table[] =
+        "framework," TITLES "nanotron,0,H100-80GB,8,NVLink,llama-like 1B,4,256,512,4,4,512,64,64,"
+        "8,1,1,1,8,0,bf16,none,True,5000,1,\n";
+    struct lw_input in = {.name = "r.csv", .text = (char *)(uintptr_t)table, .len = strlen(table)};
+    double step[2];
+    struct lw_err err;
+    (void)unused;
+
+    for (int k = 0; k < 2; k++) {
+        const char *figures = k ? "nanotron host-op=200000" : "nanotron host-op=100000";
+        struct lw_validation v = {.figures = figures};
+        assert_int_equal(lw_validate_runs(&in, &v, &err), LW_OK);
+        step[k] = v.cases[0].predicted;
+        lw_validation_free(&v);
+    }
+    assert_true(fabs(step[1] / step[0] - 2) < 0.01);
+    assert_int_equal(lw_run_figures_check("nanotron host-op=85;Composer traffic=1.5", &err), LW_OK);
+    assert_int_equal(lw_run_figures_check("nanotron speed=85", &err), LW_EINVAL);
+    assert_int_equal(lw_run_figures_check("nanotron host-op=", &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "found 'nanotron host-op='"));
+}
+
 static void a_failed_run_is_right_where_it_does_not_fit(void **unused)
 {
     struct lw_validation v;
@@ -125,6 +165,8 @@ int main(void)
         cmocka_unit_test(a_row_is_a_case_with_its_step_and_memory),
         cmocka_unit_test(no_measured_column_reaches_a_prediction),
         cmocka_unit_test(rows_that_cannot_be_expressed_are_listed_with_their_reason),
+        cmocka_unit_test(a_batch_that_is_not_its_micro_batches_is_passed_over),
+        cmocka_unit_test(a_fitted_figure_can_be_replaced),
         cmocka_unit_test(a_failed_run_is_right_where_it_does_not_fit),
         cmocka_unit_test(ranks_of_a_sweep_are_correlated),
     };
