@@ -14,8 +14,8 @@ import sys
 
 FACTORS = (0.7, 0.85, 0.93, 1.07, 1.15, 1.3)
 FIGURES = {
-    "nanotron_ultrascale": ["nanotron host-op=85", "p5-playbook host-tensor=25",
-                            "p5-playbook host-tensor-stage=230", "p5-playbook stage-message=500"],
+    "nanotron_ultrascale": ["nanotron host-op=78", "p5-playbook host-tensor=25",
+                            "p5-playbook host-tensor-stage=250", "p5-playbook stage-message=450"],
     "vtrain_ground_truth_single": ["Megatron-DeepSpeed host-op=68"],
     "mpt_fsdp": ["Composer traffic=1.75"],
     "narayanan2021_table1_weak_scaling": ["Megatron-LM 202 traffic=1.275"],

@@ -7,7 +7,7 @@
 #define SWEEP "nanotron_ultrascale"
 
 static const struct lw_run_figure figures[] = {
-    {"nanotron", LW_RUN_HOST_OP, "host time per kernel", "us", 85, SWEEP, 874},
+    {"nanotron", LW_RUN_HOST_OP, "host time per kernel", "us", 78, SWEEP, 874},
     {"Megatron-DeepSpeed", LW_RUN_HOST_OP, "host time per kernel", "us", 68,
      "vtrain_ground_truth_single", 720},
     {"Composer", LW_RUN_TRAFFIC, "traffic of kernels without products", "", 1.75, "mpt_fsdp", 150},
@@ -16,8 +16,8 @@ static const struct lw_run_figure figures[] = {
     {"p5-playbook", LW_RUN_HOST_TENSOR, "host time per tensor collective and rank, between nodes",
      "us", 25, SWEEP, 874},
     {"p5-playbook", LW_RUN_HOST_TENSOR_STAGE,
-     "host time per tensor collective and rank, stages on several nodes", "us", 230, SWEEP, 874},
-    {"p5-playbook", LW_RUN_STAGE_MESSAGE, "message between stages on 512 devices", "ms", 500, SWEEP,
+     "host time per tensor collective and rank, stages on several nodes", "us", 250, SWEEP, 874},
+    {"p5-playbook", LW_RUN_STAGE_MESSAGE, "message between stages on 512 devices", "ms", 450, SWEEP,
      874},
 };
 

@@ -227,22 +227,40 @@ static void full_attention(struct transformer *t, int64_t q, int64_t kv)
     keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
 }
 
+/* The ring's results are joined step by step: what a step gives is added to the sum, after one
+ * kernel for the rows' exponents; backward adds the gradients of queries, and of keys and values
+ * (NVIDIA/TransformerEngine, pytorch/attention: context parallelism by messages). */
+static void join_step(struct transformer *t, int64_t q, int64_t kv, int64_t sums)
+{
+    traces_builder_part(&t->b,
+                        &(struct traces_cost){.forward_bytes = 3 * q, .input_bytes = 3 * q});
+    traces_builder_part(&t->b,
+                        &(struct traces_cost){.forward_bytes = 3 * sums, .input_bytes = 6 * kv});
+}
+
+/* Ranks that share a sequence run it as a ring: as many kernels as ranks, on a rank's share of the
+ * keys each. The messages between them are taken as hidden. */
 static void flash_attention(struct transformer *t, int64_t q, int64_t kv)
 {
-    int64_t flops = 4 * t->tokens * t->seq * t->hidden;
+    int64_t flops = 4 * t->tokens * t->seq * t->hidden, share = part_of(t->seq, t->b.shape.context);
     int64_t sums = 4 * t->tokens * t->heads, width = t->hidden / t->heads;
+    int64_t steps = t->b.shape.context > 1 ? t->b.shape.context : 1;
     struct lw_attention a = {.batch = t->batch, .heads = divided(t->heads, t->tp),
-                             .kv_heads = divided(t->kv_heads, t->tp),
-                             .seq_q = part_of(t->seq, t->b.shape.context),
-                             .seq_k = t->seq, .qk_width = width, .v_width = width,
+                             .kv_heads = divided(t->kv_heads, t->tp), .seq_q = share,
+                             .seq_k = share, .qk_width = width, .v_width = width,
                              .dtype = t->b.dtype, .causal = t->causal,
                              .speed = t->b.shape.attention_speed};
 
-    traces_builder_part(&t->b, &(struct traces_cost){.forward_flops = flops,
-                                                     .forward_bytes = 2 * q + 2 * kv + sums,
-                                                     .input_flops = flops / 2 * 5,
-                                                     .input_bytes = 4 * q + 4 * kv + sums,
-                                                     .attention = a});
+    for (int64_t i = 0; i < steps; i++) {
+        int64_t part = i == 0 ? flops - flops / steps * (steps - 1) : flops / steps;
+        traces_builder_part(&t->b, &(struct traces_cost){.forward_flops = part,
+                                                         .forward_bytes = 2 * q + 2 * kv + sums,
+                                                         .input_flops = part / 2 * 5,
+                                                         .input_bytes = 4 * q + 4 * kv + sums,
+                                                         .attention = a});
+        if (i > 0)
+            join_step(t, q, kv, sums);
+    }
     transformer_keep(t, sums, false);
 }
 

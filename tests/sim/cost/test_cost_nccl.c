@@ -219,7 +219,9 @@ static void every_known_cluster_answers(void **unused)
                 for (size_t o = 0; o < sizeof ops / sizeof *ops && on * nodes > 1; o++, n++) {
                     struct lw_cost_answer a =
                         ask(&c, ops[o], 1 << 20, on * nodes, nodes, LW_REDUCER_AUTO);
-                    assert_string_equal(a.model, "nccl");
+                    if (c.n_tables == 0)
+                        assert_string_equal(a.model, "nccl");
+                    assert_non_null(strstr(a.model, "nccl"));
                     assert_true(a.time > 0 && a.latency > 0 && a.latency <= a.time &&
                                 a.n_channels > 0);
                 }

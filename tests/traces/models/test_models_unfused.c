@@ -87,6 +87,31 @@ static void the_host_launches_collectives(void **unused)
     }
 }
 
+/* Four ranks of a sequence against one of a sequence of a quarter: as many tokens, three more
+ * kernels of attention, and three times two that join their results. */
+static void ranks_of_a_sequence_run_a_ring(void **unused)
+{
+    enum { RANKS = 4, LOCAL = TOKENS / RANKS, Q = 2 * LOCAL * HIDDEN, ROWS = 4 * LOCAL * HEADS };
+    const int64_t kv = 2 * LOCAL * KV_WIDTH;
+    struct traces_model_shape s = {.batch = BATCH, .layers = LAYERS, .hidden = HIDDEN,
+                                   .heads = HEADS, .kv_heads = KV, .ffn = FFN, .vocab = VOCAB};
+    struct lw_workload w[2];
+    (void)unused;
+
+    for (int k = 0; k < 2; k++) {
+        s.seq = k ? SEQ : SEQ / RANKS;
+        s.context = k ? RANKS : 0;
+        assert_int_equal(traces_model_build("llama-2-7b", &s, &cluster.device, &w[k], NULL), LW_OK);
+    }
+    const struct lw_module *a = &w[0].modules[BLOCK], *b = &w[1].modules[BLOCK];
+    assert_int_equal(b->forward_bytes - a->forward_bytes,
+                     (RANKS - 1) * (2 * Q + 2 * kv + ROWS + 3 * Q + 3 * ROWS));
+    assert_int_equal(b->forward_flops - a->forward_flops,
+                     4 * (int64_t)LOCAL * HIDDEN * (SEQ - SEQ / RANKS));
+    lw_workload_free(&w[0]);
+    lw_workload_free(&w[1]);
+}
+
 static int load(void **unused)
 {
     (void)unused;
@@ -106,6 +131,7 @@ int main(void)
         cmocka_unit_test(forward_bytes_are_those_of_the_kernels),
         cmocka_unit_test(sums_take_ten_bytes_a_parameter),
         cmocka_unit_test(the_host_launches_collectives),
+        cmocka_unit_test(ranks_of_a_sequence_run_a_ring),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
