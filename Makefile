@@ -80,8 +80,8 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check stress torture test demo bench validate-here validate-tables install format \
-        check-layers check-headers fuzz run-fuzz help golden-update tidy \
+.PHONY: all deps check stress torture test demo bench validate-here validate-tables run-errors \
+        install format check-layers check-headers fuzz run-fuzz help golden-update tidy \
         format-check clean
 all: $(BUILD)/lapwing $(BUILD)/liblapwing.so plugins
 
@@ -311,6 +311,9 @@ bench: $(BUILD)/lapwing
 validate-tables: $(BUILD)/lapwing
 	@mkdir -p out && nice tests/analysis/validate/tables.sh $(BUILD)/lapwing out/tables ../shared
 
+run-errors: validate-tables
+	python3 tests/analysis/validate/run_errors.py out/tables ../shared analysis/validate/run_errors.c
+
 validate-here: $(BUILD)/lapwing
 	@mkdir -p out && rm -f out/validate.db*
 	$(BUILD)/lapwing validate --here --db out/validate.db
@@ -355,6 +358,7 @@ help:
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
 	@echo "make torture MINUTES=60   kills, damaged files, hostile connections"
 	@echo "make validate-tables every published table of GPU runs in ../shared: errors by family (minutes)"
+	@echo "make run-errors     the same, into the errors that sim prints"
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=    make deb: a Debian package"

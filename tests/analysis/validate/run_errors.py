@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Errors of predicted runs by device and parallelism, as the rows of analysis/validate/run_errors.c.
+"""Write the rows of analysis/validate/run_errors.c: errors of predicted runs by device and parallelism.
 
-    run_errors.py OUT SHARED      OUT: the JSON of `make validate-tables`; SHARED: the tables
+    run_errors.py OUT SHARED FILE      OUT: the JSON of `make validate-tables`; SHARED: the tables
 """
 import csv
 import glob
@@ -33,7 +33,7 @@ def rows_of(path):
 
 
 def main():
-    out, shared = sys.argv[1:3]
+    out, shared, file = sys.argv[1:4]
     found = {}
     for path in sorted(glob.glob(out + "/*.json")):
         table = os.path.basename(path)[:-5]
@@ -51,11 +51,18 @@ def main():
             split = size(row, "tp") > 1 or size(row, "pp") > 1
             if device:
                 found.setdefault((device, split), []).append(abs(c["error_pct"]))
+    lines = []
     for (device, split), errors in sorted(found.items()):
         errors.sort()
-        print('    {"%s", %s, %d, %.1f, %.1f},'
-              % (device, "true" if split else "false", len(errors), sum(errors) / len(errors),
-                 errors[min(len(errors) - 1, int(0.9 * len(errors)))]))
+        lines.append('    {"%s", %s, %d, %.1f, %.1f},\n'
+                     % (device, "true" if split else "false", len(errors),
+                        sum(errors) / len(errors),
+                        errors[min(len(errors) - 1, int(0.9 * len(errors)))]))
+    with open(file) as f:
+        text = f.read()
+    head, rest = text.split("rows[] = {\n")
+    with open(file, "w") as f:
+        f.write(head + "rows[] = {\n" + "".join(lines) + rest[rest.index("};"):])
 
 
 main()

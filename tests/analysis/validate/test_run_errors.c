@@ -1,0 +1,82 @@
+/* The table of errors that `sim` prints against the validation that it is made from. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/validate/csv_rows.h"
+#include "analysis/validate/run_errors.h"
+#include "analysis/validate/validate_kinds.h"
+
+static const char TABLE[] = "../shared/papers/dlperf_gpt_v100_oneflow_megatron.csv";
+
+struct sum {
+    double abs_pct;
+    int32_t n;
+};
+
+/* Cases are named TABLE:ROW/FRAMEWORK; split: tensor or pipeline groups of more than one rank. */
+static void add_up(const struct lw_validation *v, const struct lw_rows *rows, struct sum sums[2])
+{
+    for (int32_t i = 0; i < v->n_cases; i++) {
+        int32_t row = atoi(strchr(v->cases[i].id, ':') + 1);
+        bool split = atoi(lw_rows_cell(rows, row, "t")) * atoi(lw_rows_cell(rows, row, "p")) > 1;
+        sums[split].abs_pct += fabs(v->cases[i].error_pct);
+        sums[split].n++;
+    }
+}
+
+/* The only table of V100. */
+static void the_rows_of_v100_are_those_of_its_table(void **unused)
+{
+    struct lw_validation v = {0};
+    struct sum sums[2] = {{0, 0}, {0, 0}};
+    struct lw_rows rows;
+    struct lw_input in;
+    struct lw_err err;
+    (void)unused;
+
+    if (access(TABLE, R_OK) != 0) {
+        fprintf(stderr, "skipped: %s is not here\n", TABLE);
+        skip();
+    }
+    assert_int_equal(lw_input_read(TABLE, 0, &in, &err), LW_OK);
+    assert_int_equal(lw_validate_runs(&in, &v, &err), LW_OK);
+    assert_int_equal(lw_validation_judge(&v, &err), LW_OK);
+    assert_int_equal(lw_rows_read(&in, &rows, &err), LW_OK);
+    add_up(&v, &rows, sums);
+    for (int split = 0; split < 2; split++) {
+        const struct lw_run_errors *e = lw_run_errors_of("V100-SXM2-16GB", split);
+        assert_non_null(e);
+        assert_int_equal(e->n, sums[split].n);
+        double mean = sums[split].abs_pct / sums[split].n;
+        if (fabs(e->mean_abs_pct - mean) > 0.051)
+            fail_msg("%g %% in run_errors.c, %g %% now: make run-errors", e->mean_abs_pct, mean);
+    }
+    lw_rows_free(&rows);
+    lw_validation_free(&v);
+    lw_input_free(&in);
+}
+
+static void an_unknown_device_has_no_errors(void **unused)
+{
+    (void)unused;
+    assert_null(lw_run_errors_of("abacus", false));
+    assert_null(lw_run_errors_of(NULL, true));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_rows_of_v100_are_those_of_its_table),
+        cmocka_unit_test(an_unknown_device_has_no_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
