@@ -16,6 +16,7 @@
 #include "exec/tensors/flops_compute.h"
 #include "exec/tensors/sparse_memory.h"
 #include "shared/plan/op.h"
+#include "shared/plan/uses.h"
 
 enum { VALUES = 3 /* in one element while it is computed: exec/tensors/stage_values.c */ };
 
@@ -257,18 +258,19 @@ static void note_units(const struct exec_tensors *m, int32_t role, struct exec_l
 }
 
 /* Parameters in flat buffers of weights that a program frees. */
-static void note_given_up(struct exec_tensors *m)
+static enum lw_status note_given_up(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
+    bool *temporary = lw_calloc((size_t)p->n_buckets + 1, sizeof *temporary);
 
-    for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
-        if (op->kind != LW_OP_FREE || op->bucket < 0 || !lw_plan_is_weights(p, op->bucket))
-            continue;
-        const struct lw_bucket *b = &p->buckets[op->bucket];
-        for (int32_t s = 0; s < b->n_slots; s++)
-            m->given_up[p->slots[b->first_slot + s]] = true;
-    }
+    if (!temporary)
+        return lw_fail_nomem(err);
+    lw_plan_temporary_weights(p, temporary);
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        for (int32_t s = 0; temporary[b] && s < p->buckets[b].n_slots; s++)
+            m->given_up[p->slots[p->buckets[b].first_slot + s]] = true;
+    lw_free(temporary);
+    return LW_OK;
 }
 
 /* Which of its communicator's ops each is: the number that all members, or both ends, agree on. */
@@ -540,8 +542,7 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     for (int32_t s = 0; s < p->n_shards; s++)
         if (p->shards[s].owner >= 0)
             m->sharded[p->shards[s].param] = true;
-    note_given_up(m);
-    return LW_OK;
+    return note_given_up(m, err);
 }
 
 /* A run that compares first goes on in this layout. */

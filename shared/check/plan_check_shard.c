@@ -14,6 +14,7 @@
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
+#include "shared/plan/uses.h"
 
 struct shard_check {
     const struct lw_plan *p;
@@ -214,16 +215,8 @@ static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, 
     return LW_OK;
 }
 
-/* Weights that a program frees are sent again and again, before each use: terms.c. */
-static void note_temporary(struct shard_check *k)
-{
-    for (int32_t i = 0; i < k->p->n_ops; i++)
-        if (k->p->ops[i].kind == LW_OP_FREE && k->p->ops[i].bucket >= 0 &&
-            lw_plan_is_weights(k->p, k->p->ops[i].bucket))
-            k->temporary[k->p->ops[i].bucket] = true;
-}
-
-/* The stage's temporary weights count as sent. */
+/* Weights that a program frees are sent again and again, before each use (terms.c): they count as
+ * sent. */
 static void begin_sent(struct shard_check *k, struct lw_program g)
 {
     const struct lw_plan *p = k->p;
@@ -321,7 +314,7 @@ enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err)
         k.next[i] = k.first[p->shards[i].param];
         k.first[p->shards[i].param] = i;
     }
-    note_temporary(&k);
+    lw_plan_temporary_weights(p, k.temporary);
     s = check_replicas(p, err);
     for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
         for (int32_t r = 0; s == LW_OK && p->variants[v].ends_step && r < p->n_roles; r++)

@@ -42,6 +42,17 @@ static enum lw_status index_modules(struct lw_uses *u, struct lw_err *err)
     return LW_OK;
 }
 
+bool lw_plan_temporary_weights(const struct lw_plan *p, bool *temporary)
+{
+    bool any = false;
+
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LW_OP_FREE && p->ops[i].bucket >= 0 &&
+            lw_plan_is_weights(p, p->ops[i].bucket))
+            any = temporary[p->ops[i].bucket] = true;
+    return any;
+}
+
 enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err)
 {
     *u = (struct lw_uses){.p = p, .variant = -1, .role = -1, .here_stage = -1};
@@ -56,10 +67,7 @@ enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct l
     if (!u->reduces || !u->bucket_of || !u->copied_in || !u->copied_out || !u->here ||
         !u->temporary || !u->held || !u->module_first)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == LW_OP_FREE && p->ops[i].bucket >= 0 &&
-            lw_plan_is_weights(p, p->ops[i].bucket))
-            u->has_temporary = u->temporary[p->ops[i].bucket] = true;
+    u->has_temporary = lw_plan_temporary_weights(p, u->temporary);
     for (int32_t i = 0; !u->has_copies && i < p->n_params; i++)
         u->has_copies = p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i);
     return index_modules(u, err);
@@ -160,6 +168,8 @@ static enum lw_status find_held(struct lw_uses *u, struct lw_err *err)
     memset(u->held, -1, 2 * (size_t)p->n_buckets * sizeof *u->held);
     for (int32_t i = 0; u->has_temporary && i < 2 * p->n_passes - p->repeat_from; i++) {
         int32_t v = lw_plan_variant_of_pass(p, i);
+        if (v == before[0] && v == before[1])
+            continue;
         for (int32_t b = 0; v == u->variant && seen && b < p->n_buckets; b++)
             if ((there[b] < 0) != (u->held[b] < 0))
                 return lw_fail(err, LW_EPLAN, "variant '%s': the weights of bucket %d are gathered "
@@ -168,8 +178,7 @@ static enum lw_status find_held(struct lw_uses *u, struct lw_err *err)
         if (v == u->variant && !seen)
             memcpy(u->held, there, (size_t)p->n_buckets * sizeof *there);
         seen = seen || v == u->variant;
-        if (v != before[0] || v != before[1])
-            follow_gathers(u, v, there);
+        follow_gathers(u, v, there);
         if (p->variants[v].ends_step)
             memset(there, -1, (size_t)p->n_buckets * sizeof *there);
         before[1] = before[0];

@@ -57,6 +57,9 @@ struct lw_uses {
     struct lw_arena room, program_room;
 };
 
+/* temporary[n_buckets], of zeros: set for weights that a program of the plan frees; false: none. */
+bool lw_plan_temporary_weights(const struct lw_plan *p, bool *temporary);
+
 /* The plan's indexes are in range. lw_uses_free also after a failure. */
 enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err);
 /* From here on ops of this program are asked about. */
