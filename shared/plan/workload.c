@@ -178,6 +178,9 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
                        "the first parameter of the group, which is tied to none");
         if (first->numel != p->numel || first->dtype != p->dtype)
             return bad(err, "params", i, "tied", p->tied, "a parameter of the same size and dtype");
+        if (first->trainable != p->trainable)
+            return bad(err, "params", i, "tied", p->tied,
+                       "a parameter with the same \"trainable\"");
     }
     if (p->ready_ps < -1 || p->ready_ps > backward)
         return lw_fail(err, LW_EFORMAT,

@@ -116,6 +116,8 @@ static void damaged_files_are_refused_by_place(void **state)
         {"\"tied\": 0", "\"tied\": 4", "at params[4].tied: found 4, allowed: -1 to 3"},
         {"\"tied\": 0", "\"tied\": 1",
          "at params[4].tied: found 1, allowed: a parameter of the same size and dtype"},
+        {"\"tied\": 0", "\"tied\": 0, \"trainable\": false",
+         "at params[4].tied: found 0, allowed: a parameter with the same \"trainable\""},
         {"33000}", "70000.376}",
          "at params[2].ready_ns: found 70000.376, allowed: 0 to the length "
          "of the backward, 70000.375"},
