@@ -238,7 +238,7 @@ static void place_all_copies(struct exec_tensors *m)
                     place_copies(m, v, last, r);
 }
 
-/* Flat buffers of weights that are given up, and the class that gathers them in any pass of a
+/* Flat buffers of weights that are freed, and the class that gathers them in any pass of a
  * step. */
 static void note_units(const struct exec_tensors *m, int32_t role, struct exec_layout *l)
 {
@@ -251,14 +251,14 @@ static void note_units(const struct exec_tensors *m, int32_t role, struct exec_l
         for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
             int32_t b = p->ops[i].kind == LW_OP_ALL_GATHER ? p->ops[i].bucket : -1;
             if (b >= 0 && lw_plan_is_weights(p, b) && p->buckets[b].n_slots > 0 &&
-                m->given_up[p->slots[p->buckets[b].first_slot]])
+                m->temporary[p->slots[p->buckets[b].first_slot]])
                 l->units_comm[b] = p->ops[i].comm;
         }
     }
 }
 
 /* Parameters in flat buffers of weights that a program frees. */
-static enum lw_status note_given_up(struct exec_tensors *m, struct lw_err *err)
+static enum lw_status note_temporary(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     bool *temporary = lw_calloc((size_t)p->n_buckets + 1, sizeof *temporary);
@@ -268,7 +268,7 @@ static enum lw_status note_given_up(struct exec_tensors *m, struct lw_err *err)
     lw_plan_temporary_weights(p, temporary);
     for (int32_t b = 0; b < p->n_buckets; b++)
         for (int32_t s = 0; temporary[b] && s < p->buckets[b].n_slots; s++)
-            m->given_up[p->slots[p->buckets[b].first_slot + s]] = true;
+            m->temporary[p->slots[p->buckets[b].first_slot + s]] = true;
     lw_free(temporary);
     return LW_OK;
 }
@@ -532,17 +532,17 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     const struct lw_plan *p = m->plan;
 
     m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
-    m->given_up = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->given_up);
+    m->temporary = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->temporary);
     m->data_member = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->data_member);
     m->expert_member = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->expert_member);
-    if (!m->sharded || !m->given_up || !m->data_member || !m->expert_member)
+    if (!m->sharded || !m->temporary || !m->data_member || !m->expert_member)
         return lw_fail_nomem(err);
     index_members(p, LW_COMM_DATA, m->data_member);
     index_members(p, LW_COMM_EXPERT_DATA, m->expert_member);
     for (int32_t s = 0; s < p->n_shards; s++)
         if (p->shards[s].owner >= 0)
             m->sharded[p->shards[s].param] = true;
-    return note_given_up(m, err);
+    return note_temporary(m, err);
 }
 
 /* A run that compares first goes on in this layout. */

@@ -34,7 +34,7 @@ struct exec_layout {
     int64_t *wire_at;      /* [n_buckets] what is reduced; = stage_at unless cast */
     int32_t *divisor;      /* [n_buckets] members of the group that reduces it; 1 = nobody */
     int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights which a program
-                            * of the plan gives up again; -1 = none such */
+                            * of the plan frees again; -1 = none such */
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
     bool *apart;           /* [n_ops] its place is no other's, in any variant */
     int32_t *before_of;    /* [n_ops] the message whose place it took over; -1 = none */
@@ -75,7 +75,7 @@ struct exec_tensors {
                                   * a flat buffer is narrowed */
     int64_t *state_at;           /* [n_params] offset in masters and state, elements */
     bool *sharded;               /* [n_params] its shards have owners */
-    bool *given_up;              /* [n_params] a member keeps its own shards alone */
+    bool *temporary;             /* [n_params] a member keeps its own shards alone */
     int32_t *data_member;        /* [n_ranks] place in the data group; 0 without one */
     int32_t *expert_member;      /* [n_ranks] the same in the group that shares its experts */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */

@@ -140,7 +140,7 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
     struct held h = {"weight", (enum lw_dtype)p->params[param].dtype,
                      (const char *)m->ranks[rank].weights + m->weight_at[param], k->ref.own};
 
-    if (!m->given_up[param])
+    if (!m->temporary[param])
         LW_TRY(compare(k, param, rank, &h, 0, n, err));
     if (!m->sharded[param])
         return compare_state(k, param, rank, 0, n, err);
@@ -148,7 +148,7 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
         const struct lw_shard *x = &p->shards[s];
         if (x->param != param || !exec_shard_is_mine(m, s, rank))
             continue;
-        if (m->given_up[param])
+        if (m->temporary[param])
             LW_TRY(compare(k, param, rank, &h, x->first, x->numel, err));
         if (p->params[param].trainable)
             LW_TRY(compare_state(k, param, rank, x->first, x->numel, err));

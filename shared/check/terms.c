@@ -424,7 +424,7 @@ static enum lw_status check_there(const struct lw_terms *k, int32_t module, stru
         if (k->uses->temporary[b] && k->gathered_by[b] < 0)
             return wrong(k,
                          k->freed_by[b] < 0 ? "uses weights that were never gathered"
-                                            : "uses weights that are given up by ",
+                                            : "uses weights that are freed by ",
                          k->freed_by[b], err);
     }
     return LW_OK;

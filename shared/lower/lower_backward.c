@@ -115,11 +115,11 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         if (i + 1 == back->n_stretches && k->after >= 0)
             *output = k->after;
         if (last)
-            lw_write_give_up(k, x, s->module);
+            lw_write_free_units(k, x, s->module);
         if (reduce && !k->pass->after_backward)
             LW_TRY(lw_write_ready(k, x, back->ready + s->first_ready, s->n_ready, err));
     }
-    lw_write_give_up_root(k, x);
+    lw_write_free_root(k, x);
     return LW_OK;
 }
 
@@ -148,9 +148,9 @@ static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t
         }
         add_keys(k, d, m, LW_OP_REDUCE_SCATTER, -1);
         output = k->after >= 0 ? k->after : k->last_compute;
-        lw_write_give_up(k, x, m);
+        lw_write_free_units(k, x, m);
     }
-    lw_write_give_up_root(k, x);
+    lw_write_free_root(k, x);
     return output;
 }
 

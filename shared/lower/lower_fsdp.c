@@ -6,7 +6,7 @@
  *   ZeRO-2  the same, but gradients take room from the first backward that writes into a bucket until
  *           the bucket is reduced.
  *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
- *           before the module's forward and again before its backward, and given up after each;
+ *           before the module's forward and again before its backward, and freed after each;
  *           the last module of a part keeps them, because its backward comes first. With
  *           --root-unit the modules outside the blocks are one unit, which stays from its first use
  *           to the end of the backward (torch/distributed/fsdp: the root is not resharded after
@@ -332,7 +332,7 @@ static struct lw_op memory_op(const struct lw_writer *k, enum lw_op_kind kind, i
     return op;
 }
 
-/* Room, then the weights: after what runs now, and after the last time they were given up. */
+/* Room, then the weights: after what runs now, and after the last time they were freed. */
 static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer)
 {
     const struct lw_part_buffer *f = &x->d->shards.buffers[buffer];
@@ -414,13 +414,13 @@ static bool frees_units(const struct lw_writer *k, const struct lw_writer_part *
     return x->unit_there && !stays;
 }
 
-void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
     if (frees_units(k, x))
         free_units(k, x, module, false);
 }
 
-void lw_write_give_up_root(struct lw_writer *k, struct lw_writer_part *x)
+void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x)
 {
     for (int32_t m = 0; frees_units(k, x) && m < x->d->w->n_modules; m++)
         free_units(k, x, m, true);

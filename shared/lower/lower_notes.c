@@ -101,9 +101,9 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
                            "parameters below %" PRId64 " elements, stay and are all-gathered after "
                            "the optimizer", h->n_buffers - n_kept,
                         d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT,
-                        d->s->reshard ? ", given up after forward and backward"
-                        : lw_part_keeps_units(d) ? ", given up after the step's last backward"
-                                                 : ", given up after the backward",
+                        d->s->reshard ? ", freed after forward and backward"
+                        : lw_part_keeps_units(d) ? ", freed after the step's last backward"
+                                                 : ", freed after the backward",
                         n_kept, d->s->persist);
     if (d->s->micro_batches > 1 || d->s->no_sync > 0)
         lw_builder_note(b, lw_part_reduces_each(d)

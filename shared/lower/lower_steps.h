@@ -246,8 +246,8 @@ enum { LW_PREFETCH_DEFAULT = 1 };
 enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
                                     struct lw_arena *room, struct lw_err *err);
 void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
-void lw_write_give_up(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
-void lw_write_give_up_root(struct lw_writer *k, struct lw_writer_part *x); /* after a backward */
+void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
+void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x); /* after a backward */
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
 /* lower_clip.c, nothing of it without --clip: the norm's buckets, one per stage; then its chain

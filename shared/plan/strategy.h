@@ -57,7 +57,7 @@ struct lw_strategy {
     enum lw_recompute recompute;
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
-    bool reshard;                  /* ZeRO-3: weights are given up after the forward too */
+    bool reshard;                  /* ZeRO-3: weights are freed after the forward too */
     bool root_unit;                /* ZeRO-3: modules outside the blocks are one unit, kept until
                                     * the backward's end */
     bool sequence_parallel;        /* activations between split layers are cut over the tensor group */

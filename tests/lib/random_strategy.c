@@ -104,7 +104,7 @@ static void give_number(struct lw_strategy *s, const char *name, int64_t value)
     give(s, name, text);
 }
 
-/* ZeRO-3: the module's own units; what stays, what is gathered ahead, what is given up. */
+/* ZeRO-3: the module's own units; what stays, what is gathered ahead, what is freed. */
 static void draw_gathering(struct prng *r, struct lw_strategy *s)
 {
     s->bucket_policy = LW_BUCKET_C10D_2;

@@ -99,10 +99,10 @@ static void one_bucket_is_padded_to_equal_shares(void **state)
 /* --- ZeRO-3 -------------------------------------------------------------------------------------- */
 
 /* Units c, b, a as they complete, their weights buffers 3, 4, 5. One ahead: a and b are gathered at
- * the start, c when a's forward begins; a and b are given up after their forward, c is kept for its
+ * the start, c when a's forward begins; a and b are freed after their forward, c is kept for its
  * backward. Backward gathers b beside c's, then a beside b's. A unit is gathered
  * into room beside the own share; gradients have room until they are reduced. */
-static void modules_gather_before_and_give_up_behind(void **state)
+static void modules_are_gathered_before_and_freed_after_use(void **state)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
@@ -134,7 +134,7 @@ static void small_parameters_persist(void **state)
            "0:0+51@0 0:51+49@1 1:0+100@0 1:100+100@1 2:0+2@1 3:0+150@0 3:150+150@1");
 }
 
-/* Nothing ahead, nothing given up after the forward: three gathers, each alone. */
+/* Nothing ahead, nothing freed after the forward: three gathers, each alone. */
 static void weights_may_stay_until_their_backward(void **state)
 {
     struct tiny t;
@@ -351,7 +351,7 @@ static void faults_around_gathered_weights_are_named(void **state)
     expect_fault(&p, "op 5 (forward, module 0) of 'first' for role 'data' does not wait for op 1 (all_gather");
 
     p = build_third();
-    op = find(&p, LW_OP_ALL_GATHER, 3); /* b, for its backward: not before it was given up */
+    op = find(&p, LW_OP_ALL_GATHER, 3); /* b, for its backward: not before it was freed */
     p.ops[find(&p, LW_OP_ALLOC, 3)].n_deps = 0;
     expect_fault(&p, "does not wait for");
 
@@ -360,7 +360,7 @@ static void faults_around_gathered_weights_are_named(void **state)
     p.ops[op].kind = LW_OP_BARRIER;
     p.ops[op].bytes = 0;
     p.ops[op].bucket = -1;
-    expect_fault(&p, "(backward, module 0) of 'first' for role 'data' uses weights that are given up by");
+    expect_fault(&p, "(backward, module 0) of 'first' for role 'data' uses weights that are freed by");
 
     p = build_third();
     op = find(&p, LW_OP_FREE, 4); /* a stays over the optimizer */
@@ -810,7 +810,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_are_cut_into_shares),
         cmocka_unit_test(one_bucket_is_padded_to_equal_shares),
-        cmocka_unit_test(modules_gather_before_and_give_up_behind),
+        cmocka_unit_test(modules_are_gathered_before_and_freed_after_use),
         cmocka_unit_test(small_parameters_persist),
         cmocka_unit_test(weights_may_stay_until_their_backward),
         cmocka_unit_test(weights_stay_over_passes_without_synchronisation),
