@@ -192,6 +192,16 @@ char *lw_arena_strdup(struct lw_arena *a, const char *s)
     return lw_arena_strndup(a, s, strlen(s));
 }
 
+void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size)
+{
+    if (n != 0 && (n & (n - 1)) != 0)
+        return items;
+    void *grown = n < INT32_MAX / 2 ? lw_arena_alloc(a, n ? 2 * (int64_t)n : 1, size) : NULL;
+    if (grown && n > 0)
+        memcpy(grown, items, (size_t)n * size);
+    return grown;
+}
+
 void lw_arena_free(struct lw_arena *a)
 {
     for (; a->adopted; a->adopted = a->adopted->next)

@@ -37,6 +37,9 @@ char *lw_arena_strdup(struct lw_arena *a, const char *s);         /* NULL only w
  * still the caller's. */
 int lw_arena_adopt(struct lw_arena *a, void *block);
 char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len);
+/* Room for element n of an array of the arena that doubles when it is full: items, or a copy with
+ * zeroed rest; NULL without memory. */
+void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size);
 void lw_arena_free(struct lw_arena *a);
 
 #endif

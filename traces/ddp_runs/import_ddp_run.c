@@ -66,33 +66,13 @@ static lw_ps read_median(struct reader *r)
 /* Room for element n of an arena array that doubles; elements are moved. */
 static void *one_more(struct reader *r, void *items, int32_t n, size_t size)
 {
-    void *grown;
+    void *room = lw_arena_more(&r->g->arena, items, n, size);
 
-    if (n != 0 && (n & (n - 1)) != 0)
-        return items;
-    if (n >= INT32_MAX / 2) {
-        r->nomem = true;
-        return NULL;
-    }
-    grown = lw_arena_alloc(&r->g->arena, n ? 2 * (int64_t)n : 1, size);
-    r->nomem |= !grown;
-    if (grown && n > 0)
-        memcpy(grown, items, (size_t)n * size);
-    return grown;
+    r->nomem |= !room;
+    return room;
 }
 
 /* --- the model and the profile of one process --- */
-
-static enum lw_dtype read_dtype(struct reader *r)
-{
-    enum lw_dtype dtype = LW_F32;
-    struct lw_err err;
-    const char *name = lw_json_string(r->j, NULL);
-
-    if (!lw_json_failed(r->j) && lw_dtype_parse(name, &dtype, &err) != LW_OK)
-        lw_json_fail(r->j, "%s", err.msg);
-    return dtype;
-}
 
 static void read_param(struct reader *r)
 {
@@ -107,7 +87,7 @@ static void read_param(struct reader *r)
         else if (lw_json_key_is(r->j, "numel"))
             p.numel = lw_json_int64(r->j);
         else if (lw_json_key_is(r->j, "dtype"))
-            p.dtype = read_dtype(r);
+            p.dtype = lw_dtype_read(r->j);
         else if (lw_json_key_is(r->j, "requires_grad"))
             p.trainable = lw_json_bool(r->j);
     }

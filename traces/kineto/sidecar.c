@@ -57,18 +57,6 @@ static int64_t read_size(struct reader *r)
     return n;
 }
 
-static enum lw_dtype read_dtype(struct reader *r)
-{
-    enum lw_dtype dtype = LW_F32;
-    struct lw_err err;
-    size_t len;
-    const char *name = lw_json_string(r->json, &len);
-
-    if (!lw_json_failed(r->json) && lw_dtype_parse(name, &dtype, &err) != LW_OK)
-        lw_json_fail(r->json, "%s", err.msg);
-    return dtype;
-}
-
 /* Array of integers (null = -1) under the cursor, moved into the arena. */
 static int64_t *read_ints(struct reader *r, int32_t *n)
 {
@@ -95,15 +83,10 @@ static int64_t *read_ints(struct reader *r, int32_t *n)
 /* Room for one more element of an arena array that doubles; elements are moved. */
 static void *one_more(struct reader *r, void *items, int32_t n, size_t size)
 {
-    void *grown;
+    void *room = lw_arena_more(&r->s->arena, items, n, size);
 
-    if (n != 0 && (n & (n - 1)) != 0)
-        return items;
-    grown = lw_arena_alloc(&r->s->arena, n ? 2 * (int64_t)n : 1, size);
-    r->nomem |= !grown;
-    if (grown && n > 0)
-        memcpy(grown, items, (size_t)n * size);
-    return grown;
+    r->nomem |= !room;
+    return room;
 }
 
 static void read_param(struct reader *r)
@@ -120,7 +103,7 @@ static void read_param(struct reader *r)
         else if (lw_json_key_is(r->json, "numel"))
             p.numel = read_size(r);
         else if (lw_json_key_is(r->json, "dtype"))
-            p.dtype = read_dtype(r);
+            p.dtype = lw_dtype_read(r->json);
         else if (lw_json_key_is(r->json, "requires_grad"))
             p.requires_grad = lw_json_bool(r->json);
         else if (lw_json_key_is(r->json, "sparse"))
@@ -145,7 +128,7 @@ static void read_buffer(struct reader *r)
         else if (lw_json_key_is(r->json, "numel"))
             b.numel = read_size(r);
         else if (lw_json_key_is(r->json, "dtype"))
-            b.dtype = read_dtype(r);
+            b.dtype = lw_dtype_read(r->json);
     }
     if (b.numel < 0 && !lw_json_failed(r->json))
         lw_json_fail(r->json, "a buffer needs \"numel\"");
@@ -195,6 +178,7 @@ static void read_list(struct reader *r, void (*element)(struct reader *))
         element(r);
 }
 
+/* The median, and of the step its quartiles. */
 static void read_summary(struct reader *r, int64_t *median, int64_t *p25, int64_t *p75)
 {
     if (!lw_json_enter(r->json, LW_JSON_OBJECT))
@@ -212,21 +196,24 @@ static void read_summary(struct reader *r, int64_t *median, int64_t *p25, int64_
 static void read_measured(struct reader *r)
 {
     struct traces_measured *m = &r->s->measured;
+    const struct {
+        const char *key;
+        int64_t *median;
+    } fields[] = {{"step_ns", &m->step_ns},
+                  {"zero_grad_ns", &m->zero_grad_ns},
+                  {"forward_ns", &m->forward_ns},
+                  {"backward_ns", &m->backward_ns},
+                  {"optimizer_ns", &m->optimizer_ns}};
 
     if (!lw_json_enter(r->json, LW_JSON_OBJECT))
         return;
-    while (lw_json_next(r->json)) {
-        if (lw_json_key_is(r->json, "step_ns"))
-            read_summary(r, &m->step_ns, &m->step_p25_ns, &m->step_p75_ns);
-        else if (lw_json_key_is(r->json, "zero_grad_ns"))
-            read_summary(r, &m->zero_grad_ns, NULL, NULL);
-        else if (lw_json_key_is(r->json, "forward_ns"))
-            read_summary(r, &m->forward_ns, NULL, NULL);
-        else if (lw_json_key_is(r->json, "backward_ns"))
-            read_summary(r, &m->backward_ns, NULL, NULL);
-        else if (lw_json_key_is(r->json, "optimizer_ns"))
-            read_summary(r, &m->optimizer_ns, NULL, NULL);
-    }
+    while (lw_json_next(r->json))
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+            if (lw_json_key_is(r->json, fields[i].key)) {
+                read_summary(r, fields[i].median, i == 0 ? &m->step_p25_ns : NULL,
+                             i == 0 ? &m->step_p75_ns : NULL);
+                break;
+            }
 }
 
 static void read_logged(struct reader *r)

@@ -29,6 +29,27 @@ static void memory_from_an_arena_is_zero_and_aligned(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
+static void a_growing_array_keeps_its_elements(void **state)
+{
+    struct lw_arena a = {0};
+    int32_t *v = NULL;
+
+    (void)state;
+    for (int32_t n = 0; n < 1000; n++) {
+        v = lw_arena_more(&a, v, n, sizeof *v);
+        assert_non_null(v);
+        v[n] = 3 * n;
+    }
+    for (int32_t n = 0; n < 1000; n++)
+        assert_int_equal(v[n], 3 * n);
+    lw_alloc_fail_at(1); /* 2^20 elements: a block of its own */
+    assert_null(lw_arena_more(&a, v, 1 << 19, sizeof *v));
+    lw_alloc_fail_at(0);
+    assert_null(lw_arena_more(&a, v, 1 << 30, sizeof *v));
+    lw_arena_free(&a);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
 static void an_overflowing_size_is_refused(void **state)
 {
     struct lw_arena a = {0};
@@ -177,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_from_an_arena_is_zero_and_aligned),
+        cmocka_unit_test(a_growing_array_keeps_its_elements),
         cmocka_unit_test(an_overflowing_size_is_refused),
         cmocka_unit_test(every_failing_allocation_of_a_build_is_reported_and_leaks_nothing),
         cmocka_unit_test(the_hash_sees_decisions_and_not_their_notes),

@@ -119,6 +119,25 @@ static void a_terminal_decides_by_its_width(void **unused)
     assert_non_null(strstr(out, "1234567  a long text that says\xe2\x80\xa6"));
 }
 
+static void the_end_of_a_table_prints_and_frees_it(void **unused)
+{
+    static const char *const titles[] = {"what", ">time"};
+    struct lw_table *t = lw_table_new(2, titles);
+    struct lw_err err = {0};
+    char *out = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&out, &n);
+    (void)unused;
+
+    lw_table_cell(t, "a");
+    lw_table_ns(t, 1500);
+    assert_int_equal(lw_table_end(t, f, 2, &err), LW_OK);
+    assert_int_equal(lw_table_end(NULL, f, 2, &err), LW_ENOMEM);
+    fclose(f);
+    assert_string_equal(out, "  what      time\n  ----  --------\n  a     1.500 us\n");
+    free(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +145,7 @@ int main(void)
         cmocka_unit_test(the_widest_text_is_cut_with_an_ellipsis),
         cmocka_unit_test(numbers_are_never_cut),
         cmocka_unit_test(a_terminal_decides_by_its_width),
+        cmocka_unit_test(the_end_of_a_table_prints_and_frees_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
