@@ -16,7 +16,7 @@ struct lw_sim_replayed_time {
 
 struct lw_sim_replayed_step {
     const char *name;
-    bool measured; /* false: its period is none, as it begins on the host and ends on the device */
+    bool measured; /* false: has no period: it would begin on the host and end on the device */
     struct lw_sim_replayed_time period, host;
     struct lw_sim_replayed_time *rank_period, *rank_host; /* [n_ranks] */
 };

@@ -10,7 +10,7 @@
 /* Finds out whether the ranks share their cores (m->core_want), and when their collectives moved
  * data. After the collectives were matched. */
 enum lw_status replay_share_cores(struct replay_maker *m);
-/* Of [from, to) on a thread, what it would have computed alone; busy: what it did. */
+/* How long the ops of [from, to) on a thread would have run alone. */
 int64_t replay_compute_alone(const struct replay_maker *m, const struct replay_rank *r,
                              const struct replay_host *h, int64_t from, int64_t to);
 /* How long the collective of that row takes, with nothing beside it where cores are shared. */

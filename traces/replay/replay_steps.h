@@ -25,8 +25,8 @@ int32_t traces_replay_first(const struct traces_replay *r);
 
 /* Sort the rows of one simulated or recorded pass into steps: 0 is what ran before the first one.
  * Device ops go by who launched them. All else goes by when it ended, so that a step
- * ends with its last device op; rows after the last step's end are dropped. With traces_replay_first(r) + 1
- * steps of warm-up lw_timeline_summarize then gives the periods above. */
+ * ends with its last device op; rows after the last step's end are dropped. With
+ * traces_replay_first(r) + 1 steps of warm-up, lw_timeline_summarize gives the periods above. */
 enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_timeline *t,
                                     struct lw_err *err);
 /* Periods of the rows of a pass, divided or not: periods[n_steps]; rank -1: of all. */

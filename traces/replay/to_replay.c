@@ -128,8 +128,8 @@ static enum lw_status take_steps(struct replay_maker *m)
     return LW_OK;
 }
 
-/* How long the device already ran what was launched before the recording when the host made its
- * first call. That one moment is no start of an op that is computed: these ops are the first. */
+/* How long the device had run ops launched before the recording when the host made its first call.
+ * These ops come before all others, so no start that is computed depends on a recorded one. */
 static int64_t lead_ns(const struct replay_rank *r)
 {
     int64_t first = r->p.start_ns;

@@ -170,8 +170,8 @@ static enum lw_status note_wrapper(struct importer *m)
 
     if (w < TRACES_WRAPPER_FSDP1)
         return LW_OK;
-    return note(m, "the run used %s: a parameter is what one gradient accumulates (a flat parameter "
-                   "counts as one); plan it with --zero 3",
+    return note(m, "the run used %s: a parameter is what one gradient accumulates (a flat "
+                   "parameter counts as one); plan it with --zero 3",
                 traces_wrapper_name(w));
 }
 
@@ -243,16 +243,17 @@ static enum lw_status note_sizes(struct importer *m)
                        "all-reduce that carried it (%d all-reduces of known size)",
                     z->n_bucket, m->profile.n_gradients, z->n_buckets));
     if (z->n_undefined > 0)
-        LW_TRY(assume(m, "%d of %d gradients are not tensors in the trace (fused into the backward, "
-                       "sparse, or unused): one element each is assumed",
+        LW_TRY(assume(m, "%d of %d gradients are not tensors in the trace (fused into the "
+                         "backward, sparse, or unused): one element each is assumed",
                     z->n_undefined, m->profile.n_gradients));
     if (z->n_total > 0 && !z->optimizer)
-        LW_TRY(assume(m, "%d of %d gradients have no recorded size: shared out from --elements %lld",
+        LW_TRY(assume(m, "%d of %d gradients have no recorded size: shared out from --elements "
+                         "%lld",
                     z->n_total, m->profile.n_gradients, (long long)m->choice->n_elements));
     if (z->n_total > 0 && z->optimizer)
         LW_TRY(assume(m, "%d of %d gradients have no recorded size: at most %lld elements in all, "
-                       "shared out, as %s takes %.3f ms and moves %d bytes per element at %.4g GB/s "
-                       "(%s); --elements N gives the true total",
+                       "shared out, as %s takes %.3f ms and moves %d bytes per element at %.4g "
+                       "GB/s (%s); --elements N gives the true total",
                     z->n_total, m->profile.n_gradients, (long long)z->total_numel, z->optimizer,
                     (double)z->optimizer_ns / 1e6, z->bytes_per_element, z->bytes_per_s / 1e9,
                     m->choice->memory.source));
@@ -308,8 +309,8 @@ static enum lw_status match_list(struct importer *m)
                            m->main->file, k, p->numel[k], param->name, s->file, param->numel);
     }
     return s->n_ready > 0 ? LW_OK
-                          : assume(m, "which gradient is whose is not recorded: taken in reverse order "
-                                    "of registration of %s",
+                          : assume(m, "which gradient is whose is not recorded: taken in reverse "
+                                      "order of registration of %s",
                                  base_name(s->file));
 }
 
@@ -365,7 +366,8 @@ static enum lw_status nameless_params(struct importer *m)
             .name = "", .numel = p->numel[k], .dtype = p->dtype[k], .module = p->module_of[k],
             .tied = -1, .trainable = true, .used = true, .ready_ps = -1};
     }
-    LW_TRY(assume(m, "the trace names no parameter: %sregistration order taken to be the ready order "
+    LW_TRY(assume(m, "the trace names no parameter: %sregistration order taken to be the ready "
+                     "order "
                    "backwards", m->sizes.total_numel ? "" : "sizes from the gradients' shapes, "));
     if (!p->dtype_known)
         LW_TRY(assume(m, "element types of gradients are not recorded: float32 assumed"));
@@ -484,8 +486,8 @@ static enum lw_status fill_passed(struct importer *m)
     for (int32_t i = 0; i < w->n_modules; i++)
         if (w->modules[i].output_bytes < 0)
             w->modules[i].output_bytes = w->modules[i ? i - 1 : first].output_bytes;
-    return assume(m, "bytes passed between modules are the first input of the next module (%d of %d "
-                   "recorded, the others taken to pass on what they get)",
+    return assume(m, "bytes passed between modules are the first input of the next module (%d of "
+                     "%d recorded, the others taken to pass on what they get)",
                 n_known, w->n_modules);
 }
 
@@ -568,8 +570,8 @@ static enum lw_status note_others(struct importer *m, const struct traces_source
     }
     if (n_forward + n_backward == 0)
         return LW_OK;
-    return note(m, "%s: %lld all-reduces of the forward and %lld inside ops of the backward are no "
-                   "gradient buckets (tensor parallelism, losses): they stay in the modules' "
+    return note(m, "%s: %lld all-reduces of the forward and %lld inside ops of the backward are "
+                   "not gradient buckets (tensor parallelism, losses): they stay in the modules' "
                    "times, waiting inside",
                 base_name(s->file), (long long)n_forward, (long long)n_backward);
 }

@@ -13,7 +13,7 @@
 #define ENGINE "autograd::engine::evaluate_function: "
 #define MEGATRON "../shared/traces/kineto/megatron_tp2_2xV100_rank0.json.gz"
 
-static void an_empty_step_at_the_end_is_none(void **state)
+static void an_empty_last_step_is_dropped(void **state)
 {
     struct traces_source s;
 
@@ -65,7 +65,7 @@ static void gradients_are_reduced_by_their_hooks_or_after_the_last_one(void **st
 
 /* Tensor parallelism of two ranks: none of the 13 all-reduces of 24,576 and 2,048 bytes is of a
  * gradient. */
-static void megatrons_tensor_parallel_all_reduces_are_no_buckets(void **state)
+static void megatrons_tensor_parallel_all_reduces_are_not_buckets(void **state)
 {
     struct traces_choice choice = {.step = -1, .memory = {900e9, "test"}};
     struct traces_source s;
@@ -86,7 +86,7 @@ static void megatrons_tensor_parallel_all_reduces_are_no_buckets(void **state)
     assert_int_equal(w.recorded.n_buckets, 0);
     for (int32_t i = 0; i < w.n_notes; i++)
         said |= strstr(w.notes[i], "8 all-reduces of the forward and 5 inside ops of the backward "
-                                   "are no gradient buckets") != NULL;
+                                   "are not gradient buckets") != NULL;
     assert_true(said);
     lw_workload_free(&w);
     traces_source_free(&s);
@@ -95,9 +95,9 @@ static void megatrons_tensor_parallel_all_reduces_are_no_buckets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_step_at_the_end_is_none),
+        cmocka_unit_test(an_empty_last_step_is_dropped),
         cmocka_unit_test(gradients_are_reduced_by_their_hooks_or_after_the_last_one),
-        cmocka_unit_test(megatrons_tensor_parallel_all_reduces_are_no_buckets),
+        cmocka_unit_test(megatrons_tensor_parallel_all_reduces_are_not_buckets),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
