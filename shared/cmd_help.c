@@ -8,6 +8,7 @@
 #include "shared/base/record.h"
 #include "shared/plan/strategy.h"
 #include "shared/base/table.h"
+#include "shared/base/wrap.h"
 
 static void list_commands(void)
 {
@@ -24,7 +25,7 @@ static void list_commands(void)
 static void list_rows(const struct lw_strategy_option *o)
 {
     for (int v = 0; o->values[v]; v++)
-        printf("      %-20s %s\n", o->values[v], o->helps[v]);
+        lw_put_wrapped(stdout, o->helps[v], printf("      %-20s ", o->values[v]), LW_TEXT_COLUMNS);
 }
 
 static void list_values(const struct lw_strategy_option *o)
@@ -47,7 +48,8 @@ static void list_strategy(void)
            "Sizes: KiB MiB GiB = 2^n, KB MB GB = 10^n, bare = bytes.\n\n");
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *o = lw_strategy_option(i);
-        printf("  --%s %s\n      %s\n", o->name, o->arg, o->help);
+        printf("  --%s %s\n", o->name, o->arg);
+        lw_put_wrapped(stdout, o->help, printf("      "), LW_TEXT_COLUMNS);
         if (o->helps)
             list_rows(o);
         else if (o->values)

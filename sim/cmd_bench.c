@@ -13,7 +13,8 @@
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[w-ar|w-ddp|3d|streams|queue|cost|plan|plan-3d|store|dispatch|by-hand|overlap|import FILE] "
+    .synopsis = "[w-ar | w-ddp | 3d | streams | queue | cost | plan | plan-3d | store | dispatch | "
+                "by-hand | overlap | import FILE] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
     .about = "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
              "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), a "

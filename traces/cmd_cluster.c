@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "shared/cli/cli.h"
-#include "shared/cli/cli_help.h"
+#include "shared/base/wrap.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/base/jsonout.h"
@@ -86,7 +86,7 @@ static void put_json(const struct lw_cluster *c)
 
 static void put_heading(const struct lw_cluster *c)
 {
-    lw_cli_put_wrapped(stdout, c->about, printf("%s: ", c->name), 100);
+    lw_put_wrapped(stdout, c->about, printf("%s: ", c->name), 100);
     if (c->n_nodes)
         printf("%d node%s of", c->n_nodes, c->n_nodes == 1 ? "" : "s");
     else

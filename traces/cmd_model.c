@@ -8,6 +8,7 @@
 #include "shared/files/files.h"
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
+#include "shared/base/wrap.h"
 #include "traces/models/hf_config.h"
 #include "traces/models/models.h"
 
@@ -99,13 +100,13 @@ static void put_text(const struct lw_workload *w, const char *output)
            lw_format_ps(forward, lw_workload_forward_ps(w)),
            lw_format_ps(backward, lw_workload_backward_ps(w)),
            lw_format_ps(optimizer, w->optimizer_ps));
-    printf("forward %.4g flops of matrix products; activations kept %s, with selective recomputation "
-           "%s, with full %s\n",
-           (double)sum_of(w, sums[0].at), lw_format_bytes(none, sum_of(w, sums[3].at)),
+    printf("forward %.4g flops of matrix products\n", (double)sum_of(w, sums[0].at));
+    printf("activations kept %s, with selective recomputation %s, with full %s\n",
+           lw_format_bytes(none, sum_of(w, sums[3].at)),
            lw_format_bytes(part, sum_of(w, sums[4].at)),
            lw_format_bytes(full, sum_of(w, sums[5].at)));
     for (int32_t i = 0; i < w->n_notes; i++)
-        printf("  %s\n", w->notes[i]);
+        lw_put_paragraph(stdout, "  ", w->notes[i]);
     if (output)
         printf("wrote %s\n", output);
 }

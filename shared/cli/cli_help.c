@@ -7,22 +7,7 @@
 
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
-
-void lw_cli_put_wrapped(FILE *f, const char *text, int column, int width)
-{
-    int at = column;
-
-    while (*text) {
-        int word = (int)strcspn(text, " ");
-        if (at > column && at + 1 + word > width) {
-            fprintf(f, "\n%*s", column, "");
-            at = column;
-        }
-        at += fprintf(f, "%s%.*s", at > column ? " " : "", word, text);
-        text += word + strspn(text + word, " ");
-    }
-    fputc('\n', f);
-}
+#include "shared/base/wrap.h"
 
 static void put_options(FILE *f, const struct lw_opt *table)
 {
@@ -40,14 +25,15 @@ static void put_options(FILE *f, const struct lw_opt *table)
             fprintf(f, "\n%*s", HELP_COLUMN, "");
         else
             fprintf(f, "%*s", HELP_COLUMN - n, "");
-        lw_cli_put_wrapped(f, table->help, HELP_COLUMN, 80);
+        lw_put_wrapped(f, table->help, HELP_COLUMN, 80);
     }
 }
 
 void lw_cli_help_text(FILE *f, const struct lw_usage *u, const struct lw_opt *table)
 {
-    fprintf(f, "usage: lapwing %s %s\n\n", u->command, u->synopsis);
-    lw_cli_put_wrapped(f, u->about, 0, 80);
+    lw_put_wrapped(f, u->synopsis, fprintf(f, "usage: lapwing %s ", u->command), LW_TEXT_COLUMNS);
+    fputc('\n', f);
+    lw_put_wrapped(f, u->about, 0, 80);
     if (table->name)
         fputc('\n', f);
     put_options(f, table);

@@ -14,8 +14,4 @@ void lw_cli_help_words(FILE *f, const struct lw_opt *table);
 void lw_cli_help_json(FILE *f, const struct lw_usage *u, const struct lw_opt *table);
 enum lw_status lw_cli_help_csv(FILE *f, const struct lw_opt *table, struct lw_err *err);
 
-/* Text from `column` on, where the cursor stands, in lines of at most `width`; the next lines begin
- * at the same column. */
-void lw_cli_put_wrapped(FILE *f, const char *text, int column, int width);
-
 #endif

@@ -11,6 +11,7 @@
 #include "shared/base/jsonout.h"
 #include "shared/plan/plan_diff.h"
 #include "shared/base/table.h"
+#include "shared/base/wrap.h"
 
 static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
 
@@ -163,7 +164,7 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
     show_passes(p);
     printf("\ndecisions, and the rules after them\n");
     for (int32_t i = 0; i < p->n_notes; i++)
-        printf("  %s\n", p->notes[i]);
+        lw_put_paragraph(stdout, "  ", p->notes[i]);
     return LW_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "shared/timeline/summary_print.h"
 
 #include "shared/base/table.h"
+#include "shared/base/wrap.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/rank_period.h"
@@ -163,21 +164,25 @@ void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,
 void lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *plan, FILE *f)
 {
     const struct lw_memory_peak *m = &s->memory;
-    char bytes[32], name[32];
+    char bytes[32], name[32], text[512], before[32];
+    size_t n = 0;
 
     if (m->rank < 0)
         return;
-    fprintf(f, "memory of rank %d at its peak", m->rank);
+    snprintf(before, sizeof before, "memory of rank %d ", m->rank);
+    n += (size_t)snprintf(text, sizeof text, "at its peak");
     if (m->op >= 0)
-        fprintf(f, ", at %s of step %d", lw_op_name(plan->ops[m->op].kind), m->step);
+        n += (size_t)snprintf(text + n, sizeof text - n, ", at %s of step %d",
+                              lw_op_name(plan->ops[m->op].kind), m->step);
     for (int i = 0; i < LW_N_MEMORY; i++) {
         snprintf(name, sizeof name, "%s", lw_memory_name((enum lw_memory)i));
         for (char *c = name; *c; c++)
             *c = *c == '_' ? ' ' : *c;
         if (m->bytes[i] > 0)
-            fprintf(f, "%s %s %s", i ? "," : ":", name, lw_format_bytes(bytes, m->bytes[i]));
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s %s %s", i ? "," : ":", name,
+                                  lw_format_bytes(bytes, m->bytes[i]));
     }
-    fprintf(f, "\n");
+    lw_put_paragraph(f, before, text);
 }
 
 void lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory)

@@ -12,6 +12,7 @@
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
 #include "shared/base/table.h"
+#include "shared/base/wrap.h"
 
 struct bucket_times {
     int32_t bucket;
@@ -245,7 +246,7 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
                 answers(x) ? "" : ": too much, so what-ifs on this recording are refused");
     text_recorded_parts(r, f);
     for (int32_t i = 0; i < r->plan->n_notes; i++)
-        fprintf(f, "assumption: %s\n", r->plan->notes[i]);
+        lw_put_paragraph(f, "assumption: ", r->plan->notes[i]);
     return LW_OK;
 }
 
