@@ -121,8 +121,8 @@ static void a_terminal_decides_by_its_width(void **unused)
 
 static void the_end_of_a_table_prints_and_frees_it(void **unused)
 {
-    static const char *const titles[] = {"what", ">time"};
-    struct lw_table *t = lw_table_new(2, titles);
+    static const char *const two[] = {"what", ">time"};
+    struct lw_table *t = lw_table_new(2, two);
     struct lw_err err = {0};
     char *out = NULL;
     size_t n = 0;
