@@ -77,6 +77,26 @@ static void check_periods(const struct replay_run *x, const char *name)
     free(p);
 }
 
+/* Whatever the device lags: nothing is busy for longer than the period that it is shown of, and a
+ * recording without device ops computes. */
+static void check_shares(struct replay_run *x, const char *name)
+{
+    struct lw_summary s;
+
+    assert_int_equal(traces_replay_divide(&x->r, &x->t, NULL), LW_OK);
+    assert_int_equal(lw_timeline_summarize(&x->t, &x->r.plan, 1 + traces_replay_first(&x->r), &s,
+                                           NULL), LW_OK);
+    for (int32_t i = 0; i < s.n_ranks; i++) {
+        const struct lw_measure *m = &s.ranks[i];
+        lw_ps period = m->end - m->start;
+        if (m->compute_busy > period || m->copy_busy > period || m->comm_busy > period)
+            fail_msg("%s: busy for longer than its period", name);
+        assert_int_equal(m->compute_busy + m->exposed_copy + m->exposed_comm + m->idle, period);
+        assert_true(x->r.has_device || m->compute_busy > 0);
+    }
+    lw_summary_free(&s);
+}
+
 static void replay_file(const char *folder, const char *name)
 {
     struct traces_source s;
@@ -93,6 +113,7 @@ static void replay_file(const char *folder, const char *name)
             fail_msg("%s: %s is off by %.2f %%", name, x.r.steps[k].name, e);
     }
     check_periods(&x, name);
+    check_shares(&x, name);
     replay_run_free(&x);
     traces_source_free(&s);
 }
