@@ -40,6 +40,7 @@ static struct count {
               {"hostile connections", 0, 0}};
 enum { STORE, RANKS, FILES, HELLOS, N_COUNTS };
 static long cut_short; /* kills that fell between the first moment of a run and its end */
+static long launcher_hangs; /* mpirun does not end although each of its ranks has */
 
 static uint64_t draw(uint64_t below)
 {
@@ -97,6 +98,8 @@ static pid_t start(const char *words)
     _exit(127);
 }
 
+static pid_t one_of(pid_t session);
+
 /* What hangs, for whoever reads the report. */
 static void show_session(pid_t session)
 {
@@ -109,7 +112,9 @@ static void show_session(pid_t session)
         printf("ps: no answer\n");
 }
 
-/* Its exit status, 128 + signal, or -1: it was killed after limit_s, and its processes are shown. */
+enum { HANGS = -1, HANGS_ALONE = -2 }; /* the latter: no process of this program is left in it */
+
+/* Its exit status, 128 + signal, or that it was killed after limit_s; its processes are shown. */
 static int finish(pid_t child, double limit_s)
 {
     double until = now_s() + limit_s;
@@ -117,10 +122,11 @@ static int finish(pid_t child, double limit_s)
 
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (now_s() > until) {
+            bool alone = one_of(child) == 0;
             show_session(child);
             kill(-child, SIGKILL);
             waitpid(child, &status, 0);
-            return -1;
+            return alone ? HANGS_ALONE : HANGS;
         }
         wait_s(0.002);
     }
@@ -284,7 +290,8 @@ static void kill_rank(void)
     rc = finish(child, 40);
     kill(-child, SIGKILL);
     counts[RANKS].tried++;
-    if (rc == 0 || rc == -1)
+    launcher_hangs += rc == HANGS_ALONE;
+    if (rc == 0 || rc == HANGS)
         lost(RANKS, "%s: exit %d", words, rc);
     if (!all_end(child, 30)) /* ranks of a dead mpirun see that it is gone */
         lost(RANKS, "%s: a rank outlives the others", words);
@@ -480,6 +487,8 @@ static int report(void)
         failed += counts[i].lost > 0 || counts[i].tried == 0;
     }
     printf("%ld predictions were killed between their first moment and their end\n", cut_short);
+    if (launcher_hangs > 0)
+        printf("%ld times mpirun did not end though its ranks had\n", launcher_hangs);
     if (counts[STORE].tried >= 100 && cut_short == 0) {
         printf("LOST: no kill fell into a prediction, so nothing was tried\n");
         failed++;
