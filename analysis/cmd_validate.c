@@ -1,10 +1,12 @@
 /* lapwing validate: predictions beside what was measured, with bars. */
 #include <stdio.h>
+#include <string.h>
 
 #include "analysis/validate/netbench_fit.h"
 #include "analysis/validate/run_figures.h"
 #include "analysis/validate/validate_kinds.h"
 #include "analysis/validate/validate_here.h"
+#include "exec/launch/multi_process.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
@@ -69,6 +71,10 @@ static enum lw_status work(const struct lw_validate_here *here, char **files, in
 
     for (int i = 0; status == LW_OK && !here && i < n; i++)
         status = add_file(files[i], &v, err);
+    if (here && here->id && here->id->rank > 0) { /* rank 0 judges and prints */
+        lw_validation_free(&v);
+        return status;
+    }
     if (status == LW_OK)
         status = lw_validation_judge(&v, err);
     if (status == LW_OK)
@@ -81,19 +87,54 @@ static enum lw_status work(const struct lw_validate_here *here, char **files, in
     return status;
 }
 
+/* Who runs the ranks of --here: this process, this one of several, or processes that it starts
+ * (*status: how those ended). true: nothing is left to do. */
+static bool find_ranks(struct lw_validate_here *h, const char *backend, struct exec_identity *id,
+                       bool spawn, int *status, struct lw_err *err)
+{
+    struct exec_spawned spawned = {0};
+    bool found = false;
+
+    *status = exec_backend_find(backend, &h->backend, err);
+    if (*status == LW_OK)
+        *status = exec_identity_read(id, &found, err);
+    if (found && id->n_ranks > 1)
+        h->id = id;
+    if (h->n_ranks == 0)
+        h->n_ranks = h->id ? id->n_ranks
+                     : spawn || h->loop || h->backend == &exec_backend_threads ? 2 : 1;
+    if (*status == LW_OK && h->id && h->n_ranks != id->n_ranks)
+        *status = lw_fail(err, LW_EUSAGE, "--ranks %lld, and %s started %d processes",
+                          (long long)h->n_ranks, id->source, id->n_ranks);
+    if (*status != LW_OK || !spawn || h->id)
+        return *status != LW_OK;
+    *status = exec_spawn((int32_t)h->n_ranks, exec_opening_limit(0), NULL, NULL, &spawned, err);
+    if (spawned.rank_0_ended)
+        lw_cli_no_json();
+    *status = *status == LW_OK ? spawned.exit_status : *status;
+    return true;
+}
+
 int cmd_validate(int argc, char **argv)
 {
     enum lw_format format = LW_FORMAT_TEXT;
-    struct lw_validate_here here = {.n_ranks = 2, .n_steps = 20};
-    bool on = false;
+    struct lw_validate_here here = {.n_steps = 20};
+    struct exec_identity id;
+    bool on = false, spawn = false;
     char command[1024];
-    const char *curves = NULL, *figures = NULL;
+    const char *curves = NULL, *figures = NULL, *backend = "threads", *transport = NULL;
     const struct lw_opt table[] = {
         {"here", 0, LW_OPT_FLAG, &on, NULL, "predict and execute a grid of strategies on this machine",
          0, 0},
         {"cluster", 'c', LW_OPT_STRING, &here.cluster_file, "FILE",
          "with --here: a calibration of this machine (calibrate first)", 0, 0},
-        {"ranks", 0, LW_OPT_INT, &here.n_ranks, "N", "with --here: ranks of a row (2)", 2, 64},
+        {"backend", 0, LW_OPT_STRING, &backend, "NAME", "with --here: what executes (threads)", 0,
+         0},
+        {"transport", 0, LW_OPT_STRING, &transport, "loop",
+         "with --here, nccl: all ranks as streams of one GPU", 0, 0},
+        {"spawn", 0, LW_OPT_FLAG, &spawn, NULL, "with --here: start one process per rank", 0, 0},
+        {"ranks", 0, LW_OPT_INT, &here.n_ranks, "N",
+         "with --here: ranks of a row (2, what a launcher started, or 1 on a GPU)", 1, 64},
         {"steps", 0, LW_OPT_INT, &here.n_steps, "N", "with --here: measured steps of a row (20)", 1,
          100000},
         {"only", 0, LW_OPT_STRING, &here.only, "WORDS", "with --here: rows whose name holds this", 0,
@@ -120,6 +161,8 @@ int cmd_validate(int argc, char **argv)
         return lw_cli_usage("validate", "needs files of measurements, or --here");
     if (!on && (here.cluster_file || here.only || here.db))
         return lw_cli_usage("validate", "-c, --only and --db go with --here");
+    if (transport && strcmp(transport, "loop") != 0)
+        return lw_cli_usage("validate", "--transport %s: validate knows 'loop'", transport);
     if (on && curves)
         return lw_cli_usage("validate", "--fit-curves needs files, not --here");
     if (curves)
@@ -127,6 +170,10 @@ int cmd_validate(int argc, char **argv)
     here.command = command;
     here.workload_files = argv + 1;
     here.n_workload_files = n;
+    here.loop = transport != NULL;
+    int status = LW_OK;
+    if (on && find_ranks(&here, backend, &id, spawn, &status, &err))
+        return status > 0 ? status : lw_cli_end("validate", (enum lw_status)status, &err);
     return lw_cli_end("validate", work(on ? &here : NULL, argv + 1, n, figures, format, &err),
                       &err);
 }

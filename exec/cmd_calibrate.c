@@ -183,7 +183,7 @@ int cmd_calibrate(int argc, char **argv)
         {"backend", 0, LW_OPT_STRING, &backend, "NAME", "what to measure with (threads)", 0, 0},
         {"transport", 0, LW_OPT_STRING, &transport, "loop",
          "nccl: all ranks as streams of one GPU", 0, 0},
-        {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2, or what a launcher started)", 2, 64},
+        {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2, or what a launcher started)", 1, 64},
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"max-bytes", 0, LW_OPT_SIZE, &o.max_bytes, "BYTES",
          "largest message, 16MiB to 1GiB (256MiB)", 0, 0},

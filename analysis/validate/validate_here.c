@@ -5,12 +5,17 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
-#include "exec/calibrate/calibrate.h"
 #include "analysis/study/store_exec_run.h"
+#include "exec/calibrate/calibrate.h"
+#include "exec/launch/multi_process.h"
 #include "exec/run/run.h"
+#include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "sim/cost/cost_model.h"
@@ -21,7 +26,7 @@ enum { WARMUP = 3, TRIES = 3, WORDS = 160 };
 #define DISTURBED 0.02
 #define LEAST_STEP_PS (40 * LW_PS_PER_MS) /* of a built-in model on one rank */
 
-/* N: as many ranks as are measured; 2N: twice as many. */
+/* N: as many ranks as are measured; 2N: twice as many, where all ranks are in one process. */
 struct row {
     const char *series, *name, *strategy;
 };
@@ -73,6 +78,17 @@ struct here {
     int32_t family, shown;      /* judged, and only shown */
     int32_t done, all;          /* rows, for the progress bar */
 };
+
+/* Ranks that are processes or have a device each are as many as there are. */
+static bool fixed_ranks(const struct here *h)
+{
+    return h->o->id || (h->o->backend != &exec_backend_threads && !h->o->loop);
+}
+
+static bool leads(const struct here *h)
+{
+    return !h->o->id || h->o->id->rank == 0;
+}
 
 /* One row while it is predicted and run. */
 struct case_run {
@@ -138,12 +154,18 @@ static enum lw_status predict(const struct here *h, struct case_run *c, struct l
 static enum lw_status run_once(const struct here *h, struct case_run *c, struct lw_err *err)
 {
     struct lw_exec_options options = lw_exec_options_default();
+    struct lw_exec_team team = {.run = -1};
     struct lw_exec_result made = {0};
 
+    options.backend = h->o->backend;
+    options.loop = h->o->loop;
     options.n_steps = (int32_t)h->o->n_steps;
     options.n_warmup = WARMUP;
     options.ranks_per_node = lw_sim_cost(&h->cluster).ranks_per_node;
-    enum lw_status s = lw_exec_run(&c->plan, &options, &made, err);
+    enum lw_status s = h->o->id
+                           ? lw_exec_team_run(&c->plan, &options, h->o->id, &team, &made, err)
+                           : lw_exec_run(&c->plan, &options, &made, err);
+    exec_rendezvous_close(team.rendezvous);
     if (s == LW_OK && (c->result.n_steps == 0 || made.others_share < c->result.others_share)) {
         struct lw_exec_result other = c->result;
         c->result = made;
@@ -160,8 +182,7 @@ static enum lw_status execute(const struct here *h, struct case_run *c, struct l
     do
         LW_TRY(run_once(h, c, err));
     while (++tries < TRIES && c->result.others_share > DISTURBED);
-    return lw_timeline_summarize(&c->result.timeline, &c->plan, c->result.n_warmup, &c->measured,
-                                 err);
+    return LW_OK;
 }
 
 /* --- what becomes of it --- */
@@ -191,7 +212,7 @@ static enum lw_status store(const struct here *h, const struct case_run *c, stru
     lw_store_close(db);
     LW_TRY(s);
     info.kind = LW_RUN_EXEC;
-    info.backend = exec_backend_threads.name;
+    info.backend = h->o->backend->name;
     info.honesty = exec_honesty_name(c->result.honesty);
     info.n_warmup = c->result.n_warmup;
     return cmd_exec_store(h->o->db, &info, &c->result, &c->measured, LW_OK, "", &run, err);
@@ -241,9 +262,13 @@ static enum lw_status name_plan(const struct here *h, const struct row *row, str
 static enum lw_status run_case(const struct here *h, const struct row *row, int32_t series,
                                struct case_run *c, struct lw_err *err)
 {
+    if (!leads(h))
+        return execute(h, c, err);
     LW_TRY(name_plan(h, row, &c->plan, err));
     LW_TRY(predict(h, c, err));
     LW_TRY(execute(h, c, err));
+    LW_TRY(lw_timeline_summarize(&c->result.timeline, &c->plan, c->result.n_warmup, &c->measured,
+                                 err));
     if (h->o->db)
         LW_TRY(store(h, c, err));
     return add_case(h, row, series, c, err);
@@ -278,6 +303,8 @@ static enum lw_status try_row(struct here *h, const struct row *row, int32_t ser
 
 static bool is_chosen(const struct here *h, const struct row *row)
 {
+    if (fixed_ranks(h) && strcmp(row->series, "oversubscribed") == 0)
+        return false;
     return !h->o->only || strstr(row->name, h->o->only);
 }
 
@@ -347,21 +374,75 @@ static enum lw_status all_workloads(struct here *h, struct lw_err *err)
 
 /* --- the cluster --- */
 
+static enum lw_status send_file(const struct here *h, struct exec_rendezvous *r, int fd,
+                                const char *name, struct lw_err *err)
+{
+    struct stat s = {0};
+    int64_t bytes = 0;
+
+    if (leads(h)) {
+        LW_TRY(lw_cluster_write(&h->cluster, name, err));
+        bytes = fstat(fd, &s) == 0 ? (int64_t)s.st_size : 0;
+    }
+    LW_TRY(exec_rendezvous_broadcast(r, &bytes, sizeof bytes, err));
+    if (bytes <= 0 || bytes > INT32_MAX || ftruncate(fd, (off_t)bytes) != 0)
+        return lw_fail(err, LW_EIO, "the calibration of rank 0 has %lld bytes", (long long)bytes);
+    void *text = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (text == MAP_FAILED)
+        return lw_fail_nomem(err);
+    enum lw_status status = exec_rendezvous_broadcast(r, text, (int32_t)bytes, err);
+    munmap(text, (size_t)bytes);
+    return status;
+}
+
+/* All ranks plan with the cluster of rank 0, which is sent as the text of its file. */
+static enum lw_status share_cluster(struct here *h, struct lw_err *err)
+{
+    struct exec_agreement same = {.plan_hash = "validate", .program = LW_VERSION};
+    struct exec_rendezvous *r = NULL;
+    char name[32];
+    int fd = memfd_create("cluster", MFD_CLOEXEC);
+
+    if (fd < 0)
+        return lw_fail(err, LW_EIO, "no memory for the calibration of rank 0");
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    snprintf(same.backend, sizeof same.backend, "%s", h->o->backend->name);
+    enum lw_status s = exec_rendezvous_open(h->o->id, &same, exec_opening_limit(0), NULL, &r, err);
+    if (s == LW_OK)
+        s = send_file(h, r, fd, name, err);
+    if (s == LW_OK && !leads(h)) {
+        lw_cluster_free(&h->cluster);
+        s = lw_cluster_read(name, &h->cluster, err);
+    }
+    exec_rendezvous_close(r);
+    close(fd);
+    return s;
+}
+
+static enum lw_status read_cluster(struct here *h, struct lw_err *err)
+{
+    LW_TRY(lw_cluster_find(h->o->cluster_file, &h->cluster, err));
+    if (h->cluster.calibrated)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "-c %s: '%s' is not calibrated; --here wants what `lapwing "
+                                   "calibrate -o FILE` wrote, or no -c", h->o->cluster_file,
+                   h->cluster.name);
+}
+
 static enum lw_status find_cluster(struct here *h, struct lw_err *err)
 {
     struct lw_calibrate_options c = lw_calibrate_options_default();
 
-    if (h->o->cluster_file) {
-        LW_TRY(lw_cluster_find(h->o->cluster_file, &h->cluster, err));
-        if (!h->cluster.calibrated)
-            return lw_fail(err, LW_EINVAL, "-c %s: '%s' is not calibrated; --here wants what `lapwing "
-                                           "calibrate -o FILE` wrote, or no -c", h->o->cluster_file,
-                           h->cluster.name);
-        return LW_OK;
-    }
+    c.backend = h->o->backend;
+    c.loop = h->o->loop;
+    c.id = h->o->id;
     c.n_ranks = (int32_t)h->o->n_ranks;
     c.progress = h->progress;
-    return lw_calibrate(&c, &h->cluster, err);
+    if (!h->o->cluster_file)
+        LW_TRY(lw_calibrate(&c, &h->cluster, err));
+    else if (leads(h))
+        LW_TRY(read_cluster(h, err));
+    return h->o->id ? share_cluster(h, err) : LW_OK;
 }
 
 static enum lw_status families(struct here *h, struct lw_err *err)
@@ -371,13 +452,17 @@ static enum lw_status families(struct here *h, struct lw_err *err)
 
     LW_TRY(lw_validation_family(h->v, "here", bars, true, &h->family, err));
     LW_TRY(lw_validation_family(h->v, "here, oversubscribed", none, false, &h->shown, err));
-    snprintf(text, sizeof text, "measured: medians of %lld steps after %d, threads backend, pinned, "
-             "verified bitwise", (long long)h->o->n_steps, WARMUP);
+    snprintf(text, sizeof text, "measured: medians of %lld steps after %d, %s backend%s, verified bitwise",
+             (long long)h->o->n_steps, WARMUP, h->o->backend->name,
+             h->o->loop ? ", ranks are streams of one device"
+             : h->o->backend == &exec_backend_threads ? ", pinned" : "");
     LW_TRY(lw_validation_note(h->v, h->family, "how", text, err));
     snprintf(text, sizeof text, "predicted from: %.200s", h->cluster.about);
     LW_TRY(lw_validation_note(h->v, h->family, "cluster", text, err));
-    return lw_validation_note(h->v, h->shown, "why", "more ranks than cores, predicted as if each had one: "
-                              "shown, not judged", err);
+    return lw_validation_note(h->v, h->shown, "why",
+                              h->o->loop ? "ranks share one device: shown, not judged"
+                                         : "more ranks than cores, predicted as if each had one: shown, "
+                                           "not judged", err);
 }
 
 enum lw_status lw_validate_this_machine(const struct lw_validate_here *o, struct lw_validation *v,
@@ -385,7 +470,7 @@ enum lw_status lw_validate_this_machine(const struct lw_validate_here *o, struct
 {
     struct here h = {.o = o, .v = v};
     struct lw_progress_bar bar;
-    struct lw_progress progress = lw_progress_bar_begin(&bar, o->quiet);
+    struct lw_progress progress = lw_progress_bar_begin(&bar, o->quiet || (o->id && o->id->rank > 0));
 
     h.progress = &progress;
     enum lw_status s = find_cluster(&h, err);

@@ -5,10 +5,14 @@
 #include <stdint.h>
 
 #include "analysis/validate/validate.h"
+#include "exec/launch/rendezvous.h"
 
 /* lapwing validate --here: a grid of strategies, each predicted from a calibration of this
  * machine and then executed on it. See docs/design/validate.md. */
 struct lw_validate_here {
+    const struct exec_backend *backend;
+    bool loop;                 /* ranks are streams of one device */
+    const struct exec_identity *id; /* this process is one rank of several; NULL = all are in it */
     const char *cluster_file;  /* NULL = calibrate first */
     char **workload_files;     /* what is planned; none = two built-in models */
     int n_workload_files;
@@ -19,7 +23,8 @@ struct lw_validate_here {
     bool quiet;
 };
 
-/* Adds the family "here", whose rows have a core per rank, and "here, oversubscribed", which is
+/* Where ranks are processes, all call this; rank 0's *v holds the cases, the others' is empty.
+ * Adds the family "here", whose rows have a core per rank, and "here, oversubscribed", which is
  * shown and not judged. A strategy that does not fit a workload is a note in its plan's words. */
 enum lw_status lw_validate_this_machine(const struct lw_validate_here *h, struct lw_validation *v,
                                         struct lw_err *err);

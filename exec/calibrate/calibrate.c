@@ -142,12 +142,17 @@ static void list_pieces(struct round *round, const struct exec_calibration *c)
 {
     int32_t steps = c->o->n_steps, fewer = (steps + 1) / 2;
 
-    add(round, (struct exec_piece){exec_calibrate_alone, SERIES_REDUCE_ALL, 0, c->n_small, steps});
-    if (!c->o->id) /* one rank alone: of one process */
+    bool several = c->o->n_ranks > 1;
+
+    if (several)
+        add(round,
+            (struct exec_piece){exec_calibrate_alone, SERIES_REDUCE_ALL, 0, c->n_small, steps});
+    if (several && !c->o->id) /* one rank alone: of one process */
         add(round, (struct exec_piece){exec_calibrate_steady, 0, 0, 1, steps});
-    for (int32_t i = c->n_small; i < c->n_bucket; i++)
+    for (int32_t i = c->n_small; several && i < c->n_bucket; i++)
         add(round, (struct exec_piece){exec_calibrate_alone, SERIES_REDUCE_ALL, i, 1, steps});
-    add(round, (struct exec_piece){exec_calibrate_beside, 0, 0, 1, steps});
+    if (several)
+        add(round, (struct exec_piece){exec_calibrate_beside, 0, 0, 1, steps});
     for (int32_t i = 0; i < EXEC_N_PASSES; i++)
         if (exec_calibrate_pass_fits(c, i))
             add(round, (struct exec_piece){exec_calibrate_passes, i, 0, 1, steps});
@@ -235,7 +240,7 @@ static enum lw_status measure(struct exec_calibration *c, struct lw_err *err)
         LW_TRY(run_round(c, &round, i, err));
         LW_TRY(decide(c, i + 1, exec_now_ns() - began, &more, err));
     }
-    return exec_calibrate_drop_disturbed(c, err);
+    return c->o->n_ranks > 1 ? exec_calibrate_drop_disturbed(c, err) : LW_OK;
 }
 
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
@@ -243,8 +248,8 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
 {
     struct lw_cluster made = {0};
 
-    if (o->n_ranks < 2)
-        return lw_fail(err, LW_EINVAL, "calibrating needs 2 ranks or more, got %d", o->n_ranks);
+    if (o->n_ranks < 1)
+        return lw_fail(err, LW_EINVAL, "calibrating needs a rank, got %d", o->n_ranks);
     if (o->max_bytes < (16 << 20) || o->max_bytes > (1 << 30))
         return lw_fail(err, LW_EINVAL, "the largest message must be of 16 MiB to 1 GiB, got %lld bytes",
                        (long long)o->max_bytes);

@@ -15,7 +15,7 @@
  * source. See docs/design/calibrate.md. */
 struct lw_calibrate_options {
     const struct exec_backend *backend;
-    int32_t n_ranks;      /* >= 2; tables are for groups of this many */
+    int32_t n_ranks;      /* tables are for groups of this many; 1: no communication is measured */
     int32_t n_rounds;     /* the whole series is repeated this often; medians are over all */
     int64_t budget_ns;    /* but no round begins that would end later than this, after the first */
     int32_t n_steps;      /* of each plan and round */
@@ -31,7 +31,7 @@ struct lw_calibrate_options {
 struct lw_calibrate_options lw_calibrate_options_default(void);
 
 /* Where ranks are processes, all call this; rank 0's *out is what was measured, the others' is
- * empty. LW_EINVAL: fewer than two ranks. Errors of running are passed on. */
+ * empty. LW_EINVAL: no rank. Errors of running are passed on. */
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
                             struct lw_err *err);
 

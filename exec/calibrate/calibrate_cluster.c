@@ -148,6 +148,8 @@ static enum lw_status fill_link(struct making *m, struct lw_err *err)
     struct exec_samples *large = &c->comm[SERIES_REDUCE_ALL][c->n_sizes - 1];
     double n = c->o->n_ranks, steps = 2 * (n - 1);
 
+    if (n == 1)
+        return LW_OK;
     m->out->links = lw_arena_alloc(&m->out->arena, 1, sizeof *m->out->links);
     if (!m->out->links)
         return lw_fail_nomem(err);
@@ -197,6 +199,8 @@ static void fill_interference(struct making *m)
     struct exec_calibration *c = m->c;
     struct lw_interference *i = &m->out->interference;
 
+    if (c->o->n_ranks == 1)
+        return;
     i->compute_rate_under_comm =
         figure(m, &c->compute_rate, clamped(exec_samples_median(&c->compute_rate)),
                "a kernel beside all-reduces against the same kernel alone");
@@ -219,9 +223,9 @@ static void fill_noise(struct making *m)
     double comm_sigma = 0;
 
     m->out->noise.compute_sigma = figure(m, &c->kernel, sigma(&c->kernel), "kernels of 1 ms");
-    for (int32_t i = c->n_small; i < c->n_sizes; i++)
+    for (int32_t i = c->n_small; c->o->n_ranks > 1 && i < c->n_sizes; i++)
         comm_sigma += sigma(&c->comm[SERIES_REDUCE_ALL][i]) / (c->n_sizes - c->n_small);
-    if (c->n_sizes > c->n_small)
+    if (c->o->n_ranks > 1 && c->n_sizes > c->n_small)
         m->out->noise.comm_sigma = figure(m, &c->comm[SERIES_REDUCE_ALL][c->n_sizes - 1], comm_sigma,
                                           "mean over the all-reduces above 4 MiB");
 }

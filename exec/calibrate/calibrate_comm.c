@@ -28,7 +28,7 @@ static const struct {
 
 bool exec_series_can(const struct exec_calibration *c, enum exec_series s)
 {
-    return (c->o->backend->capabilities & series[s].needs) != 0;
+    return c->o->n_ranks > 1 && (c->o->backend->capabilities & series[s].needs) != 0;
 }
 
 enum lw_op_kind exec_series_op(enum exec_series s)

@@ -79,7 +79,8 @@ static enum lw_status keep_steadiness(struct exec_calibration *c, const struct e
         if (counted(p, t, row) >= 0)
             LW_TRY(exec_samples_add(&c->kernel, (double)exec_calibrate_length(t, row) /
                                                     (double)LW_PS_PER_MS, err));
-    return exec_samples_add(piece->n == 1 ? &c->unit_alone : &c->unit_all, r->unit_ns, err);
+    return exec_samples_add(piece->n == c->o->n_ranks ? &c->unit_all : &c->unit_alone, r->unit_ns,
+                            err);
 }
 
 enum lw_status exec_calibrate_steady(struct exec_calibration *c, const struct exec_piece *p,
