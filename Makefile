@@ -66,7 +66,7 @@ endif
 # Not under the thread sanitizer: Open MPI is not built for it, processes of one run share memory
 # at an address that it keeps for itself, and a calibration measures times.
 ifeq ($(TSAN),1)
-LEFT_OUT := $(filter $(addprefix %/test_,calibrate call_recorder cmd_exec mpi nccl stop),$(CHECKED_SRC:.c=))
+LEFT_OUT := $(filter $(addprefix %/test_,calibrate cmd_exec mpi stop),$(CHECKED_SRC:.c=))
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
@@ -223,8 +223,8 @@ $(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/nccl
 $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
 
 # --- checks ---------------------------------------------------------------------------------------
-# What is preloaded comes after the runtime of the address sanitizer.
-ASAN_LIB = $(if $(filter 1,$(SAN)),$(shell $(CC) -print-file-name=libasan.so))
+# What is preloaded comes after the runtime of a sanitizer.
+ASAN_LIB = $(if $(filter 1,$(SAN)),$(shell $(CC) -print-file-name=libasan.so))$(if $(filter 1,$(TSAN)),$(shell $(CC) -print-file-name=libtsan.so))
 # A test that loads a plugin names its folder; with T only such a test builds them.
 loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
 

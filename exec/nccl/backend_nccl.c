@@ -22,6 +22,7 @@
 
 #define CLOSE_WAIT_NS INT64_C(5000000000)
 #define GRACE_NS INT64_C(200000000)
+#define HEARD_NS INT64_C(50000000) /* until the others know */
 
 enum { NCCL_OLDEST = 21801 }; /* 2.18.1: ncclCommSplit */
 
@@ -225,7 +226,7 @@ static void close_world(struct exec_world *w)
 
     backend_abort(w, "closed");
     if (w->flags)
-        w->flags[FLAG_STOP] = 1;
+        kernel_say(&w->flags[FLAG_STOP], 1);
     w->closing = true;
     if (unfinished)
         tell_others(w);
@@ -402,6 +403,8 @@ static enum lw_status compute(struct exec_stream *s, const struct exec_task *tas
                               struct exec_stamp *stamp, struct lw_err *err)
 {
     struct command c = {.kind = CMD_COMPUTE, .stream = s, .task = *task, .stamp = stamp};
+
+    LW_TRY(nccl_compute_room(s, task, err));
     return nccl_give(s->world, &c, NULL, err);
 }
 
@@ -551,8 +554,9 @@ static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
     *done = false;
     LW_TRY(nccl_pump(w, err));
     LW_TRY(nccl_harvest(w, err));
-    if (w->flags[FLAG_FAILED])
-        return failed_by_flag(w->flags[FLAG_FAILED], err);
+    int32_t flag = kernel_look(&w->flags[FLAG_FAILED]);
+    if (flag)
+        return failed_by_flag(flag, err);
     LW_TRY(nccl_check_async(w, err));
     if (!nccl_idle(w))
         return LW_OK;
@@ -560,17 +564,23 @@ static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
     return LW_OK;
 }
 
-/* After a failure: what has begun and needs no other rank may end. */
+/* After a failure: what has begun and needs no other rank may end. Kernels that wait are stopped
+ * when the other processes have had time to stop: a collective that is queued after such a kernel
+ * would end there as if nothing had failed. */
 static void last_look(struct exec_world *w)
 {
     int64_t until = nccl_now_ns() + GRACE_NS;
+    bool first = w->how.process && !atomic_load(&w->told);
 
-    for (int32_t i = 0; nccl_harvest(w, NULL) == LW_OK; i++) {
+    for (int32_t i = 0; !w->cut_short && nccl_harvest(w, NULL) == LW_OK; i++) {
         if (!nccl_computing(w) || nccl_now_ns() > until)
             break;
         nccl_doze(i);
     }
-    w->flags[FLAG_STOP] = 1;
+    tell_others(w);
+    if (first)
+        nanosleep(&(struct timespec){0, HEARD_NS}, NULL);
+    kernel_say(&w->flags[FLAG_STOP], 1);
 }
 
 static enum exec_state poll_world(struct exec_world *w, int64_t deadline_ns, struct lw_err *err)
@@ -609,7 +619,8 @@ static const struct exec_backend backend = {
     .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
-                    EXEC_CAN_LOOP | EXEC_CAN_SPAWN | EXEC_CAN_PROCESS,
+                    EXEC_CAN_LOOP | EXEC_CAN_SPAWN | EXEC_CAN_PROCESS |
+                    EXEC_CAN_ADD,
     .probe = probe,
     .open = open_world,
     .close = close_world,

@@ -24,11 +24,11 @@ struct kernel_fill { /* to[n] = gradient, or += */
     int32_t dtype, add, param, rank, step, pass;
 };
 
-struct kernel_convert { /* to[n] = from[n] / divisor */
+struct kernel_convert { /* to[n] = from[n] / divisor, or += */
     void *to;
     const void *from;
     int64_t n;
-    int32_t to_dtype, from_dtype, divisor;
+    int32_t to_dtype, from_dtype, divisor, add;
 };
 
 struct kernel_update { /* g = gradient * divisor; m, v: what the update keeps */
@@ -121,6 +121,25 @@ struct kernel_report { /* *flag = value, seen by the host */
 #define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(check) X(expect) X(note) \
     X(carry) X(squares) X(scale) X(begin) X(wait) X(report)
 
+/* Words of host memory that the host and kernels share. */
+EXEC_BOTH int32_t kernel_look(const volatile int32_t *word)
+{
+#ifdef __CUDACC__
+    return *word;
+#else
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+
+EXEC_BOTH void kernel_say(volatile int32_t *word, int32_t value)
+{
+#ifdef __CUDACC__
+    *word = value;
+#else
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
+}
+
 EXEC_BOTH int64_t kernel_now_ns(void)
 {
 #ifdef __CUDA_ARCH__
@@ -182,7 +201,10 @@ EXEC_BOTH void kernel_convert_run(const struct kernel_convert *a, int64_t thread
     enum lw_dtype to = (enum lw_dtype)a->to_dtype, from = (enum lw_dtype)a->from_dtype;
 
     for (int64_t i = thread; i < a->n; i += n_threads) {
-        if (to == LW_F32 && from == LW_F32)
+        if (a->add)
+            exec_put(to, a->to, i,
+                     exec_get(to, a->to, i) + exec_get(from, a->from, i) / a->divisor);
+        else if (to == LW_F32 && from == LW_F32)
             ((float *)a->to)[i] = ((const float *)a->from)[i] / (float)a->divisor;
         else
             exec_put(to, a->to, i, exec_get(from, a->from, i) / a->divisor);
@@ -213,7 +235,7 @@ EXEC_BOTH void kernel_check_run(const struct kernel_check *a, int64_t thread, in
 {
     for (int64_t i = thread; i < a->n; i += n_threads)
         if (exec_is_poison((enum lw_dtype)a->dtype, a->from, i)) {
-            *a->flag = 2;
+            kernel_say(a->flag, 2);
             kernel_publish();
         }
 }
@@ -343,7 +365,7 @@ EXEC_BOTH void kernel_wait_run(const struct kernel_wait *a, int64_t thread, int6
     (void)n_threads;
     if (thread != 0)
         return;
-    while (kernel_now_ns() - *a->from < a->ns && *a->stop == 0)
+    while (kernel_now_ns() - *a->from < a->ns && kernel_look(a->stop) == 0)
         if (a->idle)
             kernel_doze();
 }
@@ -353,7 +375,7 @@ EXEC_BOTH void kernel_report_run(const struct kernel_report *a, int64_t thread, 
     (void)n_threads;
     if (thread != 0)
         return;
-    *a->flag = a->value;
+    kernel_say(a->flag, a->value);
     kernel_publish();
 }
 

@@ -77,7 +77,17 @@ enum lw_status nccl_check_async(struct exec_world *w, struct lw_err *err)
 
 /* --- calls that block ---------------------------------------------------------------------------- */
 
-enum { WATCH_NS = 20000000 };
+enum { WATCH_NS = 20000000, STOP_NS = 200000000 };
+
+/* A stop lets a call return by itself for a while: an abort ends kernels that have not done their
+ * work. */
+static bool overdue(const struct exec_world *w)
+{
+    int64_t now = nccl_now_ns();
+    bool stopped = atomic_load(&w->stop) && !w->closing;
+
+    return now > w->call_until || (stopped && now > w->call_from + STOP_NS);
+}
 
 static void *watch(void *world)
 {
@@ -85,8 +95,7 @@ static void *watch(void *world)
 
     pthread_mutex_lock(&w->call_mutex);
     while (!w->watch_ends) {
-        if (w->in_call && !w->call_aborted &&
-            (nccl_now_ns() > w->call_until || (atomic_load(&w->stop) && !w->closing))) {
+        if (w->in_call && !w->call_aborted && overdue(w)) {
             w->call_aborted = true;
             ncclCommAbort(w->in_call);
         }
@@ -120,7 +129,8 @@ static void enter(struct exec_world *w, ncclComm_t c)
     pthread_mutex_lock(&w->call_mutex);
     w->in_call = c;
     w->call_aborted = false;
-    w->call_until = nccl_now_ns() + w->how.timeout_ns;
+    w->call_from = nccl_now_ns();
+    w->call_until = w->call_from + w->how.timeout_ns;
     pthread_mutex_unlock(&w->call_mutex);
 }
 
@@ -141,6 +151,7 @@ static enum lw_status leave(struct exec_world *w, struct exec_comm *c, ncclResul
     if (left(w))
         return r == ncclSuccess ? LW_OK : failed(w, c->nccl, r, name, err);
     c->nccl = NULL;
+    w->cut_short = true;
     if (atomic_load(&w->stop))
         return nccl_stopped(w, err);
     return lw_fail(err, LW_ETIMEOUT, "NCCL: %s: the call did not return within %.3g s", name,

@@ -26,22 +26,23 @@ enum lw_status nccl_blas(cublasStatus_t s, const char *call, struct lw_err *err)
     return lw_fail(err, LW_EFAILED, "cuBLAS: %s: %s", call, cublasGetStatusString(s));
 }
 
-static enum lw_status product(struct exec_world *w, CUstream s, int32_t n, struct lw_err *err)
+static enum lw_status product(struct exec_world *w, CUstream s, CUdeviceptr c, int32_t n,
+                              struct lw_err *err)
 {
     const float one = 1.0f, zero = 0.0f;
 
     return nccl_blas(cublasSgemm(w->blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one,
                                  (const float *)w->a, n, (const float *)w->b, n, &zero,
-                                 (float *)w->c, n),
+                                 (float *)c, n),
                      s == w->setup ? "cublasSgemm while measuring" : "cublasSgemm", err);
 }
 
-static enum lw_status products(struct exec_world *w, CUstream s, int32_t n, int64_t count,
-                               struct lw_err *err)
+static enum lw_status products(struct exec_world *w, CUstream s, CUdeviceptr c, int32_t n,
+                               int64_t count, struct lw_err *err)
 {
     LW_TRY(nccl_blas(cublasSetStream(w->blas, (cudaStream_t)s), "cublasSetStream", err));
     for (int64_t i = 0; i < count; i++)
-        LW_TRY(product(w, s, n, err));
+        LW_TRY(product(w, s, c, n, err));
     return LW_OK;
 }
 
@@ -89,12 +90,12 @@ static enum lw_status fill(struct exec_world *w, CUstream s, const struct exec_p
 static enum lw_status copy(struct exec_world *w, CUstream s, const struct exec_part *p,
                            struct lw_err *err)
 {
-    if (p->to_dtype == p->from_dtype && p->divisor == 1)
+    if (p->to_dtype == p->from_dtype && p->divisor == 1 && !p->add)
         return nccl_cu(cuMemcpyDtoDAsync((CUdeviceptr)p->to, (CUdeviceptr)p->from,
                                          (size_t)(p->count * lw_dtype_size(p->to_dtype)), s),
                        "cuMemcpyDtoDAsync", err);
     struct kernel_convert a = {p->to, p->from, p->count, (int32_t)p->to_dtype,
-                               (int32_t)p->from_dtype, p->divisor};
+                               (int32_t)p->from_dtype, p->divisor, p->add};
     return nccl_launch(w, s, KERNEL_convert, &a, p->count, err);
 }
 
@@ -262,17 +263,32 @@ static enum lw_status compute_rest(struct exec_stream *s, double ns, struct lw_e
     int64_t grains = (int64_t)((ns - (double)units * w->unit_ns) / w->grain_ns + 0.5);
 
     s->n_queued += units + grains;
-    LW_TRY(products(w, s->cu, w->unit, units, err));
-    return products(w, s->cu, w->grain, grains, err);
+    LW_TRY(products(w, s->cu, s->result, w->unit, units, err));
+    return products(w, s->cu, s->result, w->grain, grains, err);
+}
+
+static bool by_clock(const struct exec_world *w, const struct exec_task *t)
+{
+    return t->idle || w->how.compute != EXEC_COMPUTE_GEMM;
+}
+
+enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *t,
+                                 struct lw_err *err)
+{
+    struct exec_world *w = s->world;
+    int64_t bytes = (int64_t)sizeof(float) * w->unit * w->unit;
+
+    if (s->result || t->work_ns <= 0 || by_clock(w, t))
+        return LW_OK;
+    return nccl_mem_new(w, bytes, &s->result, err);
 }
 
 int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
 {
     enum { EACH = 2 }; /* a comparison is two kernels */
-    bool by_clock = t->idle || w->how.compute != EXEC_COMPUTE_GEMM;
     int64_t n = (int64_t)EACH * t->n_parts + 2;
 
-    if (!by_clock && t->work_ns > 0)
+    if (!by_clock(w, t) && t->work_ns > 0)
         n += (int64_t)((double)t->work_ns / w->unit_ns + w->unit_ns / w->grain_ns) + 1;
     return n;
 }
@@ -280,10 +296,10 @@ int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
 enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
                                struct lw_err *err)
 {
-    bool by_clock = t->idle || s->world->how.compute != EXEC_COMPUTE_GEMM;
+    bool clock = by_clock(s->world, t);
     double rest = (double)t->work_ns, ns;
 
-    if (by_clock && t->work_ns > 0)
+    if (clock && t->work_ns > 0)
         LW_TRY(begin(s, err));
     for (int32_t i = 0; i < t->n_parts; i++) {
         LW_TRY(issue_part(s, &t->parts[i], &ns, err));
@@ -292,7 +308,7 @@ enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t,
     }
     if (t->work_ns > 0 && rest < 0)
         f->over_ns = (int64_t)-rest;
-    if (by_clock && t->work_ns > 0)
+    if (clock && t->work_ns > 0)
         return wait_until(s, t->work_ns,
                           t->idle || s->world->how.compute == EXEC_COMPUTE_SLEEP, err);
     return rest > 0 && t->work_ns > 0 ? compute_rest(s, rest, err) : LW_OK;
@@ -343,7 +359,7 @@ static enum lw_status time_of(struct exec_world *w, work_fn *work, int64_t n, in
 
 static enum lw_status one_product(struct exec_world *w, int64_t n, struct lw_err *err)
 {
-    return products(w, w->setup, (int32_t)n, 1, err);
+    return products(w, w->setup, w->c, (int32_t)n, 1, err);
 }
 
 static enum lw_status one_fill(struct exec_world *w, int64_t n, struct lw_err *err)
@@ -354,7 +370,7 @@ static enum lw_status one_fill(struct exec_world *w, int64_t n, struct lw_err *e
 
 static enum lw_status one_copy(struct exec_world *w, int64_t n, struct lw_err *err)
 {
-    struct kernel_convert a = {(void *)w->a, (const void *)w->b, n, LW_F32, LW_F32, 2};
+    struct kernel_convert a = {(void *)w->a, (const void *)w->b, n, LW_F32, LW_F32, 2, 0};
     return nccl_launch(w, w->setup, KERNEL_convert, &a, n, err);
 }
 

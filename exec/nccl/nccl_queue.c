@@ -266,6 +266,8 @@ static enum lw_status pass(struct exec_world *w, bool *any, struct lw_err *err)
     while (*at) {
         struct command *c = *at;
         enum lw_status s = LW_OK;
+        if (atomic_load(&w->stop))
+            return nccl_stopped(w, err);
         if (!c->issued && !c->stream->blocked)
             s = issue(c, err);
         if (!c->issued) {

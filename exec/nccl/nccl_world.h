@@ -90,6 +90,7 @@ struct exec_stream {
     int32_t rank;
     int64_t n_queued, n_landed;         /* entries of the driver's queue: submitted, known to be done */
     int64_t *clock;                     /* device word: when the running task began */
+    CUdeviceptr result;                 /* of its products; 0 = none yet */
     struct flight *head, **tail;
     int64_t last_end_ns, floor_ns;      /* of this step, 0 = none yet; of all */
     bool blocked;                       /* in this pass over the queue */
@@ -158,15 +159,16 @@ struct exec_world {
     struct exec_comm *comms;
     ncclComm_t world_comm;   /* parent of all others; NULL in a loop */
     pthread_t watchdog;      /* nccl_comm.c: aborts a call that does not return */
-    pthread_mutex_t call_mutex; /* guards the next four */
+    pthread_mutex_t call_mutex; /* guards the next five */
     ncclComm_t in_call;      /* NULL: no call under way */
-    int64_t call_until;
+    int64_t call_from, call_until;
     bool call_aborted, watch_ends;
     bool watched;            /* the thread runs */
+    bool cut_short;          /* a call was aborted: what ends now has not done its work */
     struct command *head, **tail;
     bool held, closing;
     cublasHandle_t blas;
-    CUdeviceptr a, b, c;     /* matrices of the products */
+    CUdeviceptr a, b, c;     /* matrices of the products; c: of those that are measured */
     int32_t unit, grain;     /* their sides */
     double unit_ns, grain_ns;
     struct rates rates;
@@ -226,6 +228,9 @@ void nccl_flight_drop(struct exec_world *w, struct flight *f); /* begun, never e
 /* nccl_compute.c */
 enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);
 void nccl_compute_close(struct exec_world *w);
+/* Room for the task's products, taken when it is given. */
+enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *t,
+                                 struct lw_err *err);
 int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t); /* at most */
 enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
                                struct lw_err *err);

@@ -13,6 +13,10 @@
  * reads what it needs, and lets the slots be used again. Sends and receives go through one box per
  * pair. Sums are made in member order in f64: no particular rounding of NCCL is imitated.
  *
+ * The thread sanitizer sees one process. That what is received comes after what was sent before (a
+ * plan proves so through the programs of other ranks) is therefore shown to it by one counter,
+ * which every send adds to and every receive reads.
+ *
  * FAKE_NCCL_DELAY_US=n        before each op a random wait below n (FAKE_GPU_SEED)
  * FAKE_NCCL_LAUNCH_US=n       a call is in progress for a random time below n
  * FAKE_NCCL_ERROR=rank:op:e   on that rank of the first communicator, op number `op` (1 = the first)
@@ -98,7 +102,7 @@ struct batch { /* what goes to one stream as one host function */
 
 static __thread struct item pending[MAX_ITEMS];
 static __thread int n_pending, depth;
-static _Atomic int64_t n_ops, n_launches;
+static _Atomic int64_t n_ops, n_launches, n_sent;
 static char last_error[256]; /* of the process, as the real library's */
 
 static size_t size_of(ncclDataType_t t)
@@ -156,6 +160,7 @@ static bool put(struct ncclComm *c, const struct item *it, const void *data, siz
     mine->root = it->peer;
     if (data)
         memcpy(mine->data, data, bytes);
+    atomic_fetch_add(&n_sent, 1);
     atomic_store(&mine->written, c->round);
     for (int r = 0; r < c->n_ranks; r++) {
         struct slot *s = &c->shared->slot[r];
@@ -167,6 +172,7 @@ static bool put(struct ncclComm *c, const struct item *it, const void *data, siz
             return false;
         }
     }
+    (void)atomic_load(&n_sent);
     return true;
 }
 
@@ -250,8 +256,10 @@ static bool p2p_step(struct ncclComm *c, const struct item *it, size_t *at)
     if (sends) {
         memcpy(b->data, (const char *)it->send + *at, some);
         b->bytes = (int64_t)some;
+        atomic_fetch_add(&n_sent, 1);
         atomic_store(&b->sent, sent + 1);
     } else {
+        (void)atomic_load(&n_sent);
         if (b->bytes != (int64_t)some)
             atomic_store(&c->shared->mismatch, 1);
         memcpy((char *)it->recv + *at, b->data, some);

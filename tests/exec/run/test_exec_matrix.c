@@ -1,14 +1,20 @@
 /* Every bucket policy with every shard policy at every ZeRO stage, on 2, 3 and 4 ranks, with and
  * without accumulation: what can be planned runs and is verified bitwise; the rest is refused
- * with a message. Which is which is written down here. Then every reducer. The model is that of
+ * with a message. Which is which is written down here. Then every reducer. Then the matrix again on
+ * the NCCL backend, with ranks as streams of the fake GPU: this program again (its libraries are
+ * fixed when it starts) with --loop. The model is that of
  * tests/lib/tiny_workload.h: four parameters of 602 f32 in all, one of them of 2 elements, fewer
  * than there are ranks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "exec/run/run.h"
@@ -19,6 +25,8 @@
 #include "tests/lib/tiny_workload.h"
 
 enum { NUMEL = 602, NOT_GIVEN = -1 };
+
+static const struct exec_backend *loop; /* NULL: threads */
 
 enum accumulation { ONE_BACKWARD, THREE_MICRO_BATCHES, THREE_PASSES, N_ACCUMULATIONS };
 
@@ -125,6 +133,9 @@ static enum lw_status run(const struct lw_plan *p, int32_t ranks_per_node, struc
     o.n_warmup = 0;
     o.optimizer = exec_optimizer_of(EXEC_MOMENTUM);
     o.ranks_per_node = ranks_per_node;
+    o.loop = loop != NULL;
+    if (loop)
+        o.backend = loop;
     return lw_exec_run(p, &o, r, err);
 }
 
@@ -242,7 +253,33 @@ static void every_reducer_ends_like_one_rank(void **state)
             }
 }
 
-int main(void)
+static void the_fake_gpu_ends_like_one_rank_too(void **state)
+{
+    const char *fakes = getenv("LAPWING_FAKE_GPU");
+    char plugins[PATH_MAX];
+    int status = 0;
+
+    (void)state;
+    if (!fakes || !*fakes) {
+        printf("SKIP the matrix on the NCCL backend: the plugin was left out of this build\n");
+        skip();
+    }
+    assert_non_null(realpath(getenv("LAPWING"), plugins));
+    *strrchr(plugins, '/') = '\0';
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("LAPWING_PLUGINS", plugins, 1);
+        setenv("LD_LIBRARY_PATH", fakes, 1);
+        execl("/proc/self/exe", "test_exec_matrix", "--loop", (char *)NULL);
+        _exit(99);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_zero_every_bucket_policy_ends_like_one_rank),
@@ -250,6 +287,17 @@ int main(void)
         cmocka_unit_test(zero_2_ends_like_one_rank),
         cmocka_unit_test(zero_3_ends_like_one_rank),
         cmocka_unit_test(every_reducer_ends_like_one_rank),
+        cmocka_unit_test(the_fake_gpu_ends_like_one_rank_too),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    struct lw_err err = {0};
+
+    if (argc < 2 || strcmp(argv[1], "--loop") != 0)
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    if (exec_backend_find("nccl", &loop, &err) != LW_OK) {
+        printf("%s\n", err.msg);
+        return 1;
+    }
+    for (int32_t zero = 0; zero <= 3; zero++)
+        every_policy_at_a_stage(zero);
+    return 0;
 }
