@@ -146,7 +146,8 @@ NCCL_OBJ := $(patsubst %.c,$(BUILD)/plugin/%.o,$(NCCL_SRC) $(HOST_SRC)) \
 CUDA_INC = -isystem $(CUDA_AT)/include
 CUDA_LIB = -L$(CUDA_AT)/lib64 -L$(CUDA_AT)/lib64/stubs -lcuda -lnccl -lcublas
 FAKE_DIR := $(BUILD)/fake_gpu
-FAKE_GPU := $(if $(CUDA_WHY),,$(foreach l,cuda nccl cublas,$(FAKE_DIR)/lib$(l).so))
+FAKE_LIBS := libcuda libnccl libcublas libnvidia-ml old/libnccl
+FAKE_GPU := $(if $(CUDA_WHY),,$(FAKE_LIBS:%=$(FAKE_DIR)/%.so))
 
 # --- the Open MPI plugin: built where pkg-config knows ompi-c --------------------------------------
 MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1),,not found: ompi-c (pkg-config)))
@@ -218,13 +219,25 @@ $(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/nccl
 	@mkdir -p $(@D)
 	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -Wno-missing-prototypes -shared $< \
 	    $(if $(filter cuda,$*),,$(FAKE_DIR)/libcuda.so) \
-	    -Wl,-soname,$(if $(filter cuda,$*),libcuda.so.1,$(call soname,$*)) -o $@
-	@ln -sf lib$*.so $(FAKE_DIR)/$(if $(filter cuda,$*),libcuda.so.1,$(call soname,$*))
-$(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so: $(FAKE_DIR)/libcuda.so
+	    -Wl,-soname,$(fake_name) -o $@
+	@ln -sf lib$*.so $(FAKE_DIR)/$(fake_name)
+fake_name = $(or $(filter libcuda.so.1 libnvidia-ml.so.1,lib$*.so.1),$(call soname,$*))
+$(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so $(FAKE_DIR)/libnvidia-ml.so: $(FAKE_DIR)/libcuda.so
+# A set: tests that load one of them may load the others.
+$(FAKE_DIR)/libcublas.so: | $(FAKE_DIR)/libnvidia-ml.so $(FAKE_DIR)/old/libnccl.so
+
+# NCCL before it could register buffers.
+$(FAKE_DIR)/old/libnccl.so: tests/fake_gpu/fake_nccl.c tests/fake_gpu/fake_env.h $(FAKE_DIR)/libcuda.so
+	@mkdir -p $(@D)
+	$(call say,FAKE  $<$(comma) old) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -shared \
+	    -Wno-missing-prototypes -DFAKE_NCCL_OLD $< $(FAKE_DIR)/libcuda.so \
+	    -Wl,-soname,$(call soname,nccl) -o $@
+	@ln -sf libnccl.so $(@D)/$(call soname,nccl)
 
 # --- checks ---------------------------------------------------------------------------------------
 # What is preloaded comes after the runtime of a sanitizer.
-ASAN_LIB = $(if $(filter 1,$(SAN)),$(shell $(CC) -print-file-name=libasan.so))$(if $(filter 1,$(TSAN)),$(shell $(CC) -print-file-name=libtsan.so))
+SANITIZER := $(if $(filter 1,$(SAN)),asan)$(if $(filter 1,$(TSAN)),tsan)
+ASAN_LIB = $(if $(SANITIZER),$(shell $(CC) -print-file-name=lib$(SANITIZER).so))
 # A test that loads a plugin names its folder; with T only such a test builds them.
 loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
 

@@ -28,6 +28,15 @@ static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)
     lw_jsonout_end(o);
 }
 
+/* One rank has nothing to measure it with. */
+static void put_rate(struct lw_jsonout *o, const char *name, struct lw_figure f)
+{
+    if (f.source)
+        lw_jsonout_double(o, name, f.value);
+    else
+        lw_jsonout_null(o, name);
+}
+
 static void put_json(const struct lw_cluster *c, const char *file)
 {
     struct lw_jsonout o = {.file = stdout};
@@ -40,8 +49,8 @@ static void put_json(const struct lw_cluster *c, const char *file)
     lw_jsonout_double(&o, "gemm_flops_per_s", c->device.peak_flops[LW_F32].value);
     lw_jsonout_double(&o, "copy_bytes_per_s", c->device.copy_bytes_per_s.value);
     lw_jsonout_ns(&o, "launch_ns", (lw_ps)c->device.launch_ps.value);
-    lw_jsonout_double(&o, "compute_rate_under_comm", f->compute_rate_under_comm.value);
-    lw_jsonout_double(&o, "comm_rate_under_compute", f->comm_rate_under_compute.value);
+    put_rate(&o, "compute_rate_under_comm", f->compute_rate_under_comm);
+    put_rate(&o, "comm_rate_under_compute", f->comm_rate_under_compute);
     put_work_json(&o, &c->device);
     lw_jsonout_array(&o, "tables");
     for (int32_t i = 0; i < c->n_tables; i++)
@@ -62,6 +71,8 @@ static void put_json(const struct lw_cluster *c, const char *file)
 static void figure_row(struct lw_table *t, const char *name, double value, const char *unit,
                        struct lw_figure f)
 {
+    if (!f.source)
+        return;
     lw_table_cell(t, "%s", name);
     lw_table_cell(t, "%.4g", value);
     lw_table_cell(t, "%s", unit);

@@ -1,6 +1,7 @@
 /* lapwing exec: run a plan for real, check what it computed, store what it did. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/store/store.h"
@@ -49,7 +50,7 @@ struct session {
     struct lw_exec_options options;
     const char *optimizer, *backend, *compute, *db, *name, *transport, *rendezvous, *fault;
     char command[1024];
-    bool no_check, no_verify, no_pin, no_db, list, spawn, quiet;
+    bool no_check, no_verify, no_pin, no_db, list, spawn, quiet, nccl_env;
     int64_t steps, warmup, link_bytes_per_s, consolidate;
     struct exec_identity id; /* this process, where ranks are processes (several) */
     bool several;
@@ -222,6 +223,10 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
 
     LW_TRY(load(s, plan_file, err));
     LW_TRY(exec_backend_find(s->backend, &s->options.backend, err));
+    if (s->nccl_env && (s->options.loop ||
+                        !(s->options.backend->capabilities & EXEC_CAN_REGISTER)))
+        return lw_fail(err, LW_ENOTSUP, "--nccl-env: %s '%s' communicates without NCCL",
+                       s->options.loop ? "a loop of backend" : "backend", s->backend);
     LW_TRY(find_ranks(s, err));
     if (s->spawns)
         return spawn(s, err);
@@ -239,6 +244,21 @@ static enum lw_status work(struct session *s, const char *plan_file, struct lw_e
         return ran;
     }
     return both(ran, &why, tell(s, ran, &why, err), err);
+}
+
+/* --nccl-env: before the backend is loaded, so that NCCL finds it. */
+static enum lw_status set_nccl_env(void *session, const char *name, const char *value,
+                                   struct lw_err *err)
+{
+    struct session *s = session;
+    const char *is = strchr(value, '=');
+    char variable[64];
+
+    if (strncmp(value, "NCCL_", 5) != 0 || !is || is - value >= (ptrdiff_t)sizeof variable)
+        return lw_fail(err, LW_EINVAL, "--%s %s: expected NCCL_NAME=VALUE", name, value);
+    snprintf(variable, sizeof variable, "%.*s", (int)(is - value), value);
+    s->nccl_env = variable[5] != '\0' && setenv(variable, is + 1, 1) == 0;
+    return s->nccl_env ? LW_OK : lw_fail(err, LW_EINVAL, "--%s %s: cannot be set", name, value);
 }
 
 static enum lw_status choose_optimizer(struct session *s, struct lw_err *err)
@@ -283,12 +303,17 @@ int cmd_exec(int argc, char **argv)
     struct session s = {.options = lw_exec_options_default(), .backend = "threads",
                         .compute = "gemm", .db = "lapwing.db", .steps = 20, .warmup = 3,
                         .timeout_s = 30, .team = {.run = -1}, .momentum = -1, .consolidate = -1};
+    const struct lw_opt_call env = {set_nccl_env, &s};
     const struct lw_opt own[] = {
         {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)", 0, 0},
         {"list-backends", 0, LW_OPT_FLAG, &s.list, NULL, "say which backends can run, and why not",
          0, 0},
         {"transport", 0, LW_OPT_STRING, &s.transport, "HOW",
          "nccl|loop: how ranks of backend nccl meet; loop = all on one GPU (nccl)", 0, 0},
+        {"nccl-env", 0, LW_OPT_CALL, (void *)&env, "NCCL_NAME=VALUE",
+         "set a variable of NCCL before it starts; may be repeated (none)", 0, 0},
+        {"nccl-register", 0, LW_OPT_FLAG, &s.options.registered, NULL,
+         "register buffers with NCCL: it moves them without a copy of its own", 0, 0},
         {"spawn", 0, LW_OPT_FLAG, &s.spawn, NULL, "start one process per rank on this machine", 0,
          0},
         {"rendezvous", 0, LW_OPT_STRING, &s.rendezvous, "HOST:PORT",

@@ -294,3 +294,6 @@ CREATE TABLE memory (           -- what the rank with the largest peak holds, fr
     bytes INTEGER NOT NULL,     -- of the category, all together
     PRIMARY KEY (run, change)
 ) STRICT, WITHOUT ROWID;
+
+-- version 5
+ALTER TABLE run ADD COLUMN settings TEXT; -- exec: what steers the backend's library; NULL: nothing

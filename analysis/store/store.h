@@ -64,6 +64,9 @@ enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, 
  * another process already did. */
 enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
                                    int32_t n_warmup, bool *mine, struct lw_err *err);
+/* "NCCL_ALGO=Ring": what steered the library of the run's backend. */
+enum lw_status lw_store_settings(struct lw_store *s, int64_t run, const char *settings,
+                                 struct lw_err *err);
 /* Append spans, in transactions of 10 000; the timeline must be sorted. May be called once. */
 enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_timeline *t,
                               struct lw_err *err);

@@ -154,10 +154,10 @@ static enum lw_status copy_run(struct lw_store *s, int64_t from, int64_t plan, s
     LW_TRY(run_sql(s,
                    "INSERT INTO main.run (kind, status, message, plan, workload_name, workload_hash,"
                    " workload_from, cluster_name, cluster_hash, backend, honesty, seed, n_warmup,"
-                   " command, version, started_at, ended_at, n_spans, name)"
+                   " command, version, started_at, ended_at, n_spans, name, settings)"
                    " SELECT kind, status, message, nullif(?1, -1), workload_name, workload_hash,"
                    " workload_from, cluster_name, cluster_hash, backend, honesty, seed, n_warmup,"
-                   " command, version, started_at, ended_at, n_spans, name"
+                   " command, version, started_at, ended_at, n_spans, name, settings"
                    " FROM other.run WHERE id = ?2", plan, from, err));
     to = lw_sql_last_id(s);
     LW_TRY(run_sql(s,

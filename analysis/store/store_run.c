@@ -121,6 +121,16 @@ enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *
     return lw_sql_finish(q, err);
 }
 
+enum lw_status lw_store_settings(struct lw_store *s, int64_t run, const char *settings,
+                                 struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_prepare(s, "UPDATE run SET settings = ? WHERE id = ?", &q, err));
+    lw_sql_run(q, "tl", settings, run);
+    return lw_sql_finish(q, err);
+}
+
 /* kind_id[kind] = its number in this database, which may know kinds in another order. */
 static enum lw_status kind_ids(struct lw_store *s, int64_t kind_id[LW_N_OP_KINDS],
                                struct lw_err *err)

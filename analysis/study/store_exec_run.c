@@ -36,6 +36,18 @@ static enum lw_status store_places(struct lw_store *db, int64_t run, const struc
     return LW_OK;
 }
 
+static enum lw_status store_states(struct lw_store *db, int64_t run, const struct lw_exec_result *x,
+                                   struct lw_err *err)
+{
+    const struct exec_device_state *s = x->n_states > 0 ? x->states : &x->state;
+
+    for (int32_t i = 0; i < (x->n_states > 0 ? x->n_states : 1); i++)
+        for (int k = 0; s[i].n_readings > 0 && lw_exec_device_figures[k].name; k++)
+            LW_TRY(lw_store_metric_real(db, run, lw_exec_device_figures[k].name, -1, i,
+                                        lw_exec_device_figure(&s[i], k), err));
+    return *x->settings ? lw_store_settings(db, run, x->settings, err) : LW_OK;
+}
+
 static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_run_info *info,
                            const struct lw_exec_result *x, const struct lw_summary *summary,
                            enum lw_status ran, const char *message, struct lw_err *err)
@@ -49,6 +61,7 @@ static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_run
     LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
     LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
     LW_TRY(store_places(db, run, x, err));
+    LW_TRY(store_states(db, run, x, err));
     LW_TRY(lw_store_finish_run(db, run, summary->n_steps > 0 ? summary : NULL,
                                run_status(ran), message, err));
     return lw_comparison_record(db, run, err);

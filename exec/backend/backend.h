@@ -22,7 +22,7 @@
  * messages' contents) is kept until poll reports that the work is done. Times are ns on the
  * world's clock. */
 
-#define EXEC_API_VERSION 8
+#define EXEC_API_VERSION 9
 
 struct exec_rows;
 struct exec_world;
@@ -51,6 +51,7 @@ enum exec_capability {
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
     EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
     EXEC_CAN_ADD = 1 << 19,      /* EXEC_PART_COPY with `add` */
+    EXEC_CAN_REGISTER = 1 << 20, /* exec_open.registered; NCCL_* variables steer it */
 };
 
 /* What a row of results may claim. */
@@ -99,7 +100,14 @@ struct exec_open {
     int64_t link_latency_ns;
     int64_t timeout_ns;        /* for what opening and handing work over may wait on other ranks */
     bool loop;                 /* EXEC_CAN_LOOP: all ranks in this process, on one device */
+    bool registered;           /* EXEC_CAN_REGISTER: buffers are registered with communicators */
     const struct exec_process *process; /* kept until close; NULL = all ranks are in this process */
+};
+
+/* Of a device while steps ran, as its driver reported it. */
+struct exec_device_state {
+    double n_readings, n_throttled; /* all, those with a reason that slows it; 0 = not known */
+    double sm_mhz_mean, sm_mhz_min, memory_mhz_min, watts_mean, watts_max, celsius_max;
 };
 
 /* What an open world is; strings live until close. */
@@ -116,6 +124,8 @@ struct exec_facts {
     double memory_bytes;       /* of the device, or all ranks' share of this machine */
     bool comm_on_compute_core; /* communication takes the processor that computes */
     double stamp_ns;           /* what stamping one op takes, measured; 0 = not known */
+    const char *settings;      /* "NCCL_ALGO=Ring": what steers the library; NULL = nothing */
+    struct exec_device_state state; /* of this process's device, over the steps so far */
 };
 
 /* When one piece of work ran. end_ns > 0 exactly when it has finished; -1: it failed, and that

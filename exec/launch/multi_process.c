@@ -21,6 +21,7 @@ struct part { /* what a process sends ahead of its spans */
     int64_t origin_ns;                           /* on rank 0's clock, */
     int64_t clock_error_ns;                      /* known to so much */
     lw_ps over;
+    struct exec_device_state state;
     char message[512];
 };
 
@@ -73,6 +74,8 @@ static enum lw_status take(void *context, int32_t rank, const void *data, int64_
         if (p.clock_error_ns > r->clock_error_ns)
             r->clock_error_ns = p.clock_error_ns;
     }
+    if (rank < r->n_states)
+        r->states[rank] = p.state;
     if (p.verified == LW_EXEC_MISMATCH)
         r->verified = LW_EXEC_MISMATCH;
     if (p.status != LW_OK && w->status == LW_OK) {
@@ -95,7 +98,7 @@ static enum lw_status pack(const struct lw_exec_result *r, enum lw_status status
                      .n_checked_bytes = r->n_checked_bytes,
                      .n_checked_message_bytes = r->n_checked_message_bytes,
                      .n_consolidated_bytes = r->n_consolidated_bytes, .origin_ns = r->origin_ns + offset_ns,
-                     .n_spans = r->timeline.n, .over = r->over,
+                     .n_spans = r->timeline.n, .over = r->over, .state = r->state,
                      .clock_error_ns = r->clock_error_ns};
 
     snprintf(p.message, sizeof p.message, "%.511s", why->msg);
@@ -142,6 +145,10 @@ static enum lw_status gather(struct exec_rendezvous *r, const struct exec_identi
 
     if (ran != LW_OK)
         why = *err;
+    if (id->rank == 0 && out->state.n_readings > 0) {
+        out->states = lw_calloc((size_t)id->n_ranks, sizeof *out->states);
+        out->n_states = out->states ? id->n_ranks : 0;
+    }
     enum lw_status s = pack(out, ran, &why, exec_rendezvous_clock_offset(r), &data, &bytes, err);
     if (s == LW_OK)
         s = exec_rendezvous_gather(r, data, bytes, take, &w, err);
@@ -228,11 +235,12 @@ static void describe(const struct lw_exec_options *o, char text[EXEC_SETTINGS])
     snprintf(text, EXEC_SETTINGS,
              "optimizer %s;rate %.9g;momentum %.9g;beta2 %.9g;epsilon %.9g;--steps %d;--warmup %d;"
              "--compute %d;verification %d;--consolidate %d;link rate %.17g;link latency %lld ns;"
-             "%d ranks a node;loop %d;--fault %d:%d:%d:%d;", exec_optimizer_name(u->kind),
+             "%d ranks a node;loop %d;--nccl-register %d;--fault %d:%d:%d:%d;",
+             exec_optimizer_name(u->kind),
              (double)u->rate, (double)u->momentum, (double)u->beta2, (double)u->epsilon, o->n_steps,
              o->n_warmup, (int)o->compute, o->verify, o->consolidate, o->link_bytes_per_s,
-             (long long)o->link_latency_ns, o->ranks_per_node, o->loop, o->fault.rank, o->fault.step,
-             o->fault.op, (int)o->fault.kind);
+             (long long)o->link_latency_ns, o->ranks_per_node, o->loop, o->registered,
+             o->fault.rank, o->fault.step, o->fault.op, (int)o->fault.kind);
 }
 
 enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec_options *options,

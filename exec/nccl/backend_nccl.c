@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "exec/nccl/nccl_world.h"
 
@@ -177,10 +178,23 @@ static void describe(struct exec_world *w)
              w->nameless ? "; the driver does not identify the device" : "");
 }
 
+/* The variables of NCCL as the library found them. */
+static void note_settings(struct exec_world *w)
+{
+    size_t at = 0;
+
+    for (char *const *e = environ; !w->loop && *e; e++)
+        if (strncmp(*e, "NCCL_", 5) == 0 && at + strlen(*e) + 2 < sizeof w->settings)
+            at += (size_t)sprintf(w->settings + at, "%s%s", at ? " " : "", *e);
+    if (w->how.registered && at + 32 < sizeof w->settings)
+        sprintf(w->settings + at, "%sbuffers registered", at ? ", " : "");
+}
+
 static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
 {
     const struct exec_process *p = w->how.process;
 
+    LW_TRY(nccl_register_open(w, err));
     w->loop = w->how.loop;
     w->first = p ? p->rank : 0;
     w->n_local = w->loop ? w->how.n_ranks : 1;
@@ -189,6 +203,8 @@ static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
     if (!w->loop)
         LW_TRY(nccl_world_comm_open(w, err));
     describe(w);
+    note_settings(w);
+    LW_TRY(nccl_device_watch(w, err));
     return nccl_anchor(w, err);
 }
 
@@ -225,6 +241,7 @@ static void close_world(struct exec_world *w)
     int64_t until = nccl_now_ns() + CLOSE_WAIT_NS;
 
     backend_abort(w, "closed");
+    nccl_device_unwatch(w);
     if (w->flags)
         kernel_say(&w->flags[FLAG_STOP], 1);
     w->closing = true;
@@ -291,6 +308,8 @@ static void facts(const struct exec_world *w, struct exec_facts *f)
         .unit_flops = 2.0 * w->unit * w->unit * w->unit,
         .device = w->name,
         .memory_bytes = w->memory_bytes,
+        .settings = w->settings,
+        .state = nccl_device_state(w),
     };
 }
 
@@ -309,7 +328,7 @@ static enum lw_status mem_alloc(struct exec_world *w, int32_t rank, int64_t byte
 
     if (bytes < 0)
         return lw_fail(err, LW_EINVAL, "rank %d: %lld bytes of memory", rank, (long long)bytes);
-    if (nccl_mem_new(w, bytes, &at, err) != LW_OK)
+    if (nccl_mem_new_message(w, bytes, &at, err) != LW_OK)
         return lw_err_context(err, "rank %d", rank);
     *mem = (void *)at;
     return LW_OK;
@@ -420,6 +439,7 @@ static enum lw_status let_go(struct exec_world *w, struct lw_err *err)
     if (p)
         LW_TRY(p->barrier(p->context, err));
     w->held = false;
+    nccl_device_active(w, true);
     for (struct exec_stream *s = w->streams; s; s = s->next)
         s->last_end_ns = 0;
     return nccl_pump(w, err);
@@ -463,7 +483,9 @@ static enum lw_status collective(struct exec_stream *s, struct exec_comm *comm, 
             return lw_fail(err, LW_EINVAL, "all_to_all of %lld elements among %d ranks: not equal blocks",
                            (long long)m->count, comm->n);
         LW_TRY(nccl_comm_spare(s->world, comm, m->count * lw_dtype_size(m->dtype), err));
+        LW_TRY(nccl_register(s->world, comm, (const void *)comm->spare, err));
     }
+    LW_TRY(nccl_register(s->world, comm, m->mem, err));
     c.message.peer = op == LW_OP_BROADCAST || op == LW_OP_REDUCE ? comm->index_of[m->peer] : 0;
     c.ticket = comm->n_given[comm->index_of[s->rank]]++;
     return nccl_give(s->world, &c, NULL, err);
@@ -505,6 +527,7 @@ static enum lw_status p2p(struct exec_stream *s, struct exec_comm *c, enum lw_op
     if (s->n_group == GROUP_MAX || (s->n_group > 0 && s->group_comm != c))
         return lw_fail(err, LW_ENOTSUP, "a group of sends and receives holds %d of one communicator",
                        GROUP_MAX);
+    LW_TRY(nccl_register(s->world, c, m->mem, err));
     s->group_comm = c;
     s->group[s->n_group] = (struct p2p){.op = op, .message = *m, .stamp = stamp};
     s->group[s->n_group++].message.peer = c->index_of[m->peer];
@@ -603,8 +626,10 @@ static enum exec_state poll_world(struct exec_world *w, int64_t deadline_ns, str
             nccl_stop(w, &why);
             continue;
         }
-        if (done)
+        if (done) {
+            nccl_device_active(w, false);
             return EXEC_DONE;
+        }
         if (nccl_now_ns() >= deadline_ns)
             return EXEC_RUNNING;
         nccl_doze(i);
@@ -620,7 +645,7 @@ static const struct exec_backend backend = {
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
                     EXEC_CAN_LOOP | EXEC_CAN_SPAWN | EXEC_CAN_PROCESS |
-                    EXEC_CAN_ADD,
+                    EXEC_CAN_ADD | EXEC_CAN_REGISTER,
     .probe = probe,
     .open = open_world,
     .close = close_world,

@@ -384,6 +384,7 @@ static void end_nccl(struct exec_world *w, ncclComm_t c, bool abort)
 
 static void end_comm(struct exec_world *w, struct exec_comm *c, bool abort)
 {
+    nccl_deregister(c);
     end_nccl(w, c->nccl, abort);
     cuEventDestroy(c->last);
     free_comm(c);
@@ -450,7 +451,8 @@ enum lw_status nccl_comm_spare(struct exec_world *w, struct exec_comm *c, int64_
 {
     if (bytes <= c->spare_bytes)
         return LW_OK;
-    LW_TRY(nccl_mem_new(w, bytes, &c->spare, err)); /* a smaller one may be in use: freed at close */
+    /* a smaller one may be in use: freed at close */
+    LW_TRY(nccl_mem_new_message(w, bytes, &c->spare, err));
     c->spare_bytes = bytes;
     return LW_OK;
 }

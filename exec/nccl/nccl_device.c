@@ -54,28 +54,44 @@ enum lw_status nccl_wait_setup(struct exec_world *w, struct lw_err *err)
 
 /* --- memory ------------------------------------------------------------------------------------- */
 
-enum lw_status nccl_mem_new(struct exec_world *w, int64_t bytes, CUdeviceptr *at,
-                            struct lw_err *err)
+static enum lw_status take(struct block *b, struct lw_err *err)
+{
+    return b->from_nccl ? nccl_register_alloc(b->bytes, &b->at, err)
+                        : nccl_cu(cuMemAlloc(&b->at, (size_t)b->bytes), "cuMemAlloc", err);
+}
+
+static enum lw_status new_block(struct exec_world *w, int64_t bytes, bool from_nccl,
+                                CUdeviceptr *at, struct lw_err *err)
 {
     struct block *b = nccl_alloc(1, sizeof *b);
-    CUresult r;
 
     if (!b)
         return lw_fail(err, LW_ENOMEM, "out of memory");
-    r = cuMemAlloc(&b->at, (size_t)(bytes > 0 ? bytes : 1));
-    if (r != CUDA_SUCCESS) {
+    b->bytes = bytes > 0 ? bytes : 1;
+    b->from_nccl = from_nccl;
+    if (take(b, err) != LW_OK) {
         nccl_free(b);
-        nccl_cu(r, "cuMemAlloc", err);
         return lw_fail(err, LW_ENOMEM, "device %d has no %lld bytes left", (int)w->device,
-                         (long long)bytes);
+                       (long long)bytes);
     }
     b->next = w->blocks;
     w->blocks = b;
-    LW_TRY(nccl_cu(cuMemsetD8Async(b->at, 0, (size_t)(bytes > 0 ? bytes : 1), w->setup),
-                   "cuMemsetD8Async", err));
+    LW_TRY(nccl_cu(cuMemsetD8Async(b->at, 0, (size_t)b->bytes, w->setup), "cuMemsetD8Async", err));
     LW_TRY(nccl_wait_setup(w, err));
     *at = b->at;
     return LW_OK;
+}
+
+enum lw_status nccl_mem_new(struct exec_world *w, int64_t bytes, CUdeviceptr *at,
+                            struct lw_err *err)
+{
+    return new_block(w, bytes, false, at, err);
+}
+
+enum lw_status nccl_mem_new_message(struct exec_world *w, int64_t bytes, CUdeviceptr *at,
+                                    struct lw_err *err)
+{
+    return new_block(w, bytes, w->how.registered, at, err);
 }
 
 /* A plain copy from pageable memory may return before the device has the data, and streams that
@@ -97,7 +113,10 @@ void nccl_mem_free(struct exec_world *w, CUdeviceptr at)
         if (gone->at != at)
             continue;
         *b = gone->next;
-        cuMemFree(at);
+        if (gone->from_nccl)
+            nccl_register_free(at);
+        else
+            cuMemFree(at);
         nccl_free(gone);
         return;
     }

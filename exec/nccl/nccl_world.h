@@ -21,6 +21,8 @@
  *   nccl_device.c   the CUDA side: context, memory, kernels, timing events, clock
  *   nccl_queue.c    commands in the order given; which may be handed over
  *   nccl_compute.c  tasks as kernels and matrix products; measuring them
+ *   nccl_register.c    buffers that NCCL moves without a copy of its own
+ *   device_state.c     clocks, power and throttling while steps run
  *   nccl_mismatch.c    values that are not what they should be
  *   nccl_comm.c     communicators and collectives of NCCL
  *   nccl_loop.c     the same among logical ranks that share one device
@@ -115,6 +117,7 @@ struct exec_comm {
     CUevent last;                    /* end of the op before */
     struct exec_stream *last_stream;
     int32_t *scratch;                /* device word for barriers */
+    struct registration *registered; /* nccl_register.c */
     CUdeviceptr spare;               /* for what an all-to-all receives, spare_bytes */
     int64_t spare_bytes;
 };
@@ -122,6 +125,8 @@ struct exec_comm {
 struct block { /* device memory */
     struct block *next;
     CUdeviceptr at;
+    int64_t bytes;
+    bool from_nccl;
 };
 
 struct gradient_table { /* on the device */
@@ -150,6 +155,7 @@ struct exec_world {
     struct block *blocks;
     struct gradient_table *tables;
     struct found *found;     /* nccl_mismatch.c */
+    struct device_watch *device_watch; /* device_state.c; NULL: nothing to read */
     CUevent *pool;           /* timing events at rest */
     int64_t n_pool, pool_capacity, n_timers;
     CUevent anchor;
@@ -176,7 +182,7 @@ struct exec_world {
     pthread_mutex_t mutex;   /* guards why */
     struct lw_err why;       /* of the stop */
     double memory_bytes;     /* of the device */
-    char name[96], compute[192], about[256];
+    char name[96], compute[192], about[256], settings[512];
 };
 
 /* Memory comes from the program that loaded the plugin. */
@@ -200,6 +206,8 @@ void nccl_device_close(struct exec_world *w); /* nothing may run any more */
 enum lw_status nccl_wait_setup(struct exec_world *w, struct lw_err *err); /* until it has run dry */
 enum lw_status nccl_mem_new(struct exec_world *w, int64_t bytes, CUdeviceptr *at,
                             struct lw_err *err); /* zeroed */
+enum lw_status nccl_mem_new_message(struct exec_world *w, int64_t bytes, CUdeviceptr *at,
+                                    struct lw_err *err); /* the same, for what ops communicate */
 enum lw_status nccl_mem_put(struct exec_world *w, CUdeviceptr to, const void *from, int64_t bytes,
                             struct lw_err *err); /* returns when the device has it */
 void nccl_mem_free(struct exec_world *w, CUdeviceptr at);
@@ -254,6 +262,20 @@ void nccl_comms_close(struct exec_world *w, bool abort);
  * runs. */
 enum lw_status nccl_comm_spare(struct exec_world *w, struct exec_comm *c, int64_t bytes,
                                struct lw_err *err);
+
+/* nccl_register.c: refuse where the library lacks it; of the memory that `mem` lies in, once. */
+enum lw_status nccl_register_open(const struct exec_world *w, struct lw_err *err);
+enum lw_status nccl_register_alloc(int64_t bytes, CUdeviceptr *at, struct lw_err *err);
+void nccl_register_free(CUdeviceptr at);
+enum lw_status nccl_register(struct exec_world *w, struct exec_comm *c, const void *mem,
+                             struct lw_err *err);
+void nccl_deregister(struct exec_comm *c);
+
+/* device_state.c: active while steps run. Without NVML the state has no samples. */
+enum lw_status nccl_device_watch(struct exec_world *w, struct lw_err *err);
+void nccl_device_active(struct exec_world *w, bool active);
+struct exec_device_state nccl_device_state(const struct exec_world *w);
+void nccl_device_unwatch(struct exec_world *w);
 
 /* nccl_loop.c: *issued false = other members are still missing. */
 enum lw_status nccl_loop_collective(struct command *c, bool *issued, struct lw_err *err);

@@ -142,6 +142,61 @@ static void json_calls(const struct lw_exec_report *r, struct lw_jsonout *o)
     lw_jsonout_end(o);
 }
 
+const struct lw_exec_device_figure lw_exec_device_figures[] = {
+    {"sm_clock_mean_mhz", offsetof(struct exec_device_state, sm_mhz_mean)},
+    {"sm_clock_least_mhz", offsetof(struct exec_device_state, sm_mhz_min)},
+    {"memory_clock_least_mhz", offsetof(struct exec_device_state, memory_mhz_min)},
+    {"power_mean_w", offsetof(struct exec_device_state, watts_mean)},
+    {"power_max_w", offsetof(struct exec_device_state, watts_max)},
+    {"temperature_max_c", offsetof(struct exec_device_state, celsius_max)},
+    {"n_device_readings", offsetof(struct exec_device_state, n_readings)},
+    {"n_throttled_readings", offsetof(struct exec_device_state, n_throttled)},
+    {NULL, 0},
+};
+
+double lw_exec_device_figure(const struct exec_device_state *s, int k)
+{
+    return *(const double *)(const void *)((const char *)s + lw_exec_device_figures[k].at);
+}
+
+static void print_state(const struct exec_device_state *s, int32_t rank, FILE *f)
+{
+    if (s->n_readings > 0)
+        fprintf(f, "device of rank %d: SM clock %.0f MHz (least %.0f), memory %.0f MHz, %.0f W "
+                   "(most %.0f), %.0f C, throttled in %.0f of %.0f readings\n", rank,
+                s->sm_mhz_mean, s->sm_mhz_min, s->memory_mhz_min, s->watts_mean, s->watts_max,
+                s->celsius_max, s->n_throttled, s->n_readings);
+}
+
+/* One line for each process's device; one where all ranks share it. */
+static void print_states(const struct lw_exec_result *x, FILE *f)
+{
+    if (*x->settings)
+        fprintf(f, "settings: %s\n", x->settings);
+    if (x->n_states == 0)
+        print_state(&x->state, 0, f);
+    for (int32_t i = 0; i < x->n_states; i++)
+        print_state(&x->states[i], i, f);
+}
+
+static void json_states(struct lw_jsonout *o, const struct lw_exec_result *x)
+{
+    const struct exec_device_state *s = x->n_states > 0 ? x->states : &x->state;
+
+    lw_jsonout_string(o, "settings", x->settings);
+    lw_jsonout_array(o, "devices");
+    for (int32_t i = 0; i < (x->n_states > 0 ? x->n_states : 1); i++) {
+        if (s[i].n_readings == 0)
+            continue;
+        lw_jsonout_line_object(o, NULL);
+        lw_jsonout_int(o, "rank", i);
+        for (int k = 0; lw_exec_device_figures[k].name; k++)
+            lw_jsonout_fixed(o, lw_exec_device_figures[k].name, lw_exec_device_figure(&s[i], k), 1);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
 static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
 {
     const struct lw_exec_result *x = r->result;
@@ -152,6 +207,7 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
             r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
             x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
     fprintf(f, "%s; compute: %s\n", x->about, x->compute);
+    print_states(x, f);
     if (s->n_steps > 0) {
         lw_ps least = s->steps[0], most = s->steps[0];
         for (int32_t i = 1; i < s->n_steps; i++) {
@@ -250,6 +306,7 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_string(&o, "compute", exec_compute_name(r->options->compute));
     lw_jsonout_string(&o, "compute_with", x->compute);
     lw_jsonout_string(&o, "placement", x->about);
+    json_states(&o, x);
     lw_jsonout_int(&o, "n_ranks", r->plan->n_ranks);
     lw_jsonout_int(&o, "n_cores", x->n_cores);
     lw_jsonout_int(&o, "n_warmup", x->n_warmup);

@@ -204,7 +204,8 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
                             .ranks_per_node = o->ranks_per_node,
                             .link_bytes_per_s = o->link_bytes_per_s,
                             .link_latency_ns = o->link_latency_ns, .timeout_ns = exec_opening_limit(o->timeout_ns),
-                            .loop = o->loop, .process = o->process};
+                            .loop = o->loop, .registered = o->registered,
+                            .process = o->process};
 
     LW_TRY(exec_plan_is_safe(p, err));
     LW_TRY(refuse(r, err));
@@ -212,6 +213,9 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
         return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot pace links", r->backend->name);
     if (o->loop && !(r->backend->capabilities & EXEC_CAN_LOOP))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' has no loop transport", r->backend->name);
+    if (o->registered && (o->loop || !(r->backend->capabilities & EXEC_CAN_REGISTER)))
+        return lw_fail(err, LW_ENOTSUP, "--nccl-register: %s '%s' communicates without NCCL",
+                       o->loop ? "a loop of backend" : "backend", r->backend->name);
     if (o->process && !(r->backend->capabilities & EXEC_CAN_PROCESS))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' has all ranks in one process; this is rank %d "
                                         "of several", r->backend->name, o->process->rank);
@@ -472,6 +476,10 @@ static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_re
     out->origin_ns = r->origin_ns;
     snprintf(out->compute, sizeof out->compute, "%s", f->compute);
     snprintf(out->about, sizeof out->about, "%s", f->about);
+    snprintf(out->settings, sizeof out->settings, "%s", f->settings ? f->settings : "");
+    struct exec_facts now = {0};
+    r->backend->facts(r->world, &now);
+    out->state = now.state;
     out->wall_s = (double)(r->backend->now_ns(r->world) - began_ns) * 1e-9;
 }
 
@@ -532,5 +540,6 @@ void lw_exec_result_free(struct lw_exec_result *r)
     lw_free(r->first_of_batch);
     lw_free(r->places);
     lw_free(r->calls);
+    lw_free(r->states);
     *r = (struct lw_exec_result){0};
 }

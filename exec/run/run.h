@@ -59,6 +59,7 @@ struct lw_exec_options {
     struct exec_optimizer optimizer;
     int32_t consolidate;        /* rank that puts its data group's optimizer state together; -1 = none */
     bool loop;                  /* all ranks as streams of one device */
+    bool registered;            /* buffers are registered with NCCL */
     const struct exec_process *process; /* this process is one rank; NULL = all are in it */
     struct lw_exec_fault fault;
     const volatile sig_atomic_t *signal; /* not 0: stop at once, as a failure; NULL = never */
@@ -99,6 +100,9 @@ struct lw_exec_result {
     char device[96];
     bool comm_on_compute_core;
     double stamp_ns;             /* what measuring adds to one op; 0 = not known */
+    char settings[512];          /* as in exec_facts; "" = nothing */
+    struct exec_device_state state, *states; /* of this process; [n_states] of all processes */
+    int32_t n_states;            /* 0: there is one process */
     double others_share;         /* of all processors' time, taken by other programs from the opening to
                                   * the end; -1 = not known, or ranks are processes */
     int64_t clock_error_ns;      /* how far apart the clocks of the ranks' processes may still be */
@@ -119,6 +123,14 @@ struct lw_exec_result {
     char turned_away[160];        /* the last of them, and why */
     bool speaks;                  /* this process stores the run: rank 0, or rank 1 when that is lost */
 };
+
+/* The figures of a device's state by the names that results have; NULL-ended. */
+struct lw_exec_device_figure {
+    const char *name;
+    size_t at; /* of a double in struct exec_device_state */
+};
+extern const struct lw_exec_device_figure lw_exec_device_figures[];
+double lw_exec_device_figure(const struct exec_device_state *s, int k);
 
 /* LW_ENOTSUP: the plan or the backend's capabilities. LW_ETIMEOUT, LW_EFAILED: a step did
  * not finish; the message names the last op that did and the first that did not; *out then holds

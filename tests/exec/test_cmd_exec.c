@@ -114,7 +114,7 @@ static void wrong_usage_is_said(void **state)
     expect("exec good.json --timeout 0", 2, "must be more than 0 seconds");
     expect("exec nowhere.json --no-db", 1, "nowhere.json");
     expect("calibrate", 2, "needs -o FILE");
-    expect("calibrate -o c.json --ranks 1", 2, "from 2");
+    expect("calibrate -o c.json --ranks 0", 2, "from 1");
     expect("exec good.json --optimizer adam --momentum 1", 2, "--momentum 1: beta1 of adam must be below 1");
     expect("exec good.json --momentum 2", 2, "'2' is not a number from 0 to 1");
     expect("exec good.json --optimizer sgd --momentum 0.5", 2, "--optimizer sgd has none");

@@ -23,7 +23,9 @@
  *                             reports the asynchronous error e and never ends
  * FAKE_NCCL_LOSE=rank:op      that process kills itself there (op 0: while communicators are made)
  * FAKE_NCCL_HANG=rank:op      that rank never enters the op
- * FAKE_NCCL_LOG=file          one line per op a rank has finished */
+ * FAKE_NCCL_LOG=file          one line per op a rank has finished, or buffer it has registered
+ *
+ * Compiled with FAKE_NCCL_OLD it is a library before 2.19, without registered buffers. */
 #include <cuda.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -77,6 +79,7 @@ struct ncclComm {
     bool blocking, connected;
     uint64_t round, n_splits;
     _Atomic int32_t state, aborted, n_flying;
+    int n_registered;
 };
 
 struct item {
@@ -331,15 +334,23 @@ static bool injected(struct ncclComm *c, int64_t op)
     return false;
 }
 
-static void log_op(const struct ncclComm *c, const struct item *it)
+static void log_line(const struct ncclComm *c, const char *what, size_t n)
 {
     const char *path = getenv("FAKE_NCCL_LOG");
     FILE *f = path && *path ? fopen(path, "a") : NULL;
 
     if (!f)
         return;
-    fprintf(f, "rank %d of %d: %s count %zu\n", c->rank, c->n_ranks, op_names[it->kind], it->count);
+    fprintf(f, "rank %d of %d: %s %zu\n", c->rank, c->n_ranks, what, n);
     fclose(f);
+}
+
+static void log_op(const struct ncclComm *c, const struct item *it)
+{
+    char what[32];
+
+    snprintf(what, sizeof what, "%s count", op_names[it->kind]);
+    log_line(c, what, it->count);
 }
 
 static void CUDA_CB run_batch(void *arg)
@@ -788,6 +799,40 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
     return ncclInProgress;
 }
 
+#ifndef FAKE_NCCL_OLD
+ncclResult_t ncclMemAlloc(void **at, size_t bytes)
+{
+    CUdeviceptr p = 0;
+
+    if (cuMemAlloc(&p, bytes) != CUDA_SUCCESS)
+        return ncclUnhandledCudaError;
+    *at = (void *)p;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void *at)
+{
+    return cuMemFree((CUdeviceptr)at) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t c, void *at, size_t bytes, void **handle)
+{
+    if (!at || bytes == 0)
+        return refuse("a registration of nothing");
+    *handle = at;
+    c->n_registered++;
+    log_line(c, "registers", bytes);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle)
+{
+    (void)handle;
+    c->n_registered--;
+    return ncclSuccess;
+}
+#endif
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 {
     *state = (ncclResult_t)atomic_load(&c->state);
@@ -796,6 +841,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 
 ncclResult_t ncclCommFinalize(ncclComm_t c)
 {
+    if (c->n_registered != 0)
+        return refuse("finalize of a communicator with registered buffers");
     return atomic_load(&c->state) == ncclSuccess ? ncclSuccess
                                                  : refuse("finalize of a communicator in progress");
 }

@@ -943,6 +943,69 @@ static void a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process(void 
     assert_null(strstr(out, "rc=0"));
 }
 
+/* Each rank registers the memory that its collectives use, and gives all of it back: the fake
+ * refuses to finalize a communicator otherwise, and counts what lives. */
+static void buffers_are_registered_with_nccl(void **state)
+{
+    NEEDS_FAKES();
+    const char *plan = "--dp 2 --zero 2 --backend nccl --compute sleep --steps 2 --warmup 1 "
+                       "--no-db";
+    char words[1024];
+    int rc;
+
+    snprintf(words, sizeof words,
+             "$L model mlp --layers 4 --width 64 -o w.json >/dev/null; FAKE_GPU_LOG=$PWD/g "
+             "FAKE_NCCL_LOG=$PWD/n $L exec -w w.json %s --spawn --nccl-register --nccl-env "
+             "NCCL_ALGO=Ring --nccl-env NCCL_PROTO=LL --format json | grep -E 'verified|settings'; "
+             "sort -u g n | grep -E 'live|registers'", plan);
+    char *out = command(words, &rc);
+    has(out, "\"verified\": true");
+    has(out, "NCCL_ALGO=Ring");
+    has(out, "NCCL_PROTO=LL");
+    has(out, "buffers registered\"");
+    has(out, "rank 1 of 2: registers ");
+    has(out, "live blocks 0 streams 0 events 0 modules 0\n");
+
+    static const char *const refused[][2] = {
+        {"--spawn --nccl-register", "NCCL 2.28.9 has no ncclCommRegister"},
+        {"--transport loop --nccl-register", "--nccl-register: a loop of backend 'nccl'"},
+        {"--backend threads --nccl-register", "--nccl-register: backend 'threads'"},
+        {"--backend threads --nccl-env NCCL_ALGO=Ring", "--nccl-env: backend 'threads'"},
+        {"--nccl-env ALGO=Ring", "--nccl-env ALGO=Ring: expected NCCL_NAME=VALUE"},
+        {"--nccl-env NCCL_ALGO", "--nccl-env NCCL_ALGO: expected NCCL_NAME=VALUE"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        snprintf(words, sizeof words, "export LD_LIBRARY_PATH=%s$LD_LIBRARY_PATH; "
+                 "$L exec -w w.json %s %s", i == 0 ? "$LD_LIBRARY_PATH/old:" : "", plan,
+                 refused[i][0]);
+        out = command(words, &rc);
+        has(out, refused[i][1]);
+        assert_true(rc == 1 || rc == 2);
+    }
+}
+
+/* Reading k is 1000 + 10 k MHz, 300 + k W, throttled when k is even: three readings and more. */
+static void clocks_and_power_are_stored_with_the_run(void **state)
+{
+    NEEDS_FAKES();
+    const char *plan = "-w w.json --dp 2 --backend nccl --spawn --compute sleep --steps 40 "
+                       "--warmup 1";
+    char words[1024];
+    int rc;
+
+    snprintf(words, sizeof words,
+             "$L model mlp --layers 4 --width 64 -o w.json >/dev/null; $L exec %s --db state.db && "
+             "$L exec %s --no-db --format json", plan, plan);
+    char *out = command(words, &rc);
+    has(out, "device of rank 1: SM clock 1");
+    has(out, "(least 1010), memory 2000 MHz");
+    has(out, "{\"rank\": 1, \"sm_clock_mean_mhz\": 1");
+    has(out, "\"temperature_max_c\": 50.0");
+    snprintf(words, sizeof words, "FAKE_NVML=none $L exec %s --no-db --format json", plan);
+    has(command(words, &rc), "\"devices\": []");
+    assert_null(strstr(command("$L runs --db state.db --format json", &rc), "\"id\": 2"));
+}
+
 /* The same grid on the NCCL backend: a world of one, ranks as streams of one device, one process
  * per rank; --only keeps them short. Predictions are of another machine: what is tested is that
  * every way plans, runs, verifies, stores and prints once. */
@@ -1023,6 +1086,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(sparse_gradients_are_refused),
         cmocka_unit_test(what_cannot_start_says_how_to),
         cmocka_unit_test(a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process),
+        cmocka_unit_test(buffers_are_registered_with_nccl),
+        cmocka_unit_test(clocks_and_power_are_stored_with_the_run),
 #ifndef __SANITIZE_THREAD__ /* minutes of products */
         cmocka_unit_test(a_gpu_runs_the_same_grid),
 #endif
