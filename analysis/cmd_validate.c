@@ -87,39 +87,11 @@ static enum lw_status work(const struct lw_validate_here *here, char **files, in
     return status;
 }
 
-/* Who runs the ranks of --here: this process, this one of several, or processes that it starts
- * (*status: how those ended). true: nothing is left to do. */
-static bool find_ranks(struct lw_validate_here *h, const char *backend, struct exec_identity *id,
-                       bool spawn, int *status, struct lw_err *err)
-{
-    struct exec_spawned spawned = {0};
-    bool found = false;
-
-    *status = exec_backend_find(backend, &h->backend, err);
-    if (*status == LW_OK)
-        *status = exec_identity_read(id, &found, err);
-    if (found && id->n_ranks > 1)
-        h->id = id;
-    if (h->n_ranks == 0)
-        h->n_ranks = h->id ? id->n_ranks
-                     : spawn || h->loop || h->backend == &exec_backend_threads ? 2 : 1;
-    if (*status == LW_OK && h->id && h->n_ranks != id->n_ranks)
-        *status = lw_fail(err, LW_EUSAGE, "--ranks %lld, and %s started %d processes",
-                          (long long)h->n_ranks, id->source, id->n_ranks);
-    if (*status != LW_OK || !spawn || h->id)
-        return *status != LW_OK;
-    *status = exec_spawn((int32_t)h->n_ranks, exec_opening_limit(0), NULL, NULL, &spawned, err);
-    if (spawned.rank_0_ended)
-        lw_cli_no_json();
-    *status = *status == LW_OK ? spawned.exit_status : *status;
-    return true;
-}
-
 int cmd_validate(int argc, char **argv)
 {
     enum lw_format format = LW_FORMAT_TEXT;
     struct lw_validate_here here = {.n_steps = 20};
-    struct exec_identity id;
+    struct exec_ranks ranks = {0};
     bool on = false, spawn = false;
     char command[1024];
     const char *curves = NULL, *figures = NULL, *backend = "threads", *transport = NULL;
@@ -171,9 +143,18 @@ int cmd_validate(int argc, char **argv)
     here.workload_files = argv + 1;
     here.n_workload_files = n;
     here.loop = transport != NULL;
-    int status = LW_OK;
-    if (on && find_ranks(&here, backend, &id, spawn, &status, &err))
-        return status > 0 ? status : lw_cli_end("validate", (enum lw_status)status, &err);
-    return lw_cli_end("validate", work(on ? &here : NULL, argv + 1, n, figures, format, &err),
-                      &err);
+    if (!on)
+        return lw_cli_end("validate", work(NULL, argv + 1, n, figures, format, &err), &err);
+    enum lw_status status = exec_backend_find(backend, &here.backend, &err);
+    bool alone = here.backend != &exec_backend_threads && !here.loop && !spawn;
+    if (status == LW_OK)
+        status = exec_ranks_find(&ranks, &here.n_ranks, alone ? 1 : 2, spawn, &err);
+    here.id = ranks.several ? &ranks.id : NULL;
+    if (ranks.printed)
+        lw_cli_no_json();
+    if (status == LW_OK && ranks.over)
+        return ranks.exit_status;
+    if (status == LW_OK)
+        status = work(&here, argv + 1, n, figures, format, &err);
+    return lw_cli_end("validate", status, &err);
 }

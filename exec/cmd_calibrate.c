@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "exec/calibrate/calibrate.h"
+#include "exec/launch/multi_process.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
@@ -58,6 +59,7 @@ static void put_json(const struct lw_cluster *c, const char *file)
             const struct lw_cost_table *t = &c->tables[i];
             lw_jsonout_line_object(&o, NULL);
             lw_jsonout_string(&o, "op", lw_op_name(t->op));
+            lw_jsonout_int(&o, "n_ranks", t->n_ranks);
             lw_jsonout_int(&o, "n_in_flight", t->n_in_flight);
             lw_jsonout_int(&o, "bytes", t->bytes[k]);
             lw_jsonout_ns(&o, "time_ns", t->time_ps[k]);
@@ -123,10 +125,12 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
     for (int32_t i = 0; i < c->n_tables; i++)
         for (int32_t k = 0; k < c->tables[i].n_rows; k++) {
             const struct lw_cost_table *m = &c->tables[i];
-            char bytes[32], name[64];
-            snprintf(name, sizeof name, "%s%s %s",
+            char bytes[32], name[64], group[16] = "";
+            if (m->op != LW_OP_SEND && m->n_ranks != c->devices_per_node)
+                snprintf(group, sizeof group, " of %d", m->n_ranks);
+            snprintf(name, sizeof name, "%s%s%s %s",
                      m->n_in_flight == 1 ? "" : m->op == LW_OP_SEND ? "both ways: " : "two at once: ",
-                     lw_op_name(m->op), lw_format_bytes(bytes, m->bytes[k]));
+                     lw_op_name(m->op), group, lw_format_bytes(bytes, m->bytes[k]));
             lw_table_cell(t, "%s", name);
             lw_table_cell(t, "%.4g", (double)m->time_ps[k] * 1e-6);
             lw_table_cell(t, "us");
@@ -145,23 +149,13 @@ static void keep_memory(void)
     mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-static enum lw_status calibrate(struct lw_calibrate_options *o, const char *backend,
-                                bool ranks_given, const char *file, bool quiet, enum lw_format format,
-                                struct lw_err *err)
+static enum lw_status calibrate(struct lw_calibrate_options *o, const char *file, bool quiet,
+                                enum lw_format format, struct lw_err *err)
 {
     struct lw_cluster c = {0};
     struct lw_progress_bar bar;
-    struct exec_identity id;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, quiet || (o->id && o->id->rank > 0));
 
-    bool found = false;
-
-    LW_TRY(exec_backend_find(backend, &o->backend, err));
-    LW_TRY(exec_identity_read(&id, &found, err));
-    if (found && id.n_ranks > 1)
-        o->id = &id;
-    if (o->id && !ranks_given)
-        o->n_ranks = id.n_ranks;
-    struct lw_progress progress = lw_progress_bar_begin(&bar, quiet || (o->id && id.rank > 0));
     o->progress = &progress;
     keep_memory();
     enum lw_status s = lw_calibrate(o, &c, err);
@@ -187,7 +181,8 @@ int cmd_calibrate(int argc, char **argv)
     struct lw_calibrate_options o = lw_calibrate_options_default();
     const char *backend = "threads", *file = NULL, *transport = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
-    bool quiet = false;
+    bool quiet = false, spawn = false;
+    struct exec_ranks ranks = {0};
     int64_t n_ranks = 0, n_rounds = o.n_rounds, max_side = o.max_side;
     int64_t link_rate = 0, link_latency = 0;
     const struct lw_opt options[] = {
@@ -195,6 +190,7 @@ int cmd_calibrate(int argc, char **argv)
         {"transport", 0, LW_OPT_STRING, &transport, "loop",
          "nccl: all ranks as streams of one GPU", 0, 0},
         {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2, or what a launcher started)", 1, 64},
+        {"spawn", 0, LW_OPT_FLAG, &spawn, NULL, "start one process per rank on this machine", 0, 0},
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"max-bytes", 0, LW_OPT_SIZE, &o.max_bytes, "BYTES",
          "largest message, 16MiB to 1GiB (256MiB)", 0, 0},
@@ -226,11 +222,20 @@ int cmd_calibrate(int argc, char **argv)
     if (transport && strcmp(transport, "loop") != 0)
         return lw_cli_usage("calibrate", "--transport %s: calibrate knows 'loop'", transport);
     o.loop = transport != NULL;
-    if (n_ranks > 0)
-        o.n_ranks = (int32_t)n_ranks;
     o.link_bytes_per_s = (double)link_rate;
     o.link_latency_ns = lw_ps_to_ns(link_latency);
     o.n_rounds = (int32_t)n_rounds;
     o.max_side = (int32_t)max_side;
-    return lw_cli_end("calibrate", calibrate(&o, backend, n_ranks > 0, file, quiet, format, &err), &err);
+    enum lw_status status = exec_backend_find(backend, &o.backend, &err);
+    if (status == LW_OK)
+        status = exec_ranks_find(&ranks, &n_ranks, 2, spawn, &err);
+    if (ranks.printed)
+        lw_cli_no_json();
+    if (status == LW_OK && ranks.over)
+        return ranks.exit_status;
+    o.n_ranks = (int32_t)n_ranks;
+    o.id = ranks.several ? &ranks.id : NULL;
+    if (status == LW_OK)
+        status = calibrate(&o, file, quiet, format, &err);
+    return lw_cli_end("calibrate", status, &err);
 }

@@ -17,7 +17,7 @@
 #include "exec/launch/multi_process.h"
 #include "shared/base/arena.h"
 
-enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2, MAX_PIECES = 64 };
+enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2, MAX_PIECES = 128 };
 
 struct round {
     struct exec_piece pieces[MAX_PIECES];
@@ -161,7 +161,7 @@ static void list_pieces(struct round *round, const struct exec_calibration *c)
         add(round, (struct exec_piece){exec_calibrate_updates, i, 0, 1, fewer});
     add(round, (struct exec_piece){exec_calibrate_products, 0, 0, 1, steps});
     add(round, (struct exec_piece){exec_calibrate_launches, 0, 0, 1, steps});
-    for (int s = SERIES_REDUCE_ALL; s < N_SERIES; s++)
+    for (int s = SERIES_REDUCE_ALL; s < N_TABLES; s++)
         add_communication(round, c, (enum exec_series)s);
     add(round, (struct exec_piece){exec_calibrate_steady, 0, 0, c->o->n_ranks, steps});
 }
@@ -197,7 +197,7 @@ static void free_samples(struct exec_calibration *c)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         exec_samples_free(all[i]);
     for (int32_t i = 0; i < CALIBRATE_SIZES; i++) {
-        for (int s = 0; s < N_SERIES; s++)
+        for (int s = 0; s < N_TABLES; s++)
             exec_samples_free(&c->comm[s][i]);
         for (int s = 0; s < CALIBRATE_N_WORK; s++)
             exec_samples_free(&c->work[s][i]);

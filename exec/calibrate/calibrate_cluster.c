@@ -75,7 +75,13 @@ static const char *how_many(enum exec_series s)
 {
     return s == SERIES_PAIRS       ? ", two at once"
            : s == SERIES_SEND_BOTH ? ", one each way at once"
+           : s >= N_SERIES         ? ", in all groups at once"
                                    : "";
+}
+
+static bool on_gpus(const struct exec_calibration *c)
+{
+    return (c->o->backend->capabilities & EXEC_CAN_REGISTER) && !c->o->loop;
 }
 
 static enum lw_status fill_table(struct making *m, enum exec_series series, struct lw_err *err)
@@ -93,7 +99,8 @@ static enum lw_status fill_table(struct making *m, enum exec_series series, stru
     snprintf(text, sizeof text, "lapwing calibrate: %s of backend %s%s, medians of up to %lld",
              lw_op_name(op), c->o->backend->name, how_many(series), (long long)k.most);
     m->out->tables[m->out->n_tables++] = (struct lw_cost_table){
-        .op = op, .dtype = LW_F32, .n_ranks = op == LW_OP_SEND ? 2 : c->o->n_ranks, .n_nodes = 1,
+        .op = op, .dtype = LW_F32, .n_nodes = 1,
+        .n_ranks = op == LW_OP_SEND ? 2 : exec_series_group(c, series),
         .n_in_flight = exec_series_in_flight(series), .n_rows = k.n, .bytes = k.size,
         .time_ps = k.time, .spread_ps = k.spread, .source = keep(m, text)};
     return LW_OK;
@@ -127,11 +134,11 @@ static enum lw_status fill_tables(struct making *m, struct lw_err *err)
 {
     struct lw_cluster *out = m->out;
 
-    out->tables = lw_arena_alloc(&out->arena, N_SERIES, sizeof *out->tables);
+    out->tables = lw_arena_alloc(&out->arena, N_TABLES, sizeof *out->tables);
     out->device.work = lw_arena_alloc(&out->arena, CALIBRATE_N_WORK, sizeof *out->device.work);
     if (!out->tables || !out->device.work)
         return lw_fail_nomem(err);
-    for (int s = 0; s < N_SERIES; s++)
+    for (int s = 0; s < N_TABLES; s++)
         if (exec_series_can(m->c, (enum exec_series)s))
             LW_TRY(fill_table(m, (enum exec_series)s, err));
     for (int32_t s = 0; s < CALIBRATE_N_WORK; s++)
@@ -158,13 +165,16 @@ static enum lw_status fill_link(struct making *m, struct lw_err *err)
     m->out->links[0] = (struct lw_link){
         .name = c->o->link_bytes_per_s > 0 ? "paced link"
                 : c->o->loop               ? "device memory"
+                : on_gpus(c)               ? "between GPUs"
                                            : "shared memory",
         .level = LW_LINK_INTRA,
         .bytes_per_s = figure(m, large, bytes / exec_samples_median(large) * 1e12,
                               "bus bandwidth of the largest all-reduce"),
         .latency_ps = figure(m, small, exec_samples_median(small) / steps,
                              "smallest all-reduce over its ring steps"),
-        .n_links = stated(1, c->o->loop ? "streams of one device" : "threads of one process"),
+        .n_links = stated(1, c->o->loop   ? "streams of one device"
+                             : on_gpus(c) ? "all links of a GPU together"
+                                          : "threads of one process"),
     };
     return LW_OK;
 }
@@ -254,8 +264,9 @@ enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_clus
     snprintf(text, sizeof text,
              "this machine, measured by lapwing calibrate: backend %s, %d ranks, %s%s",
              c->o->backend->name, c->o->n_ranks,
-             c->o->loop ? "all of them streams of one device (emulated)"
-                        : "a compute and a communication thread per rank on one core",
+             c->o->loop   ? "all of them streams of one device (emulated)"
+             : on_gpus(c) ? "a process and a GPU per rank"
+                          : "a compute and a communication thread per rank on one core",
              paced);
     out->about = keep(&m, text);
     return m.no_memory ? lw_fail_nomem(err) : lw_cluster_check(out, err);

@@ -26,19 +26,33 @@ static const struct {
     [SERIES_SEND_BOTH] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 2},
 };
 
+/* The row of the table above of a series, in groups or not. */
+static int base(enum exec_series s)
+{
+    return s < N_SERIES ? (int)s : ((int)s - N_SERIES) % N_COLLECTIVES;
+}
+
+int32_t exec_series_group(const struct exec_calibration *c, enum exec_series s)
+{
+    return s < N_SERIES ? c->o->n_ranks : 2 << (((int)s - N_SERIES) / N_COLLECTIVES);
+}
+
 bool exec_series_can(const struct exec_calibration *c, enum exec_series s)
 {
-    return c->o->n_ranks > 1 && (c->o->backend->capabilities & series[s].needs) != 0;
+    int32_t n = c->o->n_ranks, group = exec_series_group(c, s);
+    bool fits = n > 1 && (s < N_SERIES || (group < n && n % group == 0));
+
+    return fits && (c->o->backend->capabilities & series[base(s)].needs) != 0;
 }
 
 enum lw_op_kind exec_series_op(enum exec_series s)
 {
-    return series[s].op;
+    return series[base(s)].op;
 }
 
 int32_t exec_series_in_flight(enum exec_series s)
 {
-    return series[s].n_in_flight;
+    return series[base(s)].n_in_flight;
 }
 
 const int64_t *exec_series_sizes(const struct exec_calibration *c, enum exec_series s, int32_t *n)
@@ -57,7 +71,7 @@ static enum lw_status keep_times(struct exec_calibration *c, const struct exec_p
 
     for (int64_t row = 0; row < t->n; row++) {
         int32_t size = exec_calibrate_size_of(p, t, row, piece->first);
-        if (size >= 0 && t->kind[row] == series[piece->series].op)
+        if (size >= 0 && t->kind[row] == exec_series_op((enum exec_series)piece->series))
             LW_TRY(exec_samples_add(&c->comm[piece->series][size],
                                     (double)exec_calibrate_length(t, row), err));
     }
@@ -104,8 +118,8 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
     n = exec_calibrate_sizes(all, p->first, p->n, sizes);
     LW_TRY(which == SERIES_PAIRS
                ? exec_plan_pairs(c->o->n_ranks, sizes, n, GAP_PS, &plan, err)
-               : exec_plan_collectives(c->o->n_ranks, series[which].op, sizes, n, GAP_PS, &plan,
-                                       err));
+               : exec_plan_collectives(c->o->n_ranks, exec_series_group(c, which),
+                                       exec_series_op(which), sizes, n, GAP_PS, &plan, err));
     return exec_calibrate_run(c, p, &plan, with_gaps(c, p->n_steps), keep_times, err);
 }
 

@@ -11,7 +11,7 @@
 
 struct maker {
     struct lw_builder *b;
-    int32_t compute, comm_stream, comm, first_bucket, n_modules;
+    int32_t compute, comm_stream, comm, first_bucket, n_modules, group;
     enum lw_dtype grad, wire; /* of gradients, and of what is reduced */
 };
 
@@ -23,13 +23,16 @@ static void tag(struct maker *k, struct lw_op *op, int32_t size)
     op->module = size;
 }
 
+/* Groups of k->group consecutive ranks; 0: one of all. */
 static void everybody(struct maker *k, int32_t n_ranks)
 {
-    int32_t members[1024], n = n_ranks < 1024 ? n_ranks : 1024;
+    int32_t members[1024], n = n_ranks < 1024 ? n_ranks : 1024, group = k->group ? k->group : n;
 
-    for (int32_t r = 0; r < n; r++)
-        members[r] = r;
-    lw_builder_group(k->b, k->comm, members, n);
+    for (int32_t first = 0; first + group <= n; first += group) {
+        for (int32_t i = 0; i < group; i++)
+            members[i] = first + i;
+        lw_builder_group(k->b, k->comm, members, group);
+    }
 }
 
 static enum lw_status begin(struct maker *k, const char *name, int32_t n_ranks, struct lw_err *err)
@@ -295,12 +298,12 @@ static void add_touched_variants(struct maker *k)
     lw_builder_variant(k->b, "steady", "", true);
 }
 
-enum lw_status exec_plan_collectives(int32_t n_ranks, enum lw_op_kind kind, const int64_t *bytes,
-                                     int32_t n, lw_ps work_ps, struct lw_plan *plan,
-                                     struct lw_err *err)
+enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, enum lw_op_kind kind,
+                                     const int64_t *bytes, int32_t n, lw_ps work_ps,
+                                     struct lw_plan *plan, struct lw_err *err)
 {
-    struct maker k = {.first_bucket = -1};
-    int64_t whole = kind == LW_OP_ALL_TO_ALL ? 4 * n_ranks : 4; /* elements, or equal blocks of them */
+    struct maker k = {.first_bucket = -1, .group = group};
+    int64_t whole = kind == LW_OP_ALL_TO_ALL ? 4 * group : 4; /* elements, or equal blocks */
     int32_t before = -1;
 
     LW_TRY(begin(&k, "collectives", n_ranks, err));

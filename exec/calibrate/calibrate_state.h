@@ -33,6 +33,10 @@ enum exec_series {
     SERIES_PAIRS,     /* two all-reduces at once */
     SERIES_SEND_BOTH, /* a message each way at once */
     N_SERIES,
+    /* from here: the collectives again, in groups of 2, 4 and 8 consecutive ranks, all at once */
+    N_COLLECTIVES = SERIES_ALL_TO_ALL + 1,
+    N_SHAPES = 3,
+    N_TABLES = N_SERIES + N_SHAPES * N_COLLECTIVES,
 };
 
 struct exec_calibration {
@@ -40,7 +44,7 @@ struct exec_calibration {
     struct exec_rendezvous *team;       /* of processes: what rank 0 decides, all do; else NULL */
     int32_t n_sizes, n_small, n_bucket; /* n_small of them in one plan; n_bucket with real buckets */
     int64_t bytes[CALIBRATE_SIZES];
-    struct exec_samples comm[N_SERIES][CALIBRATE_SIZES];         /* ps */
+    struct exec_samples comm[N_TABLES][CALIBRATE_SIZES];         /* ps */
     struct exec_samples work[CALIBRATE_N_WORK][CALIBRATE_SIZES]; /* ps */
     struct exec_samples copy_rate, launch, kernel;  /* bytes/s; ps; share of the time asked for */
     struct exec_samples compute_rate, comm_rate;    /* under each other */
@@ -85,6 +89,7 @@ int32_t exec_calibrate_size_of(const struct lw_plan *p, const struct lw_timeline
 bool exec_series_can(const struct exec_calibration *c, enum exec_series s);
 enum lw_op_kind exec_series_op(enum exec_series s);
 int32_t exec_series_in_flight(enum exec_series s);
+int32_t exec_series_group(const struct exec_calibration *c, enum exec_series s); /* of ranks */
 /* The sizes of a series: those of the calibration, or 0 alone. */
 const int64_t *exec_series_sizes(const struct exec_calibration *c, enum exec_series s, int32_t *n);
 

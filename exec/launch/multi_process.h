@@ -39,4 +39,18 @@ enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezv
                           const volatile sig_atomic_t *signal, struct exec_spawned *ended,
                           struct lw_err *err);
 
+/* Who runs the ranks of a command that makes its own plans. */
+struct exec_ranks {
+    struct exec_identity id;
+    bool several;    /* this process is one rank, `id` */
+    bool over;       /* the ranks were processes that this one started and that are gone; */
+    int exit_status; /* of the first that did not succeed, */
+    bool printed;    /* and rank 0 ended by itself */
+};
+
+/* *n_ranks 0: as many as a launcher started, or `otherwise`. spawn: start them, unless this process
+ * is one of them. LW_EUSAGE: another number than the launcher's. Errors of starting. */
+enum lw_status exec_ranks_find(struct exec_ranks *r, int64_t *n_ranks, int64_t otherwise,
+                               bool spawn, struct lw_err *err);
+
 #endif

@@ -243,3 +243,26 @@ enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezv
     lw_free(text);
     return s;
 }
+
+enum lw_status exec_ranks_find(struct exec_ranks *r, int64_t *n_ranks, int64_t otherwise,
+                               bool spawn, struct lw_err *err)
+{
+    struct exec_spawned ended = {0};
+    bool found = false;
+
+    LW_TRY(exec_identity_read(&r->id, &found, err));
+    r->several = found && r->id.n_ranks > 1;
+    if (*n_ranks == 0)
+        *n_ranks = r->several ? r->id.n_ranks : otherwise;
+    if (r->several && *n_ranks != r->id.n_ranks)
+        return lw_fail(err, LW_EUSAGE, "--ranks %lld, and %s started %d processes",
+                       (long long)*n_ranks, r->id.source, r->id.n_ranks);
+    if (!spawn || r->several || *n_ranks == 1)
+        return LW_OK;
+    r->over = true;
+    enum lw_status s =
+        exec_spawn((int32_t)*n_ranks, exec_opening_limit(0), NULL, NULL, &ended, err);
+    r->exit_status = ended.exit_status;
+    r->printed = ended.rank_0_ended;
+    return s;
+}

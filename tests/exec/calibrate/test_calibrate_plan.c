@@ -33,8 +33,8 @@ static enum lw_status build(int which, int32_t n, struct lw_plan *p, struct lw_e
     case UPDATES: return exec_plan_updates(n, sizes, 3, 0, p, err);
     case PRODUCTS: return exec_plan_products(n, flops, 2, p, err);
     case KERNELS: return exec_plan_kernels(n, 3, 0, p, err);
-    case COLLECTIVES: return exec_plan_collectives(n, LW_OP_BROADCAST, sizes, 3, 0, p, err);
-    case BARRIERS: return exec_plan_collectives(n, LW_OP_BARRIER, none, 2, 0, p, err);
+    case COLLECTIVES: return exec_plan_collectives(n, n, LW_OP_BROADCAST, sizes, 3, 0, p, err);
+    case BARRIERS: return exec_plan_collectives(n, n, LW_OP_BARRIER, none, 2, 0, p, err);
     case PAIRS: return exec_plan_pairs(n, sizes, 3, 0, p, err);
     case MESSAGES: return exec_plan_messages(n, sizes, 3, false, 0, p, err);
     case MESSAGES_BOTH: return exec_plan_messages(n, sizes, 3, true, 0, p, err);
@@ -96,11 +96,37 @@ static void an_all_to_all_of_three_ranks_has_equal_blocks(void **state)
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
-    assert_int_equal(exec_plan_collectives(3, LW_OP_ALL_TO_ALL, sizes, 3, 0, &p, &err), LW_OK);
+    assert_int_equal(exec_plan_collectives(3, 3, LW_OP_ALL_TO_ALL, sizes, 3, 0, &p, &err), LW_OK);
     assert_int_equal(p.ops[lw_plan_program(&p, 1, 0).first_op + 1].bytes, 1020);
     if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(r.n_checked_message_bytes, 3 * 100000 + 3 * (1020 + 4092 + 99996));
+    lw_exec_result_free(&r);
+    lw_plan_free(&p);
+}
+
+/* Ranks 0 and 1 gather, and ranks 2 and 3 beside them. */
+static void groups_of_two_of_four_ranks_run_at_once(void **state)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+    struct lw_exec_result r;
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    (void)state;
+    o.compute = EXEC_COMPUTE_SPIN;
+    o.n_steps = 2;
+    o.n_warmup = 0;
+    if (exec_plan_collectives(4, 2, LW_OP_ALL_GATHER, sizes, 3, 0, &p, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    int32_t comm = p.ops[lw_plan_program(&p, 1, 0).first_op + 1].comm;
+    const int32_t *group = p.comm_group + (int64_t)comm * p.n_ranks;
+    assert_int_equal(group[0], group[1]);
+    assert_int_equal(group[2], group[3]);
+    assert_int_not_equal(group[0], group[2]);
+    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.n_checked_message_bytes, 4 * (100000 + 1024 + 4096 + 100000));
     lw_exec_result_free(&r);
     lw_plan_free(&p);
 }
@@ -245,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_of_two_and_three_ranks_run),
+        cmocka_unit_test(groups_of_two_of_four_ranks_run_at_once),
         cmocka_unit_test(an_all_to_all_of_three_ranks_has_equal_blocks),
         cmocka_unit_test(the_first_step_writes_what_is_moved),
         cmocka_unit_test(neighbours_send_there_and_back),
