@@ -5,6 +5,7 @@
  * and times with its events. It models no speed: times are those of the host.
  *
  * FAKE_GPU_COUNT=n        devices (1); one alone has no identity, so that no run on it is called real
+ * CUDA_VISIBLE_DEVICES=LIST of numbers and UUIDs (GPU-X, MIG-X); of MIG the first alone
  * FAKE_GPU_MEMORY=bytes   of each device (1 GiB): cuMemAlloc refuses more
  * FAKE_GPU_QUEUE=n        commands that a stream holds (1024): a call blocks while its stream is full
  * FAKE_GPU_DELAY_US=n     every command waits a random time below n first
@@ -100,10 +101,35 @@ static uint64_t n_commands;
 static __thread CUcontext current;
 static bool started;
 
+enum { FIRST_MIG = 1000 };
+
+/* The devices that are visible; place[k]: which of all, or for an instance of MIG a number of
+ * FIRST_MIG and more that follows from its name. What is not understood ends the list. */
+static int visible(int place[MAX_DEVICES])
+{
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    int64_t all = fake_env_int("FAKE_GPU_COUNT", 1);
+    int n = 0;
+
+    all = all > MAX_DEVICES ? MAX_DEVICES : all;
+    for (; !list && n < all; n++)
+        place[n] = n;
+    while (list && *list && n < MAX_DEVICES) {
+        char *end;
+        bool mig = strncmp(list, "MIG-", 4) == 0;
+        long k = strtol(strncmp(list, "GPU-", 4) == 0 || mig ? list + 4 : list, &end, 16);
+        if (end == list || (*end && *end != ',') || k < 0 || (!mig && k >= all) || (mig && n > 0))
+            break;
+        place[n++] = (int)k + (mig ? FIRST_MIG : 0);
+        list = *end ? end + 1 : end;
+    }
+    return n;
+}
+
 static int device_count(void)
 {
-    int64_t n = fake_env_int("FAKE_GPU_COUNT", 1);
-    return (int)(n > MAX_DEVICES ? MAX_DEVICES : n);
+    int place[MAX_DEVICES];
+    return visible(place);
 }
 
 __attribute__((format(printf, 1, 2))) static void log_line(const char *fmt, ...)
@@ -707,9 +733,11 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice d)
 
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice d)
 {
+    int place[MAX_DEVICES];
+
     memset(uuid, 0, sizeof *uuid);
-    if (device_count() > 1)
-        snprintf(uuid->bytes, sizeof uuid->bytes, "fake-%d", d);
+    if (d < visible(place) && fake_env_int("FAKE_GPU_COUNT", 1) > 1)
+        snprintf(uuid->bytes, sizeof uuid->bytes, "fake-%d", place[d]);
     return CUDA_SUCCESS;
 }
 

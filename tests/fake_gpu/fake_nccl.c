@@ -74,7 +74,7 @@ struct ncclComm {
     char name[NCCL_UNIQUE_ID_BYTES];
     struct segment *shared;
     int rank, n_ranks;
-    int device;     /* of the context in which it was made */
+    int device;     /* of the context in which it was made, among all of the machine */
     int world_rank; /* of the communicator it was split from first: what FAKE_NCCL_* name */
     bool blocking, connected;
     uint64_t round, n_splits;
@@ -688,6 +688,19 @@ static void *init_main(void *arg)
     return NULL;
 }
 
+/* The same for all processes that see the device, whatever number it has there. */
+static int physical_device(void)
+{
+    CUuuid id;
+    CUdevice d = 0;
+    int place = 0;
+
+    cuCtxGetDevice(&d);
+    if (cuDeviceGetUuid(&id, d) != CUDA_SUCCESS || sscanf(id.bytes, "fake-%d", &place) != 1)
+        return d;
+    return place;
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
@@ -700,7 +713,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
     memcpy(c->name, id.internal, sizeof c->name);
     c->rank = c->world_rank = rank;
     c->n_ranks = n;
-    cuCtxGetDevice(&c->device);
+    c->device = physical_device();
     c->blocking = config->blocking != 0;
     atomic_store(&c->state, ncclInProgress);
     if (!attach(c)) {

@@ -943,6 +943,49 @@ static void a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process(void 
     assert_null(strstr(out, "rc=0"));
 }
 
+/* Two processes as each launcher starts them: all GPUs visible to both, one each, by number or
+ * UUID, or an instance of MIG each. R: the rank. */
+static void launchers_and_visible_devices_are_respected(void **state)
+{
+    NEEDS_FAKES();
+    static const char *const launchers[] = {
+        "RANK=$R WORLD_SIZE=2 LOCAL_RANK=$R LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
+        "MASTER_PORT=$P",
+        "OMPI_COMM_WORLD_RANK=$R OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=$R "
+        "OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=job$P",
+        "PMI_RANK=$R PMI_SIZE=2 MPI_LOCALRANKID=$R PMI_ID=$P",
+        "SLURM_PROCID=$R SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=$R SLURM_JOB_ID=$P "
+        "SLURM_STEP_NUM_NODES=1",
+    };
+    static const struct {
+        const char *devices, *expected;
+    } cases[] = {
+        {"X=", "bit by bit"},
+        {"CUDA_VISIBLE_DEVICES=$R", "bit by bit"},
+        {"CUDA_VISIBLE_DEVICES=GPU-$R", "bit by bit"},
+        {"CUDA_VISIBLE_DEVICES=MIG-a$R", "bit by bit"},
+        {"CUDA_VISIBLE_DEVICES=MIG-a", "Duplicate GPU"},
+        {"CUDA_VISIBLE_DEVICES=3", "rank 0 of 2 sees 1 GPU; start at most one process per"},
+        {"CUDA_VISIBLE_DEVICES=", "CUDA_ERROR_NO_DEVICE"},
+    };
+    int port = 20000 + (int)(getpid() * 41 % 12000);
+
+    for (size_t i = 0; i < 4 * (sizeof cases / sizeof *cases); i++) {
+        const char *launcher = launchers[i % 4], *devices = cases[i / 4].devices;
+        char words[1024];
+        int rc;
+        if (i > 7 && i % 4 != i / 4 % 4)
+            continue; /* the rest with one launcher each */
+        snprintf(words, sizeof words,
+                 "$L model mlp --layers 4 --width 64 -o w.json >/dev/null; P=%d; for R in 0 1; do "
+                 "env %s %s $L exec -w w.json --dp 2 --backend nccl --compute sleep --steps 2 "
+                 "--warmup 1 --no-db & done; wait", port + (int)i, launcher, devices);
+        char *out = command(words, &rc);
+        if (!strstr(out, cases[i / 4].expected))
+            fail_msg("%s %s: %s", launcher, devices, out);
+    }
+}
+
 /* Each rank registers the memory that its collectives use, and gives all of it back: the fake
  * refuses to finalize a communicator otherwise, and counts what lives. */
 static void buffers_are_registered_with_nccl(void **state)
@@ -1086,6 +1129,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sparse_gradients_are_refused),
         cmocka_unit_test(what_cannot_start_says_how_to),
         cmocka_unit_test(a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process),
+        cmocka_unit_test(launchers_and_visible_devices_are_respected),
         cmocka_unit_test(buffers_are_registered_with_nccl),
         cmocka_unit_test(clocks_and_power_are_stored_with_the_run),
 #ifndef __SANITIZE_THREAD__ /* minutes of products */
