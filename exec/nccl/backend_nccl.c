@@ -436,6 +436,7 @@ static enum lw_status let_go(struct exec_world *w, struct lw_err *err)
 {
     const struct exec_process *p = w->how.process;
 
+    LW_TRY(nccl_compute_again(w, err));
     if (p)
         LW_TRY(p->barrier(p->context, err));
     w->held = false;

@@ -177,6 +177,7 @@ struct exec_world {
     CUdeviceptr a, b, c;     /* matrices of the products; c: of those that are measured */
     int32_t unit, grain;     /* their sides */
     double unit_ns, grain_ns;
+    bool had_batch;          /* their lengths are measured again before the next */
     struct rates rates;
     atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */
     pthread_mutex_t mutex;   /* guards why */
@@ -236,6 +237,7 @@ void nccl_flight_drop(struct exec_world *w, struct flight *f); /* begun, never e
 /* nccl_compute.c */
 enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);
 void nccl_compute_close(struct exec_world *w);
+enum lw_status nccl_compute_again(struct exec_world *w, struct lw_err *err); /* nothing runs */
 /* Room for the task's products, taken when it is given. */
 enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *t,
                                  struct lw_err *err);
