@@ -4,11 +4,13 @@
 # pipelines, tensor groups), each predicted first and then run; compares, draws, and packs one file to
 # send back. With one GPU, ranks are streams of it (--transport loop, rows say "emulated"); with
 # several, there is one process per GPU (rows say "real"). Every file's command line is in COMMANDS.
-# Stops, and says why, where there is no GPU: it never fills a gap.
+# Stops with the reason where there is no GPU.
 #
 #   STEPS=20 WARMUP=5   measured and unmeasured steps of each run
 #   TESTS=0             leave `make check` out
 #   CALIBRATE=OPTIONS   of the calibration (--max-bytes 64MiB: shorter)
+#   CLUSTER=FILE        an earlier calibration of this machine, instead of a new one
+#   GRID=WORD           of the grid only what has this in its name (cap, policy, zero, ...)
 #   RESULTS=FOLDER      instead of docs/results
 cd "$(dirname "$0")/.." || exit 1
 lapwing=${LAPWING:-build/lapwing}
@@ -19,7 +21,7 @@ stop() { echo "gpu-check: $*" >&2; exit 1; }
 
 [ -x "$lapwing" ] || stop "$lapwing is not built; run 'make'"
 can=$("$lapwing" exec --list-backends --format csv | grep '^nccl,')
-case "$can" in nccl,yes*) ;; *) stop "the NCCL backend cannot run here: $can" ;; esac
+case "$can" in nccl,*,yes,*) ;; *) stop "the NCCL backend cannot run here: $can" ;; esac
 command -v nvidia-smi >/dev/null || stop "no nvidia-smi: this is not a machine with an NVIDIA driver"
 device=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
 [ -n "$device" ] || stop "nvidia-smi names no device"
@@ -63,7 +65,8 @@ else
     how="--backend nccl --transport loop" ranks=2
     echo "one GPU: ranks are streams of it, no link between GPUs is measured" | tee -a "$out/COMMANDS"
 fi
-run calibrate.txt calibrate --backend nccl --transport loop $CALIBRATE -o "$out/cluster.json"
+if [ -n "$CLUSTER" ]; then cp "$CLUSTER" "$out/cluster.json" || stop "cannot read $CLUSTER"
+else run calibrate.txt calibrate $how --ranks "$ranks" $CALIBRATE -o "$out/cluster.json"; fi
 run import.txt import "$trace" -o "$out/gpt.json"
 run model.txt model mlp --layers 16 --width 1024 -o "$out/mlp.json"
 
@@ -74,6 +77,7 @@ run one-exec.txt exec -w "$out/gpt.json" -c "$out/cluster.json" --backend nccl \
 
 both() { # name, strategy: predicted, then run
     what=$1; shift
+    case "$what" in *"$GRID"*) ;; *) return ;; esac
     run "$what-sim.txt" sim -w "$out/$model.json" -c "$out/cluster.json" "$@" --spans --db "$db"
     run "$what-exec.txt" exec -w "$out/$model.json" -c "$out/cluster.json" "$@" $how \
         --steps "$steps" --warmup "$warmup" --db "$db"
