@@ -5,8 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "shared/base/json.h"
-
 static const struct {
     const char *name, *torch, *kineto; /* ours; torch.<name>; the word in a collective's args */
     int64_t size;
@@ -39,16 +37,4 @@ enum lw_status lw_dtype_parse(const char *name, enum lw_dtype *t, struct lw_err 
         }
     }
     return lw_fail(err, LW_EINVAL, "unknown dtype '%s' (f32, f64, f16, bf16, i64, i32, u8)", name);
-}
-
-enum lw_dtype lw_dtype_read(struct lw_json *j)
-{
-    enum lw_dtype t = LW_F32;
-    struct lw_err err;
-    size_t len;
-    const char *name = lw_json_string(j, &len);
-
-    if (!lw_json_failed(j) && lw_dtype_parse(name, &t, &err) != LW_OK)
-        lw_json_fail(j, "%s", err.msg);
-    return t;
 }
