@@ -3,6 +3,7 @@
 
 #include "analysis/compare/compare_show.h"
 #include "shared/base/table.h"
+#include "shared/base/wrap.h"
 
 /* Milliseconds with microseconds after the point; a difference carries its sign. */
 static void ms_cell(struct lw_table *t, lw_ps v, bool known, bool sign)
@@ -187,7 +188,7 @@ static void put_side(const struct lw_comparison *c, int side, FILE *f)
 {
     const struct lw_run *r = side ? &c->measured : &c->predicted;
 
-    fprintf(f, "%c = run %lld (%s%s%s), plan %.8s%s%s\n", 'A' + side, (long long)r->id,
+    lw_printf_paragraph(f, "%c = run %lld (%s%s%s), plan %.8s%s%s", 'A' + side, (long long)r->id,
             lw_run_kind_name(r->kind), r->backend[0] ? " " : "", r->backend, r->plan_hash,
             c->label[side][0] ? ": " : "", c->label[side]);
 }

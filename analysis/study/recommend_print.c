@@ -4,10 +4,12 @@
 #include "analysis/study/recommend_print.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/base/arena.h"
 #include "shared/base/record.h"
+#include "shared/base/wrap.h"
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)
 {
@@ -75,7 +77,7 @@ static void put_confidence(const struct lw_recommend_report *p, FILE *f)
             p->max_past_pct, p->n_past);
 }
 
-static void put_text(const struct lw_recommend_report *p, FILE *f)
+static void put_line(const struct lw_recommend_report *p, FILE *f)
 {
     const struct lw_recommendation *r = p->r;
     const struct lw_cap_point *best = r->best >= 0 ? &r->points[r->best] : &r->reference;
@@ -94,7 +96,21 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
                 reference_text(r, old), r->reference.n_buckets, lw_format_ps(b, r->reference.step));
     }
     put_confidence(p, f);
-    fputc('\n', f);
+}
+
+/* Broken into lines that fit. */
+static void put_text(const struct lw_recommend_report *p, FILE *f)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *all = open_memstream(&text, &n);
+
+    if (!all)
+        return;
+    put_line(p, all);
+    fclose(all);
+    lw_put_paragraph(f, "", text);
+    free(text);
 }
 
 #define AT(field) offsetof(struct lw_cap_point, field)

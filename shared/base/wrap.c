@@ -1,6 +1,7 @@
 /* Lines of prose that fit. */
 #include "shared/base/wrap.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -44,4 +45,15 @@ void lw_put_paragraph(FILE *f, const char *before, const char *text)
     int indent = (int)strspn(before, " ") + 2;
 
     put(f, text, fprintf(f, "%s", before), indent, LW_TEXT_COLUMNS);
+}
+
+void lw_printf_paragraph(FILE *f, const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    lw_put_paragraph(f, "", text);
 }

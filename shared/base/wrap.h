@@ -11,5 +11,7 @@ enum { LW_TEXT_COLUMNS = 100 };
 void lw_put_wrapped(FILE *f, const char *text, int column, int width);
 /* The same after `before`; later lines begin under its first character, indented by two more. */
 void lw_put_paragraph(FILE *f, const char *before, const char *text);
+/* A line as printf writes it, broken likewise; what is beyond 2047 bytes is cut. */
+void lw_printf_paragraph(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -129,6 +129,19 @@ static void show_passes(const struct lw_plan *p)
     putchar('\n');
 }
 
+static void put_kinds(const char *variant, const int64_t n[LW_N_OP_KINDS])
+{
+    char before[96], text[1024] = "";
+    size_t at = 0;
+
+    snprintf(before, sizeof before, "  %s:", variant);
+    for (int k = 0; k < LW_N_OP_KINDS; k++)
+        if (n[k] > 0 && at < sizeof text)
+            at += (size_t)snprintf(text + at, sizeof text - at, " %s %lld",
+                                   lw_op_name((enum lw_op_kind)k), (long long)n[k]);
+    lw_put_paragraph(stdout, before, text);
+}
+
 static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
 {
     printf("plan %s\n%s: %d rank%s, %d role%s, %d ops\n\n", p->hash, p->name, p->n_ranks,
@@ -145,11 +158,7 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
     for (int32_t v = 0; v < p->n_variants; v++) {
         int64_t n[LW_N_OP_KINDS];
         count_kinds(p, v, n);
-        printf("  %s:", p->variants[v].name);
-        for (int k = 0; k < LW_N_OP_KINDS; k++)
-            if (n[k] > 0)
-                printf(" %s %lld", lw_op_name((enum lw_op_kind)k), (long long)n[k]);
-        putchar('\n');
+        put_kinds(p->variants[v].name, n);
     }
     if (p->strategy->pp == 1)
         printf("\nmemory of a rank, without activations\n");

@@ -129,22 +129,22 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
     fprintf(f, "\n");
     for (int32_t i = 0; i < s->n_timed; i++) {
         const struct lw_sim_timed *x = &s->timed[i];
-        fprintf(f, "timed by the cluster: %s %s by %s (%s)\n", lw_op_name(x->kind),
-                lw_dtype_name(x->dtype), x->by, x->source);
+        lw_printf_paragraph(f, "timed by the cluster: %s %s by %s (%s)", lw_op_name(x->kind),
+                            lw_dtype_name(x->dtype), x->by, x->source);
     }
     if (s->n_terms == 0)
         fprintf(f, "interference: none (cluster '%s' gives no such term)\n", r->cluster->name);
     for (int32_t i = 0; i < s->n_terms; i++) {
         const struct lw_sim_term *x = &s->terms[i];
-        fprintf(f, "interference: %s = %g (%s)%s%s\n", x->name, x->value, x->source,
-                x->state == LW_SIM_TERM_ON ? "" : ", not used: ", x->why);
+        lw_printf_paragraph(f, "interference: %s = %g (%s)%s%s", x->name, x->value, x->source,
+                            x->state == LW_SIM_TERM_ON ? "" : ", not used: ", x->why);
     }
     if (!r->cluster->calibrated)
         fprintf(f, "cluster '%s' is not calibrated: its figures are not measured on the machine\n",
                 r->cluster->name);
     if (r->n_like > 0)
-        fprintf(f, "runs like this one (%s): n %d, mean error %.1f %%, p90 %.1f %% of the step\n",
-                r->like, r->n_like, r->mean_like_pct, r->p90_like_pct);
+        lw_printf_paragraph(f, "runs like this one (%s): n %d, mean error %.1f %%, p90 %.1f %% of the "
+                            "step", r->like, r->n_like, r->mean_like_pct, r->p90_like_pct);
     if (r->n_past > 0)
         fprintf(f, "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d "
                    "compared\n", r->mean_past_pct, r->max_past_pct, r->n_past);
@@ -313,10 +313,10 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     const struct lw_summary *s = r->summary;
     char buf[32];
 
-    fprintf(f, "plan %s (%s), %d ranks on cluster '%s', %s detail%s\n", r->plan->name, r->plan->hash,
-            r->plan->n_ranks, r->cluster->name,
-            r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
-            r->options->buffered ? ", buffered sends" : "");
+    lw_printf_paragraph(f, "plan %s (%.8s), %d ranks on cluster '%s', %s detail%s", r->plan->name,
+                        r->plan->hash, r->plan->n_ranks, r->cluster->name,
+                        r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
+                        r->options->buffered ? ", buffered sends" : "");
     fprintf(f, "step %s, median of %d measured", lw_format_ps(buf, s->step), s->n_steps);
     if (s->span != s->step)
         fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));

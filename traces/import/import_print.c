@@ -5,6 +5,7 @@
 #include "shared/base/jsonout.h"
 #include "shared/base/table.h"
 #include "shared/base/units.h"
+#include "shared/base/wrap.h"
 
 static double percent(int64_t part, int64_t whole)
 {
@@ -63,7 +64,7 @@ static void workload_text(const struct lw_workload *w, const struct traces_cover
                 (double)c->excluded_ns / 1e6);
     put_recorded(&w->recorded, f);
     for (int32_t i = 0; i < w->n_notes; i++)
-        fprintf(f, "  note: %s\n", w->notes[i]);
+        lw_put_paragraph(f, "  note: ", w->notes[i]);
 }
 
 static enum lw_status cluster_text(const struct lw_cluster *c, const char *output, FILE *f,
