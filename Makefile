@@ -154,8 +154,8 @@ MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(shell pkg-config --exis
 MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c)))
 MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
 MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,cpu_world.c cpu_stream.c cpu_comm.c \
-           gemm.c gradients.c sparse_rows.c clock_wait.c) exec/backend/element.c exec/backend/optimizer.c \
-           $(HOST_SRC))
+           gemm.c gradients.c sparse_rows.c clock_wait.c thread_group.c thread_collective_steps.c) \
+           $(addprefix exec/backend/,element.c optimizer.c) shared/groups/double_tree.c $(HOST_SRC))
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
 RECORDERS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-record.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-record-mpi.so)
 

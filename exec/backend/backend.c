@@ -46,12 +46,6 @@ enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct
     return lw_fail(err, LW_EINVAL, "unknown compute '%s' (gemm, spin, sleep)", name);
 }
 
-void exec_range(int64_t count, int32_t n_members, int32_t i, int64_t *first, int64_t *n)
-{
-    *first = exec_range_first(count, n_members, i);
-    *n = exec_range_first(count, n_members, i + 1) - *first;
-}
-
 static bool bit_agrees(const struct exec_backend *b, uint32_t bit, bool there)
 {
     return ((b->capabilities & bit) != 0) == there;

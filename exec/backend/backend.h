@@ -334,9 +334,6 @@ struct exec_backend {
     int64_t (*pending)(const struct exec_world *w);
 };
 
-/* Elements [*first, *first + *n) of member i when `count` elements are dealt to n_members. */
-void exec_range(int64_t count, int32_t n_members, int32_t i, int64_t *first, int64_t *n);
-
 /* The backends this program knows, in a fixed order, ready or not. */
 struct exec_listing {
     const char *name, *about;

@@ -174,3 +174,9 @@ uint64_t exec_bits_sum(enum lw_dtype t, const void *mem, int64_t n)
     default: return sum_of(mem, n, 8);
     }
 }
+
+void exec_range(int64_t count, int32_t n_members, int32_t i, int64_t *first, int64_t *n)
+{
+    *first = exec_range_first(count, n_members, i);
+    *n = exec_range_first(count, n_members, i + 1) - *first;
+}

@@ -32,4 +32,7 @@ bool exec_has_poison(enum lw_dtype t, const void *from, int64_t n);
 /* Largest m such that every whole number up to m has an exact value of the type. */
 int64_t exec_exact_limit(enum lw_dtype t);
 
+/* Elements [*first, *first + *n) of member i when `count` elements are dealt to n_members. */
+void exec_range(int64_t count, int32_t n_members, int32_t i, int64_t *first, int64_t *n);
+
 #endif

@@ -4,6 +4,7 @@
  * memory, by the algorithm that the plan names. Nodes are groups of ranks: they tell the
  * algorithms who is near, and which links are paced. */
 #include "exec/cpu/cpu_world.h"
+#include "exec/cpu/shared_memory.h"
 #include "exec/cpu/thread_group.h"
 #include "shared/base/arena.h"
 
@@ -33,6 +34,19 @@ static void link_free(struct cpu_link *link)
     lw_free(link);
 }
 
+/* Where processes share memory, every one of them makes every group. */
+static enum lw_status new_group(const struct cpu_link *l, const struct exec_world *w,
+                                const struct exec_shape *shape, struct exec_group **group,
+                                struct lw_err *err)
+{
+    int64_t bytes = exec_group_shared_bytes(l->n);
+    void *shared = w->region ? exec_region_take(w->region, -1, bytes) : NULL;
+
+    if (w->region && !shared)
+        return lw_fail_nomem(err);
+    return exec_group_new(shape, l->pace, l->stop, shared, group, err);
+}
+
 static enum lw_status fill_link(struct cpu_link *l, const struct exec_world *w,
                                 const struct exec_comm *c, struct lw_err *err)
 {
@@ -50,7 +64,7 @@ static enum lw_status fill_link(struct cpu_link *l, const struct exec_world *w,
         l->node[i] = c->members[i] / per_node;
     l->pace = (struct exec_pace){w->how.link_bytes_per_s, w->how.link_latency_ns,
                                  one_node ? NULL : l->node};
-    return exec_group_new(&shape, l->pace, l->stop, w->region, &l->group, err);
+    return new_group(l, w, &shape, &l->group, err);
 }
 
 static enum lw_status link_new(struct exec_world *w, const struct exec_comm *c,
@@ -99,7 +113,7 @@ static enum lw_status threads_comm_reducer(struct exec_world *w, struct exec_com
                                         "each of its nodes, next to each other; %d members at %d "
                                         "ranks per node are not laid out so",
                        lw_reducer_name(reducer), l->n, l->ranks_per_node);
-    LW_TRY(exec_group_new(&shape, l->pace, l->stop, w->region, &group, err));
+    LW_TRY(new_group(l, w, &shape, &group, err));
     exec_group_free(l->group);
     l->group = group;
     return LW_OK;

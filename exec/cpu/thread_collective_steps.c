@@ -22,7 +22,7 @@
  * member that is nearer to the source; across phases on earlier ones. */
 #include "exec/cpu/thread_collective_steps.h"
 
-#include "exec/backend/backend.h"
+#include "exec/backend/element.h"
 #include "shared/groups/double_tree.h"
 
 static int32_t wrap(int64_t a, int32_t n)

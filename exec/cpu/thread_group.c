@@ -56,7 +56,7 @@ struct exec_group {
     const atomic_bool *stop;
     struct member *members; /* [n] */
     struct box *boxes;      /* [n * n], sender major */
-    struct exec_region *region; /* of members and boxes; NULL: they are this process's own */
+    bool owns;              /* members and boxes are this process's own */
     struct exec_pull *pulls;    /* [n][n_pulls] of each member's phase at hand */
     int32_t n_pulls;
 };
@@ -72,26 +72,26 @@ struct walk {
     int64_t size, chunks; /* element size; chunks per phase */
 };
 
-static void *take(const struct exec_group *g, int64_t n, size_t size)
+int64_t exec_group_shared_bytes(int32_t n)
 {
-    return g->region ? exec_region_take(g->region, -1, n * (int64_t)size)
-                     : lw_calloc((size_t)n, size);
+    return (int64_t)n * (int64_t)sizeof(struct member) +
+           (int64_t)n * n * (int64_t)sizeof(struct box);
 }
 
-static enum lw_status fill(struct exec_group *g, struct lw_err *err)
+static enum lw_status fill(struct exec_group *g, void *shared, struct lw_err *err)
 {
     g->n_pulls = exec_script_most_pulls(&g->shape);
-    g->members = take(g, g->n, sizeof *g->members);
-    g->boxes = take(g, (int64_t)g->n * g->n, sizeof *g->boxes);
+    g->owns = !shared;
+    g->members = shared ? shared : lw_calloc(1, (size_t)exec_group_shared_bytes(g->n));
     g->pulls = lw_calloc((size_t)g->n * (size_t)g->n_pulls, sizeof *g->pulls);
-    if (!g->members || !g->boxes || !g->pulls)
+    if (!g->members || !g->pulls)
         return lw_fail_nomem(err);
+    g->boxes = (struct box *)(void *)(g->members + g->n);
     return LW_OK;
 }
 
 enum lw_status exec_group_new(const struct exec_shape *shape, struct exec_pace pace,
-                              const atomic_bool *stop, struct exec_region *region,
-                              struct exec_group **group,
+                              const atomic_bool *stop, void *shared, struct exec_group **group,
                               struct lw_err *err)
 {
     struct exec_group *g = lw_calloc(1, sizeof *g);
@@ -102,8 +102,7 @@ enum lw_status exec_group_new(const struct exec_shape *shape, struct exec_pace p
     g->n = shape->n_nodes * shape->per_node;
     g->pace = pace;
     g->stop = stop;
-    g->region = region;
-    enum lw_status status = fill(g, err);
+    enum lw_status status = fill(g, shared, err);
     if (status == LW_OK)
         *group = g;
     else
@@ -115,10 +114,8 @@ void exec_group_free(struct exec_group *group)
 {
     if (!group)
         return;
-    if (!group->region) {
+    if (group->owns)
         lw_free(group->members);
-        lw_free(group->boxes);
-    }
     lw_free(group->pulls);
     lw_free(group);
 }
@@ -267,17 +264,33 @@ static bool wait_for_readers(struct walk *w)
     return true;
 }
 
+static struct entry entry_of(enum lw_op_kind op, const struct exec_message *m)
+{
+    struct entry mine = {*m, op, exec_now_ns()};
+
+    if (op != LW_OP_BROADCAST && op != LW_OP_REDUCE)
+        mine.m.peer = -1;
+    return mine;
+}
+
+enum lw_status exec_group_meet(struct exec_group *group, int32_t i, enum lw_op_kind op,
+                               const struct exec_message *m, int64_t *all_in_ns,
+                               struct lw_err *err)
+{
+    struct entry mine = entry_of(op, m);
+
+    return enter(group, i, &mine, all_in_ns, err);
+}
+
 enum lw_status exec_group_run(struct exec_group *group, int32_t i, enum lw_op_kind op,
                               const struct exec_message *m, int64_t *all_in_ns,
                               struct lw_err *err)
 {
-    struct entry mine = {*m, op, exec_now_ns()};
+    struct entry mine = entry_of(op, m);
     struct member *self = &group->members[i];
     struct walk w = {.group = group, .self = self, .mine = &mine, .i = i, .turn = self->n_ops,
                      .size = lw_dtype_size(m->dtype)};
 
-    if (op != LW_OP_BROADCAST && op != LW_OP_REDUCE)
-        mine.m.peer = -1;
     LW_TRY(enter(group, i, &mine, all_in_ns, err));
     w.script = exec_script_of(&group->shape, op, m->count);
     w.chunks = (w.script.longest + CHUNK_BYTES / w.size - 1) / (CHUNK_BYTES / w.size);

@@ -5,7 +5,6 @@
 #include <stdint.h>
 
 #include "exec/backend/backend.h"
-#include "exec/cpu/shared_memory.h"
 #include "exec/cpu/thread_collective_steps.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
@@ -23,11 +22,13 @@ struct exec_pace {
     const int32_t *node; /* of each member, borrowed: links within a node are not paced; NULL: all */
 };
 
-/* *stop (borrowed) makes every call return LW_EFAILED. region (borrowed, NULL = all members are in this
- * process): where what members share lives; every process of the run makes every group. */
+/* Bytes of what n members share. */
+int64_t exec_group_shared_bytes(int32_t n);
+
+/* *stop (borrowed) makes every call return LW_EFAILED. shared (borrowed, zeroed, at any address;
+ * NULL: all members are in this process): what the members' processes share. */
 enum lw_status exec_group_new(const struct exec_shape *shape, struct exec_pace pace,
-                              const atomic_bool *stop, struct exec_region *region,
-                              struct exec_group **group,
+                              const atomic_bool *stop, void *shared, struct exec_group **group,
                               struct lw_err *err);
 void exec_group_free(struct exec_group *group);
 
@@ -37,6 +38,12 @@ void exec_group_free(struct exec_group *group);
 enum lw_status exec_group_run(struct exec_group *group, int32_t i, enum lw_op_kind op,
                               const struct exec_message *m, int64_t *all_in_ns,
                               struct lw_err *err);
+
+/* What exec_group_run begins with, and nothing else: members wait for each other and compare what
+ * they bring, and no data moves. */
+enum lw_status exec_group_meet(struct exec_group *group, int32_t i, enum lw_op_kind op,
+                               const struct exec_message *m, int64_t *all_in_ns,
+                               struct lw_err *err);
 
 /* Send and receive by rendezvous: a list of them completes together. In any order on both sides;
  * several between one pair match in the order given. m[k].peer is the member number of the peer.

@@ -6,10 +6,12 @@
  * once.
  *
  * Entry. A blocking call burns its core until the last member has come, and nothing can end it.
- * Members therefore meet first: an MPI_Iallreduce of three numbers, tested by a thread that sleeps
- * between tests and looks at `stop`. It compares op, count, type and root of all members, so that a
- * plan that disagrees with itself fails by name, and says when the last one came. Only then they
- * call MPI's collective. A send and its receive meet by empty messages both ways.
+ * Members therefore meet first: they compare op, count, type and root, so that a plan that
+ * disagrees with itself fails by name, and learn when the last one came. Only then they call MPI's
+ * collective. Members of one machine meet in shared memory (mpi_near.h, exec_group_meet): who waits
+ * sleeps, and the last one wakes it in microseconds. Others meet by an MPI_Iallreduce of two
+ * numbers, tested by a thread that sleeps between tests and looks at `stop`; a send and its receive
+ * by empty messages both ways. For them all are in when the meeting is over: it counts as waiting.
  *
  * A member that is lost inside MPI's own call leaves the others in it; cpu_close and mpi_once.h
  * say what becomes of their threads. */
@@ -22,13 +24,15 @@
 #include <unistd.h>
 
 #include "exec/cpu/cpu_world.h"
+#include "exec/cpu/thread_group.h"
 #include "exec/backend/element.h"
 #include "exec/mpi/mpi_host.h"
+#include "exec/mpi/mpi_near.h"
 #include "exec/mpi/mpi_once.h"
 #include "shared/base/arena.h"
 
 enum { TAG_READY, TAG_DATA, SPIN_NS = 10000, NAP_NS = 15000 };
-enum { MET_SAME, MET_OTHER, MET_CAME, N_MET }; /* what members bring: minima are taken */
+enum { MET_SAME, MET_OTHER, N_MET }; /* what members bring: minima are taken */
 
 struct cpu_link {
     MPI_Comm comm;
@@ -37,7 +41,8 @@ struct cpu_link {
     int *counts, *firsts; /* [n] of the op at hand */
     MPI_Op sum[LW_N_DTYPES];
     int64_t mine[N_MET], all[N_MET]; /* live on when a meeting is given up */
-    bool one_clock; /* all members are on this machine */
+    struct mpi_near near;     /* of members on one machine: */
+    struct exec_group *group; /* where they meet; NULL: by messages */
 };
 
 /* --- types and sums ----------------------------------------------------------------------------- */
@@ -106,15 +111,16 @@ static int64_t fingerprint(enum lw_op_kind op, const struct exec_message *m)
     return (int64_t)(h >> 2);
 }
 
-static enum lw_status meet(struct cpu_link *l, enum lw_op_kind op, const struct exec_message *m,
-                           int64_t *all_in_ns, struct lw_err *err)
+static enum lw_status meet(struct cpu_link *l, int32_t i, enum lw_op_kind op,
+                           const struct exec_message *m, int64_t *all_in_ns, struct lw_err *err)
 {
     int64_t print = fingerprint(op, m);
     MPI_Request request;
 
+    if (l->group)
+        return exec_group_meet(l->group, i, op, m, all_in_ns, err);
     l->mine[MET_SAME] = print;
     l->mine[MET_OTHER] = -print;
-    l->mine[MET_CAME] = -exec_now_ns();
     LW_TRY(mpi_ok(MPI_Iallreduce(l->mine, l->all, N_MET, MPI_INT64_T, MPI_MIN, l->comm, &request),
                   "MPI_Iallreduce", err));
     LW_TRY(wait_all(l, &request, 1, "MPI_Testall", err));
@@ -123,7 +129,7 @@ static enum lw_status meet(struct cpu_link *l, enum lw_op_kind op, const struct 
                        "members disagree: here it is %s of %lld %s, root %d; another member has another "
                        "op, count, type or root",
                        lw_op_name(op), (long long)m->count, lw_dtype_name(m->dtype), m->peer);
-    *all_in_ns = l->one_clock ? -l->all[MET_CAME] : exec_now_ns();
+    *all_in_ns = exec_now_ns();
     return LW_OK;
 }
 
@@ -196,26 +202,43 @@ static enum lw_status collective(struct cpu_link *l, int32_t i, enum lw_op_kind 
                                  struct lw_err *err)
 {
     LW_TRY(fits(op, m, err));
-    LW_TRY(meet(l, op, m, all_in_ns, err));
+    LW_TRY(meet(l, i, op, m, all_in_ns, err));
     return l->n > 1 ? mpi_ok(move_data(l, i, op, m), lw_op_name(op), err) : LW_OK;
 }
 
 /* --- sends and receives ------------------------------------------------------------------------- */
 
+/* In shared memory: an exchange of nothing. */
+static enum lw_status meet_near_peers(struct cpu_link *l, int32_t i, const struct exec_message *m,
+                                      const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
+                                      struct lw_err *err)
+{
+    struct exec_message empty[CPU_GROUP_MAX];
+
+    for (int32_t k = 0; k < n; k++)
+        empty[k] = (struct exec_message){.peer = m[k].peer, .dtype = LW_U8};
+    return exec_group_exchange(l->group, i, empty, op, n, all_in_ns, err);
+}
+
 /* Each pair of a send and a receive meets by an empty message both ways; then the data moves
  * with both sides inside MPI. Messages of one pair match in the order given. */
-static enum lw_status meet_peers(struct cpu_link *l, const struct exec_message *m, int32_t n,
+static enum lw_status meet_peers(struct cpu_link *l, int32_t i, const struct exec_message *m,
+                                 const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
                                  struct lw_err *err)
 {
     MPI_Request requests[2 * CPU_GROUP_MAX];
 
+    if (l->group)
+        return meet_near_peers(l, i, m, op, n, all_in_ns, err);
     for (int32_t k = 0; k < n; k++) {
         LW_TRY(mpi_ok(MPI_Irecv(NULL, 0, MPI_BYTE, m[k].peer, TAG_READY, l->comm,
                                 &requests[2 * k]), "MPI_Irecv", err));
         LW_TRY(mpi_ok(MPI_Isend(NULL, 0, MPI_BYTE, m[k].peer, TAG_READY, l->comm,
                                 &requests[2 * k + 1]), "MPI_Isend", err));
     }
-    return wait_all(l, requests, 2 * n, "MPI_Testall", err);
+    LW_TRY(wait_all(l, requests, 2 * n, "MPI_Testall", err));
+    *all_in_ns = exec_now_ns();
+    return LW_OK;
 }
 
 static int start(struct cpu_link *l, const struct exec_message *m, enum lw_op_kind op,
@@ -250,11 +273,9 @@ static enum lw_status exchange(struct cpu_link *l, int32_t i, const struct exec_
     MPI_Request requests[CPU_GROUP_MAX];
     MPI_Status statuses[CPU_GROUP_MAX];
 
-    (void)i;
     for (int32_t k = 0; k < n; k++)
         LW_TRY(fits(op[k], &m[k], err));
-    LW_TRY(meet_peers(l, m, n, err));
-    *all_in_ns = exec_now_ns();
+    LW_TRY(meet_peers(l, i, m, op, n, all_in_ns, err));
     for (int32_t k = 0; k < n; k++)
         LW_TRY(mpi_ok(start(l, &m[k], op[k], &requests[k]), lw_op_name(op[k]), err));
     LW_TRY(mpi_ok(MPI_Waitall(n, requests, statuses), "MPI_Waitall", err));
@@ -283,7 +304,17 @@ static enum lw_status make_group(void *argument, struct lw_err *err)
     MPI_Group_free(&all);
     LW_TRY(mpi_ok(code, "MPI_Comm_create_group", err));
     MPI_Comm_set_errhandler(j->link->comm, MPI_ERRORS_RETURN);
+    LW_TRY(mpi_near_open(&j->link->near, j->link->comm, exec_group_shared_bytes(j->c->n), err));
     return make_sums(j->link, err);
+}
+
+static enum lw_status make_meeting(struct cpu_link *l, struct lw_err *err)
+{
+    struct exec_shape shape = {LW_REDUCER_RING, l->n, 1};
+
+    return l->near.mem ? exec_group_new(&shape, (struct exec_pace){0}, &l->world->stop, l->near.mem,
+                                        &l->group, err)
+                       : LW_OK;
 }
 
 static void link_free(struct cpu_link *l)
@@ -297,6 +328,8 @@ static void link_free(struct cpu_link *l)
         if (l->comm != MPI_COMM_NULL)
             MPI_Comm_free(&l->comm);
     }
+    exec_group_free(l->group);
+    mpi_near_close(&l->near);
     lw_free(l->counts);
     lw_free(l->firsts);
     lw_free(l);
@@ -323,7 +356,6 @@ static enum lw_status link_new(struct exec_world *w, const struct exec_comm *c,
         l->sum[LW_F16] = l->sum[LW_BF16] = MPI_OP_NULL;
         l->world = w;
         l->n = c->n;
-        l->one_clock = w->one_machine;
         l->counts = lw_calloc((size_t)c->n, sizeof *l->counts);
         l->firsts = lw_calloc((size_t)c->n, sizeof *l->firsts);
     }
@@ -336,6 +368,8 @@ static enum lw_status link_new(struct exec_world *w, const struct exec_comm *c,
     if (s == LW_ETIMEOUT)
         return s; /* the call that never returned keeps both */
     lw_free(job);
+    if (s == LW_OK)
+        s = make_meeting(l, err);
     if (s != LW_OK)
         link_free(l);
     else

@@ -2,6 +2,7 @@
  * pattern that no weight has; an op that uses weights looks for it first, where runs are
  * verified. So a gather that is lost, late or cut off fails by name instead of going unseen,
  * although gradients here do not depend on weights. */
+#include "exec/backend/element.h"
 #include "exec/tensors/tensors.h"
 #include "shared/plan/op.h"
 

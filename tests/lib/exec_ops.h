@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "exec/backend/backend.h"
+#include "exec/backend/element.h"
 #include "exec/backend/scalar.h"
 #include "shared/plan/op.h"
 

@@ -186,10 +186,13 @@ static void every_collective_moves_the_right_elements(void **state)
     for (int32_t n = 1; n <= 4; n++) {
         char words[128];
         int rc;
-        snprintf(words, sizeof words, "$M -n %d $T --rank ops 2>&1", n);
-        char *out = shell(words, &rc);
-        if (rc != 0 || times(out, "code=0") != n)
-            fail_msg("%d ranks, status %d:\n%s", n, rc, out);
+        for (int32_t apart = 0; apart < 2; apart++) {
+            snprintf(words, sizeof words, "%s$M -n %d $T --rank ops 2>&1",
+                     apart ? "export LAPWING_MPI_APART=1; " : "", n);
+            char *out = shell(words, &rc);
+            if (rc != 0 || times(out, "code=0") != n)
+                fail_msg("%s: status %d:\n%s", words, rc, out);
+        }
     }
 }
 
@@ -218,6 +221,9 @@ static void members_that_disagree_fail_by_name(void **state)
     /* LW_EFAILED on both; who sees it first may tell the other before it looks itself */
     has(out, "rank 0: code=-8");
     has(out, "rank 1: code=-8");
+    has(out, " came with all_reduce of 100 f32 (root -1)");
+    has(out, " with all_reduce of 99 f32 (root -1)");
+    out = shell("LAPWING_MPI_APART=1 $M -n 2 $T --rank disagree 2>&1", &rc);
     has(out, "members disagree: here it is all_reduce of ");
 }
 
