@@ -36,7 +36,7 @@ static enum lw_status compare(const struct exec_tensors *m, const struct lw_exec
     char all[32], of[5][32], has[32], verify[64] = "";
     double state = (double)m->n_state * 4 *
                    (m->has_masters + exec_optimizer_states(m->optimizer.kind));
-    double parts[] = {(double)m->weight_bytes, (double)m->grad_bytes + (double)m->bucket_bytes + (double)m->rows_bytes,
+    double parts[] = {(double)m->weight_bytes, (double)m->grad_bytes + (double)m->bucket_bytes + (double)m->sparse.bytes,
                       state, (double)exec_tensors_message_bytes(m)};
     double rank = parts[0] + parts[1] + parts[2] + parts[3];
     double check = o->verify ? VERIFY_BYTES * largest_param(m->plan) : 0;

@@ -56,7 +56,7 @@ static enum lw_status unit_parts(const struct exec_tensors *m, int32_t bucket, i
 {
     const struct lw_plan *p = m->plan;
     struct unit u = {.bucket = &p->buckets[bucket], .group = lw_plan_group(p, comm, rank),
-                     .weights = (char *)m->ranks[rank].weights + m->weights_bucket_at[bucket],
+                     .weights = (char *)m->ranks[rank].weights + m->weights.bucket_at[bucket],
                      .kind = kind, .parts = parts};
 
     u.member = u.group ? lw_plan_member(p, u.group, rank) : -1;

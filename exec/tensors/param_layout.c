@@ -28,8 +28,8 @@ static enum lw_status place_flat(struct exec_tensors *m, int32_t b, int64_t at, 
             return lw_fail(err, LW_EPLAN, "flat buffer %d holds '%s' of %s beside weights of %s", b,
                            a->name, lw_dtype_name(a->dtype), lw_dtype_name(own));
         placed[w.slot.param] = true;
-        m->weight_at[w.slot.param] = at + w.slot.offset * lw_dtype_size(own);
-        m->travels_as[w.slot.param] = (uint8_t)p->buckets[b].dtype;
+        m->weights.at[w.slot.param] = at + w.slot.offset * lw_dtype_size(own);
+        m->weights.travels_as[w.slot.param] = (uint8_t)p->buckets[b].dtype;
     }
     return LW_OK;
 }
@@ -43,17 +43,17 @@ static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *en
 
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket *k = &p->buckets[b];
-        m->weights_bucket_at[b] = -1;
+        m->weights.bucket_at[b] = -1;
         if (!lw_plan_is_weights(p, b) || k->n_slots == 0)
             continue;
         struct ends *e = &ends[p->params[p->slots[k->first_slot]].stage];
         enum lw_dtype own = exec_bucket_filled_in(p, b);
         LW_TRY(place_flat(m, b, e->weight_bytes, placed, err));
-        m->weights_wire_at[b] = m->weights_bucket_at[b] = e->weight_bytes;
+        m->weights.wire_at[b] = m->weights.bucket_at[b] = e->weight_bytes;
         e->weight_bytes += exec_aligned(k->bytes / lw_dtype_size(k->dtype) * lw_dtype_size(own));
         if (own == k->dtype)
             continue;
-        m->weights_wire_at[b] = e->weight_bytes;
+        m->weights.wire_at[b] = e->weight_bytes;
         e->weight_bytes += exec_aligned(k->bytes);
     }
     return LW_OK;
@@ -65,17 +65,17 @@ enum lw_status exec_params_place(struct exec_tensors *m, struct lw_err *err)
     bool *placed = lw_arena_alloc(&m->arena, p->n_params, sizeof *placed);
     struct ends *ends = lw_arena_alloc(&m->arena, p->n_stages, sizeof *ends);
 
-    m->weights_bucket_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_bucket_at);
-    m->weights_wire_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights_wire_at);
-    m->travels_as = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->travels_as);
-    m->weight_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weight_at);
+    m->weights.bucket_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights.bucket_at);
+    m->weights.wire_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights.wire_at);
+    m->weights.travels_as = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weights.travels_as);
+    m->weights.at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weights.at);
     m->grad_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->grad_at);
     m->state_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->state_at);
-    if (!m->weight_at || !m->state_at || !m->grad_at || !m->weights_bucket_at ||
-        !m->weights_wire_at || !m->travels_as || !placed || !ends)
+    if (!m->weights.at || !m->state_at || !m->grad_at || !m->weights.bucket_at ||
+        !m->weights.wire_at || !m->weights.travels_as || !placed || !ends)
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < p->n_params; i++)
-        m->travels_as[i] = p->params[i].dtype;
+        m->weights.travels_as[i] = p->params[i].dtype;
     LW_TRY(place_flat_weights(m, ends, placed, err));
     for (int32_t i = 0; i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
@@ -87,7 +87,7 @@ enum lw_status exec_params_place(struct exec_tensors *m, struct lw_err *err)
         struct ends *e = &ends[a->stage];
         m->grad_at[i] = e->grad_bytes;
         if (!placed[i]) {
-            m->weight_at[i] = e->weight_bytes;
+            m->weights.at[i] = e->weight_bytes;
             e->weight_bytes += exec_aligned(a->numel * lw_dtype_size(a->dtype));
         }
         m->state_at[i] = e->n_state;

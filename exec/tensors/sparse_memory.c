@@ -59,19 +59,19 @@ static enum lw_status make_room(struct exec_tensors *m, struct lw_err *err)
     const struct lw_plan *p = m->plan;
     int64_t n = (int64_t)p->n_variants * p->n_ranks * p->n_sparse;
 
-    m->list_rows = lw_arena_alloc(&m->arena, p->n_sparse, sizeof *m->list_rows);
-    m->list_at = lw_arena_alloc(&m->arena, p->n_sparse, sizeof *m->list_at);
+    m->sparse.rows = lw_arena_alloc(&m->arena, p->n_sparse, sizeof *m->sparse.rows);
+    m->sparse.at = lw_arena_alloc(&m->arena, p->n_sparse, sizeof *m->sparse.at);
     m->lists = lw_arena_alloc(&m->arena, n, sizeof *m->lists);
-    return m->list_rows && m->list_at && m->lists ? LW_OK : lw_fail_nomem(err);
+    return m->sparse.rows && m->sparse.at && m->lists ? LW_OK : lw_fail_nomem(err);
 }
 
 static int64_t list_bytes(const struct exec_tensors *m, int32_t k)
 {
     const struct lw_sparse *x = &m->plan->sparse[k];
-    int64_t values = m->list_rows[k] * x->row_numel *
+    int64_t values = m->sparse.rows[k] * x->row_numel *
                      lw_dtype_size(exec_gradient_dtype(m->plan, x->param));
 
-    return COUNT_BYTES + exec_aligned(m->list_rows[k] * 8) + exec_aligned(values) +
+    return COUNT_BYTES + exec_aligned(m->sparse.rows[k] * 8) + exec_aligned(values) +
            exec_aligned(m->plan->params[x->param].numel / x->row_numel * 4);
 }
 
@@ -98,17 +98,17 @@ enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err)
         for (int32_t k = 0; k < p->n_sparse; k++) {
             int32_t b = l->bucket_of[p->sparse[k].param];
             int64_t rows = b >= 0 && lw_plan_sparse(p, b) ? rows_in(p, b, l->divisor[b]) : 0;
-            m->list_rows[k] = rows > m->list_rows[k] ? rows : m->list_rows[k];
+            m->sparse.rows[k] = rows > m->sparse.rows[k] ? rows : m->sparse.rows[k];
         }
     }
     for (int32_t k = 0; k < p->n_sparse; k++) {
-        if (m->list_rows[k] > INT32_MAX)
+        if (m->sparse.rows[k] > INT32_MAX)
             return lw_fail(err, LW_ENOTSUP, "parameter %d '%s': %lld rows of a sparse gradient are more "
                                             "than a list holds", p->sparse[k].param,
-                           p->params[p->sparse[k].param].name, (long long)m->list_rows[k]);
-        m->list_at[k] = m->rows_bytes;
-        if (m->list_rows[k] > 0)
-            m->rows_bytes += list_bytes(m, k) + exec_aligned(dense_bytes(m, k));
+                           p->params[p->sparse[k].param].name, (long long)m->sparse.rows[k]);
+        m->sparse.at[k] = m->sparse.bytes;
+        if (m->sparse.rows[k] > 0)
+            m->sparse.bytes += list_bytes(m, k) + exec_aligned(dense_bytes(m, k));
     }
     return LW_OK;
 }
@@ -117,7 +117,7 @@ void *exec_rows_copy(const struct exec_tensors *m, int32_t rank, int32_t param)
 {
     int32_t k = (int32_t)(exec_rows_entry(m, param) - m->plan->sparse);
 
-    return (char *)m->ranks[rank].rows + m->list_at[k] + list_bytes(m, k);
+    return (char *)m->ranks[rank].rows + m->sparse.at[k] + list_bytes(m, k);
 }
 
 /* One sparse gradient of a rank in a layout. */
@@ -127,18 +127,18 @@ static struct exec_rows bind(const struct exec_tensors *m, const struct exec_lay
     const struct lw_plan *p = m->plan;
     const struct lw_sparse *x = &p->sparse[k];
     int32_t b = l->bucket_of[x->param];
-    char *own = (char *)m->ranks[rank].rows + m->list_at[k];
+    char *own = (char *)m->ranks[rank].rows + m->sparse.at[k];
     char *all = (char *)m->ranks[rank].buckets + l->stage_at[b];
     struct exec_rows r = {.row_numel = x->row_numel, .touched_rows = x->touched_rows,
-                          .member = m->data_member[rank], .n_members = l->divisor[b],
+                          .member = m->member.data[rank], .n_members = l->divisor[b],
                           .n_rows = p->params[x->param].numel / x->row_numel,
                           .capacity = rows_in(p, b, l->divisor[b]),
                           .dtype = exec_gradient_dtype(p, x->param)};
 
     r.count = (int64_t *)(void *)own;
     r.indices = (int64_t *)(void *)(own + COUNT_BYTES);
-    r.values = own + COUNT_BYTES + exec_aligned(m->list_rows[k] * 8);
-    r.place_of = (int32_t *)(void *)((char *)r.values + exec_aligned(m->list_rows[k] * x->row_numel *
+    r.values = own + COUNT_BYTES + exec_aligned(m->sparse.rows[k] * 8);
+    r.place_of = (int32_t *)(void *)((char *)r.values + exec_aligned(m->sparse.rows[k] * x->row_numel *
                                                                      lw_dtype_size(r.dtype)));
     r.shapes = (int64_t *)(void *)all;
     r.all_indices = (int64_t *)(void *)(all + exec_rows_offset(p, l, b, LW_SPARSE_INDICES));
@@ -158,9 +158,9 @@ enum lw_status exec_rows_bind(struct exec_tensors *m, int32_t rank, struct lw_er
             if (b < 0 || l->stage_at[b] < 0 || !lw_plan_sparse(p, b) ||
                 !exec_param_is_here(p, p->sparse[k].param, rank))
                 continue;
-            if (m->data_member[rank] >= l->divisor[b])
+            if (m->member.data[rank] >= l->divisor[b])
                 return lw_fail(err, LW_EPLAN, "rank %d is member %d of its data group, and bucket %d is "
-                                              "gathered by %d", rank, m->data_member[rank], b,
+                                              "gathered by %d", rank, m->member.data[rank], b,
                                l->divisor[b]);
             m->lists[((int64_t)v * p->n_ranks + rank) * p->n_sparse + k] = bind(m, l, rank, k);
         }
@@ -186,5 +186,5 @@ const struct lw_sparse *exec_rows_entry(const struct exec_tensors *m, int32_t pa
     const struct lw_plan *p = m->plan;
     const struct lw_sparse *x = lw_sparse_of(p->sparse, p->n_sparse, param);
 
-    return x && m->list_rows[x - p->sparse] > 0 ? x : NULL;
+    return x && m->sparse.rows[x - p->sparse] > 0 ? x : NULL;
 }

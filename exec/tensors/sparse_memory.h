@@ -5,7 +5,7 @@
 #include "shared/plan/sparse.h"
 
 /* Sparse gradients of a run: exec/cpu/sparse_rows.h on each rank, for each layout. Layouts are
- * made; then place says how many bytes a rank needs (m->rows_bytes), and after their allocation
+ * made; then place says how many bytes a rank needs (m->sparse.bytes), and after their allocation
  * bind fills m->lists. LW_EPLAN: an op that would leave its part of the bucket. */
 enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err);
 enum lw_status exec_rows_bind(struct exec_tensors *m, int32_t rank, struct lw_err *err);

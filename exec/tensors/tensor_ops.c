@@ -162,11 +162,11 @@ static enum lw_status cast_parts(const struct exec_tensors *m, const struct lw_o
 {
     const struct lw_bucket *b = &m->plan->buckets[op->bucket];
     const struct exec_rank_memory *r = &m->ranks[at->rank];
-    bool weights = m->weights_bucket_at[op->bucket] >= 0;
+    bool weights = m->weights.bucket_at[op->bucket] >= 0;
     char *base = weights ? r->weights : r->buckets;
     enum lw_dtype stage = exec_bucket_filled_in(m->plan, op->bucket);
-    void *filled = base + (weights ? m->weights_bucket_at : at->layout->stage_at)[op->bucket];
-    void *wire = base + (weights ? m->weights_wire_at : at->layout->wire_at)[op->bucket];
+    void *filled = base + (weights ? m->weights.bucket_at : at->layout->stage_at)[op->bucket];
+    void *wire = base + (weights ? m->weights.wire_at : at->layout->wire_at)[op->bucket];
     bool out = op->dtype == b->dtype && op->dtype != stage;
     struct exec_part part = {.kind = EXEC_PART_COPY, .to = out ? wire : filled,
                              .from = out ? filled : wire, .to_dtype = out ? b->dtype : stage,
@@ -186,7 +186,7 @@ bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
     case LW_OP_COPY: return !bucketed || !lw_plan_sparse(m->plan, op->bucket);
     case LW_OP_COPY_IN: return op->n_ready == 0;
     case LW_OP_COPY_OUT: return !bucketed;
-    case LW_OP_CAST: return !bucketed && (op->bucket < 0 || m->weights_bucket_at[op->bucket] < 0);
+    case LW_OP_CAST: return !bucketed && (op->bucket < 0 || m->weights.bucket_at[op->bucket] < 0);
     default: return false;
     }
 }
@@ -260,14 +260,14 @@ static enum lw_status update_parts(const struct exec_tensors *m, const struct ex
         part.kind = EXEC_PART_ROWS_UPDATE; /* it moves no other weight */
         part.first = first;
         part.to_dtype = own;
-        part.state[0] = (char *)r->weights + m->weight_at[a] + first * lw_dtype_size(own);
+        part.state[0] = (char *)r->weights + m->weights.at[a] + first * lw_dtype_size(own);
         return exec_parts_add(parts, part, err);
     }
     LW_TRY(exec_parts_add(parts, part, err));
     if (own == LW_F32)
         return LW_OK;
     struct exec_part copy = {.kind = EXEC_PART_COPY, .from = part.to, .from_dtype = LW_F32,
-                             .to = (char *)r->weights + m->weight_at[a] +
+                             .to = (char *)r->weights + m->weights.at[a] +
                                    first * lw_dtype_size(own),
                              .to_dtype = own, .count = n, .divisor = 1};
     return exec_parts_add(parts, copy, err);
@@ -364,8 +364,8 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
         msg.mem = m->ranks[rank].norm;
         return msg;
     }
-    if (op->bucket >= 0 && m->weights_bucket_at[op->bucket] >= 0) {
-        msg.mem = (char *)m->ranks[rank].weights + m->weights_wire_at[op->bucket];
+    if (op->bucket >= 0 && m->weights.bucket_at[op->bucket] >= 0) {
+        msg.mem = (char *)m->ranks[rank].weights + m->weights.wire_at[op->bucket];
         return msg;
     }
     if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {

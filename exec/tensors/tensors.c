@@ -372,8 +372,8 @@ bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t ran
     int32_t owner = m->plan->shards[shard].owner;
 
     if (m->plan->params[m->plan->shards[shard].param].expert)
-        return owner < 0 || owner == m->expert_member[rank];
-    return owner < 0 || owner == m->data_member[rank];
+        return owner < 0 || owner == m->member.expert[rank];
+    return owner < 0 || owner == m->member.data[rank];
 }
 
 /* --- memory ------------------------------------------------------------------------------------- */
@@ -390,7 +390,7 @@ float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t p
 
     if (m->plan->params[param].dtype != LW_F32)
         return r->masters + m->state_at[param];
-    return (float *)(void *)((char *)r->weights + m->weight_at[param]);
+    return (float *)(void *)((char *)r->weights + m->weights.at[param]);
 }
 
 /* The first values of a parameter, in its type and as masters, unless it is frozen: first[n] and
@@ -399,7 +399,7 @@ static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t pa
                                 void *own, struct lw_err *err)
 {
     const struct lw_plan_param *a = &m->plan->params[param];
-    char *weights = (char *)m->ranks[rank].weights + m->weight_at[param];
+    char *weights = (char *)m->ranks[rank].weights + m->weights.at[param];
     enum lw_dtype dtype = (enum lw_dtype)a->dtype;
 
     exec_initial_weights(first, exec_param_root(m->plan, param), a->numel);
@@ -463,7 +463,7 @@ static enum lw_status alloc_rank(struct exec_tensors *m, int32_t rank, struct lw
     LW_TRY(alloc_some(m, rank, m->grad_bytes, &r->grads, err));
     LW_TRY(alloc_some(m, rank, m->bucket_bytes, &r->buckets, err));
     LW_TRY(exec_norm_alloc(m, rank, err));
-    LW_TRY(alloc_some(m, rank, m->rows_bytes, &r->rows, err));
+    LW_TRY(alloc_some(m, rank, m->sparse.bytes, &r->rows, err));
     LW_TRY(exec_rows_bind(m, rank, err));
     LW_TRY(alloc_some(m, rank, exec_tensors_message_bytes(m), &r->scratch, err));
     LW_TRY(exec_products_alloc(m, rank, err));
@@ -533,12 +533,12 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
 
     m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
     m->temporary = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->temporary);
-    m->data_member = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->data_member);
-    m->expert_member = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->expert_member);
-    if (!m->sharded || !m->temporary || !m->data_member || !m->expert_member)
+    m->member.data = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->member.data);
+    m->member.expert = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->member.expert);
+    if (!m->sharded || !m->temporary || !m->member.data || !m->member.expert)
         return lw_fail_nomem(err);
-    index_members(p, LW_COMM_DATA, m->data_member);
-    index_members(p, LW_COMM_EXPERT_DATA, m->expert_member);
+    index_members(p, LW_COMM_DATA, m->member.data);
+    index_members(p, LW_COMM_EXPERT_DATA, m->member.expert);
     for (int32_t s = 0; s < p->n_shards; s++)
         if (p->shards[s].owner >= 0)
             m->sharded[p->shards[s].param] = true;
@@ -614,7 +614,7 @@ static enum lw_status zero_rank(const struct exec_tensors *m, int32_t rank, stru
         LW_TRY(zero(m, rank, r->state[k], m->n_state * 4, err));
     LW_TRY(zero(m, rank, r->grads, m->grad_bytes, err));
     LW_TRY(zero(m, rank, r->buckets, m->bucket_bytes, err));
-    LW_TRY(zero(m, rank, r->rows, m->rows_bytes, err));
+    LW_TRY(zero(m, rank, r->rows, m->sparse.bytes, err));
     return zero(m, rank, r->scratch, exec_tensors_message_bytes(m), err);
 }
 

@@ -57,6 +57,28 @@ struct exec_rank_memory {
     void *norm;                                /* exec/tensors/grad_norm.c */
 };
 
+/* Where weights lie in a rank's memory, and as what they travel. */
+struct exec_weight_places {
+    int64_t *at;                 /* [n_params] offset in weights, bytes */
+    int64_t *bucket_at;          /* [n_buckets] the same of flat buffers of weights; -1 = others */
+    int64_t *wire_at;            /* [n_buckets] what of them travels: the same, unless it is narrowed */
+    uint8_t *travels_as;         /* [n_params] enum lw_dtype of its weights on the wire; their own,
+                                  * unless a flat buffer is narrowed */
+};
+
+/* Where the rows of sparse gradients lie. */
+struct exec_sparse_places {
+    int64_t *rows;               /* [plan->n_sparse] of a rank's own list; 0 = it is not reduced so */
+    int64_t *at;                 /* [plan->n_sparse] the list's offset in rows, bytes */
+    int64_t bytes;               /* of all rows */
+};
+
+/* Which member of a group each rank is; 0 without one. */
+struct exec_member_places {
+    int32_t *data;               /* [n_ranks] */
+    int32_t *expert;             /* [n_ranks] in the group that shares its experts */
+};
+
 struct exec_tensors {
     struct lw_arena arena;
     const struct lw_plan *plan;
@@ -68,25 +90,18 @@ struct exec_tensors {
     struct exec_optimizer optimizer;
     int32_t batch_steps;         /* of the largest batch */
     struct exec_layout *layouts; /* [n_variants * n_roles] */
-    int64_t *weight_at;          /* [n_params] offset in weights, bytes */
-    int64_t *weights_bucket_at;  /* [n_buckets] the same of flat buffers of weights; -1 = others */
-    int64_t *weights_wire_at;    /* [n_buckets] what of them travels: the same place, unless it is narrowed */
-    uint8_t *travels_as;         /* [n_params] enum lw_dtype of its weights on the wire; their own, unless
-                                  * a flat buffer is narrowed */
+    struct exec_weight_places weights;
+    struct exec_sparse_places sparse;
+    struct exec_member_places member;
     int64_t *state_at;           /* [n_params] offset in masters and state, elements */
     bool *sharded;               /* [n_params] its shards have owners */
     bool *temporary;             /* [n_params] a member keeps its own shards alone */
-    int32_t *data_member;        /* [n_ranks] place in the data group; 0 without one */
-    int32_t *expert_member;      /* [n_ranks] the same in the group that shares its experts */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */
     bool clips;                  /* the plan does: by what follows in squares */
     double *squares;             /* [steps * n_local] of all gradients, as each local rank had them */
     int64_t squares_capacity;
-    int64_t *list_rows;          /* [plan->n_sparse] rows of a rank's own list; 0 = it is not reduced so */
-    int64_t *list_at;            /* [plan->n_sparse] the list's offset in rows, bytes */
     struct exec_rows *lists;     /* [n_variants * n_ranks * plan->n_sparse] of local ranks, by layout */
-    int64_t rows_bytes;
     int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
     int64_t least_message_bytes; /* of a layout that does not compare: memory serves both */
     int64_t product_elements;    /* of a matrix of the largest product */

@@ -118,7 +118,7 @@ static enum lw_status pass_on(const struct gather *g, int32_t member, int64_t n,
 {
     const struct exec_tensors *m = g->m;
     const int32_t *members = m->plan->members + g->group->first_member;
-    int32_t recipient = m->data_member[g->rank];
+    int32_t recipient = m->member.data[g->rank];
 
     for (int32_t i = 0; i < g->group->n_members; i++)
         if (is_local(g, members[i]))
@@ -139,7 +139,7 @@ static enum lw_status take_part(const struct gather *g, int32_t member, struct l
 {
     const struct exec_tensors *m = g->m;
     int32_t n_members = g->group ? g->group->n_members : 1;
-    bool own = member == m->data_member[g->rank];
+    bool own = member == m->member.data[g->rank];
     int64_t n = owned_elements(g, member);
 
     if (n == 0 || (own && !g->whole))

@@ -281,7 +281,7 @@ bool exec_reference_alike(const struct exec_reference *f, int32_t param, int32_t
 static void narrow(const struct exec_reference *f, int32_t param, void *weights, void *room)
 {
     const struct lw_plan_param *a = &f->m->plan->params[param];
-    enum lw_dtype own = (enum lw_dtype)a->dtype, wire = (enum lw_dtype)f->m->travels_as[param];
+    enum lw_dtype own = (enum lw_dtype)a->dtype, wire = (enum lw_dtype)f->m->weights.travels_as[param];
 
     if (wire == own)
         return;

@@ -138,7 +138,7 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
     const struct lw_plan *p = m->plan;
     int64_t n = p->params[param].numel;
     struct held h = {"weight", (enum lw_dtype)p->params[param].dtype,
-                     (const char *)m->ranks[rank].weights + m->weight_at[param], k->ref.own};
+                     (const char *)m->ranks[rank].weights + m->weights.at[param], k->ref.own};
 
     if (!m->temporary[param])
         LW_TRY(compare(k, param, rank, &h, 0, n, err));

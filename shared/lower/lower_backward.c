@@ -96,19 +96,19 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             away = true;
         }
         lw_write_grad_room(k, x, back->ready + s->first_ready, s->n_ready);
-        add_module_op(k, d, LW_OP_BACKWARD, s->module, d->stretch_work[i], i == 0 ? input : -1);
+        add_module_op(k, d, LW_OP_BACKWARD, s->module, d->work.stretch[i], i == 0 ? input : -1);
         if (i + 1 == back->n_stretches)
             *output = k->last_compute;
         for (int32_t r = 0; r < s->n_ready; r++)
             lw_builder_ready(k->l->b, lw_part_param(d, back->ready[s->first_ready + r]));
         bool last = i + 1 == back->n_stretches || s[1].module != s->module;
-        if (away && (last || (d->sums_after && d->sums_after[i] > 0))) {
+        if (away && (last || (d->work.sums_after && d->work.sums_after[i] > 0))) {
             lw_write_tokens(k, d, s->module, "dispatch", -1);
             away = false;
         }
-        if (d->sums_after)
-            add_sums(k, d, s->module, d->sums_after[i]);
-        if (d->sums_after && d->sums_after[i] > 0 && !last && n_gathers-- > 0)
+        if (d->work.sums_after)
+            add_sums(k, d, s->module, d->work.sums_after[i]);
+        if (d->work.sums_after && d->work.sums_after[i] > 0 && !last && n_gathers-- > 0)
             add_gathers(k, d, s->module, 1, -1, true);
         if (last)
             add_keys(k, d, s->module, LW_OP_REDUCE_SCATTER, -1);
@@ -140,7 +140,7 @@ static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t
                 add_keys(k, d, m, LW_OP_ALL_GATHER, input);
                 lw_write_tokens(k, d, m, "combine", input);
             }
-            add_module_op(k, d, LW_OP_BACKWARD_INPUT, m, d->input_work[m] + i, input);
+            add_module_op(k, d, LW_OP_BACKWARD_INPUT, m, d->work.input[m] + i, input);
             input = -1;
             if (i == 0)
                 lw_write_tokens(k, d, m, "dispatch", -1);
@@ -166,14 +166,14 @@ enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, 
         return LW_OK;
     }
     for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {
-        const int32_t *ready = d->ready_of + d->first_ready_of[m];
-        int32_t n_ready = d->first_ready_of[m + 1] - d->first_ready_of[m];
+        const int32_t *ready = d->work.ready + d->work.first_ready[m];
+        int32_t n_ready = d->work.first_ready[m + 1] - d->work.first_ready[m];
         lw_write_grad_room(k, x, ready, n_ready);
         for (int32_t i = 0; d->s->sequence_parallel && i < lw_tensor_calls(d, m, true); i++)
             lw_write_sum(k, LW_OP_ALL_GATHER, /* saved inputs */
                          d->w->modules[m].tp_backward_bytes / lw_tensor_calls(d, m, true),
                          lw_part_module(d, m), -1);
-        add_module_op(k, d, kind, m, d->weight_work[m], -1);
+        add_module_op(k, d, kind, m, d->work.weight[m], -1);
         LW_TRY(add_ready(k, x, ready, n_ready, reduce, err));
     }
     return LW_OK;

@@ -126,17 +126,17 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     const struct lw_workload *w = d->w;
     const struct lw_backward *back = &d->back;
 
-    d->ready_of = lw_arena_alloc(&d->arena, back->n_ready, sizeof *d->ready_of);
-    d->first_ready_of = lw_arena_alloc(&d->arena, w->n_modules + 2L, sizeof *d->first_ready_of);
-    if (!d->ready_of || !d->first_ready_of)
+    d->work.ready = lw_arena_alloc(&d->arena, back->n_ready, sizeof *d->work.ready);
+    d->work.first_ready = lw_arena_alloc(&d->arena, w->n_modules + 2L, sizeof *d->work.first_ready);
+    if (!d->work.ready || !d->work.first_ready)
         return lw_fail_nomem(err);
-    int32_t *first = d->first_ready_of + 1; /* counted one too far, so that filling moves it back */
+    int32_t *first = d->work.first_ready + 1; /* counted one too far, so that filling moves it back */
     for (int32_t i = 0; i < back->n_ready; i++)
         first[w->params[back->ready[i]].module + 1]++;
     for (int32_t m = 0; m < w->n_modules; m++)
         first[m + 1] += first[m];
     for (int32_t i = 0; i < back->n_ready; i++)
-        d->ready_of[first[w->params[back->ready[i]].module]++] = back->ready[i];
+        d->work.ready[first[w->params[back->ready[i]].module]++] = back->ready[i];
     return LW_OK;
 }
 
@@ -190,7 +190,7 @@ static bool tells_kept(const struct lw_part *d)
 /* Of one micro-batch, from forward to backward; modules are a tensor rank's own. */
 static int64_t kept_bytes(const struct lw_part *d, int32_t module)
 {
-    return d->tells_kept ? d->w->modules[module].kept_bytes[mode_of(d, module)] : 0;
+    return d->work.tells_kept ? d->w->modules[module].kept_bytes[mode_of(d, module)] : 0;
 }
 
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
@@ -210,7 +210,7 @@ static int64_t regained_bytes(const struct lw_part *d, int32_t module)
 {
     int64_t all = d->w->modules[module].kept_bytes[LW_RECOMPUTE_NONE], kept = kept_bytes(d, module);
 
-    return does_again(d, module) && d->tells_kept && all > kept ? all - kept : 0;
+    return does_again(d, module) && d->work.tells_kept && all > kept ? all - kept : 0;
 }
 
 /* All of it is given back when the module's backward is through (of a split one: its weights'). */
@@ -224,22 +224,22 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
 {
     const struct lw_workload *w = d->w;
 
-    d->again_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->again_work);
-    if (!d->again_work)
+    d->work.again = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->work.again);
+    if (!d->work.again)
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++) {
         lw_ps selective = w->modules[m].selective_ps;
-        d->again_work[m] = -1;
+        d->work.again[m] = -1;
         if (!does_again(d, m))
             continue;
         if (d->s->recompute == LW_RECOMPUTE_FULL)
-            d->again_work[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
+            d->work.again[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
                                                               w->modules[m].forward_flops,
                                                               w->modules[m].forward_bytes,
                                                               regained_bytes(d, m)},
                                          lw_tensor_calls(d, m, false));
         else
-            d->again_work[m] =
+            d->work.again[m] =
                 lw_builder_work(b, &(struct lw_work){selective, -1, -1, regained_bytes(d, m)});
     }
     return LW_OK;
@@ -250,17 +250,17 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
 {
     const struct lw_workload *w = d->w;
 
-    d->input_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->input_work);
-    d->weight_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->weight_work);
-    if (!d->input_work || !d->weight_work)
+    d->work.input = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->work.input);
+    d->work.weight = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->work.weight);
+    if (!d->work.input || !d->work.weight)
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++) {
         const struct lw_module *x = &w->modules[m];
-        d->input_work[m] =
+        d->work.input[m] =
             add_equal(b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
                                            x->forward_bytes, 0},
                       lw_tensor_calls(d, m, true));
-        d->weight_work[m] =
+        d->work.weight[m] =
             lw_builder_work(b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
                                                  x->forward_bytes, given_back(d, m)});
     }
@@ -273,13 +273,13 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     lw_ps window = 0;
     int32_t module = w->n_modules;
 
-    d->tells_kept = tells_kept(d);
-    d->forward_work = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->forward_work);
-    d->stretch_work = lw_arena_alloc(&d->arena, d->back.n_stretches, sizeof *d->stretch_work);
-    if (!d->forward_work || !d->stretch_work)
+    d->work.tells_kept = tells_kept(d);
+    d->work.forward = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->work.forward);
+    d->work.stretch = lw_arena_alloc(&d->arena, d->back.n_stretches, sizeof *d->work.stretch);
+    if (!d->work.forward || !d->work.stretch)
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++)
-        d->forward_work[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
+        d->work.forward[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
                                                             w->modules[m].forward_flops,
                                                             w->modules[m].forward_bytes,
                                                             kept_bytes(d, m)},
@@ -291,7 +291,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
         if (s->module != module)
             window = s->start;
         module = s->module;
-        d->stretch_work[i] = lw_builder_work(
+        d->work.stretch[i] = lw_builder_work(
             b, &(struct lw_work){s->end - s->start,
                                  share(twice(m->forward_flops), s->start - window,
                                        s->end - window, length),
@@ -301,7 +301,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
                                      ? given_back(d, s->module) : 0});
     }
     LW_TRY(add_again(d, b, err));
-    return d->splits ? add_halves(d, b, err) : LW_OK;
+    return d->work.splits ? add_halves(d, b, err) : LW_OK;
 }
 
 /* --- all ---------------------------------------------------------------------------------------- */

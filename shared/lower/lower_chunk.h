@@ -62,6 +62,20 @@ struct lw_part_shards {
     int32_t *first_unit;         /* [n_modules + 1] into unit_of */
 };
 
+/* The plan's numbers of a part's computing, and what it makes ready. Lists are by module unless said
+ * otherwise. */
+struct lw_part_work {
+    bool tells_kept;             /* every module tells the activations that it keeps */
+    int32_t *sums_after;         /* [stretches] tensor-parallel sums after each; NULL = none */
+    int32_t *forward;            /* the first of lw_tensor_calls (or 1) */
+    int32_t *again;              /* what recomputation does before the backward; -1 = none */
+    int32_t *stretch;            /* by stretch */
+    bool splits;                 /* some backwards run in halves: what follows is filled */
+    int32_t *input, *weight;     /* input as forward */
+    int32_t *ready;              /* gradients, in ready order within a module: */
+    int32_t *first_ready;        /* [n_modules + 1] into ready */
+};
+
 struct lw_part {
     const struct lw_workload *w; /* of this part alone */
     const struct lw_strategy *s;
@@ -99,15 +113,7 @@ struct lw_part {
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
     int32_t n_buffers, *buffer_of;
 
-    bool tells_kept;             /* every module tells the activations that it keeps */
-    int32_t *sums_after;         /* [stretches] tensor-parallel sums after each; NULL = none */
-    int32_t *forward_work;       /* plan's number by module: the first of lw_tensor_calls (or 1) */
-    int32_t *again_work;         /* the same of what recomputation does before the backward; -1 = none */
-    int32_t *stretch_work;       /* by stretch */
-    bool splits;                 /* some backwards run in halves: what follows is filled */
-    int32_t *input_work, *weight_work; /* by module; input as forward_work */
-    int32_t *ready_of;           /* gradients by module, in ready order within one: */
-    int32_t *first_ready_of;     /* [n_modules + 1] into ready_of */
+    struct lw_part_work work;
 };
 
 static inline int32_t lw_part_param(const struct lw_part *d, int32_t param)

@@ -85,7 +85,7 @@ int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t 
 
     for (int32_t m = 0; m < x->d->w->n_modules; m++) {
         lw_write_units(k, x, m, 1);
-        write_module(k, x->d, m, LW_OP_FORWARD, x->d->forward_work[m], m == 0 ? input : -1);
+        write_module(k, x->d, m, LW_OP_FORWARD, x->d->work.forward[m], m == 0 ? input : -1);
         output = k->after >= 0 ? k->after : k->last_compute;
         lw_write_reshard(k, x, m);
     }
@@ -96,13 +96,13 @@ void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t m)
 {
     struct lw_op op = lw_builder_blank(LW_OP_KERNEL, k->l->compute);
 
-    if (d->again_work[m] < 0)
+    if (d->work.again[m] < 0)
         return;
     if (d->s->recompute == LW_RECOMPUTE_FULL) {
-        write_module(k, d, m, LW_OP_KERNEL, d->again_work[m], -1);
+        write_module(k, d, m, LW_OP_KERNEL, d->work.again[m], -1);
         return;
     }
-    op.work = d->again_work[m];
+    op.work = d->work.again[m];
     op.module = lw_part_module(d, m);
     op.stage = k->stage;
     op.micro_batch = k->micro_batch;

@@ -280,7 +280,7 @@ static void note_memory(const struct lw_lowering *l)
     bool kept = true;
 
     for (int32_t q = 0; q < l->n_parts; q++)
-        kept = kept && l->parts[q].tells_kept;
+        kept = kept && l->parts[q].work.tells_kept;
     lw_builder_note(l->b, "memory: parameters, gradients, buckets; %s; %s",
                     l->w->optimizer == LW_OPTIMIZER_UNKNOWN
                         ? "no optimizer state, since the workload does not tell its optimizer"

@@ -307,7 +307,7 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
         struct lw_part *d = &l->parts[q];
         d->s = l->s;
         d->cost = cost;
-        d->splits = runs_halves(&l->grid);
+        d->work.splits = runs_halves(&l->grid);
         d->stage = stage_of_part(l, q);
         d->n_members = l->s->zero_group > 0 ? (int32_t)l->s->zero_group : lw_n_copies(l);
         d->n_expert_members = d->n_members / l->ep;

@@ -217,7 +217,7 @@ struct cutter {
 static void put(struct cutter *c, struct lw_stretch s, int32_t n_sums)
 {
     c->out[c->n] = s;
-    c->d->sums_after[c->n++] = n_sums;
+    c->d->work.sums_after[c->n++] = n_sums;
 }
 
 /* One stretch of a module whose window begins at `window`: cut where sums come inside it; those
@@ -261,8 +261,8 @@ enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err)
     for (int32_t m = 0; m < d->w->n_modules; m++)
         n += lw_tensor_calls(d, m, true);
     c.out = lw_arena_alloc(&back->arena, n, sizeof *c.out);
-    d->sums_after = lw_arena_alloc(&d->arena, n, sizeof *d->sums_after);
-    if (!c.out || !d->sums_after)
+    d->work.sums_after = lw_arena_alloc(&d->arena, n, sizeof *d->work.sums_after);
+    if (!c.out || !d->work.sums_after)
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < back->n_stretches; i++) {
         const struct lw_stretch *s = &back->stretches[i];
