@@ -47,8 +47,9 @@ static bool find_cluster(struct session *s)
     const char *name = s->cluster_file ? s->cluster_file : s->run.cluster_name;
 
     if (!s->cluster_file && strcmp(name, LW_RECORDED_CLUSTER) == 0) {
-        snprintf(s->why, sizeof s->why, "a replay ran on no cluster; ask 'lapwing sim --replay' with "
-                                        "-c, --ranks or --device");
+        snprintf(s->why, sizeof s->why,
+                 "a replay ran on no cluster; ask 'lapwing sim --replay' with "
+                 "-c, --ranks or --device");
         return false;
     }
     if (lw_cluster_find(name, &s->cluster, &why) != LW_OK ||

@@ -110,14 +110,15 @@ int cmd_export(int argc, char **argv)
         {"output", 'o', LW_OPT_STRING, &q.file, "FILE", "file to write; - = stdout (needed)", 0, 0},
         LW_OPTION_FORCE,
         {"rank", 0, LW_OPT_INT, &q.rank, "N",
-         "chrome: whose recording it is for readers of one rank (the rank with the longest period)", 0,
-         INT32_MAX},
+         "chrome: whose recording it is for readers of one rank (the rank with the longest period)",
+         0, INT32_MAX},
         LW_OPTION_DB(&q.db),
         {0},
     };
     const struct lw_usage usage = {
         "export", "RUN -o FILE [options]",
-        "Write a stored run as a file for other programs: all ranks as processes with their streams, "
+        "Write a stored run as a file for other programs: all ranks as processes with their "
+        "streams, "
         "flows from gradient to bucket to collective, and counters, for Perfetto (ui.perfetto.dev) "
         "or chrome://tracing; `lapwing inspect` reads it back. RUN is a number or 'last'.",
         1, 1};

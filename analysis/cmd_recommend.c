@@ -72,7 +72,8 @@ static void choose_ranks(struct session *s)
     if (s->source.ranks > 0 && s->strategy.dp == 1)
         s->strategy.dp = s->source.ranks;
     if (!said && n < 2) {
-        n = (int64_t)s->cluster.devices_per_node * (s->cluster.n_nodes > 0 ? s->cluster.n_nodes : 1);
+        n = (int64_t)s->cluster.devices_per_node *
+            (s->cluster.n_nodes > 0 ? s->cluster.n_nodes : 1);
         from = " (all devices of the cluster)";
     }
     if (!said && n > 1)

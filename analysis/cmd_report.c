@@ -25,8 +25,8 @@ int cmd_report(int argc, char **argv)
 {
     const char *db = "lapwing.db", *file = "report.html";
     const struct lw_opt options[] = {
-        {"output", 'o', LW_OPT_STRING, &file, "FILE", "the page (report.html); - is standard output",
-         0, 0},
+        {"output", 'o', LW_OPT_STRING, &file, "FILE",
+         "the page (report.html); - is standard output", 0, 0},
         LW_OPTION_FORCE,
         LW_OPTION_DB(&db),
         {0},

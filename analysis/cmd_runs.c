@@ -192,7 +192,8 @@ int cmd_runs(int argc, char **argv)
          "only runs whose workload's name holds TEXT", 0, 0},
         {"since", 0, LW_OPT_STRING, &o.wanted.since, "WHEN",
          "only runs since a date (2026-11-22, UTC) or for so long (30m, 12h, 7d)", 0, 0},
-        {"kind", 0, LW_OPT_STRING, &o.wanted.kind, "sim|exec|import", "only runs of that kind", 0, 0},
+        {"kind", 0, LW_OPT_STRING, &o.wanted.kind, "sim|exec|import", "only runs of that kind", 0,
+         0},
         {"delete", 0, LW_OPT_FLAG, &o.del, NULL,
          "delete these runs with their spans; needs operands or a filter", 0, 0},
         {"merge", 0, LW_OPT_STRING, &o.merge, "FILE",
@@ -215,7 +216,8 @@ int cmd_runs(int argc, char **argv)
     if (o.merge && (o.del || n > 0))
         return lw_cli_usage("runs", "--merge takes over a whole database: no --delete, no RUN");
     if (o.del && n == 0 && !o.wanted.workload && !o.wanted.since && !o.wanted.kind)
-        return lw_cli_usage("runs", "--delete needs the runs: numbers, --workload, --since or --kind");
+        return lw_cli_usage("runs",
+                            "--delete needs the runs: numbers, --workload, --since or --kind");
     enum lw_status st = check_wanted(&o.wanted, &err);
     if (st == LW_OK)
         st = lw_store_open(o.db, o.del || o.merge ? LW_STORE_WRITE : LW_STORE_READ, &store, &err);

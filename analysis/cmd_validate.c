@@ -28,11 +28,12 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds };
 static const struct lw_usage usage = {
     .command = "validate",
     .synopsis = "FILE... | --here [WORKLOAD.json...]",
-    .about = "Predicts what the files measured, from what was known before the run, and says how far "
-             "apart the two are: by case, by family, and in the order of choices such as bucket "
-             "caps. With --here it calibrates this machine, then predicts and executes a grid of caps, "
-             "policies, ZeRO stages and schedules on it. Exit status 3 when a bar is missed, with what "
-             "the numbers say about why.",
+    .about =
+        "Predicts what the files measured, from what was known before the run, and says how far "
+        "apart the two are: by case, by family, and in the order of choices such as bucket "
+        "caps. With --here it calibrates this machine, then predicts and executes a grid of caps, "
+        "policies, ZeRO stages and schedules on it. Exit status 3 when a bar is missed, with what "
+        "the numbers say about why.",
     .max_operands = -1,
 };
 
@@ -44,7 +45,8 @@ static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
     for (int k = 0; k < N_KINDS && used < sizeof list; k++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", or " : "",
                                  kinds[k].what);
-    return lw_fail(err, LW_EFORMAT, "%s: nothing that can be validated; expected %s", in->name, list);
+    return lw_fail(err, LW_EFORMAT, "%s: nothing that can be validated; expected %s", in->name,
+                   list);
 }
 
 static enum lw_status add_file(const char *name, struct lw_validation *v, struct lw_err *err)
@@ -96,8 +98,8 @@ int cmd_validate(int argc, char **argv)
     char command[1024];
     const char *curves = NULL, *figures = NULL, *backend = "threads", *transport = NULL;
     const struct lw_opt table[] = {
-        {"here", 0, LW_OPT_FLAG, &on, NULL, "predict and execute a grid of strategies on this machine",
-         0, 0},
+        {"here", 0, LW_OPT_FLAG, &on, NULL,
+         "predict and execute a grid of strategies on this machine", 0, 0},
         {"cluster", 'c', LW_OPT_STRING, &here.cluster_file, "FILE",
          "with --here: a calibration of this machine (calibrate first)", 0, 0},
         {"backend", 0, LW_OPT_STRING, &backend, "NAME", "with --here: what executes (threads)", 0,
@@ -109,13 +111,14 @@ int cmd_validate(int argc, char **argv)
          "with --here: ranks of a row (2, what a launcher started, or 1 on a GPU)", 1, 64},
         {"steps", 0, LW_OPT_INT, &here.n_steps, "N", "with --here: measured steps of a row (20)", 1,
          100000},
-        {"only", 0, LW_OPT_STRING, &here.only, "WORDS", "with --here: rows whose name holds this", 0,
-         0},
-        {"db", 0, LW_OPT_STRING, &here.db, "FILE", "with --here: store both runs of each row (none)",
+        {"only", 0, LW_OPT_STRING, &here.only, "WORDS", "with --here: rows whose name holds this",
          0, 0},
+        {"db", 0, LW_OPT_STRING, &here.db, "FILE",
+         "with --here: store both runs of each row (none)", 0, 0},
         {"fit-curves", 0, LW_OPT_STRING, &curves, "OUT",
-         "nccl-tests tables: write the curves of NCCL's model as C (analysis/validate/fit_curves.sh)", 0,
-         0},
+         "nccl-tests tables: write the curves of NCCL's model as C "
+         "(analysis/validate/fit_curves.sh)",
+         0, 0},
         {"figures", 0, LW_OPT_STRING, &figures, "LIST",
          "tables of runs: fitted figures, as 'nanotron host-op=85;...'", 0, 0},
         LW_OPTION_QUIET(&here.quiet),

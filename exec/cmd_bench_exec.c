@@ -43,14 +43,16 @@ static void print_by_hand(const struct exec_bench_by_hand *b, enum lw_format for
     struct lw_jsonout o = {.file = stdout};
 
     if (format == LW_FORMAT_TEXT) {
-        printf("a step of %d kernels of %.0f us and all-reduces of %lld bytes on 2 ranks, %d pairs of "
-               "%d steps\n", b->n_ops, (double)b->work_ns * 1e-3, (long long)b->bytes, b->n_pairs,
-               b->n_steps);
+        printf(
+            "a step of %d kernels of %.0f us and all-reduces of %lld bytes on 2 ranks, %d pairs of "
+            "%d steps\n",
+            b->n_ops, (double)b->work_ns * 1e-3, (long long)b->bytes, b->n_pairs, b->n_steps);
         printf("  executor %.1f us, the same calls by hand %.1f us\n", b->executor_ns * 1e-3,
                b->hand_ns * 1e-3);
         printf("  ratio %.4f, 95 %% interval %.4f to %.4f\n", b->ratio, b->low, b->high);
     } else if (format == LW_FORMAT_CSV) {
-        printf("name,n_pairs,executor_ns,hand_ns,ratio,low,high\nby-hand,%d,%.0f,%.0f,%.5f,%.5f,%.5f\n",
+        printf("name,n_pairs,executor_ns,hand_ns,ratio,low,high\nby-hand,%d,%.0f,%.0f,%.5f,%.5f,%."
+               "5f\n",
                b->n_pairs, b->executor_ns, b->hand_ns, b->ratio, b->low, b->high);
     } else {
         lw_jsonout_object(&o, NULL);
@@ -80,9 +82,10 @@ static void print_overlap(const struct exec_bench_overlap *b, enum lw_format for
                (double)b->alone_ns * 1e-3, (double)b->beside_ns * 1e-3, (double)b->work_ns * 1e-3);
         printf("  hidden %.1f %% of an all-reduce (median)\n", 100 * b->hidden);
     } else if (format == LW_FORMAT_CSV) {
-        printf("name,n,bytes,alone_ns,beside_ns,work_ns,hidden\noverlap,%d,%lld,%lld,%lld,%lld,%.5f\n",
-               b->n, (long long)b->bytes, (long long)b->alone_ns, (long long)b->beside_ns,
-               (long long)b->work_ns, b->hidden);
+        printf(
+            "name,n,bytes,alone_ns,beside_ns,work_ns,hidden\noverlap,%d,%lld,%lld,%lld,%lld,%.5f\n",
+            b->n, (long long)b->bytes, (long long)b->alone_ns, (long long)b->beside_ns,
+            (long long)b->work_ns, b->hidden);
     } else {
         lw_jsonout_object(&o, NULL);
         lw_jsonout_string(&o, "name", "overlap");

@@ -103,7 +103,8 @@ static void put_work(struct lw_table *t, const struct lw_device *d)
             lw_table_cell(t, "%.4g", (double)m->time_ps[k] * 1e-6);
             lw_table_cell(t, "us");
             lw_table_cell(t, "spread %.1f %%, %.4g %s", spread_pct(m->spread_ps[k], m->time_ps[k]),
-                          m->time_ps[k] > 0 ? (double)m->size[k] / (double)m->time_ps[k] * 1e3 : 0.0,
+                          m->time_ps[k] > 0 ? (double)m->size[k] / (double)m->time_ps[k] * 1e3
+                                            : 0.0,
                           products ? "Gflop/s" : "GB/s");
         }
 }
@@ -129,7 +130,9 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
             if (m->op != LW_OP_SEND && m->n_ranks != c->devices_per_node)
                 snprintf(group, sizeof group, " of %d", m->n_ranks);
             snprintf(name, sizeof name, "%s%s%s %s",
-                     m->n_in_flight == 1 ? "" : m->op == LW_OP_SEND ? "both ways: " : "two at once: ",
+                     m->n_in_flight == 1   ? ""
+                     : m->op == LW_OP_SEND ? "both ways: "
+                                           : "two at once: ",
                      lw_op_name(m->op), group, lw_format_bytes(bytes, m->bytes[k]));
             lw_table_cell(t, "%s", name);
             lw_table_cell(t, "%.4g", (double)m->time_ps[k] * 1e-6);
@@ -187,9 +190,10 @@ int cmd_calibrate(int argc, char **argv)
     int64_t link_rate = 0, link_latency = 0;
     const struct lw_opt options[] = {
         {"backend", 0, LW_OPT_STRING, &backend, "NAME", "what to measure with (threads)", 0, 0},
-        {"transport", 0, LW_OPT_STRING, &transport, "loop",
-         "nccl: all ranks as streams of one GPU", 0, 0},
-        {"ranks", 0, LW_OPT_INT, &n_ranks, "N", "size of the measured groups (2, or what a launcher started)", 1, 64},
+        {"transport", 0, LW_OPT_STRING, &transport, "loop", "nccl: all ranks as streams of one GPU",
+         0, 0},
+        {"ranks", 0, LW_OPT_INT, &n_ranks, "N",
+         "size of the measured groups (2, or what a launcher started)", 1, 64},
         {"spawn", 0, LW_OPT_FLAG, &spawn, NULL, "start one process per rank on this machine", 0, 0},
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"max-bytes", 0, LW_OPT_SIZE, &o.max_bytes, "BYTES",
@@ -207,7 +211,8 @@ int cmd_calibrate(int argc, char **argv)
     };
     const struct lw_usage usage = {
         "calibrate", "-o cluster.json [options]",
-        "Measure this machine as `lapwing exec` uses it: matrix products, copies, casts and optimizer "
+        "Measure this machine as `lapwing exec` uses it: matrix products, copies, casts and "
+        "optimizer "
         "steps over sizes, dispatch, collectives and messages over sizes, and how much compute and "
         "communication of a rank slow each other down. Writes a cluster file for `lapwing sim -c`. "
         "Leave the machine alone meanwhile.",

@@ -19,10 +19,11 @@
 static const struct lw_usage usage = {
     .command = "exec",
     .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options]",
-    .about = "Runs a plan for real: every op takes its recorded time, gradients are real memory, "
-             "reduced in the plan's buckets and order, and updated. At the end every parameter must "
-             "equal a one-rank run of the same steps bit by bit (exit status 3 if not). A run that "
-             "cannot be stored is printed all the same (exit status 1).",
+    .about =
+        "Runs a plan for real: every op takes its recorded time, gradients are real memory, "
+        "reduced in the plan's buckets and order, and updated. At the end every parameter must "
+        "equal a one-rank run of the same steps bit by bit (exit status 3 if not). A run that "
+        "cannot be stored is printed all the same (exit status 1).",
     .min_operands = 0,
     .max_operands = 1,
 };
@@ -128,8 +129,8 @@ static void begin_row(struct session *s)
         (void)cmd_exec_begin(s->db, &info, &s->team.run, &unused);
 }
 
-static enum lw_status store(struct session *s, enum lw_status ran, const char *message, int64_t *run,
-                            struct lw_err *err)
+static enum lw_status store(struct session *s, enum lw_status ran, const char *message,
+                            int64_t *run, struct lw_err *err)
 {
     struct lw_run_info info = info_of(s, true);
     int64_t id = s->team.run;
@@ -149,9 +150,10 @@ static enum lw_status find_ranks(struct session *s, struct lw_err *err)
         LW_TRY(exec_identity_address(&s->id, s->rendezvous, err));
     s->several = found && s->id.n_ranks > 1;
     if (s->spawn && found && strncmp(s->id.source, "lapwing", 7) != 0)
-        return lw_fail(err, LW_EUSAGE, "--spawn starts the ranks, and %s says that this is rank %d of "
-                                       "%d: use one of them", s->id.source, s->id.rank,
-                       s->id.n_ranks);
+        return lw_fail(err, LW_EUSAGE,
+                       "--spawn starts the ranks, and %s says that this is rank %d of "
+                       "%d: use one of them",
+                       s->id.source, s->id.rank, s->id.n_ranks);
     LW_TRY(lw_exec_fits(&s->plan, &s->options, s->several ? s->id.n_here : s->plan.n_ranks, err));
     s->spawns = s->spawn && !found && s->plan.n_ranks > 1;
     if (!s->spawns)
@@ -272,8 +274,10 @@ static enum lw_status choose_optimizer(struct session *s, struct lw_err *err)
                        s->momentum);
     s->options.optimizer = exec_optimizer_of(kind);
     if (kind == EXEC_ADAM && s->momentum >= 0 && (float)s->momentum >= 1)
-        return lw_fail(err, LW_EUSAGE, "--momentum %.12g: beta1 of adam must be below 1 as an f32 (its steps "
-                                       "are divided by 1 - beta1)", s->momentum);
+        return lw_fail(err, LW_EUSAGE,
+                       "--momentum %.12g: beta1 of adam must be below 1 as an f32 (its steps "
+                       "are divided by 1 - beta1)",
+                       s->momentum);
     if (s->momentum >= 0)
         s->options.optimizer.momentum = (float)s->momentum;
     return LW_OK;
@@ -321,10 +325,11 @@ int cmd_exec(int argc, char **argv)
         {"fault", 0, LW_OPT_STRING, &s.fault, "RANK:STEP:OP:KIND",
          "tests of stopping, verification: fail|hang|memory|flip|exit|kill|stop (none)", 0, 0},
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "measured optimizer steps (20)", 1, 100000},
-        {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "steps before them; below 2 they begin cold (3)", 0, 100000},
+        {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "steps before them; below 2 they begin cold (3)",
+         0, 100000},
         {"compute", 0, LW_OPT_STRING, &s.compute, "HOW", "gemm|spin|sleep (gemm)", 0, 0},
-        {"timeout", 0, LW_OPT_DOUBLE, &s.timeout_s, "SECONDS", "longest time without an op that ends (30)", 0,
-         1000000},
+        {"timeout", 0, LW_OPT_DOUBLE, &s.timeout_s, "SECONDS",
+         "longest time without an op that ends (30)", 0, 1000000},
         {"no-check", 0, LW_OPT_FLAG, &s.no_check, NULL, "run a plan file without proving it", 0, 0},
         {"no-verify", 0, LW_OPT_FLAG, &s.no_verify, NULL, "do not compare with a one-rank run", 0,
          0},

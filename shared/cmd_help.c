@@ -220,7 +220,8 @@ int cmd_help(int argc, char **argv)
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt options[] = {
         {"man", 0, LW_OPT_FLAG, &man, NULL, "the manual page of the program", 0, 0},
-        {"completion", 0, LW_OPT_FLAG, &script, NULL, "a completion script: help --completion [bash|zsh|fish] (bash)", 0, 0},
+        {"completion", 0, LW_OPT_FLAG, &script, NULL,
+         "a completion script: help --completion [bash|zsh|fish] (bash)", 0, 0},
         LW_OPTION_FORMAT(&format),
         {0},
     };

@@ -16,15 +16,18 @@ static const struct lw_usage usage = {
     .synopsis = "[w-ar | w-ddp | 3d | streams | queue | cost | plan | plan-3d | store | dispatch | "
                 "by-hand | overlap | import FILE] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
-    .about = "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
-             "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), a "
-             "pipeline with messages on their own streams (streams), the event queue alone "
-             "(queue: hold model, --ranks events pending); queries of NCCL's cost model (cost); planning (plan: build, check and hash one "
-             "of --params parameters; plan-3d: that of 3d); how fast spans are stored (store); what the "
-             "executor takes for an op without work (dispatch) and beyond the same calls by hand "
-             "(by-hand), and how much of all-reduces it hides (overlap); and how fast a trace, "
-             "repeated to --size bytes of JSON in memory, is imported on one core, plain and gzipped "
-             "(import FILE). Without a name, a table of all but that. Times are of this machine; simulated times are the same everywhere.",
+    .about =
+        "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
+        "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), a "
+        "pipeline with messages on their own streams (streams), the event queue alone "
+        "(queue: hold model, --ranks events pending); queries of NCCL's cost model (cost); "
+        "planning (plan: build, check and hash one "
+        "of --params parameters; plan-3d: that of 3d); how fast spans are stored (store); what the "
+        "executor takes for an op without work (dispatch) and beyond the same calls by hand "
+        "(by-hand), and how much of all-reduces it hides (overlap); and how fast a trace, "
+        "repeated to --size bytes of JSON in memory, is imported on one core, plain and gzipped "
+        "(import FILE). Without a name, a table of all but that. Times are of this machine; "
+        "simulated times are the same everywhere.",
     .min_operands = 0,
     .max_operands = 2,
 };
@@ -113,12 +116,17 @@ static int check(const struct bench_choice *c, enum lw_format format)
     if (!c->name && format == LW_FORMAT_JSON)
         return lw_cli_usage("bench", "--format json shows one benchmark: name it");
     if (c->name && !bench_knows(c->name))
-        return lw_cli_usage("bench", "no benchmark '%s': w-ar, w-ddp, 3d, streams, queue, cost, plan, plan-3d, "
-                                     "store, dispatch, by-hand, overlap, import", c->name);
+        return lw_cli_usage(
+            "bench",
+            "no benchmark '%s': w-ar, w-ddp, 3d, streams, queue, cost, plan, plan-3d, "
+            "store, dispatch, by-hand, overlap, import",
+            c->name);
     if (c->name && !bench_simulates(c->name) &&
         (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))
-        return lw_cli_usage("bench", "%s simulates nothing: no --method, --jitter-ns, --start-skew-ns "
-                                     "or --no-fold", c->name);
+        return lw_cli_usage("bench",
+                            "%s simulates nothing: no --method, --jitter-ns, --start-skew-ns "
+                            "or --no-fold",
+                            c->name);
     return -1;
 }
 
@@ -147,8 +155,8 @@ int cmd_bench(int argc, char **argv)
         {"params", 0, LW_OPT_INT, &c.params, "N", "plan: parameters (1000000)", 1, 100000000},
         {"method", 0, LW_OPT_STRING, &c.method, "HOW",
          "events|recurrence|collective (w-ar, w-ddp: recurrence; 3d, streams: collective)", 0, 0},
-        {"jitter-ns", 0, LW_OPT_INT, &c.jitter_ns, "NS", "up to this much more for each message (0)",
-         0, 1000000000},
+        {"jitter-ns", 0, LW_OPT_INT, &c.jitter_ns, "NS",
+         "up to this much more for each message (0)", 0, 1000000000},
         {"start-skew-ns", 0, LW_OPT_INT, &c.start_skew_ns, "NS",
          "each rank enters up to this much later (0)", 0, 1000000000},
         {"no-fold", 0, LW_OPT_FLAG, &c.no_fold, NULL,

@@ -13,12 +13,13 @@ static const struct lw_usage usage = {
     .command = "cost",
     .synopsis = "[-c CLUSTER] [--op OP] [--algorithm NAME] [--ranks N] [--nodes N] [--bytes A..B] "
                 "[--measured FILE] | --gemm M,N,K",
-    .about = "Prints the time of a collective or message over sizes (doubling from A to B), with "
-             "the model or measured table that gives it. algbw is bytes over time; busbw corrects "
-             "it for the traffic that an ideal algorithm must cause, so it compares with the speed "
-             "of a link. With --measured it prints what the model gives for every row of a measured "
-             "table, beside what was measured. With --gemm: the time of one matrix product on the "
-             "cluster's device, by its shape.",
+    .about =
+        "Prints the time of a collective or message over sizes (doubling from A to B), with "
+        "the model or measured table that gives it. algbw is bytes over time; busbw corrects "
+        "it for the traffic that an ideal algorithm must cause, so it compares with the speed "
+        "of a link. With --measured it prints what the model gives for every row of a measured "
+        "table, beside what was measured. With --gemm: the time of one matrix product on the "
+        "cluster's device, by its shape.",
     .min_operands = 0,
     .max_operands = 0,
 };
@@ -64,11 +65,13 @@ int cmd_cost(int argc, char **argv)
     int64_t ranks = 0, nodes = 0, from = 0, to = 0;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
-        {"cluster", 'c', LW_OPT_STRING, &cluster_name, "NAME", "known cluster or cluster file (host)",
-         0, 0},
+        {"cluster", 'c', LW_OPT_STRING, &cluster_name, "NAME",
+         "known cluster or cluster file (host)", 0, 0},
         {"op", 0, LW_OPT_STRING, &op, "OP", "all_reduce, all_gather, send, ... (all_reduce)", 0, 0},
         {"algorithm", 0, LW_OPT_STRING, &algorithm, "NAME",
-         "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, nccl:tree/ll128, ... (auto)", 0, 0},
+         "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
+         "nccl:tree/ll128, ... (auto)",
+         0, 0},
         {"ranks", 0, LW_OPT_INT, &ranks, "N", "members (all devices)", 1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &nodes, "N", "nodes they live on (as few as hold them)", 1,
          INT32_MAX},
@@ -110,8 +113,9 @@ int cmd_cost(int argc, char **argv)
         int32_t n_nodes = c.n_nodes > 0 ? c.n_nodes : 1; /* 0: as many as are asked for */
         int64_t n_devices = (int64_t)n_nodes * c.devices_per_node;
         q.n_ranks = (int32_t)(ranks > 0 ? ranks : n_devices);
-        q.n_nodes = (int32_t)(nodes > 0 ? nodes
-                                        : (q.n_ranks + c.devices_per_node - 1) / c.devices_per_node);
+        q.n_nodes =
+            (int32_t)(nodes > 0 ? nodes
+                                : (q.n_ranks + c.devices_per_node - 1) / c.devices_per_node);
         if (c.n_nodes > 0 && (q.n_ranks > n_devices || q.n_nodes > c.n_nodes))
             status = lw_fail(&err, LW_EINVAL,
                              "%d ranks on %d nodes: cluster '%s' has %d nodes of %d devices",

@@ -17,13 +17,14 @@
 static const struct lw_usage usage = {
     .command = "sim",
     .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options] | --replay TRACE...",
-    .about = "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
-             "Every term of the model that slows one thing beside another is off unless the "
-             "cluster gives it, and is listed with its source. Steps that only lead up to the "
-             "steady state (first buckets) are simulated and not measured. With --replay recorded "
-             "traces (one per rank) are run again: only durations, the host's own time and "
-             "dependencies are taken from them, and every step is compared with the recorded one. A "
-             "prediction that cannot be stored is printed all the same (exit status 1).",
+    .about =
+        "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
+        "Every term of the model that slows one thing beside another is off unless the "
+        "cluster gives it, and is listed with its source. Steps that only lead up to the "
+        "steady state (first buckets) are simulated and not measured. With --replay recorded "
+        "traces (one per rank) are run again: only durations, the host's own time and "
+        "dependencies are taken from them, and every step is compared with the recorded one. A "
+        "prediction that cannot be stored is printed all the same (exit status 1).",
     .min_operands = 0,
     .max_operands = -1,
 };
@@ -63,8 +64,10 @@ static enum lw_status load_replay(struct session *s, struct lw_err *err)
     const struct lw_plan_source *p = &s->source;
 
     if (p->workload_file || p->strategy_file)
-        return lw_fail(err, LW_EUSAGE, "a replay takes its plan from the traces: %s does not go with "
-                       "--replay", p->workload_file ? "-w" : "-s");
+        return lw_fail(err, LW_EUSAGE,
+                       "a replay takes its plan from the traces: %s does not go with "
+                       "--replay",
+                       p->workload_file ? "-w" : "-s");
     LW_TRY(sim_replay_buckets(&s->replay, p, err));
     s->replay.whatif.network = p->cluster_file;
     s->replay.whatif.ranks = p->ranks;
@@ -159,7 +162,8 @@ static void find_like(const struct session *s, char *what, size_t size, struct l
     if (!s->source.has_workload || !e || !w->from.format || strcmp(w->from.format, "model") != 0 ||
         !lw_figure_is_set(s->cluster.device.gemm_sustained))
         return;
-    snprintf(what, size, "%s, %s", e->device, split ? "tensor or pipeline groups" : "data parallel");
+    snprintf(what, size, "%s, %s", e->device,
+             split ? "tensor or pipeline groups" : "data parallel");
     r->like = what;
     r->n_like = e->n;
     r->mean_like_pct = e->mean_abs_pct;
@@ -242,7 +246,8 @@ int cmd_sim(int argc, char **argv)
          "turn on the cluster's interference terms from publications", 0, 0},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL,
          "store every op, however many there are (up to 20,000 of a run)", 0, 0},
-        {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket (the ten that take longest)", 0, 0},
+        {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket (the ten that take longest)", 0,
+         0},
         LW_OPTION_DB(&s.db),
         {"name", 0, LW_OPT_STRING, &s.name, "TEXT", "what to call the run (made from its options)",
          0, 0},
@@ -268,7 +273,8 @@ int cmd_sim(int argc, char **argv)
     if (s.replay.on && n == 0)
         return lw_cli_usage("sim", "--replay needs traces");
     if (s.replay.on && s.published)
-        return lw_cli_usage("sim", "--published-interference goes with a plan: a replay has recorded times");
+        return lw_cli_usage(
+            "sim", "--published-interference goes with a plan: a replay has recorded times");
     if (s.replay.on && s.steps > 1)
         return lw_cli_usage("sim", "--steps: a replay has the steps of its traces");
     enum lw_status status = work(&s, &err);

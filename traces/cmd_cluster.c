@@ -104,7 +104,8 @@ static void put_work(struct lw_table *t, const struct lw_device *d)
 {
     for (int32_t i = 0; i < d->n_work; i++) {
         const struct lw_work_table *m = &d->work[i];
-        lw_table_cell(t, "device.work[%d]: %s %s", i, lw_work_name(m->kind), lw_dtype_name(m->dtype));
+        lw_table_cell(t, "device.work[%d]: %s %s", i, lw_work_name(m->kind),
+                      lw_dtype_name(m->dtype));
         lw_table_cell(t, "%d", m->n_rows);
         lw_table_cell(t, "rows");
         lw_table_cell(t, "%s: %s%s%s%lld to %lld %s", m->source, m->from != m->dtype ? "from " : "",
@@ -163,8 +164,8 @@ enum { LIST_COLUMNS = 100 };
 
 static enum lw_status put_known(enum lw_format format, struct lw_err *err)
 {
-    static const char *const titles[] = {"name", "device", ">per node", ">inside GB/s", ">between GB/s",
-                                         "library", "about"};
+    static const char *const titles[] = {"name",          "device",  ">per node", ">inside GB/s",
+                                         ">between GB/s", "library", "about"};
     struct lw_table *t = lw_table_new(7, titles);
     struct lw_jsonout o = {.file = stdout};
     enum lw_status s = LW_OK;

@@ -17,13 +17,15 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
-static const char begin[] = "Turns recordings into what plans are made from; the format is found by "
-                            "content.";
+static const char begin[] =
+    "Turns recordings into what plans are made from; the format is found by "
+    "content.";
 static const char end[] = " --store keeps the recording itself as a run that compare, plot and "
                           "report read, beside a prediction by sim --replay.";
 
 struct options {
-    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *where, *db, *name;
+    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *where;
+    const char *db, *name;
     int64_t ranks, nodes, elements;
     bool as_traced, salvage, in_place, store;
     enum lw_format format;
@@ -76,12 +78,14 @@ static enum lw_status lay_onto(const char *name, struct traces_converted *c, str
 static enum lw_status convert(const struct options *o, const struct traces_file *files, int n,
                               struct lw_err *err)
 {
-    struct traces_wanted want = {
-        .workload = o->output != NULL, .cluster = o->cluster_out != NULL, .in_place = o->in_place,
-        .chosen = o->step || o->sidecar || o->params || o->as_traced || o->salvage ||
-                  o->elements || o->from_device,
-        .from_device = o->from_device,
-        .choice = {.as_traced = o->as_traced, .n_elements = o->elements}, .bench = {o->op, o->ranks, o->nodes, o->where}};
+    struct traces_wanted want = {.workload = o->output != NULL,
+                                 .cluster = o->cluster_out != NULL,
+                                 .in_place = o->in_place,
+                                 .chosen = o->step || o->sidecar || o->params || o->as_traced ||
+                                           o->salvage || o->elements || o->from_device,
+                                 .from_device = o->from_device,
+                                 .choice = {.as_traced = o->as_traced, .n_elements = o->elements},
+                                 .bench = {o->op, o->ranks, o->nodes, o->where}};
     struct traces_sidecar params = {0};
     struct traces_converted c = {0};
     enum lw_status status = parse_step(o->step, &want.choice.step, err);
@@ -123,14 +127,16 @@ int cmd_import(int argc, char **argv)
 {
     struct options o = {.db = "lapwing.db"};
     const struct lw_opt table[] = {
-        {"output", 'o', LW_OPT_STRING, &o.output, "FILE", "the workload to write; - = stdout", 0, 0},
+        {"output", 'o', LW_OPT_STRING, &o.output, "FILE", "the workload to write; - = stdout", 0,
+         0},
         LW_OPTION_FORCE,
         {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
          "write the measured collectives as a cluster's tables; - = stdout", 0, 0},
         {"where", 0, LW_OPT_STRING, &o.where, "COLUMN=TEXT[;...]",
          "of a CSV of collectives take the rows whose cells hold these texts (gpu=H200)", 0, 0},
         {"onto", 0, LW_OPT_STRING, &o.onto, "CLUSTER",
-         "with --cluster-out: lay the tables onto this cluster, whose links go on where they end", 0, 0},
+         "with --cluster-out: lay the tables onto this cluster, whose links go on where they end",
+         0, 0},
         {"step", 0, LW_OPT_STRING, &o.step, "N|median",
          "take ProfilerStep#N, or the median over all steps (median)", 0, 0},
         {"sidecar", 0, LW_OPT_STRING, &o.sidecar, "FILE",
@@ -141,13 +147,14 @@ int cmd_import(int argc, char **argv)
          "trainable parameters in all, of a trace without shapes (estimated)", 1, INT64_MAX / 64},
         {"from-device", 0, LW_OPT_STRING, &o.from_device, "KIND",
          "what was recorded on, where the trace names no known device: a known system, its "
-         "device's kind, or a cluster file", 0, 0},
+         "device's kind, or a cluster file",
+         0, 0},
         {"as-traced", 0, LW_OPT_FLAG, &o.as_traced, NULL,
          "keep the profiled times where the sidecar has some measured without the profiler", 0, 0},
         {"salvage", 0, LW_OPT_FLAG, &o.salvage, NULL,
          "of a cut or damaged trace take what stands before the damage, and say where it is", 0, 0},
-        {"store", 0, LW_OPT_FLAG, &o.store, NULL,
-         "store the recording as a run of kind import", 0, 0},
+        {"store", 0, LW_OPT_FLAG, &o.store, NULL, "store the recording as a run of kind import", 0,
+         0},
         {"db", 0, LW_OPT_STRING, &o.db, "FILE", "the database of --store (lapwing.db)", 0, 0},
         {"name", 0, LW_OPT_STRING, &o.name, "TEXT", "what --store calls the run", 0, 0},
         {"op", 0, LW_OPT_STRING, &o.op, "OP",

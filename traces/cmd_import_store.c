@@ -27,7 +27,8 @@ static enum lw_status look(struct recording *r, const struct traces_source *v, i
 }
 
 static enum lw_status store(const struct recording *r, const char *db, const char *command,
-                            const char *name, const struct lw_workload *w, int64_t *run, struct lw_err *err)
+                            const char *name, const struct lw_workload *w, int64_t *run,
+                            struct lw_err *err)
 {
     struct lw_run_info info = {.kind = LW_RUN_IMPORT, .plan = &r->replay.plan, .workload = w,
                                .command = command, .name = name,

@@ -11,8 +11,9 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
-static const char begin[] = "Shows what recordings hold; the format is found by content, gzipped or "
-                            "plain.";
+static const char begin[] =
+    "Shows what recordings hold; the format is found by content, gzipped or "
+    "plain.";
 
 int cmd_inspect(int argc, char **argv)
 {
@@ -51,7 +52,8 @@ int cmd_inspect(int argc, char **argv)
     struct lw_progress progress = lw_progress_bar_begin(&bar, false);
     reading.progress = &progress;
     report.kernels = &kernels;
-    enum lw_status status = kernels_file ? lw_kernel_table_read(kernels_file, &kernels, &err) : LW_OK;
+    enum lw_status status =
+        kernels_file ? lw_kernel_table_read(kernels_file, &kernels, &err) : LW_OK;
     if (status == LW_OK)
         status = traces_report_read(&report, argv + 1, n, &reading, &hint, &err);
     lw_progress_bar_end(&bar);

@@ -90,7 +90,8 @@ static void put_json(const struct lw_workload *w, const char *output)
 
 static void put_text(const struct lw_workload *w, const char *output)
 {
-    char forward[32], backward[32], optimizer[32], step[32], bytes[32], none[32], part[32], full[32];
+    char forward[32], backward[32], optimizer[32], step[32], bytes[32], none[32], part[32],
+        full[32];
 
     printf("%s on %s: %d modules, %d parameters of %lld elements (%s)\n", w->name, w->from.device,
            w->n_modules, n_untied(w), (long long)lw_workload_numel(w, false),
@@ -268,7 +269,8 @@ int cmd_model(int argc, char **argv)
         LW_OPTION_FORCE,
         {"device", 0, LW_OPT_STRING, &device, "KIND",
          "a known system, its device's kind, or a cluster file (host)", 0, 0},
-        {"batch", 0, LW_OPT_INT, &shape.batch, "N", "samples of one micro-batch (the model's)", 1, 0},
+        {"batch", 0, LW_OPT_INT, &shape.batch, "N", "samples of one micro-batch (the model's)", 1,
+         0},
         {"layers", 0, LW_OPT_INT, &shape.layers, "N", "blocks; mlp: layers, an even number", 1, 0},
         {"hidden", 0, LW_OPT_INT, &shape.hidden, "N", "transformers: width of a token", 1, 0},
         {"heads", 0, LW_OPT_INT, &shape.heads, "N", "transformers: attention heads", 1, 0},
@@ -290,8 +292,8 @@ int cmd_model(int argc, char **argv)
         {"fp8", 0, LW_OPT_FLAG, &shape.fp8, NULL, "products of blocks take 8-bit operands", 0, 0},
         {"attention", 0, LW_OPT_STRING, &shape.attention, "HOW",
          "scores stored or fused: full|flash (the model's)", 0, 0},
-        {"optimizer", 0, LW_OPT_STRING, &shape.optimizer, "NAME",
-         "sgd|momentum|adam (the model's)", 0, 0},
+        {"optimizer", 0, LW_OPT_STRING, &shape.optimizer, "NAME", "sgd|momentum|adam (the model's)",
+         0, 0},
         LW_OPTION_FORMAT(&format),
         {0},
     };

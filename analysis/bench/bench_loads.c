@@ -262,7 +262,8 @@ static enum lw_status run_cost(const struct bench_choice *c, struct bench_result
     (void)c;
     LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
     struct lw_cost cost = lw_sim_cost(&cluster);
-    struct lw_cost_query q = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .n_ranks = (int32_t)r->ranks};
+    struct lw_cost_query q = {
+        .op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .n_ranks = (int32_t)r->ranks};
     q.n_nodes = (q.n_ranks + cost.ranks_per_node - 1) / cost.ranks_per_node;
     double start = lw_now_s();
     for (int i = 0; i < N_CALLS; i++) {

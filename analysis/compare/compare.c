@@ -29,9 +29,16 @@ double lw_both_error_pct(struct lw_both v)
 
 const char *lw_part_name(enum lw_part p)
 {
-    static const char *const names[] = {
-        "compute", "copies, exposed", "transfers, exposed", "wait, tensor", "wait, pipeline",
-        "wait, data", "wait, tied", "wait, other", "host and idle", "step beyond the rank's period"};
+    static const char *const names[] = {"compute",
+                                        "copies, exposed",
+                                        "transfers, exposed",
+                                        "wait, tensor",
+                                        "wait, pipeline",
+                                        "wait, data",
+                                        "wait, tied",
+                                        "wait, other",
+                                        "host and idle",
+                                        "step beyond the rank's period"};
     return names[p];
 }
 
@@ -111,9 +118,11 @@ enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run, i
                           "run %lld has no step to show (status %s)", (long long)run->id,
                           lw_run_status_name(run->status));
     if (period < 0)
-        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                          "run %lld was stored by Lapwing %s, which measured steps differently: run "
-                          "it again", (long long)run->id, run->version);
+        return lw_fail_at(
+            err, LW_EINVAL, lw_store_file(s), 0,
+            "run %lld was stored by Lapwing %s, which measured steps differently: run "
+            "it again",
+            (long long)run->id, run->version);
     p->part[LW_PART_SKEW] = run->step - period;
     return LW_OK;
 }
@@ -408,7 +417,8 @@ static enum lw_status compare_ops(struct lw_store *s, struct lw_comparison *c, s
                         c->predicted.plan));
     n_ops = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
     LW_TRY(lw_sql_finish(q, err));
-    lw_ps *p = lw_arena_alloc(&work, n_ops, sizeof *p), *m = lw_arena_alloc(&work, n_ops, sizeof *m);
+    lw_ps *p = lw_arena_alloc(&work, n_ops, sizeof *p),
+          *m = lw_arena_alloc(&work, n_ops, sizeof *m);
     struct ranked_op *order = lw_arena_alloc(&work, n_ops, sizeof *order);
     enum lw_status st = p && m && order ? LW_OK : lw_fail_nomem(err);
     if (st == LW_OK)

@@ -70,14 +70,16 @@ static void database(struct lw_finding *f, const char *db)
 
     if (access(db, F_OK) != 0) {
         f->ok = true;
-        snprintf(f->detail, LW_FINDING_DETAIL, "SQLite %s; %s is not there yet, the first run creates it",
-                 lw_store_version(), db);
+        snprintf(f->detail, LW_FINDING_DETAIL,
+                 "SQLite %s; %s is not there yet, the first run creates it", lw_store_version(),
+                 db);
         return;
     }
     f->ok = lw_store_open(db, LW_STORE_READ, &s, &err) == LW_OK &&
             lw_store_runs(s, &a, &runs, &n, &err) == LW_OK;
     if (f->ok)
-        snprintf(f->detail, LW_FINDING_DETAIL, "SQLite %s; %s holds %d runs", lw_store_version(), db, n);
+        snprintf(f->detail, LW_FINDING_DETAIL, "SQLite %s; %s holds %d runs", lw_store_version(),
+                 db, n);
     else
         snprintf(f->detail, LW_FINDING_DETAIL, "SQLite %s; %s", lw_store_version(), err.msg);
     lw_arena_free(&a);
@@ -136,7 +138,8 @@ static void mpi(struct lw_finding *f)
         return;
     f->ok = find_function(lib, "MPI_Get_library_version", &version) && version(text, &n) == 0;
     text[strcspn(text, ",\n")] = '\0';
-    snprintf(f->detail, LW_FINDING_DETAIL, "%.200s", f->ok ? text : "without MPI_Get_library_version");
+    snprintf(f->detail, LW_FINDING_DETAIL, "%.200s",
+             f->ok ? text : "without MPI_Get_library_version");
 }
 
 static void cuda(struct lw_finding *f)
@@ -154,10 +157,11 @@ static void cuda(struct lw_finding *f)
     int rc = there ? init(0) : -1;
     f->ok = rc == 0 && version(&v) == 0 && count(&n) == 0 && n > 0;
     if (f->ok)
-        snprintf(f->detail, LW_FINDING_DETAIL, "driver for CUDA %d.%d, %d devices", v / 1000, v % 1000 / 10,
-                 n);
+        snprintf(f->detail, LW_FINDING_DETAIL, "driver for CUDA %d.%d, %d devices", v / 1000,
+                 v % 1000 / 10, n);
     else
-        snprintf(f->detail, LW_FINDING_DETAIL, "libcuda is there, but no device can be used (cuInit: %d)", rc);
+        snprintf(f->detail, LW_FINDING_DETAIL,
+                 "libcuda is there, but no device can be used (cuInit: %d)", rc);
 }
 
 static void nccl(struct lw_finding *f)

@@ -161,8 +161,10 @@ static void put_curves(const struct shape *v, const int *n_points, int n, FILE *
                  v[i].n_nodes == 1 ? "" : "s");
         put_curve(f, i, "curve", title);
         if (n_points[i] > 0)
-            fprintf(f, ", \\\n  $points%d using 1:2 with points pointtype %d pointsize 1.2 "
-                       "linecolor rgb '#%06x' title 'measured'", i, 5 + 2 * i, (unsigned)curve_colours[i]);
+            fprintf(f,
+                    ", \\\n  $points%d using 1:2 with points pointtype %d pointsize 1.2 "
+                    "linecolor rgb '#%06x' title 'measured'",
+                    i, 5 + 2 * i, (unsigned)curve_colours[i]);
     }
     fputs("\n", f);
 }

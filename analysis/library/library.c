@@ -178,8 +178,8 @@ static enum lw_status keep_names(struct lapwing_result *r, const struct lw_plan 
     return LW_OK;
 }
 
-static enum lw_status simulate(const struct lapwing_plan *p, int32_t steps, struct lapwing_result *r,
-                               struct lw_err *err)
+static enum lw_status simulate(const struct lapwing_plan *p, int32_t steps,
+                               struct lapwing_result *r, struct lw_err *err)
 {
     struct lw_sim_options options = lw_sim_options_default();
     struct lw_sim_classes classes = {0};

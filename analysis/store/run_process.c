@@ -74,8 +74,10 @@ static bool is_dead(const struct process *me, const struct process *p)
 
 static void describe_death(const struct process *p, const char *message, char *buf, size_t size)
 {
-    snprintf(buf, size, "%s%sprocess %lld on %s ended before the run was stored (killed, out of memory, "
-             "or the machine stopped)", message, message[0] ? "; " : "", (long long)p->pid, p->host);
+    snprintf(buf, size,
+             "%s%sprocess %lld on %s ended before the run was stored (killed, out of memory, "
+             "or the machine stopped)",
+             message, message[0] ? "; " : "", (long long)p->pid, p->host);
 }
 
 enum lw_status lw_run_process_note(struct lw_store *s, int64_t run, struct lw_err *err)
@@ -83,8 +85,11 @@ enum lw_status lw_run_process_note(struct lw_store *s, int64_t run, struct lw_er
     struct process p = this_process();
     struct lw_sql *q;
 
-    LW_TRY(lw_sql_prepare(s, "INSERT OR REPLACE INTO run_process (run, host, machine, pid, pid_started)"
-                             " VALUES (?,?,?,?,?)", &q, err));
+    LW_TRY(
+        lw_sql_prepare(s,
+                       "INSERT OR REPLACE INTO run_process (run, host, machine, pid, pid_started)"
+                       " VALUES (?,?,?,?,?)",
+                       &q, err));
     lw_sql_run(q, "lttll", run, p.host, p.machine, p.pid, p.started);
     return lw_sql_finish(q, err);
 }

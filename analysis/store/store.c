@@ -306,10 +306,11 @@ static enum lw_status check_version(struct lw_store *s, int64_t have, int64_t ne
                           (long long)have, (long long)newest);
     LW_TRY(one_int(s, "SELECT count(*) FROM sqlite_schema WHERE name = 'run'", &runs, err));
     if (have < 0 || (have == 0) != (runs == 0))
-        return lw_fail_at(err, LW_EFORMAT, s->file, 0,
-                          "user_version is %lld and there %s a table 'run': edited or damaged; with "
-                          "that table it is 1 to %lld", (long long)have, runs ? "is" : "is not",
-                          (long long)newest);
+        return lw_fail_at(
+            err, LW_EFORMAT, s->file, 0,
+            "user_version is %lld and there %s a table 'run': edited or damaged; with "
+            "that table it is 1 to %lld",
+            (long long)have, runs ? "is" : "is not", (long long)newest);
     return LW_OK;
 }
 
@@ -454,8 +455,8 @@ static enum lw_status check_name(const char *file, struct lw_err *err)
     struct stat at;
 
     if (file[0] == '\0' || strcmp(file, ":memory:") == 0)
-        return lw_fail(err, LW_EINVAL, "--db '%s' keeps nothing: give the name of a file, or --no-db",
-                       file);
+        return lw_fail(err, LW_EINVAL,
+                       "--db '%s' keeps nothing: give the name of a file, or --no-db", file);
     if (stat(file, &at) == 0 && !S_ISREG(at.st_mode))
         return lw_fail_at(err, LW_EIO, file, 0, "%s, no database; give the name of a file to --db",
                           S_ISDIR(at.st_mode) ? "a folder" : "a device or pipe");

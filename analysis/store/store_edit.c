@@ -141,24 +141,27 @@ static enum lw_status copy_spans(struct lw_store *s, int64_t from, int64_t to, s
                    " JOIN other.op_kind AS theirs ON theirs.id = span.kind"
                    " JOIN main.op_kind AS mine ON mine.name = theirs.name"
                    " WHERE span.run = ?2 ORDER BY span.id", to, from, err));
-    return run_sql(s,
-                   "UPDATE main.run SET first_span = (SELECT min(id) FROM main.span WHERE run = ?1),"
-                   " last_span = (SELECT max(id) FROM main.span WHERE run = ?1) WHERE id = ?2",
-                   to, to, err);
+    return run_sql(
+        s,
+        "UPDATE main.run SET first_span = (SELECT min(id) FROM main.span WHERE run = ?1),"
+        " last_span = (SELECT max(id) FROM main.span WHERE run = ?1) WHERE id = ?2",
+        to, to, err);
 }
 
 static enum lw_status copy_run(struct lw_store *s, int64_t from, int64_t plan, struct lw_err *err)
 {
     int64_t to;
 
-    LW_TRY(run_sql(s,
-                   "INSERT INTO main.run (kind, status, message, plan, workload_name, workload_hash,"
-                   " workload_from, cluster_name, cluster_hash, backend, honesty, seed, n_warmup,"
-                   " command, version, started_at, ended_at, n_spans, name, settings)"
-                   " SELECT kind, status, message, nullif(?1, -1), workload_name, workload_hash,"
-                   " workload_from, cluster_name, cluster_hash, backend, honesty, seed, n_warmup,"
-                   " command, version, started_at, ended_at, n_spans, name, settings"
-                   " FROM other.run WHERE id = ?2", plan, from, err));
+    LW_TRY(
+        run_sql(s,
+                "INSERT INTO main.run (kind, status, message, plan, workload_name, workload_hash,"
+                " workload_from, cluster_name, cluster_hash, backend, honesty, seed, n_warmup,"
+                " command, version, started_at, ended_at, n_spans, name, settings)"
+                " SELECT kind, status, message, nullif(?1, -1), workload_name, workload_hash,"
+                " workload_from, cluster_name, cluster_hash, backend, honesty, seed, n_warmup,"
+                " command, version, started_at, ended_at, n_spans, name, settings"
+                " FROM other.run WHERE id = ?2",
+                plan, from, err));
     to = lw_sql_last_id(s);
     LW_TRY(run_sql(s,
                    "INSERT INTO main.metric (run, name, step, rank, value)"

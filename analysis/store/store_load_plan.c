@@ -399,7 +399,9 @@ static enum lw_status load(struct loader *l)
                 add_rank));
     LW_TRY(each(l, "SELECT stream, name, class, priority FROM stream WHERE plan = ?"
                    " ORDER BY stream", add_stream));
-    LW_TRY(each(l, "SELECT comm, name, reducer, stream, ifnull(purpose, 'data') FROM comm WHERE plan = ? ORDER BY comm",
+    LW_TRY(each(l,
+                "SELECT comm, name, reducer, stream, ifnull(purpose, 'data') FROM comm WHERE plan "
+                "= ? ORDER BY comm",
                 add_comm));
     LW_TRY(add_groups(l));
     LW_TRY(each(l, "SELECT max(stage) FROM param WHERE plan = ? GROUP BY module ORDER BY module",

@@ -48,12 +48,13 @@ static enum lw_status insert_run(struct lw_store *s, const struct lw_run_info *i
         LW_TRY(lw_cluster_hash(info->cluster, cluster_hash, err));
     if (w)
         describe_origin(w, origin, sizeof origin);
-    LW_TRY(lw_sql_prepare(s,
-                          "INSERT INTO run (kind, status, message, plan, workload_name, workload_hash,"
-                          " workload_from, cluster_name, cluster_hash, backend, honesty, seed,"
-                          " n_warmup, command, version, started_at, name)"
-                          " VALUES (?,?,?,nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,''))",
-                          &q, err));
+    LW_TRY(
+        lw_sql_prepare(s,
+                       "INSERT INTO run (kind, status, message, plan, workload_name, workload_hash,"
+                       " workload_from, cluster_name, cluster_hash, backend, honesty, seed,"
+                       " n_warmup, command, version, started_at, name)"
+                       " VALUES (?,?,?,nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,''))",
+                       &q, err));
     lw_sql_run(q, "tttltttttttlittlt", kind_name[info->kind],
                status_name[info->over ? LW_RUN_FAILED : LW_RUN_RUNNING],
                info->over ? "not stored whole" : "", plan, w ? w->name : NULL,
@@ -283,9 +284,9 @@ static enum lw_status end_run(struct lw_store *s, int64_t run, const struct lw_s
     return lw_sql_finish(q, err);
 }
 
-enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run, const struct lw_summary *summary,
-                                   enum lw_run_status status, const char *message,
-                                   struct lw_err *err)
+enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run,
+                                   const struct lw_summary *summary, enum lw_run_status status,
+                                   const char *message, struct lw_err *err)
 {
     LW_TRY(lw_sql_begin(s, err));
     enum lw_status st = end_run(s, run, summary, status, message ? message : "", err);

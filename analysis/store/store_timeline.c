@@ -27,9 +27,10 @@ enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *r
     enum lw_status st = LW_OK;
 
     if (run->n_spans == 0)
-        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                          "run %lld was stored without spans (lapwing sim stores them with --spans)",
-                          (long long)run->id);
+        return lw_fail_at(
+            err, LW_EINVAL, lw_store_file(s), 0,
+            "run %lld was stored without spans (lapwing sim stores them with --spans)",
+            (long long)run->id);
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT step, pass, rank, op, op_kind.name, stream, comm, ready_ps,"
                         " issue_ps, start_ps, all_in_ps, end_ps FROM run"

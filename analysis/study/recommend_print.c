@@ -89,11 +89,13 @@ static void put_line(const struct lw_recommend_report *p, FILE *f)
                 lw_format_ps(a, r->reference.step), (long long)p->n_ranks, p->ranks_from,
                 r->n_simulated);
     } else {
-        fprintf(f, "bucket cap %s: %d buckets, step %s on %lld ranks%s, %.2f %% (%s) less than with "
-                   "%s (%d buckets, step %s); ", cap_text(best, cap), best->n_buckets,
-                lw_format_ps(a, best->step), (long long)p->n_ranks, p->ranks_from,
-                lw_recommend_gain_pct(p), lw_format_ps(gain, lw_recommendation_gain(r)),
-                reference_text(r, old), r->reference.n_buckets, lw_format_ps(b, r->reference.step));
+        fprintf(f,
+                "bucket cap %s: %d buckets, step %s on %lld ranks%s, %.2f %% (%s) less than with "
+                "%s (%d buckets, step %s); ",
+                cap_text(best, cap), best->n_buckets, lw_format_ps(a, best->step),
+                (long long)p->n_ranks, p->ranks_from, lw_recommend_gain_pct(p),
+                lw_format_ps(gain, lw_recommendation_gain(r)), reference_text(r, old),
+                r->reference.n_buckets, lw_format_ps(b, r->reference.step));
     }
     put_confidence(p, f);
 }

@@ -195,11 +195,20 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *d
     bool llama = strcmp(r->family, "llama") == 0;
     struct precision p = {.dtype = LW_BF16};
     struct traces_model_shape s = {
-        .batch = r->mbs, .layers = r->layers, .hidden = r->hidden, .heads = r->heads,
-        .kv_heads = llama ? r->kv_heads : 0, .ffn = r->ffn, .seq = r->seq, .vocab = padded_vocab(r),
-        .attention = strstr(r->attention, "full") || strcmp(r->attention, "no") == 0 ? "full" : "flash",
-        .tensor = r->tp, .tied = strcmp(r->tied, "True") == 0,
-        .plain_ffn = r->plain_ffn, .context = r->cp,
+        .batch = r->mbs,
+        .layers = r->layers,
+        .hidden = r->hidden,
+        .heads = r->heads,
+        .kv_heads = llama ? r->kv_heads : 0,
+        .ffn = r->ffn,
+        .seq = r->seq,
+        .vocab = padded_vocab(r),
+        .attention =
+            strstr(r->attention, "full") || strcmp(r->attention, "no") == 0 ? "full" : "flash",
+        .tensor = r->tp,
+        .tied = strcmp(r->tied, "True") == 0,
+        .plain_ffn = r->plain_ffn,
+        .context = r->cp,
         .lora = strstr(r->task, "LoRA") || strstr(r->model, "LoRA") ? LORA_RANK : 0,
         .sequence_parallel = r->tp > 1 && is_yes(r->seq_parallel),
         .attention_speed = attention_speed(r),

@@ -323,7 +323,8 @@ static enum lw_status miss_measured(struct lw_validation *v, int32_t k, struct l
         i++;
     snprintf(text, sizeof text, "%d of %d cases have no measured value, %s is the first",
              f->n_unmeasured, f->n + f->n_unmeasured, v->cases[i].id);
-    return lw_validation_miss(v, k, "measured", 100.0 * f->n / (f->n + f->n_unmeasured), 100, text, err);
+    return lw_validation_miss(v, k, "measured", 100.0 * f->n / (f->n + f->n_unmeasured), 100, text,
+                              err);
 }
 
 static enum lw_status miss_digits(struct lw_validation *v, int32_t k, struct lw_err *err)
@@ -339,7 +340,8 @@ static enum lw_status miss_digits(struct lw_validation *v, int32_t k, struct lw_
              "%d of %d cases differ by more than their printed digits allow; %s: %.6g %s, printed "
              "%.6g%s%s", f->n_beyond, f->n_asked, c->id, c->predicted, c->unit, c->measured,
              *c->remark ? ": " : "", c->remark);
-    return lw_validation_miss(v, k, "digits", 100.0 * (f->n_asked - f->n_beyond) / f->n_asked, 100, text, err);
+    return lw_validation_miss(v, k, "digits", 100.0 * (f->n_asked - f->n_beyond) / f->n_asked, 100,
+                              text, err);
 }
 
 enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)

@@ -213,7 +213,8 @@ static enum lw_status check_columns(const struct lw_rows *r, struct lw_err *err)
                               r->titles[c], known);
     }
     if (n == 0)
-        return lw_fail_at(err, LW_EFORMAT, r->file, 1, "found no column of rates, known: %s", known);
+        return lw_fail_at(err, LW_EFORMAT, r->file, 1, "found no column of rates, known: %s",
+                          known);
     return LW_OK;
 }
 

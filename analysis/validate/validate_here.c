@@ -50,7 +50,8 @@ static const struct row rows[] = {
     {"zero", "zero 1, lpt", "dp=N zero=1 shard-policy=lpt"},
     {"zero", "zero 1, flat", "dp=N zero=1 shard-policy=flat-contiguous"},
     {"zero", "zero 1, sharded-ddp", "dp=N zero=1 bucket-policy=sharded-ddp"},
-    {"zero", "zero 2", "dp=N zero=2 bucket-policy=deepspeed bucket-cap=5MiB shard-policy=flat-contiguous"},
+    {"zero", "zero 2",
+     "dp=N zero=2 bucket-policy=deepspeed bucket-cap=5MiB shard-policy=flat-contiguous"},
     {"zero", "zero 3", "dp=N zero=3"},
     {"zero", "zero 3, prefetch 2", "dp=N zero=3 prefetch=2"},
     {"schedules", "gpipe", "pp=N micro-batches=4 schedule=gpipe"},
@@ -228,8 +229,10 @@ static void remark(const struct case_run *c, char *text, size_t room)
         used = (size_t)snprintf(text, room, "other programs took %.0f %% of the processors",
                                 100 * x->others_share);
     if (x->over > c->measured.step / 50 && used < room)
-        snprintf(text + used, room - used, "%sreal memory work went %.1f ms a step beyond the plan's "
-                                           "times", used ? "; " : "", (double)x->over * 1e-9);
+        snprintf(text + used, room - used,
+                 "%sreal memory work went %.1f ms a step beyond the plan's "
+                 "times",
+                 used ? "; " : "", (double)x->over * 1e-9);
 }
 
 static enum lw_status add_case(const struct here *h, const struct row *row, int32_t series,
@@ -344,7 +347,10 @@ static enum lw_status model(const struct here *h, const char *name, struct trace
 
 static enum lw_status load(const struct here *h, int k, struct lw_workload *w, struct lw_err *err)
 {
-    static const struct traces_model_shape gpt = {.layers = 4, .hidden = 256, .heads = 4, .seq = 128,
+    static const struct traces_model_shape gpt = {.layers = 4,
+                                                  .hidden = 256,
+                                                  .heads = 4,
+                                                  .seq = 128,
                                                   .vocab = 4096},
                                            mlp = {.layers = 8, .width = 768};
 
@@ -452,17 +458,21 @@ static enum lw_status families(struct here *h, struct lw_err *err)
 
     LW_TRY(lw_validation_family(h->v, "here", bars, true, &h->family, err));
     LW_TRY(lw_validation_family(h->v, "here, oversubscribed", none, false, &h->shown, err));
-    snprintf(text, sizeof text, "measured: medians of %lld steps after %d, %s backend%s, verified bitwise",
+    snprintf(text, sizeof text,
+             "measured: medians of %lld steps after %d, %s backend%s, verified bitwise",
              (long long)h->o->n_steps, WARMUP, h->o->backend->name,
-             h->o->loop ? ", ranks are streams of one device"
-             : h->o->backend == &exec_backend_threads ? ", pinned" : "");
+             h->o->loop                               ? ", ranks are streams of one device"
+             : h->o->backend == &exec_backend_threads ? ", pinned"
+                                                      : "");
     LW_TRY(lw_validation_note(h->v, h->family, "how", text, err));
     snprintf(text, sizeof text, "predicted from: %.200s", h->cluster.about);
     LW_TRY(lw_validation_note(h->v, h->family, "cluster", text, err));
     return lw_validation_note(h->v, h->shown, "why",
-                              h->o->loop ? "ranks share one device: shown, not judged"
-                                         : "more ranks than cores, predicted as if each had one: shown, "
-                                           "not judged", err);
+                              h->o->loop
+                                  ? "ranks share one device: shown, not judged"
+                                  : "more ranks than cores, predicted as if each had one: shown, "
+                                    "not judged",
+                              err);
 }
 
 enum lw_status lw_validate_this_machine(const struct lw_validate_here *o, struct lw_validation *v,
@@ -470,7 +480,8 @@ enum lw_status lw_validate_this_machine(const struct lw_validate_here *o, struct
 {
     struct here h = {.o = o, .v = v};
     struct lw_progress_bar bar;
-    struct lw_progress progress = lw_progress_bar_begin(&bar, o->quiet || (o->id && o->id->rank > 0));
+    struct lw_progress progress =
+        lw_progress_bar_begin(&bar, o->quiet || (o->id && o->id->rank > 0));
 
     h.progress = &progress;
     enum lw_status s = find_cluster(&h, err);

@@ -87,7 +87,8 @@ static enum lw_status add_run(struct table *t, int32_t row, const struct lw_run_
         return lw_validation_skip(t->v, t->family, id, why.msg, err);
     lw_run_measure(v, t->rows, row, &run, p.step_flops, p.peak, &m);
     if (m.step_s == 0 && m.memory_bytes == 0 && !m.failed)
-        return lw_validation_skip(t->v, t->family, id, "no measured column gives a step or memory", err);
+        return lw_validation_skip(t->v, t->family, id, "no measured column gives a step or memory",
+                                  err);
     return add_case(t, id, &run, &p, &m, err);
 }
 

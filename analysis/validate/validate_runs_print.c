@@ -106,7 +106,8 @@ static void rank_cells(struct lw_table *t, const struct lw_validation *v, int32_
         lw_table_cell(t, "%.2f (%.2f of %d)", sum / n, least, n);
 }
 
-static void family_cells(struct lw_table *t, const struct lw_validation *v, int32_t k, int32_t n_rows)
+static void family_cells(struct lw_table *t, const struct lw_validation *v, int32_t k,
+                         int32_t n_rows)
 {
     const struct lw_family *f = &v->families[k];
 

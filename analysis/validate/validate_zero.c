@@ -39,16 +39,19 @@ static enum lw_status parse_model(const struct lw_rows *r, int32_t row, int64_t 
             *numel = llround(value * units[k].scale);
             return LW_OK;
         }
-    return lw_fail_at(err, LW_EFORMAT, r->file, r->line[row],
-                      "model: found '%s', allowed: parameters with K, M, B or T, such as 7.5B, up to "
-                      "1000T", text);
+    return lw_fail_at(
+        err, LW_EFORMAT, r->file, r->line[row],
+        "model: found '%s', allowed: parameters with K, M, B or T, such as 7.5B, up to "
+        "1000T",
+        text);
 }
 
 static enum lw_status add_case(const struct lw_rows *r, int32_t row, int stage, int64_t numel,
                                int64_t degree, struct lw_validation *v, int32_t family,
                                struct lw_err *err)
 {
-    const struct lw_memory_rule rule = {.grad = LW_F16, .optimizer = LW_OPTIMIZER_ADAM, .zero = stage};
+    const struct lw_memory_rule rule = {
+        .grad = LW_F16, .optimizer = LW_OPTIMIZER_ADAM, .zero = stage};
     const char *column = stages[stage - 1];
     int64_t bytes[LW_N_MEM] = {0}, sum = 0;
     struct lw_case c = {.unit = "GB", .family = family, .series = -1, .remark = ""};

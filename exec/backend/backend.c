@@ -71,8 +71,9 @@ static bool optional_ones_agree(const struct exec_backend *b)
 enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *err)
 {
     if (b->api_version != EXEC_API_VERSION)
-        return lw_fail(err, LW_ENOTSUP, "a backend of api version %u; this program takes version %d",
-                       b->api_version, EXEC_API_VERSION);
+        return lw_fail(err, LW_ENOTSUP,
+                       "a backend of api version %u; this program takes version %d", b->api_version,
+                       EXEC_API_VERSION);
     if (b->size != sizeof *b)
         return lw_fail(err, LW_ENOTSUP, "backend '%s' has a table of %zu bytes; here it has %zu",
                        b->name, b->size, sizeof *b);

@@ -182,7 +182,8 @@ static enum lw_status run_round(struct exec_calibration *c, const struct round *
 
 static void list_sizes(struct exec_calibration *c)
 {
-    for (int64_t bytes = 1024; bytes <= c->o->max_bytes && c->n_sizes < CALIBRATE_SIZES; bytes *= 2) {
+    for (int64_t bytes = 1024; bytes <= c->o->max_bytes && c->n_sizes < CALIBRATE_SIZES;
+         bytes *= 2) {
         c->bytes[c->n_sizes++] = bytes;
         c->n_small += bytes <= SMALL_BYTES;
         c->n_bucket += bytes <= BUCKET_BYTES;
@@ -251,11 +252,12 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
     if (o->n_ranks < 1)
         return lw_fail(err, LW_EINVAL, "calibrating needs a rank, got %d", o->n_ranks);
     if (o->max_bytes < (16 << 20) || o->max_bytes > (1 << 30))
-        return lw_fail(err, LW_EINVAL, "the largest message must be of 16 MiB to 1 GiB, got %lld bytes",
+        return lw_fail(err, LW_EINVAL,
+                       "the largest message must be of 16 MiB to 1 GiB, got %lld bytes",
                        (long long)o->max_bytes);
     if (o->max_side < 32)
-        return lw_fail(err, LW_EINVAL, "the largest matrix product must have 32 rows or more, got %d",
-                       o->max_side);
+        return lw_fail(err, LW_EINVAL,
+                       "the largest matrix product must have 32 rows or more, got %d", o->max_side);
     struct exec_calibration *c = lw_calloc(1, sizeof *c);
     if (!c)
         return lw_fail_nomem(err);

@@ -119,10 +119,10 @@ static enum lw_status fill_work(struct making *m, int32_t series, struct lw_err 
             add_row(&k, exec_work_size(series, i), &m->c->work[series][i]);
     if (k.n == 0)
         return LW_OK;
-    snprintf(text, sizeof text, "lapwing calibrate: %s%s%.*s, all ranks at once, medians of up to %lld",
-             lw_work_name(w->kind), w->kind == LW_WORK_GEMM ? " by " : "",
-             w->kind == LW_WORK_GEMM ? (int)strcspn(m->c->name, ",") : 0, m->c->name,
-             (long long)k.most);
+    snprintf(
+        text, sizeof text, "lapwing calibrate: %s%s%.*s, all ranks at once, medians of up to %lld",
+        lw_work_name(w->kind), w->kind == LW_WORK_GEMM ? " by " : "",
+        w->kind == LW_WORK_GEMM ? (int)strcspn(m->c->name, ",") : 0, m->c->name, (long long)k.most);
     d->work[d->n_work++] =
         (struct lw_work_table){.kind = w->kind, .dtype = w->dtype, .from = w->from, .n_rows = k.n,
                                .size = k.size, .time_ps = k.time, .spread_ps = k.spread,
@@ -201,7 +201,8 @@ static void fill_device(struct making *m)
                                       "read and write of those copies, all ranks");
     d->launch_ps = figure(m, &c->launch, exec_samples_median(&c->launch),
                           "from an empty op to the next");
-    d->memory_bytes = stated(floor(c->memory_bytes / c->o->n_ranks), "physical memory over the ranks");
+    d->memory_bytes =
+        stated(floor(c->memory_bytes / c->o->n_ranks), "physical memory over the ranks");
 }
 
 static void fill_interference(struct making *m)
@@ -236,8 +237,8 @@ static void fill_noise(struct making *m)
     for (int32_t i = c->n_small; c->o->n_ranks > 1 && i < c->n_sizes; i++)
         comm_sigma += sigma(&c->comm[SERIES_REDUCE_ALL][i]) / (c->n_sizes - c->n_small);
     if (c->o->n_ranks > 1 && c->n_sizes > c->n_small)
-        m->out->noise.comm_sigma = figure(m, &c->comm[SERIES_REDUCE_ALL][c->n_sizes - 1], comm_sigma,
-                                          "mean over the all-reduces above 4 MiB");
+        m->out->noise.comm_sigma = figure(m, &c->comm[SERIES_REDUCE_ALL][c->n_sizes - 1],
+                                          comm_sigma, "mean over the all-reduces above 4 MiB");
 }
 
 enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_cluster *out,
@@ -247,8 +248,8 @@ enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_clus
     char text[256], paced[96] = "";
 
     if (c->o->link_bytes_per_s > 0)
-        snprintf(paced, sizeof paced, ", links paced to %.4g MB/s and %.4g us", c->o->link_bytes_per_s / 1e6,
-                 (double)c->o->link_latency_ns / 1e3);
+        snprintf(paced, sizeof paced, ", links paced to %.4g MB/s and %.4g us",
+                 c->o->link_bytes_per_s / 1e6, (double)c->o->link_latency_ns / 1e3);
     out->name = *paced ? "host, paced" : "host";
     out->n_nodes = 1;
     out->devices_per_node = c->o->n_ranks;

@@ -78,9 +78,9 @@ static enum lw_status keep_times(struct exec_calibration *c, const struct exec_p
     return LW_OK;
 }
 
-static enum lw_status keep_times_and_unit(struct exec_calibration *c, const struct exec_piece *piece,
-                                          const struct lw_plan *p, const struct lw_exec_result *r,
-                                          struct lw_err *err)
+static enum lw_status keep_times_and_unit(struct exec_calibration *c,
+                                          const struct exec_piece *piece, const struct lw_plan *p,
+                                          const struct lw_exec_result *r, struct lw_err *err)
 {
     LW_TRY(exec_samples_add(&c->unit_all, r->unit_ns, err));
     return keep_times(c, piece, p, r, err);

@@ -241,7 +241,8 @@ static enum lw_status keep_copies(struct exec_calibration *c, const struct exec_
                                   struct lw_err *err)
 {
     (void)piece;
-    return keep_kind(c, p, &r->timeline, LW_OP_COPY, find_series(LW_WORK_COPY, LW_F32, LW_F32), err);
+    return keep_kind(c, p, &r->timeline, LW_OP_COPY, find_series(LW_WORK_COPY, LW_F32, LW_F32),
+                     err);
 }
 
 enum lw_status exec_calibrate_copies(struct exec_calibration *c, const struct exec_piece *p,

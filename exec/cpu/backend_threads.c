@@ -138,8 +138,11 @@ static void *memory(struct exec_world *w, int32_t rank, int64_t bytes)
     return exec_region_take(w->region, rank, bytes);
 }
 
-static const struct cpu_wire wire = {.everyone = true, .link_new = link_new,
-                                     .link_free = link_free, .memory = memory, .collective = collective,
+static const struct cpu_wire wire = {.everyone = true,
+                                     .link_new = link_new,
+                                     .link_free = link_free,
+                                     .memory = memory,
+                                     .collective = collective,
                                      .exchange = exchange};
 
 /* --- the table ---------------------------------------------------------------------------------- */

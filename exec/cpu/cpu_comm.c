@@ -149,8 +149,8 @@ static enum lw_status give_p2p(struct exec_stream *s, struct exec_comm *comm, en
     LW_TRY(inside(s, comm, err));
     if (m->peer < 0 || m->peer >= s->world->how.n_ranks || comm->index_of[m->peer] < 0 ||
         m->peer == s->rank)
-        return lw_fail(err, LW_EINVAL, "%s of rank %d: peer %d is not another member", lw_op_name(op),
-                       s->rank, m->peer);
+        return lw_fail(err, LW_EINVAL, "%s of rank %d: peer %d is not another member",
+                       lw_op_name(op), s->rank, m->peer);
     if (s->n_group == CPU_GROUP_MAX || (s->n_group > 0 && s->group_comm != comm))
         return lw_fail(err, LW_ENOTSUP,
                        "a group of sends and receives holds %d of one communicator", CPU_GROUP_MAX);

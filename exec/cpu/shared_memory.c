@@ -77,7 +77,8 @@ static enum lw_status find(struct exec_region *r, const struct where *w, struct 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", w->pid, w->fd);
     r->fd = open(path, O_RDWR | O_CLOEXEC);
     if (r->fd < 0 || !map_it(r))
-        return lw_fail(err, LW_ENOTSUP, "memory shared with rank 0 (%s): %s", path, strerror(errno));
+        return lw_fail(err, LW_ENOTSUP, "memory shared with rank 0 (%s): %s", path,
+                       strerror(errno));
     return LW_OK;
 }
 

@@ -48,13 +48,15 @@ int64_t exec_touch_next(const struct exec_touch *t, int64_t row)
     return row < t->n_rows - t->stride ? row + t->stride : row - (t->n_rows - t->stride);
 }
 
-void exec_rows_add(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel, float *to)
+void exec_rows_add(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel,
+                   float *to)
 {
     struct exec_touch t = exec_touch_of(g, numel / x->row_numel, x->touched_rows);
     int64_t row = t.start;
 
     for (int32_t i = 0; i < t.n; i++, row = exec_touch_next(&t, row))
-        exec_gradient_fill(g, LW_F32, to + row * x->row_numel, row * x->row_numel, x->row_numel, true);
+        exec_gradient_fill(g, LW_F32, to + row * x->row_numel, row * x->row_numel, x->row_numel,
+                           true);
 }
 
 double exec_rows_at(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel,
@@ -94,8 +96,10 @@ static enum lw_status fill(const struct exec_part *p, struct lw_err *err)
     for (int32_t i = 0; i < t.n; i++, row = exec_touch_next(&t, row)) {
         bool there = r->place_of[row] > 0;
         if (!there && *r->count == r->capacity)
-            return lw_fail(err, LW_EFAILED, "the rows of a sparse gradient are more than the %lld that "
-                                            "the plan has room for", (long long)r->capacity);
+            return lw_fail(err, LW_EFAILED,
+                           "the rows of a sparse gradient are more than the %lld that "
+                           "the plan has room for",
+                           (long long)r->capacity);
         int64_t at = there ? r->place_of[row] - 1 : (*r->count)++;
         r->indices[at] = row;
         r->place_of[row] = (int32_t)at + 1;
@@ -128,12 +132,16 @@ static enum lw_status check_list(const struct exec_rows *r, int32_t member, stru
     int64_t n = shape[LW_SPARSE_COUNT_AT];
 
     if (shape[LW_SPARSE_ROWS_AT] != r->n_rows || shape[LW_SPARSE_ROW_AT] != r->row_numel)
-        return lw_fail(err, LW_EFAILED, "a sparse gradient of %lld rows of %d: member %d reports %lld "
-                                        "of %lld", (long long)r->n_rows, r->row_numel, member,
+        return lw_fail(err, LW_EFAILED,
+                       "a sparse gradient of %lld rows of %d: member %d reports %lld "
+                       "of %lld",
+                       (long long)r->n_rows, r->row_numel, member,
                        (long long)shape[LW_SPARSE_ROWS_AT], (long long)shape[LW_SPARSE_ROW_AT]);
     if (n < 0 || n > r->capacity)
-        return lw_fail(err, LW_EFAILED, "a sparse gradient: member %d reports %lld rows, and has room "
-                                        "for %lld", member, (long long)n, (long long)r->capacity);
+        return lw_fail(err, LW_EFAILED,
+                       "a sparse gradient: member %d reports %lld rows, and has room "
+                       "for %lld",
+                       member, (long long)n, (long long)r->capacity);
     for (int64_t i = 0; i < n; i++)
         if (rows[i] < 0 || rows[i] >= r->n_rows)
             return lw_fail(err, LW_EFAILED, "a sparse gradient: member %d sends row %lld of %lld",

@@ -354,16 +354,16 @@ static enum lw_status wait_taken(struct exec_group *g, int32_t i, const struct e
     return LW_OK;
 }
 
-enum lw_status exec_group_exchange(struct exec_group *group, int32_t i, const struct exec_message *m,
-                                  const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
-                                  struct lw_err *err)
+enum lw_status exec_group_exchange(struct exec_group *group, int32_t i,
+                                   const struct exec_message *m, const enum lw_op_kind *op,
+                                   int32_t n, int64_t *all_in_ns, struct lw_err *err)
 {
     int64_t entered_ns = *all_in_ns = exec_now_ns();
 
     for (int32_t k = 0; k < n; k++)
         if (m[k].count < 0 || m[k].count > PTRDIFF_MAX / lw_dtype_size(m[k].dtype))
-            return lw_fail(err, LW_EINVAL, "member %d: %s of %lld %s is more than memory can hold", i,
-                           lw_op_name(op[k]), (long long)m[k].count, lw_dtype_name(m[k].dtype));
+            return lw_fail(err, LW_EINVAL, "member %d: %s of %lld %s is more than memory can hold",
+                           i, lw_op_name(op[k]), (long long)m[k].count, lw_dtype_name(m[k].dtype));
     for (int32_t k = 0; k < n; k++)
         if (op[k] == LW_OP_SEND)
             LW_TRY(post(group, i, &m[k], err));

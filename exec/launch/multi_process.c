@@ -93,12 +93,17 @@ static enum lw_status pack(const struct lw_exec_result *r, enum lw_status status
                            const struct lw_err *why, int64_t offset_ns, void **data,
                            int64_t *bytes, struct lw_err *err)
 {
-    struct part p = {.status = (int32_t)status, .verified = (int32_t)r->verified,
-                     .honesty = (int32_t)r->honesty, .oversubscribed = r->oversubscribed,
+    struct part p = {.status = (int32_t)status,
+                     .verified = (int32_t)r->verified,
+                     .honesty = (int32_t)r->honesty,
+                     .oversubscribed = r->oversubscribed,
                      .n_checked_bytes = r->n_checked_bytes,
                      .n_checked_message_bytes = r->n_checked_message_bytes,
-                     .n_consolidated_bytes = r->n_consolidated_bytes, .origin_ns = r->origin_ns + offset_ns,
-                     .n_spans = r->timeline.n, .over = r->over, .state = r->state,
+                     .n_consolidated_bytes = r->n_consolidated_bytes,
+                     .origin_ns = r->origin_ns + offset_ns,
+                     .n_spans = r->timeline.n,
+                     .over = r->over,
+                     .state = r->state,
                      .clock_error_ns = r->clock_error_ns};
 
     snprintf(p.message, sizeof p.message, "%.511s", why->msg);
@@ -199,7 +204,8 @@ static void part(struct exec_rendezvous *r, const struct exec_identity *id, int6
     }
 }
 
-static enum lw_status run_and_part(const struct lw_plan *plan, const struct lw_exec_options *options,
+static enum lw_status run_and_part(const struct lw_plan *plan,
+                                   const struct lw_exec_options *options,
                                    const struct exec_identity *id, struct exec_rendezvous *r,
                                    struct lw_exec_result *out, struct lw_err *err)
 {

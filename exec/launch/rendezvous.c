@@ -53,7 +53,8 @@ static enum lw_status move_all(struct exec_rendezvous *r, int fd, void *data, in
 
     while (bytes > 0) {
         LW_TRY(wait_ready(r, fd, out ? POLLOUT : POLLIN, until, err));
-        ssize_t n = out ? send(fd, at, (size_t)bytes, MSG_NOSIGNAL) : recv(fd, at, (size_t)bytes, 0);
+        ssize_t n =
+            out ? send(fd, at, (size_t)bytes, MSG_NOSIGNAL) : recv(fd, at, (size_t)bytes, 0);
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n == 0)
@@ -128,9 +129,10 @@ enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err)
                    ? LW_OK
                    : lw_fail(err, LW_EIO, "raising the number of open files: %s", strerror(errno));
     }
-    return lw_fail(err, LW_ENOTSUP, "%d processes: rank 0 needs %lld open files, and the limit is %lld: "
-                                    "raise it (ulimit -n %lld), or leave out --spawn", n_ranks,
-                   (long long)needed, (long long)limit.rlim_max, (long long)needed);
+    return lw_fail(err, LW_ENOTSUP,
+                   "%d processes: rank 0 needs %lld open files, and the limit is %lld: "
+                   "raise it (ulimit -n %lld), or leave out --spawn",
+                   n_ranks, (long long)needed, (long long)limit.rlim_max, (long long)needed);
 }
 
 enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct exec_agreement *a,

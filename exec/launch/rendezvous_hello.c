@@ -78,7 +78,8 @@ static enum lw_status resolve(const struct exec_identity *id, struct addrinfo **
 
     snprintf(port, sizeof port, "%d", id->port);
     int bad = getaddrinfo(id->host, port, &hints, list);
-    return bad ? lw_fail(err, LW_EINVAL, "rendezvous at %s: %s", id->host, gai_strerror(bad)) : LW_OK;
+    return bad ? lw_fail(err, LW_EINVAL, "rendezvous at %s: %s", id->host, gai_strerror(bad))
+               : LW_OK;
 }
 
 static void set_up_socket(int fd)
@@ -142,8 +143,8 @@ static enum lw_status introduce(struct exec_rendezvous *r, int32_t channel, stru
         return lw_fail(err, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
                        r->id.port);
     if (c.protocol != PROTOCOL)
-        return lw_fail(err, LW_EINVAL, "rank 0 at %s:%d speaks protocol %u, this one %d", r->id.host,
-                       r->id.port, c.protocol, PROTOCOL);
+        return lw_fail(err, LW_EINVAL, "rank 0 at %s:%d speaks protocol %u, this one %d",
+                       r->id.host, r->id.port, c.protocol, PROTOCOL);
     memset(&h, 0, sizeof h);
     h.magic = MAGIC;
     h.protocol = PROTOCOL;
@@ -253,8 +254,10 @@ static void name_difference(int32_t rank, const char *ours, const char *theirs,
     for (; ours[n] && ours[n] == theirs[n]; n++)
         from = ours[n] == ';' ? n + 1 : from;
     int a = (int)strcspn(ours + from, ";"), b = (int)strcspn(theirs + from, ";");
-    snprintf(words, EXEC_WORDS, "rank %d was started with %.*s, rank 0 with %.*s: give all ranks the "
-             "same options", rank, b, theirs + from, a, ours + from);
+    snprintf(words, EXEC_WORDS,
+             "rank %d was started with %.*s, rank 0 with %.*s: give all ranks the "
+             "same options",
+             rank, b, theirs + from, a, ours + from);
 }
 
 /* Where the newcomer differs from this process; "" = nowhere. false: there is no place for it. */

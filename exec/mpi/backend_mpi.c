@@ -125,10 +125,11 @@ static enum lw_status meet(struct cpu_link *l, int32_t i, enum lw_op_kind op,
                   "MPI_Iallreduce", err));
     LW_TRY(wait_all(l, &request, 1, "MPI_Testall", err));
     if (l->all[MET_SAME] != print || l->all[MET_OTHER] != -print)
-        return lw_fail(err, LW_EFAILED,
-                       "members disagree: here it is %s of %lld %s, root %d; another member has another "
-                       "op, count, type or root",
-                       lw_op_name(op), (long long)m->count, lw_dtype_name(m->dtype), m->peer);
+        return lw_fail(
+            err, LW_EFAILED,
+            "members disagree: here it is %s of %lld %s, root %d; another member has another "
+            "op, count, type or root",
+            lw_op_name(op), (long long)m->count, lw_dtype_name(m->dtype), m->peer);
     *all_in_ns = exec_now_ns();
     return LW_OK;
 }
@@ -171,7 +172,8 @@ static int reduce(struct cpu_link *l, int32_t i, const struct exec_message *m)
                       type_of(m->dtype), l->sum[m->dtype], m->peer, l->comm);
 }
 
-static int move_data(struct cpu_link *l, int32_t i, enum lw_op_kind op, const struct exec_message *m)
+static int move_data(struct cpu_link *l, int32_t i, enum lw_op_kind op,
+                     const struct exec_message *m)
 {
     MPI_Datatype t = type_of(m->dtype);
 
@@ -260,8 +262,8 @@ static enum lw_status got_all(const struct exec_message *m, const enum lw_op_kin
             continue;
         MPI_Get_count(&statuses[k], type_of(m[k].dtype), &count);
         if (count != m[k].count)
-            return lw_fail(err, LW_EFAILED, "member %d sent %d elements, %lld are wanted", m[k].peer,
-                           count, (long long)m[k].count);
+            return lw_fail(err, LW_EFAILED, "member %d sent %d elements, %lld are wanted",
+                           m[k].peer, count, (long long)m[k].count);
     }
     return LW_OK;
 }
@@ -411,10 +413,11 @@ static enum lw_status check_world(const struct exec_open *how, struct lw_err *er
         return LW_OK;
     MPI_Get_library_version(version, &n);
     version[strcspn(version, ",")] = '\0';
-    return lw_fail(err, LW_ENOTSUP,
-                   "this is rank %d of %d, but MPI (%.60s) sees rank %d in a world of %d: it was not "
-                   "started by that MPI's own mpirun, or by srun with its plugin",
-                   rank, how->n_ranks, version, mpi_rank, mpi_size);
+    return lw_fail(
+        err, LW_ENOTSUP,
+        "this is rank %d of %d, but MPI (%.60s) sees rank %d in a world of %d: it was not "
+        "started by that MPI's own mpirun, or by srun with its plugin",
+        rank, how->n_ranks, version, mpi_rank, mpi_size);
 }
 
 struct seat { /* where a rank runs */
@@ -476,11 +479,12 @@ static void compare_seats(struct exec_world *w, const struct seats_job *j)
     w->one_machine = here == j->n;
     w->n_machine_cores = CPU_COUNT(&all);
     w->oversubscribed |= here > w->n_machine_cores;
-    snprintf(w->about, sizeof w->about,
-             "%d processes, %d of them on %d cores of this machine, %s; communication threads %d nice "
-             "levels above compute (%s)", j->n, here, w->n_machine_cores,
-             w->how.pin ? "pinned" : "not pinned", CPU_NICE_STEP, w->lifts ? "lifted"
-                                                                       : "compute lowered");
+    snprintf(
+        w->about, sizeof w->about,
+        "%d processes, %d of them on %d cores of this machine, %s; communication threads %d nice "
+        "levels above compute (%s)",
+        j->n, here, w->n_machine_cores, w->how.pin ? "pinned" : "not pinned", CPU_NICE_STEP,
+        w->lifts ? "lifted" : "compute lowered");
 }
 
 static enum lw_status find_seats(struct exec_world *w, struct lw_err *err)

@@ -131,13 +131,15 @@ static enum lw_status init(void *unused, struct lw_err *err)
     int level = MPI_THREAD_SINGLE;
 
     (void)unused;
-    LW_TRY(mpi_ok(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread", err));
+    LW_TRY(
+        mpi_ok(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread", err));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (level < MPI_THREAD_MULTIPLE)
-        return lw_fail(err, LW_ENOTSUP,
-                       "this MPI grants thread level %d; lapwing needs MPI_THREAD_MULTIPLE (%d): each "
-                       "communication stream of a rank blocks in a thread of its own",
-                       level, MPI_THREAD_MULTIPLE);
+        return lw_fail(
+            err, LW_ENOTSUP,
+            "this MPI grants thread level %d; lapwing needs MPI_THREAD_MULTIPLE (%d): each "
+            "communication stream of a rank blocks in a thread of its own",
+            level, MPI_THREAD_MULTIPLE);
     return LW_OK;
 }
 

@@ -144,13 +144,15 @@ static bool probe(char reason[EXEC_REASON])
 static enum lw_status check_how(const struct exec_open *how, struct lw_err *err)
 {
     if (how->loop && how->process)
-        return lw_fail(err, LW_EINVAL, "a loop has all ranks in one process; this is one of several");
+        return lw_fail(err, LW_EINVAL,
+                       "a loop has all ranks in one process; this is one of several");
     if (!how->loop && !how->process && how->n_ranks != 1)
-        return lw_fail(err, LW_ENOTSUP,
-                       "nccl runs one process per rank, and this is one process for %d ranks: start "
-                       "%d (--spawn, torchrun, mpirun, srun), or put them all on one device "
-                       "(--transport loop)",
-                       how->n_ranks, how->n_ranks);
+        return lw_fail(
+            err, LW_ENOTSUP,
+            "nccl runs one process per rank, and this is one process for %d ranks: start "
+            "%d (--spawn, torchrun, mpirun, srun), or put them all on one device "
+            "(--transport loop)",
+            how->n_ranks, how->n_ranks);
     return LW_OK;
 }
 
@@ -393,7 +395,8 @@ static enum lw_status event_create(struct exec_world *w, int32_t rank, struct ex
     (void)rank;
     if (!e)
         return lw_fail(err, LW_ENOMEM, "out of memory");
-    enum lw_status s = nccl_cu(cuEventCreate(&e->cu, CU_EVENT_DISABLE_TIMING), "cuEventCreate", err);
+    enum lw_status s =
+        nccl_cu(cuEventCreate(&e->cu, CU_EVENT_DISABLE_TIMING), "cuEventCreate", err);
     if (s != LW_OK) {
         nccl_free(e);
         return s;
@@ -481,7 +484,8 @@ static enum lw_status collective(struct exec_stream *s, struct exec_comm *comm, 
     LW_TRY(member(s, comm, op, m->peer, err));
     if (op == LW_OP_ALL_TO_ALL) {
         if (m->count % comm->n != 0)
-            return lw_fail(err, LW_EINVAL, "all_to_all of %lld elements among %d ranks: not equal blocks",
+            return lw_fail(err, LW_EINVAL,
+                           "all_to_all of %lld elements among %d ranks: not equal blocks",
                            (long long)m->count, comm->n);
         LW_TRY(nccl_comm_spare(s->world, comm, m->count * lw_dtype_size(m->dtype), err));
         LW_TRY(nccl_register(s->world, comm, (const void *)comm->spare, err));
@@ -526,8 +530,8 @@ static enum lw_status p2p(struct exec_stream *s, struct exec_comm *c, enum lw_op
     if (m->peer == s->rank)
         return lw_fail(err, LW_EINVAL, "%s of rank %d to itself", lw_op_name(op), s->rank);
     if (s->n_group == GROUP_MAX || (s->n_group > 0 && s->group_comm != c))
-        return lw_fail(err, LW_ENOTSUP, "a group of sends and receives holds %d of one communicator",
-                       GROUP_MAX);
+        return lw_fail(err, LW_ENOTSUP,
+                       "a group of sends and receives holds %d of one communicator", GROUP_MAX);
     LW_TRY(nccl_register(s->world, c, m->mem, err));
     s->group_comm = c;
     s->group[s->n_group] = (struct p2p){.op = op, .message = *m, .stamp = stamp};
@@ -567,9 +571,10 @@ static enum lw_status group_end(struct exec_stream *s, struct lw_err *err)
 
 static enum lw_status failed_by_flag(int32_t flag, struct lw_err *err)
 {
-    return lw_fail(err, LW_EFAILED, flag == 1 ? "made to fail"
-                                              : "weights are used after they were freed and before they "
-                                                "were gathered again");
+    return lw_fail(err, LW_EFAILED,
+                   flag == 1 ? "made to fail"
+                             : "weights are used after they were freed and before they "
+                               "were gathered again");
 }
 
 /* One look at everything. *done: all that was given has ended. */

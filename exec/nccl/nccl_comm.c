@@ -161,7 +161,8 @@ static enum lw_status leave(struct exec_world *w, struct exec_comm *c, ncclResul
 /* --- opening -------------------------------------------------------------------------------------- */
 
 /* NCCL refuses two ranks on one device; what to do about it is added to its message. */
-static enum lw_status explain_shared(struct exec_world *w, enum lw_status status, struct lw_err *err)
+static enum lw_status explain_shared(struct exec_world *w, enum lw_status status,
+                                     struct lw_err *err)
 {
     int n_devices = 0;
     struct lw_err theirs;
@@ -255,8 +256,8 @@ static enum lw_status split(struct exec_world *w, int32_t color, struct exec_com
     CUdeviceptr scratch;
 
     config.blocking = 1;
-    ncclResult_t r = ncclCommSplit(w->world_comm, c ? color : NCCL_SPLIT_NOCOLOR, c ? c->me : 0, into,
-                                   &config);
+    ncclResult_t r =
+        ncclCommSplit(w->world_comm, c ? color : NCCL_SPLIT_NOCOLOR, c ? c->me : 0, into, &config);
     LW_TRY(nccl_settle(w, w->world_comm, r, "ncclCommSplit", err));
     if (!c)
         return LW_OK;
@@ -459,7 +460,8 @@ enum lw_status nccl_comm_spare(struct exec_world *w, struct exec_comm *c, int64_
 
 /* Block i of every member to member i. What comes in may not overwrite what has still to go out,
  * so it is received beside the buffer and copied back. */
-static ncclResult_t all_to_all(const struct exec_comm *c, const struct exec_message *m, cudaStream_t s)
+static ncclResult_t all_to_all(const struct exec_comm *c, const struct exec_message *m,
+                               cudaStream_t s)
 {
     size_t n = (size_t)(m->count / c->n), bytes = n * (size_t)lw_dtype_size(m->dtype);
     ncclDataType_t t = dtypes[m->dtype];

@@ -159,8 +159,16 @@ static enum lw_status carry(struct exec_stream *s, const struct exec_part *p, st
     CUdeviceptr table = 0;
 
     LW_TRY(table_on_device(s->world, g->table, &table, err));
-    struct kernel_carry a = {p->to, p->from, (const float *)table, p->count, p->n_from,
-                             (int32_t)p->to_dtype, (int32_t)p->from_dtype, g->param, g->rank, g->step,
+    struct kernel_carry a = {p->to,
+                             p->from,
+                             (const float *)table,
+                             p->count,
+                             p->n_from,
+                             (int32_t)p->to_dtype,
+                             (int32_t)p->from_dtype,
+                             g->param,
+                             g->rank,
+                             g->step,
                              g->pass};
     return nccl_launch(s->world, s->cu, KERNEL_carry, &a, p->count, err);
 }

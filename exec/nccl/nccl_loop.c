@@ -112,13 +112,13 @@ static enum lw_status agree(const struct exec_comm *c, struct lw_err *err)
         if (b->kind == CMD_EXCHANGE || a->kind == CMD_EXCHANGE || a->op != b->op ||
             a->message.count != b->message.count || a->message.dtype != b->message.dtype ||
             a->message.peer != b->message.peer)
-            return lw_fail(err, LW_EFAILED,
-                           "member 0 of the group came with %s of %lld %s (root %d), member %d with "
-                           "%s of %lld %s (root %d)",
-                           lw_op_name(a->op), (long long)a->message.count,
-                           lw_dtype_name(a->message.dtype), a->message.peer, i, lw_op_name(b->op),
-                           (long long)b->message.count, lw_dtype_name(b->message.dtype),
-                           b->message.peer);
+            return lw_fail(
+                err, LW_EFAILED,
+                "member 0 of the group came with %s of %lld %s (root %d), member %d with "
+                "%s of %lld %s (root %d)",
+                lw_op_name(a->op), (long long)a->message.count, lw_dtype_name(a->message.dtype),
+                a->message.peer, i, lw_op_name(b->op), (long long)b->message.count,
+                lw_dtype_name(b->message.dtype), b->message.peer);
     }
     return LW_OK;
 }

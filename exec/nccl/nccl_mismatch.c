@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum { PLACES = 256 };
-_Static_assert((int)KERNEL_MAX_MEMBERS >= (int)EXEC_MAX_SUMMED && (int)KERNEL_SEEN == (int)EXEC_SEEN,
+_Static_assert((int)KERNEL_MAX_MEMBERS >= (int)EXEC_MAX_SUMMED &&
+                   (int)KERNEL_SEEN == (int)EXEC_SEEN,
                "a kernel takes what a part may hold");
 
 struct found {

@@ -114,8 +114,8 @@ static bool ready(void)
     name_file(path, sizeof path);
     all.file = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
     if (all.file < 0)
-        fprintf(stderr, "lapwing-record: %s: %s; nothing is recorded (LAPWING_RECORD=PREFIX)\n", path,
-                strerror(errno));
+        fprintf(stderr, "lapwing-record: %s: %s; nothing is recorded (LAPWING_RECORD=PREFIX)\n",
+                path, strerror(errno));
     else
         put_head();
     return all.file >= 0;

@@ -59,7 +59,8 @@ static const char *dtype_name(MPI_Datatype t)
         return "f32";
     if (t == MPI_DOUBLE)
         return "f64";
-    if (t == MPI_BYTE || t == MPI_CHAR || t == MPI_UNSIGNED_CHAR || t == MPI_INT8_T || t == MPI_UINT8_T)
+    if (t == MPI_BYTE || t == MPI_CHAR || t == MPI_UNSIGNED_CHAR || t == MPI_INT8_T ||
+        t == MPI_UINT8_T)
         return "u8";
     if (t == MPI_INT || t == MPI_UNSIGNED || t == MPI_INT32_T || t == MPI_UINT32_T)
         return "i32";
@@ -75,8 +76,8 @@ static int64_t begin(void)
     return record_now_ns();
 }
 
-static int note(const char *op, int64_t entered, int64_t count, MPI_Datatype t, int peer, MPI_Comm comm,
-                bool blocks, int result)
+static int note(const char *op, int64_t entered, int64_t count, MPI_Datatype t, int peer,
+                MPI_Comm comm, bool blocks, int result)
 {
     int64_t end = record_now_ns();
     struct record_call c = {.op = op, .dtype = dtype_name(t), .count = count, .peer = peer,
@@ -134,11 +135,13 @@ int MPI_Bcast(void *b, int n, MPI_Datatype t, int root, MPI_Comm c)
 int MPI_Reduce_scatter_block(const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c)
 {
     int64_t at = begin();
-    return note("reduce_scatter", at, n, t, -1, c, true, PMPI_Reduce_scatter_block(s, r, n, t, op, c));
+    return note("reduce_scatter", at, n, t, -1, c, true,
+                PMPI_Reduce_scatter_block(s, r, n, t, op, c));
 }
 
 /* Members may receive different numbers of elements: the mean counts. */
-int MPI_Reduce_scatter(const void *s, void *r, const int counts[], MPI_Datatype t, MPI_Op op, MPI_Comm c)
+int MPI_Reduce_scatter(const void *s, void *r, const int counts[], MPI_Datatype t, MPI_Op op,
+                       MPI_Comm c)
 {
     int64_t at = begin();
     int n = 1;
@@ -189,7 +192,8 @@ int MPI_Recv(void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_
     return note("recv", at, n, t, from, c, true, PMPI_Recv(b, n, t, from, tag, c, status));
 }
 
-int MPI_Isend(const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *request)
+int MPI_Isend(const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c,
+              MPI_Request *request)
 {
     int64_t at = begin();
     return note("send", at, n, t, to, c, false, PMPI_Isend(b, n, t, to, tag, c, request));
@@ -202,8 +206,8 @@ int MPI_Irecv(void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI
 }
 
 /* Two messages: their group number is the time of the call. */
-int MPI_Sendrecv(const void *s, int n, MPI_Datatype t, int to, int tag, void *r, int m, MPI_Datatype u,
-                 int from, int with, MPI_Comm c, MPI_Status *status)
+int MPI_Sendrecv(const void *s, int n, MPI_Datatype t, int to, int tag, void *r, int m,
+                 MPI_Datatype u, int from, int with, MPI_Comm c, MPI_Status *status)
 {
     int64_t at = begin();
     int result = PMPI_Sendrecv(s, n, t, to, tag, r, m, u, from, with, c, status);

@@ -310,7 +310,8 @@ ncclResult_t ncclSend(const void *send, size_t n, ncclDataType_t t, int peer, nc
     return leave(&u, real_ncclSend(send, n, t, peer, c, s));
 }
 
-ncclResult_t ncclRecv(void *recv, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s)
+ncclResult_t ncclRecv(void *recv, size_t n, ncclDataType_t t, int peer, ncclComm_t c,
+                      cudaStream_t s)
 {
     REAL(ncclRecv);
     struct under_way u = enter("recv", n, t, peer, c, s);

@@ -97,7 +97,8 @@ static enum lw_status create(struct exec_run *r, struct scratch *k, struct lw_er
 
 /* Marks the ranks that `rank` sends to or receives from on class c, in any variant of its
  * programs. An all-to-all may be made of messages: then all members meet. */
-static void mark_members(const struct lw_plan *p, const struct lw_group *g, int32_t rank, bool *meets)
+static void mark_members(const struct lw_plan *p, const struct lw_group *g, int32_t rank,
+                         bool *meets)
 {
     for (int32_t i = 0; i < g->n_members; i++)
         if (p->members[g->first_member + i] != rank)
@@ -113,7 +114,8 @@ static void mark_peers(const struct lw_plan *p, int32_t c, int32_t rank, bool *m
             if (op->comm != c)
                 continue;
             if (op->kind == LW_OP_ALL_TO_ALL)
-                mark_members(p, &p->groups[p->comm_group[(int64_t)c * p->n_ranks + rank]], rank, meets);
+                mark_members(p, &p->groups[p->comm_group[(int64_t)c * p->n_ranks + rank]], rank,
+                             meets);
             if (op->kind != LW_OP_SEND && op->kind != LW_OP_RECV)
                 continue;
             int32_t peer = lw_plan_operand(p, op, rank).peer;

@@ -18,8 +18,9 @@ static lw_ps measuring(const struct lw_exec_report *r)
     const struct lw_exec_result *x = r->result;
     int64_t steps = (int64_t)(x->n_steps + x->n_warmup) * r->plan->n_ranks;
 
-    return steps > 0 ? (lw_ps)(x->stamp_ns * LW_PS_PER_NS * (double)((x->timeline.n + steps - 1) / steps))
-                     : 0;
+    return steps > 0
+               ? (lw_ps)(x->stamp_ns * LW_PS_PER_NS * (double)((x->timeline.n + steps - 1) / steps))
+               : 0;
 }
 
 static void text_measuring(const struct lw_exec_report *r, FILE *f)
@@ -32,8 +33,11 @@ static void text_measuring(const struct lw_exec_report *r, FILE *f)
                 lw_format_ps(a, measuring(r)), lw_format_ps(b, (lw_ps)(x->stamp_ns * LW_PS_PER_NS)),
                 100.0 * (double)measuring(r) / (double)r->summary->step);
     if (x->others_share >= DISTURBED)
-        fprintf(f, "other programs took %.1f %% of the processors meanwhile: steps are too long by about "
-                   "as much\n", 100 * x->others_share);
+        fprintf(
+            f,
+            "other programs took %.1f %% of the processors meanwhile: steps are too long by about "
+            "as much\n",
+            100 * x->others_share);
     if (x->clock_error_ns > 0)
         fprintf(f, "clocks of the ranks' processes agree to within %s\n",
                 lw_format_ps(a, lw_ns_to_ps(x->clock_error_ns)));

@@ -32,8 +32,10 @@ enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, st
                 *f = (struct lw_exec_fault){(enum lw_fault_kind)k, rank, step, op};
                 return LW_OK;
             }
-    return lw_fail(err, LW_EINVAL, "fault '%s' is not RANK:STEP:OP:KIND with KIND one of fail, hang, "
-                                   "memory, flip, exit, kill, stop", text);
+    return lw_fail(err, LW_EINVAL,
+                   "fault '%s' is not RANK:STEP:OP:KIND with KIND one of fail, hang, "
+                   "memory, flip, exit, kill, stop",
+                   text);
 }
 
 enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err)
@@ -44,8 +46,9 @@ enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err)
     if (f->kind == LW_FAULT_NONE)
         return LW_OK;
     if (f->rank >= p->n_ranks || f->op >= p->n_ops)
-        return lw_fail(err, LW_EINVAL, "fault in op %d of rank %d: the plan has %d ops and %d ranks",
-                       f->op, f->rank, p->n_ops, p->n_ranks);
+        return lw_fail(err, LW_EINVAL,
+                       "fault in op %d of rank %d: the plan has %d ops and %d ranks", f->op,
+                       f->rank, p->n_ops, p->n_ranks);
     if (f->kind == LW_FAULT_FLIP && (p->ops[f->op].kind != LW_OP_OPTIMIZER ||
                                      !(r->backend->capabilities & EXEC_IN_HOST_MEMORY)))
         return lw_fail(err, LW_ENOTSUP,
@@ -53,7 +56,8 @@ enum lw_status exec_refuse_fault(const struct exec_run *r, struct lw_err *err)
                        "%s, on %s", f->op, lw_op_name(p->ops[f->op].kind), r->backend->name);
     if (f->kind >= LW_FAULT_EXIT &&
         !(r->options->process && (r->backend->capabilities & EXEC_CAN_END)))
-        return lw_fail(err, LW_ENOTSUP, "fault '%s' needs ranks that are processes (--spawn, mpirun)",
+        return lw_fail(err, LW_ENOTSUP,
+                       "fault '%s' needs ranks that are processes (--spawn, mpirun)",
                        fault_names[f->kind]);
     return LW_OK;
 }
@@ -135,7 +139,8 @@ enum lw_status exec_take_memory_away(struct exec_run *r, struct lw_err *err)
     }
     void *more = lw_alloc(MORE_BYTES);
     if (!more)
-        return lw_fail(err, LW_ENOMEM, "out of memory: the system refuses %zu MiB more", MORE_BYTES >> 20);
+        return lw_fail(err, LW_ENOMEM, "out of memory: the system refuses %zu MiB more",
+                       MORE_BYTES >> 20);
     lw_free(more);
     return lw_fail(err, LW_ENOTSUP, "fault 'memory': the system keeps no limit on address space");
 }

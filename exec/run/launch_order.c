@@ -66,7 +66,8 @@ static void note_moments(struct check *c)
         if (makes_ready(c, op))
             c->ready[c->n_ready++] = (struct moment){c->stamps[i].end_ns, i};
         if (op->comm >= 0 && op->bucket >= c->first_bucket &&
-            op->bucket < c->first_bucket + c->n_buckets && reduces(c->plan, c->program.first_op + i))
+            op->bucket < c->first_bucket + c->n_buckets &&
+            reduces(c->plan, c->program.first_op + i))
             c->begun[c->n_begun++] = (struct moment){c->stamps[i].start_ns, i};
     }
     qsort(c->ready, (size_t)c->n_ready, sizeof *c->ready, by_time);
@@ -161,7 +162,8 @@ static enum lw_status check_all(struct check *c, struct lw_err *err)
     LW_TRY(make_reducer(c, err));
     c->ready = lw_arena_alloc(&c->arena, c->program.n_ops, sizeof *c->ready);
     c->begun = lw_arena_alloc(&c->arena, c->program.n_ops, sizeof *c->begun);
-    c->asked = lw_arena_alloc(&c->arena, (int64_t)c->program.n_ops + c->n_buckets, sizeof *c->asked);
+    c->asked =
+        lw_arena_alloc(&c->arena, (int64_t)c->program.n_ops + c->n_buckets, sizeof *c->asked);
     c->launches = lw_arena_alloc(&c->arena, c->n_buckets, sizeof *c->launches);
     if (!c->ready || !c->begun || !c->asked || !c->launches)
         return lw_fail_nomem(err);

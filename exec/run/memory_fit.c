@@ -36,7 +36,8 @@ static enum lw_status compare(const struct exec_tensors *m, const struct lw_exec
     char all[32], of[5][32], has[32], verify[64] = "";
     double state = (double)m->n_state * 4 *
                    (m->has_masters + exec_optimizer_states(m->optimizer.kind));
-    double parts[] = {(double)m->weight_bytes, (double)m->grad_bytes + (double)m->bucket_bytes + (double)m->sparse.bytes,
+    double parts[] = {(double)m->weight_bytes,
+                      (double)m->grad_bytes + (double)m->bucket_bytes + (double)m->sparse.bytes,
                       state, (double)exec_tensors_message_bytes(m)};
     double rank = parts[0] + parts[1] + parts[2] + parts[3];
     double check = o->verify ? VERIFY_BYTES * largest_param(m->plan) : 0;
@@ -47,10 +48,11 @@ static enum lw_status compare(const struct exec_tensors *m, const struct lw_exec
         show(of[i], parts[i]);
     if (o->verify)
         snprintf(verify, sizeof verify, ", and %s to verify (--no-verify)", show(of[4], check));
-    return lw_fail(err, LW_ENOTSUP,
-                   "the plan needs %s of memory a rank (weights %s, gradients and buckets %s, masters and "
-                   "optimizer %s, messages %s), %d here%s; this machine has %s left",
-                   show(all, rank), of[0], of[1], of[2], of[3], n_here, verify, show(has, there));
+    return lw_fail(
+        err, LW_ENOTSUP,
+        "the plan needs %s of memory a rank (weights %s, gradients and buckets %s, masters and "
+        "optimizer %s, messages %s), %d here%s; this machine has %s left",
+        show(all, rank), of[0], of[1], of[2], of[3], n_here, verify, show(has, there));
 }
 
 enum lw_status exec_fits_in(const struct lw_plan *p, const struct lw_exec_options *o,

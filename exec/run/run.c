@@ -65,13 +65,15 @@ static enum lw_status refuse_sparse(const struct exec_run *r, struct lw_err *err
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_sparse *x = lw_plan_sparse(p, b);
         if (x && !(r->backend->capabilities & EXEC_CAN_SPARSE))
-            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' has a sparse gradient: backend '%s' cannot "
-                                            "add up rows (threads and mpi can)", x->param,
-                           p->params[x->param].name, r->backend->name);
+            return lw_fail(err, LW_ENOTSUP,
+                           "parameter %d '%s' has a sparse gradient: backend '%s' cannot "
+                           "add up rows (threads and mpi can)",
+                           x->param, p->params[x->param].name, r->backend->name);
         if (x && r->options->optimizer.kind == EXEC_ADAM)
-            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' has a sparse gradient, which torch.optim.Adam "
-                                            "does not take (--optimizer sgd, momentum)", x->param,
-                           p->params[x->param].name);
+            return lw_fail(err, LW_ENOTSUP,
+                           "parameter %d '%s' has a sparse gradient, which torch.optim.Adam "
+                           "does not take (--optimizer sgd, momentum)",
+                           x->param, p->params[x->param].name);
     }
     return LW_OK;
 }
@@ -200,11 +202,15 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
     const struct lw_exec_options *o = r->options;
-    struct exec_open how = {.n_ranks = p->n_ranks, .compute = o->compute, .pin = o->pin,
+    struct exec_open how = {.n_ranks = p->n_ranks,
+                            .compute = o->compute,
+                            .pin = o->pin,
                             .ranks_per_node = o->ranks_per_node,
                             .link_bytes_per_s = o->link_bytes_per_s,
-                            .link_latency_ns = o->link_latency_ns, .timeout_ns = exec_opening_limit(o->timeout_ns),
-                            .loop = o->loop, .registered = o->registered,
+                            .link_latency_ns = o->link_latency_ns,
+                            .timeout_ns = exec_opening_limit(o->timeout_ns),
+                            .loop = o->loop,
+                            .registered = o->registered,
                             .process = o->process};
 
     LW_TRY(exec_plan_is_safe(p, err));
@@ -217,8 +223,10 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
         return lw_fail(err, LW_ENOTSUP, "--nccl-register: %s '%s' communicates without NCCL",
                        o->loop ? "a loop of backend" : "backend", r->backend->name);
     if (o->process && !(r->backend->capabilities & EXEC_CAN_PROCESS))
-        return lw_fail(err, LW_ENOTSUP, "backend '%s' has all ranks in one process; this is rank %d "
-                                        "of several", r->backend->name, o->process->rank);
+        return lw_fail(err, LW_ENOTSUP,
+                       "backend '%s' has all ranks in one process; this is rank %d "
+                       "of several",
+                       r->backend->name, o->process->rank);
     LW_TRY(r->backend->open(&how, &r->world, err));
     r->memory = (struct exec_tensors){.plan = p, .backend = r->backend, .world = r->world,
                                      .compares = o->verify,
@@ -349,8 +357,9 @@ static enum lw_status measure(struct exec_run *r, struct lw_exec_result *out, st
     }
     if (f->kind != LW_FAULT_NONE && exec_rank_is_here(r, f->rank) &&
         (f->kind != LW_FAULT_FLIP || f->step >= r->n_done))
-        return lw_fail(err, LW_EINVAL, "rank %d did not meet op %d in step %d: the fault was not made",
-                       f->rank, f->op, f->step);
+        return lw_fail(err, LW_EINVAL,
+                       "rank %d did not meet op %d in step %d: the fault was not made", f->rank,
+                       f->op, f->step);
     return LW_OK;
 }
 
@@ -363,8 +372,8 @@ static enum lw_status verify(struct exec_run *r, struct lw_err *err)
         return LW_ENO;
     }
     LW_TRY(exec_verify(&r->memory, r->n_done, &r->sums, &r->n_checked, err));
-    return r->consolidated ? exec_verify_consolidated(&r->memory, r->n_done, r->options->consolidate,
-                                                      r->consolidated, err)
+    return r->consolidated ? exec_verify_consolidated(&r->memory, r->n_done,
+                                                      r->options->consolidate, r->consolidated, err)
                            : LW_OK;
 }
 
@@ -408,16 +417,19 @@ static enum lw_status refuse_consolidation(const struct exec_run *r, struct lw_e
     const struct lw_exec_options *o = r->options;
 
     if (o->consolidate >= r->plan->n_ranks)
-        return lw_fail(err, LW_EINVAL, "--consolidate %d: the plan has ranks 0 to %d", o->consolidate,
-                       r->plan->n_ranks - 1);
+        return lw_fail(err, LW_EINVAL, "--consolidate %d: the plan has ranks 0 to %d",
+                       o->consolidate, r->plan->n_ranks - 1);
     if (o->consolidate >= 0 && exec_optimizer_states(o->optimizer.kind) == 0)
-        return lw_fail(err, LW_EINVAL, "--consolidate %d: %s keeps no state (--optimizer momentum, "
-                                       "adam)", o->consolidate, exec_optimizer_name(o->optimizer.kind));
+        return lw_fail(err, LW_EINVAL,
+                       "--consolidate %d: %s keeps no state (--optimizer momentum, "
+                       "adam)",
+                       o->consolidate, exec_optimizer_name(o->optimizer.kind));
     if (o->consolidate >= 0 && !(r->backend->capabilities & EXEC_CAN_BROADCAST))
         return lw_fail(err, LW_ENOTSUP, "--consolidate %d: backend '%s' has no broadcast",
                        o->consolidate, r->backend->name);
     if (o->consolidate >= 0 && r->plan->strategy->ep > 1)
-        return lw_fail(err, LW_ENOTSUP, "--consolidate %d: experts are not in one data group (--ep %d)",
+        return lw_fail(err, LW_ENOTSUP,
+                       "--consolidate %d: experts are not in one data group (--ep %d)",
                        o->consolidate, (int)r->plan->strategy->ep);
     return LW_OK;
 }

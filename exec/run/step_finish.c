@@ -96,8 +96,9 @@ static enum lw_status check_launches(const struct exec_run *r, struct lw_err *er
 {
     for (int64_t k = 0; k < r->n_lanes; k++) {
         const struct exec_lane *l = &r->lanes[k];
-        LW_TRY(exec_launch_order_check(r->plan, exec_tensors_layout(&r->memory, l->variant, l->rank),
-                                   l->variant, l->rank, r->stamps + l->first_stamp, err));
+        LW_TRY(exec_launch_order_check(r->plan,
+                                       exec_tensors_layout(&r->memory, l->variant, l->rank),
+                                       l->variant, l->rank, r->stamps + l->first_stamp, err));
     }
     return LW_OK;
 }

@@ -108,7 +108,8 @@ static enum lw_status give_room_to_compare(struct exec_run *r, struct lw_err *er
     return LW_OK;
 }
 
-struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l, int32_t last_variant)
+struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l,
+                                  int32_t last_variant)
 {
     return (struct exec_place){l->step, l->pass, l->rank,
                                exec_tensors_layout(&r->memory, last_variant, l->rank),
@@ -194,13 +195,15 @@ static enum lw_status give_comm(struct exec_run *r, const struct exec_lane *l, i
                        l->program.first_op + i, lw_op_name(op->kind), l->rank,
                        p->comms[op->comm].name);
     if (fault.n_parts > 0)
-        LW_TRY(r->backend->compute(exec_run_stream(r, l->rank, op->stream), &fault, &r->fault_stamp, err));
+        LW_TRY(r->backend->compute(exec_run_stream(r, l->rank, op->stream), &fault, &r->fault_stamp,
+                                   err));
     enum lw_status s = comm_function(r->backend, op->kind)(
         exec_run_stream(r, l->rank, op->stream), r->comms[(int64_t)op->comm * p->n_groups + g], &m,
         &r->stamps[l->first_stamp + i], err);
     if (s == LW_OK)
         return LW_OK;
-    lw_err_context(err, "op %d (%s) of rank %d", l->program.first_op + i, lw_op_name(op->kind), l->rank);
+    lw_err_context(err, "op %d (%s) of rank %d", l->program.first_op + i, lw_op_name(op->kind),
+                   l->rank);
     return s;
 }
 
@@ -239,8 +242,8 @@ static bool in_call(const struct exec_run *r, const struct exec_lane *l, int32_t
 }
 
 /* Of a call's ops i .. end - 1, those on the stream of op `first`: one group. */
-static enum lw_status give_group(struct exec_run *r, const struct exec_lane *l, int32_t i, int32_t end,
-                                 int32_t first, const struct exec_layout *layout,
+static enum lw_status give_group(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                                 int32_t end, int32_t first, const struct exec_layout *layout,
                                  struct lw_err *err)
 {
     const struct lw_op *ops = r->plan->ops + l->program.first_op;
@@ -255,8 +258,8 @@ static enum lw_status give_group(struct exec_run *r, const struct exec_lane *l, 
 
 /* Sends and receives of one call, numbered i .. end - 1: everything they wait for first. Streams
  * do not wait for each other within it. */
-static enum lw_status give_call(struct exec_run *r, const struct exec_lane *l, int32_t i, int32_t end,
-                                const struct exec_layout *layout, struct lw_err *err)
+static enum lw_status give_call(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                                int32_t end, const struct exec_layout *layout, struct lw_err *err)
 {
     const struct lw_op *ops = r->plan->ops + l->program.first_op;
 

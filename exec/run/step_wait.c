@@ -23,7 +23,8 @@ static bool more_to_blame(const struct lw_op *a, const struct exec_stamp *sa,
     return sa->start_ns > 0 && sa->start_ns < sb->start_ns;
 }
 
-static void describe_op(const struct exec_run *r, const struct exec_lane *l, int32_t i, char *text, size_t room)
+static void describe_op(const struct exec_run *r, const struct exec_lane *l, int32_t i, char *text,
+                        size_t room)
 {
     const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
     const char *name = op->name ? op->name : "";
@@ -51,8 +52,9 @@ static struct lw_exec_place place_of(const struct exec_run *r, int32_t rank)
                 last = s;
                 place.last_op = op;
                 place.step = open ? place.step : l->step;
-            } else if (s->end_ns <= 0 && (!open || more_to_blame(&r->plan->ops[op], s,
-                                                                 &r->plan->ops[place.open_op], open))) {
+            } else if (s->end_ns <= 0 &&
+                       (!open ||
+                        more_to_blame(&r->plan->ops[op], s, &r->plan->ops[place.open_op], open))) {
                 open = s;
                 place.open_op = op;
                 place.step = l->step;
@@ -89,8 +91,9 @@ enum lw_status exec_blame(const struct exec_run *r, enum lw_status code, const c
                 last = l;
                 last_i = i;
             } else if (s->end_ns <= 0 &&
-                       (!open || more_to_blame(op, s, &r->plan->ops[open->program.first_op + open_i],
-                                               &r->stamps[open->first_stamp + open_i]))) {
+                       (!open ||
+                        more_to_blame(op, s, &r->plan->ops[open->program.first_op + open_i],
+                                      &r->stamps[open->first_stamp + open_i]))) {
                 open = l;
                 open_i = i;
             }
@@ -125,7 +128,8 @@ static enum exec_state poll_batch(struct exec_run *r, struct lw_err *why)
             lw_fail(why, LW_EFAILED, "stopped by signal %d", (int)*signal);
             return EXEC_FAILED;
         }
-        state = r->backend->poll(r->world, now + LOOK_NS < deadline ? now + LOOK_NS : deadline, why);
+        state =
+            r->backend->poll(r->world, now + LOOK_NS < deadline ? now + LOOK_NS : deadline, why);
         int64_t pending = n_pending(r);
         if (pending != before)
             deadline = r->backend->now_ns(r->world) + limit;

@@ -17,7 +17,8 @@ struct unit { /* on one rank */
     struct exec_parts *parts;
 };
 
-static enum lw_status add_range(const struct unit *u, int64_t first, int64_t end, struct lw_err *err)
+static enum lw_status add_range(const struct unit *u, int64_t first, int64_t end,
+                                struct lw_err *err)
 {
     char *at = u->weights + first * lw_dtype_size(u->bucket->dtype);
     struct exec_part part = {.kind = u->kind, .to = at, .from = at, .to_dtype = u->bucket->dtype,

@@ -88,8 +88,9 @@ enum lw_status exec_norm_alloc(struct exec_tensors *m, int32_t rank, struct lw_e
 {
     int64_t n = KEPT + (m->batch_steps > 1 ? m->batch_steps : 1);
 
-    return m->clips ? m->backend->mem_alloc(m->world, rank, n * NUMBER_BYTES, &m->ranks[rank].norm, err)
-                    : LW_OK;
+    return m->clips
+               ? m->backend->mem_alloc(m->world, rank, n * NUMBER_BYTES, &m->ranks[rank].norm, err)
+               : LW_OK;
 }
 
 /* --- parts -------------------------------------------------------------------------------------- */

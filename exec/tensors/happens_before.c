@@ -248,8 +248,9 @@ static bool is_alone(const struct walk *w, const struct program *g, int32_t i)
 {
     int32_t before = last_before(w, g, i), call = op_of(w, g, i)->call;
 
-    return call < 0 || ((before < 0 || op_of(w, g, before)->call != call) &&
-                        behind_unit(w, g, i) == next_on_stream(w, g, i + 1, op_of(w, g, i)->stream));
+    return call < 0 ||
+           ((before < 0 || op_of(w, g, before)->call != call) &&
+            behind_unit(w, g, i) == next_on_stream(w, g, i + 1, op_of(w, g, i)->stream));
 }
 
 /* What a receive brings: what the sender knew, and that it is read. Of several sends that begin

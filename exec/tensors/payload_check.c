@@ -35,8 +35,9 @@ static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t r
         return false;
     *l = (struct letter){.op = op, .group = lw_plan_group(p, op->comm, rank)};
     l->m = exec_tensors_message(m, op, variant, rank, layout);
-    l->g = (struct exec_gradient){&m->messages, layout->turn_of[k0] * p->n_comms + op->comm, rank,
-                                  step, passes ? 1 + (op->kind == LW_OP_SEND ? l->m.peer : rank) : 0};
+    l->g =
+        (struct exec_gradient){&m->messages, layout->turn_of[k0] * p->n_comms + op->comm, rank,
+                               step, passes ? 1 + (op->kind == LW_OP_SEND ? l->m.peer : rank) : 0};
     for (int32_t k = 0; l->group && k < l->group->n_members; k++)
         if (p->members[l->group->first_member + k] == rank)
             l->member = k;
@@ -222,8 +223,8 @@ static double as_type(enum lw_dtype t, double value)
 }
 
 /* Block `block` of what member `member` brings to an all-to-all, its element e. */
-static double brought(const struct lw_plan *p, const struct letter *l, int32_t member, int64_t block,
-                      int64_t e)
+static double brought(const struct lw_plan *p, const struct letter *l, int32_t member,
+                      int64_t block, int64_t e)
 {
     struct exec_gradient g = l->g;
 
@@ -265,7 +266,8 @@ static void name_block(const struct lw_plan *p, const struct letter *l, const vo
 
     for (int32_t k = 0; k < n * n; k++) {
         int64_t e = 0;
-        while (e < each && exec_get(l->m.dtype, mem, at * each + e) == brought(p, l, k / n, k % n, e))
+        while (e < each &&
+               exec_get(l->m.dtype, mem, at * each + e) == brought(p, l, k / n, k % n, e))
             e++;
         if (e < each)
             continue;
@@ -299,8 +301,8 @@ static enum lw_status check_letter(const struct exec_tensors *m, const struct le
     char *host = lw_alloc((size_t)(n * size));
     if (!host)
         return lw_fail_nomem(err);
-    enum lw_status s = m->backend->mem_read(m->world, l->g.rank, host, (char *)l->m.mem + first * size,
-                                            n * size, err);
+    enum lw_status s = m->backend->mem_read(m->world, l->g.rank, host,
+                                            (char *)l->m.mem + first * size, n * size, err);
     for (int64_t e = 0; e < n && s == LW_OK; e++)
         if (exec_get(l->m.dtype, host, e) != expected(m->plan, l, first + e))
             s = astray(m->plan, l, host, first, e, err);
@@ -332,7 +334,7 @@ enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
     struct letter l;
 
     letter_at(m, variant, part->message, at, &l);
-    return lw_fail(err, LW_ENO, "step %d: op %lld (%s %s), element %lld, rank %d: %g, not %g", at->step,
-                   (long long)(l.op - m->plan->ops), lw_op_name(l.op->kind), l.op->name, (long long)e,
-                   at->rank, part->found->got, expected(m->plan, &l, e));
+    return lw_fail(err, LW_ENO, "step %d: op %lld (%s %s), element %lld, rank %d: %g, not %g",
+                   at->step, (long long)(l.op - m->plan->ops), lw_op_name(l.op->kind), l.op->name,
+                   (long long)e, at->rank, part->found->got, expected(m->plan, &l, e));
 }

@@ -39,17 +39,19 @@ static enum lw_status check_ops(const struct lw_plan *p, const struct lw_program
         if (op->bucket < 0 || op->comm < 0 || !lw_plan_sparse(p, op->bucket))
             continue;
         if (op->kind != LW_OP_ALL_GATHER)
-            return lw_fail(err, LW_EPLAN, "op %d (%s of bucket %d): a sparse gradient is all-gathered",
-                           i, lw_op_name(op->kind), op->bucket);
+            return lw_fail(err, LW_EPLAN,
+                           "op %d (%s of bucket %d): a sparse gradient is all-gathered", i,
+                           lw_op_name(op->kind), op->bucket);
         enum lw_sparse_turn turn = lw_plan_sparse_turn(p, i);
         int64_t end = turn + 1 < LW_N_SPARSE_TURNS
                           ? exec_rows_offset(p, l, op->bucket, (enum lw_sparse_turn)(turn + 1))
                           : p->buckets[op->bucket].bytes;
         int64_t room = end - exec_rows_offset(p, l, op->bucket, turn);
         if (op->operand >= 0 || op->bytes > room)
-            return lw_fail(err, LW_EPLAN, "op %d (all_gather of bucket %d): %lld bytes, where %lld are "
-                                          "its part of a sparse gradient", i, op->bucket,
-                           (long long)op->bytes, (long long)room);
+            return lw_fail(err, LW_EPLAN,
+                           "op %d (all_gather of bucket %d): %lld bytes, where %lld are "
+                           "its part of a sparse gradient",
+                           i, op->bucket, (long long)op->bytes, (long long)room);
     }
     return LW_OK;
 }
@@ -103,9 +105,11 @@ enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err)
     }
     for (int32_t k = 0; k < p->n_sparse; k++) {
         if (m->sparse.rows[k] > INT32_MAX)
-            return lw_fail(err, LW_ENOTSUP, "parameter %d '%s': %lld rows of a sparse gradient are more "
-                                            "than a list holds", p->sparse[k].param,
-                           p->params[p->sparse[k].param].name, (long long)m->sparse.rows[k]);
+            return lw_fail(err, LW_ENOTSUP,
+                           "parameter %d '%s': %lld rows of a sparse gradient are more "
+                           "than a list holds",
+                           p->sparse[k].param, p->params[p->sparse[k].param].name,
+                           (long long)m->sparse.rows[k]);
         m->sparse.at[k] = m->sparse.bytes;
         if (m->sparse.rows[k] > 0)
             m->sparse.bytes += list_bytes(m, k) + exec_aligned(dense_bytes(m, k));
@@ -121,8 +125,8 @@ void *exec_rows_copy(const struct exec_tensors *m, int32_t rank, int32_t param)
 }
 
 /* One sparse gradient of a rank in a layout. */
-static struct exec_rows bind(const struct exec_tensors *m, const struct exec_layout *l, int32_t rank,
-                             int32_t k)
+static struct exec_rows bind(const struct exec_tensors *m, const struct exec_layout *l,
+                             int32_t rank, int32_t k)
 {
     const struct lw_plan *p = m->plan;
     const struct lw_sparse *x = &p->sparse[k];
@@ -138,8 +142,9 @@ static struct exec_rows bind(const struct exec_tensors *m, const struct exec_lay
     r.count = (int64_t *)(void *)own;
     r.indices = (int64_t *)(void *)(own + COUNT_BYTES);
     r.values = own + COUNT_BYTES + exec_aligned(m->sparse.rows[k] * 8);
-    r.place_of = (int32_t *)(void *)((char *)r.values + exec_aligned(m->sparse.rows[k] * x->row_numel *
-                                                                     lw_dtype_size(r.dtype)));
+    r.place_of =
+        (int32_t *)(void *)((char *)r.values + exec_aligned(m->sparse.rows[k] * x->row_numel *
+                                                            lw_dtype_size(r.dtype)));
     r.shapes = (int64_t *)(void *)all;
     r.all_indices = (int64_t *)(void *)(all + exec_rows_offset(p, l, b, LW_SPARSE_INDICES));
     r.all_values = all + exec_rows_offset(p, l, b, LW_SPARSE_VALUES);
@@ -159,9 +164,10 @@ enum lw_status exec_rows_bind(struct exec_tensors *m, int32_t rank, struct lw_er
                 !exec_param_is_here(p, p->sparse[k].param, rank))
                 continue;
             if (m->member.data[rank] >= l->divisor[b])
-                return lw_fail(err, LW_EPLAN, "rank %d is member %d of its data group, and bucket %d is "
-                                              "gathered by %d", rank, m->member.data[rank], b,
-                               l->divisor[b]);
+                return lw_fail(err, LW_EPLAN,
+                               "rank %d is member %d of its data group, and bucket %d is "
+                               "gathered by %d",
+                               rank, m->member.data[rank], b, l->divisor[b]);
             m->lists[((int64_t)v * p->n_ranks + rank) * p->n_sparse + k] = bind(m, l, rank, k);
         }
     }

@@ -117,7 +117,8 @@ static bool lies_there(const struct exec_tensors *m, int32_t rank, const struct 
     double raw[EXEC_SEEN], seen[EXEC_SEEN]; /* raw: of the widest type */
     int64_t n = x->count < EXEC_SEEN ? x->count : EXEC_SEEN;
 
-    if (m->backend->mem_read(m->world, rank, raw, x->mem, n * lw_dtype_size(x->dtype), NULL) != LW_OK)
+    if (m->backend->mem_read(m->world, rank, raw, x->mem, n * lw_dtype_size(x->dtype), NULL) !=
+        LW_OK)
         return false;
     for (int64_t e = 0; e < n; e++)
         seen[e] = exec_get(x->dtype, raw, e);

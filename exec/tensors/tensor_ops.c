@@ -143,14 +143,14 @@ static enum lw_status copy_out_parts(const struct exec_tensors *m, const struct 
         int32_t a = p->slots[b->first_slot + s];
         if (!exec_param_is_here(p, a, at->rank) || at->layout->bucket_of[a] != op->bucket)
             continue;
-        struct exec_part part = {.kind = EXEC_PART_COPY, .from = slot_of(m, at->layout, at->rank, a),
-                                 .to = grad_array(m, at->rank, a),
-                                 .to_dtype = exec_gradient_dtype(p, a),
-                                 .from_dtype = exec_gradient_dtype(p, a),
-                                 .count = p->params[a].numel,
-                                 .divisor = at->layout->copied_in[a]
-                                                ? 1
-                                                : at->layout->divisor[op->bucket]};
+        struct exec_part part = {
+            .kind = EXEC_PART_COPY,
+            .from = slot_of(m, at->layout, at->rank, a),
+            .to = grad_array(m, at->rank, a),
+            .to_dtype = exec_gradient_dtype(p, a),
+            .from_dtype = exec_gradient_dtype(p, a),
+            .count = p->params[a].numel,
+            .divisor = at->layout->copied_in[a] ? 1 : at->layout->divisor[op->bucket]};
         LW_TRY(exec_parts_add(parts, part, err));
     }
     return LW_OK;
@@ -192,8 +192,9 @@ bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
 }
 
 /* A pass over what came of a sparse gradient. */
-static enum lw_status rows_part(const struct exec_tensors *m, const struct exec_place *at, int32_t param,
-                                enum exec_part_kind kind, struct exec_parts *parts, struct lw_err *err)
+static enum lw_status rows_part(const struct exec_tensors *m, const struct exec_place *at,
+                                int32_t param, enum exec_part_kind kind, struct exec_parts *parts,
+                                struct lw_err *err)
 {
     struct exec_part part = {.kind = kind, .count = 1,
                              .rows = exec_rows_of(m, at->layout, at->rank, param)};
@@ -203,7 +204,8 @@ static enum lw_status rows_part(const struct exec_tensors *m, const struct exec_
 
 static char *copy_area(const struct exec_tensors *m, int32_t rank, int32_t stream)
 {
-    return (char *)m->ranks[rank].scratch + exec_tensors_scratch_size(m) + 2 * m->copy_bytes * stream;
+    return (char *)m->ranks[rank].scratch + exec_tensors_scratch_size(m) +
+           2 * m->copy_bytes * stream;
 }
 
 static enum lw_status plain_copy(const struct exec_tensors *m, const struct lw_op *op,
@@ -279,7 +281,8 @@ static bool has_gradient(const struct exec_tensors *m, const struct exec_place *
            (at->layout->bucket_of[a] >= 0 || at->filled[a]);
 }
 
-bool exec_next_owned(const struct exec_tensors *m, const struct exec_place *at, struct exec_owned *o)
+bool exec_next_owned(const struct exec_tensors *m, const struct exec_place *at,
+                     struct exec_owned *o)
 {
     const struct lw_plan *p = m->plan;
 
@@ -371,8 +374,9 @@ struct exec_message exec_tensors_message(const struct exec_tensors *m, const str
     if (op->bucket >= 0 && step_layout->stage_at[op->bucket] >= 0) {
         msg.mem = (char *)m->ranks[rank].buckets + step_layout->wire_at[op->bucket] + o.offset;
         if (lw_plan_sparse(p, op->bucket))
-            msg.mem = (char *)msg.mem + exec_rows_offset(p, step_layout, op->bucket,
-                                                         lw_plan_sparse_turn(p, (int32_t)(op - p->ops)));
+            msg.mem =
+                (char *)msg.mem + exec_rows_offset(p, step_layout, op->bucket,
+                                                   lw_plan_sparse_turn(p, (int32_t)(op - p->ops)));
         return msg;
     }
     const struct exec_layout *own = exec_tensors_layout(m, variant, rank);

@@ -206,9 +206,10 @@ static enum lw_status check_types(const struct lw_plan *p, const struct exec_lay
         int32_t a = p->slots[k->first_slot + s];
         enum lw_dtype of = exec_gradient_dtype(p, a);
         if (of != (l->cast[b] ? exec_bucket_filled_in(p, b) : k->dtype))
-            return lw_fail(err, LW_EPLAN, "bucket %d is of %s and holds the gradient of '%s', which "
-                                          "is of %s, without a cast", b, lw_dtype_name(k->dtype),
-                           p->params[a].name, lw_dtype_name(of));
+            return lw_fail(err, LW_EPLAN,
+                           "bucket %d is of %s and holds the gradient of '%s', which "
+                           "is of %s, without a cast",
+                           b, lw_dtype_name(k->dtype), p->params[a].name, lw_dtype_name(of));
     }
     return LW_OK;
 }
@@ -274,8 +275,8 @@ static enum lw_status note_temporary(struct exec_tensors *m, struct lw_err *err)
 }
 
 /* Which of its communicator's ops each is: the number that all members, or both ends, agree on. */
-static enum lw_status note_messages(struct exec_tensors *m, const struct lw_program *g, int32_t rank,
-                                    struct exec_layout *l, struct lw_err *err)
+static enum lw_status note_messages(struct exec_tensors *m, const struct lw_program *g,
+                                    int32_t rank, struct exec_layout *l, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     int64_t classes = (int64_t)p->n_comms * (2 * p->n_ranks + 1);

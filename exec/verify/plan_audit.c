@@ -41,10 +41,12 @@ static enum lw_status audit_clipping(const struct lw_plan *p, int32_t variant, i
     }
     if (optimizers == 0 || (squares == 1 && scales == 1))
         return LW_OK;
-    return lw_fail(err, LW_ENO, "variant '%s', role '%s': the plan clips at norm %g, but %d ops take the "
-                                "squares of gradients and %d scale them (copy_in and copy_out of set "
-                                "'%s')", p->variants[variant].name, p->roles[role].name,
-                   p->strategy->clip, squares, scales, lw_bucket_kind_name(LW_BUCKET_NORM));
+    return lw_fail(err, LW_ENO,
+                   "variant '%s', role '%s': the plan clips at norm %g, but %d ops take the "
+                   "squares of gradients and %d scale them (copy_in and copy_out of set "
+                   "'%s')",
+                   p->variants[variant].name, p->roles[role].name, p->strategy->clip, squares,
+                   scales, lw_bucket_kind_name(LW_BUCKET_NORM));
 }
 
 /* --- casts ---------------------------------------------------------------------------------------
@@ -53,8 +55,8 @@ static enum lw_status audit_clipping(const struct lw_plan *p, int32_t variant, i
 static enum lw_status no_cast_back(const struct lw_plan *p, int32_t bucket, int32_t role,
                                    struct lw_err *err)
 {
-    return lw_fail(err, LW_ENO, "bucket %d comes back as %s and is never cast to %s (role %d)", bucket,
-                   lw_dtype_name(p->buckets[bucket].dtype),
+    return lw_fail(err, LW_ENO, "bucket %d comes back as %s and is never cast to %s (role %d)",
+                   bucket, lw_dtype_name(p->buckets[bucket].dtype),
                    lw_dtype_name(exec_bucket_filled_in(p, bucket)), role);
 }
 

@@ -25,8 +25,9 @@ static enum lw_status take(struct bounds *k, const char *what, int32_t i, int64_
                            struct lw_err *err)
 {
     if (size > MOST_BYTES)
-        return lw_fail(err, LW_EPLAN, "%s %d: %lld bytes or elements; exec lays out 0 to %lld (2^52)",
-                       what, i, (long long)size, (long long)MOST_BYTES);
+        return lw_fail(err, LW_EPLAN,
+                       "%s %d: %lld bytes or elements; exec lays out 0 to %lld (2^52)", what, i,
+                       (long long)size, (long long)MOST_BYTES);
     k->all += size;
     if (k->all <= MOST_IN_ALL && k->all <= MOST_ON_STREAMS / k->p->n_streams)
         return LW_OK;
@@ -66,11 +67,12 @@ static enum lw_status check_bucket_of(const struct bounds *k, int32_t program, i
                        lw_plan_op_text(p, i, text));
     if (kind != LW_BUCKET_GRADIENTS || k->laid[p->ops[i].bucket] == k->n_laid)
         return LW_OK;
-    return lw_fail(err, LW_EPLAN,
-                   "%s: the bucket is in no set of buckets that a step with variant '%s' lays out for "
-                   "role '%s'",
-                   lw_plan_op_text(p, i, text), p->variants[program / p->n_roles].name,
-                   p->roles[program % p->n_roles].name);
+    return lw_fail(
+        err, LW_EPLAN,
+        "%s: the bucket is in no set of buckets that a step with variant '%s' lays out for "
+        "role '%s'",
+        lw_plan_op_text(p, i, text), p->variants[program / p->n_roles].name,
+        p->roles[program % p->n_roles].name);
 }
 
 static enum lw_status check_sizes(struct bounds *k, struct lw_err *err)

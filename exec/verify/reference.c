@@ -128,7 +128,8 @@ static int32_t copy_on(const struct exec_reference *f, int32_t param, int32_t ra
 }
 
 /* f->sum = all terms of the step that begins with pass `first`. */
-static void add_up(struct exec_reference *f, int32_t param, int32_t rank, int32_t step, int64_t first)
+static void add_up(struct exec_reference *f, int32_t param, int32_t rank, int32_t step,
+                   int64_t first)
 {
     const struct lw_plan *p = f->m->plan;
     int64_t n = p->params[param].numel;
@@ -146,8 +147,9 @@ double exec_reference_term(const struct exec_reference *f, int32_t param, int32_
 {
     int32_t copy = copy_on(f, param, rank, other);
 
-    return copy < 0 ? 0
-                    : add_rank(f, copy, other, f->n_steps - 1, first_of_last_step(f), element, NULL, 0);
+    return copy < 0
+               ? 0
+               : add_rank(f, copy, other, f->n_steps - 1, first_of_last_step(f), element, NULL, 0);
 }
 
 /* --- clipping ----------------------------------------------------------------------------------- */
@@ -267,7 +269,8 @@ double exec_reference_squares(const struct exec_reference *f, int32_t rank, int3
     return f->squares[step] + (f->own_squares ? f->own_squares[local * f->n_steps + step] : 0);
 }
 
-bool exec_reference_alike(const struct exec_reference *f, int32_t param, int32_t rank, int32_t other)
+bool exec_reference_alike(const struct exec_reference *f, int32_t param, int32_t rank,
+                          int32_t other)
 {
     const struct lw_plan *p = f->m->plan;
 
@@ -281,7 +284,8 @@ bool exec_reference_alike(const struct exec_reference *f, int32_t param, int32_t
 static void narrow(const struct exec_reference *f, int32_t param, void *weights, void *room)
 {
     const struct lw_plan_param *a = &f->m->plan->params[param];
-    enum lw_dtype own = (enum lw_dtype)a->dtype, wire = (enum lw_dtype)f->m->weights.travels_as[param];
+    enum lw_dtype own = (enum lw_dtype)a->dtype,
+                  wire = (enum lw_dtype)f->m->weights.travels_as[param];
 
     if (wire == own)
         return;

@@ -236,10 +236,11 @@ static enum lw_status tell_wrong(const struct check *k, struct lw_err *err)
 {
     const struct exec_sum *x = k->wrong;
 
-    return lw_fail(err, LW_ENO, "step %d: the averaged gradient of parameter %d '%s', elements %lld to "
-                                "%lld, that the optimizer of rank %d read is not that of the one-rank "
-                                "run; the weights are equal all the same", x->step, x->param,
-                   k->ref.m->plan->params[x->param].name, (long long)x->first,
+    return lw_fail(err, LW_ENO,
+                   "step %d: the averaged gradient of parameter %d '%s', elements %lld to "
+                   "%lld, that the optimizer of rank %d read is not that of the one-rank "
+                   "run; the weights are equal all the same",
+                   x->step, x->param, k->ref.m->plan->params[x->param].name, (long long)x->first,
                    (long long)(x->first + x->n - 1), x->rank);
 }
 
@@ -250,9 +251,10 @@ static enum lw_status has_numbers(const struct exec_reference *f, int32_t param,
 
     for (int64_t e = 0; e < a->numel; e++)
         if (!isfinite(f->weights[e]))
-            return lw_fail(err, LW_ENO, "weight of parameter %d '%s', element %lld: %g in the one-rank run, so "
-                                        "that nothing is proved (--momentum, --optimizer)", param, a->name,
-                           (long long)e, (double)f->weights[e]);
+            return lw_fail(err, LW_ENO,
+                           "weight of parameter %d '%s', element %lld: %g in the one-rank run, so "
+                           "that nothing is proved (--momentum, --optimizer)",
+                           param, a->name, (long long)e, (double)f->weights[e]);
     return LW_OK;
 }
 
@@ -343,13 +345,15 @@ static enum lw_status verify_norms(struct exec_reference *f, struct lw_err *err)
     for (int32_t step = 0; m->clips && step < f->n_steps; step++)
         for (int32_t k = 0; k < m->facts.n_local; k++) {
             int32_t rank = m->facts.first_local + k;
-            double got = exec_norm_kept(m, rank, step), want = exec_reference_squares(f, rank, step);
+            double got = exec_norm_kept(m, rank, step),
+                   want = exec_reference_squares(f, rank, step);
             if (got == want)
                 continue;
             explain_norm(f, why, sizeof why);
-            return lw_fail(err, LW_ENO, "gradient norm of step %d, rank %d: %.9g (squares add up to "
-                                        "%.17g), the one-rank run has %.9g (%.17g)%s", step, rank,
-                           sqrt(got), got, sqrt(want), want, why);
+            return lw_fail(err, LW_ENO,
+                           "gradient norm of step %d, rank %d: %.9g (squares add up to "
+                           "%.17g), the one-rank run has %.9g (%.17g)%s",
+                           step, rank, sqrt(got), got, sqrt(want), want, why);
         }
     return LW_OK;
 }
@@ -385,9 +389,11 @@ static enum lw_status same_state(const struct exec_tensors *m, int32_t param, in
         return LW_OK;
     while (memcmp(got + e, want + e, sizeof *got) == 0)
         e++;
-    return lw_fail(err, LW_ENO, "consolidated state %d of parameter %d '%s', element %lld: %.9g, the "
-                                "one-rank run has %.9g", array, param, m->plan->params[param].name,
-                   (long long)e, (double)got[e], (double)want[e]);
+    return lw_fail(err, LW_ENO,
+                   "consolidated state %d of parameter %d '%s', element %lld: %.9g, the "
+                   "one-rank run has %.9g",
+                   array, param, m->plan->params[param].name, (long long)e, (double)got[e],
+                   (double)want[e]);
 }
 
 enum lw_status exec_verify_consolidated(const struct exec_tensors *m, int32_t n_steps, int32_t rank,

@@ -50,7 +50,8 @@ static enum lw_status slurp(const char *name, int fd, size_t max, struct bytes *
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
         return lw_fail(err, LW_EIO, "%s: is a directory", name);
     if (fd != STDIN_FILENO && S_ISCHR(st.st_mode) && strcmp(name, "/dev/null") != 0)
-        return lw_fail(err, LW_EIO, "%s: is a device; give a file, a pipe or - for standard input", name);
+        return lw_fail(err, LW_EIO, "%s: is a device; give a file, a pipe or - for standard input",
+                       name);
     LW_TRY(make_room(b, first, err));
     for (;;) {
         if (b->n == b->room)
@@ -113,9 +114,10 @@ static enum lw_status unpack_member(struct libdeflate_decompressor *d, const cha
             return take_damaged(name, packed, from, max, out, damage, err);
         }
         if (max && out->room > max)
-            return lw_fail(err, LW_EIO, "%s: unpacks to more than %zu bytes, the most for a file of "
-                                        "%zu: unpack it first if that is right", name, max,
-                           packed->n);
+            return lw_fail(err, LW_EIO,
+                           "%s: unpacks to more than %zu bytes, the most for a file of "
+                           "%zu: unpack it first if that is right",
+                           name, max, packed->n);
         LW_TRY(make_room(out, out->room * 2 < max + 1 ? out->room * 2 : max + 1, err));
     }
 }

@@ -249,7 +249,8 @@ enum lw_status lw_output_open_named(const char *path, struct lw_output *out, str
 /* A name in the target's folder for a complete file that has none. */
 static int give_name(struct lw_output *out, int fd)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678901";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678901";
     char self[40];
     unsigned char drawn[6];
 

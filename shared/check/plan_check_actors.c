@@ -137,8 +137,8 @@ static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struc
     }
 }
 
-static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_comm, int32_t *n_on_comm,
-                         int32_t *last_on_stream)
+static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_comm,
+                         int32_t *n_on_comm, int32_t *last_on_stream)
 {
     const struct lw_plan *p = k->p;
     struct lw_program g = p->programs[(int64_t)k->variant * p->n_roles + role];

@@ -24,8 +24,9 @@ static enum lw_status note_group(const struct lw_plan *p, const struct lw_group 
 
     for (int32_t i = 0; i < g->n_members; i++) {
         if (stage_of(p, ranks[i]) != stage_of(p, ranks[0]))
-            return lw_fail(err, LW_EPLAN, "ranks %d and %d share a data group, but one is at stage %d "
-                                          "and one at stage %d: no norm counts what they update",
+            return lw_fail(err, LW_EPLAN,
+                           "ranks %d and %d share a data group, but one is at stage %d "
+                           "and one at stage %d: no norm counts what they update",
                            ranks[0], ranks[i], stage_of(p, ranks[0]), stage_of(p, ranks[i]));
         member[ranks[i]] = i;
     }
@@ -69,8 +70,9 @@ static enum lw_status note_shard(const struct lw_plan *p, const struct lw_shard 
         return LW_OK;
     }
     if (where && h->owner >= c->first[stage + 1] - c->first[stage])
-        return lw_fail(err, LW_EPLAN, "parameter %d '%s': elements belong to member %d, but the data "
-                                      "groups of its stage have %lld: nobody counts them in the norm",
+        return lw_fail(err, LW_EPLAN,
+                       "parameter %d '%s': elements belong to member %d, but the data "
+                       "groups of its stage have %lld: nobody counts them in the norm",
                        h->param, p->params[h->param].name, h->owner,
                        (long long)(c->first[stage + 1] - c->first[stage]));
     if (where)

@@ -64,8 +64,10 @@ static enum lw_status differ(const struct comm_check *k, int32_t comm, int32_t a
 {
     char text[LW_OP_TEXT], other[LW_OP_TEXT];
 
-    return lw_fail(err, LW_EPLAN, "communicator '%.40s': %s and %s meet, but their %s differ: %lld and "
-                                  "%lld", k->p->comms[comm].name, lw_plan_op_text(k->p, a, text),
+    return lw_fail(err, LW_EPLAN,
+                   "communicator '%.40s': %s and %s meet, but their %s differ: %lld and "
+                   "%lld",
+                   k->p->comms[comm].name, lw_plan_op_text(k->p, a, text),
                    lw_plan_op_text(k->p, b, other), what, (long long)x, (long long)y);
 }
 
@@ -124,8 +126,8 @@ static enum lw_status compare_members(const struct comm_check *k, int32_t comm,
     return LW_OK;
 }
 
-static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32_t group, int32_t op,
-                                 struct lw_err *err)
+static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32_t group,
+                                 int32_t op, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
     int32_t member = p->members[p->groups[group].first_member];

@@ -383,17 +383,21 @@ static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_m
 
     for (int32_t rank = 0; rank < p->n_ranks; rank++) {
         int32_t role = p->role_of[rank];
-        for (int32_t k = m->first[role]; p->index_in_role[rank] == 0 && k < m->first[role + 1]; k++) {
+        for (int32_t k = m->first[role]; p->index_in_role[rank] == 0 && k < m->first[role + 1];
+             k++) {
             const struct lw_op *o = &p->ops[m->list[k]];
             int64_t most = o->operand < 0 ? o->bytes : m->folded ? lw_plan_operand(p, o, rank).bytes
                                                                  : most_of_ranks(p, role, o);
             if (o->bytes == most || (o->operand >= 0 && o->bytes == 0))
                 continue;
-            int32_t mate = m->folded ? m->mate[m->list[k]] : m->op[m->base[rank] + k - m->first[role]];
-            return lw_fail(err, LW_EPLAN, "%s says %lld bytes, but its row of operands %d %lld, and so it "
-                                          "meets %s of %lld", lw_plan_op_text(p, m->list[k], text),
-                           (long long)o->bytes, o->operand, (long long)most,
-                           lw_plan_op_text(p, mate, other), (long long)p->ops[mate].bytes);
+            int32_t mate =
+                m->folded ? m->mate[m->list[k]] : m->op[m->base[rank] + k - m->first[role]];
+            return lw_fail(err, LW_EPLAN,
+                           "%s says %lld bytes, but its row of operands %d %lld, and so it "
+                           "meets %s of %lld",
+                           lw_plan_op_text(p, m->list[k], text), (long long)o->bytes, o->operand,
+                           (long long)most, lw_plan_op_text(p, mate, other),
+                           (long long)p->ops[mate].bytes);
         }
     }
     return LW_OK;

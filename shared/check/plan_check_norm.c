@@ -144,8 +144,10 @@ static enum lw_status check_about_norm(const struct norm *k, int32_t role, int32
         c->scale = op;
         return LW_OK;
     default:
-        return lw_fail(err, LW_EPLAN, "%s: a norm is taken by copy_in, summed by all_reduce, used by "
-                                      "copy_out", lw_plan_op_text(p, op, text));
+        return lw_fail(err, LW_EPLAN,
+                       "%s: a norm is taken by copy_in, summed by all_reduce, used by "
+                       "copy_out",
+                       lw_plan_op_text(p, op, text));
     }
 }
 
@@ -207,8 +209,9 @@ static enum lw_status find_depths(struct norm *k, struct lw_err *err)
                 if (k->depth[x->comm] > k->depth[x[-1].comm])
                     continue;
                 if (round > MAX_SUMS)
-                    return lw_fail(err, LW_EPLAN, "variant '%s': roles sum the norm over '%.40s' and "
-                                                  "'%.40s' in different orders",
+                    return lw_fail(err, LW_EPLAN,
+                                   "variant '%s': roles sum the norm over '%.40s' and "
+                                   "'%.40s' in different orders",
                                    k->p->variants[k->variant].name, k->p->comms[x[-1].comm].name,
                                    k->p->comms[x->comm].name);
                 k->depth[x->comm] = k->depth[x[-1].comm] + 1;

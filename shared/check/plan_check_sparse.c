@@ -7,7 +7,8 @@
 #include "shared/check/plan_check.h"
 #include "shared/plan/sparse.h"
 
-static enum lw_status expects(const struct lw_plan *p, int32_t op, const char *what, struct lw_err *err)
+static enum lw_status expects(const struct lw_plan *p, int32_t op, const char *what,
+                              struct lw_err *err)
 {
     char text[LW_OP_TEXT];
 
@@ -45,8 +46,8 @@ static int64_t backwards(const struct lw_plan *p, int32_t variant, int32_t role,
     return most;
 }
 
-static enum lw_status check_bytes(const struct lw_plan *p, int32_t op, int64_t rows, int32_t n_members,
-                                  struct lw_err *err)
+static enum lw_status check_bytes(const struct lw_plan *p, int32_t op, int64_t rows,
+                                  int32_t n_members, struct lw_err *err)
 {
     const struct lw_op *o = &p->ops[op];
     const struct lw_bucket *b = &p->buckets[o->bucket];
@@ -57,16 +58,18 @@ static enum lw_status check_bytes(const struct lw_plan *p, int32_t op, int64_t r
 
     if (o->kind == LW_OP_ALL_GATHER && o->operand < 0 && o->bytes == bytes && o->dtype == dtype)
         return LW_OK;
-    return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s; %d members with %lld rows gather %lld of %s",
-                   lw_plan_op_text(p, op, text), (long long)o->bytes, lw_dtype_name(o->dtype), n_members,
-                   (long long)rows, (long long)bytes, lw_dtype_name(dtype));
+    return lw_fail(err, LW_EPLAN,
+                   "%s: %lld bytes of %s; %d members with %lld rows gather %lld of %s",
+                   lw_plan_op_text(p, op, text), (long long)o->bytes, lw_dtype_name(o->dtype),
+                   n_members, (long long)rows, (long long)bytes, lw_dtype_name(dtype));
 }
 
 /* The three all-gathers, of which `op` is the first. */
 static enum lw_status check_gathers(const struct lw_plan *p, const struct lw_program *g, int32_t op,
                                     int32_t rank, int32_t variant, struct lw_err *err)
 {
-    static const char *const words[] = {"an all-gather of shapes", "an all-gather of indices after it",
+    static const char *const words[] = {"an all-gather of shapes",
+                                        "an all-gather of indices after it",
                                         "an all-gather of values after that"};
     const struct lw_op *o = &p->ops[op];
     const struct lw_group *group = o->comm >= 0 ? lw_plan_group(p, o->comm, rank) : NULL;
@@ -85,12 +88,14 @@ static enum lw_status check_gathers(const struct lw_plan *p, const struct lw_pro
         bytes += o[turn].bytes;
     }
     if (rows < needs || rows > all)
-        return lw_fail(err, LW_EPLAN, "bucket %d: %lld rows of each member; its backwards touch %lld, and "
-                                      "parameter %d '%s' has %lld", o->bucket, (long long)rows,
-                       (long long)needs, x->param, p->params[x->param].name, (long long)all);
+        return lw_fail(err, LW_EPLAN,
+                       "bucket %d: %lld rows of each member; its backwards touch %lld, and "
+                       "parameter %d '%s' has %lld",
+                       o->bucket, (long long)rows, (long long)needs, x->param,
+                       p->params[x->param].name, (long long)all);
     if (bytes != p->buckets[o->bucket].bytes)
-        return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes, but %lld are gathered into it", o->bucket,
-                       (long long)p->buckets[o->bucket].bytes, (long long)bytes);
+        return lw_fail(err, LW_EPLAN, "bucket %d: %lld bytes, but %lld are gathered into it",
+                       o->bucket, (long long)p->buckets[o->bucket].bytes, (long long)bytes);
     return LW_OK;
 }
 

@@ -45,15 +45,31 @@ static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
         const char *name;
         int64_t n, least;
     } counts[] = {
-        {"ranks", p->n_ranks, 1},     {"roles", p->n_roles, 1},   {"variants", p->n_variants, 1},
-        {"streams", p->n_streams, 1}, {"passes", p->n_passes, 1}, {"comms", p->n_comms, 0},
-        {"groups", p->n_groups, 0},   {"members", p->n_members, 0}, {"params", p->n_params, 0},
-        {"buffers", p->n_buffers, 0}, {"modules", p->n_modules, 0}, {"sets", p->n_sets, 0},
-        {"whole params", p->n_whole, 0}, {"sparse gradients", p->n_sparse, 0},
-        {"buckets", p->n_buckets, 0}, {"slots", p->n_slots, 0},   {"shards", p->n_shards, 0},
-        {"offsets", p->n_offsets, 0}, {"works", p->n_works, 0},     {"ops", p->n_ops, 0},       {"deps", p->n_deps, 0},
-        {"ready", p->n_ready, 0},     {"operand rows", p->n_operand_rows, 0},
-        {"operands", p->n_operands, 0}, {"stages", p->n_stages, 0},
+        {"ranks", p->n_ranks, 1},
+        {"roles", p->n_roles, 1},
+        {"variants", p->n_variants, 1},
+        {"streams", p->n_streams, 1},
+        {"passes", p->n_passes, 1},
+        {"comms", p->n_comms, 0},
+        {"groups", p->n_groups, 0},
+        {"members", p->n_members, 0},
+        {"params", p->n_params, 0},
+        {"buffers", p->n_buffers, 0},
+        {"modules", p->n_modules, 0},
+        {"sets", p->n_sets, 0},
+        {"whole params", p->n_whole, 0},
+        {"sparse gradients", p->n_sparse, 0},
+        {"buckets", p->n_buckets, 0},
+        {"slots", p->n_slots, 0},
+        {"shards", p->n_shards, 0},
+        {"offsets", p->n_offsets, 0},
+        {"works", p->n_works, 0},
+        {"ops", p->n_ops, 0},
+        {"deps", p->n_deps, 0},
+        {"ready", p->n_ready, 0},
+        {"operand rows", p->n_operand_rows, 0},
+        {"operands", p->n_operands, 0},
+        {"stages", p->n_stages, 0},
     };
 
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -253,9 +269,10 @@ static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
         LW_TRY(within("sparse gradient", i, "touched rows", x->touched_rows, 1,
                       numel / x->row_numel + 1, err));
         if (numel % x->row_numel != 0)
-            return lw_fail(err, LW_EPLAN, "sparse gradient %d: parameter %d '%s' has %lld elements, which "
-                                          "are no rows of %d", i, x->param, p->params[x->param].name,
-                           (long long)numel, x->row_numel);
+            return lw_fail(err, LW_EPLAN,
+                           "sparse gradient %d: parameter %d '%s' has %lld elements, which "
+                           "are no rows of %d",
+                           i, x->param, p->params[x->param].name, (long long)numel, x->row_numel);
     }
     for (int32_t i = 0; i < p->n_buffers; i++) {
         LW_TRY(within("buffer", i, "elements", p->buffers[i].numel, 0, INT64_MAX, err));
@@ -276,8 +293,10 @@ static enum lw_status check_norm_bucket(const struct lw_plan *p, int32_t b, stru
     if ((k->dtype == LW_F64 || k->dtype == LW_F32) && k->bytes == lw_dtype_size(k->dtype) &&
         k->n_slots == 0)
         return LW_OK;
-    return lw_fail(err, LW_EPLAN, "bucket %d of set '%s': %lld bytes of %s and %d gradients; it is one "
-                                  "number of f64 or f32", b, lw_bucket_kind_name(LW_BUCKET_NORM), (long long)k->bytes,
+    return lw_fail(err, LW_EPLAN,
+                   "bucket %d of set '%s': %lld bytes of %s and %d gradients; it is one "
+                   "number of f64 or f32",
+                   b, lw_bucket_kind_name(LW_BUCKET_NORM), (long long)k->bytes,
                    lw_dtype_name(k->dtype), k->n_slots);
 }
 
@@ -288,8 +307,10 @@ static enum lw_status check_sparse_bucket(const struct lw_plan *p, int32_t b, st
 
     LW_TRY(within("slot", p->buckets[b].first_slot, "parameter", param, 0, p->n_params, err));
     if (p->buckets[b].first_offset >= 0 && p->offsets[p->buckets[b].first_offset] != 0)
-        return lw_fail(err, LW_EPLAN, "bucket %d: the sparse gradient of parameter %d '%s' begins at "
-                                      "element %lld, not 0", b, param, p->params[param].name,
+        return lw_fail(err, LW_EPLAN,
+                       "bucket %d: the sparse gradient of parameter %d '%s' begins at "
+                       "element %lld, not 0",
+                       b, param, p->params[param].name,
                        (long long)p->offsets[p->buckets[b].first_offset]);
     return LW_OK;
 }
@@ -309,9 +330,10 @@ static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw
         LW_TRY(within("slot", k->first_slot + w.n - 1, "parameter", s->param, 0, p->n_params, err));
         const struct lw_plan_param *a = &p->params[s->param];
         if (s->offset < end)
-            return lw_fail(err, LW_EPLAN, "bucket %d: parameter %d '%s' at element %lld overlaps the "
-                                          "slot before it, which ends at %lld", b, s->param,
-                           a->name, (long long)s->offset, (long long)end);
+            return lw_fail(err, LW_EPLAN,
+                           "bucket %d: parameter %d '%s' at element %lld overlaps the "
+                           "slot before it, which ends at %lld",
+                           b, s->param, a->name, (long long)s->offset, (long long)end);
         if (a->numel > INT64_MAX / size - s->offset)
             return lw_fail(err, LW_EPLAN, "bucket %d: parameter %d '%s' ends beyond 2^63 bytes", b,
                            s->param, a->name);
@@ -341,8 +363,8 @@ static enum lw_status check_slots(const struct lw_plan *p, int32_t variant, int3
                 int32_t a = p->slots[p->buckets[b].first_slot + i];
                 if (seen[a] >= 0)
                     return lw_fail(err, LW_EPLAN,
-                                   "variant '%s': parameter %d '%s' is in buckets %d and %d", name, a,
-                                   p->params[a].name, seen[a], b);
+                                   "variant '%s': parameter %d '%s' is in buckets %d and %d", name,
+                                   a, p->params[a].name, seen[a], b);
                 if (!p->params[a].trainable || p->params[a].ignored ||
                     p->params[a].stage != set->stage)
                     return lw_fail(err, LW_EPLAN,
@@ -415,7 +437,8 @@ static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err
     LW_TRY(within("op", i, "module", o->module, -1, p->n_modules, err));
     LW_TRY(within("op", i, "bucket", o->bucket, -1, p->n_buckets, err));
     LW_TRY(within("op", i, "stage", o->stage, -1, p->n_stages > 0 ? p->n_stages : 1, err));
-    bool talks = lw_op_class(o->kind) == LW_CLASS_COLLECTIVE || lw_op_class(o->kind) == LW_CLASS_P2P;
+    bool talks =
+        lw_op_class(o->kind) == LW_CLASS_COLLECTIVE || lw_op_class(o->kind) == LW_CLASS_P2P;
     if (talks != (o->comm >= 0))
         return lw_fail(err, LW_EPLAN, "op %d (%s) %s", i, lw_op_name(o->kind),
                        talks ? "needs a communicator" : "takes no communicator");
@@ -436,9 +459,10 @@ static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t 
     for (int32_t r = 0; r < n_ranks; r++) {
         const struct lw_operand *d = &p->operands[first + r];
         if (d->bytes < 0 || d->offset < 0 || d->peer < -1 || d->peer >= p->n_ranks)
-            return lw_fail(err, LW_EPLAN, "op %d, operand of rank %d of its role: bytes %lld, offset "
-                                          "%lld or peer %d out of range", i, r,
-                           (long long)d->bytes, (long long)d->offset, d->peer);
+            return lw_fail(err, LW_EPLAN,
+                           "op %d, operand of rank %d of its role: bytes %lld, offset "
+                           "%lld or peer %d out of range",
+                           i, r, (long long)d->bytes, (long long)d->offset, d->peer);
     }
     return LW_OK;
 }
@@ -452,13 +476,14 @@ static enum lw_status check_kept(const struct lw_plan *p, const struct lw_progra
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
         int64_t change = p->ops[i].work < 0 ? 0 : p->works[p->ops[i].work].keeps_bytes;
         if (__builtin_add_overflow(kept, change, &kept) || kept < 0)
-            return lw_fail(err, LW_EPLAN, "op %d (%s): gives back more activations than are kept", i,
-                           lw_op_name(p->ops[i].kind));
+            return lw_fail(err, LW_EPLAN, "op %d (%s): gives back more activations than are kept",
+                           i, lw_op_name(p->ops[i].kind));
     }
     if (kept == 0)
         return LW_OK;
-    return lw_fail(err, LW_EPLAN, "the program of ops %d to %d keeps %lld bytes of activations that "
-                                  "no backward gives back",
+    return lw_fail(err, LW_EPLAN,
+                   "the program of ops %d to %d keeps %lld bytes of activations that "
+                   "no backward gives back",
                    g->first_op, g->first_op + g->n_ops - 1, (long long)kept);
 }
 
@@ -475,13 +500,14 @@ static enum lw_status check_program(const struct lw_plan *p, const struct lw_pro
                      err));
         *n_ready += own;
         if (*n_ready > INT32_MAX)
-            return lw_fail(err, LW_EPLAN, "op %d: the ops up to it complete 2^31 gradients and more",
-                           i);
+            return lw_fail(err, LW_EPLAN,
+                           "op %d: the ops up to it complete 2^31 gradients and more", i);
         for (int32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
             if (p->deps[d] < g->first_op || p->deps[d] >= i)
-                return lw_fail(err, LW_EPLAN, "op %d (%s): depends on op %d, which is not an earlier op "
-                                              "of its program (%d to %d)", i,
-                               lw_op_name(o->kind), p->deps[d], g->first_op, i - 1);
+                return lw_fail(err, LW_EPLAN,
+                               "op %d (%s): depends on op %d, which is not an earlier op "
+                               "of its program (%d to %d)",
+                               i, lw_op_name(o->kind), p->deps[d], g->first_op, i - 1);
         for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++)
             LW_TRY(within("op", i, "ready gradient", p->ready[r], 0, p->n_params, err));
         if (o->operand >= 0)
@@ -548,9 +574,10 @@ static enum lw_status check_shards(const struct lw_plan *p, struct lw_err *err)
             break;
         const struct lw_plan_param *a = &p->params[h->param];
         if (h->numel < 0 || h->first != end[h->param] || h->numel > a->numel - h->first)
-            s = lw_fail(err, LW_EPLAN, "shard %d of parameter %d '%s': elements %lld and %lld more, "
-                                       "the shards before it end at %lld of %lld", i, h->param,
-                        a->name, (long long)h->first, (long long)h->numel,
+            s = lw_fail(err, LW_EPLAN,
+                        "shard %d of parameter %d '%s': elements %lld and %lld more, "
+                        "the shards before it end at %lld of %lld",
+                        i, h->param, a->name, (long long)h->first, (long long)h->numel,
                         (long long)end[h->param], (long long)a->numel);
         end[h->param] = h->first + h->numel;
         has[h->param] = true;

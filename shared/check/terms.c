@@ -163,7 +163,8 @@ static enum lw_status follow_ready(struct lw_terms *k, struct lw_err *err)
         if (o->kind == LW_OP_COPY_IN)
             k->copied_of[k->p->ready[r]] = o->micro_batch;
         else if (k->copied[k->p->ready[r]] && k->copied_of[k->p->ready[r]] < o->micro_batch)
-            return wrong_gradient(k, "makes", k->p->ready[r], " before its copy is reduced", -1, err);
+            return wrong_gradient(k, "makes", k->p->ready[r], " before its copy is reduced", -1,
+                                  err);
         LW_TRY(check_open(k, k->p->ready[r], false, err));
         there[k->p->ready[r]] = true;
     }
@@ -485,7 +486,8 @@ static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struc
     return k->has_copy && k->tied_of ? LW_OK : lw_fail_nomem(err);
 }
 
-enum lw_status lw_check_terms_init(struct lw_terms **out, const struct lw_uses *uses, struct lw_err *err)
+enum lw_status lw_check_terms_init(struct lw_terms **out, const struct lw_uses *uses,
+                                   struct lw_err *err)
 {
     struct lw_terms *k = lw_calloc(1, sizeof *k);
 

@@ -58,7 +58,8 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
          "strategy file; options win over it", 0, 0},
         {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp", 1, INT32_MAX},
         {"device", 0, LW_OPT_STRING, &s->device, "KIND",
-         "time the workload, or a replay, for this device (a known system, its device's kind, a file)",
+         "time the workload, or a replay, for this device (a known system, its device's kind, a "
+         "file)",
          0, 0},
     };
     size_t n = sizeof first / sizeof *first;
@@ -134,10 +135,11 @@ static enum lw_status refuse_other_kind(const struct lw_plan_source *s,
         LW_TRY(is_known_kind(plain_kind(c->device.kind), &both, err));
     if (!both)
         return LW_OK;
-    return lw_fail(err, LW_EINVAL,
-                   "workload '%s' is timed for device '%s', cluster '%s' has '%s': --device %s times "
-                   "it by FLOPs and bytes; or make or record it for that device", w->name, own,
-                   c->name, c->device.kind, s->cluster_file);
+    return lw_fail(
+        err, LW_EINVAL,
+        "workload '%s' is timed for device '%s', cluster '%s' has '%s': --device %s times "
+        "it by FLOPs and bytes; or make or record it for that device",
+        w->name, own, c->name, c->device.kind, s->cluster_file);
 }
 
 static enum lw_status retime(const struct lw_plan_source *s, struct lw_workload *w,
@@ -185,9 +187,11 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
     LW_TRY(lw_plan_source_strategy(s, &strategy, err));
     LW_TRY(lw_strategy_check(&strategy, err));
     if (s->ranks > 0 && s->ranks != lw_strategy_ranks(&strategy))
-        return lw_fail(err, LW_EUSAGE, "--ranks %lld, but --dp %lld, --pp %lld, --tp %lld and --cp %lld "
-                                       "make %lld ranks", (long long)s->ranks, (long long)strategy.dp,
-                       (long long)strategy.pp, (long long)strategy.tp, (long long)strategy.cp,
+        return lw_fail(err, LW_EUSAGE,
+                       "--ranks %lld, but --dp %lld, --pp %lld, --tp %lld and --cp %lld "
+                       "make %lld ranks",
+                       (long long)s->ranks, (long long)strategy.dp, (long long)strategy.pp,
+                       (long long)strategy.tp, (long long)strategy.cp,
                        (long long)lw_strategy_ranks(&strategy));
     LW_TRY(lw_workload_read(s->workload_file, &s->workload, err));
     s->has_workload = true;
@@ -213,9 +217,11 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
         return lw_fail(err, LW_EUSAGE, "takes plan file '%s' or -w %s, not both", plan_file,
                        s->workload_file);
     if (plan_file && is_workload(plan_file))
-        return lw_fail(err, LW_EUSAGE, "'%s' is a workload, not a plan: give it with -w", plan_file);
+        return lw_fail(err, LW_EUSAGE, "'%s' is a workload, not a plan: give it with -w",
+                       plan_file);
     if (plan_file && s->device)
-        return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its times: --device needs -w", plan_file);
+        return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its times: --device needs -w",
+                       plan_file);
     if (plan_file && (s->n_given > 0 || s->strategy_file))
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
                        plan_file, s->n_given > 0 ? "--" : "-s", s->n_given > 0 ? s->names[0] : "");

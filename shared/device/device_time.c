@@ -28,7 +28,13 @@ static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_
 static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
 
 enum {
-    VECTOR_BYTES = 16, LINE_BYTES = 128, LEAST_K = 512, MOST_SPLIT = 8, TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128,
+    VECTOR_BYTES = 16,
+    LINE_BYTES = 128,
+    LEAST_K = 512,
+    MOST_SPLIT = 8,
+    TILE_STEP = 64,
+    TILE = 256,
+    DEFAULT_TILE = 128,
 };
 
 bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype)

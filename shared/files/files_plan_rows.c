@@ -124,7 +124,11 @@ static const struct lw_field bucket_fields[] = {
 #define AT(field) offsetof(struct set_row, field)
 static const struct lw_field set_fields[] = {
     LW_F_NAME("name", AT(set.name)),
-    {.name = "kind", .kind = LW_FIELD_WORD, .at = AT(set.kind), .word = set_kind_word, .absent = -1},
+    {.name = "kind",
+     .kind = LW_FIELD_WORD,
+     .at = AT(set.kind),
+     .word = set_kind_word,
+     .absent = -1},
     LW_F_INT32("stage", AT(set.stage), 0),
     LW_F_LIST("buckets", AT(buckets), AT(n_buckets), bucket_fields, struct bucket_row),
     {0},

@@ -41,8 +41,9 @@ static enum lw_status whole_number(const char *text, const char *what, int64_t m
     errno = 0;
     long long x = strtoll(text, &end, 10);
     if (end == text || *end || errno || x < min || x > max)
-        return lw_fail(err, LW_EFORMAT, "%s: '%s' is not a whole number from %" PRId64 " to %" PRId64,
-                       what, text, min, max);
+        return lw_fail(err, LW_EFORMAT,
+                       "%s: '%s' is not a whole number from %" PRId64 " to %" PRId64, what, text,
+                       min, max);
     *v = x;
     return LW_OK;
 }

@@ -192,8 +192,9 @@ void lw_compat_notes(const struct lw_strategy *s, struct lw_builder *b)
                            "found-inf and norm are reduced over the model group, which has %s",
                         s->pp * s->tp > 1 ? "all ranks of a replica" : "one rank here");
         if (s->pp > 1)
-            lw_builder_note(b, "compat colossalai: shapes are told before the first activation of a "
-                               "part (three dimensions are assumed), transfers block");
+            lw_builder_note(b,
+                            "compat colossalai: shapes are told before the first activation of a "
+                            "part (three dimensions are assumed), transfers block");
         break;
     case LW_N_COMPATS:
         break;

@@ -18,8 +18,10 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     char these[256];
 
     if (s->zero == 3 && s->broadcast_dtype != LW_F32)
-        return lw_fail(err, LW_ENOTSUP, "--broadcast-dtype %s: --zero 3 gathers weights in their own "
-                                        "dtype", lw_dtype_name(s->broadcast_dtype));
+        return lw_fail(err, LW_ENOTSUP,
+                       "--broadcast-dtype %s: --zero 3 gathers weights in their own "
+                       "dtype",
+                       lw_dtype_name(s->broadcast_dtype));
     if (s->count_forward && !accepts(s, LW_TAKES_COUNT_FORWARD))
         return lw_fail(err, LW_EINVAL, "--count-forward on is for --bucket-policy %s, not %s",
                        lw_bucket_policies_that(LW_TAKES_COUNT_FORWARD, these),
@@ -33,7 +35,8 @@ static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct 
         return lw_fail(err, LW_EINVAL, "--sequence-parallel on needs --tp of at least 2");
     if (s->scatter_gather && (s->tp == 1 || s->pp == 1))
         return lw_fail(err, LW_EINVAL, "--scatter-gather on needs --tp and --pp of at least 2");
-    if ((s->scatter_gather || s->sequence_parallel || s->cp > 1) && s->compat == LW_COMPAT_COLOSSALAI)
+    if ((s->scatter_gather || s->sequence_parallel || s->cp > 1) &&
+        s->compat == LW_COMPAT_COLOSSALAI)
         return lw_fail(err, LW_EINVAL, "--compat colossalai has no --%s", s->cp > 1 ? "cp"
                        : s->scatter_gather ? "scatter-gather" : "sequence-parallel");
     if (s->recompute_layers > 0 && s->recompute != LW_RECOMPUTE_FULL)
@@ -72,19 +75,23 @@ static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *e
     char these[256];
 
     if (s->zero == 3 && tensors)
-        return lw_fail(err, LW_EINVAL, "--zero 3 gathers what a module needs at once: --shard-policy "
-                                       "flat-contiguous, not per-tensor");
+        return lw_fail(err, LW_EINVAL,
+                       "--zero 3 gathers what a module needs at once: --shard-policy "
+                       "flat-contiguous, not per-tensor");
     if (s->zero == 3 && (lw_strategy_given(s, lw_strategy_find("bucket-policy")) ||
                          s->bucket_cap_bytes >= 0 || s->first_bucket_bytes >= 0))
         return lw_fail(err, LW_EINVAL, "--zero 3 reduces gradients in the units of its modules: no "
                                        "--bucket-policy, --bucket-cap or --first-bucket");
     if (s->zero == 2 && !accepts(s, LW_TAKES_SHARES))
-        return lw_fail(err, LW_EINVAL, "--zero 2 cuts buckets into shares: one --bucket-policy of %s, "
-                                       "not %s", lw_bucket_policies_that(LW_TAKES_SHARES, these),
-                       policy);
+        return lw_fail(err, LW_EINVAL,
+                       "--zero 2 cuts buckets into shares: one --bucket-policy of %s, "
+                       "not %s",
+                       lw_bucket_policies_that(LW_TAKES_SHARES, these), policy);
     if (tensors && s->bucket_policy != LW_BUCKET_PER_TENSOR)
-        return lw_fail(err, LW_EINVAL, "--zero %lld --shard-policy per-tensor needs --bucket-policy "
-                                       "per-tensor, not %s", (long long)s->zero, policy);
+        return lw_fail(err, LW_EINVAL,
+                       "--zero %lld --shard-policy per-tensor needs --bucket-policy "
+                       "per-tensor, not %s",
+                       (long long)s->zero, policy);
     return LW_OK;
 }
 
@@ -129,8 +136,9 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
                                        "flat-contiguous%s", (long long)s->zero,
                        s->zero == 2 ? ", or oss-greedy with gradients reduced to their owner" : "");
     if (!lw_bucket_policy(s->bucket_policy)->to_owners)
-        return lw_fail(err, LW_EINVAL, "--zero 2 --shard-policy oss-greedy reduces gradients to their "
-                                       "owner: --bucket-policy sharded-ddp, not %s",
+        return lw_fail(err, LW_EINVAL,
+                       "--zero 2 --shard-policy oss-greedy reduces gradients to their "
+                       "owner: --bucket-policy sharded-ddp, not %s",
                        lw_bucket_policy_name(s->bucket_policy));
     return LW_OK;
 }
@@ -167,9 +175,11 @@ static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct 
         return lw_fail(err, LW_EINVAL, "--shard-policy needs --zero of at least 1");
     if (lw_bucket_policy(s->bucket_policy)->to_owners &&
         (s->zero < 1 || s->zero > 2 || s->shard_policy != LW_SHARD_OSS_GREEDY))
-        return lw_fail(err, LW_EINVAL, "--bucket-policy %s reduces gradients to the owners of whole "
-                                       "parameters: it needs --zero 1 or 2 with --shard-policy "
-                                       "oss-greedy", lw_bucket_policy_name(s->bucket_policy));
+        return lw_fail(err, LW_EINVAL,
+                       "--bucket-policy %s reduces gradients to the owners of whole "
+                       "parameters: it needs --zero 1 or 2 with --shard-policy "
+                       "oss-greedy",
+                       lw_bucket_policy_name(s->bucket_policy));
     if (s->no_sync > MAX_PASSES)
         return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
                        MAX_PASSES);
@@ -229,7 +239,8 @@ static enum lw_status check_size(const struct lw_workload *w, const struct lw_st
         calls = w->modules[m].tp_calls > calls ? w->modules[m].tp_calls : calls;
     /* forward, both halves of backward, what is recomputed, and as many sums */
     calls *= s->sequence_parallel ? 3 : 1;
-    int64_t ops = ((s->cp > 1 ? 6 : 0) + (s->ep > 1 ? 8 : 0)) * (int64_t)w->n_modules + (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
+    int64_t ops = ((s->cp > 1 ? 6 : 0) + (s->ep > 1 ? 8 : 0)) * (int64_t)w->n_modules +
+                  (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
                   6 * (int64_t)w->n_params + 16;
 
     if (w->n_modules < 1)

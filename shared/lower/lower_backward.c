@@ -17,8 +17,8 @@ static void add_module_op(struct lw_writer *k, const struct lw_part *d, enum lw_
     lw_write_compute(k, &op, &input, input >= 0);
 }
 
-static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
-                                int32_t n, bool reduce, struct lw_err *err)
+static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x,
+                                const int32_t *params, int32_t n, bool reduce, struct lw_err *err)
 {
     for (int32_t r = 0; r < n; r++)
         lw_builder_ready(k->l->b, lw_part_param(x->d, params[r]));
@@ -40,7 +40,8 @@ static void add_gathers(struct lw_writer *k, const struct lw_part *d, int32_t mo
                         int32_t input, bool saved)
 {
     const struct lw_module *m = &d->w->modules[module];
-    int32_t forward = lw_tensor_calls(d, module, false), backward = lw_tensor_calls(d, module, true);
+    int32_t forward = lw_tensor_calls(d, module, false),
+            backward = lw_tensor_calls(d, module, true);
 
     for (int32_t i = 0; i < n; i++)
         lw_write_sum(k, LW_OP_ALL_GATHER, m->tp_forward_bytes / forward, lw_part_module(d, module),
@@ -55,13 +56,14 @@ static void add_sums(struct lw_writer *k, const struct lw_part *d, int32_t modul
 
     for (int32_t i = 0; i < n; i++)
         lw_write_sum(k, d->s->sequence_parallel ? LW_OP_REDUCE_SCATTER : LW_OP_ALL_REDUCE,
-                     d->w->modules[module].tp_backward_bytes / calls, lw_part_module(d, module), -1);
+                     d->w->modules[module].tp_backward_bytes / calls, lw_part_module(d, module),
+                     -1);
 }
 
 /* Keys and values again before a module's backward, their gradients after it: to those whose
  * they are. */
-static void add_keys(struct lw_writer *k, const struct lw_part *d, int32_t module, enum lw_op_kind kind,
-                     int32_t input)
+static void add_keys(struct lw_writer *k, const struct lw_part *d, int32_t module,
+                     enum lw_op_kind kind, int32_t input)
 {
     if (k->l->cp > 1 && d->w->modules[module].kv_bytes > 0)
         lw_write_keys(k, kind, d->w->modules[module].kv_bytes, lw_part_module(d, module), input);
@@ -154,8 +156,9 @@ static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t
     return output;
 }
 
-enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
-                                 int32_t input, bool reduce, int32_t *output, struct lw_err *err)
+enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x,
+                                 enum lw_op_kind kind, int32_t input, bool reduce, int32_t *output,
+                                 struct lw_err *err)
 {
     const struct lw_part *d = x->d;
 

@@ -346,8 +346,8 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
         deps[n++] = x->unit_freed[buffer];
     struct lw_op room = memory_op(k, LW_OP_ALLOC, k->l->comm, x->d, buffer);
     int32_t there = lw_builder_op(k->l->b, &room, deps, n);
-    struct lw_op op = lw_write_collective(k, LW_OP_ALL_GATHER, f->elements * lw_dtype_size(f->dtype),
-                                          f->dtype);
+    struct lw_op op =
+        lw_write_collective(k, LW_OP_ALL_GATHER, f->elements * lw_dtype_size(f->dtype), f->dtype);
     op.comm = lw_data_comm(k->l, f->expert);
     op.bucket = room.bucket;
     op.module = room.module;

@@ -19,8 +19,9 @@ static void note_rule(const struct lw_part *d, struct lw_builder *b)
         lw_builder_note(b, "buckets: registration order, the list reversed, never rebuilt%s",
                         d->s->find_unused ? " (unused parameters are looked for each step)" : "");
     if (r->rebuilt_from_behind)
-        lw_builder_note(b, "buckets: rebuilt from the last ready gradient on, the list reversed: the "
-                           "first limit holds for the last bucket (DDP_SET_LAST_BUCKET_CAP=1)");
+        lw_builder_note(b,
+                        "buckets: rebuilt from the last ready gradient on, the list reversed: the "
+                        "first limit holds for the last bucket (DDP_SET_LAST_BUCKET_CAP=1)");
     if (r->first_after_backward && d->s->static_graph)
         lw_builder_note(b, "static graph: the first step only records; it reduces everything "
                               "after its backward");
@@ -97,19 +98,22 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
     if (d->s->zero == 2)
         lw_builder_note(b, "weights: all-gathered after the optimizer, %d flat buffers", n_kept);
     if (d->s->zero == 3)
-        lw_builder_note(b, "weights: %d units are all-gathered before use, %" PRId64 " ahead%s; %d, of "
-                           "parameters below %" PRId64 " elements, stay and are all-gathered after "
-                           "the optimizer", h->n_buffers - n_kept,
-                        d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT,
-                        d->s->reshard ? ", freed after forward and backward"
-                        : lw_part_keeps_units(d) ? ", freed after the step's last backward"
-                                                 : ", freed after the backward",
-                        n_kept, d->s->persist);
+        lw_builder_note(
+            b,
+            "weights: %d units are all-gathered before use, %" PRId64 " ahead%s; %d, of "
+            "parameters below %" PRId64 " elements, stay and are all-gathered after "
+            "the optimizer",
+            h->n_buffers - n_kept, d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT,
+            d->s->reshard            ? ", freed after forward and backward"
+            : lw_part_keeps_units(d) ? ", freed after the step's last backward"
+                                     : ", freed after the backward",
+            n_kept, d->s->persist);
     if (d->s->micro_batches > 1 || d->s->no_sync > 0)
-        lw_builder_note(b, lw_part_reduces_each(d)
-                               ? "accumulation: every micro-batch is reduced, and owners add up"
-                               : "accumulation: gradients stay whole until the last backward, and are "
-                                 "reduced then");
+        lw_builder_note(b,
+                        lw_part_reduces_each(d)
+                            ? "accumulation: every micro-batch is reduced, and owners add up"
+                            : "accumulation: gradients stay whole until the last backward, and are "
+                              "reduced then");
 }
 
 static void note_sparse(const struct lw_lowering *l)
@@ -119,10 +123,13 @@ static void note_sparse(const struct lw_lowering *l)
         for (int32_t i = 0; i < d->w->n_sparse; i++) {
             const struct lw_sparse *x = lw_part_sparse(d, d->w->sparse[i].param);
             if (x)
-                lw_builder_note(l->b, "sparse: '%s' is reduced by all-gathers of shapes, indices and values, "
-                                      "%" PRId64 " of its %" PRId64 " rows from each rank, and added up on a "
-                                      "copy stream", d->w->params[x->param].name, lw_part_rows(d, x, 1),
-                                d->w->params[x->param].numel / x->row_numel);
+                lw_builder_note(
+                    l->b,
+                    "sparse: '%s' is reduced by all-gathers of shapes, indices and values, "
+                    "%" PRId64 " of its %" PRId64 " rows from each rank, and added up on a "
+                    "copy stream",
+                    d->w->params[x->param].name, lw_part_rows(d, x, 1),
+                    d->w->params[x->param].numel / x->row_numel);
         }
     }
 }
@@ -152,7 +159,8 @@ static void note_shards(const struct lw_lowering *l)
         lw_builder_note(b, "shards, part by part: %s; a stage's optimizer takes the time of its "
                            "fullest member", rule_of(d, rule, sizeof rule));
     if (padding > 0)
-        lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal", padding);
+        lw_builder_note(b, "shards: %" PRId64 " elements of padding make the shares equal",
+                        padding);
     if (d->storage == LW_STORED_UNITS)
         return;
     lw_builder_note(b, "weights: sent after the optimizer %s, %d %s, all waited for",
@@ -231,48 +239,61 @@ static void note_buffers(const struct lw_lowering *l)
     }
     if (n == 0)
         return;
-    lw_builder_note(l->b, "buffers: %d are broadcast from %s before a synchronised forward, in %d%s",
-                    n, lw_is_plain(l) ? "rank 0" : "the first rank of each data group", n_calls,
+    lw_builder_note(l->b,
+                    "buffers: %d are broadcast from %s before a synchronised forward, in %d%s", n,
+                    lw_is_plain(l) ? "rank 0" : "the first rank of each data group", n_calls,
                     l->s->compat == LW_COMPAT_FAIRSCALE ? ", one by one" : " of at most 250 MiB");
     if (l->n_parts > 1)
-        lw_builder_note(l->b, "buffers: each with the part whose parameters share most of its dotted "
-                              "name");
+        lw_builder_note(l->b,
+                        "buffers: each with the part whose parameters share most of its dotted "
+                        "name");
 }
 
 static void note_tied(const struct lw_lowering *l)
 {
     for (int32_t s = 0; s < l->n_tied; s++)
-        lw_builder_note(l->b, "tied: '%s' has copies at %d stages; their gradients are summed over an "
-                              "embedding communicator after the reduction, before the optimizer",
+        lw_builder_note(l->b,
+                        "tied: '%s' has copies at %d stages; their gradients are summed over an "
+                        "embedding communicator after the reduction, before the optimizer",
                         l->w->params[l->tied[s].first].name, l->tied[s].n_copies);
 }
 
 static void note_tensor(const struct lw_lowering *l)
 {
     if (l->tp > 1)
-        lw_builder_note(l->b, "tensor parallelism: split modules take their whole part and 1/%d of "
-                              "the rest; activations are summed in equal steps of a module, each "
-                              "waited for; %s", l->tp,
-                        l->s->sequence_parallel ? "sequence parallelism: all-gathers and "
-                                                  "reduce-scatters in place of sums, nothing is whole"
-                                                : "no sequence parallelism");
+        lw_builder_note(l->b,
+                        "tensor parallelism: split modules take their whole part and 1/%d of "
+                        "the rest; activations are summed in equal steps of a module, each "
+                        "waited for; %s",
+                        l->tp,
+                        l->s->sequence_parallel
+                            ? "sequence parallelism: all-gathers and "
+                              "reduce-scatters in place of sums, nothing is whole"
+                            : "no sequence parallelism");
     if (lw_scatters_messages(l))
-        lw_builder_note(l->b, "messages: each tensor rank sends 1/%d, all-gathered where it is used",
-                        l->tp);
+        lw_builder_note(
+            l->b, "messages: each tensor rank sends 1/%d, all-gathered where it is used", l->tp);
     if (l->ep > 1)
-        lw_builder_note(l->b, "expert parallelism: 1/%d of the experts a rank, tokens spread evenly; all-to-all "
-                              "before and after the experts, forward and backward; their gradients are "
-                              "reduced over %d ranks", l->ep, l->parts[0].n_expert_members);
+        lw_builder_note(
+            l->b,
+            "expert parallelism: 1/%d of the experts a rank, tokens spread evenly; all-to-all "
+            "before and after the experts, forward and backward; their gradients are "
+            "reduced over %d ranks",
+            l->ep, l->parts[0].n_expert_members);
     if (l->cp > 1)
-        lw_builder_note(l->b, "context parallelism: 1/%d of every sequence's tokens, causal work evened "
-                              "out; keys and values are all-gathered before a module attends, their "
-                              "gradients reduce-scattered after its backward", l->cp);
+        lw_builder_note(l->b,
+                        "context parallelism: 1/%d of every sequence's tokens, causal work evened "
+                        "out; keys and values are all-gathered before a module attends, their "
+                        "gradients reduce-scattered after its backward",
+                        l->cp);
     if (l->s->recompute == LW_RECOMPUTE_FULL)
-        lw_builder_note(l->b, "recomputation: each module's forward again, before its backward; not of "
-                              "modules that keep as much either way");
+        lw_builder_note(l->b,
+                        "recomputation: each module's forward again, before its backward; not of "
+                        "modules that keep as much either way");
     if (l->s->recompute == LW_RECOMPUTE_SELECTIVE)
-        lw_builder_note(l->b, "recomputation: what the workload names of a module's forward again, in "
-                              "front of its backward");
+        lw_builder_note(l->b,
+                        "recomputation: what the workload names of a module's forward again, in "
+                        "front of its backward");
 }
 
 static void note_memory(const struct lw_lowering *l)

@@ -48,10 +48,12 @@ static enum lw_status weigh_transfers(const struct lw_lowering *l, const struct 
                            w->name, m, w->modules[m].name);
         lw_ps one = cost->time(cost->ctx, &q);
         if (one < 0)
-            return lw_fail(err, LW_ENOTSUP, "--weigh-transfers on: the cluster cannot tell what a "
-                                            "message of %" PRId64 " bytes between 2 ranks on %d "
-                                            "nodes takes (see 'lapwing cost'); calibrate it or name "
-                                            "another (-c)", q.bytes, q.n_nodes);
+            return lw_fail(err, LW_ENOTSUP,
+                           "--weigh-transfers on: the cluster cannot tell what a "
+                           "message of %" PRId64 " bytes between 2 ranks on %d "
+                           "nodes takes (see 'lapwing cost'); calibrate it or name "
+                           "another (-c)",
+                           q.bytes, q.n_nodes);
         transfer[m] = one > INT64_MAX / 8 ? INT64_MAX / 4 : 2 * one;
     }
     return LW_OK;
@@ -124,8 +126,9 @@ static enum lw_status check_tells(const struct lw_lowering *l, struct lw_err *er
                                         "puts %d parts on %d ranks",
                        lw_schedule_name(l->s->schedule), l->n_parts, l->pp);
     if (l->s->zero > 1)
-        return lw_fail(err, LW_ENOTSUP, "--stage-memory with --zero %lld: what stages hold of units "
-                                        "that come and go is not weighed",
+        return lw_fail(err, LW_ENOTSUP,
+                       "--stage-memory with --zero %lld: what stages hold of units "
+                       "that come and go is not weighed",
                        (long long)l->s->zero);
     for (int32_t m = 0; m < w->n_modules; m++)
         if (w->modules[m].kept_bytes[l->s->recompute] < 0)
@@ -180,9 +183,10 @@ enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err)
             kept += l->w->modules[m].kept_bytes[l->s->recompute];
         int64_t held = sum_of(bytes) + kept * in_flight[q] + regained(l, &r);
         if (s == LW_OK && held > l->s->stage_bytes)
-            s = lw_fail(err, LW_EINVAL, "--stage-memory %" PRId64 ": stage %d with modules %d to %d "
-                                        "holds %" PRId64 " bytes (buffers, shares of the optimizer "
-                                        "and copies of tied parameters are known after the cut)",
+            s = lw_fail(err, LW_EINVAL,
+                        "--stage-memory %" PRId64 ": stage %d with modules %d to %d "
+                        "holds %" PRId64 " bytes (buffers, shares of the optimizer "
+                        "and copies of tied parameters are known after the cut)",
                         l->s->stage_bytes, q, r.begin, r.end - 1, held);
     }
     lw_arena_free(&room);

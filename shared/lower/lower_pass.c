@@ -38,7 +38,8 @@ static void find_buckets(const struct lw_part *d, const struct lw_bucketing *k, 
             bucket_of[k->items[i]] = b;
 }
 
-static enum lw_status index_room(struct lw_writer_part *x, struct lw_arena *room, struct lw_err *err)
+static enum lw_status index_room(struct lw_writer_part *x, struct lw_arena *room,
+                                 struct lw_err *err)
 {
     const struct lw_bucketing *k = &x->set->buckets;
 

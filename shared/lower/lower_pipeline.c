@@ -83,7 +83,8 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
     bool completes = a->kind != LW_OP_BACKWARD_INPUT && --x->backwards_left == 0;
     int32_t input = a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : input_of(k, a, true, at), output = -1;
     bool round = x->reducer && lw_part_reduces_each(x->d);
-    LW_TRY(lw_write_backward(k, x, a->kind, input, (completes || round) && x->reducer, &output, err));
+    LW_TRY(
+        lw_write_backward(k, x, a->kind, input, (completes || round) && x->reducer, &output, err));
     if (round && !completes)
         LW_TRY(lw_write_round_end(k, x, err));
     if (a->kind != LW_OP_BACKWARD_WEIGHT)

@@ -24,8 +24,9 @@ enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err)
     l->tp = (int32_t)s->tp;
     l->n_ranks = l->dp * l->pp * l->tp;
     if (s->rank_order == LW_RANKS_HAISCALE && !lw_is_plain(l))
-        return lw_fail(err, LW_ENOTSUP, "--rank-order haiscale: HaiScale numbers data-parallel ranks "
-                                        "alone; --pp and --tp need megatron or colossal");
+        return lw_fail(err, LW_ENOTSUP,
+                       "--rank-order haiscale: HaiScale numbers data-parallel ranks "
+                       "alone; --pp and --tp need megatron or colossal");
     l->axis_tp = colossal ? (int32_t)LW_COLOSSAL_TENSOR : (int32_t)LW_MEGATRON_TENSOR;
     l->axis_pp = colossal ? (int32_t)LW_COLOSSAL_PIPELINE : (int32_t)LW_MEGATRON_PIPELINE;
     l->axis_dp = colossal ? (int32_t)LW_COLOSSAL_DATA : (int32_t)LW_MEGATRON_DATA;
@@ -254,7 +255,8 @@ static void add_tensor(struct lw_lowering *l, int32_t *members)
 static void add_context(struct lw_lowering *l, int32_t *members)
 {
     l->context_stream = lw_builder_stream(l->b, "context", LW_STREAM_COMM, 1);
-    l->context = lw_builder_comm(l->b, "context", LW_COMM_CONTEXT, l->s->reducer, l->context_stream);
+    l->context =
+        lw_builder_comm(l->b, "context", LW_COMM_CONTEXT, l->s->reducer, l->context_stream);
     for (int32_t d = 0; d < l->dp; d += l->cp)
         for (int32_t p = 0; p < l->pp; p++)
             for (int32_t t = 0; t < l->tp; t++) {
@@ -277,7 +279,8 @@ static void add_expert(struct lw_lowering *l, int32_t *members)
                     members[e] = lw_rank_at(l, d + e, p, t);
                 lw_builder_group(l->b, l->expert, members, l->ep);
             }
-    l->expert_data = lw_builder_comm(l->b, "expert data", LW_COMM_EXPERT_DATA, l->s->reducer, l->comm);
+    l->expert_data =
+        lw_builder_comm(l->b, "expert data", LW_COMM_EXPERT_DATA, l->s->reducer, l->comm);
     for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
         for (int32_t t = 0; t < l->tp; t++)
             for (int32_t e = 0; e < l->ep; e++) {

@@ -262,10 +262,11 @@ static enum lw_status check_boundaries(struct lw_lowering *l, struct lw_err *err
     for (int32_t q = 0; q + 1 < l->n_parts; q++) {
         int32_t m = l->parts[q].first_module + l->parts[q].w->n_modules - 1;
         if (l->w->modules[m].output_bytes < 0)
-            return lw_fail(err, LW_EINVAL, "--pp %d: module %d '%s' ends a stage, and workload '%s' "
-                                           "does not say how many bytes it passes on "
-                                           "(output_bytes)", l->pp, m, l->w->modules[m].name,
-                           l->w->name);
+            return lw_fail(err, LW_EINVAL,
+                           "--pp %d: module %d '%s' ends a stage, and workload '%s' "
+                           "does not say how many bytes it passes on "
+                           "(output_bytes)",
+                           l->pp, m, l->w->modules[m].name, l->w->name);
     }
     return LW_OK;
 }
@@ -333,7 +334,8 @@ enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err)
         const struct lw_workload *w = l->parts[q].w;
         for (int32_t m = 0; m < w->n_modules; m++) {
             of_stage[q].f += w->modules[m].forward_ps;
-            of_stage[q].i += w->modules[m].backward_input_ps + lw_recomputed_ps(l->s, &w->modules[m]);
+            of_stage[q].i +=
+                w->modules[m].backward_input_ps + lw_recomputed_ps(l->s, &w->modules[m]);
             of_stage[q].w += w->modules[m].backward_weight_ps;
         }
     }

@@ -79,16 +79,18 @@ static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, str
 }
 
 /* A rank has the ep-th part of a module's experts. */
-static enum lw_status divide_experts(struct lw_param *params, int32_t n, int32_t ep, struct lw_err *err)
+static enum lw_status divide_experts(struct lw_param *params, int32_t n, int32_t ep,
+                                     struct lw_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
         struct lw_param *p = &params[i];
         if (!p->expert)
             continue;
         if (p->numel % ep != 0)
-            return lw_fail(err, LW_EINVAL, "--ep %d: the experts of parameter %d '%s' have %" PRId64
-                                           " elements on a rank, which make no %d equal parts", ep, i,
-                           p->name, p->numel, ep);
+            return lw_fail(err, LW_EINVAL,
+                           "--ep %d: the experts of parameter %d '%s' have %" PRId64
+                           " elements on a rank, which make no %d equal parts",
+                           ep, i, p->name, p->numel, ep);
         p->numel /= ep;
     }
     return LW_OK;
@@ -126,11 +128,15 @@ static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *
     for (int32_t m = 0; m < w->n_modules; m++)
         any = any || w->modules[m].kv_bytes > 0;
     if (l->cp > 1 && !any)
-        return lw_fail(err, LW_EINVAL, "--cp %d: no module of workload '%s' says how many bytes of keys "
-                                       "and values its attention reads (kv_bytes)", l->cp, w->name);
+        return lw_fail(err, LW_EINVAL,
+                       "--cp %d: no module of workload '%s' says how many bytes of keys "
+                       "and values its attention reads (kv_bytes)",
+                       l->cp, w->name);
     if (l->cp > 1 && w->n_sparse > 0)
-        return lw_fail(err, LW_ENOTSUP, "--cp %d: which rows of a sparse gradient a part of the tokens "
-                                        "touches is not known (--cp 1)", l->cp);
+        return lw_fail(err, LW_ENOTSUP,
+                       "--cp %d: which rows of a sparse gradient a part of the tokens "
+                       "touches is not known (--cp 1)",
+                       l->cp);
     return LW_OK;
 }
 
@@ -144,18 +150,23 @@ static enum lw_status check_experts(const struct lw_lowering *l, struct lw_err *
     if (l->ep == 1)
         return LW_OK;
     if (s->dp * s->cp % s->ep != 0)
-        return lw_fail(err, LW_EINVAL, "--ep %d does not divide the %d ranks of --dp and --cp that would "
-                                       "share the experts", l->ep, l->dp);
+        return lw_fail(err, LW_EINVAL,
+                       "--ep %d does not divide the %d ranks of --dp and --cp that would "
+                       "share the experts",
+                       l->ep, l->dp);
     if (!any)
-        return lw_fail(err, LW_EINVAL, "--ep %d: workload '%s' has no parameter of experts (expert)", l->ep,
+        return lw_fail(err, LW_EINVAL,
+                       "--ep %d: workload '%s' has no parameter of experts (expert)", l->ep,
                        l->given->name);
     if (s->clip > 0)
         return lw_fail(err, LW_ENOTSUP, "--ep %d with --clip: the norm over experts is not planned "
                                         "(--clip 0)", l->ep);
     if (s->zero > 0 && !lw_part_has_units(s))
-        return lw_fail(err, LW_ENOTSUP, "--ep %d with --zero %lld: experts are sharded in equal shares "
-                                        "alone (--shard-policy flat-contiguous, --bucket-policy "
-                                        "deepspeed)", l->ep, (long long)s->zero);
+        return lw_fail(err, LW_ENOTSUP,
+                       "--ep %d with --zero %lld: experts are sharded in equal shares "
+                       "alone (--shard-policy flat-contiguous, --bucket-policy "
+                       "deepspeed)",
+                       l->ep, (long long)s->zero);
     if (s->compat != LW_COMPAT_NONE)
         return lw_fail(err, LW_EINVAL, "--compat %s has no --ep", lw_compat_name(s->compat));
     return LW_OK;

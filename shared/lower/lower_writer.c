@@ -21,8 +21,8 @@ static struct line tensor_line(const struct lw_writer *k)
     return (struct line){k->l->tensor, k->l->tensor_stream};
 }
 
-static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
-                               struct line line, const char *name, int32_t input)
+static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                               int32_t module, struct line line, const char *name, int32_t input)
 {
     struct lw_op op = lw_builder_blank(kind, line.stream);
     int32_t deps[3], n = 0;
@@ -44,7 +44,8 @@ static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_
     return lw_builder_op(k->l->b, &op, deps, n);
 }
 
-void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module, int32_t input)
+void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                  int32_t input)
 {
     k->after = add_activations(k, kind, bytes, module, tensor_line(k), "activations", input);
 }

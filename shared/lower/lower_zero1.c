@@ -42,7 +42,8 @@ static enum lw_status list_given(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status take_shards(struct lw_part *d, const struct lw_sharding *s, struct lw_err *err)
+static enum lw_status take_shards(struct lw_part *d, const struct lw_sharding *s,
+                                  struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
 
@@ -65,7 +66,8 @@ static enum lw_status room_for_buffers(struct lw_part *d, int64_t n, struct lw_e
     return d->shards.buffers ? LW_OK : lw_fail_nomem(err);
 }
 
-static void open_buffer(struct lw_part_shards *h, enum lw_dtype dtype, int32_t device, int32_t owner)
+static void open_buffer(struct lw_part_shards *h, enum lw_dtype dtype, int32_t device,
+                        int32_t owner)
 {
     h->buffers[h->n_buffers++] = (struct lw_part_buffer){.dtype = dtype, .device = device,
                                                          .owner = owner, .first_item = h->n_items,
@@ -236,10 +238,11 @@ static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
 
     for (int32_t g = 0; g < h->n; g++)
         if (h->as_given[g].trainable && h->as_given[g].numel % d->n_members != 0)
-            return lw_fail(err, LW_EINVAL, "--shard-policy per-tensor: parameter %d '%s' has %" PRId64
-                                           " elements, which make no %" PRId64 " equal parts "
-                                           "(flat-contiguous pads)", h->param_of[g],
-                           d->w->params[h->param_of[g]].name, h->as_given[g].numel,
+            return lw_fail(err, LW_EINVAL,
+                           "--shard-policy per-tensor: parameter %d '%s' has %" PRId64
+                           " elements, which make no %" PRId64 " equal parts "
+                           "(flat-contiguous pads)",
+                           h->param_of[g], d->w->params[h->param_of[g]].name, h->as_given[g].numel,
                            (int64_t)d->n_members);
     LW_TRY(lw_shard_per_tensor(h->as_given, h->n, d->n_members, &s, err));
     enum lw_status st = take_shards(d, &s, err);

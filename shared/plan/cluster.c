@@ -63,8 +63,10 @@ static const struct row cluster_rows[] = {
     {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), PART},
     {"interference.comm_workers", "", AT(interference.comm_workers), COUNT},
     {"interference.fair_links", "", AT(interference.fair_links), FLAG},
-    {"published_interference.compute_rate_under_comm", "", AT(published.compute_rate_under_comm), SHARE},
-    {"published_interference.comm_rate_under_compute", "", AT(published.comm_rate_under_compute), SHARE},
+    {"published_interference.compute_rate_under_comm", "", AT(published.compute_rate_under_comm),
+     SHARE},
+    {"published_interference.comm_rate_under_compute", "", AT(published.comm_rate_under_compute),
+     SHARE},
     {"published_interference.comm_sms", "", AT(published.comm_sms), COUNT},
     {"published_interference.sms_per_channel", "", AT(published.sms_per_channel), POSITIVE},
     {"published_interference.memory_bytes_per_comm_byte", "B/B",
@@ -142,7 +144,8 @@ const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_l
 }
 
 /* Members of most groups ascend, and so do their nodes: equal ones stand together. */
-static bool nodes_ascend(const struct lw_cluster *c, const int32_t *ranks, int32_t n, int32_t *count)
+static bool nodes_ascend(const struct lw_cluster *c, const int32_t *ranks, int32_t n,
+                         int32_t *count)
 {
     *count = n > 0;
     for (int32_t i = 1; i < n; i++) {
@@ -337,8 +340,8 @@ static enum lw_status check_work(const struct lw_work_table *t, int32_t i, struc
     struct rows rows = {"device.work", "size", i, t->n_rows, t->size, t->time_ps, t->spread_ps};
 
     if (t->n_rows < 1)
-        return lw_fail(err, LW_EFORMAT, "at device.work[%d].rows: found none, allowed: at least one",
-                       i);
+        return lw_fail(err, LW_EFORMAT,
+                       "at device.work[%d].rows: found none, allowed: at least one", i);
     return check_rows(&rows, err);
 }
 

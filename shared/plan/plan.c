@@ -114,7 +114,8 @@ bool lw_plan_uses_set(const struct lw_plan *p, int32_t variant, int32_t set)
 {
     const char *name = p->variants[variant].set_name;
 
-    return *name && p->sets[set].kind == LW_BUCKET_GRADIENTS && strcmp(p->sets[set].name, name) == 0;
+    return *name && p->sets[set].kind == LW_BUCKET_GRADIENTS &&
+           strcmp(p->sets[set].name, name) == 0;
 }
 
 const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket)

@@ -20,8 +20,9 @@ struct lw_builder {
     struct lw_plan plan; /* owns the strings; its table pointers are filled at the end */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
     int64_t n_words, words_capacity;
-    struct table roles, streams, comms, groups, members, params, buffers, modules, whole, sparse, sets, buckets,
-        slots, offsets, shards, works, variants, programs, ops, deps, ready, rows, operands, passes, notes;
+    struct table roles, streams, comms, groups, members, params, buffers, modules, whole, sparse,
+        sets, buckets, slots, offsets, shards, works, variants, programs, ops, deps, ready, rows,
+        operands, passes, notes;
     int32_t *comm_group; /* [comms * n_ranks] */
     int64_t comm_group_capacity;
     int32_t *role_of, *coord;
@@ -138,11 +139,11 @@ void lw_builder_free(struct lw_builder *b)
 {
     if (!b)
         return;
-    struct table *all[] = {&b->roles,   &b->streams, &b->comms,  &b->groups,   &b->members,
-                           &b->params,  &b->buffers, &b->modules, &b->whole, &b->sparse, &b->sets, &b->buckets,
-                           &b->slots,   &b->offsets, &b->shards, &b->works,    &b->variants,
-                           &b->programs, &b->ops,    &b->deps,   &b->ready,    &b->rows,
-                           &b->operands, &b->passes, &b->notes};
+    struct table *all[] = {&b->roles,  &b->streams,  &b->comms,    &b->groups,  &b->members,
+                           &b->params, &b->buffers,  &b->modules,  &b->whole,   &b->sparse,
+                           &b->sets,   &b->buckets,  &b->slots,    &b->offsets, &b->shards,
+                           &b->works,  &b->variants, &b->programs, &b->ops,     &b->deps,
+                           &b->ready,  &b->rows,     &b->operands, &b->passes,  &b->notes};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         lw_free(all[i]->items);
     lw_free(b->words);

@@ -127,7 +127,8 @@ static bool comms_differ(struct diff *d)
             return true;
         for (int64_t r = (int64_t)i * a->n_ranks; r < (int64_t)(i + 1) * a->n_ranks; r++)
             if (a->comm_group[r] != b->comm_group[r])
-                return say(d, "%s: the group of rank %lld is %d in the first plan, %d in the second",
+                return say(d,
+                           "%s: the group of rank %lld is %d in the first plan, %d in the second",
                            what, (long long)(r % a->n_ranks), a->comm_group[r], b->comm_group[r]);
     }
     for (int32_t i = 0; i < a->n_groups; i++) {
@@ -185,11 +186,16 @@ static bool params_differ(struct diff *d)
                       "plan, %d in the second", a->n_whole, b->n_whole);
     for (int32_t i = 0; i < a->n_whole; i++)
         if (a->whole[i] != b->whole[i])
-            return say(d, "model: parameter %d is whole on every rank of a tensor group in the first "
-                          "plan, parameter %d in the second", a->whole[i], b->whole[i]);
+            return say(d,
+                       "model: parameter %d is whole on every rank of a tensor group in the first "
+                       "plan, parameter %d in the second",
+                       a->whole[i], b->whole[i]);
     if (a->n_sparse != b->n_sparse)
-        return say(d, "model: %d parameters have rows of sparse gradients in the first plan, %d in the "
-                      "second", a->n_sparse, b->n_sparse);
+        return say(
+            d,
+            "model: %d parameters have rows of sparse gradients in the first plan, %d in the "
+            "second",
+            a->n_sparse, b->n_sparse);
     for (int32_t i = 0; i < a->n_sparse; i++) {
         const struct lw_sparse *x = &a->sparse[i], *y = &b->sparse[i];
         const struct field f[] = {{"param", x->param, y->param},
@@ -244,13 +250,15 @@ static bool buckets_differ(struct diff *d)
         const struct lw_bucket_set *x = &a->sets[s], *y = &b->sets[s];
         if (words_differ(d, "name of a bucket set", x->name, y->name))
             return true;
-        if (words_differ(d, "kind of a bucket set", lw_bucket_kind_name((enum lw_bucket_kind)x->kind),
+        if (words_differ(d, "kind of a bucket set",
+                         lw_bucket_kind_name((enum lw_bucket_kind)x->kind),
                          lw_bucket_kind_name((enum lw_bucket_kind)y->kind)))
             return true;
         if (x->n_buckets != y->n_buckets || x->stage != y->stage)
-            return say(d, "bucket set '%s': %d buckets of stage %d in the first plan, %d of stage %d "
-                          "in the second", x->name, x->n_buckets, x->stage, y->n_buckets,
-                       y->stage);
+            return say(d,
+                       "bucket set '%s': %d buckets of stage %d in the first plan, %d of stage %d "
+                       "in the second",
+                       x->name, x->n_buckets, x->stage, y->n_buckets, y->stage);
         for (int32_t i = 0; i < x->n_buckets; i++)
             if (bucket_differs(d, x->name, i, &a->buckets[x->first_bucket + i],
                                &b->buckets[y->first_bucket + i]))
@@ -303,28 +311,33 @@ static bool passes_differ(struct diff *d)
 }
 
 /* Two ops at the same place of the same program; indexes into op lists count from its start. */
-static bool op_differs(struct diff *d, const char *what, int32_t first_a, int32_t first_b, int32_t i)
+static bool op_differs(struct diff *d, const char *what, int32_t first_a, int32_t first_b,
+                       int32_t i)
 {
     const struct lw_plan *a = d->a, *b = d->b;
     const struct lw_op *x = &a->ops[first_a + i], *y = &b->ops[first_b + i];
     char where[160];
-    const struct field f[] = {
-        {"stream", x->stream, y->stream},
-        {"dtype", x->dtype, y->dtype},
-        {"bytes", x->bytes, y->bytes},
-        {"work in ps", lw_plan_work_ps(a, x), lw_plan_work_ps(b, y)},
-        {"flops", x->work < 0 ? -1 : a->works[x->work].flops,
-         y->work < 0 ? -1 : b->works[y->work].flops},
-        {"memory traffic", x->work < 0 ? -1 : a->works[x->work].bytes,
-         y->work < 0 ? -1 : b->works[y->work].bytes},
-        {"activations kept", x->work < 0 ? 0 : a->works[x->work].keeps_bytes,
-         y->work < 0 ? 0 : b->works[y->work].keeps_bytes},
-        {"bucket", x->bucket, y->bucket}, {"module", x->module, y->module},
-        {"stage", x->stage, y->stage}, {"micro-batch", x->micro_batch, y->micro_batch},
-        {"communicator class", x->comm, y->comm}, {"call", x->call, y->call},
-        {"peer", x->peer, y->peer}, {"operand row", x->operand, y->operand}, {"work index", x->work, y->work},
-        {"number of dependencies", x->n_deps, y->n_deps},
-        {"number of ready gradients", x->n_ready, y->n_ready}};
+    const struct field f[] = {{"stream", x->stream, y->stream},
+                              {"dtype", x->dtype, y->dtype},
+                              {"bytes", x->bytes, y->bytes},
+                              {"work in ps", lw_plan_work_ps(a, x), lw_plan_work_ps(b, y)},
+                              {"flops", x->work < 0 ? -1 : a->works[x->work].flops,
+                               y->work < 0 ? -1 : b->works[y->work].flops},
+                              {"memory traffic", x->work < 0 ? -1 : a->works[x->work].bytes,
+                               y->work < 0 ? -1 : b->works[y->work].bytes},
+                              {"activations kept", x->work < 0 ? 0 : a->works[x->work].keeps_bytes,
+                               y->work < 0 ? 0 : b->works[y->work].keeps_bytes},
+                              {"bucket", x->bucket, y->bucket},
+                              {"module", x->module, y->module},
+                              {"stage", x->stage, y->stage},
+                              {"micro-batch", x->micro_batch, y->micro_batch},
+                              {"communicator class", x->comm, y->comm},
+                              {"call", x->call, y->call},
+                              {"peer", x->peer, y->peer},
+                              {"operand row", x->operand, y->operand},
+                              {"work index", x->work, y->work},
+                              {"number of dependencies", x->n_deps, y->n_deps},
+                              {"number of ready gradients", x->n_ready, y->n_ready}};
 
     if (x->kind != y->kind)
         return say(d, "%s, op %d: %s in the first plan, %s in the second", what, i,
@@ -385,8 +398,8 @@ bool lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b, char *text, 
         buckets_differ(&d) || shards_differ(&d) || passes_differ(&d) || programs_differ(&d))
         return true;
     return strcmp(a->hash, b->hash) != 0 &&
-           say(&d, "the tables of works or operands are laid out differently (hash %s, %s)", a->hash,
-               b->hash);
+           say(&d, "the tables of works or operands are laid out differently (hash %s, %s)",
+               a->hash, b->hash);
 }
 
 void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t first, int32_t n,

@@ -29,10 +29,12 @@ static enum lw_status figures_of(const struct lw_device *d, enum lw_dtype dtype,
     double share = lw_figure_is_set(d->gemm_efficiency) ? d->gemm_efficiency.value : 1;
 
     if (!lw_figure_is_set(peak) || !lw_figure_is_set(bytes))
-        return lw_fail(err, LW_ENOTSUP, "device '%s' gives no %s: times cannot be changed from or to "
-                                        "it", d->kind, lw_figure_is_set(peak)
-                                                           ? "memory_bytes_per_s"
-                                                           : "peak_flops of the parameters' type");
+        return lw_fail(err, LW_ENOTSUP,
+                       "device '%s' gives no %s: times cannot be changed from or to "
+                       "it",
+                       d->kind,
+                       lw_figure_is_set(peak) ? "memory_bytes_per_s"
+                                              : "peak_flops of the parameters' type");
     *f = (struct figures){peak.value * share, bytes.value};
     return LW_OK;
 }

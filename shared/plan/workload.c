@@ -211,7 +211,8 @@ static enum lw_status check_sparse(const struct lw_workload *w, int32_t i, struc
     LW_TRY(at_least(err, "sparse", i, "row_numel", x->row_numel, 1));
     LW_TRY(at_least(err, "sparse", i, "touched_rows", x->touched_rows, 1));
     if (p->numel % x->row_numel != 0)
-        return bad(err, "sparse", i, "row_numel", x->row_numel, "a divisor of the parameter's numel");
+        return bad(err, "sparse", i, "row_numel", x->row_numel,
+                   "a divisor of the parameter's numel");
     if (x->touched_rows > p->numel / x->row_numel)
         return bad(err, "sparse", i, "touched_rows", x->touched_rows,
                    "at most the parameter's numel / row_numel");

@@ -63,7 +63,8 @@ static enum lw_status only_grid_options(const struct lw_plan_source *src,
                        "-c, -s and --ranks need -w FILE: a grid alone has no cluster "
                        "and no strategy");
     if (q->lower && strcmp(q->lower, "messages") != 0 && strcmp(q->lower, "shards") != 0)
-        return lw_fail(err, LW_EINVAL, "--lower: unknown value '%s'; expected one of messages, shards", q->lower);
+        return lw_fail(err, LW_EINVAL,
+                       "--lower: unknown value '%s'; expected one of messages, shards", q->lower);
     return LW_OK;
 }
 

@@ -86,8 +86,9 @@ enum lw_status lw_summary_csv(const struct lw_summary *s, FILE *f, struct lw_err
 
     for (int32_t i = 0; t && i < s->n_ranks; i++) {
         const struct measured_ns n = round_measure(&s->ranks[i]);
-        const lw_ns v[] = {n.period, n.part[LW_PERIOD_COMPUTE], n.copy_busy, n.comm_busy, n.exposed_comm,
-                           n.part[LW_PERIOD_IDLE], n.part[LW_PERIOD_COPY]};
+        const lw_ns v[] = {
+            n.period,       n.part[LW_PERIOD_COMPUTE], n.copy_busy,           n.comm_busy,
+            n.exposed_comm, n.part[LW_PERIOD_IDLE],    n.part[LW_PERIOD_COPY]};
         lw_table_cell(t, "%d", s->ranks[i].rank);
         for (size_t k = 0; k < sizeof v / sizeof *v; k++)
             lw_table_cell(t, "%lld", (long long)v[k]);

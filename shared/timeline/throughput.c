@@ -107,8 +107,8 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
         t.samples_per_s = (double)t.samples / s;
         t.tokens_per_s = t.tokens > 0 ? (double)t.tokens / s : NAN;
         t.model_flops = model_flops(w, (double)t.samples);
-        t.hardware_flops = t.model_flops + recomputed_flops(w, p->strategy->recompute, t.model_flops,
-                                                            (double)t.samples);
+        t.hardware_flops = t.model_flops + recomputed_flops(w, p->strategy->recompute,
+                                                            t.model_flops, (double)t.samples);
         if (c)
             t.peak_flops_per_s = known(c->device.peak_flops[main_dtype(w)]);
     }

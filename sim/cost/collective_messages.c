@@ -107,7 +107,8 @@ static enum lw_status size_parts(struct sim_schedule *s, struct lw_err *err)
         s->n_steps *= 2;
     if (s->algorithm != LW_REDUCER_RING)
         s->n_crossing = (s->n + s->n_nodes - 1) / s->n_nodes;
-    s->blocking = s->algorithm == LW_REDUCER_PAIRWISE || (hierarchical && s->op == LW_OP_ALL_TO_ALL);
+    s->blocking =
+        s->algorithm == LW_REDUCER_PAIRWISE || (hierarchical && s->op == LW_OP_ALL_TO_ALL);
     return LW_OK;
 }
 

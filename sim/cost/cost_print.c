@@ -10,7 +10,8 @@
 #include "sim/cost/hfreduce.h"
 
 /* Where hfreduce is asked for: the rate at which each of its resources would let it run. */
-static bool ceilings_of(const struct lw_cluster *c, const struct sim_cost_answers *a, struct sim_hfreduce *h)
+static bool ceilings_of(const struct lw_cluster *c, const struct sim_cost_answers *a,
+                        struct sim_hfreduce *h)
 {
     const struct lw_cost_query *q = &a->query[0];
 
@@ -29,10 +30,12 @@ static void print_ceilings(const struct lw_cluster *c, const struct sim_cost_ans
         if (h.bytes_per_s[k] > 0)
             fprintf(f, "%s %s %.3f GB/s", k ? "," : "", sim_ceiling_name((enum sim_ceiling)k),
                    h.bytes_per_s[k] / 1e9);
-    fprintf(f, " (%d touches of host memory per byte), and what filling its pipeline costs\n", h.touches);
+    fprintf(f, " (%d touches of host memory per byte), and what filling its pipeline costs\n",
+            h.touches);
 }
 
-static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c, const struct sim_cost_answers *a)
+static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c,
+                         const struct sim_cost_answers *a)
 {
     static const char *const keys[] = {"memory", "pcie", "bridge", "nic"};
     struct sim_hfreduce h;
@@ -55,8 +58,10 @@ static void print_doubt(const struct lw_cluster *c, const struct sim_cost_answer
     char buf[32];
 
     if (ratio > 0 && (ratio > 2 || ratio < .5))
-        fprintf(f, "note: at %s the table takes %.2g times NCCL's model on the links of '%s': was it "
-                   "measured on this fabric?\n", lw_format_bytes(buf, bytes), ratio, c->name);
+        fprintf(f,
+                "note: at %s the table takes %.2g times NCCL's model on the links of '%s': was it "
+                "measured on this fabric?\n",
+                lw_format_bytes(buf, bytes), ratio, c->name);
 }
 
 /* Each model's source once: they are long, and mostly the same for all sizes. */

@@ -16,9 +16,11 @@
 
 static enum lw_status missing(const struct lw_cluster *c, const char *what, struct lw_err *err)
 {
-    return lw_fail(err, LW_ENOTSUP,
-                   "hfreduce: cluster '%s' gives no %s: choose fire-flyer, or add the figure to its "
-                   "file", c->name, what);
+    return lw_fail(
+        err, LW_ENOTSUP,
+        "hfreduce: cluster '%s' gives no %s: choose fire-flyer, or add the figure to its "
+        "file",
+        c->name, what);
 }
 
 const char *sim_ceiling_name(enum sim_ceiling k)
@@ -50,7 +52,8 @@ static enum lw_status device_ceilings(const struct lw_cluster *c, int32_t g, int
     if (!bridge || !lw_figure_is_set(bridge->bytes_per_s))
         return LW_OK;
     double sharers = lw_figure_is_set(bridge->n_sharers) ? bridge->n_sharers.value : 1;
-    x->bytes_per_s[SIM_CEILING_BRIDGE] = bridge->bytes_per_s.value / 2 / (sharers < g ? sharers : g);
+    x->bytes_per_s[SIM_CEILING_BRIDGE] =
+        bridge->bytes_per_s.value / 2 / (sharers < g ? sharers : g);
     source[SIM_CEILING_BRIDGE] = bridge->bytes_per_s.source;
     return LW_OK;
 }

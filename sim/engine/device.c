@@ -114,7 +114,8 @@ int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_
 
 static int64_t memory_share(const struct lw_cluster *c, double bytes, lw_ps time)
 {
-    double share = bytes / ((double)time / (double)LW_PS_PER_S) / c->device.memory_bytes_per_s.value;
+    double share =
+        bytes / ((double)time / (double)LW_PS_PER_S) / c->device.memory_bytes_per_s.value;
 
     return share < 1 ? (int64_t)(share * (double)SIM_FULL_RATE + 0.5) : SIM_FULL_RATE;
 }

@@ -209,7 +209,8 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_COLLECTIVE:
         if (op->comm < 0 || e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank] < 0)
-            return lw_fail(e->err, LW_EPLAN, "op %d (%s): rank %d is in no group of its communicator",
+            return lw_fail(e->err, LW_EPLAN,
+                           "op %d (%s): rank %d is in no group of its communicator",
                            (int32_t)(op - e->plan->ops), lw_op_name(op->kind), rank);
         return sim_collective_enter(e, rank, unit);
     case LW_CLASS_P2P:
@@ -299,9 +300,10 @@ static void report(const struct sim_engine *e)
 /* Sums of time stop at this value (shared/base/checked.h). */
 static enum lw_status time_is_over(const struct sim_engine *e)
 {
-    return lw_fail(e->err, LW_EINVAL, "the simulated time passes 2^63 ps (106 days) after %lld events: "
-                                      "longer runs cannot be simulated; shorten the times of the "
-                                      "workload or the cluster, or --steps",
+    return lw_fail(e->err, LW_EINVAL,
+                   "the simulated time passes 2^63 ps (106 days) after %lld events: "
+                   "longer runs cannot be simulated; shorten the times of the "
+                   "workload or the cluster, or --steps",
                    (long long)e->stats->n_events);
 }
 

@@ -33,7 +33,8 @@ static void send(struct run *x, const struct sim_transfer *m, int64_t step)
 {
     lw_ps time, latency;
 
-    x->links->time(x->links->ctx, m, lw_mul_sat((int64_t)m->count * m->each, x->s->piece_bytes), &time, &latency);
+    x->links->time(x->links->ctx, m, lw_mul_sat((int64_t)m->count * m->each, x->s->piece_bytes),
+                   &time, &latency);
     if (x->links->extra)
         time = lw_add_sat(time, x->links->extra(x->links->ctx, m->from, step));
     if (x->s->blocking) {

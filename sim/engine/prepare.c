@@ -365,13 +365,13 @@ static enum lw_status choose_ring(struct sim_engine *e)
     e->stats->ring_by_events = e->ring_by_events;
     for (int32_t i = 0; e->ring_by_events && i < e->plan->n_ops; i++)
         if (is_scheduled(e, &e->plan->ops[i]))
-            return lw_fail(e->err, LW_ENOTSUP,
-                           "op %d (%s): at chunk detail only rings can share links or go by events; "
-                           "its communicator '%s' goes by %s: choose --detail collective or --reducer "
-                           "ring", i, lw_op_name(e->plan->ops[i].kind),
-                           e->plan->comms[e->plan->ops[i].comm].name,
-                           lw_reducer_name(sim_reducer_of(e, e->plan->ops[i].comm,
-                                                          e->plan->ops[i].kind)));
+            return lw_fail(
+                e->err, LW_ENOTSUP,
+                "op %d (%s): at chunk detail only rings can share links or go by events; "
+                "its communicator '%s' goes by %s: choose --detail collective or --reducer "
+                "ring",
+                i, lw_op_name(e->plan->ops[i].kind), e->plan->comms[e->plan->ops[i].comm].name,
+                lw_reducer_name(sim_reducer_of(e, e->plan->ops[i].comm, e->plan->ops[i].kind)));
     return LW_OK;
 }
 
@@ -388,10 +388,11 @@ static enum lw_status check_reducers(const struct sim_engine *e)
         enum lw_reducer_kind k = sim_reducer_of(e, op->comm, op->kind);
         bool by_table = k == LW_REDUCER_AUTO || k == LW_REDUCER_RING || k == LW_REDUCER_GLOO;
         if (sim_nccl_is_asked(e->cluster, k) && e->options.detail == LW_SIM_CHUNK)
-            return lw_fail(e->err, LW_ENOTSUP,
-                           "communicator '%s' asks for the reducer %s, whose messages are not modelled: "
-                           "choose --detail collective, or --reducer auto for a ring at chunk detail",
-                           p->comms[op->comm].name, lw_reducer_name(k));
+            return lw_fail(
+                e->err, LW_ENOTSUP,
+                "communicator '%s' asks for the reducer %s, whose messages are not modelled: "
+                "choose --detail collective, or --reducer auto for a ring at chunk detail",
+                p->comms[op->comm].name, lw_reducer_name(k));
         by_table |= sim_nccl_is_asked(e->cluster, k);
         if (!by_table && !sim_algorithm_does(k, op->kind))
             return lw_fail(e->err, LW_ENOTSUP,

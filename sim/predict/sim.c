@@ -169,7 +169,8 @@ static void list_exceptions(const struct sim_engine *e, struct lw_sim_stats *s)
 
     for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
         const struct lw_exception *x = &e->cluster->exceptions[i];
-        const char *why = x->rank < e->given->n_ranks && x->rank_to < e->given->n_ranks ? "" : outside;
+        const char *why =
+            x->rank < e->given->n_ranks && x->rank_to < e->given->n_ranks ? "" : outside;
         if (x->rank_to >= 0)
             term(s, "slow_link", x->speed, "exception of the cluster", why);
         else if (x->speed != 1)

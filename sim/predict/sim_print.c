@@ -143,8 +143,10 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
         fprintf(f, "cluster '%s' is not calibrated: its figures are not measured on the machine\n",
                 r->cluster->name);
     if (r->n_like > 0)
-        lw_printf_paragraph(f, "runs like this one (%s): n %d, mean error %.1f %%, p90 %.1f %% of the "
-                            "step", r->like, r->n_like, r->mean_like_pct, r->p90_like_pct);
+        lw_printf_paragraph(f,
+                            "runs like this one (%s): n %d, mean error %.1f %%, p90 %.1f %% of the "
+                            "step",
+                            r->like, r->n_like, r->mean_like_pct, r->p90_like_pct);
     if (r->n_past > 0)
         fprintf(f, "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d "
                    "compared\n", r->mean_past_pct, r->max_past_pct, r->n_past);
@@ -326,7 +328,8 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     if (r->samples->n > 0)
         text_samples(r, f);
     lw_summary_text(s, f);
-    fprintf(f, "of all ranks' time: waiting for pipeline neighbours (bubble) %.4f, computing %.4f\n",
+    fprintf(f,
+            "of all ranks' time: waiting for pipeline neighbours (bubble) %.4f, computing %.4f\n",
             s->bubble_ratio, s->compute_share);
     struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
     lw_throughput_text(&t, f);
@@ -584,7 +587,8 @@ enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format
     if (status == LW_OK && format == LW_FORMAT_JSON)
         print_json(r, &l, f);
     else if (status == LW_OK)
-        status = format == LW_FORMAT_CSV ? lw_summary_csv(r->summary, f, err) : print_text(r, &l, f, err);
+        status = format == LW_FORMAT_CSV ? lw_summary_csv(r->summary, f, err)
+                                         : print_text(r, &l, f, err);
     lw_free(l.v);
     return status;
 }

@@ -113,7 +113,8 @@ static void put_shown(FILE *to, const char *text)
 /* The command that begins at *at; *at goes to the first line that it prints. */
 static void take_command(const struct page *p, int *at, char words[4 * LINE])
 {
-    size_t n = (size_t)snprintf(words, 4 * LINE, "export PATH=$(dirname $L):$PATH; %s", p->line[(*at)++] + 6);
+    size_t n = (size_t)snprintf(words, 4 * LINE, "export PATH=$(dirname $L):$PATH; %s",
+                                p->line[(*at)++] + 6);
 
     while (n > 0 && words[n - 1] == '\\' && *at < p->n) {
         words[n - 1] = ' ';
@@ -213,7 +214,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(predict_shows_what_is_printed, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(replay_shows_what_is_printed, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(compare_shows_what_is_printed, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(validate_shows_what_is_printed, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(validate_shows_what_is_printed, fixture_open,
+                                        fixture_close),
     };
 
     return cmocka_run_group_tests_name("guides", tests, NULL, NULL);

@@ -87,12 +87,14 @@ static void pipelines_run_as_processes(void **state)
 {
     (void)state;
     expect("model mlp --layers 4 --width 8 -o w.json", 0, "wrote w.json");
-    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --schedule zb-h1 --spawn --compute "
-           "sleep --steps 2 --no-db --optimizer adam --consolidate 3 --format json", 0,
-           "\"verified\": true");
-    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 1 --spawn --compute sleep "
-           "--steps 2 --no-db --optimizer adam --consolidate 0 --format json", 0,
-           "\"verified\": true");
+    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --schedule zb-h1 --spawn "
+           "--compute "
+           "sleep --steps 2 --no-db --optimizer adam --consolidate 3 --format json",
+           0, "\"verified\": true");
+    expect(
+        "exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 1 --spawn --compute sleep "
+        "--steps 2 --no-db --optimizer adam --consolidate 0 --format json",
+        0, "\"verified\": true");
 }
 
 static void a_step_beyond_its_time_is_stored_as_timeout(void **state)
@@ -115,10 +117,12 @@ static void wrong_usage_is_said(void **state)
     expect("exec nowhere.json --no-db", 1, "nowhere.json");
     expect("calibrate", 2, "needs -o FILE");
     expect("calibrate -o c.json --ranks 0", 2, "from 1");
-    expect("exec good.json --optimizer adam --momentum 1", 2, "--momentum 1: beta1 of adam must be below 1");
+    expect("exec good.json --optimizer adam --momentum 1", 2,
+           "--momentum 1: beta1 of adam must be below 1");
     expect("exec good.json --momentum 2", 2, "'2' is not a number from 0 to 1");
     expect("exec good.json --optimizer sgd --momentum 0.5", 2, "--optimizer sgd has none");
-    expect("exec good.json -w w.json --clip 1e300", 2, "'1e300' is not a number of 0 or more, below 1e300");
+    expect("exec good.json -w w.json --clip 1e300", 2,
+           "'1e300' is not a number of 0 or more, below 1e300");
 }
 
 static void backends_are_listed_with_reasons(void **state)

@@ -670,7 +670,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (gx < 1 || gy != 1 || gz != 1 || bx < 1 || bx > 1024 || by != 1 || bz != 1 || shared || extra)
+    if (gx < 1 || gy != 1 || gz != 1 || bx < 1 || bx > 1024 || by != 1 || bz != 1 || shared ||
+        extra)
         return CUDA_ERROR_INVALID_VALUE;
     c = command_new(KERNEL, f->size);
     memcpy(c->args, params[0], f->size);

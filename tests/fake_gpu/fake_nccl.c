@@ -648,8 +648,8 @@ static bool shares_device(const struct ncclComm *c)
     for (int r = 0; r < c->n_ranks; r++)
         if (r != c->rank && atomic_load(&c->shared->device[r]) == mine) {
             snprintf(last_error, sizeof last_error,
-                     "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", c->rank, r,
-                     (unsigned)mine - 1);
+                     "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", c->rank,
+                     r, (unsigned)mine - 1);
             return fake_env_int("FAKE_NCCL_SHARE", 0) == 0;
         }
     return false;

@@ -156,7 +156,8 @@ static void plans_have_their_committed_hashes(void **state)
     fclose(f);
     assert_true(n >= N_DRAWN);
     if (differ)
-        fail_msg("%d of %d plans differ; if they are meant to, run 'make golden-update'", differ, n);
+        fail_msg("%d of %d plans differ; if they are meant to, run 'make golden-update'", differ,
+                 n);
 }
 
 int main(void)

@@ -319,7 +319,8 @@ void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
         lw_sim_run_classes(plan, c, &o, &classes, s, &err) != LW_OK)
         fail_msg("%s", err.msg);
     o.no_fold = true;
-    if (lw_sim_run(plan, c, &o, &all, s, &err) != LW_OK || lw_timeline_check(t, plan, &err) != LW_OK)
+    if (lw_sim_run(plan, c, &o, &all, s, &err) != LW_OK ||
+        lw_timeline_check(t, plan, &err) != LW_OK)
         fail_msg("%s", err.msg);
     expect_same_rows(t, &all);
     expect_same_summary(&classes, &all, plan, c, o);

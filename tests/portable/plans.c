@@ -36,15 +36,23 @@ static void draw(uint64_t *x, bool mixed, struct model *k)
     k->w.from.rank = k->w.from.step = -1;
     k->w.recorded.step_ps = k->w.recorded.step_spread_ps = -1;
     for (int32_t m = 0; m < k->w.n_modules; m++)
-        k->modules[m] = (struct lw_module){
-            .name = "m", .forward_ps = next(x, 1000000000), .backward_input_ps = next(x, 1000000000),
-            .backward_weight_ps = next(x, 1000000000), .forward_flops = next(x, 1000000000000),
-            .forward_bytes = -1, .output_bytes = -1, .kept_bytes = {-1, -1, -1}};
+        k->modules[m] = (struct lw_module){.name = "m",
+                                           .forward_ps = next(x, 1000000000),
+                                           .backward_input_ps = next(x, 1000000000),
+                                           .backward_weight_ps = next(x, 1000000000),
+                                           .forward_flops = next(x, 1000000000000),
+                                           .forward_bytes = -1,
+                                           .output_bytes = -1,
+                                           .kept_bytes = {-1, -1, -1}};
     for (int32_t i = 0; i < k->w.n_params; i++)
-        k->params[i] = (struct lw_param){
-            .name = "p", .numel = next(x, 4000000), .dtype = mixed && next(x, 3) == 0 ? LW_BF16 : LW_F32,
-            .module = i * k->w.n_modules / k->w.n_params, .tied = -1, .trainable = true,
-            .used = true, .ready_ps = -1};
+        k->params[i] = (struct lw_param){.name = "p",
+                                         .numel = next(x, 4000000),
+                                         .dtype = mixed && next(x, 3) == 0 ? LW_BF16 : LW_F32,
+                                         .module = i * k->w.n_modules / k->w.n_params,
+                                         .tied = -1,
+                                         .trainable = true,
+                                         .used = true,
+                                         .ready_ps = -1};
 }
 
 /* Latencies and bandwidths that no double holds exactly. */

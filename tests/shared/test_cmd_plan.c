@@ -62,8 +62,9 @@ static void bad_input_is_refused_in_one_line(void **state)
            "--bucket-policy: unknown value 'nope'; expected one of c10d-2020");
     expect("plan -w w.json --dp 2 --ranks 3", 2,
            "--ranks 3, but --dp 2, --pp 1, --tp 1 and --cp 1 make 2 ranks");
-    expect("plan -w w.json --dp 4194305", 1, "--dp 4194305, --pp 1, --tp 1 and --cp 1 make more than the "
-                                             "4194304 ranks that a plan may have");
+    expect("plan -w w.json --dp 4194305", 1,
+           "--dp 4194305, --pp 1, --tp 1 and --cp 1 make more than the "
+           "4194304 ranks that a plan may have");
     expect("plan -w absent.json", 1, "absent.json");
     expect("plan -w w.json --pp 2000", 1, "2000");
     expect("plan a.json --dp 2", 2, "plan file 'a.json' holds its strategy: --dp needs -w");

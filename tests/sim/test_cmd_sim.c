@@ -151,7 +151,8 @@ static void cost_prints_time_and_bandwidths(void **unused)
            "\"time_ns\": 2355810,");
     expect("cost -c eight.json --bytes 64MiB --algorithm one_shot --format json", 0,
            "\"time_ns\": 9395741,");
-    expect("cost -c eight.json --algorithm spiral", 2, "unknown value 'spiral'; expected one of auto, ring, tree");
+    expect("cost -c eight.json --algorithm spiral", 2,
+           "unknown value 'spiral'; expected one of auto, ring, tree");
     expect("cost -c eight.json --algorithm nvls", 1, "no model of all_reduce by nvls");
     expect("cost -c fire-flyer --ranks 16", 0, "host bridge 8.100 GB/s, NIC 12.500 GB/s");
     expect("cost -c eight.json --op all_or_nothing", 2, "all_or_nothing");
@@ -176,8 +177,9 @@ static void bench_simulates_the_oracles(void **unused)
     expect("bench 3d --ranks 100", 1, "no multiple of 128");
     expect("bench store --ranks 4 --format json", 0, "\"n_events\": 960,"); /* 8 x 4 x 30 ops */
     expect("bench w-ar --ranks 8 --no-fold", 0, "112"); /* messages: 2 x 8 x 7 */
-    expect("bench nothing", 2, "no benchmark 'nothing': w-ar, w-ddp, 3d, streams, queue, cost, plan, "
-                               "plan-3d, store, dispatch, by-hand, overlap, import");
+    expect("bench nothing", 2,
+           "no benchmark 'nothing': w-ar, w-ddp, 3d, streams, queue, cost, plan, "
+           "plan-3d, store, dispatch, by-hand, overlap, import");
     expect("bench queue --jitter-ns 4", 2, "queue simulates nothing");
     expect("bench plan --method events", 2, "plan simulates nothing");
     expect("bench store --no-fold", 2, "store simulates nothing");

@@ -41,7 +41,8 @@ static void holds(const char *words)
 static void links_are_written_through(void **state)
 {
     (void)state;
-    holds("mkdir d && echo '{\"lapwing\": 1}' > d/real && ln -s d/real l1 && ln -s l1 l2 && ln -s d/new l3 &&"
+    holds("mkdir d && echo '{\"lapwing\": 1}' > d/real && ln -s d/real l1 && ln -s l1 l2 && ln -s "
+          "d/new l3 &&"
           "$L plan -w w.json -o l2 && test -L l1 && test -L l2 && grep -q lapwing d/real");
     holds("$L plan -w w.json -o l3 && test -L l3 && grep -q lapwing d/new");
     holds("ln -s \"$PWD/d/absolute\" l4 && $L plan -w w.json -o l4 && grep -q lapwing d/absolute");

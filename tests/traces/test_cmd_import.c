@@ -54,10 +54,14 @@ static void inspect_prints_a_line_per_window_kernel_and_step(void **state)
 {
     (void)state;
     fixture_put(fixture_path("t.json"),
-                "[{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#3\",\"pid\":1,\"tid\":1,\"ts\":0,\"dur\":100},"
-                "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"l\",\"pid\":1,\"tid\":1,\"ts\":5,\"dur\":1,\"args\":{\"correlation\":1}},"
-                "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_AllReduce\",\"pid\":0,\"tid\":7,\"ts\":10,\"dur\":4,"
-                "\"args\":{\"stream\":7,\"correlation\":1,\"Collective name\":\"allreduce\",\"In msg nelems\":8,\"Out msg nelems\":8,"
+                "[{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#3\",\"pid\":1,"
+                "\"tid\":1,\"ts\":0,\"dur\":100},"
+                "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"l\",\"pid\":1,\"tid\":1,\"ts\":"
+                "5,\"dur\":1,\"args\":{\"correlation\":1}},"
+                "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_AllReduce\",\"pid\":0,"
+                "\"tid\":7,\"ts\":10,\"dur\":4,"
+                "\"args\":{\"stream\":7,\"correlation\":1,\"Collective name\":\"allreduce\",\"In "
+                "msg nelems\":8,\"Out msg nelems\":8,"
                 "\"dtype\":\"Half\",\"Group size\":2}}]");
     run_ok("inspect t.json --format csv");
     const char *whole = strstr(out, ",whole,"), *comm = strstr(out, ",comm,ProfilerStep#3");
@@ -229,7 +233,8 @@ static void bad_input_gets_one_line_exit_1_and_no_output(void **state)
         {"import absent.json -o o.json", "absent.json: cannot open"},
         {"import text.json -o o.json", "text.json"},
         {"import cut.json -o o.json", "cut.json"},
-        {"import cut.json.gz -o o.json", "cut.json.gz: byte 5000: the gzip data ends too early (truncated)"},
+        {"import cut.json.gz -o o.json",
+         "cut.json.gz: byte 5000: the gzip data ends too early (truncated)"},
         {"import sum.json.gz -o o.json", "the gzip data is damaged (incorrect data check)"},
         {"import nostep.json -o o.json", "no training step: expected ProfilerStep#N"},
         {"import other.json -o o.json", "no \"traceEvents\""},
@@ -255,10 +260,12 @@ static void bad_input_gets_one_line_exit_1_and_no_output(void **state)
 
     (void)state;
     fixture_put(fixture_path("text.json"), "hello, world\n");
-    fixture_put(fixture_path("cut.json"), "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"na");
+    fixture_put(fixture_path("cut.json"),
+                "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"na");
     fixture_put(fixture_path("other.json"), "{\"lapwing\": 1}");
     fixture_put(fixture_path("badside.json"), "{\"lapwing\": 2, \"kind\": \"recording\"}");
-    fixture_put(fixture_path("nostep.json"), "[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"ts\":0,\"dur\":1}]");
+    fixture_put(fixture_path("nostep.json"),
+                "[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"ts\":0,\"dur\":1}]");
     copy_damaged("traces/recorded/gpt6__local.rank0.json.gz", "cut.json.gz", 5000, 0);
     copy_damaged("traces/recorded/gpt6__local.rank0.json.gz", "sum.json.gz", 0, 6);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -126,8 +126,8 @@ static bool same_table(const struct reading *a, const struct reading *b)
            a->n_nodes == b->n_nodes;
 }
 
-static enum lw_status fill_table(const struct traces_recorded *c, const struct reading *r, int64_t n,
-                                 struct traces_bench *out, struct lw_err *err)
+static enum lw_status fill_table(const struct traces_recorded *c, const struct reading *r,
+                                 int64_t n, struct traces_bench *out, struct lw_err *err)
 {
     struct traces_bench_table *t = &out->tables[out->n];
     int64_t n_seen = 0;
@@ -139,8 +139,10 @@ static enum lw_status fill_table(const struct traces_recorded *c, const struct r
     for (int64_t i = 0, next; i < n; i = next) {
         for (next = i + 1; next < n && r[next].bytes == r[i].bytes; next++)
             ;
-        t->rows[t->n_rows++] = (struct traces_bench_row){
-            .bytes = r[i].bytes, .time = r[i + (next - i - 1) / 2].ns * LW_PS_PER_NS, .in_place = -1};
+        t->rows[t->n_rows++] =
+            (struct traces_bench_row){.bytes = r[i].bytes,
+                                      .time = r[i + (next - i - 1) / 2].ns * LW_PS_PER_NS,
+                                      .in_place = -1};
     }
     for (int64_t i = 0; i < n; i++)
         n_seen += r[i].n_seen;
@@ -189,8 +191,8 @@ static enum lw_status refuse(const struct traces_recorded *c, int n, struct lw_e
     return LW_OK;
 }
 
-enum lw_status traces_recorded_tables(const struct traces_recorded *c, int n, struct traces_bench *out,
-                                   struct lw_err *err)
+enum lw_status traces_recorded_tables(const struct traces_recorded *c, int n,
+                                      struct traces_bench *out, struct lw_err *err)
 {
     struct traces_bench b = {.file = c[0].file, .version = ""};
     struct collected k = {0};

@@ -139,7 +139,8 @@ static enum lw_status read_span(struct reader *r, struct lw_err *err)
 }
 
 /* "# library nccl 2.28.9": the rest of the line after the key. */
-static enum lw_status read_head(struct reader *r, const char *p, const char *end, struct lw_err *err)
+static enum lw_status read_head(struct reader *r, const char *p, const char *end,
+                                struct lw_err *err)
 {
     static const struct {
         const char *key;
@@ -160,7 +161,8 @@ static enum lw_status read_head(struct reader *r, const char *p, const char *end
     return LW_OK;
 }
 
-static enum lw_status read_line(struct reader *r, const char *p, const char *end, struct lw_err *err)
+static enum lw_status read_line(struct reader *r, const char *p, const char *end,
+                                struct lw_err *err)
 {
     if (p == end || *p == '#')
         return read_head(r, p, end, err);
@@ -218,7 +220,8 @@ void traces_recorded_free(struct traces_recorded *c)
     *c = (struct traces_recorded){0};
 }
 
-int64_t traces_recorded_bytes(const struct traces_recorded *c, const struct traces_recorded_call *call)
+int64_t traces_recorded_bytes(const struct traces_recorded *c,
+                              const struct traces_recorded_call *call)
 {
     int32_t n = c->comms[call->comm].n_ranks;
     bool each = call->op == LW_OP_ALL_GATHER || call->op == LW_OP_REDUCE_SCATTER ||

@@ -122,8 +122,10 @@ static enum lw_status fill_workload(const struct lw_groundtruth *g, struct lw_wo
     const struct lw_gt_profile *p = choose_profile(g, &note);
 
     if (!p)
-        return lw_fail(err, LW_EFORMAT, "%s: neither ddp.no_sync nor local has a backward time with "
-                       "grad_ready (order, ready_s)", g->file);
+        return lw_fail(err, LW_EFORMAT,
+                       "%s: neither ddp.no_sync nor local has a backward time with "
+                       "grad_ready (order, ready_s)",
+                       g->file);
     w->modules = lw_arena_alloc(&w->arena, 1, sizeof *w->modules);
     w->notes = lw_arena_alloc(&w->arena, 1, sizeof *w->notes);
     w->name = lw_arena_strdup(&w->arena, g->model);

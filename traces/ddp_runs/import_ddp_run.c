@@ -350,8 +350,9 @@ static enum lw_status check(const struct reader *r, const char *name, struct lw_
         return lw_fail(err, LW_EFORMAT, "%s: at schema: found \"%.40s\", expected \"%s1\"", name,
                        r->schema, SCHEMA);
     if (strcmp(r->schema, SCHEMA "1") != 0)
-        return lw_fail(err, LW_ENOTSUP, "%s: at schema: found \"%.40s\"; this program reads \"%s1\"",
-                       name, r->schema, SCHEMA);
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: at schema: found \"%.40s\"; this program reads \"%s1\"", name,
+                       r->schema, SCHEMA);
     if (!*g->model || !*g->net)
         return lw_fail(err, LW_EFORMAT, "%s: needs \"model_name\" and \"net_name\"", name);
     if (g->n_params == 0)
@@ -361,8 +362,10 @@ static enum lw_status check(const struct reader *r, const char *name, struct lw_
                        "nothing is known of the network", name);
     for (int i = 0; i < LW_GROUNDTRUTH_RANKS; i++)
         if (!g->no_sync[i].there || g->no_sync[i].step <= 0)
-            return lw_fail(err, LW_EFORMAT, "%s: at ddp.no_sync.rank%d.timing.step: no median above "
-                           "0; the step without synchronisation is needed", name, i);
+            return lw_fail(err, LW_EFORMAT,
+                           "%s: at ddp.no_sync.rank%d.timing.step: no median above "
+                           "0; the step without synchronisation is needed",
+                           name, i);
     if (g->n_caps == 0)
         return lw_fail(err, LW_EFORMAT, "%s: at ddp: no configuration cap1, cap25, ...", name);
     return LW_OK;

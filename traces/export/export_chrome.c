@@ -417,8 +417,9 @@ static enum lw_status check(const struct writer *w, struct lw_err *err)
         if (w->t->op[i] < 0 || w->t->op[i] >= w->p->n_ops || w->t->rank[i] < 0 ||
             w->t->rank[i] >= w->p->n_ranks || w->t->stream[i] < 0 ||
             w->t->stream[i] >= w->p->n_streams)
-            return lw_fail(err, LW_EINVAL, "span %lld (rank %d, stream %d, op %d) is not the plan's",
-                           (long long)i, w->t->rank[i], w->t->stream[i], w->t->op[i]);
+            return lw_fail(err, LW_EINVAL,
+                           "span %lld (rank %d, stream %d, op %d) is not the plan's", (long long)i,
+                           w->t->rank[i], w->t->stream[i], w->t->op[i]);
     if (w->e->rank < 0 || w->e->rank >= w->p->n_ranks)
         return lw_fail(err, LW_EINVAL, "rank %d: the run has ranks 0 to %d", w->e->rank,
                        w->p->n_ranks - 1);

@@ -33,8 +33,8 @@ static void assume_memory(const struct lw_trace *t, struct traces_memory *m)
     m->bytes_per_s = rate * 1e9;
     if (device)
         snprintf(m->source, sizeof m->source,
-                 "assumed %d GB/s: '%.60s' is not a known device, --from-device KIND names one", rate,
-                 t->device >= 0 ? lw_trace_text(t, t->device) : "unknown");
+                 "assumed %d GB/s: '%.60s' is not a known device, --from-device KIND names one",
+                 rate, t->device >= 0 ? lw_trace_text(t, t->device) : "unknown");
     else
         snprintf(m->source, sizeof m->source, "assumed %d GB/s for a host", rate);
 }

@@ -150,11 +150,13 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
     snprintf(name, sizeof name, "peak_flops.%s", lw_dtype_name(dtype));
     bool products = lw_work_find(d, LW_WORK_GEMM, dtype, dtype) != NULL;
     bool traffic = lw_work_find(d, LW_WORK_COPY, dtype, dtype) != NULL;
-    if (!products && !lw_figure_is_set(d->peak_flops[dtype]) && lw_figure_is_set(d->peak_flops[LW_F32]))
-        return lw_fail(err, LW_EINVAL,
-                       "device '%s' has no %s, which times by roofline need; choose another --device "
-                       "or --dtype f32",
-                       d->kind, name);
+    if (!products && !lw_figure_is_set(d->peak_flops[dtype]) &&
+        lw_figure_is_set(d->peak_flops[LW_F32]))
+        return lw_fail(
+            err, LW_EINVAL,
+            "device '%s' has no %s, which times by roofline need; choose another --device "
+            "or --dtype f32",
+            d->kind, name);
     if (!products)
         LW_TRY(need(d, d->peak_flops[dtype], name, err));
     if (!products)

@@ -46,9 +46,8 @@ void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t 
     w->buffers = lw_arena_alloc(&w->arena, max_buffers, sizeof *w->buffers);
     b->part_of = lw_alloc((size_t)max_params * sizeof *b->part_of);
     b->launches = lw_calloc((size_t)max_modules + 1, sizeof *b->launches);
-    b->no_memory =
-        b->no_memory || !w->modules || !w->params || !w->ready_order || !w->buffers || !b->part_of ||
-        !b->launches;
+    b->no_memory = b->no_memory || !w->modules || !w->params || !w->ready_order || !w->buffers ||
+                   !b->part_of || !b->launches;
 }
 
 static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)
@@ -141,7 +140,8 @@ static void count_launches(struct traces_builder *b, const struct traces_cost *c
     struct traces_launches *l = &b->launches[b->w.n_modules - 1];
 
     l->n_forward += c->n_forward > 0 ? c->n_forward : c->forward_bytes > 0;
-    l->n_backward += c->n_backward > 0 ? c->n_backward : (c->input_bytes > 0) + (c->weight_bytes > 0);
+    l->n_backward +=
+        c->n_backward > 0 ? c->n_backward : (c->input_bytes > 0) + (c->weight_bytes > 0);
 }
 
 static const char *copy_name(struct traces_builder *b, const char *name)
@@ -414,7 +414,8 @@ static void time_optimizer(struct traces_builder *b)
     const struct lw_work_table *t = optimizer_table(b);
     if (t) {
         b->w.optimizer_ps = lw_work_time(t, 4 * numel);
-        traces_builder_note(b, "optimizer: a measured step of %s (%s)", b->shape.optimizer, t->source);
+        traces_builder_note(b, "optimizer: a measured step of %s (%s)", b->shape.optimizer,
+                            t->source);
         return;
     }
     bool masters = b->item == 2;
@@ -445,9 +446,10 @@ static void note_tables(struct traces_builder *b, const struct lw_work_table *ge
 {
     const struct lw_device *d = b->device;
 
-    traces_builder_note(b, "times by roofline on %s: the longer of a product of as many flops and a "
-                           "copy of half the traffic, as measured over sizes; %s", d->kind,
-                        lw_dtype_name(b->dtype));
+    traces_builder_note(b,
+                        "times by roofline on %s: the longer of a product of as many flops and a "
+                        "copy of half the traffic, as measured over sizes; %s",
+                        d->kind, lw_dtype_name(b->dtype));
     if (gemm)
         traces_builder_note(b, "products: %s", gemm->source);
     else
@@ -465,10 +467,12 @@ static void note_shapes(struct traces_builder *b)
 {
     const struct lw_device *d = b->device;
 
-    traces_builder_note(b, "times by shape on %s: products at %.3g of %.4g flop/s sustained, a tile fills "
-                           "for %.4g steps of k; traffic at %.4g B/s; %s", d->kind,
-                        d->gemm_sustained.value, d->peak_flops[b->dtype].value, d->gemm_fill.value,
-                        d->memory_bytes_per_s.value, lw_dtype_name(b->dtype));
+    traces_builder_note(
+        b,
+        "times by shape on %s: products at %.3g of %.4g flop/s sustained, a tile fills "
+        "for %.4g steps of k; traffic at %.4g B/s; %s",
+        d->kind, d->gemm_sustained.value, d->peak_flops[b->dtype].value, d->gemm_fill.value,
+        d->memory_bytes_per_s.value, lw_dtype_name(b->dtype));
     traces_builder_note(b, "products: %s", d->gemm_sustained.source);
     if (b->shape.tensor > 1)
         traces_builder_note(b, "times are for tensor groups of %lld: each rank's shapes",

@@ -137,8 +137,10 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
         add_block(&t, i);
     add_head(&t);
     traces_builder_buffer(&t.b, s.hidden / s.heads / 2, LW_F32, "model.rotary_emb.inv_freq");
-    traces_builder_note(&t.b, "vocabulary %lld; %lld heads of keys and values; scores by weights of "
-                              "their own", (long long)s.vocab, (long long)s.kv_heads);
+    traces_builder_note(&t.b,
+                        "vocabulary %lld; %lld heads of keys and values; scores by weights of "
+                        "their own",
+                        (long long)s.vocab, (long long)s.kv_heads);
     return transformer_finish(&t, m, w, err);
 }
 

@@ -15,8 +15,11 @@ static void add_patches(struct transformer *t)
     int64_t rows = t->tokens - t->batch, in = CHANNELS * t->b.shape.patch * t->b.shape.patch;
     int64_t flops = 2 * rows * in * h, bytes = item * (rows * in + in * h + rows * h);
     /* the images need no gradient */
-    const struct traces_cost patches = {.forward_flops = flops, .forward_bytes = bytes,
-                                        .weight_flops = flops, .weight_bytes = bytes, .whole = true};
+    const struct traces_cost patches = {.forward_flops = flops,
+                                        .forward_bytes = bytes,
+                                        .weight_flops = flops,
+                                        .weight_bytes = bytes,
+                                        .whole = true};
     const struct traces_cost add = {.forward_bytes = 3 * x, .weight_bytes = x, .whole = true};
 
     transformer_module(t, "conv_proj");
@@ -91,7 +94,8 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
 
     if (s.image % s.patch)
         return lw_fail(err, LW_EINVAL,
-                       "--patch: found %" PRId64 ", allowed: divisors of the image's side, %" PRId64,
+                       "--patch: found %" PRId64
+                       ", allowed: divisors of the image's side, %" PRId64,
                        s.patch, s.image);
     s.kv_heads = s.heads;
     s.ffn = s.ffn ? s.ffn : 4 * s.hidden;

@@ -92,8 +92,9 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_bench *b, i
     LW_TRY(check_devices(b, n, &gpu, err));
     for (int i = 0; i < n; i++)
         n_tables += b[i].n;
-    snprintf(about, sizeof about, "measured collectives of %d file%s: tables alone, no links and no "
-                                  "device rates",
+    snprintf(about, sizeof about,
+             "measured collectives of %d file%s: tables alone, no links and no "
+             "device rates",
              n, n == 1 ? "" : "s");
     c->name = lw_arena_strdup(&c->arena, base_name(b[0].file));
     c->about = lw_arena_strdup(&c->arena, about);

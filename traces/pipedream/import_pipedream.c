@@ -50,8 +50,8 @@ static enum lw_status number(struct text *t, const char *from, const char *end, 
     snprintf(buf, sizeof buf, "%.*s", (int)(len < 63 ? len : 63), from);
     *v = strtod(buf, &stop);
     if (len == 0 || len > 63 || *stop || !(*v >= 0) || *v > 1e15)
-        return lw_fail_at(t->err, LW_EFORMAT, t->name, t->line, "'%s' is not a number from 0 to 1e15",
-                          buf);
+        return lw_fail_at(t->err, LW_EFORMAT, t->name, t->line,
+                          "'%s' is not a number from 0 to 1e15", buf);
     return LW_OK;
 }
 
@@ -291,7 +291,8 @@ static enum lw_status fill_notes(struct build *b)
         "the backward is not divided: all of it counts as input gradient; a gradient is ready when "
         "its node's backward ends",
         "no optimizer and no gaps in the profile: both 0; input nodes (loading data) are left out",
-        "nodes run one after the other in topological order; what skip edges carry past a module is "
+        "nodes run one after the other in topological order; what skip edges carry past a module "
+        "is "
         "not part of its output bytes",
     };
     struct lw_workload *w = b->w;

@@ -151,7 +151,8 @@ static void exclude_broadcasts(struct traces_axis *a, const struct lw_step *s)
             end = t->start_ns[i];
             break;
         }
-    exclude(a, traces_axis_start(a, start), traces_axis_start(a, end < f->end_ns ? end : f->end_ns));
+    exclude(a, traces_axis_start(a, start),
+            traces_axis_start(a, end < f->end_ns ? end : f->end_ns));
 }
 
 static void exclude_on_host(struct traces_axis *a, const struct lw_step *s)

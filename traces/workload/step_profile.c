@@ -210,7 +210,8 @@ static int64_t busy_of(const struct builder *b, const struct marks *m)
     int64_t length = m->end - m->start;
 
     for (int64_t i = 0; i < b->p->ops.n; i++) {
-        int64_t start = b->t->start_ns[b->p->ops.row[i]], end = lw_trace_end_ns(b->t, b->p->ops.row[i]);
+        int64_t start = b->t->start_ns[b->p->ops.row[i]],
+                end = lw_trace_end_ns(b->t, b->p->ops.row[i]);
         start = at_least(start, m->start);
         end = end < m->end ? end : m->end;
         sum += end > start ? end - start : 0;

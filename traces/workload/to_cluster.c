@@ -259,8 +259,9 @@ static enum lw_status fill_link(struct lw_cluster *c, struct lw_err *err)
         return LW_OK;
     int64_t bytes = t->bytes[t->n_rows - 1], n = t->n_ranks;
     double s = (double)t->time_ps[t->n_rows - 1] / 1e12;
-    snprintf(text, sizeof text, "derived from the recorded all-reduces of %d ranks, %lld to %lld bytes",
-             t->n_ranks, (long long)t->bytes[0], (long long)bytes);
+    snprintf(text, sizeof text,
+             "derived from the recorded all-reduces of %d ranks, %lld to %lld bytes", t->n_ranks,
+             (long long)t->bytes[0], (long long)bytes);
     const char *source = lw_arena_strdup(&c->arena, text);
     c->links = lw_arena_alloc(&c->arena, 1, sizeof *c->links);
     if (!source || !c->links)

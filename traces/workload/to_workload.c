@@ -135,8 +135,9 @@ static enum lw_status build_profile(struct importer *m)
         }
         ready = (struct traces_ready){ns, s->n_ready, s->measured.backward_ns};
     }
-    enum lw_status status = traces_profile_build(m->main->file, &m->main->trace, &m->main->steps,
-                                                 m->main->parallel, m->choice->step, &ready, &m->profile, m->err);
+    enum lw_status status =
+        traces_profile_build(m->main->file, &m->main->trace, &m->main->steps, m->main->parallel,
+                             m->choice->step, &ready, &m->profile, m->err);
     lw_arena_free(&scratch);
     if (status == LW_OK && m->measured && !ns)
         stretch_ready(&m->profile, s->measured.backward_ns);

@@ -194,7 +194,8 @@ static void equal_ranks_are_drawn_once(void **state)
     (void)state;
     runs_store(&runs_predicted);
     runs_sql("UPDATE span SET ready_ps = o.ready_ps, start_ps = o.start_ps,"
-             " all_in_ps = o.all_in_ps, end_ps = o.end_ps FROM span AS o WHERE span.rank = 1 AND o.rank = 0 AND"
+             " all_in_ps = o.all_in_ps, end_ps = o.end_ps FROM span AS o WHERE span.rank = 1 AND "
+             "o.rank = 0 AND"
              " o.step = span.step AND o.pass = span.pass AND o.op = span.op");
     char *text = script_of(LW_PLOT_TIMELINE);
     assert_has(text, "set ytics ('ranks 0-1 (2): compute' -1.500, 'comm' -2.500)");

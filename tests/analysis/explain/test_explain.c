@@ -341,7 +341,8 @@ static void what_ifs_are_simulated_or_it_says_why_not(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_step_by_hand_is_charged_by_cause, runs_open, fixture_close),
+        cmocka_unit_test_setup_teardown(a_step_by_hand_is_charged_by_cause, runs_open,
+                                        fixture_close),
         cmocka_unit_test_setup_teardown(the_critical_path_goes_on_at_the_last_rank, runs_open,
                                         fixture_close),
         cmocka_unit_test(waiting_for_a_slow_rank_is_told_from_moving),

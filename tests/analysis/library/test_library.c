@@ -166,7 +166,8 @@ int main(void)
         cmocka_unit_test(errors_are_the_commands_lines),
         cmocka_unit_test_setup_teardown(nothing_else_is_visible, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(the_example_runs, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(python_gets_a_dict_and_columns, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(python_gets_a_dict_and_columns, fixture_open,
+                                        fixture_close),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,8 @@ static void a_database_that_does_not_fit_is_one_line(void **unused)
 {
     (void)unused;
     expect_one_line("$L model mlp -o m.json >log.txt; ulimit -f 16;"
-                    " $L sim -w m.json --dp 2 --spans --db full.db >shown", "lapwing sim: full.db: ");
+                    " $L sim -w m.json --dp 2 --spans --db full.db >shown",
+                    "lapwing sim: full.db: ");
     assert_non_null(strstr(shell("cat shown", NULL), "peak memory"));
 }
 
@@ -70,15 +71,18 @@ static const char *run_on_small_disk(enum how how, int kib)
     char text[2048];
     int rc;
 
-    snprintf(text, sizeof text,
-             "export L LAPWING_PLUGINS=$LAPWING_MPI OMPI_ALLOW_RUN_AS_ROOT=1 "
-             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0; mkdir -p full && unshare -rm sh -c 'mount -t tmpfs -o size=%dk none full || exit 1; "
-             "X=\"timeout 60 %s$L exec -w m.json --dp 3 %s --compute sleep --db full/s.db -q --steps\"; "
-             "$X 60 >out 2>err; echo status $?; cat out; grep lapwing err; "
-             "for p in $(pgrep -x lapwing); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo left; "
-             "done; mount -o remount,size=64M full; $L runs --db full/s.db --format json; "
-             "$X 3 >out 2>&1; echo then $?'",
-             kib, before[how], after[how]);
+    snprintf(
+        text, sizeof text,
+        "export L LAPWING_PLUGINS=$LAPWING_MPI OMPI_ALLOW_RUN_AS_ROOT=1 "
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0; mkdir -p full && unshare "
+        "-rm sh -c 'mount -t tmpfs -o size=%dk none full || exit 1; "
+        "X=\"timeout 60 %s$L exec -w m.json --dp 3 %s --compute sleep --db full/s.db -q --steps\"; "
+        "$X 60 >out 2>err; echo status $?; cat out; grep lapwing err; "
+        "for p in $(pgrep -x lapwing); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo "
+        "left; "
+        "done; mount -o remount,size=64M full; $L runs --db full/s.db --format json; "
+        "$X 3 >out 2>&1; echo then $?'",
+        kib, before[how], after[how]);
     return shell(text, &rc);
 }
 
@@ -97,8 +101,9 @@ static void told_and_over(enum how how, int kib, const char *out)
 {
     if (strncmp(out, "status 1\n", 9) != 0 || times(out, "lapwing exec: ") != 1 ||
         !strstr(out, "lapwing exec: full/s.db: ") || !strstr(out, "verified: ") ||
-        strstr(out, "left\n") || strstr(out, "stored as run") || strstr(out, "\"status\": \"ok\"") ||
-        strstr(out, "\"status\": \"running\"") || !strstr(out, "then 0\n"))
+        strstr(out, "left\n") || strstr(out, "stored as run") ||
+        strstr(out, "\"status\": \"ok\"") || strstr(out, "\"status\": \"running\"") ||
+        !strstr(out, "then 0\n"))
         fail_msg("%s, %d KiB:\n%s", after[how], kib, out);
 }
 
@@ -106,7 +111,8 @@ static bool has_small_disks(void)
 {
     if (system("unshare -rm sh -c 'mount -t tmpfs none /mnt' >/dev/null 2>&1") == 0)
         return true;
-    printf("SKIP a_run_that_cannot_be_stored: no file system of one's own here (unshare -rm, mount)\n");
+    printf("SKIP a_run_that_cannot_be_stored: no file system of one's own here (unshare -rm, "
+           "mount)\n");
     return false;
 }
 

@@ -585,7 +585,8 @@ static void an_older_schema_is_brought_up_to_date_by_a_writer(void **state)
     struct lw_err err = {0};
 
     (void)state;
-    must_do("PRAGMA application_id = 0x4c617077; CREATE TABLE kept (x); INSERT INTO kept VALUES (5)");
+    must_do(
+        "PRAGMA application_id = 0x4c617077; CREATE TABLE kept (x); INSERT INTO kept VALUES (5)");
     refused(LW_STORE_READ, LW_EFORMAT, "written by an older lapwing (schema 0, this one has 5)");
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_close(s);

@@ -158,11 +158,16 @@ static void an_unknown_recorded_device_is_asked_for(void **state)
 
 static const char trace_text[] =
     "{\"deviceProperties\": [{\"name\": \"X\"}], \"traceEvents\": ["
-    "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#1\",\"pid\":1,\"tid\":1,\"ts\":0,\"dur\":200},"
-    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":10,\"dur\":5,\"args\":{\"correlation\":1}},"
-    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaDeviceSynchronize\",\"pid\":1,\"tid\":1,\"ts\":20,\"dur\":100,\"args\":{\"correlation\":2}},"
-    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaDeviceSynchronize\",\"pid\":1,\"tid\":1,\"ts\":190,\"dur\":1,\"args\":{\"correlation\":3}},"
-    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"big_gemm\",\"pid\":0,\"tid\":7,\"ts\":16,\"dur\":104,\"args\":{\"correlation\":1,\"stream\":7}}]}";
+    "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#1\",\"pid\":1,\"tid\":1,"
+    "\"ts\":0,\"dur\":200},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,"
+    "\"ts\":10,\"dur\":5,\"args\":{\"correlation\":1}},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaDeviceSynchronize\",\"pid\":1,\"tid\":1,"
+    "\"ts\":20,\"dur\":100,\"args\":{\"correlation\":2}},"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaDeviceSynchronize\",\"pid\":1,\"tid\":1,"
+    "\"ts\":190,\"dur\":1,\"args\":{\"correlation\":3}},"
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"big_gemm\",\"pid\":0,\"tid\":7,\"ts\":16,\"dur\":"
+    "104,\"args\":{\"correlation\":1,\"stream\":7}}]}";
 
 static void contains(const char *text, const char *want)
 {
@@ -240,7 +245,8 @@ static void a_change_off_the_critical_path_is_refused_with_the_reason(void **sta
 {
     (void)state;
     fixture_put(fixture_path("bound.json"), bound_text);
-    expect("sim --replay bound.json --no-db --device dgx-h100", 1, "none of them is on the critical");
+    expect("sim --replay bound.json --no-db --device dgx-h100", 1,
+           "none of them is on the critical");
 }
 
 /* The kernel waited for the copy on another stream, and no call in the trace says so. */

@@ -81,12 +81,12 @@ static void damaged_tables_are_refused_by_line(void **unused)
         {"a,b\n1,2\n1\n", "t.csv:3: found 1 cells, expected 2"},
         {"a,b\n1,2,3\n", "t.csv:2: found 3 cells, expected 2"},
         {"a,b\n\"1,2\n", "t.csv:2: found 1 cells, expected 2"},
-        {"a,b\n1,x\"2\"\n",
-         "t.csv:2: cell 2: found x\"2\", expected quotes around the whole cell and \"\" for a quote "
-         "inside"},
-        {"a,b\n1,\"2\"3\"\n",
-         "t.csv:2: cell 2: found \"2\"3\", expected quotes around the whole cell and \"\" for a quote "
-         "inside"},
+        {"a,b\n1,x\"2\"\n", "t.csv:2: cell 2: found x\"2\", expected quotes around the whole cell "
+                            "and \"\" for a quote "
+                            "inside"},
+        {"a,b\n1,\"2\"3\"\n", "t.csv:2: cell 2: found \"2\"3\", expected quotes around the whole "
+                              "cell and \"\" for a quote "
+                              "inside"},
     };
     (void)unused;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {

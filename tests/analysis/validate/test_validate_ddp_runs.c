@@ -328,7 +328,8 @@ static void scramble(struct lw_json *j, struct lw_jsonout *o, const char *key, i
         snprintf(text, sizeof text, "%.*s", (int)len, number);
         double x = strtod(text, NULL);
         if (strspn(text, "-0123456789") == strlen(text))
-            lw_jsonout_int(o, key, here ? 3 * strtoll(text, NULL, 10) + 1 : strtoll(text, NULL, 10));
+            lw_jsonout_int(o, key,
+                           here ? 3 * strtoll(text, NULL, 10) + 1 : strtoll(text, NULL, 10));
         else
             lw_jsonout_double(o, key, here ? 3 * x + 0.5 : x);
     } else if (type == LW_JSON_STRING) {
@@ -450,8 +451,10 @@ static void import_and_sim_give_the_same_step(void **unused)
     fixture_open(NULL);
     expect("import $P/" TINY " -o w.json --cluster-out c.json", 0,
            "note: ready times of rank 0 of the no_sync step");
-    expect("sim -w w.json -c c.json --dp 2 --bucket-policy c10d-1.13 --bucket-cap 1MiB --reducer gloo "
-           "--no-db --format json", 0, "\"step_ns\": 55786432");
+    expect(
+        "sim -w w.json -c c.json --dp 2 --bucket-policy c10d-1.13 --bucket-cap 1MiB --reducer gloo "
+        "--no-db --format json",
+        0, "\"step_ns\": 55786432");
     expect("import $P/" TINY " -o w.json --step 1", 1, "concern PyTorch traces");
     fixture_close(NULL);
 }

@@ -17,10 +17,13 @@
 
 static const char cluster[] =
     "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"two cores\", \"calibrated\": true,"
-    " \"devices_per_node\": 2, \"device\": {\"kind\": \"cpu core\", \"copy_bytes_per_s\": {\"value\": "
+    " \"devices_per_node\": 2, \"device\": {\"kind\": \"cpu core\", \"copy_bytes_per_s\": "
+    "{\"value\": "
     "1e9, \"source\": \"t\"}},"
-    " \"links\": [{\"name\": \"memory\", \"level\": \"intra\", \"bytes_per_s\": {\"value\": 1e9, \"source\": "
-    "\"t\"}, \"latency_ns\": {\"value\": 1000, \"source\": \"t\"}, \"n_links\": {\"value\": 1, \"source\": "
+    " \"links\": [{\"name\": \"memory\", \"level\": \"intra\", \"bytes_per_s\": {\"value\": 1e9, "
+    "\"source\": "
+    "\"t\"}, \"latency_ns\": {\"value\": 1000, \"source\": \"t\"}, \"n_links\": {\"value\": 1, "
+    "\"source\": "
     "\"t\"}}]}";
 
 static const char workload[] =
@@ -44,7 +47,8 @@ static const char *here(const char *words)
     char args[400];
     int rc;
 
-    snprintf(args, sizeof args, "validate --here -c c.json w.json --steps 1 --format json %s", words);
+    snprintf(args, sizeof args, "validate --here -c c.json w.json --steps 1 --format json %s",
+             words);
     const char *out = lapwing(args, &rc);
     if (rc != 0 && rc != 3)
         fail_msg("lapwing %s: exit %d\n%s", args, rc, out);
@@ -60,7 +64,8 @@ static void has(const char *text, const char *part)
 static bool two_cores(void)
 {
     cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= 2 && CPU_COUNT(&set) < 4;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= 2 &&
+           CPU_COUNT(&set) < 4;
 }
 
 static void a_row_is_predicted_executed_and_stored(void **unused)

@@ -47,7 +47,8 @@ static void a_row_is_a_case_with_its_step_and_memory(void **unused)
     assert_true(v.cases[0].predicted > 0 && v.cases[0].predicted_bytes > 0);
     assert_int_equal(v.families[0].n_memory, 1);
     /* tokens of a step over the devices and the predicted step */
-    assert_true(fabs(v.cases[0].tokens_per_s_device * 8 * v.cases[0].predicted / (16 * 512 * 1e9) - 1) < 1e-9);
+    assert_true(fabs(v.cases[0].tokens_per_s_device * 8 * v.cases[0].predicted / (16 * 512 * 1e9) -
+                     1) < 1e-9);
     lw_validation_free(&v);
 }
 
@@ -143,7 +144,8 @@ static void ranks_of_a_sweep_are_correlated(void **unused)
     int32_t family, four, three;
     char id[8];
     (void)unused;
-    assert_int_equal(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err), LW_OK);
+    assert_int_equal(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err),
+                     LW_OK);
     assert_int_equal(lw_validation_sweep(&v, family, "four", &four, &err), LW_OK);
     assert_int_equal(lw_validation_sweep(&v, family, "three", &three, &err), LW_OK);
     for (int i = 0; i < 7; i++) {

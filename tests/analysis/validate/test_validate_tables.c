@@ -27,8 +27,9 @@ static void zero_memory_agrees_to_one_unit_of_the_last_digit(void **unused)
 {
     (void)unused;
     static const char *const right = "model,dp_degree,P_os,P_os_g,P_os_g_p\n30B,8,165,112,60\n";
-    validate(right, 0, "\"id\": \"30B__N8__P_os_g\", \"family\": \"zero-memory\", \"predicted\": 112.5, "
-                       "\"measured\": 112, \"unit\": \"GB\"");
+    validate(right, 0,
+             "\"id\": \"30B__N8__P_os_g\", \"family\": \"zero-memory\", \"predicted\": 112.5, "
+             "\"measured\": 112, \"unit\": \"GB\"");
     validate(right, 0, "\"n_beyond_digits\": 0");
     validate("dp_degree,P_os,model\n8,166.1,30B\n", 3,
              "1 of 1 cases differ by more than their printed digits allow; 30B__N8__P_os: 165 GB, "
@@ -69,8 +70,10 @@ static void what_has_no_meaning_is_refused_by_place(void **unused)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"model,dp_degree,P_os\n7.5X,8,1\n", "t.csv:2: model: found '7.5X', allowed: parameters with"},
-        {"model,dp_degree,P_os\n7.5B,0,1\n", "t.csv:2: dp_degree: found '0', allowed: whole numbers"},
+        {"model,dp_degree,P_os\n7.5X,8,1\n",
+         "t.csv:2: model: found '7.5X', allowed: parameters with"},
+        {"model,dp_degree,P_os\n7.5B,0,1\n",
+         "t.csv:2: dp_degree: found '0', allowed: whole numbers"},
         {"model,dp_degree,P_os\n7.5B,8,about 1\n", "t.csv:2: P_os: found 'about 1', allowed"},
         {"p,m,T_F,T_B,T_W,T_comm,hidden,heads,seq\n2,2,1,1,1,0,8,2,4\n",
          "t.csv:1: found no column of rates, known: bubble_1f1b,"},

@@ -188,7 +188,8 @@ static void table_is(const struct lw_cost_table *t, enum lw_op_kind op, int32_t 
 }
 
 static void work_is(const struct lw_work_table *t, enum lw_work_kind kind, enum lw_dtype dtype,
-                    enum lw_dtype from, int32_t n_rows, int64_t size, lw_ps time, const char *source)
+                    enum lw_dtype from, int32_t n_rows, int64_t size, lw_ps time,
+                    const char *source)
 {
     assert_int_equal(t->kind, kind);
     assert_int_equal(t->dtype, dtype);
@@ -407,7 +408,8 @@ static void a_short_calibration_gives_a_whole_cluster(void **state)
     assert_true(c.device.peak_flops[LW_F32].value > 0);
     /* the first report is at 0, the last one piece before the end */
     assert_true(shares.n > 30);
-    assert_true(shares.step * (double)shares.n > 0.999999 && shares.step * (double)shares.n < 1.000001);
+    assert_true(shares.step * (double)shares.n > 0.999999 &&
+                shares.step * (double)shares.n < 1.000001);
     assert_true(shares.last + shares.step > 0.999999);
     lw_cluster_free(&c);
 }

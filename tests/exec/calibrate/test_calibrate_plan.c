@@ -150,14 +150,15 @@ static void the_first_step_writes_what_is_moved(void **state)
                 assert_int_equal(p.ops[i].kind, LW_OP_ALL_REDUCE);
                 assert_int_equal(p.ops[i].bytes, 100000);
             }
-            assert_true(n_streams[k] == 1 || p.ops[g.first_op].stream != p.ops[g.first_op + 1].stream);
+            assert_true(n_streams[k] == 1 ||
+                        p.ops[g.first_op].stream != p.ops[g.first_op + 1].stream);
         }
         lw_plan_free(&p);
     }
 }
 
-static void op_is(const struct lw_plan *p, int32_t rank, int32_t i, enum lw_op_kind kind, int32_t size,
-                  int32_t peer, int64_t bytes)
+static void op_is(const struct lw_plan *p, int32_t rank, int32_t i, enum lw_op_kind kind,
+                  int32_t size, int32_t peer, int64_t bytes)
 {
     const struct lw_op *op = &p->ops[lw_plan_program(p, 1, rank).first_op + i];
 
@@ -201,7 +202,8 @@ static void neighbours_send_there_and_back(void **state)
 /* f32 gradients of 1024, 4096 and 100000 bytes, reduced as f16: half as many on the wire. */
 static void passes_go_by_their_types(void **state)
 {
-    static const enum lw_op_kind kinds[] = {LW_OP_BACKWARD, LW_OP_KERNEL, LW_OP_COPY_IN, LW_OP_CAST};
+    static const enum lw_op_kind kinds[] = {LW_OP_BACKWARD, LW_OP_KERNEL, LW_OP_COPY_IN,
+                                            LW_OP_CAST};
     struct lw_plan p;
 
     (void)state;

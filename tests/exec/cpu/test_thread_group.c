@@ -108,7 +108,8 @@ static void check_shape(struct exec_shape shape, enum lw_op_kind op, int64_t cou
     struct exec_group *group;
     atomic_bool stop = false;
 
-    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL),
+                     LW_OK);
     for (int32_t i = 0; i < n; i++) {
         jobs[i] = (struct job){.group = group, .i = i, .n = n, .op = op, .dtype = dtype,
                                .count = count, .root = n - 1, .times = 4};
@@ -200,7 +201,8 @@ static void other_collectives_do_not_mind_the_reducer(void **state)
 {
     (void)state;
     check_shape((struct exec_shape){LW_REDUCER_HFREDUCE, 2, 3}, LW_OP_BROADCAST, 70001, LW_F32);
-    check_shape((struct exec_shape){LW_REDUCER_HIERARCHICAL, 3, 2}, LW_OP_ALL_GATHER, 70001, LW_F32);
+    check_shape((struct exec_shape){LW_REDUCER_HIERARCHICAL, 3, 2}, LW_OP_ALL_GATHER, 70001,
+                LW_F32);
     check_shape((struct exec_shape){LW_REDUCER_TREE, 5, 1}, LW_OP_REDUCE_SCATTER, 70001, LW_F32);
 }
 
@@ -213,7 +215,8 @@ static void members_that_disagree_are_told(void **state)
     atomic_bool stop = false;
     float mem[2][8] = {{0}};
 
-    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL),
+                     LW_OK);
     for (int32_t i = 0; i < 2; i++)
         jobs[i] = (struct job){.group = group, .i = i, .n = 2, .op = LW_OP_ALL_REDUCE,
                                .dtype = LW_F32, .count = 8 - i, .times = 1, .mem = mem[i]};
@@ -237,7 +240,8 @@ static void a_stop_ends_a_wait(void **state)
     int64_t all_in;
     struct lw_err err = {0};
 
-    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL),
+                     LW_OK);
     assert_int_equal(exec_group_run(group, 0, LW_OP_ALL_REDUCE, &m, &all_in, &err), LW_EFAILED);
     exec_group_free(group);
 }
@@ -267,7 +271,8 @@ static void sends_and_receives_of_a_call_complete_together(void **state)
     struct exec_group *group;
     atomic_bool stop = false;
 
-    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL), LW_OK);
+    assert_int_equal(exec_group_new(&shape, (struct exec_pace){0}, &stop, NULL, &group, NULL),
+                     LW_OK);
     for (int32_t i = 0; i < 4; i++) {
         jobs[i] = (struct job){.group = group, .i = i, .n = 4, .mem = &got[i]};
         assert_int_equal(pthread_create(&threads[i], NULL, exchange, &jobs[i]), 0);

@@ -22,13 +22,37 @@
 /* --- who am I ----------------------------------------------------------------------------------- */
 
 static const char *const variables[] = {
-    "LAPWING_RANK", "LAPWING_RANKS", "LAPWING_LOCAL_RANK", "LAPWING_TOKEN", "LAPWING_RENDEZVOUS",
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
-    "PMI_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_LOCALID",
-    "SLURM_JOB_ID", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST", "ENVIRONMENT", "LOCAL_WORLD_SIZE",
-    "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE",
+    "LAPWING_RANK",
+    "LAPWING_RANKS",
+    "LAPWING_LOCAL_RANK",
+    "LAPWING_TOKEN",
+    "LAPWING_RENDEZVOUS",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "TORCHELASTIC_RUN_ID",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMIX_NAMESPACE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "PMI_ID",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_NUM_NODES",
+    "SLURM_STEP_NODELIST",
+    "ENVIRONMENT",
+    "LOCAL_WORLD_SIZE",
+    "MPI_LOCALNRANKS",
+    "SLURM_NTASKS_PER_NODE",
 };
 
 /* "A=1 B=2" into an environment without any other launcher. */
@@ -136,8 +160,8 @@ static void no_launcher_is_found_where_none_is(void **state)
     assert_int_equal(read_with("", &id, &found, &err), LW_OK);
     assert_false(found);
     /* a batch script is not a rank */
-    assert_int_equal(read_with("SLURM_PROCID=0 SLURM_NTASKS=4 ENVIRONMENT=BATCH", &id, &found, &err),
-                     LW_OK);
+    assert_int_equal(
+        read_with("SLURM_PROCID=0 SLURM_NTASKS=4 ENVIRONMENT=BATCH", &id, &found, &err), LW_OK);
     assert_false(found);
 }
 
@@ -605,7 +629,8 @@ static void *stay_until_done(void *arg)
 static void stopped_processes_say_where_they_were(void **state)
 {
     struct member m[3];
-    struct lw_exec_place mine = {.rank = 0, .step = 4, .last_op = 7, .open_op = 8, .known = true}, all[3];
+    struct lw_exec_place mine = {.rank = 0, .step = 4, .last_op = 7, .open_op = 8, .known = true},
+                         all[3];
     int32_t port = a_port();
     pthread_t one;
 

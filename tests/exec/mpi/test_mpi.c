@@ -23,8 +23,8 @@ static char folder[] = "/tmp/lapwing-mpi-XXXXXX";
 /* --- a rank ------------------------------------------------------------------------------------- */
 
 /* Rank 1 brings one element less to an all-reduce. */
-static enum lw_status disagree(const struct exec_backend *b, const struct exec_process *p, int32_t n,
-                               struct lw_err *err)
+static enum lw_status disagree(const struct exec_backend *b, const struct exec_process *p,
+                               int32_t n, struct lw_err *err)
 {
     struct exec_open how = {.n_ranks = n, .compute = EXEC_COMPUTE_SLEEP,
                             .timeout_ns = INT64_C(10000000000), .process = p};
@@ -154,8 +154,8 @@ static char *shell(const char *words, int *rc)
     snprintf(line, sizeof line,
              "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
              "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 L=%s T=%s "
-             "OMPI_MCA_orte_tmpdir_base=%s M='timeout 60 mpirun --oversubscribe' && { %s; }", folder,
-             getenv("LAPWING_MPI"), binary, self, folder, words);
+             "OMPI_MCA_orte_tmpdir_base=%s M='timeout 60 mpirun --oversubscribe' && { %s; }",
+             folder, getenv("LAPWING_MPI"), binary, self, folder, words);
     FILE *f = popen(line, "r");
     assert_non_null(f);
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
@@ -238,12 +238,18 @@ static void running_out_of_memory_leaves_nothing_behind(void **state)
 static void every_kind_of_plan_ends_like_one_rank(void **state)
 {
     static const char *const plans[] = {
-        "2 --dp 2", "4 --dp 4 --zero 1", "3 --dp 3 --comm-hook bf16",
-        "2 --dp 2 --no-sync 2", "3 --dp 3 --bucket-policy per-tensor",
-        "3 --pp 3 --schedule zb-h1 --micro-batches 6", "4 --pp 4 --schedule dualpipe --micro-batches 8",
-        "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --consolidate 3", "4 --dp 2 --tp 2 --zero 3",
+        "2 --dp 2",
+        "4 --dp 4 --zero 1",
+        "3 --dp 3 --comm-hook bf16",
+        "2 --dp 2 --no-sync 2",
+        "3 --dp 3 --bucket-policy per-tensor",
+        "3 --pp 3 --schedule zb-h1 --micro-batches 6",
+        "4 --pp 4 --schedule dualpipe --micro-batches 8",
+        "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --consolidate 3",
+        "4 --dp 2 --tp 2 --zero 3",
         "3 --dp 3 --zero 1 --broadcast-dtype f16 --grad-dtype bf16",
-        "3 --dp 3 --zero 3 --clip 1", "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 0.5",
+        "3 --dp 3 --zero 3 --clip 1",
+        "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 0.5",
     };
     NEEDS_MPI();
 
@@ -266,11 +272,13 @@ static void sparse_gradients_end_like_one_rank(void **state)
 {
     NEEDS_MPI();
     int rc;
-    char *out = shell("echo '{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"e\",\"modules\":[{\"name\":\"e\"}],"
-                      "\"params\":[{\"name\":\"w\",\"numel\":40,\"module\":0,\"sparse\":true}],"
-                      "\"sparse\":[{\"param\":0,\"row_numel\":4,\"touched_rows\":3}]}' > e.json && "
-                      "$M -n 2 $L exec -w e.json --dp 2 --backend mpi --compute sleep --steps 2 --no-db "
-                      "--format json", &rc);
+    char *out = shell(
+        "echo '{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"e\",\"modules\":[{\"name\":\"e\"}],"
+        "\"params\":[{\"name\":\"w\",\"numel\":40,\"module\":0,\"sparse\":true}],"
+        "\"sparse\":[{\"param\":0,\"row_numel\":4,\"touched_rows\":3}]}' > e.json && "
+        "$M -n 2 $L exec -w e.json --dp 2 --backend mpi --compute sleep --steps 2 --no-db "
+        "--format json",
+        &rc);
 
     if (rc != 0 || times(out, "\"verified\": true") != 1)
         fail_msg("%s", out);
@@ -281,9 +289,11 @@ static void a_world_of_one_where_more_were_asked_is_refused(void **state)
 {
     NEEDS_MPI();
     int rc;
-    char *out = shell("$L model mlp --layers 2 --width 64 -o w.json >/dev/null; for r in 0 1; do "
-                      "PMI_RANK=$r PMI_SIZE=2 MPI_LOCALRANKID=$r timeout 60 $L exec -w w.json --dp 2 "
-                      "--backend mpi --no-db 2>&1 & done; wait", &rc);
+    char *out =
+        shell("$L model mlp --layers 2 --width 64 -o w.json >/dev/null; for r in 0 1; do "
+              "PMI_RANK=$r PMI_SIZE=2 MPI_LOCALRANKID=$r timeout 60 $L exec -w w.json --dp 2 "
+              "--backend mpi --no-db 2>&1 & done; wait",
+              &rc);
 
     has(out, "this is rank 1 of 2, but MPI (Open MPI");
     has(out, "sees rank 0 in a world of 1");
@@ -311,8 +321,10 @@ static void its_ranks_measure_one_cluster(void **state)
 {
     NEEDS_MPI();
     int rc;
-    char *out = shell("$M -n 2 $L calibrate --backend mpi --rounds 1 --max-bytes 16MiB -o c.json --format json "
-                      "2>&1 && $L cluster c.json", &rc);
+    char *out = shell(
+        "$M -n 2 $L calibrate --backend mpi --rounds 1 --max-bytes 16MiB -o c.json --format json "
+        "2>&1 && $L cluster c.json",
+        &rc);
 
     if (rc != 0 || times(out, "\"n_ranks\": 2") != 1)
         fail_msg("status %d\n%s", rc, out);

@@ -169,7 +169,8 @@ static enum lw_status be_rank(void)
     snprintf(same.plan_hash, sizeof same.plan_hash, "%s",
              getenv("T_HASH") ? getenv("T_HASH") : "0");
     if (s == LW_OK && several)
-        s = exec_rendezvous_open(&id, &same, setting("T_TIMEOUT_MS", 20000) * 1000000, NULL, &r, &err);
+        s = exec_rendezvous_open(&id, &same, setting("T_TIMEOUT_MS", 20000) * 1000000, NULL, &r,
+                                 &err);
     if (s != LW_OK) {
         say(s, &err, &none);
         return s;
@@ -317,8 +318,9 @@ static bool no_fakes(void)
 
     if (dir && *dir)
         return false;
-    printf("SKIP test_nccl: the plugin was left out of this build (CUDA toolkit or NCCL headers not "
-           "found, or CUDA=0)\n");
+    printf(
+        "SKIP test_nccl: the plugin was left out of this build (CUDA toolkit or NCCL headers not "
+        "found, or CUDA=0)\n");
     return true;
 }
 
@@ -540,7 +542,8 @@ static void errors_of_the_driver_are_named(void **state)
         {"FAKE_GPU_MEMORY", "594000", "has no", LW_ENOMEM},
         {"FAKE_CUDA_FAIL", "cuModuleLoadData:1:200", "cuModuleLoadData", LW_EFAILED},
         {"FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:2:2", "CUDA", LW_ENOMEM},
-        {"FAKE_CUDA_ASYNC", "lw_update:14:700", "an illegal memory access was encountered", LW_EFAILED},
+        {"FAKE_CUDA_ASYNC", "lw_update:14:700", "an illegal memory access was encountered",
+         LW_EFAILED},
         {"FAKE_CUDA_ASYNC", "lw_update:16:700", "last finished", LW_EFAILED},
         {"FAKE_GPU_COUNT", "0", "CUDA_ERROR_NO_DEVICE", LW_ENOTSUP},
     };
@@ -632,7 +635,8 @@ static void an_asynchronous_error_stops_all_and_names_the_op(void **state)
     NEEDS_FAKES();
     for (int32_t n = 2; n <= 4; n++) {
         /* each step has 3 all-reduces: op 5 is step 1's second */
-        struct job j = {.n = n, .set = {{"FAKE_NCCL_ERROR", "1:5:6"}, {"FAKE_NCCL_DELAY_US", "500"}}};
+        struct job j = {.n = n,
+                        .set = {{"FAKE_NCCL_ERROR", "1:5:6"}, {"FAKE_NCCL_DELAY_US", "500"}}};
         all_stop(&j, -1, "first unfinished: op ");
         for (int32_t r = 0; r < n; r++) {
             has(j.line[r], "step 1");
@@ -760,8 +764,9 @@ static char *command(const char *words, int *rc)
 
     assert_non_null(realpath(getenv("LAPWING"), binary));
     snprintf(line, sizeof line,
-             "mkdir -p %s.%d && cd %s.%d && export FAKE_GPU_COUNT=8 LD_LIBRARY_PATH=%s L=%s && { %s; } 2>&1", dir,
-             (int)getpid(), dir, (int)getpid(), getenv("LAPWING_FAKE_GPU"), binary, words);
+             "mkdir -p %s.%d && cd %s.%d && export FAKE_GPU_COUNT=8 LD_LIBRARY_PATH=%s L=%s && { "
+             "%s; } 2>&1",
+             dir, (int)getpid(), dir, (int)getpid(), getenv("LAPWING_FAKE_GPU"), binary, words);
     FILE *f = popen(line, "r");
     assert_non_null(f);
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
@@ -773,10 +778,11 @@ static void spawned_processes_store_one_run(void **state)
 {
     NEEDS_FAKES();
     int rc;
-    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec -w w.json "
-                        "--dp 3 --backend nccl --spawn --ranks 3 --compute sleep --steps 2 --warmup 1 "
-                        "--format json --db spawned.db && $L runs --db spawned.db --format json",
-                        &rc);
+    char *out =
+        command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec -w w.json "
+                "--dp 3 --backend nccl --spawn --ranks 3 --compute sleep --steps 2 --warmup 1 "
+                "--format json --db spawned.db && $L runs --db spawned.db --format json",
+                &rc);
 
     if (rc != 0)
         fail_msg("%s", out);
@@ -816,16 +822,20 @@ static void a_loop_runs_from_the_command_line(void **state)
 {
     NEEDS_FAKES();
     int rc;
-    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec -w w.json "
-                        "--dp 2 --backend nccl --transport loop --compute sleep --steps 2 --warmup 1 "
-                        "--no-db", &rc);
+    char *out =
+        command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec -w w.json "
+                "--dp 2 --backend nccl --transport loop --compute sleep --steps 2 --warmup 1 "
+                "--no-db",
+                &rc);
 
     if (rc != 0)
         fail_msg("%s", out);
     has(out, "ranks are streams");
     has(out, "bit by bit");
-    out = command("$L exec -w w.json --dp 2 --zero 1 --broadcast-dtype bf16 --grad-dtype f16 --backend "
-                  "nccl --transport loop --compute sleep --steps 2 --warmup 1 --no-db", &rc);
+    out = command(
+        "$L exec -w w.json --dp 2 --zero 1 --broadcast-dtype bf16 --grad-dtype f16 --backend "
+        "nccl --transport loop --compute sleep --steps 2 --warmup 1 --no-db",
+        &rc);
     if (rc != 0)
         fail_msg("%s", out);
     has(out, "bit by bit");
@@ -836,16 +846,21 @@ static void clipped_plans_end_like_one_rank(void **state)
 {
     NEEDS_FAKES();
     static const char *const plans[] = {
-        "--dp 3 --zero 1 --clip 1 --spawn", "--dp 2 --pp 2 --micro-batches 2 --clip 0.5 --spawn",
-        "--dp 3 --zero 3 --clip 1 --transport loop", "--dp 2 --clip 1 --grad-dtype bf16 --transport loop",
+        "--dp 3 --zero 1 --clip 1 --spawn",
+        "--dp 2 --pp 2 --micro-batches 2 --clip 0.5 --spawn",
+        "--dp 3 --zero 3 --clip 1 --transport loop",
+        "--dp 2 --clip 1 --grad-dtype bf16 --transport loop",
     };
 
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         char words[512];
         int rc;
-        snprintf(words, sizeof words, "$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec "
-                 "-w w.json %s --backend nccl --compute sleep --momentum 0.5 --steps 2 --warmup 1 --no-db "
-                 "--format json", plans[i]);
+        snprintf(words, sizeof words,
+                 "$L model mlp --layers 4 --width 64 -o w.json >/dev/null && $L exec "
+                 "-w w.json %s --backend nccl --compute sleep --momentum 0.5 --steps 2 --warmup 1 "
+                 "--no-db "
+                 "--format json",
+                 plans[i]);
         char *out = command(words, &rc);
         if (rc != 0)
             fail_msg("%s: %s", plans[i], out);
@@ -889,13 +904,16 @@ static void sparse_gradients_are_refused(void **state)
 {
     NEEDS_FAKES();
     int rc;
-    char *out = command("echo '{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"e\",\"modules\":[{\"name\":\"e\"}],"
-                        "\"params\":[{\"name\":\"w\",\"numel\":40,\"module\":0,\"sparse\":true}],"
-                        "\"sparse\":[{\"param\":0,\"row_numel\":4,\"touched_rows\":3}]}' > e.json && "
-                        "$L exec -w e.json --dp 2 --backend nccl --transport loop --no-db", &rc);
+    char *out = command(
+        "echo '{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"e\",\"modules\":[{\"name\":\"e\"}],"
+        "\"params\":[{\"name\":\"w\",\"numel\":40,\"module\":0,\"sparse\":true}],"
+        "\"sparse\":[{\"param\":0,\"row_numel\":4,\"touched_rows\":3}]}' > e.json && "
+        "$L exec -w e.json --dp 2 --backend nccl --transport loop --no-db",
+        &rc);
 
     assert_int_equal(rc, 1);
-    has(out, "parameter 0 'w' has a sparse gradient: backend 'nccl' cannot add up rows (threads and mpi can)");
+    has(out, "parameter 0 'w' has a sparse gradient: backend 'nccl' cannot add up rows (threads "
+             "and mpi can)");
 }
 
 static void what_cannot_start_says_how_to(void **state)
@@ -933,9 +951,11 @@ static void a_spawned_rank_that_is_lost_leaves_a_failed_run_and_no_process(void 
 {
     NEEDS_FAKES();
     int rc;
-    char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null; FAKE_NCCL_LOSE=1:3 $L "
-                        "exec -w w.json --dp 3 --backend nccl --spawn --compute sleep --steps 3 "
-                        "--warmup 0 --db lost.db; echo rc=$?; $L runs --db lost.db", &rc);
+    char *out =
+        command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null; FAKE_NCCL_LOSE=1:3 $L "
+                "exec -w w.json --dp 3 --backend nccl --spawn --compute sleep --steps 3 "
+                "--warmup 0 --db lost.db; echo rc=$?; $L runs --db lost.db",
+                &rc);
 
     has(out, "rank 1 is gone");
     has(out, "first unfinished: op ");

@@ -25,7 +25,8 @@ static void read_calls(const char *name, struct traces_recorded *c)
     static char path[PATH_MAX];
 
     snprintf(path, sizeof path, "%s", fixture_path(name));
-    if (lw_input_read(path, 1 << 24, &in, &err) != LW_OK || traces_recorded_read(&in, c, &err) != LW_OK)
+    if (lw_input_read(path, 1 << 24, &in, &err) != LW_OK ||
+        traces_recorded_read(&in, c, &err) != LW_OK)
         fail_msg("%s", err.msg);
     lw_input_free(&in);
 }
@@ -55,9 +56,13 @@ static void every_call_of_nccl_is_recorded(void **state)
     static const struct {
         const char *name;
         enum lw_op_kind op;
-    } ops[] = {{"AllReduce", LW_OP_ALL_REDUCE}, {"ReduceScatter", LW_OP_REDUCE_SCATTER},
-               {"AllGather", LW_OP_ALL_GATHER}, {"Broadcast", LW_OP_BROADCAST}, {"Send", LW_OP_SEND},
-               {"Recv", LW_OP_RECV}, {"Reduce", LW_OP_REDUCE}};
+    } ops[] = {{"AllReduce", LW_OP_ALL_REDUCE},
+               {"ReduceScatter", LW_OP_REDUCE_SCATTER},
+               {"AllGather", LW_OP_ALL_GATHER},
+               {"Broadcast", LW_OP_BROADCAST},
+               {"Send", LW_OP_SEND},
+               {"Recv", LW_OP_RECV},
+               {"Reduce", LW_OP_REDUCE}};
     int64_t n[sizeof ops / sizeof *ops] = {0}, n_calls = 0, n_spans = 0;
 
     if (needs_fakes())
@@ -133,7 +138,8 @@ static void recordings_are_inspected_and_imported(void **state)
     const char *out = lapwing("inspect calls.rank0.csv --format json", NULL);
     assert_non_null(strstr(out, "\"format\": \"calls\""));
     assert_non_null(strstr(out, "\"n_periods\": 3")); /* one unmeasured step and two measured ones */
-    assert_non_null(strstr(lapwing("inspect calls.rank0.csv", NULL), "calls repeat 3 times at the end"));
+    assert_non_null(
+        strstr(lapwing("inspect calls.rank0.csv", NULL), "calls repeat 3 times at the end"));
     lapwing("import calls.rank*.csv --cluster-out c.json", NULL);
     char *text = fixture_get(fixture_path("c.json"));
     assert_non_null(strstr(text, "\"op\": \"reduce_scatter\""));
@@ -152,8 +158,10 @@ static void a_file_that_cannot_be_made_is_said_once(void **state)
     const char *out = shell(
         "export LD_LIBRARY_PATH=$LAPWING_FAKE_GPU LAPWING_RECORD=/nowhere/calls "
         "LAPWING_PLUGINS=$(dirname $L) LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so; "
-        "FAKE_GPU_COUNT=2 $L exec -w w.json --dp 2 --spawn --backend nccl --compute sleep --steps 2 "
-        "--warmup 0 --no-db", NULL);
+        "FAKE_GPU_COUNT=2 $L exec -w w.json --dp 2 --spawn --backend nccl --compute sleep --steps "
+        "2 "
+        "--warmup 0 --no-db",
+        NULL);
     assert_non_null(strstr(out, "bit by bit"));
     assert_non_null(strstr(out, "/nowhere/calls.rank0.csv: No such file"));
     const char *said = strstr(out, "/nowhere/calls.rank0.csv");
@@ -171,12 +179,15 @@ static void every_call_of_mpi_is_recorded(void **state)
         skip();
     }
     shell("$L model mlp --layers 4 --width 32 -o m.json >/dev/null", NULL);
-    const char *out = shell(
-        "export LAPWING_PLUGINS=$(dirname $L) OMPI_ALLOW_RUN_AS_ROOT=1 "
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=$PWD ASAN_OPTIONS=detect_leaks=0; "
-        "timeout 60 mpirun --oversubscribe -x LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record-mpi.so "
-        "-x LAPWING_RECORD=$PWD/mpi -n 2 $L exec -w m.json --dp 2 --bucket-policy single "
-        "--backend mpi --compute sleep --steps 3 --warmup 1 --no-verify --no-db", NULL);
+    const char *out =
+        shell("export LAPWING_PLUGINS=$(dirname $L) OMPI_ALLOW_RUN_AS_ROOT=1 "
+              "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=$PWD "
+              "ASAN_OPTIONS=detect_leaks=0; "
+              "timeout 60 mpirun --oversubscribe -x LD_PRELOAD=$LAPWING_ASAN:$(dirname "
+              "$L)/lapwing-record-mpi.so "
+              "-x LAPWING_RECORD=$PWD/mpi -n 2 $L exec -w m.json --dp 2 --bucket-policy single "
+              "--backend mpi --compute sleep --steps 3 --warmup 1 --no-verify --no-db",
+              NULL);
     assert_non_null(strstr(out, "not verified (--no-verify)"));
     for (int rank = 0; rank < 2; rank++) {
         char name[32];

@@ -138,8 +138,11 @@ static void accumulated_passes_and_micro_batches_end_like_one(void **state)
 
 static void half_types_and_casts_end_like_one(void **state)
 {
-    static const enum lw_dtype types[][2] = {
-        {LW_F16, LW_F16}, {LW_BF16, LW_BF16}, {LW_F32, LW_F16}, {LW_F32, LW_BF16}, {LW_F64, LW_F64}};
+    static const enum lw_dtype types[][2] = {{LW_F16, LW_F16},
+                                             {LW_BF16, LW_BF16},
+                                             {LW_F32, LW_F16},
+                                             {LW_F32, LW_BF16},
+                                             {LW_F64, LW_F64}};
 
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -233,8 +236,8 @@ static void unsafe_plans_are_refused(void **state)
     (void)state;
     struct lw_exec_options o = options();
     struct lw_exec_result r;
-    static const char *const expected[] = {"stream is 99", "depends on op 40", "bucket is 7", "slots end at",
-                                           "bytes beyond its bucket"};
+    static const char *const expected[] = {"stream is 99", "depends on op 40", "bucket is 7",
+                                           "slots end at", "bytes beyond its bucket"};
 
     for (int k = 0; k < 5; k++) {
         struct exec_test_plan t = exec_test_plan_default();
@@ -316,8 +319,9 @@ static void another_launch_order_is_a_failure(void **state)
     /* verified: it is found in advance */
     trial_run(&x, LW_ENO, "does not wait for op 9 (all_reduce, bucket 1)");
     x.o.verify = false;
-    trial_run(&x, LW_EFAILED, "collective 0 was of bucket 1, but the gradients, as they became ready, "
-                              "ask for bucket 0");
+    trial_run(&x, LW_EFAILED,
+              "collective 0 was of bucket 1, but the gradients, as they became ready, "
+              "ask for bucket 0");
     trial_free(&x);
 }
 

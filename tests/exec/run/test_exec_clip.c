@@ -41,10 +41,15 @@ static void model_init(struct model *k, enum lw_dtype dtype)
 {
     memset(k, 0, sizeof *k);
     for (int32_t m = 0; m < MODULES; m++) {
-        k->modules[m] = (struct lw_module){.name = "m", .forward_ps = 1000, .backward_input_ps = 1000,
-                                           .backward_weight_ps = 1000, .forward_flops = -1,
-                                           .forward_bytes = -1, .output_bytes = 80,
-                                           .kept_bytes = {-1, -1, -1}, .tp_split = LW_TP_COLUMN,
+        k->modules[m] = (struct lw_module){.name = "m",
+                                           .forward_ps = 1000,
+                                           .backward_input_ps = 1000,
+                                           .backward_weight_ps = 1000,
+                                           .forward_flops = -1,
+                                           .forward_bytes = -1,
+                                           .output_bytes = 80,
+                                           .kept_bytes = {-1, -1, -1},
+                                           .tp_split = LW_TP_COLUMN,
                                            .tp_forward_bytes = 40};
         for (int b = 0; b < 2; b++)
             k->params[2 * m + b] = (struct lw_param){
@@ -152,16 +157,25 @@ static void the_coefficient_is_torchs(void **state)
 static void every_way_of_sharding_and_cutting_ends_like_one(void **state)
 {
     static const char *const words[] = {
-        "clip 1", "clip 1 dp 2", "clip 0.5 dp 3 zero 1",
+        "clip 1",
+        "clip 1 dp 2",
+        "clip 0.5 dp 3 zero 1",
         "clip 1 dp 2 zero 1 shard-policy oss-greedy bucket-policy sharded-ddp",
-        "clip 1 dp 2 zero 2", "clip 1 dp 3 zero 3",
-        "clip 1 pp 3 micro-batches 3", "clip 1 tp 2", "clip 1 dp 2 pp 2 tp 2 micro-batches 2 zero 1",
+        "clip 1 dp 2 zero 2",
+        "clip 1 dp 3 zero 3",
+        "clip 1 pp 3 micro-batches 3",
+        "clip 1 tp 2",
+        "clip 1 dp 2 pp 2 tp 2 micro-batches 2 zero 1",
         "clip 1 dp 2 pp 2 micro-batches 4 schedule dualpipe",
         "clip 1 dp 2 pp 4 micro-batches 8 schedule dualpipe zero 2",
         "clip 1 dp 2 pp 2 micro-batches 4 chunks 2 schedule zbv zero 3",
-        "clip 1 dp 2 comm-hook fp16", "clip 1 dp 2 grad-dtype bf16", "clip 1 dp 2 zero 1 no-sync 2",
-        "clip 1 dp 2 bucket-policy picotron", "clip 1 dp 2 pp 2 tp 2 compat colossalai",
-        "clip 1 dp 2 compat colossalai", "clip 100000000 dp 2 zero 1",
+        "clip 1 dp 2 comm-hook fp16",
+        "clip 1 dp 2 grad-dtype bf16",
+        "clip 1 dp 2 zero 1 no-sync 2",
+        "clip 1 dp 2 bucket-policy picotron",
+        "clip 1 dp 2 pp 2 tp 2 compat colossalai",
+        "clip 1 dp 2 compat colossalai",
+        "clip 100000000 dp 2 zero 1",
     };
     struct model k;
 
@@ -251,7 +265,8 @@ static void draw_strategy(struct prng *r, struct model *k, char *words)
     static const char *const clips[] = {"0.01", "1", "7.5", "1000000"};
     static const char *const schedules[] = {"1f1b", "gpipe", "zb-h1", "interleaved-1f1b chunks 2",
                                             "zbv", "dualpipe"};
-    static const char *const policies[] = {"c10d-2", "single", "per-tensor", "picotron", "colossal"};
+    static const char *const policies[] = {"c10d-2", "single", "per-tensor", "picotron",
+                                           "colossal"};
     static const char *const shards[] = {"oss-greedy", "lpt", "flat-contiguous"};
     static const char *const grads[] = {"f32", "bf16", "f16"};
     int64_t pp = prng_in(r, 1, 3), zero = prng_in(r, 0, 4) % 4; /* of 0 twice as many */
@@ -302,7 +317,8 @@ static void a_random_grid_ends_like_one_rank(void **state)
             fail_msg("%s: %s", words, err.msg);
         if (s != LW_OK)
             continue;
-        s = run(&p, (enum exec_optimizer_kind)prng_in(&r, 0, EXEC_N_OPTIMIZERS - 1), &verified, &err);
+        s = run(&p, (enum exec_optimizer_kind)prng_in(&r, 0, EXEC_N_OPTIMIZERS - 1), &verified,
+                &err);
         if (s != LW_OK && !(s == LW_EINVAL && strstr(err.msg, "can be verified")))
             fail_msg("%s: %s", words, err.msg);
         made += s == LW_OK;
@@ -436,8 +452,9 @@ static void a_chain_without_an_end_is_named(void **state)
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
     drop(find(&p, 0, LW_OP_COPY_OUT, 0));
-    expect_fault(&p, "the plan clips at norm 1, but 1 ops take the squares of gradients and 0 scale them",
-                 "role 'data'");
+    expect_fault(
+        &p, "the plan clips at norm 1, but 1 ops take the squares of gradients and 0 scale them",
+        "role 'data'");
     p = of_one_variant(&k, "clip 1 dp 2");
     drop(find(&p, 0, LW_OP_COPY_IN, 0));
     expect_fault(&p, "0 ops take the squares of gradients and 1 scale them", "variant 'first'");
@@ -487,8 +504,10 @@ static void a_gradient_that_is_lost_is_named_beside_the_norms(void **state)
     const struct lw_bucket *b = &p.buckets[op->bucket];
     int32_t last = p.slots[b->first_slot + b->n_slots - 1];
     op->bytes -= 4;
-    snprintf(words, sizeof words, "; parameter %d '%s', element %lld, rank 0; the gradient of rank 1 was "
-             "lost", last, p.params[last].name, (long long)p.params[last].numel - 1);
+    snprintf(words, sizeof words,
+             "; parameter %d '%s', element %lld, rank 0; the gradient of rank 1 was "
+             "lost",
+             last, p.params[last].name, (long long)p.params[last].numel - 1);
     expect_fault(&p, "gradient norm of step 0, rank 0: ", words);
 }
 
@@ -520,9 +539,11 @@ static void gradients_are_as_small_as_their_squares_need(void **state)
     for (int f64 = 0; f64 < 2; f64++) {
         char words[160];
         k.params[0].numel = INT64_C(1) << (f64 ? 50 : 21);
-        p = built(&k, f64 ? "clip 1 dp 2 micro-batches 2" : "clip 1 dp 2 micro-batches 2 compat colossalai");
+        p = built(&k, f64 ? "clip 1 dp 2 micro-batches 2"
+                          : "clip 1 dp 2 micro-batches 2 compat colossalai");
         assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EINVAL);
-        snprintf(words, sizeof words, "the squares of %lld elements, of 4 gradients each, do not add up "
+        snprintf(words, sizeof words,
+                 "the squares of %lld elements, of 4 gradients each, do not add up "
                  "exactly in %s: with so many elements at most 2 gradients each can be verified",
                  (long long)k.params[0].numel, f64 ? "f64" : "f32");
         if (!strstr(err.msg, words))
@@ -543,7 +564,8 @@ static void a_norm_that_is_no_number_is_refused(void **state)
     struct lw_bucket *b = &p.buckets[find(&p, 0, LW_OP_COPY_IN, 0)->bucket];
     b->bytes = 4096;
     assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EPLAN);
-    assert_non_null(strstr(err.msg, "4096 bytes of f64 and 0 gradients; it is one number of f64 or f32"));
+    assert_non_null(
+        strstr(err.msg, "4096 bytes of f64 and 0 gradients; it is one number of f64 or f32"));
     b->bytes = 8;
     p.strategy->clip = 0;
     assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EPLAN);

@@ -53,8 +53,9 @@ static void computing_waits_for_its_weights(void **state)
         struct lw_plan p = build(&c, "dp 2 zero 3");
         int32_t at = find(&p, cases[i].kind, cases[i].n);
         waiting(&p, at)->n_deps = 0;
-        snprintf(words, sizeof words, "op %d (%s, module %d) of 'first' for role 'data' does not wait",
-                 (int)at, lw_op_name(cases[i].kind), (int)p.ops[at].module);
+        snprintf(words, sizeof words,
+                 "op %d (%s, module %d) of 'first' for role 'data' does not wait", (int)at,
+                 lw_op_name(cases[i].kind), (int)p.ops[at].module);
         expect_fault(&p, words);
         expect_fault(&p, "(all_gather, bucket ");
         lw_plan_free(&p);
@@ -72,7 +73,9 @@ static void giving_up_waits_for_users(void **state)
     struct lw_op *op = &p.ops[find(&p, LW_OP_FREE, 0)];
     op->stream = p.ops[find(&p, LW_OP_ALL_GATHER, 0)].stream;
     op->n_deps = 0;
-    expect_fault(&p, "(free, bucket 7) of 'first' for role 'data' does not wait for op 5 (forward, module 0)");
+    expect_fault(
+        &p,
+        "(free, bucket 7) of 'first' for role 'data' does not wait for op 5 (forward, module 0)");
     lw_plan_free(&p);
 }
 
@@ -109,7 +112,8 @@ static void whatever_the_check_refuses_a_run_names(void **state)
             if (n > 0 && lw_plan_check(&p, &check) != LW_OK) {
                 n_refused++;
                 if (verdict(&p, &run) != LW_ENO || !strstr(run.msg, "does not wait for"))
-                    fail_msg("%s, op %d: '%s', but a run: '%s'", words[k], (int)i, check.msg, run.msg);
+                    fail_msg("%s, op %d: '%s', but a run: '%s'", words[k], (int)i, check.msg,
+                             run.msg);
             }
             p.ops[i].n_deps = n;
         }

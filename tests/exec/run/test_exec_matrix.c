@@ -116,7 +116,8 @@ static const char *describe(const struct combination *k)
 
     snprintf(text, sizeof text, "--dp %d --zero %d --bucket-policy %s --shard-policy %s%s",
              k->n_ranks, k->zero,
-             k->bucket < 0 ? "(not given)" : lw_bucket_policy_name((enum lw_bucket_policy_id)k->bucket),
+             k->bucket < 0 ? "(not given)"
+                           : lw_bucket_policy_name((enum lw_bucket_policy_id)k->bucket),
              k->shard < 0 ? "(not given)" : lw_shard_policy_name((enum lw_shard_policy_id)k->shard),
              how[k->accumulation]);
     return text;
@@ -245,7 +246,8 @@ static void every_reducer_ends_like_one_rank(void **state)
                 if (status != (uneven ? LW_ENOTSUP : LW_OK))
                     fail_msg("%s, %d ranks, %d a node: %s", reducers[i], n, per_node, err.msg);
                 if (uneven)
-                    assert_non_null(strstr(err.msg, "3 members at 2 ranks per node are not laid out"));
+                    assert_non_null(
+                        strstr(err.msg, "3 members at 2 ranks per node are not laid out"));
                 else
                     assert_int_equal(r.n_checked_bytes, bytes_compared(&k));
                 lw_exec_result_free(&r);

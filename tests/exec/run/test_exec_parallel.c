@@ -362,7 +362,8 @@ static void a_sum_that_is_not_made_is_named(void **state)
         c.modules[i].tp_calls = 1;
         c.modules[i].tp_forward_bytes = c.modules[i].tp_backward_bytes = 40;
     }
-    run_diverted(&c, "tp 2 micro-batches 2", 0, "step 0: op 1 (all_reduce activations), element 0, rank ");
+    run_diverted(&c, "tp 2 micro-batches 2", 0,
+                 "step 0: op 1 (all_reduce activations), element 0, rank ");
 }
 
 static void messages_without_their_other_end_are_named(void **state)
@@ -375,7 +376,8 @@ static void messages_without_their_other_end_are_named(void **state)
     struct lw_op *send = find(&p, 1, LW_OP_SEND, 1);
     send->kind = LW_OP_EVENT_WAIT;
     send->comm = send->operand = -1;
-    expect_fault(&p, "(recv, module 0) of 'first' for role 'stage 0' on rank 0: rank 1 never sends it");
+    expect_fault(&p,
+                 "(recv, module 0) of 'first' for role 'stage 0' on rank 0: rank 1 never sends it");
     lw_plan_free(&p);
 }
 
@@ -414,7 +416,8 @@ static void weights_that_do_not_wait_for_the_optimizer_are_named(void **state)
     chain_init(&c, 2);
     struct lw_plan p = build(&c, "dp 2 zero 1 shard-policy oss-greedy");
     find(&p, 0, LW_OP_BROADCAST, 0)->n_deps = 0;
-    expect_fault(&p, "(optimizer) of 'first' for role 'data', which writes the weights of bucket 2");
+    expect_fault(&p,
+                 "(optimizer) of 'first' for role 'data', which writes the weights of bucket 2");
     lw_plan_free(&p);
 }
 

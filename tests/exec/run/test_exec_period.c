@@ -99,8 +99,9 @@ static void random_words(struct prng *r, char *words, size_t room)
 {
     static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1", "zb-h2"};
     int64_t pp = prng_in(r, 1, 2), dp = prng_in(r, 1, 4 / pp), zero = dp > 1 ? prng_in(r, 0, 3) : 0;
-    size_t n = (size_t)snprintf(words, room, "pp %d dp %d micro-batches %d zero %d", (int)pp, (int)dp,
-                                (int)(pp > 1 ? 2 * prng_in(r, 1, 2) : prng_in(r, 1, 2)), (int)zero);
+    size_t n =
+        (size_t)snprintf(words, room, "pp %d dp %d micro-batches %d zero %d", (int)pp, (int)dp,
+                         (int)(pp > 1 ? 2 * prng_in(r, 1, 2) : prng_in(r, 1, 2)), (int)zero);
 
     if (zero > 0 && dp == 4 && prng_in(r, 0, 1))
         n += (size_t)snprintf(words + n, room - n, " zero-group 2");
@@ -158,9 +159,27 @@ static void pauses_between_batches_are_no_part_of_a_step(void **unused)
     struct lw_exec_result r = {.n_batches = 2};
     int32_t first[] = {0, 1};
     struct lw_span rows[] = {
-        {.step = 0, .kind = LW_OP_KERNEL, .ready = 0, .issue = -1, .start = 0, .all_in = -1, .end = 40},
-        {.step = 1, .kind = LW_OP_KERNEL, .ready = 90, .issue = 91, .start = 95, .all_in = -1, .end = 120},
-        {.step = 2, .kind = LW_OP_KERNEL, .ready = 120, .issue = -1, .start = 120, .all_in = 125, .end = 130},
+        {.step = 0,
+         .kind = LW_OP_KERNEL,
+         .ready = 0,
+         .issue = -1,
+         .start = 0,
+         .all_in = -1,
+         .end = 40},
+        {.step = 1,
+         .kind = LW_OP_KERNEL,
+         .ready = 90,
+         .issue = 91,
+         .start = 95,
+         .all_in = -1,
+         .end = 120},
+        {.step = 2,
+         .kind = LW_OP_KERNEL,
+         .ready = 120,
+         .issue = -1,
+         .start = 120,
+         .all_in = 125,
+         .end = 130},
     };
     (void)unused;
 

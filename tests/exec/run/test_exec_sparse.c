@@ -30,13 +30,22 @@ static void model_init(struct model *k, enum lw_dtype dtype)
 {
     memset(k, 0, sizeof *k);
     for (int32_t i = 0; i < MODULES; i++) {
-        k->modules[i] = (struct lw_module){.name = "m", .forward_ps = 1000, .backward_input_ps = 1000,
-                                           .backward_weight_ps = 1000, .forward_flops = -1,
-                                           .forward_bytes = -1, .output_bytes = 80,
+        k->modules[i] = (struct lw_module){.name = "m",
+                                           .forward_ps = 1000,
+                                           .backward_input_ps = 1000,
+                                           .backward_weight_ps = 1000,
+                                           .forward_flops = -1,
+                                           .forward_bytes = -1,
+                                           .output_bytes = 80,
                                            .kept_bytes = {-1, -1, -1}};
-        k->params[i] = (struct lw_param){.name = i > 0 ? "w" : "embed", .numel = i > 0 ? 12 * i : ROWS * ROW,
-                                         .dtype = (uint8_t)dtype, .module = i, .tied = -1,
-                                         .trainable = true, .sparse = i == 0, .used = true,
+        k->params[i] = (struct lw_param){.name = i > 0 ? "w" : "embed",
+                                         .numel = i > 0 ? 12 * i : ROWS * ROW,
+                                         .dtype = (uint8_t)dtype,
+                                         .module = i,
+                                         .tied = -1,
+                                         .trainable = true,
+                                         .sparse = i == 0,
+                                         .used = true,
                                          .ready_ps = 2000 * (MODULES - i)};
         k->order[i] = MODULES - 1 - i;
     }
@@ -137,9 +146,11 @@ static void shards_step_their_part_of_a_row(void **state)
 {
     (void)state;
     runs(LW_F32, "dp 3 zero 1 shard-policy flat-contiguous bucket-policy c10d-2", EXEC_SGD);
-    runs(LW_BF16, "dp 3 zero 1 shard-policy flat-contiguous bucket-policy c10d-2 broadcast-dtype f16",
+    runs(LW_BF16,
+         "dp 3 zero 1 shard-policy flat-contiguous bucket-policy c10d-2 broadcast-dtype f16",
          EXEC_SGD);
-    runs(LW_F32, "dp 4 zero 1 shard-policy oss-greedy bucket-policy c10d-2 broadcast-dtype bf16", EXEC_MOMENTUM);
+    runs(LW_F32, "dp 4 zero 1 shard-policy oss-greedy bucket-policy c10d-2 broadcast-dtype bf16",
+         EXEC_MOMENTUM);
 }
 
 /* --- refusals and faults -------------------------------------------------------------------------
@@ -156,8 +167,9 @@ static void adam_is_refused(void **state)
     model_init(&k, LW_F32);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_ENOTSUP);
-    assert_non_null(strstr(err.msg, "parameter 0 'embed' has a sparse gradient, which torch.optim.Adam does "
-                                    "not take (--optimizer sgd, momentum)"));
+    assert_non_null(strstr(err.msg,
+                           "parameter 0 'embed' has a sparse gradient, which torch.optim.Adam does "
+                           "not take (--optimizer sgd, momentum)"));
     lw_plan_free(&p);
 }
 
@@ -239,7 +251,8 @@ static void gathers_beyond_their_part_are_refused(void **state)
     for (int32_t i = 0; i < p.n_ops; i++)
         if (strcmp(p.ops[i].name, "sparse indices") == 0)
             p.ops[i].bytes += 16;
-    expect(&p, LW_EPLAN, "(all_gather of bucket 1): 96 bytes, where 80 are its part of a sparse gradient");
+    expect(&p, LW_EPLAN,
+           "(all_gather of bucket 1): 96 bytes, where 80 are its part of a sparse gradient");
     lw_plan_free(&p);
 }
 
@@ -253,7 +266,9 @@ static void a_sum_that_does_not_wait_is_named(void **state)
     for (int32_t i = 0; i < p.n_ops; i++)
         if (strcmp(p.ops[i].name, "sparse sum") == 0)
             p.ops[i].n_deps = 0;
-    expect(&p, LW_ENO, "(copy, bucket 1) of 'first' for role 'data' does not wait for op 15 (all_gather, bucket 1)");
+    expect(&p, LW_ENO,
+           "(copy, bucket 1) of 'first' for role 'data' does not wait for op 15 (all_gather, "
+           "bucket 1)");
     lw_plan_free(&p);
 }
 
@@ -306,8 +321,12 @@ static void a_row_steps_once_and_inside_its_shard(void **state)
     lists_init(&k);
     struct exec_part part = {.kind = EXEC_PART_ROWS_SUM, .rows = &k.r};
     assert_int_equal(exec_rows_run(&part, NULL), LW_OK);
-    part = (struct exec_part){.kind = EXEC_PART_ROWS_UPDATE, .rows = &k.r, .to = w, .to_dtype = LW_F32,
-                              .first = 4, .count = 2,
+    part = (struct exec_part){.kind = EXEC_PART_ROWS_UPDATE,
+                              .rows = &k.r,
+                              .to = w,
+                              .to_dtype = LW_F32,
+                              .first = 4,
+                              .count = 2,
                               .update = {.kind = EXEC_SGD, .rate = 0.5f}};
     assert_int_equal(exec_rows_run(&part, NULL), LW_OK);
     assert_true(w[0] == 95 && w[1] == 94);
@@ -351,8 +370,9 @@ static const char *one_of(struct prng *r, const char *const *words, int n)
 {
     return words[prng_in(r, 0, n - 1)];
 }
-#define ONE_OF(r, ...) \
-    one_of(r, (const char *const[]){__VA_ARGS__}, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
+#define ONE_OF(r, ...)                                                                             \
+    one_of(r, (const char *const[]){__VA_ARGS__},                                                  \
+           sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
 
 static void add(char *words, size_t room, const char *name, const char *value)
 {
@@ -372,7 +392,8 @@ static void draw(struct prng *r, char *words, size_t room)
     add(words, room, "shard-policy",
         zero ? ONE_OF(r, "oss-greedy", "lpt", "flat-contiguous", "per-tensor") : "");
     add(words, room, "broadcast-dtype", zero ? ONE_OF(r, "", "f16", "bf16") : "");
-    add(words, room, "bucket-policy", ONE_OF(r, "c10d-2", "c10d-1.13", "c10d-2020", "per-tensor", "single"));
+    add(words, room, "bucket-policy",
+        ONE_OF(r, "c10d-2", "c10d-1.13", "c10d-2020", "per-tensor", "single"));
     add(words, room, "grad-dtype", ONE_OF(r, "", "f32", "f64", "f16", "bf16"));
     add(words, room, "micro-batches", ONE_OF(r, "", "2", "3"));
     add(words, room, "no-sync", ONE_OF(r, "", "", "1", "2"));
@@ -410,8 +431,8 @@ static void random_grids_end_like_one(void **state)
         lw_plan_free(&p);
         made++;
     }
-    printf("%d plans run: %d with ZeRO-1, %d of several backwards, %d pipelines\n", made, zero, accumulated,
-           pipelines);
+    printf("%d plans run: %d with ZeRO-1, %d of several backwards, %d pipelines\n", made, zero,
+           accumulated, pipelines);
     assert_true(zero > GRIDS / 4 && accumulated > GRIDS / 3 && pipelines > GRIDS / 8);
 }
 

@@ -30,12 +30,21 @@ static void model_init(struct model *k, enum lw_dtype dtype)
 {
     memset(k, 0, sizeof *k);
     for (int32_t i = 0; i < MODULES; i++) {
-        k->modules[i] = (struct lw_module){.name = "m", .forward_ps = 1000, .backward_input_ps = 1000,
-                                           .backward_weight_ps = 1000, .forward_flops = -1,
-                                           .forward_bytes = -1, .output_bytes = 80,
+        k->modules[i] = (struct lw_module){.name = "m",
+                                           .forward_ps = 1000,
+                                           .backward_input_ps = 1000,
+                                           .backward_weight_ps = 1000,
+                                           .forward_flops = -1,
+                                           .forward_bytes = -1,
+                                           .output_bytes = 80,
                                            .kept_bytes = {-1, -1, -1}};
-        k->params[i] = (struct lw_param){.name = "w", .numel = 12 * (i + 1), .dtype = (uint8_t)dtype,
-                                         .module = i, .tied = -1, .trainable = true, .used = true,
+        k->params[i] = (struct lw_param){.name = "w",
+                                         .numel = 12 * (i + 1),
+                                         .dtype = (uint8_t)dtype,
+                                         .module = i,
+                                         .tied = -1,
+                                         .trainable = true,
+                                         .used = true,
                                          .ready_ps = 2000 * (MODULES - i)};
         k->order[i] = MODULES - 1 - i;
     }
@@ -152,8 +161,8 @@ static void narrowed_weights_end_like_one(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof shards / sizeof *shards; i++)
         for (int k = 0; k < 2; k++) {
-            snprintf(words, sizeof words, "dp 3 zero 1 shard-policy %s broadcast-dtype %s", shards[i],
-                     k ? "f16" : "bf16");
+            snprintf(words, sizeof words, "dp 3 zero 1 shard-policy %s broadcast-dtype %s",
+                     shards[i], k ? "f16" : "bf16");
             assert_int_equal(runs(LW_F32, words, EXEC_ADAM), 252 * 4 * 3 + 252 * 4 * 2);
         }
     assert_int_equal(runs(LW_F64, "dp 2 zero 1 broadcast-dtype f16", EXEC_SGD),
@@ -225,12 +234,15 @@ static void casts_left_out_are_named(void **state)
         int cast;
         const char *words;
     } cases[] = {
-        {"dp 2 comm-hook fp16", 0, "(all_reduce, bucket 0) of 'first' for role 'data' takes f16, and nothing has cast the "
-                                   "bucket's f32"},
+        {"dp 2 comm-hook fp16", 0,
+         "(all_reduce, bucket 0) of 'first' for role 'data' takes f16, and nothing has cast the "
+         "bucket's f32"},
         {"dp 2 comm-hook fp16", 1, "bucket 0 comes back as f16 and is never cast to f32"},
-        {"dp 2 zero 1 shard-policy oss-greedy broadcast-dtype bf16", 0, "(broadcast, bucket 2) of 'first' for role 'data' takes bf16, and nothing has "
-                                                "cast the bucket's f32"},
-        {"dp 2 zero 1 shard-policy oss-greedy broadcast-dtype bf16", 3, "bucket 3 comes back as bf16 and is never cast to f32"},
+        {"dp 2 zero 1 shard-policy oss-greedy broadcast-dtype bf16", 0,
+         "(broadcast, bucket 2) of 'first' for role 'data' takes bf16, and nothing has "
+         "cast the bucket's f32"},
+        {"dp 2 zero 1 shard-policy oss-greedy broadcast-dtype bf16", 3,
+         "bucket 3 comes back as bf16 and is never cast to f32"},
     };
     struct model k;
 
@@ -269,8 +281,9 @@ static const char *one_of(struct prng *r, const char *const *words, int n)
 {
     return words[prng_in(r, 0, n - 1)];
 }
-#define ONE_OF(r, ...) \
-    one_of(r, (const char *const[]){__VA_ARGS__}, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
+#define ONE_OF(r, ...)                                                                             \
+    one_of(r, (const char *const[]){__VA_ARGS__},                                                  \
+           sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
 
 static void add(char *words, size_t room, const char *name, const char *value)
 {
@@ -282,7 +295,7 @@ static void add(char *words, size_t room, const char *name, const char *value)
 static void draw_zero(struct prng *r, char *words, size_t room)
 {
     int64_t zero = prng_in(r, 0, 3);
-    const char *shard = zero == 1   ? ONE_OF(r, "oss-greedy", "lpt", "flat-contiguous", "per-tensor")
+    const char *shard = zero == 1 ? ONE_OF(r, "oss-greedy", "lpt", "flat-contiguous", "per-tensor")
                         : zero == 2 ? ONE_OF(r, "oss-greedy", "flat-contiguous", "per-tensor")
                                     : "";
     char stage[2] = {(char)('0' + zero), 0};
@@ -342,7 +355,8 @@ static void random_grids_end_like_one(void **state)
         lw_plan_free(&p);
         made++;
     }
-    printf("%d plans run: %d with a gradient type of their own, %d with narrowed weights, %d with hooks\n",
+    printf("%d plans run: %d with a gradient type of their own, %d with narrowed weights, %d with "
+           "hooks\n",
            made, mixed, narrowed, hooked);
     assert_true(mixed > GRIDS / 3 && narrowed > GRIDS / 10 && hooked > GRIDS / 10);
 }

@@ -30,10 +30,11 @@ static void what_a_rank_needs_is_known_to_the_byte(void **state)
     assert_int_equal(exec_test_plan_build(&t, &plan, &err), LW_OK);
     assert_int_equal(exec_fits_in(&plan, &o, 2, 2 * RANK + VERIFY, &err), LW_OK);
     assert_int_equal(exec_fits_in(&plan, &o, 2, 2 * RANK + VERIFY - 1, &err), LW_ENOTSUP);
-    assert_string_equal(err.msg,
-                        "the plan needs 78.75 KiB of memory a rank (weights 19.69 KiB, gradients and buckets "
-                        "39.38 KiB, masters and optimizer 19.69 KiB, messages 0 B), 2 here, and 31.38 KiB to "
-                        "verify (--no-verify); this machine has 188.87 KiB left");
+    assert_string_equal(
+        err.msg,
+        "the plan needs 78.75 KiB of memory a rank (weights 19.69 KiB, gradients and buckets "
+        "39.38 KiB, masters and optimizer 19.69 KiB, messages 0 B), 2 here, and 31.38 KiB to "
+        "verify (--no-verify); this machine has 188.87 KiB left");
     o.verify = false;
     assert_int_equal(exec_fits_in(&plan, &o, 3, 3 * RANK, &err), LW_OK);
     assert_int_equal(exec_fits_in(&plan, &o, 3, 3 * RANK - 1, &err), LW_ENOTSUP);
@@ -81,7 +82,8 @@ static void this_machine_has_memory(void **state)
 static void a_plan_beyond_the_machine_is_one_line(void **state)
 {
     static const char *const how[] = {"", "--spawn", "--no-verify"};
-    static const char head[] = "lapwing exec: the plan needs 10.91 TiB of memory a rank (weights 3.64 TiB, ";
+    static const char head[] =
+        "lapwing exec: the plan needs 10.91 TiB of memory a rank (weights 3.64 TiB, ";
 
     (void)state;
     shell("$L model mlp --layers 2 --width 64 -o w.json >log && "

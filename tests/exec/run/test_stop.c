@@ -29,13 +29,15 @@ static char *shell(const char *words, int *rc)
     const char *mpi = getenv("LAPWING_MPI");
 
     assert_non_null(realpath(getenv("LAPWING"), binary));
-    snprintf(line, sizeof line,
-             "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
-             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 "
-             "TSAN_OPTIONS=allocator_may_return_null=1 L=%s && mine() { for p in $(pgrep "
-             "-x 'lapwing|exe'); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; } && { "
-             "%s; } 2>&1",
-             folder, mpi ? mpi : "", binary, words);
+    snprintf(
+        line, sizeof line,
+        "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 "
+        "TSAN_OPTIONS=allocator_may_return_null=1 L=%s && mine() { for p in $(pgrep "
+        "-x 'lapwing|exe'); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; "
+        "} && { "
+        "%s; } 2>&1",
+        folder, mpi ? mpi : "", binary, words);
     FILE *f = popen(line, "r");
     assert_non_null(f);
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
@@ -88,9 +90,10 @@ static void stops(enum how how, int rank, int op, const char *kind, const char *
     char words[512];
     int rc, rc_sql;
 
-    snprintf(words, sizeof words, "rm -f s.db; timeout 40 %s$L exec -w w.json --dp %d%s --steps 3 --warmup 0 "
-             "--compute sleep --timeout 0.5 --db s.db --fault %d:2:%d:%s", before[how], RANKS,
-             after[how], rank, op, kind);
+    snprintf(words, sizeof words,
+             "rm -f s.db; timeout 40 %s$L exec -w w.json --dp %d%s --steps 3 --warmup 0 "
+             "--compute sleep --timeout 0.5 --db s.db --fault %d:2:%d:%s",
+             before[how], RANKS, after[how], rank, op, kind);
     double began = now_s();
     char *out = strdup(shell(words, &rc));
     if (rc == 0 || rc == 124 || (how != MPI && rc > 3) || !strstr(out, expected))
@@ -110,7 +113,8 @@ static void the_next_run_works(enum how how)
     char words[256];
     int rc;
 
-    snprintf(words, sizeof words, "timeout 60 %s$L exec -w w.json --dp %d%s --steps 2 --compute sleep --db s.db",
+    snprintf(words, sizeof words,
+             "timeout 60 %s$L exec -w w.json --dp %d%s --steps 2 --compute sleep --db s.db",
              before[how], RANKS, after[how]);
     char *out = shell(words, &rc);
     if (rc != 0 || !strstr(out, "verified: "))
@@ -126,12 +130,15 @@ static void every_failure_stops_all(enum how how)
         int always; /* bits of `how`: the rest under stress alone */
         const char *expected;
     } cases[] = {
-        {"fail", 1, COPY_OP, false, T | S | M, "rank 1: step 2, last finished: op 23 (backward layers.1); first "
-                                    "unfinished: op 24 (copy_in)"},
-        {"hang", 1, COPY_OP, false, 0, "rank 1: step 2, last finished: op 23 (backward layers.1); first "
-                                    "unfinished: op 24 (copy_in)"},
-        {"hang", 2, REDUCE_OP, false, T | S, "rank 2: step 2, last finished: op 26 (copy_in); first unfinished: op "
-                                      "27 (all_reduce of bucket 1)"}, /* its link stalls */
+        {"fail", 1, COPY_OP, false, T | S | M,
+         "rank 1: step 2, last finished: op 23 (backward layers.1); first "
+         "unfinished: op 24 (copy_in)"},
+        {"hang", 1, COPY_OP, false, 0,
+         "rank 1: step 2, last finished: op 23 (backward layers.1); first "
+         "unfinished: op 24 (copy_in)"},
+        {"hang", 2, REDUCE_OP, false, T | S,
+         "rank 2: step 2, last finished: op 26 (copy_in); first unfinished: op "
+         "27 (all_reduce of bucket 1)"}, /* its link stalls */
         {"memory", 1, COPY_OP, false, T | S,
          "step 0: out of memory: the system refuses 64 MiB more; last finished: none; first "
          "unfinished: op 0 (forward layers.0)"},
@@ -185,11 +192,14 @@ static void a_rank_killed_at_any_moment_stops_all(void **state)
         for (int k = 0; k < repeats(); k++) {
             char words[512];
             int rc;
-            snprintf(words, sizeof words,
-                     "rm -f s.db; timeout 40 %s$L exec -w big.json --dp %d%s --steps 100000 --no-verify "
-                     "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; sleep 0.%d; kill "
-                     "-9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
-                     "$L runs --db s.db 2>&1", before[how], RANKS, after[how], 6 + k % 4);
+            snprintf(
+                words, sizeof words,
+                "rm -f s.db; timeout 40 %s$L exec -w big.json --dp %d%s --steps 100000 --no-verify "
+                "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; sleep 0.%d; "
+                "kill "
+                "-9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
+                "$L runs --db s.db 2>&1",
+                before[how], RANKS, after[how], 6 + k % 4);
             char *out = shell(words, &rc);
             if (strstr(out, "status 0\n") || strstr(out, "status 124\n"))
                 fail_msg("%s\n%s", words, out);
@@ -208,15 +218,20 @@ static void a_killed_rank_is_stored_once_and_blamed(void **state)
         for (int k = 0; k < 2 * repeats(); k++) {
             int victim = k % 2, rc;
             char words[1024];
-            snprintf(words, sizeof words,
-                     "rm -f s.db*; timeout 40 %s$L exec -w w.json --dp %d%s --steps 100000 --no-verify "
-                     "--compute sleep --timeout 2 --db s.db -q --format json >out 2>err & p=$!; sleep 1.%d; "
-                     "kill -9 $(for q in $(mine); do tr '\\0' '\\n' </proc/$q/environ | grep -qE "
-                     "'^(LAPWING_RANK|OMPI_COMM_WORLD_RANK)=%d$' && echo $q; done); wait $p; echo status $?; "
-                     "for i in $(seq 200); do [ -z \"$(mine)\" ] && break; sleep 0.1; done; "
-                     "$L runs --db s.db --format json", before[how], RANKS, after[how], k % 4, victim);
+            snprintf(
+                words, sizeof words,
+                "rm -f s.db*; timeout 40 %s$L exec -w w.json --dp %d%s --steps 100000 --no-verify "
+                "--compute sleep --timeout 2 --db s.db -q --format json >out 2>err & p=$!; sleep "
+                "1.%d; "
+                "kill -9 $(for q in $(mine); do tr '\\0' '\\n' </proc/$q/environ | grep -qE "
+                "'^(LAPWING_RANK|OMPI_COMM_WORLD_RANK)=%d$' && echo $q; done); wait $p; echo "
+                "status $?; "
+                "for i in $(seq 200); do [ -z \"$(mine)\" ] && break; sleep 0.1; done; "
+                "$L runs --db s.db --format json",
+                before[how], RANKS, after[how], k % 4, victim);
             char *out = shell(words, &rc);
-            bool failed = strstr(out, "\"status\": \"failed\"") || strstr(out, "\"status\": \"timeout\"");
+            bool failed =
+                strstr(out, "\"status\": \"failed\"") || strstr(out, "\"status\": \"timeout\"");
             bool whose = strstr(out, blamed[victim]) ||
                          (victim == 0 && strstr(out, "ended before the run was stored"));
             if (!failed || !whose || strstr(out, "\"id\": 2") || strstr(out, "status 0\n") ||
@@ -256,10 +271,13 @@ static void a_signal_ends_the_run_and_stores_it(void **state)
     for (int how = THREADS; how <= SPAWN; how++) {
         char words[512];
         int rc;
-        snprintf(words, sizeof words,
-                 "rm -f s.db; timeout 40 $L exec -w w.json --dp 3%s --steps 100000 --compute sleep --db s.db -q "
-                 "2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; echo status $?; $L "
-                 "runs --db s.db --format json", after[how]);
+        snprintf(
+            words, sizeof words,
+            "rm -f s.db; timeout 40 $L exec -w w.json --dp 3%s --steps 100000 --compute sleep --db "
+            "s.db -q "
+            "2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; echo status $?; $L "
+            "runs --db s.db --format json",
+            after[how]);
         char *out = shell(words, &rc);
         if (!strstr(out, "stopped by signal 15") || !strstr(out, "\"status\": \"failed\"") ||
             !strstr(out, "status 1\n"))
@@ -273,13 +291,17 @@ static void a_full_disk_ends_all_and_the_next_run_works(void **state)
     (void)state;
     for (int k = 0; k < repeats(); k++) {
         int rc;
-        char *out = shell("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
-                          "--compute sleep --db s.db ); echo status $?", &rc);
+        char *out =
+            shell("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
+                  "--compute sleep --db s.db ); echo status $?",
+                  &rc);
         if (!strstr(out, "status 1\n") || !strstr(out, "s.db"))
             fail_msg("%s", out);
         nobody_is_left("full disk");
-        out = shell("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db /proc/s.db; "
-                    "echo status $?", &rc);
+        out = shell("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db "
+                    "/proc/s.db; "
+                    "echo status $?",
+                    &rc);
         if (!strstr(out, "status 1\n") || !strstr(out, "/proc/s.db"))
             fail_msg("%s", out);
         nobody_is_left("no disk");
@@ -293,13 +315,18 @@ static void too_few_open_files_are_named_before_the_start(void **state)
     int rc;
 
     (void)state;
-    char *out = shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
-                      "echo status $?", &rc);
-    if (!strstr(out, "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it (ulimit -n "
-                     "26), or leave out --spawn\nstatus 1\n"))
+    char *out =
+        shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
+              "echo status $?",
+              &rc);
+    if (!strstr(out,
+                "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it (ulimit -n "
+                "26), or leave out --spawn\nstatus 1\n"))
         fail_msg("%s", out);
-    out = shell("ulimit -n 16; timeout 60 $L exec -w w.json --dp 3 --spawn --steps 1 --compute sleep --db "
-                "s.db; echo status $?", &rc);
+    out = shell(
+        "ulimit -n 16; timeout 60 $L exec -w w.json --dp 3 --spawn --steps 1 --compute sleep --db "
+        "s.db; echo status $?",
+        &rc);
     if (!strstr(out, "status 0\n"))
         fail_msg("%s", out);
     nobody_is_left("ulimit");
@@ -310,13 +337,17 @@ static void ranks_with_other_options_are_refused(void **state)
     int rc;
 
     (void)state;
-    char *out = shell("t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=x$$ LAPWING_RENDEZVOUS="
-                      "127.0.0.1:$((20000 + $$ % 12000)) timeout 40 $L exec -w w.json --dp 2 --no-db --steps $2 "
-                      "--optimizer $3; echo status $?; }; t 0 3 sgd & t 1 3 adam & wait; t 0 3 sgd & t 1 4 sgd & "
-                      "wait", &rc);
-    if (!strstr(out, "rank 1 was started with optimizer adam, rank 0 with optimizer sgd: give all ranks the same "
+    char *out = shell(
+        "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=x$$ LAPWING_RENDEZVOUS="
+        "127.0.0.1:$((20000 + $$ % 12000)) timeout 40 $L exec -w w.json --dp 2 --no-db --steps $2 "
+        "--optimizer $3; echo status $?; }; t 0 3 sgd & t 1 3 adam & wait; t 0 3 sgd & t 1 4 sgd & "
+        "wait",
+        &rc);
+    if (!strstr(out, "rank 1 was started with optimizer adam, rank 0 with optimizer sgd: give all "
+                     "ranks the same "
                      "options") ||
-        !strstr(out, "rank 1 was started with --steps 4, rank 0 with --steps 3") || strstr(out, "status 0"))
+        !strstr(out, "rank 1 was started with --steps 4, rank 0 with --steps 3") ||
+        strstr(out, "status 0"))
         fail_msg("%s", out);
 }
 
@@ -338,8 +369,10 @@ static void faults_that_make_no_sense_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[256];
         int rc;
-        snprintf(words, sizeof words, "$L exec -w w.json --dp 3 --steps 1 --warmup 0 --compute sleep --no-db "
-                 "--fault %s", cases[i].fault);
+        snprintf(words, sizeof words,
+                 "$L exec -w w.json --dp 3 --steps 1 --warmup 0 --compute sleep --no-db "
+                 "--fault %s",
+                 cases[i].fault);
         char *out = shell(words, &rc);
         if (rc != cases[i].rc || !strstr(out, cases[i].words))
             fail_msg("%s: status %d\n%s", words, rc, out);
@@ -353,7 +386,8 @@ static int make_folder(void **state)
     (void)state;
     if (!mkdtemp(folder))
         return -1;
-    shell("$L model mlp --layers 4 --width 64 -o w.json && $L model mlp --layers 4 --width 1024 -o big.json",
+    shell("$L model mlp --layers 4 --width 64 -o w.json && $L model mlp --layers 4 --width 1024 -o "
+          "big.json",
           &rc);
     return rc;
 }

@@ -41,9 +41,19 @@ static void the_nearest_side_is_taken(void **state)
         int64_t flops;
         int32_t side;
     } cases[] = {
-        {1, 1}, {2, 1}, {15, 2}, {16, 2}, {35, 2}, {36, 3}, {54, 3}, {2 * INT64_C(1000000000), 1000},
-        {INT64_C(8796093022208), 16384}, {INT64_C(9000000000000), EXEC_MAX_SIDE + 1},
-        {INT64_MAX, EXEC_MAX_SIDE + 1}, {0, 0}, {-1, 0},
+        {1, 1},
+        {2, 1},
+        {15, 2},
+        {16, 2},
+        {35, 2},
+        {36, 3},
+        {54, 3},
+        {2 * INT64_C(1000000000), 1000},
+        {INT64_C(8796093022208), 16384},
+        {INT64_C(9000000000000), EXEC_MAX_SIDE + 1},
+        {INT64_MAX, EXEC_MAX_SIDE + 1},
+        {0, 0},
+        {-1, 0},
     };
     struct lw_work work = {.ps = -1};
     struct lw_plan plan = {.works = &work, .n_works = 1};
@@ -107,12 +117,14 @@ static void what_is_no_product_is_refused_in_words(void **state)
 
     (void)state;
     assert_int_equal(run(16, EXEC_COMPUTE_SPIN, &n_rows, &err), LW_ENOTSUP);
-    assert_non_null(strstr(err.msg, "op 0 (kernel) has no time of its own: its FLOPs are computed with "
-                                    "--compute gemm alone"));
+    assert_non_null(strstr(err.msg,
+                           "op 0 (kernel) has no time of its own: its FLOPs are computed with "
+                           "--compute gemm alone"));
     assert_int_equal(run(-1, EXEC_COMPUTE_GEMM, &n_rows, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg, "no time of its own, nor FLOPs"));
     assert_int_equal(run(INT64_C(9000000000000), EXEC_COMPUTE_GEMM, &n_rows, &err), LW_ENOTSUP);
-    assert_non_null(strstr(err.msg, "its 9000000000000 FLOPs are more than one product of 16384 rows"));
+    assert_non_null(
+        strstr(err.msg, "its 9000000000000 FLOPs are more than one product of 16384 rows"));
 }
 
 static void failing_allocations_leave_nothing(void **state)

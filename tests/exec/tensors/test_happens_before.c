@@ -148,7 +148,8 @@ static struct hand hand_begin(int32_t n, bool one_role)
     for (int i = 0; i < 3; i++) {
         h.stream[i] = lw_builder_stream(h.b, i < 2 ? "comm" : "compute",
                                         i < 2 ? LW_STREAM_COMM : LW_STREAM_COMPUTE, 0);
-        h.comm[i] = i < 2 ? lw_builder_comm(h.b, "c", LW_COMM_RECORDED, LW_REDUCER_AUTO, h.stream[i]) : -1;
+        h.comm[i] =
+            i < 2 ? lw_builder_comm(h.b, "c", LW_COMM_RECORDED, LW_REDUCER_AUTO, h.stream[i]) : -1;
         if (i < 2)
             lw_builder_group(h.b, h.comm[i], members, n);
     }

@@ -43,8 +43,10 @@ static void expect(struct lw_plan *p, const char *words)
 
 static void plans_as_made_are_safe(void **state)
 {
-    static const char *const words[] = {"dp 2", "pp 2 micro-batches 2", "dp 2 no-sync 2", "dp 2 zero 1",
-                                        "dp 2 zero 3", "dp 2 pp 2 micro-batches 2 zero 2", "dp 2 clip 1"};
+    static const char *const words[] = {"dp 2",           "pp 2 micro-batches 2",
+                                        "dp 2 no-sync 2", "dp 2 zero 1",
+                                        "dp 2 zero 3",    "dp 2 pp 2 micro-batches 2 zero 2",
+                                        "dp 2 clip 1"};
     struct lw_err err = {0};
 
     (void)state;

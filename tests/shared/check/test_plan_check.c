@@ -245,9 +245,9 @@ static void indexes_outside_their_tables_are_named(void **state)
 
     (void)state;
     p.deps[p.ops[ar].first_dep] = ar;
-    assert_fault(&p,
-                 "op 20 (all_reduce): depends on op 20, which is not an earlier op of its program (15 "
-                 "to 19)");
+    assert_fault(
+        &p, "op 20 (all_reduce): depends on op 20, which is not an earlier op of its program (15 "
+            "to 19)");
     p.deps[p.ops[ar].first_dep] = 3; /* of the other program */
     assert_fault(&p, "depends on op 3");
     p.deps[p.ops[ar].first_dep] = ar - 1;

@@ -154,7 +154,8 @@ static void a_chain_that_does_not_wait_is_named(void **state)
         int n;
         const char *words;
     } cases[] = {
-        {LW_OP_COPY_IN, 0, "for role 'stage 1', which writes the gradient of parameter 4 'd.weight'"},
+        {LW_OP_COPY_IN, 0,
+         "for role 'stage 1', which writes the gradient of parameter 4 'd.weight'"},
         {LW_OP_ALL_REDUCE, 0, "for role 'stage 1', which writes bucket 11"},
         {LW_OP_ALL_REDUCE, 1, "for role 'stage 1', which writes bucket 11"},
         {LW_OP_COPY_OUT, 0, "for role 'stage 1', which writes bucket 11"},

@@ -108,7 +108,8 @@ static void two_sends_that_change_places_are_named(void **state)
     int32_t mb = a->micro_batch;
     a->micro_batch = b->micro_batch;
     b->micro_batch = mb;
-    expect(&k, number(&k, a, text), "(forward, module 1) of 'steady' for role 'stage 0', which writes its message");
+    expect(&k, number(&k, a, text),
+           "(forward, module 1) of 'steady' for role 'stage 0', which writes its message");
 }
 
 static void a_send_less_is_named_by_its_receive(void **state)

@@ -24,10 +24,16 @@ static bool is_expert(const char *name)
 /* A llama whose linear pairs are experts: each token goes to two. */
 static struct lw_workload model(void)
 {
-    struct lw_workload w = model_build("llama-7b", (struct traces_model_shape){
-                                           .batch = 1, .layers = LAYERS, .hidden = HIDDEN, .heads = 4,
-                                           .ffn = 32, .seq = TOKENS, .vocab = 32, .dtype = "f32",
-                                           .optimizer = "adam"});
+    struct lw_workload w =
+        model_build("llama-7b", (struct traces_model_shape){.batch = 1,
+                                                            .layers = LAYERS,
+                                                            .hidden = HIDDEN,
+                                                            .heads = 4,
+                                                            .ffn = 32,
+                                                            .seq = TOKENS,
+                                                            .vocab = 32,
+                                                            .dtype = "f32",
+                                                            .optimizer = "adam"});
     int n = 0;
 
     for (int32_t i = 0; i < w.n_params; i++) {
@@ -112,8 +118,14 @@ static void experts_are_reduced_over_their_own_group(void **state)
 static void all_of_it_runs_and_is_verified(void **state)
 {
     static const char *const words[] = {
-        "dp 2 ep 2", "dp 4 ep 2", "dp 4 ep 2 zero 1", "dp 4 ep 2 zero 2 micro-batches 2",
-        "dp 4 ep 2 zero 3", "dp 4 ep 4 zero 3", "cp 2 dp 2 ep 2", "dp 2 ep 2 tp 2 sequence-parallel on",
+        "dp 2 ep 2",
+        "dp 4 ep 2",
+        "dp 4 ep 2 zero 1",
+        "dp 4 ep 2 zero 2 micro-batches 2",
+        "dp 4 ep 2 zero 3",
+        "dp 4 ep 4 zero 3",
+        "cp 2 dp 2 ep 2",
+        "dp 2 ep 2 tp 2 sequence-parallel on",
         "dp 2 ep 2 pp 2 micro-batches 2 schedule zb-h1 zero 1",
         "dp 2 ep 2 pp 2 micro-batches 4 schedule dualpipe recompute full"};
     struct lw_workload w = model();

@@ -109,12 +109,13 @@ static void modules_are_gathered_before_and_freed_after_use(void **state)
 
     (void)state;
     tiny_init(&t);
-    expect(&t, &s,
-           "+05/400 AG05/400 +14/808 AG14/808 Ew F0:1 -05/400 +23/1200 AG23/1200 Ew F1:2 -14/808 Ew "
-           "F2:3 +14/808 AG14/808 +0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 -23/1200 +05/400 "
-           "AG05/400 Ew +1/808 B1:2 Ci/8 B1:2 -14/808 Ci/800 RS1/808 -1/808 Ew +2/400 B0:2 -05/400 "
-           "Ci/400 RS2/400 -2/400 Ew O:3",
-           "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
+    expect(
+        &t, &s,
+        "+05/400 AG05/400 +14/808 AG14/808 Ew F0:1 -05/400 +23/1200 AG23/1200 Ew F1:2 -14/808 Ew "
+        "F2:3 +14/808 AG14/808 +0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 -23/1200 +05/400 "
+        "AG05/400 Ew +1/808 B1:2 Ci/8 B1:2 -14/808 Ci/800 RS1/808 -1/808 Ew +2/400 B0:2 -05/400 "
+        "Ci/400 RS2/400 -2/400 Ew O:3",
+        "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
 }
 
 /* Below 150 elements: a.weight and b.bias make a unit of 102 that stays, gathered after the
@@ -348,7 +349,9 @@ static void faults_around_gathered_weights_are_named(void **state)
     (void)state;
     op = find(&p, LW_OP_EVENT_WAIT, 0); /* of module a's unit */
     p.ops[op].n_deps = 0;
-    expect_fault(&p, "op 5 (forward, module 0) of 'first' for role 'data' does not wait for op 1 (all_gather");
+    expect_fault(
+        &p,
+        "op 5 (forward, module 0) of 'first' for role 'data' does not wait for op 1 (all_gather");
 
     p = build_third();
     op = find(&p, LW_OP_ALL_GATHER, 3); /* b, for its backward: not before it was freed */
@@ -360,7 +363,8 @@ static void faults_around_gathered_weights_are_named(void **state)
     p.ops[op].kind = LW_OP_BARRIER;
     p.ops[op].bytes = 0;
     p.ops[op].bucket = -1;
-    expect_fault(&p, "(backward, module 0) of 'first' for role 'data' uses weights that are freed by");
+    expect_fault(&p,
+                 "(backward, module 0) of 'first' for role 'data' uses weights that are freed by");
 
     p = build_third();
     op = find(&p, LW_OP_FREE, 4); /* a stays over the optimizer */
@@ -752,7 +756,8 @@ static void what_makes_no_sense_is_refused(void **state)
     } cases[] = {
         {2, "prefetch", "1", "--prefetch needs --zero 3"},
         {1, "reshard", "off", "--reshard needs --zero 3"},
-        {2, "bucket-policy", "c10d-1.13", "cuts buckets into shares: one --bucket-policy of per-tensor, single, deepspeed"},
+        {2, "bucket-policy", "c10d-1.13",
+         "cuts buckets into shares: one --bucket-policy of per-tensor, single, deepspeed"},
         {3, "bucket-policy", "single", "in the units of its modules"},
         {3, "bucket-cap", "1MiB", "in the units of its modules"},
         {3, "shard-policy", "per-tensor", "flat-contiguous, not per-tensor"},

@@ -45,7 +45,8 @@ static int64_t moved(const struct lw_plan *p, enum lw_comm_purpose purpose, enum
     int64_t bytes = 0;
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-        if (p->ops[i].kind == kind && p->ops[i].comm >= 0 && p->comms[p->ops[i].comm].purpose == purpose)
+        if (p->ops[i].kind == kind && p->ops[i].comm >= 0 &&
+            p->comms[p->ops[i].comm].purpose == purpose)
             bytes += lw_plan_operand(p, &p->ops[i], 0).bytes;
     return bytes;
 }

@@ -27,7 +27,8 @@ static struct lw_strategy zero(enum lw_shard_policy_id policy)
     return s;
 }
 
-#define REDUCED "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 AR0/2408 Co0/2408 "
+#define REDUCED                                                                                    \
+    "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 AR0/2408 Co0/2408 "
 
 /* a to 0 (100, 0), b.weight to 1 (100, 200), b.bias to 0 (102), c.weight to 0 (402): 0 sends 1608
  * bytes, 1 sends 800. 7 us * 402 / 602 = 4.67. */
@@ -83,8 +84,9 @@ static void flat_shares_are_padded_and_gathered(void **state)
     (void)state;
     tiny_init(&t);
     s.dp = 4;
-    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 RS0/2416 "
-                       "Ew O:1 AG1/2416 Ew"); /* 7 us * 151 / 602 = 1.76 */
+    expect_ops(&t, &s,
+               "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 RS0/2416 "
+               "Ew O:1 AG1/2416 Ew");      /* 7 us * 151 / 602 = 1.76 */
     s.bucket_policy = LW_BUCKET_C10D_2020; /* not cut: all-reduced, as one bucket here */
     expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 C/2408 "
                        "AR0/2408 AR/16 Co0/2408 O:1 AG1/2416 Ew");

@@ -285,12 +285,14 @@ static void command_shows_figures_with_unit_and_source(void **state)
     assert_non_null(strstr(text, "figure,value,unit,source\n"));
     assert_non_null(strstr(text, "device.n_sms,132,,"));
     assert_non_null(strstr(text, "links[1].latency_ns,14000,ns,"));
-    expect("cluster dgx-h100 --format json", 0,
-           "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, \"unit\": \"B/s\", \"source\": \"");
+    expect(
+        "cluster dgx-h100 --format json", 0,
+        "{\"name\": \"host_bytes_per_s\", \"value\": 6.144e+11, \"unit\": \"B/s\", \"source\": \"");
     expect("cluster", 0, "\ndgx-a100       A100-SXM4-80GB");
     expect("cluster nothing-of-the-kind", 1, "");
-    assert_non_null(strstr(shell_err(), "lapwing cluster: cluster 'nothing-of-the-kind': no such file, and "
-                                        "none of the known systems host, dgx-a100, "));
+    assert_non_null(strstr(shell_err(),
+                           "lapwing cluster: cluster 'nothing-of-the-kind': no such file, and "
+                           "none of the known systems host, dgx-a100, "));
 }
 
 /* Published terms do nothing until they are asked for, and the cluster's own win. */
@@ -319,7 +321,8 @@ static void published_terms_are_off_until_asked_for(void **state)
 static void list_of_systems_fits_a_page(void **state)
 {
     (void)state;
-    expect("cluster", 0, "dgx-h100       H100-SXM5-80GB          8        370.8           400  nccl ");
+    expect("cluster", 0,
+           "dgx-h100       H100-SXM5-80GB          8        370.8           400  nccl ");
     expect("cluster --format csv", 0, "l40s,L40S,8,24,50,nccl,");
     static const char *const shown[] = {"cluster", "cluster gb300", "cluster p4d",
                                         "cluster a100-pcie-8", "cluster mi300x"};

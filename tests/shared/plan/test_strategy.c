@@ -49,7 +49,9 @@ static void a_wrong_word_lists_the_right_ones(void **state)
 
     (void)state;
     assert_int_equal(lw_strategy_set(&s, "launch-order", "random", &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--launch-order: unknown value 'random'; expected one of in-order, completion-order");
+    assert_string_equal(
+        err.msg,
+        "--launch-order: unknown value 'random'; expected one of in-order, completion-order");
     assert_int_equal(lw_strategy_set(&s, "dp", "0", &err), LW_EINVAL);
     assert_string_equal(err.msg, "--dp: '0' is not a whole number from 1 to 2147483647");
     assert_int_equal(lw_strategy_set(&s, "nope", "1", &err), LW_EINVAL);

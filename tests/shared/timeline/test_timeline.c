@@ -219,13 +219,17 @@ static void check_names_the_fault(void **unused)
         const char *expected;
     } cases[] = {
         {{.kind = LW_OP_KERNEL, .op = 0, .ready = 5, .start = 4, .all_in = -1, .end = 6},
-         {.kind = LW_OP_KERNEL, .op = 1, .start = 6, .all_in = -1, .end = 7}, "before it is ready"},
+         {.kind = LW_OP_KERNEL, .op = 1, .start = 6, .all_in = -1, .end = 7},
+         "before it is ready"},
         {{.kind = LW_OP_KERNEL, .op = 0, .start = 4, .all_in = -1, .end = 3},
-         {.kind = LW_OP_KERNEL, .op = 1, .start = 6, .all_in = -1, .end = 7}, "ends before it starts"},
+         {.kind = LW_OP_KERNEL, .op = 1, .start = 6, .all_in = -1, .end = 7},
+         "ends before it starts"},
         {{.kind = LW_OP_ALL_REDUCE, .op = 0, .start = 4, .all_in = 9, .end = 8},
-         {.kind = LW_OP_KERNEL, .op = 1, .start = 8, .all_in = -1, .end = 9}, "last member"},
+         {.kind = LW_OP_KERNEL, .op = 1, .start = 8, .all_in = -1, .end = 9},
+         "last member"},
         {{.kind = LW_OP_KERNEL, .op = 0, .start = 0, .all_in = -1, .end = 8},
-         {.kind = LW_OP_KERNEL, .op = 1, .start = 7, .all_in = -1, .end = 9}, "overlaps"},
+         {.kind = LW_OP_KERNEL, .op = 1, .start = 7, .all_in = -1, .end = 9},
+         "overlaps"},
     };
     (void)unused;
 
@@ -340,8 +344,8 @@ static void activations_are_held_until_their_backward_ends(void **unused)
     plan.ops[0].kind = LW_OP_FORWARD;
     plan.ops[1].kind = LW_OP_BACKWARD;
     for (int i = 0; i < 6; i++)
-        add(&t, 0, 0, 0, ops[i].forward ? LW_OP_FORWARD : LW_OP_BACKWARD, !ops[i].forward, ops[i].at,
-            ops[i].at + 10);
+        add(&t, 0, 0, 0, ops[i].forward ? LW_OP_FORWARD : LW_OP_BACKWARD, !ops[i].forward,
+            ops[i].at, ops[i].at + 10);
     add(&t, 0, 1, 0, LW_OP_ALLOC, 5, 1, 1);
     assert_int_equal(lw_timeline_summarize(&t, &plan, 0, &s, NULL), LW_OK);
     assert_int_equal(s.ranks[0].peak_memory_bytes - lw_memory_fixed(&plan, 0), 200);

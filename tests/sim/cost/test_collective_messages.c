@@ -210,7 +210,8 @@ static void two_level_cluster(struct lw_cluster *c)
                                    .bytes_per_s = given(1e9), .latency_ps = given(7)};
     c->links[1] = (struct lw_link){.name = "nic", .level = LW_LINK_INTER, .bytes_per_s = given(1e9),
                                    .latency_ps = given(100), .n_links = given(4)};
-    c->links[2] = (struct lw_link){.name = "pcie", .level = LW_LINK_HOST, .bytes_per_s = given(3e9)};
+    c->links[2] =
+        (struct lw_link){.name = "pcie", .level = LW_LINK_HOST, .bytes_per_s = given(3e9)};
     c->links[3] = (struct lw_link){.name = "bridge", .level = LW_LINK_BRIDGE,
                                    .bytes_per_s = given(8e9), .n_sharers = given(2)};
     c->n_links = 4;
@@ -476,7 +477,8 @@ static void what_an_algorithm_cannot_do_is_refused_by_name(void **unused)
     } cases[] = {
         {{LW_OP_ALL_GATHER, LW_F32, 8, 4, 1, LW_REDUCER_TREE}, "no model of all_gather by tree"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 4, 1, LW_REDUCER_NVLS}, "no model of all_reduce by nvls"},
-        {{LW_OP_BROADCAST, LW_F32, 8, 4, 1, LW_REDUCER_HFREDUCE}, "choose auto, ring, tree, direct"},
+        {{LW_OP_BROADCAST, LW_F32, 8, 4, 1, LW_REDUCER_HFREDUCE},
+         "choose auto, ring, tree, direct"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 7, 2, LW_REDUCER_HIERARCHICAL}, "7 ranks on 2 nodes"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 7, 2, LW_REDUCER_HFREDUCE}, "7 ranks on 2 nodes"},
     };

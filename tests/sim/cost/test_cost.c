@@ -169,11 +169,15 @@ static void what_cannot_be_timed_says_why(void **unused)
         enum lw_status expected;
         const char *says;
     } cases[] = {
-        {{LW_OP_ALL_REDUCE, LW_F32, 8, 2, 2, LW_REDUCER_AUTO}, LW_ENOTSUP, "no bandwidth for its inter-node link"},
+        {{LW_OP_ALL_REDUCE, LW_F32, 8, 2, 2, LW_REDUCER_AUTO},
+         LW_ENOTSUP,
+         "no bandwidth for its inter-node link"},
         {{LW_OP_ALL_REDUCE, LW_F32, -8, 2, 1, LW_REDUCER_AUTO}, LW_EINVAL, "-8 bytes"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 0, 1, LW_REDUCER_AUTO}, LW_EINVAL, "0 ranks"},
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 2, 3, LW_REDUCER_AUTO}, LW_EINVAL, "3 nodes"},
-        {{LW_OP_FORWARD, LW_F32, 8, 2, 1, LW_REDUCER_AUTO}, LW_EINVAL, "'forward' is not communication"},
+        {{LW_OP_FORWARD, LW_F32, 8, 2, 1, LW_REDUCER_AUTO},
+         LW_EINVAL,
+         "'forward' is not communication"},
     };
     struct lw_cluster c;
     (void)unused;

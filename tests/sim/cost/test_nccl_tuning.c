@@ -47,7 +47,8 @@ static void check_cells(const struct sim_nccl_comm *c, const struct expected *e,
     }
 }
 
-static double best_us(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes, int *a, int *p)
+static double best_us(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes, int *a,
+                      int *p)
 {
     struct sim_nccl_choice x;
 
@@ -60,8 +61,12 @@ static double best_us(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t
 /* Two nodes of one GPU over sockets, two channels of 1.2 GB/s. */
 static struct sim_nccl_comm socket_pair(void)
 {
-    struct sim_nccl_comm c = {.version = version("2.29.7"), .arch = SIM_NCCL_BLACKWELL, .n_ranks = 2,
-                              .n_nodes = 2, .x86_host = true, .post_us = 1};
+    struct sim_nccl_comm c = {.version = version("2.29.7"),
+                              .arch = SIM_NCCL_BLACKWELL,
+                              .n_ranks = 2,
+                              .n_nodes = 2,
+                              .x86_host = true,
+                              .post_us = 1};
 
     c.graphs.ring = (struct sim_nccl_graph){2, 1.2, 1.2};
     c.graphs.tree = (struct sim_nccl_graph){2, 2.4, 1.2};
@@ -89,11 +94,12 @@ static void equals_a_tuning_log_of_the_library(void **unused)
         assert_false(sim_nccl_cell_of(&c, op ? (enum lw_op_kind)AG : (enum lw_op_kind)AR,
                                       SIM_NCCL_RING, SIM_NCCL_LL128, &cell));
     c.ll128 = true; /* the log prints latencies of disabled cells too */
-    const struct { int op, a; double us; } off[] = {
-        {AR, TREE, 31}, {AR, RING, 31}, {AG, RING, 22.5}, {RS, RING, 22.5}, {BC, RING, 18}, {RED, RING, 18}};
+    const struct { int op, a; double us;
+    } off[] = {{AR, TREE, 31},   {AR, RING, 31}, {AG, RING, 22.5},
+               {RS, RING, 22.5}, {BC, RING, 18}, {RED, RING, 18}};
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
-        assert_true(sim_nccl_cell_of(&c, (enum lw_op_kind)off[i].op, (enum sim_nccl_algorithm)off[i].a,
-                                     SIM_NCCL_LL128, &cell));
+        assert_true(sim_nccl_cell_of(&c, (enum lw_op_kind)off[i].op,
+                                     (enum sim_nccl_algorithm)off[i].a, SIM_NCCL_LL128, &cell));
         assert_true(fabs(cell.latency_us - off[i].us) < .0501);
     }
 }
@@ -136,8 +142,12 @@ static void assert_graph(struct sim_nccl_graph g, int32_t n, double intra, doubl
 static void finds_the_graphs_of_known_nodes(void **unused)
 {
     struct sim_nccl_comm one = h100(1), four = h100(4);
-    struct sim_nccl_node a100 = {.arch = SIM_NCCL_AMPERE, .n_ranks = 8, .n_nodes = 1, .device_gbs = 240,
-                                 .n_adapters = 8, .adapter_gbs = 25};
+    struct sim_nccl_node a100 = {.arch = SIM_NCCL_AMPERE,
+                                 .n_ranks = 8,
+                                 .n_nodes = 1,
+                                 .device_gbs = 240,
+                                 .n_adapters = 8,
+                                 .adapter_gbs = 25};
     struct sim_nccl_graphs g;
     (void)unused;
 
@@ -160,10 +170,12 @@ static void finds_the_graphs_of_known_nodes(void **unused)
 static void equals_the_librarys_search_for_b200(void **unused)
 {
     static const struct expected two[] = {
-        {AR, TREE, LL, 25.2, 16.575}, {AR, TREE, LL128, 48.5, 107.678}, {AR, TREE, SIMPLE, 92.4, 145.52},
-        {AR, RING, LL, 40.0, 20.8},   {AR, RING, SIMPLE, 131.6, 204.8}, {AR, NVLST, SIMPLE, 66.8, 265.216}};
-    static const struct expected one[] = {
-        {AR, RING, LL, 15.0, 161.143}, {AR, RING, SIMPLE, 56, 411.429}, {AR, NVLS, SIMPLE, 25, 411.429}};
+        {AR, TREE, LL, 25.2, 16.575},     {AR, TREE, LL128, 48.5, 107.678},
+        {AR, TREE, SIMPLE, 92.4, 145.52}, {AR, RING, LL, 40.0, 20.8},
+        {AR, RING, SIMPLE, 131.6, 204.8}, {AR, NVLST, SIMPLE, 66.8, 265.216}};
+    static const struct expected one[] = {{AR, RING, LL, 15.0, 161.143},
+                                          {AR, RING, SIMPLE, 56, 411.429},
+                                          {AR, NVLS, SIMPLE, 25, 411.429}};
     struct sim_nccl_node n = {.arch = SIM_NCCL_BLACKWELL, .n_ranks = 8, .n_nodes = 1,
                               .device_gbs = 18 * 40.1, .n_adapters = 8, .adapter_gbs = 50,
                               .has_multicast = true, .nvls_arity = 32};
@@ -187,12 +199,15 @@ static void equals_the_librarys_search_for_b200(void **unused)
 static void pinned_cells_of_one_h100_node(void **unused)
 {
     static const struct expected cells[] = {
-        {AR, TREE, LL, 15.2, 43.6},    {AR, TREE, LL128, 31.5, 128.8}, {AR, TREE, SIMPLE, 64.4, 165.6},
-        {AR, RING, LL, 15.0, 80.6},    {AR, RING, LL128, 40.6, 189.3}, {AR, RING, SIMPLE, 56.0, 205.7},
-        {AR, NVLS, SIMPLE, 25.0, 272}, {AG, RING, LL, 10.8, 161.1},    {AG, RING, LL128, 27.3, 378.5},
-        {AG, RING, SIMPLE, 32.2, 411.4}, {AG, NVLS, SIMPLE, 25, 208.2}, {RS, RING, LL, 10.8, 161.1},
-        {RS, RING, LL128, 27.3, 378.5}, {RS, RING, SIMPLE, 32.2, 411.4}, {RS, NVLS, SIMPLE, 25, 208.2},
-        {BC, RING, LL, 7.2, 141},      {BC, RING, LL128, 15.9, 331.2}, {BC, RING, SIMPLE, 11.8, 360},
+        {AR, TREE, LL, 15.2, 43.6},      {AR, TREE, LL128, 31.5, 128.8},
+        {AR, TREE, SIMPLE, 64.4, 165.6}, {AR, RING, LL, 15.0, 80.6},
+        {AR, RING, LL128, 40.6, 189.3},  {AR, RING, SIMPLE, 56.0, 205.7},
+        {AR, NVLS, SIMPLE, 25.0, 272},   {AG, RING, LL, 10.8, 161.1},
+        {AG, RING, LL128, 27.3, 378.5},  {AG, RING, SIMPLE, 32.2, 411.4},
+        {AG, NVLS, SIMPLE, 25, 208.2},   {RS, RING, LL, 10.8, 161.1},
+        {RS, RING, LL128, 27.3, 378.5},  {RS, RING, SIMPLE, 32.2, 411.4},
+        {RS, NVLS, SIMPLE, 25, 208.2},   {BC, RING, LL, 7.2, 141},
+        {BC, RING, LL128, 15.9, 331.2},  {BC, RING, SIMPLE, 11.8, 360},
     };
     struct sim_nccl_comm c = h100(1);
     int a, p;
@@ -212,7 +227,8 @@ static void pinned_cells_of_one_a100_node(void **unused)
         {AR, TREE, LL, 15.2, 29.1}, {AR, TREE, LL128, 31.5, 85.9},  {AR, TREE, SIMPLE, 64.4, 110.4},
     };
     struct sim_nccl_comm c = h100(1);
-    struct sim_nccl_node n = {.arch = SIM_NCCL_AMPERE, .n_ranks = 8, .n_nodes = 1, .device_gbs = 240};
+    struct sim_nccl_node n = {
+        .arch = SIM_NCCL_AMPERE, .n_ranks = 8, .n_nodes = 1, .device_gbs = 240};
     (void)unused;
 
     c.arch = SIM_NCCL_AMPERE;
@@ -321,7 +337,8 @@ static void versions_differ_as_their_sources_do(void **unused)
         check_cells(&c, &cases[i].cell, 1);
     }
     struct sim_nccl_comm c = h100(2);
-    struct expected new_tree = {AR, NVLST, SIMPLE, 66.8, 246.2}, old_tree = {AR, NVLST, SIMPLE, 53, 246.2};
+    struct expected new_tree = {AR, NVLST, SIMPLE, 66.8, 246.2},
+                    old_tree = {AR, NVLST, SIMPLE, 53, 246.2};
     check_cells(&c, &new_tree, 1);
     c.version = version("2.28");
     check_cells(&c, &old_tree, 1);
@@ -334,8 +351,9 @@ static void version_is_the_newest_that_is_not_newer(void **unused)
 {
     static const struct {
         const char *text, *name;
-    } cases[] = {{"2.19", "2.19"}, {"2.22.3", "2.19"}, {"2.23.4", "2.23"}, {"2.26.2", "2.23"},
-                 {"2.27.7", "2.27"}, {"2.29.7", "2.28"}, {"2.30.7", "2.30"}, {"3.0", "2.30"}, {"", "2.30"}};
+    } cases[] = {{"2.19", "2.19"},   {"2.22.3", "2.19"}, {"2.23.4", "2.23"},
+                 {"2.26.2", "2.23"}, {"2.27.7", "2.27"}, {"2.29.7", "2.28"},
+                 {"2.30.7", "2.30"}, {"3.0", "2.30"},    {"", "2.30"}};
     const struct sim_nccl_version *v;
     struct lw_err err = {0};
     (void)unused;
@@ -352,8 +370,9 @@ static void collnet_needs_the_network_to_reduce(void **unused)
 {
     /* direct: 2 (3.7 + 7 * .4) + 31 = 44; 360 / 1 * .85 / 2. chain: 2 * 7 * 2.8 + 30 = 69.2; 360
      * / 2. NVLS: 25 + 18; 8 * min(66.9, 45) * 32/62 */
-    static const struct expected cells[] = {
-        {AR, DIRECT, SIMPLE, 44, 153}, {AR, CHAIN, SIMPLE, 69.2, 180}, {AR, NVLS, SIMPLE, 43, 185.8}};
+    static const struct expected cells[] = {{AR, DIRECT, SIMPLE, 44, 153},
+                                            {AR, CHAIN, SIMPLE, 69.2, 180},
+                                            {AR, NVLS, SIMPLE, 43, 185.8}};
     struct sim_nccl_comm c = h100(4);
     struct sim_nccl_cell cell;
     (void)unused;
@@ -366,7 +385,8 @@ static void collnet_needs_the_network_to_reduce(void **unused)
     check_cells(&c, cells, sizeof cells / sizeof *cells);
     c = h100(1);
     c.collnet = true;
-    assert_false(sim_nccl_cell_of(&c, (enum lw_op_kind)AR, SIM_NCCL_COLLNET_CHAIN, SIM_NCCL_SIMPLE, &cell));
+    assert_false(
+        sim_nccl_cell_of(&c, (enum lw_op_kind)AR, SIM_NCCL_COLLNET_CHAIN, SIM_NCCL_SIMPLE, &cell));
 }
 
 static void nothing_allowed_is_said(void **unused)

@@ -120,7 +120,8 @@ static void late_rank_shifts_the_end_by_its_delay(void **unused)
                                                 .late_ps = late});
         for (int w = 0; w < N_WAYS; w++)
             assert_int_equal(run_end(&ar, &c, ways[w]), late + w_ar_time(n));
-        assert_int_equal(run_end(&ddp, &c, ways[COLLECTIVE]), late + 12000 * us + 10 * w_ar_time(n));
+        assert_int_equal(run_end(&ddp, &c, ways[COLLECTIVE]),
+                         late + 12000 * us + 10 * w_ar_time(n));
         lw_cluster_free(&c);
         lw_plan_free(&ar);
         lw_plan_free(&ddp);

@@ -374,7 +374,8 @@ static void passes_run_their_variants_and_are_rank_local(void **unused)
 }
 
 static void expect_failure(const struct lw_plan *plan, const struct lw_cluster *c,
-                           struct lw_sim_options o, enum lw_status expected, const char *const *says)
+                           struct lw_sim_options o, enum lw_status expected,
+                           const char *const *says)
 {
     struct lw_timeline t = {0};
     struct lw_sim_stats s = {.end = -7};
@@ -406,8 +407,8 @@ static void sends_that_wait_for_each_other_are_named(void **unused)
                    (const char *[]){"wait for each other", "rank 0 send to 1 (op 0) entered",
                                     "rank 1 send to 0 (op 2) entered", NULL});
     /* buffered sends do not wait */
-    assert_int_equal(run_end(&w.plan, &w.c, (struct lw_sim_options){.n_steps = 1, .buffered = true}),
-                     8000);
+    assert_int_equal(
+        run_end(&w.plan, &w.c, (struct lw_sim_options){.n_steps = 1, .buffered = true}), 8000);
     free_world(&w);
 }
 
@@ -442,8 +443,9 @@ static void a_collective_that_a_member_never_issues_is_named(void **unused)
     lw_builder_program(b, 0, 1);
     add_work(b, LW_OP_KERNEL, 0, us, -1);
     make_world(&w, b);
-    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
-                   (const char *[]){"rank 0 all_reduce (op 0)", "rank 1, which has finished", NULL});
+    expect_failure(
+        &w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
+        (const char *[]){"rank 0 all_reduce (op 0)", "rank 1, which has finished", NULL});
     free_world(&w);
 }
 
@@ -463,8 +465,9 @@ static void ends_that_do_not_fit_are_failures(void **unused)
         }
         make_world(&w, b);
         expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
-                       i == 0 ? (const char *[]){"all_reduce (op 0)", "broadcast (op 1)", NULL}
-                              : (const char *[]){"sends 8 bytes (op 0)", "receives 16 (op 1)", NULL});
+                       i == 0
+                           ? (const char *[]){"all_reduce (op 0)", "broadcast (op 1)", NULL}
+                           : (const char *[]){"sends 8 bytes (op 0)", "receives 16 (op 1)", NULL});
         free_world(&w);
     }
 }
@@ -520,7 +523,8 @@ static void the_cost_is_the_callers_function(void **unused)
 
     make_w_ar(&w.plan, 4);
     make_cluster(&w.c, 4, 1e9, 0);
-    assert_int_equal(run_end(&w.plan, &w.c, (struct lw_sim_options){.n_steps = 1, .cost = &cost}), 704);
+    assert_int_equal(run_end(&w.plan, &w.c, (struct lw_sim_options){.n_steps = 1, .cost = &cost}),
+                     704);
     free_world(&w);
 }
 

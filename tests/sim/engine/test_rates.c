@@ -474,7 +474,8 @@ static void random_messages_share_as_by_hand(void **unused)
         double expected[MOST_MESSAGES];
         struct world w = {0};
         for (int32_t i = 0; i < n; i++) {
-            int32_t from = (int32_t)prng_in(&rng, 0, 4), to = (from + (int32_t)prng_in(&rng, 1, 4)) % 5;
+            int32_t from = (int32_t)prng_in(&rng, 0, 4),
+                    to = (from + (int32_t)prng_in(&rng, 1, 4)) % 5;
             ends[i][0] = from * 4 + (int32_t)prng_in(&rng, 0, 3);
             ends[i][1] = to * 4 + (int32_t)prng_in(&rng, 0, 3);
             port[i][0] = from;

@@ -365,7 +365,8 @@ static void plans_in_random_issue_order_end_or_name_what_waits(void **unused)
         make_cluster(&c, h.n_ranks, 1e9, LATENCY);
         enum lw_status status = lw_sim_run(&plan, &c, &o, NULL, &s, &err);
         if (status != LW_OK && (status != LW_EFAILED || !strstr(err.msg, "(op ")))
-            fail_msg("seed %llu: %d %s, %d ranks", (unsigned long long)seed, status, err.msg, h.n_ranks);
+            fail_msg("seed %llu: %d %s, %d ranks", (unsigned long long)seed, status, err.msg,
+                     h.n_ranks);
         n_ok += status == LW_OK;
         n_waiting += strstr(err.msg, "wait") != NULL;
         lw_cluster_free(&c);

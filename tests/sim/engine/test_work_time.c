@@ -25,7 +25,8 @@ static void add_work_table(struct lw_cluster *c, enum lw_work_kind kind, enum lw
     static struct lw_work_table room[8];
 
     c->device.work = room;
-    room[c->device.n_work++] = (struct lw_work_table){kind, dtype, from, 3, sizes, time, NULL, source};
+    room[c->device.n_work++] =
+        (struct lw_work_table){kind, dtype, from, 3, sizes, time, NULL, source};
 }
 
 /* An op that the cluster times. */

@@ -106,8 +106,8 @@ static int32_t add_hop(struct lw_builder *b, const struct grid *g, int32_t p, en
     return lw_builder_op(b, &op, &dep, dep >= 0);
 }
 
-static int32_t add_layer(struct lw_builder *b, const struct grid *g, enum lw_op_kind kind, lw_ps work,
-                         int32_t dep)
+static int32_t add_layer(struct lw_builder *b, const struct grid *g, enum lw_op_kind kind,
+                         lw_ps work, int32_t dep)
 {
     dep = add_work(b, kind, COMPUTE, work, dep);
     if (g->tp > 1)

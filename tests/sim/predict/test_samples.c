@@ -216,7 +216,9 @@ static void a_run_twice_as_long_allocates_nothing_more(void **state)
 
     w.c.interference.compute_rate_under_comm = given(0.7);
     for (int detail = 0; detail < 2; detail++) {
-        struct lw_sim_options o = {.n_steps = 20, .no_fold = true, .ring = detail ? LW_SIM_RING_EVENTS : LW_SIM_RING_AUTO,
+        struct lw_sim_options o = {.n_steps = 20,
+                                   .no_fold = true,
+                                   .ring = detail ? LW_SIM_RING_EVENTS : LW_SIM_RING_AUTO,
                                    .detail = detail ? LW_SIM_CHUNK : LW_SIM_COLLECTIVE};
         int64_t once = allocations(&w, o);
         o.n_steps = 40;

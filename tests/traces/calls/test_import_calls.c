@@ -93,8 +93,9 @@ static void periodic(char *text, size_t size, int warm, int n)
                                i + 1, (i + 1) * 10, i + 1);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 3; k++)
-            at += (size_t)snprintf(text + at, size - at, "call,%d,%d,1,all_reduce,%d,f32,-1,1,0,0\n",
-                                   ++call, 1000 * (i + 1) + k, k == 2 ? 7 : 5);
+            at +=
+                (size_t)snprintf(text + at, size - at, "call,%d,%d,1,all_reduce,%d,f32,-1,1,0,0\n",
+                                 ++call, 1000 * (i + 1) + k, k == 2 ? 7 : 5);
 }
 
 static void the_period_is_that_of_the_end(void **unused)
@@ -151,7 +152,8 @@ static void a_collective_takes_its_shortest_span(void **unused)
     assert_int_equal(b.tables[0].rows[1].bytes, 40);
     assert_int_equal(b.tables[0].rows[1].time, 300 * LW_PS_PER_NS);
     assert_string_equal(b.version, "2.28.9");
-    assert_non_null(strstr(b.tables[0].source, "3 recorded calls of nccl 2.28.9, shortest span of 2.0"));
+    assert_non_null(
+        strstr(b.tables[0].source, "3 recorded calls of nccl 2.28.9, shortest span of 2.0"));
     traces_bench_free(&b);
     assert_int_equal(traces_recorded_tables(c, 1, &b, &err), LW_OK); /* one rank alone: an upper bound */
     assert_int_equal(b.tables[0].rows[0].time, 100 * LW_PS_PER_NS);

@@ -299,7 +299,8 @@ static void flows_lead_from_gradient_to_bucket_to_collective(void **unused)
     assert_int_equal(n_flows, 4 * 2 * 3); /* gradients x ranks x steps */
     for (int i = 0; i < n_events; i++)
         for (int k = i + 1; k < n_events; k++)
-            assert_false(events[i].ph == 's' && events[k].ph == 's' && events[i].id == events[k].id);
+            assert_false(events[i].ph == 's' && events[k].ph == 's' &&
+                         events[i].id == events[k].id);
     free(text);
     lw_timeline_free(&t);
     lw_plan_free(&p);
@@ -450,12 +451,20 @@ static void a_stored_plan_simulates_as_before(void **unused)
 static void an_edited_database_is_refused(void **unused)
 {
     static const char *const damage[] = {
-        "UPDATE OR REPLACE dep SET dep = 99999", "UPDATE OR REPLACE dep SET dep = op", "UPDATE op SET stream = 7",
-        "UPDATE op SET bucket = 50", "UPDATE op SET kind = 'dance'", "UPDATE slot SET param = -1",
-        "UPDATE comm_rank SET rank = rank + 5", "DELETE FROM op WHERE op = 3",
-        "UPDATE program SET first_op = 1", "UPDATE plan SET n_ranks = -4",
-        "UPDATE pass SET variant = 9", "UPDATE plan SET repeat_from = 12",
-        "UPDATE stream SET stream = stream + 100", "UPDATE plan_rank SET role = 3",
+        "UPDATE OR REPLACE dep SET dep = 99999",
+        "UPDATE OR REPLACE dep SET dep = op",
+        "UPDATE op SET stream = 7",
+        "UPDATE op SET bucket = 50",
+        "UPDATE op SET kind = 'dance'",
+        "UPDATE slot SET param = -1",
+        "UPDATE comm_rank SET rank = rank + 5",
+        "DELETE FROM op WHERE op = 3",
+        "UPDATE program SET first_op = 1",
+        "UPDATE plan SET n_ranks = -4",
+        "UPDATE pass SET variant = 9",
+        "UPDATE plan SET repeat_from = 12",
+        "UPDATE stream SET stream = stream + 100",
+        "UPDATE plan_rank SET role = 3",
     };
     (void)unused;
 
@@ -534,8 +543,10 @@ int main(void)
                                         fixture_close),
         cmocka_unit_test_setup_teardown(inspect_finds_the_measures_of_the_run, runs_open,
                                         fixture_close),
-        cmocka_unit_test_setup_teardown(inspect_agrees_on_random_clusters, runs_open, fixture_close),
-        cmocka_unit_test_setup_teardown(a_stored_plan_simulates_as_before, runs_open, fixture_close),
+        cmocka_unit_test_setup_teardown(inspect_agrees_on_random_clusters, runs_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(a_stored_plan_simulates_as_before, runs_open,
+                                        fixture_close),
         cmocka_unit_test_setup_teardown(an_edited_database_is_refused, runs_open, fixture_close),
         cmocka_unit_test_setup_teardown(loading_gives_memory_back_when_it_runs_out, runs_open,
                                         fixture_close),

@@ -32,17 +32,18 @@ static const struct recording trained[] = {
     {TRACES "ddp_resnet50_2xA100_rank0.json.gz", true, 2, 161, 25557032, "share of the all-reduce"},
     {TRACES "dlrm_8gpu_rank0.json.gz", true, 8, 16, -1, "1 of 16 gradients have no recorded size"},
     {TRACES "dlrm_8gpu_rank7.json.gz", true, 8, 16, -1, "1 of 16 gradients have no recorded size"},
-    {TRACES "torchrec_8xA100_rank3.json.gz", true, 8, 259, -1, "2 of 259 gradients are not tensors"},
-    {TRACES "megatron_tp2_2xV100_rank0.json.gz", true, 2, 29, -1,
-     "Optimizer.step#Adam.step"},
+    {TRACES "torchrec_8xA100_rank3.json.gz", true, 8, 259, -1,
+     "2 of 259 gradients are not tensors"},
+    {TRACES "megatron_tp2_2xV100_rank0.json.gz", true, 2, 29, -1, "Optimizer.step#Adam.step"},
     {TRACES "megatron_tp2_2xV100_rank1.json.gz", true, 2, 29, -1, "Optimizer.step#Adam.step"},
     {TRACES "linear_1gpu.json.gz", false, 8, 42, -1, "--elements N gives the true total"},
     {TRACES "minitoy_mi250_rocm62.json.gz", false, 8, 2, -1, "bytes passed between modules"},
-    {TRACES "resnet50_1xV100_torch1.9.json.gz", false, 8, 161, 25557032, "sizes from the gradients'"},
+    {TRACES "resnet50_1xV100_torch1.9.json.gz", false, 8, 161, 25557032,
+     "sizes from the gradients'"},
     {RUNS "gpt6__local.trace.json.gz", false, 8, 76, 13842432, "float32 assumed"},
     {RUNS "resnet18__local.trace.json.gz", false, 8, 62, 11689512, "float32 assumed"},
-    {RUNS "gpt6__5g__cap1.rank0.trace.json.gz $P/" RUNS "gpt6__5g__cap1.rank1.trace.json.gz", true, 2,
-     76, 13842432, "float32 assumed"},
+    {RUNS "gpt6__5g__cap1.rank0.trace.json.gz $P/" RUNS "gpt6__5g__cap1.rank1.trace.json.gz", true,
+     2, 76, 13842432, "float32 assumed"},
     {RUNS "gpt6__1g__cap25.rank0.trace.json.gz", true, 2, 76, 13842432, "float32 assumed"},
     {RUNS "resnet18__unl__cap25.rank0.trace.json.gz $P/" RUNS
           "resnet18__unl__cap25.rank1.trace.json.gz",
@@ -64,7 +65,8 @@ static bool is_there(void)
 {
     if (access(TRACES, R_OK) == 0 && access(RUNS, R_OK) == 0)
         return true;
-    fprintf(stderr, "%s and %s are not here: recorded training traces are not checked\n", TRACES, RUNS);
+    fprintf(stderr, "%s and %s are not here: recorded training traces are not checked\n", TRACES,
+            RUNS);
     return false;
 }
 
@@ -105,7 +107,8 @@ static void training_traces_go_from_import_to_recommend(void **state)
         check_workload(r);
         snprintf(words, sizeof words, "sim -w w.json -c %s --dp %d --no-db", cluster, r->dp);
         assert_non_null(strstr(lapwing(words, NULL), "step"));
-        snprintf(words, sizeof words, "sim -w w.json -c %s --dp %d --zero 2 --no-db", cluster, r->dp);
+        snprintf(words, sizeof words, "sim -w w.json -c %s --dp %d --zero 2 --no-db", cluster,
+                 r->dp);
         lapwing(words, NULL);
         snprintf(words, sizeof words, "recommend -w w.json -c %s --dp %d", cluster, r->dp);
         lapwing(words, NULL);
@@ -198,8 +201,8 @@ int main(void)
                                         fixture_close),
         cmocka_unit_test_setup_teardown(traces_without_a_training_step_are_refused_with_the_reason,
                                         fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(a_given_total_and_device_replace_what_is_assumed, fixture_open,
-                                        fixture_close),
+        cmocka_unit_test_setup_teardown(a_given_total_and_device_replace_what_is_assumed,
+                                        fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(a_legacy_profilers_export_is_a_training_step, fixture_open,
                                         fixture_close),
     };

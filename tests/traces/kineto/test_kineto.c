@@ -44,8 +44,10 @@ static void decimal_times_keep_every_nanosecond(void **state)
 
 static void decimal_refuses_what_is_no_number_or_too_large(void **state)
 {
-    static const char *const bad[] = {"", "-", ".", "e5", "1e", "1e+", "1.2.3", "0x10", "NaN",
-                                      "Infinity", "1 ", "9223372036854775808", "1e19", "1e999999999"};
+    static const char *const bad[] = {"",     "-",          ".",     "e5",
+                                      "1e",   "1e+",        "1.2.3", "0x10",
+                                      "NaN",  "Infinity",   "1 ",    "9223372036854775808",
+                                      "1e19", "1e999999999"};
     int64_t value;
 
     (void)state;
@@ -112,8 +114,10 @@ static void a_bare_array_is_a_trace_whose_rank_is_unknown(void **state)
     struct lw_trace t;
 
     (void)state;
-    parse_ok("[{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"pid\": 0, \"tid\": 7, \"ts\": 1.5,"
-             "\"dur\": 2, \"args\": {\"stream\": 9, \"correlation\": 5}}, {\"ph\": \"i\"}]", &t);
+    parse_ok("[{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"pid\": 0, \"tid\": 7, "
+             "\"ts\": 1.5,"
+             "\"dur\": 2, \"args\": {\"stream\": 9, \"correlation\": 5}}, {\"ph\": \"i\"}]",
+             &t);
     assert_int_equal(t.n_events, 2);
     assert_int_equal(t.n, 1);
     assert_int_equal(t.class[0], LW_ROW_KERNEL);
@@ -131,11 +135,16 @@ static void torch_1_9_categories_and_string_streams_are_understood(void **state)
 
     (void)state;
     parse_ok("{\"traceEvents\": ["
-             "{\"ph\":\"X\",\"cat\":\"Operator\",\"name\":\"o\",\"pid\":1,\"tid\":\"2\",\"ts\":0,\"dur\":1},"
-             "{\"ph\":\"X\",\"cat\":\"Runtime\",\"name\":\"r\",\"pid\":1,\"tid\":\"2\",\"ts\":1,\"dur\":1},"
-             "{\"ph\":\"X\",\"cat\":\"Kernel\",\"name\":\"k\",\"pid\":0,\"tid\":\"stream 7\",\"ts\":2,\"dur\":1},"
-             "{\"ph\":\"X\",\"cat\":\"Memcpy\",\"name\":\"m\",\"pid\":0,\"tid\":\"stream 8\",\"ts\":3,\"dur\":1},"
-             "{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"t\",\"pid\":\"Traces\",\"tid\":\"x\",\"ts\":3,\"dur\":1}]}",
+             "{\"ph\":\"X\",\"cat\":\"Operator\",\"name\":\"o\",\"pid\":1,\"tid\":\"2\",\"ts\":0,"
+             "\"dur\":1},"
+             "{\"ph\":\"X\",\"cat\":\"Runtime\",\"name\":\"r\",\"pid\":1,\"tid\":\"2\",\"ts\":1,"
+             "\"dur\":1},"
+             "{\"ph\":\"X\",\"cat\":\"Kernel\",\"name\":\"k\",\"pid\":0,\"tid\":\"stream "
+             "7\",\"ts\":2,\"dur\":1},"
+             "{\"ph\":\"X\",\"cat\":\"Memcpy\",\"name\":\"m\",\"pid\":0,\"tid\":\"stream "
+             "8\",\"ts\":3,\"dur\":1},"
+             "{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"t\",\"pid\":\"Traces\",\"tid\":\"x\","
+             "\"ts\":3,\"dur\":1}]}",
              &t);
     static const int want[] = {LW_ROW_HOST, LW_ROW_LAUNCH, LW_ROW_KERNEL, LW_ROW_MEM};
     assert_int_equal(t.n, 4);
@@ -152,16 +161,22 @@ static void collective_arguments_and_shapes_are_kept(void **state)
     struct lw_trace t;
 
     (void)state;
-    parse_ok("{\"traceEvents\": ["
-             "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nccl\",\"pid\":0,\"tid\":7,\"ts\":0,\"dur\":1,\"args\":{"
-             "\"Collective name\":\"_allgather_base\",\"In msg nelems\":10,\"Out msg nelems\":20,"
-             "\"Group size\":2,\"dtype\":\"BFloat16\",\"Process Group Ranks\":\"[0, 1]\"}},"
-             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"c10d::allreduce_\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1,"
-             "\"args\":{\"Input Dims\":[[[2,3],[4]],[],[]],\"Input type\":[\"TensorList\",\"\",\"\"]}},"
-             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::add\",\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":1,"
-             "\"args\":{\"Input Dims\":[[2,3]],\"Sequence number\":12}},"
-             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"torch::autograd::AccumulateGrad\",\"pid\":1,\"tid\":1,"
-             "\"ts\":3,\"dur\":1,\"args\":{\"Input Dims\":[[]],\"Input type\":[\"c10::Half\"]}}]}", &t);
+    parse_ok(
+        "{\"traceEvents\": ["
+        "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nccl\",\"pid\":0,\"tid\":7,\"ts\":0,\"dur\":1,"
+        "\"args\":{"
+        "\"Collective name\":\"_allgather_base\",\"In msg nelems\":10,\"Out msg nelems\":20,"
+        "\"Group size\":2,\"dtype\":\"BFloat16\",\"Process Group Ranks\":\"[0, 1]\"}},"
+        "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"c10d::allreduce_\",\"pid\":1,\"tid\":1,\"ts\":"
+        "1,\"dur\":1,"
+        "\"args\":{\"Input Dims\":[[[2,3],[4]],[],[]],\"Input type\":[\"TensorList\",\"\",\"\"]}},"
+        "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::add\",\"pid\":1,\"tid\":1,\"ts\":2,"
+        "\"dur\":1,"
+        "\"args\":{\"Input Dims\":[[2,3]],\"Sequence number\":12}},"
+        "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"torch::autograd::AccumulateGrad\",\"pid\":1,"
+        "\"tid\":1,"
+        "\"ts\":3,\"dur\":1,\"args\":{\"Input Dims\":[[]],\"Input type\":[\"c10::Half\"]}}]}",
+        &t);
     assert_int_equal(t.n_details, 3); /* shapes of ordinary ops are not worth their memory */
     const struct lw_row_detail *d = &t.details[t.detail[0]];
     assert_string_equal(lw_trace_text(&t, d->op), "_allgather_base");
@@ -183,9 +198,11 @@ static void keys_may_come_in_any_order(void **state)
     struct lw_trace t;
 
     (void)state;
-    parse_ok("{\"traceEvents\": [{\"args\": {\"Input Dims\": [[8, 4]], \"Input type\": [\"float\"]},"
-             "\"dur\": 3, \"ts\": \"2\", \"tid\": 4, \"pid\": 1, \"name\": \"gloo:all_reduce\","
-             "\"cat\": \"user_annotation\", \"ph\": \"X\"}]}", &t);
+    parse_ok(
+        "{\"traceEvents\": [{\"args\": {\"Input Dims\": [[8, 4]], \"Input type\": [\"float\"]},"
+        "\"dur\": 3, \"ts\": \"2\", \"tid\": 4, \"pid\": 1, \"name\": \"gloo:all_reduce\","
+        "\"cat\": \"user_annotation\", \"ph\": \"X\"}]}",
+        &t);
     assert_int_equal(t.n, 1);
     assert_int_equal(t.start_ns[0], 2000);
     assert_int_equal(t.details[t.detail[0]].shape_numel, 32);
@@ -197,7 +214,9 @@ static void negative_durations_count_as_zero_and_are_reported(void **state)
     struct lw_trace t;
 
     (void)state;
-    parse_ok("[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":5,\"dur\":-1}]", &t);
+    parse_ok("[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":5,"
+             "\"dur\":-1}]",
+             &t);
     assert_int_equal(t.dur_ns[0], 0);
     assert_int_equal(t.n_negative, 1);
     lw_trace_free(&t);
@@ -208,9 +227,13 @@ static void sorting_puts_parents_before_their_children(void **state)
     struct lw_trace t;
 
     (void)state;
-    parse_ok("[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"late\",\"pid\":1,\"tid\":1,\"ts\":9,\"dur\":1},"
-             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"child\",\"pid\":1,\"tid\":1,\"ts\":5,\"dur\":1},"
-             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"parent\",\"pid\":1,\"tid\":1,\"ts\":5,\"dur\":4}]", &t);
+    parse_ok("[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"late\",\"pid\":1,\"tid\":1,\"ts\":9,"
+             "\"dur\":1},"
+             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"child\",\"pid\":1,\"tid\":1,\"ts\":5,"
+             "\"dur\":1},"
+             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"parent\",\"pid\":1,\"tid\":1,\"ts\":5,"
+             "\"dur\":4}]",
+             &t);
     assert_int_equal(lw_trace_sort(&t, NULL), LW_OK);
     assert_string_equal(lw_trace_name(&t, 0), "parent");
     assert_string_equal(lw_trace_name(&t, 1), "child");
@@ -232,7 +255,8 @@ static void bad_contents_are_refused_with_file_and_place(void **state)
         {"3", "t.json"},
         {"{\"traceEvents\": 7}", "traceEvents"},
         {"{\"traceEvents\": [4]}", "traceEvents[0]"},
-        {"{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1,\"dur\":2", "t.json"},
+        {"{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1,\"dur\":2",
+         "t.json"},
         {"[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1}]", "needs \"dur\""},
         {"[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"dur\":1}]", "needs \"ts\""},
         {"[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":\"soon\",\"dur\":1}]", "[0].ts"},
@@ -261,7 +285,8 @@ static void failing_allocations_leave_nothing_behind(void **state)
 {
     static const char text[] =
         "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,"
-        "\"ts\":0,\"dur\":1,\"args\":{\"Collective name\":\"x\"}}], \"deviceProperties\": [{\"name\":\"d\"}]}";
+        "\"ts\":0,\"dur\":1,\"args\":{\"Collective name\":\"x\"}}], \"deviceProperties\": "
+        "[{\"name\":\"d\"}]}";
     enum lw_status status = LW_ENOMEM;
     struct lw_trace t = {.n = 77};
 

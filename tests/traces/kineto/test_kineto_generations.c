@@ -142,18 +142,31 @@ static void rocm_has_hip_names_stream_0_and_sizes_on_the_host_alone(void **state
     struct read r;
 
     (void)state;
-    read_text("{\"traceEvents\":["
-              STEP("1", "0", "100") ","
-              X("cpu_op", "record_param_comms", "1", "10", "20",
-                "\"Collective name\":\"allreduce\",\"In msg nelems\":256,\"Out msg nelems\":256,"
-                "\"Group size\":2,\"dtype\":\"BFloat16\"") ","
-              X("cuda_runtime", "hipLaunchKernel", "1", "2", "1", "\"correlation\":1") ","
-              X("cuda_runtime", "hipExtLaunchKernel", "1", "15", "1", "\"correlation\":2") ","
-              X("kernel", "Cijk_Ailk_Bljk_BBS", "0", "20", "30",
-                "\"device\":4,\"stream\":0,\"correlation\":1,\"kind\":\"Dispatch Kernel\"") ","
-              X("kernel", "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "0", "40", "20",
-                "\"device\":4,\"stream\":0,\"correlation\":2,\"kind\":\"Dispatch Kernel\"") "]}",
-              &r);
+    read_text(
+        "{\"traceEvents\":[" STEP("1", "0", "100") "," X(
+            "cpu_op", "record_param_comms", "1", "10", "20",
+            "\"Collective name\":\"allreduce\",\"In msg nelems\":256,\"Out msg nelems\":256,"
+            "\"Group size\":2,\"dtype\":\"BFloat16\"") "," X("cuda_runtime", "hipLaunchKernel", "1",
+                                                             "2", "1",
+                                                             "\"correlation\":1") "," X("cuda_"
+                                                                                        "runtime",
+                                                                                        "hipExtLaun"
+                                                                                        "chKernel",
+                                                                                        "1", "15",
+                                                                                        "1",
+                                                                                        "\"correlat"
+                                                                                        "ion\":2") "," X("kernel",
+                                                                                                         "Cijk_Ailk_Bljk_BBS",
+                                                                                                         "0",
+                                                                                                         "20",
+                                                                                                         "30",
+                                                                                                         "\"device\":4,\"stream\":0,\"correlation\":1,\"kind\":\"Dispatch Kernel\"") "," X("kernel",
+                                                                                                                                                                                           "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
+                                                                                                                                                                                           "0",
+                                                                                                                                                                                           "40",
+                                                                                                                                                                                           "20",
+                                                                                                                                                                                           "\"device\":4,\"stream\":0,\"correlation\":2,\"kind\":\"Dispatch Kernel\"") "]}",
+        &r);
     assert_int_equal(r.i.n_resolved, 2);
     const struct lw_iteration *it = &r.i.iterations[0];
     assert_int_equal(it->n_comm, 1);
@@ -177,9 +190,11 @@ static void other_devices_launch_by_other_categories(void **state)
         char text[1024];
         struct read r;
         snprintf(text, sizeof text,
-                 "[" STEP("1", "0", "9") ",{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"launch\",\"pid\":1,"
-                 "\"tid\":1,\"ts\":2,\"dur\":1,\"args\":{\"correlation\":5}},"
-                 KERNEL("k", "3", "5", "4", "2") "]", categories[k]);
+                 "[" STEP("1", "0",
+                          "9") ",{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"launch\",\"pid\":1,"
+                               "\"tid\":1,\"ts\":2,\"dur\":1,\"args\":{\"correlation\":5}}," KERNEL(
+                                   "k", "3", "5", "4", "2") "]",
+                 categories[k]);
         read_text(text, &r);
         assert_int_equal(r.i.n_resolved, 1);
         assert_int_equal(r.i.iterations[0].by_launch.compute_busy_ns, 2000);
@@ -192,8 +207,10 @@ static void a_trace_of_the_host_alone_has_steps_but_no_iterations(void **state)
     struct read r;
 
     (void)state;
-    read_text("{\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":1,\"world_size\":4},\"traceEvents\":["
-              STEP("2", "0", "50") "," X("cpu_op", "aten::mm", "1", "3", "9", "") "]}", &r);
+    read_text(
+        "{\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":1,\"world_size\":4},\"traceEvents\":"
+        "[" STEP("2", "0", "50") "," X("cpu_op", "aten::mm", "1", "3", "9", "") "]}",
+        &r);
     assert_false(r.i.has_device);
     assert_int_equal(r.i.n_iterations, 0);
     assert_int_equal(r.s.n, 1);
@@ -224,10 +241,14 @@ static void work_launched_before_the_recording_counts_in_the_file_and_in_no_step
 
     (void)state;
     /* correlations 0 and 9 belong to no call; a copy without arguments has none at all */
-    read_text("[" STEP("1", "10", "30") "," LAUNCH("4", "11") ","
-              KERNEL("early", "7", "9", "0", "15") "," KERNEL("zero", "7", "0", "15", "1") ","
-              "{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"Memcpy HtoD\",\"pid\":0,\"tid\":7,\"ts\":16,\"dur\":2},"
-              KERNEL("mine", "7", "4", "20", "5") "]", &r);
+    read_text("[" STEP("1", "10", "30") "," LAUNCH("4", "11") "," KERNEL(
+                  "early", "7", "9", "0",
+                  "15") "," KERNEL("zero", "7", "0", "15",
+                                   "1") ","
+                                        "{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"Memcpy "
+                                        "HtoD\",\"pid\":0,\"tid\":7,\"ts\":16,\"dur\":2}," KERNEL(
+                                            "mine", "7", "4", "20", "5") "]",
+              &r);
     assert_int_equal(r.i.n_device_rows, 4);
     assert_int_equal(r.i.n_resolved, 1);
     assert_int_equal(r.i.whole.window_ns, 25000);
@@ -263,8 +284,9 @@ static void steps_come_in_the_order_of_time_not_of_text(void **state)
     struct read r;
 
     (void)state;
-    read_text("[" STEP("10", "20", "5") "," STEP("100", "30", "5") "," STEP("5", "0", "5") ","
-              STEP("9", "10", "5") "," LAUNCH("1", "21") "," KERNEL("k", "7", "1", "22", "2") "]", &r);
+    read_text("[" STEP("10", "20", "5") "," STEP("100", "30", "5") "," STEP("5", "0", "5") "," STEP(
+                  "9", "10", "5") "," LAUNCH("1", "21") "," KERNEL("k", "7", "1", "22", "2") "]",
+              &r);
     assert_int_equal(r.i.n_iterations, 4);
     for (int k = 0; k < 4; k++) {
         assert_string_equal(r.i.iterations[k].name, want[k]);
@@ -314,15 +336,20 @@ static void strings_that_hold_lists_and_string_ids_are_no_surprise(void **state)
     struct read r;
 
     (void)state;
-    read_text("[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_AllReduce\",\"pid\":\"0\",\"tid\":\"stream 20\","
-              "\"ts\":\"5.5\",\"dur\":\"2\",\"args\":{\"correlation\":\"3\",\"Collective name\":\"allreduce\","
+    read_text("[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_AllReduce\",\"pid\":"
+              "\"0\",\"tid\":\"stream 20\","
+              "\"ts\":\"5.5\",\"dur\":\"2\",\"args\":{\"correlation\":\"3\",\"Collective "
+              "name\":\"allreduce\","
               "\"In msg nelems\":\"64\",\"Out msg nelems\":64,\"dtype\":\"Float\",\"Group size\":8,"
               "\"Process Group Name\":\"0\",\"Process Group Ranks\":\"[0, 1, 2, 3, ...]\","
-              "\"In split size\":\"[]\",\"Out split size\":\"[1, 2]\"}},"
-              STEP("1", "0", "9") ","
-              "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernelExC\",\"pid\":\"7\",\"tid\":\"7\",\"ts\":2,\"dur\":1,"
-              "\"args\":{\"correlation\":3}},"
-              "{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"PyTorch Profiler (0)\",\"pid\":\"Spans\",\"tid\":\"PyTorch Profiler\",\"ts\":0,\"dur\":9}]",
+              "\"In split size\":\"[]\",\"Out split size\":\"[1, 2]\"}}," STEP(
+                  "1", "0",
+                  "9") ","
+                       "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernelExC\","
+                       "\"pid\":\"7\",\"tid\":\"7\",\"ts\":2,\"dur\":1,"
+                       "\"args\":{\"correlation\":3}},"
+                       "{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"PyTorch Profiler "
+                       "(0)\",\"pid\":\"Spans\",\"tid\":\"PyTorch Profiler\",\"ts\":0,\"dur\":9}]",
               &r);
     assert_int_equal(r.i.iterations[0].n_comm, 1);
     assert_int_equal(r.i.iterations[0].comm[0].bytes, 256);
@@ -362,16 +389,23 @@ static void what_has_no_length_is_counted_and_skipped(void **state)
     struct read r;
 
     (void)state;
-    read_text("[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":\"Traces\",\"tid\":\"\",\"ts\":1,\"args\":{\"name\":\"x\"}},"
-              "{\"ph\":\"i\",\"name\":\"Iteration Start: PyTorch Profiler\",\"s\":\"g\",\"pid\":\"Traces\",\"ts\":1},"
-              "{\"ph\":\"s\",\"id\":23451,\"cat\":\"ac2g\",\"name\":\"ac2g\",\"pid\":1,\"tid\":1,\"ts\":1},"
-              "{\"ph\":\"f\",\"id\":23451,\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\",\"pid\":1,\"tid\":7,\"ts\":1},"
-              "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"s\":\"t\",\"pid\":1,\"tid\":1,\"ts\":1,"
+    read_text("[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":\"Traces\",\"tid\":\"\",\"ts\":1,"
+              "\"args\":{\"name\":\"x\"}},"
+              "{\"ph\":\"i\",\"name\":\"Iteration Start: PyTorch "
+              "Profiler\",\"s\":\"g\",\"pid\":\"Traces\",\"ts\":1},"
+              "{\"ph\":\"s\",\"id\":23451,\"cat\":\"ac2g\",\"name\":\"ac2g\",\"pid\":1,\"tid\":1,"
+              "\"ts\":1},"
+              "{\"ph\":\"f\",\"id\":23451,\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\",\"pid\":"
+              "1,\"tid\":7,\"ts\":1},"
+              "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"s\":\"t\","
+              "\"pid\":1,\"tid\":1,\"ts\":1,"
               "\"args\":{\"Bytes\":-512}},"
               "{\"ph\":\"C\",\"name\":\"counter\",\"ts\":1,\"args\":{\"v\":1}},"
-              "{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"f\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":5},"
-              "{\"ph\":\"X\",\"cat\":\"overhead\",\"name\":\"o\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":5},"
-              KERNEL("k", "7", "1", "1", "2") "]", &r);
+              "{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"f\",\"pid\":1,\"tid\":1,\"ts\":"
+              "1,\"dur\":5},"
+              "{\"ph\":\"X\",\"cat\":\"overhead\",\"name\":\"o\",\"pid\":1,\"tid\":1,\"ts\":1,"
+              "\"dur\":5}," KERNEL("k", "7", "1", "1", "2") "]",
+              &r);
     assert_int_equal(r.t.n_events, 9);
     assert_int_equal(r.t.n, 1);
     done(&r);

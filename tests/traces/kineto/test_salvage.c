@@ -48,9 +48,10 @@ static const struct {
     {"lone low surrogate", "{\"ph\":\"X\",\"n\":\"a\\udc00\"}", 16, "half of a surrogate pair"},
     {"control character", "{\"ph\":\"X\",\"n\":\"a\nb\"}", 16, "control character 0x0a"},
     {"bad UTF-8", "{\"ph\":\"X\",\"n\":\"a\xffz\"}", 16, "0xff"},
-    {"a time beyond 2^63", "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":9223372036854775808,\"dur\":1}", 30,
-     "9223372036854775808"},
-    {"a time beyond doubles", "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1e999,\"dur\":1}", 30, "1e999"},
+    {"a time beyond 2^63", "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":9223372036854775808,\"dur\":1}",
+     30, "9223372036854775808"},
+    {"a time beyond doubles", "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1e999,\"dur\":1}", 30,
+     "1e999"},
     {"no duration", "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1}", 0, "needs \"dur\""},
     {"leading zero", "{\"ph\":\"X\",\"ts\":01}", 15, "found 01"},
     {"single quotes", "{'ph':'X'}", 1, "expected a key"},
@@ -70,7 +71,8 @@ static void every_break_is_named_with_its_byte(void **state)
         snprintf(byte, sizeof byte, "byte %zu", strlen(head) + (size_t)breaks[i].at);
         assert_int_equal(parse(text, strlen(text), false, &t, &err), LW_EFORMAT);
         if (!strstr(err.msg, byte) || !strstr(err.msg, breaks[i].words) || strchr(err.msg, '\n'))
-            fail_msg("%s: expected %s and '%s': %s", breaks[i].what, byte, breaks[i].words, err.msg);
+            fail_msg("%s: expected %s and '%s': %s", breaks[i].what, byte, breaks[i].words,
+                     err.msg);
         assert_int_equal(t.n, 77);
     }
 }
@@ -139,8 +141,9 @@ static void a_whole_trace_is_read_alike_with_and_without_salvaging(void **state)
 
 static void what_is_no_trace_is_not_salvaged(void **state)
 {
-    static const char *const texts[] = {"", "hello", "{\"a\": 1}", "{\"a\": ", "[", "{\"traceEvents\":[",
-                                        "[{\"a\": 1}]", "\xff\xff"};
+    static const char *const texts[] = {
+        "",        "hello", "{\"a\": 1}", "{\"a\": ", "[", "{\"traceEvents\":[", "[{\"a\": 1}]",
+        "\xff\xff"};
 
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -193,8 +196,9 @@ static char *many_events(size_t *len, int n)
 
     p += sprintf(p, "%s", HEAD);
     for (int i = 0; i < n; i++)
-        p += sprintf(p, "%s{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"op%d\",\"ts\":%d,\"dur\":%d}",
-                     i ? "," : "", i % 7, i * 13, i * i % 11);
+        p +=
+            sprintf(p, "%s{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"op%d\",\"ts\":%d,\"dur\":%d}",
+                    i ? "," : "", i % 7, i * 13, i * i % 11);
     p += sprintf(p, "]}");
     *len = (size_t)(p - text);
     return text;
@@ -225,7 +229,8 @@ static void a_cut_gzip_file_gives_the_beginning_of_its_text(void **state)
         assert_int_equal(lw_input_read(fixture_path("cut.gz"), 0, &in, &err), LW_EFORMAT);
         snprintf(byte, sizeof byte, "byte %zu: the gzip data ends too early (truncated)", cut);
         assert_non_null(strstr(err.msg, byte));
-        assert_int_equal(lw_input_read_broken(fixture_path("cut.gz"), 0, &in, &damage, &err), LW_OK);
+        assert_int_equal(lw_input_read_broken(fixture_path("cut.gz"), 0, &in, &damage, &err),
+                         LW_OK);
         assert_int_equal(damage.code, LW_EFORMAT);
         assert_string_equal(damage.msg, err.msg);
         assert_true(in.len >= last && in.len <= len);

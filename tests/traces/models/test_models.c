@@ -86,7 +86,8 @@ static void resnet50_needs_4089_million_multiply_adds_per_image(void **state)
 
 static void resnet50_gradients_become_ready_in_reverse_registration_order(void **state)
 {
-    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){.batch = 2, .image = 64});
+    struct lw_workload w =
+        model_build("resnet50", (struct traces_model_shape){.batch = 2, .image = 64});
     const struct lw_module *fc = &w.modules[w.n_modules - 1];
     (void)state;
     assert_int_equal(w.n_ready, 161);
@@ -185,7 +186,8 @@ static void measured_tables_replace_the_rates(void **state)
 
 static void mlp_layers_are_equal_and_split_in_pairs(void **state)
 {
-    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 4, .width = 256});
+    struct lw_workload w =
+        model_build("mlp", (struct traces_model_shape){.batch = 4, .width = 256});
     (void)state;
     assert_int_equal(w.n_modules, 16);
     assert_int_equal(lw_workload_numel(&w, true), 16 * (256 * 256 + 256));
@@ -232,7 +234,8 @@ static void sizes_that_a_model_cannot_have_are_refused(void **state)
         {"gpt2", {.kv_heads = 4}, "model gpt2 has no --kv-heads"},
         {"gpt2",
          {.batch = 65536, .seq = 4194304},
-         "batch 65536, sequence 4194304, hidden 768: the flops of one module are beyond 2^62; lower "
+         "batch 65536, sequence 4194304, hidden 768: the flops of one module are beyond 2^62; "
+         "lower "
          "one of them"},
         {"gpt2",
          {.dtype = "fp16"},

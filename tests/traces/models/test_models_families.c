@@ -168,7 +168,8 @@ static void llama_registers_norms_last_and_readies_them_in_place(void **state)
 
 static void sizes_that_follow_others_do(void **state)
 {
-    struct lw_workload a = model_build("llama-7b", (struct traces_model_shape){.hidden = 5120, .heads = 40});
+    struct lw_workload a =
+        model_build("llama-7b", (struct traces_model_shape){.hidden = 5120, .heads = 40});
     struct lw_workload b = model_build("llama-2-70b", (struct traces_model_shape){.layers = 1});
     (void)state;
     assert_int_equal(a.params[2].numel, INT64_C(5120) * 5120); /* keys: as many heads */
@@ -184,7 +185,8 @@ static void bert_blocks_keep_by_the_formula(void **state)
     int64_t s = 512, b = 8, h = 1024, a = 16;
     struct lw_workload w = model_build("bert-large", (struct traces_model_shape){.dtype = "fp16"});
     (void)state;
-    assert_int_equal(w.modules[1].kept_bytes[LW_RECOMPUTE_NONE], 34 * s * b * h + 5 * a * s * s * b);
+    assert_int_equal(w.modules[1].kept_bytes[LW_RECOMPUTE_NONE],
+                     34 * s * b * h + 5 * a * s * s * b);
     assert_int_equal(w.modules[1].whole_kept_bytes[LW_RECOMPUTE_NONE], 10 * s * b * h);
     assert_string_equal(w.params[5].name, "encoder.layer.0.attention.self.query.weight");
     assert_string_equal(w.params[w.n_params - 1].name, "pooler.dense.bias");

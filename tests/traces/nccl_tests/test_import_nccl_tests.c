@@ -53,11 +53,16 @@ static const char today[] =
     "#  Rank  2 Group  0 Pid  12 on      beta device  0 [0000:07:00] NVIDIA H100 80GB HBM3\n"
     "#  Rank  3 Group  0 Pid  13 on      beta device  1 [0000:0f:00] NVIDIA H100 80GB HBM3\n"
     "#\n"
-    "#                                                              out-of-place                       in-place          \n"
-    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)        \n"
-    "        1024           256     float     sum      -1    30.50    0.03    0.05       0    31.25    0.03    0.05       0\n"
-    "           8             2     float     sum      -1    28.01    0.00    0.00       0    27.96    0.00    0.00       0\n"
+    "#                                                              out-of-place                   "
+    "    in-place          \n"
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     "
+    "time   algbw   busbw  #wrong\n"
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             "
+    "(us)  (GB/s)  (GB/s)        \n"
+    "        1024           256     float     sum      -1    30.50    0.03    0.05       0    "
+    "31.25    0.03    0.05       0\n"
+    "           8             2     float     sum      -1    28.01    0.00    0.00       0    "
+    "27.96    0.00    0.00       0\n"
     "# Out of bounds values : 0 OK\n"
     "# Avg bus bandwidth    : 0.025\n"
     "# Collective test concluded: all_reduce_perf\n";
@@ -96,10 +101,14 @@ static void output_of_2019_without_root_or_name_is_understood(void **state)
         "#   Rank  1 Pid  12345 on  host1 device  1 [0x0a] Tesla V100-SXM2-16GB\n"
         "#   Rank  2 Pid  12345 on  host1 device  2 [0x0b] Tesla V100-SXM2-16GB\n"
         "#   Rank  3 Pid  12345 on  host1 device  3 [0x85] Tesla V100-SXM2-16GB\n"
-        "#                                                     out-of-place                       in-place          \n"
-        "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
-        "#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n"
-        "   134217728      33554432   float     sum   1563.1   85.87  128.80  2e-07   1561.9   85.93  128.90  2e-07\n";
+        "#                                                     out-of-place                       "
+        "in-place          \n"
+        "#       size         count    type   redop     time   algbw   busbw  error     time   "
+        "algbw   busbw  error\n"
+        "#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  "
+        "(GB/s)  (GB/s)       \n"
+        "   134217728      33554432   float     sum   1563.1   85.87  128.80  2e-07   1561.9   "
+        "85.93  128.90  2e-07\n";
     struct traces_bench b;
 
     (void)state;
@@ -112,8 +121,10 @@ static void output_of_2019_without_root_or_name_is_understood(void **state)
     traces_bench_free(&b);
 }
 
-#define RANK(r, host, device) "#  Rank " #r " Group 0 Pid 1 on " host " device " #device " [0x1] A100\n"
-#define TITLES "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+#define RANK(r, host, device)                                                                      \
+    "#  Rank " #r " Group 0 Pid 1 on " host " device " #device " [0x1] A100\n"
+#define TITLES                                                                                     \
+    "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 
 static void mpirun_tags_and_repeated_host_names_are_seen_through(void **state)
 {
@@ -230,8 +241,10 @@ static void two_tests_in_one_log_are_two_tables(void **state)
 static void the_csv_that_nccl_tests_writes_is_read_too(void **state)
 {
     static const char text[] =
-        ",,,,,out-of-place,out-of-place,out-of-place,out-of-place,in-place,in-place,in-place,in-place,,,\n"
-        "size, count, type, redop, root, time, algbw, busbw, #wrong, time, algbw, busbw, #wrong, nthreads, op, root\n"
+        ",,,,,out-of-place,out-of-place,out-of-place,out-of-place,in-place,in-place,in-place,in-"
+        "place,,,\n"
+        "size, count, type, redop, root, time, algbw, busbw, #wrong, time, algbw, busbw, #wrong, "
+        "nthreads, op, root\n"
         "(B), (elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),,,,\n"
         "1024, 256, bfloat16, sum, -1, 20.25, 0.1, 0.1, 0, 21.5, 0.1, 0.1, 0,1,sum,0\n";
     struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 8, .n_nodes = 1};
@@ -276,12 +289,16 @@ static void bad_tables_are_refused_with_file_and_line(void **state)
         {"op,nranks,size_bytes,time_us\nall_reduce,2,4,1\n", "no column 'nnodes'", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\n", "no row", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4\n", "t.txt:2: 4 cells", LW_EFORMAT},
-        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,3,4,1\n", "nnodes: found '3'", LW_EFORMAT},
-        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,x,1,4,1\n", "nranks: found 'x'", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,3,4,1\n", "nnodes: found '3'",
+         LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,x,1,4,1\n", "nranks: found 'x'",
+         LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,1e30,1\n", "size_bytes", LW_EFORMAT},
-        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,soon\n", "time_us: found 'soon', expected a time in us", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,soon\n",
+         "time_us: found 'soon', expected a time in us", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4,0\n", "above zero", LW_EFORMAT},
-        {"op,nranks,nnodes,size_bytes,time_us\nhypercube,2,1,4,1\n", "operation 'hypercube'", LW_ENOTSUP},
+        {"op,nranks,nnodes,size_bytes,time_us\nhypercube,2,1,4,1\n", "operation 'hypercube'",
+         LW_ENOTSUP},
         {TITLES, "no row", LW_EFORMAT},
         {RANK(0, "h", 0) TITLES "64 16 float sum -1 -5 0.01 0.01 0\n", "t.txt:3: ", LW_EFORMAT},
         {"./gather_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
@@ -317,8 +334,8 @@ static void a_cluster_holds_the_rows_as_they_were_measured(void **state)
         assert_string_equal(c.device.kind, "NVIDIA H100 80GB HBM3");
         assert_string_equal(c.library, "nccl");
         assert_string_equal(c.library_version, "2.26.2");
-        struct lw_cost_query q = {.op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .bytes = 1024, .n_ranks = 4,
-                                  .n_nodes = 2};
+        struct lw_cost_query q = {
+            .op = LW_OP_ALL_REDUCE, .dtype = LW_F32, .bytes = 1024, .n_ranks = 4, .n_nodes = 2};
         struct lw_cost_answer a;
         assert_int_equal(lw_sim_cost_explain(&c, &q, &a, &err), LW_OK);
         assert_string_equal(a.model, "table");
@@ -332,7 +349,8 @@ static void files_of_different_devices_or_the_same_table_twice_are_refused(void 
 {
     static const char one[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_reduce,2,1,4,1,A100\n";
     static const char two[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_gather,2,1,4,1,H100\n";
-    static const char three[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_gather,2,1,4,1,A100\n";
+    static const char three[] =
+        "op,nranks,nnodes,size_bytes,time_us,gpu\nall_gather,2,1,4,1,A100\n";
     struct traces_bench b[2];
     struct lw_cluster c;
     struct lw_err err = {0};

@@ -31,10 +31,14 @@ static enum lw_status read_graph(const char *text, struct lw_profile_graph *g, s
 
 /* Mentioned out of order; node 3 gives a list of activations; the last line has a stage. */
 static const char small[] =
-    "node1 -- Input0 -- forward_compute_time=9.000, backward_compute_time=0.000, activation_size=8.0, parameter_size=0.000\n"
-    "node4 -- Linear(4, 2, bias=True) -- forward_compute_time=0.500, backward_compute_time=1.250, activation_size=64.0, parameter_size=40.000\n"
-    "node2 -- Embedding(10, 4) -- forward_compute_time=1.000, backward_compute_time=2.000, activation_size=16.0, parameter_size=160.000\n"
-    "node3 -- LSTM(  (a): LSTM(1, 2)) -- forward_compute_time=3.000, backward_compute_time=0.001, activation_size=[32.0; 8.0; 8.0], parameter_size=0.000 -- stage_id=1\n"
+    "node1 -- Input0 -- forward_compute_time=9.000, backward_compute_time=0.000, "
+    "activation_size=8.0, parameter_size=0.000\n"
+    "node4 -- Linear(4, 2, bias=True) -- forward_compute_time=0.500, backward_compute_time=1.250, "
+    "activation_size=64.0, parameter_size=40.000\n"
+    "node2 -- Embedding(10, 4) -- forward_compute_time=1.000, backward_compute_time=2.000, "
+    "activation_size=16.0, parameter_size=160.000\n"
+    "node3 -- LSTM(  (a): LSTM(1, 2)) -- forward_compute_time=3.000, backward_compute_time=0.001, "
+    "activation_size=[32.0; 8.0; 8.0], parameter_size=0.000 -- stage_id=1\n"
     "\tnode1 -- node2\n"
     "\tnode2 -- node3\n"
     "\tnode3 -- node4\n";
@@ -96,8 +100,10 @@ static void bad_graphs_are_refused_with_file_and_line(void **state)
         {NODE("a", "nan", "1", "1", "1"), "graph.txt:1: 'nan'"},
         {NODE("a", "1e300", "1", "1", "1"), "graph.txt:1: '1e300'"},
         {NODE("a", "1", "1", "[1; 2", "1"), "graph.txt:1: a list without ']'"},
-        {"a -- Op -- forward_compute_time=1, activation_size=2\n", "expected backward_compute_time="},
-        {NODE("a", "1", "1", "1", "1") NODE("a", "1", "1", "1", "1"), "graph.txt:2: node 'a' is there twice"},
+        {"a -- Op -- forward_compute_time=1, activation_size=2\n",
+         "expected backward_compute_time="},
+        {NODE("a", "1", "1", "1", "1") NODE("a", "1", "1", "1", "1"),
+         "graph.txt:2: node 'a' is there twice"},
         {NODE("a", "1", "1", "1", "1") "\ta -- b\n", "graph.txt:2: no node 'b'"},
     };
 
@@ -117,8 +123,10 @@ static void a_cycle_inputs_alone_and_endless_times_give_no_workload(void **state
     static const struct {
         const char *text, *want;
     } cases[] = {
-        {NODE("a", "1", "1", "1", "1") NODE("b", "1", "1", "1", "1") "\ta -- b\n\tb -- a\n", "cycle"},
-        {"a -- Input -- forward_compute_time=1, backward_compute_time=1, activation_size=2, parameter_size=1\n",
+        {NODE("a", "1", "1", "1", "1") NODE("b", "1", "1", "1", "1") "\ta -- b\n\tb -- a\n",
+         "cycle"},
+        {"a -- Input -- forward_compute_time=1, backward_compute_time=1, activation_size=2, "
+         "parameter_size=1\n",
          "no node but inputs"},
         {NODE("a", "1e9", "1e9", "1", "1") NODE("b", "1", "1", "1", "1"), "node 'b': 2e+09 ms"},
         {NODE("a", "1", "1", "1", "1e14"), "node 'a'"},

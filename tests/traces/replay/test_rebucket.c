@@ -105,7 +105,8 @@ static void make_waits(struct traces_source *s, int waits)
     replay_row(s, LW_ROW_HOST, "c10d::allreduce_", 40, 10, 0, -1);
     replay_row(s, LW_ROW_LAUNCH, "cudaStreamWaitEvent", 41, 1, 0, 10);
     replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernelExC", 43, 1, 0, 11);
-    replay_row_with(s, LW_ROW_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 101, 300, 20, 11, &d);
+    replay_row_with(s, LW_ROW_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 101, 300, 20, 11,
+                    &d);
     if (waits == RECORDED) {
         replay_row(s, LW_ROW_LAUNCH, "cudaEventRecord", 40, 1, 0, 16);
         replay_row_with(s, LW_ROW_SYNC, "Stream Wait Event", 41, 1, 20, 10, &to20);

@@ -160,7 +160,8 @@ static void steps_recorded_on_cpus_are_predicted_within_3_3_percent(void **state
 
 static void all_ranks_together_are_predicted_within_3_3_percent(void **state)
 {
-    static const char *const runs[] = {"megatron_tp2_2xV100_rank%d.json.gz", "dlrm_8gpu_rank%d.json.gz"};
+    static const char *const runs[] = {"megatron_tp2_2xV100_rank%d.json.gz",
+                                       "dlrm_8gpu_rank%d.json.gz"};
     static const int n_ranks[] = {2, 8};
 
     (void)state;
@@ -208,9 +209,10 @@ static void scramble(struct traces_source *s, uint64_t seed)
 
 static void starts_of_device_ops_do_not_matter(void **state)
 {
-    static const char *const names[] = {"torchrec_8xA100_rank3.json.gz", "megatron_tp2_2xV100_rank0.json.gz",
-                                        "ddp_resnet50_2xA100_rank0.json.gz", "dlrm_8gpu_rank1.json.gz",
-                                        "alexnet_cuda_sync.json.gz", "resnet50_1xV100_torch1.9.json.gz"};
+    static const char *const names[] = {
+        "torchrec_8xA100_rank3.json.gz",     "megatron_tp2_2xV100_rank0.json.gz",
+        "ddp_resnet50_2xA100_rank0.json.gz", "dlrm_8gpu_rank1.json.gz",
+        "alexnet_cuda_sync.json.gz",         "resnet50_1xV100_torch1.9.json.gz"};
 
     (void)state;
     if (!shared_is_there("scrambled starts"))
@@ -273,7 +275,8 @@ static void mark_critical(const struct replay_run *x, bool *critical)
 
 static void a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all(void **state)
 {
-    static const char *const names[] = {"torchrec_8xA100_rank3.json.gz", "megatron_tp2_2xV100_rank1.json.gz",
+    static const char *const names[] = {"torchrec_8xA100_rank3.json.gz",
+                                        "megatron_tp2_2xV100_rank1.json.gz",
                                         "dlrm_8gpu_rank4.json.gz", "alexnet_cuda_sync.json.gz"};
     struct prng g = prng_start("kernels");
     int n_doubled = 0, n_halved = 0;

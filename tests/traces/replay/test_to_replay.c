@@ -185,7 +185,8 @@ static void make_rank(struct traces_source *s, int32_t rank, int64_t launch, int
     replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernel", launch, 10, 0, 1);
     replay_row(s, LW_ROW_LAUNCH, "cudaDeviceSynchronize", launch + 10, dur + 2, 0, 2);
     replay_row(s, LW_ROW_LAUNCH, "cudaDeviceSynchronize", 900, 2, 0, 3);
-    replay_row(s, LW_ROW_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", launch + 10, dur, 20, 1);
+    replay_row(s, LW_ROW_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", launch + 10, dur, 20,
+               1);
     replay_ready(s);
 }
 
@@ -282,7 +283,8 @@ static void what_was_launched_before_the_recording_is_before_every_wait_in_it(vo
     replay_ready(&s);
     replay_run(&s, 1, &plain, &x);
     assert_int_equal(x.t.start[replay_op(&x, "early", 0)], 0);
-    assert_int_equal(x.t.start[replay_op(&x, "ncclKernel_AllReduce_RING_LL_Sum_float", 0)], 65 * US);
+    assert_int_equal(x.t.start[replay_op(&x, "ncclKernel_AllReduce_RING_LL_Sum_float", 0)],
+                     65 * US);
     replay_run_free(&x);
     traces_source_free(&s);
 }

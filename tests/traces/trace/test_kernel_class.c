@@ -17,7 +17,8 @@ static void names_of_libraries_have_their_class(void **state)
         enum lw_kernel_class class;
         int dtype; /* -1 = the name tells none */
     } want[] = {
-        {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", LW_KERNEL_COMM, -1},
+        {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+         LW_KERNEL_COMM, -1},
         {"void deep_ep::intranode::combine<__nv_bfloat16, 4>", LW_KERNEL_COMM, -1},
         {"nvshmemi_transfer_rma_signal", LW_KERNEL_COMM, -1},
         {"mscclKernel_Sum_half_Simple", LW_KERNEL_OTHER, -1}, /* a user's line makes it comm */
@@ -46,7 +47,8 @@ static void a_users_marks_come_before_the_built_in_ones(void **state)
     const char *file = fixture_path("classes.txt");
 
     (void)state;
-    fixture_put(file, "# mine\ncomm cross_device_reduce # one-shot\n\ncomm mscclKernel\ncompute my_attention bf16\n"
+    fixture_put(file, "# mine\ncomm cross_device_reduce # one-shot\n\ncomm mscclKernel\ncompute "
+                      "my_attention bf16\n"
                       "other sgemm\n");
     assert_int_equal(lw_kernel_table_read(file, &t, NULL), LW_OK);
     assert_int_equal(t.n, 4);

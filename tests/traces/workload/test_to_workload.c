@@ -264,7 +264,8 @@ static void on_a_device_times_are_those_of_the_main_stream(void **state)
     (void)state;
     put_step(&x.s.trace, 0, "ProfilerStep#3", true);
     for (int i = 0; i < 7; i++) {
-        put_row(&x.s.trace, LW_ROW_LAUNCH, "cudaLaunchKernel", k[i].launch, k[i].launch + 1, 50 + i, -1);
+        put_row(&x.s.trace, LW_ROW_LAUNCH, "cudaLaunchKernel", k[i].launch, k[i].launch + 1, 50 + i,
+                -1);
         put_row(&x.s.trace, LW_ROW_KERNEL, "k", k[i].start, k[i].end, 50 + i, -1);
     }
     import_sort(&x);

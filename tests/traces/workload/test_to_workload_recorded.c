@@ -59,8 +59,9 @@ static void recorded_gradients_are_ready_inside_their_modules_windows(void **sta
 
 static void recorded_ranks_give_the_buckets_that_ddp_logged(void **state)
 {
-    struct traces_source s[2] = {import_file("traces/recorded/resnet18__local.rank0.json.gz").s,
-                                 import_file("traces/recorded/resnet18__gloo2__cap5.rank0.json.gz").s};
+    struct traces_source s[2] = {
+        import_file("traces/recorded/resnet18__local.rank0.json.gz").s,
+        import_file("traces/recorded/resnet18__gloo2__cap5.rank0.json.gz").s};
     struct lw_workload w, bare;
     struct traces_coverage c;
 
