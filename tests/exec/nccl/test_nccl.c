@@ -105,10 +105,10 @@ static enum lw_status run_plan(const struct exec_backend *b, const struct exec_p
                                             : exec_test_plan_build(&t, &plan, &err);
     if (s == LW_OK)
         s = lw_exec_run(&plan, &o, &r, &err);
+    if (s != LW_OK && s != LW_ENO) /* a mismatch is found when all steps are done */
+        give_up(process, err.msg);
     if (s == LW_OK)
         s = lw_timeline_check(&r.timeline, &plan, &err);
-    if (s != LW_OK)
-        give_up(process, err.msg);
     say(s, &err, &r);
     lw_exec_result_free(&r);
     lw_plan_free(&plan);
