@@ -334,7 +334,8 @@ static enum lw_status receive(struct exec_group *g, int32_t i, const struct exec
     if (p->bytes != bytes)
         return lw_fail(err, LW_EFAILED, "member %d sent %lld bytes, member %d wants %lld", m->peer,
                        (long long)p->bytes, i, (long long)bytes);
-    memcpy(m->mem, p->mem, (size_t)bytes);
+    if (bytes > 0) /* an empty message has no memory */
+        memcpy(m->mem, p->mem, (size_t)bytes);
     pace(g, i, m->peer, bytes);
     p->met_ns = p->at_ns > entered_ns ? p->at_ns : entered_ns;
     *all_in_ns = p->met_ns > *all_in_ns ? p->met_ns : *all_in_ns;

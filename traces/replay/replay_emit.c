@@ -38,10 +38,9 @@ static int32_t emit(struct replay_maker *m, const struct replay_rank *r, const s
 static void note_recorded(struct replay_maker *m, const struct replay_rank *r, int64_t row,
                           int64_t start_ns, int64_t dur_ns)
 {
-    struct replay_op *op = &m->ops[m->n_ops - 1];
-
     if (m->nomem)
         return;
+    struct replay_op *op = &m->ops[m->n_ops - 1];
     op->row = row;
     op->recorded_start = lw_ns_to_ps(start_ns - r->p.start_ns + r->offset_ns);
     op->recorded_time = lw_ns_to_ps(dur_ns);
