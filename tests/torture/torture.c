@@ -268,11 +268,16 @@ static bool all_end(pid_t session, double limit_s)
     return one_of(session) == 0;
 }
 
+static bool has_mpi(void)
+{
+    const char *plugin = getenv("LAPWING_MPI");
+
+    return plugin && *plugin && system("command -v mpirun >/dev/null") == 0;
+}
+
 static void kill_rank(void)
 {
-    bool mpi = getenv("LAPWING_MPI") && *getenv("LAPWING_MPI") &&
-               system("command -v mpirun >/dev/null") == 0;
-    int how = (int)draw(mpi ? 3 : 2), rc;
+    int how = (int)draw(has_mpi() ? 3 : 2), rc;
     char words[1024];
 
     run(5, "rm -f r.db*");
@@ -510,7 +515,10 @@ int main(int argc, char **argv)
         perror(folder);
         return 1;
     }
-    printf("torture: seed %llu, in %s\n", (unsigned long long)draws, folder);
+    printf("torture: seed %llu, in %s, %s, %s\n", (unsigned long long)draws, folder,
+           strcmp(program, checked) == 0 ? "without sanitizers" : "files under sanitizers",
+           has_mpi() ? "with MPI" : "without MPI");
+    fflush(stdout);
     int rc = run(30, "set -e; \"$L\" model mlp --layers 4 --width 64 -o w.json; "
                      "\"$L\" plan -w w.json --dp 2 -o seed-plan; "
                      "\"$L\" sim -w w.json -c dgx-a100 --dp 4 --spans --db seed-db; "
