@@ -457,6 +457,10 @@ static enum lw_status check_name(const char *file, struct lw_err *err)
     if (file[0] == '\0' || strcmp(file, ":memory:") == 0)
         return lw_fail(err, LW_EINVAL,
                        "--db '%s' keeps nothing: give the name of a file, or --no-db", file);
+    if (strncmp(file, "file:", 5) == 0) /* SQLite would read options of its own after it */
+        return lw_fail(err, LW_EINVAL,
+                       "--db '%s' is a URI: give the name of a file (./%s for one of this name)",
+                       file, file);
     if (stat(file, &at) == 0 && !S_ISREG(at.st_mode))
         return lw_fail_at(err, LW_EIO, file, 0, "%s, no database; give the name of a file to --db",
                           S_ISDIR(at.st_mode) ? "a folder" : "a device or pipe");
@@ -488,6 +492,11 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
     }
     *out = s;
     return LW_OK;
+}
+
+const char *lw_sql_file(const struct lw_store *s)
+{
+    return s->file;
 }
 
 void lw_store_close(struct lw_store *s)

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "analysis/store/sql.h"
 
@@ -220,11 +221,21 @@ static enum lw_status merge(struct lw_store *s, struct lw_store *from, int32_t *
     return status;
 }
 
+static bool is_one_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, struct lw_err *err)
 {
     struct lw_store *from;
     struct lw_sql *q;
 
+    if (is_one_file(lw_sql_file(s), file))
+        return lw_fail(err, LW_EINVAL, "%s is the database itself: --merge takes over another one",
+                       file);
     LW_TRY(lw_store_open(file, LW_STORE_READ, &from, err)); /* ours, and of this schema */
     enum lw_status status = lw_sql_prepare(s, "ATTACH ? AS other", &q, err);
     if (status == LW_OK) {

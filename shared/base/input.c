@@ -151,8 +151,7 @@ static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_i
 {
     struct bytes raw = {0}, text = {0};
     bool is_stdin = strcmp(name, "-") == 0;
-    if (!is_stdin)
-        LW_TRY(lw_used_file(name, LW_USE_INPUT, err));
+    LW_TRY(lw_used_file(is_stdin ? "/dev/stdin" : name, LW_USE_INPUT, err));
     int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return lw_fail(err, LW_EIO, "%s: cannot open: %s", name, strerror(errno));

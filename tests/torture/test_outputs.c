@@ -108,6 +108,8 @@ static void a_database_is_a_file(void **state)
            "--db '' keeps nothing: give the name of a file, or --no-db");
     expect("sim -w w.json --db :memory:", 1, "--db ':memory:' keeps nothing");
     expect("runs --db :memory:", 1, "keeps nothing");
+    expect("sim -w w.json --db 'file:x?mode=memory'", 1, "is a URI");
+    expect("plan -w - -o w.json <w.json", 1, "w.json");
 }
 
 /* Runs that are stored nowhere else are not replaced by a workload. */

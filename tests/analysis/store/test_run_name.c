@@ -87,6 +87,7 @@ static void merged_runs_are_the_same_runs(void **state)
     lapwing("export 2 --db other.db --format csv -o there.csv", NULL);
     shell("cmp here.csv there.csv", NULL);
     expect("runs --merge nosuch.db", 1, "nosuch.db");
+    expect("runs --merge lapwing.db", 1, "is the database itself");
     expect("runs --merge other.db 2", 2, "--merge takes over a whole database");
     shell("rm other.db*", NULL);
 }
