@@ -141,12 +141,28 @@ static enum lw_status place_all(struct finder *f, int64_t first_apart, struct lw
     return LW_OK;
 }
 
-/* One place, as large as the largest message. */
+static bool comes_in(const struct finder *f, int32_t i)
+{
+    return op_of(f, i)->kind == LW_OP_RECV;
+}
+
+/* Two places, as large as the largest message that comes in and as the largest of the others. A
+ * group call receives while a neighbour still reads what it sends. */
 static void place_as_one(struct finder *f)
 {
+    int64_t in = 0, others = 0;
+
+    for (int32_t i = 0; i < f->g.n_ops; i++) {
+        int64_t *most = comes_in(f, i) ? &in : &others;
+        if (is_scratch(f, i) && bytes_of(f, i) > *most)
+            *most = bytes_of(f, i);
+    }
+    others = exec_aligned(others);
     for (int32_t i = 0; i < f->g.n_ops; i++)
-        if (is_scratch(f, i) && bytes_of(f, i) > f->l->shared_bytes)
-            f->l->shared_bytes = bytes_of(f, i);
+        if (is_scratch(f, i) && comes_in(f, i))
+            f->l->scratch_at[i] = others;
+    if (others + in > f->l->shared_bytes)
+        f->l->shared_bytes = others + in;
 }
 
 static enum lw_status look(struct finder *f, int32_t variant, bool alike, struct lw_arena *arena,
