@@ -50,8 +50,7 @@ enum exec_capability {
     EXEC_CAN_END = 1 << 16,      /* EXEC_PART_EXIT, KILL and STOP */
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
     EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
-    EXEC_CAN_ADD = 1 << 19,      /* EXEC_PART_COPY with `add` */
-    EXEC_CAN_REGISTER = 1 << 20, /* exec_open.registered; NCCL_* variables steer it */
+    EXEC_CAN_REGISTER = 1 << 19, /* exec_open.registered; NCCL_* variables steer it */
 };
 
 /* What a row of results may claim. */

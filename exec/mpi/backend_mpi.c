@@ -541,7 +541,7 @@ static const struct exec_backend backend = {
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
                     EXEC_CAN_ALL_IN | EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_CAN_SPARSE |
-                    EXEC_CAN_ADD | EXEC_IN_HOST_MEMORY,
+                    EXEC_IN_HOST_MEMORY,
     .probe = probe,
     .open = mpi_open,
     .close = mpi_close,

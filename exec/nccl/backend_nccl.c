@@ -651,7 +651,7 @@ static const struct exec_backend backend = {
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
                     EXEC_CAN_LOOP | EXEC_CAN_SPAWN | EXEC_CAN_PROCESS |
-                    EXEC_CAN_ADD | EXEC_CAN_REGISTER,
+                    EXEC_CAN_REGISTER,
     .probe = probe,
     .open = open_world,
     .close = close_world,

@@ -78,37 +78,6 @@ static enum lw_status refuse_sparse(const struct exec_run *r, struct lw_err *err
     return LW_OK;
 }
 
-/* The program reduces a bucket to owners more than once; n[n_buckets] is room. */
-static bool has_rounds(const struct lw_plan *p, const struct lw_program *g, int32_t *n)
-{
-    memset(n, 0, (size_t)p->n_buckets * sizeof *n);
-    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
-        if ((op->kind == LW_OP_REDUCE_SCATTER || op->kind == LW_OP_REDUCE) && op->bucket >= 0 &&
-            ++n[op->bucket] > 1)
-            return true;
-    }
-    return false;
-}
-
-static enum lw_status refuse_rounds(const struct exec_run *r, struct lw_err *err)
-{
-    const struct lw_plan *p = r->plan;
-    int32_t *n = lw_alloc((size_t)(p->n_buckets + 1) * sizeof *n);
-    bool rounds = false;
-
-    if (!n)
-        return lw_fail_nomem(err);
-    for (int32_t i = 0; !rounds && i < p->n_variants * p->n_roles; i++)
-        rounds = has_rounds(p, &p->programs[i], n);
-    lw_free(n);
-    if (!rounds || (r->backend->capabilities & EXEC_CAN_ADD))
-        return LW_OK;
-    return lw_fail(err, LW_ENOTSUP, "gradients are reduced in every micro-batch, and backend '%s' "
-                                    "cannot add up the sums: --micro-batches 1 with --no-sync K "
-                                    "reduces once (threads and mpi can add)", r->backend->name);
-}
-
 static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
 {
     static const struct {
@@ -134,7 +103,6 @@ static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
         LW_TRY(refuse_untimed(r, i, err));
     }
     LW_TRY(refuse_sparse(r, err));
-    LW_TRY(refuse_rounds(r, err));
     return exec_refuse_fault(r, err);
 }
 
