@@ -302,6 +302,21 @@ static void session_free(struct session *s)
     exec_rendezvous_close(s->team.rendezvous);
 }
 
+/* What the words say in the executor's own terms. */
+static void fill_options(struct session *s)
+{
+    s->options.signal = &asked_to_end;
+    s->options.loop = s->transport && strcmp(s->transport, "loop") == 0;
+    s->options.n_steps = (int32_t)s->steps;
+    s->options.n_warmup = (int32_t)s->warmup;
+    s->options.timeout_ns = (int64_t)(s->timeout_s * 1e9);
+    s->options.consolidate = (int32_t)s->consolidate;
+    s->options.verify = !s->no_verify;
+    s->options.pin = !s->no_pin;
+    s->options.link_bytes_per_s = (double)s->link_bytes_per_s;
+    s->options.link_latency_ns = lw_ps_to_ns(s->link_latency);
+}
+
 int cmd_exec(int argc, char **argv)
 {
     struct session s = {.options = lw_exec_options_default(), .backend = "threads",
@@ -370,16 +385,7 @@ int cmd_exec(int argc, char **argv)
     if (s.fault && lw_exec_fault_parse(s.fault, &s.options.fault, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
     catch_signals();
-    s.options.signal = &asked_to_end;
-    s.options.loop = s.transport && strcmp(s.transport, "loop") == 0;
-    s.options.n_steps = (int32_t)s.steps;
-    s.options.n_warmup = (int32_t)s.warmup;
-    s.options.timeout_ns = (int64_t)(s.timeout_s * 1e9);
-    s.options.consolidate = (int32_t)s.consolidate;
-    s.options.verify = !s.no_verify;
-    s.options.pin = !s.no_pin;
-    s.options.link_bytes_per_s = (double)s.link_bytes_per_s;
-    s.options.link_latency_ns = lw_ps_to_ns(s.link_latency);
+    fill_options(&s);
     if (choose_optimizer(&s, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
     enum lw_status status = work(&s, n > 0 ? argv[1] : NULL, &err);
