@@ -305,7 +305,6 @@ static enum lw_status compare_buckets(struct lw_store *s, struct lw_comparison *
 
 /* --- ops -------------------------------------------------------------------------------------- */
 
-
 static const char op_text[] =
     "SELECT span.op, cast(avg(iif(all_in_ps < 0, end_ps - start_ps, end_ps - all_in_ps)) + 0.5"
     "  AS INTEGER)"

@@ -69,7 +69,7 @@ enum lw_status mpi_near_open(struct mpi_near *n, MPI_Comm comm, int64_t bytes, s
     if (!getenv("LAPWING_MPI_APART")) /* a member has it: as if they were on several machines */
         map_it(n, fd, bytes);
     mine = n->mem != NULL;
-    if (code == MPI_SUCCESS) /* nobody closes the file before all have opened it */
+    if (code == MPI_SUCCESS) /* the file is closed when all have opened it */
         code = MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm);
     if (fd >= 0)
         close(fd);

@@ -80,7 +80,7 @@ enum lw_status exec_ask_estimates(struct exec_run *r, struct lw_exec_result *out
     return LW_OK;
 }
 
-/* The spans of one op in one pass: the member that came last waited for nobody. */
+/* The spans of one op in one pass: the last member did not wait. */
 static void keep_least(lw_ps *least, const struct lw_span *s)
 {
     lw_ps took = s->end - (s->all_in > s->start ? s->all_in : s->start);

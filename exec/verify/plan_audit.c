@@ -5,7 +5,6 @@
  * was not proven is judged by its run alone. */
 #include "exec/verify/plan_audit.h"
 
-
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
 

@@ -72,7 +72,7 @@ static enum lw_status note_shard(const struct lw_plan *p, const struct lw_shard 
     if (where && h->owner >= c->first[stage + 1] - c->first[stage])
         return lw_fail(err, LW_EPLAN,
                        "parameter %d '%s': elements belong to member %d, but the data "
-                       "groups of its stage have %lld: nobody counts them in the norm",
+                       "groups of its stage have %lld: no rank counts them in the norm",
                        h->param, p->params[h->param].name, h->owner,
                        (long long)(c->first[stage + 1] - c->first[stage]));
     if (where)

@@ -5,7 +5,6 @@
  * tied set in the part; each is in one bucket of every set. */
 #include "shared/lower/lower_chunk.h"
 
-
 #define BROADCAST_LIMIT_BYTES (INT64_C(250) << 20) /* of one coalesced broadcast, as in c10d */
 
 static bool is_reduced(const struct lw_part *d, const struct lw_param *p)

@@ -310,7 +310,6 @@ enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part
     return LW_OK;
 }
 
-
 enum lw_status lw_write_round_begin(struct lw_writer_part *x, struct lw_err *err)
 {
     LW_TRY(lw_reducer_begin(x->reducer, true, err));

@@ -100,7 +100,7 @@ static pid_t start(const char *words)
 
 static pid_t one_of(pid_t session);
 
-/* What hangs, for whoever reads the report. */
+/* The processes that hang, for the report. */
 static void show_session(pid_t session)
 {
     char words[128];

@@ -17,7 +17,6 @@
 
 #include <string.h>
 
-
 enum { LEAST_GAP_NS = 50000 }; /* between two host ops, to be a wait for a collective */
 
 struct gap {

@@ -226,7 +226,7 @@ static void what_does_not_go_with_a_replay_is_refused(void **state)
     expect("sim --device dgx-h100 --no-db", 2, "needs a plan file or a workload");
 }
 
-/* A kernel of 10 that nobody waits for, and a copy that is launched much later. */
+/* A kernel of 10 that no op waits for, and a copy that is launched much later. */
 static const char bound_text[] =
     "{\"deviceProperties\": [{\"name\": \"NVIDIA A100-SXM4-80GB\"}], \"traceEvents\": ["
     "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#1\",\"pid\":1,\"tid\":1,"

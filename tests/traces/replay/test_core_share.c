@@ -35,7 +35,7 @@ static void check(int32_t cores, lw_ps comm, lw_ps compute)
     int32_t run = replay_op(&x, "gloo:all_reduce", 0), op = replay_op(&x, "ops of the host", 1);
     assert_int_equal(x.r.plan.ops[run].work_ps, comm);
     assert_int_equal(x.r.plan.ops[op].work_ps, compute);
-    assert_int_equal(x.t.end[run], 52 * US); /* as recorded, whoever shares */
+    assert_int_equal(x.t.end[run], 52 * US); /* as recorded, shared or not */
     assert_int_equal(x.t.end[op], 92 * US);
     assert_int_equal(replay_step(&x, 0), 100 * US);
     replay_run_free(&x);
