@@ -153,7 +153,7 @@ FAKE_GPU := $(if $(CUDA_WHY),,$(FAKE_LIBS:%=$(FAKE_DIR)/%.so))
 MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1),,not found: ompi-c (pkg-config)))
 MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c)))
 MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
-MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,cpu_world.c cpu_stream.c cpu_comm.c \
+MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,boot_id.c cpu_world.c cpu_stream.c cpu_comm.c \
            gemm.c gradients.c sparse_rows.c clock_wait.c thread_group.c thread_collective_steps.c) \
            $(addprefix exec/backend/,element.c optimizer.c) shared/groups/double_tree.c $(HOST_SRC))
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "exec/cpu/boot_id.h"
 #include "shared/base/arena.h"
 
 #define ADDRESS ((uintptr_t)0x200000000000)
@@ -28,19 +29,8 @@ struct exec_region {
 
 struct where { /* what rank 0 tells */
     int32_t pid, fd, ok;
-    char machine[64];
+    char machine[EXEC_BOOT_ID];
 };
-
-static void this_machine(char text[64])
-{
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-
-    memset(text, 0, 64);
-    if (f && !fgets(text, 63, f))
-        text[0] = '\0';
-    if (f)
-        fclose(f);
-}
 
 static bool map_it(struct exec_region *r)
 {
@@ -60,15 +50,15 @@ static enum lw_status make(struct exec_region *r, struct where *w, struct lw_err
         return lw_fail(err, LW_ENOTSUP, "memory shared by the ranks' processes: %s",
                        strerror(errno));
     *w = (struct where){.pid = (int32_t)getpid(), .fd = r->fd, .ok = 1};
-    this_machine(w->machine);
+    exec_boot_id(w->machine);
     return LW_OK;
 }
 
 static enum lw_status find(struct exec_region *r, const struct where *w, struct lw_err *err)
 {
-    char path[64], here[64];
+    char path[64], here[EXEC_BOOT_ID];
 
-    this_machine(here);
+    exec_boot_id(here);
     if (!w->ok)
         return lw_fail(err, LW_ENOTSUP, "rank 0 has no memory to share with the other processes");
     if (strncmp(here, w->machine, sizeof here) != 0)

@@ -10,29 +10,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "exec/cpu/boot_id.h"
 #include "exec/mpi/mpi_once.h"
 
 struct place { /* what the first member tells */
     int64_t pid, fd;
-    char machine[48]; /* of this start of the system */
+    char machine[EXEC_BOOT_ID];
 };
-
-static void this_machine(char text[48])
-{
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-
-    memset(text, 0, 48);
-    if (f && !fgets(text, 47, f))
-        text[0] = '\0';
-    if (f)
-        fclose(f);
-}
 
 static int open_here(struct place *p, int64_t bytes, bool first)
 {
-    char path[64], machine[48];
+    char path[64], machine[EXEC_BOOT_ID];
 
-    this_machine(machine);
+    exec_boot_id(machine);
     if (first) {
         int fd = memfd_create("lapwing", MFD_CLOEXEC);
         *p = (struct place){.pid = getpid(), .fd = ftruncate(fd, bytes) == 0 ? fd : -1};
