@@ -12,6 +12,7 @@
 #include "shared/base/input.h"
 #include "shared/base/json.h"
 #include "tests/lib/command_fixture.h"
+#include "tests/lib/bench_text.h"
 #include "tests/lib/file_fixture.h"
 #include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
@@ -19,20 +20,6 @@
 #define TITLES "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw\n"
 #define CSV "op,nranks,nnodes,size_bytes,time_us,algbw_gbs,busbw_gbs\n"
 #define JSON_FILE "tests/fuzz/corpus/bench/output.json"
-
-static enum lw_status read_text(const char *text, const struct traces_bench_hint *hint,
-                                struct traces_bench *b, struct lw_err *err)
-{
-    static const struct traces_bench_hint none;
-    size_t len = strlen(text);
-    char *copy = calloc(len + LW_JSON_PADDING, 1);
-    struct lw_input in = {.name = "t.txt", .text = copy, .len = len};
-
-    memcpy(copy, text, len);
-    enum lw_status status = traces_bench_read(&in, hint ? hint : &none, b, err);
-    free(copy);
-    return status;
-}
 
 /* 1 MiB in 100 us are 10.486 GB/s; an all-reduce of 8 ranks has 1.75 of that on the bus: 18.35. */
 static void rows_that_cannot_be_are_refused_with_line_and_value(void **unused)

@@ -14,24 +14,11 @@
 #include "shared/base/input.h"
 #include "shared/base/json.h"
 #include "sim/cost/cost_model.h"
+#include "tests/lib/bench_text.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/fuzz/bench_target.h"
 #include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
-
-static enum lw_status read_text(const char *text, const struct traces_bench_hint *hint,
-                                struct traces_bench *b, struct lw_err *err)
-{
-    static const struct traces_bench_hint none;
-    size_t len = strlen(text);
-    char *copy = calloc(len + LW_JSON_PADDING, 1);
-    struct lw_input in = {.name = "t.txt", .text = copy, .len = len};
-
-    memcpy(copy, text, len);
-    enum lw_status status = traces_bench_read(&in, hint ? hint : &none, b, err);
-    free(copy);
-    return status;
-}
 
 static void read_ok(const char *text, struct traces_bench *b)
 {
