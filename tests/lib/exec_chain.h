@@ -14,6 +14,7 @@
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
+#include "tests/lib/plain_module.h"
 #include "tests/lib/strategy_words.h"
 
 enum { CHAIN_MAX = 64 };
@@ -30,14 +31,7 @@ static inline void chain_init(struct chain *c, int32_t n)
 {
     memset(c, 0, sizeof *c);
     for (int32_t i = 0; i < n; i++) {
-        c->modules[i] = (struct lw_module){.name = "m",
-                                           .forward_ps = 1000,
-                                           .backward_input_ps = 1000,
-                                           .backward_weight_ps = 1000,
-                                           .forward_flops = -1,
-                                           .forward_bytes = -1,
-                                           .output_bytes = 80,
-                                           .kept_bytes = {-1, -1, -1}};
+        c->modules[i] = plain_module();
         snprintf(c->names[i], sizeof c->names[i], "w%d", i);
         c->params[i] = (struct lw_param){.name = c->names[i],
                                          .numel = 10 + i,

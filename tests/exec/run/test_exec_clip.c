@@ -18,6 +18,7 @@
 #include "shared/shard/shard.h"
 #include "tests/lib/exec_ops.h"
 #include "tests/lib/exec_plan.h"
+#include "tests/lib/plain_module.h"
 #include "tests/lib/prng.h"
 
 enum { MODULES = 6, PARAMS = 2 * MODULES, GRIDS = 120, WORDS = 512 };
@@ -41,16 +42,9 @@ static void model_init(struct model *k, enum lw_dtype dtype)
 {
     memset(k, 0, sizeof *k);
     for (int32_t m = 0; m < MODULES; m++) {
-        k->modules[m] = (struct lw_module){.name = "m",
-                                           .forward_ps = 1000,
-                                           .backward_input_ps = 1000,
-                                           .backward_weight_ps = 1000,
-                                           .forward_flops = -1,
-                                           .forward_bytes = -1,
-                                           .output_bytes = 80,
-                                           .kept_bytes = {-1, -1, -1},
-                                           .tp_split = LW_TP_COLUMN,
-                                           .tp_forward_bytes = 40};
+        k->modules[m] = plain_module();
+        k->modules[m].tp_split = LW_TP_COLUMN;
+        k->modules[m].tp_forward_bytes = 40;
         for (int b = 0; b < 2; b++)
             k->params[2 * m + b] = (struct lw_param){
                 .name = b ? "bias" : "weight", .numel = b ? 6 + 2 * m : 24 + 12 * m,

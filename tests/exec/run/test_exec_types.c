@@ -14,6 +14,7 @@
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "tests/lib/exec_words.h"
+#include "tests/lib/plain_module.h"
 #include "tests/lib/prng.h"
 
 enum { MODULES = 6, GRIDS = 150 };
@@ -30,14 +31,7 @@ static void model_init(struct model *k, enum lw_dtype dtype)
 {
     memset(k, 0, sizeof *k);
     for (int32_t i = 0; i < MODULES; i++) {
-        k->modules[i] = (struct lw_module){.name = "m",
-                                           .forward_ps = 1000,
-                                           .backward_input_ps = 1000,
-                                           .backward_weight_ps = 1000,
-                                           .forward_flops = -1,
-                                           .forward_bytes = -1,
-                                           .output_bytes = 80,
-                                           .kept_bytes = {-1, -1, -1}};
+        k->modules[i] = plain_module();
         k->params[i] = (struct lw_param){.name = "w",
                                          .numel = 12 * (i + 1),
                                          .dtype = (uint8_t)dtype,
