@@ -114,7 +114,7 @@ $(BUILD)/library_example: $(LIBRARY_EXAMPLE) analysis/library/lapwing.h $(BUILD)
 
 $(BUILD)/embedded.c: $(EMBED) Makefile
 	@mkdir -p $(@D)
-	@{ echo '#include "shared/base/embedded.h"'; n=0; \
+	@{ echo '#include "shared/io/embedded.h"'; n=0; \
 	   for f in $(EMBED); do n=$$((n+1)); echo "static const unsigned char f$$n[] = {"; \
 	     od -An -v -tu1 $$f | sed 's/[0-9][0-9]*/&,/g'; \
 	     head -c 64 /dev/zero | od -An -v -tu1 | sed 's/[0-9][0-9]*/&,/g'; echo '};'; done; \

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/nearest.h"
-#include "shared/base/shown_stdout.h"
+#include "shared/text/nearest.h"
+#include "shared/text/shown_stdout.h"
 #include "shared/base/shown_text.h"
-#include "shared/base/used_files.h"
+#include "shared/io/used_files.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 

@@ -5,7 +5,7 @@
 #include "analysis/store/store.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/base/output.h"
+#include "shared/io/output.h"
 #include "traces/export/export_chrome.h"
 
 /* What one call was asked to do. */

@@ -5,7 +5,7 @@
 #include "analysis/draw/report.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/base/output.h"
+#include "shared/io/output.h"
 
 static enum lw_status write_report(struct lw_store *s, const struct lw_run *runs, int32_t n,
                                    const char *file, struct lw_err *err)

@@ -8,7 +8,7 @@
 #include "analysis/store/store.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/base/record.h"
+#include "shared/text/record.h"
 
 /* A run as it is listed: beside its figures what only a person reads. */
 struct listed {

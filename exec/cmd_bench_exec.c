@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "exec/calibrate/bench_exec.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 
 bool cmd_bench_exec_knows(const char *name)
 {

@@ -8,8 +8,8 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 
 static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)
 {

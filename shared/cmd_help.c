@@ -5,10 +5,10 @@
 
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/base/record.h"
+#include "shared/text/record.h"
 #include "shared/plan/strategy.h"
-#include "shared/base/table.h"
-#include "shared/base/wrap.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
 
 static void list_commands(void)
 {

@@ -8,7 +8,7 @@
 #include "shared/show/plan_show.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 #include "shared/plan/plan_diff.h"
 #include "shared/cli/plan_source.h"
 #include "sim/cost/cost_model.h"

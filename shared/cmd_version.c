@@ -6,8 +6,8 @@
 
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 
 enum { N_FACTS = 6 };
 

@@ -7,8 +7,8 @@
 #include "exec/cmd_bench_exec.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 #include "traces/cmd_bench_import.h"
 
 static const struct lw_usage usage = {

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "shared/base/input.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/io/input.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 #include "sim/cost/cost_model.h"
 
 struct rows {

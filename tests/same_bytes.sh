@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build}
 command -v clang >/dev/null || { echo "SKIP same bytes: no clang"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
-make "$build/shared/base/json.o" "$build/embedded.o" >/dev/null || exit 1
+make "$build/shared/json/json.o" "$build/embedded.o" >/dev/null || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 sources="tests/portable/plans.c $(find sim shared -name "*.c" | grep -v -e /cmd_ -e /golden -e /cli -e plan_source -e plan_grid -e sim_print)"
@@ -13,7 +13,7 @@ libs="-lsimdjson -ldeflate -lz -lstdc++ -lxxhash -lm -pthread"
 compile() { # name, compiler, level
     mkdir -p "$folder/$1"
     "$2" -std=c11 "$3" -ffp-contract=off -I. -D_GNU_SOURCE -DLW_VERSION='""' -DLW_BUILD_FLAGS='""' \
-        $sources "$build/shared/base/json.o" "$build/embedded.o" $libs -o "$folder/$1.bin" &&
+        $sources "$build/shared/json/json.o" "$build/embedded.o" $libs -o "$folder/$1.bin" &&
         "$folder/$1.bin" "$folder/$1"
 }
 

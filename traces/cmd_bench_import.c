@@ -1,8 +1,8 @@
 /* lapwing bench import: speed and memory of importing a trace, plain and packed. */
 #include "traces/cmd_bench_import.h"
 
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 #include "traces/import/bench_import.h"
 
 enum { PLAIN, PACKED, N_FORMS };

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "shared/cli/cli.h"
-#include "shared/base/wrap.h"
+#include "shared/text/wrap.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 
 /* Figures in ps are shown in ns, as in files. */
 static const char *shown_unit(const struct lw_cluster_figure *f, double *value)

@@ -6,9 +6,9 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
-#include "shared/base/wrap.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
 #include "traces/models/hf_config.h"
 #include "traces/models/models.h"
 

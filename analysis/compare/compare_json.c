@@ -1,6 +1,6 @@
 /* A comparison as JSON: docs/formats/compare.md. */
 #include "analysis/compare/compare_show.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 
 static void json_ns(struct lw_jsonout *o, const char *key, lw_ps v, bool known)
 {

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "analysis/compare/compare_show.h"
-#include "shared/base/table.h"
-#include "shared/base/wrap.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
 
 /* Milliseconds with microseconds after the point; a difference carries its sign. */
 static void ms_cell(struct lw_table *t, lw_ps v, bool known, bool sign)

@@ -2,7 +2,7 @@
  * becomes the child's standard input, the picture is its standard output, so nothing can block
  * on a pipe. gnuplot runs a shell for backquotes and reads start-up files: texts of others are
  * quoted by plot_text alone, and it starts with -d and an environment without its own variables.
- * A picture exists whole or not at all (shared/base/output.h). */
+ * A picture exists whole or not at all (shared/io/output.h). */
 #include "analysis/draw/plot.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "analysis/draw/plot_style.h"
-#include "shared/base/output.h"
+#include "shared/io/output.h"
 
 extern char **environ;
 

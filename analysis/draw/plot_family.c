@@ -6,8 +6,8 @@
 
 #include "analysis/draw/plot_labels.h"
 #include "analysis/draw/plot_style.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 
 enum { MOST_MODELS = 8, MOST_NAMED = 5 };
 

@@ -22,8 +22,8 @@
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
 #include "shared/base/clock.h"
-#include "shared/base/embedded.h"
-#include "shared/base/used_files.h"
+#include "shared/io/embedded.h"
+#include "shared/io/used_files.h"
 
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000, OLDEST_READ = 1 };
 

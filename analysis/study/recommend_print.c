@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/record.h"
-#include "shared/base/wrap.h"
+#include "shared/text/record.h"
+#include "shared/text/wrap.h"
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)
 {

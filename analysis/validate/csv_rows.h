@@ -6,7 +6,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 /* A published table as CSV: a line of titles, then rows of as many cells, which may be quoted.
  * Cells are trimmed of blanks; empty lines are skipped. */

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/input.h"
-#include "shared/base/output.h"
+#include "shared/io/input.h"
+#include "shared/io/output.h"
 
 static const char *const places[] = {"ON_NVLINK", "ON_PCI", "ACROSS", "ACROSS_ONE"};
 static const char *const archs[] = {"VOLTA", "AMPERE", "HOPPER", "BLACKWELL"};

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "analysis/validate/validate.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 /* A kind of file that `lapwing validate` predicts and compares; one line of its table. */
 struct lw_validate_kind {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "analysis/validate/validate_runs_print.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 
 static double right_pct(int64_t n_right, int64_t n_pairs)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "shared/base/table.h"
+#include "shared/text/table.h"
 
 /* --- json --- */
 

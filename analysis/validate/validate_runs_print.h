@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "analysis/validate/validate.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 
 /* The parts of validate's output that only tables of runs have. */
 

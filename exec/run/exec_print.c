@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-#include "shared/base/record.h"
-#include "shared/base/table.h"
+#include "shared/text/record.h"
+#include "shared/text/table.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"

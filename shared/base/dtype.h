@@ -12,8 +12,5 @@ const char *lw_dtype_name(enum lw_dtype t);   /* "f32", "f64", "f16", "bf16", "i
 
 /* The short names above and torch's ("float32", "torch.float32", "Float", ...). */
 enum lw_status lw_dtype_parse(const char *name, enum lw_dtype *t, struct lw_err *err);
-/* The text under a reader's cursor; another one fails the reader and gives f32. */
-struct lw_json;
-enum lw_dtype lw_dtype_read(struct lw_json *j);
 
 #endif

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "shared/cli/cli_help.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/nearest.h"
-#include "shared/base/output.h"
-#include "shared/base/shown_stdout.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/nearest.h"
+#include "shared/io/output.h"
+#include "shared/text/shown_stdout.h"
 #include "shared/base/shown_text.h"
 #include "shared/base/units.h"
 

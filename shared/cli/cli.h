@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/base/own_output.h"
-#include "shared/base/record.h"
+#include "shared/io/own_output.h"
+#include "shared/text/record.h"
 
 /* Exit statuses of the program. */
 enum lw_exit {

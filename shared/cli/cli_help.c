@@ -5,9 +5,9 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
-#include "shared/base/wrap.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
 
 static void put_options(FILE *f, const struct lw_opt *table)
 {

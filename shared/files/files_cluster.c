@@ -1,7 +1,7 @@
 /* Cluster files: docs/formats/cluster.md; and the known systems, which are such files built into
  * the binary. `host` is one of them, with the cores and the memory that this process may use put in
  * when it is asked for. */
-#include "shared/base/nearest.h"
+#include "shared/text/nearest.h"
 #include "shared/files/files.h"
 
 #include <ctype.h>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shared/base/embedded.h"
+#include "shared/io/embedded.h"
 #include "shared/files/files_field.h"
 
 static const char *level_word(int k)

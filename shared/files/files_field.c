@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "shared/files/files.h"
-#include "shared/base/output.h"
+#include "shared/io/output.h"
 #include "shared/plan/sparse.h"
 #include "shared/base/units.h"
 

@@ -7,9 +7,9 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
-#include "shared/base/jsonout.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
+#include "shared/json/jsonout.h"
 
 /* Lapwing's own files, declared once: a table says for each JSON field where it lies in a struct,
  * what it may be and what its absence means. Reading and writing walk the same table, so that what

@@ -11,7 +11,7 @@
 
 #include "shared/golden/golden_case.h"
 #include "shared/golden/golden_schedule.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 void lw_golden_free(struct lw_golden_result *r)
 {

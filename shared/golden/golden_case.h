@@ -8,7 +8,7 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/golden/golden.h"
-#include "shared/base/value.h"
+#include "shared/json/value.h"
 
 /* One recorded case as a checker sees it: its inputs are read by name, and every expected field is
  * compared with what the policies answer, as text. A checker returns LW_OK (the case passes),

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "shared/golden/golden_case.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "shared/partition/pipedream_graph.h"
 
 enum { MOST_LEVELS = 8, MOST_STAGES = 1024 };

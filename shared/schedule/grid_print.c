@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 
 /* "0F3", or "0F3;3B5" for a unit; returns how many actions it shows. */
 static int32_t cell_text(const struct lw_grid *g, int32_t i, char *buf, size_t room)

@@ -7,8 +7,8 @@
 
 #include "shared/files/files.h"
 #include "shared/schedule/grid_print.h"
-#include "shared/base/input.h"
-#include "shared/base/jsonout.h"
+#include "shared/io/input.h"
+#include "shared/json/jsonout.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/schedule/schedule_colossal.h"
 

@@ -8,10 +8,10 @@
 #include "shared/plan/strategy.h"
 #include "shared/show/plan_stages.h"
 #include "shared/base/arena.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 #include "shared/plan/plan_diff.h"
-#include "shared/base/table.h"
-#include "shared/base/wrap.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
 
 static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "shared/base/table.h"
+#include "shared/text/table.h"
 #include "shared/base/units.h"
 #include "shared/plan/op.h"
 

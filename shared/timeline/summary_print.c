@@ -1,8 +1,8 @@
 /* The measures of a run for people and for programs. */
 #include "shared/timeline/summary_print.h"
 
-#include "shared/base/table.h"
-#include "shared/base/wrap.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/rank_period.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "shared/base/err.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 #include "shared/timeline/timeline.h"
 
 /* The measures of a run, printed in the same way for predictions and executions. Terms:

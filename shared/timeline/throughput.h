@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 #include "shared/base/units.h"
 #include "shared/plan/cluster.h"
 #include "shared/plan/plan.h"

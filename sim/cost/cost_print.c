@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/cost/hfreduce.h"
 

@@ -8,11 +8,11 @@
 
 #include "shared/base/checked.h"
 #include "shared/base/arena.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
-#include "shared/base/table.h"
-#include "shared/base/wrap.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
 
 struct bucket_times {
     int32_t bucket;

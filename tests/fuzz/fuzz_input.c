@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/bucket/bucket.h"
-#include "shared/base/json.h"
+#include "shared/json/json.h"
 #include "traces/kineto/import_kineto.h"
 #include "traces/trace/device_figures.h"
 #include "traces/trace/step_phases.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

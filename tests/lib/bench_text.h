@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/json.h"
+#include "shared/json/json.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 /* A text as the file t.txt of measured collectives; hint NULL: none. */

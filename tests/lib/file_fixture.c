@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 static char folder[64];
 

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
-#include "shared/base/json.h"
+#include "shared/json/json.h"
 #include "shared/base/shown_text.h"
-#include "shared/base/value.h"
+#include "shared/json/value.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "shared/base/value.h"
+#include "shared/json/value.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shared/base/output.h"
+#include "shared/io/output.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 static const char MARK[] = "# lapwing-calls 1";
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 
 struct reader {
     struct lw_json *j;

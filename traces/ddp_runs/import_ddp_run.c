@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/dtype_read.h"
+#include "shared/json/json.h"
 
 #define SCHEMA "lapwing-groundtruth/"
 #define MOST_SECONDS 1e5

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 #include "shared/plan/op.h"
 #include "traces/trace/device_figures.h"
 

@@ -2,7 +2,7 @@
 #include "shared/plan/op.h"
 #include "traces/export/export_chrome.h"
 
-#include "shared/base/table.h"
+#include "shared/text/table.h"
 
 static long long ns(lw_ps t)
 {

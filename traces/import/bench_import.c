@@ -17,8 +17,8 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/clock.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "traces/kineto/import_kineto.h"
 
 enum { N_RUNS = 3 }; /* the first one may be the first to touch the machine's memory */

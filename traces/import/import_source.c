@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "shared/files/files.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "traces/kineto/import_kineto.h"
 #include "traces/trace/data_parallel.h"
 #include "traces/trace/kernel_class.h"

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/io/input.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 #include "shared/base/units.h"
 #include "traces/calls/import_calls.h"
 #include "traces/import/convert.h"

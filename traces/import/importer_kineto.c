@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "shared/files/files.h"
 #include "traces/import/convert.h"
 #include "traces/workload/to_cluster.h"

@@ -1,7 +1,7 @@
 /* Measured-run files (lapwing-groundtruth/1): training over gloo and its network. */
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "traces/ddp_runs/ddp_run_workload.h"
 #include "traces/ddp_runs/import_ddp_run.h"
 #include "traces/import/convert.h"

@@ -1,8 +1,8 @@
 /* Tables of measured collectives: nccl-tests' output, or CSV. */
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/io/input.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 #include "traces/import/convert.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
-#include "shared/base/jsonout.h"
+#include "shared/io/input.h"
+#include "shared/json/jsonout.h"
 #include "shared/base/units.h"
 #include "traces/import/convert.h"
 #include "traces/pipedream/import_pipedream.h"

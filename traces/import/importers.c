@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 enum { LOOKED_AT = 4096 };
 

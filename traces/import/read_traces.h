@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "shared/base/err.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "shared/base/progress.h"
 #include "traces/import/importer.h"
 #include "traces/workload/to_workload.h"

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/table.h"
+#include "shared/text/table.h"
 #include "traces/inspect/inspect_print.h"
 
 enum column {

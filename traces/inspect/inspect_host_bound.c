@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "shared/base/table.h"
+#include "shared/text/table.h"
 #include "shared/base/units.h"
 
 static const char *source_name(enum traces_wait_source s)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "shared/base/err.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 #include "traces/inspect/inspect_print.h"
 
 /* The parts of `lapwing inspect` about classes, waits, the host, and several ranks of one run. */

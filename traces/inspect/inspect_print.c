@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "shared/base/jsonout.h"
-#include "shared/base/table.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
 #include "shared/base/units.h"
 #include "traces/inspect/inspect_host_bound.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "shared/base/err.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "traces/trace/cross_rank.h"
 #include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"

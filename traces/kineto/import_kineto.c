@@ -14,8 +14,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "traces/trace/decimal_time.h"
 
 enum { CLASS_UNKNOWN = -2, CLASS_SKIP = -1, EVENTS_PER_REPORT = 1 << 16 };

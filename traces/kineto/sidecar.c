@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/dtype_read.h"
+#include "shared/json/json.h"
 
 struct owner { /* module m lists parameter p */
     int32_t module, param;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/json.h"
-#include "shared/base/value.h"
+#include "shared/json/json.h"
+#include "shared/json/value.h"
 
 #define AT(field) offsetof(struct traces_model_shape, field)
 static const struct field {

@@ -2,7 +2,7 @@
 #define LW_TRACES_MODELS_HF_CONFIG_H
 
 #include "shared/base/err.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "traces/models/models.h"
 
 /* The config.json of a Hugging Face model: the family that builds it, and its sizes where `shape`

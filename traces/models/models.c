@@ -1,5 +1,5 @@
 /* Parametric models: the tables of the families, and a shape's way from options to a builder. */
-#include "shared/base/nearest.h"
+#include "shared/text/nearest.h"
 #include "traces/models/models.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 /* Rows and tables of measured collectives while a file is read: what its three readers (text, CSV

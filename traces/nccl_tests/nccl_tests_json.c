@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "shared/base/json.h"
+#include "shared/json/json.h"
 
 enum { MOST_PER_PROCESS = 1 << 10, HEAD = 1 << 20 };
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 enum { MOST_NODES = 1 << 14 };
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 
 #define COMM(m)                                                                                    \
     {                                                                                              \

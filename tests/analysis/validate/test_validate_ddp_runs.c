@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "analysis/validate/validate_kinds.h"
-#include "shared/base/jsonout.h"
+#include "shared/json/jsonout.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/fuzz/groundtruth_target.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 #include "traces/calls/import_calls.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/wrap.h"
+#include "shared/text/wrap.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 

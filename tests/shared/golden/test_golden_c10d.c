@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "shared/bucket/bucket.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "shared/bucket/reducer.h"
 
 enum { MAX_N = 8192, MAX_ITERS = 16, LIMITS = 16 };

@@ -13,7 +13,7 @@
 
 #include "shared/golden/golden.h"
 #include "shared/golden/golden_schedule.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "sim/predict/free_cluster.h"
 
 #define TABLES "../shared/golden/schedules"

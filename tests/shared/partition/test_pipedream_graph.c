@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "shared/golden/golden.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "shared/partition/pipedream_graph.h"
 #include "tests/lib/file_fixture.h"
 

@@ -13,7 +13,7 @@
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 #include "shared/base/arena.h"
-#include "shared/base/embedded.h"
+#include "shared/io/embedded.h"
 #include "shared/files/files.h"
 
 static const char example_page[] = "docs/formats/cluster.md";

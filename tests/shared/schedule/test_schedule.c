@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "shared/schedule/schedule.h"
 
 #define GOLDEN "../shared/golden/schedules"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "tests/lib/prng.h"
 #include "traces/calls/import_calls.h"
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "sim/cost/cost_model.h"

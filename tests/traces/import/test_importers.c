@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/input.h"
+#include "shared/io/input.h"
 #include "traces/import/convert.h"
 
 static const struct {

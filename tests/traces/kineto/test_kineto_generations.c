@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/json.h"
+#include "shared/json/json.h"
 #include "traces/kineto/import_kineto.h"
 #include "traces/trace/device_figures.h"
 #include "traces/trace/step_phases.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/json.h"
+#include "shared/json/json.h"
 #include "tests/lib/model_help.h"
 #include "traces/models/hf_config.h"
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/bench_text.h"
 #include "tests/lib/file_fixture.h"

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "sim/cost/cost_model.h"
 #include "tests/lib/bench_text.h"
 #include "tests/lib/file_fixture.h"

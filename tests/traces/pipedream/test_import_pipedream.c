@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/fuzz/pipedream_target.h"
 #include "traces/import/importer.h"

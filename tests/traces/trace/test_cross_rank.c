@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "tests/lib/replay_help.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "traces/trace/cross_rank.h"
 #include "traces/trace/decimal_time.h"
 #include "traces/kineto/import_kineto.h"

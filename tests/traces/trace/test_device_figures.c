@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "traces/trace/decimal_time.h"
 #include "traces/kineto/import_kineto.h"
 #include "traces/trace/device_figures.h"

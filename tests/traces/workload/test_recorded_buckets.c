@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "shared/files/files.h"
-#include "shared/base/input.h"
-#include "shared/base/json.h"
+#include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "shared/lower/lower.h"
 
 enum { MAX_BUCKETS = 64, MAX_PARAMS = 256 };

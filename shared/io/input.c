@@ -1,0 +1,200 @@
+/* Read a whole file, unpacking gzip. The size of a gzip member is not known beforehand (its
+ * trailer holds it modulo 2^32), so the output buffer doubles until libdeflate is content;
+ * members that follow each other are concatenated, as gzip does. What it refuses is looked at
+ * once more, slowly (shared/io/gzip_damage.h), for the reason and, where a caller salvages,
+ * for the text before it. */
+#include "shared/io/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libdeflate.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shared/base/arena.h"
+#include "shared/io/gzip_damage.h"
+#include "shared/base/hash.h"
+#include "shared/json/json.h"
+#include "shared/io/used_files.h"
+
+/* What compresses better than this is refused: recordings and plans unpack to 10 to 40 times. */
+enum { MOST_TIMES = 100 };
+#define ANY_SIZE ((size_t)64 << 20) /* that small is not looked at */
+#define MOST_PIPED ((size_t)4 << 30) /* of a pipe, which may never end */
+
+struct bytes {
+    char *p;
+    size_t n, room;
+};
+
+static enum lw_status make_room(struct bytes *b, size_t room, struct lw_err *err)
+{
+    char *p = lw_realloc(b->p, room + LW_JSON_PADDING);
+
+    if (!p)
+        return lw_fail_nomem(err);
+    lw_alloc_large(p, room);
+    b->p = p;
+    b->room = room;
+    return LW_OK;
+}
+
+static enum lw_status slurp(const char *name, int fd, size_t max, struct bytes *b,
+                            struct lw_err *err)
+{
+    struct stat st;
+    size_t first = fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size + 1 : 1 << 16;
+
+    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+        return lw_fail(err, LW_EIO, "%s: is a directory", name);
+    if (fd != STDIN_FILENO && S_ISCHR(st.st_mode) && strcmp(name, "/dev/null") != 0)
+        return lw_fail(err, LW_EIO, "%s: is a device; give a file, a pipe or - for standard input",
+                       name);
+    LW_TRY(make_room(b, first, err));
+    for (;;) {
+        if (b->n == b->room)
+            LW_TRY(make_room(b, b->room * 2, err));
+        ssize_t got = read(fd, b->p + b->n, b->room - b->n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return lw_fail(err, LW_EIO, "%s: cannot read: %s", name, strerror(errno));
+        if (got == 0)
+            return LW_OK;
+        b->n += (size_t)got;
+        if (!S_ISREG(st.st_mode) && b->n > MOST_PIPED)
+            return lw_fail(err, LW_EIO, "%s: no end after %zu bytes; give a file", name, b->n);
+        if (max && b->n > max)
+            return lw_fail(err, LW_EIO, "%s: larger than %zu bytes", name, max);
+    }
+}
+
+static bool is_gzip(const struct bytes *b)
+{
+    return b->n >= 2 && (unsigned char)b->p[0] == 0x1f && (unsigned char)b->p[1] == 0x8b;
+}
+
+/* A member that libdeflate refuses: its error, or with `damage` the text before the damage. */
+static enum lw_status take_damaged(const char *name, const struct bytes *packed, size_t from,
+                                   size_t max, struct bytes *out, struct lw_err *damage,
+                                   struct lw_err *err)
+{
+    struct lw_gzip_text text = {out->p, out->n, out->room};
+    struct lw_err why = {0};
+    enum lw_status s = lw_gzip_damage(name, packed->p, packed->n, from, max, damage ? &text : NULL,
+                                      &why, err);
+
+    *out = (struct bytes){text.text, text.len, text.room};
+    if (s == LW_OK && damage)
+        *damage = why;
+    else if (s == LW_OK && err)
+        *err = why;
+    return s != LW_OK ? s : damage ? LW_OK : LW_EFORMAT;
+}
+
+/* The text of the member at `from`, appended to out; *used = its packed length. */
+static enum lw_status unpack_member(struct libdeflate_decompressor *d, const char *name,
+                                    const struct bytes *packed, size_t from, size_t max,
+                                    struct bytes *out, size_t *used, struct lw_err *damage,
+                                    struct lw_err *err)
+{
+    for (;;) {
+        size_t made = 0;
+        enum libdeflate_result r =
+            libdeflate_gzip_decompress_ex(d, packed->p + from, packed->n - from, out->p + out->n,
+                                          out->room - out->n, used, &made);
+        if (r == LIBDEFLATE_SUCCESS) {
+            out->n += made;
+            return LW_OK;
+        }
+        if (r != LIBDEFLATE_INSUFFICIENT_SPACE) {
+            *used = packed->n - from;
+            return take_damaged(name, packed, from, max, out, damage, err);
+        }
+        if (max && out->room > max)
+            return lw_fail(err, LW_EIO,
+                           "%s: unpacks to more than %zu bytes, the most for a file of "
+                           "%zu: unpack it first if that is right",
+                           name, max, packed->n);
+        LW_TRY(make_room(out, out->room * 2 < max + 1 ? out->room * 2 : max + 1, err));
+    }
+}
+
+static enum lw_status unpack(const char *name, const struct bytes *packed, size_t max,
+                             struct bytes *out, struct lw_err *damage, struct lw_err *err)
+{
+    struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
+    enum lw_status s = d ? make_room(out, packed->n * 4 + 4096, err) : lw_fail_nomem(err);
+    size_t at = 0;
+
+    if (s == LW_OK && packed->n >= 18) { /* the last member's size is a good first guess */
+        const unsigned char *tail = (const unsigned char *)packed->p + packed->n - 4;
+        size_t guess = (size_t)tail[0] | (size_t)tail[1] << 8 | (size_t)tail[2] << 16 |
+                       (size_t)tail[3] << 24;
+        if (guess > out->room && guess / 1100 < packed->n && !(max && guess > max))
+            s = make_room(out, guess + 1, err);
+    }
+    while (s == LW_OK && at < packed->n) {
+        size_t used = 0;
+        s = unpack_member(d, name, packed, at, max, out, &used, damage, err);
+        at += used;
+    }
+    if (d)
+        libdeflate_free_decompressor(d);
+    return s;
+}
+
+static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_input *in,
+                                 struct lw_err *damage, struct lw_err *err)
+{
+    struct bytes raw = {0}, text = {0};
+    bool is_stdin = strcmp(name, "-") == 0;
+    LW_TRY(lw_used_file(is_stdin ? "/dev/stdin" : name, LW_USE_INPUT, err));
+    int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return lw_fail(err, LW_EIO, "%s: cannot open: %s", name, strerror(errno));
+    enum lw_status s = slurp(is_stdin ? "<standard input>" : name, fd, max_bytes, &raw, err);
+    if (!is_stdin)
+        close(fd);
+    if (s == LW_OK) {
+        *in = (struct lw_input){.name = is_stdin ? "<standard input>" : name};
+        lw_hash_of(raw.p, raw.n, in->hash);
+        if (is_gzip(&raw)) {
+            size_t most = raw.n > ANY_SIZE / MOST_TIMES ? raw.n * MOST_TIMES : ANY_SIZE;
+            most = max_bytes && max_bytes < most ? max_bytes : most;
+            s = unpack(in->name, &raw, most, &text, damage, err);
+            lw_free(raw.p);
+            raw = text;
+        }
+    }
+    if (s != LW_OK) {
+        lw_free(raw.p);
+        *in = (struct lw_input){0};
+        return s;
+    }
+    memset(raw.p + raw.n, 0, LW_JSON_PADDING);
+    in->text = raw.p;
+    in->len = raw.n;
+    return LW_OK;
+}
+
+enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
+                             struct lw_err *err)
+{
+    return read_input(name, max_bytes, in, NULL, err);
+}
+
+enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct lw_input *in,
+                                    struct lw_err *damage, struct lw_err *err)
+{
+    *damage = (struct lw_err){0};
+    return read_input(name, max_bytes, in, damage, err);
+}
+
+void lw_input_free(struct lw_input *in)
+{
+    lw_free(in->text);
+    *in = (struct lw_input){0};
+}

@@ -1,0 +1,27 @@
+#ifndef LW_SHARED_IO_INPUT_H
+#define LW_SHARED_IO_INPUT_H
+
+#include <stddef.h>
+
+#include "shared/base/err.h"
+
+/* A whole input file in memory, with LW_JSON_PADDING zero bytes after text[len]. gzip is found by
+ * its content and unpacked (checksums verified). "-" is standard input. */
+struct lw_input {
+    const char *name; /* as the user wrote it; borrowed */
+    char *text;
+    size_t len;
+    char hash[33];    /* XXH3-128 of the bytes as stored, in hex */
+};
+
+/* LW_EIO: absent, unreadable, a device, larger than max_bytes (0 = no limit), or gzip that
+ * unpacks to more than 64 MiB and 100 times its size. LW_EFORMAT: bad gzip. */
+enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
+                             struct lw_err *err);
+/* The same, but of damaged or truncated gzip data what unpacks before the damage is kept, and
+ * *damage says where it ends and why (code LW_OK: the file is whole). */
+enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct lw_input *in,
+                                    struct lw_err *damage, struct lw_err *err);
+void lw_input_free(struct lw_input *in);
+
+#endif

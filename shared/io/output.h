@@ -1,0 +1,34 @@
+#ifndef LW_SHARED_IO_OUTPUT_H
+#define LW_SHARED_IO_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "shared/base/err.h"
+
+/* An output file that exists whole or not at all: written without a name (or under a temporary
+ * one where the file system has no such files), synced and renamed into place by
+ * lw_output_commit. A symbolic link stays and what it leads to is written. "-", and any other
+ * name of standard output, is standard output; devices, pipes and /dev/fd/N are written in
+ * place. */
+struct lw_output {
+    FILE *file;
+    char *path, *temp; /* where it goes, NULL for standard output; "" = it has no name yet */
+    bool in_place;
+};
+
+/* LW_EINVAL: this command also reads that file, or writes it elsewhere
+ * (shared/io/used_files.h), or another program wrote it (shared/io/own_output.h). */
+enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err);
+/* The same with a temporary name from the beginning: for file systems without files that have none.
+ * Signals that end the process remove it. */
+enum lw_status lw_output_open_named(const char *path, struct lw_output *out, struct lw_err *err);
+/* Flush, check every earlier write, rename. On failure the temporary file is gone. */
+enum lw_status lw_output_commit(struct lw_output *out, struct lw_err *err);
+/* Give up: remove the temporary file. Fine on a zeroed or committed output. */
+void lw_output_abort(struct lw_output *out);
+
+/* Flush standard output and check it: the last act of every command. */
+enum lw_status lw_stdout_close(struct lw_err *err);
+
+#endif

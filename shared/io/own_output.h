@@ -1,0 +1,12 @@
+#ifndef LW_SHARED_IO_OWN_OUTPUT_H
+#define LW_SHARED_IO_OWN_OUTPUT_H
+
+#include <stdbool.h>
+
+/* Which files an output may replace without being asked: none at that path, an empty one, or one
+ * that begins as the files of this program do. */
+bool lw_may_replace(const char *path);
+/* What --force sets: any file but a database may be replaced. */
+bool *lw_force_option(void);
+
+#endif

@@ -1,0 +1,975 @@
+/* The pull reader of shared/json/json.h. simdjson finds the tokens: its first stage checks UTF-8
+ * and the quoting of strings and writes the byte offset of every token, at several bytes per clock.
+ * What is written here is the walk over these offsets, because simdjson's own (On-Demand) skips a
+ * value by counting brackets and so accepts what it does not look at. docs/design/json.md compares
+ * the two.
+ *
+ * Invariants:
+ *   tokens   at[0] < at[1] < ... < at[n-1] < len: each of { } [ ] : , and the first byte of each
+ *            string, number and word; what stands between the end of a token and the next is blank
+ *   cursor   the value that begins at token `cur`; `after` is the token after it once that is
+ * known (0 before): values are checked when they are read or skipped, whichever comes first frames
+ * the containers entered and not left, outermost first; a frame's `index` is -1 before its first
+ * item Everything passed over is checked against the grammar of RFC 8259: brackets, commas, words,
+ * numbers, escapes (a lone surrogate is refused: UTF-8 cannot hold it). Not checked: what follows
+ * the last value read when the caller stops early, and that the keys of an object differ. */
+#include <simdjson.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+extern "C" {
+#include "shared/base/arena.h"
+#include "shared/json/json.h"
+}
+
+namespace
+{
+
+constexpr int MAX_DEPTH = 1024;
+constexpr size_t CHUNK_BYTES = 64 * 1024, SHOWN_BYTES = 32;
+
+struct frame {
+    uint32_t open;           /* token */
+    uint32_t key, key_bytes; /* the key under the cursor: its place in the text, between quotes */
+    int64_t index;
+};
+
+struct chunk { /* of the strings handed out */
+    chunk *next;
+    size_t used, size;
+};
+
+} // namespace
+
+struct lw_json {
+    const char *name, *text;
+    size_t len;
+    int64_t skipped; /* bytes of a byte order mark before `text` */
+    std::unique_ptr<simdjson::internal::dom_parser_implementation> scanner;
+    const uint32_t *at;
+    uint32_t n, cur, after;
+    bool has_value, failed;
+    int depth;
+    const frame *field;               /* the frame whose key is under the cursor, or NULL */
+    size_t backslash, backslash_from; /* the first backslash in text[backslash_from..] */
+    chunk *strings;
+    char *key;
+    int64_t key_cap;
+    lw_err err;
+    frame frames[MAX_DEPTH];
+};
+
+namespace
+{
+
+inline bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+inline bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* What a value that begins with c must be; NONE: no value begins so. */
+inline enum lw_json_type kind_of(char c)
+{
+    switch (c) {
+    case '{':
+        return LW_JSON_OBJECT;
+    case '[':
+        return LW_JSON_ARRAY;
+    case '"':
+        return LW_JSON_STRING;
+    case 't':
+    case 'f':
+        return LW_JSON_BOOL;
+    case 'n':
+        return LW_JSON_NULL;
+    default:
+        return c == '-' || is_digit(c) ? LW_JSON_NUMBER : LW_JSON_NONE;
+    }
+}
+
+/* First byte of token i; 0 after the last (no token begins with a zero byte that passes). */
+inline char peek(const lw_json *j, uint32_t i)
+{
+    return i < j->n ? j->text[j->at[i]] : 0;
+}
+
+inline size_t token_begin(const lw_json *j, uint32_t i)
+{
+    return i < j->n ? j->at[i] : j->len;
+}
+
+inline size_t token_end(const lw_json *j, uint32_t i)
+{
+    size_t end = token_begin(j, i + 1);
+    while (is_blank(j->text[end - 1]))
+        end--;
+    return end;
+}
+
+bool has_backslash(lw_json *j, size_t begin, size_t end)
+{
+    if (begin < j->backslash_from)
+        return memchr(j->text + begin, '\\', end - begin) != nullptr;
+    if (j->backslash < begin) {
+        const void *p = memchr(j->text + begin, '\\', j->len - begin);
+        j->backslash = p ? (size_t)((const char *)p - j->text) : j->len;
+        j->backslash_from = begin;
+    }
+    return j->backslash < end;
+}
+
+/* --- errors ----------------------------------------------------------------------------------- */
+
+/* The place of the cursor, "ops[3].bytes", innermost parts kept when it is long. */
+void describe_path(const lw_json *j, char *buf, size_t size)
+{
+    char part[80];
+    size_t from = size - 1;
+
+    buf[from] = 0;
+    for (int d = j->depth - 1; d >= 0; d--) {
+        const frame *f = &j->frames[d];
+        if (f->index < 0)
+            continue;
+        if (j->text[j->at[f->open]] == '[') {
+            snprintf(part, sizeof part, "[%lld]", (long long)f->index);
+        } else {
+            size_t b = f->key, n = f->key_bytes;
+            bool cut = n > 60;
+            for (n = cut ? 60 : n; cut && n > 0 && (j->text[b + n] & 0xc0) == 0x80; n--)
+                ;
+            snprintf(part, sizeof part, ".%.*s%s", (int)n, j->text + b, cut ? "..." : "");
+        }
+        size_t n = strlen(part);
+        if (from < n + 4) {
+            memcpy(buf + (from -= 3), "...", 3);
+            break;
+        }
+        memcpy(buf + (from -= n), part, n);
+    }
+    if (buf[from] == '.' && buf[from + 1] != '.')
+        from++;
+    memmove(buf, buf + from, size - from);
+    if (!buf[0])
+        snprintf(buf, size, "the top level");
+}
+
+void fail_at(lw_json *j, lw_status code, size_t byte, const char *what)
+{
+    char path[160];
+
+    if (j->failed)
+        return;
+    describe_path(j, path, sizeof path);
+    j->failed = true;
+    lw_fail(&j->err, code, "%s: at %s (byte %lld): %s", j->name, path,
+            (long long)byte + (long long)j->skipped, what);
+}
+
+void fail_nomem(lw_json *j)
+{
+    if (!j->failed)
+        lw_fail_nomem(&j->err);
+    j->failed = true;
+}
+
+/* What stands at token i, in words and cut short. */
+void describe_found(const lw_json *j, uint32_t i, char *buf, size_t size)
+{
+    char c = peek(j, i);
+
+    if (i >= j->n) {
+        snprintf(buf, size, "the end of the text");
+    } else if (c == '{' || c == '[') {
+        snprintf(buf, size, c == '{' ? "an object" : "an array");
+    } else if (c && strchr("}],:", c)) {
+        snprintf(buf, size, "'%c'", c);
+    } else {
+        size_t b = j->at[i], n = token_end(j, i) - b;
+        bool cut = n > SHOWN_BYTES;
+        if (cut)
+            for (n = SHOWN_BYTES; n > 0 && (j->text[b + n] & 0xc0) == 0x80; n--)
+                ;
+        snprintf(buf, size, "%s%.*s%s", c == '"' ? "string " : "", (int)n, j->text + b,
+                 cut ? "..." : "");
+        for (char *p = buf; *p; p++)
+            if ((unsigned char)*p < ' ' || *p == 127)
+                *p = '?';
+    }
+}
+
+bool fail_found(lw_json *j, uint32_t i, const char *expected)
+{
+    char found[SHOWN_BYTES + 16], what[160];
+
+    describe_found(j, i, found, sizeof found);
+    snprintf(what, sizeof what, "found %s, expected %s", found, expected);
+    fail_at(j, LW_EFORMAT, token_begin(j, i), what);
+    return false;
+}
+
+/* --- scalars ---------------------------------------------------------------------------------- */
+
+/* The end of the number that begins at p; NULL when none does. */
+const char *number_end(const char *p, const char *end)
+{
+    if (p < end && *p == '-')
+        p++;
+    if (p == end || !is_digit(*p))
+        return nullptr;
+    if (*p == '0')
+        p++;
+    else
+        while (p < end && is_digit(*p))
+            p++;
+    if (p < end && *p == '.') {
+        const char *first = ++p;
+        while (p < end && is_digit(*p))
+            p++;
+        if (p == first)
+            return nullptr;
+    }
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        p++;
+        if (p < end && (*p == '+' || *p == '-'))
+            p++;
+        const char *first = p;
+        while (p < end && is_digit(*p))
+            p++;
+        if (p == first)
+            return nullptr;
+    }
+    return p;
+}
+
+bool is_number(const char *p, const char *end)
+{
+    return number_end(p, end) == end;
+}
+
+bool is_word(const lw_json *j, uint32_t i, const char *word)
+{
+    size_t b = j->at[i], n = strlen(word);
+    return token_end(j, i) - b == n && memcmp(j->text + b, word, n) == 0;
+}
+
+int hex4(const char *p, const char *end)
+{
+    int v = 0;
+
+    if (end - p < 4)
+        return -1;
+    for (int k = 0; k < 4; k++) {
+        char c = p[k], l = (char)(c | 0x20);
+        if (is_digit(c))
+            v = v * 16 + (c - '0');
+        else if (l >= 'a' && l <= 'f')
+            v = v * 16 + (l - 'a' + 10);
+        else
+            return -1;
+    }
+    return v;
+}
+
+char *put_utf8(char *to, int code)
+{
+    if (code < 0x80) {
+        *to++ = (char)code;
+    } else if (code < 0x800) {
+        *to++ = (char)(0xc0 | code >> 6);
+        *to++ = (char)(0x80 | (code & 0x3f));
+    } else if (code < 0x10000) {
+        *to++ = (char)(0xe0 | code >> 12);
+        *to++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *to++ = (char)(0x80 | (code & 0x3f));
+    } else {
+        *to++ = (char)(0xf0 | code >> 18);
+        *to++ = (char)(0x80 | (code >> 12 & 0x3f));
+        *to++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *to++ = (char)(0x80 | (code & 0x3f));
+    }
+    return to;
+}
+
+/* The character of one escape, p after its backslash; -1: no escape, -2: half of a pair. */
+int escape_code(const char **at, const char *end)
+{
+    static const char names[] = "\"\\/bfnrt", codes[] = "\"\\/\b\f\n\r\t";
+    const char *p = *at;
+    const char *k = p < end && *p ? strchr(names, *p) : nullptr;
+
+    if (k) {
+        *at = p + 1;
+        return (unsigned char)codes[k - names];
+    }
+    int code = p < end && *p == 'u' ? hex4(p + 1, end) : -1;
+    if (code < 0)
+        return -1;
+    *at = p += 5;
+    if (code < 0xd800 || code > 0xdfff)
+        return code;
+    int low = end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? hex4(p + 2, end) : -1;
+    if (code > 0xdbff || low < 0xdc00 || low > 0xdfff)
+        return -2;
+    *at = p + 6;
+    return 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+}
+
+/* Unescape text[begin..end) into `to` (NULL: only check); the length, or -1 after an error. */
+int64_t unescape(lw_json *j, size_t begin, size_t end, char *to)
+{
+    const char *p = j->text + begin, *stop = j->text + end;
+    char scratch[4], *first = to;
+    int64_t n = 0;
+
+    while (p < stop) {
+        const char *b = (const char *)memchr(p, '\\', (size_t)(stop - p));
+        size_t plain = (size_t)((b ? b : stop) - p);
+        if (to)
+            memcpy(first + n, p, plain);
+        n += (int64_t)plain;
+        if (!b)
+            break;
+        p = b + 1;
+        int code = escape_code(&p, stop);
+        if (code < 0) {
+            char what[80];
+            snprintf(what, sizeof what,
+                     code == -1 ? "found an unknown escape in a string, expected \\\" \\\\ \\/ "
+                                  "\\b \\f \\n \\r \\t or \\uXXXX"
+                                : "found half of a surrogate pair in a string, expected both");
+            fail_at(j, LW_EFORMAT, (size_t)(b - j->text), what);
+            return -1;
+        }
+        char *q = to ? first + n : scratch;
+        n += put_utf8(q, code) - q;
+    }
+    return n;
+}
+
+/* The bytes between the quotes of the string at token i. */
+inline void string_range(const lw_json *j, uint32_t i, size_t *begin, size_t *end)
+{
+    *begin = j->at[i] + 1;
+    *end = token_end(j, i) - 1;
+}
+
+inline bool check_escapes(lw_json *j, size_t begin, size_t end)
+{
+    return !has_backslash(j, begin, end) || unescape(j, begin, end, nullptr) >= 0;
+}
+
+bool check_scalar(lw_json *j, uint32_t i)
+{
+    char c = peek(j, i);
+
+    if (c == '"') {
+        size_t begin, end;
+        string_range(j, i, &begin, &end);
+        return check_escapes(j, begin, end);
+    }
+    if (c == '-' || is_digit(c)) {
+        if (is_number(j->text + j->at[i], j->text + token_end(j, i)))
+            return true;
+        return fail_found(j, i, "a number");
+    }
+    if ((c == 't' && is_word(j, i, "true")) || (c == 'f' && is_word(j, i, "false")) ||
+        (c == 'n' && is_word(j, i, "null")))
+        return true;
+    return fail_found(j, i, "a value");
+}
+
+/* --- walking ---------------------------------------------------------------------------------- */
+
+inline bool is_container(char c)
+{
+    return c == '{' || c == '[';
+}
+
+inline bool check_key(lw_json *j, uint32_t i, size_t *begin, size_t *end)
+{
+    if (peek(j, i) != '"')
+        return fail_found(j, i, "a key in quotes");
+    if (peek(j, i + 1) != ':')
+        return fail_found(j, i + 1, "':' after the key");
+    string_range(j, i, begin, end);
+    return check_escapes(j, *begin, *end);
+}
+
+bool fail_depth(lw_json *j, uint32_t i)
+{
+    char what[80];
+    snprintf(what, sizeof what, "found more than %d containers inside each other", MAX_DEPTH);
+    fail_at(j, LW_EFORMAT, j->at[i], what);
+    return false;
+}
+
+bool fail_separator(lw_json *j, uint32_t i, bool in_object)
+{
+    return fail_found(j, i, in_object ? "',' or '}'" : "',' or ']'");
+}
+
+/* Pass over the container that opens at token i, checking all of it; the token after it, or 0
+ * after an error. A bit per level tells objects from arrays. */
+uint32_t skip_container(lw_json *j, uint32_t i)
+{
+    uint64_t objects[MAX_DEPTH / 64];
+    int depth = 0;
+    bool in_object = false;
+    size_t begin, end;
+
+    for (;;) { /* token i begins a value */
+        char c = peek(j, i);
+        if (is_container(c)) {
+            if (j->depth + depth >= MAX_DEPTH)
+                return fail_depth(j, i), 0;
+            uint64_t bit = UINT64_C(1) << (depth % 64), *word = &objects[depth / 64];
+            in_object = c == '{';
+            *word = in_object ? *word | bit : *word & ~bit;
+            depth++;
+            i++;
+            if (peek(j, i) != (in_object ? '}' : ']')) {
+                if (in_object && !check_key(j, i, &begin, &end))
+                    return 0;
+                i += in_object ? 2 : 0;
+                continue;
+            }
+        } else {
+            if (!check_scalar(j, i))
+                return 0;
+            i++;
+        }
+        while (peek(j, i) == (in_object ? '}' : ']')) {
+            i++;
+            if (--depth == 0)
+                return i;
+            in_object = objects[(depth - 1) / 64] >> ((depth - 1) % 64) & 1;
+        }
+        if (peek(j, i) != ',')
+            return fail_separator(j, i, in_object), 0;
+        i++;
+        if (in_object && !check_key(j, i, &begin, &end))
+            return 0;
+        i += in_object ? 2 : 0;
+    }
+}
+
+/* Make `after` known: the value under the cursor has been passed. */
+bool pass_value(lw_json *j)
+{
+    if (j->after)
+        return true;
+    if (is_container(peek(j, j->cur)))
+        j->after = skip_container(j, j->cur);
+    else if (check_scalar(j, j->cur))
+        j->after = j->cur + 1;
+    return j->after != 0;
+}
+
+bool scalar_under_cursor(const lw_json *j)
+{
+    return !j->failed && j->has_value && !is_container(peek(j, j->cur));
+}
+
+/* True when the value under the cursor looks like one of this type. */
+bool wants(lw_json *j, enum lw_json_type type, const char *expected)
+{
+    if (j->failed)
+        return false;
+    if (!j->has_value) {
+        fail_at(j, LW_EINVAL, token_begin(j, j->cur), "a value was asked for before the first");
+        return false;
+    }
+    return kind_of(peek(j, j->cur)) == type || fail_found(j, j->cur, expected);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at p; 0 when it is none. */
+int utf8_length(const unsigned char *p, size_t left)
+{
+    static const int least[] = {0, 0, 0x80, 0x800, 0x10000};
+    int n = p[0] < 0x80 ? 1 : p[0] >> 5 == 6 ? 2 : p[0] >> 4 == 14 ? 3 : p[0] >> 3 == 30 ? 4 : 0;
+    int code = n == 1 ? p[0] : p[0] & (0x7f >> n);
+
+    if (n == 0 || (size_t)n > left)
+        return 0;
+    for (int k = 1; k < n; k++) {
+        if ((p[k] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (p[k] & 0x3f);
+    }
+    bool bad = n > 1 && (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff));
+    return bad ? 0 : n;
+}
+
+/* The first stage says that a text is bad, not where: look for the place, byte by byte. *good: the
+ * text before that byte passes, or at least gets further when it is scanned alone. */
+lw_status fail_scan(const lw_json *j, simdjson::error_code code, size_t *good, lw_err *err)
+{
+    const unsigned char *t = (const unsigned char *)j->text;
+    size_t quote = 0;
+    bool in_string = false, escaped = false;
+
+    for (size_t i = 0; i < j->len;) {
+        long long byte = (long long)i + (long long)j->skipped;
+        int n = utf8_length(t + i, j->len - i);
+        *good = in_string ? quote : i;
+        if (n == 0)
+            return lw_fail(err, LW_EFORMAT, "%s: at byte %lld: found 0x%02x, expected UTF-8",
+                           j->name, byte, t[i]);
+        if (in_string && t[i] < ' ')
+            return lw_fail(err, LW_EFORMAT,
+                           "%s: at byte %lld: found control character 0x%02x in a string, expected "
+                           "\\u%04x",
+                           j->name, byte, t[i], t[i]);
+        if (t[i] == '"' && !escaped) {
+            in_string = !in_string;
+            quote = i;
+        }
+        escaped = t[i] == '\\' && !escaped;
+        i += (size_t)n;
+    }
+    *good = in_string ? quote : 0;
+    if (in_string)
+        return lw_fail(err, LW_EFORMAT,
+                       "%s: at byte %lld: found a string that is not closed before the end of the "
+                       "text (byte %lld)",
+                       j->name, (long long)quote + (long long)j->skipped,
+                       (long long)j->len + (long long)j->skipped);
+    return lw_fail(err, LW_EFORMAT, "%s: not JSON: %s", j->name, simdjson::error_message(code));
+}
+
+lw_status scan(lw_json *j, size_t *good, lw_err *err)
+{
+    auto impl = simdjson::get_active_implementation().operator->();
+    simdjson::error_code code = impl->create_dom_parser_implementation(j->len, 1, j->scanner);
+    if (!code)
+        lw_alloc_large(j->scanner->structural_indexes.get(), j->len);
+    if (!code)
+        code = j->scanner->stage1((const uint8_t *)j->text, j->len, simdjson::stage1_mode::regular);
+    if (code == simdjson::MEMALLOC)
+        return lw_fail_nomem(err);
+    if (code == simdjson::EMPTY)
+        return lw_fail(err, LW_EFORMAT, "%s: found no text, expected JSON", j->name);
+    if (code)
+        return fail_scan(j, code, good, err);
+    j->at = j->scanner->structural_indexes.get();
+    j->n = j->scanner->n_structural_indexes;
+    return LW_OK;
+}
+
+/* `n` bytes that live until the document is closed. */
+char *string_room(lw_json *j, size_t n)
+{
+    chunk *c = j->strings;
+
+    if (!c || c->size - c->used < n) {
+        size_t size = n > CHUNK_BYTES / 4 ? n : CHUNK_BYTES;
+        chunk *fresh = (chunk *)lw_alloc(sizeof *fresh + size);
+        if (!fresh)
+            return nullptr;
+        fresh->used = 0;
+        fresh->size = size;
+        if (c && size == n) { /* a long string of its own: the open chunk stays in front */
+            fresh->next = c->next;
+            c->next = fresh;
+        } else {
+            fresh->next = c;
+            j->strings = fresh;
+        }
+        c = fresh;
+    }
+    char *p = (char *)(c + 1) + c->used;
+    c->used += n;
+    return p;
+}
+
+} // namespace
+
+/* --- the interface ---------------------------------------------------------------------------- */
+
+/* Scan; with `broken`, the longest beginning that passes, which a text cut in a string still
+ * has. */
+static lw_status open_text(lw_json *j, struct lw_err *broken, struct lw_err *err)
+{
+    size_t good = 0;
+    lw_err first = {};
+    lw_status status = LW_EFORMAT;
+
+    for (;;) {
+        lw_err here = {};
+        good = 0;
+        status = j->len ? scan(j, &good, &here)
+                        : lw_fail(&here, LW_EFORMAT, "%s: found no text, expected JSON", j->name);
+        if (first.code == LW_OK || status == LW_ENOMEM)
+            first = here;
+        if (status != LW_EFORMAT || !broken || good == 0 || good >= j->len)
+            break;
+        j->len = good;
+    }
+    if (status != LW_OK && err)
+        *err = first;
+    else if (broken)
+        *broken = first;
+    return status;
+}
+
+static lw_status open_any(const char *name, const char *text, size_t len, struct lw_json **out,
+                          struct lw_err *broken, struct lw_err *err)
+{
+    if (len > simdjson::SIMDJSON_MAXSIZE_BYTES - 64)
+        return lw_fail(err, LW_ENOTSUP, "%s: found %zu bytes of JSON, at most 4 GiB can be read",
+                       name, len);
+    void *room = lw_calloc(1, sizeof(lw_json));
+    if (!room)
+        return lw_fail_nomem(err);
+    lw_json *j = new (room) lw_json();
+    bool marked = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
+    j->name = name;
+    j->skipped = marked ? 3 : 0;
+    j->text = text + j->skipped;
+    j->len = len - (size_t)j->skipped;
+    j->has_value = true;
+    lw_status status = open_text(j, broken, err);
+    if (status != LW_OK) {
+        lw_json_close(j);
+        return status;
+    }
+    *out = j;
+    return LW_OK;
+}
+
+enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
+                            struct lw_err *err)
+{
+    return open_any(name, text, len, out, nullptr, err);
+}
+
+enum lw_status lw_json_open_broken(const char *name, const char *text, size_t len,
+                                   struct lw_json **out, struct lw_err *broken, struct lw_err *err)
+{
+    return open_any(name, text, len, out, broken, err);
+}
+
+void lw_json_close(struct lw_json *j)
+{
+    if (!j)
+        return;
+    while (j->strings) {
+        chunk *next = j->strings->next;
+        lw_free(j->strings);
+        j->strings = next;
+    }
+    lw_free(j->key);
+    j->~lw_json();
+    lw_free(j);
+}
+
+void lw_json_rewind(struct lw_json *j)
+{
+    j->cur = j->after = 0;
+    j->depth = 0;
+    j->field = nullptr;
+    j->has_value = true;
+}
+
+enum lw_json_type lw_json_type(struct lw_json *j)
+{
+    if (j->failed || !j->has_value)
+        return LW_JSON_NONE;
+    if (is_container(peek(j, j->cur)) || check_scalar(j, j->cur))
+        return kind_of(peek(j, j->cur));
+    return LW_JSON_NONE;
+}
+
+int64_t lw_json_offset(struct lw_json *j)
+{
+    return (int64_t)token_begin(j, j->cur) + j->skipped;
+}
+
+bool lw_json_enter(struct lw_json *j, enum lw_json_type type)
+{
+    if (!wants(j, type, type == LW_JSON_OBJECT ? "an object" : "an array"))
+        return false;
+    if (j->after) {
+        fail_at(j, LW_EINVAL, j->at[j->cur], "a container was entered twice");
+        return false;
+    }
+    if (j->depth >= MAX_DEPTH)
+        return fail_depth(j, j->cur);
+    frame *f = &j->frames[j->depth++];
+    f->open = j->cur;
+    f->index = -1;
+    j->has_value = false;
+    j->field = nullptr;
+    return true;
+}
+
+/* A container was left: the field it belongs to is under the cursor again. */
+static void set_field(lw_json *j)
+{
+    const frame *f = j->depth > 0 ? &j->frames[j->depth - 1] : nullptr;
+    j->field = f && peek(j, f->open) == '{' ? f : nullptr;
+}
+
+bool lw_json_next(struct lw_json *j)
+{
+    if (j->failed || j->depth == 0)
+        return false;
+    frame *f = &j->frames[j->depth - 1];
+    bool object = peek(j, f->open) == '{', first = f->index < 0;
+    if (!first && !pass_value(j))
+        return false;
+    uint32_t i = first ? f->open + 1 : j->after;
+    char c = peek(j, i);
+
+    if (c == (object ? '}' : ']')) {
+        j->depth--;
+        j->cur = f->open;
+        j->after = i + 1;
+        j->has_value = true;
+        set_field(j);
+        return false;
+    }
+    if (!first) {
+        if (c != ',')
+            return fail_separator(j, i, object);
+        i++;
+    }
+    if (object) {
+        size_t begin = 0, end = 0;
+        if (!check_key(j, i, &begin, &end))
+            return false;
+        f->key = (uint32_t)begin;
+        f->key_bytes = (uint32_t)(end - begin);
+        i += 2;
+    }
+    f->index++;
+    j->field = object ? f : nullptr;
+    j->cur = i;
+    j->after = 0;
+    j->has_value = true;
+    return kind_of(peek(j, i)) != LW_JSON_NONE || fail_found(j, i, "a value");
+}
+
+void lw_json_leave(struct lw_json *j)
+{
+    int depth = j->depth;
+
+    while (!j->failed && j->depth == depth && depth > 0)
+        lw_json_next(j);
+}
+
+const char *lw_json_key(struct lw_json *j, size_t *len)
+{
+    const frame *f = j->field;
+
+    if (len)
+        *len = 0;
+    if (!f || j->failed)
+        return "";
+    int64_t n = f->key_bytes;
+    if (lw_reserve(&j->key, &j->key_cap, n + 1, 1) != 0) {
+        fail_nomem(j);
+        return "";
+    }
+    if (has_backslash(j, f->key, f->key + (size_t)n))
+        n = unescape(j, f->key, f->key + (size_t)n, j->key);
+    else
+        memcpy(j->key, j->text + f->key, (size_t)n);
+    if (n < 0)
+        return "";
+    j->key[n] = 0;
+    if (len)
+        *len = (size_t)n;
+    return j->key;
+}
+
+bool lw_json_key_is(struct lw_json *j, const char *key)
+{
+    const frame *f = j->field;
+    size_t n = strlen(key), len;
+
+    if (!f || j->failed)
+        return false;
+    if (f->key_bytes == n)
+        return memcmp(j->text + f->key, key, n) == 0;
+    if (f->key_bytes < n || !has_backslash(j, f->key, f->key + f->key_bytes))
+        return false;
+    const char *plain = lw_json_key(j, &len);
+    return len == n && memcmp(plain, key, n) == 0;
+}
+
+const char *lw_json_string(struct lw_json *j, size_t *len)
+{
+    size_t begin, end;
+
+    if (len)
+        *len = 0;
+    if (!wants(j, LW_JSON_STRING, "a string"))
+        return "";
+    string_range(j, j->cur, &begin, &end);
+    char *room = string_room(j, end - begin + 1);
+    if (!room) {
+        fail_nomem(j);
+        return "";
+    }
+    int64_t n = (int64_t)(end - begin);
+    if (has_backslash(j, begin, end))
+        n = unescape(j, begin, end, room);
+    else
+        memcpy(room, j->text + begin, (size_t)n);
+    if (n < 0)
+        return "";
+    room[n] = 0;
+    if (!len && strlen(room) != (size_t)n) {
+        fail_at(j, LW_EFORMAT, begin - 1, "found \\u0000 in a string, expected none");
+        return "";
+    }
+    if (len)
+        *len = (size_t)n;
+    j->after = j->cur + 1;
+    return room;
+}
+
+const char *lw_json_view(struct lw_json *j, size_t *len)
+{
+    size_t begin, end;
+
+    *len = 0;
+    if (!wants(j, LW_JSON_STRING, "a string"))
+        return "";
+    string_range(j, j->cur, &begin, &end);
+    if (has_backslash(j, begin, end))
+        return lw_json_string(j, len);
+    *len = end - begin;
+    j->after = j->cur + 1;
+    return j->text + begin;
+}
+
+const char *lw_json_key_view(struct lw_json *j, size_t *len)
+{
+    const frame *f = j->field;
+
+    if (!f || j->failed || has_backslash(j, f->key, f->key + f->key_bytes))
+        return lw_json_key(j, len);
+    *len = f->key_bytes;
+    return j->text + f->key;
+}
+
+int64_t lw_json_int64(struct lw_json *j)
+{
+    if (!wants(j, LW_JSON_NUMBER, "an integer"))
+        return 0;
+    const char *begin = j->text + j->at[j->cur], *end = j->text + token_end(j, j->cur);
+    int64_t v = 0;
+    auto r = std::from_chars(begin, end, v);
+    const char *digit = begin + (*begin == '-');
+    bool padded = end - digit > 1 && *digit == '0';
+
+    if (r.ec == std::errc() && r.ptr == end && !padded) {
+        j->after = j->cur + 1;
+        return v;
+    }
+    if (!check_scalar(j, j->cur))
+        return 0;
+    fail_found(j, j->cur, r.ptr == end ? "an integer from -2^63 to 2^63-1" : "an integer");
+    return 0;
+}
+
+double lw_json_double(struct lw_json *j)
+{
+    if (!wants(j, LW_JSON_NUMBER, "a number") || !check_scalar(j, j->cur))
+        return 0;
+    const char *begin = j->text + j->at[j->cur], *end = j->text + token_end(j, j->cur);
+    double v = 0;
+    auto r = std::from_chars(begin, end, v);
+
+    if (r.ec ==
+        std::errc::result_out_of_range) { /* tiny counts as 0 or denormal, huge is refused */
+        size_t n = (size_t)(end - begin);
+        char *copy = string_room(j, n + 1);
+        if (!copy)
+            return fail_nomem(j), 0;
+        memcpy(copy, begin, n);
+        copy[n] = 0;
+        v = strtod(copy, nullptr);
+        if (std::isinf(v))
+            return fail_found(j, j->cur, "a number of at most 1.797e308"), 0;
+    }
+    j->after = j->cur + 1;
+    return v;
+}
+
+bool lw_json_bool(struct lw_json *j)
+{
+    if (!wants(j, LW_JSON_BOOL, "true or false") || !check_scalar(j, j->cur))
+        return false;
+    j->after = j->cur + 1;
+    return peek(j, j->cur) == 't';
+}
+
+const char *lw_json_number_text(struct lw_json *j, size_t *len)
+{
+    size_t begin, end;
+
+    *len = 0;
+    bool quoted = !j->failed && j->has_value && peek(j, j->cur) == '"';
+    if (!quoted && !wants(j, LW_JSON_NUMBER, "a number"))
+        return "";
+    if (quoted) {
+        string_range(j, j->cur, &begin, &end);
+    } else {
+        begin = j->at[j->cur];
+        end = token_end(j, j->cur);
+    }
+    if (!is_number(j->text + begin, j->text + end)) {
+        fail_found(j, j->cur, "a number");
+        return "";
+    }
+    *len = end - begin;
+    j->after = j->cur + 1;
+    return j->text + begin;
+}
+
+void lw_json_fail(struct lw_json *j, const char *fmt, ...)
+{
+    char what[300];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    fail_at(j, LW_EFORMAT, token_begin(j, j->cur), what);
+}
+
+bool lw_json_failed(const struct lw_json *j)
+{
+    return j->failed;
+}
+
+enum lw_status lw_json_done(struct lw_json *j, struct lw_err *err)
+{
+    bool left = j->depth == 0 && (j->after || scalar_under_cursor(j));
+
+    if (!j->failed && left && pass_value(j) && j->after != j->n)
+        fail_found(j, j->after, "the end of the text");
+    if (!j->failed)
+        return LW_OK;
+    if (err)
+        *err = j->err;
+    return j->err.code;
+}

@@ -1,0 +1,182 @@
+/* JSON writing: one place for commas, quotes, escapes and indentation. */
+#include "shared/json/jsonout.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "shared/base/shown_text.h"
+
+/* Strict JSON (RFC 8259): invalid UTF-8 becomes U+FFFD. Control characters that a terminal obeys
+ * are escaped although the standard allows some of them, because JSON is also shown. */
+static void quoted(FILE *f, const char *s)
+{
+    char bytes[4];
+
+    fputc('"', f);
+    while (*s) {
+        uint32_t c = lw_utf8_next(&s);
+        if (c == '"' || c == '\\')
+            fprintf(f, "\\%c", (int)c);
+        else if (c == '\n')
+            fputs("\\n", f);
+        else if (c == '\t')
+            fputs("\\t", f);
+        else if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+            fprintf(f, "\\u%04x", (unsigned)c);
+        else
+            fwrite(bytes, 1, (size_t)lw_utf8_encode(c, bytes), f);
+    }
+    fputc('"', f);
+}
+
+static void indent(struct lw_jsonout *o)
+{
+    fputc('\n', o->file);
+    for (int i = 0; i < o->depth; i++)
+        fputs("  ", o->file);
+}
+
+static void before_value(struct lw_jsonout *o, const char *key)
+{
+    if (o->depth > 0) {
+        bool compact = o->compact_from[o->depth];
+        if (o->has_item[o->depth])
+            fputs(compact ? ", " : ",", o->file);
+        if (!compact)
+            indent(o);
+        o->has_item[o->depth] = true;
+    }
+    if (key) {
+        quoted(o->file, key);
+        fputs(": ", o->file);
+    }
+}
+
+static void open_container(struct lw_jsonout *o, const char *key, bool is_array, bool compact)
+{
+    assert(o->depth + 1 < LW_JSONOUT_DEPTH);
+    before_value(o, key);
+    fputc(is_array ? '[' : '{', o->file);
+    bool inherited = o->depth > 0 && o->compact_from[o->depth];
+    o->depth++;
+    o->is_array[o->depth] = is_array;
+    o->has_item[o->depth] = false;
+    o->compact_from[o->depth] = compact || inherited;
+}
+
+void lw_jsonout_object(struct lw_jsonout *o, const char *key)
+{
+    open_container(o, key, false, false);
+}
+
+void lw_jsonout_array(struct lw_jsonout *o, const char *key)
+{
+    open_container(o, key, true, false);
+}
+
+void lw_jsonout_line_object(struct lw_jsonout *o, const char *key)
+{
+    open_container(o, key, false, true);
+}
+
+void lw_jsonout_line_array(struct lw_jsonout *o, const char *key)
+{
+    open_container(o, key, true, true);
+}
+
+void lw_jsonout_end(struct lw_jsonout *o)
+{
+    assert(o->depth > 0);
+    bool is_array = o->is_array[o->depth], had = o->has_item[o->depth];
+    bool compact = o->compact_from[o->depth];
+    o->depth--;
+    if (had && !compact)
+        indent(o);
+    fputc(is_array ? ']' : '}', o->file);
+    if (o->depth == 0)
+        fputc('\n', o->file);
+}
+
+void lw_jsonout_string(struct lw_jsonout *o, const char *key, const char *value)
+{
+    before_value(o, key);
+    if (value)
+        quoted(o->file, value);
+    else
+        fputs("null", o->file);
+}
+
+void lw_jsonout_int(struct lw_jsonout *o, const char *key, int64_t value)
+{
+    before_value(o, key);
+    fprintf(o->file, "%" PRId64, value);
+}
+
+void lw_jsonout_known(struct lw_jsonout *o, const char *key, int64_t value)
+{
+    if (value < 0)
+        lw_jsonout_null(o, key);
+    else
+        lw_jsonout_int(o, key, value);
+}
+
+void lw_jsonout_double(struct lw_jsonout *o, const char *key, double value)
+{
+    char text[40];
+
+    before_value(o, key);
+    if (!isfinite(value)) {
+        fputs("null", o->file);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    fputs(text, o->file);
+}
+
+void lw_jsonout_fixed(struct lw_jsonout *o, const char *key, double value, int digits)
+{
+    before_value(o, key);
+    if (isfinite(value))
+        fprintf(o->file, "%.*f", digits, value);
+    else
+        fputs("null", o->file);
+}
+
+void lw_jsonout_bool(struct lw_jsonout *o, const char *key, bool value)
+{
+    before_value(o, key);
+    fputs(value ? "true" : "false", o->file);
+}
+
+void lw_jsonout_null(struct lw_jsonout *o, const char *key)
+{
+    before_value(o, key);
+    fputs("null", o->file);
+}
+
+void lw_jsonout_ns(struct lw_jsonout *o, const char *key, lw_ps value)
+{
+    lw_jsonout_int(o, key, lw_ps_to_ns(value));
+}
+
+void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value)
+{
+    uint64_t ps = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    int decimals = 3;
+
+    while (decimals > 0 && ps % 10 == 0) {
+        ps /= 10;
+        decimals--;
+    }
+    uint64_t unit = decimals == 3 ? 1000 : decimals == 2 ? 100 : decimals == 1 ? 10 : 1;
+    before_value(o, key);
+    fprintf(o->file, "%s%" PRIu64, value < 0 ? "-" : "", ps / unit);
+    if (decimals)
+        fprintf(o->file, ".%0*" PRIu64, decimals, ps % unit);
+}

@@ -1,0 +1,74 @@
+/* The nearest of several words by edit distance: insertions, deletions, replacements, and swaps
+ * of neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when
+ * at most a third of the longer word's letters are edited, or when the word is its beginning. Of
+ * equally near ones the first counts. Upper and lower case are the same. */
+#include "shared/text/nearest.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { LONGEST = 48 }; /* longer words are not compared */
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int letter(const char *s, int i)
+{
+    return tolower((unsigned char)s[i]);
+}
+
+static int edits(const char *a, int n, const char *b, int m)
+{
+    int row[3][LONGEST + 1]; /* of i - 2, i - 1 and i */
+
+    for (int j = 0; j <= m; j++)
+        row[0][j] = row[1][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *before = row[(i + 1) % 3], *last = row[(i + 2) % 3], *now = row[i % 3];
+        if (i == 1)
+            for (int j = 0; j <= m; j++)
+                last[j] = j;
+        now[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int same = letter(a, i - 1) == letter(b, j - 1);
+            now[j] = least(least(last[j], now[j - 1]) + 1, last[j - 1] + !same);
+            if (i > 1 && j > 1 && letter(a, i - 1) == letter(b, j - 2) &&
+                letter(a, i - 2) == letter(b, j - 1))
+                now[j] = least(now[j], before[j - 2] + 1);
+        }
+    }
+    return n == 0 ? m : row[n % 3][m];
+}
+
+struct lw_nearest lw_nearest_begin(const char *word)
+{
+    return (struct lw_nearest){.word = word, .distance = LONGEST};
+}
+
+void lw_nearest_try(struct lw_nearest *n, const char *candidate)
+{
+    size_t a = strlen(n->word), b = strlen(candidate);
+
+    if (a == 0 || a > LONGEST || b > LONGEST)
+        return;
+    int far = edits(n->word, (int)a, candidate, (int)b), longer = (int)(a > b ? a : b);
+    if (a >= 3 && strncasecmp(n->word, candidate, a) == 0)
+        far = 1;
+    if (3 * far <= longer && far < n->distance) {
+        n->distance = far;
+        n->best = candidate;
+    }
+}
+
+const char *lw_nearest_hint(const struct lw_nearest *n, const char *prefix, char *buf, size_t size)
+{
+    if (n->best)
+        snprintf(buf, size, "; did you mean '%s%s'?", prefix, n->best);
+    else
+        buf[0] = '\0';
+    return buf;
+}

@@ -1,0 +1,83 @@
+/* What somebody probably meant. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "shared/text/nearest.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static const char *nearest(const char *word)
+{
+    static const char *const words[] = {"sim", "simulate", "compare", "recommend", "gpt2",
+                                        "gpt2-medium", "dgx-a100", "dgx-h100", "bucket-cap"};
+    struct lw_nearest n = lw_nearest_begin(word);
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        lw_nearest_try(&n, words[i]);
+    return n.best ? n.best : "";
+}
+
+static void the_nearest_word_within_a_third_is_meant(void **state)
+{
+    static const struct {
+        const char *word, *meant;
+    } cases[] = {
+        {"compair", "compare"},       /* 2 of 7 letters */
+        {"comapre", "compare"},       /* a swap is one edit */
+        {"reccomend", "recommend"},   /* one inserted, one left out */
+        {"GPT2", "gpt2"},             /* case */
+        {"gpt2-med", "gpt2-medium"},  /* the beginning */
+        {"dgx-h10", "dgx-h100"},      {"bucketcap", "bucket-cap"}, {"siml", "sim"},
+        {"frobnicate", ""},           {"xy", ""},
+        {"", ""},                     {"s", ""}, /* one letter of three is right: too far */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(nearest(cases[i].word), cases[i].meant);
+}
+
+static void commands_options_models_and_clusters_are_suggested(void **state)
+{
+    (void)state;
+    expect("compair", 2, "no command 'compair'; did you mean 'compare'?");
+    expect("sim --bukcet-cap 5MiB", 2, "did you mean '--bucket-cap'?");
+    expect("model gpt2-smal", 1, "did you mean");
+    expect("cluster dgx-a10", 1, "did you mean 'dgx-a100'?");
+    expect("frobnicate", 2, "no command 'frobnicate'; see");
+}
+
+static void what_is_given_in_the_wrong_place_is_said(void **state)
+{
+    (void)state;
+    lapwing("model mlp -o w.json", NULL);
+    expect("sim w.json -c dgx-a100", 2, "'w.json' is a workload, not a plan: give it with -w");
+    expect("sim w.json --dp 2 -c dgx-a100", 2, "give it with -w");
+    expect("sim -w w.json --dp 2 -c dgx-a100 --bucket-cap 5 --no-db", 0,
+           "--bucket-cap 5 means 5 bytes; write 5MiB for mebibytes");
+}
+
+/* A reader that has enough ends the program without a word. */
+static void a_closed_pipe_is_silent(void **state)
+{
+    (void)state;
+    shell("$L help strategy | head -1 >/dev/null; $L model --list | true", NULL);
+    assert_string_equal(shell_err(), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_nearest_word_within_a_third_is_meant),
+        cmocka_unit_test_setup_teardown(commands_options_models_and_clusters_are_suggested,
+                                        fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(what_is_given_in_the_wrong_place_is_said, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(a_closed_pipe_is_silent, fixture_open, fixture_close),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

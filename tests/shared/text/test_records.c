@@ -1,0 +1,130 @@
+/* One printer for text, JSON and CSV: shared/text/record.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "shared/base/arena.h"
+#include "shared/text/record.h"
+
+struct row {
+    int64_t id, bytes;
+    lw_ps time;
+    int32_t n;
+    bool on;
+    const char *text;
+    char chars[16];
+    int kind;
+    double share;
+};
+
+static const char *word(int value)
+{
+    return value == 1 ? "ring" : "tree";
+}
+
+#define AT(field) offsetof(struct row, field)
+static const struct lw_column columns[] = {
+    {"id", ">id", LW_COLUMN_INT, AT(id), 0, NULL, NULL},
+    {"size_bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, "none"},
+    {"time_ns", ">time", LW_COLUMN_PS, AT(time), 0, NULL, "-"},
+    {"n", ">n", LW_COLUMN_INT32, AT(n), 0, NULL, NULL},
+    {"on", "on", LW_COLUMN_FLAG, AT(on), 0, NULL, NULL},
+    {"text", "text", LW_COLUMN_TEXT, AT(text), 4, NULL, "?"},
+    {"chars", NULL, LW_COLUMN_CHARS, AT(chars), 0, NULL, NULL},
+    {"kind", "kind", LW_COLUMN_WORD, AT(kind), 0, word, NULL},
+    {NULL, ">share", LW_COLUMN_REAL, AT(share), 2, NULL, NULL},
+};
+
+/* 1,500 ps round to 2 ns in JSON and CSV. */
+static const struct row rows[] = {
+    {7, 1 << 20, 1500, -3, true, "a longer, quoted text", "abc", 1, 0.125},
+    {8, -1, -1, 0, false, NULL, "", 2, 2},
+};
+
+static const struct lw_records all = {"rows", columns, sizeof columns / sizeof *columns, rows, 2,
+                                      sizeof *rows};
+
+static char *printed(enum lw_format format)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    struct lw_err err = {0};
+
+    assert_non_null(f);
+    assert_int_equal(lw_records_print(&all, format, f, &err), LW_OK);
+    fclose(f);
+    return text;
+}
+
+static void expect(enum lw_format format, const char *expected)
+{
+    char *text = printed(format);
+
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void text_shows_units_and_cuts_long_texts(void **state)
+{
+    (void)state;
+    expect(LW_FORMAT_TEXT, "id      size      time   n  on   text  kind  share\n"
+                           "--  --------  --------  --  ---  ----  ----  -----\n"
+                           " 7  1.00 MiB  1.500 ns  -3  yes  a lo  ring   0.12\n"
+                           " 8      none         -   0  no   ?     tree   2.00\n");
+}
+
+static void json_has_exact_numbers_and_null_for_what_lacks(void **state)
+{
+    (void)state;
+    expect(LW_FORMAT_JSON,
+           "{\n  \"rows\": [\n"
+           "    {\"id\": 7, \"size_bytes\": 1048576, \"time_ns\": 2, \"n\": -3, \"on\": true, "
+           "\"text\": \"a longer, quoted text\", \"chars\": \"abc\", \"kind\": \"ring\"},\n"
+           "    {\"id\": 8, \"size_bytes\": null, \"time_ns\": null, \"n\": 0, \"on\": false, "
+           "\"text\": null, \"chars\": null, \"kind\": \"tree\"}\n  ]\n}\n");
+}
+
+static void csv_has_the_columns_of_json(void **state)
+{
+    (void)state;
+    expect(LW_FORMAT_CSV, "id,size_bytes,time_ns,n,on,text,chars,kind\n"
+                          "7,1048576,2,-3,yes,\"a longer, quoted text\",abc,ring\n"
+                          "8,,,0,no,,,tree\n");
+}
+
+static void a_failing_allocation_is_reported(void **state)
+{
+    struct lw_err err = {0};
+    FILE *f = fopen("/dev/null", "w");
+    enum lw_status st = LW_ENOMEM;
+    int n = 0;
+
+    (void)state;
+    assert_non_null(f);
+    for (int format = LW_FORMAT_TEXT; format <= LW_FORMAT_CSV; format += 2)
+        for (st = LW_ENOMEM, n = 0; st != LW_OK; n++) {
+            lw_alloc_fail_at(n + 1);
+            st = lw_records_print(&all, (enum lw_format)format, f, &err);
+            lw_alloc_fail_at(0);
+            assert_true(st == LW_OK || st == LW_ENOMEM);
+        }
+    assert_true(n > 3);
+    fclose(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_shows_units_and_cuts_long_texts),
+        cmocka_unit_test(json_has_exact_numbers_and_null_for_what_lacks),
+        cmocka_unit_test(csv_has_the_columns_of_json),
+        cmocka_unit_test(a_failing_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+/* Tables: what is cut on a narrow terminal, and what never is. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shared/text/table.h"
+
+static const char *const titles[] = {"name", ">bytes", "about"};
+
+static struct lw_table *sample(void)
+{
+    struct lw_table *t = lw_table_new(3, titles);
+
+    lw_table_cell(t, "layers.0.mlp");
+    lw_table_cell(t, "1234567");
+    lw_table_cell(t, "a long text that says much");
+    lw_table_cell(t, "\xc3\xa4");
+    lw_table_cell(t, "8");
+    lw_table_cell(t, "short");
+    return t;
+}
+
+static void expect(int n_columns, const char *text)
+{
+    struct lw_err err = {0};
+    struct lw_table *t = sample();
+    char *out = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&out, &len);
+
+    assert_int_equal(lw_table_print_within(t, f, 0, n_columns, &err), LW_OK);
+    fclose(f);
+    assert_string_equal(out, text);
+    free(out);
+    lw_table_free(t);
+}
+
+#define WHOLE                                                                                   \
+    "name            bytes  about\n"                                                            \
+    "------------  -------  --------------------------\n"                                       \
+    "layers.0.mlp  1234567  a long text that says much\n"                                       \
+    "\xc3\xa4                   8  short\n"
+
+static void wide_enough_is_left_alone(void **unused)
+{
+    (void)unused;
+    expect(0, WHOLE);
+    expect(49, WHOLE); /* 12 + 2 + 7 + 2 + 26 */
+}
+
+static void the_widest_text_is_cut_with_an_ellipsis(void **unused)
+{
+    (void)unused;
+    expect(40, "name            bytes  about\n"
+               "------------  -------  -----------------\n"
+               "layers.0.mlp  1234567  a long text that\xe2\x80\xa6\n"
+               "\xc3\xa4                   8  short\n");
+}
+
+static void numbers_are_never_cut(void **unused)
+{
+    (void)unused;
+    expect(5, "name        bytes  about\n"
+              "--------  -------  --------\n"
+              "layers.\xe2\x80\xa6  1234567  a long \xe2\x80\xa6\n"
+              "\xc3\xa4               8  short\n");
+}
+
+/* A terminal of 40 columns: tables go by it, and by COLUMNS when that is set; a file gets all. */
+static void print_to_terminal(const char *columns, char *out, size_t size)
+{
+    struct winsize narrow = {.ws_row = 24, .ws_col = 40};
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+
+    assert_true(master >= 0);
+    assert_int_equal(grantpt(master) | unlockpt(master), 0);
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    assert_true(slave >= 0);
+    assert_int_equal(ioctl(slave, TIOCSWINSZ, &narrow), 0);
+    if (columns)
+        setenv("COLUMNS", columns, 1);
+    else
+        unsetenv("COLUMNS");
+    FILE *f = fdopen(slave, "w");
+    struct lw_table *t = sample();
+    struct lw_err err = {0};
+    assert_int_equal(lw_table_print(t, f, 0, &err), LW_OK);
+    fflush(f);
+    size_t n = 0;
+    for (int lines = 0; lines < 4; n++) {
+        assert_true(n + 1 < size && read(master, out + n, 1) == 1);
+        lines += out[n] == '\n';
+    }
+    out[n] = '\0';
+    lw_table_free(t);
+    fclose(f);
+    close(master);
+}
+
+static void a_terminal_decides_by_its_width(void **unused)
+{
+    char out[1024];
+    (void)unused;
+
+    print_to_terminal(NULL, out, sizeof out);
+    assert_non_null(strstr(out, "1234567  a long text that\xe2\x80\xa6"));
+    print_to_terminal("200", out, sizeof out);
+    assert_non_null(strstr(out, "a long text that says much"));
+    print_to_terminal("45", out, sizeof out);
+    assert_non_null(strstr(out, "1234567  a long text that says\xe2\x80\xa6"));
+}
+
+static void the_end_of_a_table_prints_and_frees_it(void **unused)
+{
+    static const char *const two[] = {"what", ">time"};
+    struct lw_table *t = lw_table_new(2, two);
+    struct lw_err err = {0};
+    char *out = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&out, &n);
+    (void)unused;
+
+    lw_table_cell(t, "a");
+    lw_table_ns(t, 1500);
+    assert_int_equal(lw_table_end(t, f, 2, &err), LW_OK);
+    assert_int_equal(lw_table_end(NULL, f, 2, &err), LW_ENOMEM);
+    fclose(f);
+    assert_string_equal(out, "  what      time\n  ----  --------\n  a     1.500 us\n");
+    free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wide_enough_is_left_alone),
+        cmocka_unit_test(the_widest_text_is_cut_with_an_ellipsis),
+        cmocka_unit_test(numbers_are_never_cut),
+        cmocka_unit_test(a_terminal_decides_by_its_width),
+        cmocka_unit_test(the_end_of_a_table_prints_and_frees_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
