@@ -70,9 +70,8 @@ enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_e
             return LW_OK;
         }
     char names[256] = "";
-    size_t n = 0;
-    for (int i = 0; i < LW_N_PLOTS && n < sizeof names; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", plots[i].name);
+    for (int i = 0; i < LW_N_PLOTS; i++)
+        lw_err_word(names, sizeof names, plots[i].name);
     return lw_fail(err, LW_EINVAL, "unknown plot '%s'; expected one of %s", name, names);
 }
 

@@ -202,8 +202,7 @@ static enum lw_status check_columns(const struct lw_rows *r, struct lw_err *err)
     int n = 0;
 
     for (int k = 0; k < N_COLUMNS; k++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", k ? ", " : "",
-                 columns[k].title);
+        lw_err_word(known, sizeof known, columns[k].title);
     for (int32_t c = 0; c < r->n_columns; c++) {
         if (strncmp(r->titles[c], "bubble_", 7) != 0)
             continue;

@@ -67,6 +67,19 @@ enum lw_status lw_err_context(struct lw_err *err, const char *fmt, ...)
     return err->code;
 }
 
+void lw_err_word(char *list, size_t size, const char *word)
+{
+    static const char more[] = ", ...";
+    size_t n = strlen(list), need = (n > 0 ? 2 : 0) + strlen(word);
+
+    if (n >= 3 && strcmp(list + n - 3, "...") == 0)
+        return;
+    if (n + need + sizeof more <= size)
+        snprintf(list + n, size - n, "%s%s", n > 0 ? ", " : "", word);
+    else
+        snprintf(list + n, size - n, "%s", more);
+}
+
 enum lw_status lw_fail_nomem(struct lw_err *err)
 {
     return lw_fail(err, LW_ENOMEM, "out of memory");

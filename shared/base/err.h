@@ -1,6 +1,7 @@
 #ifndef LW_SHARED_BASE_ERR_H
 #define LW_SHARED_BASE_ERR_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* What went wrong, in few words: a caller decides on these, a person reads the message.
@@ -38,6 +39,10 @@ enum lw_status lw_fail_at(struct lw_err *err, enum lw_status code, const char *n
 /* Put "context: " before the message that err holds; returns its code. */
 enum lw_status lw_err_context(struct lw_err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Append a word of a list that a message shows, ", " before all but the first. Where it does not
+ * fit whole, ", ..." ends the list. `list` begins as "". */
+void lw_err_word(char *list, size_t size, const char *word);
 
 /* The message for an allocation that failed. */
 enum lw_status lw_fail_nomem(struct lw_err *err);

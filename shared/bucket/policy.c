@@ -1,7 +1,6 @@
 /* The table of bucket policies, what they accept, and what their own assignments share. */
 #include "shared/bucket/policy.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const struct lw_bucket_policy *const policies[] = {
@@ -18,13 +17,11 @@ const struct lw_bucket_policy *lw_bucket_policy(enum lw_bucket_policy_id id)
 const char *lw_bucket_policies_that(enum lw_bucket_takes takes, char *buf)
 {
     enum { ROOM = 256 };
-    size_t at = 0;
 
     buf[0] = '\0';
-    for (int i = 0; i < LW_N_BUCKET_POLICIES && at < ROOM; i++)
+    for (int i = 0; i < LW_N_BUCKET_POLICIES; i++)
         if (policies[i]->takes & (unsigned)takes)
-            at += (size_t)snprintf(buf + at, ROOM - at, "%s%s", at ? ", " : "",
-                                   lw_bucket_policy_name((enum lw_bucket_policy_id)i));
+            lw_err_word(buf, ROOM, lw_bucket_policy_name((enum lw_bucket_policy_id)i));
     return buf;
 }
 

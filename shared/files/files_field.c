@@ -112,8 +112,7 @@ static int read_word(const struct lw_field *f, struct lw_json *j)
     for (int k = 0; f->word(k) && !lw_json_failed(j); k++) {
         if (strcmp(text, f->word(k)) == 0)
             return k;
-        size_t n = strlen(all);
-        snprintf(all + n, sizeof all - n, "%s%s", k ? ", " : "", f->word(k));
+        lw_err_word(all, sizeof all, f->word(k));
     }
     lw_json_fail(j, "found \"%.40s\", allowed: %s", text, all);
     return 0;
@@ -394,10 +393,8 @@ static void fail_unknown(struct lw_json *j, const struct lw_field *table)
 {
     char all[400] = "";
 
-    for (const struct lw_field *f = table; f->name; f++) {
-        size_t n = strlen(all);
-        snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", f->name);
-    }
+    for (const struct lw_field *f = table; f->name; f++)
+        lw_err_word(all, sizeof all, f->name);
     lw_json_fail(j, "unknown field; allowed: %s", all);
 }
 

@@ -181,12 +181,10 @@ static int word_of(const void *field)
 
 static enum lw_status bad_word(const struct option *o, const char *value, struct lw_err *err)
 {
-    char all[256] = "";
+    char all[440] = "";
 
-    for (int i = 0; o->shown.values[i]; i++) {
-        size_t n = strlen(all);
-        snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", o->shown.values[i]);
-    }
+    for (int i = 0; o->shown.values[i]; i++)
+        lw_err_word(all, sizeof all, o->shown.values[i]);
     return lw_fail(err, LW_EINVAL, "--%s: unknown value '%s'; expected one of %s",
                    o->shown.name, value, all);
 }

@@ -19,7 +19,6 @@
 #include "sim/cost/collective_messages.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #include "sim/cost/cost_model.h"
 
@@ -51,15 +50,13 @@ bool sim_algorithm_does(enum lw_reducer_kind algorithm, enum lw_op_kind op)
 
 static enum lw_status refuse(const struct lw_cost_query *q, struct lw_err *err)
 {
-    char can[160] = "";
-    int at = 0;
+    char can[160] = "auto";
 
     for (int k = LW_REDUCER_RING; k < LW_N_REDUCERS; k++)
         if (k == LW_REDUCER_RING || /* its chain and its pairs: sim/cost/cost_alpha_beta.c */
             (k != LW_REDUCER_GLOO && sim_algorithm_does((enum lw_reducer_kind)k, q->op)))
-            at += snprintf(can + at, sizeof can - (size_t)at, ", %s",
-                           lw_reducer_name((enum lw_reducer_kind)k));
-    return lw_fail(err, LW_ENOTSUP, "no model of %s by %s (--reducer): choose auto%s",
+            lw_err_word(can, sizeof can, lw_reducer_name((enum lw_reducer_kind)k));
+    return lw_fail(err, LW_ENOTSUP, "no model of %s by %s (--reducer): choose %s",
                    lw_op_name(q->op), lw_reducer_name(q->algorithm), can);
 }
 

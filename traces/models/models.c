@@ -27,14 +27,13 @@ const struct traces_model *traces_model_at(int k)
 
 static const struct traces_model *find_model(const char *name, struct lw_err *err)
 {
-    char all[960] = "", hint[96];
+    char all[420] = "", hint[96];
     const struct traces_model *m;
 
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
         if (strcmp(m->name, name) == 0)
             return m;
-        size_t n = strlen(all);
-        snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", m->name);
+        lw_err_word(all, sizeof all, m->name);
     }
     struct lw_nearest near = lw_nearest_begin(name);
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
@@ -114,8 +113,7 @@ static enum lw_status take_choice(const struct traces_model *m, size_t k,
     for (int i = 0; found && choices[k].words[i]; i++) {
         if (strcmp(found, choices[k].words[i]) == 0)
             return LW_OK;
-        size_t n = strlen(all);
-        snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", choices[k].words[i]);
+        lw_err_word(all, sizeof all, choices[k].words[i]);
     }
     if (!found)
         return LW_OK;

@@ -1,0 +1,64 @@
+/* Lists of words in messages: whole words, or an end that says that there are more. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "shared/base/err.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static void a_list_holds_whole_words(void **state)
+{
+    char list[23] = "";
+
+    (void)state;
+    lw_err_word(list, sizeof list, "alpha");
+    assert_string_equal(list, "alpha");
+    lw_err_word(list, sizeof list, "beta");
+    assert_string_equal(list, "alpha, beta"); /* then 12 are left */
+    lw_err_word(list, sizeof list, "gamma");  /* ", gamma, ..." and the end need 13 */
+    assert_string_equal(list, "alpha, beta, ...");
+    lw_err_word(list, sizeof list, "d");
+    assert_string_equal(list, "alpha, beta, ...");
+}
+
+/* No more than 24 bytes are touched, whatever the words. */
+static void a_list_stays_in_its_room(void **state)
+{
+    char room[40];
+
+    (void)state;
+    for (size_t size = 8; size <= 24; size++) {
+        memset(room, 'x', sizeof room);
+        room[0] = '\0';
+        for (int k = 0; k < 9; k++)
+            lw_err_word(room, size, k % 2 ? "ab" : "wxyz");
+        assert_true(strlen(room) < size);
+        for (size_t i = size; i < sizeof room; i++)
+            assert_int_equal(room[i], 'x');
+    }
+}
+
+static void every_reducer_and_system_is_listed(void **state)
+{
+    (void)state;
+    expect("cost --algorithm bogus", 2, "nccl:nvls-tree, nccl:pat, nccl:ll, nccl:ll128, "
+                                        "nccl:simple, nccl+cal; see");
+    expect("cluster bogus", 1, "jean-zay-a100, v100-ib, p5-playbook\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_holds_whole_words),
+        cmocka_unit_test(a_list_stays_in_its_room),
+        cmocka_unit_test_setup_teardown(every_reducer_and_system_is_listed, fixture_open,
+                                        fixture_close),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
