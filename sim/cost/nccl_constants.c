@@ -4,7 +4,7 @@
 #include "sim/cost/nccl_constants.h"
 
 #include <stddef.h>
-#include <stdlib.h>
+#include <string.h>
 
 /* Order within a row: LL, LL128, Simple. Order of rows: tree, ring, CollNet direct, CollNet chain,
  * NVLS, NVLSTree, PAT. */
@@ -99,25 +99,62 @@ const double sim_nccl_tree_correction[SIM_N_NCCL_PROTOCOLS][SIM_NCCL_N_CORRECTIO
      .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
 };
 
+/* One to three digits; NULL: none stand there. */
+static const char *digits(const char *at, int32_t *value)
+{
+    const char *end = at;
+
+    for (*value = 0; *end >= '0' && *end <= '9' && end - at < 3; end++)
+        *value = 10 * *value + (*end - '0');
+    return end > at ? end : NULL;
+}
+
+/* 100 * major + minor of "2.28", "2.28.9", "2.28.9-1", each also with "+cuda12.9"; -1: no such
+ * text. */
+static int32_t number_of(const char *text)
+{
+    int32_t major, minor, unused;
+    const char *at = digits(text, &major);
+
+    if (!at || *at != '.' || !(at = digits(at + 1, &minor)) || minor > 99)
+        return -1;
+    if (*at == '.' && !(at = digits(at + 1, &unused)))
+        return -1;
+    if (*at == '-' && !(at = digits(at + 1, &unused)))
+        return -1;
+    if (strncmp(at, "+cuda", 5) == 0 &&
+        (!(at = digits(at + 5, &unused)) || *at != '.' || !(at = digits(at + 1, &unused))))
+        return -1;
+    return *at ? -1 : 100 * major + minor;
+}
+
 enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_version **out,
                                    struct lw_err *err)
 {
-    const struct sim_nccl_version *found = NULL;
-    char *end;
+    int32_t number = *text ? number_of(text) : versions[N_VERSIONS - 1].number;
+    char known[80] = "";
+    int k = N_VERSIONS - 1;
 
-    if (!*text) {
-        *out = &versions[N_VERSIONS - 1];
+    while (k >= 0 && versions[k].number > number)
+        k--;
+    if (k >= 0) {
+        *out = &versions[k];
         return LW_OK;
     }
-    long major = strtol(text, &end, 10), minor = *end == '.' ? strtol(end + 1, NULL, 10) : -1;
-    for (int k = 0; k < N_VERSIONS && major > 0 && major < 100 && minor >= 0 && minor < 100; k++)
-        if (versions[k].number <= 100 * major + minor)
-            found = &versions[k];
-    if (!found)
-        return lw_fail(err, LW_EINVAL, "unknown version '%s' of NCCL: expected %s or newer "
-                                       "(library_version of the cluster)", text, versions[0].name);
-    *out = found;
-    return LW_OK;
+    for (k = 0; k < N_VERSIONS; k++)
+        lw_err_word(known, sizeof known, versions[k].name);
+    return lw_fail(err, LW_EINVAL,
+                   "unknown version '%s' of NCCL (library_version of the cluster): constants are "
+                   "known of %s; expected one of these or a newer one, as 2.28, 2.28.9 or "
+                   "2.28.9-1+cuda12.9",
+                   text, known);
+}
+
+const char *sim_nccl_newest(const char *text)
+{
+    const struct sim_nccl_version *newest = &versions[N_VERSIONS - 1];
+
+    return number_of(text) > newest->number ? newest->name : NULL;
 }
 
 const double *sim_nccl_speeds(enum sim_nccl_arch arch, bool between_nodes)

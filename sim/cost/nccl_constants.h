@@ -79,6 +79,8 @@ struct sim_nccl_version {
  * all. LW_EINVAL: no version number, or one before the first row. */
 enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_version **out,
                                    struct lw_err *err);
+/* The newest row's name where `text` is a newer version; else NULL. */
+const char *sim_nccl_newest(const char *text);
 
 extern const double sim_nccl_nvls_efficiency[SIM_N_NCCL_ARCHS];
 /* By floor(log2(bytes / 64)); beyond the last entry 1. */

@@ -353,7 +353,11 @@ static void version_is_the_newest_that_is_not_newer(void **unused)
         const char *text, *name;
     } cases[] = {{"2.19", "2.19"},   {"2.22.3", "2.19"}, {"2.23.4", "2.23"},
                  {"2.26.2", "2.23"}, {"2.27.7", "2.27"}, {"2.29.7", "2.28"},
-                 {"2.30.7", "2.30"}, {"3.0", "2.30"},    {"", "2.30"}};
+                 {"2.30.7", "2.30"}, {"3.0", "2.30"},    {"", "2.30"},
+                 {"2.28.9-1", "2.28"}, {"2.21.5+cuda12.4", "2.19"}, {"2.28.9-1+cuda13.0", "2.28"}};
+    static const char *const garbage[] = {"new", "2", "2.", "2.28.", "2.28.3a", "2.28-rc", "2.28+",
+                                          "2.28+cuda", "v2.28", " 2.28", "2.28 ", "2.28.3.4",
+                                          "2.100", "22803", "-2.28", "2.-28", "2.28+rocm6.0"};
     const struct sim_nccl_version *v;
     struct lw_err err = {0};
     (void)unused;
@@ -362,7 +366,21 @@ static void version_is_the_newest_that_is_not_newer(void **unused)
         assert_string_equal(version(cases[i].text)->name, cases[i].name);
     assert_int_equal(sim_nccl_version_of("2.10.3", &v, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "unknown version '2.10.3'"));
-    assert_int_equal(sim_nccl_version_of("new", &v, &err), LW_EINVAL);
+    for (size_t i = 0; i < sizeof garbage / sizeof *garbage; i++) {
+        assert_int_equal(sim_nccl_version_of(garbage[i], &v, &err), LW_EINVAL);
+        assert_non_null(strstr(err.msg, "known of 2.19, 2.23, 2.27, 2.28, 2.30; "));
+    }
+}
+
+static void a_version_beyond_the_newest_is_told(void **unused)
+{
+    (void)unused;
+
+    assert_null(sim_nccl_newest(""));
+    assert_null(sim_nccl_newest("2.30.9"));
+    assert_null(sim_nccl_newest("2.28"));
+    assert_string_equal(sim_nccl_newest("2.31"), "2.30");
+    assert_string_equal(sim_nccl_newest("3.0.1"), "2.30");
 }
 
 /* CollNet exists between nodes, and only where the cluster says so. */
@@ -446,6 +464,7 @@ int main(void)
         cmocka_unit_test(printed_bandwidths_of_issues),
         cmocka_unit_test(versions_differ_as_their_sources_do),
         cmocka_unit_test(version_is_the_newest_that_is_not_newer),
+        cmocka_unit_test(a_version_beyond_the_newest_is_told),
         cmocka_unit_test(collnet_needs_the_network_to_reduce),
         cmocka_unit_test(nothing_allowed_is_said),
     };
