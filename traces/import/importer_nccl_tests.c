@@ -1,4 +1,6 @@
 /* Tables of measured collectives: nccl-tests' output, or CSV. */
+#include <ctype.h>
+
 #include "shared/base/arena.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
@@ -6,10 +8,13 @@
 #include "traces/import/convert.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
+/* '[' begins a JSON array, which is no such table, or mpirun's tag "[1,0]<stdout>:" or a time. */
 static bool is(const struct lw_input *in, const char *text, size_t len)
 {
-    if (len > 0 && (*text == '{' || *text == '['))
+    if (len > 0 && *text == '{')
         return traces_bench_is_json(in->text, in->len);
+    if (len > 1 && *text == '[' && !isalnum((unsigned char)text[1]))
+        return false;
     return traces_bench_is(in->text, in->len);
 }
 

@@ -3,8 +3,8 @@
  * nccl-tests prints a line per rank ("#  Rank  0 Group  0 Pid 371 on HOST device  0 [0x0f] NAME"),
  * a line of titles ("#  size  count  type  redop  root  time  algbw  busbw  #wrong  time ..."),
  * then a row per size: out of place first, in place after it. Titles changed with its versions
- * (bytes and N, op, no root, error, esttime), so columns are found by title. mpirun may put
- * "[1,0]<stdout>:" before each line. Which operation it was stands only in newer files ("Collective
+ * (bytes and N, op, no root, error, esttime), so columns are found by title. Launchers and loggers
+ * may put a tag before each line. Which operation it was stands only in newer files ("Collective
  * test starting: all_reduce_perf") or in a command line that was kept; else it follows from the
  * columns (NVIDIA/nccl-tests src/common.cu and the six *_perf files @ 01d6761: what is printed as
  * size and count) where they leave one choice. cputime (-C) is the host's time and refused. Not
@@ -205,17 +205,65 @@ static enum lw_status take_row(struct log *g, const struct bench_cell *cells, in
     return bench_take_row(g->r, g->r->n_tables - 1, &s);
 }
 
-/* What stands after "[1,0]<stdout>:" of mpirun. */
-static const char *skip_tag(const char *line, size_t *len)
+static const char *skip_digits(const char *p, const char *end)
+{
+    while (p < end && isdigit((unsigned char)*p))
+        p++;
+    return p;
+}
+
+/* "[1,0]<stdout>:" of mpirun. */
+static const char *mpirun_tag(const char *p, const char *end)
 {
     static const char tag[] = "<stdout>:";
-    const char *p = *len > 0 && *line == '[' ? memmem(line, *len, tag, strlen(tag)) : NULL;
+    const char *at = *p == '[' ? memmem(p, (size_t)(end - p), tag, strlen(tag)) : NULL;
 
-    if (p) {
-        p += strlen(tag);
-        *len -= (size_t)(p - line);
-    }
-    return p ? p : line;
+    return at ? at + strlen(tag) : NULL;
+}
+
+/* "0: " of srun --label, which pads the number. */
+static const char *srun_tag(const char *p, const char *end)
+{
+    while (p < end && *p == ' ')
+        p++;
+    const char *digits = p;
+    p = skip_digits(p, end);
+    return p > digits && end - p >= 2 && p[0] == ':' && p[1] == ' ' ? p + 2 : NULL;
+}
+
+/* "2025-03-14T15:09:26.535Z ", also with a space between date and time, and in brackets. */
+static const char *time_tag(const char *p, const char *end)
+{
+    static const char form[] = "0000-00-00T00:00:00";
+    bool bracket = *p == '[';
+
+    p += bracket;
+    if ((size_t)(end - p) <= strlen(form))
+        return NULL;
+    for (const char *f = form; *f; f++, p++)
+        if (*f == '0' ? !isdigit((unsigned char)*p) : *p != *f && !(*f == 'T' && *p == ' '))
+            return NULL;
+    while (p < end && *p != ' ' && *p != ']')
+        p++;
+    p += bracket && p < end && *p == ']';
+    return p < end && *p == ' ' ? p + 1 : NULL;
+}
+
+/* What stands after the tags of launchers and loggers. */
+static const char *skip_tags(const char *line, size_t *len)
+{
+    static const char *(*const tags[])(const char *, const char *) = {mpirun_tag, srun_tag,
+                                                                      time_tag};
+    enum { N_TAGS = sizeof tags / sizeof *tags };
+    const char *end = line + *len, *p = line, *after;
+
+    for (int k = 0; k < N_TAGS && p < end; k++)
+        if ((after = tags[k](p, end)) != NULL) {
+            p = after;
+            k = -1;
+        }
+    *len = (size_t)(end - p);
+    return p;
 }
 
 static enum lw_status take_version(struct bench_reader *r, const char *line, size_t len)
@@ -242,7 +290,7 @@ static enum lw_status take_line(struct log *g, const char *line, size_t len, boo
 {
     struct bench_cell cells[MOST_COLUMNS];
 
-    line = skip_tag(line, &len);
+    line = skip_tags(line, &len);
     const char *p = line;
     while (p < line + len && (isspace((unsigned char)*p) || *p == '#'))
         p++;

@@ -79,6 +79,50 @@ static void todays_output_gives_ranks_nodes_device_and_both_times(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
+/* The text with a tag before every line. */
+static char *tagged(const char *tag, const char *text)
+{
+    size_t size = 1;
+
+    for (const char *p = text; *p; p++)
+        size += 1 + (*p == '\n') * strlen(tag);
+    char *out = calloc(size + strlen(tag) + LW_JSON_PADDING, 1), *to = out;
+    for (const char *p = text; *p; p = strchr(p, '\n') + 1)
+        to += sprintf(to, "%s%.*s\n", tag, (int)strcspn(p, "\n"), p);
+    return out;
+}
+
+static void tags_of_launchers_and_loggers_are_left_out(void **state)
+{
+    static const char *const tags[] = {
+        "[1,0]<stdout>:",           "[prterun-a-7@1,0]<stdout>: ",
+        "0: ",                      " 0: ",
+        "12: ",                     "2025-03-14T15:09:26.535Z ",
+        "2025-03-14 15:09:26 ",     "[2025-03-14T15:09:26+01:00] ",
+        "2025-03-14 15:09:26 0: ",  "2025-03-14T15:09:26Z [1,0]<stdout>:",
+        "[1,0]<stdout>:0: ",
+    };
+    const struct lw_importer *importer;
+    struct traces_bench b;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        char *text = tagged(tags[i], today);
+        struct lw_input in = {.name = "t.txt", .text = text, .len = strlen(text)};
+        assert_int_equal(lw_importer_of(&in, &importer, NULL), LW_OK);
+        assert_ptr_equal(importer, &lw_importer_nccl_tests);
+        read_ok(text, &b);
+        assert_int_equal(b.n, 1);
+        assert_string_equal(b.version, "2.26.2");
+        assert_int_equal(b.tables[0].n_ranks, 4);
+        assert_int_equal(b.tables[0].n_nodes, 2);
+        assert_int_equal(b.tables[0].n_rows, 2);
+        assert_int_equal(b.tables[0].rows[1].time, 30500000);
+        traces_bench_free(&b);
+        free(text);
+    }
+}
+
 /* 2.0 of 2019: no root column, "error"; what it was follows from busbw = 2 (n - 1) / n of algbw. */
 static void output_of_2019_without_root_or_name_is_understood(void **state)
 {
@@ -441,6 +485,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(todays_output_gives_ranks_nodes_device_and_both_times),
+        cmocka_unit_test(tags_of_launchers_and_loggers_are_left_out),
         cmocka_unit_test(output_of_2019_without_root_or_name_is_understood),
         cmocka_unit_test(mpirun_tags_and_repeated_host_names_are_seen_through),
         cmocka_unit_test(what_the_columns_decide_needs_no_name_and_what_they_leave_open_does),
