@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG };
+enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG, CAPABILITY };
 
 struct row {
     const char *name, *unit;
@@ -47,7 +47,7 @@ static const struct row cluster_rows[] = {
     {"host_bytes_per_s", "B/s", AT(host_bytes_per_s), POSITIVE},
     {"host.n_numa", "", AT(host.n_numa), COUNT},
     {"host.piece_bytes", "B", AT(host.piece_bytes), COUNT},
-    {"nccl.compute_capability", "", AT(nccl.compute_capability), COUNT},
+    {"nccl.compute_capability", "", AT(nccl.compute_capability), CAPABILITY},
     {"nccl.multicast", "", AT(nccl.multicast), FLAG},
     {"nccl.amd_host", "", AT(nccl.amd_host), FLAG},
     {"nccl.arm_host", "", AT(nccl.arm_host), FLAG},
@@ -242,7 +242,12 @@ static bool is_count(double v)
 
 static bool is_whole_ps(double v)
 {
-    return v >= 0 && v < 9.2e18 && v == floor(v);
+    return v >= 0 && v <= (double)LW_PS_PER_S && v == floor(v);
+}
+
+static bool is_capability(double v)
+{
+    return v >= 50 && v < 200 && v == floor(v);
 }
 
 static bool is_sigma(double v)
@@ -263,9 +268,10 @@ static const struct {
     [SHARE] = {is_share, "more than 0 and at most 1"},
     [PART] = {is_part, "0 to 1"},
     [COUNT] = {is_count, "a whole number of at least 1"},
-    [WHOLE_PS] = {is_whole_ps, "whole picoseconds of at least 0"},
+    [WHOLE_PS] = {is_whole_ps, "whole picoseconds, at most 10^12 (1 s)"},
     [SIGMA] = {is_sigma, "0 or more"},
     [FLAG] = {is_flag, "0 or 1"},
+    [CAPABILITY] = {is_capability, "50 (5.0) to 199 (19.9), as 90 of an H100"},
 };
 
 static enum lw_status check_figures(const struct lw_cluster *c, struct lw_err *err)
@@ -380,6 +386,42 @@ static enum lw_status check_link(const struct lw_cluster *c, int32_t i, struct l
                        "at links[%d].n_sharers.value: found %g, allowed: at most "
                        "devices_per_node, %d",
                        i, l->n_sharers.value, c->devices_per_node);
+    if (l->level == LW_LINK_INTER && lw_figure_is_set(l->n_sharers) &&
+        lw_figure_is_set(l->n_links) && l->n_links.value * l->n_sharers.value < c->devices_per_node)
+        return lw_fail(err, LW_EFORMAT,
+                       "at links[%d]: found %g links of %g devices each, allowed: links for all "
+                       "%d devices of a node (n_links x n_sharers)",
+                       i, l->n_links.value, l->n_sharers.value, c->devices_per_node);
+    return LW_OK;
+}
+
+static bool is_one(struct lw_figure f)
+{
+    return lw_figure_is_set(f) && f.value == 1;
+}
+
+/* NVLink SHARP: NVSwitch of the third generation, which Hopper has first. */
+static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
+{
+    const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
+    const struct lw_figure capability = c->nccl.compute_capability;
+
+    if (is_one(c->nccl.amd_host) && is_one(c->nccl.arm_host))
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl: found amd_host and arm_host, allowed: one of them (amd_host is an "
+                       "x86 of AMD)");
+    if (!is_one(c->nccl.multicast))
+        return LW_OK;
+    if (intra && strncmp(intra->name, "NVLink", 6) != 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl.multicast: found 1 with the intra-node link '%s', allowed: 1 with "
+                       "NVLink alone",
+                       intra->name);
+    if (lw_figure_is_set(capability) && capability.value < 90)
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl.multicast: found 1 with compute_capability %g, allowed: 1 from 90 "
+                       "on",
+                       capability.value);
     return LW_OK;
 }
 
@@ -398,6 +440,7 @@ enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
     LW_TRY(check_figures(c, err));
     for (int32_t i = 0; i < c->n_links; i++)
         LW_TRY(check_link(c, i, err));
+    LW_TRY(check_nccl(c, err));
     for (int32_t i = 0; i < c->device.n_work; i++)
         LW_TRY(check_work(&c->device.work[i], i, err));
     for (int32_t i = 0; i < c->n_tables; i++)

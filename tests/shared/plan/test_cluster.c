@@ -136,6 +136,49 @@ static void damaged_files_are_refused_by_place(void **state)
     free(text);
 }
 
+static void wild_and_contradictory_facts_are_one_line(void **state)
+{
+    static const struct lw_figure unset;
+    static const struct {
+        double capability, latency_ps, multicast, amd, arm, sharers;
+        const char *link, *message; /* NULL: allowed */
+    } cases[] = {
+        {90, 1e12, 1, 1, 0, 1, "NVLink 4", NULL},
+        {50, 0, 0, 0, 1, 1, "PCIe", NULL},
+        {9, 0, 0, 0, 0, 1, "PCIe", "at nccl.compute_capability.value: found 9, allowed: 50 (5.0)"},
+        {900, 0, 0, 0, 0, 1, "PCIe", "found 900, allowed: 50 (5.0) to 199 (19.9)"},
+        {90, 2e12, 0, 0, 0, 1, "PCIe", "at links[1].latency_ns.value: found 2e+12 ps, allowed"},
+        {90, 0, 1, 0, 0, 1, "PCIe 5.0", "multicast: found 1 with the intra-node link 'PCIe"},
+        {80, 0, 1, 0, 0, 1, "NVLink 3", "at nccl.multicast: found 1 with compute_capability 80"},
+        {90, 0, 1, 1, 1, 1, "NVLink 4", "at nccl: found amd_host and arm_host"},
+        {90, 0, 1, 0, 0, .5, "NVLink 4", "n_sharers.value: found 0.5"},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_cluster c;
+        struct lw_err err = {0};
+        assert_int_equal(lw_cluster_find("dgx-h100", &c, &err), LW_OK);
+        c.nccl.compute_capability.value = cases[i].capability;
+        c.links[1].latency_ps.value = cases[i].latency_ps;
+        c.nccl.multicast = (struct lw_figure){cases[i].multicast, "test"};
+        c.nccl.amd_host = (struct lw_figure){cases[i].amd, "test"};
+        c.nccl.arm_host = (struct lw_figure){cases[i].arm, "test"};
+        c.links[1].n_sharers = (struct lw_figure){cases[i].sharers, "test"};
+        c.links[0].name = cases[i].link;
+        enum lw_status status = lw_cluster_check(&c, &err);
+        if (!cases[i].message && status != LW_OK)
+            fail_msg("%s", err.msg);
+        if (cases[i].message && (status != LW_EFORMAT || !strstr(err.msg, cases[i].message)))
+            fail_msg("'%s' does not say '%s'", err.msg, cases[i].message);
+        c.links[1].n_links = (struct lw_figure){3, "test"}; /* 3 x 2 for 8 devices */
+        c.links[1].n_sharers = (struct lw_figure){2, "test"};
+        assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
+        c.links[1].n_links = unset;
+        lw_cluster_free(&c);
+    }
+}
+
 static void communication_may_want_a_share_of_the_compute_core(void **state)
 {
     static const char *const shares[] = {"0", "0.25", "1"};
@@ -415,6 +458,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documented_example_reads_as_described),
         cmocka_unit_test(damaged_files_are_refused_by_place),
+        cmocka_unit_test(wild_and_contradictory_facts_are_one_line),
         cmocka_unit_test(communication_may_want_a_share_of_the_compute_core),
         cmocka_unit_test(known_systems_are_complete_and_cited),
         cmocka_unit_test(dgx_a100_has_the_datasheets_figures),
