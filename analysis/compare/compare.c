@@ -18,7 +18,7 @@
 #include "analysis/store/sql.h"
 #include "shared/base/median.h"
 
-enum { OPS_SHOWN = 12, N_TIMES = 4 };
+enum { N_TIMES = 4 };
 
 double lw_both_error_pct(struct lw_both v)
 {
@@ -27,19 +27,15 @@ double lw_both_error_pct(struct lw_both v)
     return 100.0 * (double)(v.predicted - v.measured) / (double)v.measured;
 }
 
-const char *lw_part_name(enum lw_part p)
+const char *lw_part_name(int part)
 {
-    static const char *const names[] = {"compute",
-                                        "copies, exposed",
-                                        "transfers, exposed",
-                                        "wait, tensor",
-                                        "wait, pipeline",
-                                        "wait, data",
-                                        "wait, tied",
-                                        "wait, other",
-                                        "host and idle",
-                                        "step beyond the rank's period"};
-    return names[p];
+    return part == LW_PART_SKEW ? "step beyond the rank's period"
+                                : lw_period_figure_title(lw_period_parts[part]);
+}
+
+struct lw_both lw_comparison_part(const struct lw_comparison *c, int part)
+{
+    return part == LW_PART_SKEW ? c->skew : c->figure[lw_period_parts[part]];
 }
 
 const char *lw_joined_name(enum lw_joined j)
@@ -54,76 +50,52 @@ void lw_comparison_free(struct lw_comparison *c)
     *c = (struct lw_comparison){0};
 }
 
-/* Median of n >= 1 values, sorted in place; between the two middle ones, rounded down. */
 /* --- the parts of a step ---------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    enum lw_part part;
-} part_metrics[] = {
-    {"compute_busy_ps", LW_PART_COMPUTE},
-    {"exposed_copy_ps", LW_PART_COPY},
-    {"exposed_transfer_ps", LW_PART_TRANSFER},
-    {"wait_tensor_ps", LW_PART_WAIT + LW_WAIT_TENSOR},
-    {"wait_pipeline_ps", LW_PART_WAIT + LW_WAIT_PIPELINE},
-    {"wait_data_ps", LW_PART_WAIT + LW_WAIT_DATA},
-    {"wait_tied_ps", LW_PART_WAIT + LW_WAIT_TIED},
-    {"wait_other_ps", LW_PART_WAIT + LW_WAIT_OTHER},
-    {"idle_ps", LW_PART_IDLE},
-};
-
-static void take_metric(struct lw_run_parts *p, const char *name, lw_ps value, lw_ps *period)
+static void take_metric(struct lw_run_parts *p, const char *name, lw_ps value)
 {
-    for (size_t i = 0; i < sizeof part_metrics / sizeof *part_metrics; i++)
-        if (strcmp(name, part_metrics[i].name) == 0)
-            p->part[part_metrics[i].part] = value;
-    if (strcmp(name, "period_ps") == 0)
-        *period = value;
-    if (strcmp(name, "copy_busy_ps") == 0)
-        p->copy_busy = value;
-    if (strcmp(name, "comm_busy_ps") == 0)
-        p->comm_busy = value;
-    if (strcmp(name, "exposed_comm_ps") == 0)
-        p->exposed_comm = value;
+    char metric[32];
+
+    for (int k = 0; k < LW_N_FIGURES; k++)
+        if (strcmp(name, lw_period_figure_metric(k, metric)) == 0)
+            p->figure[k] = value;
     if (strcmp(name, "worst_rank") == 0)
         p->rank = (int32_t)value;
 }
 
 static enum lw_status read_measures(struct lw_store *s, const struct lw_run *run, int32_t rank,
-                                    struct lw_run_parts *p, lw_ps *period, struct lw_err *err)
+                                    struct lw_run_parts *p, struct lw_err *err)
 {
     struct lw_sql *q;
 
-    *p = (struct lw_run_parts){.rank = rank};
-    *period = -1;
+    *p = (struct lw_run_parts){.rank = rank, .figure[LW_FIGURE_PERIOD] = -1};
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT name, value FROM metric WHERE run = ? AND step = -1 AND rank = ?",
                         "li", run->id, rank));
     while (lw_sql_next(q))
-        take_metric(p, lw_sql_text(q, 0), lw_sql_int(q, 1), period);
+        take_metric(p, lw_sql_text(q, 0), lw_sql_int(q, 1));
     return lw_sql_finish(q, err);
 }
 
 enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run, int32_t rank,
                                  struct lw_run_parts *p, struct lw_err *err)
 {
-    lw_ps period = -1;
-
+    p->figure[LW_FIGURE_PERIOD] = -1;
     if (rank >= 0)
-        LW_TRY(read_measures(s, run, rank, p, &period, err));
-    if (period < 0)
-        LW_TRY(read_measures(s, run, -1, p, &period, err));
+        LW_TRY(read_measures(s, run, rank, p, err));
+    if (p->figure[LW_FIGURE_PERIOD] < 0)
+        LW_TRY(read_measures(s, run, -1, p, err));
     if (run->step < 0)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
                           "run %lld has no step to show (status %s)", (long long)run->id,
                           lw_run_status_name(run->status));
-    if (period < 0)
+    if (p->figure[LW_FIGURE_PERIOD] < 0)
         return lw_fail_at(
             err, LW_EINVAL, lw_store_file(s), 0,
             "run %lld was stored by Lapwing %s, which measured steps differently: run "
             "it again",
             (long long)run->id, run->version);
-    p->part[LW_PART_SKEW] = run->step - period;
+    p->skew = run->step - p->figure[LW_FIGURE_PERIOD];
     return LW_OK;
 }
 
@@ -133,11 +105,9 @@ static void join_parts(struct lw_comparison *c, const struct lw_run_parts *p,
     c->rank[0] = p->rank;
     c->rank[1] = m->rank;
     c->step = (struct lw_both){c->predicted.step, c->measured.step};
-    c->copy_busy = (struct lw_both){p->copy_busy, m->copy_busy};
-    c->comm_busy = (struct lw_both){p->comm_busy, m->comm_busy};
-    c->exposed_comm = (struct lw_both){p->exposed_comm, m->exposed_comm};
-    for (int i = 0; i < LW_N_PARTS; i++)
-        c->part[i] = (struct lw_both){p->part[i], m->part[i]};
+    c->skew = (struct lw_both){p->skew, m->skew};
+    for (int k = 0; k < LW_N_FIGURES; k++)
+        c->figure[k] = (struct lw_both){p->figure[k], m->figure[k]};
 }
 
 /* --- buckets ---------------------------------------------------------------------------------- */
@@ -388,10 +358,10 @@ static enum lw_status name_ops(struct lw_store *s, struct lw_comparison *c, cons
 {
     struct lw_sql *q;
 
-    c->ops = lw_arena_alloc(&c->arena, OPS_SHOWN, sizeof *c->ops);
+    c->ops = lw_arena_alloc(&c->arena, LW_OPS_SHOWN, sizeof *c->ops);
     if (!c->ops)
         return lw_fail_nomem(err);
-    for (int64_t i = 0; i < n && i < OPS_SHOWN && order[i].size > 0; i++) {
+    for (int64_t i = 0; i < n && i < LW_OPS_SHOWN && order[i].size > 0; i++) {
         LW_TRY(lw_sql_query(s, &q, err,
                             "SELECT kind, class, name, module, bucket FROM op"
                             " WHERE plan = ? AND op = ?",

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "analysis/store/store.h"
+#include "shared/timeline/period_figures.h"
 
 /* Two stored runs side by side. Of a simulation and an execution (or import) the simulation is
  * the prediction, in whichever order they are given; two runs of one kind are A and B, in the
@@ -19,25 +20,17 @@ struct lw_both {
 /* 100 * (predicted - measured) / measured; NAN when either is unknown or measured is 0. */
 double lw_both_error_pct(struct lw_both v);
 
-/* The parts of one rank's period (struct lw_measure), and what the step as all ranks see it is
- * longer than that. They add up to the step. */
-enum lw_part {
-    LW_PART_COMPUTE,
-    LW_PART_COPY,     /* not under compute */
-    LW_PART_TRANSFER, /* exposed */
-    LW_PART_WAIT,     /* one for each enum lw_wait */
-    LW_PART_IDLE = LW_PART_WAIT + LW_N_WAITS,
-    LW_PART_SKEW,
-    LW_N_PARTS
-};
-const char *lw_part_name(enum lw_part p);
+/* The parts of one rank's period, and what the step as all ranks see it is longer than that. They
+ * add up to the step. */
+enum lw_part { LW_PART_SKEW = LW_N_PERIOD_PARTS, LW_N_PARTS };
+const char *lw_part_name(int part); /* of enum lw_period_part, or LW_PART_SKEW */
 
-/* The measures of a rank in the step shown; -1, or a rank that the run does not have: of the one
+/* The figures of a rank in the step shown; -1, or a rank that the run does not have: of the one
  * with the longest period. LW_EINVAL: the run has no step (still running, failed), or was stored
  * before steps were periods. */
 struct lw_run_parts {
     int32_t rank;
-    lw_ps copy_busy, comm_busy, exposed_comm, part[LW_N_PARTS];
+    lw_ps figure[LW_N_FIGURES], skew;
 };
 enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run, int32_t rank,
                                  struct lw_run_parts *p, struct lw_err *err);
@@ -61,6 +54,8 @@ struct lw_op_line {
 enum lw_joined { LW_JOINED_OP, LW_JOINED_BUCKET, LW_JOINED_STEP };
 const char *lw_joined_name(enum lw_joined j);
 
+enum { LW_OPS_SHOWN = 12 };
+
 struct lw_comparison {
     struct lw_arena arena;   /* owns all below */
     struct lw_run predicted, measured;
@@ -70,13 +65,13 @@ struct lw_comparison {
     const char *note;        /* why not by op; "" when by op */
     int32_t rank[2];         /* whose parts, predicted and measured: the measured run's rank with the
                               * longest period, on both sides where both have it */
-    struct lw_both step, copy_busy, comm_busy, exposed_comm;
-    struct lw_both part[LW_N_PARTS];
-    int32_t n_buckets, n_ops;
+    struct lw_both step, figure[LW_N_FIGURES], skew;
+    int32_t n_buckets, n_ops; /* at most LW_OPS_SHOWN ops */
     struct lw_bucket_line *buckets; /* in launch order */
     struct lw_op_line *ops;         /* largest difference first */
 };
 
+struct lw_both lw_comparison_part(const struct lw_comparison *c, int part);
 /* Of a prediction its error; of A and B the change from A to B. In percent; NAN as above. */
 double lw_comparison_pct(const struct lw_comparison *c, struct lw_both v);
 

@@ -22,10 +22,11 @@ static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, st
     struct lw_run_parts p;
 
     LW_TRY(lw_run_read_parts(s, r, -1, &p, err));
-    lw_ps hidden = p.comm_busy - p.exposed_comm;
-    lw_ps busy = p.part[LW_PART_COMPUTE] + p.part[LW_PART_COPY];
-    *t = (struct totals){.alone = busy - hidden, .hidden = hidden, .exposed = p.exposed_comm,
-                         .idle = p.part[LW_PART_IDLE]};
+    lw_ps hidden = p.figure[LW_FIGURE_COMM_BUSY] - p.figure[LW_FIGURE_EXPOSED_COMM];
+    lw_ps busy = p.figure[LW_FIGURE_COMPUTE] + p.figure[LW_FIGURE_COPY];
+    *t = (struct totals){.alone = busy - hidden, .hidden = hidden,
+                         .exposed = p.figure[LW_FIGURE_EXPOSED_COMM],
+                         .idle = p.figure[LW_FIGURE_IDLE]};
     return LW_OK;
 }
 

@@ -213,11 +213,11 @@ static void put_parts(FILE *f, const struct lw_comparison *c)
           "<th>measured</th>"
           "<th>difference</th></tr>\n", f);
     for (int i = -1; i < LW_N_PARTS; i++) {
-        struct lw_both v = i < 0 ? c->step : c->part[i];
+        struct lw_both v = i < 0 ? c->step : lw_comparison_part(c, i);
         if (i >= 0 && v.predicted == 0 && v.measured == 0)
             continue;
         fputs("<tr>", f);
-        cell(f, i < 0 ? "step" : lw_part_name((enum lw_part)i));
+        cell(f, i < 0 ? "step" : lw_part_name(i));
         fprintf(f, "<td>%.3f</td><td>%.3f</td><td>%+.3f</td></tr>\n",
                 (double)v.predicted / (double)LW_PS_PER_MS,
                 (double)v.measured / (double)LW_PS_PER_MS,

@@ -9,6 +9,7 @@
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "shared/plan/plan.h"
+#include "shared/timeline/period_figures.h"
 #include "shared/timeline/summary_print.h"
 
 enum { PIECES_SHOWN = 24 };
@@ -57,7 +58,7 @@ static void wait_rows(struct lw_table *t, const struct lw_explanation *e)
     char name[32];
 
     for (int i = 0; i < LW_N_WAITS; i++) {
-        snprintf(name, sizeof name, "  wait, %s", lw_wait_name((enum lw_wait)i));
+        snprintf(name, sizeof name, "  %s", lw_period_figure_title(LW_FIGURE_WAIT + i));
         if (e->measure.wait[i] > 0)
             charge_row(t, e, name, e->measure.wait[i], -1);
     }

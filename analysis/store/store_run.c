@@ -12,6 +12,7 @@
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
 #include "analysis/store/store_plan.h"
+#include "shared/timeline/period_figures.h"
 #include "shared/timeline/throughput.h"
 
 enum { ROWS_PER_TRANSACTION = 10000 };
@@ -230,23 +231,12 @@ enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char 
 
 static void put_measure(struct lw_sql *q, int64_t run, int32_t rank, const struct lw_measure *m)
 {
-    const struct {
-        const char *name;
-        lw_ps value;
-    } all[] = {
-        {"period_ps", m->end - m->start},     {"compute_busy_ps", m->compute_busy},
-        {"copy_busy_ps", m->copy_busy},       {"comm_busy_ps", m->comm_busy},
-        {"exposed_copy_ps", m->exposed_copy}, {"exposed_comm_ps", m->exposed_comm},
-        {"exposed_transfer_ps", m->transfer}, {"idle_ps", m->idle},
-    };
+    lw_ps figure[LW_N_FIGURES];
     char name[32];
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        lw_sql_run(q, "ltiil", run, all[i].name, -1, rank, all[i].value);
-    for (int i = 0; i < LW_N_WAITS; i++) {
-        snprintf(name, sizeof name, "wait_%s_ps", lw_wait_name((enum lw_wait)i));
-        lw_sql_run(q, "ltiil", run, name, -1, rank, m->wait[i]);
-    }
+    lw_period_figures(m, figure);
+    for (int k = 0; k < LW_N_FIGURES; k++)
+        lw_sql_run(q, "ltiil", run, lw_period_figure_metric(k, name), -1, rank, figure[k]);
 }
 
 static void put_summary(struct lw_sql *q, int64_t run, const struct lw_summary *m)

@@ -127,7 +127,7 @@ static enum lw_status add_terms(const struct file *f, const struct lw_sim_stats 
     for (int32_t i = 0; i < s->n_terms; i++) {
         const struct lw_sim_term *t = &s->terms[i];
         snprintf(text, sizeof text, "term %s = %g (%s)%s%s", t->name, t->value, t->source,
-                 t->state == LW_SIM_TERM_ON ? "" : ", not used: ", t->why);
+                 t->on ? "" : ", not used: ", t->why);
         LW_TRY(lw_validation_note(f->v, f->family, t->name, text, err));
     }
     return LW_OK;

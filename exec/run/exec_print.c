@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
+#include "shared/base/arena.h"
 #include "shared/text/record.h"
-#include "shared/text/table.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
@@ -66,84 +66,63 @@ static struct lw_throughput throughput(const struct lw_exec_report *r)
     return lw_throughput_of(r->plan, r->workload, r->cluster, r->summary->step);
 }
 
-/* What the cluster's model gives for a call; -1 = nothing. */
-static lw_ps model_of(const struct lw_exec_report *r, const struct lw_exec_call *c,
-                      int32_t *n_ranks, int32_t *n_nodes)
+/* A distinct collective: the library's estimate, the model's time, the measured one; -1 = none. */
+struct call_row {
+    struct lw_exec_call call;
+    int32_t n_ranks, n_nodes;
+    lw_ps model, measured;
+};
+
+#define AT(field) offsetof(struct call_row, field)
+static const struct lw_column call_columns[] = {
+    {"op", "op", LW_COLUMN_WORD, AT(call.op), 0, lw_op_word, NULL},
+    {"n_ranks", ">ranks", LW_COLUMN_INT32, AT(n_ranks), 0, NULL, NULL},
+    {"n_nodes", ">nodes", LW_COLUMN_INT32, AT(n_nodes), 0, NULL, NULL},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(call.bytes), 0, NULL, NULL},
+    {"estimate_ns", ">estimate", LW_COLUMN_PS, AT(call.estimate), 0, NULL, "-"},
+    {"model_ns", ">model", LW_COLUMN_PS, AT(model), 0, NULL, "-"},
+    {"measured_ns", ">measured", LW_COLUMN_PS, AT(measured), 0, NULL, "-"},
+    {"n_measured", ">of", LW_COLUMN_INT, AT(call.n_measured), 0, NULL, NULL},
+};
+#undef AT
+
+static struct call_row call_row(const struct lw_exec_report *r, const struct lw_exec_call *c)
 {
     const struct lw_plan *p = r->plan;
     const struct lw_group *g = &p->groups[c->group];
+    int32_t nodes = lw_cluster_nodes_of(r->cluster, p->members + g->first_member, g->n_members);
+    struct lw_cost_query q = {c->op,        c->dtype, c->bytes,
+                              g->n_members, nodes,    p->comms[c->comm].reducer};
 
-    *n_ranks = g->n_members;
-    *n_nodes = lw_cluster_nodes_of(r->cluster, p->members + g->first_member, g->n_members);
-    struct lw_cost_query q = {c->op,    c->dtype, c->bytes,
-                              *n_ranks, *n_nodes, p->comms[c->comm].reducer};
-    return r->cost.time(r->cost.ctx, &q);
+    return (struct call_row){*c, g->n_members, nodes, r->cost.time(r->cost.ctx, &q),
+                             c->n_measured > 0 ? c->measured : -1};
 }
 
-static void cell_ps(struct lw_table *t, lw_ps time)
+/* A table, or an array of the object that is open in o. */
+static enum lw_status put_calls(const struct lw_exec_report *r, struct lw_jsonout *o, FILE *f,
+                                struct lw_err *err)
 {
-    char buf[32];
-
-    lw_table_cell(t, "%s", time >= 0 ? lw_format_ps(buf, time) : "-");
-}
-
-/* Each distinct collective: the library's estimate, the model's time, the measured one. */
-static enum lw_status text_calls(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
-{
-    static const char *const titles[] = {"op",        ">ranks", ">nodes",    ">size",
-                                         ">estimate", ">model", ">measured", ">of"};
     const struct lw_exec_result *x = r->result;
-    int32_t n_ranks, n_nodes;
-    char buf[32];
+    enum lw_status status = LW_OK;
 
     if (x->n_calls == 0)
         return LW_OK;
-    struct lw_table *t = lw_table_new(8, titles);
-    if (!t)
+    struct call_row *rows = lw_alloc((size_t)x->n_calls * sizeof *rows);
+    if (!rows)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < x->n_calls; i++) {
-        const struct lw_exec_call *c = &x->calls[i];
-        lw_ps model = model_of(r, c, &n_ranks, &n_nodes);
-        lw_table_cell(t, "%s", lw_op_name(c->op));
-        lw_table_cell(t, "%d", n_ranks);
-        lw_table_cell(t, "%d", n_nodes);
-        lw_table_cell(t, "%s", lw_format_bytes(buf, c->bytes));
-        cell_ps(t, c->estimate);
-        cell_ps(t, model);
-        cell_ps(t, c->n_measured > 0 ? c->measured : -1);
-        lw_table_cell(t, "%lld", (long long)c->n_measured);
+    for (int32_t i = 0; i < x->n_calls; i++)
+        rows[i] = call_row(r, &x->calls[i]);
+    struct lw_records all = {"calls",    call_columns, sizeof call_columns / sizeof *call_columns,
+                             rows,       x->n_calls,   sizeof *rows};
+    if (o) {
+        lw_records_json(o, &all);
+    } else {
+        fprintf(f, "collectives of rank %d: the library's estimate, the cluster's model, and the "
+                   "mean of the shortest spans\n", x->calls_rank);
+        status = lw_records_text(&all, f, 2, err);
     }
-    fprintf(f, "collectives of rank %d: the library's estimate, the cluster's model, and the mean "
-               "of the shortest spans\n",
-            x->calls_rank);
-    enum lw_status status = lw_table_print(t, f, 2, err);
-    lw_table_free(t);
+    lw_free(rows);
     return status;
-}
-
-static void json_calls(const struct lw_exec_report *r, struct lw_jsonout *o)
-{
-    const struct lw_exec_result *x = r->result;
-    int32_t n_ranks, n_nodes;
-
-    if (x->n_calls == 0)
-        return;
-    lw_jsonout_array(o, "calls");
-    for (int32_t i = 0; i < x->n_calls; i++) {
-        const struct lw_exec_call *c = &x->calls[i];
-        lw_ps model = model_of(r, c, &n_ranks, &n_nodes);
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "op", lw_op_name(c->op));
-        lw_jsonout_int(o, "n_ranks", n_ranks);
-        lw_jsonout_int(o, "n_nodes", n_nodes);
-        lw_jsonout_int(o, "bytes", c->bytes);
-        lw_jsonout_known(o, "estimate_ns", c->estimate >= 0 ? lw_ps_to_ns(c->estimate) : -1);
-        lw_jsonout_known(o, "model_ns", model >= 0 ? lw_ps_to_ns(model) : -1);
-        lw_jsonout_known(o, "measured_ns", c->n_measured > 0 ? lw_ps_to_ns(c->measured) : -1);
-        lw_jsonout_int(o, "n_measured", c->n_measured);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
 }
 
 const struct lw_exec_device_figure lw_exec_device_figures[] = {
@@ -230,7 +209,7 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
         fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
                 lw_format_ps(buf, x->over));
     text_verified(r, f);
-    LW_TRY(text_calls(r, f, err));
+    LW_TRY(put_calls(r, NULL, f, err));
     if (r->run >= 0)
         fprintf(f, "stored as run %lld\n", (long long)r->run);
     return LW_OK;
@@ -292,7 +271,7 @@ static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
     lw_jsonout_end(o);
 }
 
-static void print_json(const struct lw_exec_report *r, FILE *f)
+static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
 {
     struct lw_jsonout o = {.file = f};
     const struct lw_exec_result *x = r->result;
@@ -319,7 +298,7 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
         lw_summary_json_measures(&o, r->summary);
         struct lw_throughput t = throughput(r);
         lw_throughput_json(&o, &t);
-        lw_summary_json_ranks(&o, r->summary, false);
+        LW_TRY(lw_summary_json_ranks(&o, r->summary, false, err));
     } else {
         lw_jsonout_null(&o, "step_ns");
         lw_jsonout_line_array(&o, "steps_ns");
@@ -343,11 +322,12 @@ static void print_json(const struct lw_exec_report *r, FILE *f)
     lw_jsonout_int(&o, "n_ops", x->timeline.n);
     lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
     lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);
-    json_calls(r, &o);
+    LW_TRY(put_calls(r, &o, NULL, err));
     json_places(&o, x);
     lw_jsonout_int(&o, "n_turned_away", x->n_turned_away);
     lw_jsonout_known(&o, "run", r->run);
     lw_jsonout_end(&o);
+    return LW_OK;
 }
 
 enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format format, FILE *f,
@@ -355,11 +335,7 @@ enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format form
 {
     if (format == LW_FORMAT_CSV)
         return lw_summary_csv(r->summary, f, err);
-    if (format == LW_FORMAT_JSON)
-        print_json(r, f);
-    else
-        return print_text(r, f, err);
-    return LW_OK;
+    return format == LW_FORMAT_JSON ? print_json(r, f, err) : print_text(r, f, err);
 }
 
 struct listed_backend {

@@ -40,6 +40,11 @@ const char *lw_op_name(enum lw_op_kind kind)
     return ops[kind].name;
 }
 
+const char *lw_op_word(int kind)
+{
+    return ops[kind].name;
+}
+
 const char *lw_op_letter(enum lw_op_kind kind)
 {
     return ops[kind].letter;

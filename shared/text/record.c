@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static const char *text_of(const struct lw_column *x, const void *field)
 
     if (x->kind == LW_COLUMN_CHARS)
         return field;
-    if (x->kind == LW_COLUMN_TEXT)
+    if (x->kind == LW_COLUMN_TEXT || x->kind == LW_COLUMN_STRING)
         return *(const char *const *)field;
     memcpy(&value, field, sizeof value);
     return x->word(value);
@@ -32,16 +33,26 @@ static const char *text_of(const struct lw_column *x, const void *field)
 
 static bool is_text(const struct lw_column *x)
 {
-    return x->kind == LW_COLUMN_TEXT || x->kind == LW_COLUMN_CHARS || x->kind == LW_COLUMN_WORD;
+    return x->kind == LW_COLUMN_TEXT || x->kind == LW_COLUMN_CHARS ||
+           x->kind == LW_COLUMN_WORD || x->kind == LW_COLUMN_STRING;
+}
+
+static bool is_time(const struct lw_column *x)
+{
+    return x->kind == LW_COLUMN_PS || x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_CHANGE_MS;
 }
 
 static bool is_lacking(const struct lw_column *x, const void *field)
 {
     if (is_text(x)) {
         const char *text = text_of(x, field);
-        return !text || !*text;
+        return !text || (!*text && x->kind != LW_COLUMN_STRING);
     }
-    if (!x->lacking || x->kind == LW_COLUMN_FLAG)
+    if (x->kind == LW_COLUMN_CHANGE_PCT || x->kind == LW_COLUMN_DOUBLE)
+        return isnan(*(const double *)field);
+    if (x->kind == LW_COLUMN_MS)
+        return number_of(x, field) == -1;
+    if (!x->lacking || x->kind == LW_COLUMN_FLAG || x->kind == LW_COLUMN_CHANGE_MS)
         return false;
     return x->kind == LW_COLUMN_REAL ? !(*(const double *)field >= 0) : number_of(x, field) < 0;
 }
@@ -54,9 +65,12 @@ static void json_member(struct lw_jsonout *o, const struct lw_column *x, const v
         lw_jsonout_string(o, x->key, text_of(x, field));
     else if (x->kind == LW_COLUMN_FLAG)
         lw_jsonout_bool(o, x->key, *(const bool *)field);
-    else if (x->kind == LW_COLUMN_REAL)
-        lw_jsonout_fixed(o, x->key, *(const double *)field, x->digits);
-    else if (x->kind == LW_COLUMN_PS)
+    else if (x->kind == LW_COLUMN_DOUBLE)
+        lw_jsonout_double(o, x->key, *(const double *)field);
+    else if (x->kind == LW_COLUMN_REAL || x->kind == LW_COLUMN_CHANGE_PCT)
+        lw_jsonout_fixed(o, x->key, *(const double *)field,
+                         x->kind == LW_COLUMN_REAL ? x->digits : 3);
+    else if (is_time(x))
         lw_jsonout_ns(o, x->key, number_of(x, field));
     else
         lw_jsonout_int(o, x->key, number_of(x, field));
@@ -81,6 +95,16 @@ void lw_records_json(struct lw_jsonout *o, const struct lw_records *r)
     lw_jsonout_end(o);
 }
 
+static void real_cell(struct lw_table *t, const struct lw_column *x, double value, bool csv)
+{
+    if (x->kind == LW_COLUMN_DOUBLE)
+        lw_table_cell(t, "%g", value);
+    else if (x->kind == LW_COLUMN_REAL || csv)
+        lw_table_cell(t, "%.*f", x->kind == LW_COLUMN_REAL ? x->digits : 3, value);
+    else
+        lw_table_cell(t, "%+.1f", value);
+}
+
 static void table_cell(struct lw_table *t, const struct lw_column *x, const void *field, bool csv)
 {
     char buf[32];
@@ -91,12 +115,16 @@ static void table_cell(struct lw_table *t, const struct lw_column *x, const void
         lw_table_cell(t, "%.*s", csv || x->digits == 0 ? INT_MAX : x->digits, text_of(x, field));
     else if (x->kind == LW_COLUMN_FLAG)
         lw_table_cell(t, "%s", *(const bool *)field ? "yes" : "no");
-    else if (x->kind == LW_COLUMN_REAL)
-        lw_table_cell(t, "%.*f", x->digits, *(const double *)field);
-    else if (x->kind == LW_COLUMN_PS && csv)
+    else if (x->kind == LW_COLUMN_REAL || x->kind == LW_COLUMN_DOUBLE ||
+             x->kind == LW_COLUMN_CHANGE_PCT)
+        real_cell(t, x, *(const double *)field, csv);
+    else if (is_time(x) && csv)
         lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(number_of(x, field)));
     else if (x->kind == LW_COLUMN_PS)
         lw_table_cell(t, "%s", lw_format_ps(buf, number_of(x, field)));
+    else if (is_time(x))
+        lw_table_cell(t, x->kind == LW_COLUMN_MS ? "%.3f" : "%+.3f",
+                      (double)number_of(x, field) / (double)LW_PS_PER_MS);
     else if (x->kind == LW_COLUMN_BYTES && !csv)
         lw_table_cell(t, "%s", lw_format_bytes(buf, number_of(x, field)));
     else

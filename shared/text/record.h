@@ -24,6 +24,11 @@ enum lw_column_kind {
     LW_COLUMN_CHARS, /* char[]; "" = lacking */
     LW_COLUMN_WORD,  /* int-sized enum, shown by `word` */
     LW_COLUMN_REAL,  /* double, `digits` decimals */
+    LW_COLUMN_DOUBLE, /* double, as many digits as it needs; NAN = lacking */
+    LW_COLUMN_STRING, /* const char *; "" is a text, NULL = lacking */
+    LW_COLUMN_MS,     /* lw_ps; in text milliseconds with 3 decimals; -1 = lacking */
+    LW_COLUMN_CHANGE_MS,  /* the same of a difference: with its sign, never lacking */
+    LW_COLUMN_CHANGE_PCT, /* double with its sign, 1 decimal in text, 3 elsewhere; NAN = lacking */
 };
 
 struct lw_column {

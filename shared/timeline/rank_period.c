@@ -11,12 +11,6 @@ struct lw_period_edge {
     int8_t part, by; /* by: 1 = begins, -1 = ends */
 };
 
-const char *lw_wait_name(enum lw_wait w)
-{
-    static const char *const names[] = {"tensor", "pipeline", "data", "tied", "other"};
-    return names[w];
-}
-
 static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *plan, int64_t row)
 {
     static const enum lw_wait of_purpose[] = {

@@ -1,103 +1,69 @@
 /* The measures of a run for people and for programs. */
 #include "shared/timeline/summary_print.h"
 
-#include "shared/text/table.h"
+#include "shared/base/arena.h"
 #include "shared/text/wrap.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
-#include "shared/timeline/rank_period.h"
+#include "shared/timeline/period_figures.h"
 
-static void line(FILE *f, const char *name, lw_ps t, lw_ps step)
+static void line(FILE *f, enum lw_period_figure k, const lw_ps *figure)
 {
     char buf[32];
 
-    fprintf(f, "  %-22s %14s", name, lw_format_ps(buf, t));
-    if (step > 0)
-        fprintf(f, "  %5.1f %%", 100.0 * (double)t / (double)step);
+    fprintf(f, "  %-22s %14s", lw_period_figure_title(k), lw_format_ps(buf, figure[k]));
+    if (figure[LW_FIGURE_PERIOD] > 0)
+        fprintf(f, "  %5.1f %%", 100.0 * (double)figure[k] / (double)figure[LW_FIGURE_PERIOD]);
     fputc('\n', f);
-}
-
-static void take_parts(const struct lw_measure *m, lw_ps part[LW_N_PERIOD_PARTS])
-{
-    part[LW_PERIOD_COMPUTE] = m->compute_busy;
-    part[LW_PERIOD_COPY] = m->exposed_copy;
-    part[LW_PERIOD_TRANSFER] = m->transfer;
-    for (int i = 0; i < LW_N_WAITS; i++)
-        part[LW_PERIOD_WAIT + i] = m->wait[i];
-    part[LW_PERIOD_IDLE] = m->idle;
-}
-
-/* What is printed of a measure. Parts are rounded so that they add up to the period: each is the
- * difference of two rounded sums. */
-struct measured_ns {
-    lw_ns period, part[LW_N_PERIOD_PARTS], copy_busy, comm_busy, exposed_comm;
-};
-
-static struct measured_ns round_measure(const struct lw_measure *m)
-{
-    struct measured_ns n = {.period = lw_ps_to_ns(m->end - m->start),
-                            .copy_busy = lw_ps_to_ns(m->copy_busy),
-                            .comm_busy = lw_ps_to_ns(m->comm_busy)};
-    lw_ps part[LW_N_PERIOD_PARTS], sum = 0;
-    lw_ns before = 0;
-
-    take_parts(m, part);
-    for (int i = 0; i < LW_N_PERIOD_PARTS; i++) {
-        sum += part[i];
-        n.part[i] = lw_ps_to_ns(sum) - before;
-        before += n.part[i];
-    }
-    for (int i = LW_PERIOD_TRANSFER; i < LW_PERIOD_IDLE; i++)
-        n.exposed_comm += n.part[i];
-    return n;
 }
 
 void lw_summary_text(const struct lw_summary *s, FILE *f)
 {
     const struct lw_measure *m = &s->ranks[s->worst];
-    lw_ps period = m->end - m->start;
-    char name[32];
+    lw_ps figure[LW_N_FIGURES];
 
+    lw_period_figures(m, figure);
     fprintf(f, "\n%srank %d, whose period is the longest, adds up to\n",
             s->n_steps > 1 ? "of the middle step, " : "", m->rank);
-    line(f, "compute", m->compute_busy, period);
-    line(f, "copies, exposed", m->exposed_copy, period);
-    line(f, "transfers, exposed", m->transfer, period);
-    for (int i = 0; i < LW_N_WAITS; i++) {
-        snprintf(name, sizeof name, "wait, %s", lw_wait_name((enum lw_wait)i));
-        if (m->wait[i] > 0)
-            line(f, name, m->wait[i], period);
-    }
-    line(f, "host and idle", m->idle, period);
-    line(f, "period", period, period);
+    for (int i = 0; i < LW_N_PERIOD_PARTS; i++)
+        if (figure[lw_period_parts[i]] > 0 || lw_period_parts[i] < LW_FIGURE_WAIT)
+            line(f, lw_period_parts[i], figure);
+    line(f, LW_FIGURE_PERIOD, figure);
     fprintf(f, "of it, busy at the same time\n");
-    line(f, "copies", m->copy_busy, period);
-    line(f, "communication", m->comm_busy, period);
+    line(f, LW_FIGURE_COPY_BUSY, figure);
+    line(f, LW_FIGURE_COMM_BUSY, figure);
+}
+
+/* CSV, or the array "ranks" into the object that is open in o. */
+static enum lw_status put_ranks(const struct lw_summary *s, bool memory, struct lw_jsonout *o,
+                                FILE *f, struct lw_err *err)
+{
+    struct lw_period_row *rows = lw_alloc((size_t)s->n_ranks * sizeof *rows);
+    struct lw_records r = {"ranks", lw_period_columns, LW_N_PERIOD_COLUMNS - !memory,
+                           rows, s->n_ranks, sizeof *rows};
+    enum lw_status status = LW_OK;
+
+    if (!rows && s->n_ranks > 0)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < s->n_ranks; i++)
+        rows[i] = lw_period_row_of(&s->ranks[i]);
+    if (o)
+        lw_records_json(o, &r);
+    else
+        status = lw_records_csv(&r, f, err);
+    lw_free(rows);
+    return status;
 }
 
 enum lw_status lw_summary_csv(const struct lw_summary *s, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {
-        "rank", "period_ns", "compute_busy_ns", "copy_busy_ns", "comm_busy_ns", "exposed_comm_ns",
-        "idle_ns", "exposed_copy_ns", "exposed_transfer_ns", "wait_tensor_ns", "wait_pipeline_ns",
-        "wait_data_ns", "wait_tied_ns", "wait_other_ns"};
-    enum { N_COLUMNS = sizeof titles / sizeof *titles };
-    struct lw_table *t = lw_table_new(N_COLUMNS, titles);
+    return put_ranks(s, false, NULL, f, err);
+}
 
-    for (int32_t i = 0; t && i < s->n_ranks; i++) {
-        const struct measured_ns n = round_measure(&s->ranks[i]);
-        const lw_ns v[] = {
-            n.period,       n.part[LW_PERIOD_COMPUTE], n.copy_busy,           n.comm_busy,
-            n.exposed_comm, n.part[LW_PERIOD_IDLE],    n.part[LW_PERIOD_COPY]};
-        lw_table_cell(t, "%d", s->ranks[i].rank);
-        for (size_t k = 0; k < sizeof v / sizeof *v; k++)
-            lw_table_cell(t, "%lld", (long long)v[k]);
-        for (int k = LW_PERIOD_TRANSFER; k < LW_PERIOD_IDLE; k++)
-            lw_table_cell(t, "%lld", (long long)n.part[k]);
-    }
-    enum lw_status status = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return status;
+enum lw_status lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory,
+                                     struct lw_err *err)
+{
+    return put_ranks(s, memory, o, NULL, err);
 }
 
 void lw_summary_json_steps(struct lw_jsonout *o, const struct lw_summary *s)
@@ -112,21 +78,9 @@ void lw_summary_json_steps(struct lw_jsonout *o, const struct lw_summary *s)
 
 void lw_summary_json_measure(struct lw_jsonout *o, const struct lw_measure *m)
 {
-    struct measured_ns n = round_measure(m);
-    char key[32];
+    struct lw_period_row row = lw_period_row_of(m);
 
-    lw_jsonout_int(o, "period_ns", n.period);
-    lw_jsonout_int(o, "compute_busy_ns", n.part[LW_PERIOD_COMPUTE]);
-    lw_jsonout_int(o, "copy_busy_ns", n.copy_busy);
-    lw_jsonout_int(o, "comm_busy_ns", n.comm_busy);
-    lw_jsonout_int(o, "exposed_copy_ns", n.part[LW_PERIOD_COPY]);
-    lw_jsonout_int(o, "exposed_comm_ns", n.exposed_comm);
-    lw_jsonout_int(o, "exposed_transfer_ns", n.part[LW_PERIOD_TRANSFER]);
-    for (int i = 0; i < LW_N_WAITS; i++) {
-        snprintf(key, sizeof key, "wait_%s_ns", lw_wait_name((enum lw_wait)i));
-        lw_jsonout_int(o, key, n.part[LW_PERIOD_WAIT + i]);
-    }
-    lw_jsonout_int(o, "idle_ns", n.part[LW_PERIOD_IDLE]);
+    lw_record_json(o, lw_period_columns + LW_PERIOD_FIRST_COLUMN, LW_N_FIGURES, &row);
 }
 
 void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s)
@@ -184,19 +138,4 @@ void lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *pl
                                   lw_format_bytes(bytes, m->bytes[i]));
     }
     lw_put_paragraph(f, before, text);
-}
-
-void lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory)
-{
-    lw_jsonout_array(o, "ranks");
-    for (int32_t i = 0; i < s->n_ranks; i++) {
-        const struct lw_measure *m = &s->ranks[i];
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "rank", m->rank);
-        lw_summary_json_measure(o, m);
-        if (memory)
-            lw_jsonout_known(o, "peak_memory_bytes", m->peak_memory_bytes);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
 }

@@ -27,6 +27,7 @@ void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s);
 void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,
                             const struct lw_plan *plan);
 void lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *plan, FILE *f);
-void lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory);
+enum lw_status lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory,
+                                     struct lw_err *err);
 
 #endif

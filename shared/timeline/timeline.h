@@ -56,8 +56,6 @@ enum lw_wait {
     LW_N_WAITS,
 };
 
-const char *lw_wait_name(enum lw_wait w); /* "pipeline" */
-
 /* Measures of one rank in one step, over its period: from the end of its last op of the step before
  * (the start of the run, in the first step) to the end of its last op of this one. At every moment
  * one of these holds, in this order: it computes, copies, data moves (transfer), it waits for

@@ -40,17 +40,12 @@ struct lw_sim_options {
 };
 
 /* A term of the model that is off unless the cluster gives it a figure. */
-enum lw_sim_term_state {
-    LW_SIM_TERM_ON,
-    LW_SIM_TERM_UNUSED, /* given, but this run does not use it: `why` says the reason */
-};
-
 struct lw_sim_term {
     const char *name;   /* as the cluster file spells it */
     double value;
     const char *source; /* of the figure */
-    enum lw_sim_term_state state;
-    const char *why;    /* "" when on */
+    bool on;            /* false: given, but this run does not use it */
+    const char *why;    /* it is not used; "" when on */
 };
 
 enum { LW_SIM_MAX_TERMS = 16, LW_SIM_MAX_TIMED = 24 };

@@ -66,7 +66,7 @@ static void term(struct lw_sim_stats *s, const char *name, double value, const c
 {
     if (s->n_terms < LW_SIM_MAX_TERMS)
         s->terms[s->n_terms++] = (struct lw_sim_term){
-            name, value, source, *why ? LW_SIM_TERM_UNUSED : LW_SIM_TERM_ON, why};
+            name, value, source, !*why, why};
 }
 
 static void figure(struct lw_sim_stats *s, const char *name, struct lw_figure f, const char *why)

@@ -4,11 +4,13 @@
  * had. */
 #include "sim/predict/sim_print.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "shared/base/checked.h"
 #include "shared/base/arena.h"
 #include "shared/json/jsonout.h"
+#include "shared/text/record.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
 #include "shared/text/table.h"
@@ -71,6 +73,11 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
     return LW_OK;
 }
 
+static const char *dtype_word(int t)
+{
+    return lw_dtype_name((enum lw_dtype)t);
+}
+
 /* --- text --- */
 
 enum { SHOWN = 10 }; /* buckets of a summary */
@@ -88,35 +95,58 @@ static int64_t longer_ones(const struct bucket_list *l, int64_t i)
     return n;
 }
 
+#define AT(field) offsetof(struct bucket_times, field)
+static const struct lw_column bucket_columns[] = {
+    {"bucket", "bucket", LW_COLUMN_INT32, AT(bucket), 0, NULL, NULL},
+    {"op", "op", LW_COLUMN_WORD, AT(kind), 0, lw_op_word, NULL},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, NULL},
+    {"ready_ns", ">ready", LW_COLUMN_PS, AT(ready), 0, NULL, NULL},
+    {"launch_ns", ">launch", LW_COLUMN_PS, AT(launch), 0, NULL, NULL},
+    {"start_ns", ">start", LW_COLUMN_PS, AT(start), 0, NULL, NULL},
+    {"all_in_ns", ">moves", LW_COLUMN_PS, AT(all_in), 0, NULL, NULL},
+    {"end_ns", ">end", LW_COLUMN_PS, AT(end), 0, NULL, NULL},
+};
+#undef AT
+#define AT(field) offsetof(struct lw_sim_term, field)
+static const struct lw_column term_columns[] = {
+    {"term", NULL, LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
+    {"value", NULL, LW_COLUMN_DOUBLE, AT(value), 0, NULL, NULL},
+    {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
+    {"on", NULL, LW_COLUMN_FLAG, AT(on), 0, NULL, NULL},
+    {"why_not", NULL, LW_COLUMN_TEXT, AT(why), 0, NULL, NULL},
+};
+#undef AT
+#define AT(field) offsetof(struct lw_sim_timed, field)
+static const struct lw_column timed_columns[] = {
+    {"op", NULL, LW_COLUMN_WORD, AT(kind), 0, lw_op_word, NULL},
+    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, dtype_word, NULL},
+    {"by", NULL, LW_COLUMN_STRING, AT(by), 0, NULL, NULL},
+    {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
+    {"n_ops", NULL, LW_COLUMN_INT, AT(n_ops), 0, NULL, NULL},
+};
+#undef AT
+#define RECORDS(key, columns, rows, n) \
+    &(struct lw_records) \
+    { \
+        key, columns, (int)(sizeof columns / sizeof *columns), rows, n, sizeof *(rows) \
+    }
+
 static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *f,
                                    struct lw_err *err)
 {
-    static const char *const titles[] = {"bucket", "op",     ">size",    ">ready", ">launch",
-                                         ">start", ">moves", ">end"};
-    struct lw_table *t;
-    char buf[32];
+    struct bucket_times longest[SHOWN];
+    bool whole = all || l->n <= SHOWN;
+    int64_t n = 0;
 
     if (l->n == 0)
         return LW_OK;
-    if (!(t = lw_table_new(8, titles)))
-        return lw_fail_nomem(err);
-    for (int64_t i = 0; i < l->n; i++) {
-        const struct bucket_times *b = &l->v[i];
-        if (!all && l->n > SHOWN && longer_ones(l, i) >= SHOWN)
-            continue;
-        lw_table_cell(t, "%d", b->bucket);
-        lw_table_cell(t, "%s", lw_op_name(b->kind));
-        lw_table_cell(t, "%s", lw_format_bytes(buf, b->bytes));
-        lw_table_ps(t, b->ready);
-        lw_table_ps(t, b->launch);
-        lw_table_ps(t, b->start);
-        lw_table_ps(t, b->all_in);
-        lw_table_ps(t, b->end);
-    }
+    for (int64_t i = 0; !whole && i < l->n; i++)
+        if (longer_ones(l, i) < SHOWN)
+            longest[n++] = l->v[i];
     fprintf(f, "\nbuckets, from the start of the step (last rank; moves: all members are in)\n");
-    enum lw_status status = lw_table_print(t, f, 2, err);
-    lw_table_free(t);
-    if (!all && l->n > SHOWN)
+    enum lw_status status = lw_records_text(
+        RECORDS(NULL, bucket_columns, whole ? l->v : longest, whole ? l->n : n), f, 2, err);
+    if (!whole)
         fprintf(f, "  the %d that take longest of %lld; --all prints every one\n", SHOWN,
                 (long long)l->n);
     return status;
@@ -137,7 +167,7 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
     for (int32_t i = 0; i < s->n_terms; i++) {
         const struct lw_sim_term *x = &s->terms[i];
         lw_printf_paragraph(f, "interference: %s = %g (%s)%s%s", x->name, x->value, x->source,
-                            x->state == LW_SIM_TERM_ON ? "" : ", not used: ", x->why);
+                            x->on ? "" : ", not used: ", x->why);
     }
     if (!r->cluster->calibrated)
         fprintf(f, "cluster '%s' is not calibrated: its figures are not measured on the machine\n",
@@ -358,57 +388,6 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
 
 /* --- JSON --- */
 
-static void json_buckets(struct lw_jsonout *o, const struct bucket_list *l)
-{
-    lw_jsonout_array(o, "buckets");
-    for (int64_t i = 0; i < l->n; i++) {
-        const struct bucket_times *b = &l->v[i];
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "bucket", b->bucket);
-        lw_jsonout_string(o, "op", lw_op_name(b->kind));
-        lw_jsonout_int(o, "bytes", b->bytes);
-        lw_jsonout_ns(o, "ready_ns", b->ready);
-        lw_jsonout_ns(o, "launch_ns", b->launch);
-        lw_jsonout_ns(o, "start_ns", b->start);
-        lw_jsonout_ns(o, "all_in_ns", b->all_in);
-        lw_jsonout_ns(o, "end_ns", b->end);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-}
-
-static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
-{
-    lw_jsonout_array(o, "interference");
-    for (int32_t i = 0; i < s->n_terms; i++) {
-        const struct lw_sim_term *x = &s->terms[i];
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "term", x->name);
-        lw_jsonout_double(o, "value", x->value);
-        lw_jsonout_string(o, "source", x->source);
-        lw_jsonout_bool(o, "on", x->state == LW_SIM_TERM_ON);
-        lw_jsonout_string(o, "why_not", x->state == LW_SIM_TERM_ON ? NULL : x->why);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-}
-
-static void json_timed(struct lw_jsonout *o, const struct lw_sim_stats *s)
-{
-    lw_jsonout_array(o, "timed_by_cluster");
-    for (int32_t i = 0; i < s->n_timed; i++) {
-        const struct lw_sim_timed *x = &s->timed[i];
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "op", lw_op_name(x->kind));
-        lw_jsonout_string(o, "dtype", lw_dtype_name(x->dtype));
-        lw_jsonout_string(o, "by", x->by);
-        lw_jsonout_string(o, "source", x->source);
-        lw_jsonout_int(o, "n_ops", x->n_ops);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-}
-
 static void json_like(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
     if (r->n_like <= 0) {
@@ -537,7 +516,8 @@ static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_ns(o, "step_max_ns", r->samples->most);
 }
 
-static void print_json(const struct lw_sim_report *r, const struct bucket_list *l, FILE *f)
+static enum lw_status print_json(const struct lw_sim_report *r, const struct bucket_list *l,
+                                 FILE *f, struct lw_err *err)
 {
     struct lw_jsonout o = {.file = f};
     const struct lw_summary *s = r->summary;
@@ -558,10 +538,11 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     lw_throughput_json(&o, &t);
     lw_summary_json_memory(&o, s, r->plan);
     json_device_memory(&o, r);
-    lw_summary_json_ranks(&o, s, true);
-    json_buckets(&o, l);
-    json_timed(&o, r->stats);
-    json_terms(&o, r->stats);
+    LW_TRY(lw_summary_json_ranks(&o, s, true, err));
+    lw_records_json(&o, RECORDS("buckets", bucket_columns, l->v, l->n));
+    lw_records_json(&o, RECORDS("timed_by_cluster", timed_columns, r->stats->timed,
+                                r->stats->n_timed));
+    lw_records_json(&o, RECORDS("interference", term_columns, r->stats->terms, r->stats->n_terms));
     json_error(&o, r);
     if (r->replayed)
         json_replay(&o, r);
@@ -576,6 +557,7 @@ static void print_json(const struct lw_sim_report *r, const struct bucket_list *
     lw_jsonout_fixed(&o, "wall_s", r->wall_s, 6);
     lw_jsonout_known(&o, "run", r->run);
     lw_jsonout_end(&o);
+    return LW_OK;
 }
 
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,
@@ -585,7 +567,7 @@ enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format
     enum lw_status status = collect(r, &l, err);
 
     if (status == LW_OK && format == LW_FORMAT_JSON)
-        print_json(r, &l, f);
+        status = print_json(r, &l, f, err);
     else if (status == LW_OK)
         status = format == LW_FORMAT_CSV ? lw_summary_csv(r->summary, f, err)
                                          : print_text(r, &l, f, err);

@@ -62,10 +62,10 @@ static void times_of_buckets_and_step_are_those_of_the_runs(void **state)
     assert_both(c.step, 432, 512);
     assert_float_equal(lw_both_error_pct(c.step), -15.625, 1e-9); /* -80 / 512 */
     /* 320 of compute on both sides; the rest of the step is exposed: 412 - 300 and 492 - 300 */
-    assert_both(c.part[LW_PART_COMPUTE], 320, 320);
-    assert_both(c.exposed_comm, 112, 192);
-    assert_both(c.part[LW_PART_IDLE], 0, 0);
-    assert_both(c.part[LW_PART_SKEW], 0, 0);
+    assert_both(c.figure[LW_FIGURE_COMPUTE], 320, 320);
+    assert_both(c.figure[LW_FIGURE_EXPOSED_COMM], 112, 192);
+    assert_both(c.figure[LW_FIGURE_IDLE], 0, 0);
+    assert_both(c.skew, 0, 0);
     assert_int_equal(c.n_buckets, 2);
     assert_both(c.buckets[0].ready, 200, 200);
     assert_both(c.buckets[0].launch, 201, 201);
@@ -112,8 +112,8 @@ static void parts_add_up_to_the_difference_of_the_step(void **state)
     runs_store(&one_bucket);
     compare("1", "2", &c);
     for (int i = 0; i < LW_N_PARTS; i++) {
-        p += c.part[i].predicted;
-        m += c.part[i].measured;
+        p += lw_comparison_part(&c, i).predicted;
+        m += lw_comparison_part(&c, i).measured;
     }
     assert_int_equal(p, c.step.predicted);
     assert_int_equal(m, c.step.measured);

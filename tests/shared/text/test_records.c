@@ -1,4 +1,5 @@
 /* One printer for text, JSON and CSV: shared/text/record.h. */
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -49,7 +50,7 @@ static const struct row rows[] = {
 static const struct lw_records all = {"rows", columns, sizeof columns / sizeof *columns, rows, 2,
                                       sizeof *rows};
 
-static char *printed(enum lw_format format)
+static char *printed(const struct lw_records *r, enum lw_format format)
 {
     char *text = NULL;
     size_t size;
@@ -57,14 +58,14 @@ static char *printed(enum lw_format format)
     struct lw_err err = {0};
 
     assert_non_null(f);
-    assert_int_equal(lw_records_print(&all, format, f, &err), LW_OK);
+    assert_int_equal(lw_records_print(r, format, f, &err), LW_OK);
     fclose(f);
     return text;
 }
 
 static void expect(enum lw_format format, const char *expected)
 {
-    char *text = printed(format);
+    char *text = printed(&all, format);
 
     assert_string_equal(text, expected);
     free(text);
@@ -98,6 +99,49 @@ static void csv_has_the_columns_of_json(void **state)
                           "8,,,0,no,,,tree\n");
 }
 
+struct judged {
+    const char *label;
+    lw_ps time, change;
+    double pct, value;
+};
+
+#define OF(field) offsetof(struct judged, field)
+static const struct lw_column judged_columns[] = {
+    {"label", "", LW_COLUMN_STRING, OF(label), 0, NULL, NULL},
+    {"time_ns", ">ms", LW_COLUMN_MS, OF(time), 0, NULL, "-"},
+    {"change_ns", ">change ms", LW_COLUMN_CHANGE_MS, OF(change), 0, NULL, NULL},
+    {"change_pct", ">%", LW_COLUMN_CHANGE_PCT, OF(pct), 0, NULL, "-"},
+    {"value", ">value", LW_COLUMN_DOUBLE, OF(value), 0, NULL, "-"},
+};
+
+/* -1 ps is an unknown time and a known change; an empty label is a text, none is null. */
+static void changes_carry_their_sign_and_may_be_negative(void **state)
+{
+    static const struct judged rows[] = {{"", 1500000000, -1, -2.25, 0.1},
+                                         {NULL, -1, 2500000, NAN, NAN}};
+    const struct lw_records r = {"rows", judged_columns, 5, rows, 2, sizeof *rows};
+    static const char *const expected[] = {
+        [LW_FORMAT_TEXT] = "     ms  change ms     %  value\n"
+                           "  -----  ---------  ----  -----\n"
+                           "  1.500     -0.000  -2.2    0.1\n"
+                           "      -     +0.003     -      -\n",
+        [LW_FORMAT_JSON] = "{\n  \"rows\": [\n"
+                           "    {\"label\": \"\", \"time_ns\": 1500000, \"change_ns\": 0, "
+                           "\"change_pct\": -2.250, \"value\": 0.1},\n"
+                           "    {\"label\": null, \"time_ns\": null, \"change_ns\": 2500, "
+                           "\"change_pct\": null, \"value\": null}\n  ]\n}\n",
+        [LW_FORMAT_CSV] = "label,time_ns,change_ns,change_pct,value\n"
+                          ",1500000,0,-2.250,0.1\n,,2500,,\n",
+    };
+
+    (void)state;
+    for (int f = LW_FORMAT_TEXT; f <= LW_FORMAT_CSV; f++) {
+        char *text = printed(&r, (enum lw_format)f);
+        assert_string_equal(text, expected[f]);
+        free(text);
+    }
+}
+
 static void a_failing_allocation_is_reported(void **state)
 {
     struct lw_err err = {0};
@@ -124,6 +168,7 @@ int main(void)
         cmocka_unit_test(text_shows_units_and_cuts_long_texts),
         cmocka_unit_test(json_has_exact_numbers_and_null_for_what_lacks),
         cmocka_unit_test(csv_has_the_columns_of_json),
+        cmocka_unit_test(changes_carry_their_sign_and_may_be_negative),
         cmocka_unit_test(a_failing_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

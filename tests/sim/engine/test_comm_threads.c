@@ -61,7 +61,7 @@ static void a_collective_wants_its_cpu_time_of_the_core(void **unused)
         run(&w);
         expect(&w, k, 0, ends[i][0] * us);
         expect(&w, a, 0, ends[i][1] * us);
-        assert_int_equal(term_of(&w, "cpu_ns")->state, LW_SIM_TERM_ON);
+        assert_true(term_of(&w, "cpu_ns")->on);
         free_world(&w);
     }
 }
@@ -80,7 +80,7 @@ static void cpu_times_are_off_unless_communication_is_on_the_core(void **unused)
     run(&w);
     expect(&w, k, 0, 120 * us);
     expect(&w, a, 0, 100 * us);
-    assert_int_equal(term_of(&w, "cpu_ns")->state, LW_SIM_TERM_UNUSED);
+    assert_false(term_of(&w, "cpu_ns")->on);
     free_world(&w);
 }
 
@@ -107,7 +107,7 @@ static void two_workers_share_the_link_and_the_third_collective_waits(void **unu
     expect(&w, a[1], 0, 200 * us);
     expect(&w, a[2], 200 * us, 300 * us);
     expect(&w, k, 0, 320 * us);
-    assert_int_equal(term_of(&w, "comm_workers")->state, LW_SIM_TERM_ON);
+    assert_true(term_of(&w, "comm_workers")->on);
     free_world(&w);
 }
 

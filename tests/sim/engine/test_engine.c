@@ -114,7 +114,7 @@ static void an_op_is_retimed_when_a_collective_starts_beside_it(void **unused)
         assert_int_equal(w.s.n_stale, 4); /* two re-timings of compute on each of two ranks */
         assert_int_equal(w.s.n_terms, 1 + both);
         assert_string_equal(w.s.terms[0].name, "compute_rate_under_comm");
-        assert_int_equal(w.s.terms[0].state, LW_SIM_TERM_ON);
+        assert_true(w.s.terms[0].on);
         free_world(&w);
     }
 }
@@ -561,7 +561,7 @@ static void noise_is_drawn_by_seed_and_said(void **unused)
     w.c.noise.compute_sigma = given(0.05);
     assert_int_equal(run_end(&w.plan, &w.c, o), quiet); /* given, but no seed */
     assert_int_equal(lw_sim_run(&w.plan, &w.c, &o, NULL, &w.s, NULL), LW_OK);
-    assert_int_equal(w.s.terms[0].state, LW_SIM_TERM_UNUSED);
+    assert_false(w.s.terms[0].on);
     o.noise = true;
     o.seed = 1;
     lw_ps one = run_end(&w.plan, &w.c, o);

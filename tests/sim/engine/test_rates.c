@@ -63,7 +63,7 @@ static void memory_is_shared_max_min_fairly(void **unused)
         /* 5/9 is no whole part of 1e9: up to a picosecond in 1e9 */
         assert_in_range(end_of(&w, 0, ar), cases[i].collective * us, cases[i].collective * us + 1);
         assert_in_range(end_of(&w, 1, k), cases[i].kernel * us, cases[i].kernel * us + 1);
-        assert_int_equal(term_of(&w, "memory_bytes_per_comm_byte")->state, LW_SIM_TERM_ON);
+        assert_true(term_of(&w, "memory_bytes_per_comm_byte")->on);
         assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end); /* folded too */
         free_world(&w);
     }
@@ -132,7 +132,7 @@ static void a_collective_holds_the_sms_of_its_channels(void **unused)
         assert_int_equal(end_of(&w, 7, ar), 70 * us);
         assert_in_range(end_of(&w, 0, k), cases[i].kernel, cases[i].kernel + 1);
         const struct lw_sim_term *term = term_of(&w, "sms_per_channel");
-        assert_int_equal(term->state == LW_SIM_TERM_ON, cases[i].nccl);
+        assert_int_equal(term->on, cases[i].nccl);
         assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end);
         free_world(&w);
     }
@@ -592,7 +592,7 @@ static void communication_varies_by_seed(void **unused)
     w.c.noise.comm_sigma = given(0.1);
     run_world(&w, o);
     assert_int_equal(end_of(&w, 0, last), 400 * 100 * us);
-    assert_int_equal(term_of(&w, "comm_sigma")->state, LW_SIM_TERM_UNUSED);
+    assert_false(term_of(&w, "comm_sigma")->on);
     o.noise = true;
     o.seed = 1;
     lw_ps one = run_end(&w.plan, &w.c, o);

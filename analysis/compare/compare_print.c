@@ -1,0 +1,471 @@
+/* A comparison as text, CSV and JSON (docs/formats/compare.md), from one table of columns. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "analysis/compare/compare_show.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/record.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
+
+/* Predicted minus measured, or B minus A. */
+static lw_ps difference(const struct lw_comparison *c, struct lw_both v)
+{
+    return c->of_one_kind ? v.measured - v.predicted : v.predicted - v.measured;
+}
+
+/* A quantity of both sides. */
+struct line {
+    const char *what;
+    struct lw_both v;
+    lw_ps difference;
+    double pct;
+};
+
+#define AT(field) offsetof(struct line, field)
+/* The keys and titles say what the sides are. */
+#define COLUMNS(p, m, PCT_KEY, P, M, DIFFERENCE, PCT) \
+    { \
+        {"what", "", LW_COLUMN_TEXT, AT(what), 0, NULL, NULL}, \
+        {p "_ns", ">" P " ms", LW_COLUMN_MS, AT(v.predicted), 0, NULL, "-"}, \
+        {m "_ns", ">" M " ms", LW_COLUMN_MS, AT(v.measured), 0, NULL, "-"}, \
+        {"difference_ns", ">" DIFFERENCE " ms", LW_COLUMN_CHANGE_MS, AT(difference), 0, NULL, \
+         NULL}, \
+        {PCT_KEY, ">" PCT " %", LW_COLUMN_CHANGE_PCT, AT(pct), 0, NULL, "-"}, \
+    }
+enum { N_SHORT = 4, PCT_COLUMN = 4, N_COLUMNS = 5 };
+static const struct lw_column of_prediction[] = COLUMNS(
+    "predicted", "measured", "error_pct", "predicted", "measured", "difference", "error");
+static const struct lw_column of_one_kind[] = COLUMNS("a", "b", "change_pct", "A", "B", "B - A",
+                                                      "change");
+#undef AT
+
+static const struct lw_column *columns_of(const struct lw_comparison *c)
+{
+    return c->of_one_kind ? of_one_kind : of_prediction;
+}
+
+static struct line line_of(const struct lw_comparison *c, const char *what, struct lw_both v)
+{
+    return (struct line){what, v, difference(c, v), lw_comparison_pct(c, v)};
+}
+
+static struct lw_records records_of(const struct lw_comparison *c, const char *key,
+                                    const struct line *lines, int n, int n_columns)
+{
+    return (struct lw_records){key, columns_of(c), n_columns, lines, n, sizeof *lines};
+}
+
+/* lines[] has room for as many ops as a comparison lists (LW_OPS_SHOWN). */
+static int op_lines(const struct lw_comparison *c, struct line *lines)
+{
+    for (int32_t i = 0; i < c->n_ops; i++)
+        lines[i] = line_of(c, c->ops[i].name, c->ops[i].time);
+    return c->n_ops;
+}
+
+/* --- CSV: one row a number -------------------------------------------------------------------- */
+
+static void number_cell(struct lw_table *t, int64_t v, bool known)
+{
+    if (known)
+        lw_table_cell(t, "%lld", (long long)v);
+    else
+        lw_table_cell(t, "%s", "");
+}
+
+static void csv_row(const struct lw_comparison *c, struct lw_table *t, const char *of,
+                    int32_t bucket, const char *what, struct lw_both v, bool is_bytes)
+{
+    bool p = v.predicted != -1, m = v.measured != -1;
+    struct lw_both shown = is_bytes ? v : (struct lw_both){lw_ps_to_ns(v.predicted),
+                                                          lw_ps_to_ns(v.measured)};
+    double e = p && m ? lw_comparison_pct(c, v) : (double)NAN;
+
+    lw_table_cell(t, "%s", of);
+    number_cell(t, bucket, bucket >= 0);
+    lw_table_cell(t, "%s", what);
+    lw_table_cell(t, "%s", is_bytes ? "bytes" : "ns");
+    number_cell(t, shown.predicted, p);
+    number_cell(t, shown.measured, m);
+    number_cell(t, difference(c, shown), p && m);
+    lw_table_cell(t, isnan(e) ? "" : "%.3f", e);
+}
+
+enum { N_BUCKET_TIMES = 4 };
+static const char *const bucket_times[N_BUCKET_TIMES] = {"ready", "launch", "start", "finish"};
+
+static struct lw_both bucket_time(const struct lw_bucket_line *b, int k)
+{
+    const struct lw_both times[N_BUCKET_TIMES] = {b->ready, b->launch, b->start, b->finish};
+
+    return times[k];
+}
+
+enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {"of", "bucket", "what", "unit", "predicted", "measured",
+                                         "difference", "error %"};
+    static const char *const one_kind[] = {"of", "bucket", "what", "unit", "A", "B", "B - A",
+                                           "change %"};
+    struct lw_table *t = lw_table_new(8, c->of_one_kind ? one_kind : titles);
+
+    csv_row(c, t, "step", -1, "step", c->step, false);
+    for (int i = 0; i < LW_N_PARTS; i++)
+        csv_row(c, t, "part", -1, lw_part_name(i), lw_comparison_part(c, i), false);
+    for (int k = LW_FIGURE_COMPUTE; k <= LW_FIGURE_COMM_BUSY; k++)
+        csv_row(c, t, "busy", -1, lw_period_figure_title(k), c->figure[k], false);
+    for (int32_t i = 0; i < c->n_buckets; i++) {
+        const struct lw_bucket_line *b = &c->buckets[i];
+        csv_row(c, t, "bucket", b->bucket, "size", b->bytes, true);
+        for (int k = 0; k < N_BUCKET_TIMES; k++)
+            csv_row(c, t, "bucket", b->bucket, bucket_times[k], bucket_time(b, k), false);
+    }
+    for (int32_t i = 0; i < c->n_ops; i++)
+        csv_row(c, t, "op", -1, c->ops[i].name, c->ops[i].time, false);
+    enum lw_status st = lw_table_print_csv(t, f, err);
+    lw_table_free(t);
+    return st;
+}
+
+/* --- text ------------------------------------------------------------------------------------- */
+
+static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    struct line lines[LW_N_PARTS + 2] = {line_of(c, "step", c->step)};
+    char names[LW_N_PARTS][64];
+    int n = 1;
+
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        struct lw_both v = lw_comparison_part(c, i);
+        if (v.predicted == 0 && v.measured == 0)
+            continue;
+        snprintf(names[i], sizeof names[i], "  %s", lw_part_name(i));
+        lines[n++] = line_of(c, names[i], v);
+    }
+    lines[n++] = line_of(c, "communication busy", c->figure[LW_FIGURE_COMM_BUSY]);
+    struct lw_records r = records_of(c, NULL, lines, n, N_COLUMNS);
+    return lw_records_text(&r, f, 0, err);
+}
+
+/* Milliseconds; an unknown time is negative. */
+static void ms_cell(struct lw_table *t, lw_ps v)
+{
+    lw_table_cell(t, v < 0 ? "-" : "%.3f", (double)v / (double)LW_PS_PER_MS);
+}
+
+/* Launches are left to JSON and CSV: the table fits 100 columns. */
+static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    static const char *const titles[] = {">bucket", "op", ">size", ">ready p", ">m", ">start p",
+                                         ">m", ">finish p", ">m", ">error %"};
+    static const char *const one_kind[] = {">bucket", "op", ">size", ">ready A", ">B", ">start A",
+                                           ">B", ">finish A", ">B", ">change %"};
+    struct lw_table *t = lw_table_new(10, c->of_one_kind ? one_kind : titles);
+    char size[32];
+
+    fprintf(f, "\nbuckets: ms from the start of the step to the last rank's event%s\n",
+            c->of_one_kind ? "" : ", p predicted, m measured");
+    for (int32_t i = 0; i < c->n_buckets; i++) {
+        const struct lw_bucket_line *b = &c->buckets[i];
+        const struct lw_both times[] = {b->ready, b->start, b->finish};
+        double pct = lw_comparison_pct(c, b->finish);
+        lw_table_cell(t, "%d", b->bucket);
+        lw_table_cell(t, "%s", b->kind);
+        lw_table_cell(t, "%s", lw_format_bytes(size, b->bytes.predicted));
+        for (int k = 0; k < 3; k++) {
+            ms_cell(t, times[k].predicted);
+            ms_cell(t, times[k].measured);
+        }
+        lw_table_cell(t, isnan(pct) ? "-" : "%+.1f", pct);
+    }
+    return lw_table_end(t, f, 0, err);
+}
+
+/* One sentence: which part of the step holds most of the difference. */
+static void put_verdict(const struct lw_comparison *c, FILE *f)
+{
+    lw_ps whole = difference(c, c->step), best = 0;
+    int part = 0;
+    char a[32], b[32];
+
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        lw_ps d = difference(c, lw_comparison_part(c, i));
+        if ((d < 0 ? -d : d) > (best < 0 ? -best : best)) {
+            best = d;
+            part = i;
+        }
+    }
+    lw_format_ps(a, whole < 0 ? -whole : whole);
+    lw_format_ps(b, best < 0 ? -best : best);
+    if (whole == 0 && best == 0)
+        fprintf(f, "\nthe steps are equal, part by part\n");
+    else if (whole == 0)
+        fprintf(f, "\nthe steps are equally long; the largest difference is in %s: %s\n",
+                lw_part_name(part), b);
+    else if (c->of_one_kind)
+        fprintf(f, "\nB is %s %s than A; the largest part of it is %s, %s %s\n", a,
+                whole < 0 ? "shorter" : "longer", lw_part_name(part), b,
+                best < 0 ? "shorter" : "longer");
+    else
+        fprintf(f, "\nthe prediction is %s too %s; the largest part of it is %s, predicted %s too "
+                   "%s\n", a, whole < 0 ? "short" : "long", lw_part_name(part), b,
+                best < 0 ? "short" : "long");
+}
+
+static void put_side(const struct lw_comparison *c, int side, FILE *f)
+{
+    const struct lw_run *r = side ? &c->measured : &c->predicted;
+
+    lw_printf_paragraph(f, "%c = run %lld (%s%s%s), plan %.8s%s%s", 'A' + side, (long long)r->id,
+            lw_run_kind_name(r->kind), r->backend[0] ? " " : "", r->backend, r->plan_hash,
+            c->label[side][0] ? ": " : "", c->label[side]);
+}
+
+/* A shorter step is no gain where it trains fewer samples. */
+static void put_samples(const struct lw_comparison *c, FILE *f)
+{
+    int64_t a = c->predicted.samples, b = c->measured.samples;
+
+    if (!c->of_one_kind || a <= 0 || b <= 0 || a == b)
+        return;
+    if (c->step.predicted <= 0 || c->step.measured < 0)
+        return;
+    double of_a = (double)c->step.predicted * 1e-9 / (double)a;
+    double of_b = (double)c->step.measured * 1e-9 / (double)b;
+    fprintf(f, "A step trains %lld samples in A and %lld in B: a sample takes %.3f ms and %.3f ms "
+            "(%+.1f %%)\n\n", (long long)a, (long long)b, of_a, of_b, 100 * (of_b - of_a) / of_a);
+}
+
+static void put_heading(const struct lw_comparison *c, FILE *f)
+{
+    const struct lw_run *p = &c->predicted, *m = &c->measured;
+
+    if (c->of_one_kind) {
+        put_side(c, 0, f);
+        put_side(c, 1, f);
+        fprintf(f, "\n");
+        return;
+    }
+    fprintf(f, "run %lld (%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s\n", (long long)p->id,
+           lw_run_kind_name(p->kind), (long long)m->id, lw_run_kind_name(m->kind),
+           m->backend[0] ? " " : "", m->backend, m->honesty[0] ? ", " : "", m->honesty,
+           p->plan_hash, p->plan == m->plan ? "" : " against ",
+           p->plan == m->plan ? "" : m->plan_hash);
+    fprintf(f, "  run %lld: %s\n  run %lld: %s\n\n", (long long)p->id, p->name, (long long)m->id,
+            m->name);
+}
+
+enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    struct line ops[LW_OPS_SHOWN];
+    struct lw_records r = records_of(c, NULL, ops, op_lines(c, ops), N_SHORT);
+
+    put_heading(c, f);
+    if (c->note[0])
+        fprintf(f, "note: %s\n\n", c->note);
+    put_samples(c, f);
+    fprintf(f, "parts of the period of rank %d", c->rank[0]);
+    if (c->rank[0] != c->rank[1])
+        fprintf(f, " against rank %d", c->rank[1]);
+    fprintf(f, "\n");
+    LW_TRY(put_totals(c, f, err));
+    put_verdict(c, f);
+    if (c->n_buckets > 0)
+        LW_TRY(put_buckets(c, f, err));
+    if (c->n_ops == 0)
+        return LW_OK;
+    fprintf(f, "\nops that differ most (each alone; they overlap and do not add up)\n");
+    return lw_records_text(&r, f, 0, err);
+}
+
+static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw_run *m)
+{
+    char cap[32];
+
+    lw_table_cell(t, "%lld, %lld", (long long)p->id, (long long)m->id);
+    lw_table_cell(t, "%s", m->bucket_cap_bytes < 0 ? "default"
+                               : lw_format_bytes(cap, m->bucket_cap_bytes));
+    lw_table_cell(t, "%d", m->n_buckets);
+    ms_cell(t, p->step);
+    ms_cell(t, m->step);
+    lw_table_cell(t, "%+.1f", lw_both_error_pct((struct lw_both){p->step, m->step}));
+    ms_cell(t, p->exposed_comm);
+    ms_cell(t, m->exposed_comm);
+    lw_table_cell(t, "%s%s%s", m->backend, m->honesty[0] ? ", " : "", m->honesty);
+}
+
+enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FILE *f,
+                             struct lw_err *err)
+{
+    static const char *const titles[] = {"runs", ">bucket cap", ">buckets", ">predicted step ms",
+        ">measured step ms", ">error %", ">predicted exposed ms", ">measured exposed ms",
+        "measured on"};
+    struct lw_table *t = lw_table_new(9, titles);
+
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_run *p = lw_run_is_measured(&runs[i])
+                                     ? lw_prediction_of(runs, n, &runs[i]) : NULL;
+        if (p)
+            pair_row(t, p, &runs[i]);
+    }
+    enum lw_status st = csv ? lw_table_print_csv(t, f, err) : lw_table_print(t, f, 0, err);
+    lw_table_free(t);
+    for (int32_t i = 0; st == LW_OK && !csv && i < n; i++)
+        if (lw_run_is_measured(&runs[i]) && !lw_prediction_of(runs, n, &runs[i]))
+            fprintf(f, "run %lld has no prediction: store one of its plan with lapwing sim\n",
+                    (long long)runs[i].id);
+    return st;
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+/* Both sides and how far they are apart in percent. */
+static void json_both(struct lw_jsonout *o, const struct lw_column *columns, const char *key,
+                      struct lw_both v, double pct)
+{
+    struct line line = {.v = v, .pct = pct};
+
+    lw_jsonout_line_object(o, key);
+    lw_record_json(o, columns + 1, 2, &line);
+    lw_record_json(o, columns + PCT_COLUMN, 1, &line);
+    lw_jsonout_end(o);
+}
+
+static void json_figure(struct lw_jsonout *o, const struct lw_comparison *c, const char *key,
+                        struct lw_both v)
+{
+    json_both(o, columns_of(c), key, v, lw_comparison_pct(c, v));
+}
+
+/* "predicted_rank", "b_rank": the key of a member that each side has. */
+static const char *side_key(const struct lw_comparison *c, int side, const char *after,
+                            char buf[32])
+{
+    static const char *const names[2][2] = {{"predicted", "measured"}, {"a", "b"}};
+
+    snprintf(buf, 32, "%s%s", names[c->of_one_kind][side], after);
+    return buf;
+}
+
+static const char *kind_word(int kind)
+{
+    return lw_run_kind_name((enum lw_run_kind)kind);
+}
+
+#define AT(field) offsetof(struct lw_run, field)
+static const struct lw_column run_columns[] = {
+    {"id", NULL, LW_COLUMN_INT, AT(id), 0, NULL, NULL},
+    {"name", NULL, LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
+    {"kind", NULL, LW_COLUMN_WORD, AT(kind), 0, kind_word, NULL},
+    {"backend", NULL, LW_COLUMN_STRING, AT(backend), 0, NULL, NULL},
+    {"honesty", NULL, LW_COLUMN_STRING, AT(honesty), 0, NULL, NULL},
+    {"plan_hash", NULL, LW_COLUMN_TEXT, AT(plan_hash), 0, NULL, NULL},
+    {"cluster", NULL, LW_COLUMN_STRING, AT(cluster_name), 0, NULL, NULL},
+    {"samples", NULL, LW_COLUMN_INT, AT(samples), 0, NULL, "-"},
+};
+#undef AT
+
+static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int side)
+{
+    char key[32];
+
+    lw_jsonout_object(o, side_key(c, side, "", key));
+    lw_record_json(o, run_columns, sizeof run_columns / sizeof *run_columns,
+                   side ? &c->measured : &c->predicted);
+    lw_jsonout_string(o, "label", c->label[side]);
+    lw_jsonout_end(o);
+}
+
+static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
+{
+    struct line parts[LW_N_PARTS], ops[LW_OPS_SHOWN];
+    char key[32];
+
+    for (int i = 0; i < LW_N_PARTS; i++)
+        parts[i] = line_of(c, lw_part_name(i), lw_comparison_part(c, i));
+    struct lw_records r = records_of(c, "parts", parts, LW_N_PARTS, N_SHORT);
+    lw_records_json(o, &r);
+    lw_jsonout_array(o, "buckets");
+    for (int32_t i = 0; i < c->n_buckets; i++) {
+        const struct lw_bucket_line *b = &c->buckets[i];
+        lw_jsonout_object(o, NULL);
+        lw_jsonout_int(o, "bucket", b->bucket);
+        lw_jsonout_string(o, "op", b->kind);
+        lw_jsonout_int(o, side_key(c, 0, "_bytes", key), b->bytes.predicted);
+        lw_jsonout_int(o, side_key(c, 1, "_bytes", key), b->bytes.measured);
+        for (int k = 0; k < N_BUCKET_TIMES; k++)
+            json_figure(o, c, bucket_times[k], bucket_time(b, k));
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+    r = records_of(c, "ops", ops, op_lines(c, ops), N_SHORT);
+    lw_records_json(o, &r);
+}
+
+void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool within, FILE *f)
+{
+    static const enum lw_period_figure shown[] = {LW_FIGURE_COMPUTE, LW_FIGURE_COPY_BUSY,
+                                                  LW_FIGURE_COMM_BUSY, LW_FIGURE_EXPOSED_COMM,
+                                                  LW_FIGURE_IDLE};
+    struct lw_jsonout o = {.file = f};
+    char key[32];
+
+    lw_jsonout_object(&o, NULL);
+    json_run(&o, c, 0);
+    json_run(&o, c, 1);
+    lw_jsonout_bool(&o, "same_plan", c->predicted.plan >= 0 &&
+                                         c->predicted.plan == c->measured.plan);
+    lw_jsonout_string(&o, "joined_by", lw_joined_name(c->joined));
+    lw_jsonout_string(&o, "note", c->note);
+    json_figure(&o, c, "step", c->step);
+    lw_jsonout_int(&o, side_key(c, 0, "_rank", key), c->rank[0]);
+    lw_jsonout_int(&o, side_key(c, 1, "_rank", key), c->rank[1]);
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        const char *name = lw_period_columns[LW_PERIOD_FIRST_COLUMN + shown[i]].key;
+        snprintf(key, sizeof key, "%.*s", (int)strlen(name) - 3, name); /* without its "_ns" */
+        json_figure(&o, c, key, c->figure[shown[i]]);
+    }
+    json_lists(&o, c);
+    if (tolerance < 0) {
+        lw_jsonout_null(&o, "tolerance_pct");
+        lw_jsonout_null(&o, "within_tolerance");
+    } else {
+        lw_jsonout_double(&o, "tolerance_pct", tolerance);
+        lw_jsonout_bool(&o, "within_tolerance", within);
+    }
+    lw_jsonout_end(&o);
+}
+
+static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct lw_run *m)
+{
+    lw_jsonout_object(o, NULL);
+    lw_jsonout_int(o, "predicted_run", p->id);
+    lw_jsonout_int(o, "measured_run", m->id);
+    lw_jsonout_string(o, "plan_hash", m->plan_hash);
+    lw_jsonout_int(o, "bucket_cap_bytes", m->bucket_cap_bytes);
+    lw_jsonout_int(o, "n_buckets", m->n_buckets);
+    lw_jsonout_string(o, "backend", m->backend);
+    lw_jsonout_string(o, "honesty", m->honesty);
+    struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};
+    json_both(o, of_prediction, "step", step, lw_both_error_pct(step));
+    json_both(o, of_prediction, "exposed_comm", exposed, lw_both_error_pct(exposed));
+    lw_jsonout_end(o);
+}
+
+void lw_pairs_json(const struct lw_run *runs, int32_t n, FILE *f)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "pairs");
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_run *p = lw_run_is_measured(&runs[i])
+                                     ? lw_prediction_of(runs, n, &runs[i]) : NULL;
+        if (p)
+            json_pair(&o, p, &runs[i]);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}

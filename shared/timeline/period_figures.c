@@ -1,0 +1,86 @@
+/* The figures of a rank's period: one table of their names and titles. */
+#include "shared/timeline/period_figures.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FIGURE(k) LW_COLUMN_INT, offsetof(struct lw_period_row, figure[k]), 0, NULL, NULL
+#define WAIT(name, k) {"wait_" name "_ns", "wait, " name, FIGURE(LW_FIGURE_WAIT + k)}
+const struct lw_column lw_period_columns[LW_N_PERIOD_COLUMNS] = {
+    {"rank", NULL, LW_COLUMN_INT32, offsetof(struct lw_period_row, rank), 0, NULL, NULL},
+    {"period_ns", "period", FIGURE(LW_FIGURE_PERIOD)},
+    {"compute_busy_ns", "compute", FIGURE(LW_FIGURE_COMPUTE)},
+    {"copy_busy_ns", "copies", FIGURE(LW_FIGURE_COPY_BUSY)},
+    {"comm_busy_ns", "communication", FIGURE(LW_FIGURE_COMM_BUSY)},
+    {"exposed_comm_ns", "communication, exposed", FIGURE(LW_FIGURE_EXPOSED_COMM)},
+    {"idle_ns", "host and idle", FIGURE(LW_FIGURE_IDLE)},
+    {"exposed_copy_ns", "copies, exposed", FIGURE(LW_FIGURE_COPY)},
+    {"exposed_transfer_ns", "transfers, exposed", FIGURE(LW_FIGURE_TRANSFER)},
+    WAIT("tensor", LW_WAIT_TENSOR),
+    WAIT("pipeline", LW_WAIT_PIPELINE),
+    WAIT("data", LW_WAIT_DATA),
+    WAIT("tied", LW_WAIT_TIED),
+    WAIT("other", LW_WAIT_OTHER),
+    {"peak_memory_bytes", NULL, LW_COLUMN_BYTES, offsetof(struct lw_period_row, peak_memory_bytes),
+     0, NULL, "-"},
+};
+
+const enum lw_period_figure lw_period_parts[LW_N_PERIOD_PARTS] = {
+    [LW_PERIOD_COMPUTE] = LW_FIGURE_COMPUTE,
+    [LW_PERIOD_COPY] = LW_FIGURE_COPY,
+    [LW_PERIOD_TRANSFER] = LW_FIGURE_TRANSFER,
+    [LW_PERIOD_WAIT + LW_WAIT_TENSOR] = LW_FIGURE_WAIT + LW_WAIT_TENSOR,
+    [LW_PERIOD_WAIT + LW_WAIT_PIPELINE] = LW_FIGURE_WAIT + LW_WAIT_PIPELINE,
+    [LW_PERIOD_WAIT + LW_WAIT_DATA] = LW_FIGURE_WAIT + LW_WAIT_DATA,
+    [LW_PERIOD_WAIT + LW_WAIT_TIED] = LW_FIGURE_WAIT + LW_WAIT_TIED,
+    [LW_PERIOD_WAIT + LW_WAIT_OTHER] = LW_FIGURE_WAIT + LW_WAIT_OTHER,
+    [LW_PERIOD_IDLE] = LW_FIGURE_IDLE,
+};
+
+const char *lw_period_figure_title(enum lw_period_figure k)
+{
+    return lw_period_columns[LW_PERIOD_FIRST_COLUMN + k].title;
+}
+
+const char *lw_period_figure_metric(enum lw_period_figure k, char buf[32])
+{
+    const char *key = lw_period_columns[LW_PERIOD_FIRST_COLUMN + k].key;
+
+    snprintf(buf, 32, "%.*sps", (int)strlen(key) - 2, key);
+    return buf;
+}
+
+void lw_period_figures(const struct lw_measure *m, lw_ps figure[LW_N_FIGURES])
+{
+    figure[LW_FIGURE_PERIOD] = m->end - m->start;
+    figure[LW_FIGURE_COMPUTE] = m->compute_busy;
+    figure[LW_FIGURE_COPY_BUSY] = m->copy_busy;
+    figure[LW_FIGURE_COMM_BUSY] = m->comm_busy;
+    figure[LW_FIGURE_EXPOSED_COMM] = m->exposed_comm;
+    figure[LW_FIGURE_IDLE] = m->idle;
+    figure[LW_FIGURE_COPY] = m->exposed_copy;
+    figure[LW_FIGURE_TRANSFER] = m->transfer;
+    memcpy(figure + LW_FIGURE_WAIT, m->wait, sizeof m->wait);
+}
+
+struct lw_period_row lw_period_row_of(const struct lw_measure *m)
+{
+    struct lw_period_row row = {.rank = m->rank, .peak_memory_bytes = m->peak_memory_bytes};
+    lw_ps exact[LW_N_FIGURES], sum = 0;
+    lw_ns before = 0;
+
+    lw_period_figures(m, exact);
+    for (int k = 0; k < LW_N_FIGURES; k++)
+        row.figure[k] = lw_ps_to_ns(exact[k]);
+    row.figure[LW_FIGURE_EXPOSED_COMM] = 0;
+    for (int i = 0; i < LW_N_PERIOD_PARTS; i++) { /* each the difference of two rounded sums */
+        lw_ns *part = &row.figure[lw_period_parts[i]];
+        sum += exact[lw_period_parts[i]];
+        *part = lw_ps_to_ns(sum) - before;
+        before += *part;
+        if (i >= LW_PERIOD_TRANSFER && i < LW_PERIOD_IDLE)
+            row.figure[LW_FIGURE_EXPOSED_COMM] += *part;
+    }
+    return row;
+}
