@@ -70,8 +70,8 @@ LEFT_OUT := $(filter $(addprefix %/test_,calibrate cmd_exec mpi stop),$(CHECKED_
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
-# What tests/lib/X.h stands for, as far as these files and what they include say.
-help_of = $(sort $(wildcard $(patsubst %.h,%.c,$(shell sed -n 's/^.include "\(tests\/.*\.h\)"/\1/p' $(1) /dev/null))) $(1))
+# Headers that these files include from tests/, and the X.c of each X.h.
+help_of = $(sort $(foreach h,$(shell sed -n 's/^.include "\(tests\/.*\.h\)"/\1/p' $(1) /dev/null),$(h) $(wildcard $(h:.h=.c))) $(1))
 HELP_OF_T = $(filter $(TEST_HELP),$(call help_of,$(call help_of,$(call help_of,$(CHECKED_SRC)))))
 runs_program = $(shell grep -lE 'tests/lib/command_fixture|getenv\("LAPWING"\)' $(1) /dev/null)
 DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev zlib1g-dev libsqlite3-dev \

@@ -1,11 +1,10 @@
-/* Messages take over each other's places. An op that makes a message, or the receive that brings
- * it, finds the smallest free place that is large enough, or a new one: free is a place whose
- * message nobody looks at any more, by what the rank knows when the op begins
- * (happens_before.h). So a place never changes under a reader, however the ranks run; where
- * nothing is known, as when receives are posted ahead of everything, each message has its own. */
+/* Messages reuse each other's places. An op that makes a message, or the receive that brings it,
+ * takes the smallest free place that is large enough, or a new one. A place is free when every op
+ * that reads its message has ended before the op begins (shared/check/message_order.h). So a place
+ * never changes while it is read, however the ranks run; where nothing is known, as when receives
+ * are posted first, each message has its own. */
 #include "exec/tensors/scratch_slots.h"
 
-#include "exec/tensors/happens_before.h"
 #include "shared/plan/op.h"
 
 struct place {
@@ -18,7 +17,7 @@ struct finder {
     struct exec_layout *l;
     struct lw_program g;
     int32_t role;
-    struct exec_order order;
+    const struct lw_message_order *order;
     int32_t *first_use, *next_use; /* [n_ops] sends that go on from what a receive brought */
     struct place *places;
     int64_t n, capacity;
@@ -49,7 +48,7 @@ static bool is_scratch(const struct finder *f, int32_t i)
     return op_of(f, i)->comm >= 0 && op_of(f, i)->bucket < 0;
 }
 
-/* --- uses --------------------------------------------------------------------------------------- */
+/* --- uses --- */
 
 /* The op that looks at it last, but for those that go on from it. */
 static int32_t taker_of(const struct finder *f, int32_t k)
@@ -77,18 +76,24 @@ static void note_uses(struct finder *f)
     }
 }
 
+/* Op a of the program has ended when its op b begins. */
+static bool ended_before(const struct finder *f, int32_t a, int32_t b)
+{
+    return lw_ended_before(f->order, f->g.first_op + a, f->g.first_op + b);
+}
+
 /* Nobody looks at message k any more when op i begins. */
 static bool is_over(const struct finder *f, int32_t k, int32_t i)
 {
-    if (!exec_order_before(&f->order, taker_of(f, k), i))
+    if (!ended_before(f, taker_of(f, k), i))
         return false;
     for (int32_t s = f->first_use[k]; s >= 0; s = f->next_use[s])
-        if (!exec_order_before(&f->order, f->l->flow.end_of[s], i))
+        if (!ended_before(f, f->l->flow.end_of[s], i))
             return false;
     return true;
 }
 
-/* --- places ------------------------------------------------------------------------------------- */
+/* --- places --- */
 
 static enum lw_status find(struct finder *f, int32_t k, int32_t begin, struct lw_err *err)
 {
@@ -165,37 +170,23 @@ static void place_as_one(struct finder *f)
         f->l->shared_bytes = others + in;
 }
 
-static enum lw_status look(struct finder *f, int32_t variant, bool alike, struct lw_arena *arena,
-                           struct lw_err *err)
-{
-    const struct lw_plan *p = f->m->plan;
-    int32_t rank = 0;
-
-    while (p->role_of[rank] != f->role)
-        rank++;
-    f->first_use = lw_arena_alloc(arena, f->g.n_ops, sizeof *f->first_use);
-    f->next_use = lw_arena_alloc(arena, f->g.n_ops, sizeof *f->next_use);
-    if (!f->first_use || !f->next_use)
-        return lw_fail_nomem(err);
-    return alike ? exec_order_init(p, variant, rank, &f->order, err) : LW_OK;
-}
-
 enum lw_status exec_places_find(const struct exec_tensors *m, int32_t variant, int32_t role,
-                                bool alike, int64_t first_apart, struct exec_layout *l,
-                                struct lw_err *err)
+                                struct lw_message_order *order, int64_t first_apart,
+                                struct exec_layout *l, struct lw_err *err)
 {
-    struct finder f = {.m = m, .l = l, .role = role,
+    struct finder f = {.m = m, .l = l, .role = role, .order = order,
                        .g = m->plan->programs[(int64_t)variant * m->plan->n_roles + role]};
     struct lw_arena arena = {0};
 
-    if (!m->compares) {
+    if (!order) {
         place_as_one(&f);
         return LW_OK;
     }
-    enum lw_status s = look(&f, variant, alike, &arena, err);
-    if (s == LW_OK)
-        s = place_all(&f, first_apart, err);
-    exec_order_free(&f.order);
+    lw_message_order_set(order, role);
+    f.first_use = lw_arena_alloc(&arena, f.g.n_ops, sizeof *f.first_use);
+    f.next_use = lw_arena_alloc(&arena, f.g.n_ops, sizeof *f.next_use);
+    enum lw_status s =
+        f.first_use && f.next_use ? place_all(&f, first_apart, err) : lw_fail_nomem(err);
     lw_free(f.places);
     lw_arena_free(&arena);
     return s;

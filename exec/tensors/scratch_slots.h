@@ -6,6 +6,7 @@
 
 #include "exec/tensors/tensors.h"
 #include "shared/base/err.h"
+#include "shared/check/message_order.h"
 
 /* Where the messages of one program lie: communication without a bucket. Op numbers count within
  * the program.
@@ -16,11 +17,11 @@
  * before the step and compared after it: each has a place of its own in every variant. */
 
 /* Fills scratch_at (of places that are handed on: from 0), apart, before_of, apart_bytes,
- * shared_bytes; what the flow and the letters say is there. alike: as exec_order_is_of_role says
- * of the variant; else nothing is handed on. first_apart: after the variants before. LW_ENOMEM. */
+ * shared_bytes; what the flow and the letters say is there. order: of the variant; NULL where
+ * nothing is verified. first_apart: after the variants before. LW_ENOMEM. */
 enum lw_status exec_places_find(const struct exec_tensors *m, int32_t variant, int32_t role,
-                                bool alike, int64_t first_apart, struct exec_layout *l,
-                                struct lw_err *err);
+                                struct lw_message_order *order, int64_t first_apart,
+                                struct exec_layout *l, struct lw_err *err);
 
 /* The largest payload that any rank of the role has in this op. */
 int64_t exec_most_bytes(const struct lw_plan *p, const struct lw_op *op, int32_t role);

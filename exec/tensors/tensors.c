@@ -11,7 +11,6 @@
 #include "exec/tensors/payload_check.h"
 #include "exec/tensors/grad_norm.h"
 #include "exec/backend/optimizer.h"
-#include "exec/tensors/happens_before.h"
 #include "exec/tensors/scratch_slots.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/tensors/sparse_memory.h"
@@ -300,8 +299,9 @@ static enum lw_status note_messages(struct exec_tensors *m, const struct lw_prog
 }
 
 /* first_apart: after the places of the variants before that are no other's. */
-static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role, bool alike,
-                              int64_t first_apart, struct lw_err *err)
+static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role,
+                              struct lw_message_order *order, int64_t first_apart,
+                              struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     struct exec_layout *l = &m->layouts[(int64_t)variant * p->n_roles + role];
@@ -330,10 +330,28 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
         }
     }
     LW_TRY(note_messages(m, g, rank, l, err));
-    LW_TRY(exec_places_find(m, variant, role, alike, first_apart, l, err));
+    LW_TRY(exec_places_find(m, variant, role, order, first_apart, l, err));
     if (l->bucket_bytes > m->bucket_bytes)
         m->bucket_bytes = l->bucket_bytes;
     return LW_OK;
+}
+
+static enum lw_status lay_out_variant(struct exec_tensors *m, int32_t variant, int64_t *apart,
+                                      int64_t *shared, struct lw_err *err)
+{
+    struct lw_message_order order = {0};
+    int64_t first = *apart;
+    enum lw_status s =
+        m->compares ? lw_message_order_init(&order, m->plan, variant, err) : LW_OK;
+
+    for (int32_t r = 0; s == LW_OK && r < m->plan->n_roles; r++) {
+        const struct exec_layout *l = &m->layouts[(int64_t)variant * m->plan->n_roles + r];
+        s = lay_out(m, variant, r, m->compares ? &order : NULL, first, err);
+        *apart = l->apart_bytes > *apart ? l->apart_bytes : *apart;
+        *shared = l->shared_bytes > *shared ? l->shared_bytes : *shared;
+    }
+    lw_message_order_free(&order);
+    return s;
 }
 
 /* The places that messages hand on lie after those that are one message's own in any variant. */
@@ -342,18 +360,8 @@ static enum lw_status lay_out_all(struct exec_tensors *m, struct lw_err *err)
     const struct lw_plan *p = m->plan;
     int64_t apart = 0, shared = 0;
 
-    for (int32_t v = 0; v < p->n_variants; v++) {
-        int64_t first = apart;
-        bool alike = false;
-        if (m->compares)
-            LW_TRY(exec_order_is_of_role(p, v, &alike, err));
-        for (int32_t r = 0; r < p->n_roles; r++) {
-            const struct exec_layout *l = &m->layouts[(int64_t)v * p->n_roles + r];
-            LW_TRY(lay_out(m, v, r, alike, first, err));
-            apart = l->apart_bytes > apart ? l->apart_bytes : apart;
-            shared = l->shared_bytes > shared ? l->shared_bytes : shared;
-        }
-    }
+    for (int32_t v = 0; v < p->n_variants; v++)
+        LW_TRY(lay_out_variant(m, v, &apart, &shared, err));
     for (int32_t i = 0; i < p->n_variants * p->n_roles; i++)
         for (int32_t k = 0; k < p->programs[i].n_ops; k++)
             if (!m->layouts[i].apart[k])

@@ -75,6 +75,7 @@ struct lw_matches {
     int32_t *mate, *mate_role; /* [n_ops] */
     const int32_t *base;       /* [n_ranks] */
     int32_t *rank, *op;        /* partner */
+    int32_t *first_rank;       /* [n_roles]; -1 = the role has no rank */
 };
 
 /* Match a variant's messages; LW_EPLAN: a send without its receive, or with another's. */
@@ -83,6 +84,12 @@ enum lw_status lw_match_messages(const struct lw_plan *p, int32_t variant, struc
 /* The same without folding, for who asks rank by rank. */
 enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
                                 struct lw_arena *room, struct lw_err *err);
+
+/* Each send or receive of a role meets the same op of the same role on every rank. */
+bool lw_matches_by_role(const struct lw_plan *p, const struct lw_matches *m);
+/* Then: the role that an op of a role meets, and its op there. */
+int32_t lw_match_partner(const struct lw_plan *p, const struct lw_matches *m, int32_t role,
+                         int32_t op, int32_t *mate);
 
 /* matches may be unfolded. */
 enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,

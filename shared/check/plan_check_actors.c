@@ -69,25 +69,6 @@ static bool groups_are_whole(const struct lw_check_run *k, int32_t *seen)
     return whole;
 }
 
-/* Each send or receive of a role meets the same op of the same role on every rank. */
-static bool messages_fold(const struct lw_check_run *k)
-{
-    const struct lw_plan *p = k->p;
-    const struct lw_matches *m = k->matches;
-
-    if (!m->any || m->folded)
-        return true;
-    bool same = true;
-    for (int32_t r = 0; same && r < p->n_ranks; r++) {
-        int32_t role = p->role_of[r], first = k->first_rank[role];
-        for (int32_t i = 0; same && i < m->first[role + 1] - m->first[role]; i++) {
-            int32_t a = m->base[r] + i, b = m->base[first] + i;
-            same = m->op[a] == m->op[b] && p->role_of[m->rank[a]] == p->role_of[m->rank[b]];
-        }
-    }
-    return same;
-}
-
 static void count_expected_roles(struct lw_check_run *k)
 {
     const struct lw_plan *p = k->p;
@@ -203,20 +184,15 @@ static enum lw_status choose_actors(struct lw_check_run *k, struct lw_err *err)
 
     k->class_of = lw_arena_alloc(&k->room, (int64_t)p->n_comms * p->n_roles, sizeof(int32_t));
     k->expected = lw_arena_alloc(&k->room, (int64_t)p->n_comms * keys, sizeof(int32_t));
-    k->first_rank = lw_arena_alloc(&k->room, p->n_roles, sizeof(int32_t));
-    if (!k->class_of || !k->expected || !k->first_rank)
+    if (!k->class_of || !k->expected)
         return lw_fail_nomem(err);
-    for (int32_t r = 0; r < p->n_roles; r++)
-        k->first_rank[r] = -1;
-    for (int32_t r = p->n_ranks - 1; r >= 0; r--)
-        k->first_rank[p->role_of[r]] = r;
     k->folded = p->n_roles < p->n_ranks && collectives_fold(k);
     if (k->folded) {
         count_expected_roles(k);
         int32_t *seen = lw_arena_alloc(&k->room, p->n_roles, sizeof *seen);
         if (!seen)
             return lw_fail_nomem(err);
-        k->folded = groups_are_whole(k, seen) && messages_fold(k);
+        k->folded = groups_are_whole(k, seen) && lw_matches_by_role(p, k->matches);
     }
     if (!k->folded && k->matches->folded)
         LW_TRY(lw_match_by_rank(p, k->matches, &k->room, err));

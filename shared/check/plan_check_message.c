@@ -165,8 +165,13 @@ static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
         return LW_OK;
     int32_t *list = lw_arena_alloc(room, n, sizeof *list);
     int32_t *ordinal = lw_arena_alloc(room, p->n_ops, sizeof *ordinal);
-    if (!list || !ordinal)
+    out->first_rank = lw_arena_alloc(room, p->n_roles, sizeof *out->first_rank);
+    if (!list || !ordinal || !out->first_rank)
         return lw_fail_nomem(err);
+    for (int32_t r = 0; r < p->n_roles; r++)
+        out->first_rank[r] = -1;
+    for (int32_t r = p->n_ranks - 1; r >= 0; r--)
+        out->first_rank[p->role_of[r]] = r;
     for (int32_t r = 0, at = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
@@ -414,4 +419,31 @@ enum lw_status lw_match_messages(const struct lw_plan *p, int32_t variant, struc
     if (!out->folded)
         LW_TRY(lw_match_by_rank(p, out, room, err));
     return out->ends_only ? LW_OK : check_own_bytes(p, out, err);
+}
+
+bool lw_matches_by_role(const struct lw_plan *p, const struct lw_matches *m)
+{
+    if (!m->any || m->folded)
+        return true;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t role = p->role_of[r], first = m->first_rank[role];
+        for (int32_t i = 0; i < m->first[role + 1] - m->first[role]; i++) {
+            int32_t a = m->base[r] + i, b = m->base[first] + i;
+            if (m->op[a] != m->op[b] || p->role_of[m->rank[a]] != p->role_of[m->rank[b]])
+                return false;
+        }
+    }
+    return true;
+}
+
+int32_t lw_match_partner(const struct lw_plan *p, const struct lw_matches *m, int32_t role,
+                         int32_t op, int32_t *mate)
+{
+    if (m->folded) {
+        *mate = m->mate[op];
+        return m->mate_role[op];
+    }
+    int32_t at = m->base[m->first_rank[role]] + m->ordinal[op];
+    *mate = m->op[at];
+    return p->role_of[m->rank[at]];
 }

@@ -25,7 +25,6 @@ struct lw_check_run {
     int32_t *call_lead;          /* first op of its group call in the program; itself when alone */
     int32_t *call_size;          /* at the lead: ops of the call; both empty without messages */
     int32_t *head;               /* [n_roles * n_streams] first op of a stream; -1 = none */
-    int32_t *first_rank;         /* [n_roles] -1 = the role has none */
 
     /* by actor */
     int64_t *state_at;           /* [n_actors]: where the states of its ops begin */
@@ -78,14 +77,11 @@ static inline int32_t partner(const struct lw_check_run *k, int32_t actor, int32
 {
     const struct lw_matches *m = k->matches;
 
-    if (m->folded) {
-        *mate = m->mate[op];
-        return m->mate_role[op];
-    }
-    int32_t rank = k->folded ? k->first_rank[actor] : actor; /* stands for all of its role */
-    int32_t at = m->base[rank] + m->ordinal[op];
+    if (m->folded || k->folded)
+        return lw_match_partner(k->p, m, actor, op, mate);
+    int32_t at = m->base[actor] + m->ordinal[op];
     *mate = m->op[at];
-    return k->folded ? k->p->role_of[m->rank[at]] : m->rank[at];
+    return m->rank[at];
 }
 
 /* Fill k, of which p, variant and matches are set. */

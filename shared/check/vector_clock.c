@@ -1,4 +1,5 @@
-/* Vector clocks over one program: shared/check/vector_clock.h. */
+/* Vector clocks over one program: shared/check/vector_clock.h. Lists are indexed by the op's place
+ * in the program; the ops that they hold are numbered as in the plan. */
 #include "shared/check/vector_clock.h"
 
 #include <string.h>
@@ -8,67 +9,112 @@
 enum lw_status lw_op_clock_init(struct lw_op_clock *c, const struct lw_plan *p,
                                 struct lw_arena *room, struct lw_err *err)
 {
+    int32_t **lists[] = {&c->stream, &c->lead, &c->next, &c->before, &c->before_on_comm};
     int64_t longest = 0;
 
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
         longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
-    *c = (struct lw_op_clock){.p = p};
+    *c = (struct lw_op_clock){.p = p, .n_streams = p->n_streams};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (!(*lists[i] = lw_arena_alloc(room, longest, sizeof **lists[i])))
+            return lw_fail_nomem(err);
     c->clock = lw_arena_alloc(room, longest, (size_t)p->n_streams * sizeof *c->clock);
+    c->ticked = lw_arena_alloc(room, longest, sizeof *c->ticked);
     c->on_stream = lw_arena_alloc(room, p->n_streams, sizeof *c->on_stream);
     c->on_comm = lw_arena_alloc(room, p->n_comms, sizeof *c->on_comm);
-    c->stream = lw_arena_alloc(room, longest, sizeof *c->stream);
-    return c->clock && c->stream && c->on_stream && c->on_comm ? LW_OK : lw_fail_nomem(err);
+    return c->clock && c->ticked && c->on_stream && c->on_comm ? LW_OK : lw_fail_nomem(err);
 }
 
-static void join(struct lw_op_clock *c, int32_t *into, int32_t op)
+bool lw_clock_learn(int32_t *into, const int32_t *from, int32_t n_streams)
 {
-    int32_t n = c->p->n_streams;
-    const int32_t *from = c->clock + (int64_t)(op - c->program.first_op) * n;
+    bool news = false;
 
-    for (int32_t s = 0; s < n; s++)
+    for (int32_t s = 0; s < n_streams; s++) {
+        news |= from[s] > into[s];
         into[s] = from[s] > into[s] ? from[s] : into[s];
-    int32_t stream = c->stream[op - c->program.first_op];
-    into[stream] = op > into[stream] ? op : into[stream];
+    }
+    return news;
 }
 
-/* What ended before ops [first, end) of one group call begin; of those on one stream each waits for
- * what any of them waits for. */
-static void tick(struct lw_op_clock *c, int32_t first, int32_t end, int32_t op)
+static bool same_call(const struct lw_op *a, const struct lw_op *b)
 {
-    const struct lw_op *ops = c->p->ops, *o = &ops[op];
-    int32_t *clock = c->clock + (int64_t)(op - c->program.first_op) * c->p->n_streams;
+    return a->call >= 0 && a->call == b->call && lw_op_class(a->kind) == LW_CLASS_P2P &&
+           lw_op_class(b->kind) == LW_CLASS_P2P;
+}
 
-    for (int32_t s = 0; s < c->p->n_streams; s++)
-        clock[s] = -1;
-    if (c->on_stream[o->stream] >= 0)
-        join(c, clock, c->on_stream[o->stream]);
-    if (o->comm >= 0 && c->on_comm[o->comm] >= 0)
-        join(c, clock, c->on_comm[o->comm]);
-    for (int32_t i = first; i < end; i++)
-        for (int32_t d = 0; ops[i].stream == o->stream && d < ops[i].n_deps; d++)
-            if (c->p->deps[ops[i].first_dep + d] < first)
-                join(c, clock, c->p->deps[ops[i].first_dep + d]);
+void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
+{
+    const struct lw_op *ops = c->p->ops;
+    int32_t first = program.first_op;
+
+    c->program = program;
+    memset(c->on_stream, -1, (size_t)c->n_streams * sizeof *c->on_stream);
+    memset(c->on_comm, -1, (size_t)c->p->n_comms * sizeof *c->on_comm);
+    memset(c->ticked, 0, (size_t)program.n_ops * sizeof *c->ticked);
+    for (int32_t i = 0; i < program.n_ops; i++) {
+        const struct lw_op *o = &ops[first + i];
+        int32_t *on_stream = &c->on_stream[o->stream], at = *on_stream;
+        bool joins = at >= 0 && same_call(&ops[at], o);
+        c->stream[i] = o->stream;
+        c->lead[i] = joins ? c->lead[at - first] : first + i;
+        c->before[i] = at;
+        c->next[i] = -1;
+        if (at >= 0)
+            c->next[at - first] = first + i;
+        *on_stream = first + i;
+        if (o->comm < 0)
+            continue;
+        int32_t *on_comm = &c->on_comm[o->comm];
+        c->before_on_comm[i] = *on_comm >= 0 && same_call(&ops[*on_comm], o)
+                                   ? c->before_on_comm[*on_comm - first]
+                                   : *on_comm;
+        *on_comm = first + i;
+    }
+}
+
+/* `op` and those that end with it have ended. */
+static void join(const struct lw_op_clock *c, int32_t *into, int32_t op)
+{
+    int32_t first = c->program.first_op, last = op;
+
+    if (op < 0 || !c->ticked[op - first])
+        return;
+    lw_clock_learn(into, lw_op_clock_row(c, op), c->n_streams);
+    for (int32_t i = c->lead[op - first]; i >= 0; i = lw_op_clock_next(c, i)) {
+        if (c->brought)
+            lw_clock_learn(into, c->brought + (int64_t)(i - first) * c->n_streams, c->n_streams);
+        last = i;
+    }
+    int32_t *own = &into[c->stream[op - first]];
+    if (!c->foreign && last > *own)
+        *own = last;
+}
+
+void lw_op_clock_tick(struct lw_op_clock *c, int32_t lead)
+{
+    int32_t first = c->program.first_op, *row = lw_op_clock_row(c, lead);
+
+    for (int32_t s = 0; s < c->n_streams; s++)
+        row[s] = -1;
+    join(c, row, c->before[lead - first]);
+    for (int32_t i = lead; i >= 0; i = lw_op_clock_next(c, i)) {
+        const struct lw_op *o = &c->p->ops[i];
+        if (o->comm >= 0)
+            join(c, row, c->before_on_comm[i - first]);
+        for (int32_t d = 0; d < o->n_deps; d++)
+            join(c, row, c->p->deps[o->first_dep + d]);
+    }
+    for (int32_t i = lead; i >= 0; i = lw_op_clock_next(c, i)) {
+        if (i != lead)
+            memcpy(lw_op_clock_row(c, i), row, (size_t)c->n_streams * sizeof *row);
+        c->ticked[i - first] = true;
+    }
 }
 
 void lw_op_clock_set(struct lw_op_clock *c, struct lw_program program)
 {
-    const struct lw_op *ops = c->p->ops;
-    int32_t last = program.first_op + program.n_ops;
-
-    c->program = program;
-    memset(c->on_stream, -1, (size_t)c->p->n_streams * sizeof *c->on_stream);
-    memset(c->on_comm, -1, (size_t)c->p->n_comms * sizeof *c->on_comm);
-    for (int32_t i = program.first_op, end; i < last; i = end) {
-        for (end = i + 1; lw_op_class(ops[i].kind) == LW_CLASS_P2P && ops[i].call >= 0 &&
-                          end < last && ops[end].call == ops[i].call;)
-            end++;
-        for (int32_t k = i; k < end; k++)
-            tick(c, i, end, k);
-        for (int32_t k = i; k < end; k++) {
-            c->stream[k - program.first_op] = ops[k].stream;
-            c->on_stream[ops[k].stream] = k;
-            if (ops[k].comm >= 0)
-                c->on_comm[ops[k].comm] = k;
-        }
-    }
+    lw_op_clock_begin(c, program);
+    for (int32_t i = 0; i < program.n_ops; i++)
+        if (c->lead[i] == program.first_op + i)
+            lw_op_clock_tick(c, program.first_op + i);
 }

@@ -1,54 +1,20 @@
-/* What is over when an op begins, and the places that messages hand on by it:
- * exec/tensors/happens_before.h, exec/tensors/scratch_slots.h.
+/* What has ended when an op begins: shared/check/message_order.h.
  *
- * The tiny workload on two stages, a and b | c; a message is an activation or a gradient of 20
- * f32, 80 bytes, which take 128. Ops of one micro-batch k: Sk sends its activation, Tk takes it
- * (c's forward), Gk sends its gradient, Rk receives that, Bk takes it (b's backward). */
+ * The tiny workload on two stages, a and b | c; a message is an activation or a gradient. Ops of
+ * one micro-batch k: Sk sends its activation, Tk takes it (c's forward), Gk sends its gradient, Rk
+ * receives that, Bk takes it (b's backward). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/tensors/happens_before.h"
-#include "exec/tensors/tensors.h"
-#include "shared/base/arena.h"
+#include "shared/check/message_order.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
-#include "tests/lib/tiny_build.h"
-
-enum { PLACE = 128 };
-
-static void give(struct lw_strategy *s, const char *name, const char *value)
-{
-    struct lw_err err = {0};
-
-    if (lw_strategy_set(s, name, value, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-}
-
-/* "name value name value ..." */
-static struct lw_plan plan_of(const char *words)
-{
-    static char text[256]; /* values are kept by pointer */
-    struct lw_strategy s = lw_strategy_default();
-    struct tiny t;
-
-    tiny_init(&t);
-    for (int m = 0; m < 3; m++) {
-        t.modules[m].output_bytes = 80;
-        t.modules[m].tp_split = LW_TP_ROW;
-        t.modules[m].tp_calls = 1;
-        t.modules[m].tp_forward_bytes = t.modules[m].tp_backward_bytes = 80;
-    }
-    snprintf(text, sizeof text, "%s", words);
-    for (char *name = strtok(text, " "); name; name = strtok(NULL, " "))
-        give(&s, name, strtok(NULL, " "));
-    return build(&t, &s);
-}
+#include "tests/lib/message_plan.h"
 
 /* The op of a kind, module and micro-batch on a rank; module -1 = any. */
 static int32_t find(const struct lw_plan *p, int32_t rank, enum lw_op_kind kind, int32_t module,
@@ -60,19 +26,20 @@ static int32_t find(const struct lw_plan *p, int32_t rank, enum lw_op_kind kind,
         const struct lw_op *op = &p->ops[g.first_op + i];
         if (op->kind == kind && (module < 0 || op->module == module) &&
             op->micro_batch == micro_batch)
-            return i;
+            return g.first_op + i;
     }
     fail_msg("rank %d has no %s of micro-batch %d", rank, lw_op_name(kind), micro_batch);
     return -1;
 }
 
-static struct exec_order order_of(const struct lw_plan *p, int32_t rank)
+static struct lw_message_order order_of(const struct lw_plan *p, int32_t rank)
 {
-    struct exec_order o;
+    struct lw_message_order o;
     struct lw_err err = {0};
 
-    if (exec_order_init(p, 0, rank, &o, &err) != LW_OK)
+    if (lw_message_order_init(&o, p, 0, &err) != LW_OK)
         fail_msg("%s", err.msg);
+    lw_message_order_set(&o, p->role_of[rank]);
     return o;
 }
 
@@ -80,18 +47,18 @@ static struct exec_order order_of(const struct lw_plan *p, int32_t rank)
  * is read; that S1 is, nobody said: rank 1 may have sent gradient 0 first. */
 static void a_gradient_says_that_its_activation_is_read(void **state)
 {
-    struct lw_plan p = plan_of("pp 2 micro-batches 4");
-    struct exec_order o = order_of(&p, 0);
+    struct lw_plan p = message_plan("pp 2 micro-batches 4");
+    struct lw_message_order o = order_of(&p, 0);
     int32_t b0 = find(&p, 0, LW_OP_BACKWARD, 1, 0), b1 = find(&p, 0, LW_OP_BACKWARD, 1, 1);
 
     (void)state;
-    assert_true(exec_order_before(&o, find(&p, 0, LW_OP_SEND, -1, 0), b0));
-    assert_false(exec_order_before(&o, find(&p, 0, LW_OP_SEND, -1, 1), b0));
-    assert_true(exec_order_before(&o, find(&p, 0, LW_OP_SEND, -1, 1), b1));
-    assert_true(exec_order_before(&o, find(&p, 0, LW_OP_SEND, -1, 0),
-                                  find(&p, 0, LW_OP_FORWARD, 0, 2)));
-    assert_false(exec_order_before(&o, b1, b0));
-    exec_order_free(&o);
+    assert_true(lw_ended_before(&o, find(&p, 0, LW_OP_SEND, -1, 0), b0));
+    assert_false(lw_ended_before(&o, find(&p, 0, LW_OP_SEND, -1, 1), b0));
+    assert_true(lw_ended_before(&o, find(&p, 0, LW_OP_SEND, -1, 1), b1));
+    assert_true(lw_ended_before(&o, find(&p, 0, LW_OP_SEND, -1, 0),
+                                find(&p, 0, LW_OP_FORWARD, 0, 2)));
+    assert_false(lw_ended_before(&o, b1, b0));
+    lw_message_order_free(&o);
     lw_plan_free(&p);
 }
 
@@ -99,34 +66,33 @@ static void a_gradient_says_that_its_activation_is_read(void **state)
  * is made after T0; and not after T1. */
 static void data_comes_when_its_sender_has_begun(void **state)
 {
-    struct lw_plan p = plan_of("pp 2 micro-batches 4");
-    struct exec_order o = order_of(&p, 1);
+    struct lw_plan p = message_plan("pp 2 micro-batches 4");
+    struct lw_message_order o = order_of(&p, 1);
     int32_t come = find(&p, 1, LW_OP_RECV, -1, 2);
 
     (void)state;
-    assert_true(exec_order_before(&o, find(&p, 1, LW_OP_FORWARD, 2, 0), come));
-    assert_false(exec_order_before(&o, find(&p, 1, LW_OP_FORWARD, 2, 1), come));
-    exec_order_free(&o);
+    assert_true(lw_ended_before(&o, find(&p, 1, LW_OP_FORWARD, 2, 0), come));
+    assert_false(lw_ended_before(&o, find(&p, 1, LW_OP_FORWARD, 2, 1), come));
+    lw_message_order_free(&o);
     lw_plan_free(&p);
 }
 
 static void what_meets_nothing_leaves_nothing_known(void **state)
 {
-    struct lw_plan p = plan_of("pp 2 micro-batches 4");
-    int32_t first = lw_plan_program(&p, 0, 0).first_op;
-    struct lw_op *send = &p.ops[first + find(&p, 0, LW_OP_SEND, -1, 3)];
+    struct lw_plan p = message_plan("pp 2 micro-batches 4");
+    struct lw_op *send = &p.ops[find(&p, 0, LW_OP_SEND, -1, 3)];
 
     (void)state;
     send->kind = LW_OP_EVENT_WAIT;
     send->comm = send->operand = -1;
-    struct exec_order o = order_of(&p, 0);
-    assert_false(exec_order_before(&o, find(&p, 0, LW_OP_FORWARD, 0, 0),
-                                   find(&p, 0, LW_OP_FORWARD, 1, 0)));
-    exec_order_free(&o);
+    struct lw_message_order o = order_of(&p, 0);
+    assert_false(lw_ended_before(&o, find(&p, 0, LW_OP_FORWARD, 0, 0),
+                                 find(&p, 0, LW_OP_FORWARD, 1, 0)));
+    lw_message_order_free(&o);
     lw_plan_free(&p);
 }
 
-/* --- calls and roles: by hand -------------------------------------------------------------------- */
+/* --- calls and roles: by hand --- */
 
 struct hand {
     struct lw_builder *b;
@@ -200,83 +166,44 @@ static void of_a_call_nothing_is_over_before_all_of_it(void **state)
     int32_t told = hand_op(&h, LW_OP_SEND, 1, 0, -1, got);
     hand_op(&h, LW_OP_SEND, 0, 0, -1, told);
     struct lw_plan p = hand_end(&h);
-    struct exec_order o = order_of(&p, 0);
-    assert_false(exec_order_before(&o, a, heard));
-    assert_false(exec_order_before(&o, b, heard));
-    assert_true(exec_order_before(&o, c, heard));
-    assert_true(exec_order_before(&o, b, both));
-    assert_false(exec_order_before(&o, b, a)); /* they begin together */
-    exec_order_free(&o);
+    struct lw_message_order o = order_of(&p, 0);
+    assert_false(lw_ended_before(&o, a, heard));
+    assert_false(lw_ended_before(&o, b, heard));
+    assert_true(lw_ended_before(&o, c, heard));
+    assert_true(lw_ended_before(&o, b, both));
+    assert_false(lw_ended_before(&o, b, a)); /* they begin together */
+    lw_message_order_free(&o);
     lw_plan_free(&p);
 }
 
-static bool is_of_role(const struct lw_plan *p)
+static bool is_known(const struct lw_plan *p)
 {
-    bool is = false;
-    struct lw_err err = {0};
+    struct lw_message_order o = order_of(p, 0);
+    bool known = o.known;
 
-    assert_int_equal(exec_order_is_of_role(p, 0, &is, &err), LW_OK);
-    return is;
+    lw_message_order_free(&o);
+    return known;
 }
 
 static void replicas_of_a_pipeline_are_alike_and_rings_of_one_role_are_not(void **state)
 {
-    struct lw_plan p = plan_of("pp 3 dp 2 micro-batches 2");
+    struct lw_plan p = message_plan("pp 3 dp 2 micro-batches 2");
 
     (void)state;
-    assert_true(is_of_role(&p));
+    assert_true(is_known(&p));
     for (int32_t i = 0; i < p.n_ops; i++) /* one replica's first stage sends to the last one's */
         if (p.ops[i].kind == LW_OP_SEND && p.ops[i].operand >= 0) {
             p.operands[p.operand_first[p.ops[i].operand]].peer = 4;
             break;
         }
-    assert_false(is_of_role(&p));
+    assert_false(is_known(&p));
     lw_plan_free(&p);
     struct hand h = hand_begin(2, true); /* each sends to rank 0: not even a ring */
     lw_builder_program(h.b, lw_builder_variant(h.b, "steady", "", true), 0);
     hand_op(&h, LW_OP_SEND, 0, 0, -1, -1);
     p = hand_end(&h);
-    assert_false(is_of_role(&p));
+    assert_false(is_known(&p));
     lw_plan_free(&p);
-}
-
-/* --- places -------------------------------------------------------------------------------------- */
-
-static int64_t scratch_of(const char *words)
-{
-    struct lw_plan p = plan_of(words);
-    struct exec_tensors m = {.plan = &p, .backend = &exec_backend_threads,
-                             .compares = true, .optimizer = exec_optimizer_of(EXEC_SGD)};
-    struct lw_err err = {0};
-
-    if (exec_tensors_lay_out(&m, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    int64_t bytes = exec_tensors_scratch_size(&m);
-    exec_tensors_free(&m);
-    lw_plan_free(&p);
-    return bytes;
-}
-
-/* 1f1b on two stages: two micro-batches are on their way at most. Gradient k comes into the
- * place of activation k, which is read by then; activation k + 2 is made after B(k), when that
- * place is free again. Under gpipe all activations go before any gradient comes: a place for
- * each. */
-static void a_pipelines_places_grow_with_what_is_on_its_way(void **state)
-{
-    (void)state;
-    assert_int_equal(scratch_of("pp 2 micro-batches 4"), 2 * PLACE);
-    assert_int_equal(scratch_of("pp 2 micro-batches 64"), 2 * PLACE);
-    assert_int_equal(scratch_of("pp 3 micro-batches 64"), scratch_of("pp 3 micro-batches 8"));
-    assert_int_equal(scratch_of("pp 2 micro-batches 4 schedule gpipe"), 4 * PLACE);
-    assert_int_equal(scratch_of("pp 2 micro-batches 64 schedule gpipe"), 64 * PLACE);
-}
-
-/* An op takes one sum and makes the next: two places, whatever comes after. */
-static void sums_of_a_tensor_group_take_turns(void **state)
-{
-    (void)state;
-    assert_int_equal(scratch_of("tp 2 micro-batches 2"), 2 * PLACE);
-    assert_int_equal(scratch_of("tp 2 micro-batches 64"), 2 * PLACE);
 }
 
 int main(void)
@@ -287,8 +214,6 @@ int main(void)
         cmocka_unit_test(what_meets_nothing_leaves_nothing_known),
         cmocka_unit_test(of_a_call_nothing_is_over_before_all_of_it),
         cmocka_unit_test(replicas_of_a_pipeline_are_alike_and_rings_of_one_role_are_not),
-        cmocka_unit_test(a_pipelines_places_grow_with_what_is_on_its_way),
-        cmocka_unit_test(sums_of_a_tensor_group_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
